@@ -1,0 +1,2 @@
+//! The `smig` program.
+fn main() {}
