@@ -1,0 +1,101 @@
+# shellcheck shell=bash
+# Sourced. Makes sure that the programs which a script is about to call are there.
+#
+#   need cc curl nginx        installs what is missing (Debian, Ubuntu), or says what is missing and stops
+#
+# It installs only by apt-get, only when root or when sudo asks for no password, and it starts no service:
+# a web server that comes as a package must not begin to listen on this machine's port 80.
+
+# Debian keeps servers where only root's PATH looks.
+PATH="$PATH:/usr/local/sbin:/usr/sbin:/sbin"
+
+# The Debian package that brings a program.
+package_of() {
+    case $1 in
+        cc) echo "gcc libc6-dev" ;;
+        c++) echo "g++" ;;
+        nghttp | h2load) echo nghttp2-client ;;
+        nghttpd) echo nghttp2-server ;;
+        nginx) echo nginx-light ;;
+        go) echo "golang-go ca-certificates" ;;
+        python3) echo python3 ;;
+        python-h2) echo python3-h2 ;;
+        ip) echo iproute2 ;;
+        taskset) echo util-linux ;;
+        *) echo "$1" ;; # curl, git, h2o, chromium, openssl, cmake: the package has the program's name
+    esac
+}
+
+is_there() {
+    case $1 in
+        # The interpreter of the distribution, whatever else stands in PATH: packages belong to it.
+        python3) [ -x /usr/bin/python3 ] ;;
+        python-h2) /usr/bin/python3 -c 'import h2' 2>/dev/null ;;
+        cc) command -v cc >/dev/null && echo 'int main(void){return 0;}' | cc -x c -o /dev/null - 2>/dev/null ;;
+        *) command -v "$1" >/dev/null ;;
+    esac
+}
+
+missing_of() {
+    local program
+    for program in "$@"; do
+        is_there "$program" || echo "$program"
+    done
+}
+
+# apt-get as root. Services stay down: invoke-rc.d asks policy-rc.d, 101 means "forbidden".
+apt_install() {
+    local as_root=()
+    [ "$(id -u)" = 0 ] || as_root=(sudo -n)
+    local policy=/usr/sbin/policy-rc.d made=no rc=0
+    if [ ! -e "$policy" ]; then
+        printf '#!/bin/sh\nexit 101\n' | "${as_root[@]}" tee "$policy" >/dev/null
+        "${as_root[@]}" chmod 755 "$policy"
+        made=yes
+    fi
+    { "${as_root[@]}" apt-get update -qq &&
+        "${as_root[@]}" env DEBIAN_FRONTEND=noninteractive \
+            apt-get install -y -qq --no-install-recommends "$@"; } >/dev/null || rc=$?
+    [ "$made" = no ] || "${as_root[@]}" rm -f "$policy"
+    return "$rc"
+}
+
+need_rust() {
+    command -v cargo >/dev/null && return
+    if [ -f "${CARGO_HOME:-$HOME/.cargo}/env" ]; then
+        # shellcheck disable=SC1091
+        . "${CARGO_HOME:-$HOME/.cargo}/env"
+        command -v cargo >/dev/null && return
+    fi
+    echo "error: cargo is missing. Install a Rust toolchain (1.90 or later): https://rustup.rs" >&2
+    exit 3
+}
+
+need() {
+    local missing packages
+    mapfile -t missing < <(missing_of "$@")
+    [ "${#missing[@]}" -gt 0 ] || return 0
+    # shellcheck disable=SC2046
+    packages=$(printf '%s\n' $(for m in "${missing[@]}"; do package_of "$m"; done) | sort -u | tr '\n' ' ')
+    if ! command -v apt-get >/dev/null; then
+        echo "error: missing: ${missing[*]}. Install them with this system's package manager" >&2
+        echo "       (Debian's packages are: $packages)" >&2
+        exit 3
+    fi
+    if [ "$(id -u)" != 0 ] && ! sudo -n true 2>/dev/null; then
+        echo "error: missing: ${missing[*]}. Install them, then run this again:" >&2
+        echo "       sudo apt-get install --no-install-recommends $packages" >&2
+        exit 3
+    fi
+    echo "installing by apt-get: $packages" >&2
+    # shellcheck disable=SC2086
+    if ! apt_install $packages; then
+        echo "error: apt-get could not install: $packages" >&2
+        exit 3
+    fi
+    mapfile -t missing < <(missing_of "$@")
+    if [ "${#missing[@]}" -gt 0 ]; then
+        echo "error: still missing after apt-get install $packages: ${missing[*]}" >&2
+        exit 3
+    fi
+}
