@@ -1,0 +1,205 @@
+//! Decodes header blocks, and owns the decoding side's dynamic table (RFC 7541 sections 2.3.2, 4
+//! and 6).
+//!
+//! Time is linear in the block, and what a block can make the table keep is bounded by the table's
+//! size in force: names and values are copied out of the block, never kept as slices of it.
+
+use std::collections::VecDeque;
+
+use http::HeaderValue;
+
+use super::field::Name;
+use super::{DecodeError, Field, huffman, integer, static_table};
+
+/// Huffman scratch beyond this is given back after a block, in octets.
+const SCRATCH_KEPT: usize = 4096;
+
+/// A block may start with the smallest size since the last block and the final one
+/// (RFC 7541 section 4.2).
+const MAX_SIZE_UPDATES: usize = 2;
+
+/// The decoding context of one direction of one connection.
+#[derive(Debug)]
+pub struct Decoder {
+    table: Table,
+    /// Our SETTINGS_HEADER_TABLE_SIZE, as the peer has acknowledged it.
+    limit: usize,
+    /// The smallest limit since the last block, if it was below the table's size then.
+    reduced_to: Option<usize>,
+    scratch: Vec<u8>,
+}
+
+impl Decoder {
+    /// A decoder with an empty table. `max_table_size` is our SETTINGS_HEADER_TABLE_SIZE as the peer
+    /// knows it, in octets: 4096 at first.
+    pub fn new(max_table_size: usize) -> Self {
+        Self {
+            table: Table { entries: VecDeque::new(), size: 0, max_size: max_table_size },
+            limit: max_table_size,
+            reduced_to: None,
+            scratch: Vec::new(),
+        }
+    }
+
+    /// Our SETTINGS_HEADER_TABLE_SIZE, in octets, once the peer has acknowledged it.
+    ///
+    /// Below the table's size in force, it obliges the peer to begin its next block with a table size
+    /// update (RFC 7541 section 4.2).
+    pub fn set_max_table_size(&mut self, size: usize) {
+        self.limit = size;
+        if size < self.table.max_size {
+            self.reduced_to = Some(self.reduced_to.map_or(size, |smallest| smallest.min(size)));
+        }
+    }
+
+    /// Decodes one whole header block; `emit` gets its fields in order. A caller that has had enough
+    /// drops the fields, and the table stays in step.
+    ///
+    /// # Errors
+    ///
+    /// Any error is a COMPRESSION_ERROR of the connection: the table is out of step and the decoder
+    /// must not be used again. Fields before the broken one have been emitted.
+    pub fn decode(&mut self, block: &[u8], mut emit: impl FnMut(Field)) -> Result<(), DecodeError> {
+        let mut rest = block;
+        self.read_size_updates(&mut rest)?;
+        while let Some((&first, tail)) = rest.split_first() {
+            rest = tail;
+            if first & 0x80 != 0 {
+                let index = integer::decode(first, 7, &mut rest)?;
+                emit(self.field(index)?.clone());
+            } else if first & 0x40 != 0 {
+                let (field, name) = self.literal(first, 6, &mut rest)?;
+                self.table.insert(&field, name);
+                emit(field);
+            } else if first & 0x20 != 0 {
+                return Err(DecodeError::LateSizeUpdate);
+            } else {
+                let (mut field, _) = self.literal(first, 4, &mut rest)?;
+                if let (0x10, Field::Regular(_, value)) = (first & 0x10, &mut field) {
+                    HeaderValue::set_sensitive(value, true);
+                }
+                emit(field);
+            }
+        }
+        if self.scratch.len() > SCRATCH_KEPT {
+            self.scratch = Vec::new();
+        }
+        Ok(())
+    }
+
+    fn read_size_updates(&mut self, rest: &mut &[u8]) -> Result<(), DecodeError> {
+        let mut updates = 0;
+        while let Some((&first @ 0x20..=0x3f, tail)) = rest.split_first() {
+            *rest = tail;
+            let size = integer::decode(first, 5, rest)?;
+            if size > self.limit {
+                return Err(DecodeError::SizeUpdateTooLarge);
+            }
+            updates += 1;
+            if updates > MAX_SIZE_UPDATES {
+                return Err(DecodeError::TooManySizeUpdates);
+            }
+            if self.reduced_to.take().is_some_and(|smallest| size > smallest) {
+                return Err(DecodeError::MissingSizeUpdate);
+            }
+            self.table.set_max_size(size);
+        }
+        if self.reduced_to.is_some() { Err(DecodeError::MissingSizeUpdate) } else { Ok(()) }
+    }
+
+    /// The rest of a literal, whose name's index has `prefix` bits in `first`. The name comes along
+    /// if the field does not have it.
+    fn literal(
+        &mut self,
+        first: u8,
+        prefix: u32,
+        rest: &mut &[u8],
+    ) -> Result<(Field, Option<Name>), DecodeError> {
+        let name = match integer::decode(first, prefix, rest)? {
+            0 => Name::from_wire(string(rest, &mut self.scratch)?),
+            index => self.name(index)?,
+        };
+        let value = string(rest, &mut self.scratch)?;
+        Ok(name.with_value(value))
+    }
+
+    #[inline]
+    fn field(&self, index: usize) -> Result<&Field, DecodeError> {
+        static_table::entry(index)
+            .or_else(|| Some(&self.table.entry(index)?.field))
+            .ok_or(DecodeError::InvalidIndex)
+    }
+
+    fn name(&self, index: usize) -> Result<Name, DecodeError> {
+        if let Some(field) = static_table::entry(index) {
+            return Name::of(field).ok_or(DecodeError::InvalidIndex);
+        }
+        let entry = self.table.entry(index).ok_or(DecodeError::InvalidIndex)?;
+        Name::of(&entry.field)
+            .or_else(|| Some(Name::clone(entry.name_of_malformed.as_deref()?)))
+            .ok_or(DecodeError::InvalidIndex)
+    }
+}
+
+/// Reads a string literal (RFC 7541 section 5.2), through `scratch` if it is Huffman coded.
+#[inline]
+fn string<'a, 'block: 'a>(
+    rest: &mut &'block [u8],
+    scratch: &'a mut Vec<u8>,
+) -> Result<&'a [u8], DecodeError> {
+    let (&first, tail) = rest.split_first().ok_or(DecodeError::Truncated)?;
+    *rest = tail;
+    let len = integer::decode(first, 7, rest)?;
+    let (raw, tail) = rest.split_at_checked(len).ok_or(DecodeError::Truncated)?;
+    *rest = tail;
+    if first & 0x80 == 0 { Ok(raw) } else { huffman::decode(raw, scratch) }
+}
+
+/// The dynamic table. The newest entry is at the front.
+#[derive(Debug)]
+struct Table {
+    entries: VecDeque<Entry>,
+    /// Octets of the entries, as RFC 7541 section 4.1 counts.
+    size: usize,
+    /// The peer's last size update.
+    max_size: usize,
+}
+
+#[derive(Debug)]
+struct Entry {
+    field: Field,
+    /// Set if `field` is malformed: its name may still be borrowed.
+    name_of_malformed: Option<Box<Name>>,
+}
+
+impl Table {
+    #[inline]
+    fn entry(&self, index: usize) -> Option<&Entry> {
+        self.entries.get(index.checked_sub(static_table::LEN + 1)?)
+    }
+
+    /// An entry that is larger than the table empties it (RFC 7541 section 4.4).
+    fn insert(&mut self, field: &Field, name_of_malformed: Option<Name>) {
+        let size = field.size();
+        self.evict_to(self.max_size.saturating_sub(size));
+        if size <= self.max_size {
+            self.size += size;
+            self.entries.push_front(Entry {
+                field: field.clone(),
+                name_of_malformed: name_of_malformed.map(Box::new),
+            });
+        }
+    }
+
+    fn set_max_size(&mut self, max_size: usize) {
+        self.max_size = max_size;
+        self.evict_to(max_size);
+    }
+
+    fn evict_to(&mut self, size: usize) {
+        while self.size > size {
+            let Some(oldest) = self.entries.pop_back() else { break };
+            self.size = self.size.saturating_sub(oldest.field.size());
+        }
+    }
+}

@@ -1,0 +1,256 @@
+//! The encoding side's dynamic table (RFC 7541 sections 2.3.2 and 4), with a hash index over it.
+//!
+//! Entries are copies in one buffer: nothing of an application's values is kept alive. The index is
+//! set-associative and never cleaned up: a slot only says where an entry may be, and looking there
+//! proves it. So an insertion or an eviction costs the same whatever the table holds, and colliding
+//! hashes cost a worse compression, never time. Nothing is allocated before the first insertion.
+
+use std::collections::VecDeque;
+use std::hash::Hasher;
+
+use rustc_hash::FxHasher;
+
+use super::super::{ENTRY_OVERHEAD, static_table};
+
+/// Where the buffer is compacted, in octets: twice the largest table, so that compaction moves no
+/// more than was written since the last one.
+const COMPACT_ABOVE: usize = 2 * super::MAX_TABLE_SIZE;
+
+/// A field, and its hash.
+pub(super) struct Key<'a> {
+    name: &'a [u8],
+    value: &'a [u8],
+    hash: Hash,
+    /// Whether the static table can name it too.
+    named_by: NamedBy,
+}
+
+#[derive(PartialEq, Eq)]
+enum NamedBy {
+    StaticTable,
+    DynamicTable,
+}
+
+#[derive(Clone, Copy)]
+struct Hash(u64);
+
+impl Hash {
+    fn of_name(name: &[u8]) -> Self {
+        let mut hasher = FxHasher::default();
+        hasher.write(name);
+        Self(hasher.finish())
+    }
+
+    /// What a slot keeps of the hash; 0 is kept for empty slots.
+    fn tag(self) -> u16 {
+        (self.0 >> 48) as u16 | 1
+    }
+
+    /// The set to look in, of a power of two sets.
+    fn set(self, sets: usize) -> usize {
+        self.0 as usize & (sets - 1)
+    }
+}
+
+impl<'a> Key<'a> {
+    /// `static_name` is the name's index in the static table, or 0; it stands for the name in the
+    /// hash.
+    #[inline]
+    pub(super) fn new(static_name: u8, name: &'a [u8], value: &'a [u8]) -> Self {
+        let mut hasher = FxHasher::default();
+        match static_name {
+            0 => hasher.write(name),
+            index => hasher.write_u8(index),
+        }
+        hasher.write(value);
+        let named_by = if static_name == 0 { NamedBy::DynamicTable } else { NamedBy::StaticTable };
+        Self { name, value, hash: Hash(hasher.finish()), named_by }
+    }
+}
+
+#[derive(Clone, Copy, Debug)]
+struct Entry {
+    /// Where it starts, counted from the first octet ever written.
+    start: usize,
+    name_len: usize,
+    value_len: usize,
+}
+
+impl Entry {
+    fn size(&self) -> usize {
+        ENTRY_OVERHEAD + self.name_len + self.value_len
+    }
+}
+
+/// The dynamic table.
+#[derive(Debug)]
+pub(super) struct Index {
+    /// The newest entry is at the back.
+    entries: VecDeque<Entry>,
+    /// How many entries have ever been inserted, modulo 2^16: the serial number of the next.
+    inserted: u16,
+    octets: Vec<u8>,
+    /// How many octets have been cut from the front of `octets`.
+    cut: usize,
+    size: usize,
+    max_size: usize,
+    fields: Slots,
+    /// The newest entries by name; only names that the static table does not have.
+    names: Slots,
+    /// Tags of fields seen lately that have no entry.
+    sightings: Vec<u16>,
+}
+
+const FIELD_SETS: usize = 64;
+const NAME_SETS: usize = 16;
+const SIGHTINGS: usize = 64;
+
+impl Index {
+    pub(super) fn new(max_size: usize) -> Self {
+        Self {
+            entries: VecDeque::new(),
+            inserted: 0,
+            octets: Vec::new(),
+            cut: 0,
+            size: 0,
+            max_size,
+            fields: Slots::default(),
+            names: Slots::default(),
+            sightings: Vec::new(),
+        }
+    }
+
+    pub(super) fn max_size(&self) -> usize {
+        self.max_size
+    }
+
+    pub(super) fn set_max_size(&mut self, max_size: usize) {
+        self.max_size = max_size;
+        self.evict_to(max_size);
+    }
+
+    /// The index of a field, as both tables count.
+    #[inline]
+    pub(super) fn find(&self, key: &Key<'_>) -> Option<usize> {
+        self.fields.candidates(key.hash).find_map(|serial| {
+            let (age, name, value) = self.entry(serial)?;
+            (name == key.name && value == key.value).then_some(static_table::LEN + age)
+        })
+    }
+
+    /// The index of the newest entry with this name.
+    pub(super) fn find_name(&self, name: &[u8]) -> Option<usize> {
+        if self.entries.is_empty() {
+            return None;
+        }
+        self.names.candidates(Hash::of_name(name)).find_map(|serial| {
+            let (age, entry_name, _) = self.entry(serial)?;
+            (entry_name == name).then_some(static_table::LEN + age)
+        })
+    }
+
+    /// Notes that the field has been seen, and tells whether it already was.
+    pub(super) fn note_sighting(&mut self, key: &Key<'_>) -> bool {
+        if self.sightings.is_empty() {
+            self.sightings = vec![0; SIGHTINGS];
+        }
+        let tag = key.hash.tag();
+        match self.sightings.get_mut(key.hash.set(SIGHTINGS)) {
+            Some(seen) => std::mem::replace(seen, tag) == tag,
+            None => false,
+        }
+    }
+
+    /// Inserts a field that fits into the table.
+    pub(super) fn insert(&mut self, key: &Key<'_>) {
+        let entry = Entry {
+            start: self.cut + self.octets.len(),
+            name_len: key.name.len(),
+            value_len: key.value.len(),
+        };
+        self.evict_to(self.max_size.saturating_sub(entry.size()));
+        self.octets.extend_from_slice(key.name);
+        self.octets.extend_from_slice(key.value);
+        self.size += entry.size();
+        self.entries.push_back(entry);
+        let serial = self.inserted;
+        self.inserted = serial.wrapping_add(1);
+        let live = self.entries.len();
+        self.fields.insert(FIELD_SETS, key.hash, serial, live);
+        if key.named_by == NamedBy::DynamicTable {
+            self.names.insert(NAME_SETS, Hash::of_name(key.name), serial, live);
+        }
+        self.compact();
+    }
+
+    /// The entry with a serial number: its age, counted from 1 for the newest, name and value.
+    #[inline]
+    fn entry(&self, serial: u16) -> Option<(usize, &[u8], &[u8])> {
+        let age = usize::from(self.inserted.wrapping_sub(serial));
+        let entry = self.entries.get(self.entries.len().checked_sub(age)?)?;
+        let (name, rest) =
+            self.octets.get(entry.start - self.cut..)?.split_at_checked(entry.name_len)?;
+        Some((age, name, rest.get(..entry.value_len)?))
+    }
+
+    fn evict_to(&mut self, size: usize) {
+        while self.size > size {
+            let Some(oldest) = self.entries.pop_front() else { break };
+            self.size = self.size.saturating_sub(oldest.size());
+        }
+    }
+
+    fn compact(&mut self) {
+        if self.octets.len() > COMPACT_ABOVE
+            && let Some(oldest) = self.entries.front()
+        {
+            self.octets.drain(..oldest.start - self.cut);
+            self.cut = oldest.start;
+        }
+    }
+}
+
+/// Hash slots, in sets of four: each a tag and the serial number of an entry. Empty until the first
+/// insertion.
+#[derive(Debug, Default)]
+struct Slots {
+    sets: Vec<[Slot; 4]>,
+}
+
+#[derive(Clone, Copy, Debug, Default)]
+struct Slot {
+    /// 0 if the slot is empty.
+    tag: u16,
+    serial: u16,
+}
+
+impl Slots {
+    /// The serial numbers under which the hash's entry may be found.
+    #[inline]
+    fn candidates(&self, hash: Hash) -> impl Iterator<Item = u16> {
+        let set = match self.sets.len() {
+            0 => None,
+            sets => self.sets.get(hash.set(sets)),
+        };
+        let tag = hash.tag();
+        set.into_iter().flatten().filter(move |slot| slot.tag == tag).map(|slot| slot.serial)
+    }
+
+    /// Puts an entry where its predecessor with the same tag is, else where the oldest is. `serial`
+    /// is the newest of `live` entries.
+    fn insert(&mut self, sets: usize, hash: Hash, serial: u16, live: usize) {
+        if self.sets.is_empty() {
+            self.sets = vec![[Slot::default(); 4]; sets];
+        }
+        let Some(set) = self.sets.get_mut(hash.set(sets)) else { return };
+        let tag = hash.tag();
+        let oldest = set.iter_mut().max_by_key(|slot| match slot.tag {
+            same if same == tag => usize::MAX,
+            0 => usize::MAX - 1,
+            _ => usize::from(serial.wrapping_sub(slot.serial)).min(live),
+        });
+        if let Some(slot) = oldest {
+            *slot = Slot { tag, serial };
+        }
+    }
+}

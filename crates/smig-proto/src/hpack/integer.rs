@@ -1,0 +1,56 @@
+//! Integers with a prefix (RFC 7541 section 5.1). Values end at 2^32 - 1, in at most five octets
+//! after the prefix.
+
+use bytes::{BufMut, BytesMut};
+
+use super::DecodeError;
+
+/// The continuation octets that a value below 2^32 can need.
+const MAX_CONTINUATION: u32 = 5;
+
+/// Reads the integer whose first octet, `first`, has already been taken from `rest`. `prefix` is the
+/// number of its bits in that octet, 4 to 7.
+#[inline]
+pub(super) fn decode(first: u8, prefix: u32, rest: &mut &[u8]) -> Result<usize, DecodeError> {
+    let mask = (1_u8 << prefix) - 1;
+    let value = first & mask;
+    if value < mask { Ok(usize::from(value)) } else { decode_continuation(mask, rest) }
+}
+
+#[inline(never)]
+fn decode_continuation(mask: u8, rest: &mut &[u8]) -> Result<usize, DecodeError> {
+    let mut value = u64::from(mask);
+    for position in 0..MAX_CONTINUATION {
+        let (&octet, tail) = rest.split_first().ok_or(DecodeError::Truncated)?;
+        *rest = tail;
+        value += u64::from(octet & 0x7f) << (7 * position);
+        if octet < 0x80 {
+            let value = u32::try_from(value).map_err(|_| DecodeError::IntegerOverflow)?;
+            return usize::try_from(value).map_err(|_| DecodeError::IntegerOverflow);
+        }
+    }
+    Err(DecodeError::IntegerOverflow)
+}
+
+/// Writes `value` behind the bits of `pattern`; `prefix` is the number of its bits in the first
+/// octet, 4 to 7.
+#[inline]
+pub(super) fn encode(value: usize, prefix: u32, pattern: u8, out: &mut BytesMut) {
+    let mask = (1_u8 << prefix) - 1;
+    match u8::try_from(value) {
+        Ok(small) if small < mask => out.put_u8(pattern | small),
+        _ => {
+            out.put_u8(pattern | mask);
+            encode_continuation(value - usize::from(mask), out);
+        }
+    }
+}
+
+#[inline(never)]
+fn encode_continuation(mut value: usize, out: &mut BytesMut) {
+    while value >= 0x80 {
+        out.put_u8((value & 0x7f) as u8 | 0x80);
+        value >>= 7;
+    }
+    out.put_u8(value as u8);
+}
