@@ -1,0 +1,147 @@
+//! How late the emulator delivered packets, against its own schedule.
+//!
+//! Owns a fixed-size histogram; never grows with the length of a run.
+
+use std::time::Duration;
+
+use serde::{Deserialize, Serialize};
+
+use crate::millis;
+
+/// Each power of two is split into this many steps: 3 % resolution.
+const STEPS: u64 = 32;
+const STEP_BITS: u32 = STEPS.trailing_zeros();
+/// Enough for 2^32 microseconds, over an hour.
+const BUCKETS: usize = (STEPS as usize) * 29;
+
+/// A histogram of microseconds, exact below 32 and within 3 % above.
+#[derive(Debug, Clone)]
+pub struct Lateness {
+    counts: Vec<u64>,
+    total: u64,
+    max: Duration,
+}
+
+/// What remains of a [`Lateness`] in a report.
+#[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize)]
+pub struct LatenessSummary {
+    /// Packets measured.
+    pub packets: u64,
+    /// Half of the packets were later than this.
+    #[serde(with = "millis", rename = "p50_ms")]
+    pub p50: Duration,
+    /// One packet in a hundred was later than this.
+    #[serde(with = "millis", rename = "p99_ms")]
+    pub p99: Duration,
+    /// The latest packet.
+    #[serde(with = "millis", rename = "max_ms")]
+    pub max: Duration,
+}
+
+impl Default for Lateness {
+    fn default() -> Self {
+        Self { counts: vec![0; BUCKETS], total: 0, max: Duration::ZERO }
+    }
+}
+
+impl Lateness {
+    /// Counts one packet.
+    pub fn record(&mut self, late: Duration) {
+        let micros = u64::try_from(late.as_micros()).unwrap_or(u64::MAX);
+        self.counts[bucket(micros)] += 1;
+        self.total += 1;
+        self.max = self.max.max(late);
+    }
+
+    /// The lateness that a share `q` (0 to 1) of the packets did not exceed.
+    #[must_use]
+    pub fn quantile(&self, q: f64) -> Duration {
+        #[expect(
+            clippy::cast_possible_truncation,
+            clippy::cast_sign_loss,
+            clippy::cast_precision_loss,
+            reason = "a rank in a histogram of far fewer than 2^52 packets"
+        )]
+        let rank = (self.total as f64 * q.clamp(0.0, 1.0)).ceil() as u64;
+        let mut seen = 0;
+        for (index, count) in self.counts.iter().enumerate() {
+            seen += count;
+            if seen >= rank.max(1) {
+                return Duration::from_micros(upper_bound(index)).min(self.max);
+            }
+        }
+        self.max
+    }
+
+    /// Median, 99th percentile and maximum.
+    #[must_use]
+    pub fn summary(&self) -> LatenessSummary {
+        LatenessSummary {
+            packets: self.total,
+            p50: self.quantile(0.5),
+            p99: self.quantile(0.99),
+            max: self.max,
+        }
+    }
+}
+
+fn bucket(micros: u64) -> usize {
+    if micros < STEPS {
+        return micros as usize;
+    }
+    let exponent = micros.ilog2() - STEP_BITS;
+    let step = (micros >> exponent) - STEPS;
+    let index = u64::from(exponent + 1) * STEPS + step;
+    (index as usize).min(BUCKETS - 1)
+}
+
+/// The largest value that falls into a bucket.
+fn upper_bound(index: usize) -> u64 {
+    let index = index as u64;
+    if index < STEPS {
+        return index;
+    }
+    let exponent = index / STEPS - 1;
+    ((index % STEPS + STEPS + 1) << exponent) - 1
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_bucket_holds_the_values_up_to_its_bound() {
+        for micros in (0..5_000).chain([65_535, 65_536, 1 << 31]) {
+            let index = bucket(micros);
+            assert!(micros <= upper_bound(index), "{micros}");
+            assert!(index == 0 || micros > upper_bound(index - 1), "{micros}");
+        }
+    }
+
+    #[test]
+    fn quantiles_are_within_three_percent() {
+        let mut lateness = Lateness::default();
+        for micros in 1..=10_000 {
+            lateness.record(Duration::from_micros(micros));
+        }
+        let summary = lateness.summary();
+        assert_eq!(summary.packets, 10_000);
+        assert_eq!(summary.max, Duration::from_millis(10));
+        for (got, exact) in [(summary.p50, 5_000.0), (summary.p99, 9_900.0)] {
+            let ratio = got.as_secs_f64() * 1e6 / exact;
+            assert!((0.97..1.04).contains(&ratio), "{got:?} for {exact} us");
+        }
+    }
+
+    #[test]
+    fn nothing_recorded_is_zero() {
+        assert_eq!(Lateness::default().summary().p99, Duration::ZERO);
+    }
+
+    #[test]
+    fn hours_of_lateness_do_not_overflow() {
+        let mut lateness = Lateness::default();
+        lateness.record(Duration::from_secs(1 << 40));
+        assert_eq!(lateness.summary().packets, 1);
+    }
+}

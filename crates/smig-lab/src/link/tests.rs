@@ -1,0 +1,184 @@
+//! The link in virtual time.
+
+use std::time::Duration;
+
+use super::{
+    Arrival, DirectionSpec, Link, LinkEvent, LinkEventKind, LinkLog, QueueLimit, Rate, Time,
+    Verdict, WireSize,
+};
+
+/// A numbered packet of a given size.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+struct Numbered(u32, usize);
+
+impl WireSize for Numbered {
+    fn wire_size(&self) -> usize {
+        self.1
+    }
+}
+
+fn spec(rate: Rate, delay_ms: u64, queue: usize) -> DirectionSpec {
+    DirectionSpec {
+        rate,
+        delay: Duration::from_millis(delay_ms),
+        queue: QueueLimit::packets(queue),
+    }
+}
+
+fn micros(micros: u64) -> Time {
+    Time::from_nanos(micros * 1_000)
+}
+
+/// Follows `next_event` to the end, as a caller that is never late.
+fn drain<L: LinkLog>(link: &mut Link<Numbered, L>) -> Vec<Arrival<Numbered>> {
+    let mut arrivals = Vec::new();
+    while let Some(at) = link.next_event() {
+        while let Some(arrival) = link.pop(at) {
+            assert_eq!(arrival.due, at, "delivered at the moment it was due");
+            arrivals.push(arrival);
+        }
+    }
+    arrivals
+}
+
+#[test]
+fn a_lone_packet_takes_its_time_on_the_wire_and_the_delay() {
+    // 1,500 bytes at 10 Mbit/s are 1.2 ms.
+    let mut link = Link::new(spec(Rate::mbit(10), 25, 10));
+    assert_eq!(link.next_event(), None);
+    assert_eq!(link.enqueue(micros(100), Numbered(0, 1500)), Verdict::Accepted);
+    assert_eq!(link.next_event(), Some(micros(26_300)));
+    assert_eq!(link.pop(micros(26_299)), None);
+    assert_eq!(link.pop(micros(26_300)).map(|a| a.packet.0), Some(0));
+    assert_eq!(link.next_event(), None);
+}
+
+#[test]
+fn a_busy_link_has_exactly_its_rate() {
+    // Each packet's time is not a whole number of nanoseconds.
+    let rate = Rate::bits_per_second(7_777_777);
+    let mut link = Link::new(spec(rate, 0, usize::MAX));
+    let packets = 50_000_u32;
+    for number in 0..packets {
+        assert_eq!(link.enqueue(Time::ZERO, Numbered(number, 1500)), Verdict::Accepted);
+    }
+    let last = drain(&mut link).last().copied().unwrap();
+    let bits = u128::from(packets) * 1500 * 8;
+    let exact = bits * 1_000_000_000 / u128::from(rate.as_bits_per_second());
+    assert_eq!(u128::from(last.due.as_nanos()), exact);
+}
+
+#[test]
+fn a_late_caller_does_not_slow_the_link() {
+    let feed = |link: &mut Link<Numbered>| {
+        for number in 0..100 {
+            assert_eq!(link.enqueue(Time::ZERO, Numbered(number, 1000)), Verdict::Accepted);
+        }
+    };
+    let mut punctual = Link::new(spec(Rate::mbit(8), 5, 1_000));
+    feed(&mut punctual);
+    let mut late = Link::new(spec(Rate::mbit(8), 5, 1_000));
+    feed(&mut late);
+
+    let mut arrivals = Vec::new();
+    while let Some(at) = late.next_event() {
+        let late_by = at + Duration::from_millis(7);
+        while let Some(arrival) = late.pop(late_by) {
+            arrivals.push(arrival);
+        }
+    }
+    assert_eq!(arrivals, drain(&mut punctual));
+}
+
+#[test]
+fn the_queue_holds_its_bound_besides_the_packet_on_the_wire() {
+    let mut link = Link::with_log(spec(Rate::mbit(10), 0, 3), Vec::new());
+    let verdicts: Vec<_> =
+        (0..6).map(|number| link.enqueue(Time::ZERO, Numbered(number, 1500))).collect();
+    assert_eq!(verdicts[..4], [Verdict::Accepted; 4]);
+    assert_eq!(verdicts[4], Verdict::Dropped(Numbered(4, 1500)));
+    assert_eq!(verdicts[5], Verdict::Dropped(Numbered(5, 1500)));
+    assert_eq!(link.queue_packets(), 3);
+
+    // The first is off the wire after 1.2 ms: one place is free, not two.
+    assert_eq!(link.enqueue(micros(1_200), Numbered(6, 40)), Verdict::Accepted);
+    assert!(matches!(link.enqueue(micros(1_200), Numbered(7, 40)), Verdict::Dropped(_)));
+
+    let numbers: Vec<_> = drain(&mut link).iter().map(|arrival| arrival.packet.0).collect();
+    assert_eq!(numbers, [0, 1, 2, 3, 6]);
+    let counters = link.counters();
+    assert_eq!((counters.delivered_packets, counters.dropped_packets), (5, 3));
+    assert_eq!((counters.delivered_bytes, counters.longest_queue), (6_040, 3));
+}
+
+#[test]
+fn the_queue_can_be_bounded_in_bytes() {
+    let mut one = spec(Rate::mbit(10), 0, 1_000);
+    one.queue.bytes = Some(2_000);
+    let mut link = Link::new(one);
+    assert_eq!(link.enqueue(Time::ZERO, Numbered(0, 1500)), Verdict::Accepted);
+    assert_eq!(link.enqueue(Time::ZERO, Numbered(1, 1500)), Verdict::Accepted);
+    assert!(matches!(link.enqueue(Time::ZERO, Numbered(2, 1500)), Verdict::Dropped(_)));
+    assert_eq!(link.enqueue(Time::ZERO, Numbered(3, 500)), Verdict::Accepted);
+}
+
+#[test]
+fn an_idle_link_takes_a_packet_whatever_the_bound() {
+    let mut link = Link::new(spec(Rate::mbit(1), 0, 0));
+    assert_eq!(link.enqueue(Time::ZERO, Numbered(0, 1500)), Verdict::Accepted);
+    assert!(matches!(link.enqueue(micros(11_999), Numbered(1, 1500)), Verdict::Dropped(_)));
+    assert_eq!(link.enqueue(micros(12_000), Numbered(2, 1500)), Verdict::Accepted);
+}
+
+#[test]
+fn packets_of_mixed_sizes_at_mixed_times_keep_their_order() {
+    let mut link = Link::with_log(spec(Rate::mbit(10), 10, 20), Vec::<LinkEvent>::new());
+    let mut state = 0x2545_f491_4f6c_dd1d_u64;
+    let mut now = Time::ZERO;
+    let mut arrivals = Vec::new();
+    for number in 0..20_000 {
+        state ^= state << 13;
+        state ^= state >> 7;
+        state ^= state << 17;
+        now = now + Duration::from_micros(state % 1_200);
+        let _ = link.enqueue(now, Numbered(number, 40 + (state >> 32) as usize % 1_461));
+        while let Some(arrival) = link.pop(now) {
+            arrivals.push(arrival);
+        }
+    }
+    arrivals.extend(drain(&mut link));
+
+    assert!(arrivals.is_sorted_by(|a, b| a.packet.0 < b.packet.0));
+    assert!(arrivals.is_sorted_by(|a, b| a.due <= b.due));
+    let counters = link.counters();
+    assert!(counters.dropped_packets > 0, "the queue was filled");
+    assert_eq!(counters.delivered_packets + counters.dropped_packets, 20_000);
+    check_log(link.log(), counters.delivered_packets);
+}
+
+/// The log is in order of time and its queue length follows from its events.
+fn check_log(log: &[LinkEvent], delivered: u64) {
+    assert!(log.is_sorted_by(|a, b| a.at <= b.at));
+    let (mut packets, mut bytes, mut dequeued) = (0_usize, 0_u64, 0);
+    for event in log {
+        match event.kind {
+            LinkEventKind::Enqueue => (packets, bytes) = (packets + 1, bytes + event.bytes),
+            LinkEventKind::Dequeue => {
+                (packets, bytes) = (packets - 1, bytes - event.bytes);
+                dequeued += 1;
+            }
+            LinkEventKind::Drop => assert_eq!(packets, 20),
+        }
+        assert_eq!((event.queue_packets, event.queue_bytes), (packets, bytes));
+    }
+    assert_eq!(dequeued, delivered);
+}
+
+#[test]
+fn a_clock_that_steps_back_is_ignored() {
+    let mut link = Link::new(spec(Rate::mbit(10), 0, 10));
+    assert_eq!(link.enqueue(micros(5_000), Numbered(0, 1500)), Verdict::Accepted);
+    assert_eq!(link.enqueue(micros(1), Numbered(1, 1500)), Verdict::Accepted);
+    let due: Vec<_> = drain(&mut link).iter().map(|arrival| arrival.due).collect();
+    assert_eq!(due, [micros(6_200), micros(7_400)]);
+}

@@ -1,0 +1,109 @@
+//! The system calls that have no safe wrapper: `unshare`, interface `ioctl`s,
+//! the scheduler. All unsafe code of the lab is here; nothing else is.
+
+#![expect(unsafe_code, reason = "system calls without a safe wrapper in rustix")]
+
+use std::io;
+use std::net::Ipv4Addr;
+use std::os::fd::{AsFd, AsRawFd, OwnedFd};
+
+use rustix::fs::{Mode, OFlags};
+use rustix::thread::UnshareFlags;
+
+/// Moves the calling thread into new namespaces.
+pub(super) fn unshare(flags: UnshareFlags) -> rustix::io::Result<()> {
+    debug_assert!(!flags.contains(UnshareFlags::FILES));
+    // SAFETY: unsafe only for a new descriptor table, which no caller asks for.
+    unsafe { rustix::thread::unshare_unsafe(flags) }
+}
+
+/// Opens a TUN device called `name` in the calling thread's namespace: whole
+/// IP packets, no header, one per read and write, never blocking.
+pub(super) fn open_tun(name: &str) -> io::Result<OwnedFd> {
+    let flags = OFlags::RDWR | OFlags::NONBLOCK | OFlags::CLOEXEC;
+    let tun = rustix::fs::open("/dev/net/tun", flags, Mode::empty())?;
+    let mut request = request(name);
+    request.ifr_ifru.ifru_flags = short(libc::IFF_TUN | libc::IFF_NO_PI);
+    ioctl(&tun, libc::TUNSETIFF, &mut request)?;
+    Ok(tun)
+}
+
+/// Sets an interface's address and prefix length.
+pub(super) fn set_address(
+    socket: &OwnedFd,
+    name: &str,
+    address: Ipv4Addr,
+    netmask: Ipv4Addr,
+) -> io::Result<()> {
+    let mut request = request(name);
+    request.ifr_ifru.ifru_addr = sockaddr(address);
+    ioctl(socket, libc::SIOCSIFADDR, &mut request)?;
+    request.ifr_ifru.ifru_netmask = sockaddr(netmask);
+    ioctl(socket, libc::SIOCSIFNETMASK, &mut request)
+}
+
+/// Sets the largest IP packet, in bytes.
+pub(super) fn set_mtu(socket: &OwnedFd, name: &str, mtu: i32) -> io::Result<()> {
+    let mut request = request(name);
+    request.ifr_ifru.ifru_mtu = mtu;
+    ioctl(socket, libc::SIOCSIFMTU, &mut request)
+}
+
+/// Sets how many packets may wait for a reader of the device.
+pub(super) fn set_queue_length(socket: &OwnedFd, name: &str, packets: i32) -> io::Result<()> {
+    let mut request = request(name);
+    // The kernel reads the whole integer; the union has no better name for it.
+    request.ifr_ifru.ifru_metric = packets;
+    ioctl(socket, libc::SIOCSIFTXQLEN, &mut request)
+}
+
+/// Brings an interface up.
+pub(super) fn set_up(socket: &OwnedFd, name: &str) -> io::Result<()> {
+    let mut request = request(name);
+    request.ifr_ifru.ifru_flags = short(libc::IFF_UP | libc::IFF_RUNNING);
+    ioctl(socket, libc::SIOCSIFFLAGS, &mut request)
+}
+
+/// Asks for the calling thread to run before all ordinary ones.
+pub(super) fn run_in_real_time() -> io::Result<()> {
+    let priority = libc::sched_param { sched_priority: 10 };
+    // SAFETY: 0 names the calling thread, and the kernel only reads `priority`.
+    // The raw call, because not every C library implements its wrapper.
+    let result = unsafe {
+        libc::syscall(libc::SYS_sched_setscheduler, 0, libc::SCHED_FIFO, &raw const priority)
+    };
+    if result == 0 { Ok(()) } else { Err(io::Error::last_os_error()) }
+}
+
+fn ioctl(fd: impl AsFd, code: libc::Ioctl, request: &mut libc::ifreq) -> io::Result<()> {
+    // SAFETY: every code used above takes a pointer to one `ifreq`, which lives
+    // through the call, and `request()` has initialised all its bytes.
+    let result = unsafe { libc::ioctl(fd.as_fd().as_raw_fd(), code, &raw mut *request) };
+    if result < 0 { Err(io::Error::last_os_error()) } else { Ok(()) }
+}
+
+/// An empty request about the interface `name`.
+fn request(name: &str) -> libc::ifreq {
+    // SAFETY: `ifreq` is a C struct of integers and pointers; zero is valid for all.
+    let mut request: libc::ifreq = unsafe { std::mem::zeroed() };
+    let room = libc::IFNAMSIZ - 1;
+    for (to, from) in request.ifr_name.iter_mut().take(room).zip(name.bytes()) {
+        *to = from.cast_signed();
+    }
+    request
+}
+
+fn short(flags: libc::c_int) -> libc::c_short {
+    libc::c_short::try_from(flags).expect("interface flags fit in 15 bits")
+}
+
+fn sockaddr(address: Ipv4Addr) -> libc::sockaddr {
+    // SAFETY: as in `request`; zero is valid for all fields.
+    let mut storage: libc::sockaddr = unsafe { std::mem::zeroed() };
+    storage.sa_family = libc::AF_INET as libc::sa_family_t;
+    // `sockaddr_in` is the family, two bytes of port, then the address.
+    for (to, from) in storage.sa_data[2..6].iter_mut().zip(address.octets()) {
+        *to = from.cast_signed();
+    }
+    storage
+}
