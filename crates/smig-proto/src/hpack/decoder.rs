@@ -87,6 +87,12 @@ impl Decoder {
         Ok(())
     }
 
+    /// The dynamic table, the newest entry first.
+    #[cfg(test)]
+    pub(super) fn table(&self) -> Vec<Field> {
+        self.table.entries.iter().map(|entry| entry.field.clone()).collect()
+    }
+
     fn read_size_updates(&mut self, rest: &mut &[u8]) -> Result<(), DecodeError> {
         let mut updates = 0;
         while let Some((&first @ 0x20..=0x3f, tail)) = rest.split_first() {

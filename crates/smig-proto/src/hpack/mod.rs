@@ -27,3 +27,5 @@ const ENTRY_OVERHEAD: usize = 32;
 /// The table size both sides start with, in octets (RFC 9113 section 6.5.2).
 const DEFAULT_TABLE_SIZE: usize = 4096;
 
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,208 @@
+//! What the encoder writes: which representation, which updates, and that its table stays in step.
+
+use bytes::Bytes;
+use http::{HeaderName, HeaderValue, header};
+
+use super::*;
+
+fn regular(name: &str, value: &str) -> Field {
+    Field::Regular(name.parse().unwrap(), HeaderValue::from_str(value).unwrap())
+}
+
+fn pseudo(name: Pseudo, value: &'static str) -> Field {
+    Field::Pseudo(name, Bytes::from_static(value.as_bytes()))
+}
+
+/// Encodes each field alone, `times` times; the first octets of what came out.
+fn representations(field: &Field, times: usize) -> Vec<u8> {
+    let mut encoder = Encoder::new();
+    (0..times).map(|_| block(&mut encoder, std::slice::from_ref(field))[0]).collect()
+}
+
+#[test]
+fn whole_static_entries_are_one_octet() {
+    for index in 1..=61_u8 {
+        let field = fields(&mut Decoder::new(4096), &[0x80 | index]).unwrap().remove(0);
+        let written = block(&mut Encoder::new(), &[field]);
+        if (2..=14).contains(&index) || index == 1 || index == 16 {
+            assert_eq!(written, [0x80 | index]);
+        } else {
+            // An empty value: the static entry's name, at least.
+            let mut rest = &written[1..];
+            let prefix = if written[0] & 0x40 != 0 { 6 } else { 4 };
+            assert_eq!(integer::decode(written[0], prefix, &mut rest), Ok(usize::from(index)));
+            assert_eq!(rest, [0]);
+        }
+    }
+}
+
+#[test]
+fn status_is_the_field() {
+    for status in 100..=999_u16 {
+        let mut out = BytesMut::new();
+        Encoder::new().status(status, &mut out);
+        let digits = Bytes::from(status.to_string());
+        assert_eq!(out, block(&mut Encoder::new(), &[Field::Pseudo(Pseudo::Status, digits)]));
+    }
+}
+
+#[test]
+fn fields_that_come_again_are_indexed() {
+    for field in [
+        pseudo(Pseudo::Authority, "example.com"),
+        pseudo(Pseudo::Status, "418"),
+        pseudo(Pseudo::Protocol, "websocket"),
+        regular("content-type", "text/html"),
+        regular("date", "Mon, 21 Oct 2013 20:13:21 GMT"),
+        regular("grpc-status", "0"),
+        regular("te", "trailers"),
+    ] {
+        let [first, second, third] = representations(&field, 3)[..] else { unreachable!() };
+        assert_eq!((first & 0xc0, second, third), (0x40, 0xbe, 0xbe), "{field:?}");
+    }
+}
+
+#[test]
+fn fields_that_may_come_again_are_indexed_the_second_time() {
+    for field in [
+        pseudo(Pseudo::Path, "/grpc.health.v1.Health/Check"),
+        regular("etag", "\"33a64df551425fcc\""),
+        regular("last-modified", "Mon, 21 Oct 2013 20:13:21 GMT"),
+        regular("grpc-timeout", "1S"),
+    ] {
+        let [first, second, third] = representations(&field, 3)[..] else { unreachable!() };
+        assert_eq!((first & 0xf0, second & 0xc0, third), (0x00, 0x40, 0xbe), "{field:?}");
+    }
+}
+
+#[test]
+fn fields_that_do_not_come_again_are_not_indexed() {
+    for field in [
+        regular("content-length", "1234"),
+        regular("content-range", "bytes 0-1/2"),
+        regular("set-cookie", "a=b"),
+        regular("traceparent", "00-0af7651916cd43dd8448eb211c80319c-b7ad6b7169203331-01"),
+    ] {
+        assert!(representations(&field, 3).iter().all(|first| first & 0xf0 == 0), "{field:?}");
+    }
+}
+
+#[test]
+fn secrets_are_never_indexed() {
+    let mut sensitive = HeaderValue::from_static("a long value that would be indexed otherwise");
+    sensitive.set_sensitive(true);
+    for field in [
+        Field::Regular(HeaderName::from_static("x-key"), sensitive.clone()),
+        Field::Regular(header::ACCEPT_ENCODING, {
+            let mut value = HeaderValue::from_static("gzip, deflate");
+            value.set_sensitive(true);
+            value
+        }),
+        regular("cookie", "short=1"),
+        regular("authorization", "Basic YTpi"),
+        regular("proxy-authorization", "Basic YTpi"),
+    ] {
+        assert!(representations(&field, 3).iter().all(|first| first & 0xf0 == 0x10), "{field:?}");
+    }
+    // Too long to be guessed.
+    assert_eq!(representations(&regular("cookie", "session=0123456789abcdef"), 2)[1], 0xbe);
+}
+
+#[test]
+fn a_field_of_most_of_the_table_is_not_indexed() {
+    let large = |len| regular("x", &"v".repeat(len));
+    assert_eq!(representations(&large(3072 - 33), 2)[1], 0xbe);
+    assert!(representations(&large(3073 - 33), 2).iter().all(|first| first & 0xf0 == 0));
+}
+
+#[test]
+fn names_are_borrowed_from_the_dynamic_table() {
+    let mut encoder = Encoder::new();
+    let mut decoder = Decoder::new(4096);
+    let first = block(&mut encoder, &[regular("x-name", "one"), regular("x-other", "1")]);
+    assert_eq!(lines(&mut decoder, &first), ["x-name: one", "x-other: 1"]);
+    let second = block(&mut encoder, &[regular("x-name", "two")]);
+    assert_eq!(second[0], 0x40 | 63);
+    assert_eq!(lines(&mut decoder, &second), ["x-name: two"]);
+    // The newest of the two.
+    let third = block(&mut encoder, &[regular("x-name", "three")]);
+    assert_eq!(third[0], 0x40 | 62);
+    assert_eq!(lines(&mut decoder, &third), ["x-name: three"]);
+}
+
+#[test]
+fn huffman_only_when_shorter() {
+    // 5 bits each: one octet saved of three. 28 bits each: raw.
+    assert_eq!(block(&mut Encoder::new(), &[regular("etag", "aaa")]), hex("0f13 8218c7"));
+    assert_eq!(block(&mut Encoder::new(), &[regular("etag", "a")]), hex("0f13 0161"));
+    let obs_text = Field::Regular(header::ETAG, HeaderValue::from_bytes(b"\xfe\xfe").unwrap());
+    assert_eq!(block(&mut Encoder::new(), &[obs_text]), hex("0f13 02fefe"));
+}
+
+fn updates(encoder: &mut Encoder) -> Vec<u8> {
+    let mut out = BytesMut::new();
+    encoder.begin(&mut out);
+    out.to_vec()
+}
+
+#[test]
+fn size_updates() {
+    let mut encoder = Encoder::new();
+    assert!(updates(&mut encoder).is_empty());
+    // More than we use changes nothing.
+    encoder.set_max_table_size(65536);
+    assert!(updates(&mut encoder).is_empty());
+    encoder.set_max_table_size(100);
+    assert_eq!(updates(&mut encoder), hex("3f45"));
+    assert!(updates(&mut encoder).is_empty());
+    // Down and up: both, the smallest first.
+    encoder.set_max_table_size(4096);
+    encoder.set_max_table_size(0);
+    encoder.set_max_table_size(50);
+    encoder.set_max_table_size(200);
+    assert_eq!(updates(&mut encoder), hex("20 3fa9 01"));
+    // Down and back to what it was.
+    encoder.set_max_table_size(0);
+    encoder.set_max_table_size(200);
+    assert_eq!(updates(&mut encoder), hex("20 3fa9 01"));
+    // Up, through a smaller raise: one.
+    encoder.set_max_table_size(300);
+    encoder.set_max_table_size(4096);
+    assert_eq!(updates(&mut encoder), hex("3fe1 1f"));
+}
+
+#[test]
+fn a_size_update_empties_both_tables() {
+    let mut encoder = Encoder::new();
+    let mut decoder = Decoder::new(4096);
+    let field = [regular("x", "y")];
+    assert_eq!(lines(&mut decoder, &block(&mut encoder, &field)), ["x: y"]);
+    for limit in [0, 4096] {
+        encoder.set_max_table_size(limit);
+        decoder.set_max_table_size(limit);
+    }
+    let written = block(&mut encoder, &field);
+    assert_eq!(written[4] & 0xc0, 0x40);
+    assert_eq!(lines(&mut decoder, &written), ["x: y"]);
+    assert_eq!(lines(&mut decoder, &block(&mut encoder, &field)), ["x: y"]);
+}
+
+/// Far more fields than the table, the index and 16-bit serial numbers hold.
+#[test]
+fn stays_in_step_for_long() {
+    let mut encoder = Encoder::new();
+    let mut decoder = Decoder::new(4096);
+    for round in 0..70_000_u32 {
+        // Some repeat soon, some late, some never.
+        let all = [
+            regular("x-seldom", &(round / 100).to_string()),
+            regular(&format!("x-{}", round % 7), &(round % 13).to_string()),
+            regular("x-always", &"v".repeat(round as usize % 50)),
+        ];
+        let mut expected = all.iter();
+        decoder
+            .decode(&block(&mut encoder, &all), |field| assert_eq!(Some(&field), expected.next()))
+            .unwrap();
+        assert!(expected.next().is_none());
+    }
+}

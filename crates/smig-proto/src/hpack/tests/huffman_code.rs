@@ -1,0 +1,106 @@
+//! The Huffman code against a decoder that takes one bit at a time.
+
+use super::*;
+
+fn encoded(text: &[u8]) -> Vec<u8> {
+    let mut out = BytesMut::new();
+    let len = huffman::encoded_len(text);
+    huffman::encode(text, len, &mut out);
+    assert_eq!(out.len(), len);
+    out.to_vec()
+}
+
+/// Every string of up to two octets, and each octet at every place of a longer one.
+#[test]
+fn all_octets_come_back() {
+    let mut scratch = Vec::new();
+    let mut check = |text: &[u8]| {
+        assert_eq!(huffman::decode(&encoded(text), &mut scratch), Ok(text));
+    };
+    check(b"");
+    for first in 0..=u8::MAX {
+        check(&[first]);
+        for second in 0..=u8::MAX {
+            check(&[first, second]);
+        }
+        for len in 1..40 {
+            for place in 0..len {
+                let mut text = vec![b'e'; len];
+                text[place] = first;
+                check(&text);
+            }
+            check(&vec![first; len]);
+        }
+    }
+}
+
+/// RFC 7541 Appendix B, a row of each kind.
+#[test]
+fn codes_are_those_of_appendix_b() {
+    for (text, expected) in [
+        (&b"0"[..], "07"),
+        (b"a", "1f"),
+        (b" ", "53"),
+        (b"%", "57"),
+        (b"z", "f7"),
+        (b"X", "fc"),
+        (b"!", "fe3f"),
+        (b"\"", "fe7f"),
+        (b"'", "ff5f"),
+        (b"#", "ffaf"),
+        (b"\0", "ffc7"),
+        (b"^", "fff3"),
+        (b"<", "fff9"),
+        (b"\\", "fffe1f"),
+        (b"\x80", "fffe6f"),
+        (b"\xff", "ffff fbbf"),
+        (b"\n", "ffff fff3"),
+        (b"\x16", "ffff fffb"),
+    ] {
+        assert_eq!(encoded(text), hex(expected), "{text:?}");
+    }
+}
+
+/// The decoder's verdict on every sequence of three octets, by the definition: take the shortest
+/// code that matches, until at most 7 bits are left, all ones.
+#[test]
+fn agrees_with_the_definition() {
+    let codes: Vec<(u32, u32)> = (0..=u8::MAX)
+        .map(|octet| {
+            // Each code is read off the encoder, whose codes the test above has checked: eight of one
+            // octet take as many octets as its code has bits.
+            let one = encoded(&[octet]);
+            let eight = encoded(&[octet; 8]);
+            let length = eight.len() as u32;
+            let bits = one
+                .iter()
+                .chain([0; 4].iter())
+                .take(4)
+                .fold(0, |bits, next| bits << 8 | u32::from(*next));
+            (bits >> (32 - length), length)
+        })
+        .collect();
+    let definition = |source: &[u8]| -> Option<Vec<u8>> {
+        let mut decoded = Vec::new();
+        let (mut code, mut length) = (0_u32, 0);
+        for bit in source.iter().flat_map(|octet| (0..8).rev().map(move |place| octet >> place & 1))
+        {
+            code = code << 1 | u32::from(bit);
+            length += 1;
+            if length >= 5
+                && let Some(octet) = codes.iter().position(|known| *known == (code, length))
+            {
+                decoded.push(octet as u8);
+                (code, length) = (0, 0);
+            }
+        }
+        (length <= 7 && code == (1 << length) - 1).then_some(decoded)
+    };
+    let mut scratch = Vec::new();
+    // A stride that is prime to 2^24 visits all octets in all places.
+    for source in (0..1_u32 << 24).step_by(4099) {
+        let source = &source.to_be_bytes()[1..];
+        let decoded = huffman::decode(source, &mut scratch).ok().map(<[u8]>::to_vec);
+        assert_eq!(decoded, definition(source), "{source:02x?}");
+    }
+}
