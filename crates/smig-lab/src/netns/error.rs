@@ -58,7 +58,8 @@ impl Missing {
     }
 }
 
-/// Why the lab could not do what it was asked.
+/// Why the lab could not do what it was asked. The text is complete: the
+/// kernel's answer is in it and is not a source beside it.
 #[derive(Debug, thiserror::Error)]
 pub enum LabError {
     /// The machine lacks something that can be provided.
@@ -67,7 +68,6 @@ pub enum LabError {
         /// What.
         missing: Missing,
         /// The kernel's answer.
-        #[source]
         cause: io::Error,
     },
     /// A congestion control that this kernel does not have.
@@ -87,7 +87,6 @@ pub enum LabError {
         /// What was being done.
         step: String,
         /// The kernel's answer.
-        #[source]
         cause: io::Error,
     },
 }

@@ -15,14 +15,14 @@ use rustix::net::{AddressFamily, SocketFlags, SocketType, socket_with};
 use rustix::thread::{LinkNameSpaceType, UnshareFlags, move_into_link_name_space};
 
 use super::error::{LabError, Missing, Step};
-use super::route::Route;
+use super::netlink::{Route, set_queue_length};
 use super::sys;
 
 /// The device's name, the same in both hosts.
 const DEVICE: &str = "link";
 const MTU: i32 = 1500;
 /// The device must never be the bottleneck: the model is.
-const DEVICE_QUEUE: i32 = 10_000;
+const DEVICE_QUEUE: u32 = 10_000;
 const NETMASK: Ipv4Addr = Ipv4Addr::new(255, 255, 255, 0);
 
 /// How a host's TCP is set up. The default is Linux's own, with what is left
@@ -202,7 +202,7 @@ fn set_up(address: Ipv4Addr, peer: Ipv4Addr, spec: &HostSpec) -> Result<OwnedFd,
         .step(|| "cannot open a socket".into())?;
     sys::set_up(&control, "lo").step(|| "cannot bring up the loopback".into())?;
     sys::set_mtu(&control, DEVICE, MTU).step(|| format!("cannot set an MTU of {MTU}"))?;
-    sys::set_queue_length(&control, DEVICE, DEVICE_QUEUE)
+    set_queue_length(DEVICE, DEVICE_QUEUE)
         .step(|| format!("cannot set a device queue of {DEVICE_QUEUE} packets"))?;
     sys::set_address(&control, DEVICE, address, NETMASK)
         .step(|| format!("cannot set the address {address}"))?;

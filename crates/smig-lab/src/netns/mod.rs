@@ -24,8 +24,8 @@
 mod error;
 mod forward;
 mod host;
+mod netlink;
 mod privilege;
-mod route;
 mod sys;
 mod testbed;
 

@@ -49,14 +49,6 @@ pub(super) fn set_mtu(socket: &OwnedFd, name: &str, mtu: i32) -> io::Result<()> 
     ioctl(socket, libc::SIOCSIFMTU, &mut request)
 }
 
-/// Sets how many packets may wait for a reader of the device.
-pub(super) fn set_queue_length(socket: &OwnedFd, name: &str, packets: i32) -> io::Result<()> {
-    let mut request = request(name);
-    // The kernel reads the whole integer; the union has no better name for it.
-    request.ifr_ifru.ifru_metric = packets;
-    ioctl(socket, libc::SIOCSIFTXQLEN, &mut request)
-}
-
 /// Brings an interface up.
 pub(super) fn set_up(socket: &OwnedFd, name: &str) -> io::Result<()> {
     let mut request = request(name);

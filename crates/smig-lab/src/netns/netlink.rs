@@ -1,7 +1,8 @@
-//! The route to the peer, with what TCP takes from a route: congestion control
-//! and initial window.
+//! What only netlink can set: the length of a device's queue (the `ioctl` asks
+//! for rights outside a user namespace), and what TCP takes from a route,
+//! congestion control and initial window.
 //!
-//! Congestion control is set here and not by `tcp_congestion_control`: that
+//! Congestion control is set by the route and not by `tcp_congestion_control`: that
 //! sysctl refuses, outside the machine's first namespace, every algorithm that
 //! `tcp_allowed_congestion_control` does not name, and that list is global.
 
@@ -22,13 +23,15 @@ pub(super) struct Route<'a> {
     pub(super) initial_window: Option<u32>,
 }
 
-// linux/netlink.h and linux/rtnetlink.h
+// linux/netlink.h, linux/rtnetlink.h and linux/if_link.h
+const RTM_NEWLINK: u16 = 16;
 const RTM_NEWROUTE: u16 = 24;
 const NLM_F_REQUEST: u16 = 0x1;
 const NLM_F_ACK: u16 = 0x4;
 const NLM_F_REPLACE: u16 = 0x100;
 const NLM_F_CREATE: u16 = 0x400;
 const NLMSG_ERROR: u16 = 2;
+const IFLA_TXQLEN: u16 = 13;
 const RT_TABLE_MAIN: u8 = 254;
 const RTPROT_STATIC: u8 = 4;
 const RT_SCOPE_LINK: u8 = 253;
@@ -43,16 +46,11 @@ const AF_INET: u8 = 2;
 impl Route<'_> {
     /// Adds the route in the calling thread's namespace.
     pub(super) fn add(&self) -> io::Result<()> {
-        let index = interface_index(self.interface)?;
-        let socket =
-            socket_with(AddressFamily::NETLINK, SocketType::RAW, SocketFlags::CLOEXEC, None)?;
-        send(&socket, &self.message(index), SendFlags::empty())?;
-        let mut answer = [0_u8; 1024];
-        let (length, _) = recv(&socket, &mut answer, RecvFlags::empty())?;
-        acknowledged(&answer[..length])
+        let body = self.body(interface_index(self.interface)?);
+        request(RTM_NEWROUTE, NLM_F_CREATE | NLM_F_REPLACE, &body)
     }
 
-    fn message(&self, interface: u32) -> Vec<u8> {
+    fn body(&self, interface: u32) -> Vec<u8> {
         let mut body = vec![AF_INET, 32, 0, 0];
         body.extend([RT_TABLE_MAIN, RTPROT_STATIC, RT_SCOPE_LINK, RTN_UNICAST]);
         body.extend(0_u32.to_ne_bytes()); // flags
@@ -70,17 +68,35 @@ impl Route<'_> {
         if !metrics.is_empty() {
             attribute(&mut body, RTA_METRICS, &metrics);
         }
-
-        let flags = NLM_F_REQUEST | NLM_F_ACK | NLM_F_CREATE | NLM_F_REPLACE;
-        let length = u32::try_from(body.len() + 16).expect("a message of some hundred bytes");
-        let mut message = length.to_ne_bytes().to_vec();
-        message.extend(RTM_NEWROUTE.to_ne_bytes());
-        message.extend(flags.to_ne_bytes());
-        message.extend(1_u32.to_ne_bytes()); // sequence number
-        message.extend(0_u32.to_ne_bytes()); // from: filled in by the kernel
-        message.extend(body);
-        message
+        body
     }
+}
+
+/// Sets how many packets may wait for a reader of the device, in the calling
+/// thread's namespace.
+pub(super) fn set_queue_length(interface: &str, packets: u32) -> io::Result<()> {
+    let mut body = vec![0; 4]; // family, padding, device type: any
+    body.extend(interface_index(interface)?.to_ne_bytes());
+    body.extend([0; 8]); // flags, and which to change: none
+    attribute(&mut body, IFLA_TXQLEN, &packets.to_ne_bytes());
+    request(RTM_NEWLINK, 0, &body)
+}
+
+/// Sends one request and waits for the kernel's word on it.
+fn request(kind: u16, flags: u16, body: &[u8]) -> io::Result<()> {
+    let length = u32::try_from(body.len() + 16).expect("a message of some hundred bytes");
+    let mut message = length.to_ne_bytes().to_vec();
+    message.extend(kind.to_ne_bytes());
+    message.extend((flags | NLM_F_REQUEST | NLM_F_ACK).to_ne_bytes());
+    message.extend(1_u32.to_ne_bytes()); // sequence number
+    message.extend(0_u32.to_ne_bytes()); // from: filled in by the kernel
+    message.extend(body);
+
+    let socket = socket_with(AddressFamily::NETLINK, SocketType::RAW, SocketFlags::CLOEXEC, None)?;
+    send(&socket, &message, SendFlags::empty())?;
+    let mut answer = [0_u8; 1024];
+    let (length, _) = recv(&socket, &mut answer, RecvFlags::empty())?;
+    acknowledged(&answer[..length])
 }
 
 /// Appends a netlink attribute, padded to four bytes.
