@@ -1,0 +1,3 @@
+module smig.invalid/interop
+
+go 1.19

@@ -1,0 +1,176 @@
+"""Servers of files over TLS, one worker each. Each function starts one and returns a Server."""
+
+import os
+import re
+import shutil
+import sys
+
+from .process import Process, free_port, run
+
+READY = re.compile(r"listening on (https?)://[^\s:]+:(\d+)")
+HERE = os.path.dirname(os.path.abspath(__file__))
+
+
+class Server:
+    def __init__(self, name, process, port, scheme="https"):
+        self.name, self.process, self.port, self.scheme = name, process, port, scheme
+
+    def url(self, path="", host="localhost"):
+        return f"{self.scheme}://{host}:{self.port}/{path}"
+
+    def __enter__(self):
+        return self
+
+    def __exit__(self, *_):
+        self.process.stop()
+
+
+class Place:
+    """What to serve and where to put the servers' own files."""
+
+    def __init__(self, folder, certificate, scratch):
+        self.folder, self.certificate, self.scratch = folder, certificate, scratch
+        os.makedirs(scratch, exist_ok=True)
+
+    def path(self, name):
+        return os.path.join(self.scratch, name)
+
+    def write(self, name, text):
+        with open(self.path(name), "w", encoding="utf-8") as f:
+            f.write(text)
+        return self.path(name)
+
+
+def smig_program():
+    program = os.environ.get("SMIG")
+    if not program or not os.access(program, os.X_OK):
+        raise SystemExit("error: SMIG must name the smig program (scripts/build.sh builds it and sets it)")
+    return program
+
+
+def smig(place, *extra, cleartext=False):
+    how = ["--cleartext"] if cleartext else ["--cert", place.certificate.cert, "--key", place.certificate.key]
+    process = Process(
+        [smig_program(), "serve", place.folder, "--listen", "127.0.0.1:0", "--workers", "1", *how, *extra],
+        place.path("smig.log"), env={"XDG_DATA_HOME": place.path("data"), "NO_COLOR": "1"},
+    )
+    found = process.wait_for_line(READY)
+    return Server("smig", process, int(found.group(2)), found.group(1))
+
+
+def nginx(place, tls="TLSv1.2 TLSv1.3"):
+    port = free_port()
+    user = "user root;" if os.geteuid() == 0 else ""
+    config = place.write("nginx.conf", f"""
+{user}
+worker_processes 1;
+daemon off;
+pid {place.path("nginx.pid")};
+error_log stderr warn;
+events {{ worker_connections 20000; }}
+worker_rlimit_nofile 40000;
+http {{
+    types {{ text/html html; }}
+    default_type application/octet-stream;
+    access_log off;
+    sendfile on;
+    tcp_nopush on;
+    keepalive_requests 100000000;
+    http2_max_concurrent_streams 128;
+    open_file_cache max=1000 inactive=60s;
+    open_file_cache_valid 60s;
+    client_body_temp_path {place.path("nginx-body")};
+    proxy_temp_path {place.path("nginx-proxy")};
+    fastcgi_temp_path {place.path("nginx-fastcgi")};
+    uwsgi_temp_path {place.path("nginx-uwsgi")};
+    scgi_temp_path {place.path("nginx-scgi")};
+    server {{
+        listen 127.0.0.1:{port} ssl http2 backlog=4096;
+        ssl_certificate {place.certificate.cert};
+        ssl_certificate_key {place.certificate.key};
+        ssl_protocols {tls};
+        root {place.folder};
+    }}
+}}
+""")
+    process = Process(["nginx", "-e", "stderr", "-p", place.scratch, "-c", config], place.path("nginx.log"))
+    process.wait_for_port(port)
+    return Server("nginx", process, port)
+
+
+def h2o(place):
+    port = free_port()
+    user = "user: root" if os.geteuid() == 0 else ""
+    config = place.write("h2o.conf", f"""
+{user}
+num-threads: 1
+max-connections: 20000
+listen:
+  host: 127.0.0.1
+  port: {port}
+  ssl:
+    certificate-file: {place.certificate.cert}
+    key-file: {place.certificate.key}
+hosts:
+  default:
+    paths:
+      /:
+        file.dir: {place.folder}
+""")
+    process = Process(["h2o", "-m", "worker", "-c", config], place.path("h2o.log"))
+    process.wait_for_port(port)
+    return Server("h2o", process, port)
+
+
+def nghttpd(place):
+    port = free_port()
+    process = Process(
+        ["nghttpd", "-a", "127.0.0.1", "-n", "1", "-d", place.folder, "-m", "128",
+         port, place.certificate.key, place.certificate.cert],
+        place.path("nghttpd.log"),
+    )
+    process.wait_for_port(port)
+    return Server("nghttpd", process, port)
+
+
+def program_with_ready_line(name, command, place, env=None):
+    process = Process(command, place.path(f"{name}.log"), env=env)
+    found = process.wait_for_line(READY)
+    return Server(name, process, int(found.group(2)), found.group(1))
+
+
+def go(place):
+    program = os.environ["INTEROP_GO_SERVER"]
+    return program_with_ready_line(
+        "go", [program, place.folder, place.certificate.cert, place.certificate.key], place)
+
+
+def python_h2(place):
+    script = os.path.join(HERE, "h2_server.py")
+    return program_with_ready_line(
+        "python-h2", [sys.executable, script, place.folder, place.certificate.cert, place.certificate.key], place)
+
+
+def hyper(place):
+    program = os.environ["HYPER_PEER"]
+    return program_with_ready_line(
+        "hyper", [program, place.folder, place.certificate.cert, place.certificate.key], place)
+
+
+def version_of(name):
+    """The peer's version in one line, for the record of a run."""
+    command, pattern = {
+        "nginx": (["nginx", "-v"], r"nginx/(\S+)"),
+        "h2o": (["h2o", "-v"], r"h2o version (\S+)"),
+        "nghttpd": (["nghttpd", "--version"], r"nghttp2/(\S+)"),
+        "h2load": (["h2load", "--version"], r"nghttp2/(\S+)"),
+        "curl": (["curl", "--version"], r"curl (\S+)"),
+        "go": (["go", "version"], r"go version go(\S+)"),
+        "chromium": (["chromium", "--version"], r"Chromium (\S+)"),
+        "smig": ([os.environ.get("SMIG", "smig"), "--version"], r"smig (.+)"),
+    }[name]
+    if not shutil.which(command[0]):
+        return "not installed"
+    done = run(command, 30)
+    found = re.search(pattern, (done.stdout + done.stderr).decode(errors="replace"))
+    return found.group(1).strip() if found else "unknown"
