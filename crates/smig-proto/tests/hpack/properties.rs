@@ -1,0 +1,140 @@
+//! Random header lists through our encoder and our decoder, and random octets into the decoder.
+
+use bytes::{Bytes, BytesMut};
+use http::{HeaderName, HeaderValue};
+use proptest::prelude::*;
+use proptest::test_runner::FileFailurePersistence;
+use smig_proto::hpack::{Decoder, Encoder, Field, Pseudo};
+
+#[derive(Clone, Debug)]
+enum Step {
+    /// The decoder's side lowers or raises SETTINGS_HEADER_TABLE_SIZE, and it is acknowledged at
+    /// once.
+    Limit(usize),
+    Block(Vec<Field>),
+}
+
+fn value() -> impl Strategy<Value = Vec<u8>> {
+    let octet = prop_oneof![4 => b' '..=b'~', 1 => Just(b'\t'), 1 => 0x80..=0xff_u8];
+    prop_oneof![
+        // A few that come again, many that do not, and some that fill the table.
+        4 => prop::sample::select(vec![&b"0"[..], b"gzip", b"trailers", b"/", b"a=b; c=d; e=f; g=h; i=j"])
+            .prop_map(<[u8]>::to_vec),
+        4 => prop::collection::vec(octet.clone(), 0..40),
+        1 => prop::collection::vec(octet, 0..5000),
+    ]
+    .prop_map(|value| value.trim_ascii().to_vec())
+}
+
+fn name() -> impl Strategy<Value = HeaderName> {
+    prop_oneof![
+        prop::sample::select(vec![
+            http::header::ACCEPT_ENCODING,
+            http::header::CONTENT_LENGTH,
+            http::header::COOKIE,
+            http::header::DATE,
+            http::header::ETAG,
+            http::header::SET_COOKIE,
+            http::header::TE,
+            HeaderName::from_static("grpc-status"),
+            HeaderName::from_static("traceparent"),
+        ]),
+        "[a-z!#$%&'*+.^_`|~0-9-]{1,3}".prop_map(|name| HeaderName::try_from(name).unwrap()),
+        "[a-z-]{1,90}".prop_map(|name| HeaderName::try_from(name).unwrap()),
+    ]
+}
+
+fn field() -> impl Strategy<Value = Field> {
+    use Pseudo::*;
+    let pseudo = prop::sample::select(vec![Method, Scheme, Authority, Path, Status, Protocol]);
+    prop_oneof![
+        (pseudo, value()).prop_map(|(name, value)| Field::Pseudo(name, Bytes::from(value))),
+        (name(), value(), 0..8).prop_map(|(name, value, sensitive)| {
+            let mut value = HeaderValue::from_bytes(&value).unwrap();
+            value.set_sensitive(sensitive == 0);
+            Field::Regular(name, value)
+        }),
+    ]
+}
+
+fn step() -> impl Strategy<Value = Step> {
+    let limit = prop_oneof![Just(0), 0..200_usize, 0..5000_usize, Just(65536)];
+    prop_oneof![
+        1 => limit.prop_map(Step::Limit),
+        3 => prop::collection::vec(field(), 0..12).prop_map(Step::Block),
+    ]
+}
+
+fn encode(encoder: &mut Encoder, fields: &[Field]) -> BytesMut {
+    let mut block = BytesMut::new();
+    encoder.begin(&mut block);
+    for field in fields {
+        match field {
+            Field::Pseudo(name, value) => encoder.pseudo(*name, value, &mut block),
+            Field::Regular(name, value) => encoder.regular(name, value, &mut block),
+            Field::Malformed(reason, _) => unreachable!("never generated: {reason}"),
+        }
+    }
+    block
+}
+
+fn is_sensitive(field: &Field) -> bool {
+    matches!(field, Field::Regular(_, value) if value.is_sensitive())
+}
+
+fn config() -> ProptestConfig {
+    // Failures are kept beside this file, for everybody to run again.
+    let kept = FileFailurePersistence::WithSource("regressions");
+    ProptestConfig { failure_persistence: Some(Box::new(kept)), ..ProptestConfig::default() }
+}
+
+proptest! {
+    #![proptest_config(config())]
+
+    #[test]
+    fn what_goes_in_comes_out(steps in prop::collection::vec(step(), 1..40)) {
+        let mut encoder = Encoder::new();
+        let mut decoder = Decoder::new(4096);
+        for step in steps {
+            match step {
+                Step::Limit(limit) => {
+                    encoder.set_max_table_size(limit);
+                    decoder.set_max_table_size(limit);
+                }
+                Step::Block(fields) => {
+                    let block = encode(&mut encoder, &fields);
+                    let mut decoded = Vec::new();
+                    decoder.decode(&block, |field| decoded.push(field)).unwrap();
+                    prop_assert_eq!(&decoded, &fields);
+                    for (decoded, field) in decoded.iter().zip(&fields) {
+                        // A secret stays one. The encoder may make one of a short credential.
+                        prop_assert!(is_sensitive(decoded) || !is_sensitive(field));
+                    }
+                }
+            }
+        }
+    }
+
+    /// Any octets decode or fail, and what comes out could go in again.
+    #[test]
+    fn any_octets_are_handled(blocks in prop::collection::vec(prop::collection::vec(any::<u8>(), 0..200), 1..8)) {
+        let mut decoder = Decoder::new(4096);
+        for block in blocks {
+            let mut fields = Vec::new();
+            let result = decoder.decode(&block, |field| fields.push(field));
+            // The most that one octet can stand for is a field of the whole table.
+            prop_assert!(fields.len() <= block.len());
+            for field in &fields {
+                prop_assert!((32..=4096 + 200 * 2).contains(&field.size()));
+            }
+            if result.is_err() {
+                break;
+            }
+            fields.retain(|field| !matches!(field, Field::Malformed(..)));
+            let again = encode(&mut Encoder::new(), &fields);
+            let mut decoded = Vec::new();
+            Decoder::new(4096).decode(&again, |field| decoded.push(field)).unwrap();
+            prop_assert_eq!(decoded, fields);
+        }
+    }
+}
