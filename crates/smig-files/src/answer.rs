@@ -1,0 +1,170 @@
+//! From a representation and a request's headers to a response (RFC 9110 section 13.2.2).
+//!
+//! Owns the status and headers of 200, 206, 304, 412 and 416. Never touches the file system.
+
+use std::sync::Arc;
+use std::time::SystemTime;
+
+use bytes::Bytes;
+use http::header::{
+    ACCEPT_RANGES, CONTENT_ENCODING, CONTENT_LENGTH, CONTENT_RANGE, CONTENT_TYPE, IF_MATCH,
+    IF_MODIFIED_SINCE, IF_NONE_MATCH, IF_UNMODIFIED_SINCE, LOCATION, RANGE, VARY,
+};
+use http::{HeaderMap, HeaderName, HeaderValue, Response, StatusCode, Uri};
+
+use crate::body::{FileBody, Piece};
+use crate::conditional::{Verdict, evaluate, range_applies};
+use crate::multipart::Multipart;
+use crate::range::{Selection, Span, select};
+use crate::refusal::{Audience, Refusal, text};
+use crate::resource::{Representation, Source};
+
+/// The headers of a request that make its answer anything but the whole file. If-Range counts
+/// only beside Range.
+const SPECIAL: [HeaderName; 5] =
+    [RANGE, IF_NONE_MATCH, IF_MODIFIED_SINCE, IF_MATCH, IF_UNMODIFIED_SINCE];
+
+/// The response to GET or HEAD for what was found.
+pub(crate) fn answer(
+    of: &Representation,
+    request: &HeaderMap,
+    audience: Audience,
+) -> Response<FileBody> {
+    // Most requests have none of these; one pass over their few headers settles it.
+    if !request.keys().any(|name| SPECIAL.contains(name)) {
+        return whole(of, audience);
+    }
+    match evaluate(request, of.validators()) {
+        Verdict::Proceed => {}
+        Verdict::NotModified => return not_modified(of),
+        Verdict::Failed => return with_vary(Refusal::PreconditionFailed.response(audience), of),
+    }
+    // Range is defined for GET alone (section 14.2).
+    let ranged = audience == Audience::Client
+        && request.contains_key(RANGE)
+        && range_applies(request, of.validators(), SystemTime::now());
+    if !ranged {
+        return whole(of, audience);
+    }
+    match select(request, of.size()) {
+        Selection::Whole => whole(of, audience),
+        Selection::One(span) => one(of, span),
+        Selection::Many(spans) => many(of, &spans),
+        Selection::Unsatisfiable => unsatisfiable(of),
+    }
+}
+
+fn response(status: StatusCode, headers: HeaderMap, body: FileBody) -> Response<FileBody> {
+    let mut response = Response::new(body);
+    *response.status_mut() = status;
+    *response.headers_mut() = headers;
+    response
+}
+
+fn whole(of: &Representation, audience: Audience) -> Response<FileBody> {
+    let body = match audience {
+        Audience::Nobody => FileBody::empty(),
+        Audience::Client => match &of.source {
+            Source::Memory { bytes, .. } => FileBody::full(bytes.clone()),
+            Source::File(file) => {
+                FileBody::file(Arc::clone(file), Span { start: 0, end: of.size() })
+            }
+        },
+    };
+    response(StatusCode::OK, of.headers.clone(), body)
+}
+
+fn one(of: &Representation, span: Span) -> Response<FileBody> {
+    let mut headers = of.headers.clone();
+    headers.insert(CONTENT_LENGTH, HeaderValue::from(span.len()));
+    headers.insert(CONTENT_RANGE, ascii(&span.content_range(of.size())));
+    let body = match piece(of, span) {
+        Piece::Memory(bytes) => FileBody::full(bytes),
+        Piece::File(file, span) => FileBody::file(file, span),
+    };
+    response(StatusCode::PARTIAL_CONTENT, headers, body)
+}
+
+fn many(of: &Representation, spans: &[Span]) -> Response<FileBody> {
+    let mut headers = of.headers.clone();
+    let content_type = headers.get(CONTENT_TYPE).map_or(&b""[..], HeaderValue::as_bytes);
+    let mut parts = Multipart::new(content_type, of.size());
+    for span in spans {
+        parts.push(*span, piece(of, *span));
+    }
+    headers.insert(CONTENT_TYPE, ascii(&parts.content_type()));
+    let (queue, length) = parts.finish();
+    headers.insert(CONTENT_LENGTH, HeaderValue::from(length));
+    response(StatusCode::PARTIAL_CONTENT, headers, FileBody::pieces(queue))
+}
+
+fn piece(of: &Representation, span: Span) -> Piece {
+    match &of.source {
+        Source::File(file) => Piece::File(Arc::clone(file), span),
+        Source::Memory { bytes, .. } => {
+            // Within the size of the content, which is in memory.
+            let place = |at: u64| usize::try_from(at).unwrap_or(bytes.len());
+            Piece::Memory(bytes.slice(place(span.start)..place(span.end)))
+        }
+    }
+}
+
+/// Section 15.4.5: what a cache needs to update what it has, and nothing about content.
+fn not_modified(of: &Representation) -> Response<FileBody> {
+    let mut headers = of.headers.clone();
+    for name in [CONTENT_LENGTH, CONTENT_TYPE, CONTENT_ENCODING, ACCEPT_RANGES] {
+        headers.remove(name);
+    }
+    response(StatusCode::NOT_MODIFIED, headers, FileBody::empty())
+}
+
+fn unsatisfiable(of: &Representation) -> Response<FileBody> {
+    const TEXT: &str = "416: the file has no such bytes\n";
+    let mut response = text(StatusCode::RANGE_NOT_SATISFIABLE, TEXT, Audience::Client);
+    let range = format!("bytes */{}", of.size());
+    response.headers_mut().insert(CONTENT_RANGE, ascii(&range));
+    response.headers_mut().insert(ACCEPT_RANGES, HeaderValue::from_static("bytes"));
+    with_vary(response, of)
+}
+
+fn with_vary(mut response: Response<FileBody>, of: &Representation) -> Response<FileBody> {
+    if let Some(vary) = of.headers.get(VARY) {
+        response.headers_mut().insert(VARY, vary.clone());
+    }
+    response
+}
+
+/// Sends a client that named a folder without its slash to the right place.
+///
+/// The path has been checked: it begins with one slash and has no backslash, so that no browser
+/// can take it for another host.
+pub(crate) fn redirect(uri: &Uri, audience: Audience) -> Response<FileBody> {
+    const TEXT: &str = "308: this is a folder, its name ends in a slash\n";
+    let location = match uri.query() {
+        None => format!("{}/", uri.path()),
+        Some(query) => format!("{}/?{query}", uri.path()),
+    };
+    let Ok(location) = HeaderValue::from_str(&location) else {
+        return Refusal::BadPath.response(audience);
+    };
+    let mut response = text(StatusCode::PERMANENT_REDIRECT, TEXT, audience);
+    response.headers_mut().insert(LOCATION, location);
+    response
+}
+
+/// A folder's listing.
+pub(crate) fn page(page: Bytes, audience: Audience) -> Response<FileBody> {
+    let mut headers = HeaderMap::with_capacity(6);
+    headers.insert(CONTENT_TYPE, HeaderValue::from_static("text/html; charset=utf-8"));
+    headers.insert(CONTENT_LENGTH, HeaderValue::from(page.len()));
+    let body = match audience {
+        Audience::Client => FileBody::full(page),
+        Audience::Nobody => FileBody::empty(),
+    };
+    response(StatusCode::OK, headers, body)
+}
+
+/// A header value of our own making: digits, letters and punctuation.
+fn ascii(value: &str) -> HeaderValue {
+    HeaderValue::from_str(value).unwrap_or(HeaderValue::from_static(""))
+}

@@ -1,0 +1,140 @@
+//! The body of a response: memory, a span of a file, or several of both.
+
+use std::collections::VecDeque;
+use std::fmt;
+use std::io;
+use std::pin::Pin;
+use std::sync::Arc;
+use std::task::{Context, Poll, ready};
+
+use bytes::Bytes;
+use http_body::{Body, Frame, SizeHint};
+
+use crate::range::Span;
+use crate::reader::{OpenFile, Reader};
+
+/// The content of a response.
+///
+/// Its [`size_hint`](Body::size_hint) is always exact. It gives just that many bytes, in data
+/// frames of at most 64 KB (the whole, if it is kept in memory), or ends in an error: when the
+/// file became shorter, was overwritten, or could not be read. After an error the response must
+/// be broken off, as its length is not what was announced.
+///
+/// Polled outside of a tokio runtime it reads on the calling thread, however long that takes.
+pub struct FileBody {
+    inner: Inner,
+    /// Bytes that are still to come.
+    left: u64,
+}
+
+enum Inner {
+    Done,
+    Memory(Bytes),
+    /// Boxed, as most bodies are small and all are moved about.
+    Pieces(Box<Pieces>),
+}
+
+struct Pieces {
+    reader: Option<Reader>,
+    queue: VecDeque<Piece>,
+}
+
+/// A part of a body.
+#[derive(Debug)]
+pub(crate) enum Piece {
+    Memory(Bytes),
+    File(Arc<OpenFile>, Span),
+}
+
+impl Piece {
+    fn len(&self) -> u64 {
+        match self {
+            Self::Memory(bytes) => bytes.len() as u64,
+            Self::File(_, span) => span.len(),
+        }
+    }
+}
+
+impl FileBody {
+    pub(crate) fn empty() -> Self {
+        Self { inner: Inner::Done, left: 0 }
+    }
+
+    pub(crate) fn full(bytes: Bytes) -> Self {
+        Self { left: bytes.len() as u64, inner: Inner::Memory(bytes) }
+    }
+
+    pub(crate) fn file(file: Arc<OpenFile>, span: Span) -> Self {
+        let reader = Some(Reader::new(file, span));
+        let pieces = Pieces { reader, queue: VecDeque::new() };
+        Self { inner: Inner::Pieces(Box::new(pieces)), left: span.len() }
+    }
+
+    pub(crate) fn pieces(queue: VecDeque<Piece>) -> Self {
+        let left = queue.iter().map(Piece::len).sum();
+        Self { inner: Inner::Pieces(Box::new(Pieces { reader: None, queue })), left }
+    }
+}
+
+impl Pieces {
+    fn poll_chunk(&mut self, cx: &mut Context<'_>) -> Poll<Option<io::Result<Bytes>>> {
+        loop {
+            if let Some(reader) = &mut self.reader {
+                if let Some(chunk) = ready!(reader.poll_chunk(cx)) {
+                    return Poll::Ready(Some(chunk));
+                }
+                self.reader = None;
+            }
+            match self.queue.pop_front() {
+                None => return Poll::Ready(None),
+                Some(Piece::Memory(bytes)) => return Poll::Ready(Some(Ok(bytes))),
+                Some(Piece::File(file, span)) => self.reader = Some(Reader::new(file, span)),
+            }
+        }
+    }
+}
+
+impl Body for FileBody {
+    type Data = Bytes;
+    type Error = io::Error;
+
+    fn poll_frame(
+        self: Pin<&mut Self>,
+        cx: &mut Context<'_>,
+    ) -> Poll<Option<io::Result<Frame<Bytes>>>> {
+        let this = self.get_mut();
+        if this.left == 0 {
+            this.inner = Inner::Done;
+            return Poll::Ready(None);
+        }
+        let chunk = match &mut this.inner {
+            Inner::Done => None,
+            Inner::Memory(bytes) => Some(Ok(std::mem::take(bytes))),
+            Inner::Pieces(pieces) => ready!(pieces.poll_chunk(cx)),
+        };
+        let result = chunk.unwrap_or_else(|| Err(io::ErrorKind::UnexpectedEof.into()));
+        match &result {
+            Ok(bytes) => this.left = this.left.saturating_sub(bytes.len() as u64),
+            Err(_) => this.left = 0,
+        }
+        if this.left == 0 {
+            // The file is not kept open for as long as someone keeps the empty body.
+            this.inner = Inner::Done;
+        }
+        Poll::Ready(Some(result.map(Frame::data)))
+    }
+
+    fn is_end_stream(&self) -> bool {
+        self.left == 0
+    }
+
+    fn size_hint(&self) -> SizeHint {
+        SizeHint::with_exact(self.left)
+    }
+}
+
+impl fmt::Debug for FileBody {
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        formatter.debug_struct("FileBody").field("left", &self.left).finish_non_exhaustive()
+    }
+}

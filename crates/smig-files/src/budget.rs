@@ -1,0 +1,168 @@
+//! How much all caches of one service together may hold.
+//!
+//! Each thread has its own cache and so needs no lock for a hit; this is what they share. It is
+//! touched only when something is put in or thrown out.
+
+use std::ops::{Add, Sub};
+use std::sync::atomic::{AtomicUsize, Ordering::Relaxed};
+
+use crate::options::Options;
+
+/// What something costs, or may cost.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub(crate) struct Weight {
+    pub(crate) entries: usize,
+    pub(crate) files: usize,
+    pub(crate) bytes: usize,
+}
+
+impl Weight {
+    fn fits(self, limit: Self) -> bool {
+        self.entries <= limit.entries && self.files <= limit.files && self.bytes <= limit.bytes
+    }
+}
+
+impl Add for Weight {
+    type Output = Self;
+
+    fn add(self, other: Self) -> Self {
+        Self {
+            entries: self.entries + other.entries,
+            files: self.files + other.files,
+            bytes: self.bytes + other.bytes,
+        }
+    }
+}
+
+impl Sub for Weight {
+    type Output = Self;
+
+    fn sub(self, other: Self) -> Self {
+        Self {
+            entries: self.entries.saturating_sub(other.entries),
+            files: self.files.saturating_sub(other.files),
+            bytes: self.bytes.saturating_sub(other.bytes),
+        }
+    }
+}
+
+/// The limits of a service and what its caches use of them.
+#[derive(Debug)]
+pub(crate) struct Budget {
+    limit: Weight,
+    entries: AtomicUsize,
+    files: AtomicUsize,
+    bytes: AtomicUsize,
+    /// How many caches there are. Each may use an equal share.
+    caches: AtomicUsize,
+}
+
+impl Budget {
+    pub(crate) fn new(options: &Options) -> Self {
+        let limit = Weight {
+            entries: options.max_entries,
+            files: options.max_open_files.min(open_files_of_process() / 4),
+            bytes: options.max_memory,
+        };
+        Self::with_limit(limit)
+    }
+
+    pub(crate) fn with_limit(limit: Weight) -> Self {
+        Self {
+            limit,
+            entries: AtomicUsize::new(0),
+            files: AtomicUsize::new(0),
+            bytes: AtomicUsize::new(0),
+            caches: AtomicUsize::new(0),
+        }
+    }
+
+    pub(crate) fn join(&self) {
+        self.caches.fetch_add(1, Relaxed);
+    }
+
+    pub(crate) fn leave(&self, used: Weight) {
+        self.release(used);
+        self.caches.fetch_sub(1, Relaxed);
+    }
+
+    /// Whether a cache that would use `own` keeps within its share.
+    pub(crate) fn allows(&self, own: Weight) -> bool {
+        let caches = self.caches.load(Relaxed).max(1);
+        own.fits(Weight {
+            entries: self.limit.entries / caches,
+            files: self.limit.files / caches,
+            bytes: self.limit.bytes / caches,
+        })
+    }
+
+    /// Takes `more` if all caches together keep within the limits. Two threads at once can
+    /// overdraw by one entry each.
+    pub(crate) fn take(&self, more: Weight) -> Taken {
+        if !(self.used() + more).fits(self.limit) {
+            return Taken::No;
+        }
+        self.entries.fetch_add(more.entries, Relaxed);
+        self.files.fetch_add(more.files, Relaxed);
+        self.bytes.fetch_add(more.bytes, Relaxed);
+        Taken::Yes
+    }
+
+    pub(crate) fn release(&self, less: Weight) {
+        self.entries.fetch_sub(less.entries, Relaxed);
+        self.files.fetch_sub(less.files, Relaxed);
+        self.bytes.fetch_sub(less.bytes, Relaxed);
+    }
+
+    pub(crate) fn used(&self) -> Weight {
+        Weight {
+            entries: self.entries.load(Relaxed),
+            files: self.files.load(Relaxed),
+            bytes: self.bytes.load(Relaxed),
+        }
+    }
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Taken {
+    Yes,
+    No,
+}
+
+fn open_files_of_process() -> usize {
+    let limit = rustix::process::getrlimit(rustix::process::Resource::Nofile);
+    limit.current.and_then(|limit| usize::try_from(limit).ok()).unwrap_or(usize::MAX)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn shares_shrink_as_caches_join() {
+        let limit = Weight { entries: 4, files: 2, bytes: 100 };
+        let budget = Budget::with_limit(limit);
+        budget.join();
+        assert!(budget.allows(limit));
+        budget.join();
+        assert!(!budget.allows(limit));
+        assert!(budget.allows(Weight { entries: 2, files: 1, bytes: 50 }));
+        budget.leave(Weight::default());
+        assert!(budget.allows(limit));
+    }
+
+    #[test]
+    fn the_sum_is_limited_in_each_dimension() {
+        let budget = Budget::with_limit(Weight { entries: 4, files: 2, bytes: 100 });
+        let big = Weight { entries: 1, files: 0, bytes: 80 };
+        assert_eq!(budget.take(big), Taken::Yes);
+        assert_eq!(budget.take(big), Taken::No);
+        let file = Weight { entries: 1, files: 1, bytes: 5 };
+        assert_eq!(budget.take(file), Taken::Yes);
+        assert_eq!(budget.take(file), Taken::Yes);
+        assert_eq!(budget.take(file), Taken::No);
+        budget.release(file);
+        assert_eq!(budget.take(file), Taken::Yes);
+        assert_eq!(budget.used(), Weight { entries: 3, files: 2, bytes: 90 });
+    }
+}

@@ -1,0 +1,221 @@
+//! Conditional requests (RFC 9110 section 13).
+//!
+//! Owns whether a request's conditions let it through, in the order of section 13.2.2. Knows the
+//! validators of the selected representation only, nothing of files.
+
+use std::time::{Duration, SystemTime};
+
+use http::header::{IF_MATCH, IF_MODIFIED_SINCE, IF_NONE_MATCH, IF_RANGE, IF_UNMODIFIED_SINCE};
+use http::{HeaderMap, HeaderName};
+
+/// The validators of a representation.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Validators<'a> {
+    /// A strong entity-tag, with its quotes.
+    pub(crate) etag: &'a [u8],
+    /// The value of last-modified, in seconds since 1970; `None` where it has none.
+    pub(crate) modified: Option<u64>,
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Verdict {
+    Proceed,
+    /// 304.
+    NotModified,
+    /// 412.
+    Failed,
+}
+
+/// Steps 1 to 4 of section 13.2.2, for GET and HEAD.
+pub(crate) fn evaluate(headers: &HeaderMap, of: Validators<'_>) -> Verdict {
+    if headers.contains_key(IF_MATCH) {
+        if !matches(headers, IF_MATCH, of.etag, Comparison::Strong) {
+            return Verdict::Failed;
+        }
+    } else if let (Some(since), Some(modified)) = (date(headers, IF_UNMODIFIED_SINCE), of.modified)
+        && modified > since
+    {
+        return Verdict::Failed;
+    }
+    if headers.contains_key(IF_NONE_MATCH) {
+        if matches(headers, IF_NONE_MATCH, of.etag, Comparison::Weak) {
+            return Verdict::NotModified;
+        }
+    } else if let (Some(since), Some(modified)) = (date(headers, IF_MODIFIED_SINCE), of.modified)
+        && modified <= since
+    {
+        return Verdict::NotModified;
+    }
+    Verdict::Proceed
+}
+
+/// Step 5: whether If-Range lets the Range header count. True where there is no If-Range.
+pub(crate) fn range_applies(headers: &HeaderMap, of: Validators<'_>, now: SystemTime) -> bool {
+    let Some(value) = headers.get(IF_RANGE) else { return true };
+    let value = value.as_bytes().trim_ascii();
+    if value.starts_with(b"\"") || value.starts_with(b"W/") {
+        return value == of.etag;
+    }
+    let (Some(date), Some(modified)) = (date(headers, IF_RANGE), of.modified) else { return false };
+    // A date is a strong validator only when the file cannot change again within the second it
+    // names (section 8.8.2.2).
+    let settled = seconds(now).is_some_and(|now| now > modified + 1);
+    date == modified && settled
+}
+
+/// A time in whole seconds since 1970, rounded down; `None` before that.
+pub(crate) fn seconds(time: SystemTime) -> Option<u64> {
+    time.duration_since(SystemTime::UNIX_EPOCH).ok().as_ref().map(Duration::as_secs)
+}
+
+/// A header with one date; anything else is as if the header were absent (section 13.1.3).
+fn date(headers: &HeaderMap, name: HeaderName) -> Option<u64> {
+    let mut values = headers.get_all(name).iter();
+    let (Some(value), None) = (values.next(), values.next()) else { return None };
+    httpdate::parse_http_date(value.to_str().ok()?.trim()).ok().and_then(seconds)
+}
+
+/// Section 8.8.3.2.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Comparison {
+    Strong,
+    Weak,
+}
+
+/// Whether a list of entity-tags has one that equals `etag`, which is strong.
+fn matches(headers: &HeaderMap, name: HeaderName, etag: &[u8], how: Comparison) -> bool {
+    headers.get_all(name).iter().any(|line| {
+        let line = line.as_bytes().trim_ascii();
+        line == b"*" || list_has(line, etag, how)
+    })
+}
+
+/// A comma may stand inside an entity-tag, so the list cannot just be split.
+fn list_has(mut list: &[u8], etag: &[u8], how: Comparison) -> bool {
+    loop {
+        list = list.trim_ascii_start();
+        if let Some(rest) = list.strip_prefix(b",") {
+            list = rest;
+            continue;
+        }
+        let (weak, tag) = match list.strip_prefix(b"W/") {
+            Some(tag) => (true, tag),
+            None => (false, list),
+        };
+        let Some(inside) = tag.strip_prefix(b"\"") else { return false };
+        let Some(close) = inside.iter().position(|byte| *byte == b'"') else { return false };
+        if &tag[..close + 2] == etag && !(weak && how == Comparison::Strong) {
+            return true;
+        }
+        list = &inside[close + 1..];
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use http::HeaderValue;
+
+    use super::*;
+
+    const DATE: &str = "Sun, 06 Nov 1994 08:49:37 GMT";
+    const BEFORE: &str = "Sun, 06 Nov 1994 08:49:36 GMT";
+    const AFTER: &str = "Sun, 06 Nov 1994 08:49:38 GMT";
+    const MODIFIED: u64 = 784_111_777;
+
+    const FILE: Validators<'static> = Validators { etag: b"\"a,b\"", modified: Some(MODIFIED) };
+
+    fn request(fields: &[(HeaderName, &str)]) -> HeaderMap {
+        let mut headers = HeaderMap::new();
+        for (name, value) in fields {
+            headers.append(name, HeaderValue::from_str(value).unwrap());
+        }
+        headers
+    }
+
+    #[test]
+    fn single_conditions() {
+        use Verdict::{Failed, NotModified, Proceed};
+        let table = [
+            (IF_MATCH, "\"a,b\"", Proceed),
+            (IF_MATCH, "\"x\", \"a,b\"", Proceed),
+            (IF_MATCH, "*", Proceed),
+            (IF_MATCH, "W/\"a,b\"", Failed),
+            (IF_MATCH, "\"x\"", Failed),
+            (IF_MATCH, "a,b", Failed),
+            (IF_MATCH, "", Failed),
+            (IF_NONE_MATCH, "\"a,b\"", NotModified),
+            (IF_NONE_MATCH, "W/\"a,b\"", NotModified),
+            (IF_NONE_MATCH, ", \"x\" ,W/\"y\", \"a,b\"", NotModified),
+            (IF_NONE_MATCH, "*", NotModified),
+            (IF_NONE_MATCH, "\"a\"", Proceed),
+            (IF_NONE_MATCH, "\"b\"", Proceed),
+            (IF_NONE_MATCH, "\"a,b", Proceed),
+            (IF_NONE_MATCH, "\"", Proceed),
+            (IF_MODIFIED_SINCE, DATE, NotModified),
+            (IF_MODIFIED_SINCE, AFTER, NotModified),
+            (IF_MODIFIED_SINCE, BEFORE, Proceed),
+            (IF_MODIFIED_SINCE, "Sunday, 06-Nov-94 08:49:37 GMT", NotModified),
+            (IF_MODIFIED_SINCE, "Sun Nov  6 08:49:37 1994", NotModified),
+            (IF_MODIFIED_SINCE, "yesterday", Proceed),
+            (IF_UNMODIFIED_SINCE, DATE, Proceed),
+            (IF_UNMODIFIED_SINCE, AFTER, Proceed),
+            (IF_UNMODIFIED_SINCE, BEFORE, Failed),
+            (IF_UNMODIFIED_SINCE, "yesterday", Proceed),
+        ];
+        for (name, value, expected) in table {
+            let headers = request(&[(name.clone(), value)]);
+            assert_eq!(evaluate(&headers, FILE), expected, "{name}: {value}");
+        }
+    }
+
+    #[test]
+    fn precedence() {
+        use Verdict::{Failed, NotModified, Proceed};
+        let table: [(&[(HeaderName, &str)], Verdict); 6] = [
+            // If-Unmodified-Since does not count beside If-Match.
+            (&[(IF_MATCH, "\"a,b\""), (IF_UNMODIFIED_SINCE, BEFORE)], Proceed),
+            // If-Modified-Since does not count beside If-None-Match.
+            (&[(IF_NONE_MATCH, "\"x\""), (IF_MODIFIED_SINCE, DATE)], Proceed),
+            (&[(IF_NONE_MATCH, "\"a,b\""), (IF_MODIFIED_SINCE, BEFORE)], NotModified),
+            // A failed precondition comes before a cache's question.
+            (&[(IF_MATCH, "\"x\""), (IF_NONE_MATCH, "\"a,b\"")], Failed),
+            (&[(IF_MATCH, "*"), (IF_NONE_MATCH, "\"a,b\"")], NotModified),
+            // Two lines are one list; two dates are none.
+            (&[(IF_NONE_MATCH, "\"x\""), (IF_NONE_MATCH, "\"a,b\"")], NotModified),
+        ];
+        for (fields, expected) in table {
+            assert_eq!(evaluate(&request(fields), FILE), expected, "{fields:?}");
+        }
+        let twice = request(&[(IF_MODIFIED_SINCE, DATE), (IF_MODIFIED_SINCE, DATE)]);
+        assert_eq!(evaluate(&twice, FILE), Proceed);
+    }
+
+    #[test]
+    fn without_a_date_of_its_own() {
+        let file = Validators { modified: None, ..FILE };
+        for name in [IF_MODIFIED_SINCE, IF_UNMODIFIED_SINCE] {
+            assert_eq!(evaluate(&request(&[(name, DATE)]), file), Verdict::Proceed);
+        }
+    }
+
+    #[test]
+    fn if_range() {
+        let later = SystemTime::UNIX_EPOCH + Duration::from_secs(MODIFIED + 10);
+        let table = [
+            ("\"a,b\"", true),
+            ("W/\"a,b\"", false),
+            ("\"x\"", false),
+            (DATE, true),
+            (BEFORE, false),
+            (AFTER, false),
+            ("yesterday", false),
+        ];
+        for (value, expected) in table {
+            let headers = request(&[(IF_RANGE, value)]);
+            assert_eq!(range_applies(&headers, FILE, later), expected, "{value}");
+        }
+        assert!(range_applies(&HeaderMap::new(), FILE, later));
+        let same_second = SystemTime::UNIX_EPOCH + Duration::from_secs(MODIFIED);
+        assert!(!range_applies(&request(&[(IF_RANGE, DATE)]), FILE, same_second));
+    }
+}

@@ -1,0 +1,200 @@
+//! Which precompressed sibling a client gets (RFC 9110 sections 12.4.2 and 12.5.3).
+//!
+//! Owns the content codings that a sibling can have and the choice among those that exist.
+
+use http::header::ACCEPT_ENCODING;
+use http::{HeaderMap, HeaderValue};
+
+/// The content coding of a sibling. The order is ours: the earlier is preferred.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+pub(crate) enum Coding {
+    Brotli,
+    Zstd,
+    Gzip,
+}
+
+impl Coding {
+    pub(crate) const ALL: [Self; 3] = [Self::Brotli, Self::Zstd, Self::Gzip];
+
+    /// What is appended to a file's name after a dot.
+    pub(crate) fn extension(self) -> &'static str {
+        match self {
+            Self::Brotli => "br",
+            Self::Zstd => "zst",
+            Self::Gzip => "gz",
+        }
+    }
+
+    /// What tells the entity-tag from that of the file as it is.
+    pub(crate) fn etag_suffix(self) -> &'static str {
+        match self {
+            Self::Brotli => "-br",
+            Self::Zstd => "-zst",
+            Self::Gzip => "-gz",
+        }
+    }
+
+    fn token(self) -> &'static str {
+        match self {
+            Self::Brotli => "br",
+            Self::Zstd => "zstd",
+            Self::Gzip => "gzip",
+        }
+    }
+
+    pub(crate) fn header(self) -> HeaderValue {
+        HeaderValue::from_static(self.token())
+    }
+
+    fn is_named(self, token: &str) -> bool {
+        token.eq_ignore_ascii_case(self.token())
+            || (self == Self::Gzip && token.eq_ignore_ascii_case("x-gzip"))
+    }
+}
+
+/// A weight in thousandths (section 12.4.2).
+type Weight = u16;
+const FULL: Weight = 1000;
+
+/// What a request says of each coding; `None`: nothing.
+#[derive(Debug, Default)]
+struct Accepted {
+    codings: [Option<Weight>; 3],
+    identity: Option<Weight>,
+    others: Option<Weight>,
+}
+
+/// The best of the codings that exist; `None`: the file as it is.
+///
+/// The highest weight wins, then our own order. The plain file wins only when its weight is said
+/// to be higher, or when nothing else is acceptable: it is sent even where it is refused, as
+/// section 12.5.3 allows.
+pub(crate) fn choose(
+    headers: &HeaderMap,
+    existing: impl Iterator<Item = Coding>,
+) -> Option<Coding> {
+    let accepted = accepted(headers);
+    let mut best: Option<(Weight, Coding)> = None;
+    for coding in existing {
+        let weight = accepted.codings[coding as usize].or(accepted.others).unwrap_or(0);
+        let better = best.is_none_or(|(known, other)| (weight, other) > (known, coding));
+        if weight > 0 && better {
+            best = Some((weight, coding));
+        }
+    }
+    let (weight, coding) = best?;
+    (weight >= accepted.identity.unwrap_or(0)).then_some(coding)
+}
+
+fn accepted(headers: &HeaderMap) -> Accepted {
+    let mut accepted = Accepted::default();
+    let lines = headers.get_all(ACCEPT_ENCODING).iter().filter_map(|line| line.to_str().ok());
+    for element in lines.flat_map(|line| line.split(',')) {
+        let Some((token, weight)) = weighed(element) else { continue };
+        if token == "*" {
+            accepted.others = Some(weight);
+        } else if token.eq_ignore_ascii_case("identity") {
+            accepted.identity = Some(weight);
+        } else if let Some(coding) = Coding::ALL.into_iter().find(|coding| coding.is_named(token)) {
+            accepted.codings[coding as usize] = Some(weight);
+        }
+    }
+    accepted
+}
+
+/// A list element: token and weight. `None` for one that is malformed, which is skipped.
+fn weighed(element: &str) -> Option<(&str, Weight)> {
+    let (token, parameter) = match element.split_once(';') {
+        None => (element, None),
+        Some((token, parameter)) => (token, Some(parameter)),
+    };
+    let weight = match parameter {
+        None => FULL,
+        Some(parameter) => {
+            let (name, value) = parameter.split_once('=')?;
+            if !name.trim().eq_ignore_ascii_case("q") {
+                return None;
+            }
+            parse_weight(value.trim())?
+        }
+    };
+    Some((token.trim(), weight)).filter(|(token, _)| !token.is_empty())
+}
+
+fn parse_weight(value: &str) -> Option<Weight> {
+    let (whole, decimals) = value.split_once('.').unwrap_or((value, ""));
+    if decimals.len() > 3 || !decimals.bytes().all(|byte| byte.is_ascii_digit()) {
+        return None;
+    }
+    let digits = decimals.bytes().chain([b'0'; 3]).take(3);
+    let thousandths = digits.fold(0, |sum, digit| sum * 10 + Weight::from(digit - b'0'));
+    match whole {
+        "0" => Some(thousandths),
+        "1" if thousandths == 0 => Some(FULL),
+        _ => None,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn chosen(value: &str, existing: &[Coding]) -> Option<Coding> {
+        let mut headers = HeaderMap::new();
+        headers.insert(ACCEPT_ENCODING, HeaderValue::from_str(value).unwrap());
+        choose(&headers, existing.iter().copied())
+    }
+
+    #[test]
+    fn all_siblings_exist() {
+        use Coding::{Brotli, Gzip, Zstd};
+        let table = [
+            ("gzip, deflate, br, zstd", Some(Brotli)),
+            ("zstd, gzip", Some(Zstd)),
+            ("gzip", Some(Gzip)),
+            ("GZIP", Some(Gzip)),
+            ("x-gzip", Some(Gzip)),
+            ("gzip;q=1.0, br;q=0.5", Some(Gzip)),
+            ("br;q=0.3,zstd;q=0.7,gzip;q=0.5", Some(Zstd)),
+            ("br ; q=0.9 , gzip", Some(Gzip)),
+            ("br;Q=0.001", Some(Brotli)),
+            ("*", Some(Brotli)),
+            ("*;q=0.5, gzip;q=0.6", Some(Gzip)),
+            ("br;q=0, *", Some(Zstd)),
+            ("*;q=0", None),
+            ("*;q=0, gzip", Some(Gzip)),
+            ("identity", None),
+            ("identity, gzip;q=0.5", None),
+            ("identity;q=0.5, gzip;q=0.5", Some(Gzip)),
+            ("identity;q=0", None),
+            ("gzip;q=0", None),
+            ("gzip;q=0.0000", None),
+            ("gzip;q=2", None),
+            ("gzip;q=1.001", None),
+            ("gzip;q=x", None),
+            ("gzip;level=9", None),
+            ("deflate", None),
+            ("", None),
+            (",,;", None),
+        ];
+        for (value, expected) in table {
+            assert_eq!(chosen(value, &Coding::ALL), expected, "{value}");
+        }
+    }
+
+    #[test]
+    fn only_what_exists() {
+        assert_eq!(chosen("br, gzip;q=0.1", &[Coding::Gzip]), Some(Coding::Gzip));
+        assert_eq!(chosen("br", &[Coding::Gzip]), None);
+        assert_eq!(chosen("br", &[]), None);
+        assert_eq!(choose(&HeaderMap::new(), Coding::ALL.into_iter()), None);
+    }
+
+    #[test]
+    fn several_lines_are_one_list() {
+        let mut headers = HeaderMap::new();
+        headers.append(ACCEPT_ENCODING, HeaderValue::from_static("br;q=0.1"));
+        headers.append(ACCEPT_ENCODING, HeaderValue::from_static("gzip"));
+        assert_eq!(choose(&headers, Coding::ALL.into_iter()), Some(Coding::Gzip));
+    }
+}

@@ -1,0 +1,134 @@
+//! The page that lists a folder.
+//!
+//! Owns its HTML. Lists only what a request could get: no hidden names unless they are served, no
+//! links that lead outside, nothing but folders and regular files. Names are made by others, so
+//! every one of them is escaped.
+
+use std::fmt::Write as _;
+use std::os::fd::OwnedFd;
+use std::time::{Duration, SystemTime};
+
+use bytes::Bytes;
+use percent_encoding::{AsciiSet, NON_ALPHANUMERIC, percent_encode};
+use rustix::fs::{Dir, FileType};
+
+use crate::options::{Hidden, Options};
+use crate::refusal::Refusal;
+use crate::root::Root;
+use crate::stamp::Stamp;
+
+/// The most names on a page. A folder with more is said to have more.
+const MAX_NAMES: usize = 10_000;
+
+/// Everything but the unreserved characters (RFC 3986 section 2.3).
+const RESERVED: AsciiSet = NON_ALPHANUMERIC.remove(b'-').remove(b'.').remove(b'_').remove(b'~');
+
+/// A line of the page. Folders sort before files.
+#[derive(Debug, PartialEq, Eq, PartialOrd, Ord)]
+enum Line {
+    Folder { name: Vec<u8>, modified: Option<u64> },
+    File { name: Vec<u8>, modified: Option<u64>, size: u64 },
+}
+
+/// The page for a folder. Waits for the disk.
+pub(crate) fn page(
+    root: &Root,
+    relative: &[u8],
+    folder: OwnedFd,
+    options: &Options,
+) -> Result<Bytes, Refusal> {
+    let mut lines = Vec::new();
+    let mut more = false;
+    for entry in Dir::new(folder)? {
+        let name = entry?.file_name().to_bytes().to_vec();
+        if !is_listed(&name, options.hidden) {
+            continue;
+        }
+        if lines.len() == MAX_NAMES {
+            more = true;
+            break;
+        }
+        lines.extend(line(root, relative, name));
+    }
+    lines.sort_unstable();
+    Ok(render(relative, &lines, more.then_some(MAX_NAMES)).into())
+}
+
+fn is_listed(name: &[u8], hidden: Hidden) -> bool {
+    let refused = name == b"." || name == b".." || name.contains(&b'\\');
+    !refused && (hidden == Hidden::Serve || !name.starts_with(b"."))
+}
+
+/// `None` for what cannot be served.
+fn line(root: &Root, relative: &[u8], name: Vec<u8>) -> Option<Line> {
+    let mut path = relative.to_vec();
+    if !path.is_empty() {
+        path.push(b'/');
+    }
+    path.extend_from_slice(&name);
+    let (stamp, kind) = Stamp::of(root.open_for_facts(&path).ok()?).ok()?;
+    let modified = stamp.modified();
+    match kind {
+        FileType::Directory => Some(Line::Folder { name, modified }),
+        FileType::RegularFile => Some(Line::File { name, modified, size: stamp.size() }),
+        _ => None,
+    }
+}
+
+fn render(relative: &[u8], lines: &[Line], cut_after: Option<usize>) -> String {
+    let title = escape(&String::from_utf8_lossy(relative));
+    let mut page = format!(
+        "<!doctype html>\n<html lang=\"en\">\n<head>\n<meta charset=\"utf-8\">\n\
+         <meta name=\"viewport\" content=\"width=device-width\">\n<title>/{title}</title>\n\
+         </head>\n<body>\n<h1>/{title}</h1>\n<table>\n\
+         <tr><th align=\"left\">Name</th><th align=\"right\">Bytes</th>\
+         <th align=\"left\">Changed</th></tr>\n"
+    );
+    if !relative.is_empty() {
+        page.push_str("<tr><td><a href=\"../\">../</a></td><td></td><td></td></tr>\n");
+    }
+    for line in lines {
+        let (name, slash, size, modified) = match line {
+            Line::Folder { name, modified } => (name, "/", String::new(), modified),
+            Line::File { name, modified, size } => (name, "", size.to_string(), modified),
+        };
+        let link = percent_encode(name, &RESERVED);
+        let text = escape(&String::from_utf8_lossy(name));
+        let date = modified.and_then(date).unwrap_or_default();
+        // Writing to a String cannot fail.
+        let _ = writeln!(
+            page,
+            "<tr><td><a href=\"./{link}{slash}\">{text}{slash}</a></td>\
+             <td align=\"right\">{size}</td><td>{date}</td></tr>"
+        );
+    }
+    page.push_str("</table>\n");
+    if let Some(count) = cut_after {
+        let _ = writeln!(page, "<p>Only {count} of the names in this folder are listed.</p>");
+    }
+    page.push_str("</body>\n</html>\n");
+    page
+}
+
+fn date(seconds: u64) -> Option<String> {
+    // Dates after 9999 cannot be written.
+    const LAST: u64 = 253_402_300_799;
+    let time = SystemTime::UNIX_EPOCH.checked_add(Duration::from_secs(seconds))?;
+    (seconds <= LAST).then(|| httpdate::fmt_http_date(time))
+}
+
+/// Safe in HTML text and in quoted attributes.
+fn escape(text: &str) -> String {
+    let mut escaped = String::with_capacity(text.len());
+    for character in text.chars() {
+        match character {
+            '&' => escaped.push_str("&amp;"),
+            '<' => escaped.push_str("&lt;"),
+            '>' => escaped.push_str("&gt;"),
+            '"' => escaped.push_str("&quot;"),
+            '\'' => escaped.push_str("&#39;"),
+            other => escaped.push(other),
+        }
+    }
+    escaped
+}

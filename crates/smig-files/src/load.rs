@@ -1,0 +1,242 @@
+//! Finding out what a path names.
+//!
+//! Owns the way from a checked path to a [`Resource`]: index files, redirects to folders, siblings,
+//! and taking small files into memory. Without patience it does nothing that could wait for the
+//! disk, so it may run on a thread that serves others; then everything is at hand or it says so.
+
+use std::ffi::OsStr;
+use std::io::IoSliceMut;
+use std::os::fd::OwnedFd;
+use std::os::unix::ffi::OsStrExt;
+use std::path::Path;
+use std::sync::Arc;
+use std::time::SystemTime;
+
+use bytes::Bytes;
+use rustix::fs::FileType;
+use rustix::io::Errno;
+
+use crate::encoding::Coding;
+use crate::listing;
+use crate::media::content_type;
+use crate::options::{Listing, Options, Precompressed};
+use crate::path::RequestPath;
+use crate::reader::OpenFile;
+use crate::refusal::Refusal;
+use crate::resource::{Presentation, Representation, Resource, Source, Vary};
+use crate::root::{Patience, Root};
+use crate::stamp::Stamp;
+
+/// How often a small file that changes while it is read is read again.
+const ATTEMPTS: usize = 3;
+
+/// What a path names.
+#[derive(Debug)]
+pub(crate) enum Found {
+    File(Arc<Resource>),
+    /// A folder, but the path has no slash at its end.
+    Folder,
+    /// A folder's listing.
+    Page(Bytes),
+}
+
+/// Why nothing was found.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Failure {
+    /// It would take waiting for the disk.
+    WouldBlock,
+    /// The process has no file descriptor left.
+    OutOfFiles,
+    Refused(Refusal),
+}
+
+impl From<Refusal> for Failure {
+    fn from(refusal: Refusal) -> Self {
+        Self::Refused(refusal)
+    }
+}
+
+/// An open file, and what it is.
+struct Opened {
+    fd: OwnedFd,
+    stamp: Stamp,
+    kind: FileType,
+}
+
+/// The folder and how it is served.
+#[derive(Debug)]
+pub(crate) struct Site {
+    pub(crate) root: Root,
+    pub(crate) options: Options,
+}
+
+impl Site {
+    /// Looks a path up. `known` is what it named before; contents that have not changed are taken
+    /// from there.
+    pub(crate) fn load(
+        &self,
+        path: &RequestPath<'_>,
+        known: Option<&Resource>,
+        patience: Patience,
+    ) -> Result<Found, Failure> {
+        let relative = path.relative();
+        if path.names_folder() {
+            return self.load_folder(relative, known, patience);
+        }
+        let opened = self.open(relative, patience)?;
+        match opened.kind {
+            FileType::RegularFile => self.resource(relative, opened, known, patience),
+            FileType::Directory => Ok(Found::Folder),
+            _ => Err(Refusal::NotFound.into()),
+        }
+    }
+
+    fn load_folder(
+        &self,
+        relative: &[u8],
+        known: Option<&Resource>,
+        patience: Patience,
+    ) -> Result<Found, Failure> {
+        if let Some(index) = &self.options.index {
+            let mut name = relative.to_vec();
+            if !name.is_empty() {
+                name.push(b'/');
+            }
+            name.extend_from_slice(index.as_bytes());
+            match self.open(&name, patience) {
+                Ok(opened) if opened.kind == FileType::RegularFile => {
+                    return self.resource(&name, opened, known, patience);
+                }
+                Ok(_) | Err(Failure::Refused(Refusal::NotFound)) => {}
+                Err(failure) => return Err(failure),
+            }
+        }
+        let opened = self.open(relative, patience)?;
+        match (opened.kind, self.options.listing, patience) {
+            (FileType::Directory, Listing::Off, _) => Err(Refusal::Forbidden.into()),
+            (FileType::Directory, Listing::On, Patience::None) => Err(Failure::WouldBlock),
+            (FileType::Directory, Listing::On, Patience::Blocking) => {
+                Ok(Found::Page(listing::page(&self.root, relative, opened.fd, &self.options)?))
+            }
+            _ => Err(Refusal::NotFound.into()),
+        }
+    }
+
+    fn open(&self, relative: &[u8], patience: Patience) -> Result<Opened, Failure> {
+        let result = self.root.open(relative, patience).and_then(|fd| {
+            let (stamp, kind) = Stamp::of(&fd)?;
+            Ok(Opened { fd, stamp, kind })
+        });
+        result.map_err(|errno| match (errno, patience) {
+            (Errno::AGAIN, Patience::None) => Failure::WouldBlock,
+            (Errno::MFILE | Errno::NFILE, _) => Failure::OutOfFiles,
+            (errno, _) => Failure::Refused(errno.into()),
+        })
+    }
+
+    fn resource(
+        &self,
+        relative: &[u8],
+        opened: Opened,
+        known: Option<&Resource>,
+        patience: Patience,
+    ) -> Result<Found, Failure> {
+        let mut siblings = Vec::new();
+        if self.options.precompressed == Precompressed::Serve {
+            for coding in Coding::ALL {
+                if let Some(sibling) = self.sibling(relative, coding, &opened.stamp, patience)? {
+                    siblings.push((coding, sibling));
+                }
+            }
+        }
+        let shown = Presentation {
+            content_type: content_type(Path::new(OsStr::from_bytes(relative))),
+            cache_control: self.options.cache_control.clone(),
+            vary: if siblings.is_empty() { Vary::No } else { Vary::ByEncoding },
+        };
+        let source = self.source(opened, known.map(|known| &known.plain), patience)?;
+        let plain = Representation::new(source, None, &shown);
+        let mut coded = Vec::with_capacity(siblings.len());
+        for (coding, sibling) in siblings {
+            let known = known.and_then(|known| known.coded(coding));
+            let source = self.source(sibling, known, patience)?;
+            coded.push((coding, Representation::new(source, Some(coding), &shown)));
+        }
+        Ok(Found::File(Arc::new(Resource { plain, coded })))
+    }
+
+    /// The sibling of a file in one coding, if there is one that is not older than the file.
+    fn sibling(
+        &self,
+        relative: &[u8],
+        coding: Coding,
+        of: &Stamp,
+        patience: Patience,
+    ) -> Result<Option<Opened>, Failure> {
+        let name = [relative, b".", coding.extension().as_bytes()].concat();
+        match self.open(&name, patience) {
+            Ok(opened) => {
+                let usable = opened.kind == FileType::RegularFile
+                    && opened.stamp.modified() >= of.modified();
+                Ok(usable.then_some(opened))
+            }
+            Err(Failure::Refused(_)) => Ok(None),
+            Err(failure) => Err(failure),
+        }
+    }
+
+    /// Where the bytes of a file shall come from: from memory if it is small.
+    fn source(
+        &self,
+        opened: Opened,
+        known: Option<&Representation>,
+        patience: Patience,
+    ) -> Result<Source, Failure> {
+        let Opened { fd, mut stamp, .. } = opened;
+        if let Some(Representation { source: source @ Source::Memory { stamp: known, .. }, .. }) =
+            known
+            && *known == stamp
+            && stamp.is_settled(SystemTime::now())
+        {
+            return Ok(source.clone());
+        }
+        let mut file = OpenFile::new(fd, stamp);
+        for _ in 0..ATTEMPTS {
+            let small = usize::try_from(stamp.size())
+                .ok()
+                .filter(|size| *size <= self.options.max_in_memory_file)
+                .filter(|_| self.options.max_memory > 0);
+            let Some(size) = small else { break };
+            let bytes = read_all(&file, size, patience)?;
+            let now = file.restamp().map_err(|errno| Failure::Refused(errno.into()))?;
+            if now == stamp && bytes.len() == size {
+                return Ok(Source::Memory { stamp, bytes: bytes.into() });
+            }
+            stamp = now;
+        }
+        Ok(Source::File(Arc::new(file)))
+    }
+}
+
+/// The first `size` bytes of a file; fewer if there are fewer.
+fn read_all(file: &OpenFile, size: usize, patience: Patience) -> Result<Vec<u8>, Failure> {
+    let mut bytes = vec![0; size];
+    let mut filled = 0;
+    while filled < size {
+        let space = &mut bytes[filled..];
+        let result = match patience {
+            Patience::None => file.read_now(filled as u64, space),
+            Patience::Blocking => {
+                file.read_blocking(filled as u64, &mut [IoSliceMut::new(space)]).map(Some)
+            }
+        };
+        match result {
+            Ok(None) => return Err(Failure::WouldBlock),
+            Ok(Some(0)) => break,
+            Ok(Some(count)) => filled += count,
+            Err(errno) => return Err(Failure::Refused(errno.into())),
+        }
+    }
+    bytes.truncate(filled);
+    Ok(bytes)
+}

@@ -1,0 +1,48 @@
+//! The media type of a file, by the extension of its name.
+
+use std::path::Path;
+
+use http::HeaderValue;
+
+const UNKNOWN: &str = "application/octet-stream";
+
+/// The value of content-type for a file of this name. Text is said to be UTF-8.
+pub(crate) fn content_type(name: &Path) -> HeaderValue {
+    let extension = name.extension().and_then(|extension| extension.to_str()).unwrap_or("");
+    let essence = mime_guess::from_ext(extension).first_raw().unwrap_or(UNKNOWN);
+    let textual = essence.starts_with("text/") || essence == "application/javascript";
+    if !textual {
+        return HeaderValue::from_static(essence);
+    }
+    HeaderValue::from_str(&format!("{essence}; charset=utf-8"))
+        .unwrap_or(HeaderValue::from_static(UNKNOWN))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn by_extension() {
+        let table = [
+            ("a.html", "text/html; charset=utf-8"),
+            ("a.HTML", "text/html; charset=utf-8"),
+            ("a.txt", "text/plain; charset=utf-8"),
+            ("a.css", "text/css; charset=utf-8"),
+            ("a.js", "text/javascript; charset=utf-8"),
+            ("a.json", "application/json"),
+            ("a.wasm", "application/wasm"),
+            ("a.svg", "image/svg+xml"),
+            ("a.png", "image/png"),
+            ("a.mp4", "video/mp4"),
+            ("a.tar.gz", "application/gzip"),
+            ("a.unheard-of", UNKNOWN),
+            ("README", UNKNOWN),
+            (".html", UNKNOWN),
+            ("a.", UNKNOWN),
+        ];
+        for (name, expected) in table {
+            assert_eq!(content_type(Path::new(name)), expected, "{name}");
+        }
+    }
+}

@@ -1,0 +1,60 @@
+//! multipart/byteranges (RFC 9110 section 14.6): several spans of a file in one body.
+
+use std::collections::VecDeque;
+use std::hash::{BuildHasher, Hasher, RandomState};
+
+use bytes::Bytes;
+
+use crate::body::Piece;
+use crate::range::Span;
+
+/// A multipart body being put together.
+#[derive(Debug)]
+pub(crate) struct Multipart {
+    /// Random, so that nobody can put it into a file beforehand.
+    boundary: String,
+    part_type: Vec<u8>,
+    size: u64,
+    queue: VecDeque<Piece>,
+    length: u64,
+}
+
+impl Multipart {
+    /// For spans of a representation of this type, which has `size` bytes in all.
+    pub(crate) fn new(part_type: &[u8], size: u64) -> Self {
+        let random = || RandomState::new().build_hasher().finish();
+        Self {
+            boundary: format!("{:016x}{:016x}", random(), random()),
+            part_type: part_type.to_vec(),
+            size,
+            queue: VecDeque::new(),
+            length: 0,
+        }
+    }
+
+    /// The content-type of the response.
+    pub(crate) fn content_type(&self) -> String {
+        format!("multipart/byteranges; boundary={}", self.boundary)
+    }
+
+    pub(crate) fn push(&mut self, span: Span, piece: Piece) {
+        let mut head = format!("\r\n--{}\r\ncontent-type: ", self.boundary).into_bytes();
+        head.extend_from_slice(&self.part_type);
+        let range = span.content_range(self.size);
+        head.extend_from_slice(format!("\r\ncontent-range: {range}\r\n\r\n").as_bytes());
+        self.add(head);
+        self.length += span.len();
+        self.queue.push_back(piece);
+    }
+
+    /// The body's pieces and its length in bytes.
+    pub(crate) fn finish(mut self) -> (VecDeque<Piece>, u64) {
+        self.add(format!("\r\n--{}--\r\n", self.boundary).into_bytes());
+        (self.queue, self.length)
+    }
+
+    fn add(&mut self, text: Vec<u8>) {
+        self.length += text.len() as u64;
+        self.queue.push_back(Piece::Memory(Bytes::from(text)));
+    }
+}

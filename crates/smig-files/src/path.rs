@@ -1,0 +1,176 @@
+//! The path of a request, decoded once and checked.
+//!
+//! Owns what may reach the file system: no empty, `.` or `..` segment, no encoded slash, no
+//! backslash, no NUL, and no hidden name unless allowed. Must never decode twice, and never repair
+//! a path: what is not plain is refused (RFC 3986 section 6, RFC 9110 section 17.3).
+//!
+//! Confinement does not rest on this alone: see `root`.
+
+use std::borrow::Cow;
+
+use percent_encoding::percent_decode_str;
+
+use crate::options::Hidden;
+use crate::refusal::Refusal;
+
+/// A path that may be looked up below the folder.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) struct RequestPath<'a>(Cow<'a, [u8]>);
+
+impl<'a> RequestPath<'a> {
+    /// Decodes and checks the path component of a request's URI.
+    pub(crate) fn parse(raw: &'a str, hidden: Hidden) -> Result<Self, Refusal> {
+        let decoded: Cow<'a, [u8]> = if is_encoded(raw) {
+            check_encoding(raw.as_bytes())?;
+            percent_decode_str(raw).into()
+        } else {
+            Cow::Borrowed(raw.as_bytes())
+        };
+        let Some(inside) = decoded.strip_prefix(b"/") else { return Err(Refusal::BadPath) };
+        if decoded.iter().any(|byte| matches!(byte, 0 | b'\\')) {
+            return Err(Refusal::BadPath);
+        }
+        let inside = inside.strip_suffix(b"/").unwrap_or(inside);
+        if decoded.len() > 1 {
+            for (depth, segment) in inside.split(|byte| *byte == b'/').enumerate() {
+                check_segment(depth, segment, hidden)?;
+            }
+        }
+        Ok(Self(decoded))
+    }
+
+    /// The decoded path with its leading slash: the same for every spelling of one path.
+    pub(crate) fn canonical(&self) -> &[u8] {
+        &self.0
+    }
+
+    /// The path below the folder, without slashes at its ends; empty for the folder itself.
+    pub(crate) fn relative(&self) -> &[u8] {
+        let inside = self.0.strip_prefix(b"/").unwrap_or(&self.0);
+        inside.strip_suffix(b"/").unwrap_or(inside)
+    }
+
+    /// Whether the path ends in a slash, and so can only name a folder.
+    pub(crate) fn names_folder(&self) -> bool {
+        self.0.ends_with(b"/")
+    }
+
+    pub(crate) fn into_owned(self) -> RequestPath<'static> {
+        RequestPath(Cow::Owned(self.0.into_owned()))
+    }
+}
+
+/// Whether a raw path has to be decoded. One that has not is its own canonical form.
+pub(crate) fn is_encoded(raw: &str) -> bool {
+    raw.as_bytes().contains(&b'%')
+}
+
+/// Every `%` begins two hexadecimal digits, and none of them spells a slash.
+fn check_encoding(raw: &[u8]) -> Result<(), Refusal> {
+    let mut rest = raw;
+    while let Some(at) = rest.iter().position(|byte| *byte == b'%') {
+        let Some([high, low]) = rest.get(at + 1..at + 3) else { return Err(Refusal::BadPath) };
+        let slash = *high == b'2' && low.eq_ignore_ascii_case(&b'f');
+        if slash || !high.is_ascii_hexdigit() || !low.is_ascii_hexdigit() {
+            return Err(Refusal::BadPath);
+        }
+        rest = &rest[at + 3..];
+    }
+    Ok(())
+}
+
+fn check_segment(depth: usize, segment: &[u8], hidden: Hidden) -> Result<(), Refusal> {
+    match segment {
+        b"" => Err(Refusal::NotFound),
+        b"." | b".." => Err(Refusal::BadPath),
+        b".well-known" if depth == 0 => Ok(()),
+        [b'.', ..] if hidden == Hidden::Refuse => Err(Refusal::NotFound),
+        _ => Ok(()),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn relative(raw: &str) -> Result<String, Refusal> {
+        let path = RequestPath::parse(raw, Hidden::Refuse)?;
+        Ok(String::from_utf8_lossy(path.relative()).into_owned())
+    }
+
+    #[test]
+    fn plain_paths() {
+        let table = [
+            ("/", ""),
+            ("/a", "a"),
+            ("/a/", "a"),
+            ("/a/b.txt", "a/b.txt"),
+            ("/a%20b", "a b"),
+            ("/%61", "a"),
+            ("/a...b", "a...b"),
+            ("/a../b", "a../b"),
+            ("/%25", "%"),
+            ("/%252e%252e/x", "%2e%2e/x"),
+            ("/caf%C3%A9", "café"),
+            ("/.well-known/security.txt", ".well-known/security.txt"),
+            ("/a?b", "a?b"),
+        ];
+        for (raw, expected) in table {
+            assert_eq!(relative(raw).as_deref(), Ok(expected), "{raw}");
+        }
+    }
+
+    #[test]
+    fn refused_paths() {
+        let table = [
+            ("", Refusal::BadPath),
+            ("*", Refusal::BadPath),
+            ("a", Refusal::BadPath),
+            ("/..", Refusal::BadPath),
+            ("/../etc/passwd", Refusal::BadPath),
+            ("/a/../b", Refusal::BadPath),
+            ("/a/..", Refusal::BadPath),
+            ("/a/../", Refusal::BadPath),
+            ("/./a", Refusal::BadPath),
+            ("/%2e%2e/a", Refusal::BadPath),
+            ("/%2E%2e/a", Refusal::BadPath),
+            ("/.%2e/a", Refusal::BadPath),
+            ("/..%2fa", Refusal::BadPath),
+            ("/a%2Fb", Refusal::BadPath),
+            ("/%5c..%5cetc", Refusal::BadPath),
+            ("/..\\a", Refusal::BadPath),
+            ("/\\evil.example/", Refusal::BadPath),
+            ("/%00", Refusal::BadPath),
+            ("/a%00.txt", Refusal::BadPath),
+            ("/%", Refusal::BadPath),
+            ("/%4", Refusal::BadPath),
+            ("/%zz", Refusal::BadPath),
+            ("/a%2", Refusal::BadPath),
+            ("//", Refusal::NotFound),
+            ("//evil.example/", Refusal::NotFound),
+            ("/a//b", Refusal::NotFound),
+            ("/.git/config", Refusal::NotFound),
+            ("/a/.env", Refusal::NotFound),
+            ("/%2eenv", Refusal::NotFound),
+            ("/a/.well-known/x", Refusal::NotFound),
+        ];
+        for (raw, expected) in table {
+            assert_eq!(relative(raw), Err(expected), "{raw}");
+        }
+    }
+
+    #[test]
+    fn spellings_of_one_path_have_one_canonical_form() {
+        let plain = RequestPath::parse("/a b/", Hidden::Refuse).unwrap();
+        let encoded = RequestPath::parse("/%61%20b/", Hidden::Refuse).unwrap();
+        assert_eq!(plain.canonical(), encoded.canonical());
+        assert!(encoded.names_folder());
+    }
+
+    #[test]
+    fn hidden_names_on_request() {
+        let path = RequestPath::parse("/.git/config", Hidden::Serve).unwrap();
+        assert_eq!(path.relative(), b".git/config");
+        assert!(RequestPath::parse("/.git/..", Hidden::Serve).is_err());
+    }
+}

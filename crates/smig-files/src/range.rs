@@ -1,0 +1,208 @@
+//! The Range header (RFC 9110 section 14).
+//!
+//! Owns which bytes of a representation a request gets. A header that is malformed, names another
+//! unit, or asks for more work than the whole file costs is ignored, as section 14.2 allows.
+
+use http::HeaderMap;
+use http::header::RANGE;
+
+/// The most ranges answered in one response. Players and resuming clients ask for a handful; each
+/// range costs a part header and a read.
+const MAX_RANGES: usize = 32;
+
+/// Some bytes of a representation, never empty: from `start` up to but not including `end`.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) struct Span {
+    pub(crate) start: u64,
+    pub(crate) end: u64,
+}
+
+impl Span {
+    pub(crate) fn len(self) -> u64 {
+        self.end - self.start
+    }
+
+    /// The value of content-range for this span of a representation of `size` bytes.
+    pub(crate) fn content_range(self, size: u64) -> String {
+        format!("bytes {}-{}/{size}", self.start, self.end - 1)
+    }
+}
+
+/// What a request wants of a representation.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) enum Selection {
+    /// All of it.
+    Whole,
+    One(Span),
+    /// Two or more spans, in the order asked for.
+    Many(Vec<Span>),
+    /// Nothing that there is: 416.
+    Unsatisfiable,
+}
+
+/// What the Range header asks for of a representation of `size` bytes.
+pub(crate) fn select(headers: &HeaderMap, size: u64) -> Selection {
+    let mut values = headers.get_all(RANGE).iter();
+    let (Some(value), None) = (values.next(), values.next()) else { return Selection::Whole };
+    let Ok(value) = value.to_str() else { return Selection::Whole };
+    // Some clients ask for ranges of everything; nothing can be said of an empty file with 206.
+    if size == 0 {
+        return Selection::Whole;
+    }
+    match spans(value, size) {
+        None => Selection::Whole,
+        Some(spans) => match spans.as_slice() {
+            [] => Selection::Unsatisfiable,
+            [span] => Selection::One(*span),
+            _ => Selection::Many(spans),
+        },
+    }
+}
+
+/// The satisfiable spans; `None` when the header is to be ignored.
+fn spans(value: &str, size: u64) -> Option<Vec<Span>> {
+    let (unit, set) = value.split_once('=')?;
+    if !unit.trim().eq_ignore_ascii_case("bytes") {
+        return None;
+    }
+    let mut spans = Vec::new();
+    let mut asked = 0;
+    for part in set.split(',').map(|part| part.trim_matches([' ', '\t'])) {
+        if part.is_empty() {
+            continue;
+        }
+        asked += 1;
+        if asked > MAX_RANGES {
+            return None;
+        }
+        spans.extend(span(part, size)?);
+    }
+    let total = spans.iter().map(|span| u128::from(span.len())).sum::<u128>();
+    // Overlapping ranges that cost more than the whole are an attack or a mistake.
+    let wasteful = spans.len() > 1 && total > u128::from(size);
+    (asked > 0 && !wasteful).then_some(spans)
+}
+
+/// One range: outer `None` is a syntax error, inner `None` is not satisfiable.
+fn span(part: &str, size: u64) -> Option<Option<Span>> {
+    let (first, last) = part.split_once('-')?;
+    if first.is_empty() {
+        let suffix = number(last)?;
+        let span = Span { start: size.saturating_sub(suffix), end: size };
+        return Some((suffix > 0).then_some(span));
+    }
+    let start = number(first)?;
+    let end = match last {
+        "" => size,
+        last => {
+            let last = number(last)?;
+            if last < start {
+                return None;
+            }
+            last.saturating_add(1).min(size)
+        }
+    };
+    Some((start < size).then_some(Span { start, end }))
+}
+
+/// Digits only; what is too large for any file counts as the largest number.
+fn number(digits: &str) -> Option<u64> {
+    if digits.is_empty() || !digits.bytes().all(|byte| byte.is_ascii_digit()) {
+        return None;
+    }
+    Some(digits.parse().unwrap_or(u64::MAX))
+}
+
+#[cfg(test)]
+mod tests {
+    use http::HeaderValue;
+
+    use super::*;
+
+    fn selected(value: &str, size: u64) -> Selection {
+        let mut headers = HeaderMap::new();
+        headers.insert(RANGE, HeaderValue::from_str(value).unwrap());
+        select(&headers, size)
+    }
+
+    fn one(start: u64, end: u64) -> Selection {
+        Selection::One(Span { start, end })
+    }
+
+    #[test]
+    fn single_ranges() {
+        let table = [
+            ("bytes=0-0", one(0, 1)),
+            ("bytes=0-", one(0, 100)),
+            ("bytes=10-19", one(10, 20)),
+            ("bytes=99-", one(99, 100)),
+            ("bytes=90-1000", one(90, 100)),
+            ("bytes=-1", one(99, 100)),
+            ("bytes=-100", one(0, 100)),
+            ("bytes=-1000", one(0, 100)),
+            ("BYTES=0-0", one(0, 1)),
+            ("bytes= 5-6 ,", one(5, 7)),
+            ("bytes=0-18446744073709551615", one(0, 100)),
+            ("bytes=0-99999999999999999999999", one(0, 100)),
+            ("bytes=-99999999999999999999999", one(0, 100)),
+            ("bytes=100-", Selection::Unsatisfiable),
+            ("bytes=100-200", Selection::Unsatisfiable),
+            ("bytes=-0", Selection::Unsatisfiable),
+            ("bytes=99999999999999999999999-", Selection::Unsatisfiable),
+            ("bytes=5-6,200-300", one(5, 7)),
+            ("bytes=200-,300-", Selection::Unsatisfiable),
+        ];
+        for (value, expected) in table {
+            assert_eq!(selected(value, 100), expected, "{value}");
+        }
+    }
+
+    #[test]
+    fn several_ranges_keep_their_order() {
+        let spans = vec![Span { start: 50, end: 60 }, Span { start: 0, end: 1 }];
+        assert_eq!(selected("bytes=50-59, 0-0", 100), Selection::Many(spans));
+    }
+
+    #[test]
+    fn ignored() {
+        let many = format!("bytes={}", vec!["0-0"; MAX_RANGES + 1].join(","));
+        let table = [
+            "bytes",
+            "bytes=",
+            "bytes=,",
+            "bytes=-",
+            "bytes=5",
+            "bytes=6-5",
+            "bytes=a-b",
+            "bytes=1-2-3",
+            "bytes=+1-2",
+            "bytes=1 - 2",
+            "bytes=0x0-1",
+            "lines=0-1",
+            "bytes:0-1",
+            "bytes=0-1,x",
+            "bytes=0-,0-",
+            "bytes=0-60,40-99",
+            &many,
+        ];
+        for value in table {
+            assert_eq!(selected(value, 100), Selection::Whole, "{value}");
+        }
+        assert_eq!(selected("bytes=0-0", 0), Selection::Whole);
+        assert_eq!(selected("bytes=-5", 0), Selection::Whole);
+    }
+
+    #[test]
+    fn twice_the_header_is_ignored() {
+        let mut headers = HeaderMap::new();
+        headers.append(RANGE, HeaderValue::from_static("bytes=0-0"));
+        headers.append(RANGE, HeaderValue::from_static("bytes=1-1"));
+        assert_eq!(select(&headers, 100), Selection::Whole);
+        assert_eq!(select(&HeaderMap::new(), 100), Selection::Whole);
+    }
+
+    #[test]
+    fn as_a_header() {
+        assert_eq!(Span { start: 0, end: 5 }.content_range(10), "bytes 0-4/10");
+    }
+}

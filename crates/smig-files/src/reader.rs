@@ -1,0 +1,255 @@
+//! Reading a span of an open file, in order and in bounded memory.
+//!
+//! Owns when to read on the calling thread (the page cache has it) and when to send the read to a
+//! blocking thread (the disk has it), and the check that the file is still the one announced.
+//! Never gives fewer or other bytes without an error.
+
+use std::collections::VecDeque;
+use std::io::{self, IoSliceMut};
+use std::os::fd::OwnedFd;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::task::{Context, Poll, ready};
+
+use bytes::Bytes;
+use rustix::io::{Errno, ReadWriteFlags, preadv, preadv2};
+
+use crate::buffer::{Buffer, CHUNK};
+use crate::offload::Offload;
+use crate::range::Span;
+use crate::stamp::Stamp;
+
+/// How many chunks a blocking thread reads at once: enough that the hop to the thread and back
+/// (some 20 microseconds) is small beside the read, and that two such reads, one on its way to
+/// the client and one under way, keep a disk busy.
+const COLD_CHUNKS: usize = 4;
+
+/// After so many bytes the file is checked for changes, and again after the last one. A check
+/// costs about a hundredth of reading this much.
+const CHECK_EVERY: u64 = 1 << 20;
+
+/// A file that is open for reading, as it was when it was opened.
+#[derive(Debug)]
+pub(crate) struct OpenFile {
+    fd: OwnedFd,
+    stamp: Stamp,
+    /// Whether this file system can tell if a read would wait. Overlay and network file systems
+    /// cannot.
+    can_tell: AtomicBool,
+}
+
+impl OpenFile {
+    pub(crate) fn new(fd: OwnedFd, stamp: Stamp) -> Self {
+        Self { fd, stamp, can_tell: AtomicBool::new(true) }
+    }
+
+    pub(crate) fn stamp(&self) -> &Stamp {
+        &self.stamp
+    }
+
+    /// Whether nothing at all has changed since the file was opened.
+    pub(crate) fn is_current(&self) -> bool {
+        Stamp::of(&self.fd).is_ok_and(|(now, _)| now == self.stamp)
+    }
+
+    /// Takes the file as it is now for the one announced.
+    pub(crate) fn restamp(&mut self) -> Result<Stamp, Errno> {
+        let (stamp, _) = Stamp::of(&self.fd)?;
+        self.stamp = stamp;
+        Ok(stamp)
+    }
+
+    /// Reads what is in memory already; `None`: it would wait.
+    pub(crate) fn read_now(&self, at: u64, into: &mut [u8]) -> Result<Option<usize>, Errno> {
+        if !self.can_tell.load(Ordering::Relaxed) {
+            return Ok(None);
+        }
+        loop {
+            let into = &mut [IoSliceMut::new(into)];
+            match preadv2(&self.fd, into, at, ReadWriteFlags::NOWAIT) {
+                Ok(count) => return Ok(Some(count)),
+                Err(Errno::AGAIN) => return Ok(None),
+                Err(Errno::INTR) => {}
+                Err(Errno::OPNOTSUPP | Errno::NOSYS | Errno::INVAL) => {
+                    self.can_tell.store(false, Ordering::Relaxed);
+                    return Ok(None);
+                }
+                Err(errno) => return Err(errno),
+            }
+        }
+    }
+
+    /// Reads however long it takes.
+    pub(crate) fn read_blocking(
+        &self,
+        at: u64,
+        into: &mut [IoSliceMut<'_>],
+    ) -> Result<usize, Errno> {
+        rustix::io::retry_on_intr(|| preadv(&self.fd, into, at))
+    }
+
+    /// An error if the bytes up to `end` are not those that were announced.
+    fn check(&self, end: u64) -> io::Result<()> {
+        let (now, _) = Stamp::of(&self.fd)?;
+        if now.size() < end {
+            return Err(shrank());
+        }
+        if self.stamp.still_holds(&now) { Ok(()) } else { Err(changed()) }
+    }
+}
+
+fn shrank() -> io::Error {
+    let text = "the file became shorter while it was sent; ask for it again";
+    io::Error::new(io::ErrorKind::UnexpectedEof, text)
+}
+
+fn changed() -> io::Error {
+    io::Error::other("the file was changed while it was sent; ask for it again")
+}
+
+/// Reads one span of a file.
+#[derive(Debug)]
+pub(crate) struct Reader {
+    file: Arc<OpenFile>,
+    /// The next byte to read.
+    at: u64,
+    end: u64,
+    /// The position from which on the next check is due.
+    check_at: u64,
+    pace: Pace,
+    /// Read and not yet given out.
+    ready: VecDeque<Bytes>,
+    /// A read on a blocking thread.
+    pending: Option<Offload<io::Result<Vec<Bytes>>>>,
+}
+
+/// Where the last bytes came from.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Pace {
+    /// From memory: read one chunk when it is asked for.
+    Hot,
+    /// From the disk: keep one read ahead of what is asked for.
+    Cold,
+}
+
+impl Reader {
+    pub(crate) fn new(file: Arc<OpenFile>, span: Span) -> Self {
+        Self {
+            file,
+            at: span.start,
+            end: span.end,
+            check_at: span.start.saturating_add(CHECK_EVERY),
+            pace: Pace::Hot,
+            ready: VecDeque::new(),
+            pending: None,
+        }
+    }
+
+    /// The next bytes of the span; `None` after the last.
+    pub(crate) fn poll_chunk(&mut self, cx: &mut Context<'_>) -> Poll<Option<io::Result<Bytes>>> {
+        match ready!(self.poll_inner(cx)) {
+            Ok(chunk) => Poll::Ready(chunk.map(Ok)),
+            Err(error) => {
+                self.at = self.end;
+                self.ready.clear();
+                self.pending = None;
+                Poll::Ready(Some(Err(error)))
+            }
+        }
+    }
+
+    fn poll_inner(&mut self, cx: &mut Context<'_>) -> Poll<io::Result<Option<Bytes>>> {
+        loop {
+            if let Some(chunk) = self.ready.pop_front() {
+                self.read_ahead()?;
+                return Poll::Ready(Ok(Some(chunk)));
+            }
+            if let Some(pending) = &mut self.pending {
+                let chunks = ready!(pending.poll(cx));
+                self.pending = None;
+                for chunk in chunks?? {
+                    self.advance(chunk.len())?;
+                    self.ready.push_back(chunk);
+                }
+                continue;
+            }
+            if self.at == self.end {
+                return Poll::Ready(Ok(None));
+            }
+            match self.read_now()? {
+                Some(chunk) => return Poll::Ready(Ok(Some(chunk))),
+                None => self.start_blocking(),
+            }
+        }
+    }
+
+    /// While the disk is the source, the next read is under way before this one is used up.
+    fn read_ahead(&mut self) -> io::Result<()> {
+        let idle = self.ready.is_empty() && self.pending.is_none() && self.at < self.end;
+        if !idle || self.pace == Pace::Hot {
+            return Ok(());
+        }
+        match self.read_now()? {
+            Some(chunk) => self.ready.push_back(chunk),
+            None => self.start_blocking(),
+        }
+        Ok(())
+    }
+
+    fn read_now(&mut self) -> io::Result<Option<Bytes>> {
+        let mut buffer = Buffer::take(self.left());
+        let Some(count) = self.file.read_now(self.at, buffer.space())? else {
+            self.pace = Pace::Cold;
+            return Ok(None);
+        };
+        self.pace = Pace::Hot;
+        let chunk = buffer.filled(count);
+        self.advance(count)?;
+        Ok(Some(chunk))
+    }
+
+    fn start_blocking(&mut self) {
+        let mut left = self.left();
+        let mut buffers = Vec::with_capacity(COLD_CHUNKS);
+        while left > 0 && buffers.len() < COLD_CHUNKS {
+            buffers.push(Buffer::take(left));
+            left = left.saturating_sub(CHUNK);
+        }
+        let (file, at) = (Arc::clone(&self.file), self.at);
+        self.pending = Some(Offload::start(move || read_blocking(&file, at, buffers)));
+    }
+
+    /// Bytes from here to the end, as far as that can be counted.
+    fn left(&self) -> usize {
+        usize::try_from(self.end - self.at).unwrap_or(usize::MAX)
+    }
+
+    fn advance(&mut self, count: usize) -> io::Result<()> {
+        if count == 0 {
+            return Err(shrank());
+        }
+        self.at += count as u64;
+        if self.at < self.check_at && self.at < self.end {
+            return Ok(());
+        }
+        self.check_at = self.at.saturating_add(CHECK_EVERY);
+        self.file.check(self.end)
+    }
+}
+
+/// Runs on a blocking thread. Gives at least one chunk, which is empty at the end of the file.
+fn read_blocking(file: &OpenFile, at: u64, mut buffers: Vec<Buffer>) -> io::Result<Vec<Bytes>> {
+    let mut slices: Vec<_> =
+        buffers.iter_mut().map(|buffer| IoSliceMut::new(buffer.space())).collect();
+    let mut count = file.read_blocking(at, &mut slices)?;
+    let mut chunks = Vec::with_capacity(buffers.len());
+    for mut buffer in buffers {
+        let len = count.min(buffer.space().len());
+        chunks.push(buffer.filled(len));
+        count -= len;
+        if count == 0 {
+            break;
+        }
+    }
+    Ok(chunks)
+}

@@ -1,0 +1,132 @@
+//! Why a request gets no file, and the response that says so.
+//!
+//! Owns the status and the text of every answer that is not a file. The texts never name anything
+//! of the server's file system.
+
+use bytes::Bytes;
+use http::header::{ACCEPT_RANGES, ALLOW, CONTENT_LENGTH, CONTENT_TYPE, RETRY_AFTER};
+use http::{HeaderMap, HeaderValue, Response, StatusCode};
+use rustix::io::Errno;
+
+use crate::body::FileBody;
+
+/// The methods that this service has, as `allow` lists them.
+const ALLOWED: HeaderValue = HeaderValue::from_static("GET, HEAD, OPTIONS");
+
+/// Why there is no file in the response.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Refusal {
+    /// The path is not one that a well-behaved client sends: 400.
+    BadPath,
+    /// No such file, or one that clients shall not know of: 404.
+    NotFound,
+    /// There is something, but it may not be read: 403.
+    Forbidden,
+    /// Not GET, HEAD or OPTIONS: 405.
+    Method,
+    /// If-Match or If-Unmodified-Since does not hold: 412.
+    PreconditionFailed,
+    /// Out of file descriptors or memory, or the path does not hold still: 503.
+    Busy,
+    /// The disk or the file system failed: 500.
+    Broken,
+}
+
+impl Refusal {
+    fn status(self) -> StatusCode {
+        match self {
+            Self::BadPath => StatusCode::BAD_REQUEST,
+            Self::NotFound => StatusCode::NOT_FOUND,
+            Self::Forbidden => StatusCode::FORBIDDEN,
+            Self::Method => StatusCode::METHOD_NOT_ALLOWED,
+            Self::PreconditionFailed => StatusCode::PRECONDITION_FAILED,
+            Self::Busy => StatusCode::SERVICE_UNAVAILABLE,
+            Self::Broken => StatusCode::INTERNAL_SERVER_ERROR,
+        }
+    }
+
+    fn text(self) -> &'static str {
+        match self {
+            Self::BadPath => "400: the path of this request is malformed\n",
+            Self::NotFound => "404: there is no such file\n",
+            Self::Forbidden => "403: this may not be read\n",
+            Self::Method => "405: use GET, HEAD or OPTIONS\n",
+            Self::PreconditionFailed => "412: the file is not the one the request expects\n",
+            Self::Busy => "503: too busy to open the file, try again\n",
+            Self::Broken => "500: the file cannot be read\n",
+        }
+    }
+
+    /// The response, with a short text as body (which HEAD does not get).
+    pub(crate) fn response(self, audience: Audience) -> Response<FileBody> {
+        let mut response = text(self.status(), self.text(), audience);
+        match self {
+            Self::Method => drop(response.headers_mut().insert(ALLOW, ALLOWED)),
+            Self::Busy => {
+                let second = HeaderValue::from_static("1");
+                response.headers_mut().insert(RETRY_AFTER, second);
+            }
+            Self::BadPath
+            | Self::NotFound
+            | Self::Forbidden
+            | Self::PreconditionFailed
+            | Self::Broken => {}
+        }
+        response
+    }
+}
+
+/// From what the kernel said when a path was opened.
+impl From<Errno> for Refusal {
+    fn from(errno: Errno) -> Self {
+        match errno {
+            // XDEV: the path or a link in it leaves the folder. LOOP: a link where none is
+            // allowed. NXIO: a socket, or a device without a driver. All as if not there.
+            Errno::NOENT
+            | Errno::NOTDIR
+            | Errno::NAMETOOLONG
+            | Errno::LOOP
+            | Errno::XDEV
+            | Errno::NXIO
+            | Errno::NODEV
+            | Errno::INVAL
+            | Errno::ILSEQ => Self::NotFound,
+            Errno::ACCESS | Errno::PERM => Self::Forbidden,
+            Errno::MFILE | Errno::NFILE | Errno::NOMEM | Errno::AGAIN | Errno::INTR => Self::Busy,
+            _ => Self::Broken,
+        }
+    }
+}
+
+/// Who reads the body of a response.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Audience {
+    /// The client (GET).
+    Client,
+    /// Nobody: only the headers are asked for (HEAD).
+    Nobody,
+}
+
+/// A response with a short text.
+pub(crate) fn text(status: StatusCode, text: &'static str, to: Audience) -> Response<FileBody> {
+    let body = match to {
+        Audience::Client => FileBody::full(Bytes::from_static(text.as_bytes())),
+        Audience::Nobody => FileBody::empty(),
+    };
+    let mut headers = HeaderMap::with_capacity(6);
+    headers.insert(CONTENT_TYPE, HeaderValue::from_static("text/plain; charset=utf-8"));
+    headers.insert(CONTENT_LENGTH, HeaderValue::from(text.len()));
+    let mut response = Response::new(body);
+    *response.status_mut() = status;
+    *response.headers_mut() = headers;
+    response
+}
+
+/// The answer to OPTIONS.
+pub(crate) fn options() -> Response<FileBody> {
+    let mut response = Response::new(FileBody::empty());
+    *response.status_mut() = StatusCode::NO_CONTENT;
+    response.headers_mut().insert(ALLOW, ALLOWED);
+    response.headers_mut().insert(ACCEPT_RANGES, HeaderValue::from_static("bytes"));
+    response
+}

@@ -1,0 +1,154 @@
+//! What a path names: a file, its precompressed siblings, and the headers they are sent with.
+//!
+//! Owns the header values of a representation, made once when it is loaded. Knows no requests but
+//! for the choice by Accept-Encoding.
+
+use std::sync::Arc;
+
+use bytes::Bytes;
+use http::header::{
+    ACCEPT_RANGES, CACHE_CONTROL, CONTENT_ENCODING, CONTENT_LENGTH, CONTENT_TYPE, ETAG,
+    LAST_MODIFIED, VARY,
+};
+use http::{HeaderMap, HeaderValue};
+
+use std::time::{Duration, SystemTime};
+
+use crate::budget::Weight;
+use crate::conditional::{Validators, seconds};
+use crate::encoding::{Coding, choose};
+use crate::reader::OpenFile;
+use crate::stamp::Stamp;
+
+/// What an entry costs beside its content: headers, key, and places in tables, roughly.
+const OVERHEAD: usize = 1024;
+
+/// Where the bytes of a representation are.
+#[derive(Debug, Clone)]
+pub(crate) enum Source {
+    /// In memory, as the file was at this stamp.
+    Memory { stamp: Stamp, bytes: Bytes },
+    /// In the file, to be read for each response.
+    File(Arc<OpenFile>),
+}
+
+impl Source {
+    pub(crate) fn stamp(&self) -> &Stamp {
+        match self {
+            Self::Memory { stamp, .. } => stamp,
+            Self::File(file) => file.stamp(),
+        }
+    }
+}
+
+/// One form in which a file can be sent: as it is, or one of its siblings.
+#[derive(Debug)]
+pub(crate) struct Representation {
+    pub(crate) source: Source,
+    /// All headers of a 200 response.
+    pub(crate) headers: HeaderMap,
+    etag: HeaderValue,
+    modified: Option<u64>,
+}
+
+/// The headers that do not come from the file's state.
+#[derive(Debug, Clone)]
+pub(crate) struct Presentation {
+    pub(crate) content_type: HeaderValue,
+    pub(crate) cache_control: Option<HeaderValue>,
+    pub(crate) vary: Vary,
+}
+
+/// Whether the response depends on Accept-Encoding.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Vary {
+    No,
+    ByEncoding,
+}
+
+impl Representation {
+    pub(crate) fn new(source: Source, coding: Option<Coding>, shown: &Presentation) -> Self {
+        let stamp = source.stamp();
+        let suffix = coding.map_or("", Coding::etag_suffix);
+        // It is made of hexadecimal digits, dashes and letters.
+        let etag =
+            HeaderValue::from_str(&stamp.etag(suffix)).unwrap_or(HeaderValue::from_static("\"\""));
+        // A time in the future must not be sent (RFC 9110 section 8.8.2.1).
+        let now = seconds(SystemTime::now()).unwrap_or(0);
+        let modified = stamp.modified().filter(|modified| *modified <= now);
+
+        let mut headers = HeaderMap::with_capacity(8);
+        headers.insert(CONTENT_TYPE, shown.content_type.clone());
+        headers.insert(CONTENT_LENGTH, HeaderValue::from(stamp.size()));
+        headers.insert(ETAG, etag.clone());
+        if let Some(modified) = modified {
+            let date = SystemTime::UNIX_EPOCH + Duration::from_secs(modified);
+            if let Ok(date) = HeaderValue::from_str(&httpdate::fmt_http_date(date)) {
+                headers.insert(LAST_MODIFIED, date);
+            }
+        }
+        headers.insert(ACCEPT_RANGES, HeaderValue::from_static("bytes"));
+        if let Some(value) = &shown.cache_control {
+            headers.insert(CACHE_CONTROL, value.clone());
+        }
+        if let Some(coding) = coding {
+            headers.insert(CONTENT_ENCODING, coding.header());
+        }
+        if shown.vary == Vary::ByEncoding {
+            headers.insert(VARY, HeaderValue::from_static("accept-encoding"));
+        }
+        Self { source, headers, etag, modified }
+    }
+
+    pub(crate) fn size(&self) -> u64 {
+        self.source.stamp().size()
+    }
+
+    pub(crate) fn validators(&self) -> Validators<'_> {
+        Validators { etag: self.etag.as_bytes(), modified: self.modified }
+    }
+
+    /// Whether it may still be announced. Content in memory is what it is until it expires; a
+    /// file that is about to be read is looked at again, since its bytes come from now on.
+    pub(crate) fn is_current(&self) -> bool {
+        match &self.source {
+            Source::Memory { .. } => true,
+            Source::File(file) => file.is_current(),
+        }
+    }
+
+    fn weight(&self) -> Weight {
+        match &self.source {
+            Source::Memory { bytes, .. } => Weight { entries: 0, files: 0, bytes: bytes.len() },
+            Source::File(_) => Weight { entries: 0, files: 1, bytes: 0 },
+        }
+    }
+}
+
+/// What a path names.
+#[derive(Debug)]
+pub(crate) struct Resource {
+    pub(crate) plain: Representation,
+    pub(crate) coded: Vec<(Coding, Representation)>,
+}
+
+impl Resource {
+    /// The representation for a request.
+    pub(crate) fn select(&self, headers: &HeaderMap) -> &Representation {
+        if self.coded.is_empty() {
+            return &self.plain;
+        }
+        let chosen = choose(headers, self.coded.iter().map(|(coding, _)| *coding));
+        chosen.and_then(|coding| self.coded(coding)).unwrap_or(&self.plain)
+    }
+
+    pub(crate) fn coded(&self, wanted: Coding) -> Option<&Representation> {
+        self.coded.iter().find(|(coding, _)| *coding == wanted).map(|(_, coded)| coded)
+    }
+
+    /// What it costs to remember this.
+    pub(crate) fn weight(&self) -> Weight {
+        let own = Weight { entries: 1, files: 0, bytes: OVERHEAD };
+        self.coded.iter().fold(own + self.plain.weight(), |sum, (_, coded)| sum + coded.weight())
+    }
+}

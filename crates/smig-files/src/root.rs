@@ -1,0 +1,249 @@
+//! Opening files below one folder, and never outside of it.
+//!
+//! Owns confinement. The kernel enforces it (`openat2` with RESOLVE_BENEATH), so a link that is
+//! changed while a path is walked cannot win a race. Where `openat2` is missing, the path is
+//! walked one component at a time and no link is followed at all.
+
+use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
+use std::path::Path;
+
+use rustix::fs::{Mode, OFlags, ResolveFlags, open, openat, openat2};
+use rustix::io::Errno;
+
+use crate::options::Links;
+
+/// How often an open is tried again that the kernel calls off because of a concurrent rename.
+const ATTEMPTS: usize = 16;
+
+/// Flags for whatever is opened. NONBLOCK: opening a FIFO must not wait for its writer.
+const FLAGS: OFlags = OFlags::RDONLY
+    .union(OFlags::CLOEXEC)
+    .union(OFlags::NONBLOCK)
+    .union(OFlags::NOCTTY)
+    .union(OFlags::LARGEFILE);
+
+/// Whether an operation may wait for the disk.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Patience {
+    /// It may not: it is on a thread that serves others.
+    None,
+    /// It may: it is on a thread for that purpose.
+    Blocking,
+}
+
+/// How a path is kept below the folder.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Confinement {
+    /// `openat2`, which can also be told not to wait for the disk (Linux 5.12).
+    KernelCached,
+    /// `openat2`.
+    Kernel,
+    /// Component by component, no links.
+    Walk,
+    /// The owner wants links to be followed anywhere.
+    Off,
+}
+
+/// The folder that is served. It stays the same folder when its name is given to another.
+#[derive(Debug)]
+pub(crate) struct Root {
+    folder: OwnedFd,
+    links: Links,
+    confinement: Confinement,
+}
+
+impl Root {
+    pub(crate) fn new(path: &Path, links: Links) -> Result<Self, Errno> {
+        let flags = OFlags::PATH | OFlags::DIRECTORY | OFlags::CLOEXEC;
+        let folder = open(path, flags, Mode::empty())?;
+        let confinement = match links {
+            Links::Follow => Confinement::Off,
+            Links::Refuse | Links::Inside => probe(folder.as_fd()),
+        };
+        Ok(Self { folder, links, confinement })
+    }
+
+    /// Opens what `relative` names, for reading; the empty path is the folder itself.
+    ///
+    /// `relative` comes from [`crate::path::RequestPath`]: it has no `..` and no empty segment.
+    /// [`Errno::AGAIN`] without patience: try again with it.
+    pub(crate) fn open(&self, relative: &[u8], patience: Patience) -> Result<OwnedFd, Errno> {
+        self.open_with(relative, FLAGS, patience)
+    }
+
+    /// Like [`Self::open`], but good for `fstat` only.
+    pub(crate) fn open_for_facts(&self, relative: &[u8]) -> Result<OwnedFd, Errno> {
+        self.open_with(relative, OFlags::PATH | OFlags::CLOEXEC, Patience::Blocking)
+    }
+
+    fn open_with(
+        &self,
+        relative: &[u8],
+        flags: OFlags,
+        patience: Patience,
+    ) -> Result<OwnedFd, Errno> {
+        let relative = if relative.is_empty() { b"." } else { relative };
+        match (self.confinement, patience) {
+            (Confinement::KernelCached, Patience::None) => {
+                openat2(&self.folder, relative, flags, Mode::empty(), self.cached())
+            }
+            (Confinement::Kernel | Confinement::Walk | Confinement::Off, Patience::None) => {
+                Err(Errno::AGAIN)
+            }
+            (Confinement::KernelCached | Confinement::Kernel, Patience::Blocking) => {
+                self.open_beneath(relative, flags)
+            }
+            (Confinement::Walk, Patience::Blocking) => self.walk(relative, flags),
+            (Confinement::Off, Patience::Blocking) => {
+                openat(&self.folder, relative, flags, Mode::empty())
+            }
+        }
+    }
+
+    fn cached(&self) -> ResolveFlags {
+        self.resolve() | ResolveFlags::CACHED
+    }
+
+    fn resolve(&self) -> ResolveFlags {
+        let beneath = ResolveFlags::BENEATH | ResolveFlags::NO_MAGICLINKS;
+        match self.links {
+            Links::Refuse => beneath | ResolveFlags::NO_SYMLINKS,
+            Links::Inside | Links::Follow => beneath,
+        }
+    }
+
+    fn open_beneath(&self, relative: &[u8], flags: OFlags) -> Result<OwnedFd, Errno> {
+        let mut attempts = 0..ATTEMPTS;
+        loop {
+            attempts.next();
+            match openat2(&self.folder, relative, flags, Mode::empty(), self.resolve()) {
+                Err(Errno::AGAIN | Errno::INTR) if !attempts.is_empty() => {}
+                result => return result,
+            }
+        }
+    }
+
+    fn walk(&self, relative: &[u8], flags: OFlags) -> Result<OwnedFd, Errno> {
+        let through = OFlags::PATH | OFlags::DIRECTORY | OFlags::NOFOLLOW | OFlags::CLOEXEC;
+        let mut segments = relative.split(|byte| *byte == b'/');
+        let last = segments.next_back().unwrap_or(relative);
+        let mut folder: Option<OwnedFd> = None;
+        for segment in segments {
+            let at = folder.as_ref().unwrap_or(&self.folder);
+            folder = Some(openat(at, segment, through, Mode::empty())?);
+        }
+        let at = folder.as_ref().unwrap_or(&self.folder);
+        let file = openat(at, last, flags | OFlags::NOFOLLOW, Mode::empty())?;
+        if flags.contains(OFlags::PATH) {
+            // With O_PATH, O_NOFOLLOW opens the link instead of refusing it.
+            let mode = rustix::fs::fstat(&file)?.st_mode;
+            if rustix::fs::FileType::from_raw_mode(mode).is_symlink() {
+                return Err(Errno::LOOP);
+            }
+        }
+        Ok(file)
+    }
+}
+
+/// What this kernel can do. A sandbox may refuse `openat2` with PERM.
+fn probe(folder: BorrowedFd<'_>) -> Confinement {
+    let beneath = ResolveFlags::BENEATH | ResolveFlags::NO_MAGICLINKS;
+    let flags = OFlags::PATH | OFlags::CLOEXEC;
+    let try_with = |resolve| openat2(folder, c".", flags, Mode::empty(), resolve);
+    match try_with(beneath) {
+        Ok(_) => match try_with(beneath | ResolveFlags::CACHED) {
+            Err(Errno::INVAL) => Confinement::Kernel,
+            _ => Confinement::KernelCached,
+        },
+        Err(_) => Confinement::Walk,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::fs;
+    use std::io::Read;
+    use std::os::unix::fs::symlink;
+
+    use super::*;
+
+    fn tree() -> tempfile::TempDir {
+        let outer = tempfile::tempdir().unwrap();
+        fs::create_dir_all(outer.path().join("root/a/b")).unwrap();
+        fs::write(outer.path().join("root/a/b/file"), "inside").unwrap();
+        fs::write(outer.path().join("secret"), "outside").unwrap();
+        let root = outer.path().join("root");
+        symlink("a/b/file", root.join("good")).unwrap();
+        symlink("../a/b", root.join("a/folder")).unwrap();
+        symlink("../secret", root.join("up")).unwrap();
+        symlink(outer.path().join("secret"), root.join("absolute")).unwrap();
+        symlink(outer.path(), root.join("away")).unwrap();
+        symlink("/proc/self/root", root.join("magic")).unwrap();
+        symlink("loop", root.join("loop")).unwrap();
+        outer
+    }
+
+    fn content(root: &Root, path: &str) -> Result<String, Errno> {
+        let mut text = String::new();
+        let fd = root.open(path.as_bytes(), Patience::Blocking)?;
+        fs::File::from(fd).read_to_string(&mut text).unwrap();
+        Ok(text)
+    }
+
+    const ESCAPES: [&str; 6] =
+        ["up", "absolute", "away/secret", "magic/etc/passwd", "loop", "../secret"];
+
+    #[test]
+    fn links_inside() {
+        let outer = tree();
+        let root = Root::new(&outer.path().join("root"), Links::Inside).unwrap();
+        for path in ["a/b/file", "good", "a/folder/file"] {
+            let expected = if root.confinement == Confinement::Walk && path != "a/b/file" {
+                Err(())
+            } else {
+                Ok("inside".to_owned())
+            };
+            assert_eq!(content(&root, path).map_err(drop), expected, "{path}");
+        }
+        for path in ESCAPES {
+            assert!(content(&root, path).is_err(), "{path}");
+            assert!(root.open(path.as_bytes(), Patience::None).is_err(), "{path}");
+            assert!(root.open_for_facts(path.as_bytes()).is_err(), "{path}");
+        }
+    }
+
+    #[test]
+    fn no_links() {
+        let outer = tree();
+        let mut root = Root::new(&outer.path().join("root"), Links::Refuse).unwrap();
+        let own = root.confinement;
+        for confinement in [own, Confinement::Walk] {
+            root.confinement = confinement;
+            assert_eq!(content(&root, "a/b/file").as_deref(), Ok("inside"));
+            assert!(root.open(b"", Patience::Blocking).is_ok());
+            for path in ESCAPES.into_iter().filter(|path| *path != "../secret") {
+                assert!(content(&root, path).is_err(), "{path}");
+            }
+            for path in ["good", "a/folder/file", "a/b/missing", "a/b/file/x", "missing/x"] {
+                assert!(content(&root, path).is_err(), "{path}");
+                assert!(root.open_for_facts(path.as_bytes()).is_err(), "{path}");
+            }
+            assert!(root.open_for_facts(b"a/b").is_ok());
+        }
+    }
+
+    #[test]
+    fn links_anywhere() {
+        let outer = tree();
+        let root = Root::new(&outer.path().join("root"), Links::Follow).unwrap();
+        assert_eq!(content(&root, "up").as_deref(), Ok("outside"));
+        assert_eq!(content(&root, "away/secret").as_deref(), Ok("outside"));
+    }
+
+    #[test]
+    fn not_a_folder() {
+        let outer = tree();
+        assert!(Root::new(&outer.path().join("secret"), Links::Inside).is_err());
+        assert!(Root::new(&outer.path().join("missing"), Links::Inside).is_err());
+    }
+}

@@ -1,0 +1,79 @@
+//! What tells two states of a file apart: the facts of `fstat`.
+
+use std::os::fd::AsFd;
+use std::time::{Duration, SystemTime};
+
+use rustix::fs::{FileType, Stat};
+use rustix::io::Errno;
+
+/// How long after its last change a file is looked at with suspicion: two changes within one tick
+/// of the file system's clock (up to a second) leave the same stamp.
+const UNSETTLED: Duration = Duration::from_secs(2);
+
+/// A point in time as `fstat` gives it.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+struct Moment {
+    seconds: i64,
+    nanoseconds: u64,
+}
+
+/// The state of a file.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) struct Stamp {
+    device: u64,
+    inode: u64,
+    size: u64,
+    modified: Moment,
+    /// Also moved by rename, unlink and chmod; but unlike `modified` it cannot be set back.
+    changed: Moment,
+}
+
+impl Stamp {
+    /// The state of an open file, and what kind of file it is.
+    pub(crate) fn of(fd: impl AsFd) -> Result<(Self, FileType), Errno> {
+        let stat = rustix::fs::fstat(fd)?;
+        Ok((Self::from_stat(&stat), FileType::from_raw_mode(stat.st_mode)))
+    }
+
+    fn from_stat(stat: &Stat) -> Self {
+        Self {
+            device: stat.st_dev,
+            inode: stat.st_ino,
+            size: u64::try_from(stat.st_size).unwrap_or(0),
+            modified: Moment { seconds: stat.st_mtime, nanoseconds: stat.st_mtime_nsec },
+            changed: Moment { seconds: stat.st_ctime, nanoseconds: stat.st_ctime_nsec },
+        }
+    }
+
+    /// The size of the file in bytes.
+    pub(crate) fn size(&self) -> u64 {
+        self.size
+    }
+
+    /// When the content changed last, in seconds since 1970; `None` before that.
+    pub(crate) fn modified(&self) -> Option<u64> {
+        u64::try_from(self.modified.seconds).ok()
+    }
+
+    /// Whether no change can have happened that this stamp does not show, seen from `now`.
+    pub(crate) fn is_settled(&self, now: SystemTime) -> bool {
+        let seconds = u64::try_from(self.changed.seconds).unwrap_or(0);
+        let changed = SystemTime::UNIX_EPOCH + Duration::from_secs(seconds);
+        now.duration_since(changed).is_ok_and(|age| age > UNSETTLED)
+    }
+
+    /// Whether the first `self.size()` bytes are still the same in `later`, a stamp of the same
+    /// open file. A file that only grew counts as the same: it was appended to.
+    pub(crate) fn still_holds(&self, later: &Self) -> bool {
+        later.size > self.size || (later.size == self.size && later.modified == self.modified)
+    }
+
+    /// A strong entity-tag (RFC 9110 section 8.8.3), with its quotes. The inode is in it because
+    /// deployment tools that set all times alike would otherwise give two files of one size the
+    /// same tag.
+    pub(crate) fn etag(&self, suffix: &str) -> String {
+        let Moment { seconds, nanoseconds } = self.modified;
+        let nanoseconds = i128::from(seconds) * 1_000_000_000 + i128::from(nanoseconds);
+        format!("\"{:x}-{nanoseconds:x}-{:x}{suffix}\"", self.size, self.inode)
+    }
+}

@@ -1,0 +1,182 @@
+//! Methods, statuses, headers, folders.
+
+use http::header::{
+    ACCEPT_RANGES, ALLOW, CACHE_CONTROL, CONTENT_LENGTH, CONTENT_TYPE, DATE, ETAG, LAST_MODIFIED,
+    LOCATION, RETRY_AFTER, VARY,
+};
+use http::{HeaderValue, Method, StatusCode};
+use smig_files::{Files, Options};
+
+use crate::site::{Site, pattern};
+
+#[tokio::test]
+async fn a_file_with_all_its_headers() {
+    let site = Site::new();
+    site.write("a.txt", "hello");
+    let modified = std::fs::metadata(site.path("a.txt")).unwrap().modified().unwrap();
+    let answer = site.get("/a.txt").await;
+    assert_eq!((answer.status, answer.text()), (StatusCode::OK, "hello"));
+    assert_eq!(answer.header(CONTENT_TYPE), "text/plain; charset=utf-8");
+    assert_eq!(answer.header(CONTENT_LENGTH), "5");
+    assert_eq!(answer.header(ACCEPT_RANGES), "bytes");
+    assert_eq!(answer.header(LAST_MODIFIED), httpdate::fmt_http_date(modified));
+    let etag = answer.header(ETAG);
+    assert!(etag.starts_with('"') && etag.ends_with('"') && etag.len() > 10, "{etag}");
+    for absent in [DATE, CACHE_CONTROL, VARY] {
+        assert!(!answer.headers.contains_key(&absent), "{absent}");
+    }
+}
+
+#[tokio::test]
+async fn sizes_around_every_boundary() {
+    const KB: usize = 1024;
+    let sizes = [0, 1, KB, 16 * KB, 16 * KB + 1, 64 * KB, 64 * KB + 1, 128 * KB, 1100 * KB];
+    let without_memory = Options { max_memory: 0, ..Options::default() };
+    for site in [Site::new(), Site::watchful(), Site::with(without_memory)] {
+        for size in sizes {
+            let content = pattern(size);
+            site.write(&format!("{size}"), &content);
+            // From the disk, from the cache, and by another spelling (digits are %30 to %39).
+            for path in [format!("/{size}"), format!("/{size}"), format!("/%3{size}")] {
+                let answer = site.get(&path).await;
+                assert_eq!(answer.header(CONTENT_LENGTH), size.to_string(), "{path}");
+                assert!(answer.body == content, "{path}");
+            }
+        }
+    }
+}
+
+#[tokio::test]
+async fn head_equals_get() {
+    let site = Site::new();
+    site.write("small.html", "<p>").write("big.bin", pattern(200_000)).write("empty", "");
+    for path in ["/small.html", "/big.bin", "/empty", "/missing", "/.hidden"] {
+        let get = site.get(path).await;
+        let head = site.ask(Method::HEAD, path, &[]).await;
+        assert_eq!((head.status, &head.headers), (get.status, &get.headers), "{path}");
+        assert!(head.body.is_empty());
+    }
+}
+
+#[tokio::test]
+async fn other_methods() {
+    let site = Site::new();
+    site.write("a", "a");
+    for method in [Method::POST, Method::PUT, Method::DELETE, Method::CONNECT, Method::TRACE] {
+        let answer = site.ask(method, "/a", &[]).await;
+        assert_eq!(answer.status, StatusCode::METHOD_NOT_ALLOWED);
+        assert_eq!(answer.header(ALLOW), "GET, HEAD, OPTIONS");
+    }
+    for path in ["/a", "/missing", "*"] {
+        let answer = site.ask(Method::OPTIONS, path, &[]).await;
+        assert_eq!(answer.status, StatusCode::NO_CONTENT);
+        assert_eq!(answer.header(ALLOW), "GET, HEAD, OPTIONS");
+        assert!(answer.body.is_empty() && !answer.headers.contains_key(CONTENT_LENGTH));
+    }
+}
+
+#[tokio::test]
+async fn folders() {
+    let site = Site::new();
+    site.write("index.html", "top").write("docs/index.html", "docs").write("bare/a", "a");
+    std::fs::create_dir_all(site.path("odd/index.html")).unwrap();
+    assert_eq!(site.get("/").await.text(), "top");
+    let docs = site.get("/docs/").await;
+    assert_eq!((docs.status, docs.text()), (StatusCode::OK, "docs"));
+    assert_eq!(docs.header(CONTENT_TYPE), "text/html; charset=utf-8");
+    assert_eq!(site.get("/docs/index.html").await.text(), "docs");
+    for path in ["/bare/", "/odd/"] {
+        assert_eq!(site.get(path).await.status, StatusCode::FORBIDDEN, "{path}");
+    }
+    for path in ["/missing/", "/docs/index.html/", "/docs/index.html/x"] {
+        assert_eq!(site.get(path).await.status, StatusCode::NOT_FOUND, "{path}");
+    }
+}
+
+#[tokio::test]
+async fn redirects_to_folders() {
+    let site = Site::new();
+    site.write("docs/a b/x", "x");
+    let table = [
+        ("/docs", "/docs/"),
+        ("/docs?q=1&r=//evil.example", "/docs/?q=1&r=//evil.example"),
+        ("/docs?", "/docs/?"),
+        ("/docs/a%20b", "/docs/a%20b/"),
+        ("/%64ocs", "/%64ocs/"),
+    ];
+    for (path, location) in table {
+        let answer = site.get(path).await;
+        assert_eq!(answer.status, StatusCode::PERMANENT_REDIRECT, "{path}");
+        assert_eq!(answer.header(LOCATION), location);
+        assert_ne!(answer.header(CONTENT_LENGTH), "");
+    }
+    // Not even if there is such a folder does a path send a browser to another host.
+    std::fs::create_dir_all(site.path("evil.example/%2e%2e")).unwrap();
+    for path in ["//evil.example", "//evil.example/%2e%2e", "/%2Fevil.example", "/%5cevil.example"]
+    {
+        let answer = site.get(path).await;
+        assert!(answer.status.is_client_error(), "{path}: {}", answer.status);
+        assert!(!answer.headers.contains_key(LOCATION));
+    }
+}
+
+#[tokio::test]
+async fn the_index_can_have_another_name_or_none() {
+    let site = Site::with(Options { index: Some("start.txt".to_owned()), ..Options::default() });
+    site.write("start.txt", "go").write("index.html", "no");
+    assert_eq!(site.get("/").await.text(), "go");
+    let none = Site::with(Options { index: None, ..Options::default() });
+    none.write("index.html", "no");
+    assert_eq!(none.get("/").await.status, StatusCode::FORBIDDEN);
+}
+
+#[tokio::test]
+async fn cache_control() {
+    let value = HeaderValue::from_static("public, max-age=60");
+    let site = Site::with(Options { cache_control: Some(value), ..Options::default() });
+    site.write("a", "a");
+    let answer = site.get("/a").await;
+    assert_eq!(answer.header(CACHE_CONTROL), "public, max-age=60");
+    let same = site.get_with("/a", &[(http::header::IF_NONE_MATCH, answer.header(ETAG))]).await;
+    assert_eq!(same.header(CACHE_CONTROL), "public, max-age=60");
+    assert_eq!(site.get("/missing").await.header(CACHE_CONTROL), "");
+}
+
+#[tokio::test]
+async fn what_may_not_be_read() {
+    use std::os::unix::fs::PermissionsExt;
+    let site = Site::new();
+    site.write("locked", "x");
+    std::fs::set_permissions(site.path("locked"), PermissionsExt::from_mode(0o000)).unwrap();
+    // Root may read everything.
+    let expected = match std::fs::read(site.path("locked")) {
+        Ok(_) => StatusCode::OK,
+        Err(_) => StatusCode::FORBIDDEN,
+    };
+    let answer = site.get("/locked").await;
+    assert_eq!(answer.status, expected);
+    assert!(!answer.headers.contains_key(RETRY_AFTER));
+}
+
+#[test]
+fn a_root_that_cannot_be_served_is_named() {
+    let error = Files::new("/nonexistent/folder", Options::default()).unwrap_err();
+    assert_eq!(error.kind(), std::io::ErrorKind::NotFound);
+    assert!(error.to_string().contains("/nonexistent/folder"), "{error}");
+}
+
+/// Without a runtime there is nothing to hand work to, so it is done on the spot.
+#[test]
+fn outside_of_a_runtime() {
+    let site = Site::new();
+    site.write("a", "a").write("big", pattern(300_000));
+    let waker = std::task::Waker::noop();
+    let mut context = std::task::Context::from_waker(waker);
+    for (path, size) in [("/a", 1), ("/big", 300_000)] {
+        let future = std::pin::pin!(site.get(path));
+        match future.poll(&mut context) {
+            std::task::Poll::Ready(answer) => assert_eq!(answer.body.len(), size),
+            std::task::Poll::Pending => panic!("it waits for nobody"),
+        }
+    }
+}
