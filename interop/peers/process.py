@@ -112,14 +112,29 @@ class Process:
         return self.popen.returncode
 
     def memory(self):
-        """(resident now, resident at most) in bytes, of this process alone."""
-        values = {}
-        with open(f"/proc/{self.pid}/status", encoding="ascii", errors="replace") as f:
-            for line in f:
-                name, _, rest = line.partition(":")
-                if name in ("VmRSS", "VmHWM"):
-                    values[name] = int(rest.split()[0]) * 1024
+        """(resident now, resident at most) in bytes, of this process and those that it started."""
+        values = {"VmRSS": 0, "VmHWM": 0}
+        for pid in [self.pid, *children_of(self.pid)]:
+            with open(f"/proc/{pid}/status", encoding="ascii", errors="replace") as f:
+                for line in f:
+                    name, _, rest = line.partition(":")
+                    if name in values:
+                        values[name] += int(rest.split()[0]) * 1024
         return values["VmRSS"], values["VmHWM"]
+
+
+def children_of(pid):
+    """The processes that `pid` started and that live, theirs included: nginx and h2o work in children."""
+    found = []
+    for name in filter(str.isdigit, os.listdir("/proc")):
+        try:
+            with open(f"/proc/{name}/stat", encoding="ascii", errors="replace") as f:
+                parent = int(f.read().rpartition(")")[2].split()[1])
+        except OSError:
+            continue  # it ended while we looked
+        if parent == pid:
+            found += [int(name), *children_of(int(name))]
+    return found
 
 
 def run(command, seconds, **kwargs):

@@ -26,11 +26,14 @@ class Server:
 
 
 class Place:
-    """What to serve and where to put the servers' own files."""
+    """What to serve, where to put the servers' own files, and words before every command (to pin it to a CPU)."""
 
-    def __init__(self, folder, certificate, scratch):
-        self.folder, self.certificate, self.scratch = folder, certificate, scratch
+    def __init__(self, folder, certificate, scratch, prefix=()):
+        self.folder, self.certificate, self.scratch, self.prefix = folder, certificate, scratch, list(prefix)
         os.makedirs(scratch, exist_ok=True)
+
+    def start(self, name, command, env=None):
+        return Process([*self.prefix, *command], self.path(f"{name}.log"), env=env)
 
     def path(self, name):
         return os.path.join(self.scratch, name)
@@ -50,9 +53,9 @@ def smig_program():
 
 def smig(place, *extra, cleartext=False):
     how = ["--cleartext"] if cleartext else ["--cert", place.certificate.cert, "--key", place.certificate.key]
-    process = Process(
-        [smig_program(), "serve", place.folder, "--listen", "127.0.0.1:0", "--workers", "1", *how, *extra],
-        place.path("smig.log"), env={"XDG_DATA_HOME": place.path("data"), "NO_COLOR": "1"},
+    process = place.start(
+        "smig", [smig_program(), "serve", place.folder, "--listen", "127.0.0.1:0", "--workers", "1", *how, *extra],
+        env={"XDG_DATA_HOME": place.path("data"), "NO_COLOR": "1"},
     )
     found = process.wait_for_line(READY)
     return Server("smig", process, int(found.group(2)), found.group(1))
@@ -93,7 +96,7 @@ http {{
     }}
 }}
 """)
-    process = Process(["nginx", "-e", "stderr", "-p", place.scratch, "-c", config], place.path("nginx.log"))
+    process = place.start("nginx", ["nginx", "-e", "stderr", "-p", place.scratch, "-c", config])
     process.wait_for_port(port)
     return Server("nginx", process, port)
 
@@ -111,30 +114,29 @@ listen:
   ssl:
     certificate-file: {place.certificate.cert}
     key-file: {place.certificate.key}
+    ocsp-update-interval: 0
 hosts:
   default:
     paths:
       /:
         file.dir: {place.folder}
 """)
-    process = Process(["h2o", "-m", "worker", "-c", config], place.path("h2o.log"))
+    process = place.start("h2o", ["h2o", "-m", "worker", "-c", config])
     process.wait_for_port(port)
     return Server("h2o", process, port)
 
 
 def nghttpd(place):
     port = free_port()
-    process = Process(
-        ["nghttpd", "-a", "127.0.0.1", "-n", "1", "-d", place.folder, "-m", "128",
-         port, place.certificate.key, place.certificate.cert],
-        place.path("nghttpd.log"),
-    )
+    process = place.start(
+        "nghttpd", ["nghttpd", "-a", "127.0.0.1", "-n", "1", "-d", place.folder, "-m", "128",
+                    port, place.certificate.key, place.certificate.cert])
     process.wait_for_port(port)
     return Server("nghttpd", process, port)
 
 
-def program_with_ready_line(name, command, place, env=None):
-    process = Process(command, place.path(f"{name}.log"), env=env)
+def program_with_ready_line(name, command, place):
+    process = place.start(name, command)
     found = process.wait_for_line(READY)
     return Server(name, process, int(found.group(2)), found.group(1))
 

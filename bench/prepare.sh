@@ -1,0 +1,11 @@
+# shellcheck shell=bash
+# Sourced by the benchmarks, from the repository's root. Builds the programs and names them: $SMIG, $HYPER_PEER, $IDLE.
+. scripts/need.sh
+need_rust
+need cc curl openssl h2load nghttpd nginx h2o python3 taskset
+root=$PWD
+. scripts/build.sh
+build_smig
+CARGO_TARGET_DIR=$TARGET/bench cargo build --release --locked --quiet --manifest-path bench/hyper-peer/Cargo.toml
+export HYPER_PEER=$TARGET/bench/release/hyper-peer
+export IDLE=$TARGET/bench/release/idle
