@@ -65,7 +65,6 @@ async fn main() -> Result<()> {
         }
     }
     println!("holding {} after {:.1} s", held.len(), start.elapsed().as_secs_f64());
-    let mut end = [0; 1];
-    tokio::io::stdin().read(&mut end).await?;
+    tokio::io::stdin().read_to_end(&mut Vec::new()).await?;
     Ok(())
 }
