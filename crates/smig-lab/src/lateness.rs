@@ -56,12 +56,6 @@ impl Lateness {
     /// The lateness that a share `q` (0 to 1) of the packets did not exceed.
     #[must_use]
     pub fn quantile(&self, q: f64) -> Duration {
-        #[expect(
-            clippy::cast_possible_truncation,
-            clippy::cast_sign_loss,
-            clippy::cast_precision_loss,
-            reason = "a rank in a histogram of far fewer than 2^52 packets"
-        )]
         let rank = (self.total as f64 * q.clamp(0.0, 1.0)).ceil() as u64;
         let mut seen = 0;
         for (index, count) in self.counts.iter().enumerate() {

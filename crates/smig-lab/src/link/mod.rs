@@ -7,6 +7,7 @@
 
 mod log;
 mod model;
+mod report;
 mod spec;
 #[cfg(test)]
 mod tests;
@@ -14,5 +15,6 @@ mod units;
 
 pub use log::{LinkEvent, LinkEventKind, LinkLog};
 pub use model::{Arrival, Link, LinkCounters, Verdict, WireSize};
+pub use report::{LinkReport, Scheduling};
 pub use spec::{DirectionSpec, LinkSpec, QueueLimit};
 pub use units::{Rate, Time};

@@ -83,7 +83,6 @@ impl Rate {
 
     /// Megabits (1,000,000) per second.
     #[must_use]
-    #[expect(clippy::cast_precision_loss, reason = "for display and ratios")]
     pub fn as_mbit(self) -> f64 {
         self.0 as f64 / 1e6
     }

@@ -15,13 +15,12 @@ use rustix::time::{
     ClockId, Itimerspec, TimerfdClockId, TimerfdFlags, TimerfdTimerFlags, Timespec, clock_gettime,
     timerfd_create, timerfd_settime,
 };
-use serde::{Deserialize, Serialize};
 
 use super::error::{LabError, Step};
 use super::sys;
 use super::testbed::BoxedLog;
-use crate::lateness::{Lateness, LatenessSummary};
-use crate::link::{Link, LinkCounters, Time, Verdict};
+use crate::lateness::Lateness;
+use crate::link::{Link, LinkCounters, LinkReport, Scheduling, Time, Verdict};
 
 /// Packets read from one device before the other has its turn.
 const BATCH: usize = 32;
@@ -29,30 +28,6 @@ const BATCH: usize = 32;
 const LARGEST_PACKET: usize = 2048;
 /// Buffers kept for use again.
 const SPARE_BUFFERS: usize = 1024;
-
-/// How the carrying thread is scheduled.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(rename_all = "kebab-case")]
-pub enum Scheduling {
-    /// Before all ordinary threads of the machine.
-    RealTime,
-    /// As an ordinary thread: the right to more was not there. A busy machine
-    /// makes the link late.
-    Ordinary,
-}
-
-/// What the link did so far, and how punctually.
-#[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize)]
-pub struct LinkReport {
-    /// From the server to the client.
-    pub to_client: LinkCounters,
-    /// From the client to the server.
-    pub to_server: LinkCounters,
-    /// Both directions together.
-    pub lateness: LatenessSummary,
-    /// How the carrying thread is scheduled.
-    pub scheduling: Scheduling,
-}
 
 /// The two ends of one direction and the link between them.
 pub(super) struct Direction {

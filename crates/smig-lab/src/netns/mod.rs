@@ -30,7 +30,6 @@ mod sys;
 mod testbed;
 
 pub use error::{LabError, Missing};
-pub use forward::{LinkReport, Scheduling};
 pub use host::{Host, HostSpec, Running};
 pub use privilege::{Privilege, enter_user_namespace};
 pub use testbed::{BoxedLog, Builder, Testbed};

@@ -6,9 +6,9 @@ use std::net::Ipv4Addr;
 use std::sync::Arc;
 
 use super::error::LabError;
-use super::forward::{Direction, Forwarder, LinkReport};
+use super::forward::{Direction, Forwarder};
 use super::host::{Host, HostSpec};
-use crate::link::{DirectionSpec, Link, LinkLog, LinkSpec};
+use crate::link::{DirectionSpec, Link, LinkLog, LinkReport, LinkSpec};
 
 const SERVER: Ipv4Addr = Ipv4Addr::new(10, 99, 0, 1);
 const CLIENT: Ipv4Addr = Ipv4Addr::new(10, 99, 0, 2);

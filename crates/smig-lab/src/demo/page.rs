@@ -1,0 +1,216 @@
+//! The demonstration as one web page, and as JSON.
+
+use std::time::Duration;
+
+use serde::Serialize;
+
+use super::data::{DemoResult, DemoSetup};
+use super::figures::{colour, distribution, run_figure};
+use super::summary::{self, RunSummary};
+use crate::millis;
+use crate::report::html::{Align, Page, Table, escape};
+use crate::report::svg::Colour;
+use crate::report::{bytes, ms, number};
+
+/// The result with its summary, as a JSON document.
+///
+/// # Panics
+/// Never: all of it can be written as JSON.
+#[must_use]
+pub fn render_json(result: &DemoResult) -> String {
+    #[derive(Serialize)]
+    struct Document<'a> {
+        format: &'static str,
+        summary: Vec<RunSummary>,
+        #[serde(flatten)]
+        result: &'a DemoResult,
+    }
+    let summary = summary::summaries(result);
+    let document = Document { format: "smig-demo/1", summary, result };
+    serde_json::to_string_pretty(&document).expect("numbers, strings and lists") + "\n"
+}
+
+/// The result as one self-contained page.
+#[must_use]
+pub fn render_html(result: &DemoResult) -> String {
+    let summaries = summary::summaries(result);
+    let mut page = Page::new("Small objects beside a big download");
+    page.lead(&summary::scene(&result.setup));
+    page.raw(&bars(&summaries));
+    for sentence in summary::findings(&summaries) {
+        page.paragraph(&sentence);
+    }
+    if let Some(doubt) = summary::doubts(result) {
+        page.warning(&doubt);
+    }
+    for run in &result.runs {
+        for problem in &run.problems {
+            page.warning(&format!("{}: {problem}", run.variant));
+        }
+    }
+
+    page.heading("What happened, moment by moment");
+    let charts: Vec<_> = result
+        .runs
+        .iter()
+        .map(|run| {
+            (run.variant.title().to_owned(), run_figure(result, &summaries, run).to_element())
+        })
+        .collect();
+    page.charts(
+        &charts,
+        "Above, each dot is one small object: when it was asked for, and how long it took. The \
+         scale is logarithmic. Below, how fast the big file came, and on which connection. All \
+         runs have the same axes.",
+    );
+
+    page.heading("How long small objects took");
+    page.chart(
+        &distribution(result, &summaries, 860.0).to_element(),
+        &distribution(result, &summaries, 340.0).to_element(),
+        "The share of small objects, beside the big file, that were complete within a time. \
+         Further left is better; a steep line means that the time can be relied on.",
+    );
+
+    page.heading("In numbers");
+    page.table(&numbers(&summaries));
+    page.heading("How it was measured");
+    page.facts(&facts(&result.setup, result));
+    page.finish()
+}
+
+/// Medians as bars, in markup of their own: they grow with the page.
+fn bars(summaries: &[RunSummary]) -> String {
+    let alone = summary::unloaded_median(summaries);
+    let most = summaries.iter().filter_map(|s| s.median_ms).chain(alone).fold(1.0, f64::max);
+    let row = |name: &str, value: f64, colour: Colour| {
+        format!(
+            "<div class=\"bar\" style=\"--part:{:.4};--colour:var({})\"><span>{}</span>\
+             <i></i><b>{} ms</b></div>",
+            (value / most).max(0.005),
+            colour.variable(),
+            escape(name),
+            ms(value)
+        )
+    };
+    let mut out = format!(
+        "<style>{BAR_STYLE}</style><div class=\"bars\"><p>Median time of a small object: with nothing else on the link, then beside the big file</p>"
+    );
+    if let Some(alone) = alone {
+        out.push_str(&row("nothing else on the link", alone, Colour::Slate));
+    }
+    for summary in summaries {
+        if let Some(median) = summary.median_ms {
+            out.push_str(&row(summary.variant.title(), median, colour(summary.variant)));
+        }
+    }
+    out + "</div>"
+}
+
+/// The bar and its number share a cell; the longest leaves room for its number.
+const BAR_STYLE: &str = "\
+.bars{margin:22px 0}.bars p{margin:0 0 12px;color:var(--soft);font-size:15px}\
+.bar{display:grid;grid-template:'name value'/280px 1fr;align-items:center;gap:2px 14px;\
+margin:9px 0}\
+.bar span{grid-area:name}\
+.bar i,.bar b{grid-area:value;--length:calc(var(--part)*(100% - 90px))}\
+.bar i{height:20px;border-radius:2px;background:var(--colour);width:var(--length)}\
+.bar b{margin-left:calc(var(--length) + 10px);white-space:nowrap;\
+font-variant-numeric:tabular-nums}\
+@media(max-width:720px){.bar{grid-template:'name' 'value'/1fr}}\
+";
+
+fn numbers(summaries: &[RunSummary]) -> Table {
+    let (headings, mut rows) = summary::table(summaries);
+    let mut columns: Vec<_> =
+        headings.into_iter().map(|heading| (heading.to_owned(), Align::Right)).collect();
+    columns[0].1 = Align::Left;
+    columns.push(("bytes by connection".into(), Align::Right));
+    for (row, summary) in rows.iter_mut().zip(summaries) {
+        row.push(summary::connections(summary));
+    }
+    Table { columns, rows }
+}
+
+fn facts(setup: &DemoSetup, result: &DemoResult) -> Vec<(&'static str, String)> {
+    let mut facts = vec![
+        ("Link", format!("{}, emulated below TCP", setup.link)),
+        ("Congestion control", setup.congestion_control.clone()),
+        (
+            "Small objects",
+            format!(
+                "{}, one every {} ms, whether or not the last is complete",
+                bytes(setup.object_bytes),
+                number(millis::of(setup.object_interval))
+            ),
+        ),
+        ("Big file", bytes(setup.big_file_bytes)),
+        ("TCP, TLS, files", "real: the kernel's TCP in two network namespaces".into()),
+        ("Program", setup.program.clone()),
+        ("Kernel", setup.kernel.clone()),
+    ];
+    let lateness = result.runs.iter().filter_map(|run| run.link).map(|link| link.lateness);
+    let ms = |duration: Duration| number(millis::of(duration));
+    if let Some(worst) = lateness.max_by_key(|lateness| lateness.p99) {
+        let text = format!(
+            "in the worst run half of the packets came within {} ms of their time, 99 % within \
+             {} ms, all within {} ms",
+            ms(worst.p50),
+            ms(worst.p99),
+            ms(worst.max)
+        );
+        facts.push(("The link's own lateness", text));
+    }
+    facts
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::demo::data::{DemoRun, Variant};
+    use crate::demo::sample;
+    use crate::report::svg::assert_balanced;
+
+    #[test]
+    fn the_page_is_whole_and_holds_every_run() {
+        let result = sample::result();
+        let html = render_html(&result);
+        assert_balanced(&html);
+        for variant in Variant::ALL {
+            assert!(html.contains(&format!("<h3>{}</h3>", variant.title())), "{variant}");
+        }
+        let dots: usize = result.runs.iter().map(|run| run.objects.len()).sum();
+        assert_eq!(html.matches("<title>at ").count(), dots, "a dot for each object");
+        assert!(html.contains(">moved</text>"));
+        for outside in ["<script", "url(", "@import", "src=", "NaN", "href="] {
+            assert!(!html.contains(outside), "{outside}");
+        }
+    }
+
+    #[test]
+    fn nothing_measured_still_makes_a_page() {
+        let mut result = sample::result();
+        result.runs.clear();
+        assert_balanced(&render_html(&result));
+        result.runs.push(DemoRun::new(Variant::Smig));
+        result.runs[0].problems.push("It <broke>.".into());
+        let html = render_html(&result);
+        assert_balanced(&html);
+        assert!(html.contains("SMig: It &lt;broke&gt;."));
+        assert!(!html.contains("NaN") && !html.contains("inf"));
+    }
+
+    #[test]
+    fn json_reads_back() {
+        let result = sample::result();
+        let text = render_json(&result);
+        let value: serde_json::Value = serde_json::from_str(&text).unwrap();
+        assert_eq!(value["format"], "smig-demo/1");
+        assert_eq!(value["summary"][2]["moves"], 1);
+        assert_eq!(value["runs"][0]["objects"][0]["load"], "unloaded");
+        assert!(value["setup"]["link"]["to_client"]["delay_ms"].as_f64() == Some(25.0));
+        let back: DemoResult = serde_json::from_value(value).unwrap();
+        assert_eq!(back.runs[1].objects.len(), result.runs[1].objects.len());
+        assert_eq!(back.runs[2].moves, result.runs[2].moves);
+    }
+}

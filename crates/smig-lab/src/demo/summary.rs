@@ -1,0 +1,317 @@
+//! The result in numbers and sentences.
+//!
+//! Small objects count as "beside the big file" when they were asked for while
+//! it was on its way. Medians and percentiles are those of [`crate::report`].
+
+use std::fmt::Write;
+
+use serde::{Deserialize, Serialize};
+
+use super::data::{ConnectionBytes, DemoResult, DemoRun, DemoSetup, Load, Variant};
+use crate::millis;
+use crate::report::{amount, bytes, ms, number, quantile, sorted_millis};
+
+/// One run in numbers; a number is absent when there is nothing to take it from.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct RunSummary {
+    /// Which run.
+    pub variant: Variant,
+    /// Small objects that came with nothing else on its way.
+    pub unloaded_objects: usize,
+    /// Their median, in ms.
+    pub unloaded_median_ms: Option<f64>,
+    /// Small objects that came beside the big file.
+    pub objects: usize,
+    /// Their median, in ms.
+    pub median_ms: Option<f64>,
+    /// One in twenty took longer, in ms.
+    pub p95_ms: Option<f64>,
+    /// The slowest, in ms.
+    pub max_ms: Option<f64>,
+    /// From the request for the big file to its last byte, in seconds.
+    pub big_file_s: Option<f64>,
+    /// Its body's bits over that time, in Mbit/s.
+    pub big_file_mbit_per_s: Option<f64>,
+    /// Body bytes on each connection.
+    pub connections: Vec<ConnectionBytes>,
+    /// How often the big file went to another connection.
+    pub moves: usize,
+    /// How much went wrong.
+    pub problems: usize,
+}
+
+/// Milliseconds of the small objects under one load, smallest first.
+#[must_use]
+pub fn object_times(run: &DemoRun, load: Load) -> Vec<f64> {
+    sorted_millis(run.objects.iter().filter(|o| o.load == load).map(|o| o.took))
+}
+
+/// One run in numbers.
+#[must_use]
+pub fn summarise(setup: &DemoSetup, run: &DemoRun) -> RunSummary {
+    let unloaded = object_times(run, Load::Unloaded);
+    let beside = object_times(run, Load::BigFile);
+    let big_file_s = run.bulk_took().map(|took| millis::of(took) / 1e3);
+    let rate = big_file_s.filter(|s| *s > 0.0).map(|s| setup.big_file_bytes as f64 * 8e-6 / s);
+    RunSummary {
+        variant: run.variant,
+        unloaded_objects: unloaded.len(),
+        unloaded_median_ms: quantile(&unloaded, 0.5),
+        objects: beside.len(),
+        median_ms: quantile(&beside, 0.5),
+        p95_ms: quantile(&beside, 0.95),
+        max_ms: beside.last().copied(),
+        big_file_s,
+        big_file_mbit_per_s: rate,
+        connections: run.connections.clone(),
+        moves: run.moves.len(),
+        problems: run.problems.len(),
+    }
+}
+
+/// All runs in numbers.
+#[must_use]
+pub fn summaries(result: &DemoResult) -> Vec<RunSummary> {
+    result.runs.iter().map(|run| summarise(&result.setup, run)).collect()
+}
+
+/// What was done, in one sentence.
+#[must_use]
+pub fn scene(setup: &DemoSetup) -> String {
+    format!(
+        "A {} object is asked for every {} ms while a {} file downloads, over an emulated link: {}.",
+        bytes(setup.object_bytes),
+        number(millis::of(setup.object_interval)),
+        bytes(setup.big_file_bytes),
+        setup.link,
+    )
+}
+
+/// What came out, in sentences. Says what the numbers say, whoever is ahead.
+#[must_use]
+pub fn findings(summaries: &[RunSummary]) -> Vec<String> {
+    let mut sentences = Vec::new();
+    let of = |variant| summaries.iter().find(|summary| summary.variant == variant);
+    let unloaded = unloaded_median(summaries);
+    for summary in summaries {
+        let Some(median) = summary.median_ms else { continue };
+        let ratio = unloaded.map_or_else(String::new, |alone| {
+            format!(", {} times as long as with nothing else on the link", number(median / alone))
+        });
+        let median = ms(median);
+        sentences.push(match summary.variant {
+            Variant::PlainHttp2 => format!(
+                "With plain HTTP/2, half of the small objects take {median} ms or more{ratio}."
+            ),
+            Variant::NotsentLowat => format!(
+                "With TCP_NOTSENT_LOWAT, which keeps the server's send buffer short, it is \
+                 {median} ms{ratio}."
+            ),
+            Variant::Smig if summary.moves > 0 => format!(
+                "With SMig, where the big file moved to a connection of its own while it was \
+                 running, it is {median} ms{ratio}."
+            ),
+            Variant::Smig => {
+                format!("With SMig, but the big file never moved, it is {median} ms{ratio}.")
+            }
+        });
+    }
+    if let (Some(plain), Some(smig)) = (of(Variant::PlainHttp2), of(Variant::Smig))
+        && let (Some(before), Some(after)) = (plain.big_file_s, smig.big_file_s)
+    {
+        let change = (after / before - 1.0) * 100.0;
+        let compared = match change {
+            less if less <= -0.05 => format!(", {:.1} % less", -less),
+            more if more >= 0.05 => format!(", {more:.1} % more"),
+            _ => String::new(),
+        };
+        sentences.push(format!(
+            "The big file takes {before:.1} s with plain HTTP/2 and {after:.1} s with \
+             SMig{compared}."
+        ));
+    }
+    sentences
+}
+
+/// The median of all runs' medians alone; they differ by noise only.
+#[must_use]
+pub fn unloaded_median(summaries: &[RunSummary]) -> Option<f64> {
+    let mut medians: Vec<f64> = summaries.iter().filter_map(|s| s.unloaded_median_ms).collect();
+    medians.sort_by(f64::total_cmp);
+    quantile(&medians, 0.5)
+}
+
+/// Headings and cells of the final table; the first column names the run.
+#[must_use]
+pub fn table(summaries: &[RunSummary]) -> (Vec<&'static str>, Vec<Vec<String>>) {
+    let headings =
+        vec!["", "alone, ms", "median, ms", "p95, ms", "max, ms", "big file, s", "Mbit/s", "moves"];
+    let or_dash =
+        |value: Option<f64>, text: fn(f64) -> String| value.map_or_else(|| "–".into(), text);
+    let rows = summaries
+        .iter()
+        .map(|s| {
+            vec![
+                s.variant.title().to_owned(),
+                or_dash(s.unloaded_median_ms, ms),
+                or_dash(s.median_ms, ms),
+                or_dash(s.p95_ms, ms),
+                or_dash(s.max_ms, ms),
+                or_dash(s.big_file_s, |s| format!("{s:.1}")),
+                or_dash(s.big_file_mbit_per_s, |rate| format!("{rate:.2}")),
+                s.moves.to_string(),
+            ]
+        })
+        .collect();
+    (headings, rows)
+}
+
+/// What each connection brought: `connection 1: 1.19 MB, connection 2: 19.2 MB`.
+#[must_use]
+pub fn connections(summary: &RunSummary) -> String {
+    let each = summary.connections.iter();
+    let texts: Vec<_> = each.map(|c| format!("{}: {}", c.connection, bytes(c.bytes))).collect();
+    if texts.is_empty() { "–".into() } else { texts.join(", ") }
+}
+
+/// The end of the demonstration as text, at most 80 columns wide.
+#[must_use]
+pub fn render_text(result: &DemoResult) -> String {
+    let summaries = summaries(result);
+    let (headings, rows) = table(&summaries);
+    let width = |column: usize| {
+        let cells = rows.iter().map(|row| row[column].chars().count());
+        let words = headings[column].split(", ").map(str::len);
+        cells.chain(words).max().unwrap_or(0)
+    };
+    let widths: Vec<usize> = (0..headings.len()).map(width).collect();
+    let mut out = String::new();
+    // Headings on two lines: the quantity, then its unit.
+    for part in 0..2 {
+        let cell = |column: usize| headings[column].split(", ").nth(part).unwrap_or("");
+        line(&mut out, &widths, |column| cell(column).to_owned());
+    }
+    for row in &rows {
+        line(&mut out, &widths, |column| row[column].clone());
+    }
+    out.push('\n');
+    for summary in summaries.iter().filter(|summary| !summary.connections.is_empty()) {
+        let _ = writeln!(out, "{:<26}  {}", summary.variant, connections(summary));
+    }
+    for (run, summary) in result.runs.iter().zip(&summaries) {
+        for problem in &run.problems {
+            let _ = writeln!(out, "{}: {problem}", summary.variant);
+        }
+    }
+    if let Some(doubt) = doubts(result) {
+        let _ = writeln!(out, "\n{doubt}");
+    }
+    out
+}
+
+fn line(out: &mut String, widths: &[usize], cell: impl Fn(usize) -> String) {
+    let mut text = String::new();
+    for (column, width) in widths.iter().enumerate() {
+        let cell = cell(column);
+        let _ = if column == 0 {
+            write!(text, "{cell:<width$}")
+        } else {
+            write!(text, "  {cell:>width$}")
+        };
+    }
+    out.push_str(text.trim_end());
+    out.push('\n');
+}
+
+/// Late enough to change what a round trip of tens of milliseconds shows.
+const LATE_MS: f64 = 2.0;
+
+/// Why the numbers may not be those of the link, when there is a reason.
+#[must_use]
+pub fn doubts(result: &DemoResult) -> Option<String> {
+    let late = |run: &DemoRun| run.link.map_or(0.0, |link| millis::of(link.lateness.p99));
+    let runs: Vec<_> = result.runs.iter().filter(|run| late(run) > LATE_MS).collect();
+    let worst = runs.iter().map(|run| late(run)).max_by(f64::total_cmp)?;
+    Some(format!(
+        "The machine was busy: in {}, one packet in a hundred came over {} ms late. \
+         Repeat the demo on a calmer machine before trusting small differences.",
+        amount(runs.len(), "run"),
+        number(worst),
+    ))
+}
+
+#[cfg(test)]
+mod tests {
+    use std::time::Duration;
+
+    use super::*;
+    use crate::demo::sample;
+
+    #[test]
+    fn only_objects_beside_the_big_file_count_as_beside() {
+        let result = sample::result();
+        let summaries = summaries(&result);
+        for (run, summary) in result.runs.iter().zip(&summaries) {
+            assert_eq!(summary.unloaded_objects, 6);
+            assert_eq!(summary.objects + 6, run.objects.len());
+            let alone = summary.unloaded_median_ms.unwrap();
+            assert!((60.0..64.1).contains(&alone), "{alone}");
+            let (median, p95, max) =
+                (summary.median_ms.unwrap(), summary.p95_ms.unwrap(), summary.max_ms.unwrap());
+            assert!(median <= p95 && p95 <= max);
+            assert_eq!(run.bulk_bytes(), result.setup.big_file_bytes);
+        }
+    }
+
+    #[test]
+    fn the_text_fits_eighty_columns_and_lines_up() {
+        let text = render_text(&sample::result());
+        assert!(text.lines().all(|line| line.chars().count() <= 80), "{text}");
+        insta::assert_snapshot!(text);
+    }
+
+    #[test]
+    fn the_sentences_say_what_the_numbers_say() {
+        let result = sample::result();
+        insta::assert_snapshot!(format!(
+            "{}\n\n{}",
+            scene(&result.setup),
+            findings(&summaries(&result)).join("\n")
+        ));
+    }
+
+    #[test]
+    fn an_unfinished_demonstration_has_dashes_and_no_claims() {
+        let mut result = sample::result();
+        result.runs.truncate(1);
+        result.runs[0].objects.clear();
+        result.runs[0].bulk_finished = None;
+        result.runs[0].problems.push("The connection was lost.".into());
+        assert!(findings(&summaries(&result)).is_empty());
+        let text = render_text(&result);
+        assert!(text.contains('–') && text.contains("The connection was lost."), "{text}");
+        assert!(!text.contains("NaN"));
+    }
+
+    #[test]
+    fn a_slower_smig_is_called_slower() {
+        let mut result = sample::result();
+        let run = &mut result.runs[2];
+        run.moves.clear();
+        run.bulk_finished = run.bulk_finished.map(|at| at * 2);
+        let text = findings(&summaries(&result)).join("\n");
+        assert!(text.contains("never moved") && text.contains("% more"), "{text}");
+    }
+
+    #[test]
+    fn a_late_link_is_told() {
+        let mut result = sample::result();
+        assert_eq!(doubts(&result), None);
+        if let Some(link) = &mut result.runs[1].link {
+            link.lateness.p99 = Duration::from_millis(7);
+        }
+        assert!(
+            doubts(&result).unwrap().contains("in 1 run, one packet in a hundred came over 7 ms")
+        );
+    }
+}

@@ -1,0 +1,224 @@
+//! One self-contained page: no network, no script.
+//!
+//! Owns escaping: text that goes into the page goes through [`escape`], by way
+//! of the functions here.
+
+use std::fmt::Write;
+
+use super::svg::STYLE;
+
+/// Text as it may stand between tags and in attributes.
+#[must_use]
+pub fn escape(text: &str) -> String {
+    let mut out = String::with_capacity(text.len());
+    for c in text.chars() {
+        match c {
+            '&' => out.push_str("&amp;"),
+            '<' => out.push_str("&lt;"),
+            '>' => out.push_str("&gt;"),
+            '"' => out.push_str("&quot;"),
+            '\'' => out.push_str("&#39;"),
+            _ => out.push(c),
+        }
+    }
+    out
+}
+
+/// How a column of a table is set.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Align {
+    /// Words.
+    Left,
+    /// Numbers.
+    Right,
+}
+
+/// A table; cells are plain text.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Table {
+    /// Headings with their alignment.
+    pub columns: Vec<(String, Align)>,
+    /// Rows; the first cell of each names it.
+    pub rows: Vec<Vec<String>>,
+}
+
+/// A page under construction, written from top to bottom.
+#[derive(Debug, Clone)]
+pub struct Page {
+    title: String,
+    body: String,
+}
+
+impl Page {
+    /// An empty page with its title as the heading.
+    #[must_use]
+    pub fn new(title: &str) -> Self {
+        Self { title: title.to_owned(), body: format!("<h1>{}</h1>", escape(title)) }
+    }
+
+    /// The sentence under the heading, set larger.
+    pub fn lead(&mut self, text: &str) {
+        let _ = write!(self.body, "<p class=\"lead\">{}</p>", escape(text));
+    }
+
+    /// A heading.
+    pub fn heading(&mut self, text: &str) {
+        let _ = write!(self.body, "<h2>{}</h2>", escape(text));
+    }
+
+    /// A paragraph.
+    pub fn paragraph(&mut self, text: &str) {
+        let _ = write!(self.body, "<p>{}</p>", escape(text));
+    }
+
+    /// A paragraph that must not be overlooked.
+    pub fn warning(&mut self, text: &str) {
+        let _ = write!(self.body, "<p class=\"warning\">{}</p>", escape(text));
+    }
+
+    /// Charts side by side where there is room, each with a title.
+    pub fn charts(&mut self, charts: &[(String, String)], caption: &str) {
+        self.body.push_str("<figure><div class=\"row\">");
+        for (title, svg) in charts {
+            let _ = write!(self.body, "<div class=\"cell\"><h3>{}</h3>{svg}</div>", escape(title));
+        }
+        let _ = write!(self.body, "</div><figcaption>{}</figcaption></figure>", escape(caption));
+    }
+
+    /// One chart, drawn twice: for wide pages and for narrow ones.
+    pub fn chart(&mut self, wide: &str, narrow: &str, caption: &str) {
+        let _ = write!(
+            self.body,
+            "<figure><div class=\"wide\">{wide}</div><div class=\"narrow\">{narrow}</div>\
+             <figcaption>{}</figcaption></figure>",
+            escape(caption)
+        );
+    }
+
+    /// A table. On a narrow page each row becomes a block with its headings.
+    pub fn table(&mut self, table: &Table) {
+        self.body.push_str("<table><thead><tr>");
+        for (heading, align) in &table.columns {
+            let _ = write!(self.body, "<th{}>{}</th>", class(*align), escape(heading));
+        }
+        self.body.push_str("</tr></thead><tbody>");
+        for row in &table.rows {
+            self.body.push_str("<tr>");
+            for (index, (cell, (heading, align))) in row.iter().zip(&table.columns).enumerate() {
+                let tag = if index == 0 { "th scope=\"row\"" } else { "td" };
+                let end = if index == 0 { "th" } else { "td" };
+                let _ = write!(
+                    self.body,
+                    "<{tag}{} data-label=\"{}\">{}</{end}>",
+                    class(*align),
+                    escape(heading),
+                    escape(cell)
+                );
+            }
+            self.body.push_str("</tr>");
+        }
+        self.body.push_str("</tbody></table>");
+    }
+
+    /// Terms and what is to be said of each.
+    pub fn facts(&mut self, facts: &[(&str, String)]) {
+        self.body.push_str("<dl>");
+        for (term, text) in facts {
+            let _ = write!(self.body, "<dt>{}</dt><dd>{}</dd>", escape(term), escape(text));
+        }
+        self.body.push_str("</dl>");
+    }
+
+    /// Markup made by the caller, who has escaped it.
+    pub fn raw(&mut self, markup: &str) {
+        self.body.push_str(markup);
+    }
+
+    /// The whole document.
+    #[must_use]
+    pub fn finish(self) -> String {
+        format!(
+            "<!doctype html><html lang=\"en\"><head><meta charset=\"utf-8\">\
+             <meta name=\"viewport\" content=\"width=device-width, initial-scale=1\">\
+             <meta name=\"color-scheme\" content=\"light dark\">\
+             <title>{}</title><style>{STYLE}{PAGE_STYLE}</style></head>\
+             <body><main>{}</main></body></html>\n",
+            escape(&self.title),
+            self.body
+        )
+    }
+}
+
+const fn class(align: Align) -> &'static str {
+    match align {
+        Align::Left => "",
+        Align::Right => " class=\"n\"",
+    }
+}
+
+const PAGE_STYLE: &str = "\
+*{box-sizing:border-box}\
+body{margin:0;background:var(--paper);color:var(--ink);\
+font:16px/1.55 system-ui,-apple-system,'Segoe UI',Roboto,sans-serif}\
+main{max-width:1140px;margin:0 auto;padding:40px 24px 64px}\
+h1{font-size:30px;line-height:1.2;margin:0 0 12px;letter-spacing:-.01em}\
+h2{font-size:20px;line-height:1.3;margin:44px 0 8px}\
+h3{font-size:15px;margin:0 0 6px;font-weight:600}\
+p{max-width:70ch;margin:8px 0}\
+.lead{font-size:19px;line-height:1.5}\
+.warning{border-left:4px solid var(--vermilion);padding:6px 14px}\
+figure{margin:20px 0}\
+figcaption{color:var(--soft);font-size:14px;max-width:80ch;margin-top:8px}\
+.row{display:grid;grid-template-columns:repeat(auto-fit,minmax(330px,1fr));gap:28px 20px}\
+.cell{min-width:0}\
+.fig{max-width:100%;height:auto}\
+.narrow{display:none}\
+table{border-collapse:collapse;width:100%;margin:16px 0;font-variant-numeric:tabular-nums}\
+th,td{padding:9px 12px;text-align:left;border-bottom:1px solid var(--grid);\
+vertical-align:baseline}\
+thead th{font-size:13px;color:var(--soft);font-weight:500;vertical-align:bottom}\
+tbody th{font-weight:600}\
+.n{text-align:right}\
+dl{display:grid;grid-template-columns:max-content 1fr;gap:6px 24px;margin:16px 0;\
+font-size:15px}\
+dt{color:var(--soft)}dd{margin:0}\
+@media(max-width:720px){\
+main{padding:24px 16px 48px}h1{font-size:25px}.lead{font-size:17px}\
+.wide{display:none}.narrow{display:block}\
+.row{grid-template-columns:1fr}\
+thead{display:none}tr{display:block;padding:12px 0;border-bottom:1px solid var(--grid)}\
+tbody th,td{display:flex;justify-content:space-between;gap:16px;padding:3px 0;border:0;\
+text-align:right}\
+tbody th{font-size:17px}td::before{content:attr(data-label);color:var(--soft);\
+text-align:left}\
+dl{grid-template-columns:1fr;gap:0}dd{margin-bottom:8px}\
+}\
+";
+
+#[cfg(test)]
+mod tests {
+    use super::super::svg::assert_balanced;
+    use super::*;
+
+    #[test]
+    fn a_page_is_whole_escaped_and_alone() {
+        let mut page = Page::new("Me & <you>");
+        page.lead("a \"quote\"");
+        page.heading("h");
+        page.paragraph("p");
+        page.warning("<script>");
+        page.facts(&[("term", "fact".into())]);
+        page.table(&Table {
+            columns: vec![("name".into(), Align::Left), ("ms".into(), Align::Right)],
+            rows: vec![vec!["a".into(), "<1".into()]],
+        });
+        let html = page.finish();
+        assert_balanced(&html);
+        assert!(html.starts_with("<!doctype html>"));
+        assert!(html.contains("<h1>Me &amp; &lt;you&gt;</h1>"));
+        assert!(html.contains("<td class=\"n\" data-label=\"ms\">&lt;1</td>"));
+        for outside in ["<script", "http:", "https:", "url(", "@import", "src="] {
+            assert!(!html.contains(outside), "{outside}");
+        }
+    }
+}

@@ -1,0 +1,168 @@
+//! A rectangle of painted characters. Whatever does not fit is cut off.
+
+use crossterm::style::{Attribute, Color, SetAttribute, SetForegroundColor};
+
+/// How a character is painted. Only colours that every terminal theme defines
+/// for both light and dark backgrounds.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub enum Paint {
+    /// The terminal's own.
+    #[default]
+    Plain,
+    /// Bold.
+    Strong,
+    /// Less than plain.
+    Faint,
+    /// Red.
+    Red,
+    /// Magenta.
+    Magenta,
+    /// Cyan.
+    Cyan,
+    /// Yellow.
+    Yellow,
+    /// Green.
+    Green,
+}
+
+impl Paint {
+    /// The escape sequence that starts it, after a reset.
+    fn sequence(self) -> String {
+        let colour = |colour| SetForegroundColor(colour).to_string();
+        match self {
+            Self::Plain => String::new(),
+            Self::Strong => SetAttribute(Attribute::Bold).to_string(),
+            Self::Faint => SetAttribute(Attribute::Dim).to_string(),
+            Self::Red => colour(Color::DarkRed),
+            Self::Magenta => colour(Color::DarkMagenta),
+            Self::Cyan => colour(Color::DarkCyan),
+            Self::Yellow => colour(Color::DarkYellow),
+            Self::Green => colour(Color::DarkGreen),
+        }
+    }
+}
+
+/// The characters of one drawing.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Grid {
+    width: usize,
+    cells: Vec<(char, Paint)>,
+}
+
+impl Grid {
+    /// An empty drawing.
+    #[must_use]
+    pub fn new(width: usize, height: usize) -> Self {
+        Self { width, cells: vec![(' ', Paint::Plain); width * height] }
+    }
+
+    /// Columns.
+    #[must_use]
+    pub const fn width(&self) -> usize {
+        self.width
+    }
+
+    /// Rows.
+    #[must_use]
+    pub fn height(&self) -> usize {
+        self.cells.len().checked_div(self.width).unwrap_or(0)
+    }
+
+    /// Puts one character.
+    pub fn put(&mut self, x: usize, y: usize, c: char, paint: Paint) {
+        if x < self.width
+            && let Some(cell) = self.cells.get_mut(y * self.width + x)
+        {
+            *cell = (c, paint);
+        }
+    }
+
+    /// Puts a text, from `x` to the right.
+    pub fn text(&mut self, x: usize, y: usize, text: &str, paint: Paint) {
+        for (offset, c) in text.chars().enumerate() {
+            self.put(x + offset, y, c, paint);
+        }
+    }
+
+    /// Puts a text so that it ends left of `x`.
+    pub fn text_before(&mut self, x: usize, y: usize, text: &str, paint: Paint) {
+        let length = text.chars().count();
+        let start = x.saturating_sub(length);
+        self.text(start, y, text, paint);
+    }
+
+    /// Whether nothing was put there.
+    #[must_use]
+    pub fn is_blank(&self, x: usize, y: usize) -> bool {
+        self.cells.get(y * self.width + x).is_none_or(|(c, _)| *c == ' ')
+    }
+
+    /// The rows as text without paint.
+    #[must_use]
+    pub fn plain_rows(&self) -> Vec<String> {
+        let row = |cells: &[(char, Paint)]| cells.iter().map(|(c, _)| c).collect::<String>();
+        self.rows().map(|cells| row(cells).trim_end().to_owned()).collect()
+    }
+
+    /// The rows as text with escape sequences; each ends unpainted.
+    #[must_use]
+    pub fn painted_rows(&self) -> Vec<String> {
+        self.rows().map(painted).collect()
+    }
+
+    fn rows(&self) -> impl Iterator<Item = &[(char, Paint)]> {
+        self.cells.chunks(self.width.max(1))
+    }
+}
+
+fn painted(cells: &[(char, Paint)]) -> String {
+    let end = cells.iter().rposition(|(c, _)| *c != ' ').map_or(0, |last| last + 1);
+    let reset = SetAttribute(Attribute::Reset).to_string();
+    let mut out = String::new();
+    let mut current = Paint::Plain;
+    for (c, paint) in &cells[..end] {
+        // A blank looks the same in any paint: no need to change for it.
+        if *paint != current && *c != ' ' {
+            if current != Paint::Plain {
+                out.push_str(&reset);
+            }
+            out.push_str(&paint.sequence());
+            current = *paint;
+        }
+        out.push(*c);
+    }
+    if current != Paint::Plain {
+        out.push_str(&reset);
+    }
+    out
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_does_not_fit_is_cut_off() {
+        let mut grid = Grid::new(5, 2);
+        grid.text(3, 1, "abc", Paint::Plain);
+        grid.text(0, 2, "below", Paint::Plain);
+        grid.text_before(3, 0, "12", Paint::Strong);
+        assert_eq!(grid.plain_rows(), [" 12", "   ab"]);
+        assert_eq!((grid.width(), grid.height()), (5, 2));
+        assert!(grid.is_blank(0, 0) && !grid.is_blank(1, 0));
+    }
+
+    #[test]
+    fn paint_ends_with_its_row() {
+        let mut grid = Grid::new(6, 1);
+        grid.text(0, 0, "a", Paint::Plain);
+        grid.text(2, 0, "bc", Paint::Strong);
+        assert_eq!(grid.painted_rows(), ["a \u{1b}[1mbc\u{1b}[0m"]);
+    }
+
+    #[test]
+    fn a_grid_of_nothing_has_no_rows() {
+        assert_eq!(Grid::new(0, 3).height(), 0);
+        assert!(Grid::new(0, 3).plain_rows().is_empty());
+    }
+}

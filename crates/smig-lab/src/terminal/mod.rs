@@ -1,0 +1,13 @@
+//! Drawing in a terminal: a grid of characters, small charts on it, and a
+//! screen that redraws it in place.
+//!
+//! Owns escape sequences. The cursor is never hidden and no mode is switched
+//! on, so that a program that dies here leaves the terminal as it was.
+
+mod chart;
+mod grid;
+mod screen;
+
+pub use chart::{Bars, Dots};
+pub use grid::{Grid, Paint};
+pub use screen::{Output, Screen};
