@@ -71,19 +71,19 @@ const fn canonical() -> Canonical {
     tables
 }
 
-/// Code and length of each octet.
-static CODES: [(u32, u8); EOS] = codes();
+/// The code of each octet, above its length in the lowest eight bits.
+static CODES: [u64; EOS] = codes();
 
 #[expect(clippy::indexing_slicing, reason = "evaluated by the compiler, where a panic is an error")]
-const fn codes() -> [(u32, u8); EOS] {
+const fn codes() -> [u64; EOS] {
     let canonical = canonical();
-    let mut codes = [(0, 0); EOS];
+    let mut codes = [0; EOS];
     let mut place = 0;
     while place < EOS {
         let symbol = canonical.symbols[place] as usize;
         let length = LENGTHS[symbol];
         let code = (place as u32).wrapping_sub(canonical.offsets[length as usize]);
-        codes[symbol] = (code, length);
+        codes[symbol] = (code as u64) << 8 | length as u64;
         place += 1;
     }
     codes
@@ -94,41 +94,38 @@ const FAST_BITS: usize = 12;
 
 /// What the next [`FAST_BITS`] bits begin with: one or two whole symbols, or none if the first
 /// symbol's code is longer.
+///
+/// From the lowest bits: eight for the length of the codes, eight for the length of the symbols, both
+/// in bits, and the symbols, the first one lowest. So the lower half of a sum of steps tells what they
+/// take and give together.
 #[derive(Clone, Copy)]
 struct Step(u32);
 
 impl Step {
+    /// A code longer than [`FAST_BITS`]. It adds nothing to a sum of steps.
     const LONG: Self = Self(0);
 
-    const fn new(first: u8, first_length: u8) -> Self {
-        Self(first as u32 | 1 << 16 | (first_length as u32) << 20 | (first_length as u32) << 24)
+    const fn new(symbol: u8, length: u8) -> Self {
+        Self((symbol as u32) << 16 | 8 << 8 | length as u32)
     }
 
-    const fn and(self, second: u8, second_length: u8) -> Self {
-        Self((self.0 | (second as u32) << 8) + (1 << 16) + ((second_length as u32) << 20))
+    const fn and(self, second: Self) -> Self {
+        Self(self.0 + (second.0 & 0xffff) + (second.symbols() << 24))
     }
 
-    /// The symbols, the first in the lowest octet.
-    const fn symbols(self) -> u64 {
-        (self.0 & 0xffff) as u64
+    const fn symbols(self) -> u32 {
+        self.0 >> 16
     }
+}
 
-    const fn count(self) -> usize {
-        (self.0 >> 16 & 0xf) as usize
-    }
+/// The length of the codes in a step, or a sum of steps, in bits.
+const fn taken(steps: u32) -> usize {
+    (steps & 0xff) as usize
+}
 
-    /// The length of all symbols' codes.
-    const fn length(self) -> usize {
-        (self.0 >> 20 & 0xf) as usize
-    }
-
-    const fn first(self) -> u64 {
-        (self.0 & 0xff) as u64
-    }
-
-    const fn first_length(self) -> usize {
-        (self.0 >> 24) as usize
-    }
+/// The length of the symbols in a step, or a sum of steps, in bits.
+const fn given(steps: u32) -> usize {
+    (steps >> 8 & 0xff) as usize
 }
 
 static STEPS: [Step; 1 << FAST_BITS] = steps();
@@ -139,7 +136,7 @@ const fn steps() -> [Step; 1 << FAST_BITS] {
     let mut steps = [Step::LONG; 1 << FAST_BITS];
     let mut symbol = 0;
     while symbol < EOS {
-        let (code, length) = codes[symbol];
+        let (code, length) = (codes[symbol] >> 8, LENGTHS[symbol]);
         if length as usize <= FAST_BITS {
             let free = FAST_BITS - length as usize;
             let mut low = 0;
@@ -154,12 +151,9 @@ const fn steps() -> [Step; 1 << FAST_BITS] {
     let mut bits = 0;
     while bits < 1 << FAST_BITS {
         let first = singles[bits];
-        let second = singles[bits << first.first_length() & ((1 << FAST_BITS) - 1)];
-        if first.count() == 1
-            && second.count() == 1
-            && first.length() + second.length() <= FAST_BITS
-        {
-            steps[bits] = first.and(second.first() as u8, second.first_length() as u8);
+        let second = singles[bits << taken(first.0) & ((1 << FAST_BITS) - 1)];
+        if given(second.0) > 0 && taken(first.0) + taken(second.0) <= FAST_BITS {
+            steps[bits] = first.and(second);
         }
         bits += 1;
     }
@@ -173,31 +167,26 @@ fn step(window: u64) -> Step {
 
 /// The symbol and length of a code longer than [`FAST_BITS`] at the top of `window`.
 #[cold]
-fn long_code(window: u64) -> Result<(u64, usize), DecodeError> {
+fn long_code(window: u64) -> Option<(u16, usize)> {
     let top = window >> 32;
-    let (length, offset) = CANONICAL
+    let (length, (_, offset)) = CANONICAL
         .limits
         .iter()
         .zip(&CANONICAL.offsets)
         .enumerate()
         .skip(FAST_BITS + 1)
-        .find_map(|(length, (limit, offset))| (top < *limit).then_some((length, *offset)))
-        .ok_or(DecodeError::HuffmanEos)?;
+        .find(|(_, (limit, _))| top < **limit)?;
     let code = (top >> (32 - length)) as u32;
-    let symbol = CANONICAL.symbols.get(offset.wrapping_add(code) as usize);
-    match symbol.map(|symbol| u8::try_from(*symbol)) {
-        Some(Ok(symbol)) => Ok((u64::from(symbol), length)),
-        _ => Err(DecodeError::HuffmanEos),
-    }
+    Some((*CANONICAL.symbols.get(offset.wrapping_add(code) as usize)?, length))
 }
 
 /// Decodes into the front of `scratch`, which grows as needed, and returns what was decoded.
+///
+/// The source is read as if endless 1 bits followed it. They are never taken for a symbol: those of
+/// valid padding belong to EOS, and a symbol that starts in the source and ends beyond it shows that
+/// the padding is invalid.
 pub(super) fn decode<'a>(source: &[u8], scratch: &'a mut Vec<u8>) -> Result<&'a [u8], DecodeError> {
-    /// Look-ups between two refills of the window: they take at most 48 of its 56 bits or more, and
-    /// give at most 8 octets.
-    const STEPS_PER_FILL: usize = 4;
-
-    // The source is read as if endless 1 bits followed it; `left` counts its own bits.
+    // The bits of the source that have not been decoded.
     let mut left = source.len() * 8;
     let mut rest = source;
     // The next bits, from the top; at least `filled` of them are there.
@@ -206,57 +195,36 @@ pub(super) fn decode<'a>(source: &[u8], scratch: &'a mut Vec<u8>) -> Result<&'a 
     let mut written = 0;
     loop {
         window |= next_eight(rest) >> filled;
-        let taken = (63 - filled) >> 3;
-        rest = rest.get(taken..).unwrap_or_default();
-        filled += taken * 8;
-        if left < STEPS_PER_FILL * FAST_BITS {
-            break;
+        let fill = (63 - filled) >> 3;
+        rest = rest.get(fill..).unwrap_or_default();
+        filled += fill * 8;
+        if left <= 7 && window.leading_ones() as usize >= left {
+            return Ok(scratch.get(..written).unwrap_or_default());
         }
-        let (mut word, mut count, mut length) = (0, 0, 0);
-        for _ in 0..STEPS_PER_FILL {
-            let step = step(window << length);
-            if step.count() == 0 {
-                break;
-            }
-            word |= step.symbols() << (8 * count);
-            count += step.count();
-            length += step.length();
+
+        // Four steps take at most 48 of the 56 bits or more, and give at most 8 octets. Where one finds
+        // a long code, the others find it too.
+        let (mut word, mut steps, mut ahead) = (0, 0_u32, window);
+        for _ in 0..4 {
+            let step = step(ahead);
+            ahead <<= step.0 & 0x3f;
+            word |= u64::from(step.symbols()) << given(steps);
+            steps = steps.wrapping_add(step.0 & 0xffff);
         }
+        let (mut length, mut count) = (taken(steps), given(steps) / 8);
         if count == 0 {
-            (word, length) = long_code(window)?;
-            count = 1;
+            let (symbol, code_length) = long_code(window).ok_or(DecodeError::HuffmanPadding)?;
+            if code_length <= left {
+                word = u64::from(u8::try_from(symbol).map_err(|_| DecodeError::HuffmanEos)?);
+            }
+            (length, count, ahead) = (code_length, 1, window << code_length);
         }
-        window <<= length;
+        left = left.checked_sub(length).ok_or(DecodeError::HuffmanPadding)?;
+        window = ahead;
         filled -= length;
-        left -= length;
         store(scratch, written, word);
         written += count;
     }
-    // All that is left is in the window.
-    while left > 0 {
-        let step = step(window);
-        let (symbols, count, length) = if step.count() == 0 {
-            match long_code(window) {
-                Ok((symbol, length)) if length <= left => (symbol, 1, length),
-                Err(error) if left >= MAX_LENGTH => return Err(error),
-                _ => break,
-            }
-        } else if step.length() <= left {
-            (step.symbols(), step.count(), step.length())
-        } else if step.first_length() <= left {
-            (step.first(), 1, step.first_length())
-        } else {
-            break;
-        };
-        store(scratch, written, symbols);
-        written += count;
-        window <<= length;
-        left -= length;
-    }
-    if left > 7 || window.leading_ones() < left as u32 {
-        return Err(DecodeError::HuffmanPadding);
-    }
-    Ok(scratch.get(..written).unwrap_or_default())
 }
 
 /// The next eight octets, with 1 bits beyond the end.
@@ -289,44 +257,83 @@ fn grow(scratch: &mut Vec<u8>) {
 }
 
 #[inline]
-fn code(octet: u8) -> (u32, u8) {
-    CODES.get(usize::from(octet)).copied().unwrap_or_default()
+fn code(octet: u8) -> (u64, u32) {
+    let code = CODES.get(usize::from(octet)).copied().unwrap_or_default();
+    (code >> 8, (code & 0xff) as u32)
 }
 
 /// The octets that [`encode`] needs for `source`.
 #[inline]
 pub(super) fn encoded_len(source: &[u8]) -> usize {
-    source.iter().map(|&octet| usize::from(code(octet).1)).sum::<usize>().div_ceil(8)
+    let length = |octet: u8| LENGTHS.get(usize::from(octet)).copied().map_or(0, usize::from);
+    source.iter().map(|&octet| length(octet)).sum::<usize>().div_ceil(8)
 }
 
 /// Appends the code of `source`, whose [`encoded_len`] is `len`.
 pub(super) fn encode(source: &[u8], len: usize, out: &mut BytesMut) {
     let start = out.len();
-    out.resize(start + len, 0);
-    let Some(room) = out.get_mut(start..) else { return };
-    let (words, tail) = room.as_chunks_mut::<4>();
-    let mut words = words.iter_mut();
-    // The lowest `pending` bits of `window`, never more than 31 between two octets, are not written.
-    let (mut window, mut pending) = (0_u64, 0_u32);
-    for &octet in source {
-        let (code, length) = code(octet);
-        window = window << length | u64::from(code);
-        pending += u32::from(length);
-        if pending >= 32 {
-            pending -= 32;
-            if let Some(word) = words.next() {
-                *word = ((window >> pending) as u32).to_be_bytes();
+    // Eight octets are written at once, wherever the last one that counts is.
+    out.reserve(len + 8);
+    let mut bits = BitWriter { at: start, out, window: 0, pending: 0 };
+    let (fours, tail) = source.as_chunks::<4>();
+    for four in fours {
+        let [(a, a_len), (b, b_len), (c, c_len), (d, d_len)] = four.map(code);
+        let (ab_len, cd_len) = (a_len + b_len, c_len + d_len);
+        if ab_len + cd_len <= BitWriter::MAX {
+            let (ab, cd) = (a << b_len | b, c << d_len | d);
+            bits.append(ab << cd_len | cd, ab_len + cd_len);
+        } else {
+            for &octet in four {
+                bits.append_octet(octet);
             }
         }
     }
-    let last =
-        ((window << (32 - pending)) as u32 | (u64::from(u32::MAX) >> pending) as u32).to_be_bytes();
-    match words.next() {
-        Some(word) => *word = last,
-        None => {
-            for (to, from) in tail.iter_mut().zip(last) {
-                *to = from;
-            }
-        }
+    for &octet in tail {
+        bits.append_octet(octet);
+    }
+    bits.pad();
+    out.truncate(start + len);
+}
+
+/// Writes bits, from the highest of each octet down.
+struct BitWriter<'a> {
+    out: &'a mut BytesMut,
+    /// Where the next octet goes; what lies beyond does not count.
+    at: usize,
+    /// The bits of that octet, at the top.
+    window: u64,
+    /// How many they are: 0 to 7.
+    pending: u32,
+}
+
+impl BitWriter<'_> {
+    /// The most bits that can be appended at once.
+    const MAX: u32 = 56;
+
+    #[inline]
+    fn append(&mut self, bits: u64, length: u32) {
+        let total = self.pending + length;
+        self.window |= bits << (64 - total);
+        self.store(self.window);
+        self.at += (total / 8) as usize;
+        self.window <<= total / 8 * 8;
+        self.pending = total % 8;
+    }
+
+    #[inline]
+    fn append_octet(&mut self, octet: u8) {
+        let (code, length) = code(octet);
+        self.append(code, length);
+    }
+
+    /// Fills the last octet with the start of EOS.
+    fn pad(&mut self) {
+        self.store(self.window | u64::MAX >> self.pending);
+    }
+
+    #[inline]
+    fn store(&mut self, word: u64) {
+        self.out.truncate(self.at);
+        self.out.extend_from_slice(&word.to_be_bytes());
     }
 }

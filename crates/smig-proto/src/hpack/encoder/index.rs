@@ -101,6 +101,10 @@ pub(super) struct Index {
     sightings: Vec<u16>,
 }
 
+/// Room for the table of a usual connection.
+const FIRST_ENTRIES: usize = 16;
+const FIRST_OCTETS: usize = 512;
+
 const FIELD_SETS: usize = 64;
 const NAME_SETS: usize = 16;
 const SIGHTINGS: usize = 64;
@@ -169,6 +173,10 @@ impl Index {
             value_len: key.value.len(),
         };
         self.evict_to(self.max_size.saturating_sub(entry.size()));
+        if self.octets.capacity() == 0 {
+            self.entries.reserve(FIRST_ENTRIES);
+            self.octets.reserve(FIRST_OCTETS);
+        }
         self.octets.extend_from_slice(key.name);
         self.octets.extend_from_slice(key.value);
         self.size += entry.size();
