@@ -1,6 +1,7 @@
 # shellcheck shell=bash
 # Sourced by the benchmarks, from the repository's root. Builds the programs and names them: $SMIG, $HYPER_PEER, $IDLE.
 . scripts/need.sh
+# shellcheck disable=SC2119
 need_rust
 need cc curl openssl h2load nghttpd nginx h2o python3 taskset
 root=$PWD

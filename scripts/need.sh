@@ -53,22 +53,35 @@ apt_install() {
         "${as_root[@]}" chmod 755 "$policy"
         made=yes
     fi
+    local log
+    log=$(mktemp)
     { "${as_root[@]}" apt-get update -qq &&
         "${as_root[@]}" env DEBIAN_FRONTEND=noninteractive \
-            apt-get install -y -qq --no-install-recommends "$@"; } >/dev/null || rc=$?
+            apt-get install -y -qq --no-install-recommends "$@"; } >"$log" 2>&1 || rc=$?
+    [ "$rc" = 0 ] || tail -n 20 "$log" >&2
+    rm -f "$log"
     [ "$made" = no ] || "${as_root[@]}" rm -f "$policy"
     return "$rc"
 }
 
+# need_rust [COMPONENT...]: cargo, and parts that a minimal toolchain lacks (clippy, rustfmt).
 need_rust() {
-    command -v cargo >/dev/null && return
-    if [ -f "${CARGO_HOME:-$HOME/.cargo}/env" ]; then
+    if ! command -v cargo >/dev/null && [ -f "${CARGO_HOME:-$HOME/.cargo}/env" ]; then
         # shellcheck disable=SC1091
         . "${CARGO_HOME:-$HOME/.cargo}/env"
-        command -v cargo >/dev/null && return
     fi
-    echo "error: cargo is missing. Install a Rust toolchain (1.90 or later): https://rustup.rs" >&2
-    exit 3
+    if ! command -v cargo >/dev/null; then
+        echo "error: cargo is missing. Install a Rust toolchain (1.90 or later): https://rustup.rs" >&2
+        exit 3
+    fi
+    local component
+    for component in "$@"; do
+        cargo "${component#rust}" --version >/dev/null 2>&1 && continue
+        if ! { command -v rustup >/dev/null && rustup --quiet component add "$component"; }; then
+            echo "error: $component is missing from this Rust toolchain: rustup component add $component" >&2
+            exit 3
+        fi
+    done
 }
 
 need() {
