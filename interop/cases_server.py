@@ -215,6 +215,21 @@ def no_alpn(at):
     check(sha256(body) == at.content.hashes["1k"], f"{len(body)} bytes with the wrong hash")
 
 
+def cleartext_prior_knowledge(at):
+    """curl: HTTP/2 with prior knowledge, hashes compared"""
+    for name, digest in at.content.hashes.items():
+        body, fields = curl(at, "--http2-prior-knowledge", at.server.url(name))
+        expect_status(fields, 200)
+        check(sha256(body) == digest, f"{name}: {len(body)} bytes with the wrong hash")
+
+
+def cleartext_no_upgrade(at):
+    """curl: an offer to upgrade to h2c is answered by HTTP/1.1"""
+    body, fields = curl(at, "--http2", at.server.url("1m"))
+    expect_status(fields, 200, "1.1")
+    check(sha256(body) == at.content.hashes["1m"], "wrong hash")
+
+
 def still_healthy(at):
     """after all that: the server lives, answers, and holds less than 200 MB"""
     check(at.server.process.alive(), f"the server ended: {at.server.process.output()[-1500:]}")
@@ -230,3 +245,5 @@ CASES = [
     nghttp_files, nghttp_many, nghttp_continuation, h2load_small, h2load_big, go_client, python_client, no_alpn,
     chromium_page, still_healthy,
 ]
+
+CLEARTEXT_CASES = [cleartext_prior_knowledge, cleartext_no_upgrade]
