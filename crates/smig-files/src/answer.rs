@@ -24,6 +24,7 @@ use crate::resource::{Representation, Source};
 const SPECIAL: [HeaderName; 5] =
     [RANGE, IF_NONE_MATCH, IF_MODIFIED_SINCE, IF_MATCH, IF_UNMODIFIED_SINCE];
 
+#[inline]
 /// The response to GET or HEAD for what was found.
 pub(crate) fn answer(
     of: &Representation,
@@ -54,6 +55,7 @@ pub(crate) fn answer(
     }
 }
 
+#[inline]
 fn response(status: StatusCode, headers: HeaderMap, body: FileBody) -> Response<FileBody> {
     let mut response = Response::new(body);
     *response.status_mut() = status;
@@ -61,6 +63,7 @@ fn response(status: StatusCode, headers: HeaderMap, body: FileBody) -> Response<
     response
 }
 
+#[inline]
 fn whole(of: &Representation, audience: Audience) -> Response<FileBody> {
     let body = match audience {
         Audience::Nobody => FileBody::empty(),

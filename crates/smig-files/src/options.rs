@@ -68,7 +68,8 @@ pub struct Options {
     /// For how long what is known of a path is believed before it is looked at again. A change of
     /// a file is seen after this time at the latest; zero looks at every request.
     pub validity: Duration,
-    /// How many paths are remembered, over all threads.
+    /// How many paths are remembered, over all threads. Each takes about 1 KB beside the file's
+    /// content.
     pub max_entries: usize,
     /// How many files are kept open between requests, over all threads. At most a quarter of the
     /// process's limit of open files is used, whatever this says.

@@ -88,10 +88,10 @@ impl OpenFile {
         rustix::io::retry_on_intr(|| preadv(&self.fd, into, at))
     }
 
-    /// An error if the bytes up to `end` are not those that were announced.
-    fn check(&self, end: u64) -> io::Result<()> {
+    /// An error if the bytes are not those that were announced.
+    fn check(&self) -> io::Result<()> {
         let (now, _) = Stamp::of(&self.fd)?;
-        if now.size() < end {
+        if now.size() < self.stamp.size() {
             return Err(shrank());
         }
         if self.stamp.still_holds(&now) { Ok(()) } else { Err(changed()) }
@@ -233,7 +233,7 @@ impl Reader {
             return Ok(());
         }
         self.check_at = self.at.saturating_add(CHECK_EVERY);
-        self.file.check(self.end)
+        self.file.check()
     }
 }
 
@@ -252,4 +252,91 @@ fn read_blocking(file: &OpenFile, at: u64, mut buffers: Vec<Buffer>) -> io::Resu
         }
     }
     Ok(chunks)
+}
+
+#[cfg(test)]
+mod tests {
+    use std::fs::File;
+    use std::io::Write as _;
+    use std::task::Waker;
+
+    use super::*;
+
+    /// A file on a file system that cannot tell if a read would wait: all reads are sent away.
+    fn cold(content: &[u8]) -> (File, Arc<OpenFile>) {
+        let mut file = tempfile::tempfile().unwrap();
+        file.write_all(content).unwrap();
+        let (stamp, _) = Stamp::of(&file).unwrap();
+        let open = OpenFile::new(file.try_clone().unwrap().into(), stamp);
+        open.can_tell.store(false, Ordering::Relaxed);
+        (file, Arc::new(open))
+    }
+
+    fn pattern(size: usize) -> Vec<u8> {
+        (0..size).map(|at| (at ^ (at >> 8) ^ (at >> 16)) as u8).collect()
+    }
+
+    async fn chunk(reader: &mut Reader) -> Option<io::Result<Bytes>> {
+        std::future::poll_fn(|context| reader.poll_chunk(context)).await
+    }
+
+    async fn all(mut reader: Reader) -> io::Result<Vec<u8>> {
+        let mut bytes = Vec::new();
+        while let Some(chunk) = chunk(&mut reader).await {
+            bytes.extend_from_slice(&chunk?);
+        }
+        Ok(bytes)
+    }
+
+    #[tokio::test]
+    async fn from_the_disk() {
+        let content = pattern(COLD_CHUNKS * CHUNK * 2 + 1000);
+        let (_file, open) = cold(&content);
+        for (start, end) in [(0, 1), (0, CHUNK), (5, CHUNK * 5 + 7), (0, content.len())] {
+            let span = Span { start: start as u64, end: end as u64 };
+            let bytes = all(Reader::new(Arc::clone(&open), span)).await.unwrap();
+            assert!(bytes == content[start..end], "{start} to {end}");
+        }
+    }
+
+    #[tokio::test]
+    async fn one_read_is_kept_ahead_and_no_more() {
+        let content = pattern(COLD_CHUNKS * CHUNK * 4);
+        let (_file, open) = cold(&content);
+        let span = Span { start: 0, end: content.len() as u64 };
+        let mut reader = Reader::new(open, span);
+        let mut given = 0;
+        while let Some(bytes) = chunk(&mut reader).await {
+            given += bytes.unwrap().len();
+            let waiting: usize = reader.ready.iter().map(Bytes::len).sum();
+            assert!(waiting < COLD_CHUNKS * CHUNK);
+            let ahead = reader.pending.is_some();
+            // The last of what was read is given out, so the next is on its way.
+            assert_eq!(ahead, waiting == 0 && given < content.len(), "{given}");
+        }
+        assert_eq!(given, content.len());
+    }
+
+    #[tokio::test]
+    async fn it_shrinks() {
+        let (file, open) = cold(&pattern(CHUNK * 20));
+        let span = Span { start: 0, end: CHUNK as u64 * 20 };
+        let mut reader = Reader::new(open, span);
+        assert_eq!(chunk(&mut reader).await.unwrap().unwrap().len(), CHUNK);
+        file.set_len(CHUNK as u64).unwrap();
+        assert_eq!(all(reader).await.unwrap_err().kind(), io::ErrorKind::UnexpectedEof);
+    }
+
+    #[test]
+    fn without_a_runtime_it_reads_on_the_spot() {
+        let content = pattern(CHUNK * 9);
+        let (_file, open) = cold(&content);
+        let mut reader = Reader::new(open, Span { start: 0, end: content.len() as u64 });
+        let mut bytes = Vec::new();
+        let mut context = Context::from_waker(Waker::noop());
+        while let Poll::Ready(Some(chunk)) = reader.poll_chunk(&mut context) {
+            bytes.extend_from_slice(&chunk.unwrap());
+        }
+        assert!(bytes == content);
+    }
 }

@@ -20,9 +20,6 @@ use crate::encoding::{Coding, choose};
 use crate::reader::OpenFile;
 use crate::stamp::Stamp;
 
-/// What an entry costs beside its content: headers, key, and places in tables, roughly.
-const OVERHEAD: usize = 1024;
-
 /// Where the bytes of a representation are.
 #[derive(Debug, Clone)]
 pub(crate) enum Source {
@@ -148,7 +145,7 @@ impl Resource {
 
     /// What it costs to remember this.
     pub(crate) fn weight(&self) -> Weight {
-        let own = Weight { entries: 1, files: 0, bytes: OVERHEAD };
+        let own = Weight { entries: 1, files: 0, bytes: 0 };
         self.coded.iter().fold(own + self.plain.weight(), |sum, (_, coded)| sum + coded.weight())
     }
 }

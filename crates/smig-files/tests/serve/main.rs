@@ -1,4 +1,12 @@
 //! The service as a server calls it, over real folders.
 
 mod basics;
+mod big;
+mod caching;
+mod changes;
+mod codings;
+mod conditions;
+mod listing;
+mod paths;
+mod ranges;
 mod site;

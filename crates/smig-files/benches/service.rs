@@ -1,0 +1,154 @@
+//! Requests per second of the service alone, on one thread, without any network.
+//!
+//! `cargo bench -p smig-files` prints one line a case: the best of several rounds, since whatever
+//! else the machine does can only make a round slower.
+
+use std::hint::black_box;
+use std::path::Path;
+use std::pin::Pin;
+use std::task::Poll;
+use std::time::{Duration, Instant};
+
+use http::header::{ACCEPT, ACCEPT_ENCODING, IF_NONE_MATCH, RANGE, USER_AGENT};
+use http::{HeaderMap, HeaderValue, Request};
+use http_body::Body as _;
+use smig_files::{Files, Options};
+use tower_service::Service as _;
+
+const ROUNDS: usize = 7;
+const ROUND: Duration = Duration::from_millis(150);
+
+/// One thing that is measured.
+struct Case {
+    name: &'static str,
+    path: &'static str,
+    headers: HeaderMap,
+}
+
+fn main() -> std::io::Result<()> {
+    let folder = tempfile::tempdir()?;
+    write_files(folder.path())?;
+    let runtime = tokio::runtime::Builder::new_current_thread().build()?;
+    runtime.block_on(async {
+        println!("{:<44} {:>12} {:>10} {:>9}", "case", "requests/s", "ns each", "GB/s");
+        baseline(&cases()[0]);
+        let memory = Files::new(folder.path(), Options::default())?;
+        run("memory", &memory, &cases()).await;
+        let options = Options { max_memory: 0, ..Options::default() };
+        let disk = Files::new(folder.path(), options)?;
+        run("page cache", &disk, &cases()[..3]).await;
+        let options = Options { max_entries: 0, ..Options::default() };
+        let nothing = Files::new(folder.path(), options)?;
+        run("nothing kept", &nothing, &cases()[..3]).await;
+        Ok(())
+    })
+}
+
+fn write_files(folder: &Path) -> std::io::Result<()> {
+    for (name, size) in [("1k", 1 << 10), ("10k", 10 << 10), ("128k", 128 << 10), ("50m", 50 << 20)]
+    {
+        std::fs::write(folder.join(name), vec![b'x'; size])?;
+    }
+    std::fs::write(folder.join("coded.js"), vec![b'x'; 10 << 10])?;
+    std::fs::write(folder.join("coded.js.br"), vec![b'y'; 2 << 10])?;
+    std::fs::write(folder.join("coded.js.gz"), vec![b'z'; 3 << 10])
+}
+
+fn cases() -> Vec<Case> {
+    let few = headers(&[(USER_AGENT, "h2load nghttp2/1.52.0")]);
+    let browser = headers(&[
+        (USER_AGENT, "Mozilla/5.0 (X11; Linux x86_64; rv:140.0) Gecko/20100101 Firefox/140.0"),
+        (ACCEPT, "text/html,application/xhtml+xml,application/xml;q=0.9,*/*;q=0.8"),
+        (http::header::ACCEPT_LANGUAGE, "en-US,en;q=0.5"),
+        (ACCEPT_ENCODING, "gzip, deflate, br, zstd"),
+        (http::header::REFERER, "https://www.example.com/"),
+        (http::header::COOKIE, "session=0123456789abcdef"),
+        (http::HeaderName::from_static("sec-fetch-dest"), "script"),
+        (http::HeaderName::from_static("sec-fetch-mode"), "no-cors"),
+        (http::HeaderName::from_static("priority"), "u=2"),
+    ]);
+    let mut revalidation = browser.clone();
+    revalidation.insert(IF_NONE_MATCH, HeaderValue::from_static("\"a\", \"b\""));
+    let case = |name, path, headers: &HeaderMap| Case { name, path, headers: headers.clone() };
+    vec![
+        case("1 KB", "/1k", &few),
+        case("10 KB", "/10k", &few),
+        case("128 KB", "/128k", &few),
+        case("50 MB", "/50m", &few),
+        case("1 KB, a browser's headers", "/1k", &browser),
+        case("1 KB, conditional", "/1k", &revalidation),
+        case("10 KB, siblings", "/coded.js", &browser),
+        case("10 KB, a range", "/10k", &headers(&[(RANGE, "bytes=100-199")])),
+        case("404", "/missing", &few),
+    ]
+}
+
+fn headers(fields: &[(http::HeaderName, &'static str)]) -> HeaderMap {
+    fields.iter().map(|(name, value)| (name.clone(), HeaderValue::from_static(value))).collect()
+}
+
+async fn run(title: &str, files: &Files, cases: &[Case]) {
+    for case in cases {
+        let mut files = files.clone();
+        serve(&mut files, case).await;
+        let mut best = Duration::MAX;
+        let mut size = 0;
+        for _ in 0..ROUNDS {
+            let (start, mut count) = (Instant::now(), 0);
+            while start.elapsed() < ROUND {
+                for _ in 0..32 {
+                    size = serve(&mut files, case).await;
+                    count += 1;
+                }
+            }
+            best = best.min(start.elapsed() / count);
+        }
+        let seconds = best.as_secs_f64();
+        println!(
+            "{:<44} {:>12.0} {:>10.0} {:>9.2}",
+            format!("{title}: {}", case.name),
+            seconds.recip(),
+            seconds * 1e9,
+            size as f64 / seconds / 1e9
+        );
+    }
+}
+
+/// What the measuring itself costs: making the request and dropping it.
+fn baseline(case: &Case) {
+    let (start, count) = (Instant::now(), 1_000_000);
+    for _ in 0..count {
+        drop(black_box(request(case)));
+    }
+    let each = start.elapsed() / count;
+    println!("{:<44} {:>12} {:>10.0}", "the request alone", "", each.as_secs_f64() * 1e9);
+}
+
+fn request(case: &Case) -> Request<()> {
+    let mut request = Request::new(());
+    *request.uri_mut() = http::Uri::from_static(case.path);
+    *request.headers_mut() = case.headers.clone();
+    request
+}
+
+/// One request, its response read to the end. Polls as our server does: with the task's waker,
+/// without a task of its own.
+async fn serve(files: &mut Files, case: &Case) -> u64 {
+    let Ok(response) = files.call(request(case)).await;
+    let mut body = black_box(response).into_body();
+    let mut size = 0;
+    std::future::poll_fn(|context| {
+        loop {
+            match Pin::new(&mut body).poll_frame(context) {
+                Poll::Pending => return Poll::Pending,
+                Poll::Ready(None) => return Poll::Ready(()),
+                Poll::Ready(Some(frame)) => {
+                    let frame = frame.expect("the file can be read");
+                    size += black_box(frame).data_ref().map_or(0, |data| data.len() as u64);
+                }
+            }
+        }
+    })
+    .await;
+    size
+}

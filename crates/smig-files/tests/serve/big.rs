@@ -1,0 +1,98 @@
+//! Files of any size, in bounded memory, from the page cache and from the disk.
+
+use std::fs::File;
+use std::io::{Seek as _, SeekFrom, Write as _};
+
+use http::header::{CONTENT_LENGTH, CONTENT_RANGE, RANGE};
+use http::{Method, StatusCode};
+use http_body::Body as _;
+use http_body_util::BodyExt as _;
+
+use crate::site::{Site, pattern, request};
+
+const MB: u64 = 1 << 20;
+const HUGE: u64 = 10 << 30;
+
+#[tokio::test]
+async fn the_ends_of_a_huge_file() {
+    let site = Site::new();
+    let mut file = File::create(site.path("huge")).unwrap();
+    file.write_all(b"first").unwrap();
+    file.set_len(HUGE).unwrap();
+    file.seek(SeekFrom::End(-4)).unwrap();
+    file.write_all(b"last").unwrap();
+    let head = site.ask(Method::HEAD, "/huge", &[]).await;
+    assert_eq!(head.header(CONTENT_LENGTH), HUGE.to_string());
+
+    let first = site.get_with("/huge", &[(RANGE, &format!("bytes=0-{}", MB - 1))]).await;
+    assert_eq!(first.status, StatusCode::PARTIAL_CONTENT);
+    assert_eq!(first.header(CONTENT_RANGE), format!("bytes 0-{}/{HUGE}", MB - 1));
+    assert_eq!((first.body.len() as u64, &first.body[..6]), (MB, &b"first\0"[..]));
+
+    let last = site.get_with("/huge", &[(RANGE, &format!("bytes=-{MB}"))]).await;
+    assert_eq!(last.header(CONTENT_RANGE), format!("bytes {}-{}/{HUGE}", HUGE - MB, HUGE - 1));
+    assert!(last.body.len() as u64 == MB && last.body.ends_with(b"\0last"));
+
+    let both = format!("bytes=0-4,{}-", HUGE - 4);
+    let both = site.get_with("/huge", &[(RANGE, &both)]).await;
+    assert!(both.body.windows(5).any(|window| window == b"first"));
+    assert!(both.body.windows(4).any(|window| window == b"last"));
+}
+
+/// Nothing is read before it is asked for, and never more than a chunk is handed out.
+#[tokio::test]
+async fn a_huge_file_is_not_held() {
+    let site = Site::new();
+    File::create(site.path("huge")).unwrap().set_len(HUGE).unwrap();
+    let mut bodies = Vec::new();
+    for _ in 0..100 {
+        let mut body = site.send(request(Method::GET, "/huge", &[])).await.into_body();
+        assert_eq!(body.size_hint().exact(), Some(HUGE));
+        let frame = body.frame().await.unwrap().unwrap();
+        let length = frame.data_ref().unwrap().len() as u64;
+        assert!((1..=64 << 10).contains(&length), "{length}");
+        assert_eq!(body.size_hint().exact(), Some(HUGE - length));
+        bodies.push(body);
+    }
+}
+
+/// Written to the disk and dropped from the page cache, where the file system allows it, so that
+/// reads have to wait for the disk. Right or wrong does not depend on it.
+#[tokio::test]
+async fn from_the_disk() {
+    let site = Site::new();
+    for size in [1_000, 200_000, 9_000_000] {
+        let name = format!("{size}");
+        let content = pattern(size);
+        site.write(&name, &content);
+        let file = File::open(site.path(&name)).unwrap();
+        file.sync_all().unwrap();
+        rustix::fs::fadvise(&file, 0, None, rustix::fs::Advice::DontNeed).unwrap();
+        let answer = site.get(&format!("/{name}")).await;
+        assert!(answer.body == content, "{size}");
+        rustix::fs::fadvise(&file, 0, None, rustix::fs::Advice::DontNeed).unwrap();
+        let end = format!("bytes={}-", size / 2);
+        let half = site.get_with(&format!("/{name}"), &[(RANGE, &end)]).await;
+        assert!(half.body == content[size / 2..], "{size}");
+    }
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn many_at_once_on_several_threads() {
+    let site = std::sync::Arc::new(Site::new());
+    let content = pattern(1_000_000);
+    site.write("big", &content).write("small", &content[..1000]);
+    let tasks: Vec<_> = (0..64)
+        .map(|at: usize| {
+            let site = std::sync::Arc::clone(&site);
+            tokio::spawn(async move {
+                let path = if at.is_multiple_of(2) { "/big" } else { "/small" };
+                site.get(path).await.body
+            })
+        })
+        .collect();
+    for (at, task) in tasks.into_iter().enumerate() {
+        let expected = if at.is_multiple_of(2) { &content[..] } else { &content[..1000] };
+        assert!(task.await.unwrap() == expected);
+    }
+}
