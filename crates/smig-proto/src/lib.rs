@@ -1,5 +1,45 @@
-//! HTTP/2 with stream migration, without I/O.
-#![forbid(unsafe_code)]
+//! HTTP/2 (RFC 9113) with stream migration (spec/smig.md), without I/O.
+//!
+//! [`Session`] is the engine: all connections between one client and one server. Octets, time and
+//! keying material go in by `handle_*`; octets, deadlines and [`Event`]s come out by `poll_*`. It has
+//! no socket, clock, randomness, lock, thread or waker in it.
 
+#![forbid(unsafe_code)]
+#![cfg_attr(
+    not(test),
+    deny(
+        clippy::unwrap_used,
+        clippy::expect_used,
+        clippy::panic,
+        clippy::indexing_slicing,
+        clippy::wildcard_enum_match_arm
+    )
+)]
+
+mod config;
+mod conn;
+mod error;
+mod flow;
+mod head;
 pub mod hpack;
-pub mod wire;
+mod message;
+mod migrate;
+mod priority;
+mod session;
+mod stream;
+mod time;
+mod wire;
+
+pub use config::{Config, ConnectProtocol, Limits, MAX_CONNECTIONS, Push, SmigConfig};
+pub use conn::{ConnId, ConnectionRole, ConnectionSpec, Identity, Security, Transmit};
+pub use error::{Cause, ConnectionError, ErrorCode, Initiator, Processed, StreamError};
+pub use head::{Protocol, RequestHead, ResponseHead};
+pub use migrate::{MigrateError, Mover, Target, policy};
+pub use priority::Priority;
+pub use session::{
+    ConnectionView, DetachedConnection, Event, JoinProof, KeyingRequest, LostReason, OpenError,
+    PushError, Read, Role, SendError, Session, StreamView,
+};
+pub use stream::StreamKey;
+pub use time::Instant;
+pub use wire::{AppId, Cid, CodePoints, EndStream, JoinRefusal, StreamId};

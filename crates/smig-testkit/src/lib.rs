@@ -1,1 +1,5 @@
-//! See the README.
+//! What the engine is tested with: a frame-level peer that follows a script, and a mesh of two
+//! engines and several connections in virtual time. Not published.
+
+pub mod mesh;
+pub mod script;

@@ -1,1 +1,112 @@
-//! Frames.
+//! Frames on the wire: RFC 9113 section 4 and 6, RFC 9218 section 7.1, and SMig's own.
+//!
+//! Owns the octets: parsing one frame into [`Frame`] and writing frames. Holds no state and takes no
+//! decision that depends on a stream or a connection; those are [`crate::conn`]'s and
+//! [`crate::session`]'s.
+
+mod encode;
+mod ids;
+mod parse;
+mod settings;
+mod smig;
+
+pub(crate) use encode::*;
+pub use ids::{AppId, Cid, StreamId};
+pub(crate) use parse::{Frame, LastFragment, parse};
+pub use settings::CodePoints;
+pub(crate) use settings::{Setting, SettingsPayload};
+pub use smig::JoinRefusal;
+pub(crate) use smig::{Join, Migrate};
+
+/// The client connection preface (RFC 9113 section 3.4).
+pub(crate) const PREFACE: &[u8; 24] = b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n";
+
+/// Octets of a frame header (RFC 9113 section 4.1).
+pub(crate) const FRAME_HEAD: usize = 9;
+
+/// The smallest SETTINGS_MAX_FRAME_SIZE, and its initial value (RFC 9113 section 6.5.2).
+pub(crate) const MIN_MAX_FRAME_SIZE: u32 = 16_384;
+
+/// Frame types (RFC 9113 section 6, RFC 9218 section 7.1). SMig's are in [`CodePoints`].
+pub(crate) mod kind {
+    pub(crate) const DATA: u8 = 0x00;
+    pub(crate) const HEADERS: u8 = 0x01;
+    pub(crate) const PRIORITY: u8 = 0x02;
+    pub(crate) const RST_STREAM: u8 = 0x03;
+    pub(crate) const SETTINGS: u8 = 0x04;
+    pub(crate) const PUSH_PROMISE: u8 = 0x05;
+    pub(crate) const PING: u8 = 0x06;
+    pub(crate) const GOAWAY: u8 = 0x07;
+    pub(crate) const WINDOW_UPDATE: u8 = 0x08;
+    pub(crate) const CONTINUATION: u8 = 0x09;
+    pub(crate) const PRIORITY_UPDATE: u8 = 0x10;
+}
+
+/// Frame flags (RFC 9113 section 6; spec/smig.md section 2).
+pub(crate) mod flag {
+    pub(crate) const END_STREAM: u8 = 0x01;
+    pub(crate) const ACK: u8 = 0x01;
+    pub(crate) const END_HEADERS: u8 = 0x04;
+    pub(crate) const PADDED: u8 = 0x08;
+    pub(crate) const PRIORITY: u8 = 0x20;
+    /// ACK of MIGRATE and JOIN.
+    pub(crate) const SMIG_ACK: u8 = 0x02;
+    pub(crate) const JOIN_REFUSED: u8 = 0x04;
+}
+
+/// Whether a frame ends its sender's direction of the stream (flag END_STREAM).
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum EndStream {
+    /// It does not; more follows.
+    No,
+    /// It is the last frame of its direction.
+    Yes,
+}
+
+impl EndStream {
+    pub(crate) const fn from_flags(flags: u8) -> Self {
+        if flags & flag::END_STREAM == 0 { Self::No } else { Self::Yes }
+    }
+
+    pub(crate) const fn flag(self) -> u8 {
+        match self {
+            Self::No => 0,
+            Self::Yes => flag::END_STREAM,
+        }
+    }
+
+    /// Whether this is [`EndStream::Yes`].
+    #[must_use]
+    pub const fn is_end(self) -> bool {
+        matches!(self, Self::Yes)
+    }
+}
+
+/// The nine octets in front of each frame (RFC 9113 section 4.1).
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct FrameHead {
+    pub(crate) length: u32,
+    pub(crate) kind: u8,
+    pub(crate) flags: u8,
+    pub(crate) stream: StreamId,
+}
+
+impl FrameHead {
+    /// Reads a frame header from the first nine octets of `buf`, if they are there.
+    pub(crate) fn parse(buf: &[u8]) -> Option<Self> {
+        let [l0, l1, l2, kind, flags, s0, s1, s2, s3] = *buf.first_chunk::<FRAME_HEAD>()?;
+        Some(Self {
+            length: u32::from_be_bytes([0, l0, l1, l2]),
+            kind,
+            flags,
+            stream: StreamId::from_wire([s0, s1, s2, s3]),
+        })
+    }
+
+    /// The nine octets of this header. `length` must fit 24 bits.
+    pub(crate) const fn to_bytes(self) -> [u8; FRAME_HEAD] {
+        let [_, l0, l1, l2] = self.length.to_be_bytes();
+        let [s0, s1, s2, s3] = self.stream.value().to_be_bytes();
+        [l0, l1, l2, self.kind, self.flags, s0, s1, s2, s3]
+    }
+}

@@ -1,0 +1,48 @@
+//! A header block on its way in: HEADERS or PUSH_PROMISE and its CONTINUATION frames, which nothing
+//! may interrupt (RFC 9113 section 6.10).
+
+use bytes::{Bytes, BytesMut};
+
+use crate::config::Limits;
+use crate::error::Cause;
+use crate::time::Instant;
+use crate::wire::{EndStream, StreamId};
+
+/// What the finished block will be.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum BlockKind {
+    Headers(EndStream),
+    Promise(StreamId),
+}
+
+#[derive(Debug)]
+pub(crate) struct Assembly {
+    pub(crate) stream: StreamId,
+    pub(crate) kind: BlockKind,
+    block: BytesMut,
+    continuations: u32,
+    pub(crate) since: Instant,
+}
+
+impl Assembly {
+    pub(crate) fn new(stream: StreamId, kind: BlockKind, first: &Bytes, now: Instant) -> Self {
+        Self { stream, kind, block: BytesMut::from(&first[..]), continuations: 0, since: now }
+    }
+
+    /// Appends a CONTINUATION frame's fragment, within the limits (VU#421644).
+    pub(crate) fn push(&mut self, fragment: &[u8], limits: &Limits) -> Result<(), Cause> {
+        self.continuations += 1;
+        if self.continuations > limits.max_continuations {
+            return Err(Cause::TooManyContinuations);
+        }
+        if self.block.len() + fragment.len() > limits.max_header_block {
+            return Err(Cause::HeaderBlockTooLarge);
+        }
+        self.block.extend_from_slice(fragment);
+        Ok(())
+    }
+
+    pub(crate) fn into_block(self) -> Bytes {
+        self.block.freeze()
+    }
+}

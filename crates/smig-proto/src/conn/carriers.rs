@@ -1,0 +1,87 @@
+//! Frames that overtook the barrier which they stand behind (SMIG-5.5): carriers that the follower
+//! cannot name yet, and the mover's frames from behind the ACK.
+
+use crate::flow::Credit;
+use crate::message::Section;
+use crate::stream::Chunk;
+use crate::time::Instant;
+use crate::wire::{EndStream, Migrate, StreamId};
+
+/// One frame, kept in order. Header blocks were decoded on arrival.
+#[derive(Debug)]
+pub(crate) enum EarlyItem {
+    Section(Box<Section>, EndStream),
+    Data(Chunk, EndStream),
+    /// The follower moves the stream on, or offers it (SMIG-5.16).
+    Migrate(Migrate, EndStream),
+}
+
+/// What a carrier received before its barrier.
+#[derive(Debug, Default)]
+pub(crate) struct Early {
+    pub(crate) items: Vec<EarlyItem>,
+    pub(crate) octets: usize,
+    /// Sum of WINDOW_UPDATE.
+    pub(crate) credit: u64,
+}
+
+impl Early {
+    pub(crate) fn push_data(&mut self, chunk: Chunk, end: EndStream) {
+        self.octets += chunk.data.len();
+        self.items.push(EarlyItem::Data(chunk, end));
+    }
+
+    /// How many header sections it holds.
+    pub(crate) fn sections(&self) -> usize {
+        self.items.iter().filter(|item| matches!(item, EarlyItem::Section(..))).count()
+    }
+
+    /// Ends it unread; the connection's credit is to be given back.
+    pub(crate) fn into_credit(self) -> Credit {
+        let mut credit = Credit::NONE;
+        for item in self.items {
+            match item {
+                EarlyItem::Data(chunk, _) => credit.join(chunk.credit),
+                EarlyItem::Section(..) | EarlyItem::Migrate(..) => {}
+            }
+        }
+        credit
+    }
+}
+
+/// The unbound carriers of one connection.
+#[derive(Debug, Default)]
+pub(crate) struct Carriers {
+    unbound: Vec<(StreamId, Instant, Early)>,
+}
+
+impl Carriers {
+    pub(crate) fn len(&self) -> usize {
+        self.unbound.len()
+    }
+
+    pub(crate) fn find(&mut self, id: StreamId) -> Option<&mut Early> {
+        self.unbound.iter_mut().find(|(other, ..)| *other == id).map(|(.., early)| early)
+    }
+
+    pub(crate) fn open(&mut self, id: StreamId, now: Instant) {
+        self.unbound.push((id, now, Early::default()));
+    }
+
+    pub(crate) fn take(&mut self, id: StreamId) -> Option<Early> {
+        let index = self.unbound.iter().position(|(other, ..)| *other == id)?;
+        Some(self.unbound.remove(index).2)
+    }
+
+    /// A carrier that has been unbound since `before` or longer.
+    pub(crate) fn expired(&self, before: Instant) -> Option<StreamId> {
+        self.unbound.iter().find(|(_, since, _)| *since <= before).map(|&(id, ..)| id)
+    }
+
+    /// Ends all of them with their connection.
+    pub(crate) fn forfeit(&mut self) {
+        for (.., early) in self.unbound.drain(..) {
+            early.into_credit().forfeit();
+        }
+    }
+}

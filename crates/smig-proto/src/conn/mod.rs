@@ -1,0 +1,257 @@
+//! One HTTP/2 connection: everything that is bound to one ordered byte stream.
+//!
+//! Owns HPACK contexts, settings, the connection's windows, which ids are used, unsent control
+//! frames and the schedule of streams. Knows streams by key only and never looks inside them; what
+//! concerns a stream or the session is [`crate::session`]'s.
+
+mod assembly;
+mod budget;
+mod carriers;
+mod ledger;
+mod outbox;
+mod scheduler;
+mod settings;
+
+use core::fmt;
+
+use rustc_hash::FxHashMap;
+
+pub(crate) use assembly::{Assembly, BlockKind};
+pub(crate) use budget::{Counter, TokenBucket};
+pub(crate) use carriers::{Carriers, Early, EarlyItem};
+pub(crate) use ledger::{Ledger, Standing};
+pub(crate) use outbox::Outbox;
+pub use outbox::Transmit;
+pub(crate) use scheduler::Scheduler;
+pub(crate) use settings::PeerSettings;
+
+use crate::error::{ConnectionError, ErrorCode};
+use crate::flow::{INITIAL_WINDOW, RecvWindow, SendWindow};
+use crate::hpack;
+use crate::migrate::{AnswerDue, WaitingMove};
+use crate::priority::Priority;
+use crate::stream::StreamKey;
+use crate::time::Instant;
+use crate::wire::{Cid, StreamId};
+
+/// One TCP connection of a session, as the driver and the engine name it. Never reused in a session.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct ConnId(pub(crate) u32);
+
+impl fmt::Debug for ConnId {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "ConnId({})", self.0)
+    }
+}
+
+impl fmt::Display for ConnId {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        self.0.fmt(f)
+    }
+}
+
+/// What protects a connection, which decides how SMig may be used on it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Security {
+    /// TLS 1.3: exporters prove membership.
+    Tls13,
+    /// Cleartext on a network that both sides were told to trust (SMIG-3.4). It protects against
+    /// nothing on the path.
+    TrustedCleartext,
+    /// Anything else: SMig stays off.
+    Plain,
+}
+
+/// The driver's digest of what must be equal for a connection to join a session: listener, SNI,
+/// client certificate, tenant.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub struct Identity(pub [u8; 32]);
+
+/// What the connection's octets are used for; the driver tunes its socket by it.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum ConnectionRole {
+    /// New streams start here.
+    #[default]
+    Interactive,
+    /// Big transfers were moved here.
+    Bulk,
+}
+
+/// What the driver knows of a new connection.
+#[derive(Clone, Copy, Debug)]
+pub struct ConnectionSpec {
+    /// What protects it.
+    pub security: Security,
+    /// Whom it belongs to.
+    pub identity: Identity,
+}
+
+/// How far a connection has come. Receiving side; sending needs no state before the end.
+#[derive(Clone, Debug)]
+pub(crate) enum Phase {
+    /// Server: octets of the preface still to come.
+    Preface,
+    /// The peer's SETTINGS are to come.
+    Settings,
+    Open,
+    /// Server: JOIN was read and waits for its answer; nothing further is read (SMIG-4.4).
+    JoinPending {
+        nonce: [u8; 16],
+        mac: [u8; 32],
+    },
+    /// GOAWAY with an error was sent, or the transport is gone.
+    Dead,
+}
+
+/// The connection's place in the session (SMIG section 4).
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Membership {
+    /// The extension is off here, or not negotiated yet.
+    Plain,
+    /// Keying material was asked for: of the session's key, or of a join.
+    KeyingFounder,
+    KeyingJoin,
+    /// Client: JOIN was sent.
+    Joining {
+        nonce: [u8; 16],
+        exporter: [u8; 32],
+    },
+    /// Founder, or proved by JOIN.
+    Joined,
+}
+
+/// Frames that RFC 9113 allows but that only an attacker sends many of.
+#[derive(Debug)]
+pub(crate) struct Nuisances {
+    pub(crate) empty_in_a_row: u32,
+    pub(crate) settings: Counter,
+    pub(crate) tiny_frames: Counter,
+    pub(crate) bad_proofs: u8,
+}
+
+/// GOAWAY in both directions.
+#[derive(Clone, Copy, Debug, Default)]
+pub(crate) struct GoAways {
+    /// The last id that we told the peer; frames above it are ignored.
+    pub(crate) sent: Option<StreamId>,
+    pub(crate) received: Option<StreamId>,
+    /// The second GOAWAY follows when this PING is answered.
+    pub(crate) draining: bool,
+}
+
+#[derive(Debug)]
+pub(crate) struct Connection {
+    pub(crate) id: ConnId,
+    pub(crate) spec: ConnectionSpec,
+    pub(crate) cid: Option<Cid>,
+    pub(crate) phase: Phase,
+    pub(crate) membership: Membership,
+    pub(crate) role: ConnectionRole,
+    pub(crate) decoder: hpack::Decoder,
+    pub(crate) encoder: hpack::Encoder,
+    pub(crate) assembly: Option<Assembly>,
+    pub(crate) peer: PeerSettings,
+    /// Our SETTINGS were acknowledged.
+    pub(crate) settings_acked: bool,
+    pub(crate) send_window: SendWindow,
+    pub(crate) recv_window: RecvWindow,
+    pub(crate) streams: FxHashMap<StreamId, StreamKey>,
+    /// Streams that were here and moved on.
+    pub(crate) departed: FxHashMap<StreamId, StreamKey>,
+    pub(crate) answers_due: Vec<AnswerDue>,
+    pub(crate) waiting_moves: Vec<WaitingMove>,
+    pub(crate) local_ids: Ledger,
+    pub(crate) peer_ids: Ledger,
+    pub(crate) carriers: Carriers,
+    pub(crate) idle_priorities: Vec<(StreamId, Priority)>,
+    pub(crate) scheduler: Scheduler,
+    /// Streams that wait for the connection's window.
+    pub(crate) blocked: Vec<StreamKey>,
+    pub(crate) out: Outbox,
+    pub(crate) goaway: GoAways,
+    pub(crate) nuisances: Nuisances,
+    pub(crate) born: Instant,
+    pub(crate) error: Option<ConnectionError>,
+    /// Octets of DATA payload each way.
+    pub(crate) data_sent: u64,
+    pub(crate) data_received: u64,
+}
+
+impl Connection {
+    pub(crate) fn new(id: ConnId, spec: ConnectionSpec, phase: Phase, now: Instant) -> Self {
+        Self {
+            id,
+            spec,
+            cid: None,
+            phase,
+            membership: Membership::Plain,
+            role: ConnectionRole::default(),
+            decoder: hpack::Decoder::new(4096),
+            encoder: hpack::Encoder::new(),
+            assembly: None,
+            peer: PeerSettings::default(),
+            settings_acked: false,
+            send_window: SendWindow::new(INITIAL_WINDOW),
+            recv_window: RecvWindow::new(INITIAL_WINDOW),
+            streams: FxHashMap::default(),
+            departed: FxHashMap::default(),
+            answers_due: Vec::new(),
+            waiting_moves: Vec::new(),
+            local_ids: Ledger::default(),
+            peer_ids: Ledger::default(),
+            carriers: Carriers::default(),
+            idle_priorities: Vec::new(),
+            scheduler: Scheduler::default(),
+            blocked: Vec::new(),
+            out: Outbox::default(),
+            goaway: GoAways::default(),
+            nuisances: Nuisances {
+                empty_in_a_row: 0,
+                settings: Counter::default(),
+                tiny_frames: Counter::default(),
+                bad_proofs: 0,
+            },
+            born: now,
+            error: None,
+            data_sent: 0,
+            data_received: 0,
+        }
+    }
+
+    pub(crate) const fn is_dead(&self) -> bool {
+        matches!(self.phase, Phase::Dead)
+    }
+
+    /// Whether streams may be opened here, or moved here, as far as GOAWAY says.
+    pub(crate) const fn takes_streams(&self) -> bool {
+        !self.is_dead() && self.goaway.sent.is_none() && self.goaway.received.is_none()
+    }
+
+    /// Whether the extension runs on this connection and it belongs to the session.
+    pub(crate) fn is_joined(&self) -> bool {
+        !self.is_dead() && self.membership == Membership::Joined
+    }
+
+    /// Takes the record of an open migration from `s1`, whose stream is over.
+    pub(crate) fn take_answer_due(&mut self, s1: StreamId) -> Option<AnswerDue> {
+        let at = self.answers_due.iter().position(|due| due.s1 == s1)?;
+        Some(self.answers_due.swap_remove(at))
+    }
+
+    pub(crate) fn max_frame(&self) -> usize {
+        self.peer.max_frame_size as usize
+    }
+
+    /// Why the connection ended, for streams that end with it.
+    pub(crate) fn end_code(&self) -> ErrorCode {
+        self.error.as_ref().map_or(ErrorCode::Cancel, |error| error.code)
+    }
+
+    /// Stream keys in order of their ids here: hash order must not reach behaviour.
+    pub(crate) fn keys_in_order(&self) -> Vec<(StreamId, StreamKey)> {
+        #[expect(clippy::disallowed_methods, reason = "sorted before use")]
+        let mut keys: Vec<_> = self.streams.iter().map(|(&id, &key)| (id, key)).collect();
+        keys.sort_unstable_by_key(|&(id, _)| id);
+        keys
+    }
+}

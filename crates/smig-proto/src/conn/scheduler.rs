@@ -1,0 +1,77 @@
+//! Which stream's DATA goes next (RFC 9218 section 10): by urgency; within one, sequential streams
+//! in the order of their ids, then incremental ones in turn.
+//!
+//! Owns keys only. A stream that left or fell silent may still be named: the caller checks.
+
+use std::collections::VecDeque;
+
+use crate::priority::Priority;
+use crate::stream::StreamKey;
+use crate::wire::StreamId;
+
+#[derive(Debug, Default)]
+struct Level {
+    /// Sorted by id, lowest first.
+    sequential: VecDeque<(StreamId, StreamKey)>,
+    incremental: VecDeque<(StreamId, StreamKey)>,
+    /// Which of the two goes next when both have streams: neither starves the other.
+    turn: Turn,
+}
+
+#[derive(Debug, Default, Clone, Copy, PartialEq, Eq)]
+enum Turn {
+    #[default]
+    Sequential,
+    Incremental,
+}
+
+#[derive(Debug, Default)]
+pub(crate) struct Scheduler {
+    levels: [Level; 8],
+    /// One bit a level that has streams.
+    occupied: u8,
+}
+
+impl Scheduler {
+    pub(crate) const fn is_empty(&self) -> bool {
+        self.occupied == 0
+    }
+
+    /// Adds a stream that has something to send.
+    pub(crate) fn push(&mut self, id: StreamId, key: StreamKey, priority: Priority) {
+        let urgency = usize::from(priority.urgency());
+        let Some(level) = self.levels.get_mut(urgency) else { return };
+        self.occupied |= 1 << urgency;
+        if priority.is_incremental() {
+            level.incremental.push_back((id, key));
+        } else if level.sequential.back().is_none_or(|&(last, _)| last < id) {
+            level.sequential.push_back((id, key));
+        } else {
+            let at = level.sequential.partition_point(|&(other, _)| other < id);
+            level.sequential.insert(at, (id, key));
+        }
+    }
+
+    /// Takes the stream whose turn it is.
+    pub(crate) fn pop(&mut self) -> Option<StreamKey> {
+        while self.occupied != 0 {
+            let urgency = self.occupied.trailing_zeros() as usize;
+            let level = self.levels.get_mut(urgency)?;
+            let (queue, turn) = match level.turn {
+                Turn::Sequential if !level.sequential.is_empty() => {
+                    (&mut level.sequential, Turn::Incremental)
+                }
+                Turn::Incremental if level.incremental.is_empty() => {
+                    (&mut level.sequential, Turn::Incremental)
+                }
+                Turn::Sequential | Turn::Incremental => (&mut level.incremental, Turn::Sequential),
+            };
+            if let Some((_, key)) = queue.pop_front() {
+                level.turn = turn;
+                return Some(key);
+            }
+            self.occupied &= !(1 << urgency);
+        }
+        None
+    }
+}

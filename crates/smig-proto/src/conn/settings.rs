@@ -1,0 +1,32 @@
+//! The peer's settings (RFC 9113 section 6.5.2).
+
+use crate::flow::INITIAL_WINDOW;
+use crate::wire::MIN_MAX_FRAME_SIZE;
+
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct PeerSettings {
+    pub(crate) initial_window: u32,
+    pub(crate) max_frame_size: u32,
+    pub(crate) max_concurrent_streams: u32,
+    pub(crate) push: bool,
+    pub(crate) connect_protocol: bool,
+    /// SETTINGS_SMIG: migrations that the peer tolerates at once; 0: off.
+    pub(crate) smig: u32,
+    pub(crate) cid: [u32; 3],
+}
+
+impl Default for PeerSettings {
+    fn default() -> Self {
+        Self {
+            initial_window: INITIAL_WINDOW,
+            max_frame_size: MIN_MAX_FRAME_SIZE,
+            // "It is recommended that this value be no smaller than 100" (RFC 9113 section 6.5.2):
+            // what a client may count on before it has read the server's SETTINGS.
+            max_concurrent_streams: 100,
+            push: true,
+            connect_protocol: false,
+            smig: 0,
+            cid: [0; 3],
+        }
+    }
+}

@@ -1,0 +1,76 @@
+//! Error codes on the wire (RFC 9113 section 7).
+
+use core::fmt;
+
+macro_rules! codes {
+    ($($(#[$doc:meta])* $name:ident = $value:literal, $text:literal;)*) => {
+        /// An error code, as RST_STREAM and GOAWAY carry it.
+        #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+        #[non_exhaustive]
+        pub enum ErrorCode {
+            $($(#[$doc])* $name,)*
+            /// A code that no RFC known here defines; treated as INTERNAL_ERROR.
+            Unknown(u32),
+        }
+
+        impl ErrorCode {
+            /// The code for a number from the wire.
+            #[must_use]
+            pub const fn from_wire(value: u32) -> Self {
+                match value {
+                    $($value => Self::$name,)*
+                    other => Self::Unknown(other),
+                }
+            }
+
+            /// The code's number.
+            #[must_use]
+            pub const fn to_wire(self) -> u32 {
+                match self {
+                    $(Self::$name => $value,)*
+                    Self::Unknown(other) => other,
+                }
+            }
+        }
+
+        impl fmt::Display for ErrorCode {
+            fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+                match self {
+                    $(Self::$name => f.write_str($text),)*
+                    Self::Unknown(other) => write!(f, "unknown error {other:#x}"),
+                }
+            }
+        }
+    };
+}
+
+codes! {
+    /// Graceful end, no error.
+    NoError = 0x0, "NO_ERROR";
+    /// The protocol was violated.
+    ProtocolError = 0x1, "PROTOCOL_ERROR";
+    /// The endpoint failed.
+    InternalError = 0x2, "INTERNAL_ERROR";
+    /// A flow-control limit was exceeded.
+    FlowControlError = 0x3, "FLOW_CONTROL_ERROR";
+    /// SETTINGS were not acknowledged in time.
+    SettingsTimeout = 0x4, "SETTINGS_TIMEOUT";
+    /// A frame for a stream that is half-closed or closed.
+    StreamClosed = 0x5, "STREAM_CLOSED";
+    /// A frame of a wrong size.
+    FrameSizeError = 0x6, "FRAME_SIZE_ERROR";
+    /// Refused before anything was processed; safe to send again.
+    RefusedStream = 0x7, "REFUSED_STREAM";
+    /// The stream is no longer wanted.
+    Cancel = 0x8, "CANCEL";
+    /// The header compression context is lost.
+    CompressionError = 0x9, "COMPRESSION_ERROR";
+    /// A CONNECT tunnel's far connection failed.
+    ConnectError = 0xa, "CONNECT_ERROR";
+    /// The peer causes too much load.
+    EnhanceYourCalm = 0xb, "ENHANCE_YOUR_CALM";
+    /// TLS is weaker than allowed.
+    InadequateSecurity = 0xc, "INADEQUATE_SECURITY";
+    /// HTTP/1.1 is required.
+    Http11Required = 0xd, "HTTP_1_1_REQUIRED";
+}

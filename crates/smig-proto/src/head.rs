@@ -1,0 +1,50 @@
+//! Message heads as the application sees them, in `http`'s types.
+
+use bytes::Bytes;
+use http::{HeaderMap, Method, StatusCode, Uri};
+
+/// The `:protocol` of an extended CONNECT (RFC 8441 section 4).
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Protocol(Bytes);
+
+impl Protocol {
+    /// A protocol name, such as `websocket`; `None` if it is not a token.
+    #[must_use]
+    pub fn new(name: impl Into<Bytes>) -> Option<Self> {
+        let name = name.into();
+        // Method tokens and protocol names have the same grammar.
+        (Method::from_bytes(&name).is_ok()).then_some(Self(name))
+    }
+
+    /// The name.
+    #[must_use]
+    pub fn as_str(&self) -> &str {
+        core::str::from_utf8(&self.0).unwrap_or_default()
+    }
+
+    pub(crate) fn as_bytes(&self) -> &[u8] {
+        &self.0
+    }
+}
+
+/// A request's pseudo-header fields and fields.
+#[derive(Clone, Debug)]
+pub struct RequestHead {
+    /// `:method`.
+    pub method: Method,
+    /// `:scheme`, `:authority` and `:path`; for CONNECT the authority alone.
+    pub uri: Uri,
+    /// `:protocol`, for extended CONNECT.
+    pub protocol: Option<Protocol>,
+    /// The other fields.
+    pub headers: HeaderMap,
+}
+
+/// A response's status and fields.
+#[derive(Clone, Debug)]
+pub struct ResponseHead {
+    /// `:status`.
+    pub status: StatusCode,
+    /// The other fields.
+    pub headers: HeaderMap,
+}

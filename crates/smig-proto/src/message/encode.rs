@@ -1,0 +1,72 @@
+//! Heads to header blocks.
+
+use bytes::BytesMut;
+use http::Method;
+use http::header::{CONNECTION, HOST, HeaderMap, HeaderName, TE, TRANSFER_ENCODING, UPGRADE};
+
+use crate::head::{RequestHead, ResponseHead};
+use crate::hpack::{Encoder, Pseudo};
+
+/// Appends the header block of a request.
+pub(crate) fn encode_request(encoder: &mut Encoder, head: &RequestHead, out: &mut BytesMut) {
+    encoder.begin(out);
+    encoder.pseudo(Pseudo::Method, head.method.as_str().as_bytes(), out);
+    let authority = head.uri.authority().map(|a| a.as_str().as_bytes());
+    let authority = authority.or_else(|| head.headers.get(HOST).map(|host| host.as_bytes()));
+    if head.method == Method::CONNECT && head.protocol.is_none() {
+        encoder.pseudo(Pseudo::Authority, authority.unwrap_or_default(), out);
+    } else {
+        encoder.pseudo(Pseudo::Scheme, head.uri.scheme_str().unwrap_or("https").as_bytes(), out);
+        if let Some(authority) = authority {
+            encoder.pseudo(Pseudo::Authority, authority, out);
+        }
+        let path = head.uri.path_and_query().map_or("/", |path| path.as_str());
+        let path = if head.method == Method::OPTIONS && path == "/*" { "*" } else { path };
+        encoder.pseudo(Pseudo::Path, path.as_bytes(), out);
+        if let Some(protocol) = &head.protocol {
+            encoder.pseudo(Pseudo::Protocol, protocol.as_bytes(), out);
+        }
+    }
+    encode_fields(encoder, &head.headers, SkipHost::Yes, out);
+}
+
+/// Appends the header block of a response.
+pub(crate) fn encode_response(encoder: &mut Encoder, head: &ResponseHead, out: &mut BytesMut) {
+    encoder.begin(out);
+    encoder.status(head.status.as_u16(), out);
+    encode_fields(encoder, &head.headers, SkipHost::No, out);
+}
+
+/// Appends the header block of a trailer section.
+pub(crate) fn encode_trailers(encoder: &mut Encoder, trailers: &HeaderMap, out: &mut BytesMut) {
+    encoder.begin(out);
+    encode_fields(encoder, trailers, SkipHost::No, out);
+}
+
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum SkipHost {
+    /// `:authority` says it.
+    Yes,
+    No,
+}
+
+fn encode_fields(encoder: &mut Encoder, headers: &HeaderMap, host: SkipHost, out: &mut BytesMut) {
+    for (name, value) in headers {
+        if is_connection_specific(name) || (host == SkipHost::Yes && name == HOST) {
+            continue;
+        }
+        if name == TE && value != "trailers" {
+            continue;
+        }
+        encoder.regular(name, value, out);
+    }
+}
+
+/// Fields that HTTP/1.1 code may have put there; they mean nothing here (RFC 9113 section 8.2.2).
+fn is_connection_specific(name: &HeaderName) -> bool {
+    name == CONNECTION
+        || name == TRANSFER_ENCODING
+        || name == UPGRADE
+        || name == "keep-alive"
+        || name == "proxy-connection"
+}

@@ -1,0 +1,11 @@
+//! Messages (RFC 9113 section 8): from decoded fields to heads and back, with strict validation.
+//!
+//! Rejects and never repairs: what a proxy would have to guess about is a stream error.
+
+mod encode;
+mod section;
+mod validate;
+
+pub(crate) use encode::{encode_request, encode_response, encode_trailers};
+pub(crate) use section::{Section, SectionLimits};
+pub(crate) use validate::{ResponseKind, content_length};

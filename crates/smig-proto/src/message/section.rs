@@ -1,0 +1,100 @@
+//! One decoded header section, before it is known to be a request, a response or trailers.
+
+use bytes::Bytes;
+use http::header::{COOKIE, HeaderMap, HeaderValue};
+
+use crate::error::Cause;
+use crate::hpack::{Field, Pseudo};
+
+/// Bounds on one header section (CVE-2016-1544, CVE-2022-41723).
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct SectionLimits {
+    pub(crate) octets: u32,
+    pub(crate) fields: u32,
+}
+
+/// The fields of one header section. The first thing wrong with it is kept in `wrong`; decoding goes
+/// on, as HPACK's table must stay in step.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct Section {
+    pub(super) method: Option<Bytes>,
+    pub(super) scheme: Option<Bytes>,
+    pub(super) authority: Option<Bytes>,
+    pub(super) path: Option<Bytes>,
+    pub(super) protocol: Option<Bytes>,
+    pub(super) status: Option<Bytes>,
+    pub(super) headers: HeaderMap,
+    /// Cookie crumbs so far, to be joined (RFC 9113 section 8.2.3).
+    cookies: u32,
+    octets: usize,
+    fields: u32,
+    pub(crate) wrong: Option<Cause>,
+}
+
+impl Section {
+    /// Takes the next field of the block.
+    pub(crate) fn take(&mut self, field: Field, limits: SectionLimits) {
+        self.octets += field.size();
+        self.fields += 1;
+        if self.octets > limits.octets as usize || self.fields > limits.fields {
+            self.wrong = Some(Cause::HeadersTooLarge);
+            return;
+        }
+        match field {
+            Field::Pseudo(name, value) => self.take_pseudo(name, value),
+            Field::Regular(name, value) => {
+                if name == COOKIE {
+                    self.cookies += 1;
+                }
+                if self.headers.try_append(name, value).is_err() {
+                    self.wrong = Some(Cause::HeadersTooLarge);
+                }
+            }
+            Field::Malformed(..) => self.fail(Cause::MalformedField),
+        }
+    }
+
+    fn take_pseudo(&mut self, name: Pseudo, value: Bytes) {
+        let slot = match name {
+            Pseudo::Method => &mut self.method,
+            Pseudo::Scheme => &mut self.scheme,
+            Pseudo::Authority => &mut self.authority,
+            Pseudo::Path => &mut self.path,
+            Pseudo::Protocol => &mut self.protocol,
+            Pseudo::Status => &mut self.status,
+        };
+        // Once each, and all of them in front of the other fields.
+        if slot.is_some() || !self.headers.is_empty() {
+            return self.fail(Cause::BadPseudo);
+        }
+        *slot = Some(value);
+    }
+
+    fn fail(&mut self, cause: Cause) {
+        self.wrong.get_or_insert(cause);
+    }
+
+    /// The block is complete.
+    pub(crate) fn seal(&mut self) {
+        if self.cookies > 1 {
+            let crumbs: Vec<&[u8]> =
+                self.headers.get_all(COOKIE).iter().map(HeaderValue::as_bytes).collect();
+            if let Ok(cookie) = HeaderValue::from_bytes(&crumbs.join(&b"; "[..])) {
+                self.headers.insert(COOKIE, cookie);
+            }
+        }
+    }
+
+    pub(crate) const fn has_status(&self) -> bool {
+        self.status.is_some()
+    }
+
+    pub(super) const fn has_pseudo(&self) -> bool {
+        self.method.is_some()
+            || self.scheme.is_some()
+            || self.authority.is_some()
+            || self.path.is_some()
+            || self.protocol.is_some()
+            || self.status.is_some()
+    }
+}

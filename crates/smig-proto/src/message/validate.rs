@@ -1,0 +1,183 @@
+//! What makes a section a well-formed request, response or trailer section
+//! (RFC 9113 sections 8.1 to 8.5, RFC 8441 section 4).
+
+use bytes::Bytes;
+use http::header::{
+    CONNECTION, CONTENT_LENGTH, HOST, HeaderMap, HeaderName, TE, TRANSFER_ENCODING, UPGRADE,
+};
+use http::uri::{Authority, PathAndQuery, Scheme};
+use http::{Method, StatusCode, Uri};
+
+use super::Section;
+use crate::error::Cause;
+use crate::head::{Protocol, RequestHead, ResponseHead};
+
+static KEEP_ALIVE: HeaderName = HeaderName::from_static("keep-alive");
+static PROXY_CONNECTION: HeaderName = HeaderName::from_static("proxy-connection");
+
+/// Whether a response is final.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum ResponseKind {
+    /// 1xx.
+    Informational,
+    Final,
+}
+
+impl Section {
+    /// The section as a request.
+    pub(crate) fn into_request(self) -> Result<RequestHead, Cause> {
+        if let Some(cause) = self.wrong {
+            return Err(cause);
+        }
+        if self.status.is_some() {
+            return Err(Cause::BadPseudo);
+        }
+        check_fields(&self.headers)?;
+        let method = self.method.as_deref().ok_or(Cause::BadPseudo)?;
+        let method = Method::from_bytes(method).map_err(|_| Cause::BadPseudo)?;
+        let authority = self.authority.map(parse_authority).transpose()?;
+        check_host(&self.headers, authority.as_ref())?;
+        let protocol = match self.protocol {
+            Some(name) => Some(Protocol::new(name).ok_or(Cause::BadPseudo)?),
+            None => None,
+        };
+        let mut parts = http::uri::Parts::default();
+        if method == Method::CONNECT && protocol.is_none() {
+            if self.scheme.is_some() || self.path.is_some() {
+                return Err(Cause::BadPseudo);
+            }
+            parts.authority = Some(authority.ok_or(Cause::BadPseudo)?);
+        } else {
+            let path = self.path.ok_or(Cause::BadPseudo)?;
+            let scheme = self.scheme.ok_or(Cause::BadPseudo)?;
+            if protocol.is_some() && (method != Method::CONNECT || authority.is_none()) {
+                return Err(Cause::BadPseudo);
+            }
+            parts.path_and_query = Some(parse_path(path, &method)?);
+            // A URI in parts with a scheme needs an authority; Host stands in where there is none.
+            parts.authority = authority.or_else(|| {
+                let host = self.headers.get(HOST)?;
+                Authority::try_from(host.as_bytes()).ok()
+            });
+            let scheme = parse_scheme(&scheme)?;
+            parts.scheme = parts.authority.is_some().then_some(scheme);
+        }
+        let uri = Uri::from_parts(parts).map_err(|_| Cause::BadPseudo)?;
+        Ok(RequestHead { method, uri, protocol, headers: self.headers })
+    }
+
+    /// The section as a response head.
+    pub(crate) fn into_response(self) -> Result<(ResponseHead, ResponseKind), Cause> {
+        if let Some(cause) = self.wrong {
+            return Err(cause);
+        }
+        if self.method.is_some()
+            || self.scheme.is_some()
+            || self.authority.is_some()
+            || self.path.is_some()
+            || self.protocol.is_some()
+        {
+            return Err(Cause::BadPseudo);
+        }
+        check_fields(&self.headers)?;
+        let status = self.status.as_deref().ok_or(Cause::BadPseudo)?;
+        let status = StatusCode::from_bytes(status).map_err(|_| Cause::BadPseudo)?;
+        let kind = match status.as_u16() {
+            // 101 does not exist in HTTP/2 (RFC 9113 section 8.6).
+            101 => return Err(Cause::BadPseudo),
+            100..=199 => ResponseKind::Informational,
+            _ => ResponseKind::Final,
+        };
+        Ok((ResponseHead { status, headers: self.headers }, kind))
+    }
+
+    /// The section as trailers.
+    pub(crate) fn into_trailers(self) -> Result<HeaderMap, Cause> {
+        if let Some(cause) = self.wrong {
+            return Err(cause);
+        }
+        if self.has_pseudo() {
+            return Err(Cause::BadPseudo);
+        }
+        check_fields(&self.headers)?;
+        Ok(self.headers)
+    }
+}
+
+/// content-length, if there is one and all of its values agree.
+pub(crate) fn content_length(headers: &HeaderMap) -> Result<Option<u64>, Cause> {
+    let mut length = None;
+    for value in headers.get_all(CONTENT_LENGTH) {
+        let digits = value.as_bytes();
+        if digits.is_empty() || !digits.iter().all(u8::is_ascii_digit) {
+            return Err(Cause::BadContentLength);
+        }
+        let text = core::str::from_utf8(digits).map_err(|_| Cause::BadContentLength)?;
+        let value: u64 = text.parse().map_err(|_| Cause::BadContentLength)?;
+        if length.is_some_and(|other| other != value) {
+            return Err(Cause::BadContentLength);
+        }
+        length = Some(value);
+    }
+    Ok(length)
+}
+
+/// Connection-specific fields are for HTTP/1.1 alone (RFC 9113 section 8.2.2).
+fn check_fields(headers: &HeaderMap) -> Result<(), Cause> {
+    for name in headers.keys() {
+        if name == CONNECTION
+            || name == TRANSFER_ENCODING
+            || name == UPGRADE
+            || *name == KEEP_ALIVE
+            || *name == PROXY_CONNECTION
+        {
+            return Err(Cause::ConnectionField);
+        }
+        if name == TE && headers.get_all(TE).iter().any(|value| value != "trailers") {
+            return Err(Cause::ConnectionField);
+        }
+    }
+    Ok(())
+}
+
+fn parse_authority(value: Bytes) -> Result<Authority, Cause> {
+    // Userinfo is deprecated and an attack on readers (RFC 9113 section 8.3.1).
+    if value.contains(&b'@') {
+        return Err(Cause::BadAuthority);
+    }
+    Authority::from_maybe_shared(value).map_err(|_| Cause::BadAuthority)
+}
+
+fn check_host(headers: &HeaderMap, authority: Option<&Authority>) -> Result<(), Cause> {
+    let mut hosts = headers.get_all(HOST).iter();
+    let Some(host) = hosts.next() else { return Ok(()) };
+    if hosts.next().is_some() || host.as_bytes().contains(&b'@') {
+        return Err(Cause::BadAuthority);
+    }
+    match authority {
+        Some(authority) if !authority.as_str().as_bytes().eq_ignore_ascii_case(host.as_bytes()) => {
+            Err(Cause::BadAuthority)
+        }
+        Some(_) | None => Ok(()),
+    }
+}
+
+fn parse_scheme(scheme: &Bytes) -> Result<Scheme, Cause> {
+    match &scheme[..] {
+        b"https" => Ok(Scheme::HTTPS),
+        b"http" => Ok(Scheme::HTTP),
+        other => Scheme::try_from(other).map_err(|_| Cause::BadPseudo),
+    }
+}
+
+fn parse_path(path: Bytes, method: &Method) -> Result<PathAndQuery, Cause> {
+    let fits = match path.first() {
+        Some(b'/') => true,
+        Some(b'*') => *method == Method::OPTIONS && path.len() == 1,
+        Some(_) | None => false,
+    };
+    if !fits || path.contains(&b'#') {
+        return Err(Cause::BadPseudo);
+    }
+    PathAndQuery::from_maybe_shared(path).map_err(|_| Cause::BadPseudo)
+}

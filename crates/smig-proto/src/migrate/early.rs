@@ -1,0 +1,128 @@
+//! Frames that overtook their barrier: keeping them, and handing them on when it comes (SMIG-5.5).
+
+use crate::conn::{ConnId, Connection, Early, EarlyItem};
+use crate::error::{Cause, ErrorCode, Fault};
+use crate::message::Section;
+use crate::migrate::HandOver;
+use crate::session::{Event, Session};
+use crate::stream::{Chunk, Route, Stream, StreamKey};
+use crate::time::Instant;
+use crate::wire::{EndStream, Migrate, StreamId, flag};
+
+impl Session {
+    /// Where a frame on `id` of `conn` must wait, if it stands behind a barrier that has not come:
+    /// at the mover, the follower's frames on the carrier.
+    pub(crate) fn early_of(
+        &mut self,
+        key: StreamKey,
+        conn: ConnId,
+        id: StreamId,
+    ) -> Option<&mut Early> {
+        let stream = self.streams.find_mut(key)?;
+        match &mut stream.hand_over {
+            HandOver::Moving(moving) if moving.to == (Route { conn, id }) => {
+                Some(&mut moving.early)
+            }
+            HandOver::Moving(_)
+            | HandOver::Settled
+            | HandOver::Offered
+            | HandOver::OfferReceived => None,
+        }
+    }
+
+    /// The carrier that no MIGRATE has named yet, opened by this frame; `None` if it was refused
+    /// because there are too many (SMIG-5.23).
+    pub(crate) fn unbound(
+        &mut self,
+        now: Instant,
+        id: ConnId,
+        carrier: StreamId,
+    ) -> Result<Option<&mut Early>, Fault> {
+        self.arm(now);
+        let tolerated = self.config.smig.as_ref().map_or(0, |smig| smig.tolerated as usize);
+        let total: usize = self.conns.iter().map(|conn| conn.carriers.len()).sum();
+        let conn = self.conn_mut(id).ok_or(Cause::Internal)?;
+        if conn.carriers.find(carrier).is_none() {
+            if total >= tolerated {
+                self.events.push_back(Event::LimitHit { conn: id, limit: "unbound carriers" });
+                self.close_unbound(Route { conn: id, id: carrier }, Some(ErrorCode::RefusedStream));
+                return self.count_answer(id).map(|()| None);
+            }
+            conn.carriers.open(carrier, now);
+        }
+        Ok(self.conn_mut(id).and_then(|conn| conn.carriers.find(carrier)))
+    }
+
+    /// Whether `id`, which names no stream, may be an unbound carrier that the peer picked.
+    pub(crate) fn may_be_carrier(&self, conn: ConnId, id: StreamId) -> bool {
+        self.is_peers(id) && self.conn(conn).is_some_and(Connection::is_joined)
+    }
+
+    /// Hands on what waited behind the barrier that has come.
+    pub(crate) fn apply_early(
+        &mut self,
+        now: Instant,
+        key: StreamKey,
+        at: Route,
+        early: Early,
+    ) -> Result<(), Fault> {
+        if early.credit > 0 {
+            self.add_stream_credit(key, early.credit);
+        }
+        for item in early.items {
+            if self.streams.find(key).is_none_or(Stream::is_over) {
+                self.drop_item(at, item);
+                continue;
+            }
+            let done = match item {
+                EarlyItem::Section(section, end) => self.apply_section(now, key, *section, end),
+                EarlyItem::Data(chunk, end) => self.apply_data(key, chunk, end),
+                EarlyItem::Migrate(migrate, end) => {
+                    self.apply_migrate(now, key, at, migrate, end)?;
+                    Ok(())
+                }
+            };
+            if let Err(cause) = done {
+                self.fail_locally(key, cause);
+            }
+        }
+        Ok(())
+    }
+
+    fn drop_item(&mut self, at: Route, item: EarlyItem) {
+        match item {
+            EarlyItem::Data(Chunk { credit, .. }, _) => self.give_back_to(at.conn, credit),
+            EarlyItem::Section(..) => {}
+            EarlyItem::Migrate(..) => {
+                self.send_migrate(at, Migrate { dst: None }, flag::SMIG_ACK | flag::END_STREAM);
+            }
+        }
+    }
+
+    /// Keeps a header section of an unbound carrier or of the mover's peer.
+    pub(crate) fn keep_section(
+        early: &mut Early,
+        section: Section,
+        end: EndStream,
+    ) -> Result<(), Cause> {
+        // Each section is bounded in size; so must their number be. A response has few 1xx.
+        if early.sections() >= 16 {
+            return Err(Cause::CarrierWindow);
+        }
+        early.items.push(EarlyItem::Section(Box::new(section), end));
+        Ok(())
+    }
+
+    /// An unbound carrier ends: its time is over, it holds too much, or the peer reset it
+    /// (SMIG-5.22 to 5.25).
+    pub(crate) fn close_unbound(&mut self, at: Route, tell: Option<ErrorCode>) {
+        let early = self.conn_mut(at.conn).and_then(|conn| conn.carriers.take(at.id));
+        if let Some(early) = early {
+            self.give_back_to(at.conn, early.into_credit());
+        }
+        if let Some(code) = tell {
+            self.queue_reset(at, code);
+        }
+        self.ignore_from_peer(at);
+    }
+}

@@ -1,0 +1,259 @@
+//! The follower: reads MIGRATE, answers with its own barrier, and follows at once.
+
+use super::{HandOver, WaitingMove};
+use crate::conn::{ConnId, Connection, ConnectionRole, EarlyItem, Membership, Standing};
+use crate::error::{Cause, Fault};
+use crate::migrate::Mover;
+use crate::session::{Event, Role, Session};
+use crate::stream::{RecvPhase, Route, StreamKey};
+use crate::time::Instant;
+use crate::wire::{Cid, EndStream, Migrate, StreamId, flag};
+
+impl Session {
+    /// MIGRATE without ACK came.
+    pub(crate) fn on_migrate(
+        &mut self,
+        now: Instant,
+        conn: ConnId,
+        id: StreamId,
+        migrate: Migrate,
+        end: EndStream,
+    ) -> Result<(), Fault> {
+        if !self.conn(conn).is_some_and(Connection::is_joined) {
+            return Err(Cause::BadMigrate.into());
+        }
+        if migrate.dst.is_none() && self.role == Role::Server {
+            return Err(Cause::BadMigrate.into());
+        }
+        self.check_destination(migrate)?;
+        let from = Route { conn, id };
+        let Some(key) = self.key_at(conn, id) else {
+            return self.on_stray_migrate(from, migrate);
+        };
+        if let Some(early) = self.early_of(key, conn, id) {
+            early.items.push(EarlyItem::Migrate(migrate, end));
+            return Ok(());
+        }
+        self.count_answer(conn)?;
+        self.apply_migrate(now, key, from, migrate, end)
+    }
+
+    /// SMIG-2.6: the destination's id is one that the mover may open, and open for it.
+    fn check_destination(&self, migrate: Migrate) -> Result<(), Fault> {
+        let Some((cid, sid)) = migrate.dst else { return Ok(()) };
+        let in_use = self.conn_by_cid(cid).and_then(|conn| self.key_at(conn, sid)).is_some();
+        if sid.is_connection() || !self.is_peers(sid) || in_use {
+            return Err(Cause::BadMigrate.into());
+        }
+        Ok(())
+    }
+
+    /// MIGRATE in the order of its stream.
+    pub(crate) fn apply_migrate(
+        &mut self,
+        now: Instant,
+        key: StreamKey,
+        from: Route,
+        migrate: Migrate,
+        end: EndStream,
+    ) -> Result<(), Fault> {
+        let Some((cid, sid)) = migrate.dst else {
+            return self.on_offer(key);
+        };
+        let Some(stream) = self.streams.find_mut(key) else { return Ok(()) };
+        match (&stream.hand_over, self.role) {
+            (HandOver::Settled | HandOver::OfferReceived, _) => {}
+            (HandOver::Offered, _) => {
+                // The client's move answers the offer (SMIG-6.3).
+                stream.hand_over = HandOver::Settled;
+                self.open_moving = self.open_moving.saturating_sub(1);
+            }
+            (HandOver::Moving(_), Role::Server) => {
+                // The server's move wins (SMIG-6.5).
+                self.drop_carrier(cid, sid);
+                self.apply_barrier_end(key, end);
+                return Ok(());
+            }
+            (HandOver::Moving(_), Role::Client) => {
+                let credit = self.give_up(key);
+                self.follow(now, key, from, (cid, sid), end)?;
+                if credit > 0 {
+                    self.send_stream_credit(key, credit);
+                }
+                return Ok(());
+            }
+        }
+        self.follow(now, key, from, (cid, sid), end)
+    }
+
+    /// MIGRATE for a stream that is over here: declined, like any that cannot be followed
+    /// (SMIG-5.10, SMIG-8.1).
+    fn on_stray_migrate(&mut self, at: Route, migrate: Migrate) -> Result<(), Fault> {
+        if matches!(self.standing(at.conn, at.id), Standing::Fresh | Standing::Skipped) {
+            return Err(Cause::IdleStream.into());
+        }
+        if let Some(key) = self.departed_key(at) {
+            self.fail_locally(key, Cause::StreamClosed);
+            return Ok(());
+        }
+        self.count_answer(at.conn)?;
+        if let Some((cid, sid)) = migrate.dst {
+            self.drop_carrier(cid, sid);
+        }
+        self.send_migrate(at, Migrate { dst: None }, flag::SMIG_ACK | flag::END_STREAM);
+        // A client whose own move of the stream is open gives it up: the server will not answer it.
+        let due = self.conn_mut(at.conn).and_then(|conn| conn.take_answer_due(at.id));
+        if let Some(due) = due {
+            self.open_moving = self.open_moving.saturating_sub(1);
+            if let Some(code) = due.reset {
+                self.queue_reset(at, code);
+            }
+        }
+        Ok(())
+    }
+
+    /// The carrier will never be bound: what it holds and what still comes is dropped and credited
+    /// (SMIG-5.27).
+    fn drop_carrier(&mut self, cid: Cid, sid: StreamId) {
+        let Some(conn) = self.conn_by_cid(cid) else { return };
+        let early = self.conn_mut(conn).and_then(|conn| conn.carriers.take(sid));
+        if let Some(early) = early {
+            self.give_back_to(conn, early.into_credit());
+        }
+        self.ignore_from_peer(Route { conn, id: sid });
+    }
+
+    /// Client: its own migration yields to the server's (SMIG-6.6). The result is the credit that it
+    /// sent on its carrier, which the server drops.
+    fn give_up(&mut self, key: StreamKey) -> u32 {
+        let Some(moving) = self.settle(key) else { return 0 };
+        let credit = moving.credit_on_carrier;
+        self.return_to(key, moving);
+        credit
+    }
+
+    /// An offer came (SMIG-6.2).
+    fn on_offer(&mut self, key: StreamKey) -> Result<(), Fault> {
+        let Some(stream) = self.streams.find_mut(key) else { return Ok(()) };
+        match stream.hand_over {
+            HandOver::Settled if !stream.offered => {
+                stream.offered = true;
+                stream.hand_over = HandOver::OfferReceived;
+                self.events.push_back(Event::MigrationOffered { stream: key });
+                Ok(())
+            }
+            // Our own move stands, and answers the offer.
+            HandOver::Moving(_) => Ok(()),
+            HandOver::Settled | HandOver::Offered | HandOver::OfferReceived => {
+                Err(Cause::BadMigrate.into())
+            }
+        }
+    }
+
+    /// Client: declines an offer.
+    pub fn decline_offer(&mut self, key: StreamKey) {
+        let Some(stream) = self.streams.find_mut(key) else { return };
+        if matches!(stream.hand_over, HandOver::OfferReceived) {
+            stream.hand_over = HandOver::Settled;
+            let (route, closed) = (stream.route, stream.send.closed_flag().flag());
+            self.send_migrate(route, Migrate { dst: None }, flag::SMIG_ACK | closed);
+        }
+    }
+
+    /// Follows, declines, or waits for a JOIN.
+    fn follow(
+        &mut self,
+        now: Instant,
+        key: StreamKey,
+        from: Route,
+        (cid, sid): (Cid, StreamId),
+        end: EndStream,
+    ) -> Result<(), Fault> {
+        if let Some(joining) = self.conn_by_cid(cid).and_then(|id| self.conn_mut(id))
+            && matches!(joining.membership, Membership::Joining { .. })
+        {
+            let migrate = Migrate { dst: Some((cid, sid)) };
+            joining.waiting_moves.push(WaitingMove { from, migrate, end });
+            return Ok(());
+        }
+        let carrier = self.usable_carrier(now, key, from, (cid, sid));
+        let Some(stream) = self.streams.find_mut(key) else { return Ok(()) };
+        stream.hand_over = HandOver::Settled;
+        let ours = flag::SMIG_ACK | stream.send.closed_flag().flag();
+        let Some(to) = carrier else {
+            self.drop_carrier(cid, sid);
+            self.send_migrate(from, Migrate { dst: None }, ours);
+            self.apply_barrier_end(key, end);
+            return Ok(());
+        };
+        stream.route = to;
+        stream.moves = stream.moves.saturating_add(1);
+        stream.home = None;
+        stream.scheduled = None;
+        self.send_migrate(from, Migrate { dst: Some((cid, sid)) }, ours);
+        self.depart(key, from);
+        let early = self.conn_mut(to.conn).and_then(|conn| {
+            conn.role = ConnectionRole::Bulk;
+            conn.peer_ids.mark_used(sid);
+            conn.streams.insert(sid, key);
+            conn.carriers.take(sid)
+        });
+        self.events.push_back(Event::Migrated {
+            stream: key,
+            from: from.conn,
+            to: to.conn,
+            mover: Mover::Peer,
+        });
+        self.apply_barrier_end(key, end);
+        if let Some(early) = early {
+            self.apply_early(now, key, to, early)?;
+        }
+        self.schedule(key);
+        self.after_direction(key);
+        Ok(())
+    }
+
+    /// The carrier's place, if this end can use it; `None` declines (SMIG-5.13).
+    fn usable_carrier(
+        &mut self,
+        now: Instant,
+        key: StreamKey,
+        from: Route,
+        (cid, sid): (Cid, StreamId),
+    ) -> Option<Route> {
+        let max_moves = self.config.smig.as_ref()?.max_moves;
+        let id = self.conn_by_cid(cid)?;
+        let conn = self.conn(id)?;
+        let excluded = conn.goaway.sent.is_some_and(|last| sid > last);
+        if id == from.conn || !conn.is_joined() || excluded {
+            return None;
+        }
+        if matches!(conn.peer_ids.standing(sid), Standing::Ignored | Standing::Closed) {
+            return None;
+        }
+        let moves = self.streams.find(key).map_or(u8::MAX, |stream| stream.moves);
+        if moves >= max_moves || !self.migration_budget.take(now, 1) {
+            self.events.push_back(Event::LimitHit { conn: from.conn, limit: "migrations" });
+            return None;
+        }
+        Some(Route { conn: id, id: sid })
+    }
+
+    /// The JOIN of `id` was answered, or the connection ended: what waited for it goes on.
+    pub(crate) fn release_waiting_moves(&mut self, now: Instant, id: ConnId) {
+        let waiting = self.conn_mut(id).map(|conn| core::mem::take(&mut conn.waiting_moves));
+        for WaitingMove { from, migrate, end } in waiting.unwrap_or_default() {
+            let done = match self.key_at(from.conn, from.id) {
+                Some(key) => self.apply_migrate(now, key, from, migrate, end),
+                None => self.on_stray_migrate(from, migrate),
+            };
+            if let Err(fault) = done {
+                self.on_fault(now, from.conn, fault);
+            }
+        }
+    }
+
+    pub(crate) fn recv_ended(&self, key: StreamKey) -> bool {
+        self.streams.find(key).is_none_or(|stream| stream.recv.phase() == RecvPhase::Ended)
+    }
+}

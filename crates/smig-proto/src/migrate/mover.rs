@@ -1,0 +1,302 @@
+//! The mover: sends MIGRATE, and what the answer makes of the stream.
+
+use super::{HandOver, MigrateError, Moving, Pace, Replay, Target};
+use crate::conn::{ConnId, ConnectionRole, Early, Standing};
+use crate::error::{Cause, ErrorCode, Fault};
+use crate::migrate::Mover;
+use crate::session::{Event, Role, Session};
+use crate::stream::{RecvPhase, Route, SendEnd, SendPhase, StreamKey};
+use crate::time::Instant;
+use crate::wire::{self, Cid, EndStream, Migrate, StreamId};
+
+impl Session {
+    /// Moves a running stream to another connection (SMIG-5.1 to 5.9), or offers it (SMIG-6.1).
+    ///
+    /// # Errors
+    ///
+    /// [`MigrateError`] says why the stream stays where it is; nothing was sent then.
+    pub fn migrate(
+        &mut self,
+        now: Instant,
+        key: StreamKey,
+        to: Target,
+    ) -> Result<(), MigrateError> {
+        let smig = self.config.smig.as_ref().ok_or(MigrateError::Off)?;
+        let (max_moves, replay_limit) = (smig.max_moves, smig.replay_limit);
+        let stream = self.streams.find(key).ok_or(MigrateError::Ended)?;
+        if stream.is_over() || stream.is_complete() {
+            return Err(MigrateError::Ended);
+        }
+        match stream.hand_over {
+            HandOver::Settled | HandOver::OfferReceived => {}
+            HandOver::Offered | HandOver::Moving(_) => return Err(MigrateError::Busy),
+        }
+        if stream.moves >= max_moves {
+            return Err(MigrateError::Exhausted);
+        }
+        let (from, offered) = (stream.route, stream.offered);
+        let conn = self.conn(from.conn).ok_or(MigrateError::Ended)?;
+        if !conn.is_joined() {
+            return Err(MigrateError::Off);
+        }
+        // The peer's MIGRATE waits for a JOIN (SMIG-5.12): it will be followed.
+        if self.conns.iter().any(|conn| conn.waiting_moves.iter().any(|w| w.from == from)) {
+            return Err(MigrateError::Busy);
+        }
+        if self.open_moving >= conn.peer.smig as usize {
+            return Err(MigrateError::TooMany);
+        }
+        let target = match to {
+            Target::Offer if self.role != Role::Server => return Err(MigrateError::NotServer),
+            Target::Offer if offered => return Err(MigrateError::Exhausted),
+            Target::Offer => return self.offer(key, from),
+            Target::Spare => self.spare(from.conn).ok_or(MigrateError::NoTarget)?,
+            Target::Connection(id) => id,
+        };
+        let role = self.role;
+        let conn = self.conn_mut(target).ok_or(MigrateError::NoTarget)?;
+        if target == from.conn || !conn.is_joined() || !conn.takes_streams() {
+            return Err(MigrateError::NoTarget);
+        }
+        let cid = conn.cid.ok_or(MigrateError::NoTarget)?;
+        let id = conn.local_ids.next(role.parity()).ok_or(MigrateError::NoTarget)?;
+        conn.role = ConnectionRole::Bulk;
+        conn.streams.insert(id, key);
+        let to = Route { conn: target, id };
+        let pace = match role {
+            Role::Server => Pace::UntilReplayIsFull(replay_limit),
+            Role::Client => Pace::Held,
+        };
+        self.cross_barrier(now, key, (from, to), cid, pace);
+        Ok(())
+    }
+
+    /// Sends the barrier and changes the route of our direction (SMIG-5.3).
+    fn cross_barrier(
+        &mut self,
+        now: Instant,
+        key: StreamKey,
+        (from, to): (Route, Route),
+        cid: Cid,
+        pace: Pace,
+    ) {
+        let peer_window = self.conn(from.conn).map_or(0, |conn| conn.peer.initial_window);
+        let Some(stream) = self.streams.find_mut(key) else { return };
+        let home = stream.home.take().map(|home| (home, peer_window));
+        let end = stream.send.closed_flag();
+        stream.hand_over = HandOver::Moving(Box::new(Moving {
+            from,
+            to,
+            pace,
+            early: Early::default(),
+            replay: Replay::new(stream.send.phase()),
+            credit_on_carrier: 0,
+            carrier_used: false,
+            to_lost: false,
+            since: now,
+            home,
+        }));
+        stream.route = to;
+        stream.moves += 1;
+        stream.scheduled = None;
+        self.open_moving += 1;
+        self.send_migrate(from, Migrate { dst: Some((cid, to.id)) }, end.flag());
+        self.arm(now);
+        self.schedule(key);
+    }
+
+    fn offer(&mut self, key: StreamKey, from: Route) -> Result<(), MigrateError> {
+        let stream = self.streams.find_mut(key).ok_or(MigrateError::Ended)?;
+        stream.hand_over = HandOver::Offered;
+        stream.offered = true;
+        self.open_moving += 1;
+        self.send_migrate(from, Migrate { dst: None }, 0);
+        Ok(())
+    }
+
+    pub(crate) fn send_migrate(&mut self, on: Route, migrate: Migrate, flags: u8) {
+        let Some(points) = self.config.smig.as_ref().map(|smig| smig.code_points) else { return };
+        if let Some(conn) = self.conn_mut(on.conn).filter(|conn| !conn.is_dead()) {
+            wire::migrate(&mut conn.out.frames, &points, on.id, migrate, flags);
+        }
+    }
+
+    /// An answer came: MIGRATE with ACK.
+    pub(crate) fn on_migrate_ack(
+        &mut self,
+        now: Instant,
+        conn: ConnId,
+        id: StreamId,
+        migrate: Migrate,
+        end: EndStream,
+    ) -> Result<(), Fault> {
+        let here = Route { conn, id };
+        let Some(key) = self.key_at(conn, id) else {
+            return self.on_stray_answer(here, migrate);
+        };
+        let Some(stream) = self.streams.find_mut(key) else { return Ok(()) };
+        match &stream.hand_over {
+            HandOver::Offered if migrate.dst.is_none() && stream.route == here => {
+                stream.hand_over = HandOver::Settled;
+                self.open_moving -= 1;
+                self.events.push_back(Event::MigrationDeclined { stream: key });
+                self.apply_barrier_end(key, end);
+                Ok(())
+            }
+            HandOver::Moving(moving) if moving.from == here => {
+                let to = moving.to;
+                match migrate.dst {
+                    None => {
+                        self.on_decline(key, end);
+                        Ok(())
+                    }
+                    Some((cid, sid)) if sid == to.id && self.is_named(to.conn, cid) => {
+                        self.on_barrier(now, key, end)
+                    }
+                    Some(_) => Err(Cause::UnexpectedMigrateAck.into()),
+                }
+            }
+            HandOver::Settled
+            | HandOver::Offered
+            | HandOver::OfferReceived
+            | HandOver::Moving(_) => Err(Cause::UnexpectedMigrateAck.into()),
+        }
+    }
+
+    /// Whether `cid` names the connection, as far as this end still knows it.
+    fn is_named(&self, id: ConnId, cid: Cid) -> bool {
+        self.conn(id).is_none_or(|conn| conn.cid == Some(cid))
+    }
+
+    /// An answer for a stream that is over here (SMIG-2.7, SMIG-8.3).
+    fn on_stray_answer(&mut self, at: Route, migrate: Migrate) -> Result<(), Fault> {
+        let due = self.conn_mut(at.conn).and_then(|conn| conn.take_answer_due(at.id));
+        if let Some(due) = due {
+            self.open_moving = self.open_moving.saturating_sub(1);
+            if let (None, Some(code)) = (migrate.dst, due.reset) {
+                self.queue_reset(at, code);
+            }
+            return Ok(());
+        }
+        match self.standing(at.conn, at.id) {
+            Standing::Fresh | Standing::Skipped => Err(Cause::IdleStream.into()),
+            Standing::Ignored | Standing::Closed => Ok(()),
+        }
+    }
+
+    /// The follower's barrier: all it sends comes on the carrier from now on (SMIG-5.14).
+    fn on_barrier(&mut self, now: Instant, key: StreamKey, end: EndStream) -> Result<(), Fault> {
+        let Some(moving) = self.settle(key) else { return Ok(()) };
+        self.depart(key, moving.from);
+        self.events.push_back(Event::Migrated {
+            stream: key,
+            from: moving.from.conn,
+            to: moving.to.conn,
+            mover: Mover::Local,
+        });
+        self.apply_barrier_end(key, end);
+        self.apply_early(now, key, moving.to, moving.early)?;
+        self.after_direction(key);
+        if self.conn(moving.to.conn).is_none_or(crate::conn::Connection::is_dead) {
+            self.fail_with_connection(key, moving.to.conn);
+            return Ok(());
+        }
+        self.schedule(key);
+        Ok(())
+    }
+
+    /// The mover's phase ends; the route stays the carrier.
+    pub(crate) fn settle(&mut self, key: StreamKey) -> Option<Moving> {
+        let stream = self.streams.find_mut(key)?;
+        match core::mem::replace(&mut stream.hand_over, HandOver::Settled) {
+            HandOver::Moving(moving) => {
+                self.open_moving = self.open_moving.saturating_sub(1);
+                Some(*moving)
+            }
+            other @ (HandOver::Settled | HandOver::Offered | HandOver::OfferReceived) => {
+                stream.hand_over = other;
+                None
+            }
+        }
+    }
+
+    /// END_STREAM on any MIGRATE of a stream: nothing if the direction had ended before (SMIG-5.4).
+    pub(crate) fn apply_barrier_end(&mut self, key: StreamKey, end: EndStream) {
+        let Some(stream) = self.streams.find_mut(key) else { return };
+        if !end.is_end() || stream.is_over() || stream.recv.phase() == RecvPhase::Ended {
+            return;
+        }
+        match stream.recv.on_end() {
+            Ok(()) => {
+                self.signal_readable(key);
+                self.after_direction(key);
+            }
+            Err(cause) => self.fail_locally(key, cause),
+        }
+    }
+
+    /// The follower cannot use the carrier: both directions go on from their barriers on the old
+    /// connection (SMIG-6.8 to 6.11).
+    fn on_decline(&mut self, key: StreamKey, end: EndStream) {
+        let Some(moving) = self.settle(key) else { return };
+        let credit = moving.credit_on_carrier;
+        self.return_to(key, moving);
+        if credit > 0 {
+            self.send_stream_credit(key, credit);
+        }
+        self.events.push_back(Event::MigrationDeclined { stream: key });
+        self.apply_barrier_end(key, end);
+        self.schedule(key);
+        self.after_direction(key);
+    }
+
+    /// Takes the stream back to where it was before an own migration that came to nothing.
+    pub(crate) fn return_to(&mut self, key: StreamKey, moving: Moving) {
+        let Moving { from, to, early, replay, home, .. } = moving;
+        self.unmap(to);
+        self.give_back_to(to.conn, early.into_credit());
+        if moving.carrier_used {
+            self.queue_reset(to, ErrorCode::Cancel);
+        }
+        self.ignore_from_peer(to);
+        let window_now = self.conn(from.conn).map_or(0, |conn| conn.peer.initial_window);
+        let Some(stream) = self.streams.find_mut(key) else { return };
+        stream.route = from;
+        stream.scheduled = None;
+        if let Some((home, window)) = home {
+            stream.home = Some(home);
+            // Checked when the SETTINGS came: the window fits or the connection would be over.
+            let _fits = stream.send.window.adjust(i64::from(window_now) - i64::from(window));
+        }
+        let end = match (replay.trailers, replay.end) {
+            (Some(trailers), _) => SendEnd::Trailers(trailers),
+            (None, EndStream::Yes) => SendEnd::Data,
+            (None, EndStream::No) => SendEnd::Open,
+        };
+        stream.send.rewind(replay.data, replay.phase, end);
+        for (head, end) in replay.heads {
+            self.write_response(key, &head, end);
+        }
+    }
+
+    /// The connection of one end of an unanswered migration was lost (SMIG-8.8, SMIG-8.9).
+    pub(crate) fn on_moving_lost(&mut self, key: StreamKey, lost: ConnId) {
+        let Some(stream) = self.streams.find_mut(key) else { return };
+        let complete =
+            stream.recv.phase() == RecvPhase::Ended && stream.send.phase() == SendPhase::Ended;
+        let HandOver::Moving(moving) = &mut stream.hand_over else { return };
+        if moving.to.conn == lost && moving.from.conn != lost {
+            // The answer on the old connection decides.
+            moving.to_lost = true;
+            return;
+        }
+        let to = moving.to;
+        if complete {
+            self.settle(key);
+            self.after_direction(key);
+        } else {
+            self.queue_reset(to, ErrorCode::Cancel);
+            self.fail_with_connection(key, lost);
+        }
+    }
+}

@@ -1,0 +1,198 @@
+//! When to move a stream: pure functions from what the driver sees to a decision.
+//!
+//! The paper's MigSW and MigSP (section 4.4, 5) are [`Policy::unknown_after`] set to 0 and to t.
+
+use core::time::Duration;
+
+use crate::priority::Priority;
+
+/// A server's or a client's rules. Sizes in octets.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Policy {
+    /// Bodies of a known size below this stay.
+    pub min_size: u64,
+    /// Other streams that must be open, or have been within the last second, for a move to help.
+    pub min_concurrent: usize,
+    /// A body whose transfer at the reported delivery rate takes less than this stays: it could not
+    /// delay the others for longer.
+    pub max_blocking: Duration,
+    /// A body of unknown size moves once this much was sent (the paper's t).
+    pub unknown_after: u64,
+    /// A tunnel moves once this much went through it...
+    pub tunnel_after: u64,
+    /// ...and it is this old.
+    pub tunnel_age: Duration,
+}
+
+impl Default for Policy {
+    fn default() -> Self {
+        Self {
+            min_size: 256 << 10,
+            min_concurrent: 1,
+            max_blocking: Duration::from_millis(20),
+            unknown_after: 100 << 10,
+            tunnel_after: 1 << 20,
+            tunnel_age: Duration::from_secs(1),
+        }
+    }
+}
+
+/// What a stream is, as far as a policy cares.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Transfer {
+    /// A body with a known length.
+    Sized(u64),
+    /// A body whose length nobody announced.
+    Unsized,
+    /// Both directions of a CONNECT.
+    Tunnel,
+}
+
+/// What the application, a route's rule or a response header says.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Hint {
+    /// Nothing: the rules decide.
+    #[default]
+    None,
+    /// Move as soon as possible.
+    Move,
+    /// Never move.
+    Stay,
+}
+
+/// What the driver sees of a stream and its surroundings.
+#[derive(Clone, Copy, Debug)]
+pub struct Situation {
+    /// What is transferred.
+    pub transfer: Transfer,
+    /// Octets of body sent (server) or received (client) so far, both directions for a tunnel.
+    pub transferred: u64,
+    /// Time since the stream was opened.
+    pub age: Duration,
+    /// The stream's priority.
+    pub priority: Priority,
+    /// Other streams open on the connection, or seen there within the last second.
+    pub others: usize,
+    /// What TCP reports, octets a second, if it knows.
+    pub delivery_rate: Option<u64>,
+    /// An explicit wish.
+    pub hint: Hint,
+}
+
+/// What to do with the stream.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Decision {
+    /// It stays where it is; ask again when more was sent.
+    Stay,
+    /// It is to move; the text says why, for logs and people.
+    Move(&'static str),
+}
+
+impl Policy {
+    /// Decides.
+    #[must_use]
+    pub fn decide(&self, now: &Situation) -> Decision {
+        match now.hint {
+            Hint::Stay => return Decision::Stay,
+            Hint::Move => return Decision::Move("hint"),
+            Hint::None => {}
+        }
+        if now.others < self.min_concurrent {
+            return Decision::Stay;
+        }
+        // What is more urgent than usual is what the others may wait for.
+        if now.priority.urgency() < Priority::default().urgency() {
+            return Decision::Stay;
+        }
+        match now.transfer {
+            Transfer::Sized(size) => {
+                let left = size.saturating_sub(now.transferred);
+                if left < self.min_size || !self.blocks(left, now.delivery_rate) {
+                    Decision::Stay
+                } else {
+                    Decision::Move("size")
+                }
+            }
+            Transfer::Unsized if now.transferred < self.unknown_after => Decision::Stay,
+            Transfer::Unsized => Decision::Move("bytes so far"),
+            Transfer::Tunnel
+                if now.transferred < self.tunnel_after || now.age < self.tunnel_age =>
+            {
+                Decision::Stay
+            }
+            Transfer::Tunnel => Decision::Move("tunnel's bytes and age"),
+        }
+    }
+
+    /// The adaptive rule: size by rate is the time that the others would wait.
+    fn blocks(&self, octets: u64, rate: Option<u64>) -> bool {
+        let Some(rate) = rate.filter(|&rate| rate > 0) else { return true };
+        let nanos = u128::from(octets) * 1_000_000_000 / u128::from(rate);
+        nanos >= self.max_blocking.as_nanos()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const BIG: Situation = Situation {
+        transfer: Transfer::Sized(50 << 20),
+        transferred: 0,
+        age: Duration::ZERO,
+        priority: Priority::sequential(3),
+        others: 1,
+        delivery_rate: Some(1_250_000),
+        hint: Hint::None,
+    };
+
+    #[test]
+    fn a_big_body_beside_others_moves() {
+        let policy = Policy::default();
+        assert_eq!(policy.decide(&BIG), Decision::Move("size"));
+        assert_eq!(policy.decide(&Situation { others: 0, ..BIG }), Decision::Stay);
+        let small = Situation { transfer: Transfer::Sized(10 << 10), ..BIG };
+        assert_eq!(policy.decide(&small), Decision::Stay);
+        let nearly_done = Situation { transferred: (50 << 20) - 1000, ..BIG };
+        assert_eq!(policy.decide(&nearly_done), Decision::Stay);
+    }
+
+    #[test]
+    fn a_link_so_fast_that_nobody_waits_keeps_it() {
+        let policy = Policy::default();
+        let one_mb = Situation { transfer: Transfer::Sized(1 << 20), ..BIG };
+        let fast = Situation { delivery_rate: Some(1_000_000_000), ..one_mb };
+        assert_eq!(policy.decide(&fast), Decision::Stay);
+        assert_eq!(policy.decide(&one_mb), Decision::Move("size"));
+        let unknown = Situation { delivery_rate: None, ..one_mb };
+        assert_eq!(policy.decide(&unknown), Decision::Move("size"));
+    }
+
+    #[test]
+    fn unknown_size_moves_after_t() {
+        let policy = Policy::default();
+        let early = Situation { transfer: Transfer::Unsized, transferred: 99 << 10, ..BIG };
+        assert_eq!(policy.decide(&early), Decision::Stay);
+        let late = Situation { transferred: 100 << 10, ..early };
+        assert_eq!(policy.decide(&late), Decision::Move("bytes so far"));
+    }
+
+    #[test]
+    fn tunnels_move_by_bytes_and_age() {
+        let policy = Policy::default();
+        let young = Situation { transfer: Transfer::Tunnel, transferred: 2 << 20, ..BIG };
+        assert_eq!(policy.decide(&young), Decision::Stay);
+        let old = Situation { age: Duration::from_secs(2), ..young };
+        assert_eq!(policy.decide(&old), Decision::Move("tunnel's bytes and age"));
+    }
+
+    #[test]
+    fn hints_and_urgency_decide_first() {
+        let policy = Policy::default();
+        assert_eq!(policy.decide(&Situation { hint: Hint::Stay, ..BIG }), Decision::Stay);
+        let alone = Situation { hint: Hint::Move, others: 0, ..BIG };
+        assert_eq!(policy.decide(&alone), Decision::Move("hint"));
+        let urgent = Situation { priority: Priority::sequential(1), ..BIG };
+        assert_eq!(policy.decide(&urgent), Decision::Stay);
+    }
+}

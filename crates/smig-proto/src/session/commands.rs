@@ -1,0 +1,379 @@
+//! What the application does with streams.
+
+use core::fmt;
+
+use bytes::Bytes;
+use http::{HeaderMap, Method};
+
+use crate::conn::{ConnId, Connection, ConnectionRole};
+use crate::error::{Cause, ErrorCode};
+use crate::head::{RequestHead, ResponseHead};
+use crate::message::{content_length, encode_request, encode_response};
+use crate::migrate::HandOver;
+use crate::priority::Priority;
+use crate::session::{Role, Session};
+use crate::stream::{
+    Exchange, Hold, Opener, RecvHalf, RecvPhase, Route, SendEnd, SendHalf, SendPhase, StallClock,
+    Stream, StreamKey,
+};
+use crate::time::Instant;
+use crate::wire::{self, EndStream};
+
+/// Why no stream was opened. Nothing was sent.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum OpenError {
+    /// The peer's SETTINGS_MAX_CONCURRENT_STREAMS is reached: wait for
+    /// [`crate::Event::OpenPossible`].
+    Blocked,
+    /// No connection takes streams: open one.
+    NoConnection,
+    /// The head cannot be sent in HTTP/2; the text says why.
+    Invalid(&'static str),
+    /// Only a client opens streams.
+    NotClient,
+}
+
+impl fmt::Display for OpenError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            Self::Blocked => "as many streams are open as the peer allows",
+            Self::NoConnection => "no connection takes new streams",
+            Self::Invalid(why) => why,
+            Self::NotClient => "only a client opens streams",
+        })
+    }
+}
+
+impl std::error::Error for OpenError {}
+
+/// Why something was not sent.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum SendError {
+    /// The stream is over, or its direction has ended.
+    Ended,
+    /// The head was sent already, or was not sent yet.
+    OutOfOrder,
+    /// The body's length differs from its content-length: the stream was reset, so that nobody takes
+    /// it for whole.
+    WrongLength,
+}
+
+impl fmt::Display for SendError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            Self::Ended => "the stream is over",
+            Self::OutOfOrder => "head and body out of order",
+            Self::WrongLength => "the body's length differs from its content-length",
+        })
+    }
+}
+
+impl std::error::Error for SendError {}
+
+/// Why nothing was pushed.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum PushError {
+    /// The client does not want pushes, or as many are open as it allows.
+    Refused,
+    /// The parent stream is over, or moved and not settled.
+    NoParent,
+}
+
+impl fmt::Display for PushError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            Self::Refused => "the client wants no more pushes",
+            Self::NoParent => "the stream to push on is over",
+        })
+    }
+}
+
+impl std::error::Error for PushError {}
+
+impl Session {
+    /// Client: opens a stream with a request, on `conn` or where new streams go.
+    ///
+    /// # Errors
+    ///
+    /// [`OpenError`]; nothing was sent then.
+    pub fn open(
+        &mut self,
+        now: Instant,
+        conn: Option<ConnId>,
+        head: &RequestHead,
+        end: EndStream,
+    ) -> Result<StreamKey, OpenError> {
+        if self.role != Role::Client {
+            return Err(OpenError::NotClient);
+        }
+        let length = content_length(&head.headers)
+            .map_err(|_| OpenError::Invalid("the content-length is not a number"))?;
+        if head.method == Method::CONNECT && head.uri.authority().is_none() {
+            return Err(OpenError::Invalid("CONNECT needs host:port"));
+        }
+        let id = conn.or_else(|| self.connection_for_new()).ok_or(OpenError::NoConnection)?;
+        let (open, window) = (self.local_open, self.config.stream_window);
+        let conn = self.conn_mut(id).ok_or(OpenError::NoConnection)?;
+        if !conn.takes_streams() {
+            return Err(OpenError::NoConnection);
+        }
+        if head.protocol.is_some() && !conn.peer.connect_protocol {
+            return Err(OpenError::Invalid("the server takes no extended CONNECT"));
+        }
+        if open >= conn.peer.max_concurrent_streams {
+            self.open_blocked = true;
+            return Err(OpenError::Blocked);
+        }
+        let stream = conn.local_ids.next(1).ok_or(OpenError::NoConnection)?;
+        let max = conn.max_frame();
+        let (encoder, out) = (&mut conn.encoder, &mut conn.out.frames);
+        wire::headers(out, stream, end, max, |out| encode_request(encoder, head, out));
+        let mut send = SendHalf::new(conn.peer.initial_window, SendPhase::Head);
+        send.on_head(end, length);
+        let window =
+            if conn.settings_acked { window } else { window.max(crate::flow::INITIAL_WINDOW) };
+        let priority = head
+            .headers
+            .get("priority")
+            .map_or_else(Priority::default, |value| Priority::parse(value.as_bytes()));
+        let key = self.streams.insert(Stream {
+            opener: Opener::Local,
+            exchange: Exchange::of(head),
+            route: Route { conn: id, id: stream },
+            departed: Vec::new(),
+            home: Some(id),
+            send,
+            recv: RecvHalf::new(window, RecvPhase::Head),
+            priority,
+            hand_over: HandOver::Settled,
+            moves: 0,
+            offered: false,
+            hold: Hold::Held,
+            scheduled: None,
+            stall: StallClock::new(now),
+            over: None,
+        });
+        self.local_open += 1;
+        if let Some(conn) = self.conn_mut(id) {
+            conn.streams.insert(stream, key);
+        }
+        self.arm(now);
+        Ok(key)
+    }
+
+    /// Where new streams go: a connection for interactive use, else any that takes streams.
+    fn connection_for_new(&self) -> Option<ConnId> {
+        let takes = |conn: &&Connection| conn.takes_streams();
+        let interactive =
+            |conn: &&Connection| takes(conn) && conn.role == ConnectionRole::Interactive;
+        let first = self.conns.iter().find(interactive);
+        first.or_else(|| self.conns.iter().find(takes)).map(|conn| conn.id)
+    }
+
+    /// Server: sends the final response's head.
+    ///
+    /// # Errors
+    ///
+    /// [`SendError`] if the stream is over or the head was sent.
+    pub fn send_response(
+        &mut self,
+        key: StreamKey,
+        head: &ResponseHead,
+        end: EndStream,
+    ) -> Result<(), SendError> {
+        let stream = self.live(key)?;
+        if self.role == Role::Client || stream.send.phase() != SendPhase::Head {
+            return Err(SendError::OutOfOrder);
+        }
+        self.write_response(key, head, end);
+        self.schedule(key);
+        self.after_send_end(key);
+        Ok(())
+    }
+
+    /// Server: sends a 1xx response.
+    ///
+    /// # Errors
+    ///
+    /// [`SendError`] if the stream is over or the final head was sent.
+    pub fn send_informational(
+        &mut self,
+        key: StreamKey,
+        head: &ResponseHead,
+    ) -> Result<(), SendError> {
+        let stream = self.live(key)?;
+        let early = stream.send.phase() == SendPhase::Head && head.status.is_informational();
+        if self.role == Role::Client || !early || head.status.as_u16() == 101 {
+            return Err(SendError::OutOfOrder);
+        }
+        self.write_response(key, head, EndStream::No);
+        Ok(())
+    }
+
+    /// Writes a response head where the stream's frames go, and remembers it if a decline may ask
+    /// for it again.
+    pub(crate) fn write_response(&mut self, key: StreamKey, head: &ResponseHead, end: EndStream) {
+        let Some(stream) = self.streams.find_mut(key) else { return };
+        let route = stream.route;
+        if let HandOver::Moving(moving) = &mut stream.hand_over {
+            moving.carrier_used = true;
+            moving.replay.heads.push((head.clone(), end));
+        }
+        if !head.status.is_informational() {
+            let status = head.status.as_u16();
+            let bodiless = stream.exchange != Exchange::Ordinary || matches!(status, 204 | 304);
+            let length = if bodiless { None } else { content_length(&head.headers).ok().flatten() };
+            stream.send.on_head(end, length);
+        }
+        let Some(conn) = self.conn_mut(route.conn).filter(|conn| !conn.is_dead()) else { return };
+        let max = conn.max_frame();
+        let (encoder, out) = (&mut conn.encoder, &mut conn.out.frames);
+        wire::headers(out, route.id, end, max, |out| encode_response(encoder, head, out));
+    }
+
+    fn live(&self, key: StreamKey) -> Result<&Stream, SendError> {
+        self.streams.find(key).filter(|stream| !stream.is_over()).ok_or(SendError::Ended)
+    }
+
+    /// How many octets of body the stream's buffer takes now. 0: wait for
+    /// [`crate::Event::Writable`], which will come.
+    pub fn send_capacity(&mut self, key: StreamKey) -> usize {
+        let most = self.config.send_buffer;
+        let Some(stream) = self.streams.find_mut(key) else { return 0 };
+        let room = most.saturating_sub(stream.send.queued());
+        stream.send.wants_room = room == 0;
+        room
+    }
+
+    /// Queues body. More than [`Self::send_capacity`] is taken, but memory is the caller's to bound.
+    ///
+    /// # Errors
+    ///
+    /// [`SendError::WrongLength`] resets the stream.
+    pub fn send_data(
+        &mut self,
+        key: StreamKey,
+        data: Bytes,
+        end: EndStream,
+    ) -> Result<(), SendError> {
+        self.live(key)?;
+        let Some(stream) = self.streams.find_mut(key) else { return Err(SendError::Ended) };
+        if !stream.send.is_open() {
+            return Err(SendError::Ended);
+        }
+        if stream.send.phase() != SendPhase::Body {
+            return Err(SendError::OutOfOrder);
+        }
+        let mut fits = stream.send.queue(data);
+        if fits && end.is_end() {
+            fits = stream.send.finish(SendEnd::Data);
+        }
+        self.after_queueing(key, fits)
+    }
+
+    /// Queues trailers, which end the direction.
+    ///
+    /// # Errors
+    ///
+    /// [`SendError::WrongLength`] resets the stream.
+    pub fn send_trailers(&mut self, key: StreamKey, trailers: HeaderMap) -> Result<(), SendError> {
+        self.live(key)?;
+        let Some(stream) = self.streams.find_mut(key) else { return Err(SendError::Ended) };
+        if !stream.send.is_open() {
+            return Err(SendError::Ended);
+        }
+        if stream.send.phase() != SendPhase::Body {
+            return Err(SendError::OutOfOrder);
+        }
+        let fits = stream.send.finish(SendEnd::Trailers(trailers));
+        self.after_queueing(key, fits)
+    }
+
+    fn after_queueing(&mut self, key: StreamKey, fits: bool) -> Result<(), SendError> {
+        if !fits {
+            self.end_here(
+                key,
+                ErrorCode::InternalError,
+                crate::error::Initiator::User,
+                Some(Cause::ShortBody),
+            );
+            return Err(SendError::WrongLength);
+        }
+        self.schedule(key);
+        Ok(())
+    }
+
+    /// Changes a stream's priority: a client tells the server (RFC 9218 section 7.1), a server
+    /// schedules by it.
+    pub fn reprioritize(&mut self, key: StreamKey, priority: Priority) {
+        let Some(stream) = self.streams.find(key) else { return };
+        if stream.is_over() {
+            return;
+        }
+        let place = match &stream.hand_over {
+            // Until the answer the peer may not know the carrier (SMIG-7.7).
+            HandOver::Moving(moving) => moving.from,
+            HandOver::Settled | HandOver::Offered | HandOver::OfferReceived => stream.route,
+        };
+        if self.role == Role::Client
+            && let Some(conn) = self.conn_mut(place.conn).filter(|conn| !conn.is_dead())
+        {
+            wire::priority_update(&mut conn.out.frames, place.id, priority);
+        }
+        self.set_priority(key, priority);
+    }
+
+    /// Server: promises the response to `head` on the stream of `parent` (RFC 9113 section 8.4). The
+    /// promised stream is answered like any.
+    ///
+    /// # Errors
+    ///
+    /// [`PushError`]; nothing was sent then.
+    pub fn push(
+        &mut self,
+        now: Instant,
+        parent: StreamKey,
+        head: &RequestHead,
+    ) -> Result<StreamKey, PushError> {
+        let stream = self.live(parent).map_err(|_| PushError::NoParent)?;
+        let unsettled = matches!(stream.hand_over, HandOver::Moving(_));
+        if self.role == Role::Client || unsettled || !stream.send.is_open() {
+            return Err(PushError::NoParent);
+        }
+        let route = stream.route;
+        let open = self.local_open;
+        let conn = self.conn_mut(route.conn).ok_or(PushError::NoParent)?;
+        if !conn.peer.push || open >= conn.peer.max_concurrent_streams || !conn.takes_streams() {
+            return Err(PushError::Refused);
+        }
+        let promised = conn.local_ids.next(2).ok_or(PushError::Refused)?;
+        let (window, max) = (conn.peer.initial_window, conn.max_frame());
+        let (encoder, out) = (&mut conn.encoder, &mut conn.out.frames);
+        wire::push_promise(out, route.id, promised, max, |out| encode_request(encoder, head, out));
+        let key = self.streams.insert(Stream {
+            opener: Opener::Local,
+            exchange: Exchange::of(head),
+            route: Route { conn: route.conn, id: promised },
+            departed: Vec::new(),
+            home: Some(route.conn),
+            send: SendHalf::new(window, SendPhase::Head),
+            recv: RecvHalf::new(0, RecvPhase::Ended),
+            priority: Priority::default(),
+            hand_over: HandOver::Settled,
+            moves: 0,
+            offered: false,
+            hold: Hold::Held,
+            scheduled: None,
+            stall: StallClock::new(now),
+            over: None,
+        });
+        self.local_open += 1;
+        if let Some(conn) = self.conn_mut(route.conn) {
+            conn.streams.insert(promised, key);
+        }
+        Ok(key)
+    }
+}

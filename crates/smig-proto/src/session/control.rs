@@ -1,0 +1,303 @@
+//! Frames about the connection: SETTINGS, PING, GOAWAY, PRIORITY_UPDATE.
+
+use bytes::Bytes;
+
+use crate::conn::{ConnId, Connection, Membership, Phase, Standing};
+use crate::error::{Cause, ErrorCode, Fault, Processed};
+use crate::flow::{INITIAL_WINDOW, MAX_WINDOW};
+use crate::migrate::HandOver;
+use crate::priority::Priority;
+use crate::session::{Event, KeyingRequest, Role, Session};
+use crate::stream::{Route, StreamKey};
+use crate::time::Instant;
+use crate::wire::{self, Cid, MIN_MAX_FRAME_SIZE, Setting, SettingsPayload, StreamId};
+
+/// The PING that separates the two GOAWAY of an orderly end (RFC 9113 section 6.8).
+const DRAIN: [u8; 8] = *b"smigdrai";
+
+impl Session {
+    pub(crate) fn on_settings(
+        &mut self,
+        now: Instant,
+        id: ConnId,
+        payload: &SettingsPayload,
+    ) -> Result<(), Fault> {
+        let limits = &self.config.limits;
+        let (max_entries, max_frames) = (limits.max_settings_entries, limits.max_settings_frames);
+        let points = self.config.smig.as_ref().map(|smig| smig.code_points).unwrap_or_default();
+        let Some(conn) = self.conn_mut(id) else { return Ok(()) };
+        if payload.len() > max_entries || conn.nuisances.settings.exceeds(now, max_frames) {
+            return Err(Cause::TooManySettings.into());
+        }
+        let is_first = matches!(conn.phase, Phase::Settings);
+        for setting in payload.iter(points) {
+            self.apply_setting(id, setting, is_first)?;
+        }
+        self.count_answer(id)?;
+        if let Some(conn) = self.conn_mut(id) {
+            wire::settings_ack(&mut conn.out.frames);
+            if is_first {
+                conn.phase = Phase::Open;
+            }
+        }
+        if is_first {
+            self.on_first_settings(id)?;
+        }
+        if core::mem::take(&mut self.open_blocked) {
+            self.events.push_back(Event::OpenPossible);
+        }
+        Ok(())
+    }
+
+    fn apply_setting(&mut self, id: ConnId, setting: Setting, is_first: bool) -> Result<(), Fault> {
+        let role = self.role;
+        let Some(conn) = self.conn_mut(id) else { return Ok(()) };
+        match setting {
+            Setting::HeaderTableSize(size) => conn.encoder.set_max_table_size(size as usize),
+            Setting::EnablePush(value) => match (value, role) {
+                (0, _) => conn.peer.push = false,
+                (1, Role::Server) => conn.peer.push = true,
+                (_, Role::Server | Role::Client) => return Err(Cause::BadEnablePush.into()),
+            },
+            Setting::MaxConcurrentStreams(most) => conn.peer.max_concurrent_streams = most,
+            Setting::InitialWindowSize(size) => return self.apply_initial_window(id, size),
+            Setting::MaxFrameSize(size) => {
+                if !(MIN_MAX_FRAME_SIZE..=0x00ff_ffff).contains(&size) {
+                    return Err(Cause::BadMaxFrameSize.into());
+                }
+                conn.peer.max_frame_size = size;
+            }
+            Setting::EnableConnectProtocol(value) => {
+                if value > 1 || (value == 0 && conn.peer.connect_protocol) {
+                    return Err(Cause::BadConnectProtocol.into());
+                }
+                conn.peer.connect_protocol = value == 1;
+            }
+            // Only the first SETTINGS negotiate the extension (SMIG-3.3).
+            Setting::Smig(value) if is_first => conn.peer.smig = value,
+            Setting::CidHi(word) if is_first => conn.peer.cid[0] = word,
+            Setting::CidMid(word) if is_first => conn.peer.cid[1] = word,
+            Setting::CidLo(word) if is_first => conn.peer.cid[2] = word,
+            Setting::Smig(_) | Setting::CidHi(_) | Setting::CidMid(_) | Setting::CidLo(_) => {}
+            // An advisory limit: a response that is larger is the application's concern.
+            Setting::MaxHeaderListSize(_) => {}
+            Setting::NoRfc7540Priorities(_) | Setting::Unknown => {}
+        }
+        Ok(())
+    }
+
+    /// Adjusts the streams that were opened there and have not left (SMIG-7.4).
+    fn apply_initial_window(&mut self, id: ConnId, size: u32) -> Result<(), Fault> {
+        if size > MAX_WINDOW {
+            return Err(Cause::BadInitialWindow.into());
+        }
+        let Some(conn) = self.conn_mut(id) else { return Ok(()) };
+        let by = i64::from(size) - i64::from(conn.peer.initial_window);
+        conn.peer.initial_window = size;
+        if by == 0 {
+            return Ok(());
+        }
+        for (_, key) in conn.keys_in_order() {
+            let Some(stream) = self.streams.find_mut(key) else { continue };
+            if stream.home == Some(id) {
+                stream.send.window.adjust(by)?;
+                self.schedule(key);
+            }
+        }
+        Ok(())
+    }
+
+    /// The peer's first SETTINGS decide on the extension (SMIG-3.3).
+    fn on_first_settings(&mut self, id: ConnId) -> Result<(), Fault> {
+        let (role, app, has_key) = (self.role, self.app, self.key.is_some());
+        let Some(spec) = self.conn(id).map(|conn| conn.spec) else { return Ok(()) };
+        if !self.may_smig(&spec) {
+            return Ok(());
+        }
+        let Some(conn) = self.conn_mut(id) else { return Ok(()) };
+        if conn.peer.smig == 0 {
+            return Ok(());
+        }
+        if role == Role::Server {
+            let [hi, mid, low] = conn.peer.cid;
+            conn.cid = Cid::from_words(hi, mid, low);
+            let Some(cid) = conn.cid else { return Ok(()) };
+            self.app = Some(cid.app);
+            self.found_session(id, cid);
+        } else if let (Some(app), Some(cid)) = (app, self.cid_of(id)) {
+            debug_assert_eq!(app, cid.app);
+            if has_key { self.ask_to_join(id, cid) } else { self.found_session(id, cid) }
+        }
+        Ok(())
+    }
+
+    /// Asks the driver for the session's key. A server does so for every connection that names a
+    /// session: whether a JOIN follows is not known yet, and it replaces this provisional session.
+    pub(crate) fn found_session(&mut self, id: ConnId, cid: Cid) {
+        let role = self.role;
+        let Some(conn) = self.conn_mut(id) else { return };
+        let security = conn.spec.security;
+        let request = match (security, role) {
+            // K comes in a JOIN (SMIG-3.9).
+            (crate::conn::Security::TrustedCleartext, Role::Server) => return,
+            (crate::conn::Security::TrustedCleartext, Role::Client) => KeyingRequest::Random,
+            (crate::conn::Security::Tls13, _) => KeyingRequest::session(cid.app),
+            (crate::conn::Security::Plain, _) => return,
+        };
+        conn.membership = Membership::KeyingFounder;
+        self.events.push_back(Event::KeyingMaterialNeeded { conn: id, request });
+    }
+
+    /// Client: asks the driver for the exporter of a further connection.
+    fn ask_to_join(&mut self, id: ConnId, cid: Cid) {
+        let Some(conn) = self.conn_mut(id) else { return };
+        conn.membership = Membership::KeyingJoin;
+        let request = KeyingRequest::join(cid, conn.spec.security);
+        self.events.push_back(Event::KeyingMaterialNeeded { conn: id, request });
+    }
+
+    pub(crate) fn on_settings_ack(&mut self, id: ConnId) -> Result<(), Fault> {
+        let size = self.config.stream_window;
+        let Some(conn) = self.conn_mut(id) else { return Ok(()) };
+        if conn.settings_acked {
+            return Err(Cause::UnexpectedSettingsAck.into());
+        }
+        conn.settings_acked = true;
+        if size < INITIAL_WINDOW {
+            let by = i64::from(size) - i64::from(INITIAL_WINDOW);
+            for (_, key) in conn.keys_in_order() {
+                let Some(stream) = self.streams.find_mut(key) else { continue };
+                if stream.home == Some(id) {
+                    stream.recv.window.adjust(by);
+                }
+            }
+        }
+        Ok(())
+    }
+
+    pub(crate) fn on_ping(&mut self, id: ConnId, opaque: [u8; 8]) -> Result<(), Fault> {
+        self.count_answer(id)?;
+        if let Some(conn) = self.conn_mut(id) {
+            wire::pong(&mut conn.out.frames, opaque);
+        }
+        Ok(())
+    }
+
+    pub(crate) fn on_pong(&mut self, id: ConnId, opaque: [u8; 8]) -> Result<(), Fault> {
+        let Some(conn) = self.conn_mut(id) else { return Ok(()) };
+        if conn.goaway.draining && opaque == DRAIN {
+            conn.goaway.draining = false;
+            let last = conn.peer_ids.highest();
+            send_goaway(conn, last, ErrorCode::NoError, b"");
+        }
+        Ok(())
+    }
+
+    /// Sends a PING; its answer proves that the connection lives.
+    pub fn ping(&mut self, id: ConnId) {
+        if let Some(conn) = self.conn_mut(id).filter(|conn| !conn.is_dead()) {
+            wire::ping(&mut conn.out.frames, *b"smigping");
+        }
+    }
+
+    pub(crate) fn on_goaway(
+        &mut self,
+        id: ConnId,
+        last: StreamId,
+        code: ErrorCode,
+        debug: &Bytes,
+    ) -> Result<(), Fault> {
+        let Some(conn) = self.conn_mut(id) else { return Ok(()) };
+        let last = conn.goaway.received.map_or(last, |earlier| earlier.min(last));
+        conn.goaway.received = Some(last);
+        // At most what a person would read; the rest is the peer's noise.
+        let reason = String::from_utf8_lossy(debug.get(..debug.len().min(256)).unwrap_or_default());
+        self.events.push_back(Event::GoingAway { conn: id, code, reason: reason.into_owned() });
+        let keys = self.conn(id).map(Connection::keys_in_order).unwrap_or_default();
+        for (stream, key) in keys {
+            if !self.is_peers(stream) && stream > last {
+                self.on_excluded(key, Route { conn: id, id: stream });
+            }
+        }
+        Ok(())
+    }
+
+    /// The peer's GOAWAY says that it will not process this stream.
+    fn on_excluded(&mut self, key: StreamKey, at: Route) {
+        let Some(stream) = self.streams.find_mut(key) else { return };
+        if let HandOver::Moving(moving) = &mut stream.hand_over
+            && moving.to == at
+        {
+            // The answer will be a decline (SMIG-8.17).
+            moving.to_lost = true;
+            return;
+        }
+        self.fail_excluded(key, at.conn, Processed::No);
+    }
+
+    pub(crate) fn on_priority_update(
+        &mut self,
+        id: ConnId,
+        stream: StreamId,
+        priority: Priority,
+    ) -> Result<(), Fault> {
+        if self.role == Role::Client {
+            return Err(Cause::WrongStreamParity.into());
+        }
+        let at = Route { conn: id, id: stream };
+        if let Some(key) = self.key_at(id, stream).or_else(|| self.departed_key(at)) {
+            self.set_priority(key, priority);
+            return Ok(());
+        }
+        let most = self.config.limits.max_idle_priorities;
+        if !self.is_peers(stream) || self.standing(id, stream) != Standing::Fresh {
+            return Ok(());
+        }
+        let Some(conn) = self.conn_mut(id) else { return Ok(()) };
+        conn.idle_priorities.retain(|&(other, _)| other != stream);
+        if conn.idle_priorities.len() >= most {
+            return Err(Cause::TooManyPriorities.into());
+        }
+        conn.idle_priorities.push((stream, priority));
+        Ok(())
+    }
+
+    pub(crate) fn set_priority(&mut self, key: StreamKey, priority: Priority) {
+        let Some(stream) = self.streams.find_mut(key) else { return };
+        if stream.priority != priority {
+            stream.priority = priority;
+            // The old place in the schedule is stale: found out when it is popped.
+            stream.scheduled = None;
+            self.schedule(key);
+        }
+    }
+
+    /// Ends the session in order: no new streams, running ones finish (RFC 9113 section 6.8).
+    pub fn shutdown(&mut self) {
+        self.closing = true;
+        for conn in self.conns.iter_mut().filter(|conn| !conn.is_dead()) {
+            drain(conn);
+        }
+    }
+
+    /// Ends one connection in order; streams on it may still migrate away (SMIG-8.14).
+    pub fn drain(&mut self, id: ConnId) {
+        if let Some(conn) = self.conn_mut(id).filter(|conn| !conn.is_dead()) {
+            drain(conn);
+        }
+    }
+}
+
+fn drain(conn: &mut Connection) {
+    if conn.goaway.sent.is_none() {
+        send_goaway(conn, StreamId::MAX, ErrorCode::NoError, b"");
+        conn.goaway.draining = true;
+        wire::ping(&mut conn.out.frames, DRAIN);
+    }
+}
+
+pub(crate) fn send_goaway(conn: &mut Connection, last: StreamId, code: ErrorCode, debug: &[u8]) {
+    let last = conn.goaway.sent.map_or(last, |earlier| earlier.min(last));
+    conn.goaway.sent = Some(last);
+    wire::goaway(&mut conn.out.frames, last, code, debug);
+}

@@ -1,0 +1,229 @@
+//! DATA, and the credit that it uses.
+
+use bytes::Bytes;
+
+use crate::conn::{ConnId, Standing};
+use crate::error::{Cause, ErrorCode, Fault};
+use crate::flow::Credit;
+use crate::migrate::HandOver;
+use crate::session::{Event, Session};
+use crate::stream::{Chunk, RecvPhase, Route, StreamKey};
+use crate::time::Instant;
+use crate::wire::{self, EndStream, StreamId};
+
+impl Session {
+    pub(crate) fn on_data(
+        &mut self,
+        now: Instant,
+        id: ConnId,
+        stream: StreamId,
+        data: Bytes,
+        charged: u32,
+        end: EndStream,
+    ) -> Result<(), Fault> {
+        if data.is_empty() && !end.is_end() {
+            self.count_empty(id)?;
+        }
+        let Some(conn) = self.conn_mut(id) else { return Ok(()) };
+        let Some(mut credit) = conn.recv_window.charge(charged) else {
+            return Err(Cause::ConnectionWindow.into());
+        };
+        conn.data_received += data.len() as u64;
+        if !data.is_empty() {
+            conn.nuisances.empty_in_a_row = 0;
+        }
+        // Padding is used up on arrival.
+        let padding = charged - u32::try_from(data.len()).unwrap_or(charged).min(charged);
+        if padding > 0 {
+            let padding = credit.split(padding);
+            self.give_back_to(id, padding);
+        }
+        let chunk = Chunk { data, conn: id, credit };
+        let Some(key) = self.key_at(id, stream) else {
+            return self.on_stray_data(now, id, stream, chunk, end);
+        };
+        let window = self.config.stream_window as usize;
+        if let Some(early) = self.early_of(key, id, stream) {
+            if early.octets + chunk.data.len() > window {
+                self.give_back_to(id, chunk.credit);
+                return Err(Fault::Stream(stream, Cause::CarrierWindow));
+            }
+            early.push_data(chunk, end);
+            return Ok(());
+        }
+        self.apply_data(key, chunk, end).map_err(|cause| Fault::Stream(stream, cause))
+    }
+
+    /// DATA on an id that names no stream.
+    fn on_stray_data(
+        &mut self,
+        now: Instant,
+        id: ConnId,
+        stream: StreamId,
+        chunk: Chunk,
+        end: EndStream,
+    ) -> Result<(), Fault> {
+        if let Some(key) = self.departed_key(Route { conn: id, id: stream }) {
+            self.give_back_to(id, chunk.credit);
+            self.fail_locally(key, Cause::StreamClosed);
+            return Ok(());
+        }
+        match self.standing(id, stream) {
+            Standing::Ignored => {
+                self.give_back_to(id, chunk.credit);
+                Ok(())
+            }
+            Standing::Closed => {
+                chunk.credit.forfeit();
+                Err(Cause::StreamClosed.into())
+            }
+            Standing::Fresh | Standing::Skipped => {
+                // A client holds its direction until the ACK (SMIG-5.3), so only a client can meet
+                // DATA on a carrier that it does not know.
+                if self.role == crate::session::Role::Server || !self.may_be_carrier(id, stream) {
+                    chunk.credit.forfeit();
+                    return Err(Cause::IdleStream.into());
+                }
+                let window = self.config.stream_window as usize;
+                let early = match self.unbound(now, id, stream) {
+                    Ok(Some(early)) => early,
+                    Ok(None) => {
+                        self.give_back_to(id, chunk.credit);
+                        return Ok(());
+                    }
+                    Err(fault) => {
+                        chunk.credit.forfeit();
+                        return Err(fault);
+                    }
+                };
+                if early.octets + chunk.data.len() > window {
+                    self.give_back_to(id, chunk.credit);
+                    let code = Some(ErrorCode::FlowControlError);
+                    self.close_unbound(Route { conn: id, id: stream }, code);
+                    return self.count_answer(id);
+                }
+                early.push_data(chunk, end);
+                Ok(())
+            }
+        }
+    }
+
+    /// DATA of a stream, in the order of the stream.
+    pub(crate) fn apply_data(
+        &mut self,
+        key: StreamKey,
+        chunk: Chunk,
+        end: EndStream,
+    ) -> Result<(), Cause> {
+        let id = chunk.conn;
+        let Some(stream) = self.streams.find_mut(key) else {
+            self.give_back_to(id, chunk.credit);
+            return Ok(());
+        };
+        let refused = match stream.recv.phase() {
+            RecvPhase::Head => Some(Cause::DataBeforeHeaders),
+            RecvPhase::Ended => Some(Cause::HalfClosed),
+            RecvPhase::Body => None,
+        };
+        if let Some(cause) = refused {
+            self.give_back_to(id, chunk.credit);
+            return Err(cause);
+        }
+        if let Err((cause, credit)) = stream.recv.on_data(chunk) {
+            self.give_back_to(id, credit);
+            return Err(cause);
+        }
+        if end.is_end() {
+            stream.recv.on_end()?;
+        }
+        self.signal_readable(key);
+        if end.is_end() {
+            self.after_direction(key);
+        }
+        Ok(())
+    }
+
+    pub(crate) fn signal_readable(&mut self, key: StreamKey) {
+        let Some(stream) = self.streams.find_mut(key) else { return };
+        if !stream.recv.signalled {
+            stream.recv.signalled = true;
+            self.events.push_back(Event::Readable { stream: key });
+        }
+    }
+
+    /// Gives a connection's credit back to it, if it still exists, and announces it when due.
+    pub(crate) fn give_back_to(&mut self, id: ConnId, credit: Credit) {
+        let Some(conn) = self.conn_mut(id).filter(|conn| !conn.is_dead()) else {
+            return credit.forfeit();
+        };
+        if let Some(increment) = conn.recv_window.give_back(credit) {
+            wire::window_update(&mut conn.out.frames, StreamId::CONNECTION, increment);
+        }
+    }
+
+    /// Announces credit for a stream, on the connection where its frames go now (SMIG-7.1).
+    pub(crate) fn send_stream_credit(&mut self, key: StreamKey, increment: u32) {
+        let Some(stream) = self.streams.find_mut(key) else { return };
+        if stream.is_over() || stream.recv.phase() == RecvPhase::Ended {
+            return;
+        }
+        if let HandOver::Moving(moving) = &mut stream.hand_over {
+            moving.credit_on_carrier = moving.credit_on_carrier.saturating_add(increment);
+            moving.carrier_used = true;
+        }
+        let route = stream.route;
+        if let Some(conn) = self.conn_mut(route.conn).filter(|conn| !conn.is_dead()) {
+            wire::window_update(&mut conn.out.frames, route.id, increment);
+        }
+    }
+
+    pub(crate) fn on_window_update(
+        &mut self,
+        now: Instant,
+        id: ConnId,
+        stream: StreamId,
+        increment: u32,
+    ) -> Result<(), Fault> {
+        if stream.is_connection() {
+            let Some(conn) = self.conn_mut(id) else { return Ok(()) };
+            conn.send_window.add(increment)?;
+            for key in core::mem::take(&mut conn.blocked) {
+                if let Some(stream) = self.streams.find_mut(key)
+                    && stream.scheduled == Some(id)
+                {
+                    stream.scheduled = None;
+                }
+                self.schedule(key);
+            }
+            return Ok(());
+        }
+        if let Some(key) = self.key_at(id, stream) {
+            self.add_stream_credit(key, increment.into());
+            return Ok(());
+        }
+        if let Some(key) = self.departed_key(Route { conn: id, id: stream }) {
+            self.fail_locally(key, Cause::StreamClosed);
+            return Ok(());
+        }
+        match self.standing(id, stream) {
+            Standing::Ignored | Standing::Closed => Ok(()),
+            Standing::Fresh | Standing::Skipped if self.may_be_carrier(id, stream) => {
+                let Some(early) = self.unbound(now, id, stream)? else { return Ok(()) };
+                early.credit = early.credit.saturating_add(increment.into());
+                Ok(())
+            }
+            Standing::Skipped => Ok(()),
+            Standing::Fresh => Err(Cause::IdleStream.into()),
+        }
+    }
+
+    pub(crate) fn add_stream_credit(&mut self, key: StreamKey, increment: u64) {
+        let Some(stream) = self.streams.find_mut(key) else { return };
+        let fits = u32::try_from(increment)
+            .map_or(Err(Cause::WindowOverflow), |increment| stream.send.window.add(increment));
+        match fits {
+            Ok(()) => self.schedule(key),
+            Err(cause) => self.fail_locally(key, cause),
+        }
+    }
+}

@@ -1,0 +1,435 @@
+//! How streams and connections end, and what each end leaves behind.
+
+use bytes::Bytes;
+
+use crate::conn::{ConnId, Connection, ConnectionRole, Phase, Standing};
+use crate::error::{Cause, ConnectionError, ErrorCode, Fault, Initiator, Processed, StreamError};
+use crate::migrate::{AnswerDue, HandOver};
+use crate::session::control::send_goaway;
+use crate::session::{Event, LostReason, Role, Session};
+use crate::stream::{Hold, Opener, RecvPhase, Route, SendPhase, StreamKey};
+use crate::time::Instant;
+use crate::wire::{self, StreamId};
+
+impl Session {
+    /// An error in peer input: ends the stream or the connection that it hit, by the RFC's code.
+    pub(crate) fn on_fault(&mut self, now: Instant, id: ConnId, fault: Fault) {
+        match fault {
+            Fault::Connection(cause) => self.fail_connection(id, cause),
+            Fault::Stream(stream, cause) => {
+                // Made to reset: as dear as two resets of the peer's own (CVE-2025-8671).
+                if self.role == Role::Server && !self.reset_budget.take(now, 2) {
+                    return self.fail_connection(id, Cause::TooManyResets);
+                }
+                if self.count_answer(id).is_err() {
+                    return self.fail_connection(id, Cause::TooManyAnswers);
+                }
+                let at = Route { conn: id, id: stream };
+                match self.key_at(id, stream) {
+                    Some(key) => self.fail_locally(key, cause),
+                    None => {
+                        self.queue_reset(at, cause.code());
+                        self.ignore_from_peer(at);
+                    }
+                }
+            }
+        }
+    }
+
+    /// Counts an answer that the peer caused and that is not sent yet (CVE-2019-9512 and on).
+    pub(crate) fn count_answer(&mut self, id: ConnId) -> Result<(), Fault> {
+        let most = self.config.limits.max_queued_answers;
+        let Some(conn) = self.conn_mut(id) else { return Ok(()) };
+        conn.out.answers += 1;
+        if conn.out.answers > most { Err(Cause::TooManyAnswers.into()) } else { Ok(()) }
+    }
+
+    pub(crate) fn queue_reset(&mut self, at: Route, code: ErrorCode) {
+        if let Some(conn) = self.conn_mut(at.conn).filter(|conn| !conn.is_dead()) {
+            wire::reset(&mut conn.out.frames, at.id, code);
+        }
+    }
+
+    /// RST_STREAM came.
+    pub(crate) fn on_reset(
+        &mut self,
+        now: Instant,
+        id: ConnId,
+        stream: StreamId,
+        code: ErrorCode,
+    ) -> Result<(), Fault> {
+        let at = Route { conn: id, id: stream };
+        if let Some(key) = self.key_at(id, stream) {
+            if self.role == Role::Server && !self.reset_budget.take(now, 1) {
+                return Err(Cause::TooManyResets.into());
+            }
+            self.fail_by_peer(key, at, code);
+            return Ok(());
+        }
+        if let Some(key) = self.departed_key(at) {
+            self.fail_locally(key, Cause::StreamClosed);
+            return Ok(());
+        }
+        match self.standing(id, stream) {
+            Standing::Ignored | Standing::Closed => Ok(()),
+            Standing::Fresh | Standing::Skipped if self.may_be_carrier(id, stream) => {
+                self.close_unbound(at, None);
+                Ok(())
+            }
+            Standing::Skipped => Ok(()),
+            Standing::Fresh => Err(Cause::IdleStream.into()),
+        }
+    }
+
+    /// This side ends a stream because of what the peer did, or cannot do itself.
+    pub(crate) fn fail_locally(&mut self, key: StreamKey, cause: Cause) {
+        self.end_here(key, cause.code(), Initiator::Local, Some(cause));
+    }
+
+    /// RST_STREAM on the stream's present place, and the end here.
+    pub(crate) fn end_here(
+        &mut self,
+        key: StreamKey,
+        code: ErrorCode,
+        initiator: Initiator,
+        cause: Option<Cause>,
+    ) {
+        let Some(stream) = self.streams.find(key) else { return };
+        if stream.is_over() {
+            return;
+        }
+        let route = stream.route;
+        let from = stream.hand_over.origin();
+        self.queue_reset(route, code);
+        if let Some(from) = from {
+            self.remember_answer(from, Some(code));
+        }
+        let processed = Processed::Maybe;
+        let error = StreamError { code, initiator, cause, connection: route.conn, processed };
+        self.finish_failed(key, error, None);
+    }
+
+    /// The peer's RST_STREAM, read at `at` (the table of SMIG section 8).
+    pub(crate) fn fail_by_peer(&mut self, key: StreamKey, at: Route, code: ErrorCode) {
+        let Some(stream) = self.streams.find(key) else { return };
+        if stream.is_over() {
+            return;
+        }
+        if let HandOver::Moving(moving) = &stream.hand_over {
+            let (from, to, used) = (moving.from, moving.to, moving.carrier_used);
+            if at == from {
+                // Crossed our MIGRATE, which the resetter will decline (SMIG-8.1).
+                if used {
+                    self.queue_reset(to, ErrorCode::Cancel);
+                }
+                self.remember_answer(from, None);
+            } else {
+                self.remember_answer(from, Some(code));
+            }
+        }
+        let processed =
+            if code == ErrorCode::RefusedStream { Processed::No } else { Processed::Maybe };
+        let (initiator, connection) = (Initiator::Peer, at.conn);
+        let error = StreamError { code, initiator, cause: None, connection, processed };
+        self.finish_failed(key, error, Some(at));
+    }
+
+    /// The connection that carried the stream is gone.
+    pub(crate) fn fail_with_connection(&mut self, key: StreamKey, lost: ConnId) {
+        self.fail_excluded(key, lost, Processed::Maybe);
+    }
+
+    /// The stream ends without a frame: its connection is gone, or the peer said it ignores it.
+    pub(crate) fn fail_excluded(&mut self, key: StreamKey, id: ConnId, processed: Processed) {
+        let Some(stream) = self.streams.find(key) else { return };
+        if stream.is_over() {
+            return;
+        }
+        if let HandOver::Moving(moving) = &stream.hand_over {
+            let (from, to, used) = (moving.from, moving.to, moving.carrier_used);
+            if from.conn != id || processed == Processed::No {
+                self.remember_answer(from, Some(ErrorCode::Cancel));
+            } else {
+                self.open_moving = self.open_moving.saturating_sub(1);
+            }
+            if to.conn != id && used && processed == Processed::No {
+                self.queue_reset(to, ErrorCode::Cancel);
+            }
+        }
+        let code = match processed {
+            Processed::No => ErrorCode::RefusedStream,
+            Processed::Maybe => self.conn(id).map_or(ErrorCode::Cancel, Connection::end_code),
+        };
+        let error = StreamError {
+            code,
+            initiator: if processed == Processed::No {
+                Initiator::Peer
+            } else {
+                Initiator::Transport
+            },
+            cause: Some(match processed {
+                Processed::No => Cause::GoingAway,
+                Processed::Maybe => Cause::ConnectionLost,
+            }),
+            connection: id,
+            processed,
+        };
+        self.finish_failed(key, error, None);
+    }
+
+    /// The stream is over but the answer to its MIGRATE is still to come (SMIG-8.3).
+    fn remember_answer(&mut self, from: Route, reset: Option<ErrorCode>) {
+        match self.conn_mut(from.conn).filter(|conn| !conn.is_dead()) {
+            Some(conn) => conn.answers_due.push(AnswerDue { s1: from.id, reset }),
+            None => self.open_moving = self.open_moving.saturating_sub(1),
+        }
+    }
+
+    /// Takes a failed stream off its connections and tells the application. `reset_at`: where the
+    /// peer's RST_STREAM came; nothing may follow it there.
+    fn finish_failed(&mut self, key: StreamKey, error: StreamError, reset_at: Option<Route>) {
+        let Some(stream) = self.streams.find_mut(key) else { return };
+        stream.over = Some(error.clone());
+        stream.send.abort();
+        stream.scheduled = None;
+        let route = stream.route;
+        let mut credits = stream.recv.abort();
+        let departed = core::mem::take(&mut stream.departed);
+        let mut places = vec![route];
+        match core::mem::replace(&mut stream.hand_over, HandOver::Settled) {
+            HandOver::Moving(moving) => {
+                places.push(moving.from);
+                credits.push((moving.to.conn, moving.early.into_credit()));
+            }
+            HandOver::Offered => self.open_moving = self.open_moving.saturating_sub(1),
+            HandOver::Settled | HandOver::OfferReceived => {}
+        }
+        let held = stream.hold == Hold::Held;
+        for (conn, credit) in credits {
+            self.give_back_to(conn, credit);
+        }
+        for place in places {
+            self.unmap(place);
+            if reset_at != Some(place) {
+                self.ignore_from_peer(place);
+            }
+        }
+        self.forget_departed(&departed);
+        if held {
+            self.events.push_back(Event::Reset { stream: key, error });
+        } else {
+            self.free(key);
+        }
+    }
+
+    fn forget_departed(&mut self, places: &[Route]) {
+        for place in places {
+            if let Some(conn) = self.conn_mut(place.conn) {
+                conn.departed.remove(&place.id);
+            }
+        }
+    }
+
+    /// One direction ended: perhaps the stream has.
+    pub(crate) fn after_direction(&mut self, key: StreamKey) {
+        let Some(stream) = self.streams.find_mut(key) else { return };
+        if stream.is_over() || !stream.is_complete() {
+            return;
+        }
+        let (route, released) = (stream.route, stream.hold == Hold::Released);
+        let departed = core::mem::take(&mut stream.departed);
+        if matches!(stream.hand_over, HandOver::Offered) {
+            stream.hand_over = HandOver::Settled;
+            self.open_moving = self.open_moving.saturating_sub(1);
+        }
+        self.unmap(route);
+        self.forget_departed(&departed);
+        if released {
+            self.free(key);
+        }
+    }
+
+    /// The last that is known of a stream goes.
+    pub(crate) fn free(&mut self, key: StreamKey) {
+        let Some(mut stream) = self.streams.remove(key) else { return };
+        for (conn, credit) in stream.recv.abort() {
+            self.give_back_to(conn, credit);
+        }
+        match stream.opener {
+            Opener::Peer => self.peer_open = self.peer_open.saturating_sub(1),
+            Opener::Local => {
+                self.local_open = self.local_open.saturating_sub(1);
+                if core::mem::take(&mut self.open_blocked) {
+                    self.events.push_back(Event::OpenPossible);
+                }
+            }
+        }
+    }
+
+    /// The application lets go of a stream: called once for each key, whatever became of the stream.
+    /// What is unfinished is cancelled.
+    pub fn release(&mut self, key: StreamKey) {
+        let Some(stream) = self.streams.find_mut(key) else { return };
+        stream.hold = Hold::Released;
+        if stream.is_over() || stream.is_complete() {
+            if !matches!(stream.hand_over, HandOver::Moving(_)) {
+                self.free(key);
+            }
+            return;
+        }
+        let received = stream.recv.phase() == RecvPhase::Ended;
+        let ended = stream.send.phase() == SendPhase::Ended;
+        if received && (ended || !stream.send.is_open()) {
+            // What is queued still goes out.
+            return;
+        }
+        let code = if ended && self.role == Role::Server {
+            // The answer is complete; the rest of the request is not needed.
+            ErrorCode::NoError
+        } else {
+            ErrorCode::Cancel
+        };
+        self.cancel(key, code);
+    }
+
+    /// Resets a stream by the application's wish.
+    pub fn reset(&mut self, key: StreamKey, code: ErrorCode) {
+        self.cancel(key, code);
+    }
+
+    fn cancel(&mut self, key: StreamKey, code: ErrorCode) {
+        let Some(stream) = self.streams.find(key) else { return };
+        let (route, settled) = (stream.route, matches!(stream.hand_over, HandOver::Settled));
+        let elsewhere = self.conns.iter().any(|conn| conn.id != route.conn && !conn.is_dead());
+        let alone = self.conn(route.conn).is_some_and(|conn| {
+            conn.role == ConnectionRole::Bulk
+                && conn.streams.len() == 1
+                && conn.carriers.len() == 0
+                && conn.answers_due.is_empty()
+        });
+        if self.role == Role::Client && settled && elsewhere && alone {
+            // Closing the connection cuts off what is in flight (SMIG-8.4).
+            self.end_here(key, code, Initiator::User, None);
+            self.kill(route.conn, None);
+            self.events.push_back(Event::Abandon { conn: route.conn });
+            return;
+        }
+        self.end_here(key, code, Initiator::User, None);
+    }
+
+    /// An error of the whole connection: GOAWAY, and the end of all that runs on it.
+    pub(crate) fn fail_connection(&mut self, id: ConnId, cause: Cause) {
+        let Some(conn) = self.conn_mut(id) else { return };
+        if conn.is_dead() {
+            return;
+        }
+        if cause.code() == ErrorCode::EnhanceYourCalm {
+            self.events.push_back(Event::LimitHit { conn: id, limit: cause.describe() });
+        }
+        let error = ConnectionError {
+            code: cause.code(),
+            initiator: Initiator::Local,
+            cause: Some(cause),
+            detail: String::new(),
+        };
+        self.say_goodbye(id, cause.code(), cause.to_string().as_bytes());
+        self.kill(id, Some(error.clone()));
+        self.events.push_back(Event::Closed { conn: id, error: Some(error) });
+    }
+
+    fn say_goodbye(&mut self, id: ConnId, code: ErrorCode, debug: &[u8]) {
+        let Some(conn) = self.conn_mut(id) else { return };
+        let last = conn.peer_ids.highest();
+        send_goaway(conn, last, code, debug);
+    }
+
+    /// Ends a connection at once, with GOAWAY.
+    pub fn close(&mut self, id: ConnId, code: ErrorCode, reason: &str) {
+        if self.conn(id).is_none_or(Connection::is_dead) {
+            return;
+        }
+        self.say_goodbye(id, code, &Bytes::copy_from_slice(reason.as_bytes()));
+        self.kill(id, None);
+        self.events.push_back(Event::Closed { conn: id, error: None });
+    }
+
+    /// The transport is gone. Afterwards the connection is unknown.
+    pub fn handle_lost(&mut self, now: Instant, id: ConnId, reason: LostReason) {
+        let Some(conn) = self.conn(id) else { return };
+        let was_dead = conn.is_dead();
+        let orderly = conn.streams.is_empty() && reason == LostReason::Closed;
+        if !was_dead {
+            let error = ConnectionError {
+                code: ErrorCode::Cancel,
+                initiator: Initiator::Transport,
+                cause: Some(Cause::ConnectionLost),
+                detail: match reason {
+                    LostReason::Closed => "closed by the peer".to_owned(),
+                    LostReason::Failed(why) => why,
+                },
+            };
+            self.kill(id, Some(error.clone()));
+            let error = (!orderly).then_some(error);
+            self.events.push_back(Event::Closed { conn: id, error });
+        }
+        self.release_waiting_moves(now, id);
+        self.conns.retain(|conn| conn.id != id);
+    }
+
+    /// The connection carries nothing from now on; what ran on it fails or lives on elsewhere.
+    fn kill(&mut self, id: ConnId, error: Option<ConnectionError>) {
+        let Some(conn) = self.conn_mut(id) else { return };
+        conn.phase = Phase::Dead;
+        conn.error = error;
+        conn.carriers.forfeit();
+        conn.assembly = None;
+        conn.departed.clear();
+        let due = core::mem::take(&mut conn.answers_due).len();
+        let keys = conn.keys_in_order();
+        self.open_moving = self.open_moving.saturating_sub(due);
+        for (_, key) in keys {
+            let moving = self
+                .streams
+                .find(key)
+                .is_some_and(|stream| matches!(stream.hand_over, HandOver::Moving(_)));
+            if moving { self.on_moving_lost(key, id) } else { self.fail_with_connection(key, id) }
+        }
+    }
+
+    /// Whether the driver is to flush and close this connection: it is over, or drained.
+    #[must_use]
+    pub fn should_close(&self, id: ConnId) -> bool {
+        let Some(conn) = self.conn(id) else { return true };
+        if conn.is_dead() {
+            return true;
+        }
+        let drained = conn.goaway.sent.is_some() && !conn.goaway.draining;
+        let told_off = conn.goaway.received.is_some() && self.role == Role::Client;
+        (drained || told_off)
+            && conn.streams.is_empty()
+            && conn.carriers.len() == 0
+            && conn.answers_due.is_empty()
+            && conn.out.frames.is_empty()
+    }
+
+    /// Answers a request whose head is too large: 431, so that a person can see what is wrong.
+    pub(crate) fn refuse_large_request(
+        &mut self,
+        id: ConnId,
+        stream: StreamId,
+    ) -> Result<(), Fault> {
+        self.count_answer(id)?;
+        let max = self.conn(id).map_or(0, Connection::max_frame);
+        let Some(conn) = self.conn_mut(id) else { return Ok(()) };
+        let (encoder, out) = (&mut conn.encoder, &mut conn.out.frames);
+        wire::headers(out, stream, wire::EndStream::Yes, max, |out| {
+            encoder.begin(out);
+            encoder.status(431, out);
+        });
+        self.events.push_back(Event::LimitHit { conn: id, limit: "header section size" });
+        let at = Route { conn: id, id: stream };
+        self.queue_reset(at, ErrorCode::NoError);
+        self.ignore_from_peer(at);
+        Ok(())
+    }
+}

@@ -1,0 +1,284 @@
+//! Header blocks: requests, responses, trailers, promises.
+
+use crate::conn::{BlockKind, ConnId, Standing};
+use crate::error::{Cause, Fault};
+use crate::flow::INITIAL_WINDOW;
+use crate::head::RequestHead;
+use crate::message::{ResponseKind, Section, SectionLimits, content_length};
+use crate::migrate::HandOver;
+use crate::priority::Priority;
+use crate::session::{Event, Role, Session};
+use crate::stream::{
+    Exchange, Hold, Opener, RecvHalf, RecvPhase, Route, SendHalf, SendPhase, StallClock, Stream,
+    StreamKey,
+};
+use crate::time::Instant;
+use crate::wire::{EndStream, StreamId};
+
+impl Session {
+    /// A whole header block came. It is decoded whatever becomes of it: HPACK's table must stay in
+    /// step (RFC 9113 section 4.3).
+    pub(crate) fn on_header_block(
+        &mut self,
+        now: Instant,
+        id: ConnId,
+        stream: StreamId,
+        kind: BlockKind,
+        block: &[u8],
+    ) -> Result<(), Fault> {
+        let limits = SectionLimits {
+            octets: self.config.limits.max_header_list,
+            fields: self.config.limits.max_fields,
+        };
+        let Some(conn) = self.conn_mut(id) else { return Ok(()) };
+        conn.nuisances.empty_in_a_row = 0;
+        let mut section = Section::default();
+        if conn.decoder.decode(block, |field| section.take(field, limits)).is_err() {
+            return Err(Cause::Compression.into());
+        }
+        section.seal();
+        match kind {
+            BlockKind::Headers(end) => self.on_section(now, id, stream, section, end),
+            BlockKind::Promise(promised) => self.on_promise(now, id, stream, promised, section),
+        }
+    }
+
+    fn on_section(
+        &mut self,
+        now: Instant,
+        conn: ConnId,
+        id: StreamId,
+        section: Section,
+        end: EndStream,
+    ) -> Result<(), Fault> {
+        if let Some(key) = self.key_at(conn, id) {
+            if let Some(early) = self.early_of(key, conn, id) {
+                return Self::keep_section(early, section, end).map_err(Fault::from);
+            }
+            return self
+                .apply_section(now, key, section, end)
+                .map_err(|cause| Fault::Stream(id, cause));
+        }
+        if let Some(key) = self.departed_key(Route { conn, id }) {
+            self.fail_locally(key, Cause::StreamClosed);
+            return Ok(());
+        }
+        if !self.is_peers(id) && self.role == Role::Server {
+            return match self.standing(conn, id) {
+                Standing::Fresh | Standing::Skipped => Err(Cause::WrongStreamParity.into()),
+                Standing::Ignored => Ok(()),
+                Standing::Closed => Err(Cause::StreamClosed.into()),
+            };
+        }
+        match (self.standing(conn, id), self.role) {
+            (Standing::Ignored, _) => Ok(()),
+            (Standing::Closed, _) => Err(Cause::StreamClosed.into()),
+            (Standing::Fresh, Role::Server) => self.on_request(now, conn, id, section, end),
+            (Standing::Skipped, Role::Server) => Err(Cause::StreamIdNotIncreasing.into()),
+            (Standing::Fresh | Standing::Skipped, Role::Client) => {
+                if !self.may_be_carrier(conn, id) {
+                    return Err(Cause::IdleStream.into());
+                }
+                let Some(early) = self.unbound(now, conn, id)? else { return Ok(()) };
+                Self::keep_section(early, section, end).map_err(Fault::from)
+            }
+        }
+    }
+
+    /// Server: a request on a stream that it opens.
+    fn on_request(
+        &mut self,
+        now: Instant,
+        id: ConnId,
+        stream: StreamId,
+        section: Section,
+        end: EndStream,
+    ) -> Result<(), Fault> {
+        let (most, window) = (self.config.max_concurrent_streams, self.config.stream_window);
+        let full = self.peer_open >= most;
+        let Some(conn) = self.conn_mut(id) else { return Ok(()) };
+        if conn.carriers.find(stream).is_some() {
+            return Err(Cause::CarrierMisuse.into());
+        }
+        conn.peer_ids.mark_used(stream);
+        if full {
+            return Err(Fault::Stream(stream, Cause::TooManyStreams));
+        }
+        let window = if conn.settings_acked { window } else { window.max(INITIAL_WINDOW) };
+        let send_window = conn.peer.initial_window;
+        let head = match section.into_request() {
+            Ok(head) => head,
+            Err(Cause::HeadersTooLarge) => return self.refuse_large_request(id, stream),
+            Err(cause) => return Err(Fault::Stream(stream, cause)),
+        };
+        let length = content_length(&head.headers).map_err(|cause| Fault::Stream(stream, cause))?;
+        let priority = self.initial_priority(id, stream, &head);
+        let mut recv = RecvHalf::new(window, RecvPhase::Head);
+        recv.on_head(end, length).map_err(|cause| Fault::Stream(stream, cause))?;
+        let key = self.streams.insert(Stream {
+            opener: Opener::Peer,
+            exchange: Exchange::of(&head),
+            route: Route { conn: id, id: stream },
+            departed: Vec::new(),
+            home: Some(id),
+            send: SendHalf::new(send_window, SendPhase::Head),
+            recv,
+            priority,
+            hand_over: HandOver::Settled,
+            moves: 0,
+            offered: false,
+            hold: Hold::Held,
+            scheduled: None,
+            stall: StallClock::new(now),
+            over: None,
+        });
+        self.peer_open += 1;
+        if let Some(conn) = self.conn_mut(id) {
+            conn.streams.insert(stream, key);
+        }
+        self.arm(now);
+        self.events.push_back(Event::Request { conn: id, stream: key, head, end });
+        Ok(())
+    }
+
+    /// The priority field of the request, unless a PRIORITY_UPDATE came before it (RFC 9218).
+    fn initial_priority(&mut self, id: ConnId, stream: StreamId, head: &RequestHead) -> Priority {
+        let updated = self.conn_mut(id).and_then(|conn| {
+            let at = conn.idle_priorities.iter().position(|&(other, _)| other == stream)?;
+            Some(conn.idle_priorities.swap_remove(at).1)
+        });
+        updated.unwrap_or_else(|| {
+            head.headers
+                .get("priority")
+                .map_or_else(Priority::default, |value| Priority::parse(value.as_bytes()))
+        })
+    }
+
+    /// A header section of a stream that this side knows, in the order of the stream.
+    pub(crate) fn apply_section(
+        &mut self,
+        now: Instant,
+        key: StreamKey,
+        section: Section,
+        end: EndStream,
+    ) -> Result<(), Cause> {
+        let Some(stream) = self.streams.find_mut(key) else { return Ok(()) };
+        stream.stall.rest(now, stream.send.sent());
+        match stream.recv.phase() {
+            RecvPhase::Ended => Err(Cause::HalfClosed),
+            RecvPhase::Body => {
+                if !end.is_end() {
+                    return Err(Cause::TrailersWithoutEnd);
+                }
+                stream.recv.on_trailers(section.into_trailers()?)?;
+                self.signal_readable(key);
+                self.after_direction(key);
+                Ok(())
+            }
+            RecvPhase::Head => self.apply_response(key, section, end),
+        }
+    }
+
+    fn apply_response(
+        &mut self,
+        key: StreamKey,
+        section: Section,
+        end: EndStream,
+    ) -> Result<(), Cause> {
+        if !section.has_status() {
+            return Err(section.wrong.unwrap_or(Cause::BadPseudo));
+        }
+        let (head, kind) = section.into_response()?;
+        let Some(stream) = self.streams.find_mut(key) else { return Ok(()) };
+        match kind {
+            ResponseKind::Informational if end.is_end() => Err(Cause::BadPseudo),
+            ResponseKind::Informational => {
+                self.events.push_back(Event::Informational { stream: key, head });
+                Ok(())
+            }
+            ResponseKind::Final => {
+                let status = head.status.as_u16();
+                let bodiless = stream.exchange != Exchange::Ordinary || matches!(status, 204 | 304);
+                let length = if bodiless { None } else { content_length(&head.headers)? };
+                stream.recv.on_head(end, length)?;
+                self.events.push_back(Event::Response { stream: key, head, end });
+                self.after_direction(key);
+                Ok(())
+            }
+        }
+    }
+
+    /// Whether PUSH_PROMISE may come on `stream` (RFC 9113 section 8.4).
+    pub(crate) fn check_promise(&self, conn: ConnId, stream: StreamId) -> Result<(), Fault> {
+        if self.role == Role::Server || self.config.push == crate::config::Push::Disabled {
+            return Err(Cause::PushDisabled.into());
+        }
+        match self.key_at(conn, stream) {
+            Some(key) if !self.recv_ended(key) => Ok(()),
+            Some(_) => Err(Cause::BadPush.into()),
+            None if self.standing(conn, stream) == Standing::Ignored => Ok(()),
+            None => Err(Cause::BadPush.into()),
+        }
+    }
+
+    fn on_promise(
+        &mut self,
+        now: Instant,
+        id: ConnId,
+        parent: StreamId,
+        promised: StreamId,
+        section: Section,
+    ) -> Result<(), Fault> {
+        let (most, window) = (self.config.max_concurrent_streams, self.config.stream_window);
+        let parent = self.key_at(id, parent);
+        if !self.is_peers(promised) || self.standing(id, promised) != Standing::Fresh {
+            return Err(Cause::BadPush.into());
+        }
+        let full = self.peer_open >= most;
+        let Some(conn) = self.conn_mut(id) else { return Ok(()) };
+        conn.peer_ids.mark_used(promised);
+        let (Some(parent), false) = (parent, full) else {
+            return Err(Fault::Stream(promised, Cause::TooManyStreams));
+        };
+        let send_window = conn.peer.initial_window;
+        let fault = |cause| Fault::Stream(promised, cause);
+        let head = section.into_request().map_err(fault)?;
+        if !head.method.is_safe() || content_length(&head.headers).map_err(fault)?.unwrap_or(0) > 0
+        {
+            return Err(Fault::Stream(promised, Cause::BadPush));
+        }
+        let key = self.streams.insert(Stream {
+            opener: Opener::Peer,
+            exchange: Exchange::of(&head),
+            route: Route { conn: id, id: promised },
+            departed: Vec::new(),
+            home: Some(id),
+            send: SendHalf::new(send_window, SendPhase::Ended),
+            recv: RecvHalf::new(window, RecvPhase::Head),
+            priority: Priority::default(),
+            hand_over: HandOver::Settled,
+            moves: 0,
+            offered: false,
+            hold: Hold::Held,
+            scheduled: None,
+            stall: StallClock::new(now),
+            over: None,
+        });
+        self.peer_open += 1;
+        if let Some(conn) = self.conn_mut(id) {
+            conn.streams.insert(promised, key);
+        }
+        self.events.push_back(Event::Pushed { parent, stream: key, head });
+        Ok(())
+    }
+}
+
+impl Exchange {
+    pub(crate) fn of(head: &RequestHead) -> Self {
+        match head.method {
+            http::Method::HEAD => Self::Head,
+            http::Method::CONNECT => Self::Tunnel,
+            _ => Self::Ordinary,
+        }
+    }
+}

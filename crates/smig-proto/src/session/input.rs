@@ -1,0 +1,205 @@
+//! Octets from a transport: preface, frames, and what each frame leads to.
+
+use bytes::{Buf, Bytes, BytesMut};
+
+use crate::conn::{Assembly, BlockKind, ConnId, Phase};
+use crate::error::{Cause, Fault};
+use crate::session::Session;
+use crate::time::Instant;
+use crate::wire::{self, FRAME_HEAD, Frame, FrameHead, StreamId, kind};
+
+impl Session {
+    /// Reads what a connection received. Consumes whole frames; the rest stays in `buf` for the next
+    /// call. Errors in the input become events, and RST_STREAM or GOAWAY in the output.
+    pub fn handle_input(&mut self, now: Instant, conn: ConnId, buf: &mut BytesMut) {
+        while let Some((head, payload)) = self.next_frame(now, conn, buf) {
+            if let Err(fault) = self.handle_frame(now, conn, head, payload) {
+                self.on_fault(now, conn, fault);
+            }
+        }
+    }
+
+    /// Whether the driver is to read the connection now. It is not while a JOIN is undecided, nor
+    /// while the peer does not read our answers.
+    #[must_use]
+    pub fn wants_input(&self, conn: ConnId) -> bool {
+        self.conn(conn).is_some_and(|conn| {
+            !matches!(conn.phase, Phase::JoinPending { .. } | Phase::Dead)
+                && conn.out.frames.len() < self.config.limits.max_unsent
+        })
+    }
+
+    fn next_frame(
+        &mut self,
+        now: Instant,
+        id: ConnId,
+        buf: &mut BytesMut,
+    ) -> Option<(FrameHead, Bytes)> {
+        let max = self.config.max_frame_size;
+        let conn = self.conns.iter_mut().find(|conn| conn.id == id)?;
+        match conn.phase {
+            Phase::Preface => {
+                let known = buf.len().min(wire::PREFACE.len());
+                if buf.get(..known) != wire::PREFACE.get(..known) {
+                    self.on_fault(now, id, Cause::BadPreface.into());
+                    return None;
+                }
+                if known < wire::PREFACE.len() {
+                    return None;
+                }
+                buf.advance(known);
+                conn.phase = Phase::Settings;
+            }
+            Phase::JoinPending { .. } => return None,
+            Phase::Dead => {
+                buf.clear();
+                return None;
+            }
+            Phase::Settings | Phase::Open => {}
+        }
+        let head = FrameHead::parse(buf)?;
+        if head.length > max {
+            self.on_fault(now, id, Cause::FrameTooLong.into());
+            return None;
+        }
+        let length = head.length as usize;
+        if buf.len() < FRAME_HEAD + length {
+            buf.reserve(FRAME_HEAD + length - buf.len());
+            return None;
+        }
+        buf.advance(FRAME_HEAD);
+        Some((head, buf.split_to(length).freeze()))
+    }
+
+    fn handle_frame(
+        &mut self,
+        now: Instant,
+        id: ConnId,
+        head: FrameHead,
+        payload: Bytes,
+    ) -> Result<(), Fault> {
+        let points = self.config.smig.as_ref().map(|smig| smig.code_points);
+        let Some(conn) = self.conn_mut(id) else { return Ok(()) };
+        if let Some(assembly) = &conn.assembly
+            && (head.kind != kind::CONTINUATION || head.stream != assembly.stream)
+        {
+            return Err(Cause::ExpectedContinuation.into());
+        }
+        if matches!(conn.phase, Phase::Settings)
+            && (head.kind != kind::SETTINGS || head.flags & 1 != 0)
+        {
+            return Err(Cause::FirstFrameNotSettings.into());
+        }
+        let smig_on = conn.peer.smig > 0 && conn.cid.is_some();
+        let frame = wire::parse(head, payload, points.as_ref().filter(|_| smig_on))?;
+        self.dispatch(now, id, frame)
+    }
+
+    fn dispatch(&mut self, now: Instant, conn: ConnId, frame: Frame) -> Result<(), Fault> {
+        match frame {
+            Frame::Data { stream, data, charged, end } => {
+                self.on_data(now, conn, stream, data, charged, end)
+            }
+            Frame::Headers { stream, block, end, last } => {
+                self.on_block(now, conn, stream, BlockKind::Headers(end), block, last)
+            }
+            Frame::PushPromise { stream, promised, block, last } => {
+                self.on_block(now, conn, stream, BlockKind::Promise(promised), block, last)
+            }
+            Frame::Continuation { stream, block, last } => {
+                self.on_continuation(now, conn, stream, &block, last)
+            }
+            Frame::Priority | Frame::Unknown => self.on_nothing(conn),
+            Frame::Reset { stream, code } => self.on_reset(now, conn, stream, code),
+            Frame::Settings(payload) => self.on_settings(now, conn, &payload),
+            Frame::SettingsAck => self.on_settings_ack(conn),
+            Frame::Ping(opaque) => self.on_ping(conn, opaque),
+            Frame::Pong(opaque) => self.on_pong(conn, opaque),
+            Frame::GoAway { last, code, debug } => self.on_goaway(conn, last, code, &debug),
+            Frame::WindowUpdate { stream, increment } => {
+                self.on_window_update(now, conn, stream, increment)
+            }
+            Frame::PriorityUpdate { stream, priority } => {
+                self.on_priority_update(conn, stream, priority)
+            }
+            Frame::Migrate { stream, migrate, end } => {
+                self.on_migrate(now, conn, stream, migrate, end)
+            }
+            Frame::MigrateAck { stream, migrate, end } => {
+                self.on_migrate_ack(now, conn, stream, migrate, end)
+            }
+            Frame::Join(join) => self.on_join(now, conn, join),
+        }
+    }
+
+    /// A frame that means nothing to us; many in a row mean harm.
+    fn on_nothing(&mut self, id: ConnId) -> Result<(), Fault> {
+        self.count_empty(id)
+    }
+
+    /// Counts a frame that carries nothing (CVE-2019-9518).
+    pub(crate) fn count_empty(&mut self, id: ConnId) -> Result<(), Fault> {
+        // Frames of unknown types are also GREASE; what counts is that nothing useful comes between.
+        let most = self.config.limits.max_empty_frames;
+        let Some(conn) = self.conn_mut(id) else { return Ok(()) };
+        conn.nuisances.empty_in_a_row += 1;
+        if conn.nuisances.empty_in_a_row > most {
+            return Err(Cause::TooManyEmptyFrames.into());
+        }
+        Ok(())
+    }
+
+    fn on_block(
+        &mut self,
+        now: Instant,
+        id: ConnId,
+        stream: StreamId,
+        block_kind: BlockKind,
+        block: Bytes,
+        last: wire::LastFragment,
+    ) -> Result<(), Fault> {
+        if let BlockKind::Promise(_) = block_kind {
+            self.check_promise(id, stream)?;
+        }
+        match last {
+            wire::LastFragment::Yes => self.on_header_block(now, id, stream, block_kind, &block),
+            wire::LastFragment::No => {
+                if block.is_empty() {
+                    self.count_empty(id)?;
+                }
+                self.arm(now);
+                if let Some(conn) = self.conn_mut(id) {
+                    conn.assembly = Some(Assembly::new(stream, block_kind, &block, now));
+                }
+                Ok(())
+            }
+        }
+    }
+
+    fn on_continuation(
+        &mut self,
+        now: Instant,
+        id: ConnId,
+        stream: StreamId,
+        fragment: &Bytes,
+        last: wire::LastFragment,
+    ) -> Result<(), Fault> {
+        let limits = self.config.limits.clone();
+        let Some(conn) = self.conn_mut(id) else { return Ok(()) };
+        let Some(assembly) = &mut conn.assembly else {
+            return Err(Cause::UnexpectedContinuation.into());
+        };
+        assembly.push(fragment, &limits)?;
+        if last == wire::LastFragment::No {
+            return Ok(());
+        }
+        let Some(assembly) = conn.assembly.take() else { return Ok(()) };
+        let block_kind = assembly.kind;
+        self.on_header_block(now, id, stream, block_kind, &assembly.into_block())
+    }
+
+    /// The peer closed its side of the transport.
+    pub fn handle_eof(&mut self, now: Instant, conn: ConnId) {
+        self.handle_lost(now, conn, crate::session::LostReason::Closed);
+    }
+}

@@ -1,0 +1,402 @@
+//! Joining connections to a session, with a proof (spec/smig.md sections 3 and 4).
+//!
+//! Owns the session key. Only [`Session::verify_join`] makes a [`JoinProof`], and only a proof makes
+//! [`Session::attach`] possible. Never sends the key over TLS.
+
+use hmac::{Hmac, KeyInit, Mac};
+use sha2::Sha256;
+use subtle::ConstantTimeEq;
+
+use crate::config::{Config, MAX_CONNECTIONS};
+use crate::conn::{ConnId, Connection, Identity, Membership, Phase, Security};
+use crate::error::{Cause, Fault};
+use crate::session::{Event, Role, Session};
+use crate::time::Instant;
+use crate::wire::{self, AppId, Cid, Join, JoinRefusal};
+
+/// K of SMIG-3.7. Not printable.
+#[derive(Clone)]
+pub(crate) struct SessionKey([u8; 32]);
+
+impl core::fmt::Debug for SessionKey {
+    fn fmt(&self, f: &mut core::fmt::Formatter<'_>) -> core::fmt::Result {
+        f.write_str("SessionKey(..)")
+    }
+}
+
+/// Keying material that the driver is to supply.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum KeyingRequest {
+    /// The TLS exporter with this label and context, 32 octets (RFC 8446 section 7.5).
+    Exporter {
+        /// The label.
+        label: &'static str,
+        /// The context.
+        context: Vec<u8>,
+    },
+    /// 32 fresh random octets (trusted cleartext, client; SMIG-3.9).
+    Random,
+    /// 32 zero octets (joins on trusted cleartext).
+    Zero,
+}
+
+impl KeyingRequest {
+    pub(crate) fn session(app: AppId) -> Self {
+        Self::Exporter { label: "EXPORTER-smig-session", context: app.to_bytes().to_vec() }
+    }
+
+    pub(crate) fn join(cid: Cid, security: Security) -> Self {
+        match security {
+            Security::Tls13 => {
+                Self::Exporter { label: "EXPORTER-smig-join", context: cid.to_bytes().to_vec() }
+            }
+            Security::TrustedCleartext | Security::Plain => Self::Zero,
+        }
+    }
+}
+
+/// The proof that a connection may join this session. Made by [`Session::verify_join`] alone.
+#[derive(Debug)]
+pub struct JoinProof {
+    cid: Cid,
+    nonce: [u8; 16],
+    exporter: [u8; 32],
+}
+
+/// A connection that was taken out of one session, to be joined to another.
+#[derive(Debug)]
+pub struct DetachedConnection {
+    conn: Box<Connection>,
+    cid: Cid,
+    nonce: [u8; 16],
+    mac: [u8; 32],
+}
+
+impl DetachedConnection {
+    /// The name that the connection claims.
+    #[must_use]
+    pub const fn cid(&self) -> Cid {
+        self.cid
+    }
+
+    /// What the driver must export from the connection's TLS for [`Session::verify_join`].
+    #[must_use]
+    pub fn exporter_request(&self) -> KeyingRequest {
+        KeyingRequest::join(self.cid, self.conn.spec.security)
+    }
+
+    /// The connection's identity.
+    #[must_use]
+    pub const fn identity(&self) -> Identity {
+        self.conn.spec.identity
+    }
+}
+
+fn keyed(key: &SessionKey) -> Hmac<Sha256> {
+    // HMAC takes keys of any length; 32 octets are never refused.
+    match Hmac::<Sha256>::new_from_slice(&key.0) {
+        Ok(mac) => mac,
+        Err(_) => Hmac::<Sha256>::new(&[0; 64].into()),
+    }
+}
+
+fn client_mac(key: &SessionKey, cid: Cid, nonce: [u8; 16], exporter: [u8; 32]) -> [u8; 32] {
+    let mac = keyed(key).chain_update(b"smig client").chain_update(cid.to_bytes());
+    mac.chain_update(nonce).chain_update(exporter).finalize().into_bytes().into()
+}
+
+fn server_mac(
+    key: &SessionKey,
+    cid: Cid,
+    nonces: ([u8; 16], [u8; 16]),
+    exporter: [u8; 32],
+) -> [u8; 32] {
+    let mac = keyed(key).chain_update(b"smig server").chain_update(cid.to_bytes());
+    let mac = mac.chain_update(nonces.0).chain_update(nonces.1);
+    mac.chain_update(exporter).finalize().into_bytes().into()
+}
+
+impl Session {
+    /// The driver's answer to [`Event::KeyingMaterialNeeded`]. `nonce` is 16 fresh random octets.
+    pub fn handle_keying_material(&mut self, id: ConnId, material: [u8; 32], nonce: [u8; 16]) {
+        let points = self.config.smig.as_ref().map(|smig| smig.code_points).unwrap_or_default();
+        let (role, key) = (self.role, self.key.clone());
+        let Some(conn) = self.conn_mut(id).filter(|conn| !conn.is_dead()) else { return };
+        let Some(cid) = conn.cid else { return };
+        match conn.membership {
+            Membership::KeyingFounder => {
+                if conn.spec.security == Security::TrustedCleartext && role == Role::Client {
+                    let (first, rest) = material.split_at(16);
+                    let mut join = ([0; 16], [0; 32]);
+                    join.0.copy_from_slice(first);
+                    join.1[..16].copy_from_slice(rest);
+                    let proof = Join::Proof { nonce: join.0, mac: join.1 };
+                    wire::join(&mut conn.out.frames, &points, proof);
+                    conn.membership = Membership::Joining { nonce: join.0, exporter: [0; 32] };
+                    self.key = Some(SessionKey(material));
+                    return;
+                }
+                conn.membership = Membership::Joined;
+                self.key = Some(SessionKey(material));
+                self.events.push_back(Event::SessionEstablished { conn: id, app: cid.app });
+            }
+            Membership::KeyingJoin => {
+                let Some(key) = key else { return };
+                let mac = client_mac(&key, cid, nonce, material);
+                wire::join(&mut conn.out.frames, &points, Join::Proof { nonce, mac });
+                conn.membership = Membership::Joining { nonce, exporter: material };
+            }
+            Membership::Plain | Membership::Joining { .. } | Membership::Joined => {}
+        }
+    }
+
+    pub(crate) fn on_join(&mut self, now: Instant, id: ConnId, join: Join) -> Result<(), Fault> {
+        match (join, self.role) {
+            (Join::Proof { nonce, mac }, Role::Server) => self.on_join_proof(id, nonce, mac),
+            (Join::Ack { nonce, mac }, Role::Client) => self.on_join_ack(now, id, nonce, mac),
+            (Join::Refused(reason), Role::Client) => self.on_join_refused(now, id, reason),
+            (Join::Proof { .. }, Role::Client)
+            | (Join::Ack { .. } | Join::Refused(_), Role::Server) => {
+                Err(Cause::UnexpectedJoin.into())
+            }
+        }
+    }
+
+    fn on_join_proof(&mut self, id: ConnId, nonce: [u8; 16], mac: [u8; 32]) -> Result<(), Fault> {
+        self.count_answer(id)?;
+        let alone = self.conns.len() == 1;
+        let Some(conn) = self.conn_mut(id) else { return Ok(()) };
+        let Some(cid) = conn.cid else { return Err(Cause::BadCid.into()) };
+        // Before any stream (SMIG-4.2), and on no connection that others have joined.
+        if conn.peer_ids.highest() > wire::StreamId::CONNECTION || !alone {
+            return Err(Cause::UnexpectedJoin.into());
+        }
+        let (_, unused) = mac.split_at(16);
+        if conn.spec.security == Security::TrustedCleartext && unused.iter().all(|&b| b == 0) {
+            return self.found_on_cleartext(id, cid, nonce, mac);
+        }
+        conn.phase = Phase::JoinPending { nonce, mac };
+        self.events.push_back(Event::JoinRequested { conn: id, cid });
+        Ok(())
+    }
+
+    /// The JOIN that brings K on the first cleartext connection (SMIG-3.9).
+    fn found_on_cleartext(
+        &mut self,
+        id: ConnId,
+        cid: Cid,
+        nonce: [u8; 16],
+        mac: [u8; 32],
+    ) -> Result<(), Fault> {
+        let mut key = [0; 32];
+        let (first, rest) = key.split_at_mut(16);
+        first.copy_from_slice(&nonce);
+        rest.copy_from_slice(mac.split_at(16).0);
+        let key = SessionKey(key);
+        let points = self.config.smig.as_ref().map(|smig| smig.code_points).unwrap_or_default();
+        let ours = nonce_after(nonce);
+        let answer = server_mac(&key, cid, (nonce, ours), [0; 32]);
+        if let Some(conn) = self.conn_mut(id) {
+            wire::join(&mut conn.out.frames, &points, Join::Ack { nonce: ours, mac: answer });
+            conn.membership = Membership::Joined;
+        }
+        self.key = Some(key);
+        self.events.push_back(Event::SessionEstablished { conn: id, app: cid.app });
+        Ok(())
+    }
+
+    fn on_join_ack(
+        &mut self,
+        now: Instant,
+        id: ConnId,
+        theirs: [u8; 16],
+        mac: [u8; 32],
+    ) -> Result<(), Fault> {
+        let key = self.key.clone();
+        let founded = self.conns.iter().any(|conn| conn.is_joined());
+        let Some(conn) = self.conn_mut(id) else { return Ok(()) };
+        let (Membership::Joining { nonce, exporter }, Some(key), Some(cid)) =
+            (conn.membership, key, conn.cid)
+        else {
+            return Err(Cause::UnexpectedJoin.into());
+        };
+        let expected = server_mac(&key, cid, (nonce, theirs), exporter);
+        if !bool::from(expected.ct_eq(&mac)) {
+            return Err(Cause::BadServerProof.into());
+        }
+        conn.membership = Membership::Joined;
+        let event = if founded {
+            Event::Joined { conn: id }
+        } else {
+            Event::SessionEstablished { conn: id, app: cid.app }
+        };
+        self.events.push_back(event);
+        self.release_waiting_moves(now, id);
+        Ok(())
+    }
+
+    fn on_join_refused(
+        &mut self,
+        now: Instant,
+        id: ConnId,
+        reason: JoinRefusal,
+    ) -> Result<(), Fault> {
+        let Some(conn) = self.conn_mut(id) else { return Ok(()) };
+        if !matches!(conn.membership, Membership::Joining { .. }) {
+            return Err(Cause::UnexpectedJoin.into());
+        }
+        conn.membership = Membership::Plain;
+        let cid = conn.cid;
+        self.events.push_back(Event::JoinRefused { conn: id, reason });
+        self.release_waiting_moves(now, id);
+        if let (JoinRefusal::UnknownSession, Some(cid)) = (reason, cid) {
+            // The server has forgotten the session: this connection founds it anew, and the old
+            // ones are no place to move to or from (SMIG-4.8).
+            for conn in self.conns.iter_mut().filter(|conn| conn.id != id) {
+                conn.membership = Membership::Plain;
+            }
+            self.found_session(id, cid);
+        }
+        Ok(())
+    }
+
+    /// Server: refuses a JOIN. With [`JoinRefusal::UnknownSession`] the connection founds a session
+    /// of its own, else it is a plain one.
+    pub fn refuse_join(&mut self, id: ConnId, reason: JoinRefusal) {
+        let points = self.config.smig.as_ref().map(|smig| smig.code_points).unwrap_or_default();
+        let Some(conn) = self.conn_mut(id) else { return };
+        if !matches!(conn.phase, Phase::JoinPending { .. }) {
+            return;
+        }
+        conn.phase = Phase::Open;
+        wire::join(&mut conn.out.frames, &points, Join::Refused(reason));
+        if reason == JoinRefusal::BadProof {
+            conn.nuisances.bad_proofs += 1;
+            if conn.nuisances.bad_proofs >= 3 {
+                return self.fail_connection(id, Cause::BadJoinProof);
+            }
+        }
+        if reason != JoinRefusal::UnknownSession {
+            conn.membership = Membership::Plain;
+            self.key = None;
+        }
+    }
+
+    /// Server: takes a connection whose JOIN is undecided out of the session, to hand it, with its
+    /// transport, to the session that it wants to join. `None` if no JOIN is undecided there.
+    pub fn detach(&mut self, id: ConnId) -> Option<DetachedConnection> {
+        let at = self.conns.iter().position(|conn| conn.id == id)?;
+        let Phase::JoinPending { nonce, mac } = self.conns.get(at)?.phase else { return None };
+        let cid = self.conns.get(at)?.cid?;
+        let conn = Box::new(self.conns.remove(at));
+        Some(DetachedConnection { conn, cid, nonce, mac })
+    }
+
+    /// Server: checks the JOIN of a connection that asks for this session (SMIG-4.3 to 4.6).
+    /// `exporter` answers [`DetachedConnection::exporter_request`].
+    ///
+    /// # Errors
+    ///
+    /// The reason for the refusal, for [`Session::adopt`].
+    pub fn verify_join(
+        &self,
+        detached: &DetachedConnection,
+        exporter: [u8; 32],
+    ) -> Result<JoinProof, JoinRefusal> {
+        let cid = detached.cid;
+        let (Some(key), Some(smig)) = (&self.key, &self.config.smig) else {
+            return Err(JoinRefusal::UnknownSession);
+        };
+        if self.app != Some(cid.app) {
+            return Err(JoinRefusal::UnknownSession);
+        }
+        let members = self.conns.iter().filter(|conn| conn.is_joined());
+        let Some(founder) = members.clone().next() else {
+            return Err(JoinRefusal::UnknownSession);
+        };
+        let used = self.conns.iter().any(|conn| conn.cid == Some(cid));
+        let expected = client_mac(key, cid, detached.nonce, exporter);
+        let proved = bool::from(expected.ct_eq(&detached.mac));
+        if !proved || used || self.numbers.contains(&cid.number) {
+            return Err(JoinRefusal::BadProof);
+        }
+        let spec = &detached.conn.spec;
+        if spec.identity != founder.spec.identity || spec.security != founder.spec.security {
+            return Err(JoinRefusal::DifferentIdentity);
+        }
+        if members.count() >= smig.max_connections.min(MAX_CONNECTIONS) || self.numbers.len() > 1024
+        {
+            return Err(JoinRefusal::Limit);
+        }
+        Ok(JoinProof { cid, nonce: detached.nonce, exporter })
+    }
+
+    /// Server: joins a proved connection to this session. `nonce` is 16 fresh random octets. Input
+    /// that its driver read behind the JOIN goes to [`Session::handle_input`] next.
+    pub fn attach(
+        &mut self,
+        now: Instant,
+        detached: DetachedConnection,
+        proof: &JoinProof,
+        nonce: [u8; 16],
+    ) -> ConnId {
+        let id = self.new_conn_id();
+        let points = self.config.smig.as_ref().map(|smig| smig.code_points).unwrap_or_default();
+        let mut conn = *detached.conn;
+        conn.id = id;
+        conn.phase = Phase::Open;
+        conn.membership = Membership::Joined;
+        if let Some(key) = &self.key {
+            let mac = server_mac(key, proof.cid, (proof.nonce, nonce), proof.exporter);
+            wire::join(&mut conn.out.frames, &points, Join::Ack { nonce, mac });
+        }
+        self.numbers.push(proof.cid.number);
+        self.conns.push(conn);
+        self.arm(now);
+        self.events.push_back(Event::Joined { conn: id });
+        id
+    }
+
+    /// Server: makes a session of its own from a connection that was refused elsewhere.
+    #[must_use]
+    pub fn adopt(
+        config: Config,
+        now: Instant,
+        detached: DetachedConnection,
+        reason: JoinRefusal,
+    ) -> (Self, ConnId) {
+        let mut session = Self::server(config, now);
+        let id = session.new_conn_id();
+        let DetachedConnection { conn, cid, nonce, mac } = detached;
+        let mut conn = *conn;
+        conn.id = id;
+        conn.phase = Phase::JoinPending { nonce, mac };
+        session.app = Some(cid.app);
+        session.conns.push(conn);
+        if reason == JoinRefusal::UnknownSession {
+            session.found_session(id, cid);
+        }
+        session.refuse_join(id, reason);
+        session.arm(now);
+        (session, id)
+    }
+
+    /// Client: whether a further connection may be opened and added to the session: its key is known
+    /// at both ends (SMIG-3.6) and the limit is not reached.
+    #[must_use]
+    pub fn can_join(&self) -> bool {
+        let Some(smig) = &self.config.smig else { return false };
+        let live = self.conns.iter().filter(|conn| !conn.is_dead());
+        let founded = live.clone().any(|conn| conn.is_joined() && conn.settings_acked);
+        self.role == Role::Client
+            && !self.closing
+            && self.key.is_some()
+            && founded
+            && live.count() < smig.max_connections.min(MAX_CONNECTIONS)
+    }
+}
+
+/// A cleartext founder's answer needs a nonce but proves nothing: it is derived, not random.
+fn nonce_after(nonce: [u8; 16]) -> [u8; 16] {
+    nonce.map(|octet| !octet)
+}

@@ -1,0 +1,219 @@
+//! All connections between one client and one server that share an AppID, and their streams.
+//!
+//! The engine's front door. Owns connections, streams and limits; routes frames to streams wherever
+//! their carrier is. Does no I/O and reads no clock. Its methods are of four kinds: getters;
+//! `handle_*`, input from network, clock and TLS; commands from the application; `poll_*`, output.
+//!
+//! After any `handle_*` or command: drain [`Session::poll_event`], then for each connection for which
+//! [`Session::wants_transmit`] says so call [`Session::poll_transmit`] until the transport is full,
+//! then wait for the transport or for [`Session::poll_timeout`].
+
+mod commands;
+mod control;
+mod data;
+mod ends;
+mod event;
+mod headers;
+mod input;
+mod join;
+mod read;
+mod routing;
+mod timers;
+mod transmit;
+mod view;
+
+use std::collections::VecDeque;
+
+pub use commands::{OpenError, PushError, SendError};
+pub use event::{Event, LostReason};
+pub use join::{DetachedConnection, JoinProof, KeyingRequest};
+pub use read::Read;
+pub use view::{ConnectionView, StreamView};
+
+use crate::config::Config;
+use crate::conn::{ConnId, Connection, ConnectionSpec, Phase, TokenBucket};
+use crate::stream::Arena;
+use crate::time::Instant;
+use crate::wire::{self, AppId, Cid, Setting};
+use join::SessionKey;
+
+/// Which end of the session this is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Role {
+    /// It opens connections and sends requests.
+    Client,
+    /// It answers.
+    Server,
+}
+
+impl Role {
+    /// The first id that this side opens.
+    pub(crate) const fn parity(self) -> u32 {
+        match self {
+            Self::Client => 1,
+            Self::Server => 2,
+        }
+    }
+}
+
+/// See the [module's description](self).
+#[derive(Debug)]
+pub struct Session {
+    pub(crate) role: Role,
+    pub(crate) config: Config,
+    pub(crate) app: Option<AppId>,
+    pub(crate) key: Option<SessionKey>,
+    /// ConnNos seen (server) or the last one given (client).
+    pub(crate) numbers: Vec<u32>,
+    pub(crate) conns: Vec<Connection>,
+    pub(crate) next_conn: u32,
+    pub(crate) streams: Arena,
+    pub(crate) events: VecDeque<Event>,
+    /// Streams that the peer opened and that count (RFC 9113 section 5.1.2), in the whole session.
+    pub(crate) peer_open: u32,
+    pub(crate) local_open: u32,
+    /// An open was refused for lack of room and waits for an event.
+    pub(crate) open_blocked: bool,
+    /// Our migrations that are not acknowledged, and offers not answered.
+    pub(crate) open_moving: usize,
+    pub(crate) reset_budget: TokenBucket,
+    pub(crate) migration_budget: TokenBucket,
+    pub(crate) tick: Option<Instant>,
+    pub(crate) closing: bool,
+}
+
+impl Session {
+    /// A server's side of a session that has no connection yet.
+    #[must_use]
+    pub fn server(config: Config, now: Instant) -> Self {
+        Self::new(Role::Server, config, None, now)
+    }
+
+    /// A client's side. `app` is to be 64 fresh random bits.
+    #[must_use]
+    pub fn client(config: Config, app: AppId, now: Instant) -> Self {
+        Self::new(Role::Client, config, Some(app), now)
+    }
+
+    fn new(role: Role, config: Config, app: Option<AppId>, now: Instant) -> Self {
+        let limits = &config.limits;
+        let moves = config.smig.as_ref().map_or(0, |smig| smig.migrations_per_second);
+        Self {
+            role,
+            app,
+            key: None,
+            numbers: Vec::new(),
+            conns: Vec::new(),
+            next_conn: 0,
+            streams: Arena::default(),
+            events: VecDeque::new(),
+            peer_open: 0,
+            local_open: 0,
+            open_blocked: false,
+            open_moving: 0,
+            reset_budget: TokenBucket::new(limits.reset_burst, limits.resets_per_second, now),
+            migration_budget: TokenBucket::new(moves.saturating_mul(4), moves, now),
+            tick: None,
+            closing: false,
+            config,
+        }
+    }
+
+    /// Adds a connection whose transport is ready. A client's preface and SETTINGS are queued at
+    /// once; a server's SETTINGS too.
+    pub fn add_connection(&mut self, now: Instant, spec: ConnectionSpec) -> ConnId {
+        let id = self.new_conn_id();
+        let phase = match self.role {
+            Role::Client => Phase::Settings,
+            Role::Server => Phase::Preface,
+        };
+        let mut conn = Connection::new(id, spec, phase, now);
+        if let (Role::Client, Some(app), true) = (self.role, self.app, self.may_smig(&spec)) {
+            let number = self.numbers.last().map_or(1, |last| last + 1);
+            self.numbers = vec![number];
+            conn.cid = Some(Cid { app, number });
+        }
+        self.write_preface(&mut conn);
+        self.conns.push(conn);
+        self.arm(now);
+        id
+    }
+
+    pub(crate) const fn new_conn_id(&mut self) -> ConnId {
+        self.next_conn += 1;
+        ConnId(self.next_conn)
+    }
+
+    /// Whether the extension may be offered on a connection so protected.
+    pub(crate) fn may_smig(&self, spec: &ConnectionSpec) -> bool {
+        self.config.smig.is_some() && spec.security != crate::conn::Security::Plain
+    }
+
+    fn write_preface(&self, conn: &mut Connection) {
+        let config = &self.config;
+        let mut entries = vec![
+            Setting::MaxConcurrentStreams(config.max_concurrent_streams),
+            Setting::InitialWindowSize(config.stream_window),
+            Setting::MaxFrameSize(config.max_frame_size),
+            Setting::MaxHeaderListSize(config.limits.max_header_list),
+            Setting::NoRfc7540Priorities(1),
+        ];
+        match self.role {
+            Role::Client => {
+                conn.out.frames.extend_from_slice(wire::PREFACE);
+                let push = config.push == crate::config::Push::Enabled;
+                entries.push(Setting::EnablePush(u32::from(push)));
+                if !push {
+                    // Without push a server opens no streams.
+                    entries.retain(|entry| !matches!(entry, Setting::MaxConcurrentStreams(_)));
+                }
+            }
+            Role::Server => {
+                if config.connect_protocol == crate::config::ConnectProtocol::Enabled {
+                    entries.push(Setting::EnableConnectProtocol(1));
+                }
+            }
+        }
+        let mut points = wire::CodePoints::default();
+        if let (Some(smig), true) = (&config.smig, self.may_smig(&conn.spec)) {
+            points = smig.code_points;
+            entries.push(Setting::Smig(smig.tolerated));
+            if let Some([hi, mid, low]) = conn.cid.map(Cid::words) {
+                entries.extend([Setting::CidHi(hi), Setting::CidMid(mid), Setting::CidLo(low)]);
+            }
+        }
+        wire::settings(&mut conn.out.frames, &entries, &points);
+        if let Some(increment) = conn.recv_window.grow(config.connection_window) {
+            wire::window_update(&mut conn.out.frames, wire::StreamId::CONNECTION, increment);
+        }
+    }
+
+    /// The next thing that the driver or the application must know.
+    pub fn poll_event(&mut self) -> Option<Event> {
+        self.events.pop_front()
+    }
+
+    /// Which end this is.
+    #[must_use]
+    pub const fn role(&self) -> Role {
+        self.role
+    }
+
+    /// The session's AppID, once known.
+    #[must_use]
+    pub const fn app_id(&self) -> Option<AppId> {
+        self.app
+    }
+
+    /// Whether no stream is open.
+    #[must_use]
+    pub fn is_idle(&self) -> bool {
+        self.streams.len() == 0
+    }
+
+    /// Whether no connection is left.
+    #[must_use]
+    pub fn is_closed(&self) -> bool {
+        self.conns.is_empty()
+    }
+}

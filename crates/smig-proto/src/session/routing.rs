@@ -1,0 +1,103 @@
+//! From (connection, id) to a stream and back.
+
+use crate::conn::{ConnId, Connection, Standing};
+use crate::session::{Role, Session};
+use crate::stream::{Route, StreamKey};
+use crate::wire::{Cid, StreamId};
+
+impl Session {
+    pub(crate) fn conn(&self, id: ConnId) -> Option<&Connection> {
+        self.conns.iter().find(|conn| conn.id == id)
+    }
+
+    pub(crate) fn conn_mut(&mut self, id: ConnId) -> Option<&mut Connection> {
+        self.conns.iter_mut().find(|conn| conn.id == id)
+    }
+
+    pub(crate) fn cid_of(&self, id: ConnId) -> Option<Cid> {
+        self.conn(id)?.cid
+    }
+
+    pub(crate) fn conn_by_cid(&self, cid: Cid) -> Option<ConnId> {
+        let named = |conn: &&Connection| conn.cid == Some(cid) && !conn.is_dead();
+        self.conns.iter().find(named).map(|conn| conn.id)
+    }
+
+    pub(crate) fn key_at(&self, conn: ConnId, id: StreamId) -> Option<StreamKey> {
+        self.conn(conn)?.streams.get(&id).copied()
+    }
+
+    /// Whether the peer opens streams with `id`.
+    pub(crate) fn is_peers(&self, id: StreamId) -> bool {
+        id.is_client_initiated() == (self.role == Role::Server)
+    }
+
+    /// What a frame on `id`, which names no stream, meets.
+    pub(crate) fn standing(&self, conn: ConnId, id: StreamId) -> Standing {
+        let Some(conn) = self.conn(conn) else { return Standing::Closed };
+        if self.is_peers(id) {
+            // Behind our GOAWAY the peer's new streams are ignored (RFC 9113 section 6.8).
+            if conn.goaway.sent.is_some_and(|last| id > last) {
+                return Standing::Ignored;
+            }
+            conn.peer_ids.standing(id)
+        } else {
+            conn.local_ids.standing(id)
+        }
+    }
+
+    /// The stream is no longer at this place.
+    pub(crate) fn unmap(&mut self, at: Route) {
+        if let Some(conn) = self.conn_mut(at.conn) {
+            conn.streams.remove(&at.id);
+        }
+    }
+
+    /// The stream left this place for good: frames there are errors from now on (SMIG-5.19).
+    pub(crate) fn depart(&mut self, key: StreamKey, from: Route) {
+        self.unmap(from);
+        let Some(stream) = self.streams.find_mut(key) else { return };
+        stream.departed.push(from);
+        if let Some(conn) = self.conn_mut(from.conn) {
+            conn.departed.insert(from.id, key);
+        }
+    }
+
+    /// The stream that was at this place and moved on, if it still runs.
+    pub(crate) fn departed_key(&self, at: Route) -> Option<StreamKey> {
+        self.conn(at.conn)?.departed.get(&at.id).copied()
+    }
+
+    /// Late frames at this place are dropped from now on.
+    pub(crate) fn ignore_from_peer(&mut self, at: Route) {
+        let peers = self.is_peers(at.id);
+        if let Some(conn) = self.conn_mut(at.conn) {
+            if peers { conn.peer_ids.ignore(at.id) } else { conn.local_ids.ignore(at.id) }
+        }
+    }
+
+    /// The spare with the smallest CID: joined, open for streams, with none on it (SMIG-5.1).
+    #[must_use]
+    pub fn spare(&self, except: ConnId) -> Option<ConnId> {
+        let is_spare = |conn: &&Connection| {
+            conn.id != except
+                && conn.is_joined()
+                && conn.takes_streams()
+                && conn.streams.is_empty()
+                && conn.carriers.len() == 0
+        };
+        self.conns.iter().filter(is_spare).min_by_key(|conn| conn.cid).map(|conn| conn.id)
+    }
+
+    /// Puts a stream that has something to send on its connection's schedule.
+    pub(crate) fn schedule(&mut self, key: StreamKey) {
+        let Some(stream) = self.streams.find_mut(key) else { return };
+        if stream.scheduled.is_some() || !stream.has_frames() {
+            return;
+        }
+        let (route, priority) = (stream.route, stream.priority);
+        let Some(conn) = self.conns.iter_mut().find(|conn| conn.id == route.conn) else { return };
+        stream.scheduled = Some(route.conn);
+        conn.scheduler.push(route.id, key, priority);
+    }
+}

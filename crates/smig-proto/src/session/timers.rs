@@ -1,0 +1,127 @@
+//! Time limits. One coarse tick a second looks at all of them: none is finer than that, and a
+//! session in which nothing can time out has no tick.
+
+use core::time::Duration;
+
+use crate::conn::{ConnId, Connection, Phase};
+use crate::error::{Cause, ErrorCode};
+use crate::migrate::HandOver;
+use crate::session::{Event, Session};
+use crate::stream::{Route, StreamKey};
+use crate::time::Instant;
+
+const TICK: Duration = Duration::from_secs(1);
+
+impl Session {
+    /// When [`Self::handle_timeout`] is to be called, if ever.
+    #[must_use]
+    pub const fn poll_timeout(&self) -> Option<Instant> {
+        self.tick
+    }
+
+    /// Something that may time out has begun.
+    pub(crate) fn arm(&mut self, now: Instant) {
+        if self.tick.is_none() {
+            self.tick = Some(now + TICK);
+        }
+    }
+
+    /// Time has passed.
+    pub fn handle_timeout(&mut self, now: Instant) {
+        if self.tick.is_none_or(|tick| tick > now) {
+            return;
+        }
+        self.tick = None;
+        let ids: Vec<ConnId> = self.conns.iter().map(|conn| conn.id).collect();
+        for id in ids {
+            self.check_connection(now, id);
+        }
+        self.check_streams(now);
+        if self.can_time_out() {
+            self.arm(now);
+        }
+    }
+
+    fn can_time_out(&self) -> bool {
+        self.streams.len() > 0
+            || self.conns.iter().any(|conn| {
+                matches!(conn.phase, Phase::Preface | Phase::Settings)
+                    || conn.assembly.is_some()
+                    || conn.carriers.len() > 0
+                    || !conn.answers_due.is_empty()
+                    || !(conn.settings_acked || conn.is_dead())
+            })
+    }
+
+    fn check_connection(&mut self, now: Instant, id: ConnId) {
+        let limits = self.config.limits.clone();
+        let unbound_timeout = self.config.smig.as_ref().map(|smig| smig.unbound_timeout);
+        let Some(conn) = self.conn(id).filter(|conn| !conn.is_dead()) else { return };
+        let age = now.saturating_duration_since(conn.born);
+        if matches!(conn.phase, Phase::Preface | Phase::Settings) && age >= limits.preface_timeout {
+            return self.fail_connection(id, Cause::SlowPreface);
+        }
+        if !conn.settings_acked && age >= limits.settings_timeout {
+            return self.fail_connection(id, Cause::SettingsTimeout);
+        }
+        let slow = |since| now.saturating_duration_since(since) >= limits.headers_timeout;
+        if conn.assembly.as_ref().is_some_and(|assembly| slow(assembly.since)) {
+            return self.fail_connection(id, Cause::SlowHeaders);
+        }
+        if let Some(timeout) = unbound_timeout {
+            let before = now.as_nanos().saturating_sub(timeout.as_nanos() as u64);
+            let before = Instant::from_nanos(before);
+            while let Some(carrier) = self.conn(id).and_then(|conn| conn.carriers.expired(before)) {
+                self.close_unbound(Route { conn: id, id: carrier }, Some(ErrorCode::Cancel));
+                self.events.push_back(Event::LimitHit { conn: id, limit: "unbound carrier time" });
+            }
+        }
+    }
+
+    fn check_streams(&mut self, now: Instant) {
+        let answer_timeout = self.config.smig.as_ref().map(|smig| smig.answer_timeout);
+        let keys: Vec<StreamKey> = self.streams.iter().map(|(key, _)| key).collect();
+        for key in keys {
+            let Some(stream) = self.streams.find(key) else { continue };
+            let unanswered = match &stream.hand_over {
+                HandOver::Moving(moving) => {
+                    let waited = now.saturating_duration_since(moving.since);
+                    answer_timeout.is_some_and(|timeout| waited >= timeout)
+                }
+                HandOver::Settled | HandOver::Offered | HandOver::OfferReceived => false,
+            };
+            let conn = stream.route.conn;
+            if unanswered {
+                self.events.push_back(Event::LimitHit { conn, limit: "migration answer time" });
+                self.fail_locally(key, Cause::CarrierTimeout);
+            } else if self.is_stalled(now, key) {
+                self.events.push_back(Event::LimitHit { conn, limit: "stalled stream" });
+                self.fail_locally(key, Cause::Stalled);
+            }
+        }
+    }
+
+    /// A stream that could send but for the peer, and moved too little for too long.
+    fn is_stalled(&mut self, now: Instant, key: StreamKey) -> bool {
+        let (timeout, least) = (self.config.limits.stall_timeout, self.config.limits.stall_octets);
+        let Some(stream) = self.streams.find_mut(key) else { return false };
+        let moved = stream.send.sent();
+        if stream.is_over() || stream.send.queued() == 0 {
+            stream.stall.rest(now, moved);
+            return false;
+        }
+        stream.stall.is_stalled(now, moved, least, timeout)
+    }
+
+    /// Connections for which nothing can happen any more; for tests of "nothing is kept for ever".
+    #[must_use]
+    pub fn has_obligations(&self) -> bool {
+        self.open_moving > 0
+            || self.conns.iter().any(|conn: &Connection| {
+                conn.carriers.len() > 0
+                    || !conn.answers_due.is_empty()
+                    || !conn.waiting_moves.is_empty()
+                    || !conn.departed.is_empty()
+            })
+    }
+}

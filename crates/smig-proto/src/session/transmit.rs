@@ -1,0 +1,155 @@
+//! Octets to a transport: control frames first, then DATA by the schedule.
+
+use crate::conn::{ConnId, Transmit};
+use crate::error::Cause;
+use crate::message::encode_trailers;
+use crate::migrate::HandOver;
+use crate::session::{Event, Session};
+use crate::stream::{Payload, RecvPhase, SendPhase, StreamKey};
+use crate::time::Instant;
+use crate::wire::{self, EndStream, StreamId};
+
+/// DATA frames shorter than this although more is queued mean that the peer keeps its window tiny.
+const TINY: usize = 1024;
+
+impl Session {
+    /// Whether [`Self::poll_transmit`] may have something for this connection.
+    #[must_use]
+    pub fn wants_transmit(&self, id: ConnId) -> bool {
+        self.conn(id).is_some_and(|conn| {
+            !conn.out.frames.is_empty() || (!conn.is_dead() && !conn.scheduler.is_empty())
+        })
+    }
+
+    /// Appends frames to `out`: all control frames, then DATA until about `limit` octets are
+    /// appended. Returns how many were. What is not taken here can still be dropped by a reset or
+    /// overtaken by something more urgent, so take no more than the transport takes soon.
+    pub fn poll_transmit(
+        &mut self,
+        now: Instant,
+        id: ConnId,
+        limit: usize,
+        out: &mut Transmit,
+    ) -> usize {
+        let before = out.len();
+        let Some(conn) = self.conn_mut(id) else { return 0 };
+        if !conn.out.frames.is_empty() {
+            let frames = &mut conn.out.frames;
+            out.open_buffer(|open| {
+                if open.is_empty() {
+                    core::mem::swap(open, frames);
+                } else {
+                    open.extend_from_slice(frames);
+                    frames.clear();
+                }
+            });
+        }
+        conn.out.answers = 0;
+        if conn.is_dead() {
+            return out.len() - before;
+        }
+        while out.len() - before < limit {
+            let room = limit - (out.len() - before);
+            let Some(key) = self.conn_mut(id).and_then(|conn| conn.scheduler.pop()) else { break };
+            self.transmit_stream(now, id, key, room, out);
+        }
+        out.len() - before
+    }
+
+    /// Lets the stream whose turn it is send one frame.
+    fn transmit_stream(
+        &mut self,
+        now: Instant,
+        id: ConnId,
+        key: StreamKey,
+        room: usize,
+        out: &mut Transmit,
+    ) {
+        let low_water = self.config.send_buffer / 2;
+        let Some(conn) = self.conns.iter_mut().find(|conn| conn.id == id) else { return };
+        let Some(stream) = self.streams.find_mut(key) else { return };
+        if stream.scheduled != Some(id) {
+            // A place in the schedule that the stream has left.
+            return;
+        }
+        stream.scheduled = None;
+        if !stream.has_frames() || stream.route.conn != id {
+            return;
+        }
+        let stream_id = stream.route.id;
+        if stream.send.trailers_due() {
+            let Some(trailers) = stream.send.take_trailers() else { return };
+            let (max, encoder) = (conn.max_frame(), &mut conn.encoder);
+            out.open_buffer(|open| {
+                wire::headers(open, stream_id, EndStream::Yes, max, |open| {
+                    encode_trailers(encoder, &trailers, open);
+                });
+            });
+            if let HandOver::Moving(moving) = &mut stream.hand_over {
+                moving.carrier_used = true;
+                moving.replay.trailers = Some(trailers);
+            }
+            self.after_send_end(key);
+            return;
+        }
+        let window = conn.send_window.available();
+        if window == 0 && stream.send.queued() > 0 {
+            stream.scheduled = Some(id);
+            conn.blocked.push(key);
+            return;
+        }
+        let limit = window.min(conn.max_frame()).min(room.max(TINY));
+        let payload = stream.send.take(limit);
+        let tiny = payload.octets < TINY.min(limit) && stream.send.queued() > 0;
+        conn.send_window.consume(payload.octets);
+        conn.data_sent += payload.octets as u64;
+        if let HandOver::Moving(moving) = &mut stream.hand_over {
+            moving.carrier_used = true;
+            moving.replay.end = payload.end;
+            moving.replay.octets += payload.octets;
+            moving.replay.data.extend(payload.first.iter().chain(&payload.parts).cloned());
+        }
+        if stream.send.wants_room && stream.send.queued() <= low_water && stream.send.is_open() {
+            stream.send.wants_room = false;
+            self.events.push_back(Event::Writable { stream: key });
+        }
+        write_data(out, stream_id, &payload);
+        if payload.end.is_end() {
+            self.after_send_end(key);
+        } else {
+            self.schedule(key);
+        }
+        if tiny {
+            self.count_tiny(now, id);
+        }
+    }
+
+    /// The peer's window forced a tiny frame (CVE-2019-9511).
+    fn count_tiny(&mut self, now: Instant, id: ConnId) {
+        let most = self.config.limits.max_tiny_frames;
+        let Some(conn) = self.conn_mut(id) else { return };
+        if conn.nuisances.tiny_frames.exceeds(now, most) {
+            self.fail_connection(id, Cause::TooManyTinyWindows);
+        }
+    }
+
+    /// Our direction may have ended.
+    pub(crate) fn after_send_end(&mut self, key: StreamKey) {
+        let Some(stream) = self.streams.find(key) else { return };
+        if stream.send.phase() != SendPhase::Ended {
+            return;
+        }
+        let complete = stream.recv.phase() == RecvPhase::Ended;
+        self.events.push_back(Event::Sent { stream: key });
+        if complete {
+            self.after_direction(key);
+        }
+    }
+}
+
+fn write_data(out: &mut Transmit, id: StreamId, payload: &Payload) {
+    out.open_buffer(|open| wire::data_head(open, id, payload.octets, payload.end));
+    for part in payload.first.iter().chain(&payload.parts) {
+        out.push(part.clone());
+    }
+}

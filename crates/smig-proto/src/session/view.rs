@@ -1,0 +1,120 @@
+//! What the driver may look at.
+
+use crate::conn::{ConnId, Connection, ConnectionRole, Membership};
+use crate::error::ErrorCode;
+use crate::migrate::HandOver;
+use crate::priority::Priority;
+use crate::session::Session;
+use crate::stream::{Exchange, StreamKey};
+use crate::wire::{Cid, StreamId};
+
+/// A connection, seen from outside.
+#[derive(Clone, Copy, Debug)]
+pub struct ConnectionView {
+    /// Its handle.
+    pub id: ConnId,
+    /// Its name in the session, if the extension is on.
+    pub cid: Option<Cid>,
+    /// Whether it belongs to the session: streams can move to and from it.
+    pub joined: bool,
+    /// What it is used for.
+    pub role: ConnectionRole,
+    /// Streams on it.
+    pub streams: usize,
+    /// Whether new streams may be opened on it or moved to it.
+    pub takes_streams: bool,
+    /// Octets of DATA payload framed for it.
+    pub data_sent: u64,
+    /// Octets of DATA payload received on it.
+    pub data_received: u64,
+}
+
+/// A stream, seen from outside.
+#[derive(Clone, Copy, Debug)]
+pub struct StreamView {
+    /// The connection that its frames go to.
+    pub connection: ConnId,
+    /// Its id there.
+    pub id: StreamId,
+    /// Octets of body framed.
+    pub sent: u64,
+    /// Octets of body queued and not framed.
+    pub queued: usize,
+    /// Octets of body received.
+    pub received: u64,
+    /// The body's announced length that is still to be queued, when sending.
+    pub unqueued: Option<u64>,
+    /// The announced length of the body that is received.
+    pub expected: Option<u64>,
+    /// Its priority.
+    pub priority: Priority,
+    /// How often it moved.
+    pub moves: u8,
+    /// Whether a migration or an offer of it is open.
+    pub moving: bool,
+    /// Whether it is a CONNECT tunnel.
+    pub tunnel: bool,
+    /// The stream's window towards the peer, which may be negative.
+    pub send_window: i64,
+    /// The peer's window by our account.
+    pub recv_window: i64,
+}
+
+impl Session {
+    /// The session's connections.
+    pub fn connections(&self) -> impl Iterator<Item = ConnectionView> + '_ {
+        self.conns.iter().filter(|conn| !conn.is_dead()).map(view)
+    }
+
+    /// One connection.
+    #[must_use]
+    pub fn connection(&self, id: ConnId) -> Option<ConnectionView> {
+        self.conn(id).map(view)
+    }
+
+    /// One stream, unless it is over and forgotten.
+    #[must_use]
+    pub fn stream(&self, key: StreamKey) -> Option<StreamView> {
+        let stream = self.streams.find(key)?;
+        Some(StreamView {
+            connection: stream.route.conn,
+            id: stream.route.id,
+            sent: stream.send.sent(),
+            queued: stream.send.queued(),
+            received: stream.recv.received(),
+            unqueued: stream.send.expected(),
+            expected: stream.recv.expected(),
+            priority: stream.priority,
+            moves: stream.moves,
+            moving: !matches!(stream.hand_over, HandOver::Settled),
+            tunnel: stream.exchange == Exchange::Tunnel,
+            send_window: stream.send.window.value(),
+            recv_window: stream.recv.window.open(),
+        })
+    }
+
+    /// Streams that the session holds, unreleased ones included.
+    #[must_use]
+    pub fn stream_count(&self) -> usize {
+        self.streams.len()
+    }
+
+    /// The code with which a connection ended, while it is still known.
+    #[must_use]
+    pub fn end_code(&self, id: ConnId) -> Option<ErrorCode> {
+        self.conn(id)?.error.as_ref().map(|error| error.code)
+    }
+}
+
+fn view(conn: &Connection) -> ConnectionView {
+    ConnectionView {
+        id: conn.id,
+        cid: conn.cid,
+        joined: conn.membership == Membership::Joined,
+        role: conn.role,
+        streams: conn.streams.len(),
+        takes_streams: conn.takes_streams(),
+        data_sent: conn.data_sent,
+        data_received: conn.data_received,
+    }
+}

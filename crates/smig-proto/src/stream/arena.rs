@@ -1,0 +1,62 @@
+//! Where streams live: a slab whose keys never name two streams.
+
+use slab::Slab;
+
+use super::Stream;
+
+/// A stream for its whole life, also across migrations. Never names another stream later.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct StreamKey {
+    index: u32,
+    generation: u32,
+}
+
+impl StreamKey {
+    /// A number that is unique among the streams of a session, for maps and logs.
+    #[must_use]
+    pub const fn as_u64(self) -> u64 {
+        ((self.generation as u64) << 32) | self.index as u64
+    }
+}
+
+#[derive(Debug, Default)]
+pub(crate) struct Arena {
+    slots: Slab<(u32, Stream)>,
+    generation: u32,
+}
+
+impl Arena {
+    pub(crate) fn insert(&mut self, stream: Stream) -> StreamKey {
+        self.generation = self.generation.wrapping_add(1);
+        let generation = self.generation;
+        let index = self.slots.insert((generation, stream));
+        StreamKey { index: u32::try_from(index).unwrap_or(u32::MAX), generation }
+    }
+
+    pub(crate) fn find(&self, key: StreamKey) -> Option<&Stream> {
+        let (generation, stream) = self.slots.get(key.index as usize)?;
+        (*generation == key.generation).then_some(stream)
+    }
+
+    pub(crate) fn find_mut(&mut self, key: StreamKey) -> Option<&mut Stream> {
+        let (generation, stream) = self.slots.get_mut(key.index as usize)?;
+        (*generation == key.generation).then_some(stream)
+    }
+
+    pub(crate) fn remove(&mut self, key: StreamKey) -> Option<Stream> {
+        self.find(key)?;
+        Some(self.slots.remove(key.index as usize).1)
+    }
+
+    pub(crate) fn len(&self) -> usize {
+        self.slots.len()
+    }
+
+    /// Every stream, in an order that depends on nothing but the session's history.
+    pub(crate) fn iter(&self) -> impl Iterator<Item = (StreamKey, &Stream)> {
+        self.slots.iter().map(|(index, (generation, stream))| {
+            let index = u32::try_from(index).unwrap_or(u32::MAX);
+            (StreamKey { index, generation: *generation }, stream)
+        })
+    }
+}

@@ -1,0 +1,92 @@
+//! One stream for its whole life: what survives a migration.
+//!
+//! Owns offsets, windows, buffered body, half-close state, priority and identity. What is bound to a
+//! connection is a [`Route`], and moving is replacing it. Knows nothing of frames.
+
+mod arena;
+mod recv;
+mod send;
+mod stall;
+
+pub(crate) use arena::Arena;
+pub use arena::StreamKey;
+pub(crate) use recv::{Chunk, RecvHalf, RecvPhase, Taken};
+pub(crate) use send::{Payload, SendEnd, SendHalf, SendPhase};
+pub(crate) use stall::StallClock;
+
+use crate::conn::ConnId;
+use crate::error::StreamError;
+use crate::migrate::HandOver;
+use crate::priority::Priority;
+use crate::wire::StreamId;
+
+/// A stream's place on one connection.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Route {
+    pub(crate) conn: ConnId,
+    pub(crate) id: StreamId,
+}
+
+/// Who opened a stream.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Opener {
+    Local,
+    Peer,
+}
+
+/// Whether the application still holds the stream's key.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Hold {
+    Held,
+    Released,
+}
+
+/// Whether the message of this side's peer may have a body, by the request's method.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Exchange {
+    Ordinary,
+    Head,
+    Tunnel,
+}
+
+#[derive(Debug)]
+pub(crate) struct Stream {
+    pub(crate) opener: Opener,
+    pub(crate) exchange: Exchange,
+    /// Where our frames go.
+    pub(crate) route: Route,
+    /// Where it was before; frames there are errors now (SMIG-5.19).
+    pub(crate) departed: Vec<Route>,
+    /// Where the stream was opened; SETTINGS of that connection adjust its windows until it leaves.
+    pub(crate) home: Option<ConnId>,
+    pub(crate) send: SendHalf,
+    pub(crate) recv: RecvHalf,
+    pub(crate) priority: Priority,
+    pub(crate) hand_over: HandOver,
+    pub(crate) moves: u8,
+    /// The server offers a declined stream no second time (SMIG-6.1).
+    pub(crate) offered: bool,
+    pub(crate) hold: Hold,
+    /// The connection whose scheduler knows the stream as ready.
+    pub(crate) scheduled: Option<ConnId>,
+    pub(crate) stall: StallClock,
+    pub(crate) over: Option<StreamError>,
+}
+
+impl Stream {
+    pub(crate) fn is_over(&self) -> bool {
+        self.over.is_some()
+    }
+
+    /// Both directions have ended and no migration waits for its acknowledgement.
+    pub(crate) fn is_complete(&self) -> bool {
+        self.send.phase() == SendPhase::Ended
+            && self.recv.phase() == RecvPhase::Ended
+            && !matches!(self.hand_over, HandOver::Moving(_))
+    }
+
+    /// Whether its own direction has something that may be framed now, connection window aside.
+    pub(crate) fn has_frames(&self) -> bool {
+        !self.is_over() && self.hand_over.lets_send() && self.send.has_frames()
+    }
+}

@@ -1,0 +1,179 @@
+//! The receiving half: what arrived and was not read, its window, and how the direction ends.
+
+use std::collections::VecDeque;
+
+use bytes::{Bytes, BytesMut};
+use http::HeaderMap;
+
+use crate::conn::ConnId;
+use crate::error::Cause;
+use crate::flow::{Credit, RecvWindow};
+use crate::wire::EndStream;
+
+/// Payloads shorter than this are copied together, so that a peer which sends an octet a frame
+/// neither pins a whole receive buffer nor costs a queue entry with each (CVE-2019-9511).
+const SMALL: usize = 1024;
+/// Small payloads are gathered up to this size.
+const GATHERED: usize = 8 * 1024;
+
+/// How far the direction has come.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum RecvPhase {
+    /// The head has not come.
+    Head,
+    /// DATA and trailers may follow.
+    Body,
+    /// END_STREAM came, or the stream was reset.
+    Ended,
+}
+
+/// Body on its way to the application, with the connection's credit that it holds.
+#[derive(Debug)]
+pub(crate) struct Chunk {
+    pub(crate) data: Bytes,
+    pub(crate) conn: ConnId,
+    pub(crate) credit: Credit,
+}
+
+/// What the application took.
+#[derive(Debug)]
+pub(crate) enum Taken {
+    Data { data: Bytes, conn: ConnId, conn_credit: Credit, stream_credit: Credit },
+    Trailers(HeaderMap),
+    End,
+    Nothing,
+}
+
+#[derive(Debug)]
+pub(crate) struct RecvHalf {
+    phase: RecvPhase,
+    queue: VecDeque<Chunk>,
+    /// Small payloads being gathered behind `queue`.
+    tail: Option<(BytesMut, ConnId, Credit)>,
+    /// The stream window's credit of all that is queued.
+    held: Credit,
+    trailers: Option<HeaderMap>,
+    pub(crate) window: RecvWindow,
+    expected: Option<u64>,
+    received: u64,
+    /// The application was told and has not read up to "nothing" since.
+    pub(crate) signalled: bool,
+}
+
+impl RecvHalf {
+    pub(crate) fn new(window: u32, phase: RecvPhase) -> Self {
+        Self {
+            phase,
+            queue: VecDeque::new(),
+            tail: None,
+            held: Credit::NONE,
+            trailers: None,
+            window: RecvWindow::new(window),
+            expected: None,
+            received: 0,
+            signalled: false,
+        }
+    }
+
+    pub(crate) const fn phase(&self) -> RecvPhase {
+        self.phase
+    }
+
+    pub(crate) const fn received(&self) -> u64 {
+        self.received
+    }
+
+    pub(crate) const fn expected(&self) -> Option<u64> {
+        self.expected
+    }
+
+    /// The head came.
+    pub(crate) fn on_head(&mut self, end: EndStream, length: Option<u64>) -> Result<(), Cause> {
+        self.expected = length;
+        self.phase = RecvPhase::Body;
+        if end.is_end() { self.on_end() } else { Ok(()) }
+    }
+
+    /// DATA came; the connection's window is charged already.
+    pub(crate) fn on_data(&mut self, chunk: Chunk) -> Result<(), (Cause, Credit)> {
+        let Chunk { data, conn, credit } = chunk;
+        let octets = u32::try_from(data.len()).unwrap_or(u32::MAX);
+        self.received += data.len() as u64;
+        if self.expected.is_some_and(|expected| self.received > expected) {
+            return Err((Cause::BadContentLength, credit));
+        }
+        match self.window.charge(octets) {
+            Some(held) => self.held.join(held),
+            None => return Err((Cause::StreamWindow, credit)),
+        }
+        if data.is_empty() {
+            credit.forfeit();
+            return Ok(());
+        }
+        if data.len() >= SMALL {
+            self.seal_tail();
+            self.queue.push_back(Chunk { data, conn, credit });
+            return Ok(());
+        }
+        if self.tail.as_ref().is_some_and(|(buf, at, _)| *at != conn || buf.len() >= GATHERED) {
+            self.seal_tail();
+        }
+        match &mut self.tail {
+            Some((buf, _, held)) => {
+                buf.extend_from_slice(&data);
+                held.join(credit);
+            }
+            none => *none = Some((BytesMut::from(&*data), conn, credit)),
+        }
+        Ok(())
+    }
+
+    /// END_STREAM came.
+    pub(crate) fn on_end(&mut self) -> Result<(), Cause> {
+        if self.expected.is_some_and(|expected| self.received != expected) {
+            return Err(Cause::BadContentLength);
+        }
+        self.phase = RecvPhase::Ended;
+        Ok(())
+    }
+
+    /// Trailers came.
+    pub(crate) fn on_trailers(&mut self, trailers: HeaderMap) -> Result<(), Cause> {
+        self.trailers = Some(trailers);
+        self.on_end()
+    }
+
+    fn seal_tail(&mut self) {
+        if let Some((buf, conn, credit)) = self.tail.take() {
+            self.queue.push_back(Chunk { data: buf.freeze(), conn, credit });
+        }
+    }
+
+    /// Takes the next thing for the application.
+    pub(crate) fn take(&mut self) -> Taken {
+        if self.queue.is_empty() {
+            self.seal_tail();
+        }
+        if let Some(Chunk { data, conn, credit }) = self.queue.pop_front() {
+            let octets = u32::try_from(data.len()).unwrap_or(u32::MAX);
+            let stream_credit = self.held.split(octets);
+            return Taken::Data { data, conn, conn_credit: credit, stream_credit };
+        }
+        if let Some(trailers) = self.trailers.take() {
+            return Taken::Trailers(trailers);
+        }
+        if self.phase == RecvPhase::Ended {
+            return Taken::End;
+        }
+        self.signalled = false;
+        Taken::Nothing
+    }
+
+    /// Drops what is unread; each connection's credit is to be given back.
+    pub(crate) fn abort(&mut self) -> Vec<(ConnId, Credit)> {
+        self.phase = RecvPhase::Ended;
+        self.trailers = None;
+        self.seal_tail();
+        self.queue.drain(..).map(|chunk| (chunk.conn, chunk.credit)).collect()
+    }
+}

@@ -1,0 +1,39 @@
+//! A clock on octets that moved, not on frames: a peer that keeps its window shut cannot keep a
+//! stream alive with WINDOW_UPDATE or by migrating it.
+
+use core::time::Duration;
+
+use crate::time::Instant;
+
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct StallClock {
+    since: Instant,
+    octets: u64,
+}
+
+impl StallClock {
+    pub(crate) const fn new(now: Instant) -> Self {
+        Self { since: now, octets: 0 }
+    }
+
+    /// Looks at the count of moved octets of a stream that has something to send. True if it moved
+    /// fewer than `least` within `timeout`.
+    pub(crate) fn is_stalled(
+        &mut self,
+        now: Instant,
+        octets: u64,
+        least: u64,
+        timeout: Duration,
+    ) -> bool {
+        if octets.abs_diff(self.octets) >= least {
+            (self.since, self.octets) = (now, octets);
+            return false;
+        }
+        now.saturating_duration_since(self.since) >= timeout
+    }
+
+    /// The stream has nothing to send: it cannot be stalled.
+    pub(crate) const fn rest(&mut self, now: Instant, octets: u64) {
+        (self.since, self.octets) = (now, octets);
+    }
+}

@@ -1,0 +1,128 @@
+//! Identifiers that travel: stream ids (RFC 9113 section 5.1.1) and CIDs (spec/smig.md section 1).
+
+use core::fmt;
+
+/// A stream identifier: 31 bits, unique on one connection.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct StreamId(u32);
+
+impl StreamId {
+    /// Stream 0, the connection itself.
+    pub const CONNECTION: Self = Self(0);
+    /// The highest identifier.
+    pub const MAX: Self = Self(0x7fff_ffff);
+
+    /// The identifier `value`, without its highest bit, which is reserved.
+    #[must_use]
+    pub const fn new(value: u32) -> Self {
+        Self(value & 0x7fff_ffff)
+    }
+
+    pub(crate) const fn from_wire(octets: [u8; 4]) -> Self {
+        Self::new(u32::from_be_bytes(octets))
+    }
+
+    /// The identifier as a number.
+    #[must_use]
+    pub const fn value(self) -> u32 {
+        self.0
+    }
+
+    /// Whether this is stream 0.
+    #[must_use]
+    pub const fn is_connection(self) -> bool {
+        self.0 == 0
+    }
+
+    /// Whether a client opens streams with this identifier (it is odd).
+    #[must_use]
+    pub const fn is_client_initiated(self) -> bool {
+        self.0 % 2 == 1
+    }
+}
+
+impl fmt::Debug for StreamId {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "StreamId({})", self.0)
+    }
+}
+
+impl fmt::Display for StreamId {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        self.0.fmt(f)
+    }
+}
+
+/// The 64 random bits that a client names its session by. An identifier, not a secret.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct AppId(u64);
+
+impl AppId {
+    /// The AppID made of these bits; they are to be random.
+    #[must_use]
+    pub const fn new(bits: u64) -> Self {
+        Self(bits)
+    }
+
+    /// The identifier's octets in network order.
+    #[must_use]
+    pub const fn to_bytes(self) -> [u8; 8] {
+        self.0.to_be_bytes()
+    }
+}
+
+impl fmt::Debug for AppId {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{:016x}", self.0)
+    }
+}
+
+impl fmt::Display for AppId {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{:016x}", self.0)
+    }
+}
+
+/// A connection's name in its session: AppID, then a number that the client chose.
+///
+/// Ordered as the unsigned 96-bit integer that it is on the wire.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct Cid {
+    /// The session's AppID.
+    pub app: AppId,
+    /// ConnNo: chosen by the client, not 0, never reused in the session.
+    pub number: u32,
+}
+
+impl Cid {
+    pub(crate) const fn to_bytes(self) -> [u8; 12] {
+        let [a0, a1, a2, a3, a4, a5, a6, a7] = self.app.to_bytes();
+        let [n0, n1, n2, n3] = self.number.to_be_bytes();
+        [a0, a1, a2, a3, a4, a5, a6, a7, n0, n1, n2, n3]
+    }
+
+    /// The CID in 12 octets; `None` for all zero, which means "no connection".
+    pub(crate) fn from_bytes(octets: [u8; 12]) -> Option<Self> {
+        let [a0, a1, a2, a3, a4, a5, a6, a7, n0, n1, n2, n3] = octets;
+        let app = AppId(u64::from_be_bytes([a0, a1, a2, a3, a4, a5, a6, a7]));
+        let number = u32::from_be_bytes([n0, n1, n2, n3]);
+        (octets != [0; 12]).then_some(Self { app, number })
+    }
+
+    /// The CID in the three settings' words, high, middle, low.
+    pub(crate) fn from_words(hi: u32, mid: u32, low: u32) -> Option<Self> {
+        let app = AppId((u64::from(hi) << 32) | u64::from(mid));
+        (low != 0).then_some(Self { app, number: low })
+    }
+
+    pub(crate) const fn words(self) -> [u32; 3] {
+        let [a, b, c, d, e, f, g, h] = self.app.to_bytes();
+        [u32::from_be_bytes([a, b, c, d]), u32::from_be_bytes([e, f, g, h]), self.number]
+    }
+}
+
+impl fmt::Display for Cid {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{}/{}", self.app, self.number)
+    }
+}

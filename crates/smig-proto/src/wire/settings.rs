@@ -1,0 +1,105 @@
+//! SETTINGS parameters (RFC 9113 section 6.5.2, RFC 8441, RFC 9218) and SMig's code points.
+
+use bytes::Bytes;
+
+/// SMig's code points: experimental, configurable together (spec/smig.md section 2).
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct CodePoints {
+    /// SETTINGS_SMIG.
+    pub settings_smig: u16,
+    /// SETTINGS_SMIG_CID_HI; `_MID` and `_LO` are the next two.
+    pub settings_cid: u16,
+    /// Frame type MIGRATE.
+    pub migrate: u8,
+    /// Frame type JOIN.
+    pub join: u8,
+}
+
+impl Default for CodePoints {
+    fn default() -> Self {
+        Self { settings_smig: 0xf5e1, settings_cid: 0xf5e2, migrate: 0xf5, join: 0xf6 }
+    }
+}
+
+/// One known parameter.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Setting {
+    HeaderTableSize(u32),
+    EnablePush(u32),
+    MaxConcurrentStreams(u32),
+    InitialWindowSize(u32),
+    MaxFrameSize(u32),
+    MaxHeaderListSize(u32),
+    EnableConnectProtocol(u32),
+    NoRfc7540Priorities(u32),
+    Smig(u32),
+    CidHi(u32),
+    CidMid(u32),
+    CidLo(u32),
+    /// Ignored (RFC 9113 section 6.5.2).
+    Unknown,
+}
+
+impl Setting {
+    fn from_wire(id: u16, value: u32, points: &CodePoints) -> Self {
+        match id {
+            0x1 => Self::HeaderTableSize(value),
+            0x2 => Self::EnablePush(value),
+            0x3 => Self::MaxConcurrentStreams(value),
+            0x4 => Self::InitialWindowSize(value),
+            0x5 => Self::MaxFrameSize(value),
+            0x6 => Self::MaxHeaderListSize(value),
+            0x8 => Self::EnableConnectProtocol(value),
+            0x9 => Self::NoRfc7540Priorities(value),
+            _ if id == points.settings_smig => Self::Smig(value),
+            _ if id == points.settings_cid => Self::CidHi(value),
+            _ if id == points.settings_cid.wrapping_add(1) => Self::CidMid(value),
+            _ if id == points.settings_cid.wrapping_add(2) => Self::CidLo(value),
+            _ => Self::Unknown,
+        }
+    }
+
+    /// Identifier and value, to be written.
+    pub(crate) fn to_wire(self, points: &CodePoints) -> (u16, u32) {
+        match self {
+            Self::HeaderTableSize(v) => (0x1, v),
+            Self::EnablePush(v) => (0x2, v),
+            Self::MaxConcurrentStreams(v) => (0x3, v),
+            Self::InitialWindowSize(v) => (0x4, v),
+            Self::MaxFrameSize(v) => (0x5, v),
+            Self::MaxHeaderListSize(v) => (0x6, v),
+            Self::EnableConnectProtocol(v) => (0x8, v),
+            Self::NoRfc7540Priorities(v) => (0x9, v),
+            Self::Smig(v) => (points.settings_smig, v),
+            Self::CidHi(v) => (points.settings_cid, v),
+            Self::CidMid(v) => (points.settings_cid.wrapping_add(1), v),
+            Self::CidLo(v) => (points.settings_cid.wrapping_add(2), v),
+            Self::Unknown => (0, 0),
+        }
+    }
+}
+
+/// The payload of a SETTINGS frame, a whole number of entries.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct SettingsPayload(Bytes);
+
+impl SettingsPayload {
+    /// `None` if the length is not a multiple of 6.
+    pub(crate) fn new(payload: Bytes) -> Option<Self> {
+        payload.len().is_multiple_of(6).then_some(Self(payload))
+    }
+
+    pub(crate) fn len(&self) -> usize {
+        self.0.len() / 6
+    }
+
+    pub(crate) fn iter(&self, points: CodePoints) -> impl Iterator<Item = Setting> + '_ {
+        self.0.as_chunks::<6>().0.iter().map(move |&[i0, i1, v0, v1, v2, v3]| {
+            Setting::from_wire(
+                u16::from_be_bytes([i0, i1]),
+                u32::from_be_bytes([v0, v1, v2, v3]),
+                &points,
+            )
+        })
+    }
+}

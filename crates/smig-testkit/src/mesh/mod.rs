@@ -1,0 +1,1 @@
+//! Two engines and several connections in virtual time.

@@ -1,0 +1,1 @@
+//! A frame-level peer that follows a script.
