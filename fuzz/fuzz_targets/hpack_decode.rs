@@ -1,0 +1,54 @@
+//! Any octets as header blocks. An input is a sequence of records: an octet `n`, and `n` octets of a
+//! block; `n` = 0 takes two octets more, a new SETTINGS_HEADER_TABLE_SIZE.
+
+#![no_main]
+
+use bytes::BytesMut;
+use libfuzzer_sys::fuzz_target;
+use smig_proto::hpack::{Decoder, Encoder, Field};
+
+fuzz_target!(|input: &[u8]| {
+    let mut decoder = Decoder::new(4096);
+    let mut rest = input;
+    while let Some((&len, tail)) = rest.split_first() {
+        if len == 0 {
+            let Some((size, tail)) = tail.split_first_chunk() else { return };
+            decoder.set_max_table_size(usize::from(u16::from_be_bytes(*size)));
+            rest = tail;
+            continue;
+        }
+        let (block, tail) = tail.split_at(usize::from(len).min(tail.len()));
+        rest = tail;
+        let mut fields = Vec::new();
+        let result = decoder.decode(block, |field| fields.push(field));
+        assert!(fields.len() <= block.len());
+        for field in &fields {
+            assert!((32..=65535 + 2 * 255).contains(&field.size()));
+        }
+        comes_back(fields);
+        if let Err(error) = result {
+            assert!(!error.to_string().is_empty());
+            return;
+        }
+    }
+});
+
+/// Our own encoder and decoder agree on whatever HTTP/2 allows.
+fn comes_back(mut fields: Vec<Field>) {
+    fields.retain(|field| !matches!(field, Field::Malformed(..)));
+    let mut block = BytesMut::new();
+    let mut encoder = Encoder::new();
+    encoder.begin(&mut block);
+    for field in &fields {
+        match field {
+            Field::Pseudo(name, value) => encoder.pseudo(*name, value, &mut block),
+            Field::Regular(name, value) => encoder.regular(name, value, &mut block),
+            Field::Malformed(..) => {}
+        }
+    }
+    let mut expected = fields.into_iter();
+    Decoder::new(4096)
+        .decode(&block, |field| assert_eq!(Some(field), expected.next()))
+        .expect("our own block");
+    assert_eq!(expected.next(), None);
+}
