@@ -77,10 +77,14 @@ pub(super) fn regular(name: &HeaderName, value: &HeaderValue) -> Known {
     if value.is_sensitive() {
         return Known::Name(index, Policy::Never);
     }
+    if index == 16 && value.as_bytes() == b"gzip, deflate" {
+        return Known::Field(16);
+    }
     match policy {
-        Policy::Index if index == 16 && value.as_bytes() == b"gzip, deflate" => Known::Field(16),
         Policy::Never if value.len() >= GUESSABLE => Known::Name(index, Policy::Index),
-        _ => Known::Name(index, policy),
+        Policy::Never | Policy::Index | Policy::IndexSecond | Policy::Literal => {
+            Known::Name(index, policy)
+        }
     }
 }
 
