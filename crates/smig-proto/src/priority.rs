@@ -16,6 +16,16 @@ impl Default for Priority {
 }
 
 impl Priority {
+    /// What a request without any priority signal gets: its turn. RFC 9218's default, one response
+    /// after the other, is for clients that know of priorities; to others a long response would
+    /// look like a server that hangs.
+    pub const UNSIGNALLED: Self = Self { urgency: 3, incremental: true };
+
+    /// The priority of a request with these fields.
+    pub(crate) fn of(headers: &http::HeaderMap) -> Self {
+        headers.get("priority").map_or(Self::UNSIGNALLED, |value| Self::parse(value.as_bytes()))
+    }
+
     /// A priority for responses of which any part is useful by itself (`i`): equal ones share.
     #[must_use]
     pub const fn incremental(urgency: u8) -> Self {

@@ -135,10 +135,7 @@ impl Session {
         send.on_head(end, length);
         let window =
             if conn.settings_acked { window } else { window.max(crate::flow::INITIAL_WINDOW) };
-        let priority = head
-            .headers
-            .get("priority")
-            .map_or_else(Priority::default, |value| Priority::parse(value.as_bytes()));
+        let priority = Priority::of(&head.headers);
         let key = self.streams.insert(Stream {
             opener: Opener::Local,
             exchange: Exchange::of(head),

@@ -147,11 +147,7 @@ impl Session {
             let at = conn.idle_priorities.iter().position(|&(other, _)| other == stream)?;
             Some(conn.idle_priorities.swap_remove(at).1)
         });
-        updated.unwrap_or_else(|| {
-            head.headers
-                .get("priority")
-                .map_or_else(Priority::default, |value| Priority::parse(value.as_bytes()))
-        })
+        updated.unwrap_or_else(|| Priority::of(&head.headers))
     }
 
     /// A header section of a stream that this side knows, in the order of the stream.
