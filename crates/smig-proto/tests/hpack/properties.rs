@@ -61,7 +61,7 @@ fn step() -> impl Strategy<Value = Step> {
     let limit = prop_oneof![Just(0), 0..200_usize, 0..5000_usize, Just(65536)];
     prop_oneof![
         1 => limit.prop_map(Step::Limit),
-        3 => prop::collection::vec(field(), 0..12).prop_map(Step::Block),
+        3 => prop::collection::vec(field(), 0..8).prop_map(Step::Block),
     ]
 }
 
@@ -92,7 +92,7 @@ proptest! {
     #![proptest_config(config())]
 
     #[test]
-    fn what_goes_in_comes_out(steps in prop::collection::vec(step(), 1..40)) {
+    fn what_goes_in_comes_out(steps in prop::collection::vec(step(), 1..16)) {
         let mut encoder = Encoder::new();
         let mut decoder = Decoder::new(4096);
         for step in steps {
