@@ -15,8 +15,8 @@ use http_body::Body as _;
 use smig_files::{Files, Options};
 use tower_service::Service as _;
 
-const ROUNDS: usize = 7;
-const ROUND: Duration = Duration::from_millis(150);
+const ROUNDS: usize = 50;
+const ROUND: Duration = Duration::from_millis(20);
 
 /// One thing that is measured.
 struct Case {
@@ -88,7 +88,13 @@ fn headers(fields: &[(http::HeaderName, &'static str)]) -> HeaderMap {
 }
 
 async fn run(title: &str, files: &Files, cases: &[Case]) {
+    // `cargo bench -p smig-files -- TEXT` runs the cases whose line has the text in it.
+    let only = std::env::args().skip(1).find(|argument| !argument.starts_with("--"));
     for case in cases {
+        let name = format!("{title}: {}", case.name);
+        if only.as_ref().is_some_and(|only| !name.contains(only)) {
+            continue;
+        }
         let mut files = files.clone();
         serve(&mut files, case).await;
         let mut best = Duration::MAX;
@@ -106,7 +112,7 @@ async fn run(title: &str, files: &Files, cases: &[Case]) {
         let seconds = best.as_secs_f64();
         println!(
             "{:<44} {:>12.0} {:>10.0} {:>9.2}",
-            format!("{title}: {}", case.name),
+            name,
             seconds.recip(),
             seconds * 1e9,
             size as f64 / seconds / 1e9
@@ -116,11 +122,14 @@ async fn run(title: &str, files: &Files, cases: &[Case]) {
 
 /// What the measuring itself costs: making the request and dropping it.
 fn baseline(case: &Case) {
-    let (start, count) = (Instant::now(), 1_000_000);
-    for _ in 0..count {
-        drop(black_box(request(case)));
+    let mut each = Duration::MAX;
+    for _ in 0..ROUNDS {
+        let (start, count) = (Instant::now(), 100_000);
+        for _ in 0..count {
+            drop(black_box(request(case)));
+        }
+        each = each.min(start.elapsed() / count);
     }
-    let each = start.elapsed() / count;
     println!("{:<44} {:>12} {:>10.0}", "the request alone", "", each.as_secs_f64() * 1e9);
 }
 

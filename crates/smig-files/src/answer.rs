@@ -24,17 +24,18 @@ use crate::resource::{Representation, Source};
 const SPECIAL: [HeaderName; 5] =
     [RANGE, IF_NONE_MATCH, IF_MODIFIED_SINCE, IF_MATCH, IF_UNMODIFIED_SINCE];
 
-#[inline]
+/// Whether the answer is simply the whole file, as for most requests. They have none of the
+/// headers in question, and one pass over the few that they have settles it.
+pub(crate) fn is_plain(request: &HeaderMap) -> bool {
+    !request.keys().any(|name| SPECIAL.contains(name))
+}
+
 /// The response to GET or HEAD for what was found.
 pub(crate) fn answer(
     of: &Representation,
     request: &HeaderMap,
     audience: Audience,
 ) -> Response<FileBody> {
-    // Most requests have none of these; one pass over their few headers settles it.
-    if !request.keys().any(|name| SPECIAL.contains(name)) {
-        return whole(of, audience);
-    }
     match evaluate(request, of.validators()) {
         Verdict::Proceed => {}
         Verdict::NotModified => return not_modified(of),
@@ -55,7 +56,6 @@ pub(crate) fn answer(
     }
 }
 
-#[inline]
 fn response(status: StatusCode, headers: HeaderMap, body: FileBody) -> Response<FileBody> {
     let mut response = Response::new(body);
     *response.status_mut() = status;
@@ -63,18 +63,19 @@ fn response(status: StatusCode, headers: HeaderMap, body: FileBody) -> Response<
     response
 }
 
+/// The whole file.
 #[inline]
-fn whole(of: &Representation, audience: Audience) -> Response<FileBody> {
-    let body = match audience {
-        Audience::Nobody => FileBody::empty(),
-        Audience::Client => match &of.source {
-            Source::Memory { bytes, .. } => FileBody::full(bytes.clone()),
-            Source::File(file) => {
-                FileBody::file(Arc::clone(file), Span { start: 0, end: of.size() })
-            }
-        },
+pub(crate) fn whole(of: &Representation, audience: Audience) -> Response<FileBody> {
+    let body = match (audience, &of.source) {
+        (Audience::Nobody, _) => FileBody::empty(),
+        (Audience::Client, Source::Memory { bytes, .. }) => FileBody::full(bytes.clone()),
+        (Audience::Client, Source::File(file)) => {
+            FileBody::file(Arc::clone(file), Span { start: 0, end: of.size() })
+        }
     };
-    response(StatusCode::OK, of.headers.clone(), body)
+    let mut response = Response::new(body);
+    *response.headers_mut() = of.headers.clone();
+    response
 }
 
 fn one(of: &Representation, span: Span) -> Response<FileBody> {

@@ -154,13 +154,14 @@ impl Site {
             cache_control: self.options.cache_control.clone(),
             vary: if siblings.is_empty() { Vary::No } else { Vary::ByEncoding },
         };
-        let source = self.source(opened, known.map(|known| &known.plain), patience)?;
-        let plain = Representation::new(source, None, &shown);
+        let source = self.source(opened, known.map(|known| &*known.plain), patience)?;
+        let plain = Arc::new(Representation::new(source, None, &shown));
         let mut coded = Vec::with_capacity(siblings.len());
         for (coding, sibling) in siblings {
-            let known = known.and_then(|known| known.coded(coding));
+            let known = known.and_then(|known| known.coded(coding)).map(|known| &**known);
             let source = self.source(sibling, known, patience)?;
-            coded.push((coding, Representation::new(source, Some(coding), &shown)));
+            let representation = Representation::new(source, Some(coding), &shown);
+            coded.push((coding, Arc::new(representation)));
         }
         Ok(Found::File(Arc::new(Resource { plain, coded })))
     }

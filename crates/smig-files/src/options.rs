@@ -77,7 +77,8 @@ pub struct Options {
     /// How many bytes of file contents are kept between requests, over all threads. Zero: every
     /// response is read from its file.
     pub max_memory: usize,
-    /// The largest file, in bytes, whose content is kept in memory.
+    /// The largest file, in bytes, whose content is kept in memory. Reading it for each response
+    /// instead costs some 2 microseconds for system calls and 50 a megabyte for copying.
     pub max_in_memory_file: usize,
 }
 
@@ -94,7 +95,7 @@ impl Default for Options {
             max_entries: 16_384,
             max_open_files: 4_096,
             max_memory: 64 << 20,
-            max_in_memory_file: 64 << 10,
+            max_in_memory_file: 128 << 10,
         }
     }
 }

@@ -125,13 +125,13 @@ impl Representation {
 /// What a path names.
 #[derive(Debug)]
 pub(crate) struct Resource {
-    pub(crate) plain: Representation,
-    pub(crate) coded: Vec<(Coding, Representation)>,
+    pub(crate) plain: Arc<Representation>,
+    pub(crate) coded: Vec<(Coding, Arc<Representation>)>,
 }
 
 impl Resource {
     /// The representation for a request.
-    pub(crate) fn select(&self, headers: &HeaderMap) -> &Representation {
+    pub(crate) fn select(&self, headers: &HeaderMap) -> &Arc<Representation> {
         if self.coded.is_empty() {
             return &self.plain;
         }
@@ -139,7 +139,7 @@ impl Resource {
         chosen.and_then(|coding| self.coded(coding)).unwrap_or(&self.plain)
     }
 
-    pub(crate) fn coded(&self, wanted: Coding) -> Option<&Representation> {
+    pub(crate) fn coded(&self, wanted: Coding) -> Option<&Arc<Representation>> {
         self.coded.iter().find(|(coding, _)| *coding == wanted).map(|(_, coded)| coded)
     }
 

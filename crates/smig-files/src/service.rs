@@ -7,14 +7,14 @@ use std::io;
 use std::path::Path;
 use std::pin::Pin;
 use std::sync::Arc;
-use std::task::{Context, Poll, ready};
+use std::task::{Context, Poll};
 use std::time::Instant;
 
-use http::{Method, Request, Response, request};
+use http::{HeaderMap, Method, Request, Response, Uri, request};
 use thread_local::ThreadLocal;
 use tower_service::Service;
 
-use crate::answer::{answer, page, redirect};
+use crate::answer::{answer, is_plain, page, redirect, whole};
 use crate::body::FileBody;
 use crate::budget::Budget;
 use crate::cache::{Cache, Lookup};
@@ -23,7 +23,7 @@ use crate::offload::Offload;
 use crate::options::Options;
 use crate::path::{RequestPath, is_encoded};
 use crate::refusal::{Audience, Refusal, options};
-use crate::resource::Resource;
+use crate::resource::{Representation, Resource};
 use crate::root::{Patience, Root};
 
 /// Serves the files below one folder.
@@ -65,9 +65,42 @@ impl Files {
     }
 }
 
+/// A response, or what it takes to make it.
+///
+/// A response is some 160 bytes. Making it only when it is asked for moves it once instead of
+/// five times on its way out of here, and keeps the future small.
+#[derive(Debug)]
+enum Answer {
+    Whole(Arc<Representation>, Audience),
+    Other(Box<Response<FileBody>>),
+}
+
+impl Answer {
+    fn new(of: &Arc<Representation>, request: &HeaderMap, audience: Audience) -> Self {
+        if is_plain(request) {
+            Self::Whole(Arc::clone(of), audience)
+        } else {
+            answer(of, request, audience).into()
+        }
+    }
+
+    fn into_response(self) -> Response<FileBody> {
+        match self {
+            Self::Whole(of, audience) => whole(&of, audience),
+            Self::Other(response) => *response,
+        }
+    }
+}
+
+impl From<Response<FileBody>> for Answer {
+    fn from(response: Response<FileBody>) -> Self {
+        Self::Other(Box::new(response))
+    }
+}
+
 /// What came of looking at a request without waiting.
 enum Glance {
-    Answered(Response<FileBody>),
+    Answered(Answer),
     /// The disk has to be waited for.
     Wait {
         path: RequestPath<'static>,
@@ -83,13 +116,12 @@ impl Shared {
         })
     }
 
-    #[inline]
     fn glance<B>(&self, request: &Request<B>) -> Glance {
         let audience = match *request.method() {
             Method::GET => Audience::Client,
             Method::HEAD => Audience::Nobody,
-            Method::OPTIONS => return Glance::Answered(options()),
-            _ => return Glance::Answered(Refusal::Method.response(Audience::Client)),
+            Method::OPTIONS => return Glance::Answered(options().into()),
+            _ => return Glance::Answered(Refusal::Method.response(Audience::Client).into()),
         };
         let raw = request.uri().path();
         let now = Instant::now();
@@ -98,17 +130,17 @@ impl Shared {
         // before it is checked.
         if !is_encoded(raw) {
             match self.remembered(raw.as_bytes(), request, audience, now) {
-                Ok(response) => return Glance::Answered(response),
+                Ok(answer) => return Glance::Answered(answer),
                 Err(stale) => known = stale,
             }
         }
         let path = match RequestPath::parse(raw, self.site.options.hidden) {
             Ok(path) => path,
-            Err(refusal) => return Glance::Answered(refusal.response(audience)),
+            Err(refusal) => return Glance::Answered(refusal.response(audience).into()),
         };
         if is_encoded(raw) {
             match self.remembered(path.canonical(), request, audience, now) {
-                Ok(response) => return Glance::Answered(response),
+                Ok(answer) => return Glance::Answered(answer),
                 Err(stale) => known = stale,
             }
         }
@@ -120,10 +152,10 @@ impl Shared {
         if matches!(result, Err(Failure::WouldBlock | Failure::OutOfFiles)) {
             return Glance::Wait { path: path.into_owned(), known };
         }
-        Glance::Answered(self.conclude(&path, result, request, audience, now))
+        let head = (request.uri(), request.headers());
+        Glance::Answered(self.conclude(&path, result, head, audience, now))
     }
 
-    #[inline]
     /// The answer from the cache; the error is what was known but has to be looked at again.
     fn remembered<B>(
         &self,
@@ -131,7 +163,7 @@ impl Shared {
         request: &Request<B>,
         audience: Audience,
         now: Instant,
-    ) -> Result<Response<FileBody>, Option<Arc<Resource>>> {
+    ) -> Result<Answer, Option<Arc<Resource>>> {
         let mut cache = self.cache().borrow_mut();
         match cache.lookup(key, now) {
             Lookup::Unknown => Err(None),
@@ -139,7 +171,7 @@ impl Shared {
             Lookup::Fresh(resource) => {
                 let chosen = resource.select(request.headers());
                 if chosen.is_current() {
-                    Ok(answer(chosen, request.headers(), audience))
+                    Ok(Answer::new(chosen, request.headers(), audience))
                 } else {
                     Err(None)
                 }
@@ -148,61 +180,35 @@ impl Shared {
     }
 
     /// Remembers what was found and answers with it.
-    fn conclude<T: AsHead>(
+    fn conclude(
         &self,
         path: &RequestPath<'_>,
         result: Result<Found, Failure>,
-        request: &T,
+        (uri, headers): (&Uri, &HeaderMap),
         audience: Audience,
         seen: Instant,
-    ) -> Response<FileBody> {
-        let mut cache = self.cache().borrow_mut();
-        match result {
+    ) -> Answer {
+        let failure = match result {
             Ok(Found::File(resource)) => {
-                cache.insert(path.canonical(), Arc::clone(&resource), seen);
-                drop(cache);
-                answer(resource.select(request.headers()), request.headers(), audience)
+                let answer = Answer::new(resource.select(headers), headers, audience);
+                self.cache().borrow_mut().insert(path.canonical(), resource, seen);
+                return answer;
             }
-            Ok(Found::Folder) => redirect(request.uri(), audience),
-            Ok(Found::Page(bytes)) => page(bytes, audience),
-            Err(failure) => {
-                cache.forget(path.canonical());
-                match failure {
-                    Failure::Refused(refusal) => refusal.response(audience),
-                    Failure::WouldBlock => Refusal::Busy.response(audience),
-                    Failure::OutOfFiles => {
-                        cache.close_files();
-                        Refusal::Busy.response(audience)
-                    }
-                }
+            Ok(Found::Folder) => return redirect(uri, audience).into(),
+            Ok(Found::Page(bytes)) => return page(bytes, audience).into(),
+            Err(failure) => failure,
+        };
+        let mut cache = self.cache().borrow_mut();
+        cache.forget(path.canonical());
+        let refusal = match failure {
+            Failure::Refused(refusal) => refusal,
+            Failure::WouldBlock => Refusal::Busy,
+            Failure::OutOfFiles => {
+                cache.close_files();
+                Refusal::Busy
             }
-        }
-    }
-}
-
-/// A request's head, with or without the rest.
-trait AsHead {
-    fn uri(&self) -> &http::Uri;
-    fn headers(&self) -> &http::HeaderMap;
-}
-
-impl<B> AsHead for Request<B> {
-    fn uri(&self) -> &http::Uri {
-        Self::uri(self)
-    }
-
-    fn headers(&self) -> &http::HeaderMap {
-        Self::headers(self)
-    }
-}
-
-impl AsHead for request::Parts {
-    fn uri(&self) -> &http::Uri {
-        &self.uri
-    }
-
-    fn headers(&self) -> &http::HeaderMap {
-        &self.headers
+        };
+        refusal.response(audience).into()
     }
 }
 
@@ -217,7 +223,7 @@ impl<B> Service<Request<B>> for Files {
 
     fn call(&mut self, request: Request<B>) -> FilesFuture {
         let state = match self.shared.glance(&request) {
-            Glance::Answered(response) => State::Answered(Some(response)),
+            Glance::Answered(answer) => State::Answered(answer),
             Glance::Wait { path, known } => {
                 let (head, _) = request.into_parts();
                 State::Waiting(Box::new(Waiting::start(
@@ -242,9 +248,10 @@ pub struct FilesFuture {
 
 #[derive(Debug)]
 enum State {
-    /// `None` after the response was taken.
-    Answered(Option<Response<FileBody>>),
+    Answered(Answer),
     Waiting(Box<Waiting>),
+    /// The response was taken.
+    Done,
 }
 
 /// A request whose path is looked up on a blocking thread.
@@ -270,8 +277,12 @@ impl Waiting {
         Self { shared, head, path, seen: Instant::now(), lookup }
     }
 
-    fn audience(&self) -> Audience {
-        if self.head.method == Method::HEAD { Audience::Nobody } else { Audience::Client }
+    fn conclude(&self, result: io::Result<Result<Found, Failure>>) -> Answer {
+        let result = result.unwrap_or(Err(Failure::Refused(Refusal::Busy)));
+        let Self { shared, head, path, seen, .. } = self;
+        let audience =
+            if head.method == Method::HEAD { Audience::Nobody } else { Audience::Client };
+        shared.conclude(path, result, (&head.uri, &head.headers), audience, *seen)
     }
 }
 
@@ -279,20 +290,17 @@ impl Future for FilesFuture {
     type Output = Result<Response<FileBody>, Infallible>;
 
     fn poll(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<Self::Output> {
-        // A response is some 200 bytes; written this way it is moved once and no more.
-        if let State::Answered(response) = &mut self.state {
-            return match response.take() {
-                Some(response) => Poll::Ready(Ok(response)),
-                // Polled after it was ready: a mistake that need not bring the caller down.
-                None => Poll::Ready(Ok(Refusal::Broken.response(Audience::Client))),
-            };
+        match std::mem::replace(&mut self.state, State::Done) {
+            State::Answered(answer) => Poll::Ready(Ok(answer.into_response())),
+            State::Waiting(mut waiting) => {
+                let Poll::Ready(result) = waiting.lookup.poll(context) else {
+                    self.state = State::Waiting(waiting);
+                    return Poll::Pending;
+                };
+                Poll::Ready(Ok(waiting.conclude(result).into_response()))
+            }
+            // A mistake of the caller that need not bring it down.
+            State::Done => Poll::Ready(Ok(Refusal::Broken.response(Audience::Client))),
         }
-        let State::Waiting(waiting) = &mut self.state else { return Poll::Pending };
-        let result = ready!(waiting.lookup.poll(context));
-        let result = result.unwrap_or(Err(Failure::Refused(Refusal::Busy)));
-        let Waiting { shared, head, path, seen, .. } = &**waiting;
-        let response = shared.conclude(path, result, head, waiting.audience(), *seen);
-        self.state = State::Answered(None);
-        Poll::Ready(Ok(response))
     }
 }

@@ -19,7 +19,7 @@ async fn get(files: &Files, path: &'static str) -> http::Response<FileBody> {
 async fn the_answer_is_to_try_again_and_then_it_works() {
     let folder = tempfile::tempdir().unwrap();
     for name in ["kept", "big", "small"] {
-        let size = if name == "small" { 10 } else { 100_000 };
+        let size = if name == "small" { 10 } else { 200_000 };
         fs::write(folder.path().join(name), vec![b'x'; size]).unwrap();
     }
     let files = Files::new(folder.path(), Options::default()).unwrap();
@@ -42,5 +42,5 @@ async fn the_answer_is_to_try_again_and_then_it_works() {
     assert_eq!(get(&files, "/kept").await.status(), StatusCode::OK);
     let big = get(&files, "/big").await;
     assert_eq!(big.status(), StatusCode::OK);
-    assert_eq!(big.into_body().collect().await.unwrap().to_bytes().len(), 100_000);
+    assert_eq!(big.into_body().collect().await.unwrap().to_bytes().len(), 200_000);
 }

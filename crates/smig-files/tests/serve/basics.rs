@@ -30,7 +30,8 @@ async fn a_file_with_all_its_headers() {
 #[tokio::test]
 async fn sizes_around_every_boundary() {
     const KB: usize = 1024;
-    let sizes = [0, 1, KB, 16 * KB, 16 * KB + 1, 64 * KB, 64 * KB + 1, 128 * KB, 1100 * KB];
+    let sizes =
+        [0, 1, KB, 16 * KB, 16 * KB + 1, 64 * KB, 64 * KB + 1, 128 * KB, 128 * KB + 1, 1100 * KB];
     let without_memory = Options { max_memory: 0, ..Options::default() };
     for site in [Site::new(), Site::watchful(), Site::with(without_memory)] {
         for size in sizes {

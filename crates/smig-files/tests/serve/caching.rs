@@ -98,9 +98,9 @@ async fn open_files_are_bounded() {
     let folder = fs::canonicalize(site.path("")).unwrap();
     for round in 0..3 {
         for name in 0..20 {
-            site.write(&format!("{name}"), pattern(70_000 + name));
+            site.write(&format!("{name}"), pattern(200_000 + name));
             let answer = site.get(&format!("/{name}")).await;
-            assert!(answer.body == pattern(70_000 + name), "{round}");
+            assert!(answer.body == pattern(200_000 + name), "{round}");
         }
         assert_eq!(open_below(&folder), 4);
     }
@@ -169,7 +169,7 @@ fn threads_share_the_limits() {
     let site = Site::with(options);
     let folder = fs::canonicalize(site.path("")).unwrap();
     for name in 0..20 {
-        site.write(&format!("{name}"), pattern(70_000));
+        site.write(&format!("{name}"), pattern(200_000));
     }
     std::thread::scope(|scope| {
         let threads: Vec<_> = (0..4)
@@ -179,7 +179,7 @@ fn threads_share_the_limits() {
                     runtime.block_on(async {
                         for name in (0..20).cycle().take(200) {
                             let answer = site.get(&format!("/{name}")).await;
-                            assert!(answer.body == pattern(70_000));
+                            assert!(answer.body == pattern(200_000));
                         }
                     });
                 })

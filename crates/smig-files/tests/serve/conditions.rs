@@ -13,7 +13,7 @@ const LONG_AGO: &str = "Thu, 01 Jan 1970 00:00:01 GMT";
 #[tokio::test]
 async fn unchanged_files() {
     let site = Site::new();
-    site.write("small", "a").write("big", pattern(100_000));
+    site.write("small", "a").write("big", pattern(200_000));
     for path in ["/small", "/big"] {
         let first = site.get(path).await;
         let (etag, date) = (first.header(ETAG), first.header(LAST_MODIFIED));
