@@ -55,6 +55,12 @@ impl RecvWindow {
         self.open
     }
 
+    /// Octets that arrived and were not given back.
+    pub(crate) const fn outstanding(&self) -> u64 {
+        let held = self.size as i64 - self.open - self.returned as i64;
+        if held > 0 { held as u64 } else { 0 }
+    }
+
     /// Charges `octets` that arrived; `None` if the peer had no right to send them.
     pub(crate) fn charge(&mut self, octets: u32) -> Option<Credit> {
         if i64::from(octets) > self.open {

@@ -27,6 +27,14 @@ pub struct ConnectionView {
     pub data_sent: u64,
     /// Octets of DATA payload received on it.
     pub data_received: u64,
+    /// The connection's window towards the peer.
+    pub send_window: i64,
+    /// The peer's window by our account.
+    pub recv_window: i64,
+    /// Octets received that still hold the window: unread, or waiting behind a barrier.
+    pub unread: u64,
+    /// Carriers on it that no MIGRATE has named yet.
+    pub unbound: usize,
 }
 
 /// A stream, seen from outside.
@@ -116,5 +124,9 @@ fn view(conn: &Connection) -> ConnectionView {
         takes_streams: conn.takes_streams(),
         data_sent: conn.data_sent,
         data_received: conn.data_received,
+        send_window: conn.send_window.value(),
+        recv_window: conn.recv_window.open(),
+        unread: conn.recv_window.outstanding(),
+        unbound: conn.carriers.len(),
     }
 }
