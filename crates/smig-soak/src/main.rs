@@ -1,0 +1,2 @@
+//! Transfers over real sockets under forced moves and killed connections.
+fn main() {}
