@@ -222,9 +222,18 @@ impl Connection {
         matches!(self.phase, Phase::Dead)
     }
 
-    /// Whether streams may be opened here, or moved here, as far as GOAWAY says.
-    pub(crate) const fn takes_streams(&self) -> bool {
-        !self.is_dead() && self.goaway.sent.is_none() && self.goaway.received.is_none()
+    /// Whether streams may be opened here, or moved here, as far as GOAWAY says and a JOIN that must
+    /// come before them (SMIG-4.2).
+    pub(crate) fn takes_streams(&self) -> bool {
+        let join_due = match self.membership {
+            Membership::KeyingJoin => true,
+            Membership::KeyingFounder => self.spec.security == Security::TrustedCleartext,
+            Membership::Plain | Membership::Joining { .. } | Membership::Joined => false,
+        };
+        !self.is_dead()
+            && !join_due
+            && self.goaway.sent.is_none()
+            && self.goaway.received.is_none()
     }
 
     /// Whether the extension runs on this connection and it belongs to the session.

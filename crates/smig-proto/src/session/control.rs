@@ -41,7 +41,7 @@ impl Session {
             }
         }
         if is_first {
-            self.on_first_settings(id)?;
+            self.on_first_settings(now, id)?;
         }
         if core::mem::take(&mut self.open_blocked) {
             self.events.push_back(Event::OpenPossible);
@@ -108,14 +108,17 @@ impl Session {
     }
 
     /// The peer's first SETTINGS decide on the extension (SMIG-3.3).
-    fn on_first_settings(&mut self, id: ConnId) -> Result<(), Fault> {
-        let (role, app, has_key) = (self.role, self.app, self.key.is_some());
+    fn on_first_settings(&mut self, now: Instant, id: ConnId) -> Result<(), Fault> {
+        let role = self.role;
         let Some(spec) = self.conn(id).map(|conn| conn.spec) else { return Ok(()) };
         if !self.may_smig(&spec) {
             return Ok(());
         }
         let Some(conn) = self.conn_mut(id) else { return Ok(()) };
         if conn.peer.smig == 0 {
+            // A JOIN in the first flight went to a server that ignores it.
+            conn.membership = Membership::Plain;
+            self.release_waiting_moves(now, id);
             return Ok(());
         }
         if role == Role::Server {
@@ -124,11 +127,20 @@ impl Session {
             let Some(cid) = conn.cid else { return Ok(()) };
             self.app = Some(cid.app);
             self.found_session(id, cid);
-        } else if let (Some(app), Some(cid)) = (app, self.cid_of(id)) {
-            debug_assert_eq!(app, cid.app);
-            if has_key { self.ask_to_join(id, cid) } else { self.found_session(id, cid) }
+        } else if let (Membership::Plain, Some(cid)) = (conn.membership, conn.cid) {
+            self.found_session(id, cid);
         }
         Ok(())
+    }
+
+    /// Client: the JOIN of a connection's first flight, right behind SETTINGS and before any stream
+    /// (SMIG-4.1, SMIG-3.9). The first connection of a session over TLS needs none.
+    pub(crate) fn begin_join(&mut self, id: ConnId, cid: Cid, security: crate::conn::Security) {
+        if self.key.is_some() {
+            self.ask_to_join(id, cid);
+        } else if security == crate::conn::Security::TrustedCleartext {
+            self.found_session(id, cid);
+        }
     }
 
     /// Asks the driver for the session's key. A server does so for every connection that names a

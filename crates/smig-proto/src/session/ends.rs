@@ -374,6 +374,10 @@ impl Session {
         }
         self.release_waiting_moves(now, id);
         self.conns.retain(|conn| conn.id != id);
+        if self.conns.is_empty() {
+            // SMIG-3.7.
+            self.key = None;
+        }
     }
 
     /// The connection carries nothing from now on; what ran on it fails or lives on elsewhere.

@@ -246,7 +246,10 @@ impl Session {
             return Err(Cause::UnexpectedJoin.into());
         }
         conn.membership = Membership::Plain;
-        let cid = conn.cid;
+        // A cleartext founder's JOIN must come before any stream (SMIG-4.2).
+        let late = conn.spec.security == Security::TrustedCleartext
+            && conn.local_ids.highest() > wire::StreamId::CONNECTION;
+        let cid = conn.cid.filter(|_| !late);
         self.events.push_back(Event::JoinRefused { conn: id, reason });
         self.release_waiting_moves(now, id);
         if let (JoinRefusal::UnknownSession, Some(cid)) = (reason, cid) {

@@ -134,7 +134,11 @@ impl Session {
             conn.cid = Some(Cid { app, number });
         }
         self.write_preface(&mut conn);
+        let cid = conn.cid.filter(|_| self.role == Role::Client);
         self.conns.push(conn);
+        if let Some(cid) = cid {
+            self.begin_join(id, cid, spec.security);
+        }
         self.arm(now);
         id
     }

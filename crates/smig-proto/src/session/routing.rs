@@ -14,10 +14,6 @@ impl Session {
         self.conns.iter_mut().find(|conn| conn.id == id)
     }
 
-    pub(crate) fn cid_of(&self, id: ConnId) -> Option<Cid> {
-        self.conn(id)?.cid
-    }
-
     pub(crate) fn conn_by_cid(&self, cid: Cid) -> Option<ConnId> {
         let named = |conn: &&Connection| conn.cid == Some(cid) && !conn.is_dead();
         self.conns.iter().find(named).map(|conn| conn.id)
