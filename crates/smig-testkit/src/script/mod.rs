@@ -1,1 +1,26 @@
-//! A frame-level peer that follows a script.
+//! A scripted peer for one engine: it sends any frame, legal or not, and checks what comes back.
+//!
+//! Owns its own frame codec, handshake and proofs, written from RFC 9113 and spec/smig.md and not
+//! shared with the engine (HPACK decoding excepted). Never uses real time or a socket.
+//!
+//! ```
+//! use smig_testkit::script::{C1, Peer, frame::*};
+//! use smig_proto::{Config, ErrorCode};
+//!
+//! let mut peer = Peer::of_server(Config::server());
+//! peer.send(C1, headers(1).get("/").end());
+//! peer.send(C1, window_update(1, 0));
+//! peer.expect(C1, reset(1, ErrorCode::ProtocolError));
+//! peer.expect_nothing(C1);
+//! ```
+
+mod codec;
+pub mod frame;
+mod handshake;
+mod peer;
+mod proof;
+mod setup;
+
+pub use handshake::{cid_settings, request_head};
+pub use peer::{C1, C2, C3, C4, Line, Peer};
+pub use setup::{JoinAnswers, Setup};

@@ -1,0 +1,257 @@
+//! Frames to octets and back.
+
+use bytes::{Buf, BufMut, Bytes, BytesMut};
+use smig_proto::hpack::{Decoder, Field};
+use smig_proto::{AppId, Cid, EndStream, ErrorCode};
+
+use super::frame::{Ack, Fields, Frame, flag, kind};
+
+/// The twelve octets of a CID.
+pub(super) fn cid_octets(cid: Cid) -> [u8; 12] {
+    let mut octets = [0; 12];
+    octets[..8].copy_from_slice(&cid.app.to_bytes());
+    octets[8..].copy_from_slice(&cid.number.to_be_bytes());
+    octets
+}
+
+fn cid_of(octets: &[u8]) -> Option<Cid> {
+    let app = u64::from_be_bytes(octets[..8].try_into().expect("8 octets"));
+    let number = u32::from_be_bytes(octets[8..12].try_into().expect("4 octets"));
+    (app != 0 || number != 0).then_some(Cid { app: AppId::new(app), number })
+}
+
+fn put(out: &mut BytesMut, kind: u8, flags: u8, stream: u32, payload: &[u8]) {
+    out.put_uint(payload.len() as u64, 3);
+    out.put_u8(kind);
+    out.put_u8(flags);
+    out.put_u32(stream);
+    out.put_slice(payload);
+}
+
+/// A header block: every field a literal that is not indexed, so that both tables stay empty.
+pub(super) fn block(fields: &Fields) -> Bytes {
+    let mut out = BytesMut::new();
+    for (name, value) in &fields.0 {
+        out.put_u8(0);
+        for string in [name, value] {
+            put_length(&mut out, string.len());
+            out.put_slice(string);
+        }
+    }
+    out.freeze()
+}
+
+fn put_length(out: &mut BytesMut, length: usize) {
+    if length < 127 {
+        return out.put_u8(length as u8);
+    }
+    out.put_u8(127);
+    let mut rest = length - 127;
+    while rest >= 128 {
+        out.put_u8((rest % 128) as u8 | 128);
+        rest /= 128;
+    }
+    out.put_u8(rest as u8);
+}
+
+const fn fin(end: EndStream) -> u8 {
+    if end.is_end() { flag::END_STREAM } else { 0 }
+}
+
+/// Writes one frame. A header block longer than a frame goes on in CONTINUATION frames.
+pub(super) fn encode(frame: &Frame, out: &mut BytesMut) {
+    match frame {
+        Frame::Data { stream, data, end } => put(out, kind::DATA, fin(*end), *stream, data),
+        Frame::Headers { stream, fields, end } => {
+            put_block(out, kind::HEADERS, fin(*end), *stream, block(fields));
+        }
+        Frame::PushPromise { stream, promised, fields } => {
+            let mut payload = BytesMut::new();
+            payload.put_u32(*promised);
+            payload.put_slice(&block(fields));
+            put_block(out, kind::PUSH_PROMISE, 0, *stream, payload.freeze());
+        }
+        Frame::Reset { stream, code } => {
+            put(out, kind::RST_STREAM, 0, *stream, &code.to_wire().to_be_bytes());
+        }
+        Frame::Settings(entries) => {
+            let mut payload = BytesMut::new();
+            for &(id, value) in entries {
+                payload.put_u16(id);
+                payload.put_u32(value);
+            }
+            put(out, kind::SETTINGS, 0, 0, &payload);
+        }
+        Frame::SettingsAck => put(out, kind::SETTINGS, flag::ACK, 0, &[]),
+        Frame::Ping(opaque) => put(out, kind::PING, 0, 0, opaque),
+        Frame::Pong(opaque) => put(out, kind::PING, flag::ACK, 0, opaque),
+        Frame::GoAway { last, code, debug } => {
+            let mut payload = BytesMut::new();
+            payload.put_u32(*last);
+            payload.put_u32(code.to_wire());
+            payload.put_slice(debug);
+            put(out, kind::GOAWAY, 0, 0, &payload);
+        }
+        Frame::WindowUpdate { stream, increment } => {
+            put(out, kind::WINDOW_UPDATE, 0, *stream, &increment.to_be_bytes());
+        }
+        Frame::PriorityUpdate { stream, value } => {
+            let payload = [&stream.to_be_bytes()[..], value].concat();
+            put(out, kind::PRIORITY_UPDATE, 0, 0, &payload);
+        }
+        Frame::Migrate { stream, ack, dst, end } => {
+            let (cid, id) = dst.map_or(([0; 12], 0), |(cid, id)| (cid_octets(cid), id));
+            let payload = [&cid[..], &id.to_be_bytes()].concat();
+            let ack = if *ack == Ack::Yes { flag::SMIG_ACK } else { 0 };
+            put(out, kind::MIGRATE, ack | fin(*end), *stream, &payload);
+        }
+        Frame::Join { nonce, mac, ack } => {
+            let flags = if *ack == Ack::Yes { flag::SMIG_ACK } else { 0 };
+            put(out, kind::JOIN, flags, 0, &[&nonce[..], &mac[..]].concat());
+        }
+        Frame::JoinRefused(reason) => put(out, kind::JOIN, flag::REFUSED, 0, &[*reason]),
+        Frame::Raw { kind, flags, stream, payload } => put(out, *kind, *flags, *stream, payload),
+    }
+}
+
+fn put_block(out: &mut BytesMut, kind: u8, flags: u8, stream: u32, mut block: Bytes) {
+    let first = block.split_to(block.len().min(16_384));
+    let done = |rest: &Bytes| if rest.is_empty() { flag::END_HEADERS } else { 0 };
+    put(out, kind, flags | done(&block), stream, &first);
+    while !block.is_empty() {
+        let part = block.split_to(block.len().min(16_384));
+        put(out, kind::CONTINUATION, done(&block), stream, &part);
+    }
+}
+
+/// Reads the engine's frames off one connection. Panics at what no engine may send.
+#[derive(Debug)]
+pub(super) struct Reader {
+    hpack: Decoder,
+    open: Option<(u8, u8, u32, BytesMut)>,
+}
+
+impl Reader {
+    pub(super) fn new() -> Self {
+        Self { hpack: Decoder::new(4096), open: None }
+    }
+
+    /// The next frame, if all of it is in `buf`.
+    pub(super) fn next(&mut self, buf: &mut BytesMut) -> Option<Frame> {
+        loop {
+            let mut head = buf.get(..9)?;
+            let length = head.get_uint(3) as usize;
+            let (kind, flags, stream) = (head.get_u8(), head.get_u8(), head.get_u32());
+            if buf.len() < 9 + length {
+                return None;
+            }
+            assert!(length <= 16_384, "frame longer than SETTINGS_MAX_FRAME_SIZE: {length}");
+            assert!(stream < 1 << 31, "the reserved bit of the stream id is set");
+            buf.advance(9);
+            let payload = buf.split_to(length).freeze();
+            if let Some(frame) = self.take(kind, flags, stream, payload) {
+                return Some(frame);
+            }
+        }
+    }
+
+    fn take(&mut self, kind: u8, flags: u8, stream: u32, payload: Bytes) -> Option<Frame> {
+        if kind == kind::CONTINUATION {
+            let (kind, first, on, mut block) = self.open.take().expect("CONTINUATION of nothing");
+            assert_eq!(on, stream, "CONTINUATION on another stream");
+            block.put_slice(&payload);
+            return self.finish(kind, first, flags, stream, block);
+        }
+        assert!(self.open.is_none(), "a header block was interrupted by frame type {kind:#04x}");
+        if kind == kind::HEADERS || kind == kind::PUSH_PROMISE {
+            return self.finish(kind, flags, flags, stream, BytesMut::from(&payload[..]));
+        }
+        Some(whole(kind, flags, stream, payload))
+    }
+
+    fn finish(&mut self, kind: u8, first: u8, last: u8, id: u32, block: BytesMut) -> Option<Frame> {
+        if last & flag::END_HEADERS == 0 {
+            self.open = Some((kind, first, id, block));
+            return None;
+        }
+        assert_eq!(first & (flag::PADDED | flag::PRIORITY), 0, "the engine neither pads nor depends");
+        let mut block = block.freeze();
+        if kind == kind::PUSH_PROMISE {
+            let promised = block.get_u32();
+            return Some(Frame::PushPromise { stream: id, promised, fields: self.fields(&block) });
+        }
+        Some(Frame::Headers { stream: id, fields: self.fields(&block), end: end_of(first) })
+    }
+
+    fn fields(&mut self, block: &[u8]) -> Fields {
+        let mut fields = Vec::new();
+        let copy = Bytes::copy_from_slice;
+        let take = |field| match field {
+            Field::Pseudo(name, value) => fields.push((copy(name.as_str().as_bytes()), value)),
+            Field::Regular(name, value) => {
+                fields.push((copy(name.as_str().as_bytes()), copy(value.as_bytes())));
+            }
+            Field::Malformed(why, _) => panic!("the engine sent a malformed field: {why}"),
+        };
+        self.hpack.decode(block, take).expect("the engine's header blocks decode");
+        Fields(fields)
+    }
+}
+
+const fn end_of(flags: u8) -> EndStream {
+    if flags & flag::END_STREAM == 0 { EndStream::No } else { EndStream::Yes }
+}
+
+fn whole(kind: u8, flags: u8, stream: u32, payload: Bytes) -> Frame {
+    let mut rest = payload.clone();
+    let ack = if flags & flag::SMIG_ACK == 0 { Ack::No } else { Ack::Yes };
+    let known = flags & !match kind {
+        kind::DATA => flag::END_STREAM,
+        kind::SETTINGS | kind::PING => flag::ACK,
+        kind::MIGRATE => flag::END_STREAM | flag::SMIG_ACK,
+        kind::JOIN => flag::SMIG_ACK | flag::REFUSED,
+        _ => 0,
+    };
+    // SMIG-2.4 and RFC 9113 section 4.1: undefined flags are 0 when sent.
+    assert_eq!(known, 0, "undefined flags {known:#04x} on frame type {kind:#04x}");
+    match (kind, payload.len()) {
+        (kind::DATA, _) => Frame::Data { stream, data: payload, end: end_of(flags) },
+        (kind::RST_STREAM, 4) => {
+            Frame::Reset { stream, code: ErrorCode::from_wire(rest.get_u32()) }
+        }
+        (kind::SETTINGS, 0) if flags & flag::ACK != 0 => Frame::SettingsAck,
+        (kind::SETTINGS, _) => {
+            let entries = payload.chunks_exact(6);
+            assert!(entries.remainder().is_empty(), "SETTINGS of a wrong length");
+            Frame::Settings(entries.map(|mut e| (e.get_u16(), e.get_u32())).collect())
+        }
+        (kind::PING, 8) => {
+            let opaque = payload[..].try_into().expect("8 octets");
+            if flags & flag::ACK == 0 { Frame::Ping(opaque) } else { Frame::Pong(opaque) }
+        }
+        (kind::GOAWAY, 8..) => {
+            let last = rest.get_u32();
+            let code = ErrorCode::from_wire(rest.get_u32());
+            Frame::GoAway { last, code, debug: rest }
+        }
+        (kind::WINDOW_UPDATE, 4) => Frame::WindowUpdate { stream, increment: rest.get_u32() },
+        (kind::PRIORITY_UPDATE, 4..) => {
+            let stream = rest.get_u32();
+            Frame::PriorityUpdate { stream, value: rest }
+        }
+        (kind::MIGRATE, 16) => {
+            let id = u32::from_be_bytes(payload[12..].try_into().expect("4 octets"));
+            let dst = cid_of(&payload[..12]).map(|cid| (cid, id));
+            // SMIG-2.4 and SMIG-2.5: R is 0, and so is dstSID without a destination.
+            assert!(id < 1 << 31 && (dst.is_some() || id == 0), "MIGRATE with dstSID {id:#x}");
+            Frame::Migrate { stream, ack, dst, end: end_of(flags) }
+        }
+        (kind::JOIN, 1) if flags == flag::REFUSED => Frame::JoinRefused(payload[0]),
+        (kind::JOIN, 48) if flags & flag::REFUSED == 0 => Frame::Join {
+            nonce: payload[..16].try_into().expect("16 octets"),
+            mac: payload[16..].try_into().expect("32 octets"),
+            ack,
+        },
+        (kind, length) => panic!("the engine sent frame type {kind:#04x} of {length} octets"),
+    }
+}

@@ -1,0 +1,374 @@
+//! How scripts begin: prefaces, SETTINGS, keys and JOINs, each step alone and all in one.
+
+use http::{HeaderMap, Method, StatusCode};
+use smig_proto::{
+    Cid, Config, ConnId, EndStream, Event, JoinRefusal, KeyingRequest, RequestHead, ResponseHead,
+    Role, Session, StreamKey,
+};
+
+use super::frame::{Ack, Frame, headers, setting, settings_ack};
+use super::peer::{C1, Line, Peer};
+use super::setup::{JoinAnswers, Setup};
+use super::proof;
+
+const PREFACE: &[u8] = b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n";
+
+impl Peer {
+    /// A client that has one connection to a server engine.
+    #[must_use]
+    #[track_caller]
+    pub fn of_server(config: Config) -> Self {
+        let mut peer = Self::to_server(Setup::new(config));
+        peer.connect();
+        peer
+    }
+
+    /// A server that a client engine has connected to once.
+    #[must_use]
+    #[track_caller]
+    pub fn of_client(config: Config) -> Self {
+        let mut peer = Self::to_client(Setup::new(config));
+        peer.connect();
+        peer
+    }
+
+    /// A client without connections yet, of a server engine.
+    #[must_use]
+    pub fn to_server(setup: Setup) -> Self {
+        Self::bare(Role::Server, setup)
+    }
+
+    /// A server without connections yet, of a client engine.
+    #[must_use]
+    pub fn to_client(setup: Setup) -> Self {
+        Self::bare(Role::Client, setup)
+    }
+
+    /// The choices; what is changed applies to what comes.
+    pub const fn setup_mut(&mut self) -> &mut Setup {
+        &mut self.setup
+    }
+
+    /// Opens a connection with the whole handshake: the first founds the session, others join it.
+    #[track_caller]
+    pub fn connect(&mut self) -> Line {
+        let line = self.open_line();
+        match self.role {
+            Role::Server => {
+                self.greet(line);
+                if line != C1 && self.speaks_smig() {
+                    let join = self.proof(line);
+                    self.send(line, join);
+                }
+                self.take_greeting(line);
+                if line != C1 && self.speaks_smig() && self.setup.joins == JoinAnswers::AtOnce {
+                    self.expect_joined(line);
+                }
+            }
+            Role::Client => {
+                self.take_greeting(line);
+                self.greet(line);
+                self.expect(line, settings_ack());
+            }
+        }
+        self.expect_nothing(line);
+        line
+    }
+
+    fn speaks_smig(&self) -> bool {
+        self.setup.config.smig.is_some()
+            && self.setup.settings.iter().any(|&(id, value)| id == setting::SMIG && value > 0)
+    }
+
+    /// A transport, on which the peer has sent nothing.
+    pub fn open_line(&mut self) -> Line {
+        let session = if self.role == Role::Server && !self.links.is_empty() {
+            self.sessions.push(Session::server(self.setup.config.clone(), self.now));
+            self.sessions.len() - 1
+        } else {
+            0
+        };
+        let line = self.add_link(session);
+        if self.role == Role::Server {
+            let number = u32::try_from(line.0).expect("few lines") + 1;
+            self.link_mut(line).cid = Some(Cid { app: self.setup.app, number });
+        }
+        self.pump();
+        line
+    }
+
+    /// The peer's first octets: a client's preface, and SETTINGS. A server also acknowledges the
+    /// client's, and answers its JOIN.
+    #[track_caller]
+    pub fn greet(&mut self, line: Line) {
+        let mut entries = self.setup.settings.clone();
+        if self.role == Role::Server {
+            self.send_octets(line, PREFACE);
+            if self.speaks_smig() {
+                entries.extend(cid_settings(self.cid(line)));
+            }
+        }
+        self.send(line, Frame::Settings(entries));
+        if self.role == Role::Client {
+            self.send(line, settings_ack());
+            if line != C1 && self.speaks_smig() && self.setup.joins == JoinAnswers::AtOnce {
+                let answer = self.join_answer(line);
+                self.send(line, answer);
+            }
+        }
+    }
+
+    /// Takes the engine's first frames: SETTINGS, a client's JOIN, the connection's window, and a
+    /// server's acknowledgement, which the peer answers with its own. The result is the SETTINGS.
+    #[track_caller]
+    pub fn take_greeting(&mut self, line: Line) -> Vec<(u16, u32)> {
+        let Frame::Settings(entries) = self.next(line) else {
+            panic!("the engine's first frame is not SETTINGS");
+        };
+        if self.role == Role::Client {
+            self.link_mut(line).cid = cid_in(&entries);
+            if line != C1 && self.speaks_smig() {
+                self.take_join(line);
+            }
+        }
+        if matches!(self.link(line).seen.front(), Some(Frame::WindowUpdate { stream: 0, .. })) {
+            self.next(line);
+        }
+        if self.role == Role::Server {
+            self.expect(line, settings_ack());
+            self.send(line, settings_ack());
+        }
+        entries
+    }
+
+    /// Takes the engine's JOIN, whose proof must be right.
+    #[track_caller]
+    pub fn take_join(&mut self, line: Line) {
+        let cid = self.cid(line);
+        let Frame::Join { nonce, mac, ack: Ack::No } = self.next(line) else {
+            panic!("{line:?}: JOIN is not the engine's next frame (SMIG-4.1)");
+        };
+        let right = proof::client(self.key(), cid, nonce, proof::join_exporter(line, cid));
+        assert_eq!(mac, right, "{line:?}: the client's proof is wrong (SMIG-4.1)");
+        self.link_mut(line).nonce = nonce;
+    }
+
+    /// K of the session.
+    #[must_use]
+    pub fn key(&self) -> [u8; 32] {
+        self.key.unwrap_or_else(|| proof::session_key(C1, self.cid(C1)))
+    }
+
+    /// K from now on.
+    pub const fn set_key(&mut self, key: [u8; 32]) {
+        self.key = Some(key);
+    }
+
+    /// K becomes that of a session founded on `line`.
+    #[track_caller]
+    pub fn key_from(&mut self, line: Line) {
+        self.key = Some(proof::session_key(line, self.cid(line)));
+    }
+
+    /// A right JOIN for a connection of a client.
+    #[track_caller]
+    pub fn proof(&mut self, line: Line) -> Frame {
+        let (nonce, cid) = (self.next_nonce(), self.cid(line));
+        self.link_mut(line).nonce = nonce;
+        let mac = proof::client(self.key(), cid, nonce, proof::join_exporter(line, cid));
+        Frame::Join { nonce, mac, ack: Ack::No }
+    }
+
+    /// The right answer of a server to the JOIN that it took.
+    #[track_caller]
+    pub fn join_answer(&mut self, line: Line) -> Frame {
+        let (ours, cid, nonce) = (self.next_nonce(), self.cid(line), self.link(line).nonce);
+        let mac = proof::server(self.key(), cid, (nonce, ours), proof::join_exporter(line, cid));
+        Frame::Join { nonce: ours, mac, ack: Ack::Yes }
+    }
+
+    /// The engine's next frame accepts the peer's JOIN, with a right proof (SMIG-4.3).
+    #[track_caller]
+    pub fn expect_joined(&mut self, line: Line) {
+        let (cid, nonce) = (self.cid(line), self.link(line).nonce);
+        let Frame::Join { nonce: theirs, mac, ack: Ack::Yes } = self.next(line) else {
+            panic!("{line:?}: expected JOIN(ACK)");
+        };
+        let right = proof::server(self.key(), cid, (nonce, theirs), proof::join_exporter(line, cid));
+        assert_eq!(mac, right, "{line:?}: the server's proof is wrong (SMIG-4.3)");
+    }
+
+    pub(super) fn next_nonce(&mut self) -> [u8; 16] {
+        self.nonces += 1;
+        [self.nonces; 16]
+    }
+
+    pub(super) fn give_keying_material(
+        &mut self,
+        session: usize,
+        conn: ConnId,
+        request: &KeyingRequest,
+    ) {
+        let Some(line) = self.line_at(session, conn) else { return };
+        let material = self.exported(line, request);
+        let nonce = self.next_nonce();
+        self.sessions[session].handle_keying_material(conn, material, nonce);
+    }
+
+    fn exported(&self, line: Line, request: &KeyingRequest) -> [u8; 32] {
+        match request {
+            KeyingRequest::Exporter { label, context } => proof::exporter(line, label, context),
+            KeyingRequest::Random => [0x5a; 32],
+            KeyingRequest::Zero => [0; 32],
+        }
+    }
+
+    /// The driver decides on a JOIN: the session that is known by this AppID is asked.
+    #[track_caller]
+    pub fn decide_join(&mut self, line: Line) {
+        let (session, conn) = (self.link(line).session, self.conn(line));
+        let app = self.session_of(line).app_id().expect("a JOIN needs an AppID");
+        let owner = self.registry.iter().find(|(other, _)| *other == app).map(|&(_, at)| at);
+        match owner.filter(|&owner| owner != session) {
+            None => self.sessions[session].refuse_join(conn, JoinRefusal::UnknownSession),
+            Some(owner) => self.hand_over(line, owner),
+        }
+        self.feed(line);
+        self.pump();
+    }
+
+    fn hand_over(&mut self, line: Line, owner: usize) {
+        let (session, conn, now) = (self.link(line).session, self.conn(line), self.now);
+        let detached = self.sessions[session].detach(conn).expect("a JOIN is undecided");
+        let exporter = self.exported(line, &detached.exporter_request());
+        let nonce = self.next_nonce();
+        let (session, conn) = match self.sessions[owner].verify_join(&detached, exporter) {
+            Ok(proof) => (owner, self.sessions[owner].attach(now, detached, &proof, nonce)),
+            Err(reason) => {
+                let config = self.setup.config.clone();
+                let (session, conn) = Session::adopt(config, now, detached, reason);
+                self.sessions.push(session);
+                (self.sessions.len() - 1, conn)
+            }
+        };
+        let link = self.link_mut(line);
+        (link.session, link.conn) = (session, conn);
+    }
+
+    /// The driver refuses a JOIN.
+    #[track_caller]
+    pub fn refuse_join(&mut self, line: Line, reason: JoinRefusal) {
+        let (session, conn) = (self.link(line).session, self.conn(line));
+        self.sessions[session].refuse_join(conn, reason);
+        self.feed(line);
+        self.pump();
+    }
+
+    // Streams.
+
+    /// Server engine: a GET on `stream`; the result is its key.
+    #[track_caller]
+    pub fn get(&mut self, line: Line, stream: u32) -> StreamKey {
+        self.send(line, headers(stream).get("/").end());
+        self.take_request()
+    }
+
+    /// Server engine: the start of an upload on `stream`.
+    #[track_caller]
+    pub fn post(&mut self, line: Line, stream: u32) -> StreamKey {
+        self.send(line, headers(stream).post("/"));
+        self.take_request()
+    }
+
+    /// Server engine: the key of the next request.
+    #[track_caller]
+    pub fn take_request(&mut self) -> StreamKey {
+        self.event(|event| match event {
+            Event::Request { stream, .. } => Some(*stream),
+            _ => None,
+        })
+    }
+
+    /// Server engine: answers with a head.
+    #[track_caller]
+    pub fn respond(&mut self, key: StreamKey, status: u16, end: EndStream) {
+        let status = StatusCode::from_u16(status).expect("a status code");
+        let head = ResponseHead { status, headers: HeaderMap::new() };
+        self.app(|session, _| session.send_response(key, &head, end)).expect("it can be answered");
+    }
+
+    /// Client engine: opens a stream on `line`; the peer takes its HEADERS.
+    #[track_caller]
+    pub fn open(&mut self, line: Line, method: Method, end: EndStream) -> StreamKey {
+        let conn = self.conn(line);
+        let head = request_head(method);
+        let opened = self.app(|session, now| session.open(now, Some(conn), &head, end));
+        let key = opened.expect("the stream can be opened");
+        let id = self.session().stream(key).expect("the stream is open").id.value();
+        let expected = headers(id).request(head.method.as_str(), "/");
+        self.expect(line, if end.is_end() { expected.end() } else { expected });
+        key
+    }
+
+    /// Client engine: the final response's status came for `key`.
+    #[track_caller]
+    pub fn take_response(&mut self, key: StreamKey) -> u16 {
+        self.event(|event| match event {
+            Event::Response { stream, head, .. } if *stream == key => Some(head.status.as_u16()),
+            _ => None,
+        })
+    }
+
+    /// The error with which a stream ended.
+    #[track_caller]
+    pub fn take_error(&mut self, key: StreamKey) -> smig_proto::StreamError {
+        self.event(|event| match event {
+            Event::Reset { stream, error } if *stream == key => Some(error.clone()),
+            _ => None,
+        })
+    }
+
+    /// The stream has not failed.
+    #[track_caller]
+    pub fn expect_unharmed(&mut self, key: StreamKey) {
+        let failed = self.find_event(|event| match event {
+            Event::Reset { stream, error } if *stream == key => Some(error.clone()),
+            _ => None,
+        });
+        assert_eq!(failed, None, "the stream failed");
+        assert!(self.session().stream(key).is_some(), "the stream is forgotten");
+    }
+
+    /// The engine says that the stream moved.
+    #[track_caller]
+    pub fn take_migrated(&mut self, key: StreamKey) {
+        self.event(|event| match event {
+            Event::Migrated { stream, .. } if *stream == key => Some(()),
+            _ => None,
+        });
+    }
+}
+
+/// A request head for `https://example.com/`.
+#[must_use]
+pub fn request_head(method: Method) -> RequestHead {
+    let uri = http::Uri::from_static("https://example.com/");
+    RequestHead { method, uri, protocol: None, headers: HeaderMap::new() }
+}
+
+/// A client's three CID settings.
+#[must_use]
+pub fn cid_settings(cid: Cid) -> [(u16, u32); 3] {
+    let app = u64::from_be_bytes(cid.app.to_bytes());
+    [
+        (setting::SMIG_CID_HI, (app >> 32) as u32),
+        (setting::SMIG_CID_MID, app as u32),
+        (setting::SMIG_CID_LO, cid.number),
+    ]
+}
+
+fn cid_in(entries: &[(u16, u32)]) -> Option<Cid> {
+    let find = |id| entries.iter().find(|(other, _)| *other == id).map(|&(_, value)| value);
+    let app = u64::from(find(setting::SMIG_CID_HI)?) << 32 | u64::from(find(setting::SMIG_CID_MID)?);
+    Some(Cid { app: smig_proto::AppId::new(app), number: find(setting::SMIG_CID_LO)? })
+}

@@ -1,0 +1,535 @@
+//! The peer: connections to one engine, virtual time, and what the engine is expected to do.
+
+use core::time::Duration;
+use std::collections::VecDeque;
+use std::fmt;
+use std::io::IoSlice;
+
+use bytes::{Bytes, BytesMut};
+use smig_proto::{
+    AppId, Cid, ConnId, ConnectionSpec, EndStream, ErrorCode, Event, Instant, LostReason, Read,
+    Role, Session, StreamKey, Transmit,
+};
+
+use super::codec::{self, Reader};
+use super::frame::Frame;
+use super::setup::{JoinAnswers, Setup};
+
+/// One connection of a script, in order of opening.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct Line(pub(super) usize);
+
+/// The first connection.
+pub const C1: Line = Line(0);
+/// The second connection.
+pub const C2: Line = Line(1);
+/// The third connection.
+pub const C3: Line = Line(2);
+/// The fourth connection.
+pub const C4: Line = Line(3);
+
+/// Whether the engine's output on a connection is taken.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Flow {
+    Running,
+    /// The peer does not read.
+    Paused,
+    Closed,
+}
+
+pub(super) struct Link {
+    /// Which of the peer's engine sessions has it, and as which connection.
+    pub(super) session: usize,
+    pub(super) conn: ConnId,
+    pub(super) cid: Option<Cid>,
+    /// Sent by the peer, not read by the engine.
+    pub(super) unread: BytesMut,
+    pub(super) reader: Reader,
+    pub(super) output: BytesMut,
+    pub(super) seen: VecDeque<Frame>,
+    pub(super) flow: Flow,
+    /// The nonce of the JOIN that this side sent or read.
+    pub(super) nonce: [u8; 16],
+    pub(super) preface_due: usize,
+    /// The engine said that the connection is over.
+    given_up: bool,
+}
+
+/// See the [module's description](super).
+pub struct Peer {
+    pub(super) role: Role,
+    pub(super) setup: Setup,
+    pub(super) now: Instant,
+    /// The session under test is the first; a server has a further one for each connection that has
+    /// not joined.
+    pub(super) sessions: Vec<Session>,
+    pub(super) links: Vec<Link>,
+    pub(super) events: VecDeque<(usize, Event)>,
+    pub(super) registry: Vec<(AppId, usize)>,
+    /// K, where it is not the founder's exporter.
+    pub(super) key: Option<[u8; 32]>,
+    pub(super) nonces: u8,
+    /// Octets taken from the engine in one poll.
+    transmit_limit: usize,
+}
+
+impl fmt::Debug for Peer {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Peer").field("role", &self.role).finish_non_exhaustive()
+    }
+}
+
+impl Peer {
+    /// A peer without connections.
+    pub(super) fn bare(role: Role, setup: Setup) -> Self {
+        let now = Instant::from_nanos(1_000_000_000);
+        let session = match role {
+            Role::Server => Session::server(setup.config.clone(), now),
+            Role::Client => Session::client(setup.config.clone(), setup.app, now),
+        };
+        Self {
+            role,
+            setup,
+            now,
+            sessions: vec![session],
+            links: Vec::new(),
+            events: VecDeque::new(),
+            registry: Vec::new(),
+            key: None,
+            nonces: 0,
+            transmit_limit: 1 << 20,
+        }
+    }
+
+    /// The engine's clock.
+    #[must_use]
+    pub const fn now(&self) -> Instant {
+        self.now
+    }
+
+    /// The session under test.
+    #[must_use]
+    pub fn session(&self) -> &Session {
+        &self.sessions[0]
+    }
+
+    /// The session that has this connection; a server's connection that has not joined has its own.
+    #[must_use]
+    pub fn session_of(&self, line: Line) -> &Session {
+        &self.sessions[self.link(line).session]
+    }
+
+    /// The engine's handle of a connection.
+    #[must_use]
+    pub fn conn(&self, line: Line) -> ConnId {
+        self.link(line).conn
+    }
+
+    /// A connection's CID.
+    ///
+    /// # Panics
+    ///
+    /// If it has none.
+    #[must_use]
+    #[track_caller]
+    pub fn cid(&self, line: Line) -> Cid {
+        self.link(line).cid.expect("the connection has a CID")
+    }
+
+    pub(super) fn link(&self, line: Line) -> &Link {
+        &self.links[line.0]
+    }
+
+    pub(super) fn link_mut(&mut self, line: Line) -> &mut Link {
+        &mut self.links[line.0]
+    }
+
+    pub(super) fn line_at(&self, session: usize, conn: ConnId) -> Option<Line> {
+        self.links.iter().position(|l| l.session == session && l.conn == conn).map(Line)
+    }
+
+    pub(super) fn add_link(&mut self, session: usize) -> Line {
+        let spec = ConnectionSpec { security: self.setup.security, identity: self.setup.identity };
+        let now = self.now;
+        let conn = self.sessions[session].add_connection(now, spec);
+        self.links.push(Link {
+            session,
+            conn,
+            cid: None,
+            unread: BytesMut::new(),
+            reader: Reader::new(),
+            output: BytesMut::new(),
+            seen: VecDeque::new(),
+            flow: Flow::Running,
+            nonce: [0; 16],
+            preface_due: if self.role == Role::Client { 24 } else { 0 },
+            given_up: false,
+        });
+        Line(self.links.len() - 1)
+    }
+
+    // Sending.
+
+    /// Sends one frame.
+    #[track_caller]
+    pub fn send(&mut self, line: Line, frame: impl Into<Frame>) {
+        let mut octets = BytesMut::new();
+        codec::encode(&frame.into(), &mut octets);
+        self.send_octets(line, &octets);
+    }
+
+    /// Sends octets as they are.
+    #[track_caller]
+    pub fn send_octets(&mut self, line: Line, octets: &[u8]) {
+        assert_ne!(self.link(line).flow, Flow::Closed, "{line:?} is closed");
+        self.link_mut(line).unread.extend_from_slice(octets);
+        self.feed(line);
+        self.pump();
+    }
+
+    /// Lets the engine read what the peer sent.
+    pub(super) fn feed(&mut self, line: Line) {
+        let (now, link) = (self.now, &mut self.links[line.0]);
+        self.sessions[link.session].handle_input(now, link.conn, &mut link.unread);
+    }
+
+    /// Lets the application act on the session under test.
+    pub fn app<R>(&mut self, act: impl FnOnce(&mut Session, Instant) -> R) -> R {
+        let result = act(&mut self.sessions[0], self.now);
+        self.pump();
+        result
+    }
+
+    /// The transport fails, in both directions at once.
+    pub fn lose(&mut self, line: Line) {
+        self.end(line, LostReason::Failed("lost".to_owned()));
+    }
+
+    /// The peer closes in order.
+    pub fn close(&mut self, line: Line) {
+        self.end(line, LostReason::Closed);
+    }
+
+    fn end(&mut self, line: Line, reason: LostReason) {
+        let (now, link) = (self.now, &mut self.links[line.0]);
+        link.flow = Flow::Closed;
+        self.sessions[link.session].handle_lost(now, link.conn, reason);
+        self.pump();
+    }
+
+    /// Whether the engine wants the connection closed now.
+    #[must_use]
+    pub fn should_close(&self, line: Line) -> bool {
+        self.session_of(line).should_close(self.conn(line))
+    }
+
+    /// Whether the connection is closed, by either end.
+    #[must_use]
+    pub fn is_closed(&self, line: Line) -> bool {
+        self.link(line).flow == Flow::Closed
+    }
+
+    /// Stops reading the engine's output.
+    pub fn pause(&mut self, line: Line) {
+        self.link_mut(line).flow = Flow::Paused;
+    }
+
+    /// Reads the engine's output again.
+    pub fn resume(&mut self, line: Line) {
+        self.link_mut(line).flow = Flow::Running;
+        self.pump();
+    }
+
+    /// From now on the engine may write this many octets in one go.
+    pub const fn limit_transmit(&mut self, octets: usize) {
+        self.transmit_limit = octets;
+    }
+
+    /// Takes up to `limit` octets of output from a paused connection.
+    pub fn take_output(&mut self, line: Line, limit: usize) {
+        self.transmit(line, limit);
+        self.parse(line);
+    }
+
+    /// Time passes; the engine's timers run when they are due.
+    pub fn advance(&mut self, by: Duration) {
+        let end = self.now + by;
+        loop {
+            let due = self.sessions.iter().filter_map(Session::poll_timeout).min();
+            let Some(due) = due.filter(|&due| due <= end) else { break };
+            self.now = self.now.max(due);
+            for session in &mut self.sessions {
+                session.handle_timeout(self.now);
+            }
+            self.pump();
+        }
+        self.now = end;
+    }
+
+    // The driver's part.
+
+    pub(super) fn pump(&mut self) {
+        loop {
+            let mut progress = false;
+            for session in 0..self.sessions.len() {
+                while let Some(event) = self.sessions[session].poll_event() {
+                    progress = true;
+                    self.on_event(session, event);
+                }
+            }
+            for line in (0..self.links.len()).map(Line) {
+                if self.link(line).flow == Flow::Running {
+                    progress |= self.transmit(line, self.transmit_limit) > 0;
+                }
+            }
+            if !progress {
+                break;
+            }
+        }
+        for line in (0..self.links.len()).map(Line) {
+            self.parse(line);
+            self.hang_up(line);
+        }
+    }
+
+    /// Closes what the engine gave up, as a driver does behind [`Event::Closed`].
+    fn hang_up(&mut self, line: Line) {
+        let link = &mut self.links[line.0];
+        if link.given_up && link.flow == Flow::Running {
+            link.flow = Flow::Closed;
+            let (session, conn) = (link.session, link.conn);
+            self.sessions[session].handle_lost(self.now, conn, LostReason::Closed);
+            self.pump();
+        }
+    }
+
+    fn transmit(&mut self, line: Line, limit: usize) -> usize {
+        let link = &mut self.links[line.0];
+        let session = &mut self.sessions[link.session];
+        if !session.wants_transmit(link.conn) {
+            return 0;
+        }
+        let mut out = Transmit::new();
+        let taken = session.poll_transmit(self.now, link.conn, limit, &mut out);
+        assert_eq!(taken, out.len(), "poll_transmit says how much it appended");
+        while !out.is_empty() {
+            let mut slices = [IoSlice::new(&[]); 8];
+            let filled = out.chunks(&mut slices);
+            let octets: Vec<u8> = slices[..filled].iter().flat_map(|s| s.to_vec()).collect();
+            link.output.extend_from_slice(&octets);
+            out.advance(octets.len());
+        }
+        taken
+    }
+
+    fn parse(&mut self, line: Line) {
+        let link = self.link_mut(line);
+        if link.preface_due > 0 && link.output.len() >= link.preface_due {
+            let preface = link.output.split_to(link.preface_due);
+            assert_eq!(&preface[..], b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n");
+            link.preface_due = 0;
+        }
+        if link.preface_due == 0 {
+            while let Some(frame) = link.reader.next(&mut link.output) {
+                link.seen.push_back(frame);
+            }
+        }
+    }
+
+    fn on_event(&mut self, session: usize, event: Event) {
+        match &event {
+            Event::KeyingMaterialNeeded { conn, request } => {
+                self.give_keying_material(session, *conn, request);
+            }
+            Event::JoinRequested { conn, .. } => {
+                let line = self.line_at(session, *conn);
+                if let (Some(line), JoinAnswers::AtOnce) = (line, self.setup.joins) {
+                    self.events.push_back((session, event));
+                    return self.decide_join(line);
+                }
+            }
+            Event::SessionEstablished { app, .. } => {
+                if !self.registry.iter().any(|(other, _)| other == app) {
+                    self.registry.push((*app, session));
+                }
+            }
+            Event::Closed { conn, .. } => {
+                if let Some(line) = self.line_at(session, *conn) {
+                    self.links[line.0].given_up = true;
+                }
+            }
+            Event::Abandon { conn } => {
+                if let Some(line) = self.line_at(session, *conn) {
+                    self.links[line.0].flow = Flow::Closed;
+                    self.sessions[session].handle_lost(self.now, *conn, LostReason::Closed);
+                }
+            }
+            _ => {}
+        }
+        self.events.push_back((session, event));
+    }
+
+    // What came back.
+
+    /// Takes the engine's next frame.
+    ///
+    /// # Panics
+    ///
+    /// If there is none.
+    #[track_caller]
+    pub fn next(&mut self, line: Line) -> Frame {
+        match self.link_mut(line).seen.pop_front() {
+            Some(frame) => frame,
+            None => panic!("{line:?}: expected a frame, but the engine sent none"),
+        }
+    }
+
+    /// The engine's next frame is `expected`.
+    ///
+    /// # Panics
+    ///
+    /// If it is not.
+    #[track_caller]
+    pub fn expect(&mut self, line: Line, expected: impl Into<Frame>) {
+        let expected = expected.into();
+        let Some(got) = self.link_mut(line).seen.pop_front() else {
+            panic!("{line:?}: expected {expected:?}, but the engine sent nothing");
+        };
+        let rest = &self.link(line).seen;
+        assert!(got == expected, "{line:?}:\nexpected {expected:?}\n     got {got:?}\n    then {rest:?}");
+    }
+
+    /// The engine sent nothing more on this connection.
+    ///
+    /// # Panics
+    ///
+    /// If it did.
+    #[track_caller]
+    pub fn expect_nothing(&mut self, line: Line) {
+        let link = self.link(line);
+        assert!(link.seen.is_empty(), "{line:?}: expected nothing more, got {:?}", link.seen);
+        assert!(link.output.is_empty(), "{line:?}: half a frame is left: {:?}", link.output);
+    }
+
+    /// The engine sent nothing more on any connection.
+    ///
+    /// # Panics
+    ///
+    /// If it did.
+    #[track_caller]
+    pub fn expect_silence(&mut self) {
+        for line in (0..self.links.len()).map(Line) {
+            self.expect_nothing(line);
+        }
+    }
+
+    /// The engine's next frame is GOAWAY with `code`, and the connection is over. The result is the
+    /// last stream id.
+    ///
+    /// # Panics
+    ///
+    /// If not.
+    #[track_caller]
+    pub fn expect_goaway(&mut self, line: Line, code: ErrorCode) -> u32 {
+        let last = match self.next(line) {
+            Frame::GoAway { last, code: got, .. } if got == code => last,
+            other => panic!("{line:?}: expected GOAWAY({code}), got {other:?}"),
+        };
+        assert!(self.is_closed(line), "{line:?}: the connection goes on behind GOAWAY({code})");
+        self.expect_nothing(line);
+        last
+    }
+
+    /// Takes the first event of the session under test that `pick` takes; others stay.
+    pub fn find_event<T>(&mut self, pick: impl FnMut(&Event) -> Option<T>) -> Option<T> {
+        self.find_event_of(0, pick)
+    }
+
+    /// The same for the session that has `line`.
+    pub fn find_event_on<T>(
+        &mut self,
+        line: Line,
+        pick: impl FnMut(&Event) -> Option<T>,
+    ) -> Option<T> {
+        self.find_event_of(self.link(line).session, pick)
+    }
+
+    fn find_event_of<T>(
+        &mut self,
+        session: usize,
+        mut pick: impl FnMut(&Event) -> Option<T>,
+    ) -> Option<T> {
+        let found = self.events.iter().enumerate().find_map(|(at, (owner, event))| {
+            (*owner == session).then(|| pick(event)).flatten().map(|found| (at, found))
+        });
+        let (at, found) = found?;
+        self.events.remove(at);
+        Some(found)
+    }
+
+    /// As [`Self::find_event`].
+    ///
+    /// # Panics
+    ///
+    /// If there is no such event.
+    #[track_caller]
+    pub fn event<T>(&mut self, pick: impl FnMut(&Event) -> Option<T>) -> T {
+        match self.find_event(pick) {
+            Some(found) => found,
+            None => panic!("no such event among {:?}", self.events),
+        }
+    }
+
+    /// Forgets the events so far.
+    pub fn clear_events(&mut self) {
+        self.events.clear();
+    }
+
+    /// The limit that the engine says was hit.
+    ///
+    /// # Panics
+    ///
+    /// If none was.
+    #[track_caller]
+    pub fn limit(&mut self) -> &'static str {
+        self.event(|event| match event {
+            Event::LimitHit { limit, .. } => Some(*limit),
+            _ => None,
+        })
+    }
+
+    /// Reads what there is of a body.
+    pub fn read(&mut self, key: StreamKey) -> Bytes {
+        let mut body = BytesMut::new();
+        self.app(|session, _| {
+            while let Read::Data(data) = session.read(key) {
+                body.extend_from_slice(&data);
+            }
+        });
+        body.freeze()
+    }
+
+    /// Reads a body, which must be whole.
+    ///
+    /// # Panics
+    ///
+    /// If it has no end yet, or was reset.
+    #[track_caller]
+    pub fn read_to_end(&mut self, key: StreamKey) -> Bytes {
+        let body = self.read(key);
+        let end = self.app(|session, _| session.read(key));
+        assert!(matches!(end, Read::End), "expected the body's end behind {body:?}, got {end:?}");
+        body
+    }
+
+    /// Sends body from the engine.
+    ///
+    /// # Panics
+    ///
+    /// If the engine does not take it.
+    #[track_caller]
+    pub fn body(&mut self, key: StreamKey, body: impl AsRef<[u8]>, end: EndStream) {
+        let body = Bytes::copy_from_slice(body.as_ref());
+        self.app(|session, _| session.send_data(key, body, end)).expect("the body is taken");
+    }
+}

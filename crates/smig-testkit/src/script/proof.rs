@@ -1,0 +1,49 @@
+//! JOIN's proofs, and exporters that stand for TLS (spec/smig.md sections 3 and 4).
+
+use hmac::{Hmac, KeyInit, Mac};
+use sha2::{Digest, Sha256};
+use smig_proto::Cid;
+
+use super::codec::cid_octets;
+use super::peer::Line;
+
+/// What a TLS exporter of this connection would give: 32 octets that differ with each argument.
+pub(super) fn exporter(line: Line, label: &str, context: &[u8]) -> [u8; 32] {
+    let mut hash = Sha256::new();
+    hash.update((line.0 as u64).to_be_bytes());
+    hash.update((label.len() as u64).to_be_bytes());
+    hash.update(label);
+    hash.update(context);
+    hash.finalize().into()
+}
+
+/// The session key K of a session founded on `line` (SMIG-3.7).
+pub(super) fn session_key(line: Line, cid: Cid) -> [u8; 32] {
+    exporter(line, "EXPORTER-smig-session", &cid.app.to_bytes())
+}
+
+/// E of a join on `line` (SMIG-4.1).
+pub(super) fn join_exporter(line: Line, cid: Cid) -> [u8; 32] {
+    exporter(line, "EXPORTER-smig-join", &cid_octets(cid))
+}
+
+fn mac(key: [u8; 32], parts: &[&[u8]]) -> [u8; 32] {
+    let mut mac = Hmac::<Sha256>::new_from_slice(&key).expect("a key of 32 octets");
+    parts.iter().for_each(|part| mac.update(part));
+    mac.finalize().into_bytes().into()
+}
+
+/// The client's proof (SMIG-4.1).
+pub(super) fn client(key: [u8; 32], cid: Cid, nonce: [u8; 16], e: [u8; 32]) -> [u8; 32] {
+    mac(key, &[b"smig client", &cid_octets(cid), &nonce, &e])
+}
+
+/// The server's proof (SMIG-4.3).
+pub(super) fn server(
+    key: [u8; 32],
+    cid: Cid,
+    nonces: ([u8; 16], [u8; 16]),
+    e: [u8; 32],
+) -> [u8; 32] {
+    mac(key, &[b"smig server", &cid_octets(cid), &nonces.0, &nonces.1, &e])
+}
