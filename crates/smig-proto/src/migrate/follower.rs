@@ -184,6 +184,7 @@ impl Session {
             self.drop_carrier(cid, sid);
             self.send_migrate(from, Migrate { dst: None }, ours);
             self.apply_barrier_end(key, end);
+            self.after_direction(key);
             return Ok(());
         };
         stream.route = to;

@@ -246,7 +246,6 @@ impl Session {
         }
         self.events.push_back(Event::MigrationDeclined { stream: key });
         self.apply_barrier_end(key, end);
-        self.schedule(key);
         self.after_direction(key);
     }
 
@@ -277,6 +276,7 @@ impl Session {
         for (head, end) in replay.heads {
             self.write_response(key, &head, end);
         }
+        self.schedule(key);
     }
 
     /// The connection of one end of an unanswered migration was lost (SMIG-8.8, SMIG-8.9).
