@@ -28,6 +28,8 @@ pub(crate) enum Standing {
 #[derive(Debug, Default)]
 pub(crate) struct Ledger {
     highest: u32,
+    /// The highest that a request or a promise opened; carriers open none.
+    opened: u32,
     skipped: VecDeque<u32>,
     ignored: VecDeque<u32>,
 }
@@ -48,6 +50,22 @@ impl Ledger {
         } else {
             Standing::Closed
         }
+    }
+
+    /// Whether a request or a promise may open `id`. Those that a connection carries count up among
+    /// themselves, but a carrier above them may have been named before, on another connection.
+    pub(crate) fn may_open(&self, id: StreamId) -> bool {
+        match self.standing(id) {
+            Standing::Fresh => true,
+            Standing::Skipped => id.value() > self.opened,
+            Standing::Ignored | Standing::Closed => false,
+        }
+    }
+
+    /// A request or a promise opened `id`.
+    pub(crate) fn mark_opened(&mut self, id: StreamId) {
+        self.mark_used(id);
+        self.opened = self.opened.max(id.value());
     }
 
     /// The peer used `id`.
@@ -111,6 +129,17 @@ mod tests {
         assert_eq!(ledger.standing(StreamId::new(9)), Standing::Fresh);
         ledger.mark_used(StreamId::new(5));
         assert_eq!(ledger.standing(StreamId::new(5)), Standing::Closed);
+    }
+
+    #[test]
+    fn a_request_below_a_carrier_that_overtook_it_may_open_its_id() {
+        let mut ledger = Ledger::default();
+        ledger.mark_used(StreamId::new(5));
+        assert!(ledger.may_open(StreamId::new(3)));
+        ledger.mark_opened(StreamId::new(3));
+        assert!(!ledger.may_open(StreamId::new(1)), "requests count up");
+        assert!(!ledger.may_open(StreamId::new(5)), "a carrier has it");
+        assert!(ledger.may_open(StreamId::new(7)));
     }
 
     #[test]

@@ -74,7 +74,12 @@ impl Session {
             (Standing::Ignored, _) => Ok(()),
             (Standing::Closed, _) => Err(Cause::StreamClosed.into()),
             (Standing::Fresh, Role::Server) => self.on_request(now, conn, id, section, end),
-            (Standing::Skipped, Role::Server) => Err(Cause::StreamIdNotIncreasing.into()),
+            (Standing::Skipped, Role::Server) => {
+                if !self.conn(conn).is_some_and(|conn| conn.peer_ids.may_open(id)) {
+                    return Err(Cause::StreamIdNotIncreasing.into());
+                }
+                self.on_request(now, conn, id, section, end)
+            }
             (Standing::Fresh | Standing::Skipped, Role::Client) => {
                 if !self.may_be_carrier(conn, id) {
                     return Err(Cause::IdleStream.into());
@@ -100,7 +105,7 @@ impl Session {
         if conn.carriers.find(stream).is_some() {
             return Err(Cause::CarrierMisuse.into());
         }
-        conn.peer_ids.mark_used(stream);
+        conn.peer_ids.mark_opened(stream);
         if full {
             return Err(Fault::Stream(stream, Cause::TooManyStreams));
         }
@@ -227,12 +232,13 @@ impl Session {
     ) -> Result<(), Fault> {
         let (most, window) = (self.config.max_concurrent_streams, self.config.stream_window);
         let parent = self.key_at(id, parent);
-        if !self.is_peers(promised) || self.standing(id, promised) != Standing::Fresh {
+        let opens = self.conn(id).is_some_and(|conn| conn.peer_ids.may_open(promised));
+        if !self.is_peers(promised) || !opens {
             return Err(Cause::BadPush.into());
         }
         let full = self.peer_open >= most;
         let Some(conn) = self.conn_mut(id) else { return Ok(()) };
-        conn.peer_ids.mark_used(promised);
+        conn.peer_ids.mark_opened(promised);
         let (Some(parent), false) = (parent, full) else {
             return Err(Fault::Stream(promised, Cause::TooManyStreams));
         };
