@@ -19,7 +19,7 @@ use crate::error::ErrorCode;
 use crate::head::ResponseHead;
 use crate::stream::{Route, SendPhase};
 use crate::time::Instant;
-use crate::wire::{EndStream, Migrate, StreamId};
+use crate::wire::{Cid, EndStream, Migrate, StreamId};
 
 /// Where a stream is to go.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -90,10 +90,10 @@ pub(crate) enum HandOver {
 }
 
 impl HandOver {
-    /// Where an unanswered MIGRATE of ours was sent.
-    pub(crate) fn origin(&self) -> Option<Route> {
+    /// Where an unanswered MIGRATE of ours was sent, and what it named.
+    pub(crate) fn unanswered(&self) -> Option<(Route, (Cid, StreamId))> {
         match self {
-            Self::Moving(moving) => Some(moving.from),
+            Self::Moving(moving) => Some((moving.from, moving.dst)),
             Self::Settled | Self::Offered | Self::OfferReceived => None,
         }
     }
@@ -124,6 +124,8 @@ pub(crate) struct Moving {
     /// Where the follower's frames come from until its barrier, and where a decline leads back to.
     pub(crate) from: Route,
     pub(crate) to: Route,
+    /// The destination as MIGRATE named it, which an accepting answer repeats (SMIG-2.7).
+    pub(crate) dst: (Cid, StreamId),
     pub(crate) pace: Pace,
     /// The follower's frames from behind the ACK that is to come.
     pub(crate) early: Early,
@@ -145,6 +147,8 @@ pub(crate) struct Moving {
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct AnswerDue {
     pub(crate) s1: StreamId,
+    /// What an accepting answer repeats (SMIG-2.7).
+    pub(crate) dst: (Cid, StreamId),
     /// The stream was reset on the carrier: a decline brings the reset to S1 (SMIG-8.3).
     pub(crate) reset: Option<ErrorCode>,
 }

@@ -87,6 +87,7 @@ impl Session {
         stream.hand_over = HandOver::Moving(Box::new(Moving {
             from,
             to,
+            dst: (cid, to.id),
             pace,
             early: Early::default(),
             replay: Replay::new(stream.send.phase()),
@@ -144,15 +145,12 @@ impl Session {
                 Ok(())
             }
             HandOver::Moving(moving) if moving.from == here => {
-                let to = moving.to;
                 match migrate.dst {
                     None => {
                         self.on_decline(key, end);
                         Ok(())
                     }
-                    Some((cid, sid)) if sid == to.id && self.is_named(to.conn, cid) => {
-                        self.on_barrier(now, key, end)
-                    }
+                    Some(dst) if dst == moving.dst => self.on_barrier(now, key, end),
                     Some(_) => Err(Cause::UnexpectedMigrateAck.into()),
                 }
             }
@@ -163,15 +161,13 @@ impl Session {
         }
     }
 
-    /// Whether `cid` names the connection, as far as this end still knows it.
-    fn is_named(&self, id: ConnId, cid: Cid) -> bool {
-        self.conn(id).is_none_or(|conn| conn.cid == Some(cid))
-    }
-
     /// An answer for a stream that is over here (SMIG-2.7, SMIG-8.3).
     fn on_stray_answer(&mut self, at: Route, migrate: Migrate) -> Result<(), Fault> {
         let due = self.conn_mut(at.conn).and_then(|conn| conn.take_answer_due(at.id));
         if let Some(due) = due {
+            if migrate.dst.is_some_and(|dst| dst != due.dst) {
+                return Err(Cause::UnexpectedMigrateAck.into());
+            }
             self.open_moving = self.open_moving.saturating_sub(1);
             if let (None, Some(code)) = (migrate.dst, due.reset) {
                 self.queue_reset(at, code);

@@ -9,7 +9,7 @@ use crate::session::control::send_goaway;
 use crate::session::{Event, LostReason, Role, Session};
 use crate::stream::{Hold, Opener, RecvPhase, Route, SendPhase, StreamKey};
 use crate::time::Instant;
-use crate::wire::{self, StreamId};
+use crate::wire::{self, Cid, StreamId};
 
 impl Session {
     /// An error in peer input: ends the stream or the connection that it hit, by the RFC's code.
@@ -99,10 +99,10 @@ impl Session {
             return;
         }
         let route = stream.route;
-        let from = stream.hand_over.origin();
+        let unanswered = stream.hand_over.unanswered();
         self.queue_reset(route, code);
-        if let Some(from) = from {
-            self.remember_answer(from, Some(code));
+        if let Some(unanswered) = unanswered {
+            self.remember_answer(unanswered, Some(code));
         }
         let processed = Processed::Maybe;
         let error = StreamError { code, initiator, cause, connection: route.conn, processed };
@@ -117,14 +117,15 @@ impl Session {
         }
         if let HandOver::Moving(moving) = &stream.hand_over {
             let (from, to, used) = (moving.from, moving.to, moving.carrier_used);
+            let unanswered = (from, moving.dst);
             if at == from {
                 // Crossed our MIGRATE, which the resetter will decline (SMIG-8.1).
                 if used {
                     self.queue_reset(to, ErrorCode::Cancel);
                 }
-                self.remember_answer(from, None);
+                self.remember_answer(unanswered, None);
             } else {
-                self.remember_answer(from, Some(code));
+                self.remember_answer(unanswered, Some(code));
             }
         }
         let processed =
@@ -147,8 +148,9 @@ impl Session {
         }
         if let HandOver::Moving(moving) = &stream.hand_over {
             let (from, to, used) = (moving.from, moving.to, moving.carrier_used);
+            let unanswered = (from, moving.dst);
             if from.conn != id || processed == Processed::No {
-                self.remember_answer(from, Some(ErrorCode::Cancel));
+                self.remember_answer(unanswered, Some(ErrorCode::Cancel));
             } else {
                 self.open_moving = self.open_moving.saturating_sub(1);
             }
@@ -178,9 +180,13 @@ impl Session {
     }
 
     /// The stream is over but the answer to its MIGRATE is still to come (SMIG-8.3).
-    fn remember_answer(&mut self, from: Route, reset: Option<ErrorCode>) {
+    fn remember_answer(
+        &mut self,
+        (from, dst): (Route, (Cid, StreamId)),
+        reset: Option<ErrorCode>,
+    ) {
         match self.conn_mut(from.conn).filter(|conn| !conn.is_dead()) {
-            Some(conn) => conn.answers_due.push(AnswerDue { s1: from.id, reset }),
+            Some(conn) => conn.answers_due.push(AnswerDue { s1: from.id, dst, reset }),
             None => self.open_moving = self.open_moving.saturating_sub(1),
         }
     }
