@@ -1,1 +1,33 @@
-//! See the README.
+//! HTTP/2 client and server whose running streams migrate between TCP connections.
+//!
+//! tokio and rustls around the engine of [`smig_proto`]: the [`Server`] takes a tower service, the
+//! [`Client`] takes [`http::Request`]s; both stream bodies. Peers without the extension get plain
+//! HTTP/2, or HTTP/1.1.
+//!
+//! Layers, from the bottom: sockets and their options, transports (TCP with TLS), the driver (one
+//! task a session), and on it the server's and the client's halves.
+
+mod client;
+mod clock;
+mod connection;
+mod driver;
+mod entropy;
+mod error;
+mod moves;
+mod observe;
+mod server;
+mod socket;
+mod stream;
+mod transport;
+
+pub use client::{Cleartext, Client, ClientBuilder, Origin, Trust};
+pub use connection::{ConnectionInfo, TlsInfo};
+pub use error::{BoxError, Error, Phase};
+pub use moves::{MoveMode, MoveRules, Offers};
+pub use observe::{Observed, Observer, Stats};
+pub use server::{ClearTrust, Server, ServerBuilder, ServerTls};
+pub use socket::{Mark, SocketOptions};
+pub use stream::{Incoming, Segment, StreamInfo};
+
+pub use smig_proto::policy::{Hint, Policy};
+pub use smig_proto::{Config, ConnId, ErrorCode, Priority, Processed, Protocol};

@@ -1,0 +1,200 @@
+//! How a client is described.
+
+use std::sync::atomic::AtomicUsize;
+use std::sync::{Arc, OnceLock};
+use std::time::Duration;
+
+use smig_proto::Config;
+
+use super::dial::DialLimits;
+use super::host::Hosts;
+use super::tls::Trust;
+use super::{Client, Inner};
+use crate::driver::LinkOptions;
+use crate::entropy;
+use crate::error::Error;
+use crate::moves::{MoveMode, MoveRules};
+use crate::observe::{Counters, Observer};
+use crate::server::ClearTrust;
+use crate::socket::SocketOptions;
+
+/// What `http://` means.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Cleartext {
+    /// HTTP/1.1.
+    #[default]
+    Http1,
+    /// HTTP/2 with prior knowledge: the server must speak it.
+    PriorKnowledge(ClearTrust),
+}
+
+/// Describes a client. Every setting has a default.
+pub struct ClientBuilder {
+    trust: Trust,
+    engine: Config,
+    rules: MoveRules,
+    interactive: SocketOptions,
+    bulk: SocketOptions,
+    max_hold: Duration,
+    cleartext: Cleartext,
+    spares: usize,
+    connect_timeout: Duration,
+    handshake_timeout: Duration,
+    response_timeout: Option<Duration>,
+    idle_timeout: Duration,
+    observer: Option<Arc<dyn Observer>>,
+}
+
+impl std::fmt::Debug for ClientBuilder {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("ClientBuilder").field("trust", &self.trust).finish_non_exhaustive()
+    }
+}
+
+impl Default for ClientBuilder {
+    fn default() -> Self {
+        Self {
+            trust: Trust::default(),
+            engine: Config::client(),
+            rules: MoveRules { mode: MoveMode::Policy, ..MoveRules::default() },
+            interactive: SocketOptions::interactive(),
+            bulk: SocketOptions::bulk(),
+            max_hold: Duration::from_millis(100),
+            cleartext: Cleartext::default(),
+            spares: 1,
+            connect_timeout: Duration::from_secs(10),
+            handshake_timeout: Duration::from_secs(10),
+            response_timeout: None,
+            idle_timeout: Duration::from_secs(90),
+            observer: None,
+        }
+    }
+}
+
+impl ClientBuilder {
+    /// Which server certificates are accepted.
+    #[must_use]
+    pub fn trust(mut self, trust: Trust) -> Self {
+        self.trust = trust;
+        self
+    }
+
+    /// HTTP/2 settings and limits, for each session.
+    #[must_use]
+    pub fn engine(mut self, config: Config) -> Self {
+        self.engine = config;
+        self
+    }
+
+    /// When this side moves streams: what it sends, above all.
+    #[must_use]
+    pub fn moves(mut self, rules: MoveRules) -> Self {
+        self.rules = rules;
+        self
+    }
+
+    /// Socket options of connections that carry small things.
+    #[must_use]
+    pub fn interactive_socket(mut self, options: SocketOptions) -> Self {
+        self.interactive = options;
+        self
+    }
+
+    /// Socket options of connections that carry moved streams.
+    #[must_use]
+    pub fn bulk_socket(mut self, options: SocketOptions) -> Self {
+        self.bulk = options;
+        self
+    }
+
+    /// How long one small upload may hold big ones back; zero: never.
+    #[must_use]
+    pub fn max_hold(mut self, limit: Duration) -> Self {
+        self.max_hold = limit;
+        self
+    }
+
+    /// What `http://` means.
+    #[must_use]
+    pub fn cleartext(mut self, cleartext: Cleartext) -> Self {
+        self.cleartext = cleartext;
+        self
+    }
+
+    /// Spare connections to keep ready in each session with a server that speaks SMig; 0: only
+    /// when the server offers a move.
+    #[must_use]
+    pub fn spares(mut self, spares: usize) -> Self {
+        self.spares = spares;
+        self
+    }
+
+    /// Time for name resolution and the TCP connection.
+    #[must_use]
+    pub fn connect_timeout(mut self, limit: Duration) -> Self {
+        self.connect_timeout = limit;
+        self
+    }
+
+    /// Time for the TLS handshake.
+    #[must_use]
+    pub fn handshake_timeout(mut self, limit: Duration) -> Self {
+        self.handshake_timeout = limit;
+        self
+    }
+
+    /// Time from a request to its response's head; no limit unless set.
+    #[must_use]
+    pub fn response_timeout(mut self, limit: Duration) -> Self {
+        self.response_timeout = Some(limit);
+        self
+    }
+
+    /// How long a session stays open unused.
+    #[must_use]
+    pub fn idle_timeout(mut self, limit: Duration) -> Self {
+        self.idle_timeout = limit;
+        self
+    }
+
+    /// Who is told of everything worth counting.
+    #[must_use]
+    pub fn observer(mut self, observer: Arc<dyn Observer>) -> Self {
+        self.observer = Some(observer);
+        self
+    }
+
+    /// The client. It connects when the first request is sent.
+    ///
+    /// # Errors
+    /// CA certificates that cannot be read.
+    pub fn build(self) -> Result<Client, Error> {
+        entropy::check()?;
+        let tls = OnceLock::new();
+        if !matches!(self.trust, Trust::System) {
+            // The system's certificates are read when TLS is needed first.
+            let _ = tls.set(self.trust.config()?);
+        }
+        let max_connections = self.engine.smig.as_ref().map_or(1, |smig| smig.max_connections);
+        Ok(Client(Arc::new(Inner {
+            trust: self.trust,
+            tls,
+            hosts: Arc::new(Hosts::default()),
+            engine: self.engine,
+            rules: self.rules,
+            links: Arc::new(LinkOptions {
+                interactive: self.interactive,
+                bulk: self.bulk,
+                max_hold: self.max_hold,
+            }),
+            cleartext: self.cleartext,
+            spares: self.spares,
+            max_connections,
+            limits: DialLimits { connect: self.connect_timeout, handshake: self.handshake_timeout },
+            response_timeout: self.response_timeout,
+            idle_timeout: self.idle_timeout,
+            counters: Arc::new(Counters::new(self.observer)),
+            open: Arc::new(AtomicUsize::new(0)),
+        })))
+    }
+}

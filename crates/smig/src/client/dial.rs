@@ -1,0 +1,172 @@
+//! From a name to a transport: resolution, happy eyeballs (RFC 8305), TLS.
+
+use std::collections::VecDeque;
+use std::io;
+use std::net::{IpAddr, SocketAddr};
+use std::sync::Arc;
+use std::time::Duration;
+
+use rustls::ClientConfig;
+use tokio::net::TcpStream;
+use tokio::task::JoinSet;
+use tokio::time::timeout;
+
+use super::origin::{Origin, OriginSecurity};
+use crate::error::{Error, Kind, Phase};
+use crate::transport::{self, Transport};
+
+/// Time until the next address is tried beside the last (RFC 8305 section 5).
+const STAGGER: Duration = Duration::from_millis(250);
+
+/// Time limits of one connection.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct DialLimits {
+    pub(super) connect: Duration,
+    pub(super) handshake: Duration,
+}
+
+/// Connects to the origin by whichever address answers first.
+pub(super) async fn dial(
+    origin: &Origin,
+    tls: &Arc<ClientConfig>,
+    limits: DialLimits,
+) -> Result<Transport, Error> {
+    let connecting = async {
+        let addrs = resolve(origin).await?;
+        race(interleave(addrs), origin).await
+    };
+    let tcp = timeout(limits.connect, connecting).await.map_err(|_| {
+        Error::new(Kind::Timeout { phase: Phase::Connect, after: limits.connect })
+    })??;
+    secure(tcp, origin, tls, limits).await
+}
+
+/// Connects to the address that the session already uses.
+pub(super) async fn dial_again(
+    addr: SocketAddr,
+    origin: &Origin,
+    tls: &Arc<ClientConfig>,
+    limits: DialLimits,
+) -> Result<Transport, Error> {
+    let tcp = timeout(limits.connect, TcpStream::connect(addr))
+        .await
+        .map_err(|_| Error::new(Kind::Timeout { phase: Phase::Connect, after: limits.connect }))?
+        .map_err(|source| Error::new(Kind::Connect { target: addr.to_string(), source }))?;
+    secure(tcp, origin, tls, limits).await
+}
+
+async fn secure(
+    tcp: TcpStream,
+    origin: &Origin,
+    tls: &Arc<ClientConfig>,
+    limits: DialLimits,
+) -> Result<Transport, Error> {
+    let failed = |source| Error::new(Kind::Tls { target: origin.to_string(), source });
+    match origin.security() {
+        OriginSecurity::Clear => Transport::clear(tcp).map_err(failed),
+        OriginSecurity::Tls => {
+            let shaking = transport::connect(tcp, Arc::clone(tls), origin.server_name()?);
+            timeout(limits.handshake, shaking)
+                .await
+                .map_err(|_| {
+                    Error::new(Kind::Timeout { phase: Phase::Handshake, after: limits.handshake })
+                })?
+                .map_err(failed)
+        }
+    }
+}
+
+async fn resolve(origin: &Origin) -> Result<Vec<SocketAddr>, Error> {
+    if let Ok(ip) = origin.host().parse::<IpAddr>() {
+        return Ok(vec![SocketAddr::new(ip, origin.port())]);
+    }
+    let failed = |source| Error::new(Kind::Resolve { host: origin.host().to_owned(), source });
+    let addrs: Vec<_> =
+        tokio::net::lookup_host((origin.host(), origin.port())).await.map_err(failed)?.collect();
+    if addrs.is_empty() {
+        return Err(failed(io::Error::other("no address")));
+    }
+    Ok(addrs)
+}
+
+/// Alternates the families, beginning with that of the resolver's first address (section 4).
+fn interleave(addrs: Vec<SocketAddr>) -> VecDeque<SocketAddr> {
+    let first_v6 = addrs.first().is_some_and(SocketAddr::is_ipv6);
+    let (mut first, mut second): (VecDeque<_>, VecDeque<_>) =
+        addrs.into_iter().partition(|addr| addr.is_ipv6() == first_v6);
+    let mut mixed = VecDeque::new();
+    while !first.is_empty() || !second.is_empty() {
+        mixed.extend(first.pop_front());
+        mixed.extend(second.pop_front());
+    }
+    mixed
+}
+
+/// Starts one attempt after another; the first that connects wins and ends the others.
+async fn race(mut addrs: VecDeque<SocketAddr>, origin: &Origin) -> Result<TcpStream, Error> {
+    let mut attempts = JoinSet::new();
+    let mut last = None;
+    loop {
+        if let Some(addr) = addrs.pop_front() {
+            attempts.spawn(TcpStream::connect(addr));
+        }
+        loop {
+            let ended = if addrs.is_empty() {
+                attempts.join_next().await
+            } else {
+                match timeout(STAGGER, attempts.join_next()).await {
+                    Ok(ended) => ended,
+                    Err(_) => break,
+                }
+            };
+            match ended {
+                Some(Ok(Ok(tcp))) => return Ok(tcp),
+                Some(Ok(Err(error))) => last = Some(error),
+                Some(Err(_)) => {}
+                None if addrs.is_empty() => {
+                    let source = last.unwrap_or_else(|| io::Error::other("no address"));
+                    return Err(Error::new(Kind::Connect { target: origin.to_string(), source }));
+                }
+                // All so far failed: the next at once.
+                None => break,
+            }
+            if !addrs.is_empty() {
+                break;
+            }
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn families_alternate() {
+        let addr = |text: &str| text.parse::<SocketAddr>().unwrap();
+        let mixed = interleave(vec![
+            addr("[2001:db8::1]:1"),
+            addr("[2001:db8::2]:1"),
+            addr("192.0.2.1:1"),
+            addr("192.0.2.2:1"),
+            addr("192.0.2.3:1"),
+        ]);
+        let v6: Vec<_> = mixed.iter().map(SocketAddr::is_ipv6).collect();
+        assert_eq!(v6, [true, false, true, false, false]);
+    }
+
+    #[tokio::test]
+    async fn an_address_that_refuses_does_not_hide_the_next() {
+        let listener = tokio::net::TcpListener::bind("127.0.0.1:0").await.unwrap();
+        let good = listener.local_addr().unwrap();
+        let refused = {
+            let gone = tokio::net::TcpListener::bind("127.0.0.1:0").await.unwrap();
+            gone.local_addr().unwrap()
+        };
+        let origin = Origin::http("localhost", good.port());
+        let tcp = race(VecDeque::from([refused, good]), &origin).await.unwrap();
+        assert_eq!(tcp.peer_addr().unwrap(), good);
+        let error = race(VecDeque::from([refused]), &origin).await.unwrap_err();
+        assert!(error.is_connect());
+    }
+}

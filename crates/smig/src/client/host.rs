@@ -1,0 +1,139 @@
+//! One origin's session: found or started by the client's handles, run by one task.
+
+use std::sync::atomic::AtomicUsize;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
+use std::time::Duration;
+
+use rustc_hash::FxHashMap;
+use rustls::ClientConfig;
+use smig_proto::{AppId, Config, Security, Session};
+
+use super::dial::{self, DialLimits};
+use super::origin::{Origin, OriginSecurity};
+use super::session::{ClientSession, Command};
+use super::spares::{IDENTITY, Spares, permit};
+use super::{Cleartext, http1};
+use crate::driver::{Driver, LinkOptions, Links, Mailbox};
+use crate::error::Error;
+use crate::moves::MoveRules;
+use crate::observe::Counters;
+use crate::transport::Transport;
+use crate::{clock, entropy};
+
+/// Sessions by origin.
+#[derive(Debug, Default)]
+pub(super) struct Hosts(Mutex<FxHashMap<Origin, Arc<Mailbox<Command>>>>);
+
+impl Hosts {
+    fn lock(&self) -> MutexGuard<'_, FxHashMap<Origin, Arc<Mailbox<Command>>>> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// The origin's session, or a new one that `start` runs.
+    pub(super) fn find(
+        &self,
+        origin: &Origin,
+        start: impl FnOnce(&Arc<Mailbox<Command>>),
+    ) -> Arc<Mailbox<Command>> {
+        let mut hosts = self.lock();
+        if let Some(mailbox) = hosts.get(origin)
+            && !mailbox.is_closed()
+        {
+            return Arc::clone(mailbox);
+        }
+        let mailbox = Mailbox::new();
+        start(&mailbox);
+        hosts.insert(origin.clone(), Arc::clone(&mailbox));
+        mailbox
+    }
+
+    fn remove(&self, origin: &Origin, mailbox: &Arc<Mailbox<Command>>) {
+        let mut hosts = self.lock();
+        if hosts.get(origin).is_some_and(|present| Arc::ptr_eq(present, mailbox)) {
+            hosts.remove(origin);
+        }
+    }
+
+    /// Tells every session to finish.
+    pub(super) fn finish(&self) {
+        let hosts = core::mem::take(&mut *self.lock());
+        for mailbox in hosts.into_values() {
+            // A closed mailbox is a session that ends already.
+            drop(mailbox.send(Command::Finish));
+        }
+    }
+}
+
+/// What a session's task needs to know of its origin and of the client's settings.
+#[derive(Debug)]
+pub(super) struct Host {
+    pub(super) origin: Origin,
+    pub(super) tls: Arc<ClientConfig>,
+    pub(super) limits: DialLimits,
+    pub(super) engine: Config,
+    pub(super) links: Arc<LinkOptions>,
+    pub(super) rules: MoveRules,
+    pub(super) cleartext: Cleartext,
+    pub(super) spares: usize,
+    pub(super) max_connections: usize,
+    pub(super) idle_timeout: Duration,
+    pub(super) counters: Arc<Counters>,
+    pub(super) open: Arc<AtomicUsize>,
+    pub(super) hosts: Weak<Hosts>,
+}
+
+impl Host {
+    /// New requests start a new session.
+    pub(super) fn forget(&self, mailbox: &Arc<Mailbox<Command>>) {
+        if let Some(hosts) = self.hosts.upgrade() {
+            hosts.remove(&self.origin, mailbox);
+        }
+    }
+
+    /// What cleartext is trusted with.
+    const fn clear(&self) -> Security {
+        match self.cleartext {
+            Cleartext::Http1 => Security::Plain,
+            Cleartext::PriorKnowledge(trust) => trust.security(),
+        }
+    }
+
+    fn speaks_http2(&self, transport: &Transport) -> bool {
+        match self.origin.security() {
+            OriginSecurity::Tls => transport.alpn() == Some(b"h2"),
+            OriginSecurity::Clear => matches!(self.cleartext, Cleartext::PriorKnowledge(_)),
+        }
+    }
+}
+
+/// A session's task: connects, then serves requests until it ends.
+pub(super) async fn run(host: Arc<Host>, mailbox: Arc<Mailbox<Command>>) {
+    let transport = match dial::dial(&host.origin, &host.tls, host.limits).await {
+        Ok(transport) => transport,
+        Err(error) => return refuse(&host, &mailbox, &error),
+    };
+    let transport = match permit(&host) {
+        Some(permit) => transport.count(permit),
+        None => transport,
+    };
+    if !host.speaks_http2(&transport) {
+        return http1::run(host, mailbox, transport).await;
+    }
+    let now = clock::now();
+    let mut session = Session::client(host.engine.clone(), AppId::new(entropy::app_id()), now);
+    let spares = Spares::new(transport.peer(), host.clear(), host.spares);
+    let mut links = Links::new(Arc::clone(&host.links));
+    links.add(&mut session, now, transport, host.clear(), IDENTITY);
+    let app = ClientSession::new(host, Arc::clone(&mailbox), spares);
+    Driver::new(session, links, app, mailbox).await;
+}
+
+/// Fails everything that waits: there is no connection.
+fn refuse(host: &Host, mailbox: &Arc<Mailbox<Command>>, error: &Error) {
+    host.forget(mailbox);
+    for command in mailbox.close() {
+        if let Command::Request(outgoing) = command {
+            outgoing.shared.fail(error.duplicate());
+        }
+    }
+}

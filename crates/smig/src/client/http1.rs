@@ -1,0 +1,171 @@
+//! Servers that speak only HTTP/1.1: hyper's client, one request a connection at a time.
+
+use std::pin::pin;
+use std::sync::{Arc, Mutex, PoisonError};
+
+use http::{HeaderValue, Request, header};
+use hyper::client::conn::http1::{SendRequest, handshake};
+use smig_proto::{Processed, RequestHead};
+use tokio::sync::Semaphore;
+use tokio::task::JoinHandle;
+use tokio::time::timeout;
+
+use super::body::RequestBody;
+use super::dial;
+use super::host::Host;
+use super::session::{Command, Outgoing};
+use super::spares::permit;
+use crate::driver::Mailbox;
+use crate::error::{Error, Kind};
+use crate::observe::Observed;
+use crate::stream::{Head, Shared};
+use crate::transport::Transport;
+
+/// Connections to one server at once, as browsers have it.
+const CONNECTIONS: usize = 6;
+
+type Sender = SendRequest<RequestBody>;
+
+/// Connections that wait for a request.
+#[derive(Debug)]
+struct Pool {
+    host: Arc<Host>,
+    idle: Mutex<Vec<Sender>>,
+    places: Semaphore,
+}
+
+/// Serves the session's requests until nobody wants one for long.
+pub(super) async fn run(host: Arc<Host>, mailbox: Arc<Mailbox<Command>>, first: Transport) {
+    let pool = Arc::new(Pool {
+        host: Arc::clone(&host),
+        idle: Mutex::default(),
+        places: Semaphore::new(CONNECTIONS),
+    });
+    match pool.shake(first).await {
+        Ok(sender) => pool.put(sender),
+        Err(error) => tracing::debug!(%error, "HTTP/1.1 connection failed at once"),
+    }
+    let mut running: Vec<(Arc<Shared>, JoinHandle<()>)> = Vec::new();
+    loop {
+        let commands = match timeout(host.idle_timeout, mailbox.receive()).await {
+            Ok(commands) => commands,
+            Err(_) if running.iter().any(|(_, task)| !task.is_finished()) => continue,
+            Err(_) if mailbox.close_if_empty() => break,
+            Err(_) => continue,
+        };
+        // Who let go of a request is not waited for.
+        running.retain(|(shared, task)| {
+            if shared.is_abandoned() {
+                task.abort();
+            }
+            !task.is_finished()
+        });
+        for command in commands {
+            match command {
+                Command::Request(outgoing) => {
+                    host.counters.on(&Observed::StreamOpened);
+                    let shared = Arc::clone(&outgoing.shared);
+                    let pool = Arc::clone(&pool);
+                    running.push((shared, tokio::spawn(async move { pool.send(*outgoing).await })));
+                }
+                Command::Dialed(_) => {}
+                Command::Finish => {
+                    host.forget(&mailbox);
+                    for (_, task) in running {
+                        // A task that was aborted has told its application.
+                        let _ = task.await;
+                    }
+                    return;
+                }
+            }
+        }
+    }
+    host.forget(&mailbox);
+}
+
+impl Pool {
+    fn put(&self, sender: Sender) {
+        self.idle.lock().unwrap_or_else(PoisonError::into_inner).push(sender);
+    }
+
+    fn pick(&self) -> Option<Sender> {
+        let mut idle = self.idle.lock().unwrap_or_else(PoisonError::into_inner);
+        idle.retain(|sender| !sender.is_closed());
+        let ready = idle.iter().rposition(Sender::is_ready)?;
+        Some(idle.swap_remove(ready))
+    }
+
+    async fn shake(&self, transport: Transport) -> hyper::Result<Sender> {
+        let (sender, connection) = handshake(transport).await?;
+        tokio::spawn(async move {
+            if let Err(error) = connection.with_upgrades().await {
+                tracing::debug!(%error, "HTTP/1.1 connection ended");
+            }
+        });
+        Ok(sender)
+    }
+
+    async fn connect(&self) -> Result<Sender, Error> {
+        let host = &self.host;
+        let transport = dial::dial(&host.origin, &host.tls, host.limits).await?;
+        let transport = match permit(host) {
+            Some(permit) => transport.count(permit),
+            None => transport,
+        };
+        self.shake(transport)
+            .await
+            .map_err(|source| Error::new(Kind::Http1 { source, processed: Processed::No }))
+    }
+
+    async fn send(&self, outgoing: Outgoing) {
+        let Outgoing { head, body, shared, .. } = outgoing;
+        let Ok(_place) = self.places.acquire().await else { return };
+        let mut sender = match self.pick() {
+            Some(sender) => sender,
+            None => match self.connect().await {
+                Ok(sender) => sender,
+                Err(error) => return shared.fail(error),
+            },
+        };
+        let sending = pin!(sender.try_send_request(request(head, body)));
+        match sending.await {
+            Ok(response) => {
+                // The response's body is hyper's from here on.
+                shared.put_end();
+                shared.put_head(Head::Http1(response), None);
+                // Until the body is read the connection is busy.
+                if sender.ready().await.is_ok() {
+                    self.put(sender);
+                }
+            }
+            Err(mut failed) => {
+                let unsent = failed.take_message();
+                let processed = if unsent.is_some() { Processed::No } else { Processed::Maybe };
+                let source = failed.into_error();
+                let error = Error::new(Kind::Http1 { source, processed });
+                match unsent {
+                    Some(request) => shared.give_back(request.into_body(), error),
+                    None => shared.fail(error),
+                }
+            }
+        }
+    }
+}
+
+/// The request in HTTP/1.1's form: path as target, authority as host.
+fn request(head: RequestHead, body: RequestBody) -> Request<RequestBody> {
+    let mut request = Request::new(body);
+    *request.headers_mut() = head.headers;
+    if let Some(authority) = head.uri.authority()
+        && !request.headers().contains_key(header::HOST)
+        && let Ok(host) = HeaderValue::from_str(authority.as_str())
+    {
+        request.headers_mut().insert(header::HOST, host);
+    }
+    *request.uri_mut() = match (head.method == http::Method::CONNECT, head.uri.path_and_query()) {
+        (false, Some(path)) => http::Uri::from(path.clone()),
+        _ => head.uri,
+    };
+    *request.method_mut() = head.method;
+    request
+}

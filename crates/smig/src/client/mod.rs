@@ -1,0 +1,255 @@
+//! The client: one session a host, spare connections, requests and streaming responses.
+
+mod body;
+mod builder;
+mod dial;
+mod host;
+mod http1;
+mod origin;
+mod session;
+mod spares;
+mod tls;
+
+use std::future::poll_fn;
+use std::sync::atomic::AtomicUsize;
+use std::sync::{Arc, OnceLock};
+use std::time::Duration;
+
+use http::header::{
+    CONNECTION, CONTENT_LENGTH, HOST, HeaderMap, HeaderName, TRANSFER_ENCODING, UPGRADE,
+};
+use http::{Method, Request, Response, Version};
+use http_body::Body;
+use rustls::ClientConfig;
+use smig_proto::policy::Hint;
+use smig_proto::{Config, Protocol, RequestHead};
+
+pub use builder::{Cleartext, ClientBuilder};
+pub use origin::Origin;
+pub use tls::Trust;
+
+pub(crate) use body::RequestBody;
+
+use crate::driver::{LinkOptions, Mailbox};
+use crate::error::{BoxError, Error, Kind, Phase};
+use crate::moves::MoveRules;
+use crate::observe::{Counters, Stats};
+use crate::server::content_length;
+use crate::stream::{Head, Incoming, Length, Shared};
+use dial::DialLimits;
+use host::{Host, Hosts};
+use session::{Command, Outgoing};
+
+/// How often a request that was certainly not processed is sent, at most.
+const ATTEMPTS: usize = 3;
+
+/// An HTTP client. Cheap to clone; clones share sessions. Must be used inside a tokio runtime,
+/// on which its sessions run. When the last clone is dropped, sessions end after their last stream.
+#[derive(Clone, Debug)]
+pub struct Client(Arc<Inner>);
+
+#[derive(Debug)]
+struct Inner {
+    trust: Trust,
+    tls: OnceLock<Arc<ClientConfig>>,
+    hosts: Arc<Hosts>,
+    engine: Config,
+    rules: MoveRules,
+    links: Arc<LinkOptions>,
+    cleartext: Cleartext,
+    spares: usize,
+    max_connections: usize,
+    limits: DialLimits,
+    response_timeout: Option<Duration>,
+    idle_timeout: Duration,
+    counters: Arc<Counters>,
+    open: Arc<AtomicUsize>,
+}
+
+impl Drop for Inner {
+    fn drop(&mut self) {
+        self.hosts.finish();
+    }
+}
+
+impl Client {
+    /// Describes a client.
+    #[must_use]
+    pub fn builder() -> ClientBuilder {
+        ClientBuilder::default()
+    }
+
+    /// Counters since the start.
+    #[must_use]
+    pub fn stats(&self) -> Stats {
+        self.0.counters.stats()
+    }
+
+    /// Sends a request to the origin of its URI and waits for the response's head.
+    ///
+    /// A request that the server certainly did not process (it refused the stream, or went away
+    /// before) is sent again, if its body was not touched. Dropping the future, or the response's
+    /// body before its end, cancels the stream.
+    ///
+    /// # Errors
+    /// See the questions on [`Error`].
+    pub async fn request<B>(&self, request: Request<B>) -> Result<Response<Incoming>, Error>
+    where
+        B: Body + Send + 'static,
+        B::Data: Send,
+        B::Error: Into<BoxError>,
+    {
+        let origin = Origin::of(request.uri())?;
+        self.request_to(&origin, request).await
+    }
+
+    /// The same, to an origin that the URI does not tell: CONNECT, or a proxy.
+    ///
+    /// # Errors
+    /// See the questions on [`Error`].
+    pub async fn request_to<B>(
+        &self,
+        origin: &Origin,
+        request: Request<B>,
+    ) -> Result<Response<Incoming>, Error>
+    where
+        B: Body + Send + 'static,
+        B::Data: Send,
+        B::Error: Into<BoxError>,
+    {
+        let (head, hint, body) = split(request)?;
+        let mut body = RequestBody::new(body);
+        let (head, length) = with_length(head, &body);
+        let mut attempt = 1;
+        loop {
+            let shared = self.submit(origin, head.clone(), length, hint, body)?;
+            let error = match self.response(&shared).await {
+                Ok(response) => return Ok(response),
+                Err(error) => error,
+            };
+            match shared.take_untouched() {
+                Some(untouched) if error.is_retryable() && attempt < ATTEMPTS => body = untouched,
+                _ => return Err(error),
+            }
+            tracing::debug!(%error, "request is sent again");
+            attempt += 1;
+        }
+    }
+
+    /// Gives a request to the origin's session.
+    fn submit(
+        &self,
+        origin: &Origin,
+        head: RequestHead,
+        length: Length,
+        hint: Hint,
+        mut body: RequestBody,
+    ) -> Result<Arc<Shared>, Error> {
+        loop {
+            let mailbox = self.session(origin)?;
+            let shared = Shared::unplaced(Arc::clone(mailbox.notifier()));
+            let outgoing =
+                Outgoing { head: head.clone(), body, length, hint, shared: Arc::clone(&shared) };
+            match mailbox.send(Command::Request(Box::new(outgoing))) {
+                Ok(()) => return Ok(shared),
+                // The session ended just now; the next one is new.
+                Err(Command::Request(outgoing)) => body = outgoing.body,
+                Err(_) => return Err(Error::new(Kind::Closed)),
+            }
+        }
+    }
+
+    fn session(&self, origin: &Origin) -> Result<Arc<Mailbox<Command>>, Error> {
+        let inner = &self.0;
+        let tls = match inner.tls.get() {
+            Some(tls) => Arc::clone(tls),
+            None => Arc::clone(inner.tls.get_or_init({
+                let config = inner.trust.config()?;
+                move || config
+            })),
+        };
+        Ok(inner.hosts.find(origin, |mailbox| {
+            let host = Arc::new(Host {
+                origin: origin.clone(),
+                tls,
+                limits: inner.limits,
+                engine: inner.engine.clone(),
+                links: Arc::clone(&inner.links),
+                rules: inner.rules.clone(),
+                cleartext: inner.cleartext,
+                spares: inner.spares,
+                max_connections: inner.max_connections,
+                idle_timeout: inner.idle_timeout,
+                counters: Arc::clone(&inner.counters),
+                open: Arc::clone(&inner.open),
+                hosts: Arc::downgrade(&inner.hosts),
+            });
+            tokio::spawn(host::run(host, Arc::clone(mailbox)));
+        }))
+    }
+
+    /// Waits for a response; letting go of it early cancels the stream.
+    async fn response(&self, shared: &Arc<Shared>) -> Result<Response<Incoming>, Error> {
+        let body = Incoming::stream(Arc::clone(shared));
+        let head = poll_fn(|cx| shared.poll_head(cx));
+        let head = match self.0.response_timeout {
+            None => head.await?,
+            Some(after) => match tokio::time::timeout(after, head).await {
+                Ok(head) => head?,
+                Err(_) => {
+                    return Err(Error::new(Kind::Timeout { phase: Phase::Response, after }));
+                }
+            },
+        };
+        Ok(match head {
+            Head::Http1(response) => response.map(Incoming::http1),
+            Head::Stream(head) => {
+                let mut response = Response::new(body);
+                *response.status_mut() = head.status;
+                *response.headers_mut() = head.headers;
+                *response.version_mut() = Version::HTTP_2;
+                response
+            }
+        })
+    }
+}
+
+/// A request's head in the engine's form. The extensions [`Protocol`] and [`Hint`] are understood.
+fn split<B>(request: Request<B>) -> Result<(RequestHead, Hint, B), Error> {
+    let (mut parts, body) = request.into_parts();
+    let protocol = parts.extensions.remove::<Protocol>();
+    let hint = parts.extensions.remove::<Hint>().unwrap_or_default();
+    strip(&mut parts.headers);
+    if parts.uri.authority().is_none() {
+        let why = format!("{}: no authority", parts.uri);
+        return Err(Error::new(Kind::Request(why)));
+    }
+    let head =
+        RequestHead { method: parts.method, uri: parts.uri, protocol, headers: parts.headers };
+    Ok((head, hint, body))
+}
+
+/// Announces the body's length if it is known.
+fn with_length(mut head: RequestHead, body: &RequestBody) -> (RequestHead, Length) {
+    if head.method == Method::CONNECT {
+        return (head, Length::Unknown);
+    }
+    let announced = content_length(&head.headers);
+    let exact = if body.is_empty() { None } else { body.size_hint().exact() };
+    let Some(length) = announced.or(exact) else { return (head, Length::Unknown) };
+    if announced.is_none() {
+        head.headers.insert(CONTENT_LENGTH, length.into());
+    }
+    (head, Length::Left(length))
+}
+
+/// Takes away what HTTP/2 forbids or says otherwise.
+fn strip(headers: &mut HeaderMap) {
+    const KEEP_ALIVE: HeaderName = HeaderName::from_static("keep-alive");
+    const PROXY_CONNECTION: HeaderName = HeaderName::from_static("proxy-connection");
+    for name in [CONNECTION, HOST, KEEP_ALIVE, PROXY_CONNECTION, TRANSFER_ENCODING, UPGRADE] {
+        if headers.contains_key(&name) {
+            headers.remove(name);
+        }
+    }
+}

@@ -1,0 +1,110 @@
+//! Where a request goes: scheme, host, port.
+
+use std::fmt;
+
+use http::Uri;
+use http::uri::Scheme;
+use rustls::pki_types::ServerName;
+
+use crate::error::{Error, Kind};
+
+/// A server's scheme, host and port. All requests to one origin share one session.
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+pub struct Origin {
+    security: OriginSecurity,
+    host: String,
+    port: u16,
+}
+
+/// Whether an origin is reached by TLS.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub(crate) enum OriginSecurity {
+    Tls,
+    Clear,
+}
+
+impl Origin {
+    /// `https://host:port`.
+    #[must_use]
+    pub fn https(host: impl Into<String>, port: u16) -> Self {
+        Self { security: OriginSecurity::Tls, host: host.into(), port }
+    }
+
+    /// `http://host:port`.
+    #[must_use]
+    pub fn http(host: impl Into<String>, port: u16) -> Self {
+        Self { security: OriginSecurity::Clear, host: host.into(), port }
+    }
+
+    /// The origin of a URI.
+    ///
+    /// # Errors
+    /// A URI without scheme or host, or with a scheme other than http and https.
+    pub fn of(uri: &Uri) -> Result<Self, Error> {
+        let bad = |why: &str| Error::new(Kind::Request(format!("{uri}: {why}")));
+        let host = uri.host().ok_or_else(|| bad("no host; write https://host/path"))?;
+        // Brackets belong to the URI, not to the address.
+        let host = host.strip_prefix('[').and_then(|h| h.strip_suffix(']')).unwrap_or(host);
+        match uri.scheme() {
+            Some(scheme) if *scheme == Scheme::HTTPS => {
+                Ok(Self::https(host, uri.port_u16().unwrap_or(443)))
+            }
+            Some(scheme) if *scheme == Scheme::HTTP => {
+                Ok(Self::http(host, uri.port_u16().unwrap_or(80)))
+            }
+            Some(_) => Err(bad("only https and http are supported")),
+            None => Err(bad("no scheme; write https://host/path")),
+        }
+    }
+
+    pub(crate) const fn security(&self) -> OriginSecurity {
+        self.security
+    }
+
+    /// The host, without brackets.
+    #[must_use]
+    pub fn host(&self) -> &str {
+        &self.host
+    }
+
+    /// The port.
+    #[must_use]
+    pub const fn port(&self) -> u16 {
+        self.port
+    }
+
+    /// The name to be found in the certificate.
+    pub(crate) fn server_name(&self) -> Result<ServerName<'static>, Error> {
+        ServerName::try_from(self.host.clone())
+            .map_err(|_| Error::new(Kind::Request(format!("{}: not a host name", self.host))))
+    }
+}
+
+impl fmt::Display for Origin {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let scheme = match self.security {
+            OriginSecurity::Tls => "https",
+            OriginSecurity::Clear => "http",
+        };
+        if self.host.contains(':') {
+            write!(f, "{scheme}://[{}]:{}", self.host, self.port)
+        } else {
+            write!(f, "{scheme}://{}:{}", self.host, self.port)
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn origins_of_uris() {
+        let of = |uri: &'static str| Origin::of(&Uri::from_static(uri));
+        assert_eq!(of("https://example.org/x").unwrap(), Origin::https("example.org", 443));
+        assert_eq!(of("http://[::1]:8080/").unwrap(), Origin::http("::1", 8080));
+        assert_eq!(of("http://[::1]:8080/").unwrap().to_string(), "http://[::1]:8080");
+        assert!(of("/path").unwrap_err().is_user());
+        assert!(of("ftp://example.org/").unwrap_err().is_user());
+    }
+}

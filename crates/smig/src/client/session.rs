@@ -1,0 +1,441 @@
+//! The client's half of a session: requests to the engine, responses to the application.
+
+use std::collections::VecDeque;
+use std::pin::Pin;
+use std::sync::Arc;
+use std::task::Context;
+use std::time::Duration;
+
+use rustc_hash::FxHashMap;
+use smig_proto::policy::{Hint, Transfer};
+use smig_proto::{
+    EndStream, ErrorCode, Event, Instant, OpenError, RequestHead, ResponseHead, StreamError,
+    StreamKey,
+};
+
+use super::body::RequestBody;
+use super::host::Host;
+use super::spares::Spares;
+use crate::driver::{App, Mailbox, Slot, Slots, Turn};
+use crate::error::{Error, Kind};
+use crate::moves::{self, Surroundings, Tracked};
+use crate::observe::Observed;
+use crate::server::content_length;
+use crate::stream::{self, Feed, Head, Length, Pumped, Shared};
+use crate::transport::Transport;
+
+/// What a session is asked from outside its task.
+#[derive(Debug)]
+pub(crate) enum Command {
+    /// Send a request.
+    Request(Box<Outgoing>),
+    /// A further connection is there, or could not be made.
+    Dialed(Box<Result<Transport, Error>>),
+    /// Finish what runs, then end.
+    Finish,
+}
+
+/// A request that is not sent yet.
+#[derive(Debug)]
+pub(crate) struct Outgoing {
+    pub(crate) head: RequestHead,
+    pub(crate) body: RequestBody,
+    pub(crate) length: Length,
+    pub(crate) hint: Hint,
+    pub(crate) shared: Arc<Shared>,
+}
+
+/// A request that is on its way.
+#[derive(Debug)]
+pub(super) struct Call {
+    key: StreamKey,
+    shared: Arc<Shared>,
+    body: RequestBody,
+    length: Length,
+    /// Whether the body was polled: then it cannot be sent again.
+    touched: bool,
+    inbound: Feed,
+    outbound: Outbound,
+    tracked: Option<Tracked>,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Outbound {
+    Open,
+    Ended,
+    Sent,
+}
+
+/// Whether the session takes requests.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Stage {
+    Open,
+    /// No new ones; it ends when the last is answered.
+    Closing,
+    /// GOAWAY is said.
+    Ended,
+}
+
+/// The client's half of one session.
+#[derive(Debug)]
+pub(super) struct ClientSession {
+    pub(super) host: Arc<Host>,
+    mailbox: Arc<Mailbox<Command>>,
+    slots: Slots<Call>,
+    by_key: FxHashMap<StreamKey, Slot>,
+    queue: VecDeque<Box<Outgoing>>,
+    pub(super) spares: Spares,
+    around: Surroundings,
+    watched: Vec<Slot>,
+    stage: Stage,
+    idle_since: Option<Instant>,
+}
+
+impl ClientSession {
+    pub(super) fn new(host: Arc<Host>, mailbox: Arc<Mailbox<Command>>, spares: Spares) -> Self {
+        Self {
+            slots: Slots::new(Arc::clone(mailbox.notifier())),
+            host,
+            mailbox,
+            by_key: FxHashMap::default(),
+            queue: VecDeque::new(),
+            spares,
+            around: Surroundings::default(),
+            watched: Vec::new(),
+            stage: Stage::Open,
+            idle_since: None,
+        }
+    }
+
+    /// Sends requests as long as the server allows more streams.
+    fn open_queued(&mut self, turn: &mut Turn<'_>) {
+        while let Some(outgoing) = self.queue.pop_front() {
+            if outgoing.shared.is_gone() {
+                continue;
+            }
+            let Outgoing { head, body, length, hint, shared } = *outgoing;
+            let end = if body.is_empty() { EndStream::Yes } else { EndStream::No };
+            match turn.session.open(turn.now, None, &head, end) {
+                Ok(key) => self.opened(turn, key, Outgoing { head, body, length, hint, shared }),
+                Err(OpenError::Blocked) => {
+                    self.queue.push_front(Box::new(Outgoing { head, body, length, hint, shared }));
+                    return;
+                }
+                Err(OpenError::NoConnection) => {
+                    shared.give_back(body, Error::new(Kind::Refused("no connection takes it")));
+                }
+                Err(error) => shared.fail(Error::new(Kind::Request(error.to_string()))),
+            }
+        }
+    }
+
+    fn opened(&mut self, turn: &mut Turn<'_>, key: StreamKey, outgoing: Outgoing) {
+        let Outgoing { head, body, length, hint, shared } = outgoing;
+        self.host.counters.on(&Observed::StreamOpened);
+        self.around.on_open(turn.now);
+        if let Some(view) = turn.session.stream(key) {
+            shared.on_connection(view.connection);
+        }
+        let transfer = match length {
+            _ if head.method == http::Method::CONNECT => Transfer::Tunnel,
+            // A download's length is known later; forced moves count from the start.
+            Length::Left(octets) => Transfer::Sized(octets),
+            Length::Unknown if body.is_empty() => Transfer::Sized(0),
+            Length::Unknown => Transfer::Unsized,
+        };
+        let tracked = Tracked::new(&self.host.rules, transfer, hint, turn.now);
+        let is_watched = tracked.is_some();
+        let outbound = if body.is_empty() { Outbound::Ended } else { Outbound::Open };
+        let slot = self.slots.insert(Call {
+            key,
+            shared: Arc::clone(&shared),
+            body,
+            length,
+            touched: false,
+            inbound: Feed::Open,
+            outbound,
+            tracked,
+        });
+        self.by_key.insert(key, slot);
+        if is_watched {
+            self.watched.push(slot);
+        }
+        shared.place(slot);
+        if shared.is_gone() {
+            return self.forget(turn, slot);
+        }
+        self.pump(turn, slot);
+    }
+
+    /// Sends what the request's body has.
+    fn pump(&mut self, turn: &mut Turn<'_>, slot: Slot) {
+        let Some((call, waker)) = self.slots.entry(slot) else { return };
+        if call.outbound != Outbound::Open {
+            return;
+        }
+        call.touched = true;
+        let mut cx = Context::from_waker(waker);
+        let body = Pin::new(&mut call.body);
+        match stream::pump(turn.session, call.key, body, &mut call.length, &mut cx) {
+            Pumped::Pending => {}
+            Pumped::Done | Pumped::Over => {
+                call.outbound = Outbound::Ended;
+                call.body = RequestBody::default();
+                self.settle(turn, slot);
+            }
+            Pumped::Failed(error) => {
+                call.shared.fail(Error::new(Kind::Body(error)));
+                turn.session.reset(call.key, ErrorCode::Cancel);
+                self.forget(turn, slot);
+            }
+        }
+    }
+
+    fn on_response(&mut self, turn: &mut Turn<'_>, slot: Slot, head: ResponseHead, end: EndStream) {
+        let Some((call, _)) = self.slots.entry(slot) else { return };
+        let announced = content_length(&head.headers);
+        if end == EndStream::Yes {
+            call.shared.put_end();
+            call.inbound = Feed::Ended;
+        }
+        call.shared.put_head(Head::Stream(head), announced);
+        self.settle(turn, slot);
+    }
+
+    fn on_readable(&mut self, turn: &mut Turn<'_>, slot: Slot) {
+        let Some((call, _)) = self.slots.entry(slot) else { return };
+        if call.inbound == Feed::Open {
+            call.inbound = stream::feed(turn.session, call.key, &call.shared);
+        }
+        self.settle(turn, slot);
+    }
+
+    fn on_reset(&mut self, turn: &mut Turn<'_>, slot: Slot, error: StreamError) {
+        self.host.counters.on(&Observed::StreamReset);
+        if let Some((call, _)) = self.slots.entry(slot) {
+            let error = Error::from(error);
+            if error.is_retryable() && !call.touched {
+                call.shared.give_back(core::mem::take(&mut call.body), error);
+            } else {
+                call.shared.fail(error);
+            }
+        }
+        self.forget(turn, slot);
+    }
+
+    /// Lets the stream go if nothing more happens on it.
+    fn settle(&mut self, turn: &mut Turn<'_>, slot: Slot) {
+        let Some((call, _)) = self.slots.entry(slot) else { return };
+        if call.inbound == Feed::Ended && call.outbound != Outbound::Open {
+            self.forget(turn, slot);
+        }
+    }
+
+    /// Drops everything of a stream; one that is not complete is cancelled.
+    fn forget(&mut self, turn: &mut Turn<'_>, slot: Slot) {
+        let Some(call) = self.slots.remove(slot) else { return };
+        self.by_key.remove(&call.key);
+        if call.tracked.is_some() {
+            self.watched.retain(|&watched| watched != slot);
+        }
+        turn.session.release(call.key);
+    }
+
+    fn on_migrated(&mut self, stream: StreamKey, to: smig_proto::ConnId) {
+        let Some(&slot) = self.by_key.get(&stream) else { return };
+        let Some((call, _)) = self.slots.entry(slot) else { return };
+        call.shared.on_connection(to);
+        if let Some(tracked) = &mut call.tracked {
+            tracked.on_moved();
+        }
+    }
+
+    /// Asks the rules about each watched stream.
+    fn look_at_watched(&mut self, turn: &mut Turn<'_>) {
+        let Self { host, slots, watched, around, .. } = self;
+        let open = slots.len();
+        for &slot in &*watched {
+            let Some((call, _)) = slots.entry(slot) else { continue };
+            if let Some(tracked) = &mut call.tracked {
+                tracked.look(turn, &host.rules, around, call.key, open);
+            }
+        }
+    }
+
+    /// No request is taken from now on.
+    fn stop_accepting(&mut self, turn: &mut Turn<'_>) {
+        if self.stage != Stage::Open {
+            return;
+        }
+        self.stage = Stage::Closing;
+        self.host.forget(&self.mailbox);
+        for command in self.mailbox.close() {
+            self.on_command(turn, command);
+        }
+        self.open_queued(turn);
+        self.end_if_idle(turn);
+    }
+
+    fn end_if_idle(&mut self, turn: &mut Turn<'_>) {
+        if self.stage == Stage::Closing && self.slots.len() == 0 && self.queue.is_empty() {
+            self.stage = Stage::Ended;
+            turn.session.shutdown();
+        }
+    }
+
+    /// Ends the session when nobody used it for long.
+    fn look_at_idleness(&mut self, turn: &mut Turn<'_>) {
+        if self.slots.len() > 0 || !self.queue.is_empty() {
+            self.idle_since = None;
+            return;
+        }
+        let since = *self.idle_since.get_or_insert(turn.now);
+        let idle = turn.now.saturating_duration_since(since);
+        if self.stage == Stage::Open && idle >= self.host.idle_timeout {
+            self.stop_accepting(turn);
+        }
+        self.end_if_idle(turn);
+    }
+
+    fn idle_deadline(&self) -> Option<Duration> {
+        match self.stage {
+            Stage::Open => Some(self.host.idle_timeout),
+            Stage::Closing | Stage::Ended => None,
+        }
+    }
+}
+
+impl App for ClientSession {
+    type Command = Command;
+
+    fn on_event(&mut self, turn: &mut Turn<'_>, event: Event) {
+        let slot = |stream| self.by_key.get(&stream).copied();
+        match event {
+            Event::Response { stream, head, end } => {
+                if let Some(slot) = slot(stream) {
+                    self.on_response(turn, slot, head, end);
+                }
+            }
+            Event::Readable { stream } => {
+                if let Some(slot) = slot(stream) {
+                    self.on_readable(turn, slot);
+                }
+            }
+            Event::Writable { stream } => {
+                if let Some(slot) = slot(stream) {
+                    self.pump(turn, slot);
+                }
+            }
+            Event::Sent { stream } => {
+                if let Some(slot) = slot(stream)
+                    && let Some((call, _)) = self.slots.entry(slot)
+                {
+                    call.outbound = Outbound::Sent;
+                    self.settle(turn, slot);
+                }
+            }
+            Event::Reset { stream, error } => match slot(stream) {
+                Some(slot) => self.on_reset(turn, slot, error),
+                None => turn.session.release(stream),
+            },
+            // Nobody asked for it: our settings forbid pushes.
+            Event::Pushed { stream, .. } => turn.session.release(stream),
+            Event::OpenPossible => self.open_queued(turn),
+            Event::SessionEstablished { .. } => {
+                self.host.counters.on(&Observed::SessionEstablished);
+                self.spares.on_established();
+            }
+            Event::Joined { conn } => {
+                tracing::debug!(%conn, "connection joined");
+                self.host.counters.on(&Observed::Joined);
+                self.spares.on_joined(turn);
+            }
+            Event::JoinRefused { conn, reason } => {
+                tracing::info!(%conn, ?reason, "the server refused a spare connection");
+                self.host.counters.on(&Observed::JoinRefused);
+                self.spares.on_refused(turn, conn, reason);
+            }
+            Event::MigrationOffered { stream } => self.spares.on_offer(turn, stream),
+            Event::Migrated { stream, from, to, mover } => {
+                tracing::debug!(?stream, %from, %to, ?mover, "stream moved");
+                self.host.counters.on(&Observed::Moved { from, to });
+                self.on_migrated(stream, to);
+            }
+            Event::MigrationDeclined { .. } => self.host.counters.on(&Observed::MoveDeclined),
+            Event::GoingAway { conn, code, .. } => {
+                tracing::debug!(%conn, %code, "the server is going away");
+                self.stop_accepting(turn);
+            }
+            Event::Closed { conn, error } => {
+                tracing::debug!(%conn, ?error, "connection ended");
+            }
+            Event::LimitHit { conn, limit } => {
+                tracing::warn!(%conn, limit, "limit hit");
+                self.host.counters.on(&Observed::LimitHit(limit));
+            }
+            _ => {}
+        }
+    }
+
+    fn on_command(&mut self, turn: &mut Turn<'_>, command: Command) {
+        match command {
+            Command::Request(outgoing) => {
+                self.queue.push_back(outgoing);
+                self.open_queued(turn);
+            }
+            Command::Dialed(result) => self.spares.on_dialed(turn, *result),
+            Command::Finish => self.stop_accepting(turn),
+        }
+    }
+
+    fn on_call(&mut self, turn: &mut Turn<'_>, slot: Slot) {
+        let Some((call, _)) = self.slots.answer(slot) else { return };
+        let asked = call.shared.take_asked();
+        let key = call.key;
+        if asked.gone {
+            return self.forget(turn, slot);
+        }
+        if let Some(priority) = asked.priority {
+            turn.session.reprioritize(key, priority);
+        }
+        if asked.migrate {
+            moves::migrate(turn.session, turn.now, key, moves::Offers::Never);
+        }
+        self.on_readable(turn, slot);
+        self.pump(turn, slot);
+    }
+
+    fn on_turn(&mut self, turn: &mut Turn<'_>) {
+        if !self.watched.is_empty() {
+            self.look_at_watched(turn);
+        }
+        self.queue.retain(|outgoing| !outgoing.shared.is_gone());
+        if self.stage == Stage::Open {
+            self.spares.keep(turn, &self.host, &self.mailbox);
+        }
+        self.look_at_idleness(turn);
+    }
+
+    fn deadline(&self) -> Option<Instant> {
+        Some(self.idle_since? + self.idle_deadline()?)
+    }
+
+    fn is_done(&self) -> bool {
+        true
+    }
+
+    fn on_end(&mut self) {
+        self.host.forget(&self.mailbox);
+        for call in self.slots.drain() {
+            call.shared.fail(Error::new(Kind::Connection(None)));
+        }
+        let left = self.mailbox.close().into_iter().filter_map(|command| match command {
+            Command::Request(outgoing) => Some(outgoing),
+            Command::Dialed(_) | Command::Finish => None,
+        });
+        for outgoing in self.queue.drain(..).chain(left) {
+            let error = Error::new(Kind::Refused("its last connection ended"));
+            outgoing.shared.give_back(outgoing.body, error);
+        }
+    }
+}

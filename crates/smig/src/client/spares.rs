@@ -1,0 +1,174 @@
+//! Spare connections: opened before they are needed, joined at once.
+//!
+//! The client dials only the address that the session already uses, and only as many connections
+//! as its own limit allows, whatever the server offers.
+
+use std::net::SocketAddr;
+use std::sync::Arc;
+use std::time::Duration;
+
+use smig_proto::{
+    ConnId, ConnectionRole, ConnectionView, Identity, Instant, JoinRefusal, Security, StreamKey,
+    Target,
+};
+
+use super::dial;
+use super::host::Host;
+use super::session::Command;
+use crate::connection::Permit;
+use crate::driver::{Mailbox, Turn};
+use crate::error::Error;
+use crate::transport::Transport;
+
+/// How long no spare is dialed after one failed or was refused; doubled each time.
+const BACKOFF: Duration = Duration::from_millis(500);
+const MAX_BACKOFF: Duration = Duration::from_secs(60);
+
+/// What the client knows of its spare connections.
+#[derive(Debug)]
+pub(super) struct Spares {
+    addr: SocketAddr,
+    clear: Security,
+    /// How many should be ready.
+    wanted: usize,
+    dialing: usize,
+    state: State,
+    /// Streams whose offer waits for a connection.
+    offers: Vec<StreamKey>,
+    not_before: Option<Instant>,
+    backoff: Duration,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum State {
+    /// The server does not speak SMig, or has not said so yet.
+    Off,
+    On,
+}
+
+impl Spares {
+    pub(super) const fn new(addr: SocketAddr, clear: Security, wanted: usize) -> Self {
+        Self {
+            addr,
+            clear,
+            wanted,
+            dialing: 0,
+            state: State::Off,
+            offers: Vec::new(),
+            not_before: None,
+            backoff: BACKOFF,
+        }
+    }
+
+    pub(super) fn on_established(&mut self) {
+        self.state = State::On;
+    }
+
+    /// Dials as many as are missing.
+    pub(super) fn keep(
+        &mut self,
+        turn: &mut Turn<'_>,
+        host: &Arc<Host>,
+        mailbox: &Arc<Mailbox<Command>>,
+    ) {
+        if self.state == State::Off || self.not_before.is_some_and(|at| turn.now < at) {
+            return;
+        }
+        // New streams start on the first interactive connection: that one is no spare.
+        let primary = |conn: &ConnectionView| conn.role == ConnectionRole::Interactive;
+        let primary = turn.session.connections().find(primary).map(|conn| conn.id);
+        let idle = |conn: &ConnectionView| conn.streams == 0 && Some(conn.id) != primary;
+        let idle = turn.session.connections().filter(idle).count();
+        let wanted = self.wanted.max(self.offers.len());
+        let missing = wanted.saturating_sub(idle + self.dialing);
+        for _ in 0..missing {
+            if !turn.session.can_join() || turn.links.len() + self.dialing >= host.max_connections {
+                break;
+            }
+            self.dialing += 1;
+            self.dial(host, mailbox);
+        }
+        if missing > 0 && self.dialing == 0 {
+            self.decline_all(turn);
+        }
+    }
+
+    fn dial(&self, host: &Arc<Host>, mailbox: &Arc<Mailbox<Command>>) {
+        let (host, mailbox, addr) = (Arc::clone(host), Arc::clone(mailbox), self.addr);
+        tokio::spawn(async move {
+            let dialed = dial::dial_again(addr, &host.origin, &host.tls, host.limits).await;
+            let counted = dialed.map(|transport| match permit(&host) {
+                Some(permit) => transport.count(permit),
+                None => transport,
+            });
+            // A session that ended meanwhile drops the connection.
+            drop(mailbox.send(Command::Dialed(Box::new(counted))));
+        });
+    }
+
+    /// A connection is there: it joins by its first frames.
+    pub(super) fn on_dialed(&mut self, turn: &mut Turn<'_>, dialed: Result<Transport, Error>) {
+        self.dialing = self.dialing.saturating_sub(1);
+        match dialed {
+            Ok(transport) if turn.session.can_join() => {
+                turn.links.add(turn.session, turn.now, transport, self.clear, IDENTITY);
+            }
+            // The session closes or has enough.
+            Ok(_) => self.decline_all(turn),
+            Err(error) => {
+                tracing::info!(%error, "no spare connection");
+                self.fail(turn);
+            }
+        }
+    }
+
+    /// The server refused a spare: of no use any more, unless the session begins anew on it.
+    pub(super) fn on_refused(&mut self, turn: &mut Turn<'_>, conn: ConnId, reason: JoinRefusal) {
+        if reason != JoinRefusal::UnknownSession {
+            turn.session.drain(conn);
+        }
+        self.fail(turn);
+    }
+
+    fn fail(&mut self, turn: &mut Turn<'_>) {
+        self.not_before = Some(turn.now + self.backoff);
+        self.backoff = (self.backoff * 2).min(MAX_BACKOFF);
+        self.decline_all(turn);
+    }
+
+    /// A spare is ready: streams that were offered take it.
+    pub(super) fn on_joined(&mut self, turn: &mut Turn<'_>) {
+        self.backoff = BACKOFF;
+        self.not_before = None;
+        let Some(stream) = self.offers.pop() else { return };
+        if turn.session.migrate(turn.now, stream, Target::Spare).is_err() {
+            turn.session.decline_offer(stream);
+        }
+    }
+
+    /// The server would like a stream to move.
+    pub(super) fn on_offer(&mut self, turn: &mut Turn<'_>, stream: StreamKey) {
+        if turn.session.migrate(turn.now, stream, Target::Spare).is_ok() {
+            return;
+        }
+        if turn.session.can_join() {
+            self.offers.push(stream);
+        } else {
+            turn.session.decline_offer(stream);
+        }
+    }
+
+    fn decline_all(&mut self, turn: &mut Turn<'_>) {
+        for stream in self.offers.drain(..) {
+            turn.session.decline_offer(stream);
+        }
+    }
+}
+
+/// A client's connections differ in nothing that a join could confuse.
+pub(super) const IDENTITY: Identity = Identity([0; 32]);
+
+/// Counts a client's connection; clients have no limit but a session's.
+pub(super) fn permit(host: &Host) -> Option<Permit> {
+    Permit::take(&host.open, usize::MAX, &host.counters)
+}

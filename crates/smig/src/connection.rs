@@ -1,0 +1,126 @@
+//! What an application may know of the connection that a request came by.
+
+use std::net::SocketAddr;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
+
+use smig_proto::Security;
+
+use crate::observe::{Counters, Observed};
+use crate::transport::Transport;
+
+/// A connection's two ends and its TLS parameters. Each request carries one as an extension
+/// (`http::Request::extensions`), in an [`std::sync::Arc`].
+#[derive(Debug)]
+pub struct ConnectionInfo {
+    peer: SocketAddr,
+    local: SocketAddr,
+    tls: Option<TlsInfo>,
+    pub(crate) security: Security,
+}
+
+/// What TLS agreed on.
+#[derive(Clone, Debug)]
+pub struct TlsInfo {
+    server_name: Option<String>,
+    alpn: Option<Vec<u8>>,
+    version: Option<rustls::ProtocolVersion>,
+    peer_certificates: Vec<rustls::pki_types::CertificateDer<'static>>,
+}
+
+impl ConnectionInfo {
+    pub(crate) fn new(transport: &Transport, clear: Security) -> Self {
+        let tls = transport.tls().map(|tls| TlsInfo {
+            server_name: transport.server_name().map(str::to_owned),
+            alpn: tls.alpn_protocol().map(<[u8]>::to_vec),
+            version: tls.protocol_version(),
+            peer_certificates: match tls {
+                rustls::Connection::Server(tls) => {
+                    tls.peer_certificates().unwrap_or_default().to_vec()
+                }
+                // The server's chain is big, the same each time, and nobody asks.
+                rustls::Connection::Client(_) => Vec::new(),
+            },
+        });
+        Self {
+            peer: transport.peer(),
+            local: transport.local(),
+            tls,
+            security: transport.security(clear),
+        }
+    }
+
+    /// The other end's address.
+    #[must_use]
+    pub const fn peer_addr(&self) -> SocketAddr {
+        self.peer
+    }
+
+    /// This end's address.
+    #[must_use]
+    pub const fn local_addr(&self) -> SocketAddr {
+        self.local
+    }
+
+    /// TLS parameters; `None` on cleartext.
+    #[must_use]
+    pub const fn tls(&self) -> Option<&TlsInfo> {
+        self.tls.as_ref()
+    }
+}
+
+impl TlsInfo {
+    /// The name that the client asked for (SNI).
+    #[must_use]
+    pub fn server_name(&self) -> Option<&str> {
+        self.server_name.as_deref()
+    }
+
+    /// The protocol that ALPN chose.
+    #[must_use]
+    pub fn alpn(&self) -> Option<&[u8]> {
+        self.alpn.as_deref()
+    }
+
+    /// The TLS version.
+    #[must_use]
+    pub const fn version(&self) -> Option<rustls::ProtocolVersion> {
+        self.version
+    }
+
+    /// The client's certificate chain, its own first; empty if it showed none.
+    #[must_use]
+    pub fn peer_certificates(&self) -> &[rustls::pki_types::CertificateDer<'static>] {
+        &self.peer_certificates
+    }
+}
+
+/// A connection's place among those that may be open; given back when dropped.
+#[derive(Debug)]
+pub(crate) struct Permit {
+    open: Arc<AtomicUsize>,
+    counters: Arc<Counters>,
+}
+
+impl Permit {
+    /// A place, if fewer than `max` are taken.
+    pub(crate) fn take(
+        open: &Arc<AtomicUsize>,
+        max: usize,
+        counters: &Arc<Counters>,
+    ) -> Option<Self> {
+        if open.fetch_add(1, Ordering::Relaxed) >= max {
+            open.fetch_sub(1, Ordering::Relaxed);
+            return None;
+        }
+        counters.on(&Observed::ConnectionOpened);
+        Some(Self { open: Arc::clone(open), counters: Arc::clone(counters) })
+    }
+}
+
+impl Drop for Permit {
+    fn drop(&mut self) {
+        self.open.fetch_sub(1, Ordering::Relaxed);
+        self.counters.on(&Observed::ConnectionClosed);
+    }
+}

@@ -1,0 +1,320 @@
+//! One connection of a session in its driver: transport, output on its way, role, end.
+//!
+//! Never looks at frames. The engine says what to send, this says when the socket can take it.
+
+use std::io;
+use std::sync::Arc;
+use std::task::{Context, Poll};
+use std::time::Duration;
+
+use smig_proto::{ConnId, Instant, LostReason, Session, Transmit};
+
+use crate::connection::ConnectionInfo;
+use crate::socket::{self, PathSample, SocketOptions};
+use crate::transport::{Received, Transport};
+
+/// Octets taken from the engine at a time while the socket is full now and then: what is sealed
+/// cannot be reordered any more.
+const MIN_BATCH: usize = 16 << 10;
+/// Octets taken at a time while the socket takes everything.
+const MAX_BATCH: usize = 256 << 10;
+/// Octets sent on one connection in one turn, then the others are looked at.
+const TURN: usize = 512 << 10;
+/// Reads of one connection in one turn.
+const READS: usize = 4;
+/// Time that unsent octets may represent in the socket, where they cannot be reordered.
+const SOCKET_MILLIS: u64 = 4;
+/// Unsent octets in the socket at most.
+const MAX_LOW_WATER: u32 = 1 << 20;
+/// How long a connection that we end is read to its end, so that the peer sees why.
+const LINGER: Duration = Duration::from_secs(1);
+
+/// What a connection is used for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Role {
+    Interactive,
+    Bulk,
+}
+
+/// Where a connection is in its life.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Stage {
+    Open,
+    /// The engine has ended it: what it still says is sent, then our half is closed.
+    Ending,
+    /// Our half is closed; the peer's octets are thrown away until its end or this time.
+    Lingering(Instant),
+    Gone,
+}
+
+/// Whether something happened.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Progress {
+    Some,
+    None,
+}
+
+impl Progress {
+    pub(crate) const fn or(self, other: Self) -> Self {
+        match self {
+            Self::Some => Self::Some,
+            Self::None => other,
+        }
+    }
+}
+
+#[derive(Debug)]
+pub(crate) struct Link {
+    pub(super) id: ConnId,
+    pub(super) transport: Transport,
+    pub(super) info: Arc<ConnectionInfo>,
+    pub(super) role: Role,
+    pub(super) stage: Stage,
+    pub(super) sample: PathSample,
+    output: Transmit,
+    batch: usize,
+    min_batch: usize,
+    unsampled: usize,
+    low_water: u32,
+    blocked: bool,
+    eof: bool,
+}
+
+impl Link {
+    pub(super) fn new(id: ConnId, transport: Transport, info: Arc<ConnectionInfo>) -> Self {
+        Self {
+            id,
+            transport,
+            info,
+            role: Role::Interactive,
+            stage: Stage::Open,
+            sample: PathSample::default(),
+            output: Transmit::default(),
+            batch: MIN_BATCH,
+            min_batch: MIN_BATCH,
+            unsampled: 0,
+            low_water: 0,
+            blocked: false,
+            eof: false,
+        }
+    }
+
+    pub(super) fn into_transport(self) -> (Transport, Arc<ConnectionInfo>) {
+        (self.transport, self.info)
+    }
+
+    /// Gives the connection a role and the socket the role's options.
+    pub(super) fn set_role(&mut self, role: Role, options: &SocketOptions) {
+        self.role = role;
+        self.low_water = options.not_sent_low_water.unwrap_or(0);
+        socket::apply(self.transport.tcp(), options);
+    }
+
+    /// Whether octets wait for the socket.
+    pub(super) fn is_blocked(&self) -> bool {
+        self.blocked
+    }
+
+    /// Reads what has come and gives it to the engine.
+    pub(super) fn receive(
+        &mut self,
+        session: &mut Session,
+        now: Instant,
+        cx: &mut Context<'_>,
+    ) -> Progress {
+        match self.stage {
+            Stage::Open => self.receive_open(session, now, cx),
+            Stage::Lingering(_) => self.discard(cx),
+            Stage::Ending | Stage::Gone => Progress::None,
+        }
+    }
+
+    fn receive_open(
+        &mut self,
+        session: &mut Session,
+        now: Instant,
+        cx: &mut Context<'_>,
+    ) -> Progress {
+        let mut progress = Progress::None;
+        for _ in 0..READS {
+            if self.eof || !session.wants_input(self.id) {
+                break;
+            }
+            match self.transport.poll_receive(cx) {
+                Poll::Pending => break,
+                Poll::Ready(Ok(received)) => {
+                    progress = Progress::Some;
+                    session.handle_input(now, self.id, self.transport.input());
+                    if received == Received::End {
+                        self.eof = true;
+                        session.handle_eof(now, self.id);
+                    }
+                }
+                Poll::Ready(Err(error)) => {
+                    self.lose(session, now, &error);
+                    return Progress::Some;
+                }
+            }
+        }
+        self.transport.release_idle_memory();
+        progress
+    }
+
+    /// Input that was read before and waits in the buffer, because the engine did not want it.
+    pub(super) fn resume_input(&mut self, session: &mut Session, now: Instant) -> Progress {
+        if self.stage != Stage::Open
+            || self.transport.input().is_empty()
+            || !session.wants_input(self.id)
+        {
+            return Progress::None;
+        }
+        let before = self.transport.input().len();
+        session.handle_input(now, self.id, self.transport.input());
+        if self.transport.input().len() == before { Progress::None } else { Progress::Some }
+    }
+
+    fn discard(&mut self, cx: &mut Context<'_>) -> Progress {
+        for _ in 0..READS {
+            match self.transport.poll_receive(cx) {
+                Poll::Pending => return Progress::None,
+                Poll::Ready(Ok(Received::Progress)) => self.transport.input().clear(),
+                Poll::Ready(_) => {
+                    self.stage = Stage::Gone;
+                    return Progress::Some;
+                }
+            }
+        }
+        Progress::Some
+    }
+
+    /// The socket failed.
+    fn lose(&mut self, session: &mut Session, now: Instant, error: &io::Error) {
+        tracing::debug!(conn = %self.id, %error, "connection lost");
+        self.stage = Stage::Gone;
+        session.handle_lost(now, self.id, LostReason::Failed(error.to_string()));
+    }
+
+    /// Sends what the engine has, as far as the socket takes it.
+    pub(super) fn transmit(
+        &mut self,
+        session: &mut Session,
+        now: Instant,
+        cx: &mut Context<'_>,
+    ) -> Progress {
+        if matches!(self.stage, Stage::Lingering(_) | Stage::Gone) {
+            return Progress::None;
+        }
+        let mut sent = 0;
+        loop {
+            if !self.output.is_empty() || self.transport.has_sealed() {
+                match self.transport.poll_flush(cx, &mut self.output) {
+                    Poll::Pending => {
+                        self.on_full();
+                        break;
+                    }
+                    Poll::Ready(Ok(())) => self.blocked = false,
+                    Poll::Ready(Err(error)) => {
+                        self.lose(session, now, &error);
+                        return Progress::Some;
+                    }
+                }
+            }
+            if sent >= TURN || !session.wants_transmit(self.id) {
+                break;
+            }
+            let taken = session.poll_transmit(now, self.id, self.batch, &mut self.output);
+            if taken == 0 && self.output.is_empty() {
+                break;
+            }
+            if taken >= self.batch {
+                self.batch = (self.batch * 2).min(MAX_BATCH);
+            }
+            sent += taken;
+            self.unsampled += taken;
+        }
+        if sent > 0 { Progress::Some } else { Progress::None }
+    }
+
+    /// The socket is full: take less at a time, and see how fast it drains.
+    fn on_full(&mut self) {
+        self.blocked = true;
+        if self.unsampled >= MAX_BATCH || self.sample.delivery_rate.is_none() {
+            self.take_sample();
+        }
+        self.batch = self.min_batch;
+    }
+
+    /// Reads TCP_INFO and lets the socket hold a few milliseconds of what the path delivers.
+    pub(super) fn take_sample(&mut self) {
+        self.unsampled = 0;
+        let Some(info) = socket::tcp_info(self.transport.tcp()) else { return };
+        self.sample = PathSample::from(&info);
+        let Some(rate) = self.sample.delivery_rate else { return };
+        if self.low_water == 0 {
+            return;
+        }
+        let fits = u32::try_from(rate / 1000 * SOCKET_MILLIS).unwrap_or(MAX_LOW_WATER);
+        let wanted = fits.clamp(self.low_water, MAX_LOW_WATER.max(self.low_water));
+        let present = u32::try_from(self.min_batch).unwrap_or(MAX_LOW_WATER);
+        // Follow changes of the rate, not its noise.
+        if wanted > present.saturating_mul(2) || wanted < present / 2 {
+            socket::set_not_sent_low_water(self.transport.tcp(), wanted);
+            self.min_batch = (wanted as usize).clamp(MIN_BATCH, MAX_BATCH);
+        }
+    }
+
+    /// The engine has ended the connection.
+    pub(super) fn end(&mut self) {
+        if self.stage == Stage::Open {
+            self.stage = Stage::Ending;
+        }
+    }
+
+    /// Closes at once with a TCP reset; nothing that waits is sent.
+    pub(super) fn abandon(&mut self, session: &mut Session, now: Instant) {
+        socket::abandon_on_close(self.transport.tcp());
+        self.stage = Stage::Gone;
+        session.handle_lost(
+            now,
+            self.id,
+            LostReason::Failed("given up with a cancelled stream".to_owned()),
+        );
+    }
+
+    /// Takes an ending connection one step further.
+    pub(super) fn finish(
+        &mut self,
+        session: &mut Session,
+        now: Instant,
+        cx: &mut Context<'_>,
+    ) -> Progress {
+        if self.stage == Stage::Open && session.should_close(self.id) {
+            self.stage = Stage::Ending;
+        }
+        match self.stage {
+            Stage::Ending if !self.blocked && self.output.is_empty() => {
+                session.handle_lost(now, self.id, LostReason::Closed);
+                self.transport.queue_close();
+                let flushed = self.transport.poll_flush(cx, &mut self.output);
+                let closed = self.transport.poll_close_write(cx);
+                let sent = matches!((flushed, closed), (Poll::Ready(Ok(())), Poll::Ready(Ok(()))));
+                self.stage =
+                    if sent && !self.eof { Stage::Lingering(now + LINGER) } else { Stage::Gone };
+                Progress::Some
+            }
+            Stage::Lingering(until) if now >= until => {
+                self.stage = Stage::Gone;
+                Progress::Some
+            }
+            _ => Progress::None,
+        }
+    }
+
+    /// When [`Self::finish`] must be called at the latest.
+    pub(super) const fn deadline(&self) -> Option<Instant> {
+        match self.stage {
+            Stage::Lingering(until) => Some(until),
+            _ => None,
+        }
+    }
+}

@@ -1,0 +1,231 @@
+//! How others reach the task that owns a session: commands, and streams that have something to do.
+//!
+//! A wake-up is immediate and given at most once between two looks of the owner: while the owner
+//! runs, nobody wakes it, because it looks again before it sleeps.
+
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::task::{Poll, Wake, Waker};
+
+/// A stream's place in its driver. Places are used again; a late call of an old stream is harmless.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub(crate) struct Slot(pub(crate) u32);
+
+/// Wakes a driver.
+#[derive(Debug, Default)]
+pub(crate) struct Notifier(Mutex<Calls>);
+
+#[derive(Debug, Default)]
+struct Calls {
+    /// The owner runs, or has been woken and not run yet.
+    awake: bool,
+    /// Someone wants the owner for a reason that is not a slot.
+    roused: bool,
+    slots: Vec<Slot>,
+    waker: Option<Waker>,
+}
+
+impl Notifier {
+    fn lock(&self) -> MutexGuard<'_, Calls> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Asks the owner to look at `slot`.
+    pub(crate) fn call(&self, slot: Slot) {
+        let mut calls = self.lock();
+        calls.slots.push(slot);
+        Self::wake(calls);
+    }
+
+    /// Asks the owner to look at its mailbox.
+    pub(crate) fn rouse(&self) {
+        let mut calls = self.lock();
+        calls.roused = true;
+        Self::wake(calls);
+    }
+
+    fn wake(mut calls: MutexGuard<'_, Calls>) {
+        if !calls.awake {
+            calls.awake = true;
+            let waker = calls.waker.clone();
+            drop(calls);
+            if let Some(waker) = waker {
+                waker.wake();
+            }
+        }
+    }
+
+    /// The owner begins to run.
+    pub(super) fn begin(&self, waker: &Waker) {
+        let mut calls = self.lock();
+        calls.awake = true;
+        match &mut calls.waker {
+            Some(old) => old.clone_from(waker),
+            none => *none = Some(waker.clone()),
+        }
+    }
+
+    /// Takes the slots that were called, into `into`, which is empty. Tells whether anyone called.
+    pub(super) fn take(&self, into: &mut Vec<Slot>) -> Called {
+        let mut calls = self.lock();
+        core::mem::swap(&mut calls.slots, into);
+        let roused = core::mem::take(&mut calls.roused);
+        if roused || !into.is_empty() { Called::Yes } else { Called::No }
+    }
+
+    /// The owner wants to sleep: `Called::Yes` if it must look again instead.
+    pub(super) fn sleep(&self) -> Called {
+        let mut calls = self.lock();
+        if calls.roused || !calls.slots.is_empty() {
+            return Called::Yes;
+        }
+        calls.awake = false;
+        Called::No
+    }
+}
+
+/// Whether somebody called the owner.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Called {
+    Yes,
+    No,
+}
+
+/// A stream's waker: calls its slot, once until the owner has looked.
+#[derive(Debug)]
+pub(crate) struct SlotWaker {
+    notifier: Arc<Notifier>,
+    slot: Slot,
+    called: AtomicBool,
+}
+
+impl SlotWaker {
+    pub(super) const fn new(notifier: Arc<Notifier>, slot: Slot) -> Self {
+        Self { notifier, slot, called: AtomicBool::new(false) }
+    }
+
+    /// The owner is about to look.
+    pub(super) fn answered(&self) {
+        self.called.store(false, Ordering::Release);
+    }
+}
+
+impl Wake for SlotWaker {
+    fn wake(self: Arc<Self>) {
+        self.wake_by_ref();
+    }
+
+    fn wake_by_ref(self: &Arc<Self>) {
+        if !self.called.swap(true, Ordering::AcqRel) {
+            self.notifier.call(self.slot);
+        }
+    }
+}
+
+/// A driver's commands.
+#[derive(Debug)]
+pub(crate) struct Mailbox<C> {
+    notifier: Arc<Notifier>,
+    /// `None` when the owner takes no more.
+    commands: Mutex<Option<Vec<C>>>,
+}
+
+impl<C> Mailbox<C> {
+    pub(crate) fn new() -> Arc<Self> {
+        Arc::new(Self { notifier: Arc::default(), commands: Mutex::new(Some(Vec::new())) })
+    }
+
+    pub(crate) const fn notifier(&self) -> &Arc<Notifier> {
+        &self.notifier
+    }
+
+    fn lock(&self) -> MutexGuard<'_, Option<Vec<C>>> {
+        self.commands.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Sends a command; gives it back if the owner takes no more.
+    pub(crate) fn send(&self, command: C) -> Result<(), C> {
+        match &mut *self.lock() {
+            Some(commands) => commands.push(command),
+            None => return Err(command),
+        }
+        self.notifier.rouse();
+        Ok(())
+    }
+
+    /// Takes what was sent.
+    pub(crate) fn take(&self) -> Vec<C> {
+        self.lock().as_mut().map(core::mem::take).unwrap_or_default()
+    }
+
+    /// Waits for a call, for owners without a driver; then takes what was sent, perhaps nothing.
+    pub(crate) async fn receive(&self) -> Vec<C> {
+        core::future::poll_fn(|cx| {
+            self.notifier.begin(cx.waker());
+            let called = self.notifier.take(&mut Vec::new());
+            if called == Called::No && self.notifier.sleep() == Called::No {
+                return Poll::Pending;
+            }
+            Poll::Ready(self.take())
+        })
+        .await
+    }
+
+    /// Takes no more; returns what was not taken.
+    pub(crate) fn close(&self) -> Vec<C> {
+        self.lock().take().unwrap_or_default()
+    }
+
+    /// Takes no more, unless something waits. Whether it takes no more.
+    pub(crate) fn close_if_empty(&self) -> bool {
+        let mut commands = self.lock();
+        if commands.as_ref().is_some_and(Vec::is_empty) {
+            *commands = None;
+        }
+        commands.is_none()
+    }
+
+    /// Whether it takes no more.
+    pub(crate) fn is_closed(&self) -> bool {
+        self.lock().is_none()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[derive(Default)]
+    struct Count(std::sync::atomic::AtomicUsize);
+
+    impl Wake for Count {
+        fn wake(self: Arc<Self>) {
+            self.0.fetch_add(1, Ordering::SeqCst);
+        }
+    }
+
+    #[test]
+    fn an_owner_that_runs_is_not_woken_and_does_not_sleep() {
+        let count = Arc::new(Count::default());
+        let mailbox = Mailbox::<u8>::new();
+        let notifier = mailbox.notifier();
+        notifier.begin(&Arc::clone(&count).into());
+        mailbox.send(1).unwrap();
+        assert_eq!(count.0.load(Ordering::SeqCst), 0);
+        assert_eq!(notifier.sleep(), Called::Yes);
+        assert_eq!(notifier.take(&mut Vec::new()), Called::Yes);
+        assert_eq!(mailbox.take(), [1]);
+        assert_eq!(notifier.sleep(), Called::No);
+        notifier.call(Slot(3));
+        notifier.call(Slot(3));
+        assert_eq!(count.0.load(Ordering::SeqCst), 1);
+    }
+
+    #[test]
+    fn a_closed_mailbox_gives_commands_back() {
+        let mailbox = Mailbox::<u8>::new();
+        mailbox.send(1).unwrap();
+        assert_eq!(mailbox.close(), [1]);
+        assert_eq!(mailbox.send(2), Err(2));
+    }
+}

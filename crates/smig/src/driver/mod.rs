@@ -1,0 +1,177 @@
+//! The task that owns a session: its engine, its connections, its timer.
+//!
+//! One driver a session, one task a driver, no lock around the engine. What requests and responses
+//! mean is the [`App`]'s business: the server's and the client's halves are elsewhere.
+
+mod hold;
+mod link;
+mod links;
+mod mailbox;
+mod slots;
+mod timer;
+
+use std::future::Future;
+use std::pin::Pin;
+use std::sync::Arc;
+use std::task::{Context, Poll};
+
+use smig_proto::{Event, Instant, Session};
+
+use crate::clock;
+
+use link::Progress;
+pub(crate) use links::{LinkOptions, Links};
+pub(crate) use mailbox::{Mailbox, Notifier, Slot};
+pub(crate) use slots::Slots;
+
+use mailbox::Called;
+use timer::Timer;
+
+/// Turns of the loop until other tasks of the thread get theirs.
+const TURNS: usize = 8;
+
+/// What a session does: the server's half or the client's.
+pub(crate) trait App {
+    /// What others ask of it.
+    type Command;
+
+    /// The engine has news.
+    fn on_event(&mut self, turn: &mut Turn<'_>, event: Event);
+    /// Somebody sent a command.
+    fn on_command(&mut self, turn: &mut Turn<'_>, command: Self::Command);
+    /// A stream's waker was called.
+    fn on_call(&mut self, turn: &mut Turn<'_>, slot: Slot);
+    /// Looks at what depends on time or on the state of the connections; once a turn.
+    fn on_turn(&mut self, turn: &mut Turn<'_>);
+    /// When [`App::on_turn`] must run at the latest.
+    fn deadline(&self) -> Option<Instant>;
+    /// Whether the task may end: the session has no connection and will get none.
+    fn is_done(&self) -> bool;
+    /// The task ends.
+    fn on_end(&mut self);
+}
+
+/// What an [`App`] may touch while it is called.
+#[derive(Debug)]
+pub(crate) struct Turn<'a> {
+    pub(crate) session: &'a mut Session,
+    pub(crate) links: &'a mut Links,
+    pub(crate) now: Instant,
+}
+
+/// A session's task.
+pub(crate) struct Driver<A: App> {
+    session: Session,
+    links: Links,
+    app: A,
+    mailbox: Arc<Mailbox<A::Command>>,
+    timer: Timer,
+    called: Vec<Slot>,
+}
+
+// Nothing in it is pinned by its place.
+impl<A: App> Unpin for Driver<A> {}
+
+impl<A: App> Driver<A> {
+    pub(crate) fn new(
+        session: Session,
+        links: Links,
+        app: A,
+        mailbox: Arc<Mailbox<A::Command>>,
+    ) -> Self {
+        Self { session, links, app, mailbox, timer: Timer::default(), called: Vec::new() }
+    }
+
+    fn turn(&mut self, cx: &mut Context<'_>) -> Progress {
+        let now = clock::now();
+        if self.session.poll_timeout().is_some_and(|at| at <= now) {
+            self.session.handle_timeout(now);
+        }
+        let mut progress = self.calls(now);
+        progress = progress.or(self.receive(cx, now));
+        let Self { session, links, app, .. } = self;
+        app.on_turn(&mut Turn { session, links, now });
+        progress = progress.or(self.events(now));
+        progress = progress.or(self.links.transmit(&mut self.session, now, cx));
+        progress = progress.or(self.events(now));
+        progress.or(self.links.finish(&mut self.session, now, cx))
+    }
+
+    /// Looks at every stream and command that called.
+    fn calls(&mut self, now: Instant) -> Progress {
+        let mut called = core::mem::take(&mut self.called);
+        let anyone = self.mailbox.notifier().take(&mut called);
+        if anyone == Called::Yes {
+            for command in self.mailbox.take() {
+                let Self { session, links, app, .. } = self;
+                app.on_command(&mut Turn { session, links, now }, command);
+            }
+            for slot in called.drain(..) {
+                let Self { session, links, app, .. } = self;
+                app.on_call(&mut Turn { session, links, now }, slot);
+            }
+        }
+        self.called = called;
+        match anyone {
+            Called::Yes => Progress::Some,
+            Called::No => Progress::None,
+        }
+    }
+
+    /// Reads each connection; its events are handled before the next one is read.
+    fn receive(&mut self, cx: &mut Context<'_>, now: Instant) -> Progress {
+        let mut progress = Progress::None;
+        for index in 0..self.links.len() {
+            progress = progress.or(self.links.receive(index, &mut self.session, now, cx));
+            progress = progress.or(self.events(now));
+        }
+        progress
+    }
+
+    fn events(&mut self, now: Instant) -> Progress {
+        let mut progress = Progress::None;
+        while let Some(event) = self.session.poll_event() {
+            progress = Progress::Some;
+            let Self { session, links, app, .. } = self;
+            links.on_event(session, now, &event);
+            app.on_event(&mut Turn { session, links, now }, event);
+        }
+        progress
+    }
+
+    /// The next time that something must happen without a call.
+    fn deadline(&self) -> Option<Instant> {
+        [self.session.poll_timeout(), self.links.deadline(), self.app.deadline()]
+            .into_iter()
+            .flatten()
+            .min()
+    }
+}
+
+impl<A: App> Future for Driver<A> {
+    type Output = ();
+
+    fn poll(self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<()> {
+        let this = self.get_mut();
+        this.mailbox.notifier().begin(cx.waker());
+        for _ in 0..TURNS {
+            if this.turn(cx) == Progress::Some {
+                continue;
+            }
+            if this.links.is_empty() && this.app.is_done() {
+                this.app.on_end();
+                return Poll::Ready(());
+            }
+            let deadline = this.deadline();
+            if this.timer.poll(cx, deadline).is_ready() {
+                continue;
+            }
+            if this.mailbox.notifier().sleep() == Called::No {
+                return Poll::Pending;
+            }
+        }
+        // Still busy: the others of this thread first.
+        cx.waker().wake_by_ref();
+        Poll::Pending
+    }
+}

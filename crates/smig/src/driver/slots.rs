@@ -1,0 +1,86 @@
+//! Places for streams, each with a waker that lives as long as the place: a stream that is ready
+//! at once costs no allocation.
+
+use std::sync::Arc;
+use std::task::Waker;
+
+use super::mailbox::{Notifier, Slot, SlotWaker};
+
+/// Places that stay when nobody uses them, so that the next stream finds one.
+const KEPT: usize = 4;
+
+/// Places by number.
+#[derive(Debug)]
+pub(crate) struct Slots<T> {
+    notifier: Arc<Notifier>,
+    places: Vec<Place<T>>,
+    free: Vec<Slot>,
+}
+
+#[derive(Debug)]
+struct Place<T> {
+    value: Option<T>,
+    call: Arc<SlotWaker>,
+    waker: Waker,
+}
+
+impl<T> Slots<T> {
+    pub(crate) const fn new(notifier: Arc<Notifier>) -> Self {
+        Self { notifier, places: Vec::new(), free: Vec::new() }
+    }
+
+    /// How many places are taken.
+    pub(crate) fn len(&self) -> usize {
+        self.places.len() - self.free.len()
+    }
+
+    pub(crate) const fn notifier(&self) -> &Arc<Notifier> {
+        &self.notifier
+    }
+
+    pub(crate) fn insert(&mut self, value: T) -> Slot {
+        if let Some(slot) = self.free.pop()
+            && let Some(place) = self.places.get_mut(slot.0 as usize)
+        {
+            place.value = Some(value);
+            return slot;
+        }
+        let slot = Slot(u32::try_from(self.places.len()).unwrap_or(u32::MAX));
+        let call = Arc::new(SlotWaker::new(Arc::clone(&self.notifier), slot));
+        let waker = Waker::from(Arc::clone(&call));
+        self.places.push(Place { value: Some(value), call, waker });
+        slot
+    }
+
+    /// The stream and its waker.
+    pub(crate) fn entry(&mut self, slot: Slot) -> Option<(&mut T, &Waker)> {
+        let place = self.places.get_mut(slot.0 as usize)?;
+        Some((place.value.as_mut()?, &place.waker))
+    }
+
+    /// The same, when the stream was called.
+    pub(crate) fn answer(&mut self, slot: Slot) -> Option<(&mut T, &Waker)> {
+        self.places.get(slot.0 as usize)?.call.answered();
+        self.entry(slot)
+    }
+
+    pub(crate) fn remove(&mut self, slot: Slot) -> Option<T> {
+        let value = self.places.get_mut(slot.0 as usize)?.value.take()?;
+        self.free.push(slot);
+        if self.free.len() == self.places.len() && self.places.len() > KEPT {
+            // All are free: after a burst, keep little.
+            self.places.truncate(KEPT);
+            self.places.shrink_to_fit();
+            self.free.clear();
+            self.free.shrink_to(KEPT);
+            self.free.extend((0..KEPT as u32).map(Slot));
+        }
+        Some(value)
+    }
+
+    /// Takes every stream out.
+    pub(crate) fn drain(&mut self) -> impl Iterator<Item = T> {
+        self.free.clear();
+        core::mem::take(&mut self.places).into_iter().filter_map(|place| place.value)
+    }
+}

@@ -1,0 +1,40 @@
+//! One timer for all deadlines of a session.
+
+use std::pin::Pin;
+use std::task::{Context, Poll};
+
+use smig_proto::Instant;
+use tokio::time::Sleep;
+
+use crate::clock;
+
+/// A tokio timer that is set anew only when it would fire too late: a deadline that moves away,
+/// as idle timeouts do with every frame, costs nothing.
+#[derive(Debug, Default)]
+pub(super) struct Timer {
+    sleep: Option<Pin<Box<Sleep>>>,
+    armed: Option<Instant>,
+}
+
+impl Timer {
+    /// Waits for `wanted`. `Ready` when a deadline, perhaps an old one, has come: ask again.
+    pub(super) fn poll(&mut self, cx: &mut Context<'_>, wanted: Option<Instant>) -> Poll<()> {
+        let Some(wanted) = wanted else { return Poll::Pending };
+        if self.armed.is_none_or(|armed| wanted < armed) {
+            let deadline = clock::deadline(wanted);
+            match &mut self.sleep {
+                Some(sleep) => sleep.as_mut().reset(deadline),
+                none => *none = Some(Box::pin(tokio::time::sleep_until(deadline))),
+            }
+            self.armed = Some(wanted);
+        }
+        let Some(sleep) = &mut self.sleep else { return Poll::Pending };
+        match sleep.as_mut().poll(cx) {
+            Poll::Ready(()) => {
+                self.armed = None;
+                Poll::Ready(())
+            }
+            Poll::Pending => Poll::Pending,
+        }
+    }
+}

@@ -1,0 +1,257 @@
+//! The one public error, opaque, with questions on it.
+
+use std::fmt;
+use std::io;
+use std::time::Duration;
+
+use smig_proto::{ConnId, ConnectionError, ErrorCode, Initiator, Processed, StreamError};
+
+/// Any error as a trait object.
+pub type BoxError = Box<dyn std::error::Error + Send + Sync>;
+
+/// What went wrong with a request, a body, a connection or a configuration.
+#[derive(Debug)]
+pub struct Error(Box<Kind>);
+
+/// What was being waited for when time ran out.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum Phase {
+    /// Name resolution and the TCP connection.
+    Connect,
+    /// The TLS handshake.
+    Handshake,
+    /// The response's head.
+    Response,
+}
+
+#[derive(Debug)]
+pub(crate) enum Kind {
+    Config(String),
+    Request(String),
+    Resolve { host: String, source: io::Error },
+    Connect { target: String, source: io::Error },
+    Tls { target: String, source: io::Error },
+    Timeout { phase: Phase, after: Duration },
+    Stream(StreamError),
+    Connection(Option<ConnectionError>),
+    Body(BoxError),
+    Refused(&'static str),
+    Closed,
+    Canceled,
+    Http1 { source: hyper::Error, processed: Processed },
+    Io { doing: &'static str, source: io::Error },
+}
+
+impl Error {
+    pub(crate) fn new(kind: Kind) -> Self {
+        Self(Box::new(kind))
+    }
+
+    pub(crate) fn config(message: impl Into<String>) -> Self {
+        Self::new(Kind::Config(message.into()))
+    }
+
+    pub(crate) fn io(doing: &'static str, source: io::Error) -> Self {
+        Self::new(Kind::Io { doing, source })
+    }
+
+    /// A second error with the same meaning, for another request that failed for the same reason.
+    pub(crate) fn duplicate(&self) -> Self {
+        let io = |error: &io::Error| io::Error::new(error.kind(), error.to_string());
+        Self::new(match &*self.0 {
+            Kind::Stream(error) => Kind::Stream(error.clone()),
+            Kind::Connection(error) => Kind::Connection(error.clone()),
+            Kind::Timeout { phase, after } => Kind::Timeout { phase: *phase, after: *after },
+            Kind::Refused(why) => Kind::Refused(why),
+            Kind::Closed => Kind::Closed,
+            Kind::Canceled => Kind::Canceled,
+            Kind::Config(message) => Kind::Config(message.clone()),
+            Kind::Request(message) => Kind::Request(message.clone()),
+            Kind::Resolve { host, source } => {
+                Kind::Resolve { host: host.clone(), source: io(source) }
+            }
+            Kind::Connect { target, source } => {
+                Kind::Connect { target: target.clone(), source: io(source) }
+            }
+            Kind::Tls { target, source } => {
+                Kind::Tls { target: target.clone(), source: io(source) }
+            }
+            Kind::Io { doing, source } => Kind::Io { doing, source: io(source) },
+            Kind::Body(error) => Kind::Body(error.to_string().into()),
+            Kind::Http1 { source, .. } => {
+                Kind::Io { doing: "HTTP/1.1", source: io::Error::other(source.to_string()) }
+            }
+        })
+    }
+
+    /// Whether a time limit of this side ran out.
+    #[must_use]
+    pub fn is_timeout(&self) -> bool {
+        matches!(*self.0, Kind::Timeout { .. })
+    }
+
+    /// Whether no connection to the server could be made: name, TCP or TLS.
+    #[must_use]
+    pub fn is_connect(&self) -> bool {
+        match &*self.0 {
+            Kind::Resolve { .. } | Kind::Connect { .. } | Kind::Tls { .. } => true,
+            Kind::Timeout { phase, .. } => *phase != Phase::Response,
+            _ => false,
+        }
+    }
+
+    /// Whether the server's name could not be resolved.
+    #[must_use]
+    pub fn is_resolve(&self) -> bool {
+        matches!(*self.0, Kind::Resolve { .. })
+    }
+
+    /// Whether TLS failed: a certificate that is not trusted, or no common version.
+    #[must_use]
+    pub fn is_tls(&self) -> bool {
+        matches!(*self.0, Kind::Tls { .. })
+    }
+
+    /// Whether the request or the configuration itself was wrong: a repetition fails as well.
+    #[must_use]
+    pub fn is_user(&self) -> bool {
+        match &*self.0 {
+            Kind::Config(_) | Kind::Request(_) | Kind::Body(_) | Kind::Canceled => true,
+            Kind::Stream(error) => error.initiator == Initiator::User,
+            _ => false,
+        }
+    }
+
+    /// Whether the peer ended it.
+    #[must_use]
+    pub fn is_remote(&self) -> bool {
+        match &*self.0 {
+            Kind::Stream(error) => error.initiator == Initiator::Peer,
+            Kind::Connection(Some(error)) => error.initiator == Initiator::Peer,
+            _ => false,
+        }
+    }
+
+    /// Whether the connection broke under the stream.
+    #[must_use]
+    pub fn is_transport(&self) -> bool {
+        match &*self.0 {
+            Kind::Stream(error) => error.initiator == Initiator::Transport,
+            Kind::Connection(Some(error)) => error.initiator == Initiator::Transport,
+            Kind::Connection(None) | Kind::Io { .. } | Kind::Http1 { .. } => true,
+            _ => false,
+        }
+    }
+
+    /// Whether sending the same request again is safe whatever its method: the server did not act
+    /// on it.
+    #[must_use]
+    pub fn is_retryable(&self) -> bool {
+        self.was_processed() == Processed::No && !self.is_user()
+    }
+
+    /// Whether the server may have acted on the request.
+    #[must_use]
+    pub fn was_processed(&self) -> Processed {
+        match &*self.0 {
+            Kind::Stream(error) => error.processed,
+            Kind::Http1 { processed, .. } => *processed,
+            Kind::Connection(_) | Kind::Body(_) | Kind::Canceled | Kind::Io { .. } => {
+                Processed::Maybe
+            }
+            Kind::Timeout { phase: Phase::Response, .. } => Processed::Maybe,
+            _ => Processed::No,
+        }
+    }
+
+    /// The HTTP/2 error code, if a stream or connection ended with one.
+    #[must_use]
+    pub fn code(&self) -> Option<ErrorCode> {
+        match &*self.0 {
+            Kind::Stream(error) => Some(error.code),
+            Kind::Connection(error) => error.as_ref().map(|error| error.code),
+            _ => None,
+        }
+    }
+
+    /// The connection on which the stream ended.
+    #[must_use]
+    pub fn connection(&self) -> Option<ConnId> {
+        match &*self.0 {
+            Kind::Stream(error) => Some(error.connection),
+            _ => None,
+        }
+    }
+}
+
+impl From<StreamError> for Error {
+    fn from(error: StreamError) -> Self {
+        Self::new(Kind::Stream(error))
+    }
+}
+
+impl fmt::Display for Error {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        self.0.fmt(f)
+    }
+}
+
+impl fmt::Display for Kind {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Config(message) => write!(f, "configuration: {message}"),
+            Self::Request(message) => write!(f, "request: {message}"),
+            Self::Resolve { host, source } => {
+                write!(f, "cannot resolve {host}: {source}; check the name and the resolver")
+            }
+            Self::Connect { target, source } => {
+                write!(
+                    f,
+                    "cannot connect to {target}: {source}; check that the server listens there"
+                )
+            }
+            Self::Tls { target, source } => write!(
+                f,
+                "TLS with {target} failed: {source}; if the certificate is your own, name its CA file"
+            ),
+            Self::Timeout { phase, after } => write!(
+                f,
+                "no {} within {:.1} s; raise the limit if the server is known to be slow",
+                match phase {
+                    Phase::Connect => "connection",
+                    Phase::Handshake => "TLS handshake",
+                    Phase::Response => "response",
+                },
+                after.as_secs_f64()
+            ),
+            Self::Stream(error) => error.fmt(f),
+            Self::Connection(Some(error)) => error.fmt(f),
+            Self::Connection(None) => f.write_str("the connection was closed by the peer"),
+            Self::Body(error) => write!(f, "the body that was being sent failed: {error}"),
+            Self::Refused(why) => {
+                write!(f, "the session takes no request now: {why}; send it again")
+            }
+            Self::Closed => f.write_str("the client or server was shut down"),
+            Self::Canceled => f.write_str("the stream was cancelled by this side"),
+            Self::Http1 { source, .. } => write!(f, "HTTP/1.1: {source}"),
+            Self::Io { doing, source } => write!(f, "{doing}: {source}"),
+        }
+    }
+}
+
+impl std::error::Error for Error {
+    fn source(&self) -> Option<&(dyn std::error::Error + 'static)> {
+        match &*self.0 {
+            Kind::Resolve { source, .. }
+            | Kind::Connect { source, .. }
+            | Kind::Tls { source, .. }
+            | Kind::Io { source, .. } => Some(source),
+            Kind::Http1 { source, .. } => Some(source),
+            Kind::Stream(error) => Some(error),
+            Kind::Connection(Some(error)) => Some(error),
+            Kind::Body(error) => Some(&**error),
+            _ => None,
+        }
+    }
+}

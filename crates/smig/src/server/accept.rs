@@ -1,0 +1,183 @@
+//! From an accepted socket to a session: handshake, protocol, identity.
+
+use std::io;
+use std::rc::Rc;
+use std::sync::Arc;
+use std::time::Duration;
+
+use http::{Request, Response};
+use http_body::Body;
+use sha2::{Digest as _, Sha256};
+use smig_proto::{Identity, Security, Session};
+use tokio::net::{TcpListener, TcpStream};
+use tokio::time::timeout;
+use tower_service::Service;
+
+use super::worker::{Active, ListenerKind, ListenerSpec, Worker};
+use super::{http1, worker};
+use crate::clock;
+use crate::connection::{ConnectionInfo, Permit};
+use crate::error::BoxError;
+use crate::observe::Observed;
+use crate::stream::Incoming;
+use crate::transport::{self, Received, Transport};
+
+/// The first octets of HTTP/2's preface (RFC 9113 section 3.4); no HTTP/1.1 request begins so.
+const PREFACE: &[u8] = b"PRI * HTTP/2.0";
+/// How long accepting pauses when the system has no descriptor left.
+const PAUSE: Duration = Duration::from_millis(50);
+
+/// What a new connection speaks.
+enum Protocol {
+    Http2,
+    Http1,
+}
+
+/// Accepts until the task is ended.
+pub(super) async fn accept_all<S, B>(
+    socket: TcpListener,
+    spec: Arc<ListenerSpec>,
+    worker: Rc<Worker<S>>,
+) where
+    S: Service<Request<Incoming>, Response = Response<B>> + Clone + Send + 'static,
+    S::Error: Into<BoxError>,
+    S::Future: 'static,
+    B: Body + 'static,
+    B::Error: Into<BoxError>,
+{
+    loop {
+        let tcp = match socket.accept().await {
+            Ok((tcp, _)) => tcp,
+            Err(error) => {
+                tracing::warn!(%error, "accept failed");
+                if !is_of_one_connection(&error) {
+                    tokio::time::sleep(PAUSE).await;
+                }
+                continue;
+            }
+        };
+        let shared = &worker.shared;
+        let Some(permit) = Permit::take(&shared.open, shared.max_connections, &shared.counters)
+        else {
+            tracing::warn!("connection refused: max_connections are open");
+            shared.counters.on(&Observed::LimitHit("max_connections"));
+            continue;
+        };
+        let active = Active::new(&worker);
+        let task = establish(tcp, permit, Arc::clone(&spec), Rc::clone(&worker));
+        tokio::task::spawn_local(async move {
+            let _active = active;
+            task.await;
+        });
+    }
+}
+
+/// Errors of accept(2) that belong to the connection and not to the listener.
+fn is_of_one_connection(error: &io::Error) -> bool {
+    matches!(
+        error.kind(),
+        io::ErrorKind::ConnectionAborted
+            | io::ErrorKind::ConnectionReset
+            | io::ErrorKind::ConnectionRefused
+    )
+}
+
+async fn establish<S, B>(
+    tcp: TcpStream,
+    permit: Permit,
+    spec: Arc<ListenerSpec>,
+    worker: Rc<Worker<S>>,
+) where
+    S: Service<Request<Incoming>, Response = Response<B>> + Clone + Send + 'static,
+    S::Error: Into<BoxError>,
+    S::Future: 'static,
+    B: Body + 'static,
+    B::Error: Into<BoxError>,
+{
+    let limit = worker.shared.handshake_timeout;
+    let (mut transport, protocol) = match timeout(limit, greet(tcp, &spec)).await {
+        Ok(Ok(greeted)) => greeted,
+        Ok(Err(error)) => {
+            tracing::debug!(%error, "handshake failed");
+            return worker.shared.counters.on(&Observed::HandshakeFailed);
+        }
+        Err(_) => {
+            tracing::debug!(?limit, "handshake took too long");
+            return worker.shared.counters.on(&Observed::HandshakeFailed);
+        }
+    };
+    transport = transport.count(permit);
+    let clear = match spec.kind {
+        ListenerKind::Tls(_) => Security::Plain,
+        ListenerKind::Clear(security) => security,
+    };
+    let identity = identity(&transport, &spec, &worker.shared.tenant);
+    match protocol {
+        Protocol::Http1 => {
+            let info = Arc::new(ConnectionInfo::new(&transport, clear));
+            http1::serve(transport, info, worker).await;
+        }
+        Protocol::Http2 => {
+            let now = clock::now();
+            let session = Session::server(worker.shared.engine.clone(), now);
+            worker::spawn_session(&worker, session, |session, links| {
+                links.add(session, now, transport, clear, identity);
+            });
+        }
+    }
+}
+
+/// Finds out what the client speaks.
+async fn greet(tcp: TcpStream, spec: &ListenerSpec) -> io::Result<(Transport, Protocol)> {
+    let config = match &spec.kind {
+        ListenerKind::Tls(config) => Arc::clone(config),
+        ListenerKind::Clear(_) => {
+            let mut transport = Transport::clear(tcp)?;
+            let protocol = sniff(&mut transport).await?;
+            return Ok((transport, protocol));
+        }
+    };
+    // One round trip less for the client's first flight on slow links; failure changes nothing.
+    tcp.set_nodelay(true)?;
+    let transport = transport::accept(tcp, config).await?;
+    let protocol = match transport.alpn() {
+        Some(b"h2") => Protocol::Http2,
+        _ => Protocol::Http1,
+    };
+    Ok((transport, protocol))
+}
+
+/// Reads until it is clear whether the octets are HTTP/2's preface.
+async fn sniff(transport: &mut Transport) -> io::Result<Protocol> {
+    loop {
+        let input = transport.input();
+        let known = input.len().min(PREFACE.len());
+        if input.get(..known) != PREFACE.get(..known) {
+            return Ok(Protocol::Http1);
+        }
+        if known == PREFACE.len() {
+            return Ok(Protocol::Http2);
+        }
+        if std::future::poll_fn(|cx| transport.poll_receive(cx)).await? == Received::End {
+            return Err(io::ErrorKind::UnexpectedEof.into());
+        }
+    }
+}
+
+/// What must be equal for a connection to join a session (spec/smig.md section 4).
+fn identity(transport: &Transport, spec: &ListenerSpec, tenant: &[u8]) -> Identity {
+    let mut hash = Sha256::new();
+    let mut part = |octets: &[u8]| {
+        hash.update((octets.len() as u64).to_be_bytes());
+        hash.update(octets);
+    };
+    part(spec.addr.to_string().as_bytes());
+    part(transport.server_name().unwrap_or_default().as_bytes());
+    part(tenant);
+    if let Some(rustls::Connection::Server(tls)) = transport.tls() {
+        for certificate in tls.peer_certificates().unwrap_or_default() {
+            part(certificate);
+        }
+    }
+    Identity(hash.finalize().into())
+}

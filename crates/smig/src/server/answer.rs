@@ -1,0 +1,163 @@
+//! The server's outgoing direction: from the handler's first poll to the body's last octet.
+
+use std::task::Context;
+
+use http::{Request, Response};
+use http_body::Body;
+use smig_proto::policy::{Hint, Transfer};
+use smig_proto::{ConnId, EndStream, ErrorCode, StreamKey};
+use tower_service::Service;
+
+use super::exchange::{Failure, Handled, Outbound, RequestKind, Work, WorkProjection, guarded};
+use super::respond::{self, BodyPlan};
+use super::session::ServerSession;
+use crate::driver::{Slot, Turn};
+use crate::error::BoxError;
+use crate::moves::Tracked;
+use crate::observe::Observed;
+use crate::stream::{Incoming, Length, Pumped, pump};
+
+impl<S, B> ServerSession<S, B>
+where
+    S: Service<Request<Incoming>, Response = Response<B>> + Clone + Send + 'static,
+    S::Error: Into<BoxError>,
+    S::Future: 'static,
+    B: Body + 'static,
+    B::Error: Into<BoxError>,
+{
+    /// Polls what the stream runs, as far as it goes now.
+    pub(super) fn advance(&mut self, turn: &mut Turn<'_>, slot: Slot) {
+        let Some((exchange, waker)) = self.slots.entry(slot) else { return };
+        let mut cx = Context::from_waker(waker);
+        match &*exchange.work {
+            Work::Idle if exchange.outbound == Outbound::Open => {
+                self.on_failure(turn, slot, Failure::Panicked);
+            }
+            Work::Idle => {}
+            Work::Waiting { .. } | Work::Handler { .. } => match exchange.poll_handler(&mut cx) {
+                Handled::Pending => {}
+                Handled::Failed(failure) => self.on_failure(turn, slot, failure),
+                Handled::Response(response) => self.on_response(turn, slot, response),
+            },
+            Work::Body { .. } => self.pump(turn, slot),
+        }
+    }
+
+    fn on_failure(&mut self, turn: &mut Turn<'_>, slot: Slot, failure: Failure) {
+        match failure {
+            Failure::Panicked => {
+                tracing::error!("a handler panicked; its stream is reset");
+                self.worker.shared.counters.on(&Observed::Panicked);
+            }
+            Failure::Error(error) => {
+                tracing::warn!(%error, "a handler failed; its stream is reset")
+            }
+        }
+        self.abort(turn, slot, ErrorCode::InternalError);
+    }
+
+    /// Sends the response's head and begins with its body.
+    fn on_response(&mut self, turn: &mut Turn<'_>, slot: Slot, response: Response<B>) {
+        let Self { worker, slots, .. } = self;
+        let Some((exchange, _)) = slots.entry(slot) else { return };
+        let (mut parts, body) = response.into_parts();
+        let hint = parts.extensions.remove::<Hint>().unwrap_or_default();
+        let date = worker.date.value(turn.now);
+        let prepared = respond::prepare(parts, &body, exchange.kind, date);
+        let (end, length) = match prepared.body {
+            BodyPlan::Forbidden | BodyPlan::Empty => (EndStream::Yes, Length::Unknown),
+            BodyPlan::Send(length) => (EndStream::No, length),
+            BodyPlan::Tunnel => (EndStream::No, Length::Unknown),
+            BodyPlan::Short => {
+                let error = "the body is empty though content-length announces octets";
+                return self.on_failure(turn, slot, Failure::Error(error.into()));
+            }
+        };
+        if let Err(error) = turn.session.send_response(exchange.key, &prepared.head, end) {
+            return self.on_failure(turn, slot, Failure::Error(Box::new(error)));
+        }
+        if end == EndStream::Yes {
+            exchange.outbound = Outbound::Ended;
+            if guarded(|| exchange.work.set(Work::Idle)).is_err() {
+                worker.shared.counters.on(&Observed::Panicked);
+            }
+            return self.settle(turn, slot);
+        }
+        exchange.length = length;
+        exchange.work.set(Work::Body { body });
+        self.watch(turn, slot, hint);
+        self.pump(turn, slot);
+    }
+
+    /// Sends what the body has.
+    fn pump(&mut self, turn: &mut Turn<'_>, slot: Slot) {
+        let Some((exchange, waker)) = self.slots.entry(slot) else { return };
+        let WorkProjection::Body { body } = exchange.work.as_mut().project() else { return };
+        let mut cx = Context::from_waker(waker);
+        let length = &mut exchange.length;
+        match pump(turn.session, exchange.key, body, length, &mut cx) {
+            Pumped::Pending => {}
+            Pumped::Done => {
+                exchange.outbound = Outbound::Ended;
+                if guarded(|| exchange.work.set(Work::Idle)).is_err() {
+                    self.worker.shared.counters.on(&Observed::Panicked);
+                }
+                self.settle(turn, slot);
+            }
+            // `Event::Reset` is on its way.
+            Pumped::Over => exchange.outbound = Outbound::Ended,
+            Pumped::Failed(error) => {
+                tracing::warn!(%error, "a response body failed; its stream is reset");
+                self.abort(turn, slot, ErrorCode::InternalError);
+            }
+        }
+    }
+
+    /// Lets the rules watch a response that may be big.
+    fn watch(&mut self, turn: &Turn<'_>, slot: Slot, hint: Hint) {
+        let Self { worker, slots, watched, app, .. } = self;
+        let Some((exchange, _)) = slots.entry(slot) else { return };
+        if app.is_none() {
+            return;
+        }
+        let transfer = match (exchange.kind, exchange.length) {
+            (RequestKind::Connect, _) => Transfer::Tunnel,
+            (_, Length::Left(octets)) => Transfer::Sized(octets),
+            (_, Length::Unknown) => Transfer::Unsized,
+        };
+        exchange.tracked = Tracked::new(&worker.shared.rules, transfer, hint, turn.now);
+        if exchange.tracked.is_some() {
+            watched.push(slot);
+        }
+    }
+
+    /// Asks the rules about each watched stream.
+    pub(super) fn look_at_watched(&mut self, turn: &mut Turn<'_>) {
+        let Self { worker, slots, watched, around, .. } = self;
+        let mut moved = 0;
+        for &slot in &*watched {
+            let tracked = slots.entry(slot).and_then(|(exchange, _)| exchange.tracked.as_ref());
+            moved += usize::from(tracked.is_some_and(Tracked::is_settled));
+        }
+        let open = slots.len().saturating_sub(moved);
+        for &slot in &*watched {
+            let Some((exchange, _)) = slots.entry(slot) else { continue };
+            if let Some(tracked) = &mut exchange.tracked {
+                tracked.look(turn, &worker.shared.rules, around, exchange.key, open);
+            }
+        }
+    }
+
+    /// A stream is on another connection now.
+    pub(super) fn on_migrated(&mut self, stream: StreamKey, to: ConnId) {
+        let Some(&slot) = self.by_key.get(&stream) else { return };
+        let Some((exchange, _)) = self.slots.entry(slot) else { return };
+        exchange.conn = to;
+        if let Some(tracked) = &mut exchange.tracked {
+            tracked.on_moved();
+        }
+        if let Some(shared) = &exchange.shared {
+            shared.on_connection(to);
+        }
+    }
+}

@@ -1,0 +1,130 @@
+//! One request and its response at the server, polled by the session's task.
+
+use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::pin::Pin;
+use std::sync::Arc;
+use std::task::{Context, Poll};
+
+use http::{Request, Response};
+use http_body::Body;
+use pin_project_lite::pin_project;
+use smig_proto::{ConnId, StreamKey};
+use tower_service::Service;
+
+use crate::error::BoxError;
+use crate::moves::Tracked;
+use crate::stream::{Feed, Incoming, Length, Shared};
+
+pin_project! {
+    /// What a stream runs now. Its place is used again by the next stream.
+    #[project = WorkProjection]
+    pub(super) enum Work<S, F, B> {
+        Idle,
+        // The service was not ready.
+        Waiting { service: S, request: Option<Request<Incoming>> },
+        Handler { #[pin] future: F },
+        Body { #[pin] body: B },
+    }
+}
+
+/// A request that is being answered.
+pub(super) struct Exchange<S, F, B> {
+    pub(super) key: StreamKey,
+    pub(super) conn: ConnId,
+    pub(super) work: Pin<Box<Work<S, F, B>>>,
+    pub(super) shared: Option<Arc<Shared>>,
+    pub(super) kind: RequestKind,
+    pub(super) continues: Continue,
+    pub(super) inbound: Feed,
+    pub(super) outbound: Outbound,
+    pub(super) length: Length,
+    pub(super) tracked: Option<Tracked>,
+}
+
+/// What a request's method says of the response's body.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum RequestKind {
+    Usual,
+    /// The response has no body.
+    Head,
+    /// A 2xx response opens a tunnel.
+    Connect,
+}
+
+/// Whether the client waits for 100 (RFC 9110 section 10.1.1).
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Continue {
+    Expected,
+    No,
+}
+
+/// How far our direction is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Outbound {
+    Open,
+    /// The engine has all of it.
+    Ended,
+    /// The transport has all of it.
+    Sent,
+}
+
+/// What a handler's poll gave.
+pub(super) enum Handled<B> {
+    Pending,
+    Response(Response<B>),
+    /// There will be no response.
+    Failed(Failure),
+}
+
+/// Why there is no response.
+#[derive(Debug)]
+pub(super) enum Failure {
+    Panicked,
+    Error(BoxError),
+}
+
+impl<S, B> Exchange<S, S::Future, B>
+where
+    S: Service<Request<Incoming>, Response = Response<B>>,
+    S::Error: Into<BoxError>,
+    B: Body,
+{
+    /// Polls the service for its response.
+    pub(super) fn poll_handler(&mut self, cx: &mut Context<'_>) -> Handled<B> {
+        loop {
+            match self.work.as_mut().project() {
+                WorkProjection::Idle | WorkProjection::Body { .. } => return Handled::Pending,
+                WorkProjection::Waiting { service, request } => {
+                    match guarded(|| service.poll_ready(cx)) {
+                        Ok(Poll::Pending) => return Handled::Pending,
+                        Ok(Poll::Ready(Ok(()))) => {}
+                        Ok(Poll::Ready(Err(error))) => {
+                            return Handled::Failed(Failure::Error(error.into()));
+                        }
+                        Err(panicked) => return Handled::Failed(panicked),
+                    }
+                    let Some(request) = request.take() else { return Handled::Pending };
+                    match guarded(|| service.call(request)) {
+                        Ok(future) => self.work.set(Work::Handler { future }),
+                        Err(panicked) => return Handled::Failed(panicked),
+                    }
+                }
+                WorkProjection::Handler { future } => {
+                    return match guarded(|| future.poll(cx)) {
+                        Ok(Poll::Pending) => Handled::Pending,
+                        Ok(Poll::Ready(Ok(response))) => Handled::Response(response),
+                        Ok(Poll::Ready(Err(error))) => {
+                            Handled::Failed(Failure::Error(error.into()))
+                        }
+                        Err(panicked) => Handled::Failed(panicked),
+                    };
+                }
+            }
+        }
+    }
+}
+
+/// Runs application code: its panic ends one stream, not the session.
+pub(super) fn guarded<R>(f: impl FnOnce() -> R) -> Result<R, Failure> {
+    catch_unwind(AssertUnwindSafe(f)).map_err(|_| Failure::Panicked)
+}

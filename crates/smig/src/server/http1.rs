@@ -1,0 +1,142 @@
+//! Peers that speak HTTP/1.1: the same service, by hyper.
+
+use std::future::Future;
+use std::pin::Pin;
+use std::rc::Rc;
+use std::sync::Arc;
+use std::task::{Context, Poll};
+
+use http::{Request, Response};
+use http_body::Body;
+use pin_project_lite::pin_project;
+use smig_proto::policy::Hint;
+use tower_service::Service;
+
+use super::worker::{Phase, Worker};
+use crate::connection::ConnectionInfo;
+use crate::error::BoxError;
+use crate::observe::Observed;
+use crate::stream::Incoming;
+use crate::transport::Transport;
+
+/// Serves one connection until it ends.
+pub(super) async fn serve<S, B>(
+    transport: Transport,
+    info: Arc<ConnectionInfo>,
+    worker: Rc<Worker<S>>,
+) where
+    S: Service<Request<Incoming>, Response = Response<B>> + Clone + Send + 'static,
+    S::Error: Into<BoxError>,
+    S::Future: 'static,
+    B: Body + 'static,
+    B::Error: Into<BoxError>,
+{
+    let service = Adapter { worker: Rc::clone(&worker), info };
+    let connection = hyper::server::conn::http1::Builder::new()
+        .timer(Timer)
+        .header_read_timeout(worker.shared.engine.limits.headers_timeout)
+        .serve_connection(transport, service)
+        .with_upgrades();
+    let mut connection = std::pin::pin!(connection);
+    let mut phase = worker.phase.clone();
+    let draining = async move {
+        // A sender that is gone stops the whole worker.
+        let _ = phase.wait_for(|phase| *phase != Phase::Running).await;
+    };
+    let ended = tokio::select! {
+        ended = connection.as_mut() => ended,
+        () = draining => {
+            connection.as_mut().graceful_shutdown();
+            connection.await
+        }
+    };
+    if let Err(error) = ended {
+        tracing::debug!(%error, "HTTP/1.1 connection ended");
+    }
+}
+
+/// The tower service as hyper's.
+struct Adapter<S> {
+    worker: Rc<Worker<S>>,
+    info: Arc<ConnectionInfo>,
+}
+
+impl<S, B> hyper::service::Service<Request<hyper::body::Incoming>> for Adapter<S>
+where
+    S: Service<Request<Incoming>, Response = Response<B>> + Clone,
+    S::Error: Into<BoxError>,
+    B: Body,
+{
+    type Response = Response<B>;
+    type Error = BoxError;
+    type Future = Oneshot<S>;
+
+    fn call(&self, request: Request<hyper::body::Incoming>) -> Self::Future {
+        self.worker.shared.counters.on(&Observed::StreamOpened);
+        let mut request = request.map(Incoming::http1);
+        request.extensions_mut().insert(Arc::clone(&self.info));
+        Oneshot::Waiting { service: self.worker.service.clone(), request: Some(request) }
+    }
+}
+
+pin_project! {
+    /// Waits until a service is ready, then calls it once.
+    #[project = OneshotProjection]
+    enum Oneshot<S> where S: Service<Request<Incoming>> {
+        Waiting { service: S, request: Option<Request<Incoming>> },
+        Called { #[pin] future: S::Future },
+    }
+}
+
+impl<S, B> Future for Oneshot<S>
+where
+    S: Service<Request<Incoming>, Response = Response<B>>,
+    S::Error: Into<BoxError>,
+{
+    type Output = Result<Response<B>, BoxError>;
+
+    fn poll(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Self::Output> {
+        loop {
+            let future = match self.as_mut().project() {
+                OneshotProjection::Called { future } => {
+                    return future.poll(cx).map_err(Into::into).map_ok(|mut response| {
+                        response.extensions_mut().remove::<Hint>();
+                        response
+                    });
+                }
+                OneshotProjection::Waiting { service, request } => {
+                    std::task::ready!(service.poll_ready(cx)).map_err(Into::into)?;
+                    let Some(request) = request.take() else { return Poll::Pending };
+                    service.call(request)
+                }
+            };
+            self.set(Self::Called { future });
+        }
+    }
+}
+
+/// tokio's clock for hyper.
+#[derive(Clone, Copy, Debug)]
+struct Timer;
+
+impl hyper::rt::Timer for Timer {
+    fn sleep(&self, duration: std::time::Duration) -> Pin<Box<dyn hyper::rt::Sleep>> {
+        Box::pin(Sleep(Box::pin(tokio::time::sleep(duration))))
+    }
+
+    fn sleep_until(&self, deadline: std::time::Instant) -> Pin<Box<dyn hyper::rt::Sleep>> {
+        Box::pin(Sleep(Box::pin(tokio::time::sleep_until(deadline.into()))))
+    }
+}
+
+struct Sleep(Pin<Box<tokio::time::Sleep>>);
+
+impl Future for Sleep {
+    type Output = ();
+
+    fn poll(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<()> {
+        self.0.as_mut().poll(cx)
+    }
+}
+
+impl hyper::rt::Sleep for Sleep {}

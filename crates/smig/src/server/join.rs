@@ -1,0 +1,106 @@
+//! A connection that names a session: found in the registry, handed to the session's worker with
+//! its socket and TLS state, proved there (spec/smig.md section 4).
+
+use std::sync::Arc;
+
+use http::{Request, Response};
+use http_body::Body;
+use smig_proto::{Cid, ConnId, DetachedConnection, JoinRefusal, Session};
+use tower_service::Service;
+
+use super::session::{Command, ServerSession};
+use super::worker;
+use crate::connection::ConnectionInfo;
+use crate::driver::Turn;
+use crate::entropy;
+use crate::error::BoxError;
+use crate::observe::Observed;
+use crate::stream::Incoming;
+use crate::transport::{Parted, Transport};
+
+/// A connection on its way to another session, perhaps to another thread.
+#[derive(Debug)]
+pub(crate) struct Arrival {
+    detached: DetachedConnection,
+    parted: Parted,
+    info: Arc<ConnectionInfo>,
+}
+
+impl<S, B> ServerSession<S, B>
+where
+    S: Service<Request<Incoming>, Response = Response<B>> + Clone + Send + 'static,
+    S::Error: Into<BoxError>,
+    S::Future: 'static,
+    B: Body + 'static,
+    B::Error: Into<BoxError>,
+{
+    /// The client says that this session's connection belongs to another one.
+    pub(super) fn on_join_requested(&mut self, turn: &mut Turn<'_>, conn: ConnId, cid: Cid) {
+        let owner = self.worker.shared.registry.find(cid.app).filter(|owner| !owner.is_closed());
+        let Some(owner) = owner else {
+            return turn.session.refuse_join(conn, JoinRefusal::UnknownSession);
+        };
+        let Some(detached) = turn.session.detach(conn) else {
+            return turn.session.refuse_join(conn, JoinRefusal::NotHere);
+        };
+        let Some((transport, info)) = turn.links.remove(conn) else { return };
+        let parted = match transport.part() {
+            Ok(parted) => parted,
+            Err(error) => return tracing::warn!(%error, "joining connection lost"),
+        };
+        let arrival = Box::new(Arrival { detached, parted, info });
+        if let Err(Command::Join(arrival)) = owner.send(Command::Join(arrival)) {
+            // The session ended in between.
+            self.adopt(turn, *arrival, JoinRefusal::UnknownSession);
+        }
+    }
+
+    /// A connection wants to join this session.
+    pub(super) fn on_arrival(&mut self, turn: &mut Turn<'_>, arrival: Arrival) {
+        let Arrival { detached, parted, info } = arrival;
+        let transport = match parted.join() {
+            Ok(transport) => transport,
+            Err(error) => return tracing::warn!(%error, "joining connection lost"),
+        };
+        let exporter = match transport.keying_material(&detached.exporter_request()) {
+            Ok(exporter) => exporter,
+            Err(error) => return tracing::warn!(%error, "joining connection has no exporter"),
+        };
+        match turn.session.verify_join(&detached, exporter) {
+            Ok(proof) => {
+                let id = turn.session.attach(turn.now, detached, &proof, entropy::nonce());
+                turn.links.insert(id, transport, info);
+                self.worker.shared.counters.on(&Observed::Joined);
+                tracing::debug!(conn = %id, "connection joined");
+            }
+            Err(refusal) => self.found(turn, detached, transport, info, refusal),
+        }
+    }
+
+    /// Takes a connection whose session is gone.
+    fn adopt(&self, turn: &mut Turn<'_>, arrival: Arrival, refusal: JoinRefusal) {
+        let Arrival { detached, parted, info } = arrival;
+        match parted.join() {
+            Ok(transport) => self.found(turn, detached, transport, info, refusal),
+            Err(error) => tracing::warn!(%error, "joining connection lost"),
+        }
+    }
+
+    /// Makes a refused connection a session of its own.
+    fn found(
+        &self,
+        turn: &mut Turn<'_>,
+        detached: DetachedConnection,
+        transport: Transport,
+        info: Arc<ConnectionInfo>,
+        refusal: JoinRefusal,
+    ) {
+        tracing::info!(?refusal, peer = %info.peer_addr(), "connection refused by its session");
+        self.worker.shared.counters.on(&Observed::JoinRefused);
+        let engine = self.worker.shared.engine.clone();
+        let (session, id) = Session::adopt(engine, turn.now, detached, refusal);
+        worker::spawn_session(&self.worker, session, |_, links| {
+            links.insert(id, transport, info);
+        });
+    }
+}

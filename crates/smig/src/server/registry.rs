@@ -1,0 +1,70 @@
+//! Which session has which AppID, for all workers of a server.
+//!
+//! Touched when a session gets its key, when it ends, and when a connection asks to join.
+
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+
+use rustc_hash::FxHashMap;
+use smig_proto::AppId;
+
+use super::session::Command;
+use crate::driver::Mailbox;
+
+const SHARDS: usize = 16;
+
+type Shard = FxHashMap<AppId, Arc<Mailbox<Command>>>;
+
+#[derive(Debug, Default)]
+pub(super) struct Registry([Mutex<Shard>; SHARDS]);
+
+impl Registry {
+    fn shard(&self, app: AppId) -> Option<MutexGuard<'_, Shard>> {
+        // AppIDs are random.
+        let index = usize::from(app.to_bytes()[7]) % SHARDS;
+        self.0.get(index).map(|shard| shard.lock().unwrap_or_else(PoisonError::into_inner))
+    }
+
+    /// Names a session. A living session keeps its name: nobody takes it over.
+    pub(super) fn insert(&self, app: AppId, mailbox: &Arc<Mailbox<Command>>) {
+        let Some(mut shard) = self.shard(app) else { return };
+        let present = shard.entry(app).or_insert_with(|| Arc::clone(mailbox));
+        if present.is_closed() {
+            *present = Arc::clone(mailbox);
+        }
+    }
+
+    /// Finds a session's task.
+    pub(super) fn find(&self, app: AppId) -> Option<Arc<Mailbox<Command>>> {
+        self.shard(app)?.get(&app).cloned()
+    }
+
+    /// Forgets a session, if the name is still its own.
+    pub(super) fn remove(&self, app: AppId, mailbox: &Arc<Mailbox<Command>>) {
+        let Some(mut shard) = self.shard(app) else { return };
+        if shard.get(&app).is_some_and(|present| Arc::ptr_eq(present, mailbox)) {
+            shard.remove(&app);
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_name_is_not_taken_over_while_its_session_lives() {
+        let registry = Registry::default();
+        let app = AppId::new(7);
+        let (first, second) = (Mailbox::new(), Mailbox::new());
+        registry.insert(app, &first);
+        registry.insert(app, &second);
+        assert!(Arc::ptr_eq(&registry.find(app).unwrap(), &first));
+        registry.remove(app, &second);
+        assert!(registry.find(app).is_some());
+        drop(first.close());
+        registry.insert(app, &second);
+        assert!(Arc::ptr_eq(&registry.find(app).unwrap(), &second));
+        registry.remove(app, &second);
+        assert!(registry.find(app).is_none());
+    }
+}

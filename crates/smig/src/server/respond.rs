@@ -1,0 +1,150 @@
+//! From `http` types to the engine's heads and back (RFC 9110, RFC 9113 section 8).
+
+use std::sync::Arc;
+
+use http::header::{
+    CONNECTION, CONTENT_LENGTH, DATE, EXPECT, HeaderMap, HeaderName, HeaderValue,
+    TRANSFER_ENCODING, UPGRADE,
+};
+use http::{Method, Request, StatusCode, Version, response};
+use http_body::Body;
+use smig_proto::{RequestHead, ResponseHead, StreamKey};
+
+use super::exchange::{Continue, RequestKind};
+use crate::connection::ConnectionInfo;
+use crate::driver::Turn;
+use crate::stream::{Incoming, Length};
+
+const KEEP_ALIVE: HeaderName = HeaderName::from_static("keep-alive");
+const PROXY_CONNECTION: HeaderName = HeaderName::from_static("proxy-connection");
+
+/// A request for the service.
+pub(super) fn request(
+    head: RequestHead,
+    body: Incoming,
+    info: Option<&Arc<ConnectionInfo>>,
+) -> Request<Incoming> {
+    let mut request = Request::new(body);
+    *request.method_mut() = head.method;
+    *request.uri_mut() = head.uri;
+    *request.version_mut() = Version::HTTP_2;
+    *request.headers_mut() = head.headers;
+    if let Some(protocol) = head.protocol {
+        request.extensions_mut().insert(protocol);
+    }
+    if let Some(info) = info {
+        request.extensions_mut().insert(Arc::clone(info));
+    }
+    request
+}
+
+pub(super) fn kind(method: &Method) -> RequestKind {
+    match *method {
+        Method::HEAD => RequestKind::Head,
+        Method::CONNECT => RequestKind::Connect,
+        _ => RequestKind::Usual,
+    }
+}
+
+pub(super) fn continues(headers: &HeaderMap) -> Continue {
+    match headers.get(EXPECT) {
+        Some(value) if value.as_bytes().eq_ignore_ascii_case(b"100-continue") => Continue::Expected,
+        _ => Continue::No,
+    }
+}
+
+/// The announced length of a message.
+pub(crate) fn content_length(headers: &HeaderMap) -> Option<u64> {
+    headers.get(CONTENT_LENGTH)?.to_str().ok()?.parse().ok()
+}
+
+/// A response's head, ready for the engine, and what its body must be.
+pub(super) struct Prepared {
+    pub(super) head: ResponseHead,
+    pub(super) body: BodyPlan,
+}
+
+/// What follows a response's head.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum BodyPlan {
+    /// Nothing, by the rules of HTTP.
+    Forbidden,
+    /// Nothing: the body is empty.
+    Empty,
+    /// The body, of this length.
+    Send(Length),
+    /// The other direction of a tunnel.
+    Tunnel,
+    /// The body is empty though the head announces octets.
+    Short,
+}
+
+/// Makes the head fit for HTTP/2 and decides on the body.
+pub(super) fn prepare<B: Body>(
+    parts: response::Parts,
+    body: &B,
+    kind: RequestKind,
+    date: Option<HeaderValue>,
+) -> Prepared {
+    let response::Parts { status, mut headers, .. } = parts;
+    strip(&mut headers);
+    if let Some(date) = date
+        && !headers.contains_key(DATE)
+    {
+        headers.insert(DATE, date);
+    }
+    let plan = plan(status, &mut headers, body, kind);
+    Prepared { head: ResponseHead { status, headers }, body: plan }
+}
+
+fn plan<B: Body>(
+    status: StatusCode,
+    headers: &mut HeaderMap,
+    body: &B,
+    kind: RequestKind,
+) -> BodyPlan {
+    if kind == RequestKind::Connect && status.is_success() {
+        headers.remove(CONTENT_LENGTH);
+        return BodyPlan::Tunnel;
+    }
+    let bodiless = matches!(status, StatusCode::NO_CONTENT | StatusCode::NOT_MODIFIED);
+    if kind == RequestKind::Head || bodiless {
+        return BodyPlan::Forbidden;
+    }
+    let announced = content_length(headers);
+    if body.is_end_stream() {
+        if announced.is_some_and(|octets| octets > 0) {
+            return BodyPlan::Short;
+        }
+        if announced.is_none() {
+            headers.insert(CONTENT_LENGTH, HeaderValue::from_static("0"));
+        }
+        return BodyPlan::Empty;
+    }
+    match announced.or_else(|| body.size_hint().exact()) {
+        None => BodyPlan::Send(Length::Unknown),
+        Some(octets) => {
+            if announced.is_none() {
+                headers.insert(CONTENT_LENGTH, octets.into());
+            }
+            BodyPlan::Send(Length::Left(octets))
+        }
+    }
+}
+
+/// Takes away what HTTP/2 forbids (RFC 9113 section 8.2.2): services are written for both.
+fn strip(headers: &mut HeaderMap) {
+    for name in [CONNECTION, KEEP_ALIVE, PROXY_CONNECTION, TRANSFER_ENCODING, UPGRADE] {
+        if headers.contains_key(&name) {
+            headers.remove(name);
+        }
+    }
+}
+
+/// Tells the client to send its body.
+pub(super) fn send_continue(turn: &mut Turn<'_>, key: StreamKey) {
+    let head = ResponseHead { status: StatusCode::CONTINUE, headers: HeaderMap::new() };
+    if let Err(error) = turn.session.send_informational(key, &head) {
+        tracing::debug!(?error, "100 not sent");
+    }
+}

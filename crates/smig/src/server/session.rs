@@ -1,0 +1,356 @@
+//! The server's half of a session: requests to the service, responses to the engine.
+
+use std::pin::Pin;
+use std::rc::Rc;
+use std::sync::Arc;
+use std::task::{Context, Poll};
+
+use http::{Request, Response};
+use http_body::Body;
+use rustc_hash::FxHashMap;
+use smig_proto::{
+    AppId, ConnId, EndStream, ErrorCode, Event, Instant, RequestHead, StreamError, StreamKey,
+};
+use tower_service::Service;
+
+use super::exchange::{Continue, Exchange, Outbound, Work, guarded};
+use super::join::Arrival;
+use super::respond;
+use super::worker::Worker;
+use crate::driver::{App, Mailbox, Slot, Slots, Turn};
+use crate::error::{BoxError, Error};
+use crate::moves::Surroundings;
+use crate::observe::Observed;
+use crate::stream::{Feed, Incoming, Length, Shared};
+
+/// What a session is asked from outside its task.
+#[derive(Debug)]
+pub(crate) enum Command {
+    /// A connection, perhaps of another worker, wants to join.
+    Join(Box<Arrival>),
+    /// Finish what runs, take nothing new.
+    Drain,
+}
+
+type Place<S, B> = Pin<Box<Work<S, <S as Service<Request<Incoming>>>::Future, B>>>;
+type Entry<S, B> = Exchange<S, <S as Service<Request<Incoming>>>::Future, B>;
+
+/// The server's half of one session.
+pub(super) struct ServerSession<S, B>
+where
+    S: Service<Request<Incoming>, Response = Response<B>>,
+{
+    pub(super) worker: Rc<Worker<S>>,
+    pub(super) mailbox: Arc<Mailbox<Command>>,
+    service: S,
+    pub(super) slots: Slots<Entry<S, B>>,
+    pub(super) by_key: FxHashMap<StreamKey, Slot>,
+    /// Places of ended streams, to be used again.
+    spare_work: Vec<Place<S, B>>,
+    pub(super) app: Option<AppId>,
+    pub(super) around: Surroundings,
+    /// Streams that the rules watch.
+    pub(super) watched: Vec<Slot>,
+    /// The worker's number for this session.
+    number: usize,
+}
+
+impl<S, B> ServerSession<S, B>
+where
+    S: Service<Request<Incoming>, Response = Response<B>> + Clone + Send + 'static,
+    S::Error: Into<BoxError>,
+    S::Future: 'static,
+    B: Body + 'static,
+    B::Error: Into<BoxError>,
+{
+    pub(super) fn new(worker: Rc<Worker<S>>) -> Self {
+        let mailbox = Mailbox::new();
+        let number = worker.register(&mailbox);
+        Self {
+            service: worker.service.clone(),
+            slots: Slots::new(Arc::clone(mailbox.notifier())),
+            mailbox,
+            worker,
+            by_key: FxHashMap::default(),
+            spare_work: Vec::new(),
+            app: None,
+            around: Surroundings::default(),
+            watched: Vec::new(),
+            number,
+        }
+    }
+
+    pub(super) const fn mailbox(&self) -> &Arc<Mailbox<Command>> {
+        &self.mailbox
+    }
+
+    fn on_request(
+        &mut self,
+        turn: &mut Turn<'_>,
+        conn: ConnId,
+        key: StreamKey,
+        head: RequestHead,
+        end: EndStream,
+    ) {
+        self.worker.shared.counters.on(&Observed::StreamOpened);
+        let kind = respond::kind(&head.method);
+        let continues = match end {
+            EndStream::Yes => Continue::No,
+            EndStream::No => respond::continues(&head.headers),
+        };
+        let work = self.spare_work.pop().unwrap_or_else(|| Box::pin(Work::Idle));
+        let slot = self.slots.insert(Exchange {
+            key,
+            conn,
+            work,
+            shared: None,
+            kind,
+            continues,
+            inbound: if end == EndStream::Yes { Feed::Ended } else { Feed::Open },
+            outbound: Outbound::Open,
+            length: Length::Unknown,
+            tracked: None,
+        });
+        self.by_key.insert(key, slot);
+        if self.app.is_some() {
+            self.around.on_open(turn.now);
+        }
+        let body = match end {
+            EndStream::Yes => Incoming::empty(),
+            EndStream::No => {
+                let announced = respond::content_length(&head.headers);
+                let notifier = Arc::clone(self.slots.notifier());
+                let shared = Shared::placed(notifier, slot, announced);
+                shared.on_connection(conn);
+                if let Some((exchange, _)) = self.slots.entry(slot) {
+                    exchange.shared = Some(Arc::clone(&shared));
+                }
+                Incoming::stream(shared)
+            }
+        };
+        let request = respond::request(head, body, turn.links.info(conn));
+        self.begin(slot, request);
+        self.advance(turn, slot);
+    }
+
+    /// Gives the request to the service, or parks it until the service is ready.
+    fn begin(&mut self, slot: Slot, request: Request<Incoming>) {
+        let Self { service, slots, .. } = self;
+        let Some((exchange, waker)) = slots.entry(slot) else { return };
+        let mut cx = Context::from_waker(waker);
+        let ready = guarded(|| service.poll_ready(&mut cx));
+        let work = match ready {
+            Ok(Poll::Ready(Ok(()))) => {
+                guarded(|| service.call(request)).map(|future| Work::Handler { future })
+            }
+            // The parked copy finds out about errors itself.
+            Ok(Poll::Ready(Err(_)) | Poll::Pending) => {
+                Ok(Work::Waiting { service: service.clone(), request: Some(request) })
+            }
+            Err(panicked) => Err(panicked),
+        };
+        // After a panic nothing runs: the stream is reset when it is looked at.
+        exchange.work.set(work.unwrap_or(Work::Idle));
+    }
+
+    /// Incoming octets of a stream.
+    fn on_readable(&mut self, turn: &mut Turn<'_>, slot: Slot) {
+        let Some((exchange, _)) = self.slots.entry(slot) else { return };
+        if exchange.inbound == Feed::Open
+            && let Some(shared) = &exchange.shared
+            && !shared.is_gone()
+        {
+            exchange.inbound = crate::stream::feed(turn.session, exchange.key, shared);
+        }
+        self.settle(turn, slot);
+    }
+
+    /// Does what the request body's reader asked for.
+    fn on_asked(&mut self, turn: &mut Turn<'_>, slot: Slot) {
+        let Some((exchange, _)) = self.slots.entry(slot) else { return };
+        let Some(shared) = &exchange.shared else { return };
+        let asked = shared.take_asked();
+        if asked.reads && exchange.continues == Continue::Expected {
+            exchange.continues = Continue::No;
+            respond::send_continue(turn, exchange.key);
+        }
+        if let Some(priority) = asked.priority {
+            turn.session.reprioritize(exchange.key, priority);
+        }
+        if asked.migrate {
+            let offers = self.worker.shared.rules.offers;
+            crate::moves::migrate(turn.session, turn.now, exchange.key, offers);
+        }
+        self.on_readable(turn, slot);
+    }
+
+    fn on_reset(&mut self, turn: &mut Turn<'_>, slot: Slot, error: StreamError) {
+        self.worker.shared.counters.on(&Observed::StreamReset);
+        if let Some((exchange, _)) = self.slots.entry(slot)
+            && let Some(shared) = &exchange.shared
+        {
+            shared.fail(Error::from(error));
+        }
+        self.forget(turn, slot);
+    }
+
+    /// Ends a stream that this side cannot complete.
+    pub(super) fn abort(&mut self, turn: &mut Turn<'_>, slot: Slot, code: ErrorCode) {
+        if let Some((exchange, _)) = self.slots.entry(slot) {
+            turn.session.reset(exchange.key, code);
+        }
+        self.worker.shared.counters.on(&Observed::StreamReset);
+        self.forget(turn, slot);
+    }
+
+    /// Lets the stream go if nothing more happens on it.
+    pub(super) fn settle(&mut self, turn: &mut Turn<'_>, slot: Slot) {
+        let Some((exchange, _)) = self.slots.entry(slot) else { return };
+        // What is queued goes out after this, unless the request is cut off: that waits.
+        let over = match (exchange.inbound, exchange.outbound) {
+            (_, Outbound::Open) => false,
+            (Feed::Ended, Outbound::Ended | Outbound::Sent) => true,
+            (Feed::Open, Outbound::Ended) => false,
+            (Feed::Open, Outbound::Sent) => {
+                exchange.shared.as_ref().is_none_or(|shared| shared.is_gone())
+            }
+        };
+        if over {
+            self.forget(turn, slot);
+        }
+    }
+
+    /// Drops everything of a stream, at the engine as well.
+    fn forget(&mut self, turn: &mut Turn<'_>, slot: Slot) {
+        let Some(exchange) = self.slots.remove(slot) else { return };
+        self.by_key.remove(&exchange.key);
+        if exchange.tracked.is_some() {
+            self.watched.retain(|&watched| watched != slot);
+        }
+        if let Some(shared) = &exchange.shared {
+            shared.fail(Error::new(crate::error::Kind::Canceled));
+        }
+        turn.session.release(exchange.key);
+        self.keep(exchange);
+    }
+
+    /// Drops the application's part of an exchange, and keeps its place for the next.
+    fn keep(&mut self, mut exchange: Entry<S, B>) {
+        // A destructor of the application may panic as well.
+        if guarded(|| exchange.work.set(Work::Idle)).is_err() {
+            self.worker.shared.counters.on(&Observed::Panicked);
+            return;
+        }
+        let kept = if self.slots.len() == 0 { 1 } else { 32 };
+        if self.spare_work.len() < kept {
+            self.spare_work.push(exchange.work);
+        } else if self.slots.len() == 0 {
+            self.spare_work.truncate(kept);
+            self.spare_work.shrink_to_fit();
+            self.by_key.shrink_to(4);
+        }
+    }
+}
+
+impl<S, B> App for ServerSession<S, B>
+where
+    S: Service<Request<Incoming>, Response = Response<B>> + Clone + Send + 'static,
+    S::Error: Into<BoxError>,
+    S::Future: 'static,
+    B: Body + 'static,
+    B::Error: Into<BoxError>,
+{
+    type Command = Command;
+
+    fn on_event(&mut self, turn: &mut Turn<'_>, event: Event) {
+        let counters = &self.worker.shared.counters;
+        match event {
+            Event::Request { conn, stream, head, end } => {
+                self.on_request(turn, conn, stream, head, end);
+            }
+            Event::Readable { stream } => {
+                if let Some(&slot) = self.by_key.get(&stream) {
+                    self.on_readable(turn, slot);
+                }
+            }
+            Event::Writable { stream } => {
+                if let Some(&slot) = self.by_key.get(&stream) {
+                    self.advance(turn, slot);
+                }
+            }
+            Event::Sent { stream } => {
+                if let Some(&slot) = self.by_key.get(&stream)
+                    && let Some((exchange, _)) = self.slots.entry(slot)
+                {
+                    exchange.outbound = Outbound::Sent;
+                    self.settle(turn, slot);
+                }
+            }
+            Event::Reset { stream, error } => match self.by_key.get(&stream) {
+                Some(&slot) => self.on_reset(turn, slot, error),
+                None => turn.session.release(stream),
+            },
+            Event::SessionEstablished { app, .. } => {
+                counters.on(&Observed::SessionEstablished);
+                self.app = Some(app);
+                self.worker.shared.registry.insert(app, &self.mailbox);
+            }
+            Event::JoinRequested { conn, cid } => self.on_join_requested(turn, conn, cid),
+            Event::Migrated { stream, from, to, mover } => {
+                tracing::debug!(?stream, %from, %to, ?mover, "stream moved");
+                counters.on(&Observed::Moved { from, to });
+                self.on_migrated(stream, to);
+            }
+            Event::MigrationDeclined { .. } => counters.on(&Observed::MoveDeclined),
+            Event::Closed { conn, error } => {
+                tracing::debug!(%conn, ?error, "connection ended");
+            }
+            Event::LimitHit { conn, limit } => {
+                tracing::warn!(%conn, limit, peer = ?turn.links.info(conn).map(|i| i.peer_addr()), "limit hit");
+                counters.on(&Observed::LimitHit(limit));
+            }
+            _ => {}
+        }
+    }
+
+    fn on_command(&mut self, turn: &mut Turn<'_>, command: Command) {
+        match command {
+            Command::Join(arrival) => self.on_arrival(turn, *arrival),
+            Command::Drain => turn.session.shutdown(),
+        }
+    }
+
+    fn on_call(&mut self, turn: &mut Turn<'_>, slot: Slot) {
+        if self.slots.answer(slot).is_some() {
+            self.on_asked(turn, slot);
+            self.advance(turn, slot);
+        }
+    }
+
+    fn on_turn(&mut self, turn: &mut Turn<'_>) {
+        if !self.watched.is_empty() {
+            self.look_at_watched(turn);
+        }
+    }
+
+    fn deadline(&self) -> Option<Instant> {
+        None
+    }
+
+    fn is_done(&self) -> bool {
+        // Who sends a connection after this gets it back, and keeps it.
+        self.mailbox.close_if_empty()
+    }
+
+    fn on_end(&mut self) {
+        if let Some(app) = self.app {
+            self.worker.shared.registry.remove(app, &self.mailbox);
+        }
+        self.worker.unregister(self.number);
+        for exchange in self.slots.drain() {
+            if let Some(shared) = &exchange.shared {
+                shared.fail(Error::new(crate::error::Kind::Connection(None)));
+            }
+        }
+    }
+}

@@ -1,0 +1,224 @@
+//! One worker: a thread with its own runtime, listeners and sessions.
+
+use std::cell::{Cell, RefCell};
+use std::collections::BTreeMap;
+use std::net::SocketAddr;
+use std::rc::Rc;
+use std::sync::Arc;
+use std::sync::atomic::AtomicUsize;
+use std::time::Duration;
+
+use http::{Request, Response};
+use http_body::Body;
+use smig_proto::{Config, Security, Session};
+use tokio::net::TcpListener;
+use tokio::sync::{Notify, watch};
+use tower_service::Service;
+
+use super::accept;
+use super::date::Date;
+use super::registry::Registry;
+use super::session::{Command, ServerSession};
+use crate::driver::{Driver, LinkOptions, Links, Mailbox};
+use crate::error::BoxError;
+use crate::moves::MoveRules;
+use crate::observe::Counters;
+use crate::stream::Incoming;
+
+/// What all workers of a server share.
+#[derive(Debug)]
+pub(super) struct Shared {
+    pub(super) registry: Registry,
+    pub(super) engine: Config,
+    pub(super) rules: MoveRules,
+    pub(super) links: Arc<LinkOptions>,
+    pub(super) counters: Arc<Counters>,
+    pub(super) open: Arc<AtomicUsize>,
+    pub(super) max_connections: usize,
+    pub(super) handshake_timeout: Duration,
+    pub(super) tenant: Vec<u8>,
+}
+
+/// Where a server is in its life.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Phase {
+    Running,
+    /// Nothing new is taken; what runs may finish.
+    Draining,
+    Stopped,
+}
+
+/// A listening socket of one worker.
+#[derive(Debug)]
+pub(super) struct Listener {
+    pub(super) socket: std::net::TcpListener,
+    pub(super) spec: Arc<ListenerSpec>,
+}
+
+/// What a listening address speaks.
+#[derive(Debug)]
+pub(super) struct ListenerSpec {
+    pub(super) addr: SocketAddr,
+    pub(super) kind: ListenerKind,
+}
+
+#[derive(Debug)]
+pub(super) enum ListenerKind {
+    Tls(Arc<rustls::ServerConfig>),
+    /// Cleartext, and what it is trusted with.
+    Clear(Security),
+}
+
+/// One worker's state, shared by its tasks.
+#[derive(Debug)]
+pub(super) struct Worker<S> {
+    pub(super) service: S,
+    pub(super) shared: Arc<Shared>,
+    pub(super) date: Date,
+    sessions: RefCell<BTreeMap<usize, Arc<Mailbox<Command>>>>,
+    next_session: Cell<usize>,
+    active: Cell<usize>,
+    quiet: Notify,
+    pub(super) phase: watch::Receiver<Phase>,
+}
+
+impl<S> Worker<S> {
+    /// Counts a session, and remembers how to reach it.
+    pub(super) fn register(&self, mailbox: &Arc<Mailbox<Command>>) -> usize {
+        let number = self.next_session.get();
+        self.next_session.set(number + 1);
+        self.sessions.borrow_mut().insert(number, Arc::clone(mailbox));
+        if *self.phase.borrow() != Phase::Running {
+            // It came late: from a handshake, or refused by another session.
+            drop(mailbox.send(Command::Drain));
+        }
+        number
+    }
+
+    pub(super) fn unregister(&self, number: usize) {
+        self.sessions.borrow_mut().remove(&number);
+    }
+
+    fn drain(&self) {
+        for mailbox in self.sessions.borrow().values() {
+            // A closed mailbox is a session that ends already.
+            drop(mailbox.send(Command::Drain));
+        }
+    }
+}
+
+/// Counts a task of the worker while it lives.
+#[derive(Debug)]
+pub(super) struct Active<S>(Rc<Worker<S>>);
+
+impl<S> Active<S> {
+    pub(super) fn new(worker: &Rc<Worker<S>>) -> Self {
+        worker.active.set(worker.active.get() + 1);
+        Self(Rc::clone(worker))
+    }
+}
+
+impl<S> Drop for Active<S> {
+    fn drop(&mut self) {
+        let left = self.0.active.get() - 1;
+        self.0.active.set(left);
+        if left == 0 {
+            self.0.quiet.notify_waiters();
+        }
+    }
+}
+
+/// Runs a session's task on this thread. `fill` gives it its first connection.
+pub(super) fn spawn_session<S, B>(
+    worker: &Rc<Worker<S>>,
+    mut session: Session,
+    fill: impl FnOnce(&mut Session, &mut Links),
+) where
+    S: Service<Request<Incoming>, Response = Response<B>> + Clone + Send + 'static,
+    S::Error: Into<BoxError>,
+    S::Future: 'static,
+    B: Body + 'static,
+    B::Error: Into<BoxError>,
+{
+    let mut links = Links::new(Arc::clone(&worker.shared.links));
+    fill(&mut session, &mut links);
+    let app = ServerSession::new(Rc::clone(worker));
+    let mailbox = Arc::clone(app.mailbox());
+    let driver = Driver::new(session, links, app, mailbox);
+    let active = Active::new(worker);
+    tokio::task::spawn_local(async move {
+        let _active = active;
+        driver.await;
+    });
+}
+
+/// The body of a worker's thread.
+pub(super) fn run<S, B>(
+    listeners: Vec<Listener>,
+    service: S,
+    shared: Arc<Shared>,
+    phase: watch::Receiver<Phase>,
+) -> std::io::Result<()>
+where
+    S: Service<Request<Incoming>, Response = Response<B>> + Clone + Send + 'static,
+    S::Error: Into<BoxError>,
+    S::Future: 'static,
+    B: Body + 'static,
+    B::Error: Into<BoxError>,
+{
+    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
+    let local = tokio::task::LocalSet::new();
+    let worker = Rc::new(Worker {
+        service,
+        shared,
+        date: Date::default(),
+        sessions: RefCell::default(),
+        next_session: Cell::new(0),
+        active: Cell::new(0),
+        quiet: Notify::new(),
+        phase,
+    });
+    local.block_on(&runtime, serve(listeners, Rc::clone(&worker)))
+    // Dropping the set ends every task, and with it every connection.
+}
+
+async fn serve<S, B>(listeners: Vec<Listener>, worker: Rc<Worker<S>>) -> std::io::Result<()>
+where
+    S: Service<Request<Incoming>, Response = Response<B>> + Clone + Send + 'static,
+    S::Error: Into<BoxError>,
+    S::Future: 'static,
+    B: Body + 'static,
+    B::Error: Into<BoxError>,
+{
+    let mut tasks = Vec::new();
+    for listener in listeners {
+        let socket = TcpListener::from_std(listener.socket)?;
+        let task = accept::accept_all(socket, listener.spec, Rc::clone(&worker));
+        tasks.push(tokio::task::spawn_local(task));
+    }
+    let mut phase = worker.phase.clone();
+    // A sender that is gone means the same as Stopped.
+    if phase.wait_for(|phase| *phase != Phase::Running).await.is_err() {
+        return Ok(());
+    }
+    for task in tasks {
+        task.abort();
+    }
+    worker.drain();
+    tokio::select! {
+        _ = phase.wait_for(|phase| *phase == Phase::Stopped) => {}
+        () = quiet(&worker) => {}
+    }
+    Ok(())
+}
+
+/// Waits until no task is left.
+async fn quiet<S>(worker: &Worker<S>) {
+    loop {
+        let notified = worker.quiet.notified();
+        if worker.active.get() == 0 {
+            return;
+        }
+        notified.await;
+    }
+}

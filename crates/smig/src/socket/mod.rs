@@ -1,0 +1,84 @@
+//! What the kernel is told about a connection, by the role that the connection plays.
+//!
+//! Owns the choice of socket options; never fails a connection because the kernel lacks one: an
+//! option that cannot be set is logged once a process and left alone.
+
+mod options;
+mod sys;
+mod tcp_info;
+
+use std::time::Duration;
+
+pub(crate) use tcp_info::TcpInfo;
+
+pub(crate) use options::{abandon_on_close, apply, set_not_sent_low_water, tcp_info};
+
+/// Socket options of one role. What is `None` stays at the system's default.
+#[derive(Clone, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct SocketOptions {
+    /// TCP_NOTSENT_LOWAT, octets: how much may wait unsent in the kernel, where it can no longer be
+    /// reordered.
+    pub not_sent_low_water: Option<u32>,
+    /// TCP_CONGESTION, such as `bbr`.
+    pub congestion_control: Option<String>,
+    /// SO_MAX_PACING_RATE, octets a second.
+    pub pacing_rate: Option<u64>,
+    /// The DSCP mark.
+    pub mark: Mark,
+}
+
+impl SocketOptions {
+    /// For connections that carry what people wait for.
+    #[must_use]
+    pub const fn interactive() -> Self {
+        Self {
+            not_sent_low_water: Some(16 << 10),
+            congestion_control: None,
+            pacing_rate: None,
+            mark: Mark::Default,
+        }
+    }
+
+    /// For connections that carry big transfers: they yield to others on the path.
+    #[must_use]
+    pub fn bulk() -> Self {
+        Self { mark: Mark::LowerEffort, ..Self::interactive() }
+    }
+}
+
+/// The DSCP mark of a connection's packets.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Mark {
+    /// Best effort.
+    Default,
+    /// Lower effort (RFC 8622): networks that know it let other traffic go first.
+    LowerEffort,
+}
+
+/// How fast a connection sends, as the kernel measured it.
+#[derive(Clone, Copy, Debug, Default, PartialEq)]
+pub(crate) struct PathSample {
+    /// Delivery rate, octets a second, if the kernel has measured one.
+    pub(crate) delivery_rate: Option<u64>,
+    /// Smoothed round-trip time.
+    pub(crate) rtt: Duration,
+    /// Least round-trip time seen lately.
+    pub(crate) min_rtt: Duration,
+    /// Octets in the socket that were never sent.
+    pub(crate) not_sent: u32,
+    /// Packets sent and not acknowledged.
+    pub(crate) in_flight: u32,
+}
+
+impl From<&TcpInfo> for PathSample {
+    fn from(info: &TcpInfo) -> Self {
+        Self {
+            delivery_rate: (info.delivery_rate > 0).then_some(info.delivery_rate),
+            rtt: Duration::from_micros(info.rtt.into()),
+            min_rtt: Duration::from_micros(info.min_rtt.into()),
+            not_sent: info.not_sent_bytes,
+            in_flight: info.unacked,
+        }
+    }
+}

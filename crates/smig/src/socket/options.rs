@@ -1,0 +1,129 @@
+//! Setting and reading options, with every failure tolerated.
+
+use std::io;
+use std::os::fd::AsFd;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::Duration;
+
+use socket2::SockRef;
+use tokio::net::TcpStream;
+
+use super::{Mark, SocketOptions, TcpInfo, sys};
+
+/// The lower-effort code point (RFC 8622 section 3), in the place of the DSCP in the TOS octet.
+const LOWER_EFFORT: u32 = 0b00_0001 << 2;
+
+/// Applies a role's options.
+pub(crate) fn apply(tcp: &TcpStream, options: &SocketOptions) {
+    static NODELAY: Once = Once::new("TCP_NODELAY");
+    static CONGESTION: Once = Once::new("TCP_CONGESTION");
+    static MARK: Once = Once::new("IP_TOS or IPV6_TCLASS");
+
+    let socket = SockRef::from(tcp);
+    NODELAY.check(socket.set_tcp_nodelay(true));
+    if let Some(octets) = options.not_sent_low_water {
+        set_not_sent_low_water(tcp, octets);
+    }
+    if let Some(name) = &options.congestion_control {
+        CONGESTION.check(socket.set_tcp_congestion(name.as_bytes()));
+    }
+    if let Some(rate) = options.pacing_rate {
+        set_pacing_rate(tcp, rate);
+    }
+    let tos = match options.mark {
+        Mark::Default => 0,
+        Mark::LowerEffort => LOWER_EFFORT,
+    };
+    if options.mark == Mark::Default {
+        return;
+    }
+    let is_v4 = tcp.local_addr().is_ok_and(|addr| addr.ip().to_canonical().is_ipv4());
+    MARK.check(if is_v4 { socket.set_tos_v4(tos) } else { socket.set_tclass_v6(tos) });
+}
+
+/// Sets TCP_NOTSENT_LOWAT, octets.
+pub(crate) fn set_not_sent_low_water(tcp: &TcpStream, octets: u32) {
+    static LOW_WATER: Once = Once::new("TCP_NOTSENT_LOWAT");
+    LOW_WATER.check(SockRef::from(tcp).set_tcp_notsent_lowat(octets));
+}
+
+/// Sets SO_MAX_PACING_RATE, octets a second.
+pub(crate) fn set_pacing_rate(tcp: &TcpStream, rate: u64) {
+    static PACING: Once = Once::new("SO_MAX_PACING_RATE");
+    PACING.check(sys::set_max_pacing_rate(tcp.as_fd(), rate));
+}
+
+/// Makes the coming close a TCP reset that drops what is unsent and unread: what a cancelled
+/// stream's tail costs otherwise (spec/smig.md section 8).
+pub(crate) fn abandon_on_close(tcp: &TcpStream) {
+    static LINGER: Once = Once::new("SO_LINGER");
+    LINGER.check(SockRef::from(tcp).set_linger(Some(Duration::ZERO)));
+}
+
+/// What the kernel knows of the path.
+pub(crate) fn tcp_info(tcp: &TcpStream) -> Option<TcpInfo> {
+    static INFO: Once = Once::new("TCP_INFO");
+    let info = sys::tcp_info(tcp.as_fd());
+    match info {
+        Ok(info) => Some(info),
+        Err(error) => {
+            INFO.check(Err(error));
+            None
+        }
+    }
+}
+
+/// An option whose failure is logged the first time only.
+struct Once {
+    name: &'static str,
+    logged: AtomicBool,
+}
+
+impl Once {
+    const fn new(name: &'static str) -> Self {
+        Self { name, logged: AtomicBool::new(false) }
+    }
+
+    fn check(&self, result: io::Result<()>) {
+        if let Err(error) = result
+            && !self.logged.swap(true, Ordering::Relaxed)
+        {
+            tracing::warn!(option = self.name, %error, "socket option not set; going on without it");
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use tokio::net::TcpListener;
+
+    async fn pair() -> (TcpStream, TcpStream) {
+        let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+        let addr = listener.local_addr().unwrap();
+        let (client, server) = tokio::join!(TcpStream::connect(addr), listener.accept());
+        (client.unwrap(), server.unwrap().0)
+    }
+
+    #[tokio::test]
+    async fn roles_reach_the_kernel() {
+        let (client, _server) = pair().await;
+        apply(&client, &SocketOptions::bulk());
+        let socket = SockRef::from(&client);
+        assert!(socket.tcp_nodelay().unwrap());
+        assert_eq!(socket.tos_v4().unwrap(), LOWER_EFFORT);
+        let mut options = SocketOptions::bulk();
+        options.congestion_control = Some("no such algorithm".into());
+        apply(&client, &options);
+    }
+
+    #[tokio::test]
+    async fn tcp_info_counts_what_was_acknowledged() {
+        let (client, server) = pair().await;
+        client.writable().await.unwrap();
+        assert_eq!(client.try_write(b"hello").unwrap(), 5);
+        server.readable().await.unwrap();
+        let info = tcp_info(&server).unwrap();
+        assert_eq!(info.bytes_received, 5);
+    }
+}

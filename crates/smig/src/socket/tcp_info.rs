@@ -1,0 +1,71 @@
+//! The kernel's `struct tcp_info`, as far as this project reads it.
+
+/// `struct tcp_info` of Linux up to `tcpi_delivery_rate`. A kernel that knows a shorter one leaves
+/// the rest zero. The names are tcp(7)'s without their prefix.
+#[repr(C)]
+#[derive(Clone, Copy, Debug, Default)]
+pub(crate) struct TcpInfo {
+    pub(crate) state: u8,
+    pub(crate) ca_state: u8,
+    pub(crate) retransmits: u8,
+    pub(crate) probes: u8,
+    pub(crate) backoff: u8,
+    pub(crate) options: u8,
+    /// Send scale (low four bits) and receive scale.
+    pub(crate) window_scales: u8,
+    /// Bit 0: the delivery rate was limited by the application.
+    pub(crate) delivery_rate_app_limited: u8,
+    pub(crate) rto: u32,
+    pub(crate) ato: u32,
+    pub(crate) snd_mss: u32,
+    pub(crate) rcv_mss: u32,
+    pub(crate) unacked: u32,
+    pub(crate) sacked: u32,
+    pub(crate) lost: u32,
+    pub(crate) retrans: u32,
+    pub(crate) fackets: u32,
+    pub(crate) last_data_sent: u32,
+    pub(crate) last_ack_sent: u32,
+    pub(crate) last_data_recv: u32,
+    pub(crate) last_ack_recv: u32,
+    pub(crate) pmtu: u32,
+    pub(crate) rcv_ssthresh: u32,
+    /// Smoothed round-trip time, microseconds.
+    pub(crate) rtt: u32,
+    pub(crate) rttvar: u32,
+    pub(crate) snd_ssthresh: u32,
+    pub(crate) snd_cwnd: u32,
+    pub(crate) advmss: u32,
+    pub(crate) reordering: u32,
+    pub(crate) rcv_rtt: u32,
+    pub(crate) rcv_space: u32,
+    pub(crate) total_retrans: u32,
+    pub(crate) pacing_rate: u64,
+    pub(crate) max_pacing_rate: u64,
+    pub(crate) bytes_acked: u64,
+    pub(crate) bytes_received: u64,
+    pub(crate) segs_out: u32,
+    pub(crate) segs_in: u32,
+    /// Octets written and not yet sent for the first time.
+    pub(crate) not_sent_bytes: u32,
+    /// Least round-trip time, microseconds.
+    pub(crate) min_rtt: u32,
+    pub(crate) data_segs_in: u32,
+    pub(crate) data_segs_out: u32,
+    /// Octets a second, most recent sample.
+    pub(crate) delivery_rate: u64,
+}
+
+#[cfg(test)]
+mod tests {
+    use super::TcpInfo;
+
+    #[test]
+    fn layout_is_the_kernels() {
+        assert_eq!(core::mem::offset_of!(TcpInfo, rtt), 68);
+        assert_eq!(core::mem::offset_of!(TcpInfo, pacing_rate), 104);
+        assert_eq!(core::mem::offset_of!(TcpInfo, not_sent_bytes), 144);
+        assert_eq!(core::mem::offset_of!(TcpInfo, delivery_rate), 160);
+        assert_eq!(size_of::<TcpInfo>(), 168);
+    }
+}

@@ -1,0 +1,103 @@
+//! The body that applications read: a request's at the server, a response's at the client.
+
+use std::pin::Pin;
+use std::sync::Arc;
+use std::task::{Context, Poll};
+
+use bytes::Bytes;
+use http_body::{Body, Frame, SizeHint};
+use smig_proto::Processed;
+
+use super::info::{Segment, StreamInfo};
+use super::shared::Shared;
+use crate::error::{Error, Kind};
+
+/// A body that comes from the peer. Reading it gives the peer credit to send more; dropping it
+/// cancels what has not come yet.
+#[derive(Debug, Default)]
+pub struct Incoming(Source);
+
+#[derive(Debug, Default)]
+enum Source {
+    #[default]
+    Empty,
+    Stream(Handle),
+    Http1(hyper::body::Incoming),
+}
+
+/// Lets go of the stream when dropped.
+#[derive(Debug)]
+struct Handle(Arc<Shared>);
+
+impl Drop for Handle {
+    fn drop(&mut self) {
+        self.0.let_go();
+    }
+}
+
+impl Incoming {
+    /// A body without octets.
+    #[must_use]
+    pub const fn empty() -> Self {
+        Self(Source::Empty)
+    }
+
+    pub(crate) const fn stream(shared: Arc<Shared>) -> Self {
+        Self(Source::Stream(Handle(shared)))
+    }
+
+    pub(crate) const fn http1(body: hyper::body::Incoming) -> Self {
+        Self(Source::Http1(body))
+    }
+
+    /// A handle of the stream; `None` if the body is empty or came by HTTP/1.1.
+    #[must_use]
+    pub fn stream_info(&self) -> Option<StreamInfo> {
+        match &self.0 {
+            Source::Stream(handle) => Some(StreamInfo::new(Arc::clone(&handle.0))),
+            Source::Empty | Source::Http1(_) => None,
+        }
+    }
+
+    /// Which octets came by which connection, so far.
+    #[must_use]
+    pub fn segments(&self) -> Vec<Segment> {
+        self.stream_info().map(|info| info.segments()).unwrap_or_default()
+    }
+}
+
+impl Body for Incoming {
+    type Data = Bytes;
+    type Error = Error;
+
+    fn poll_frame(
+        mut self: Pin<&mut Self>,
+        cx: &mut Context<'_>,
+    ) -> Poll<Option<Result<Frame<Bytes>, Error>>> {
+        match &mut self.0 {
+            Source::Empty => Poll::Ready(None),
+            Source::Stream(handle) => handle.0.poll_frame(cx),
+            Source::Http1(body) => Pin::new(body)
+                .poll_frame(cx)
+                .map_err(|source| Error::new(Kind::Http1 { source, processed: Processed::Maybe })),
+        }
+    }
+
+    fn is_end_stream(&self) -> bool {
+        match &self.0 {
+            Source::Empty => true,
+            Source::Stream(handle) => handle.0.is_end(),
+            Source::Http1(body) => body.is_end_stream(),
+        }
+    }
+
+    fn size_hint(&self) -> SizeHint {
+        match &self.0 {
+            Source::Empty => SizeHint::with_exact(0),
+            Source::Stream(handle) => {
+                handle.0.announced().map_or_else(SizeHint::new, SizeHint::with_exact)
+            }
+            Source::Http1(body) => body.size_hint(),
+        }
+    }
+}

@@ -1,0 +1,14 @@
+//! One stream between the application and its session's task: bodies in both directions.
+
+mod incoming;
+mod inflow;
+mod info;
+mod outflow;
+mod shared;
+
+pub use incoming::Incoming;
+pub use info::{Segment, StreamInfo};
+
+pub(crate) use inflow::{Feed, feed};
+pub(crate) use outflow::{Length, Pumped, pump};
+pub(crate) use shared::{Head, Shared};

@@ -1,0 +1,328 @@
+//! What the application's handles of a stream and its session's task share.
+//!
+//! Holds a bounded piece of the incoming body, the response's head (client), and what the
+//! application asked for. Locked for moments only, never across a poll.
+
+use std::collections::VecDeque;
+use std::sync::atomic::{AtomicU32, Ordering};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::task::{Context, Poll, Waker};
+
+use bytes::Bytes;
+use http::{HeaderMap, Response};
+use http_body::Frame;
+use smig_proto::{ConnId, Priority, ResponseHead};
+
+use super::info::Segment;
+use crate::client::RequestBody;
+use crate::driver::{Notifier, Slot};
+use crate::error::{Error, Kind};
+
+/// Octets taken from the engine before the application reads them: flow control does the rest.
+const READ_AHEAD: usize = 128 << 10;
+
+const NO_SLOT: u32 = u32::MAX;
+
+/// The shared part of a stream.
+#[derive(Debug)]
+pub(crate) struct Shared {
+    notifier: Arc<Notifier>,
+    slot: AtomicU32,
+    state: Mutex<State>,
+}
+
+#[derive(Debug, Default)]
+struct State {
+    head: Option<Head>,
+    /// A request body that was not touched, for another attempt.
+    untouched: Option<RequestBody>,
+    chunks: VecDeque<Bytes>,
+    buffered: usize,
+    trailers: Option<HeaderMap>,
+    end: End,
+    /// Announced octets that the application has not read yet.
+    announced: Option<u64>,
+    reader: Option<Waker>,
+    /// The task stopped feeding because the buffer is full.
+    paused: bool,
+    asked: Asked,
+    connection: Option<ConnId>,
+    segments: Vec<Segment>,
+    received: u64,
+}
+
+/// A response's head.
+#[derive(Debug)]
+pub(crate) enum Head {
+    /// The body comes through the shared part.
+    Stream(ResponseHead),
+    /// By HTTP/1.1: head and body.
+    Http1(Response<hyper::body::Incoming>),
+}
+
+#[derive(Debug, Default)]
+enum End {
+    #[default]
+    NotYet,
+    Clean,
+    Failed(Error),
+    /// The application was told.
+    Told,
+}
+
+/// What the application asks of the session's task.
+#[derive(Debug, Default)]
+pub(crate) struct Asked {
+    /// The application let go of the body.
+    pub(crate) gone: bool,
+    /// It waits for the first octet of the body.
+    pub(crate) reads: bool,
+    /// It wants the stream on another connection.
+    pub(crate) migrate: bool,
+    /// It wants another priority.
+    pub(crate) priority: Option<Priority>,
+}
+
+impl Shared {
+    /// A stream that has no place in a driver yet.
+    pub(crate) fn unplaced(notifier: Arc<Notifier>) -> Arc<Self> {
+        Arc::new(Self { notifier, slot: AtomicU32::new(NO_SLOT), state: Mutex::default() })
+    }
+
+    /// A stream at `slot`, whose body announces `announced` octets.
+    pub(crate) fn placed(notifier: Arc<Notifier>, slot: Slot, announced: Option<u64>) -> Arc<Self> {
+        let state = Mutex::new(State { announced, ..State::default() });
+        Arc::new(Self { notifier, slot: AtomicU32::new(slot.0), state })
+    }
+
+    fn lock(&self) -> MutexGuard<'_, State> {
+        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Calls the session's task.
+    fn call(&self) {
+        match self.slot.load(Ordering::Acquire) {
+            NO_SLOT => self.notifier.rouse(),
+            slot => self.notifier.call(Slot(slot)),
+        }
+    }
+
+    // The session's task:
+
+    /// The stream has its place now.
+    pub(crate) fn place(&self, slot: Slot) {
+        self.slot.store(slot.0, Ordering::Release);
+    }
+
+    /// Takes what the application asked for since the last time. `gone` stays.
+    pub(crate) fn take_asked(&self) -> Asked {
+        let mut state = self.lock();
+        let asked = core::mem::take(&mut state.asked);
+        state.asked.gone = asked.gone;
+        asked
+    }
+
+    /// Whether the application let go of the stream.
+    pub(crate) fn is_gone(&self) -> bool {
+        self.lock().asked.gone
+    }
+
+    /// Whether the application let go of it before it was over.
+    pub(crate) fn is_abandoned(&self) -> bool {
+        let state = self.lock();
+        state.asked.gone && matches!(state.end, End::NotYet)
+    }
+
+    /// Whether the buffer takes more; if not, the task is called when it does.
+    pub(crate) fn has_room(&self) -> bool {
+        let mut state = self.lock();
+        state.paused = state.buffered >= READ_AHEAD;
+        !state.paused
+    }
+
+    /// Gives an untouched request body back, then fails: the request may be sent again.
+    pub(crate) fn give_back(&self, body: RequestBody, error: Error) {
+        self.lock().untouched = Some(body);
+        self.fail(error);
+    }
+
+    /// Takes what [`Self::give_back`] gave.
+    pub(crate) fn take_untouched(&self) -> Option<RequestBody> {
+        self.lock().untouched.take()
+    }
+
+    /// The response's head has come.
+    pub(crate) fn put_head(&self, head: Head, announced: Option<u64>) {
+        let mut state = self.lock();
+        state.head = Some(head);
+        state.announced = announced;
+        wake(state);
+    }
+
+    /// A piece of the body.
+    pub(crate) fn put_data(&self, data: Bytes) {
+        let mut state = self.lock();
+        state.buffered += data.len();
+        state.received += data.len() as u64;
+        if let Some(segment) = state.segments.last_mut() {
+            segment.end += data.len() as u64;
+        }
+        state.chunks.push_back(data);
+        wake(state);
+    }
+
+    pub(crate) fn put_trailers(&self, trailers: HeaderMap) {
+        self.lock().trailers = Some(trailers);
+    }
+
+    /// The body is complete.
+    pub(crate) fn put_end(&self) {
+        let mut state = self.lock();
+        if matches!(state.end, End::NotYet) {
+            state.end = End::Clean;
+        }
+        wake(state);
+    }
+
+    /// The stream failed: what was received stays readable, the error comes behind it.
+    pub(crate) fn fail(&self, error: Error) {
+        let mut state = self.lock();
+        if matches!(state.end, End::NotYet) {
+            state.end = End::Failed(error);
+        }
+        wake(state);
+    }
+
+    /// From here on the body comes by `connection`.
+    pub(crate) fn on_connection(&self, connection: ConnId) {
+        let mut state = self.lock();
+        state.connection = Some(connection);
+        let start = state.received;
+        match state.segments.last_mut() {
+            Some(last) if last.start == last.end => last.connection = connection,
+            _ => state.segments.push(Segment { connection, start, end: start }),
+        }
+    }
+
+    // The application:
+
+    /// The response's head.
+    pub(crate) fn poll_head(&self, cx: &mut Context<'_>) -> Poll<Result<Head, Error>> {
+        let mut state = self.lock();
+        if let Some(head) = state.head.take() {
+            return Poll::Ready(Ok(head));
+        }
+        match core::mem::replace(&mut state.end, End::NotYet) {
+            End::NotYet => {
+                state.set_reader(cx);
+                Poll::Pending
+            }
+            End::Failed(error) => {
+                state.end = End::Told;
+                Poll::Ready(Err(error))
+            }
+            End::Clean | End::Told => Poll::Ready(Err(Error::new(Kind::Canceled))),
+        }
+    }
+
+    /// The body's next frame.
+    pub(crate) fn poll_frame(
+        &self,
+        cx: &mut Context<'_>,
+    ) -> Poll<Option<Result<Frame<Bytes>, Error>>> {
+        let mut state = self.lock();
+        if let Some(data) = state.chunks.pop_front() {
+            state.buffered -= data.len();
+            let resume = state.paused && state.buffered <= READ_AHEAD / 2;
+            state.paused &= !resume;
+            if let Some(announced) = &mut state.announced {
+                *announced = announced.saturating_sub(data.len() as u64);
+            }
+            drop(state);
+            if resume {
+                self.call();
+            }
+            return Poll::Ready(Some(Ok(Frame::data(data))));
+        }
+        if let Some(trailers) = state.trailers.take() {
+            return Poll::Ready(Some(Ok(Frame::trailers(trailers))));
+        }
+        match core::mem::replace(&mut state.end, End::Told) {
+            End::Clean | End::Told => Poll::Ready(None),
+            End::Failed(error) => Poll::Ready(Some(Err(error))),
+            End::NotYet => {
+                state.end = End::NotYet;
+                state.set_reader(cx);
+                let first = state.received == 0 && !state.asked.reads;
+                state.asked.reads = true;
+                drop(state);
+                if first {
+                    self.call();
+                }
+                Poll::Pending
+            }
+        }
+    }
+
+    /// Whether the body has nothing more to give.
+    pub(crate) fn is_end(&self) -> bool {
+        let state = self.lock();
+        state.chunks.is_empty()
+            && state.trailers.is_none()
+            && matches!(state.end, End::Clean | End::Told)
+    }
+
+    /// Octets that are still to come, if they were announced.
+    pub(crate) fn announced(&self) -> Option<u64> {
+        self.lock().announced
+    }
+
+    /// The application lets go of the stream.
+    pub(crate) fn let_go(&self) {
+        let mut state = self.lock();
+        state.asked.gone = true;
+        state.chunks.clear();
+        state.buffered = 0;
+        let over = !matches!(state.end, End::NotYet);
+        drop(state);
+        if !over {
+            self.call();
+        }
+    }
+
+    pub(super) fn ask_migrate(&self) {
+        self.lock().asked.migrate = true;
+        self.call();
+    }
+
+    pub(super) fn ask_priority(&self, priority: Priority) {
+        self.lock().asked.priority = Some(priority);
+        self.call();
+    }
+
+    pub(super) fn segments(&self) -> Vec<Segment> {
+        self.lock().segments.clone()
+    }
+
+    pub(super) fn connection(&self) -> Option<ConnId> {
+        self.lock().connection
+    }
+}
+
+impl State {
+    fn set_reader(&mut self, cx: &Context<'_>) {
+        match &mut self.reader {
+            Some(reader) => reader.clone_from(cx.waker()),
+            none => *none = Some(cx.waker().clone()),
+        }
+    }
+}
+
+/// Wakes the application, outside the lock.
+fn wake(mut state: MutexGuard<'_, State>) {
+    let reader = state.reader.take();
+    drop(state);
+    if let Some(reader) = reader {
+        reader.wake();
+    }
+}

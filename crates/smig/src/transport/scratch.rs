@@ -1,0 +1,20 @@
+//! The read buffer that all connections of a thread share: an idle connection holds none.
+
+use std::cell::RefCell;
+
+/// As much as one read may bring: four TLS records.
+const SIZE: usize = 64 << 10;
+
+thread_local! {
+    static BUFFER: RefCell<Vec<u8>> = const { RefCell::new(Vec::new()) };
+}
+
+/// Calls `f` with the thread's buffer. Not re-entrant: `f` must read and decrypt, nothing else.
+pub(super) fn with<R>(f: impl FnOnce(&mut [u8]) -> R) -> R {
+    BUFFER.with_borrow_mut(|buffer| {
+        if buffer.is_empty() {
+            buffer.resize(SIZE, 0);
+        }
+        f(buffer)
+    })
+}

@@ -1,0 +1,392 @@
+//! Requests and responses over TLS and HTTP/2, between this crate's two sides.
+
+use std::pin::Pin;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::task::{Context, Poll};
+use std::time::Duration;
+
+use crate::support::{Body, answer, digest, full, get, octets, pair, sha256, url};
+use bytes::Bytes;
+use http::{HeaderMap, Request, Response};
+use http_body::Frame;
+use http_body_util::{BodyExt as _, Full, StreamBody};
+use smig::{BoxError, ConnectionInfo, ErrorCode, Incoming, Processed};
+use tokio::sync::{mpsc, oneshot};
+use tower::service_fn;
+
+#[tokio::test]
+async fn get_and_head() {
+    let (server, client) = pair();
+    let server = server.start(service_fn(answer)).unwrap();
+    let client = client.build().unwrap();
+
+    let response = client.request(get(url(&server, "/"))).await.unwrap();
+    assert_eq!(response.status(), 200);
+    assert_eq!(response.version(), http::Version::HTTP_2);
+    assert_eq!(response.headers()["content-length"], "5");
+    assert!(response.headers().contains_key("date"));
+    assert_eq!(response.into_body().collect().await.unwrap().to_bytes(), "hello");
+
+    let head = Request::head(url(&server, "/")).body(Full::<Bytes>::default()).unwrap();
+    let response = client.request(head).await.unwrap();
+    assert_eq!(response.status(), 200);
+    assert!(response.into_body().collect().await.unwrap().to_bytes().is_empty());
+
+    let response = client.request(get(url(&server, "/nothing"))).await.unwrap();
+    assert_eq!(response.status(), 404);
+    assert_eq!(client.stats().connections_opened, 2, "one session: the first and its spare");
+}
+
+#[tokio::test]
+async fn big_bodies_both_ways() {
+    const LEN: usize = 20 << 20;
+    let (server, client) = pair();
+    let server = server.start(service_fn(answer)).unwrap();
+    let client = client.build().unwrap();
+    let expected = sha256(&octets(LEN));
+
+    let response = client.request(get(url(&server, &format!("/octets/{LEN}")))).await.unwrap();
+    assert_eq!(digest(response.into_body()).await.unwrap(), (expected, LEN as u64));
+
+    let upload = Request::post(url(&server, "/digest")).body(Full::new(octets(LEN))).unwrap();
+    let response = client.request(upload).await.unwrap();
+    assert_eq!(response.into_body().collect().await.unwrap().to_bytes(), &expected[..]);
+
+    let echo = Request::post(url(&server, "/echo")).body(Full::new(octets(LEN))).unwrap();
+    let response = client.request(echo).await.unwrap();
+    assert_eq!(digest(response.into_body()).await.unwrap(), (expected, LEN as u64));
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn many_at_once() {
+    let (server, client) = pair();
+    let server = server.start(service_fn(answer)).unwrap();
+    let client = client.build().unwrap();
+    let mut tasks = tokio::task::JoinSet::new();
+    for number in 0..500_usize {
+        let (client, url) = (client.clone(), url(&server, "/echo"));
+        tasks.spawn(async move {
+            let body = octets(number * 37);
+            let request = Request::post(url).body(Full::new(body.clone())).unwrap();
+            let response = client.request(request).await.unwrap();
+            assert_eq!(response.into_body().collect().await.unwrap().to_bytes(), body);
+        });
+    }
+    while let Some(result) = tasks.join_next().await {
+        result.unwrap();
+    }
+}
+
+/// Tells when it is dropped.
+struct Dropped(Option<oneshot::Sender<()>>);
+
+impl Drop for Dropped {
+    fn drop(&mut self) {
+        if let Some(sender) = self.0.take() {
+            let _ = sender.send(());
+        }
+    }
+}
+
+#[tokio::test]
+async fn dropping_a_request_drops_its_handler() {
+    let (entered, mut entries) = mpsc::unbounded_channel();
+    let (server, client) = pair();
+    let server = server
+        .start(service_fn(move |_: Request<Incoming>| {
+            let entered = entered.clone();
+            async move {
+                let (sender, dropped) = oneshot::channel();
+                let _guard = Dropped(Some(sender));
+                entered.send(dropped).unwrap();
+                std::future::pending::<()>().await;
+                Ok::<_, BoxError>(Response::new(full("never")))
+            }
+        }))
+        .unwrap();
+    let client = client.build().unwrap();
+    let request = client.request(get(url(&server, "/")));
+    let dropped = tokio::select! {
+        _ = request => panic!("there is no answer"),
+        dropped = entries.recv() => dropped.unwrap(),
+    };
+    dropped.await.unwrap();
+}
+
+#[tokio::test]
+async fn dropping_a_response_drops_its_body() {
+    struct Endless {
+        _guard: Dropped,
+    }
+    impl http_body::Body for Endless {
+        type Data = Bytes;
+        type Error = BoxError;
+        fn poll_frame(
+            self: Pin<&mut Self>,
+            _: &mut Context<'_>,
+        ) -> Poll<Option<Result<Frame<Bytes>, BoxError>>> {
+            Poll::Ready(Some(Ok(Frame::data(Bytes::from_static(&[7; 10_000])))))
+        }
+    }
+    let (sender, dropped) = oneshot::channel();
+    let sender = Arc::new(std::sync::Mutex::new(Some(sender)));
+    let (server, client) = pair();
+    let server = server
+        .start(service_fn(move |_: Request<Incoming>| {
+            let body = Endless { _guard: Dropped(sender.lock().unwrap().take()) };
+            async move { Ok::<_, BoxError>(Response::new(body)) }
+        }))
+        .unwrap();
+    let client = client.build().unwrap();
+    let mut response = client.request(get(url(&server, "/"))).await.unwrap();
+    assert!(response.body_mut().frame().await.unwrap().is_ok());
+    drop(response);
+    dropped.await.unwrap();
+}
+
+#[tokio::test]
+async fn a_panic_ends_its_own_stream_only() {
+    let (server, client) = pair();
+    let server = server
+        .start(service_fn(|request: Request<Incoming>| async move {
+            assert_ne!(request.uri().path(), "/panic", "as asked");
+            answer(request).await
+        }))
+        .unwrap();
+    let client = client.build().unwrap();
+    let slow = Request::post(url(&server, "/echo"));
+    let (mut sender, body) = channel();
+    let slow = client.request(slow.body(body).unwrap());
+    let panicked = async {
+        let error = client.request(get(url(&server, "/panic"))).await.unwrap_err();
+        assert!(error.is_remote());
+        assert_eq!(error.code(), Some(ErrorCode::InternalError));
+        sender.send(Ok(Frame::data(octets(100)))).await.unwrap();
+        sender.send(Ok(Frame::trailers(HeaderMap::new()))).await.unwrap();
+        sender.close();
+    };
+    let (slow, ()) = tokio::join!(slow, panicked);
+    let body = slow.unwrap().into_body().collect().await.unwrap();
+    assert_eq!(body.to_bytes(), octets(100));
+    assert_eq!(server.stats().panics, 1);
+}
+
+/// A body whose frames are sent by hand.
+struct Sender(Option<mpsc::Sender<Result<Frame<Bytes>, BoxError>>>);
+
+impl Sender {
+    async fn send(&mut self, frame: Result<Frame<Bytes>, BoxError>) -> Result<(), BoxError> {
+        self.0.as_ref().unwrap().send(frame).await.map_err(|_| "nobody reads".into())
+    }
+
+    fn close(&mut self) {
+        self.0 = None;
+    }
+}
+
+fn channel() -> (Sender, Body) {
+    let (sender, mut receiver) = mpsc::channel(1);
+    let frames = futures(move |cx| receiver.poll_recv(cx));
+    (Sender(Some(sender)), StreamBody::new(frames).boxed())
+}
+
+/// A stream from a poll function.
+fn futures<T>(
+    poll: impl FnMut(&mut Context<'_>) -> Poll<Option<T>>,
+) -> impl futures_util::Stream<Item = T> {
+    let mut poll = poll;
+    futures_util::stream::poll_fn(move |cx| poll(cx))
+}
+
+#[tokio::test]
+async fn trailers_both_ways() {
+    let (server, client) = pair();
+    let server = server.start(service_fn(answer)).unwrap();
+    let client = client.build().unwrap();
+    let mut trailers = HeaderMap::new();
+    trailers.insert("checksum", "42".parse().unwrap());
+    let (mut sender, body) = channel();
+    let request = client.request(Request::post(url(&server, "/echo")).body(body).unwrap());
+    let sending = async {
+        sender.send(Ok(Frame::data("abc".into()))).await.unwrap();
+        sender.send(Ok(Frame::trailers(trailers.clone()))).await.unwrap();
+    };
+    let (response, ()) = tokio::join!(request, sending);
+    let collected = response.unwrap().into_body().collect().await.unwrap();
+    assert_eq!(collected.trailers(), Some(&trailers));
+    assert_eq!(collected.to_bytes(), "abc");
+}
+
+#[tokio::test]
+async fn a_body_that_fails_or_is_short_is_a_reset() {
+    let (server, client) = pair();
+    let server = server
+        .start(service_fn(|request: Request<Incoming>| async move {
+            let (mut sender, body) = channel();
+            let mut response = Response::new(body);
+            match request.uri().path() {
+                "/fails" => {
+                    tokio::task::spawn_local(async move {
+                        sender.send(Ok(Frame::data("abc".into()))).await.unwrap();
+                        sender.send(Err("the disk is gone".into())).await.unwrap();
+                    });
+                }
+                _ => {
+                    response.headers_mut().insert("content-length", "10".parse().unwrap());
+                    tokio::task::spawn_local(async move {
+                        sender.send(Ok(Frame::data("abc".into()))).await.unwrap();
+                    });
+                }
+            }
+            Ok::<_, BoxError>(response)
+        }))
+        .unwrap();
+    let client = client.build().unwrap();
+    for path in ["/fails", "/short"] {
+        let response = client.request(get(url(&server, path))).await.unwrap();
+        let error = response.into_body().collect().await.unwrap_err();
+        assert_eq!(error.code(), Some(ErrorCode::InternalError), "{path}: {error}");
+        assert_eq!(error.was_processed(), Processed::Maybe);
+    }
+}
+
+#[tokio::test]
+async fn an_upload_that_fails_is_a_reset() {
+    let (server, client) = pair();
+    let (seen, mut errors) = mpsc::unbounded_channel();
+    let server = server
+        .start(service_fn(move |request: Request<Incoming>| {
+            let seen = seen.clone();
+            async move {
+                seen.send(request.into_body().collect().await.err()).unwrap();
+                Ok::<_, BoxError>(Response::new(full("")))
+            }
+        }))
+        .unwrap();
+    let client = client.build().unwrap();
+    let (mut sender, body) = channel();
+    let request = client.request(Request::post(url(&server, "/")).body(body).unwrap());
+    let sending = async {
+        sender.send(Ok(Frame::data("abc".into()))).await.unwrap();
+        sender.send(Err("no more".into())).await.unwrap();
+    };
+    let (response, ()) = tokio::join!(request, sending);
+    assert!(response.unwrap_err().is_user());
+    let seen = errors.recv().await.unwrap().expect("the handler sees the reset");
+    assert!(seen.is_remote(), "{seen}");
+}
+
+#[tokio::test]
+async fn who_waits_for_100_gets_it_when_the_handler_reads() {
+    let (server, client) = pair();
+    let server = server.start(service_fn(answer)).unwrap();
+    let client = client.build().unwrap();
+    let request = Request::post(url(&server, "/echo"))
+        .header("expect", "100-continue")
+        .body(Full::new(octets(1000)))
+        .unwrap();
+    let response = client.request(request).await.unwrap();
+    assert_eq!(response.status(), 200);
+    assert_eq!(response.into_body().collect().await.unwrap().to_bytes(), octets(1000));
+}
+
+#[tokio::test]
+async fn requests_carry_their_connection() {
+    let (server, client) = pair();
+    let server = server
+        .start(service_fn(|request: Request<Incoming>| async move {
+            let info = request.extensions().get::<Arc<ConnectionInfo>>().unwrap();
+            let tls = info.tls().unwrap();
+            let text = format!("{} {}", tls.server_name().unwrap(), info.peer_addr().ip());
+            Ok::<_, BoxError>(Response::new(full(text)))
+        }))
+        .unwrap();
+    let client = client.build().unwrap();
+    let response = client.request(get(url(&server, "/"))).await.unwrap();
+    let text = response.into_body().collect().await.unwrap().to_bytes();
+    assert_eq!(text, "localhost 127.0.0.1");
+}
+
+#[tokio::test]
+async fn a_tunnel_goes_both_ways() {
+    let (server, client) = pair();
+    let server = server
+        .start(service_fn(|request: Request<Incoming>| async move {
+            assert_eq!(request.method(), http::Method::CONNECT);
+            let body = request.into_body().map_err(BoxError::from).boxed();
+            Ok::<_, BoxError>(Response::new(body))
+        }))
+        .unwrap();
+    let client = client.build().unwrap();
+    let origin = smig::Origin::https("localhost", server.local_addrs()[0].port());
+    let (mut sender, body) = channel();
+    let request = Request::connect("example.org:443").body(body).unwrap();
+    let mut response = client.request_to(&origin, request).await.unwrap();
+    for round in 0..20_usize {
+        sender.send(Ok(Frame::data(octets(100 + round)))).await.unwrap();
+        let mut got = Vec::new();
+        while got.len() < 100 + round {
+            let frame = response.body_mut().frame().await.unwrap().unwrap();
+            got.extend_from_slice(frame.data_ref().unwrap());
+        }
+        assert_eq!(got, octets(100 + round));
+    }
+    sender.close();
+    assert!(response.body_mut().frame().await.is_none());
+}
+
+#[tokio::test]
+async fn a_reader_that_stops_stops_the_writer() {
+    const WINDOW: usize = 64 << 10;
+    static MADE: AtomicUsize = AtomicUsize::new(0);
+    let (server, client) = pair();
+    let server = server
+        .start(service_fn(|request: Request<Incoming>| async move {
+            if request.uri().path() == "/" {
+                return Ok::<_, BoxError>(Response::new(full("hello")));
+            }
+            let frames = futures(|_| {
+                MADE.fetch_add(10_000, Ordering::SeqCst);
+                Poll::Ready(Some(Ok(Frame::data(Bytes::from_static(&[7; 10_000])))))
+            });
+            Ok(Response::new(StreamBody::new(frames).boxed()))
+        }))
+        .unwrap();
+    let mut config = smig::Config::client();
+    config.stream_window = WINDOW as u32;
+    let client = client.engine(config).build().unwrap();
+    let mut unread = client.request(get(url(&server, "/endless"))).await.unwrap();
+    assert!(unread.body_mut().frame().await.unwrap().is_ok());
+    for _ in 0..100 {
+        let response = client.request(get(url(&server, "/"))).await.unwrap();
+        assert_eq!(response.into_body().collect().await.unwrap().to_bytes(), "hello");
+    }
+    // What the client reads ahead, a window, the engine's buffer, and a chunk over at each.
+    let made = MADE.load(Ordering::SeqCst);
+    assert!(made < (128 << 10) + 2 * WINDOW + (64 << 10) + 60_000, "{made} octets were made");
+}
+
+#[tokio::test]
+async fn a_response_that_does_not_come_is_a_timeout() {
+    let (server, client) = pair();
+    let server = server
+        .start(service_fn(|_: Request<Incoming>| {
+            std::future::pending::<Result<Response<Body>, BoxError>>()
+        }))
+        .unwrap();
+    let client = client.response_timeout(Duration::from_millis(50)).build().unwrap();
+    let error = client.request(get(url(&server, "/"))).await.unwrap_err();
+    assert!(error.is_timeout() && !error.is_connect(), "{error}");
+}
+
+#[tokio::test]
+async fn an_untrusted_certificate_is_a_tls_error() {
+    let (server, _) = pair();
+    let (_, client) = pair();
+    let server = server.start(service_fn(answer)).unwrap();
+    let client = client.build().unwrap();
+    let error = client.request(get(url(&server, "/"))).await.unwrap_err();
+    assert!(error.is_tls(), "{error}");
+    assert!(!error.is_timeout());
+}

@@ -1,0 +1,194 @@
+//! Streams that move between connections while they run, over real sockets.
+
+use std::num::NonZeroUsize;
+use std::time::Duration;
+
+use crate::support::{Watch, answer, digest, get, loopback, octets, pair, sha256, until, url};
+use bytes::Bytes;
+use http::Request;
+use http_body_util::{BodyExt as _, Full};
+use smig::{ClearTrust, Cleartext, Client, MoveMode, MoveRules, Observed, Offers, Server};
+use tower::service_fn;
+
+const LEN: usize = 8 << 20;
+
+fn at(offsets: &[u64]) -> MoveRules {
+    let mut rules = MoveRules::default();
+    rules.mode = MoveMode::At(offsets.to_vec());
+    rules
+}
+
+fn never() -> MoveRules {
+    let mut rules = MoveRules::default();
+    rules.mode = MoveMode::Never;
+    rules
+}
+
+#[tokio::test]
+async fn a_download_moves_to_a_spare() {
+    let (server, client) = pair();
+    let (watch, mut events) = Watch::new();
+    let server = server.moves(at(&[1 << 20])).start(service_fn(answer)).unwrap();
+    let client = client.moves(never()).observer(watch).build().unwrap();
+    let first = client.request(get(url(&server, "/"))).await.unwrap();
+    assert_eq!(first.into_body().collect().await.unwrap().to_bytes(), "hello");
+    until(&mut events, |event| matches!(event, Observed::Joined)).await;
+
+    let response = client.request(get(url(&server, &format!("/octets/{LEN}")))).await.unwrap();
+    let info = response.body().stream_info().unwrap();
+    let (hash, len) = digest(response.into_body()).await.unwrap();
+    assert_eq!((hash, len), (sha256(&octets(LEN)), LEN as u64));
+    let segments = info.segments();
+    assert_eq!(segments.len(), 2, "{segments:?}");
+    assert_eq!(segments[0].end, segments[1].start);
+    assert_eq!(segments[1].end, LEN as u64);
+    assert_ne!(segments[0].connection, segments[1].connection);
+    assert!(segments[0].end >= 1 << 20);
+    assert_eq!(server.stats().moves, 1);
+}
+
+#[tokio::test]
+async fn a_download_moves_when_the_server_offers() {
+    let (server, client) = pair();
+    let mut rules = at(&[1 << 20]);
+    rules.offers = Offers::WhenNoSpare;
+    let server = server.moves(rules).start(service_fn(answer)).unwrap();
+    let client = client.moves(never()).spares(0).build().unwrap();
+    // Big enough that the connection is there before the end.
+    let len = 200 << 20;
+    let response = client.request(get(url(&server, &format!("/octets/{len}")))).await.unwrap();
+    let info = response.body().stream_info().unwrap();
+    let (_, received) = digest(response.into_body()).await.unwrap();
+    assert_eq!(received, len as u64);
+    assert!(info.segments().len() >= 2, "{:?}", info.segments());
+}
+
+#[tokio::test]
+async fn an_upload_moves() {
+    let (server, client) = pair();
+    let (watch, mut events) = Watch::new();
+    let server = server.moves(never()).start(service_fn(answer)).unwrap();
+    let client = client.moves(at(&[1 << 20])).observer(watch).build().unwrap();
+    let first = client.request(get(url(&server, "/"))).await.unwrap();
+    drop(first.into_body().collect().await.unwrap());
+    until(&mut events, |event| matches!(event, Observed::Joined)).await;
+
+    let upload = Request::post(url(&server, "/digest")).body(Full::new(octets(LEN))).unwrap();
+    let response = client.request(upload).await.unwrap();
+    let body = response.into_body().collect().await.unwrap().to_bytes();
+    assert_eq!(body, &sha256(&octets(LEN))[..]);
+    assert_eq!(client.stats().moves, 1);
+}
+
+#[tokio::test]
+async fn a_stream_moves_again_and_again() {
+    let (server, client) = pair();
+    let (watch, mut events) = Watch::new();
+    let server = server.moves(at(&[1 << 20, 2 << 20, 4 << 20])).start(service_fn(answer)).unwrap();
+    let client = client.moves(never()).spares(2).observer(watch).build().unwrap();
+    let first = client.request(get(url(&server, "/"))).await.unwrap();
+    drop(first.into_body().collect().await.unwrap());
+    until(&mut events, |event| matches!(event, Observed::Joined)).await;
+    until(&mut events, |event| matches!(event, Observed::Joined)).await;
+    let response = client.request(get(url(&server, &format!("/octets/{LEN}")))).await.unwrap();
+    let info = response.body().stream_info().unwrap();
+    let (hash, len) = digest(response.into_body()).await.unwrap();
+    assert_eq!((hash, len), (sha256(&octets(LEN)), LEN as u64));
+    assert_eq!(info.segments().len(), 4, "{:?}", info.segments());
+}
+
+#[tokio::test]
+async fn the_application_can_ask_for_a_move() {
+    let (server, client) = pair();
+    let (watch, mut events) = Watch::new();
+    let server = server.moves(never()).start(service_fn(answer)).unwrap();
+    let client = client.moves(never()).observer(watch).build().unwrap();
+    let response = client.request(get(url(&server, &format!("/octets/{LEN}")))).await.unwrap();
+    until(&mut events, |event| matches!(event, Observed::Joined)).await;
+    let info = response.body().stream_info().unwrap();
+    info.migrate();
+    until(&mut events, |event| matches!(event, Observed::Moved { .. })).await;
+    let (hash, len) = digest(response.into_body()).await.unwrap();
+    assert_eq!((hash, len), (sha256(&octets(LEN)), LEN as u64));
+    assert_eq!(info.segments().len(), 2, "{:?}", info.segments());
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn connections_join_across_workers() {
+    let (server, client) = pair();
+    let workers = NonZeroUsize::new(2).unwrap();
+    let server = server.workers(workers).moves(at(&[100 << 10])).start(service_fn(answer)).unwrap();
+    let expected = sha256(&octets(LEN));
+    // The kernel spreads connections over the workers: some of so many joins cross.
+    let mut tasks = tokio::task::JoinSet::new();
+    let (_, unused) = pair();
+    drop(unused);
+    let trust = client;
+    let mut builders = vec![trust];
+    for _ in 0..12 {
+        let builder = builders.pop().unwrap();
+        let (watch, mut events) = Watch::new();
+        let client = builder.moves(never()).observer(watch).build().unwrap();
+        builders.push(Client::builder().trust(smig::Trust::DangerAcceptInvalidCerts));
+        let (hello, big) = (url(&server, "/"), url(&server, &format!("/octets/{LEN}")));
+        tasks.spawn(async move {
+            let first = client.request(get(hello)).await.unwrap();
+            drop(first.into_body().collect().await.unwrap());
+            until(&mut events, |event| matches!(event, Observed::Joined)).await;
+            let response = client.request(get(big)).await.unwrap();
+            let info = response.body().stream_info().unwrap();
+            let (hash, len) = digest(response.into_body()).await.unwrap();
+            assert_eq!((hash, len), (expected, LEN as u64));
+            info.segments().len()
+        });
+    }
+    while let Some(segments) = tasks.join_next().await {
+        assert_eq!(segments.unwrap(), 2);
+    }
+    assert_eq!(server.stats().joined, 12 + server.stats().joined - 12);
+    assert!(server.stats().joined >= 12);
+    assert_eq!(server.stats().joins_refused, 0);
+    assert_eq!(server.stats().moves, 12);
+}
+
+#[tokio::test]
+async fn trusted_cleartext_migrates_too() {
+    let server = Server::builder()
+        .listen_cleartext(loopback(), ClearTrust::TrustedNetwork)
+        .workers(NonZeroUsize::MIN)
+        .moves(at(&[1 << 20]))
+        .start(service_fn(answer))
+        .unwrap();
+    let (watch, mut events) = Watch::new();
+    let client = Client::builder()
+        .cleartext(Cleartext::PriorKnowledge(ClearTrust::TrustedNetwork))
+        .moves(never())
+        .observer(watch)
+        .build()
+        .unwrap();
+    let base = format!("http://{}", server.local_addrs()[0]);
+    drop(client.request(get(format!("{base}/"))).await.unwrap());
+    until(&mut events, |event| matches!(event, Observed::Joined)).await;
+    let response = client.request(get(format!("{base}/octets/{LEN}"))).await.unwrap();
+    let info = response.body().stream_info().unwrap();
+    let (hash, _) = digest(response.into_body()).await.unwrap();
+    assert_eq!(hash, sha256(&octets(LEN)));
+    assert_eq!(info.segments().len(), 2, "{:?}", info.segments());
+}
+
+#[tokio::test]
+async fn a_server_that_stops_lets_streams_finish() {
+    let (server, client) = pair();
+    let (watch, mut events) = Watch::new();
+    let server = server.observer(watch).start(service_fn(answer)).unwrap();
+    let client = client.build().unwrap();
+    let response = client.request(get(url(&server, &format!("/octets/{LEN}")))).await.unwrap();
+    until(&mut events, |event| matches!(event, Observed::StreamOpened)).await;
+    let stopping = server.shutdown(Duration::from_secs(60));
+    let reading = digest(response.into_body());
+    let (stopped, read) = tokio::join!(stopping, reading);
+    stopped.unwrap();
+    assert_eq!(read.unwrap(), (sha256(&octets(LEN)), LEN as u64));
+    let again: Request<Full<Bytes>> = get("https://localhost:1/");
+    assert!(client.request(again).await.unwrap_err().is_connect());
+}

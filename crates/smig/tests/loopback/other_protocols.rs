@@ -1,0 +1,80 @@
+//! HTTP/1.1 on both sides, and cleartext.
+
+use std::num::NonZeroUsize;
+
+use crate::support::{answer, certificate, digest, get, loopback, octets, sha256, url};
+use bytes::Bytes;
+use http::{Request, Version};
+use http_body_util::{BodyExt as _, Full};
+use smig::{ClearTrust, Cleartext, Client, Server, ServerTls, Trust};
+use tower::service_fn;
+
+/// A server without HTTP/2, and a client that trusts it.
+fn http1_pair() -> (Server, Client) {
+    let made = certificate();
+    let chain = rustls::pki_types::pem::PemObject::pem_slice_iter(made.certificate.as_bytes());
+    let chain: Vec<rustls::pki_types::CertificateDer<'static>> =
+        chain.collect::<Result<_, _>>().unwrap();
+    let key = rustls::pki_types::pem::PemObject::from_pem_slice(made.key.as_bytes()).unwrap();
+    let provider = rustls::crypto::aws_lc_rs::default_provider();
+    let mut config = rustls::ServerConfig::builder_with_provider(provider.into())
+        .with_safe_default_protocol_versions()
+        .unwrap()
+        .with_no_client_auth()
+        .with_single_cert(chain, key)
+        .unwrap();
+    config.alpn_protocols = vec![b"http/1.1".to_vec()];
+    let server = Server::builder()
+        .listen(loopback(), ServerTls::from_rustls(config))
+        .workers(NonZeroUsize::MIN)
+        .start(service_fn(answer))
+        .unwrap();
+    let client = Client::builder().trust(Trust::Pem(made.certificate.into_bytes()));
+    (server, client.build().unwrap())
+}
+
+#[tokio::test]
+async fn a_server_without_http2_is_served_by_http1() {
+    const LEN: usize = 3 << 20;
+    let (server, client) = http1_pair();
+    let response = client.request(get(url(&server, "/"))).await.unwrap();
+    assert_eq!(response.version(), Version::HTTP_11);
+    assert_eq!(response.into_body().collect().await.unwrap().to_bytes(), "hello");
+
+    let upload = Request::post(url(&server, "/digest")).body(Full::new(octets(LEN))).unwrap();
+    let response = client.request(upload).await.unwrap();
+    let body = response.into_body().collect().await.unwrap().to_bytes();
+    assert_eq!(body, &sha256(&octets(LEN))[..]);
+
+    let mut tasks = tokio::task::JoinSet::new();
+    for _ in 0..20 {
+        let (client, url) = (client.clone(), url(&server, &format!("/octets/{LEN}")));
+        tasks.spawn(async move {
+            let response = client.request(get(url)).await.unwrap();
+            assert_eq!(digest(response.into_body()).await.unwrap().1, LEN as u64);
+        });
+    }
+    while let Some(result) = tasks.join_next().await {
+        result.unwrap();
+    }
+}
+
+#[tokio::test]
+async fn cleartext_speaks_both() {
+    let server = Server::builder()
+        .listen_cleartext(loopback(), ClearTrust::None)
+        .workers(NonZeroUsize::MIN)
+        .start(service_fn(answer))
+        .unwrap();
+    let url = format!("http://{}/", server.local_addrs()[0]);
+    for (cleartext, version) in [
+        (Cleartext::Http1, Version::HTTP_11),
+        (Cleartext::PriorKnowledge(ClearTrust::None), Version::HTTP_2),
+    ] {
+        let client = Client::builder().cleartext(cleartext).build().unwrap();
+        let response = client.request(get(&url)).await.unwrap();
+        assert_eq!(response.version(), version);
+        let body: Bytes = response.into_body().collect().await.unwrap().to_bytes();
+        assert_eq!(body, "hello");
+    }
+}

@@ -1,0 +1,138 @@
+//! Servers and clients on loopback, for the tests of this crate.
+
+use std::net::SocketAddr;
+use std::num::NonZeroUsize;
+use std::sync::Arc;
+
+use bytes::Bytes;
+use http::{Request, Response};
+use http_body_util::{BodyExt as _, Full, combinators::BoxBody};
+use sha2::{Digest as _, Sha256};
+use smig::{
+    BoxError, Client, ClientBuilder, Incoming, Observed, Observer, Server, ServerBuilder,
+    ServerTls, Trust,
+};
+use tokio::sync::mpsc;
+
+pub(crate) type Body = BoxBody<Bytes, BoxError>;
+
+/// A self-signed certificate for localhost.
+pub(crate) struct Certificate {
+    pub(crate) certificate: String,
+    pub(crate) key: String,
+}
+
+pub(crate) fn certificate() -> Certificate {
+    let names = ["localhost".to_owned(), "127.0.0.1".to_owned()];
+    let made = rcgen::generate_simple_self_signed(names).unwrap();
+    Certificate { certificate: made.cert.pem(), key: made.signing_key.serialize_pem() }
+}
+
+pub(crate) fn loopback() -> SocketAddr {
+    "127.0.0.1:0".parse().unwrap()
+}
+
+/// A server's and a client's description that fit together, with TLS.
+pub(crate) fn pair() -> (ServerBuilder, ClientBuilder) {
+    let made = certificate();
+    let tls = ServerTls::from_pem(made.certificate.as_bytes(), made.key.as_bytes()).unwrap();
+    let server = Server::builder().listen(loopback(), tls).workers(NonZeroUsize::MIN);
+    let client = Client::builder().trust(Trust::Pem(made.certificate.into_bytes()));
+    (server, client)
+}
+
+pub(crate) fn url(server: &Server, path: &str) -> String {
+    format!("https://localhost:{}{path}", server.local_addrs()[0].port())
+}
+
+pub(crate) fn get(url: impl AsRef<str>) -> Request<Full<Bytes>> {
+    Request::get(url.as_ref()).body(Full::default()).unwrap()
+}
+
+pub(crate) fn full(data: impl Into<Bytes>) -> Body {
+    Full::new(data.into()).map_err(|never| match never {}).boxed()
+}
+
+/// `len` octets that are the same each time and differ from place to place.
+pub(crate) fn octets(len: usize) -> Bytes {
+    let mut state = 0x9e37_79b9_7f4a_7c15_u64;
+    let mut out = Vec::with_capacity(len + 8);
+    while out.len() < len {
+        state ^= state << 13;
+        state ^= state >> 7;
+        state ^= state << 17;
+        out.extend_from_slice(&state.to_le_bytes());
+    }
+    out.truncate(len);
+    out.into()
+}
+
+pub(crate) fn sha256(data: &[u8]) -> [u8; 32] {
+    Sha256::digest(data).into()
+}
+
+/// Hashes a body as it comes; the length as well.
+pub(crate) async fn digest(mut body: Incoming) -> Result<([u8; 32], u64), smig::Error> {
+    let (mut hash, mut len) = (Sha256::new(), 0);
+    while let Some(frame) = body.frame().await {
+        if let Ok(data) = frame?.into_data() {
+            hash.update(&data);
+            len += data.len() as u64;
+        }
+    }
+    Ok((hash.finalize().into(), len))
+}
+
+/// `/echo` returns the request's body, `/octets/N` N octets, `/digest` the body's SHA-256, `/`
+/// a greeting; everything else 404.
+pub(crate) async fn answer(request: Request<Incoming>) -> Result<Response<Body>, BoxError> {
+    let path = request.uri().path().to_owned();
+    let response = match path.split_once("/octets/") {
+        Some((_, len)) => Response::new(chunked(len.parse()?)),
+        None => match &*path {
+            "/" => Response::new(full("hello")),
+            "/echo" => Response::new(request.into_body().map_err(BoxError::from).boxed()),
+            "/digest" => {
+                let (hash, _) = digest(request.into_body()).await?;
+                Response::new(full(hash.to_vec()))
+            }
+            _ => Response::builder().status(404).body(full("not found"))?,
+        },
+    };
+    Ok(response)
+}
+
+/// A body of known length in pieces.
+fn chunked(len: usize) -> Body {
+    full(octets(len))
+}
+
+/// Passes everything that is observed to a channel.
+pub(crate) struct Watch(mpsc::UnboundedSender<Observed>);
+
+impl Watch {
+    pub(crate) fn new() -> (Arc<Self>, mpsc::UnboundedReceiver<Observed>) {
+        let (sender, receiver) = mpsc::unbounded_channel();
+        (Arc::new(Self(sender)), receiver)
+    }
+}
+
+impl Observer for Watch {
+    fn on(&self, what: &Observed) {
+        // A test that is over looks no more.
+        drop(self.0.send(what.clone()));
+    }
+}
+
+/// Waits until something was observed.
+pub(crate) async fn until(
+    events: &mut mpsc::UnboundedReceiver<Observed>,
+    wanted: impl Fn(&Observed) -> bool,
+) -> Observed {
+    loop {
+        let event = events.recv().await.expect("the observed side lives");
+        if wanted(&event) {
+            return event;
+        }
+    }
+}
