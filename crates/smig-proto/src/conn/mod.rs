@@ -225,20 +225,29 @@ impl Connection {
     /// Whether streams may be opened here, or moved here, as far as GOAWAY says and a JOIN that must
     /// come before them (SMIG-4.2).
     pub(crate) fn takes_streams(&self) -> bool {
-        let join_due = match self.membership {
+        !self.is_dead()
+            && !self.owes_join()
+            && self.goaway.sent.is_none()
+            && self.goaway.received.is_none()
+    }
+
+    /// Client: whether a JOIN waits for its keying material.
+    pub(crate) fn owes_join(&self) -> bool {
+        match self.membership {
             Membership::KeyingJoin => true,
             Membership::KeyingFounder => self.spec.security == Security::TrustedCleartext,
             Membership::Plain | Membership::Joining { .. } | Membership::Joined => false,
-        };
-        !self.is_dead()
-            && !join_due
-            && self.goaway.sent.is_none()
-            && self.goaway.received.is_none()
+        }
     }
 
     /// Whether the extension runs on this connection and it belongs to the session.
     pub(crate) fn is_joined(&self) -> bool {
         !self.is_dead() && self.membership == Membership::Joined
+    }
+
+    /// Whether the peer owes the answer to a move from `s1`, whose stream is over.
+    pub(crate) fn owes_answer(&self, s1: StreamId) -> bool {
+        self.answers_due.iter().any(|due| due.s1 == s1)
     }
 
     /// Takes the record of an open migration from `s1`, whose stream is over.

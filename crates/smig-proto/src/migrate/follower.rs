@@ -100,8 +100,14 @@ impl Session {
         if let Some((cid, sid)) = migrate.dst {
             self.drop_carrier(cid, sid);
         }
-        self.send_migrate(at, Migrate { dst: None }, flag::SMIG_ACK | flag::END_STREAM);
-        // A client whose own move of the stream is open gives it up: the server will not answer it.
+        let moving = self.conn(at.conn).is_some_and(|conn| conn.owes_answer(at.id));
+        if moving && (self.role == Role::Server || migrate.dst.is_none()) {
+            // Our own move of the stream is open: a server's wins (SMIG-6.5), a client's answers the
+            // offer (SMIG-6.2).
+            return Ok(());
+        }
+        // A client gives its own move up, for the server will not answer it (SMIG-8.3). The reset goes
+        // first: behind the decline it would come too late to say that END_STREAM is none.
         let due = self.conn_mut(at.conn).and_then(|conn| conn.take_answer_due(at.id));
         if let Some(due) = due {
             self.open_moving = self.open_moving.saturating_sub(1);
@@ -109,6 +115,7 @@ impl Session {
                 self.queue_reset(at, code);
             }
         }
+        self.send_migrate(at, Migrate { dst: None }, flag::SMIG_ACK | flag::END_STREAM);
         Ok(())
     }
 

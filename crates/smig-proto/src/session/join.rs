@@ -134,7 +134,7 @@ impl Session {
                     wire::join(&mut conn.out.frames, &points, proof);
                     conn.membership = Membership::Joining { nonce: join.0, exporter: [0; 32] };
                     self.key = Some(SessionKey(material));
-                    return;
+                    return self.announce_window(id);
                 }
                 conn.membership = Membership::Joined;
                 self.key = Some(SessionKey(material));
@@ -145,6 +145,7 @@ impl Session {
                 let mac = client_mac(&key, cid, nonce, material);
                 wire::join(&mut conn.out.frames, &points, Join::Proof { nonce, mac });
                 conn.membership = Membership::Joining { nonce, exporter: material };
+                self.announce_window(id);
             }
             Membership::Plain | Membership::Joining { .. } | Membership::Joined => {}
         }

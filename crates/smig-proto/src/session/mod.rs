@@ -128,7 +128,9 @@ impl Session {
             Role::Server => Phase::Preface,
         };
         let mut conn = Connection::new(id, spec, phase, now);
-        if let (Role::Client, Some(app), true) = (self.role, self.app, self.may_smig(&spec)) {
+        if let (Role::Client, Some(app), true) = (self.role, self.app, self.may_smig(&spec))
+            && self.may_name_connection()
+        {
             let number = self.numbers.last().map_or(1, |last| last + 1);
             self.numbers = vec![number];
             conn.cid = Some(Cid { app, number });
@@ -139,8 +141,26 @@ impl Session {
         if let Some(cid) = cid {
             self.begin_join(id, cid, spec.security);
         }
+        if !self.conn(id).is_some_and(Connection::owes_join) {
+            self.announce_window(id);
+        }
         self.arm(now);
         id
+    }
+
+    /// Client: whether a new connection may have a CID. Without K it would be the first one, and there
+    /// may be only one of these (SMIG-3.6).
+    fn may_name_connection(&self) -> bool {
+        self.key.is_some() || !self.conns.iter().any(|conn| conn.cid.is_some() && !conn.is_dead())
+    }
+
+    /// The connection's window, behind SETTINGS and a JOIN that must follow them at once (SMIG-4.1).
+    pub(crate) fn announce_window(&mut self, id: ConnId) {
+        let size = self.config.connection_window;
+        let Some(conn) = self.conn_mut(id) else { return };
+        if let Some(increment) = conn.recv_window.grow(size) {
+            wire::window_update(&mut conn.out.frames, wire::StreamId::CONNECTION, increment);
+        }
     }
 
     pub(crate) const fn new_conn_id(&mut self) -> ConnId {
@@ -179,7 +199,8 @@ impl Session {
             }
         }
         let mut points = wire::CodePoints::default();
-        if let (Some(smig), true) = (&config.smig, self.may_smig(&conn.spec)) {
+        let named = self.role == Role::Server || conn.cid.is_some();
+        if let (Some(smig), true) = (&config.smig, named && self.may_smig(&conn.spec)) {
             points = smig.code_points;
             entries.push(Setting::Smig(smig.tolerated));
             if let Some([hi, mid, low]) = conn.cid.map(Cid::words) {
@@ -187,9 +208,6 @@ impl Session {
             }
         }
         wire::settings(&mut conn.out.frames, &entries, &points);
-        if let Some(increment) = conn.recv_window.grow(config.connection_window) {
-            wire::window_update(&mut conn.out.frames, wire::StreamId::CONNECTION, increment);
-        }
     }
 
     /// The next thing that the driver or the application must know.
