@@ -21,6 +21,8 @@
 //! - A changed file is seen after [`Options::validity`] at the latest.
 //! - What is in the page cache is read on the calling thread. Only a read or a lookup that the
 //!   kernel says would wait for the disk goes to tokio's blocking threads.
+//!
+//! It needs Linux: it rests on `openat2`, with a slower way around it, and on `preadv2`.
 
 mod answer;
 mod body;

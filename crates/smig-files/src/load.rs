@@ -23,7 +23,7 @@ use crate::options::{Listing, Options, Precompressed};
 use crate::path::RequestPath;
 use crate::reader::OpenFile;
 use crate::refusal::Refusal;
-use crate::resource::{Presentation, Representation, Resource, Source, Vary};
+use crate::resource::{Presentation, Representation, Resource, Source, Trust, Vary};
 use crate::root::{Patience, Root};
 use crate::stamp::Stamp;
 
@@ -194,12 +194,11 @@ impl Site {
         patience: Patience,
     ) -> Result<Source, Failure> {
         let Opened { fd, mut stamp, .. } = opened;
-        if let Some(Representation { source: source @ Source::Memory { stamp: known, .. }, .. }) =
-            known
-            && *known == stamp
-            && stamp.is_settled(SystemTime::now())
+        if let Some(known) = known
+            && let Source::Memory { stamp: then, trust: Trust::Lasting, .. } = &known.source
+            && *then == stamp
         {
-            return Ok(source.clone());
+            return Ok(known.source.clone());
         }
         let mut file = OpenFile::new(fd, stamp);
         for _ in 0..ATTEMPTS {
@@ -208,10 +207,12 @@ impl Site {
                 .filter(|size| *size <= self.options.max_in_memory_file)
                 .filter(|_| self.options.max_memory > 0);
             let Some(size) = small else { break };
+            let trust =
+                if stamp.is_settled(SystemTime::now()) { Trust::Lasting } else { Trust::Once };
             let bytes = read_all(&file, size, patience)?;
             let now = file.restamp().map_err(|errno| Failure::Refused(errno.into()))?;
             if now == stamp && bytes.len() == size {
-                return Ok(Source::Memory { stamp, bytes: bytes.into() });
+                return Ok(Source::Memory { stamp, bytes: bytes.into(), trust });
             }
             stamp = now;
         }
@@ -240,4 +241,57 @@ fn read_all(file: &OpenFile, size: usize, patience: Patience) -> Result<Vec<u8>,
     }
     bytes.truncate(filled);
     Ok(bytes)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::options::Hidden;
+
+    fn load(site: &Site, known: Option<&Resource>) -> Arc<Resource> {
+        let path = RequestPath::parse("/a", Hidden::Refuse).unwrap();
+        match site.load(&path, known, Patience::Blocking) {
+            Ok(Found::File(resource)) => resource,
+            other => panic!("{other:?}"),
+        }
+    }
+
+    fn content(resource: &Resource) -> &Bytes {
+        match &resource.plain.source {
+            Source::Memory { bytes, .. } => bytes,
+            Source::File(_) => panic!("it is small"),
+        }
+    }
+
+    /// The same resource as if it had been read with this trust in its stamp.
+    fn trusted(resource: &Resource, trust: Trust) -> Resource {
+        let shown = Presentation {
+            content_type: content_type(Path::new("a")),
+            cache_control: None,
+            vary: Vary::No,
+        };
+        let stamp = *resource.plain.source.stamp();
+        let source = Source::Memory { stamp, bytes: content(resource).clone(), trust };
+        let plain = Arc::new(Representation::new(source, None, &shown));
+        Resource { plain, coded: Vec::new() }
+    }
+
+    /// However late it is looked at again: what was read just after a change is read again.
+    #[test]
+    fn content_is_kept_only_if_every_change_would_show() {
+        let folder = tempfile::tempdir().unwrap();
+        std::fs::write(folder.path().join("a"), "a").unwrap();
+        let options = Options::default();
+        let root = Root::new(folder.path(), options.links).unwrap();
+        let site = Site { root, options };
+        let first = load(&site, None);
+        for (trust, kept) in [(Trust::Once, false), (Trust::Lasting, true)] {
+            let again = load(&site, Some(&trusted(&first, trust)));
+            assert_eq!(content(&again), "a");
+            assert_eq!(content(&again).as_ptr() == content(&first).as_ptr(), kept, "{trust:?}");
+        }
+        std::fs::write(folder.path().join("a"), "ab").unwrap();
+        let changed = load(&site, Some(&trusted(&first, Trust::Lasting)));
+        assert_eq!(content(&changed), "ab");
+    }
 }

@@ -167,6 +167,26 @@ mod tests {
         assert!(encoded.names_folder());
     }
 
+    proptest::proptest! {
+        #[test]
+        fn whatever_is_sent(raw in "/([a-c./%\\\\]|%2[eEfF]|%5c|%00|\\.\\.){0,12}") {
+            if let Ok(path) = RequestPath::parse(&raw, Hidden::Serve) {
+                let relative = path.relative();
+                proptest::prop_assert!(!relative.starts_with(b"/"));
+                proptest::prop_assert!(!relative.iter().any(|byte| matches!(byte, 0 | b'\\')));
+                for segment in relative.split(|byte| *byte == b'/') {
+                    proptest::prop_assert!(segment != b".." && segment != b".");
+                    proptest::prop_assert!(!segment.is_empty() || relative.is_empty());
+                }
+                let again = std::str::from_utf8(path.canonical()).unwrap();
+                if !is_encoded(again) {
+                    let again = RequestPath::parse(again, Hidden::Serve).unwrap();
+                    proptest::prop_assert_eq!(again.canonical(), path.canonical());
+                }
+            }
+        }
+    }
+
     #[test]
     fn hidden_names_on_request() {
         let path = RequestPath::parse("/.git/config", Hidden::Serve).unwrap();

@@ -201,6 +201,21 @@ mod tests {
         assert_eq!(select(&HeaderMap::new(), 100), Selection::Whole);
     }
 
+    proptest::proptest! {
+        #[test]
+        fn spans_lie_within(value in "bytes=([0-9]{0,3}-[0-9]{0,3},? ?){1,5}", size in 0..500_u64) {
+            let spans = match selected(&value, size) {
+                Selection::Whole | Selection::Unsatisfiable => Vec::new(),
+                Selection::One(span) => vec![span],
+                Selection::Many(spans) => spans,
+            };
+            for span in &spans {
+                proptest::prop_assert!(span.start < span.end && span.end <= size);
+            }
+            proptest::prop_assert!(spans.iter().map(|span| span.len()).sum::<u64>() <= size);
+        }
+    }
+
     #[test]
     fn as_a_header() {
         assert_eq!(Span { start: 0, end: 5 }.content_range(10), "bytes 0-4/10");

@@ -24,9 +24,19 @@ use crate::stamp::Stamp;
 #[derive(Debug, Clone)]
 pub(crate) enum Source {
     /// In memory, as the file was at this stamp.
-    Memory { stamp: Stamp, bytes: Bytes },
+    Memory { stamp: Stamp, bytes: Bytes, trust: Trust },
     /// In the file, to be read for each response.
     File(Arc<OpenFile>),
+}
+
+/// Whether content in memory may be used again while the file's stamp stays the same.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Trust {
+    /// The stamp was old enough, when the content was read, to tell any later change.
+    Lasting,
+    /// The file had just changed: it may have changed again within the same tick of the file
+    /// system's clock, after it was read.
+    Once,
 }
 
 impl Source {

@@ -40,7 +40,7 @@ enum Confinement {
     Kernel,
     /// Component by component, no links.
     Walk,
-    /// The owner wants links to be followed anywhere.
+    /// Not at all: the owner wants links to be followed anywhere, and there is no `openat2`.
     Off,
 }
 
@@ -56,9 +56,9 @@ impl Root {
     pub(crate) fn new(path: &Path, links: Links) -> Result<Self, Errno> {
         let flags = OFlags::PATH | OFlags::DIRECTORY | OFlags::CLOEXEC;
         let folder = open(path, flags, Mode::empty())?;
-        let confinement = match links {
-            Links::Follow => Confinement::Off,
-            Links::Refuse | Links::Inside => probe(folder.as_fd()),
+        let confinement = match (probe(folder.as_fd()), links) {
+            (Confinement::Walk, Links::Follow) => Confinement::Off,
+            (confinement, _) => confinement,
         };
         Ok(Self { folder, links, confinement })
     }
@@ -105,11 +105,12 @@ impl Root {
     }
 
     fn resolve(&self) -> ResolveFlags {
-        let beneath = ResolveFlags::BENEATH | ResolveFlags::NO_MAGICLINKS;
-        match self.links {
-            Links::Refuse => beneath | ResolveFlags::NO_SYMLINKS,
-            Links::Inside | Links::Follow => beneath,
-        }
+        let own = match self.links {
+            Links::Refuse => ResolveFlags::BENEATH | ResolveFlags::NO_SYMLINKS,
+            Links::Inside => ResolveFlags::BENEATH,
+            Links::Follow => ResolveFlags::empty(),
+        };
+        own | ResolveFlags::NO_MAGICLINKS
     }
 
     fn open_beneath(&self, relative: &[u8], flags: OFlags) -> Result<OwnedFd, Errno> {

@@ -55,7 +55,7 @@ impl Stamp {
         u64::try_from(self.modified.seconds).ok()
     }
 
-    /// Whether no change can have happened that this stamp does not show, seen from `now`.
+    /// Whether a change from `now` on is sure to show in the stamp.
     pub(crate) fn is_settled(&self, now: SystemTime) -> bool {
         let seconds = u64::try_from(self.changed.seconds).unwrap_or(0);
         let changed = SystemTime::UNIX_EPOCH + Duration::from_secs(seconds);
@@ -75,5 +75,40 @@ impl Stamp {
         let Moment { seconds, nanoseconds } = self.modified;
         let nanoseconds = i128::from(seconds) * 1_000_000_000 + i128::from(nanoseconds);
         format!("\"{:x}-{nanoseconds:x}-{:x}{suffix}\"", self.size, self.inode)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const CHANGED: Moment = Moment { seconds: 1_000, nanoseconds: 5 };
+
+    fn stamp(size: u64, modified: i64) -> Stamp {
+        let modified = Moment { seconds: modified, nanoseconds: 255 };
+        Stamp { device: 1, inode: 0xabc, size, modified, changed: CHANGED }
+    }
+
+    #[test]
+    fn tags() {
+        assert_eq!(stamp(16, 0).etag(""), "\"10-ff-abc\"");
+        assert_eq!(stamp(16, 1).etag("-gz"), "\"10-3b9acaff-abc-gz\"");
+        assert_ne!(stamp(16, -1).etag(""), stamp(16, 1).etag(""));
+    }
+
+    #[test]
+    fn growth_is_no_change_of_what_was_there() {
+        assert!(stamp(10, 1).still_holds(&stamp(10, 1)));
+        assert!(stamp(10, 1).still_holds(&stamp(11, 2)));
+        assert!(!stamp(10, 1).still_holds(&stamp(10, 2)));
+        assert!(!stamp(10, 1).still_holds(&stamp(9, 1)));
+    }
+
+    #[test]
+    fn settled_after_a_while() {
+        let at = |seconds| SystemTime::UNIX_EPOCH + Duration::from_secs(seconds);
+        for (now, settled) in [(0, false), (1_000, false), (1_002, false), (1_003, true)] {
+            assert_eq!(stamp(1, 1).is_settled(at(now)), settled, "{now}");
+        }
     }
 }

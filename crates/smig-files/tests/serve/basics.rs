@@ -159,6 +159,20 @@ async fn what_may_not_be_read() {
     assert!(!answer.headers.contains_key(RETRY_AFTER));
 }
 
+/// What servers and routers ask of a service and its body.
+#[test]
+fn it_fits_where_services_go() {
+    fn service<S, B>(_: &S)
+    where
+        S: tower_service::Service<http::Request<()>, Response = http::Response<B>>,
+        S: Clone + Send + Sync + 'static,
+        S::Future: Send + Unpin + 'static,
+        B: http_body::Body<Data = bytes::Bytes, Error = std::io::Error> + Send + Unpin + 'static,
+    {
+    }
+    service(&Site::new().files);
+}
+
 #[test]
 fn a_root_that_cannot_be_served_is_named() {
     let error = Files::new("/nonexistent/folder", Options::default()).unwrap_err();
