@@ -118,6 +118,11 @@ pub(crate) enum Membership {
     },
     /// Founder, or proved by JOIN.
     Joined,
+    /// Client: joined to a session that the server has forgotten since, or about to be. Its streams go
+    /// on, and none moves from it or to it (SMIG-4.8).
+    Former,
+    /// The same, while the answer to its JOIN is to come; the key that could check it is gone.
+    JoiningFormer,
 }
 
 /// Frames that RFC 9113 allows but that only an attacker sends many of.
@@ -236,13 +241,22 @@ impl Connection {
         match self.membership {
             Membership::KeyingJoin => true,
             Membership::KeyingFounder => self.spec.security == Security::TrustedCleartext,
-            Membership::Plain | Membership::Joining { .. } | Membership::Joined => false,
+            Membership::Plain
+            | Membership::Joining { .. }
+            | Membership::Joined
+            | Membership::Former
+            | Membership::JoiningFormer => false,
         }
     }
 
     /// Whether the extension runs on this connection and it belongs to the session.
     pub(crate) fn is_joined(&self) -> bool {
         !self.is_dead() && self.membership == Membership::Joined
+    }
+
+    /// Whether MIGRATE may come here: the peer may still take it for a connection of its session.
+    pub(crate) fn may_be_named(&self) -> bool {
+        self.is_joined() || (!self.is_dead() && self.membership == Membership::Former)
     }
 
     /// Whether the peer owes the answer to a move from `s1`, whose stream is over.

@@ -55,7 +55,7 @@ impl Session {
 
     /// Whether `id`, which names no stream, may be an unbound carrier that the peer picked.
     pub(crate) fn may_be_carrier(&self, conn: ConnId, id: StreamId) -> bool {
-        self.is_peers(id) && self.conn(conn).is_some_and(Connection::is_joined)
+        self.is_peers(id) && self.conn(conn).is_some_and(Connection::may_be_named)
     }
 
     /// Hands on what waited behind the barrier that has come.

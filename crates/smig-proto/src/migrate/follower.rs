@@ -19,7 +19,7 @@ impl Session {
         migrate: Migrate,
         end: EndStream,
     ) -> Result<(), Fault> {
-        if !self.conn(conn).is_some_and(Connection::is_joined) {
+        if !self.conn(conn).is_some_and(Connection::may_be_named) {
             return Err(Cause::BadMigrate.into());
         }
         if migrate.dst.is_none() && self.role == Role::Server {
@@ -233,7 +233,8 @@ impl Session {
         let id = self.conn_by_cid(cid)?;
         let conn = self.conn(id)?;
         let excluded = conn.goaway.sent.is_some_and(|last| sid > last);
-        if id == from.conn || !conn.is_joined() || excluded {
+        let former = !self.conn(from.conn).is_some_and(Connection::is_joined);
+        if id == from.conn || former || !conn.is_joined() || excluded {
             return None;
         }
         if matches!(conn.peer_ids.standing(sid), Standing::Ignored | Standing::Closed) {

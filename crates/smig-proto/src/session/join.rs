@@ -147,7 +147,11 @@ impl Session {
                 conn.membership = Membership::Joining { nonce, exporter: material };
                 self.announce_window(id);
             }
-            Membership::Plain | Membership::Joining { .. } | Membership::Joined => {}
+            Membership::Plain
+            | Membership::Joining { .. }
+            | Membership::Joined
+            | Membership::Former
+            | Membership::JoiningFormer => {}
         }
     }
 
@@ -216,6 +220,10 @@ impl Session {
         let key = self.key.clone();
         let founded = self.conns.iter().any(|conn| conn.is_joined());
         let Some(conn) = self.conn_mut(id) else { return Ok(()) };
+        if conn.membership == Membership::JoiningFormer {
+            conn.membership = Membership::Former;
+            return Ok(());
+        }
         let (Membership::Joining { nonce, exporter }, Some(key), Some(cid)) =
             (conn.membership, key, conn.cid)
         else {
@@ -243,7 +251,7 @@ impl Session {
         reason: JoinRefusal,
     ) -> Result<(), Fault> {
         let Some(conn) = self.conn_mut(id) else { return Ok(()) };
-        if !matches!(conn.membership, Membership::Joining { .. }) {
+        if !matches!(conn.membership, Membership::Joining { .. } | Membership::JoiningFormer) {
             return Err(Cause::UnexpectedJoin.into());
         }
         conn.membership = Membership::Plain;
@@ -257,7 +265,15 @@ impl Session {
             // The server has forgotten the session: this connection founds it anew, and the old
             // ones are no place to move to or from (SMIG-4.8).
             for conn in self.conns.iter_mut().filter(|conn| conn.id != id) {
-                conn.membership = Membership::Plain;
+                conn.membership = match conn.membership {
+                    Membership::Joined | Membership::Former => Membership::Former,
+                    Membership::Joining { .. } | Membership::JoiningFormer => {
+                        Membership::JoiningFormer
+                    }
+                    Membership::Plain | Membership::KeyingFounder | Membership::KeyingJoin => {
+                        Membership::Plain
+                    }
+                };
             }
             self.found_session(id, cid);
         }
