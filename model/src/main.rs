@@ -1,2 +1,65 @@
-//! The model.
-fn main() {}
+//! Checks every scenario, prints what was explored, and fails on a violation.
+//!
+//! With the argument `omissions` it leaves the rules out one by one instead, and prints the trace
+//! that breaks without each.
+
+use std::process::ExitCode;
+use std::thread::available_parallelism;
+use std::time::Instant;
+
+use smig_model::{Omission, Size, check, suite, witness};
+
+fn main() -> ExitCode {
+    let threads = available_parallelism().map_or(1, usize::from);
+    let holds = match std::env::args().nth(1).as_deref() {
+        None => rules_hold(threads),
+        Some("omissions") => omissions_show(),
+        Some(other) => {
+            eprintln!("unknown argument {other:?}: give none to check the rules, or `omissions`");
+            false
+        }
+    };
+    if holds { ExitCode::SUCCESS } else { ExitCode::FAILURE }
+}
+
+fn rules_hold(threads: usize) -> bool {
+    let start = Instant::now();
+    let mut states = 0;
+    let mut broken = 0;
+    for scenario in suite(Size::Full) {
+        let outcome = check(scenario, threads);
+        states += outcome.states;
+        println!(
+            "{:<72} {:>8} states, depth {:>2}, {:>5.1} s",
+            scenario.to_string(),
+            outcome.states,
+            outcome.depth,
+            outcome.took.as_secs_f64()
+        );
+        if let Some(violation) = outcome.violation {
+            broken += 1;
+            println!("BROKEN: {}\n{}", violation.property, violation.trace);
+        }
+    }
+    println!(
+        "{states} states in {:.1} s; {broken} scenarios broken",
+        start.elapsed().as_secs_f64()
+    );
+    broken == 0
+}
+
+fn omissions_show() -> bool {
+    let mut missed = 0;
+    for omission in Omission::ALL {
+        let scenario = witness(omission).without(omission);
+        println!("{scenario}");
+        match check(scenario, 1).violation {
+            Some(violation) => println!("  breaks: {}\n{}", violation.property, violation.trace),
+            None => {
+                missed += 1;
+                println!("  NOT NOTICED");
+            }
+        }
+    }
+    missed == 0
+}

@@ -1,0 +1,95 @@
+//! Explores one scenario and renders what it finds.
+
+use std::fmt::Write as _;
+use std::time::{Duration, Instant};
+
+use stateright::{Checker, HasDiscoveries, Model, Path};
+
+use crate::action::Action;
+use crate::endpoint::Choice;
+use crate::scenario::Scenario;
+use crate::world::{Machine, World};
+
+/// What an exploration found.
+#[derive(Debug)]
+pub struct Outcome {
+    /// Different states reached.
+    pub states: usize,
+    /// Steps of the longest path.
+    pub depth: usize,
+    /// Time spent.
+    pub took: Duration,
+    /// The broken property and the trace that leads there, if any was found.
+    pub violation: Option<Violation>,
+}
+
+/// A property that does not hold.
+#[derive(Debug)]
+pub struct Violation {
+    /// The property's name.
+    pub property: &'static str,
+    /// The steps to the broken state, one a line, then that state.
+    pub trace: String,
+}
+
+/// Explores every state within the scenario's bounds, or up to the first violation.
+#[must_use]
+pub fn check(scenario: Scenario, threads: usize) -> Outcome {
+    let start = Instant::now();
+    let checker = Machine(scenario)
+        .checker()
+        .threads(threads)
+        .finish_when(HasDiscoveries::Any)
+        .spawn_bfs()
+        .join();
+    let violation = checker
+        .discoveries()
+        .into_iter()
+        .min_by_key(|(_, path)| path.clone().into_actions().len())
+        .map(|(property, path)| Violation { property, trace: trace(path) });
+    Outcome {
+        states: checker.unique_state_count(),
+        depth: checker.max_depth(),
+        took: start.elapsed(),
+        violation,
+    }
+}
+
+fn trace(path: Path<World, Action>) -> String {
+    let mut text = String::new();
+    let mut last = None;
+    for (number, (world, action)) in path.into_vec().into_iter().enumerate() {
+        if let Some(action) = action {
+            let _ = writeln!(text, "  {:>3}. {}", number + 1, describe(&world, action));
+        }
+        last = Some(world);
+    }
+    if let Some(world) = last {
+        let _ = writeln!(text, "  then:\n{}", world.summary());
+    }
+    text
+}
+
+fn describe(world: &World, action: Action) -> String {
+    match action {
+        Action::Deliver(conn, side, choice) => {
+            let frame = world.network.head(conn, side).map(ToString::to_string).unwrap_or_default();
+            let how = if choice == Choice::Unwilling { ", and will decline" } else { "" };
+            format!("{side} reads {conn} {frame}{how}")
+        }
+        Action::Notice(conn, side) => format!("{side} notices the end of {conn}"),
+        Action::Send(side) => format!("{side} sends data"),
+        Action::Credit(side) => format!("{side} gives credit"),
+        Action::DeclineOffer => "client declines the offer".to_owned(),
+        Action::TimeOutLate(side, at) | Action::TimeOutEarly(side, at) => {
+            format!("{side} drops the unbound carrier {at} after its timeout")
+        }
+        Action::Move(side, conn) => format!("{side} moves the stream to {conn}"),
+        Action::Offer => "server offers".to_owned(),
+        Action::Reset(side) => format!("{side} resets the stream"),
+        Action::CancelByClose(side, conn) => format!("{side} cancels by closing {conn}"),
+        Action::Lose(conn) => format!("{conn} breaks"),
+        Action::GoAway(side, conn) => format!("{side} sends GOAWAY on {conn}"),
+        Action::ChangeSettings(side, by) => format!("{side} changes its initial window by {by:+}"),
+    }
+}

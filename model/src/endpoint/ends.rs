@@ -1,0 +1,150 @@
+//! Resets, the end of connections, GOAWAY: section 8.
+
+use super::{Endpoint, Fate, Fault, OpenMove, ResetOn};
+use crate::frame::{End, Frame, Request};
+use crate::id::{Carrier, Conn, Side};
+use crate::omission::Omission;
+
+impl Endpoint {
+    pub(crate) fn can_reset(&self) -> bool {
+        self.fate == Fate::Running
+    }
+
+    /// The application gives the stream up.
+    pub(crate) fn reset(&mut self) {
+        self.fate = Fate::Failed;
+        if let Some(open) = &mut self.open {
+            open.reset = Some(ResetOn::Carrier); // SMIG-8.2
+            let to = open.to;
+            self.push(to, Frame::Reset);
+        } else {
+            self.push(self.place, Frame::Reset);
+            self.closed.insert(self.place);
+            if let Some(kept) = self.kept.take() {
+                self.decline(self.place, Request::Move { to: kept.to, end: End::No });
+            }
+        }
+        self.settle();
+    }
+
+    /// The connection that this end may close to cancel the stream: SMIG-8.4.
+    pub(crate) fn closable(&self) -> Option<Conn> {
+        let at = self.open.as_ref().map_or(self.place, |open| open.to);
+        (self.can_reset() && self.kept.is_none() && at.conn != Conn(0) && !self.view(at.conn).ended)
+            .then_some(at.conn)
+    }
+
+    /// Cancels the stream by closing the connection that carries it alone.
+    pub(crate) fn cancel_by_close(&mut self, conn: Conn) {
+        self.fate = Fate::Failed;
+        if let Some(open) = &mut self.open {
+            open.reset = Some(ResetOn::Carrier);
+        }
+        self.connection_ended(conn);
+    }
+
+    pub(super) fn reset_read(&mut self, at: Carrier) {
+        if self.closed.contains(at) {
+            return;
+        }
+        if self.is_destination(at) {
+            self.fail(); // SMIG-5.20
+            if let Some(open) = &mut self.open {
+                open.reset.get_or_insert(ResetOn::Carrier);
+            }
+        } else if at == self.place {
+            if self.kept.is_some() {
+                return self.blame(Fault::BehindBarrier);
+            }
+            self.fail();
+            self.origin_reset();
+        } else if at.owner() == self.side {
+            self.blame(Fault::IdleId);
+        } else {
+            self.abandon(at); // SMIG-5.25
+        }
+    }
+
+    /// RST_STREAM on S1: SMIG-8.1 if it crossed a MIGRATE.
+    fn origin_reset(&mut self) {
+        match self.open.take() {
+            None => self.closed.insert(self.place),
+            Some(mut open) => {
+                if open.reset.is_none() {
+                    self.close_carrier(&open);
+                }
+                open.reset.get_or_insert(ResetOn::Origin);
+                self.open = Some(open);
+            }
+        }
+    }
+
+    fn fail(&mut self) {
+        if self.fate == Fate::Running {
+            self.fate = Fate::Failed;
+        }
+    }
+
+    /// This end has read all that arrived on the connection, and then its end.
+    pub(crate) fn connection_ended(&mut self, conn: Conn) {
+        self.conns[conn.index()].ended = true;
+        self.unbound.retain(|unbound| unbound.at.conn != conn); // SMIG-8.11
+        if self.place.conn == conn {
+            match self.open.take() {
+                Some(open) => self.ended_before_answer(open),
+                None => self.place_ended(),
+            }
+        } else if let Some(kept) = self.kept.take_if(|kept| kept.to.conn == conn) {
+            self.answer_kept(&kept);
+        }
+        self.settle();
+    }
+
+    /// SMIG-8.6, SMIG-8.10.
+    fn place_ended(&mut self) {
+        if let Some(kept) = self.kept.take() {
+            self.abandon(kept.to);
+        }
+        self.fail();
+        self.closed.insert(self.place);
+    }
+
+    /// SMIG-8.8: C1 has ended, the answer will not come.
+    fn ended_before_answer(&mut self, open: OpenMove) {
+        self.closed.insert(open.from);
+        if self.omits(Omission::AnswerTakenAsGiven) && open.reset.is_none() && self.recv.ended {
+            self.place = open.to;
+            return;
+        }
+        if self.fate == Fate::Running {
+            self.fail();
+            self.push(open.to, Frame::Reset);
+        }
+        self.closed.insert(open.to);
+        self.refuse(&open);
+    }
+
+    pub(crate) fn can_go_away(&self, conn: Conn) -> bool {
+        let view = self.view(conn);
+        self.fate == Fate::Running && !view.ended && view.goaway_sent.is_none()
+    }
+
+    /// GOAWAY with the lowest last stream id that SMIG-8.16 permits.
+    pub(crate) fn go_away(&mut self, conn: Conn) {
+        let bound = self.place.conn == conn && self.place.owner() != self.side;
+        let processed = if bound { self.place.id } else { 0 };
+        let request = u8::from(conn == Conn(0) && self.side == Side::Server);
+        let last =
+            if self.omits(Omission::GoAwayBelowBound) { request } else { processed.max(request) };
+        self.conns[conn.index()].goaway_sent = Some(last);
+        self.outbox.push((conn, Frame::GoAway { last }));
+    }
+
+    pub(super) fn goaway_read(&mut self, conn: Conn, last: u8) {
+        self.conns[conn.index()].goaway_read = Some(last);
+        let ours = self.place.conn == conn && self.place.owner() == self.side;
+        if ours && self.place.id > last {
+            self.blame(Fault::AcceptedButExcluded);
+        }
+    }
+}

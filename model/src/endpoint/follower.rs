@@ -1,0 +1,194 @@
+//! The follower: sections 5 ("The follower", "Unbound carriers") and 6 ("Offers").
+
+use super::{Choice, Early, Endpoint, Fate, Fault, Kept, Offer, Unbound};
+use crate::frame::{Answer, End, Frame, Request};
+use crate::id::{Carrier, Conn, Side};
+use crate::omission::Omission;
+
+impl Endpoint {
+    /// Whether this MIGRATE leaves the follower a choice.
+    pub(crate) fn may_decline(&self, conn: Conn, frame: &Frame) -> bool {
+        let Frame::Migrate(id, Request::Move { .. }) = frame else { return false };
+        let collides = self.side == Side::Server && self.open.is_some();
+        Carrier { conn, id: *id } == self.place && !collides && !self.closed.contains(self.place)
+    }
+
+    pub(super) fn request_read(&mut self, at: Carrier, request: Request, choice: Choice) {
+        if self.closed.contains(at) {
+            if !self.omits(Omission::NoAnswerWhenClosed) {
+                self.decline(at, request); // SMIG-5.10
+            }
+            return;
+        }
+        if self.is_destination(at) {
+            return self.request_behind_answer(request);
+        }
+        if at != self.place {
+            return self.blame(Fault::IdleId);
+        }
+        if self.kept.is_some() {
+            return self.blame(Fault::BehindBarrier);
+        }
+        match request {
+            Request::Offer => self.offer_read(),
+            Request::Move { to, end } => self.move_read(to, end, choice),
+        }
+    }
+
+    /// The follower moves on before this mover has read its answer: SMIG-5.16.
+    fn request_behind_answer(&mut self, request: Request) {
+        if self.side == Side::Server && self.omits(Omission::NextMoveIgnored) {
+            return;
+        }
+        if let Some(open) = &mut self.open {
+            open.early.push(Early::Request(request));
+        }
+    }
+
+    fn offer_read(&mut self) {
+        if self.open.is_some() {
+            return; // its own MIGRATE is the answer: SMIG-6.2
+        }
+        if self.fate == Fate::Running {
+            self.offer = Offer::Open;
+        } else {
+            self.decline(self.place, Request::Offer);
+        }
+    }
+
+    fn move_read(&mut self, to: Carrier, end: End, choice: Choice) {
+        if self.open.is_some() {
+            if self.side == Side::Server && !self.omits(Omission::ServerFollowsInCollision) {
+                if !self.omits(Omission::EndLostInCollision) {
+                    self.end_read(end); // SMIG-5.4
+                }
+                return self.abandon(to); // SMIG-6.5
+            }
+            self.give_up();
+        }
+        self.offer = Offer::No; // SMIG-6.3: any MIGRATE of the client answers it
+        self.end_read(end);
+        let view = self.view(to.conn);
+        if !view.joined && !view.ended && choice == Choice::Willing {
+            self.kept = Some(Kept { to, settings: 0 }); // SMIG-5.12
+            return;
+        }
+        self.answer(to, choice);
+    }
+
+    fn answer(&mut self, to: Carrier, choice: Choice) {
+        let view = self.view(to.conn);
+        let closed = self.closed.contains(to) && !self.omits(Omission::ClosedCarrierAccepted);
+        let excluded = view.goaway_sent.is_some_and(|last| last < to.id);
+        let usable =
+            view.joined && !view.ended && !closed && !excluded && to.conn != self.place.conn; // SMIG-5.13
+        if usable && choice == Choice::Willing {
+            self.accept(to);
+        } else {
+            let reset = std::mem::take(&mut self.reset_owed);
+            self.decline(self.place, Request::Move { to, end: End::No });
+            if reset {
+                self.push(self.place, Frame::Reset);
+            }
+        }
+    }
+
+    /// SMIG-5.11, SMIG-5.14: the barrier of this end's direction.
+    fn accept(&mut self, to: Carrier) {
+        let end = self.end_for_migrate();
+        self.push(self.place, |id| Frame::Answer(id, Answer { to: Some(to), end }));
+        self.closed.insert(self.place);
+        self.place = to;
+        if let Some(index) = self.unbound.iter().position(|unbound| unbound.at == to) {
+            let unbound = self.unbound.swap_remove(index);
+            if !self.omits(Omission::UnboundCreditDropped) {
+                self.send.window += unbound.credit.cast_signed();
+            }
+            for data in unbound.data {
+                self.hand_on(data);
+            }
+        }
+        if std::mem::take(&mut self.reset_owed) {
+            self.push(to, Frame::Reset); // SMIG-8.3
+        }
+    }
+
+    /// Answers with the zero CID and abandons the carrier that was named (SMIG-6.7).
+    pub(super) fn decline(&mut self, at: Carrier, request: Request) {
+        let ended = self.send.ended && !self.omits(Omission::EndLostInCollision);
+        self.push(at, |id| Frame::Answer(id, Answer { to: None, end: End::when(ended) }));
+        if let Request::Move { to, .. } = request {
+            self.abandon(to);
+        }
+    }
+
+    pub(super) fn abandon(&mut self, to: Carrier) {
+        self.unbound.retain(|unbound| unbound.at != to);
+        self.closed.insert(to);
+    }
+
+    /// The answer to JOIN: what waited for it goes on (SMIG-5.12).
+    pub(super) fn joined(&mut self, conn: Conn) {
+        self.conns[conn.index()].joined = true;
+        if let Some(kept) = self.kept.take_if(|kept| kept.to.conn == conn) {
+            self.answer_kept(&kept);
+        }
+    }
+
+    /// Answers a MIGRATE that waited, as if it had just been read.
+    pub(super) fn answer_kept(&mut self, kept: &Kept) {
+        self.answer(kept.to, Choice::Willing);
+        if self.place != kept.to {
+            self.recv.window += kept.settings; // the barrier was declined: SMIG-7.5
+        }
+    }
+
+    /// The place for frames on an id that this end cannot name yet (SMIG-5.21).
+    pub(super) fn unbound_at(&mut self, at: Carrier) -> Option<&mut Unbound> {
+        if at.owner() == self.side {
+            self.blame(Fault::IdleId);
+            return None;
+        }
+        let index = match self.unbound.iter().position(|unbound| unbound.at == at) {
+            Some(index) => index,
+            None => {
+                self.unbound.push(Unbound { at, data: Vec::new(), credit: 0 });
+                self.unbound.len() - 1
+            }
+        };
+        self.unbound.get_mut(index)
+    }
+
+    pub(crate) fn unbound_carriers(&self) -> impl Iterator<Item = Carrier> + '_ {
+        self.unbound.iter().map(|unbound| unbound.at)
+    }
+
+    /// `unbound_timeout`: SMIG-5.24.
+    pub(crate) fn time_out(&mut self, at: Carrier) {
+        self.abandon(at);
+        self.push(at, Frame::Reset);
+    }
+
+    pub(crate) fn can_offer(&self) -> bool {
+        self.fate == Fate::Running
+            && self.side == Side::Server
+            && self.open.is_none()
+            && self.offer == Offer::No
+            && !self.view(self.place.conn).ended
+    }
+
+    /// SMIG-6.1: no barrier.
+    pub(crate) fn make_offer(&mut self) {
+        self.offer = Offer::Open;
+        self.push(self.place, |id| Frame::Migrate(id, Request::Offer));
+    }
+
+    pub(crate) fn owes_offer(&self) -> bool {
+        self.side == Side::Client && self.offer == Offer::Open
+    }
+
+    pub(crate) fn decline_offer(&mut self) {
+        self.offer = Offer::No;
+        self.decline(self.place, Request::Offer);
+    }
+}

@@ -1,0 +1,187 @@
+//! Data, credit and the initial window: sections 5 ("Order") and 7.
+
+use super::{Early, Endpoint, Fate, Fault};
+use crate::frame::{Data, End, Frame};
+use crate::id::{Carrier, Conn, Side};
+use crate::omission::Omission;
+use crate::scenario::EndAt;
+
+impl Endpoint {
+    /// Where data may be sent now, if anywhere.
+    fn data_place(&self) -> Option<Carrier> {
+        let Some(open) = &self.open else { return Some(self.place) };
+        let holds = self.side == Side::Client && !self.omits(Omission::ClientDoesNotHold); // SMIG-5.6
+        (!holds && self.reaches(open.to)).then_some(open.to)
+    }
+
+    /// Whether frames on this carrier can still get through: SMIG-8.9, SMIG-8.17.
+    fn reaches(&self, at: Carrier) -> bool {
+        let view = self.view(at.conn);
+        let excluded = at.owner() == self.side && view.goaway_read.is_some_and(|last| last < at.id);
+        !view.ended && !excluded
+    }
+
+    pub(crate) fn can_send(&self) -> bool {
+        let has_data = self.send.next < self.send.total && self.send.window > 0;
+        let has_end = self.send.next == self.send.total && !self.send.ended;
+        self.fate == Fate::Running && (has_data || has_end) && self.data_place().is_some()
+    }
+
+    /// Sends the next unit, or END_STREAM alone.
+    pub(crate) fn send(&mut self) {
+        let Some(at) = self.data_place() else { return };
+        let unit = (self.send.next < self.send.total).then_some(self.send.next);
+        if unit.is_some() {
+            self.send.next += 1;
+            self.send.window -= 1;
+        }
+        let last = self.send.next == self.send.total;
+        let ends = last && (unit.is_none() || self.end_at == EndAt::LastUnit);
+        self.send.ended = ends;
+        self.push(at, |id| Frame::Data(id, Data { unit, end: End::when(ends) }));
+        self.mark_used(at);
+        self.settle();
+    }
+
+    fn credit_place(&self) -> Option<Carrier> {
+        match &self.open {
+            None => Some(self.place),
+            Some(open) => self.reaches(open.to).then_some(open.to), // SMIG-7.2
+        }
+    }
+
+    pub(crate) fn can_credit(&self) -> bool {
+        self.fate == Fate::Running
+            && !self.recv.ended
+            && self.recv.owed > 0
+            && self.credit_place().is_some()
+    }
+
+    /// Gives credit for all that was handed on.
+    pub(crate) fn credit(&mut self) {
+        let Some(at) = self.credit_place() else { return };
+        let by = std::mem::take(&mut self.recv.owed);
+        self.recv.window += by.cast_signed();
+        if let Some(open) = self.open.as_mut().filter(|open| open.to == at) {
+            open.credit += by;
+        }
+        self.push(at, |id| Frame::WindowUpdate(id, by));
+        self.mark_used(at);
+    }
+
+    fn mark_used(&mut self, at: Carrier) {
+        if let Some(open) = self.open.as_mut().filter(|open| open.to == at) {
+            open.used = true;
+        }
+    }
+
+    pub(super) fn data_read(&mut self, at: Carrier, data: Data) {
+        if self.closed.contains(at) {
+            return; // SMIG-5.27
+        }
+        if at == self.place {
+            if self.kept.is_some() {
+                self.blame(Fault::BehindBarrier);
+            }
+            return self.hand_on(data);
+        }
+        if self.omits(Omission::NoOrder) {
+            return self.hand_on(data);
+        }
+        if let Some(open) = self.open.as_mut().filter(|open| open.to == at) {
+            open.early.push(Early::Data(data)); // SMIG-5.15
+        } else if self.side == Side::Server {
+            self.blame(Fault::IdleId); // SMIG-5.21
+        } else if let Some(unbound) = self.unbound_at(at) {
+            unbound.data.push(data);
+        }
+    }
+
+    /// Gives data to the application: the one place where order, once and windows are judged.
+    pub(super) fn hand_on(&mut self, data: Data) {
+        if self.fate == Fate::Failed {
+            return;
+        }
+        if self.recv.ended {
+            return self.blame(Fault::DataBehindEnd);
+        }
+        if let Some(unit) = data.unit {
+            if unit != self.recv.next {
+                return self.blame(Fault::OutOfOrder);
+            }
+            if self.recv.window <= 0 {
+                return self.blame(Fault::WindowExceeded);
+            }
+            self.recv.next += 1;
+            self.recv.window -= 1;
+            self.recv.owed += 1;
+        }
+        self.end_read(data.end);
+    }
+
+    /// END_STREAM, on DATA or on a MIGRATE. On a MIGRATE it may repeat an earlier one (SMIG-5.4).
+    pub(super) fn end_read(&mut self, end: End) {
+        if !end.is_set() || self.recv.ended || self.fate == Fate::Failed {
+            return;
+        }
+        if self.recv.next != self.recv.total {
+            self.blame(Fault::SilentCut);
+        }
+        self.recv.ended = true;
+    }
+
+    /// The END_STREAM flag for a MIGRATE that is about to be sent: an application that has nothing
+    /// more to send ends its direction there.
+    pub(super) fn end_for_migrate(&mut self) -> End {
+        if self.fate == Fate::Running && self.send.next == self.send.total {
+            self.send.ended = true;
+        }
+        End::when(self.send.ended)
+    }
+
+    pub(super) fn credit_read(&mut self, at: Carrier, by: u8) {
+        if self.closed.contains(at) {
+            return;
+        }
+        if at == self.place && self.kept.is_some() {
+            return self.blame(Fault::BehindBarrier);
+        }
+        if at == self.place || self.is_destination(at) {
+            self.send.window += by.cast_signed();
+        } else if let Some(unbound) = self.unbound_at(at) {
+            unbound.credit += by; // SMIG-7.3
+        }
+    }
+
+    pub(crate) fn can_change_settings(&self) -> bool {
+        self.fate == Fate::Running && self.settings_sent.is_none() && !self.view(Conn(0)).ended
+    }
+
+    /// Changes SETTINGS_INITIAL_WINDOW_SIZE on the first connection.
+    pub(crate) fn change_settings(&mut self, by: i8) {
+        self.settings_sent = Some(by);
+        self.outbox.push((Conn(0), Frame::Settings(by)));
+    }
+
+    /// SMIG-7.4 for the sender of data; SMIG-7.5 keeps the change for a barrier that is undone.
+    pub(super) fn settings_read(&mut self, conn: Conn, by: i8) {
+        self.outbox.push((conn, Frame::SettingsAck));
+        if self.place == Carrier::ORIGIN {
+            match &mut self.open {
+                Some(open) => open.settings += by,
+                None => self.send.window += by,
+            }
+        }
+    }
+
+    /// SMIG-7.4 for the receiver of data.
+    pub(super) fn settings_ack_read(&mut self) {
+        let Some(by) = self.settings_sent else { return };
+        if self.place == Carrier::ORIGIN {
+            match &mut self.kept {
+                Some(kept) => kept.settings += by,
+                None => self.recv.window += by,
+            }
+        }
+    }
+}

@@ -1,0 +1,102 @@
+//! The frames that matter to a move.
+//!
+//! One unit of DATA stands for any bytes or header block. Must never decide anything.
+
+use std::fmt;
+
+use crate::id::Carrier;
+
+/// DATA, or HEADERS with END_STREAM: one numbered unit, or none with only the end.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub(crate) struct Data {
+    /// Position of the unit in its direction, from 0.
+    pub(crate) unit: Option<u8>,
+    pub(crate) end: End,
+}
+
+/// The END_STREAM flag.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub(crate) enum End {
+    Stream,
+    No,
+}
+
+impl End {
+    pub(crate) fn when(ended: bool) -> Self {
+        if ended { Self::Stream } else { Self::No }
+    }
+
+    pub(crate) fn is_set(self) -> bool {
+        self == Self::Stream
+    }
+}
+
+/// What a MIGRATE without ACK asks for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub(crate) enum Request {
+    Move { to: Carrier, end: End },
+    Offer,
+}
+
+/// What a MIGRATE with ACK says.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub(crate) struct Answer {
+    /// The destination repeated, or `None` in a decline.
+    pub(crate) to: Option<Carrier>,
+    pub(crate) end: End,
+}
+
+/// A frame with the stream id it carries; the connection is the queue it is in.
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+pub(crate) enum Frame {
+    Data(u8, Data),
+    WindowUpdate(u8, u8),
+    Reset(u8),
+    Migrate(u8, Request),
+    Answer(u8, Answer),
+    GoAway {
+        last: u8,
+    },
+    /// SETTINGS that change SETTINGS_INITIAL_WINDOW_SIZE by this.
+    Settings(i8),
+    SettingsAck,
+    /// The server's accepting answer to JOIN.
+    Joined,
+}
+
+impl fmt::Display for Data {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self.unit {
+            Some(unit) => write!(f, "DATA {unit}{}", self.end),
+            None => write!(f, "DATA (empty){}", self.end),
+        }
+    }
+}
+
+impl fmt::Display for End {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(if self.is_set() { " END_STREAM" } else { "" })
+    }
+}
+
+impl fmt::Display for Frame {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Data(id, data) => write!(f, "[{id}] {data}"),
+            Self::WindowUpdate(id, by) => write!(f, "[{id}] WINDOW_UPDATE +{by}"),
+            Self::Reset(id) => write!(f, "[{id}] RST_STREAM"),
+            Self::Migrate(id, Request::Move { to, end }) => write!(f, "[{id}] MIGRATE({to}){end}"),
+            Self::Migrate(id, Request::Offer) => write!(f, "[{id}] MIGRATE(0): offer"),
+            Self::Answer(id, Answer { to: Some(to), end }) => {
+                write!(f, "[{id}] MIGRATE(ACK, {to}){end}")
+            }
+            Self::Answer(id, Answer { to: None, end }) => {
+                write!(f, "[{id}] MIGRATE(ACK, 0){end}: decline")
+            }
+            Self::GoAway { last } => write!(f, "GOAWAY(last {last})"),
+            Self::Settings(by) => write!(f, "SETTINGS(INITIAL_WINDOW_SIZE {by:+})"),
+            Self::SettingsAck => f.write_str("SETTINGS(ACK)"),
+            Self::Joined => f.write_str("JOIN(ACK)"),
+        }
+    }
+}

@@ -1,0 +1,107 @@
+//! Names of endpoints, connections and carriers.
+//!
+//! Owns the parity rule of stream ids. Must never know what travels on them.
+
+use std::fmt;
+
+/// The most connections that a scenario has.
+pub(crate) const MAX_CONNS: usize = 3;
+
+/// Ids on a connection stay below this, so that a set of them fits in one word.
+const IDS_PER_CONN: u8 = 16;
+
+/// One of the two endpoints.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub(crate) enum Side {
+    Client,
+    Server,
+}
+
+impl Side {
+    pub(crate) const BOTH: [Self; 2] = [Self::Client, Self::Server];
+
+    pub(crate) fn peer(self) -> Self {
+        match self {
+            Self::Client => Self::Server,
+            Self::Server => Self::Client,
+        }
+    }
+
+    pub(crate) fn index(self) -> usize {
+        match self {
+            Self::Client => 0,
+            Self::Server => 1,
+        }
+    }
+}
+
+impl fmt::Display for Side {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            Self::Client => "client",
+            Self::Server => "server",
+        })
+    }
+}
+
+/// A connection of the session; the first is 0.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub(crate) struct Conn(pub(crate) u8);
+
+impl Conn {
+    pub(crate) fn index(self) -> usize {
+        usize::from(self.0)
+    }
+
+    pub(crate) fn all(count: u8) -> impl Iterator<Item = Self> {
+        (0..count).map(Self)
+    }
+}
+
+impl fmt::Display for Conn {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "C{}", self.0 + 1)
+    }
+}
+
+/// A stream id on a connection: where a stream is, was, or will be.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub(crate) struct Carrier {
+    pub(crate) conn: Conn,
+    pub(crate) id: u8,
+}
+
+impl Carrier {
+    /// The request's own id, on the first connection.
+    pub(crate) const ORIGIN: Self = Self { conn: Conn(0), id: 1 };
+
+    /// The endpoint that may open this id (RFC 9113 section 5.1.1).
+    pub(crate) fn owner(self) -> Side {
+        if self.id % 2 == 1 { Side::Client } else { Side::Server }
+    }
+
+    fn bit(self) -> u64 {
+        debug_assert!(self.id < IDS_PER_CONN);
+        1 << (self.conn.0 * IDS_PER_CONN + self.id)
+    }
+}
+
+impl fmt::Display for Carrier {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{}/{}", self.conn, self.id)
+    }
+}
+
+/// A set of carriers.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
+pub(crate) struct Carriers(u64);
+
+impl Carriers {
+    pub(crate) fn insert(&mut self, carrier: Carrier) {
+        self.0 |= carrier.bit();
+    }
+
+    pub(crate) fn contains(self, carrier: Carrier) -> bool {
+        self.0 & carrier.bit() != 0
+    }
+}

@@ -1,0 +1,59 @@
+//! What must hold in every state.
+//!
+//! Must never look at how an endpoint got there, only at what it has.
+
+use stateright::Property;
+
+use crate::action::is_at_rest;
+use crate::endpoint::Fate;
+use crate::id::Side;
+use crate::world::{Machine, World};
+
+pub(crate) fn all() -> Vec<Property<Machine>> {
+    vec![
+        Property::always("bytes in order and once, no protocol error", no_fault),
+        Property::always("at rest the stream is over at both ends", no_deadlock),
+        Property::always("at rest nothing is kept", nothing_kept),
+        Property::always("a stream fails only for a cause", no_failure_without_cause),
+        Property::always("the windows of both ends agree", windows_agree),
+    ]
+}
+
+fn both(holds: impl Fn(Side) -> bool) -> bool {
+    Side::BOTH.into_iter().all(holds)
+}
+
+/// SMIG-8.18; the endpoints judge each unit as they hand it on.
+fn no_fault(_: &Machine, world: &World) -> bool {
+    both(|side| world.endpoint(side).fault().is_none())
+}
+
+/// Each end is complete or failed. An end is complete only with every unit and the END_STREAM of
+/// both directions, so one that fails alone has a peer that has finished (SMIG-8.18, last sentence).
+fn no_deadlock(machine: &Machine, world: &World) -> bool {
+    both(|side| world.endpoint(side).fate() != Fate::Running) || !is_at_rest(&machine.0, world)
+}
+
+fn nothing_kept(machine: &Machine, world: &World) -> bool {
+    both(|side| world.endpoint(side).keeps_nothing()) || !is_at_rest(&machine.0, world)
+}
+
+/// Moves, offers, declines, collisions, GOAWAY and SETTINGS never cost a stream its life.
+fn no_failure_without_cause(machine: &Machine, world: &World) -> bool {
+    let (first, now) = (&machine.0.budget, &world.budget);
+    let cause = first.losses != now.losses
+        || first.timeouts != now.timeouts
+        || first.client_resets != now.client_resets
+        || first.server_resets != now.server_resets;
+    cause || both(|side| world.endpoint(side).fate() != Fate::Failed)
+}
+
+/// With nothing under way, what a sender may send is what its receiver expects.
+fn windows_agree(_: &Machine, world: &World) -> bool {
+    let comparable =
+        |side| world.endpoint(side).fate() == Fate::Running && world.endpoint(side).keeps_no_move();
+    if !world.network.is_quiet() || !both(comparable) {
+        return true;
+    }
+    both(|side| world.endpoint(side).send_window() == world.endpoint(side.peer()).receive_window())
+}

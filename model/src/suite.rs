@@ -1,0 +1,234 @@
+//! The scenarios that are checked.
+//!
+//! Several small ones: each crosses a few kinds of events with each other, and together they cross
+//! every pair that matters. Must never name a rule; the properties do that.
+
+use crate::omission::Omission;
+use crate::scenario::{Budget, EndAt, Scenario};
+
+/// How far the bounds go.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Size {
+    /// For the program: exhaustive within wider bounds, a minute or two.
+    Full,
+    /// For `cargo test`: the same scenarios with narrower bounds, some seconds.
+    Small,
+}
+
+const NONE: Budget = Budget {
+    client_moves: 0,
+    server_moves: 0,
+    offers: 0,
+    declines: 0,
+    client_resets: 0,
+    server_resets: 0,
+    losses: 0,
+    goaways: 0,
+    timeouts: 0,
+    settings: 0,
+};
+
+/// A GET: the client's direction has ended with its HEADERS.
+const DOWNLOAD: Scenario = Scenario {
+    who: "",
+    what: "",
+    conns: 2,
+    up: 0,
+    down: 2,
+    window: 1,
+    end: EndAt::LastUnit,
+    joining: false,
+    budget: NONE,
+    omission: None,
+};
+
+/// Data both ways, the request's END_STREAM on its own.
+const UPLOAD: Scenario = Scenario { up: 2, down: 1, end: EndAt::Alone, ..DOWNLOAD };
+
+/// A tunnel, with the last unit ending each direction.
+const TUNNEL: Scenario = Scenario { up: 2, down: 2, ..DOWNLOAD };
+
+/// All scenarios of a size.
+#[must_use]
+pub fn suite(size: Size) -> Vec<Scenario> {
+    let mut all = Vec::new();
+    all.extend(one_mover("server", Budget { server_moves: 1, ..NONE }));
+    all.extend(one_mover("client", Budget { client_moves: 1, ..NONE }));
+    all.extend(two_movers());
+    all.extend(joining());
+    all.extend(offers());
+    all.extend(repeated());
+    if size == Size::Small {
+        all.iter_mut().for_each(Scenario::narrow);
+    }
+    all
+}
+
+/// A small scenario whose properties break when the rule is left out, and hold when it is kept.
+#[must_use]
+pub fn witness(omission: Omission) -> Scenario {
+    let server = Budget { server_moves: 1, ..NONE };
+    let client = Budget { client_moves: 1, ..NONE };
+    let both = Budget { server_moves: 1, client_moves: 1, ..NONE };
+    let upload = Scenario { who: "each side", what: "an upload", up: 1, budget: both, ..UPLOAD };
+    let download = Scenario { who: "server", what: "a download", budget: server, ..DOWNLOAD };
+    let declined = Budget { declines: 1, ..server };
+    match omission {
+        Omission::ClientDoesNotHold => Scenario { who: "client", budget: client, ..upload },
+        Omission::InitialWindowOfCarrier => download,
+        Omission::NoOrder => Scenario { window: 2, ..download },
+        Omission::ForgetAtEnd | Omission::ResumeElsewhere | Omission::DroppedBytesCount => {
+            Scenario { budget: declined, ..download }
+        }
+        Omission::NoAnswerWhenClosed => {
+            Scenario { budget: Budget { client_resets: 1, ..server }, ..download }
+        }
+        Omission::ClosedCarrierAccepted => {
+            Scenario { budget: Budget { server_resets: 1, ..server }, ..download }
+        }
+        Omission::ResetForgotten => {
+            Scenario { budget: Budget { server_resets: 1, ..declined }, ..download }
+        }
+        Omission::AnswerTakenAsGiven => {
+            Scenario { budget: Budget { losses: 1, ..server }, ..download }
+        }
+        Omission::GoAwayBelowBound => {
+            Scenario { budget: Budget { goaways: 1, ..server }, ..download }
+        }
+        Omission::CreditNotRepeated => Scenario { up: 2, budget: declined, ..upload },
+        Omission::SettingsSkipped => {
+            Scenario { window: 2, budget: Budget { settings: 1, ..declined }, ..download }
+        }
+        Omission::UnboundCreditDropped => Scenario { up: 2, budget: server, ..upload },
+        Omission::OfferWithdrawn => Scenario { budget: Budget { offers: 1, ..server }, ..download },
+        Omission::EndLostInCollision => {
+            Scenario { budget: Budget { declines: 1, ..both }, ..upload }
+        }
+        Omission::NextMoveIgnored | Omission::ServerFollowsInCollision => upload,
+    }
+}
+
+/// One side moves once; everything may go wrong around it.
+fn one_mover(who: &'static str, moves: Budget) -> Vec<Scenario> {
+    let trouble = Budget { declines: 1, losses: 2, client_resets: 1, server_resets: 1, ..moves };
+    let drain = Budget { goaways: 1, timeouts: 1, declines: 1, losses: 1, ..moves };
+    let settings = Budget { declines: 1, settings: 1, ..moves };
+    vec![
+        Scenario {
+            who,
+            what: "a download; declines, losses, resets",
+            down: 3,
+            budget: trouble,
+            ..DOWNLOAD
+        },
+        Scenario { who, what: "an upload; declines, losses, resets", budget: trouble, ..UPLOAD },
+        Scenario {
+            who,
+            what: "a tunnel; GOAWAY, timeout, declines, a loss",
+            budget: drain,
+            ..TUNNEL
+        },
+        Scenario {
+            who,
+            what: "an upload; SETTINGS, declines",
+            window: 2,
+            budget: settings,
+            ..UPLOAD
+        },
+    ]
+}
+
+/// Both sides move, at once or one after the other.
+fn two_movers() -> Vec<Scenario> {
+    let who = "each side";
+    let movers = Budget { server_moves: 1, client_moves: 1, declines: 1, ..NONE };
+    let losses = Budget { losses: 2, ..movers };
+    let resets = Budget { client_resets: 1, server_resets: 1, ..movers };
+    let drain = Budget { goaways: 2, timeouts: 1, ..movers };
+    let settings = Budget { settings: 1, ..movers };
+    vec![
+        Scenario { who, what: "an upload; declines, losses", budget: losses, ..UPLOAD },
+        Scenario { who, what: "an upload; declines, resets", budget: resets, ..UPLOAD },
+        Scenario { who, what: "a tunnel; GOAWAYs, timeout, declines", budget: drain, ..TUNNEL },
+        Scenario {
+            who,
+            what: "an upload; SETTINGS, declines",
+            window: 2,
+            budget: settings,
+            ..UPLOAD
+        },
+    ]
+}
+
+/// The answer to the second connection's JOIN is still under way.
+fn joining() -> Vec<Scenario> {
+    let base = Scenario { who: "server", joining: true, ..UPLOAD };
+    let moves = Budget { server_moves: 1, declines: 1, ..NONE };
+    let trouble = Budget { losses: 1, client_resets: 1, server_resets: 1, ..moves };
+    let settings = Budget { settings: 1, ..moves };
+    let both = Budget { client_moves: 1, goaways: 1, ..moves };
+    vec![
+        Scenario {
+            what: "to a joining connection; declines, a loss, resets",
+            budget: trouble,
+            ..base
+        },
+        Scenario {
+            what: "to a joining connection; SETTINGS, declines",
+            window: 2,
+            budget: settings,
+            ..base
+        },
+        Scenario {
+            who: "each side",
+            what: "to a joining connection; GOAWAY, declines",
+            budget: both,
+            ..base
+        },
+    ]
+}
+
+/// The server offers; the client moves or declines.
+fn offers() -> Vec<Scenario> {
+    let who = "client";
+    let offer = Budget { offers: 1, client_moves: 1, declines: 1, ..NONE };
+    let trouble = Budget { losses: 2, client_resets: 1, server_resets: 1, ..offer };
+    let again = Budget { offers: 2, server_moves: 1, losses: 1, ..offer };
+    vec![
+        Scenario {
+            who,
+            what: "on an offer, a download; declines, losses, resets",
+            down: 3,
+            budget: trouble,
+            ..DOWNLOAD
+        },
+        Scenario {
+            who: "each side",
+            what: "with two offers, a tunnel; declines, a loss",
+            budget: again,
+            ..TUNNEL
+        },
+    ]
+}
+
+/// Three connections and several moves.
+fn repeated() -> Vec<Scenario> {
+    let download = Scenario { who: "server", conns: 3, ..DOWNLOAD };
+    let tunnel =
+        Scenario { who: "each side", conns: 3, up: 1, down: 1, end: EndAt::Alone, ..DOWNLOAD };
+    let server = Budget { server_moves: 3, declines: 1, losses: 2, ..NONE };
+    let both = Budget { server_moves: 1, client_moves: 1, ..NONE };
+    let losses = Budget { declines: 1, losses: 1, ..both };
+    let resets = Budget { client_resets: 1, server_resets: 1, ..both };
+    let often = Budget { server_moves: 2, client_moves: 2, ..NONE };
+    vec![
+        Scenario { what: "three times, a download; declines, losses", budget: server, ..download },
+        Scenario {
+            what: "among 3 connections, a tunnel; declines, a loss",
+            budget: losses,
+            ..tunnel
+        },
+        Scenario { what: "among 3 connections, a tunnel; resets", budget: resets, ..tunnel },
+        Scenario { what: "twice among 3 connections, a tunnel", budget: often, ..tunnel },
+    ]
+}

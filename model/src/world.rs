@@ -1,0 +1,158 @@
+//! Both endpoints and the network between them, as a stateright model.
+//!
+//! Must never decide by itself: every choice is an action.
+
+use stateright::{Model, Property};
+
+use crate::action::{Action, may_happen, must_happen};
+use crate::endpoint::{Choice, Endpoint};
+use crate::frame::Frame;
+use crate::id::{Conn, Side};
+use crate::network::Network;
+use crate::property;
+use crate::scenario::{Budget, Scenario};
+
+/// One state.
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+pub(crate) struct World {
+    endpoints: [Endpoint; 2],
+    pub(crate) network: Network,
+    pub(crate) budget: Budget,
+}
+
+impl World {
+    fn new(scenario: &Scenario) -> Self {
+        let mut network = Network::default();
+        if scenario.joining {
+            network.send(Conn(1), Side::Client, Frame::Joined);
+        }
+        Self {
+            endpoints: Side::BOTH.map(|side| Endpoint::new(side, scenario)),
+            network,
+            budget: scenario.budget,
+        }
+    }
+
+    pub(crate) fn endpoint(&self, side: Side) -> &Endpoint {
+        &self.endpoints[side.index()]
+    }
+
+    /// What a reader of a trace needs to know of the last state.
+    pub(crate) fn summary(&self) -> String {
+        Side::BOTH.map(|side| format!("    {side}: {}", self.endpoint(side).summary())).join("\n")
+    }
+
+    /// Lets one end act, and puts what it sends into the network.
+    fn with(&mut self, side: Side, act: impl FnOnce(&mut Endpoint)) {
+        let endpoint = &mut self.endpoints[side.index()];
+        act(endpoint);
+        for (conn, frame) in endpoint.drain() {
+            self.network.send(conn, side.peer(), frame);
+        }
+    }
+
+    fn deliver(&mut self, conn: Conn, side: Side, choice: Choice) {
+        if choice == Choice::Unwilling {
+            self.budget.declines -= 1;
+        }
+        if let Some(frame) = self.network.deliver(conn, side) {
+            self.with(side, |endpoint| endpoint.receive(conn, frame, choice));
+        }
+    }
+
+    fn spend(
+        &mut self,
+        side: Side,
+        client: fn(&mut Budget) -> &mut u8,
+        server: fn(&mut Budget) -> &mut u8,
+    ) {
+        *match side {
+            Side::Client => client(&mut self.budget),
+            Side::Server => server(&mut self.budget),
+        } -= 1;
+    }
+
+    fn spend_reset(&mut self, side: Side) {
+        self.spend(side, |budget| &mut budget.client_resets, |budget| &mut budget.server_resets);
+    }
+
+    pub(crate) fn step(&mut self, action: Action) {
+        match action {
+            Action::Deliver(conn, side, choice) => self.deliver(conn, side, choice),
+            Action::Notice(conn, side) => {
+                self.network.cut(conn, side);
+                self.with(side, |endpoint| endpoint.connection_ended(conn));
+            }
+            Action::Send(side) => self.with(side, Endpoint::send),
+            Action::Credit(side) => self.with(side, Endpoint::credit),
+            Action::DeclineOffer => self.with(Side::Client, Endpoint::decline_offer),
+            Action::TimeOutLate(side, at) => self.with(side, |endpoint| endpoint.time_out(at)),
+            Action::Move(side, conn) => {
+                self.spend(
+                    side,
+                    |budget| &mut budget.client_moves,
+                    |budget| &mut budget.server_moves,
+                );
+                self.with(side, |endpoint| endpoint.start_move(conn));
+            }
+            Action::Offer => {
+                self.budget.offers -= 1;
+                self.with(Side::Server, Endpoint::make_offer);
+            }
+            Action::Reset(side) => {
+                self.spend_reset(side);
+                self.with(side, Endpoint::reset);
+            }
+            Action::CancelByClose(side, conn) => {
+                self.spend_reset(side);
+                self.network.break_up(conn);
+                self.network.cut(conn, side);
+                self.with(side, |endpoint| endpoint.cancel_by_close(conn));
+            }
+            Action::Lose(conn) => {
+                self.budget.losses -= 1;
+                self.network.break_up(conn);
+            }
+            Action::GoAway(side, conn) => {
+                self.budget.goaways -= 1;
+                self.with(side, |endpoint| endpoint.go_away(conn));
+            }
+            Action::ChangeSettings(side, by) => {
+                self.budget.settings -= 1;
+                self.with(side, |endpoint| endpoint.change_settings(by));
+            }
+            Action::TimeOutEarly(side, at) => {
+                self.budget.timeouts -= 1;
+                self.with(side, |endpoint| endpoint.time_out(at));
+            }
+        }
+    }
+}
+
+/// A scenario as a stateright model.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Machine(pub(crate) Scenario);
+
+impl Model for Machine {
+    type State = World;
+    type Action = Action;
+
+    fn init_states(&self) -> Vec<World> {
+        vec![World::new(&self.0)]
+    }
+
+    fn actions(&self, world: &World, actions: &mut Vec<Action>) {
+        must_happen(&self.0, world, actions);
+        may_happen(&self.0, world, actions);
+    }
+
+    fn next_state(&self, world: &World, action: Action) -> Option<World> {
+        let mut next = world.clone();
+        next.step(action);
+        Some(next)
+    }
+
+    fn properties(&self) -> Vec<Property<Self>> {
+        property::all()
+    }
+}
