@@ -73,6 +73,12 @@ impl Carriers {
         Some(self.unbound.remove(index).2)
     }
 
+    /// Takes the carriers above `last`, which GOAWAY excludes.
+    pub(crate) fn take_above(&mut self, last: StreamId) -> Vec<Early> {
+        let excluded = self.unbound.extract_if(.., |(id, ..)| *id > last);
+        excluded.map(|(.., early)| early).collect()
+    }
+
     /// A carrier that has been unbound since `before` or longer.
     pub(crate) fn expired(&self, before: Instant) -> Option<StreamId> {
         self.unbound.iter().find(|(_, since, _)| *since <= before).map(|&(id, ..)| id)

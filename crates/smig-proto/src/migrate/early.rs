@@ -89,7 +89,8 @@ impl Session {
         Ok(())
     }
 
-    fn drop_item(&mut self, at: Route, item: EarlyItem) {
+    /// Lets go of what waited, for the stream is over.
+    pub(crate) fn drop_item(&mut self, at: Route, item: EarlyItem) {
         match item {
             EarlyItem::Data(Chunk { credit, .. }, _) => self.give_back_to(at.conn, credit),
             EarlyItem::Section(..) => {}

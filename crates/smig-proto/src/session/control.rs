@@ -311,5 +311,11 @@ fn drain(conn: &mut Connection) {
 pub(crate) fn send_goaway(conn: &mut Connection, last: StreamId, code: ErrorCode, debug: &[u8]) {
     let last = conn.goaway.sent.map_or(last, |earlier| earlier.min(last));
     conn.goaway.sent = Some(last);
+    // What no MIGRATE has named yet does not count as processed, and will be declined (SMIG-8.16).
+    for early in conn.carriers.take_above(last) {
+        if let Some(increment) = conn.recv_window.give_back(early.into_credit()) {
+            wire::window_update(&mut conn.out.frames, StreamId::CONNECTION, increment);
+        }
+    }
     wire::goaway(&mut conn.out.frames, last, code, debug);
 }

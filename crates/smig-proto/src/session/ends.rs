@@ -199,18 +199,23 @@ impl Session {
         stream.send.abort();
         stream.scheduled = None;
         let route = stream.route;
-        let mut credits = stream.recv.abort();
+        let credits = stream.recv.abort();
         let departed = core::mem::take(&mut stream.departed);
         let mut places = vec![route];
+        let mut early = None;
         match core::mem::replace(&mut stream.hand_over, HandOver::Settled) {
             HandOver::Moving(moving) => {
                 places.push(moving.from);
-                credits.push((moving.to.conn, moving.early.into_credit()));
+                early = Some((moving.to, moving.early));
             }
             HandOver::Offered => self.open_moving = self.open_moving.saturating_sub(1),
             HandOver::Settled | HandOver::OfferReceived => {}
         }
         let held = stream.hold == Hold::Held;
+        if let Some((at, early)) = early {
+            // A MIGRATE among it is owed its answer (SMIG-5.10).
+            early.items.into_iter().for_each(|item| self.drop_item(at, item));
+        }
         for (conn, credit) in credits {
             self.give_back_to(conn, credit);
         }
