@@ -269,8 +269,11 @@ impl Session {
             (None, EndStream::No) => SendEnd::Open,
         };
         stream.send.rewind(replay.data, replay.phase, end);
+        if let Some((_, end)) = replay.heads.iter().rfind(|(head, _)| !head.status.is_informational()) {
+            stream.send.on_head_again(*end);
+        }
         for (head, end) in replay.heads {
-            self.write_response(key, &head, end);
+            self.frame_response(from, &head, end);
         }
         self.schedule(key);
     }

@@ -225,6 +225,11 @@ impl Session {
             let length = if bodiless { None } else { content_length(&head.headers).ok().flatten() };
             stream.send.on_head(end, length);
         }
+        self.frame_response(route, head, end);
+    }
+
+    /// Frames a response head at a place.
+    pub(crate) fn frame_response(&mut self, route: Route, head: &ResponseHead, end: EndStream) {
         let Some(conn) = self.conn_mut(route.conn).filter(|conn| !conn.is_dead()) else { return };
         let max = conn.max_frame();
         let (encoder, out) = (&mut conn.encoder, &mut conn.out.frames);

@@ -103,6 +103,12 @@ impl SendHalf {
         self.expected = content_length;
     }
 
+    /// The head is written a second time, after a declined migration: what content-length still lets
+    /// the application queue stays as it is.
+    pub(crate) fn on_head_again(&mut self, end: EndStream) {
+        self.phase = if end.is_end() { SendPhase::Ended } else { SendPhase::Body };
+    }
+
     /// Queues body. False if it goes beyond the announced content-length.
     #[must_use]
     pub(crate) fn queue(&mut self, data: Bytes) -> bool {
