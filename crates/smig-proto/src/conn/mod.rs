@@ -236,6 +236,18 @@ impl Connection {
             && self.goaway.received.is_none()
     }
 
+    /// Whether the connection belongs to a session or is about to.
+    pub(crate) fn is_member(&self) -> bool {
+        let member = match self.membership {
+            Membership::KeyingFounder
+            | Membership::KeyingJoin
+            | Membership::Joining { .. }
+            | Membership::Joined => true,
+            Membership::Plain | Membership::Former | Membership::JoiningFormer => false,
+        };
+        member && !self.is_dead()
+    }
+
     /// Client: whether a JOIN waits for its keying material.
     pub(crate) fn owes_join(&self) -> bool {
         match self.membership {

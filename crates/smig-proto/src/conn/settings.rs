@@ -12,7 +12,8 @@ pub(crate) struct PeerSettings {
     pub(crate) connect_protocol: bool,
     /// SETTINGS_SMIG: migrations that the peer tolerates at once; 0: off.
     pub(crate) smig: u32,
-    pub(crate) cid: [u32; 3],
+    /// The CID's words, as far as they came.
+    pub(crate) cid: [Option<u32>; 3],
 }
 
 impl Default for PeerSettings {
@@ -26,7 +27,7 @@ impl Default for PeerSettings {
             push: true,
             connect_protocol: false,
             smig: 0,
-            cid: [0; 3],
+            cid: [None; 3],
         }
     }
 }

@@ -75,9 +75,9 @@ impl Session {
             }
             // Only the first SETTINGS negotiate the extension (SMIG-3.3).
             Setting::Smig(value) if is_first => conn.peer.smig = value,
-            Setting::CidHi(word) if is_first => conn.peer.cid[0] = word,
-            Setting::CidMid(word) if is_first => conn.peer.cid[1] = word,
-            Setting::CidLo(word) if is_first => conn.peer.cid[2] = word,
+            Setting::CidHi(word) if is_first => conn.peer.cid[0] = Some(word),
+            Setting::CidMid(word) if is_first => conn.peer.cid[1] = Some(word),
+            Setting::CidLo(word) if is_first => conn.peer.cid[2] = Some(word),
             Setting::Smig(_) | Setting::CidHi(_) | Setting::CidMid(_) | Setting::CidLo(_) => {}
             // An advisory limit: a response that is larger is the application's concern.
             Setting::MaxHeaderListSize(_) => {}
@@ -122,7 +122,7 @@ impl Session {
             return Ok(());
         }
         if role == Role::Server {
-            let [hi, mid, low] = conn.peer.cid;
+            let [Some(hi), Some(mid), Some(low)] = conn.peer.cid else { return Ok(()) };
             conn.cid = Cid::from_words(hi, mid, low);
             let Some(cid) = conn.cid else { return Ok(()) };
             self.app = Some(cid.app);

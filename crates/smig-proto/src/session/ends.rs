@@ -385,7 +385,7 @@ impl Session {
         }
         self.release_waiting_moves(now, id);
         self.conns.retain(|conn| conn.id != id);
-        if self.conns.is_empty() {
+        if !self.conns.iter().any(Connection::is_member) {
             // SMIG-3.7.
             self.key = None;
         }

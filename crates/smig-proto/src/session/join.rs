@@ -138,6 +138,7 @@ impl Session {
                 }
                 conn.membership = Membership::Joined;
                 self.key = Some(SessionKey(material));
+                self.note_number(cid);
                 self.events.push_back(Event::SessionEstablished { conn: id, app: cid.app });
             }
             Membership::KeyingJoin => {
@@ -152,6 +153,13 @@ impl Session {
             | Membership::Joined
             | Membership::Former
             | Membership::JoiningFormer => {}
+        }
+    }
+
+    /// Server: a ConnNo is used up (SMIG-4.6).
+    fn note_number(&mut self, cid: Cid) {
+        if self.role == Role::Server {
+            self.numbers.push(cid.number);
         }
     }
 
@@ -173,7 +181,10 @@ impl Session {
         let Some(conn) = self.conn_mut(id) else { return Ok(()) };
         let Some(cid) = conn.cid else { return Err(Cause::BadCid.into()) };
         // Before any stream (SMIG-4.2), and on no connection that others have joined.
-        if conn.peer_ids.highest() > wire::StreamId::CONNECTION || !alone {
+        let late = conn.peer_ids.highest() > wire::StreamId::CONNECTION || conn.carriers.len() > 0;
+        let has_key = conn.spec.security == Security::TrustedCleartext
+            && conn.membership == Membership::Joined;
+        if late || has_key || !alone {
             return Err(Cause::UnexpectedJoin.into());
         }
         let (_, unused) = mac.split_at(16);
@@ -206,6 +217,7 @@ impl Session {
             conn.membership = Membership::Joined;
         }
         self.key = Some(key);
+        self.note_number(cid);
         self.events.push_back(Event::SessionEstablished { conn: id, app: cid.app });
         Ok(())
     }
@@ -370,7 +382,7 @@ impl Session {
             let mac = server_mac(key, proof.cid, (proof.nonce, nonce), proof.exporter);
             wire::join(&mut conn.out.frames, &points, Join::Ack { nonce, mac });
         }
-        self.numbers.push(proof.cid.number);
+        self.note_number(proof.cid);
         self.conns.push(conn);
         self.arm(now);
         self.events.push_back(Event::Joined { conn: id });

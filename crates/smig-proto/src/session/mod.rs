@@ -151,7 +151,11 @@ impl Session {
     /// Client: whether a new connection may have a CID. Without K it would be the first one, and there
     /// may be only one of these (SMIG-3.6).
     fn may_name_connection(&self) -> bool {
-        self.key.is_some() || !self.conns.iter().any(|conn| conn.cid.is_some() && !conn.is_dead())
+        let may_found = |conn: &Connection| {
+            let undecided = matches!(conn.phase, Phase::Settings);
+            conn.cid.is_some() && (undecided || conn.is_member())
+        };
+        self.key.is_some() || !self.conns.iter().any(may_found)
     }
 
     /// The connection's window, behind SETTINGS and a JOIN that must follow them at once (SMIG-4.1).

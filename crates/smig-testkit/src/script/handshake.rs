@@ -3,7 +3,7 @@
 use http::{HeaderMap, Method, StatusCode};
 use smig_proto::{
     Cid, Config, ConnId, EndStream, Event, JoinRefusal, KeyingRequest, RequestHead, ResponseHead,
-    Role, Session, StreamKey,
+    Role, Security, Session, StreamKey,
 };
 
 use super::frame::{Ack, Frame, headers, setting, settings_ack};
@@ -148,9 +148,33 @@ impl Peer {
         let Frame::Join { nonce, mac, ack: Ack::No } = self.next(line) else {
             panic!("{line:?}: JOIN is not the engine's next frame (SMIG-4.1)");
         };
-        let right = proof::client(self.key(), cid, nonce, proof::join_exporter(line, cid));
+        let right = proof::client(self.key(), cid, nonce, self.join_exporter(line));
         assert_eq!(mac, right, "{line:?}: the client's proof is wrong (SMIG-4.1)");
         self.link_mut(line).nonce = nonce;
+    }
+
+    /// Sends a JOIN that the script made itself; its nonce is remembered.
+    #[track_caller]
+    pub fn send_as_join(&mut self, line: Line, join: Frame) {
+        if let Frame::Join { nonce, .. } = join {
+            self.note_nonce(line, nonce);
+        }
+        self.send(line, join);
+    }
+
+    /// The client chose this ConnNo for a connection.
+    pub fn rename(&mut self, line: Line, number: u32) {
+        self.link_mut(line).cid = Some(Cid { app: self.setup.app, number });
+    }
+
+    /// The engine's JOIN had this nonce.
+    pub fn note_nonce(&mut self, line: Line, nonce: [u8; 16]) {
+        self.link_mut(line).nonce = nonce;
+    }
+
+    /// The engine named the connection in these SETTINGS.
+    pub fn adopt_cid(&mut self, line: Line, entries: &[(u16, u32)]) {
+        self.link_mut(line).cid = cid_in(entries);
     }
 
     /// K of the session.
@@ -175,7 +199,7 @@ impl Peer {
     pub fn proof(&mut self, line: Line) -> Frame {
         let (nonce, cid) = (self.next_nonce(), self.cid(line));
         self.link_mut(line).nonce = nonce;
-        let mac = proof::client(self.key(), cid, nonce, proof::join_exporter(line, cid));
+        let mac = proof::client(self.key(), cid, nonce, self.join_exporter(line));
         Frame::Join { nonce, mac, ack: Ack::No }
     }
 
@@ -183,7 +207,7 @@ impl Peer {
     #[track_caller]
     pub fn join_answer(&mut self, line: Line) -> Frame {
         let (ours, cid, nonce) = (self.next_nonce(), self.cid(line), self.link(line).nonce);
-        let mac = proof::server(self.key(), cid, (nonce, ours), proof::join_exporter(line, cid));
+        let mac = proof::server(self.key(), cid, (nonce, ours), self.join_exporter(line));
         Frame::Join { nonce: ours, mac, ack: Ack::Yes }
     }
 
@@ -194,8 +218,16 @@ impl Peer {
         let Frame::Join { nonce: theirs, mac, ack: Ack::Yes } = self.next(line) else {
             panic!("{line:?}: expected JOIN(ACK)");
         };
-        let right = proof::server(self.key(), cid, (nonce, theirs), proof::join_exporter(line, cid));
+        let right = proof::server(self.key(), cid, (nonce, theirs), self.join_exporter(line));
         assert_eq!(mac, right, "{line:?}: the server's proof is wrong (SMIG-4.3)");
+    }
+
+    /// E of a join (SMIG-4.1, SMIG-3.9).
+    fn join_exporter(&self, line: Line) -> [u8; 32] {
+        match self.setup.security {
+            Security::Tls13 => proof::join_exporter(line, self.cid(line)),
+            Security::TrustedCleartext | Security::Plain => [0; 32],
+        }
     }
 
     pub(super) fn next_nonce(&mut self) -> [u8; 16] {

@@ -1,0 +1,343 @@
+//! spec/smig.md section 3: negotiation.
+
+use http::Method;
+use smig_proto::{Config, EndStream, ErrorCode, Event, KeyingRequest, Security, Target};
+use smig_testkit::script::frame::*;
+use smig_testkit::script::{C1, C2, C3, Peer, Setup, cid_settings};
+
+fn value(entries: &[(u16, u32)], id: u16) -> Option<u32> {
+    entries.iter().find(|(other, _)| *other == id).map(|&(_, value)| value)
+}
+
+/// Whether the engine takes part in the extension on its only connection, seen from outside: a JOIN
+/// that nobody asked for is an error then, and an unknown frame else.
+fn is_on(peer: &mut Peer) -> bool {
+    peer.send(C1, join_refused(1));
+    let on = peer.is_closed(C1);
+    if on {
+        peer.expect_goaway(C1, ErrorCode::ProtocolError);
+    }
+    on
+}
+
+#[test]
+fn a_client_names_the_connection_in_its_first_settings() {
+    // SMIG-3.1
+    let mut peer = Peer::to_client(Setup::new(Config::client()));
+    peer.open_line();
+    let entries = peer.take_greeting(C1);
+    assert_eq!(value(&entries, setting::SMIG), Some(16));
+    assert_eq!(peer.cid(C1).app.to_bytes(), [1, 2, 3, 4, 5, 6, 7, 8]);
+    assert_eq!(value(&entries, setting::SMIG_CID_HI), Some(0x0102_0304));
+    assert_eq!(value(&entries, setting::SMIG_CID_MID), Some(0x0506_0708));
+    assert_ne!(value(&entries, setting::SMIG_CID_LO), Some(0));
+    // A ConnNo is never used twice, also when its connection has ended.
+    peer.greet(C1);
+    peer.expect(C1, settings_ack());
+    peer.connect();
+    peer.lose(C2);
+    peer.connect();
+    let numbers = [C1, C2, C3].map(|line| peer.cid(line).number);
+    assert!(numbers[0] != numbers[1] && numbers[1] != numbers[2] && numbers[0] != numbers[2]);
+}
+
+#[test]
+fn a_server_offers_the_extension_before_it_knows_the_client() {
+    // SMIG-3.2
+    let mut peer = Peer::to_server(Setup::new(Config::server()));
+    peer.open_line();
+    let Frame::Settings(entries) = peer.next(C1) else { panic!("SETTINGS come first") };
+    assert_eq!(value(&entries, setting::SMIG), Some(16));
+    for cid in [setting::SMIG_CID_HI, setting::SMIG_CID_MID, setting::SMIG_CID_LO] {
+        assert_eq!(value(&entries, cid), None, "only a client has a CID");
+    }
+}
+
+#[test]
+fn the_extension_needs_both_settings_and_a_whole_cid() {
+    // SMIG-3.3, a server: each of the client's four entries is needed, ConnNo 0 is none.
+    let (hi, mid, lo) = (setting::SMIG_CID_HI, setting::SMIG_CID_MID, setting::SMIG_CID_LO);
+    let whole = [(setting::SMIG, 1), (hi, 0), (mid, 7), (lo, 1)];
+    for missing in 0..=6 {
+        let mut entries = whole.to_vec();
+        match missing {
+            0..4 => drop(entries.remove(missing)),
+            4 => entries[0].1 = 0,
+            5 => entries[3].1 = 0,
+            _ => {}
+        }
+        let mut peer = bare_server(&entries);
+        peer.take_greeting(C1);
+        assert_eq!(is_on(&mut peer), missing == 6, "with {entries:x?}");
+    }
+    // SMIG-3.3, a client.
+    for (smig, on) in [(None, false), (Some(0), false), (Some(1), true)] {
+        let mut setup = Setup::new(Config::client());
+        setup.settings = smig.map(|value| (setting::SMIG, value)).into_iter().collect();
+        let mut peer = Peer::to_client(setup);
+        peer.connect();
+        assert_eq!(is_on(&mut peer), on, "with {smig:?}");
+    }
+}
+
+/// A server engine whose client sends exactly these SETTINGS first.
+fn bare_server(entries: &[(u16, u32)]) -> Peer {
+    let mut peer = Peer::to_server(Setup::new(Config::server()));
+    peer.open_line();
+    peer.send_octets(C1, b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n");
+    peer.send(C1, settings(entries));
+    peer
+}
+
+#[test]
+fn later_values_of_the_settings_mean_nothing() {
+    // SMIG-3.3: off stays off.
+    let mut peer = bare_server(&[]);
+    peer.take_greeting(C1);
+    let mut entries = vec![(setting::SMIG, 16)];
+    entries.extend(cid_settings(peer.cid(C1)));
+    peer.send(C1, settings(&entries));
+    peer.expect(C1, settings_ack());
+    assert!(!is_on(&mut peer));
+    // SMIG-3.3: on stays on, with the number of migrations that was said first.
+    let mut peer = Peer::of_server(Config::server());
+    peer.connect();
+    peer.send(C1, settings(&[(setting::SMIG, 0), (setting::SMIG_CID_LO, 77)]));
+    peer.expect(C1, settings_ack());
+    let key = peer.get(C1, 1);
+    let cid = peer.cid(C2);
+    peer.app(|session, now| session.migrate(now, key, Target::Spare)).unwrap();
+    peer.expect(C1, migrate(1, cid, 2));
+}
+
+#[test]
+fn nothing_of_the_extension_is_sent_before_the_peers_settings() {
+    // SMIG-3.4: a client on its first connection.
+    let mut peer = Peer::to_client(Setup::new(Config::client()));
+    peer.open_line();
+    peer.take_greeting(C1);
+    peer.expect_nothing(C1);
+    let key = peer.open(C1, Method::GET, EndStream::Yes);
+    let moved = peer.app(|session, now| session.migrate(now, key, Target::Spare));
+    assert!(moved.is_err());
+    peer.expect_nothing(C1);
+    // SMIG-3.4: a client that knows the server joins in its first flight. That C2's server has not
+    // said anything yet does not hinder it.
+    peer.greet(C1);
+    peer.expect(C1, settings_ack());
+    peer.open_line();
+    peer.take_greeting(C2);
+    peer.expect_nothing(C2);
+    // SMIG-3.4: a server that does not know the client moves nothing.
+    let mut peer = bare_server(&[]);
+    peer.take_greeting(C1);
+    let key = peer.get(C1, 1);
+    for target in [Target::Offer, Target::Spare] {
+        assert!(peer.app(|session, now| session.migrate(now, key, target)).is_err());
+    }
+    peer.expect_nothing(C1);
+}
+
+#[test]
+fn a_join_to_a_server_that_turns_out_to_be_without_the_extension_comes_to_nothing() {
+    // SMIG-3.4 and SMIG-3.3: C2 reached another server, which ignores the JOIN.
+    let mut peer = Peer::of_client(Config::client());
+    peer.open_line();
+    peer.take_greeting(C2);
+    peer.send(C2, settings(&[]));
+    peer.expect(C2, settings_ack());
+    let key = peer.open(C1, Method::GET, EndStream::Yes);
+    let moved = peer.app(|session, now| session.migrate(now, key, Target::Spare));
+    assert!(moved.is_err(), "C2 is no spare");
+    let other = peer.open(C2, Method::GET, EndStream::Yes);
+    peer.send(C2, headers(1).status(204).end());
+    assert_eq!(peer.take_response(other), 204);
+}
+
+#[test]
+fn an_engine_does_not_forward_the_extension() {
+    // SMIG-3.5: what an application sees of a request holds nothing of it, so that nothing can be
+    // forwarded: requests and responses carry fields alone.
+    let mut peer = Peer::of_server(Config::server());
+    peer.connect();
+    peer.send(C2, headers(1).get("/").field("accept", "*/*").end());
+    let head = peer.event(|event| match event {
+        Event::Request { head, .. } => Some(head.clone()),
+        _ => None,
+    });
+    assert_eq!(head.headers.len(), 1);
+    assert!(head.protocol.is_none());
+}
+
+#[test]
+fn the_first_connection_is_joined_from_the_start() {
+    // SMIG-3.6
+    let mut peer = Peer::of_server(Config::server());
+    let view = peer.session().connection(peer.conn(C1)).unwrap();
+    assert!(view.joined);
+    let established = peer.event(|event| match event {
+        Event::SessionEstablished { app, .. } => Some(*app),
+        _ => None,
+    });
+    assert_eq!(established, peer.cid(C1).app);
+    let peer = Peer::of_client(Config::client());
+    assert!(peer.session().connection(peer.conn(C1)).unwrap().joined);
+}
+
+#[test]
+fn a_client_waits_for_settings_and_acknowledgement_before_the_next_connection() {
+    // SMIG-3.6
+    let mut peer = Peer::to_client(Setup::new(Config::client()));
+    peer.open_line();
+    peer.take_greeting(C1);
+    assert!(!peer.session().can_join(), "the server's SETTINGS have not come");
+    peer.send(C1, settings(&[(setting::SMIG, 16)]));
+    peer.expect(C1, settings_ack());
+    assert!(!peer.session().can_join(), "the server has not acknowledged ours");
+    peer.send(C1, settings_ack());
+    assert!(peer.session().can_join());
+
+    // SMIG-3.6: a driver that does not wait gets a connection without a name, not a second session.
+    let mut peer = Peer::to_client(Setup::new(Config::client()));
+    peer.open_line();
+    peer.take_greeting(C1);
+    peer.open_line();
+    let Frame::Settings(entries) = peer.next(C2) else { panic!("SETTINGS come first") };
+    assert_eq!(value(&entries, setting::SMIG_CID_LO), None);
+    assert_eq!(value(&entries, setting::SMIG), None);
+}
+
+#[test]
+fn k_is_exported_from_the_first_connection_and_never_sent() {
+    // SMIG-3.7: label and context. That both ends have the same K, and that it is not the nonce, is
+    // what every JOIN of the other tests shows.
+    for mut peer in [Peer::of_server(Config::server()), Peer::of_client(Config::client())] {
+        let request = peer.event(|event| match event {
+            Event::KeyingMaterialNeeded { request, .. } => Some(request.clone()),
+            _ => None,
+        });
+        let context = vec![1, 2, 3, 4, 5, 6, 7, 8];
+        assert_eq!(request, KeyingRequest::Exporter { label: "EXPORTER-smig-session", context });
+        peer.expect_silence();
+    }
+}
+
+#[test]
+fn k_is_forgotten_with_the_last_connection_of_the_session() {
+    // SMIG-3.7: a client that comes back founds a session; it does not join one with the old K.
+    let mut peer = Peer::of_client(Config::client());
+    peer.connect();
+    peer.lose(C1);
+    assert!(peer.session().can_join(), "C2 still holds the session");
+    peer.lose(C2);
+    assert!(!peer.session().can_join());
+    peer.open_line();
+    let Frame::Settings(_) = peer.next(C3) else { panic!("SETTINGS come first") };
+    assert_eq!(peer.next(C3), window_update(0, (16 << 20) - 65_535));
+    peer.expect_nothing(C3);
+
+    // SMIG-3.7: a plain connection that lives on is none of the session's.
+    let mut peer = Peer::to_client(Setup::new(Config::client()).joins_by_script());
+    peer.connect();
+    peer.connect();
+    peer.send(C2, join_refused(5));
+    peer.lose(C1);
+    assert!(!peer.session().can_join());
+    peer.open_line();
+    let Frame::Settings(entries) = peer.next(C3) else { panic!("SETTINGS come first") };
+    assert_eq!(value(&entries, setting::SMIG_CID_LO), Some(3));
+    assert_eq!(peer.next(C3), window_update(0, (16 << 20) - 65_535));
+    peer.expect_nothing(C3);
+}
+
+#[test]
+fn without_tls_1_3_the_extension_is_off() {
+    // SMIG-3.7 and SMIG-3.8: an earlier TLS version, and cleartext that nobody declared trusted.
+    let mut peer = Peer::to_server(Setup::new(Config::server()).security(Security::Plain));
+    peer.open_line();
+    let Frame::Settings(entries) = peer.next(C1) else { panic!("SETTINGS come first") };
+    assert_eq!(value(&entries, setting::SMIG), None);
+    peer.greet(C1);
+    assert!(!is_on(&mut peer));
+    let mut peer = Peer::to_client(Setup::new(Config::client()).security(Security::Plain));
+    peer.open_line();
+    let entries = peer.take_greeting(C1);
+    assert_eq!(value(&entries, setting::SMIG), None);
+    assert_eq!(value(&entries, setting::SMIG_CID_LO), None);
+    peer.greet(C1);
+    assert!(!peer.session().can_join());
+    assert!(!is_on(&mut peer));
+}
+
+/// K as a cleartext client sends it: the nonce, then half of the MAC field.
+fn cleartext_join(key: [u8; 32]) -> Frame {
+    let mut mac = [0; 32];
+    mac[..16].copy_from_slice(&key[16..]);
+    Frame::Join { nonce: key[..16].try_into().unwrap(), mac, ack: Ack::No }
+}
+
+#[test]
+fn a_trusted_cleartext_client_sends_k_behind_its_settings() {
+    // SMIG-3.9: 32 random octets (the script's random octets are 0x5a), in the first flight.
+    let setup = Setup::new(Config::client()).security(Security::TrustedCleartext);
+    let mut peer = Peer::to_client(setup);
+    peer.open_line();
+    let Frame::Settings(entries) = peer.next(C1) else { panic!("SETTINGS come first") };
+    assert_eq!(value(&entries, setting::SMIG), Some(16));
+    peer.expect(C1, cleartext_join([0x5a; 32]));
+    peer.expect(C1, window_update(0, (16 << 20) - 65_535));
+    let random = peer.event(|event| match event {
+        Event::KeyingMaterialNeeded { request, .. } => Some(request.clone()),
+        _ => None,
+    });
+    assert_eq!(random, KeyingRequest::Random);
+    peer.greet(C1);
+    peer.expect(C1, settings_ack());
+    assert!(!peer.session().can_join(), "the JOIN is not answered");
+    assert!(!peer.session().connection(peer.conn(C1)).unwrap().joined);
+}
+
+#[test]
+fn a_trusted_cleartext_server_takes_k_and_answers() {
+    // SMIG-3.9: the answer is that of SMIG-4.3 with E of zero octets.
+    let setup = Setup::new(Config::server()).security(Security::TrustedCleartext);
+    let mut peer = Peer::to_server(setup);
+    peer.open_line();
+    peer.greet(C1);
+    peer.take_greeting(C1);
+    peer.expect_nothing(C1);
+    let key = [0x33; 32];
+    peer.set_key(key);
+    peer.send_as_join(C1, cleartext_join(key));
+    peer.expect_joined(C1);
+    assert!(peer.session().connection(peer.conn(C1)).unwrap().joined);
+    // A further connection proves K with E of zero octets.
+    peer.connect();
+    assert!(peer.session().connection(peer.conn(C2)).unwrap().joined);
+    // K comes once.
+    peer.lose(C2);
+    peer.send(C1, cleartext_join([0x44; 32]));
+    peer.expect_goaway(C1, ErrorCode::ProtocolError);
+}
+
+#[test]
+fn a_trusted_cleartext_client_joins_with_k() {
+    // SMIG-3.9 and SMIG-4.1 with E of zero octets.
+    let setup = Setup::new(Config::client()).security(Security::TrustedCleartext);
+    let mut peer = Peer::to_client(setup);
+    peer.open_line();
+    peer.set_key([0x5a; 32]);
+    let Frame::Settings(entries) = peer.next(C1) else { panic!("SETTINGS come first") };
+    assert_eq!(value(&entries, setting::SMIG_CID_LO), Some(1));
+    peer.adopt_cid(C1, &entries);
+    let Frame::Join { nonce, .. } = peer.next(C1) else { panic!("K comes next") };
+    peer.note_nonce(C1, nonce);
+    peer.next(C1);
+    peer.greet(C1);
+    peer.expect(C1, settings_ack());
+    let answer = peer.join_answer(C1);
+    peer.send(C1, answer);
+    assert!(peer.session().can_join());
+    peer.connect();
+    assert!(peer.session().connection(peer.conn(C2)).unwrap().joined);
+}

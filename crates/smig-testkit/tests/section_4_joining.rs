@@ -1,0 +1,383 @@
+//! spec/smig.md section 4: joining a connection to a session.
+//!
+//! SMIG-4.10 (no JOIN in TLS early data) binds whoever drives TLS and needs a real handshake.
+
+use http::Method;
+use smig_proto::{
+    Config, EndStream, ErrorCode, Event, Identity, JoinRefusal, KeyingRequest, SmigConfig, Target,
+};
+use smig_testkit::script::frame::*;
+use smig_testkit::script::{C1, C2, C3, C4, Line, Peer, Setup};
+
+fn joined(peer: &Peer, line: Line) -> bool {
+    let session = peer.session();
+    session.connection(peer.conn(line)).is_some_and(|view| view.joined)
+        && std::ptr::eq(peer.session_of(line), session)
+}
+
+/// A connection beside C1 of a server engine, with preface and SETTINGS behind it and no JOIN yet.
+fn before_join(peer: &mut Peer) -> Line {
+    let line = peer.open_line();
+    peer.greet(line);
+    peer.take_greeting(line);
+    line
+}
+
+#[test]
+fn a_client_proves_a_further_connection_before_it_uses_it() {
+    // SMIG-4.1: JOIN is the frame behind SETTINGS, with a right MAC (the script checks it), and no
+    // stream goes before it.
+    let mut peer = Peer::of_client(Config::client());
+    peer.clear_events();
+    peer.open_line();
+    let Frame::Settings(entries) = peer.next(C2) else { panic!("SETTINGS come first") };
+    peer.adopt_cid(C2, &entries);
+    peer.take_join(C2);
+    let request = peer.event(|event| match event {
+        Event::KeyingMaterialNeeded { request, .. } => Some(request.clone()),
+        _ => None,
+    });
+    let mut context = vec![1, 2, 3, 4, 5, 6, 7, 8];
+    context.extend(peer.cid(C2).number.to_be_bytes());
+    assert_eq!(request, KeyingRequest::Exporter { label: "EXPORTER-smig-join", context });
+}
+
+#[test]
+fn nonces_are_the_drivers_random_octets() {
+    // SMIG-4.1: two connections, two nonces.
+    let mut peer = Peer::of_client(Config::client());
+    let mut nonces = Vec::new();
+    for line in [C2, C3] {
+        peer.open_line();
+        let Frame::Settings(_) = peer.next(line) else { panic!("SETTINGS come first") };
+        let Frame::Join { nonce, .. } = peer.next(line) else { panic!("then JOIN") };
+        nonces.push(nonce);
+    }
+    assert_ne!(nonces[0], nonces[1]);
+}
+
+#[test]
+fn nothing_behind_a_join_is_processed_before_its_answer() {
+    // SMIG-4.2
+    let mut peer = Peer::to_server(Setup::new(Config::server()).joins_by_script());
+    peer.connect();
+    let line = before_join(&mut peer);
+    let join = peer.proof(line);
+    peer.send(line, join);
+    assert!(!peer.session_of(line).wants_input(peer.conn(line)));
+    peer.send(line, headers(1).get("/").end());
+    peer.send(line, ping([1; 8]));
+    peer.expect_silence();
+    peer.decide_join(line);
+    peer.expect_joined(line);
+    peer.expect(line, pong([1; 8]));
+    let key = peer.take_request();
+    peer.respond(key, 204, EndStream::Yes);
+    peer.expect(line, headers(1).status(204).end());
+}
+
+#[test]
+fn a_join_behind_a_frame_of_a_stream_ends_the_connection() {
+    // SMIG-4.2
+    for frame in [headers(1).get("/").end().into(), window_update(1, 5), reset(1, ErrorCode::Cancel)]
+    {
+        let mut peer = Peer::of_server(Config::server());
+        let line = before_join(&mut peer);
+        peer.send(line, Frame::clone(&frame));
+        let join = peer.proof(line);
+        peer.send(line, join);
+        peer.expect_goaway(line, ErrorCode::ProtocolError);
+        peer.expect_nothing(C1);
+    }
+}
+
+#[test]
+fn a_server_accepts_with_a_proof_of_its_own() {
+    // SMIG-4.3: `connect` checks the server's MAC; the connection is joined for the server then.
+    let mut peer = Peer::of_server(Config::server());
+    peer.connect();
+    assert!(joined(&peer, C2));
+    let key = peer.get(C1, 1);
+    let cid = peer.cid(C2);
+    peer.app(|session, now| session.migrate(now, key, Target::Spare)).unwrap();
+    peer.expect(C1, migrate(1, cid, 2));
+}
+
+#[test]
+fn a_client_believes_a_right_answer_alone() {
+    // SMIG-4.3: before the answer C2 is not joined; then it is.
+    let mut peer = Peer::to_client(Setup::new(Config::client()).joins_by_script());
+    peer.connect();
+    peer.connect();
+    assert!(!joined(&peer, C2));
+    let answer = peer.join_answer(C2);
+    peer.send(C2, answer);
+    assert!(joined(&peer, C2));
+    peer.expect_silence();
+
+    // SMIG-4.3: a wrong MAC, one bit of it or of the nonce.
+    for wrong in 0..2 {
+        let mut peer = Peer::to_client(Setup::new(Config::client()).joins_by_script());
+        peer.connect();
+        peer.connect();
+        let Frame::Join { mut nonce, mut mac, ack } = peer.join_answer(C2) else { unreachable!() };
+        if wrong == 0 { mac[31] ^= 1 } else { nonce[0] ^= 1 }
+        let key = peer.open(C1, Method::GET, EndStream::Yes);
+        peer.send(C2, Frame::Join { nonce, mac, ack });
+        peer.expect_goaway(C2, ErrorCode::ProtocolError);
+        peer.expect_unharmed(key);
+        peer.expect_silence();
+    }
+    // An answer that no JOIN asked for proves nothing.
+    let mut peer = Peer::of_client(Config::client());
+    peer.send(C1, raw(kind::JOIN, flag::SMIG_ACK, 0, [0; 48]));
+    peer.expect_goaway(C1, ErrorCode::ProtocolError);
+}
+
+/// Sends JOIN with `spoil`'s change on a new connection; the result is it.
+fn join_spoiled(peer: &mut Peer, spoil: impl FnOnce(&mut [u8; 16], &mut [u8; 32])) -> Line {
+    let line = before_join(peer);
+    rejoin_spoiled(peer, line, spoil);
+    line
+}
+
+fn rejoin_spoiled(
+    peer: &mut Peer,
+    line: Line,
+    spoil: impl FnOnce(&mut [u8; 16], &mut [u8; 32]),
+) {
+    let Frame::Join { mut nonce, mut mac, ack } = peer.proof(line) else { unreachable!() };
+    spoil(&mut nonce, &mut mac);
+    peer.send_as_join(line, Frame::Join { nonce, mac, ack });
+}
+
+#[test]
+fn every_octet_of_a_proof_counts() {
+    // SMIG-4.4: that the comparison takes constant time is `subtle`'s to promise; that it looks at
+    // every octet is seen here.
+    for octet in 0..32 {
+        let mut peer = Peer::of_server(Config::server());
+        let line = join_spoiled(&mut peer, |_, mac| mac[octet] ^= 0x80);
+        peer.expect(line, join_refused(2));
+        assert!(!joined(&peer, line));
+    }
+    for octet in 0..16 {
+        let mut peer = Peer::of_server(Config::server());
+        let line = join_spoiled(&mut peer, |nonce, _| nonce[octet] ^= 1);
+        peer.expect(line, join_refused(2));
+    }
+}
+
+#[test]
+fn another_identity_is_refused() {
+    // SMIG-4.5: listener, SNI, client certificate and tenant, in one digest of the driver's.
+    let mut peer = Peer::of_server(Config::server());
+    peer.setup_mut().identity = Identity([8; 32]);
+    let line = before_join(&mut peer);
+    let join = peer.proof(line);
+    peer.send(line, join);
+    peer.expect(line, join_refused(3));
+    assert!(!joined(&peer, line));
+}
+
+#[test]
+fn joins_are_refused_with_the_reason() {
+    // SMIG-4.6, reason 1: no such session.
+    let mut peer = Peer::of_server(Config::server());
+    peer.setup_mut().app = smig_proto::AppId::new(99);
+    let line = join_spoiled(&mut peer, |_, _| {});
+    peer.expect(line, join_refused(1));
+    // SMIG-4.6, reason 2: a ConnNo that is in use, that was used, the first connection's included.
+    let mut peer = Peer::of_server(Config::server());
+    peer.connect();
+    peer.lose(C1);
+    for number in [1, 2] {
+        let line = peer.open_line();
+        peer.rename(line, number);
+        peer.greet(line);
+        peer.take_greeting(line);
+        peer.key_from(C1);
+        let join = peer.proof(line);
+        peer.send(line, join);
+        peer.expect(line, join_refused(2));
+    }
+    // SMIG-4.6, reason 5: the driver cannot reach the session.
+    let mut peer = Peer::to_server(Setup::new(Config::server()).joins_by_script());
+    peer.connect();
+    let line = join_spoiled(&mut peer, |_, _| {});
+    peer.refuse_join(line, JoinRefusal::NotHere);
+    peer.expect(line, join_refused(5));
+}
+
+#[test]
+fn a_session_has_a_bounded_number_of_connections() {
+    // SMIG-4.12 and SMIG-4.6, reason 4, at a server.
+    let smig = SmigConfig { max_connections: 2, ..SmigConfig::default() };
+    let mut peer = Peer::of_server(Config { smig: Some(smig), ..Config::server() });
+    peer.connect();
+    let line = join_spoiled(&mut peer, |_, _| {});
+    peer.expect(line, join_refused(4));
+    assert!(!joined(&peer, line));
+    // SMIG-4.12: the place of a connection that ended is free again.
+    peer.lose(C2);
+    peer.connect();
+    assert!(joined(&peer, C4));
+    // SMIG-4.12 at a client: 4 by default, and never more than 16.
+    let mut peer = Peer::of_client(Config::client());
+    for _ in 1..4 {
+        assert!(peer.session().can_join());
+        peer.connect();
+    }
+    assert!(!peer.session().can_join());
+    let smig = SmigConfig { max_connections: 100, ..SmigConfig::default() };
+    let mut peer = Peer::of_client(Config { smig: Some(smig), ..Config::client() });
+    for _ in 1..16 {
+        assert!(peer.session().can_join());
+        peer.connect();
+    }
+    assert!(!peer.session().can_join());
+}
+
+#[test]
+fn a_refused_connection_stays_a_working_one() {
+    // SMIG-4.7 at a server.
+    let mut peer = Peer::of_server(Config::server());
+    let line = join_spoiled(&mut peer, |_, mac| mac[0] ^= 1);
+    peer.expect(line, join_refused(2));
+    peer.send(line, ping([3; 8]));
+    peer.expect(line, pong([3; 8]));
+    peer.send(line, headers(1).get("/").end());
+    let requested = peer.find_event_on(line, |event| match event {
+        Event::Request { end, .. } => Some(*end),
+        _ => None,
+    });
+    assert_eq!(requested, Some(EndStream::Yes));
+    // SMIG-4.7 at a client: C2 is none of the session's but takes streams.
+    for reason in [2, 3, 4, 5, 200] {
+        let mut peer = Peer::to_client(Setup::new(Config::client()).joins_by_script());
+        peer.connect();
+        peer.connect();
+        peer.send(C2, join_refused(reason));
+        peer.expect_silence();
+        assert!(!joined(&peer, C2));
+        let key = peer.open(C1, Method::GET, EndStream::Yes);
+        assert!(peer.app(|session, now| session.migrate(now, key, Target::Spare)).is_err());
+        let other = peer.open(C2, Method::GET, EndStream::Yes);
+        peer.send(C2, headers(1).status(204).end());
+        assert_eq!(peer.take_response(other), 204);
+    }
+}
+
+#[test]
+fn an_unknown_session_is_founded_anew_at_the_server() {
+    // SMIG-4.8: C2 is the first connection of a new session with K from C2; C3 joins that.
+    let mut peer = Peer::of_server(Config::server());
+    peer.setup_mut().app = smig_proto::AppId::new(99);
+    let line = join_spoiled(&mut peer, |_, _| {});
+    peer.expect(line, join_refused(1));
+    peer.key_from(line);
+    let next = join_spoiled(&mut peer, |_, _| {});
+    peer.expect_joined(next);
+    assert!(std::ptr::eq(peer.session_of(line), peer.session_of(next)));
+    let view = peer.session_of(line).connection(peer.conn(line)).unwrap();
+    assert!(view.joined);
+}
+
+#[test]
+fn an_unknown_session_is_founded_anew_at_the_client() {
+    // SMIG-4.8
+    let mut peer = Peer::to_client(Setup::new(Config::client()).joins_by_script());
+    peer.connect();
+    peer.connect();
+    let old = peer.open(C1, Method::GET, EndStream::Yes);
+    peer.send(C2, join_refused(1));
+    peer.expect_silence();
+    assert!(joined(&peer, C2), "C2 is the first connection now");
+    assert!(!joined(&peer, C1));
+    // The next JOIN is proved with K from C2 (`connect` checks it).
+    peer.key_from(C2);
+    peer.connect();
+    let answer = peer.join_answer(C3);
+    peer.send(C3, answer);
+    assert!(joined(&peer, C3));
+    // The stream on C1 goes on where it is, and moves nowhere.
+    assert!(peer.app(|session, now| session.migrate(now, old, Target::Spare)).is_err());
+    // What was on its way there is declined and harms nothing.
+    let cid = peer.cid(C2);
+    peer.send(C1, migrate(1, cid, 2));
+    peer.expect(C1, decline(1).end());
+    peer.send(C1, headers(1).status(200));
+    peer.send(C1, data(1, "still here").end());
+    assert_eq!(peer.take_response(old), 200);
+    assert_eq!(&peer.read_to_end(old)[..], b"still here");
+    peer.expect_silence();
+}
+
+#[test]
+fn three_wrong_proofs_end_the_connection() {
+    // SMIG-4.9
+    let mut peer = Peer::of_server(Config::server());
+    let line = join_spoiled(&mut peer, |_, mac| mac[0] ^= 1);
+    peer.expect(line, join_refused(2));
+    rejoin_spoiled(&mut peer, line, |_, mac| mac[9] ^= 1);
+    peer.expect(line, join_refused(2));
+    rejoin_spoiled(&mut peer, line, |nonce, _| nonce[9] ^= 1);
+    peer.expect(line, join_refused(2));
+    peer.expect_goaway(line, ErrorCode::EnhanceYourCalm);
+    peer.expect_nothing(C1);
+}
+
+#[test]
+fn a_right_proof_behind_a_wrong_one_joins() {
+    // SMIG-4.9 leaves two tries.
+    let mut peer = Peer::of_server(Config::server());
+    let line = join_spoiled(&mut peer, |_, mac| mac[0] ^= 1);
+    peer.expect(line, join_refused(2));
+    rejoin_spoiled(&mut peer, line, |_, _| {});
+    peer.expect_joined(line);
+    assert!(joined(&peer, line));
+}
+
+#[test]
+fn limits_count_for_the_session() {
+    // SMIG-4.11: streams. Two connections have the room of one.
+    let config = Config { max_concurrent_streams: 2, ..Config::server() };
+    let mut peer = Peer::of_server(config);
+    peer.connect();
+    peer.get(C1, 1);
+    let second = peer.get(C2, 1);
+    peer.send(C2, headers(3).get("/").end());
+    peer.expect(C2, reset(3, ErrorCode::RefusedStream));
+    // SMIG-4.11: a handler that runs counts until it ends, also when its stream was reset.
+    peer.send(C2, reset(1, ErrorCode::Cancel));
+    peer.send(C1, headers(3).get("/").end());
+    peer.expect(C1, reset(3, ErrorCode::RefusedStream));
+    peer.app(|session, _| session.release(second));
+    peer.get(C1, 5);
+    peer.expect_silence();
+    // SMIG-4.11: resets.
+    let mut config = Config::server();
+    config.limits.reset_burst = 4;
+    let mut peer = Peer::of_server(config);
+    peer.connect();
+    for stream in [1, 3] {
+        for line in [C1, C2] {
+            let key = peer.get(line, stream);
+            peer.send(line, reset(stream, ErrorCode::Cancel));
+            peer.app(|session, _| session.release(key));
+        }
+    }
+    peer.get(C2, 5);
+    peer.send(C2, reset(5, ErrorCode::Cancel));
+    peer.expect_goaway(C2, ErrorCode::EnhanceYourCalm);
+    // SMIG-4.11: streams, at a client: the server's limit on one connection holds for all.
+    let setup = Setup::new(Config::client()).setting(setting::MAX_CONCURRENT_STREAMS, 1);
+    let mut peer = Peer::to_client(setup);
+    peer.connect();
+    peer.connect();
+    peer.open(C1, Method::GET, EndStream::Yes);
+    let conn = peer.conn(C2);
+    let head = smig_testkit::script::request_head(Method::GET);
+    let opened = peer.app(|session, now| session.open(now, Some(conn), &head, EndStream::Yes));
+    assert_eq!(opened, Err(smig_proto::OpenError::Blocked));
+}
