@@ -9,8 +9,8 @@ use std::time::Duration;
 use rustc_hash::FxHashMap;
 use smig_proto::policy::{Hint, Transfer};
 use smig_proto::{
-    EndStream, ErrorCode, Event, Instant, OpenError, RequestHead, ResponseHead, StreamError,
-    StreamKey,
+    ConnId, EndStream, ErrorCode, Event, Instant, OpenError, RequestHead, ResponseHead,
+    StreamError, StreamKey,
 };
 
 use super::body::RequestBody;
@@ -134,7 +134,7 @@ impl ClientSession {
         self.host.counters.on(&Observed::StreamOpened);
         self.around.on_open(turn.now);
         if let Some(view) = turn.session.stream(key) {
-            shared.on_connection(view.connection);
+            shared.on_connection(view.connection, 0);
         }
         let transfer = match length {
             _ if head.method == http::Method::CONNECT => Transfer::Tunnel,
@@ -226,7 +226,13 @@ impl ClientSession {
     /// Lets the stream go if nothing more happens on it.
     fn settle(&mut self, turn: &mut Turn<'_>, slot: Slot) {
         let Some((call, _)) = self.slots.entry(slot) else { return };
-        if call.inbound == Feed::Ended && call.outbound != Outbound::Open {
+        let sent = match call.outbound {
+            Outbound::Open => false,
+            // While the rules may move it, it is watched to the end.
+            Outbound::Ended => call.tracked.is_none(),
+            Outbound::Sent => true,
+        };
+        if call.inbound == Feed::Ended && sent {
             self.forget(turn, slot);
         }
     }
@@ -241,10 +247,11 @@ impl ClientSession {
         turn.session.release(call.key);
     }
 
-    fn on_migrated(&mut self, stream: StreamKey, to: smig_proto::ConnId) {
+    fn on_migrated(&mut self, turn: &Turn<'_>, stream: StreamKey, to: ConnId) {
         let Some(&slot) = self.by_key.get(&stream) else { return };
         let Some((call, _)) = self.slots.entry(slot) else { return };
-        call.shared.on_connection(to);
+        let received = turn.session.stream(stream).map_or(0, |view| view.received);
+        call.shared.on_connection(to, received);
         if let Some(tracked) = &mut call.tracked {
             tracked.on_moved();
         }
@@ -359,7 +366,7 @@ impl App for ClientSession {
             Event::Migrated { stream, from, to, mover } => {
                 tracing::debug!(?stream, %from, %to, ?mover, "stream moved");
                 self.host.counters.on(&Observed::Moved { from, to });
-                self.on_migrated(stream, to);
+                self.on_migrated(turn, stream, to);
             }
             Event::MigrationDeclined { .. } => self.host.counters.on(&Observed::MoveDeclined),
             Event::GoingAway { conn, code, .. } => {
@@ -410,6 +417,9 @@ impl App for ClientSession {
             self.look_at_watched(turn);
         }
         self.queue.retain(|outgoing| !outgoing.shared.is_gone());
+        if turn.links.is_empty() {
+            self.stop_accepting(turn);
+        }
         if self.stage == Stage::Open {
             self.spares.keep(turn, &self.host, &self.mailbox);
         }
@@ -421,7 +431,8 @@ impl App for ClientSession {
     }
 
     fn is_done(&self) -> bool {
-        true
+        // What was received whole is still to be read.
+        self.slots.len() == 0
     }
 
     fn on_end(&mut self) {

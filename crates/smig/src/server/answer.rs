@@ -115,11 +115,8 @@ where
 
     /// Lets the rules watch a response that may be big.
     fn watch(&mut self, turn: &Turn<'_>, slot: Slot, hint: Hint) {
-        let Self { worker, slots, watched, app, .. } = self;
+        let Self { worker, slots, watched, .. } = self;
         let Some((exchange, _)) = slots.entry(slot) else { return };
-        if app.is_none() {
-            return;
-        }
         let transfer = match (exchange.kind, exchange.length) {
             (RequestKind::Connect, _) => Transfer::Tunnel,
             (_, Length::Left(octets)) => Transfer::Sized(octets),
@@ -149,7 +146,7 @@ where
     }
 
     /// A stream is on another connection now.
-    pub(super) fn on_migrated(&mut self, stream: StreamKey, to: ConnId) {
+    pub(super) fn on_migrated(&mut self, turn: &Turn<'_>, stream: StreamKey, to: ConnId) {
         let Some(&slot) = self.by_key.get(&stream) else { return };
         let Some((exchange, _)) = self.slots.entry(slot) else { return };
         exchange.conn = to;
@@ -157,7 +154,8 @@ where
             tracked.on_moved();
         }
         if let Some(shared) = &exchange.shared {
-            shared.on_connection(to);
+            let received = turn.session.stream(stream).map_or(0, |view| view.received);
+            shared.on_connection(to, received);
         }
     }
 }

@@ -112,16 +112,14 @@ where
             tracked: None,
         });
         self.by_key.insert(key, slot);
-        if self.app.is_some() {
-            self.around.on_open(turn.now);
-        }
+        self.around.on_open(turn.now);
         let body = match end {
             EndStream::Yes => Incoming::empty(),
             EndStream::No => {
                 let announced = respond::content_length(&head.headers);
                 let notifier = Arc::clone(self.slots.notifier());
                 let shared = Shared::placed(notifier, slot, announced);
-                shared.on_connection(conn);
+                shared.on_connection(conn, 0);
                 if let Some((exchange, _)) = self.slots.entry(slot) {
                     exchange.shared = Some(Arc::clone(&shared));
                 }
@@ -209,7 +207,9 @@ where
         // What is queued goes out after this, unless the request is cut off: that waits.
         let over = match (exchange.inbound, exchange.outbound) {
             (_, Outbound::Open) => false,
-            (Feed::Ended, Outbound::Ended | Outbound::Sent) => true,
+            // While the rules may move it, it is watched to the end.
+            (Feed::Ended, Outbound::Ended) => exchange.tracked.is_none(),
+            (Feed::Ended, Outbound::Sent) => true,
             (Feed::Open, Outbound::Ended) => false,
             (Feed::Open, Outbound::Sent) => {
                 exchange.shared.as_ref().is_none_or(|shared| shared.is_gone())
@@ -299,7 +299,7 @@ where
             Event::Migrated { stream, from, to, mover } => {
                 tracing::debug!(?stream, %from, %to, ?mover, "stream moved");
                 counters.on(&Observed::Moved { from, to });
-                self.on_migrated(stream, to);
+                self.on_migrated(turn, stream, to);
             }
             Event::MigrationDeclined { .. } => counters.on(&Observed::MoveDeclined),
             Event::Closed { conn, error } => {
@@ -328,7 +328,7 @@ where
     }
 
     fn on_turn(&mut self, turn: &mut Turn<'_>) {
-        if !self.watched.is_empty() {
+        if !self.watched.is_empty() && self.app.is_some() {
             self.look_at_watched(turn);
         }
     }
@@ -339,7 +339,7 @@ where
 
     fn is_done(&self) -> bool {
         // Who sends a connection after this gets it back, and keeps it.
-        self.mailbox.close_if_empty()
+        self.slots.len() == 0 && self.mailbox.close_if_empty()
     }
 
     fn on_end(&mut self) {

@@ -46,8 +46,8 @@ struct State {
     /// The task stopped feeding because the buffer is full.
     paused: bool,
     asked: Asked,
-    connection: Option<ConnId>,
-    segments: Vec<Segment>,
+    /// Offset from which the body comes by which connection.
+    places: Vec<(u64, ConnId)>,
     received: u64,
 }
 
@@ -164,9 +164,6 @@ impl Shared {
         let mut state = self.lock();
         state.buffered += data.len();
         state.received += data.len() as u64;
-        if let Some(segment) = state.segments.last_mut() {
-            segment.end += data.len() as u64;
-        }
         state.chunks.push_back(data);
         wake(state);
     }
@@ -193,14 +190,12 @@ impl Shared {
         wake(state);
     }
 
-    /// From here on the body comes by `connection`.
-    pub(crate) fn on_connection(&self, connection: ConnId) {
+    /// From the offset `start` on the body comes by `connection`.
+    pub(crate) fn on_connection(&self, connection: ConnId, start: u64) {
         let mut state = self.lock();
-        state.connection = Some(connection);
-        let start = state.received;
-        match state.segments.last_mut() {
-            Some(last) if last.start == last.end => last.connection = connection,
-            _ => state.segments.push(Segment { connection, start, end: start }),
+        match state.places.last_mut() {
+            Some((from, last)) if *from == start => *last = connection,
+            _ => state.places.push((start, connection)),
         }
     }
 
@@ -301,11 +296,18 @@ impl Shared {
     }
 
     pub(super) fn segments(&self) -> Vec<Segment> {
-        self.lock().segments.clone()
+        let state = self.lock();
+        let ends = state.places.iter().skip(1).map(|&(start, _)| start).chain([u64::MAX]);
+        let segments = state.places.iter().zip(ends).map(|(&(start, connection), end)| Segment {
+            connection,
+            start: start.min(state.received),
+            end: end.min(state.received),
+        });
+        segments.collect()
     }
 
     pub(super) fn connection(&self) -> Option<ConnId> {
-        self.lock().connection
+        self.lock().places.last().map(|&(_, connection)| connection)
     }
 }
 

@@ -7,7 +7,7 @@ use crate::support::{Watch, answer, digest, get, loopback, octets, pair, sha256,
 use bytes::Bytes;
 use http::Request;
 use http_body_util::{BodyExt as _, Full};
-use smig::{ClearTrust, Cleartext, Client, MoveMode, MoveRules, Observed, Offers, Server};
+use smig::{ClearTrust, Cleartext, Client, MoveMode, MoveRules, Observed, Offers, Server, Trust};
 use tower::service_fn;
 
 const LEN: usize = 8 << 20;
@@ -102,7 +102,10 @@ async fn the_application_can_ask_for_a_move() {
     let (server, client) = pair();
     let (watch, mut events) = Watch::new();
     let server = server.moves(never()).start(service_fn(answer)).unwrap();
-    let client = client.moves(never()).observer(watch).build().unwrap();
+    let mut config = smig::Config::client();
+    // So that the server cannot have sent all before it is asked.
+    config.stream_window = 1 << 20;
+    let client = client.engine(config).moves(never()).observer(watch).build().unwrap();
     let response = client.request(get(url(&server, &format!("/octets/{LEN}")))).await.unwrap();
     until(&mut events, |event| matches!(event, Observed::Joined)).await;
     let info = response.body().stream_info().unwrap();
@@ -121,15 +124,11 @@ async fn connections_join_across_workers() {
     let expected = sha256(&octets(LEN));
     // The kernel spreads connections over the workers: some of so many joins cross.
     let mut tasks = tokio::task::JoinSet::new();
-    let (_, unused) = pair();
-    drop(unused);
-    let trust = client;
-    let mut builders = vec![trust];
+    drop(client);
     for _ in 0..12 {
-        let builder = builders.pop().unwrap();
+        let builder = Client::builder().trust(Trust::DangerAcceptInvalidCerts);
         let (watch, mut events) = Watch::new();
         let client = builder.moves(never()).observer(watch).build().unwrap();
-        builders.push(Client::builder().trust(smig::Trust::DangerAcceptInvalidCerts));
         let (hello, big) = (url(&server, "/"), url(&server, &format!("/octets/{LEN}")));
         tasks.spawn(async move {
             let first = client.request(get(hello)).await.unwrap();
@@ -145,7 +144,6 @@ async fn connections_join_across_workers() {
     while let Some(segments) = tasks.join_next().await {
         assert_eq!(segments.unwrap(), 2);
     }
-    assert_eq!(server.stats().joined, 12 + server.stats().joined - 12);
     assert!(server.stats().joined >= 12);
     assert_eq!(server.stats().joins_refused, 0);
     assert_eq!(server.stats().moves, 12);
