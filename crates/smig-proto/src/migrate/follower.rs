@@ -180,7 +180,7 @@ impl Session {
             && matches!(joining.membership, Membership::Joining { .. })
         {
             let migrate = Migrate { dst: Some((cid, sid)) };
-            joining.waiting_moves.push(WaitingMove { from, migrate, end });
+            joining.waiting_moves.push(WaitingMove { from, migrate, end, window_due: 0 });
             return Ok(());
         }
         let carrier = self.usable_carrier(now, key, from, (cid, sid));
@@ -196,7 +196,8 @@ impl Session {
         };
         stream.route = to;
         stream.moves = stream.moves.saturating_add(1);
-        stream.home = None;
+        stream.send_home = None;
+        stream.recv_home = None;
         stream.scheduled = None;
         self.send_migrate(from, Migrate { dst: Some((cid, sid)) }, ours);
         self.depart(key, from);
@@ -251,9 +252,17 @@ impl Session {
     /// The JOIN of `id` was answered, or the connection ended: what waited for it goes on.
     pub(crate) fn release_waiting_moves(&mut self, now: Instant, id: ConnId) {
         let waiting = self.conn_mut(id).map(|conn| core::mem::take(&mut conn.waiting_moves));
-        for WaitingMove { from, migrate, end } in waiting.unwrap_or_default() {
+        for WaitingMove { from, migrate, end, window_due } in waiting.unwrap_or_default() {
             let done = match self.key_at(from.conn, from.id) {
-                Some(key) => self.apply_migrate(now, key, from, migrate, end),
+                Some(key) => {
+                    let done = self.apply_migrate(now, key, from, migrate, end);
+                    if let Some(stream) = self.streams.find_mut(key)
+                        && stream.recv_home == Some(from.conn)
+                    {
+                        stream.recv.window.adjust(window_due);
+                    }
+                    done
+                }
                 None => self.on_stray_migrate(from, migrate),
             };
             if let Err(fault) = done {

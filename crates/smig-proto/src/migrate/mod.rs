@@ -159,6 +159,8 @@ pub(crate) struct WaitingMove {
     pub(crate) from: Route,
     pub(crate) migrate: Migrate,
     pub(crate) end: EndStream,
+    /// The change of the receive window that was acknowledged behind it; a decline applies it.
+    pub(crate) window_due: i64,
 }
 
 /// What a mover sent on the carrier: after a decline it is sent again from the barrier (SMIG-6.3).

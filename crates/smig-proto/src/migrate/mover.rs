@@ -82,7 +82,7 @@ impl Session {
     ) {
         let peer_window = self.conn(from.conn).map_or(0, |conn| conn.peer.initial_window);
         let Some(stream) = self.streams.find_mut(key) else { return };
-        let home = stream.home.take().map(|home| (home, peer_window));
+        let home = stream.send_home.take().map(|home| (home, peer_window));
         let end = stream.send.closed_flag();
         stream.hand_over = HandOver::Moving(Box::new(Moving {
             from,
@@ -184,6 +184,9 @@ impl Session {
     fn on_barrier(&mut self, now: Instant, key: StreamKey, end: EndStream) -> Result<(), Fault> {
         let Some(moving) = self.settle(key) else { return Ok(()) };
         self.depart(key, moving.from);
+        if let Some(stream) = self.streams.find_mut(key) {
+            stream.recv_home = None;
+        }
         self.events.push_back(Event::Migrated {
             stream: key,
             from: moving.from.conn,
@@ -259,7 +262,7 @@ impl Session {
         stream.route = from;
         stream.scheduled = None;
         if let Some((home, window)) = home {
-            stream.home = Some(home);
+            stream.send_home = Some(home);
             // Checked when the SETTINGS came: the window fits or the connection would be over.
             let _fits = stream.send.window.adjust(i64::from(window_now) - i64::from(window));
         }

@@ -99,7 +99,7 @@ impl Session {
         }
         for (_, key) in conn.keys_in_order() {
             let Some(stream) = self.streams.find_mut(key) else { continue };
-            if stream.home == Some(id) {
+            if stream.send_home == Some(id) {
                 stream.send.window.adjust(by)?;
                 self.schedule(key);
             }
@@ -177,10 +177,17 @@ impl Session {
         conn.settings_acked = true;
         if size < INITIAL_WINDOW {
             let by = i64::from(size) - i64::from(INITIAL_WINDOW);
-            for (_, key) in conn.keys_in_order() {
+            for (place, key) in conn.keys_in_order() {
                 let Some(stream) = self.streams.find_mut(key) else { continue };
-                if stream.home == Some(id) {
-                    stream.recv.window.adjust(by);
+                if stream.recv_home != Some(id) {
+                    continue;
+                }
+                let from = Route { conn: id, id: place };
+                let mut waiting = self.conns.iter_mut().flat_map(|conn| &mut conn.waiting_moves);
+                match waiting.find(|waiting| waiting.from == from) {
+                    // Whether the barrier was one is not known yet (SMIG-7.5).
+                    Some(waiting) => waiting.window_due = by,
+                    None => stream.recv.window.adjust(by),
                 }
             }
         }

@@ -57,8 +57,11 @@ pub(crate) struct Stream {
     pub(crate) route: Route,
     /// Where it was before; frames there are errors now (SMIG-5.19).
     pub(crate) departed: Vec<Route>,
-    /// Where the stream was opened; SETTINGS of that connection adjust its windows until it leaves.
-    pub(crate) home: Option<ConnId>,
+    /// Where the stream was opened: SETTINGS of that connection adjust the window of our direction
+    /// until our barrier is sent (SMIG-7.4).
+    pub(crate) send_home: Option<ConnId>,
+    /// The same for the peer's direction, until its barrier is read.
+    pub(crate) recv_home: Option<ConnId>,
     pub(crate) send: SendHalf,
     pub(crate) recv: RecvHalf,
     pub(crate) priority: Priority,
