@@ -1,0 +1,158 @@
+//! What must hold when nothing is under way, and at the end.
+
+use smig_proto::StreamView;
+
+use crate::mesh::link::Side;
+use crate::mesh::world::{World, Zeal};
+
+impl World {
+    /// Ends the sequence: everything is delivered, read and written; then every exchange must be
+    /// complete or failed at both ends, and nothing may be left behind.
+    pub fn finish(&mut self) {
+        self.settle(Zeal::Finishing);
+        self.check_still();
+        for at in 0..self.talks.len() {
+            for side in Side::BOTH {
+                self.check_over(at, side);
+            }
+        }
+        if !self.faults.is_empty() {
+            return;
+        }
+        for at in 0..self.talks.len() {
+            Side::BOTH.iter().for_each(|&side| self.release(at, side));
+        }
+        self.react();
+        self.settle(Zeal::Finishing);
+        self.check_still();
+        self.check_empty(Side::Client, 0);
+        for session in 0..self.mesh.servers.len() {
+            self.check_empty(Side::Server, session);
+        }
+    }
+
+    /// An exchange that is neither complete nor failed will never be.
+    fn check_over(&mut self, at: usize, side: Side) {
+        let talk = &self.talks[at];
+        let (part, other) = (talk.part_at(side), talk.part_at(side.other()));
+        if part.is_alive() && !part.is_complete() {
+            let view = part.key.and_then(|key| self.view(side, part.session, key));
+            let text = format!(
+                "exchange {at} is stuck at {side:?}: {part:?}; other end: {other:?}; engine: {view:?}"
+            );
+            self.fault(text);
+        } else if part.key.is_none() && other.is_alive() && !other.is_complete() {
+            self.fault(format!("exchange {at} never came to {side:?}, and {:?} waits", side.other()));
+        }
+    }
+
+    fn view(&self, side: Side, session: usize, key: smig_proto::StreamKey) -> Option<StreamView> {
+        self.mesh.session_at(side, session).stream(key)
+    }
+
+    /// What must hold whenever nothing is under way: the ends agree, and nobody waits without reason.
+    pub(crate) fn check_still(&mut self) {
+        if !self.faults.is_empty() {
+            return;
+        }
+        for at in 0..self.talks.len() {
+            self.check_agreement(at);
+            for side in Side::BOTH {
+                self.check_waiting(at, side);
+            }
+        }
+        for link in 0..self.mesh.links.len() {
+            self.check_connection_windows(link);
+        }
+    }
+
+    fn check_agreement(&mut self, at: usize) {
+        let talk = &self.talks[at];
+        let [client, server] = &talk.parts;
+        let (Some(client_key), Some(server_key)) = (client.live_key(), server.live_key()) else {
+            return;
+        };
+        let server_session = server.session;
+        let (Some(ours), Some(theirs)) = (
+            self.view(Side::Client, 0, client_key),
+            self.view(Side::Server, server_session, server_key),
+        ) else {
+            return;
+        };
+        let up_open = !client.finished || ours.queued > 0;
+        let down_open = !server.finished || theirs.queued > 0;
+        if !up_open && !down_open {
+            return;
+        }
+        let mut wrong = Vec::new();
+        let here = self.mesh.link_of(Side::Client, 0, ours.connection);
+        let there = self.mesh.link_of(Side::Server, server_session, theirs.connection);
+        if here != there || ours.id != theirs.id {
+            wrong.push("place");
+        }
+        if up_open && ours.send_window != theirs.recv_window {
+            wrong.push("window of the upload");
+        }
+        if down_open && theirs.send_window != ours.recv_window {
+            wrong.push("window of the download");
+        }
+        if !talk.offered && (ours.moving || theirs.moving) {
+            wrong.push("whether a move is open");
+        }
+        if !wrong.is_empty() {
+            let wrong = wrong.join(", ");
+            self.fault(format!(
+                "exchange {at}: ends differ in {wrong}: client {ours:?} server {theirs:?}"
+            ));
+        }
+    }
+
+    /// Who has octets to send must lack a window.
+    fn check_waiting(&mut self, at: usize, side: Side) {
+        let part = self.talks[at].part_at(side);
+        let Some(key) = part.live_key() else { return };
+        let session = part.session;
+        let Some(view) = self.view(side, session, key) else { return };
+        let engine = self.mesh.session_at(side, session);
+        let window = engine.connection(view.connection).map_or(0, |conn| conn.send_window);
+        if view.queued > 0 && view.send_window > 0 && window > 0 {
+            self.fault(format!("exchange {at}: {side:?} could send and does not: {view:?}"));
+        }
+    }
+
+    fn check_connection_windows(&mut self, link: usize) {
+        let [client, server] = self.mesh.links[link].ends;
+        let (Some(client_conn), Some(server_conn)) = (client.conn, server.conn) else { return };
+        let ours = self.mesh.client.connection(client_conn);
+        let theirs = self.mesh.servers[server.session].connection(server_conn);
+        let (Some(ours), Some(theirs)) = (ours, theirs) else { return };
+        if ours.send_window != theirs.recv_window || theirs.send_window != ours.recv_window {
+            self.fault(format!("link {link}: ends differ in windows: {ours:?} and {theirs:?}"));
+        }
+    }
+
+    /// Everything was released: nothing may be left.
+    fn check_empty(&mut self, side: Side, session: usize) {
+        let now = self.mesh.now + core::time::Duration::from_secs(2);
+        let engine = self.mesh.session(side, session);
+        let mut left = Vec::new();
+        if engine.stream_count() > 0 {
+            left.push(format!("{} streams", engine.stream_count()));
+        }
+        if engine.has_obligations() {
+            left.push("obligations".to_owned());
+        }
+        let unread: u64 = engine.connections().map(|conn| conn.unread).sum();
+        if unread > 0 {
+            left.push(format!("{unread} octets of connection windows"));
+        }
+        engine.handle_timeout(now);
+        if engine.poll_timeout().is_some() {
+            left.push("a timer".to_owned());
+        }
+        if !left.is_empty() {
+            let text = format!("{side:?} session {session} keeps {}: {engine:?}", left.join(", "));
+            self.fault(text.chars().take(400).collect());
+        }
+    }
+}

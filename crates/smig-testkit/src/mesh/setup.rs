@@ -1,0 +1,111 @@
+//! What a sequence starts from: the ends' configurations and the transport's size.
+
+use smig_proto::{Config, Push, Security};
+
+use crate::mesh::rng::Rng;
+
+/// The start of a sequence.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Setup {
+    /// Makes AppID, nonces and secrets, and orders deliveries while the mesh settles.
+    pub seed: u64,
+    /// What protects the connections.
+    pub security: Security,
+    /// The client's receive window of each stream.
+    pub client_window: u32,
+    /// The server's receive window of each stream.
+    pub server_window: u32,
+    /// Both ends' receive window of each connection.
+    pub connection_window: u32,
+    /// What a stream buffers for sending.
+    pub send_buffer: u32,
+    /// What each direction of a connection holds.
+    pub socket: u32,
+    /// SETTINGS_SMIG of both ends; 0: the extension is off.
+    pub tolerated: u32,
+    /// Moves of a stream at most.
+    pub max_moves: u8,
+    /// What a mover sends on a carrier before the answer.
+    pub replay_limit: u32,
+    /// Streams at once, at the server and for pushes.
+    pub max_streams: u32,
+    /// Whether the client takes pushes.
+    pub push: Push,
+}
+
+impl Default for Setup {
+    fn default() -> Self {
+        Self {
+            seed: 1,
+            security: Security::Tls13,
+            client_window: 65_535,
+            server_window: 65_535,
+            connection_window: 1 << 20,
+            send_buffer: 16 << 10,
+            socket: 64 << 10,
+            tolerated: 16,
+            max_moves: 4,
+            replay_limit: 1 << 20,
+            max_streams: 100,
+            push: Push::Enabled,
+        }
+    }
+}
+
+impl Setup {
+    /// A random one.
+    pub fn random(rng: &mut Rng) -> Self {
+        let windows = [700, 3000, 10_000, 65_535, 65_535, 200_000];
+        Self {
+            seed: rng.bits(),
+            security: rng.pick(&[
+                Security::Tls13,
+                Security::Tls13,
+                Security::Tls13,
+                Security::Tls13,
+                Security::TrustedCleartext,
+                Security::Plain,
+            ]),
+            client_window: rng.pick(&windows),
+            server_window: rng.pick(&windows),
+            connection_window: rng.pick(&[65_535, 65_535, 300_000, 1 << 20]),
+            send_buffer: rng.pick(&[500, 5000, 16 << 10, 64 << 10]),
+            socket: rng.pick(&[300, 3000, 20_000, 100_000]),
+            tolerated: if rng.chance(5) { rng.below(3) } else { rng.pick(&[1, 2, 16, 16, 16]) },
+            max_moves: rng.pick(&[1, 4, 4, 200]),
+            replay_limit: rng.pick(&[1, 2000, 1 << 20, 1 << 20]),
+            max_streams: rng.pick(&[2, 100, 100, 100]),
+            push: rng.pick(&[Push::Enabled, Push::Enabled, Push::Disabled]),
+        }
+    }
+
+    pub(crate) fn client_config(&self) -> Config {
+        Config { stream_window: self.client_window, ..self.config(Config::client()) }
+    }
+
+    pub(crate) fn server_config(&self) -> Config {
+        Config { stream_window: self.server_window, ..self.config(Config::server()) }
+    }
+
+    fn config(&self, mut config: Config) -> Config {
+        config.connection_window = self.connection_window;
+        config.max_concurrent_streams = self.max_streams;
+        config.push = self.push;
+        config.send_buffer = self.send_buffer as usize;
+        // Limits against a hostile peer: here drivers are slow at random, and windows tiny.
+        config.limits.max_tiny_frames = u32::MAX;
+        config.limits.max_queued_answers = u32::MAX;
+        config.limits.reset_burst = 10_000;
+        match &mut config.smig {
+            Some(_) if self.tolerated == 0 => config.smig = None,
+            Some(smig) => {
+                smig.tolerated = self.tolerated;
+                smig.max_moves = self.max_moves;
+                smig.replay_limit = self.replay_limit as usize;
+                smig.migrations_per_second = 1000;
+            }
+            None => {}
+        }
+        config
+    }
+}

@@ -1,0 +1,262 @@
+//! Looks at every frame that an engine writes: two correct engines never accuse each other, and the
+//! frames tell which cases a sequence met. Can spoil frames, to show that the checks notice.
+
+use std::collections::BTreeSet;
+
+use crate::mesh::link::Side;
+
+const FRAME_HEAD: usize = 9;
+const PREFACE: &[u8] = b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n";
+const DATA: u8 = 0;
+const HEADERS: u8 = 1;
+const RST_STREAM: u8 = 3;
+const GOAWAY: u8 = 7;
+const WINDOW_UPDATE: u8 = 8;
+const MIGRATE: u8 = 0xf5;
+const ACK: u8 = 2;
+
+/// A fault of delivery, for tests of the checks themselves. The number counts the frames of that kind
+/// that pass unharmed first.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Sabotage {
+    /// Two octets of a DATA frame change places.
+    SwapOctets(u32),
+    /// A stream's WINDOW_UPDATE is lost.
+    DropStreamCredit(u32),
+    /// A connection's WINDOW_UPDATE is lost.
+    DropConnectionCredit(u32),
+    /// A DATA frame is lost.
+    DropData(u32),
+    /// A DATA frame gets END_STREAM.
+    EndEarly(u32),
+    /// An answer to MIGRATE is lost.
+    DropAnswer(u32),
+    /// A RST_STREAM is lost.
+    DropReset(u32),
+}
+
+/// A MIGRATE that was written and not answered.
+#[derive(Debug)]
+struct OpenMove {
+    link: usize,
+    stream: u32,
+    side: Side,
+    to: Option<(u32, u32)>,
+    /// DATA or HEADERS were written on the carrier.
+    used: bool,
+}
+
+#[derive(Debug, Default)]
+pub(crate) struct Watch {
+    pub(crate) sabotage: Option<Sabotage>,
+    pub(crate) faults: Vec<String>,
+    /// The cases that were seen.
+    pub(crate) seen: BTreeSet<&'static str>,
+    open: Vec<OpenMove>,
+    /// Every frame, as text, when asked for.
+    pub(crate) log: Option<Vec<String>>,
+}
+
+/// Where frames come from.
+#[derive(Clone, Copy)]
+pub(crate) struct Place {
+    pub(crate) link: usize,
+    /// The ConnNo.
+    pub(crate) number: u32,
+    pub(crate) side: Side,
+}
+
+impl Watch {
+    /// Looks at whole frames; the result is what is to be sent.
+    pub(crate) fn frames(&mut self, at: Place, octets: Vec<u8>) -> Vec<u8> {
+        let skip = if octets.starts_with(PREFACE) { PREFACE.len() } else { 0 };
+        let mut frames = Vec::new();
+        let mut start = skip;
+        while start < octets.len() {
+            let Some(length) = frame_length(&octets[start..]) else {
+                self.faults.push(format!("poll_transmit gave a part of a frame on link {}", at.link));
+                return octets;
+            };
+            self.frame(at, &octets[start..start + length]);
+            frames.push(start..start + length);
+            start += length;
+        }
+        if self.sabotage.is_none() {
+            return octets;
+        }
+        let mut out = octets[..skip].to_vec();
+        for range in frames {
+            let mut frame = octets[range].to_vec();
+            if self.spoil(&mut frame) {
+                out.extend_from_slice(&frame);
+            }
+        }
+        out
+    }
+
+    fn frame(&mut self, at: Place, frame: &[u8]) {
+        let (kind, flags, stream) = (frame[3], frame[4], word(&frame[5..9]) & 0x7fff_ffff);
+        let payload = &frame[FRAME_HEAD..];
+        if let Some(log) = &mut self.log {
+            log.push(describe(at, kind, flags, stream, payload));
+        }
+        match kind {
+            RST_STREAM => self.reset(at, stream, word(payload)),
+            GOAWAY => self.goaway(at, word(&payload[4..])),
+            MIGRATE => self.migrate(at, flags, stream, payload),
+            DATA | HEADERS => {
+                let here = Some((at.number, stream));
+                for open in self.open.iter_mut().filter(|m| m.side == at.side && m.to == here) {
+                    open.used = true;
+                }
+            }
+            _ => {}
+        }
+    }
+
+    fn reset(&mut self, at: Place, stream: u32, code: u32) {
+        // NO_ERROR, INTERNAL_ERROR (an application's), REFUSED_STREAM, CANCEL.
+        if !matches!(code, 0 | 2 | 7 | 8) {
+            self.faults.push(format!("RST_STREAM({code:#x}) on {}/{stream} by {:?}", at.link, at.side));
+        }
+        if code == 7 {
+            self.seen.insert("refused stream");
+        }
+        let here = Some((at.number, stream));
+        if self.open.iter().any(|m| m.to == here || (m.link == at.link && m.stream == stream)) {
+            self.seen.insert("reset during a move");
+        }
+    }
+
+    fn goaway(&mut self, at: Place, code: u32) {
+        // SETTINGS_TIMEOUT comes after long silence only.
+        if !matches!(code, 0 | 4) {
+            self.faults.push(format!("GOAWAY({code:#x}) on link {} by {:?}", at.link, at.side));
+        }
+        self.seen.insert("goaway");
+    }
+
+    fn migrate(&mut self, at: Place, flags: u8, stream: u32, payload: &[u8]) {
+        let (link, side) = (at.link, at.side);
+        let (number, carrier) = (word(&payload[8..]), word(&payload[12..]));
+        let to = (number != 0).then_some((number, carrier));
+        if flags & ACK == 0 {
+            if self.open.iter().any(|m| m.link == link && m.stream == stream && m.side != side) {
+                self.seen.insert(if to.is_some() { "collision" } else { "offer meets a move" });
+            }
+            self.open.push(OpenMove { link, stream, side, to, used: false });
+            self.seen.insert(match (to, side) {
+                (None, _) => "offer",
+                (Some(_), Side::Client) => "move by client",
+                (Some(_), Side::Server) => "move by server",
+            });
+            return;
+        }
+        let answered =
+            self.open.iter().position(|m| m.link == link && m.stream == stream && m.side != side);
+        if let Some(answered) = answered.map(|at| self.open.swap_remove(at)) {
+            if to.is_none() && answered.used {
+                self.seen.insert("decline after the carrier was used");
+            }
+            if to.is_none() && answered.to.is_none() {
+                self.seen.insert("offer declined");
+            }
+            // The answerer's own MIGRATE there, if any, was given up or answers an offer.
+            self.open.retain(|m| m.link != link || m.stream != stream);
+        }
+        self.seen.insert(if to.is_some() { "accepting answer" } else { "decline" });
+    }
+
+    /// A link failed.
+    pub(crate) fn on_cut(&mut self, link: usize, number: u32) {
+        if self.open.iter().any(|m| m.link == link) {
+            self.seen.insert("old connection lost during a move");
+        }
+        if self.open.iter().any(|m| m.to.is_some_and(|(to, _)| to == number && number != 0)) {
+            self.seen.insert("new connection lost during a move");
+        }
+        self.open.retain(|m| m.link != link);
+    }
+
+    /// Spoils a frame if its turn has come. False: it is lost.
+    fn spoil(&mut self, frame: &mut [u8]) -> bool {
+        let (kind, flags) = (frame[3], frame[4]);
+        let stream = word(&frame[5..9]);
+        let has_body = frame.len() > FRAME_HEAD + 1;
+        let hit = match self.sabotage {
+            Some(Sabotage::SwapOctets(_) | Sabotage::DropData(_)) => kind == DATA && has_body,
+            Some(Sabotage::EndEarly(_)) => kind == DATA && has_body && flags & 1 == 0,
+            Some(Sabotage::DropStreamCredit(_)) => kind == WINDOW_UPDATE && stream != 0,
+            Some(Sabotage::DropConnectionCredit(_)) => kind == WINDOW_UPDATE && stream == 0,
+            Some(Sabotage::DropAnswer(_)) => kind == MIGRATE && flags & ACK != 0,
+            Some(Sabotage::DropReset(_)) => kind == RST_STREAM,
+            None => false,
+        };
+        if !hit || self.sabotage.as_mut().is_some_and(|sabotage| sabotage.waits()) {
+            return true;
+        }
+        let sabotage = self.sabotage.take();
+        self.seen.insert("sabotage");
+        match sabotage {
+            Some(Sabotage::SwapOctets(_)) => {
+                let body = &mut frame[FRAME_HEAD..];
+                let at = (1..body.len()).find(|&at| body[at] != body[0]);
+                if let Some(at) = at {
+                    body.swap(0, at);
+                }
+                true
+            }
+            Some(Sabotage::EndEarly(_)) => {
+                frame[4] |= 1;
+                true
+            }
+            _ => false,
+        }
+    }
+}
+
+impl Sabotage {
+    /// Counts a frame of the kind; true if it is to pass unharmed.
+    const fn waits(&mut self) -> bool {
+        let (Self::SwapOctets(n)
+        | Self::DropStreamCredit(n)
+        | Self::DropConnectionCredit(n)
+        | Self::DropData(n)
+        | Self::EndEarly(n)
+        | Self::DropAnswer(n)
+        | Self::DropReset(n)) = self;
+        if *n == 0 {
+            return false;
+        }
+        *n -= 1;
+        true
+    }
+}
+
+fn frame_length(octets: &[u8]) -> Option<usize> {
+    let head = octets.get(..FRAME_HEAD)?;
+    let length = FRAME_HEAD + (word(&[0, head[0], head[1], head[2]]) as usize);
+    (octets.len() >= length).then_some(length)
+}
+
+fn word(octets: &[u8]) -> u32 {
+    u32::from_be_bytes([octets[0], octets[1], octets[2], octets[3]])
+}
+
+fn describe(at: Place, kind: u8, flags: u8, stream: u32, payload: &[u8]) -> String {
+    let arrow = if at.side == Side::Client { "->" } else { "<-" };
+    let what = match kind {
+        DATA => format!("DATA {}", payload.len()),
+        HEADERS => "HEADERS".to_owned(),
+        RST_STREAM => format!("RST_STREAM {:#x}", word(payload)),
+        4 => "SETTINGS".to_owned(),
+        5 => format!("PUSH_PROMISE {}", word(payload)),
+        6 => "PING".to_owned(),
+        GOAWAY => format!("GOAWAY last {} code {:#x}", word(payload), word(&payload[4..])),
+        WINDOW_UPDATE => format!("WINDOW_UPDATE {}", word(payload)),
+        MIGRATE => format!("MIGRATE to C{} S{}", word(&payload[8..]), word(&payload[12..])),
+        0xf6 => "JOIN".to_owned(),
+        other => format!("type {other:#x}"),
+    };
+    format!("link {} (C{}) {arrow} S{stream} {what} flags {flags:#x}", at.link, at.number)
+}
