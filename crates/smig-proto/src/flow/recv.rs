@@ -75,6 +75,10 @@ impl RecvWindow {
     pub(crate) fn give_back(&mut self, credit: Credit) -> Option<u32> {
         self.returned = self.returned.saturating_add(credit.octets());
         credit.forfeit();
+        self.due()
+    }
+
+    fn due(&mut self) -> Option<u32> {
         if self.returned == 0 || u64::from(self.returned) * 2 < u64::from(self.size) {
             return None;
         }
@@ -89,10 +93,13 @@ impl RecvWindow {
         Some(self.announce())
     }
 
-    /// Applies the difference of two SETTINGS_INITIAL_WINDOW_SIZE of ours, once acknowledged.
-    pub(crate) fn adjust(&mut self, by: i64) {
+    /// Applies the difference of two SETTINGS_INITIAL_WINDOW_SIZE of ours, once acknowledged. The
+    /// result is the increment that is due: what was too little of a larger window may be enough now.
+    #[must_use]
+    pub(crate) fn adjust(&mut self, by: i64) -> Option<u32> {
         self.open += by;
         self.size = u32::try_from(i64::from(self.size) + by).unwrap_or(0);
+        self.due()
     }
 
     fn announce(&mut self) -> u32 {

@@ -259,7 +259,9 @@ impl Session {
                     if let Some(stream) = self.streams.find_mut(key)
                         && stream.recv_home == Some(from.conn)
                     {
-                        stream.recv.window.adjust(window_due);
+                        if let Some(increment) = stream.recv.window.adjust(window_due) {
+                            self.send_stream_credit(key, increment);
+                        }
                     }
                     done
                 }

@@ -187,7 +187,11 @@ impl Session {
                 match waiting.find(|waiting| waiting.from == from) {
                     // Whether the barrier was one is not known yet (SMIG-7.5).
                     Some(waiting) => waiting.window_due = by,
-                    None => stream.recv.window.adjust(by),
+                    None => {
+                        if let Some(increment) = stream.recv.window.adjust(by) {
+                            self.send_stream_credit(key, increment);
+                        }
+                    }
                 }
             }
         }
