@@ -294,7 +294,9 @@ impl Session {
         }
         let to = moving.to;
         if complete {
-            self.settle(key);
+            let Some(moving) = self.settle(key) else { return };
+            // A MIGRATE that waited for the answer is owed its own (SMIG-5.10).
+            moving.early.items.into_iter().for_each(|item| self.drop_item(to, item));
             self.after_direction(key);
         } else {
             self.queue_reset(to, ErrorCode::Cancel);
