@@ -1,2 +1,34 @@
-//! The `smig` program.
-fn main() {}
+//! The `smig` program: arguments in, words out. The work is done by the libraries.
+
+mod cli;
+mod completions;
+mod config;
+mod dev_cert;
+mod exit;
+mod get;
+mod paint;
+mod serve;
+mod settings;
+mod suffix;
+mod trace;
+
+use std::process::ExitCode;
+
+use clap::Parser as _;
+
+use cli::{Cli, Command};
+use exit::{Exit, Failure};
+
+fn main() -> ExitCode {
+    let result = match Cli::parse().command {
+        Command::Serve(args) => serve::run(&args),
+        Command::Get(args) => get::run(*args),
+        Command::Config(args) => config::run(&args),
+        Command::Completions(args) => completions::run(&args),
+    };
+    result.unwrap_or_else(|error| {
+        eprintln!("{} {error:#}", paint::bad("error:"));
+        let exit = error.downcast_ref::<Failure>().map_or(Exit::Failure, |failure| failure.exit);
+        exit.into()
+    })
+}

@@ -1,0 +1,40 @@
+//! The command line's outline.
+
+use clap::{Parser, Subcommand};
+
+/// HTTP/2 whose running streams move between TCP connections.
+#[derive(Debug, Parser)]
+#[command(
+    version,
+    about,
+    max_term_width = 100,
+    after_help = "\
+Examples:
+  smig serve ./public                              serve a folder on https://localhost:8443
+  smig get https://localhost:8443/big -o big       fetch a file from it
+  smig help get                                    options, examples and exit codes of a command"
+)]
+pub(crate) struct Cli {
+    #[command(subcommand)]
+    pub(crate) command: Command,
+}
+
+#[derive(Debug, Subcommand)]
+pub(crate) enum Command {
+    Serve(crate::serve::ServeArgs),
+    Get(Box<crate::get::GetArgs>),
+    Config(crate::config::ConfigArgs),
+    Completions(crate::completions::CompletionsArgs),
+}
+
+#[cfg(test)]
+mod tests {
+    use clap::CommandFactory as _;
+
+    use super::*;
+
+    #[test]
+    fn the_command_line_is_consistent() {
+        Cli::command().debug_assert();
+    }
+}

@@ -1,0 +1,25 @@
+//! `smig completions`: scripts for shells.
+
+use std::process::ExitCode;
+
+use clap::{Args, CommandFactory as _};
+use clap_complete::Shell;
+
+use crate::cli::Cli;
+
+/// Print a completion script for a shell
+#[derive(Debug, Args)]
+#[command(after_help = "\
+Examples:
+  smig completions bash > ~/.local/share/bash-completion/completions/smig
+  smig completions zsh > ~/.zfunc/_smig        (with ~/.zfunc in fpath)
+  smig completions fish > ~/.config/fish/completions/smig.fish")]
+pub(crate) struct CompletionsArgs {
+    /// The shell
+    shell: Shell,
+}
+
+pub(crate) fn run(args: &CompletionsArgs) -> anyhow::Result<ExitCode> {
+    clap_complete::generate(args.shell, &mut Cli::command(), "smig", &mut std::io::stdout());
+    Ok(ExitCode::SUCCESS)
+}

@@ -1,0 +1,282 @@
+//! The development certificate: an authority and a certificate signed by it, made on first use.
+//!
+//! Owns the folder they are kept in. The authority's key never leaves this machine and is readable
+//! by its owner alone; `smig get` trusts the authority for loopback names only.
+
+use std::fs::{self, File, OpenOptions};
+use std::io::Write as _;
+use std::net::IpAddr;
+use std::os::unix::fs::{DirBuilderExt as _, OpenOptionsExt as _};
+use std::path::{Path, PathBuf};
+use std::time::{Duration, SystemTime, UNIX_EPOCH};
+
+use anyhow::{Context as _, Result, anyhow};
+use rcgen::{
+    BasicConstraints, CertificateParams, DistinguishedName, DnType, ExtendedKeyUsagePurpose, IsCa,
+    Issuer, KeyPair, KeyUsagePurpose,
+};
+use serde::{Deserialize, Serialize};
+use time::OffsetDateTime;
+
+use crate::suffix::with_suffix;
+
+const DAY: Duration = Duration::from_secs(86_400);
+const AUTHORITY_LIFE: Duration = Duration::from_secs(3650 * 86_400);
+/// Apple's programs accept no longer one.
+const CERTIFICATE_LIFE: Duration = Duration::from_secs(397 * 86_400);
+/// Less left than this at the start of a server: a new one is made.
+const RENEW: Duration = Duration::from_secs(60 * 86_400);
+
+const NAMES: [&str; 3] = ["localhost", "127.0.0.1", "::1"];
+
+/// What a server needs.
+#[derive(Debug)]
+pub(crate) struct DevCert {
+    /// Certificate chain, PEM.
+    pub(crate) certificate: Vec<u8>,
+    /// Its key, PEM.
+    pub(crate) key: Vec<u8>,
+    /// The authority's certificate, for clients.
+    pub(crate) authority: PathBuf,
+    /// Whether the authority was made just now.
+    pub(crate) freshness: Freshness,
+}
+
+/// Whether people have seen this authority before.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Freshness {
+    Old,
+    /// Clients that trusted an earlier one must be told of it.
+    New,
+}
+
+/// What is remembered beside a certificate.
+#[derive(Debug, Serialize, Deserialize)]
+struct Note {
+    /// Seconds since 1970.
+    expires: u64,
+    /// The authority: its name. The certificate: its names.
+    names: Vec<String>,
+}
+
+/// Where they are: `$XDG_DATA_HOME/smig`, or `~/.local/share/smig`.
+pub(crate) fn folder() -> Option<PathBuf> {
+    let set = |name| std::env::var_os(name).filter(|value| !value.is_empty()).map(PathBuf::from);
+    let data = set("XDG_DATA_HOME").filter(|path| path.is_absolute());
+    data.or_else(|| Some(set("HOME")?.join(".local/share"))).map(|data| data.join("smig"))
+}
+
+/// The authority's certificate, if there is one.
+pub(crate) fn authority() -> Option<PathBuf> {
+    folder().map(|folder| folder.join("ca.pem")).filter(|path| path.is_file())
+}
+
+/// The certificate for localhost and `hosts`; made, or made anew, where needed.
+///
+/// # Errors
+/// A folder that cannot be written, or files in it that are not ours.
+pub(crate) fn obtain(hosts: &[String]) -> Result<DevCert> {
+    let folder = folder().ok_or_else(|| {
+        anyhow!(
+            "no place for a development certificate: neither HOME nor XDG_DATA_HOME is set; set \
+             one, or give --cert and --key"
+        )
+    })?;
+    obtain_in(&folder, hosts, SystemTime::now()).with_context(|| {
+        format!(
+            "no development certificate in {} (give --cert and --key, or set XDG_DATA_HOME to a \
+             folder that can be written)",
+            folder.display()
+        )
+    })
+}
+
+fn obtain_in(folder: &Path, hosts: &[String], now: SystemTime) -> Result<DevCert> {
+    fs::DirBuilder::new().recursive(true).mode(0o700).create(folder)?;
+    // Two servers that start at once make one authority.
+    let lock = File::create(folder.join("lock"))?;
+    lock.lock()?;
+    let now = now.duration_since(UNIX_EPOCH)?.as_secs();
+    let place = |name: &str| folder.join(name);
+    let authority_files = Files::new(place("ca.pem"), place("ca.key"), place("ca.json"));
+    let (issuer, freshness) = match authority_files.load(now) {
+        Some((note, _, key)) => (Authority::restore(&note, &key)?, Freshness::Old),
+        None => (Authority::make(&authority_files, now)?, Freshness::New),
+    };
+
+    let mut names: Vec<String> = NAMES.iter().map(|&name| name.to_owned()).collect();
+    names.extend(hosts.iter().filter(|host| !NAMES.contains(&host.as_str())).cloned());
+    let files = Files::new(place("server.pem"), place("server.key"), place("server.json"));
+    let known = match freshness {
+        Freshness::New => None,
+        Freshness::Old => files.load(now).filter(|(note, ..)| {
+            let covers = |name| note.names.contains(name);
+            names.iter().all(covers)
+        }),
+    };
+    let (certificate, key) = match known {
+        Some((_, certificate, key)) => (certificate, key),
+        None => issuer.sign(&files, names, now)?,
+    };
+    Ok(DevCert {
+        certificate: certificate.into_bytes(),
+        key: key.into_bytes(),
+        authority: authority_files.certificate,
+        freshness,
+    })
+}
+
+/// A certificate, its key, and the note on them.
+struct Files {
+    certificate: PathBuf,
+    key: PathBuf,
+    note: PathBuf,
+}
+
+impl Files {
+    const fn new(certificate: PathBuf, key: PathBuf, note: PathBuf) -> Self {
+        Self { certificate, key, note }
+    }
+
+    /// What is there and good for long enough.
+    fn load(&self, now: u64) -> Option<(Note, String, String)> {
+        let note: Note = serde_json::from_slice(&fs::read(&self.note).ok()?).ok()?;
+        let certificate = fs::read_to_string(&self.certificate).ok()?;
+        let key = fs::read_to_string(&self.key).ok()?;
+        (note.expires >= now + RENEW.as_secs()).then_some((note, certificate, key))
+    }
+
+    /// The note goes last: without it the rest is made again.
+    fn store(&self, note: &Note, certificate: &str, key: &str) -> Result<()> {
+        if self.note.exists() {
+            fs::remove_file(&self.note)?;
+        }
+        replace(&self.key, key.as_bytes(), 0o600)?;
+        replace(&self.certificate, certificate.as_bytes(), 0o644)?;
+        replace(&self.note, &serde_json::to_vec(note)?, 0o644)
+    }
+}
+
+/// Writes a file that others see whole or not at all.
+fn replace(path: &Path, content: &[u8], mode: u32) -> Result<()> {
+    let new = with_suffix(path, ".new");
+    let write = || {
+        let _ = fs::remove_file(&new);
+        let mut file = OpenOptions::new().write(true).create_new(true).mode(mode).open(&new)?;
+        file.write_all(content)?;
+        fs::rename(&new, path)
+    };
+    write().with_context(|| format!("cannot write {}", path.display()))
+}
+
+struct Authority(Issuer<'static, KeyPair>);
+
+impl Authority {
+    fn params(name: &str) -> CertificateParams {
+        let mut params = CertificateParams::default();
+        params.distinguished_name = DistinguishedName::new();
+        params.distinguished_name.push(DnType::CommonName, name);
+        params.is_ca = IsCa::Ca(BasicConstraints::Constrained(0));
+        params.key_usages = vec![KeyUsagePurpose::KeyCertSign, KeyUsagePurpose::CrlSign];
+        params
+    }
+
+    /// The authority whose certificate was made with this name and key.
+    fn restore(note: &Note, key: &str) -> Result<Self> {
+        let name = note.names.first().map_or("", String::as_str);
+        Ok(Self(Issuer::new(Self::params(name), KeyPair::from_pem(key)?)))
+    }
+
+    fn make(files: &Files, now: u64) -> Result<Self> {
+        let key = KeyPair::generate()?;
+        let expires = now + AUTHORITY_LIFE.as_secs();
+        // Told apart from an earlier one by its name too: some programs look at nothing else.
+        let name = format!("smig development authority {now:x}");
+        let mut params = Self::params(&name);
+        set_validity(&mut params, now, expires)?;
+        let certificate = params.self_signed(&key)?.pem();
+        let note = Note { expires, names: vec![name] };
+        files.store(&note, &certificate, &key.serialize_pem())?;
+        Self::restore(&note, &key.serialize_pem())
+    }
+
+    fn sign(&self, files: &Files, names: Vec<String>, now: u64) -> Result<(String, String)> {
+        if let Some(bad) = names.iter().find(|name| !is_name(name)) {
+            return Err(anyhow!("--host {bad:?} is neither a host name nor an address"));
+        }
+        let key = KeyPair::generate()?;
+        let expires = now + CERTIFICATE_LIFE.as_secs();
+        let mut params = CertificateParams::new(names.clone())?;
+        params.distinguished_name = DistinguishedName::new();
+        params.distinguished_name.push(DnType::CommonName, "smig development certificate");
+        params.key_usages = vec![KeyUsagePurpose::DigitalSignature];
+        params.extended_key_usages = vec![ExtendedKeyUsagePurpose::ServerAuth];
+        params.use_authority_key_identifier_extension = true;
+        set_validity(&mut params, now, expires)?;
+        let certificate = params.signed_by(&key, &self.0)?.pem();
+        files.store(&Note { expires, names }, &certificate, &key.serialize_pem())?;
+        Ok((certificate, key.serialize_pem()))
+    }
+}
+
+/// Begins a day ago, for clocks that differ.
+fn set_validity(params: &mut CertificateParams, now: u64, expires: u64) -> Result<()> {
+    let date = |seconds: u64| {
+        Ok::<_, anyhow::Error>(OffsetDateTime::from_unix_timestamp(i64::try_from(seconds)?)?)
+    };
+    params.not_before = date(now.saturating_sub(DAY.as_secs()))?;
+    params.not_after = date(expires)?;
+    Ok(())
+}
+
+fn is_name(name: &str) -> bool {
+    let is_label = |label: &str| {
+        !label.is_empty() && label.bytes().all(|b| b.is_ascii_alphanumeric() || b == b'-')
+    };
+    name.parse::<IpAddr>().is_ok()
+        || name.strip_prefix("*.").unwrap_or(name).split('.').all(is_label)
+}
+
+#[cfg(test)]
+mod tests {
+    use std::os::unix::fs::PermissionsExt as _;
+
+    use super::*;
+
+    fn at(days: u64) -> SystemTime {
+        UNIX_EPOCH + DAY * 20_000 + DAY * u32::try_from(days).unwrap()
+    }
+
+    #[test]
+    fn it_is_made_once_and_renewed_in_time() {
+        let folder = tempfile::tempdir().unwrap();
+        let obtain = |hosts: &[&str], days| {
+            let hosts: Vec<_> = hosts.iter().map(|&host| host.to_owned()).collect();
+            obtain_in(folder.path(), &hosts, at(days)).unwrap()
+        };
+        let first = obtain(&[], 0);
+        assert_eq!(first.freshness, Freshness::New);
+        let again = obtain(&[], 300);
+        assert_eq!(again.freshness, Freshness::Old);
+        assert_eq!(again.certificate, first.certificate);
+
+        let named = obtain(&["files.example"], 300);
+        assert_ne!(named.certificate, first.certificate);
+        assert_eq!(named.freshness, Freshness::Old);
+        assert_eq!(obtain(&[], 310).certificate, named.certificate, "it covers more than is asked");
+        assert_ne!(obtain(&[], 300 + 340).certificate, named.certificate, "it ends soon");
+        assert_eq!(obtain(&[], 3600).freshness, Freshness::New);
+
+        let mode = fs::metadata(folder.path().join("ca.key")).unwrap().permissions().mode();
+        assert_eq!(mode & 0o777, 0o600);
+    }
+
+    #[test]
+    fn names_are_checked() {
+        let folder = tempfile::tempdir().unwrap();
+        let error = obtain_in(folder.path(), &["two words".to_owned()], at(0)).unwrap_err();
+        assert!(error.to_string().contains("two words"), "{error}");
+        assert!(is_name("a.example") && is_name("*.a.example") && is_name("2001:db8::1"));
+        assert!(!is_name("") && !is_name("a..b") && !is_name("a_b/c"));
+    }
+}

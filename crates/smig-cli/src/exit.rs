@@ -1,0 +1,93 @@
+//! Exit codes: curl's where curl has one, so that scripts need not learn new ones.
+
+use std::fmt;
+use std::process::ExitCode;
+
+/// Why the program ends.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Exit {
+    Success,
+    /// An error that no other code names.
+    Failure,
+    /// The command line or the configuration is wrong.
+    Usage,
+    MalformedUrl,
+    Resolve,
+    Connect,
+    Partial,
+    HttpStatus,
+    Write,
+    Read,
+    Timeout,
+    Range,
+    Tls,
+    Receive,
+    Certificate,
+    Http2,
+    Checksum,
+}
+
+impl Exit {
+    /// The number.
+    pub(crate) const fn code(self) -> u8 {
+        match self {
+            Self::Success => 0,
+            Self::Failure => 1,
+            Self::Usage => 2,
+            Self::MalformedUrl => 3,
+            Self::Resolve => 6,
+            Self::Connect => 7,
+            Self::Partial => 18,
+            Self::HttpStatus => 22,
+            Self::Write => 23,
+            Self::Read => 26,
+            Self::Timeout => 28,
+            Self::Range => 33,
+            Self::Tls => 35,
+            Self::Receive => 56,
+            Self::Certificate => 60,
+            Self::Http2 => 92,
+            Self::Checksum => 110,
+        }
+    }
+}
+
+/// The codes, for `smig get --help`.
+pub(crate) const TABLE: &str = "\
+Exit codes (curl's where curl has one; several URLs: that of the first that failed):
+    0  all came            26  a file to send could not be read
+    1  another error       28  out of time
+    2  wrong usage         33  the server's range does not fit
+    3  malformed URL       35  TLS failed
+    6  name not resolved   56  the connection broke before the response
+    7  no connection       60  the certificate is not trusted
+   18  a body ended early  92  HTTP/2 error
+   22  HTTP status         110 wrong checksum
+   23  could not write";
+
+impl From<Exit> for ExitCode {
+    fn from(exit: Exit) -> Self {
+        Self::from(exit.code())
+    }
+}
+
+/// An error that knows its exit code.
+#[derive(Debug)]
+pub(crate) struct Failure {
+    pub(crate) exit: Exit,
+    message: String,
+}
+
+impl Failure {
+    pub(crate) fn new(exit: Exit, message: impl Into<String>) -> Self {
+        Self { exit, message: message.into() }
+    }
+}
+
+impl fmt::Display for Failure {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(&self.message)
+    }
+}
+
+impl std::error::Error for Failure {}

@@ -1,0 +1,152 @@
+//! `smig get`: URLs to files.
+
+mod args;
+mod clients;
+mod errors;
+mod note;
+mod plan;
+mod report;
+mod screen;
+mod sink;
+mod transfer;
+mod upload;
+
+use std::io::Write as _;
+use std::path::{Path, PathBuf};
+use std::process::ExitCode;
+use std::sync::Arc;
+use std::thread;
+
+use anyhow::Result;
+use futures_util::stream::{self, StreamExt as _};
+use http::{HeaderMap, HeaderName, HeaderValue, Method};
+
+pub(crate) use args::GetArgs;
+
+use crate::exit::{Exit, Failure};
+use crate::suffix::with_suffix;
+use crate::trace;
+use clients::Clients;
+use plan::Job;
+use report::Report;
+use screen::{Chatter, Screen};
+use transfer::{Orders, Resume};
+use upload::Upload;
+
+/// Threads: the session's task, and one or more that write files.
+const MAX_THREADS: usize = 4;
+
+pub(crate) fn run(args: GetArgs) -> Result<ExitCode> {
+    trace::start(if args.verbose > 1 { trace::Level::Everything } else { trace::Level::Errors });
+    let chatter = match args.verbose {
+        _ if args.quiet => Chatter::Quiet,
+        0 => Chatter::Normal,
+        _ => Chatter::Detailed,
+    };
+    let screen = Arc::new(Screen::new(chatter));
+    let jobs = plan::plan(&args)?;
+    let threads = thread::available_parallelism().map_or(1, std::num::NonZero::get);
+    let runtime = tokio::runtime::Builder::new_multi_thread()
+        .worker_threads(threads.clamp(2, MAX_THREADS))
+        .enable_all()
+        .build()?;
+    let exit = runtime.block_on(fetch_all(&args, jobs, &screen))?;
+    // A thread that waits for standard input must not hold the program.
+    runtime.shutdown_background();
+    Ok(exit.into())
+}
+
+/// Fetches everything; the exit code is that of the first URL that failed.
+async fn fetch_all(args: &GetArgs, jobs: Vec<Job>, screen: &Arc<Screen>) -> Result<Exit> {
+    let orders = Arc::new(orders(args, &jobs, screen)?);
+    let mut results = stream::iter(jobs.into_iter().enumerate())
+        .map(|(number, job)| {
+            let orders = Arc::clone(&orders);
+            tokio::spawn(async move {
+                let (report, result) = orders.fetch(&job).await;
+                (number, job, report, result)
+            })
+        })
+        .buffer_unordered(usize::from(args.parallel));
+    let mut first: Option<(usize, Exit)> = None;
+    while let Some(result) = results.next().await {
+        let (number, job, report, result) = result?;
+        let failure = result.err();
+        tell(args, screen, &job, &report, failure.as_ref())?;
+        if let Some(failure) = failure
+            && first.is_none_or(|(earlier, _)| number < earlier)
+        {
+            first = Some((number, failure.exit));
+        }
+    }
+    Ok(first.map_or(Exit::Success, |(_, exit)| exit))
+}
+
+fn tell(
+    args: &GetArgs,
+    screen: &Screen,
+    job: &Job,
+    report: &Report,
+    failure: Option<&Failure>,
+) -> Result<(), Failure> {
+    match failure {
+        Some(failure) => screen.error(&format!("{}: {failure}", job.url)),
+        None if !args.head => screen.done(&report.words(&transfer::name(job))),
+        None => {}
+    }
+    for line in report.details() {
+        screen.detail(&format!("{}: {line}", transfer::name(job)));
+    }
+    if args.json {
+        let line = report.json(&job.url, job.target.shown(), failure);
+        writeln!(std::io::stdout(), "{line}").map_err(|error| {
+            Failure::new(Exit::Write, format!("cannot write standard output: {error}"))
+        })?;
+    }
+    Ok(())
+}
+
+fn orders(args: &GetArgs, jobs: &[Job], screen: &Arc<Screen>) -> Result<Orders> {
+    let uris: Vec<_> = jobs.iter().map(|job| &job.uri).collect();
+    let clients = Clients::new(args, &uris, screen)
+        .map_err(|error| Failure::new(Exit::Usage, format!("{error:#}")))?;
+    let upload = Upload::parse(args.data.as_deref());
+    let method = match (&args.request, args.head) {
+        (Some(method), _) => method
+            .parse()
+            .map_err(|_| Failure::new(Exit::Usage, format!("--request {method:?} is no method")))?,
+        (None, true) => Method::HEAD,
+        (None, false) if upload == Upload::Nothing => Method::GET,
+        (None, false) => Method::POST,
+    };
+    Ok(Orders {
+        clients,
+        screen: Arc::clone(screen),
+        method,
+        headers: headers(&args.header)?,
+        upload,
+        resume: if args.resume { Resume::Yes } else { Resume::No },
+        retries: args.retry,
+        max_time: args.max_time,
+    })
+}
+
+fn headers(fields: &[String]) -> Result<HeaderMap, Failure> {
+    let mut headers = HeaderMap::new();
+    for field in fields {
+        let bad = |why| Failure::new(Exit::Usage, format!("--header {field:?}: {why}"));
+        let (name, value) =
+            field.split_once(':').ok_or_else(|| bad("no colon; write \"name: value\""))?;
+        let name: HeaderName =
+            name.trim().parse().map_err(|_| bad("a name has letters, digits and -"))?;
+        let value = HeaderValue::from_str(value.trim())
+            .map_err(|_| bad("the value has characters that no header may have"))?;
+        headers.append(name, value);
+    }
+    Ok(headers)
+}
+
+/// Where an unfinished file is.
+fn part_of(path: &Path) -> PathBuf {
+    with_suffix(path, ".part")
+}

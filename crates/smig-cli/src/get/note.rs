@@ -1,0 +1,118 @@
+//! What is remembered beside a partial file, so that it is only continued with the same content.
+
+use std::path::{Path, PathBuf};
+
+use http::HeaderMap;
+use http::header::{CONTENT_RANGE, DATE, ETAG, LAST_MODIFIED};
+use serde::{Deserialize, Serialize};
+
+use crate::suffix::with_suffix;
+
+/// The note in `NAME.part.json`.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub(super) struct Note {
+    pub(super) url: String,
+    /// What If-Range is to say: a strong entity tag, or a date.
+    pub(super) validator: String,
+    /// The whole length, if the server said it.
+    pub(super) total: Option<u64>,
+}
+
+impl Note {
+    /// The note for a response; `None` if nothing in it identifies the content for certain.
+    pub(super) fn of(url: &str, headers: &HeaderMap, total: Option<u64>) -> Option<Self> {
+        let validator = strong_tag(headers).or_else(|| strong_date(headers))?;
+        Some(Self { url: url.to_owned(), validator, total })
+    }
+
+    pub(super) fn load(path: &Path, url: &str) -> Option<Self> {
+        let note: Self = serde_json::from_slice(&std::fs::read(path).ok()?).ok()?;
+        (note.url == url).then_some(note)
+    }
+
+    pub(super) fn store(&self, path: &Path) -> std::io::Result<()> {
+        std::fs::write(path, serde_json::to_vec(self)?)
+    }
+
+    /// The note's place, by the file's.
+    pub(super) fn place(part: &Path) -> PathBuf {
+        with_suffix(part, ".json")
+    }
+}
+
+fn text(headers: &HeaderMap, name: http::HeaderName) -> Option<&str> {
+    headers.get(name)?.to_str().ok()
+}
+
+fn strong_tag(headers: &HeaderMap) -> Option<String> {
+    text(headers, ETAG).filter(|tag| tag.starts_with('"')).map(str::to_owned)
+}
+
+/// A date is strong if the content did not change within the second before the response (RFC 9110
+/// section 8.8.2.2).
+fn strong_date(headers: &HeaderMap) -> Option<String> {
+    let modified = text(headers, LAST_MODIFIED)?;
+    let then = httpdate::parse_http_date(modified).ok()?;
+    let now = httpdate::parse_http_date(text(headers, DATE)?).ok()?;
+    (now.duration_since(then).ok()?.as_secs() >= 1).then(|| modified.to_owned())
+}
+
+/// `content-range: bytes FIRST-LAST/TOTAL` (RFC 9110 section 14.4).
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct ContentRange {
+    pub(super) first: u64,
+    pub(super) last: u64,
+    pub(super) total: Option<u64>,
+}
+
+impl ContentRange {
+    pub(super) fn of(headers: &HeaderMap) -> Option<Self> {
+        let (range, total) =
+            text(headers, CONTENT_RANGE)?.strip_prefix("bytes ")?.split_once('/')?;
+        let (first, last) = range.trim().split_once('-')?;
+        let (first, last) = (first.parse().ok()?, last.parse().ok()?);
+        let total = match total.trim() {
+            "*" => None,
+            total => Some(total.parse().ok()?),
+        };
+        (first <= last && total.is_none_or(|total| last < total)).then_some(Self {
+            first,
+            last,
+            total,
+        })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use http::HeaderValue;
+
+    use super::*;
+
+    fn headers(fields: &[(http::HeaderName, &'static str)]) -> HeaderMap {
+        fields.iter().map(|(n, v)| (n.clone(), HeaderValue::from_static(v))).collect()
+    }
+
+    #[test]
+    fn only_strong_validators_count() {
+        let validator =
+            |fields: &[_]| Note::of("u", &headers(fields), None).map(|note| note.validator);
+        assert_eq!(validator(&[(ETAG, "\"a\"")]).as_deref(), Some("\"a\""));
+        assert_eq!(validator(&[(ETAG, "W/\"a\"")]), None);
+        let modified = (LAST_MODIFIED, "Sun, 06 Nov 1994 08:49:37 GMT");
+        assert_eq!(validator(&[modified.clone(), (DATE, "Sun, 06 Nov 1994 08:49:37 GMT")]), None);
+        assert!(validator(&[modified.clone(), (DATE, "Sun, 06 Nov 1994 08:49:39 GMT")]).is_some());
+        assert_eq!(validator(&[modified]), None);
+    }
+
+    #[test]
+    fn content_ranges() {
+        let of = |value| ContentRange::of(&headers(&[(CONTENT_RANGE, value)]));
+        let range = ContentRange { first: 5, last: 9, total: Some(10) };
+        assert_eq!(of("bytes 5-9/10"), Some(range));
+        assert_eq!(of("bytes 5-9/*"), Some(ContentRange { total: None, ..range }));
+        for bad in ["bytes */10", "bytes 9-5/10", "bytes 5-10/10", "lines 1-2/3", "bytes 1-2", ""] {
+            assert_eq!(of(bad), None, "{bad}");
+        }
+    }
+}

@@ -1,0 +1,283 @@
+//! From the command line to jobs: which URL goes where. Everything that can be refused before the
+//! first connection is refused here.
+
+use std::collections::BTreeMap;
+use std::io::IsTerminal as _;
+use std::path::{Path, PathBuf};
+
+use anyhow::Result;
+use http::Uri;
+use percent_encoding::{AsciiSet, CONTROLS, percent_decode_str, utf8_percent_encode};
+
+use super::args::GetArgs;
+use crate::exit::{Exit, Failure};
+
+/// What a URL may not hold as it is; people paste it nevertheless.
+const UNSAFE: &AsciiSet = &CONTROLS
+    .add(b' ')
+    .add(b'"')
+    .add(b'<')
+    .add(b'>')
+    .add(b'\\')
+    .add(b'^')
+    .add(b'`')
+    .add(b'{')
+    .add(b'|')
+    .add(b'}');
+
+/// One URL and its destination.
+#[derive(Clone, Debug)]
+pub(super) struct Job {
+    /// As the person wrote it.
+    pub(super) url: String,
+    pub(super) uri: Uri,
+    pub(super) target: Target,
+    pub(super) sha256: Option<[u8; 32]>,
+}
+
+/// Where a body goes.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) enum Target {
+    Stdout,
+    /// Something that is no file and is written as it is: /dev/null, a pipe.
+    Device(PathBuf),
+    File {
+        path: PathBuf,
+        existing: Existing,
+    },
+    /// Nowhere: there is no body (--head).
+    Nowhere,
+}
+
+/// What to do with a file that is there already.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Existing {
+    Replace,
+    /// It is an error.
+    Keep,
+    /// It is what an earlier try fetched.
+    Done,
+}
+
+impl Target {
+    /// For people and JSON.
+    pub(super) fn shown(&self) -> Option<String> {
+        match self {
+            Self::Stdout => Some("-".to_owned()),
+            Self::Device(path) | Self::File { path, .. } => Some(path.display().to_string()),
+            Self::Nowhere => None,
+        }
+    }
+}
+
+/// The jobs.
+///
+/// # Errors
+/// Anything that is wrong with the command line.
+pub(super) fn plan(args: &GetArgs) -> Result<Vec<Job>, Failure> {
+    let naming = naming(args)?;
+    let sums = sums(args)?;
+    let mut jobs = Vec::new();
+    let mut taken: BTreeMap<PathBuf, &str> = BTreeMap::new();
+    for (number, url) in args.urls.iter().enumerate() {
+        let uri = parse(url)?;
+        let target = match &naming {
+            Naming::Nowhere => Target::Nowhere,
+            Naming::Stdout => Target::Stdout,
+            Naming::File(path) => given(path),
+            Naming::Folder(folder) => from_url(args, folder, url, &uri)?,
+        };
+        if let Target::File { path, .. } = &target
+            && let Some(other) = taken.insert(path.clone(), url)
+        {
+            return Err(usage(format!(
+                "{other} and {url} would both be written to {}; fetch them one by one with -o",
+                path.display()
+            )));
+        }
+        jobs.push(Job { url: url.clone(), uri, target, sha256: sums.get(number).copied() });
+    }
+    Ok(jobs)
+}
+
+fn usage(message: impl Into<String>) -> Failure {
+    Failure::new(Exit::Usage, message)
+}
+
+/// How files get their names.
+enum Naming {
+    Nowhere,
+    Stdout,
+    File(PathBuf),
+    Folder(PathBuf),
+}
+
+fn naming(args: &GetArgs) -> Result<Naming, Failure> {
+    if args.head {
+        return Ok(Naming::Nowhere);
+    }
+    if let Some(path) = &args.output {
+        if args.urls.len() > 1 {
+            return Err(usage(
+                "-o names one file and there are several URLs; use --output-dir DIR",
+            ));
+        }
+        if path.as_os_str() != "-" {
+            return Ok(Naming::File(path.clone()));
+        }
+        if args.json {
+            return Err(usage("--json is printed on standard output: write the body to a file"));
+        }
+        return Ok(Naming::Stdout);
+    }
+    if let Some(folder) = &args.output_dir {
+        return Ok(Naming::Folder(folder.clone()));
+    }
+    let is_piped = !std::io::stdout().is_terminal();
+    if args.urls.len() == 1 && is_piped && !args.remote_name && !args.json {
+        return Ok(Naming::Stdout);
+    }
+    Ok(Naming::Folder(PathBuf::new()))
+}
+
+/// A destination that the person named.
+fn given(path: &Path) -> Target {
+    match std::fs::metadata(path) {
+        Ok(found) if !found.is_file() && !found.is_dir() => Target::Device(path.to_owned()),
+        _ => Target::File { path: path.to_owned(), existing: Existing::Replace },
+    }
+}
+
+fn from_url(args: &GetArgs, folder: &Path, url: &str, uri: &Uri) -> Result<Target, Failure> {
+    let name = name(uri)
+        .ok_or_else(|| usage(format!("{url} ends in no usable file name; give one with -o")))?;
+    let path = folder.join(name);
+    if args.overwrite {
+        return Ok(Target::File { path, existing: Existing::Replace });
+    }
+    if args.resume {
+        return Ok(Target::File { path, existing: Existing::Done });
+    }
+    if path.symlink_metadata().is_ok() {
+        return Err(Failure::new(
+            Exit::Write,
+            format!(
+                "{} is there already; --overwrite replaces it, -o gives another name",
+                path.display()
+            ),
+        ));
+    }
+    Ok(Target::File { path, existing: Existing::Keep })
+}
+
+/// The file name at the end of a URL's path; `None` if it is none, or a dangerous one.
+fn name(uri: &Uri) -> Option<String> {
+    let last = uri.path().rsplit('/').next().unwrap_or_default();
+    let last = if last.is_empty() { "index.html" } else { last };
+    let decoded = percent_decode_str(last).decode_utf8().ok()?;
+    let is_dangerous = decoded == "."
+        || decoded == ".."
+        || decoded.contains('/')
+        || decoded.chars().any(char::is_control);
+    (!is_dangerous).then(|| decoded.into_owned())
+}
+
+fn parse(url: &str) -> Result<Uri, Failure> {
+    let bad = |why: &str| Failure::new(Exit::MalformedUrl, format!("{url}: {why}"));
+    let Some((scheme, rest)) = url.split_once("://") else {
+        return Err(bad("no scheme; write https://host/path"));
+    };
+    let scheme = scheme.to_ascii_lowercase();
+    if scheme != "https" && scheme != "http" {
+        return Err(bad("only https and http are supported"));
+    }
+    let whole = format!("{scheme}://{rest}");
+    let whole = whole.split('#').next().unwrap_or_default();
+    let encoded = utf8_percent_encode(whole, UNSAFE).to_string();
+    let uri: Uri = encoded.parse().map_err(|error| bad(&format!("{error}")))?;
+    let authority = uri.authority().ok_or_else(|| bad("no host; write https://host/path"))?;
+    if authority.as_str().contains('@') {
+        return Err(bad(
+            "a user in the URL is not supported; send -H 'authorization: Basic ...' instead",
+        ));
+    }
+    if authority.host().is_empty() || authority.host().contains('%') {
+        return Err(bad("no host name; a name beyond ASCII has to be written in its xn-- form"));
+    }
+    Ok(uri)
+}
+
+fn sums(args: &GetArgs) -> Result<Vec<[u8; 32]>, Failure> {
+    if !args.sha256.is_empty() && args.sha256.len() != args.urls.len() {
+        return Err(usage(format!(
+            "{} times --sha256 for {} URLs; give one for each, in order",
+            args.sha256.len(),
+            args.urls.len()
+        )));
+    }
+    let parse = |text: &String| {
+        hex(text).ok_or_else(|| usage(format!("--sha256 {text}: not 64 hexadecimal digits")))
+    };
+    args.sha256.iter().map(parse).collect()
+}
+
+fn hex(text: &str) -> Option<[u8; 32]> {
+    let mut sum = [0; 32];
+    if text.len() != 64 || !text.is_ascii() {
+        return None;
+    }
+    for (octet, digits) in sum.iter_mut().zip(text.as_bytes().chunks(2)) {
+        *octet = u8::from_str_radix(std::str::from_utf8(digits).ok()?, 16).ok()?;
+    }
+    Some(sum)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn name_of(url: &str) -> Option<String> {
+        name(&parse(url).unwrap())
+    }
+
+    #[test]
+    fn names_come_from_the_end_of_the_path() {
+        assert_eq!(name_of("https://a/b/c.txt?x=/d").as_deref(), Some("c.txt"));
+        assert_eq!(name_of("https://a/b/").as_deref(), Some("index.html"));
+        assert_eq!(name_of("https://a").as_deref(), Some("index.html"));
+        assert_eq!(name_of("https://a/two%20words").as_deref(), Some("two words"));
+        assert_eq!(name_of("https://a/zwei Wörter#x").as_deref(), Some("zwei Wörter"));
+        for bad in [
+            "https://a/..",
+            "https://a/%2e%2e",
+            "https://a/x%2fy",
+            "https://a/%00",
+            "https://a/%0a",
+        ] {
+            assert_eq!(name_of(bad), None, "{bad}");
+        }
+    }
+
+    #[test]
+    fn urls_are_checked() {
+        for bad in [
+            "host/path",
+            "ftp://host/",
+            "https://",
+            "https:///x",
+            "https://u:p@host/",
+            "https://h:99999/",
+        ] {
+            assert_eq!(parse(bad).unwrap_err().exit, Exit::MalformedUrl, "{bad}");
+        }
+        assert_eq!(parse("HTTPS://[::1]:8443/x").unwrap().port_u16(), Some(8443));
+    }
+
+    #[test]
+    fn checksums_are_64_digits() {
+        assert_eq!(hex(&"0f".repeat(32)), Some([15; 32]));
+        assert_eq!(hex(&"0g".repeat(32)), None);
+        assert_eq!(hex("00"), None);
+        assert_eq!(hex(&"é".repeat(32)), None);
+    }
+}

@@ -1,0 +1,147 @@
+//! What people see while it runs: progress bars on a terminal, words with -v, nothing in a pipe.
+
+use std::io::IsTerminal as _;
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::time::Duration;
+
+use indicatif::{MultiProgress, ProgressBar, ProgressDrawTarget, ProgressStyle};
+use smig::{Observed, Observer};
+
+use crate::paint;
+
+/// How much is said.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub(super) enum Chatter {
+    /// Errors only.
+    Quiet,
+    Normal,
+    /// Connections and moves too.
+    Detailed,
+}
+
+/// Standard error.
+#[derive(Debug)]
+pub(super) struct Screen {
+    chatter: Chatter,
+    bars: Option<MultiProgress>,
+    open: AtomicUsize,
+}
+
+impl Screen {
+    pub(super) fn new(chatter: Chatter) -> Self {
+        let is_drawn = chatter != Chatter::Quiet && std::io::stderr().is_terminal();
+        let bars = is_drawn
+            .then(|| MultiProgress::with_draw_target(ProgressDrawTarget::stderr_with_hz(10)));
+        Self { chatter, bars, open: AtomicUsize::new(0) }
+    }
+
+    fn line(&self, text: &str) {
+        match &self.bars {
+            Some(bars) => bars.suspend(|| eprintln!("{text}")),
+            None => eprintln!("{text}"),
+        }
+    }
+
+    /// An error, always shown.
+    pub(super) fn error(&self, text: &str) {
+        self.line(&format!("{} {text}", paint::bad("error:")));
+    }
+
+    /// Something to know.
+    pub(super) fn note(&self, text: &str) {
+        if self.chatter > Chatter::Quiet {
+            self.line(text);
+        }
+    }
+
+    /// Something for those who asked for details.
+    pub(super) fn detail(&self, text: &str) {
+        if self.chatter == Chatter::Detailed {
+            self.line(&paint::faint(&format!("* {text}")));
+        }
+    }
+
+    /// A finished URL: said on a terminal, and to those who asked.
+    pub(super) fn done(&self, text: &str) {
+        if self.bars.is_some() || self.chatter == Chatter::Detailed {
+            self.line(&format!("{} {text}", paint::good("done:")));
+        }
+    }
+
+    /// A progress bar.
+    pub(super) fn bar(&self, name: &str) -> Bar {
+        Bar(self.bars.as_ref().map(|bars| {
+            let bar = bars.add(ProgressBar::no_length());
+            bar.set_style(style(
+                "{prefix:<24!} {binary_bytes:>11} {spinner} {binary_bytes_per_sec}",
+            ));
+            bar.set_prefix(name.to_owned());
+            bar.enable_steady_tick(Duration::from_millis(250));
+            bar
+        }))
+    }
+}
+
+fn style(template: &str) -> ProgressStyle {
+    ProgressStyle::with_template(template)
+        .unwrap_or_else(|_| ProgressStyle::default_bar())
+        .progress_chars("=> ")
+}
+
+/// One URL's progress.
+#[derive(Debug)]
+pub(super) struct Bar(Option<ProgressBar>);
+
+impl Bar {
+    /// The body's place and length, once they are known.
+    pub(super) fn start(&self, at: u64, total: Option<u64>) {
+        let Some(bar) = &self.0 else { return };
+        if let Some(total) = total {
+            bar.set_length(total);
+            bar.set_style(style(
+                "{prefix:<24!} {binary_bytes:>11}/{binary_total_bytes:<11} [{bar:24}] {percent:>3}% {binary_bytes_per_sec:>13} {eta:>4}",
+            ));
+        }
+        bar.set_position(at);
+        bar.reset_eta();
+    }
+
+    pub(super) fn add(&self, octets: u64) {
+        if let Some(bar) = &self.0 {
+            bar.inc(octets);
+        }
+    }
+}
+
+impl Drop for Bar {
+    fn drop(&mut self) {
+        if let Some(bar) = &self.0 {
+            bar.finish_and_clear();
+        }
+    }
+}
+
+impl Observer for Screen {
+    fn on(&self, what: &Observed) {
+        match what {
+            Observed::ConnectionOpened => {
+                let open = self.open.fetch_add(1, Ordering::Relaxed) + 1;
+                self.detail(&format!("connected, {open} open"));
+            }
+            Observed::ConnectionClosed => {
+                let open = self.open.fetch_sub(1, Ordering::Relaxed).saturating_sub(1);
+                self.detail(&format!("connection closed, {open} open"));
+            }
+            Observed::SessionEstablished => self.detail("the server speaks SMig: streams can move"),
+            Observed::Joined => self.detail("a spare connection joined the session"),
+            Observed::JoinRefused => self.detail("the server refused a spare connection"),
+            Observed::Moved { from, to } => {
+                self.detail(&format!("a stream moved from connection {from} to {to}"));
+            }
+            Observed::MoveDeclined => self.detail("a move was declined"),
+            Observed::StreamReset => self.detail("a stream was reset"),
+            Observed::LimitHit(limit) => self.note(&format!("limit reached: {limit}")),
+            _ => {}
+        }
+    }
+}

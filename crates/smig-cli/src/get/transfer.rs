@@ -1,0 +1,352 @@
+//! One URL: the request, the body, further tries.
+
+use std::path::Path;
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use http::header::{
+    CONTENT_LENGTH, CONTENT_TYPE, HeaderMap, HeaderName, IF_RANGE, RANGE, USER_AGENT,
+};
+use http::{HeaderValue, Method, Request, Response, StatusCode};
+use http_body_util::BodyExt as _;
+use smig::Incoming;
+
+use super::clients::Clients;
+use super::errors::{self, Again, Failed};
+use super::note::{ContentRange, Note};
+use super::plan::{Existing, Job, Target};
+use super::report::{Outcome, Report};
+use super::screen::{Bar, Screen};
+use super::sink::{Hashing, Left, Sink};
+use super::upload::Upload;
+use crate::exit::{Exit, Failure};
+
+/// The wait before the second try; doubled before each further one.
+const BACKOFF: Duration = Duration::from_secs(1);
+const MAX_BACKOFF: Duration = Duration::from_secs(60);
+
+/// What all URLs share.
+#[derive(Debug)]
+pub(super) struct Orders {
+    pub(super) clients: Clients,
+    pub(super) screen: Arc<Screen>,
+    pub(super) method: Method,
+    pub(super) headers: HeaderMap,
+    pub(super) upload: Upload,
+    pub(super) resume: Resume,
+    pub(super) retries: u32,
+    pub(super) max_time: Option<Duration>,
+}
+
+/// Whether a partial file of an earlier run is continued.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Resume {
+    No,
+    Yes,
+}
+
+impl Orders {
+    /// Fetches a URL, in as many tries as are allowed.
+    pub(super) async fn fetch(&self, job: &Job) -> (Report, Result<(), Failure>) {
+        let began = Instant::now();
+        let mut report = Report::default();
+        let result = match self.max_time {
+            None => self.tries(job, &mut report).await,
+            Some(limit) => match tokio::time::timeout(limit, self.tries(job, &mut report)).await {
+                Ok(result) => result,
+                Err(_) => Err(self.out_of_time(job, limit)),
+            },
+        };
+        report.total = began.elapsed();
+        (report, result)
+    }
+
+    fn out_of_time(&self, job: &Job, limit: Duration) -> Failure {
+        let mut message = format!("not done after {} s (--max-time)", limit.as_secs_f64());
+        if let Target::File { path, .. } = &job.target {
+            message.push_str(&format!("; {}", what_is_left(&super::part_of(path))));
+        }
+        Failure::new(Exit::Timeout, message)
+    }
+
+    async fn tries(&self, job: &Job, report: &mut Report) -> Result<(), Failure> {
+        if let Target::File { path, existing: Existing::Done } = &job.target
+            && path.exists()
+        {
+            report.outcome = Outcome::Skipped;
+            report.length = path.metadata().map_or(0, |found| found.len());
+            return Ok(());
+        }
+        let hashing = if job.sha256.is_some() { Hashing::On } else { Hashing::Off };
+        let mut sink = Sink::open(&job.target, hashing)?;
+        let mut resume = self.resume;
+        let mut backoff = BACKOFF;
+        loop {
+            report.tries += 1;
+            let failed = match self.attempt(job, report, &mut sink, resume).await {
+                Ok(()) => {
+                    report.sum = sink.finish(job.sha256)?;
+                    return Ok(());
+                }
+                Err(failed) => failed,
+            };
+            let Some(wait) = self.wait(&failed, report.tries, &sink, backoff) else {
+                let left = sink.part().map(what_is_left);
+                sink.discard_if_empty();
+                return Err(with_hint(failed.failure, sink.written(), left));
+            };
+            let seconds = wait.as_secs_f64();
+            self.screen.note(&format!("{}: {}; again in {seconds} s", job.url, failed.failure));
+            tokio::time::sleep(wait).await;
+            backoff = (backoff * 2).min(MAX_BACKOFF);
+            resume = Resume::Yes;
+        }
+    }
+
+    /// How long to wait for the next try, if there is to be one.
+    fn wait(
+        &self,
+        failed: &Failed,
+        tries: u32,
+        sink: &Sink,
+        backoff: Duration,
+    ) -> Option<Duration> {
+        // What went to a pipe cannot be taken back.
+        let is_lost = sink.written() > 0 && sink.part().is_none();
+        if tries > self.retries || is_lost || !self.upload.is_repeatable() {
+            return None;
+        }
+        match failed.again {
+            Again::Never => None,
+            Again::Safe => Some(backoff),
+            Again::IfRepeatable if !self.method.is_idempotent() => None,
+            Again::IfRepeatable => Some(backoff),
+            Again::After(_) if !self.method.is_idempotent() => None,
+            Again::After(time) => Some(time.max(backoff).min(MAX_BACKOFF)),
+        }
+    }
+
+    async fn attempt(
+        &self,
+        job: &Job,
+        report: &mut Report,
+        sink: &mut Sink,
+        resume: Resume,
+    ) -> Result<(), Failed> {
+        let left = match resume {
+            Resume::Yes if self.method == Method::GET => sink.left(&job.url),
+            _ => None,
+        };
+        if let Some(left) = left.as_ref().filter(|left| left.note.total == Some(left.length)) {
+            // An earlier try got all of it and could not give it its name.
+            sink.begin(left.length, Some(&left.note))?;
+            report.resumed = left.length;
+            report.length = left.length;
+            return Ok(());
+        }
+        let bar = self.screen.bar(&name(job));
+        let sent = Instant::now();
+        let request = self.request(job, left.as_ref())?;
+        let response = self.clients.of(&job.uri).request(request).await;
+        let response = response.map_err(|error| errors::request(&error))?;
+        report.status = Some(response.status());
+        report.version = Some(response.version());
+        report.first_byte = Some(sent.elapsed());
+        let at = match self.place(job, &response, left, sink)? {
+            Place::At(at) => at,
+            Place::Refused => {
+                // The server cannot continue it: all of it, then.
+                sink.begin(0, None)?;
+                report.starts_over();
+                return Box::pin(self.attempt(job, report, sink, Resume::No)).await;
+            }
+        };
+        match at {
+            0 => report.starts_over(),
+            _ if report.tries == 1 => report.resumed = at,
+            _ => {}
+        }
+        if self.method == Method::HEAD {
+            return head(&response);
+        }
+        receive(report, sink, response, at, &bar).await
+    }
+
+    fn request(
+        &self,
+        job: &Job,
+        left: Option<&Left>,
+    ) -> Result<Request<super::upload::UploadBody>, Failure> {
+        let mut request = Request::new(self.upload.body()?);
+        *request.method_mut() = self.method.clone();
+        *request.uri_mut() = job.uri.clone();
+        let headers = request.headers_mut();
+        headers.insert(
+            USER_AGENT,
+            HeaderValue::from_static(concat!("smig/", env!("CARGO_PKG_VERSION"))),
+        );
+        if let Some(media_type) = self.upload.media_type() {
+            headers.insert(CONTENT_TYPE, HeaderValue::from_static(media_type));
+        }
+        for name in self.headers.keys() {
+            headers.remove(name);
+        }
+        for (name, value) in &self.headers {
+            headers.append(name, value.clone());
+        }
+        if let Some(left) = left {
+            let set = |headers: &mut HeaderMap, name: HeaderName, value: &str| {
+                if let Ok(value) = HeaderValue::from_str(value) {
+                    headers.insert(name, value);
+                }
+            };
+            set(headers, RANGE, &format!("bytes={}-", left.length));
+            set(headers, IF_RANGE, &left.note.validator);
+        }
+        Ok(request)
+    }
+
+    /// Where the body is to be written; prepares the destination for it.
+    fn place(
+        &self,
+        job: &Job,
+        response: &Response<Incoming>,
+        left: Option<Left>,
+        sink: &mut Sink,
+    ) -> Result<Place, Failed> {
+        let (status, headers) = (response.status(), response.headers());
+        match left {
+            Some(left) if status == StatusCode::PARTIAL_CONTENT => {
+                check_range(headers, &left)?;
+                sink.begin(left.length, Some(&left.note))?;
+                Ok(Place::At(left.length))
+            }
+            Some(_) if status == StatusCode::RANGE_NOT_SATISFIABLE => Ok(Place::Refused),
+            left if status.is_success() => {
+                if left.is_some() {
+                    self.screen.note(&format!(
+                        "{}: the server's file is another now; starting again",
+                        job.url
+                    ));
+                }
+                let note = Note::of(&job.url, headers, length(headers));
+                let is_part = status == StatusCode::PARTIAL_CONTENT;
+                sink.begin(0, note.filter(|_| !is_part).as_ref())?;
+                Ok(Place::At(0))
+            }
+            _ => Err(errors::status(status, headers)),
+        }
+    }
+}
+
+/// Where a body goes.
+enum Place {
+    At(u64),
+    Refused,
+}
+
+/// A continued body has to begin and end where it must.
+fn check_range(headers: &HeaderMap, left: &Left) -> Result<(), Failure> {
+    let fail = |why: String| {
+        Failure::new(
+            Exit::Range,
+            format!("cannot continue: {why}; without --continue it starts again"),
+        )
+    };
+    let range = ContentRange::of(headers)
+        .ok_or_else(|| fail("the server's content-range cannot be understood".to_owned()))?;
+    if range.first != left.length {
+        return Err(fail(format!("the server begins at {}, not at {}", range.first, left.length)));
+    }
+    let total = range.total.or(left.note.total);
+    if total.is_some_and(|total| range.last + 1 != total)
+        || (left.note.total.is_some() && total != left.note.total)
+    {
+        return Err(fail("the server's file has another length now".to_owned()));
+    }
+    Ok(())
+}
+
+fn length(headers: &HeaderMap) -> Option<u64> {
+    headers.get(CONTENT_LENGTH)?.to_str().ok()?.parse().ok()
+}
+
+/// Reads the body to its end.
+async fn receive(
+    report: &mut Report,
+    sink: &mut Sink,
+    response: Response<Incoming>,
+    at: u64,
+    bar: &Bar,
+) -> Result<(), Failed> {
+    let total = length(response.headers()).map(|length| at + length);
+    let mut body = response.into_body();
+    report.body_starts(body.stream_info(), at);
+    bar.start(at, total);
+    let result = loop {
+        match body.frame().await {
+            None => break Ok(()),
+            Some(Err(error)) => {
+                break Err(errors::partial(sink.written(), total, &error.to_string()));
+            }
+            Some(Ok(frame)) => {
+                let Some(data) = frame.data_ref() else { continue };
+                if let Err(failure) = sink.write(data) {
+                    break Err(failure.into());
+                }
+                bar.add(data.len() as u64);
+                report.length = sink.written();
+            }
+        }
+    };
+    report.body_ends(at, sink.written());
+    result?;
+    match total {
+        Some(total) if total != sink.written() => Err(errors::partial(
+            sink.written(),
+            Some(total),
+            "the server sent another length than it had said",
+        )),
+        _ => Ok(()),
+    }
+}
+
+/// Prints a response's head.
+fn head(response: &Response<Incoming>) -> Result<(), Failed> {
+    use std::io::Write as _;
+    let mut text = format!("{:?} {}\n", response.version(), response.status());
+    for (name, value) in response.headers() {
+        text.push_str(&format!("{name}: {}\n", String::from_utf8_lossy(value.as_bytes())));
+    }
+    text.push('\n');
+    let fail = |error| Failure::new(Exit::Write, format!("cannot write standard output: {error}"));
+    Ok(std::io::stdout().write_all(text.as_bytes()).map_err(fail)?)
+}
+
+/// A short name for the progress bar.
+pub(super) fn name(job: &Job) -> String {
+    match &job.target {
+        Target::File { path, .. } => path
+            .file_name()
+            .map_or_else(|| job.url.clone(), |name| name.to_string_lossy().into_owned()),
+        Target::Stdout | Target::Device(_) | Target::Nowhere => job.url.clone(),
+    }
+}
+
+fn what_is_left(part: &Path) -> String {
+    if Note::place(part).exists() {
+        format!("what came is in {}; --continue goes on with it", part.display())
+    } else {
+        format!("what came is in {}", part.display())
+    }
+}
+
+/// Says what is left of an unfinished body.
+fn with_hint(failure: Failure, written: u64, left: Option<String>) -> Failure {
+    match left {
+        Some(left) if written > 0 && failure.exit == Exit::Partial => {
+            Failure::new(failure.exit, format!("{failure}; {left}"))
+        }
+        _ => failure,
+    }
+}

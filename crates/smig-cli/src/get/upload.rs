@@ -1,0 +1,177 @@
+//! Request bodies: text, a file, or standard input, read on a thread of their own.
+
+use std::fs::File;
+use std::io::{self, Read};
+use std::path::PathBuf;
+use std::pin::Pin;
+use std::task::{Context, Poll};
+
+use bytes::Bytes;
+use http_body::{Body, Frame, SizeHint};
+use tokio::sync::mpsc;
+
+use crate::exit::{Exit, Failure};
+
+const CHUNK: usize = 64 << 10;
+/// Chunks read before they are sent.
+const AHEAD: usize = 4;
+
+/// What `--data` says.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) enum Upload {
+    Nothing,
+    Text(Bytes),
+    File(PathBuf),
+    Stdin,
+}
+
+impl Upload {
+    pub(super) fn parse(data: Option<&str>) -> Self {
+        match data {
+            None => Self::Nothing,
+            Some("@-") => Self::Stdin,
+            Some(data) => match data.strip_prefix('@') {
+                Some(path) => Self::File(path.into()),
+                None => Self::Text(Bytes::copy_from_slice(data.as_bytes())),
+            },
+        }
+    }
+
+    /// The media type that is announced unless a header says another.
+    pub(super) const fn media_type(&self) -> Option<&'static str> {
+        match self {
+            Self::Nothing => None,
+            Self::Text(_) => Some("application/x-www-form-urlencoded"),
+            Self::File(_) | Self::Stdin => Some("application/octet-stream"),
+        }
+    }
+
+    /// Whether it can be sent a second time.
+    pub(super) fn is_repeatable(&self) -> bool {
+        *self != Self::Stdin
+    }
+
+    /// The body, from its beginning.
+    ///
+    /// # Errors
+    /// A file that cannot be opened.
+    pub(super) fn body(&self) -> Result<UploadBody, Failure> {
+        match self {
+            Self::Nothing => Ok(UploadBody::whole(Bytes::new())),
+            Self::Text(text) => Ok(UploadBody::whole(text.clone())),
+            Self::File(path) => {
+                let fail = |error| {
+                    let message = format!("cannot read {}: {error}", path.display());
+                    Failure::new(Exit::Read, message)
+                };
+                let file = File::open(path).map_err(fail)?;
+                let found = file.metadata().map_err(fail)?;
+                let length = found.is_file().then_some(found.len());
+                Ok(UploadBody::read(file, length))
+            }
+            Self::Stdin => Ok(UploadBody::read(io::stdin(), None)),
+        }
+    }
+}
+
+/// A body that is sent.
+#[derive(Debug)]
+pub(super) struct UploadBody {
+    ready: Option<Bytes>,
+    more: Option<mpsc::Receiver<io::Result<Bytes>>>,
+    left: Option<u64>,
+}
+
+impl UploadBody {
+    fn whole(text: Bytes) -> Self {
+        Self { left: Some(text.len() as u64), ready: Some(text), more: None }
+    }
+
+    fn read(mut source: impl Read + Send + 'static, length: Option<u64>) -> Self {
+        let (sender, receiver) = mpsc::channel(AHEAD);
+        // Ends with the body: a receiver that is gone stops it at the next chunk.
+        std::thread::spawn(move || {
+            loop {
+                let mut chunk = vec![0; CHUNK];
+                let read = source.read(&mut chunk).map(|read| {
+                    chunk.truncate(read);
+                    Bytes::from(chunk)
+                });
+                let is_last = read.as_ref().map_or(true, Bytes::is_empty);
+                if sender.blocking_send(read).is_err() || is_last {
+                    return;
+                }
+            }
+        });
+        Self { ready: None, more: Some(receiver), left: length }
+    }
+}
+
+impl Body for UploadBody {
+    type Data = Bytes;
+    type Error = io::Error;
+
+    fn poll_frame(
+        mut self: Pin<&mut Self>,
+        cx: &mut Context<'_>,
+    ) -> Poll<Option<io::Result<Frame<Bytes>>>> {
+        if let Some(text) = self.ready.take().filter(|text| !text.is_empty()) {
+            self.left = Some(0);
+            return Poll::Ready(Some(Ok(Frame::data(text))));
+        }
+        let Some(more) = &mut self.more else { return Poll::Ready(None) };
+        match more.poll_recv(cx) {
+            Poll::Pending => Poll::Pending,
+            Poll::Ready(Some(Ok(chunk))) if !chunk.is_empty() => {
+                self.left = self.left.map(|left| left.saturating_sub(chunk.len() as u64));
+                Poll::Ready(Some(Ok(Frame::data(chunk))))
+            }
+            Poll::Ready(Some(Err(error))) => {
+                self.more = None;
+                Poll::Ready(Some(Err(error)))
+            }
+            Poll::Ready(_) => {
+                self.more = None;
+                Poll::Ready(None)
+            }
+        }
+    }
+
+    fn is_end_stream(&self) -> bool {
+        self.more.is_none() && self.ready.as_ref().is_none_or(Bytes::is_empty)
+    }
+
+    fn size_hint(&self) -> SizeHint {
+        self.left.map_or_else(SizeHint::new, SizeHint::with_exact)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use http_body_util::BodyExt as _;
+
+    use super::*;
+
+    #[tokio::test]
+    async fn a_file_comes_whole_with_its_length() {
+        let mut file = tempfile::NamedTempFile::new().unwrap();
+        let content: Vec<u8> = (0..200_000_u32).flat_map(u32::to_be_bytes).collect();
+        io::Write::write_all(&mut file, &content).unwrap();
+        let upload = Upload::parse(Some(&format!("@{}", file.path().display())));
+        let body = upload.body().unwrap();
+        assert_eq!(body.size_hint().exact(), Some(800_000));
+        assert_eq!(body.collect().await.unwrap().to_bytes(), content);
+    }
+
+    #[tokio::test]
+    async fn text_and_nothing() {
+        let body = Upload::parse(Some("a=b")).body().unwrap();
+        assert_eq!(body.size_hint().exact(), Some(3));
+        assert!(!body.is_end_stream());
+        assert_eq!(body.collect().await.unwrap().to_bytes(), "a=b");
+        assert!(Upload::parse(None).body().unwrap().is_end_stream());
+        assert_eq!(Upload::parse(Some("@-")), Upload::Stdin);
+        let error = Upload::parse(Some("@/no/such/file")).body().unwrap_err();
+        assert_eq!(error.exit, Exit::Read);
+    }
+}

@@ -1,0 +1,56 @@
+//! Which addresses to listen on, and whether somebody listens there already.
+
+use std::io::ErrorKind;
+use std::net::{Ipv4Addr, Ipv6Addr, SocketAddr, TcpListener};
+
+use crate::exit::{Exit, Failure};
+use crate::settings::{DEFAULT_PORT, Listen};
+
+/// The addresses, each of them free.
+///
+/// The server's workers share their addresses (SO_REUSEPORT), which would let a second server take
+/// half of the first one's clients without a word. So each is tried alone before.
+pub(super) fn addresses(listen: &Listen) -> Result<Vec<SocketAddr>, Failure> {
+    match listen {
+        Listen::At(addrs) => {
+            for &addr in addrs {
+                try_bind(addr).map_err(|error| explain(addr, &error))?;
+            }
+            Ok(addrs.clone())
+        }
+        Listen::Default => {
+            let v4 = SocketAddr::from((Ipv4Addr::LOCALHOST, DEFAULT_PORT));
+            let v6 = SocketAddr::from((Ipv6Addr::LOCALHOST, DEFAULT_PORT));
+            try_bind(v4).map_err(|error| explain(v4, &error))?;
+            match try_bind(v6) {
+                Ok(()) => Ok(vec![v4, v6]),
+                Err(error) if error.kind() == ErrorKind::AddrInUse => Err(explain(v6, &error)),
+                // A machine without IPv6.
+                Err(_) => Ok(vec![v4]),
+            }
+        }
+    }
+}
+
+fn try_bind(addr: SocketAddr) -> std::io::Result<()> {
+    TcpListener::bind(addr).map(drop)
+}
+
+fn explain(addr: SocketAddr, error: &std::io::Error) -> Failure {
+    let hint = match error.kind() {
+        ErrorKind::AddrInUse => format!(
+            "another program listens there (ss -ltnp 'sport = :{port}' names it); stop it, or \
+             choose another port with --listen {ip}:PORT (0 takes any free one)",
+            port = addr.port(),
+            ip = if addr.is_ipv6() { format!("[{}]", addr.ip()) } else { addr.ip().to_string() },
+        ),
+        ErrorKind::AddrNotAvailable => {
+            "this machine has no such address; `ip addr` lists those it has".to_owned()
+        }
+        ErrorKind::PermissionDenied => {
+            "ports below 1024 need root or CAP_NET_BIND_SERVICE; choose a higher one".to_owned()
+        }
+        _ => "choose another address with --listen".to_owned(),
+    };
+    Failure::new(Exit::Usage, format!("cannot listen on {addr}: {error}: {hint}"))
+}

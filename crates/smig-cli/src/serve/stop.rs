@@ -1,0 +1,61 @@
+//! The end of a server: the first signal drains, the second ends at once.
+
+use std::process::ExitCode;
+use std::time::Duration;
+
+use anyhow::{Context as _, Result};
+use smig::Server;
+use tokio::signal::unix::{Signal, SignalKind, signal};
+
+use super::Voice;
+
+/// The signals that end a server.
+pub(super) struct Signals {
+    terminate: Signal,
+    interrupt: Signal,
+}
+
+impl Signals {
+    pub(super) fn new() -> Result<Self> {
+        let watch = |kind| signal(kind).context("cannot watch for signals");
+        Ok(Self {
+            terminate: watch(SignalKind::terminate())?,
+            interrupt: watch(SignalKind::interrupt())?,
+        })
+    }
+
+    /// The next signal: its name and number.
+    async fn next(&mut self) -> (&'static str, u8) {
+        tokio::select! {
+            _ = self.terminate.recv() => ("SIGTERM", 15),
+            _ = self.interrupt.recv() => ("SIGINT", 2),
+        }
+    }
+
+    /// Runs until a signal comes, then until everything is finished, or `limit`, or the next signal.
+    pub(super) async fn drain(
+        &mut self,
+        server: Server,
+        limit: Duration,
+        voice: Voice,
+    ) -> Result<ExitCode> {
+        let (name, _) = self.next().await;
+        voice.say(&format!(
+            "{name}: running transfers have {} s to finish; once more ends at once",
+            limit.as_secs()
+        ));
+        let stats = server.stats();
+        tokio::select! {
+            ended = server.shutdown(limit) => ended?,
+            (name, number) = self.next() => {
+                voice.say(&format!("{name}: ended at once"));
+                return Ok(ExitCode::from(128 + number));
+            }
+        }
+        voice.say(&format!(
+            "ended; {} connections, {} streams, {} moves",
+            stats.connections_opened, stats.streams_opened, stats.moves
+        ));
+        Ok(ExitCode::SUCCESS)
+    }
+}

@@ -1,0 +1,82 @@
+//! The table as command-line flags.
+
+use clap::parser::ValueSource;
+use clap::{Arg, ArgAction, ArgMatches, Args, Command, FromArgMatches};
+
+use super::value::Kind;
+use super::{SECTIONS, Setting, Settings, all};
+
+/// What the command line says about settings, in the table's order.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct Flags(Vec<(&'static str, Vec<String>)>);
+
+impl Flags {
+    /// Applies them; they go before the file.
+    ///
+    /// # Errors
+    /// A value that its setting cannot have; the text names the flag.
+    pub(crate) fn apply(&self, settings: &mut Settings) -> Result<(), String> {
+        for (flag, values) in &self.0 {
+            if let Some(setting) = all().find(|setting| setting.flag == *flag) {
+                (setting.set)(settings, values).map_err(|why| format!("--{flag}: {why}"))?;
+            }
+        }
+        Ok(())
+    }
+}
+
+fn arg(setting: &'static Setting, defaults: &Settings) -> Arg {
+    let heading = SECTIONS
+        .iter()
+        .find(|(name, _)| *name == setting.section())
+        .map_or(setting.section(), |(_, about)| about);
+    let arg = Arg::new(setting.flag)
+        .long(setting.flag)
+        .value_name(setting.value)
+        .help_heading(heading)
+        .hide_short_help(!matches!(setting.section(), "server" | "policy"))
+        .action(ArgAction::Append);
+    let default = (setting.show)(defaults);
+    let is_unset = matches!(setting.flag, "cert" | "key" | "root" | "host");
+    let help = match setting.kind {
+        _ if is_unset || default == "\"\"" => setting.help.to_owned(),
+        _ => format!("{} [default: {}]", setting.help, default.trim_matches(['"', '[', ']'])),
+    };
+    let arg = arg.help(help.replace("[default: \"", "[default: "));
+    match setting.kind {
+        Kind::Switch => arg.num_args(0..=1).require_equals(true).default_missing_value("true"),
+        Kind::Text if setting.flag == "access-log" => {
+            arg.num_args(0..=1).require_equals(true).default_missing_value("text")
+        }
+        Kind::Text | Kind::List | Kind::Count | Kind::Size | Kind::Time => arg,
+    }
+}
+
+impl Args for Flags {
+    fn augment_args(command: Command) -> Command {
+        let defaults = Settings::default();
+        command.args(all().filter(|s| s.flag != "root").map(|setting| arg(setting, &defaults)))
+    }
+
+    fn augment_args_for_update(command: Command) -> Command {
+        Self::augment_args(command)
+    }
+}
+
+impl FromArgMatches for Flags {
+    fn from_arg_matches(matches: &ArgMatches) -> Result<Self, clap::Error> {
+        let mut flags = Self::default();
+        flags.update_from_arg_matches(matches)?;
+        Ok(flags)
+    }
+
+    fn update_from_arg_matches(&mut self, matches: &ArgMatches) -> Result<(), clap::Error> {
+        for setting in all().filter(|s| s.flag != "root") {
+            if matches.value_source(setting.flag) == Some(ValueSource::CommandLine) {
+                let values = matches.get_many::<String>(setting.flag).into_iter().flatten();
+                self.0.push((setting.flag, values.cloned().collect()));
+            }
+        }
+        Ok(())
+    }
+}

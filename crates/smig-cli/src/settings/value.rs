@@ -1,0 +1,186 @@
+//! The kinds of value that a setting can have: how each is read from text, shown, and checked.
+//!
+//! Text is the one form between flags and the file: a flag gives its argument, the file the text of
+//! a TOML value of the right type.
+
+use std::fmt::Display;
+use std::str::FromStr;
+use std::time::Duration;
+
+/// What a setting takes. Decides which TOML type is right for it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Kind {
+    /// A string.
+    Text,
+    /// Several strings.
+    List,
+    /// A whole number.
+    Count,
+    /// Octets: a whole number, or a string with a unit.
+    Size,
+    /// A string with a unit.
+    Time,
+    /// true or false.
+    Switch,
+}
+
+impl Kind {
+    /// What is expected, for messages.
+    pub(crate) const fn expected(self) -> &'static str {
+        match self {
+            Self::Text => "a string",
+            Self::List => "a string or an array of strings",
+            Self::Count => "a whole number",
+            Self::Size => "a number of bytes, such as 65536 or \"64KiB\"",
+            Self::Time => "a string with a unit, such as \"500ms\", \"10s\" or \"2min\"",
+            Self::Switch => "true or false",
+        }
+    }
+}
+
+const UNITS: [(&str, u64); 9] = [
+    ("KiB", 1 << 10),
+    ("MiB", 1 << 20),
+    ("GiB", 1 << 30),
+    ("kB", 1_000),
+    ("MB", 1_000_000),
+    ("GB", 1_000_000_000),
+    ("k", 1 << 10),
+    ("m", 1 << 20),
+    ("g", 1 << 30),
+];
+
+/// Octets: `65536`, `64KiB`, `64k`, `1MB`.
+pub(crate) fn parse_size(text: &str) -> Result<u64, String> {
+    let bad = || format!("{text:?} is not {}", Kind::Size.expected());
+    let digits = text.bytes().take_while(u8::is_ascii_digit).count();
+    let (number, unit) = text.split_at(digits);
+    let number: u64 = number.parse().map_err(|_| bad())?;
+    let unit = unit.trim_start();
+    let factor = match unit {
+        "" | "B" => 1,
+        _ => UNITS
+            .iter()
+            .find(|(name, _)| name.eq_ignore_ascii_case(unit))
+            .map(|(_, factor)| *factor)
+            .ok_or_else(bad)?,
+    };
+    number.checked_mul(factor).ok_or_else(|| format!("{text}: too big"))
+}
+
+/// A time with its unit: `20ms`, `1.5s`, `2min`, `1h`; `0` needs none.
+pub(crate) fn parse_time(text: &str) -> Result<Duration, String> {
+    let bad = || format!("{text:?} is not {}", Kind::Time.expected());
+    if text == "0" {
+        return Ok(Duration::ZERO);
+    }
+    let digits = text.bytes().take_while(|b| b.is_ascii_digit() || *b == b'.').count();
+    let (number, unit) = text.split_at(digits);
+    let number: f64 = number.parse().map_err(|_| bad())?;
+    let seconds = match unit.trim_start() {
+        "us" | "µs" => number / 1e6,
+        "ms" => number / 1e3,
+        "s" => number,
+        "min" | "m" => number * 60.0,
+        "h" => number * 3600.0,
+        "d" => number * 86_400.0,
+        _ => return Err(bad()),
+    };
+    Duration::try_from_secs_f64(seconds).map_err(|_| format!("{text}: too long"))
+}
+
+/// The same, or seconds without a unit, as curl's flags have it.
+pub(crate) fn parse_seconds(text: &str) -> Result<Duration, String> {
+    match text.parse::<f64>() {
+        Ok(seconds) => {
+            Duration::try_from_secs_f64(seconds).map_err(|error| format!("{text}: {error}"))
+        }
+        Err(_) => parse_time(text),
+    }
+}
+
+/// A size in TOML, by the biggest unit that divides it.
+pub(crate) fn show_size(octets: u64) -> String {
+    for (unit, factor) in [("GiB", 1_u64 << 30), ("MiB", 1 << 20), ("KiB", 1 << 10)] {
+        if octets >= factor && octets % factor == 0 {
+            return format!("\"{}{unit}\"", octets / factor);
+        }
+    }
+    octets.to_string()
+}
+
+/// A time in TOML, by the biggest unit that divides it.
+pub(crate) fn show_time(time: Duration) -> String {
+    let millis = time.as_millis();
+    match millis {
+        0 => "\"0\"".to_owned(),
+        _ if millis % 60_000 == 0 => format!("\"{}min\"", millis / 60_000),
+        _ if millis % 1000 == 0 => format!("\"{}s\"", millis / 1000),
+        _ => format!("\"{millis}ms\""),
+    }
+}
+
+/// A whole number.
+pub(crate) fn parse_count<T: FromStr>(text: &str) -> Result<T, String>
+where
+    T::Err: Display,
+{
+    text.parse().map_err(|error| format!("{text:?}: {error}"))
+}
+
+/// `true` or `false`.
+pub(crate) fn parse_switch(text: &str) -> Result<bool, String> {
+    match text {
+        "true" | "yes" | "on" => Ok(true),
+        "false" | "no" | "off" => Ok(false),
+        _ => Err(format!("{text:?} is not true or false")),
+    }
+}
+
+/// One of a few words.
+pub(crate) fn parse_word<T: Copy>(text: &str, words: &[(&str, T)]) -> Result<T, String> {
+    words.iter().find(|(word, _)| *word == text).map(|(_, value)| *value).ok_or_else(|| {
+        let known: Vec<_> = words.iter().map(|(word, _)| *word).collect();
+        format!("{text:?} is none of {}", known.join(", "))
+    })
+}
+
+/// The word of a value.
+pub(crate) fn show_word<T: PartialEq>(value: &T, words: &[(&str, T)]) -> String {
+    let word = words.iter().find(|(_, known)| known == value).map_or("", |(word, _)| word);
+    format!("\"{word}\"")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn sizes() {
+        assert_eq!(parse_size("65536"), Ok(65_536));
+        assert_eq!(parse_size("64KiB"), Ok(65_536));
+        assert_eq!(parse_size("64 k"), Ok(65_536));
+        assert_eq!(parse_size("1MB"), Ok(1_000_000));
+        assert_eq!(show_size(65_536), "\"64KiB\"");
+        assert_eq!(show_size(1_000_000), "1000000");
+        for bad in ["", "KiB", "-1", "1.5MiB", "1XB", "99999999999GiB"] {
+            assert!(parse_size(bad).is_err(), "{bad}");
+        }
+    }
+
+    #[test]
+    fn times() {
+        assert_eq!(parse_time("20ms"), Ok(Duration::from_millis(20)));
+        assert_eq!(parse_time("1.5s"), Ok(Duration::from_millis(1500)));
+        assert_eq!(parse_time("2min"), Ok(Duration::from_secs(120)));
+        assert_eq!(parse_time("0"), Ok(Duration::ZERO));
+        assert_eq!(show_time(Duration::from_secs(90)), "\"90s\"");
+        assert_eq!(show_time(Duration::from_millis(20)), "\"20ms\"");
+        for bad in ["", "20", "s", "-1s", "1e400s", "5 weeks"] {
+            assert!(parse_time(bad).is_err(), "{bad}");
+        }
+        assert_eq!(parse_seconds("2.5"), Ok(Duration::from_millis(2500)));
+        assert!(parse_seconds("-1").is_err());
+        assert!(parse_seconds("inf").is_err());
+    }
+}
