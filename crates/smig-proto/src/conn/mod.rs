@@ -263,7 +263,11 @@ impl Connection {
 
     /// Whether the extension runs on this connection and it belongs to the session.
     pub(crate) fn is_joined(&self) -> bool {
-        !self.is_dead() && self.membership == Membership::Joined
+        // Over TLS the first connection is joined from the start (SMIG-3.6): its frames may come
+        // before the driver has supplied the key, which only later joins need.
+        let founds = self.membership == Membership::KeyingFounder
+            && self.spec.security == Security::Tls13;
+        !self.is_dead() && (founds || self.membership == Membership::Joined)
     }
 
     /// Whether MIGRATE may come here: the peer may still take it for a connection of its session.
