@@ -2,8 +2,8 @@
 
 use http::{HeaderMap, Method, StatusCode};
 use smig_proto::{
-    Cid, Config, ConnId, EndStream, Event, JoinRefusal, KeyingRequest, RequestHead, ResponseHead,
-    Role, Security, Session, StreamKey,
+    Cid, Config, ConnId, EndStream, Event, JoinRefusal, KeyingRequest, MigrateError, RequestHead, ResponseHead,
+    Role, Security, Session, StreamKey, Target,
 };
 
 use super::frame::{Ack, Frame, headers, setting, settings_ack};
@@ -42,6 +42,50 @@ impl Peer {
     #[must_use]
     pub fn to_client(setup: Setup) -> Self {
         Self::bare(Role::Client, setup)
+    }
+
+    /// The same with one more joined connection.
+    #[must_use]
+    #[track_caller]
+    pub fn with_spare(mut self) -> Self {
+        self.connect();
+        self
+    }
+
+    /// The engine moves a stream to another connection.
+    ///
+    /// # Errors
+    ///
+    /// The engine's.
+    pub fn migrate(&mut self, key: StreamKey, to: Line) -> Result<(), MigrateError> {
+        let to = Target::Connection(self.conn(to));
+        self.app(|session, now| session.migrate(now, key, to))
+    }
+
+    /// The engine moves a stream to the spare that it finds.
+    ///
+    /// # Errors
+    ///
+    /// The engine's.
+    pub fn migrate_to_spare(&mut self, key: StreamKey) -> Result<(), MigrateError> {
+        self.app(|session, now| session.migrate(now, key, Target::Spare))
+    }
+
+    /// The engine offers a stream.
+    ///
+    /// # Errors
+    ///
+    /// The engine's.
+    pub fn offer(&mut self, key: StreamKey) -> Result<(), MigrateError> {
+        self.app(|session, now| session.migrate(now, key, Target::Offer))
+    }
+
+    /// Where a stream is, by the engine's view: connection and id.
+    #[must_use]
+    #[track_caller]
+    pub fn place(&self, key: StreamKey) -> (Line, u32) {
+        let view = self.session().stream(key).expect("the stream is known");
+        (self.line_at(0, view.connection).expect("a line"), view.id.value())
     }
 
     /// The choices; what is changed applies to what comes.

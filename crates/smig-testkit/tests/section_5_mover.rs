@@ -1,0 +1,480 @@
+//! spec/smig.md section 5, the mover (SMIG-5.1 to SMIG-5.9), and what may move.
+
+use http::Method;
+use smig_proto::{
+    Config, EndStream, ErrorCode, Event, MigrateError, Priority, SmigConfig, StreamKey, Target,
+};
+use smig_testkit::script::frame::*;
+use smig_testkit::script::{C1, C2, C3, Line, Peer, Setup};
+
+/// A server engine that answers stream 1 of C1, with `spares` more connections.
+fn responding(config: Config, spares: usize) -> (Peer, StreamKey) {
+    let mut peer = Peer::of_server(config);
+    for _ in 0..spares {
+        peer.connect();
+    }
+    let key = peer.get(C1, 1);
+    peer.respond(key, 200, EndStream::No);
+    peer.expect(C1, headers(1).status(200));
+    (peer, key)
+}
+
+/// A client engine that uploads on stream 1 of C1.
+fn uploading() -> (Peer, StreamKey) {
+    let mut peer = Peer::of_client(Config::client()).with_spare();
+    let key = peer.open(C1, Method::POST, EndStream::No);
+    (peer, key)
+}
+
+#[test]
+fn the_target_is_another_joined_connection() {
+    // SMIG-5.1: not C1 itself, not one that is gone, not one that has not joined.
+    let (mut peer, key) = responding(Config::server(), 0);
+    assert_eq!(peer.migrate(key, C1), Err(MigrateError::NoTarget));
+    assert_eq!(peer.migrate_to_spare(key), Err(MigrateError::NoTarget));
+    peer.connect();
+    peer.lose(C2);
+    assert_eq!(peer.migrate(key, C2), Err(MigrateError::NoTarget));
+    peer.expect_silence();
+    let mut peer = Peer::to_client(Setup::new(Config::client()).joins_by_script());
+    peer.connect();
+    peer.connect();
+    let key = peer.open(C1, Method::GET, EndStream::Yes);
+    assert_eq!(peer.migrate(key, C2), Err(MigrateError::NoTarget), "C2's JOIN is not answered");
+    peer.expect_silence();
+}
+
+#[test]
+fn no_stream_moves_to_a_connection_that_is_going_away() {
+    // SMIG-5.1: GOAWAY received, GOAWAY sent.
+    let (mut peer, key) = responding(Config::server(), 2);
+    peer.send(C2, goaway(0, ErrorCode::NoError));
+    assert_eq!(peer.migrate(key, C2), Err(MigrateError::NoTarget));
+    let conn = peer.conn(C3);
+    peer.app(|session, _| session.drain(conn));
+    assert_eq!(peer.migrate(key, C3), Err(MigrateError::NoTarget));
+    assert_eq!(peer.migrate_to_spare(key), Err(MigrateError::NoTarget));
+    peer.expect_nothing(C1);
+}
+
+#[test]
+fn the_spare_with_the_smallest_cid_is_taken() {
+    // SMIG-5.1: C3 has a smaller CID than C2, and C1's neighbour with a stream on it is no spare.
+    let mut peer = Peer::of_server(Config::server());
+    for number in [7, 3, 5] {
+        let line = peer.open_line();
+        peer.rename(line, number);
+        peer.greet(line);
+        let join = peer.proof(line);
+        peer.send(line, join);
+        peer.take_greeting(line);
+        peer.expect_joined(line);
+    }
+    let (first, second) = (peer.get(C1, 1), peer.get(C1, 3));
+    peer.migrate_to_spare(first).unwrap();
+    let (c2, c3) = (peer.cid(C2), peer.cid(C3));
+    peer.expect(C1, migrate(1, c3, 2));
+    peer.get(smig_testkit::script::C4, 1);
+    peer.migrate_to_spare(second).unwrap();
+    peer.expect(C1, migrate(3, c2, 2));
+}
+
+#[test]
+fn carrier_ids_are_the_movers_own_and_count_up() {
+    // SMIG-5.2, a server: even ids, each once.
+    let (mut peer, first) = responding(Config::server(), 1);
+    let second = peer.get(C1, 3);
+    let cid = peer.cid(C2);
+    peer.migrate(first, C2).unwrap();
+    peer.expect(C1, migrate(1, cid, 2));
+    peer.send(C1, decline(1).end());
+    peer.migrate(second, C2).unwrap();
+    peer.expect(C1, migrate(3, cid, 4));
+    // SMIG-5.2, a client: odd ids, above those of its requests there.
+    let (mut peer, key) = uploading();
+    let cid = peer.cid(C2);
+    peer.open(C2, Method::GET, EndStream::Yes);
+    peer.migrate(key, C2).unwrap();
+    peer.expect(C1, migrate(1, cid, 3));
+    peer.open(C2, Method::GET, EndStream::Yes);
+    assert_eq!(peer.session().connection(peer.conn(C2)).unwrap().streams, 3);
+}
+
+#[test]
+fn nothing_follows_the_barrier_on_the_old_id() {
+    // SMIG-5.3, a server: the body goes on on S2, and so do credit and a reset.
+    let (mut peer, key) = {
+        let mut peer = Peer::of_server(Config::server()).with_spare();
+        let key = peer.post(C1, 1);
+        peer.respond(key, 200, EndStream::No);
+        peer.expect(C1, headers(1).status(200));
+        (peer, key)
+    };
+    peer.body(key, "one", EndStream::No);
+    peer.expect(C1, data(1, "one"));
+    let cid = peer.cid(C2);
+    peer.migrate(key, C2).unwrap();
+    peer.expect(C1, migrate(1, cid, 2));
+    peer.body(key, "two", EndStream::No);
+    for _ in 0..33 {
+        peer.send(C1, data(1, vec![0; 16_000]));
+    }
+    peer.read(key);
+    peer.expect(C2, data(2, "two"));
+    peer.expect(C2, window_update(2, 528_000));
+    peer.app(|session, _| session.reset(key, ErrorCode::Cancel));
+    peer.expect(C2, reset(2, ErrorCode::Cancel));
+    peer.expect_silence();
+}
+
+#[test]
+fn what_was_framed_before_the_barrier_stays_before_it() {
+    // SMIG-5.3: a peer that reads slowly finds DATA, then the barrier, and the rest on C2.
+    let (mut peer, key) = responding(Config::server(), 1);
+    peer.pause(C1);
+    peer.pause(C2);
+    peer.body(key, vec![b'x'; 60_000], EndStream::Yes);
+    peer.take_output(C1, 16_384);
+    let cid = peer.cid(C2);
+    peer.migrate(key, C2).unwrap();
+    peer.resume(C1);
+    peer.expect(C1, data(1, vec![b'x'; 16_384]));
+    peer.expect(C1, migrate(1, cid, 2));
+    peer.expect_nothing(C1);
+    peer.resume(C2);
+    peer.expect(C2, data(2, vec![b'x'; 16_384]));
+    peer.expect(C2, data(2, vec![b'x'; 16_384]));
+    peer.expect(C2, data(2, vec![b'x'; 60_000 - 3 * 16_384]).end());
+}
+
+#[test]
+fn priority_updates_name_the_old_id_until_the_answer() {
+    // SMIG-5.3 and SMIG-7.7
+    let (mut peer, key) = uploading();
+    let cid = peer.cid(C2);
+    peer.migrate(key, C2).unwrap();
+    peer.expect(C1, migrate(1, cid, 1));
+    peer.app(|session, _| session.reprioritize(key, Priority::sequential(1)));
+    peer.expect(C1, priority_update(1, "u=1"));
+    peer.send(C1, accept(1, cid, 1));
+    peer.app(|session, _| session.reprioritize(key, Priority::sequential(2)));
+    peer.expect(C2, priority_update(1, "u=2"));
+    peer.expect_silence();
+}
+
+#[test]
+fn a_closed_direction_says_so_on_every_migrate() {
+    // SMIG-5.4: MIGRATE of a GET by its client.
+    let mut peer = Peer::of_client(Config::client()).with_spare();
+    let key = peer.open(C1, Method::GET, EndStream::Yes);
+    let cid = peer.cid(C2);
+    peer.migrate(key, C2).unwrap();
+    peer.expect(C1, migrate(1, cid, 1).end());
+    // SMIG-5.4: and of a response whose end has been sent, while the upload goes on.
+    let mut peer = Peer::of_server(Config::server()).with_spare();
+    let key = peer.post(C1, 1);
+    peer.respond(key, 200, EndStream::Yes);
+    peer.expect(C1, headers(1).status(200).end());
+    let cid = peer.cid(C2);
+    peer.migrate(key, C2).unwrap();
+    peer.expect(C1, migrate(1, cid, 2).end());
+    // Behind it the server sends credit, but nothing else, on S2.
+    for _ in 0..33 {
+        peer.send(C1, data(1, vec![0; 16_000]));
+    }
+    peer.read(key);
+    peer.expect(C2, window_update(2, 528_000));
+    peer.expect_nothing(C2);
+}
+
+#[test]
+fn end_stream_on_a_migrate_ends_the_movers_direction() {
+    // SMIG-5.4: on a MIGRATE that is followed, and on one that is declined.
+    for to in [C2, C1] {
+        let mut peer = Peer::of_server(Config::server()).with_spare();
+        let key = peer.post(C1, 1);
+        peer.send(C1, data(1, "all"));
+        let cid = peer.cid(to);
+        peer.send(C1, migrate(1, cid, 3).end());
+        let answer = if to == C2 { accept(1, cid, 3) } else { decline(1) };
+        peer.expect(C1, answer);
+        assert_eq!(&peer.read_to_end(key)[..], b"all");
+        peer.expect_silence();
+    }
+    // SMIG-5.4: on an answer, of either kind.
+    for accepts in [true, false] {
+        let mut peer = Peer::of_server(Config::server()).with_spare();
+        let key = peer.post(C1, 1);
+        peer.send(C1, data(1, "all"));
+        let cid = peer.cid(C2);
+        peer.migrate(key, C2).unwrap();
+        peer.expect(C1, migrate(1, cid, 2));
+        let answer = if accepts { accept(1, cid, 2) } else { decline(1) };
+        peer.send(C1, answer.end());
+        assert_eq!(&peer.read_to_end(key)[..], b"all");
+    }
+    // SMIG-5.4: behind it DATA is an error, as behind any END_STREAM.
+    let mut peer = Peer::of_server(Config::server()).with_spare();
+    let key = peer.post(C1, 1);
+    let cid = peer.cid(C2);
+    peer.send(C1, migrate(1, cid, 1).end());
+    peer.expect(C1, accept(1, cid, 1));
+    peer.send(C2, data(1, "more"));
+    peer.expect(C2, reset(1, ErrorCode::StreamClosed));
+    assert_eq!(peer.take_error(key).code, ErrorCode::StreamClosed);
+}
+
+#[test]
+fn content_length_is_checked_at_an_end_that_a_migrate_brings() {
+    // SMIG-5.4 ends a body as DATA would: a short one is malformed.
+    let mut peer = Peer::of_server(Config::server()).with_spare();
+    peer.send(C1, headers(1).post("/").field("content-length", "10"));
+    let key = peer.take_request();
+    peer.send(C1, data(1, "short"));
+    let cid = peer.cid(C2);
+    peer.send(C1, migrate(1, cid, 1).end());
+    peer.expect(C1, accept(1, cid, 1));
+    peer.expect(C2, reset(1, ErrorCode::ProtocolError));
+    assert_eq!(peer.take_error(key).code, ErrorCode::ProtocolError);
+}
+
+#[test]
+fn a_server_that_moves_sends_on_at_once() {
+    // SMIG-5.5
+    let (mut peer, key) = responding(Config::server(), 1);
+    let cid = peer.cid(C2);
+    peer.migrate(key, C2).unwrap();
+    peer.body(key, "no round trip lost", EndStream::Yes);
+    peer.expect(C1, migrate(1, cid, 2));
+    peer.expect(C2, data(2, "no round trip lost").end());
+}
+
+#[test]
+fn a_client_that_moves_holds_its_direction() {
+    // SMIG-5.6: DATA and trailers wait for the accepting answer; credit does not.
+    let (mut peer, key) = uploading();
+    peer.body(key, "one", EndStream::No);
+    peer.expect(C1, data(1, "one"));
+    let cid = peer.cid(C2);
+    peer.migrate(key, C2).unwrap();
+    peer.expect(C1, migrate(1, cid, 1));
+    peer.body(key, "two", EndStream::No);
+    let mut trailers = http::HeaderMap::new();
+    trailers.insert("x-sum", "6".parse().unwrap());
+    peer.app(|session, _| session.send_trailers(key, trailers)).unwrap();
+    peer.expect_silence();
+    peer.send(C1, headers(1).status(200));
+    for _ in 0..263 {
+        peer.send(C1, data(1, vec![0; 16_000]));
+        peer.read(key);
+    }
+    peer.expect(C2, window_update(1, 4_208_000));
+    peer.expect_silence();
+    peer.send(C1, accept(1, cid, 1));
+    peer.expect(C2, data(1, "two"));
+    peer.expect(C2, headers(1).field("x-sum", "6").end());
+}
+
+#[test]
+fn a_declined_server_sends_again_what_it_sent_on_the_carrier() {
+    // SMIG-5.7 and SMIG-6.8: HEADERS, DATA and trailers, also when both directions have ended and
+    // the application has let go of the stream.
+    let mut peer = Peer::of_server(Config::server()).with_spare();
+    let key = peer.get(C1, 1);
+    let cid = peer.cid(C2);
+    peer.migrate(key, C2).unwrap();
+    peer.respond(key, 200, EndStream::No);
+    peer.body(key, "whole", EndStream::No);
+    let mut trailers = http::HeaderMap::new();
+    trailers.insert("x-sum", "5".parse().unwrap());
+    peer.app(|session, _| session.send_trailers(key, trailers)).unwrap();
+    peer.app(|session, _| session.release(key));
+    peer.expect(C1, migrate(1, cid, 2));
+    let message = |id| -> [Frame; 3] {
+        [
+            headers(id).status(200).into(),
+            data(id, "whole"),
+            headers(id).field("x-sum", "5").end().into(),
+        ]
+    };
+    for frame in message(2) {
+        peer.expect(C2, frame);
+    }
+    peer.send(C1, decline(1).end());
+    for frame in message(1) {
+        peer.expect(C1, frame);
+    }
+    peer.expect(C2, reset(2, ErrorCode::Cancel));
+    peer.expect_silence();
+    assert_eq!(peer.session().stream_count(), 0, "then it is complete");
+}
+
+#[test]
+fn what_is_kept_for_a_decline_is_bounded() {
+    // SMIG-5.7: the mover pauses when it keeps as much as it is configured to, and goes on when the
+    // answer comes.
+    let smig = SmigConfig { replay_limit: 20_000, ..SmigConfig::default() };
+    let (mut peer, key) = responding(Config { smig: Some(smig), ..Config::server() }, 1);
+    let cid = peer.cid(C2);
+    peer.migrate(key, C2).unwrap();
+    peer.expect(C1, migrate(1, cid, 2));
+    peer.body(key, vec![1; 60_000], EndStream::Yes);
+    peer.expect(C2, data(2, vec![1; 16_384]));
+    peer.expect(C2, data(2, vec![1; 16_384]));
+    peer.expect_nothing(C2);
+    peer.send(C1, accept(1, cid, 2).end());
+    peer.expect(C2, data(2, vec![1; 16_384]));
+    peer.expect(C2, data(2, vec![1; 60_000 - 3 * 16_384]).end());
+}
+
+#[test]
+fn a_stream_has_one_open_migration_of_its_mover() {
+    // SMIG-5.8
+    let (mut peer, key) = responding(Config::server(), 2);
+    let (c2, c3) = (peer.cid(C2), peer.cid(C3));
+    peer.migrate(key, C2).unwrap();
+    peer.expect(C1, migrate(1, c2, 2));
+    assert_eq!(peer.migrate(key, C3), Err(MigrateError::Busy));
+    assert_eq!(peer.offer(key), Err(MigrateError::Busy));
+    peer.send(C1, accept(1, c2, 2).end());
+    peer.migrate(key, C3).unwrap();
+    peer.expect(C2, migrate(2, c3, 2));
+    // SMIG-5.8: an offer counts as one.
+    let (mut peer, key) = responding(Config::server(), 1);
+    peer.offer(key).unwrap();
+    peer.expect(C1, offer(1));
+    assert_eq!(peer.migrate(key, C2), Err(MigrateError::Busy));
+    assert_eq!(peer.offer(key), Err(MigrateError::Busy));
+    peer.expect_silence();
+}
+
+/// A server engine whose client tolerates `smig` migrations, with streams 1, 3, 5 on C1 and 1 on C2.
+fn tolerated(smig: u32) -> (Peer, [StreamKey; 4]) {
+    let mut peer = Peer::to_server(Setup::new(Config::server()).setting(setting::SMIG, smig));
+    peer.connect();
+    peer.connect();
+    peer.connect();
+    let keys = [(C1, 1), (C1, 3), (C1, 5), (C2, 1)].map(|(line, id)| peer.get(line, id));
+    (peer, keys)
+}
+
+#[test]
+fn no_more_migrations_are_open_than_the_peer_tolerates() {
+    // SMIG-5.9: in the whole session, offers included.
+    let (mut peer, [a, b, c, d]) = tolerated(2);
+    let c3 = peer.cid(C3);
+    peer.migrate(a, C3).unwrap();
+    peer.offer(b).unwrap();
+    assert_eq!(peer.migrate(c, C3), Err(MigrateError::TooMany));
+    assert_eq!(peer.migrate(d, C3), Err(MigrateError::TooMany));
+    peer.expect(C1, migrate(1, c3, 2));
+    peer.expect(C1, offer(3));
+    peer.expect_silence();
+    peer.send(C1, accept(1, c3, 2).end());
+    peer.migrate(d, C3).unwrap();
+    peer.expect(C2, migrate(1, c3, 4));
+    peer.send(C1, decline(3).end());
+    peer.migrate(c, C3).unwrap();
+    peer.expect(C1, migrate(5, c3, 6));
+    // SMIG-5.9: a stream that was reset before the answer still counts until it comes.
+    let (mut peer, [a, b, ..]) = tolerated(1);
+    let c3 = peer.cid(C3);
+    peer.migrate(a, C3).unwrap();
+    peer.app(|session, _| session.reset(a, ErrorCode::Cancel));
+    assert_eq!(peer.migrate(b, C3), Err(MigrateError::TooMany));
+    peer.expect(C1, migrate(1, c3, 2));
+    peer.send(C1, decline(1).end());
+    peer.migrate(b, C3).unwrap();
+    // SMIG-5.9: the end of the connection is an answer too.
+    let (mut peer, [a, _, _, d]) = tolerated(1);
+    peer.migrate(a, C3).unwrap();
+    peer.lose(C1);
+    peer.migrate(d, C3).unwrap();
+}
+
+#[test]
+fn a_response_may_move_before_its_head() {
+    // SMIG-5.28: 1xx and final HEADERS travel on S2.
+    let mut peer = Peer::of_server(Config::server()).with_spare();
+    let key = peer.get(C1, 1);
+    let cid = peer.cid(C2);
+    peer.migrate(key, C2).unwrap();
+    peer.expect(C1, migrate(1, cid, 2));
+    let early = smig_proto::ResponseHead {
+        status: http::StatusCode::from_u16(103).unwrap(),
+        headers: http::HeaderMap::new(),
+    };
+    peer.app(|session, _| session.send_informational(key, &early)).unwrap();
+    peer.respond(key, 200, EndStream::No);
+    peer.body(key, "body", EndStream::Yes);
+    peer.expect(C2, headers(2).status(103));
+    peer.expect(C2, headers(2).status(200));
+    peer.expect(C2, data(2, "body").end());
+    peer.expect_nothing(C1);
+    // SMIG-5.28 at the client: they may arrive before the barrier.
+    let mut peer = Peer::of_client(Config::client()).with_spare();
+    let key = peer.open(C1, Method::GET, EndStream::Yes);
+    let cid = peer.cid(C2);
+    peer.send(C2, headers(2).status(103));
+    peer.send(C2, headers(2).status(200));
+    peer.send(C2, data(2, "body").end());
+    let early = |event: &Event| matches!(event, Event::Informational { .. }).then_some(());
+    assert_eq!(peer.find_event(early), None);
+    peer.send(C1, migrate(1, cid, 2));
+    peer.expect(C1, accept(1, cid, 2).end());
+    peer.event(early);
+    assert_eq!(peer.take_response(key), 200);
+    assert_eq!(&peer.read_to_end(key)[..], b"body");
+}
+
+#[test]
+fn a_declined_move_before_the_head_keeps_the_length_that_the_head_announced() {
+    // SMIG-5.28 and SMIG-6.8: the body is counted against content-length once, not twice.
+    let mut peer = Peer::of_server(Config::server()).with_spare();
+    let key = peer.get(C1, 1);
+    let cid = peer.cid(C2);
+    peer.migrate(key, C2).unwrap();
+    let mut fields = http::HeaderMap::new();
+    fields.insert("content-length", "8".parse().unwrap());
+    let head = smig_proto::ResponseHead { status: http::StatusCode::OK, headers: fields };
+    peer.app(|session, _| session.send_response(key, &head, EndStream::No)).unwrap();
+    peer.body(key, "four", EndStream::No);
+    peer.expect(C1, migrate(1, cid, 2));
+    peer.send(C1, decline(1).end());
+    peer.body(key, "more", EndStream::Yes);
+    peer.expect(C1, headers(1).status(200).field("content-length", "8"));
+    let mut body = Vec::new();
+    loop {
+        let Frame::Data { stream: 1, data, end } = peer.next(C1) else { panic!("DATA follows") };
+        body.extend_from_slice(&data);
+        if end.is_end() {
+            break;
+        }
+    }
+    assert_eq!(body, b"fourmore");
+}
+
+#[test]
+fn what_is_not_open_does_not_move() {
+    // SMIG-5.29: every stream that an engine has was opened by the client or promised (section 9
+    // moves one); a stream that is over is none.
+    let (mut peer, key) = responding(Config::server(), 1);
+    peer.body(key, "", EndStream::Yes);
+    peer.expect(C1, data(1, "").end());
+    assert_eq!(peer.migrate(key, C2), Err(MigrateError::Ended));
+    let (mut peer, key) = responding(Config::server(), 1);
+    peer.send(C1, reset(1, ErrorCode::Cancel));
+    assert_eq!(peer.migrate(key, C2), Err(MigrateError::Ended));
+    peer.app(|session, _| session.release(key));
+    assert_eq!(peer.migrate(key, C2), Err(MigrateError::Ended));
+    peer.expect_silence();
+}
+
+#[test]
+fn a_client_does_not_offer() {
+    let (mut peer, key) = uploading();
+    let tried = peer.app(|session, now| session.migrate(now, key, Target::Offer));
+    assert_eq!(tried, Err(MigrateError::NotServer));
+    let nothing: [Line; 2] = [C1, C2];
+    nothing.into_iter().for_each(|line| peer.expect_nothing(line));
+}
