@@ -51,8 +51,8 @@ impl World {
         } else {
             self.on_stream(at, side, |session, key| session.send_capacity(key)).unwrap_or(0)
         };
+        self.talks[at].part(side).writable = room > 0;
         if room == 0 {
-            self.talks[at].part(side).writable = false;
             return 0;
         }
         let octets = octets.min(room).min(usize::try_from(left).unwrap_or(usize::MAX)).min(60_000);

@@ -24,6 +24,14 @@ impl World {
         }
         self.react();
         self.settle(Zeal::Finishing);
+        if self.mesh.client.connections().any(|conn| conn.unbound > 0) {
+            // The MIGRATE that would name it went down with its connection, and its mover was done
+            // (SMIG-8.8): only time tells (SMIG-5.24).
+            self.seen("unbound carrier left");
+            self.sleep(11_000);
+            self.react();
+            self.settle(Zeal::Finishing);
+        }
         self.check_still();
         self.check_empty(Side::Client, 0);
         for session in 0..self.mesh.servers.len() {

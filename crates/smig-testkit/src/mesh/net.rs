@@ -184,6 +184,9 @@ impl Mesh {
         let arrived = self.links[link].pipes[from].arrive(octets);
         if arrived > 0 {
             self.feed(link, to);
+            if to == Side::Client && self.client.connections().any(|conn| conn.unbound > 0) {
+                self.watch.seen.insert("frames before their barrier");
+            }
         }
         let pipe = &self.links[link].pipes[from];
         let over = pipe.ended && pipe.flight.is_empty();

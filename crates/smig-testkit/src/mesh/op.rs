@@ -142,7 +142,7 @@ fn amount(rng: &mut Rng) -> u32 {
 
 /// A random sequence.
 pub fn sequence(rng: &mut Rng) -> Vec<Op> {
-    let length = rng.pick(&[30, 60, 100, 160]);
+    let length = rng.pick(&[40, 100, 200, 400]);
     // Most sequences need a second connection and something to move.
     let mut ops = vec![Op::Exchange { link: 0 }, Op::Exchange { link: 0 }];
     if rng.chance(90) {

@@ -57,6 +57,8 @@ pub struct Plan {
     pub down: Flow,
     /// How many 1xx come first.
     pub informational: u8,
+    /// Octets of padding in each head: above 16384 it needs CONTINUATION.
+    pub padding: u16,
     /// Whether the server answers when it reads the request, or later.
     pub prompt: bool,
 }
@@ -70,6 +72,7 @@ impl Plan {
             up: Flow::plain(0),
             down: Flow::plain(length),
             informational: 0,
+            padding: 0,
             prompt: true,
         }
     }
@@ -98,7 +101,8 @@ impl Plan {
         };
         let down = flow(rng);
         let informational = if rng.chance(15) { 1 } else { 0 };
-        Self { kind, up, down, informational, prompt: rng.chance(70) }
+        let padding = if rng.chance(4) { 20_000 } else { 0 };
+        Self { kind, up, down, informational, padding, prompt: rng.chance(70) }
     }
 
     /// A random one for a push.
@@ -136,7 +140,7 @@ impl Plan {
         if self.kind == Kind::Post && self.up.announced {
             headers.insert("content-length", HeaderValue::from(self.up.length));
         }
-        headers.insert("x-number", HeaderValue::from(number));
+        self.identify(&mut headers, number);
         let uri = uri.parse().expect("made of digits and letters");
         RequestHead { method, uri, protocol: None, headers }
     }
@@ -146,8 +150,17 @@ impl Plan {
         if self.kind != Kind::Connect && self.down.announced {
             headers.insert("content-length", HeaderValue::from(self.down.length));
         }
-        headers.insert("x-number", HeaderValue::from(number));
+        self.identify(&mut headers, number);
         ResponseHead { status: StatusCode::OK, headers }
+    }
+
+    fn identify(&self, headers: &mut HeaderMap, number: usize) {
+        headers.insert("x-number", HeaderValue::from(number));
+        if self.padding > 0 {
+            let padding = "&".repeat(self.padding.into());
+            let value = HeaderValue::from_str(&padding).expect("printable");
+            headers.insert("x-padding", value);
+        }
     }
 
     pub(crate) fn early_hints(number: usize) -> ResponseHead {

@@ -161,7 +161,7 @@ fn shrink(seed: u64, setup: Setup, ops: Vec<Op>) -> Failure {
 }
 
 /// Each takes one number of a setup back to its default.
-fn simpler_setups() -> [fn(Setup) -> Setup; 9] {
+fn simpler_setups() -> [fn(Setup) -> Setup; 10] {
     [
         |s| Setup { security: Setup::default().security, ..s },
         |s| Setup { client_window: Setup::default().client_window, ..s },
@@ -170,7 +170,8 @@ fn simpler_setups() -> [fn(Setup) -> Setup; 9] {
         |s| Setup { send_buffer: Setup::default().send_buffer, ..s },
         |s| Setup { socket: Setup::default().socket, ..s },
         |s| Setup { tolerated: Setup::default().tolerated, ..s },
-        |s| Setup { max_moves: Setup::default().max_moves, ..s },
+        |s| Setup { client_moves: Setup::default().client_moves, ..s },
+        |s| Setup { server_moves: Setup::default().server_moves, ..s },
         |s| Setup { replay_limit: Setup::default().replay_limit, ..s },
     ]
 }

@@ -23,8 +23,10 @@ pub struct Setup {
     pub socket: u32,
     /// SETTINGS_SMIG of both ends; 0: the extension is off.
     pub tolerated: u32,
-    /// Moves of a stream at most.
-    pub max_moves: u8,
+    /// Moves of a stream that the client makes or follows.
+    pub client_moves: u8,
+    /// Moves of a stream that the server makes or follows.
+    pub server_moves: u8,
     /// What a mover sends on a carrier before the answer.
     pub replay_limit: u32,
     /// Streams at once, at the server and for pushes.
@@ -44,7 +46,8 @@ impl Default for Setup {
             send_buffer: 16 << 10,
             socket: 64 << 10,
             tolerated: 16,
-            max_moves: 4,
+            client_moves: 4,
+            server_moves: 4,
             replay_limit: 1 << 20,
             max_streams: 100,
             push: Push::Enabled,
@@ -72,7 +75,8 @@ impl Setup {
             send_buffer: rng.pick(&[500, 5000, 16 << 10, 64 << 10]),
             socket: rng.pick(&[300, 3000, 20_000, 100_000]),
             tolerated: if rng.chance(5) { rng.below(3) } else { rng.pick(&[1, 2, 16, 16, 16]) },
-            max_moves: rng.pick(&[1, 4, 4, 200]),
+            client_moves: rng.pick(&[0, 1, 4, 200, 200, 200]),
+            server_moves: rng.pick(&[0, 1, 4, 200, 200, 200]),
             replay_limit: rng.pick(&[1, 2000, 1 << 20, 1 << 20]),
             max_streams: rng.pick(&[2, 100, 100, 100]),
             push: rng.pick(&[Push::Enabled, Push::Enabled, Push::Disabled]),
@@ -80,14 +84,15 @@ impl Setup {
     }
 
     pub(crate) fn client_config(&self) -> Config {
-        Config { stream_window: self.client_window, ..self.config(Config::client()) }
+        self.config(Config::client(), self.client_window, self.client_moves)
     }
 
     pub(crate) fn server_config(&self) -> Config {
-        Config { stream_window: self.server_window, ..self.config(Config::server()) }
+        self.config(Config::server(), self.server_window, self.server_moves)
     }
 
-    fn config(&self, mut config: Config) -> Config {
+    fn config(&self, mut config: Config, stream_window: u32, max_moves: u8) -> Config {
+        config.stream_window = stream_window;
         config.connection_window = self.connection_window;
         config.max_concurrent_streams = self.max_streams;
         config.push = self.push;
@@ -100,7 +105,7 @@ impl Setup {
             Some(_) if self.tolerated == 0 => config.smig = None,
             Some(smig) => {
                 smig.tolerated = self.tolerated;
-                smig.max_moves = self.max_moves;
+                smig.max_moves = max_moves;
                 smig.replay_limit = self.replay_limit as usize;
                 smig.migrations_per_second = 1000;
             }

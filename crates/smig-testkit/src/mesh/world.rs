@@ -24,8 +24,6 @@ pub struct World {
     pub(crate) talks: Vec<Talk>,
     pub(crate) faults: Vec<String>,
     pub(crate) rng: Rng,
-    /// So long nothing happened that legitimately runs into a time limit.
-    slept_long: bool,
     /// Streams that an engine says are over; an event must say so, too.
     doubts: Vec<(usize, Side, String)>,
 }
@@ -39,7 +37,6 @@ impl World {
             talks: Vec::new(),
             faults: Vec::new(),
             rng: Rng::new(setup.seed ^ 0x776f_726c),
-            slept_long: false,
             doubts: Vec::new(),
         };
         world.mesh.connect();
@@ -282,8 +279,8 @@ impl World {
         self.mesh.pump_events();
     }
 
-    fn sleep(&mut self, millis: u32) {
-        self.slept_long |= millis >= 5000;
+    pub(crate) fn sleep(&mut self, millis: u32) {
+        self.mesh.watch.slept_long |= millis >= 5000;
         self.mesh.now = self.mesh.now + core::time::Duration::from_millis(millis.into());
         self.mesh.wake(Side::Client, 0);
         for session in 0..self.mesh.servers.len() {
@@ -352,6 +349,7 @@ impl World {
         match limit {
             "migrations" | "unbound carriers" | "unbound carrier time"
             | "migration answer time" | "stalled stream" => self.seen(limit),
+            "header block not finished in time" if self.mesh.watch.slept_long => self.seen(limit),
             other => self.fault(format!("{side:?} hit the limit of {other}")),
         }
     }
@@ -409,9 +407,11 @@ impl World {
     fn is_expected(&self, cause: Cause) -> bool {
         match cause {
             Cause::ConnectionLost | Cause::GoingAway | Cause::TooManyStreams => true,
-            Cause::Stalled | Cause::CarrierTimeout | Cause::SlowPreface | Cause::SettingsTimeout => {
-                self.slept_long
-            }
+            Cause::Stalled
+            | Cause::CarrierTimeout
+            | Cause::SlowPreface
+            | Cause::SlowHeaders
+            | Cause::SettingsTimeout => self.mesh.watch.slept_long,
             _ => false,
         }
     }
@@ -426,7 +426,7 @@ impl World {
                 | ErrorCode::RefusedStream
                 | ErrorCode::Cancel
                 | ErrorCode::SettingsTimeout
-        );
+        ) || self.mesh.watch.slept_long && error.code == ErrorCode::EnhanceYourCalm;
         let user = error.initiator == Initiator::User;
         if !cause || !code || (user && !gave_up) {
             self.fault(format!("exchange {at} failed at {side:?} without need: {error}"));
