@@ -94,7 +94,7 @@ impl Mesh {
 
     /// Opens a connection, if the client may.
     pub(crate) fn connect(&mut self) -> bool {
-        if self.links.len() >= 12 || !(self.client.can_join() || self.client.is_closed()) {
+        if self.links.len() >= 20 || !(self.client.can_join() || self.client.is_closed()) {
             return false;
         }
         let spec = ConnectionSpec { security: self.setup.security, identity: Identity([1; 32]) };

@@ -70,33 +70,52 @@ pub enum Op {
     Settle,
 }
 
+/// What a sequence is about.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Temper {
+    /// Transfers and moves, and nothing ends early.
+    Calm,
+    /// Moves above all.
+    Restless,
+    /// Everything: resets, failures, long silence.
+    Rough,
+}
+
 impl Op {
-    /// A random one.
-    pub fn random(rng: &mut Rng) -> Self {
+    fn random(rng: &mut Rng, temper: Temper) -> Self {
         let side = rng.pick(&Side::BOTH);
         let link = rng.below(6) as u8;
         let talk = rng.below(12) as u8;
+        let trouble = match temper {
+            Temper::Calm => 0,
+            Temper::Restless => 8,
+            Temper::Rough => 50,
+        };
+        if rng.below(1000) < trouble {
+            return Self::random_end(rng, link, talk, side);
+        }
+        if temper == Temper::Restless && rng.chance(30) {
+            return Self::random_move(rng, talk, side);
+        }
         match rng.below(1000) {
             0..50 => Self::Connect,
             50..150 => Self::Open {
                 on: rng.chance(30).then_some(link),
                 plan: Plan::random(rng),
             },
-            150..330 => Self::Transmit { link, side, octets: amount(rng) },
-            330..520 => Self::Deliver { link, to: side, octets: amount(rng) },
-            520..590 => Self::Exchange { link },
-            590..610 => Self::Respond { talk },
-            610..680 => Self::Write { talk, side, octets: rng.length(40_000) },
-            680..740 => Self::Read { talk, side, pieces: 1 + rng.below(6) as u8 },
-            740..890 => Self::random_move(rng, talk, side),
-            890..900 => Self::Push { talk, plan: Plan::random_push(rng) },
-            900..910 => Self::Reprioritize { talk, side, urgency: rng.below(8) as u8 },
-            910..930 => Self::Pause { talk, side },
-            930..950 => Self::Settle,
-            950..955 => Self::Ping { link, side },
-            955..965 => Self::Sleep { millis: rng.pick(&[10, 500, 1500, 11_000, 31_000, 61_000]) },
-            965..968 => Self::RefuseJoin,
-            _ => Self::random_end(rng, link, talk, side),
+            150..340 => Self::Transmit { link, side, octets: amount(rng) },
+            340..540 => Self::Deliver { link, to: side, octets: amount(rng) },
+            540..610 => Self::Exchange { link },
+            610..630 => Self::Respond { talk },
+            630..710 => Self::Write { talk, side, octets: rng.length(40_000) },
+            710..770 => Self::Read { talk, side, pieces: 1 + rng.below(6) as u8 },
+            770..920 => Self::random_move(rng, talk, side),
+            920..935 => Self::Push { talk, plan: Plan::random_push(rng) },
+            935..945 => Self::Reprioritize { talk, side, urgency: rng.below(8) as u8 },
+            945..965 => Self::Pause { talk, side },
+            965..985 => Self::Settle,
+            985..990 => Self::Ping { link, side },
+            _ => Self::Sleep { millis: rng.pick(&[10, 500, 1500]) },
         }
     }
 
@@ -115,12 +134,14 @@ impl Op {
     }
 
     fn random_end(rng: &mut Rng, link: u8, talk: u8, side: Side) -> Self {
-        match rng.below(32) {
+        match rng.below(40) {
             0..7 => Self::Reset { talk, side },
             7..14 => Self::Release { talk, side },
             14..19 => Self::Drain { link, side },
             19..20 => Self::Shutdown { side },
             20..23 => Self::Close { link, side },
+            23..25 => Self::RefuseJoin,
+            25..31 => Self::Sleep { millis: rng.pick(&[6000, 11_000, 31_000, 61_000]) },
             _ => {
                 let mut keep = || {
                     let part = rng.below(1000) as u16;
@@ -151,6 +172,7 @@ pub fn sequence(rng: &mut Rng) -> Vec<Op> {
             ops.push(Op::Exchange { link: 1 });
         }
     }
-    ops.extend((0..length).map(|_| Op::random(rng)));
+    let temper = rng.pick(&[Temper::Calm, Temper::Restless, Temper::Restless, Temper::Rough]);
+    ops.extend((0..length).map(|_| Op::random(rng, temper)));
     ops
 }

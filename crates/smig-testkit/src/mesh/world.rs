@@ -24,6 +24,8 @@ pub struct World {
     pub(crate) talks: Vec<Talk>,
     pub(crate) faults: Vec<String>,
     pub(crate) rng: Rng,
+    /// Milliseconds.
+    slept: u32,
     /// Streams that an engine says are over; an event must say so, too.
     doubts: Vec<(usize, Side, String)>,
 }
@@ -37,6 +39,7 @@ impl World {
             talks: Vec::new(),
             faults: Vec::new(),
             rng: Rng::new(setup.seed ^ 0x776f_726c),
+            slept: 0,
             doubts: Vec::new(),
         };
         world.mesh.connect();
@@ -144,8 +147,13 @@ impl World {
     }
 
     fn on_talk(&mut self, talk: u8, act: impl FnOnce(&mut Self, usize)) {
-        if !self.talks.is_empty() {
-            let at = usize::from(talk) % self.talks.len();
+        let runs = |talk: &Talk| talk.parts.iter().any(|part| part.is_alive() && !part.is_complete());
+        let running = || self.talks.iter().enumerate().filter(|(_, talk)| runs(talk));
+        let at = match running().count() {
+            0 => (!self.talks.is_empty()).then(|| usize::from(talk) % self.talks.len()),
+            count => running().nth(usize::from(talk) % count).map(|(at, _)| at),
+        };
+        if let Some(at) = at {
             act(self, at);
         }
     }
@@ -177,7 +185,7 @@ impl World {
     }
 
     fn open(&mut self, on: Option<u8>, plan: Plan) {
-        if self.talks.len() >= 24 {
+        if self.talks.len() >= 60 {
             return;
         }
         let at = self.talks.len();
@@ -252,7 +260,7 @@ impl World {
     }
 
     fn push(&mut self, parent: usize, plan: Plan) {
-        if self.talks.len() >= 24 {
+        if self.talks.len() >= 60 {
             return;
         }
         let at = self.talks.len();
@@ -280,7 +288,8 @@ impl World {
     }
 
     pub(crate) fn sleep(&mut self, millis: u32) {
-        self.mesh.watch.slept_long |= millis >= 5000;
+        self.slept += millis;
+        self.mesh.watch.slept_long |= self.slept >= 4000;
         self.mesh.now = self.mesh.now + core::time::Duration::from_millis(millis.into());
         self.mesh.wake(Side::Client, 0);
         for session in 0..self.mesh.servers.len() {
