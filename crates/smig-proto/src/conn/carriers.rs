@@ -1,9 +1,11 @@
 //! Frames that overtook the barrier which they stand behind (SMIG-5.5): carriers that the follower
 //! cannot name yet, and the mover's frames from behind the ACK.
 
+use bytes::BytesMut;
+
 use crate::flow::Credit;
 use crate::message::Section;
-use crate::stream::Chunk;
+use crate::stream::{Chunk, GATHERED, SMALL};
 use crate::time::Instant;
 use crate::wire::{EndStream, Migrate, StreamId};
 
@@ -12,6 +14,9 @@ use crate::wire::{EndStream, Migrate, StreamId};
 pub(crate) enum EarlyItem {
     Section(Box<Section>, EndStream),
     Data(Chunk, EndStream),
+    /// Short DATA, copied together: a peer that sends an octet a frame neither pins a receive buffer
+    /// nor costs an item with each (CVE-2019-9511).
+    Gathered(BytesMut, Credit),
     /// The follower moves the stream on, or offers it (SMIG-5.16).
     Migrate(Migrate, EndStream),
 }
@@ -26,9 +31,41 @@ pub(crate) struct Early {
 }
 
 impl Early {
+    /// Whether it would hold more than a window of this size with one more chunk.
+    pub(crate) fn would_exceed(&self, window: i64, chunk: &Chunk) -> bool {
+        let total = self.octets + chunk.data.len();
+        i64::try_from(total).is_ok_and(|total| total > window.max(0))
+    }
+
     pub(crate) fn push_data(&mut self, chunk: Chunk, end: EndStream) {
         self.octets += chunk.data.len();
-        self.items.push(EarlyItem::Data(chunk, end));
+        if end.is_end() || chunk.data.len() >= SMALL {
+            self.items.push(EarlyItem::Data(chunk, end));
+            return;
+        }
+        match self.items.last_mut() {
+            Some(EarlyItem::Gathered(buf, credit)) if buf.len() < GATHERED => {
+                buf.extend_from_slice(&chunk.data);
+                credit.join(chunk.credit);
+            }
+            _ if chunk.data.is_empty() => chunk.credit.forfeit(),
+            _ => {
+                let gathered = BytesMut::from(&*chunk.data);
+                self.items.push(EarlyItem::Gathered(gathered, chunk.credit));
+            }
+        }
+    }
+
+    /// Whether a MIGRATE is kept: there is at most one, for nobody answers it before (SMIG-5.8).
+    pub(crate) fn has_migrate(&self) -> bool {
+        self.items.iter().any(|item| matches!(item, EarlyItem::Migrate(..)))
+    }
+
+    /// Whether it holds its sender's barrier: nothing of the stream may follow (SMIG-5.19).
+    pub(crate) fn has_barrier(&self) -> bool {
+        let barrier =
+            |item: &EarlyItem| matches!(item, EarlyItem::Migrate(Migrate { dst: Some(_) }, _));
+        self.items.iter().any(barrier)
     }
 
     /// How many header sections it holds.
@@ -42,6 +79,7 @@ impl Early {
         for item in self.items {
             match item {
                 EarlyItem::Data(chunk, _) => credit.join(chunk.credit),
+                EarlyItem::Gathered(_, gathered) => credit.join(gathered),
                 EarlyItem::Section(..) | EarlyItem::Migrate(..) => {}
             }
         }

@@ -77,6 +77,10 @@ impl Session {
             let done = match item {
                 EarlyItem::Section(section, end) => self.apply_section(now, key, *section, end),
                 EarlyItem::Data(chunk, end) => self.apply_data(key, chunk, end),
+                EarlyItem::Gathered(buf, credit) => {
+                    let chunk = Chunk { data: buf.freeze(), conn: at.conn, credit };
+                    self.apply_data(key, chunk, EndStream::No)
+                }
                 EarlyItem::Migrate(migrate, end) => {
                     self.apply_migrate(now, key, at, migrate, end)?;
                     Ok(())
@@ -92,7 +96,9 @@ impl Session {
     /// Lets go of what waited, for the stream is over.
     pub(crate) fn drop_item(&mut self, at: Route, item: EarlyItem) {
         match item {
-            EarlyItem::Data(Chunk { credit, .. }, _) => self.give_back_to(at.conn, credit),
+            EarlyItem::Data(Chunk { credit, .. }, _) | EarlyItem::Gathered(_, credit) => {
+                self.give_back_to(at.conn, credit);
+            }
             EarlyItem::Section(..) => {}
             EarlyItem::Migrate(..) => {
                 self.send_migrate(at, Migrate { dst: None }, flag::SMIG_ACK | flag::END_STREAM);

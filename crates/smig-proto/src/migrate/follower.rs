@@ -31,9 +31,13 @@ impl Session {
             return self.on_stray_migrate(from, migrate);
         };
         if let Some(early) = self.early_of(key, conn, id) {
+            if early.has_migrate() {
+                return Err(Cause::BadMigrate.into());
+            }
             early.items.push(EarlyItem::Migrate(migrate, end));
             return Ok(());
         }
+        self.check_barrier(from)?;
         self.count_answer(conn)?;
         self.apply_migrate(now, key, from, migrate, end)
     }
@@ -247,6 +251,15 @@ impl Session {
             return None;
         }
         Some(Route { conn: id, id: sid })
+    }
+
+    /// Nothing of a stream may follow a MIGRATE that is kept until a JOIN is answered (SMIG-5.19).
+    pub(crate) fn check_barrier(&self, at: Route) -> Result<(), Fault> {
+        let mut waiting = self.conns.iter().flat_map(|conn| &conn.waiting_moves);
+        if waiting.any(|waiting| waiting.from == at) {
+            return Err(Fault::Stream(at.id, Cause::StreamClosed));
+        }
+        Ok(())
     }
 
     /// The JOIN of `id` was answered, or the connection ended: what waited for it goes on.

@@ -42,14 +42,26 @@ impl Session {
         let Some(key) = self.key_at(id, stream) else {
             return self.on_stray_data(now, id, stream, chunk, end);
         };
-        let window = self.config.stream_window as usize;
+        // Its window is charged when the data is handed on.
+        let window = self.streams.find(key).map_or(0, |stream| stream.recv.window.open());
         if let Some(early) = self.early_of(key, id, stream) {
-            if early.octets + chunk.data.len() > window {
+            let refused = if early.has_barrier() {
+                Some(Cause::StreamClosed)
+            } else if early.would_exceed(window, &chunk) {
+                Some(Cause::CarrierWindow)
+            } else {
+                None
+            };
+            if let Some(cause) = refused {
                 self.give_back_to(id, chunk.credit);
-                return Err(Fault::Stream(stream, Cause::CarrierWindow));
+                return Err(Fault::Stream(stream, cause));
             }
             early.push_data(chunk, end);
             return Ok(());
+        }
+        if let Err(fault) = self.check_barrier(Route { conn: id, id: stream }) {
+            self.give_back_to(id, chunk.credit);
+            return Err(fault);
         }
         self.apply_data(key, chunk, end).map_err(|cause| Fault::Stream(stream, cause))
     }
@@ -84,7 +96,7 @@ impl Session {
                     chunk.credit.forfeit();
                     return Err(Cause::IdleStream.into());
                 }
-                let window = self.config.stream_window as usize;
+                let window = self.largest_window();
                 let early = match self.unbound(now, id, stream) {
                     Ok(Some(early)) => early,
                     Ok(None) => {
@@ -96,7 +108,7 @@ impl Session {
                         return Err(fault);
                     }
                 };
-                if early.octets + chunk.data.len() > window {
+                if early.would_exceed(window, &chunk) {
                     self.give_back_to(id, chunk.credit);
                     let code = Some(ErrorCode::FlowControlError);
                     self.close_unbound(Route { conn: id, id: stream }, code);
@@ -106,6 +118,12 @@ impl Session {
                 Ok(())
             }
         }
+    }
+
+    /// What an unbound carrier may hold: it is some stream's, we do not know which (SMIG-5.22).
+    fn largest_window(&self) -> i64 {
+        let windows = self.streams.iter().map(|(_, stream)| stream.recv.window.open());
+        windows.max().unwrap_or(0)
     }
 
     /// DATA of a stream, in the order of the stream.
@@ -198,6 +216,7 @@ impl Session {
             return Ok(());
         }
         if let Some(key) = self.key_at(id, stream) {
+            self.check_barrier(Route { conn: id, id: stream })?;
             self.add_stream_credit(key, increment.into());
             return Ok(());
         }

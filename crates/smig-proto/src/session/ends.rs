@@ -350,6 +350,8 @@ impl Session {
 
     fn say_goodbye(&mut self, id: ConnId, code: ErrorCode, debug: &[u8]) {
         let Some(conn) = self.conn_mut(id) else { return };
+        // No credit for a connection that ends.
+        conn.carriers.forfeit();
         let last = conn.peer_ids.highest();
         send_goaway(conn, last, code, debug);
     }

@@ -53,8 +53,12 @@ impl Session {
     ) -> Result<(), Fault> {
         if let Some(key) = self.key_at(conn, id) {
             if let Some(early) = self.early_of(key, conn, id) {
+                if early.has_barrier() {
+                    return Err(Fault::Stream(id, Cause::StreamClosed));
+                }
                 return Self::keep_section(early, section, end).map_err(Fault::from);
             }
+            self.check_barrier(Route { conn, id })?;
             return self
                 .apply_section(now, key, section, end)
                 .map_err(|cause| Fault::Stream(id, cause));

@@ -12,9 +12,9 @@ use crate::wire::EndStream;
 
 /// Payloads shorter than this are copied together, so that a peer which sends an octet a frame
 /// neither pins a whole receive buffer nor costs a queue entry with each (CVE-2019-9511).
-const SMALL: usize = 1024;
+pub(crate) const SMALL: usize = 1024;
 /// Small payloads are gathered up to this size.
-const GATHERED: usize = 8 * 1024;
+pub(crate) const GATHERED: usize = 8 * 1024;
 
 /// How far the direction has come.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

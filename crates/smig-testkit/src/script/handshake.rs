@@ -119,6 +119,15 @@ impl Peer {
         line
     }
 
+    /// A client's connection that founds a session of its own.
+    #[track_caller]
+    pub fn connect_apart(&mut self) -> Line {
+        let line = self.open_line();
+        self.greet(line);
+        self.take_greeting(line);
+        line
+    }
+
     fn speaks_smig(&self) -> bool {
         self.setup.config.smig.is_some()
             && self.setup.settings.iter().any(|&(id, value)| id == setting::SMIG && value > 0)

@@ -1,0 +1,518 @@
+//! spec/smig.md section 5, the follower and the order of frames (SMIG-5.10 to SMIG-5.20).
+
+use http::Method;
+use smig_proto::{Config, EndStream, ErrorCode, Event, SmigConfig, StreamKey};
+use smig_testkit::script::frame::*;
+use smig_testkit::script::{C1, C2, C3, Peer, Setup};
+
+/// A client engine that has got the head of the response on stream 1 of C1.
+fn downloading(config: Config) -> (Peer, StreamKey) {
+    let mut peer = Peer::of_client(config).with_spare();
+    let key = peer.open(C1, Method::GET, EndStream::Yes);
+    peer.send(C1, headers(1).status(200));
+    assert_eq!(peer.take_response(key), 200);
+    (peer, key)
+}
+
+/// A server engine that takes an upload on stream 1 of C1.
+fn receiving() -> (Peer, StreamKey) {
+    let mut peer = Peer::of_server(Config::server()).with_spare();
+    let key = peer.post(C1, 1);
+    (peer, key)
+}
+
+/// The reset and the declines that an engine owes for streams that ended.
+#[test]
+fn every_migrate_is_answered_once_where_it_was_read() {
+    // SMIG-5.10: a live stream.
+    let (mut peer, key) = downloading(Config::client());
+    let cid = peer.cid(C2);
+    peer.send(C1, migrate(1, cid, 2));
+    peer.expect(C1, accept(1, cid, 2).end());
+    peer.take_migrated(key);
+    peer.expect_silence();
+    // SMIG-5.10: a stream that the follower reset, and one that is complete.
+    for complete in [false, true] {
+        let (mut peer, key) = receiving();
+        let cid = peer.cid(C2);
+        if complete {
+            peer.respond(key, 204, EndStream::Yes);
+            peer.expect(C1, headers(1).status(204).end());
+            peer.send(C1, data(1, "").end());
+        } else {
+            peer.app(|session, _| session.reset(key, ErrorCode::Cancel));
+            peer.expect(C1, reset(1, ErrorCode::Cancel));
+        }
+        peer.send(C1, migrate(1, cid, 1));
+        peer.expect(C1, decline(1).end());
+        peer.expect_silence();
+        // And the carrier is none from then on.
+        peer.send(C2, window_update(1, 10));
+        peer.expect_silence();
+    }
+}
+
+#[test]
+fn the_answer_is_the_followers_barrier() {
+    // SMIG-5.11: the response goes on on S2, at once; nothing of it follows on S1.
+    let (mut peer, key) = receiving();
+    peer.respond(key, 200, EndStream::No);
+    peer.body(key, "one", EndStream::No);
+    let cid = peer.cid(C2);
+    peer.send(C1, migrate(1, cid, 1));
+    peer.body(key, "two", EndStream::Yes);
+    peer.expect(C1, headers(1).status(200));
+    peer.expect(C1, data(1, "one"));
+    peer.expect(C1, accept(1, cid, 1));
+    peer.expect(C2, data(1, "two").end());
+    peer.expect_silence();
+}
+
+#[test]
+fn what_waits_for_a_slow_connection_goes_out_on_the_new_one() {
+    // SMIG-5.11 and the paper's point: DATA that is not framed leaves with the stream.
+    let (mut peer, key) = receiving();
+    peer.respond(key, 200, EndStream::No);
+    peer.expect(C1, headers(1).status(200));
+    peer.pause(C1);
+    peer.body(key, vec![b'x'; 30_000], EndStream::Yes);
+    let cid = peer.cid(C2);
+    peer.send(C1, migrate(1, cid, 1));
+    peer.expect(C2, data(1, vec![b'x'; 16_384]));
+    peer.expect(C2, data(1, vec![b'x'; 30_000 - 16_384]).end());
+    peer.resume(C1);
+    peer.expect(C1, accept(1, cid, 1));
+    peer.expect_silence();
+}
+
+/// A client engine whose JOIN on C2 is not answered, with an upload on C1.
+fn joining() -> (Peer, StreamKey) {
+    let mut peer = Peer::to_client(Setup::new(Config::client()).joins_by_script());
+    peer.connect();
+    peer.connect();
+    let key = peer.open(C1, Method::POST, EndStream::No);
+    (peer, key)
+}
+
+#[test]
+fn a_migrate_to_a_connection_that_is_joining_waits_for_the_answer() {
+    // SMIG-5.12: it is kept, and the client's direction goes on on S1.
+    let (mut peer, key) = joining();
+    let cid = peer.cid(C2);
+    peer.send(C1, headers(1).status(200));
+    peer.send(C1, migrate(1, cid, 2));
+    peer.body(key, "up", EndStream::No);
+    peer.expect(C1, data(1, "up"));
+    peer.expect_silence();
+    let answer = peer.join_answer(C2);
+    peer.send(C2, answer);
+    peer.expect(C1, accept(1, cid, 2));
+    peer.body(key, "on", EndStream::Yes);
+    peer.expect(C2, data(2, "on").end());
+    peer.send(C2, data(2, "down").end());
+    assert_eq!(&peer.read_to_end(key)[..], b"down");
+}
+
+#[test]
+fn a_waiting_migrate_is_declined_when_the_join_fails() {
+    // SMIG-5.12: the JOIN is refused; its connection ends.
+    for lost in [false, true] {
+        let (mut peer, key) = joining();
+        let cid = peer.cid(C2);
+        peer.send(C1, migrate(1, cid, 2));
+        peer.expect_silence();
+        if lost { peer.lose(C2) } else { peer.send(C2, join_refused(5)) }
+        peer.expect(C1, decline(1));
+        peer.body(key, "here", EndStream::Yes);
+        peer.expect(C1, data(1, "here").end());
+        peer.expect_silence();
+    }
+}
+
+#[test]
+fn a_stream_that_ends_while_its_migrate_waits_is_declined() {
+    // SMIG-5.12 and SMIG-5.10
+    let (mut peer, key) = joining();
+    let cid = peer.cid(C2);
+    peer.send(C1, migrate(1, cid, 2));
+    peer.app(|session, _| session.reset(key, ErrorCode::Cancel));
+    peer.expect(C1, reset(1, ErrorCode::Cancel));
+    let answer = peer.join_answer(C2);
+    peer.send(C2, answer);
+    peer.expect(C1, decline(1).end());
+    peer.expect_silence();
+    // The carrier is abandoned: what the server sent there is dropped.
+    peer.send(C2, data(2, "late"));
+    peer.expect_silence();
+}
+
+#[test]
+fn a_follower_declines_what_it_cannot_follow() {
+    // SMIG-5.13: C1 itself; a CID that nobody has; a connection that ended.
+    let (mut peer, key) = receiving();
+    let (c1, c2) = (peer.cid(C1), peer.cid(C2));
+    peer.send(C1, migrate(1, c1, 3));
+    peer.expect(C1, decline(1));
+    let unknown = smig_proto::Cid { number: 99, ..c1 };
+    peer.send(C1, migrate(1, unknown, 1));
+    peer.expect(C1, decline(1));
+    peer.lose(C2);
+    peer.send(C1, migrate(1, c2, 1));
+    peer.expect(C1, decline(1));
+    // SMIG-5.13: a connection of another session.
+    peer.setup_mut().app = smig_proto::AppId::new(5);
+    peer.connect_apart();
+    let foreign = peer.cid(C3);
+    peer.send(C1, migrate(1, foreign, 1));
+    peer.expect(C1, decline(1));
+    // The stream was touched by none of this.
+    peer.send(C1, data(1, "whole").end());
+    assert_eq!(&peer.read_to_end(key)[..], b"whole");
+    peer.expect_silence();
+}
+
+#[test]
+fn a_follower_declines_a_closed_carrier() {
+    // SMIG-5.13: an id that a request used, one that was reset, one that was forgotten.
+    let (mut peer, _) = receiving();
+    let cid = peer.cid(C2);
+    let other = peer.get(C2, 1);
+    peer.respond(other, 204, EndStream::Yes);
+    peer.expect(C2, headers(1).status(204).end());
+    peer.send(C2, reset(3, ErrorCode::Cancel));
+    for id in [1, 3] {
+        peer.send(C1, migrate(1, cid, id));
+        peer.expect(C1, decline(1));
+    }
+    peer.expect_silence();
+}
+
+#[test]
+fn a_follower_declines_what_its_goaway_excludes() {
+    // SMIG-5.13: the GOAWAY on C2 names 0 as the last stream, once the drain's PING is answered.
+    let (mut peer, key) = receiving();
+    let cid = peer.cid(C2);
+    let conn = peer.conn(C2);
+    peer.app(|session, _| session.drain(conn));
+    let Frame::GoAway { last: 0x7fff_ffff, .. } = peer.next(C2) else { panic!("a warning first") };
+    let Frame::Ping(opaque) = peer.next(C2) else { panic!("then PING") };
+    peer.send(C2, pong(opaque));
+    let Frame::GoAway { last: 0, .. } = peer.next(C2) else { panic!("then the last id") };
+    peer.send(C1, migrate(1, cid, 1));
+    peer.expect(C1, decline(1));
+    peer.send(C1, data(1, "").end());
+    peer.read_to_end(key);
+    peer.expect_silence();
+}
+
+#[test]
+fn a_stream_moves_a_bounded_number_of_times() {
+    // SMIG-5.13: max_moves, to and fro.
+    let smig = SmigConfig { max_moves: 2, ..SmigConfig::default() };
+    let mut peer = Peer::of_server(Config { smig: Some(smig), ..Config::server() }).with_spare();
+    let key = peer.post(C1, 1);
+    let (c1, c2) = (peer.cid(C1), peer.cid(C2));
+    peer.send(C1, migrate(1, c2, 1));
+    peer.expect(C1, accept(1, c2, 1));
+    peer.send(C2, migrate(1, c1, 3));
+    peer.expect(C2, accept(1, c1, 3));
+    peer.send(C1, migrate(3, c2, 3));
+    peer.expect(C1, decline(3));
+    assert_eq!(peer.limit(), "migrations");
+    assert!(peer.migrate(key, C2).is_err());
+    peer.send(C1, data(3, "here").end());
+    assert_eq!(&peer.read_to_end(key)[..], b"here");
+}
+
+#[test]
+fn a_session_that_moves_streams_without_end_is_declined() {
+    // SMIG-5.13: 10 a second for long; a burst is allowed.
+    let smig = SmigConfig { migrations_per_second: 1, ..SmigConfig::default() };
+    let mut peer = Peer::of_server(Config { smig: Some(smig), ..Config::server() }).with_spare();
+    let cid = peer.cid(C2);
+    for n in 0..4 {
+        peer.get(C1, 2 * n + 1);
+        peer.send(C1, migrate(2 * n + 1, cid, 2 * n + 1).end());
+        peer.expect(C1, accept(2 * n + 1, cid, 2 * n + 1));
+    }
+    peer.get(C1, 9);
+    peer.send(C1, migrate(9, cid, 9).end());
+    peer.expect(C1, decline(9));
+    assert_eq!(peer.limit(), "migrations");
+    peer.advance(core::time::Duration::from_secs(1));
+    peer.send(C1, migrate(9, cid, 11).end());
+    peer.expect(C1, accept(9, cid, 11));
+}
+
+#[test]
+fn the_stream_is_the_carrier_from_the_answer_on() {
+    // SMIG-5.14: frames of the mover on S2 are the stream's, and so is a reset.
+    let (mut peer, key) = receiving();
+    let cid = peer.cid(C2);
+    peer.send(C1, data(1, "one "));
+    peer.send(C1, migrate(1, cid, 1));
+    peer.expect(C1, accept(1, cid, 1));
+    assert_eq!(peer.place(key), (C2, 1));
+    peer.send(C2, data(1, "two"));
+    peer.send(C2, headers(1).field("x", "y").end());
+    assert_eq!(&peer.read(key)[..], b"one two");
+    let view = peer.session().connection(peer.conn(C1)).unwrap();
+    assert_eq!(view.streams, 0, "S1 is closed");
+    peer.app(|session, _| session.reset(key, ErrorCode::InternalError));
+    peer.expect(C2, reset(1, ErrorCode::InternalError));
+    peer.expect_silence();
+}
+
+#[test]
+fn frames_that_overtake_their_barrier_wait_for_it() {
+    // SMIG-5.15, a follower: order on each connection, not between them.
+    let (mut peer, key) = downloading(Config::client());
+    let cid = peer.cid(C2);
+    peer.send(C2, data(2, "three "));
+    peer.send(C2, data(2, "four "));
+    peer.send(C1, data(1, "one "));
+    peer.send(C2, headers(2).field("x-sum", "4").end());
+    peer.send(C1, data(1, "two "));
+    assert_eq!(&peer.read(key)[..], b"one two ");
+    peer.send(C1, migrate(1, cid, 2));
+    peer.expect(C1, accept(1, cid, 2).end());
+    assert_eq!(&peer.read(key)[..], b"three four ");
+    let trailers = peer.app(|session, _| session.read(key));
+    assert!(matches!(trailers, smig_proto::Read::End), "`read` took the trailers on its way");
+    peer.expect_silence();
+}
+
+#[test]
+fn the_followers_frames_wait_for_the_answer_at_the_mover() {
+    // SMIG-5.15, a mover: the client's DATA on S2 is behind its answer on C1.
+    let (mut peer, key) = receiving();
+    let cid = peer.cid(C2);
+    peer.migrate(key, C2).unwrap();
+    peer.expect(C1, migrate(1, cid, 2));
+    peer.send(C2, data(2, "three").end());
+    peer.send(C1, data(1, "one "));
+    peer.send(C1, data(1, "two "));
+    assert_eq!(&peer.read(key)[..], b"one two ");
+    peer.send(C1, accept(1, cid, 2));
+    assert_eq!(&peer.read_to_end(key)[..], b"three");
+    peer.expect_silence();
+}
+
+#[test]
+fn a_stream_may_be_moved_on_before_the_answer_is_read() {
+    // SMIG-5.16: the client accepts on C1 and moves on to C3 at once; C2 is faster.
+    let mut peer = Peer::of_server(Config::server()).with_spare().with_spare();
+    let key = peer.post(C1, 1);
+    let (c2, c3) = (peer.cid(C2), peer.cid(C3));
+    peer.migrate(key, C2).unwrap();
+    peer.expect(C1, migrate(1, c2, 2));
+    peer.send(C2, data(2, "two "));
+    peer.send(C2, migrate(2, c3, 1));
+    peer.expect_silence();
+    peer.send(C1, data(1, "one "));
+    peer.send(C1, accept(1, c2, 2));
+    peer.expect(C2, accept(2, c3, 1));
+    assert_eq!(peer.place(key), (C3, 1));
+    peer.send(C3, data(1, "three").end());
+    assert_eq!(&peer.read_to_end(key)[..], b"one two three");
+    peer.expect_silence();
+    // SMIG-5.16: the server offers on S2 before the client has read the answer.
+    let mut peer = Peer::of_client(Config::client()).with_spare();
+    let key = peer.open(C1, Method::GET, EndStream::Yes);
+    peer.migrate(key, C2).unwrap();
+    peer.expect(C1, migrate(1, c2, 1).end());
+    peer.send(C2, offer(1));
+    let offered = |event: &Event| matches!(event, Event::MigrationOffered { .. }).then_some(());
+    assert_eq!(peer.find_event(offered), None);
+    peer.send(C1, accept(1, c2, 1));
+    peer.event(offered);
+    peer.app(|session, _| session.decline_offer(key));
+    peer.expect(C2, decline(1).end());
+    // SMIG-5.16: when the answer is a decline, what was kept behind it goes with the carrier.
+    let mut peer = Peer::of_client(Config::client()).with_spare();
+    let key = peer.open(C1, Method::GET, EndStream::Yes);
+    peer.migrate(key, C2).unwrap();
+    peer.expect(C1, migrate(1, c2, 1).end());
+    peer.send(C1, decline(1));
+    peer.send(C1, headers(1).status(204).end());
+    assert_eq!(peer.take_response(key), 204);
+    peer.expect_silence();
+}
+
+#[test]
+fn one_migrate_is_kept_and_a_second_is_an_error() {
+    // SMIG-5.16 with SMIG-5.8: a follower that moves on twice without an answer.
+    let mut peer = Peer::of_server(Config::server()).with_spare().with_spare();
+    let key = peer.post(C1, 1);
+    let (c2, c3) = (peer.cid(C2), peer.cid(C3));
+    peer.migrate(key, C2).unwrap();
+    peer.expect(C1, migrate(1, c2, 2));
+    peer.send(C2, migrate(2, c3, 1));
+    peer.send(C2, migrate(2, c3, 3));
+    peer.expect_goaway(C2, ErrorCode::ProtocolError);
+}
+
+/// A header block with `x-note: kept` as a literal that enters the dynamic table, behind `prefix`.
+fn indexing(prefix: &[u8]) -> Vec<u8> {
+    let mut block = prefix.to_vec();
+    block.extend(b"\x40\x06x-note\x04kept");
+    block
+}
+
+/// `:status: 200` and the newest entry of the dynamic table.
+const INDEXED: [u8; 2] = [0x88, 0xbe];
+
+#[test]
+fn header_blocks_are_decoded_where_and_when_they_arrive() {
+    // SMIG-5.17: a block of an unbound carrier enters C2's table before another stream's block
+    // refers to it, and C1's table knows nothing of it.
+    let (mut peer, key) = downloading(Config::client());
+    let cid = peer.cid(C2);
+    peer.send(C2, data(2, "body"));
+    peer.send(C2, raw(kind::HEADERS, flag::END_HEADERS | flag::END_STREAM, 2, indexing(&[])));
+    let other = peer.open(C2, Method::GET, EndStream::Yes);
+    peer.send(C2, raw(kind::HEADERS, flag::END_HEADERS | flag::END_STREAM, 1, INDEXED));
+    let note = peer.event(|event| match event {
+        Event::Response { stream, head, .. } if *stream == other => {
+            Some(head.headers["x-note"].clone())
+        }
+        _ => None,
+    });
+    assert_eq!(note, "kept");
+    peer.send(C1, migrate(1, cid, 2));
+    peer.expect(C1, accept(1, cid, 2).end());
+    assert_eq!(&peer.read_to_end(key)[..], b"body");
+    // SMIG-5.17: blocks that are dropped are decoded too: on an abandoned carrier.
+    let (mut peer, _) = downloading(Config::client());
+    peer.send(C2, reset(2, ErrorCode::Cancel));
+    peer.send(C2, raw(kind::HEADERS, flag::END_HEADERS, 2, indexing(&[0x88])));
+    let other = peer.open(C2, Method::GET, EndStream::Yes);
+    peer.send(C2, raw(kind::HEADERS, flag::END_HEADERS | flag::END_STREAM, 1, INDEXED));
+    assert_eq!(peer.take_response(other), 200);
+    peer.expect_silence();
+}
+
+#[test]
+fn data_is_charged_to_the_connection_on_which_it_arrives() {
+    // SMIG-5.18: at once, although the stream gets it later; and given back there when it is read.
+    let config = Config { connection_window: 65_535, ..Config::client() };
+    let (mut peer, key) = downloading(config.clone());
+    let cid = peer.cid(C2);
+    let window = |peer: &Peer, line| {
+        peer.session().connection(peer.conn(line)).unwrap().recv_window
+    };
+    peer.send(C2, data(2, vec![0; 16_000]));
+    assert_eq!((window(&peer, C1), window(&peer, C2)), (65_535, 49_535));
+    peer.send(C1, data(1, vec![0; 10_000]));
+    peer.send(C1, migrate(1, cid, 2));
+    peer.expect(C1, accept(1, cid, 2).end());
+    assert_eq!((window(&peer, C1), window(&peer, C2)), (55_535, 49_535));
+    for _ in 0..2 {
+        peer.send(C2, data(2, vec![0; 16_000]));
+    }
+    peer.read(key);
+    peer.expect(C2, window_update(0, 48_000));
+    peer.expect_silence();
+    // SMIG-5.18: beyond it the connection ends, whatever the stream's window is.
+    let (mut peer, _) = downloading(config);
+    for _ in 0..4 {
+        peer.send(C2, data(2, vec![0; 16_000]));
+    }
+    peer.send(C2, data(2, vec![0; 1_536]));
+    peer.expect_goaway(C2, ErrorCode::FlowControlError);
+    peer.expect_nothing(C1);
+}
+
+#[test]
+fn frames_behind_the_barrier_on_the_old_id_reset_the_stream() {
+    // SMIG-5.19: each kind of frame, at a follower; RST_STREAM goes to the id that the stream has.
+    let frames: [Frame; 5] = [
+        data(1, "stray"),
+        headers(1).field("x", "y").end().into(),
+        window_update(1, 7),
+        reset(1, ErrorCode::Cancel),
+        migrate(1, smig_proto::Cid { app: smig_proto::AppId::new(1), number: 1 }, 9),
+    ];
+    for frame in &frames {
+        let (mut peer, key) = receiving();
+        let cid = peer.cid(C2);
+        peer.send(C1, migrate(1, cid, 1));
+        peer.expect(C1, accept(1, cid, 1));
+        peer.send(C1, frame.clone());
+        peer.expect(C2, reset(1, ErrorCode::StreamClosed));
+        assert_eq!(peer.take_error(key).code, ErrorCode::StreamClosed);
+        peer.expect_silence();
+    }
+    // SMIG-5.19 at a mover, behind the answer.
+    for frame in &frames[..4] {
+        let (mut peer, key) = receiving();
+        let cid = peer.cid(C2);
+        peer.migrate(key, C2).unwrap();
+        peer.expect(C1, migrate(1, cid, 2));
+        peer.send(C1, accept(1, cid, 2));
+        peer.send(C1, frame.clone());
+        peer.expect(C2, reset(2, ErrorCode::StreamClosed));
+        assert_eq!(peer.take_error(key).code, ErrorCode::StreamClosed);
+        peer.expect_silence();
+    }
+    // SMIG-5.19 at a client that keeps a MIGRATE until a JOIN is answered: the barrier was read.
+    for frame in &frames[..3] {
+        let (mut peer, key) = joining();
+        let cid = peer.cid(C2);
+        peer.send(C1, headers(1).status(200));
+        peer.send(C1, migrate(1, cid, 2));
+        peer.send(C1, frame.clone());
+        peer.expect(C1, reset(1, ErrorCode::StreamClosed));
+        assert_eq!(peer.take_error(key).code, ErrorCode::StreamClosed);
+    }
+}
+
+#[test]
+fn stray_data_counts_for_the_connection_and_stray_headers_for_hpack() {
+    // SMIG-5.19
+    let config = Config { connection_window: 65_535, ..Config::server() };
+    let mut peer = Peer::of_server(config).with_spare();
+    peer.post(C1, 1);
+    let cid = peer.cid(C2);
+    peer.send(C1, migrate(1, cid, 1));
+    peer.expect(C1, accept(1, cid, 1));
+    peer.send(C1, data(1, vec![0; 16_000]));
+    peer.expect(C2, reset(1, ErrorCode::StreamClosed));
+    let view = peer.session().connection(peer.conn(C1)).unwrap();
+    assert_eq!((view.recv_window, view.unread), (49_535, 0), "charged, and free again");
+    let mut peer = Peer::of_server(Config::server()).with_spare();
+    peer.post(C1, 1);
+    peer.send(C1, migrate(1, cid, 1));
+    peer.expect(C1, accept(1, cid, 1));
+    peer.send(C1, raw(kind::HEADERS, flag::END_HEADERS | flag::END_STREAM, 1, indexing(&[])));
+    peer.expect(C2, reset(1, ErrorCode::StreamClosed));
+    // GET / https, :authority example.com, and the entry.
+    let block = b"\x82\x84\x87\x01\x0bexample.com\xbe";
+    peer.send(C1, raw(kind::HEADERS, flag::END_HEADERS | flag::END_STREAM, 3, block));
+    let note = peer.event(|event| match event {
+        Event::Request { head, .. } => head.headers.get("x-note").cloned(),
+        _ => None,
+    });
+    assert_eq!(note, "kept");
+}
+
+#[test]
+fn a_reset_on_a_bound_carrier_takes_effect_at_once() {
+    // SMIG-5.20, a mover that waits for the answer.
+    let (mut peer, key) = receiving();
+    let cid = peer.cid(C2);
+    peer.migrate(key, C2).unwrap();
+    peer.expect(C1, migrate(1, cid, 2));
+    peer.send(C2, reset(2, ErrorCode::Cancel));
+    assert_eq!(peer.take_error(key).code, ErrorCode::Cancel);
+    peer.send(C1, data(1, "late, still before the barrier"));
+    peer.send(C1, accept(1, cid, 2));
+    peer.expect_silence();
+    // SMIG-5.20, a follower.
+    let (mut peer, key) = receiving();
+    peer.send(C1, migrate(1, cid, 1));
+    peer.expect(C1, accept(1, cid, 1));
+    peer.send(C2, reset(1, ErrorCode::Cancel));
+    assert_eq!(peer.take_error(key).code, ErrorCode::Cancel);
+    peer.expect_silence();
+}
