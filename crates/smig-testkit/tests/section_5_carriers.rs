@@ -1,0 +1,335 @@
+//! spec/smig.md section 5, unbound carriers and skipped ids (SMIG-5.21 to SMIG-5.27).
+
+use core::time::Duration;
+
+use http::Method;
+use smig_proto::{Config, EndStream, ErrorCode, JoinRefusal, SmigConfig, StreamKey};
+use smig_testkit::script::frame::*;
+use smig_testkit::script::{C1, C2, C3, Line, Peer, Setup};
+
+/// A client engine with a GET on stream 1 of C1, and a spare.
+fn client(config: Config) -> (Peer, StreamKey) {
+    let mut peer = Peer::of_client(config).with_spare();
+    let key = peer.open(C1, Method::GET, EndStream::Yes);
+    (peer, key)
+}
+
+/// A server engine with an upload on stream 1 of C1, and a spare.
+fn server(config: Config) -> (Peer, StreamKey) {
+    let mut peer = Peer::of_server(config).with_spare();
+    let key = peer.post(C1, 1);
+    (peer, key)
+}
+
+fn tolerating(tolerated: u32, config: Config) -> Config {
+    Config { smig: Some(SmigConfig { tolerated, ..SmigConfig::default() }), ..config }
+}
+
+fn unbound(peer: &Peer, line: Line) -> usize {
+    peer.session().connection(peer.conn(line)).unwrap().unbound
+}
+
+#[test]
+fn a_client_takes_four_kinds_of_frames_on_an_unbound_carrier() {
+    // SMIG-5.21
+    let (mut peer, key) = client(Config::client());
+    let cid = peer.cid(C2);
+    peer.send(C2, window_update(2, 100));
+    peer.send(C2, headers(2).status(200));
+    peer.send(C2, data(2, "body").end());
+    peer.send(C2, reset(4, ErrorCode::Cancel));
+    peer.expect_silence();
+    assert_eq!(unbound(&peer, C2), 1, "the reset one is closed");
+    peer.send(C1, migrate(1, cid, 2));
+    peer.expect(C1, accept(1, cid, 2).end());
+    assert_eq!(peer.take_response(key), 200);
+    assert_eq!(&peer.read_to_end(key)[..], b"body");
+    assert_eq!(unbound(&peer, C2), 0);
+}
+
+#[test]
+fn a_server_takes_credit_and_resets_on_an_unbound_carrier() {
+    // SMIG-5.21
+    let (mut peer, _) = server(Config::server());
+    peer.send(C2, window_update(1, 100));
+    peer.send(C2, reset(3, ErrorCode::Cancel));
+    assert_eq!(unbound(&peer, C2), 1);
+    peer.expect_silence();
+    // HEADERS on an idle odd id is a new request.
+    peer.get(C2, 5);
+    peer.expect_silence();
+}
+
+#[test]
+fn any_other_use_of_an_idle_id_ends_the_connection() {
+    // SMIG-5.21, a server: DATA cannot be a carrier's.
+    let (mut peer, other) = server(Config::server());
+    peer.send(C2, data(1, "x"));
+    peer.expect_goaway(C2, ErrorCode::ProtocolError);
+    peer.expect_unharmed(other);
+    // SMIG-5.21: the receiver's own idle ids.
+    for frame in [window_update(2, 1), data(2, "x"), reset(2, ErrorCode::Cancel)] {
+        let (mut peer, _) = server(Config::server());
+        peer.send(C2, frame);
+        peer.expect_goaway(C2, ErrorCode::ProtocolError);
+    }
+    let (mut peer, _) = server(Config::server());
+    peer.send(C2, headers(2).status(200));
+    peer.expect_goaway(C2, ErrorCode::ProtocolError);
+    let frames: [Frame; 4] = [
+        window_update(5, 1),
+        data(5, "x"),
+        reset(5, ErrorCode::Cancel),
+        headers(5).status(200).into(),
+    ];
+    for frame in frames {
+        let (mut peer, other) = client(Config::client());
+        peer.send(C2, frame);
+        peer.expect_goaway(C2, ErrorCode::ProtocolError);
+        peer.expect_unharmed(other);
+        peer.expect_nothing(C1);
+    }
+    // SMIG-5.21: MIGRATE and its answer are no frames of an unbound carrier.
+    for frame in [migrate(1, smig_proto::Cid { app: smig_proto::AppId::new(1), number: 1 }, 3), decline(1)]
+    {
+        let (mut peer, _) = server(Config::server());
+        peer.send(C2, window_update(1, 100));
+        peer.send(C2, frame);
+        peer.expect_goaway(C2, ErrorCode::ProtocolError);
+    }
+}
+
+#[test]
+fn there_are_no_carriers_on_a_connection_that_has_not_joined() {
+    // SMIG-5.21
+    let mut peer = Peer::to_server(Setup::new(Config::server()).joins_by_script());
+    peer.connect();
+    peer.connect();
+    peer.refuse_join(C2, JoinRefusal::NotHere);
+    peer.expect(C2, join_refused(5));
+    peer.send(C2, window_update(1, 10));
+    peer.expect_goaway(C2, ErrorCode::ProtocolError);
+    let mut peer = Peer::to_client(Setup::new(Config::client()).joins_by_script());
+    peer.connect();
+    peer.connect();
+    peer.send(C2, data(2, "x"));
+    peer.expect_goaway(C2, ErrorCode::ProtocolError);
+    peer.expect_nothing(C1);
+}
+
+#[test]
+fn an_unbound_carrier_holds_no_more_than_the_largest_window() {
+    // SMIG-5.22: it is the open window of some stream, at the time. 20000 octets were used on S1.
+    let config = Config { stream_window: 100_000, ..Config::client() };
+    let (mut peer, key) = client(config);
+    let cid = peer.cid(C2);
+    peer.send(C1, headers(1).status(200));
+    peer.send(C1, data(1, vec![0; 16_000]));
+    peer.send(C1, data(1, vec![0; 4_000]));
+    for _ in 0..5 {
+        peer.send(C2, data(2, vec![0; 16_000]));
+    }
+    peer.expect_silence();
+    peer.send(C2, data(2, "x"));
+    peer.expect(C2, reset(2, ErrorCode::FlowControlError));
+    // What it held is given back, it is closed, and the stream is unharmed.
+    assert_eq!(peer.session().connection(peer.conn(C2)).unwrap().unread, 0);
+    peer.send(C2, data(2, "late"));
+    peer.expect_silence();
+    peer.send(C1, migrate(1, cid, 2));
+    peer.expect(C1, decline(1).end());
+    peer.send(C1, data(1, vec![0; 16_000]).end());
+    assert_eq!(peer.read_to_end(key).len(), 36_000);
+}
+
+#[test]
+fn a_bound_carrier_holds_no_more_than_its_streams_window() {
+    // SMIG-5.22 by analogy, at a mover that waits for the answer.
+    let config = Config { stream_window: 100_000, ..Config::server() };
+    let (mut peer, key) = server(config);
+    let cid = peer.cid(C2);
+    peer.migrate(key, C2).unwrap();
+    peer.expect(C1, migrate(1, cid, 2));
+    peer.send(C1, data(1, vec![0; 16_000]));
+    for _ in 0..5 {
+        peer.send(C2, data(2, vec![0; 16_000]));
+    }
+    peer.send(C2, data(2, vec![0; 4_001]));
+    peer.expect(C2, reset(2, ErrorCode::FlowControlError));
+    assert_eq!(peer.take_error(key).code, ErrorCode::FlowControlError);
+    assert_eq!(peer.session().connection(peer.conn(C2)).unwrap().unread, 0);
+}
+
+#[test]
+fn small_data_on_an_unbound_carrier_comes_out_whole_and_in_order() {
+    // SMIG-5.22 and SMIG-5.15: an octet a frame.
+    let (mut peer, key) = client(Config::client());
+    let cid = peer.cid(C2);
+    peer.send(C2, headers(2).status(200));
+    let body: Vec<u8> = (0..20_000u32).map(|n| n as u8).collect();
+    for octet in &body {
+        peer.send(C2, data(2, [*octet]));
+    }
+    peer.send(C2, data(2, vec![7; 2_000]));
+    peer.send(C2, data(2, "").end());
+    peer.send(C1, migrate(1, cid, 2));
+    peer.expect(C1, accept(1, cid, 2).end());
+    let read = peer.read_to_end(key);
+    assert_eq!((&read[..20_000], read.len()), (&body[..], 22_000));
+}
+
+#[test]
+fn more_unbound_carriers_than_tolerated_are_refused() {
+    // SMIG-5.23: in the session, not on each connection; offers do not take their place.
+    let (mut peer, _) = client(tolerating(2, Config::client()));
+    peer.connect();
+    peer.send(C2, data(2, "x"));
+    peer.send(C3, window_update(2, 1));
+    peer.expect_silence();
+    peer.send(C2, data(2, "more of the same"));
+    peer.send(C2, headers(4).status(200));
+    peer.expect(C2, reset(4, ErrorCode::RefusedStream));
+    assert_eq!(peer.limit(), "unbound carriers");
+    peer.send(C3, window_update(4, 1));
+    peer.expect(C3, reset(4, ErrorCode::RefusedStream));
+    // A reset of one that was not there starts none.
+    peer.send(C3, reset(6, ErrorCode::Cancel));
+    peer.expect_silence();
+    // One ends: there is room again.
+    peer.send(C2, reset(2, ErrorCode::Cancel));
+    peer.send(C3, data(8, "x"));
+    peer.expect_silence();
+}
+
+#[test]
+fn a_carrier_that_nobody_binds_is_cancelled() {
+    // SMIG-5.24: after 10 seconds, by a clock that ticks once a second.
+    let (mut peer, key) = client(Config::client());
+    let cid = peer.cid(C2);
+    peer.send(C2, data(2, "x"));
+    peer.advance(Duration::from_secs(9));
+    peer.expect_silence();
+    peer.advance(Duration::from_secs(2));
+    peer.expect(C2, reset(2, ErrorCode::Cancel));
+    assert_eq!(peer.limit(), "unbound carrier time");
+    peer.send(C1, migrate(1, cid, 2));
+    peer.expect(C1, decline(1).end());
+    peer.expect_unharmed(key);
+    // One that is bound in time is not.
+    let (mut peer, key) = client(Config::client());
+    peer.send(C2, window_update(2, 5));
+    peer.advance(Duration::from_secs(9));
+    peer.send(C1, migrate(1, cid, 2));
+    peer.expect(C1, accept(1, cid, 2).end());
+    peer.advance(Duration::from_secs(20));
+    peer.expect_silence();
+    peer.expect_unharmed(key);
+}
+
+#[test]
+fn a_reset_closes_an_unbound_carrier() {
+    // SMIG-5.25: what it held is dropped and given back; a MIGRATE that names it is declined.
+    let (mut peer, key) = client(Config::client());
+    let cid = peer.cid(C2);
+    peer.send(C2, headers(2).status(200));
+    peer.send(C2, data(2, vec![0; 1_000]));
+    peer.send(C2, reset(2, ErrorCode::InternalError));
+    let view = peer.session().connection(peer.conn(C2)).unwrap();
+    assert_eq!((view.unbound, view.unread), (0, 0));
+    peer.send(C1, migrate(1, cid, 2));
+    peer.expect(C1, decline(1).end());
+    // The mover brings the reset to S1 (SMIG-8.3).
+    peer.send(C1, reset(1, ErrorCode::InternalError));
+    assert_eq!(peer.take_error(key).code, ErrorCode::InternalError);
+    peer.expect_silence();
+}
+
+#[test]
+fn skipped_ids_stay_available_as_carriers() {
+    // SMIG-5.26: 5 overtakes 1 and 3.
+    let (mut peer, first) = server(Config::server());
+    let second = peer.post(C1, 3);
+    let cid = peer.cid(C2);
+    peer.get(C2, 5);
+    peer.send(C1, migrate(1, cid, 3));
+    peer.expect(C1, accept(1, cid, 3));
+    peer.send(C2, window_update(1, 9));
+    peer.send(C1, migrate(3, cid, 1));
+    peer.expect(C1, accept(3, cid, 1));
+    assert_eq!((peer.place(first), peer.place(second)), ((C2, 3), (C2, 1)));
+    peer.send(C2, data(1, "x").end());
+    assert_eq!(&peer.read_to_end(second)[..], b"x");
+    peer.expect_silence();
+    // SMIG-5.26, a client: 4 overtakes 2.
+    let (mut peer, key) = client(Config::client());
+    peer.send(C2, data(4, "x"));
+    peer.send(C2, headers(2).status(204).end());
+    peer.send(C1, migrate(1, cid, 2));
+    peer.expect(C1, accept(1, cid, 2).end());
+    assert_eq!(peer.take_response(key), 204);
+}
+
+#[test]
+fn a_request_may_be_overtaken_by_a_migrate_but_not_by_a_request() {
+    // SMIG-5.26: the MIGRATE that names 3 on C2 is faster than request 1 there.
+    let (mut peer, _) = server(Config::server());
+    let cid = peer.cid(C2);
+    peer.send(C1, migrate(1, cid, 3));
+    peer.expect(C1, accept(1, cid, 3));
+    peer.get(C2, 1);
+    peer.expect_silence();
+    // SMIG-5.26: requests count up.
+    let (mut peer, _) = server(Config::server());
+    peer.get(C2, 5);
+    peer.send(C2, headers(3).get("/").end());
+    peer.expect_goaway(C2, ErrorCode::ProtocolError);
+    peer.expect_nothing(C1);
+}
+
+#[test]
+fn at_least_256_skipped_ids_are_remembered() {
+    // SMIG-5.26: 255 requests below 513 were skipped; the lowest may still be a carrier. Of far more,
+    // the lowest are forgotten, that is closed.
+    let (mut peer, _) = server(Config::server());
+    let cid = peer.cid(C2);
+    peer.get(C2, 513);
+    peer.send(C1, migrate(1, cid, 1));
+    peer.expect(C1, accept(1, cid, 1));
+    let (mut peer, _) = server(Config::server());
+    peer.get(C2, 100_001);
+    peer.send(C1, migrate(1, cid, 1));
+    peer.expect(C1, decline(1));
+    peer.send(C1, migrate(1, cid, 100_001 - 2 * 256));
+    peer.expect(C1, accept(1, cid, 100_001 - 2 * 256));
+}
+
+#[test]
+fn frames_on_an_abandoned_carrier_are_dropped_without_an_error() {
+    // SMIG-5.27 at a follower that declined.
+    let config = Config { connection_window: 65_535, ..Config::client() };
+    let smig = SmigConfig { max_moves: 0, ..SmigConfig::default() };
+    let (mut peer, key) = client(Config { smig: Some(smig), ..config });
+    let cid = peer.cid(C2);
+    peer.send(C1, migrate(1, cid, 2));
+    peer.expect(C1, decline(1).end());
+    for _ in 0..2 {
+        peer.send(C2, data(2, vec![0; 16_000]));
+    }
+    peer.send(C2, data(2, vec![0; 1_000]));
+    peer.expect(C2, window_update(0, 33_000));
+    peer.send(C2, headers(2).status(200));
+    peer.send(C2, window_update(2, 5));
+    peer.send(C2, reset(2, ErrorCode::Cancel));
+    peer.expect_silence();
+    peer.expect_unharmed(key);
+    // SMIG-5.27 at a mover whose move was declined: the follower's frames there are dropped too.
+    let (mut peer, key) = server(Config::server());
+    peer.migrate(key, C2).unwrap();
+    peer.expect(C1, migrate(1, cid, 2));
+    peer.send(C1, decline(1));
+    peer.send(C2, window_update(2, 5));
+    peer.send(C2, reset(2, ErrorCode::Cancel));
+    peer.send(C2, data(2, "x"));
+    peer.expect_silence();
+    peer.expect_unharmed(key);
+}
