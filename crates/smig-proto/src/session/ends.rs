@@ -7,7 +7,7 @@ use crate::error::{Cause, ConnectionError, ErrorCode, Fault, Initiator, Processe
 use crate::migrate::{AnswerDue, HandOver};
 use crate::session::control::send_goaway;
 use crate::session::{Event, LostReason, Role, Session};
-use crate::stream::{Hold, Opener, RecvPhase, Route, SendPhase, StreamKey};
+use crate::stream::{Exchange, Hold, Opener, RecvPhase, Route, SendPhase, StreamKey};
 use crate::time::Instant;
 use crate::wire::{self, Cid, StreamId};
 
@@ -115,6 +115,13 @@ impl Session {
         if stream.is_over() {
             return;
         }
+        let settled = !matches!(stream.hand_over, HandOver::Moving(_));
+        let whole = settled
+            && stream.recv.phase() == RecvPhase::Ended
+            && stream.exchange != Exchange::Tunnel;
+        if self.role == Role::Client && code == ErrorCode::NoError && whole {
+            return self.stop_request(key, at);
+        }
         if let HandOver::Moving(moving) = &stream.hand_over {
             let (from, to, used) = (moving.from, moving.to, moving.carrier_used);
             let unanswered = (from, moving.dst);
@@ -133,6 +140,21 @@ impl Session {
         let (initiator, connection) = (Initiator::Peer, at.conn);
         let error = StreamError { code, initiator, cause: None, connection, processed };
         self.finish_failed(key, error, Some(at));
+    }
+
+    /// Client: the response is whole and the server wants no more of the request. The response must
+    /// not be lost by that (RFC 9113 section 8.1).
+    fn stop_request(&mut self, key: StreamKey, at: Route) {
+        let Some(stream) = self.streams.find_mut(key) else { return };
+        stream.send.abort();
+        stream.scheduled = None;
+        let waits = core::mem::take(&mut stream.send.wants_room);
+        self.ignore_from_peer(at);
+        if waits {
+            // Whoever waits for room learns that there is nothing to send any more.
+            self.events.push_back(Event::Writable { stream: key });
+        }
+        self.after_direction(key);
     }
 
     /// The connection that carried the stream is gone.
@@ -294,7 +316,8 @@ impl Session {
             // What is queued still goes out.
             return;
         }
-        let code = if ended && self.role == Role::Server {
+        let ordinary = stream.exchange != Exchange::Tunnel;
+        let code = if ended && ordinary && self.role == Role::Server {
             // The answer is complete; the rest of the request is not needed.
             ErrorCode::NoError
         } else {
@@ -426,7 +449,14 @@ impl Session {
             && conn.streams.is_empty()
             && conn.carriers.len() == 0
             && conn.answers_due.is_empty()
+            && !self.keeps_moves_from(id)
             && conn.out.frames.is_empty()
+    }
+
+    /// Whether a MIGRATE that was read there waits for a JOIN and is not answered (SMIG-8.12).
+    fn keeps_moves_from(&self, id: ConnId) -> bool {
+        let mut waiting = self.conns.iter().flat_map(|conn| &conn.waiting_moves);
+        waiting.any(|waiting| waiting.from.conn == id)
     }
 
     /// Answers a request whose head is too large: 431, so that a person can see what is wrong.
