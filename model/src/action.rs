@@ -40,6 +40,9 @@ pub(crate) fn is_at_rest(scenario: &Scenario, world: &World) -> bool {
 
 /// Actions of a network that delivers and of endpoints that do their duty.
 pub(crate) fn must_happen(scenario: &Scenario, world: &World, actions: &mut Vec<Action>) {
+    if world.has_fault() {
+        return; // what follows a protocol error teaches nothing
+    }
     for side in Side::BOTH {
         for conn in Conn::all(scenario.conns) {
             if world.network.head(conn, side).is_some() {
@@ -67,8 +70,10 @@ pub(crate) fn must_happen(scenario: &Scenario, world: &World, actions: &mut Vec<
 
 /// Actions of applications, policies and fate, as far as the budget goes.
 pub(crate) fn may_happen(scenario: &Scenario, world: &World, actions: &mut Vec<Action>) {
-    if Side::BOTH.iter().all(|side| world.endpoint(*side).fate() != Fate::Running) {
-        return; // the stream is over, and nothing that can still be chosen concerns it
+    if world.has_fault()
+        || Side::BOTH.iter().all(|side| world.endpoint(*side).fate() != Fate::Running)
+    {
+        return; // the stream is over, and no choice concerns it any more
     }
     let budget = &world.budget;
     for side in Side::BOTH {

@@ -32,7 +32,7 @@ pub struct Violation {
     pub trace: String,
 }
 
-/// Explores every state within the scenario's bounds, or up to the first violation.
+/// Explores every state within the scenario's bounds, or up to a violation.
 #[must_use]
 pub fn check(scenario: Scenario, threads: usize) -> Outcome {
     let start = Instant::now();
@@ -42,16 +42,43 @@ pub fn check(scenario: Scenario, threads: usize) -> Outcome {
         .finish_when(HasDiscoveries::Any)
         .spawn_bfs()
         .join();
-    let violation = checker
-        .discoveries()
-        .into_iter()
-        .min_by_key(|(_, path)| path.clone().into_actions().len())
-        .map(|(property, path)| Violation { property, trace: trace(path) });
+    let violation = first(&checker).map(|found| {
+        let (property, path) = shortest(scenario, found);
+        Violation { property, trace: trace(path) }
+    });
     Outcome {
         states: checker.unique_state_count(),
         depth: checker.max_depth(),
         took: start.elapsed(),
         violation,
+    }
+}
+
+type Found = (&'static str, Path<World, Action>);
+
+fn first(checker: &impl Checker<Machine>) -> Option<Found> {
+    checker.discoveries().into_iter().min_by_key(|(_, path)| steps(path))
+}
+
+fn steps(path: &Path<World, Action>) -> usize {
+    path.clone().into_actions().len()
+}
+
+/// The checker stops some time after the first violation; this looks for one with fewer steps until
+/// there is none, because a person will read it.
+fn shortest(scenario: Scenario, mut found: Found) -> Found {
+    loop {
+        let fewer = steps(&found.1); // the depth of a state counts from 1, and the bound is exclusive
+        let checker = Machine(scenario)
+            .checker()
+            .finish_when(HasDiscoveries::Any)
+            .target_max_depth(fewer + 1)
+            .spawn_bfs()
+            .join();
+        match first(&checker) {
+            Some(better) if steps(&better.1) < fewer => found = better,
+            _ => return found,
+        }
     }
 }
 

@@ -4,6 +4,14 @@
 //! its frames, and nothing else is ordered: the model tries every interleaving of delivery, sending,
 //! moving, resetting, GOAWAY and loss that a [`Scenario`] allows, and looks at every state it reaches.
 //!
+//! The bounds: one to three units of data a direction, windows of one or two units, so that credit
+//! matters; each event as often as the scenario's [`Budget`] says, at any moment; a lost connection
+//! loses any suffix of each direction, and the two ends notice on their own. Each step uses up a unit,
+//! a frame or some budget, so there are no cycles: what never comes to rest badly comes to rest well.
+//!
+//! Not in the model: a second stream (skipped ids, SMIG-5.26), connection windows, HPACK, the proofs of
+//! JOIN, limits (SMIG-5.9, 5.22, 5.23), a peer that breaks rules or never answers (SMIG-8.13), push.
+//!
 //! An [`Omission`] takes one rule out of the endpoints. The model must then find a broken state;
 //! that is how we know that it looks.
 

@@ -25,17 +25,21 @@ fn both(holds: impl Fn(Side) -> bool) -> bool {
 
 /// SMIG-8.18; the endpoints judge each unit as they hand it on.
 fn no_fault(_: &Machine, world: &World) -> bool {
-    both(|side| world.endpoint(side).fault().is_none())
+    !world.has_fault()
 }
 
 /// Each end is complete or failed. An end is complete only with every unit and the END_STREAM of
 /// both directions, so one that fails alone has a peer that has finished (SMIG-8.18, last sentence).
 fn no_deadlock(machine: &Machine, world: &World) -> bool {
-    both(|side| world.endpoint(side).fate() != Fate::Running) || !is_at_rest(&machine.0, world)
+    world.has_fault()
+        || both(|side| world.endpoint(side).fate() != Fate::Running)
+        || !is_at_rest(&machine.0, world)
 }
 
 fn nothing_kept(machine: &Machine, world: &World) -> bool {
-    both(|side| world.endpoint(side).keeps_nothing()) || !is_at_rest(&machine.0, world)
+    world.has_fault()
+        || both(|side| world.endpoint(side).keeps_nothing())
+        || !is_at_rest(&machine.0, world)
 }
 
 /// Moves, offers, declines, collisions, GOAWAY and SETTINGS never cost a stream its life.

@@ -75,7 +75,7 @@ impl Scenario {
 
     /// The same with fewer units and events: what two movers cross costs the most, so they get the least.
     pub(crate) fn narrow(&mut self) {
-        self.up = self.up.min(1);
+        self.up = if self.conns > 2 { 0 } else { self.up.min(1) };
         self.down = self.down.min(if self.up == 0 { 2 } else { 1 });
         let budget = &mut self.budget;
         budget.losses = budget.losses.min(1);

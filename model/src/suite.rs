@@ -145,9 +145,16 @@ fn two_movers() -> Vec<Scenario> {
     let losses = Budget { losses: 2, ..movers };
     let resets = Budget { client_resets: 1, server_resets: 1, ..movers };
     let drain = Budget { goaways: 2, timeouts: 1, ..movers };
+    let all = Budget { losses: 1, client_resets: 1, timeouts: 1, ..movers };
     let settings = Budget { settings: 1, ..movers };
     vec![
         Scenario { who, what: "an upload; declines, losses", budget: losses, ..UPLOAD },
+        Scenario {
+            who,
+            what: "a tunnel; declines, a loss, a reset, timeout",
+            budget: all,
+            ..TUNNEL
+        },
         Scenario { who, what: "an upload; declines, resets", budget: resets, ..UPLOAD },
         Scenario { who, what: "a tunnel; GOAWAYs, timeout, declines", budget: drain, ..TUNNEL },
         Scenario {
@@ -220,6 +227,7 @@ fn repeated() -> Vec<Scenario> {
     let both = Budget { server_moves: 1, client_moves: 1, ..NONE };
     let losses = Budget { declines: 1, losses: 1, ..both };
     let resets = Budget { client_resets: 1, server_resets: 1, ..both };
+    let drain = Budget { goaways: 1, timeouts: 1, ..both };
     let often = Budget { server_moves: 2, client_moves: 2, ..NONE };
     vec![
         Scenario { what: "three times, a download; declines, losses", budget: server, ..download },
@@ -229,6 +237,11 @@ fn repeated() -> Vec<Scenario> {
             ..tunnel
         },
         Scenario { what: "among 3 connections, a tunnel; resets", budget: resets, ..tunnel },
+        Scenario {
+            what: "among 3 connections, a tunnel; GOAWAY, timeout",
+            budget: drain,
+            ..tunnel
+        },
         Scenario { what: "twice among 3 connections, a tunnel", budget: often, ..tunnel },
     ]
 }

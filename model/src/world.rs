@@ -37,6 +37,10 @@ impl World {
         &self.endpoints[side.index()]
     }
 
+    pub(crate) fn has_fault(&self) -> bool {
+        self.endpoints.iter().any(|endpoint| endpoint.fault().is_some())
+    }
+
     /// What a reader of a trace needs to know of the last state.
     pub(crate) fn summary(&self) -> String {
         Side::BOTH.map(|side| format!("    {side}: {}", self.endpoint(side).summary())).join("\n")
