@@ -18,6 +18,8 @@ use crate::transport::{Received, Transport};
 const MIN_BATCH: usize = 16 << 10;
 /// Octets taken at a time while the socket takes everything.
 const MAX_BATCH: usize = 256 << 10;
+/// An output buffer of this size may stay with an idle connection.
+const KEPT_OUTPUT: usize = 4 << 10;
 /// Octets sent on one connection in one turn, then the others are looked at.
 const TURN: usize = 512 << 10;
 /// Reads of one connection in one turn.
@@ -75,9 +77,13 @@ pub(crate) struct Link {
     batch: usize,
     min_batch: usize,
     unsampled: usize,
+    /// The role's low-water mark, and the one that is set.
     low_water: u32,
+    set_low_water: u32,
     blocked: bool,
     eof: bool,
+    /// The output buffer has grown; to be given back when the connection falls idle.
+    output_grew: bool,
 }
 
 impl Link {
@@ -94,8 +100,10 @@ impl Link {
             min_batch: MIN_BATCH,
             unsampled: 0,
             low_water: 0,
+            set_low_water: 0,
             blocked: false,
             eof: false,
+            output_grew: false,
         }
     }
 
@@ -107,6 +115,7 @@ impl Link {
     pub(super) fn set_role(&mut self, role: Role, options: &SocketOptions) {
         self.role = role;
         self.low_water = options.not_sent_low_water.unwrap_or(0);
+        self.set_low_water = self.low_water;
         socket::apply(self.transport.tcp(), options);
     }
 
@@ -229,10 +238,19 @@ impl Link {
             if taken >= self.batch {
                 self.batch = (self.batch * 2).min(MAX_BATCH);
             }
+            self.output_grew |= self.output.len() > KEPT_OUTPUT;
             sent += taken;
             self.unsampled += taken;
         }
         if sent > 0 { Progress::Some } else { Progress::None }
+    }
+
+    /// The session's task goes to sleep: what is not needed to wait is given back.
+    pub(super) fn rest(&mut self) {
+        if self.output_grew && self.output.is_empty() {
+            self.output.shrink();
+            self.output_grew = false;
+        }
     }
 
     /// The socket is full: take less at a time, and see how fast it drains.
@@ -255,9 +273,10 @@ impl Link {
         }
         let fits = u32::try_from(rate / 1000 * SOCKET_MILLIS).unwrap_or(MAX_LOW_WATER);
         let wanted = fits.clamp(self.low_water, MAX_LOW_WATER.max(self.low_water));
-        let present = u32::try_from(self.min_batch).unwrap_or(MAX_LOW_WATER);
         // Follow changes of the rate, not its noise.
+        let present = self.set_low_water;
         if wanted > present.saturating_mul(2) || wanted < present / 2 {
+            self.set_low_water = wanted;
             socket::set_not_sent_low_water(self.transport.tcp(), wanted);
             self.min_batch = (wanted as usize).clamp(MIN_BATCH, MAX_BATCH);
         }

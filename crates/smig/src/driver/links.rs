@@ -194,6 +194,13 @@ impl Links {
         progress
     }
 
+    /// The session's task goes to sleep.
+    pub(super) fn rest(&mut self) {
+        for link in &mut self.links {
+            link.rest();
+        }
+    }
+
     /// When the driver must look again.
     pub(super) fn deadline(&self) -> Option<Instant> {
         let ends = self.links.iter().filter_map(Link::deadline).min();

@@ -167,6 +167,7 @@ impl<A: App> Future for Driver<A> {
                 continue;
             }
             if this.mailbox.notifier().sleep() == Called::No {
+                this.links.rest();
                 return Poll::Pending;
             }
         }

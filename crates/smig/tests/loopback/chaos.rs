@@ -1,0 +1,234 @@
+//! Transfers whose streams are moved, and whose connections are cut, at random moments: the body is
+//! right to the last octet, or there is an error.
+//!
+//! `SMIG_CHAOS_RUNS` sets how many (each a download and an upload), `SMIG_CHAOS_MIB` how big,
+//! `SMIG_CHAOS_SEED` with which seed to begin: one run by one seed is always set up the same way.
+
+use std::net::SocketAddr;
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::{Arc, Mutex};
+use std::time::Duration;
+
+use bytes::Bytes;
+use http::Request;
+use http_body_util::{BodyExt as _, Full};
+use smig::{Client, Error, MoveMode, MoveRules, Observed, Server};
+use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
+use tokio::net::tcp::{OwnedReadHalf, OwnedWriteHalf};
+use tokio::net::{TcpListener, TcpStream};
+use tokio::sync::watch;
+use tower::service_fn;
+
+use crate::support::{Watch, answer, digest, get, octets, pair, sha256, until};
+
+/// A small generator: each run is set up by its seed alone.
+struct Dice(u64);
+
+impl Dice {
+    fn roll(&mut self, below: u64) -> u64 {
+        // SplitMix64.
+        self.0 = self.0.wrapping_add(0x9e37_79b9_7f4a_7c15);
+        let mut z = self.0;
+        z = (z ^ (z >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
+        z = (z ^ (z >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
+        (z ^ (z >> 31)) % below
+    }
+
+    fn moves(&mut self, len: u64) -> MoveRules {
+        let mut offsets: Vec<u64> = (0..self.roll(5)).map(|_| self.roll(len)).collect();
+        offsets.sort_unstable();
+        let mut rules = MoveRules::default();
+        rules.mode = MoveMode::At(offsets);
+        rules
+    }
+}
+
+/// Stands between client and server and cuts connections after so many octets.
+struct Cutter {
+    addr: SocketAddr,
+    task: tokio::task::JoinHandle<()>,
+    open: Arc<AtomicUsize>,
+}
+
+impl Cutter {
+    /// The `n`th connection is cut after `cuts[n]` octets, if there is such a number.
+    async fn start(server: SocketAddr, cuts: Vec<Option<u64>>) -> Self {
+        let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+        let addr = listener.local_addr().unwrap();
+        let open = Arc::new(AtomicUsize::new(0));
+        let counted = Arc::clone(&open);
+        let task = tokio::spawn(async move {
+            let mut cuts = cuts.into_iter();
+            loop {
+                let (client, _) = listener.accept().await.unwrap();
+                let server = TcpStream::connect(server).await.unwrap();
+                let cut = cuts.next().flatten().unwrap_or(u64::MAX);
+                counted.fetch_add(1, Ordering::SeqCst);
+                let counted = Arc::clone(&counted);
+                tokio::spawn(async move {
+                    relay(client, server, cut).await;
+                    counted.fetch_sub(1, Ordering::SeqCst);
+                });
+            }
+        });
+        Self { addr, task, open }
+    }
+}
+
+/// Copies both ways until one end closes or the octets are used up.
+async fn relay(client: TcpStream, server: TcpStream, cut: u64) {
+    let (left, stop) = (Arc::new(Mutex::new(cut)), watch::channel(()).0);
+    let stop = Arc::new(stop);
+    let (client_read, client_write) = client.into_split();
+    let (server_read, server_write) = server.into_split();
+    let down = pipe(server_read, client_write, Arc::clone(&left), Arc::clone(&stop));
+    let up = pipe(client_read, server_write, left, stop);
+    tokio::join!(down, up);
+}
+
+async fn pipe(
+    mut from: OwnedReadHalf,
+    mut to: OwnedWriteHalf,
+    left: Arc<Mutex<u64>>,
+    stop: Arc<watch::Sender<()>>,
+) {
+    let mut stopped = stop.subscribe();
+    let mut buffer = vec![0; 16 << 10];
+    loop {
+        let read = tokio::select! {
+            read = from.read(&mut buffer) => read.unwrap_or(0),
+            _ = stopped.changed() => return,
+        };
+        let pass = {
+            let mut left = left.lock().unwrap();
+            let pass = (read as u64).min(*left);
+            *left -= pass;
+            pass as usize
+        };
+        let written = tokio::select! {
+            written = to.write_all(&buffer[..pass]) => written,
+            _ = stopped.changed() => return,
+        };
+        if read == 0 || pass < read || written.is_err() {
+            // Both directions end at once, as when a route is lost.
+            let _ = stop.send(());
+            return;
+        }
+    }
+}
+
+struct Run {
+    seed: u64,
+    server: Server,
+    client: Client,
+    cutter: Cutter,
+    len: usize,
+}
+
+impl Run {
+    async fn set_up(seed: u64, len: usize) -> Self {
+        let mut dice = Dice(seed);
+        let (server, client) = pair();
+        let server = server.moves(dice.moves(len as u64)).start(service_fn(answer)).unwrap();
+        let cuts = (0..4)
+            .map(|_| (dice.roll(3) == 0).then(|| 5_000 + dice.roll(len as u64 * 2)))
+            .collect();
+        let cutter = Cutter::start(server.local_addrs()[0], cuts).await;
+        let mut config = smig::Config::client();
+        // Small, so that moves happen while octets are to come.
+        config.stream_window = 1 << 20;
+        let (watch, mut events) = Watch::new();
+        let client = client
+            .engine(config)
+            .spares(1 + dice.roll(2) as usize)
+            .moves(dice.moves(len as u64))
+            .observer(watch)
+            .build()
+            .unwrap();
+        let run = Self { seed, server, client, cutter, len };
+        // Both begin with a joined spare or with a connection that was cut before it had one.
+        if run.client.request(get(run.url("/"))).await.is_ok() {
+            until(&mut events, |event| {
+                let ends = matches!(event, Observed::ConnectionClosed);
+                ends || matches!(event, Observed::Joined)
+            })
+            .await;
+        }
+        run
+    }
+
+    fn url(&self, path: &str) -> String {
+        format!("https://localhost:{}{path}", self.cutter.addr.port())
+    }
+
+    async fn download(&self) -> Result<([u8; 32], u64), Error> {
+        let url = self.url(&format!("/octets/{}", self.len));
+        digest(self.client.request(get(url)).await?.into_body()).await
+    }
+
+    async fn upload(&self, body: Bytes) -> Result<Bytes, Error> {
+        let request = Request::post(self.url("/digest")).body(Full::new(body)).unwrap();
+        Ok(self.client.request(request).await?.into_body().collect().await?.to_bytes())
+    }
+}
+
+fn setting(name: &str, default: u64) -> u64 {
+    std::env::var(name).ok().and_then(|value| value.parse().ok()).unwrap_or(default)
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn moved_and_cut_at_random() {
+    let len = (setting("SMIG_CHAOS_MIB", 6) << 20) as usize;
+    let first = setting("SMIG_CHAOS_SEED", 1);
+    let (body, mut whole, mut failed, mut moves) = (octets(len), 0, 0, 0);
+    let expected = sha256(&body);
+    for seed in first..first + setting("SMIG_CHAOS_RUNS", 12) {
+        let run = Run::set_up(seed, len).await;
+        let limit = Duration::from_secs(120);
+        let down = tokio::time::timeout(limit, run.download());
+        match down.await.unwrap_or_else(|_| panic!("seed {seed}: the download hangs")) {
+            Ok(got) => {
+                assert_eq!(got, (expected, len as u64), "seed {seed}: wrong download");
+                whole += 1;
+            }
+            Err(error) => failed += clean(seed, &error),
+        }
+        let up = tokio::time::timeout(limit, run.upload(body.clone()));
+        match up.await.unwrap_or_else(|_| panic!("seed {seed}: the upload hangs")) {
+            Ok(got) => {
+                assert_eq!(got, &expected[..], "seed {seed}: wrong upload");
+                whole += 1;
+            }
+            Err(error) => failed += clean(seed, &error),
+        }
+        moves += run.server.stats().moves;
+        tear_down(run).await;
+    }
+    println!("{whole} whole, {failed} failed cleanly, {moves} moves");
+    assert!(whole > 0);
+}
+
+/// An error is clean if it says that a connection or its peer ended the stream.
+fn clean(seed: u64, error: &Error) -> u32 {
+    println!("seed {seed}: {error}");
+    let ended = error.is_transport() || error.is_remote() || error.is_connect();
+    assert!(ended || error.is_retryable() || error.code().is_some(), "seed {seed}: {error}");
+    1
+}
+
+/// Nothing is left of a run: no task of the server, no connection.
+async fn tear_down(run: Run) {
+    let Run { seed, server, client, cutter, .. } = run;
+    drop(client);
+    let stopped = server.shutdown(Duration::from_secs(60));
+    let stopped = tokio::time::timeout(Duration::from_secs(30), stopped).await;
+    stopped.unwrap_or_else(|_| panic!("seed {seed}: the server does not drain")).unwrap();
+    cutter.task.abort();
+    let gone = async {
+        while cutter.open.load(Ordering::SeqCst) > 0 {
+            tokio::task::yield_now().await;
+        }
+    };
+    let gone = tokio::time::timeout(Duration::from_secs(30), gone).await;
+    assert!(gone.is_ok(), "seed {seed}: connections are left open");
+}
