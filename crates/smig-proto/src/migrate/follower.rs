@@ -70,6 +70,7 @@ impl Session {
             (HandOver::Offered, _) => {
                 // The client's move answers the offer (SMIG-6.3).
                 stream.hand_over = HandOver::Settled;
+                stream.offered = false;
                 self.open_moving = self.open_moving.saturating_sub(1);
             }
             (HandOver::Moving(_), Role::Server) => {
@@ -101,23 +102,38 @@ impl Session {
             return Ok(());
         }
         self.count_answer(at.conn)?;
-        if let Some((cid, sid)) = migrate.dst {
-            self.drop_carrier(cid, sid);
-        }
         let moving = self.conn(at.conn).is_some_and(|conn| conn.owes_answer(at.id));
         if moving && (self.role == Role::Server || migrate.dst.is_none()) {
             // Our own move of the stream is open: a server's wins (SMIG-6.5), a client's answers the
             // offer (SMIG-6.2).
+            if let Some((cid, sid)) = migrate.dst {
+                self.drop_carrier(cid, sid);
+            }
             return Ok(());
         }
-        // A client gives its own move up, for the server will not answer it (SMIG-8.3). The reset goes
-        // first: behind the decline it would come too late to say that END_STREAM is none.
+        // A client gives its own move up, for the server will not answer it.
         let due = self.conn_mut(at.conn).and_then(|conn| conn.take_answer_due(at.id));
-        if let Some(due) = due {
+        if due.is_some() {
             self.open_moving = self.open_moving.saturating_sub(1);
-            if let Some(code) = due.reset {
-                self.queue_reset(at, code);
-            }
+        }
+        let reset = due.and_then(|due| due.reset);
+        if let (Some(dst), Some(code)) = (migrate.dst, reset)
+            && let Some(carrier) = self.named_carrier(at, dst)
+        {
+            // The reset finds the stream on the server's carrier (SMIG-8.3). No END_STREAM: the
+            // server must not take what was cut off for whole.
+            self.drop_carrier(dst.0, dst.1);
+            self.send_migrate(at, migrate, flag::SMIG_ACK);
+            self.queue_reset(carrier, code);
+            return Ok(());
+        }
+        if let Some((cid, sid)) = migrate.dst {
+            self.drop_carrier(cid, sid);
+        }
+        // The reset goes first: behind the decline it would come too late to say that END_STREAM is
+        // none.
+        if let Some(code) = reset {
+            self.queue_reset(at, code);
         }
         self.send_migrate(at, Migrate { dst: None }, flag::SMIG_ACK | flag::END_STREAM);
         Ok(())
@@ -147,17 +163,20 @@ impl Session {
     fn on_offer(&mut self, key: StreamKey) -> Result<(), Fault> {
         let Some(stream) = self.streams.find_mut(key) else { return Ok(()) };
         match stream.hand_over {
-            HandOver::Settled if !stream.offered => {
-                stream.offered = true;
+            HandOver::Settled if stream.offered => {
+                // Declined before: nothing has changed (SMIG-6.4).
+                let (route, closed) = (stream.route, stream.send.closed_flag().flag());
+                self.send_migrate(route, Migrate { dst: None }, flag::SMIG_ACK | closed);
+                Ok(())
+            }
+            HandOver::Settled => {
                 stream.hand_over = HandOver::OfferReceived;
                 self.events.push_back(Event::MigrationOffered { stream: key });
                 Ok(())
             }
             // Our own move stands, and answers the offer.
             HandOver::Moving(_) => Ok(()),
-            HandOver::Settled | HandOver::Offered | HandOver::OfferReceived => {
-                Err(Cause::BadMigrate.into())
-            }
+            HandOver::Offered | HandOver::OfferReceived => Err(Cause::BadMigrate.into()),
         }
     }
 
@@ -166,6 +185,7 @@ impl Session {
         let Some(stream) = self.streams.find_mut(key) else { return };
         if matches!(stream.hand_over, HandOver::OfferReceived) {
             stream.hand_over = HandOver::Settled;
+            stream.offered = true;
             let (route, closed) = (stream.route, stream.send.closed_flag().flag());
             self.send_migrate(route, Migrate { dst: None }, flag::SMIG_ACK | closed);
         }
@@ -235,6 +255,17 @@ impl Session {
         (cid, sid): (Cid, StreamId),
     ) -> Option<Route> {
         let max_moves = self.config.smig.as_ref()?.max_moves;
+        let to = self.named_carrier(from, (cid, sid))?;
+        let moves = self.streams.find(key).map_or(u8::MAX, |stream| stream.moves);
+        if moves >= max_moves || !self.migration_budget.take(now, 1) {
+            self.events.push_back(Event::LimitHit { conn: from.conn, limit: "migrations" });
+            return None;
+        }
+        Some(to)
+    }
+
+    /// The carrier's place, if it is one.
+    fn named_carrier(&self, from: Route, (cid, sid): (Cid, StreamId)) -> Option<Route> {
         let id = self.conn_by_cid(cid)?;
         let conn = self.conn(id)?;
         let excluded = conn.goaway.sent.is_some_and(|last| sid > last);
@@ -242,15 +273,8 @@ impl Session {
         if id == from.conn || former || !conn.is_joined() || excluded {
             return None;
         }
-        if matches!(conn.peer_ids.standing(sid), Standing::Ignored | Standing::Closed) {
-            return None;
-        }
-        let moves = self.streams.find(key).map_or(u8::MAX, |stream| stream.moves);
-        if moves >= max_moves || !self.migration_budget.take(now, 1) {
-            self.events.push_back(Event::LimitHit { conn: from.conn, limit: "migrations" });
-            return None;
-        }
-        Some(Route { conn: id, id: sid })
+        let closed = matches!(conn.peer_ids.standing(sid), Standing::Ignored | Standing::Closed);
+        (!closed).then_some(Route { conn: id, id: sid })
     }
 
     /// Nothing of a stream may follow a MIGRATE that is kept until a JOIN is answered (SMIG-5.19).

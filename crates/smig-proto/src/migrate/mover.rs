@@ -1,11 +1,11 @@
 //! The mover: sends MIGRATE, and what the answer makes of the stream.
 
 use super::{HandOver, MigrateError, Moving, Pace, Replay, Target};
-use crate::conn::{ConnId, ConnectionRole, Early, Standing};
+use crate::conn::{ConnId, Connection, ConnectionRole, Early, Standing};
 use crate::error::{Cause, ErrorCode, Fault};
 use crate::migrate::Mover;
 use crate::session::{Event, Role, Session};
-use crate::stream::{RecvPhase, Route, SendEnd, SendPhase, StreamKey};
+use crate::stream::{RecvPhase, Route, SendEnd, SendPhase, Stream, StreamKey};
 use crate::time::Instant;
 use crate::wire::{self, Cid, EndStream, Migrate, StreamId};
 
@@ -196,7 +196,9 @@ impl Session {
         self.apply_barrier_end(key, end);
         self.apply_early(now, key, moving.to, moving.early)?;
         self.after_direction(key);
-        if self.conn(moving.to.conn).is_none_or(crate::conn::Connection::is_dead) {
+        let complete = self.streams.find(key).is_none_or(Stream::is_complete);
+        if !complete && self.conn(moving.to.conn).is_none_or(Connection::is_dead) {
+            // Lost before the answer, and missed only now (SMIG-8.9, SMIG-8.10).
             self.fail_with_connection(key, moving.to.conn);
             return Ok(());
         }

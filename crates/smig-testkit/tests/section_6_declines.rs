@@ -1,0 +1,395 @@
+//! spec/smig.md section 6: offers, collisions, declines.
+
+use http::Method;
+use smig_proto::{Config, EndStream, ErrorCode, Event, MigrateError, SmigConfig, StreamKey};
+use smig_testkit::script::frame::*;
+use smig_testkit::script::{C1, C2, C3, Peer};
+
+fn server() -> (Peer, StreamKey) {
+    let mut peer = Peer::of_server(Config::server()).with_spare();
+    let key = peer.post(C1, 1);
+    peer.respond(key, 200, EndStream::No);
+    peer.expect(C1, headers(1).status(200));
+    (peer, key)
+}
+
+/// A client engine that uploads on stream 1 of C1 and has the response's head.
+fn client() -> (Peer, StreamKey) {
+    let mut peer = Peer::of_client(Config::client()).with_spare().with_spare();
+    let key = peer.open(C1, Method::POST, EndStream::No);
+    peer.send(C1, headers(1).status(200));
+    peer.take_response(key);
+    (peer, key)
+}
+
+fn offered(peer: &mut Peer) -> StreamKey {
+    peer.event(|event| match event {
+        Event::MigrationOffered { stream } => Some(*stream),
+        _ => None,
+    })
+}
+
+// Offers.
+
+#[test]
+fn an_offer_is_no_barrier() {
+    // SMIG-6.1: the server sends on on S1.
+    let (mut peer, key) = server();
+    peer.offer(key).unwrap();
+    peer.body(key, "on", EndStream::No);
+    peer.expect(C1, offer(1));
+    peer.expect(C1, data(1, "on"));
+    peer.send(C1, data(1, "up"));
+    assert_eq!(&peer.read(key)[..], b"up");
+    // SMIG-6.1 at a client: it goes on, too.
+    let (mut peer, key) = client();
+    peer.send(C1, offer(1));
+    assert_eq!(offered(&mut peer), key);
+    peer.send(C1, data(1, "down"));
+    assert_eq!(&peer.read(key)[..], b"down");
+    peer.body(key, "up", EndStream::No);
+    peer.expect(C1, data(1, "up"));
+}
+
+#[test]
+fn a_client_answers_an_offer_by_a_move_of_its_own() {
+    // SMIG-6.2: to a connection that it opens for it (Figure 2: the server moves, without a spare).
+    let mut peer = Peer::of_client(Config::client());
+    let key = peer.open(C1, Method::GET, EndStream::Yes);
+    peer.send(C1, headers(1).status(200));
+    peer.send(C1, offer(1));
+    offered(&mut peer);
+    peer.connect();
+    peer.migrate_to_spare(key).unwrap();
+    let cid = peer.cid(C2);
+    peer.expect(C1, migrate(1, cid, 1).end());
+    peer.send(C1, data(1, "one "));
+    peer.send(C1, accept(1, cid, 1));
+    peer.send(C2, data(1, "two").end());
+    assert_eq!(&peer.read_to_end(key)[..], b"one two");
+    peer.expect_silence();
+    // SMIG-6.2: or it declines, which ends nothing.
+    let (mut peer, key) = client();
+    peer.send(C1, offer(1));
+    peer.app(|session, _| session.decline_offer(key));
+    peer.expect(C1, decline(1));
+    peer.app(|session, _| session.decline_offer(key));
+    peer.expect_silence();
+}
+
+#[test]
+fn an_offer_that_meets_the_clients_own_move_is_answered_by_it() {
+    // SMIG-6.2: no further answer; also when the stream was reset meanwhile.
+    for reset_first in [false, true] {
+        let (mut peer, key) = client();
+        let cid = peer.cid(C2);
+        peer.migrate(key, C2).unwrap();
+        peer.expect(C1, migrate(1, cid, 1));
+        if reset_first {
+            peer.app(|session, _| session.reset(key, ErrorCode::Cancel));
+            peer.expect(C2, reset(1, ErrorCode::Cancel));
+        }
+        peer.send(C1, offer(1));
+        peer.expect_silence();
+        peer.send(C1, accept(1, cid, 1));
+        peer.expect_silence();
+    }
+    // SMIG-6.2 and SMIG-6.3, the server: the client's MIGRATE answers its offer.
+    let (mut peer, key) = server();
+    peer.offer(key).unwrap();
+    peer.expect(C1, offer(1));
+    let cid = peer.cid(C2);
+    peer.send(C1, migrate(1, cid, 1));
+    peer.expect(C1, accept(1, cid, 1));
+    assert_eq!(peer.place(key), (C2, 1));
+    peer.migrate(key, C1).unwrap();
+}
+
+#[test]
+fn an_offer_stays_open_until_it_is_answered() {
+    // SMIG-6.3: no other MIGRATE meanwhile, however long.
+    let (mut peer, key) = server();
+    peer.offer(key).unwrap();
+    peer.expect(C1, offer(1));
+    peer.advance(core::time::Duration::from_secs(50));
+    assert_eq!(peer.migrate(key, C2), Err(MigrateError::Busy));
+    peer.send(C1, decline(1));
+    let declined = peer.find_event(|event| match event {
+        Event::MigrationDeclined { stream } => Some(*stream),
+        _ => None,
+    });
+    assert_eq!(declined, Some(key));
+    // A move to a connection is another matter than an offer.
+    let cid = peer.cid(C2);
+    peer.migrate(key, C2).unwrap();
+    peer.expect(C1, migrate(1, cid, 2));
+    // SMIG-6.3: a decline of the client's move in answer to the offer ends the offer as well.
+    let (mut peer, key) = server();
+    peer.offer(key).unwrap();
+    peer.expect(C1, offer(1));
+    let c1 = peer.cid(C1);
+    peer.send(C1, migrate(1, c1, 3));
+    peer.expect(C1, decline(1));
+    peer.migrate(key, C2).unwrap();
+    // SMIG-6.3: the end of the stream ends its offer; a late answer is dropped.
+    let (mut peer, key) = server();
+    peer.offer(key).unwrap();
+    peer.expect(C1, offer(1));
+    peer.send(C1, reset(1, ErrorCode::Cancel));
+    peer.send(C1, decline(1));
+    peer.expect_silence();
+}
+
+#[test]
+fn a_declined_stream_is_not_offered_again() {
+    // SMIG-6.4
+    let (mut peer, key) = server();
+    peer.offer(key).unwrap();
+    peer.expect(C1, offer(1));
+    peer.send(C1, decline(1));
+    assert_eq!(peer.offer(key), Err(MigrateError::Exhausted));
+    peer.expect_silence();
+    // An offer that was taken may be followed by another; one that was declined is declined again.
+    let (mut peer, key) = client();
+    peer.send(C1, offer(1));
+    offered(&mut peer);
+    let cid = peer.cid(C2);
+    peer.migrate(key, C2).unwrap();
+    peer.expect(C1, migrate(1, cid, 1));
+    peer.send(C1, accept(1, cid, 1));
+    peer.send(C2, offer(1));
+    assert_eq!(offered(&mut peer), key);
+    peer.app(|session, _| session.decline_offer(key));
+    peer.expect(C2, decline(1));
+    peer.send(C2, offer(1));
+    peer.expect(C2, decline(1));
+    let again = |event: &Event| matches!(event, Event::MigrationOffered { .. }).then_some(());
+    assert_eq!(peer.find_event(again), None);
+}
+
+// Collisions.
+
+#[test]
+fn the_servers_move_wins_at_the_server() {
+    // SMIG-6.5: the client's MIGRATE is not answered, its id is abandoned, its END_STREAM counts.
+    let (mut peer, key) = server();
+    peer.connect();
+    let (c2, c3) = (peer.cid(C2), peer.cid(C3));
+    peer.migrate(key, C2).unwrap();
+    peer.expect(C1, migrate(1, c2, 2));
+    peer.send(C1, data(1, "all"));
+    peer.send(C3, window_update(1, 1_000));
+    peer.send(C1, migrate(1, c3, 1).end());
+    peer.expect_silence();
+    assert_eq!(peer.session().connection(peer.conn(C3)).unwrap().unbound, 0);
+    let window = peer.session().stream(key).unwrap().send_window;
+    assert_eq!(window, 65_535, "SMIG-6.10: credit of the abandoned id counts nowhere");
+    peer.send(C3, reset(1, ErrorCode::Cancel));
+    peer.send(C1, accept(1, c2, 2).end());
+    assert_eq!(&peer.read_to_end(key)[..], b"all");
+    assert_eq!(peer.place(key), (C2, 2));
+    peer.expect_silence();
+}
+
+#[test]
+fn a_collision_over_a_stream_that_the_server_has_reset_is_ignored_as_well() {
+    // SMIG-6.5: the server's migration is still open.
+    let (mut peer, key) = server();
+    peer.connect();
+    let (c2, c3) = (peer.cid(C2), peer.cid(C3));
+    peer.migrate(key, C2).unwrap();
+    peer.app(|session, _| session.reset(key, ErrorCode::InternalError));
+    peer.expect(C1, migrate(1, c2, 2));
+    peer.expect(C2, reset(2, ErrorCode::InternalError));
+    peer.send(C1, migrate(1, c3, 1));
+    peer.expect_silence();
+    // SMIG-8.3: a decline still brings the reset to S1.
+    peer.send(C1, decline(1));
+    peer.expect(C1, reset(1, ErrorCode::InternalError));
+    peer.expect_silence();
+}
+
+#[test]
+fn the_client_gives_its_move_up_and_follows() {
+    // SMIG-6.6: its data goes to the server's S2; its own carrier was not used and needs no reset.
+    let (mut peer, key) = client();
+    let (c2, c3) = (peer.cid(C2), peer.cid(C3));
+    peer.body(key, "one", EndStream::No);
+    peer.expect(C1, data(1, "one"));
+    peer.migrate(key, C2).unwrap();
+    peer.expect(C1, migrate(1, c2, 1));
+    peer.body(key, "two", EndStream::Yes);
+    peer.send(C1, migrate(1, c3, 2));
+    peer.expect(C1, accept(1, c3, 2));
+    peer.expect(C3, data(2, "two").end());
+    assert_eq!(peer.place(key), (C3, 2));
+    peer.send(C3, data(2, "down").end());
+    assert_eq!(&peer.read_to_end(key)[..], b"down");
+    peer.expect_silence();
+    // What still comes on the carrier that was given up is dropped (SMIG-5.27).
+    peer.send(C2, window_update(1, 5));
+    peer.expect_silence();
+}
+
+#[test]
+fn both_ends_may_choose_the_same_connection() {
+    // SMIG-6.6: the ids differ by their parity, so nothing is taken twice.
+    let (mut peer, key) = client();
+    let c2 = peer.cid(C2);
+    peer.migrate(key, C2).unwrap();
+    peer.expect(C1, migrate(1, c2, 1));
+    peer.send(C2, data(2, "early").end());
+    peer.send(C1, migrate(1, c2, 2));
+    peer.expect(C1, accept(1, c2, 2));
+    assert_eq!(&peer.read_to_end(key)[..], b"early");
+    peer.expect_silence();
+}
+
+#[test]
+fn a_client_that_gives_up_may_still_decline() {
+    // SMIG-6.6: the stream is back on S1, and all that was held goes out there.
+    let (mut peer, key) = client();
+    let (c1, c2) = (peer.cid(C1), peer.cid(C2));
+    peer.migrate(key, C2).unwrap();
+    peer.expect(C1, migrate(1, c2, 1));
+    peer.body(key, "held", EndStream::Yes);
+    peer.send(C1, migrate(1, c1, 2));
+    peer.expect(C1, decline(1));
+    peer.expect(C1, data(1, "held").end());
+    assert_eq!(peer.place(key), (C1, 1));
+    peer.expect_silence();
+}
+
+// Declines.
+
+#[test]
+fn a_follower_that_declines_drops_what_came_on_the_carrier() {
+    // SMIG-6.7: credit included; its own direction goes on on S1.
+    let smig = SmigConfig { max_moves: 0, ..SmigConfig::default() };
+    let config = Config { smig: Some(smig), ..Config::client() };
+    let mut peer = Peer::of_client(config).with_spare();
+    let key = peer.open(C1, Method::POST, EndStream::No);
+    let cid = peer.cid(C2);
+    peer.send(C2, headers(2).status(404));
+    peer.send(C2, data(2, "wrong").end());
+    peer.send(C2, window_update(2, 70_000));
+    peer.send(C1, migrate(1, cid, 2));
+    peer.expect(C1, decline(1));
+    assert_eq!(peer.session().stream(key).unwrap().send_window, 65_535);
+    let view = peer.session().connection(peer.conn(C2)).unwrap();
+    assert_eq!((view.unbound, view.unread), (0, 0));
+    peer.body(key, "up", EndStream::Yes);
+    peer.expect(C1, data(1, "up").end());
+    peer.send(C1, headers(1).status(200));
+    peer.send(C1, data(1, "right").end());
+    assert_eq!(peer.take_response(key), 200);
+    assert_eq!(&peer.read_to_end(key)[..], b"right");
+    peer.expect_silence();
+}
+
+#[test]
+fn a_declined_mover_goes_on_with_the_first_byte_behind_its_barrier() {
+    // SMIG-6.8, and SMIG-6.9: what was sent on S2 counts in no window.
+    let (mut peer, key) = server();
+    let cid = peer.cid(C2);
+    peer.body(key, "one", EndStream::No);
+    peer.expect(C1, data(1, "one"));
+    peer.migrate(key, C2).unwrap();
+    peer.expect(C1, migrate(1, cid, 2));
+    peer.body(key, "two", EndStream::No);
+    peer.expect(C2, data(2, "two"));
+    assert_eq!(peer.session().stream(key).unwrap().send_window, 65_529);
+    peer.send(C1, decline(1));
+    peer.expect(C1, data(1, "two"));
+    peer.expect(C2, reset(2, ErrorCode::Cancel));
+    peer.body(key, "three", EndStream::Yes);
+    peer.expect(C1, data(1, "three").end());
+    assert_eq!(peer.session().stream(key).unwrap().send_window, 65_535 - 11);
+    peer.expect_silence();
+}
+
+#[test]
+fn the_connection_window_of_the_abandoned_carrier_was_used() {
+    // SMIG-6.9 speaks of the stream's windows; C2's own was charged for good (SMIG-5.27 credits it).
+    let (mut peer, key) = server();
+    let window = |peer: &Peer| peer.session().connection(peer.conn(C2)).unwrap().send_window;
+    peer.migrate(key, C2).unwrap();
+    peer.body(key, "two", EndStream::No);
+    peer.send(C1, decline(1));
+    assert_eq!(window(&peer), 65_532);
+}
+
+#[test]
+fn an_end_that_the_barrier_brought_is_not_sent_again() {
+    // SMIG-6.8: the client's GET had ended before; the move declined; nothing follows.
+    let mut peer = Peer::of_client(Config::client()).with_spare();
+    let key = peer.open(C1, Method::GET, EndStream::Yes);
+    let cid = peer.cid(C2);
+    peer.migrate(key, C2).unwrap();
+    peer.expect(C1, migrate(1, cid, 1).end());
+    peer.send(C1, decline(1));
+    peer.expect_silence();
+    // SMIG-6.8: an end that was sent on S2 is.
+    let (mut peer, key) = server();
+    peer.migrate(key, C2).unwrap();
+    peer.expect(C1, migrate(1, cid, 2));
+    peer.body(key, "", EndStream::Yes);
+    peer.expect(C2, data(2, "").end());
+    peer.send(C1, decline(1));
+    peer.expect(C1, data(1, "").end());
+    peer.expect(C2, reset(2, ErrorCode::Cancel));
+    peer.expect_silence();
+}
+
+#[test]
+fn credit_that_was_given_on_an_abandoned_carrier_is_given_again() {
+    // SMIG-6.10, a decline.
+    let (mut peer, key) = server();
+    let cid = peer.cid(C2);
+    peer.migrate(key, C2).unwrap();
+    peer.expect(C1, migrate(1, cid, 2));
+    for _ in 0..33 {
+        peer.send(C1, data(1, vec![0; 16_000]));
+    }
+    peer.read(key);
+    peer.expect(C2, window_update(2, 528_000));
+    peer.send(C1, decline(1));
+    peer.expect(C1, window_update(1, 528_000));
+    peer.expect(C2, reset(2, ErrorCode::Cancel));
+    peer.expect_silence();
+    // SMIG-6.10, a collision: the client repeats it on the server's S2.
+    let (mut peer, key) = client();
+    let (c2, c3) = (peer.cid(C2), peer.cid(C3));
+    peer.migrate(key, C2).unwrap();
+    peer.expect(C1, migrate(1, c2, 1));
+    for _ in 0..263 {
+        peer.send(C1, data(1, vec![0; 16_000]));
+    }
+    peer.read(key);
+    peer.expect(C2, window_update(1, 4_208_000));
+    peer.send(C1, migrate(1, c3, 2));
+    peer.expect(C1, accept(1, c3, 2));
+    peer.expect(C3, window_update(2, 4_208_000));
+    peer.expect(C2, reset(1, ErrorCode::Cancel));
+    peer.expect_silence();
+}
+
+#[test]
+fn a_used_carrier_is_closed_and_an_unused_one_is_not() {
+    // SMIG-6.11, a decline: nothing was sent on S2.
+    let (mut peer, key) = server();
+    let cid = peer.cid(C2);
+    peer.migrate(key, C2).unwrap();
+    peer.expect(C1, migrate(1, cid, 2));
+    peer.send(C1, decline(1));
+    peer.expect_silence();
+    // SMIG-6.11: C2 has ended; there is nobody to tell.
+    peer.migrate(key, C2).unwrap();
+    peer.expect(C1, migrate(1, cid, 4));
+    peer.body(key, "x", EndStream::No);
+    peer.expect(C2, data(4, "x"));
+    peer.lose(C2);
+    peer.send(C1, decline(1));
+    peer.expect(C1, data(1, "x"));
+    peer.expect_silence();
+}
