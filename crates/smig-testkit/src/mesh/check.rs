@@ -1,6 +1,6 @@
 //! What must hold when nothing is under way, and at the end.
 
-use smig_proto::StreamView;
+use smig_proto::{Processed, StreamView};
 
 use crate::mesh::link::Side;
 use crate::mesh::world::{World, Zeal};
@@ -43,6 +43,11 @@ impl World {
     fn check_over(&mut self, at: usize, side: Side) {
         let talk = &self.talks[at];
         let (part, other) = (talk.part_at(side), talk.part_at(side.other()));
+        let safe = part.failed.as_ref().is_some_and(|error| error.processed == Processed::No);
+        if side == Side::Client && !talk.pushed && safe && other.key.is_some() {
+            let text = format!("exchange {at}: safe to repeat, says {:?}, and was processed", part.failed);
+            return self.fault(text);
+        }
         if part.is_alive() && !part.is_complete() {
             let view = part.key.and_then(|key| self.view(side, part.session, key));
             let text = format!(

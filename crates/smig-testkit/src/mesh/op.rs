@@ -163,7 +163,7 @@ fn amount(rng: &mut Rng) -> u32 {
 
 /// A random sequence.
 pub fn sequence(rng: &mut Rng) -> Vec<Op> {
-    let length = rng.pick(&[40, 100, 200, 400]);
+    let length = rng.pick(&[60, 150, 300, 600]);
     // Most sequences need a second connection and something to move.
     let mut ops = vec![Op::Exchange { link: 0 }, Op::Exchange { link: 0 }];
     if rng.chance(90) {

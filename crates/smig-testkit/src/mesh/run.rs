@@ -104,7 +104,7 @@ fn panic_text(panic: &(dyn std::any::Any + Send)) -> String {
 pub fn random_sequences(seed: u64, sequences: u64) -> Result<Coverage, Box<Failure>> {
     let mut coverage = Coverage::new();
     for number in 0..sequences {
-        let seed = if number == 0 { seed } else { mix(seed.wrapping_add(number)) };
+        let seed = if number == 0 { seed } else { mix(mix(seed).wrapping_add(number)) };
         let (setup, ops) = random(seed);
         match replay(setup, &ops) {
             Ok(seen) => {
@@ -161,7 +161,7 @@ fn shrink(seed: u64, setup: Setup, ops: Vec<Op>) -> Failure {
 }
 
 /// Each takes one number of a setup back to its default.
-fn simpler_setups() -> [fn(Setup) -> Setup; 10] {
+fn simpler_setups() -> [fn(Setup) -> Setup; 15] {
     [
         |s| Setup { security: Setup::default().security, ..s },
         |s| Setup { client_window: Setup::default().client_window, ..s },
@@ -169,10 +169,15 @@ fn simpler_setups() -> [fn(Setup) -> Setup; 10] {
         |s| Setup { connection_window: Setup::default().connection_window, ..s },
         |s| Setup { send_buffer: Setup::default().send_buffer, ..s },
         |s| Setup { socket: Setup::default().socket, ..s },
-        |s| Setup { tolerated: Setup::default().tolerated, ..s },
+        |s| Setup { client_tolerates: Setup::default().client_tolerates, ..s },
+        |s| Setup { server_tolerates: Setup::default().server_tolerates, ..s },
+        |s| Setup { max_frame: Setup::default().max_frame, ..s },
+        |s| Setup { max_unsent: Setup::default().max_unsent, ..s },
         |s| Setup { client_moves: Setup::default().client_moves, ..s },
         |s| Setup { server_moves: Setup::default().server_moves, ..s },
         |s| Setup { replay_limit: Setup::default().replay_limit, ..s },
+        |s| Setup { max_streams: Setup::default().max_streams, ..s },
+        |s| Setup { push: Setup::default().push, ..s },
     ]
 }
 

@@ -21,8 +21,14 @@ pub struct Setup {
     pub send_buffer: u32,
     /// What each direction of a connection holds.
     pub socket: u32,
-    /// SETTINGS_SMIG of both ends; 0: the extension is off.
-    pub tolerated: u32,
+    /// SETTINGS_SMIG of the client; 0: the extension is off.
+    pub client_tolerates: u32,
+    /// SETTINGS_SMIG of the server; 0: the extension is off.
+    pub server_tolerates: u32,
+    /// SETTINGS_MAX_FRAME_SIZE of both ends.
+    pub max_frame: u32,
+    /// Octets of unsent control frames above which an end does not read.
+    pub max_unsent: u32,
     /// Moves of a stream that the client makes or follows.
     pub client_moves: u8,
     /// Moves of a stream that the server makes or follows.
@@ -45,7 +51,10 @@ impl Default for Setup {
             connection_window: 1 << 20,
             send_buffer: 16 << 10,
             socket: 64 << 10,
-            tolerated: 16,
+            client_tolerates: 16,
+            server_tolerates: 16,
+            max_frame: 16_384,
+            max_unsent: 256 << 10,
             client_moves: 4,
             server_moves: 4,
             replay_limit: 1 << 20,
@@ -59,6 +68,7 @@ impl Setup {
     /// A random one.
     pub fn random(rng: &mut Rng) -> Self {
         let windows = [700, 3000, 10_000, 65_535, 65_535, 200_000];
+        let tolerates: Vec<u32> = (0..20).map(|n| if n < 17 { 16 } else { n - 17 }).collect();
         Self {
             seed: rng.bits(),
             security: rng.pick(&[
@@ -74,7 +84,10 @@ impl Setup {
             connection_window: rng.pick(&[65_535, 65_535, 300_000, 1 << 20]),
             send_buffer: rng.pick(&[500, 5000, 16 << 10, 64 << 10]),
             socket: rng.pick(&[300, 3000, 20_000, 100_000]),
-            tolerated: if rng.chance(5) { rng.below(3) } else { rng.pick(&[1, 2, 16, 16, 16]) },
+            client_tolerates: rng.pick(&tolerates),
+            server_tolerates: rng.pick(&tolerates),
+            max_frame: rng.pick(&[16_384, 16_384, 50_000]),
+            max_unsent: rng.pick(&[500, 256 << 10, 256 << 10]),
             client_moves: rng.pick(&[0, 1, 4, 200, 200, 200]),
             server_moves: rng.pick(&[0, 1, 4, 200, 200, 200]),
             replay_limit: rng.pick(&[1, 2000, 1 << 20, 1 << 20]),
@@ -84,15 +97,18 @@ impl Setup {
     }
 
     pub(crate) fn client_config(&self) -> Config {
-        self.config(Config::client(), self.client_window, self.client_moves)
+        let config = Config { stream_window: self.client_window, ..Config::client() };
+        self.config(config, self.client_tolerates, self.client_moves)
     }
 
     pub(crate) fn server_config(&self) -> Config {
-        self.config(Config::server(), self.server_window, self.server_moves)
+        let config = Config { stream_window: self.server_window, ..Config::server() };
+        self.config(config, self.server_tolerates, self.server_moves)
     }
 
-    fn config(&self, mut config: Config, stream_window: u32, max_moves: u8) -> Config {
-        config.stream_window = stream_window;
+    fn config(&self, mut config: Config, tolerated: u32, max_moves: u8) -> Config {
+        config.max_frame_size = self.max_frame;
+        config.limits.max_unsent = self.max_unsent as usize;
         config.connection_window = self.connection_window;
         config.max_concurrent_streams = self.max_streams;
         config.push = self.push;
@@ -102,9 +118,9 @@ impl Setup {
         config.limits.max_queued_answers = u32::MAX;
         config.limits.reset_burst = 10_000;
         match &mut config.smig {
-            Some(_) if self.tolerated == 0 => config.smig = None,
+            Some(_) if tolerated == 0 => config.smig = None,
             Some(smig) => {
-                smig.tolerated = self.tolerated;
+                smig.tolerated = tolerated;
                 smig.max_moves = max_moves;
                 smig.replay_limit = self.replay_limit as usize;
                 smig.migrations_per_second = 1000;
