@@ -1,0 +1,59 @@
+//! Shows that the checks of the random sequences notice a fault: one frame of a correct run is spoiled.
+
+use smig_testkit::mesh::{Sabotage, random, replay, replay_spoiled};
+
+/// Spoils one frame in each of many random sequences. Returns in how many of those where the fault
+/// happened it was noticed, in per cent.
+fn noticed(kind: fn(u32) -> Sabotage) -> u32 {
+    let (mut happened, mut found) = (0, 0);
+    for seed in 0..600_u64 {
+        let (setup, ops) = random(seed.wrapping_mul(0x9e37_79b9_7f4a_7c15));
+        match replay_spoiled(setup, &ops, kind(u32::try_from(seed % 5).unwrap())) {
+            Ok(seen) if !seen.contains(&"sabotage") => {}
+            Ok(_) => happened += 1,
+            Err(_) => {
+                happened += 1;
+                found += 1;
+            }
+        }
+    }
+    println!("{:?}: {found} of {happened} noticed", kind(0));
+    assert!(happened >= 50, "the fault hardly ever happened: {happened}");
+    found * 100 / happened
+}
+
+#[test]
+fn octets_that_change_places_are_noticed() {
+    assert!(noticed(Sabotage::SwapOctets) >= 80);
+}
+#[test]
+fn lost_data_is_noticed() {
+    assert!(noticed(Sabotage::DropData) >= 80);
+}
+#[test]
+fn a_body_that_ends_early_is_noticed() {
+    assert!(noticed(Sabotage::EndEarly) >= 80);
+}
+#[test]
+fn a_lost_window_update_of_a_stream_is_noticed() {
+    assert!(noticed(Sabotage::DropStreamCredit) >= 50);
+}
+#[test]
+fn a_lost_window_update_of_a_connection_is_noticed() {
+    assert!(noticed(Sabotage::DropConnectionCredit) >= 50);
+}
+#[test]
+fn a_lost_answer_to_migrate_is_noticed() {
+    assert!(noticed(Sabotage::DropAnswer) >= 80);
+}
+#[test]
+fn a_lost_reset_is_noticed() {
+    assert!(noticed(Sabotage::DropReset) >= 15);
+}
+#[test]
+fn the_same_sequences_pass_unspoiled() {
+    for seed in 0..600_u64 {
+        let (setup, ops) = random(seed.wrapping_mul(0x9e37_79b9_7f4a_7c15));
+        replay(setup, &ops).unwrap();
+    }
+}
