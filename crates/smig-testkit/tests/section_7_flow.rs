@@ -1,0 +1,324 @@
+//! spec/smig.md section 7: flow control, priority, limits.
+
+use http::Method;
+use smig_proto::{Config, EndStream, ErrorCode, Priority, StreamKey};
+use smig_testkit::script::frame::*;
+use smig_testkit::script::{C1, C2, Line, Peer, Setup};
+
+/// A server engine that responds on stream 1 of C1; C2's SETTINGS say another initial window.
+fn responding(windows: [u32; 2]) -> (Peer, StreamKey) {
+    let setup = Setup::new(Config::server()).setting(setting::INITIAL_WINDOW_SIZE, windows[0]);
+    let mut peer = Peer::to_server(setup);
+    peer.connect();
+    let mut second = peer.setup_mut().clone();
+    second = second.setting(setting::INITIAL_WINDOW_SIZE, windows[1]);
+    *peer.setup_mut() = second;
+    peer.connect();
+    let key = peer.post(C1, 1);
+    peer.respond(key, 200, EndStream::No);
+    peer.expect(C1, headers(1).status(200));
+    (peer, key)
+}
+
+fn send_window(peer: &Peer, key: StreamKey) -> i64 {
+    peer.session().stream(key).unwrap().send_window
+}
+
+fn recv_window(peer: &Peer, key: StreamKey) -> i64 {
+    peer.session().stream(key).unwrap().recv_window
+}
+
+fn set_initial_window(peer: &mut Peer, line: Line, size: u32) {
+    peer.send(line, settings(&[(setting::INITIAL_WINDOW_SIZE, size)]));
+    peer.expect(line, settings_ack());
+}
+
+#[test]
+fn the_windows_move_with_the_stream() {
+    // SMIG-7.1: 400 of 1000 octets are used on S1; S2 has the other 600, whatever C2's SETTINGS say.
+    for other in [0, 50, 1_000_000] {
+        let (mut peer, key) = responding([1_000, other]);
+        let cid = peer.cid(C2);
+        peer.body(key, vec![1; 400], EndStream::No);
+        peer.expect(C1, data(1, vec![1; 400]));
+        peer.migrate(key, C2).unwrap();
+        peer.expect(C1, migrate(1, cid, 2));
+        peer.body(key, vec![2; 1_000], EndStream::No);
+        peer.expect(C2, data(2, vec![2; 600]));
+        peer.send(C1, accept(1, cid, 2));
+        peer.expect_silence();
+        peer.send(C2, window_update(2, 400));
+        peer.expect(C2, data(2, vec![2; 400]));
+        peer.expect_silence();
+    }
+    // SMIG-7.1, the receiver: what the peer used on S1 is used on S2.
+    let config = Config { stream_window: 100_000, ..Config::server() };
+    let mut peer = Peer::of_server(config).with_spare();
+    let key = peer.post(C1, 1);
+    let cid = peer.cid(C2);
+    for _ in 0..5 {
+        peer.send(C1, data(1, vec![0; 16_000]));
+    }
+    peer.send(C1, migrate(1, cid, 1));
+    peer.expect(C1, accept(1, cid, 1));
+    peer.send(C2, data(1, vec![0; 16_000]));
+    peer.send(C2, data(1, vec![0; 4_001]));
+    peer.expect(C2, reset(1, ErrorCode::FlowControlError));
+    assert_eq!(peer.take_error(key).code, ErrorCode::FlowControlError);
+}
+
+#[test]
+fn credit_on_the_old_id_counts_until_the_barrier() {
+    // SMIG-7.2: the follower's WINDOW_UPDATE on S1, before its answer.
+    let (mut peer, key) = responding([100, 0]);
+    let cid = peer.cid(C2);
+    peer.migrate(key, C2).unwrap();
+    peer.expect(C1, migrate(1, cid, 2));
+    peer.body(key, vec![1; 300], EndStream::No);
+    peer.expect(C2, data(2, vec![1; 100]));
+    peer.send(C1, window_update(1, 150));
+    peer.expect(C2, data(2, vec![1; 150]));
+    peer.send(C1, accept(1, cid, 2));
+    // SMIG-7.2: behind it, on S2 only; on S1 it is a frame behind the barrier.
+    peer.send(C2, window_update(2, 50));
+    peer.expect(C2, data(2, vec![1; 50]));
+    peer.send(C1, window_update(1, 50));
+    peer.expect(C2, reset(2, ErrorCode::StreamClosed));
+    // SMIG-7.2: the engine's own credit goes to S2 (section_5_mover.rs shows it behind MIGRATE); here
+    // behind its answer.
+    let mut peer = Peer::of_server(Config::server()).with_spare();
+    let key = peer.post(C1, 1);
+    for _ in 0..33 {
+        peer.send(C1, data(1, vec![0; 16_000]));
+    }
+    peer.send(C1, migrate(1, cid, 1));
+    peer.expect(C1, accept(1, cid, 1));
+    peer.read(key);
+    peer.expect(C2, window_update(1, 528_000));
+    peer.expect_silence();
+}
+
+#[test]
+fn credit_for_an_unbound_carrier_is_added_when_it_is_bound() {
+    // SMIG-7.3
+    let (mut peer, key) = responding([100, 100]);
+    let cid = peer.cid(C2);
+    peer.body(key, vec![1; 1_000], EndStream::No);
+    peer.expect(C1, data(1, vec![1; 100]));
+    peer.send(C2, window_update(1, 30));
+    peer.send(C2, window_update(1, 40));
+    peer.expect_silence();
+    peer.send(C1, window_update(1, 10));
+    peer.expect(C1, data(1, vec![1; 10]));
+    peer.send(C1, migrate(1, cid, 1));
+    peer.expect(C1, accept(1, cid, 1));
+    peer.expect(C2, data(1, vec![1; 70]));
+    peer.expect_silence();
+    // SMIG-7.3: more than a window can be is an overflow then.
+    let (mut peer, key) = responding([100, 100]);
+    peer.send(C2, window_update(1, 0x7fff_ffff));
+    peer.send(C2, window_update(1, 0x7fff_ffff));
+    peer.send(C1, migrate(1, cid, 1));
+    peer.expect(C1, accept(1, cid, 1));
+    peer.expect(C2, reset(1, ErrorCode::FlowControlError));
+    assert_eq!(peer.take_error(key).code, ErrorCode::FlowControlError);
+}
+
+#[test]
+fn a_new_initial_window_adjusts_the_streams_that_have_not_left() {
+    // SMIG-7.4, a sender of data.
+    let (mut peer, key) = responding([1_000, 1_000]);
+    let cid = peer.cid(C2);
+    set_initial_window(&mut peer, C1, 1_500);
+    assert_eq!(send_window(&peer, key), 1_500);
+    set_initial_window(&mut peer, C2, 9_000);
+    assert_eq!(send_window(&peer, key), 1_500, "it was not opened on C2");
+    peer.migrate(key, C2).unwrap();
+    peer.expect(C1, migrate(1, cid, 2));
+    set_initial_window(&mut peer, C1, 2_000);
+    assert_eq!(send_window(&peer, key), 1_500, "its barrier has been sent");
+    peer.send(C1, accept(1, cid, 2));
+    set_initial_window(&mut peer, C1, 3_000);
+    set_initial_window(&mut peer, C2, 10);
+    assert_eq!(send_window(&peer, key), 1_500, "carriers are never adjusted");
+    // SMIG-7.4: a follower has left with its answer.
+    let (mut peer, key) = responding([1_000, 1_000]);
+    peer.send(C1, migrate(1, cid, 1));
+    peer.expect(C1, accept(1, cid, 1));
+    set_initial_window(&mut peer, C1, 2_000);
+    assert_eq!(send_window(&peer, key), 1_000);
+}
+
+/// A server engine with a stream window of 10000, whose client has not acknowledged C1's SETTINGS; an
+/// upload on stream 1.
+fn unacknowledged() -> (Peer, StreamKey) {
+    let config = Config { stream_window: 10_000, ..Config::server() };
+    let mut peer = Peer::to_server(Setup::new(config));
+    peer.open_line();
+    peer.greet(C1);
+    let (Frame::Settings(_), Frame::WindowUpdate { .. }) = (peer.next(C1), peer.next(C1)) else {
+        panic!("SETTINGS and the connection's window come first");
+    };
+    peer.expect(C1, settings_ack());
+    peer.connect();
+    let key = peer.post(C1, 1);
+    assert_eq!(recv_window(&peer, key), 65_535);
+    (peer, key)
+}
+
+#[test]
+fn a_receiver_adjusts_when_it_reads_the_acknowledgement() {
+    // SMIG-7.4: as in RFC 9113, without a move.
+    let (mut peer, key) = unacknowledged();
+    peer.send(C1, settings_ack());
+    assert_eq!(recv_window(&peer, key), 10_000);
+    // SMIG-7.4: the client's barrier was read first.
+    let (mut peer, key) = unacknowledged();
+    let cid = peer.cid(C2);
+    peer.send(C1, migrate(1, cid, 1));
+    peer.expect(C1, accept(1, cid, 1));
+    peer.send(C1, settings_ack());
+    assert_eq!(recv_window(&peer, key), 65_535);
+    // SMIG-7.4: the server's own barrier is another direction's: the client's has not been read.
+    let (mut peer, key) = unacknowledged();
+    peer.migrate(key, C2).unwrap();
+    peer.expect(C1, migrate(1, cid, 2));
+    peer.send(C1, settings_ack());
+    assert_eq!(recv_window(&peer, key), 10_000);
+    peer.send(C1, accept(1, cid, 2));
+    assert_eq!(recv_window(&peer, key), 10_000);
+}
+
+#[test]
+fn a_barrier_that_came_to_nothing_never_was_one() {
+    // SMIG-7.5: declined.
+    let (mut peer, key) = responding([1_000, 1_000]);
+    let cid = peer.cid(C2);
+    peer.migrate(key, C2).unwrap();
+    peer.expect(C1, migrate(1, cid, 2));
+    peer.body(key, vec![1; 600], EndStream::No);
+    peer.expect(C2, data(2, vec![1; 600]));
+    set_initial_window(&mut peer, C1, 2_000);
+    set_initial_window(&mut peer, C1, 1_200);
+    assert_eq!(send_window(&peer, key), 400);
+    peer.send(C1, decline(1));
+    peer.expect(C1, data(1, vec![1; 600]));
+    assert_eq!(send_window(&peer, key), 600);
+    set_initial_window(&mut peer, C1, 1_300);
+    assert_eq!(send_window(&peer, key), 700, "and it counts again");
+    // SMIG-7.5: given up, by a client that then follows.
+    let setup = Setup::new(Config::client()).setting(setting::INITIAL_WINDOW_SIZE, 1_000);
+    let mut peer = Peer::to_client(setup);
+    peer.connect();
+    peer.connect();
+    let key = peer.open(C1, Method::POST, EndStream::No);
+    peer.migrate(key, C2).unwrap();
+    peer.expect(C1, migrate(1, cid, 1));
+    set_initial_window(&mut peer, C1, 1_700);
+    assert_eq!(send_window(&peer, key), 1_000);
+    peer.send(C1, migrate(1, cid, 2));
+    peer.expect(C1, accept(1, cid, 2));
+    assert_eq!(send_window(&peer, key), 1_700);
+    set_initial_window(&mut peer, C1, 5_000);
+    assert_eq!(send_window(&peer, key), 1_700, "its answer is a barrier");
+    // SMIG-7.5: ignored in a collision, at the server that receives.
+    let (mut peer, key) = unacknowledged();
+    peer.migrate(key, C2).unwrap();
+    peer.expect(C1, migrate(1, cid, 2));
+    peer.send(C1, migrate(1, cid, 1));
+    peer.send(C1, settings_ack());
+    assert_eq!(recv_window(&peer, key), 10_000);
+}
+
+#[test]
+fn a_kept_migrate_does_not_hide_an_acknowledgement() {
+    // SMIG-7.5: a client that keeps a MIGRATE applies the acknowledgement when it declines, and not at
+    // all when it accepts.
+    for accepts in [true, false] {
+        let config = Config { stream_window: 10_000, ..Config::client() };
+        let mut peer = Peer::to_client(Setup::new(config).joins_by_script());
+        peer.open_line();
+        peer.take_greeting(C1);
+        peer.send(C1, settings(&[(setting::SMIG, 16)]));
+        peer.expect(C1, settings_ack());
+        let key = peer.open(C1, Method::GET, EndStream::Yes);
+        peer.connect();
+        let cid = peer.cid(C2);
+        peer.send(C1, migrate(1, cid, 2));
+        peer.send(C1, settings_ack());
+        if accepts {
+            let answer = peer.join_answer(C2);
+            peer.send(C2, answer);
+            peer.expect(C1, accept(1, cid, 2).end());
+        } else {
+            peer.send(C2, join_refused(4));
+            peer.expect(C1, decline(1).end());
+        }
+        assert_eq!(recv_window(&peer, key), if accepts { 65_535 } else { 10_000 });
+    }
+}
+
+#[test]
+fn a_carrier_does_not_count_as_a_stream_of_its_connection() {
+    // SMIG-7.6: one stream is allowed, and it may move; it goes on counting once.
+    let config = Config { max_concurrent_streams: 1, ..Config::server() };
+    let mut peer = Peer::of_server(config).with_spare();
+    let key = peer.post(C1, 1);
+    let cid = peer.cid(C2);
+    peer.send(C1, migrate(1, cid, 1));
+    peer.expect(C1, accept(1, cid, 1));
+    for line in [C1, C2] {
+        peer.send(line, headers(3).get("/").end());
+        peer.expect(line, reset(3, ErrorCode::RefusedStream));
+    }
+    peer.app(|session, _| session.release(key));
+    peer.expect(C2, reset(1, ErrorCode::Cancel));
+    peer.get(C2, 5);
+    peer.expect_silence();
+    // SMIG-7.6, a client: C2's limit of 0 does not keep a carrier away.
+    let mut peer = Peer::of_client(Config::client());
+    let setup = peer.setup_mut().clone().setting(setting::MAX_CONCURRENT_STREAMS, 0);
+    *peer.setup_mut() = setup;
+    peer.connect();
+    let key = peer.open(C1, Method::GET, EndStream::Yes);
+    peer.send(C1, migrate(1, cid, 2));
+    peer.expect(C1, accept(1, cid, 2).end());
+    peer.expect_unharmed(key);
+}
+
+#[test]
+fn priorities_move_with_the_stream() {
+    // SMIG-7.7: urgency and incremental of the request hold on C2.
+    let mut peer = Peer::of_server(Config::server()).with_spare();
+    let cid = peer.cid(C2);
+    let mut keys = Vec::new();
+    for (id, priority) in [(1, "u=5"), (3, "u=1"), (5, "u=3, i")] {
+        peer.send(C1, headers(id).get("/").field("priority", priority).end());
+        keys.push(peer.take_request());
+        peer.respond(keys[keys.len() - 1], 200, EndStream::No);
+        peer.expect(C1, headers(id).status(200));
+    }
+    peer.pause(C2);
+    for (n, &key) in keys.iter().enumerate() {
+        peer.migrate(key, C2).unwrap();
+        peer.expect(C1, migrate(2 * n as u32 + 1, cid, 2 * n as u32 + 2));
+        peer.body(key, "x", EndStream::Yes);
+    }
+    assert_eq!(peer.session().stream(keys[2]).unwrap().priority, Priority::incremental(3));
+    peer.resume(C2);
+    for id in [4, 6, 2] {
+        peer.expect(C2, data(id, "x").end());
+    }
+    // SMIG-7.7: PRIORITY_UPDATE names the even S2 on C2 from the answer on.
+    peer.send(C1, priority_update(1, "u=0"));
+    assert_eq!(peer.session().stream(keys[0]).unwrap().priority, Priority::sequential(0));
+    peer.send(C1, accept(1, cid, 2).end());
+    let key = peer.get(C1, 7);
+    peer.migrate(key, C2).unwrap();
+    peer.send(C1, accept(7, cid, 8).end());
+    peer.send(C2, priority_update(8, "u=6"));
+    assert_eq!(peer.session().stream(key).unwrap().priority, Priority::sequential(6));
+    // On S1 it names nothing any more.
+    peer.send(C1, priority_update(7, "u=2"));
+    assert!(!peer.is_closed(C1));
+}
