@@ -7,6 +7,7 @@ mod dev_cert;
 mod exit;
 mod get;
 mod paint;
+mod probe;
 mod serve;
 mod settings;
 mod suffix;
@@ -23,6 +24,7 @@ fn main() -> ExitCode {
     let result = match Cli::parse().command {
         Command::Serve(args) => serve::run(&args),
         Command::Get(args) => get::run(*args),
+        Command::Probe(args) => probe::run(&args),
         Command::Config(args) => config::run(&args),
         Command::Completions(args) => completions::run(&args),
     };

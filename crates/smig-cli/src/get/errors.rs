@@ -53,6 +53,9 @@ pub(super) fn request(error: &smig::Error) -> Failed {
         (Exit::Read, text)
     } else if error.code().is_some() && !error.is_transport() {
         (Exit::Http2, text)
+    } else if text.contains("invalid HTTP version parsed") {
+        let hint = "if the server speaks TLS there, the URL begins with https://";
+        (Exit::Receive, format!("the server does not speak HTTP/1.1 in cleartext; {hint}"))
     } else {
         (Exit::Receive, text)
     };

@@ -201,6 +201,10 @@ fn parse(url: &str) -> Result<Uri, Failure> {
             "a user in the URL is not supported; send -H 'authorization: Basic ...' instead",
         ));
     }
+    let port = authority.as_str().strip_prefix(authority.host()).unwrap_or_default();
+    if !port.is_empty() && authority.port().is_none() {
+        return Err(bad("the port is no number below 65536"));
+    }
     if authority.host().is_empty() || authority.host().contains('%') {
         return Err(bad("no host name; a name beyond ASCII has to be written in its xn-- form"));
     }

@@ -29,7 +29,7 @@ fn arg(setting: &'static Setting, defaults: &Settings) -> Arg {
     let heading = SECTIONS
         .iter()
         .find(|(name, _)| *name == setting.section())
-        .map_or(setting.section(), |(_, about)| about);
+        .map_or_else(|| setting.section(), |(_, about)| about);
     let arg = Arg::new(setting.flag)
         .long(setting.flag)
         .value_name(setting.value)

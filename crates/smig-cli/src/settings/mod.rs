@@ -15,7 +15,7 @@ pub(crate) use example::example;
 pub(crate) use file::load;
 pub(crate) use flags::Flags;
 pub(crate) use model::{AccessLog, DEFAULT_PORT, Listen, Settings, Wire};
-pub(crate) use value::{parse_seconds, parse_size};
+pub(crate) use value::{parse_seconds, parse_size, parse_time};
 
 use value::Kind;
 

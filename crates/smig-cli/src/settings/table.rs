@@ -142,7 +142,9 @@ pub(super) const TABLE: &[Setting] = &[
         kind: Kind::Text,
         value: "DIR",
         help: "The folder, if the command line names none",
-        show: |s| show_text(&s.root.as_ref().map_or("./public".into(), |p| p.to_string_lossy())),
+        show: |s| {
+            show_text(&s.root.as_ref().map_or_else(|| "./public".into(), |p| p.to_string_lossy()))
+        },
         set: |s, v| {
             s.root = Some(last(v).into());
             Ok(())
@@ -167,7 +169,9 @@ pub(super) const TABLE: &[Setting] = &[
         value: "FILE",
         help: "Certificate chain, PEM; without it a development certificate is made",
         show: |s| {
-            show_text(&s.certificate.as_ref().map_or("cert.pem".into(), |p| p.to_string_lossy()))
+            show_text(
+                &s.certificate.as_ref().map_or_else(|| "cert.pem".into(), |p| p.to_string_lossy()),
+            )
         },
         set: |s, v| {
             s.certificate = Some(last(v).into());
@@ -180,7 +184,9 @@ pub(super) const TABLE: &[Setting] = &[
         kind: Kind::Text,
         value: "FILE",
         help: "The certificate's private key, PEM",
-        show: |s| show_text(&s.key.as_ref().map_or("key.pem".into(), |p| p.to_string_lossy())),
+        show: |s| {
+            show_text(&s.key.as_ref().map_or_else(|| "key.pem".into(), |p| p.to_string_lossy()))
+        },
         set: |s, v| {
             s.key = Some(last(v).into());
             Ok(())

@@ -102,7 +102,7 @@ pub(crate) fn parse_seconds(text: &str) -> Result<Duration, String> {
 /// A size in TOML, by the biggest unit that divides it.
 pub(crate) fn show_size(octets: u64) -> String {
     for (unit, factor) in [("GiB", 1_u64 << 30), ("MiB", 1 << 20), ("KiB", 1 << 10)] {
-        if octets >= factor && octets % factor == 0 {
+        if octets >= factor && octets.is_multiple_of(factor) {
             return format!("\"{}{unit}\"", octets / factor);
         }
     }
@@ -114,8 +114,8 @@ pub(crate) fn show_time(time: Duration) -> String {
     let millis = time.as_millis();
     match millis {
         0 => "\"0\"".to_owned(),
-        _ if millis % 60_000 == 0 => format!("\"{}min\"", millis / 60_000),
-        _ if millis % 1000 == 0 => format!("\"{}s\"", millis / 1000),
+        _ if millis.is_multiple_of(60_000) => format!("\"{}min\"", millis / 60_000),
+        _ if millis.is_multiple_of(1000) => format!("\"{}s\"", millis / 1000),
         _ => format!("\"{millis}ms\""),
     }
 }

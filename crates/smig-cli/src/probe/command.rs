@@ -1,0 +1,339 @@
+//! The commands that send: a line's words to a frame.
+
+use super::script::{code, kind};
+use super::wire::{
+    self, ACK, CONTINUATION, DATA, END_HEADERS, END_STREAM, FrameText, GOAWAY, HEADERS, JOIN,
+    KINDS, MIGRATE, PADDED, PING, PRIORITY, PRIORITY_FLAG, PRIORITY_UPDATE, PUSH_PROMISE, REFUSED,
+    RST_STREAM, SETTINGS, SETTINGS_NAMES, SMIG_ACK, WINDOW_UPDATE,
+};
+use super::words::{Quoting, Word, hex, number};
+
+/// The words of a line, taken out one by one; what is left at the end is an error.
+struct Rest(Vec<Word>);
+
+impl Rest {
+    /// Takes `key=VALUE`.
+    fn value(&mut self, key: &str) -> Option<Vec<u8>> {
+        let is_it = |word: &Word| word.pair().is_some_and(|(name, _)| name == key.as_bytes());
+        let at = self.0.iter().position(is_it)?;
+        self.0.remove(at).pair().map(|(_, value)| value.to_vec())
+    }
+
+    fn number(&mut self, key: &str) -> Result<Option<u32>, String> {
+        self.value(key)
+            .map(|value| number(&value).map_err(|why| format!("{key}: {why}")))
+            .transpose()
+    }
+
+    fn octet(&mut self, key: &str) -> Result<Option<u8>, String> {
+        self.number(key)?
+            .map(|value| u8::try_from(value).map_err(|_| format!("{key}: more than 8 bits")))
+            .transpose()
+    }
+
+    fn hex(&mut self, key: &str) -> Result<Option<Vec<u8>>, String> {
+        self.value(key).map(|value| hex(&value).map_err(|why| format!("{key}: {why}"))).transpose()
+    }
+
+    /// Takes a bare word; the flag it stands for, or none.
+    fn flag(&mut self, word: &str, flag: u8) -> u8 {
+        match self.0.iter().position(|found| found.is(word)) {
+            Some(at) => {
+                self.0.remove(at);
+                flag
+            }
+            None => 0,
+        }
+    }
+
+    /// Takes quoted text.
+    fn text(&mut self) -> Option<Vec<u8>> {
+        let at = self.0.iter().position(|word| word.quoting == Quoting::Quoted)?;
+        Some(self.0.remove(at).text)
+    }
+
+    /// Takes the header fields: every `name=value` that is left; `+` in front makes one of a word
+    /// that has another meaning here.
+    fn fields(&mut self) -> Vec<(Vec<u8>, Vec<u8>)> {
+        let words = std::mem::take(&mut self.0);
+        let (fields, others) = words.into_iter().partition(|word| word.pair().is_some());
+        self.0 = others;
+        let fields: Vec<Word> = fields;
+        let split = |word: &Word| {
+            let (name, value) = word.pair().unwrap_or_default();
+            (name.strip_prefix(b"+").unwrap_or(name).to_vec(), value.to_vec())
+        };
+        fields.iter().map(split).collect()
+    }
+
+    /// Takes the rest as octets.
+    fn octets(&mut self) -> Result<Vec<u8>, String> {
+        octets(&std::mem::take(&mut self.0))
+    }
+}
+
+/// Octets: hexadecimal words and quoted text.
+pub(super) fn octets(words: &[Word]) -> Result<Vec<u8>, String> {
+    let mut octets = Vec::new();
+    for word in words {
+        match word.quoting {
+            Quoting::Quoted => octets.extend(&word.text),
+            Quoting::Bare => octets.extend(hex(&word.text)?),
+        }
+    }
+    Ok(octets)
+}
+
+/// The frame that a line describes.
+pub(super) fn frame(name: &str, words: &[Word]) -> Result<FrameText, String> {
+    let mut rest = Rest(words.to_vec());
+    let mut frame = FrameText::default();
+    let stream = rest.number("stream")?;
+    // Said outright, they go before what the command would set.
+    let flags = rest.octet("flags")?;
+    frame.length = rest.number("length")?;
+    frame.stream = stream.unwrap_or(0);
+    let known = KINDS.iter().find(|(known, _)| *known == name).map(|(_, kind)| *kind);
+    match known {
+        Some(kind) => {
+            frame.kind = kind;
+            fill(&mut frame, &mut rest, stream)?;
+        }
+        None if name == "frame" => {
+            let word = rest.value("type").ok_or("type=... is needed")?;
+            frame.kind = kind(&word)?;
+            frame.payload = rest.octets()?;
+        }
+        None => return Err(unknown(name)),
+    }
+    frame.flags = flags.unwrap_or(frame.flags);
+    match rest.0.first() {
+        Some(word) => Err(format!("{name} does not understand {:?}", word.shown())),
+        None => Ok(frame),
+    }
+}
+
+fn unknown(name: &str) -> String {
+    let mut names: Vec<_> = KINDS.iter().map(|(name, _)| *name).collect();
+    names.extend(["frame", "raw", "preface", "sleep", "wait", "expect", "finish", "close"]);
+    let likeness = |known: &str| strsim::jaro_winkler(known, name);
+    let nearest = names.iter().max_by(|a, b| likeness(a).total_cmp(&likeness(b)));
+    match nearest.filter(|known| likeness(known) > 0.75) {
+        Some(known) => format!("{name:?} is no command; did you mean {known}?"),
+        None => format!("{name:?} is no command; there are {}", names.join(", ")),
+    }
+}
+
+fn fill(frame: &mut FrameText, rest: &mut Rest, stream: Option<u32>) -> Result<(), String> {
+    if stream.is_none() && needs_stream(frame.kind) {
+        return Err("stream=N is needed".to_owned());
+    }
+    match frame.kind {
+        DATA => {
+            frame.flags = rest.flag("end", END_STREAM);
+            frame.payload = data(rest)?;
+            pad(frame, rest)?;
+        }
+        HEADERS | CONTINUATION | PUSH_PROMISE => headers(frame, rest)?,
+        PRIORITY => frame.payload = dependency(rest)?,
+        RST_STREAM => {
+            let value = rest.value("code").ok_or("code=... is needed")?;
+            frame.payload = code(&value)?.to_be_bytes().to_vec();
+        }
+        SETTINGS => {
+            frame.flags = rest.flag("ack", ACK);
+            frame.payload = settings(rest)?;
+        }
+        PING => {
+            frame.flags = rest.flag("ack", ACK);
+            frame.payload = match rest.text() {
+                Some(text) => text,
+                None if rest.0.is_empty() => vec![0; 8],
+                None => rest.octets()?,
+            };
+        }
+        GOAWAY => {
+            let last = rest.number("last")?.unwrap_or(0);
+            let code = rest.value("code").map(|value| code(&value)).transpose()?.unwrap_or(0);
+            frame.payload = [last.to_be_bytes(), code.to_be_bytes()].concat();
+            frame.payload.extend(rest.text().unwrap_or_default());
+        }
+        WINDOW_UPDATE => {
+            let by = rest.number("by")?.ok_or("by=N is needed")?;
+            frame.payload = by.to_be_bytes().to_vec();
+        }
+        PRIORITY_UPDATE => {
+            // The frame itself is on stream 0 (RFC 9218 section 7.1).
+            frame.payload = frame.stream.to_be_bytes().to_vec();
+            frame.stream = rest.number("on")?.unwrap_or(0);
+            frame.payload.extend(rest.text().ok_or("a value is needed, such as \"u=1, i\"")?);
+        }
+        MIGRATE => migrate(frame, rest)?,
+        JOIN => join(frame, rest)?,
+        _ => {}
+    }
+    Ok(())
+}
+
+const fn needs_stream(kind: u8) -> bool {
+    !matches!(kind, SETTINGS | PING | GOAWAY | JOIN | WINDOW_UPDATE)
+}
+
+fn data(rest: &mut Rest) -> Result<Vec<u8>, String> {
+    if let Some(size) = rest.number("size")? {
+        return Ok(vec![b'.'; size as usize]);
+    }
+    if let Some(octets) = rest.hex("hex")? {
+        return Ok(octets);
+    }
+    Ok(rest.text().unwrap_or_default())
+}
+
+fn pad(frame: &mut FrameText, rest: &mut Rest) -> Result<(), String> {
+    let Some(pad) = rest.octet("pad")? else { return Ok(()) };
+    frame.flags |= PADDED;
+    frame.payload.insert(0, pad);
+    frame.payload.extend(vec![0; usize::from(pad)]);
+    Ok(())
+}
+
+fn headers(frame: &mut FrameText, rest: &mut Rest) -> Result<(), String> {
+    if frame.kind == HEADERS {
+        frame.flags |= rest.flag("end", END_STREAM);
+    }
+    // `open`: the block goes on in CONTINUATION.
+    if rest.flag("open", END_HEADERS) == 0 {
+        frame.flags |= END_HEADERS;
+    }
+    let mut payload = Vec::new();
+    if frame.kind == PUSH_PROMISE {
+        payload.extend(rest.number("promised")?.ok_or("promised=N is needed")?.to_be_bytes());
+    }
+    if frame.kind == HEADERS && rest.flag("priority", PRIORITY_FLAG) != 0 {
+        frame.flags |= PRIORITY_FLAG;
+        payload.extend(dependency(rest)?);
+    }
+    let padding = rest.value("pad");
+    match rest.hex("block")? {
+        Some(block) => payload.extend(block),
+        None => payload.extend(wire::block(&rest.fields())),
+    }
+    frame.payload = payload;
+    if let Some(padding) = padding {
+        let pad = u8::try_from(number(&padding)?).map_err(|_| "pad: more than 8 bits")?;
+        frame.flags |= PADDED;
+        frame.payload.insert(0, pad);
+        frame.payload.extend(vec![0; usize::from(pad)]);
+    }
+    Ok(())
+}
+
+fn dependency(rest: &mut Rest) -> Result<Vec<u8>, String> {
+    let on = rest.number("dep")?.unwrap_or(0) | (u32::from(rest.flag("exclusive", 1)) << 31);
+    let weight = rest.octet("weight")?.unwrap_or(15);
+    let mut payload = on.to_be_bytes().to_vec();
+    payload.push(weight);
+    Ok(payload)
+}
+
+fn settings(rest: &mut Rest) -> Result<Vec<u8>, String> {
+    let mut payload = Vec::new();
+    for (name, value) in rest.fields() {
+        let shown = String::from_utf8_lossy(&name).to_ascii_lowercase();
+        let known = SETTINGS_NAMES.iter().find(|(known, _)| *known == shown);
+        let id = match known {
+            Some((_, id)) => *id,
+            None => number(&name).ok().and_then(|id| u16::try_from(id).ok()).ok_or_else(|| {
+                let names: Vec<_> = SETTINGS_NAMES.iter().map(|(name, _)| *name).collect();
+                format!("{shown:?} is no setting; known are {}, and numbers", names.join(", "))
+            })?,
+        };
+        payload.extend(id.to_be_bytes());
+        payload.extend(number(&value)?.to_be_bytes());
+    }
+    Ok(payload)
+}
+
+fn migrate(frame: &mut FrameText, rest: &mut Rest) -> Result<(), String> {
+    frame.flags = rest.flag("ack", SMIG_ACK) | rest.flag("end", END_STREAM);
+    let cid = rest.hex("cid")?.unwrap_or_else(|| vec![0; 12]);
+    if cid.len() != 12 {
+        return Err(format!("cid: 12 octets in hexadecimal are needed, not {}", cid.len()));
+    }
+    frame.payload = cid;
+    frame.payload.extend(rest.number("to")?.unwrap_or(0).to_be_bytes());
+    Ok(())
+}
+
+fn join(frame: &mut FrameText, rest: &mut Rest) -> Result<(), String> {
+    if let Some(reason) = rest.octet("refused")? {
+        frame.flags = REFUSED;
+        frame.payload = vec![reason];
+        return Ok(());
+    }
+    frame.flags = rest.flag("ack", SMIG_ACK);
+    frame.payload = rest.hex("nonce")?.unwrap_or_else(|| vec![0; 16]);
+    frame.payload.extend(rest.hex("mac")?.unwrap_or_else(|| vec![0; 32]));
+    Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::words::split;
+    use super::*;
+
+    fn of(line: &str) -> Result<FrameText, String> {
+        let words = split(line).unwrap();
+        frame(&words[0].shown(), &words[1..])
+    }
+
+    #[test]
+    fn frames_of_every_kind() {
+        let octets = |line: &str| of(line).unwrap().octets();
+        assert_eq!(octets("settings"), b"\0\0\0\x04\0\0\0\0\0");
+        assert_eq!(octets("settings ack"), b"\0\0\0\x04\x01\0\0\0\0");
+        assert_eq!(octets("settings 0x3=100"), b"\0\0\x06\x04\0\0\0\0\0\0\x03\0\0\0\x64");
+        assert_eq!(octets("settings smig=4"), b"\0\0\x06\x04\0\0\0\0\0\xf5\xe1\0\0\0\x04");
+        assert_eq!(octets("data stream=1 end \"hi\""), b"\0\0\x02\0\x01\0\0\0\x01hi");
+        assert_eq!(octets("data stream=1 pad=2 \"hi\""), b"\0\0\x05\0\x08\0\0\0\x01\x02hi\0\0");
+        assert_eq!(octets("rst stream=3 code=CANCEL"), b"\0\0\x04\x03\0\0\0\0\x03\0\0\0\x08");
+        assert_eq!(octets("ping"), b"\0\0\x08\x06\0\0\0\0\0\0\0\0\0\0\0\0\0");
+        assert_eq!(octets("ping ack \"12345678\""), b"\0\0\x08\x06\x01\0\0\0\x0012345678");
+        assert_eq!(octets("window by=1"), b"\0\0\x04\x08\0\0\0\0\0\0\0\0\x01");
+        assert_eq!(
+            octets("goaway last=5 code=0x1 \"x\""),
+            b"\0\0\x09\x07\0\0\0\0\0\0\0\0\x05\0\0\0\x01x"
+        );
+        assert_eq!(
+            octets("priority_update stream=1 \"u=1\""),
+            b"\0\0\x07\x10\0\0\0\0\0\0\0\0\x01u=1"
+        );
+        assert_eq!(
+            octets("migrate stream=1"),
+            b"\0\0\x10\xf5\0\0\0\0\x01\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0"
+        );
+        assert_eq!(octets("join refused=4"), b"\0\0\x01\xf6\x04\0\0\0\0\x04");
+        assert_eq!(
+            octets("frame type=0xee flags=0xff stream=7 01 \"a\""),
+            b"\0\0\x02\xee\xff\0\0\0\x07\x01a"
+        );
+        assert_eq!(octets("headers stream=1 end a=b"), b"\0\0\x05\x01\x05\0\0\0\x01\x10\x01a\x01b");
+        assert_eq!(octets("headers stream=1 open +stream=b")[4], 0);
+        assert_eq!(octets("headers stream=1 block=82 end"), b"\0\0\x01\x01\x05\0\0\0\x01\x82");
+        assert_eq!(octets("ping length=9")[..3], [0, 0, 9]);
+        assert_eq!(octets("headers stream=1 flags=0")[4], 0);
+    }
+
+    #[test]
+    fn what_is_wrong_is_named() {
+        let error = |line: &str| of(line).unwrap_err();
+        assert_eq!(error("data \"x\""), "stream=N is needed");
+        assert_eq!(error("rst stream=1"), "code=... is needed");
+        assert_eq!(error("ping stream=x"), "stream: \"x\" is no number between 0 and 4294967295");
+        assert_eq!(error("data stream=1 wat"), "data does not understand \"wat\"");
+        assert_eq!(error("header stream=1"), "\"header\" is no command; did you mean headers?");
+        assert!(error("settings bogus=1").starts_with("\"bogus\" is no setting"));
+        assert!(error("rst stream=1 code=OOPS").starts_with("\"OOPS\" is no error code"));
+        assert!(error("migrate stream=1 cid=00").starts_with("cid: 12 octets"));
+    }
+}

@@ -1,0 +1,306 @@
+//! A frame that came: what it says, for people, for machines, and whether it is what was wanted.
+
+use std::fmt::Write as _;
+
+use serde_json::{Value, json};
+
+use super::script::Pattern;
+use super::wire::{
+    self, ACK, CODES, CONTINUATION, DATA, END_HEADERS, END_STREAM, GOAWAY, HEADERS, JOIN, KINDS,
+    MIGRATE, PADDED, PING, PRIORITY_UPDATE, PUSH_PROMISE, REFUSED, RST_STREAM, SETTINGS,
+    SETTINGS_NAMES, SMIG_ACK, WINDOW_UPDATE, name_of,
+};
+
+/// How much of a payload is shown.
+const SHOWN: usize = 48;
+
+/// A frame off the wire.
+#[derive(Clone, Debug)]
+pub(super) struct Frame {
+    pub(super) kind: u8,
+    pub(super) flags: u8,
+    pub(super) stream: u32,
+    pub(super) payload: Vec<u8>,
+    /// The decoded header section, if the frame ends one; or why it cannot be decoded.
+    pub(super) fields: Option<Result<Fields, String>>,
+}
+
+/// Names and values of a header section.
+pub(super) type Fields = Vec<(String, String)>;
+
+impl Frame {
+    fn has(&self, flag: u8) -> bool {
+        self.flags & flag != 0
+    }
+
+    fn word(&self, at: usize) -> Option<u32> {
+        let octets = self.payload.get(at..at + 4)?;
+        Some(u32::from_be_bytes(octets.try_into().ok()?))
+    }
+
+    /// The error code of RST_STREAM and GOAWAY.
+    fn code(&self) -> Option<u32> {
+        match self.kind {
+            RST_STREAM => self.word(0),
+            GOAWAY => self.word(4),
+            _ => None,
+        }
+    }
+
+    fn settings(&self) -> Vec<(u16, u32)> {
+        let entry = |entry: &[u8]| match *entry {
+            [a, b, c, d, e, f] => {
+                Some((u16::from_be_bytes([a, b]), u32::from_be_bytes([c, d, e, f])))
+            }
+            _ => None,
+        };
+        self.payload.chunks(6).filter_map(entry).collect()
+    }
+
+    fn flags(&self) -> Vec<&'static str> {
+        let mut flags = Vec::new();
+        let mut flag = |bit, name| {
+            if self.has(bit) {
+                flags.push(name);
+            }
+        };
+        match self.kind {
+            DATA | HEADERS => flag(END_STREAM, "end"),
+            SETTINGS | PING => flag(ACK, "ack"),
+            MIGRATE => {
+                flag(SMIG_ACK, "ack");
+                flag(END_STREAM, "end");
+            }
+            JOIN => {
+                flag(SMIG_ACK, "ack");
+                flag(REFUSED, "refused");
+            }
+            _ => {}
+        }
+        if matches!(self.kind, DATA | HEADERS | PUSH_PROMISE) {
+            flag(PADDED, "padded");
+        }
+        if matches!(self.kind, HEADERS | CONTINUATION | PUSH_PROMISE) && !self.has(END_HEADERS) {
+            flags.push("open");
+        }
+        flags
+    }
+
+    pub(super) fn name(&self) -> String {
+        name_of(&KINDS, self.kind).map_or_else(|| format!("{:#04x}", self.kind), str::to_owned)
+    }
+
+    /// One line.
+    pub(super) fn line(&self) -> String {
+        let mut line =
+            format!("{} stream={} length={}", self.name(), self.stream, self.payload.len());
+        for flag in self.flags() {
+            let _ = write!(line, " {flag}");
+        }
+        for (name, value) in self.details() {
+            let _ = match value {
+                Value::String(text) => write!(line, " {name}={text}"),
+                other => write!(line, " {name}={other}"),
+            };
+        }
+        match &self.fields {
+            None => {}
+            Some(Ok(fields)) => {
+                for (name, value) in fields {
+                    let _ = write!(line, " {name}={}", quoted(value));
+                }
+            }
+            Some(Err(why)) => {
+                let _ = write!(line, " (the header block cannot be decoded: {why})");
+            }
+        }
+        line
+    }
+
+    /// One object.
+    pub(super) fn json(&self) -> Value {
+        let mut value = json!({
+            "type": self.name(),
+            "flags": self.flags,
+            "stream": self.stream,
+            "length": self.payload.len(),
+            "payload": hex(&self.payload),
+        });
+        for flag in self.flags() {
+            value[flag] = Value::Bool(true);
+        }
+        for (name, detail) in self.details() {
+            value[name] = detail;
+        }
+        match &self.fields {
+            None => {}
+            Some(Ok(fields)) => value["fields"] = json!(fields),
+            Some(Err(why)) => value["undecodable"] = json!(why),
+        }
+        value
+    }
+
+    fn details(&self) -> Vec<(String, Value)> {
+        let mut details = Vec::new();
+        let mut add = |name: &str, value: Value| details.push((name.to_owned(), value));
+        let code = |code: u32| {
+            name_of(&CODES, code).map_or_else(|| json!(format!("{code:#x}")), |name| json!(name))
+        };
+        match self.kind {
+            SETTINGS => {
+                for (id, value) in self.settings() {
+                    let name = name_of(&SETTINGS_NAMES, id)
+                        .map_or_else(|| format!("{id:#x}"), str::to_owned);
+                    add(&name, json!(value));
+                }
+            }
+            RST_STREAM | GOAWAY => {
+                if self.kind == GOAWAY {
+                    add("last", json!(self.word(0)));
+                }
+                if let Some(number) = self.code() {
+                    add("code", code(number));
+                }
+                if let Some(text) = self.payload.get(8..).filter(|text| !text.is_empty()) {
+                    add("debug", json!(quoted(&String::from_utf8_lossy(text))));
+                }
+            }
+            WINDOW_UPDATE => add("by", json!(self.word(0))),
+            PING => add("opaque", json!(hex(&self.payload))),
+            DATA => add("data", json!(excerpt(&self.payload))),
+            PUSH_PROMISE => add("promised", json!(self.word(0))),
+            PRIORITY_UPDATE => {
+                add("of", json!(self.word(0)));
+                add(
+                    "value",
+                    json!(quoted(&String::from_utf8_lossy(
+                        self.payload.get(4..).unwrap_or_default()
+                    ))),
+                );
+            }
+            MIGRATE => {
+                add("cid", json!(hex(self.payload.get(..12).unwrap_or_default())));
+                add("to", json!(self.word(12)));
+            }
+            JOIN if self.has(REFUSED) => add("reason", json!(self.payload.first())),
+            HEADERS | CONTINUATION => {}
+            _ => add("payload", json!(excerpt(&self.payload))),
+        }
+        details
+    }
+
+    /// Whether a script wanted this frame.
+    pub(super) fn matches(&self, pattern: &Pattern) -> bool {
+        let fields = match &self.fields {
+            Some(Ok(fields)) => fields.as_slice(),
+            _ => &[],
+        };
+        let settings = self.settings();
+        let has_field = |(name, value): &(Vec<u8>, Vec<u8>)| match self.kind {
+            SETTINGS => settings.iter().any(|(id, is)| {
+                name_of(&SETTINGS_NAMES, *id).is_some_and(|known| known.as_bytes() == name)
+                    && is.to_string().as_bytes() == value
+            }),
+            WINDOW_UPDATE => {
+                name == b"by" && self.word(0).is_some_and(|by| by.to_string().as_bytes() == value)
+            }
+            GOAWAY => {
+                name == b"last"
+                    && self.word(0).is_some_and(|last| last.to_string().as_bytes() == value)
+            }
+            _ => fields.iter().any(|(n, v)| n.as_bytes() == name && v.as_bytes() == value),
+        };
+        pattern.kind.is_none_or(|kind| kind == self.kind)
+            && pattern.stream.is_none_or(|stream| stream == self.stream)
+            && self.flags & pattern.flags == pattern.flags
+            && pattern.code.is_none_or(|code| self.code() == Some(code))
+            && pattern.fields.iter().all(has_field)
+            && pattern.text.as_ref().is_none_or(|text| holds(&self.payload, text))
+    }
+}
+
+fn holds(payload: &[u8], text: &[u8]) -> bool {
+    text.is_empty() || payload.windows(text.len()).any(|window| window == text)
+}
+
+/// Octets in hexadecimal.
+pub(super) fn hex(octets: &[u8]) -> String {
+    let mut text = String::with_capacity(octets.len() * 2);
+    for octet in octets {
+        let _ = write!(text, "{octet:02x}");
+    }
+    text
+}
+
+fn excerpt(octets: &[u8]) -> String {
+    let shown = octets.get(..SHOWN).unwrap_or(octets);
+    let more = if octets.len() > SHOWN { "..." } else { "" };
+    let is_text = std::str::from_utf8(shown).is_ok_and(|text| !text.contains('\0'));
+    if is_text {
+        format!("{}{more}", quoted(&String::from_utf8_lossy(shown)))
+    } else {
+        format!("{}{more}", hex(shown))
+    }
+}
+
+/// Text on one line; quotes where it has to be told from what is around it.
+fn quoted(text: &str) -> String {
+    let is_plain =
+        !text.is_empty() && text.chars().all(|c| !c.is_control() && !c.is_whitespace() && c != '"');
+    if is_plain { text.to_owned() } else { format!("{text:?}") }
+}
+
+/// The part of a frame's payload that is a header block.
+pub(super) fn fragment(kind: u8, flags: u8, payload: &[u8]) -> &[u8] {
+    let mut rest = payload;
+    if flags & PADDED != 0 && kind != CONTINUATION {
+        let pad = rest.first().copied().map_or(0, usize::from);
+        rest = rest.get(1..).unwrap_or_default();
+        rest = rest.get(..rest.len().saturating_sub(pad)).unwrap_or_default();
+    }
+    let skipped = match kind {
+        PUSH_PROMISE => 4,
+        HEADERS if flags & wire::PRIORITY_FLAG != 0 => 5,
+        _ => 0,
+    };
+    rest.get(skipped..).unwrap_or_default()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn frame(kind: u8, flags: u8, stream: u32, payload: &[u8]) -> Frame {
+        Frame { kind, flags, stream, payload: payload.to_vec(), fields: None }
+    }
+
+    #[test]
+    fn lines() {
+        let line = |kind, flags, stream, payload: &[u8]| frame(kind, flags, stream, payload).line();
+        assert_eq!(line(SETTINGS, 1, 0, b""), "settings stream=0 length=0 ack");
+        assert_eq!(
+            line(SETTINGS, 0, 0, b"\0\x03\0\0\0\x64\xf5\xe1\0\0\0\x10\x0a\x0a\0\0\0\0"),
+            "settings stream=0 length=18 max_concurrent_streams=100 smig=16 0xa0a=0"
+        );
+        assert_eq!(line(RST_STREAM, 0, 1, b"\0\0\0\x08"), "rst stream=1 length=4 code=CANCEL");
+        assert_eq!(
+            line(GOAWAY, 0, 0, b"\0\0\0\x05\0\0\0\x01why not"),
+            "goaway stream=0 length=15 last=5 code=PROTOCOL_ERROR debug=\"why not\""
+        );
+        assert_eq!(line(DATA, 1, 1, b"hi there"), "data stream=1 length=8 end data=\"hi there\"");
+        assert_eq!(line(DATA, 0, 1, &[0xff, 0]), "data stream=1 length=2 data=ff00");
+        assert_eq!(line(0xee, 0, 1, b""), "0xee stream=1 length=0 payload=\"\"");
+    }
+
+    #[test]
+    fn short_payloads_are_shown_as_they_are() {
+        for kind in 0..=u8::MAX {
+            for length in 0..20 {
+                let frame = frame(kind, 0xff, 1, &vec![0xff; length]);
+                assert!(frame.line().contains("length="));
+                assert!(frame.json().is_object());
+                let _ = fragment(kind, 0xff, &frame.payload);
+            }
+        }
+    }
+}

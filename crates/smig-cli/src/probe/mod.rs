@@ -1,0 +1,190 @@
+//! `smig probe`: frames by script, legal or not, and what comes back.
+
+mod command;
+mod frame;
+mod peer;
+mod play;
+mod script;
+mod unverified;
+mod wire;
+mod words;
+
+use std::io::Read as _;
+use std::process::ExitCode;
+use std::time::Duration;
+
+use anyhow::{Context as _, Result};
+use clap::Args;
+use tokio::net::TcpListener;
+
+use crate::exit::{Exit, Failure};
+use crate::settings::parse_time;
+use peer::{Peer, Wire};
+use play::{Format, Manners, Play, Rules};
+use script::{Action, Step};
+use wire::{FrameText, PREFACE, SETTINGS};
+
+/// What is played where no script is given.
+const HELLO: &str = "settings\nwait settings\nping \"smigping\"\nwait ping ack";
+
+/// Send frames by script, legal or not, and print what comes back
+#[derive(Debug, Args)]
+#[expect(clippy::struct_excessive_bools, reason = "each is a flag of the command line")]
+#[command(
+    long_about = "Send frames by script, legal or not, and print what comes back, a line a frame.\n\
+        \nCertificates are not checked. Without a script it says hello: SETTINGS and a PING.",
+    after_help = "--help has the commands of a script and examples.",
+    after_long_help = "\
+Script: one command a line, # begins a comment, \"text\" may hold \\n \\r \\t \\0 \\\" \\\\ \\xHH.
+The preface goes first, and SETTINGS unless the script begins with them; SETTINGS and PING are
+answered. --raw does none of that.
+
+  settings [ack] [NAME=N | 0xID=N]...     headers stream=N [end] [open] [pad=N] NAME=VALUE...
+  data stream=N [end] [pad=N] \"text\"      headers stream=N [end] block=HEX      (own HPACK)
+  data stream=N size=N | hex=HEX          headers stream=N priority dep=N weight=N ...
+  rst stream=N code=CANCEL|0x8            continuation stream=N [open] NAME=VALUE...
+  ping [ack] [\"8 octets\"]                 push_promise stream=N promised=N NAME=VALUE...
+  window [stream=N] by=N                  priority stream=N dep=N weight=N [exclusive]
+  goaway [last=N] [code=..] [\"debug\"]     priority_update stream=N \"u=1, i\"
+  migrate stream=N [ack] [end] cid=HEX to=N
+  join [ack] nonce=HEX mac=HEX            join refused=N
+  frame type=T [flags=0xFF] [stream=N] [HEX or \"text\"]...
+  raw HEX or \"text\"...                    preface
+Each frame takes flags=0xFF and length=N, which go before what is right.
++NAME=VALUE is a field whose name is a word of the command, such as +stream=1.
+
+  wait TYPE [stream=N] [end] [ack] [code=..] [NAME=VALUE] [\"text\"]   read until it comes
+  expect ...                              the same, and it has to be the next frame
+  wait end, expect end                    the peer ends the connection
+  expect silence 200ms                    nothing comes
+  sleep 100ms        finish (send no more)        close
+
+Examples:
+  smig probe localhost:8443
+  smig probe localhost:8443 -e 'headers stream=1 end :method=GET :scheme=https :path=/ :authority=localhost' -e 'wait data end'
+  smig probe localhost:8443 -e 'data stream=0 \"x\"' -e 'wait goaway code=PROTOCOL_ERROR'
+  smig probe --json localhost:8443 script.txt
+  smig probe --listen 127.0.0.1:9000 -e 'wait headers' -e 'goaway last=0'      a server for one client
+
+Exit codes: 0 the script ran; 1 an expectation was not met; 2 the script or usage is wrong;
+7 no connection; 28 no connection in time; 35 TLS failed; 56 the peer was gone"
+)]
+pub(crate) struct ProbeArgs {
+    /// HOST:PORT of a server; with --listen, of this side
+    #[arg(value_name = "ADDR")]
+    target: String,
+    /// The script's file; - is standard input
+    script: Option<String>,
+    /// A line of the script; several are possible
+    #[arg(short = 'e', long = "line", value_name = "LINE", conflicts_with = "script")]
+    lines: Vec<String>,
+    /// Wait for one client at ADDR and probe that
+    #[arg(long)]
+    listen: bool,
+    /// No TLS
+    #[arg(long)]
+    cleartext: bool,
+    /// Send what the script says and nothing else: no preface, no answers
+    #[arg(long)]
+    raw: bool,
+    /// One JSON object a line
+    #[arg(long)]
+    json: bool,
+    #[command(flatten)]
+    limits: Limits,
+}
+
+#[derive(Debug, Args)]
+struct Limits {
+    /// How long wait and expect wait, and connecting takes
+    #[arg(long, value_name = "TIME", default_value = "5s", value_parser = parse_time)]
+    timeout: Duration,
+    /// How long nothing has to come at the end before it is over
+    #[arg(long, value_name = "TIME", default_value = "500ms", value_parser = parse_time)]
+    linger: Duration,
+}
+
+pub(crate) fn run(args: &ProbeArgs) -> Result<ExitCode> {
+    let script = read(args)?;
+    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
+    runtime.block_on(probe(args, &script))?;
+    Ok(ExitCode::SUCCESS)
+}
+
+fn read(args: &ProbeArgs) -> Result<Vec<Step>> {
+    let (name, text) = match args.script.as_deref() {
+        None if args.lines.is_empty() => ("hello", HELLO.to_owned()),
+        None => ("-e", args.lines.join("\n")),
+        Some("-") => {
+            let mut text = String::new();
+            std::io::stdin().read_to_string(&mut text).context("cannot read standard input")?;
+            ("-", text)
+        }
+        Some(path) => {
+            let text = std::fs::read_to_string(path).map_err(|error| {
+                Failure::new(Exit::Usage, format!("cannot read the script {path}: {error}"))
+            })?;
+            (path, text)
+        }
+    };
+    Ok(script::parse(name, &text).map_err(|faults| Failure::new(Exit::Usage, faults))?)
+}
+
+async fn probe(args: &ProbeArgs, script: &[Step]) -> Result<(), Failure> {
+    let wire = if args.cleartext { Wire::Cleartext } else { Wire::Tls };
+    let target = address(&args.target)?;
+    let rules = Rules {
+        format: if args.json { Format::Json } else { Format::Text },
+        manners: if args.raw { Manners::Raw } else { Manners::Polite },
+        patience: args.limits.timeout,
+        linger: args.limits.linger,
+    };
+    let peer = if args.listen {
+        let listener = TcpListener::bind(target).await.map_err(|error| {
+            Failure::new(Exit::Usage, format!("cannot listen on {target}: {error}"))
+        })?;
+        if let Ok(addr) = listener.local_addr() {
+            let scheme = if args.cleartext { "http" } else { "https" };
+            eprintln!("listening on {scheme}://{addr}");
+        }
+        Peer::accept(&listener, wire).await?
+    } else {
+        Peer::connect(target, wire, rules.patience).await?
+    };
+    let mut play = Play::new(peer, rules)?;
+    open(args, script, &mut play).await?;
+    play.run(script).await
+}
+
+/// HOST:PORT, also out of a URL.
+fn address(target: &str) -> Result<&str, Failure> {
+    let bare = target.split_once("://").map_or(target, |(_, rest)| rest);
+    let bare = bare.split('/').next().unwrap_or_default();
+    let has_port = bare.rsplit_once(':').is_some_and(|(_, port)| port.parse::<u16>().is_ok());
+    if has_port {
+        Ok(bare)
+    } else {
+        let why = format!("{target}: no port; write HOST:PORT, such as localhost:8443");
+        Err(Failure::new(Exit::Usage, why))
+    }
+}
+
+/// The beginning of a connection, as far as the script leaves it to us.
+async fn open(args: &ProbeArgs, script: &[Step], play: &mut Play) -> Result<(), Failure> {
+    if args.raw {
+        return Ok(());
+    }
+    let first = script.first().filter(|step| matches!(step.action, Action::Send(_)));
+    let begins_with = |word: &str| first.is_some_and(|step| step.text.starts_with(word));
+    if begins_with("preface") {
+        return Ok(());
+    }
+    if !args.listen {
+        play.send_unasked(PREFACE, "preface").await?;
+    }
+    if !begins_with("settings") {
+        let settings = FrameText { kind: SETTINGS, ..FrameText::default() };
+        play.send_unasked(&settings.octets(), "settings").await?;
+    }
+    Ok(())
+}

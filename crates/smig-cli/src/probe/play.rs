@@ -1,0 +1,202 @@
+//! A script against a peer: sends, waits, and writes down what comes.
+
+use std::io::Write as _;
+use std::time::Duration;
+
+use serde_json::{Value, json};
+use tokio::time::Instant;
+
+use super::frame::{Frame, hex};
+use super::peer::{Came, Peer};
+use super::script::{Action, Step, Wanted};
+use super::wire::{ACK, FrameText, PING, SETTINGS};
+use crate::exit::{Exit, Failure};
+
+/// How it is written down.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Format {
+    Text,
+    Json,
+}
+
+/// Whether SETTINGS and PING are answered without being told to.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Manners {
+    Polite,
+    Raw,
+}
+
+/// What holds for a whole run.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Rules {
+    pub(super) format: Format,
+    pub(super) manners: Manners,
+    /// How long `wait` and `expect` wait.
+    pub(super) patience: Duration,
+    /// How long silence lasts at the end before the run is over.
+    pub(super) linger: Duration,
+}
+
+/// A run.
+pub(super) struct Play {
+    peer: Peer,
+    rules: Rules,
+    began: Instant,
+    ended: bool,
+}
+
+impl Play {
+    pub(super) fn new(peer: Peer, rules: Rules) -> Result<Self, Failure> {
+        let play = Self { peer, rules, began: Instant::now(), ended: false };
+        play.note("=", &play.peer.about.clone(), json!({ "about": play.peer.about }))?;
+        Ok(play)
+    }
+
+    /// Plays the script, then listens until nothing comes any more.
+    ///
+    /// # Errors
+    /// An expectation that was not met, a peer that is gone when something is to be sent.
+    pub(super) async fn run(&mut self, script: &[Step]) -> Result<(), Failure> {
+        for step in script {
+            self.step(step).await?;
+        }
+        let linger = self.rules.linger;
+        while !self.ended {
+            if let Came::Silence = self.next(Instant::now() + linger).await? {
+                break;
+            }
+        }
+        Ok(())
+    }
+
+    /// Sends what the peer is owed without the script's saying so.
+    pub(super) async fn send_unasked(&mut self, octets: &[u8], what: &str) -> Result<(), Failure> {
+        self.note(">", &format!("{what} (automatic)"), json!({ "sent": what, "automatic": true }))?;
+        // A peer that is gone is seen by who reads.
+        let _ = self.peer.send(octets).await;
+        Ok(())
+    }
+
+    async fn step(&mut self, step: &Step) -> Result<(), Failure> {
+        match &step.action {
+            Action::Send(octets) => {
+                let value = json!({ "line": step.line, "sent": step.text, "octets": hex(octets) });
+                self.note(">", &step.text, value)?;
+                self.peer.send(octets).await.map_err(|error| {
+                    let why = format!("line {}: cannot send: {error}; the peer is gone", step.line);
+                    Failure::new(Exit::Receive, why)
+                })
+            }
+            Action::Sleep(time) => {
+                let until = Instant::now() + *time;
+                while !matches!(self.next(until).await?, Came::Silence | Came::End(_)) {}
+                tokio::time::sleep_until(until).await;
+                Ok(())
+            }
+            Action::Wait(wanted) => self.wait(step, wanted).await,
+            Action::Expect(wanted) => self.expect(step, wanted).await,
+            Action::Finish => {
+                self.note(">", "finish", json!({ "line": step.line, "sent": "finish" }))?;
+                let _ = self.peer.finish().await;
+                Ok(())
+            }
+            Action::Close => {
+                self.note(">", "close", json!({ "line": step.line, "sent": "close" }))?;
+                let _ = self.peer.finish().await;
+                self.ended = true;
+                Ok(())
+            }
+        }
+    }
+
+    async fn wait(&mut self, step: &Step, wanted: &Wanted) -> Result<(), Failure> {
+        if let Wanted::Silence(_) = wanted {
+            return self.expect(step, wanted).await;
+        }
+        let deadline = Instant::now() + self.rules.patience;
+        loop {
+            match (self.next(deadline).await?, wanted) {
+                (Came::Frame(frame), Wanted::Frame(pattern)) if frame.matches(pattern) => {
+                    return Ok(());
+                }
+                (Came::Frame(_), _) => {}
+                (Came::End(_), Wanted::End) => return Ok(()),
+                (Came::End(_), _) => {
+                    return Err(unmet(step, "the peer ended the connection before"));
+                }
+                (Came::Silence, _) => {
+                    let patience = self.rules.patience;
+                    return Err(unmet(step, &format!("it did not come within {patience:?}")));
+                }
+            }
+        }
+    }
+
+    async fn expect(&mut self, step: &Step, wanted: &Wanted) -> Result<(), Failure> {
+        let patience = match wanted {
+            Wanted::Silence(time) => *time,
+            Wanted::End | Wanted::Frame(_) => self.rules.patience,
+        };
+        match (self.next(Instant::now() + patience).await?, wanted) {
+            (Came::Frame(frame), Wanted::Frame(pattern)) if frame.matches(pattern) => Ok(()),
+            (Came::Silence, Wanted::Silence(_)) | (Came::End(_), Wanted::End) => Ok(()),
+            (Came::Frame(frame), _) => Err(unmet(step, &format!("{} came", frame.line()))),
+            (Came::End(_), _) => Err(unmet(step, "the peer ended the connection")),
+            (Came::Silence, _) => Err(unmet(step, &format!("nothing came within {patience:?}"))),
+        }
+    }
+
+    /// The next thing that comes, written down, and answered if it has to be.
+    async fn next(&mut self, deadline: Instant) -> Result<Came, Failure> {
+        let came = self.peer.next(deadline).await?;
+        match &came {
+            Came::Frame(frame) => {
+                self.note("<", &frame.line(), frame.json())?;
+                self.answer(frame).await?;
+            }
+            Came::End(_) if self.ended => {}
+            Came::End(why) => {
+                self.ended = true;
+                let words =
+                    why.as_ref().map_or_else(|| "end".to_owned(), |why| format!("end: {why}"));
+                self.note("<", &words, json!({ "type": "end", "error": why }))?;
+            }
+            Came::Silence => {}
+        }
+        Ok(came)
+    }
+
+    async fn answer(&mut self, frame: &Frame) -> Result<(), Failure> {
+        let is_due = matches!(frame.kind, SETTINGS | PING) && frame.flags & ACK == 0;
+        if self.rules.manners == Manners::Raw || !is_due {
+            return Ok(());
+        }
+        let payload = if frame.kind == PING { frame.payload.clone() } else { Vec::new() };
+        let answer = FrameText { kind: frame.kind, flags: ACK, payload, ..FrameText::default() };
+        let what = if frame.kind == PING { "ping ack" } else { "settings ack" };
+        self.send_unasked(&answer.octets(), what).await
+    }
+
+    fn note(&self, mark: &str, words: &str, mut value: Value) -> Result<(), Failure> {
+        let millis = self.began.elapsed().as_secs_f64() * 1e3;
+        let line = match self.rules.format {
+            Format::Text => format!("{millis:8.1} {mark} {words}"),
+            Format::Json => {
+                value["ms"] = json!((millis * 1e3).round() / 1e3);
+                value["direction"] = json!(match mark {
+                    ">" => "out",
+                    "<" => "in",
+                    _ => "note",
+                });
+                value.to_string()
+            }
+        };
+        writeln!(std::io::stdout(), "{line}").map_err(|error| {
+            Failure::new(Exit::Write, format!("cannot write standard output: {error}"))
+        })
+    }
+}
+
+fn unmet(step: &Step, why: &str) -> Failure {
+    Failure::new(Exit::Failure, format!("line {}: {}: {why}", step.line, step.text))
+}

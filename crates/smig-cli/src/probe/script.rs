@@ -1,0 +1,185 @@
+//! A script: lines to steps. What is wrong with a line is said with its number, before anything is
+//! sent.
+
+use std::time::Duration;
+
+use super::command;
+use super::wire::{self, CODES, KINDS};
+use super::words::{self, Word, number};
+use crate::settings::parse_time;
+
+/// One line that does something.
+#[derive(Debug)]
+pub(super) struct Step {
+    pub(super) line: usize,
+    pub(super) text: String,
+    pub(super) action: Action,
+}
+
+#[derive(Debug)]
+pub(super) enum Action {
+    Send(Vec<u8>),
+    Sleep(Duration),
+    /// Reads until such a frame comes.
+    Wait(Wanted),
+    /// The next frame has to be such a one.
+    Expect(Wanted),
+    /// Sends no more.
+    Finish,
+    /// Ends the connection.
+    Close,
+}
+
+/// What a script wants to see.
+#[derive(Debug, Default, PartialEq, Eq)]
+pub(super) enum Wanted {
+    /// The peer ends the connection.
+    #[default]
+    End,
+    /// Nothing comes for this long.
+    Silence(Duration),
+    Frame(Pattern),
+}
+
+/// A frame's properties; what is not said may be anything.
+#[derive(Debug, Default, PartialEq, Eq)]
+pub(super) struct Pattern {
+    pub(super) kind: Option<u8>,
+    pub(super) stream: Option<u32>,
+    /// Flags that have to be set.
+    pub(super) flags: u8,
+    pub(super) code: Option<u32>,
+    pub(super) fields: Vec<(Vec<u8>, Vec<u8>)>,
+    /// Octets that the payload has to hold.
+    pub(super) text: Option<Vec<u8>>,
+}
+
+/// Reads a script.
+///
+/// # Errors
+/// Every line that cannot be understood: `NAME:LINE: why`.
+pub(super) fn parse(name: &str, text: &str) -> Result<Vec<Step>, String> {
+    let mut steps = Vec::new();
+    let mut faults = Vec::new();
+    for (number, line) in text.lines().enumerate() {
+        let line_number = number + 1;
+        let parsed = words::split(line).and_then(|words| match words.split_first() {
+            None => Ok(None),
+            Some((command, rest)) => action(command, rest).map(Some),
+        });
+        match parsed {
+            Ok(None) => {}
+            Ok(Some(action)) => {
+                let text = line.trim().to_owned();
+                steps.push(Step { line: line_number, text, action });
+            }
+            Err(why) => faults.push(format!("{name}:{line_number}: {why}")),
+        }
+    }
+    if faults.is_empty() { Ok(steps) } else { Err(faults.join("\n")) }
+}
+
+fn action(command: &Word, rest: &[Word]) -> Result<Action, String> {
+    let name = command.shown();
+    match name.as_str() {
+        "sleep" => Ok(Action::Sleep(time(rest)?)),
+        "wait" => wanted(rest).map(Action::Wait),
+        "expect" => wanted(rest).map(Action::Expect),
+        "finish" => Ok(Action::Finish),
+        "close" => Ok(Action::Close),
+        "preface" => Ok(Action::Send(wire::PREFACE.to_vec())),
+        "raw" => command::octets(rest).map(Action::Send),
+        _ => command::frame(&name, rest).map(|frame| Action::Send(frame.octets())),
+    }
+}
+
+fn time(rest: &[Word]) -> Result<Duration, String> {
+    let [word] = rest else { return Err("one time is needed, such as 100ms".to_owned()) };
+    parse_time(&word.shown())
+}
+
+fn wanted(rest: &[Word]) -> Result<Wanted, String> {
+    let Some((what, rest)) = rest.split_first() else {
+        return Err("for what? A frame type, any, end, or silence TIME".to_owned());
+    };
+    if what.is("end") || what.is("close") {
+        return Ok(Wanted::End);
+    }
+    if what.is("silence") {
+        return time(rest).map(Wanted::Silence);
+    }
+    let mut pattern = Pattern::default();
+    if !what.is("any") {
+        pattern.kind = Some(kind(&what.text)?);
+    }
+    for word in rest {
+        match word.pair() {
+            Some((b"stream", value)) => pattern.stream = Some(number(value)?),
+            Some((b"code", value)) => pattern.code = Some(code(value)?),
+            Some((b"flags", value)) => {
+                pattern.flags |= u8::try_from(number(value)?).map_err(|_| "flags are 8 bits")?;
+            }
+            Some((name, value)) => pattern.fields.push((name.to_vec(), value.to_vec())),
+            None if word.is("end") => pattern.flags |= wire::END_STREAM,
+            None if word.is("ack") => {
+                pattern.flags |= match pattern.kind {
+                    Some(wire::MIGRATE | wire::JOIN) => wire::SMIG_ACK,
+                    _ => wire::ACK,
+                };
+            }
+            None => pattern.text = Some(word.text.clone()),
+        }
+    }
+    Ok(Wanted::Frame(pattern))
+}
+
+/// A frame type by word or number.
+pub(super) fn kind(word: &[u8]) -> Result<u8, String> {
+    let name = String::from_utf8_lossy(word);
+    let known = KINDS.iter().find(|(known, _)| known.eq_ignore_ascii_case(&name));
+    if let Some((_, kind)) = known {
+        return Ok(*kind);
+    }
+    let number = number(word).ok().and_then(|number| u8::try_from(number).ok());
+    number.ok_or_else(|| {
+        let names: Vec<_> = KINDS.iter().map(|(name, _)| *name).collect();
+        format!("{name:?} is no frame type; known are {}, and numbers", names.join(", "))
+    })
+}
+
+/// An error code by name or number.
+pub(super) fn code(value: &[u8]) -> Result<u32, String> {
+    let name = String::from_utf8_lossy(value);
+    match CODES.iter().find(|(known, _)| known.eq_ignore_ascii_case(&name)) {
+        Some((_, code)) => Ok(*code),
+        None => {
+            number(value).map_err(|_| format!("{name:?} is no error code, such as CANCEL or 0x8"))
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn faults_name_their_lines() {
+        let error = parse("s", "ping\n\nsleep\nbogus\nexpect nothing-known\n").unwrap_err();
+        let lines: Vec<_> = error.lines().collect();
+        assert_eq!(lines[0], "s:3: one time is needed, such as 100ms");
+        assert!(lines[1].starts_with("s:4: \"bogus\" is no command"), "{error}");
+        assert!(lines[2].starts_with("s:5: \"nothing-known\" is no frame type"), "{error}");
+    }
+
+    #[test]
+    fn wishes() {
+        let steps =
+            parse("s", "wait headers stream=1 :status=200 end\nexpect goaway code=CANCEL").unwrap();
+        let Action::Wait(Wanted::Frame(pattern)) = &steps[0].action else { panic!("{steps:?}") };
+        assert_eq!(pattern.kind, Some(wire::HEADERS));
+        assert_eq!(pattern.flags, wire::END_STREAM);
+        assert_eq!(pattern.fields, [(b":status".to_vec(), b"200".to_vec())]);
+        let Action::Expect(Wanted::Frame(pattern)) = &steps[1].action else { panic!("{steps:?}") };
+        assert_eq!(pattern.code, Some(8));
+    }
+}

@@ -1,0 +1,177 @@
+//! Names and numbers of frames, flags, settings and error codes, and octets made of them.
+//!
+//! Written by hand and not by the engine's encoder: what nobody may send has to be possible here.
+
+use bytes::{BufMut, BytesMut};
+
+/// The client connection preface (RFC 9113 section 3.4).
+pub(super) const PREFACE: &[u8] = b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n";
+
+/// Octets in front of each frame.
+pub(super) const HEAD: usize = 9;
+
+pub(super) const END_STREAM: u8 = 0x01;
+pub(super) const ACK: u8 = 0x01;
+pub(super) const END_HEADERS: u8 = 0x04;
+pub(super) const PADDED: u8 = 0x08;
+pub(super) const PRIORITY_FLAG: u8 = 0x20;
+/// ACK of MIGRATE and JOIN (spec/smig.md section 2).
+pub(super) const SMIG_ACK: u8 = 0x02;
+pub(super) const REFUSED: u8 = 0x04;
+
+pub(super) const DATA: u8 = 0x00;
+pub(super) const HEADERS: u8 = 0x01;
+pub(super) const PRIORITY: u8 = 0x02;
+pub(super) const RST_STREAM: u8 = 0x03;
+pub(super) const SETTINGS: u8 = 0x04;
+pub(super) const PUSH_PROMISE: u8 = 0x05;
+pub(super) const PING: u8 = 0x06;
+pub(super) const GOAWAY: u8 = 0x07;
+pub(super) const WINDOW_UPDATE: u8 = 0x08;
+pub(super) const CONTINUATION: u8 = 0x09;
+pub(super) const PRIORITY_UPDATE: u8 = 0x10;
+pub(super) const MIGRATE: u8 = 0xf5;
+pub(super) const JOIN: u8 = 0xf6;
+
+/// Frame types by the word that scripts use.
+pub(super) const KINDS: [(&str, u8); 13] = [
+    ("data", DATA),
+    ("headers", HEADERS),
+    ("priority", PRIORITY),
+    ("rst", RST_STREAM),
+    ("settings", SETTINGS),
+    ("push_promise", PUSH_PROMISE),
+    ("ping", PING),
+    ("goaway", GOAWAY),
+    ("window", WINDOW_UPDATE),
+    ("continuation", CONTINUATION),
+    ("priority_update", PRIORITY_UPDATE),
+    ("migrate", MIGRATE),
+    ("join", JOIN),
+];
+
+/// Settings by name (RFC 9113 section 6.5.2, RFC 8441, RFC 9218, spec/smig.md section 2).
+pub(super) const SETTINGS_NAMES: [(&str, u16); 12] = [
+    ("header_table_size", 0x1),
+    ("enable_push", 0x2),
+    ("max_concurrent_streams", 0x3),
+    ("initial_window_size", 0x4),
+    ("max_frame_size", 0x5),
+    ("max_header_list_size", 0x6),
+    ("enable_connect_protocol", 0x8),
+    ("no_rfc7540_priorities", 0x9),
+    ("smig", 0xf5e1),
+    ("smig_cid_hi", 0xf5e2),
+    ("smig_cid_mid", 0xf5e3),
+    ("smig_cid_lo", 0xf5e4),
+];
+
+/// Error codes by name (RFC 9113 section 7).
+pub(super) const CODES: [(&str, u32); 14] = [
+    ("NO_ERROR", 0x0),
+    ("PROTOCOL_ERROR", 0x1),
+    ("INTERNAL_ERROR", 0x2),
+    ("FLOW_CONTROL_ERROR", 0x3),
+    ("SETTINGS_TIMEOUT", 0x4),
+    ("STREAM_CLOSED", 0x5),
+    ("FRAME_SIZE_ERROR", 0x6),
+    ("REFUSED_STREAM", 0x7),
+    ("CANCEL", 0x8),
+    ("COMPRESSION_ERROR", 0x9),
+    ("CONNECT_ERROR", 0xa),
+    ("ENHANCE_YOUR_CALM", 0xb),
+    ("INADEQUATE_SECURITY", 0xc),
+    ("HTTP_1_1_REQUIRED", 0xd),
+];
+
+/// The name of a number in one of the tables.
+pub(super) fn name_of<T: Copy + PartialEq>(
+    table: &'static [(&'static str, T)],
+    number: T,
+) -> Option<&'static str> {
+    table.iter().find(|(_, known)| *known == number).map(|(name, _)| *name)
+}
+
+/// A frame as scripts make it: every part can be wrong.
+#[derive(Debug, Default)]
+pub(super) struct FrameText {
+    pub(super) kind: u8,
+    pub(super) flags: u8,
+    pub(super) stream: u32,
+    /// What the length field says instead of the truth.
+    pub(super) length: Option<u32>,
+    pub(super) payload: Vec<u8>,
+}
+
+impl FrameText {
+    pub(super) fn octets(&self) -> Vec<u8> {
+        let truth = u32::try_from(self.payload.len()).unwrap_or(u32::MAX);
+        let [_, length @ ..] = self.length.unwrap_or(truth).to_be_bytes();
+        let mut octets = length.to_vec();
+        octets.extend([self.kind, self.flags]);
+        octets.extend(self.stream.to_be_bytes());
+        octets.extend(&self.payload);
+        octets
+    }
+}
+
+/// A header block of literals that are never indexed and not Huffman coded, so that no table
+/// changes and any octets are possible (RFC 7541 section 6.2.3).
+pub(super) fn block(fields: &[(Vec<u8>, Vec<u8>)]) -> Vec<u8> {
+    let mut out = BytesMut::new();
+    for (name, value) in fields {
+        out.put_u8(0x10);
+        for text in [name, value] {
+            put_length(&mut out, text.len());
+            out.put_slice(text);
+        }
+    }
+    out.to_vec()
+}
+
+/// An integer with a prefix of 7 bits (RFC 7541 section 5.1).
+fn put_length(out: &mut BytesMut, length: usize) {
+    const PREFIX: usize = 127;
+    let Some(mut rest) = length.checked_sub(PREFIX) else {
+        out.put_u8(u8::try_from(length).unwrap_or(0));
+        return;
+    };
+    out.put_u8(127);
+    while rest >= 128 {
+        out.put_u8(u8::try_from(rest % 128).unwrap_or(0) | 128);
+        rest /= 128;
+    }
+    out.put_u8(u8::try_from(rest).unwrap_or(0));
+}
+
+#[cfg(test)]
+mod tests {
+    use smig_proto::hpack::{Decoder, Field};
+
+    use super::*;
+
+    #[test]
+    fn blocks_decode() {
+        let long = vec![b'x'; 70_000];
+        let block =
+            block(&[(b"name".to_vec(), b"value".to_vec()), (b"long".to_vec(), long.clone())]);
+        let mut fields = Vec::new();
+        let push = |field| match field {
+            Field::Regular(name, value) => {
+                fields.push((name.to_string(), value.as_bytes().to_vec()))
+            }
+            other => panic!("{other:?}"),
+        };
+        Decoder::new(4096).decode(&block, push).unwrap();
+        assert_eq!(fields, [("name".to_owned(), b"value".to_vec()), ("long".to_owned(), long)]);
+    }
+
+    #[test]
+    fn a_frame_may_lie_about_its_length() {
+        let mut frame =
+            FrameText { kind: DATA, flags: 1, stream: 3, payload: b"hi".to_vec(), length: None };
+        assert_eq!(frame.octets(), b"\0\0\x02\0\x01\0\0\0\x03hi");
+        frame.length = Some(0x010203);
+        assert_eq!(frame.octets(), b"\x01\x02\x03\0\x01\0\0\0\x03hi");
+    }
+}

@@ -1,0 +1,152 @@
+//! A script's line as words: quoted text, `key=value`, hexadecimal octets.
+
+/// One word of a line.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) struct Word {
+    pub(super) text: Vec<u8>,
+    /// Where the first `=` outside of quotes is.
+    equals: Option<usize>,
+    /// Whether it began with a quote.
+    pub(super) quoting: Quoting,
+}
+
+/// How a word was written.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Quoting {
+    Bare,
+    Quoted,
+}
+
+impl Word {
+    /// The parts of `key=value`.
+    pub(super) fn pair(&self) -> Option<(&[u8], &[u8])> {
+        let at = self.equals?;
+        Some((self.text.get(..at)?, self.text.get(at + 1..)?))
+    }
+
+    /// For messages.
+    pub(super) fn shown(&self) -> String {
+        String::from_utf8_lossy(&self.text).into_owned()
+    }
+
+    /// Whether it is this bare word.
+    pub(super) fn is(&self, word: &str) -> bool {
+        self.quoting == Quoting::Bare && self.text == word.as_bytes()
+    }
+}
+
+/// Splits a line; `#` at the beginning of a word starts a comment.
+///
+/// # Errors
+/// An open quote or a bad escape.
+pub(super) fn split(line: &str) -> Result<Vec<Word>, String> {
+    let mut words = Vec::new();
+    let mut octets = line.bytes().peekable();
+    loop {
+        while octets.next_if(u8::is_ascii_whitespace).is_some() {}
+        match octets.peek() {
+            None | Some(b'#') => return Ok(words),
+            Some(_) => words.push(word(&mut octets)?),
+        }
+    }
+}
+
+type Octets<'a> = std::iter::Peekable<std::str::Bytes<'a>>;
+
+fn word(octets: &mut Octets<'_>) -> Result<Word, String> {
+    let quoting = if octets.peek() == Some(&b'"') { Quoting::Quoted } else { Quoting::Bare };
+    let mut word = Word { text: Vec::new(), equals: None, quoting };
+    while let Some(octet) = octets.next_if(|octet| !octet.is_ascii_whitespace()) {
+        match octet {
+            b'"' => quoted(octets, &mut word.text)?,
+            b'=' => {
+                word.equals.get_or_insert(word.text.len());
+                word.text.push(octet);
+            }
+            _ => word.text.push(octet),
+        }
+    }
+    Ok(word)
+}
+
+fn quoted(octets: &mut Octets<'_>, text: &mut Vec<u8>) -> Result<(), String> {
+    loop {
+        match octets.next() {
+            None => return Err("a quote is not closed".to_owned()),
+            Some(b'"') => return Ok(()),
+            Some(b'\\') => text.push(escaped(octets)?),
+            Some(octet) => text.push(octet),
+        }
+    }
+}
+
+fn escaped(octets: &mut Octets<'_>) -> Result<u8, String> {
+    match octets.next() {
+        Some(b'n') => Ok(b'\n'),
+        Some(b'r') => Ok(b'\r'),
+        Some(b't') => Ok(b'\t'),
+        Some(b'0') => Ok(0),
+        Some(octet @ (b'\\' | b'"')) => Ok(octet),
+        Some(b'x') => {
+            let digits: Vec<u8> = octets.by_ref().take(2).collect();
+            let digits = String::from_utf8_lossy(&digits).into_owned();
+            u8::from_str_radix(&digits, 16).map_err(|_| format!("\\x{digits} is no octet"))
+        }
+        _ => Err("after \\ come n, r, t, 0, \\, \" or xHH".to_owned()),
+    }
+}
+
+/// Octets in hexadecimal, with or without spaces between them.
+pub(super) fn hex(text: &[u8]) -> Result<Vec<u8>, String> {
+    let digits: Vec<u8> =
+        text.iter().copied().filter(|octet| !octet.is_ascii_whitespace()).collect();
+    let bad = || format!("{:?} is not octets in hexadecimal", String::from_utf8_lossy(text));
+    if !digits.len().is_multiple_of(2) {
+        return Err(bad());
+    }
+    digits
+        .chunks(2)
+        .map(|pair| {
+            let pair = std::str::from_utf8(pair).map_err(|_| bad())?;
+            u8::from_str_radix(pair, 16).map_err(|_| bad())
+        })
+        .collect()
+}
+
+/// A number: decimal, or hexadecimal with 0x.
+pub(super) fn number(text: &[u8]) -> Result<u32, String> {
+    let text = String::from_utf8_lossy(text);
+    let parsed = match text.strip_prefix("0x") {
+        Some(digits) => u32::from_str_radix(digits, 16),
+        None => text.parse(),
+    };
+    parsed.map_err(|_| format!("{text:?} is no number between 0 and 4294967295"))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn words_quotes_escapes_comments() {
+        let words = split("data stream=1 \"a b\\x00\\\"\" x=\"y z\" # rest").unwrap();
+        let texts: Vec<_> = words.iter().map(|word| word.text.as_slice()).collect();
+        assert_eq!(texts, [&b"data"[..], b"stream=1", b"a b\0\"", b"x=y z"]);
+        assert_eq!(words[3].pair(), Some((&b"x"[..], &b"y z"[..])));
+        assert_eq!(words[2].quoting, Quoting::Quoted);
+        assert_eq!(split("a=b=c").unwrap()[0].pair(), Some((&b"a"[..], &b"b=c"[..])));
+        assert!(split("\"open").is_err());
+        assert!(split("\"\\q\"").is_err());
+        assert!(split("  # nothing").unwrap().is_empty());
+    }
+
+    #[test]
+    fn numbers_and_octets() {
+        assert_eq!(number(b"0xff"), Ok(255));
+        assert_eq!(number(b"17"), Ok(17));
+        assert!(number(b"-1").is_err());
+        assert_eq!(hex(b"00 fF"), Ok(vec![0, 255]));
+        assert!(hex(b"0").is_err());
+        assert!(hex(b"zz").is_err());
+    }
+}
