@@ -169,7 +169,7 @@ def version_of(name):
         "curl": (["curl", "--version"], r"curl (\S+)"),
         "go": (["go", "version"], r"go version go(\S+)"),
         "chromium": (["chromium", "--version"], r"Chromium (\S+)"),
-        "smig": ([os.environ.get("SMIG", "smig"), "--version"], r"smig (.+)"),
+        "smig": ([os.environ.get("SMIG", "smig"), "--version"], r"smig\S* (\S+)"),
     }[name]
     if not shutil.which(command[0]):
         return "not installed"
