@@ -68,8 +68,16 @@ impl fmt::Display for ConnectionId {
 pub struct DemoSetup {
     /// The emulated link.
     pub link: LinkSpec,
+    /// What is compared, in the order of the runs.
+    pub variants: Vec<Variant>,
     /// The hosts' congestion control.
     pub congestion_control: String,
+    /// That of SMig's connections for big files; the hosts' when absent.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub bulk_congestion_control: Option<String>,
+    /// How long SMig's server holds the big file back for one small object, at most.
+    #[serde(with = "millis", rename = "max_hold_ms")]
+    pub max_hold: Duration,
     /// Size of a small object.
     pub object_bytes: u64,
     /// From one small request to the next.

@@ -4,7 +4,7 @@
 use std::io::{self, Stdout, Write};
 use std::time::Duration;
 
-use super::data::{DemoResult, DemoRun, DemoSetup, Variant};
+use super::data::{DemoResult, DemoRun, DemoSetup};
 use super::picture::draw;
 use super::recorder::{DemoEvent, DemoRecorder};
 use super::summary::{findings, render_text, scene, summaries, summarise};
@@ -81,7 +81,7 @@ impl<W: Write> LiveView<W> {
         let line = match event {
             DemoEvent::RunStarted(variant) => {
                 self.next_line = LINE_EVERY;
-                format!("{} of {}: {variant}", result.runs.len(), Variant::ALL.len())
+                format!("{} of {}: {variant}", result.runs.len(), result.setup.variants.len())
             }
             DemoEvent::BulkStarted(moment) => format!("{}big file asked for", at(moment)),
             DemoEvent::BulkFinished(moment) => format!("{}big file complete", at(moment)),
@@ -153,6 +153,7 @@ fn wrap(text: &str, width: usize) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::demo::data::Variant;
     use crate::demo::sample;
     use crate::terminal::Output;
 

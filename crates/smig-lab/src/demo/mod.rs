@@ -2,12 +2,15 @@
 //!
 //! Owns what is recorded of it ([`DemoResult`]), how it becomes numbers and
 //! sentences ([`summary`]), one web page ([`render_html`]), a JSON document
-//! ([`render_json`]) and a live view ([`LiveView`]). It opens no socket and
-//! reads no clock: whoever drives the transfers sends [`DemoEvent`]s.
+//! ([`render_json`]) and a live view ([`LiveView`]). [`drive`] makes the
+//! transfers and hands on [`DemoEvent`]s; nothing else here opens a socket or
+//! reads a clock.
 //!
 //! All times within a run count from its start.
 
 mod data;
+#[cfg(target_os = "linux")]
+mod drive;
 mod figures;
 mod live;
 mod page;
@@ -21,6 +24,8 @@ pub use data::{
     BulkSample, ConnectionBytes, ConnectionId, DemoResult, DemoRun, DemoSetup, Load, Move,
     SmallObject, Variant,
 };
+#[cfg(target_os = "linux")]
+pub use drive::{DemoOptions, DriveError, Stop, drive};
 pub use live::LiveView;
 pub use page::{render_html, render_json};
 pub use recorder::{DemoEvent, DemoRecorder};

@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use serde::Serialize;
 
-use super::data::{DemoResult, DemoSetup};
+use super::data::{DemoResult, DemoSetup, Variant};
 use super::figures::{colour, distribution, run_figure};
 use super::summary::{self, RunSummary};
 use crate::millis;
@@ -132,10 +132,21 @@ fn numbers(summaries: &[RunSummary]) -> Table {
     Table { columns, rows }
 }
 
+/// Which one where: a run may owe its numbers to it.
+fn congestion_control(setup: &DemoSetup) -> String {
+    let all = &setup.congestion_control;
+    match &setup.bulk_congestion_control {
+        Some(bulk) if bulk != all && setup.variants.contains(&Variant::Smig) => {
+            format!("{all}; {bulk} where SMig moves the big file")
+        }
+        _ => all.clone(),
+    }
+}
+
 fn facts(setup: &DemoSetup, result: &DemoResult) -> Vec<(&'static str, String)> {
     let mut facts = vec![
         ("Link", format!("{}, emulated below TCP", setup.link)),
-        ("Congestion control", setup.congestion_control.clone()),
+        ("Congestion control", congestion_control(setup)),
         (
             "Small objects",
             format!(
@@ -145,6 +156,10 @@ fn facts(setup: &DemoSetup, result: &DemoResult) -> Vec<(&'static str, String)> 
             ),
         ),
         ("Big file", bytes(setup.big_file_bytes)),
+        (
+            "SMig's big file",
+            format!("waits for a small object up to {} ms", number(millis::of(setup.max_hold))),
+        ),
         ("TCP, TLS, files", "real: the kernel's TCP in two network namespaces".into()),
         ("Program", setup.program.clone()),
         ("Kernel", setup.kernel.clone()),
@@ -167,7 +182,7 @@ fn facts(setup: &DemoSetup, result: &DemoResult) -> Vec<(&'static str, String)> 
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::demo::data::{DemoRun, Variant};
+    use crate::demo::data::DemoRun;
     use crate::demo::sample;
     use crate::report::svg::assert_balanced;
 

@@ -20,6 +20,9 @@ const BULK_ROWS: usize = 4;
 const OTHER_ROWS: usize = 10;
 /// A narrower chart shows nothing.
 const LEAST_COLUMNS: usize = 20;
+/// A wider one shows nothing more.
+const MOST_COLUMNS: usize = 60;
+
 /// The whole picture; `None` when the terminal is too small for one.
 pub(super) fn draw(result: &DemoResult, (columns, rows): (usize, usize)) -> Option<Grid> {
     // One column and one row less: the cursor needs a place.
@@ -28,13 +31,14 @@ pub(super) fn draw(result: &DemoResult, (columns, rows): (usize, usize)) -> Opti
     if object_rows < 3 || width < GUTTER + LEAST_COLUMNS {
         return None;
     }
-    let all = Variant::ALL.len();
-    let beside = (width - GUTTER - GAP * (all - 1)) / all;
+    let variants = &result.setup.variants;
+    let all = variants.len().max(1);
+    let beside = ((width - GUTTER - GAP * (all - 1)) / all).min(MOST_COLUMNS);
     // Where three do not fit, the current run alone.
     let (panels, panel_width) = if beside >= LEAST_COLUMNS {
-        (Variant::ALL.to_vec(), beside)
+        (variants.clone(), beside)
     } else {
-        (vec![result.runs.last()?.variant], (width - GUTTER).min(60))
+        (vec![result.runs.last()?.variant], (width - GUTTER).min(MOST_COLUMNS))
     };
     let mut picture = Picture {
         grid: Grid::new(width, object_rows + BULK_ROWS + OTHER_ROWS),

@@ -17,7 +17,10 @@ const UNLOADED: u32 = 6;
 pub fn setup() -> DemoSetup {
     DemoSetup {
         link: LinkSpec::paper_wired(),
+        variants: Variant::ALL.to_vec(),
         congestion_control: "cubic".into(),
+        bulk_congestion_control: Some("bbr".into()),
+        max_hold: Duration::from_millis(40),
         object_bytes: 10_000,
         object_interval: STEP,
         big_file_bytes: 20_000_000,

@@ -99,21 +99,11 @@ pub fn findings(summaries: &[RunSummary]) -> Vec<String> {
             format!(", {} times as long as with nothing else on the link", number(median / alone))
         });
         let median = ms(median);
-        sentences.push(match summary.variant {
-            Variant::PlainHttp2 => format!(
-                "With plain HTTP/2, half of the small objects take {median} ms or more{ratio}."
-            ),
-            Variant::NotsentLowat => format!(
-                "With TCP_NOTSENT_LOWAT, which keeps the server's send buffer short, it is \
-                 {median} ms{ratio}."
-            ),
-            Variant::Smig if summary.moves > 0 => format!(
-                "With SMig, where the big file moved to a connection of its own while it was \
-                 running, it is {median} ms{ratio}."
-            ),
-            Variant::Smig => {
-                format!("With SMig, but the big file never moved, it is {median} ms{ratio}.")
-            }
+        let with = with_what(summary);
+        sentences.push(if sentences.is_empty() {
+            format!("{with}, half of the small objects take {median} ms or more{ratio}.")
+        } else {
+            format!("{with}, it is {median} ms{ratio}.")
         });
     }
     if let (Some(plain), Some(smig)) = (of(Variant::PlainHttp2), of(Variant::Smig))
@@ -131,6 +121,20 @@ pub fn findings(summaries: &[RunSummary]) -> Vec<String> {
         ));
     }
     sentences
+}
+
+/// The beginning of a sentence about a run.
+const fn with_what(summary: &RunSummary) -> &'static str {
+    match summary.variant {
+        Variant::PlainHttp2 => "With plain HTTP/2",
+        Variant::NotsentLowat => {
+            "With TCP_NOTSENT_LOWAT, which keeps the server's send buffer short"
+        }
+        Variant::Smig if summary.moves > 0 => {
+            "With SMig, where the running big file moved to a connection of its own"
+        }
+        Variant::Smig => "With SMig, but the big file never moved",
+    }
 }
 
 /// The median of all runs' medians alone; they differ by noise only.

@@ -148,6 +148,16 @@ impl Host {
         Ok(Running(thread))
     }
 
+    /// Whether a socket inside the host gets this congestion control; the
+    /// kernel may load it for that.
+    ///
+    /// # Errors
+    /// When the host cannot be entered.
+    pub fn has_congestion_control(&self, name: &str) -> io::Result<bool> {
+        let name = name.to_owned();
+        Ok(self.run(move || loads(&name))?.join().expect("opening a socket does not panic"))
+    }
+
     /// Packets that the host's own device dropped, in either direction. They
     /// never reached the link: a run with any is not a measurement of it.
     ///

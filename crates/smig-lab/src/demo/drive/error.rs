@@ -1,0 +1,32 @@
+//! What can stop the demonstration.
+
+use std::io;
+
+use crate::netns::LabError;
+
+/// Why the demonstration stopped.
+#[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum DriveError {
+    /// The emulated link could not be set up; the text says what to do.
+    #[error(transparent)]
+    Lab(#[from] LabError),
+    /// The server or the client failed.
+    #[error("HTTP over the emulated link failed: {0}")]
+    Http(#[from] smig::Error),
+    /// Writing the files to serve, or showing what happens.
+    #[error("the demonstration cannot go on: {0}")]
+    Io(#[from] io::Error),
+    /// The certificate of the demonstration's server.
+    #[error("no certificate could be made: {0}")]
+    Certificate(#[from] rcgen::Error),
+    /// The big file arrived with other bytes than were sent. This is a bug: please report it.
+    #[error("the big file arrived damaged; this is a bug, please report it")]
+    Damaged,
+    /// It was asked to stop.
+    #[error("stopped")]
+    Stopped,
+    /// A thread panicked. This is a bug: please report it.
+    #[error("the {0}'s thread panicked; this is a bug, please report it")]
+    Panicked(&'static str),
+}

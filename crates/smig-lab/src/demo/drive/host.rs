@@ -1,0 +1,90 @@
+//! The server's side of a run.
+
+use std::net::Ipv4Addr;
+use std::num::NonZeroUsize;
+use std::sync::mpsc;
+
+use smig::{Config, Server, ServerTls, SocketOptions};
+use smig_files::{Files, Options};
+
+use super::material::Material;
+use super::{DemoOptions, DriveError};
+use crate::demo::data::Variant;
+use crate::netns::{Host, Running};
+
+pub(super) const PORT: u16 = 443;
+/// The server's address in every testbed.
+pub(super) const ADDRESS: Ipv4Addr = Ipv4Addr::new(10, 99, 0, 1);
+
+/// TCP_NOTSENT_LOWAT of the tuned variant, octets.
+const LOW_WATER: u32 = 16 << 10;
+
+/// A server that runs in its host.
+pub(super) struct Serving {
+    stop: mpsc::Sender<()>,
+    thread: Running<Result<(), DriveError>>,
+}
+
+impl Serving {
+    pub(super) fn stop(self) -> Result<(), DriveError> {
+        drop(self.stop);
+        self.thread.join().map_err(|_| DriveError::Panicked("server"))?
+    }
+}
+
+/// Starts a server of the variant in its host and waits until it listens.
+pub(super) fn serve(
+    host: &Host,
+    variant: Variant,
+    options: &DemoOptions,
+    material: &Material,
+) -> Result<Serving, DriveError> {
+    let tls = ServerTls::from_pem(material.certificate.as_bytes(), material.key.as_bytes())?;
+    let files = Files::new(material.folder.path(), Options::default())?;
+    let max_hold = options.max_hold;
+    let (bulk, address) = (bulk_socket(options), (host.address(), PORT).into());
+    let (ready, wait) = mpsc::channel();
+    let (stop, stopped) = mpsc::channel();
+    let thread = host.run(move || {
+        let mut config = Config::server();
+        let mut interactive = SocketOptions::interactive();
+        match variant {
+            Variant::PlainHttp2 => {
+                config.smig = None;
+                interactive.not_sent_low_water = None;
+            }
+            Variant::NotsentLowat => {
+                config.smig = None;
+                interactive.not_sent_low_water = Some(LOW_WATER);
+            }
+            Variant::Smig => {}
+        }
+        let server = Server::builder()
+            .listen(address, tls)
+            .workers(NonZeroUsize::MIN)
+            .engine(config)
+            .interactive_socket(interactive)
+            .bulk_socket(bulk)
+            .max_hold(max_hold)
+            .start(files)?;
+        let _ = ready.send(());
+        // Ends when the other side is dropped.
+        let _ = stopped.recv();
+        drop(server);
+        Ok(())
+    })?;
+    if wait.recv().is_err() {
+        return Err(thread
+            .join()
+            .map_err(|_| DriveError::Panicked("server"))?
+            .err()
+            .unwrap_or(DriveError::Panicked("server")));
+    }
+    Ok(Serving { stop, thread })
+}
+
+fn bulk_socket(options: &DemoOptions) -> SocketOptions {
+    let mut bulk = SocketOptions::bulk();
+    bulk.congestion_control.clone_from(&options.bulk_congestion_control);
+    bulk
+}

@@ -1,0 +1,168 @@
+//! Drives the demonstration: real servers and clients in the hosts of a [`Testbed`].
+//!
+//! Owns the order of events of a run. Each run has a testbed of its own, so that nothing of one
+//! (queues, TCP metrics, buffers) reaches the next.
+
+mod error;
+mod fetch;
+mod host;
+mod material;
+mod stop;
+
+use std::io;
+use std::time::Duration;
+
+use tokio::sync::mpsc;
+
+pub use error::DriveError;
+pub use stop::Stop;
+
+use super::data::{DemoSetup, Variant};
+use super::recorder::DemoEvent;
+use crate::link::LinkSpec;
+use crate::netns::{HostSpec, Testbed};
+use fetch::Plan;
+use material::Material;
+
+/// What is demonstrated.
+#[derive(Debug, Clone)]
+pub struct DemoOptions {
+    /// The emulated link.
+    pub link: LinkSpec,
+    /// The servers' congestion control, but for [`DemoOptions::bulk_congestion_control`].
+    pub congestion_control: String,
+    /// SMig's congestion control for connections that carry moved streams; the other one if absent
+    /// or if the kernel has none of this name.
+    pub bulk_congestion_control: Option<String>,
+    /// How long SMig's server may hold the big file back for one small object.
+    pub max_hold: Duration,
+    /// Size of a small object.
+    pub object_bytes: u64,
+    /// From one small request to the next.
+    pub object_interval: Duration,
+    /// Small objects before the big file is asked for.
+    pub unloaded_objects: u32,
+    /// Size of the big file.
+    pub big_file_bytes: u64,
+    /// What is compared, in this order.
+    pub variants: Vec<Variant>,
+}
+
+impl Default for DemoOptions {
+    fn default() -> Self {
+        Self {
+            link: LinkSpec::paper_wired(),
+            congestion_control: "cubic".into(),
+            bulk_congestion_control: Some("bbr".into()),
+            max_hold: Duration::from_millis(40),
+            object_bytes: 10_000,
+            object_interval: Duration::from_millis(500),
+            unloaded_objects: 6,
+            big_file_bytes: 30_000_000,
+            variants: Variant::ALL.to_vec(),
+        }
+    }
+}
+
+impl DemoOptions {
+    /// The part of it that is recorded. `program` is the name and version to record.
+    #[must_use]
+    pub fn setup(&self, program: &str) -> DemoSetup {
+        DemoSetup {
+            link: self.link,
+            variants: self.variants.clone(),
+            congestion_control: self.congestion_control.clone(),
+            bulk_congestion_control: self.bulk_congestion_control.clone(),
+            max_hold: self.max_hold,
+            object_bytes: self.object_bytes,
+            object_interval: self.object_interval,
+            big_file_bytes: self.big_file_bytes,
+            sample_interval: self.object_interval,
+            program: program.to_owned(),
+            kernel: kernel(),
+        }
+    }
+}
+
+/// The running kernel's name and version.
+fn kernel() -> String {
+    let name = rustix::system::uname();
+    format!("{} {}", name.sysname().to_string_lossy(), name.release().to_string_lossy())
+}
+
+/// Runs all variants and hands on what happens, as it happens.
+///
+/// Without root, [`crate::netns::enter_user_namespace`] must have been called before the process had
+/// a second thread.
+///
+/// # Errors
+/// [`DriveError`]: what failed, and what to do; [`DriveError::Stopped`] soon after `stop` says so.
+/// What was handed on before stays true. Nothing is left behind either way.
+pub fn drive(
+    options: &DemoOptions,
+    stop: &Stop,
+    on_event: &mut dyn FnMut(&DemoEvent) -> io::Result<()>,
+) -> Result<(), DriveError> {
+    let material = Material::make(options.object_bytes, options.big_file_bytes)?;
+    for &variant in &options.variants {
+        on_event(&DemoEvent::RunStarted(variant))?;
+        run(options, stop, variant, &material, on_event)?;
+    }
+    Ok(())
+}
+
+fn run(
+    options: &DemoOptions,
+    stop: &Stop,
+    variant: Variant,
+    material: &Material,
+    on_event: &mut dyn FnMut(&DemoEvent) -> io::Result<()>,
+) -> Result<(), DriveError> {
+    let host = || HostSpec::default().congestion_control(&options.congestion_control);
+    let testbed = Testbed::builder(options.link).server(host()).client(host()).start()?;
+    let address = (testbed.server().address(), host::PORT).into();
+    let server = host::serve(testbed.server(), variant, options, material)?;
+    if let (Variant::Smig, Some(name)) = (variant, &options.bulk_congestion_control)
+        && !testbed.server().has_congestion_control(name)?
+    {
+        on_event(&DemoEvent::Problem(format!(
+            "This kernel has no congestion control {name}; the big file used {}, which fills the \
+             link's queue. `sudo modprobe tcp_{name}` may load it.",
+            options.congestion_control
+        )))?;
+    }
+    let (events, mut received) = mpsc::unbounded_channel();
+    let plan = Plan {
+        server: address,
+        variant,
+        ca: material.certificate.clone(),
+        big_file_digest: material.big_file_digest,
+        object_bytes: options.object_bytes,
+        object_interval: options.object_interval,
+        unloaded_objects: options.unloaded_objects,
+    };
+    let stop = stop.clone();
+    let client = testbed.client().run(move || fetch::run(plan, &stop, &events))?;
+    let mut shown = Ok(());
+    while let Some(event) = received.blocking_recv() {
+        shown = on_event(&event);
+        if shown.is_err() {
+            // The client sees that nobody listens any more, and ends.
+            break;
+        }
+    }
+    drop(received);
+    let fetched = client.join().map_err(|_| DriveError::Panicked("client"))?;
+    shown?;
+    let connections = fetched?;
+    let drops = testbed.device_drops()?;
+    if drops > 0 {
+        on_event(&DemoEvent::Problem(format!(
+            "The hosts' own devices dropped {drops} packets: the machine was too busy."
+        )))?;
+    }
+    let link = Some(testbed.report());
+    server.stop()?;
+    on_event(&DemoEvent::RunFinished { connections, link })?;
+    Ok(())
+}

@@ -1,0 +1,140 @@
+//! A short demonstration over real namespaces, with `harness = false` for the same reason as the
+//! testbed's test: a user namespace can only be made before the process has a second thread.
+//!
+//! Looks at what is recorded, not at how fast it was. Skipped, with the reason, where this machine
+//! forbids namespaces or has no TUN device.
+
+fn main() -> anyhow::Result<()> {
+    #[cfg(target_os = "linux")]
+    return linux::run();
+    #[cfg(not(target_os = "linux"))]
+    {
+        println!("skipped: namespaces are Linux's");
+        Ok(())
+    }
+}
+
+#[cfg(target_os = "linux")]
+mod linux {
+    use std::time::{Duration, Instant};
+
+    use anyhow::{Context as _, Result, ensure};
+    use smig_lab::demo::{
+        DemoEvent, DemoOptions, DemoRecorder, DemoResult, DemoRun, DriveError, Stop, Variant,
+        drive, render_html, render_json,
+    };
+    use smig_lab::link::{LinkSpec, QueueLimit, Rate};
+    use smig_lab::netns::{Testbed, enter_user_namespace};
+
+    pub(super) fn run() -> Result<()> {
+        let possible =
+            enter_user_namespace().and_then(|_| Testbed::start(LinkSpec::paper_wired()).map(drop));
+        match possible {
+            Err(why) if why.is_missing() => {
+                println!("skipped: {why}");
+                return Ok(());
+            }
+            other => other?,
+        }
+        three_runs_are_recorded().context("three runs are recorded")?;
+        it_stops_when_it_is_told_to().context("it stops when it is told to")?;
+        it_stops_when_nobody_can_be_shown().context("it stops when nobody can be shown")
+    }
+
+    /// Big enough for the policy to move it, small enough for a test.
+    fn short() -> DemoOptions {
+        let mut options = DemoOptions::default();
+        let (rate, round_trip) = (Rate::mbit(10), Duration::from_millis(20));
+        options.link = LinkSpec::symmetric(rate, round_trip, QueueLimit::packets(75));
+        options.object_interval = Duration::from_millis(100);
+        options.unloaded_objects = 3;
+        options.big_file_bytes = 1_500_000;
+        options
+    }
+
+    fn three_runs_are_recorded() -> Result<()> {
+        let (options, begin) = (short(), Instant::now());
+        let mut recorder = DemoRecorder::new(options.setup("a test"));
+        // An error if the big file's hash or an object's length is wrong.
+        drive(&options, &Stop::default(), &mut |event| {
+            recorder.apply(event);
+            Ok(())
+        })?;
+        let result = recorder.finish();
+        let variants: Vec<_> = result.runs.iter().map(|run| run.variant).collect();
+        ensure!(variants == Variant::ALL, "{variants:?}");
+        for run in &result.runs {
+            whole(run, &options).with_context(|| run.variant.to_string())?;
+        }
+        moved(&result.runs[2]).context("SMig")?;
+        for run in &result.runs[..2] {
+            ensure!(run.moves.is_empty(), "{} moved", run.variant);
+            ensure!(run.connections.len() == 1, "{}: {:?}", run.variant, run.connections);
+        }
+        told(&result)?;
+        println!("  ok: three runs are recorded ({:.1?})", begin.elapsed());
+        Ok(())
+    }
+
+    fn whole(run: &DemoRun, options: &DemoOptions) -> Result<()> {
+        let beside = run.objects.iter().filter(|object| {
+            object.load == smig_lab::demo::Load::BigFile && !object.took.is_zero()
+        });
+        ensure!(beside.count() > 0, "no small object beside the big file");
+        ensure!(run.objects.len() > 3, "{} small objects", run.objects.len());
+        ensure!(run.bulk_bytes() == options.big_file_bytes, "{} bytes", run.bulk_bytes());
+        let took = run.bulk_took().context("the big file has no end")?;
+        let least = Duration::from_secs_f64(options.big_file_bytes as f64 * 8.0 / 10e6);
+        ensure!(took >= least, "the big file took {took:?}, the link needs {least:?}");
+        let total: u64 = run.connections.iter().map(|connection| connection.bytes).sum();
+        ensure!(total > options.big_file_bytes, "{total} bytes on all connections");
+        let link = run.link.context("the link was not asked")?;
+        ensure!(link.to_client.delivered_bytes > total, "{link:?}");
+        Ok(())
+    }
+
+    fn moved(run: &DemoRun) -> Result<()> {
+        let first = run.moves.first().context("the big file never moved")?;
+        ensure!(first.from != first.to, "{first:?}");
+        ensure!(run.connections.len() >= 2, "{:?}", run.connections);
+        let at_its_goal = run.connections.iter().find(|bytes| bytes.connection == first.to);
+        ensure!(at_its_goal.is_some_and(|bytes| bytes.bytes > 0), "{:?}", run.connections);
+        Ok(())
+    }
+
+    fn told(result: &DemoResult) -> Result<()> {
+        let json: serde_json::Value = serde_json::from_str(&render_json(result))?;
+        ensure!(json["summary"][2]["moves"].as_u64().is_some_and(|moves| moves > 0), "{json}");
+        ensure!(json["setup"]["program"] == "a test", "{json}");
+        ensure!(render_html(result).contains("moved to a connection of its own"));
+        Ok(())
+    }
+
+    fn it_stops_when_it_is_told_to() -> Result<()> {
+        let (mut options, stop) = (short(), Stop::default());
+        // It would take hours.
+        options.big_file_bytes = 3_000_000;
+        options.link.to_client.rate = Rate::kbit(1);
+        options.link.to_server.rate = Rate::mbit(1);
+        options.unloaded_objects = 0;
+        let ended = drive(&options, &stop, &mut |event| {
+            if matches!(event, DemoEvent::RunStarted(_)) {
+                stop.stop();
+            }
+            Ok(())
+        });
+        ensure!(matches!(ended, Err(DriveError::Stopped)), "{ended:?}");
+        println!("  ok: it stops when it is told to");
+        Ok(())
+    }
+
+    fn it_stops_when_nobody_can_be_shown() -> Result<()> {
+        let ended = drive(&short(), &Stop::default(), &mut |event| match event {
+            DemoEvent::Object(_) => Err(std::io::ErrorKind::BrokenPipe.into()),
+            _ => Ok(()),
+        });
+        ensure!(matches!(ended, Err(DriveError::Io(_))), "{ended:?}");
+        println!("  ok: it stops when nobody can be shown");
+        Ok(())
+    }
+}
