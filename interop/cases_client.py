@@ -67,6 +67,16 @@ def wrong_authority(at):
     check(done.stdout == b"", "a body in spite of it")
 
 
+def upload(at):
+    """--data sends files of every size, hashes compared"""
+    for name, digest in at.content.hashes.items():
+        path = os.path.join(at.content.folder, name)
+        done = get(at, "-o", "-", "--data", "@" + path, at.server.url("upload"))
+        check(done.returncode == 0, f"{name}: exit {done.returncode}: {text(done.stderr)}")
+        want = f"{os.path.getsize(path)} {digest} <nil>"
+        check(done.stdout.decode() == want, f"{name}: the server read {text(done.stdout)}")
+
+
 CASES = [files, to_standard_output, many, as_json, missing_file, wrong_authority]
 
 SERVERS = {
@@ -77,3 +87,6 @@ SERVERS = {
     "Go": servers.go,
     "Python h2": servers.python_h2,
 }
+
+# What only some servers can be asked.
+MORE_CASES = {"Go": [upload]}

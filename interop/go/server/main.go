@@ -2,7 +2,9 @@
 package main
 
 import (
+	"crypto/sha256"
 	"fmt"
+	"io"
 	"log"
 	"net"
 	"net/http"
@@ -27,6 +29,11 @@ func main() {
 		w.Header().Set("Trailer", "x-proto")
 		files.ServeHTTP(w, r)
 		w.Header().Set("x-proto", r.Proto)
+	}))
+	mux.Handle("/upload", http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		digest := sha256.New()
+		length, err := io.Copy(digest, r.Body)
+		fmt.Fprintf(w, "%d %x %v", length, digest.Sum(nil), err)
 	}))
 	fmt.Printf("listening on https://%s\n", listener.Addr())
 	log.Fatal(http.ServeTLS(listener, mux, os.Args[2], os.Args[3]))
