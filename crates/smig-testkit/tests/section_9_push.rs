@@ -1,0 +1,123 @@
+//! spec/smig.md section 9: server push.
+
+use http::Method;
+use smig_proto::{Config, EndStream, ErrorCode, Event, Push, PushError, StreamKey};
+use smig_testkit::script::frame::*;
+use smig_testkit::script::{C1, C2, Peer, Setup, request_head};
+
+/// A client engine with push on, with a page on stream 1 and the promised stream 2 of C1.
+fn pushed() -> (Peer, StreamKey) {
+    let config = Config { push: Push::Enabled, ..Config::client() };
+    let mut peer = Peer::of_client(config).with_spare();
+    peer.open(C1, Method::GET, EndStream::Yes);
+    peer.send(C1, push_promise(1, 2, headers(0).get("/style.css")));
+    let key = peer.event(|event| match event {
+        Event::Pushed { stream, .. } => Some(*stream),
+        _ => None,
+    });
+    (peer, key)
+}
+
+/// A server engine that promised stream 2 on stream 1 of C1.
+fn pushing() -> (Peer, StreamKey) {
+    let setup = Setup::new(Config::server()).setting(setting::ENABLE_PUSH, 1);
+    let mut peer = Peer::to_server(setup);
+    peer.connect();
+    peer.connect();
+    let page = peer.get(C1, 1);
+    let head = request_head(Method::GET);
+    let key = peer.app(|session, now| session.push(now, page, &head)).unwrap();
+    peer.expect(C1, push_promise(1, 2, headers(0).get("/")));
+    (peer, key)
+}
+
+#[test]
+fn a_client_turns_push_off_by_default() {
+    // SMIG-9.1
+    let mut peer = Peer::to_client(Setup::new(Config::client()));
+    peer.open_line();
+    let entries = peer.take_greeting(C1);
+    assert!(entries.contains(&(setting::ENABLE_PUSH, 0)));
+    peer.greet(C1);
+    peer.expect(C1, settings_ack());
+    peer.open(C1, Method::GET, EndStream::Yes);
+    peer.send(C1, push_promise(1, 2, headers(0).get("/style.css")));
+    peer.expect_goaway(C1, ErrorCode::ProtocolError);
+    // SMIG-9.1, a server: it pushes nothing to such a client.
+    let setup = Setup::new(Config::server()).setting(setting::ENABLE_PUSH, 0);
+    let mut peer = Peer::to_server(setup);
+    peer.connect();
+    let page = peer.get(C1, 1);
+    let head = request_head(Method::GET);
+    let refused = peer.app(|session, now| session.push(now, page, &head));
+    assert_eq!(refused, Err(PushError::Refused));
+    peer.expect_silence();
+}
+
+#[test]
+fn a_promised_stream_may_be_moved_to_the_client() {
+    // SMIG-9.1: before its HEADERS, and in the middle of its body (Figure 2 for a pushed stream).
+    for before_head in [true, false] {
+        let (mut peer, key) = pushed();
+        let cid = peer.cid(C2);
+        if !before_head {
+            peer.send(C1, headers(2).status(200));
+            peer.send(C1, data(2, "body "));
+        }
+        peer.send(C1, migrate(2, cid, 2));
+        peer.expect(C1, accept(2, cid, 2).end());
+        assert_eq!(peer.place(key), (C2, 2));
+        if before_head {
+            peer.send(C2, headers(2).status(200));
+            peer.send(C2, data(2, "body "));
+        }
+        peer.send(C2, data(2, "{}").end());
+        assert_eq!(peer.take_response(key), 200);
+        assert_eq!(&peer.read_to_end(key)[..], b"body {}");
+        peer.expect_silence();
+    }
+}
+
+#[test]
+fn a_server_may_move_what_it_promised() {
+    // SMIG-9.1
+    let (mut peer, key) = pushing();
+    let cid = peer.cid(C2);
+    peer.migrate(key, C2).unwrap();
+    peer.respond(key, 200, EndStream::No);
+    peer.body(key, "body", EndStream::Yes);
+    peer.expect(C1, migrate(2, cid, 2));
+    peer.expect(C2, headers(2).status(200));
+    peer.expect(C2, data(2, "body").end());
+    peer.send(C1, accept(2, cid, 2).end());
+    peer.expect_silence();
+    // SMIG-9.1: and a client may move it as well.
+    let (mut peer, key) = pushing();
+    peer.respond(key, 200, EndStream::No);
+    peer.expect(C1, headers(2).status(200));
+    peer.send(C1, migrate(2, cid, 1).end());
+    peer.expect(C1, accept(2, cid, 1));
+    peer.body(key, "body", EndStream::Yes);
+    peer.expect(C2, data(1, "body").end());
+}
+
+#[test]
+fn a_client_may_refuse_a_promise_also_while_it_moves() {
+    // SMIG-9.1: as always, by RST_STREAM on the promised stream.
+    let (mut peer, key) = pushed();
+    let cid = peer.cid(C2);
+    peer.app(|session, _| session.reset(key, ErrorCode::RefusedStream));
+    peer.expect(C1, reset(2, ErrorCode::RefusedStream));
+    peer.send(C2, headers(2).status(200));
+    peer.send(C1, migrate(2, cid, 2));
+    peer.expect(C1, decline(2).end());
+    peer.expect_silence();
+    // SMIG-9.1, the server: the refusal crosses its MIGRATE.
+    let (mut peer, key) = pushing();
+    peer.migrate(key, C2).unwrap();
+    peer.expect(C1, migrate(2, cid, 2));
+    peer.send(C1, reset(2, ErrorCode::RefusedStream));
+    assert_eq!(peer.take_error(key).code, ErrorCode::RefusedStream);
+    peer.send(C1, decline(2).end());
+    peer.expect_silence();
+}
