@@ -73,6 +73,16 @@ impl Early {
         self.items.iter().filter(|item| matches!(item, EarlyItem::Section(..))).count()
     }
 
+    /// Octets of the connection's receive window that it holds.
+    pub(crate) fn held(&self) -> u64 {
+        let held = |item: &EarlyItem| match item {
+            EarlyItem::Data(chunk, _) => chunk.credit.octets(),
+            EarlyItem::Gathered(_, credit) => credit.octets(),
+            EarlyItem::Section(..) | EarlyItem::Migrate(..) => 0,
+        };
+        self.items.iter().map(|item| u64::from(held(item))).sum()
+    }
+
     /// Ends it unread; the connection's credit is to be given back.
     pub(crate) fn into_credit(self) -> Credit {
         let mut credit = Credit::NONE;
@@ -100,6 +110,10 @@ impl Carriers {
 
     pub(crate) fn find(&mut self, id: StreamId) -> Option<&mut Early> {
         self.unbound.iter_mut().find(|(other, ..)| *other == id).map(|(.., early)| early)
+    }
+
+    pub(crate) fn iter(&self) -> impl Iterator<Item = &Early> {
+        self.unbound.iter().map(|(.., early)| early)
     }
 
     pub(crate) fn open(&mut self, id: StreamId, now: Instant) {

@@ -265,8 +265,8 @@ impl Connection {
     pub(crate) fn is_joined(&self) -> bool {
         // Over TLS the first connection is joined from the start (SMIG-3.6): its frames may come
         // before the driver has supplied the key, which only later joins need.
-        let founds = self.membership == Membership::KeyingFounder
-            && self.spec.security == Security::Tls13;
+        let founds =
+            self.membership == Membership::KeyingFounder && self.spec.security == Security::Tls13;
         !self.is_dead() && (founds || self.membership == Membership::Joined)
     }
 

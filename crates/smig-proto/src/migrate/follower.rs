@@ -295,10 +295,9 @@ impl Session {
                     let done = self.apply_migrate(now, key, from, migrate, end);
                     if let Some(stream) = self.streams.find_mut(key)
                         && stream.recv_home == Some(from.conn)
+                        && let Some(increment) = stream.recv.window.adjust(window_due)
                     {
-                        if let Some(increment) = stream.recv.window.adjust(window_due) {
-                            self.send_stream_credit(key, increment);
-                        }
+                        self.send_stream_credit(key, increment);
                     }
                     done
                 }

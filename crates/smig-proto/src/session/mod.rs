@@ -8,6 +8,7 @@
 //! [`Session::wants_transmit`] says so call [`Session::poll_transmit`] until the transport is full,
 //! then wait for the transport or for [`Session::poll_timeout`].
 
+mod audit;
 mod commands;
 mod control;
 mod data;

@@ -169,6 +169,14 @@ impl RecvHalf {
         Taken::Nothing
     }
 
+    /// Octets of a connection's receive window that unread body holds.
+    pub(crate) fn held_of(&self, id: ConnId) -> u64 {
+        let queued = self.queue.iter().map(|chunk| (chunk.conn, &chunk.credit));
+        let tail = self.tail.iter().map(|(_, conn, credit)| (*conn, credit));
+        let here = queued.chain(tail).filter(|&(conn, _)| conn == id);
+        here.map(|(_, credit)| u64::from(credit.octets())).sum()
+    }
+
     /// Drops what is unread; each connection's credit is to be given back.
     pub(crate) fn abort(&mut self) -> Vec<(ConnId, Credit)> {
         self.phase = RecvPhase::Ended;

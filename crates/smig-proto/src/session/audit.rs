@@ -1,0 +1,99 @@
+//! For tests: what does not fit together in a session. Reads everything and changes nothing.
+
+use crate::conn::{ConnId, Connection};
+use crate::migrate::HandOver;
+use crate::session::Session;
+use crate::stream::{Opener, Route, Stream, StreamKey};
+
+impl Session {
+    /// What is inconsistent, in words. Empty unless the engine is wrong; looks at all there is, so it
+    /// is for tests.
+    #[must_use]
+    pub fn audit(&self) -> Vec<String> {
+        let mut wrong = Vec::new();
+        self.audit_counts(&mut wrong);
+        for (key, stream) in self.streams.iter() {
+            self.audit_stream(key, stream, &mut wrong);
+        }
+        for conn in self.conns.iter().filter(|conn| !conn.is_dead()) {
+            self.audit_connection(conn, &mut wrong);
+        }
+        wrong
+    }
+
+    fn audit_counts(&self, wrong: &mut Vec<String>) {
+        let open = |stream: &Stream| {
+            !matches!(stream.hand_over, HandOver::Settled | HandOver::OfferReceived)
+        };
+        let open = self.streams.iter().filter(|(_, stream)| open(stream)).count();
+        let owed: usize = self.conns.iter().map(|conn| conn.answers_due.len()).sum();
+        if self.open_moving != open + owed {
+            wrong.push(format!("{} open moves, not {open} and {owed}", self.open_moving));
+        }
+        let opened_by =
+            |opener| self.streams.iter().filter(|(_, stream)| stream.opener == opener).count();
+        for (opener, count) in [(Opener::Peer, self.peer_open), (Opener::Local, self.local_open)] {
+            let streams = opened_by(opener);
+            if streams != count as usize {
+                wrong.push(format!("{count} streams of {opener:?}, not {streams}"));
+            }
+        }
+    }
+
+    fn audit_stream(&self, key: StreamKey, stream: &Stream, wrong: &mut Vec<String>) {
+        if stream.is_over() || stream.is_complete() {
+            return;
+        }
+        let mut places = vec![stream.route];
+        if let HandOver::Moving(moving) = &stream.hand_over {
+            places.push(moving.from);
+        }
+        for Route { conn, id } in places {
+            let lives = self.conn(conn).is_some_and(|conn| !conn.is_dead());
+            if lives && self.key_at(conn, id) != Some(key) {
+                wrong.push(format!("{key:?} is not found at {conn}/{id}"));
+            }
+        }
+        let lives = self.conn(stream.route.conn).is_some_and(|conn| !conn.is_dead());
+        if lives && stream.has_frames() && stream.scheduled != Some(stream.route.conn) {
+            wrong.push(format!("{key:?} could send and is not scheduled"));
+        }
+    }
+
+    fn audit_connection(&self, conn: &Connection, wrong: &mut Vec<String>) {
+        for (id, key) in conn.keys_in_order() {
+            let place = Route { conn: conn.id, id };
+            let here = |stream: &Stream| match &stream.hand_over {
+                HandOver::Moving(moving) => stream.route == place || moving.from == place,
+                HandOver::Settled | HandOver::Offered | HandOver::OfferReceived => {
+                    stream.route == place
+                }
+            };
+            if !self.streams.find(key).is_some_and(here) {
+                wrong.push(format!("{}/{id} leads to a stream that is elsewhere", conn.id));
+            }
+        }
+        let held = self.held_of(conn);
+        if conn.recv_window.outstanding() != held {
+            let missing = conn.recv_window.outstanding();
+            wrong.push(format!("{}: {missing} octets of window used, {held} held", conn.id));
+        }
+    }
+
+    /// Octets that hold the connection's receive window, wherever they wait.
+    fn held_of(&self, conn: &Connection) -> u64 {
+        let unbound: u64 = conn.carriers.iter().map(|early| early.held()).sum();
+        let of_stream = |stream: &Stream| -> u64 {
+            let early = match &stream.hand_over {
+                HandOver::Moving(moving) => held_early(moving.to.conn, conn.id, &moving.early),
+                HandOver::Settled | HandOver::Offered | HandOver::OfferReceived => 0,
+            };
+            early + stream.recv.held_of(conn.id)
+        };
+        unbound + self.streams.iter().map(|(_, stream)| of_stream(stream)).sum::<u64>()
+    }
+}
+
+fn held_early(at: ConnId, conn: ConnId, early: &crate::conn::Early) -> u64 {
+    if at == conn { early.held() } else { 0 }
+}
