@@ -144,16 +144,14 @@ impl Session {
                 self.apply_barrier_end(key, end);
                 Ok(())
             }
-            HandOver::Moving(moving) if moving.from == here => {
-                match migrate.dst {
-                    None => {
-                        self.on_decline(key, end);
-                        Ok(())
-                    }
-                    Some(dst) if dst == moving.dst => self.on_barrier(now, key, end),
-                    Some(_) => Err(Cause::UnexpectedMigrateAck.into()),
+            HandOver::Moving(moving) if moving.from == here => match migrate.dst {
+                None => {
+                    self.on_decline(key, end);
+                    Ok(())
                 }
-            }
+                Some(dst) if dst == moving.dst => self.on_barrier(now, key, end),
+                Some(_) => Err(Cause::UnexpectedMigrateAck.into()),
+            },
             HandOver::Settled
             | HandOver::Offered
             | HandOver::OfferReceived
@@ -274,7 +272,9 @@ impl Session {
             (None, EndStream::No) => SendEnd::Open,
         };
         stream.send.rewind(replay.data, replay.phase, end);
-        if let Some((_, end)) = replay.heads.iter().rfind(|(head, _)| !head.status.is_informational()) {
+        if let Some((_, end)) =
+            replay.heads.iter().rfind(|(head, _)| !head.status.is_informational())
+        {
             stream.send.on_head_again(*end);
         }
         for (head, end) in replay.heads {

@@ -202,11 +202,7 @@ impl Session {
     }
 
     /// The stream is over but the answer to its MIGRATE is still to come (SMIG-8.3).
-    fn remember_answer(
-        &mut self,
-        (from, dst): (Route, (Cid, StreamId)),
-        reset: Option<ErrorCode>,
-    ) {
+    fn remember_answer(&mut self, (from, dst): (Route, (Cid, StreamId)), reset: Option<ErrorCode>) {
         match self.conn_mut(from.conn).filter(|conn| !conn.is_dead()) {
             Some(conn) => conn.answers_due.push(AnswerDue { s1: from.id, dst, reset }),
             None => self.open_moving = self.open_moving.saturating_sub(1),

@@ -10,7 +10,7 @@ mod stall;
 
 pub(crate) use arena::Arena;
 pub use arena::StreamKey;
-pub(crate) use recv::{Chunk, GATHERED, SMALL, RecvHalf, RecvPhase, Taken};
+pub(crate) use recv::{Chunk, GATHERED, RecvHalf, RecvPhase, SMALL, Taken};
 pub(crate) use send::{Payload, SendEnd, SendHalf, SendPhase};
 pub(crate) use stall::StallClock;
 
