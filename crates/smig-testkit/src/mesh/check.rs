@@ -45,7 +45,8 @@ impl World {
         let (part, other) = (talk.part_at(side), talk.part_at(side.other()));
         let safe = part.failed.as_ref().is_some_and(|error| error.processed == Processed::No);
         if side == Side::Client && !talk.pushed && safe && other.key.is_some() {
-            let text = format!("exchange {at}: safe to repeat, says {:?}, and was processed", part.failed);
+            let text =
+                format!("exchange {at}: safe to repeat, says {:?}, and was processed", part.failed);
             return self.fault(text);
         }
         if part.is_alive() && !part.is_complete() {
@@ -55,7 +56,10 @@ impl World {
             );
             self.fault(text);
         } else if part.key.is_none() && other.is_alive() && !other.is_complete() {
-            self.fault(format!("exchange {at} never came to {side:?}, and {:?} waits", side.other()));
+            self.fault(format!(
+                "exchange {at} never came to {side:?}, and {:?} waits",
+                side.other()
+            ));
         }
     }
 
@@ -65,6 +69,7 @@ impl World {
 
     /// What must hold whenever nothing is under way: the ends agree, and nobody waits without reason.
     pub(crate) fn check_still(&mut self) {
+        self.audit();
         if !self.faults.is_empty() {
             return;
         }

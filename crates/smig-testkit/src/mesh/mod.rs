@@ -10,6 +10,7 @@
 
 mod apps;
 mod check;
+mod events;
 mod link;
 mod net;
 mod op;
@@ -17,6 +18,7 @@ mod plan;
 mod rng;
 mod run;
 mod setup;
+mod steps;
 mod talk;
 mod watch;
 mod world;

@@ -283,11 +283,11 @@ impl Mesh {
                 let nonce = self.nonce();
                 self.session(side, session).handle_keying_material(*conn, material, nonce);
             }
-            Event::SessionEstablished { app, .. } if side == Side::Server => {
-                if self.owner_of(*app).is_none() {
-                    self.registry.retain(|(other, _)| other != app);
-                    self.registry.push((*app, session));
-                }
+            Event::SessionEstablished { app, .. }
+                if side == Side::Server && self.owner_of(*app).is_none() =>
+            {
+                self.registry.retain(|(other, _)| other != app);
+                self.registry.push((*app, session));
             }
             Event::JoinRequested { conn, cid } => self.on_join(session, *conn, cid.app),
             Event::Closed { conn, .. } => {

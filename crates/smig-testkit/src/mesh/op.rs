@@ -99,10 +99,7 @@ impl Op {
         }
         match rng.below(1000) {
             0..50 => Self::Connect,
-            50..150 => Self::Open {
-                on: rng.chance(30).then_some(link),
-                plan: Plan::random(rng),
-            },
+            50..150 => Self::Open { on: rng.chance(30).then_some(link), plan: Plan::random(rng) },
             150..340 => Self::Transmit { link, side, octets: amount(rng) },
             340..540 => Self::Deliver { link, to: side, octets: amount(rng) },
             540..610 => Self::Exchange { link },

@@ -85,7 +85,8 @@ impl Plan {
 
     /// A random one.
     pub fn random(rng: &mut Rng) -> Self {
-        let kind = rng.pick(&[Kind::Get, Kind::Get, Kind::Post, Kind::Post, Kind::Connect, Kind::Head]);
+        let kind =
+            rng.pick(&[Kind::Get, Kind::Get, Kind::Post, Kind::Post, Kind::Connect, Kind::Head]);
         let flow = |rng: &mut Rng| {
             let most = rng.pick(&[100, 3000, 20_000, 20_000, 150_000]);
             let tunnel = kind == Kind::Connect;

@@ -7,6 +7,10 @@ use crate::mesh::plan::Plan;
 
 /// What one end's application did and saw.
 #[derive(Debug, Default)]
+#[expect(
+    clippy::struct_excessive_bools,
+    reason = "independent facts, each known to the application"
+)]
 pub(crate) struct Part {
     pub(crate) session: usize,
     pub(crate) key: Option<StreamKey>,

@@ -79,7 +79,8 @@ impl Watch {
         let mut start = skip;
         while start < octets.len() {
             let Some(length) = frame_length(&octets[start..]) else {
-                self.faults.push(format!("poll_transmit gave a part of a frame on link {}", at.link));
+                self.faults
+                    .push(format!("poll_transmit gave a part of a frame on link {}", at.link));
                 return octets;
             };
             self.frame(at, &octets[start..start + length]);
@@ -124,7 +125,8 @@ impl Watch {
         if code == 3 {
             self.flow_resets.push(at.side);
         } else if !matches!(code, 0 | 2 | 7 | 8) {
-            self.faults.push(format!("RST_STREAM({code:#x}) on {}/{stream} by {:?}", at.link, at.side));
+            self.faults
+                .push(format!("RST_STREAM({code:#x}) on {}/{stream} by {:?}", at.link, at.side));
         }
         if code == 7 {
             self.seen.insert("refused stream");

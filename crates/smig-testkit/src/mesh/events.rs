@@ -1,0 +1,179 @@
+//! What engines tell the applications, and whether they had reason to.
+
+use smig_proto::{Cause, ErrorCode, Event, Initiator, Mover, StreamError, StreamKey};
+
+use crate::mesh::link::Side;
+use crate::mesh::net::Happening;
+use crate::mesh::plan::number_of;
+use crate::mesh::talk::Talk;
+use crate::mesh::world::World;
+
+impl World {
+    /// Handles what the engines told the applications.
+    pub(crate) fn react(&mut self) {
+        while let Some(happening) = self.mesh.next_happening() {
+            self.on_happening(happening);
+        }
+        for (at, side, text) in core::mem::take(&mut self.doubts) {
+            if self.talks[at].part_at(side).failed.is_none() {
+                self.fault(format!("exchange {at} at {side:?}: {text}, and no event says so"));
+            }
+        }
+        for side in core::mem::take(&mut self.mesh.watch.flow_resets) {
+            // A carrier of a stream that is over here holds more than any window (SMIG-5.22).
+            let is_over =
+                |talk: &Talk| talk.part_at(side).key.is_none() || !talk.part_at(side).is_alive();
+            if !self.talks.iter().any(is_over) {
+                self.fault(format!("{side:?} resets with FLOW_CONTROL_ERROR"));
+            }
+            self.seen("carrier of a stream that is over");
+        }
+        let faults = core::mem::take(&mut self.mesh.watch.faults);
+        self.faults.extend(faults);
+    }
+
+    fn find(&self, side: Side, session: usize, key: StreamKey) -> Option<usize> {
+        self.talks.iter().position(|talk| {
+            let part = talk.part_at(side);
+            part.key == Some(key) && part.session == session
+        })
+    }
+
+    fn on_happening(&mut self, Happening { side, session, event }: Happening) {
+        match event {
+            Event::Request { stream, head, end, .. } => {
+                let Some(at) = number_of(&head.headers).filter(|&at| at < self.talks.len()) else {
+                    return self.fault("a request that nobody sent".to_owned());
+                };
+                let plan = self.talks[at].plan;
+                let part = self.talks[at].part(Side::Server);
+                if part.key.is_some() || plan.is_bare(Side::Client) != end.is_end() {
+                    self.fault(format!("request {at} came twice or changed"));
+                    return;
+                }
+                let part = self.talks[at].part(Side::Server);
+                (part.key, part.session) = (Some(stream), session);
+                (part.head_got, part.readable) = (true, true);
+                if plan.prompt {
+                    self.send_head(at);
+                }
+            }
+            Event::Pushed { stream, head, .. } => {
+                let Some(at) = number_of(&head.headers).filter(|&at| at < self.talks.len()) else {
+                    return self.fault("a push that nobody sent".to_owned());
+                };
+                self.talks[at].part(Side::Client).key = Some(stream);
+            }
+            Event::Closed { error: Some(error), .. } => {
+                let caused = error.cause.is_some_and(|cause| self.is_expected(cause));
+                if error.initiator == Initiator::Local && !caused {
+                    self.fault(format!("{side:?} found a connection error: {error}"));
+                }
+            }
+            Event::LimitHit { limit, .. } => self.on_limit(side, limit),
+            event => self.on_stream_event(side, session, event),
+        }
+    }
+
+    fn on_limit(&mut self, side: Side, limit: &'static str) {
+        match limit {
+            "migrations"
+            | "unbound carriers"
+            | "unbound carrier time"
+            | "migration answer time"
+            | "stalled stream" => self.seen(limit),
+            "header block not finished in time" if self.mesh.watch.slept_long => self.seen(limit),
+            other => self.fault(format!("{side:?} hit the limit of {other}")),
+        }
+    }
+
+    fn on_stream_event(&mut self, side: Side, session: usize, event: Event) {
+        let stream = match &event {
+            Event::Response { stream, .. }
+            | Event::Informational { stream, .. }
+            | Event::Readable { stream }
+            | Event::Writable { stream }
+            | Event::Reset { stream, .. }
+            | Event::Migrated { stream, .. }
+            | Event::MigrationOffered { stream }
+            | Event::MigrationDeclined { stream } => *stream,
+            _ => return,
+        };
+        let Some(at) = self.find(side, session, stream) else {
+            return self
+                .fault(format!("{side:?}: an event for a stream that nobody has: {event:?}"));
+        };
+        let plan = self.talks[at].plan;
+        let part = self.talks[at].part(side);
+        match event {
+            Event::Response { head, end, .. } => {
+                let again = core::mem::replace(&mut part.head_got, true);
+                part.readable = true;
+                let right = number_of(&head.headers) == Some(at) && head.status == 200;
+                if again || !right || end.is_end() && !plan.flow_of(Side::Server).is_bare() {
+                    self.fault(format!("response {at} came twice or changed: {head:?} {end:?}"));
+                }
+            }
+            Event::Informational { .. } => {
+                part.hints_got += 1;
+                if part.head_got || part.hints_got > plan.informational {
+                    self.fault(format!("1xx of {at} came too often or too late"));
+                }
+            }
+            Event::Readable { .. } => part.readable = true,
+            Event::Writable { .. } => part.writable = true,
+            Event::Reset { error, .. } => {
+                part.failed = Some(error.clone());
+                self.talks[at].offered &= side == Side::Server;
+                self.check_error(at, side, &error);
+            }
+            Event::MigrationOffered { .. } => self.talks[at].offered = true,
+            Event::Migrated { mover, .. } => self.seen(match (side, mover) {
+                (Side::Client, Mover::Local) => "moved by client",
+                (Side::Client, Mover::Peer) => "followed by client",
+                (Side::Server, Mover::Local) => "moved by server",
+                (Side::Server, Mover::Peer) => "followed by server",
+            }),
+            _ => {}
+        }
+    }
+
+    fn is_expected(&self, cause: Cause) -> bool {
+        match cause {
+            Cause::ConnectionLost | Cause::GoingAway | Cause::TooManyStreams => true,
+            Cause::Stalled
+            | Cause::CarrierTimeout
+            | Cause::SlowPreface
+            | Cause::SlowHeaders
+            | Cause::SettingsTimeout => self.mesh.watch.slept_long,
+            _ => false,
+        }
+    }
+
+    fn check_error(&mut self, at: usize, side: Side, error: &StreamError) {
+        let gave_up = Side::BOTH.iter().any(|&side| self.talks[at].part_at(side).gave_up);
+        let cause = error.cause.is_none_or(|cause| self.is_expected(cause));
+        let code = matches!(
+            error.code,
+            ErrorCode::NoError
+                | ErrorCode::InternalError
+                | ErrorCode::RefusedStream
+                | ErrorCode::Cancel
+                | ErrorCode::SettingsTimeout
+        ) || self.mesh.watch.slept_long && error.code == ErrorCode::EnhanceYourCalm;
+        let user = error.initiator == Initiator::User;
+        let talk = &self.talks[at];
+        let over_there = !talk.part_at(side.other()).is_alive();
+        if over_there && error.code == ErrorCode::FlowControlError {
+            return;
+        }
+        let whole = error.code == ErrorCode::NoError && error.initiator == Initiator::Peer;
+        if side == Side::Client && whole && !talk.moved {
+            // NO_ERROR means that the response is whole (RFC 9113 section 8.1).
+            self.fault(format!("exchange {at}: a whole response was thrown away"));
+        }
+        if !cause || !code || (user && !gave_up) {
+            self.fault(format!("exchange {at} failed at {side:?} without need: {error}"));
+        }
+    }
+}
