@@ -30,4 +30,4 @@ pub use socket::{Mark, SocketOptions};
 pub use stream::{Incoming, Segment, StreamInfo};
 
 pub use smig_proto::policy::{Hint, Policy};
-pub use smig_proto::{Config, ConnId, ErrorCode, Priority, Processed, Protocol};
+pub use smig_proto::{Config, ConnId, ErrorCode, Mover, Priority, Processed, Protocol};

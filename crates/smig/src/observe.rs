@@ -3,7 +3,7 @@
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
-use smig_proto::ConnId;
+use smig_proto::{ConnId, Mover};
 
 /// Something worth counting.
 #[derive(Clone, Debug)]
@@ -31,6 +31,8 @@ pub enum Observed {
         from: ConnId,
         /// To this one.
         to: ConnId,
+        /// Which end began it.
+        mover: Mover,
     },
     /// A move was declined.
     MoveDeclined,
@@ -60,12 +62,14 @@ pub struct Stats {
     pub streams_opened: u64,
     pub streams_reset: u64,
     pub moves: u64,
+    /// Of these, the ones that this end began.
+    pub moves_made: u64,
     pub moves_declined: u64,
     pub panics: u64,
     pub limits_hit: u64,
 }
 
-const KINDS: usize = 12;
+const KINDS: usize = 13;
 
 /// Counts, and passes on to the application's observer.
 #[derive(Default)]
@@ -89,6 +93,11 @@ impl Counters {
         if let Some(count) = self.counts.get(index(what)) {
             count.fetch_add(1, Ordering::Relaxed);
         }
+        if let Observed::Moved { mover: Mover::Local, .. } = what
+            && let Some(count) = self.counts.get(MADE)
+        {
+            count.fetch_add(1, Ordering::Relaxed);
+        }
         if let Some(observer) = &self.observer {
             observer.on(what);
         }
@@ -107,6 +116,7 @@ impl Counters {
             joins_refused: count(&Observed::JoinRefused),
             streams_opened: count(&Observed::StreamOpened),
             streams_reset: count(&Observed::StreamReset),
+            moves_made: self.counts.get(MADE).map_or(0, |count| count.load(Ordering::Relaxed)),
             moves: self.counts.get(MOVED).map_or(0, |count| count.load(Ordering::Relaxed)),
             moves_declined: count(&Observed::MoveDeclined),
             panics: count(&Observed::Panicked),
@@ -116,6 +126,8 @@ impl Counters {
 }
 
 const MOVED: usize = 8;
+/// Of these, the ones that this end began.
+const MADE: usize = 12;
 
 const fn index(what: &Observed) -> usize {
     match what {

@@ -135,7 +135,7 @@ impl Observer for Screen {
             Observed::SessionEstablished => self.detail("the server speaks SMig: streams can move"),
             Observed::Joined => self.detail("a spare connection joined the session"),
             Observed::JoinRefused => self.detail("the server refused a spare connection"),
-            Observed::Moved { from, to } => {
+            Observed::Moved { from, to, .. } => {
                 self.detail(&format!("a stream moved from connection {from} to {to}"));
             }
             Observed::MoveDeclined => self.detail("a move was declined"),

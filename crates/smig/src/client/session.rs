@@ -365,7 +365,7 @@ impl App for ClientSession {
             Event::MigrationOffered { stream } => self.spares.on_offer(turn, stream),
             Event::Migrated { stream, from, to, mover } => {
                 tracing::debug!(?stream, %from, %to, ?mover, "stream moved");
-                self.host.counters.on(&Observed::Moved { from, to });
+                self.host.counters.on(&Observed::Moved { from, to, mover });
                 self.on_migrated(turn, stream, to);
             }
             Event::MigrationDeclined { .. } => self.host.counters.on(&Observed::MoveDeclined),

@@ -298,7 +298,7 @@ where
             Event::JoinRequested { conn, cid } => self.on_join_requested(turn, conn, cid),
             Event::Migrated { stream, from, to, mover } => {
                 tracing::debug!(?stream, %from, %to, ?mover, "stream moved");
-                counters.on(&Observed::Moved { from, to });
+                counters.on(&Observed::Moved { from, to, mover });
                 self.on_migrated(turn, stream, to);
             }
             Event::MigrationDeclined { .. } => counters.on(&Observed::MoveDeclined),
