@@ -66,8 +66,10 @@ impl Session {
         at: Route,
         early: Early,
     ) -> Result<(), Fault> {
-        if early.credit > 0 {
-            self.add_stream_credit(key, early.credit);
+        if early.credit > 0
+            && let Err(cause) = self.add_stream_credit(key, early.credit)
+        {
+            self.fail_locally(key, cause);
         }
         for item in early.items {
             if self.streams.find(key).is_none_or(Stream::is_over) {

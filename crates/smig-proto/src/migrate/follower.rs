@@ -97,9 +97,8 @@ impl Session {
         if matches!(self.standing(at.conn, at.id), Standing::Fresh | Standing::Skipped) {
             return Err(Cause::IdleStream.into());
         }
-        if let Some(key) = self.departed_key(at) {
-            self.fail_locally(key, Cause::StreamClosed);
-            return Ok(());
+        if self.departed_key(at).is_some() {
+            return Err(Fault::Stream(at.id, Cause::StreamClosed));
         }
         self.count_answer(at.conn)?;
         let moving = self.conn(at.conn).is_some_and(|conn| conn.owes_answer(at.id));

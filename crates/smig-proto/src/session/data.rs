@@ -75,10 +75,9 @@ impl Session {
         chunk: Chunk,
         end: EndStream,
     ) -> Result<(), Fault> {
-        if let Some(key) = self.departed_key(Route { conn: id, id: stream }) {
+        if self.departed_key(Route { conn: id, id: stream }).is_some() {
             self.give_back_to(id, chunk.credit);
-            self.fail_locally(key, Cause::StreamClosed);
-            return Ok(());
+            return Err(Fault::Stream(stream, Cause::StreamClosed));
         }
         match self.standing(id, stream) {
             Standing::Ignored => {
@@ -217,12 +216,11 @@ impl Session {
         }
         if let Some(key) = self.key_at(id, stream) {
             self.check_barrier(Route { conn: id, id: stream })?;
-            self.add_stream_credit(key, increment.into());
-            return Ok(());
+            let added = self.add_stream_credit(key, increment.into());
+            return added.map_err(|cause| Fault::Stream(stream, cause));
         }
-        if let Some(key) = self.departed_key(Route { conn: id, id: stream }) {
-            self.fail_locally(key, Cause::StreamClosed);
-            return Ok(());
+        if self.departed_key(Route { conn: id, id: stream }).is_some() {
+            return Err(Fault::Stream(stream, Cause::StreamClosed));
         }
         match self.standing(id, stream) {
             Standing::Ignored | Standing::Closed => Ok(()),
@@ -236,13 +234,11 @@ impl Session {
         }
     }
 
-    pub(crate) fn add_stream_credit(&mut self, key: StreamKey, increment: u64) {
-        let Some(stream) = self.streams.find_mut(key) else { return };
-        let fits = u32::try_from(increment)
-            .map_or(Err(Cause::WindowOverflow), |increment| stream.send.window.add(increment));
-        match fits {
-            Ok(()) => self.schedule(key),
-            Err(cause) => self.fail_locally(key, cause),
-        }
+    pub(crate) fn add_stream_credit(&mut self, key: StreamKey, credit: u64) -> Result<(), Cause> {
+        let Some(stream) = self.streams.find_mut(key) else { return Ok(()) };
+        let increment = u32::try_from(credit).map_err(|_| Cause::WindowOverflow)?;
+        stream.send.window.add(increment)?;
+        self.schedule(key);
+        Ok(())
     }
 }

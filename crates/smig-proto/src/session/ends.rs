@@ -25,7 +25,8 @@ impl Session {
                     return self.fail_connection(id, Cause::TooManyAnswers);
                 }
                 let at = Route { conn: id, id: stream };
-                match self.key_at(id, stream) {
+                // A frame where the stream was before it moved hits it where it is (SMIG-5.19).
+                match self.key_at(id, stream).or_else(|| self.departed_key(at)) {
                     Some(key) => self.fail_locally(key, cause),
                     None => {
                         self.queue_reset(at, cause.code());
@@ -66,9 +67,8 @@ impl Session {
             self.fail_by_peer(key, at, code);
             return Ok(());
         }
-        if let Some(key) = self.departed_key(at) {
-            self.fail_locally(key, Cause::StreamClosed);
-            return Ok(());
+        if self.departed_key(at).is_some() {
+            return Err(Fault::Stream(stream, Cause::StreamClosed));
         }
         match self.standing(id, stream) {
             Standing::Ignored | Standing::Closed => Ok(()),

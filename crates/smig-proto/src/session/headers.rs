@@ -1,5 +1,6 @@
 //! Header blocks: requests, responses, trailers, promises.
 
+use crate::config::ConnectProtocol;
 use crate::conn::{BlockKind, ConnId, Standing};
 use crate::error::{Cause, Fault};
 use crate::flow::INITIAL_WINDOW;
@@ -63,9 +64,8 @@ impl Session {
                 .apply_section(now, key, section, end)
                 .map_err(|cause| Fault::Stream(id, cause));
         }
-        if let Some(key) = self.departed_key(Route { conn, id }) {
-            self.fail_locally(key, Cause::StreamClosed);
-            return Ok(());
+        if self.departed_key(Route { conn, id }).is_some() {
+            return Err(Fault::Stream(id, Cause::StreamClosed));
         }
         if !self.is_peers(id) && self.role == Role::Server {
             return match self.standing(conn, id) {
@@ -120,6 +120,11 @@ impl Session {
             Err(Cause::HeadersTooLarge) => return self.refuse_large_request(id, stream),
             Err(cause) => return Err(Fault::Stream(stream, cause)),
         };
+        let takes_protocol = self.config.connect_protocol == ConnectProtocol::Enabled;
+        if head.protocol.is_some() && !takes_protocol {
+            // RFC 8441 section 3: not before it was offered.
+            return Err(Fault::Stream(stream, Cause::BadPseudo));
+        }
         let length = content_length(&head.headers).map_err(|cause| Fault::Stream(stream, cause))?;
         let priority = self.initial_priority(id, stream, &head);
         let mut recv = RecvHalf::new(window, RecvPhase::Head);

@@ -100,7 +100,8 @@ impl Session {
         }
         let limit = window.min(conn.max_frame()).min(room.max(TINY));
         let payload = stream.send.take(limit);
-        let tiny = payload.octets < TINY.min(limit) && stream.send.queued() > 0;
+        // The room is never below TINY, so only a window can force this.
+        let tiny = payload.octets < TINY && stream.send.queued() > 0;
         conn.send_window.consume(payload.octets);
         conn.data_sent += payload.octets as u64;
         if let HandOver::Moving(moving) = &mut stream.hand_over {

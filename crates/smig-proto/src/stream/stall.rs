@@ -25,7 +25,9 @@ impl StallClock {
         least: u64,
         timeout: Duration,
     ) -> bool {
-        if octets.abs_diff(self.octets) >= least {
+        // A declined migration takes octets back, which is no progress.
+        self.octets = self.octets.min(octets);
+        if octets - self.octets >= least {
             (self.since, self.octets) = (now, octets);
             return false;
         }

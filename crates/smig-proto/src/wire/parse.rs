@@ -165,7 +165,8 @@ fn headers(head: FrameHead, payload: Bytes) -> Result<Frame, Fault> {
             return Err(Cause::FrameSize.into());
         }
         if StreamId::from_wire(dependency) == head.stream {
-            return Err(Fault::Stream(head.stream, Cause::SelfDependency));
+            // An error of the connection: the block is not decoded, and HPACK would be out of step.
+            return Err(Cause::SelfDependency.into());
         }
         block.advance(5);
     }

@@ -1,0 +1,324 @@
+//! The exchanges of the paper's Figure 2 (SMig, CoNEXT 2016): server or client moves, with or without
+//! a spare; before HEADERS, in the middle of a body, during an upload, for both directions of a tunnel.
+//! Pushed streams are in `section_9_push.rs`.
+
+use http::Method;
+use smig_proto::{Config, ConnectProtocol, EndStream, Event, Protocol, RequestHead, StreamKey};
+use smig_testkit::script::frame::*;
+use smig_testkit::script::{C1, C2, C3, Line, Peer, Setup};
+
+/// How far a response is when it moves.
+#[derive(Clone, Copy, Debug, PartialEq)]
+enum Progress {
+    BeforeHeaders,
+    MidBody,
+    /// In the middle of the body while the request's body is still on its way.
+    MidUpload,
+}
+
+const PROGRESS: [Progress; 3] = [Progress::BeforeHeaders, Progress::MidBody, Progress::MidUpload];
+
+/// A server engine that has got a request on stream 1 of C1 and come so far with it.
+fn serving(progress: Progress, lines: usize) -> (Peer, StreamKey) {
+    let mut peer = Peer::of_server(Config::server());
+    for _ in 1..lines {
+        peer.connect();
+    }
+    let uploads = progress == Progress::MidUpload;
+    let key = if uploads { peer.post(C1, 1) } else { peer.get(C1, 1) };
+    if progress != Progress::BeforeHeaders {
+        peer.respond(key, 200, EndStream::No);
+        peer.body(key, "one ", EndStream::No);
+        peer.expect(C1, headers(1).status(200));
+        peer.expect(C1, data(1, "one "));
+    }
+    if uploads {
+        peer.send(C1, data(1, "up "));
+    }
+    (peer, key)
+}
+
+/// The rest of the exchange, with stream `id` of `line` as its place at both ends.
+fn finish_serving(peer: &mut Peer, key: StreamKey, progress: Progress, (line, id): (Line, u32)) {
+    if progress == Progress::BeforeHeaders {
+        peer.respond(key, 200, EndStream::No);
+        peer.body(key, "one ", EndStream::No);
+        peer.expect(line, headers(id).status(200));
+        peer.expect(line, data(id, "one "));
+    }
+    if progress == Progress::MidUpload {
+        peer.send(line, data(id, "on").end());
+        assert_eq!(&peer.read_to_end(key)[..], b"up on");
+    }
+    peer.body(key, "two", EndStream::Yes);
+    peer.expect(line, data(id, "two").end());
+    peer.expect_silence();
+}
+
+/// A client engine whose request on stream 1 of C1 has come so far.
+fn fetching(progress: Progress, lines: usize) -> (Peer, StreamKey) {
+    let mut peer = Peer::of_client(Config::client());
+    for _ in 1..lines {
+        peer.connect();
+    }
+    let uploads = progress == Progress::MidUpload;
+    let (method, end) =
+        if uploads { (Method::POST, EndStream::No) } else { (Method::GET, EndStream::Yes) };
+    let key = peer.open(C1, method, end);
+    if uploads {
+        peer.body(key, "up ", EndStream::No);
+        peer.expect(C1, data(1, "up "));
+    }
+    if progress != Progress::BeforeHeaders {
+        peer.send(C1, headers(1).status(200));
+        peer.send(C1, data(1, "one "));
+        assert_eq!(peer.take_response(key), 200);
+    }
+    (peer, key)
+}
+
+fn finish_fetching(peer: &mut Peer, key: StreamKey, progress: Progress, (line, id): (Line, u32)) {
+    if progress == Progress::MidUpload {
+        peer.body(key, "on", EndStream::Yes);
+        peer.expect(line, data(id, "on").end());
+    }
+    if progress == Progress::BeforeHeaders {
+        peer.send(line, headers(id).status(200));
+        peer.send(line, data(id, "one "));
+        assert_eq!(peer.take_response(key), 200);
+    }
+    peer.send(line, data(id, "two").end());
+    assert_eq!(&peer.read_to_end(key)[..], b"one two");
+    peer.expect_unharmed(key);
+    peer.expect_silence();
+}
+
+/// MIGRATE or its answer, with END_STREAM where the client's direction has ended.
+fn of_client(frame: Frame, progress: Progress) -> Frame {
+    if progress == Progress::MidUpload { frame } else { frame.end() }
+}
+
+#[test]
+fn the_server_moves_to_a_spare() {
+    for progress in PROGRESS {
+        // Seen from the server.
+        let (mut peer, key) = serving(progress, 2);
+        let cid = peer.cid(C2);
+        peer.migrate_to_spare(key).unwrap();
+        peer.expect(C1, migrate(1, cid, 2));
+        peer.send(C1, of_client(accept(1, cid, 2), progress));
+        peer.take_migrated(key);
+        finish_serving(&mut peer, key, progress, (C2, 2));
+        // Seen from the client.
+        let (mut peer, key) = fetching(progress, 2);
+        peer.send(C1, migrate(1, cid, 2));
+        peer.expect(C1, of_client(accept(1, cid, 2), progress));
+        peer.take_migrated(key);
+        finish_fetching(&mut peer, key, progress, (C2, 2));
+    }
+}
+
+#[test]
+fn the_server_moves_without_a_spare() {
+    // SMIG-6.1, SMIG-6.2: an offer; the client opens a connection and moves.
+    for progress in PROGRESS {
+        let (mut peer, key) = serving(progress, 1);
+        peer.offer(key).unwrap();
+        peer.expect(C1, offer(1));
+        peer.connect();
+        let cid = peer.cid(C2);
+        peer.send(C1, of_client(migrate(1, cid, 1), progress));
+        peer.expect(C1, accept(1, cid, 1));
+        finish_serving(&mut peer, key, progress, (C2, 1));
+
+        let (mut peer, key) = fetching(progress, 1);
+        peer.send(C1, offer(1));
+        peer.connect();
+        peer.migrate(key, C2).unwrap();
+        peer.expect(C1, of_client(migrate(1, cid, 1), progress));
+        peer.send(C1, accept(1, cid, 1));
+        finish_fetching(&mut peer, key, progress, (C2, 1));
+    }
+}
+
+#[test]
+fn the_client_moves_to_a_spare_or_to_a_connection_that_it_opens_first() {
+    for progress in PROGRESS {
+        for opens_first in [false, true] {
+            let lines = if opens_first { 1 } else { 2 };
+            let (mut peer, key) = fetching(progress, lines);
+            if opens_first {
+                peer.connect();
+            }
+            let cid = peer.cid(C2);
+            peer.migrate_to_spare(key).unwrap();
+            peer.expect(C1, of_client(migrate(1, cid, 1), progress));
+            peer.send(C1, accept(1, cid, 1));
+            peer.take_migrated(key);
+            finish_fetching(&mut peer, key, progress, (C2, 1));
+
+            let (mut peer, key) = serving(progress, lines);
+            if opens_first {
+                peer.connect();
+            }
+            peer.send(C1, of_client(migrate(1, cid, 1), progress));
+            peer.expect(C1, accept(1, cid, 1));
+            finish_serving(&mut peer, key, progress, (C2, 1));
+        }
+    }
+}
+
+#[test]
+fn both_move_at_once() {
+    for progress in PROGRESS {
+        let (mut peer, key) = serving(progress, 3);
+        let (c2, c3) = (peer.cid(C2), peer.cid(C3));
+        peer.migrate(key, C2).unwrap();
+        peer.expect(C1, migrate(1, c2, 2));
+        peer.send(C1, of_client(migrate(1, c3, 1), progress));
+        peer.send(C1, of_client(accept(1, c2, 2), progress));
+        finish_serving(&mut peer, key, progress, (C2, 2));
+
+        let (mut peer, key) = fetching(progress, 3);
+        peer.migrate(key, C3).unwrap();
+        peer.expect(C1, of_client(migrate(1, c3, 1), progress));
+        peer.send(C1, migrate(1, c2, 2));
+        peer.expect(C1, of_client(accept(1, c2, 2), progress));
+        finish_fetching(&mut peer, key, progress, (C2, 2));
+    }
+}
+
+#[test]
+fn a_move_is_declined_and_the_stream_goes_on_where_it_was() {
+    for progress in PROGRESS {
+        let (mut peer, key) = serving(progress, 2);
+        let cid = peer.cid(C2);
+        peer.migrate(key, C2).unwrap();
+        peer.expect(C1, migrate(1, cid, 2));
+        peer.send(C1, of_client(decline(1), progress));
+        finish_serving(&mut peer, key, progress, (C1, 1));
+
+        let (mut peer, key) = fetching(progress, 2);
+        peer.migrate(key, C2).unwrap();
+        peer.expect(C1, of_client(migrate(1, cid, 1), progress));
+        peer.send(C1, decline(1));
+        finish_fetching(&mut peer, key, progress, (C1, 1));
+    }
+}
+
+#[test]
+fn a_stream_moves_again_and_back() {
+    // C1 to C2 by the server, to C3 by the client, to C1 by the server.
+    for progress in PROGRESS {
+        let (mut peer, key) = serving(progress, 3);
+        let (c1, c2, c3) = (peer.cid(C1), peer.cid(C2), peer.cid(C3));
+        peer.migrate(key, C2).unwrap();
+        peer.expect(C1, migrate(1, c2, 2));
+        peer.send(C1, of_client(accept(1, c2, 2), progress));
+        peer.send(C2, of_client(migrate(2, c3, 1), progress));
+        peer.expect(C2, accept(2, c3, 1));
+        peer.migrate(key, C1).unwrap();
+        peer.expect(C3, migrate(1, c1, 2));
+        peer.send(C3, of_client(accept(1, c1, 2), progress));
+        assert_eq!(peer.session().stream(key).unwrap().moves, 3);
+        finish_serving(&mut peer, key, progress, (C1, 2));
+
+        let (mut peer, key) = fetching(progress, 3);
+        peer.send(C1, migrate(1, c2, 2));
+        peer.expect(C1, of_client(accept(1, c2, 2), progress));
+        peer.migrate(key, C3).unwrap();
+        peer.expect(C2, of_client(migrate(2, c3, 1), progress));
+        peer.send(C2, accept(2, c3, 1));
+        peer.send(C3, migrate(1, c1, 2));
+        peer.expect(C3, of_client(accept(1, c1, 2), progress));
+        finish_fetching(&mut peer, key, progress, (C1, 2));
+    }
+}
+
+/// Talk both ways through a tunnel at a server engine.
+fn talk(peer: &mut Peer, key: StreamKey, line: Line, id: u32) {
+    peer.send(line, data(id, "ping"));
+    assert_eq!(&peer.read(key)[..], b"ping");
+    peer.body(key, "pong", EndStream::No);
+    peer.expect(line, data(id, "pong"));
+    peer.expect_silence();
+}
+
+#[test]
+fn a_connect_tunnel_moves_with_both_directions() {
+    // A server engine; the tunnel is moved by the server, then by the client.
+    let mut peer = Peer::of_server(Config::server()).with_spare();
+    let (c1, c2) = (peer.cid(C1), peer.cid(C2));
+    peer.send(C1, headers(1).connect("example.com:443"));
+    let key = peer.take_request();
+    peer.respond(key, 200, EndStream::No);
+    peer.expect(C1, headers(1).status(200));
+    talk(&mut peer, key, C1, 1);
+    peer.migrate(key, C2).unwrap();
+    peer.expect(C1, migrate(1, c2, 2));
+    peer.body(key, "first", EndStream::No);
+    peer.expect(C2, data(2, "first"));
+    peer.send(C1, data(1, "last on S1"));
+    peer.send(C1, accept(1, c2, 2));
+    assert_eq!(&peer.read(key)[..], b"last on S1");
+    talk(&mut peer, key, C2, 2);
+    peer.send(C2, migrate(2, c1, 3));
+    peer.expect(C2, accept(2, c1, 3));
+    talk(&mut peer, key, C1, 3);
+    peer.send(C1, data(3, "").end());
+    peer.body(key, "bye", EndStream::Yes);
+    peer.expect(C1, data(3, "bye").end());
+    assert_eq!(peer.read_to_end(key).len(), 0);
+    peer.expect_silence();
+}
+
+#[test]
+fn an_extended_connect_moves_at_the_client() {
+    // RFC 8441: a WebSocket, moved by the server before the 200 and by the client behind it.
+    let mut setup = Setup::new(Config::client());
+    setup.settings.push((setting::ENABLE_CONNECT_PROTOCOL, 1));
+    let mut peer = Peer::to_client(setup);
+    peer.connect();
+    peer.connect();
+    let (c1, c2) = (peer.cid(C1), peer.cid(C2));
+    let head = RequestHead {
+        method: Method::CONNECT,
+        uri: http::Uri::from_static("https://example.com/chat"),
+        protocol: Protocol::new("websocket"),
+        headers: http::HeaderMap::new(),
+    };
+    let conn = peer.conn(C1);
+    let opened = peer.app(|session, now| session.open(now, Some(conn), &head, EndStream::No));
+    let key = opened.unwrap();
+    let expected = headers(1).request("CONNECT", "/chat").field(":protocol", "websocket");
+    peer.expect(C1, expected);
+    peer.send(C1, migrate(1, c2, 2));
+    peer.expect(C1, accept(1, c2, 2));
+    peer.send(C2, headers(2).status(200));
+    assert_eq!(peer.take_response(key), 200);
+    peer.body(key, "hello", EndStream::No);
+    peer.expect(C2, data(2, "hello"));
+    peer.migrate(key, C1).unwrap();
+    peer.expect(C2, migrate(2, c1, 3));
+    peer.body(key, "held", EndStream::No);
+    peer.send(C2, data(2, "still S2"));
+    assert_eq!(&peer.read(key)[..], b"still S2");
+    peer.expect_silence();
+    peer.send(C2, accept(2, c1, 3));
+    peer.expect(C1, data(3, "held"));
+    peer.send(C1, data(3, "over").end());
+    assert_eq!(&peer.read_to_end(key)[..], b"over");
+    peer.body(key, "", EndStream::Yes);
+    peer.expect(C1, data(3, "").end());
+}
+
+#[test]
+fn a_server_without_extended_connect_is_not_asked_for_it() {
+    let config = Config { connect_protocol: ConnectProtocol::Disabled, ..Config::server() };
+    let mut peer = Peer::of_server(config);
+    let head = headers(1).request("CONNECT", "/chat").field(":protocol", "websocket");
+    peer.send(C1, head);
+    peer.expect(C1, reset(1, smig_proto::ErrorCode::ProtocolError));
+    let requested = |event: &Event| matches!(event, Event::Request { .. }).then_some(());
+    assert_eq!(peer.find_event(requested), None);
+}
