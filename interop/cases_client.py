@@ -77,9 +77,33 @@ def upload(at):
         check(done.stdout.decode() == want, f"{name}: the server read {text(done.stdout)}")
 
 
+def moved(at):
+    """a big file beside small ones is moved to another connection, hash compared, ranges without a gap"""
+    folder = at.scratch("get-moved")
+    names = ["50m", "1k", "10k", "1m"]
+    # The policy also looks at the link; ten tries are far more than loopback ever needed.
+    for _ in range(10):
+        done = get(at, "--json", "--overwrite", "--output-dir", folder, *[at.server.url(name) for name in names])
+        check(done.returncode == 0, f"exit {done.returncode}: {text(done.stderr)}")
+        for name in names:
+            check(sha256_of_file(os.path.join(folder, name)) == at.content.hashes[name], f"{name}: wrong hash")
+        answers = [json.loads(line) for line in done.stdout.decode().splitlines()]
+        big = next(answer for answer in answers if answer["url"].endswith("/50m"))
+        if big["moves"] > 0 and len({part["connection"] for part in big["ranges"]}) > 1:
+            break
+    else:
+        check(False, f"no stream moved: {text(done.stdout)}")
+    at_octet = 0
+    for part in big["ranges"]:
+        check(part["start"] == at_octet, f"a gap before {part}")
+        at_octet = part["end"]
+    check(at_octet == 50_000_000, f"the ranges end at {at_octet}")
+
+
 CASES = [files, to_standard_output, many, as_json, missing_file, wrong_authority]
 
 SERVERS = {
+    "smig": servers.smig,
     "nginx": servers.nginx,
     "nginx, TLS 1.2": lambda place: servers.nginx(place, tls="TLSv1.2"),
     "nghttpd": servers.nghttpd,
@@ -89,4 +113,4 @@ SERVERS = {
 }
 
 # What only some servers can be asked.
-MORE_CASES = {"Go": [upload]}
+MORE_CASES = {"Go": [upload], "smig": [moved]}
