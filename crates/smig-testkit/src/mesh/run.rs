@@ -1,4 +1,4 @@
-//! Runs sequences, finds the shortest that fails, and says how to run it again.
+//! Runs sequences, fixed ones and random ones.
 
 use std::collections::BTreeMap;
 use std::panic::{AssertUnwindSafe, catch_unwind};
@@ -6,24 +6,12 @@ use std::panic::{AssertUnwindSafe, catch_unwind};
 use crate::mesh::op::{Op, sequence};
 use crate::mesh::rng::{Rng, mix};
 use crate::mesh::setup::Setup;
+use crate::mesh::shrink::{Failure, shrink};
 use crate::mesh::watch::Sabotage;
 use crate::mesh::world::World;
 
 /// In how many sequences each case was met.
 pub type Coverage = BTreeMap<&'static str, u64>;
-
-/// A sequence that failed.
-#[derive(Clone, Debug)]
-pub struct Failure {
-    /// The seed of the sequence.
-    pub seed: u64,
-    /// Its start.
-    pub setup: Setup,
-    /// Its steps, as few as still fail.
-    pub ops: Vec<Op>,
-    /// What is wrong.
-    pub fault: String,
-}
 
 /// Runs one sequence.
 ///
@@ -123,80 +111,4 @@ pub fn random_sequences(seed: u64, sequences: u64) -> Result<Coverage, Box<Failu
 pub fn random(seed: u64) -> (Setup, Vec<Op>) {
     let mut rng = Rng::new(seed);
     (Setup::random(&mut rng), sequence(&mut rng))
-}
-
-/// Leaves out steps while what is left still fails.
-fn shrink(seed: u64, setup: Setup, ops: Vec<Op>) -> Failure {
-    let hook = std::panic::take_hook();
-    std::panic::set_hook(Box::new(|_| {}));
-    let fails = |setup: Setup, ops: &[Op]| replay(setup, ops).err();
-    let (mut setup, mut ops) = (setup, ops);
-    let mut size = ops.len().div_ceil(2);
-    while size > 0 {
-        let mut start = 0;
-        let mut shorter = false;
-        while start < ops.len() {
-            let mut fewer = ops.clone();
-            fewer.drain(start..(start + size).min(ops.len()));
-            if fails(setup, &fewer).is_some() {
-                ops = fewer;
-                shorter = true;
-            } else {
-                start += size;
-            }
-        }
-        if size > 1 || !shorter {
-            size /= 2;
-        }
-    }
-    for simpler in simpler_setups() {
-        let simpler = simpler(setup);
-        if fails(simpler, &ops).is_some() {
-            setup = simpler;
-        }
-    }
-    let fault = fails(setup, &ops).unwrap_or_default();
-    std::panic::set_hook(hook);
-    Failure { seed, setup, ops, fault }
-}
-
-/// Each takes one number of a setup back to its default.
-fn simpler_setups() -> [fn(Setup) -> Setup; 15] {
-    [
-        |s| Setup { security: Setup::default().security, ..s },
-        |s| Setup { client_window: Setup::default().client_window, ..s },
-        |s| Setup { server_window: Setup::default().server_window, ..s },
-        |s| Setup { connection_window: Setup::default().connection_window, ..s },
-        |s| Setup { send_buffer: Setup::default().send_buffer, ..s },
-        |s| Setup { socket: Setup::default().socket, ..s },
-        |s| Setup { client_tolerates: Setup::default().client_tolerates, ..s },
-        |s| Setup { server_tolerates: Setup::default().server_tolerates, ..s },
-        |s| Setup { max_frame: Setup::default().max_frame, ..s },
-        |s| Setup { max_unsent: Setup::default().max_unsent, ..s },
-        |s| Setup { client_moves: Setup::default().client_moves, ..s },
-        |s| Setup { server_moves: Setup::default().server_moves, ..s },
-        |s| Setup { replay_limit: Setup::default().replay_limit, ..s },
-        |s| Setup { max_streams: Setup::default().max_streams, ..s },
-        |s| Setup { push: Setup::default().push, ..s },
-    ]
-}
-
-impl std::fmt::Display for Failure {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        writeln!(f, "sequence {:#x} fails: {}", self.seed, self.fault)?;
-        writeln!(f, "shortest sequence that fails:\nlet setup = {:?};\nlet ops = [", self.setup)?;
-        for op in &self.ops {
-            writeln!(f, "    {op:?},")?;
-        }
-        writeln!(f, "];\nframes:")?;
-        for line in trace(self.setup, &self.ops) {
-            writeln!(f, "    {line}")?;
-        }
-        write!(
-            f,
-            "to run it again: SMIG_SEED={:#x} SMIG_SEQUENCES=1 cargo test --profile sim \
-             -p smig-testkit --test random",
-            self.seed
-        )
-    }
 }

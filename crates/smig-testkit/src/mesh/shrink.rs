@@ -1,0 +1,190 @@
+//! Makes a failing sequence as short and plain as it still fails, and prints it as source.
+
+use crate::mesh::op::Op;
+use crate::mesh::plan::{Flow, Kind, Plan};
+use crate::mesh::run::{replay, trace};
+use crate::mesh::setup::Setup;
+
+/// A sequence that failed.
+#[derive(Clone, Debug)]
+pub struct Failure {
+    /// The seed of the sequence.
+    pub seed: u64,
+    /// Its start.
+    pub setup: Setup,
+    /// Its steps, as few as still fail.
+    pub ops: Vec<Op>,
+    /// What is wrong.
+    pub fault: String,
+}
+
+/// Leaves out and simplifies while what is left still fails.
+pub(crate) fn shrink(seed: u64, setup: Setup, ops: Vec<Op>) -> Failure {
+    let hook = std::panic::take_hook();
+    std::panic::set_hook(Box::new(|_| {}));
+    let mut failure = Failure { seed, setup, ops, fault: String::new() };
+    failure.leave_out();
+    failure.simplify_steps();
+    failure.simplify_setup();
+    failure.leave_out();
+    failure.fault = replay(failure.setup, &failure.ops).err().unwrap_or_default();
+    std::panic::set_hook(hook);
+    failure
+}
+
+impl Failure {
+    fn leave_out(&mut self) {
+        let mut size = self.ops.len().div_ceil(2);
+        while size > 0 {
+            let (mut start, before) = (0, self.ops.len());
+            while start < self.ops.len() {
+                let mut fewer = self.ops.clone();
+                fewer.drain(start..(start + size).min(self.ops.len()));
+                if replay(self.setup, &fewer).is_err() {
+                    self.ops = fewer;
+                } else {
+                    start += size;
+                }
+            }
+            if size > 1 || self.ops.len() == before {
+                size /= 2;
+            }
+        }
+    }
+
+    fn simplify_steps(&mut self) {
+        for at in 0..self.ops.len() {
+            for simpler in simpler_steps(self.ops[at]) {
+                let mut ops = self.ops.clone();
+                ops[at] = simpler;
+                if simpler != self.ops[at] && replay(self.setup, &ops).is_err() {
+                    self.ops = ops;
+                    break;
+                }
+            }
+        }
+    }
+
+    fn simplify_setup(&mut self) {
+        for simpler in SIMPLER_SETUPS {
+            let setup = simpler(self.setup);
+            if replay(setup, &self.ops).is_err() {
+                self.setup = setup;
+            }
+        }
+    }
+}
+
+/// Steps that do less, the plainest first.
+fn simpler_steps(op: Op) -> Vec<Op> {
+    match op {
+        Op::Open { on, plan } => {
+            let mut simpler: Vec<Op> = Vec::new();
+            for plan in simpler_plans(plan) {
+                simpler.extend([Op::Open { on: None, plan }, Op::Open { on, plan }]);
+            }
+            simpler
+        }
+        Op::Push { talk, plan } => {
+            simpler_plans(plan).into_iter().map(|plan| Op::Push { talk, plan }).collect()
+        }
+        Op::Transmit { link, side, .. } => {
+            vec![Op::Exchange { link }, { Op::Transmit { link, side, octets: 1 << 20 } }]
+        }
+        Op::Deliver { link, to, .. } => vec![Op::Deliver { link, to, octets: 1 << 20 }],
+        Op::Cut { link, .. } => vec![Op::Cut { link, keep: [0, 0] }],
+        other => vec![other],
+    }
+}
+
+fn simpler_plans(plan: Plan) -> Vec<Plan> {
+    let short = |flow: Flow| Flow { length: flow.length.min(9), ..flow };
+    let bare = Plan { informational: 0, padding: 0, ..plan };
+    vec![
+        Plan::download(9),
+        Plan::upload(9, 9),
+        Plan { prompt: false, ..Plan::download(9) },
+        Plan { prompt: false, ..Plan::upload(9, 9) },
+        Plan::download(plan.down.length),
+        Plan::upload(plan.up.length, plan.down.length),
+        Plan { prompt: plan.prompt, ..Plan::upload(plan.up.length, plan.down.length) },
+        Plan { up: short(plan.up), down: short(plan.down), ..bare },
+        Plan { up: short(plan.up), ..bare },
+        bare,
+        plan,
+    ]
+}
+
+/// Each takes one number of a setup back to its default.
+const SIMPLER_SETUPS: [fn(Setup) -> Setup; 15] = [
+    |s| Setup { seed: 1, ..s },
+    |s| Setup { security: Setup::default().security, ..s },
+    |s| Setup { client_window: Setup::default().client_window, ..s },
+    |s| Setup { server_window: Setup::default().server_window, ..s },
+    |s| Setup { connection_window: Setup::default().connection_window, ..s },
+    |s| Setup { send_buffer: Setup::default().send_buffer, ..s },
+    |s| Setup { socket: Setup::default().socket, ..s },
+    |s| Setup { client_tolerates: Setup::default().client_tolerates, ..s },
+    |s| Setup { server_tolerates: Setup::default().server_tolerates, ..s },
+    |s| Setup { max_frame: Setup::default().max_frame, ..s },
+    |s| Setup { max_unsent: Setup::default().max_unsent, ..s },
+    |s| Setup { client_moves: Setup::default().client_moves, ..s },
+    |s| Setup { server_moves: Setup::default().server_moves, ..s },
+    |s| Setup { replay_limit: Setup::default().replay_limit, ..s },
+    |s| Setup { max_streams: Setup::default().max_streams, ..s },
+];
+
+/// A plan as source.
+fn source(plan: Plan) -> String {
+    let base = if plan.kind == Kind::Get {
+        (Plan::download(plan.down.length), format!("Plan::download({})", plan.down.length))
+    } else {
+        let (up, down) = (plan.up.length, plan.down.length);
+        (Plan::upload(up, down), format!("Plan::upload({up}, {down})"))
+    };
+    let (base, mut text) = base;
+    let mut differs = String::new();
+    let mut field = |name: &str, same: bool, value: String| {
+        if !same {
+            differs += &format!("{name}: {value}, ");
+        }
+    };
+    field("kind", plan.kind == base.kind, format!("Kind::{:?}", plan.kind));
+    field("up", plan.up == base.up, format!("{:?}", plan.up));
+    field("down", plan.down == base.down, format!("{:?}", plan.down));
+    field("informational", plan.informational == 0, plan.informational.to_string());
+    field("padding", plan.padding == 0, plan.padding.to_string());
+    field("prompt", plan.prompt, plan.prompt.to_string());
+    if !differs.is_empty() {
+        text = format!("Plan {{ {differs}..{text} }}");
+    }
+    text
+}
+
+impl std::fmt::Display for Failure {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        writeln!(f, "sequence {:#x} fails: {}", self.seed, self.fault)?;
+        writeln!(f, "shortest sequence that fails:\nlet setup = {:?};\nlet ops = [", self.setup)?;
+        for op in &self.ops {
+            match *op {
+                Op::Open { on, plan } => {
+                    writeln!(f, "    Open {{ on: {on:?}, plan: {} }},", source(plan))?;
+                }
+                Op::Push { talk, plan } => {
+                    writeln!(f, "    Push {{ talk: {talk}, plan: {} }},", source(plan))?;
+                }
+                op => writeln!(f, "    {op:?},")?,
+            }
+        }
+        writeln!(f, "];\nframes:")?;
+        for line in trace(self.setup, &self.ops) {
+            writeln!(f, "    {line}")?;
+        }
+        write!(
+            f,
+            "to run it again: SMIG_SEED={:#x} SMIG_SEQUENCES=1 cargo test --profile sim \
+             -p smig-testkit --test random",
+            self.seed
+        )
+    }
+}
