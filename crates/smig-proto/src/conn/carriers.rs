@@ -14,9 +14,9 @@ use crate::wire::{EndStream, Migrate, StreamId};
 pub(crate) enum EarlyItem {
     Section(Box<Section>, EndStream),
     Data(Chunk, EndStream),
-    /// Short DATA, copied together: a peer that sends an octet a frame neither pins a receive buffer
+    /// Short DATA, copied together, with the sum of its padding: a peer that sends an octet a frame neither pins a receive buffer
     /// nor costs an item with each (CVE-2019-9511).
-    Gathered(BytesMut, Credit),
+    Gathered(BytesMut, Credit, u32),
     /// The follower moves the stream on, or offers it (SMIG-5.16).
     Migrate(Migrate, EndStream),
 }
@@ -33,25 +33,25 @@ pub(crate) struct Early {
 impl Early {
     /// Whether it would hold more than a window of this size with one more chunk.
     pub(crate) fn would_exceed(&self, window: i64, chunk: &Chunk) -> bool {
-        let total = self.octets + chunk.data.len();
+        let total = self.octets + chunk.data.len() + chunk.padding as usize;
         i64::try_from(total).is_ok_and(|total| total > window.max(0))
     }
 
     pub(crate) fn push_data(&mut self, chunk: Chunk, end: EndStream) {
-        self.octets += chunk.data.len();
+        self.octets += chunk.data.len() + chunk.padding as usize;
         if end.is_end() || chunk.data.len() >= SMALL {
             self.items.push(EarlyItem::Data(chunk, end));
             return;
         }
         match self.items.last_mut() {
-            Some(EarlyItem::Gathered(buf, credit)) if buf.len() < GATHERED => {
+            Some(EarlyItem::Gathered(buf, credit, padding)) if buf.len() < GATHERED => {
                 buf.extend_from_slice(&chunk.data);
                 credit.join(chunk.credit);
+                *padding = padding.saturating_add(chunk.padding);
             }
-            _ if chunk.data.is_empty() => chunk.credit.forfeit(),
             _ => {
-                let gathered = BytesMut::from(&*chunk.data);
-                self.items.push(EarlyItem::Gathered(gathered, chunk.credit));
+                let Chunk { data, padding, credit, .. } = chunk;
+                self.items.push(EarlyItem::Gathered(BytesMut::from(&*data), credit, padding));
             }
         }
     }
@@ -77,7 +77,7 @@ impl Early {
     pub(crate) fn held(&self) -> u64 {
         let held = |item: &EarlyItem| match item {
             EarlyItem::Data(chunk, _) => chunk.credit.octets(),
-            EarlyItem::Gathered(_, credit) => credit.octets(),
+            EarlyItem::Gathered(_, credit, _) => credit.octets(),
             EarlyItem::Section(..) | EarlyItem::Migrate(..) => 0,
         };
         self.items.iter().map(|item| u64::from(held(item))).sum()
@@ -89,7 +89,7 @@ impl Early {
         for item in self.items {
             match item {
                 EarlyItem::Data(chunk, _) => credit.join(chunk.credit),
-                EarlyItem::Gathered(_, gathered) => credit.join(gathered),
+                EarlyItem::Gathered(_, gathered, _) => credit.join(gathered),
                 EarlyItem::Section(..) | EarlyItem::Migrate(..) => {}
             }
         }

@@ -99,6 +99,11 @@ impl Ledger {
         Some(StreamId::new(next))
     }
 
+    /// The peer's last frame on `id` came: there are no late ones any more.
+    pub(crate) fn close_ignored(&mut self, id: StreamId) {
+        self.ignored.retain(|&other| other != id.value());
+    }
+
     /// Late frames on `id` are dropped from now on.
     pub(crate) fn ignore(&mut self, id: StreamId) {
         self.mark_used(id);

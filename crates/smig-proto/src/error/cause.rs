@@ -25,6 +25,12 @@ macro_rules! causes {
         }
 
         impl Cause {
+            /// Whether a limit of ours was hit, rather than a rule broken.
+            pub(crate) const fn is_limit(self) -> bool {
+                let timeout = matches!(self, Self::SlowPreface | Self::SettingsTimeout);
+                timeout || matches!(self.code(), ErrorCode::EnhanceYourCalm)
+            }
+
             /// The sentence.
             #[must_use]
             pub const fn describe(self) -> &'static str {

@@ -79,8 +79,8 @@ impl Session {
             let done = match item {
                 EarlyItem::Section(section, end) => self.apply_section(now, key, *section, end),
                 EarlyItem::Data(chunk, end) => self.apply_data(key, chunk, end),
-                EarlyItem::Gathered(buf, credit) => {
-                    let chunk = Chunk { data: buf.freeze(), conn: at.conn, credit };
+                EarlyItem::Gathered(buf, credit, padding) => {
+                    let chunk = Chunk { data: buf.freeze(), padding, conn: at.conn, credit };
                     self.apply_data(key, chunk, EndStream::No)
                 }
                 EarlyItem::Migrate(migrate, end) => {
@@ -98,7 +98,7 @@ impl Session {
     /// Lets go of what waited, for the stream is over.
     pub(crate) fn drop_item(&mut self, at: Route, item: EarlyItem) {
         match item {
-            EarlyItem::Data(Chunk { credit, .. }, _) | EarlyItem::Gathered(_, credit) => {
+            EarlyItem::Data(Chunk { credit, .. }, _) | EarlyItem::Gathered(_, credit, _) => {
                 self.give_back_to(at.conn, credit);
             }
             EarlyItem::Section(..) => {}

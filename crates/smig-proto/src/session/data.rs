@@ -7,7 +7,7 @@ use crate::error::{Cause, ErrorCode, Fault};
 use crate::flow::Credit;
 use crate::migrate::HandOver;
 use crate::session::{Event, Session};
-use crate::stream::{Chunk, RecvPhase, Route, StreamKey};
+use crate::stream::{Chunk, Hold, RecvPhase, Route, StreamKey};
 use crate::time::Instant;
 use crate::wire::{self, EndStream, StreamId};
 
@@ -38,7 +38,7 @@ impl Session {
             let padding = credit.split(padding);
             self.give_back_to(id, padding);
         }
-        let chunk = Chunk { data, conn: id, credit };
+        let chunk = Chunk { data, padding, conn: id, credit };
         let Some(key) = self.key_at(id, stream) else {
             return self.on_stray_data(now, id, stream, chunk, end);
         };
@@ -109,6 +109,7 @@ impl Session {
                 };
                 if early.would_exceed(window, &chunk) {
                     self.give_back_to(id, chunk.credit);
+                    self.events.push_back(Event::LimitHit { conn: id, limit: "unbound carrier octets" });
                     let code = Some(ErrorCode::FlowControlError);
                     self.close_unbound(Route { conn: id, id: stream }, code);
                     return self.count_answer(id);
@@ -146,14 +147,25 @@ impl Session {
             self.give_back_to(id, chunk.credit);
             return Err(cause);
         }
-        if let Err((cause, credit)) = stream.recv.on_data(chunk) {
-            self.give_back_to(id, credit);
-            return Err(cause);
-        }
+        let due = match stream.recv.on_data(chunk) {
+            Ok(due) => due,
+            Err((cause, credit)) => {
+                self.give_back_to(id, credit);
+                return Err(cause);
+            }
+        };
         if end.is_end() {
             stream.recv.on_end()?;
         }
-        self.signal_readable(key);
+        let unwanted = matches!(stream.hold, Hold::Draining(_));
+        if let Some(increment) = due {
+            self.send_stream_credit(key, increment);
+        }
+        if unwanted {
+            self.discard_unread(key);
+        } else {
+            self.signal_readable(key);
+        }
         if end.is_end() {
             self.after_direction(key);
         }

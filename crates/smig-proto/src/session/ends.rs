@@ -11,6 +11,9 @@ use crate::stream::{Exchange, Hold, Opener, RecvPhase, Route, SendPhase, StreamK
 use crate::time::Instant;
 use crate::wire::{self, Cid, StreamId};
 
+/// Octets of an unwanted request that are read before the client is told to stop.
+const DRAINED: i64 = 64 << 10;
+
 impl Session {
     /// An error in peer input: ends the stream or the connection that it hit, by the RFC's code.
     pub(crate) fn on_fault(&mut self, now: Instant, id: ConnId, fault: Fault) {
@@ -23,6 +26,10 @@ impl Session {
                 }
                 if self.count_answer(id).is_err() {
                     return self.fail_connection(id, Cause::TooManyAnswers);
+                }
+                if cause.is_limit() {
+                    let limit = cause.describe();
+                    self.events.push_back(Event::LimitHit { conn: id, limit });
                 }
                 let at = Route { conn: id, id: stream };
                 // A frame where the stream was before it moved hits it where it is (SMIG-5.19).
@@ -71,7 +78,11 @@ impl Session {
             return Err(Fault::Stream(stream, Cause::StreamClosed));
         }
         match self.standing(id, stream) {
-            Standing::Ignored | Standing::Closed => Ok(()),
+            Standing::Ignored => {
+                self.close_from_peer(at);
+                Ok(())
+            }
+            Standing::Closed => Ok(()),
             Standing::Fresh | Standing::Skipped if self.may_be_carrier(id, stream) => {
                 self.close_unbound(at, None);
                 Ok(())
@@ -265,7 +276,7 @@ impl Session {
         if stream.is_over() || !stream.is_complete() {
             return;
         }
-        let (route, released) = (stream.route, stream.hold == Hold::Released);
+        let (route, released) = (stream.route, stream.hold != Hold::Held);
         let departed = core::mem::take(&mut stream.departed);
         if matches!(stream.hand_over, HandOver::Offered) {
             stream.hand_over = HandOver::Settled;
@@ -313,13 +324,26 @@ impl Session {
             return;
         }
         let ordinary = stream.exchange != Exchange::Tunnel;
-        let code = if ended && ordinary && self.role == Role::Server {
-            // The answer is complete; the rest of the request is not needed.
-            ErrorCode::NoError
-        } else {
-            ErrorCode::Cancel
-        };
-        self.cancel(key, code);
+        if ended && ordinary && self.role == Role::Server {
+            // The answer is whole; the rest of the request is not needed.
+            stream.hold = Hold::Draining(0);
+            return self.discard_unread(key);
+        }
+        self.cancel(key, ErrorCode::Cancel);
+    }
+
+    /// Drops what a released stream receives. A client that goes on sending is told to stop.
+    pub(crate) fn discard_unread(&mut self, key: StreamKey) {
+        let Some(stream) = self.streams.find_mut(key) else { return };
+        let credits = stream.recv.discard();
+        let window = i64::from(self.config.stream_window);
+        let tell = stream.recv.window.open() < window - DRAINED && !stream.is_complete();
+        for (conn, credit) in credits {
+            self.give_back_to(conn, credit);
+        }
+        if tell {
+            self.cancel(key, ErrorCode::NoError);
+        }
     }
 
     /// Resets a stream by the application's wish.
@@ -353,7 +377,7 @@ impl Session {
         if conn.is_dead() {
             return;
         }
-        if cause.code() == ErrorCode::EnhanceYourCalm {
+        if cause.is_limit() {
             self.events.push_back(Event::LimitHit { conn: id, limit: cause.describe() });
         }
         let error = ConnectionError {

@@ -72,6 +72,18 @@ impl Session {
         }
     }
 
+    /// The peer's last frame at this place came: what follows is an error.
+    pub(crate) fn close_from_peer(&mut self, at: Route) {
+        let peers = self.is_peers(at.id);
+        if let Some(conn) = self.conn_mut(at.conn) {
+            if peers {
+                conn.peer_ids.close_ignored(at.id)
+            } else {
+                conn.local_ids.close_ignored(at.id)
+            }
+        }
+    }
+
     /// The spare with the smallest CID: joined, open for streams, with none on it (SMIG-5.1).
     #[must_use]
     pub fn spare(&self, except: ConnId) -> Option<ConnId> {

@@ -7,7 +7,7 @@ use crate::conn::{ConnId, Connection, Phase};
 use crate::error::{Cause, ErrorCode};
 use crate::migrate::HandOver;
 use crate::session::{Event, Session};
-use crate::stream::{Route, StreamKey};
+use crate::stream::{Hold, Route, StreamKey};
 use crate::time::Instant;
 
 const TICK: Duration = Duration::from_secs(1);
@@ -94,10 +94,24 @@ impl Session {
             if unanswered {
                 self.events.push_back(Event::LimitHit { conn, limit: "migration answer time" });
                 self.fail_locally(key, Cause::CarrierTimeout);
+            } else if self.is_drained_long(key) {
+                self.reset(key, ErrorCode::NoError);
             } else if self.is_stalled(now, key) {
                 self.events.push_back(Event::LimitHit { conn, limit: "stalled stream" });
                 self.fail_locally(key, Cause::Stalled);
             }
+        }
+    }
+
+    /// An answered request that its client goes on with, for one to two ticks.
+    fn is_drained_long(&mut self, key: StreamKey) -> bool {
+        let Some(stream) = self.streams.find_mut(key) else { return false };
+        match &mut stream.hold {
+            Hold::Draining(ticks) => {
+                *ticks += 1;
+                *ticks > 2
+            }
+            Hold::Held | Hold::Released => false,
         }
     }
 

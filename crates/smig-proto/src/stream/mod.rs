@@ -39,6 +39,9 @@ pub(crate) enum Opener {
 pub(crate) enum Hold {
     Held,
     Released,
+    /// A server's answer is whole and the rest of the request is read and dropped: most clients end
+    /// it at once, and few expect RST_STREAM behind an answer. Counts the ticks of its patience.
+    Draining(u8),
 }
 
 /// Whether the message of this side's peer may have a body, by the request's method.

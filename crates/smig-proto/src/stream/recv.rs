@@ -31,6 +31,9 @@ pub(crate) enum RecvPhase {
 #[derive(Debug)]
 pub(crate) struct Chunk {
     pub(crate) data: Bytes,
+    /// Octets of the frame beside `data`. The connection has got them back, the stream's window has
+    /// yet to count them (RFC 9113 section 6.9.1).
+    pub(crate) padding: u32,
     pub(crate) conn: ConnId,
     pub(crate) credit: Credit,
 }
@@ -94,26 +97,29 @@ impl RecvHalf {
         if end.is_end() { self.on_end() } else { Ok(()) }
     }
 
-    /// DATA came; the connection's window is charged already.
-    pub(crate) fn on_data(&mut self, chunk: Chunk) -> Result<(), (Cause, Credit)> {
-        let Chunk { data, conn, credit } = chunk;
-        let octets = u32::try_from(data.len()).unwrap_or(u32::MAX);
+    /// DATA came; the connection's window is charged already. The result is an increment of the
+    /// stream's window that is due.
+    pub(crate) fn on_data(&mut self, chunk: Chunk) -> Result<Option<u32>, (Cause, Credit)> {
+        let Chunk { data, padding, conn, credit } = chunk;
+        let octets = u32::try_from(data.len()).unwrap_or(u32::MAX).saturating_add(padding);
         self.received += data.len() as u64;
         if self.expected.is_some_and(|expected| self.received > expected) {
             return Err((Cause::BadContentLength, credit));
         }
-        match self.window.charge(octets) {
-            Some(held) => self.held.join(held),
-            None => return Err((Cause::StreamWindow, credit)),
-        }
+        let Some(mut held) = self.window.charge(octets) else {
+            return Err((Cause::StreamWindow, credit));
+        };
+        // Padding is used up on arrival.
+        let due = self.window.give_back(held.split(padding));
+        self.held.join(held);
         if data.is_empty() {
             credit.forfeit();
-            return Ok(());
+            return Ok(due);
         }
         if data.len() >= SMALL {
             self.seal_tail();
-            self.queue.push_back(Chunk { data, conn, credit });
-            return Ok(());
+            self.queue.push_back(Chunk { data, padding: 0, conn, credit });
+            return Ok(due);
         }
         if self.tail.as_ref().is_some_and(|(buf, at, _)| *at != conn || buf.len() >= GATHERED) {
             self.seal_tail();
@@ -125,7 +131,7 @@ impl RecvHalf {
             }
             none => *none = Some((BytesMut::from(&*data), conn, credit)),
         }
-        Ok(())
+        Ok(due)
     }
 
     /// END_STREAM came.
@@ -145,7 +151,7 @@ impl RecvHalf {
 
     fn seal_tail(&mut self) {
         if let Some((buf, conn, credit)) = self.tail.take() {
-            self.queue.push_back(Chunk { data: buf.freeze(), conn, credit });
+            self.queue.push_back(Chunk { data: buf.freeze(), padding: 0, conn, credit });
         }
     }
 
@@ -154,7 +160,7 @@ impl RecvHalf {
         if self.queue.is_empty() {
             self.seal_tail();
         }
-        if let Some(Chunk { data, conn, credit }) = self.queue.pop_front() {
+        if let Some(Chunk { data, conn, credit, .. }) = self.queue.pop_front() {
             let octets = u32::try_from(data.len()).unwrap_or(u32::MAX);
             let stream_credit = self.held.split(octets);
             return Taken::Data { data, conn, conn_credit: credit, stream_credit };
@@ -175,6 +181,14 @@ impl RecvHalf {
         let tail = self.tail.iter().map(|(_, conn, credit)| (*conn, credit));
         let here = queued.chain(tail).filter(|&(conn, _)| conn == id);
         here.map(|(_, credit)| u64::from(credit.octets())).sum()
+    }
+
+    /// Drops what is unread, and goes on. Nobody reads any more, so the stream's window stays used
+    /// up; each connection's credit is to be given back.
+    pub(crate) fn discard(&mut self) -> Vec<(ConnId, Credit)> {
+        core::mem::replace(&mut self.held, Credit::NONE).forfeit();
+        self.seal_tail();
+        self.queue.drain(..).map(|chunk| (chunk.conn, chunk.credit)).collect()
     }
 
     /// Drops what is unread; each connection's credit is to be given back.
