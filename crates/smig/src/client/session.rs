@@ -24,6 +24,9 @@ use crate::server::content_length;
 use crate::stream::{self, Feed, Head, Length, Pumped, Shared};
 use crate::transport::Transport;
 
+/// How long spares are kept in a session that nobody uses.
+const SPARE_IDLE: Duration = Duration::from_secs(30);
+
 /// What a session is asked from outside its task.
 #[derive(Debug)]
 pub(crate) enum Command {
@@ -89,6 +92,8 @@ pub(super) struct ClientSession {
     watched: Vec<Slot>,
     stage: Stage,
     idle_since: Option<Instant>,
+    /// The session is in use: spares are kept ready.
+    spares_wanted: bool,
 }
 
 impl ClientSession {
@@ -104,6 +109,7 @@ impl ClientSession {
             watched: Vec::new(),
             stage: Stage::Open,
             idle_since: None,
+            spares_wanted: true,
         }
     }
 
@@ -145,7 +151,8 @@ impl ClientSession {
         };
         let tracked = Tracked::new(&self.host.rules, transfer, hint, turn.now);
         let is_watched = tracked.is_some();
-        let outbound = if body.is_empty() { Outbound::Ended } else { Outbound::Open };
+        // Without a body all is sent with the head.
+        let outbound = if body.is_empty() { Outbound::Sent } else { Outbound::Open };
         let slot = self.slots.insert(Call {
             key,
             shared: Arc::clone(&shared),
@@ -294,18 +301,23 @@ impl ClientSession {
     fn look_at_idleness(&mut self, turn: &mut Turn<'_>) {
         if self.slots.len() > 0 || !self.queue.is_empty() {
             self.idle_since = None;
+            self.spares_wanted = true;
             return;
         }
         let since = *self.idle_since.get_or_insert(turn.now);
         let idle = turn.now.saturating_duration_since(since);
         if self.stage == Stage::Open && idle >= self.host.idle_timeout {
             self.stop_accepting(turn);
+        } else if self.spares_wanted && idle >= SPARE_IDLE {
+            self.spares_wanted = false;
+            self.spares.close_idle(turn);
         }
         self.end_if_idle(turn);
     }
 
     fn idle_deadline(&self) -> Option<Duration> {
         match self.stage {
+            Stage::Open if self.spares_wanted => Some(self.host.idle_timeout.min(SPARE_IDLE)),
             Stage::Open => Some(self.host.idle_timeout),
             Stage::Closing | Stage::Ended => None,
         }
@@ -420,10 +432,10 @@ impl App for ClientSession {
         if turn.links.is_empty() {
             self.stop_accepting(turn);
         }
-        if self.stage == Stage::Open {
+        self.look_at_idleness(turn);
+        if self.stage == Stage::Open && self.spares_wanted {
             self.spares.keep(turn, &self.host, &self.mailbox);
         }
-        self.look_at_idleness(turn);
     }
 
     fn deadline(&self) -> Option<Instant> {

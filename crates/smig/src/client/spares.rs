@@ -64,6 +64,17 @@ impl Spares {
         self.state = State::On;
     }
 
+    /// Closes spares that nobody needed for long.
+    pub(super) fn close_idle(&self, turn: &mut Turn<'_>) {
+        let primary = primary(turn);
+        let idle = |conn: &ConnectionView| conn.streams == 0 && Some(conn.id) != primary;
+        let idle: Vec<ConnId> =
+            turn.session.connections().filter(idle).map(|conn| conn.id).collect();
+        for conn in idle {
+            turn.session.drain(conn);
+        }
+    }
+
     /// Dials as many as are missing.
     pub(super) fn keep(
         &mut self,
@@ -74,9 +85,7 @@ impl Spares {
         if self.state == State::Off || self.not_before.is_some_and(|at| turn.now < at) {
             return;
         }
-        // New streams start on the first interactive connection: that one is no spare.
-        let primary = |conn: &ConnectionView| conn.role == ConnectionRole::Interactive;
-        let primary = turn.session.connections().find(primary).map(|conn| conn.id);
+        let primary = primary(turn);
         let idle = |conn: &ConnectionView| conn.streams == 0 && Some(conn.id) != primary;
         let idle = turn.session.connections().filter(idle).count();
         let wanted = self.wanted.max(self.offers.len());
@@ -163,6 +172,12 @@ impl Spares {
             turn.session.decline_offer(stream);
         }
     }
+}
+
+/// The connection on which new streams start: the first interactive one. It is no spare.
+fn primary(turn: &Turn<'_>) -> Option<ConnId> {
+    let interactive = |conn: &ConnectionView| conn.role == ConnectionRole::Interactive;
+    turn.session.connections().find(interactive).map(|conn| conn.id)
 }
 
 /// A client's connections differ in nothing that a join could confuse.

@@ -30,6 +30,8 @@ const SOCKET_MILLIS: u64 = 4;
 const MAX_LOW_WATER: u32 = 1 << 20;
 /// How long a connection that we end is read to its end, so that the peer sees why.
 const LINGER: Duration = Duration::from_secs(1);
+/// How long a connection that we end may take to accept what we still say.
+const LAST_WORDS: Duration = Duration::from_secs(5);
 
 /// What a connection is used for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -42,11 +44,20 @@ pub(crate) enum Role {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Stage {
     Open,
-    /// The engine has ended it: what it still says is sent, then our half is closed.
-    Ending,
+    /// The engine has ended it: what it still says is sent, until this time at most, then our half
+    /// is closed.
+    Ending(Instant),
     /// Our half is closed; the peer's octets are thrown away until its end or this time.
     Lingering(Instant),
     Gone,
+}
+
+/// What may be sent.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Portion {
+    All,
+    /// DATA waits.
+    Control,
 }
 
 /// Whether something happened.
@@ -134,7 +145,7 @@ impl Link {
         match self.stage {
             Stage::Open => self.receive_open(session, now, cx),
             Stage::Lingering(_) => self.discard(cx),
-            Stage::Ending | Stage::Gone => Progress::None,
+            Stage::Ending(_) | Stage::Gone => Progress::None,
         }
     }
 
@@ -209,6 +220,7 @@ impl Link {
         session: &mut Session,
         now: Instant,
         cx: &mut Context<'_>,
+        portion: Portion,
     ) -> Progress {
         if matches!(self.stage, Stage::Lingering(_) | Stage::Gone) {
             return Progress::None;
@@ -231,7 +243,11 @@ impl Link {
             if sent >= TURN || !session.wants_transmit(self.id) {
                 break;
             }
-            let taken = session.poll_transmit(now, self.id, self.batch, &mut self.output);
+            let limit = match portion {
+                Portion::All => self.batch,
+                Portion::Control => 0,
+            };
+            let taken = session.poll_transmit(now, self.id, limit, &mut self.output);
             if taken == 0 && self.output.is_empty() {
                 break;
             }
@@ -283,9 +299,9 @@ impl Link {
     }
 
     /// The engine has ended the connection.
-    pub(super) fn end(&mut self) {
+    pub(super) fn end(&mut self, now: Instant) {
         if self.stage == Stage::Open {
-            self.stage = Stage::Ending;
+            self.stage = Stage::Ending(now + LAST_WORDS);
         }
     }
 
@@ -308,10 +324,10 @@ impl Link {
         cx: &mut Context<'_>,
     ) -> Progress {
         if self.stage == Stage::Open && session.should_close(self.id) {
-            self.stage = Stage::Ending;
+            self.end(now);
         }
         match self.stage {
-            Stage::Ending if !self.blocked && self.output.is_empty() => {
+            Stage::Ending(_) if !self.blocked && self.output.is_empty() => {
                 session.handle_lost(now, self.id, LostReason::Closed);
                 self.transport.queue_close();
                 let flushed = self.transport.poll_flush(cx, &mut self.output);
@@ -319,6 +335,11 @@ impl Link {
                 let sent = matches!((flushed, closed), (Poll::Ready(Ok(())), Poll::Ready(Ok(()))));
                 self.stage =
                     if sent && !self.eof { Stage::Lingering(now + LINGER) } else { Stage::Gone };
+                Progress::Some
+            }
+            Stage::Ending(until) if now >= until => {
+                session.handle_lost(now, self.id, LostReason::Closed);
+                self.stage = Stage::Gone;
                 Progress::Some
             }
             Stage::Lingering(until) if now >= until => {
@@ -332,7 +353,7 @@ impl Link {
     /// When [`Self::finish`] must be called at the latest.
     pub(super) const fn deadline(&self) -> Option<Instant> {
         match self.stage {
-            Stage::Lingering(until) => Some(until),
+            Stage::Ending(until) | Stage::Lingering(until) => Some(until),
             _ => None,
         }
     }

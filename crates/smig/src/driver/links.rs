@@ -10,7 +10,7 @@ use std::time::Duration;
 use smig_proto::{ConnId, ConnectionSpec, Event, Identity, Instant, Security, Session};
 
 use super::hold::Hold;
-use super::link::{Link, Progress, Role, Stage};
+use super::link::{Link, Portion, Progress, Role, Stage};
 use crate::connection::ConnectionInfo;
 use crate::socket::{PathSample, SocketOptions};
 use crate::transport::Transport;
@@ -105,7 +105,7 @@ impl Links {
             }
             Event::Closed { conn, .. } => {
                 if let Some(link) = self.find(*conn) {
-                    link.end();
+                    link.end(now);
                 }
             }
             Event::Abandon { conn } => {
@@ -147,18 +147,16 @@ impl Links {
     ) -> Progress {
         let mut interactive = Progress::None;
         for link in self.links.iter_mut().filter(|link| link.role == Role::Interactive) {
-            interactive = interactive.or(link.transmit(session, now, cx));
+            interactive = interactive.or(link.transmit(session, now, cx, Portion::All));
         }
         if self.links.iter().all(|link| link.role == Role::Interactive) {
             return interactive;
         }
         self.hold.on_interactive(now, interactive);
-        if self.holds_bulk(session, now) {
-            return interactive;
-        }
+        let portion = if self.holds_bulk(session, now) { Portion::Control } else { Portion::All };
         let mut progress = interactive;
         for link in self.links.iter_mut().filter(|link| link.role == Role::Bulk) {
-            progress = progress.or(link.transmit(session, now, cx));
+            progress = progress.or(link.transmit(session, now, cx, portion));
         }
         progress
     }

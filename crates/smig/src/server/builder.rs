@@ -60,6 +60,7 @@ pub struct ServerBuilder {
     max_hold: Duration,
     max_connections: usize,
     handshake_timeout: Duration,
+    idle_timeout: Duration,
     tenant: Vec<u8>,
     observer: Option<ObserverSlot>,
 }
@@ -87,9 +88,10 @@ impl Default for ServerBuilder {
             rules: MoveRules::default(),
             interactive: SocketOptions::interactive(),
             bulk: SocketOptions::bulk(),
-            max_hold: Duration::from_millis(100),
+            max_hold: Duration::from_millis(30),
             max_connections: 65_536,
             handshake_timeout: Duration::from_secs(5),
+            idle_timeout: Duration::from_secs(300),
             tenant: Vec::new(),
             observer: None,
         }
@@ -167,6 +169,13 @@ impl ServerBuilder {
         self
     }
 
+    /// How long a session without a stream stays open.
+    #[must_use]
+    pub fn idle_timeout(mut self, limit: Duration) -> Self {
+        self.idle_timeout = limit;
+        self
+    }
+
     /// A name that separates this server's sessions from those of others behind one address.
     #[must_use]
     pub fn tenant(mut self, name: impl Into<Vec<u8>>) -> Self {
@@ -215,6 +224,7 @@ impl ServerBuilder {
             open: Arc::new(AtomicUsize::new(0)),
             max_connections: self.max_connections,
             handshake_timeout: self.handshake_timeout,
+            idle_timeout: self.idle_timeout,
             tenant: self.tenant,
         });
         let (phase, watcher) = watch::channel(Phase::Running);

@@ -53,6 +53,17 @@ where
     pub(super) watched: Vec<Slot>,
     /// The worker's number for this session.
     number: usize,
+    /// No stream is open since then; `None` while one is, and when the end was announced.
+    idle_since: Option<Instant>,
+    stage: Stage,
+}
+
+/// Whether the session takes requests.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Stage {
+    Open,
+    /// GOAWAY was said.
+    Ending,
 }
 
 impl<S, B> ServerSession<S, B>
@@ -77,6 +88,27 @@ where
             around: Surroundings::default(),
             watched: Vec::new(),
             number,
+            idle_since: None,
+            stage: Stage::Open,
+        }
+    }
+
+    /// Ends the session in order: nothing new, what runs may finish.
+    fn drain(&mut self, turn: &mut Turn<'_>) {
+        self.stage = Stage::Ending;
+        self.idle_since = None;
+        turn.session.shutdown();
+    }
+
+    /// Ends a session that nobody used for long.
+    fn look_at_idleness(&mut self, turn: &mut Turn<'_>) {
+        if self.stage == Stage::Ending || self.slots.len() > 0 {
+            self.idle_since = None;
+            return;
+        }
+        let since = *self.idle_since.get_or_insert(turn.now);
+        if turn.now.saturating_duration_since(since) >= self.worker.shared.idle_timeout {
+            self.drain(turn);
         }
     }
 
@@ -316,7 +348,7 @@ where
     fn on_command(&mut self, turn: &mut Turn<'_>, command: Command) {
         match command {
             Command::Join(arrival) => self.on_arrival(turn, *arrival),
-            Command::Drain => turn.session.shutdown(),
+            Command::Drain => self.drain(turn),
         }
     }
 
@@ -328,13 +360,14 @@ where
     }
 
     fn on_turn(&mut self, turn: &mut Turn<'_>) {
+        self.look_at_idleness(turn);
         if !self.watched.is_empty() && self.app.is_some() {
             self.look_at_watched(turn);
         }
     }
 
     fn deadline(&self) -> Option<Instant> {
-        None
+        self.idle_since.map(|since| since + self.worker.shared.idle_timeout)
     }
 
     fn is_done(&self) -> bool {

@@ -36,6 +36,7 @@ pub(super) struct Shared {
     pub(super) open: Arc<AtomicUsize>,
     pub(super) max_connections: usize,
     pub(super) handshake_timeout: Duration,
+    pub(super) idle_timeout: Duration,
     pub(super) tenant: Vec<u8>,
 }
 

@@ -19,7 +19,7 @@ use tower::service_fn;
 async fn get_and_head() {
     let (server, client) = pair();
     let server = server.start(service_fn(answer)).unwrap();
-    let client = client.build().unwrap();
+    let client = client.spares(0).build().unwrap();
 
     let response = client.request(get(url(&server, "/"))).await.unwrap();
     assert_eq!(response.status(), 200);
@@ -35,7 +35,7 @@ async fn get_and_head() {
 
     let response = client.request(get(url(&server, "/nothing"))).await.unwrap();
     assert_eq!(response.status(), 404);
-    assert_eq!(client.stats().connections_opened, 2, "one session: the first and its spare");
+    assert_eq!(client.stats().connections_opened, 1, "one session");
 }
 
 #[tokio::test]
@@ -390,4 +390,24 @@ async fn an_untrusted_certificate_is_a_tls_error() {
     let error = client.request(get(url(&server, "/"))).await.unwrap_err();
     assert!(error.is_tls(), "{error}");
     assert!(!error.is_timeout());
+}
+
+#[tokio::test]
+async fn a_session_that_nobody_uses_ends() {
+    let (server, client) = pair();
+    let (watch, mut events) = crate::support::Watch::new();
+    let server = server
+        .idle_timeout(Duration::from_millis(50))
+        .observer(watch)
+        .start(service_fn(answer))
+        .unwrap();
+    let client = client.spares(0).build().unwrap();
+    for _ in 0..2 {
+        let response = client.request(get(url(&server, "/"))).await.unwrap();
+        assert_eq!(response.into_body().collect().await.unwrap().to_bytes(), "hello");
+        crate::support::until(&mut events, |event| {
+            matches!(event, smig::Observed::ConnectionClosed)
+        })
+        .await;
+    }
 }
