@@ -1,0 +1,129 @@
+//! The bodies that are sent: a part of the pool in pieces of random size, and a verdict that comes
+//! when it is known.
+
+use std::future::Future;
+use std::pin::Pin;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::task::{Context, Poll, ready};
+
+use bytes::Bytes;
+use http::{HeaderMap, HeaderValue};
+use http_body::{Body, Frame, SizeHint};
+use smig::{BoxError, StreamInfo};
+
+use crate::census::Alive;
+use crate::dice::Dice;
+use crate::plan::Framing;
+
+/// The trailer that carries a body's hash.
+pub(crate) const HASH: &str = "x-soak-sha256";
+
+/// A part of the pool as a body.
+#[derive(Debug)]
+pub(crate) struct Pieces {
+    pub(crate) left: Bytes,
+    pub(crate) framing: Framing,
+    pub(crate) hash: String,
+    pub(crate) dice: Dice,
+    /// How far it is, for who watches.
+    pub(crate) sent: Arc<AtomicU64>,
+    /// Where it asks for a move, and whom.
+    pub(crate) moves: Vec<u64>,
+    pub(crate) info: Option<StreamInfo>,
+    pub(crate) rested: bool,
+    pub(crate) trailers_sent: bool,
+    pub(crate) _alive: Alive,
+}
+
+impl Pieces {
+    /// Asks for the moves that are due.
+    fn ask(&mut self) {
+        let Some(info) = &self.info else { return };
+        let sent = self.sent.load(Ordering::Relaxed);
+        let due = self.moves.iter().take_while(|&&at| at <= sent).count();
+        if due > 0 {
+            self.moves.drain(..due);
+            info.migrate();
+        }
+    }
+
+    fn end(&mut self) -> Option<Frame<Bytes>> {
+        if self.framing != Framing::Trailers || self.trailers_sent {
+            return None;
+        }
+        self.trailers_sent = true;
+        let mut trailers = HeaderMap::new();
+        if let Ok(hash) = HeaderValue::from_str(&self.hash) {
+            trailers.insert(HASH, hash);
+        }
+        Some(Frame::trailers(trailers))
+    }
+}
+
+impl Body for Pieces {
+    type Data = Bytes;
+    type Error = BoxError;
+
+    fn poll_frame(
+        mut self: Pin<&mut Self>,
+        cx: &mut Context<'_>,
+    ) -> Poll<Option<Result<Frame<Bytes>, BoxError>>> {
+        self.ask();
+        if self.left.is_empty() {
+            return Poll::Ready(self.end().map(Ok));
+        }
+        // Now and then it is not ready at once.
+        if !self.rested && self.dice.percent(4) {
+            self.rested = true;
+            cx.waker().wake_by_ref();
+            return Poll::Pending;
+        }
+        self.rested = false;
+        let most = self.dice.one_of(64 << 10, &[16 << 10, 16 << 10, 1 << 10, 200 << 10]);
+        let size = self.dice.within(1..most) as usize;
+        let size = size.min(self.left.len());
+        let piece = self.left.split_to(size);
+        self.sent.fetch_add(size as u64, Ordering::Relaxed);
+        Poll::Ready(Some(Ok(Frame::data(piece))))
+    }
+
+    fn is_end_stream(&self) -> bool {
+        self.left.is_empty() && (self.framing != Framing::Trailers || self.trailers_sent)
+    }
+
+    fn size_hint(&self) -> SizeHint {
+        match self.framing {
+            Framing::Announced => SizeHint::with_exact(self.left.len() as u64),
+            Framing::Open | Framing::Trailers => SizeHint::new(),
+        }
+    }
+}
+
+/// A body that is one piece, once a future knows it.
+pub(crate) struct Verdict<F>(Option<Pin<Box<F>>>);
+
+impl<F> Verdict<F> {
+    pub(crate) fn new(future: F) -> Self {
+        Self(Some(Box::pin(future)))
+    }
+}
+
+impl<F: Future<Output = Result<Bytes, BoxError>>> Body for Verdict<F> {
+    type Data = Bytes;
+    type Error = BoxError;
+
+    fn poll_frame(
+        mut self: Pin<&mut Self>,
+        cx: &mut Context<'_>,
+    ) -> Poll<Option<Result<Frame<Bytes>, BoxError>>> {
+        let Some(future) = &mut self.0 else { return Poll::Ready(None) };
+        let verdict = ready!(future.as_mut().poll(cx));
+        self.0 = None;
+        Poll::Ready(Some(verdict.map(Frame::data)))
+    }
+
+    fn is_end_stream(&self) -> bool {
+        self.0.is_none()
+    }
+}

@@ -1,0 +1,203 @@
+//! What one run does, thrown from its seed: the same seed makes the same plan.
+//!
+//! The order in which the machine runs things is not in it, so a failure may need several replays.
+
+use std::time::Duration;
+
+use crate::content::{PLACES, Part};
+use crate::dice::Dice;
+use crate::relay::{Planned, Trouble, Way};
+
+/// Who moves streams at the server.
+#[derive(Clone, Debug)]
+pub(crate) enum ServerMoves {
+    /// The handlers, where each request says; on the server that lives as long as the soak.
+    Asked,
+    /// [`smig::MoveMode::At`], on a server of this run's own.
+    At(Vec<u64>),
+    /// The policy, on a server of this run's own.
+    Policy,
+}
+
+/// Who moves streams at the client, beside the readers of responses.
+#[derive(Clone, Debug)]
+pub(crate) enum ClientMoves {
+    Nobody,
+    At(Vec<u64>),
+    Policy,
+}
+
+/// How a body says where it ends.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Framing {
+    /// By content-length.
+    Announced,
+    /// By END_STREAM on DATA.
+    Open,
+    /// By trailers, which carry the hash.
+    Trailers,
+}
+
+/// How a download is asked for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Asking {
+    /// GET.
+    Get,
+    /// GET, and the server's application says that the response is to move.
+    Hinted,
+    /// POST with a small body: then the handler has a handle of the stream and can move it.
+    Post,
+}
+
+/// One big transfer.
+#[derive(Clone, Debug)]
+pub(crate) struct Transfer {
+    pub(crate) part: Part,
+    pub(crate) framing: Framing,
+    pub(crate) asking: Asking,
+    /// The server sends the response's head before it has the upload.
+    pub(crate) early_head: bool,
+    /// Offsets at which the server's handler asks for a move.
+    pub(crate) server_moves: Vec<u64>,
+    /// Offsets at which the client asks for a move.
+    pub(crate) client_moves: Vec<u64>,
+    /// The client lets go of it here.
+    pub(crate) cancel_at: Option<u64>,
+    /// Dice for the sizes of the pieces in which the body comes.
+    pub(crate) pieces: u64,
+}
+
+/// One run.
+#[derive(Clone, Debug)]
+pub(crate) struct Plan {
+    pub(crate) server_moves: ServerMoves,
+    pub(crate) client_moves: ClientMoves,
+    pub(crate) spares: usize,
+    /// Moves of one stream that each side tolerates.
+    pub(crate) max_moves: u8,
+    /// Receive window of a stream at both ends.
+    pub(crate) stream_window: u32,
+    pub(crate) troubles: Vec<Planned>,
+    pub(crate) download: Transfer,
+    pub(crate) upload: Transfer,
+}
+
+impl Plan {
+    /// The plan of a run whose big transfers have `size` octets.
+    pub(crate) fn throw(dice: &mut Dice, size: u64) -> Self {
+        let server_moves = match dice.within(0..10) {
+            0..6 => ServerMoves::Asked,
+            6..9 => ServerMoves::At(offsets(dice, size)),
+            _ => ServerMoves::Policy,
+        };
+        let client_moves = match dice.within(0..10) {
+            0..4 => ClientMoves::Nobody,
+            4..9 => ClientMoves::At(offsets(dice, size)),
+            _ => ClientMoves::Policy,
+        };
+        let download = Transfer::throw(dice, size);
+        let upload = Transfer::throw(dice, size);
+        let mut troubles = delays(dice, size);
+        if dice.percent(50) {
+            troubles.extend(kills(dice, size));
+        }
+        Self {
+            server_moves,
+            client_moves,
+            spares: dice.within(1..4) as usize,
+            max_moves: dice.one_of(4, &[1, 4, 8, 16]),
+            stream_window: dice.one_of(1 << 20, &[64 << 10, 256 << 10, 8 << 20]),
+            troubles,
+            download,
+            upload,
+        }
+    }
+
+    /// How many connections are to be killed.
+    #[cfg(test)]
+    fn kills(&self) -> usize {
+        self.troubles.iter().filter(|planned| planned.trouble.kills()).count()
+    }
+}
+
+impl Transfer {
+    fn throw(dice: &mut Dice, size: u64) -> Self {
+        Self {
+            part: Part { place: dice.within(0..PLACES), len: size },
+            framing: dice.one_of(Framing::Announced, &[Framing::Open, Framing::Trailers]),
+            asking: dice.one_of(Asking::Post, &[Asking::Post, Asking::Get, Asking::Hinted]),
+            early_head: dice.percent(50),
+            server_moves: offsets(dice, size),
+            client_moves: offsets(dice, size),
+            cancel_at: dice.percent(8).then(|| dice.within(0..size)),
+            pieces: dice.next(),
+        }
+    }
+}
+
+/// Up to six offsets; some right at the start, some close to each other.
+fn offsets(dice: &mut Dice, size: u64) -> Vec<u64> {
+    let count = dice.within(0..7);
+    let range = match dice.within(0..4) {
+        0 => 0..(256 << 10).min(size),
+        _ => 0..size,
+    };
+    dice.offsets(count, &range)
+}
+
+fn place(dice: &mut Dice, size: u64) -> (usize, Way, u64) {
+    let line = dice.within(0..4) as usize;
+    let way = dice.one_of(Way::Up, &[Way::Down]);
+    let at = match dice.within(0..8) {
+        // The handshakes, the join, the first requests.
+        0..2 => dice.within(0..6000),
+        2..4 => dice.within(0..(512 << 10).min(size)),
+        4..6 => dice.within(0..size / 4),
+        _ => dice.within(0..size),
+    };
+    (line, way, at)
+}
+
+fn delays(dice: &mut Dice, size: u64) -> Vec<Planned> {
+    let count = dice.within(0..4);
+    let delays = (0..count).map(|_| {
+        let (line, way, at) = place(dice, size);
+        let trouble = if dice.percent(50) {
+            Trouble::Stall(Duration::from_millis(dice.within(5..300)))
+        } else {
+            Trouble::Slow(dice.within(0..(4 << 20).min(size)))
+        };
+        Planned { line, way, at, trouble }
+    });
+    delays.collect()
+}
+
+fn kills(dice: &mut Dice, size: u64) -> Vec<Planned> {
+    let count = dice.within(1..4);
+    let kills = (0..count).map(|_| {
+        let (line, way, at) = place(dice, size);
+        let trouble = dice.one_of(Trouble::Reset, &[Trouble::Fin]);
+        Planned { line, way, at, trouble }
+    });
+    kills.collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_seed_makes_one_plan() {
+        let plan = |run| format!("{:?}", Plan::throw(&mut Dice::of_run(7, run), 1 << 20));
+        assert_eq!(plan(1), plan(1));
+        assert_ne!(plan(1), plan(2));
+    }
+
+    #[test]
+    fn about_half_of_the_runs_kill() {
+        let killing = (0..1000)
+            .filter(|&run| Plan::throw(&mut Dice::of_run(1, run), 1 << 20).kills() > 0)
+            .count();
+        assert!((400..600).contains(&killing), "{killing}");
+    }
+}

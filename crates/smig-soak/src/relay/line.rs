@@ -1,0 +1,287 @@
+//! One connection through the relay.
+
+use std::collections::VecDeque;
+use std::fmt;
+use std::io;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::time::Duration;
+
+use socket2::SockRef;
+use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
+use tokio::net::TcpStream;
+use tokio::net::tcp::{ReadHalf, WriteHalf};
+use tokio::sync::Notify;
+use tokio::time::timeout;
+
+use super::{Board, Kill, Planned, Trouble, Victim, Way};
+
+/// Octets read at a time.
+const CHUNK: usize = 64 << 10;
+/// Octets read at a time while it is slow, and how long each takes.
+const SLOW_CHUNK: usize = 16 << 10;
+const SLOW_PAUSE: Duration = Duration::from_millis(1);
+/// A connection that carried less is a spare to whoever reads the summary.
+const BULK: u64 = 256 << 10;
+/// How long the ends of a connection that ended in order may take to end it as well.
+const PARTING: Duration = Duration::from_secs(2);
+
+/// One connection: what is to happen to it, and what did.
+#[derive(Debug)]
+pub(crate) struct Line {
+    number: usize,
+    first: bool,
+    up: Half,
+    down: Half,
+    ended: AtomicBool,
+    cut: Notify,
+}
+
+#[derive(Debug)]
+struct Half {
+    troubles: Vec<(u64, Trouble)>,
+    passed: AtomicU64,
+    stalled: AtomicBool,
+}
+
+/// Why a connection ended before its ends ended it.
+#[derive(Clone, Copy, Debug)]
+enum Cut {
+    Reset,
+    Fin,
+}
+
+impl Half {
+    fn new(number: usize, way: Way, troubles: &[Planned]) -> Self {
+        let mine = troubles.iter().filter(|trouble| (trouble.line, trouble.way) == (number, way));
+        let mut troubles: Vec<_> = mine.map(|trouble| (trouble.at, trouble.trouble)).collect();
+        troubles.sort_by_key(|&(at, _)| at);
+        Self { troubles, passed: AtomicU64::new(0), stalled: AtomicBool::new(false) }
+    }
+}
+
+impl Line {
+    pub(super) fn new(number: usize, others: &[Arc<Self>], troubles: &[Planned]) -> Self {
+        Self {
+            number,
+            first: others.iter().all(|line| line.ended.load(Ordering::Relaxed)),
+            up: Half::new(number, Way::Up, troubles),
+            down: Half::new(number, Way::Down, troubles),
+            ended: AtomicBool::new(false),
+            cut: Notify::new(),
+        }
+    }
+
+    pub(super) fn cut(&self) {
+        self.cut.notify_one();
+    }
+
+    fn victim(&self) -> Victim {
+        let passed = |half: &Half| half.passed.load(Ordering::Relaxed);
+        if self.first {
+            Victim::Interactive
+        } else if passed(&self.up) + passed(&self.down) >= BULK {
+            Victim::Bulk
+        } else {
+            Victim::Spare
+        }
+    }
+}
+
+impl fmt::Display for Line {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let half = |half: &Half| {
+            let passed = half.passed.load(Ordering::Relaxed);
+            let stalled = if half.stalled.load(Ordering::Relaxed) { " (stalled)" } else { "" };
+            format!("{passed}{stalled}")
+        };
+        let state = if self.ended.load(Ordering::Relaxed) { "ended" } else { "open" };
+        let (up, down) = (half(&self.up), half(&self.down));
+        write!(f, "connection {} {state}, up {up}, down {down}", self.number)
+    }
+}
+
+/// Marks a line as ended however its task ends.
+struct Ended(Arc<Line>);
+
+impl Drop for Ended {
+    fn drop(&mut self) {
+        self.0.ended.store(true, Ordering::Relaxed);
+    }
+}
+
+/// Carries a connection from its first octet to its end.
+pub(super) async fn carry(mut client: TcpStream, line: Arc<Line>, board: Arc<Board>) {
+    let _ended = Ended(Arc::clone(&line));
+    let Ok(mut server) = TcpStream::connect(board.server).await else {
+        board.refused.fetch_add(1, Ordering::Relaxed);
+        return;
+    };
+    for tcp in [&client, &server] {
+        // Without it the relay delays more than it was told to, nothing else.
+        let _ = tcp.set_nodelay(true);
+    }
+    let outcome = {
+        let (client_read, client_write) = client.split();
+        let (server_read, server_write) = server.split();
+        let up = pump(client_read, server_write, &line.up, &board);
+        let down = pump(server_read, client_write, &line.down, &board);
+        tokio::select! {
+            outcome = async { tokio::try_join!(up, down) } => outcome.map(|_| ()),
+            () = line.cut.notified() => Err(Ending::Broken),
+        }
+    };
+    match outcome {
+        Ok(()) => {}
+        Err(Ending::Broken) => reset(&client, &server),
+        Err(Ending::Cut(cut)) => {
+            board.record(Kill { victim: line.victim() });
+            match cut {
+                Cut::Reset => reset(&client, &server),
+                Cut::Fin => part(client, server).await,
+            }
+        }
+    }
+}
+
+/// Why both directions end now.
+#[derive(Clone, Copy, Debug)]
+enum Ending {
+    /// One of the two ends reset it: the other must see that as well.
+    Broken,
+    /// The plan says so.
+    Cut(Cut),
+}
+
+impl From<io::Error> for Ending {
+    fn from(_: io::Error) -> Self {
+        Self::Broken
+    }
+}
+
+/// Carries one direction until its sender ends it.
+async fn pump(
+    mut from: ReadHalf<'_>,
+    mut to: WriteHalf<'_>,
+    half: &Half,
+    board: &Board,
+) -> Result<(), Ending> {
+    let mut buffer = vec![0; CHUNK];
+    let mut troubles: VecDeque<_> = half.troubles.iter().copied().collect();
+    let (mut passed, mut slow_until) = (0, 0);
+    loop {
+        while let Some(&(at, trouble)) = troubles.front()
+            && at <= passed
+        {
+            troubles.pop_front();
+            match trouble {
+                Trouble::Reset => return Err(Ending::Cut(Cut::Reset)),
+                Trouble::Fin => return Err(Ending::Cut(Cut::Fin)),
+                Trouble::Slow(octets) => slow_until = passed + octets,
+                Trouble::Stall(time) if !board.hurry.load(Ordering::Relaxed) => {
+                    half.stalled.store(true, Ordering::Relaxed);
+                    tokio::time::sleep(time).await;
+                    half.stalled.store(false, Ordering::Relaxed);
+                }
+                Trouble::Stall(_) => {}
+            }
+        }
+        let slow = passed < slow_until && !board.hurry.load(Ordering::Relaxed);
+        if slow {
+            tokio::time::sleep(SLOW_PAUSE).await;
+        }
+        let most = if slow { SLOW_CHUNK } else { CHUNK };
+        let until = troubles.front().map_or(u64::MAX, |&(at, _)| at - passed);
+        let room = most.min(usize::try_from(until).unwrap_or(usize::MAX));
+        let read = from.read(buffer.get_mut(..room).unwrap_or_default()).await?;
+        if read == 0 {
+            to.shutdown().await?;
+            return Ok(());
+        }
+        to.write_all(buffer.get(..read).unwrap_or_default()).await?;
+        passed += read as u64;
+        half.passed.store(passed, Ordering::Relaxed);
+    }
+}
+
+/// Makes both ends see a TCP reset when the sockets are dropped.
+fn reset(client: &TcpStream, server: &TcpStream) {
+    for tcp in [client, server] {
+        // A socket that is gone already needs none.
+        let _ = SockRef::from(tcp).set_linger(Some(Duration::ZERO));
+    }
+}
+
+/// Ends both in order: what they still say is thrown away, for a socket that is closed with unread
+/// octets sends a reset.
+async fn part(client: TcpStream, server: TcpStream) {
+    let empty = async |mut tcp: TcpStream| {
+        if tcp.shutdown().await.is_err() {
+            return;
+        }
+        let mut buffer = vec![0; CHUNK];
+        while matches!(tcp.read(&mut buffer).await, Ok(1..)) {}
+    };
+    let both = async { tokio::join!(empty(client), empty(server)) };
+    // Whoever does not end by then gets the reset.
+    let _ = timeout(PARTING, both).await;
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::net::SocketAddr;
+    use tokio::net::TcpListener;
+
+    async fn through(troubles: Vec<Planned>) -> (super::super::Relay, TcpStream, TcpStream) {
+        let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+        let server = listener.local_addr().unwrap();
+        let relay = super::super::Relay::start(server, troubles).await.unwrap();
+        let addr = SocketAddr::from(([127, 0, 0, 1], relay.port()));
+        let client = TcpStream::connect(addr).await.unwrap();
+        let (server, _) = listener.accept().await.unwrap();
+        (relay, client, server)
+    }
+
+    fn planned(at: u64, trouble: Trouble) -> Planned {
+        Planned { line: 0, way: Way::Up, at, trouble }
+    }
+
+    #[tokio::test]
+    async fn a_kill_comes_behind_its_octet() {
+        for (trouble, kind) in
+            [(Trouble::Fin, None), (Trouble::Reset, Some(io::ErrorKind::ConnectionReset))]
+        {
+            let (relay, mut client, mut server) = through(vec![planned(1000, trouble)]).await;
+            client.write_all(&[7; 5000]).await.unwrap();
+            let mut got = Vec::new();
+            let end = server.read_to_end(&mut got).await;
+            assert_eq!(end.err().map(|error| error.kind()), kind);
+            if kind.is_none() {
+                assert_eq!(got.len(), 1000);
+            }
+            assert_eq!(relay.kills().len(), 1);
+            assert_eq!(relay.kills()[0].victim, Victim::Interactive);
+        }
+    }
+
+    #[tokio::test]
+    async fn delays_lose_nothing() {
+        let stall = Trouble::Stall(Duration::from_millis(20));
+        let troubles = vec![planned(10, stall), planned(100_000, Trouble::Slow(200_000))];
+        let (relay, mut client, mut server) = through(troubles).await;
+        let sent: Vec<u8> = (0..1_000_000_u32).map(|i| (i % 251) as u8).collect();
+        let mut got = Vec::new();
+        let (written, read) = tokio::join!(
+            async {
+                client.write_all(&sent).await?;
+                client.shutdown().await
+            },
+            server.read_to_end(&mut got)
+        );
+        written.unwrap();
+        read.unwrap();
+        assert!(got == sent);
+        assert!(relay.kills().is_empty());
+    }
+}

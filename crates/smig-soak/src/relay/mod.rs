@@ -1,0 +1,176 @@
+//! A TCP relay between client and server that makes trouble where it was told to.
+//!
+//! Never drops, adds or reorders an octet: it delays them, and it ends connections.
+
+mod line;
+
+use std::io;
+use std::net::{Ipv4Addr, SocketAddr};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::{Arc, Mutex, PoisonError};
+use std::time::Duration;
+
+use tokio::net::TcpListener;
+use tokio::task::JoinHandle;
+
+pub(crate) use line::Line;
+
+/// A direction through the relay.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Way {
+    /// From the client to the server.
+    Up,
+    /// From the server to the client.
+    Down,
+}
+
+/// What happens to a connection.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Trouble {
+    /// Both halves end with a TCP reset.
+    Reset,
+    /// Both halves end in order, in the middle of whatever was being said.
+    Fin,
+    /// Nothing goes this way for a while.
+    Stall(Duration),
+    /// So many octets go slowly, in small pieces.
+    Slow(u64),
+}
+
+impl Trouble {
+    #[cfg(test)]
+    pub(crate) const fn kills(self) -> bool {
+        matches!(self, Self::Reset | Self::Fin)
+    }
+}
+
+/// Trouble when so many octets have gone this way on this connection.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Planned {
+    /// The connection, in the order in which the client opens them.
+    pub(crate) line: usize,
+    pub(crate) way: Way,
+    pub(crate) at: u64,
+    pub(crate) trouble: Trouble,
+}
+
+/// What a connection was for when it was killed.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Victim {
+    /// The session's first.
+    Interactive,
+    /// A further one that carried a moved stream.
+    Bulk,
+    /// A further one that carried nothing big, or was not even joined.
+    Spare,
+}
+
+/// A connection that was killed.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Kill {
+    pub(crate) victim: Victim,
+}
+
+/// What the lines of a relay share.
+#[derive(Debug)]
+pub(super) struct Board {
+    server: SocketAddr,
+    troubles: Vec<Planned>,
+    lines: Mutex<Vec<Arc<Line>>>,
+    kills: Mutex<Vec<Kill>>,
+    /// A connection to the server that the relay could not make counts as a kill.
+    refused: AtomicU64,
+    /// The run is over: no more delays.
+    hurry: AtomicBool,
+}
+
+impl Board {
+    fn lines(&self) -> Vec<Arc<Line>> {
+        self.lines.lock().unwrap_or_else(PoisonError::into_inner).clone()
+    }
+
+    fn record(&self, kill: Kill) {
+        self.kills.lock().unwrap_or_else(PoisonError::into_inner).push(kill);
+    }
+}
+
+/// A relay that runs. Dropped, it takes no new connection; those that are open go on.
+#[derive(Debug)]
+pub(crate) struct Relay {
+    addr: SocketAddr,
+    board: Arc<Board>,
+    accepting: JoinHandle<()>,
+}
+
+impl Drop for Relay {
+    fn drop(&mut self) {
+        self.accepting.abort();
+        self.board.hurry.store(true, Ordering::Relaxed);
+    }
+}
+
+impl Relay {
+    pub(crate) async fn start(server: SocketAddr, troubles: Vec<Planned>) -> io::Result<Self> {
+        let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).await?;
+        let addr = listener.local_addr()?;
+        let board = Arc::new(Board {
+            server,
+            troubles,
+            lines: Mutex::default(),
+            kills: Mutex::default(),
+            refused: AtomicU64::new(0),
+            hurry: AtomicBool::new(false),
+        });
+        let accepting = tokio::spawn(accept(listener, Arc::clone(&board)));
+        Ok(Self { addr, board, accepting })
+    }
+
+    pub(crate) const fn port(&self) -> u16 {
+        self.addr.port()
+    }
+
+    /// The connections that were killed so far.
+    pub(crate) fn kills(&self) -> Vec<Kill> {
+        self.board.kills.lock().unwrap_or_else(PoisonError::into_inner).clone()
+    }
+
+    /// Connections to the server that could not be made.
+    pub(crate) fn refused(&self) -> u64 {
+        self.board.refused.load(Ordering::Relaxed)
+    }
+
+    /// What the connections are doing, for a report of a hang.
+    pub(crate) fn describe(&self) -> String {
+        let lines: Vec<_> = self.board.lines().iter().map(|line| line.to_string()).collect();
+        if lines.is_empty() { "no connection was opened".into() } else { lines.join("; ") }
+    }
+
+    /// Ends every connection that is still open.
+    pub(crate) fn cut(&self) {
+        for line in self.board.lines() {
+            line.cut();
+        }
+    }
+}
+
+async fn accept(listener: TcpListener, board: Arc<Board>) {
+    loop {
+        match listener.accept().await {
+            Ok((client, _)) => {
+                let line = {
+                    let mut lines = board.lines.lock().unwrap_or_else(PoisonError::into_inner);
+                    let line = Arc::new(Line::new(lines.len(), &lines, &board.troubles));
+                    lines.push(Arc::clone(&line));
+                    line
+                };
+                tokio::spawn(line::carry(client, line, Arc::clone(&board)));
+            }
+            // The client was gone before it was accepted.
+            Err(error) if error.kind() == io::ErrorKind::ConnectionAborted => {}
+            Err(error) => {
+                tracing::error!(%error, "the relay accepts no more");
+                return;
+            }
+        }
+    }
+}

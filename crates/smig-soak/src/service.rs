@@ -1,0 +1,277 @@
+//! The server's application: downloads, uploads, small things, each checked on this side as well.
+
+use std::collections::BTreeMap;
+use std::pin::Pin;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, Mutex, PoisonError};
+use std::task::{Context, Poll};
+
+use bytes::Bytes;
+use http::{Request, Response, StatusCode};
+use http_body_util::combinators::UnsyncBoxBody;
+use http_body_util::{BodyExt as _, Full};
+use smig::{BoxError, Hint, Incoming, Observed, Observer, StreamInfo};
+use tower::Service;
+
+use crate::body::{HASH, Pieces, Verdict};
+use crate::census::Alive;
+use crate::content::{Checker, Content, Part, hex};
+use crate::dice::Dice;
+use crate::plan::Framing;
+
+/// Limits that fired, by name.
+#[derive(Debug, Default)]
+pub(crate) struct Fired(Mutex<BTreeMap<&'static str, u64>>);
+
+impl Fired {
+    pub(crate) fn counts(&self) -> BTreeMap<&'static str, u64> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner).clone()
+    }
+}
+
+impl Observer for Fired {
+    fn on(&self, what: &Observed) {
+        if let Observed::LimitHit(limit) = what {
+            let mut counts = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+            *counts.entry(limit).or_default() += 1;
+        }
+    }
+}
+
+/// What is wrong with the library, as far as it was seen.
+pub(crate) type Violations = Arc<Mutex<Vec<String>>>;
+
+/// What all handlers share.
+#[derive(Debug)]
+pub(crate) struct Stage {
+    pub(crate) content: Content,
+    pub(crate) violations: Violations,
+    pub(crate) fired: Arc<Fired>,
+    pub(crate) services: Arc<AtomicU64>,
+    pub(crate) handlers: Arc<AtomicU64>,
+    /// Uploads that the server read to their end.
+    pub(crate) uploads_whole: AtomicU64,
+    /// Uploads that ended with an error at the server.
+    pub(crate) uploads_broken: AtomicU64,
+}
+
+impl Stage {
+    pub(crate) fn new(longest: u64) -> Arc<Self> {
+        Arc::new(Self {
+            content: Content::new(longest),
+            violations: Violations::default(),
+            fired: Arc::default(),
+            services: Arc::default(),
+            handlers: Arc::default(),
+            uploads_whole: AtomicU64::new(0),
+            uploads_broken: AtomicU64::new(0),
+        })
+    }
+
+    /// Writes down what must not be.
+    pub(crate) fn accuse(&self, what: String) {
+        self.violations.lock().unwrap_or_else(PoisonError::into_inner).push(what);
+    }
+}
+
+type Body = UnsyncBoxBody<Bytes, BoxError>;
+type Answer = Pin<Box<dyn Future<Output = Result<Response<Body>, BoxError>>>>;
+
+/// The application; each copy is counted.
+#[derive(Clone, Debug)]
+pub(crate) struct Application {
+    stage: Arc<Stage>,
+    _alive: Alive,
+}
+
+impl Application {
+    pub(crate) fn new(stage: &Arc<Stage>) -> Self {
+        Self { stage: Arc::clone(stage), _alive: Alive::new(&stage.services) }
+    }
+}
+
+impl Service<Request<Incoming>> for Application {
+    type Response = Response<Body>;
+    type Error = BoxError;
+    type Future = Answer;
+
+    fn poll_ready(&mut self, _: &mut Context<'_>) -> Poll<Result<(), BoxError>> {
+        Poll::Ready(Ok(()))
+    }
+
+    fn call(&mut self, request: Request<Incoming>) -> Answer {
+        let stage = Arc::clone(&self.stage);
+        let alive = Alive::new(&stage.handlers);
+        Box::pin(async move { answer(stage, alive, request).await })
+    }
+}
+
+async fn answer(
+    stage: Arc<Stage>,
+    alive: Alive,
+    request: Request<Incoming>,
+) -> Result<Response<Body>, BoxError> {
+    let asked = Asked::of(&request)?;
+    match request.uri().path() {
+        "/down" => down(&stage, alive, asked, request).await,
+        "/up" => up(stage, alive, asked, request).await,
+        _ => {
+            let mut response =
+                Response::new(Full::default().map_err(|never| match never {}).boxed_unsync());
+            *response.status_mut() = StatusCode::NOT_FOUND;
+            Ok(response)
+        }
+    }
+}
+
+/// What a request asks of this application.
+#[derive(Debug)]
+struct Asked {
+    part: Part,
+    framing: Framing,
+    moves: Vec<u64>,
+    pieces: u64,
+    hint: Hint,
+    early_head: bool,
+}
+
+impl Asked {
+    /// From the query, which the client writes with [`query`].
+    fn of(request: &Request<Incoming>) -> Result<Self, BoxError> {
+        let mut asked = Self {
+            part: Part { place: 0, len: 0 },
+            framing: Framing::Announced,
+            moves: Vec::new(),
+            pieces: 0,
+            hint: Hint::default(),
+            early_head: false,
+        };
+        for field in request.uri().query().unwrap_or_default().split('&') {
+            let (name, value) = field.split_once('=').unwrap_or((field, ""));
+            match name {
+                "place" => asked.part.place = value.parse()?,
+                "len" => asked.part.len = value.parse()?,
+                "pieces" => asked.pieces = value.parse()?,
+                "open" => asked.framing = Framing::Open,
+                "trailers" => asked.framing = Framing::Trailers,
+                "hint" => asked.hint = Hint::Move,
+                "early" => asked.early_head = true,
+                "moves" => {
+                    let offsets = value.split(',').filter(|at| !at.is_empty());
+                    asked.moves = offsets.map(str::parse).collect::<Result<_, _>>()?;
+                }
+                _ => return Err(format!("unknown field {name:?} in the query").into()),
+            }
+        }
+        Ok(asked)
+    }
+}
+
+/// The query for [`Asked`].
+pub(crate) fn query(transfer: &crate::plan::Transfer) -> String {
+    let moves: Vec<_> = transfer.server_moves.iter().map(u64::to_string).collect();
+    let mut query = format!(
+        "place={}&len={}&pieces={}&moves={}",
+        transfer.part.place,
+        transfer.part.len,
+        transfer.pieces,
+        moves.join(",")
+    );
+    match transfer.framing {
+        Framing::Announced => {}
+        Framing::Open => query.push_str("&open"),
+        Framing::Trailers => query.push_str("&trailers"),
+    }
+    if transfer.asking == crate::plan::Asking::Hinted {
+        query.push_str("&hint");
+    }
+    if transfer.early_head {
+        query.push_str("&early");
+    }
+    query
+}
+
+/// Sends a part of the pool. A request's body is read first, so that the stream has a handle.
+async fn down(
+    stage: &Stage,
+    alive: Alive,
+    asked: Asked,
+    request: Request<Incoming>,
+) -> Result<Response<Body>, BoxError> {
+    let info = request.body().stream_info();
+    request.into_body().collect().await?;
+    let body = Pieces {
+        left: stage.content.octets(asked.part),
+        framing: asked.framing,
+        hash: hex(&stage.content.hash(asked.part)),
+        dice: Dice::new(asked.pieces),
+        sent: Arc::default(),
+        moves: asked.moves,
+        info,
+        rested: false,
+        trailers_sent: false,
+        _alive: alive,
+    };
+    let mut response = Response::new(body.boxed_unsync());
+    response.extensions_mut().insert(asked.hint);
+    Ok(response)
+}
+
+/// Takes a part of the pool in and says what it was.
+async fn up(
+    stage: Arc<Stage>,
+    alive: Alive,
+    asked: Asked,
+    request: Request<Incoming>,
+) -> Result<Response<Body>, BoxError> {
+    let early_head = asked.early_head;
+    let verdict = async move {
+        let _alive = alive;
+        let read = read(&stage, &asked, request.into_body()).await;
+        let counted = if read.is_ok() { &stage.uploads_whole } else { &stage.uploads_broken };
+        counted.fetch_add(1, Ordering::Relaxed);
+        read
+    };
+    let body = if early_head {
+        Verdict::new(verdict).boxed_unsync()
+    } else {
+        Full::new(verdict.await?).map_err(|never| match never {}).boxed_unsync()
+    };
+    Ok(Response::new(body))
+}
+
+/// Reads an upload to its end; the verdict is its hash.
+async fn read(stage: &Stage, asked: &Asked, mut body: Incoming) -> Result<Bytes, BoxError> {
+    let info = body.stream_info();
+    let mut moves = asked.moves.iter().copied().peekable();
+    let mut checker = Checker::new(&stage.content, asked.part);
+    let mut trailer = None;
+    while let Some(frame) = body.frame().await {
+        let frame = match frame {
+            Ok(frame) => frame,
+            Err(error) => {
+                if let Err(wrong) = checker.prefix() {
+                    stage.accuse(format!("upload at the server: {wrong}; then {error}"));
+                }
+                return Err(error.into());
+            }
+        };
+        match frame.into_data() {
+            Ok(data) => checker.take(&data),
+            Err(frame) => trailer = frame.into_trailers().ok(),
+        }
+        while moves.next_if(|&at| at <= checker.taken()).is_some() {
+            info.as_ref().map(StreamInfo::migrate).unwrap_or_default();
+        }
+    }
+    let hash = hex(&stage.content.hash(asked.part));
+    let said = trailer.as_ref().and_then(|trailers| trailers.get(HASH));
+    if asked.framing == Framing::Trailers && said.is_none_or(|said| said != hash.as_str()) {
+        stage.accuse("upload at the server: ended without its trailers".to_owned());
+    }
+    if let Err(wrong) = checker.whole() {
+        stage.accuse(format!("upload at the server: {wrong}"));
+        return Err(wrong.into());
+    }
+    Ok(hash.into())
+}

@@ -1,0 +1,249 @@
+//! The sum of all runs: counted, told, and judged.
+
+use std::collections::BTreeMap;
+use std::fmt;
+
+use serde::Serialize;
+use smig::Stats;
+
+use crate::census::Census;
+use crate::relay::Victim;
+use crate::run::Report;
+use crate::transfer::Outcome;
+
+/// How transfers of one kind ended.
+#[derive(Clone, Copy, Debug, Default, Serialize)]
+pub(crate) struct Ends {
+    pub(crate) complete: u64,
+    pub(crate) cancelled: u64,
+    pub(crate) failed: u64,
+    pub(crate) wrong: u64,
+}
+
+impl Ends {
+    fn count(&mut self, outcome: &Outcome) {
+        match outcome {
+            Outcome::Complete => self.complete += 1,
+            Outcome::Cancelled => self.cancelled += 1,
+            Outcome::Failed(_) => self.failed += 1,
+            Outcome::Wrong(_) => self.wrong += 1,
+        }
+    }
+}
+
+/// What one side's counters say.
+#[derive(Clone, Copy, Debug, Default, Serialize)]
+pub(crate) struct Side {
+    pub(crate) connections: u64,
+    pub(crate) sessions: u64,
+    pub(crate) joined: u64,
+    pub(crate) joins_refused: u64,
+    pub(crate) streams: u64,
+    pub(crate) streams_reset: u64,
+    /// Streams that went to another connection, whoever moved them.
+    pub(crate) moves: u64,
+    /// Of these, the ones that this side began.
+    pub(crate) moves_made: u64,
+    /// Moves and offers of this side that the other declined: the stream resumed where it was.
+    pub(crate) moves_declined: u64,
+    pub(crate) panics: u64,
+}
+
+impl Side {
+    pub(crate) fn add(&mut self, stats: &Stats) {
+        self.connections += stats.connections_opened;
+        self.sessions += stats.sessions_established;
+        self.joined += stats.joined;
+        self.joins_refused += stats.joins_refused;
+        self.streams += stats.streams_opened;
+        self.streams_reset += stats.streams_reset;
+        self.moves += stats.moves;
+        self.moves_made += stats.moves_made;
+        self.moves_declined += stats.moves_declined;
+        self.panics += stats.panics;
+    }
+}
+
+/// Connections that the relay killed, by what they were for.
+#[derive(Clone, Copy, Debug, Default, Serialize)]
+pub(crate) struct Kills {
+    pub(crate) interactive: u64,
+    pub(crate) bulk: u64,
+    pub(crate) spare: u64,
+}
+
+/// What is left of the runs when they are over.
+#[derive(Clone, Debug, Serialize)]
+pub(crate) struct Residue {
+    pub(crate) before: Census,
+    pub(crate) after: Census,
+    /// Resident memory after each batch of runs, KiB.
+    pub(crate) resident_kib: Vec<u64>,
+    /// What it may have grown by since the first batch, KiB.
+    pub(crate) bound_kib: u64,
+}
+
+impl Residue {
+    pub(crate) fn growth_kib(&self) -> i64 {
+        let first = self.resident_kib.first().copied().unwrap_or(0);
+        let last = self.resident_kib.last().copied().unwrap_or(0);
+        last.cast_signed() - first.cast_signed()
+    }
+}
+
+/// The result.
+#[derive(Debug, Serialize)]
+pub(crate) struct Tally {
+    pub(crate) machine: String,
+    pub(crate) seed: u64,
+    pub(crate) size: u64,
+    pub(crate) seconds: f64,
+    pub(crate) runs: u64,
+    pub(crate) runs_with_kills: u64,
+    pub(crate) downloads: Ends,
+    pub(crate) uploads: Ends,
+    pub(crate) small: Ends,
+    /// Uploads that the server read to their end, and those that failed there.
+    pub(crate) uploads_whole_at_server: u64,
+    pub(crate) uploads_broken_at_server: u64,
+    /// Clean failures by what they say, numbers left out.
+    pub(crate) failures: BTreeMap<String, u64>,
+    pub(crate) kills: Kills,
+    pub(crate) client: Side,
+    pub(crate) server: Side,
+    /// Limits that fired at either end: only those on moves may.
+    pub(crate) limits_hit: BTreeMap<&'static str, u64>,
+    pub(crate) residue: Option<Residue>,
+    /// Whatever must not be; the run's number first.
+    pub(crate) violations: Vec<String>,
+}
+
+impl Tally {
+    pub(crate) fn new(seed: u64, size: u64) -> Self {
+        Self {
+            machine: crate::census::machine(),
+            seed,
+            size,
+            seconds: 0.0,
+            runs: 0,
+            runs_with_kills: 0,
+            downloads: Ends::default(),
+            uploads: Ends::default(),
+            small: Ends::default(),
+            uploads_whole_at_server: 0,
+            uploads_broken_at_server: 0,
+            failures: BTreeMap::new(),
+            kills: Kills::default(),
+            client: Side::default(),
+            server: Side::default(),
+            limits_hit: BTreeMap::new(),
+            residue: None,
+            violations: Vec::new(),
+        }
+    }
+
+    /// Adds a run.
+    pub(crate) fn add(&mut self, number: usize, report: &Report) {
+        self.runs += 1;
+        self.runs_with_kills += u64::from(!report.kills.is_empty());
+        for (ends, outcomes) in [
+            (&mut self.downloads, &report.downloads),
+            (&mut self.uploads, &report.uploads),
+            (&mut self.small, &report.smalls),
+        ] {
+            for outcome in outcomes {
+                ends.count(outcome);
+                if let Outcome::Failed(error) = outcome {
+                    *self.failures.entry(without_numbers(&error.to_string())).or_default() += 1;
+                }
+            }
+        }
+        for kill in &report.kills {
+            match kill.victim {
+                Victim::Interactive => self.kills.interactive += 1,
+                Victim::Bulk => self.kills.bulk += 1,
+                Victim::Spare => self.kills.spare += 1,
+            }
+        }
+        self.client.add(&report.client);
+        if let Some(server) = &report.server {
+            self.server.add(server);
+        }
+        self.violations.extend(report.wrong.iter().map(|wrong| format!("run {number}: {wrong}")));
+    }
+}
+
+/// A text whose numbers are all the same.
+fn without_numbers(text: &str) -> String {
+    let mut out = String::new();
+    for c in text.chars() {
+        match c {
+            '0'..='9' if out.ends_with('N') => {}
+            '0'..='9' => out.push('N'),
+            c => out.push(c),
+        }
+    }
+    out
+}
+
+impl fmt::Display for Tally {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        writeln!(f, "{} runs of 2 x {} octets in {:.0} s", self.runs, self.size, self.seconds)?;
+        writeln!(f)?;
+        writeln!(f, "           complete  cancelled  failed  wrong")?;
+        let rows =
+            [("downloads", self.downloads), ("uploads", self.uploads), ("small", self.small)];
+        for (name, ends) in rows {
+            let Ends { complete, cancelled, failed, wrong } = ends;
+            writeln!(f, "{name:<9}  {complete:>8}  {cancelled:>9}  {failed:>6}  {wrong:>5}")?;
+        }
+        writeln!(f)?;
+        let Kills { interactive, bulk, spare } = self.kills;
+        writeln!(
+            f,
+            "kills      {} in {} runs: {interactive} interactive, {bulk} bulk, {spare} spare",
+            interactive + bulk + spare,
+            self.runs_with_kills
+        )?;
+        for (name, side) in [("client", self.client), ("server", self.server)] {
+            writeln!(
+                f,
+                "{name}     {} connections, {} joined, {} streams; {} moves made, {} declined",
+                side.connections, side.joined, side.streams, side.moves_made, side.moves_declined
+            )?;
+        }
+        if let Some(residue) = &self.residue {
+            let growth = residue.growth_kib();
+            writeln!(
+                f,
+                "memory     {growth:+} KiB since the first batch, {} allowed",
+                residue.bound_kib
+            )?;
+        }
+        if !self.failures.is_empty() {
+            writeln!(f)?;
+            writeln!(f, "clean failures:")?;
+            for (text, count) in &self.failures {
+                writeln!(f, "{count:>6}  {text}")?;
+            }
+        }
+        if !self.violations.is_empty() {
+            writeln!(f)?;
+            writeln!(f, "VIOLATIONS:")?;
+            for violation in &self.violations {
+                writeln!(f, "  {violation}")?;
+            }
+        }
+        Ok(())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn failures_differ_in_more_than_numbers() {
+        assert_eq!(without_numbers("connection 12 ended at 3.5"), "connection N ended at N.N");
+    }
+}
