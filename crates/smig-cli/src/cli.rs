@@ -23,6 +23,7 @@ pub(crate) struct Cli {
 pub(crate) enum Command {
     Serve(crate::serve::ServeArgs),
     Get(Box<crate::get::GetArgs>),
+    Demo(crate::demo::DemoArgs),
     Probe(crate::probe::ProbeArgs),
     Config(crate::config::ConfigArgs),
     Completions(crate::completions::CompletionsArgs),

@@ -3,6 +3,7 @@
 mod cli;
 mod completions;
 mod config;
+mod demo;
 mod dev_cert;
 mod exit;
 mod get;
@@ -24,6 +25,7 @@ fn main() -> ExitCode {
     let result = match Cli::parse().command {
         Command::Serve(args) => serve::run(&args),
         Command::Get(args) => get::run(*args),
+        Command::Demo(args) => demo::run(&args),
         Command::Probe(args) => probe::run(&args),
         Command::Config(args) => config::run(&args),
         Command::Completions(args) => completions::run(&args),

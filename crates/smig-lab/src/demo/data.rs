@@ -94,6 +94,20 @@ pub struct DemoSetup {
     pub kernel: String,
 }
 
+impl DemoSetup {
+    /// How long a run is going to be, from the link's rate: what TCP, TLS and small objects take
+    /// is a guess.
+    #[must_use]
+    pub fn likely_length(&self) -> Duration {
+        let rate = self.link.to_client.rate.as_bits_per_second() as f64;
+        let small = self.object_bytes as f64 * 8.0 / self.object_interval.as_secs_f64().max(1e-3);
+        let left = (rate - small).max(rate / 10.0);
+        let file = self.big_file_bytes as f64 * 8.0 / left * 1.05;
+        // Small objects alone come first.
+        self.object_interval * 6 + Duration::try_from_secs_f64(file).unwrap_or(Duration::MAX / 2)
+    }
+}
+
 /// What else was on its way when a small object was asked for.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]

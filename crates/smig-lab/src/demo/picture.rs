@@ -58,12 +58,8 @@ pub(super) fn draw(result: &DemoResult, (columns, rows): (usize, usize)) -> Opti
 
 /// How long a run is going to be, from the link's rate, or already is.
 fn length(result: &DemoResult) -> Duration {
-    let setup = &result.setup;
-    let rate = setup.link.to_client.rate.as_bits_per_second() as f64;
-    let file = Duration::from_secs_f64(setup.big_file_bytes as f64 * 8.0 / rate * 1.08);
-    let start = result.runs.iter().filter_map(|run| run.bulk_started).max();
     let ends = result.runs.iter().map(DemoRun::end).max().unwrap_or_default();
-    ends.max(file + start.unwrap_or(Duration::from_secs(3)))
+    ends.max(result.setup.likely_length())
 }
 
 fn object_axis(result: &DemoResult) -> Axis {

@@ -79,7 +79,8 @@ pub fn summaries(result: &DemoResult) -> Vec<RunSummary> {
 #[must_use]
 pub fn scene(setup: &DemoSetup) -> String {
     format!(
-        "A {} object is asked for every {} ms while a {} file downloads, over an emulated link: {}.",
+        "An object of {} is asked for every {} ms while a file of {} downloads, over an emulated \
+         link: {}.",
         bytes(setup.object_bytes),
         number(millis::of(setup.object_interval)),
         bytes(setup.big_file_bytes),

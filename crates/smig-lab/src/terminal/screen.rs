@@ -21,12 +21,12 @@ pub enum Output {
 }
 
 impl Output {
-    /// What standard output can show.
+    /// What standard output or standard error can show.
     #[must_use]
-    pub fn of_stdout() -> Self {
+    pub fn of(stream: &impl IsTerminal) -> Self {
         let set = |name| env::var_os(name).is_some_and(|value| !value.is_empty());
         let dumb = env::var_os("TERM").is_some_and(|term| term == "dumb");
-        match (io::stdout().is_terminal() && !dumb, set("NO_COLOR")) {
+        match (stream.is_terminal() && !dumb, set("NO_COLOR")) {
             (false, _) => Self::Lines,
             (true, true) => Self::Unpainted,
             (true, false) => Self::Painted,
@@ -47,7 +47,7 @@ impl Screen {
     /// On standard output.
     #[must_use]
     pub fn stdout() -> Self {
-        Self::new(io::stdout(), Output::of_stdout())
+        Self::new(io::stdout(), Output::of(&io::stdout()))
     }
 }
 

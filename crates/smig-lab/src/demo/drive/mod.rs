@@ -25,7 +25,7 @@ use fetch::Plan;
 use material::Material;
 
 /// What is demonstrated.
-#[derive(Debug, Clone)]
+#[derive(Debug, Clone, PartialEq)]
 pub struct DemoOptions {
     /// The emulated link.
     pub link: LinkSpec,

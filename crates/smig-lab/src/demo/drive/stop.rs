@@ -20,6 +20,12 @@ impl Stop {
         self.0.send_replace(true);
     }
 
+    /// Whether somebody said so.
+    #[must_use]
+    pub fn is_stopped(&self) -> bool {
+        *self.0.borrow()
+    }
+
     /// Waits until somebody says so.
     pub(super) async fn stopped(&self) {
         // Fails only when the sender is gone, and this holds one.

@@ -1,0 +1,297 @@
+//! `smig demo`: small objects beside a big file, by plain HTTP/2 and with streams that move.
+//!
+//! Owns the command line and the files that are written. The link, the transfers and the drawing
+//! are smig-lab's.
+
+mod target;
+
+use std::io::{self, Write};
+use std::path::PathBuf;
+use std::process::ExitCode;
+use std::thread;
+use std::time::Duration;
+
+use anyhow::{Context as _, Result};
+use clap::Args;
+use smig_lab::demo::{
+    DemoOptions, DemoResult, DriveError, LiveView, Stop, Variant, drive, render_html, render_json,
+};
+use smig_lab::link::{LinkSpec, QueueLimit, Rate};
+use smig_lab::netns::enter_user_namespace;
+use smig_lab::terminal::{Output, Screen};
+use tokio::signal::unix::{SignalKind, signal};
+
+use crate::exit::{Exit, Failure};
+use crate::settings::{parse_size, parse_time};
+use target::Target;
+
+/// What a shell reports of a program that SIGINT ended.
+const INTERRUPTED: u8 = 130;
+
+/// Show what a big download does to small ones, and what moving it changes
+#[derive(Debug, Args)]
+#[command(
+    long_about = "Show what a big download does to small ones, and what moving it changes.\n\n\
+        Makes two hosts inside this machine (network namespaces) with an emulated slow link \
+        between them. Over it a client asks for a small object again and again, first alone, then \
+        while a big file comes: by plain HTTP/2; with TCP_NOTSENT_LOWAT, which is the best that \
+        one connection can do; and with SMig, where the server moves the running big file to \
+        another connection. Server, client, TCP and TLS are real; only the link is emulated.\n\n\
+        Both series are shown while it runs; at the end there is a table, and a web page with the \
+        picture. Nothing else is left on the machine. It needs Linux, and root or user \
+        namespaces.",
+    after_help = "\
+Examples:
+  smig demo                                  the README's picture, in less than two minutes
+  smig demo --big-file 5MB                   a quick look
+  smig demo --rate 50mbit --rtt 20ms --big-file 150MB
+  smig demo --variants plain,smig --bulk-congestion-control same
+  smig demo --json - --output /dev/null | jq '.summary[] | {variant, median_ms, big_file_s}'"
+)]
+pub(crate) struct DemoArgs {
+    /// Write the web page to this file
+    #[arg(short, long, value_name = "FILE", default_value = "./smig-demo.html")]
+    output: PathBuf,
+    /// Write everything measured to this file too; - is standard output
+    #[arg(long, value_name = "FILE")]
+    json: Option<PathBuf>,
+    /// What to compare, in this order: plain, lowat (TCP_NOTSENT_LOWAT), smig
+    #[arg(long, value_name = "LIST", value_delimiter = ',', value_parser = variant, default_value = "plain,lowat,smig")]
+    variants: Vec<Variant>,
+
+    /// The link's rate: bits a second, or with kbit, mbit, gbit
+    #[arg(long, value_parser = rate, default_value = "10mbit", help_heading = "Link")]
+    rate: Rate,
+    /// Its round-trip time while it is idle
+    #[arg(long, value_name = "TIME", value_parser = parse_time, default_value = "50ms", help_heading = "Link")]
+    rtt: Duration,
+    /// Packets that may wait before it, each way; one more is dropped
+    #[arg(long, value_name = "PACKETS", value_parser = clap::value_parser!(u32).range(1..=100_000), default_value = "75", help_heading = "Link")]
+    queue: u32,
+
+    /// Size of the big file
+    #[arg(long, value_name = "SIZE", value_parser = file_size, default_value = "30MB", help_heading = "Transfers")]
+    big_file: u64,
+    /// Size of a small object
+    #[arg(long, value_name = "SIZE", value_parser = file_size, default_value = "10kB", help_heading = "Transfers")]
+    object: u64,
+    /// From one small object's request to the next, whether or not it is complete
+    #[arg(long, value_name = "TIME", value_parser = interval, default_value = "500ms", help_heading = "Transfers")]
+    interval: Duration,
+
+    /// TCP's congestion control at both ends
+    #[arg(long, value_name = "NAME", default_value = "cubic", help_heading = "Servers")]
+    congestion_control: String,
+    /// The same for connections that carry what SMig moved; "same" is no other
+    #[arg(long, value_name = "NAME", default_value = "bbr", help_heading = "Servers")]
+    bulk_congestion_control: String,
+    /// How long SMig's server holds the big file back for one small object at most; 0 is not at all
+    #[arg(long, value_name = "TIME", value_parser = parse_time, default_value = "40ms", help_heading = "Servers")]
+    max_hold: Duration,
+}
+
+impl DemoArgs {
+    fn options(&self) -> Result<DemoOptions, Failure> {
+        for (index, variant) in self.variants.iter().enumerate() {
+            if self.variants[..index].contains(variant) {
+                let text = format!("--variants: {variant} is there twice; name each once");
+                return Err(Failure::new(Exit::Usage, text));
+            }
+        }
+        let bulk_congestion_control = match self.bulk_congestion_control.as_str() {
+            "same" => None,
+            name => Some(name.to_owned()),
+        };
+        let queue = QueueLimit::packets(self.queue as usize);
+        Ok(DemoOptions {
+            link: LinkSpec::symmetric(self.rate, self.rtt, queue),
+            congestion_control: self.congestion_control.clone(),
+            bulk_congestion_control,
+            max_hold: self.max_hold,
+            object_bytes: self.object,
+            object_interval: self.interval,
+            big_file_bytes: self.big_file,
+            variants: self.variants.clone(),
+            ..DemoOptions::default()
+        })
+    }
+}
+
+pub(crate) fn run(args: &DemoArgs) -> Result<ExitCode> {
+    let options = args.options()?;
+    // While the process has one thread.
+    enter_user_namespace()?;
+    crate::trace::start(crate::trace::Level::Errors);
+    let page = Target::file(&args.output)?;
+    let json = args.json.as_deref().map(Target::file_or_stdout).transpose()?;
+    let stop = Stop::default();
+    listen_to_signals(stop.clone())?;
+    let result = match show(&options, &stop, json.as_ref()) {
+        Err(error) if matches!(error.downcast_ref(), Some(DriveError::Stopped)) => {
+            eprintln!("\nStopped; no picture was written.");
+            return Ok(ExitCode::from(INTERRUPTED));
+        }
+        other => other?,
+    };
+    if let Some(json) = json {
+        json.write(&render_json(&result))?;
+    }
+    page.write(&render_html(&result))?;
+    eprintln!("\nThe picture: {} (open it in a browser)", args.output.display());
+    Ok(ExitCode::SUCCESS)
+}
+
+/// Runs it, and shows it on standard output unless the JSON goes there.
+fn show(options: &DemoOptions, stop: &Stop, json: Option<&Target>) -> Result<DemoResult> {
+    let setup = options.setup(concat!("smig ", env!("CARGO_PKG_VERSION")));
+    let screen: Screen<Box<dyn Write>> = match json {
+        Some(Target::Stdout) => Screen::new(Box::new(io::stderr()), Output::of(&io::stderr())),
+        _ => Screen::new(Box::new(io::stdout()), Output::of(&io::stdout())),
+    };
+    let mut view = LiveView::new(setup, screen)?;
+    drive(options, stop, &mut |event| view.apply(event))?;
+    Ok(view.finish()?)
+}
+
+/// Stops at the first SIGINT or SIGTERM; ends the process at the second.
+fn listen_to_signals(stop: Stop) -> Result<()> {
+    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
+    let listen = move || {
+        runtime.block_on(async {
+            let (Ok(mut interrupt), Ok(mut terminate)) =
+                (signal(SignalKind::interrupt()), signal(SignalKind::terminate()))
+            else {
+                // They end the process then, as they do by default.
+                return;
+            };
+            loop {
+                tokio::select! {
+                    _ = interrupt.recv() => {}
+                    _ = terminate.recv() => {}
+                }
+                if stop.is_stopped() {
+                    std::process::exit(INTERRUPTED.into());
+                }
+                stop.stop();
+            }
+        });
+    };
+    thread::Builder::new().name("signals".into()).spawn(listen).context("cannot start a thread")?;
+    Ok(())
+}
+
+fn variant(text: &str) -> Result<Variant, String> {
+    match text.trim() {
+        "plain" => Ok(Variant::PlainHttp2),
+        "lowat" => Ok(Variant::NotsentLowat),
+        "smig" => Ok(Variant::Smig),
+        _ => Err("it is none of plain, lowat, smig".into()),
+    }
+}
+
+/// Bits a second: `10000000`, `10mbit`, `2.5 Mbit/s`.
+fn rate(text: &str) -> Result<Rate, String> {
+    let digits = text.bytes().take_while(|byte| byte.is_ascii_digit() || *byte == b'.').count();
+    let (number, unit) = text.split_at(digits);
+    let unit = unit.trim().to_ascii_lowercase();
+    let factor = match unit.strip_suffix("/s").unwrap_or(&unit) {
+        "" | "bit" => 1.0,
+        "kbit" => 1e3,
+        "mbit" => 1e6,
+        "gbit" => 1e9,
+        _ => return Err("a rate is a number of bits a second, such as 800kbit or 10mbit".into()),
+    };
+    let number: f64 =
+        number.parse().map_err(|_| format!("{text:?} does not begin with a number"))?;
+    let bits = number * factor;
+    if (1_000.0..=1e10).contains(&bits) {
+        Ok(Rate::bits_per_second(bits as u64))
+    } else {
+        Err("the link can have 1kbit to 10gbit".into())
+    }
+}
+
+fn file_size(text: &str) -> Result<u64, String> {
+    match parse_size(text)? {
+        0 => Err("nothing would be transferred".into()),
+        size => Ok(size),
+    }
+}
+
+fn interval(text: &str) -> Result<Duration, String> {
+    let interval = parse_time(text)?;
+    if interval < Duration::from_millis(10) {
+        return Err("10ms is the least".into());
+    }
+    Ok(interval)
+}
+
+#[cfg(test)]
+mod tests {
+    use clap::Parser;
+
+    use super::*;
+
+    #[derive(Debug, Parser)]
+    struct Line {
+        #[command(flatten)]
+        args: DemoArgs,
+    }
+
+    fn options(flags: &[&str]) -> Result<DemoOptions, String> {
+        let line = ["demo"].iter().chain(flags);
+        let line = Line::try_parse_from(line).map_err(|error| error.to_string())?;
+        line.args.options().map_err(|failure| failure.to_string())
+    }
+
+    #[test]
+    fn without_flags_it_is_the_labs_default() {
+        assert_eq!(options(&[]).unwrap(), DemoOptions::default());
+    }
+
+    #[test]
+    fn every_flag_arrives() {
+        let changed = options(&[
+            "--rate=2.5mbit",
+            "--rtt=20ms",
+            "--queue=10",
+            "--congestion-control=reno",
+            "--bulk-congestion-control=same",
+            "--big-file=1MB",
+            "--object=1kB",
+            "--interval=1s",
+            "--variants=smig,plain",
+            "--max-hold=0",
+        ])
+        .unwrap();
+        assert_eq!(changed.link.to_client.rate, Rate::kbit(2_500));
+        assert_eq!(changed.link.round_trip(), Duration::from_millis(20));
+        assert_eq!(changed.link.to_server.queue, QueueLimit::packets(10));
+        assert_eq!(
+            (changed.congestion_control.as_str(), changed.bulk_congestion_control),
+            ("reno", None)
+        );
+        assert_eq!((changed.big_file_bytes, changed.object_bytes), (1_000_000, 1_000));
+        assert_eq!(changed.object_interval, Duration::from_secs(1));
+        assert_eq!(changed.variants, [Variant::Smig, Variant::PlainHttp2]);
+        assert_eq!(changed.max_hold, Duration::ZERO);
+    }
+
+    #[test]
+    fn what_cannot_be_is_refused_with_its_name() {
+        for (flag, named) in [
+            ("--rate=fast", "--rate"),
+            ("--rate=0", "1kbit"),
+            ("--rate=10MB", "bits a second"),
+            ("--rtt=50", "unit"),
+            ("--queue=0", "--queue"),
+            ("--big-file=0", "nothing"),
+            ("--interval=1ms", "10ms"),
+            ("--variants=plain,quic", "quic"),
+            ("--variants=smig,smig", "twice"),
+        ] {
+            let error = options(&[flag]).unwrap_err();
+            assert!(error.contains(named), "{flag}: {error}");
+        }
+    }
+}

@@ -1,0 +1,109 @@
+//! Where results go. Tried before the demonstration: two minutes are too long to learn at their end
+//! that a folder is missing.
+
+use std::fs::{self, OpenOptions};
+use std::io::{self, Write as _};
+use std::path::{Path, PathBuf};
+
+use crate::exit::{Exit, Failure};
+
+/// A place for a result.
+#[derive(Debug)]
+pub(super) enum Target {
+    Stdout,
+    File(TargetFile),
+}
+
+/// A file; what this made goes again if nothing is written.
+#[derive(Debug)]
+pub(super) struct TargetFile {
+    path: PathBuf,
+    made: bool,
+}
+
+/// Whether a file's name stands for standard output.
+pub(super) fn is_stdout(path: &Path) -> bool {
+    path == Path::new("-")
+}
+
+impl Target {
+    /// A file that can be written.
+    pub(super) fn file(path: &Path) -> Result<Self, Failure> {
+        if is_stdout(path) {
+            let text = "--output takes a file's name (only --json can go to standard output)";
+            return Err(Failure::new(Exit::Usage, text));
+        }
+        let made = !path.exists();
+        OpenOptions::new()
+            .write(true)
+            .create(true)
+            .truncate(false)
+            .open(path)
+            .map_err(|error| failure(path, &error))?;
+        Ok(Self::File(TargetFile { path: path.to_owned(), made }))
+    }
+
+    /// The same, or standard output for `-`.
+    pub(super) fn file_or_stdout(path: &Path) -> Result<Self, Failure> {
+        if is_stdout(path) { Ok(Self::Stdout) } else { Self::file(path) }
+    }
+
+    /// Writes all of it.
+    pub(super) fn write(self, text: &str) -> Result<(), Failure> {
+        match self {
+            Self::Stdout => io::stdout()
+                .write_all(text.as_bytes())
+                .map_err(|error| failure(Path::new("standard output"), &error)),
+            Self::File(mut file) => {
+                fs::write(&file.path, text).map_err(|error| failure(&file.path, &error))?;
+                file.made = false;
+                Ok(())
+            }
+        }
+    }
+}
+
+impl Drop for TargetFile {
+    fn drop(&mut self) {
+        if self.made {
+            // Empty, and nobody's: if it stays, it does no harm.
+            let _ = fs::remove_file(&self.path);
+        }
+    }
+}
+
+fn failure(path: &Path, error: &io::Error) -> Failure {
+    let hint = match error.kind() {
+        io::ErrorKind::NotFound => "; make its folder first",
+        io::ErrorKind::IsADirectory => "; name a file in it",
+        io::ErrorKind::PermissionDenied => "; choose another place with --output or --json",
+        _ => "",
+    };
+    Failure::new(Exit::Write, format!("cannot write {}: {error}{hint}", path.display()))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_file_that_was_made_goes_unless_it_is_written() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("page.html");
+        drop(Target::file(&path).unwrap());
+        assert!(!path.exists());
+        Target::file(&path).unwrap().write("one").unwrap();
+        drop(Target::file(&path).unwrap());
+        assert_eq!(fs::read_to_string(&path).unwrap(), "one", "it was there before");
+    }
+
+    #[test]
+    fn what_cannot_be_written_is_known_before() {
+        let folder = tempfile::tempdir().unwrap();
+        let error = Target::file(&folder.path().join("no/page.html")).unwrap_err().to_string();
+        assert!(error.contains("no/page.html") && error.contains("folder first"), "{error}");
+        assert!(Target::file(folder.path()).unwrap_err().to_string().contains("name a file"));
+        assert!(Target::file(Path::new("-")).is_err());
+        assert!(matches!(Target::file_or_stdout(Path::new("-")), Ok(Target::Stdout)));
+    }
+}
