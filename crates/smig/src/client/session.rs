@@ -16,7 +16,7 @@ use smig_proto::{
 use super::body::RequestBody;
 use super::host::Host;
 use super::spares::Spares;
-use crate::driver::{App, Mailbox, Slot, Slots, Turn};
+use crate::driver::{App, FAREWELL, Mailbox, Slot, Slots, Turn};
 use crate::error::{Error, Kind};
 use crate::moves::{self, Surroundings, Tracked};
 use crate::observe::Observed;
@@ -293,6 +293,7 @@ impl ClientSession {
     fn end_if_idle(&mut self, turn: &mut Turn<'_>) {
         if self.stage == Stage::Closing && self.slots.len() == 0 && self.queue.is_empty() {
             self.stage = Stage::Ended;
+            self.idle_since = Some(turn.now);
             turn.session.shutdown();
         }
     }
@@ -311,6 +312,9 @@ impl ClientSession {
         } else if self.spares_wanted && idle >= SPARE_IDLE {
             self.spares_wanted = false;
             self.spares.close_idle(turn);
+        } else if self.stage == Stage::Ended && idle >= FAREWELL {
+            turn.links.close_all(turn.session);
+            self.idle_since = Some(turn.now);
         }
         self.end_if_idle(turn);
     }
@@ -319,7 +323,8 @@ impl ClientSession {
         match self.stage {
             Stage::Open if self.spares_wanted => Some(self.host.idle_timeout.min(SPARE_IDLE)),
             Stage::Open => Some(self.host.idle_timeout),
-            Stage::Closing | Stage::Ended => None,
+            Stage::Closing => None,
+            Stage::Ended => Some(FAREWELL),
         }
     }
 }

@@ -7,7 +7,7 @@ use std::sync::Arc;
 use std::task::Context;
 use std::time::Duration;
 
-use smig_proto::{ConnId, ConnectionSpec, Event, Identity, Instant, Security, Session};
+use smig_proto::{ConnId, ConnectionSpec, ErrorCode, Event, Identity, Instant, Security, Session};
 
 use super::hold::Hold;
 use super::link::{Link, Portion, Progress, Role, Stage};
@@ -190,6 +190,13 @@ impl Links {
         }
         self.links.retain(|link| link.stage != Stage::Gone);
         progress
+    }
+
+    /// Ends every connection now: who was told that it ends has not let go in time.
+    pub(crate) fn close_all(&self, session: &mut Session) {
+        for link in &self.links {
+            session.close(link.id, ErrorCode::NoError, "the session has ended");
+        }
     }
 
     /// The session's task goes to sleep.

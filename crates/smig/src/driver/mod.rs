@@ -14,6 +14,7 @@ use std::future::Future;
 use std::pin::Pin;
 use std::sync::Arc;
 use std::task::{Context, Poll};
+use std::time::Duration;
 
 use smig_proto::{Event, Instant, Session};
 
@@ -29,6 +30,9 @@ use timer::Timer;
 
 /// Turns of the loop until other tasks of the thread get theirs.
 const TURNS: usize = 8;
+
+/// How long a session that has ended in order waits for the peer to let go of its connections.
+pub(crate) const FAREWELL: Duration = Duration::from_secs(5);
 
 /// What a session does: the server's half or the client's.
 pub(crate) trait App {

@@ -4,6 +4,7 @@ use std::pin::Pin;
 use std::rc::Rc;
 use std::sync::Arc;
 use std::task::{Context, Poll};
+use std::time::Duration;
 
 use http::{Request, Response};
 use http_body::Body;
@@ -17,7 +18,7 @@ use super::exchange::{Continue, Exchange, Outbound, Work, guarded};
 use super::join::Arrival;
 use super::respond;
 use super::worker::Worker;
-use crate::driver::{App, Mailbox, Slot, Slots, Turn};
+use crate::driver::{App, FAREWELL, Mailbox, Slot, Slots, Turn};
 use crate::error::{BoxError, Error};
 use crate::moves::Surroundings;
 use crate::observe::Observed;
@@ -53,7 +54,7 @@ where
     pub(super) watched: Vec<Slot>,
     /// The worker's number for this session.
     number: usize,
-    /// No stream is open since then; `None` while one is, and when the end was announced.
+    /// No stream is open since then; `None` while one is.
     idle_since: Option<Instant>,
     stage: Stage,
 }
@@ -102,13 +103,27 @@ where
 
     /// Ends a session that nobody used for long.
     fn look_at_idleness(&mut self, turn: &mut Turn<'_>) {
-        if self.stage == Stage::Ending || self.slots.len() > 0 {
+        if self.slots.len() > 0 {
             self.idle_since = None;
             return;
         }
         let since = *self.idle_since.get_or_insert(turn.now);
-        if turn.now.saturating_duration_since(since) >= self.worker.shared.idle_timeout {
-            self.drain(turn);
+        if turn.now.saturating_duration_since(since) < self.idle_limit() {
+            return;
+        }
+        match self.stage {
+            Stage::Open => self.drain(turn),
+            Stage::Ending => {
+                turn.links.close_all(turn.session);
+                self.idle_since = Some(turn.now);
+            }
+        }
+    }
+
+    fn idle_limit(&self) -> Duration {
+        match self.stage {
+            Stage::Open => self.worker.shared.idle_timeout,
+            Stage::Ending => FAREWELL,
         }
     }
 
@@ -367,7 +382,7 @@ where
     }
 
     fn deadline(&self) -> Option<Instant> {
-        self.idle_since.map(|since| since + self.worker.shared.idle_timeout)
+        self.idle_since.map(|since| since + self.idle_limit())
     }
 
     fn is_done(&self) -> bool {

@@ -411,3 +411,22 @@ async fn a_session_that_nobody_uses_ends() {
         .await;
     }
 }
+
+#[tokio::test]
+async fn a_peer_that_never_answers_is_let_go() {
+    use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
+    let server = smig::Server::builder()
+        .listen_cleartext(crate::support::loopback(), smig::ClearTrust::None)
+        .idle_timeout(Duration::from_millis(10))
+        .start(service_fn(answer))
+        .unwrap();
+    let mut mute = tokio::net::TcpStream::connect(server.local_addrs()[0]).await.unwrap();
+    // Preface, SETTINGS, SETTINGS with ACK; the PING of the server's farewell stays unanswered.
+    mute.write_all(b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n").await.unwrap();
+    mute.write_all(&[0, 0, 0, 4, 0, 0, 0, 0, 0, 0, 0, 0, 4, 1, 0, 0, 0, 0]).await.unwrap();
+    let mut said = Vec::new();
+    mute.read_to_end(&mut said).await.unwrap();
+    assert!(!said.is_empty());
+    let stopped = server.shutdown(Duration::from_secs(60)).await;
+    stopped.unwrap();
+}
