@@ -55,10 +55,12 @@ impl Section {
             }
             parts.path_and_query = Some(parse_path(path, &method)?);
             // A URI in parts with a scheme needs an authority; Host stands in where there is none.
-            parts.authority = authority.or_else(|| {
-                let host = self.headers.get(HOST)?;
-                Authority::try_from(host.as_bytes()).ok()
-            });
+            parts.authority = match (authority, self.headers.get(HOST)) {
+                (None, Some(host)) => {
+                    Some(parse_authority(Bytes::copy_from_slice(host.as_bytes()))?)
+                }
+                (authority, _) => authority,
+            };
             let scheme = parse_scheme(&scheme)?;
             parts.scheme = parts.authority.is_some().then_some(scheme);
         }
@@ -145,7 +147,13 @@ fn parse_authority(value: Bytes) -> Result<Authority, Cause> {
     if value.contains(&b'@') {
         return Err(Cause::BadAuthority);
     }
-    Authority::from_maybe_shared(value).map_err(|_| Cause::BadAuthority)
+    let authority = Authority::from_maybe_shared(value).map_err(|_| Cause::BadAuthority)?;
+    // `http` takes anything for a port.
+    match authority.as_str().get(authority.host().len()..) {
+        Some("" | ":") => Ok(authority),
+        Some(_) if authority.port_u16().is_some() => Ok(authority),
+        Some(_) | None => Err(Cause::BadAuthority),
+    }
 }
 
 fn check_host(headers: &HeaderMap, authority: Option<&Authority>) -> Result<(), Cause> {
@@ -166,7 +174,11 @@ fn parse_scheme(scheme: &Bytes) -> Result<Scheme, Cause> {
     match &scheme[..] {
         b"https" => Ok(Scheme::HTTPS),
         b"http" => Ok(Scheme::HTTP),
-        other => Scheme::try_from(other).map_err(|_| Cause::BadPseudo),
+        // RFC 3986 section 3.1; `http` takes the empty one, too.
+        [b'a'..=b'z' | b'A'..=b'Z', ..] => {
+            Scheme::try_from(&scheme[..]).map_err(|_| Cause::BadPseudo)
+        }
+        _ => Err(Cause::BadPseudo),
     }
 }
 

@@ -174,7 +174,11 @@ impl Reader {
             self.open = Some((kind, first, id, block));
             return None;
         }
-        assert_eq!(first & (flag::PADDED | flag::PRIORITY), 0, "the engine neither pads nor depends");
+        assert_eq!(
+            first & (flag::PADDED | flag::PRIORITY),
+            0,
+            "the engine neither pads nor depends"
+        );
         let mut block = block.freeze();
         if kind == kind::PUSH_PROMISE {
             let promised = block.get_u32();
@@ -205,13 +209,14 @@ const fn end_of(flags: u8) -> EndStream {
 fn whole(kind: u8, flags: u8, stream: u32, payload: Bytes) -> Frame {
     let mut rest = payload.clone();
     let ack = if flags & flag::SMIG_ACK == 0 { Ack::No } else { Ack::Yes };
-    let known = flags & !match kind {
-        kind::DATA => flag::END_STREAM,
-        kind::SETTINGS | kind::PING => flag::ACK,
-        kind::MIGRATE => flag::END_STREAM | flag::SMIG_ACK,
-        kind::JOIN => flag::SMIG_ACK | flag::REFUSED,
-        _ => 0,
-    };
+    let known = flags
+        & !match kind {
+            kind::DATA => flag::END_STREAM,
+            kind::SETTINGS | kind::PING => flag::ACK,
+            kind::MIGRATE => flag::END_STREAM | flag::SMIG_ACK,
+            kind::JOIN => flag::SMIG_ACK | flag::REFUSED,
+            _ => 0,
+        };
     // SMIG-2.4 and RFC 9113 section 4.1: undefined flags are 0 when sent.
     assert_eq!(known, 0, "undefined flags {known:#04x} on frame type {kind:#04x}");
     match (kind, payload.len()) {

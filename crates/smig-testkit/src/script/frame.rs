@@ -55,7 +55,12 @@ impl fmt::Debug for Frame {
         match self {
             Self::Data { stream, data, end } => {
                 let shown = &data[..data.len().min(24)];
-                write!(f, "DATA({stream}, {} octets {:?}", data.len(), Bytes::copy_from_slice(shown))?;
+                write!(
+                    f,
+                    "DATA({stream}, {} octets {:?}",
+                    data.len(),
+                    Bytes::copy_from_slice(shown)
+                )?;
                 write!(f, "{})", fin(end))
             }
             Self::Headers { stream, fields, end } => {
@@ -90,7 +95,11 @@ impl fmt::Debug for Frame {
             }
             Self::JoinRefused(reason) => write!(f, "JOIN(REFUSED, {reason})"),
             Self::Raw { kind, flags, stream, payload } => {
-                write!(f, "frame {kind:#04x}({stream}, flags {flags:#04x}, {} octets)", payload.len())
+                write!(
+                    f,
+                    "frame {kind:#04x}({stream}, flags {flags:#04x}, {} octets)",
+                    payload.len()
+                )
             }
         }
     }

@@ -2,14 +2,14 @@
 
 use http::{HeaderMap, Method, StatusCode};
 use smig_proto::{
-    Cid, Config, ConnId, EndStream, Event, JoinRefusal, KeyingRequest, MigrateError, RequestHead, ResponseHead,
-    Role, Security, Session, StreamKey, Target,
+    Cid, Config, ConnId, EndStream, Event, JoinRefusal, KeyingRequest, MigrateError, RequestHead,
+    ResponseHead, Role, Security, Session, StreamKey, Target,
 };
 
 use super::frame::{Ack, Frame, headers, setting, settings_ack};
 use super::peer::{C1, Line, Peer};
-use super::setup::{JoinAnswers, Setup};
 use super::proof;
+use super::setup::{JoinAnswers, Setup};
 
 const PREFACE: &[u8] = b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n";
 
@@ -454,6 +454,7 @@ pub fn cid_settings(cid: Cid) -> [(u16, u32); 3] {
 
 fn cid_in(entries: &[(u16, u32)]) -> Option<Cid> {
     let find = |id| entries.iter().find(|(other, _)| *other == id).map(|&(_, value)| value);
-    let app = u64::from(find(setting::SMIG_CID_HI)?) << 32 | u64::from(find(setting::SMIG_CID_MID)?);
+    let app =
+        u64::from(find(setting::SMIG_CID_HI)?) << 32 | u64::from(find(setting::SMIG_CID_MID)?);
     Some(Cid { app: smig_proto::AppId::new(app), number: find(setting::SMIG_CID_LO)? })
 }

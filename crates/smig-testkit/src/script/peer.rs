@@ -178,6 +178,13 @@ impl Peer {
         self.send_octets(line, &octets);
     }
 
+    /// Sends one frame, unless the engine has closed the connection.
+    pub fn send_if_open(&mut self, line: Line, frame: impl Into<Frame>) {
+        if !self.is_closed(line) {
+            self.send(line, frame);
+        }
+    }
+
     /// Sends octets as they are.
     #[track_caller]
     pub fn send_octets(&mut self, line: Line, octets: &[u8]) {
@@ -384,6 +391,12 @@ impl Peer {
         }
     }
 
+    /// Drops the engine's next frame if it is DATA; whether it was.
+    pub fn skip_data(&mut self, line: Line) -> bool {
+        let seen = &mut self.link_mut(line).seen;
+        seen.pop_front_if(|frame| matches!(frame, Frame::Data { .. })).is_some()
+    }
+
     /// The engine's next frame is `expected`.
     ///
     /// # Panics
@@ -396,7 +409,10 @@ impl Peer {
             panic!("{line:?}: expected {expected:?}, but the engine sent nothing");
         };
         let rest = &self.link(line).seen;
-        assert!(got == expected, "{line:?}:\nexpected {expected:?}\n     got {got:?}\n    then {rest:?}");
+        assert!(
+            got == expected,
+            "{line:?}:\nexpected {expected:?}\n     got {got:?}\n    then {rest:?}"
+        );
     }
 
     /// The engine sent nothing more on this connection.

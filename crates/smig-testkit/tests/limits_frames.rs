@@ -1,0 +1,431 @@
+//! Floods and slowness: frames that each are legal, and that only an attacker sends so many of.
+//! Each limit ends the connection, says which it was, and hits no other connection.
+
+use core::time::Duration;
+
+use smig_proto::{
+    Config, EndStream, ErrorCode, Event, Limits, ResponseHead, StreamKey,
+};
+use smig_testkit::script::frame::*;
+use smig_testkit::script::{C1, C2, Peer, Setup};
+
+fn server() -> Peer {
+    Peer::of_server(Config::server())
+}
+
+fn limited(change: impl FnOnce(&mut Limits)) -> Peer {
+    let mut config = Config::server();
+    change(&mut config.limits);
+    Peer::of_server(config)
+}
+
+/// GOAWAY(ENHANCE_YOUR_CALM) and the event that names the limit.
+#[track_caller]
+fn expect_limit(peer: &mut Peer, limit: &str) {
+    peer.expect_goaway(C1, ErrorCode::EnhanceYourCalm);
+    assert_eq!(peer.limit(), limit);
+}
+
+// CONTINUATION (VU#421644).
+
+fn fragment(size: usize) -> Vec<u8> {
+    // A literal field that is long enough never to end within the test.
+    let mut octets = vec![0, 1, b'x', 0x7f, 0xff, 0xff, 0xff, 0x0f];
+    octets.resize(size, b'v');
+    octets
+}
+
+#[test]
+fn a_header_block_has_eight_continuations() {
+    // The block of a good request, cut into nine frames.
+    let mut peer = server();
+    let block = b"\x82\x84\x87\x01\x0bexample.com";
+    peer.send(C1, raw(kind::HEADERS, flag::END_STREAM, 1, &block[..1]));
+    for octet in 1..8 {
+        peer.send(C1, raw(kind::CONTINUATION, 0, 1, &block[octet..=octet]));
+    }
+    peer.send(C1, raw(kind::CONTINUATION, flag::END_HEADERS, 1, &block[8..]));
+    peer.take_request();
+    // One more.
+    let mut peer = server().with_spare();
+    let other = peer.get(C2, 1);
+    peer.send(C1, raw(kind::HEADERS, flag::END_STREAM, 1, &block[..1]));
+    for octet in 1..=8 {
+        peer.send(C1, raw(kind::CONTINUATION, 0, 1, &block[octet..=octet]));
+    }
+    peer.expect_nothing(C1);
+    peer.send(C1, raw(kind::CONTINUATION, 0, 1, &block[9..10]));
+    expect_limit(&mut peer, "too many CONTINUATION frames");
+    peer.expect_unharmed(other);
+    peer.expect_silence();
+}
+
+#[test]
+fn a_header_block_has_64_kilobytes() {
+    let mut peer = server();
+    peer.send(C1, raw(kind::HEADERS, flag::END_STREAM, 1, fragment(16_384)));
+    for _ in 0..3 {
+        peer.send(C1, raw(kind::CONTINUATION, 0, 1, vec![b'v'; 16_384]));
+    }
+    peer.expect_nothing(C1);
+    peer.send(C1, raw(kind::CONTINUATION, 0, 1, "v"));
+    expect_limit(&mut peer, "header block larger than allowed");
+}
+
+#[test]
+fn a_header_block_has_ten_seconds() {
+    let mut peer = server();
+    peer.send(C1, raw(kind::HEADERS, flag::END_STREAM, 1, fragment(100)));
+    peer.advance(Duration::from_secs(5));
+    peer.send(C1, raw(kind::CONTINUATION, 0, 1, "v"));
+    peer.advance(Duration::from_secs(4));
+    peer.expect_nothing(C1);
+    peer.advance(Duration::from_secs(2));
+    expect_limit(&mut peer, "header block not finished in time");
+}
+
+// Empty frames (CVE-2019-9518).
+
+#[test]
+fn ten_empty_frames_in_a_row_are_enough() {
+    let frames: [Frame; 5] = [
+        data(1, ""),
+        padded_data(1, "", 200),
+        raw(kind::PRIORITY, 0, 3, [0; 5]),
+        raw(0xee, 0xff, 77, "unknown"),
+        raw(0x42, 0, 0, ""),
+    ];
+    for frame in frames {
+        let mut peer = server();
+        peer.post(C1, 1);
+        for _ in 0..10 {
+            peer.send(C1, frame.clone());
+        }
+        peer.expect_nothing(C1);
+        peer.send(C1, frame);
+        expect_limit(&mut peer, "too many empty frames in a row");
+    }
+    // An octet between them makes another row.
+    let mut peer = server();
+    peer.post(C1, 1);
+    for _ in 0..5 {
+        for _ in 0..10 {
+            peer.send(C1, data(1, ""));
+        }
+        peer.send(C1, data(1, "x"));
+    }
+    peer.expect_silence();
+}
+
+// Queued answers (CVE-2019-9512, -9514, -9515).
+
+#[test]
+fn pings_are_answered_while_the_peer_reads() {
+    let mut peer = server();
+    for n in 0..1_000u64 {
+        peer.send(C1, ping(n.to_be_bytes()));
+        peer.expect(C1, pong(n.to_be_bytes()));
+    }
+    // 64 answers may wait, the 65th may not.
+    peer.pause(C1);
+    for _ in 0..64 {
+        peer.send(C1, ping([7; 8]));
+    }
+    let hit = |event: &Event| matches!(event, Event::LimitHit { .. }).then_some(());
+    assert_eq!(peer.find_event(hit), None);
+    peer.send(C1, ping([7; 8]));
+    assert_eq!(peer.limit(), "too many answers owed: read faster");
+    peer.resume(C1);
+    for _ in 0..65 {
+        assert!(matches!(peer.next(C1), Frame::Pong(_) | Frame::GoAway { .. }));
+    }
+    assert!(peer.is_closed(C1));
+}
+
+#[test]
+fn settings_are_bounded_in_number_and_in_entries() {
+    let mut peer = server();
+    // The first SETTINGS of the handshake counts.
+    for _ in 0..15 {
+        peer.send(C1, settings(&[]));
+        peer.expect(C1, settings_ack());
+    }
+    peer.send(C1, settings(&[]));
+    expect_limit(&mut peer, "too many SETTINGS");
+    // Ten seconds later there is room again.
+    let mut peer = server();
+    for _ in 0..40 {
+        peer.send(C1, settings(&[]));
+        peer.expect(C1, settings_ack());
+        peer.advance(Duration::from_secs(1));
+    }
+    let mut peer = server();
+    peer.send(C1, settings(&[(0x7777, 1); 32]));
+    peer.expect(C1, settings_ack());
+    peer.send(C1, settings(&[(0x7777, 1); 33]));
+    expect_limit(&mut peer, "too many SETTINGS");
+}
+
+#[test]
+fn resets_that_nobody_reads_are_bounded() {
+    let mut peer = server();
+    peer.pause(C1);
+    for n in 0..65 {
+        peer.send(C1, window_update(2 * n + 1, 0));
+    }
+    assert_eq!(peer.limit(), "too many answers owed: read faster");
+}
+
+#[test]
+fn migrates_that_nobody_reads_the_answers_of_are_bounded() {
+    let mut peer = server();
+    let key = peer.post(C1, 1);
+    let cid = peer.cid(C1);
+    peer.pause(C1);
+    for n in 1..=65 {
+        peer.send(C1, migrate(1, cid, 2 * n + 1));
+    }
+    assert_eq!(peer.limit(), "too many answers owed: read faster");
+    peer.take_error(key);
+    // The same for a stream that is over.
+    let mut peer = server();
+    let key = peer.get(C1, 1);
+    peer.respond(key, 204, EndStream::Yes);
+    peer.pause(C1);
+    for n in 1..=65 {
+        peer.send(C1, migrate(1, cid, 2 * n + 1));
+    }
+    assert_eq!(peer.limit(), "too many answers owed: read faster");
+}
+
+// Windows (CVE-2019-9511, -9517).
+
+fn responding(peer: &mut Peer, octets: usize) -> StreamKey {
+    let key = peer.get(C1, 1);
+    peer.respond(key, 200, EndStream::No);
+    peer.expect(C1, headers(1).status(200));
+    peer.body(key, vec![b'x'; octets], EndStream::Yes);
+    key
+}
+
+#[test]
+fn a_window_that_is_kept_tiny_ends_the_connection() {
+    // Of the stream, and of the connection.
+    for stream in [1, 0] {
+        let window = if stream == 1 { 0 } else { 200_000 };
+        let mut setup =
+            Setup::new(Config::server()).setting(setting::INITIAL_WINDOW_SIZE, window);
+        setup.config.limits.max_tiny_frames = 100;
+        let mut peer = Peer::to_server(setup);
+        peer.connect();
+        responding(&mut peer, 100_000);
+        while peer.skip_data(C1) {}
+        for n in 0..101 {
+            assert!(!peer.is_closed(C1), "after {n} updates");
+            peer.send(C1, window_update(stream, 1));
+            peer.expect(C1, data(1, "x"));
+        }
+        peer.send_if_open(C1, window_update(stream, 1));
+        expect_limit(&mut peer, "window kept too small for too long");
+    }
+}
+
+#[test]
+fn frames_are_not_small_without_need() {
+    // The driver asks for 100 octets at a time: no DATA frame under 1 KB but the last.
+    let mut peer = server();
+    peer.limit_transmit(100);
+    responding(&mut peer, 10_000);
+    let mut sum = 0;
+    loop {
+        let Frame::Data { data, end, .. } = peer.next(C1) else { panic!("DATA follows") };
+        sum += data.len();
+        if end.is_end() {
+            break;
+        }
+        assert!(data.len() >= 1_024, "{}", data.len());
+    }
+    assert_eq!(sum, 10_000);
+}
+
+#[test]
+fn a_peer_that_does_not_read_is_not_read() {
+    // 64 KB a stream in the engine, then the application waits; 256 KB framed and unsent on a
+    // connection, then its input does.
+    let mut peer = server();
+    peer.pause(C1);
+    let key = peer.get(C1, 1);
+    let mut fields = http::HeaderMap::new();
+    fields.insert("x-long", "v".repeat(8_000).parse().unwrap());
+    let head = ResponseHead { status: http::StatusCode::from_u16(103).unwrap(), headers: fields };
+    let conn = peer.conn(C1);
+    for _ in 0..60 {
+        assert!(peer.session().wants_input(conn) || peer.session().wants_transmit(conn));
+        peer.app(|session, _| session.send_informational(key, &head)).unwrap();
+    }
+    assert!(!peer.session().wants_input(conn));
+    peer.resume(C1);
+    assert!(peer.session().wants_input(conn));
+    let mut peer = server();
+    peer.pause(C1);
+    let key = peer.get(C1, 1);
+    peer.respond(key, 200, EndStream::No);
+    assert_eq!(peer.app(|session, _| session.send_capacity(key)), 64 << 10);
+    peer.body(key, vec![0; 64 << 10], EndStream::No);
+    assert_eq!(peer.app(|session, _| session.send_capacity(key)), 0);
+    let writable = |event: &Event| matches!(event, Event::Writable { .. }).then_some(());
+    assert_eq!(peer.find_event(writable), None);
+    peer.resume(C1);
+    peer.event(writable);
+}
+
+#[test]
+fn a_stalled_stream_is_reset_whatever_frames_come() {
+    let mut setup = Setup::new(Config::server()).setting(setting::INITIAL_WINDOW_SIZE, 0);
+    setup.settings.push((0x7777, 1));
+    let mut peer = Peer::to_server(setup);
+    peer.connect();
+    peer.connect();
+    let key = responding(&mut peer, 10_000);
+    let other = peer.get(C2, 1);
+    for _ in 0..59 {
+        peer.advance(Duration::from_secs(1));
+        peer.send(C1, window_update(1, 10));
+        peer.expect(C1, data(1, "x".repeat(10)));
+    }
+    peer.expect_silence();
+    peer.advance(Duration::from_secs(3));
+    peer.expect(C1, reset(1, ErrorCode::Cancel));
+    assert_eq!(peer.limit(), "stalled stream");
+    assert_eq!(peer.take_error(key).code, ErrorCode::Cancel);
+    peer.expect_unharmed(other);
+    // A kilobyte a minute is progress.
+    let mut peer = Peer::to_server(
+        Setup::new(Config::server()).setting(setting::INITIAL_WINDOW_SIZE, 0),
+    );
+    peer.connect();
+    let key = responding(&mut peer, 10_000);
+    for _ in 0..9 {
+        peer.advance(Duration::from_secs(50));
+        peer.send(C1, window_update(1, 1_100));
+        peer.next(C1);
+    }
+    peer.expect_unharmed(key);
+}
+
+#[test]
+fn a_migration_does_not_restart_the_stall_clock() {
+    // To and fro, and a move that is declined.
+    let setup = Setup::new(Config::server()).setting(setting::INITIAL_WINDOW_SIZE, 5_000);
+    let mut peer = Peer::to_server(setup);
+    peer.connect();
+    peer.connect();
+    let (c1, c2) = (peer.cid(C1), peer.cid(C2));
+    let key = responding(&mut peer, 20_000);
+    peer.expect(C1, data(1, "x".repeat(5_000)));
+    peer.advance(Duration::from_secs(2));
+    peer.send(C1, migrate(1, c2, 1).end());
+    peer.expect(C1, accept(1, c2, 1));
+    peer.advance(Duration::from_secs(20));
+    peer.send(C2, migrate(1, c1, 3).end());
+    peer.expect(C2, accept(1, c1, 3));
+    peer.advance(Duration::from_secs(20));
+    peer.migrate(key, C2).unwrap();
+    peer.expect(C1, migrate(3, c2, 2));
+    peer.advance(Duration::from_secs(10));
+    peer.send(C1, decline(3).end());
+    peer.expect_silence();
+    peer.advance(Duration::from_secs(11));
+    peer.expect(C1, reset(3, ErrorCode::Cancel));
+    assert_eq!(peer.limit(), "stalled stream");
+}
+
+#[test]
+fn octets_that_a_decline_takes_back_are_no_progress() {
+    // The client gives a window on the carrier only and declines: nothing has arrived.
+    let setup = Setup::new(Config::server()).setting(setting::INITIAL_WINDOW_SIZE, 0);
+    let mut peer = Peer::to_server(setup);
+    peer.connect();
+    peer.connect();
+    let cid = peer.cid(C2);
+    let key = responding(&mut peer, 20_000);
+    peer.advance(Duration::from_secs(30));
+    peer.migrate(key, C2).unwrap();
+    peer.expect(C1, migrate(1, cid, 2));
+    peer.send(C2, window_update(2, 2_000));
+    peer.expect(C2, data(2, "x".repeat(2_000)));
+    peer.send(C1, decline(1).end());
+    peer.advance(Duration::from_secs(20));
+    assert!(peer.find_event(|event| matches!(event, Event::Reset { .. }).then_some(())).is_none());
+    peer.advance(Duration::from_secs(62));
+    assert_eq!(peer.limit(), "stalled stream");
+    peer.take_error(key);
+}
+
+// PRIORITY_UPDATE (CVE-2019-9513).
+
+#[test]
+fn priority_updates_for_idle_streams_are_bounded() {
+    let mut peer = server();
+    for n in 0..100 {
+        peer.send(C1, priority_update(2 * n + 1, "u=1"));
+        peer.send(C1, priority_update(2 * n + 1, "u=2"));
+    }
+    peer.expect_nothing(C1);
+    peer.send(C1, priority_update(201, "u=1"));
+    expect_limit(&mut peer, "too many PRIORITY_UPDATE for idle streams");
+    // A stream that opens makes room.
+    let mut peer = server();
+    for n in 0..100 {
+        peer.send(C1, priority_update(2 * n + 1, "u=1"));
+    }
+    peer.get(C1, 1);
+    peer.send(C1, priority_update(201, "u=1"));
+    peer.expect_silence();
+}
+
+// Slowness.
+
+#[test]
+fn the_preface_has_five_seconds() {
+    for sent in [&b""[..], b"PRI * HTTP/2.0\r\n", b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n\0\0\0\x04"] {
+        let mut peer = Peer::to_server(Setup::new(Config::server()));
+        peer.open_line();
+        peer.send_octets(C1, sent);
+        peer.advance(Duration::from_secs(4));
+        assert!(!peer.is_closed(C1));
+        peer.advance(Duration::from_secs(2));
+        assert!(peer.is_closed(C1));
+        assert_eq!(peer.limit(), "no connection preface in time");
+    }
+}
+
+#[test]
+fn settings_are_acknowledged_within_thirty_seconds() {
+    let mut peer = Peer::to_server(Setup::new(Config::server()));
+    peer.open_line();
+    peer.greet(C1);
+    while !matches!(peer.next(C1), Frame::SettingsAck) {}
+    peer.advance(Duration::from_secs(29));
+    assert!(!peer.is_closed(C1));
+    peer.advance(Duration::from_secs(2));
+    peer.expect_goaway(C1, ErrorCode::SettingsTimeout);
+    assert_eq!(peer.limit(), "SETTINGS not acknowledged in time (RFC 9113 section 6.5.3)");
+}
+
+#[test]
+fn limits_are_configurable() {
+    let mut peer = limited(|limits| limits.max_empty_frames = 1);
+    peer.post(C1, 1);
+    peer.send(C1, data(1, ""));
+    peer.expect_nothing(C1);
+    peer.send(C1, data(1, ""));
+    expect_limit(&mut peer, "too many empty frames in a row");
+    let mut peer = limited(|limits| limits.max_idle_priorities = 0);
+    peer.send(C1, priority_update(1, "u=1"));
+    expect_limit(&mut peer, "too many PRIORITY_UPDATE for idle streams");
+    let mut peer = limited(|limits| limits.max_continuations = 0);
+    peer.send(C1, raw(kind::HEADERS, 0, 1, "\u{2}"));
+    peer.send(C1, raw(kind::CONTINUATION, flag::END_HEADERS, 1, ""));
+    expect_limit(&mut peer, "too many CONTINUATION frames");
+}

@@ -1,0 +1,187 @@
+//! Resets, by the peer and by its provocation, and what is remembered of streams that are over.
+
+use core::time::Duration;
+
+use smig_proto::{Config, EndStream, ErrorCode, StreamKey};
+use smig_testkit::script::frame::*;
+use smig_testkit::script::{C1, C2, Line, Peer};
+
+const RESETS: &str = "too many streams were reset";
+
+/// A request that its client resets at once, and that the application lets go of.
+fn rapid(peer: &mut Peer, line: Line, stream: u32) {
+    let key = peer.get(line, stream);
+    peer.send(line, reset(stream, ErrorCode::Cancel));
+    peer.app(|session, _| session.release(key));
+}
+
+#[test]
+fn a_burst_of_200_resets_is_allowed() {
+    // CVE-2023-44487
+    let mut peer = Peer::of_server(Config::server());
+    for n in 0..200 {
+        rapid(&mut peer, C1, 2 * n + 1);
+    }
+    peer.expect_silence();
+    peer.get(C1, 401);
+    peer.send(C1, reset(401, ErrorCode::Cancel));
+    assert_eq!(peer.expect_goaway(C1, ErrorCode::EnhanceYourCalm), 401);
+    assert_eq!(peer.limit(), RESETS);
+}
+
+#[test]
+fn then_33_resets_a_second_are() {
+    let mut peer = Peer::of_server(Config::server());
+    let mut ids = (0..).map(|n| 2 * n + 1);
+    for _ in 0..200 {
+        rapid(&mut peer, C1, ids.next().unwrap());
+    }
+    for _ in 0..10 {
+        peer.advance(Duration::from_secs(1));
+        for _ in 0..33 {
+            rapid(&mut peer, C1, ids.next().unwrap());
+        }
+    }
+    peer.expect_silence();
+    let id = ids.next().unwrap();
+    peer.get(C1, id);
+    peer.send(C1, reset(id, ErrorCode::Cancel));
+    peer.expect_goaway(C1, ErrorCode::EnhanceYourCalm);
+}
+
+#[test]
+fn a_running_handler_counts_as_a_stream_until_it_ends() {
+    // CVE-2023-44487: a reset frees nothing while the application works on the request.
+    let mut peer = Peer::of_server(Config { max_concurrent_streams: 10, ..Config::server() });
+    let mut keys = Vec::new();
+    for n in 0..10 {
+        keys.push(peer.get(C1, 2 * n + 1));
+        peer.send(C1, reset(2 * n + 1, ErrorCode::Cancel));
+    }
+    peer.send(C1, headers(21).get("/").end());
+    peer.expect(C1, reset(21, ErrorCode::RefusedStream));
+    peer.app(|session, _| session.release(keys[0]));
+    peer.get(C1, 23);
+    peer.expect_silence();
+}
+
+/// Makes the server reset an open stream; the stream's id and its key are given.
+type Provocation = fn(&mut Peer, u32);
+
+#[test]
+fn resets_that_the_client_provokes_cost_twice() {
+    // CVE-2025-8671, by every frame that makes a server reset a stream.
+    let ways: [(&str, ErrorCode, Provocation); 8] = [
+        ("window update of 0", ErrorCode::ProtocolError, |peer, id| {
+            peer.send(C1, headers(id).post("/"));
+            peer.send(C1, window_update(id, 0));
+        }),
+        ("window overflow", ErrorCode::FlowControlError, |peer, id| {
+            peer.send(C1, headers(id).post("/"));
+            peer.send(C1, window_update(id, 0x7fff_ffff));
+        }),
+        ("DATA behind the end", ErrorCode::StreamClosed, |peer, id| {
+            peer.send(C1, headers(id).get("/").end());
+            peer.send(C1, data(id, "x"));
+        }),
+        ("HEADERS behind the end", ErrorCode::StreamClosed, |peer, id| {
+            peer.send(C1, headers(id).get("/").end());
+            peer.send(C1, headers(id).field("x", "y").end());
+        }),
+        ("trailers without an end", ErrorCode::ProtocolError, |peer, id| {
+            peer.send(C1, headers(id).post("/"));
+            peer.send(C1, headers(id).field("x", "y"));
+        }),
+        ("more than content-length", ErrorCode::ProtocolError, |peer, id| {
+            peer.send(C1, headers(id).post("/").field("content-length", "1"));
+            peer.send(C1, data(id, "xy"));
+        }),
+        ("PRIORITY of a wrong size", ErrorCode::FrameSizeError, |peer, id| {
+            peer.send(C1, headers(id).post("/"));
+            peer.send(C1, raw(kind::PRIORITY, 0, id, [0; 4]));
+        }),
+        ("a malformed head", ErrorCode::ProtocolError, |peer, id| {
+            peer.send(C1, headers(id).get("/").field("connection", "close").end());
+        }),
+    ];
+    for (what, code, provoke) in ways {
+        let mut peer = Peer::of_server(Config::server()).with_spare();
+        let other = peer.get(C2, 1);
+        for n in 0..100 {
+            provoke(&mut peer, 2 * n + 1);
+            assert!(!peer.is_closed(C1), "{what}, {n}");
+            peer.expect(C1, reset(2 * n + 1, code));
+            release_all(&mut peer, other);
+        }
+        provoke(&mut peer, 201);
+        peer.expect_goaway(C1, ErrorCode::EnhanceYourCalm);
+        assert_eq!(peer.limit(), RESETS, "{what}");
+        peer.expect_unharmed(other);
+    }
+}
+
+/// The application lets go of all requests but one.
+fn release_all(peer: &mut Peer, but: StreamKey) {
+    while let Some(key) = peer.find_event(|event| match event {
+        smig_proto::Event::Request { stream, .. } if *stream != but => Some(*stream),
+        _ => None,
+    }) {
+        peer.app(|session, _| session.release(key));
+    }
+}
+
+#[test]
+fn a_moved_stream_that_is_made_to_reset_costs_the_same() {
+    // CVE-2025-8671 by frames behind a barrier (SMIG-5.19).
+    let mut config = Config::server();
+    config.limits.reset_burst = 2;
+    let mut peer = Peer::of_server(config).with_spare();
+    let cid = peer.cid(C2);
+    for id in [1, 3] {
+        peer.post(C1, id);
+        peer.send(C1, migrate(id, cid, id));
+        peer.expect(C1, accept(id, cid, id));
+        peer.send(C1, data(id, "x"));
+    }
+    peer.expect(C2, reset(1, ErrorCode::StreamClosed));
+    peer.expect_goaway(C1, ErrorCode::EnhanceYourCalm);
+}
+
+#[test]
+fn streams_that_are_over_are_forgotten() {
+    // CVE-2016-0150 and memory: 5000 requests leave nothing but a few numbers.
+    let mut peer = Peer::of_server(Config::server());
+    for n in 0..5_000 {
+        let key = peer.get(C1, 2 * n + 1);
+        peer.respond(key, 204, EndStream::Yes);
+        peer.expect(C1, headers(2 * n + 1).status(204).end());
+        peer.app(|session, _| session.release(key));
+    }
+    assert_eq!(peer.session().stream_count(), 0);
+    assert_eq!(peer.session().connection(peer.conn(C1)).unwrap().streams, 0);
+    assert!(!peer.session().has_obligations());
+    // Late credit and resets for any of them are no error; DATA is.
+    peer.send(C1, window_update(1, 10));
+    peer.send(C1, reset(3, ErrorCode::Cancel));
+    peer.send(C1, window_update(9_999, 10));
+    peer.expect_silence();
+    peer.send(C1, data(5, "x"));
+    peer.expect_goaway(C1, ErrorCode::StreamClosed);
+}
+
+#[test]
+fn late_frames_of_streams_that_were_reset_are_ignored_as_long_as_they_are_remembered() {
+    let mut peer = Peer::of_server(Config::server());
+    for n in 0..1_100 {
+        let key = peer.post(C1, 2 * n + 1);
+        peer.app(|session, _| session.reset(key, ErrorCode::Cancel));
+        peer.app(|session, _| session.release(key));
+        peer.expect(C1, reset(2 * n + 1, ErrorCode::Cancel));
+    }
+    peer.send(C1, data(2_199, "late"));
+    peer.send(C1, headers(2_197).field("late", "too").end());
+    peer.expect_silence();
+    // The first of them is not remembered: memory is bounded, and DATA on a closed stream an error.
+    peer.send(C1, data(1, "very late"));
+    peer.expect_goaway(C1, ErrorCode::StreamClosed);
+}
