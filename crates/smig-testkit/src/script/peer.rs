@@ -397,6 +397,17 @@ impl Peer {
         seen.pop_front_if(|frame| matches!(frame, Frame::Data { .. })).is_some()
     }
 
+    /// Takes the engine's next frame if it is WINDOW_UPDATE: its stream and increment.
+    pub fn skip_credit(&mut self, line: Line) -> Option<(u32, u32)> {
+        match self.link(line).seen.front() {
+            Some(&Frame::WindowUpdate { stream, increment }) => {
+                self.next(line);
+                Some((stream, increment))
+            }
+            _ => None,
+        }
+    }
+
     /// The engine's next frame is `expected`.
     ///
     /// # Panics
