@@ -3,6 +3,7 @@
 use smig_proto::{Processed, StreamView};
 
 use crate::mesh::link::Side;
+use crate::mesh::talk::Talk;
 use crate::mesh::world::{World, Zeal};
 
 impl World {
@@ -10,6 +11,13 @@ impl World {
     /// complete or failed at both ends, and nothing may be left behind.
     pub fn finish(&mut self) {
         self.settle(Zeal::Finishing);
+        let answered = |talk: &Talk| {
+            let client = talk.part_at(Side::Client);
+            client.is_alive() && !client.is_complete() && talk.part_at(Side::Server).released
+        };
+        if self.talks.iter().any(answered) {
+            self.wait_for_patience();
+        }
         self.check_still();
         for at in 0..self.talks.len() {
             for side in Side::BOTH {
@@ -24,6 +32,9 @@ impl World {
         }
         self.react();
         self.settle(Zeal::Finishing);
+        if self.mesh.servers.iter().any(|server| server.stream_count() > 0) {
+            self.wait_for_patience();
+        }
         if self.mesh.client.connections().any(|conn| conn.unbound > 0) {
             // The MIGRATE that would name it went down with its connection, and its mover was done
             // (SMIG-8.8): only time tells (SMIG-5.24).
@@ -36,6 +47,15 @@ impl World {
         self.check_empty(Side::Client, 0);
         for session in 0..self.mesh.servers.len() {
             self.check_empty(Side::Server, session);
+        }
+    }
+
+    /// A server reads the rest of an answered request for a moment, then it says that it is not wanted.
+    fn wait_for_patience(&mut self) {
+        for _ in 0..4 {
+            self.sleep(1100);
+            self.react();
+            self.settle(Zeal::Finishing);
         }
     }
 

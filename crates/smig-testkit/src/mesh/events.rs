@@ -76,13 +76,15 @@ impl World {
     }
 
     fn on_limit(&mut self, side: Side, limit: &'static str) {
+        let times = [Cause::SlowHeaders, Cause::SlowPreface, Cause::SettingsTimeout];
+        let late = self.mesh.watch.slept_long && times.iter().any(|time| time.describe() == limit);
         match limit {
             "migrations"
             | "unbound carriers"
             | "unbound carrier time"
             | "migration answer time"
             | "stalled stream" => self.seen(limit),
-            "header block not finished in time" if self.mesh.watch.slept_long => self.seen(limit),
+            _ if late => self.seen("a time limit of a connection"),
             other => self.fault(format!("{side:?} hit the limit of {other}")),
         }
     }
