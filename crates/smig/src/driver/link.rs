@@ -76,6 +76,15 @@ impl Progress {
     }
 }
 
+/// A connection without a session.
+#[derive(Debug)]
+pub(crate) struct Departed {
+    pub(crate) transport: Transport,
+    pub(crate) info: Arc<ConnectionInfo>,
+    /// Framed and not written.
+    pub(crate) output: Transmit,
+}
+
 #[derive(Debug)]
 pub(crate) struct Link {
     pub(super) id: ConnId,
@@ -98,7 +107,8 @@ pub(crate) struct Link {
 }
 
 impl Link {
-    pub(super) fn new(id: ConnId, transport: Transport, info: Arc<ConnectionInfo>) -> Self {
+    pub(super) fn new(id: ConnId, departed: Departed) -> Self {
+        let Departed { transport, info, output } = departed;
         Self {
             id,
             transport,
@@ -106,7 +116,7 @@ impl Link {
             role: Role::Interactive,
             stage: Stage::Open,
             sample: PathSample::default(),
-            output: Transmit::default(),
+            output,
             batch: MIN_BATCH,
             min_batch: MIN_BATCH,
             unsampled: 0,
@@ -118,8 +128,9 @@ impl Link {
         }
     }
 
-    pub(super) fn into_transport(self) -> (Transport, Arc<ConnectionInfo>) {
-        (self.transport, self.info)
+    /// Takes it out of its session, with what is on its way to the socket.
+    pub(super) fn depart(self) -> Departed {
+        Departed { transport: self.transport, info: self.info, output: self.output }
     }
 
     /// Gives the connection a role and the socket the role's options.

@@ -7,10 +7,12 @@ use std::sync::Arc;
 use std::task::Context;
 use std::time::Duration;
 
-use smig_proto::{ConnId, ConnectionSpec, ErrorCode, Event, Identity, Instant, Security, Session};
+use smig_proto::{
+    ConnId, ConnectionSpec, ErrorCode, Event, Identity, Instant, Security, Session, Transmit,
+};
 
 use super::hold::Hold;
-use super::link::{Link, Portion, Progress, Role, Stage};
+use super::link::{Departed, Link, Portion, Progress, Role, Stage};
 use crate::connection::ConnectionInfo;
 use crate::socket::{PathSample, SocketOptions};
 use crate::transport::Transport;
@@ -58,21 +60,21 @@ impl Links {
         let info = Arc::new(ConnectionInfo::new(&transport, clear));
         let spec = ConnectionSpec { security: info.security, identity };
         let id = session.add_connection(now, spec);
-        self.insert(id, transport, info);
+        self.insert(id, Departed { transport, info, output: Transmit::default() });
         id
     }
 
     /// Takes a connection that the engine knows already.
-    pub(crate) fn insert(&mut self, id: ConnId, transport: Transport, info: Arc<ConnectionInfo>) {
-        let mut link = Link::new(id, transport, info);
+    pub(crate) fn insert(&mut self, id: ConnId, departed: Departed) {
+        let mut link = Link::new(id, departed);
         link.set_role(Role::Interactive, &self.options.interactive);
         self.links.push(link);
     }
 
     /// Takes a connection out, whole.
-    pub(crate) fn remove(&mut self, id: ConnId) -> Option<(Transport, Arc<ConnectionInfo>)> {
+    pub(crate) fn remove(&mut self, id: ConnId) -> Option<Departed> {
         let index = self.links.iter().position(|link| link.id == id)?;
-        Some(self.links.remove(index).into_transport())
+        Some(self.links.remove(index).depart())
     }
 
     fn find(&mut self, id: ConnId) -> Option<&mut Link> {

@@ -20,6 +20,7 @@ use smig_proto::{Event, Instant, Session};
 
 use crate::clock;
 
+pub(crate) use link::Departed;
 use link::Progress;
 pub(crate) use links::{LinkOptions, Links};
 pub(crate) use mailbox::{Mailbox, Notifier, Slot};

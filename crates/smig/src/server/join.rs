@@ -5,18 +5,18 @@ use std::sync::Arc;
 
 use http::{Request, Response};
 use http_body::Body;
-use smig_proto::{Cid, ConnId, DetachedConnection, JoinRefusal, Session};
+use smig_proto::{Cid, ConnId, DetachedConnection, JoinRefusal, Session, Transmit};
 use tower_service::Service;
 
 use super::session::{Command, ServerSession};
 use super::worker;
 use crate::connection::ConnectionInfo;
-use crate::driver::Turn;
+use crate::driver::{Departed, Turn};
 use crate::entropy;
 use crate::error::BoxError;
 use crate::observe::Observed;
 use crate::stream::Incoming;
-use crate::transport::{Parted, Transport};
+use crate::transport::Parted;
 
 /// A connection on its way to another session, perhaps to another thread.
 #[derive(Debug)]
@@ -24,6 +24,7 @@ pub(crate) struct Arrival {
     detached: DetachedConnection,
     parted: Parted,
     info: Arc<ConnectionInfo>,
+    output: Transmit,
 }
 
 impl<S, B> ServerSession<S, B>
@@ -43,12 +44,13 @@ where
         let Some(detached) = turn.session.detach(conn) else {
             return turn.session.refuse_join(conn, JoinRefusal::NotHere);
         };
-        let Some((transport, info)) = turn.links.remove(conn) else { return };
+        let Some(departed) = turn.links.remove(conn) else { return };
+        let Departed { transport, info, output } = departed;
         let parted = match transport.part() {
             Ok(parted) => parted,
             Err(error) => return tracing::warn!(%error, "joining connection lost"),
         };
-        let arrival = Box::new(Arrival { detached, parted, info });
+        let arrival = Box::new(Arrival { detached, parted, info, output });
         if let Err(Command::Join(arrival)) = owner.send(Command::Join(arrival)) {
             // The session ended in between.
             self.adopt(turn, *arrival, JoinRefusal::UnknownSession);
@@ -57,7 +59,7 @@ where
 
     /// A connection wants to join this session.
     pub(super) fn on_arrival(&mut self, turn: &mut Turn<'_>, arrival: Arrival) {
-        let Arrival { detached, parted, info } = arrival;
+        let Arrival { detached, parted, info, output } = arrival;
         let transport = match parted.join() {
             Ok(transport) => transport,
             Err(error) => return tracing::warn!(%error, "joining connection lost"),
@@ -69,19 +71,23 @@ where
         match turn.session.verify_join(&detached, exporter) {
             Ok(proof) => {
                 let id = turn.session.attach(turn.now, detached, &proof, entropy::nonce());
-                turn.links.insert(id, transport, info);
+                turn.links.insert(id, Departed { transport, info, output });
                 self.worker.shared.counters.on(&Observed::Joined);
                 tracing::debug!(conn = %id, "connection joined");
             }
-            Err(refusal) => self.found(turn, detached, transport, info, refusal),
+            Err(refusal) => {
+                self.found(turn, detached, Departed { transport, info, output }, refusal);
+            }
         }
     }
 
     /// Takes a connection whose session is gone.
     fn adopt(&self, turn: &mut Turn<'_>, arrival: Arrival, refusal: JoinRefusal) {
-        let Arrival { detached, parted, info } = arrival;
+        let Arrival { detached, parted, info, output } = arrival;
         match parted.join() {
-            Ok(transport) => self.found(turn, detached, transport, info, refusal),
+            Ok(transport) => {
+                self.found(turn, detached, Departed { transport, info, output }, refusal);
+            }
             Err(error) => tracing::warn!(%error, "joining connection lost"),
         }
     }
@@ -91,16 +97,15 @@ where
         &self,
         turn: &mut Turn<'_>,
         detached: DetachedConnection,
-        transport: Transport,
-        info: Arc<ConnectionInfo>,
+        departed: Departed,
         refusal: JoinRefusal,
     ) {
-        tracing::info!(?refusal, peer = %info.peer_addr(), "connection refused by its session");
+        tracing::info!(?refusal, peer = %departed.info.peer_addr(), "connection refused by its session");
         self.worker.shared.counters.on(&Observed::JoinRefused);
         let engine = self.worker.shared.engine.clone();
         let (session, id) = Session::adopt(engine, turn.now, detached, refusal);
         worker::spawn_session(&self.worker, session, |_, links| {
-            links.insert(id, transport, info);
+            links.insert(id, departed);
         });
     }
 }

@@ -190,3 +190,32 @@ async fn a_server_that_stops_lets_streams_finish() {
     let again: Request<Full<Bytes>> = get("https://localhost:1/");
     assert!(client.request(again).await.unwrap_err().is_connect());
 }
+
+#[tokio::test]
+async fn a_response_can_ask_to_move_or_to_stay() {
+    let (server, client) = pair();
+    let (watch, mut events) = Watch::new();
+    let service = service_fn(|request: Request<smig::Incoming>| async move {
+        let hint = match request.uri().query() {
+            Some("move") => smig::Hint::Move,
+            Some("stay") => smig::Hint::Stay,
+            _ => smig::Hint::None,
+        };
+        let mut response = answer(request).await?;
+        response.extensions_mut().insert(hint);
+        Ok::<_, smig::BoxError>(response)
+    });
+    let server = server.start(service).unwrap();
+    let client = client.moves(never()).observer(watch).build().unwrap();
+    drop(client.request(get(url(&server, "/"))).await.unwrap());
+    until(&mut events, |event| matches!(event, Observed::Joined)).await;
+    for (query, segments) in [("stay", 1), ("move", 2)] {
+        let url = url(&server, &format!("/octets/{LEN}?{query}"));
+        let response = client.request(get(url)).await.unwrap();
+        let info = response.body().stream_info().unwrap();
+        let (hash, _) = digest(response.into_body()).await.unwrap();
+        assert_eq!(hash, sha256(&octets(LEN)));
+        assert!(info.segments().len() <= segments, "{query}: {:?}", info.segments());
+    }
+    assert_eq!(server.stats().moves_made, 1);
+}

@@ -78,3 +78,29 @@ async fn cleartext_speaks_both() {
         assert_eq!(body, "hello");
     }
 }
+
+#[tokio::test]
+async fn who_says_nothing_is_let_go() {
+    use tokio::io::AsyncReadExt as _;
+    let (server, _) = crate::support::pair();
+    let limit = std::time::Duration::from_millis(20);
+    let server = server.handshake_timeout(limit).start(service_fn(answer)).unwrap();
+    let mut mute = tokio::net::TcpStream::connect(server.local_addrs()[0]).await.unwrap();
+    assert_eq!(mute.read(&mut [0; 1]).await.unwrap(), 0);
+    assert_eq!(server.stats().handshakes_failed, 1);
+}
+
+#[tokio::test]
+async fn connections_over_the_limit_are_closed() {
+    use tokio::io::AsyncReadExt as _;
+    let (server, client) = crate::support::pair();
+    let server = server.max_connections(1).start(service_fn(answer)).unwrap();
+    let client = client.spares(0).build().unwrap();
+    let response = client.request(get(url(&server, "/"))).await.unwrap();
+    assert_eq!(response.into_body().collect().await.unwrap().to_bytes(), "hello");
+    let mut second = tokio::net::TcpStream::connect(server.local_addrs()[0]).await.unwrap();
+    assert_eq!(second.read(&mut [0; 1]).await.unwrap(), 0);
+    assert_eq!(server.stats().limits_hit, 1);
+    let response = client.request(get(url(&server, "/"))).await.unwrap();
+    assert_eq!(response.into_body().collect().await.unwrap().to_bytes(), "hello");
+}
