@@ -5,6 +5,7 @@ use clap::{Parser, Subcommand};
 /// HTTP/2 whose running streams move between TCP connections.
 #[derive(Debug, Parser)]
 #[command(
+    name = "smig",
     version,
     about,
     max_term_width = 100,

@@ -33,7 +33,7 @@ use screen::{Chatter, Screen};
 use transfer::{Orders, Resume};
 use upload::Upload;
 
-/// Threads: the session's task, and one or more that write files.
+/// Threads for the sessions of several hosts.
 const MAX_THREADS: usize = 4;
 
 pub(crate) fn run(args: GetArgs) -> Result<ExitCode> {
@@ -58,21 +58,22 @@ pub(crate) fn run(args: GetArgs) -> Result<ExitCode> {
 
 /// Fetches everything; the exit code is that of the first URL that failed.
 async fn fetch_all(args: &GetArgs, jobs: Vec<Job>, screen: &Arc<Screen>) -> Result<Exit> {
-    let orders = Arc::new(orders(args, &jobs, screen)?);
-    let mut results = stream::iter(jobs.into_iter().enumerate())
+    let orders = orders(args, &jobs, screen)?;
+    // On this thread, which is none of the runtime's: a write that waits for a slow disk or a
+    // pipe's reader holds up no session.
+    let mut results = stream::iter(jobs.iter().enumerate())
         .map(|(number, job)| {
-            let orders = Arc::clone(&orders);
-            tokio::spawn(async move {
-                let (report, result) = orders.fetch(&job).await;
+            let orders = &orders;
+            async move {
+                let (report, result) = orders.fetch(job).await;
                 (number, job, report, result)
-            })
+            }
         })
         .buffer_unordered(usize::from(args.parallel));
     let mut first: Option<(usize, Exit)> = None;
-    while let Some(result) = results.next().await {
-        let (number, job, report, result) = result?;
+    while let Some((number, job, report, result)) = results.next().await {
         let failure = result.err();
-        tell(args, screen, &job, &report, failure.as_ref())?;
+        tell(args, screen, job, &report, failure.as_ref())?;
         if let Some(failure) = failure
             && first.is_none_or(|(earlier, _)| number < earlier)
         {

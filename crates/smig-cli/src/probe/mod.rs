@@ -19,7 +19,7 @@ use tokio::net::TcpListener;
 
 use crate::exit::{Exit, Failure};
 use crate::settings::parse_time;
-use peer::{Peer, Wire};
+use peer::{Door, Peer, Wire};
 use play::{Format, Manners, Play, Rules};
 use script::{Action, Step};
 use wire::{FrameText, PREFACE, SETTINGS};
@@ -143,11 +143,13 @@ async fn probe(args: &ProbeArgs, script: &[Step]) -> Result<(), Failure> {
         let listener = TcpListener::bind(target).await.map_err(|error| {
             Failure::new(Exit::Usage, format!("cannot listen on {target}: {error}"))
         })?;
+        // The certificate is there before a client can look for its authority.
+        let door = Door::new(wire)?;
         if let Ok(addr) = listener.local_addr() {
             let scheme = if args.cleartext { "http" } else { "https" };
             eprintln!("listening on {scheme}://{addr}");
         }
-        Peer::accept(&listener, wire).await?
+        Peer::accept(&listener, &door).await?
     } else {
         Peer::connect(target, wire, rules.patience).await?
     };

@@ -38,6 +38,20 @@ pub(super) enum Wire {
     Cleartext,
 }
 
+/// What a client is let in by: TLS with the development certificate, or nothing.
+pub(super) struct Door(Option<TlsAcceptor>);
+
+impl Door {
+    pub(super) fn new(wire: Wire) -> Result<Self, Failure> {
+        if wire == Wire::Cleartext {
+            return Ok(Self(None));
+        }
+        let config =
+            server_config().map_err(|error| Failure::new(Exit::Tls, format!("{error:#}")))?;
+        Ok(Self(Some(TlsAcceptor::from(Arc::new(config)))))
+    }
+}
+
 /// One connection.
 pub(super) struct Peer {
     stream: Box<dyn Stream>,
@@ -99,22 +113,20 @@ impl Peer {
     }
 
     /// Waits for a client.
-    pub(super) async fn accept(listener: &TcpListener, wire: Wire) -> Result<Self, Failure> {
+    pub(super) async fn accept(listener: &TcpListener, door: &Door) -> Result<Self, Failure> {
         let failed = |error: &io::Error| {
             Failure::new(Exit::Connect, format!("cannot accept a connection: {error}"))
         };
         let (tcp, from) = listener.accept().await.map_err(|error| failed(&error))?;
         let _ = tcp.set_nodelay(true);
-        if wire == Wire::Cleartext {
+        let Some(tls) = &door.0 else {
             return Ok(Self::new(
                 Box::new(tcp),
                 format!("connection from {from}, cleartext"),
                 Preface::Due,
             ));
-        }
-        let config =
-            server_config().map_err(|error| Failure::new(Exit::Tls, format!("{error:#}")))?;
-        let tls = TlsAcceptor::from(Arc::new(config))
+        };
+        let tls = tls
             .accept(tcp)
             .await
             .map_err(|error| Failure::new(Exit::Tls, format!("TLS with {from} failed: {error}")))?;

@@ -1,0 +1,153 @@
+//! A server that does what `smig serve` never does: bodies that break off, odd ranges, silence.
+
+use std::convert::Infallible;
+use std::num::NonZeroUsize;
+use std::pin::Pin;
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::{Arc, Mutex};
+use std::task::{Context, Poll};
+
+use bytes::Bytes;
+use http::{Request, Response, StatusCode};
+use http_body::{Body, Frame};
+use http_body_util::BodyExt as _;
+use smig::{ClearTrust, Incoming, Server};
+
+use crate::support::content;
+
+pub(crate) const LENGTH: usize = 1_000_000;
+/// Where the first body breaks off.
+pub(crate) const CUT: usize = 300_000;
+
+/// The server; what it was asked.
+pub(crate) struct Flaky {
+    server: Server,
+    seen: Arc<Mutex<Vec<Seen>>>,
+}
+
+/// A request.
+#[derive(Clone, Debug)]
+pub(crate) struct Seen {
+    pub(crate) method: String,
+    pub(crate) range: Option<String>,
+    pub(crate) if_range: Option<String>,
+    pub(crate) content_type: Option<String>,
+    pub(crate) body: Vec<u8>,
+}
+
+impl Flaky {
+    /// Starts it. Paths: /cut breaks off the first time and continues then; /changed is another
+    /// file the second time; /shifted continues at the wrong place; /silent never answers; /busy
+    /// answers 503 the first time; /post takes bodies.
+    pub(crate) fn start() -> Self {
+        let seen = Arc::new(Mutex::new(Vec::new()));
+        let count = Arc::new(AtomicUsize::new(0));
+        let log = Arc::clone(&seen);
+        let service = tower::service_fn(move |request: Request<Incoming>| {
+            let (log, count) = (Arc::clone(&log), Arc::clone(&count));
+            async move { Ok::<_, Infallible>(answer(request, &log, &count).await) }
+        });
+        let server = Server::builder()
+            .listen_cleartext("127.0.0.1:0".parse().unwrap(), ClearTrust::None)
+            .workers(NonZeroUsize::MIN)
+            .start(service)
+            .unwrap();
+        Self { server, seen }
+    }
+
+    pub(crate) fn url(&self, path: &str) -> String {
+        format!("http://{}/{path}", self.server.local_addrs()[0])
+    }
+
+    pub(crate) fn seen(&self) -> Vec<Seen> {
+        self.seen.lock().unwrap().clone()
+    }
+}
+
+async fn answer(
+    request: Request<Incoming>,
+    log: &Mutex<Vec<Seen>>,
+    count: &AtomicUsize,
+) -> Response<Piece> {
+    let (parts, body) = request.into_parts();
+    let header = |name: &str| Some(parts.headers.get(name)?.to_str().unwrap().to_owned());
+    let body = body.collect().await.unwrap().to_bytes().to_vec();
+    log.lock().unwrap().push(Seen {
+        method: parts.method.to_string(),
+        range: header("range"),
+        if_range: header("if-range"),
+        content_type: header("content-type"),
+        body,
+    });
+    let is_first = count.fetch_add(1, Ordering::Relaxed) == 0;
+    let all = content(LENGTH);
+    let broken = || {
+        let piece = Piece { data: Some(content(CUT)), then: Then::Break };
+        response(200, &[("content-length", &LENGTH.to_string()), ("etag", "\"one\"")], piece)
+    };
+    let range = |first: usize| format!("bytes {first}-{}/{LENGTH}", LENGTH - 1);
+    match parts.uri.path() {
+        "/cut" | "/changed" | "/shifted" if is_first => broken(),
+        "/cut" => response(
+            206,
+            &[("content-range", &range(CUT)), ("etag", "\"one\"")],
+            Piece::of(&all[CUT..]),
+        ),
+        "/changed" => response(200, &[("etag", "\"two\"")], Piece::of(b"another file")),
+        "/shifted" => {
+            response(206, &[("content-range", &range(CUT + 1))], Piece::of(&all[CUT + 1..]))
+        }
+        "/silent" => response(
+            200,
+            &[("content-length", "10")],
+            Piece { data: Some(vec![b'x']), then: Then::Wait },
+        ),
+        "/busy" if is_first => response(503, &[("retry-after", "0")], Piece::of(b"")),
+        "/busy" | "/post" => response(200, &[], Piece::of(b"thanks")),
+        _ => response(404, &[], Piece::of(b"")),
+    }
+}
+
+fn response(status: u16, headers: &[(&str, &str)], body: Piece) -> Response<Piece> {
+    let mut response = Response::builder().status(StatusCode::from_u16(status).unwrap());
+    for (name, value) in headers {
+        response = response.header(*name, *value);
+    }
+    response.body(body).unwrap()
+}
+
+/// A body, and how it ends.
+struct Piece {
+    data: Option<Vec<u8>>,
+    then: Then,
+}
+
+#[derive(Clone, Copy)]
+enum Then {
+    End,
+    Break,
+    Wait,
+}
+
+impl Piece {
+    fn of(data: &[u8]) -> Self {
+        Self { data: Some(data.to_vec()), then: Then::End }
+    }
+}
+
+impl Body for Piece {
+    type Data = Bytes;
+    type Error = std::io::Error;
+
+    fn poll_frame(
+        mut self: Pin<&mut Self>,
+        _: &mut Context<'_>,
+    ) -> Poll<Option<Result<Frame<Bytes>, std::io::Error>>> {
+        match (self.data.take(), self.then) {
+            (Some(data), _) => Poll::Ready(Some(Ok(Frame::data(data.into())))),
+            (None, Then::End) => Poll::Ready(None),
+            (None, Then::Break) => Poll::Ready(Some(Err(std::io::Error::other("broken off")))),
+            (None, Then::Wait) => Poll::Pending,
+        }
+    }
+}

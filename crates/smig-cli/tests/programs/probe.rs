@@ -1,0 +1,155 @@
+//! `smig probe` against `smig serve`, and against `smig get`.
+
+use std::io::{BufRead as _, BufReader};
+use std::process::Stdio;
+
+use crate::support::{Place, assert_exit, line_with, text};
+
+const GET: &str = "headers stream=1 end :method=GET :scheme=https :path=/file :authority=localhost";
+
+#[test]
+fn a_request_by_hand() {
+    let place = Place::new();
+    std::fs::write(place.path("www/file"), "hello").unwrap();
+    let server = place.serve(&[]);
+    let probe = place.run(&[
+        "probe",
+        server.address(),
+        "-e",
+        GET,
+        "-e",
+        "wait headers stream=1 :status=200 content-length=5",
+        "-e",
+        "expect data end \"hello\"",
+        "-e",
+        "ping \"12345678\"",
+        "-e",
+        "wait ping ack \"12345678\"",
+    ]);
+    assert_exit(&probe, 0);
+    assert!(
+        text(&probe.stdout).contains("< data stream=1 length=5 end data=hello"),
+        "{}",
+        text(&probe.stdout)
+    );
+}
+
+#[test]
+fn what_is_illegal_is_answered_by_the_rules_code() {
+    let place = Place::new();
+    let server = place.serve(&[]);
+    let open = "headers stream=1 open :method=GET :scheme=https :path=/ :authority=a";
+    for (script, answer) in [
+        (&["data stream=0 \"x\""][..], "goaway code=PROTOCOL_ERROR"),
+        (&["data stream=1 \"x\""], "goaway code=PROTOCOL_ERROR"),
+        (&["settings ack 0x3=1"], "goaway code=FRAME_SIZE_ERROR"),
+        (&["settings initial_window_size=0x80000000"], "goaway code=FLOW_CONTROL_ERROR"),
+        (&["ping \"short\""], "goaway code=FRAME_SIZE_ERROR"),
+        (&["window by=0"], "goaway code=PROTOCOL_ERROR"),
+        (&["headers stream=2 end :method=GET"], "goaway code=PROTOCOL_ERROR"),
+        (&["headers stream=1 block=ff end"], "goaway code=COMPRESSION_ERROR"),
+        (&["headers stream=1 end :method=GET Upper=x"], "rst stream=1 code=PROTOCOL_ERROR"),
+        (&[open, "ping"], "goaway code=PROTOCOL_ERROR"),
+        (&["frame type=0xee flags=0xff stream=7 00 \"unknown\"", "ping \"12345678\""], "ping ack"),
+        (&["push_promise stream=1 promised=2 :method=GET"], "goaway code=PROTOCOL_ERROR"),
+        (&["data stream=1 length=0xffffff \"x\""], "goaway code=FRAME_SIZE_ERROR"),
+    ] {
+        let mut args = vec!["probe", server.address(), "--timeout", "1h", "--linger", "0"];
+        for line in ["settings"].iter().chain(script) {
+            args.extend(["-e", line]);
+        }
+        let wait = format!("wait {answer}");
+        args.extend(["-e", &wait]);
+        let probe = place.run(&args);
+        assert_eq!(
+            probe.status.code(),
+            Some(0),
+            "{script:?}: {}{}",
+            text(&probe.stdout),
+            text(&probe.stderr)
+        );
+    }
+}
+
+#[test]
+fn cleartext_raw_and_json() {
+    let place = Place::new();
+    std::fs::write(place.path("www/file"), "hello").unwrap();
+    let server = place.serve(&["--cleartext"]);
+    let probe = place.run(&[
+        "probe",
+        server.address(),
+        "--cleartext",
+        "--raw",
+        "--json",
+        "-e",
+        "raw \"PRI * HTTP/2.0\\r\\n\\r\\nSM\\r\\n\\r\\n\" 000000 04 00 00000000",
+        "-e",
+        "wait settings",
+        "-e",
+        "settings ack",
+        "-e",
+        "wait settings ack",
+    ]);
+    assert_exit(&probe, 0);
+    let lines: Vec<serde_json::Value> =
+        text(&probe.stdout).lines().map(|line| serde_json::from_str(line).unwrap()).collect();
+    assert!(
+        lines
+            .iter()
+            .any(|line| line["type"] == "settings" && line["max_concurrent_streams"] == 128)
+    );
+    assert!(lines.iter().all(|line| line["automatic"].is_null()));
+}
+
+#[test]
+fn scripts_that_are_wrong_or_not_met() {
+    let place = Place::new();
+    let server = place.serve(&[]);
+    std::fs::write(place.path("out/script"), "ping\n\n# well\npnig\n").unwrap();
+    let wrong = place.run(&["probe", server.address(), "script"]);
+    assert_exit(&wrong, 2);
+    assert_eq!(
+        text(&wrong.stderr),
+        "error: script:4: \"pnig\" is no command; did you mean ping?\n"
+    );
+    let unmet = place.run(&["probe", server.address(), "-e", "expect goaway"]);
+    assert_exit(&unmet, 1);
+    assert!(
+        text(&unmet.stderr).contains("line 1: expect goaway: settings stream=0"),
+        "{}",
+        text(&unmet.stderr)
+    );
+    assert_exit(&place.run(&["probe", "localhost"]), 2);
+}
+
+#[test]
+fn a_client_is_probed() {
+    let place = Place::new();
+    let mut probe = place
+        .smig(&[
+            "probe",
+            "--listen",
+            "127.0.0.1:0",
+            "-e",
+            "wait headers :path=/x",
+            "-e",
+            "headers stream=1 :status=200 content-length=10",
+            "-e",
+            "data stream=1 end \"short\"",
+            "-e",
+            "wait rst stream=1",
+        ])
+        .stdout(Stdio::piped())
+        .stderr(Stdio::piped())
+        .spawn()
+        .unwrap();
+    let mut stderr = BufReader::new(probe.stderr.take().unwrap()).lines();
+    let line = line_with(&mut stderr, "listening on ");
+    let url = format!("{}/x", line.rsplit_once(' ').unwrap().1);
+    // A body that is shorter than announced is never taken for whole.
+    let got = place.run(&["get", "-o", "x", &url]);
+    assert_exit(&got, 18);
+    assert!(!place.path("out/x").exists());
+    assert_eq!(probe.wait().unwrap().code(), Some(0));
+}

@@ -1,0 +1,143 @@
+//! Folders, servers and commands for the tests.
+
+use std::io::{BufRead as _, BufReader, Lines};
+use std::path::{Path, PathBuf};
+use std::process::{Child, ChildStderr, Command, Output, Stdio};
+
+use rustix::process::{Pid, Signal, kill_process};
+use sha2::{Digest as _, Sha256};
+use tempfile::TempDir;
+
+/// A folder to serve, one to write to, and a home of its own.
+pub(crate) struct Place(TempDir);
+
+impl Place {
+    pub(crate) fn new() -> Self {
+        let place = Self(tempfile::tempdir().unwrap());
+        std::fs::create_dir(place.path("www")).unwrap();
+        std::fs::create_dir(place.path("out")).unwrap();
+        place
+    }
+
+    pub(crate) fn path(&self, name: &str) -> PathBuf {
+        self.0.path().join(name)
+    }
+
+    pub(crate) fn shown(&self, name: &str) -> String {
+        self.path(name).display().to_string()
+    }
+
+    /// A file to be served, with content that differs everywhere; its hash.
+    pub(crate) fn file(&self, name: &str, length: usize) -> String {
+        let content = content(length);
+        std::fs::write(self.path("www").join(name), &content).unwrap();
+        sha256(&content)
+    }
+
+    /// The program, with this place as its home and working folder.
+    pub(crate) fn smig(&self, args: &[&str]) -> Command {
+        let mut command = Command::new(env!("CARGO_BIN_EXE_smig"));
+        command
+            .args(args)
+            .current_dir(self.path("out"))
+            .env("XDG_DATA_HOME", self.path("data"))
+            .env("NO_COLOR", "1")
+            .env_remove("SMIG_LOG")
+            .stdin(Stdio::null());
+        command
+    }
+
+    /// Runs it to its end.
+    pub(crate) fn run(&self, args: &[&str]) -> Output {
+        self.smig(args).output().unwrap()
+    }
+
+    /// `smig get` for several URLs of one server.
+    pub(crate) fn get(&self, server: &Serving, args: &[&str], paths: &[&str]) -> Output {
+        let urls: Vec<_> = paths.iter().map(|path| server.url(path)).collect();
+        let mut all = vec!["get"];
+        all.extend(args);
+        all.extend(urls.iter().map(String::as_str));
+        self.run(&all)
+    }
+
+    /// Starts `smig serve` on the place's folder.
+    pub(crate) fn serve(&self, args: &[&str]) -> Serving {
+        let www = self.shown("www");
+        let mut all = vec!["serve", &www, "--listen", "127.0.0.1:0"];
+        all.extend(args);
+        let mut child =
+            self.smig(&all).stderr(Stdio::piped()).stdout(Stdio::piped()).spawn().unwrap();
+        let mut stderr = BufReader::new(child.stderr.take().unwrap()).lines();
+        let line = line_with(&mut stderr, "listening on ");
+        let origin = line.rsplit_once(' ').unwrap().1.to_owned();
+        Serving { child, stderr, origin }
+    }
+}
+
+/// Reads on until a line holds `text`.
+pub(crate) fn line_with(lines: &mut Lines<BufReader<ChildStderr>>, text: &str) -> String {
+    let mut seen = Vec::new();
+    for line in lines {
+        let line = line.unwrap();
+        if line.contains(text) {
+            return line;
+        }
+        seen.push(line);
+    }
+    panic!("no {text:?} in {seen:#?}");
+}
+
+/// A running `smig serve`; killed when dropped.
+pub(crate) struct Serving {
+    pub(crate) child: Child,
+    pub(crate) stderr: Lines<BufReader<ChildStderr>>,
+    pub(crate) origin: String,
+}
+
+impl Serving {
+    pub(crate) fn url(&self, path: &str) -> String {
+        format!("{}/{path}", self.origin)
+    }
+
+    pub(crate) fn address(&self) -> &str {
+        self.origin.split_once("://").unwrap().1
+    }
+
+    pub(crate) fn signal(&self, signal: Signal) {
+        kill_process(Pid::from_child(&self.child), signal).unwrap();
+    }
+}
+
+impl Drop for Serving {
+    fn drop(&mut self) {
+        // It may have ended already, as the test wanted.
+        let _ = self.child.kill();
+        let _ = self.child.wait();
+    }
+}
+
+/// Octets in which every stretch is different.
+pub(crate) fn content(length: usize) -> Vec<u8> {
+    let mut content: Vec<u8> =
+        (0_u64..).flat_map(|n| (n * 0x9e37_79b9).to_be_bytes()).take(length).collect();
+    content.truncate(length);
+    content
+}
+
+pub(crate) fn sha256(content: &[u8]) -> String {
+    Sha256::digest(content).iter().map(|octet| format!("{octet:02x}")).collect()
+}
+
+pub(crate) fn sha256_of(path: &Path) -> String {
+    sha256(&std::fs::read(path).unwrap())
+}
+
+pub(crate) fn text(octets: &[u8]) -> String {
+    String::from_utf8_lossy(octets).into_owned()
+}
+
+#[track_caller]
+pub(crate) fn assert_exit(output: &Output, code: i32) {
+    assert_eq!(output.status.code(), Some(code), "{}", text(&output.stderr));
+}
