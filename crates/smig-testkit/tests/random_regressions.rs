@@ -1,0 +1,251 @@
+//! Sequences that once failed, as short as they could be made. Each was seen to fail with its fix
+//! taken out of the engine.
+
+use smig_testkit::mesh::Op::{
+    Connect, Cut, Deliver, Drain, Exchange, Migrate, Open, Release, Settle, Sleep, Transmit, Write,
+};
+use smig_testkit::mesh::Side::{Client, Server};
+use smig_testkit::mesh::Whither::{Link, Offer, Spare};
+use smig_testkit::mesh::{Flow, Kind, Op, Plan, Setup, replay};
+
+const ALL: u32 = 1 << 20;
+
+/// A small download on whatever connection the engine likes.
+const GET: Op = Open { on: None, plan: Plan::download(9) };
+
+fn passes(setup: Setup, ops: &[Op]) {
+    if let Err(fault) = replay(setup, ops) {
+        panic!("{fault}");
+    }
+}
+
+fn seed(seed: u64) -> Setup {
+    Setup { seed, ..Setup::default() }
+}
+
+fn tunnel(up: u32, down: u32) -> Plan {
+    let flow = |length| Flow { announced: false, ..Flow::plain(length) };
+    Plan { kind: Kind::Connect, up: flow(up), down: flow(down), ..Plan::download(0) }
+}
+
+#[test]
+fn a_request_waits_for_the_join_of_its_connection() {
+    // The JOIN came behind the request (SMIG-4.2).
+    let request = Open { on: Some(2), plan: Plan::upload(19_966, 2648) };
+    passes(seed(1), &[Exchange { link: 1 }, Connect, Connect, request]);
+}
+
+#[test]
+fn a_stream_that_comes_back_after_a_decline_goes_on() {
+    passes(
+        Setup { server_moves: 0, socket: 20_000, ..seed(1) },
+        &[
+            Exchange { link: 0 },
+            Connect,
+            Exchange { link: 1 },
+            Open { on: None, plan: Plan { padding: 20_000, ..tunnel(2, 41) } },
+            Migrate { talk: 11, side: Client, to: Spare },
+        ],
+    );
+}
+
+#[test]
+fn a_request_may_stand_below_a_carrier_that_overtook_it() {
+    // SMIG-5.26: the MIGRATE on one connection named an id above a request that was on its way on
+    // the other.
+    passes(
+        seed(17_138_351_626_396_593_383),
+        &[
+            Exchange { link: 4 },
+            Connect,
+            GET,
+            Exchange { link: 5 },
+            Open { on: Some(5), plan: Plan::download(9) },
+            Migrate { talk: 10, side: Client, to: Link(5) },
+        ],
+    );
+}
+
+#[test]
+fn a_server_that_moved_a_stream_which_is_over_ignores_the_clients_move_of_it() {
+    // SMIG-6.5: it declined.
+    passes(
+        seed(1),
+        &[
+            Exchange { link: 1 },
+            Connect,
+            GET,
+            Connect,
+            Connect,
+            GET,
+            Settle,
+            Open { on: None, plan: Plan { padding: 20_000, ..tunnel(14, 619) } },
+            Migrate { talk: 3, side: Server, to: Link(2) },
+            Migrate { talk: 11, side: Client, to: Spare },
+            GET,
+            Sleep { millis: 61_000 },
+            Migrate { talk: 9, side: Client, to: Link(3) },
+        ],
+    );
+}
+
+#[test]
+fn two_joins_that_find_no_session_are_both_answered() {
+    // SMIG-4.8: the second answer met a client that had forgotten its question.
+    passes(
+        seed(11_985_288_538_251_083_819),
+        &[Exchange { link: 5 }, Connect, Connect, Cut { link: 0, keep: [0, 0] }, Connect],
+    );
+}
+
+#[test]
+fn a_migrate_that_waits_behind_an_answer_is_declined_when_the_stream_ends() {
+    // SMIG-5.10: it was dropped with the rest.
+    passes(
+        seed(1),
+        &[
+            Exchange { link: 0 },
+            Connect,
+            Exchange { link: 1 },
+            GET,
+            Migrate { talk: 11, side: Client, to: Link(3) },
+            Transmit { link: 4, side: Client, octets: ALL },
+            Deliver { link: 0, to: Server, octets: ALL },
+            Migrate { talk: 3, side: Server, to: Spare },
+            Exchange { link: 1 },
+            Sleep { millis: 31_000 },
+        ],
+    );
+}
+
+#[test]
+fn a_migrate_that_waits_is_declined_when_a_complete_mover_loses_the_old_connection() {
+    // SMIG-8.8, SMIG-5.10: it was dropped with the rest.
+    passes(
+        seed(14_774_561_190_097_929_780),
+        &[
+            Exchange { link: 0 },
+            Connect,
+            GET,
+            Exchange { link: 1 },
+            GET,
+            GET,
+            Migrate { talk: 2, side: Client, to: Link(3) },
+            GET,
+            GET,
+            Exchange { link: 0 },
+            Connect,
+            Migrate { talk: 7, side: Server, to: Link(0) },
+            Write { talk: 2, side: Server, octets: 154 },
+            Cut { link: 2, keep: [0, 0] },
+            Connect,
+            Deliver { link: 2, to: Client, octets: ALL },
+            Exchange { link: 1 },
+            GET,
+            Connect,
+            Migrate { talk: 8, side: Client, to: Link(1) },
+            Cut { link: 1, keep: [0, 0] },
+        ],
+    );
+}
+
+#[test]
+fn goaway_ends_the_unbound_carriers_that_it_excludes() {
+    // SMIG-8.16: the reset of such a carrier was ignored, and the carrier kept.
+    let trailers = Flow { trailers: true, announced: false, ..Flow::plain(0) };
+    let upload = Plan { down: trailers, prompt: false, ..Plan::upload(3, 0) };
+    passes(
+        Setup { max_streams: 2, ..seed(18_148_078_878_613_249_046) },
+        &[
+            Exchange { link: 0 },
+            Connect,
+            Open { on: None, plan: upload },
+            Connect,
+            Settle,
+            Write { talk: 2, side: Server, octets: 790 },
+            Migrate { talk: 10, side: Client, to: Spare },
+            Connect,
+            Exchange { link: 0 },
+            Migrate { talk: 10, side: Server, to: Link(0) },
+            Transmit { link: 4, side: Server, octets: 207 },
+            Drain { link: 0, side: Client },
+            Release { talk: 6, side: Client },
+        ],
+    );
+}
+
+#[test]
+fn a_head_that_is_sent_again_does_not_start_the_count_of_its_body_again() {
+    // SMIG-6.8: the body then seemed too short for its content-length.
+    passes(
+        Setup { client_moves: 0, ..seed(1) },
+        &[
+            GET,
+            Open { on: None, plan: Plan { prompt: false, ..Plan::download(9) } },
+            GET,
+            Settle,
+            GET,
+            GET,
+            Connect,
+            Exchange { link: 5 },
+            GET,
+            GET,
+            GET,
+            Migrate { talk: 1, side: Server, to: Spare },
+            GET,
+            Write { talk: 10, side: Server, octets: 1 },
+            Settle,
+        ],
+    );
+}
+
+#[test]
+fn an_initial_window_applies_to_the_direction_whose_barrier_has_not_come() {
+    // SMIG-7.4: the mover took the peer's direction for gone with its own.
+    passes(
+        Setup { server_window: 700, ..seed(1) },
+        &[
+            Exchange { link: 5 },
+            Connect,
+            Connect,
+            Open { on: Some(2), plan: Plan::upload(964, 7617) },
+            Connect,
+            Exchange { link: 2 },
+            Migrate { talk: 11, side: Server, to: Link(4) },
+        ],
+    );
+}
+
+#[test]
+fn credit_that_a_smaller_initial_window_makes_due_is_announced() {
+    // What was too little of the default window to be announced was more than the whole new one.
+    passes(
+        Setup { server_window: 700, ..seed(9_870_699_158_979_181_695) },
+        &[
+            Open { on: None, plan: Plan::upload(8331, 2) },
+            Write { talk: 8, side: Client, octets: 2748 },
+            Exchange { link: 2 },
+        ],
+    );
+}
+
+#[test]
+fn a_first_connection_is_joined_before_its_key_is_there() {
+    // SMIG-3.6: an offer right behind the server's SETTINGS was an error.
+    passes(
+        seed(1),
+        &[
+            Open { on: None, plan: Plan::upload(193, 9) },
+            Transmit { link: 3, side: Client, octets: ALL },
+            Deliver { link: 3, to: Server, octets: ALL },
+            Migrate { talk: 11, side: Server, to: Offer },
+        ],
+    );
+}
+
+#[test]
+fn a_whole_response_is_not_lost_with_the_rest_of_its_request() {
+    // RFC 9113 section 8.1: RST_STREAM(NO_ERROR) behind a response.
+    let answered = Open { on: None, plan: Plan::upload(18, 0) };
+    passes(seed(1), &[answered, Settle, Release { talk: 5, side: Server }]);
+}
