@@ -3,9 +3,7 @@
 
 use core::time::Duration;
 
-use smig_proto::{
-    Config, EndStream, ErrorCode, Event, Limits, ResponseHead, StreamKey,
-};
+use smig_proto::{Config, EndStream, ErrorCode, Event, Limits, ResponseHead, StreamKey};
 use smig_testkit::script::frame::*;
 use smig_testkit::script::{C1, C2, Peer, Setup};
 
@@ -213,8 +211,7 @@ fn a_window_that_is_kept_tiny_ends_the_connection() {
     // Of the stream, and of the connection.
     for stream in [1, 0] {
         let window = if stream == 1 { 0 } else { 200_000 };
-        let mut setup =
-            Setup::new(Config::server()).setting(setting::INITIAL_WINDOW_SIZE, window);
+        let mut setup = Setup::new(Config::server()).setting(setting::INITIAL_WINDOW_SIZE, window);
         setup.config.limits.max_tiny_frames = 100;
         let mut peer = Peer::to_server(setup);
         peer.connect();
@@ -300,9 +297,8 @@ fn a_stalled_stream_is_reset_whatever_frames_come() {
     assert_eq!(peer.take_error(key).code, ErrorCode::Cancel);
     peer.expect_unharmed(other);
     // A kilobyte a minute is progress.
-    let mut peer = Peer::to_server(
-        Setup::new(Config::server()).setting(setting::INITIAL_WINDOW_SIZE, 0),
-    );
+    let mut peer =
+        Peer::to_server(Setup::new(Config::server()).setting(setting::INITIAL_WINDOW_SIZE, 0));
     peer.connect();
     let key = responding(&mut peer, 10_000);
     for _ in 0..9 {

@@ -128,7 +128,9 @@ fn cookie_crumbs_are_joined() {
 
 #[test]
 fn names_are_lowercase_tokens() {
-    for name in ["Upper", "sp ace", "tab\t", "nul\0", "col:on", ":unknown", "", "\u{7f}", "a\"b", "ü"] {
+    for name in
+        ["Upper", "sp ace", "tab\t", "nul\0", "col:on", ":unknown", "", "\u{7f}", "a\"b", "ü"]
+    {
         expect_malformed(get().field(name, "v").end());
     }
     expect_fine(get().field("x-!#$%&'*+-.^_`|~9", "v").end());
@@ -150,7 +152,8 @@ fn values_hold_no_line_ends_and_no_space_around_them() {
 
 #[test]
 fn pseudo_fields_are_there_once_and_in_front() {
-    let all = [(":method", "GET"), (":scheme", "https"), (":path", "/"), (":authority", "a.example")];
+    let all =
+        [(":method", "GET"), (":scheme", "https"), (":path", "/"), (":authority", "a.example")];
     let of = |fields: &[(&str, &str)]| {
         fields.iter().fold(headers(3), |head, (name, value)| head.field(name, value))
     };
@@ -198,8 +201,15 @@ fn pseudo_fields_have_a_meaning() {
             expect_malformed(of("GET", "https", "a.example", path));
         }
     }
-    for authority in ["", "user@a.example", "user:pw@a.example", "a b", "a.example/x", "a.example:x", "[::1]:99999"]
-    {
+    for authority in [
+        "",
+        "user@a.example",
+        "user:pw@a.example",
+        "a b",
+        "a.example/x",
+        "a.example:x",
+        "[::1]:99999",
+    ] {
         expect_malformed(of("GET", "https", authority, "/"));
     }
     for scheme in ["", "ht tp", "https://"] {

@@ -50,7 +50,8 @@ fn a_wrong_preface_ends_the_connection() {
 fn a_preface_may_come_in_pieces() {
     let mut peer = Peer::to_server(Setup::new(Config::server()));
     peer.open_line();
-    let octets = b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n\0\0\0\x04\0\0\0\0\0\0\0\x08\x06\0\0\0\0\0pingping";
+    let octets =
+        b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n\0\0\0\x04\0\0\0\0\0\0\0\x08\x06\0\0\0\0\0pingping";
     for octet in octets {
         peer.send_octets(C1, &[*octet]);
     }
@@ -135,7 +136,10 @@ fn a_broken_header_block_ends_the_connection() {
     // Section 4.3: on an open stream, a new one, and one that is over.
     for stream in [1, 3] {
         let mut peer = server();
-        peer.send(C1, raw(kind::HEADERS, flag::END_HEADERS | flag::END_STREAM, stream, [0xff, 0xff]));
+        peer.send(
+            C1,
+            raw(kind::HEADERS, flag::END_HEADERS | flag::END_STREAM, stream, [0xff, 0xff]),
+        );
         peer.expect_goaway(C1, ErrorCode::CompressionError);
     }
     let mut peer = Peer::of_server(Config::server());
@@ -161,8 +165,14 @@ fn a_header_block_is_not_interrupted() {
         peer.send(C1, frame);
         peer.expect_goaway(C1, ErrorCode::ProtocolError);
     }
-    expect_connection_error(raw(kind::CONTINUATION, flag::END_HEADERS, 1, ""), ErrorCode::ProtocolError);
-    expect_connection_error(raw(kind::CONTINUATION, flag::END_HEADERS, 0, ""), ErrorCode::ProtocolError);
+    expect_connection_error(
+        raw(kind::CONTINUATION, flag::END_HEADERS, 1, ""),
+        ErrorCode::ProtocolError,
+    );
+    expect_connection_error(
+        raw(kind::CONTINUATION, flag::END_HEADERS, 0, ""),
+        ErrorCode::ProtocolError,
+    );
 }
 
 // Section 6.
@@ -176,7 +186,10 @@ fn frames_belong_on_streams_or_on_none() {
     for (kind, length) in [(kind::SETTINGS, 0), (kind::PING, 8), (kind::GOAWAY, 8)] {
         expect_connection_error(raw(kind, 0, 1, vec![0; length]), ErrorCode::ProtocolError);
     }
-    expect_connection_error(raw(kind::PRIORITY_UPDATE, 0, 1, [0, 0, 0, 1]), ErrorCode::ProtocolError);
+    expect_connection_error(
+        raw(kind::PRIORITY_UPDATE, 0, 1, [0, 0, 0, 1]),
+        ErrorCode::ProtocolError,
+    );
 }
 
 #[test]
@@ -203,7 +216,10 @@ fn frames_have_their_lengths() {
 #[test]
 fn padding_is_checked_and_counted() {
     // Sections 6.1 and 6.2: as long as the payload or longer.
-    expect_connection_error(raw(kind::DATA, flag::PADDED, 1, [4, 0, 0, 0]), ErrorCode::ProtocolError);
+    expect_connection_error(
+        raw(kind::DATA, flag::PADDED, 1, [4, 0, 0, 0]),
+        ErrorCode::ProtocolError,
+    );
     expect_connection_error(raw(kind::DATA, flag::PADDED, 1, []), ErrorCode::FrameSizeError);
     expect_connection_error(
         raw(kind::HEADERS, flag::PADDED | flag::END_HEADERS, 3, [9, 0x82]),
@@ -227,8 +243,7 @@ fn padding_is_checked_and_counted() {
 #[test]
 fn padding_counts_in_both_windows_and_comes_back() {
     // Section 6.9.1: the length octet as well. 400 frames use a window of 100000 up more than once.
-    let config =
-        Config { stream_window: 100_000, connection_window: 100_000, ..Config::server() };
+    let config = Config { stream_window: 100_000, connection_window: 100_000, ..Config::server() };
     let mut peer = Peer::of_server(config);
     let key = peer.post(C1, 1);
     let (mut stream, mut connection) = (100_000i64, 100_000i64);
@@ -258,7 +273,10 @@ fn settings_are_applied_and_acknowledged() {
     // Section 6.5: once each, in order; unknown ones are ignored.
     let mut peer = server();
     peer.send(C1, settings(&[(0x0bad, 7), (setting::INITIAL_WINDOW_SIZE, 1)]));
-    peer.send(C1, settings(&[(setting::INITIAL_WINDOW_SIZE, 5), (setting::INITIAL_WINDOW_SIZE, 9)]));
+    peer.send(
+        C1,
+        settings(&[(setting::INITIAL_WINDOW_SIZE, 5), (setting::INITIAL_WINDOW_SIZE, 9)]),
+    );
     peer.expect(C1, settings_ack());
     peer.expect(C1, settings_ack());
     let key = peer.post(C1, 3);
@@ -294,7 +312,8 @@ fn settings_have_their_ranges() {
 #[test]
 fn the_peers_table_size_is_obeyed() {
     // Section 6.5.2 and RFC 7541 section 4.2: the codec's decoder knows nothing of a table then.
-    let mut peer = Peer::to_server(Setup::new(Config::server()).setting(setting::HEADER_TABLE_SIZE, 0));
+    let mut peer =
+        Peer::to_server(Setup::new(Config::server()).setting(setting::HEADER_TABLE_SIZE, 0));
     peer.connect();
     for id in [1, 3] {
         let key = peer.get(C1, id);
@@ -309,10 +328,7 @@ fn the_peers_table_size_is_obeyed() {
 #[test]
 fn a_push_promise_to_a_server_ends_the_connection() {
     // Section 8.4
-    expect_connection_error(
-        push_promise(1, 2, headers(0).get("/")),
-        ErrorCode::ProtocolError,
-    );
+    expect_connection_error(push_promise(1, 2, headers(0).get("/")), ErrorCode::ProtocolError);
 }
 
 #[test]
@@ -417,8 +433,7 @@ fn a_window_may_become_negative() {
 
 #[test]
 fn data_beyond_a_window_is_an_error() {
-    let config =
-        Config { stream_window: 20_000, connection_window: 65_535, ..Config::server() };
+    let config = Config { stream_window: 20_000, connection_window: 65_535, ..Config::server() };
     let mut peer = Peer::of_server(config.clone());
     let other = peer.post(C1, 1);
     peer.post(C1, 3);

@@ -79,7 +79,8 @@ fn nothing_behind_a_join_is_processed_before_its_answer() {
 #[test]
 fn a_join_behind_a_frame_of_a_stream_ends_the_connection() {
     // SMIG-4.2
-    for frame in [headers(1).get("/").end().into(), window_update(1, 5), reset(1, ErrorCode::Cancel)]
+    for frame in
+        [headers(1).get("/").end().into(), window_update(1, 5), reset(1, ErrorCode::Cancel)]
     {
         let mut peer = Peer::of_server(Config::server());
         let line = before_join(&mut peer);
@@ -121,7 +122,11 @@ fn a_client_believes_a_right_answer_alone() {
         peer.connect();
         peer.connect();
         let Frame::Join { mut nonce, mut mac, ack } = peer.join_answer(C2) else { unreachable!() };
-        if wrong == 0 { mac[31] ^= 1 } else { nonce[0] ^= 1 }
+        if wrong == 0 {
+            mac[31] ^= 1
+        } else {
+            nonce[0] ^= 1
+        }
         let key = peer.open(C1, Method::GET, EndStream::Yes);
         peer.send(C2, Frame::Join { nonce, mac, ack });
         peer.expect_goaway(C2, ErrorCode::ProtocolError);
@@ -141,11 +146,7 @@ fn join_spoiled(peer: &mut Peer, spoil: impl FnOnce(&mut [u8; 16], &mut [u8; 32]
     line
 }
 
-fn rejoin_spoiled(
-    peer: &mut Peer,
-    line: Line,
-    spoil: impl FnOnce(&mut [u8; 16], &mut [u8; 32]),
-) {
+fn rejoin_spoiled(peer: &mut Peer, line: Line, spoil: impl FnOnce(&mut [u8; 16], &mut [u8; 32])) {
     let Frame::Join { mut nonce, mut mac, ack } = peer.proof(line) else { unreachable!() };
     spoil(&mut nonce, &mut mac);
     peer.send_as_join(line, Frame::Join { nonce, mac, ack });

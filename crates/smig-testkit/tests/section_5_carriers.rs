@@ -90,7 +90,8 @@ fn any_other_use_of_an_idle_id_ends_the_connection() {
         peer.expect_nothing(C1);
     }
     // SMIG-5.21: MIGRATE and its answer are no frames of an unbound carrier.
-    for frame in [migrate(1, smig_proto::Cid { app: smig_proto::AppId::new(1), number: 1 }, 3), decline(1)]
+    for frame in
+        [migrate(1, smig_proto::Cid { app: smig_proto::AppId::new(1), number: 1 }, 3), decline(1)]
     {
         let (mut peer, _) = server(Config::server());
         peer.send(C2, window_update(1, 100));

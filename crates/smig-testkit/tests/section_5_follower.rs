@@ -121,7 +121,11 @@ fn a_waiting_migrate_is_declined_when_the_join_fails() {
         let cid = peer.cid(C2);
         peer.send(C1, migrate(1, cid, 2));
         peer.expect_silence();
-        if lost { peer.lose(C2) } else { peer.send(C2, join_refused(5)) }
+        if lost {
+            peer.lose(C2)
+        } else {
+            peer.send(C2, join_refused(5))
+        }
         peer.expect(C1, decline(1));
         peer.body(key, "here", EndStream::Yes);
         peer.expect(C1, data(1, "here").end());
@@ -398,9 +402,8 @@ fn data_is_charged_to_the_connection_on_which_it_arrives() {
     let config = Config { connection_window: 65_535, ..Config::client() };
     let (mut peer, key) = downloading(config.clone());
     let cid = peer.cid(C2);
-    let window = |peer: &Peer, line| {
-        peer.session().connection(peer.conn(line)).unwrap().recv_window
-    };
+    let window =
+        |peer: &Peer, line| peer.session().connection(peer.conn(line)).unwrap().recv_window;
     peer.send(C2, data(2, vec![0; 16_000]));
     assert_eq!((window(&peer, C1), window(&peer, C2)), (65_535, 49_535));
     peer.send(C1, data(1, vec![0; 10_000]));

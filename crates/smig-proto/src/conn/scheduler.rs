@@ -52,6 +52,18 @@ impl Scheduler {
         }
     }
 
+    /// Takes a stream out; whether it was there.
+    pub(crate) fn remove(&mut self, key: StreamKey, priority: Priority) -> bool {
+        let Some(level) = self.levels.get_mut(usize::from(priority.urgency())) else {
+            return false;
+        };
+        let queue =
+            if priority.is_incremental() { &mut level.incremental } else { &mut level.sequential };
+        let Some(at) = queue.iter().position(|&(_, other)| other == key) else { return false };
+        queue.remove(at);
+        true
+    }
+
     /// Takes the stream whose turn it is.
     pub(crate) fn pop(&mut self) -> Option<StreamKey> {
         while self.occupied != 0 {

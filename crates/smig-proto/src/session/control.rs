@@ -287,9 +287,12 @@ impl Session {
 
     pub(crate) fn set_priority(&mut self, key: StreamKey, priority: Priority) {
         let Some(stream) = self.streams.find_mut(key) else { return };
-        if stream.priority != priority {
-            stream.priority = priority;
-            // The old place in the schedule is stale: found out when it is popped.
+        let before = core::mem::replace(&mut stream.priority, priority);
+        let Some(at) = stream.scheduled.filter(|_| before != priority) else { return };
+        // One place in the schedule, however often a peer changes its mind; a stream that waits for
+        // the connection's window has none.
+        let Some(conn) = self.conns.iter_mut().find(|conn| conn.id == at) else { return };
+        if conn.scheduler.remove(key, before) {
             stream.scheduled = None;
             self.schedule(key);
         }

@@ -109,7 +109,8 @@ impl Session {
                 };
                 if early.would_exceed(window, &chunk) {
                     self.give_back_to(id, chunk.credit);
-                    self.events.push_back(Event::LimitHit { conn: id, limit: "unbound carrier octets" });
+                    self.events
+                        .push_back(Event::LimitHit { conn: id, limit: "unbound carrier octets" });
                     let code = Some(ErrorCode::FlowControlError);
                     self.close_unbound(Route { conn: id, id: stream }, code);
                     return self.count_answer(id);

@@ -313,8 +313,7 @@ impl Peer {
     pub fn decide_join(&mut self, line: Line) {
         let (session, conn) = (self.link(line).session, self.conn(line));
         let app = self.session_of(line).app_id().expect("a JOIN needs an AppID");
-        let owner = self.registry.iter().find(|(other, _)| *other == app).map(|&(_, at)| at);
-        match owner.filter(|&owner| owner != session) {
+        match self.owner(app).filter(|&owner| owner != session) {
             None => self.sessions[session].refuse_join(conn, JoinRefusal::UnknownSession),
             Some(owner) => self.hand_over(line, owner),
         }

@@ -148,6 +148,11 @@ impl Peer {
         self.links.iter().position(|l| l.session == session && l.conn == conn).map(Line)
     }
 
+    /// The session that is known by this AppID.
+    pub(super) fn owner(&self, app: AppId) -> Option<usize> {
+        self.registry.iter().find(|(other, _)| *other == app).map(|&(_, at)| at)
+    }
+
     pub(super) fn add_link(&mut self, session: usize) -> Line {
         let spec = ConnectionSpec { security: self.setup.security, identity: self.setup.identity };
         let now = self.now;
@@ -355,10 +360,8 @@ impl Peer {
                     return self.decide_join(line);
                 }
             }
-            Event::SessionEstablished { app, .. } => {
-                if !self.registry.iter().any(|(other, _)| other == app) {
-                    self.registry.push((*app, session));
-                }
+            Event::SessionEstablished { app, .. } if self.owner(*app).is_none() => {
+                self.registry.push((*app, session));
             }
             Event::Closed { conn, .. } => {
                 if let Some(line) = self.line_at(session, *conn) {
@@ -391,10 +394,16 @@ impl Peer {
         }
     }
 
+    /// Takes the engine's next frame, if there is one.
+    pub fn next_if_any(&mut self, line: Line) -> Option<Frame> {
+        self.link_mut(line).seen.pop_front()
+    }
+
     /// Drops the engine's next frame if it is DATA; whether it was.
     pub fn skip_data(&mut self, line: Line) -> bool {
         let seen = &mut self.link_mut(line).seen;
-        seen.pop_front_if(|frame| matches!(frame, Frame::Data { .. })).is_some()
+        let is_data = matches!(seen.front(), Some(Frame::Data { .. }));
+        is_data && seen.pop_front().is_some()
     }
 
     /// Takes the engine's next frame if it is WINDOW_UPDATE: its stream and increment.

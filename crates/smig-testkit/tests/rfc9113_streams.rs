@@ -1,0 +1,443 @@
+//! RFC 9113 sections 5 and 8: states of streams, their order and number, and messages.
+
+use http::Method;
+use smig_proto::{
+    Config, EndStream, ErrorCode, Event, Initiator, OpenError, Processed, Read, SendError,
+};
+use smig_testkit::script::frame::*;
+use smig_testkit::script::{C1, Peer, Setup, request_head};
+
+fn server() -> Peer {
+    Peer::of_server(Config::server())
+}
+
+#[track_caller]
+fn connection_error(peer: &mut Peer, frame: impl Into<Frame>, code: ErrorCode) {
+    peer.send(C1, frame);
+    peer.expect_goaway(C1, code);
+}
+
+// Section 5.1: states. (Without the extension; with it, section 5 of spec/smig.md adds carriers.)
+
+fn plain_server() -> Peer {
+    Peer::of_server(Config { smig: None, ..Config::server() })
+}
+
+#[test]
+fn idle_streams_take_headers_and_priority_alone() {
+    for id in [1, 2] {
+        let frames = [data(id, "x"), reset(id, ErrorCode::Cancel), window_update(id, 1)];
+        for frame in frames {
+            connection_error(&mut plain_server(), frame, ErrorCode::ProtocolError);
+        }
+    }
+    let mut peer = plain_server();
+    peer.send(C1, raw(kind::PRIORITY, 0, 5, [0, 0, 0, 3, 16]));
+    peer.send(C1, priority_update(5, "u=1"));
+    peer.expect_silence();
+    peer.get(C1, 1);
+}
+
+#[test]
+fn the_clients_ids_are_odd_and_count_up() {
+    // Section 5.1.1
+    connection_error(&mut plain_server(), headers(2).get("/").end(), ErrorCode::ProtocolError);
+    let mut peer = plain_server();
+    peer.get(C1, 5);
+    connection_error(&mut peer, headers(3).get("/").end(), ErrorCode::ProtocolError);
+    let mut peer = plain_server();
+    peer.get(C1, 1);
+    peer.get(C1, 0x7fff_ffff);
+    peer.expect_silence();
+}
+
+#[test]
+fn a_half_closed_stream_takes_credit_and_resets_alone() {
+    let frames: [Frame; 2] = [data(1, "x"), headers(1).field("x", "y").end().into()];
+    for frame in frames {
+        let mut peer = server();
+        let key = peer.get(C1, 1);
+        peer.send(C1, frame);
+        peer.expect(C1, reset(1, ErrorCode::StreamClosed));
+        assert_eq!(peer.take_error(key).code, ErrorCode::StreamClosed);
+    }
+    let mut peer = server();
+    let key = peer.get(C1, 1);
+    peer.send(C1, window_update(1, 1));
+    peer.send(C1, raw(kind::PRIORITY, 0, 1, [0, 0, 0, 3, 16]));
+    peer.expect_unharmed(key);
+    peer.send(C1, reset(1, ErrorCode::ConnectError));
+    let error = peer.take_error(key);
+    assert_eq!((error.code, error.initiator), (ErrorCode::ConnectError, Initiator::Peer));
+    peer.expect_silence();
+}
+
+#[test]
+fn a_closed_stream_takes_late_credit_alone() {
+    let over = || {
+        let mut peer = server();
+        let key = peer.get(C1, 1);
+        peer.respond(key, 204, EndStream::Yes);
+        peer.expect(C1, headers(1).status(204).end());
+        peer.app(|session, _| session.release(key));
+        peer
+    };
+    let mut peer = over();
+    peer.send(C1, window_update(1, 5));
+    peer.send(C1, reset(1, ErrorCode::Cancel));
+    peer.send(C1, raw(kind::PRIORITY, 0, 1, [0, 0, 0, 3, 16]));
+    peer.expect_silence();
+    connection_error(&mut over(), data(1, "x"), ErrorCode::StreamClosed);
+    connection_error(&mut over(), headers(1).get("/").end(), ErrorCode::StreamClosed);
+}
+
+#[test]
+fn late_data_of_a_reset_stream_is_ignored_and_credited() {
+    let config = Config { connection_window: 65_535, ..Config::server() };
+    let mut peer = Peer::of_server(config);
+    let key = peer.post(C1, 1);
+    peer.send(C1, data(1, vec![0; 16_000]));
+    peer.app(|session, _| session.reset(key, ErrorCode::Cancel));
+    peer.expect(C1, reset(1, ErrorCode::Cancel));
+    peer.send(C1, data(1, vec![0; 16_000]));
+    peer.send(C1, data(1, vec![0; 1_000]).end());
+    // What was unread and what came late are given back.
+    peer.expect(C1, window_update(0, 33_000));
+    peer.expect_silence();
+}
+
+#[test]
+fn a_reset_goes_ahead_of_queued_data_and_drops_it() {
+    let mut peer = server();
+    let key = peer.get(C1, 1);
+    let other = peer.get(C1, 3);
+    peer.respond(key, 200, EndStream::No);
+    peer.respond(other, 200, EndStream::No);
+    peer.expect(C1, headers(1).status(200));
+    peer.expect(C1, headers(3).status(200));
+    peer.pause(C1);
+    peer.body(key, vec![0; 60_000], EndStream::Yes);
+    peer.body(other, "other", EndStream::Yes);
+    peer.app(|session, _| session.reset(key, ErrorCode::InternalError));
+    peer.resume(C1);
+    peer.expect(C1, reset(1, ErrorCode::InternalError));
+    peer.expect(C1, data(3, "other").end());
+    peer.expect_silence();
+}
+
+#[test]
+fn the_peers_reset_drops_queued_data_too() {
+    let mut peer = server();
+    let key = peer.get(C1, 1);
+    peer.respond(key, 200, EndStream::No);
+    peer.expect(C1, headers(1).status(200));
+    peer.pause(C1);
+    peer.body(key, vec![0; 60_000], EndStream::Yes);
+    peer.send(C1, reset(1, ErrorCode::Cancel));
+    peer.resume(C1);
+    peer.expect_silence();
+    assert!(matches!(peer.app(|session, _| session.read(key)), Read::Reset(_)));
+    let late = peer.app(|session, _| session.send_data(key, "x".into(), EndStream::No));
+    assert_eq!(late, Err(SendError::Ended));
+}
+
+// Section 5.1.2: how many.
+
+#[test]
+fn streams_beyond_the_limit_are_refused() {
+    let mut peer = Peer::of_server(Config { max_concurrent_streams: 2, ..Config::server() });
+    let keys = [peer.get(C1, 1), peer.get(C1, 3)];
+    peer.send(C1, headers(5).get("/").end());
+    peer.expect(C1, reset(5, ErrorCode::RefusedStream));
+    // One that was refused is not idle, and its late frames are no error.
+    peer.send(C1, window_update(5, 1));
+    peer.respond(keys[0], 204, EndStream::Yes);
+    peer.expect(C1, headers(1).status(204).end());
+    peer.app(|session, _| session.release(keys[0]));
+    peer.get(C1, 7);
+    peer.expect_silence();
+}
+
+#[test]
+fn a_client_keeps_to_the_servers_limit() {
+    let setup = Setup::new(Config::client()).setting(setting::MAX_CONCURRENT_STREAMS, 1);
+    let mut peer = Peer::to_client(setup);
+    peer.connect();
+    let key = peer.open(C1, Method::GET, EndStream::Yes);
+    let head = request_head(Method::GET);
+    let blocked = peer.app(|session, now| session.open(now, None, &head, EndStream::Yes));
+    assert_eq!(blocked, Err(OpenError::Blocked));
+    peer.expect_silence();
+    let possible = |event: &Event| matches!(event, Event::OpenPossible).then_some(());
+    assert_eq!(peer.find_event(possible), None);
+    peer.send(C1, headers(1).status(204).end());
+    peer.app(|session, _| session.release(key));
+    peer.event(possible);
+    peer.open(C1, Method::GET, EndStream::Yes);
+    // A higher limit makes room as well.
+    let blocked = peer.app(|session, now| session.open(now, None, &head, EndStream::Yes));
+    assert_eq!(blocked, Err(OpenError::Blocked));
+    peer.send(C1, settings(&[(setting::MAX_CONCURRENT_STREAMS, 2)]));
+    peer.expect(C1, settings_ack());
+    peer.event(possible);
+    peer.open(C1, Method::GET, EndStream::Yes);
+}
+
+// Section 5.2: flow control of what the engine sends.
+
+#[test]
+fn streams_share_the_connections_window() {
+    let setup = Setup::new(Config::server()).setting(setting::INITIAL_WINDOW_SIZE, 1_000_000);
+    let mut peer = Peer::to_server(setup);
+    peer.connect();
+    let keys = [1, 3].map(|id| {
+        let key = peer.get(C1, id);
+        peer.respond(key, 200, EndStream::No);
+        peer.expect(C1, headers(id).status(200));
+        key
+    });
+    keys.into_iter().for_each(|key| peer.body(key, vec![0; 60_000], EndStream::Yes));
+    let sum = |peer: &mut Peer| {
+        let mut sum = 0;
+        while let Some(Frame::Data { data, .. }) = peer.next_if_any(C1) {
+            sum += data.len();
+        }
+        sum
+    };
+    assert_eq!(sum(&mut peer), 65_535);
+    peer.send(C1, window_update(1, 50_000));
+    peer.expect_silence();
+    peer.send(C1, window_update(0, 54_464));
+    assert_eq!(sum(&mut peer), 54_464);
+    peer.send(C1, window_update(0, 1));
+    assert_eq!(sum(&mut peer), 1);
+    peer.expect_silence();
+}
+
+#[test]
+fn headers_need_no_window() {
+    let setup = Setup::new(Config::server()).setting(setting::INITIAL_WINDOW_SIZE, 0);
+    let mut peer = Peer::to_server(setup);
+    peer.connect();
+    let key = peer.get(C1, 1);
+    peer.respond(key, 200, EndStream::No);
+    peer.expect(C1, headers(1).status(200));
+    // Nor does the end of a body, nor do trailers.
+    peer.body(key, "", EndStream::Yes);
+    peer.expect(C1, data(1, "").end());
+    let key = peer.get(C1, 3);
+    peer.respond(key, 200, EndStream::No);
+    peer.expect(C1, headers(3).status(200));
+    let mut trailers = http::HeaderMap::new();
+    trailers.insert("x", "y".parse().unwrap());
+    peer.app(|session, _| session.send_trailers(key, trailers)).unwrap();
+    peer.expect(C1, headers(3).field("x", "y").end());
+}
+
+// Section 8.1: messages.
+
+#[test]
+fn an_exchange_has_interim_heads_a_body_and_trailers() {
+    let mut peer = Peer::of_client(Config::client());
+    let key = peer.open(C1, Method::POST, EndStream::No);
+    peer.send(C1, headers(1).status(100));
+    peer.send(C1, headers(1).status(103).field("link", "</style.css>"));
+    for status in [100, 103] {
+        let interim = peer.event(|event| match event {
+            Event::Informational { stream, head } if *stream == key => Some(head.status.as_u16()),
+            _ => None,
+        });
+        assert_eq!(interim, status);
+    }
+    peer.body(key, "request", EndStream::Yes);
+    peer.expect(C1, data(1, "request").end());
+    peer.send(C1, headers(1).status(200));
+    peer.send(C1, data(1, "response"));
+    peer.send(C1, headers(1).field("x-sum", "8").end());
+    assert_eq!(peer.take_response(key), 200);
+    let (mut body, mut trailers) = (Vec::new(), None);
+    loop {
+        match peer.app(|session, _| session.read(key)) {
+            Read::Data(data) => body.extend_from_slice(&data),
+            Read::Trailers(fields) => trailers = Some(fields),
+            Read::End => break,
+            other => panic!("{other:?}"),
+        }
+    }
+    assert_eq!(body, b"response");
+    assert_eq!(trailers.unwrap()["x-sum"], "8");
+    peer.app(|session, _| session.release(key));
+    assert_eq!(peer.session().stream_count(), 0);
+    peer.expect_silence();
+}
+
+#[test]
+fn frames_of_a_message_come_in_order() {
+    let frames: [&[Frame]; 3] = [
+        &[data(1, "x")],
+        &[headers(1).status(103).into(), data(1, "x")],
+        &[headers(1).status(200).into(), headers(1).field("x", "y").into()],
+    ];
+    for frames in frames {
+        let mut peer = Peer::of_client(Config::client());
+        let key = peer.open(C1, Method::GET, EndStream::Yes);
+        for frame in frames {
+            peer.send(C1, frame.clone());
+        }
+        peer.expect(C1, reset(1, ErrorCode::ProtocolError));
+        peer.take_error(key);
+    }
+    // Trailers hold no pseudo-header fields.
+    let mut peer = server();
+    let key = peer.post(C1, 1);
+    peer.send(C1, headers(1).field(":path", "/x").end());
+    peer.expect(C1, reset(1, ErrorCode::ProtocolError));
+    peer.take_error(key);
+}
+
+#[test]
+fn an_answer_may_come_before_the_requests_end() {
+    // Section 8.1: the rest is read and dropped for a while; then RST_STREAM(NO_ERROR) stops it.
+    let mut peer = server();
+    let key = peer.post(C1, 1);
+    peer.respond(key, 413, EndStream::Yes);
+    peer.expect(C1, headers(1).status(413).end());
+    peer.app(|session, _| session.release(key));
+    for _ in 0..4 {
+        peer.send(C1, data(1, vec![0; 16_000]));
+    }
+    peer.expect_silence();
+    peer.send(C1, data(1, vec![0; 16_000]));
+    peer.expect(C1, reset(1, ErrorCode::NoError));
+    assert_eq!(peer.session().stream_count(), 0);
+    // One that ends by itself is not reset.
+    let key = peer.post(C1, 3);
+    peer.respond(key, 413, EndStream::Yes);
+    peer.expect(C1, headers(3).status(413).end());
+    peer.app(|session, _| session.release(key));
+    peer.send(C1, data(3, "the rest").end());
+    peer.expect_silence();
+    assert_eq!(peer.session().stream_count(), 0);
+    // The client takes NO_ERROR behind a whole answer for what it is: not a failure of the answer.
+    let mut peer = Peer::of_client(Config::client());
+    let key = peer.open(C1, Method::POST, EndStream::No);
+    peer.send(C1, headers(1).status(413));
+    peer.send(C1, data(1, "too large").end());
+    assert_eq!(peer.take_response(key), 413);
+    peer.send(C1, reset(1, ErrorCode::NoError));
+    assert_eq!(&peer.read(key)[..], b"too large");
+}
+
+#[test]
+fn an_unfinished_stream_that_is_let_go_is_cancelled() {
+    let mut peer = server();
+    let key = peer.post(C1, 1);
+    peer.app(|session, _| session.release(key));
+    peer.expect(C1, reset(1, ErrorCode::Cancel));
+    let mut peer = Peer::of_client(Config::client());
+    let key = peer.open(C1, Method::GET, EndStream::Yes);
+    peer.app(|session, _| session.release(key));
+    peer.expect(C1, reset(1, ErrorCode::Cancel));
+    assert_eq!(peer.session().stream_count(), 0);
+}
+
+#[test]
+fn an_engine_does_not_send_what_it_would_refuse() {
+    // A body that differs from its content-length is never taken for whole.
+    let mut fields = http::HeaderMap::new();
+    fields.insert("content-length", "5".parse().unwrap());
+    let head = smig_proto::ResponseHead { status: http::StatusCode::OK, headers: fields };
+    for (body, end) in [("123456", EndStream::No), ("1234", EndStream::Yes)] {
+        let mut peer = server();
+        let key = peer.get(C1, 1);
+        peer.app(|session, _| session.send_response(key, &head, EndStream::No)).unwrap();
+        let sent = peer.app(|session, _| session.send_data(key, body.into(), end));
+        assert_eq!(sent, Err(SendError::WrongLength));
+        peer.expect(C1, headers(1).status(200).field("content-length", "5"));
+        peer.expect(C1, reset(1, ErrorCode::InternalError));
+    }
+    // Fields of HTTP/1.1's connections stay behind.
+    let mut peer = server();
+    let key = peer.get(C1, 1);
+    let mut fields = http::HeaderMap::new();
+    for (name, value) in
+        [("connection", "x"), ("transfer-encoding", "chunked"), ("upgrade", "h2c"), ("x", "y")]
+    {
+        fields.insert(http::HeaderName::from_static(name), value.parse().unwrap());
+    }
+    let head = smig_proto::ResponseHead { status: http::StatusCode::OK, headers: fields };
+    peer.app(|session, _| session.send_response(key, &head, EndStream::Yes)).unwrap();
+    peer.expect(C1, headers(1).status(200).field("x", "y").end());
+    // 101 has no place in HTTP/2, and order is kept.
+    let key = peer.get(C1, 3);
+    let switching = smig_proto::ResponseHead {
+        status: http::StatusCode::SWITCHING_PROTOCOLS,
+        headers: http::HeaderMap::new(),
+    };
+    let sent = peer.app(|session, _| session.send_informational(key, &switching));
+    assert_eq!(sent, Err(SendError::OutOfOrder));
+    let sent = peer.app(|session, _| session.send_data(key, "x".into(), EndStream::No));
+    assert_eq!(sent, Err(SendError::OutOfOrder));
+    peer.expect_silence();
+}
+
+#[test]
+fn extended_connect_is_taken_where_it_is_offered() {
+    // RFC 8441
+    let head = || headers(1).request("CONNECT", "/chat").field(":protocol", "websocket");
+    let mut peer = Peer::to_server(Setup::new(Config::server()));
+    peer.open_line();
+    let Frame::Settings(entries) = peer.next(C1) else { panic!("SETTINGS come first") };
+    assert!(entries.contains(&(setting::ENABLE_CONNECT_PROTOCOL, 1)));
+    let mut peer = server();
+    peer.send(C1, head());
+    let protocol = peer.event(|event| match event {
+        Event::Request { head, .. } => head.protocol.clone(),
+        _ => None,
+    });
+    assert_eq!(protocol.as_str(), "websocket");
+    let config =
+        Config { connect_protocol: smig_proto::ConnectProtocol::Disabled, ..Config::server() };
+    let mut peer = Peer::of_server(config);
+    peer.send(C1, head());
+    peer.expect(C1, reset(1, ErrorCode::ProtocolError));
+    // A client asks nobody who does not offer it.
+    let mut peer = Peer::of_client(Config::client());
+    let head = smig_proto::RequestHead {
+        protocol: smig_proto::Protocol::new("websocket"),
+        ..request_head(Method::CONNECT)
+    };
+    let opened = peer.app(|session, now| session.open(now, None, &head, EndStream::No));
+    assert!(matches!(opened, Err(OpenError::Invalid(_))));
+    peer.expect_silence();
+}
+
+#[test]
+fn a_lost_connection_fails_its_streams() {
+    let mut peer = Peer::of_client(Config::client());
+    let keys = [(); 2].map(|()| peer.open(C1, Method::GET, EndStream::Yes));
+    peer.send(C1, headers(1).status(204).end());
+    peer.lose(C1);
+    assert_eq!(peer.take_response(keys[0]), 204);
+    peer.expect_unharmed(keys[0]);
+    let error = peer.take_error(keys[1]);
+    assert_eq!((error.initiator, error.processed), (Initiator::Transport, Processed::Maybe));
+    assert!(peer.session().is_closed());
+    let closed = peer.event(|event| match event {
+        Event::Closed { error, .. } => Some(error.clone()),
+        _ => None,
+    });
+    assert!(closed.is_some_and(|error| error.detail.contains("lost")));
+}
+
+#[test]
+fn a_refusal_is_safe_to_repeat() {
+    // Section 8.7
+    let mut peer = Peer::of_client(Config::client());
+    let key = peer.open(C1, Method::POST, EndStream::No);
+    peer.send(C1, reset(1, ErrorCode::RefusedStream));
+    assert_eq!(peer.take_error(key).processed, Processed::No);
+    let key = peer.open(C1, Method::POST, EndStream::No);
+    peer.send(C1, reset(3, ErrorCode::InternalError));
+    assert_eq!(peer.take_error(key).processed, Processed::Maybe);
+}

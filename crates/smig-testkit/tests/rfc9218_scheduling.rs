@@ -1,0 +1,186 @@
+//! RFC 9218: who sends first.
+
+use smig_proto::{Config, EndStream, ErrorCode, Priority, StreamKey};
+use smig_testkit::script::frame::*;
+use smig_testkit::script::{C1, Peer, Setup};
+
+/// A server engine, not read by its client, with one response of `octets` for each priority field,
+/// on streams 1, 3, 5...
+fn responding(priorities: &[&str], octets: usize) -> (Peer, Vec<StreamKey>) {
+    let setup = Setup::new(Config::server()).setting(setting::INITIAL_WINDOW_SIZE, 1 << 20);
+    let mut peer = Peer::to_server(setup);
+    peer.connect();
+    peer.send(C1, window_update(0, 1 << 20));
+    let mut keys = Vec::new();
+    for (n, priority) in priorities.iter().enumerate() {
+        let id = 2 * n as u32 + 1;
+        let head = headers(id).get("/");
+        let head = if priority.is_empty() { head } else { head.field("priority", priority) };
+        peer.send(C1, head.end());
+        let key = peer.take_request();
+        peer.respond(key, 200, EndStream::No);
+        peer.expect(C1, headers(id).status(200));
+        keys.push(key);
+    }
+    peer.pause(C1);
+    for &key in &keys {
+        peer.body(key, vec![0; octets], EndStream::Yes);
+    }
+    (peer, keys)
+}
+
+/// The order of streams in the DATA frames that come.
+fn order(peer: &mut Peer) -> Vec<u32> {
+    peer.resume(C1);
+    let mut order = Vec::new();
+    while let Some(Frame::Data { stream, .. }) = peer.next_if_any(C1) {
+        order.push(stream);
+    }
+    peer.expect_silence();
+    order
+}
+
+#[test]
+fn more_urgent_responses_go_first() {
+    let (mut peer, _) = responding(&["u=7", "u=0", "u=5", "u=1"], 20_000);
+    assert_eq!(order(&mut peer), [3, 3, 7, 7, 5, 5, 1, 1]);
+}
+
+#[test]
+fn equal_sequential_responses_go_one_by_one() {
+    let (mut peer, _) = responding(&["u=3", "u=3", "u=3"], 40_000);
+    assert_eq!(order(&mut peer), [1, 1, 1, 3, 3, 3, 5, 5, 5]);
+}
+
+#[test]
+fn equal_incremental_responses_take_turns() {
+    let (mut peer, _) = responding(&["i", "u=3, i", "i, u=3"], 40_000);
+    assert_eq!(order(&mut peer), [1, 3, 5, 1, 3, 5, 1, 3, 5]);
+}
+
+#[test]
+fn urgency_counts_more_than_turns() {
+    let (mut peer, _) = responding(&["u=4, i", "u=4, i", "u=2"], 40_000);
+    assert_eq!(order(&mut peer), [5, 5, 5, 1, 3, 1, 3, 1, 3]);
+}
+
+#[test]
+fn incremental_and_sequential_ones_of_one_urgency_starve_neither() {
+    let (mut peer, _) = responding(&["u=3", "u=3, i", "u=3, i"], 40_000);
+    let order = order(&mut peer);
+    assert_eq!(order.iter().filter(|&&id| id == 1).count(), 3);
+    assert!(order[..3].contains(&1) && order[..3].contains(&3), "{order:?}");
+}
+
+#[test]
+fn responses_without_a_signal_share() {
+    // RFC 9218 section 8 leaves this to the server: a long response must not look like a hang.
+    let (mut peer, keys) = responding(&["", ""], 40_000);
+    assert_eq!(order(&mut peer), [1, 3, 1, 3, 1, 3]);
+    assert_eq!(peer.session().stream(keys[0]).unwrap().priority.urgency(), 3);
+}
+
+#[test]
+fn fields_that_cannot_be_understood_keep_the_default() {
+    // RFC 9218 section 4: unknown members are ignored, and values out of range.
+    for (field, priority) in [
+        ("u=8", Priority::sequential(3)),
+        ("u=-1", Priority::sequential(3)),
+        ("u=1.5", Priority::sequential(3)),
+        ("u=2;x=1, y", Priority::sequential(2)),
+        ("u=5, i=?0", Priority::sequential(5)),
+        ("i=?1 , u=0", Priority::incremental(0)),
+        ("u=1,u=6", Priority::sequential(6)),
+        ("foo", Priority::sequential(3)),
+    ] {
+        let (peer, keys) = responding(&[field], 1);
+        let view = peer.session().stream(keys[0]).unwrap();
+        assert_eq!(view.priority, priority, "{field}");
+    }
+}
+
+#[test]
+fn a_priority_update_moves_a_response_forward() {
+    let (mut peer, _) = responding(&["u=3", "u=3", "u=3"], 20_000);
+    peer.send(C1, priority_update(5, "u=1"));
+    assert_eq!(order(&mut peer), [5, 5, 1, 1, 3, 3]);
+    // In the middle of its body, and back.
+    let (mut peer, _) = responding(&["u=3", "u=3"], 40_000);
+    peer.take_output(C1, 16_384);
+    peer.send(C1, priority_update(1, "u=6"));
+    assert_eq!(order(&mut peer), [1, 3, 3, 3, 1, 1]);
+}
+
+#[test]
+fn a_flood_of_priority_updates_leaves_one_place_in_the_schedule() {
+    // CVE-2019-9513: also for streams that wait for the connection's window.
+    let (mut peer, _) = responding(&["u=3", "u=3"], 20_000);
+    for n in 0..1_000 {
+        peer.send(C1, priority_update(3, ["u=1", "u=5", "i"][n % 3]));
+    }
+    assert_eq!(order(&mut peer), [3, 3, 1, 1], "the last one said u=1");
+    let setup = Setup::new(Config::server()).setting(setting::INITIAL_WINDOW_SIZE, 1 << 20);
+    let mut peer = Peer::to_server(setup);
+    peer.connect();
+    let keys = [peer.get(C1, 1), peer.get(C1, 3)];
+    for key in keys {
+        peer.respond(key, 200, EndStream::No);
+        peer.body(key, vec![0; 70_000], EndStream::Yes);
+    }
+    for n in 0..1_000 {
+        peer.send(C1, priority_update(3, ["u=1", "u=5", "u=2"][n % 3]));
+    }
+    while peer.next_if_any(C1).is_some() {}
+    peer.send(C1, window_update(0, 70_000));
+    let order = order(&mut peer);
+    assert_eq!(order[..4], [3; 4], "and here");
+}
+
+#[test]
+fn a_priority_update_may_come_before_its_request() {
+    // RFC 9218 section 7.1: it counts more than the request's own field.
+    let mut peer = Peer::of_server(Config::server());
+    peer.send(C1, priority_update(1, "u=1, i"));
+    peer.send(C1, priority_update(1, "u=2, i"));
+    peer.send(C1, headers(1).get("/").field("priority", "u=5").end());
+    let key = peer.take_request();
+    assert_eq!(peer.session().stream(key).unwrap().priority, Priority::incremental(2));
+    // For a stream that is over it means nothing.
+    peer.respond(key, 204, EndStream::Yes);
+    peer.expect(C1, headers(1).status(204).end());
+    peer.send(C1, priority_update(1, "u=2"));
+    peer.expect_silence();
+}
+
+#[test]
+fn a_priority_update_has_its_form() {
+    let mut peer = Peer::of_server(Config::server());
+    peer.send(C1, priority_update(0, "u=1"));
+    peer.expect_goaway(C1, ErrorCode::ProtocolError);
+    // A client does not get any.
+    let mut peer = Peer::of_client(Config::client());
+    peer.open(C1, http::Method::GET, EndStream::Yes);
+    peer.send(C1, priority_update(1, "u=1"));
+    peer.expect_goaway(C1, ErrorCode::ProtocolError);
+}
+
+#[test]
+fn the_dependencies_of_rfc_7540_mean_nothing() {
+    // RFC 9113 section 5.3.2
+    let (mut peer, _) = responding(&["u=3", "u=3"], 20_000);
+    peer.send(C1, raw(kind::PRIORITY, 0, 1, [0, 0, 0, 3, 255]));
+    assert_eq!(order(&mut peer), [1, 1, 3, 3]);
+    let mut peer = Peer::to_server(Setup::new(Config::server()));
+    peer.open_line();
+    let Frame::Settings(entries) = peer.next(C1) else { panic!("SETTINGS come first") };
+    assert!(entries.contains(&(setting::NO_RFC7540_PRIORITIES, 1)));
+}
+
+#[test]
+fn a_client_sends_its_priorities() {
+    let mut peer = Peer::of_client(Config::client());
+    let key = peer.open(C1, http::Method::GET, EndStream::Yes);
+    peer.app(|session, _| session.reprioritize(key, Priority::incremental(6)));
+    peer.expect(C1, priority_update(1, "u=6, i"));
+    peer.expect_silence();
+}
