@@ -329,8 +329,8 @@ fn frames_on_an_abandoned_carrier_are_dropped_without_an_error() {
     peer.expect(C1, migrate(1, cid, 2));
     peer.send(C1, decline(1));
     peer.send(C2, window_update(2, 5));
-    peer.send(C2, reset(2, ErrorCode::Cancel));
     peer.send(C2, data(2, "x"));
+    peer.send(C2, reset(2, ErrorCode::Cancel));
     peer.expect_silence();
     peer.expect_unharmed(key);
 }
