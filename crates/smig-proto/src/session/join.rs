@@ -386,6 +386,10 @@ impl Session {
         self.conns.push(conn);
         self.arm(now);
         self.events.push_back(Event::Joined { conn: id });
+        if self.closing {
+            // It was on its way when the session was told to end.
+            self.drain(id);
+        }
         id
     }
 
