@@ -7,7 +7,6 @@ use clap::{Parser, Subcommand};
 #[command(
     name = "smig",
     version,
-    about,
     max_term_width = 100,
     after_help = "\
 Examples:

@@ -1,5 +1,6 @@
 //! `smig completions`: scripts for shells.
 
+use std::io::Write as _;
 use std::process::ExitCode;
 
 use clap::{Args, CommandFactory as _};
@@ -20,6 +21,9 @@ pub(crate) struct CompletionsArgs {
 }
 
 pub(crate) fn run(args: &CompletionsArgs) -> anyhow::Result<ExitCode> {
-    clap_complete::generate(args.shell, &mut Cli::command(), "smig", &mut std::io::stdout());
+    let mut script = Vec::new();
+    clap_complete::generate(args.shell, &mut Cli::command(), "smig", &mut script);
+    // A reader that has had enough (`| head`) is no error.
+    let _ = std::io::stdout().write_all(&script);
     Ok(ExitCode::SUCCESS)
 }

@@ -38,7 +38,7 @@ pub(crate) fn run(args: &ConfigArgs) -> Result<ExitCode> {
         Action::Check { file } => {
             settings::load(file, &mut Settings::default())
                 .map_err(|faults| Failure::new(Exit::Usage, faults))?;
-            println!("{} is good", file.display());
+            let _ = writeln!(std::io::stdout(), "{} is good", file.display());
         }
         Action::Example => {
             // A reader that has had enough (`| head`) is no error.

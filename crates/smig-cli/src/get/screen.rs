@@ -6,6 +6,7 @@ use std::time::Duration;
 
 use indicatif::{MultiProgress, ProgressBar, ProgressDrawTarget, ProgressStyle};
 use smig::{Observed, Observer};
+use smig_proto::Mover;
 
 use crate::paint;
 
@@ -135,8 +136,12 @@ impl Observer for Screen {
             Observed::SessionEstablished => self.detail("the server speaks SMig: streams can move"),
             Observed::Joined => self.detail("a spare connection joined the session"),
             Observed::JoinRefused => self.detail("the server refused a spare connection"),
-            Observed::Moved { from, to, .. } => {
-                self.detail(&format!("a stream moved from connection {from} to {to}"));
+            Observed::Moved { from, to, mover } => {
+                let who = match mover {
+                    Mover::Local => "this side",
+                    Mover::Peer => "the server",
+                };
+                self.detail(&format!("a stream moved from connection {from} to {to}, by {who}"));
             }
             Observed::MoveDeclined => self.detail("a move was declined"),
             Observed::StreamReset => self.detail("a stream was reset"),

@@ -41,10 +41,10 @@ pub(crate) struct ServeArgs {
     /// The folder
     dir: Option<PathBuf>,
     /// Read settings from this file; flags go before it
-    #[arg(long, value_name = "FILE", help_heading = "Server")]
+    #[arg(long, value_name = "FILE")]
     config: Option<PathBuf>,
     /// Say nothing but errors
-    #[arg(short, long, help_heading = "Server")]
+    #[arg(short, long)]
     quiet: bool,
     #[command(flatten)]
     flags: Flags,

@@ -54,7 +54,7 @@ fn what_is_illegal_is_answered_by_the_rules_code() {
         (&["push_promise stream=1 promised=2 :method=GET"], "goaway code=PROTOCOL_ERROR"),
         (&["data stream=1 length=0xffffff \"x\""], "goaway code=FRAME_SIZE_ERROR"),
     ] {
-        let mut args = vec!["probe", server.address(), "--timeout", "1h", "--linger", "0"];
+        let mut args = vec!["probe", server.address(), "--linger", "0"];
         for line in ["settings"].iter().chain(script) {
             args.extend(["-e", line]);
         }

@@ -36,9 +36,16 @@ impl Place {
 
     /// The program, with this place as its home and working folder.
     pub(crate) fn smig(&self, args: &[&str]) -> Command {
+        // Slow machines are no failures.
+        let patience: &[&str] = match args {
+            ["get", rest @ ..] if !rest.is_empty() => &["--connect-timeout", "3600"],
+            ["probe", ..] => &["--timeout", "1h"],
+            _ => &[],
+        };
         let mut command = Command::new(env!("CARGO_BIN_EXE_smig"));
         command
             .args(args)
+            .args(patience)
             .current_dir(self.path("out"))
             .env("XDG_DATA_HOME", self.path("data"))
             .env("NO_COLOR", "1")
@@ -65,6 +72,7 @@ impl Place {
     pub(crate) fn serve(&self, args: &[&str]) -> Serving {
         let www = self.shown("www");
         let mut all = vec!["serve", &www, "--listen", "127.0.0.1:0"];
+        all.extend(["--handshake-timeout", "1h", "--limit-preface-timeout", "1h"]);
         all.extend(args);
         let mut child =
             self.smig(&all).stderr(Stdio::piped()).stdout(Stdio::piped()).spawn().unwrap();
