@@ -343,7 +343,9 @@ impl Session {
     ) -> Result<StreamKey, PushError> {
         let stream = self.live(parent).map_err(|_| PushError::NoParent)?;
         let unsettled = matches!(stream.hand_over, HandOver::Moving(_));
-        if self.role == Role::Client || unsettled || !stream.send.is_open() {
+        // Promises are made on what the client opened (RFC 9113 section 8.4).
+        let promised = stream.opener == Opener::Local;
+        if self.role == Role::Client || unsettled || promised || !stream.send.is_open() {
             return Err(PushError::NoParent);
         }
         let route = stream.route;
