@@ -15,6 +15,7 @@ use anyhow::{Context as _, Result};
 use clap::Args;
 use smig_lab::demo::{
     DemoOptions, DemoResult, DriveError, LiveView, Stop, Variant, drive, render_html, render_json,
+    render_svg,
 };
 use smig_lab::link::{LinkSpec, QueueLimit, Rate};
 use smig_lab::netns::enter_user_namespace;
@@ -55,6 +56,9 @@ pub(crate) struct DemoArgs {
     /// Write everything measured to this file too; - is standard output
     #[arg(long, value_name = "FILE")]
     json: Option<PathBuf>,
+    /// Write the picture alone to this file too, as SVG
+    #[arg(long, value_name = "FILE")]
+    svg: Option<PathBuf>,
     /// What to compare, in this order: plain, lowat (TCP_NOTSENT_LOWAT), smig
     #[arg(long, value_name = "LIST", value_delimiter = ',', value_parser = variant, default_value = "plain,lowat,smig")]
     variants: Vec<Variant>,
@@ -124,6 +128,7 @@ pub(crate) fn run(args: &DemoArgs) -> Result<ExitCode> {
     crate::trace::start(crate::trace::Level::Errors);
     let page = Target::file(&args.output)?;
     let json = args.json.as_deref().map(Target::file_or_stdout).transpose()?;
+    let svg = args.svg.as_deref().map(Target::file).transpose()?;
     let stop = Stop::default();
     listen_to_signals(stop.clone())?;
     let result = match show(&options, &stop, json.as_ref()) {
@@ -135,6 +140,9 @@ pub(crate) fn run(args: &DemoArgs) -> Result<ExitCode> {
     };
     if let Some(json) = json {
         json.write(&render_json(&result))?;
+    }
+    if let Some(svg) = svg {
+        svg.write(&render_svg(&result))?;
     }
     page.write(&render_html(&result))?;
     eprintln!("\nThe picture: {} (open it in a browser)", args.output.display());

@@ -106,7 +106,7 @@ mod linux {
         let json: serde_json::Value = serde_json::from_str(&render_json(result))?;
         ensure!(json["summary"][2]["moves"].as_u64().is_some_and(|moves| moves > 0), "{json}");
         ensure!(json["setup"]["program"] == "a test", "{json}");
-        ensure!(render_html(result).contains("moved to a connection of its own"));
+        ensure!(render_html(result).contains("moved the big file to a connection of its own"));
         Ok(())
     }
 

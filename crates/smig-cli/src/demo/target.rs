@@ -30,7 +30,8 @@ impl Target {
     /// A file that can be written.
     pub(super) fn file(path: &Path) -> Result<Self, Failure> {
         if is_stdout(path) {
-            let text = "--output takes a file's name (only --json can go to standard output)";
+            let text =
+                "--output and --svg take a file's name; only --json can go to standard output";
             return Err(Failure::new(Exit::Usage, text));
         }
         let made = !path.exists();

@@ -49,10 +49,14 @@ fn describe(summaries: &[RunSummary], run: &DemoRun) -> String {
     }
 }
 
+/// Above the slowest object there is room for the word at a move.
+const HEADROOM: f64 = 1.5;
+
 /// One axis for the small objects of all runs.
 fn object_axis(result: &DemoResult) -> Axis {
     let times = || result.runs.iter().flat_map(|run| &run.objects).map(|o| millis::of(o.took));
-    Axis::log(times().fold(f64::INFINITY, f64::min), times().fold(0.0, f64::max), "ms")
+    let slowest = times().fold(0.0, f64::max);
+    Axis::log(times().fold(f64::INFINITY, f64::min), slowest * HEADROOM, "ms")
 }
 
 fn object_layers(run: &DemoRun) -> Vec<Layer> {

@@ -1,7 +1,7 @@
 //! The demonstration: small objects beside one big file, three ways.
 //!
 //! Owns what is recorded of it ([`DemoResult`]), how it becomes numbers and
-//! sentences ([`summary`]), one web page ([`render_html`]), a JSON document
+//! sentences ([`summary`]), one web page ([`render_html`]), one picture ([`render_svg`]), a JSON document
 //! ([`render_json`]) and a live view ([`LiveView`]). [`drive`] makes the
 //! transfers and hands on [`DemoEvent`]s; nothing else here opens a socket or
 //! reads a clock.
@@ -15,6 +15,7 @@ mod figures;
 mod live;
 mod page;
 mod picture;
+mod poster;
 mod recorder;
 #[doc(hidden)]
 pub mod sample;
@@ -28,4 +29,5 @@ pub use data::{
 pub use drive::{DemoOptions, DriveError, Stop, drive};
 pub use live::LiveView;
 pub use page::{render_html, render_json};
+pub use poster::render_svg;
 pub use recorder::{DemoEvent, DemoRecorder};

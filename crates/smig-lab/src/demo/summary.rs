@@ -132,7 +132,7 @@ const fn with_what(summary: &RunSummary) -> &'static str {
             "With TCP_NOTSENT_LOWAT, which keeps the server's send buffer short"
         }
         Variant::Smig if summary.moves > 0 => {
-            "With SMig, where the running big file moved to a connection of its own"
+            "With SMig, where the server moved the big file to a connection of its own"
         }
         Variant::Smig => "With SMig, but the big file never moved",
     }

@@ -42,17 +42,29 @@ impl Figure {
         self.render(&format!("<style>{STYLE}svg{{background:var(--paper)}}</style>"))
     }
 
-    fn render(&self, style: &str) -> String {
-        let mut out = String::new();
+    /// In CSS pixels, as [`Figure::width`].
+    #[must_use]
+    pub fn height(&self) -> f64 {
+        self.areas().last().map_or(0.0, |area| area.top + area.height) + BOTTOM
+    }
+
+    /// Where the panels' plots are.
+    fn areas(&self) -> Vec<Area> {
         let mut top = 0.0;
-        let mut areas = Vec::new();
-        for panel in &self.panels {
+        let area = |panel: &Panel| {
             top += TITLE + LEGEND * self.legend_lines(panel) as f64;
             let width = self.width - LEFT - RIGHT;
-            areas.push(Area { left: LEFT, top, width, height: panel.height });
+            let area = Area { left: LEFT, top, width, height: panel.height };
             top += panel.height + GAP;
-        }
-        let height = top - GAP + BOTTOM;
+            area
+        };
+        self.panels.iter().map(area).collect()
+    }
+
+    fn render(&self, style: &str) -> String {
+        let mut out = String::new();
+        let areas = self.areas();
+        let height = self.height();
         let _ = write!(
             out,
             "<svg xmlns=\"http://www.w3.org/2000/svg\" class=\"fig\" role=\"img\" \

@@ -1,0 +1,92 @@
+//! The runs side by side as one SVG file, for a text that shows the result.
+
+use std::fmt::Write;
+
+use super::data::{DemoResult, DemoRun};
+use super::figures::run_figure;
+use super::summary::{RunSummary, scene, summaries};
+use crate::report::html::escape;
+use crate::report::ms;
+use crate::report::svg::STYLE;
+
+const GAP: f64 = 14.0;
+const MARGIN: f64 = 12.0;
+/// Above each run: its name, its numbers.
+const HEAD: f64 = 58.0;
+/// Below all: what it is.
+const FOOT: f64 = 28.0;
+
+/// The result's picture as a file that stands alone, light or dark as its reader has it.
+#[must_use]
+pub fn render_svg(result: &DemoResult) -> String {
+    let summaries = summaries(result);
+    let mut body = String::new();
+    let (mut left, mut tallest) = (MARGIN, 0.0_f64);
+    for (run, summary) in result.runs.iter().zip(&summaries) {
+        let figure = run_figure(result, &summaries, run);
+        head(&mut body, left, run, summary);
+        let (top, element) = (HEAD + MARGIN, figure.to_element());
+        let _ = write!(body, "<g transform=\"translate({left} {top})\">{element}</g>");
+        left += figure.width + GAP;
+        tallest = tallest.max(figure.height());
+    }
+    let width = (left - GAP + MARGIN).max(2.0 * MARGIN);
+    let height = MARGIN + HEAD + tallest + FOOT;
+    let scene = escape(&scene(&result.setup));
+    let foot = height - MARGIN;
+    format!(
+        "<svg xmlns=\"http://www.w3.org/2000/svg\" class=\"fig\" role=\"img\" \
+         viewBox=\"0 0 {width} {height}\" width=\"{width}\" height=\"{height}\">\
+         <title>Small objects beside a big download</title><desc>{scene}</desc>\
+         <style>{STYLE}{HEAD_STYLE}</style>\
+         <rect class=\"paper\" width=\"{width}\" height=\"{height}\" rx=\"6\"/>{body}\
+         <text x=\"{MARGIN}\" y=\"{foot}\">{scene}</text></svg>\n"
+    )
+}
+
+const HEAD_STYLE: &str = "\
+.fig .paper{fill:var(--paper)}\
+.fig .run{fill:var(--ink);font-size:16px;font-weight:600}\
+.fig .found{fill:var(--ink);font-size:13px}\
+";
+
+fn head(out: &mut String, left: f64, run: &DemoRun, summary: &RunSummary) {
+    let mut found = Vec::new();
+    if let Some(median) = summary.median_ms {
+        found.push(format!("small objects: median {} ms", ms(median)));
+    }
+    if let Some(seconds) = summary.big_file_s {
+        found.push(format!("big file: {seconds:.1} s"));
+    }
+    let x = left + 2.0;
+    let (name, found) = (escape(run.variant.title()), escape(&found.join(", ")));
+    let _ = write!(
+        out,
+        "<text class=\"run\" x=\"{x}\" y=\"30\">{name}</text>\
+         <text class=\"found\" x=\"{x}\" y=\"51\">{found}</text>"
+    );
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::demo::data::Variant;
+    use crate::demo::sample;
+    use crate::report::svg::assert_balanced;
+
+    #[test]
+    fn the_file_is_whole_and_stands_alone() {
+        let mut result = sample::result();
+        let svg = render_svg(&result);
+        assert_balanced(&svg);
+        assert_eq!(svg.matches("<style>").count(), 1);
+        for variant in Variant::ALL {
+            assert!(svg.contains(&format!(">{}</text>", variant.title())), "{variant}");
+        }
+        for outside in ["<script", "url(", "@import", "href=", "NaN"] {
+            assert!(!svg.contains(outside), "{outside}");
+        }
+        result.runs.clear();
+        assert_balanced(&render_svg(&result));
+    }
+}
