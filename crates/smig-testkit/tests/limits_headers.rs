@@ -349,6 +349,15 @@ fn responses_are_checked_like_requests() {
         peer.send(C1, headers(3).status(204).end());
         assert_eq!(peer.take_response(other), 204);
     }
+    // One that has no content may not have any.
+    for (method, status) in [(Method::HEAD, 200), (Method::GET, 304), (Method::GET, 204)] {
+        let mut peer = Peer::of_client(Config::client());
+        let key = peer.open(C1, method, EndStream::Yes);
+        peer.send(C1, headers(1).status(status));
+        peer.send(C1, data(1, "x").end());
+        peer.expect(C1, reset(1, ErrorCode::ProtocolError));
+        peer.take_error(key);
+    }
     // A response to HEAD and a 304 announce a length without a body.
     for (method, status) in [(Method::HEAD, 200), (Method::GET, 304)] {
         let mut peer = Peer::of_client(Config::client());

@@ -4,7 +4,8 @@
 
 use http::Method;
 use smig_proto::{
-    Config, EndStream, ErrorCode, Event, Identity, JoinRefusal, KeyingRequest, SmigConfig, Target,
+    Config, EndStream, ErrorCode, Event, Identity, JoinRefusal, KeyingRequest, Security,
+    SmigConfig, Target,
 };
 use smig_testkit::script::frame::*;
 use smig_testkit::script::{C1, C2, C3, C4, Line, Peer, Setup};
@@ -312,6 +313,57 @@ fn an_unknown_session_is_founded_anew_at_the_client() {
     assert_eq!(peer.take_response(old), 200);
     assert_eq!(&peer.read_to_end(old)[..], b"still here");
     peer.expect_silence();
+}
+
+#[test]
+fn an_unknown_session_is_founded_anew_on_cleartext() {
+    // SMIG-4.8 with SMIG-3.9, a client: a JOIN with a new K, and the answer to it.
+    let setup = Setup::new(Config::client()).security(Security::TrustedCleartext);
+    let mut peer = Peer::to_client(setup.joins_by_script());
+    let random = [0x5a; 32];
+    peer.set_key(random);
+    for line in [C1, C2] {
+        peer.open_line();
+        let Frame::Settings(entries) = peer.next(line) else { panic!("SETTINGS come first") };
+        peer.adopt_cid(line, &entries);
+        let Frame::Join { nonce, .. } = peer.next(line) else { panic!("then JOIN") };
+        peer.note_nonce(line, nonce);
+        peer.next(line);
+        peer.greet(line);
+        peer.expect(line, settings_ack());
+        if line == C1 {
+            let answer = peer.join_answer(line);
+            peer.send(line, answer);
+        }
+    }
+    peer.send(C2, join_refused(1));
+    let Frame::Join { nonce, mac, ack: Ack::No } = peer.next(C2) else { panic!("a new K") };
+    assert_eq!(
+        ([nonce, mac[..16].try_into().unwrap()].concat(), &mac[16..]),
+        (random.to_vec(), &[0; 16][..])
+    );
+    peer.note_nonce(C2, nonce);
+    let answer = peer.join_answer(C2);
+    peer.send(C2, answer);
+    assert!(joined(&peer, C2) && !joined(&peer, C1));
+    // SMIG-4.8, a server: it takes the new K on the refused connection.
+    let setup = Setup::new(Config::server()).security(Security::TrustedCleartext);
+    let mut peer = Peer::to_server(setup);
+    peer.open_line();
+    peer.greet(C1);
+    peer.take_greeting(C1);
+    peer.set_key([1; 32]);
+    let join = peer.proof(C1);
+    peer.send(C1, join);
+    peer.expect(C1, join_refused(1));
+    let key = [0x77; 32];
+    peer.set_key(key);
+    let mut mac = [0; 32];
+    mac[..16].copy_from_slice(&key[16..]);
+    peer.send_as_join(C1, Frame::Join { nonce: [0x77; 16], mac, ack: Ack::No });
+    peer.expect_joined(C1);
+    peer.connect();
+    assert!(joined(&peer, C1) && joined(&peer, C2));
 }
 
 #[test]

@@ -133,6 +133,7 @@ fn an_unbound_carrier_holds_no_more_than_the_largest_window() {
     peer.expect_silence();
     peer.send(C2, data(2, "x"));
     peer.expect(C2, reset(2, ErrorCode::FlowControlError));
+    assert_eq!(peer.limit(), "unbound carrier holds more than a stream's window");
     // What it held is given back, it is closed, and the stream is unharmed.
     assert_eq!(peer.session().connection(peer.conn(C2)).unwrap().unread, 0);
     peer.send(C2, data(2, "late"));
@@ -159,6 +160,30 @@ fn a_bound_carrier_holds_no_more_than_its_streams_window() {
     peer.expect(C2, reset(2, ErrorCode::FlowControlError));
     assert_eq!(peer.take_error(key).code, ErrorCode::FlowControlError);
     assert_eq!(peer.session().connection(peer.conn(C2)).unwrap().unread, 0);
+}
+
+#[test]
+fn a_carrier_holds_no_more_than_16_header_sections() {
+    // Beside SMIG-5.22: 1xx heads are memory, too. Unbound, and bound at a mover.
+    let (mut peer, key) = client(Config::client());
+    for _ in 0..16 {
+        peer.send(C2, headers(2).status(103));
+    }
+    peer.expect_silence();
+    peer.send(C2, headers(2).status(103));
+    peer.expect(C2, reset(2, ErrorCode::EnhanceYourCalm));
+    assert_eq!(peer.limit(), "unbound carrier holds too many header sections");
+    peer.expect_unharmed(key);
+    let cid = peer.cid(C2);
+    peer.migrate(key, C2).unwrap();
+    peer.expect(C1, migrate(1, cid, 1).end());
+    for _ in 0..16 {
+        peer.send(C2, headers(1).status(103));
+    }
+    peer.expect_silence();
+    peer.send(C2, headers(1).status(103));
+    peer.expect(C2, reset(1, ErrorCode::EnhanceYourCalm));
+    assert_eq!(peer.take_error(key).code, ErrorCode::EnhanceYourCalm);
 }
 
 #[test]

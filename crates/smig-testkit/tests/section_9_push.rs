@@ -55,6 +55,36 @@ fn a_client_turns_push_off_by_default() {
 }
 
 #[test]
+fn promises_have_their_form() {
+    // RFC 9113 section 8.4: a new even id, on a stream that the client opened and that goes on.
+    for (stream, promised) in [(1, 3), (1, 2), (2, 4), (9, 4)] {
+        let (mut peer, _) = pushed();
+        peer.send(C1, push_promise(stream, promised, headers(0).get("/")));
+        peer.expect_goaway(C1, ErrorCode::ProtocolError);
+    }
+    // On a carrier as well: its id is even, its stream is the client's.
+    let config = Config { push: Push::Enabled, ..Config::client() };
+    let mut peer = Peer::of_client(config).with_spare();
+    peer.open(C1, Method::GET, EndStream::Yes);
+    let cid = peer.cid(C2);
+    peer.send(C1, migrate(1, cid, 2));
+    peer.expect(C1, accept(1, cid, 2).end());
+    peer.send(C2, push_promise(2, 4, headers(0).get("/")));
+    peer.event(|event| matches!(event, Event::Pushed { .. }).then_some(()));
+    // More than the client takes, and what is not safe: refused one by one.
+    let config = Config { push: Push::Enabled, max_concurrent_streams: 1, ..Config::client() };
+    let mut peer = Peer::of_client(config);
+    peer.open(C1, Method::GET, EndStream::Yes);
+    peer.send(C1, push_promise(1, 2, headers(0).post("/")));
+    peer.expect(C1, reset(2, ErrorCode::ProtocolError));
+    peer.send(C1, push_promise(1, 4, headers(0).get("/")));
+    peer.send(C1, push_promise(1, 6, headers(0).get("/")));
+    peer.expect(C1, reset(6, ErrorCode::RefusedStream));
+    peer.send(C1, headers(6).status(200).end());
+    peer.expect_silence();
+}
+
+#[test]
 fn a_promised_stream_may_be_moved_to_the_client() {
     // SMIG-9.1: before its HEADERS, and in the middle of its body (Figure 2 for a pushed stream).
     for before_head in [true, false] {
@@ -76,6 +106,16 @@ fn a_promised_stream_may_be_moved_to_the_client() {
         assert_eq!(&peer.read_to_end(key)[..], b"body {}");
         peer.expect_silence();
     }
+}
+
+#[test]
+fn nothing_is_promised_on_a_promised_stream() {
+    // RFC 9113 section 8.4
+    let (mut peer, key) = pushing();
+    let head = request_head(Method::GET);
+    let pushed = peer.app(|session, now| session.push(now, key, &head));
+    assert_eq!(pushed, Err(PushError::NoParent));
+    peer.expect_silence();
 }
 
 #[test]

@@ -113,6 +113,7 @@ causes! {
     UnexpectedMigrateAck => ProtocolError, "MIGRATE acknowledged that was not sent";
     TooManyCarriers => EnhanceYourCalm, "more unbound carriers than SETTINGS_SMIG";
     CarrierWindow => FlowControlError, "unbound carrier holds more than a stream's window";
+    CarrierSections => EnhanceYourCalm, "unbound carrier holds too many header sections";
     CarrierTimeout => Cancel, "carrier not bound in time";
     CarrierMisuse => ProtocolError, "frame that an unbound carrier may not receive";
     Unresumable => InternalError, "migration declined and the stream cannot be resumed";

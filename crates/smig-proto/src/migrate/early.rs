@@ -116,10 +116,17 @@ impl Session {
     ) -> Result<(), Cause> {
         // Each section is bounded in size; so must their number be. A response has few 1xx.
         if early.sections() >= 16 {
-            return Err(Cause::CarrierWindow);
+            return Err(Cause::CarrierSections);
         }
         early.items.push(EarlyItem::Section(Box::new(section), end));
         Ok(())
+    }
+
+    /// An unbound carrier holds too much.
+    pub(crate) fn refuse_unbound(&mut self, at: Route, cause: Cause) -> Result<(), Fault> {
+        self.events.push_back(Event::LimitHit { conn: at.conn, limit: cause.describe() });
+        self.close_unbound(at, Some(cause.code()));
+        self.count_answer(at.conn)
     }
 
     /// An unbound carrier ends: its time is over, it holds too much, or the peer reset it

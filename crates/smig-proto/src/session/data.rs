@@ -3,7 +3,7 @@
 use bytes::Bytes;
 
 use crate::conn::{ConnId, Standing};
-use crate::error::{Cause, ErrorCode, Fault};
+use crate::error::{Cause, Fault};
 use crate::flow::Credit;
 use crate::migrate::HandOver;
 use crate::session::{Event, Session};
@@ -109,11 +109,7 @@ impl Session {
                 };
                 if early.would_exceed(window, &chunk) {
                     self.give_back_to(id, chunk.credit);
-                    self.events
-                        .push_back(Event::LimitHit { conn: id, limit: "unbound carrier octets" });
-                    let code = Some(ErrorCode::FlowControlError);
-                    self.close_unbound(Route { conn: id, id: stream }, code);
-                    return self.count_answer(id);
+                    return self.refuse_unbound(Route { conn: id, id: stream }, Cause::CarrierWindow);
                 }
                 early.push_data(chunk, end);
                 Ok(())

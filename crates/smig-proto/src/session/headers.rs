@@ -57,7 +57,8 @@ impl Session {
                 if early.has_barrier() {
                     return Err(Fault::Stream(id, Cause::StreamClosed));
                 }
-                return Self::keep_section(early, section, end).map_err(Fault::from);
+                return Self::keep_section(early, section, end)
+                    .map_err(|cause| Fault::Stream(id, cause));
             }
             self.check_barrier(Route { conn, id })?;
             return self
@@ -89,7 +90,10 @@ impl Session {
                     return Err(Cause::IdleStream.into());
                 }
                 let Some(early) = self.unbound(now, conn, id)? else { return Ok(()) };
-                Self::keep_section(early, section, end).map_err(Fault::from)
+                match Self::keep_section(early, section, end) {
+                    Ok(()) => Ok(()),
+                    Err(cause) => self.refuse_unbound(Route { conn, id }, cause),
+                }
             }
         }
     }
@@ -209,8 +213,13 @@ impl Session {
             }
             ResponseKind::Final => {
                 let status = head.status.as_u16();
-                let bodiless = stream.exchange != Exchange::Ordinary || matches!(status, 204 | 304);
-                let length = if bodiless { None } else { content_length(&head.headers)? };
+                let announced = content_length(&head.headers)?;
+                let length = match (stream.exchange, status) {
+                    // These have no content, whatever length they announce (RFC 9110 section 6.4.1).
+                    (Exchange::Head, _) | (Exchange::Ordinary, 204 | 304) => Some(0),
+                    (Exchange::Ordinary, _) => announced,
+                    (Exchange::Tunnel, _) => None,
+                };
                 stream.recv.on_head(end, length)?;
                 self.events.push_back(Event::Response { stream: key, head, end });
                 self.after_direction(key);
@@ -225,11 +234,16 @@ impl Session {
             return Err(Cause::PushDisabled.into());
         }
         match self.key_at(conn, stream) {
-            Some(key) if !self.recv_ended(key) => Ok(()),
+            // By who opened it, not by its id's parity: a carrier's id is its mover's.
+            Some(key) if !self.recv_ended(key) && self.is_ours(key) => Ok(()),
             Some(_) => Err(Cause::BadPush.into()),
             None if self.standing(conn, stream) == Standing::Ignored => Ok(()),
             None => Err(Cause::BadPush.into()),
         }
+    }
+
+    fn is_ours(&self, key: StreamKey) -> bool {
+        self.streams.find(key).is_some_and(|stream| stream.opener == Opener::Local)
     }
 
     fn on_promise(
