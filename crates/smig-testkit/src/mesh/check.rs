@@ -44,6 +44,13 @@ impl World {
             self.settle(Zeal::Finishing);
         }
         self.check_still();
+        for (side, session) in core::mem::take(&mut self.shut) {
+            let engine = self.mesh.session_at(side, session);
+            let open: Vec<_> = engine.connections().collect();
+            if !open.is_empty() {
+                self.fault(format!("{side:?} session {session} was ended and keeps {open:?}"));
+            }
+        }
         self.check_empty(Side::Client, 0);
         for session in 0..self.mesh.servers.len() {
             self.check_empty(Side::Server, session);

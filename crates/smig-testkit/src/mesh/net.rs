@@ -153,9 +153,10 @@ impl Mesh {
     /// Takes frames and writes up to `octets`; closes the connection when its engine says so.
     pub(crate) fn transmit(&mut self, link: usize, side: Side, octets: usize) -> usize {
         let room = self.setup.socket as usize;
+        let mut taken = 0;
         let backlog = self.links[link].pipes[side.index()].backlog.len();
         if backlog < octets && self.links[link].pipes[side.index()].flight.len() < room {
-            self.take_frames(link, side, octets - backlog);
+            taken = self.take_frames(link, side, octets - backlog);
         }
         let pipe = &mut self.links[link].pipes[side.index()];
         let written = pipe.write(octets, room);
@@ -167,7 +168,7 @@ impl Mesh {
         {
             self.close(link, side);
         }
-        written
+        written.max(taken)
     }
 
     /// Lets up to `octets` arrive at `to`. Returns how many did; the end of the octets counts as one.

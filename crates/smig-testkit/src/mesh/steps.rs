@@ -12,7 +12,9 @@ impl World {
     pub(crate) fn step(&mut self, op: Op) {
         match op {
             Op::Connect => {
-                self.mesh.connect();
+                if !self.shut.contains(&(Side::Client, 0)) {
+                    self.mesh.connect();
+                }
             }
             Op::Open { on, plan } => self.open(on, plan),
             Op::Transmit { link, side, octets } => {
@@ -182,8 +184,14 @@ impl World {
 
     fn shutdown(&mut self, side: Side) {
         match side {
-            Side::Client => self.mesh.client.shutdown(),
-            Side::Server => self.mesh.servers.iter_mut().for_each(Session::shutdown),
+            Side::Client => {
+                self.mesh.client.shutdown();
+                self.shut.push((side, 0));
+            }
+            Side::Server => {
+                self.mesh.servers.iter_mut().for_each(Session::shutdown);
+                self.shut.extend((0..self.mesh.servers.len()).map(|session| (side, session)));
+            }
         }
         self.mesh.pump_events();
     }

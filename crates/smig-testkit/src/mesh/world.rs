@@ -20,6 +20,8 @@ pub struct World {
     pub(crate) talks: Vec<Talk>,
     pub(crate) faults: Vec<String>,
     pub(crate) rng: Rng,
+    /// Sessions that were ended in order.
+    pub(crate) shut: Vec<(Side, usize)>,
     /// Milliseconds.
     pub(crate) slept: u32,
     /// Streams that an engine says are over; an event must say so, too.
@@ -35,6 +37,7 @@ impl World {
             talks: Vec::new(),
             faults: Vec::new(),
             rng: Rng::new(setup.seed ^ 0x776f_726c),
+            shut: Vec::new(),
             slept: 0,
             doubts: Vec::new(),
         };
