@@ -4,9 +4,11 @@ use std::net::SocketAddr;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
+use http::Uri;
 use smig_proto::Security;
 
 use crate::observe::{Counters, Observed};
+use crate::server::CertificateNames;
 use crate::transport::Transport;
 
 /// A connection's two ends and its TLS parameters. Each request carries one as an extension
@@ -17,6 +19,7 @@ pub struct ConnectionInfo {
     local: SocketAddr,
     tls: Option<TlsInfo>,
     pub(crate) security: Security,
+    names: Option<Arc<CertificateNames>>,
 }
 
 /// What TLS agreed on.
@@ -29,7 +32,11 @@ pub struct TlsInfo {
 }
 
 impl ConnectionInfo {
-    pub(crate) fn new(transport: &Transport, clear: Security) -> Self {
+    pub(crate) fn new(
+        transport: &Transport,
+        clear: Security,
+        names: Option<Arc<CertificateNames>>,
+    ) -> Self {
         let tls = transport.tls().map(|tls| TlsInfo {
             server_name: transport.server_name().map(str::to_owned),
             alpn: tls.alpn_protocol().map(<[u8]>::to_vec),
@@ -47,7 +54,14 @@ impl ConnectionInfo {
             local: transport.local(),
             tls,
             security: transport.security(clear),
+            names,
         }
+    }
+
+    /// Whether a request for `uri` may come by this connection (RFC 9113 section 9.1.1).
+    pub(crate) fn serves(&self, uri: &Uri) -> bool {
+        let server_name = self.tls.as_ref().and_then(TlsInfo::server_name);
+        self.names.as_ref().is_none_or(|names| names.allow(server_name, uri))
     }
 
     /// The other end's address.

@@ -59,7 +59,7 @@ impl Default for ClientBuilder {
             rules: MoveRules { mode: MoveMode::Policy, ..MoveRules::default() },
             interactive: SocketOptions::interactive(),
             bulk: SocketOptions::bulk(),
-            max_hold: Duration::from_millis(30),
+            max_hold: Duration::from_millis(25),
             cleartext: Cleartext::default(),
             spares: 1,
             connect_timeout: Duration::from_secs(10),

@@ -13,6 +13,7 @@ use super::origin::{Origin, OriginSecurity};
 use super::session::{ClientSession, Command};
 use super::spares::{IDENTITY, Spares, permit};
 use super::{Cleartext, http1};
+use crate::connection::ConnectionInfo;
 use crate::driver::{Driver, LinkOptions, Links, Mailbox};
 use crate::error::Error;
 use crate::moves::MoveRules;
@@ -123,7 +124,8 @@ pub(super) async fn run(host: Arc<Host>, mailbox: Arc<Mailbox<Command>>) {
     let mut session = Session::client(host.engine.clone(), AppId::new(entropy::app_id()), now);
     let spares = Spares::new(transport.peer(), host.clear(), host.spares);
     let mut links = Links::new(Arc::clone(&host.links));
-    links.add(&mut session, now, transport, host.clear(), IDENTITY);
+    let info = ConnectionInfo::new(&transport, host.clear(), None);
+    links.add(&mut session, now, transport, info, IDENTITY);
     let app = ClientSession::new(host, Arc::clone(&mailbox), spares);
     Driver::new(session, links, app, mailbox).await;
 }

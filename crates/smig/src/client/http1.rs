@@ -11,9 +11,10 @@ use tokio::task::JoinHandle;
 use tokio::time::timeout;
 
 use super::body::RequestBody;
+use super::call::Outgoing;
 use super::dial;
 use super::host::Host;
-use super::session::{Command, Outgoing};
+use super::session::Command;
 use super::spares::permit;
 use crate::driver::Mailbox;
 use crate::error::{Error, Kind};
@@ -130,9 +131,10 @@ impl Pool {
         let sending = pin!(sender.try_send_request(request(head, body)));
         match sending.await {
             Ok(response) => {
-                // The response's body is hyper's from here on.
-                shared.put_end();
+                // The response's body is hyper's from here on. The head first: an end without one
+                // is a cancelled stream.
                 shared.put_head(Head::Http1(response), None);
+                shared.put_end();
                 // Until the body is read the connection is busy.
                 if sender.ready().await.is_ok() {
                     self.put(sender);

@@ -2,6 +2,7 @@
 
 mod body;
 mod builder;
+mod call;
 mod dial;
 mod host;
 mod http1;
@@ -36,9 +37,10 @@ use crate::moves::MoveRules;
 use crate::observe::{Counters, Stats};
 use crate::server::content_length;
 use crate::stream::{Head, Incoming, Length, Shared};
+use call::Outgoing;
 use dial::DialLimits;
 use host::{Host, Hosts};
-use session::{Command, Outgoing};
+use session::Command;
 
 /// How often a request that was certainly not processed is sent, at most.
 const ATTEMPTS: usize = 3;

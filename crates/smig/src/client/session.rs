@@ -7,13 +7,12 @@ use std::task::Context;
 use std::time::Duration;
 
 use rustc_hash::FxHashMap;
-use smig_proto::policy::{Hint, Transfer};
 use smig_proto::{
-    ConnId, EndStream, ErrorCode, Event, Instant, OpenError, RequestHead, ResponseHead,
-    StreamError, StreamKey,
+    ConnId, EndStream, ErrorCode, Event, Instant, OpenError, ResponseHead, StreamError, StreamKey,
 };
 
 use super::body::RequestBody;
+use super::call::{Call, Outbound, Outgoing};
 use super::host::Host;
 use super::spares::Spares;
 use crate::driver::{App, FAREWELL, Mailbox, Slot, Slots, Turn};
@@ -21,7 +20,7 @@ use crate::error::{Error, Kind};
 use crate::moves::{self, Surroundings, Tracked};
 use crate::observe::Observed;
 use crate::server::content_length;
-use crate::stream::{self, Feed, Head, Length, Pumped, Shared};
+use crate::stream::{self, Feed, Head, Pumped};
 use crate::transport::Transport;
 
 /// How long spares are kept in a session that nobody uses.
@@ -36,37 +35,6 @@ pub(crate) enum Command {
     Dialed(Box<Result<Transport, Error>>),
     /// Finish what runs, then end.
     Finish,
-}
-
-/// A request that is not sent yet.
-#[derive(Debug)]
-pub(crate) struct Outgoing {
-    pub(crate) head: RequestHead,
-    pub(crate) body: RequestBody,
-    pub(crate) length: Length,
-    pub(crate) hint: Hint,
-    pub(crate) shared: Arc<Shared>,
-}
-
-/// A request that is on its way.
-#[derive(Debug)]
-pub(super) struct Call {
-    key: StreamKey,
-    shared: Arc<Shared>,
-    body: RequestBody,
-    length: Length,
-    /// Whether the body was polled: then it cannot be sent again.
-    touched: bool,
-    inbound: Feed,
-    outbound: Outbound,
-    tracked: Option<Tracked>,
-}
-
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Outbound {
-    Open,
-    Ended,
-    Sent,
 }
 
 /// Whether the session takes requests.
@@ -87,6 +55,8 @@ pub(super) struct ClientSession {
     slots: Slots<Call>,
     by_key: FxHashMap<StreamKey, Slot>,
     queue: VecDeque<Box<Outgoing>>,
+    /// Requests that wait for the server's SETTINGS.
+    unheard: VecDeque<Box<Outgoing>>,
     pub(super) spares: Spares,
     around: Surroundings,
     watched: Vec<Slot>,
@@ -104,6 +74,7 @@ impl ClientSession {
             mailbox,
             by_key: FxHashMap::default(),
             queue: VecDeque::new(),
+            unheard: VecDeque::new(),
             spares,
             around: Surroundings::default(),
             watched: Vec::new(),
@@ -117,6 +88,11 @@ impl ClientSession {
     fn open_queued(&mut self, turn: &mut Turn<'_>) {
         while let Some(outgoing) = self.queue.pop_front() {
             if outgoing.shared.is_gone() {
+                continue;
+            }
+            if outgoing.head.protocol.is_some() && !turn.links.have_heard() {
+                // Whether it may be sent is in the server's SETTINGS (RFC 8441 section 3).
+                self.unheard.push_back(outgoing);
                 continue;
             }
             let Outgoing { head, body, length, hint, shared } = *outgoing;
@@ -136,19 +112,13 @@ impl ClientSession {
     }
 
     fn opened(&mut self, turn: &mut Turn<'_>, key: StreamKey, outgoing: Outgoing) {
-        let Outgoing { head, body, length, hint, shared } = outgoing;
+        let transfer = outgoing.transfer();
+        let Outgoing { body, length, hint, shared, .. } = outgoing;
         self.host.counters.on(&Observed::StreamOpened);
         self.around.on_open(turn.now);
         if let Some(view) = turn.session.stream(key) {
             shared.on_connection(view.connection, 0);
         }
-        let transfer = match length {
-            _ if head.method == http::Method::CONNECT => Transfer::Tunnel,
-            // A download's length is known later; forced moves count from the start.
-            Length::Left(octets) => Transfer::Sized(octets),
-            Length::Unknown if body.is_empty() => Transfer::Sized(0),
-            Length::Unknown => Transfer::Unsized,
-        };
         let tracked = Tracked::new(&self.host.rules, transfer, hint, turn.now);
         let is_watched = tracked.is_some();
         // Without a body all is sent with the head.
@@ -201,11 +171,12 @@ impl ClientSession {
     fn on_response(&mut self, turn: &mut Turn<'_>, slot: Slot, head: ResponseHead, end: EndStream) {
         let Some((call, _)) = self.slots.entry(slot) else { return };
         let announced = content_length(&head.headers);
+        // The head first: an end without a head is a cancelled stream to who waits on another thread.
+        call.shared.put_head(Head::Stream(head), announced);
         if end == EndStream::Yes {
             call.shared.put_end();
             call.inbound = Feed::Ended;
         }
-        call.shared.put_head(Head::Stream(head), announced);
         self.settle(turn, slot);
     }
 
@@ -233,13 +204,7 @@ impl ClientSession {
     /// Lets the stream go if nothing more happens on it.
     fn settle(&mut self, turn: &mut Turn<'_>, slot: Slot) {
         let Some((call, _)) = self.slots.entry(slot) else { return };
-        let sent = match call.outbound {
-            Outbound::Open => false,
-            // While the rules may move it, it is watched to the end.
-            Outbound::Ended => call.tracked.is_none(),
-            Outbound::Sent => true,
-        };
-        if call.inbound == Feed::Ended && sent {
+        if call.is_over() {
             self.forget(turn, slot);
         }
     }
@@ -300,7 +265,7 @@ impl ClientSession {
 
     /// Ends the session when nobody used it for long.
     fn look_at_idleness(&mut self, turn: &mut Turn<'_>) {
-        if self.slots.len() > 0 || !self.queue.is_empty() {
+        if self.slots.len() > 0 || !self.queue.is_empty() || !self.unheard.is_empty() {
             self.idle_since = None;
             self.spares_wanted = true;
             return;
@@ -434,6 +399,10 @@ impl App for ClientSession {
             self.look_at_watched(turn);
         }
         self.queue.retain(|outgoing| !outgoing.shared.is_gone());
+        if !self.unheard.is_empty() && (turn.links.have_heard() || turn.links.is_empty()) {
+            self.queue.extend(self.unheard.drain(..));
+            self.open_queued(turn);
+        }
         if turn.links.is_empty() {
             self.stop_accepting(turn);
         }
@@ -461,7 +430,7 @@ impl App for ClientSession {
             Command::Request(outgoing) => Some(outgoing),
             Command::Dialed(_) | Command::Finish => None,
         });
-        for outgoing in self.queue.drain(..).chain(left) {
+        for outgoing in self.queue.drain(..).chain(self.unheard.drain(..)).chain(left) {
             let error = Error::new(Kind::Refused("its last connection ended"));
             outgoing.shared.give_back(outgoing.body, error);
         }

@@ -15,7 +15,7 @@ use smig_proto::{
 use super::dial;
 use super::host::Host;
 use super::session::Command;
-use crate::connection::Permit;
+use crate::connection::{ConnectionInfo, Permit};
 use crate::driver::{Mailbox, Turn};
 use crate::error::Error;
 use crate::transport::Transport;
@@ -120,7 +120,8 @@ impl Spares {
         self.dialing = self.dialing.saturating_sub(1);
         match dialed {
             Ok(transport) if turn.session.can_join() => {
-                turn.links.add(turn.session, turn.now, transport, self.clear, IDENTITY);
+                let info = ConnectionInfo::new(&transport, self.clear, None);
+                turn.links.add(turn.session, turn.now, transport, info, IDENTITY);
             }
             // The session closes or has enough.
             Ok(_) => self.decline_all(turn),

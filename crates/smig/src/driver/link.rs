@@ -52,6 +52,15 @@ pub(super) enum Stage {
     Gone,
 }
 
+/// What the peer's half has said.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum PeerSide {
+    Silent,
+    /// Its SETTINGS, first of all.
+    Heard,
+    Ended,
+}
+
 /// What may be sent.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Portion {
@@ -101,7 +110,7 @@ pub(crate) struct Link {
     low_water: u32,
     set_low_water: u32,
     blocked: bool,
-    eof: bool,
+    peer: PeerSide,
     /// The output buffer has grown; to be given back when the connection falls idle.
     output_grew: bool,
 }
@@ -123,7 +132,7 @@ impl Link {
             low_water: 0,
             set_low_water: 0,
             blocked: false,
-            eof: false,
+            peer: PeerSide::Silent,
             output_grew: false,
         }
     }
@@ -139,6 +148,11 @@ impl Link {
         self.low_water = options.not_sent_low_water.unwrap_or(0);
         self.set_low_water = self.low_water;
         socket::apply(self.transport.tcp(), options);
+    }
+
+    /// Whether the peer has said something.
+    pub(super) fn has_heard(&self) -> bool {
+        self.peer != PeerSide::Silent
     }
 
     /// Whether octets wait for the socket.
@@ -168,16 +182,19 @@ impl Link {
     ) -> Progress {
         let mut progress = Progress::None;
         for _ in 0..READS {
-            if self.eof || !session.wants_input(self.id) {
+            if self.peer == PeerSide::Ended || !session.wants_input(self.id) {
                 break;
             }
             match self.transport.poll_receive(cx) {
                 Poll::Pending => break,
                 Poll::Ready(Ok(received)) => {
                     progress = Progress::Some;
+                    if !self.transport.input().is_empty() {
+                        self.peer = PeerSide::Heard;
+                    }
                     session.handle_input(now, self.id, self.transport.input());
                     if received == Received::End {
-                        self.eof = true;
+                        self.peer = PeerSide::Ended;
                         session.handle_eof(now, self.id);
                     }
                 }
@@ -344,8 +361,11 @@ impl Link {
                 let flushed = self.transport.poll_flush(cx, &mut self.output);
                 let closed = self.transport.poll_close_write(cx);
                 let sent = matches!((flushed, closed), (Poll::Ready(Ok(())), Poll::Ready(Ok(()))));
-                self.stage =
-                    if sent && !self.eof { Stage::Lingering(now + LINGER) } else { Stage::Gone };
+                self.stage = if sent && self.peer != PeerSide::Ended {
+                    Stage::Lingering(now + LINGER)
+                } else {
+                    Stage::Gone
+                };
                 Progress::Some
             }
             Stage::Ending(until) if now >= until => {

@@ -7,9 +7,7 @@ use std::sync::Arc;
 use std::task::Context;
 use std::time::Duration;
 
-use smig_proto::{
-    ConnId, ConnectionSpec, ErrorCode, Event, Identity, Instant, Security, Session, Transmit,
-};
+use smig_proto::{ConnId, ConnectionSpec, ErrorCode, Event, Identity, Instant, Session, Transmit};
 
 use super::hold::Hold;
 use super::link::{Departed, Link, Portion, Progress, Role, Stage};
@@ -48,16 +46,15 @@ impl Links {
     }
 
     /// Makes a connection part of the session: the client's side, or a server's first one.
-    /// `clear` says what cleartext is trusted with.
     pub(crate) fn add(
         &mut self,
         session: &mut Session,
         now: Instant,
         transport: Transport,
-        clear: Security,
+        info: ConnectionInfo,
         identity: Identity,
     ) -> ConnId {
-        let info = Arc::new(ConnectionInfo::new(&transport, clear));
+        let info = Arc::new(info);
         let spec = ConnectionSpec { security: info.security, identity };
         let id = session.add_connection(now, spec);
         self.insert(id, Departed { transport, info, output: Transmit::default() });
@@ -84,6 +81,11 @@ impl Links {
     /// What the application may know of a connection.
     pub(crate) fn info(&self, id: ConnId) -> Option<&Arc<ConnectionInfo>> {
         self.links.iter().find(|link| link.id == id).map(|link| &link.info)
+    }
+
+    /// Whether the peer's SETTINGS are known.
+    pub(crate) fn have_heard(&self) -> bool {
+        self.links.iter().any(Link::has_heard)
     }
 
     /// The path of a connection, measured now.

@@ -7,14 +7,13 @@ use std::time::Duration;
 
 use http::{Request, Response};
 use http_body::Body;
-use sha2::{Digest as _, Sha256};
-use smig_proto::{Identity, Security, Session};
+use smig_proto::{Security, Session};
 use tokio::net::{TcpListener, TcpStream};
 use tokio::time::timeout;
 use tower_service::Service;
 
 use super::worker::{Active, ListenerKind, ListenerSpec, Worker};
-use super::{http1, worker};
+use super::{http1, identity, worker};
 use crate::clock;
 use crate::connection::{ConnectionInfo, Permit};
 use crate::error::BoxError;
@@ -24,6 +23,8 @@ use crate::transport::{self, Received, Transport};
 
 /// The first octets of HTTP/2's preface (RFC 9113 section 3.4); no HTTP/1.1 request begins so.
 const PREFACE: &[u8] = b"PRI * HTTP/2.0";
+/// A request line that is longer is hyper's to refuse.
+const LONGEST_LINE: usize = 16 << 10;
 /// How long accepting pauses when the system has no descriptor left.
 const PAUSE: Duration = Duration::from_millis(50);
 
@@ -111,17 +112,19 @@ async fn establish<S, B>(
         ListenerKind::Tls(_) => Security::Plain,
         ListenerKind::Clear(security) => security,
     };
-    let identity = identity(&transport, &spec, &worker.shared.tenant);
+    let names = spec.names.clone();
+    let identity = identity::of(&transport, spec.addr, &worker.shared.tenant);
     match protocol {
         Protocol::Http1 => {
-            let info = Arc::new(ConnectionInfo::new(&transport, clear));
+            let info = Arc::new(ConnectionInfo::new(&transport, clear, None));
             http1::serve(transport, info, worker).await;
         }
         Protocol::Http2 => {
             let now = clock::now();
             let session = Session::server(worker.shared.engine.clone(), now);
             worker::spawn_session(&worker, session, |session, links| {
-                links.add(session, now, transport, clear, identity);
+                let info = ConnectionInfo::new(&transport, clear, names);
+                links.add(session, now, transport, info, identity);
             });
         }
     }
@@ -153,9 +156,17 @@ async fn sniff(transport: &mut Transport) -> io::Result<Protocol> {
         let input = transport.input();
         let known = input.len().min(PREFACE.len());
         if input.get(..known) != PREFACE.get(..known) {
-            return Ok(Protocol::Http1);
+            match input.iter().position(|&octet| octet == b'\n') {
+                Some(end) if is_request_line(input.get(..end).unwrap_or_default()) => {
+                    return Ok(Protocol::Http1);
+                }
+                // An answer in HTTP/1.1 would be taken for frames by who meant HTTP/2.
+                Some(_) => return Err(io::Error::other("neither HTTP/2 nor HTTP/1.1")),
+                None if input.len() > LONGEST_LINE => return Ok(Protocol::Http1),
+                None => {}
+            }
         }
-        if known == PREFACE.len() {
+        if known == PREFACE.len() && input.starts_with(PREFACE) {
             return Ok(Protocol::Http2);
         }
         if std::future::poll_fn(|cx| transport.poll_receive(cx)).await? == Received::End {
@@ -164,20 +175,8 @@ async fn sniff(transport: &mut Transport) -> io::Result<Protocol> {
     }
 }
 
-/// What must be equal for a connection to join a session (spec/smig.md section 4).
-fn identity(transport: &Transport, spec: &ListenerSpec, tenant: &[u8]) -> Identity {
-    let mut hash = Sha256::new();
-    let mut part = |octets: &[u8]| {
-        hash.update((octets.len() as u64).to_be_bytes());
-        hash.update(octets);
-    };
-    part(spec.addr.to_string().as_bytes());
-    part(transport.server_name().unwrap_or_default().as_bytes());
-    part(tenant);
-    if let Some(rustls::Connection::Server(tls)) = transport.tls() {
-        for certificate in tls.peer_certificates().unwrap_or_default() {
-            part(certificate);
-        }
-    }
-    Identity(hash.finalize().into())
+/// Whether this is the first line of an HTTP/1.x request (RFC 9112 section 3).
+fn is_request_line(line: &[u8]) -> bool {
+    const VERSION: &[u8] = b" HTTP/1.";
+    line.windows(VERSION.len()).any(|part| part == VERSION)
 }

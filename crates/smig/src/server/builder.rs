@@ -88,7 +88,7 @@ impl Default for ServerBuilder {
             rules: MoveRules::default(),
             interactive: SocketOptions::interactive(),
             bulk: SocketOptions::bulk(),
-            max_hold: Duration::from_millis(30),
+            max_hold: Duration::from_millis(25),
             max_connections: 65_536,
             handshake_timeout: Duration::from_secs(5),
             idle_timeout: Duration::from_secs(300),
@@ -264,7 +264,11 @@ impl ServerBuilder {
                 Listens::Tls(tls) => ListenerKind::Tls(tls.config()),
                 Listens::Clear(trust) => ListenerKind::Clear(trust.security()),
             };
-            let spec = Arc::new(ListenerSpec { addr: bound, kind });
+            let names = match listens {
+                Listens::Tls(tls) => tls.names(),
+                Listens::Clear(_) => None,
+            };
+            let spec = Arc::new(ListenerSpec { addr: bound, kind, names });
             for (worker, socket) in workers.iter_mut().zip(sockets) {
                 worker.push(Listener { socket, spec: Arc::clone(&spec) });
             }

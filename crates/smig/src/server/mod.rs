@@ -9,7 +9,9 @@ mod builder;
 mod date;
 mod exchange;
 mod http1;
+mod identity;
 mod join;
+mod names;
 mod registry;
 mod respond;
 mod session;
@@ -26,6 +28,7 @@ use tokio::sync::watch;
 pub use builder::{ClearTrust, ServerBuilder};
 pub use tls::ServerTls;
 
+pub(crate) use names::CertificateNames;
 pub(crate) use respond::content_length;
 
 use crate::error::Error;

@@ -8,7 +8,7 @@ use http::header::{
 };
 use http::{Method, Request, StatusCode, Version, response};
 use http_body::Body;
-use smig_proto::{RequestHead, ResponseHead, StreamKey};
+use smig_proto::{EndStream, RequestHead, ResponseHead, StreamKey};
 
 use super::exchange::{Continue, RequestKind};
 use crate::connection::ConnectionInfo;
@@ -139,6 +139,16 @@ fn strip(headers: &mut HeaderMap) {
             headers.remove(name);
         }
     }
+}
+
+/// Refuses a request for a name that this connection does not stand for.
+pub(super) fn misdirected(turn: &mut Turn<'_>, key: StreamKey) {
+    let status = StatusCode::MISDIRECTED_REQUEST;
+    let head = ResponseHead { status, headers: HeaderMap::new() };
+    if let Err(error) = turn.session.send_response(key, &head, EndStream::Yes) {
+        tracing::debug!(?error, "421 not sent");
+    }
+    turn.session.release(key);
 }
 
 /// Tells the client to send its body.

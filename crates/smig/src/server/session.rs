@@ -14,7 +14,7 @@ use smig_proto::{
 };
 use tower_service::Service;
 
-use super::exchange::{Continue, Exchange, Outbound, Work, guarded};
+use super::exchange::{Continue, Exchange, Outbound, RequestKind, Work, guarded};
 use super::join::Arrival;
 use super::respond;
 use super::worker::Worker;
@@ -141,6 +141,10 @@ where
     ) {
         self.worker.shared.counters.on(&Observed::StreamOpened);
         let kind = respond::kind(&head.method);
+        let served = turn.links.info(conn).is_none_or(|info| info.serves(&head.uri));
+        if !served && kind != RequestKind::Connect {
+            return respond::misdirected(turn, key);
+        }
         let continues = match end {
             EndStream::Yes => Continue::No,
             EndStream::No => respond::continues(&head.headers),

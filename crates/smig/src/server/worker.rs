@@ -15,6 +15,7 @@ use tokio::net::TcpListener;
 use tokio::sync::{Notify, watch};
 use tower_service::Service;
 
+use super::CertificateNames;
 use super::accept;
 use super::date::Date;
 use super::registry::Registry;
@@ -61,6 +62,8 @@ pub(super) struct Listener {
 pub(super) struct ListenerSpec {
     pub(super) addr: SocketAddr,
     pub(super) kind: ListenerKind,
+    /// The certificate's names; `None` without one, or if it is chosen by connection.
+    pub(super) names: Option<Arc<CertificateNames>>,
 }
 
 #[derive(Debug)]

@@ -430,3 +430,38 @@ async fn a_peer_that_never_answers_is_let_go() {
     let stopped = server.shutdown(Duration::from_secs(60)).await;
     stopped.unwrap();
 }
+
+#[tokio::test]
+async fn a_name_that_the_certificate_does_not_cover_is_misdirected() {
+    let (server, client) = pair();
+    let server = server.start(service_fn(answer)).unwrap();
+    let client = client.build().unwrap();
+    let origin = smig::Origin::https("localhost", server.local_addrs()[0].port());
+    for (uri, status) in
+        [("https://127.0.0.1/", 200), ("https://other.example/", 421), ("https://localhost/", 200)]
+    {
+        let response = client.request_to(&origin, get(uri)).await.unwrap();
+        assert_eq!(response.status(), status, "{uri}");
+    }
+}
+
+#[tokio::test]
+async fn extended_connect_carries_its_protocol() {
+    let (server, client) = pair();
+    let server = server
+        .start(service_fn(|request: Request<Incoming>| async move {
+            let protocol = request.extensions().get::<smig::Protocol>().unwrap();
+            assert_eq!(protocol.as_str(), "websocket");
+            Ok::<_, BoxError>(Response::new(request.into_body()))
+        }))
+        .unwrap();
+    let client = client.build().unwrap();
+    let (mut sender, body) = channel();
+    let mut request = Request::connect(url(&server, "/chat")).body(body).unwrap();
+    request.extensions_mut().insert(smig::Protocol::new("websocket").unwrap());
+    // The first request of its session: it waits for the server's SETTINGS.
+    let mut response = client.request(request).await.unwrap();
+    sender.send(Ok(Frame::data("ping".into()))).await.unwrap();
+    let frame = response.body_mut().frame().await.unwrap().unwrap();
+    assert_eq!(frame.into_data().unwrap(), "ping");
+}

@@ -1,0 +1,66 @@
+//! One request of a client, before and while it is on its way.
+
+use std::sync::Arc;
+
+use smig_proto::policy::{Hint, Transfer};
+use smig_proto::{RequestHead, StreamKey};
+
+use super::body::RequestBody;
+use crate::moves::Tracked;
+use crate::stream::{Feed, Length, Shared};
+
+/// A request that is not sent yet.
+#[derive(Debug)]
+pub(crate) struct Outgoing {
+    pub(crate) head: RequestHead,
+    pub(crate) body: RequestBody,
+    pub(crate) length: Length,
+    pub(crate) hint: Hint,
+    pub(crate) shared: Arc<Shared>,
+}
+
+/// A request that is on its way.
+#[derive(Debug)]
+pub(super) struct Call {
+    pub(super) key: StreamKey,
+    pub(super) shared: Arc<Shared>,
+    pub(super) body: RequestBody,
+    pub(super) length: Length,
+    /// Whether the body was polled: then it cannot be sent again.
+    pub(super) touched: bool,
+    pub(super) inbound: Feed,
+    pub(super) outbound: Outbound,
+    pub(super) tracked: Option<Tracked>,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Outbound {
+    Open,
+    Ended,
+    Sent,
+}
+
+impl Outgoing {
+    /// What the rules for moves make of it. A download's length is known later.
+    pub(super) fn transfer(&self) -> Transfer {
+        match self.length {
+            _ if self.head.method == http::Method::CONNECT => Transfer::Tunnel,
+            Length::Left(octets) => Transfer::Sized(octets),
+            Length::Unknown if self.body.is_empty() => Transfer::Sized(0),
+            Length::Unknown => Transfer::Unsized,
+        }
+    }
+}
+
+impl Call {
+    /// Whether nothing more happens on the stream.
+    pub(super) fn is_over(&self) -> bool {
+        let sent = match self.outbound {
+            Outbound::Open => false,
+            // While the rules may move it, it is watched to the end.
+            Outbound::Ended => self.tracked.is_none(),
+            Outbound::Sent => true,
+        };
+        self.inbound == Feed::Ended && sent
+    }
+}

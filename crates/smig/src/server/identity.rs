@@ -1,0 +1,66 @@
+//! What must be equal for a connection to join a session (SMIG-4.5): listener, server name, client
+//! certificate, tenant.
+
+use std::net::SocketAddr;
+
+use rustls::pki_types::CertificateDer;
+use sha2::{Digest as _, Sha256};
+use smig_proto::Identity;
+
+use crate::transport::Transport;
+
+/// The identity of a connection that was accepted at `listener`.
+pub(super) fn of(transport: &Transport, listener: SocketAddr, tenant: &[u8]) -> Identity {
+    let certificates = match transport.tls() {
+        Some(rustls::Connection::Server(tls)) => tls.peer_certificates().unwrap_or_default(),
+        _ => &[],
+    };
+    digest(listener, transport.server_name(), tenant, certificates)
+}
+
+fn digest(
+    listener: SocketAddr,
+    server_name: Option<&str>,
+    tenant: &[u8],
+    certificates: &[CertificateDer<'_>],
+) -> Identity {
+    let mut hash = Sha256::new();
+    // Each part with its length: no two lists of parts look alike.
+    let mut part = |octets: &[u8]| {
+        hash.update((octets.len() as u64).to_be_bytes());
+        hash.update(octets);
+    };
+    part(listener.to_string().as_bytes());
+    part(server_name.unwrap_or_default().as_bytes());
+    part(tenant);
+    for certificate in certificates {
+        part(certificate);
+    }
+    Identity(hash.finalize().into())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    // SMIG-4.5
+    #[test]
+    fn whatever_differs_makes_another_identity() {
+        let (here, there) = ("127.0.0.1:1".parse().unwrap(), "127.0.0.1:2".parse().unwrap());
+        let (one, other) = (CertificateDer::from(vec![1]), CertificateDer::from(vec![2]));
+        let base = digest(here, Some("a.example"), b"tenant", std::slice::from_ref(&one));
+        let same = digest(here, Some("a.example"), b"tenant", std::slice::from_ref(&one));
+        assert_eq!(base, same);
+        for differs in [
+            digest(there, Some("a.example"), b"tenant", std::slice::from_ref(&one)),
+            digest(here, Some("b.example"), b"tenant", std::slice::from_ref(&one)),
+            digest(here, None, b"tenant", std::slice::from_ref(&one)),
+            digest(here, Some("a.example"), b"another", std::slice::from_ref(&one)),
+            digest(here, Some("a.example"), b"tenant", std::slice::from_ref(&other)),
+            digest(here, Some("a.example"), b"tenant", &[]),
+            digest(here, Some("a.examplet"), b"enant", std::slice::from_ref(&one)),
+        ] {
+            assert_ne!(base, differs);
+        }
+    }
+}
