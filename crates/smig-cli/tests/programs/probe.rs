@@ -138,7 +138,7 @@ fn a_client_is_probed() {
             "-e",
             "data stream=1 end \"short\"",
             "-e",
-            "wait rst stream=1",
+            "wait end",
         ])
         .stdout(Stdio::piped())
         .stderr(Stdio::piped())
