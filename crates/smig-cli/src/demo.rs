@@ -14,8 +14,8 @@ use std::time::Duration;
 use anyhow::{Context as _, Result};
 use clap::Args;
 use smig_lab::demo::{
-    DemoOptions, DemoResult, DriveError, LiveView, Stop, Variant, drive, render_html, render_json,
-    render_svg,
+    DemoOptions, DemoResult, DriveError, LiveView, Stop, Variant, check, drive, render_html,
+    render_json, render_svg,
 };
 use smig_lab::link::{LinkSpec, QueueLimit, Rate};
 use smig_lab::netns::enter_user_namespace;
@@ -126,6 +126,7 @@ pub(crate) fn run(args: &DemoArgs) -> Result<ExitCode> {
     // While the process has one thread.
     enter_user_namespace()?;
     crate::trace::start(crate::trace::Level::Errors);
+    check(&options)?;
     let page = Target::file(&args.output)?;
     let json = args.json.as_deref().map(Target::file_or_stdout).transpose()?;
     let svg = args.svg.as_deref().map(Target::file).transpose()?;

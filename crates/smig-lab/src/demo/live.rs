@@ -8,7 +8,7 @@ use super::data::{DemoResult, DemoRun, DemoSetup};
 use super::picture::draw;
 use super::recorder::{DemoEvent, DemoRecorder};
 use super::summary::{findings, render_text, scene, summaries, summarise};
-use crate::report::{amount, ms};
+use crate::report::ms;
 use crate::terminal::Screen;
 
 /// How often a line is written where there is no terminal.
@@ -41,9 +41,11 @@ impl<W: Write> LiveView<W> {
     pub fn new(setup: DemoSetup, mut screen: Screen<W>) -> io::Result<Self> {
         let width = screen.size().map_or(usize::MAX, |(columns, _)| columns.max(40) - 1);
         screen.say(&wrap(&scene(&setup), width))?;
-        let runs = amount(setup.variants.len(), "run");
         let seconds = setup.likely_length().as_secs();
-        let text = format!("It takes {runs} of about {seconds} s each. Ctrl-C ends it.");
+        let text = match setup.variants.len() {
+            0 | 1 => format!("It takes about {seconds} s. Ctrl-C ends it."),
+            runs => format!("It takes {runs} runs of about {seconds} s each. Ctrl-C ends it."),
+        };
         screen.say(&wrap(&text, width))?;
         screen.say("")?;
         Ok(Self { recorder: DemoRecorder::new(setup), screen, next_line: LINE_EVERY })
@@ -136,7 +138,7 @@ pub(super) fn progress(setup: &DemoSetup, run: &DemoRun) -> Vec<String> {
 }
 
 /// Breaks a text at blanks so that no line is longer than `width`.
-fn wrap(text: &str, width: usize) -> String {
+pub(super) fn wrap(text: &str, width: usize) -> String {
     let mut out = String::new();
     let mut column = 0;
     for word in text.split(' ') {

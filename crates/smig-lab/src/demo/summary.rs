@@ -8,6 +8,7 @@ use std::fmt::Write;
 use serde::{Deserialize, Serialize};
 
 use super::data::{ConnectionBytes, DemoResult, DemoRun, DemoSetup, Load, Variant};
+use super::live::wrap;
 use crate::millis;
 use crate::report::{amount, bytes, ms, number, quantile, sorted_millis};
 
@@ -179,6 +180,9 @@ pub fn connections(summary: &RunSummary) -> String {
     if texts.is_empty() { "–".into() } else { texts.join(", ") }
 }
 
+/// What every terminal has.
+const COLUMNS: usize = 80;
+
 /// The end of the demonstration as text, at most 80 columns wide.
 #[must_use]
 pub fn render_text(result: &DemoResult) -> String {
@@ -205,11 +209,11 @@ pub fn render_text(result: &DemoResult) -> String {
     }
     for (run, summary) in result.runs.iter().zip(&summaries) {
         for problem in &run.problems {
-            let _ = writeln!(out, "{}: {problem}", summary.variant);
+            let _ = writeln!(out, "{}", wrap(&format!("{}: {problem}", summary.variant), COLUMNS));
         }
     }
     if let Some(doubt) = doubts(result) {
-        let _ = writeln!(out, "\n{doubt}");
+        let _ = writeln!(out, "\n{}", wrap(&doubt, COLUMNS));
     }
     out
 }

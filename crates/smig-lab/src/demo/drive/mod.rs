@@ -90,6 +90,21 @@ fn kernel() -> String {
     format!("{} {}", name.sysname().to_string_lossy(), name.release().to_string_lossy())
 }
 
+/// Tries whether the link can be set up here, in a moment.
+///
+/// # Errors
+/// What the machine lacks, and what to do; see [`crate::netns::LabError`].
+pub fn check(options: &DemoOptions) -> Result<(), DriveError> {
+    hosts(options)?;
+    Ok(())
+}
+
+/// The two hosts and the link between them.
+fn hosts(options: &DemoOptions) -> Result<Testbed, DriveError> {
+    let host = || HostSpec::default().congestion_control(&options.congestion_control);
+    Ok(Testbed::builder(options.link).server(host()).client(host()).start()?)
+}
+
 /// Runs all variants and hands on what happens, as it happens.
 ///
 /// Without root, [`crate::netns::enter_user_namespace`] must have been called before the process had
@@ -118,8 +133,7 @@ fn run(
     material: &Material,
     on_event: &mut dyn FnMut(&DemoEvent) -> io::Result<()>,
 ) -> Result<(), DriveError> {
-    let host = || HostSpec::default().congestion_control(&options.congestion_control);
-    let testbed = Testbed::builder(options.link).server(host()).client(host()).start()?;
+    let testbed = hosts(options)?;
     let address = (testbed.server().address(), host::PORT).into();
     let server = host::serve(testbed.server(), variant, options, material)?;
     if let (Variant::Smig, Some(name)) = (variant, &options.bulk_congestion_control)
