@@ -2,7 +2,8 @@
 //! taken out of the engine.
 
 use smig_testkit::mesh::Op::{
-    Connect, Cut, Deliver, Drain, Exchange, Migrate, Open, Release, Settle, Sleep, Transmit, Write,
+    Connect, Cut, Deliver, Drain, Exchange, Migrate, Open, Release, Settle, Shutdown, Sleep,
+    Transmit, Write,
 };
 use smig_testkit::mesh::Side::{Client, Server};
 use smig_testkit::mesh::Whither::{Link, Offer, Spare};
@@ -151,27 +152,31 @@ fn a_migrate_that_waits_is_declined_when_a_complete_mover_loses_the_old_connecti
 
 #[test]
 fn goaway_ends_the_unbound_carriers_that_it_excludes() {
-    // SMIG-8.16: the reset of such a carrier was ignored, and the carrier kept.
-    let trailers = Flow { trailers: true, announced: false, ..Flow::plain(0) };
-    let upload = Plan { down: trailers, prompt: false, ..Plan::upload(3, 0) };
-    passes(
-        Setup { max_streams: 2, ..seed(18_148_078_878_613_249_046) },
-        &[
-            Exchange { link: 0 },
-            Connect,
-            Open { on: None, plan: upload },
-            Connect,
-            Settle,
-            Write { talk: 2, side: Server, octets: 790 },
-            Migrate { talk: 10, side: Client, to: Spare },
-            Connect,
-            Exchange { link: 0 },
-            Migrate { talk: 10, side: Server, to: Link(0) },
-            Transmit { link: 4, side: Server, octets: 207 },
-            Drain { link: 0, side: Client },
-            Release { talk: 6, side: Client },
-        ],
-    );
+    // SMIG-8.16: the reset of such a carrier was ignored, and the carrier kept until its time was over.
+    let ops = [
+        Exchange { link: 0 },
+        Connect,
+        Exchange { link: 1 },
+        Exchange { link: 1 },
+        Open { on: Some(1), plan: Plan { prompt: false, ..Plan::download(9) } },
+        Exchange { link: 1 },
+        Migrate { talk: 0, side: Server, to: Link(0) },
+        Write { talk: 0, side: Server, octets: 3 },
+        Transmit { link: 0, side: Server, octets: ALL },
+        Deliver { link: 0, to: Client, octets: ALL },
+        Drain { link: 0, side: Client },
+        Exchange { link: 0 },
+        Exchange { link: 0 },
+        Cut { link: 1, keep: [0, 0] },
+    ];
+    let seen = replay(seed(1), &ops).unwrap();
+    assert!(seen.contains(&"frames before their barrier"), "{seen:?}");
+    assert!(!seen.contains(&"unbound carrier left"), "{seen:?}");
+}
+
+#[test]
+fn a_connection_that_joins_a_session_which_is_ending_is_closed() {
+    passes(seed(1), &[Shutdown { side: Server }, Exchange { link: 4 }, Connect]);
 }
 
 #[test]

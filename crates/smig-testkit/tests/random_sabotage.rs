@@ -6,7 +6,7 @@ use smig_testkit::mesh::{Sabotage, random, replay, replay_spoiled};
 /// happened it was noticed, in per cent.
 fn noticed(kind: fn(u32) -> Sabotage) -> u32 {
     let (mut happened, mut found) = (0, 0);
-    for seed in 0..600_u64 {
+    for seed in 0..250_u64 {
         let (setup, ops) = random(seed.wrapping_mul(0x9e37_79b9_7f4a_7c15));
         match replay_spoiled(setup, &ops, kind(u32::try_from(seed % 5).unwrap())) {
             Ok(seen) if !seen.contains(&"sabotage") => {}
@@ -18,7 +18,7 @@ fn noticed(kind: fn(u32) -> Sabotage) -> u32 {
         }
     }
     println!("{:?}: {found} of {happened} noticed", kind(0));
-    assert!(happened >= 50, "the fault hardly ever happened: {happened}");
+    assert!(happened >= 20, "the fault hardly ever happened: {happened}");
     found * 100 / happened
 }
 
@@ -52,7 +52,7 @@ fn a_lost_reset_is_noticed() {
 }
 #[test]
 fn the_same_sequences_pass_unspoiled() {
-    for seed in 0..600_u64 {
+    for seed in 0..250_u64 {
         let (setup, ops) = random(seed.wrapping_mul(0x9e37_79b9_7f4a_7c15));
         replay(setup, &ops).unwrap();
     }
