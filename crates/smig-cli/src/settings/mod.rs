@@ -5,10 +5,12 @@
 
 mod example;
 mod file;
+mod files;
 mod flags;
 mod limits;
 mod model;
 mod table;
+mod transport;
 mod value;
 
 pub(crate) use example::example;
@@ -46,7 +48,7 @@ impl Setting {
 
 /// Every setting, section by section.
 fn all() -> impl Iterator<Item = &'static Setting> {
-    table::TABLE.iter().chain(limits::TABLE)
+    table::TABLE.iter().chain(files::TABLE).chain(transport::TABLE).chain(limits::TABLE)
 }
 
 /// The sections, in the order of the example file, with what they are about.

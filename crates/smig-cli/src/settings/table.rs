@@ -1,13 +1,10 @@
-//! The settings, but for the limits: key, flag, kind, words for people, and the field they set.
+//! The settings of the server, the policy and the extension: key, flag, kind, words for people, and the field they set.
 
 use std::fmt::Display;
 
-use smig::{Mark, MoveMode, Offers};
+use smig::{MoveMode, Offers};
 
-use super::model::{
-    AccessLog, Extension, HIDDEN, LINKS, LISTING, PRECOMPRESSED, Wire, parse_header, parse_listen,
-    show_list, show_listen, show_text,
-};
+use super::model::{AccessLog, Extension, Wire, parse_listen, show_list, show_listen, show_text};
 use super::value::{
     Kind, parse_count, parse_size, parse_switch, parse_time, parse_word, show_size, show_time,
     show_word,
@@ -77,13 +74,12 @@ macro_rules! word {
         }
     };
 }
-pub(super) use {count, size, time};
+pub(super) use {count, size, time, word};
 
 const ACCESS_LOG: [(&str, AccessLog); 3] =
     [("off", AccessLog::Off), ("text", AccessLog::Text), ("json", AccessLog::Json)];
 const OFFERS: [(&str, Offers); 2] =
     [("when-no-spare", Offers::WhenNoSpare), ("never", Offers::Never)];
-const MARKS: [(&str, Mark); 2] = [("default", Mark::Default), ("lower-effort", Mark::LowerEffort)];
 
 fn parse_mode(text: &str) -> Result<MoveMode, String> {
     match text {
@@ -113,14 +109,14 @@ fn show_mode(mode: &MoveMode) -> String {
 }
 
 /// Number or nothing: 0 leaves the system's value.
-fn optional<T: TryFrom<u64>>(values: &[String]) -> Result<Option<T>, String> {
+pub(super) fn optional<T: TryFrom<u64>>(values: &[String]) -> Result<Option<T>, String> {
     match parse_size(last(values))? {
         0 => Ok(None),
         number => narrow(number).map(Some),
     }
 }
 
-fn or_zero<T: Display + Copy>(number: Option<T>) -> String {
+pub(super) fn or_zero<T: Display + Copy>(number: Option<T>) -> String {
     number.map_or_else(|| "0".to_owned(), |number| number.to_string())
 }
 
@@ -387,183 +383,5 @@ pub(super) const TABLE: &[Setting] = &[
         "replay",
         smig.replay_limit,
         "What is kept of a moving stream until the client has answered"
-    ),
-    Setting {
-        key: "files.index",
-        flag: "index",
-        kind: Kind::Text,
-        value: "NAME",
-        help: "The file that is served for a folder; empty: none",
-        show: |s| show_text(s.files.index.as_deref().unwrap_or_default()),
-        set: |s, v| {
-            s.files.index = Some(last(v).to_owned()).filter(|n| !n.is_empty());
-            Ok(())
-        },
-    },
-    word!(
-        "files.listing",
-        "listing",
-        "WORD",
-        LISTING,
-        files.listing,
-        "A page of names for folders without an index: off or on"
-    ),
-    word!(
-        "files.hidden",
-        "hidden",
-        "WORD",
-        HIDDEN,
-        files.hidden,
-        "Names that begin with a dot: refuse or serve"
-    ),
-    word!(
-        "files.links",
-        "links",
-        "WORD",
-        LINKS,
-        files.links,
-        "Symbolic links: refuse, inside (those that stay in the folder) or follow"
-    ),
-    word!(
-        "files.precompressed",
-        "precompressed",
-        "WORD",
-        PRECOMPRESSED,
-        files.precompressed,
-        "Siblings FILE.br, FILE.zst and FILE.gz: serve or ignore"
-    ),
-    Setting {
-        key: "files.cache_control",
-        flag: "cache-control",
-        kind: Kind::Text,
-        value: "VALUE",
-        help: "The cache-control header of every file; empty: none",
-        show: |s| {
-            show_text(
-                s.files.cache_control.as_ref().and_then(|v| v.to_str().ok()).unwrap_or_default(),
-            )
-        },
-        set: |s, v| {
-            s.files.cache_control = parse_header(last(v))?;
-            Ok(())
-        },
-    },
-    time!(
-        "files.validity",
-        "validity",
-        files.validity,
-        "A changed file is seen after this time at the latest; 0 looks at every request"
-    ),
-    count!("files.max_entries", "max-entries", files.max_entries, "Paths remembered"),
-    count!(
-        "files.max_open",
-        "max-open-files",
-        files.max_open_files,
-        "Files kept open between requests"
-    ),
-    size!("files.memory", "file-memory", files.max_memory, "File contents kept in memory; 0: none"),
-    size!(
-        "files.max_in_memory",
-        "max-in-memory-file",
-        files.max_in_memory_file,
-        "The largest file kept in memory"
-    ),
-    size!(
-        "http2.stream_window",
-        "stream-window",
-        engine.stream_window,
-        "Receive window of each stream (uploads)"
-    ),
-    size!(
-        "http2.connection_window",
-        "connection-window",
-        engine.connection_window,
-        "Receive window of each connection (uploads)"
-    ),
-    size!(
-        "http2.max_frame_size",
-        "max-frame-size",
-        engine.max_frame_size,
-        "The longest frame accepted, 16 KiB to 16 MiB less one"
-    ),
-    count!(
-        "http2.max_concurrent_streams",
-        "max-concurrent-streams",
-        engine.max_concurrent_streams,
-        "Requests that a client may have open in its session"
-    ),
-    size!(
-        "http2.send_buffer",
-        "send-buffer",
-        engine.send_buffer,
-        "What a stream buffers before its source waits"
-    ),
-    Setting {
-        key: "interactive.not_sent_low_water",
-        flag: "interactive-low-water",
-        kind: Kind::Size,
-        value: "BYTES",
-        help: "TCP_NOTSENT_LOWAT: what may wait unsent in the kernel; 0: the system's value",
-        show: |s| or_zero(s.interactive.not_sent_low_water),
-        set: |s, v| {
-            s.interactive.not_sent_low_water = optional(v)?;
-            Ok(())
-        },
-    },
-    Setting {
-        key: "interactive.congestion_control",
-        flag: "interactive-congestion",
-        kind: Kind::Text,
-        value: "NAME",
-        help: "Congestion control, such as bbr; empty: the system's",
-        show: |s| show_text(s.interactive.congestion_control.as_deref().unwrap_or_default()),
-        set: |s, v| {
-            s.interactive.congestion_control = Some(last(v).to_owned()).filter(|n| !n.is_empty());
-            Ok(())
-        },
-    },
-    Setting {
-        key: "bulk.not_sent_low_water",
-        flag: "bulk-low-water",
-        kind: Kind::Size,
-        value: "BYTES",
-        help: "TCP_NOTSENT_LOWAT of the connections that streams move to; 0: the system's value",
-        show: |s| or_zero(s.bulk.not_sent_low_water),
-        set: |s, v| {
-            s.bulk.not_sent_low_water = optional(v)?;
-            Ok(())
-        },
-    },
-    Setting {
-        key: "bulk.congestion_control",
-        flag: "bulk-congestion",
-        kind: Kind::Text,
-        value: "NAME",
-        help: "Congestion control of the connections that streams move to; empty: the system's",
-        show: |s| show_text(s.bulk.congestion_control.as_deref().unwrap_or_default()),
-        set: |s, v| {
-            s.bulk.congestion_control = Some(last(v).to_owned()).filter(|n| !n.is_empty());
-            Ok(())
-        },
-    },
-    Setting {
-        key: "bulk.pacing_rate",
-        flag: "bulk-pacing",
-        kind: Kind::Size,
-        value: "BYTES",
-        help: "At most this much a second on each of them; 0: no limit",
-        show: |s| or_zero(s.bulk.pacing_rate),
-        set: |s, v| {
-            s.bulk.pacing_rate = optional(v)?;
-            Ok(())
-        },
-    },
-    word!(
-        "bulk.mark",
-        "bulk-mark",
-        "WORD",
-        MARKS,
-        bulk.mark,
-        "Their DSCP mark: lower-effort (RFC 8622) or default"
     ),
 ];

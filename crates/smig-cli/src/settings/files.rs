@@ -1,0 +1,91 @@
+//! The settings of how the folder is served.
+
+use super::Setting;
+use super::model::{HIDDEN, LINKS, LISTING, PRECOMPRESSED, parse_header, show_text};
+use super::table::{count, last, size, time, word};
+use super::value::{
+    Kind, parse_count, parse_size, parse_time, parse_word, show_size, show_time, show_word,
+};
+
+pub(super) const TABLE: &[Setting] = &[
+    Setting {
+        key: "files.index",
+        flag: "index",
+        kind: Kind::Text,
+        value: "NAME",
+        help: "The file that is served for a folder; empty: none",
+        show: |s| show_text(s.files.index.as_deref().unwrap_or_default()),
+        set: |s, v| {
+            s.files.index = Some(last(v).to_owned()).filter(|n| !n.is_empty());
+            Ok(())
+        },
+    },
+    word!(
+        "files.listing",
+        "listing",
+        "WORD",
+        LISTING,
+        files.listing,
+        "A page of names for folders without an index: off or on"
+    ),
+    word!(
+        "files.hidden",
+        "hidden",
+        "WORD",
+        HIDDEN,
+        files.hidden,
+        "Names that begin with a dot: refuse or serve"
+    ),
+    word!(
+        "files.links",
+        "links",
+        "WORD",
+        LINKS,
+        files.links,
+        "Symbolic links: refuse, inside (those that stay in the folder) or follow"
+    ),
+    word!(
+        "files.precompressed",
+        "precompressed",
+        "WORD",
+        PRECOMPRESSED,
+        files.precompressed,
+        "Siblings FILE.br, FILE.zst and FILE.gz: serve or ignore"
+    ),
+    Setting {
+        key: "files.cache_control",
+        flag: "cache-control",
+        kind: Kind::Text,
+        value: "VALUE",
+        help: "The cache-control header of every file; empty: none",
+        show: |s| {
+            show_text(
+                s.files.cache_control.as_ref().and_then(|v| v.to_str().ok()).unwrap_or_default(),
+            )
+        },
+        set: |s, v| {
+            s.files.cache_control = parse_header(last(v))?;
+            Ok(())
+        },
+    },
+    time!(
+        "files.validity",
+        "validity",
+        files.validity,
+        "A changed file is seen after this time at the latest; 0 looks at every request"
+    ),
+    count!("files.max_entries", "max-entries", files.max_entries, "Paths remembered"),
+    count!(
+        "files.max_open",
+        "max-open-files",
+        files.max_open_files,
+        "Files kept open between requests"
+    ),
+    size!("files.memory", "file-memory", files.max_memory, "File contents kept in memory; 0: none"),
+    size!(
+        "files.max_in_memory",
+        "max-in-memory-file",
+        files.max_in_memory_file,
+        "The largest file kept in memory"
+    ),
+];
