@@ -143,11 +143,10 @@ impl World {
     fn is_expected(&self, cause: Cause) -> bool {
         match cause {
             Cause::ConnectionLost | Cause::GoingAway | Cause::TooManyStreams => true,
-            Cause::Stalled
-            | Cause::CarrierTimeout
-            | Cause::SlowPreface
-            | Cause::SlowHeaders
-            | Cause::SettingsTimeout => self.mesh.watch.slept_long,
+            Cause::CarrierTimeout => self.slept >= 1000 * u32::from(self.mesh.setup.patience),
+            Cause::Stalled | Cause::SlowPreface | Cause::SlowHeaders | Cause::SettingsTimeout => {
+                self.mesh.watch.slept_long
+            }
             _ => false,
         }
     }

@@ -1,5 +1,7 @@
 //! What a sequence starts from: the ends' configurations and the transport's size.
 
+use core::time::Duration;
+
 use smig_proto::{Config, Push, Security};
 
 use crate::mesh::rng::Rng;
@@ -35,6 +37,8 @@ pub struct Setup {
     pub server_moves: u8,
     /// What a mover sends on a carrier before the answer.
     pub replay_limit: u32,
+    /// Seconds that a carrier may stay unbound; a mover waits three times as long for an answer.
+    pub patience: u8,
     /// Streams at once, at the server and for pushes.
     pub max_streams: u32,
     /// Whether the client takes pushes.
@@ -58,6 +62,7 @@ impl Default for Setup {
             client_moves: 4,
             server_moves: 4,
             replay_limit: 1 << 20,
+            patience: 10,
             max_streams: 100,
             push: Push::Enabled,
         }
@@ -91,6 +96,7 @@ impl Setup {
             client_moves: rng.pick(&[0, 1, 4, 200, 200, 200]),
             server_moves: rng.pick(&[0, 1, 4, 200, 200, 200]),
             replay_limit: rng.pick(&[1, 2000, 1 << 20, 1 << 20]),
+            patience: rng.pick(&[10, 10, 10, 1]),
             max_streams: rng.pick(&[2, 100, 100, 100]),
             push: rng.pick(&[Push::Enabled, Push::Enabled, Push::Disabled]),
         }
@@ -122,6 +128,8 @@ impl Setup {
             Some(smig) => {
                 smig.tolerated = tolerated;
                 smig.max_moves = max_moves;
+                smig.unbound_timeout = Duration::from_secs(self.patience.into());
+                smig.answer_timeout = 3 * smig.unbound_timeout;
                 smig.replay_limit = self.replay_limit as usize;
                 smig.migrations_per_second = 1000;
             }

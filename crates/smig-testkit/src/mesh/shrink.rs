@@ -116,7 +116,7 @@ fn simpler_plans(plan: Plan) -> Vec<Plan> {
 }
 
 /// Each takes one number of a setup back to its default.
-const SIMPLER_SETUPS: [fn(Setup) -> Setup; 15] = [
+const SIMPLER_SETUPS: [fn(Setup) -> Setup; 16] = [
     |s| Setup { seed: 1, ..s },
     |s| Setup { security: Setup::default().security, ..s },
     |s| Setup { client_window: Setup::default().client_window, ..s },
@@ -131,6 +131,7 @@ const SIMPLER_SETUPS: [fn(Setup) -> Setup; 15] = [
     |s| Setup { client_moves: Setup::default().client_moves, ..s },
     |s| Setup { server_moves: Setup::default().server_moves, ..s },
     |s| Setup { replay_limit: Setup::default().replay_limit, ..s },
+    |s| Setup { patience: Setup::default().patience, ..s },
     |s| Setup { max_streams: Setup::default().max_streams, ..s },
 ];
 
