@@ -31,6 +31,10 @@ fn idle_streams_take_headers_and_priority_alone() {
             connection_error(&mut plain_server(), frame, ErrorCode::ProtocolError);
         }
     }
+    // Section 6.4: errors of an idle stream are the connection's, for it cannot be reset.
+    let wrong = raw(kind::PRIORITY, 0, 1, [0; 4]);
+    connection_error(&mut plain_server(), wrong, ErrorCode::FrameSizeError);
+    connection_error(&mut plain_server(), window_update(1, 0), ErrorCode::ProtocolError);
     let mut peer = plain_server();
     peer.send(C1, raw(kind::PRIORITY, 0, 5, [0, 0, 0, 3, 16]));
     peer.send(C1, priority_update(5, "u=1"));

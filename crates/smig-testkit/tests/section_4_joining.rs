@@ -1,6 +1,6 @@
 //! spec/smig.md section 4: joining a connection to a session.
 //!
-//! SMIG-4.10 (no JOIN in TLS early data) binds whoever drives TLS and needs a real handshake.
+//! That no JOIN travels in TLS early data binds whoever drives TLS; the crate `smig` tests it.
 
 use http::Method;
 use smig_proto::{
@@ -168,6 +168,28 @@ fn every_octet_of_a_proof_counts() {
         let line = join_spoiled(&mut peer, |nonce, _| nonce[octet] ^= 1);
         peer.expect(line, join_refused(2));
     }
+}
+
+#[test]
+fn a_join_cannot_be_replayed() {
+    // SMIG-4.1: the proof holds the new connection's exporter and CID, so that what was seen on one
+    // connection proves nothing on another.
+    let mut peer = Peer::of_server(Config::server());
+    let line = before_join(&mut peer);
+    let join = peer.proof(line);
+    peer.send(line, Frame::clone(&join));
+    peer.expect_joined(line);
+    let other = before_join(&mut peer);
+    peer.send(other, Frame::clone(&join));
+    peer.expect(other, join_refused(2));
+    // The same CID, on a connection that ended.
+    peer.lose(line);
+    let again = peer.open_line();
+    peer.rename(again, 2);
+    peer.greet(again);
+    peer.take_greeting(again);
+    peer.send(again, join);
+    peer.expect(again, join_refused(2));
 }
 
 #[test]

@@ -1,4 +1,4 @@
-//! spec/smig.md section 5, unbound carriers and skipped ids (SMIG-5.21 to SMIG-5.27).
+//! spec/smig.md section 5, unbound carriers and skipped ids.
 
 use core::time::Duration;
 
@@ -267,6 +267,22 @@ fn a_reset_closes_an_unbound_carrier() {
     // The mover brings the reset to S1 (SMIG-8.3).
     peer.send(C1, reset(1, ErrorCode::InternalError));
     assert_eq!(peer.take_error(key).code, ErrorCode::InternalError);
+    peer.expect_silence();
+}
+
+#[test]
+fn an_error_on_an_unbound_carrier_closes_it_alone() {
+    // SMIG-5.25: RST_STREAM, sent on it.
+    let (mut peer, key) = client(Config::client());
+    let cid = peer.cid(C2);
+    peer.send(C2, data(2, "x"));
+    peer.send(C2, window_update(2, 0));
+    peer.expect(C2, reset(2, ErrorCode::ProtocolError));
+    assert_eq!(unbound(&peer, C2), 0);
+    peer.send(C1, migrate(1, cid, 2));
+    peer.expect(C1, decline(1).end());
+    peer.expect_unharmed(key);
+    peer.advance(Duration::from_secs(11));
     peer.expect_silence();
 }
 

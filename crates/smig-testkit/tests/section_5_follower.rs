@@ -1,4 +1,4 @@
-//! spec/smig.md section 5, the follower and the order of frames (SMIG-5.10 to SMIG-5.20).
+//! spec/smig.md section 5, the follower and the order of frames.
 
 use http::Method;
 use smig_proto::{Config, EndStream, ErrorCode, Event, SmigConfig, StreamKey};

@@ -1,4 +1,4 @@
-//! spec/smig.md section 5, the mover (SMIG-5.1 to SMIG-5.9), and what may move.
+//! spec/smig.md section 5, the mover, and what may move.
 
 use http::Method;
 use smig_proto::{

@@ -35,13 +35,18 @@ impl Session {
                 // A frame where the stream was before it moved hits it where it is (SMIG-5.19).
                 match self.key_at(id, stream).or_else(|| self.departed_key(at)) {
                     Some(key) => self.fail_locally(key, cause),
-                    None => {
-                        self.queue_reset(at, cause.code());
-                        self.ignore_from_peer(at);
-                    }
+                    // RST_STREAM has no place on an idle stream (RFC 9113 section 6.4), but on what
+                    // may be a carrier (SMIG-5.21).
+                    None if self.is_idle_stream(at) => self.fail_connection(id, cause),
+                    None => self.close_unbound(at, Some(cause.code())),
                 }
             }
         }
+    }
+
+    fn is_idle_stream(&self, at: Route) -> bool {
+        let unused = matches!(self.standing(at.conn, at.id), Standing::Fresh | Standing::Skipped);
+        unused && !self.may_be_carrier(at.conn, at.id)
     }
 
     /// Counts an answer that the peer caused and that is not sent yet (CVE-2019-9512 and on).
