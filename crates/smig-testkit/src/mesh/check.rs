@@ -28,6 +28,7 @@ impl World {
             return;
         }
         for at in 0..self.talks.len() {
+            self.troubled = true;
             Side::BOTH.iter().for_each(|&side| self.release(at, side));
         }
         self.react();

@@ -162,6 +162,9 @@ impl World {
                 | ErrorCode::Cancel
                 | ErrorCode::SettingsTimeout
         ) || self.mesh.watch.slept_long && error.code == ErrorCode::EnhanceYourCalm;
+        if !self.troubled && error.code != ErrorCode::RefusedStream {
+            self.fault(format!("exchange {at} failed at {side:?}, and nothing happened: {error}"));
+        }
         let user = error.initiator == Initiator::User;
         let talk = &self.talks[at];
         let over_there = !talk.part_at(side.other()).is_alive();

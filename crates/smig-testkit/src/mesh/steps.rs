@@ -10,6 +10,8 @@ use crate::mesh::world::{ALL, World, Zeal};
 
 impl World {
     pub(crate) fn step(&mut self, op: Op) {
+        self.troubled |=
+            matches!(op, Op::Cut { .. } | Op::Close { .. } | Op::Reset { .. } | Op::Release { .. });
         match op {
             Op::Connect => {
                 if !self.shut.contains(&(Side::Client, 0)) {
@@ -199,6 +201,7 @@ impl World {
     pub(crate) fn sleep(&mut self, millis: u32) {
         self.slept += millis;
         self.mesh.watch.slept_long |= self.slept >= 4000;
+        self.troubled |= self.slept >= 1000 * u32::from(self.mesh.setup.patience).min(4);
         self.mesh.now = self.mesh.now + core::time::Duration::from_millis(millis.into());
         self.mesh.wake(Side::Client, 0);
         for session in 0..self.mesh.servers.len() {

@@ -22,6 +22,8 @@ pub struct World {
     pub(crate) rng: Rng,
     /// Sessions that were ended in order.
     pub(crate) shut: Vec<(Side, usize)>,
+    /// Something happened that may cost streams: a failure, a reset, a long silence.
+    pub(crate) troubled: bool,
     /// Milliseconds.
     pub(crate) slept: u32,
     /// Streams that an engine says are over; an event must say so, too.
@@ -38,6 +40,7 @@ impl World {
             faults: Vec::new(),
             rng: Rng::new(setup.seed ^ 0x776f_726c),
             shut: Vec::new(),
+            troubled: false,
             slept: 0,
             doubts: Vec::new(),
         };
