@@ -9,6 +9,7 @@ use std::time::Duration;
 
 use smig_proto::{ConnId, Instant, LostReason, Session, Transmit};
 
+use super::ramp::{Cap, Ramp};
 use crate::connection::ConnectionInfo;
 use crate::socket::{self, PathSample, SocketOptions};
 use crate::transport::{Received, Transport};
@@ -109,6 +110,8 @@ pub(crate) struct Link {
     /// The role's low-water mark, and the one that is set.
     low_water: u32,
     set_low_water: u32,
+    /// A bulk connection that begins.
+    ramp: Option<Ramp>,
     blocked: bool,
     peer: PeerSide,
     /// The output buffer has grown; to be given back when the connection falls idle.
@@ -131,6 +134,7 @@ impl Link {
             unsampled: 0,
             low_water: 0,
             set_low_water: 0,
+            ramp: None,
             blocked: false,
             peer: PeerSide::Silent,
             output_grew: false,
@@ -143,11 +147,34 @@ impl Link {
     }
 
     /// Gives the connection a role and the socket the role's options.
-    pub(super) fn set_role(&mut self, role: Role, options: &SocketOptions) {
+    pub(super) fn set_role(&mut self, now: Instant, role: Role, options: &SocketOptions) {
         self.role = role;
         self.low_water = options.not_sent_low_water.unwrap_or(0);
         self.set_low_water = self.low_water;
         socket::apply(self.transport.tcp(), options);
+        let caps = role == Role::Bulk && options.pacing_rate.is_none();
+        if caps && socket::looks_for_the_rate(self.transport.tcp()) {
+            self.take_sample();
+            if !self.sample.rtt.is_zero() {
+                let (ramp, cap) = Ramp::begin(now, self.sample.rtt);
+                socket::set_pacing_rate(self.transport.tcp(), cap);
+                self.ramp = Some(ramp);
+            }
+        }
+    }
+
+    /// Measures a bulk connection that begins, once a round trip.
+    fn look_at_ramp(&mut self, now: Instant) {
+        let Some(mut ramp) = self.ramp.take_if(|ramp| ramp.is_due(now)) else { return };
+        self.take_sample();
+        let rate = self.sample.delivery_rate.unwrap_or(0);
+        match ramp.on_round(now, self.sample.rtt, rate) {
+            Cap::At(rate) => {
+                socket::set_pacing_rate(self.transport.tcp(), rate);
+                self.ramp = Some(ramp);
+            }
+            Cap::Off => socket::set_pacing_rate(self.transport.tcp(), u64::MAX),
+        }
     }
 
     /// Whether the peer has said something.
@@ -253,6 +280,7 @@ impl Link {
         if matches!(self.stage, Stage::Lingering(_) | Stage::Gone) {
             return Progress::None;
         }
+        self.look_at_ramp(now);
         let mut sent = 0;
         loop {
             if !self.output.is_empty() || self.transport.has_sealed() {

@@ -57,14 +57,14 @@ impl Links {
         let info = Arc::new(info);
         let spec = ConnectionSpec { security: info.security, identity };
         let id = session.add_connection(now, spec);
-        self.insert(id, Departed { transport, info, output: Transmit::default() });
+        self.insert(now, id, Departed { transport, info, output: Transmit::default() });
         id
     }
 
     /// Takes a connection that the engine knows already.
-    pub(crate) fn insert(&mut self, id: ConnId, departed: Departed) {
+    pub(crate) fn insert(&mut self, now: Instant, id: ConnId, departed: Departed) {
         let mut link = Link::new(id, departed);
-        link.set_role(Role::Interactive, &self.options.interactive);
+        link.set_role(now, Role::Interactive, &self.options.interactive);
         self.links.push(link);
     }
 
@@ -122,7 +122,7 @@ impl Links {
                 if let Some(link) = self.find(*to)
                     && link.role == Role::Interactive
                 {
-                    link.set_role(Role::Bulk, &options.bulk);
+                    link.set_role(now, Role::Bulk, &options.bulk);
                 }
             }
             _ => {}

@@ -7,6 +7,7 @@ mod hold;
 mod link;
 mod links;
 mod mailbox;
+mod ramp;
 mod slots;
 mod timer;
 

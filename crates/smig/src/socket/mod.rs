@@ -11,7 +11,9 @@ use std::time::Duration;
 
 pub(crate) use tcp_info::TcpInfo;
 
-pub(crate) use options::{abandon_on_close, apply, set_not_sent_low_water, tcp_info};
+pub(crate) use options::{
+    abandon_on_close, apply, looks_for_the_rate, set_not_sent_low_water, set_pacing_rate, tcp_info,
+};
 
 /// Socket options of one role. What is `None` stays at the system's default.
 #[derive(Clone, Debug, PartialEq, Eq)]
