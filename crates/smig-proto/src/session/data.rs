@@ -109,7 +109,8 @@ impl Session {
                 };
                 if early.would_exceed(window, &chunk) {
                     self.give_back_to(id, chunk.credit);
-                    return self.refuse_unbound(Route { conn: id, id: stream }, Cause::CarrierWindow);
+                    return self
+                        .refuse_unbound(Route { conn: id, id: stream }, Cause::CarrierWindow);
                 }
                 early.push_data(chunk, end);
                 Ok(())
