@@ -37,9 +37,11 @@ pub(super) enum Outcome {
     Skipped,
 }
 
-/// Octets that came by one connection, as offsets of the file; HTTP/1.1 connections have no number.
+/// Octets that came by one connection, as offsets of the file. HTTP/1.1 connections have no number;
+/// another try may be another session, in which the numbers begin again.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 struct Range {
+    r#try: u32,
     connection: Option<String>,
     start: u64,
     end: u64,
@@ -55,9 +57,16 @@ impl Report {
     pub(super) fn body_ends(&mut self, began: u64, written: u64) {
         self.length = written;
         match self.running.take() {
-            Some((info, at)) => self.ranges.extend(ranges(&info.segments(), at, written)),
+            Some((info, at)) => {
+                self.ranges.extend(ranges(&info.segments(), self.tries, at, written))
+            }
             None if written > began => {
-                self.ranges.push(Range { connection: None, start: began, end: written });
+                self.ranges.push(Range {
+                    r#try: self.tries,
+                    connection: None,
+                    start: began,
+                    end: written,
+                });
             }
             None => {}
         }
@@ -72,7 +81,7 @@ impl Report {
     /// How often the body changed its connection.
     fn moves(&self) -> usize {
         let changed = |pair: &[Range]| match pair {
-            [a, b] => a.connection != b.connection && a.end == b.start,
+            [a, b] => a.r#try == b.r#try && a.connection != b.connection && a.end == b.start,
             _ => false,
         };
         self.ranges.windows(2).filter(|pair| changed(pair)).count()
@@ -138,8 +147,9 @@ impl Report {
 }
 
 /// The segments of a body that was written at `at`, as far as it was written.
-fn ranges(segments: &[Segment], at: u64, written: u64) -> Vec<Range> {
+fn ranges(segments: &[Segment], r#try: u32, at: u64, written: u64) -> Vec<Range> {
     let shifted = segments.iter().map(|segment| Range {
+        r#try,
         connection: Some(segment.connection.to_string()),
         start: at + segment.start,
         end: (at + segment.end).min(written),

@@ -344,9 +344,7 @@ fn what_is_left(part: &Path) -> String {
 /// Says what is left of an unfinished body.
 fn with_hint(failure: Failure, written: u64, left: Option<String>) -> Failure {
     match left {
-        Some(left) if written > 0 && failure.exit == Exit::Partial => {
-            Failure::new(failure.exit, format!("{failure}; {left}"))
-        }
+        Some(left) if written > 0 => Failure::new(failure.exit, format!("{failure}; {left}")),
         _ => failure,
     }
 }
