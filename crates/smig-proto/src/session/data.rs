@@ -118,10 +118,11 @@ impl Session {
         }
     }
 
-    /// What an unbound carrier may hold: it is some stream's, we do not know which (SMIG-5.22).
+    /// What an unbound carrier may hold: it is some stream's, we do not know which (SMIG-5.22). It may
+    /// be that of one that was reset here, whose mover has not read that.
     fn largest_window(&self) -> i64 {
         let windows = self.streams.iter().map(|(_, stream)| stream.recv.window.open());
-        windows.max().unwrap_or(0)
+        windows.max().unwrap_or(0).max(self.widest_reset)
     }
 
     /// DATA of a stream, in the order of the stream.

@@ -229,6 +229,7 @@ impl Session {
     /// peer's RST_STREAM came; nothing may follow it there.
     fn finish_failed(&mut self, key: StreamKey, error: StreamError, reset_at: Option<Route>) {
         let Some(stream) = self.streams.find_mut(key) else { return };
+        let window = stream.recv.window.open();
         stream.over = Some(error.clone());
         stream.send.abort();
         stream.scheduled = None;
@@ -246,6 +247,7 @@ impl Session {
             HandOver::Settled | HandOver::OfferReceived => {}
         }
         let held = stream.hold == Hold::Held;
+        self.widest_reset = self.widest_reset.max(window);
         if let Some((at, early)) = early {
             // A MIGRATE among it is owed its answer (SMIG-5.10).
             early.items.into_iter().for_each(|item| self.drop_item(at, item));

@@ -77,6 +77,8 @@ pub struct Session {
     pub(crate) open_blocked: bool,
     /// Our migrations that are not acknowledged, and offers not answered.
     pub(crate) open_moving: usize,
+    /// The largest receive window that a stream had when it was reset here: the peer may be moving it.
+    pub(crate) widest_reset: i64,
     pub(crate) reset_budget: TokenBucket,
     pub(crate) migration_budget: TokenBucket,
     pub(crate) tick: Option<Instant>,
@@ -112,6 +114,7 @@ impl Session {
             local_open: 0,
             open_blocked: false,
             open_moving: 0,
+            widest_reset: 0,
             reset_budget: TokenBucket::new(limits.reset_burst, limits.resets_per_second, now),
             migration_budget: TokenBucket::new(moves.saturating_mul(4), moves, now),
             tick: None,
