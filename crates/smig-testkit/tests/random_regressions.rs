@@ -254,3 +254,24 @@ fn a_whole_response_is_not_lost_with_the_rest_of_its_request() {
     let answered = Open { on: None, plan: Plan::upload(18, 0) };
     passes(seed(1), &[answered, Settle, Release { talk: 5, side: Server }]);
 }
+
+#[test]
+fn a_mover_is_not_accused_for_a_stream_that_was_reset_meanwhile() {
+    // SMIG-5.22: no stream was left, and so no window that its DATA could have fitted.
+    passes(
+        seed(1),
+        &[
+            Exchange { link: 0 },
+            Connect,
+            Exchange { link: 1 },
+            Exchange { link: 1 },
+            Open { on: Some(0), plan: Plan { prompt: false, ..Plan::download(9) } },
+            Exchange { link: 0 },
+            Release { talk: 0, side: Client },
+            Migrate { talk: 0, side: Server, to: Link(1) },
+            Write { talk: 0, side: Server, octets: 9 },
+            Transmit { link: 1, side: Server, octets: ALL },
+            Deliver { link: 1, to: Client, octets: ALL },
+        ],
+    );
+}

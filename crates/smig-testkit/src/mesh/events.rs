@@ -5,7 +5,6 @@ use smig_proto::{Cause, ErrorCode, Event, Initiator, Mover, StreamError, StreamK
 use crate::mesh::link::Side;
 use crate::mesh::net::Happening;
 use crate::mesh::plan::number_of;
-use crate::mesh::talk::Talk;
 use crate::mesh::world::World;
 
 impl World {
@@ -18,15 +17,6 @@ impl World {
             if self.talks[at].part_at(side).failed.is_none() {
                 self.fault(format!("exchange {at} at {side:?}: {text}, and no event says so"));
             }
-        }
-        for side in core::mem::take(&mut self.mesh.watch.flow_resets) {
-            // A carrier of a stream that is over here holds more than any window (SMIG-5.22).
-            let is_over =
-                |talk: &Talk| talk.part_at(side).key.is_none() || !talk.part_at(side).is_alive();
-            if !self.talks.iter().any(is_over) {
-                self.fault(format!("{side:?} resets with FLOW_CONTROL_ERROR"));
-            }
-            self.seen("carrier of a stream that is over");
         }
         let faults = core::mem::take(&mut self.mesh.watch.faults);
         self.faults.extend(faults);
@@ -167,10 +157,6 @@ impl World {
         }
         let user = error.initiator == Initiator::User;
         let talk = &self.talks[at];
-        let over_there = !talk.part_at(side.other()).is_alive();
-        if over_there && error.code == ErrorCode::FlowControlError {
-            return;
-        }
         let whole = error.code == ErrorCode::NoError && error.initiator == Initiator::Peer;
         if side == Side::Client && whole && !talk.moved {
             // NO_ERROR means that the response is whole (RFC 9113 section 8.1).

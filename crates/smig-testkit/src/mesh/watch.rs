@@ -54,8 +54,6 @@ pub(crate) struct Watch {
     pub(crate) seen: BTreeSet<&'static str>,
     open: Vec<OpenMove>,
     draining: BTreeSet<usize>,
-    /// Who said FLOW_CONTROL_ERROR of a stream.
-    pub(crate) flow_resets: Vec<Side>,
     /// So long nothing happened that connections may have run into time limits.
     pub(crate) slept_long: bool,
     /// Every frame, as text, when asked for.
@@ -122,9 +120,7 @@ impl Watch {
 
     fn reset(&mut self, at: Place, stream: u32, code: u32) {
         // NO_ERROR, INTERNAL_ERROR (an application's), REFUSED_STREAM, CANCEL.
-        if code == 3 {
-            self.flow_resets.push(at.side);
-        } else if !matches!(code, 0 | 2 | 7 | 8) {
+        if !matches!(code, 0 | 2 | 7 | 8) {
             self.faults
                 .push(format!("RST_STREAM({code:#x}) on {}/{stream} by {:?}", at.link, at.side));
         }
