@@ -4,6 +4,30 @@
 //! [`Client`] takes [`http::Request`]s; both stream bodies. Peers without the extension get plain
 //! HTTP/2, or HTTP/1.1.
 //!
+//! ```no_run
+//! use std::path::Path;
+//!
+//! use bytes::Bytes;
+//! use http::{Request, Response};
+//! use http_body_util::{BodyExt as _, Full};
+//! use smig::{BoxError, Client, Incoming, Server, ServerTls, Trust};
+//!
+//! # async fn run() -> Result<(), BoxError> {
+//! let server = Server::builder()
+//!     .listen("127.0.0.1:8443".parse()?, ServerTls::from_files(Path::new("cert.pem"), Path::new("key.pem"))?)
+//!     .start(tower::service_fn(async |_: Request<Incoming>| {
+//!         Ok::<_, BoxError>(Response::new(Full::new(Bytes::from_static(b"hello"))))
+//!     }))?;
+//!
+//! let client = Client::builder().trust(Trust::File("cert.pem".into())).build()?;
+//! let request = Request::get("https://localhost:8443/").body(Full::<Bytes>::default())?;
+//! let response = client.request(request).await?;
+//! assert_eq!(response.into_body().collect().await?.to_bytes(), "hello");
+//! server.shutdown(std::time::Duration::from_secs(10)).await?;
+//! # Ok(())
+//! # }
+//! ```
+//!
 //! Layers, from the bottom: sockets and their options, transports (TCP with TLS), the driver (one
 //! task a session), and on it the server's and the client's halves.
 

@@ -48,6 +48,12 @@ impl Hold {
         }
     }
 
+    /// There is no bulk connection to hold.
+    pub(super) fn forget(&mut self) {
+        self.sent = None;
+        self.next_look = None;
+    }
+
     /// Whether bulk waits, given that it has something to send (`wanted`). `in_flight` tells
     /// whether interactive octets are unacknowledged; it is asked only when it matters.
     pub(super) fn holds(
@@ -102,6 +108,15 @@ mod tests {
         assert!(hold.holds(at(14), true, || true));
         assert!(!hold.holds(at(18), true, || false));
         assert!(!hold.holds(at(22), true, || true));
+    }
+
+    #[test]
+    fn nothing_is_looked_at_when_the_bulk_connection_is_gone() {
+        let mut hold = Hold::new(Duration::from_millis(100));
+        hold.on_interactive(at(10), Progress::Some);
+        assert!(hold.holds(at(10), true, || true));
+        hold.forget();
+        assert_eq!(hold.deadline(), None);
     }
 
     #[test]

@@ -154,6 +154,7 @@ impl Links {
             interactive = interactive.or(link.transmit(session, now, cx, Portion::All));
         }
         if self.links.iter().all(|link| link.role == Role::Interactive) {
+            self.hold.forget();
             return interactive;
         }
         self.hold.on_interactive(now, interactive);

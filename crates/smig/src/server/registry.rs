@@ -14,6 +14,14 @@ const SHARDS: usize = 16;
 
 type Shard = FxHashMap<AppId, Arc<Mailbox<Command>>>;
 
+/// Who has the name that a session wants.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Named {
+    This,
+    /// A living session has it: a connection that founds a session and then asks to join, mostly.
+    NotThis,
+}
+
 #[derive(Debug, Default)]
 pub(super) struct Registry([Mutex<Shard>; SHARDS]);
 
@@ -25,12 +33,13 @@ impl Registry {
     }
 
     /// Names a session. A living session keeps its name: nobody takes it over.
-    pub(super) fn insert(&self, app: AppId, mailbox: &Arc<Mailbox<Command>>) {
-        let Some(mut shard) = self.shard(app) else { return };
+    pub(super) fn insert(&self, app: AppId, mailbox: &Arc<Mailbox<Command>>) -> Named {
+        let Some(mut shard) = self.shard(app) else { return Named::NotThis };
         let present = shard.entry(app).or_insert_with(|| Arc::clone(mailbox));
         if present.is_closed() {
             *present = Arc::clone(mailbox);
         }
+        if Arc::ptr_eq(present, mailbox) { Named::This } else { Named::NotThis }
     }
 
     /// Finds a session's task.
@@ -56,8 +65,8 @@ mod tests {
         let registry = Registry::default();
         let app = AppId::new(7);
         let (first, second) = (Mailbox::new(), Mailbox::new());
-        registry.insert(app, &first);
-        registry.insert(app, &second);
+        assert_eq!(registry.insert(app, &first), Named::This);
+        assert_eq!(registry.insert(app, &second), Named::NotThis);
         assert!(Arc::ptr_eq(&registry.find(app).unwrap(), &first));
         registry.remove(app, &second);
         assert!(registry.find(app).is_some());

@@ -16,6 +16,7 @@ use tower_service::Service;
 
 use super::exchange::{Continue, Exchange, Outbound, RequestKind, Work, guarded};
 use super::join::Arrival;
+use super::registry::Named;
 use super::respond;
 use super::worker::Worker;
 use crate::driver::{App, FAREWELL, Mailbox, Slot, Slots, Turn};
@@ -342,9 +343,10 @@ where
                 None => turn.session.release(stream),
             },
             Event::SessionEstablished { app, .. } => {
-                counters.on(&Observed::SessionEstablished);
                 self.app = Some(app);
-                self.worker.shared.registry.insert(app, &self.mailbox);
+                if self.worker.shared.registry.insert(app, &self.mailbox) == Named::This {
+                    counters.on(&Observed::SessionEstablished);
+                }
             }
             Event::JoinRequested { conn, cid } => self.on_join_requested(turn, conn, cid),
             Event::Migrated { stream, from, to, mover } => {

@@ -18,8 +18,9 @@ use crate::client::RequestBody;
 use crate::driver::{Notifier, Slot};
 use crate::error::{Error, Kind};
 
-/// Octets taken from the engine before the application reads them: flow control does the rest.
-const READ_AHEAD: usize = 128 << 10;
+/// Octets taken from the engine before the application reads them, for each stream: flow control
+/// does the rest.
+const READ_AHEAD: usize = 64 << 10;
 
 const NO_SLOT: u32 = u32::MAX;
 

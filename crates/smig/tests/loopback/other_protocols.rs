@@ -84,10 +84,12 @@ async fn who_says_nothing_is_let_go() {
     use tokio::io::AsyncReadExt as _;
     let (server, _) = crate::support::pair();
     let limit = std::time::Duration::from_millis(20);
-    let server = server.handshake_timeout(limit).start(service_fn(answer)).unwrap();
+    let (watch, mut events) = crate::support::Watch::new();
+    let server = server.handshake_timeout(limit).observer(watch).start(service_fn(answer)).unwrap();
     let mut mute = tokio::net::TcpStream::connect(server.local_addrs()[0]).await.unwrap();
     assert_eq!(mute.read(&mut [0; 1]).await.unwrap(), 0);
-    assert_eq!(server.stats().handshakes_failed, 1);
+    crate::support::until(&mut events, |event| matches!(event, smig::Observed::HandshakeFailed))
+        .await;
 }
 
 #[tokio::test]
