@@ -11,7 +11,7 @@ use tokio::time::Instant;
 use crate::dice::Dice;
 use crate::plan::{ClientMoves, Plan, ServerMoves, Transfer};
 use crate::relay::{Kill, Relay};
-use crate::server::{Identity, serve};
+use crate::server::{HANDSHAKE, Identity, serve};
 use crate::service::{Fired, Stage};
 use crate::transfer::{Customer, Outcome, Watched};
 
@@ -114,6 +114,8 @@ fn client(ground: &Ground, plan: &Plan) -> Result<Client> {
         .moves(rules)
         .observer(Arc::<Fired>::clone(&ground.stage.fired))
         .spares(plan.spares)
+        .connect_timeout(HANDSHAKE)
+        .handshake_timeout(HANDSHAKE)
         .build()?;
     Ok(client)
 }

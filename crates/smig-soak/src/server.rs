@@ -3,12 +3,16 @@
 use std::net::{Ipv4Addr, SocketAddr};
 use std::num::NonZeroUsize;
 use std::sync::Arc;
+use std::time::Duration;
 
 use anyhow::{Context as _, Result};
 use smig::{Config, MoveMode, MoveRules, Server, ServerTls};
 
 use crate::plan::ServerMoves;
 use crate::service::{Application, Fired, Stage};
+
+/// Time for a handshake at either end: a machine under load is no reason to fail.
+pub(crate) const HANDSHAKE: Duration = Duration::from_secs(60);
 
 /// A self-signed certificate for localhost.
 #[derive(Debug)]
@@ -40,6 +44,7 @@ pub(crate) fn serve(
         ServerMoves::Policy => MoveMode::Policy,
     };
     let mut engine = Config::server();
+    engine.limits.preface_timeout = HANDSHAKE;
     if let Some(smig) = &mut engine.smig {
         smig.max_moves = max_moves;
     }
@@ -48,6 +53,7 @@ pub(crate) fn serve(
     let server = Server::builder()
         .listen(SocketAddr::from((Ipv4Addr::LOCALHOST, 0)), tls)
         .workers(workers)
+        .handshake_timeout(HANDSHAKE)
         .engine(engine)
         .moves(rules)
         .observer(Arc::<Fired>::clone(&stage.fired))

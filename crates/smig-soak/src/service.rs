@@ -51,8 +51,6 @@ pub(crate) struct Stage {
     pub(crate) handlers: Arc<AtomicU64>,
     /// Uploads that the server read to their end.
     pub(crate) uploads_whole: AtomicU64,
-    /// Uploads that ended with an error at the server.
-    pub(crate) uploads_broken: AtomicU64,
 }
 
 impl Stage {
@@ -64,7 +62,6 @@ impl Stage {
             services: Arc::default(),
             handlers: Arc::default(),
             uploads_whole: AtomicU64::new(0),
-            uploads_broken: AtomicU64::new(0),
         })
     }
 
@@ -228,8 +225,7 @@ async fn up(
     let verdict = async move {
         let _alive = alive;
         let read = read(&stage, &asked, request.into_body()).await;
-        let counted = if read.is_ok() { &stage.uploads_whole } else { &stage.uploads_broken };
-        counted.fetch_add(1, Ordering::Relaxed);
+        stage.uploads_whole.fetch_add(u64::from(read.is_ok()), Ordering::Relaxed);
         read
     };
     let body = if early_head {

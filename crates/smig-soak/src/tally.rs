@@ -103,9 +103,8 @@ pub(crate) struct Tally {
     pub(crate) downloads: Ends,
     pub(crate) uploads: Ends,
     pub(crate) small: Ends,
-    /// Uploads that the server read to their end, and those that failed there.
+    /// Uploads that the server read to their end, all right: at least as many as the client knows of.
     pub(crate) uploads_whole_at_server: u64,
-    pub(crate) uploads_broken_at_server: u64,
     /// Clean failures by what they say, numbers left out.
     pub(crate) failures: BTreeMap<String, u64>,
     pub(crate) kills: Kills,
@@ -131,7 +130,6 @@ impl Tally {
             uploads: Ends::default(),
             small: Ends::default(),
             uploads_whole_at_server: 0,
-            uploads_broken_at_server: 0,
             failures: BTreeMap::new(),
             kills: Kills::default(),
             client: Side::default(),
