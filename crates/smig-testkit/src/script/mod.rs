@@ -15,12 +15,15 @@
 //! ```
 
 mod codec;
+mod expect;
 pub mod frame;
 mod handshake;
 mod peer;
 mod proof;
 mod setup;
+mod streams;
 
-pub use handshake::{cid_settings, request_head};
+pub use handshake::cid_settings;
 pub use peer::{C1, C2, C3, C4, Line, Peer};
 pub use setup::{JoinAnswers, Setup};
+pub use streams::request_head;

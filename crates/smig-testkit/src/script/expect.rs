@@ -1,0 +1,197 @@
+//! What came back: the engine's frames and events, and what they must be.
+
+use bytes::{Bytes, BytesMut};
+use smig_proto::{EndStream, ErrorCode, Event, Read, StreamKey};
+
+use super::frame::Frame;
+use super::peer::{Line, Peer};
+
+impl Peer {
+    /// Takes the engine's next frame.
+    ///
+    /// # Panics
+    ///
+    /// If there is none.
+    #[track_caller]
+    pub fn next(&mut self, line: Line) -> Frame {
+        match self.link_mut(line).seen.pop_front() {
+            Some(frame) => frame,
+            None => panic!("{line:?}: expected a frame, but the engine sent none"),
+        }
+    }
+
+    /// Takes the engine's next frame, if there is one.
+    pub fn next_if_any(&mut self, line: Line) -> Option<Frame> {
+        self.link_mut(line).seen.pop_front()
+    }
+
+    /// Drops the engine's next frame if it is DATA; whether it was.
+    pub fn skip_data(&mut self, line: Line) -> bool {
+        let seen = &mut self.link_mut(line).seen;
+        let is_data = matches!(seen.front(), Some(Frame::Data { .. }));
+        is_data && seen.pop_front().is_some()
+    }
+
+    /// Takes the engine's next frame if it is WINDOW_UPDATE: its stream and increment.
+    pub fn skip_credit(&mut self, line: Line) -> Option<(u32, u32)> {
+        match self.link(line).seen.front() {
+            Some(&Frame::WindowUpdate { stream, increment }) => {
+                self.next(line);
+                Some((stream, increment))
+            }
+            _ => None,
+        }
+    }
+
+    /// The engine's next frame is `expected`.
+    ///
+    /// # Panics
+    ///
+    /// If it is not.
+    #[track_caller]
+    pub fn expect(&mut self, line: Line, expected: impl Into<Frame>) {
+        let expected = expected.into();
+        let Some(got) = self.link_mut(line).seen.pop_front() else {
+            panic!("{line:?}: expected {expected:?}, but the engine sent nothing");
+        };
+        let rest = &self.link(line).seen;
+        assert!(
+            got == expected,
+            "{line:?}:\nexpected {expected:?}\n     got {got:?}\n    then {rest:?}"
+        );
+    }
+
+    /// The engine sent nothing more on this connection.
+    ///
+    /// # Panics
+    ///
+    /// If it did.
+    #[track_caller]
+    pub fn expect_nothing(&mut self, line: Line) {
+        let link = self.link(line);
+        assert!(link.seen.is_empty(), "{line:?}: expected nothing more, got {:?}", link.seen);
+        assert!(link.output.is_empty(), "{line:?}: half a frame is left: {:?}", link.output);
+    }
+
+    /// The engine sent nothing more on any connection.
+    ///
+    /// # Panics
+    ///
+    /// If it did.
+    #[track_caller]
+    pub fn expect_silence(&mut self) {
+        for line in (0..self.links.len()).map(Line) {
+            self.expect_nothing(line);
+        }
+    }
+
+    /// The engine's next frame is GOAWAY with `code`, and the connection is over. The result is the
+    /// last stream id.
+    ///
+    /// # Panics
+    ///
+    /// If not.
+    #[track_caller]
+    pub fn expect_goaway(&mut self, line: Line, code: ErrorCode) -> u32 {
+        let last = match self.next(line) {
+            Frame::GoAway { last, code: got, .. } if got == code => last,
+            other => panic!("{line:?}: expected GOAWAY({code}), got {other:?}"),
+        };
+        assert!(self.is_closed(line), "{line:?}: the connection goes on behind GOAWAY({code})");
+        self.expect_nothing(line);
+        last
+    }
+
+    /// Takes the first event of the session under test that `pick` takes; others stay.
+    pub fn find_event<T>(&mut self, pick: impl FnMut(&Event) -> Option<T>) -> Option<T> {
+        self.find_event_of(0, pick)
+    }
+
+    /// The same for the session that has `line`.
+    pub fn find_event_on<T>(
+        &mut self,
+        line: Line,
+        pick: impl FnMut(&Event) -> Option<T>,
+    ) -> Option<T> {
+        self.find_event_of(self.link(line).session, pick)
+    }
+
+    fn find_event_of<T>(
+        &mut self,
+        session: usize,
+        mut pick: impl FnMut(&Event) -> Option<T>,
+    ) -> Option<T> {
+        let found = self.events.iter().enumerate().find_map(|(at, (owner, event))| {
+            (*owner == session).then(|| pick(event)).flatten().map(|found| (at, found))
+        });
+        let (at, found) = found?;
+        self.events.remove(at);
+        Some(found)
+    }
+
+    /// As [`Self::find_event`].
+    ///
+    /// # Panics
+    ///
+    /// If there is no such event.
+    #[track_caller]
+    pub fn event<T>(&mut self, pick: impl FnMut(&Event) -> Option<T>) -> T {
+        match self.find_event(pick) {
+            Some(found) => found,
+            None => panic!("no such event among {:?}", self.events),
+        }
+    }
+
+    /// Forgets the events so far.
+    pub fn clear_events(&mut self) {
+        self.events.clear();
+    }
+
+    /// The limit that the engine says was hit.
+    ///
+    /// # Panics
+    ///
+    /// If none was.
+    #[track_caller]
+    pub fn limit(&mut self) -> &'static str {
+        self.event(|event| match event {
+            Event::LimitHit { limit, .. } => Some(*limit),
+            _ => None,
+        })
+    }
+
+    /// Reads what there is of a body.
+    pub fn read(&mut self, key: StreamKey) -> Bytes {
+        let mut body = BytesMut::new();
+        self.app(|session, _| {
+            while let Read::Data(data) = session.read(key) {
+                body.extend_from_slice(&data);
+            }
+        });
+        body.freeze()
+    }
+
+    /// Reads a body, which must be whole.
+    ///
+    /// # Panics
+    ///
+    /// If it has no end yet, or was reset.
+    #[track_caller]
+    pub fn read_to_end(&mut self, key: StreamKey) -> Bytes {
+        let body = self.read(key);
+        let end = self.app(|session, _| session.read(key));
+        assert!(matches!(end, Read::End), "expected the body's end behind {body:?}, got {end:?}");
+        body
+    }
+
+    /// Sends body from the engine.
+    ///
+    /// # Panics
+    ///
+    /// If the engine does not take it.
+    #[track_caller]
+    pub fn body(&mut self, key: StreamKey, body: impl AsRef<[u8]>, end: EndStream) {
+        let body = Bytes::copy_from_slice(body.as_ref());
+        self.app(|session, _| session.send_data(key, body, end)).expect("the body is taken");
+    }
+}

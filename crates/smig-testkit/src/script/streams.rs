@@ -1,0 +1,134 @@
+//! What applications do with streams, in the words of a script.
+
+use http::{HeaderMap, Method, StatusCode};
+use smig_proto::{EndStream, Event, MigrateError, RequestHead, ResponseHead, StreamKey, Target};
+
+use super::frame::headers;
+use super::peer::{Line, Peer};
+
+impl Peer {
+    /// The engine moves a stream to another connection.
+    ///
+    /// # Errors
+    ///
+    /// The engine's.
+    pub fn migrate(&mut self, key: StreamKey, to: Line) -> Result<(), MigrateError> {
+        let to = Target::Connection(self.conn(to));
+        self.app(|session, now| session.migrate(now, key, to))
+    }
+
+    /// The engine moves a stream to the spare that it finds.
+    ///
+    /// # Errors
+    ///
+    /// The engine's.
+    pub fn migrate_to_spare(&mut self, key: StreamKey) -> Result<(), MigrateError> {
+        self.app(|session, now| session.migrate(now, key, Target::Spare))
+    }
+
+    /// The engine offers a stream.
+    ///
+    /// # Errors
+    ///
+    /// The engine's.
+    pub fn offer(&mut self, key: StreamKey) -> Result<(), MigrateError> {
+        self.app(|session, now| session.migrate(now, key, Target::Offer))
+    }
+
+    /// Where a stream is, by the engine's view: connection and id.
+    #[must_use]
+    #[track_caller]
+    pub fn place(&self, key: StreamKey) -> (Line, u32) {
+        let view = self.session().stream(key).expect("the stream is known");
+        (self.line_at(0, view.connection).expect("a line"), view.id.value())
+    }
+
+    /// Server engine: a GET on `stream`; the result is its key.
+    #[track_caller]
+    pub fn get(&mut self, line: Line, stream: u32) -> StreamKey {
+        self.send(line, headers(stream).get("/").end());
+        self.take_request()
+    }
+
+    /// Server engine: the start of an upload on `stream`.
+    #[track_caller]
+    pub fn post(&mut self, line: Line, stream: u32) -> StreamKey {
+        self.send(line, headers(stream).post("/"));
+        self.take_request()
+    }
+
+    /// Server engine: the key of the next request.
+    #[track_caller]
+    pub fn take_request(&mut self) -> StreamKey {
+        self.event(|event| match event {
+            Event::Request { stream, .. } => Some(*stream),
+            _ => None,
+        })
+    }
+
+    /// Server engine: answers with a head.
+    #[track_caller]
+    pub fn respond(&mut self, key: StreamKey, status: u16, end: EndStream) {
+        let status = StatusCode::from_u16(status).expect("a status code");
+        let head = ResponseHead { status, headers: HeaderMap::new() };
+        self.app(|session, _| session.send_response(key, &head, end)).expect("it can be answered");
+    }
+
+    /// Client engine: opens a stream on `line`; the peer takes its HEADERS.
+    #[track_caller]
+    pub fn open(&mut self, line: Line, method: Method, end: EndStream) -> StreamKey {
+        let conn = self.conn(line);
+        let head = request_head(method);
+        let opened = self.app(|session, now| session.open(now, Some(conn), &head, end));
+        let key = opened.expect("the stream can be opened");
+        let id = self.session().stream(key).expect("the stream is open").id.value();
+        let expected = headers(id).request(head.method.as_str(), "/");
+        self.expect(line, if end.is_end() { expected.end() } else { expected });
+        key
+    }
+
+    /// Client engine: the final response's status came for `key`.
+    #[track_caller]
+    pub fn take_response(&mut self, key: StreamKey) -> u16 {
+        self.event(|event| match event {
+            Event::Response { stream, head, .. } if *stream == key => Some(head.status.as_u16()),
+            _ => None,
+        })
+    }
+
+    /// The error with which a stream ended.
+    #[track_caller]
+    pub fn take_error(&mut self, key: StreamKey) -> smig_proto::StreamError {
+        self.event(|event| match event {
+            Event::Reset { stream, error } if *stream == key => Some(error.clone()),
+            _ => None,
+        })
+    }
+
+    /// The stream has not failed.
+    #[track_caller]
+    pub fn expect_unharmed(&mut self, key: StreamKey) {
+        let failed = self.find_event(|event| match event {
+            Event::Reset { stream, error } if *stream == key => Some(error.clone()),
+            _ => None,
+        });
+        assert_eq!(failed, None, "the stream failed");
+        assert!(self.session().stream(key).is_some(), "the stream is forgotten");
+    }
+
+    /// The engine says that the stream moved.
+    #[track_caller]
+    pub fn take_migrated(&mut self, key: StreamKey) {
+        self.event(|event| match event {
+            Event::Migrated { stream, .. } if *stream == key => Some(()),
+            _ => None,
+        });
+    }
+}
+
+/// A request head for `https://example.com/`.
+#[must_use]
+pub fn request_head(method: Method) -> RequestHead {
+    let uri = http::Uri::from_static("https://example.com/");
+    RequestHead { method, uri, protocol: None, headers: HeaderMap::new() }
+}
