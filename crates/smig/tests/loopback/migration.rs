@@ -24,11 +24,17 @@ fn never() -> MoveRules {
     rules
 }
 
+/// The end that moves counts when the other has answered, which may be after the last octet.
+fn is_move(event: &Observed) -> bool {
+    matches!(event, Observed::Moved { .. })
+}
+
 #[tokio::test]
 async fn a_download_moves_to_a_spare() {
     let (server, client) = pair();
     let (watch, mut events) = Watch::new();
-    let server = server.moves(at(&[1 << 20])).start(service_fn(answer)).unwrap();
+    let (seen, mut at_server) = Watch::new();
+    let server = server.moves(at(&[1 << 20])).observer(seen).start(service_fn(answer)).unwrap();
     let client = client.moves(never()).observer(watch).build().unwrap();
     let first = client.request(get(url(&server, "/"))).await.unwrap();
     assert_eq!(first.into_body().collect().await.unwrap().to_bytes(), "hello");
@@ -44,22 +50,26 @@ async fn a_download_moves_to_a_spare() {
     assert_eq!(segments[1].end, LEN as u64);
     assert_ne!(segments[0].connection, segments[1].connection);
     assert!(segments[0].end >= 1 << 20);
+    until(&mut at_server, is_move).await;
     assert_eq!(server.stats().moves, 1);
 }
 
 #[tokio::test]
 async fn a_download_moves_when_the_server_offers() {
     let (server, client) = pair();
-    let mut rules = at(&[1 << 20]);
+    let mut rules = at(&[100 << 10]);
     rules.offers = Offers::WhenNoSpare;
     let server = server.moves(rules).start(service_fn(answer)).unwrap();
-    let client = client.moves(never()).spares(0).build().unwrap();
-    // Big enough that the connection is there before the end.
-    let len = 200 << 20;
-    let response = client.request(get(url(&server, &format!("/octets/{len}")))).await.unwrap();
+    let (watch, mut events) = Watch::new();
+    let mut config = smig::Config::client();
+    // So that the server cannot have sent all before the connection is there.
+    config.stream_window = 1 << 20;
+    let client = client.engine(config).moves(never()).spares(0).observer(watch).build().unwrap();
+    let response = client.request(get(url(&server, &format!("/octets/{LEN}")))).await.unwrap();
+    until(&mut events, is_move).await;
     let info = response.body().stream_info().unwrap();
-    let (_, received) = digest(response.into_body()).await.unwrap();
-    assert_eq!(received, len as u64);
+    let (hash, len) = digest(response.into_body()).await.unwrap();
+    assert_eq!((hash, len), (sha256(&octets(LEN)), LEN as u64));
     assert!(info.segments().len() >= 2, "{:?}", info.segments());
 }
 
@@ -120,7 +130,9 @@ async fn the_application_can_ask_for_a_move() {
 async fn connections_join_across_workers() {
     let (server, client) = pair();
     let workers = NonZeroUsize::new(2).unwrap();
-    let server = server.workers(workers).moves(at(&[100 << 10])).start(service_fn(answer)).unwrap();
+    let (seen, mut at_server) = Watch::new();
+    let server = server.workers(workers).moves(at(&[100 << 10])).observer(seen);
+    let server = server.start(service_fn(answer)).unwrap();
     let expected = sha256(&octets(LEN));
     // The kernel spreads connections over the workers: some of so many joins cross.
     let mut tasks = tokio::task::JoinSet::new();
@@ -143,6 +155,9 @@ async fn connections_join_across_workers() {
     }
     while let Some(segments) = tasks.join_next().await {
         assert_eq!(segments.unwrap(), 2);
+    }
+    for _ in 0..12 {
+        until(&mut at_server, is_move).await;
     }
     assert!(server.stats().joined >= 12);
     assert_eq!(server.stats().joins_refused, 0);
@@ -205,7 +220,8 @@ async fn a_response_can_ask_to_move_or_to_stay() {
         response.extensions_mut().insert(hint);
         Ok::<_, smig::BoxError>(response)
     });
-    let server = server.start(service).unwrap();
+    let (seen, mut at_server) = Watch::new();
+    let server = server.observer(seen).start(service).unwrap();
     let client = client.moves(never()).observer(watch).build().unwrap();
     drop(client.request(get(url(&server, "/"))).await.unwrap());
     until(&mut events, |event| matches!(event, Observed::Joined)).await;
@@ -217,5 +233,6 @@ async fn a_response_can_ask_to_move_or_to_stay() {
         assert_eq!(hash, sha256(&octets(LEN)));
         assert!(info.segments().len() <= segments, "{query}: {:?}", info.segments());
     }
+    until(&mut at_server, is_move).await;
     assert_eq!(server.stats().moves_made, 1);
 }
