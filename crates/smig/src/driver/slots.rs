@@ -34,6 +34,11 @@ impl<T> Slots<T> {
         self.places.len() - self.free.len()
     }
 
+    /// How many places there are: their numbers are below.
+    pub(crate) fn places(&self) -> u32 {
+        u32::try_from(self.places.len()).unwrap_or(u32::MAX)
+    }
+
     pub(crate) const fn notifier(&self) -> &Arc<Notifier> {
         &self.notifier
     }

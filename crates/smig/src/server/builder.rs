@@ -61,6 +61,7 @@ pub struct ServerBuilder {
     max_connections: usize,
     handshake_timeout: Duration,
     idle_timeout: Duration,
+    body_timeout: Duration,
     tenant: Vec<u8>,
     observer: Option<ObserverSlot>,
 }
@@ -92,6 +93,7 @@ impl Default for ServerBuilder {
             max_connections: 65_536,
             handshake_timeout: Duration::from_secs(5),
             idle_timeout: Duration::from_secs(300),
+            body_timeout: Duration::from_secs(60),
             tenant: Vec::new(),
             observer: None,
         }
@@ -176,6 +178,14 @@ impl ServerBuilder {
         self
     }
 
+    /// How long a handler that has not answered yet may wait for 1 KB of its request's body; then the
+    /// stream is reset.
+    #[must_use]
+    pub fn body_timeout(mut self, limit: Duration) -> Self {
+        self.body_timeout = limit;
+        self
+    }
+
     /// A name that separates this server's sessions from those of others behind one address.
     #[must_use]
     pub fn tenant(mut self, name: impl Into<Vec<u8>>) -> Self {
@@ -225,6 +235,7 @@ impl ServerBuilder {
             max_connections: self.max_connections,
             handshake_timeout: self.handshake_timeout,
             idle_timeout: self.idle_timeout,
+            body_timeout: self.body_timeout,
             tenant: self.tenant,
         });
         let (phase, watcher) = watch::channel(Phase::Running);

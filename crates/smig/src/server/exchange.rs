@@ -11,6 +11,7 @@ use pin_project_lite::pin_project;
 use smig_proto::{ConnId, StreamKey};
 use tower_service::Service;
 
+use super::uploads::Pace;
 use crate::error::BoxError;
 use crate::moves::Tracked;
 use crate::stream::{Feed, Incoming, Length, Shared};
@@ -38,6 +39,7 @@ pub(super) struct Exchange<S, F, B> {
     pub(super) inbound: Feed,
     pub(super) outbound: Outbound,
     pub(super) length: Length,
+    pub(super) pace: Pace,
     pub(super) tracked: Option<Tracked>,
 }
 

@@ -16,6 +16,7 @@ mod registry;
 mod respond;
 mod session;
 mod tls;
+mod uploads;
 mod worker;
 
 use std::net::SocketAddr;

@@ -18,6 +18,7 @@ use super::exchange::{Continue, Exchange, Outbound, RequestKind, Work, guarded};
 use super::join::Arrival;
 use super::registry::Named;
 use super::respond;
+use super::uploads::Pace;
 use super::worker::Worker;
 use crate::driver::{App, FAREWELL, Mailbox, Slot, Slots, Turn};
 use crate::error::{BoxError, Error};
@@ -58,6 +59,8 @@ where
     /// No stream is open since then; `None` while one is.
     idle_since: Option<Instant>,
     stage: Stage,
+    /// When to look for request bodies that come too slowly.
+    pub(super) look_at_uploads: Option<Instant>,
 }
 
 /// Whether the session takes requests.
@@ -92,6 +95,7 @@ where
             number,
             idle_since: None,
             stage: Stage::Open,
+            look_at_uploads: None,
         }
     }
 
@@ -161,6 +165,7 @@ where
             inbound: if end == EndStream::Yes { Feed::Ended } else { Feed::Open },
             outbound: Outbound::Open,
             length: Length::Unknown,
+            pace: Pace::begin(turn.now),
             tracked: None,
         });
         self.by_key.insert(key, slot);
@@ -168,6 +173,7 @@ where
         let body = match end {
             EndStream::Yes => Incoming::empty(),
             EndStream::No => {
+                self.expect_upload(turn.now);
                 let announced = respond::content_length(&head.headers);
                 let notifier = Arc::clone(self.slots.notifier());
                 let shared = Shared::placed(notifier, slot, announced);
@@ -382,13 +388,15 @@ where
 
     fn on_turn(&mut self, turn: &mut Turn<'_>) {
         self.look_at_idleness(turn);
+        self.check_uploads(turn);
         if !self.watched.is_empty() && self.app.is_some() {
             self.look_at_watched(turn);
         }
     }
 
     fn deadline(&self) -> Option<Instant> {
-        self.idle_since.map(|since| since + self.idle_limit())
+        let idle = self.idle_since.map(|since| since + self.idle_limit());
+        [idle, self.look_at_uploads].into_iter().flatten().min()
     }
 
     fn is_done(&self) -> bool {

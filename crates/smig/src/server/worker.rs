@@ -38,6 +38,7 @@ pub(super) struct Shared {
     pub(super) max_connections: usize,
     pub(super) handshake_timeout: Duration,
     pub(super) idle_timeout: Duration,
+    pub(super) body_timeout: Duration,
     pub(super) tenant: Vec<u8>,
 }
 

@@ -134,6 +134,12 @@ impl Shared {
         state.asked.gone && matches!(state.end, End::NotYet)
     }
 
+    /// Whether the application waits for octets of the body.
+    pub(crate) fn is_read(&self) -> bool {
+        let state = self.lock();
+        state.reader.is_some() && state.chunks.is_empty() && !state.asked.gone
+    }
+
     /// Whether the buffer takes more; if not, the task is called when it does.
     pub(crate) fn has_room(&self) -> bool {
         let mut state = self.lock();

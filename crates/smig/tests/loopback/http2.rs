@@ -465,3 +465,30 @@ async fn extended_connect_carries_its_protocol() {
     let frame = response.body_mut().frame().await.unwrap().unwrap();
     assert_eq!(frame.into_data().unwrap(), "ping");
 }
+
+#[tokio::test]
+async fn a_request_body_that_does_not_come_is_given_up() {
+    let (server, client) = pair();
+    let limit = Duration::from_millis(40);
+    let server = server.body_timeout(limit).start(service_fn(answer)).unwrap();
+    let client = client.build().unwrap();
+    let (mut sender, body) = channel();
+    let request = client.request(Request::post(url(&server, "/digest")).body(body).unwrap());
+    let sending = sender.send(Ok(Frame::data("abc".into())));
+    let (response, sent) = tokio::join!(request, sending);
+    sent.unwrap();
+    let error = response.unwrap_err();
+    assert!(error.is_remote(), "{error}");
+    assert_eq!(error.code(), Some(ErrorCode::Cancel));
+    assert_eq!(server.stats().limits_hit, 1);
+    // One that answers first may wait as long as it likes.
+    let (mut sender, body) = channel();
+    let request = Request::post(url(&server, "/echo")).body(body).unwrap();
+    let mut response = client.request(request).await.unwrap();
+    for _ in 0..3 {
+        tokio::time::sleep(limit).await;
+        sender.send(Ok(Frame::data("abc".into()))).await.unwrap();
+        let frame = response.body_mut().frame().await.unwrap().unwrap();
+        assert_eq!(frame.into_data().unwrap(), "abc");
+    }
+}

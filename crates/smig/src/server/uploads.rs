@@ -1,0 +1,82 @@
+//! Request bodies that come too slowly: a handler that waits for one holds memory and a place among
+//! the open streams.
+//!
+//! Counts only while no response has begun: an exchange in both directions may rest as long as it
+//! likes.
+
+use http::{Request, Response};
+use http_body::Body;
+use smig_proto::{ErrorCode, Instant};
+use tower_service::Service;
+
+use super::exchange::{RequestKind, Work};
+use super::session::ServerSession;
+use crate::driver::{Slot, Turn};
+use crate::error::BoxError;
+use crate::observe::Observed;
+use crate::stream::{Feed, Incoming};
+
+/// Octets that must come within the time limit.
+const LEAST: u64 = 1024;
+
+/// How far a request's body has come.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Pace {
+    since: Instant,
+    received: u64,
+}
+
+impl Pace {
+    pub(super) const fn begin(now: Instant) -> Self {
+        Self { since: now, received: 0 }
+    }
+}
+
+impl<S, B> ServerSession<S, B>
+where
+    S: Service<Request<Incoming>, Response = Response<B>> + Clone + Send + 'static,
+    S::Error: Into<BoxError>,
+    S::Future: 'static,
+    B: Body + 'static,
+    B::Error: Into<BoxError>,
+{
+    /// A request with a body came.
+    pub(super) fn expect_upload(&mut self, now: Instant) {
+        if self.look_at_uploads.is_none() {
+            self.look_at_uploads = Some(now + self.worker.shared.body_timeout / 4);
+        }
+    }
+
+    /// Resets uploads that have made no progress for too long.
+    pub(super) fn check_uploads(&mut self, turn: &mut Turn<'_>) {
+        if self.look_at_uploads.is_none_or(|at| turn.now < at) {
+            return;
+        }
+        let limit = self.worker.shared.body_timeout;
+        let (mut slow, mut waiting) = (Vec::new(), 0);
+        for slot in (0..self.slots.places()).map(Slot) {
+            let Some((exchange, _)) = self.slots.entry(slot) else { continue };
+            let unanswered = matches!(*exchange.work, Work::Waiting { .. } | Work::Handler { .. });
+            if exchange.inbound != Feed::Open
+                || !unanswered
+                || exchange.kind == RequestKind::Connect
+            {
+                continue;
+            }
+            waiting += 1;
+            let received = turn.session.stream(exchange.key).map_or(0, |view| view.received);
+            let reads = exchange.shared.as_ref().is_some_and(|shared| shared.is_read());
+            if !reads || received >= exchange.pace.received + LEAST {
+                exchange.pace = Pace { since: turn.now, received };
+            } else if turn.now.saturating_duration_since(exchange.pace.since) >= limit {
+                slow.push((slot, exchange.conn));
+            }
+        }
+        self.look_at_uploads = (waiting > 0).then(|| turn.now + limit / 4);
+        for (slot, conn) in slow {
+            tracing::warn!(%conn, "a request body comes too slowly; its stream is reset");
+            self.worker.shared.counters.on(&Observed::LimitHit("slow request body"));
+            self.abort(turn, slot, ErrorCode::Cancel);
+        }
+    }
+}
