@@ -62,7 +62,7 @@ impl Watched {
                         format!("{}..{} by {}", segment.start, segment.end, segment.connection)
                     })
                     .collect();
-                let now = info.connection().map_or("nowhere".into(), |conn| conn.to_string());
+                let now = info.connection().map(|conn| conn.to_string()).unwrap_or_default();
                 format!("at octet {position}, on {now}, received {}", segments.join(", "))
             }
         }
