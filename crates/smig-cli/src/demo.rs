@@ -74,7 +74,7 @@ pub(crate) struct DemoArgs {
     queue: u32,
 
     /// Size of the big file
-    #[arg(long, value_name = "SIZE", value_parser = file_size, default_value = "30MB", help_heading = "Transfers")]
+    #[arg(long, value_name = "SIZE", value_parser = file_size, default_value = "36MB", help_heading = "Transfers")]
     big_file: u64,
     /// Size of a small object
     #[arg(long, value_name = "SIZE", value_parser = file_size, default_value = "10kB", help_heading = "Transfers")]

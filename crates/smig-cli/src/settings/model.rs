@@ -88,7 +88,7 @@ impl Default for Settings {
             extension: Extension::On,
             smig: SmigConfig::default(),
             rules: MoveRules::default(),
-            max_hold: Duration::from_millis(100),
+            max_hold: Duration::from_millis(25),
             interactive: SocketOptions::interactive(),
             bulk: SocketOptions::bulk(),
             engine,

@@ -13,11 +13,11 @@ use smig_proto::Instant;
 const INITIAL_WINDOW: u64 = 10 * 1448;
 /// The cap is above the measured rate by this while the rate grows: more than the 1.25 that BBR
 /// takes for growth.
-const GROWTH: (u64, u64) = (8, 5);
+const GROWTH: (u64, u64) = (2, 1);
 /// A round that grows less is the plateau.
 const FLAT: (u64, u64) = (5, 4);
 /// Rounds at the plateau, until BBR believes it and the queue is short again.
-const SETTLING: u32 = 4;
+const SETTLING: u32 = 3;
 /// Rounds at most, whatever the samples say.
 const MAX_ROUNDS: u32 = 40;
 /// A round is at least so long: rates need packets to be measured.
@@ -116,7 +116,7 @@ mod tests {
         assert!(caps.len() < 12, "{caps:?}");
         let over: Vec<_> = caps.iter().filter(|&&cap| cap > limit).collect();
         assert!(over.len() <= 2, "{caps:?}");
-        assert!(over.iter().all(|&&cap| cap <= limit * 8 / 5), "{caps:?}");
+        assert!(over.iter().all(|&&cap| cap <= limit * 2), "{caps:?}");
         assert_eq!(caps.iter().filter(|&&cap| cap == limit).count(), SETTLING as usize);
     }
 
