@@ -13,8 +13,7 @@ use crate::migrate::HandOver;
 use crate::priority::Priority;
 use crate::session::{Role, Session};
 use crate::stream::{
-    Exchange, Hold, Opener, RecvHalf, RecvPhase, Route, SendEnd, SendHalf, SendPhase, StallClock,
-    Stream, StreamKey,
+    Exchange, Opener, RecvHalf, RecvPhase, Route, SendEnd, SendHalf, SendPhase, Stream, StreamKey,
 };
 use crate::time::Instant;
 use crate::wire::{self, EndStream};
@@ -136,28 +135,9 @@ impl Session {
         let window =
             if conn.settings_acked { window } else { window.max(crate::flow::INITIAL_WINDOW) };
         let priority = Priority::of(&head.headers);
-        let key = self.streams.insert(Stream {
-            opener: Opener::Local,
-            exchange: Exchange::of(head),
-            route: Route { conn: id, id: stream },
-            departed: Vec::new(),
-            send_home: Some(id),
-            recv_home: Some(id),
-            send,
-            recv: RecvHalf::new(window, RecvPhase::Head),
-            priority,
-            hand_over: HandOver::Settled,
-            moves: 0,
-            offered: false,
-            hold: Hold::Held,
-            scheduled: None,
-            stall: StallClock::new(now),
-            over: None,
-        });
-        self.local_open += 1;
-        if let Some(conn) = self.conn_mut(id) {
-            conn.streams.insert(stream, key);
-        }
+        let halves = (send, RecvHalf::new(window, RecvPhase::Head));
+        let route = Route { conn: id, id: stream };
+        let key = self.admit(now, Opener::Local, Exchange::of(head), route, halves, priority);
         self.arm(now);
         Ok(key)
     }
@@ -358,28 +338,10 @@ impl Session {
         let (window, max) = (conn.peer.initial_window, conn.max_frame());
         let (encoder, out) = (&mut conn.encoder, &mut conn.out.frames);
         wire::push_promise(out, route.id, promised, max, |out| encode_request(encoder, head, out));
-        let key = self.streams.insert(Stream {
-            opener: Opener::Local,
-            exchange: Exchange::of(head),
-            route: Route { conn: route.conn, id: promised },
-            departed: Vec::new(),
-            send_home: Some(route.conn),
-            recv_home: Some(route.conn),
-            send: SendHalf::new(window, SendPhase::Head),
-            recv: RecvHalf::new(0, RecvPhase::Ended),
-            priority: Priority::default(),
-            hand_over: HandOver::Settled,
-            moves: 0,
-            offered: false,
-            hold: Hold::Held,
-            scheduled: None,
-            stall: StallClock::new(now),
-            over: None,
-        });
-        self.local_open += 1;
-        if let Some(conn) = self.conn_mut(route.conn) {
-            conn.streams.insert(promised, key);
-        }
+        let halves = (SendHalf::new(window, SendPhase::Head), RecvHalf::new(0, RecvPhase::Ended));
+        let route = Route { conn: route.conn, id: promised };
+        let key =
+            self.admit(now, Opener::Local, Exchange::of(head), route, halves, Priority::default());
         Ok(key)
     }
 }

@@ -6,13 +6,9 @@ use crate::error::{Cause, Fault};
 use crate::flow::INITIAL_WINDOW;
 use crate::head::RequestHead;
 use crate::message::{ResponseKind, Section, SectionLimits, content_length};
-use crate::migrate::HandOver;
 use crate::priority::Priority;
 use crate::session::{Event, Role, Session};
-use crate::stream::{
-    Exchange, Hold, Opener, RecvHalf, RecvPhase, Route, SendHalf, SendPhase, StallClock, Stream,
-    StreamKey,
-};
+use crate::stream::{Exchange, Opener, RecvHalf, RecvPhase, Route, SendHalf, SendPhase, StreamKey};
 use crate::time::Instant;
 use crate::wire::{EndStream, StreamId};
 
@@ -133,28 +129,9 @@ impl Session {
         let priority = self.initial_priority(id, stream, &head);
         let mut recv = RecvHalf::new(window, RecvPhase::Head);
         recv.on_head(end, length).map_err(|cause| Fault::Stream(stream, cause))?;
-        let key = self.streams.insert(Stream {
-            opener: Opener::Peer,
-            exchange: Exchange::of(&head),
-            route: Route { conn: id, id: stream },
-            departed: Vec::new(),
-            send_home: Some(id),
-            recv_home: Some(id),
-            send: SendHalf::new(send_window, SendPhase::Head),
-            recv,
-            priority,
-            hand_over: HandOver::Settled,
-            moves: 0,
-            offered: false,
-            hold: Hold::Held,
-            scheduled: None,
-            stall: StallClock::new(now),
-            over: None,
-        });
-        self.peer_open += 1;
-        if let Some(conn) = self.conn_mut(id) {
-            conn.streams.insert(stream, key);
-        }
+        let halves = (SendHalf::new(send_window, SendPhase::Head), recv);
+        let route = Route { conn: id, id: stream };
+        let key = self.admit(now, Opener::Peer, Exchange::of(&head), route, halves, priority);
         self.arm(now);
         self.events.push_back(Event::Request { conn: id, stream: key, head, end });
         Ok(())
@@ -273,28 +250,11 @@ impl Session {
         {
             return Err(Fault::Stream(promised, Cause::BadPush));
         }
-        let key = self.streams.insert(Stream {
-            opener: Opener::Peer,
-            exchange: Exchange::of(&head),
-            route: Route { conn: id, id: promised },
-            departed: Vec::new(),
-            send_home: Some(id),
-            recv_home: Some(id),
-            send: SendHalf::new(send_window, SendPhase::Ended),
-            recv: RecvHalf::new(window, RecvPhase::Head),
-            priority: Priority::default(),
-            hand_over: HandOver::Settled,
-            moves: 0,
-            offered: false,
-            hold: Hold::Held,
-            scheduled: None,
-            stall: StallClock::new(now),
-            over: None,
-        });
-        self.peer_open += 1;
-        if let Some(conn) = self.conn_mut(id) {
-            conn.streams.insert(promised, key);
-        }
+        let halves =
+            (SendHalf::new(send_window, SendPhase::Ended), RecvHalf::new(window, RecvPhase::Head));
+        let route = Route { conn: id, id: promised };
+        let key =
+            self.admit(now, Opener::Peer, Exchange::of(&head), route, halves, Priority::default());
         self.events.push_back(Event::Pushed { parent, stream: key, head });
         Ok(())
     }

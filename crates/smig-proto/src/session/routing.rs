@@ -1,8 +1,13 @@
 //! From (connection, id) to a stream and back.
 
 use crate::conn::{ConnId, Connection, Standing};
+use crate::migrate::HandOver;
+use crate::priority::Priority;
 use crate::session::{Role, Session};
-use crate::stream::{Route, StreamKey};
+use crate::stream::{
+    Exchange, Hold, Opener, RecvHalf, Route, SendHalf, StallClock, Stream, StreamKey,
+};
+use crate::time::Instant;
 use crate::wire::{Cid, StreamId};
 
 impl Session {
@@ -40,6 +45,45 @@ impl Session {
         } else {
             conn.local_ids.standing(id)
         }
+    }
+
+    /// A stream begins: it counts, and frames at `route` are its.
+    pub(crate) fn admit(
+        &mut self,
+        now: Instant,
+        opener: Opener,
+        exchange: Exchange,
+        route: Route,
+        halves: (SendHalf, RecvHalf),
+        priority: Priority,
+    ) -> StreamKey {
+        let (send, recv) = halves;
+        let key = self.streams.insert(Stream {
+            opener,
+            exchange,
+            route,
+            departed: Vec::new(),
+            send_home: Some(route.conn),
+            recv_home: Some(route.conn),
+            send,
+            recv,
+            priority,
+            hand_over: HandOver::Settled,
+            moves: 0,
+            offered: false,
+            hold: Hold::Held,
+            scheduled: None,
+            stall: StallClock::new(now),
+            over: None,
+        });
+        match opener {
+            Opener::Local => self.local_open += 1,
+            Opener::Peer => self.peer_open += 1,
+        }
+        if let Some(conn) = self.conn_mut(route.conn) {
+            conn.streams.insert(route.id, key);
+        }
+        key
     }
 
     /// The stream is no longer at this place.
