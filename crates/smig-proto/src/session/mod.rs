@@ -57,7 +57,11 @@ impl Role {
     }
 }
 
-/// See the [module's description](self).
+/// All connections between one client and one server that share an AppID, and their streams.
+///
+/// After any `handle_*` or command: drain [`Session::poll_event`], then for each connection for which
+/// [`Session::wants_transmit`] says so call [`Session::poll_transmit`] until the transport is full,
+/// then wait for the transport or for [`Session::poll_timeout`].
 #[derive(Debug)]
 pub struct Session {
     pub(crate) role: Role,
