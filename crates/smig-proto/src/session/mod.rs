@@ -3,10 +3,6 @@
 //! The engine's front door. Owns connections, streams and limits; routes frames to streams wherever
 //! their carrier is. Does no I/O and reads no clock. Its methods are of four kinds: getters;
 //! `handle_*`, input from network, clock and TLS; commands from the application; `poll_*`, output.
-//!
-//! After any `handle_*` or command: drain [`Session::poll_event`], then for each connection for which
-//! [`Session::wants_transmit`] says so call [`Session::poll_transmit`] until the transport is full,
-//! then wait for the transport or for [`Session::poll_timeout`].
 
 mod audit;
 mod commands;
