@@ -99,6 +99,8 @@ pub struct Limits {
     pub max_header_list: u32,
     /// Fields of one header section, each cookie crumb counted (CVE-2022-41723).
     pub max_fields: u32,
+    /// 1xx responses to one request.
+    pub max_informational: u32,
     /// Empty frames in a row (CVE-2019-9518).
     pub max_empty_frames: u32,
     /// Answers owed and unsent: PING, SETTINGS, RST_STREAM (CVE-2019-9512, -9514, -9515).
@@ -135,6 +137,7 @@ impl Default for Limits {
             max_header_block: 64 << 10,
             max_header_list: 64 << 10,
             max_fields: 128,
+            max_informational: 50,
             max_empty_frames: 10,
             max_queued_answers: 64,
             max_settings_entries: 32,

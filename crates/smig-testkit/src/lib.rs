@@ -1,5 +1,6 @@
 //! What the engine is tested with: a frame-level peer that follows a script, and a mesh of two
 //! engines and several connections in virtual time. Not published.
 
+pub mod hostile;
 pub mod mesh;
 pub mod script;

@@ -56,6 +56,22 @@ fn bomb(size: usize, references: usize) -> Vec<u8> {
 }
 
 #[test]
+fn a_response_has_a_bounded_number_of_interim_ones_before_it() {
+    let mut peer = Peer::of_client(Config::client());
+    let key = peer.open(C1, Method::GET, EndStream::Yes);
+    let other = peer.open(C1, Method::GET, EndStream::Yes);
+    for _ in 0..50 {
+        peer.send(C1, headers(1).status(103));
+    }
+    peer.expect_nothing(C1);
+    peer.send(C1, headers(1).status(103));
+    peer.expect(C1, reset(1, ErrorCode::EnhanceYourCalm));
+    assert_eq!(peer.take_error(key).code, ErrorCode::EnhanceYourCalm);
+    peer.clear_events();
+    peer.expect_unharmed(other);
+}
+
+#[test]
 fn a_decoded_section_has_64_kilobytes() {
     // 4000 octets on the wire that stand for 20 times as much.
     let mut peer = Peer::of_server(Config::server());

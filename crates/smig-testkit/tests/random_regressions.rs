@@ -275,3 +275,19 @@ fn a_mover_is_not_accused_for_a_stream_that_was_reset_meanwhile() {
         ],
     );
 }
+
+#[test]
+fn a_path_to_a_closed_end_has_room_again() {
+    // The network of the test stood still: what nobody read any more filled it for good.
+    let padded = |plan| Open { on: None, plan: Plan { padding: 20_000, prompt: false, ..plan } };
+    passes(
+        Setup { socket: 300, max_unsent: 500, ..seed(1) },
+        &[
+            padded(Plan::download(1)),
+            Op::Close { link: 3, side: Server },
+            Transmit { link: 3, side: Client, octets: ALL },
+            padded(Plan::upload(1, 59)),
+            Write { talk: 11, side: Client, octets: 2 },
+        ],
+    );
+}

@@ -69,6 +69,19 @@ fn the_answer_is_the_followers_barrier() {
 }
 
 #[test]
+fn the_event_says_where_the_body_goes_on() {
+    // SMIG-5.15: the carrier's octets came first and are read behind the old connection's.
+    let (mut peer, key) = downloading(Config::client());
+    let cid = peer.cid(C2);
+    peer.send(C1, data(1, "old"));
+    peer.send(C2, data(2, "behind the barrier"));
+    peer.send(C1, data(1, "older"));
+    peer.send(C1, migrate(1, cid, 2));
+    assert_eq!(peer.take_migrated(key), 8);
+    assert_eq!(peer.read(key), "oldolderbehind the barrier");
+}
+
+#[test]
 fn what_waits_for_a_slow_connection_goes_out_on_the_new_one() {
     // SMIG-5.11 and the paper's point: DATA that is not framed leaves with the stream.
     let (mut peer, key) = receiving();

@@ -67,6 +67,14 @@ fn a_mover_resets_on_the_carrier() {
     peer.expect(C1, reset(1, ErrorCode::ConnectError));
     peer.send(C1, data(1, "later"));
     peer.expect_silence();
+    // SMIG-2.7: an answer that names another carrier ends the connection, and the move is not
+    // counted as open any more.
+    let (mut peer, key) = moving();
+    cancel(&mut peer, key);
+    peer.expect(C2, reset(2, ErrorCode::Cancel));
+    peer.send(C1, accept(1, cid, 4));
+    peer.expect_goaway(C1, ErrorCode::ProtocolError);
+    assert_eq!(peer.session().audit(), [""; 0]);
     // SMIG-8.2 with C2 gone: nothing yet, S1 after the decline.
     let (mut peer, key) = moving();
     peer.lose(C2);

@@ -95,6 +95,7 @@ causes! {
     // Overload (RFC 9113 section 10.5).
     TooManyContinuations => EnhanceYourCalm, "too many CONTINUATION frames";
     HeaderBlockTooLarge => EnhanceYourCalm, "header block larger than allowed";
+    TooManyInformational => EnhanceYourCalm, "too many 1xx responses to one request";
     TooManyEmptyFrames => EnhanceYourCalm, "too many empty frames in a row";
     TooManyAnswers => EnhanceYourCalm, "too many answers owed: read faster";
     TooManySettings => EnhanceYourCalm, "too many SETTINGS";

@@ -230,11 +230,13 @@ impl Session {
             conn.streams.insert(sid, key);
             conn.carriers.take(sid)
         });
+        let received = self.stream(key).map_or(0, |view| view.received);
         self.events.push_back(Event::Migrated {
             stream: key,
             from: from.conn,
             to: to.conn,
             mover: Mover::Peer,
+            received,
         });
         self.apply_barrier_end(key, end);
         if let Some(early) = early {

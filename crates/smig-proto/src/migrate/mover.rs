@@ -163,10 +163,10 @@ impl Session {
     fn on_stray_answer(&mut self, at: Route, migrate: Migrate) -> Result<(), Fault> {
         let due = self.conn_mut(at.conn).and_then(|conn| conn.take_answer_due(at.id));
         if let Some(due) = due {
+            self.open_moving = self.open_moving.saturating_sub(1);
             if migrate.dst.is_some_and(|dst| dst != due.dst) {
                 return Err(Cause::UnexpectedMigrateAck.into());
             }
-            self.open_moving = self.open_moving.saturating_sub(1);
             if let (None, Some(code)) = (migrate.dst, due.reset) {
                 self.queue_reset(at, code);
             }
@@ -185,11 +185,13 @@ impl Session {
         if let Some(stream) = self.streams.find_mut(key) {
             stream.recv_home = None;
         }
+        let received = self.stream(key).map_or(0, |view| view.received);
         self.events.push_back(Event::Migrated {
             stream: key,
             from: moving.from.conn,
             to: moving.to.conn,
             mover: Mover::Local,
+            received,
         });
         self.apply_barrier_end(key, end);
         self.apply_early(now, key, moving.to, moving.early)?;

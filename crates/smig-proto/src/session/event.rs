@@ -63,8 +63,8 @@ pub enum Event {
         conn: ConnId,
         /// Its stream.
         stream: StreamKey,
-        /// Its head.
-        head: RequestHead,
+        /// Its head; boxed, as events are moved about.
+        head: Box<RequestHead>,
         /// Whether it has no body.
         end: EndStream,
     },
@@ -91,7 +91,7 @@ pub enum Event {
         /// The promised stream.
         stream: StreamKey,
         /// The request that it will answer.
-        head: RequestHead,
+        head: Box<RequestHead>,
     },
     /// There is something to read.
     Readable {
@@ -133,6 +133,8 @@ pub enum Event {
         to: ConnId,
         /// Who moved it.
         mover: Mover,
+        /// Octets of body that came before: from this offset on the body comes by `to`.
+        received: u64,
     },
     /// The peer declined a migration or an offer of ours; the stream goes on where it was.
     MigrationDeclined {

@@ -116,7 +116,7 @@ impl Session {
         let window = if conn.settings_acked { window } else { window.max(INITIAL_WINDOW) };
         let send_window = conn.peer.initial_window;
         let head = match section.into_request() {
-            Ok(head) => head,
+            Ok(head) => Box::new(head),
             Err(Cause::HeadersTooLarge) => return self.refuse_large_request(id, stream),
             Err(cause) => return Err(Fault::Stream(stream, cause)),
         };
@@ -181,10 +181,15 @@ impl Session {
             return Err(section.wrong.unwrap_or(Cause::BadPseudo));
         }
         let (head, kind) = section.into_response()?;
+        let most = self.config.limits.max_informational;
         let Some(stream) = self.streams.find_mut(key) else { return Ok(()) };
         match kind {
             ResponseKind::Informational if end.is_end() => Err(Cause::BadPseudo),
+            ResponseKind::Informational if stream.recv.informational >= most => {
+                Err(Cause::TooManyInformational)
+            }
             ResponseKind::Informational => {
+                stream.recv.informational += 1;
                 self.events.push_back(Event::Informational { stream: key, head });
                 Ok(())
             }
@@ -255,7 +260,7 @@ impl Session {
         let route = Route { conn: id, id: promised };
         let key =
             self.admit(now, Opener::Peer, Exchange::of(&head), route, halves, Priority::default());
-        self.events.push_back(Event::Pushed { parent, stream: key, head });
+        self.events.push_back(Event::Pushed { parent, stream: key, head: Box::new(head) });
         Ok(())
     }
 }

@@ -59,6 +59,8 @@ pub(crate) struct RecvHalf {
     pub(crate) window: RecvWindow,
     expected: Option<u64>,
     received: u64,
+    /// 1xx responses so far.
+    pub(crate) informational: u32,
     /// The application was told and has not read up to "nothing" since.
     pub(crate) signalled: bool,
 }
@@ -74,6 +76,7 @@ impl RecvHalf {
             window: RecvWindow::new(window),
             expected: None,
             received: 0,
+            informational: 0,
             signalled: false,
         }
     }

@@ -171,13 +171,16 @@ impl Mesh {
         written.max(taken)
     }
 
-    /// Lets up to `octets` arrive at `to`. Returns how many did; the end of the octets counts as one.
+    /// Lets up to `octets` arrive at `to`. Returns how many left the path; their end counts as one.
     pub(crate) fn deliver(&mut self, link: usize, to: Side, octets: usize) -> usize {
         let End { session, conn } = self.links[link].ends[to.index()];
         let from = to.other().index();
         let Some(conn) = conn else {
-            self.links[link].pipes[from].flight.clear();
-            return 0;
+            // Nobody reads it, and the sender has room again.
+            let flight = &mut self.links[link].pipes[from].flight;
+            let dropped = flight.len();
+            flight.clear();
+            return dropped;
         };
         if !self.session_at(to, session).wants_input(conn) {
             return 0;

@@ -116,13 +116,14 @@ impl Peer {
         assert!(self.session().stream(key).is_some(), "the stream is forgotten");
     }
 
-    /// The engine says that the stream moved.
+    /// The engine says that the stream moved. The result is the offset at which the body goes on on
+    /// the new connection.
     #[track_caller]
-    pub fn take_migrated(&mut self, key: StreamKey) {
+    pub fn take_migrated(&mut self, key: StreamKey) -> u64 {
         self.event(|event| match event {
-            Event::Migrated { stream, .. } if *stream == key => Some(()),
+            Event::Migrated { stream, received, .. } if *stream == key => Some(*received),
             _ => None,
-        });
+        })
     }
 }
 

@@ -1,0 +1,332 @@
+//! A peer that means harm: frames in any order and of any content, and octets that are no frames.
+//!
+//! Turns any input into an attack on one engine with three joined connections, answered as an
+//! application would. Owns what must hold whatever comes: no panic, the session's books agree, the
+//! number of streams stays within its limit, and nothing is kept once the connections are gone.
+
+use core::time::Duration;
+
+use smig_proto::{
+    Config, ConnId, EndStream, ErrorCode, Event, Read, Role, Session, StreamKey, Target,
+};
+
+use crate::script::frame::{
+    accept, data, decline, goaway, headers, migrate, offer, ping, raw, reset, settings,
+    window_update,
+};
+use crate::script::{C1, C2, C3, Line, Peer, request_head};
+
+const LINES: [Line; 3] = [C1, C2, C3];
+/// Streams that an application keeps open towards the peer.
+const MOST_OPEN: usize = 8;
+
+/// What an attack met.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct Outcome {
+    /// Steps made before every connection was closed.
+    pub steps: u32,
+    /// Streams that the peer or the application opened.
+    pub streams: u32,
+    /// Migrations that the engine took part in to their end.
+    pub moves: u32,
+    /// Connections that the engine closed.
+    pub closed: u32,
+}
+
+/// Plays `input` against an engine of this role.
+///
+/// # Panics
+///
+/// When the engine breaks a promise.
+pub fn attack(role: Role, input: &[u8]) -> Outcome {
+    let peer = match role {
+        Role::Server => Peer::of_server(Config::server()),
+        Role::Client => Peer::of_client(Config::client()),
+    };
+    let peer = peer.with_spare().with_spare();
+    let fresh = if role == Role::Server { [1; 3] } else { [2; 3] };
+    let mut attack = Attack {
+        role,
+        peer,
+        input,
+        keys: Vec::new(),
+        places: Vec::new(),
+        fresh,
+        outcome: Outcome::default(),
+    };
+    while !attack.input.is_empty() && attack.open().next().is_some() {
+        attack.step();
+        attack.answer();
+        attack.check();
+        attack.outcome.steps += 1;
+    }
+    attack.end();
+    attack.outcome
+}
+
+/// An event, as far as the application here acts on it.
+enum Said {
+    Request(StreamKey),
+    Pushed(StreamKey),
+    Readable(StreamKey),
+    Reset(StreamKey),
+    Offered(StreamKey),
+    Migrated,
+    Closed,
+    Else,
+}
+
+impl Said {
+    fn of(event: &Event) -> Self {
+        match *event {
+            Event::Request { stream, .. } => Self::Request(stream),
+            Event::Pushed { stream, .. } => Self::Pushed(stream),
+            Event::Readable { stream } => Self::Readable(stream),
+            Event::Reset { stream, .. } => Self::Reset(stream),
+            Event::MigrationOffered { stream } => Self::Offered(stream),
+            Event::Migrated { .. } => Self::Migrated,
+            Event::Closed { .. } => Self::Closed,
+            _ => Self::Else,
+        }
+    }
+}
+
+struct Attack<'a> {
+    role: Role,
+    peer: Peer,
+    input: &'a [u8],
+    /// What the application has not released.
+    keys: Vec<StreamKey>,
+    /// Where streams are and were.
+    places: Vec<(Line, u32)>,
+    /// The peer's next stream id on each line.
+    fresh: [u32; 3],
+    outcome: Outcome,
+}
+
+impl Attack<'_> {
+    fn octet(&mut self) -> u8 {
+        let Some((&first, rest)) = self.input.split_first() else { return 0 };
+        self.input = rest;
+        first
+    }
+
+    fn octets(&mut self) -> Vec<u8> {
+        let length = usize::from(self.octet() % 32).min(self.input.len());
+        let (taken, rest) = self.input.split_at(length);
+        self.input = rest;
+        taken.to_vec()
+    }
+
+    fn open(&self) -> impl Iterator<Item = Line> {
+        LINES.into_iter().filter(|&line| !self.peer.is_closed(line))
+    }
+
+    /// A connection that is still open.
+    fn line(&mut self) -> Option<Line> {
+        let at = usize::from(self.octet());
+        let open: Vec<_> = self.open().collect();
+        (!open.is_empty()).then(|| open[at % open.len()])
+    }
+
+    /// The id of a stream that is on the line, or was a while ago; rarely any id.
+    fn stream(&mut self, line: Line) -> Option<u32> {
+        let at = self.octet();
+        if at >= 250 {
+            return Some(if at == 255 { 0x7fff_ffff } else { u32::from(at - 250) });
+        }
+        let now = self.keys.iter().filter_map(|&key| self.peer.session().stream(key)).map(|view| {
+            (
+                LINES.into_iter().find(|&line| self.peer.conn(line) == view.connection),
+                view.id.value(),
+            )
+        });
+        for (line, id) in now.collect::<Vec<_>>() {
+            let place = (line.unwrap_or(C1), id);
+            if !self.places.contains(&place) {
+                self.places.push(place);
+            }
+        }
+        let old = self.places.len().saturating_sub(2 * MOST_OPEN);
+        self.places.drain(..old);
+        let here: Vec<u32> =
+            self.places.iter().filter(|(on, _)| *on == line).map(|&(_, id)| id).collect();
+        here.get(usize::from(at) % here.len().max(1)).copied()
+    }
+
+    /// The next id that the peer may use for a new stream.
+    fn fresh(&mut self, line: Line) -> u32 {
+        let at = LINES.iter().position(|&other| other == line).unwrap_or(0);
+        let id = self.fresh[at];
+        self.fresh[at] += 2;
+        id
+    }
+
+    fn key(&mut self) -> Option<StreamKey> {
+        let at = usize::from(self.octet());
+        (!self.keys.is_empty()).then(|| self.keys[at % self.keys.len()])
+    }
+
+    fn step(&mut self) {
+        match self.octet() {
+            0..176 => self.frame(),
+            176..178 => {
+                if let Some(line) = self.line() {
+                    let octets = self.octets();
+                    self.peer.send_octets(line, &octets);
+                }
+            }
+            178..190 => {
+                let millis = u64::from(self.octet()).pow(2);
+                self.peer.advance(Duration::from_millis(millis));
+            }
+            190..192 => {
+                if let Some(line) = self.line() {
+                    self.peer.lose(line);
+                }
+            }
+            _ => self.command(),
+        }
+    }
+
+    /// One frame: well formed, or of any type with any payload.
+    fn frame(&mut self) {
+        let (Some(line), Some(other)) = (self.line(), self.line()) else { return };
+        let (mut kind, mut stream) = (self.octet(), self.stream(line).unwrap_or(0));
+        if self.role == Role::Server && (kind % 64 < 8 || stream == 0) {
+            // A new request.
+            (kind, stream) = (0, self.fresh(line));
+        }
+        if stream == 0 {
+            return;
+        }
+        let cid = self.peer.cid(other);
+        let end = self.octet() % 2 == 1;
+        let frame = match kind % 64 {
+            0..16 => {
+                let head = match (self.role, end) {
+                    (Role::Server, true) => headers(stream).get("/").end(),
+                    (Role::Server, false) => headers(stream).post("/"),
+                    (Role::Client, true) => headers(stream).status(200).end(),
+                    (Role::Client, false) => headers(stream).status(200),
+                };
+                return self.peer.send(line, head);
+            }
+            16..24 if end => data(stream, self.octets()).end(),
+            16..24 => data(stream, self.octets()),
+            24..28 => reset(stream, ErrorCode::Cancel),
+            28..32 => window_update(stream, 1 + (u32::from(self.octet()) << 8)),
+            32 => settings(&[(u16::from(self.octet() % 10), u32::from(self.octet()) << 10)]),
+            33..45 => migrate(stream, cid, self.fresh(other)),
+            45..51 => accept(stream, cid, self.stream(other).unwrap_or(stream)),
+            51..54 => decline(stream),
+            54..57 => offer(stream),
+            57 if end => goaway(stream, ErrorCode::NoError),
+            57..63 => ping([kind; 8]),
+            _ => {
+                const KINDS: [u8; 14] = [0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 0x10, 0xf5, 0xf6, 0x77];
+                let kind = KINDS[usize::from(self.octet()) % KINDS.len()];
+                let flags = self.octet();
+                raw(kind, flags, stream, self.octets())
+            }
+        };
+        self.peer.send(line, frame);
+    }
+
+    /// Something that an application does.
+    fn command(&mut self) {
+        let what = self.octet();
+        if self.role == Role::Client && what.is_multiple_of(4) && self.keys.len() < MOST_OPEN {
+            let head =
+                request_head(if what < 128 { http::Method::GET } else { http::Method::POST });
+            let end = if what < 128 { EndStream::Yes } else { EndStream::No };
+            if let Ok(key) = self.peer.app(|session, now| session.open(now, None, &head, end)) {
+                self.take(key);
+            }
+            return;
+        }
+        let Some(key) = self.key() else { return };
+        let body = self.octets();
+        self.peer.app(|session, now| match what % 4 {
+            0 | 1 => drop(session.send_data(key, body.into(), EndStream::No)),
+            2 => drop(session.migrate(now, key, Target::Spare)),
+            _ => session.reset(key, ErrorCode::Cancel),
+        });
+    }
+
+    fn take(&mut self, key: StreamKey) {
+        self.outcome.streams += 1;
+        self.keys.push(key);
+    }
+
+    /// The application's part: it answers requests, reads what comes and releases what is over.
+    fn answer(&mut self) {
+        while let Some(said) = self.peer.find_event(|event| Some(Said::of(event))) {
+            match said {
+                Said::Request(stream) => {
+                    self.take(stream);
+                    let head = smig_proto::ResponseHead {
+                        status: http::StatusCode::OK,
+                        headers: http::HeaderMap::new(),
+                    };
+                    // The stream may be over already.
+                    let _ = self
+                        .peer
+                        .app(|session, _| session.send_response(stream, &head, EndStream::No));
+                }
+                Said::Pushed(stream) => self.take(stream),
+                Said::Readable(stream) => {
+                    self.peer.app(
+                        |session, _| {
+                            while matches!(session.read(stream), Read::Data(_)) {}
+                        },
+                    );
+                }
+                Said::Reset(stream) => self.release(stream),
+                Said::Offered(stream) => {
+                    self.peer.app(|session, _| session.decline_offer(stream));
+                }
+                Said::Migrated => self.outcome.moves += 1,
+                Said::Closed => self.outcome.closed += 1,
+                Said::Else => {}
+            }
+        }
+        if let Some(&oldest) = self.keys.first()
+            && self.keys.len() > MOST_OPEN
+        {
+            self.release(oldest);
+        }
+    }
+
+    fn release(&mut self, key: StreamKey) {
+        self.keys.retain(|&other| other != key);
+        self.peer.app(|session, _| session.release(key));
+    }
+
+    fn check(&self) {
+        let wrong = self.peer.session().audit();
+        assert!(wrong.is_empty(), "{wrong:#?}");
+        let most = Config::server().max_concurrent_streams as usize + 2 * MOST_OPEN;
+        let streams = self.peer.session().stream_count();
+        assert!(streams <= most, "{streams} streams");
+    }
+
+    /// All connections go, and with them everything that the engine kept.
+    fn end(&mut self) {
+        for line in LINES {
+            if !self.peer.is_closed(line) {
+                self.peer.lose(line);
+            }
+        }
+        self.answer();
+        for key in std::mem::take(&mut self.keys) {
+            self.release(key);
+        }
+        self.peer.advance(Duration::from_secs(3600));
+        self.check();
+        let session = self.peer.session();
+        let left: Vec<ConnId> = session.connections().map(|view| view.id).collect();
+        assert!(left.is_empty(), "connections are left: {left:?}");
+        assert_eq!(Session::stream_count(session), 0, "streams are left");
+    }
+}

@@ -1,0 +1,52 @@
+//! Attacks made from random octets; `fuzz/` plays the same with a fuzzer's.
+
+use smig_proto::Role;
+use smig_testkit::hostile::{Outcome, attack};
+
+/// xorshift64*: the same octets everywhere.
+struct Octets(u64);
+
+impl Octets {
+    fn take(&mut self, count: usize) -> Vec<u8> {
+        (0..count)
+            .map(|_| {
+                self.0 ^= self.0 >> 12;
+                self.0 ^= self.0 << 25;
+                self.0 ^= self.0 >> 27;
+                (self.0.wrapping_mul(0x2545_f491_4f6c_dd1d) >> 56) as u8
+            })
+            .collect()
+    }
+}
+
+fn seeds() -> u64 {
+    std::env::var("SMIG_SEQUENCES").map_or(5000, |text| text.parse().unwrap())
+}
+
+fn attacks(role: Role) {
+    let mut total = Outcome::default();
+    for seed in 1..=seeds() {
+        let input = Octets(seed).take(600);
+        // Shown when the attack fails.
+        println!("seed {seed}");
+        let outcome = attack(role, &input);
+        total.steps += outcome.steps;
+        total.streams += outcome.streams;
+        total.moves += outcome.moves;
+        total.closed += outcome.closed;
+    }
+    println!("{total:?}");
+    // The attacks come far enough to hurt.
+    assert!(total.steps > 30_000 && total.streams > 2_000, "{total:?}");
+    assert!(total.moves > 100, "{total:?}");
+}
+
+#[test]
+fn a_server_survives_any_frames() {
+    attacks(Role::Server);
+}
+
+#[test]
+fn a_client_survives_any_frames() {
+    attacks(Role::Client);
+}
