@@ -35,6 +35,7 @@ pub struct ClientBuilder {
     rules: MoveRules,
     interactive: SocketOptions,
     bulk: SocketOptions,
+    pace_bulk: bool,
     max_hold: Duration,
     cleartext: Cleartext,
     spares: usize,
@@ -59,6 +60,7 @@ impl Default for ClientBuilder {
             rules: MoveRules { mode: MoveMode::Policy, ..MoveRules::default() },
             interactive: SocketOptions::interactive(),
             bulk: SocketOptions::bulk(),
+            pace_bulk: true,
             max_hold: Duration::from_millis(25),
             cleartext: Cleartext::default(),
             spares: 1,
@@ -104,6 +106,14 @@ impl ClientBuilder {
     #[must_use]
     pub fn bulk_socket(mut self, options: SocketOptions) -> Self {
         self.bulk = options;
+        self
+    }
+
+    /// Whether bulk uploads are kept near the rate that the path is seen to carry (on); off: as fast as
+    /// congestion control goes, and [`max_hold`](Self::max_hold) holds nothing back.
+    #[must_use]
+    pub fn pace_bulk(mut self, on: bool) -> Self {
+        self.pace_bulk = on;
         self
     }
 
@@ -185,6 +195,7 @@ impl ClientBuilder {
             links: Arc::new(LinkOptions {
                 interactive: self.interactive,
                 bulk: self.bulk,
+                pace_bulk: self.pace_bulk,
                 max_hold: self.max_hold,
             }),
             cleartext: self.cleartext,

@@ -219,10 +219,9 @@ impl ClientSession {
         turn.session.release(call.key);
     }
 
-    fn on_migrated(&mut self, turn: &Turn<'_>, stream: StreamKey, to: ConnId) {
+    fn on_migrated(&mut self, stream: StreamKey, to: ConnId, received: u64) {
         let Some(&slot) = self.by_key.get(&stream) else { return };
         let Some((call, _)) = self.slots.entry(slot) else { return };
-        let received = turn.session.stream(stream).map_or(0, |view| view.received);
         call.shared.on_connection(to, received);
         if let Some(tracked) = &mut call.tracked {
             tracked.on_moved();
@@ -345,10 +344,10 @@ impl App for ClientSession {
                 self.spares.on_refused(turn, conn, reason);
             }
             Event::MigrationOffered { stream } => self.spares.on_offer(turn, stream),
-            Event::Migrated { stream, from, to, mover } => {
+            Event::Migrated { stream, from, to, mover, received } => {
                 tracing::debug!(?stream, %from, %to, ?mover, "stream moved");
                 self.host.counters.on(&Observed::Moved { from, to, mover });
-                self.on_migrated(turn, stream, to);
+                self.on_migrated(stream, to, received);
             }
             Event::MigrationDeclined { .. } => self.host.counters.on(&Observed::MoveDeclined),
             Event::GoingAway { conn, code, .. } => {

@@ -9,7 +9,6 @@ use std::time::Duration;
 
 use smig_proto::{ConnId, Instant, LostReason, Session, Transmit};
 
-use super::ramp::{Cap, Ramp};
 use crate::connection::ConnectionInfo;
 use crate::socket::{self, PathSample, SocketOptions};
 use crate::transport::{Received, Transport};
@@ -62,14 +61,6 @@ enum PeerSide {
     Ended,
 }
 
-/// What may be sent.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Portion {
-    All,
-    /// DATA waits.
-    Control,
-}
-
 /// Whether something happened.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Progress {
@@ -110,8 +101,13 @@ pub(crate) struct Link {
     /// The role's low-water mark, and the one that is set.
     low_water: u32,
     set_low_water: u32,
-    /// A bulk connection that begins.
-    ramp: Option<Ramp>,
+    /// The role's own bound on the rate, and the bound that is set.
+    own_pace: Option<u64>,
+    set_cap: Option<u64>,
+    /// Acknowledged octets that were counted.
+    counted: Option<u64>,
+    /// Octets given to the socket that were not counted.
+    sent: u64,
     blocked: bool,
     peer: PeerSide,
     /// The output buffer has grown; to be given back when the connection falls idle.
@@ -134,7 +130,10 @@ impl Link {
             unsampled: 0,
             low_water: 0,
             set_low_water: 0,
-            ramp: None,
+            own_pace: None,
+            set_cap: None,
+            counted: None,
+            sent: 0,
             blocked: false,
             peer: PeerSide::Silent,
             output_grew: false,
@@ -147,34 +146,35 @@ impl Link {
     }
 
     /// Gives the connection a role and the socket the role's options.
-    pub(super) fn set_role(&mut self, now: Instant, role: Role, options: &SocketOptions) {
+    pub(super) fn set_role(&mut self, role: Role, options: &SocketOptions) {
         self.role = role;
         self.low_water = options.not_sent_low_water.unwrap_or(0);
         self.set_low_water = self.low_water;
         socket::apply(self.transport.tcp(), options);
-        let caps = role == Role::Bulk && options.pacing_rate.is_none();
-        if caps && socket::looks_for_the_rate(self.transport.tcp()) {
-            self.take_sample();
-            if !self.sample.rtt.is_zero() {
-                let (ramp, cap) = Ramp::begin(now, self.sample.rtt);
-                socket::set_pacing_rate(self.transport.tcp(), cap);
-                self.ramp = Some(ramp);
-            }
+        self.own_pace = options.pacing_rate;
+        self.set_cap = None;
+    }
+
+    /// Sends at most so many octets a second from now on; `u64::MAX` is as the socket likes.
+    pub(super) fn set_cap(&mut self, cap: u64) {
+        let cap = self.own_pace.map_or(cap, |own| own.min(cap));
+        // What differs by less than a hundredth is not worth a system call.
+        let present = self.set_cap.unwrap_or(u64::MAX);
+        if cap.abs_diff(present) > present / 128 {
+            self.set_cap = Some(cap);
+            socket::set_pacing_rate(self.transport.tcp(), cap);
         }
     }
 
-    /// Measures a bulk connection that begins, once a round trip.
-    fn look_at_ramp(&mut self, now: Instant) {
-        let Some(mut ramp) = self.ramp.take_if(|ramp| ramp.is_due(now)) else { return };
-        self.take_sample();
-        let rate = self.sample.delivery_rate.unwrap_or(0);
-        match ramp.on_round(now, self.sample.rtt, rate) {
-            Cap::At(rate) => {
-                socket::set_pacing_rate(self.transport.tcp(), rate);
-                self.ramp = Some(ramp);
-            }
-            Cap::Off => socket::set_pacing_rate(self.transport.tcp(), u64::MAX),
-        }
+    /// Octets acknowledged from one call to the next, as sampled.
+    pub(super) fn newly_acknowledged(&mut self) -> u64 {
+        let total = self.sample.acknowledged;
+        total - self.counted.replace(total).unwrap_or(total).min(total)
+    }
+
+    /// Octets given to the socket since this was asked the last time.
+    pub(super) fn newly_sent(&mut self) -> u64 {
+        core::mem::take(&mut self.sent)
     }
 
     /// Whether the peer has said something.
@@ -275,12 +275,10 @@ impl Link {
         session: &mut Session,
         now: Instant,
         cx: &mut Context<'_>,
-        portion: Portion,
     ) -> Progress {
         if matches!(self.stage, Stage::Lingering(_) | Stage::Gone) {
             return Progress::None;
         }
-        self.look_at_ramp(now);
         let mut sent = 0;
         loop {
             if !self.output.is_empty() || self.transport.has_sealed() {
@@ -299,11 +297,7 @@ impl Link {
             if sent >= TURN || !session.wants_transmit(self.id) {
                 break;
             }
-            let limit = match portion {
-                Portion::All => self.batch,
-                Portion::Control => 0,
-            };
-            let taken = session.poll_transmit(now, self.id, limit, &mut self.output);
+            let taken = session.poll_transmit(now, self.id, self.batch, &mut self.output);
             if taken == 0 && self.output.is_empty() {
                 break;
             }
@@ -314,6 +308,7 @@ impl Link {
             sent += taken;
             self.unsampled += taken;
         }
+        self.sent += sent as u64;
         if sent > 0 { Progress::Some } else { Progress::None }
     }
 

@@ -1,7 +1,7 @@
 //! All connections of a session: whose turn it is to send, and in which role.
 //!
-//! Interactive connections send first. Bulk connections are held back while interactive responses
-//! are on their way, within a budget, so that they never starve.
+//! Interactive connections send first. What bulk connections send is bounded ([`Pace`]), so that the
+//! queue of the path that they share stays short, and less while interactive octets leave ([`Hold`]).
 
 use std::sync::Arc;
 use std::task::Context;
@@ -10,16 +10,22 @@ use std::time::Duration;
 use smig_proto::{ConnId, ConnectionSpec, ErrorCode, Event, Identity, Instant, Session, Transmit};
 
 use super::hold::Hold;
-use super::link::{Departed, Link, Portion, Progress, Role, Stage};
+use super::link::{Departed, Link, Progress, Role, Stage};
+use super::pace::{LEAST_BASE, Pace, Reading};
 use crate::connection::ConnectionInfo;
 use crate::socket::{PathSample, SocketOptions};
 use crate::transport::Transport;
+
+/// Part of the path's rate that is left to bulk while it steps aside.
+const ASIDE: u64 = 4;
 
 /// How a session treats its connections.
 #[derive(Clone, Debug)]
 pub(crate) struct LinkOptions {
     pub(crate) interactive: SocketOptions,
     pub(crate) bulk: SocketOptions,
+    /// Whether bulk is kept near the rate that the path is seen to carry.
+    pub(crate) pace_bulk: bool,
     /// How long one interactive response may hold bulk back.
     pub(crate) max_hold: Duration,
 }
@@ -29,12 +35,16 @@ pub(crate) struct Links {
     links: Vec<Link>,
     options: Arc<LinkOptions>,
     hold: Hold,
+    /// Bounds bulk, where the path has a queue worth it.
+    pace: Option<Pace>,
+    /// Octets acknowledged on all connections.
+    acknowledged: u64,
 }
 
 impl Links {
     pub(crate) fn new(options: Arc<LinkOptions>) -> Self {
         let hold = Hold::new(options.max_hold);
-        Self { links: Vec::with_capacity(1), options, hold }
+        Self { links: Vec::with_capacity(1), options, hold, pace: None, acknowledged: 0 }
     }
 
     pub(crate) fn is_empty(&self) -> bool {
@@ -57,14 +67,14 @@ impl Links {
         let info = Arc::new(info);
         let spec = ConnectionSpec { security: info.security, identity };
         let id = session.add_connection(now, spec);
-        self.insert(now, id, Departed { transport, info, output: Transmit::default() });
+        self.insert(id, Departed { transport, info, output: Transmit::default() });
         id
     }
 
     /// Takes a connection that the engine knows already.
-    pub(crate) fn insert(&mut self, now: Instant, id: ConnId, departed: Departed) {
+    pub(crate) fn insert(&mut self, id: ConnId, departed: Departed) {
         let mut link = Link::new(id, departed);
-        link.set_role(now, Role::Interactive, &self.options.interactive);
+        link.set_role(Role::Interactive, &self.options.interactive);
         self.links.push(link);
     }
 
@@ -122,7 +132,8 @@ impl Links {
                 if let Some(link) = self.find(*to)
                     && link.role == Role::Interactive
                 {
-                    link.set_role(now, Role::Bulk, &options.bulk);
+                    link.set_role(Role::Bulk, &options.bulk);
+                    self.begin_pace(now);
                 }
             }
             _ => {}
@@ -149,37 +160,83 @@ impl Links {
         now: Instant,
         cx: &mut Context<'_>,
     ) -> Progress {
-        let mut interactive = Progress::None;
+        let mut progress = Progress::None;
+        let mut octets = 0;
         for link in self.links.iter_mut().filter(|link| link.role == Role::Interactive) {
-            interactive = interactive.or(link.transmit(session, now, cx, Portion::All));
+            progress = progress.or(link.transmit(session, now, cx));
+            octets += link.newly_sent();
         }
         if self.links.iter().all(|link| link.role == Role::Interactive) {
+            self.pace = None;
             self.hold.forget();
-            return interactive;
+            return progress;
         }
-        self.hold.on_interactive(now, interactive);
-        let portion = if self.holds_bulk(session, now) { Portion::Control } else { Portion::All };
-        let mut progress = interactive;
+        self.steer(now, octets);
         for link in self.links.iter_mut().filter(|link| link.role == Role::Bulk) {
-            progress = progress.or(link.transmit(session, now, cx, portion));
+            progress = progress.or(link.transmit(session, now, cx));
         }
         progress
     }
 
-    /// Whether bulk waits now for interactive octets on their way.
-    fn holds_bulk(&mut self, session: &Session, now: Instant) -> bool {
-        let Self { links, hold, .. } = self;
-        let waits = |link: &Link| link.role == Role::Bulk && session.wants_transmit(link.id);
-        let wanted = links.iter().any(waits);
-        hold.holds(now, wanted, || {
-            let interactive = links.iter_mut().filter(|link| link.role == Role::Interactive);
-            interactive.into_iter().any(|link| {
-                if !link.is_blocked() {
-                    link.take_sample();
-                }
-                link.is_blocked() || link.sample.in_flight > 0
-            })
-        })
+    /// Bounds the rate of bulk, after interactive connections have sent `octets`.
+    fn steer(&mut self, now: Instant, octets: u64) {
+        let Some(mut pace) = self.pace.take() else { return };
+        if pace.is_due(now) {
+            self.measure(now, &mut pace);
+        }
+        self.hold.on_interactive(now, octets, pace.capacity());
+        let mut cap = pace.cap();
+        if self.hold.holds(now) {
+            cap = cap.min(pace.capacity() / ASIDE);
+        }
+        self.pace = Some(pace);
+        let bulk = |link: &&mut Link| link.role == Role::Bulk;
+        let active = self.links.iter_mut().filter(bulk).filter(|link| link.is_blocked()).count();
+        let share = if cap == u64::MAX { cap } else { cap / active.max(1) as u64 };
+        for link in self.links.iter_mut().filter(bulk) {
+            link.set_cap(share);
+        }
+    }
+
+    /// Reads what TCP knows of every connection.
+    fn measure(&mut self, now: Instant, pace: &mut Pace) {
+        let Some(base) = self.sample_all() else { return };
+        let new: u64 = self.links.iter_mut().map(Link::newly_acknowledged).sum();
+        self.acknowledged += new;
+        let bulk = self.links.iter().filter(|link| link.role == Role::Bulk);
+        let sent = |link: &Link| u64::from(link.sample.in_flight) * u64::from(link.sample.packet);
+        let in_flight = bulk.clone().map(sent).sum();
+        let sends = bulk.filter(|link| link.sample.in_flight > 0);
+        let Some(link) = sends.min_by_key(|link| link.sample.rtt) else {
+            pace.on_silence(now);
+            return;
+        };
+        let reading = Reading {
+            acknowledged: self.acknowledged,
+            rtt: link.sample.rtt,
+            deviation: link.sample.deviation,
+            base,
+            packet: link.sample.packet,
+            in_flight,
+        };
+        pace.on_reading(now, reading);
+    }
+
+    /// Samples all connections; the shortest round trip that any has seen.
+    fn sample_all(&mut self) -> Option<Duration> {
+        let sample = |link: &mut Link| {
+            link.take_sample();
+            link.sample.min_rtt
+        };
+        self.links.iter_mut().map(sample).filter(|base| !base.is_zero()).min()
+    }
+
+    /// A connection becomes one for bulk.
+    fn begin_pace(&mut self, now: Instant) {
+        if self.options.pace_bulk && self.pace.is_none() {
+            let base = self.sample_all().filter(|&base| base >= LEAST_BASE);
+            self.pace = base.map(|base| Pace::begin(now, base));
+        }
     }
 
     /// Takes ending connections further, and forgets those that are gone.
@@ -214,6 +271,7 @@ impl Links {
     /// When the driver must look again.
     pub(super) fn deadline(&self) -> Option<Instant> {
         let ends = self.links.iter().filter_map(Link::deadline).min();
-        [ends, self.hold.deadline()].into_iter().flatten().min()
+        let pace = self.pace.as_ref().and_then(Pace::deadline);
+        [ends, self.hold.deadline(), pace].into_iter().flatten().min()
     }
 }

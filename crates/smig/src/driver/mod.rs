@@ -3,11 +3,12 @@
 //! One driver a session, one task a driver, no lock around the engine. What requests and responses
 //! mean is the [`App`]'s business: the server's and the client's halves are elsewhere.
 
+mod delivered;
 mod hold;
 mod link;
 mod links;
 mod mailbox;
-mod ramp;
+mod pace;
 mod slots;
 mod timer;
 

@@ -146,7 +146,7 @@ where
     }
 
     /// A stream is on another connection now.
-    pub(super) fn on_migrated(&mut self, turn: &Turn<'_>, stream: StreamKey, to: ConnId) {
+    pub(super) fn on_migrated(&mut self, stream: StreamKey, to: ConnId, received: u64) {
         let Some(&slot) = self.by_key.get(&stream) else { return };
         let Some((exchange, _)) = self.slots.entry(slot) else { return };
         exchange.conn = to;
@@ -154,7 +154,6 @@ where
             tracked.on_moved();
         }
         if let Some(shared) = &exchange.shared {
-            let received = turn.session.stream(stream).map_or(0, |view| view.received);
             shared.on_connection(to, received);
         }
     }

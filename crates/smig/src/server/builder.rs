@@ -57,6 +57,7 @@ pub struct ServerBuilder {
     rules: MoveRules,
     interactive: SocketOptions,
     bulk: SocketOptions,
+    pace_bulk: bool,
     max_hold: Duration,
     max_connections: usize,
     handshake_timeout: Duration,
@@ -89,6 +90,7 @@ impl Default for ServerBuilder {
             rules: MoveRules::default(),
             interactive: SocketOptions::interactive(),
             bulk: SocketOptions::bulk(),
+            pace_bulk: true,
             max_hold: Duration::from_millis(25),
             max_connections: 65_536,
             handshake_timeout: Duration::from_secs(5),
@@ -147,6 +149,15 @@ impl ServerBuilder {
     #[must_use]
     pub fn bulk_socket(mut self, options: SocketOptions) -> Self {
         self.bulk = options;
+        self
+    }
+
+    /// Whether bulk connections are kept near the rate that the path is seen to carry, so that their
+    /// octets do not queue before small responses (on); off: as fast as congestion control goes, and
+    /// [`max_hold`](Self::max_hold) holds nothing back.
+    #[must_use]
+    pub fn pace_bulk(mut self, on: bool) -> Self {
+        self.pace_bulk = on;
         self
     }
 
@@ -228,6 +239,7 @@ impl ServerBuilder {
             links: Arc::new(LinkOptions {
                 interactive: self.interactive,
                 bulk: self.bulk,
+                pace_bulk: self.pace_bulk,
                 max_hold: self.max_hold,
             }),
             counters: Arc::clone(&counters),

@@ -71,7 +71,7 @@ where
         match turn.session.verify_join(&detached, exporter) {
             Ok(proof) => {
                 let id = turn.session.attach(turn.now, detached, &proof, entropy::nonce());
-                turn.links.insert(turn.now, id, Departed { transport, info, output });
+                turn.links.insert(id, Departed { transport, info, output });
                 self.worker.shared.counters.on(&Observed::Joined);
                 tracing::debug!(conn = %id, "connection joined");
             }
@@ -102,10 +102,10 @@ where
     ) {
         tracing::info!(?refusal, peer = %departed.info.peer_addr(), "connection refused by its session");
         self.worker.shared.counters.on(&Observed::JoinRefused);
-        let (engine, now) = (self.worker.shared.engine.clone(), turn.now);
+        let engine = self.worker.shared.engine.clone();
         let (session, id) = Session::adopt(engine, turn.now, detached, refusal);
         worker::spawn_session(&self.worker, session, |_, links| {
-            links.insert(now, id, departed);
+            links.insert(id, departed);
         });
     }
 }

@@ -2,10 +2,7 @@
 
 use std::sync::Arc;
 
-use http::header::{
-    CONNECTION, CONTENT_LENGTH, DATE, EXPECT, HeaderMap, HeaderName, HeaderValue,
-    TRANSFER_ENCODING, UPGRADE,
-};
+use http::header::{CONTENT_LENGTH, DATE, EXPECT, HeaderMap, HeaderValue};
 use http::{Method, Request, StatusCode, Version, response};
 use http_body::Body;
 use smig_proto::{EndStream, RequestHead, ResponseHead, StreamKey};
@@ -14,9 +11,6 @@ use super::exchange::{Continue, RequestKind};
 use crate::connection::ConnectionInfo;
 use crate::driver::Turn;
 use crate::stream::{Incoming, Length};
-
-const KEEP_ALIVE: HeaderName = HeaderName::from_static("keep-alive");
-const PROXY_CONNECTION: HeaderName = HeaderName::from_static("proxy-connection");
 
 /// A request for the service.
 pub(super) fn request(
@@ -79,7 +73,8 @@ pub(super) enum BodyPlan {
     Short,
 }
 
-/// Makes the head fit for HTTP/2 and decides on the body.
+/// Completes the head and decides on the body. Fields that HTTP/2 forbids, as services are written for
+/// HTTP/1.1 too, are left out by the engine (RFC 9113 section 8.2.2).
 pub(super) fn prepare<B: Body>(
     parts: response::Parts,
     body: &B,
@@ -87,7 +82,6 @@ pub(super) fn prepare<B: Body>(
     date: Option<HeaderValue>,
 ) -> Prepared {
     let response::Parts { status, mut headers, .. } = parts;
-    strip(&mut headers);
     if let Some(date) = date
         && !headers.contains_key(DATE)
     {
@@ -128,15 +122,6 @@ fn plan<B: Body>(
                 headers.insert(CONTENT_LENGTH, octets.into());
             }
             BodyPlan::Send(Length::Left(octets))
-        }
-    }
-}
-
-/// Takes away what HTTP/2 forbids (RFC 9113 section 8.2.2): services are written for both.
-fn strip(headers: &mut HeaderMap) {
-    for name in [CONNECTION, KEEP_ALIVE, PROXY_CONNECTION, TRANSFER_ENCODING, UPGRADE] {
-        if headers.contains_key(&name) {
-            headers.remove(name);
         }
     }
 }

@@ -141,7 +141,7 @@ where
         turn: &mut Turn<'_>,
         conn: ConnId,
         key: StreamKey,
-        head: RequestHead,
+        head: Box<RequestHead>,
         end: EndStream,
     ) {
         self.worker.shared.counters.on(&Observed::StreamOpened);
@@ -184,7 +184,7 @@ where
                 Incoming::stream(shared)
             }
         };
-        let request = respond::request(head, body, turn.links.info(conn));
+        let request = respond::request(*head, body, turn.links.info(conn));
         self.begin(slot, request);
         self.advance(turn, slot);
     }
@@ -355,10 +355,10 @@ where
                 }
             }
             Event::JoinRequested { conn, cid } => self.on_join_requested(turn, conn, cid),
-            Event::Migrated { stream, from, to, mover } => {
+            Event::Migrated { stream, from, to, mover, received } => {
                 tracing::debug!(?stream, %from, %to, ?mover, "stream moved");
                 counters.on(&Observed::Moved { from, to, mover });
-                self.on_migrated(turn, stream, to);
+                self.on_migrated(stream, to, received);
             }
             Event::MigrationDeclined { .. } => counters.on(&Observed::MoveDeclined),
             Event::Closed { conn, error } => {

@@ -12,7 +12,7 @@ use std::time::Duration;
 pub(crate) use tcp_info::TcpInfo;
 
 pub(crate) use options::{
-    abandon_on_close, apply, looks_for_the_rate, set_not_sent_low_water, set_pacing_rate, tcp_info,
+    abandon_on_close, apply, set_not_sent_low_water, set_pacing_rate, tcp_info,
 };
 
 /// Socket options of one role. What is `None` stays at the system's default.
@@ -65,12 +65,18 @@ pub(crate) struct PathSample {
     pub(crate) delivery_rate: Option<u64>,
     /// Smoothed round-trip time.
     pub(crate) rtt: Duration,
+    /// How far single round trips are from it, on average.
+    pub(crate) deviation: Duration,
     /// Least round-trip time seen lately.
     pub(crate) min_rtt: Duration,
     /// Octets in the socket that were never sent.
     pub(crate) not_sent: u32,
     /// Packets sent and not acknowledged.
     pub(crate) in_flight: u32,
+    /// Octets acknowledged so far.
+    pub(crate) acknowledged: u64,
+    /// Octets in a full packet.
+    pub(crate) packet: u32,
 }
 
 impl From<&TcpInfo> for PathSample {
@@ -78,9 +84,12 @@ impl From<&TcpInfo> for PathSample {
         Self {
             delivery_rate: (info.delivery_rate > 0).then_some(info.delivery_rate),
             rtt: Duration::from_micros(info.rtt.into()),
+            deviation: Duration::from_micros(info.rttvar.into()),
             min_rtt: Duration::from_micros(info.min_rtt.into()),
             not_sent: info.not_sent_bytes,
             in_flight: info.unacked,
+            acknowledged: info.bytes_acked,
+            packet: info.snd_mss,
         }
     }
 }

@@ -41,11 +41,6 @@ pub(crate) fn apply(tcp: &TcpStream, options: &SocketOptions) {
     MARK.check(if is_v4 { socket.set_tos_v4(tos) } else { socket.set_tclass_v6(tos) });
 }
 
-/// Whether the connection's congestion control looks for the path's rate by exceeding it, as BBR does.
-pub(crate) fn looks_for_the_rate(tcp: &TcpStream) -> bool {
-    SockRef::from(tcp).tcp_congestion().is_ok_and(|name| name.starts_with(b"bbr"))
-}
-
 /// Sets TCP_NOTSENT_LOWAT, octets.
 pub(crate) fn set_not_sent_low_water(tcp: &TcpStream, octets: u32) {
     static LOW_WATER: Once = Once::new("TCP_NOTSENT_LOWAT");

@@ -1,0 +1,31 @@
+//! The smallest server: cleartext, the same text for every request, with a body or without.
+//!
+//! `cargo run -p smig --example hello -- 127.0.0.1:8080`, then
+//! `curl --http2-prior-knowledge 127.0.0.1:8080`. The HTTP/2 suite httpwg runs against it.
+
+use std::num::NonZeroUsize;
+
+use bytes::Bytes;
+use http::{Request, Response};
+use http_body_util::Full;
+use smig::{BoxError, ClearTrust, Incoming, Server};
+use tower::service_fn;
+
+/// Long enough that a small window cuts it.
+const TEXT: Bytes = Bytes::from_static(&[b'.'; 512]);
+
+fn main() -> Result<(), BoxError> {
+    let addr = std::env::args().nth(1).ok_or("which address? For example 127.0.0.1:8080")?;
+    let server = Server::builder()
+        .listen_cleartext(addr.parse()?, ClearTrust::None)
+        .workers(NonZeroUsize::MIN)
+        .start(service_fn(|_: Request<Incoming>| {
+            std::future::ready(Ok::<_, BoxError>(Response::new(Full::new(TEXT))))
+        }))?;
+    for addr in server.local_addrs() {
+        println!("listening on http://{addr}");
+    }
+    loop {
+        std::thread::park();
+    }
+}
