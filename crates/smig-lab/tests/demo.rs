@@ -114,8 +114,8 @@ mod linux {
         let (mut options, stop) = (short(), Stop::default());
         // It would take hours.
         options.big_file_bytes = 3_000_000;
-        options.link.to_client.rate = Rate::kbit(1);
-        options.link.to_server.rate = Rate::mbit(1);
+        options.link.to_client.rate = Rate::kbit(1).into();
+        options.link.to_server.rate = Rate::mbit(1).into();
         options.unloaded_objects = 0;
         let ended = drive(&options, &stop, &mut |event| {
             if matches!(event, DemoEvent::RunStarted(_)) {

@@ -26,7 +26,7 @@ pub use data::{
     SmallObject, Variant,
 };
 #[cfg(target_os = "linux")]
-pub use drive::{DemoOptions, DriveError, Stop, check, drive};
+pub use drive::{DemoOptions, DriveError, check, drive};
 pub use live::LiveView;
 pub use page::{render_html, render_json};
 pub use poster::render_svg;

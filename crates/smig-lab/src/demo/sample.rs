@@ -94,6 +94,7 @@ fn link_report() -> LinkReport {
         delivered_bytes: 21_000_000,
         dropped_packets: 12,
         longest_queue: 75,
+        ..LinkCounters::default()
     };
     let ms = Duration::from_micros;
     LinkReport {

@@ -1,33 +1,27 @@
 //! One direction of a link.
 
 use std::collections::VecDeque;
-use std::time::Duration;
 
-use serde::{Deserialize, Serialize};
+use super::delays::Delays;
+use super::log::DropReason;
+use super::loss::Loss;
+use super::queue::{Queue, Queued, Room};
+use super::wire::Wire;
+use super::{
+    DirectionSpec, LinkCounters, LinkEvent, LinkEventKind, LinkLog, Packet, QueueLimit, SpecError,
+    Time,
+};
 
-use super::{DirectionSpec, LinkEvent, LinkEventKind, LinkLog, Time};
-
-const NANOS_PER_SECOND: u128 = 1_000_000_000;
-
-/// How many bytes of the wire's time a packet takes: its IP length.
-pub trait WireSize {
-    /// Bytes, from the first of the IP header to the last of the payload.
-    fn wire_size(&self) -> usize;
-}
-
-impl WireSize for Vec<u8> {
-    fn wire_size(&self) -> usize {
-        self.len()
-    }
-}
+/// Dropped packets that are kept for [`Link::reclaim`].
+const KEPT_DROPPED: usize = 64;
 
 /// Whether the queue took a packet.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 #[must_use]
 pub enum Verdict<P> {
-    /// It will arrive.
+    /// It waits, or is on the wire. A discipline or the wire may still lose it.
     Accepted,
-    /// The queue was full. Here is the packet, so that its memory can be used again.
+    /// It was dropped. Here is the packet, so that its memory can be used again.
     Dropped(P),
 }
 
@@ -40,19 +34,6 @@ pub struct Arrival<P> {
     pub packet: P,
 }
 
-/// What a link did so far.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize)]
-pub struct LinkCounters {
-    /// Packets handed out at the far end.
-    pub delivered_packets: u64,
-    /// Bytes of those.
-    pub delivered_bytes: u64,
-    /// Packets that found the queue full.
-    pub dropped_packets: u64,
-    /// The longest the queue was, in packets.
-    pub longest_queue: usize,
-}
-
 /// One direction of a link.
 ///
 /// Feed packets with [`enqueue`](Self::enqueue), call [`pop`](Self::pop) until
@@ -62,68 +43,102 @@ pub struct LinkCounters {
 /// moment of the call.
 #[derive(Debug)]
 pub struct Link<P, L = ()> {
-    spec: DirectionSpec,
+    limit: QueueLimit,
+    mtu: u64,
+    wire: Wire,
+    delays: Delays,
+    loss: Loss,
     /// Waiting for the wire, none of them on it.
-    queue: VecDeque<P>,
+    queue: Queue<P>,
+    queue_packets: usize,
     queue_bytes: u64,
     /// The last bit has a known time of departure; ordered by time of arrival.
     flight: VecDeque<Arrival<P>>,
+    /// When the last bit of the last packet leaves.
+    busy_until: Time,
     /// When the wire is free for the next packet.
     free_at: Time,
-    /// Bit-nanoseconds that the last departure was rounded down by.
-    remainder: u128,
     /// The latest time seen; calls with an earlier one count as this.
     now: Time,
     counters: LinkCounters,
+    /// What the queue dropped while it was asked for the next packet.
+    dropping: Vec<Queued<P>>,
+    dropped: Vec<P>,
     log: L,
 }
 
-impl<P: WireSize> Link<P> {
-    /// An idle link without a log.
-    #[must_use]
-    pub fn new(spec: DirectionSpec) -> Self {
-        Self::with_log(spec, ())
+impl<P: Packet> Link<P> {
+    /// An idle link without a log. All that is random follows from `seed`.
+    ///
+    /// # Errors
+    /// When a value of `spec` makes no sense, or its trace file cannot be read.
+    pub fn new(spec: &DirectionSpec, seed: u64) -> Result<Self, SpecError> {
+        Self::with_log(spec, seed, ())
     }
 }
 
-impl<P: WireSize, L: LinkLog> Link<P, L> {
+impl<P: Packet, L: LinkLog> Link<P, L> {
     /// An idle link that tells `log` of each packet.
-    #[must_use]
-    pub fn with_log(spec: DirectionSpec, log: L) -> Self {
-        Self {
-            spec,
-            queue: VecDeque::new(),
+    ///
+    /// # Errors
+    /// As [`Link::new`].
+    pub fn with_log(spec: &DirectionSpec, seed: u64, log: L) -> Result<Self, SpecError> {
+        let wire = spec.wire(seed)?;
+        Ok(Self {
+            limit: spec.queue,
+            mtu: u64::from(spec.mtu),
+            wire,
+            delays: Delays::new(spec.delay, spec.jitter, seed),
+            loss: Loss::new(spec.loss, seed),
+            queue: Queue::new(spec.discipline, u64::from(spec.mtu), seed),
+            queue_packets: 0,
             queue_bytes: 0,
             flight: VecDeque::new(),
+            busy_until: Time::ZERO,
             free_at: Time::ZERO,
-            remainder: 0,
             now: Time::ZERO,
             counters: LinkCounters::default(),
+            dropping: Vec::new(),
+            dropped: Vec::new(),
             log,
-        }
+        })
+    }
+
+    /// Makes `now` the moment from which steps, traces, generated rates and
+    /// changing delays are counted. A link that has not been told counts from
+    /// [`Time::ZERO`]. Packets that are on their way stay on it.
+    pub fn start_at(&mut self, now: Time) {
+        self.advance(now);
+        self.wire.start_at(self.now);
+        self.delays.start_at(self.now);
+        self.free_at = self.wire.ready(self.now.max(self.busy_until));
     }
 
     /// A packet comes to the link at `now`.
     pub fn enqueue(&mut self, now: Time, packet: P) -> Verdict<P> {
         self.advance(now);
+        self.counters.offered_packets += 1;
         let bytes = packet.wire_size() as u64;
-        let idle = self.queue.is_empty() && self.free_at <= self.now;
-        if !idle && !self.has_room(bytes) {
-            self.counters.dropped_packets += 1;
-            self.record(self.now, LinkEventKind::Drop, bytes);
+        if bytes > self.mtu {
+            self.drop_packet(self.now, DropReason::TooBig, bytes);
+            return Verdict::Dropped(packet);
+        }
+        let idle = self.queue_packets == 0 && self.busy_until <= self.now;
+        if !idle && !self.find_room(bytes) {
+            self.drop_packet(self.now, DropReason::Full, bytes);
             return Verdict::Dropped(packet);
         }
         if idle {
-            self.free_at = self.now;
-            self.remainder = 0;
+            self.free_at = self.wire.ready(self.now);
         }
         self.queue_bytes += bytes;
-        self.queue.push_back(packet);
+        self.queue_packets += 1;
+        self.queue.push(Queued { packet, bytes, since: self.now });
         self.record(self.now, LinkEventKind::Enqueue, bytes);
         if idle {
             self.advance(now);
         }
-        self.counters.longest_queue = self.counters.longest_queue.max(self.queue.len());
+        self.counters.longest_queue = self.counters.longest_queue.max(self.queue_packets);
         Verdict::Accepted
     }
 
@@ -132,7 +147,7 @@ impl<P: WireSize, L: LinkLog> Link<P, L> {
     pub fn next_event(&self) -> Option<Time> {
         match self.flight.front() {
             Some(arrival) => Some(arrival.due),
-            None => (!self.queue.is_empty()).then_some(self.free_at),
+            None => (self.queue_packets > 0).then_some(self.free_at),
         }
     }
 
@@ -148,10 +163,28 @@ impl<P: WireSize, L: LinkLog> Link<P, L> {
         Some(arrival)
     }
 
+    /// A packet that was dropped after it had been accepted, so that its memory
+    /// can be used again. Some are kept for this, the others are freed.
+    pub fn reclaim(&mut self) -> Option<P> {
+        self.dropped.pop()
+    }
+
     /// Packets waiting for the wire.
     #[must_use]
-    pub fn queue_packets(&self) -> usize {
-        self.queue.len()
+    pub const fn queue_packets(&self) -> usize {
+        self.queue_packets
+    }
+
+    /// Packets whose turn has come, and which have not arrived.
+    #[must_use]
+    pub fn packets_in_flight(&self) -> usize {
+        self.flight.len()
+    }
+
+    /// Bytes that a link which never lacks packets sends between two moments.
+    #[must_use]
+    pub fn capacity(&self, from: Time, to: Time) -> f64 {
+        self.wire.capacity(from, to)
     }
 
     /// What it did so far.
@@ -166,33 +199,71 @@ impl<P: WireSize, L: LinkLog> Link<P, L> {
         &self.log
     }
 
+    /// Whether a packet may wait, if need be after others have given way.
+    fn find_room(&mut self, bytes: u64) -> bool {
+        while !self.has_room(bytes) {
+            let Room::Made(item, reason) = self.queue.make_room() else { return false };
+            self.discard(self.now, reason, item);
+        }
+        true
+    }
+
     fn has_room(&self, bytes: u64) -> bool {
-        let limit = self.spec.queue;
-        self.queue.len() < limit.packets
-            && limit.bytes.is_none_or(|most| self.queue_bytes + bytes <= most)
+        self.queue_packets < self.limit.packets
+            && self.limit.bytes.is_none_or(|most| self.queue_bytes + bytes <= most)
     }
 
     /// Puts onto the wire every packet whose turn has come by `now`.
     fn advance(&mut self, now: Time) {
         self.now = self.now.max(now);
-        while self.free_at <= self.now
-            && let Some(packet) = self.queue.pop_front()
-        {
-            let bytes = packet.wire_size() as u64;
+        while self.queue_packets > 0 && self.free_at <= self.now {
+            let at = self.free_at;
+            let item = self.queue.pop(at, &mut self.dropping);
+            self.discard_dropped(at);
+            let Some(Queued { packet, bytes, .. }) = item else { return };
+            self.queue_packets -= 1;
             self.queue_bytes -= bytes;
-            self.record(self.free_at, LinkEventKind::Dequeue, bytes);
-            self.free_at = self.free_at + self.time_on_wire(bytes);
-            self.flight.push_back(Arrival { due: self.free_at + self.spec.delay, packet });
+            self.record(at, LinkEventKind::Dequeue, bytes);
+            self.busy_until = self.wire.carry(at, bytes);
+            self.free_at = self.wire.ready(self.busy_until);
+            if self.loss.strikes() {
+                self.drop_packet(at, DropReason::Lost, bytes);
+                self.keep(packet);
+            } else {
+                let due = self.delays.arrival(self.busy_until);
+                self.flight.push_back(Arrival { due, packet });
+            }
         }
     }
 
-    /// Carries what rounding cut off to the next packet, so that a busy link
-    /// has exactly its rate.
-    fn time_on_wire(&mut self, bytes: u64) -> Duration {
-        let rate = u128::from(self.spec.rate.as_bits_per_second());
-        let work = u128::from(bytes) * 8 * NANOS_PER_SECOND + self.remainder;
-        self.remainder = work % rate;
-        Duration::from_nanos(u64::try_from(work / rate).unwrap_or(u64::MAX))
+    fn discard_dropped(&mut self, at: Time) {
+        if self.dropping.is_empty() {
+            return;
+        }
+        let mut dropping = std::mem::take(&mut self.dropping);
+        for item in dropping.drain(..) {
+            self.discard(at, DropReason::CoDel, item);
+        }
+        self.dropping = dropping;
+    }
+
+    /// Takes a packet out of the count of the queue that has dropped it.
+    fn discard(&mut self, at: Time, reason: DropReason, item: Queued<P>) {
+        self.queue_packets -= 1;
+        self.queue_bytes -= item.bytes;
+        self.drop_packet(at, reason, item.bytes);
+        self.keep(item.packet);
+    }
+
+    fn drop_packet(&mut self, at: Time, reason: DropReason, bytes: u64) {
+        self.counters.count_drop(reason);
+        self.record(at, LinkEventKind::Drop(reason), bytes);
+    }
+
+    fn keep(&mut self, packet: P) {
+        if self.dropped.len() < KEPT_DROPPED {
+            self.dropped.push(packet);
+        }
     }
 
     fn record(&mut self, at: Time, kind: LinkEventKind, bytes: u64) {
@@ -200,7 +271,7 @@ impl<P: WireSize, L: LinkLog> Link<P, L> {
             at,
             kind,
             bytes,
-            queue_packets: self.queue.len(),
+            queue_packets: self.queue_packets,
             queue_bytes: self.queue_bytes,
         });
     }

@@ -2,9 +2,11 @@
 
 use std::fmt;
 use std::ops::{Add, Sub};
+use std::str::FromStr;
 use std::time::Duration;
 
-use serde::{Deserialize, Serialize};
+use serde::de::{Error, Unexpected, Visitor};
+use serde::{Deserialize, Deserializer, Serialize, Serializer};
 
 /// A point on a monotonic clock: nanoseconds since an origin that the caller
 /// chooses (`CLOCK_MONOTONIC` under real TCP, zero in virtual time).
@@ -52,9 +54,16 @@ impl Sub for Time {
 }
 
 /// Bits of IP packets per second; link-layer framing is not counted.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
-#[serde(transparent)]
+///
+/// In files: `"10 Mbit/s"`, `"780 kbit/s"`, `"1 Gbit/s"`, or a whole number of
+/// bits per second.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub struct Rate(u64);
+
+/// A text that is no rate.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+#[error("{0:?} is not a rate; write it like \"10 Mbit/s\", \"780 kbit/s\" or \"1 Gbit/s\"")]
+pub struct RateError(String);
 
 impl Rate {
     /// A rate in bits per second; 0 is read as 1.
@@ -93,7 +102,86 @@ impl fmt::Display for Rate {
         if self.0 >= 1_000_000 {
             write!(f, "{} Mbit/s", self.as_mbit())
         } else {
-            write!(f, "{} kbit/s", self.as_mbit() * 1e3)
+            write!(f, "{} kbit/s", self.0 as f64 / 1e3)
+        }
+    }
+}
+
+impl FromStr for Rate {
+    type Err = RateError;
+
+    fn from_str(text: &str) -> Result<Self, RateError> {
+        let error = || RateError(text.to_owned());
+        let end = text.find(|c: char| !c.is_ascii_digit() && c != '.').ok_or_else(error)?;
+        let (number, unit) = text.split_at(end);
+        let number: f64 = number.parse().map_err(|_| error())?;
+        let factor = match unit.trim() {
+            "bit/s" => 1.0,
+            "kbit/s" => 1e3,
+            "Mbit/s" => 1e6,
+            "Gbit/s" => 1e9,
+            _ => return Err(error()),
+        };
+        let bits = (number * factor).round();
+        // More than the largest link by far, and still exact as a float.
+        if (1.0..=1e15).contains(&bits) { Ok(Self(bits as u64)) } else { Err(error()) }
+    }
+}
+
+impl Serialize for Rate {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        serializer.collect_str(self)
+    }
+}
+
+impl<'de> Deserialize<'de> for Rate {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        deserializer.deserialize_any(RateVisitor)
+    }
+}
+
+struct RateVisitor;
+
+impl Visitor<'_> for RateVisitor {
+    type Value = Rate;
+
+    fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("a rate like \"10 Mbit/s\" or a number of bits per second")
+    }
+
+    fn visit_str<E: Error>(self, text: &str) -> Result<Rate, E> {
+        text.parse().map_err(E::custom)
+    }
+
+    fn visit_u64<E: Error>(self, bits: u64) -> Result<Rate, E> {
+        match bits {
+            0 => Err(E::invalid_value(Unexpected::Unsigned(0), &self)),
+            bits => Ok(Rate(bits)),
+        }
+    }
+
+    fn visit_i64<E: Error>(self, bits: i64) -> Result<Rate, E> {
+        match u64::try_from(bits) {
+            Ok(bits) => self.visit_u64(bits),
+            Err(_) => Err(E::invalid_value(Unexpected::Signed(bits), &self)),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_rate_is_read_as_it_is_written() {
+        for bits in [1, 999, 780_000, 1_638_400, 7_777_777, 1_000_000_000] {
+            let rate = Rate::bits_per_second(bits);
+            assert_eq!(rate.to_string().parse(), Ok(rate), "{rate}");
+        }
+        assert_eq!("1Gbit/s".parse(), Ok(Rate::mbit(1_000)));
+        assert_eq!("56.6 kbit/s".parse(), Ok(Rate::bits_per_second(56_600)));
+        for wrong in ["", "10", "10 Mb", "Mbit/s", "-1 Mbit/s", "0 bit/s", "1e9 bit/s"] {
+            assert_eq!(wrong.parse::<Rate>(), Err(RateError(wrong.to_owned())));
         }
     }
 }

@@ -2,6 +2,8 @@
 
 use std::io;
 
+use crate::link::SpecError;
+
 /// What the machine lacks.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Missing {
@@ -81,6 +83,9 @@ pub enum LabError {
         /// The names there are, with spaces between.
         available: String,
     },
+    /// The link that was asked for cannot be made.
+    #[error("the link: {0}")]
+    Link(SpecError),
     /// A step of setting up a host failed.
     #[error("{step}: {cause}")]
     Setup {

@@ -1,4 +1,4 @@
-//! The thread that carries packets between the two hosts' devices.
+//! The thread that carries packets between the two ends of a link.
 //!
 //! Owns both TUN descriptors and both link models. Sleeps until a packet comes
 //! or one is due; never spins. Lateness is the time from a packet's due moment
@@ -6,8 +6,9 @@
 
 use std::num::NonZeroU64;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::thread::{self, JoinHandle};
+use std::time::Duration;
 
 use rustix::event::{EventfdFlags, PollFd, PollFlags, eventfd, poll};
 use rustix::io::Errno;
@@ -17,6 +18,7 @@ use rustix::time::{
 };
 
 use super::error::{LabError, Step};
+use super::pcap::Capture;
 use super::sys;
 use super::testbed::BoxedLog;
 use crate::lateness::Lateness;
@@ -24,8 +26,6 @@ use crate::link::{Link, LinkCounters, LinkReport, Scheduling, Time, Verdict};
 
 /// Packets read from one device before the other has its turn.
 const BATCH: usize = 32;
-/// Larger than any packet of the devices.
-const LARGEST_PACKET: usize = 2048;
 /// Buffers kept for use again.
 const SPARE_BUFFERS: usize = 1024;
 
@@ -36,10 +36,17 @@ pub(super) struct Direction {
     pub(super) link: Link<Vec<u8>, BoxedLog>,
 }
 
+/// Who writes down what passes the server's and the client's end.
+#[derive(Debug, Default)]
+pub(super) struct Captures {
+    pub(super) server: Option<Capture>,
+    pub(super) client: Option<Capture>,
+}
+
 /// The running thread; stops when dropped.
 #[derive(Debug)]
 pub(super) struct Forwarder {
-    stop: Arc<OwnedFd>,
+    wake: Arc<OwnedFd>,
     thread: Option<JoinHandle<()>>,
     shared: Arc<Mutex<Shared>>,
 }
@@ -49,13 +56,28 @@ struct Shared {
     counters: [LinkCounters; 2],
     lateness: Lateness,
     scheduling: Scheduling,
+    orders: Orders,
+}
+
+/// What the thread is asked to do next.
+#[derive(Debug, Default)]
+struct Orders {
+    stop: bool,
+    /// Count steps, traces and changing delays from this moment.
+    restart: Option<Time>,
 }
 
 impl Forwarder {
-    /// Starts carrying: to the client, and to the server.
-    pub(super) fn start(directions: [Direction; 2]) -> Result<Self, LabError> {
-        let stop = eventfd(0, EventfdFlags::CLOEXEC).step(|| "cannot make an eventfd".into())?;
-        let stop = Arc::new(stop);
+    /// Starts carrying, to the client and to the server, packets of at most
+    /// `largest` bytes.
+    pub(super) fn start(
+        directions: [Direction; 2],
+        captures: Captures,
+        largest: usize,
+    ) -> Result<Self, LabError> {
+        let wake = eventfd(0, EventfdFlags::CLOEXEC | EventfdFlags::NONBLOCK)
+            .step(|| "cannot make an eventfd".into())?;
+        let wake = Arc::new(wake);
         let timer = timerfd_create(
             TimerfdClockId::Monotonic,
             TimerfdFlags::CLOEXEC | TimerfdFlags::NONBLOCK,
@@ -65,24 +87,28 @@ impl Forwarder {
             counters: Default::default(),
             lateness: Lateness::default(),
             scheduling: Scheduling::Ordinary,
+            orders: Orders::default(),
         }));
         let carrier = Carrying {
             directions,
+            captures,
+            largest,
             timer,
             armed: None,
-            stop: Arc::clone(&stop),
+            wake: Arc::clone(&wake),
             shared: Arc::clone(&shared),
             buffers: Vec::new(),
+            late: Vec::new(),
         };
         let thread = thread::Builder::new()
             .name("link".into())
             .spawn(move || carrier.run())
             .step(|| "cannot start a thread".into())?;
-        Ok(Self { stop, thread: Some(thread), shared })
+        Ok(Self { wake, thread: Some(thread), shared })
     }
 
     pub(super) fn report(&self) -> LinkReport {
-        let shared = self.shared.lock().unwrap_or_else(PoisonError::into_inner);
+        let shared = lock(&self.shared);
         LinkReport {
             to_client: shared.counters[0],
             to_server: shared.counters[1],
@@ -90,26 +116,50 @@ impl Forwarder {
             scheduling: shared.scheduling,
         }
     }
+
+    pub(super) fn restart_clock(&self, from: Time) {
+        lock(&self.shared).orders.restart = Some(from);
+        self.wake();
+    }
+
+    /// Forgets how late packets were so far.
+    pub(super) fn reset_lateness(&self) {
+        lock(&self.shared).lateness = Lateness::default();
+    }
+
+    /// Ends the thread and waits for that.
+    pub(super) fn stop(&mut self) {
+        lock(&self.shared).orders.stop = true;
+        self.wake();
+        if let Some(thread) = self.thread.take() {
+            let _ = thread.join();
+        }
+    }
+
+    fn wake(&self) {
+        // Fails only at 2^64, when the thread is awake already.
+        let _ = rustix::io::write(&self.wake, &1_u64.to_ne_bytes());
+    }
 }
 
 impl Drop for Forwarder {
     fn drop(&mut self) {
-        // An eventfd takes eight bytes, and blocks only at 2^64.
-        let _ = rustix::io::write(&self.stop, &1_u64.to_ne_bytes());
-        if let Some(thread) = self.thread.take() {
-            let _ = thread.join();
-        }
+        self.stop();
     }
 }
 
 struct Carrying {
     directions: [Direction; 2],
+    captures: Captures,
+    largest: usize,
     timer: OwnedFd,
     /// What the timer is set to.
     armed: Option<Time>,
-    stop: Arc<OwnedFd>,
+    wake: Arc<OwnedFd>,
     shared: Arc<Mutex<Shared>>,
     buffers: Vec<Vec<u8>>,
+    /// Lateness that `shared` does not have yet.
+    late: Vec<Duration>,
 }
 
 impl Carrying {
@@ -118,7 +168,7 @@ impl Carrying {
         let real_time = sys::run_in_real_time().is_ok();
         let _ = rustix::thread::set_current_timer_slack(NonZeroU64::new(1));
         if real_time {
-            self.lock(|shared| shared.scheduling = Scheduling::RealTime);
+            lock(&self.shared).scheduling = Scheduling::RealTime;
         }
         loop {
             let mut read = 0;
@@ -127,7 +177,7 @@ impl Carrying {
                 read += self.take_in(direction);
             }
             self.deliver();
-            self.lock_counters();
+            self.publish();
             if read > 0 {
                 continue; // there may be more, and no wait is shorter than none
             }
@@ -143,14 +193,22 @@ impl Carrying {
     fn take_in(&mut self, direction: usize) -> usize {
         for count in 0..BATCH {
             let mut buffer = self.buffers.pop().unwrap_or_default();
-            buffer.resize(LARGEST_PACKET, 0);
+            buffer.resize(self.largest, 0);
             let Direction { from, link, .. } = &mut self.directions[direction];
             let Ok(length) = rustix::io::read(&**from, &mut buffer[..]) else {
                 self.keep(buffer);
                 return count;
             };
             buffer.truncate(length);
-            if let Verdict::Dropped(buffer) = link.enqueue(now(), buffer) {
+            let now = now();
+            if let Some(capture) = self.captures.at_source(direction) {
+                capture.record(now, &buffer);
+            }
+            let refused = match link.enqueue(now, buffer) {
+                Verdict::Dropped(buffer) => Some(buffer),
+                Verdict::Accepted => link.reclaim(),
+            };
+            if let Some(buffer) = refused {
                 self.keep(buffer);
             }
         }
@@ -165,8 +223,11 @@ impl Carrying {
                 let Some(arrival) = link.pop(now()) else { break };
                 // A device takes a packet or drops it, and counts the drop itself.
                 let _ = rustix::io::write(&**to, &arrival.packet);
-                let late = now().since(arrival.due);
-                self.lock(|shared| shared.lateness.record(late));
+                let now = now();
+                self.late.push(now.since(arrival.due));
+                if let Some(capture) = self.captures.at_destination(direction) {
+                    capture.record(now, &arrival.packet);
+                }
                 self.keep(arrival.packet);
             }
         }
@@ -179,7 +240,7 @@ impl Carrying {
             self.armed = next;
         }
         let [to_client, to_server] = &self.directions;
-        let mut fds = [&*self.stop, &self.timer, &*to_client.from, &*to_server.from]
+        let mut fds = [&*self.wake, &self.timer, &*to_client.from, &*to_server.from]
             .map(|fd: &OwnedFd| readable(fd.as_fd()));
         match poll(&mut fds, None) {
             Ok(_) | Err(Errno::INTR) => {}
@@ -189,23 +250,31 @@ impl Carrying {
         if fds[2..].iter().any(|fd| fd.revents().intersects(broken)) {
             return Err(Errno::IO);
         }
-        if fds[0].revents().contains(PollFlags::IN) {
-            return Ok(Wake::Stop);
-        }
-        if fds[1].revents().contains(PollFlags::IN) {
+        let [woken, rang] = [0, 1].map(|index: usize| fds[index].revents().contains(PollFlags::IN));
+        if rang {
             // Set again next time: this also takes back its readiness.
             self.armed = Some(Time::ZERO);
         }
-        Ok(Wake::Work)
+        Ok(if woken { self.obey() } else { Wake::Work })
     }
 
-    fn lock_counters(&self) {
-        let counters = [0, 1].map(|index| self.directions[index].link.counters());
-        self.lock(|shared| shared.counters = counters);
+    /// Does what another thread has asked for.
+    fn obey(&mut self) -> Wake {
+        let _ = rustix::io::read(&*self.wake, &mut [0; 8]);
+        let Orders { stop, restart } = std::mem::take(&mut lock(&self.shared).orders);
+        if let Some(from) = restart {
+            for direction in &mut self.directions {
+                direction.link.start_at(from);
+            }
+        }
+        if stop { Wake::Stop } else { Wake::Work }
     }
 
-    fn lock(&self, change: impl FnOnce(&mut Shared)) {
-        change(&mut self.shared.lock().unwrap_or_else(PoisonError::into_inner));
+    fn publish(&mut self) {
+        let counters = [0, 1].map(|index: usize| self.directions[index].link.counters());
+        let mut shared = lock(&self.shared);
+        shared.counters = counters;
+        self.late.drain(..).for_each(|late| shared.lateness.record(late));
     }
 
     fn keep(&mut self, buffer: Vec<u8>) {
@@ -215,9 +284,24 @@ impl Carrying {
     }
 }
 
+impl Captures {
+    /// The end that a direction comes from: the first leads to the client.
+    const fn at_source(&mut self, direction: usize) -> Option<&mut Capture> {
+        if direction == 0 { self.server.as_mut() } else { self.client.as_mut() }
+    }
+
+    const fn at_destination(&mut self, direction: usize) -> Option<&mut Capture> {
+        if direction == 0 { self.client.as_mut() } else { self.server.as_mut() }
+    }
+}
+
 enum Wake {
     Work,
     Stop,
+}
+
+fn lock(shared: &Mutex<Shared>) -> MutexGuard<'_, Shared> {
+    shared.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
 fn readable(fd: BorrowedFd<'_>) -> PollFd<'_> {
@@ -239,7 +323,7 @@ fn arm(timer: &OwnedFd, at: Option<Time>) -> Result<(), Errno> {
 }
 
 /// Nanoseconds of `CLOCK_MONOTONIC`, which never steps back and has no sign.
-fn now() -> Time {
+pub(crate) fn now() -> Time {
     let time = clock_gettime(ClockId::Monotonic);
     Time::from_nanos(time.tv_sec.cast_unsigned() * 1_000_000_000 + time.tv_nsec.cast_unsigned())
 }

@@ -1,10 +1,11 @@
-//! Two hosts on one machine, joined by an emulated link, with real TCP between them.
+//! Two hosts on one machine, joined by emulated links, with real TCP between them.
 //!
 //! Network namespaces belong to threads, so one process holds both hosts: a
 //! thread that enters a host's namespace opens its sockets there. Each host has
-//! a TUN device; a third thread carries packets between the two devices through
-//! the [`link`](crate::link) model. Nothing outlives the process: the kernel
-//! takes the namespaces and devices away with the last descriptor.
+//! a TUN device for each link; a thread a link carries packets between the two
+//! devices through the [`link`](crate::link) model. Nothing outlives the process,
+//! however it ends: the kernel takes the namespaces and devices away with the
+//! last descriptor, and programs that were started inside die with it.
 //!
 //! ```no_run
 //! use smig_lab::link::LinkSpec;
@@ -21,15 +22,27 @@
 //! # drop((listener, stream)); Ok(()) }
 //! ```
 
+mod child;
+mod device;
 mod error;
 mod forward;
 mod host;
+mod host_spec;
+mod log_file;
 mod netlink;
+mod pcap;
 mod privilege;
+mod spool;
 mod sys;
 mod testbed;
 
+pub use child::Child;
 pub use error::{LabError, Missing};
-pub use host::{Host, HostSpec, Running};
+pub(crate) use forward::now;
+pub use host::{Host, Running};
+pub use host_spec::HostSpec;
+pub use log_file::{LogFile, LogFileOutcome};
 pub use privilege::{Privilege, enter_user_namespace};
-pub use testbed::{BoxedLog, Builder, Testbed};
+pub(crate) use sys::run_in_real_time;
+pub use testbed::{BoxedLog, Builder, CaptureSpec, LinkSetup, Testbed};
+pub(crate) use testbed::{Way, seed_of};

@@ -6,8 +6,11 @@
 use std::io;
 use std::net::Ipv4Addr;
 use std::os::fd::{AsFd, AsRawFd, OwnedFd};
+use std::os::unix::process::CommandExt as _;
+use std::process::Command;
 
 use rustix::fs::{Mode, OFlags};
+use rustix::process::{Signal, set_parent_process_death_signal};
 use rustix::thread::UnshareFlags;
 
 /// Moves the calling thread into new namespaces.
@@ -15,6 +18,14 @@ pub(super) fn unshare(flags: UnshareFlags) -> rustix::io::Result<()> {
     debug_assert!(!flags.contains(UnshareFlags::FILES));
     // SAFETY: unsafe only for a new descriptor table, which no caller asks for.
     unsafe { rustix::thread::unshare_unsafe(flags) }
+}
+
+/// Has the kernel kill the program when the thread that starts it ends.
+pub(super) fn die_with_parent(command: &mut Command) {
+    let tell = || Ok(set_parent_process_death_signal(Some(Signal::KILL))?);
+    // SAFETY: between fork and exec the closure makes one system call and
+    // neither allocates nor takes a lock.
+    unsafe { command.pre_exec(tell) };
 }
 
 /// Opens a TUN device called `name` in the calling thread's namespace: whole
@@ -57,7 +68,7 @@ pub(super) fn set_up(socket: &OwnedFd, name: &str) -> io::Result<()> {
 }
 
 /// Asks for the calling thread to run before all ordinary ones.
-pub(super) fn run_in_real_time() -> io::Result<()> {
+pub(crate) fn run_in_real_time() -> io::Result<()> {
     let priority = libc::sched_param { sched_priority: 10 };
     // SAFETY: 0 names the calling thread, and the kernel only reads `priority`.
     // The raw call, because not every C library implements its wrapper.

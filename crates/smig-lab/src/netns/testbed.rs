@@ -1,48 +1,115 @@
-//! Two hosts and the link between them.
+//! Two hosts and the links between them.
 
 use std::fmt;
 use std::io;
 use std::net::Ipv4Addr;
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-use super::error::LabError;
-use super::forward::{Direction, Forwarder};
-use super::host::{Host, HostSpec};
-use crate::link::{DirectionSpec, Link, LinkLog, LinkReport, LinkSpec};
+use super::device::End;
+use super::error::{LabError, Step};
+use super::forward::{Captures, Direction, Forwarder, now};
+use super::host::Host;
+use super::host_spec::HostSpec;
+use super::pcap::Capture;
+use super::spool::Outcome;
+use crate::link::{Link, LinkLog, LinkReport, LinkSpec, Time};
 
-const SERVER: Ipv4Addr = Ipv4Addr::new(10, 99, 0, 1);
-const CLIENT: Ipv4Addr = Ipv4Addr::new(10, 99, 0, 2);
+/// Each link is a subnet 10.99.N.0/24, in which the server is 1 and the client is 2.
+const fn address(link: usize, host: u8) -> Ipv4Addr {
+    Ipv4Addr::new(10, 99, link as u8, host)
+}
+
+/// More would not have subnets of their own.
+const MOST_LINKS: usize = 256;
 
 /// Takes the log of one direction; called on the thread that carries packets.
 /// Its times are `CLOCK_MONOTONIC`.
 pub type BoxedLog = Box<dyn LinkLog + Send>;
 
-/// A server and a client joined by an emulated link. The link stops, and the
+/// A server and a client joined by emulated links. The links stop, and the
 /// hosts lose their devices, when this is dropped.
 #[derive(Debug)]
 pub struct Testbed {
     // Before the hosts, so that nothing moves while they go.
-    forwarder: Forwarder,
+    links: Vec<Forwarder>,
     server: Host,
     client: Host,
+    captures: Vec<Outcome>,
+    origin: Time,
 }
 
-/// Sets up a [`Testbed`].
-pub struct Builder {
-    link: LinkSpec,
-    server: HostSpec,
-    client: HostSpec,
+/// A link between the hosts, and who hears of its packets.
+pub struct LinkSetup {
+    spec: LinkSpec,
     to_client: BoxedLog,
     to_server: BoxedLog,
 }
 
+impl LinkSetup {
+    /// A link that nobody hears of.
+    #[must_use]
+    pub fn new(spec: LinkSpec) -> Self {
+        Self { spec, to_client: Box::new(()), to_server: Box::new(()) }
+    }
+
+    /// Who hears of every packet from the server to the client.
+    #[must_use]
+    pub fn log_to_client(mut self, log: BoxedLog) -> Self {
+        self.to_client = log;
+        self
+    }
+
+    /// Who hears of every packet from the client to the server.
+    #[must_use]
+    pub fn log_to_server(mut self, log: BoxedLog) -> Self {
+        self.to_server = log;
+        self
+    }
+}
+
+/// Which packets are written to files: those at both ends of every link.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct CaptureSpec {
+    /// The files are `link0-server.pcap`, `link0-client.pcap` and so on in here.
+    pub folder: PathBuf,
+    /// Bytes kept of each packet, from its IP header on.
+    pub most_bytes: usize,
+}
+
+impl CaptureSpec {
+    /// Whole packets.
+    #[must_use]
+    pub fn new(folder: &Path) -> Self {
+        Self { folder: folder.to_owned(), most_bytes: 65_535 }
+    }
+}
+
+/// Sets up a [`Testbed`].
+pub struct Builder {
+    links: Vec<LinkSetup>,
+    server: HostSpec,
+    client: HostSpec,
+    capture: Option<CaptureSpec>,
+    seed: u64,
+}
+
 impl fmt::Debug for Builder {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let links: Vec<_> = self.links.iter().map(|link| &link.spec).collect();
         f.debug_struct("Builder")
-            .field("link", &self.link)
+            .field("links", &links)
             .field("server", &self.server)
             .field("client", &self.client)
-            .finish_non_exhaustive()
+            .field("capture", &self.capture)
+            .field("seed", &self.seed)
+            .finish()
+    }
+}
+
+impl fmt::Debug for LinkSetup {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("LinkSetup").field("spec", &self.spec).finish_non_exhaustive()
     }
 }
 
@@ -61,40 +128,127 @@ impl Builder {
         self
     }
 
-    /// Who hears of every packet from the server to the client.
+    /// Who hears of every packet from the server to the client on the first link.
     #[must_use]
     pub fn log_to_client(mut self, log: BoxedLog) -> Self {
-        self.to_client = log;
+        self.links[0].to_client = log;
         self
     }
 
-    /// Who hears of every packet from the client to the server.
+    /// Who hears of every packet from the client to the server on the first link.
     #[must_use]
     pub fn log_to_server(mut self, log: BoxedLog) -> Self {
-        self.to_server = log;
+        self.links[0].to_server = log;
         self
     }
 
-    /// Makes the hosts and starts the link.
+    /// One more link between the hosts, beside those there are.
+    #[must_use]
+    pub fn and_link(mut self, link: LinkSetup) -> Self {
+        self.links.push(link);
+        self
+    }
+
+    /// Writes the packets at both ends of every link to files.
+    #[must_use]
+    pub fn capture(mut self, capture: CaptureSpec) -> Self {
+        self.capture = Some(capture);
+        self
+    }
+
+    /// What all that is random on the links follows from; 1 unless set.
+    #[must_use]
+    pub const fn seed(mut self, seed: u64) -> Self {
+        self.seed = seed;
+        self
+    }
+
+    /// Makes the hosts and starts the links.
     ///
     /// # Errors
     /// [`LabError::Missing`] when the machine lacks what this needs, with what
-    /// to do; otherwise the step that failed.
+    /// to do; [`LabError::Link`] when a link makes no sense; otherwise the step
+    /// that failed.
     pub fn start(self) -> Result<Testbed, LabError> {
-        let (server, server_device) = Host::make("server", SERVER, CLIENT, self.server)?;
-        let (client, client_device) = Host::make("client", CLIENT, SERVER, self.client)?;
-        let (server_device, client_device) = (Arc::new(server_device), Arc::new(client_device));
-        let direction = |from: &Arc<_>, to: &Arc<_>, spec: DirectionSpec, log| Direction {
-            from: Arc::clone(from),
-            to: Arc::clone(to),
-            link: Link::with_log(spec, log),
-        };
-        let forwarder = Forwarder::start([
-            direction(&server_device, &client_device, self.link.to_client, self.to_client),
-            direction(&client_device, &server_device, self.link.to_server, self.to_server),
-        ])?;
-        Ok(Testbed { forwarder, server, client })
+        for link in &self.links {
+            link.spec.check().map_err(LabError::Link)?;
+        }
+        if self.links.len() > MOST_LINKS {
+            let cause = io::Error::other(format!("{} links are too many", self.links.len()));
+            return Err(LabError::Setup { step: "cannot join the hosts".into(), cause });
+        }
+        let (server, server_tuns) = Host::make("server", self.ends(1), self.server.clone())?;
+        let (client, client_tuns) = Host::make("client", self.ends(2), self.client.clone())?;
+        let Self { links, capture, seed, .. } = self;
+        let origin = now();
+        let mut outcomes = Vec::new();
+        let mut running = Vec::new();
+        let tuns = server_tuns.into_iter().zip(client_tuns);
+        for (index, (setup, tuns)) in links.into_iter().zip(tuns).enumerate() {
+            let captures = match &capture {
+                Some(capture) => capture_link(capture, index, &mut outcomes)?,
+                None => Captures::default(),
+            };
+            let largest = setup.spec.to_client.mtu.max(setup.spec.to_server.mtu) as usize;
+            let directions = directions(setup, tuns, origin, |way| seed_of(seed, index, way))?;
+            running.push(Forwarder::start(directions, captures, largest)?);
+        }
+        Ok(Testbed { links: running, server, client, captures: outcomes, origin })
     }
+
+    /// The ends of all links at host `own`, 1 or 2.
+    fn ends(&self, own: u8) -> Vec<End> {
+        let end = |(link, setup): (usize, &LinkSetup)| {
+            let sends = if own == 1 { &setup.spec.to_client } else { &setup.spec.to_server };
+            End { link, address: address(link, own), peer: address(link, 3 - own), mtu: sends.mtu }
+        };
+        self.links.iter().enumerate().map(end).collect()
+    }
+}
+
+/// Which way packets go.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Way {
+    ToClient,
+    ToServer,
+}
+
+/// The seed of one direction of one link.
+pub(crate) const fn seed_of(seed: u64, link: usize, way: Way) -> u64 {
+    seed.wrapping_mul(1_000_003).wrapping_add(link as u64 * 2 + way as u64)
+}
+
+fn directions(
+    setup: LinkSetup,
+    (server, client): (std::os::fd::OwnedFd, std::os::fd::OwnedFd),
+    origin: Time,
+    seed: impl Fn(Way) -> u64,
+) -> Result<[Direction; 2], LabError> {
+    let LinkSetup { spec, to_client, to_server } = setup;
+    let (server, client) = (Arc::new(server), Arc::new(client));
+    let mut down =
+        Link::with_log(&spec.to_client, seed(Way::ToClient), to_client).map_err(LabError::Link)?;
+    let mut up =
+        Link::with_log(&spec.to_server, seed(Way::ToServer), to_server).map_err(LabError::Link)?;
+    down.start_at(origin);
+    up.start_at(origin);
+    let (from, to) = (Arc::clone(&server), Arc::clone(&client));
+    Ok([Direction { from, to, link: down }, Direction { from: client, to: server, link: up }])
+}
+
+fn capture_link(
+    capture: &CaptureSpec,
+    link: usize,
+    outcomes: &mut Vec<Outcome>,
+) -> Result<Captures, LabError> {
+    let mut end = |host: &str| {
+        let path = capture.folder.join(format!("link{link}-{host}.pcap"));
+        let (capture, outcome) =
+            Capture::create(&path, capture.most_bytes).step(|| "cannot capture packets".into())?;
+        outcomes.push(outcome);
+        Ok(Some(capture))
+    };
+    Ok(Captures { server: end("server")?, client: end("client")? })
 }
 
 impl Testbed {
@@ -110,11 +264,11 @@ impl Testbed {
     #[must_use]
     pub fn builder(link: LinkSpec) -> Builder {
         Builder {
-            link,
+            links: vec![LinkSetup::new(link)],
             server: HostSpec::default(),
             client: HostSpec::default(),
-            to_client: Box::new(()),
-            to_server: Box::new(()),
+            capture: None,
+            seed: 1,
         }
     }
 
@@ -130,17 +284,52 @@ impl Testbed {
         &self.client
     }
 
-    /// What the link did so far, and how punctually.
+    /// What the first link did so far, and how punctually.
     #[must_use]
     pub fn report(&self) -> LinkReport {
-        self.forwarder.report()
+        self.links[0].report()
     }
 
-    /// Packets lost in the hosts' devices, outside the link: 0 in a good run.
+    /// What each link did so far, and how punctually.
+    #[must_use]
+    pub fn reports(&self) -> Vec<LinkReport> {
+        self.links.iter().map(Forwarder::report).collect()
+    }
+
+    /// Packets lost in the hosts' devices, outside the links: 0 in a good run.
     ///
     /// # Errors
     /// As [`Host::device_drops`].
     pub fn device_drops(&self) -> io::Result<u64> {
         Ok(self.server.device_drops()? + self.client.device_drops()?)
+    }
+
+    /// The moment from which rates in steps, traces and changing delays are
+    /// counted: the start, or the last [`restart_clock`](Self::restart_clock).
+    #[must_use]
+    pub const fn origin(&self) -> Time {
+        self.origin
+    }
+
+    /// Lets rates in steps, traces and changing delays begin again now, as for
+    /// a run that begins some time after its hosts.
+    pub fn restart_clock(&mut self) {
+        self.origin = now();
+        self.links.iter().for_each(|link| link.restart_clock(self.origin));
+    }
+
+    /// Forgets how late packets were so far: a measurement begins.
+    pub fn reset_lateness(&self) {
+        self.links.iter().for_each(Forwarder::reset_lateness);
+    }
+
+    /// Stops the links and closes the files of captured packets.
+    ///
+    /// # Errors
+    /// When a capture could not be written.
+    pub fn finish(mut self) -> io::Result<Vec<LinkReport>> {
+        self.links.iter_mut().for_each(Forwarder::stop);
+        self.captures.iter().try_for_each(Outcome::take)?;
+        Ok(self.reports())
     }
 }

@@ -1,14 +1,18 @@
 //! Charts and pages, made here so that a report is one file that needs no
 //! network and no script.
 //!
+//! - [`charts`]: the kinds of charts that measurements need, from plain numbers;
 //! - [`svg`]: time series and distributions as SVG;
 //! - [`html`]: one self-contained page;
-//! - [`quantile`]: the one definition of median and percentile in use.
+//! - [`table`]: tables as text, Markdown and CSV;
+//! - [`timeline`]: what was sampled of a run, on one time axis.
 
+pub mod charts;
 pub mod html;
-mod quantile;
 pub mod svg;
+pub mod table;
 mod text;
+pub mod timeline;
 
-pub use quantile::{quantile, sorted_millis};
+pub use crate::stats::{quantile, sorted_millis};
 pub use text::{amount, bytes, ms, number};

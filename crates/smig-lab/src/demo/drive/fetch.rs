@@ -11,12 +11,13 @@ use smig::{Client, Config, Incoming, Segment, StreamInfo, Trust};
 use tokio::sync::{mpsc, watch};
 use tokio::time::{MissedTickBehavior, interval_at};
 
+use super::DriveError;
 use super::material::{BIG_FILE, OBJECT};
-use super::{DriveError, Stop};
 use crate::demo::data::{
     BulkSample, ConnectionBytes, ConnectionId, Load, Move, SmallObject, Variant,
 };
 use crate::demo::recorder::DemoEvent;
+use crate::stop::Stop;
 
 type Events = mpsc::UnboundedSender<DemoEvent>;
 

@@ -7,7 +7,6 @@ mod error;
 mod fetch;
 mod host;
 mod material;
-mod stop;
 
 use std::io;
 use std::time::Duration;
@@ -15,12 +14,12 @@ use std::time::Duration;
 use tokio::sync::mpsc;
 
 pub use error::DriveError;
-pub use stop::Stop;
 
 use super::data::{DemoSetup, Variant};
 use super::recorder::DemoEvent;
 use crate::link::LinkSpec;
 use crate::netns::{HostSpec, Testbed};
+use crate::stop::Stop;
 use fetch::Plan;
 use material::Material;
 
@@ -53,8 +52,8 @@ impl Default for DemoOptions {
         Self {
             link: LinkSpec::paper_wired(),
             congestion_control: "cubic".into(),
-            bulk_congestion_control: Some("bbr".into()),
-            max_hold: Duration::from_millis(40),
+            bulk_congestion_control: None,
+            max_hold: Duration::from_millis(25),
             object_bytes: 10_000,
             object_interval: Duration::from_millis(500),
             unloaded_objects: 6,
@@ -69,7 +68,7 @@ impl DemoOptions {
     #[must_use]
     pub fn setup(&self, program: &str) -> DemoSetup {
         DemoSetup {
-            link: self.link,
+            link: self.link.clone(),
             variants: self.variants.clone(),
             congestion_control: self.congestion_control.clone(),
             bulk_congestion_control: self.bulk_congestion_control.clone(),
@@ -102,7 +101,7 @@ pub fn check(options: &DemoOptions) -> Result<(), DriveError> {
 /// The two hosts and the link between them.
 fn hosts(options: &DemoOptions) -> Result<Testbed, DriveError> {
     let host = || HostSpec::default().congestion_control(&options.congestion_control);
-    Ok(Testbed::builder(options.link).server(host()).client(host()).start()?)
+    Ok(Testbed::builder(options.link.clone()).server(host()).client(host()).start()?)
 }
 
 /// Runs all variants and hands on what happens, as it happens.

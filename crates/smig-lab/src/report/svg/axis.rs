@@ -9,6 +9,8 @@ pub enum Scale {
     Linear,
     /// Equal ratios are equally long.
     Log,
+    /// One place after the other, each with a name: the first from 0 to 1.
+    Names,
 }
 
 /// The range of one axis.
@@ -18,6 +20,7 @@ pub struct Axis {
     from: f64,
     to: f64,
     unit: &'static str,
+    names: Vec<String>,
 }
 
 impl Axis {
@@ -27,13 +30,28 @@ impl Axis {
         let most = positive(most);
         let step = step(most, 5.0);
         let to = (most / step - 1e-9).ceil().max(1.0) * step;
-        Self { scale: Scale::Linear, from: 0.0, to, unit }
+        Self { scale: Scale::Linear, from: 0.0, to, unit, names: Vec::new() }
     }
 
     /// From 0 to exactly `most`.
     #[must_use]
     pub fn linear_exact(most: f64, unit: &'static str) -> Self {
-        Self { scale: Scale::Linear, from: 0.0, to: positive(most), unit }
+        Self::between(0.0, positive(most), unit)
+    }
+
+    /// From exactly `from` to exactly `to`; a range that is none is widened.
+    #[must_use]
+    pub fn between(from: f64, to: f64, unit: &'static str) -> Self {
+        let from = if from.is_finite() { from } else { 0.0 };
+        let to = if to.is_finite() && to - from > 1e-9 { to } else { from + 1.0 };
+        Self { scale: Scale::Linear, from, to, unit, names: Vec::new() }
+    }
+
+    /// A place for each name. The place with index i lies from i to i + 1, its middle half-way.
+    #[must_use]
+    pub fn names(names: Vec<String>) -> Self {
+        let to = names.len().max(1) as f64;
+        Self { scale: Scale::Names, from: 0.0, to, unit: "", names }
     }
 
     /// Between round numbers (1, 2, 5 times a power of ten) around the values.
@@ -45,7 +63,25 @@ impl Axis {
         if to / from < 3.0 {
             from = to / 10.0;
         }
-        Self { scale: Scale::Log, from, to, unit }
+        Self { scale: Scale::Log, from, to, unit, names: Vec::new() }
+    }
+
+    /// The value at the axis' begin.
+    #[must_use]
+    pub const fn from(&self) -> f64 {
+        self.from
+    }
+
+    /// The value at the axis' end.
+    #[must_use]
+    pub const fn to(&self) -> f64 {
+        self.to
+    }
+
+    /// Whether its ticks are places with names.
+    #[must_use]
+    pub const fn has_names(&self) -> bool {
+        matches!(self.scale, Scale::Names)
     }
 
     /// What is written after the last tick's number.
@@ -59,7 +95,7 @@ impl Axis {
     #[must_use]
     pub fn position(&self, value: f64) -> f64 {
         let share = match self.scale {
-            Scale::Linear => (value - self.from) / (self.to - self.from),
+            Scale::Linear | Scale::Names => (value - self.from) / (self.to - self.from),
             Scale::Log => (value.max(self.from) / self.from).ln() / (self.to / self.from).ln(),
         };
         if share.is_finite() { share.clamp(0.0, 1.0) } else { 0.0 }
@@ -68,11 +104,18 @@ impl Axis {
     /// Values for ticks, about `wanted` of them, with their text.
     #[must_use]
     pub fn ticks(&self, wanted: usize) -> Vec<(f64, String)> {
-        let values = match self.scale {
+        let values: Vec<f64> = match self.scale {
             Scale::Linear => {
                 let step = step(self.to - self.from, wanted.max(1) as f64);
-                let count = ((self.to - self.from) / step + 1e-9).floor() as usize;
-                (0..=count).map(|index| self.from + step * index as f64).collect()
+                let first = (self.from / step - 1e-9).ceil();
+                let last = (self.to / step + 1e-9).floor();
+                let count = (last - first).max(0.0) as usize;
+                // Adding 0 turns -0 into 0.
+                (0..=count).map(|index| (first + index as f64) * step + 0.0).collect()
+            }
+            Scale::Names => {
+                let middles = self.names.iter().enumerate();
+                return middles.map(|(at, name)| (at as f64 + 0.5, name.clone())).collect();
             }
             Scale::Log => {
                 let all = round_numbers(self.from * 0.999, self.to * 1.001);
@@ -148,6 +191,21 @@ mod tests {
         assert_eq!(axis.position(5_000.0), 1.0);
         assert!((axis.position(500.0) - 0.5).abs() < 1e-9);
         assert_eq!(texts(&Axis::log(1.0, 100_000.0, "ms"), 6).len(), 6);
+    }
+
+    #[test]
+    fn an_axis_may_begin_anywhere() {
+        let axis = Axis::between(1.35, 1.82, "s");
+        assert_eq!(texts(&axis, 5), ["1.4", "1.5", "1.6", "1.7", "1.8"]);
+        assert!((axis.position(1.585) - 0.5).abs() < 1e-9);
+        assert_eq!(Axis::between(2.0, 1.0, "").position(2.5), 0.5);
+    }
+
+    #[test]
+    fn names_stand_in_the_middle_of_their_places() {
+        let axis = Axis::names(vec!["a".into(), "b".into()]);
+        assert_eq!(axis.ticks(1), [(0.5, "a".into()), (1.5, "b".into())]);
+        assert_eq!(axis.position(1.5), 0.75);
     }
 
     #[test]

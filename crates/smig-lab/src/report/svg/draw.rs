@@ -2,14 +2,18 @@
 
 use std::fmt::Write;
 
-use super::figure::{Colour, Figure, Layer, Marker, Panel, Point, Rule, Shape};
+use super::figure::{Figure, Layer, Panel, Rule};
+use super::shapes::{draw_shape, draw_swatch, round};
 use super::style::STYLE;
 use crate::report::html::escape;
 
+/// Left of the plots, at least.
 const LEFT: f64 = 44.0;
 const RIGHT: f64 = 12.0;
 /// Above a panel, for its title.
 const TITLE: f64 = 26.0;
+/// Above a panel without a title.
+const NO_TITLE: f64 = 6.0;
 /// One line of a legend.
 const LEGEND: f64 = 19.0;
 /// Below the last panel, for the x axis.
@@ -48,13 +52,20 @@ impl Figure {
         self.areas().last().map_or(0.0, |area| area.top + area.height) + BOTTOM
     }
 
+    /// Room for the longest number at a y axis.
+    fn left(&self) -> f64 {
+        let ticks = self.panels.iter().flat_map(|panel| panel.y.ticks(8));
+        let longest = ticks.map(|(_, text)| text.chars().count()).max().unwrap_or(0);
+        LEFT.max(longest as f64 * 7.2 + 8.0)
+    }
+
     /// Where the panels' plots are.
     fn areas(&self) -> Vec<Area> {
-        let mut top = 0.0;
+        let (left, mut top) = (self.left(), 0.0);
         let area = |panel: &Panel| {
-            top += TITLE + LEGEND * self.legend_lines(panel) as f64;
-            let width = self.width - LEFT - RIGHT;
-            let area = Area { left: LEFT, top, width, height: panel.height };
+            top += if panel.title.is_empty() { NO_TITLE } else { TITLE };
+            top += LEGEND * self.legend_lines(panel) as f64;
+            let area = Area { left, top, width: self.width - left - RIGHT, height: panel.height };
             top += panel.height + GAP;
             area
         };
@@ -102,10 +113,31 @@ impl Figure {
         let wanted = (area.height / 26.0) as usize;
         for (value, text) in panel.y.ticks(wanted.max(2)) {
             let y = area.y(panel, value);
-            let _ = write!(lines, "M{} {}h{}", round(area.left), round(y), round(area.width));
+            if !panel.y.has_names() {
+                let _ = write!(lines, "M{} {}h{}", round(area.left), round(y), round(area.width));
+            }
             let (x, y) = (round(area.left - 6.0), round(y + 4.0));
+            let text = escape(&text);
             let _ = write!(texts, "<text x=\"{x}\" y=\"{y}\" text-anchor=\"end\">{text}</text>");
         }
+        if self.x.has_names() {
+            if labels == XLabels::Shown {
+                self.write_names(&mut texts, area);
+            }
+        } else {
+            self.write_x_axis(&mut lines, &mut texts, area, labels);
+        }
+        let base = round(area.top + area.height);
+        let _ = write!(
+            out,
+            "<path class=\"grid\" d=\"{lines}\"/><path class=\"axis\" d=\"M{} {base}h{}\"/>{texts}",
+            round(area.left),
+            round(area.width),
+        );
+    }
+
+    /// Lines and numbers along.
+    fn write_x_axis(&self, lines: &mut String, texts: &mut String, area: &Area, labels: XLabels) {
         let ticks = self.x.ticks((area.width / 56.0) as usize);
         let count = ticks.len();
         let mut free_until = self.width;
@@ -120,19 +152,23 @@ impl Figure {
             // The last has the unit and stays; others give way.
             if labels == XLabels::Shown && middle + half <= free_until {
                 free_until = middle - half - 6.0;
-                let (x, y) = (round(middle), round(area.top + area.height + 17.0));
-                let text = escape(&text);
-                let _ =
-                    write!(texts, "<text x=\"{x}\" y=\"{y}\" text-anchor=\"middle\">{text}</text>");
+                write_label(texts, middle, area.top + area.height + 17.0, &text);
             }
         }
-        let base = round(area.top + area.height);
-        let _ = write!(
-            out,
-            "<path class=\"grid\" d=\"{lines}\"/><path class=\"axis\" d=\"M{} {base}h{}\"/>{texts}",
-            round(area.left),
-            round(area.width),
-        );
+    }
+
+    /// Names along: all of them, every other one a line lower where they are too wide.
+    fn write_names(&self, texts: &mut String, area: &Area) {
+        let names = self.x.ticks(0);
+        let place = area.width / names.len().max(1) as f64;
+        let wide = names.iter().any(|(_, name)| text_width(name) > place - 4.0);
+        for (index, (value, name)) in names.into_iter().enumerate() {
+            let half = text_width(&name) / 2.0;
+            let x = area.left + self.x.position(value) * area.width;
+            let x = x.clamp(half.min(self.width / 2.0), (self.width - half).max(self.width / 2.0));
+            let lower = if wide && index % 2 == 1 { 13.0 } else { 0.0 };
+            write_label(texts, x, area.top + area.height + 16.0 + lower, &name);
+        }
     }
 
     fn draw_heading(&self, out: &mut String, panel: &Panel, area: &Area) {
@@ -179,69 +215,40 @@ impl Figure {
 
     fn draw_layer(&self, out: &mut String, panel: &Panel, area: &Area, layer: &Layer) {
         let at = |x: f64, y: f64| (area.left + self.x.position(x) * area.width, area.y(panel, y));
-        let colour = layer.colour;
-        match &layer.shape {
-            Shape::Dots(marker, points) => {
-                let _ = write!(out, "<g class=\"dots\" {}>", fill(colour));
-                for Point { x, y, tooltip } in points {
-                    let (x, y) = at(*x, *y);
-                    draw_marker(out, *marker, x, y, colour, &escape(tooltip));
-                }
-                out.push_str("</g>");
-            }
-            Shape::Line(points) => path(out, colour, points.iter().map(|(x, y)| at(*x, *y))),
-            Shape::Steps(points) => {
-                let mut corners = Vec::new();
-                for (x, y) in points {
-                    let (x, y) = at(*x, *y);
-                    if let Some((_, before)) = corners.last().copied() {
-                        corners.push((x, before));
-                    }
-                    corners.push((x, y));
-                }
-                path(out, colour, corners.into_iter());
-            }
-            Shape::Blocks(blocks) => {
-                let _ = write!(out, "<path class=\"blocks\" {} d=\"", fill(colour));
-                for block in blocks {
-                    let (left, bottom) = at(block.x.0, block.y.0);
-                    let (right, top) = at(block.x.1, block.y.1);
-                    // A hair of paper between intervals.
-                    let width = (right - left - 0.6).max(0.4);
-                    let _ = write!(
-                        out,
-                        "M{} {}h{}v{}h-{2}z",
-                        round(left),
-                        round(bottom),
-                        round(width),
-                        round(top - bottom)
-                    );
-                }
-                out.push_str("\"/>");
-            }
-        }
+        draw_shape(out, layer, area.top, &at);
     }
 
-    /// A line through every plot, and the words in the first.
+    /// A line through every plot, and the words in the first: those that would lie on others go
+    /// a line lower.
     fn draw_marks(&self, out: &mut String, areas: &[Area]) {
         let Some(first) = areas.first() else { return };
+        let mut lines_until: Vec<f64> = Vec::new();
+        let mut words = String::new();
         for mark in &self.marks {
             let share = self.x.position(mark.x);
             let x = first.left + share * first.width;
-            let lines: String = areas
+            let strokes: String = areas
                 .iter()
                 .map(|area| format!("M{} {}v{}", round(x), round(area.top), round(area.height)))
                 .collect();
+            let _ = write!(out, "<path class=\"mark\" d=\"{strokes}\"/>");
+            let wide = text_width(&mark.label) + 6.0;
             let (anchor, aside) = if share > 0.6 { ("end", -6.0) } else { ("start", 6.0) };
+            let (from, to) = if aside > 0.0 { (x, x + wide) } else { (x - wide, x) };
+            let free = lines_until.iter().position(|until| *until <= from);
+            let line = free.unwrap_or(lines_until.len());
+            lines_until.resize(lines_until.len().max(line + 1), 0.0);
+            lines_until[line] = to;
             let _ = write!(
-                out,
-                "<path class=\"mark\" d=\"{lines}\"/>\
-                 <text class=\"note\" x=\"{}\" y=\"{}\" text-anchor=\"{anchor}\">{}</text>",
+                words,
+                "<text class=\"note\" x=\"{}\" y=\"{}\" text-anchor=\"{anchor}\">{}</text>",
                 round(x + aside),
-                round(first.top + 12.0),
+                round(first.top + 12.0 + 14.0 * line as f64),
                 escape(&mark.label),
             );
         }
+        // Over the lines, which their edge of paper hides.
+        out.push_str(&words);
     }
 }
 
@@ -257,6 +264,12 @@ impl Area {
     }
 }
 
+/// Text below the plot.
+fn write_label(out: &mut String, x: f64, y: f64, text: &str) {
+    let (x, y, text) = (round(x), round(y), escape(text));
+    let _ = write!(out, "<text x=\"{x}\" y=\"{y}\" text-anchor=\"middle\">{text}</text>");
+}
+
 fn draw_rule(out: &mut String, panel: &Panel, area: &Area, rule: &Rule) {
     let y = area.y(panel, rule.y);
     let _ = write!(
@@ -270,68 +283,4 @@ fn draw_rule(out: &mut String, panel: &Panel, area: &Area, rule: &Rule) {
         round(y - 5.0),
         escape(&rule.label),
     );
-}
-
-fn draw_swatch(out: &mut String, layer: &Layer, x: f64, y: f64) {
-    match &layer.shape {
-        Shape::Dots(marker, _) => {
-            let _ = write!(out, "<g class=\"dots\" {}>", fill(layer.colour));
-            draw_marker(out, *marker, x + 5.0, y, layer.colour, "");
-            out.push_str("</g>");
-        }
-        Shape::Line(_) | Shape::Steps(_) => {
-            path(out, layer.colour, [(x, y), (x + 10.0, y)].into_iter());
-        }
-        Shape::Blocks(_) => {
-            let _ = write!(
-                out,
-                "<rect {} x=\"{}\" y=\"{}\" width=\"10\" height=\"10\"/>",
-                fill(layer.colour),
-                round(x),
-                round(y - 5.0)
-            );
-        }
-    }
-}
-
-fn draw_marker(out: &mut String, marker: Marker, x: f64, y: f64, colour: Colour, tooltip: &str) {
-    let (tag, shape) = match marker {
-        Marker::Circle => ("circle", format!("cx=\"{}\" cy=\"{}\" r=\"3.6\"", round(x), round(y))),
-        Marker::Ring => (
-            "circle",
-            format!(
-                "cx=\"{}\" cy=\"{}\" r=\"3\" style=\"fill:var(--paper);stroke:var({});stroke-width:1.6\"",
-                round(x),
-                round(y),
-                colour.variable()
-            ),
-        ),
-        Marker::Square => {
-            ("path", format!("d=\"M{} {}h6.2v6.2h-6.2z\"", round(x - 3.1), round(y - 3.1)))
-        }
-        Marker::Triangle => ("path", format!("d=\"M{} {}l4 7.2h-8z\"", round(x), round(y - 4.2))),
-    };
-    if tooltip.is_empty() {
-        let _ = write!(out, "<{tag} {shape}/>");
-    } else {
-        let _ = write!(out, "<{tag} {shape}><title>{tooltip}</title></{tag}>");
-    }
-}
-
-fn path(out: &mut String, colour: Colour, points: impl Iterator<Item = (f64, f64)>) {
-    let _ = write!(out, "<path class=\"line\" style=\"stroke:var({})\" d=\"", colour.variable());
-    for (index, (x, y)) in points.enumerate() {
-        let _ = write!(out, "{}{} {}", if index == 0 { 'M' } else { 'L' }, round(x), round(y));
-    }
-    out.push_str("\"/>");
-}
-
-fn fill(colour: Colour) -> String {
-    format!("style=\"fill:var({})\"", colour.variable())
-}
-
-/// To a tenth of a pixel: sharper than any screen, and shorter.
-fn round(value: f64) -> f64 {
-    let tenths = (value * 10.0).round() / 10.0;
-    if tenths == 0.0 { 0.0 } else { tenths } // not -0
 }

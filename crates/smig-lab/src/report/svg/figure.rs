@@ -56,6 +56,73 @@ pub enum Shape {
     Steps(Vec<(f64, f64)>),
     /// Filled areas: quantities per interval, stacked by whoever makes them.
     Blocks(Vec<Block>),
+    /// Blocks that each say something, with a line of paper between neighbours.
+    Bars(Vec<Bar>),
+    /// Between two lines: stacked quantities, and intervals along a line.
+    Area(Tint, Vec<Range>),
+    /// From and to, with a cap at either end: intervals of single values.
+    Whiskers(Vec<Range>),
+    /// Moments, as short strokes at the panel's upper edge.
+    Ticks(Vec<f64>),
+    /// Values over a stretch, as level strokes: medians in boxes.
+    Levels(Vec<Level>),
+    /// A closed line with what is inside: distributions.
+    Outline(Tint, Vec<(f64, f64)>),
+    /// Text whose lower edge's middle is at its place: the values of bars.
+    Words(Vec<Word>),
+}
+
+/// A value over a stretch.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub struct Level {
+    /// From and to, along.
+    pub x: (f64, f64),
+    /// Up.
+    pub y: f64,
+}
+
+/// A few characters at a place.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Word {
+    /// Along.
+    pub x: f64,
+    /// Up.
+    pub y: f64,
+    /// Plain text.
+    pub text: String,
+}
+
+/// How much of its colour an area has.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Tint {
+    /// All.
+    Full,
+    /// Enough to be told from both others.
+    Half,
+    /// So little that lines and grid show through.
+    Faint,
+}
+
+/// From and to, at a place.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub struct Range {
+    /// Along.
+    pub x: f64,
+    /// Up.
+    pub low: f64,
+    /// Up.
+    pub high: f64,
+}
+
+/// A block with what is shown when a pointer rests on it.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Bar {
+    /// Where.
+    pub block: Block,
+    /// How much colour.
+    pub tint: Tint,
+    /// Plain text.
+    pub tooltip: String,
 }
 
 /// The form of a dot.
@@ -124,6 +191,8 @@ pub enum Colour {
     Amber,
     /// Blue-green.
     Teal,
+    /// As text: black on light, white on dark.
+    Ink,
 }
 
 impl Colour {
@@ -137,6 +206,7 @@ impl Colour {
             Self::Slate => "--slate",
             Self::Amber => "--amber",
             Self::Teal => "--teal",
+            Self::Ink => "--ink",
         }
     }
 }

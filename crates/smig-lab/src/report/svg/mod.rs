@@ -9,12 +9,16 @@
 mod axis;
 mod draw;
 mod figure;
+mod shapes;
 mod style;
 #[cfg(test)]
 mod tests;
 
 pub use axis::{Axis, Scale};
-pub use figure::{Block, Colour, Figure, Layer, Mark, Marker, Panel, Point, Rule, Shape};
+pub use figure::{
+    Bar, Block, Colour, Figure, Layer, Level, Mark, Marker, Panel, Point, Range, Rule, Shape, Tint,
+    Word,
+};
 pub use style::STYLE;
 
 #[cfg(test)]

@@ -21,6 +21,8 @@ font-variant-numeric:tabular-nums}\
 .fig .note{fill:var(--ink);paint-order:stroke;stroke:var(--paper);stroke-width:4px;\
 stroke-linejoin:round}\
 .fig .blocks{stroke:none}\
+.fig .whisker{fill:none;stroke-width:1.4}\
+.fig .ticks{fill:none;stroke-width:1.2}\
 .fig .line{fill:none;stroke-width:2.2;stroke-linejoin:round}\
 .fig .dots{stroke:var(--paper);stroke-width:.8}\
 ";

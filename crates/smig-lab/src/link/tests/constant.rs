@@ -1,50 +1,14 @@
-//! The link in virtual time.
+//! A constant rate before a drop-tail queue.
 
 use std::time::Duration;
 
-use super::{
-    Arrival, DirectionSpec, Link, LinkEvent, LinkEventKind, LinkLog, QueueLimit, Rate, Time,
-    Verdict, WireSize,
-};
-
-/// A numbered packet of a given size.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-struct Numbered(u32, usize);
-
-impl WireSize for Numbered {
-    fn wire_size(&self) -> usize {
-        self.1
-    }
-}
-
-fn spec(rate: Rate, delay_ms: u64, queue: usize) -> DirectionSpec {
-    DirectionSpec {
-        rate,
-        delay: Duration::from_millis(delay_ms),
-        queue: QueueLimit::packets(queue),
-    }
-}
-
-fn micros(micros: u64) -> Time {
-    Time::from_nanos(micros * 1_000)
-}
-
-/// Follows `next_event` to the end, as a caller that is never late.
-fn drain<L: LinkLog>(link: &mut Link<Numbered, L>) -> Vec<Arrival<Numbered>> {
-    let mut arrivals = Vec::new();
-    while let Some(at) = link.next_event() {
-        while let Some(arrival) = link.pop(at) {
-            assert_eq!(arrival.due, at, "delivered at the moment it was due");
-            arrivals.push(arrival);
-        }
-    }
-    arrivals
-}
+use super::{Numbered, check_log, drain, link, logged, micros, spec};
+use crate::link::{Link, Rate, Time, Verdict};
 
 #[test]
 fn a_lone_packet_takes_its_time_on_the_wire_and_the_delay() {
     // 1,500 bytes at 10 Mbit/s are 1.2 ms.
-    let mut link = Link::new(spec(Rate::mbit(10), 25, 10));
+    let mut link = link(spec(Rate::mbit(10), 25, 10));
     assert_eq!(link.next_event(), None);
     assert_eq!(link.enqueue(micros(100), Numbered(0, 1500)), Verdict::Accepted);
     assert_eq!(link.next_event(), Some(micros(26_300)));
@@ -57,7 +21,7 @@ fn a_lone_packet_takes_its_time_on_the_wire_and_the_delay() {
 fn a_busy_link_has_exactly_its_rate() {
     // Each packet's time is not a whole number of nanoseconds.
     let rate = Rate::bits_per_second(7_777_777);
-    let mut link = Link::new(spec(rate, 0, usize::MAX));
+    let mut link = link(spec(rate, 0, usize::MAX));
     let packets = 50_000_u32;
     for number in 0..packets {
         assert_eq!(link.enqueue(Time::ZERO, Numbered(number, 1500)), Verdict::Accepted);
@@ -75,9 +39,9 @@ fn a_late_caller_does_not_slow_the_link() {
             assert_eq!(link.enqueue(Time::ZERO, Numbered(number, 1000)), Verdict::Accepted);
         }
     };
-    let mut punctual = Link::new(spec(Rate::mbit(8), 5, 1_000));
+    let mut punctual = link(spec(Rate::mbit(8), 5, 1_000));
     feed(&mut punctual);
-    let mut late = Link::new(spec(Rate::mbit(8), 5, 1_000));
+    let mut late = link(spec(Rate::mbit(8), 5, 1_000));
     feed(&mut late);
 
     let mut arrivals = Vec::new();
@@ -92,7 +56,7 @@ fn a_late_caller_does_not_slow_the_link() {
 
 #[test]
 fn the_queue_holds_its_bound_besides_the_packet_on_the_wire() {
-    let mut link = Link::with_log(spec(Rate::mbit(10), 0, 3), Vec::new());
+    let mut link = logged(spec(Rate::mbit(10), 0, 3));
     let verdicts: Vec<_> =
         (0..6).map(|number| link.enqueue(Time::ZERO, Numbered(number, 1500))).collect();
     assert_eq!(verdicts[..4], [Verdict::Accepted; 4]);
@@ -115,7 +79,7 @@ fn the_queue_holds_its_bound_besides_the_packet_on_the_wire() {
 fn the_queue_can_be_bounded_in_bytes() {
     let mut one = spec(Rate::mbit(10), 0, 1_000);
     one.queue.bytes = Some(2_000);
-    let mut link = Link::new(one);
+    let mut link = link(one);
     assert_eq!(link.enqueue(Time::ZERO, Numbered(0, 1500)), Verdict::Accepted);
     assert_eq!(link.enqueue(Time::ZERO, Numbered(1, 1500)), Verdict::Accepted);
     assert!(matches!(link.enqueue(Time::ZERO, Numbered(2, 1500)), Verdict::Dropped(_)));
@@ -124,7 +88,7 @@ fn the_queue_can_be_bounded_in_bytes() {
 
 #[test]
 fn an_idle_link_takes_a_packet_whatever_the_bound() {
-    let mut link = Link::new(spec(Rate::mbit(1), 0, 0));
+    let mut link = link(spec(Rate::mbit(1), 0, 0));
     assert_eq!(link.enqueue(Time::ZERO, Numbered(0, 1500)), Verdict::Accepted);
     assert!(matches!(link.enqueue(micros(11_999), Numbered(1, 1500)), Verdict::Dropped(_)));
     assert_eq!(link.enqueue(micros(12_000), Numbered(2, 1500)), Verdict::Accepted);
@@ -132,7 +96,7 @@ fn an_idle_link_takes_a_packet_whatever_the_bound() {
 
 #[test]
 fn packets_of_mixed_sizes_at_mixed_times_keep_their_order() {
-    let mut link = Link::with_log(spec(Rate::mbit(10), 10, 20), Vec::<LinkEvent>::new());
+    let mut link = logged(spec(Rate::mbit(10), 10, 20));
     let mut state = 0x2545_f491_4f6c_dd1d_u64;
     let mut now = Time::ZERO;
     let mut arrivals = Vec::new();
@@ -156,27 +120,9 @@ fn packets_of_mixed_sizes_at_mixed_times_keep_their_order() {
     check_log(link.log(), counters.delivered_packets);
 }
 
-/// The log is in order of time and its queue length follows from its events.
-fn check_log(log: &[LinkEvent], delivered: u64) {
-    assert!(log.is_sorted_by(|a, b| a.at <= b.at));
-    let (mut packets, mut bytes, mut dequeued) = (0_usize, 0_u64, 0);
-    for event in log {
-        match event.kind {
-            LinkEventKind::Enqueue => (packets, bytes) = (packets + 1, bytes + event.bytes),
-            LinkEventKind::Dequeue => {
-                (packets, bytes) = (packets - 1, bytes - event.bytes);
-                dequeued += 1;
-            }
-            LinkEventKind::Drop => assert_eq!(packets, 20),
-        }
-        assert_eq!((event.queue_packets, event.queue_bytes), (packets, bytes));
-    }
-    assert_eq!(dequeued, delivered);
-}
-
 #[test]
 fn a_clock_that_steps_back_is_ignored() {
-    let mut link = Link::new(spec(Rate::mbit(10), 0, 10));
+    let mut link = link(spec(Rate::mbit(10), 0, 10));
     assert_eq!(link.enqueue(micros(5_000), Numbered(0, 1500)), Verdict::Accepted);
     assert_eq!(link.enqueue(micros(1), Numbered(1, 1500)), Verdict::Accepted);
     let due: Vec<_> = drain(&mut link).iter().map(|arrival| arrival.due).collect();

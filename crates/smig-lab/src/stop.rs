@@ -1,10 +1,10 @@
-//! The wish to end a demonstration before its end.
+//! The wish to end a long measurement before its end.
 
 use std::sync::Arc;
 
 use tokio::sync::watch;
 
-/// Tells a running [`super::drive`] to stop; clones tell the same one.
+/// Tells what runs to stop; clones tell the same.
 #[derive(Debug, Clone)]
 pub struct Stop(Arc<watch::Sender<bool>>);
 
@@ -27,7 +27,7 @@ impl Stop {
     }
 
     /// Waits until somebody says so.
-    pub(super) async fn stopped(&self) {
+    pub(crate) async fn stopped(&self) {
         // Fails only when the sender is gone, and this holds one.
         let _ = self.0.subscribe().wait_for(|stop| *stop).await;
     }

@@ -1,0 +1,312 @@
+//! One cell, run in this process: hosts, servers, clients, and all of it taken down again.
+//!
+//! The process is the cell's own: whatever happens to it, the next cell begins with nothing.
+
+use std::collections::BTreeMap;
+use std::fs;
+use std::io;
+use std::net::SocketAddr;
+use std::path::PathBuf;
+use std::sync::mpsc;
+use std::time::{Instant, SystemTime};
+
+use serde::{Deserialize, Serialize};
+
+use super::length::time_limit;
+use super::recording::{Recording, TIMELINES};
+use super::result::{CellResult, FORMAT, Machine, disturbances};
+use crate::link::LinkReport;
+use crate::netns::{Host, HostSpec, LabError, LinkSetup, Privilege, Testbed};
+use crate::peer::{Errand, Owner, Peer, PeerError, Place};
+use crate::scenario::{Cell, HostSettings, ServerKind, ServerSpec};
+use crate::workload::{self, Material, Moment, Observation, WorkloadError, WorkloadOrder};
+
+/// What a cell's process is told.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct CellOrder {
+    /// What to measure.
+    pub cell: Cell,
+    /// The folder with files and certificate ([`Material`]).
+    pub material: PathBuf,
+    /// An empty folder for this run alone.
+    pub scratch: PathBuf,
+    /// The `smig` program.
+    pub smig: PathBuf,
+    /// Each server's program.
+    pub programs: BTreeMap<String, PathBuf>,
+    /// What the result says of versions.
+    pub versions: BTreeMap<String, String>,
+    /// Which try it is, from 1.
+    pub attempt: u32,
+    /// Cells that run at once.
+    pub jobs: usize,
+    /// Where the run's timeline is to be written, if it is wanted.
+    pub timeline: Option<PathBuf>,
+}
+
+/// Why a cell gave no result.
+#[derive(Debug, thiserror::Error)]
+pub enum CellError {
+    /// The hosts or the link.
+    #[error(transparent)]
+    Lab(#[from] LabError),
+    /// A server.
+    #[error(transparent)]
+    Peer(#[from] PeerError),
+    /// The clients.
+    #[error(transparent)]
+    Workload(#[from] WorkloadError),
+    /// A server's end during the run.
+    #[error("{0}")]
+    PeerEnded(String),
+    /// Files.
+    #[error("{doing}: {cause}")]
+    Io {
+        /// What was being done.
+        doing: &'static str,
+        /// The kernel's answer.
+        cause: io::Error,
+    },
+    /// A bug of the lab.
+    #[error("a thread of the lab panicked; this is a bug, please report it")]
+    Panicked,
+}
+
+fn io_error(doing: &'static str) -> impl Fn(io::Error) -> CellError {
+    move |cause| CellError::Io { doing, cause }
+}
+
+/// Tries whether hosts and a link can be set up here.
+///
+/// # Errors
+/// What the machine lacks, and what to do.
+pub fn check() -> Result<(), LabError> {
+    Testbed::start(crate::link::LinkSpec::paper_wired()).map(drop)
+}
+
+/// Runs a cell. [`crate::netns::enter_user_namespace`] must have been called before the process had a
+/// second thread; `privilege` is its answer.
+///
+/// # Errors
+/// [`CellError`]; nothing is left behind.
+pub fn run_cell(order: &CellOrder, privilege: Privilege) -> Result<CellResult, CellError> {
+    let began = Instant::now();
+    let unix_time = SystemTime::now().duration_since(SystemTime::UNIX_EPOCH);
+    let scenario = &order.cell.scenario;
+    let recording = order.timeline.as_ref().map(|path| Recording::new(&order.cell, path));
+    let mut testbed = testbed(order, recording.as_ref())?;
+    let drops_before = testbed.device_drops().map_err(io_error("reading the devices' counters"))?;
+    let (peers, ports) = start_servers(order, privilege, &testbed)?;
+    let mut run = RunOf { testbed: &mut testbed, recording };
+    let (observation, links) = run.observe(order, &ports)?;
+    let recording = run.recording;
+    let drops = testbed.device_drops().map_err(io_error("reading the devices' counters"))?;
+    for peer in &peers {
+        peer.check().map_err(CellError::PeerEnded)?;
+    }
+    drop(peers);
+    drop(testbed);
+    if let Some(recording) = recording {
+        recording.write(&observation, &order.scratch).map_err(io_error("writing the timeline"))?;
+    }
+    let device_drops = drops - drops_before;
+    let disturbed = disturbances(&scenario.accept, &links, device_drops);
+    let mut links = links.into_iter();
+    let link = links.next().ok_or(CellError::Panicked)?;
+    Ok(CellResult {
+        format: FORMAT,
+        id: order.cell.id.clone(),
+        hash: order.cell.hash().to_owned(),
+        seed: order.cell.seed,
+        scenario: scenario.clone(),
+        versions: order.versions.clone(),
+        machine: Machine::here(order.jobs),
+        unix_time: unix_time.map_or(0, |time| time.as_secs()),
+        attempt: order.attempt,
+        seconds: began.elapsed().as_secs_f64(),
+        disturbed,
+        link,
+        more_links: links.collect(),
+        device_drops,
+        observation,
+        server_events: events_of(order),
+        timeline: order
+            .timeline
+            .as_ref()
+            .and_then(|path| path.file_name())
+            .map(|name| format!("{TIMELINES}/{}", name.to_string_lossy())),
+    })
+}
+
+fn testbed(order: &CellOrder, recording: Option<&Recording>) -> Result<Testbed, CellError> {
+    let scenario = &order.cell.scenario;
+    let mut builder = Testbed::builder(scenario.link.clone())
+        .seed(order.cell.seed)
+        .server(host_spec(&scenario.hosts.server))
+        .client(host_spec(&scenario.hosts.client));
+    for link in &scenario.more_links {
+        builder = builder.and_link(LinkSetup::new(link.clone()));
+    }
+    if let Some(recording) = recording {
+        builder = builder.log_to_client(recording.queue_log());
+    }
+    Ok(builder.start()?)
+}
+
+fn host_spec(host: &HostSettings) -> HostSpec {
+    let mut spec = HostSpec::default();
+    if let Some(name) = &host.congestion_control {
+        spec = spec.congestion_control(name);
+    }
+    if let Some(segments) = host.initial_window {
+        spec = spec.initial_window(segments);
+    }
+    if let Some([least, initial, most]) = host.send_buffer {
+        spec = spec.send_buffer(least.0, initial.0, most.0);
+    }
+    if let Some([least, initial, most]) = host.receive_buffer {
+        spec = spec.receive_buffer(least.0, initial.0, most.0);
+    }
+    if let Some(sack) = host.sack {
+        spec = spec.sysctl("ipv4/tcp_sack", if sack { "1" } else { "0" });
+    }
+    if let Some(size) = host.not_sent_low_water {
+        spec = spec.sysctl("ipv4/tcp_notsent_lowat", &size.0.to_string());
+    }
+    host.sysctls.iter().fold(spec, |spec, (name, value)| spec.sysctl(name, value))
+}
+
+/// Servers that run, and each one's port.
+type Started = (Vec<Peer>, BTreeMap<String, u16>);
+
+fn start_servers(
+    order: &CellOrder,
+    privilege: Privilege,
+    testbed: &Testbed,
+) -> Result<Started, CellError> {
+    let host = testbed.server();
+    let place = place(order, privilege, host.address());
+    let (mut peers, mut ports) = (Vec::new(), BTreeMap::new());
+    for (number, (name, server)) in (0..).zip(&order.cell.scenario.servers) {
+        let launch = place.launch(&Errand { name, number, server, program: program(order, name) });
+        peers.push(launch.start(host, &order.smig)?);
+        ports.insert(name.clone(), launch.address.port());
+    }
+    Ok((peers, ports))
+}
+
+fn place(order: &CellOrder, privilege: Privilege, address: std::net::Ipv4Addr) -> Place {
+    let material = Material::at(&order.material);
+    Place {
+        folder: material.files,
+        certificate: material.certificate,
+        key: material.key,
+        both: material.both,
+        scratch: order.scratch.clone(),
+        smig: order.smig.clone(),
+        address,
+        owner: match privilege {
+            Privilege::Root => Owner::Root,
+            Privilege::UserNamespace => Owner::User,
+        },
+    }
+}
+
+fn program<'a>(order: &'a CellOrder, server: &str) -> &'a std::path::Path {
+    order.programs.get(server).unwrap_or(&order.smig)
+}
+
+/// The run itself, over a testbed whose servers are up.
+struct RunOf<'a> {
+    testbed: &'a mut Testbed,
+    recording: Option<Recording>,
+}
+
+impl RunOf<'_> {
+    /// Lets the clients do their work; what they saw, and what the links did meanwhile.
+    fn observe(
+        &mut self,
+        order: &CellOrder,
+        ports: &BTreeMap<String, u16>,
+    ) -> Result<(Observation, Vec<LinkReport>), CellError> {
+        let certificate = fs::read_to_string(Material::at(&order.material).certificate)
+            .map_err(io_error("reading the certificate"))?;
+        let workload = WorkloadOrder {
+            scenario: order.cell.scenario.clone(),
+            seed: order.cell.seed,
+            servers: targets(order, self.testbed.server(), ports),
+            certificate,
+            time_limit: time_limit(&order.cell.scenario),
+        };
+        let (tell, told) = mpsc::channel();
+        let (go_on, wait) = mpsc::channel();
+        // The clients stand still while this thread does what belongs to the moment.
+        let mut pause = move |moment| {
+            if tell.send(moment).is_ok() {
+                // Fails if this thread gave up: then nobody waits for the result either.
+                let _ = wait.recv();
+            }
+        };
+        let clients = self
+            .testbed
+            .client()
+            .run(move || workload::run(workload, &mut pause))
+            .map_err(io_error("entering the clients' host"))?;
+        let mut links = None;
+        for moment in told {
+            match moment {
+                Moment::Begins => self.begin()?,
+                Moment::Ended => links = Some(self.end()?),
+            }
+            // Fails if the clients are gone: their answer says why.
+            let _ = go_on.send(());
+        }
+        let observation = clients.join().map_err(|_| CellError::Panicked)??;
+        Ok((observation, links.ok_or(CellError::Panicked)?))
+    }
+
+    fn begin(&mut self) -> Result<(), CellError> {
+        self.testbed.restart_clock();
+        self.testbed.reset_lateness();
+        if let Some(recording) = &mut self.recording {
+            recording.begin(self.testbed).map_err(io_error("sampling TCP"))?;
+        }
+        Ok(())
+    }
+
+    fn end(&mut self) -> Result<Vec<LinkReport>, CellError> {
+        if let Some(recording) = &mut self.recording {
+            recording.end().map_err(io_error("sampling TCP"))?;
+        }
+        Ok(self.testbed.reports())
+    }
+}
+
+/// Where each client finds its server, by the link that it goes by.
+fn targets(
+    order: &CellOrder,
+    host: &Host,
+    ports: &BTreeMap<String, u16>,
+) -> BTreeMap<String, SocketAddr> {
+    let scenario = &order.cell.scenario;
+    let clients = scenario.clients.iter();
+    clients
+        .filter_map(|(name, client)| {
+            let port = *ports.get(scenario.server_of(client)?)?;
+            Some((name.clone(), SocketAddr::from((host.address_on(client.link), port))))
+        })
+        .collect()
+}
+
+/// What our own servers wrote down.
+fn events_of(order: &CellOrder) -> BTreeMap<String, Vec<serde_json::Value>> {
+    let ours = |(_, server): &(&String, &ServerSpec)| server.kind == ServerKind::Smig;
+    let events = |(name, _): (&String, &ServerSpec)| {
+        let path = order.scratch.join(format!("server-{name}.out"));
+        let text = fs::read_to_string(path).unwrap_or_default();
+        // Warnings stand between them.
+        let events = text.lines().filter(|line| line.starts_with('{'));
+        (name.clone(), events.filter_map(|line| serde_json::from_str(line).ok()).collect())
+    };
+    order.cell.scenario.servers.iter().filter(ours).map(events).collect()
+}

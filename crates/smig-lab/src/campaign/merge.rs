@@ -1,0 +1,149 @@
+//! Results of several machines made one.
+
+use std::collections::BTreeMap;
+use std::fs;
+use std::io::{self, Write as _};
+use std::path::{Path, PathBuf};
+
+use super::store::{Line, file_name, lines, results_in};
+use crate::scenario::CellId;
+
+/// What was joined.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Merged {
+    /// The file that was written.
+    pub file: PathBuf,
+    /// Results in it.
+    pub results: usize,
+    /// Lines that were there more than once, all the same.
+    pub repeated: usize,
+}
+
+/// Joins the results in folders, or files, into `out`.
+///
+/// # Errors
+/// Nothing to join, something in `out` already, what cannot be read, or two results of one cell: of
+/// another scenario, or measured twice. Nothing is written then.
+pub fn merge(out: &Path, from: &[PathBuf]) -> io::Result<Merged> {
+    let file = out.join(file_name(None));
+    if out.is_dir() && !results_in(out)?.is_empty() {
+        let out = out.display();
+        return Err(io::Error::other(format!("{out} has results already; name another folder")));
+    }
+    let mut joined: BTreeMap<(String, u32, CellId), Line> = BTreeMap::new();
+    let mut repeated = 0;
+    for path in from {
+        for line in all_lines(path)? {
+            let id = line.stub.id.clone();
+            let key = (id.campaign.clone(), id.repetition, id);
+            match joined.get(&key) {
+                None => drop(joined.insert(key, line)),
+                Some(other) if other.text == line.text => repeated += 1,
+                Some(other) => return Err(conflict(other, &line)),
+            }
+        }
+    }
+    if joined.is_empty() {
+        return Err(io::Error::other("there are no results to join"));
+    }
+    fs::create_dir_all(out)?;
+    let mut text = String::new();
+    for line in joined.values() {
+        text.push_str(&line.text);
+        text.push('\n');
+    }
+    // Whole or not at all.
+    let unfinished = out.join("unfinished");
+    fs::File::create(&unfinished)?.write_all(text.as_bytes())?;
+    fs::rename(&unfinished, &file)?;
+    Ok(Merged { file, results: joined.len(), repeated })
+}
+
+fn all_lines(path: &Path) -> io::Result<Vec<Line>> {
+    let named = |error: io::Error| io::Error::other(format!("{}: {error}", path.display()));
+    if !path.is_dir() {
+        return lines(path).map_err(named);
+    }
+    let files = results_in(path).map_err(named)?;
+    if files.is_empty() {
+        return Err(named(io::Error::other("there are no results in it")));
+    }
+    let mut all = Vec::new();
+    for file in files {
+        all.extend(lines(&file)?);
+    }
+    Ok(all)
+}
+
+fn conflict(one: &Line, other: &Line) -> io::Error {
+    let why = if one.stub.hash == other.stub.hash {
+        "was measured twice, with different results; keep one of them"
+    } else {
+        "is of two different scenarios of the same name; give one of them another name"
+    };
+    let (id, one, other) = (&one.stub.id, one.file.display(), other.file.display());
+    io::Error::other(format!("{id} of {} {why}: {one} and {other}", id.campaign))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::scenario::Variant;
+
+    fn line(scheme: &str, repetition: u32, hash: &str, more: u32) -> String {
+        let variant = Variant(vec![("scheme".into(), scheme.into())]);
+        let id = CellId { campaign: "c".into(), variant, repetition };
+        format!("{}\n", serde_json::json!({"format": 1, "id": id, "hash": hash, "more": more}))
+    }
+
+    fn folder(root: &Path, name: &str, text: &str) -> PathBuf {
+        let folder = root.join(name);
+        fs::create_dir(&folder).unwrap();
+        fs::write(folder.join("results.1-of-2.jsonl"), text).unwrap();
+        folder
+    }
+
+    #[test]
+    fn shares_are_joined_in_the_campaigns_order() {
+        let root = tempfile::tempdir().unwrap();
+        let a = folder(root.path(), "a", &(line("x", 2, "h", 1) + &line("x", 1, "h", 2)));
+        let b = folder(root.path(), "b", &(line("y", 1, "h", 3) + &line("x", 1, "h", 2)));
+        let out = root.path().join("out");
+        let merged = merge(&out, &[a.clone(), b]).unwrap();
+        assert_eq!((merged.results, merged.repeated), (3, 1));
+        let text = fs::read_to_string(merged.file).unwrap();
+        assert_eq!(text, line("x", 1, "h", 2) + &line("y", 1, "h", 3) + &line("x", 2, "h", 1));
+        let again = merge(&out, &[a]).unwrap_err().to_string();
+        assert!(again.contains("has results already"), "{again}");
+    }
+
+    #[test]
+    fn conflicts_are_refused_and_named() {
+        let root = tempfile::tempdir().unwrap();
+        let a = folder(root.path(), "a", &line("x", 1, "h", 1));
+        let b = folder(root.path(), "b", &line("x", 1, "h", 2));
+        let c = folder(root.path(), "c", &line("x", 1, "other", 1));
+        let empty = root.path().join("empty");
+        fs::create_dir(&empty).unwrap();
+        let out = root.path().join("out");
+        let refused = |from: &[&PathBuf]| {
+            let from: Vec<_> = from.iter().map(|path| (*path).clone()).collect();
+            merge(&out, &from).unwrap_err().to_string()
+        };
+        let twice = refused(&[&a, &b]);
+        assert!(twice.contains("measured twice") && twice.contains("scheme=x #1"), "{twice}");
+        assert!(refused(&[&a, &c]).contains("two different scenarios"));
+        assert!(refused(&[&empty]).contains("empty"));
+        assert!(refused(&[&root.path().join("none")]).contains("none"));
+        assert!(!out.exists(), "nothing was written");
+    }
+
+    #[test]
+    fn a_line_that_was_not_written_to_its_end_is_not_counted() {
+        let root = tempfile::tempdir().unwrap();
+        let whole = line("x", 1, "h", 1);
+        let a = folder(root.path(), "a", &format!("{whole}{}", &whole[..20]));
+        let merged = merge(&root.path().join("out"), &[a]).unwrap();
+        assert_eq!(merged.results, 1);
+    }
+}

@@ -1,0 +1,23 @@
+//! Campaigns: many cells, each in a process of its own, with results that can be joined.
+//!
+//! Owns what is written of a run, which runs count, and what is still to be done. A result that was
+//! written is never changed.
+
+mod cell;
+mod folder;
+mod length;
+mod machine;
+mod merge;
+mod plan;
+mod recording;
+mod result;
+mod run;
+mod store;
+
+pub use cell::{CellError, CellOrder, check, run_cell};
+pub use length::likely_length;
+pub use merge::{Merged, merge};
+pub use plan::{CampaignError, Disturbed, Missing, Options, Plan, plan};
+pub use result::{CellResult, FORMAT, Machine};
+pub use run::{Event, Summary, keep_scenario, run};
+pub use store::{read_results, results_in};

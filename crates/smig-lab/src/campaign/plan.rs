@@ -1,0 +1,215 @@
+//! What is still to be done, and whether it can be: all of it known before anything runs.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::fmt;
+use std::fs;
+use std::io;
+use std::path::{Path, PathBuf};
+
+use super::store::{lines, results_in};
+use crate::peer::{install_command, program_of, version_of};
+use crate::scenario::{Campaign, Cell, CellId, Filter, ServerKind, Share};
+
+/// How a campaign is run.
+#[derive(Debug, Clone)]
+pub struct Options {
+    /// The folder for results.
+    pub out: PathBuf,
+    /// A share of it.
+    pub share: Option<Share>,
+    /// Which variants.
+    pub filter: Filter,
+    /// Cells at once.
+    pub jobs: usize,
+    /// The `smig` program, which runs each cell.
+    pub smig: PathBuf,
+    /// What results say of this program.
+    pub version: String,
+    /// What becomes of a run that was disturbed each time it was tried.
+    pub disturbed: Disturbed,
+}
+
+/// What becomes of a run that was disturbed each time it was tried.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub enum Disturbed {
+    /// It is no result; a later call tries again.
+    #[default]
+    Reject,
+    /// It is a result, and says what disturbed it.
+    Keep,
+}
+
+/// A server that is not there.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Missing {
+    /// Which.
+    pub kind: ServerKind,
+    /// Cells that are left out for it.
+    pub cells: usize,
+}
+
+impl fmt::Display for Missing {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let (kind, cells) = (self.kind, self.cells);
+        let runs = if cells == 1 { "run is" } else { "runs are" };
+        write!(
+            f,
+            "{kind} is not installed: {cells} {runs} left out. To install it: {}",
+            install_command(kind)
+        )
+    }
+}
+
+/// What is to be done.
+#[derive(Debug, Clone)]
+pub struct Plan {
+    /// Cells to run, in this order.
+    pub cells: Vec<Cell>,
+    /// Cells with results already.
+    pub done: usize,
+    /// Cells left out because a server is not there.
+    pub missing: Vec<Missing>,
+    /// The servers' programs.
+    pub programs: BTreeMap<ServerKind, PathBuf>,
+    /// What they say of their versions.
+    pub versions: BTreeMap<String, String>,
+}
+
+/// Why a campaign cannot be run.
+#[derive(Debug, thiserror::Error)]
+pub enum CampaignError {
+    /// Results of another scenario are in the way.
+    #[error(
+        "{} has results of another scenario named {campaign:?}: {id} was not what it is now. \
+         Name another folder with --out, or another scenario with name = \"...\"", folder.display()
+    )]
+    OtherScenario {
+        /// The folder.
+        folder: PathBuf,
+        /// The scenario's name.
+        campaign: String,
+        /// The first cell that differs.
+        id: Box<CellId>,
+    },
+    /// A server named by its path.
+    #[error("servers.{server}.program: {} is no program", program.display())]
+    NoProgram {
+        /// The server's name.
+        server: String,
+        /// The path.
+        program: PathBuf,
+    },
+    /// The machine cannot do it; the text says what to do.
+    #[error("{0}")]
+    Machine(String),
+    /// Files.
+    #[error("{}: {cause}", path.display())]
+    Io {
+        /// Which.
+        path: PathBuf,
+        /// The system's answer.
+        cause: io::Error,
+    },
+}
+
+/// Says what is to be done.
+///
+/// # Errors
+/// [`CampaignError`].
+pub fn plan(campaign: &Campaign, options: &Options) -> Result<Plan, CampaignError> {
+    let mut cells = campaign.cells();
+    if let Some(share) = options.share {
+        cells = share.of_cells(cells, campaign.repetitions);
+    }
+    cells.retain(|cell| options.filter.takes(&cell.id.variant));
+    let before = cells.len();
+    let known = known(&options.out)?;
+    for cell in &cells {
+        if known.get(&cell.id).is_some_and(|hash| hash != cell.hash()) {
+            return Err(CampaignError::OtherScenario {
+                folder: options.out.clone(),
+                campaign: campaign.name.clone(),
+                id: Box::new(cell.id.clone()),
+            });
+        }
+    }
+    cells.retain(|cell| !known.contains_key(&cell.id));
+    let done = before - cells.len();
+    let mut plan = Plan {
+        cells,
+        done,
+        missing: Vec::new(),
+        programs: BTreeMap::new(),
+        versions: BTreeMap::new(),
+    };
+    plan.versions.insert("smig".into(), options.version.clone());
+    plan.find_servers(&options.smig)?;
+    Ok(plan)
+}
+
+/// The cells that have results in a folder, with their hashes.
+fn known(folder: &Path) -> Result<BTreeMap<CellId, String>, CampaignError> {
+    let io = |path: &Path| {
+        let path = path.to_owned();
+        move |cause| CampaignError::Io { path, cause }
+    };
+    let mut known = BTreeMap::new();
+    if !fs::exists(folder).map_err(io(folder))? {
+        return Ok(known);
+    }
+    for file in results_in(folder).map_err(io(folder))? {
+        for line in lines(&file).map_err(io(&file))? {
+            known.insert(line.stub.id, line.stub.hash);
+        }
+    }
+    Ok(known)
+}
+
+impl Plan {
+    /// Looks for each server once; leaves out the cells of those that are not there.
+    fn find_servers(&mut self, smig: &Path) -> Result<(), CampaignError> {
+        let mut absent = BTreeSet::new();
+        for cell in &self.cells {
+            for (name, server) in &cell.scenario.servers {
+                if server.program.is_none()
+                    && (self.programs.contains_key(&server.kind) || absent.contains(&server.kind))
+                {
+                    continue;
+                }
+                match (program_of(server, smig), &server.program) {
+                    (Some(program), named) => {
+                        let version = match server.kind {
+                            ServerKind::Smig => {
+                                self.versions.get("smig").cloned().unwrap_or_default()
+                            }
+                            kind => version_of(kind, &program),
+                        };
+                        if named.is_none() {
+                            self.programs.insert(server.kind, program);
+                            self.versions.insert(server.kind.word().into(), version);
+                        } else {
+                            self.versions.insert(program.display().to_string(), version);
+                        }
+                    }
+                    (None, Some(program)) => {
+                        let (server, program) = (name.clone(), program.clone());
+                        return Err(CampaignError::NoProgram { server, program });
+                    }
+                    (None, None) => drop(absent.insert(server.kind)),
+                }
+            }
+        }
+        for kind in absent {
+            let before = self.cells.len();
+            self.cells.retain(|cell| {
+                !cell
+                    .scenario
+                    .servers
+                    .values()
+                    .any(|server| server.kind == kind && server.program.is_none())
+            });
+            self.missing.push(Missing { kind, cells: before - self.cells.len() });
+        }
+        Ok(())
+    }
+}

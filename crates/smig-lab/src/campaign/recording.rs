@@ -1,0 +1,102 @@
+//! A run's timeline: queue, TCP, streams and marks on one clock.
+
+use std::fs::{self, File};
+use std::io::{self, BufReader, BufWriter};
+use std::path::{Path, PathBuf};
+use std::time::Duration;
+
+use crate::link::Time;
+use crate::netns::{BoxedLog, Testbed};
+use crate::sample::{
+    Direction, End, LinkFacts, QueueRecorder, ServerEvents, TcpSampler, TcpSamples, Timeline, now,
+    put_observation,
+};
+use crate::scenario::{Cell, ServerKind};
+use crate::workload::Observation;
+
+/// The folder of timelines beside the results.
+pub(super) const TIMELINES: &str = "timelines";
+
+const QUEUE_EVERY: Duration = Duration::from_millis(1);
+const SERVER_EVERY: Duration = Duration::from_millis(10);
+const CLIENT_EVERY: Duration = Duration::from_millis(50);
+
+/// What is recorded of one run.
+#[derive(Debug)]
+pub(super) struct Recording {
+    path: PathBuf,
+    title: String,
+    link: LinkFacts,
+    facts: Vec<(&'static str, String)>,
+    /// Names of our own servers, which write down events.
+    servers: Vec<String>,
+    queue: QueueRecorder,
+    origin: Time,
+    running: Vec<TcpSampler>,
+    samples: Vec<TcpSamples>,
+}
+
+impl Recording {
+    pub(super) fn new(cell: &Cell, path: &Path) -> Self {
+        let ours =
+            cell.scenario.servers.iter().filter(|(_, server)| server.kind == ServerKind::Smig);
+        Self {
+            path: path.to_owned(),
+            title: format!("{}: {}", cell.id.campaign, cell.id),
+            link: LinkFacts::of(&cell.scenario.link),
+            facts: vec![("hash", cell.hash().to_owned()), ("seed", cell.seed.to_string())],
+            servers: ours.map(|(name, _)| name.clone()).collect(),
+            queue: QueueRecorder::new(Direction::ToClient, QUEUE_EVERY),
+            origin: now(),
+            running: Vec::new(),
+            samples: Vec::new(),
+        }
+    }
+
+    /// What the link's log goes to.
+    pub(super) fn queue_log(&self) -> BoxedLog {
+        self.queue.log()
+    }
+
+    /// The clients begin.
+    pub(super) fn begin(&mut self, testbed: &Testbed) -> io::Result<()> {
+        self.origin = now();
+        let (server, client) = (testbed.server(), testbed.client());
+        self.running = vec![
+            TcpSampler::start(server, "server", End::Server, SERVER_EVERY)?,
+            // Needed to know which of the clients' connections is which of the server's.
+            TcpSampler::start(client, "client", End::Client, CLIENT_EVERY)?,
+        ];
+        Ok(())
+    }
+
+    /// The clients have all they wanted; their connections are still open.
+    pub(super) fn end(&mut self) -> io::Result<()> {
+        for sampler in self.running.drain(..) {
+            self.samples.push(sampler.stop()?);
+        }
+        Ok(())
+    }
+
+    /// Writes the file. `scratch` is where servers wrote what they said.
+    pub(super) fn write(self, observation: &Observation, scratch: &Path) -> io::Result<()> {
+        let mut timeline = Timeline::new(&self.title, self.origin);
+        timeline.head.link = Some(self.link);
+        let facts = self.facts.into_iter().map(|(name, fact)| (name.to_owned(), fact));
+        timeline.head.facts = facts.collect();
+        timeline.tracks.extend(self.queue.tracks(self.origin));
+        for samples in &self.samples {
+            samples.put_on(&mut timeline);
+        }
+        put_observation(&mut timeline, observation);
+        for name in &self.servers {
+            let said = File::open(scratch.join(format!("server-{name}.out")))?;
+            ServerEvents::read(&mut BufReader::new(said))?.put_on(&mut timeline, "server");
+        }
+        timeline.match_connections("client");
+        if let Some(folder) = self.path.parent() {
+            fs::create_dir_all(folder)?;
+        }
+        timeline.write_to(&mut BufWriter::new(File::create(&self.path)?))
+    }
+}

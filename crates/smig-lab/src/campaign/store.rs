@@ -1,0 +1,145 @@
+//! Files of results: a line each, written whole or not at all.
+
+use std::fs::{self, File, OpenOptions};
+use std::io::{self, BufRead as _, BufReader, Read as _, Seek as _, SeekFrom, Write as _};
+use std::path::{Path, PathBuf};
+
+use rustix::fs::{FlockOperation, flock};
+use serde::Deserialize;
+
+use super::result::{CellResult, FORMAT};
+use crate::scenario::{CellId, Share};
+
+/// What a line must tell to know whose it is.
+#[derive(Debug, Clone, PartialEq, Eq, Deserialize)]
+pub(super) struct Stub {
+    pub(super) format: u32,
+    pub(super) id: CellId,
+    pub(super) hash: String,
+}
+
+/// A line as it stands in a file.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(super) struct Line {
+    pub(super) stub: Stub,
+    pub(super) text: String,
+    pub(super) file: PathBuf,
+}
+
+/// The name of a share's file.
+pub(super) fn file_name(share: Option<Share>) -> String {
+    match share {
+        None => "results.jsonl".into(),
+        Some(share) => format!("results.{}-of-{}.jsonl", share.index, share.of),
+    }
+}
+
+/// The name of the file of a share's runs that did not count, and what was wrong with them.
+fn rejected_name(share: Option<Share>) -> String {
+    file_name(share).replacen("results", "rejected", 1)
+}
+
+/// The files with results in a folder, in the order of their names.
+///
+/// # Errors
+/// The folder cannot be read.
+pub fn results_in(folder: &Path) -> io::Result<Vec<PathBuf>> {
+    let mut files = Vec::new();
+    for entry in fs::read_dir(folder)? {
+        let name = entry?.file_name();
+        let text = name.to_string_lossy();
+        if text.starts_with("results.") && text.ends_with(".jsonl") {
+            files.push(folder.join(&name));
+        }
+    }
+    files.sort();
+    Ok(files)
+}
+
+/// All results of a file, or of all files in a folder.
+///
+/// # Errors
+/// What cannot be read, with file and line.
+pub fn read_results(path: &Path) -> io::Result<Vec<CellResult>> {
+    let files = if path.is_dir() { results_in(path)? } else { vec![path.to_owned()] };
+    let mut results = Vec::new();
+    for file in files {
+        for line in lines(&file)? {
+            let result = serde_json::from_str(&line.text);
+            results.push(result.map_err(|error| broken(&file, &line.text, &error))?);
+        }
+    }
+    Ok(results)
+}
+
+fn broken(file: &Path, line: &str, error: &serde_json::Error) -> io::Error {
+    let start: String = line.chars().take(40).collect();
+    io::Error::other(format!("{}: {start}...: {error}", file.display()))
+}
+
+/// The lines of a file. One that was not written to its end, because something ended the program, is
+/// not counted.
+pub(super) fn lines(file: &Path) -> io::Result<Vec<Line>> {
+    let mut reader = BufReader::new(File::open(file)?);
+    let mut lines = Vec::new();
+    loop {
+        let mut text = String::new();
+        if reader.read_line(&mut text)? == 0 || !text.ends_with('\n') {
+            return Ok(lines);
+        }
+        text.truncate(text.trim_end().len());
+        if text.is_empty() {
+            continue;
+        }
+        let stub: Stub =
+            serde_json::from_str(&text).map_err(|error| broken(file, &text, &error))?;
+        if stub.format > FORMAT {
+            let words = format!("{}: its lines are of a newer smig than this", file.display());
+            return Err(io::Error::other(words));
+        }
+        lines.push(Line { stub, text, file: file.to_owned() });
+    }
+}
+
+/// A file that results are added to, by this process alone.
+#[derive(Debug)]
+pub(super) struct Store {
+    file: File,
+    rejected: PathBuf,
+}
+
+impl Store {
+    /// Opens or makes the file; cuts off a line that was not written to its end.
+    pub(super) fn open(folder: &Path, share: Option<Share>) -> io::Result<Self> {
+        fs::create_dir_all(folder)?;
+        let path = folder.join(file_name(share));
+        let mut file =
+            OpenOptions::new().read(true).write(true).create(true).truncate(false).open(&path)?;
+        flock(&file, FlockOperation::NonBlockingLockExclusive).map_err(|_| {
+            let path = path.display();
+            io::Error::other(format!(
+                "{path} is being written by another smig; give each its own --out or --shard"
+            ))
+        })?;
+        let mut octets = Vec::new();
+        file.read_to_end(&mut octets)?;
+        let whole = octets.iter().rposition(|&octet| octet == b'\n').map_or(0, |at| at + 1) as u64;
+        file.set_len(whole)?;
+        file.seek(SeekFrom::Start(whole))?;
+        Ok(Self { file, rejected: folder.join(rejected_name(share)) })
+    }
+
+    /// Adds a result.
+    pub(super) fn add(&mut self, result: &CellResult) -> io::Result<()> {
+        let mut line = serde_json::to_vec(result)?;
+        line.push(b'\n');
+        self.file.write_all(&line)?;
+        self.file.sync_data()
+    }
+
+    /// Writes down a run that does not count.
+    pub(super) fn reject(&self, what: &serde_json::Value) -> io::Result<()> {
+        let mut file = OpenOptions::new().append(true).create(true).open(&self.rejected)?;
+        file.write_all(format!("{what}\n").as_bytes())
+    }
+}

@@ -1,0 +1,119 @@
+//! Whether the emulated links do what they are told, measured with real packets
+//! through the kernel.
+//!
+//! Each profile gets hosts of its own, and three measurements in each
+//! direction: delay through an empty link, rate of a full one, and loss where
+//! there is any. What is measured is held against the profile's own numbers;
+//! for what varies with time, the model is asked in virtual time what each
+//! packet should have seen. A measurement that the machine disturbed is marked,
+//! not counted.
+
+mod delay;
+mod flow;
+mod loss;
+mod rate;
+mod result;
+mod table;
+mod tbf;
+
+use std::io;
+use std::time::Duration;
+
+use crate::link::LinkSpec;
+use crate::netns::{LabError, Testbed};
+
+pub use result::{
+    Calm, DelayCheck, DirectionCheck, LossCheck, ProfileCheck, RateCheck, TbfCheck, Verdict,
+};
+pub use table::{head, lines};
+
+/// What is measured, and for how long.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct CheckOptions {
+    /// How long each measurement takes.
+    pub length: Duration,
+    /// What is random follows from it.
+    pub seed: u64,
+    /// How often a disturbed profile is measured again.
+    pub repeats: u32,
+}
+
+impl Default for CheckOptions {
+    fn default() -> Self {
+        Self { length: Duration::from_secs(2), seed: 1, repeats: 1 }
+    }
+}
+
+/// Why a profile could not be measured.
+#[derive(Debug, thiserror::Error)]
+pub enum CheckError {
+    /// The hosts could not be made.
+    #[error(transparent)]
+    Lab(#[from] LabError),
+    /// A socket or a host failed.
+    #[error("measuring: {0}")]
+    Io(#[from] io::Error),
+    /// Packets neither arrived nor were dropped.
+    #[error("the link still holds packets {0} s after the last was sent; lower its queue or delay")]
+    NotEmpty(u64),
+}
+
+/// Measures one link, again if the machine disturbed it.
+///
+/// # Errors
+/// When it cannot be measured at all.
+pub fn check(
+    name: &str,
+    link: &LinkSpec,
+    options: &CheckOptions,
+) -> Result<ProfileCheck, CheckError> {
+    let mut result = measure(name, link, options)?;
+    for _ in 0..options.repeats {
+        if result.verdict() != Verdict::Disturbed {
+            break;
+        }
+        result = measure(name, link, options)?;
+    }
+    Ok(result)
+}
+
+fn measure(
+    name: &str,
+    link: &LinkSpec,
+    options: &CheckOptions,
+) -> Result<ProfileCheck, CheckError> {
+    let mut calm = Calm::default();
+    let delays = delay::measure(link, options, &mut calm)?;
+    let rates = rate::measure(link, options, &mut calm)?;
+    let losses = loss::measure(link, options, &mut calm)?;
+    let tbf = tbf::measure(link, options)?;
+    let [to_client, to_server] = [0, 1].map(|way: usize| DirectionCheck {
+        delay: delays[way],
+        rate: rates[way],
+        loss: losses[way],
+    });
+    let name = name.to_owned();
+    Ok(ProfileCheck { name, link: link.clone(), to_client, to_server, tbf, calm })
+}
+
+/// Hosts for a measurement, whose schedule begins now.
+fn testbed(link: LinkSpec, options: &CheckOptions) -> Result<Testbed, LabError> {
+    Testbed::builder(link).seed(options.seed).start()
+}
+
+/// Waits until each packet has arrived or is lost.
+fn wait_until_empty(testbed: &Testbed) -> Result<(), CheckError> {
+    const PATIENCE_SECONDS: u64 = 60;
+    const STEP: Duration = Duration::from_millis(5);
+    for _ in 0..PATIENCE_SECONDS * 1_000 / 5 {
+        let report = testbed.report();
+        let gone = [report.to_client, report.to_server]
+            .iter()
+            .all(|way| way.offered_packets == way.delivered_packets + way.dropped_packets);
+        if gone {
+            return Ok(());
+        }
+        std::thread::sleep(STEP);
+    }
+    Err(CheckError::NotEmpty(PATIENCE_SECONDS))
+}

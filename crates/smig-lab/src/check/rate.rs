@@ -1,0 +1,133 @@
+//! The rate of a full link.
+//!
+//! More is sent than the link carries, so that its queue is never empty, and
+//! what arrives is held against what the wire could send in that time. Jitter
+//! and loss are left out: the one would move the ends of that time, and what is
+//! lost has been sent.
+
+use std::net::Ipv4Addr;
+use std::time::Duration;
+
+use super::flow::{Flow, Packets, Received};
+use super::{Calm, CheckError, CheckOptions, RateCheck, testbed};
+use crate::link::{DirectionSpec, Link, LinkSpec, RateSpec, Time};
+use crate::netns::{Host, LabError};
+
+/// What is sent, as a multiple of the rate.
+const LOAD: f64 = 1.25;
+/// The same where the rate varies: above its ceiling.
+const VARIABLE_LOAD: f64 = 3.5;
+/// Faster links have their directions measured one after the other: the hosts'
+/// own threads need the processors.
+const MOST_AT_ONCE_MBIT: f64 = 200.0;
+/// Not faster than this: a host must not starve the other.
+const LEAST_GAP: Duration = Duration::from_micros(5);
+
+pub(super) fn measure(
+    link: &LinkSpec,
+    options: &CheckOptions,
+    calm: &mut Calm,
+) -> Result<[RateCheck; 2], CheckError> {
+    let mut bare = link.clone();
+    for direction in [&mut bare.to_client, &mut bare.to_server] {
+        (direction.jitter, direction.loss) = (None, None);
+    }
+    let testbed = testbed(bare, options)?;
+    let (server, client) = (testbed.server(), testbed.client());
+    let down = || Flow::start(server, client, client.address(), packets(&link.to_client, options));
+    let up = || Flow::start(client, server, server.address(), packets(&link.to_server, options));
+    let total = link.to_client.rate.as_mbit() + link.to_server.rate.as_mbit();
+    let (down, up) = if total > MOST_AT_ONCE_MBIT {
+        (down()?.sent()?, up()?.sent()?)
+    } else {
+        let (down, up) = (down()?, up()?);
+        (down.sent()?, up.sent()?)
+    };
+    let ends = [(down.0, down.1.end()?), (up.0, up.1.end()?)];
+    // That the queue drops is the point here: the hosts' devices must not.
+    calm.see(&testbed, [&ends[0].0.late, &ends[1].0.late])?;
+    let mut checks = [RateCheck::default(); 2];
+    let ways = [&link.to_client, &link.to_server];
+    for ((check, spec), (sent, received)) in checks.iter_mut().zip(ways).zip(ends) {
+        let last = sent.sent.last().copied().unwrap_or_default();
+        *check = compare(spec, testbed.origin(), last, &received)?;
+    }
+    Ok(checks)
+}
+
+/// Full-size packets that fill a direction.
+fn packets(spec: &DirectionSpec, options: &CheckOptions) -> Packets {
+    let (rate, load) = match &spec.rate {
+        RateSpec::Constant(rate) => (rate.as_bits_per_second(), LOAD),
+        RateSpec::Steps(steps) => {
+            let most = steps.steps.iter().map(|step| step.rate.as_bits_per_second()).max();
+            (most.unwrap_or(1), LOAD)
+        }
+        RateSpec::Lte(lte) => (lte.mean.as_bits_per_second(), VARIABLE_LOAD),
+        // Unknown before it is read; the check of a file's link reads it for this.
+        RateSpec::Trace(_) => (mean_of_trace(spec), VARIABLE_LOAD),
+    };
+    flood(rate as f64 * load, spec.mtu as usize, options.length)
+}
+
+/// Packets of `bytes` at a rate in bits per second.
+pub(super) fn flood(rate: f64, bytes: usize, length: Duration) -> Packets {
+    let gap = Duration::from_secs_f64(bytes as f64 * 8.0 / rate).max(LEAST_GAP);
+    Packets { bytes, gap, length }
+}
+
+fn mean_of_trace(spec: &DirectionSpec) -> u64 {
+    const HOUR: Duration = Duration::from_secs(3_600);
+    let link = Link::<Vec<u8>>::new(spec, 0);
+    link.map_or(1, |link| (link.capacity(Time::ZERO, Time::ZERO + HOUR) * 8.0 / 3_600.0) as u64)
+}
+
+fn compare(
+    spec: &DirectionSpec,
+    origin: Time,
+    last_sent: Time,
+    received: &[Received],
+) -> Result<RateCheck, CheckError> {
+    let Some((first, last, bits)) = window(received, last_sent) else {
+        return Ok(RateCheck::default());
+    };
+    let mut model: Link<Vec<u8>> = Link::new(spec, 0).map_err(LabError::Link)?;
+    model.start_at(origin);
+    // When the last bits of these packets left the wire.
+    let before =
+        |at: Time| Time::from_nanos(at.as_nanos().saturating_sub(spec.delay.as_nanos() as u64));
+    let seconds = last.since(first).as_secs_f64();
+    let possible = model.capacity(before(first), before(last)) * 8.0;
+    Ok(RateCheck {
+        commanded_mbit: possible / seconds / 1e6,
+        measured_mbit: bits / seconds / 1e6,
+        seconds,
+    })
+}
+
+/// The moments of two arrivals far apart, and the bits that came after the first
+/// up to the second.
+pub(super) fn window(received: &[Received], until: Time) -> Option<(Time, Time, f64)> {
+    let begin = received.first()?.at;
+    // The queue is filling: bursts pass, and the wire may have been idle before.
+    let settled = begin + until.since(begin).mul_f64(0.2);
+    let within = |packet: &&Received| packet.at >= settled && packet.at <= until;
+    let first = received.iter().find(within)?;
+    let last = received.iter().rfind(within)?;
+    let bytes: usize =
+        received.iter().filter(|p| p.at > first.at && p.at <= last.at).map(|p| p.bytes).sum();
+    (last.at > first.at).then_some((first.at, last.at, bytes as f64 * 8.0))
+}
+
+/// A flow that fills something else than an emulated link; bits per second.
+pub(super) fn through(
+    from: &Host,
+    to: &Host,
+    address: Ipv4Addr,
+    packets: Packets,
+) -> Result<Option<f64>, CheckError> {
+    let (sent, receiver) = Flow::start(from, to, address, packets)?.sent()?;
+    let last = sent.sent.last().copied().unwrap_or_default();
+    let measured = window(&receiver.end()?, last);
+    Ok(measured.map(|(first, last, bits)| bits / last.since(first).as_secs_f64()))
+}

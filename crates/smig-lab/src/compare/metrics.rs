@@ -1,0 +1,111 @@
+//! The metrics of a campaign's results.
+//!
+//! Objects that are not complete have no time; how many there are is a metric of its own, so that a
+//! scheme does not win by losing its slowest objects.
+
+use crate::campaign::CellResult;
+use crate::report::bytes;
+use crate::scenario::{Direction, Role};
+use crate::workload::{ObjectResult, Outcome};
+
+use super::difference::{Better, Series};
+
+/// All metrics of some results, which are runs of the same setting.
+///
+/// - a small object's time, for each transfer and size, beside a big transfer and alone;
+/// - a big transfer's time, and the share of the link's rate that it had;
+/// - bytes that came after a cancel;
+/// - objects that failed, in percent of those asked for.
+#[must_use]
+pub fn series_of(results: &[&CellResult]) -> Vec<Series> {
+    let mut all = Collected { runs: results.len(), series: Vec::new() };
+    for (run, result) in results.iter().enumerate() {
+        let objects = &result.observation.objects;
+        for object in objects {
+            all.object(run, object, objects, result);
+        }
+        let failed = objects.iter().filter(|object| failed(object)).count();
+        if !objects.is_empty() {
+            let percent = failed as f64 / objects.len() as f64 * 100.0;
+            all.push("objects that failed", "%", Better::Lower, run, percent);
+        }
+    }
+    // A column of zeros on both sides would only fill the page.
+    all.series.retain(|series| {
+        series.unit != "%" || series.runs.iter().flatten().any(|value| *value > 0.0)
+    });
+    all.series
+}
+
+struct Collected {
+    runs: usize,
+    series: Vec<Series>,
+}
+
+impl Collected {
+    fn push(&mut self, metric: &str, unit: &str, better: Better, run: usize, value: f64) {
+        let known = self.series.iter().position(|series| series.metric == metric);
+        let at = known.unwrap_or_else(|| {
+            let (metric, unit) = (metric.to_owned(), unit.to_owned());
+            let runs = vec![Vec::new(); self.runs];
+            self.series.push(Series { metric, unit, better, runs });
+            self.series.len() - 1
+        });
+        self.series[at].runs[run].push(value);
+    }
+
+    fn object(
+        &mut self,
+        run: usize,
+        object: &ObjectResult,
+        all: &[ObjectResult],
+        result: &CellResult,
+    ) {
+        let name = format!("{} {}", object.name, bytes(object.size));
+        if let Some(cancel) = object.cancel {
+            let after = cancel.wire_bytes.saturating_sub(cancel.other_bytes) as f64 / 1e3;
+            self.push(&format!("{name}, after its cancel"), "kB", Better::Lower, run, after);
+        }
+        if object.outcome != Outcome::Complete {
+            return;
+        }
+        match object.role {
+            Role::Small => {
+                let metric = match beside(object, all) {
+                    Some(big) => format!("{name} beside {big}"),
+                    None => format!("{name} alone"),
+                };
+                self.push(&metric, "ms", Better::Lower, run, object.seconds() * 1e3);
+            }
+            Role::Big => {
+                self.push(&name, "s", Better::Lower, run, object.seconds());
+                let link = match object.direction {
+                    Direction::Download => &result.scenario.link.to_client,
+                    Direction::Upload => &result.scenario.link.to_server,
+                };
+                // Of a trace there is no mean before it runs.
+                if let Some(mean) = link.rate.mean() {
+                    let rate = object.bytes as f64 * 8.0 / object.seconds().max(1e-9);
+                    let share = rate / mean.as_bits_per_second() as f64 * 100.0;
+                    let metric = format!("{name}, share of the link");
+                    self.push(&metric, "% of the link", Better::Higher, run, share);
+                }
+            }
+        }
+    }
+}
+
+/// The name of a big transfer that ran while the object was asked for.
+fn beside<'a>(object: &ObjectResult, all: &'a [ObjectResult]) -> Option<&'a str> {
+    all.iter()
+        .find(|other| {
+            other.role == Role::Big
+                && other.started_ns <= object.started_ns
+                && object.started_ns < other.ended_ns
+        })
+        .map(|big| big.name.as_str())
+}
+
+const fn failed(object: &ObjectResult) -> bool {
+    !matches!(object.outcome, Outcome::Complete | Outcome::Cancelled)
+}

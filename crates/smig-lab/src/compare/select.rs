@@ -1,0 +1,132 @@
+//! Which results a side is made of: `results/fig4:scheme=NoMig,buffer=large`.
+
+use std::fmt;
+use std::path::{Path, PathBuf};
+
+use crate::campaign::CellResult;
+use crate::scenario::Variant;
+
+/// A folder or file with results, and the variants that are wanted of it.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Selector {
+    /// Where the results are; none if it is where the other side's are.
+    pub path: Option<PathBuf>,
+    /// Axis and name; all of them must fit.
+    pub wanted: Vec<(String, String)>,
+}
+
+/// What is wrong with a selector.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+pub enum SelectorError {
+    /// A part after the colon is no `axis=name`.
+    #[error("{0:?} is no axis=name; a side is FOLDER, FOLDER:axis=name or :axis=name,axis=name")]
+    Form(String),
+    /// Nothing is selected.
+    #[error("it is empty; a side is FOLDER, FOLDER:axis=name or :axis=name,axis=name")]
+    Empty,
+}
+
+impl Selector {
+    /// Reads `PATH`, `PATH:axis=name,...` or `:axis=name,...`. A path that has a colon followed by
+    /// an equals sign needs a `:` at its end.
+    ///
+    /// # Errors
+    /// [`SelectorError`].
+    pub fn parse(text: &str) -> Result<Self, SelectorError> {
+        let (path, wanted) = match text.rsplit_once(':') {
+            Some((path, wanted)) if wanted.is_empty() || wanted.contains('=') => (path, wanted),
+            _ => (text, ""),
+        };
+        let wanted = wanted.split(',').filter(|part| !part.is_empty()).map(|part| {
+            let (axis, name) =
+                part.split_once('=').ok_or_else(|| SelectorError::Form(part.to_owned()))?;
+            Ok((axis.trim().to_owned(), name.trim().to_owned()))
+        });
+        let wanted = wanted.collect::<Result<Vec<_>, _>>()?;
+        let path = (!path.is_empty()).then(|| PathBuf::from(path));
+        if path.is_none() && wanted.is_empty() {
+            return Err(SelectorError::Empty);
+        }
+        Ok(Self { path, wanted })
+    }
+
+    /// Whether a result belongs to it.
+    #[must_use]
+    pub fn takes(&self, variant: &Variant) -> bool {
+        self.wanted.iter().all(|(axis, name)| variant.on(axis) == Some(name))
+    }
+
+    /// What the variant is beside what was asked for.
+    fn rest(&self, variant: &Variant, other: &Self) -> Vec<(String, String)> {
+        let asked =
+            |axis: &str| self.wanted.iter().chain(&other.wanted).any(|(wanted, _)| wanted == axis);
+        variant.0.iter().filter(|(axis, _)| !asked(axis)).cloned().collect()
+    }
+
+    /// The side's name for people.
+    #[must_use]
+    pub fn label(&self) -> String {
+        if self.wanted.is_empty() {
+            let path = self.path.as_deref().unwrap_or_else(|| Path::new(""));
+            path.file_name().map_or_else(
+                || path.display().to_string(),
+                |name| name.to_string_lossy().into_owned(),
+            )
+        } else {
+            let names: Vec<&str> = self.wanted.iter().map(|(_, name)| name.as_str()).collect();
+            names.join(" ")
+        }
+    }
+}
+
+impl fmt::Display for Selector {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        if let Some(path) = &self.path {
+            write!(f, "{}", path.display())?;
+        }
+        for (index, (axis, name)) in self.wanted.iter().enumerate() {
+            write!(f, "{}{axis}={name}", if index == 0 { ":" } else { "," })?;
+        }
+        Ok(())
+    }
+}
+
+/// Results of one setting on both sides.
+#[derive(Debug)]
+pub struct Group<'a> {
+    /// What the setting is beside the sides' own selections, for people; empty if it is the only.
+    pub setting: String,
+    /// A's runs.
+    pub a: Vec<&'a CellResult>,
+    /// B's runs.
+    pub b: Vec<&'a CellResult>,
+}
+
+/// Results of each side by what the sides have in common, so that like is compared with like.
+/// Runs that do not count are left out, and so are settings that only one side has.
+#[must_use]
+pub fn pair<'a>(
+    (a, a_results): (&Selector, &'a [CellResult]),
+    (b, b_results): (&Selector, &'a [CellResult]),
+) -> Vec<Group<'a>> {
+    let counts = |result: &&CellResult| result.disturbed.is_empty();
+    let mut groups: Vec<(Vec<(String, String)>, Group<'a>)> = Vec::new();
+    for result in a_results.iter().filter(counts).filter(|one| a.takes(&one.id.variant)) {
+        let rest = a.rest(&result.id.variant, b);
+        match groups.iter_mut().find(|(known, _)| *known == rest) {
+            Some((_, group)) => group.a.push(result),
+            None => {
+                let setting = Variant(rest.clone());
+                let setting = if rest.is_empty() { String::new() } else { setting.to_string() };
+                groups.push((rest, Group { setting, a: vec![result], b: Vec::new() }));
+            }
+        }
+    }
+    for result in b_results.iter().filter(counts).filter(|one| b.takes(&one.id.variant)) {
+        let rest = b.rest(&result.id.variant, a);
+        if let Some((_, group)) = groups.iter_mut().find(|(known, _)| *known == rest) {
+            group.b.push(result);
+        }
+    }
+    groups.into_iter().map(|(_, group)| group).filter(|group| !group.b.is_empty()).collect()
+}

@@ -1,0 +1,62 @@
+//! Comparisons as a table.
+
+use super::difference::{Comparison, TestedOver};
+use super::words::probability;
+use crate::report::html::{Align, Table};
+use crate::report::number;
+use crate::stats::Interval;
+
+/// One row for each comparison, for any of the report's writers.
+#[must_use]
+pub fn table(comparisons: &[Comparison]) -> Table {
+    let setting = comparisons.iter().any(|c| !c.setting.is_empty());
+    let head = [
+        ("setting", Align::Left),
+        ("metric", Align::Left),
+        ("unit", Align::Left),
+        ("A", Align::Left),
+        ("B", Align::Left),
+        ("n A", Align::Right),
+        ("n B", Align::Right),
+        ("median A", Align::Right),
+        ("median B", Align::Right),
+        ("p95 A", Align::Right),
+        ("p95 B", Align::Right),
+        ("B/A", Align::Right),
+        ("95 % interval", Align::Right),
+        ("Cliff's delta", Align::Right),
+        ("p", Align::Right),
+    ];
+    let skip = usize::from(!setting);
+    Table {
+        columns: head.into_iter().skip(skip).map(|(name, align)| (name.into(), align)).collect(),
+        rows: comparisons.iter().map(|c| row(c).into_iter().skip(skip).collect()).collect(),
+    }
+}
+
+fn row(c: &Comparison) -> Vec<String> {
+    let count = |side: &super::difference::Side| format!("{} in {}", side.summary.n, side.runs);
+    let interval =
+        |interval: Interval| format!("{} to {}", number(interval.low), number(interval.high));
+    let over = match c.tested_over {
+        TestedOver::Runs => "",
+        TestedOver::Values => " *",
+    };
+    vec![
+        c.setting.clone(),
+        c.metric.clone(),
+        c.unit.clone(),
+        c.a.label.clone(),
+        c.b.label.clone(),
+        count(&c.a),
+        count(&c.b),
+        number(c.a.summary.median),
+        number(c.b.summary.median),
+        number(c.a.summary.p95),
+        number(c.b.summary.p95),
+        c.ratio.map_or_else(|| "-".into(), number),
+        c.ratio_interval.map_or_else(|| "-".into(), interval),
+        format!("{:.2} {}", c.effect.delta, c.effect.magnitude),
+        format!("{}{over}", probability(c.test.p).trim_start_matches("= ")),
+    ]
+}

@@ -1,0 +1,94 @@
+//! A comparison in a sentence that claims no more than the numbers.
+
+use super::difference::{Better, Comparison, TestedOver};
+use crate::report::{amount, ms, number};
+use crate::stats::Magnitude;
+
+/// Below this, chance is not a likely cause.
+const LEVEL: f64 = 0.05;
+
+/// A ratio nearer to 1 than this makes no difference to anybody, however sure it is.
+const NOTHING: f64 = 0.01;
+
+pub(super) fn sentence(comparison: &Comparison) -> String {
+    let c = comparison;
+    let (a, b) = (&c.a, &c.b);
+    let what = format!("{}: {}", c.metric, values(c));
+    let verdict = match verdict(c) {
+        Verdict::Unclear => format!("no difference shown (p {})", probability(c.test.p)),
+        Verdict::Different if c.ratio.is_some_and(|ratio| (ratio - 1.0).abs() < NOTHING) => {
+            let ratio = c.ratio.unwrap_or(1.0);
+            format!("practically the same ({}, p {})", share(ratio), probability(c.test.p))
+        }
+        Verdict::Different => {
+            let size = c.ratio.map_or_else(String::new, |ratio| format!(", {}", share(ratio)));
+            let good = if improves(c) { "better" } else { "worse" };
+            let effect = match c.effect.magnitude {
+                Magnitude::Negligible => "though a negligible effect".to_owned(),
+                size => format!("a {size} effect"),
+            };
+            format!("{} is {good}{size}; {effect} (p {})", b.label, probability(c.test.p))
+        }
+    };
+    let mut text = format!("{what}; {verdict}");
+    if a.runs.min(b.runs) == 1 {
+        text.push_str(". One run a side cannot tell what the next would give");
+    } else if c.tested_over == TestedOver::Values {
+        let few = a.runs.min(b.runs);
+        text.push_str(&format!(". With {} a side p is too small by some", amount(few, "run")));
+    }
+    text + "."
+}
+
+enum Verdict {
+    Different,
+    Unclear,
+}
+
+fn verdict(c: &Comparison) -> Verdict {
+    // Where there are enough runs, the interval must agree: it is the one that draws runs.
+    let around_one = c.ratio_interval.is_some_and(|interval| interval.holds(1.0));
+    if c.test.p < LEVEL && !around_one { Verdict::Different } else { Verdict::Unclear }
+}
+
+fn improves(c: &Comparison) -> bool {
+    let grows = c.effect.delta > 0.0;
+    grows == (c.better == Better::Higher)
+}
+
+/// `110 ms for B, 441 ms for A`
+fn values(c: &Comparison) -> String {
+    let value = |value: f64| {
+        let text = if c.unit == "ms" { ms(value) } else { number(value) };
+        if c.unit.is_empty() { text } else { format!("{text} {}", c.unit) }
+    };
+    let (a, b) = (&c.a, &c.b);
+    format!(
+        "{} for {}, {} for {} at the median",
+        value(b.summary.median),
+        b.label,
+        value(a.summary.median),
+        a.label
+    )
+}
+
+/// A ratio as people say it.
+fn share(ratio: f64) -> String {
+    let percent = (ratio - 1.0).abs() * 100.0;
+    let digits = usize::from(percent < 9.95);
+    match ratio {
+        ratio if ratio >= 2.0 => format!("{} times as much", number(ratio)),
+        ratio if ratio >= 1.0 => format!("{percent:.digits$} % more"),
+        _ => format!("{percent:.digits$} % less"),
+    }
+}
+
+/// p to two digits that count, and never as 0: `= 0.013`.
+pub(super) fn probability(p: f64) -> String {
+    match p {
+        p if p < 0.001 => "< 0.001".into(),
+        p if p < 0.01 => format!("= {p:.4}"),
+        p if p < 0.1 => format!("= {p:.3}"),
+        p => format!("= {p:.2}"),
+    }
+}

@@ -1,0 +1,161 @@
+//! Propagation delay that changes with time and never reorders packets.
+//!
+//! What changes is the delay of the path, not that of a packet: a packet that
+//! would overtake the one before it arrives together with it.
+
+use std::time::Duration;
+
+use serde::{Deserialize, Serialize};
+
+use super::random::{Purpose, Random, mix};
+use super::{SpecError, Time};
+use crate::millis;
+
+/// How the delay of a direction changes around, or atop of, its constant part.
+#[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case", deny_unknown_fields)]
+pub enum JitterSpec {
+    /// The whole delay is redrawn from a normal distribution around the
+    /// constant part; what falls below zero counts as zero.
+    Normal(NormalJitter),
+    /// The whole delay is redrawn from a range around the constant part.
+    Uniform(UniformJitter),
+    /// The delay grows with time from the constant part on.
+    Slowdown(Slowdown),
+}
+
+/// Parameters of [`JitterSpec::Normal`].
+#[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct NormalJitter {
+    /// The standard deviation.
+    #[serde(with = "millis", rename = "sd_ms")]
+    pub deviation: Duration,
+    /// How long a drawn delay holds; 0 redraws it for each packet.
+    #[serde(with = "millis", rename = "every_ms", default = "interval")]
+    pub every: Duration,
+}
+
+/// Parameters of [`JitterSpec::Uniform`].
+#[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct UniformJitter {
+    /// From the least to the largest delay.
+    #[serde(with = "millis", rename = "width_ms")]
+    pub width: Duration,
+    /// How long a drawn delay holds; 0 redraws it for each packet.
+    #[serde(with = "millis", rename = "every_ms", default = "interval")]
+    pub every: Duration,
+}
+
+/// Parameters of [`JitterSpec::Slowdown`].
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Slowdown {
+    /// What is added.
+    #[serde(with = "millis", rename = "add_ms")]
+    pub add: Duration,
+    /// How often.
+    #[serde(with = "millis", rename = "every_ms")]
+    pub every: Duration,
+    /// Until this much has been added; then it stays.
+    #[serde(with = "millis", rename = "up_to_ms")]
+    pub up_to: Duration,
+}
+
+/// What a drawn delay holds for unless the file says otherwise.
+const fn interval() -> Duration {
+    Duration::from_millis(100)
+}
+
+impl JitterSpec {
+    pub(super) fn check(&self) -> Result<(), SpecError> {
+        match self {
+            Self::Slowdown(slowdown) if slowdown.every.is_zero() => {
+                Err(SpecError::Value("jitter.slowdown.every_ms must be more than 0".into()))
+            }
+            _ => Ok(()),
+        }
+    }
+}
+
+/// The delay of one direction while time goes by.
+#[derive(Debug)]
+pub(super) struct Delays {
+    base: Duration,
+    jitter: Option<JitterSpec>,
+    seed: u64,
+    each_packet: Random,
+    origin: Time,
+    /// The interval that `held` was drawn for.
+    interval: Option<u64>,
+    held: Duration,
+    last: Time,
+}
+
+impl Delays {
+    pub(super) fn new(base: Duration, jitter: Option<JitterSpec>, seed: u64) -> Self {
+        let each_packet = Random::for_purpose(seed, Purpose::Jitter);
+        let seed = each_packet.clone().word();
+        let (origin, last) = (Time::ZERO, Time::ZERO);
+        Self { base, jitter, seed, each_packet, origin, interval: None, held: base, last }
+    }
+
+    pub(super) const fn start_at(&mut self, origin: Time) {
+        self.origin = origin;
+        self.interval = None;
+    }
+
+    /// When a packet arrives whose last bit left at `left`.
+    #[inline]
+    pub(super) fn arrival(&mut self, left: Time) -> Time {
+        let delay = match self.jitter {
+            None => self.base,
+            Some(jitter) => self.draw(jitter, left),
+        };
+        self.last = self.last.max(left + delay);
+        self.last
+    }
+
+    fn draw(&mut self, jitter: JitterSpec, left: Time) -> Duration {
+        let age = left.since(self.origin);
+        match jitter {
+            JitterSpec::Slowdown(Slowdown { add, every, up_to }) => {
+                let times = age.as_nanos() / every.as_nanos().max(1);
+                let times = u32::try_from(times).unwrap_or(u32::MAX);
+                self.base + add.saturating_mul(times).min(up_to)
+            }
+            JitterSpec::Normal(NormalJitter { deviation, every }) => {
+                self.hold(age, every, |base, random| {
+                    base + deviation.as_secs_f64() * random.normal()
+                })
+            }
+            JitterSpec::Uniform(UniformJitter { width, every }) => {
+                self.hold(age, every, |base, random| {
+                    base + width.as_secs_f64() * (random.unit() - 0.5)
+                })
+            }
+        }
+    }
+
+    /// Draws once an interval, the same whether or not there were packets in others.
+    fn hold(
+        &mut self,
+        age: Duration,
+        every: Duration,
+        draw: impl Fn(f64, &mut Random) -> f64,
+    ) -> Duration {
+        let base = self.base.as_secs_f64();
+        let bounded = |seconds: f64| Duration::from_secs_f64(seconds.clamp(0.0, 3_600.0));
+        if every.is_zero() {
+            return bounded(draw(base, &mut self.each_packet));
+        }
+        let interval = u64::try_from(age.as_nanos() / every.as_nanos()).unwrap_or(u64::MAX);
+        if self.interval != Some(interval) {
+            self.interval = Some(interval);
+            let mut random = Random::new(mix(self.seed ^ mix(interval)));
+            self.held = bounded(draw(base, &mut random));
+        }
+        self.held
+    }
+}

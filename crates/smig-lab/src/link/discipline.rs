@@ -1,0 +1,179 @@
+//! Who goes first, and who is dropped, as it stands in a file.
+
+use std::fmt;
+use std::time::Duration;
+
+use serde::de::{Error, MapAccess, Visitor, value::MapAccessDeserializer};
+use serde::{Deserialize, Deserializer, Serialize, Serializer};
+
+use super::SpecError;
+use crate::millis;
+
+/// What a direction does with its queue.
+///
+/// In files: a name, `drop-tail`, `drop-head`, `codel` or `fq`, or a table with
+/// the parameters of the last two.
+#[derive(Debug, Clone, Copy, PartialEq, Default)]
+pub enum Discipline {
+    /// First in, first out; a packet that finds the queue full is dropped.
+    #[default]
+    DropTail,
+    /// First in, first out; a packet that finds the queue full pushes out the oldest.
+    DropHead,
+    /// First in, first out, kept short by `CoDel` (RFC 8289).
+    CoDel(CoDelSpec),
+    /// A queue for each flow, each kept short by `CoDel` (RFC 8290).
+    Fair(FairSpec),
+}
+
+/// Parameters of `CoDel` (RFC 8289, section 4.2).
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields, default)]
+pub struct CoDelSpec {
+    /// The waiting time that is accepted for good.
+    #[serde(with = "millis", rename = "target_ms")]
+    pub target: Duration,
+    /// How long it may be exceeded: about the round-trip time of most flows.
+    #[serde(with = "millis", rename = "interval_ms")]
+    pub interval: Duration,
+}
+
+impl Default for CoDelSpec {
+    fn default() -> Self {
+        Self { target: Duration::from_millis(5), interval: Duration::from_millis(100) }
+    }
+}
+
+/// Parameters of the fair queue (RFC 8290, section 4).
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields, default)]
+pub struct FairSpec {
+    /// `CoDel`'s accepted waiting time.
+    #[serde(with = "millis", rename = "target_ms")]
+    pub target: Duration,
+    /// `CoDel`'s interval.
+    #[serde(with = "millis", rename = "interval_ms")]
+    pub interval: Duration,
+    /// Queues that flows are hashed to.
+    pub flows: usize,
+    /// Bytes that a flow may send in its turn.
+    pub quantum: u32,
+}
+
+impl Default for FairSpec {
+    fn default() -> Self {
+        let CoDelSpec { target, interval } = CoDelSpec::default();
+        Self { target, interval, flows: 1_024, quantum: 1_514 }
+    }
+}
+
+impl FairSpec {
+    pub(super) const fn codel(&self) -> CoDelSpec {
+        CoDelSpec { target: self.target, interval: self.interval }
+    }
+}
+
+impl Discipline {
+    /// `CoDel` with the parameters that RFC 8289 recommends.
+    #[must_use]
+    pub fn codel() -> Self {
+        Self::CoDel(CoDelSpec::default())
+    }
+
+    /// The fair queue with the parameters that RFC 8290 recommends.
+    #[must_use]
+    pub fn fair() -> Self {
+        Self::Fair(FairSpec::default())
+    }
+
+    pub(super) fn check(&self) -> Result<(), SpecError> {
+        match self {
+            Self::Fair(fair) if !(1..=65_536).contains(&fair.flows) => {
+                Err(SpecError::Value("discipline.fq.flows must be from 1 to 65536".into()))
+            }
+            Self::Fair(fair) if fair.quantum < 64 => {
+                Err(SpecError::Value("discipline.fq.quantum must be 64 bytes or more".into()))
+            }
+            Self::CoDel(CoDelSpec { interval, .. }) | Self::Fair(FairSpec { interval, .. })
+                if interval.is_zero() =>
+            {
+                Err(SpecError::Value("discipline: interval_ms must be more than 0".into()))
+            }
+            _ => Ok(()),
+        }
+    }
+
+    pub(super) fn is_default(&self) -> bool {
+        *self == Self::default()
+    }
+}
+
+/// The name, as in files.
+impl fmt::Display for Discipline {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            Self::DropTail => "drop-tail",
+            Self::DropHead => "drop-head",
+            Self::CoDel(_) => "codel",
+            Self::Fair(_) => "fq",
+        })
+    }
+}
+
+/// The table form.
+#[derive(Debug, Default, Serialize, Deserialize)]
+#[serde(deny_unknown_fields, default)]
+struct Table {
+    #[serde(skip_serializing_if = "Option::is_none")]
+    codel: Option<CoDelSpec>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    fq: Option<FairSpec>,
+}
+
+impl Serialize for Discipline {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        match *self {
+            Self::CoDel(codel) if codel != CoDelSpec::default() => {
+                Table { codel: Some(codel), fq: None }.serialize(serializer)
+            }
+            Self::Fair(fair) if fair != FairSpec::default() => {
+                Table { codel: None, fq: Some(fair) }.serialize(serializer)
+            }
+            _ => serializer.collect_str(self),
+        }
+    }
+}
+
+impl<'de> Deserialize<'de> for Discipline {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        deserializer.deserialize_any(DisciplineVisitor)
+    }
+}
+
+struct DisciplineVisitor;
+
+impl<'de> Visitor<'de> for DisciplineVisitor {
+    type Value = Discipline;
+
+    fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("\"drop-tail\", \"drop-head\", \"codel\", \"fq\", or a table with codel or fq")
+    }
+
+    fn visit_str<E: Error>(self, name: &str) -> Result<Discipline, E> {
+        match name {
+            "drop-tail" => Ok(Discipline::DropTail),
+            "drop-head" => Ok(Discipline::DropHead),
+            "codel" => Ok(Discipline::codel()),
+            "fq" => Ok(Discipline::fair()),
+            _ => Err(E::unknown_variant(name, &["drop-tail", "drop-head", "codel", "fq"])),
+        }
+    }
+
+    fn visit_map<A: MapAccess<'de>>(self, map: A) -> Result<Discipline, A::Error> {
+        match Table::deserialize(MapAccessDeserializer::new(map))? {
+            Table { codel: Some(codel), fq: None } => Ok(Discipline::CoDel(codel)),
+            Table { codel: None, fq: Some(fair) } => Ok(Discipline::Fair(fair)),
+            _ => Err(Error::custom("a discipline's table has one of codel and fq")),
+        }
+    }
+}

@@ -1,0 +1,130 @@
+//! Packets that are lost on the wire, independently or in bursts.
+//!
+//! A lost packet has taken its time on the wire: the link was busy with it.
+
+use serde::{Deserialize, Serialize};
+
+use super::SpecError;
+use super::random::{Purpose, Random};
+
+/// Which packets get lost.
+#[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case", deny_unknown_fields)]
+pub enum LossSpec {
+    /// Each with this probability.
+    Random(f64),
+    /// In bursts (Gilbert and Elliott).
+    Bursts(Bursts),
+}
+
+/// A link that is good or bad, and may change with each packet.
+#[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Bursts {
+    /// The probability that a good link turns bad.
+    pub enter: f64,
+    /// The probability that a bad link turns good: 1 / the mean length of a burst, in packets.
+    pub leave: f64,
+    /// The probability that a packet gets lost on the bad link.
+    #[serde(default = "one")]
+    pub inside: f64,
+    /// The probability that a packet gets lost on the good link.
+    #[serde(default)]
+    pub outside: f64,
+}
+
+const fn one() -> f64 {
+    1.0
+}
+
+impl Bursts {
+    /// The share of time that the link is bad.
+    fn bad(&self) -> f64 {
+        let change = self.enter + self.leave;
+        if change > 0.0 { self.enter / change } else { 0.0 }
+    }
+}
+
+impl LossSpec {
+    pub(super) fn check(&self) -> Result<(), SpecError> {
+        let values = match self {
+            Self::Random(share) => vec![("loss.random", *share)],
+            Self::Bursts(Bursts { enter, leave, inside, outside }) => vec![
+                ("loss.bursts.enter", *enter),
+                ("loss.bursts.leave", *leave),
+                ("loss.bursts.inside", *inside),
+                ("loss.bursts.outside", *outside),
+            ],
+        };
+        match values.iter().find(|(_, value)| !(0.0..=1.0).contains(value)) {
+            Some((key, value)) => Err(SpecError::Value(format!(
+                "{key} = {value} is not a probability; 0.01 is one packet in a hundred"
+            ))),
+            None => Ok(()),
+        }
+    }
+
+    /// The share of packets that get lost in the long run.
+    #[must_use]
+    pub fn share(&self) -> f64 {
+        match self {
+            Self::Random(share) => *share,
+            Self::Bursts(bursts) => {
+                let bad = bursts.bad();
+                bad * bursts.inside + (1.0 - bad) * bursts.outside
+            }
+        }
+    }
+
+    /// The standard deviation of the share of `packets` that get lost.
+    ///
+    /// Neighbours depend on each other in bursts: their covariance falls by the
+    /// same factor with each packet between them.
+    #[must_use]
+    pub fn deviation(&self, packets: u64) -> f64 {
+        let share = self.share();
+        let mut variance = share * (1.0 - share);
+        if let Self::Bursts(bursts) = self {
+            let (bad, memory) = (bursts.bad(), 1.0 - bursts.enter - bursts.leave);
+            let apart = (bursts.inside - bursts.outside).powi(2) * bad * (1.0 - bad);
+            if memory < 1.0 {
+                variance += 2.0 * apart * memory / (1.0 - memory);
+            }
+        }
+        (variance.max(0.0) / packets.max(1) as f64).sqrt()
+    }
+}
+
+/// Decides packet by packet.
+#[derive(Debug)]
+pub(super) struct Loss {
+    spec: Option<LossSpec>,
+    random: Random,
+    bad: bool,
+}
+
+impl Loss {
+    pub(super) fn new(spec: Option<LossSpec>, seed: u64) -> Self {
+        let mut random = Random::for_purpose(seed, Purpose::Loss);
+        let bad = match &spec {
+            Some(LossSpec::Bursts(bursts)) => random.happens(bursts.bad()),
+            _ => false,
+        };
+        Self { spec, random, bad }
+    }
+
+    /// Whether the next packet gets lost.
+    #[inline]
+    pub(super) fn strikes(&mut self) -> bool {
+        match self.spec {
+            None => false,
+            Some(LossSpec::Random(share)) => self.random.happens(share),
+            Some(LossSpec::Bursts(Bursts { enter, leave, inside, outside })) => {
+                let lost = self.random.happens(if self.bad { inside } else { outside });
+                let change = self.random.happens(if self.bad { leave } else { enter });
+                self.bad ^= change;
+                lost
+            }
+        }
+    }
+}

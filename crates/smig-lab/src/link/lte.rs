@@ -1,0 +1,138 @@
+//! A seeded generator of links that vary as a phone's does.
+//!
+//! The model is that of Sprout (Winstein, Sivaraman, Balakrishnan, NSDI 2013):
+//! packets leave as a Poisson process whose rate moves randomly, and an outage
+//! holds on once it is there. Here the rate is also drawn back to a mean, so
+//! that a link has one. It is no recording of a network: whoever has one uses
+//! it as a trace file.
+
+use std::time::Duration;
+
+use serde::{Deserialize, Serialize};
+
+use super::random::{Purpose, Random};
+use super::trace::OPPORTUNITY_BYTES;
+use super::{Rate, Trace};
+
+/// The rate's random movement over a second, as a share of the mean (Sprout:
+/// 200 of 1,000 packets).
+const VOLATILITY: f64 = 0.2;
+/// How fast the rate is drawn back to its mean. With the volatility it gives a
+/// deviation of 0.4 of the mean.
+const RETURN_SECONDS: f64 = 8.0;
+/// The rate stays below this multiple of the mean.
+const CEILING: f64 = 3.0;
+/// How long an outage lasts on average.
+const OUTAGE_SECONDS: f64 = 1.0;
+const TICK_SECONDS: f64 = 1e-3;
+
+/// What the generator is asked for.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields, default)]
+pub struct LteSpec {
+    /// The same seed gives the same link; without one each run has its own, which follows from the
+    /// run's seed.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub seed: Option<u64>,
+    /// The rate that it moves around.
+    pub mean: Rate,
+    /// After this time it repeats.
+    pub seconds: u32,
+}
+
+impl Default for LteSpec {
+    /// 12 Mbit/s for five minutes.
+    fn default() -> Self {
+        Self { seed: None, mean: Rate::mbit(12), seconds: 300 }
+    }
+}
+
+impl LteSpec {
+    /// The delivery opportunities of such a link in the run with the seed `run`.
+    #[must_use]
+    pub fn generate(&self, run: u64) -> Trace {
+        let ticks = u64::from(self.seconds.max(1)) * 1_000;
+        let ticks = u32::try_from(ticks).unwrap_or(u32::MAX);
+        let mut random =
+            self.seed.map_or_else(|| Random::for_purpose(run, Purpose::Rate), Random::new);
+        let shape = shape(&mut random, ticks);
+        // Outages and bounds have moved the mean of the shape, and chance has, too.
+        let of_shape = shape.iter().sum::<f64>() / f64::from(ticks);
+        let packets_per_second =
+            self.mean.as_bits_per_second() as f64 / (OPPORTUNITY_BYTES * 8) as f64;
+        let scale = packets_per_second * TICK_SECONDS / of_shape.max(1e-9);
+        let mut millis = Vec::new();
+        for (tick, rate) in (1..=ticks).zip(shape) {
+            let packets = random.poisson(rate * scale);
+            millis.extend((0..packets).map(|_| tick));
+        }
+        // The trace must be as long as it was asked to be, also if it ends in an outage.
+        if millis.last() != Some(&ticks) {
+            millis.push(ticks);
+        }
+        Trace::new(millis).expect("ticks increase from 1")
+    }
+
+    /// Its length.
+    #[must_use]
+    pub const fn length(&self) -> Duration {
+        Duration::from_secs(self.seconds as u64)
+    }
+}
+
+/// The rate in each tick, around 1.
+fn shape(random: &mut Random, ticks: u32) -> Vec<f64> {
+    let step = VOLATILITY * TICK_SECONDS.sqrt();
+    let (mut rate, mut outage) = (1.0_f64, false);
+    let next = |_| {
+        if outage {
+            outage = !random.happens(TICK_SECONDS / OUTAGE_SECONDS);
+            return 0.0;
+        }
+        rate += (1.0 - rate) * (TICK_SECONDS / RETURN_SECONDS) + step * random.normal();
+        rate = rate.clamp(0.0, CEILING);
+        outage = rate == 0.0;
+        rate
+    };
+    (0..ticks).map(next).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_seed_is_a_link() {
+        let run = LteSpec { seconds: 20, ..LteSpec::default() };
+        assert_eq!(run.generate(1), run.generate(1));
+        assert_ne!(run.generate(1), run.generate(2));
+        let fixed = LteSpec { seed: Some(2), ..run };
+        assert_eq!(fixed.generate(1), fixed.generate(2));
+        assert_ne!(fixed.generate(1), LteSpec { seed: Some(3), ..fixed }.generate(1));
+        assert_eq!(run.generate(1).length(), run.length());
+    }
+
+    #[test]
+    fn it_varies_around_its_mean() {
+        for seed in 0..10 {
+            let mean = LteSpec::default().generate(seed).mean().as_mbit();
+            assert!((11.9..12.1).contains(&mean), "seed {seed}: {mean}");
+        }
+
+        let trace = LteSpec::default().generate(1);
+        let mut seconds = vec![0_u32; 300];
+        for at in trace.millis() {
+            seconds[(*at as usize - 1) / 1_000] += 1;
+        }
+        let (least, most) = (seconds.iter().min(), seconds.iter().max());
+        assert!(least < Some(&500) && most > Some(&1_500), "{least:?} to {most:?} packets/s");
+    }
+
+    #[test]
+    fn slow_and_fast_links_are_generated() {
+        for (mean, low, high) in [(Rate::kbit(300), 0.28, 0.32), (Rate::mbit(500), 499.0, 501.0)] {
+            let trace = LteSpec { mean, seconds: 60, seed: None }.generate(3);
+            assert!((low..high).contains(&trace.mean().as_mbit()), "{mean}: {}", trace.mean());
+        }
+    }
+}

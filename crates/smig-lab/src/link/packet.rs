@@ -1,0 +1,144 @@
+//! What a link must know of a packet: its length, and the flow it belongs to.
+
+use super::random::mix;
+
+/// What travels over a link.
+pub trait Packet {
+    /// Bytes, from the first of the IP header to the last of the payload: what
+    /// the packet takes of the wire's time.
+    fn wire_size(&self) -> usize;
+
+    /// A number that is the same for all packets of a flow and, for different
+    /// values of `perturbation`, collides with different other flows.
+    fn flow(&self, perturbation: u64) -> u64 {
+        perturbation
+    }
+}
+
+/// An IP packet.
+impl Packet for Vec<u8> {
+    fn wire_size(&self) -> usize {
+        self.len()
+    }
+
+    fn flow(&self, perturbation: u64) -> u64 {
+        hash(self, perturbation)
+    }
+}
+
+/// Hashes addresses, protocol and, where there are any, ports.
+fn hash(packet: &[u8], perturbation: u64) -> u64 {
+    let Some(key) = five_tuple(packet) else { return mix(perturbation) };
+    let Key { addresses, protocol, ports } = key;
+    let mut state = mix(perturbation ^ u64::from(protocol));
+    for chunk in addresses.chunks(8) {
+        let mut word = [0; 8];
+        word[..chunk.len()].copy_from_slice(chunk);
+        state = mix(state ^ u64::from_le_bytes(word));
+    }
+    mix(state ^ u64::from(ports))
+}
+
+#[derive(Debug, PartialEq, Eq)]
+struct Key<'a> {
+    /// Source, then destination.
+    addresses: &'a [u8],
+    protocol: u8,
+    /// Source and destination; 0 when the protocol has none or they are in another fragment.
+    ports: u32,
+}
+
+fn five_tuple(packet: &[u8]) -> Option<Key<'_>> {
+    match packet.first()? >> 4 {
+        4 => version_4(packet),
+        6 => version_6(packet),
+        _ => None,
+    }
+}
+
+/// RFC 791, section 3.1.
+fn version_4(packet: &[u8]) -> Option<Key<'_>> {
+    let header = usize::from(packet[0] & 0x0f) * 4;
+    let protocol = *packet.get(9)?;
+    let addresses = packet.get(12..20)?;
+    // More-fragments flag or an offset: only the first fragment has ports.
+    let whole = packet[6] & 0x3f == 0 && packet[7] == 0;
+    let ports = if whole { ports(packet, header, protocol) } else { 0 };
+    Some(Key { addresses, protocol, ports })
+}
+
+/// RFC 8200, sections 3 and 4.
+fn version_6(packet: &[u8]) -> Option<Key<'_>> {
+    let addresses = packet.get(8..40)?;
+    let (mut protocol, mut at) = (packet[6], 40);
+    // Hop-by-hop options, routing, destination options.
+    while matches!(protocol, 0 | 43 | 60)
+        && let Some([next, length]) = packet.get(at..at + 2)
+    {
+        (protocol, at) = (*next, at + (usize::from(*length) + 1) * 8);
+    }
+    Some(Key { addresses, protocol, ports: ports(packet, at, protocol) })
+}
+
+/// Both ports of TCP, UDP, DCCP, SCTP or UDP-Lite.
+fn ports(packet: &[u8], at: usize, protocol: u8) -> u32 {
+    let bytes = packet.get(at..at + 4).filter(|_| matches!(protocol, 6 | 17 | 33 | 132 | 136));
+    bytes.and_then(|bytes| bytes.try_into().ok()).map_or(0, u32::from_be_bytes)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn ipv4(protocol: u8, ports: [u16; 2]) -> Vec<u8> {
+        let mut packet = vec![0x45, 0, 0, 40, 0, 0, 0x40, 0, 64, protocol, 0, 0];
+        packet.extend([10, 99, 0, 1, 10, 99, 0, 2]);
+        packet.extend(ports.iter().flat_map(|port| port.to_be_bytes()));
+        packet.resize(40, 0);
+        packet
+    }
+
+    fn ipv6(protocol: u8, extension: &[u8], ports: [u16; 2]) -> Vec<u8> {
+        let mut packet = vec![0x60, 0, 0, 0, 0, 0, protocol, 64];
+        packet.extend([0x20; 16]);
+        packet.extend([0x21; 16]);
+        packet.extend(extension);
+        packet.extend(ports.iter().flat_map(|port| port.to_be_bytes()));
+        packet
+    }
+
+    #[test]
+    fn ports_tell_flows_apart() {
+        let one = ipv4(6, [443, 50_000]);
+        assert_eq!(one.flow(7), ipv4(6, [443, 50_000]).flow(7));
+        assert_ne!(one.flow(7), ipv4(6, [443, 50_001]).flow(7));
+        assert_ne!(one.flow(7), ipv4(17, [443, 50_000]).flow(7));
+        assert_ne!(one.flow(7), one.flow(8), "another perturbation");
+        assert_ne!(ipv6(6, &[], [443, 1]).flow(7), ipv6(6, &[], [443, 2]).flow(7));
+    }
+
+    #[test]
+    fn a_fragment_has_no_ports() {
+        let mut fragment = ipv4(17, [1, 2]);
+        fragment[7] = 185; // offset 1480
+        assert_eq!(five_tuple(&fragment).map(|key| key.ports), Some(0));
+    }
+
+    #[test]
+    fn extension_headers_are_stepped_over() {
+        let options = [17, 0, 1, 4, 0, 0, 0, 0];
+        let packet = ipv6(0, &options, [443, 7]);
+        let key = five_tuple(&packet).unwrap();
+        assert_eq!((key.protocol, key.ports), (17, 443 << 16 | 7));
+    }
+
+    #[test]
+    fn no_packet_is_too_short_or_too_strange() {
+        for packet in [ipv4(6, [1, 2]), ipv6(0, &[0, 255, 0, 0, 0, 0, 0, 0], [1, 2])] {
+            for length in 0..packet.len() {
+                let _ = packet[..length].to_vec().flow(1);
+            }
+        }
+        assert_eq!(vec![0_u8; 60].flow(3), vec![1_u8; 9].flow(3));
+    }
+}

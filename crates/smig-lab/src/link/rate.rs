@@ -1,0 +1,239 @@
+//! How fast a direction is, as it stands in a file: a constant, steps, a trace,
+//! or the generator.
+
+use std::fmt;
+use std::fs;
+use std::path::{Path, PathBuf};
+use std::time::Duration;
+
+use serde::de::{Error, MapAccess, Visitor, value::MapAccessDeserializer};
+use serde::{Deserialize, Deserializer, Serialize, Serializer};
+
+use super::{LteSpec, Rate, SpecError, Trace};
+use crate::millis;
+
+/// How fast bits of IP packets go onto the wire.
+///
+/// In files: a [`Rate`], or a table with one of `steps`, `trace` and `lte`.
+#[derive(Debug, Clone, PartialEq)]
+pub enum RateSpec {
+    /// Always the same.
+    Constant(Rate),
+    /// Changes at given times.
+    Steps(Steps),
+    /// A Mahimahi trace file.
+    Trace(PathBuf),
+    /// A generated trace.
+    Lte(LteSpec),
+}
+
+/// A rate that changes at given times after the start of the link.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Steps {
+    /// The first is at 0, the others in order.
+    pub steps: Vec<RateStep>,
+    /// After this time they begin again; the last one stays when absent.
+    pub repeat: Option<Duration>,
+}
+
+/// From when on a link has which rate.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct RateStep {
+    /// Since the start of the link.
+    #[serde(with = "millis", rename = "at_ms")]
+    pub at: Duration,
+    /// From then on.
+    pub rate: Rate,
+}
+
+impl RateSpec {
+    /// Bits per second, on average: of the given steps or of the generator's
+    /// mean. That of a trace file is not known before it is read: `None`.
+    #[must_use]
+    pub fn mean(&self) -> Option<Rate> {
+        match self {
+            Self::Constant(rate) => Some(*rate),
+            Self::Steps(steps) => steps.mean(),
+            Self::Trace(_) => None,
+            Self::Lte(lte) => Some(lte.mean),
+        }
+    }
+
+    /// Bits per second on average, 1 where it is unknown.
+    #[must_use]
+    pub fn as_bits_per_second(&self) -> u64 {
+        self.mean().map_or(1, Rate::as_bits_per_second)
+    }
+
+    /// Megabits per second on average.
+    #[must_use]
+    pub fn as_mbit(&self) -> f64 {
+        self.as_bits_per_second() as f64 / 1e6
+    }
+
+    /// Looks for the trace file, if there is one, in `folder`.
+    pub(super) fn relative_to(&mut self, folder: &Path) {
+        if let Self::Trace(file) = self {
+            *file = folder.join(&*file);
+        }
+    }
+
+    /// The trace that the file holds or the generator makes for the run with this seed.
+    pub(super) fn trace(&self, seed: u64) -> Result<Option<Trace>, SpecError> {
+        match self {
+            Self::Constant(_) | Self::Steps(_) => Ok(None),
+            Self::Lte(lte) => Ok(Some(lte.generate(seed))),
+            Self::Trace(file) => {
+                let text = fs::read_to_string(file)
+                    .map_err(|cause| SpecError::TraceFile { file: file.clone(), cause })?;
+                let trace = text.parse();
+                trace.map(Some).map_err(|cause| SpecError::Trace { file: file.clone(), cause })
+            }
+        }
+    }
+}
+
+impl Steps {
+    pub(super) fn check(&self) -> Result<(), SpecError> {
+        if self.steps.first().is_none_or(|first| !first.at.is_zero()) {
+            return Err(SpecError::Value("rate.steps: the first step must be at_ms = 0".into()));
+        }
+        if let Some(pair) = self.steps.windows(2).find(|pair| pair[0].at >= pair[1].at) {
+            let at = millis::of(pair[1].at);
+            return Err(SpecError::Value(format!(
+                "rate.steps: the step at {at} ms does not come after the one before it"
+            )));
+        }
+        let last = self.steps.last().map_or(Duration::ZERO, |step| step.at);
+        if self.repeat.is_some_and(|repeat| repeat <= last) {
+            return Err(SpecError::Value("rate.repeat_ms must be after the last step".into()));
+        }
+        Ok(())
+    }
+
+    fn mean(&self) -> Option<Rate> {
+        let Some(repeat) = self.repeat else { return self.steps.last().map(|step| step.rate) };
+        let ends = self.steps.iter().skip(1).map(|step| step.at).chain([repeat]);
+        let bits: f64 = (self.steps.iter().zip(ends))
+            .map(|(step, end)| {
+                step.rate.as_bits_per_second() as f64 * end.saturating_sub(step.at).as_secs_f64()
+            })
+            .sum();
+        Some(Rate::bits_per_second((bits / repeat.as_secs_f64().max(1e-9)) as u64))
+    }
+}
+
+impl From<Rate> for RateSpec {
+    fn from(rate: Rate) -> Self {
+        Self::Constant(rate)
+    }
+}
+
+impl PartialEq<Rate> for RateSpec {
+    fn eq(&self, other: &Rate) -> bool {
+        matches!(self, Self::Constant(rate) if rate == other)
+    }
+}
+
+impl fmt::Display for RateSpec {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Constant(rate) => write!(f, "{rate}"),
+            Self::Steps(steps) => {
+                let rates = || steps.steps.iter().map(|step| step.rate);
+                match (rates().min(), rates().max()) {
+                    (Some(least), Some(most)) => write!(f, "{least} to {most} in steps"),
+                    _ => f.write_str("no rate"),
+                }
+            }
+            Self::Trace(file) => write!(f, "trace {}", file.display()),
+            Self::Lte(LteSpec { mean, seed: Some(seed), .. }) => {
+                write!(f, "about {mean}, LTE-like (seed {seed})")
+            }
+            Self::Lte(lte) => write!(f, "about {}, LTE-like", lte.mean),
+        }
+    }
+}
+
+/// The table form.
+#[derive(Debug, Default, Serialize, Deserialize)]
+#[serde(deny_unknown_fields, default)]
+struct Table {
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    steps: Vec<RateStep>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    repeat_ms: Option<f64>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    trace: Option<PathBuf>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    lte: Option<LteSpec>,
+}
+
+impl Serialize for RateSpec {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        let table = match self {
+            Self::Constant(rate) => return rate.serialize(serializer),
+            Self::Steps(Steps { steps, repeat }) => Table {
+                steps: steps.clone(),
+                repeat_ms: repeat.map(millis::of),
+                ..Table::default()
+            },
+            Self::Trace(file) => Table { trace: Some(file.clone()), ..Table::default() },
+            Self::Lte(lte) => Table { lte: Some(*lte), ..Table::default() },
+        };
+        table.serialize(serializer)
+    }
+}
+
+impl<'de> Deserialize<'de> for RateSpec {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        deserializer.deserialize_any(RateSpecVisitor)
+    }
+}
+
+struct RateSpecVisitor;
+
+impl<'de> Visitor<'de> for RateSpecVisitor {
+    type Value = RateSpec;
+
+    fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("a rate like \"10 Mbit/s\", or a table with steps, trace or lte")
+    }
+
+    fn visit_str<E: Error>(self, text: &str) -> Result<RateSpec, E> {
+        text.parse().map(RateSpec::Constant).map_err(E::custom)
+    }
+
+    fn visit_u64<E: Error>(self, bits: u64) -> Result<RateSpec, E> {
+        match bits {
+            0 => Err(E::custom("a rate of 0 carries nothing")),
+            bits => Ok(RateSpec::Constant(Rate::bits_per_second(bits))),
+        }
+    }
+
+    fn visit_i64<E: Error>(self, bits: i64) -> Result<RateSpec, E> {
+        let bits = u64::try_from(bits);
+        bits.map_or_else(|_| Err(E::custom("a rate is not negative")), |bits| self.visit_u64(bits))
+    }
+
+    fn visit_map<A: MapAccess<'de>>(self, map: A) -> Result<RateSpec, A::Error> {
+        let table = Table::deserialize(MapAccessDeserializer::new(map))?;
+        let repeat = table.repeat_ms.map(|repeat| Duration::try_from_secs_f64(repeat / 1e3));
+        let repeat =
+            repeat.transpose().map_err(|_| Error::custom("repeat_ms is not a duration"))?;
+        match table {
+            Table { steps, trace: None, lte: None, .. } if !steps.is_empty() => {
+                Ok(RateSpec::Steps(Steps { steps, repeat }))
+            }
+            _ if repeat.is_some() => Err(Error::custom("repeat_ms belongs to steps alone")),
+            Table { steps, trace: Some(file), lte: None, .. } if steps.is_empty() => {
+                Ok(RateSpec::Trace(file))
+            }
+            Table { steps, trace: None, lte: Some(lte), .. } if steps.is_empty() => {
+                Ok(RateSpec::Lte(lte))
+            }
+            _ => Err(Error::custom("a rate is one of steps, trace and lte")),
+        }
+    }
+}

@@ -1,0 +1,108 @@
+//! The link in virtual time.
+
+mod constant;
+mod disciplines;
+mod files;
+mod impaired;
+mod rates;
+
+use std::time::Duration;
+
+use super::{
+    Arrival, DirectionSpec, Link, LinkEvent, LinkEventKind, LinkLog, Packet, QueueLimit, Rate,
+    Time, Verdict,
+};
+
+/// A numbered packet of a given size. The number's last three digits are its flow.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+struct Numbered(u32, usize);
+
+impl Packet for Numbered {
+    fn wire_size(&self) -> usize {
+        self.1
+    }
+
+    fn flow(&self, _perturbation: u64) -> u64 {
+        u64::from(self.0 % 1_000)
+    }
+}
+
+fn spec(rate: Rate, delay_ms: u64, queue: usize) -> DirectionSpec {
+    DirectionSpec::new(rate, Duration::from_millis(delay_ms), QueueLimit::packets(queue))
+}
+
+fn link(spec: DirectionSpec) -> Link<Numbered> {
+    Link::new(&spec, 1).expect("a valid spec")
+}
+
+fn logged(spec: DirectionSpec) -> Link<Numbered, Vec<LinkEvent>> {
+    Link::with_log(&spec, 1, Vec::new()).expect("a valid spec")
+}
+
+fn micros(micros: u64) -> Time {
+    Time::from_nanos(micros * 1_000)
+}
+
+/// Follows `next_event` to the end, as a caller that is never late.
+fn drain<L: LinkLog>(link: &mut Link<Numbered, L>) -> Vec<Arrival<Numbered>> {
+    let mut arrivals = Vec::new();
+    while let Some(at) = link.next_event() {
+        while let Some(arrival) = link.pop(at) {
+            assert_eq!(arrival.due, at, "delivered at the moment it was due");
+            arrivals.push(arrival);
+        }
+    }
+    arrivals
+}
+
+/// Offers packets at their moments to a link, as a caller that is never late.
+fn offer<L: LinkLog>(
+    link: &mut Link<Numbered, L>,
+    packets: impl IntoIterator<Item = (Time, Numbered)>,
+) -> Vec<Arrival<Numbered>> {
+    let mut arrivals = Vec::new();
+    for (at, packet) in packets {
+        while let Some(arrival) = link.pop(at) {
+            arrivals.push(arrival);
+        }
+        if let Verdict::Dropped(same) = link.enqueue(at, packet) {
+            assert_eq!(same.0, packet.0);
+        }
+    }
+    arrivals.extend(drain(link));
+    arrivals
+}
+
+/// Packets of `size` bytes that come at an even `rate` from 0 on.
+fn flood(
+    rate: Rate,
+    size: usize,
+    length: Duration,
+    flow: u32,
+) -> impl Iterator<Item = (Time, Numbered)> {
+    let gap = Duration::from_secs_f64(size as f64 * 8.0 / rate.as_bits_per_second() as f64);
+    let count = length.as_nanos() / gap.as_nanos();
+    (0..u32::try_from(count).expect("fits"))
+        .map(move |index| (Time::ZERO + gap * index, Numbered(index * 1_000 + flow, size)))
+}
+
+/// The log is in order of time and its queue length follows from its events.
+pub(super) fn check_log(log: &[LinkEvent], delivered: u64) {
+    assert!(log.is_sorted_by(|a, b| a.at <= b.at));
+    let (mut packets, mut bytes, mut dequeued) = (0_usize, 0_u64, 0);
+    for event in log {
+        match event.kind {
+            LinkEventKind::Enqueue => (packets, bytes) = (packets + 1, bytes + event.bytes),
+            LinkEventKind::Dequeue => {
+                (packets, bytes) = (packets - 1, bytes - event.bytes);
+                dequeued += 1;
+            }
+            LinkEventKind::Drop(reason) if reason.shortens_queue() => {
+                (packets, bytes) = (packets - 1, bytes - event.bytes);
+            }
+            LinkEventKind::Drop(_) => {}
+        }
+        assert_eq!((event.queue_packets, event.queue_bytes), (packets, bytes));
+    }
+    assert_eq!(dequeued, delivered);
+}

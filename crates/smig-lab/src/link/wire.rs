@@ -1,0 +1,243 @@
+//! When bits leave: the wire behind a queue.
+//!
+//! Exact in nanoseconds: what rounding cuts off a departure is carried to the
+//! next one, so that a busy wire has exactly its rate.
+
+use std::time::Duration;
+
+use super::trace::OPPORTUNITY_BYTES;
+use super::{Rate, RateStep, Steps, Time, Trace};
+
+const NANOS_PER_SECOND: u64 = 1_000_000_000;
+
+/// The wire of one direction.
+#[derive(Debug)]
+pub(super) enum Wire {
+    Constant(Constant),
+    Steps(Stepped),
+    Trace(Opportunities),
+}
+
+impl Wire {
+    pub(super) const fn constant(rate: Rate) -> Self {
+        Self::Constant(Constant { rate: rate.as_bits_per_second(), left: Leftover::NONE })
+    }
+
+    pub(super) fn steps(steps: Steps) -> Self {
+        let origin = Time::ZERO;
+        let Steps { steps, repeat } = steps;
+        Self::Steps(Stepped { steps, repeat, origin, left: Leftover::NONE })
+    }
+
+    pub(super) const fn trace(trace: Trace) -> Self {
+        let (origin, current) = (Time::ZERO, (Time::ZERO, 0));
+        Self::Trace(Opportunities { trace, origin, round: 0, index: 0, current })
+    }
+
+    /// Makes `origin` the moment 0 of steps and traces.
+    pub(super) const fn start_at(&mut self, origin: Time) {
+        match self {
+            Self::Constant(_) => {}
+            Self::Steps(steps) => steps.origin = origin,
+            Self::Trace(trace) => {
+                trace.origin = origin;
+                (trace.round, trace.index) = (0, 0);
+                trace.current = (origin, 0);
+            }
+        }
+    }
+
+    /// The first moment from `at` on at which a first bit can leave.
+    #[inline]
+    pub(super) fn ready(&mut self, at: Time) -> Time {
+        match self {
+            Self::Constant(_) | Self::Steps(_) => at,
+            Self::Trace(trace) => trace.ready(at),
+        }
+    }
+
+    /// Sends `bytes` from `start` on, which [`ready`](Self::ready) gave. When the last bit leaves.
+    #[inline]
+    pub(super) fn carry(&mut self, start: Time, bytes: u64) -> Time {
+        match self {
+            Self::Constant(constant) => constant.carry(start, bytes),
+            Self::Steps(steps) => steps.carry(start, bytes),
+            Self::Trace(trace) => trace.carry(start, bytes),
+        }
+    }
+
+    /// Bytes that a wire which never lacks packets sends in this time.
+    pub(super) fn capacity(&self, from: Time, to: Time) -> f64 {
+        match self {
+            Self::Constant(constant) => constant.rate as f64 / 8.0 * to.since(from).as_secs_f64(),
+            Self::Steps(steps) => steps.capacity(from, to),
+            Self::Trace(trace) => {
+                let by = |at: Time| trace.trace.opportunities_by(at.since(trace.origin));
+                by(to).saturating_sub(by(from)) as f64 * OPPORTUNITY_BYTES as f64
+            }
+        }
+    }
+}
+
+/// What the departure at `at` was rounded down by, in bits * nanoseconds per second.
+#[derive(Debug, Clone, Copy)]
+struct Leftover {
+    at: Time,
+    work: u64,
+}
+
+impl Leftover {
+    const NONE: Self = Self { at: Time::ZERO, work: 0 };
+
+    /// What counts for a packet that starts at `start`: nothing after a pause.
+    fn before(self, start: Time) -> u64 {
+        if self.at == start { self.work } else { 0 }
+    }
+}
+
+/// Bits times nanoseconds per second: divided by a rate it is nanoseconds.
+fn work_of(bytes: u64) -> u64 {
+    bytes.saturating_mul(8 * NANOS_PER_SECOND)
+}
+
+#[derive(Debug)]
+pub(super) struct Constant {
+    rate: u64,
+    left: Leftover,
+}
+
+impl Constant {
+    fn carry(&mut self, start: Time, bytes: u64) -> Time {
+        let work = work_of(bytes).saturating_add(self.left.before(start));
+        let at = start + Duration::from_nanos(work / self.rate);
+        self.left = Leftover { at, work: work % self.rate };
+        at
+    }
+}
+
+#[derive(Debug)]
+pub(super) struct Stepped {
+    steps: Vec<RateStep>,
+    repeat: Option<Duration>,
+    origin: Time,
+    left: Leftover,
+}
+
+impl Stepped {
+    fn carry(&mut self, start: Time, bytes: u64) -> Time {
+        let mut work = work_of(bytes).saturating_add(self.left.before(start));
+        let mut at = start;
+        loop {
+            let (rate, end) = self.segment(at);
+            let possible = end.map(|end| u128::from(rate) * end.since(at).as_nanos());
+            if let (Some(end), Some(possible)) = (end, possible)
+                && possible <= u128::from(work)
+            {
+                work -= possible as u64;
+                at = end;
+                continue;
+            }
+            at = at + Duration::from_nanos(work / rate);
+            self.left = Leftover { at, work: work % rate };
+            return at;
+        }
+    }
+
+    /// The rate at this moment, and the moment of the next step.
+    fn segment(&self, at: Time) -> (u64, Option<Time>) {
+        let age = at.since(self.origin);
+        let (round, age) = match self.repeat {
+            Some(repeat) => {
+                let rounds = age.as_nanos() / repeat.as_nanos().max(1);
+                let round = repeat.saturating_mul(u32::try_from(rounds).unwrap_or(u32::MAX));
+                (round, age.saturating_sub(round))
+            }
+            None => (Duration::ZERO, age),
+        };
+        let next = self.steps.partition_point(|step| step.at <= age);
+        let rate =
+            self.steps.get(next.saturating_sub(1)).map_or(1, |step| step.rate.as_bits_per_second());
+        let end = self.steps.get(next).map(|step| step.at).or(self.repeat);
+        (rate, end.map(|end| self.origin + round + end))
+    }
+
+    fn capacity(&self, from: Time, to: Time) -> f64 {
+        let (mut at, mut bits) = (from, 0.0);
+        while at < to {
+            let (rate, end) = self.segment(at);
+            let end = end.unwrap_or(to).min(to);
+            bits += rate as f64 * end.since(at).as_secs_f64();
+            at = end;
+        }
+        bits / 8.0
+    }
+}
+
+/// A trace and how much of it has been used.
+#[derive(Debug)]
+pub(super) struct Opportunities {
+    trace: Trace,
+    origin: Time,
+    /// Repetitions before that of the next opportunity.
+    round: u64,
+    /// The next opportunity.
+    index: usize,
+    /// The last opportunity, and its bytes that nothing has used.
+    current: (Time, u64),
+}
+
+impl Opportunities {
+    fn ready(&mut self, at: Time) -> Time {
+        let (current, left) = self.current;
+        if left > 0 && current >= at {
+            return current;
+        }
+        if self.next() < at {
+            self.skip_to(at);
+        }
+        self.next()
+    }
+
+    /// What is left of an opportunity is lost unless a packet waits for it at
+    /// that moment, as in Mahimahi.
+    fn carry(&mut self, start: Time, bytes: u64) -> Time {
+        let mut missing = bytes;
+        if self.current.0 == start {
+            let used = missing.min(self.current.1);
+            missing -= used;
+            self.current.1 -= used;
+        }
+        while missing > 0 {
+            let at = self.next();
+            self.index += 1;
+            if self.index == self.trace.millis().len() {
+                (self.round, self.index) = (self.round + 1, 0);
+            }
+            let used = missing.min(OPPORTUNITY_BYTES);
+            missing -= used;
+            self.current = (at, OPPORTUNITY_BYTES - used);
+        }
+        self.current.0
+    }
+
+    /// The moment of the next opportunity.
+    fn next(&self) -> Time {
+        let millis = self.trace.millis().get(self.index).copied().unwrap_or_default();
+        let length = u64::from(self.trace.length_ms());
+        let since = self.round.saturating_mul(length).saturating_add(u64::from(millis));
+        self.origin + Duration::from_millis(since)
+    }
+
+    /// Leaves out the opportunities before `at`.
+    fn skip_to(&mut self, at: Time) {
+        let age = at.since(self.origin).as_nanos().div_ceil(1_000_000) as u64;
+        let length = u64::from(self.trace.length_ms());
+        let (round, rest) = (age / length, (age % length) as u32);
+        // A moment that ends one round is also the start of the next: its opportunity
+        // at the end of the trace belongs to the round that it ends.
+        let (round, rest) =
+            if rest == 0 && round > 0 { (round - 1, length as u32) } else { (round, rest) };
+        self.round = round;
+        self.index = self.trace.millis().partition_point(|&millis| millis < rest);
+    }
+}

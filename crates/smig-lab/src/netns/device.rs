@@ -1,0 +1,145 @@
+//! Devices, addresses and routes of a host: all that is set up inside its
+//! namespace, by a thread that is in it.
+
+use std::fs;
+use std::io;
+use std::net::Ipv4Addr;
+use std::os::fd::OwnedFd;
+use std::path::Path;
+
+use rustix::io::Errno;
+use rustix::net::{AddressFamily, SocketFlags, SocketType, socket_with};
+
+use super::error::{LabError, Missing, Step};
+use super::host_spec::HostSpec;
+use super::netlink::{Route, set_queue_length};
+use super::sys;
+
+/// The device must never be the bottleneck: the model is.
+const DEVICE_QUEUE: u32 = 10_000;
+const NETMASK: Ipv4Addr = Ipv4Addr::new(255, 255, 255, 0);
+
+/// One end of a link, as its host sees it.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct End {
+    /// Counted from 0.
+    pub(super) link: usize,
+    pub(super) address: Ipv4Addr,
+    pub(super) peer: Ipv4Addr,
+    /// The largest packet that the host sends.
+    pub(super) mtu: u32,
+}
+
+impl End {
+    /// The device's name, the same at both ends.
+    pub(super) fn device(self) -> String {
+        format!("link{}", self.link)
+    }
+}
+
+/// Sets up everything in the calling thread's namespace; gives the TUN devices
+/// in the order of the ends.
+pub(super) fn set_up(ends: &[End], spec: &HostSpec) -> Result<Vec<OwnedFd>, LabError> {
+    // Otherwise IPv6 would send router solicitations over the link.
+    if Path::new("/proc/sys/net/ipv6").exists() {
+        write_sysctl("ipv6/conf/default/disable_ipv6", "1")?;
+    }
+    for (name, value) in &spec.sysctls {
+        write_sysctl(name, value)?;
+    }
+    let control = socket_with(AddressFamily::INET, SocketType::DGRAM, SocketFlags::CLOEXEC, None)
+        .step(|| "cannot open a socket".into())?;
+    sys::set_up(&control, "lo").step(|| "cannot bring up the loopback".into())?;
+    check_congestion_control(spec)?;
+    ends.iter().map(|end| set_up_end(*end, &control, spec)).collect()
+}
+
+fn set_up_end(end: End, control: &OwnedFd, spec: &HostSpec) -> Result<OwnedFd, LabError> {
+    let device = &end.device();
+    let tun = sys::open_tun(device).map_err(tun_error)?;
+    sys::set_mtu(control, device, end.mtu.cast_signed())
+        .step(|| format!("cannot set an MTU of {}", end.mtu))?;
+    set_queue_length(device, DEVICE_QUEUE)
+        .step(|| format!("cannot set a device queue of {DEVICE_QUEUE} packets"))?;
+    sys::set_address(control, device, end.address, NETMASK)
+        .step(|| format!("cannot set the address {}", end.address))?;
+    sys::set_up(control, device).step(|| format!("cannot bring up the device {device}"))?;
+    let route = Route {
+        to: end.peer,
+        interface: device,
+        congestion_control: spec.congestion_control.as_deref(),
+        initial_window: spec.initial_window,
+    };
+    route.add().step(|| format!("cannot add a route to {}", end.peer))?;
+    Ok(tun)
+}
+
+fn check_congestion_control(spec: &HostSpec) -> Result<(), LabError> {
+    let Some(name) = spec.congestion_control.as_deref() else { return Ok(()) };
+    let path = "/proc/sys/net/ipv4/tcp_available_congestion_control";
+    let available = fs::read_to_string(path).step(|| format!("cannot read {path}"))?;
+    // The kernel may load one that is not in the list when a socket asks for it.
+    if available.split_whitespace().any(|known| known == name) || loads(name) {
+        return Ok(());
+    }
+    let available = available.trim().to_owned();
+    Err(LabError::CongestionControl { name: name.to_owned(), available })
+}
+
+/// Whether a socket gets this congestion control.
+pub(super) fn loads(name: &str) -> bool {
+    socket_with(AddressFamily::INET, SocketType::STREAM, SocketFlags::CLOEXEC, None)
+        .and_then(|socket| rustix::net::sockopt::set_tcp_congestion(&socket, name))
+        .is_ok()
+}
+
+fn write_sysctl(name: &str, value: &str) -> Result<(), LabError> {
+    let path = format!("/proc/sys/net/{name}");
+    fs::write(&path, value).step(|| format!("cannot write {value:?} to {path}"))
+}
+
+fn tun_error(cause: io::Error) -> LabError {
+    let missing = match cause.raw_os_error().map(Errno::from_raw_os_error) {
+        Some(Errno::NOENT | Errno::NODEV | Errno::NXIO) => Missing::Tun,
+        Some(Errno::ACCESS | Errno::PERM) => Missing::TunAccess,
+        _ => return LabError::Setup { step: "cannot make a TUN device".into(), cause },
+    };
+    LabError::missing(missing, cause)
+}
+
+/// The sum of both drop counters of the links' devices in the text of
+/// `net/dev`, if there are as many devices.
+pub(super) fn drops_of(text: &str, links: usize) -> Option<u64> {
+    let mut found = 0;
+    let mut drops = 0;
+    for line in text.lines() {
+        let Some((name, counters)) = line.trim().split_once(':') else { continue };
+        let number = name.strip_prefix("link").and_then(|number| number.parse::<usize>().ok());
+        if number.is_none() {
+            continue;
+        }
+        let fields: Vec<u64> =
+            counters.split_whitespace().filter_map(|field| field.parse().ok()).collect();
+        // Received: bytes packets errs drop ...; sent: the same from the ninth on.
+        drops += fields.get(3)? + fields.get(11)?;
+        found += 1;
+    }
+    (found == links).then_some(drops)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn drops_are_read_from_the_kernels_table() {
+        let text = "Inter-|   Receive                |  Transmit\n \
+             face |bytes packets errs drop fifo frame compressed multicast|bytes ...\n    \
+             lo:       0       0    0    7    0     0          0         0        0       0    0    1    0     0       0          0\n  \
+             link0:  100       2    0    3    0     0          0         0      200       4    0    5    0     0       0          0\n  \
+             link1:  100       2    0    0    0     0          0         0      200       4    0    1    0     0       0          0\n";
+        assert_eq!(drops_of(text, 2), Some(9));
+        assert_eq!(drops_of(text, 3), None);
+        assert_eq!(drops_of("nothing", 1), None);
+    }
+}

@@ -1,0 +1,398 @@
+//! What each server is told: its command, its files. Pure, so that it can be shown without being run.
+
+use std::fmt::Write as _;
+use std::net::{Ipv4Addr, SocketAddr};
+use std::path::{Path, PathBuf};
+
+use toml::{Table, Value};
+
+use crate::scenario::{ServerKind, ServerSpec};
+
+/// A server's first port; each has one of its own.
+const FIRST_PORT: u16 = 8443;
+/// The first port of servers behind servers, on the loopback.
+const FIRST_BACKEND_PORT: u16 = 9080;
+
+/// Where a run's servers find what they need.
+#[derive(Debug, Clone)]
+pub struct Place {
+    /// The files to serve.
+    pub folder: PathBuf,
+    /// The certificate chain, PEM.
+    pub certificate: PathBuf,
+    /// Its private key, PEM.
+    pub key: PathBuf,
+    /// Both in one file.
+    pub both: PathBuf,
+    /// A folder for the servers' own files.
+    pub scratch: PathBuf,
+    /// The `smig` program.
+    pub smig: PathBuf,
+    /// The address of the servers' host.
+    pub address: Ipv4Addr,
+    /// Whether the servers run as root, which some ask to be told.
+    pub owner: Owner,
+}
+
+/// Whose processes the servers are.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Owner {
+    /// The superuser's.
+    Root,
+    /// An ordinary user's.
+    User,
+}
+
+/// One server of a run.
+#[derive(Debug, Clone, Copy)]
+pub struct Errand<'a> {
+    /// Its name in the scenario.
+    pub name: &'a str,
+    /// Its number among the run's servers, from 0.
+    pub number: u16,
+    /// What it is to be.
+    pub server: &'a ServerSpec,
+    /// The program found for it.
+    pub program: &'a Path,
+}
+
+/// A server ready to be started.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Launch {
+    /// Its name in the scenario.
+    pub name: String,
+    /// Program and arguments.
+    pub command: Vec<String>,
+    /// Files to be written before.
+    pub files: Vec<(PathBuf, String)>,
+    /// Where it can be reached when it is ready.
+    pub address: SocketAddr,
+    /// Where it listens.
+    pub everywhere: SocketAddr,
+    /// Where it writes what it says.
+    pub log: PathBuf,
+    /// Servers that must run before it.
+    pub behind: Vec<Self>,
+}
+
+impl Launch {
+    /// Everything as text: what `--show-config` shows.
+    #[must_use]
+    pub fn shown(&self) -> String {
+        let mut text = String::new();
+        for server in self.behind.iter().chain([self]) {
+            for (path, content) in &server.files {
+                let _ = writeln!(text, "# {}", path.display());
+                let _ = writeln!(text, "{}\n", content.trim_end());
+            }
+            let _ = writeln!(text, "$ {}", server.command.join(" "));
+        }
+        text
+    }
+}
+
+impl Place {
+    /// How a server is started.
+    #[must_use]
+    pub fn launch(&self, errand: &Errand<'_>) -> Launch {
+        let port = FIRST_PORT + errand.number;
+        // On every link of its host, which is the run's alone.
+        let everywhere = SocketAddr::from((Ipv4Addr::UNSPECIFIED, port));
+        let mut launch = Launch {
+            name: errand.name.to_owned(),
+            command: vec![errand.program.display().to_string()],
+            files: Vec::new(),
+            address: SocketAddr::from((self.address, port)),
+            everywhere,
+            log: self.scratch.join(format!("server-{}.out", errand.name)),
+            behind: Vec::new(),
+        };
+        match errand.server.kind {
+            ServerKind::Smig => self.smig(errand, &mut launch),
+            ServerKind::Nginx => self.nginx(errand, &mut launch),
+            ServerKind::H2o => self.h2o(errand, &mut launch),
+            ServerKind::Nghttpd => self.nghttpd(&mut launch),
+            ServerKind::Haproxy => self.haproxy(errand, &mut launch),
+            ServerKind::Caddy => self.caddy(errand, &mut launch),
+            ServerKind::Go => {
+                let words = [
+                    &self.folder,
+                    Path::new(&everywhere.to_string()),
+                    &self.certificate,
+                    &self.key,
+                ]
+                .map(|path| path.display().to_string());
+                launch.command.extend(words);
+            }
+        }
+        launch
+    }
+
+    fn file(&self, errand: &Errand<'_>, extension: &str) -> PathBuf {
+        self.scratch.join(format!("server-{}.{extension}", errand.name))
+    }
+
+    fn smig(&self, errand: &Errand<'_>, launch: &mut Launch) {
+        let text = |path: &Path| Value::from(path.display().to_string());
+        let ours = [
+            ("listen", Value::from(launch.everywhere.to_string())),
+            ("root", text(&self.folder)),
+            ("cert", text(&self.certificate)),
+            ("key", text(&self.key)),
+        ];
+        let settings = with_server(&errand.server.settings, ours);
+        let path = self.file(errand, "toml");
+        let more = ["lab", "server", "--config", &path.display().to_string()].map(str::to_owned);
+        launch.command.extend(more);
+        launch.files.push((path, settings.to_string()));
+    }
+
+    fn nginx(&self, errand: &Errand<'_>, launch: &mut Launch) {
+        let user = if self.owner == Owner::Root { "user root;\n" } else { "" };
+        let scratch = self.scratch.join(format!("server-{}", errand.name));
+        let scratch = scratch.display();
+        let lines = indented(&errand.server.lines, 8);
+        let (address, folder) = (launch.everywhere, self.folder.display());
+        let (certificate, key) = (self.certificate.display(), self.key.display());
+        let text = format!(
+            "{user}daemon off;
+master_process off;
+pid {scratch}.pid;
+error_log stderr warn;
+events {{ worker_connections 1000; }}
+http {{
+    default_type application/octet-stream;
+    access_log off;
+    sendfile on;
+    tcp_nopush on;
+    keepalive_requests 100000000;
+    client_body_temp_path {scratch}-body;
+    proxy_temp_path {scratch}-proxy;
+    fastcgi_temp_path {scratch}-fastcgi;
+    uwsgi_temp_path {scratch}-uwsgi;
+    scgi_temp_path {scratch}-scgi;
+    server {{
+        listen {address} ssl http2;
+        ssl_certificate {certificate};
+        ssl_certificate_key {key};
+        ssl_protocols TLSv1.2 TLSv1.3;
+        root {folder};
+{lines}    }}
+}}
+"
+        );
+        let path = self.file(errand, "conf");
+        let words = [
+            "-e",
+            "stderr",
+            "-p",
+            &self.scratch.display().to_string(),
+            "-c",
+            &path.display().to_string(),
+        ]
+        .map(str::to_owned);
+        launch.command.extend(words);
+        launch.files.push((path, text));
+    }
+
+    fn h2o(&self, errand: &Errand<'_>, launch: &mut Launch) {
+        let user = if self.owner == Owner::Root { "user: root\n" } else { "" };
+        // In milliseconds; the greatest number is h2o's own default, which means never.
+        let least_rtt = match errand.server.latency_optimization {
+            Some(true) => "10",
+            Some(false) | None => "4294967295",
+        };
+        let lines = indented(&errand.server.lines, 0);
+        let (certificate, key) = (self.certificate.display(), self.key.display());
+        let text = format!(
+            "{user}num-threads: 1
+http2-latency-optimization-min-rtt: {least_rtt}
+{lines}listen:
+  host: {}
+  port: {}
+  ssl:
+    certificate-file: {certificate}
+    key-file: {key}
+    ocsp-update-interval: 0
+hosts:
+  default:
+    paths:
+      /:
+        file.dir: {}
+",
+            launch.everywhere.ip(),
+            launch.everywhere.port(),
+            self.folder.display(),
+        );
+        let path = self.file(errand, "conf");
+        let words = ["-m", "worker", "-c", &path.display().to_string()].map(str::to_owned);
+        launch.command.extend(words);
+        launch.files.push((path, text));
+    }
+
+    fn nghttpd(&self, launch: &mut Launch) {
+        let words = [
+            "--address".to_owned(),
+            launch.everywhere.ip().to_string(),
+            "--workers=1".into(),
+            "--max-concurrent-streams=128".into(),
+            "--htdocs".into(),
+            self.folder.display().to_string(),
+            launch.everywhere.port().to_string(),
+            self.key.display().to_string(),
+            self.certificate.display().to_string(),
+        ];
+        launch.command.extend(words);
+    }
+
+    fn haproxy(&self, errand: &Errand<'_>, launch: &mut Launch) {
+        let backend = SocketAddr::from((Ipv4Addr::LOCALHOST, FIRST_BACKEND_PORT + errand.number));
+        let lines = indented(&errand.server.lines, 4);
+        let text = format!(
+            "global
+    nbthread 1
+defaults
+    mode http
+    timeout connect 10s
+    timeout client 1h
+    timeout server 1h
+frontend main
+    bind {} ssl crt {} alpn h2,http/1.1
+{lines}    default_backend files
+backend files
+    server files {backend}
+",
+            launch.everywhere,
+            self.both.display(),
+        );
+        let ours = [
+            ("listen", Value::from(backend.to_string())),
+            ("root", Value::from(self.folder.display().to_string())),
+            ("cleartext", Value::from(true)),
+        ];
+        let behind_config = self.file(errand, "behind.toml");
+        let words = ["lab", "server", "--config"].map(str::to_owned);
+        let mut command = vec![self.smig.display().to_string()];
+        command.extend(words);
+        command.push(behind_config.display().to_string());
+        launch.behind.push(Launch {
+            name: format!("{}-behind", errand.name),
+            command,
+            files: vec![(behind_config, with_server(&Table::new(), ours).to_string())],
+            address: backend,
+            everywhere: backend,
+            log: self.scratch.join(format!("server-{}-behind.out", errand.name)),
+            behind: Vec::new(),
+        });
+        let path = self.file(errand, "cfg");
+        launch.command.extend(["-db", "-f", &path.display().to_string()].map(str::to_owned));
+        launch.files.push((path, text));
+    }
+
+    fn caddy(&self, errand: &Errand<'_>, launch: &mut Launch) {
+        let lines = indented(&errand.server.lines, 4);
+        let storage = self.scratch.join(format!("server-{}-storage", errand.name));
+        let text = format!(
+            "{{
+    admin off
+    auto_https off
+    storage file_system {}
+    servers {{
+        protocols h1 h2
+    }}
+}}
+:{} {{
+    tls {} {}
+    root * {}
+    file_server
+{lines}}}
+",
+            storage.display(),
+            launch.everywhere.port(),
+            self.certificate.display(),
+            self.key.display(),
+            self.folder.display(),
+        );
+        let path = self.file(errand, "Caddyfile");
+        let words = ["run", "--adapter", "caddyfile", "--config", &path.display().to_string()]
+            .map(str::to_owned);
+        launch.command.extend(words);
+        launch.files.push((path, text));
+    }
+}
+
+/// Settings of `smig serve` with the lab's own in the section about the server.
+fn with_server<const N: usize>(settings: &Table, ours: [(&str, Value); N]) -> Table {
+    let mut settings = settings.clone();
+    let server = settings.entry("server").or_insert_with(|| Value::Table(Table::new()));
+    if let Value::Table(server) = server {
+        server.entry("workers").or_insert_with(|| Value::from(1));
+        for (key, value) in ours {
+            server.insert(key.into(), value);
+        }
+    }
+    settings
+}
+
+fn indented(lines: &[String], columns: usize) -> String {
+    lines.iter().fold(String::new(), |mut text, line| {
+        let _ = writeln!(text, "{:columns$}{line}", "");
+        text
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn launch(kind: ServerKind) -> Launch {
+        let place = Place {
+            folder: "/m/files".into(),
+            certificate: "/m/certificate.pem".into(),
+            key: "/m/key.pem".into(),
+            both: "/m/both.pem".into(),
+            scratch: "/m/scratch".into(),
+            smig: "/bin/smig".into(),
+            address: Ipv4Addr::new(10, 99, 0, 1),
+            owner: Owner::Root,
+        };
+        let server = ServerSpec {
+            kind,
+            settings: Table::new(),
+            latency_optimization: Some(true),
+            lines: vec!["more".into()],
+            program: None,
+        };
+        let program = Path::new("/bin/program");
+        place.launch(&Errand { name: "main", number: 2, server: &server, program })
+    }
+
+    #[test]
+    fn every_server_is_told_all_it_needs_and_writes_in_its_own_folder() {
+        for kind in ServerKind::ALL {
+            let launch = launch(kind);
+            let shown = launch.shown();
+            assert_eq!(launch.address.to_string(), "10.99.0.1:8445", "{kind}");
+            assert_eq!(launch.command[0], "/bin/program", "{kind}");
+            assert!(shown.contains("8445"), "{kind}: {shown}");
+            assert!(shown.contains("/m/files"), "{kind}: {shown}");
+            let keys = ["/m/key.pem", "/m/both.pem"];
+            assert!(keys.iter().any(|key| shown.contains(key)), "{kind}: {shown}");
+            let files = launch.behind.iter().flat_map(|behind| &behind.files).chain(&launch.files);
+            for (path, _) in files {
+                assert!(path.starts_with("/m/scratch"), "{kind}: {}", path.display());
+            }
+            let takes_lines =
+                [ServerKind::Nginx, ServerKind::H2o, ServerKind::Haproxy, ServerKind::Caddy];
+            assert_eq!(shown.contains("more\n"), takes_lines.contains(&kind), "{kind}: {shown}");
+        }
+    }
+
+    #[test]
+    fn what_the_lab_sets_goes_over_what_the_scenario_sets() {
+        let settings = "[server]\nworkers = 2\naccess_log = 'off'\n[policy]\nmin_size = 5\n";
+        let table = with_server(&settings.parse().unwrap(), [("root", Value::from("/m"))]);
+        let expected = "[policy]\nmin_size = 5\n\n[server]\naccess_log = \"off\"\nroot = \"/m\"\nworkers = 2\n";
+        assert_eq!(table.to_string(), expected);
+    }
+}

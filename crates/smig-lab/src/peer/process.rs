@@ -1,0 +1,221 @@
+//! A server that runs in a host: started, waited for, ended with all that it started.
+
+use std::fs::{self, File};
+use std::io;
+use std::net::{SocketAddr, TcpStream};
+use std::os::unix::process::CommandExt as _;
+use std::path::{Path, PathBuf};
+use std::process::{Child, Command, ExitStatus, Stdio};
+use std::sync::mpsc;
+use std::thread;
+use std::time::{Duration, Instant};
+
+use rustix::process::{Pid, Signal, kill_process_group};
+
+use super::config::Launch;
+use crate::netns::{Host, Running};
+
+/// A server that does not listen by then will not.
+const PATIENCE: Duration = Duration::from_secs(60);
+/// How often it is tried.
+const TRY_EVERY: Duration = Duration::from_millis(5);
+/// How much of its last words is shown.
+const LAST_LINES: usize = 12;
+
+/// Why a server does not run.
+#[derive(Debug, thiserror::Error)]
+pub enum PeerError {
+    /// Its files, its process.
+    #[error("{server}: {doing}: {cause}")]
+    Io {
+        /// The server's name in the scenario.
+        server: String,
+        /// What was being done.
+        doing: &'static str,
+        /// The kernel's answer.
+        cause: io::Error,
+    },
+    /// It ended by itself.
+    #[error("{server} ended ({status}); it was started by\n  {command}\nand said:\n{words}")]
+    Ended {
+        /// The server's name in the scenario.
+        server: String,
+        /// How.
+        status: ExitStatus,
+        /// What started it.
+        command: String,
+        /// Its last lines.
+        words: String,
+    },
+    /// It runs, but does not listen.
+    #[error("{server} does not listen on {address} after {} s; it said:\n{words}", PATIENCE.as_secs())]
+    Silent {
+        /// The server's name in the scenario.
+        server: String,
+        /// Where it should.
+        address: SocketAddr,
+        /// Its last lines.
+        words: String,
+    },
+}
+
+/// A server that runs, and those behind it. Ended and waited for when dropped.
+#[derive(Debug)]
+pub struct Peer {
+    name: String,
+    log: PathBuf,
+    /// Dropping it ends the server.
+    stop: Option<mpsc::Sender<()>>,
+    thread: Option<Running<Option<ExitStatus>>>,
+    /// After the server itself.
+    _behind: Vec<Self>,
+}
+
+impl Drop for Peer {
+    fn drop(&mut self) {
+        drop(self.stop.take());
+        if let Some(thread) = self.thread.take() {
+            // It does nothing that could panic.
+            let _ = thread.join();
+        }
+    }
+}
+
+impl Launch {
+    /// Starts the server in a host and waits until it takes connections. `smig` starts it, so that
+    /// it ends with whoever called this.
+    ///
+    /// # Errors
+    /// What the server said, if it does not come up.
+    pub fn start(&self, host: &Host, smig: &Path) -> Result<Peer, PeerError> {
+        let behind = self
+            .behind
+            .iter()
+            .map(|launch| launch.start(host, smig))
+            .collect::<Result<Vec<_>, _>>()?;
+        let fail = |doing| move |cause| PeerError::Io { server: self.name.clone(), doing, cause };
+        for (path, content) in &self.files {
+            fs::write(path, content).map_err(fail("writing its configuration"))?;
+        }
+        let command = self.command(smig).map_err(fail("opening its log"))?;
+        let address = self.address;
+        let (stop, stopped) = mpsc::channel();
+        let (ready, wait) = mpsc::channel();
+        let run = move || carry(command, address, &ready, &stopped);
+        let thread = host.run(run).map_err(fail("entering its host"))?;
+        let peer = Peer {
+            name: self.name.clone(),
+            log: self.log.clone(),
+            stop: Some(stop),
+            thread: Some(thread),
+            _behind: behind,
+        };
+        match wait.recv() {
+            Ok(Ok(())) => Ok(peer),
+            Ok(Err(Trouble::Io(cause))) => Err(fail("starting it")(cause)),
+            Ok(Err(Trouble::Ended(status))) => {
+                let words = last_lines(&self.log);
+                let command = self.command.join(" ");
+                Err(PeerError::Ended { server: self.name.clone(), status, command, words })
+            }
+            Ok(Err(Trouble::Silent)) | Err(_) => {
+                let words = last_lines(&self.log);
+                Err(PeerError::Silent { server: self.name.clone(), address, words })
+            }
+        }
+    }
+
+    fn command(&self, smig: &Path) -> io::Result<Command> {
+        let log = File::create(&self.log)?;
+        let mut command = Command::new(smig);
+        command.args(["lab", "peer", "--"]).args(&self.command);
+        command.stdin(Stdio::null()).stderr(log.try_clone()?).stdout(log);
+        // A group of its own: a key pressed at the terminal is not for it, and ending it ends its own too.
+        command.process_group(0);
+        Ok(command)
+    }
+}
+
+impl Peer {
+    /// Whether the server is still there.
+    ///
+    /// # Errors
+    /// Its last words if it is not.
+    pub fn check(&self) -> Result<(), String> {
+        if self.thread.as_ref().is_some_and(|thread| !thread.is_finished()) {
+            return Ok(());
+        }
+        Err(format!("{} ended during the run; it said:\n{}", self.name, last_lines(&self.log)))
+    }
+}
+
+enum Trouble {
+    Io(io::Error),
+    Ended(ExitStatus),
+    Silent,
+}
+
+/// Runs the server until `stopped`; its thread is inside the host. The thread must live as long as the
+/// process: the kernel ends the one with the other.
+fn carry(
+    mut command: Command,
+    address: SocketAddr,
+    ready: &mpsc::Sender<Result<(), Trouble>>,
+    stopped: &mpsc::Receiver<()>,
+) -> Option<ExitStatus> {
+    let mut child = match command.spawn() {
+        Ok(child) => child,
+        Err(error) => {
+            // The starter waits for it.
+            let _ = ready.send(Err(Trouble::Io(error)));
+            return None;
+        }
+    };
+    let came_up = come_up(&mut child, address);
+    let is_up = came_up.is_ok();
+    let _ = ready.send(came_up);
+    if is_up {
+        let pause = Duration::from_millis(50);
+        while let Err(mpsc::RecvTimeoutError::Timeout) = stopped.recv_timeout(pause) {
+            if let Ok(Some(status)) = child.try_wait() {
+                end(&mut child);
+                return Some(status);
+            }
+        }
+    }
+    end(&mut child);
+    None
+}
+
+fn come_up(child: &mut Child, address: SocketAddr) -> Result<(), Trouble> {
+    let began = Instant::now();
+    loop {
+        if TcpStream::connect_timeout(&address, Duration::from_secs(1)).is_ok() {
+            return Ok(());
+        }
+        match child.try_wait() {
+            Ok(None) => {}
+            Ok(Some(status)) => return Err(Trouble::Ended(status)),
+            Err(error) => return Err(Trouble::Io(error)),
+        }
+        if began.elapsed() > PATIENCE {
+            return Err(Trouble::Silent);
+        }
+        thread::sleep(TRY_EVERY);
+    }
+}
+
+/// Ends the process and those that it started, and waits for it.
+fn end(child: &mut Child) {
+    // They may be gone already.
+    let _ = kill_process_group(Pid::from_child(child), Signal::KILL);
+    let _ = child.wait();
+}
+
+fn last_lines(log: &Path) -> String {
+    let text = fs::read(log).unwrap_or_default();
+    let text = String::from_utf8_lossy(&text);
+    let lines: Vec<_> = text.lines().collect();
+    let from = lines.len().saturating_sub(LAST_LINES);
+    lines.iter().skip(from).map(|line| format!("  {line}\n")).collect()
+}

@@ -1,0 +1,140 @@
+//! Several runs side by side, panel by panel on the same scales: what changes is what one sees.
+
+use std::fmt::Write;
+
+use super::connections::Connections;
+use super::poster::{HEAD_STYLE, facts};
+use super::{View, moves, panels, requests};
+use crate::report::html::escape;
+use crate::report::svg::{Axis, Figure, Panel, STYLE};
+use crate::sample::Timeline;
+
+const MARGIN: f64 = 14.0;
+const GAP: f64 = 18.0;
+/// Above the panels: the run's name.
+const HEAD: f64 = 34.0;
+/// One line of facts below it.
+const LINE: f64 = 16.0;
+
+/// The pictures of several runs as one SVG file, from the same panels: requests, what they took,
+/// what arrives, the queue, what senders hold, round trips. Time begins with each run and is equally
+/// long in all.
+#[must_use]
+pub fn render_beside(timelines: &[&Timeline], width: f64) -> String {
+    let count = timelines.len().max(1) as f64;
+    let column = ((width - 2.0 * MARGIN + GAP) / count - GAP).max(100.0);
+    let to_us = timelines.iter().map(|timeline| timeline.end_us()).max().unwrap_or(0).max(1);
+    let view = View { from_us: 0, to_us, width: column };
+    let rows = timelines.iter().map(|one| requests::rows(one, &view)).max().unwrap_or(0);
+    let mut figures: Vec<Figure> =
+        timelines.iter().map(|timeline| figure(timeline, &view, rows)).collect();
+    share_scales(&mut figures);
+    let facts: Vec<Vec<String>> =
+        timelines.iter().map(|timeline| in_lines(facts(timeline), column)).collect();
+    let head = HEAD + LINE * facts.iter().map(Vec::len).max().unwrap_or(0) as f64;
+    let mut body = String::new();
+    let mut tallest = 0.0_f64;
+    for (index, (timeline, figure)) in timelines.iter().zip(&figures).enumerate() {
+        let left = MARGIN + (column + GAP) * index as f64;
+        let title = escape(&timeline.head.title);
+        let _ = write!(body, "<text class=\"run\" x=\"{left}\" y=\"28\">{title}</text>");
+        for (line, text) in facts[index].iter().enumerate() {
+            let (y, text) = (46.0 + LINE * line as f64, escape(text));
+            let _ = write!(body, "<text class=\"found\" x=\"{left}\" y=\"{y}\">{text}</text>");
+        }
+        let element = figure.to_element();
+        let _ = write!(body, "<g transform=\"translate({left} {head})\">{element}</g>");
+        tallest = tallest.max(figure.height());
+    }
+    let height = head + tallest + MARGIN;
+    let name = escape(
+        &timelines.iter().map(|one| one.head.title.as_str()).collect::<Vec<_>>().join(" / "),
+    );
+    format!(
+        "<svg xmlns=\"http://www.w3.org/2000/svg\" class=\"fig\" role=\"img\" \
+         viewBox=\"0 0 {width} {height}\" width=\"{width}\" height=\"{height}\">\
+         <title>{name}</title><style>{STYLE}{HEAD_STYLE}</style>\
+         <rect class=\"paper\" width=\"{width}\" height=\"{height}\" rx=\"6\"/>{body}</svg>\n"
+    )
+}
+
+/// The panels that every run has, whether or not it has something for them.
+fn figure(timeline: &Timeline, view: &View, rows: usize) -> Figure {
+    let connections = Connections::of(timeline);
+    let marks = moves(timeline, &connections, view);
+    let panels = [
+        Some(panels::strip(view)),
+        requests::panel(timeline, &connections, view, rows).map(without_names),
+        requests::times(timeline, &connections, view).map(without_names),
+        panels::arriving(timeline, &connections, view)
+            .map(with_short_names)
+            .map(titled("Arriving, Mbit/s, by connection (dotted: link)")),
+        panels::queue(timeline, view)
+            .map(without_names)
+            .map(titled("Queue before the link, packets (red: dropped)")),
+        panels::senders(timeline, &connections, view),
+        panels::round_trips(timeline, &connections, view).map(without_names),
+    ];
+    Figure {
+        title: timeline.head.title.clone(),
+        description: connections.describe(),
+        width: view.width,
+        x: Axis::between(0.0, view.to_us as f64 / 1e6, "s"),
+        panels: panels.into_iter().flatten().collect(),
+        marks,
+    }
+}
+
+/// Without a legend, whose lines would push panels apart.
+fn without_names(mut panel: Panel) -> Panel {
+    for layer in &mut panel.layers {
+        layer.name.clear();
+    }
+    panel
+}
+
+/// With another title, for what the legend would have said.
+fn titled(title: &str) -> impl Fn(Panel) -> Panel {
+    move |panel| Panel { title: title.to_owned(), ..panel }
+}
+
+/// With a legend that fits in one line: the title says that numbers are connections.
+fn with_short_names(mut panel: Panel) -> Panel {
+    for layer in &mut panel.layers {
+        if let Some(short) = layer.name.strip_prefix(panels::BY_CONNECTION) {
+            layer.name = short.to_owned();
+        }
+    }
+    panel
+}
+
+/// Gives panels of one title the same axis: the longest.
+fn share_scales(figures: &mut [Figure]) {
+    let axes: Vec<(String, Axis)> = figures
+        .iter()
+        .flat_map(|figure| &figure.panels)
+        .map(|panel| (panel.title.clone(), panel.y.clone()))
+        .collect();
+    for panel in figures.iter_mut().flat_map(|figure| &mut figure.panels) {
+        let alike = axes.iter().filter(|(title, _)| *title == panel.title);
+        let longest = alike.max_by(|(_, a), (_, b)| a.to().total_cmp(&b.to()));
+        if let Some((_, axis)) = longest.filter(|_| !panel.y.has_names()) {
+            panel.y = axis.clone();
+        }
+    }
+}
+
+/// Facts in as few lines as fit, roughly.
+fn in_lines(facts: Vec<String>, width: f64) -> Vec<String> {
+    let mut lines: Vec<String> = Vec::new();
+    for fact in facts {
+        match lines.last_mut() {
+            Some(line) if (line.len() + fact.len() + 3) as f64 * 7.0 < width => {
+                line.push_str(" · ");
+                line.push_str(&fact);
+            }
+            _ => lines.push(fact),
+        }
+    }
+    lines
+}

@@ -1,0 +1,101 @@
+//! The picture as a page: all of it, and a closer look at each move.
+
+use super::connections::Connections;
+use super::poster::summary;
+use super::{View, figure};
+use crate::report::bytes;
+use crate::report::html::{Align, Page, Table};
+use crate::sample::{Column, MarkKind, Timeline};
+
+const WIDE: f64 = 1_092.0;
+const NARROW: f64 = 360.0;
+/// A closer look begins this long before its moment, and ends this long after.
+const BEFORE_US: u64 = 400_000;
+const AFTER_US: u64 = 800_000;
+/// Closer looks at most.
+const LOOKS: usize = 6;
+
+/// The picture as one page without network and script.
+#[must_use]
+pub fn render_html(timeline: &Timeline) -> String {
+    let mut page = Page::new(&timeline.head.title);
+    page.lead(&summary(timeline));
+    let both = |view: View| {
+        let at = |width| figure(timeline, &View { width, ..view }).to_element();
+        (at(WIDE), at(NARROW))
+    };
+    let (wide, narrow) = both(View::whole(timeline, WIDE));
+    page.chart(&wide, &narrow, CAPTION);
+    let looks = looks(timeline);
+    if !looks.is_empty() {
+        page.heading("A closer look");
+    }
+    for (at_us, what) in looks {
+        let from_us = at_us.saturating_sub(BEFORE_US);
+        let view = View { from_us, to_us: at_us + AFTER_US, width: WIDE };
+        let (wide, narrow) = both(view);
+        page.chart(&wide, &narrow, &what);
+    }
+    page.heading("Connections");
+    page.table(&table(timeline));
+    let facts: Vec<(&str, String)> =
+        timeline.head.facts.iter().map(|(name, value)| (name.as_str(), value.clone())).collect();
+    if !facts.is_empty() {
+        page.heading("About the run");
+        page.facts(&facts);
+    }
+    page.finish()
+}
+
+const CAPTION: &str = "Everything is on one clock. Bars: each request; pale until its first byte. \
+    Queue: packets that wait before the emulated link. Data at its sender: what one connection has \
+    sent without an acknowledgement yet, and above it what still waits in the socket; the line is \
+    its congestion window.";
+
+/// The first of moves that follow closely on each other.
+fn looks(timeline: &Timeline) -> Vec<(u64, String)> {
+    let mut looks: Vec<(u64, String)> = Vec::new();
+    let moves = timeline.marks.iter().filter(|mark| mark.kind == MarkKind::Migrate);
+    for mark in moves {
+        if looks.last().is_none_or(|(at, _)| mark.at_us > at + AFTER_US) {
+            let seconds = mark.at_us as f64 / 1e6;
+            looks.push((mark.at_us, format!("Around the move at {seconds:.2} s")));
+        }
+    }
+    looks.truncate(LOOKS);
+    looks
+}
+
+fn table(timeline: &Timeline) -> Table {
+    let columns = [
+        ("connection", Align::Left),
+        ("client's end", Align::Left),
+        ("congestion control", Align::Left),
+        ("acknowledged", Align::Right),
+        ("sent again", Align::Right),
+        ("shortest round trip", Align::Right),
+        ("busy", Align::Right),
+        ("receiver was the limit", Align::Right),
+        ("send buffer was the limit", Align::Right),
+    ];
+    let row = |one: &super::connections::Connection| {
+        let track = one.track(timeline);
+        let last = |column| track.and_then(|track| track.last(column)).unwrap_or(0);
+        let time = |column| format!("{:.2} s", last(column) as f64 / 1e6);
+        vec![
+            one.number.to_string(),
+            one.name.to_string(),
+            one.controls.join(", then "),
+            bytes(one.acked),
+            bytes(last(Column::RetransmittedBytes)),
+            format!("{:.1} ms", last(Column::MinRttUs) as f64 / 1e3),
+            time(Column::BusyUs),
+            time(Column::ReceiverLimitedUs),
+            time(Column::BufferLimitedUs),
+        ]
+    };
+    Table {
+        columns: columns.map(|(name, align)| (name.to_owned(), align)).to_vec(),
+        rows: Connections::of(timeline).used().map(row).collect(),
+    }
+}

@@ -1,0 +1,385 @@
+//! Quantities over time.
+
+use super::connections::{Connection, Connections};
+use super::thin::thin;
+use super::{View, seconds};
+use crate::report::svg::{Axis, Block, Colour, Layer, Panel, Range, Rule, Shape, Tint};
+use crate::report::{ms, number};
+use crate::sample::{Column, ConnectionName, Direction, Subject, Timeline, Track};
+
+/// Of a plot, in pixels.
+const HEIGHT: f64 = 80.0;
+/// Above the highest value.
+const ROOM: f64 = 1.08;
+
+/// Before a connection's name in a legend.
+pub(super) const BY_CONNECTION: &str = "by connection ";
+
+/// Only the words at the marks, which need more lines where they are closer.
+pub(super) fn strip(view: &View) -> Panel {
+    Panel {
+        title: String::new(),
+        y: Axis::names(Vec::new()),
+        height: if view.width < 600.0 { 46.0 } else { 32.0 },
+        layers: Vec::new(),
+        rules: Vec::new(),
+    }
+}
+
+/// What came by each connection, stacked.
+pub(super) fn arriving(
+    timeline: &Timeline,
+    connections: &Connections,
+    view: &View,
+) -> Option<Panel> {
+    let bin = bin_us(view);
+    let bins = usize::try_from(view.length_us().div_ceil(bin)).unwrap_or(0);
+    let mut floors = vec![0.0; bins];
+    let mut layers = Vec::new();
+    for one in connections.used() {
+        let rates = rates(timeline, connections, &one.name, view, bin, bins);
+        let mut blocks = Vec::new();
+        for (index, rate) in rates.into_iter().enumerate().filter(|(_, rate)| *rate > 0.0) {
+            let from = view.from_us + index as u64 * bin;
+            let to = (from + bin).min(view.to_us);
+            let floor = floors[index];
+            floors[index] = floor + rate;
+            blocks.push(Block { x: (seconds(from), seconds(to)), y: (floor, floor + rate) });
+        }
+        if !blocks.is_empty() {
+            let (name, shape) = (format!("{BY_CONNECTION}{}", one.title()), Shape::Blocks(blocks));
+            layers.push(Layer { name, colour: one.colour, shape });
+        }
+    }
+    let most = floors.into_iter().fold(0.0, f64::max);
+    let link = timeline.head.link.map(|link| link.bits_per_s as f64 / 1e6);
+    let rule = link.map(|rate| Rule { y: rate, label: String::new() });
+    (!layers.is_empty()).then(|| Panel {
+        title: "Arriving at the client, Mbit/s (dotted: the link)".into(),
+        // A burst out of a full buffer may be higher than the link for a moment.
+        y: Axis::linear_exact(most.max(link.unwrap_or(0.0)) * ROOM, ""),
+        height: HEIGHT,
+        layers,
+        rules: rule.into_iter().collect(),
+    })
+}
+
+/// About a hundred bins, each a round length.
+fn bin_us(view: &View) -> u64 {
+    let rough = view.length_us() / 100;
+    let mut bin = 1_000;
+    for factor in [2, 5, 10, 20, 50, 100, 200, 500, 1_000, 5_000, 10_000, 60_000] {
+        if rough > bin {
+            bin = factor * 1_000;
+        }
+    }
+    bin
+}
+
+/// Megabits a second that came by a connection in each bin: by the receiver's kernel, or by the
+/// bodies of streams where that was not asked.
+fn rates(
+    timeline: &Timeline,
+    connections: &Connections,
+    connection: &ConnectionName,
+    view: &View,
+    bin: u64,
+    bins: usize,
+) -> Vec<f64> {
+    let kernel = timeline.tracks.iter().find(|track| {
+        matches!(&track.of, Subject::Connection { host, connection: name }
+            if *host != connections.sender && name == connection)
+    });
+    let mut bytes = vec![0.0; bins];
+    match kernel {
+        Some(track) => spread(track.points(Column::ReceivedBytes), view.from_us, bin, &mut bytes),
+        None => {
+            for track in &timeline.tracks {
+                let of = &track.of;
+                if matches!(of, Subject::Stream { connection: by, .. } if by == connection) {
+                    spread(track.points(Column::CarriedBytes), view.from_us, bin, &mut bytes);
+                }
+            }
+        }
+    }
+    bytes.into_iter().map(|bytes| bytes * 8.0 / bin as f64).collect()
+}
+
+/// Adds what a counter grew by to bins, evenly from each look at it to the next.
+fn spread(counter: impl Iterator<Item = (u64, u64)>, origin: u64, bin: u64, into: &mut [f64]) {
+    let mut before: Option<(u64, u64)> = None;
+    for (at, total) in counter {
+        let (since, from) = before.unwrap_or((at, 0));
+        before = Some((at, total));
+        let came = total.saturating_sub(from) as f64;
+        let length = (at - since).max(1) as f64;
+        let end = origin + into.len() as u64 * bin;
+        // The bins that the stretch touches, within the view.
+        let mut begin = since.max(origin);
+        while came > 0.0 && begin < at.max(since + 1).min(end) {
+            let index = (begin - origin) / bin;
+            let next = (origin + (index + 1) * bin).min(at.max(since + 1));
+            if let Some(place) = into.get_mut(index as usize) {
+                *place += came * (next - begin) as f64 / length;
+            }
+            begin = next;
+        }
+    }
+}
+
+/// How far long transfers are, in the colour of the connection that brings their bytes.
+pub(super) fn progress(
+    timeline: &Timeline,
+    connections: &Connections,
+    view: &View,
+) -> Option<Panel> {
+    let mut layers: Vec<Layer> = Vec::new();
+    let mut most = 0.0_f64;
+    for span in &timeline.spans {
+        let mut lines: Vec<(Colour, Vec<(f64, f64)>)> = Vec::new();
+        let looks = looks(timeline, &span.name);
+        if looks.len() < LOOKS {
+            continue;
+        }
+        let mut last = None;
+        for (at, name, total) in looks {
+            let colour = connections.by_name(name).map_or(Colour::Slate, |one| one.colour);
+            let point = (seconds(at), total as f64 / 1e6);
+            if lines.last().is_none_or(|(known, _)| *known != colour) {
+                lines.push((colour, last.into_iter().collect()));
+            }
+            if let Some((_, line)) = lines.last_mut().filter(|_| view.holds(at)) {
+                line.push(point);
+                most = most.max(point.1);
+            }
+            last = view.holds(at).then_some(point);
+        }
+        let lines = lines.into_iter().filter(|(_, points)| points.len() > 1);
+        layers.extend(lines.map(|(colour, line)| layer("", colour, Shape::Line(line))));
+    }
+    (!layers.is_empty()).then(|| Panel {
+        title: "Long transfers, MB so far".into(),
+        y: Axis::linear_exact(most * ROOM, ""),
+        height: 60.0,
+        layers,
+        rules: Vec::new(),
+    })
+}
+
+/// A transfer with fewer looks at it is too short to be followed.
+const LOOKS: usize = 8;
+
+/// Each look at a stream: when, which connection had brought more, and the total so far.
+fn looks<'a>(timeline: &'a Timeline, stream: &str) -> Vec<(u64, &'a ConnectionName, u64)> {
+    let mut steps: Vec<(u64, &ConnectionName, u64)> = Vec::new();
+    for track in &timeline.tracks {
+        if let Subject::Stream { name, connection } = &track.of
+            && name == stream
+        {
+            let mut before = 0;
+            for (at, total) in track.points(Column::CarriedBytes) {
+                steps.push((at, connection, total.saturating_sub(before)));
+                before = total;
+            }
+        }
+    }
+    steps.sort_by_key(|(at, ..)| *at);
+    let mut total = 0;
+    for step in &mut steps {
+        total += step.2;
+        step.2 = total;
+    }
+    steps
+}
+
+/// The queue towards the client, with every drop.
+pub(super) fn queue(timeline: &Timeline, view: &View) -> Option<Panel> {
+    let direction = Direction::ToClient;
+    let of = Subject::Link { direction, connection: None };
+    let tracks = || timeline.tracks.iter().filter(|track| track.of == of);
+    let lengths = tracks().find(|track| track.columns.contains_key(&Column::QueuePackets))?;
+    let ranges = steps(thin(lengths.points(Column::QueuePackets), view));
+    let drops: Vec<f64> = tracks()
+        .flat_map(|track| track.points(Column::DroppedBytes))
+        .filter(|(at, _)| view.holds(*at))
+        .map(|(at, _)| seconds(at))
+        .collect();
+    let most = ranges.iter().map(|range| range.high).fold(0.0, f64::max);
+    let limit = timeline.head.link.map(|link| {
+        let drain = link.queue_packets as f64 * 1_500.0 * 8.0 / link.bits_per_s as f64 * 1e3;
+        let label = format!("full: {} packets, {} ms of the link", link.queue_packets, ms(drain));
+        Rule { y: link.queue_packets as f64, label }
+    });
+    // A deep queue that is never half full would only press the picture down.
+    let limit = limit.filter(|rule| rule.y <= most * 2.5);
+    let axis = most.max(limit.as_ref().map_or(0.0, |rule| rule.y * 1.3));
+    let mut layers = vec![layer("packets waiting", Colour::Slate, Shape::Area(Tint::Full, ranges))];
+    if !drops.is_empty() {
+        let name = format!("dropped ({})", drops.len());
+        layers.push(layer(&name, Colour::Vermilion, Shape::Ticks(drops)));
+    }
+    Some(Panel {
+        title: "Queue before the link, packets".into(),
+        y: Axis::linear_exact(axis * ROOM, ""),
+        height: HEIGHT,
+        layers,
+        rules: limit.into_iter().collect(),
+    })
+}
+
+/// Each length holds until the next.
+fn steps(points: Vec<(u64, u64)>) -> Vec<Range> {
+    let mut ranges: Vec<Range> = Vec::with_capacity(points.len() * 2);
+    for (at, value) in points {
+        let (x, high) = (seconds(at), value as f64);
+        let before = ranges.last().map(|last| Range { x, ..*last });
+        ranges.extend(before);
+        ranges.push(Range { x, low: 0.0, high });
+    }
+    ranges
+}
+
+fn layer(name: &str, colour: Colour, shape: Shape) -> Layer {
+    Layer { name: name.to_owned(), colour, shape }
+}
+
+/// What one connection holds at its sender: on its way, and not sent yet.
+pub(super) fn sender(timeline: &Timeline, one: &Connection, view: &View) -> Option<Panel> {
+    let track = one.track(timeline)?;
+    let flight: Vec<Range> = thin(track.points(Column::UnackedBytes), view)
+        .into_iter()
+        .map(|(at, bytes)| Range { x: seconds(at), low: 0.0, high: kilobytes(bytes) })
+        .collect();
+    let unacked = |at| track.value_at(Column::UnackedBytes, at).unwrap_or(0);
+    let unsent: Vec<Range> = thin(track.points(Column::UnsentBytes), view)
+        .into_iter()
+        .map(|(at, bytes)| {
+            let low = kilobytes(unacked(at));
+            Range { x: seconds(at), low, high: low + kilobytes(bytes) }
+        })
+        .collect();
+    let most = unsent.iter().map(|range| range.high).fold(0.0, f64::max);
+    let window = line(track, Column::CwndBytes, 1e-3, view);
+    let widest = window.iter().map(|(_, y)| *y).fold(0.0, f64::max);
+    // A window that is far from being used would press down what uses it.
+    let top = widest.min(most * 3.0).max(most);
+    if most <= 0.0 {
+        return None;
+    }
+    let named = if widest > top {
+        format!("congestion window (up to {} kB)", number(widest))
+    } else {
+        "congestion window".into()
+    };
+    let mut layers = vec![
+        layer("not sent yet", one.colour, Shape::Area(Tint::Faint, unsent)),
+        layer("sent, not acknowledged", one.colour, Shape::Area(Tint::Full, flight)),
+        layer(&named, Colour::Ink, Shape::Line(window)),
+    ];
+    let again = retransmissions(track, view);
+    if !again.is_empty() {
+        layers.push(layer("sent again", Colour::Vermilion, Shape::Ticks(again)));
+    }
+    let title = format!("Connection {}: data at its sender, kB", one.title());
+    Some(Panel {
+        title,
+        y: Axis::linear_exact(top * ROOM, ""),
+        height: HEIGHT,
+        layers,
+        rules: Vec::new(),
+    })
+}
+
+/// What all connections together hold at the sender, on top of each other: sent and unacknowledged
+/// in full colour, unsent faint.
+pub(super) fn senders(
+    timeline: &Timeline,
+    connections: &Connections,
+    view: &View,
+) -> Option<Panel> {
+    let tracks: Vec<(&Connection, &Track)> =
+        connections.used().filter_map(|one| Some((one, one.track(timeline)?))).collect();
+    // One list of moments for all, so that areas lie on each other.
+    let mut moments: Vec<u64> = tracks
+        .iter()
+        .flat_map(|(_, track)| thin(track.points(Column::UnsentBytes), view))
+        .map(|(at, _)| at)
+        .collect();
+    moments.sort_unstable();
+    moments.dedup();
+    let mut floors = vec![0.0; moments.len()];
+    let mut layers = Vec::new();
+    for (column, tint) in [(Column::UnackedBytes, Tint::Full), (Column::UnsentBytes, Tint::Faint)] {
+        for (one, track) in &tracks {
+            let ranges = moments.iter().zip(&mut floors).map(|(at, floor)| {
+                let low = *floor;
+                *floor += kilobytes(track.value_at(column, *at).unwrap_or(0));
+                Range { x: seconds(*at), low, high: *floor }
+            });
+            layers.push(layer("", one.colour, Shape::Area(tint, ranges.collect())));
+        }
+    }
+    let most = floors.into_iter().fold(0.0, f64::max);
+    (most > 0.0).then(|| Panel {
+        title: "Data at the sender, kB (pale: not sent yet)".into(),
+        y: Axis::linear_exact(most * ROOM, ""),
+        height: HEIGHT,
+        layers,
+        rules: Vec::new(),
+    })
+}
+
+fn kilobytes(bytes: u64) -> f64 {
+    bytes as f64 / 1e3
+}
+
+fn line(track: &Track, column: Column, scale: f64, view: &View) -> Vec<(f64, f64)> {
+    thin(track.points(column), view)
+        .into_iter()
+        .map(|(at, value)| (seconds(at), value as f64 * scale))
+        .collect()
+}
+
+/// When bytes were sent again.
+fn retransmissions(track: &Track, view: &View) -> Vec<f64> {
+    let points: Vec<(u64, u64)> = track.points(Column::RetransmittedBytes).collect();
+    points
+        .windows(2)
+        .filter(|pair| pair[1].1 > pair[0].1 && view.holds(pair[1].0))
+        .map(|pair| seconds(pair[1].0))
+        .collect()
+}
+
+/// The smoothed round-trip time of each connection, as its sender has it.
+pub(super) fn round_trips(
+    timeline: &Timeline,
+    connections: &Connections,
+    view: &View,
+) -> Option<Panel> {
+    let layers: Vec<Layer> = connections
+        .used()
+        .filter_map(|one| {
+            let points = line(one.track(timeline)?, Column::SrttUs, 1e-3, view);
+            let known: Vec<_> = points.into_iter().filter(|(_, ms)| *ms > 0.0).collect();
+            let name = format!("connection {}", one.number);
+            (!known.is_empty()).then(|| layer(&name, one.colour, Shape::Line(known)))
+        })
+        .collect();
+    let most = layers.iter().flat_map(|layer| match &layer.shape {
+        Shape::Line(points) => points.iter().map(|(_, y)| *y).collect(),
+        _ => Vec::new(),
+    });
+    let most = most.fold(0.0, f64::max);
+    let idle = timeline.head.link.map(|link| link.round_trip_ms);
+    let title = "Round trip, ms";
+    (!layers.is_empty()).then(|| Panel {
+        title: idle.map_or_else(
+            || title.to_owned(),
+            |idle| format!("{title} (dotted: idle, {})", number(idle)),
+        ),
+        y: Axis::linear_exact(most.max(idle.unwrap_or(0.0)) * ROOM, ""),
+        height: HEIGHT,
+        layers,
+        rules: idle.map(|y| Rule { y, label: String::new() }).into_iter().collect(),
+    })
+}

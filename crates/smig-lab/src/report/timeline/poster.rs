@@ -1,0 +1,100 @@
+//! The picture as a file that says by itself what it shows.
+
+use std::fmt::Write;
+
+use super::connections::Connections;
+use super::{View, figure};
+use crate::report::html::escape;
+use crate::report::number;
+use crate::report::svg::STYLE;
+use crate::sample::{Outcome, Timeline};
+use crate::stats;
+
+const MARGIN: f64 = 14.0;
+/// Above the panels: the title, and a line below it.
+const HEAD: f64 = 54.0;
+
+/// The picture as an SVG file that stands alone, light or dark as its reader has it.
+#[must_use]
+pub fn render_svg(timeline: &Timeline, view: &View) -> String {
+    let inner = View { width: view.width - 2.0 * MARGIN, ..*view };
+    let figure = figure(timeline, &inner);
+    let (width, height) = (view.width, HEAD + figure.height() + MARGIN);
+    let (title, facts) = (escape(&timeline.head.title), escape(&summary(timeline)));
+    let mut out = format!(
+        "<svg xmlns=\"http://www.w3.org/2000/svg\" class=\"fig\" role=\"img\" \
+         viewBox=\"0 0 {width} {height}\" width=\"{width}\" height=\"{height}\">\
+         <title>{title}</title><desc>{facts} {}</desc><style>{STYLE}{HEAD_STYLE}</style>\
+         <rect class=\"paper\" width=\"{width}\" height=\"{height}\" rx=\"6\"/>",
+        escape(&figure.description)
+    );
+    let _ = writeln!(
+        out,
+        "<text class=\"run\" x=\"{MARGIN}\" y=\"28\">{title}</text>\
+         <text class=\"found\" x=\"{MARGIN}\" y=\"48\">{facts}</text>\
+         <g transform=\"translate({MARGIN} {HEAD})\">{}</g></svg>",
+        figure.to_element()
+    );
+    out
+}
+
+/// What a poster has beside a chart's style.
+pub(super) const HEAD_STYLE: &str = "\
+.fig .paper{fill:var(--paper)}\
+.fig .run{fill:var(--ink);font-size:17px;font-weight:600}\
+.fig .found{fill:var(--ink);font-size:13px}\
+";
+
+/// The link, and what requests of each group took.
+pub(super) fn facts(timeline: &Timeline) -> Vec<String> {
+    let mut facts = Vec::new();
+    if let Some(link) = timeline.head.link {
+        facts.push(format!(
+            "{} Mbit/s, {} ms round trip, queue of {} packets",
+            number(link.bits_per_s as f64 / 1e6),
+            number(link.round_trip_ms),
+            link.queue_packets
+        ));
+    }
+    let mut groups: Vec<&str> = Vec::new();
+    for span in &timeline.spans {
+        if !groups.contains(&span.group.as_str()) {
+            groups.push(&span.group);
+        }
+    }
+    for group in groups {
+        let took: Vec<f64> = timeline
+            .spans
+            .iter()
+            .filter(|span| span.group == group && span.outcome == Outcome::Complete)
+            .map(|span| span.to_us.saturating_sub(span.from_us) as f64 / 1e3)
+            .collect();
+        if let Some(summary) = stats::Summary::of(&took) {
+            facts.push(if summary.n == 1 {
+                format!("{group}: {}", time(summary.median))
+            } else {
+                format!("{group}: median {}, p95 {}", time(summary.median), time(summary.p95))
+            });
+        }
+    }
+    facts
+}
+
+/// The facts in one line, and what the picture leaves out.
+pub(super) fn summary(timeline: &Timeline) -> String {
+    let mut facts = facts(timeline);
+    let unused = Connections::of(timeline).unused;
+    if unused > 0 {
+        facts.push(format!("{} not shown: spare", crate::report::amount(unused, "connection")));
+    }
+    facts.join(" · ")
+}
+
+/// Milliseconds, or seconds from ten on.
+fn time(millis: f64) -> String {
+    if millis >= 10_000.0 {
+        format!("{:.1} s", millis / 1e3)
+    } else {
+        format!("{} ms", crate::report::ms(millis))
+    }
+}

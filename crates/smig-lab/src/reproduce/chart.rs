@@ -1,0 +1,271 @@
+//! Draws a [`Chart`]: a line for each value, its name on the left and its number on the right.
+//!
+//! Lines lie, so names can be read and a phone shows the same as a desk.
+
+use std::fmt::Write;
+
+use super::finding::{Chart, Dot, Spread};
+use crate::report::html::escape;
+use crate::report::number;
+use crate::report::svg::{Axis, STYLE};
+
+const ROW: f64 = 22.0;
+const HEADING: f64 = 26.0;
+const TOP: f64 = 26.0;
+const BOTTOM: f64 = 34.0;
+/// For the numbers on the right.
+const NUMBERS: f64 = 58.0;
+const CAP: f64 = 3.5;
+
+/// Where things are.
+struct Frame {
+    width: f64,
+    left: f64,
+    right: f64,
+    bottom: f64,
+    axis: Axis,
+}
+
+impl Chart {
+    /// As an element for a page that has the style sheet.
+    #[must_use]
+    pub fn to_element(&self, width: f64) -> String {
+        self.render(width, "")
+    }
+
+    /// As a file of its own.
+    #[must_use]
+    pub fn to_file(&self, width: f64) -> String {
+        self.render(width, &format!("<style>{STYLE}svg{{background:var(--paper)}}</style>"))
+    }
+
+    fn dots(&self) -> impl Iterator<Item = &Dot> {
+        self.groups.iter().flat_map(|group| &group.dots)
+    }
+
+    fn frame(&self, width: f64) -> Frame {
+        let longest = self.dots().map(|dot| text_width(&dot.label)).fold(0.0, f64::max);
+        let rows = self.dots().count() as f64 * ROW;
+        let headings = self.groups.iter().filter(|group| !group.title.is_empty()).count() as f64;
+        Frame {
+            width,
+            left: (longest + 12.0).min(width * 0.42),
+            right: width - NUMBERS,
+            bottom: TOP + rows + headings * HEADING,
+            axis: self.axis(),
+        }
+    }
+
+    fn axis(&self) -> Axis {
+        let of_dot = |dot: &Dot| {
+            let ends = dot.interval.map_or([None; 2], |(low, high)| [Some(low), Some(high)]);
+            [Some(dot.value), dot.p95, dot.paper].into_iter().chain(ends).flatten()
+        };
+        let values =
+            || self.dots().flat_map(of_dot).chain(self.reference.iter().map(|(value, _)| *value));
+        let most = values().fold(0.0, f64::max);
+        match self.spread {
+            Spread::Logarithmic => {
+                let positive = values().filter(|value| *value > 0.0);
+                Axis::log(positive.fold(f64::INFINITY, f64::min), most, self.unit)
+            }
+            Spread::Even => Axis::linear(most, self.unit),
+        }
+    }
+
+    fn render(&self, width: f64, style: &str) -> String {
+        let frame = self.frame(width);
+        let height = frame.bottom + BOTTOM;
+        let mut out = format!(
+            "<svg xmlns=\"http://www.w3.org/2000/svg\" class=\"fig\" role=\"img\" \
+             viewBox=\"0 0 {width} {height}\" width=\"{width}\" height=\"{height}\">\
+             <title>{}</title><desc>{}</desc>{style}\
+             <text class=\"name\" x=\"2\" y=\"14\">{}</text>",
+            escape(&self.title),
+            escape(&self.caption),
+            escape(&self.title),
+        );
+        frame.grid(&mut out);
+        if let Some((value, name)) = &self.reference {
+            frame.reference(&mut out, *value, name);
+        }
+        let mut y = TOP;
+        for group in &self.groups {
+            if !group.title.is_empty() {
+                y += HEADING;
+                let _ = write!(
+                    out,
+                    "<text class=\"name\" x=\"2\" y=\"{}\">{}</text>",
+                    y - 8.0,
+                    escape(&group.title)
+                );
+            }
+            for dot in &group.dots {
+                frame.dot(&mut out, dot, y + ROW / 2.0);
+                y += ROW;
+            }
+        }
+        out.push_str("</svg>");
+        out
+    }
+}
+
+impl Frame {
+    fn x(&self, value: f64) -> f64 {
+        tenths(self.left + self.axis.position(value) * (self.right - self.left))
+    }
+
+    fn grid(&self, out: &mut String) {
+        let (mut lines, mut texts) = (String::new(), String::new());
+        let ticks = self.axis.ticks(((self.right - self.left) / 62.0) as usize);
+        let last = ticks.len().saturating_sub(1);
+        let mut free_until = f64::INFINITY;
+        for (index, (value, text)) in ticks.into_iter().enumerate().rev() {
+            let x = self.x(value);
+            let _ = write!(lines, "M{x} {TOP}V{}", self.bottom);
+            let text =
+                if index == last { format!("{text}\u{202f}{}", self.axis.unit()) } else { text };
+            let half = text_width(&text) / 2.0;
+            if x + half < free_until {
+                free_until = x - half - 6.0;
+                let _ = write!(
+                    texts,
+                    "<text x=\"{x}\" y=\"{}\" text-anchor=\"middle\">{}</text>",
+                    self.bottom + 17.0,
+                    escape(&text)
+                );
+            }
+        }
+        let _ = write!(out, "<path class=\"grid\" d=\"{lines}\"/>{texts}");
+    }
+
+    fn dot(&self, out: &mut String, dot: &Dot, y: f64) {
+        let colour = dot.colour.variable();
+        let _ = write!(
+            out,
+            "<text class=\"key\" x=\"{}\" y=\"{}\" text-anchor=\"end\">{}</text>",
+            tenths(self.left - 8.0),
+            y + 4.0,
+            escape(&dot.label)
+        );
+        if let Some((low, high)) = dot.interval {
+            let (low, high) = (self.x(low), self.x(high));
+            let (up, cap) = (y - CAP, 2.0 * CAP);
+            let _ = write!(
+                out,
+                "<path class=\"whisker\" style=\"stroke:var({colour})\" \
+                 d=\"M{low} {y}H{high}M{low} {up}v{cap}M{high} {up}v{cap}\"/>"
+            );
+        }
+        if let Some(p95) = dot.p95 {
+            let _ = write!(
+                out,
+                "<circle cx=\"{}\" cy=\"{y}\" r=\"3\" style=\"fill:var(--paper);stroke:var({colour});\
+                 stroke-width:1.6\"><title>one in twenty takes longer than {}</title></circle>",
+                self.x(p95),
+                shown(p95)
+            );
+        }
+        let _ = write!(
+            out,
+            "<g class=\"dots\" style=\"fill:var({colour})\"><circle cx=\"{}\" cy=\"{y}\" r=\"4.4\">\
+             <title>{}: {}</title></circle></g>",
+            self.x(dot.value),
+            escape(&dot.label),
+            shown(dot.value)
+        );
+        if let Some(paper) = dot.paper {
+            let _ = write!(
+                out,
+                "<path d=\"M{} {}l5 5l-5 5l-5-5z\" style=\"fill:var(--paper);stroke:var(--ink);\
+                 stroke-width:1.6\"><title>the paper: {}</title></path>",
+                self.x(paper),
+                y - 5.0,
+                shown(paper)
+            );
+        }
+        let _ = write!(
+            out,
+            "<text class=\"key\" x=\"{}\" y=\"{}\" text-anchor=\"end\">{}</text>",
+            self.width - 2.0,
+            y + 4.0,
+            shown(dot.value)
+        );
+    }
+
+    fn reference(&self, out: &mut String, value: f64, name: &str) {
+        let x = self.x(value);
+        let (anchor, aside) =
+            if self.axis.position(value) > 0.6 { ("end", -5.0) } else { ("start", 5.0) };
+        let _ = write!(
+            out,
+            "<path class=\"mark\" d=\"M{x} {TOP}V{}\"/>\
+             <text class=\"note\" x=\"{}\" y=\"{}\" text-anchor=\"{anchor}\">{} {}</text>",
+            self.bottom,
+            x + aside,
+            self.bottom + 30.0,
+            escape(name),
+            shown(value)
+        );
+    }
+}
+
+/// With commas in thousands.
+fn shown(value: f64) -> String {
+    let text = number(value);
+    match text.len().checked_sub(3) {
+        Some(at @ 1..) if text.bytes().all(|byte| byte.is_ascii_digit()) => {
+            let (thousands, rest) = text.split_at(at);
+            format!("{thousands},{rest}")
+        }
+        _ => text,
+    }
+}
+
+/// Roughly how wide text is at 12 pixels.
+fn text_width(text: &str) -> f64 {
+    text.chars().map(|c| if c.is_uppercase() || c == '_' { 8.6 } else { 6.4 }).sum()
+}
+
+fn tenths(value: f64) -> f64 {
+    (value * 10.0).round() / 10.0
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::finding::Group;
+    use super::*;
+    use crate::report::svg::{Colour, assert_balanced};
+
+    #[test]
+    fn a_chart_has_every_name_and_number() {
+        let dot = |label: &str, value| Dot {
+            label: label.into(),
+            colour: Colour::Blue,
+            value,
+            interval: Some((value * 0.9, value * 1.2)),
+            p95: Some(value * 1.5),
+            paper: Some(8_400.0),
+        };
+        let chart = Chart {
+            name: "figure".into(),
+            title: "Time <ms>".into(),
+            caption: "c".into(),
+            unit: "ms",
+            groups: vec![
+                Group { title: "cubic & more".into(), dots: vec![dot("NoMig", 2_866.0)] },
+                Group { title: String::new(), dots: vec![dot("MigSW", 61.4)] },
+            ],
+            reference: Some((59.0, "alone".into())),
+            spread: Spread::Logarithmic,
+        };
+        for width in [340.0, 860.0] {
+            let svg = chart.to_file(width);
+            assert_balanced(&svg);
+            for text in ["Time &lt;ms&gt;", "cubic &amp; more", ">NoMig<", ">2,866<", ">61.4<"] {
+                assert!(svg.contains(text), "{text}: {svg}");
+            }
+            assert_eq!(svg.matches("the paper: 8,400").count(), 2);
+        }
+    }
+}

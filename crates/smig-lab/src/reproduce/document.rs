@@ -1,0 +1,219 @@
+//! All findings as one page, and as JSON.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use serde_json::{Value, json};
+
+use super::claim::{RULES, Verdict};
+use super::finding::Finding;
+use super::scheme;
+use crate::campaign::CellResult;
+use crate::report::html::{Align, Page, Table};
+use crate::report::{amount, number};
+
+/// Where a chart is drawn for a desk and for a phone.
+const WIDE: f64 = 860.0;
+const NARROW: f64 = 340.0;
+
+/// Every claim of the paper with ours.
+#[must_use]
+pub fn summary(findings: &[Finding]) -> Table {
+    let heading = |text: &str| (text.to_owned(), Align::Left);
+    let row = |finding: &Finding, row: &super::Row| {
+        let mark = match row.verdict {
+            Verdict::Reproduced => "✓",
+            Verdict::InPart => "◐",
+            Verdict::NotReproduced => "✗",
+            Verdict::NotMeasured => "–",
+        };
+        vec![
+            finding.place.to_owned(),
+            row.claim.text.to_owned(),
+            row.ours.clone(),
+            format!("{mark} {}", row.verdict),
+        ]
+    };
+    Table {
+        columns: ["figure", "the paper", "ours", "verdict"].map(heading).to_vec(),
+        rows: findings
+            .iter()
+            .flat_map(|finding| finding.rows.iter().map(move |one| row(finding, one)))
+            .collect(),
+    }
+}
+
+/// One self-contained page.
+#[must_use]
+pub fn render_html(findings: &[Finding], results: &[CellResult]) -> String {
+    let mut page = Page::new("The SMig paper, measured again");
+    page.lead(&lead(findings));
+    if findings.iter().any(|finding| !finding.trimmed.is_empty()) {
+        page.warning(
+            "This is the quick version: fewer repetitions, objects and settings than the paper's. Each figure \
+             says what is missing. The full version is made by `smig lab reproduce all`.",
+        );
+    }
+    page.raw(
+        "<style>.claims th,.claims td:last-child{white-space:nowrap}</style><div class=\"claims\">",
+    );
+    page.table(&summary(findings));
+    page.raw("</div>");
+    page.paragraph(RULES);
+    page.paragraph(
+        "MigSW, MigSP and MigCP are the paper's: our server moves what the paper's moves, when the paper's \
+         does, and nothing else. `smig serve` as it comes also keeps the connections that bulk has moved to \
+         near the rate that the path carries.",
+    );
+    for finding in findings.iter().filter(|finding| finding.runs > 0) {
+        section(&mut page, finding);
+    }
+    let left_out: Vec<_> =
+        findings.iter().filter(|finding| finding.runs == 0).map(|finding| finding.place).collect();
+    if !left_out.is_empty() {
+        page.heading("Not in this report");
+        page.paragraph(&format!(
+            "{}. To measure: smig lab reproduce {}",
+            left_out.join(", "),
+            findings
+                .iter()
+                .filter(|finding| finding.runs == 0)
+                .map(|finding| finding.name)
+                .collect::<Vec<_>>()
+                .join(" ")
+        ));
+    }
+    page.heading("The schemes");
+    let terms: Vec<_> = scheme::shown().map(|(label, about)| (label, about.to_owned())).collect();
+    page.facts(&terms);
+    page.heading("How it was measured");
+    page.facts(&facts(results));
+    page.finish()
+}
+
+fn lead(findings: &[Finding]) -> String {
+    let rows = || findings.iter().flat_map(|finding| &finding.rows);
+    let count = |verdict| rows().filter(|row| row.verdict == verdict).count();
+    format!(
+        "Of {} claims that the paper states in numbers or plain words, {} are reproduced, {} in part, {} not; \
+         {} could not be measured.",
+        rows().count(),
+        count(Verdict::Reproduced),
+        count(Verdict::InPart),
+        count(Verdict::NotReproduced),
+        count(Verdict::NotMeasured)
+    )
+}
+
+fn section(page: &mut Page, finding: &Finding) {
+    page.heading(&format!("{}: {}", finding.place, finding.title));
+    page.paragraph(finding.question);
+    for warning in &finding.warnings {
+        page.warning(warning);
+    }
+    for sentence in &finding.sentences {
+        page.paragraph(sentence);
+    }
+    for chart in &finding.charts {
+        page.chart(&chart.to_element(WIDE), &chart.to_element(NARROW), &chart.caption);
+    }
+    let mut from = format!("{}; scenario: {}.", amount(finding.runs, "run"), finding.file);
+    if !finding.trimmed.is_empty() {
+        from += &format!(" Quick version: {}.", finding.trimmed.join("; "));
+    }
+    page.paragraph(&from);
+    page.raw("<details><summary>All numbers</summary>");
+    page.table(&finding.table.shown());
+    page.raw("</details>");
+}
+
+/// Machines, versions, lateness: what it takes to judge the numbers.
+fn facts(results: &[CellResult]) -> Vec<(&'static str, String)> {
+    let mut machines: BTreeMap<String, usize> = BTreeMap::new();
+    let mut versions = BTreeSet::new();
+    for result in results {
+        let machine = &result.machine;
+        let words = format!(
+            "{}, {} of {}, {} at once",
+            machine.kernel,
+            amount(machine.cpus, "processor"),
+            machine.cpu,
+            amount(machine.jobs, "run")
+        );
+        *machines.entry(words).or_default() += 1;
+        let used = |kind: &str| {
+            kind == "smig"
+                || result.scenario.servers.values().any(|server| server.kind.word() == kind)
+        };
+        versions.extend(result.versions.iter().filter(|(kind, _)| used(kind)).map(
+            |(kind, version)| {
+                if version.starts_with(kind.as_str()) {
+                    version.clone()
+                } else {
+                    format!("{kind}: {version}")
+                }
+            },
+        ));
+    }
+    let machines: Vec<_> = machines
+        .into_iter()
+        .map(|(words, runs)| format!("{words} ({})", amount(runs, "run")))
+        .collect();
+    let seconds: f64 = results.iter().map(|result| result.seconds).sum();
+    vec![
+        ("Runs", format!("{}, {} hours of link time", results.len(), number(seconds / 3600.0))),
+        ("Machine", machines.join("; ")),
+        ("Programs", versions.into_iter().collect::<Vec<_>>().join("; ")),
+        ("Lateness of the link", lateness(results)),
+        (
+            "Network",
+            "emulated on the machine below TCP: rate, delay and queue as the scenarios say. The paper's LTE \
+             was a commercial network; ours is a generated one of varying rate, the same trace in every run"
+                .into(),
+        ),
+        (
+            "Numbers",
+            "means as in the paper; 95 % intervals by bootstrap over whole runs, and over the objects where \
+             there is a single run"
+                .into(),
+        ),
+        (
+            "The paper",
+            "SMig: A Stream Migration Extension For HTTP/2, CoNEXT 2016. Only what its text gives in numbers \
+             or plain words is held against ours; bars of its figures are not read off"
+                .into(),
+        ),
+    ]
+}
+
+fn lateness(results: &[CellResult]) -> String {
+    let late = |result: &CellResult| result.link.lateness.p99.as_secs_f64() * 1e3;
+    let mut all: Vec<f64> = results.iter().map(late).collect();
+    all.sort_by(f64::total_cmp);
+    let median = crate::stats::median(&all).unwrap_or(0.0);
+    let most = all.last().copied().unwrap_or(0.0);
+    let again = results.iter().filter(|result| result.attempt > 1).count();
+    format!(
+        "of 99 in 100 packets, the median run {} ms, the worst {} ms; {} repeated because of it",
+        number(median),
+        number(most),
+        amount(again, "run")
+    )
+}
+
+/// All of it for machines.
+#[must_use]
+pub fn render_json(findings: &[Finding]) -> Value {
+    let finding = |finding: &Finding| {
+        json!({
+            "name": finding.name, "place": finding.place, "title": finding.title,
+            "scenario": finding.file, "runs": finding.runs, "trimmed": finding.trimmed,
+            "claims": finding.rows, "sentences": finding.sentences, "warnings": finding.warnings,
+            "table": finding.table.to_json(),
+        })
+    };
+    json!({
+        "format": "smig-reproduction/1",
+        "rules": RULES,
+        "figures": findings.iter().map(finding).collect::<Vec<_>>(),
+    })
+}

@@ -1,0 +1,351 @@
+//! The experiments: a scenario file for each, and how `--quick` shortens it.
+//!
+//! A quick campaign is a part of the full one: fewer settings, repetitions and objects, shorter files, and
+//! nothing that the full one does not have.
+
+use std::path::Path;
+
+use super::finding::Subject;
+use crate::campaign::CellResult;
+use crate::scenario::{Campaign, Fault, SettingsCheck, Size, Span, Variant, parse};
+
+/// How much of an experiment is measured.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Extent {
+    /// All of it, with the paper's repetitions.
+    Full,
+    /// What shows the same in minutes.
+    Quick,
+}
+
+/// One figure or table.
+#[derive(Debug)]
+pub struct Experiment {
+    /// What the command line calls it.
+    pub name: &'static str,
+    /// What the paper calls it.
+    pub place: &'static str,
+    /// What it is about.
+    pub title: &'static str,
+    /// What is asked, in a sentence.
+    pub question: &'static str,
+    /// Its scenario in this repository.
+    pub file: &'static str,
+    /// The same, as text.
+    pub text: &'static str,
+    quick: Quick,
+}
+
+/// How often a setting is measured in quick runs.
+type Repeats = fn(&Variant) -> u32;
+
+#[derive(Debug)]
+struct Quick {
+    repeats: Repeats,
+    /// Transfers with other sizes and counts.
+    shorter: &'static [Shorter],
+    /// Milliseconds after which a download is cancelled.
+    cancel_after: Option<u64>,
+}
+
+#[derive(Debug)]
+struct Shorter {
+    transfer: &'static str,
+    size: Option<u64>,
+    count: Option<u32>,
+}
+
+const fn files(size: u64) -> Shorter {
+    Shorter { transfer: "big", size: Some(size), count: None }
+}
+
+const fn objects(count: u32) -> Shorter {
+    Shorter { transfer: "small", size: None, count: Some(count) }
+}
+
+/// Twelve small objects beside a file that outlasts them.
+const WIRED: &[Shorter] = &[files(18_000_000), objects(12)];
+/// The same where the link may be twice as fast for a while.
+const LTE: &[Shorter] = &[files(28_000_000), objects(12)];
+
+/// The few schemes that are measured beside the paper's own setting.
+const SIDE: [&str; 4] = ["NoMig", "MigSW", "SMig", "Lowat"];
+
+/// The paper's setting with all schemes twice; others once, one thing changed at a time, with few.
+fn beside_big(variant: &Variant) -> u32 {
+    let is = |axis, name| variant.on(axis).is_none_or(|found| found == name);
+    match (is("congestion", "cubic"), is("queue", "shallow")) {
+        (true, true) => 2,
+        (false, false) => 0,
+        _ => u32::from(variant.on("scheme").is_some_and(|scheme| SIDE.contains(&scheme))),
+    }
+}
+
+fn small_sizes(variant: &Variant) -> u32 {
+    match (variant.on("link"), variant.on("size")) {
+        (Some("wired"), Some("1kB")) => 2,
+        (Some("wired"), Some("5kB" | "10kB" | "50kB" | "100kB"))
+        | (Some("lte"), Some("1kB" | "10kB")) => 1,
+        _ => 0,
+    }
+}
+
+fn big_sizes(variant: &Variant) -> u32 {
+    match (variant.on("link"), variant.on("big")) {
+        (Some("wired"), Some("1MB" | "5MB" | "10MB")) | (Some("lte"), Some("10MB")) => 2,
+        _ => 0,
+    }
+}
+
+fn big_file(variant: &Variant) -> u32 {
+    match (variant.on("buffer"), variant.on("big")) {
+        (Some("default"), Some("10MB")) => 3,
+        (Some("default"), _) => 1,
+        _ => 0,
+    }
+}
+
+fn twice(_: &Variant) -> u32 {
+    2
+}
+
+macro_rules! experiment {
+    ($name:literal, $place:literal, $title:literal, $question:literal, $repeats:expr, $shorter:expr, $cancel:expr) => {
+        Experiment {
+            name: $name,
+            place: $place,
+            title: $title,
+            question: $question,
+            file: concat!("scenarios/paper/", $name, ".toml"),
+            text: include_str!(concat!("../../../../scenarios/paper/", $name, ".toml")),
+            quick: Quick { repeats: $repeats, shorter: $shorter, cancel_after: $cancel },
+        }
+    };
+}
+
+const ALL: &[Experiment] = &[
+    experiment!(
+        "slide-table",
+        "Slide table",
+        "Ten kilobytes, three ways",
+        "How long does a 10 KB object take alone, beside a download with HTTPS, and with HTTP/2?",
+        twice,
+        WIRED,
+        None
+    ),
+    experiment!(
+        "table-2",
+        "Table 2",
+        "Bytes after a cancel",
+        "How much still comes after a download was cancelled, at 10 Mbit/s and 80 ms?",
+        twice,
+        &[files(16_000_000)],
+        Some(6_000)
+    ),
+    experiment!(
+        "figure-4",
+        "Figure 4",
+        "Small objects beside a big file: wired, default send buffers",
+        "How long does a 10 KB object take while a 50 MB file downloads, send buffers 4K/16K/1M?",
+        beside_big,
+        WIRED,
+        None
+    ),
+    experiment!(
+        "figure-5",
+        "Figure 5",
+        "Small objects beside a big file: wired, large send buffers",
+        "The same with send buffers 1M/4M/8M.",
+        beside_big,
+        WIRED,
+        None
+    ),
+    experiment!(
+        "figure-6",
+        "Figure 6",
+        "Small objects beside a big file: LTE, default send buffers",
+        "The same over a link like LTE, send buffers 4K/16K/1M.",
+        beside_big,
+        LTE,
+        None
+    ),
+    experiment!(
+        "figure-7",
+        "Figure 7",
+        "Small objects beside a big file: LTE, large send buffers",
+        "The same over a link like LTE, send buffers 1M/4M/8M.",
+        beside_big,
+        LTE,
+        None
+    ),
+    experiment!(
+        "figure-8",
+        "Figure 8",
+        "The size of the small object",
+        "How much does MigSW save, by the size of the small object?",
+        small_sizes,
+        LTE,
+        None
+    ),
+    experiment!(
+        "figure-9",
+        "Figure 9",
+        "The size of the big file",
+        "How long does a 10 KB object wait, by the size of the file beside it?",
+        big_sizes,
+        &[],
+        None
+    ),
+    experiment!(
+        "figure-10",
+        "Figure 10",
+        "The big file's own time",
+        "How much longer does the big file take when it moves?",
+        big_file,
+        &[],
+        None
+    ),
+    experiment!(
+        "figure-11",
+        "Figure 11",
+        "Bytes after a cancel: LTE",
+        "How much still comes after a download over LTE was cancelled, without and with a move?",
+        twice,
+        &[],
+        Some(6_000)
+    ),
+];
+
+impl Experiment {
+    /// All of them, in the paper's order.
+    #[must_use]
+    pub const fn all() -> &'static [Self] {
+        ALL
+    }
+
+    /// The one of this name.
+    #[must_use]
+    pub fn named(name: &str) -> Option<&'static Self> {
+        ALL.iter().find(|experiment| experiment.name == name)
+    }
+
+    pub(super) const fn subject(&self) -> Subject {
+        let Self { name, place, title, question, file, .. } = *self;
+        Subject { name, place, title, question, file }
+    }
+
+    /// The name that its results carry.
+    #[must_use]
+    pub fn campaign_name(&self, extent: Extent) -> String {
+        match extent {
+            Extent::Full => self.name.to_owned(),
+            Extent::Quick => format!("{}-quick", self.name),
+        }
+    }
+
+    /// What is measured. The repetitions are those of the setting that is measured most often;
+    /// [`Experiment::repeats`] says how often others are.
+    ///
+    /// # Errors
+    /// Faults of the scenario file.
+    pub fn campaign(
+        &self,
+        extent: Extent,
+        settings: SettingsCheck<'_>,
+    ) -> Result<Campaign, Vec<Fault>> {
+        let mut campaign = parse(self.text, self.name, Path::new("."), settings)?;
+        campaign.name = self.campaign_name(extent);
+        if extent == Extent::Quick {
+            self.shorten(&mut campaign);
+        }
+        Ok(campaign)
+    }
+
+    /// How often a setting is measured.
+    #[must_use]
+    pub fn repeats(&self, extent: Extent, campaign: &Campaign, variant: &Variant) -> u32 {
+        match extent {
+            Extent::Full => campaign.repetitions,
+            Extent::Quick => (self.quick.repeats)(variant),
+        }
+    }
+
+    fn shorten(&self, campaign: &mut Campaign) {
+        campaign.settings.retain(|setting| (self.quick.repeats)(&setting.variant) > 0);
+        let repeats =
+            campaign.settings.iter().map(|setting| (self.quick.repeats)(&setting.variant));
+        campaign.repetitions = repeats.max().unwrap_or(1);
+        for setting in &mut campaign.settings {
+            let transfers = &mut setting.scenario.workload.transfers;
+            for shorter in self.quick.shorter {
+                let Some(transfer) = transfers.get_mut(shorter.transfer) else { continue };
+                if let Some(size) = shorter.size {
+                    transfer.size.0 = vec![Size(size)];
+                }
+                transfer.count = shorter.count.or(transfer.count);
+            }
+            let cancels = transfers.values_mut().filter_map(|transfer| transfer.cancel.as_mut());
+            for cancel in cancels {
+                let after = self.quick.cancel_after.map(std::time::Duration::from_millis);
+                cancel.after = after.map(Span).or(cancel.after);
+            }
+        }
+    }
+
+    /// What results of a quick campaign lack, in words: from the results themselves and the scenario.
+    pub(super) fn trimmed(&self, results: &[&CellResult]) -> Vec<String> {
+        let Ok(full) = self.campaign(Extent::Full, &|_| Ok(())) else { return Vec::new() };
+        let mut words = Vec::new();
+        let (most, least) = repetitions(results);
+        let runs = if most == least { most.to_string() } else { format!("{least} to {most}") };
+        words.push(format!("{runs} of {} repetitions", full.repetitions));
+        let mut settings: Vec<_> = results.iter().map(|result| &result.id.variant).collect();
+        settings.sort();
+        settings.dedup();
+        if settings.len() < full.settings.len() {
+            words.push(format!("{} of {} settings", settings.len(), full.settings.len()));
+        }
+        let of_full = results.first().and_then(|result| {
+            let same = |setting: &&crate::scenario::Setting| setting.variant == result.id.variant;
+            Some((full.settings.iter().find(same)?, result))
+        });
+        if let Some((setting, result)) = of_full {
+            words.extend(differences(&setting.scenario, &result.scenario));
+        }
+        words
+    }
+}
+
+/// The most and the least runs of a setting.
+fn repetitions(results: &[&CellResult]) -> (usize, usize) {
+    let count =
+        |variant: &Variant| results.iter().filter(|result| result.id.variant == *variant).count();
+    let counts = || results.iter().map(|result| count(&result.id.variant));
+    (counts().max().unwrap_or(0), counts().min().unwrap_or(0))
+}
+
+fn differences(full: &crate::scenario::Scenario, quick: &crate::scenario::Scenario) -> Vec<String> {
+    let mut words = Vec::new();
+    for (name, whole) in &full.workload.transfers {
+        let Some(part) = quick.workload.transfers.get(name) else { continue };
+        let (size, of) = (part.size_of(0), whole.size_of(0));
+        if size != of {
+            let (size, of) = (crate::report::bytes(size), crate::report::bytes(of));
+            words.push(format!("{name}: {size} instead of {of}"));
+        }
+        if let (Some(count), Some(of)) = (part.count, whole.count)
+            && count != of
+        {
+            words.push(format!("{name}: {count} of {of} objects a run"));
+        }
+        let after = |transfer: &crate::scenario::Transfer| {
+            transfer.cancel.as_ref().and_then(|cancel| cancel.after).map(|after| after.0.as_secs())
+        };
+        if let (Some(early), Some(late)) = (after(part), after(whole))
+            && early != late
+        {
+            words.push(format!("cancelled after {early} s instead of {late} s"));
+        }
+    }
+    words
+}

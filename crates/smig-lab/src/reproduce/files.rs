@@ -1,0 +1,77 @@
+//! The report as files: a page, figures, tables.
+
+use std::fs;
+use std::io;
+use std::path::{Path, PathBuf};
+
+use super::document::{render_html, render_json, summary};
+use super::finding::Finding;
+use crate::campaign::CellResult;
+
+/// Wide enough for a README.
+const WIDTH: f64 = 860.0;
+
+/// Where the parts of a report are.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Written {
+    /// The page.
+    pub page: PathBuf,
+    /// All of it as JSON.
+    pub json: PathBuf,
+    /// The claims as Markdown, for a README.
+    pub summary: PathBuf,
+    /// A file a figure.
+    pub figures: Vec<PathBuf>,
+    /// A CSV and a JSON file a table.
+    pub tables: Vec<PathBuf>,
+}
+
+/// Writes `report.html`, `report.json`, `summary.md`, `figures/` and `tables/` into a folder.
+///
+/// # Errors
+/// A file cannot be written; the error names it.
+pub fn write_report(
+    folder: &Path,
+    findings: &[Finding],
+    results: &[CellResult],
+) -> io::Result<Written> {
+    let mut written = Written {
+        page: folder.join("report.html"),
+        json: folder.join("report.json"),
+        summary: folder.join("summary.md"),
+        figures: Vec::new(),
+        tables: Vec::new(),
+    };
+    for part in ["figures", "tables"] {
+        let path = folder.join(part);
+        fs::create_dir_all(&path).map_err(|error| named(&path, &error))?;
+    }
+    for finding in findings.iter().filter(|finding| finding.runs > 0) {
+        for chart in &finding.charts {
+            let path = folder.join("figures").join(format!("{}.svg", chart.name));
+            write(&path, &(chart.to_file(WIDTH) + "\n"))?;
+            written.figures.push(path);
+        }
+        let table = folder.join("tables").join(finding.name);
+        let (csv, json) = (table.with_extension("csv"), table.with_extension("json"));
+        write(&csv, &finding.table.to_csv())?;
+        write(&json, &pretty(&finding.table.to_json()))?;
+        written.tables.extend([csv, json]);
+    }
+    write(&written.json, &pretty(&render_json(findings)))?;
+    write(&written.summary, &crate::report::table::to_markdown(&summary(findings)))?;
+    write(&written.page, &render_html(findings, results))?;
+    Ok(written)
+}
+
+fn pretty(value: &serde_json::Value) -> String {
+    format!("{value:#}\n")
+}
+
+fn write(path: &Path, text: &str) -> io::Result<()> {
+    fs::write(path, text).map_err(|error| named(path, &error))
+}
+
+fn named(path: &Path, error: &io::Error) -> io::Error {
+    io::Error::other(format!("{}: {error}", path.display()))
+}

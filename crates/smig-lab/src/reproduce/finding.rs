@@ -1,0 +1,357 @@
+//! What an experiment gave: rows of a table, a chart, verdicts, sentences.
+
+use serde::Serialize;
+use serde_json::{Value, json};
+
+use super::claim::{Claim, Ours, Verdict, judge};
+use super::experiment::{Experiment, Extent};
+use super::paper::claims_of;
+use crate::campaign::CellResult;
+use crate::report::html::{Align, Table};
+use crate::report::svg::Colour;
+
+/// One figure or table, done again.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Finding {
+    /// The experiment's name.
+    pub name: &'static str,
+    /// What the paper calls it.
+    pub place: &'static str,
+    /// What it is about.
+    pub title: &'static str,
+    /// What is asked.
+    pub question: &'static str,
+    /// Its scenario file.
+    pub file: &'static str,
+    /// How many runs it rests on.
+    pub runs: usize,
+    /// What a quick version lacks; empty for a full one.
+    pub trimmed: Vec<String>,
+    /// Each claim of the paper with ours.
+    pub rows: Vec<Row>,
+    /// The numbers.
+    pub table: DataTable,
+    /// The same, drawn.
+    pub charts: Vec<Chart>,
+    /// What they say, and where and why they differ from the paper's.
+    pub sentences: Vec<String>,
+    /// What must not be overlooked.
+    pub warnings: Vec<String>,
+}
+
+/// What a figure or table is about.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct Subject {
+    pub(super) name: &'static str,
+    pub(super) place: &'static str,
+    pub(super) title: &'static str,
+    pub(super) question: &'static str,
+    pub(super) file: &'static str,
+}
+
+/// A claim of the paper, and ours.
+#[derive(Debug, Clone, PartialEq, Serialize)]
+pub struct Row {
+    /// The paper's.
+    pub claim: Claim,
+    /// Ours, in words; or why there is none.
+    pub ours: String,
+    /// Ours as a number, in the unit of the claim.
+    pub value: Option<f64>,
+    /// Its 95 % interval.
+    pub interval: Option<(f64, f64)>,
+    /// Whether it is borne out.
+    pub verdict: Verdict,
+}
+
+/// A table whose numbers stay numbers.
+#[derive(Debug, Clone, Default, PartialEq)]
+pub struct DataTable {
+    /// From left to right.
+    pub columns: Vec<Column>,
+    /// Each with as many cells as there are columns.
+    pub rows: Vec<Vec<Cell>>,
+}
+
+/// A column.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Column {
+    /// For machines.
+    pub key: &'static str,
+    /// For readers, with the unit.
+    pub heading: &'static str,
+    /// Digits after the point for readers; none for words.
+    pub digits: Option<usize>,
+}
+
+/// What stands in a cell.
+#[derive(Debug, Clone, PartialEq)]
+pub enum Cell {
+    /// Words.
+    Text(String),
+    /// A number in the column's unit.
+    Number(f64),
+    /// There is none.
+    Empty,
+}
+
+/// Points along one axis, in groups.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Chart {
+    /// Its file's name without ending.
+    pub name: String,
+    /// What the axis counts.
+    pub title: String,
+    /// What it shows, in a sentence.
+    pub caption: String,
+    /// Written after the axis' last number.
+    pub unit: &'static str,
+    /// From top to bottom.
+    pub groups: Vec<Group>,
+    /// A value to compare with, and its name.
+    pub reference: Option<(f64, String)>,
+    /// How values are spread.
+    pub spread: Spread,
+}
+
+/// How values are spread along an axis.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Spread {
+    /// From 0.
+    Even,
+    /// By their logarithm.
+    Logarithmic,
+}
+
+/// Points that belong together.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Group {
+    /// Above them; may be empty.
+    pub title: String,
+    /// From top to bottom.
+    pub dots: Vec<Dot>,
+}
+
+/// One value with its interval.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Dot {
+    /// Beside it.
+    pub label: String,
+    /// Its colour.
+    pub colour: Colour,
+    /// The mean.
+    pub value: f64,
+    /// Its 95 % interval.
+    pub interval: Option<(f64, f64)>,
+    /// One in twenty is more than this.
+    pub p95: Option<f64>,
+    /// The paper's.
+    pub paper: Option<f64>,
+}
+
+impl Finding {
+    pub(super) fn about(subject: Subject) -> Self {
+        Self {
+            name: subject.name,
+            place: subject.place,
+            title: subject.title,
+            question: subject.question,
+            file: subject.file,
+            runs: 0,
+            trimmed: Vec::new(),
+            rows: Vec::new(),
+            table: DataTable::default(),
+            charts: Vec::new(),
+            sentences: Vec::new(),
+            warnings: Vec::new(),
+        }
+    }
+
+    /// One without results.
+    pub(super) fn missing(experiment: &Experiment, why: &str) -> Self {
+        let mut finding = Self::about(experiment.subject());
+        for claim in claims_of(experiment.name) {
+            finding.unmeasured(claim.key, why);
+        }
+        finding
+    }
+
+    pub(super) fn begin(experiment: &Experiment, extent: Extent, results: &[&CellResult]) -> Self {
+        let mut finding = Self::about(experiment.subject());
+        finding.runs = results.len();
+        if extent == Extent::Quick {
+            finding.trimmed = experiment.trimmed(results);
+        }
+        let disturbed = results.iter().filter(|result| !result.disturbed.is_empty()).count();
+        if disturbed > 0 {
+            finding.warnings.push(format!(
+                "{disturbed} of {} runs were disturbed each time they were tried and count nevertheless: \
+                 the machine was busy.",
+                results.len()
+            ));
+        }
+        finding
+    }
+
+    fn claim(&self, key: &str) -> Option<&'static Claim> {
+        claims_of(self.name).find(|claim| claim.key == key)
+    }
+
+    /// Holds a measurement against a claim; `named` says of what it is.
+    pub(super) fn hold(&mut self, key: &str, ours: Option<Ours>, named: &str) {
+        let Some(claim) = self.claim(key) else { return };
+        let Some(ours) = ours else {
+            return self.unmeasured(key, "there are no runs of it");
+        };
+        let shown = claim.expected.shown(ours);
+        self.rows.push(Row {
+            claim: *claim,
+            ours: if named.is_empty() { shown } else { format!("{shown} ({named})") },
+            value: Some(ours.value),
+            interval: ours.interval,
+            verdict: judge(claim.expected, ours),
+        });
+    }
+
+    pub(super) fn unmeasured(&mut self, key: &str, why: &str) {
+        let Some(claim) = self.claim(key) else { return };
+        self.rows.push(Row {
+            claim: *claim,
+            ours: why.to_owned(),
+            value: None,
+            interval: None,
+            verdict: Verdict::NotMeasured,
+        });
+    }
+
+    pub(super) fn verdict(&self, key: &str) -> Option<Verdict> {
+        self.rows.iter().find(|row| row.claim.key == key).map(|row| row.verdict)
+    }
+
+    pub(super) fn say(&mut self, sentence: impl Into<String>) {
+        self.sentences.push(sentence.into());
+    }
+}
+
+impl Cell {
+    pub(super) fn of(value: Option<f64>) -> Self {
+        value.filter(|value| value.is_finite()).map_or(Self::Empty, Self::Number)
+    }
+
+    pub(super) fn text(text: impl Into<String>) -> Self {
+        Self::Text(text.into())
+    }
+}
+
+/// A column of words.
+pub(super) const fn words(key: &'static str, heading: &'static str) -> Column {
+    Column { key, heading, digits: None }
+}
+
+/// A column of numbers.
+pub(super) const fn numbers(key: &'static str, heading: &'static str, digits: usize) -> Column {
+    Column { key, heading, digits: Some(digits) }
+}
+
+impl DataTable {
+    /// For readers.
+    #[must_use]
+    pub fn shown(&self) -> Table {
+        let align = |column: &Column| match column.digits {
+            Some(_) => Align::Right,
+            None => Align::Left,
+        };
+        let columns = self.columns.iter().map(|column| (column.heading.to_owned(), align(column)));
+        self.as_table(columns.collect(), |column, value| {
+            let digits = column.digits.unwrap_or(1);
+            grouped(&format!("{value:.digits$}"))
+        })
+    }
+
+    /// For spreadsheets.
+    #[must_use]
+    pub fn to_csv(&self) -> String {
+        let columns = self.columns.iter().map(|column| (column.key.to_owned(), Align::Left));
+        crate::report::table::to_csv(&self.as_table(columns.collect(), |_, value| exact(value)))
+    }
+
+    /// Rows as objects.
+    #[must_use]
+    pub fn to_json(&self) -> Value {
+        let row = |cells: &Vec<Cell>| {
+            let pairs = self.columns.iter().zip(cells).map(|(column, cell)| {
+                let value = match cell {
+                    Cell::Text(text) => json!(text),
+                    Cell::Number(number) => json!(rounded(*number)),
+                    Cell::Empty => Value::Null,
+                };
+                (column.key.to_owned(), value)
+            });
+            Value::Object(pairs.collect())
+        };
+        Value::Array(self.rows.iter().map(row).collect())
+    }
+
+    fn as_table(
+        &self,
+        columns: Vec<(String, Align)>,
+        number: impl Fn(&Column, f64) -> String,
+    ) -> Table {
+        let row = |cells: &Vec<Cell>| {
+            let cell = |(column, cell): (&Column, &Cell)| match cell {
+                Cell::Text(text) => text.clone(),
+                Cell::Number(value) => number(column, *value),
+                Cell::Empty => String::new(),
+            };
+            self.columns.iter().zip(cells).map(cell).collect()
+        };
+        Table { columns, rows: self.rows.iter().map(row).collect() }
+    }
+}
+
+/// To the sixth digit after the point: more than was measured.
+fn rounded(value: f64) -> f64 {
+    (value * 1e6).round() / 1e6
+}
+
+fn exact(value: f64) -> String {
+    format!("{}", rounded(value))
+}
+
+/// With commas in thousands.
+fn grouped(text: &str) -> String {
+    let whole = text.find('.').unwrap_or(text.len());
+    let mut out = String::new();
+    for (index, c) in text.char_indices() {
+        let left = whole.saturating_sub(index);
+        if index < whole && left % 3 == 0 && out.ends_with(|c: char| c.is_ascii_digit()) {
+            out.push(',');
+        }
+        out.push(c);
+    }
+    out
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn numbers_stay_numbers() {
+        let table = DataTable {
+            columns: vec![words("scheme", "scheme"), numbers("mean_ms", "mean, ms", 0)],
+            rows: vec![
+                vec![Cell::text("a, b"), Cell::Number(12_345.6)],
+                vec![Cell::text("c"), Cell::Empty],
+            ],
+        };
+        assert_eq!(table.shown().rows[0], ["a, b", "12,346"]);
+        assert_eq!(table.to_csv(), "scheme,mean_ms\n\"a, b\",12345.6\nc,\n");
+        assert_eq!(
+            table.to_json(),
+            json!([{"scheme": "a, b", "mean_ms": 12345.6}, {"scheme": "c", "mean_ms": null}])
+        );
+        assert_eq!(grouped("-1234567.25"), "-1,234,567.25");
+        assert_eq!(grouped("-123"), "-123");
+    }
+}

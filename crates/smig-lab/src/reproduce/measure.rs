@@ -1,0 +1,133 @@
+//! From results to numbers: which objects count, and what is computed of them.
+
+use super::claim::Ours;
+use crate::campaign::CellResult;
+use crate::stats::{Bootstrap, Contrast, Statistic};
+use crate::workload::Outcome;
+
+/// Values of one setting, by run.
+#[derive(Debug, Clone, Default, PartialEq)]
+pub(super) struct Sample {
+    pub(super) runs: Vec<Vec<f64>>,
+    /// Objects that did not end as they should have.
+    pub(super) failed: usize,
+}
+
+/// The results that have these names on these axes.
+pub(super) fn with<'a>(results: &[&'a CellResult], wanted: &[(&str, &str)]) -> Vec<&'a CellResult> {
+    let fits = |result: &&&CellResult| {
+        wanted
+            .iter()
+            .all(|(axis, name)| result.id.variant.on(axis).is_none_or(|found| found == *name))
+    };
+    results.iter().filter(fits).copied().collect()
+}
+
+/// The names on an axis: first those of `order` that are there, then others.
+pub(super) fn names_on(results: &[&CellResult], axis: &str, order: &[&str]) -> Vec<String> {
+    let mut names: Vec<String> = Vec::new();
+    let there = || results.iter().filter_map(|result| result.id.variant.on(axis));
+    let first = order.iter().copied().filter(|name| there().any(|found| found == *name));
+    for name in first.chain(there()) {
+        if !names.iter().any(|known| known == name) {
+            names.push(name.to_owned());
+        }
+    }
+    names
+}
+
+/// `10MB` as readers write it: 10 MB.
+pub(super) fn spaced(size: &str) -> String {
+    let digits = size.find(|c: char| !c.is_ascii_digit()).unwrap_or(size.len());
+    let (number, unit) = size.split_at(digits);
+    format!("{number} {unit}")
+}
+
+/// Seconds of the objects of a transfer.
+pub(super) fn seconds(results: &[&CellResult], transfer: &str) -> Sample {
+    let mut sample = Sample::default();
+    for result in results {
+        let mut values = Vec::new();
+        for object in result.observation.objects.iter().filter(|object| object.name == transfer) {
+            match object.outcome {
+                Outcome::Complete => values.push(object.seconds()),
+                _ => sample.failed += 1,
+            }
+        }
+        sample.runs.push(values);
+    }
+    sample
+}
+
+/// Octets that came to the client's host after a cancel, without those of other transfers' bodies.
+pub(super) fn tail_octets(results: &[&CellResult]) -> Sample {
+    let mut sample = Sample::default();
+    for result in results {
+        let mut values = Vec::new();
+        for object in result.observation.objects.iter().filter(|object| object.name == "big") {
+            match &object.cancel {
+                Some(seen) => {
+                    values.push(seen.wire_bytes.saturating_sub(seen.other_bytes) as f64);
+                }
+                None => sample.failed += 1,
+            }
+        }
+        sample.runs.push(values);
+    }
+    sample
+}
+
+impl Sample {
+    pub(super) fn values(&self) -> Vec<f64> {
+        self.runs.concat()
+    }
+
+    pub(super) fn count(&self) -> usize {
+        self.runs.iter().map(Vec::len).sum()
+    }
+
+    pub(super) fn mean(&self) -> Option<f64> {
+        Statistic::Mean.of(&self.values())
+    }
+
+    pub(super) fn p95(&self) -> Option<f64> {
+        Statistic::Quantile(0.95).of(&self.values())
+    }
+
+    pub(super) fn most(&self) -> Option<f64> {
+        self.values().into_iter().reduce(f64::max)
+    }
+
+    /// The mean's 95 % interval.
+    pub(super) fn interval(&self) -> Option<(f64, f64)> {
+        let interval = Bootstrap::default().interval(&self.runs, Statistic::Mean)?;
+        Some((interval.low, interval.high))
+    }
+
+    /// The mean as a measurement.
+    pub(super) fn ours(&self) -> Option<Ours> {
+        Some(Ours { value: self.mean()?, interval: self.interval() })
+    }
+
+    /// The share by which this one's mean is less than the other's; negative when it is more.
+    pub(super) fn less_than(&self, other: &Self) -> Option<Ours> {
+        let ratio = self.mean()? / other.mean().filter(|mean| *mean > 0.0)?;
+        let interval = Bootstrap::default().contrast(
+            &other.runs,
+            &self.runs,
+            Statistic::Mean,
+            Contrast::Ratio,
+        );
+        Some(Ours {
+            value: 1.0 - ratio,
+            interval: interval.map(|interval| (1.0 - interval.high, 1.0 - interval.low)),
+        })
+    }
+
+    /// The share by which this one's mean is more than the other's; negative when it is less.
+    pub(super) fn more_than(&self, other: &Self) -> Option<Ours> {
+        let less = self.less_than(other)?;
+        let interval = less.interval.map(|(low, high)| (-high, -low));
+        Some(Ours { value: -less.value, interval })
+    }
+}

@@ -1,0 +1,76 @@
+//! The schemes: their names in the paper or ours, in the order in which they are shown.
+
+use crate::report::svg::Colour;
+
+/// A way to carry small and big objects.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct Scheme {
+    /// Its name in the scenarios.
+    pub(super) key: &'static str,
+    /// Its name in charts.
+    pub(super) label: &'static str,
+    /// What it is.
+    pub(super) about: &'static str,
+    pub(super) colour: Colour,
+}
+
+const fn scheme(
+    key: &'static str,
+    label: &'static str,
+    about: &'static str,
+    colour: Colour,
+) -> Scheme {
+    Scheme { key, label, about, colour }
+}
+
+const ALL: &[Scheme] = &[
+    scheme("NoMig", "NoMig", "plain HTTP/2, one connection", Colour::Vermilion),
+    scheme("Http2", "HTTP/2", "plain HTTP/2, one connection", Colour::Vermilion),
+    scheme("nginxHttp2", "HTTP/2, nginx", "the same with nginx", Colour::Vermilion),
+    scheme("Closed", "HTTP/2, closed", "plain HTTP/2, the connection is closed", Colour::Slate),
+    scheme("nginx", "HTTP/2, nginx", "plain HTTP/2 with nginx", Colour::Vermilion),
+    scheme("MigSW", "MigSW", "the server moves the whole response", Colour::Blue),
+    scheme("MigSP", "MigSP", "the server moves it after 100 KB", Colour::Blue),
+    scheme("MigCP", "MigCP", "the client moves it after 100 KB", Colour::Blue),
+    scheme("Existing", "moved, existing", "moved to an idle connection", Colour::Blue),
+    scheme("New", "moved, new", "moved to a connection opened for it", Colour::Blue),
+    scheme("SMig", "smig serve", "smig serve as it comes", Colour::Teal),
+    scheme("Lowat", "NOTSENT_LOWAT", "HTTP/2 with TCP_NOTSENT_LOWAT 16 KiB", Colour::Purple),
+    scheme(
+        "LowatPriorities",
+        "…with RFC 9218",
+        "the same, the client sends priorities",
+        Colour::Purple,
+    ),
+    scheme("Http1", "HTTP/1.1", "HTTP/1.1, six connections", Colour::Slate),
+    scheme("Https", "HTTPS", "HTTP/1.1 over TLS, six connections", Colour::Slate),
+    scheme("nginxHttps", "HTTPS, nginx", "the same with nginx", Colour::Slate),
+    scheme("Pool", "two connections", "HTTP/2, big files on a second connection", Colour::Slate),
+    scheme("h2o", "h2o", "h2o with its latency optimisation", Colour::Amber),
+];
+
+/// The paper's three ways to move.
+pub(super) const MOVING: [&str; 3] = ["MigSW", "MigSP", "MigCP"];
+
+/// All keys in the order in which they are shown.
+pub(super) fn order() -> Vec<&'static str> {
+    ALL.iter().map(|scheme| scheme.key).collect()
+}
+
+/// The scheme of this name; one that is not known has its own name.
+pub(super) fn named(key: &str) -> Option<&'static Scheme> {
+    ALL.iter().find(|scheme| scheme.key == key)
+}
+
+pub(super) fn label(key: &str) -> String {
+    named(key).map_or_else(|| key.to_owned(), |scheme| scheme.label.to_owned())
+}
+
+pub(super) fn colour(key: &str) -> Colour {
+    named(key).map_or(Colour::Slate, |scheme| scheme.colour)
+}
+
+/// Labels with what they are, each once.
+pub(super) fn shown() -> impl Iterator<Item = (&'static str, &'static str)> {
+    ALL.iter().map(|scheme| (scheme.label, scheme.about))
+}

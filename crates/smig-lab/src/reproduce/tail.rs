@@ -1,0 +1,169 @@
+//! Figure 11 and Table 2: what still comes after a cancel.
+
+use super::claim::Verdict;
+use super::finding::{Cell, Chart, Dot, Finding, Group, Spread, numbers, words};
+use super::measure::{Sample, names_on, tail_octets, with};
+use super::scheme;
+use crate::campaign::CellResult;
+use crate::report::bytes;
+
+const BUFFERS: [&str; 2] = ["default", "large"];
+
+struct Line {
+    buffer: String,
+    scheme: String,
+    sample: Sample,
+    unmoved: Sample,
+}
+
+fn lines(results: &[&CellResult]) -> Vec<Line> {
+    let mut lines = Vec::new();
+    for buffer in names_on(results, "buffer", &BUFFERS) {
+        let mine = with(results, &[("buffer", &buffer)]);
+        let of = |scheme: &str| tail_octets(&with(&mine, &[("scheme", scheme)]));
+        for scheme in names_on(&mine, "scheme", &scheme::order()) {
+            let (sample, unmoved) = (of(&scheme), of("NoMig"));
+            lines.push(Line { buffer: buffer.clone(), scheme, sample, unmoved });
+        }
+    }
+    lines
+}
+
+fn find<'a>(lines: &'a [Line], buffer: &str, scheme: &str) -> Option<&'a Line> {
+    lines.iter().find(|line| line.buffer == buffer && line.scheme == scheme)
+}
+
+/// Figure 11.
+pub(super) fn figure_11(results: &[&CellResult], finding: &mut Finding) {
+    let lines = lines(results);
+    for key in ["large", "default"] {
+        let moved = find(&lines, key, "MigSW");
+        finding.hold(key, moved.and_then(|line| line.sample.less_than(&line.unmoved)), "MigSW");
+    }
+    every_buffer(&lines, finding);
+    why(&lines, finding);
+    fill(&lines, &[], finding);
+}
+
+/// Table 2. It does not name its send buffers; the larger number of ours is held against it.
+pub(super) fn table_2(results: &[&CellResult], finding: &mut Finding) {
+    let lines = lines(results);
+    for (key, scheme) in [("http1", "Http1"), ("http2", "NoMig"), ("closed", "Closed")] {
+        let most = BUFFERS
+            .iter()
+            .filter_map(|buffer| Some((find(&lines, buffer, scheme)?.sample.ours()?, *buffer)))
+            .max_by(|(a, _), (b, _)| a.value.total_cmp(&b.value));
+        let named = most.map(|(_, buffer)| format!("{buffer} send buffers"));
+        finding.hold(key, most.map(|(ours, _)| ours), &named.unwrap_or_default());
+    }
+    every_buffer(&lines, finding);
+    if finding.verdict("http2").is_some_and(|verdict| verdict != Verdict::Reproduced) {
+        let of = |buffer| {
+            let mean = find(&lines, buffer, "NoMig").and_then(|line| line.sample.mean());
+            mean.map_or_else(|| "nothing measured".to_owned(), |mean| bytes(mean as u64))
+        };
+        finding.say(format!(
+            "The paper does not say how large its send buffers were for this table. Its 2.5 MB lie beside ours of \
+             {} with default and {} with large ones: what comes after a cancel is what the server's kernel \
+             had taken.",
+            of("default"),
+            of("large")
+        ));
+    }
+    why(&lines, finding);
+    fill(&lines, &[("Http1", 150e3), ("NoMig", 2.5e6), ("Closed", 150e3)], finding);
+}
+
+fn every_buffer(lines: &[Line], finding: &mut Finding) {
+    for buffer in BUFFERS {
+        let known: Vec<_> = lines
+            .iter()
+            .filter(|line| line.buffer == buffer)
+            .filter_map(|line| {
+                let mean = line.sample.mean()?;
+                Some(format!("{} {}", scheme::label(&line.scheme), bytes(mean as u64)))
+            })
+            .collect();
+        if !known.is_empty() {
+            finding.say(format!("With {buffer} send buffers: {}.", known.join(", ")));
+        }
+    }
+    let failed: usize = lines.iter().map(|line| line.sample.failed).sum();
+    if failed > 0 {
+        finding
+            .warnings
+            .push(format!("{failed} downloads were not cancelled and are not counted."));
+    }
+}
+
+/// What a cancelled move leaves, and what it could leave at best.
+fn why(lines: &[Line], finding: &mut Finding) {
+    let unmet = ["large", "default", "http2"]
+        .iter()
+        .filter_map(|key| finding.verdict(key))
+        .any(|verdict| matches!(verdict, Verdict::InPart | Verdict::NotReproduced));
+    let moved = find(lines, "default", "MigSW").and_then(|line| line.sample.mean());
+    let (Some(moved), true) = (moved, unmet) else { return };
+    finding.say(format!(
+        "A cancel can call back only what has not left the server: what is on the way and in the link's \
+         queue still comes, with MigSW {}. The share that a move saves therefore follows from how much \
+         plain HTTP/2 lets into the send buffer, which depends on the kernel more than on the scheme.",
+        bytes(moved as u64)
+    ));
+}
+
+fn fill(lines: &[Line], paper: &[(&str, f64)], finding: &mut Finding) {
+    finding.table.columns = vec![
+        words("buffer", "send buffers"),
+        words("scheme", "scheme"),
+        numbers("mean_kb", "mean, kB", 0),
+        numbers("low_kb", "95 % from", 0),
+        numbers("high_kb", "to", 0),
+        numbers("less_percent", "less than NoMig, %", 0),
+        numbers("paper_kb", "the paper, kB", 0),
+        numbers("runs", "runs", 0),
+    ];
+    let mut groups: Vec<Group> = Vec::new();
+    for line in lines {
+        let kb = |octets: f64| octets / 1e3;
+        let interval = line.sample.interval();
+        let less = line.sample.less_than(&line.unmoved).map(|less| less.value * 100.0);
+        let theirs =
+            paper.iter().find(|(key, _)| *key == line.scheme).map(|(_, octets)| kb(*octets));
+        finding.table.rows.push(vec![
+            Cell::text(&line.buffer),
+            Cell::text(scheme::label(&line.scheme)),
+            Cell::of(line.sample.mean().map(kb)),
+            Cell::of(interval.map(|(low, _)| kb(low))),
+            Cell::of(interval.map(|(_, high)| kb(high))),
+            Cell::of(less.filter(|_| line.scheme != "NoMig")),
+            Cell::of(theirs),
+            Cell::Number(line.sample.count() as f64),
+        ]);
+        let title = format!("{} send buffers", line.buffer);
+        if groups.last().is_none_or(|group| group.title != title) {
+            groups.push(Group { title, dots: Vec::new() });
+        }
+        if let (Some(group), Some(mean)) = (groups.last_mut(), line.sample.mean()) {
+            group.dots.push(Dot {
+                label: scheme::label(&line.scheme),
+                colour: scheme::colour(&line.scheme),
+                value: kb(mean),
+                interval: interval.map(|(low, high)| (kb(low), kb(high))),
+                p95: None,
+                paper: theirs,
+            });
+        }
+    }
+    finding.charts.push(Chart {
+        name: finding.name.to_owned(),
+        title: "Bytes that came after the cancel: kB".into(),
+        caption: "Means with 95 % intervals, headers included. Diamond: the paper's. The scale is \
+            logarithmic."
+            .into(),
+        unit: "kB",
+        groups,
+        reference: None,
+        spread: Spread::Logarithmic,
+    });
+}

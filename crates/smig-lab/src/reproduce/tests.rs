@@ -1,0 +1,211 @@
+//! Scenario files, quick against full, and what is made of results that were recorded.
+
+use std::collections::BTreeSet;
+
+use super::*;
+use crate::scenario::{Campaign, Scenario, Variant};
+
+/// Runs that were recorded, a line each: objects shortened to what analyses read.
+const RECORDED: &str = include_str!("recorded.jsonl");
+
+fn recorded() -> Vec<CellResult> {
+    RECORDED.lines().map(|line| serde_json::from_str(line).unwrap()).collect()
+}
+
+fn campaign(experiment: &Experiment, extent: Extent) -> Campaign {
+    experiment
+        .campaign(extent, &|_| Ok(()))
+        .unwrap_or_else(|faults| panic!("{}: {faults:?}", experiment.file))
+}
+
+#[test]
+fn every_scenario_is_one_and_carries_its_experiments_name() {
+    for experiment in Experiment::all() {
+        let full = campaign(experiment, Extent::Full);
+        assert_eq!(full.name, experiment.name);
+        assert_eq!(full.repetitions, 10, "{}: the paper's", experiment.name);
+        assert!(full.about.starts_with(experiment.place), "{}", full.about);
+        assert!(experiment.text.contains(&format!("smig lab reproduce {}", experiment.name)));
+        assert!(experiment.text.contains(&format!("smig lab run {}", experiment.file)));
+    }
+}
+
+#[test]
+fn every_scheme_has_words() {
+    for experiment in Experiment::all() {
+        for setting in campaign(experiment, Extent::Full).settings {
+            let scheme = setting.variant.on("scheme").unwrap();
+            assert!(scheme::named(scheme).is_some(), "{scheme}");
+        }
+    }
+}
+
+/// A quick scenario differs from the full one in lengths alone, and is never longer.
+fn assert_part_of(quick: &Scenario, full: &Scenario) {
+    let mut same = full.clone();
+    for (name, transfer) in &mut same.workload.transfers {
+        let short = &quick.workload.transfers[name];
+        assert!(short.size_of(0) <= transfer.size_of(0), "{name}");
+        assert!(short.count.unwrap_or(0) <= transfer.count.unwrap_or(u32::MAX), "{name}");
+        transfer.size = short.size.clone();
+        transfer.count = short.count;
+        if let (Some(early), Some(late)) = (&short.cancel, &mut transfer.cancel) {
+            assert!(early.after <= late.after, "{name}");
+            late.after = early.after;
+        }
+    }
+    assert_eq!(*quick, same);
+}
+
+#[test]
+fn quick_is_a_part_of_full() {
+    for experiment in Experiment::all() {
+        let (full, quick) =
+            (campaign(experiment, Extent::Full), campaign(experiment, Extent::Quick));
+        assert!(!quick.settings.is_empty() && quick.repetitions < full.repetitions);
+        for setting in &quick.settings {
+            let whole = full.settings.iter().find(|whole| whole.variant == setting.variant);
+            assert_part_of(&setting.scenario, &whole.unwrap().scenario);
+            let repeats = experiment.repeats(Extent::Quick, &quick, &setting.variant);
+            assert!((1..=quick.repetitions).contains(&repeats), "{}", setting.variant);
+        }
+        // Each keeps plain HTTP/2, or what stands for it, to compare with.
+        let schemes: BTreeSet<_> =
+            quick.settings.iter().filter_map(|setting| setting.variant.on("scheme")).collect();
+        assert!(schemes.contains("NoMig") || schemes.contains("Http2"), "{schemes:?}");
+    }
+}
+
+#[test]
+fn small_objects_are_asked_for_while_the_file_lasts() {
+    for experiment in Experiment::all() {
+        for extent in [Extent::Full, Extent::Quick] {
+            for setting in campaign(experiment, extent).settings {
+                let transfers = &setting.scenario.workload.transfers;
+                let (Some(small), Some(big)) = (transfers.get("small"), transfers.get("big"))
+                else {
+                    continue;
+                };
+                let (Some(count), None) = (small.count, big.count) else { continue };
+                let rate = setting.scenario.link.to_client.rate.as_bits_per_second() as f64;
+                let file_ends = big.start.0.as_secs_f64() + big.size_of(0) as f64 * 8.0 / rate;
+                let every = small.every.unwrap().0.as_secs_f64();
+                let last = small.start.0.as_secs_f64() + every * f64::from(count - 1);
+                assert!(
+                    last < file_ends,
+                    "{} {}: {last} {file_ends}",
+                    experiment.name,
+                    setting.variant
+                );
+            }
+        }
+    }
+}
+
+/// Figures 4 to 7 differ in link and send buffers alone.
+#[test]
+fn figures_4_to_7_are_one_experiment() {
+    let scenario = |name: &str| {
+        let variant =
+            Variant(vec![("scheme".into(), "MigSP".into()), ("congestion".into(), "bbr".into())]);
+        let campaign = campaign(Experiment::named(name).unwrap(), Extent::Full);
+        let fits = |setting: &crate::scenario::Setting| {
+            variant.0.iter().all(|(axis, name)| setting.variant.on(axis) == Some(name))
+        };
+        campaign.settings.into_iter().find(fits).unwrap().scenario
+    };
+    let wired = scenario("figure-4");
+    for name in ["figure-5", "figure-6", "figure-7"] {
+        let mut other = scenario(name);
+        other.link = wired.link.clone();
+        other.hosts.server.send_buffer = wired.hosts.server.send_buffer;
+        assert_eq!(other, wired, "{name}");
+    }
+    let paper = crate::link::LinkSpec::paper_wired();
+    assert_eq!(wired.link, paper, "the wired link is the profile of this name");
+}
+
+#[test]
+fn without_results_everything_is_unmeasured_and_said_to_be() {
+    let findings = findings(&[], None);
+    let rows = || findings.iter().flat_map(|finding| &finding.rows);
+    assert!(rows().count() > 20);
+    assert!(rows().all(|row| row.verdict == Verdict::NotMeasured && !row.ours.is_empty()));
+    let html = render_html(&findings, &[]);
+    assert!(html.contains("Not in this report"));
+}
+
+#[test]
+fn recorded_runs_give_the_same_report() {
+    let results = recorded();
+    let findings = findings(&results, None);
+    let with_runs: Vec<_> = findings.iter().filter(|finding| finding.runs > 0).collect();
+    assert!(with_runs.len() >= 5, "{}", with_runs.len());
+    for finding in &with_runs {
+        assert!(!finding.trimmed.is_empty(), "{}: these are quick runs", finding.name);
+        assert!(!finding.sentences.is_empty(), "{}", finding.name);
+        assert!(!finding.charts.is_empty(), "{}", finding.name);
+        let wide = finding.table.columns.len();
+        assert!(finding.table.rows.iter().all(|row| row.len() == wide), "{}", finding.name);
+        let claims = claims_of(finding.name).count();
+        assert_eq!(finding.rows.len(), claims, "{}: each claim has an answer", finding.name);
+    }
+    insta::assert_snapshot!(crate::report::table::to_text(&summary(&findings)));
+}
+
+#[test]
+fn the_page_is_alone_and_whole() {
+    let results = recorded();
+    let findings = findings(&results, None);
+    let html = render_html(&findings, &results);
+    crate::report::svg::assert_balanced(&html);
+    for outside in ["<script", "http:", "https:", "url(", "@import", "src="] {
+        let html = html.replace("http://www.w3.org/2000/svg", "");
+        assert!(!html.contains(outside), "{outside}");
+    }
+    let json = render_json(&findings).to_string();
+    assert!(json.contains("\"place\":\"Figure 5\"") && json.contains("\"verdict\":\"reproduced\""));
+}
+
+#[test]
+fn a_report_is_written_as_files() {
+    let results = recorded();
+    let findings = findings(&results, None);
+    let folder = tempfile::tempdir().unwrap();
+    let written = write_report(folder.path(), &findings, &results).unwrap();
+    assert_eq!(written.tables.len(), 2 * written.figures.len());
+    let figures = written.figures.iter().chain(&written.tables).chain([
+        &written.page,
+        &written.json,
+        &written.summary,
+    ]);
+    for path in figures {
+        assert!(std::fs::metadata(path).unwrap().len() > 40, "{}", path.display());
+    }
+}
+
+#[test]
+fn verdicts_follow_their_rules() {
+    use super::claim::{Ours, judge};
+    let ours = |value| Ours { value, interval: None };
+    let sure = |value| Ours { value, interval: Some((value - 0.01, value + 0.01)) };
+    for (expected, ours, verdict) in [
+        (Expected::Seconds(8.4), ours(6.0), Verdict::Reproduced),
+        (Expected::Seconds(8.4), ours(2.9), Verdict::InPart),
+        (Expected::Seconds(8.4), ours(0.5), Verdict::NotReproduced),
+        (Expected::Octets(150e3), ours(156e3), Verdict::Reproduced),
+        (Expected::Octets(150e3), ours(0.0), Verdict::NotReproduced),
+        (Expected::LessBy(0.9), ours(0.81), Verdict::Reproduced),
+        (Expected::LessBy(0.9), ours(0.5), Verdict::InPart),
+        (Expected::LessBy(0.9), ours(-0.5), Verdict::NotReproduced),
+        (Expected::MoreByLessThan(0.025), ours(-0.01), Verdict::Reproduced),
+        (Expected::MoreByLessThan(0.025), ours(0.03), Verdict::InPart),
+        (Expected::MoreByLessThan(0.025), ours(0.26), Verdict::NotReproduced),
+        (Expected::LongerThan(5.0), ours(3.0), Verdict::InPart),
+        (Expected::More, sure(0.3), Verdict::Reproduced),
+        (Expected::More, ours(0.3), Verdict::InPart),
+        (Expected::Less, sure(-0.3), Verdict::NotReproduced),
+    ] {
+        assert_eq!(judge(expected, ours), verdict, "{expected:?} {ours:?}");
+    }
+}

@@ -1,0 +1,339 @@
+//! Table 1's instrument on a web whose objects are known: sites on loopback, surveyed as any other.
+//!
+//! Owns what is planted there. The paper's numbers are those of the web of 2016, which nobody can ask any
+//! more; what can be shown here is that the survey counts what there is, no more and no less.
+
+use std::fs::{self, File};
+use std::io;
+use std::num::NonZeroUsize;
+use std::path::Path;
+
+use rcgen::{CertificateParams, KeyPair};
+use smig::{Server, ServerTls, Trust};
+use smig_files::{Files, Options};
+
+use super::finding::{Cell, Finding, Subject, numbers, words};
+use crate::survey::crawl::{
+    CrawlEvent, Crawled, Limits, Manners, Results, Url, client, crawl as ask, start,
+};
+use crate::survey::{Source, SurveyError, Table, Tally};
+
+/// The file with what the survey found, beside the other results.
+pub const SURVEY_FILE: &str = "survey.jsonl";
+
+const SUBJECT: Subject = Subject {
+    name: NAME,
+    place: "Table 1",
+    title: "Sites with large objects",
+    question: "How many sites hold a large object beside small ones on their landing page's host?",
+    file: "docs/survey.md",
+};
+
+/// What the command line calls it.
+pub const NAME: &str = "table-1";
+
+const MB: u64 = 1_000_000;
+const SITES: usize = 150;
+/// The paper's shares of 1500 sites, of 150: how many hold an object of this size and none larger.
+const LARGE: [(usize, u64); 4] = [(17, MB), (2, 5 * MB), (1, 10 * MB), (1, 25 * MB)];
+/// Objects of a site besides its pages and its large one.
+const SMALL: usize = 12;
+/// On a fourth level, where nobody may look.
+const TOO_DEEP: u64 = 60 * MB;
+/// Shares of small objects, and the size that they do not exceed: the paper's percentiles.
+const SIZES: [(f64, f64); 5] = [(0.0, 2e3), (0.25, 18e3), (0.5, 40e3), (0.75, 115e3), (1.0, 900e3)];
+
+/// Why there is no survey.
+#[derive(Debug, thiserror::Error)]
+pub enum WebError {
+    /// Files.
+    #[error("the test sites cannot be made: {0}")]
+    Io(#[from] io::Error),
+    /// The sites' server.
+    #[error("the test sites cannot be served: {0}")]
+    Server(#[from] smig::Error),
+    /// Their certificate.
+    #[error("the test sites' certificate cannot be made: {0}")]
+    Certificate(#[from] rcgen::Error),
+    /// The survey.
+    #[error(transparent)]
+    Survey(#[from] SurveyError),
+}
+
+/// One site.
+struct Site {
+    small: Vec<u64>,
+    large: Option<u64>,
+    /// Where the large one is linked.
+    level: Level,
+}
+
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Level {
+    Second,
+    Third,
+}
+
+fn plan() -> Vec<Site> {
+    let large: Vec<u64> =
+        LARGE.iter().flat_map(|(count, size)| std::iter::repeat_n(*size, *count)).collect();
+    let all = (SITES * SMALL) as f64;
+    let site = |number: usize| {
+        // Small sizes are spread over the sites so that each has some of all.
+        let share = |index: usize| ((index * SITES + number) as f64 + 0.5) / all;
+        Site {
+            small: (0..SMALL).map(|index| size_at(share(index))).collect(),
+            large: large.get(number).copied(),
+            level: if number.is_multiple_of(2) { Level::Second } else { Level::Third },
+        }
+    };
+    (0..SITES).map(site).collect()
+}
+
+/// The size that this share of the objects does not exceed, between the paper's percentiles by
+/// logarithm.
+fn size_at(share: f64) -> u64 {
+    let above = SIZES.iter().position(|(at, _)| share < *at).unwrap_or(SIZES.len() - 1).max(1);
+    let ((from, low), (to, high)) = (SIZES[above - 1], SIZES[above]);
+    (low * (high / low).powf((share - from) / (to - from))) as u64
+}
+
+/// A site's pages by name: the landing page, a second and a third level.
+fn pages(site: &Site) -> [(&'static str, String); 3] {
+    let images = |range: std::ops::Range<usize>| -> String {
+        range.map(|index| format!("<img src=\"{index}.bin\">")).collect()
+    };
+    let large = |level| {
+        let here = site.large.is_some() && site.level == level;
+        if here { "<a href=\"large.bin\">large</a>" } else { "" }
+    };
+    let head = "<!doctype html><title>A test site</title>";
+    [
+        (
+            "index.html",
+            format!(
+                "{head}<a href=\"second.html\">on</a><a href=\"https://elsewhere.invalid/\">off</a>{}{}",
+                images(0..SMALL / 2),
+                large(Level::Second)
+            ),
+        ),
+        (
+            "second.html",
+            format!(
+                "{head}<a href=\"./\">back</a><a href=\"third.html\">on</a>{}{}",
+                images(SMALL / 2..SMALL),
+                large(Level::Third)
+            ),
+        ),
+        ("third.html", format!("{head}<a href=\"too-deep.bin\">not to be followed</a>")),
+    ]
+}
+
+fn write(site: &Site, folder: &Path) -> io::Result<()> {
+    fs::create_dir_all(folder)?;
+    for (name, text) in pages(site) {
+        fs::write(folder.join(name), text)?;
+    }
+    // Sizes are all that is asked for: the files are holes.
+    let file = |name: &str, size| File::create(folder.join(name))?.set_len(size);
+    for (index, size) in site.small.iter().enumerate() {
+        file(&format!("{index}.bin"), *size)?;
+    }
+    if let Some(size) = site.large {
+        file("large.bin", size)?;
+    }
+    file("too-deep.bin", TOO_DEEP)
+}
+
+/// What the survey must find: sites with an object of at least 1, 5, 10, 25, 50 MB, and all sizes.
+fn planted() -> ([u64; 5], Vec<u64>) {
+    let sites = plan();
+    let at_least = |bytes: u64| {
+        sites.iter().filter(|site| site.large.is_some_and(|large| large >= bytes)).count() as u64
+    };
+    let mut sizes: Vec<u64> = sites
+        .iter()
+        .flat_map(|site| {
+            let pages = pages(site).map(|(_, text)| text.len() as u64);
+            site.small.iter().copied().chain(site.large).chain(pages).collect::<Vec<_>>()
+        })
+        .collect();
+    sizes.sort_unstable();
+    ([1, 5, 10, 25, 50].map(|mega| at_least(mega * MB)), sizes)
+}
+
+/// Serves the test sites on loopback and surveys them; what it finds is added to `folder`. A survey
+/// that was broken off is made anew.
+///
+/// # Errors
+/// [`WebError`].
+pub fn survey_test_web(folder: &Path) -> Result<(), WebError> {
+    let out = folder.join(SURVEY_FILE);
+    if out.exists() {
+        if read_survey(folder)?.is_some_and(|table| table.sites == SITES as u64) {
+            return Ok(());
+        }
+        fs::remove_file(&out)?;
+    }
+    fs::create_dir_all(folder)?;
+    let root = tempfile::TempDir::with_prefix("smig-lab-web-")?;
+    for (number, site) in plan().iter().enumerate() {
+        write(site, &root.path().join(number.to_string()))?;
+    }
+    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
+    runtime.block_on(serve_and_ask(root.path(), &out))
+}
+
+async fn serve_and_ask(root: &Path, out: &Path) -> Result<(), WebError> {
+    let key = KeyPair::generate()?;
+    let certificate =
+        CertificateParams::new(vec!["localhost".to_owned()])?.self_signed(&key)?.pem();
+    let tls = ServerTls::from_pem(certificate.as_bytes(), key.serialize_pem().as_bytes())?;
+    let mut server = Server::builder().workers(NonZeroUsize::MIN);
+    for _ in 0..SITES {
+        server = server.listen(([127, 0, 0, 1], 0).into(), tls.clone());
+    }
+    let server = server.start(Files::new(root, Options::default())?)?;
+    let starts: Result<Vec<Url>, SurveyError> = server
+        .local_addrs()
+        .iter()
+        .enumerate()
+        .map(|(number, address)| start(&format!("https://localhost:{}/{number}/", address.port())))
+        .collect();
+    let manners = Manners {
+        rate: "1000/s".parse().map_err(|_| io::Error::other("the survey's rate"))?,
+        parallel: 8,
+        contact: "https://localhost/".into(),
+    };
+    let client = client(Trust::Pem(certificate.into_bytes()))?;
+    let mut results = Results::open(out, Limits::default())?;
+    ask(&starts?, &manners, client, &mut results, &mut |_: CrawlEvent<'_>| ()).await?;
+    Ok(())
+}
+
+/// The table of a survey of the test sites in a folder of results, if there is one.
+///
+/// # Errors
+/// A file that cannot be read.
+pub fn read_survey(folder: &Path) -> Result<Option<Table>, WebError> {
+    let path = folder.join(SURVEY_FILE);
+    if !path.exists() {
+        return Ok(None);
+    }
+    let (mut tally, mut crawled) = (Tally::default(), Crawled::default());
+    crawled.read(File::open(&path)?, SURVEY_FILE, &mut tally)?;
+    Ok(Some(Table::new(Source::Crawl, &tally)))
+}
+
+/// Table 1: the paper's numbers, the planted ones, and what the survey found.
+pub(super) fn finding(survey: Option<&Table>) -> Finding {
+    const WEB: &str = "not measured here: it takes the web, of which this machine sees nothing. `smig lab \
+        survey` measures it";
+    let Some(table) = survey else {
+        let mut finding = Finding::about(SUBJECT);
+        for key in ["sites", "sizes"] {
+            finding.unmeasured(key, WEB);
+        }
+        return finding;
+    };
+    let mut finding = Finding::about(SUBJECT);
+    let (reached, sizes) = planted();
+    let found: Vec<u64> = table.at_least.iter().map(|row| row.sites).collect();
+    let verdict = |right| if right { "as planted" } else { "NOT as planted" };
+    let shown = |counts: &[u64]| counts.iter().map(u64::to_string).collect::<Vec<_>>().join(", ");
+    finding.runs = 1;
+    finding.unmeasured(
+        "sites",
+        &format!(
+            "{WEB}; of {} test sites it counts {}, {}",
+            table.sites,
+            shown(&found),
+            verdict(found == reached)
+        ),
+    );
+    let percentiles: Vec<_> =
+        table.percentiles.iter().map(|percentile| percentile.bytes.unwrap_or(0.0)).collect();
+    let truth = [0.25, 0.5, 0.75].map(|share| percentile(&sizes, share));
+    let near =
+        percentiles.iter().zip(truth).all(|(found, true_)| (found - true_).abs() <= 0.01 * true_);
+    let kilo: Vec<_> = percentiles.iter().map(|bytes| format!("{:.0}", bytes / 1e3)).collect();
+    finding.unmeasured(
+        "sizes",
+        &format!("{WEB}; of the test sites {} kB, {}", kilo.join(", "), verdict(near)),
+    );
+    finding.say(format!(
+        "The web of 2016 cannot be asked again, and this machine asks no other. What is shown is the \
+         instrument: {} sites on loopback with {} objects of known sizes, in the paper's shares; a fourth \
+         level and another host that must not be counted. The survey finds {} sites with an object of at \
+         least 1, 5, 10, 25, 50 MB; planted are {}.",
+        table.sites,
+        sizes.len(),
+        shown(&found),
+        shown(&reached)
+    ));
+    fill(table, reached, truth, &mut finding);
+    finding
+}
+
+fn fill(table: &Table, reached: [u64; 5], truth: [f64; 3], finding: &mut Finding) {
+    finding.table.columns = vec![
+        words("measure", "measure"),
+        numbers("found", "found", 0),
+        numbers("planted", "planted", 0),
+        numbers("paper", "the paper", 0),
+        words("of", "of"),
+    ];
+    for (row, planted) in table.at_least.iter().zip(reached) {
+        finding.table.rows.push(vec![
+            Cell::text(format!("sites with at least {} MB", row.bytes / MB)),
+            Cell::Number(row.sites as f64),
+            Cell::Number(planted as f64),
+            Cell::Number(row.paper_sites as f64),
+            Cell::text(format!("{} test sites; the paper: 1500", table.sites)),
+        ]);
+    }
+    for (percentile, planted) in table.percentiles.iter().zip(truth) {
+        finding.table.rows.push(vec![
+            Cell::text(format!("percentile {} of sizes, bytes", percentile.percent)),
+            Cell::of(percentile.bytes),
+            Cell::Number(planted),
+            Cell::Number(percentile.paper_bytes as f64),
+            Cell::text(format!("{} objects", table.objects)),
+        ]);
+    }
+}
+
+fn percentile(sizes: &[u64], share: f64) -> f64 {
+    let values: Vec<f64> = sizes.iter().map(|size| *size as f64).collect();
+    crate::stats::quantile(&values, share).unwrap_or(0.0)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_test_web_has_the_papers_shares() {
+        let (reached, sizes) = planted();
+        assert_eq!(reached, [21, 4, 2, 1, 0]);
+        assert!(sizes.len() > SITES * SMALL);
+        assert_eq!(size_at(0.25), 18_000);
+        assert_eq!(size_at(0.5), 40_000);
+        assert!((114_000..116_000).contains(&size_at(0.75)));
+    }
+
+    #[test]
+    fn the_survey_finds_what_was_planted() {
+        let folder = tempfile::tempdir().unwrap();
+        survey_test_web(folder.path()).unwrap();
+        let table = read_survey(folder.path()).unwrap().unwrap();
+        let finding = finding(Some(&table));
+        assert!(finding.rows.iter().all(|row| row.ours.ends_with("as planted")), "{finding:#?}");
+        assert!(!finding.rows.iter().any(|row| row.ours.contains("NOT")), "{finding:#?}");
+        // A second call has nothing to do.
+        let before = fs::metadata(folder.path().join(SURVEY_FILE)).unwrap().modified().unwrap();
+        survey_test_web(folder.path()).unwrap();
+        let after = fs::metadata(folder.path().join(SURVEY_FILE)).unwrap().modified().unwrap();
+        assert_eq!(before, after);
+    }
+}

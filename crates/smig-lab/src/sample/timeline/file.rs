@@ -1,0 +1,119 @@
+//! A timeline as JSON lines: the head first, then one track, mark or span a line.
+
+use std::io::{self, BufRead, Write};
+
+use serde::{Deserialize, Serialize};
+
+use super::{Head, Mark, Span, Timeline, Track};
+
+/// The format that this code reads and writes.
+pub(super) const VERSION: u32 = 1;
+
+#[derive(Deserialize)]
+#[serde(rename_all = "kebab-case")]
+enum Line {
+    Head(Head),
+    Track(Track),
+    Mark(Mark),
+    Span(Span),
+}
+
+#[derive(Serialize)]
+#[serde(rename_all = "kebab-case")]
+enum LineRef<'a> {
+    Head(&'a Head),
+    Track(&'a Track),
+    Mark(&'a Mark),
+    Span(&'a Span),
+}
+
+/// Why a timeline could not be read.
+#[derive(Debug, thiserror::Error)]
+pub enum ReadError {
+    /// The file could not be read.
+    #[error("cannot read the timeline")]
+    Io(#[from] io::Error),
+    /// A line is not one of a timeline.
+    #[error(
+        "line {line}: {cause}; a timeline is what `smig lab run` writes for a cell that is sampled"
+    )]
+    Line {
+        /// Which, from 1.
+        line: usize,
+        /// What is wrong with it.
+        cause: String,
+    },
+    /// There is nothing in it.
+    #[error("the file is empty; was the run that wrote it broken off?")]
+    Empty,
+}
+
+impl Timeline {
+    /// Writes it as JSON lines.
+    ///
+    /// # Errors
+    /// Those of the writer.
+    pub fn write_to(&self, to: &mut dyn Write) -> io::Result<()> {
+        let tracks = self.tracks.iter().map(LineRef::Track);
+        let marks = self.marks.iter().map(LineRef::Mark);
+        let spans = self.spans.iter().map(LineRef::Span);
+        for line in
+            std::iter::once(LineRef::Head(&self.head)).chain(tracks).chain(marks).chain(spans)
+        {
+            serde_json::to_writer(&mut *to, &line)?;
+            to.write_all(b"\n")?;
+        }
+        to.flush()
+    }
+
+    /// Reads what [`Timeline::write_to`] wrote. What it does not keep to is an error, never a panic
+    /// later: columns are as long as their times, and times do not fall.
+    ///
+    /// # Errors
+    /// [`ReadError`], with the number of the line.
+    pub fn read_from(from: &mut dyn BufRead) -> Result<Self, ReadError> {
+        let mut timeline: Option<Self> = None;
+        for (index, text) in from.lines().enumerate() {
+            let wrong = |cause: String| ReadError::Line { line: index + 1, cause };
+            let text = text?;
+            if text.trim().is_empty() {
+                continue;
+            }
+            let line = serde_json::from_str(&text).map_err(|error| wrong(error.to_string()))?;
+            match (line, &mut timeline) {
+                (Line::Head(head), None) => {
+                    if head.version != VERSION {
+                        let found = head.version;
+                        return Err(wrong(format!(
+                            "the format is version {found}, this program reads version {VERSION}"
+                        )));
+                    }
+                    timeline = Some(Self {
+                        head,
+                        tracks: Vec::new(),
+                        marks: Vec::new(),
+                        spans: Vec::new(),
+                    });
+                }
+                (Line::Head(_), Some(_)) => return Err(wrong("a second head".into())),
+                (_, None) => return Err(wrong("the first line is no head".into())),
+                (Line::Track(track), Some(timeline)) => {
+                    check(&track).map_err(wrong)?;
+                    timeline.tracks.push(track);
+                }
+                (Line::Mark(mark), Some(timeline)) => timeline.marks.push(mark),
+                (Line::Span(span), Some(timeline)) => timeline.spans.push(span),
+            }
+        }
+        timeline.ok_or(ReadError::Empty)
+    }
+}
+
+fn check(track: &Track) -> Result<(), String> {
+    let length = track.at_us.len();
+    if let Some((column, values)) = track.columns.iter().find(|(_, values)| values.len() != length)
+    {
+        return Err(format!("{column:?} has {} values for {length} times", values.len()));
+    }
+    if track.at_us.is_sorted() { Ok(()) } else { Err("times go backwards".into()) }
+}

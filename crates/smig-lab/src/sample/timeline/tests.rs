@@ -1,0 +1,130 @@
+//! Timelines survive their file, and files that are not timelines are refused by line.
+
+use super::*;
+
+fn timeline() -> Timeline {
+    let mut timeline = Timeline::new("a run", Time::from_nanos(5_000_000_000));
+    timeline.head.link =
+        Some(LinkFacts { bits_per_s: 10_000_000, round_trip_ms: 50.0, queue_packets: 75 });
+    let connection = ConnectionName("10.99.0.2:41230".into());
+    let mut track = Track::new(Subject::Connection { host: "server".into(), connection });
+    track.push(10, &[(Column::CwndBytes, 14_480)]);
+    track.push(20, &[(Column::CwndBytes, 28_960), (Column::SrttUs, 50_100)]);
+    timeline.tracks.push(track);
+    timeline.tracks.push(stream("1", 70));
+    timeline.marks.push(Mark {
+        at_us: 30,
+        kind: MarkKind::Migrate,
+        host: "server".into(),
+        connection: None,
+        label: "1 → 2".into(),
+    });
+    timeline.spans.push(Span {
+        name: "object 1".into(),
+        group: "objects".into(),
+        from_us: 5,
+        first_byte_us: Some(30),
+        to_us: 40,
+        bytes: 10_000,
+        connection: Some(ConnectionName("1".into())),
+        outcome: Outcome::Complete,
+    });
+    timeline
+}
+
+fn stream(connection: &str, bytes: u64) -> Track {
+    let connection = ConnectionName(connection.into());
+    let mut track = Track::new(Subject::Stream { name: "big".into(), connection });
+    track.push(25, &[(Column::CarriedBytes, bytes)]);
+    track
+}
+
+fn text(timeline: &Timeline) -> String {
+    let mut bytes = Vec::new();
+    timeline.write_to(&mut bytes).unwrap();
+    String::from_utf8(bytes).unwrap()
+}
+
+fn read(text: &str) -> Result<Timeline, ReadError> {
+    Timeline::read_from(&mut text.as_bytes())
+}
+
+#[test]
+fn a_timeline_survives_its_file() {
+    let timeline = timeline();
+    assert_eq!(read(&text(&timeline)).unwrap(), timeline);
+}
+
+#[test]
+fn the_format_is_what_it_was() {
+    insta::assert_snapshot!(text(&timeline()));
+}
+
+#[test]
+fn what_is_no_timeline_is_refused_by_line() {
+    let good = text(&timeline());
+    let broken = |from: &str, to: &str| {
+        assert!(good.contains(from), "{from}");
+        read(&good.replacen(from, to, 1)).unwrap_err().to_string()
+    };
+    let headless: String = good.lines().skip(1).map(|line| format!("{line}\n")).collect();
+    for (error, wanted) in [
+        (read("").unwrap_err().to_string(), "empty"),
+        (read("{}\n").unwrap_err().to_string(), "line 1"),
+        (broken("\"version\":1", "\"version\":2"), "version 2"),
+        (broken("[10,20]", "[10]"), "line 2: CwndBytes has 2 values for 1 times"),
+        (broken("[10,20]", "[20,10]"), "line 2: times go backwards"),
+        (broken("\"migrate\"", "\"teleport\""), "line 4"),
+        (broken("{\"head\":", "{\"foot\":"), "line 1"),
+        (read(&headless).unwrap_err().to_string(), "the first line is no head"),
+        (read(&format!("{good}{good}")).unwrap_err().to_string(), "line 6: a second head"),
+    ] {
+        assert!(error.contains(wanted), "{error:?} does not say {wanted:?}");
+    }
+}
+
+#[test]
+fn columns_that_come_later_or_not_are_zero() {
+    let timeline = timeline();
+    let track = &timeline.tracks[0];
+    assert_eq!(track.points(Column::SrttUs).collect::<Vec<_>>(), [(10, 0), (20, 50_100)]);
+    assert_eq!(track.value_at(Column::CwndBytes, 19), Some(14_480));
+    assert_eq!(track.value_at(Column::CwndBytes, 9), None);
+    assert_eq!(timeline.end_us(), 40);
+    let mut track = track.clone();
+    track.push(15, &[]);
+    assert_eq!(track.at_us, [10, 20, 20], "time never falls");
+    assert_eq!(track.last(Column::CwndBytes), Some(0));
+}
+
+#[test]
+fn before_the_origin_is_its_begin() {
+    let timeline = timeline();
+    assert_eq!(timeline.micros(Time::from_nanos(4_000_000_000)), 0);
+    assert_eq!(timeline.micros(Time::from_nanos(5_000_007_999)), 7);
+}
+
+#[test]
+fn a_clients_numbers_become_the_kernels_ports() {
+    let mut timeline = timeline();
+    timeline.tracks.clear();
+    let kernel = |port: u16, received| {
+        let connection = ConnectionName(format!("10.99.0.2:{port}"));
+        let mut track = Track::new(Subject::Connection { host: "client".into(), connection });
+        track.push(90, &[(Column::ReceivedBytes, received)]);
+        track
+    };
+    timeline.tracks.extend([kernel(5_001, 130_000), kernel(5_002, 900_000), kernel(5_003, 3_000)]);
+    timeline.tracks.extend([stream("1", 100_000), stream("2", 850_000), stream("9", 5_000_000)]);
+    timeline.match_connections("client");
+    let names: Vec<&str> = timeline
+        .tracks
+        .iter()
+        .filter_map(|track| match &track.of {
+            Subject::Stream { connection, .. } => Some(connection.0.as_str()),
+            _ => None,
+        })
+        .collect();
+    assert_eq!(names, ["10.99.0.2:5001", "10.99.0.2:5002", "9"], "9 fits none");
+    assert_eq!(timeline.spans[0].connection, Some(ConnectionName("10.99.0.2:5001".into())));
+}

@@ -1,0 +1,232 @@
+//! Cells: what a campaign consists of. Each can be run alone, anywhere, in any order.
+
+use std::fmt;
+
+use serde::{Deserialize, Serialize};
+use sha2::{Digest, Sha256};
+
+use super::spec::Scenario;
+
+/// A scenario file: all its settings, and how often each is measured.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Campaign {
+    /// Its name.
+    pub name: String,
+    /// What it is for, in the author's words.
+    pub about: String,
+    /// Runs of each setting.
+    pub repetitions: u32,
+    /// From which the seeds of the repetitions follow.
+    pub seed: u64,
+    /// What is measured, in the order of the file.
+    pub settings: Vec<Setting>,
+}
+
+/// One combination of variants.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Setting {
+    /// Its name on each axis.
+    pub variant: Variant,
+    /// What it is.
+    pub scenario: Scenario,
+    /// It as it was written, and the traces that it names: the same on every machine.
+    pub(super) fingerprint: Fingerprint,
+}
+
+/// What a cell's hash is made of, beside its seed.
+#[derive(Debug, Clone, PartialEq)]
+pub(super) struct Fingerprint {
+    /// The scenario before paths were looked up.
+    pub(super) written: String,
+    /// Digests of the trace files.
+    pub(super) traces: String,
+}
+
+impl Fingerprint {
+    fn hash(&self, seed: u64) -> String {
+        let text = format!("[{},{seed}]{}", self.written, self.traces);
+        hex(&Sha256::digest(text)[..8])
+    }
+}
+
+pub(super) fn hex(octets: &[u8]) -> String {
+    octets.iter().map(|octet| format!("{octet:02x}")).collect()
+}
+
+/// The names of a combination: axis and variant, in the order of the file.
+#[derive(Debug, Clone, Default, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
+#[serde(transparent)]
+pub struct Variant(pub Vec<(String, String)>);
+
+impl Variant {
+    /// The variant's name on an axis.
+    #[must_use]
+    pub fn on(&self, axis: &str) -> Option<&str> {
+        self.0.iter().find(|(name, _)| name == axis).map(|(_, name)| name.as_str())
+    }
+
+    pub(super) fn with(&self, axis: &str, name: &str) -> Self {
+        let mut names = self.0.clone();
+        names.push((axis.to_owned(), name.to_owned()));
+        Self(names)
+    }
+}
+
+impl fmt::Display for Variant {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        if self.0.is_empty() {
+            return f.write_str("all");
+        }
+        for (index, (axis, name)) in self.0.iter().enumerate() {
+            write!(f, "{}{axis}={name}", if index > 0 { " " } else { "" })?;
+        }
+        Ok(())
+    }
+}
+
+/// Which cell of a campaign.
+#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
+pub struct CellId {
+    /// The campaign's name.
+    pub campaign: String,
+    /// What is measured.
+    pub variant: Variant,
+    /// Which time, from 1.
+    pub repetition: u32,
+}
+
+impl fmt::Display for CellId {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{} #{}", self.variant, self.repetition)
+    }
+}
+
+/// Everything to run one cell.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct Cell {
+    /// Which one.
+    pub id: CellId,
+    /// For everything random in it. The same for all variants of a repetition.
+    pub seed: u64,
+    /// What is measured.
+    pub scenario: Scenario,
+    hash: String,
+}
+
+impl Cell {
+    /// Names scenario and seed: results with the same hash are results of the same cell.
+    #[must_use]
+    pub fn hash(&self) -> &str {
+        &self.hash
+    }
+}
+
+impl Campaign {
+    /// All cells. A repetition of every variant comes before the next repetition: what changes slowly
+    /// on a machine changes for all alike, and a campaign that is broken off is complete as far as it
+    /// goes.
+    #[must_use]
+    pub fn cells(&self) -> Vec<Cell> {
+        let mut cells = Vec::new();
+        for repetition in 1..=self.repetitions {
+            for setting in &self.settings {
+                let variant = setting.variant.clone();
+                let seed = self.seed_of(repetition);
+                cells.push(Cell {
+                    id: CellId { campaign: self.name.clone(), variant, repetition },
+                    seed,
+                    scenario: setting.scenario.clone(),
+                    hash: setting.fingerprint.hash(seed),
+                });
+            }
+        }
+        cells
+    }
+
+    fn seed_of(&self, repetition: u32) -> u64 {
+        let text = format!("{}/{repetition}", self.seed);
+        let digest: [u8; 32] = Sha256::digest(text).into();
+        // JSON's readers keep 53 bits of a number.
+        digest.iter().take(6).fold(0, |seed, &octet| seed << 8 | u64::from(octet))
+    }
+}
+
+/// One share of a campaign: number `index` of `of`.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Share {
+    /// From 1.
+    pub index: u32,
+    /// How many there are.
+    pub of: u32,
+}
+
+impl Share {
+    /// Reads `2/8`.
+    ///
+    /// # Errors
+    /// What is wrong with the text.
+    pub fn parse(text: &str) -> Result<Self, String> {
+        let numbers = text.split_once('/').map(|(index, of)| (index.parse(), of.parse()));
+        match numbers {
+            Some((Ok(index), Ok(of))) if 1 <= index && index <= of => Ok(Self { index, of }),
+            _ => Err("a share is its number and how many there are, such as 1/8 to 8/8".into()),
+        }
+    }
+
+    /// The share's cells. Whole repetitions as long as there are enough, so that what is compared was
+    /// measured on one machine.
+    #[must_use]
+    pub fn of_cells(self, cells: Vec<Cell>, repetitions: u32) -> Vec<Cell> {
+        let by_repetition = repetitions >= self.of;
+        let mine = |(index, cell): &(usize, Cell)| {
+            let number =
+                if by_repetition { u64::from(cell.id.repetition - 1) } else { *index as u64 };
+            number % u64::from(self.of) == u64::from(self.index - 1)
+        };
+        cells.into_iter().enumerate().filter(mine).map(|(_, cell)| cell).collect()
+    }
+}
+
+/// Which variants are wanted: `axis=name`. Several names of an axis are alternatives.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct Filter(Vec<(String, String)>);
+
+impl Filter {
+    /// Reads `axis=name` texts against a campaign.
+    ///
+    /// # Errors
+    /// An axis or a name that the campaign does not have.
+    pub fn parse(texts: &[String], campaign: &Campaign) -> Result<Self, String> {
+        let mut wanted = Vec::new();
+        for text in texts {
+            let Some((axis, name)) = text.split_once('=') else {
+                return Err(format!("{text:?} is not AXIS=NAME, such as scheme=NoMig"));
+            };
+            let mut names: Vec<_> =
+                campaign.settings.iter().filter_map(|setting| setting.variant.on(axis)).collect();
+            names.dedup();
+            if names.is_empty() {
+                let axes = campaign.settings.first().map(|setting| &setting.variant.0);
+                let axes: Vec<_> =
+                    axes.into_iter().flatten().map(|(axis, _)| axis.as_str()).collect();
+                return Err(format!("there is no axis {axis:?}; there is: {}", axes.join(", ")));
+            }
+            if !names.contains(&name) {
+                names.sort_unstable();
+                names.dedup();
+                return Err(format!("{axis} has no {name:?}; it has: {}", names.join(", ")));
+            }
+            wanted.push((axis.to_owned(), name.to_owned()));
+        }
+        Ok(Self(wanted))
+    }
+
+    /// Whether a variant is wanted.
+    #[must_use]
+    pub fn takes(&self, variant: &Variant) -> bool {
+        self.0.iter().all(|(axis, _)| {
+            let mut names = self.0.iter().filter(|(other, _)| other == axis);
+            names.any(|(_, name)| variant.on(axis) == Some(name))
+        })
+    }
+}

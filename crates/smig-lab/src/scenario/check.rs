@@ -1,0 +1,270 @@
+//! What the types of a scenario cannot say: names that must be there, keys that do not go together.
+
+use std::collections::BTreeMap;
+
+use super::spec::{
+    Arrival, ClientKind, ClientSpec, Direction, HostSettings, Scenario, ServerKind, ServerSpec,
+    Transfer,
+};
+
+/// A key's path, and what is wrong there.
+pub(super) type Found = (Vec<String>, String);
+
+/// Connections that one client may have.
+const MOST_CONNECTIONS: u32 = 100;
+
+/// Everything that is wrong.
+pub(super) fn faults(scenario: &Scenario) -> Vec<Found> {
+    let mut faults = Faults(Vec::new());
+    for (what, count) in [
+        ("servers", scenario.servers.len()),
+        ("clients", scenario.clients.len()),
+        ("workload.transfers", scenario.workload.transfers.len()),
+    ] {
+        if count == 0 {
+            faults.add(what, "there must be one at least");
+        }
+    }
+    if let Err(error) = scenario.link.check() {
+        faults.add("link", error.to_string());
+    }
+    for (number, link) in scenario.more_links.iter().enumerate() {
+        if let Err(error) = link.check() {
+            faults.add(&format!("more_links.{number}"), error.to_string());
+        }
+    }
+    host("hosts.server", &scenario.hosts.server, &mut faults);
+    host("hosts.client", &scenario.hosts.client, &mut faults);
+    for (name, spec) in &scenario.servers {
+        server(name, spec, &mut faults);
+    }
+    for (name, spec) in &scenario.clients {
+        client(name, spec, scenario, &mut faults);
+    }
+    for (name, spec) in &scenario.workload.transfers {
+        transfer(name, spec, scenario, &mut faults);
+    }
+    if scenario.accept.attempts == 0 {
+        faults.add("accept.attempts", "0 would measure nothing");
+    }
+    if scenario.record.progress.0.is_zero() {
+        faults.add("record.progress", "it must be more than 0, such as \"250ms\"");
+    }
+    faults.0
+}
+
+struct Faults(Vec<Found>);
+
+impl Faults {
+    /// At a path with dots between its keys; names with dots in them are refused earlier.
+    fn add(&mut self, path: &str, what: impl Into<String>) {
+        self.0.push((path.split('.').map(str::to_owned).collect(), what.into()));
+    }
+}
+
+fn host(path: &str, host: &HostSettings, faults: &mut Faults) {
+    for (key, sizes) in [("send_buffer", host.send_buffer), ("receive_buffer", host.receive_buffer)]
+    {
+        if let Some(sizes) = sizes
+            && !(sizes[0] <= sizes[1] && sizes[1] <= sizes[2] && sizes[0].0 > 0)
+        {
+            let what = "it is least, initial and largest size, each no smaller than the one before";
+            faults.add(&format!("{path}.{key}"), what);
+        }
+    }
+    if host.initial_window == Some(0) {
+        faults.add(&format!("{path}.initial_window"), "it is at least 1 segment");
+    }
+    for name in host.sysctls.keys() {
+        if name.starts_with('/') || name.contains("..") || !name.contains('/') {
+            let what = format!("{name:?} is no file below /proc/sys/net, such as \"ipv4/tcp_ecn\"");
+            faults.add(&format!("{path}.sysctls"), what);
+        }
+    }
+}
+
+fn server(name: &str, server: &ServerSpec, faults: &mut Faults) {
+    let path = format!("servers.{name}");
+    name_is_plain(name, &path, faults);
+    if server.kind != ServerKind::Smig && !server.settings.is_empty() {
+        let what = format!(
+            "only a server of kind \"smig\" has settings; this is {:?}",
+            server.kind.word()
+        );
+        faults.add(&format!("{path}.settings"), what);
+    }
+    for (section, key) in
+        [("server", "root"), ("server", "listen"), ("server", "cert"), ("server", "key")]
+    {
+        let taken = server.settings.get(section).and_then(|keys| keys.get(key)).is_some();
+        if taken {
+            faults.add(&format!("{path}.settings.{section}.{key}"), "the lab sets this itself");
+        }
+    }
+    if server.kind != ServerKind::H2o && server.latency_optimization.is_some() {
+        faults
+            .add(&format!("{path}.latency_optimization"), "only a server of kind \"h2o\" has this");
+    }
+    let takes_lines = [ServerKind::Nginx, ServerKind::H2o, ServerKind::Haproxy, ServerKind::Caddy];
+    if !server.lines.is_empty() && !takes_lines.contains(&server.kind) {
+        faults.add(&format!("{path}.lines"), "only nginx, h2o, haproxy and caddy take lines");
+    }
+}
+
+fn name_is_plain(name: &str, path: &str, faults: &mut Faults) {
+    let is_plain = |c: char| c.is_ascii_alphanumeric() || c == '-' || c == '_';
+    if name.is_empty() || !name.chars().all(is_plain) {
+        let path = path.split_once('.').map_or(path, |(section, _)| section);
+        faults.add(path, format!("the name {name:?} may have letters, digits, - and _ only"));
+    }
+}
+
+/// The one that is named, or the only one.
+fn pick<'a, T>(
+    named: Option<&str>,
+    among: &'a BTreeMap<String, T>,
+    path: &str,
+    word: &str,
+    faults: &mut Faults,
+) -> Option<&'a T> {
+    let names = || among.keys().map(String::as_str).collect::<Vec<_>>().join(", ");
+    match named {
+        Some(name) => {
+            let found = among.get(name);
+            if found.is_none() {
+                let what = format!("there is no {word} {name:?}; there is: {}", names());
+                faults.add(&format!("{path}.{word}"), what);
+            }
+            found
+        }
+        None if among.len() == 1 => among.values().next(),
+        None => {
+            if !among.is_empty() {
+                let what = format!("which {word}? There are: {}", names());
+                faults.add(&format!("{path}.{word}"), what);
+            }
+            None
+        }
+    }
+}
+
+fn client(name: &str, client: &ClientSpec, scenario: &Scenario, faults: &mut Faults) {
+    let path = format!("clients.{name}");
+    name_is_plain(name, &path, faults);
+    let server = pick(client.server.as_deref(), &scenario.servers, &path, "server", faults);
+    let only = |key: &str, kinds: &str| {
+        (format!("{path}.{key}"), format!("only a client of kind {kinds} has this"))
+    };
+    if client.link > scenario.more_links.len() {
+        let what =
+            format!("there are links 0 to {}: link and more_links", scenario.more_links.len());
+        faults.add(&format!("{path}.link"), what);
+    }
+    let mut refused = Vec::new();
+    if client.kind != ClientKind::Smig {
+        if client.migrate.is_some() {
+            refused.push(only("migrate", "\"smig\""));
+        }
+        if client.spares.is_some() {
+            refused.push(only("spares", "\"smig\""));
+        }
+    }
+    if client.kind == ClientKind::Smig && client.connections.is_some() {
+        refused.push(only(
+            "connections",
+            "\"h2\" or \"http1\" (a session's are settings.smig of the server)",
+        ));
+    }
+    if client.kind != ClientKind::H2 && client.assignment.is_some() {
+        refused.push(only("assignment", "\"h2\""));
+    }
+    if client.kind == ClientKind::Http1
+        && (client.stream_window.is_some() || client.connection_window.is_some())
+    {
+        refused.push(only("stream_window", "\"smig\" or \"h2\""));
+    }
+    for (path, what) in refused {
+        faults.add(&path, what);
+    }
+    if let Some(connections) = client.connections
+        && !(1..=MOST_CONNECTIONS).contains(&connections)
+    {
+        faults.add(&format!("{path}.connections"), format!("it is 1 to {MOST_CONNECTIONS}"));
+    }
+    for (key, window) in
+        [("stream_window", client.stream_window), ("connection_window", client.connection_window)]
+    {
+        if window.is_some_and(|window| !(65_535..=i32::MAX as u64).contains(&window.0)) {
+            faults.add(&format!("{path}.{key}"), "a window is 65535 bytes to 2 GiB less one");
+        }
+    }
+    if client.kind == ClientKind::Http1
+        && server.is_some_and(|server| server.kind == ServerKind::Nghttpd)
+    {
+        faults.add(
+            &format!("{path}.kind"),
+            "nghttpd speaks no HTTP/1.1; use another kind of server or client",
+        );
+    }
+}
+
+fn transfer(name: &str, transfer: &Transfer, scenario: &Scenario, faults: &mut Faults) {
+    let path = format!("workload.transfers.{name}");
+    name_is_plain(name, &path, faults);
+    let client = pick(transfer.client.as_deref(), &scenario.clients, &path, "client", faults);
+    if transfer.size.0.is_empty() || transfer.size.0.iter().any(|size| size.0 == 0) {
+        faults.add(&format!("{path}.size"), "nothing would be transferred");
+    }
+    if transfer.count == Some(0) {
+        faults.add(&format!("{path}.count"), "0 would transfer nothing");
+    }
+    let several = transfer.most() > 1;
+    let by_clock = transfer.arrival != Arrival::OneByOne;
+    match transfer.every {
+        None if several && by_clock => {
+            faults.add(
+                &format!("{path}.every"),
+                "how often? Say every = \"1s\", or arrival = \"one-by-one\"",
+            );
+        }
+        Some(every) if every.0.is_zero() && by_clock => {
+            faults.add(&format!("{path}.every"), "it must be more than 0");
+        }
+        _ => {}
+    }
+    if let Some(until) = &transfer.until {
+        let other = scenario.workload.transfers.get(until);
+        if until == name || other.is_none() {
+            let others: Vec<_> = scenario
+                .workload
+                .transfers
+                .keys()
+                .filter(|&other| other != name)
+                .cloned()
+                .collect();
+            let what = format!("{until:?} is no other transfer; there is: {}", others.join(", "));
+            faults.add(&format!("{path}.until"), what);
+        } else if other.is_some_and(|other| other.until.is_some()) {
+            faults.add(
+                &format!("{path}.until"),
+                format!("{until:?} waits for another transfer itself"),
+            );
+        }
+    }
+    if let Some(cancel) = &transfer.cancel {
+        if cancel.at.is_none() && cancel.after.is_none() {
+            faults.add(&format!("{path}.cancel"), "when? Say at = \"1MB\" or after = \"5s\"");
+        }
+        if transfer.direction == Direction::Upload {
+            faults.add(&format!("{path}.cancel"), "only downloads are cancelled");
+        }
+    }
+    if transfer.direction == Direction::Upload
+        && let Some(client) = client
+        && let Some(server) = scenario.server_of(client).and_then(|name| scenario.servers.get(name))
+        && !server.kind.takes_uploads()
+    {
+        let what = format!("{} takes no uploads here; smig and go do", server.kind);
+        faults.add(&format!("{path}.direction"), what);
+    }
+}

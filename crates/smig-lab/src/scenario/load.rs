@@ -1,0 +1,301 @@
+//! From the file's text to a campaign, with every fault named by line and key.
+//!
+//! Each combination of variants is put together and checked as a whole, so that nothing is wrong with
+//! the last cell that was not wrong before the first.
+
+use std::collections::BTreeMap;
+use std::fmt;
+use std::path::Path;
+
+use serde::Deserialize;
+use serde_path_to_error::Segment;
+use sha2::{Digest as _, Sha256};
+use toml::{Table, Value};
+
+use super::cells::{Campaign, Fingerprint, Setting, Variant, hex};
+use super::check;
+use super::locate::Located;
+use super::spec::{Scenario, ServerKind};
+use crate::link::RateSpec;
+
+/// Says what is wrong with one setting of `smig serve`, given as TOML text with its section.
+pub type SettingsCheck<'a> = &'a dyn Fn(&str) -> Result<(), String>;
+
+/// One thing that is wrong.
+#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
+pub struct Fault {
+    /// Where in the file, from 1.
+    pub line: usize,
+    /// The key with its tables.
+    pub key: String,
+    /// What is wrong, and what would be right.
+    pub what: String,
+}
+
+/// Everything that is wrong with a file.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Faults {
+    /// The file's name as it was given.
+    pub file: String,
+    /// In the order of the file; never empty.
+    pub faults: Vec<Fault>,
+}
+
+impl fmt::Display for Faults {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        for (index, fault) in self.faults.iter().enumerate() {
+            if index > 0 {
+                writeln!(f)?;
+            }
+            write!(f, "{}:{}: ", self.file, fault.line)?;
+            if !fault.key.is_empty() {
+                write!(f, "{}: ", fault.key)?;
+            }
+            write!(f, "{}", fault.what)?;
+        }
+        Ok(())
+    }
+}
+
+impl std::error::Error for Faults {}
+
+/// Reads a scenario file.
+///
+/// # Errors
+/// Everything that is wrong with it.
+pub fn load(path: &Path, settings: SettingsCheck<'_>) -> Result<Campaign, Faults> {
+    let file = path.display().to_string();
+    let text = std::fs::read_to_string(path).map_err(|error| {
+        let what = format!("the scenario file cannot be read: {error}");
+        Faults { file: file.clone(), faults: vec![Fault { line: 1, key: String::new(), what }] }
+    })?;
+    let stem = path.file_stem().map_or_else(|| "scenario".into(), |stem| stem.to_string_lossy());
+    let whole = std::path::absolute(path).unwrap_or_else(|_| path.to_owned());
+    let folder = whole.parent().unwrap_or(&whole);
+    parse(&text, &stem, folder, settings).map_err(|faults| Faults { file, faults })
+}
+
+/// What stands above the scenario itself.
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+struct Head {
+    name: Option<String>,
+    #[serde(default)]
+    about: String,
+    #[serde(default = "one")]
+    repetitions: u32,
+    #[serde(default)]
+    seed: u64,
+    #[serde(default)]
+    variants: BTreeMap<String, BTreeMap<String, Table>>,
+}
+
+const HEAD: [&str; 5] = ["name", "about", "repetitions", "seed", "variants"];
+
+const fn one() -> u32 {
+    1
+}
+
+/// Reads a scenario's text; `name` is its name if it has none. Relative paths are looked for in `folder`.
+///
+/// # Errors
+/// Everything that is wrong with it.
+pub fn parse(
+    text: &str,
+    name: &str,
+    folder: &Path,
+    settings: SettingsCheck<'_>,
+) -> Result<Campaign, Vec<Fault>> {
+    let located = Located::parse(text)
+        .map_err(|(line, what)| vec![Fault { line, key: String::new(), what }])?;
+    // What the located form takes, this takes too.
+    let mut base: Table =
+        text.parse().map_err(|error: toml::de::Error| vec![plain(error.message())])?;
+    let mut head = Table::new();
+    for key in HEAD {
+        if let Some(value) = base.remove(key) {
+            head.insert(key.into(), value);
+        }
+    }
+    let reader = Reader { located: &located, folder, settings };
+    let head: Head = reader.read(head, &[]).map_err(|fault| vec![fault])?;
+    if head.repetitions == 0 {
+        return Err(vec![reader.fault(&path(&["repetitions"]), &[], "0 would measure nothing")]);
+    }
+    let mut campaign = Campaign {
+        name: head.name.unwrap_or_else(|| name.to_owned()),
+        about: head.about,
+        repetitions: head.repetitions,
+        seed: head.seed,
+        settings: Vec::new(),
+    };
+    let mut faults = Vec::new();
+    for variant in reader.variants(&head.variants) {
+        let mut merged = base.clone();
+        for (axis, name) in &variant.0 {
+            if let Some(over) = head.variants.get(axis).and_then(|names| names.get(name)) {
+                put_over(&mut merged, over);
+            }
+        }
+        match reader.scenario(merged, &variant) {
+            Ok((scenario, fingerprint)) => {
+                campaign.settings.push(Setting { variant, scenario, fingerprint });
+            }
+            Err(found) => faults.extend(found),
+        }
+    }
+    faults.sort();
+    faults.dedup();
+    if faults.is_empty() { Ok(campaign) } else { Err(faults) }
+}
+
+fn plain(what: &str) -> Fault {
+    Fault { line: 1, key: String::new(), what: what.to_owned() }
+}
+
+fn path(keys: &[&str]) -> Vec<String> {
+    keys.iter().map(|&key| key.to_owned()).collect()
+}
+
+/// Puts a variant's keys over the others. A table that names its kind takes the place of the other one:
+/// what one kind of server has means nothing to another.
+fn put_over(base: &mut Table, over: &Table) {
+    for (key, value) in over {
+        match (base.get_mut(key), value) {
+            (Some(Value::Table(below)), Value::Table(above)) if !above.contains_key("kind") => {
+                put_over(below, above);
+            }
+            _ => {
+                base.insert(key.clone(), value.clone());
+            }
+        }
+    }
+}
+
+struct Reader<'a> {
+    located: &'a Located<'a>,
+    folder: &'a Path,
+    settings: SettingsCheck<'a>,
+}
+
+impl Reader<'_> {
+    /// Every combination of one variant of each axis, in the order of the file.
+    fn variants(&self, axes: &BTreeMap<String, BTreeMap<String, Table>>) -> Vec<Variant> {
+        let mut all = vec![Variant::default()];
+        for axis in self.located.keys(&["variants"]) {
+            let names = self.located.keys(&["variants", &axis]);
+            if !axes.contains_key(&axis) || names.is_empty() {
+                continue;
+            }
+            let with = |variant: &Variant| {
+                let axis = &axis;
+                let add = |name: &String| variant.with(axis, name);
+                names.iter().map(add).collect::<Vec<_>>()
+            };
+            all = all.iter().flat_map(with).collect();
+        }
+        all
+    }
+
+    /// Reads and checks one combination.
+    fn scenario(
+        &self,
+        merged: Table,
+        variant: &Variant,
+    ) -> Result<(Scenario, Fingerprint), Vec<Fault>> {
+        let mut scenario: Scenario = self.read(merged, &variant.0).map_err(|fault| vec![fault])?;
+        // A scenario is plain data with text for keys.
+        let written = serde_json::to_string(&scenario).unwrap_or_default();
+        scenario.link = scenario.link.relative_to(self.folder);
+        let more = scenario.more_links.into_iter();
+        scenario.more_links = more.map(|link| link.relative_to(self.folder)).collect();
+        let mut faults: Vec<_> = check::faults(&scenario)
+            .into_iter()
+            .map(|(path, what)| self.fault(&path, &variant.0, &what))
+            .collect();
+        self.check_settings(&scenario, variant, &mut faults);
+        let fingerprint = Fingerprint { written, traces: traces(&scenario) };
+        if faults.is_empty() { Ok((scenario, fingerprint)) } else { Err(faults) }
+    }
+
+    fn check_settings(&self, scenario: &Scenario, variant: &Variant, faults: &mut Vec<Fault>) {
+        let ours = scenario.servers.iter().filter(|(_, server)| server.kind == ServerKind::Smig);
+        for (name, server) in ours {
+            for (section, keys) in &server.settings {
+                let at = path(&["servers", name, "settings", section]);
+                let Value::Table(keys) = keys else {
+                    faults.push(self.fault(&at, &variant.0, "a section is a table of settings"));
+                    continue;
+                };
+                for (key, value) in keys {
+                    let one = Table::from_iter([(key.clone(), value.clone())]);
+                    let text = Table::from_iter([(section.clone(), Value::Table(one))]).to_string();
+                    if let Err(what) = (self.settings)(&text) {
+                        let at = [at.as_slice(), std::slice::from_ref(key)].concat();
+                        faults.push(self.fault(&at, &variant.0, &what));
+                    }
+                }
+            }
+        }
+    }
+
+    fn read<'de, T: Deserialize<'de>>(
+        &self,
+        table: Table,
+        variant: &[(String, String)],
+    ) -> Result<T, Fault> {
+        serde_path_to_error::deserialize(Value::Table(table)).map_err(|error| {
+            let mut at: Vec<String> = error.path().iter().filter_map(word).collect();
+            let what = error.inner().message().to_owned();
+            if let Some(unknown) = unknown_key(&what)
+                && at.last() != Some(&unknown)
+            {
+                at.push(unknown);
+            }
+            self.fault(&at, variant, &what)
+        })
+    }
+
+    /// A fault at a key, wherever the file says it: in one of the variants, else below.
+    fn fault(&self, at: &[String], variant: &[(String, String)], what: &str) -> Fault {
+        let below = self.located.find(at);
+        let places = variant.iter().rev().map(|(axis, name)| {
+            let before = path(&["variants", axis, name]);
+            let mut found = self.located.find(&[before.as_slice(), at].concat());
+            found.depth = found.depth.saturating_sub(before.len());
+            found
+        });
+        let best = places.fold(below, |best, found| {
+            if found.depth >= best.depth && found.depth > 0 { found } else { best }
+        });
+        Fault { line: best.line, key: at.join("."), what: what.trim_end().to_owned() }
+    }
+}
+
+/// Digests of the trace files of all links.
+fn traces(scenario: &Scenario) -> String {
+    let links = std::iter::once(&scenario.link).chain(&scenario.more_links);
+    let rates = links.flat_map(|link| [&link.to_client.rate, &link.to_server.rate]);
+    let digest = |rate: &RateSpec| match rate {
+        // One that cannot be read is a fault already.
+        RateSpec::Trace(file) => {
+            Some(hex(&Sha256::digest(std::fs::read(file).unwrap_or_default())))
+        }
+        _ => None,
+    };
+    rates.filter_map(digest).collect()
+}
+
+fn word(segment: &Segment) -> Option<String> {
+    match segment {
+        Segment::Map { key } => Some(key.clone()),
+        Segment::Seq { index } => Some(index.to_string()),
+        Segment::Enum { .. } | Segment::Unknown => None,
+    }
+}
+
+/// The key of "unknown field `key`, ...".
+fn unknown_key(what: &str) -> Option<String> {
+    let rest = what.strip_prefix("unknown field `")?;
+    rest.split_once('`').map(|(key, _)| key.to_owned())
+}

@@ -1,0 +1,82 @@
+//! From a key's path to its line in the file.
+
+use toml::Spanned;
+use toml::de::{DeArray, DeTable, DeValue};
+
+/// A parsed file that knows where its keys stand.
+pub(super) struct Located<'a> {
+    text: &'a str,
+    document: Spanned<DeTable<'a>>,
+}
+
+/// How far a path leads into the file.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) struct Found {
+    /// Keys of the path that are there.
+    pub(super) depth: usize,
+    /// The line of the last of them, from 1.
+    pub(super) line: usize,
+}
+
+impl<'a> Located<'a> {
+    /// Reads the file.
+    ///
+    /// # Errors
+    /// Line and words for what is no TOML.
+    pub(super) fn parse(text: &'a str) -> Result<Self, (usize, String)> {
+        match DeTable::parse(text) {
+            Ok(document) => Ok(Self { text, document }),
+            Err(error) => {
+                let at = error.span().map_or(0, |span| span.start);
+                Err((line_at(text, at), error.message().to_owned()))
+            }
+        }
+    }
+
+    /// Where a path leads.
+    pub(super) fn find(&self, path: &[String]) -> Found {
+        let mut found = Found { depth: 0, line: 1 };
+        let mut table = Some(self.document.get_ref());
+        let mut items: Option<&DeArray<'_>> = None;
+        for (depth, key) in path.iter().enumerate() {
+            let (at, value) = if let Some(inner) = table {
+                let Some((name, value)) = inner.iter().find(|(name, _)| name.get_ref() == key)
+                else {
+                    break;
+                };
+                (name.span().start, value)
+            } else {
+                let index = key.parse::<usize>().ok();
+                let Some(value) = index.and_then(|index| items?.get(index)) else { break };
+                (value.span().start, value)
+            };
+            found = Found { depth: depth + 1, line: line_at(self.text, at) };
+            (table, items) = match value.get_ref() {
+                DeValue::Table(inner) => (Some(inner), None),
+                DeValue::Array(inner) => (None, Some(inner)),
+                _ => (None, None),
+            };
+        }
+        found
+    }
+
+    /// The keys of a table in the order of the file.
+    pub(super) fn keys(&self, path: &[&str]) -> Vec<String> {
+        let mut table = self.document.get_ref();
+        for key in path {
+            let next = table.iter().find(|(name, _)| name.get_ref() == key);
+            let Some(DeValue::Table(inner)) = next.map(|(_, value)| value.get_ref()) else {
+                return Vec::new();
+            };
+            table = inner;
+        }
+        let mut keys: Vec<_> =
+            table.iter().map(|(name, _)| (name.span().start, name.get_ref().to_string())).collect();
+        keys.sort();
+        keys.into_iter().map(|(_, key)| key).collect()
+    }
+}
+
+fn line_at(text: &str, at: usize) -> usize {
+    1 + text.get(..at).unwrap_or(text).matches('\n').count()
+}

@@ -1,0 +1,47 @@
+//! Scenarios: what is measured, from a TOML file.
+//!
+//! Owns the file's words, their checks, and how variants become cells. Starts nothing: everything that
+//! can be wrong with a file is known before anything runs.
+//!
+//! ```toml
+//! link = "paper-wired"
+//! repetitions = 10
+//!
+//! [servers.main]
+//! kind = "smig"
+//!
+//! [clients.user]
+//! kind = "smig"
+//!
+//! [workload.transfers.big]
+//! size = "50MB"
+//!
+//! [workload.transfers.small]
+//! size = "10kB"
+//! every = "1s"
+//! until = "big"
+//!
+//! [variants.scheme.NoMig]                 # each variant's keys go over the others
+//! servers.main.settings.smig.enabled = false
+//!
+//! [variants.scheme.MigSP]
+//! servers.main.settings.policy.migrate = "at:100KiB"
+//! ```
+
+mod cells;
+mod check;
+mod load;
+mod locate;
+mod spec;
+#[cfg(test)]
+mod tests;
+mod value;
+
+pub use cells::{Campaign, Cell, CellId, Filter, Setting, Share, Variant};
+pub use load::{Fault, Faults, SettingsCheck, load, parse};
+pub use spec::{
+    Accept, Arrival, Assignment, Cancel, CancelHow, ClientKind, ClientSpec, Direction,
+    HostSettings, Hosts, Moving, Priorities, Record, Role, Scenario, ServerKind, ServerSpec, Sizes,
+    Transfer, Workload,
+};
+pub use value::{Size, Span};

@@ -1,0 +1,286 @@
+//! Scenarios as text: what is understood, what is refused, which cells come of it.
+
+use std::path::Path;
+
+use super::*;
+
+const SMALL: &str = "\
+link = \"paper-wired\"
+[servers.main]
+kind = \"smig\"
+[clients.user]
+kind = \"smig\"
+[workload.transfers.big]
+size = \"50MB\"
+";
+
+/// Takes what a test's own rule for settings takes: a section of one letter is unknown.
+fn settings(text: &str) -> Result<(), String> {
+    let section = text.trim_start_matches('[').split(']').next().unwrap_or_default();
+    if section.len() == 1 { Err(format!("unknown section [{section}]")) } else { Ok(()) }
+}
+
+fn read(text: &str) -> Campaign {
+    parse(text, "test", Path::new("/"), &settings).unwrap_or_else(|faults| panic!("{faults:#?}"))
+}
+
+fn refused(text: &str) -> Vec<String> {
+    let faults = match parse(text, "test", Path::new("/"), &settings) {
+        Ok(campaign) => panic!("taken: {campaign:#?}"),
+        Err(faults) => faults,
+    };
+    let shown = Faults { file: "test.toml".into(), faults }.to_string();
+    shown.lines().map(str::to_owned).collect()
+}
+
+#[test]
+fn a_small_one_has_defaults_for_the_rest() {
+    let campaign = read(SMALL);
+    assert_eq!((campaign.name.as_str(), campaign.repetitions), ("test", 1));
+    let [setting] = campaign.settings.as_slice() else { panic!("{:?}", campaign.settings) };
+    assert_eq!(setting.variant.to_string(), "all");
+    let scenario = &setting.scenario;
+    assert_eq!(scenario.link, crate::link::LinkSpec::paper_wired());
+    assert_eq!(scenario.server_of(&scenario.clients["user"]), Some("main"));
+    let big = &scenario.workload.transfers["big"];
+    assert_eq!((big.size_of(0), big.size_of(7), big.most()), (50_000_000, 50_000_000, 1));
+    assert_eq!((big.role_of(50_000_000), big.role_of(10_000)), (Role::Big, Role::Small));
+    assert_eq!(scenario.accept, Accept::default());
+}
+
+/// What stands behind the small scenario, where the error is, and what it says.
+const WRONG: &[(&str, &str, &[&str])] = &[
+    ("sise = 3\n", "test.toml:8: workload.transfers.big.sise: ", &["unknown field", "`size`"]),
+    ("size = 3\n", "test.toml:8: ", &["duplicate key"]),
+    ("start = 5\n", "test.toml:8: workload.transfers.big.start: ", &["5", "\"500ms\""]),
+    ("start = \"5 weeks\"\n", "test.toml:8: workload.transfers.big.start: ", &["5 weeks", "2min"]),
+    (
+        "arrival = \"often\"\n",
+        "test.toml:8: workload.transfers.big.arrival: ",
+        &["often", "`poisson`"],
+    ),
+    ("client = \"me\"\n", "test.toml:8: workload.transfers.big.client: ", &["\"me\"", "user"]),
+    ("count = 2\n", "test.toml:6: workload.transfers.big.every: ", &["how often"]),
+    ("count = 0\n", "test.toml:8: workload.transfers.big.count: ", &["0"]),
+    ("until = \"big\"\n", "test.toml:8: workload.transfers.big.until: ", &["no other transfer"]),
+    ("cancel = {}\n", "test.toml:8: workload.transfers.big.cancel: ", &["when?"]),
+    (
+        "cancel = { at = \"much\" }\n",
+        "test.toml:8: workload.transfers.big.cancel.at: ",
+        &["much", "64KiB"],
+    ),
+    (
+        "[hosts.server]\nsend_buffer = [1, 2]\n",
+        "test.toml:9: hosts.server.send_buffer: ",
+        &["length"],
+    ),
+    (
+        "[hosts.server]\nsend_buffer = [4, 2, 9]\n",
+        "test.toml:9: hosts.server.send_buffer: ",
+        &["least"],
+    ),
+    ("[hosts.proxy]\n", "test.toml:8: hosts.proxy: ", &["unknown field", "`client`"]),
+    (
+        "[hosts.client.sysctls]\n\"../x\" = \"1\"\n",
+        "test.toml:8: hosts.client.sysctls: ",
+        &["/proc/sys/net"],
+    ),
+    (
+        "[servers.other]\nkind = \"apache\"\n",
+        "test.toml:9: servers.other.kind: ",
+        &["apache", "`nginx`"],
+    ),
+    (
+        "[servers.other]\nkind = \"nginx\"\n",
+        "test.toml:4: clients.user.server: ",
+        &["which server", "main, other"],
+    ),
+    (
+        "[servers.main.settings]\nx = { y = 1 }\n",
+        "test.toml:9: servers.main.settings.x.y: ",
+        &["unknown section [x]"],
+    ),
+    (
+        "[servers.main.settings.server]\nroot = \"x\"\n",
+        "test.toml:9: servers.main.settings.server.root: ",
+        &["itself"],
+    ),
+    (
+        "[clients.user2]\nkind = \"http1\"\nspares = 1\n",
+        "test.toml:10: clients.user2.spares: ",
+        &["\"smig\""],
+    ),
+    ("[clients.\"a.b\"]\nkind = \"h2\"\n", "test.toml:4: clients: ", &["a.b", "letters"]),
+    ("[accept]\nattempts = 0\n", "test.toml:9: accept.attempts: ", &["0"]),
+    ("[variants.scheme.A]\nlink = \"wired\"\n", "test.toml:9: link: ", &["wired", "paper-wired"]),
+    (
+        "[variants.scheme.A]\nclients.user.spares = -1\n",
+        "test.toml:9: clients.user.spares: ",
+        &["-1"],
+    ),
+    (
+        "[variants.scheme.A]\n[variants.scheme.B.workload]\npace = 1\n",
+        "test.toml:10: workload.pace: ",
+        &["`transfers`"],
+    ),
+    ("[variants]\nscheme = 3\n", "test.toml:9: variants.scheme: ", &["map"]),
+    ("x = [1,\n", "test.toml:", &["array"]),
+];
+
+#[test]
+fn errors_name_file_line_key_and_what_is_right() {
+    for (text, place, words) in WRONG {
+        let errors = refused(&format!("{SMALL}{text}"));
+        let fits = |error: &&String| {
+            error.starts_with(place) && words.iter().all(|word| error.contains(word))
+        };
+        assert!(errors.iter().any(|error| fits(&error)), "{text}: {errors:#?}");
+    }
+    let first = refused(&format!("repetitions = 0\n{SMALL}"));
+    assert_eq!(first, ["test.toml:1: repetitions: 0 would measure nothing"]);
+    assert_eq!(refused("seed = \"x\"\n").len(), 1);
+}
+
+#[test]
+fn every_fault_is_reported_once() {
+    let text = format!(
+        "{SMALL}count = 0\npriority = 3\n\n[variants.a.one]\n[variants.a.two]\n[variants.b.x]\n"
+    );
+    let errors = refused(&text);
+    assert_eq!(errors.len(), 1, "a wrong type ends the reading: {errors:#?}");
+    let text = format!("{SMALL}count = 0\ncancel = {{}}\n\n[variants.a.one]\n[variants.a.two]\n");
+    assert_eq!(refused(&text).len(), 2, "{:#?}", refused(&text));
+}
+
+const MATRIX: &str = "
+[variants.scheme.NoMig]
+servers.main.settings.smig.enabled = false
+[variants.scheme.MigCP]
+clients.user.migrate = \"at:100KiB\"
+[variants.scheme.nginx.servers.main]
+kind = \"nginx\"
+[variants.buffer.default]
+[variants.buffer.large]
+hosts.server.send_buffer = [\"1MiB\", \"4MiB\", \"8MiB\"]
+";
+
+fn matrix() -> Campaign {
+    let base = SMALL.replace(
+        "kind = \"smig\"\n[clients",
+        "kind = \"smig\"\nsettings.policy.max_hold = \"0\"\n[clients",
+    );
+    read(&format!("repetitions = 4\nseed = 7\n{base}{MATRIX}"))
+}
+
+#[test]
+fn variants_are_multiplied_in_the_files_order() {
+    let campaign = matrix();
+    let names: Vec<_> =
+        campaign.settings.iter().map(|setting| setting.variant.to_string()).collect();
+    assert_eq!(
+        names,
+        [
+            "scheme=NoMig buffer=default",
+            "scheme=NoMig buffer=large",
+            "scheme=MigCP buffer=default",
+            "scheme=MigCP buffer=large",
+            "scheme=nginx buffer=default",
+            "scheme=nginx buffer=large",
+        ]
+    );
+    let scenario = |index: usize| &campaign.settings[index].scenario;
+    assert_eq!(scenario(1).hosts.server.send_buffer.map(|sizes| sizes[2]), Some(Size(8 << 20)));
+    assert_eq!(scenario(0).hosts.server.send_buffer, None);
+    let main = |index| &scenario(index).servers["main"];
+    assert_eq!(main(0).settings["smig"]["enabled"], toml::Value::from(false));
+    assert_eq!(main(0).settings["policy"]["max_hold"], toml::Value::from("0"), "kept from below");
+    assert_eq!(scenario(2).clients["user"].migrate, Some(Moving::At(Size(100 << 10))));
+    assert_eq!(main(4).kind, ServerKind::Nginx);
+    assert!(main(4).settings.is_empty(), "another kind does not keep the first one's settings");
+}
+
+#[test]
+fn cells_are_one_repetition_of_all_after_the_other() {
+    let cells = matrix().cells();
+    assert_eq!(cells.len(), 24);
+    assert!(cells.is_sorted_by_key(|cell| cell.id.repetition));
+    assert!(cells[..6].iter().all(|cell| cell.seed == cells[0].seed), "paired by seed");
+    assert_ne!(cells[0].seed, cells[6].seed);
+    let again = matrix().cells();
+    let mut hashes: Vec<_> = cells.iter().map(Cell::hash).collect();
+    assert_eq!(hashes, again.iter().map(Cell::hash).collect::<Vec<_>>());
+    hashes.sort();
+    hashes.dedup();
+    assert_eq!(hashes.len(), 24);
+}
+
+#[test]
+fn a_cell_survives_being_written() {
+    for cell in matrix().cells() {
+        let text = serde_json::to_string(&cell).unwrap();
+        let back: Cell = serde_json::from_str(&text).unwrap();
+        assert_eq!(back, cell);
+        assert_eq!(back.hash(), cell.hash());
+    }
+}
+
+#[test]
+fn shares_are_a_partition_and_keep_repetitions_together() {
+    let campaign = matrix();
+    let all = campaign.cells();
+    for of in 1..=30 {
+        let mut seen = Vec::new();
+        for index in 1..=of {
+            let mine = Share { index, of }.of_cells(all.clone(), campaign.repetitions);
+            if of <= 4 {
+                assert_eq!(mine.len() % 6, 0, "whole repetitions");
+            }
+            seen.extend(mine.into_iter().map(|cell| cell.id));
+        }
+        seen.sort();
+        let mut ids: Vec<_> = all.iter().map(|cell| cell.id.clone()).collect();
+        ids.sort();
+        assert_eq!(seen, ids, "{of} shares");
+    }
+    assert_eq!(Share::parse("2/8"), Ok(Share { index: 2, of: 8 }));
+    for text in ["0/8", "9/8", "2", "a/b", "1/0", ""] {
+        assert!(Share::parse(text).is_err(), "{text}");
+    }
+}
+
+#[test]
+fn filters_are_alternatives_on_an_axis_and_demands_across_axes() {
+    let campaign = matrix();
+    let taken = |texts: &[&str]| {
+        let texts: Vec<_> = texts.iter().map(|&text| text.to_owned()).collect();
+        let filter = Filter::parse(&texts, &campaign)?;
+        let takes = |setting: &&Setting| filter.takes(&setting.variant);
+        Ok::<_, String>(campaign.settings.iter().filter(takes).count())
+    };
+    assert_eq!(taken(&[]), Ok(6));
+    assert_eq!(taken(&["scheme=NoMig"]), Ok(2));
+    assert_eq!(taken(&["scheme=NoMig", "scheme=nginx"]), Ok(4));
+    assert_eq!(taken(&["scheme=NoMig", "scheme=nginx", "buffer=large"]), Ok(2));
+    assert!(taken(&["scheme=Mig"]).unwrap_err().contains("MigCP, NoMig, nginx"));
+    assert!(taken(&["queue=deep"]).unwrap_err().contains("scheme, buffer"));
+    assert!(taken(&["NoMig"]).unwrap_err().contains("AXIS=NAME"));
+}
+
+#[test]
+fn a_trace_is_named_by_its_octets_and_not_by_its_place() {
+    let text = SMALL.replace(
+        "link = \"paper-wired\"\n",
+        "[link.both]\nrate = { trace = \"some.trace\" }\ndelay_ms = 1\nqueue = { packets = 9 }\n",
+    );
+    let cell_in = |trace: &str| {
+        let folder = tempfile::tempdir().unwrap();
+        std::fs::write(folder.path().join("some.trace"), trace).unwrap();
+        let campaign = parse(&text, "test", folder.path(), &settings).unwrap();
+        campaign.cells().remove(0)
+    };
+    let (one, same, other) = (cell_in("1\n2\n5\n"), cell_in("1\n2\n5\n"), cell_in("1\n2\n6\n"));
+    assert_ne!(one.scenario, same.scenario, "found in another folder");
+    assert_eq!(one.hash(), same.hash());
+    assert_ne!(one.hash(), other.hash());
+    assert!(refused(&text)[0].contains("some.trace"), "{:?}", refused(&text));
+}

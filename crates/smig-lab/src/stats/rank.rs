@@ -1,0 +1,209 @@
+//! The Mann-Whitney test: do values of one list tend to be larger than those of the other?
+//!
+//! Exact by counting while that is quick, with ties as they are (midranks): the number of ways to
+//! draw the first list's ranks from all, for every sum of ranks. Beyond that the normal
+//! approximation with corrections for ties and continuity.
+
+use serde::{Deserialize, Serialize};
+
+/// Values in both lists together up to which the distribution is counted.
+const EXACT_UP_TO: usize = 60;
+
+/// Where a p value comes from.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum Method {
+    /// Counted over all ways to divide the values.
+    Exact,
+    /// The normal approximation.
+    Normal,
+}
+
+/// The result of the test.
+#[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize)]
+pub struct RankTest {
+    /// Pairs in which the first list's value is larger; a tie is half of one.
+    pub u: f64,
+    /// Two-sided: how often a difference this large comes from chance alone, if both lists come
+    /// from one distribution and their values do not depend on each other.
+    pub p: f64,
+    /// Where `p` comes from.
+    pub method: Method,
+}
+
+/// Tests the first list against the second, two-sided. `None` when one of them has no (finite)
+/// values.
+#[must_use]
+pub fn mann_whitney(first: &[f64], second: &[f64]) -> Option<RankTest> {
+    let ranks = Ranks::of(first, second)?;
+    let u = ranks.u();
+    let (p, method) = if ranks.first + ranks.second <= EXACT_UP_TO {
+        (ranks.exact(), Method::Exact)
+    } else {
+        (ranks.normal(u), Method::Normal)
+    };
+    Some(RankTest { u, p, method })
+}
+
+/// The ranks of both lists together.
+struct Ranks {
+    /// Twice the rank of each value, so that midranks are whole numbers.
+    doubled: Vec<usize>,
+    /// Twice the sum of the first list's.
+    sum: usize,
+    first: usize,
+    second: usize,
+    /// The sum of t³ - t over groups of t equal values.
+    ties: f64,
+}
+
+impl Ranks {
+    fn of(first: &[f64], second: &[f64]) -> Option<Self> {
+        let mut all: Vec<(f64, bool)> = first
+            .iter()
+            .map(|value| (*value, true))
+            .chain(second.iter().map(|value| (*value, false)))
+            .filter(|(value, _)| value.is_finite())
+            .collect();
+        all.sort_by(|a, b| a.0.total_cmp(&b.0));
+        let count = all.iter().filter(|(_, of_first)| *of_first).count();
+        let mut ranks = Self {
+            doubled: Vec::with_capacity(all.len()),
+            sum: 0,
+            first: count,
+            second: all.len() - count,
+            ties: 0.0,
+        };
+        for equal in all.chunk_by(|a, b| a.0 == b.0) {
+            // Ranks from 1: the first and the last of the group, added, are twice their middle.
+            let doubled = 2 * ranks.doubled.len() + equal.len() + 1;
+            ranks.sum += doubled * equal.iter().filter(|(_, of_first)| *of_first).count();
+            ranks.doubled.extend(equal.iter().map(|_| doubled));
+            let size = equal.len() as f64;
+            ranks.ties += size.powi(3) - size;
+        }
+        (ranks.first > 0 && ranks.second > 0).then_some(ranks)
+    }
+
+    fn u(&self) -> f64 {
+        let least = self.first * (self.first + 1);
+        (self.sum - least) as f64 / 2.0
+    }
+
+    /// Ways to draw as many values as the first list has, for each (doubled) sum of ranks. As
+    /// floating point: 60 values have more ways than 64 bits count, and 15 digits are plenty.
+    fn ways(&self) -> Vec<f64> {
+        let most: usize = self.doubled.iter().sum();
+        // ways[drawn][sum]
+        let mut ways = vec![vec![0.0; most + 1]; self.first + 1];
+        ways[0][0] = 1.0;
+        let mut reached = 0;
+        for (seen, rank) in self.doubled.iter().enumerate() {
+            for drawn in (0..self.first.min(seen + 1)).rev() {
+                let (fewer, more) = ways.split_at_mut(drawn + 1);
+                for (sum, from) in fewer[drawn][..=reached].iter().enumerate() {
+                    if *from > 0.0 {
+                        more[0][sum + rank] += from;
+                    }
+                }
+            }
+            reached += rank;
+        }
+        ways.pop().unwrap_or_default()
+    }
+
+    fn exact(&self) -> f64 {
+        let ways = self.ways();
+        let all: f64 = ways.iter().sum();
+        let below: f64 = ways[..=self.sum].iter().sum();
+        let above: f64 = ways[self.sum..].iter().sum();
+        (2.0 * below.min(above) / all).min(1.0)
+    }
+
+    fn normal(&self, u: f64) -> f64 {
+        let (first, second) = (self.first as f64, self.second as f64);
+        let all = first + second;
+        let middle = first * second / 2.0;
+        let ties = self.ties / (all * (all - 1.0));
+        let deviation = (first * second / 12.0 * (all + 1.0 - ties)).sqrt();
+        if deviation == 0.0 {
+            return 1.0; // all values are equal
+        }
+        let z = ((u - middle).abs() - 0.5).max(0.0) / deviation;
+        libm::erfc(z / std::f64::consts::SQRT_2).min(1.0)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const DEPRESSIVES: [f64; 5] = [19.0, 22.0, 16.0, 29.0, 24.0];
+    const OTHERS: [f64; 4] = [20.0, 11.0, 17.0, 12.0];
+
+    fn near(got: f64, wanted: f64) {
+        assert!((got - wanted).abs() < 1e-9 * wanted.max(1e-3), "{got} for {wanted}");
+    }
+
+    /// SciPy 1.17, `mannwhitneyu(..., method='exact')`: its own example, R's example of
+    /// `wilcox.test`, lists that do not overlap, and two longer ones.
+    #[test]
+    fn exact_p_values_are_scipys() {
+        let sum = mann_whitney(&DEPRESSIVES, &OTHERS).unwrap();
+        assert_eq!((sum.u, sum.method), (17.0, Method::Exact));
+        near(sum.p, 1.0 / 9.0);
+        let a = [0.80, 0.83, 1.89, 1.04, 1.45, 1.38, 1.91, 1.64, 0.73, 1.46];
+        let b = [1.15, 0.88, 0.90, 0.74, 1.21];
+        let test = mann_whitney(&a, &b).unwrap();
+        assert_eq!(test.u, 35.0);
+        near(test.p, 0.254_412_254_412_254_4);
+        let low: Vec<f64> = (1..=10).map(f64::from).collect();
+        let high: Vec<f64> = (11..=20).map(f64::from).collect();
+        near(mann_whitney(&low, &high).unwrap().p, 1.082_508_822_446_903e-5);
+        let a = [1.1, 2.3, 3.7, 4.2, 5.9, 6.1, 7.8, 8.4, 9.6, 10.3, 11.5, 12.7];
+        let b =
+            [2.9, 4.8, 6.6, 8.1, 9.2, 10.9, 12.2, 13.4, 14.6, 15.8, 16.1, 17.3, 18.5, 19.7, 20.9];
+        near(mann_whitney(&a, &b).unwrap().p, 0.007_404_224_378_245_108);
+    }
+
+    /// SciPy 1.17, `method=PermutationMethod(n_resamples=inf)`: all divisions, with ties.
+    #[test]
+    fn ties_are_counted_exactly() {
+        let test =
+            mann_whitney(&[1.0, 2.0, 2.0, 3.0, 5.0, 8.0], &[2.0, 4.0, 4.0, 6.0, 9.0, 9.0, 10.0])
+                .unwrap();
+        assert_eq!(test.u, 9.0);
+        near(test.p, 0.096_736_596_736_596_74);
+    }
+
+    /// SciPy 1.17, `method='asymptotic'`.
+    #[test]
+    fn the_approximation_is_scipys() {
+        let a: Vec<f64> = (0..100).map(|i| f64::from((i * 37) % 101)).collect();
+        let b: Vec<f64> = (0..80).map(|i| f64::from((i * 53) % 97 + 6)).collect();
+        let test = mann_whitney(&a, &b).unwrap();
+        assert_eq!((test.u, test.method), (3_767.0, Method::Normal));
+        near(test.p, 0.503_278_668_729_900_9);
+        let ranks =
+            Ranks::of(&[1.0, 2.0, 2.0, 3.0, 5.0, 8.0], &[2.0, 4.0, 4.0, 6.0, 9.0, 9.0, 10.0])
+                .unwrap();
+        near(ranks.normal(9.0), 0.097_607_069_473_352_52);
+    }
+
+    #[test]
+    fn both_methods_agree_where_they_meet() {
+        let a: Vec<f64> = (0..30).map(|i| f64::from(i * i % 47)).collect();
+        let b: Vec<f64> = (0..30).map(|i| f64::from(i * 7 % 53) + 5.0).collect();
+        let ranks = Ranks::of(&a, &b).unwrap();
+        let (exact, normal) = (ranks.exact(), ranks.normal(ranks.u()));
+        assert!((exact - normal).abs() < 0.003, "{exact} and {normal}");
+    }
+
+    #[test]
+    fn what_is_all_equal_or_empty_shows_nothing() {
+        assert_eq!(mann_whitney(&[1.0; 3], &[1.0; 4]).unwrap().p, 1.0);
+        assert_eq!(mann_whitney(&[1.0; 50], &[1.0; 50]).unwrap().p, 1.0);
+        assert_eq!(mann_whitney(&[], &[1.0]), None);
+        assert_eq!(mann_whitney(&[f64::NAN], &[1.0]), None);
+    }
+}

@@ -1,0 +1,97 @@
+//! One list of values in a few numbers.
+
+use serde::{Deserialize, Serialize};
+
+use super::quantile;
+
+/// The finite values, smallest first; the others have no place in any order.
+#[must_use]
+pub fn sorted(values: &[f64]) -> Vec<f64> {
+    let mut sorted: Vec<f64> = values.iter().copied().filter(|value| value.is_finite()).collect();
+    sorted.sort_by(f64::total_cmp);
+    sorted
+}
+
+/// The arithmetic mean; `None` when there are no values.
+#[must_use]
+pub fn mean(values: &[f64]) -> Option<f64> {
+    (!values.is_empty()).then(|| values.iter().sum::<f64>() / values.len() as f64)
+}
+
+/// The middle value, or half-way between the two in the middle; `None` when there are no values.
+/// The values may be in any order.
+#[must_use]
+pub fn median(values: &[f64]) -> Option<f64> {
+    quantile(&sorted(values), 0.5)
+}
+
+/// What a table says of one list of values, in the values' unit. Percentiles are [`quantile`]'s.
+#[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize)]
+pub struct Summary {
+    /// How many values.
+    pub n: usize,
+    /// Their arithmetic mean.
+    pub mean: f64,
+    /// The sample's standard deviation (divided by n - 1); 0 for a single value.
+    pub standard_deviation: f64,
+    /// The smallest.
+    pub min: f64,
+    /// A quarter is at or below.
+    pub p25: f64,
+    /// Half is at or below.
+    pub median: f64,
+    /// Three quarters are at or below.
+    pub p75: f64,
+    /// 95 in 100 are at or below.
+    pub p95: f64,
+    /// 99 in 100 are at or below.
+    pub p99: f64,
+    /// The largest.
+    pub max: f64,
+}
+
+impl Summary {
+    /// Sums up the finite values; `None` when there are none.
+    #[must_use]
+    pub fn of(values: &[f64]) -> Option<Self> {
+        let sorted = sorted(values);
+        let mean = mean(&sorted)?;
+        let squares: f64 = sorted.iter().map(|value| (value - mean).powi(2)).sum();
+        let at = |q| quantile(&sorted, q);
+        Some(Self {
+            n: sorted.len(),
+            mean,
+            standard_deviation: (squares / (sorted.len() - 1).max(1) as f64).sqrt(),
+            min: at(0.0)?,
+            p25: at(0.25)?,
+            median: at(0.5)?,
+            p75: at(0.75)?,
+            p95: at(0.95)?,
+            p99: at(0.99)?,
+            max: at(1.0)?,
+        })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// NumPy 2: `mean`, `std(ddof=1)`, `quantile` (its default, linear).
+    #[test]
+    fn a_summary_is_numpys() {
+        let summary = Summary::of(&[3.0, 1.0, 4.0, 1.0, 5.0, 9.0, 2.0, 6.0]).unwrap();
+        assert_eq!((summary.n, summary.mean, summary.median), (8, 3.875, 3.5));
+        assert!((summary.p95 - 7.95).abs() < 1e-12, "{summary:?}");
+        assert!((summary.standard_deviation - 2.748_376_143_938_713).abs() < 1e-12, "{summary:?}");
+        assert_eq!((summary.min, summary.p25, summary.p75, summary.max), (1.0, 1.75, 5.25, 9.0));
+    }
+
+    #[test]
+    fn values_that_are_no_numbers_do_not_count() {
+        let summary = Summary::of(&[f64::NAN, 2.0, f64::INFINITY]).unwrap();
+        assert_eq!((summary.n, summary.median, summary.standard_deviation), (1, 2.0, 0.0));
+        assert_eq!(Summary::of(&[f64::NAN]), None);
+        assert_eq!((mean(&[]), median(&[])), (None, None));
+    }
+}

@@ -1,0 +1,241 @@
+//! Asking hosts: one request at a time each, at their pace, by their robots.txt.
+//!
+//! Owns the requests. It must never take more of an object than its head, one octet, or, of an HTML
+//! page, [`MAX_PAGE`] octets.
+
+use std::collections::HashMap;
+use std::sync::{Arc, Mutex, PoisonError};
+use std::time::{Duration, Instant};
+
+use bytes::{Bytes, BytesMut};
+use http::header::{ACCEPT, HeaderValue, RANGE, USER_AGENT};
+use http::{Method, Request, Response, StatusCode};
+use http_body_util::{BodyExt as _, Empty};
+use smig::{Client, Incoming};
+use url::Url;
+
+use super::judge::{Head, Meaning};
+use super::pace::{LONGEST_PAUSE, Pace, Rate};
+use super::robots::{MAX_FILE, Rules};
+use super::walk::{By, Outcome, Target, Wants};
+use crate::survey::html::page_links;
+use crate::survey::{Site, canonical};
+
+/// As much of a page as is read.
+pub(super) const MAX_PAGE: usize = 2 << 20;
+
+/// Time for one answer.
+const PATIENCE: Duration = Duration::from_secs(60);
+
+/// How long a host is left alone that asks for it without a time.
+const BACK_OFF: Duration = Duration::from_secs(30);
+
+/// Redirects of a robots.txt (RFC 9309 section 2.3.1.2).
+const ROBOTS_HOPS: usize = 5;
+
+/// What is asked for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum How {
+    /// The head.
+    Head,
+    /// One octet; a page if the server sends one nevertheless.
+    Octet,
+    /// A page.
+    Page,
+    /// robots.txt.
+    Robots,
+}
+
+struct Answer {
+    head: Head,
+    body: Bytes,
+    is_whole: bool,
+}
+
+/// Asks all hosts of a crawl.
+#[derive(Debug)]
+pub(super) struct Asker {
+    client: Client,
+    agent: HeaderValue,
+    rate: Rate,
+    hosts: Mutex<HashMap<String, Arc<tokio::sync::Mutex<Pace>>>>,
+    rules: Mutex<HashMap<String, Arc<Rules>>>,
+}
+
+impl Asker {
+    pub(super) fn new(client: Client, agent: HeaderValue, rate: Rate) -> Self {
+        Self { client, agent, rate, hosts: Mutex::default(), rules: Mutex::default() }
+    }
+
+    /// What becomes of a target.
+    pub(super) async fn look(&self, target: &Target) -> Outcome {
+        match self.rules(&target.url).await {
+            Err(why) => return Outcome::Failed { why: format!("robots.txt: {why}") },
+            Ok(rules) if !rules.allows(&target.url) => return Outcome::Disallowed,
+            Ok(_) => {}
+        }
+        self.look_at(target).await.unwrap_or_else(|why| Outcome::Failed { why })
+    }
+
+    async fn look_at(&self, target: &Target) -> Result<Outcome, String> {
+        let url = &target.url;
+        let is_read = |head: &Head| head.is_html() && target.wants == Wants::Links;
+        let head = self.ask(url, How::Head).await?.head;
+        let how = match head.meaning() {
+            Meaning::Sized(_) | Meaning::Unsized if is_read(&head) => How::Page,
+            Meaning::Unsized if head.is_html() => How::Page,
+            Meaning::Unsized | Meaning::Method => How::Octet,
+            _ => return Ok(conclude(target, &head, By::Head, None)),
+        };
+        let mut answer = self.ask(url, how).await?;
+        let has_no_page = answer.head.status != StatusCode::OK || answer.body.is_empty();
+        if how == How::Octet && is_read(&answer.head) && has_no_page {
+            answer = self.ask(url, How::Page).await?;
+        }
+        let Answer { head, body, is_whole } = &answer;
+        let page = (!body.is_empty() && head.is_html()).then_some((body, *is_whole));
+        Ok(conclude(target, head, By::Get, page))
+    }
+
+    /// The rules for a URL.
+    async fn rules(&self, url: &Url) -> Result<Arc<Rules>, String> {
+        let origin = url.origin().ascii_serialization();
+        if let Some(rules) = locked(&self.rules).get(&origin) {
+            return Ok(Arc::clone(rules));
+        }
+        let rules = Arc::new(self.fetch_rules(url).await?);
+        locked(&self.rules).insert(origin, Arc::clone(&rules));
+        Ok(rules)
+    }
+
+    async fn fetch_rules(&self, url: &Url) -> Result<Rules, String> {
+        let mut place = url.join("/robots.txt").map_err(|error| error.to_string())?;
+        let mut answer = self.ask(&place, How::Robots).await?;
+        for _ in 0..ROBOTS_HOPS {
+            let Meaning::Redirect(to) = answer.head.meaning() else { break };
+            let Some(next) = place.join(&to).ok().and_then(canonical) else { break };
+            place = next;
+            answer = self.ask(&place, How::Robots).await?;
+        }
+        let rules = Rules::of(answer.head.status.as_u16(), &answer.body);
+        let Some(pause) = rules.pause() else { return Ok(rules) };
+        if pause > LONGEST_PAUSE {
+            return Ok(Rules::Nothing);
+        }
+        self.pace(url).lock().await.ask_for(pause);
+        Ok(rules)
+    }
+
+    fn pace(&self, url: &Url) -> Arc<tokio::sync::Mutex<Pace>> {
+        let host = Site::of(url).map(|site| site.to_string()).unwrap_or_default();
+        let pace = || Arc::new(tokio::sync::Mutex::new(Pace::new(self.rate)));
+        Arc::clone(locked(&self.hosts).entry(host).or_insert_with(pace))
+    }
+
+    /// Asks, and once more later if the server wants that.
+    async fn ask(&self, url: &Url, how: How) -> Result<Answer, String> {
+        let answer = self.ask_once(url, how).await?;
+        match answer.head.meaning() {
+            Meaning::Later(_) if how != How::Robots => self.ask_once(url, how).await,
+            _ => Ok(answer),
+        }
+    }
+
+    /// One request. The host is asked nothing else until its answer was taken.
+    async fn ask_once(&self, url: &Url, how: How) -> Result<Answer, String> {
+        let pace = self.pace(url);
+        let mut pace = pace.lock().await;
+        if let Some(ready) = pace.ready() {
+            tokio::time::sleep_until(ready.into()).await;
+        }
+        let answer = tokio::time::timeout(PATIENCE, self.send(url, how)).await;
+        let now = Instant::now();
+        pace.answered(now);
+        let answer = answer
+            .map_err(|_| format!("no answer within {} s", PATIENCE.as_secs()))
+            .and_then(|answer| answer)?;
+        if let Meaning::Later(after) = answer.head.meaning() {
+            pace.back_off(now, after.unwrap_or(BACK_OFF));
+        }
+        Ok(answer)
+    }
+
+    async fn send(&self, url: &Url, how: How) -> Result<Answer, String> {
+        let method = if how == How::Head { Method::HEAD } else { Method::GET };
+        let mut request = Request::builder()
+            .method(method)
+            .uri(url.as_str())
+            .header(USER_AGENT, &self.agent)
+            .header(ACCEPT, "*/*");
+        if how == How::Octet {
+            request = request.header(RANGE, "bytes=0-0");
+        }
+        let request = request.body(Empty::<Bytes>::new()).map_err(|error| error.to_string())?;
+        let response = self.client.request(request).await.map_err(|error| error.to_string())?;
+        let head = Head::of(&response);
+        let most = match how {
+            How::Robots => MAX_FILE,
+            How::Octet | How::Page if head.is_html() => MAX_PAGE,
+            _ => 0,
+        };
+        let is_read = head.status == StatusCode::OK && most > 0;
+        if !is_read {
+            // Letting go of the response cancels the rest.
+            return Ok(Answer { head, body: Bytes::new(), is_whole: false });
+        }
+        let (body, is_whole) = read(response, most).await?;
+        Ok(Answer { head, body, is_whole })
+    }
+}
+
+fn locked<T>(of: &Mutex<T>) -> std::sync::MutexGuard<'_, T> {
+    of.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+/// The body up to a limit, and whether that is all.
+async fn read(mut response: Response<Incoming>, most: usize) -> Result<(Bytes, bool), String> {
+    let mut body = BytesMut::new();
+    while let Some(frame) = response.frame().await {
+        let frame = frame.map_err(|error| error.to_string())?;
+        let Ok(data) = frame.into_data() else { continue };
+        let room = most - body.len();
+        if data.len() > room {
+            body.extend_from_slice(&data[..room]);
+            return Ok((body.freeze(), false));
+        }
+        body.extend_from_slice(&data);
+    }
+    Ok((body.freeze(), true))
+}
+
+/// What the last answer about a target says.
+fn conclude(target: &Target, head: &Head, by: By, page: Option<(&Bytes, bool)>) -> Outcome {
+    let status = head.status.as_u16();
+    let (bytes, by) = match (head.meaning(), page) {
+        (Meaning::Redirect(to), _) => {
+            return match target.url.join(&to).ok().and_then(canonical) {
+                Some(to) => Outcome::Redirect { to },
+                None => Outcome::Refused { status },
+            };
+        }
+        (Meaning::Later(_) | Meaning::Method | Meaning::Refused, _) => {
+            return Outcome::Refused { status };
+        }
+        (Meaning::Sized(bytes), _) => (bytes, by),
+        (Meaning::Unsized, Some((body, true))) => (body.len() as u64, By::Reading),
+        (Meaning::Unsized, Some((body, false))) => (body.len() as u64, By::AtLeast),
+        (Meaning::Unsized, None) => return Outcome::Unsized { media: head.media() },
+    };
+    let (mut links, mut off_host) = (Vec::new(), 0);
+    if let Some((body, _)) = page.filter(|_| target.wants == Wants::Links) {
+        let site = Site::of(&target.url);
+        for link in page_links(body, &target.url) {
+            if Site::of(&link) == site {
+                links.push(link);
+            } else {
+                off_host += 1;
+            }
+        }
+    }
+    Outcome::Object { bytes, by, media: head.media(), links, off_host }
+}

@@ -1,0 +1,135 @@
+//! What an answer's head means for a survey: pure functions.
+
+use std::time::Duration;
+
+use http::header::{
+    CONTENT_ENCODING, CONTENT_LENGTH, CONTENT_RANGE, CONTENT_TYPE, HeaderMap, HeaderName, LOCATION,
+    RETRY_AFTER,
+};
+use http::{Response, StatusCode};
+
+/// What to do after an answer.
+#[derive(Debug, PartialEq, Eq)]
+pub(super) enum Meaning {
+    /// The object's size is known.
+    Sized(u64),
+    /// It is there; its size is not said.
+    Unsized,
+    /// It is at this place.
+    Redirect(String),
+    /// The server wants to be asked later.
+    Later(Option<Duration>),
+    /// The server does not like the method.
+    Method,
+    /// It is not there, or not for us.
+    Refused,
+}
+
+/// The head of an answer, as far as the survey looks at it.
+#[derive(Debug, Clone)]
+pub(super) struct Head {
+    pub(super) status: StatusCode,
+    headers: HeaderMap,
+}
+
+impl Head {
+    pub(super) fn of<B>(response: &Response<B>) -> Self {
+        Self { status: response.status(), headers: response.headers().clone() }
+    }
+
+    fn text(&self, name: &HeaderName) -> Option<&str> {
+        self.headers.get(name)?.to_str().ok()
+    }
+
+    /// The media type without parameters, in lower case.
+    pub(super) fn media(&self) -> Option<String> {
+        let media = self.text(&CONTENT_TYPE)?.split(';').next()?.trim().to_ascii_lowercase();
+        (!media.is_empty() && media.len() < 100).then_some(media)
+    }
+
+    pub(super) fn is_html(&self) -> bool {
+        self.media().is_some_and(|media| is_html(&media))
+    }
+
+    /// The size of the whole object, if the head tells it.
+    fn size(&self) -> Option<u64> {
+        if self.status == StatusCode::PARTIAL_CONTENT {
+            return self.text(&CONTENT_RANGE)?.rsplit_once('/')?.1.trim().parse().ok();
+        }
+        // We ask for no coding; a server that uses one tells another size.
+        let coding = self.text(&CONTENT_ENCODING).unwrap_or("identity");
+        if !coding.eq_ignore_ascii_case("identity") {
+            return None;
+        }
+        self.text(&CONTENT_LENGTH)?.trim().parse().ok()
+    }
+
+    pub(super) fn meaning(&self) -> Meaning {
+        match self.status.as_u16() {
+            200 | 203 | 206 => self.size().map_or(Meaning::Unsized, Meaning::Sized),
+            301 | 302 | 303 | 307 | 308 => match self.text(&LOCATION) {
+                Some(place) => Meaning::Redirect(place.to_owned()),
+                None => Meaning::Refused,
+            },
+            // A range of an empty object.
+            416 => Meaning::Sized(0),
+            429 | 503 => {
+                let seconds = self.text(&RETRY_AFTER).and_then(|text| text.trim().parse().ok());
+                Meaning::Later(seconds.map(Duration::from_secs))
+            }
+            400 | 403 | 405 | 406 | 500 | 501 => Meaning::Method,
+            _ => Meaning::Refused,
+        }
+    }
+}
+
+/// Whether a page of this media type has links.
+pub(super) fn is_html(media: &str) -> bool {
+    matches!(media, "text/html" | "application/xhtml+xml")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn head(status: u16, headers: &[(&str, &str)]) -> Head {
+        let mut response = Response::builder().status(status);
+        for (name, value) in headers {
+            response = response.header(*name, *value);
+        }
+        Head::of(&response.body(()).unwrap())
+    }
+
+    #[test]
+    fn every_answer_means_something() {
+        for (status, headers, meaning) in [
+            (200, &[("content-length", "12")][..], Meaning::Sized(12)),
+            (200, &[], Meaning::Unsized),
+            (200, &[("content-length", "12"), ("content-encoding", "gzip")], Meaning::Unsized),
+            (
+                206,
+                &[("content-length", "1"), ("content-range", "bytes 0-0/77")],
+                Meaning::Sized(77),
+            ),
+            (206, &[("content-length", "1"), ("content-range", "bytes 0-0/*")], Meaning::Unsized),
+            (416, &[], Meaning::Sized(0)),
+            (301, &[("location", "/x")], Meaning::Redirect("/x".into())),
+            (301, &[], Meaning::Refused),
+            (304, &[], Meaning::Refused),
+            (405, &[], Meaning::Method),
+            (404, &[("content-length", "12")], Meaning::Refused),
+            (429, &[("retry-after", "7")], Meaning::Later(Some(Duration::from_secs(7)))),
+            (503, &[("retry-after", "Wed, 21 Oct 2015 07:28:00 GMT")], Meaning::Later(None)),
+            (204, &[], Meaning::Refused),
+        ] {
+            assert_eq!(head(status, headers).meaning(), meaning, "{status} {headers:?}");
+        }
+    }
+
+    #[test]
+    fn html_is_known_by_its_type() {
+        assert!(head(200, &[("content-type", "Text/HTML; charset=x")]).is_html());
+        assert!(!head(200, &[("content-type", "text/plain")]).is_html());
+        assert!(!head(200, &[]).is_html());
+    }
+}

@@ -1,0 +1,208 @@
+//! Asks sites themselves, politely: three levels, one host, robots.txt, a rate, heads only.
+//!
+//! Owns the order of sites; `Walk` has that of a site's URLs, `Asker` the requests, [`Results`]
+//! the file from which a stopped crawl goes on. Dropping [`crawl`]'s future stops it: what it
+//! found out is in the file.
+
+mod ask;
+mod judge;
+mod pace;
+mod record;
+mod robots;
+mod walk;
+
+use std::collections::VecDeque;
+use std::sync::Arc;
+
+use http::HeaderValue;
+use smig::{Client, Config, Trust};
+use tokio::sync::mpsc;
+use tokio::task::JoinSet;
+
+pub use pace::Rate;
+pub use record::{Crawled, Ended, Results, Visit};
+pub use robots::PRODUCT;
+pub use url::Url;
+pub use walk::{By, End, Limits, Outcome};
+
+use super::{SurveyError, canonical};
+use ask::Asker;
+use record::{Line, Visits};
+use walk::Walk;
+
+/// How to crawl; what each walk may cost is said by [`Results::open`].
+#[derive(Debug, Clone)]
+pub struct Manners {
+    /// How often one host is asked, at most. Its Crawl-delay can make that slower.
+    pub rate: Rate,
+    /// Sites at once.
+    pub parallel: usize,
+    /// Where the sites' owners learn who asks: a URL or a mail address. It is in the User-Agent.
+    pub contact: String,
+}
+
+/// What happens, for whoever shows it.
+#[derive(Debug, Clone, Copy)]
+#[non_exhaustive]
+pub enum CrawlEvent<'a> {
+    /// A URL was looked at.
+    Visited(&'a Visit),
+    /// A site's walk ended.
+    Ended(&'a Ended),
+}
+
+/// A start address: a URL, or a host, which means https.
+///
+/// # Errors
+/// What is neither, in words.
+pub fn start(text: &str) -> Result<Url, SurveyError> {
+    let text = text.trim();
+    let full = if text.contains("://") { text.to_owned() } else { format!("https://{text}/") };
+    let wrong = |why: String| SurveyError::Start(format!("{text}: {why}"));
+    let url = Url::parse(&full).map_err(|error| wrong(format!("no URL and no host: {error}")))?;
+    canonical(url).ok_or_else(|| wrong("only http:// and https:// can be crawled".into()))
+}
+
+/// A client for foreign servers: plain HTTP/2 or HTTP/1.1.
+///
+/// # Errors
+/// Certificates that cannot be read.
+pub fn client(trust: Trust) -> Result<Client, SurveyError> {
+    let engine = Config { smig: None, ..Config::client() };
+    Client::builder()
+        .trust(trust)
+        .engine(engine)
+        .spares(0)
+        .build()
+        .map_err(|error| SurveyError::Client(error.to_string()))
+}
+
+/// Crawls sites that the results file does not have yet, and adds them to it.
+///
+/// # Errors
+/// A contact that fits in no header, and a results file that cannot be written.
+pub async fn crawl(
+    starts: &[Url],
+    manners: &Manners,
+    client: Client,
+    results: &mut Results,
+    tell: &mut dyn FnMut(CrawlEvent<'_>),
+) -> Result<(), SurveyError> {
+    let asker = Arc::new(Asker::new(client, agent(&manners.contact)?, manners.rate));
+    let mut waiting: VecDeque<_> = starts.iter().filter(|start| !results.is_done(start)).collect();
+    let (send, mut lines) = mpsc::channel(64);
+    let mut running = JoinSet::new();
+    loop {
+        while running.len() < manners.parallel.max(1) {
+            let Some(start) = waiting.pop_front() else { break };
+            let known = results.take_visits(start);
+            let walk = Walk::new(start, results.limits());
+            running.spawn(walk_through(
+                start.clone(),
+                walk,
+                known,
+                Arc::clone(&asker),
+                send.clone(),
+            ));
+        }
+        if running.is_empty() {
+            break;
+        }
+        tokio::select! {
+            Some(line) = lines.recv() => keep(results, &line, tell)?,
+            ended = running.join_next() => {
+                if let Some(Err(panic)) = ended {
+                    std::panic::resume_unwind(panic.into_panic());
+                }
+            }
+        }
+    }
+    while let Ok(line) = lines.try_recv() {
+        keep(results, &line, tell)?;
+    }
+    Ok(())
+}
+
+fn keep(
+    results: &mut Results,
+    line: &Line,
+    tell: &mut dyn FnMut(CrawlEvent<'_>),
+) -> Result<(), SurveyError> {
+    results.write(line)?;
+    match line {
+        Line::Visit(visit) => tell(CrawlEvent::Visited(visit)),
+        Line::Site(ended) => tell(CrawlEvent::Ended(ended)),
+        Line::Survey(_) => {}
+    }
+    Ok(())
+}
+
+/// One site, from its start to its end.
+async fn walk_through(
+    start: Url,
+    mut walk: Walk,
+    known: Visits,
+    asker: Arc<Asker>,
+    lines: mpsc::Sender<Line>,
+) {
+    while let Some(target) = walk.next() {
+        if let Some(outcome) = known.get(target.url.as_str()) {
+            walk.take(&target, outcome);
+            continue;
+        }
+        let outcome = asker.look(&target).await;
+        walk.take(&target, &outcome);
+        let (start, level) = (start.clone(), target.level);
+        let visit = Visit { start, url: target.url, level, outcome };
+        // Nobody listens when the crawl was dropped; then this ends as well.
+        if lines.send(Line::Visit(Box::new(visit))).await.is_err() {
+            return;
+        }
+    }
+    let ended = Ended { site: walk.site().cloned(), end: walk.end(), start };
+    let _ = lines.send(Line::Site(ended)).await;
+}
+
+/// Who asks, as RFC 9110 section 10.1.5 wants it of robots.
+fn agent(contact: &str) -> Result<HeaderValue, SurveyError> {
+    let contact = contact.trim();
+    let is_contact = contact.contains("://") || contact.contains('@');
+    let text = format!("{PRODUCT}/{} (+{contact})", env!("CARGO_PKG_VERSION"));
+    HeaderValue::from_str(&text).ok().filter(|_| is_contact && !contact.contains(')')).ok_or_else(
+        || {
+            let why = "a contact is a URL or a mail address where the sites' owners reach you";
+            SurveyError::Start(format!("\"{contact}\": {why}"))
+        },
+    )
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn starts_are_urls_or_hosts() {
+        for (text, url) in [
+            ("example.com", "https://example.com/"),
+            (" http://example.com/a/../b#c ", "http://example.com/b"),
+            ("localhost:8443", "https://localhost:8443/"),
+        ] {
+            assert_eq!(start(text).unwrap().as_str(), url);
+        }
+        for text in ["", "ftp://example.com/", "a b"] {
+            assert!(start(text).is_err(), "{text}");
+        }
+    }
+
+    #[test]
+    fn a_crawler_says_who_it_is() {
+        let agent = agent("https://example.org/survey").unwrap();
+        let text = agent.to_str().unwrap();
+        assert!(
+            text.starts_with("smig-survey/") && text.ends_with("(+https://example.org/survey)")
+        );
+        for contact in ["", "me", "https://x/)\n"] {
+            assert!(super::agent(contact).is_err(), "{contact}");
+        }
+    }
+}

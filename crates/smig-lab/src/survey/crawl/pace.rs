@@ -1,0 +1,127 @@
+//! How often one host is asked.
+//!
+//! Owns the schedule; time is an argument. The pause counts from the end of an answer, so whatever
+//! the network does, the host never sees two requests closer together than that.
+
+use std::str::FromStr;
+use std::time::{Duration, Instant};
+
+/// The longest pause that is still obeyed; a host that wants a longer one is not asked at all.
+pub(super) const LONGEST_PAUSE: Duration = Duration::from_secs(600);
+
+/// How often a host is asked, at most.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Rate {
+    pause: Duration,
+}
+
+impl Rate {
+    /// The pause between an answer and the next request.
+    #[must_use]
+    pub const fn pause(self) -> Duration {
+        self.pause
+    }
+}
+
+impl FromStr for Rate {
+    type Err = String;
+
+    /// `1/s`, `0.5/s`, `30/min`, `100/h`.
+    fn from_str(text: &str) -> Result<Self, String> {
+        let wrong = || "a rate is like 1/s, 30/min or 100/h".to_owned();
+        let (count, unit) = text.split_once('/').ok_or_else(wrong)?;
+        let count: f64 = count.trim().parse().map_err(|_| wrong())?;
+        let seconds = match unit.trim() {
+            "s" => 1.0,
+            "min" => 60.0,
+            "h" => 3600.0,
+            _ => return Err(wrong()),
+        };
+        let pause = Duration::try_from_secs_f64(seconds / count).map_err(|_| wrong())?;
+        if count > 0.0 && pause <= LONGEST_PAUSE {
+            Ok(Self { pause })
+        } else {
+            Err(format!("one request in {} s is the least", LONGEST_PAUSE.as_secs()))
+        }
+    }
+}
+
+/// The schedule of one host.
+#[derive(Debug)]
+pub(super) struct Pace {
+    pause: Duration,
+    ready: Option<Instant>,
+}
+
+impl Pace {
+    pub(super) const fn new(rate: Rate) -> Self {
+        Self { pause: rate.pause, ready: None }
+    }
+
+    /// The host's own wish; it can only make the pause longer.
+    pub(super) fn ask_for(&mut self, pause: Duration) {
+        if pause > self.pause {
+            if let Some(ready) = &mut self.ready {
+                *ready += pause - self.pause;
+            }
+            self.pause = pause;
+        }
+    }
+
+    /// When the next request may be sent.
+    pub(super) const fn ready(&self) -> Option<Instant> {
+        self.ready
+    }
+
+    /// An answer ended, or a request failed.
+    pub(super) fn answered(&mut self, now: Instant) {
+        self.hold(now + self.pause);
+    }
+
+    /// The host wants nothing for a while.
+    pub(super) fn back_off(&mut self, now: Instant, after: Duration) {
+        self.hold(now + after.min(LONGEST_PAUSE).max(self.pause));
+    }
+
+    fn hold(&mut self, until: Instant) {
+        self.ready = Some(self.ready.map_or(until, |ready| ready.max(until)));
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn rates_are_read() {
+        for (text, millis) in
+            [("1/s", 1000), ("20/s", 50), ("30/min", 2000), ("0.5 / s", 2000), ("100/h", 36_000)]
+        {
+            assert_eq!(text.parse::<Rate>().unwrap().pause().as_millis(), millis, "{text}");
+        }
+        for text in ["1", "0/s", "-1/s", "x/s", "1/day", "nan/s", "1/h"] {
+            assert!(text.parse::<Rate>().is_err(), "{text}");
+        }
+    }
+
+    #[test]
+    fn the_pause_counts_from_the_answer() {
+        let start = Instant::now();
+        let at = |seconds| start + Duration::from_secs(seconds);
+        let mut pace = Pace::new("1/s".parse().unwrap());
+        assert_eq!(pace.ready(), None);
+        pace.answered(at(10));
+        assert_eq!(pace.ready(), Some(at(11)));
+        // Its robots.txt came with that answer and wants five seconds.
+        pace.ask_for(Duration::from_secs(5));
+        assert_eq!(pace.ready(), Some(at(15)));
+        pace.ask_for(Duration::from_secs(2));
+        pace.answered(at(15));
+        assert_eq!(pace.ready(), Some(at(20)));
+        pace.back_off(at(20), Duration::from_secs(60));
+        pace.answered(at(20));
+        assert_eq!(pace.ready(), Some(at(80)));
+        pace.back_off(at(80), Duration::from_secs(1_000_000));
+        assert_eq!(pace.ready(), Some(at(680)));
+    }
+}

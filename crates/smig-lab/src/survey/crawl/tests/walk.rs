@@ -1,0 +1,159 @@
+//! Walks through sites that exist in these tests only.
+
+use std::collections::BTreeMap;
+
+use super::*;
+
+fn url(text: &str) -> Url {
+    text.parse().unwrap()
+}
+
+fn page(links: &[&str]) -> Outcome {
+    Outcome::Object {
+        bytes: 1000,
+        by: By::Reading,
+        media: Some("text/html".into()),
+        links: links.iter().map(|link| url(link)).collect(),
+        off_host: 0,
+    }
+}
+
+fn object() -> Outcome {
+    Outcome::Object { bytes: 7, by: By::Head, media: None, links: Vec::new(), off_host: 0 }
+}
+
+fn redirect(to: &str) -> Outcome {
+    Outcome::Redirect { to: url(to) }
+}
+
+/// Walks, and says what was asked, with its level.
+fn walk(start: &str, limits: Limits, answers: &[(&str, Outcome)]) -> (Vec<(String, u8)>, Walk) {
+    let answers: BTreeMap<_, _> = answers.iter().cloned().collect();
+    let mut walk = Walk::new(&url(start), limits);
+    let mut asked = Vec::new();
+    while let Some(target) = walk.next() {
+        asked.push((target.url.to_string(), target.level));
+        let refused = Outcome::Refused { status: 404 };
+        let answer = answers.get(target.url.as_str()).cloned().unwrap_or(refused);
+        // What is not read has no links.
+        let answer = match (target.wants, answer) {
+            (Wants::Size, Outcome::Object { bytes, by, media, .. }) => {
+                Outcome::Object { bytes, by, media, links: Vec::new(), off_host: 0 }
+            }
+            (_, answer) => answer,
+        };
+        walk.take(&target, &answer);
+        assert!(asked.len() < 10_000, "a loop");
+    }
+    (asked, walk)
+}
+
+#[test]
+fn three_levels_of_one_host() {
+    let (asked, walk) = walk(
+        "https://a.example/",
+        Limits::default(),
+        &[
+            (
+                "https://a.example/",
+                page(&["https://a.example/2", "https://b.example/", "http://a.example/i"]),
+            ),
+            ("https://a.example/2", page(&["https://a.example/", "https://a.example/3"])),
+            ("https://a.example/3", page(&["https://a.example/4"])),
+            ("https://a.example/i", object()),
+        ],
+    );
+    let expected = [
+        ("https://a.example/", 1),
+        ("https://a.example/2", 2),
+        ("https://a.example/i", 2),
+        ("https://a.example/3", 3),
+    ];
+    assert_eq!(asked, expected.map(|(url, level)| (url.to_owned(), level)));
+    assert_eq!(walk.end(), End::Complete);
+    assert_eq!(walk.site(), Site::of(&url("https://a.example/")).as_ref());
+}
+
+#[test]
+fn the_landing_page_is_where_redirects_lead() {
+    let (asked, walk) = walk(
+        "http://a.example/",
+        Limits::default(),
+        &[
+            ("http://a.example/", redirect("https://www.a.example/")),
+            ("https://www.a.example/", page(&["https://www.a.example/x", "https://a.example/y"])),
+            ("https://www.a.example/x", redirect("https://b.example/")),
+        ],
+    );
+    assert_eq!(asked.len(), 3, "{asked:?}");
+    assert_eq!(walk.site(), Site::of(&url("https://www.a.example/")).as_ref());
+}
+
+#[test]
+fn redirects_end() {
+    let mut answers: Vec<(String, Outcome)> = (0..100)
+        .map(|n| {
+            (format!("https://a.example/{n}"), redirect(&format!("https://a.example/{}", n + 1)))
+        })
+        .collect();
+    answers.push((
+        "https://a.example/".into(),
+        page(&["https://a.example/0", "https://a.example/loop", "https://a.example/self"]),
+    ));
+    answers.push(("https://a.example/loop".into(), redirect("http://a.example/back")));
+    answers.push(("https://a.example/back".into(), redirect("https://a.example/loop")));
+    answers.push(("https://a.example/self".into(), redirect("https://a.example/self")));
+    let answers: Vec<_> = answers.iter().map(|(url, o)| (url.as_str(), o.clone())).collect();
+    let (asked, walk) = walk("https://a.example/", Limits::default(), &answers);
+    assert_eq!(asked.len(), 1 + 6 + 2 + 1, "{asked:?}");
+    assert_eq!(walk.end(), End::Complete);
+}
+
+#[test]
+fn limits_cut_and_say_so() {
+    let links: Vec<_> = (0..50).map(|n| format!("https://a.example/{n}")).collect();
+    let links: Vec<_> = links.iter().map(String::as_str).collect();
+    let mut answers: Vec<_> =
+        links.iter().map(|link| (*link, page(&["https://a.example/deep"]))).collect();
+    answers.push(("https://a.example/", page(&links)));
+    let few_objects = Limits { max_objects: 10, ..Limits::default() };
+    let (asked, cut) = walk("https://a.example/", few_objects, &answers);
+    assert_eq!((asked.len(), cut.end()), (10, End::Limited));
+    let one_page = Limits { max_pages: 1, ..Limits::default() };
+    let (asked, cut) = walk("https://a.example/", one_page, &answers);
+    assert_eq!((asked.len(), cut.end()), (51, End::Limited));
+    let one_level = Limits { levels: 1, ..Limits::default() };
+    let (asked, whole) = walk("https://a.example/", one_level, &answers);
+    assert_eq!((asked.len(), whole.end()), (1, End::Complete));
+}
+
+#[test]
+fn a_server_that_has_enough_is_left_alone() {
+    let links: Vec<_> = (0..50).map(|n| format!("https://a.example/{n}")).collect();
+    let links: Vec<_> = links.iter().map(String::as_str).collect();
+    for (outcome, asked_for) in [
+        (Outcome::Refused { status: 429 }, 1 + 3),
+        (Outcome::Refused { status: 503 }, 1 + 3),
+        (Outcome::Failed { why: "x".into() }, 1 + 5),
+    ] {
+        let mut answers: Vec<_> = links.iter().map(|link| (*link, outcome.clone())).collect();
+        answers.push(("https://a.example/", page(&links)));
+        let (asked, walk) = walk("https://a.example/", Limits::default(), &answers);
+        assert_eq!((asked.len(), walk.end()), (asked_for, End::TurnedAway), "{outcome:?}");
+    }
+}
+
+#[test]
+fn a_site_without_a_landing_page_is_no_site() {
+    for (outcome, end) in [
+        (Outcome::Disallowed, End::Disallowed),
+        (Outcome::Refused { status: 500 }, End::Unreachable),
+        (Outcome::Failed { why: "x".into() }, End::Unreachable),
+        (redirect("https://a.example/"), End::Unreachable),
+    ] {
+        let answers = [("https://a.example/", outcome.clone())];
+        let (asked, walk) = walk("https://a.example/", Limits::default(), &answers);
+        assert_eq!((asked.len(), walk.end()), (1, end), "{outcome:?}");
+        assert_eq!(walk.site(), None);
+    }
+}

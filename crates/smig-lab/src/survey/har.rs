@@ -1,0 +1,259 @@
+//! HAR 1.2: what a browser loaded.
+//!
+//! Owns the rules of sizes: what went over the connection, or what it becomes when decoded. Bodies
+//! that a HAR file holds are skipped while it is read.
+
+use std::io::{BufReader, Read};
+
+use serde::Deserialize;
+use url::Url;
+
+use super::error::{Damage, SurveyError};
+use super::site::{Site, canonical};
+use super::tally::{LeftOut, Tally};
+
+/// How many redirects lead to a landing page, at most.
+const MAX_REDIRECTS: usize = 20;
+
+/// Which of an object's sizes counts.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum SizeRule {
+    /// The body as it went over the connection, compressed if it was: that is what blocks others.
+    #[default]
+    Transferred,
+    /// The content after decoding.
+    Decoded,
+}
+
+#[derive(Deserialize)]
+struct Har {
+    log: Log,
+}
+
+#[derive(Deserialize)]
+struct Log {
+    entries: Vec<Entry>,
+}
+
+#[derive(Deserialize)]
+struct Entry {
+    pageref: Option<String>,
+    request: Request,
+    response: Response,
+}
+
+#[derive(Deserialize)]
+struct Request {
+    url: String,
+}
+
+/// The response of an entry. Tools write absent sizes as -1, null or nothing, and some write
+/// fractions.
+#[derive(Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub(super) struct Response {
+    pub(super) status: Option<f64>,
+    #[serde(default, rename = "redirectURL")]
+    redirect_url: Option<String>,
+    #[serde(default)]
+    headers: Option<Vec<Header>>,
+    #[serde(default)]
+    headers_size: Option<f64>,
+    #[serde(default)]
+    body_size: Option<f64>,
+    #[serde(default, rename = "_transferSize")]
+    transfer_size: Option<f64>,
+    #[serde(default)]
+    content: Option<Content>,
+}
+
+#[derive(Deserialize)]
+struct Header {
+    name: String,
+    value: String,
+}
+
+#[derive(Default, Deserialize)]
+struct Content {
+    #[serde(default)]
+    size: Option<f64>,
+    #[serde(default)]
+    compression: Option<f64>,
+}
+
+impl Response {
+    /// The object's size in bytes, 0 if it is empty, `None` if no field tells it.
+    pub(super) fn bytes(&self, rule: SizeRule) -> Option<u64> {
+        let whole = (self.status == Some(206.0)).then(|| self.total_of_range()).flatten();
+        let size = self.content.as_ref().and_then(|content| some(content.size));
+        match rule {
+            SizeRule::Decoded => whole.or(size).or_else(|| self.transferred()),
+            SizeRule::Transferred => whole.or_else(|| self.transferred()),
+        }
+        .or_else(|| self.is_said_to_be_empty().then_some(0))
+    }
+
+    fn transferred(&self) -> Option<u64> {
+        let all = || {
+            let all = some(self.transfer_size)?;
+            Some(some(self.headers_size).map_or(all, |headers| all.saturating_sub(headers)))
+        };
+        let content = || {
+            let content = self.content.as_ref()?;
+            let size = some(content.size)?;
+            Some(size.saturating_sub(some(content.compression).unwrap_or(0)))
+        };
+        some(self.body_size).or_else(all).or_else(content)
+    }
+
+    fn is_said_to_be_empty(&self) -> bool {
+        let content = self.content.as_ref().and_then(|content| content.size);
+        [self.body_size, self.transfer_size, content].contains(&Some(0.0))
+    }
+
+    /// `content-range: bytes 0-0/1234`.
+    fn total_of_range(&self) -> Option<u64> {
+        let is_range = |header: &&Header| header.name.eq_ignore_ascii_case("content-range");
+        let header = self.headers.iter().flatten().find(is_range)?;
+        header.value.rsplit_once('/')?.1.trim().parse().ok()
+    }
+
+    const fn is_redirect(&self) -> bool {
+        matches!(self.status, Some(status) if status >= 300.0 && status < 400.0)
+    }
+
+    /// An object came, whole or in part.
+    pub(super) fn is_good(&self) -> bool {
+        self.status.is_some_and(|status| [200.0, 203.0, 206.0].contains(&status))
+    }
+}
+
+/// A size that is there and not 0.
+fn some(size: Option<f64>) -> Option<u64> {
+    size.filter(|size| *size >= 1.0).map(|size| size as u64)
+}
+
+/// Counts a HAR file. Each of its pages belongs to the site where its first request ended up, after
+/// redirects; `name` is how errors call the file.
+///
+/// # Errors
+/// What is no HAR 1.2, with the line and the entry. Nothing of such a file is counted.
+pub fn read_har(
+    from: impl Read,
+    name: &str,
+    rule: SizeRule,
+    tally: &mut Tally,
+) -> Result<(), SurveyError> {
+    let har = parse(from, name)?;
+    let mut urls = Vec::with_capacity(har.log.entries.len());
+    for (number, entry) in har.log.entries.iter().enumerate() {
+        let url = Url::parse(&entry.request.url).map_err(|error| Damage {
+            name: name.to_owned(),
+            place: format!("log.entries[{number}].request.url"),
+            why: format!("\"{}\" is no URL: {error}", shortened(&entry.request.url)),
+        })?;
+        urls.push(url);
+    }
+    let entries: Vec<_> = har.log.entries.iter().zip(urls).collect();
+    for page in pages(&entries) {
+        count(&page, rule, tally);
+    }
+    Ok(())
+}
+
+type Loaded<'a> = (&'a Entry, Url);
+
+fn parse(from: impl Read, name: &str) -> Result<Har, SurveyError> {
+    let mut reader = BufReader::new(from);
+    let read = |cause| SurveyError::Read { name: name.to_owned(), cause };
+    skip_mark(&mut reader).map_err(read)?;
+    let mut json = serde_json::Deserializer::from_reader(reader);
+    let har = serde_path_to_error::deserialize(&mut json).map_err(|error| {
+        let path = error.path().to_string();
+        let cause = error.into_inner();
+        if cause.is_io() {
+            return read(cause.into());
+        }
+        let place = format!("line {}, {path}", cause.line());
+        let why = format!("{cause}; a HAR 1.2 file is expected");
+        Damage { name: name.to_owned(), place, why }.into()
+    })?;
+    json.end().map_err(|error| Damage {
+        name: name.to_owned(),
+        place: format!("line {}", error.line()),
+        why: "something follows the HAR; one file holds one HAR".into(),
+    })?;
+    Ok(har)
+}
+
+/// Some tools begin the file with a byte order mark.
+fn skip_mark(reader: &mut impl std::io::BufRead) -> std::io::Result<()> {
+    if reader.fill_buf()?.starts_with(b"\xef\xbb\xbf") {
+        reader.consume(3);
+    }
+    Ok(())
+}
+
+/// The entries of each page, in the order in which the pages began. What names no page belongs to
+/// the first.
+fn pages<'a, 'b>(entries: &'b [Loaded<'a>]) -> Vec<Vec<&'b Loaded<'a>>> {
+    let first = entries.iter().find_map(|(entry, _)| entry.pageref.as_deref());
+    let mut pages: Vec<(Option<&str>, Vec<&Loaded<'a>>)> = Vec::new();
+    for loaded in entries {
+        let page = loaded.0.pageref.as_deref().or(first);
+        match pages.iter_mut().find(|(known, _)| *known == page) {
+            Some((_, entries)) => entries.push(loaded),
+            None => pages.push((page, vec![loaded])),
+        }
+    }
+    pages.into_iter().map(|(_, entries)| entries).collect()
+}
+
+/// Where the first request ended up.
+fn landing(page: &[&Loaded<'_>]) -> Option<Site> {
+    let mut at = page.iter().position(|(_, url)| Site::of(url).is_some())?;
+    for _ in 0..MAX_REDIRECTS {
+        let (entry, url) = page[at];
+        let target = entry.response.redirect_url.as_deref().filter(|to| !to.is_empty());
+        let Some(target) = target.filter(|_| entry.response.is_redirect()) else { break };
+        let Ok(target) = url.join(target) else { break };
+        let next = page.iter().skip(at + 1).position(|(_, url)| *url == target);
+        let Some(next) = next else { return Site::of(&target) };
+        at += 1 + next;
+    }
+    Site::of(&page[at].1)
+}
+
+fn count(page: &[&Loaded<'_>], rule: SizeRule, tally: &mut Tally) {
+    let Some(site) = landing(page) else {
+        page.iter().for_each(|_| tally.leave_out(LeftOut::NotWeb));
+        return;
+    };
+    tally.site(&site);
+    for (entry, url) in page {
+        let Some(host) = Site::of(url) else {
+            tally.leave_out(LeftOut::NotWeb);
+            continue;
+        };
+        if host != site {
+            tally.leave_out(LeftOut::OffHost);
+        } else if !entry.response.is_good() {
+            tally.leave_out(LeftOut::Status);
+        } else if let Some(bytes) = entry.response.bytes(rule) {
+            let url = canonical(url.clone()).unwrap_or_else(|| url.clone());
+            tally.object(&site, url.as_str(), bytes);
+        } else {
+            tally.leave_out(LeftOut::NoSize);
+        }
+    }
+}
+
+/// The beginning of a text, for a message.
+pub(super) fn shortened(text: &str) -> String {
+    let short: String = text.chars().take(60).collect();
+    if short.len() < text.len() { format!("{short}...") } else { short }
+}
+
+#[cfg(test)]
+#[path = "tests/har.rs"]
+mod tests;

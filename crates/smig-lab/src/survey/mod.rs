@@ -1,0 +1,28 @@
+//! Table 1 of the SMig paper: how many sites hold large objects beside small ones, on one host.
+//!
+//! Owns the definitions (site, object, size), the readers of HAR files and of HTTP Archive exports,
+//! a polite crawler, and the table. It must never fetch an object's content to learn its size when
+//! a header can tell it.
+//!
+//! - [`Tally`] counts; [`Table`] puts the counts beside the paper's;
+//! - [`crawl`] asks sites itself (Linux);
+//! - [`read_har`] and [`read_export`] fill a tally from what others recorded.
+
+#[cfg(target_os = "linux")]
+pub mod crawl;
+mod error;
+mod export;
+mod har;
+#[cfg(target_os = "linux")]
+mod html;
+mod site;
+mod sizes;
+mod table;
+mod tally;
+
+pub use error::{Damage, OnDamage, SurveyError};
+pub use export::read_export;
+pub use har::{SizeRule, read_har};
+pub use site::{Site, canonical};
+pub use table::{Percentile, Row, Source, Table};
+pub use tally::{Large, LeftOut, Tally};

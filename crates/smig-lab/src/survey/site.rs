@@ -1,0 +1,120 @@
+//! Sites and the one spelling of a URL.
+
+use std::fmt;
+
+use serde::{Deserialize, Serialize};
+use url::Url;
+
+/// Longer URLs are not asked about: they are traps more often than objects.
+const MAX_URL: usize = 4096;
+
+/// A site: the host of its landing page, with the port if that is not the scheme's own.
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
+#[serde(transparent)]
+pub struct Site(String);
+
+impl Site {
+    /// The site that a URL belongs to; `None` unless it is http or https with a host.
+    #[must_use]
+    pub fn of(url: &Url) -> Option<Self> {
+        if !matches!(url.scheme(), "http" | "https") {
+            return None;
+        }
+        let host = url.host_str()?;
+        Some(Self(match url.port() {
+            Some(port) => format!("{host}:{port}"),
+            None => host.to_owned(),
+        }))
+    }
+}
+
+impl fmt::Display for Site {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(&self.0)
+    }
+}
+
+/// The one spelling of a URL: no fragment, no user, no empty query, percent encodings as RFC 3986
+/// section 6.2.2 wants them. `None` for what is not http or https, or is too long.
+#[must_use]
+pub fn canonical(mut url: Url) -> Option<Url> {
+    if !matches!(url.scheme(), "http" | "https") || url.as_str().len() > MAX_URL {
+        return None;
+    }
+    url.set_fragment(None);
+    url.set_username("").ok()?;
+    url.set_password(None).ok()?;
+    let path = plain_percents(url.path());
+    if path != url.path() {
+        url.set_path(&path);
+    }
+    match url.query() {
+        Some("") => url.set_query(None),
+        Some(query) => {
+            let plain = plain_percents(query);
+            if plain != query {
+                url.set_query(Some(&plain));
+            }
+        }
+        None => {}
+    }
+    Some(url)
+}
+
+/// Decodes what needs no encoding, and writes the rest with upper-case digits.
+pub(super) fn plain_percents(text: &str) -> String {
+    let mut plain = String::with_capacity(text.len());
+    let mut rest = text;
+    while let Some((before, after)) = rest.split_once('%') {
+        plain.push_str(before);
+        match after.get(..2).and_then(|digits| u8::from_str_radix(digits, 16).ok()) {
+            Some(octet) => {
+                let is_unreserved = octet.is_ascii_alphanumeric() || b"-._~".contains(&octet);
+                if is_unreserved {
+                    plain.push(octet.into());
+                } else {
+                    plain.push_str(&format!("%{octet:02X}"));
+                }
+                rest = &after[2..];
+            }
+            None => {
+                plain.push('%');
+                rest = after;
+            }
+        }
+    }
+    plain.push_str(rest);
+    plain
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_url_has_one_spelling() {
+        for (text, expected) in [
+            ("HTTPS://Example.COM:443", "https://example.com/"),
+            ("https://example.com/a/../b/./c#part", "https://example.com/b/c"),
+            ("https://example.com/%7euser/%e4?", "https://example.com/~user/%E4"),
+            ("https://me:secret@example.com/?q=%2f%41%", "https://example.com/?q=%2FA%"),
+            ("http://example.com:8080/x%+y", "http://example.com:8080/x%+y"),
+        ] {
+            assert_eq!(canonical(text.parse().unwrap()).unwrap().as_str(), expected, "{text}");
+        }
+        for text in ["data:text/html,x", "ftp://example.com/", "mailto:a@example.com"] {
+            assert_eq!(canonical(text.parse().unwrap()), None, "{text}");
+        }
+        let long = format!("https://example.com/{}", "x".repeat(MAX_URL));
+        assert_eq!(canonical(long.parse().unwrap()), None);
+    }
+
+    #[test]
+    fn a_site_is_a_host_with_its_port() {
+        let site = |text: &str| Site::of(&text.parse().unwrap()).map(|site| site.to_string());
+        assert_eq!(site("https://www.example.com/x").as_deref(), Some("www.example.com"));
+        assert_eq!(site("http://www.example.com:80/").as_deref(), Some("www.example.com"));
+        assert_eq!(site("https://127.0.0.1:8443/").as_deref(), Some("127.0.0.1:8443"));
+        assert_eq!(site("blob:https://example.com/1"), None);
+    }
+}

@@ -1,0 +1,251 @@
+//! The counting: sites by their largest object, sizes of all objects, and what was left out.
+//!
+//! Memory grows with the number of sites (some 20 octets each), never with the number of objects.
+
+use std::collections::{BTreeMap, HashMap, HashSet};
+use std::hash::{DefaultHasher, Hash, Hasher as _};
+
+use serde::{Deserialize, Serialize};
+
+use super::site::Site;
+use super::sizes::Sizes;
+
+/// One megabyte, as the table counts it.
+const MB: u64 = 1_000_000;
+
+/// The sizes of Table 1, in bytes.
+pub(super) const THRESHOLDS: [u64; 5] = [MB, 5 * MB, 10 * MB, 25 * MB, 50 * MB];
+
+/// How many objects are remembered at least, so that one that comes again is known.
+const REMEMBERED: usize = 1 << 20;
+
+/// How many sites with the largest objects are named.
+const NAMED: usize = 20;
+
+/// Why something that was seen is no object of the survey.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+#[non_exhaustive]
+pub enum LeftOut {
+    /// On another host than the landing page.
+    OffHost,
+    /// Neither http nor https: data, blobs, extensions.
+    NotWeb,
+    /// The status is not 200, 203 or 206: redirects, errors, cached copies.
+    Status,
+    /// Nothing in it.
+    Empty,
+    /// Nobody said how large it is.
+    NoSize,
+    /// Counted already for this site.
+    Again,
+    /// robots.txt says no.
+    Disallowed,
+    /// The request failed.
+    Failed,
+    /// Damaged input.
+    Damaged,
+}
+
+impl LeftOut {
+    /// In words, for the table.
+    #[must_use]
+    pub const fn words(self) -> &'static str {
+        match self {
+            Self::OffHost => "on other hosts",
+            Self::NotWeb => "neither http nor https",
+            Self::Status => "with a status other than 200, 203, 206",
+            Self::Empty => "empty",
+            Self::NoSize => "of unknown size",
+            Self::Again => "seen again",
+            Self::Disallowed => "disallowed by robots.txt",
+            Self::Failed => "failed",
+            Self::Damaged => "damaged",
+        }
+    }
+}
+
+/// A site's largest object, if that is one of the largest of all.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+pub struct Large {
+    /// The site.
+    pub site: Site,
+    /// The object.
+    pub url: String,
+    /// Its size in bytes.
+    pub bytes: u64,
+}
+
+/// What was counted so far.
+#[derive(Debug, Default)]
+pub struct Tally {
+    /// The largest object of each site, in bytes, by the site's hash.
+    sites: HashMap<u64, u64>,
+    reached: [u64; THRESHOLDS.len()],
+    sizes: Sizes,
+    seen: Window,
+    left_out: BTreeMap<LeftOut, u64>,
+    largest: BTreeMap<Site, (u64, String)>,
+}
+
+impl Tally {
+    /// Counts a site, also if no object of it is ever seen.
+    pub fn site(&mut self, site: &Site) {
+        self.sites.entry(hash(&site)).or_default();
+    }
+
+    /// Counts an object of a site. One that comes again counts once, if its first coming is among
+    /// the last million objects.
+    pub fn object(&mut self, site: &Site, url: &str, bytes: u64) {
+        let key = hash(&site);
+        let largest = self.sites.entry(key).or_default();
+        for (threshold, reached) in THRESHOLDS.iter().zip(&mut self.reached) {
+            *reached += u64::from(*largest < *threshold && bytes >= *threshold);
+        }
+        *largest = bytes.max(*largest);
+        if bytes == 0 {
+            self.leave_out(LeftOut::Empty);
+        } else if self.seen.is_new(hash(&(key, url))) {
+            self.sizes.add(bytes);
+            self.name(site, url, bytes);
+        } else {
+            self.leave_out(LeftOut::Again);
+        }
+    }
+
+    /// Counts something that is no object of the survey.
+    pub fn leave_out(&mut self, why: LeftOut) {
+        *self.left_out.entry(why).or_default() += 1;
+    }
+
+    /// Keeps the name of a large object.
+    fn name(&mut self, site: &Site, url: &str, bytes: u64) {
+        if bytes < THRESHOLDS[0] || self.largest.get(site).is_some_and(|known| known.0 >= bytes) {
+            return;
+        }
+        self.largest.insert(site.clone(), (bytes, url.to_owned()));
+        if self.largest.len() > NAMED {
+            let least = self.largest.iter().min_by_key(|(_, known)| known.0);
+            if let Some(least) = least.map(|(site, _)| site.clone()) {
+                self.largest.remove(&least);
+            }
+        }
+    }
+
+    /// How many sites there are.
+    #[must_use]
+    pub fn sites(&self) -> u64 {
+        self.sites.len() as u64
+    }
+
+    /// How many objects there are.
+    #[must_use]
+    pub const fn objects(&self) -> u64 {
+        self.sizes.total()
+    }
+
+    /// How many sites hold an object of at least so many bytes, for each size of the table.
+    pub(super) fn at_least(&self) -> impl Iterator<Item = (u64, u64)> {
+        THRESHOLDS.into_iter().zip(self.reached)
+    }
+
+    pub(super) const fn sizes(&self) -> &Sizes {
+        &self.sizes
+    }
+
+    pub(super) const fn left_out(&self) -> &BTreeMap<LeftOut, u64> {
+        &self.left_out
+    }
+
+    /// The largest first.
+    pub(super) fn largest(&self) -> Vec<Large> {
+        let named = |(site, (bytes, url)): (&Site, &(u64, String))| Large {
+            site: site.clone(),
+            url: url.clone(),
+            bytes: *bytes,
+        };
+        let mut largest: Vec<_> = self.largest.iter().map(named).collect();
+        largest.sort_by_key(|large| std::cmp::Reverse(large.bytes));
+        largest
+    }
+}
+
+/// Two sites of ten million have one hash once in 400,000 surveys.
+fn hash(of: &impl Hash) -> u64 {
+    let mut hasher = DefaultHasher::new();
+    of.hash(&mut hasher);
+    hasher.finish()
+}
+
+/// What came lately: the last million at least, two at most.
+#[derive(Debug, Default)]
+struct Window {
+    now: HashSet<u64>,
+    before: HashSet<u64>,
+}
+
+impl Window {
+    fn is_new(&mut self, key: u64) -> bool {
+        if self.before.contains(&key) || !self.now.insert(key) {
+            return false;
+        }
+        if self.now.len() == REMEMBERED {
+            self.before = std::mem::take(&mut self.now);
+        }
+        true
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn site(name: &str) -> Site {
+        Site::of(&format!("https://{name}/").parse().unwrap()).unwrap()
+    }
+
+    #[test]
+    fn a_site_counts_once_at_each_size() {
+        let mut tally = Tally::default();
+        let (a, b, c) = (site("a.example"), site("b.example"), site("c.example"));
+        tally.site(&c);
+        for (site, url, bytes) in [
+            (&a, "https://a.example/1", 999_999),
+            (&a, "https://a.example/2", 5_000_000),
+            (&a, "https://a.example/3", 30_000_000),
+            (&b, "https://b.example/1", 1_000_000),
+            (&b, "https://b.example/1", 1_000_000),
+            (&b, "https://b.example/0", 0),
+        ] {
+            tally.object(site, url, bytes);
+        }
+        let reached: Vec<_> = tally.at_least().map(|(_, sites)| sites).collect();
+        assert_eq!(reached, [2, 1, 1, 1, 0]);
+        assert_eq!((tally.sites(), tally.objects()), (3, 4));
+        let left_out: Vec<_> = tally.left_out().iter().map(|(why, n)| (*why, *n)).collect();
+        assert_eq!(left_out, [(LeftOut::Empty, 1), (LeftOut::Again, 1)]);
+        let largest: Vec<_> = tally.largest().into_iter().map(|large| large.url).collect();
+        assert_eq!(largest, ["https://a.example/3", "https://b.example/1"]);
+    }
+
+    #[test]
+    fn only_the_largest_are_named() {
+        let mut tally = Tally::default();
+        for number in 1..=100 {
+            let site = site(&format!("s{number}.example"));
+            tally.object(&site, &format!("https://{site}/x"), number * MB);
+        }
+        let largest = tally.largest();
+        assert_eq!(largest.len(), NAMED);
+        assert_eq!((largest[0].bytes, largest[NAMED - 1].bytes), (100 * MB, 81 * MB));
+    }
+
+    #[test]
+    fn what_came_lately_is_known() {
+        let mut window = Window::default();
+        assert!(window.is_new(0));
+        let all_new = (1..=REMEMBERED as u64).all(|key| window.is_new(key));
+        assert!(all_new && !window.is_new(0) && !window.is_new(1));
+        assert!(window.now.len() < REMEMBERED && window.before.len() == REMEMBERED);
+    }
+}

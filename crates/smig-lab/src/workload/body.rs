@@ -1,0 +1,51 @@
+//! Request bodies: nothing, or the content of an upload.
+
+use std::convert::Infallible;
+use std::pin::Pin;
+use std::task::{Context, Poll};
+
+use bytes::Bytes;
+use http_body::{Body, Frame, SizeHint};
+
+use super::content::Content;
+
+/// How much of an upload is made at once.
+const PIECE: usize = 16 << 10;
+
+/// Octets of [`Content`], made as they are sent.
+#[derive(Debug)]
+pub(super) struct Upload {
+    content: Content,
+    left: u64,
+}
+
+impl Upload {
+    pub(super) const fn new(size: u64) -> Self {
+        Self { content: Content::new(), left: size }
+    }
+}
+
+impl Body for Upload {
+    type Data = Bytes;
+    type Error = Infallible;
+
+    fn poll_frame(
+        mut self: Pin<&mut Self>,
+        _: &mut Context<'_>,
+    ) -> Poll<Option<Result<Frame<Bytes>, Infallible>>> {
+        if self.left == 0 {
+            return Poll::Ready(None);
+        }
+        let length = PIECE.min(usize::try_from(self.left).unwrap_or(PIECE));
+        self.left -= length as u64;
+        Poll::Ready(Some(Ok(Frame::data(self.content.piece(length)))))
+    }
+
+    fn is_end_stream(&self) -> bool {
+        self.left == 0
+    }
+
+    fn size_hint(&self) -> SizeHint {
+        SizeHint::with_exact(self.left)
+    }
+}

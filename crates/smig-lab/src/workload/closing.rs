@@ -1,0 +1,59 @@
+//! All connections to a server ended at once, below the libraries that hold them: what the kernel does
+//! when a browser is closed.
+
+use std::fs;
+use std::net::SocketAddr;
+use std::os::fd::OwnedFd;
+
+use rustix::net::{Shutdown, getpeername, shutdown};
+use rustix::process::{PidfdFlags, PidfdGetfdFlags, getpid, pidfd_getfd, pidfd_open};
+
+/// Ends this process's connections to `server`, both ways. Their owners see the end and close them;
+/// what still comes is answered by resets.
+pub(super) fn close_all(server: SocketAddr) {
+    for socket in sockets() {
+        let peer = getpeername(&socket).ok().flatten();
+        let peer = peer.and_then(|peer| SocketAddr::try_from(peer).ok());
+        if peer == Some(server) {
+            // It may have ended meanwhile.
+            let _ = shutdown(&socket, Shutdown::Both);
+        }
+    }
+}
+
+/// Second descriptors of all sockets of this process.
+fn sockets() -> Vec<OwnedFd> {
+    let Ok(this) = pidfd_open(getpid(), PidfdFlags::empty()) else { return Vec::new() };
+    let Ok(entries) = fs::read_dir("/proc/self/fd") else { return Vec::new() };
+    let numbers = entries.flatten().filter_map(|entry| {
+        let target = fs::read_link(entry.path()).ok()?;
+        let is_socket = target.to_string_lossy().starts_with("socket:");
+        is_socket.then(|| entry.file_name().to_string_lossy().parse::<i32>().ok())?
+    });
+    numbers.filter_map(|number| pidfd_getfd(&this, number, PidfdGetfdFlags::empty()).ok()).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use std::io::Read as _;
+    use std::net::{TcpListener, TcpStream};
+
+    use super::*;
+
+    #[test]
+    fn only_connections_to_the_server_end() {
+        let listen = || TcpListener::bind("127.0.0.1:0").unwrap();
+        let (server, other) = (listen(), listen());
+        let connect = |to: &TcpListener| TcpStream::connect(to.local_addr().unwrap()).unwrap();
+        let (mine, kept) = (connect(&server), connect(&other));
+        close_all(server.local_addr().unwrap());
+        let mut accepted = server.accept().unwrap().0;
+        assert_eq!(accepted.read(&mut [0; 1]).unwrap(), 0, "the server sees the end");
+        drop(mine);
+        let accepted = other.accept().unwrap().0;
+        accepted.set_nonblocking(true).unwrap();
+        let error = (&accepted).read(&mut [0; 1]).unwrap_err();
+        assert_eq!(error.kind(), std::io::ErrorKind::WouldBlock);
+        drop(kept);
+    }
+}

@@ -1,0 +1,82 @@
+//! What bodies consist of: octets that do not compress and differ everywhere, the same for every size,
+//! so that whoever receives them can check each without keeping any.
+
+use bytes::Bytes;
+
+/// The stream of octets from its beginning.
+#[derive(Debug, Clone)]
+pub(super) struct Content {
+    state: u64,
+    word: [u8; 8],
+    used: usize,
+}
+
+impl Content {
+    pub(super) const fn new() -> Self {
+        Self { state: 0x9e37_79b9_7f4a_7c15, word: [0; 8], used: 8 }
+    }
+
+    /// The next octets.
+    pub(super) fn fill(&mut self, out: &mut [u8]) {
+        let mut out = out;
+        while !out.is_empty() {
+            if self.used == 8 {
+                self.word = self.next_word();
+                self.used = 0;
+            }
+            let rest = &self.word[self.used..];
+            let count = rest.len().min(out.len());
+            out[..count].copy_from_slice(&rest[..count]);
+            self.used += count;
+            out = &mut out[count..];
+        }
+    }
+
+    /// Whether these are the next octets.
+    pub(super) fn matches(&mut self, octets: &[u8]) -> bool {
+        let mut expected = [0; 4096];
+        octets.chunks(expected.len()).all(|part| {
+            self.fill(&mut expected[..part.len()]);
+            part == &expected[..part.len()]
+        })
+    }
+
+    /// The next octets as one piece.
+    pub(super) fn piece(&mut self, length: usize) -> Bytes {
+        let mut piece = vec![0; length];
+        self.fill(&mut piece);
+        piece.into()
+    }
+
+    /// xorshift64: enough to be noise.
+    const fn next_word(&mut self) -> [u8; 8] {
+        self.state ^= self.state << 13;
+        self.state ^= self.state >> 7;
+        self.state ^= self.state << 17;
+        self.state.to_le_bytes()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn any_cut_gives_the_same_octets_and_any_change_is_seen() {
+        let whole = Content::new().piece(100_000);
+        let (mut source, mut parts) = (Content::new(), Vec::new());
+        for length in [1, 7, 8, 9, 4095, 4096, 4097, 50_000] {
+            parts.extend_from_slice(&source.piece(length));
+        }
+        assert_eq!(parts, whole[..parts.len()]);
+
+        let mut check = Content::new();
+        assert!(whole.chunks(1_234).all(|part| check.matches(part)));
+        let mut damaged = whole.to_vec();
+        damaged[70_001] ^= 1;
+        let mut check = Content::new();
+        let first_wrong = damaged.chunks(1_000).position(|part| !check.matches(part));
+        assert_eq!(first_wrong, Some(70));
+        assert!(!Content::new().matches(&whole[1..]), "shifted");
+    }
+}

@@ -1,0 +1,309 @@
+//! A client of the scenario: its connections, and how a request goes out by them.
+
+use std::net::SocketAddr;
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::time::Duration;
+
+use bytes::Bytes;
+use http::{Request, Response};
+use http_body_util::BodyExt as _;
+use smig::{Client, Config, ConnId, Incoming, MoveMode, MoveRules, Trust};
+use tokio::sync::OnceCell;
+use tokio::time::{Instant, sleep};
+
+use super::body::Upload;
+use super::connections::{Connections, Key};
+use super::http1::{Pool, Reply};
+use super::material::{WARM_UP, path_of};
+use super::result::ConnectionBytes;
+use crate::scenario::{
+    Assignment, ClientKind, ClientSpec, Direction, Moving, Priorities, Role, Size,
+};
+
+/// How long a session's spare connections are waited for before the run begins.
+const SPARES_PATIENCE: Duration = Duration::from_secs(10);
+/// Browsers' number.
+const HTTP1_CONNECTIONS: u32 = 6;
+
+/// A client that is ready to ask.
+#[derive(Debug)]
+pub(super) struct Endpoint {
+    server: SocketAddr,
+    priorities: Priorities,
+    way: Way,
+}
+
+#[derive(Debug)]
+enum Way {
+    Sessions { all: Vec<Session>, assignment: Assignment, turn: AtomicUsize, spares: u64 },
+    Http1 { pool: Pool, connections: usize },
+}
+
+#[derive(Debug)]
+struct Session {
+    client: Client,
+    number: u32,
+    /// The connection on which requests begin.
+    home: OnceCell<ConnId>,
+}
+
+/// One request.
+#[derive(Debug, Clone)]
+pub(super) struct Ask<'a> {
+    pub(super) size: u64,
+    pub(super) direction: Direction,
+    pub(super) role: Role,
+    pub(super) priority: Option<&'a str>,
+}
+
+/// A response whose body is being read. Dropping it cancels.
+#[derive(Debug)]
+pub(super) enum Answer {
+    Stream { body: Incoming, session: u32, home: Option<ConnId> },
+    Http1(Reply),
+}
+
+impl Endpoint {
+    /// `first_session` is the number of its first session in the run.
+    pub(super) fn new(
+        spec: &ClientSpec,
+        server: SocketAddr,
+        certificate: &str,
+        first_session: u32,
+    ) -> Result<Self, String> {
+        let way = match spec.kind {
+            ClientKind::Http1 => {
+                let connections = spec.connections.unwrap_or(HTTP1_CONNECTIONS) as usize;
+                Way::Http1 { pool: Pool::new(server, certificate, connections)?, connections }
+            }
+            ClientKind::Smig | ClientKind::H2 => {
+                let session = |index| {
+                    let client = client(spec, certificate).map_err(|error| error.to_string())?;
+                    Ok::<_, String>(Session {
+                        client,
+                        number: first_session + index,
+                        home: OnceCell::new(),
+                    })
+                };
+                let spares =
+                    if spec.kind == ClientKind::Smig { spec.spares.unwrap_or(1) } else { 0 };
+                Way::Sessions {
+                    all: (0..spec.connections.unwrap_or(1))
+                        .map(session)
+                        .collect::<Result<_, _>>()?,
+                    assignment: spec.assignment.unwrap_or_default(),
+                    turn: AtomicUsize::new(0),
+                    spares: spares as u64,
+                }
+            }
+        };
+        Ok(Self { server, priorities: spec.priorities, way })
+    }
+
+    /// Where its server is.
+    pub(super) const fn server(&self) -> SocketAddr {
+        self.server
+    }
+
+    /// Sessions that it numbers.
+    pub(super) fn sessions(&self) -> u32 {
+        match &self.way {
+            Way::Sessions { all, .. } => u32::try_from(all.len()).unwrap_or(u32::MAX),
+            Way::Http1 { .. } => 0,
+        }
+    }
+
+    /// Opens its connections: what is measured later is not their handshakes.
+    pub(super) async fn open(&self) -> Result<(), String> {
+        let warm_up = Ask {
+            size: WARM_UP,
+            direction: Direction::Download,
+            role: Role::Small,
+            priority: None,
+        };
+        match &self.way {
+            Way::Sessions { all, spares, .. } => {
+                for session in all {
+                    let mut answer = self.by_session(session, &warm_up).await?;
+                    if let Answer::Stream { body, .. } = &answer
+                        && let Some(home) = body.stream_info().and_then(|info| info.connection())
+                    {
+                        // Nothing else sets it.
+                        let _ = session.home.set(home);
+                    }
+                    read_all(&mut answer).await?;
+                    wait_for_spares(&session.client, *spares).await;
+                }
+            }
+            Way::Http1 { connections, .. } => {
+                // Held all together, so that each is another connection.
+                let mut answers = Vec::new();
+                for _ in 0..*connections {
+                    answers.push(self.request(&warm_up).await?);
+                }
+                for answer in &mut answers {
+                    read_all(answer).await?;
+                }
+            }
+        }
+        Ok(())
+    }
+
+    /// Sends a request and waits for the response's head.
+    pub(super) async fn request(&self, ask: &Ask<'_>) -> Result<Answer, String> {
+        match &self.way {
+            Way::Sessions { all, assignment, turn, .. } => {
+                let big_apart = *assignment == Assignment::BigApart && all.len() > 1;
+                let index = match (big_apart, ask.role) {
+                    (true, Role::Small) => 0,
+                    (true, Role::Big) => 1 + turn.fetch_add(1, Ordering::Relaxed) % (all.len() - 1),
+                    (false, _) => turn.fetch_add(1, Ordering::Relaxed) % all.len().max(1),
+                };
+                let session = all.get(index).ok_or("a client without connections")?;
+                self.by_session(session, ask).await
+            }
+            Way::Http1 { pool, .. } => {
+                let target = path_of(ask.size);
+                let request =
+                    self.head(&target, ask).header(http::header::HOST, self.server.to_string());
+                let request = request.body(body_of(ask)).map_err(shown)?;
+                checked(pool.request(request).await?).map(Answer::Http1)
+            }
+        }
+    }
+
+    async fn by_session(&self, session: &Session, ask: &Ask<'_>) -> Result<Answer, String> {
+        let uri = format!("https://{}{}", self.server, path_of(ask.size));
+        let request = self.head(&uri, ask).body(body_of(ask)).map_err(shown)?;
+        let response = session.client.request(request).await.map_err(shown)?;
+        let body = checked(response)?;
+        Ok(Answer::Stream { body, session: session.number, home: session.home.get().copied() })
+    }
+
+    fn head(&self, uri: &str, ask: &Ask<'_>) -> http::request::Builder {
+        let request = match ask.direction {
+            Direction::Download => Request::get(uri),
+            Direction::Upload => Request::post(uri),
+        };
+        match (self.priorities, ask.priority, ask.role) {
+            (Priorities::Silent, ..) => request,
+            (Priorities::Sent, Some(value), _) => request.header("priority", value),
+            (Priorities::Sent, None, Role::Small) => request.header("priority", "u=1"),
+            (Priorities::Sent, None, Role::Big) => request.header("priority", "u=5, i"),
+        }
+    }
+}
+
+fn client(spec: &ClientSpec, certificate: &str) -> Result<Client, smig::Error> {
+    let mut config = Config::client();
+    let window = |window: Option<Size>, default: u32| {
+        window.and_then(|size| u32::try_from(size.0).ok()).unwrap_or(default)
+    };
+    config.stream_window = window(spec.stream_window, config.stream_window);
+    config.connection_window = window(spec.connection_window, config.connection_window);
+    if spec.kind != ClientKind::Smig {
+        config.smig = None;
+    }
+    let mut rules = MoveRules::default();
+    rules.mode = match spec.migrate {
+        Some(Moving::At(size)) => MoveMode::At(vec![size.0]),
+        Some(Moving::Never) | None => MoveMode::Never,
+    };
+    Client::builder()
+        .trust(Trust::Pem(certificate.as_bytes().to_vec()))
+        .engine(config)
+        .moves(rules)
+        .spares(spec.spares.unwrap_or(1))
+        .idle_timeout(Duration::from_secs(3600))
+        .build()
+}
+
+/// Waits until a session has its spare connections, if it is one that has any.
+async fn wait_for_spares(client: &Client, spares: u64) {
+    let until = Instant::now() + SPARES_PATIENCE;
+    loop {
+        let stats = client.stats();
+        let is_complete = stats.joined >= spares || stats.joins_refused > 0;
+        // A server without the extension has said so by its SETTINGS, which came before its response.
+        let is_plain = stats.sessions_established == 0;
+        if is_complete || is_plain || Instant::now() >= until {
+            return;
+        }
+        sleep(Duration::from_millis(5)).await;
+    }
+}
+
+fn body_of(ask: &Ask<'_>) -> Upload {
+    match ask.direction {
+        Direction::Download => Upload::new(0),
+        Direction::Upload => Upload::new(ask.size),
+    }
+}
+
+fn checked<B>(response: Response<B>) -> Result<B, String> {
+    if response.status().is_success() {
+        Ok(response.into_body())
+    } else {
+        Err(format!("status {}", response.status()))
+    }
+}
+
+async fn read_all(answer: &mut Answer) -> Result<(), String> {
+    while let Some(piece) = answer.next().await {
+        piece?;
+    }
+    Ok(())
+}
+
+impl Answer {
+    /// The next octets of the body.
+    pub(super) async fn next(&mut self) -> Option<Result<Bytes, String>> {
+        match self {
+            Self::Http1(reply) => reply.next().await,
+            Self::Stream { body, .. } => loop {
+                match body.frame().await? {
+                    Ok(frame) => {
+                        if let Ok(data) = frame.into_data() {
+                            return Some(Ok(data));
+                        }
+                    }
+                    Err(error) => return Some(Err(error.to_string())),
+                }
+            },
+        }
+    }
+
+    /// The connection on which its request went out.
+    pub(super) fn home(&self) -> Option<Key> {
+        match self {
+            Self::Stream { session, home, .. } => home.map(|id| Key::Session(*session, id)),
+            Self::Http1(reply) => Some(Key::Port(reply.port())),
+        }
+    }
+
+    /// The connection that it is on now.
+    pub(super) fn connection(&self) -> Option<Key> {
+        match self {
+            Self::Stream { body, session, .. } => {
+                let id = body.stream_info()?.connection()?;
+                Some(Key::Session(*session, id))
+            }
+            Self::Http1(reply) => Some(Key::Port(reply.port())),
+        }
+    }
+
+    /// What came by which connection, of `bytes` in all.
+    pub(super) fn totals(&self, connections: &Connections, bytes: u64) -> Vec<ConnectionBytes> {
+        match self {
+            Self::Stream { body, session, .. } => connections.totals(*session, &body.segments()),
+            Self::Http1(reply) => {
+                let connection = connections.number(Key::Port(reply.port()));
+                vec![ConnectionBytes { connection, bytes }]
+            }
+        }
+    }
+}
+
+fn shown(error: impl std::fmt::Display) -> String {
+    error.to_string()
+}

@@ -1,0 +1,96 @@
+//! What servers need: files of every size in the workload, and a certificate for their address.
+
+use std::fs::{self, File};
+use std::io::{self, BufWriter, Write as _};
+use std::net::Ipv4Addr;
+use std::path::{Path, PathBuf};
+
+use rcgen::{CertificateParams, KeyPair};
+
+use super::content::Content;
+use crate::scenario::{Direction, Scenario};
+
+/// The size of the object that connections are opened with.
+pub const WARM_UP: u64 = 1_000;
+
+/// A folder of files, a certificate and its key.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Material {
+    /// What is served: `SIZE.bin` for every size.
+    pub files: PathBuf,
+    /// The certificate, PEM; clients trust it as it is.
+    pub certificate: PathBuf,
+    /// Its key, PEM.
+    pub key: PathBuf,
+    /// Both in one file.
+    pub both: PathBuf,
+}
+
+/// The path of an object in its server.
+pub(super) fn path_of(size: u64) -> String {
+    format!("/{size}.bin")
+}
+
+impl Material {
+    /// The material in a folder.
+    #[must_use]
+    pub fn at(folder: &Path) -> Self {
+        let path = |name: &str| folder.join(name);
+        Self {
+            files: path("files"),
+            certificate: path("certificate.pem"),
+            key: path("key.pem"),
+            both: path("certificate-and-key.pem"),
+        }
+    }
+
+    /// Makes the certificate, for servers at these addresses.
+    ///
+    /// # Errors
+    /// The folder cannot be written.
+    pub fn make(folder: &Path, addresses: &[Ipv4Addr]) -> io::Result<Self> {
+        let material = Self::at(folder);
+        fs::create_dir_all(&material.files)?;
+        let params =
+            CertificateParams::new(addresses.iter().map(ToString::to_string).collect::<Vec<_>>())
+                .map_err(io::Error::other)?;
+        let key = KeyPair::generate().map_err(io::Error::other)?;
+        let certificate = params.self_signed(&key).map_err(io::Error::other)?.pem();
+        let key = key.serialize_pem();
+        fs::write(&material.certificate, &certificate)?;
+        fs::write(&material.key, &key)?;
+        fs::write(&material.both, certificate + &key)?;
+        Ok(material)
+    }
+
+    /// Makes the files that a scenario's downloads need, unless they are there.
+    ///
+    /// # Errors
+    /// The folder cannot be written, or the disk is full.
+    pub fn provide(&self, scenario: &Scenario) -> io::Result<()> {
+        let transfers = scenario.workload.transfers.values();
+        let downloads = transfers.filter(|transfer| transfer.direction == Direction::Download);
+        let sizes = downloads.flat_map(|transfer| transfer.size.0.iter().map(|size| size.0));
+        for size in sizes.chain([WARM_UP]) {
+            let path = self.files.join(path_of(size).trim_start_matches('/'));
+            if fs::metadata(&path).is_ok_and(|meta| meta.len() == size) {
+                continue;
+            }
+            write_content(&path, size)?;
+        }
+        Ok(())
+    }
+}
+
+fn write_content(path: &Path, size: u64) -> io::Result<()> {
+    let mut file = BufWriter::new(File::create(path)?);
+    let (mut content, mut left) = (Content::new(), size);
+    let mut block = [0; 8192];
+    while left > 0 {
+        let length = block.len().min(usize::try_from(left).unwrap_or(usize::MAX));
+        content.fill(&mut block[..length]);
+        file.write_all(&block[..length])?;
+        left -= length as u64;
+    }
+    file.into_inner().map_err(io::IntoInnerError::into_error)?.sync_data()
+}

@@ -1,0 +1,23 @@
+//! The clients of a run: what they ask for, when, and what they see of it.
+//!
+//! Runs inside the clients' host, on one thread. Owns the measured times: all are nanoseconds of
+//! `CLOCK_MONOTONIC`, told from the beginning of the run.
+
+mod body;
+mod closing;
+mod connections;
+mod content;
+mod endpoint;
+mod http1;
+mod material;
+mod result;
+mod run;
+mod schedule;
+mod transfer;
+mod wire;
+
+pub use material::{Material, WARM_UP};
+pub use result::{
+    CancelSeen, ConnectionBytes, MoveSeen, ObjectResult, Observation, Outcome, ProgressPoint,
+};
+pub use run::{Moment, WorkloadError, WorkloadOrder, run};

@@ -1,0 +1,93 @@
+//! When a transfer's requests are made. Pure: the same seed gives the same times.
+
+use std::time::Duration;
+
+use sha2::{Digest, Sha256};
+
+use crate::scenario::{Arrival, Transfer};
+
+/// Times of requests from the beginning of a run, without end. Not for [`Arrival::OneByOne`].
+#[derive(Debug, Clone)]
+pub(super) struct Schedule {
+    next: Duration,
+    every: Duration,
+    arrival: Arrival,
+    state: u64,
+}
+
+impl Schedule {
+    pub(super) fn new(name: &str, transfer: &Transfer, seed: u64) -> Self {
+        let digest: [u8; 32] = Sha256::digest(format!("{seed}/{name}")).into();
+        let state = digest.iter().take(8).fold(0, |state, &octet| state << 8 | u64::from(octet));
+        Self {
+            next: transfer.start.0,
+            every: transfer.every.map_or(Duration::ZERO, |every| every.0),
+            arrival: transfer.arrival,
+            state: state | 1,
+        }
+    }
+
+    /// Between 0 (not included) and 1.
+    fn random(&mut self) -> f64 {
+        self.state ^= self.state << 13;
+        self.state ^= self.state >> 7;
+        self.state ^= self.state << 17;
+        ((self.state >> 11) + 1) as f64 / (1_u64 << 53) as f64
+    }
+}
+
+impl Iterator for Schedule {
+    type Item = Duration;
+
+    fn next(&mut self) -> Option<Duration> {
+        let now = self.next;
+        let pause = match self.arrival {
+            Arrival::Poisson => self.every.mul_f64(-self.random().ln()),
+            Arrival::Periodic | Arrival::OneByOne => self.every,
+        };
+        self.next += pause;
+        Some(now)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::scenario::{Size, Sizes, Span};
+
+    fn transfer(arrival: Arrival) -> Transfer {
+        Transfer {
+            client: None,
+            size: Sizes(vec![Size(1)]),
+            direction: crate::scenario::Direction::Download,
+            start: Span(Duration::from_secs(2)),
+            count: None,
+            every: Some(Span(Duration::from_millis(100))),
+            arrival,
+            until: None,
+            role: None,
+            priority: None,
+            cancel: None,
+        }
+    }
+
+    #[test]
+    fn periodic_ones_come_by_the_clock() {
+        let times: Vec<_> =
+            Schedule::new("small", &transfer(Arrival::Periodic), 1).take(3).collect();
+        assert_eq!(times, [2_000, 2_100, 2_200].map(Duration::from_millis));
+    }
+
+    #[test]
+    fn random_ones_have_the_mean_and_follow_the_seed() {
+        let times = |name: &str, seed| -> Vec<Duration> {
+            Schedule::new(name, &transfer(Arrival::Poisson), seed).take(20_001).collect()
+        };
+        let first = times("small", 1);
+        assert_eq!(first, times("small", 1));
+        assert_ne!(first, times("small", 2));
+        assert_ne!(first, times("other", 1));
+        let mean = (first[20_000] - first[0]).as_secs_f64() / 20_000.0;
+        assert!((0.098..0.102).contains(&mean), "{mean}");
+    }
+}

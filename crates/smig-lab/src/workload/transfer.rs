@@ -1,0 +1,229 @@
+//! One object: asked for, read and checked, or cancelled.
+
+use std::sync::atomic::Ordering;
+use std::time::Duration;
+
+use tokio::time::{Instant, sleep, sleep_until, timeout_at};
+
+use super::closing::close_all;
+use super::connections::Key;
+use super::content::Content;
+use super::endpoint::{Answer, Ask};
+use super::result::{CancelSeen, MoveSeen, ObjectResult, Outcome, ProgressPoint};
+use super::run::{Run, now_ns};
+use super::wire::Trickle;
+use crate::scenario::{CancelHow, Direction, Role, Transfer};
+
+/// After a cancel: nothing came for so long, so nothing comes any more.
+const QUIET: Duration = Duration::from_millis(500);
+/// After a cancel: longer is not looked.
+const LONGEST_LOOK: Duration = Duration::from_secs(10);
+const LOOK_EVERY: Duration = Duration::from_millis(10);
+
+/// Why reading ended.
+enum End {
+    Whole,
+    Cancel,
+    Damaged,
+    Failed(String),
+}
+
+impl Run {
+    /// Transfers one object; what became of it.
+    pub(super) async fn object(
+        &self,
+        name: &str,
+        number: u32,
+        transfer: &Transfer,
+    ) -> ObjectResult {
+        let size = transfer.size_of(number);
+        let mut result = ObjectResult {
+            name: name.to_owned(),
+            number,
+            client: self.client_name(transfer).to_owned(),
+            role: transfer.role_of(size),
+            direction: transfer.direction,
+            size,
+            started_ns: self.since_began(),
+            head_ns: None,
+            first_byte_ns: None,
+            ended_ns: 0,
+            bytes: 0,
+            connections: Vec::new(),
+            moves: Vec::new(),
+            outcome: Outcome::TimedOut,
+            cancel: None,
+            progress: Vec::new(),
+        };
+        let fetched = timeout_at(self.deadline, self.fetch(&mut result, transfer)).await;
+        if result.ended_ns == 0 {
+            result.ended_ns = self.since_began();
+        }
+        match fetched {
+            Ok(Ok(outcome)) => result.outcome = outcome,
+            Ok(Err(why)) => result.outcome = Outcome::Failed(why),
+            Err(_) => {}
+        }
+        result
+    }
+
+    async fn fetch(
+        &self,
+        result: &mut ObjectResult,
+        transfer: &Transfer,
+    ) -> Result<Outcome, String> {
+        let ask = Ask {
+            size: result.size,
+            direction: result.direction,
+            role: result.role,
+            priority: transfer.priority.as_deref(),
+        };
+        let cancel = transfer.cancel.as_ref();
+        let cancel_at = cancel.and_then(|cancel| cancel.at).map(|size| size.0);
+        let cancel_by =
+            cancel.and_then(|cancel| cancel.after).map(|after| Instant::now() + after.0);
+        let asking = self.endpoint(transfer)?.request(&ask);
+        let answer = match cancel_by {
+            None => Some(asking.await?),
+            Some(by) => tokio::select! {
+                answer = asking => Some(answer?),
+                () = sleep_until(by) => None,
+            },
+        };
+        let Some(mut answer) = answer else {
+            return Ok(self.cancelled(result, None, transfer).await);
+        };
+        result.head_ns = Some(self.since_began());
+        let reading = Reading { run: self, at: answer.home(), cancel_at, cancel_by };
+        let end = reading.whole(&mut answer, result).await;
+        result.connections = answer.totals(&self.connections, result.bytes);
+        Ok(match end {
+            End::Cancel => self.cancelled(result, Some(answer), transfer).await,
+            End::Whole => {
+                result.ended_ns = self.since_began();
+                Outcome::Complete
+            }
+            End::Damaged => Outcome::Damaged,
+            End::Failed(why) => Outcome::Failed(why),
+        })
+    }
+
+    /// Cancels by letting go of the answer, and counts what comes nevertheless.
+    async fn cancelled(
+        &self,
+        result: &mut ObjectResult,
+        answer: Option<Answer>,
+        transfer: &Transfer,
+    ) -> Outcome {
+        let others = self.body_bytes.load(Ordering::Relaxed);
+        let at_ns = self.since_began();
+        let mut trickle = Trickle::start();
+        let is_closed =
+            transfer.cancel.as_ref().is_some_and(|cancel| cancel.how == CancelHow::Close);
+        if is_closed && let Ok(endpoint) = self.endpoint(transfer) {
+            close_all(endpoint.server());
+        }
+        drop(answer);
+        result.ended_ns = at_ns;
+        if transfer.most() == 1 {
+            // Whoever waits for its end does not wait for what trickles in.
+            self.tell_end(&result.name);
+        }
+        let end = Instant::now() + LONGEST_LOOK;
+        while Instant::now() < end {
+            sleep(LOOK_EVERY).await;
+            if u128::from(trickle.look()) >= QUIET.as_nanos() {
+                break;
+            }
+        }
+        result.cancel = Some(CancelSeen {
+            at_ns,
+            wire_bytes: trickle.bytes(),
+            other_bytes: self.body_bytes.load(Ordering::Relaxed) - others,
+            last_ns: trickle.last_ns().saturating_sub(self.began_ns),
+        });
+        Outcome::Cancelled
+    }
+}
+
+/// An answer being read.
+struct Reading<'a> {
+    run: &'a Run,
+    at: Option<Key>,
+    cancel_at: Option<u64>,
+    cancel_by: Option<Instant>,
+}
+
+impl Reading<'_> {
+    async fn whole(mut self, answer: &mut Answer, result: &mut ObjectResult) -> End {
+        let mut content = Content::new();
+        let is_upload = result.direction == Direction::Upload;
+        loop {
+            let by = self.cancel_by;
+            let cancel = async {
+                match by {
+                    Some(by) => sleep_until(by).await,
+                    None => std::future::pending().await,
+                }
+            };
+            let piece = tokio::select! {
+                piece = answer.next() => piece,
+                () = cancel => return End::Cancel,
+            };
+            let piece = match piece {
+                Some(Ok(piece)) => piece,
+                Some(Err(why)) => return End::Failed(why),
+                None => break,
+            };
+            self.look_for_a_move(answer, result);
+            let now = self.run.since_began();
+            result.first_byte_ns.get_or_insert(now);
+            if is_upload {
+                continue;
+            }
+            if !content.matches(&piece) {
+                return End::Damaged;
+            }
+            result.bytes += piece.len() as u64;
+            self.run.body_bytes.fetch_add(piece.len() as u64, Ordering::Relaxed);
+            self.note_progress(now, result);
+            if self.cancel_at.is_some_and(|at| result.bytes >= at) {
+                return End::Cancel;
+            }
+        }
+        self.look_for_a_move(answer, result);
+        if is_upload {
+            // The server answers when it has read all.
+            result.bytes = result.size;
+        }
+        if result.bytes == result.size { End::Whole } else { End::Damaged }
+    }
+
+    fn look_for_a_move(&mut self, answer: &Answer, result: &mut ObjectResult) {
+        let now = answer.connection().or(self.at);
+        if let (Some(from), Some(to)) = (self.at, now)
+            && from != to
+        {
+            let number = |key| self.run.connections.number(key);
+            let (from, to) = (number(from), number(to));
+            let at_ns = self.run.since_began();
+            result.moves.push(MoveSeen { at_ns, bytes: result.bytes, from, to });
+        }
+        self.at = now;
+    }
+
+    fn note_progress(&self, now: u64, result: &mut ObjectResult) {
+        let since = now - result.progress.last().map_or(result.started_ns, |point| point.0);
+        let is_due = u128::from(since) >= self.run.progress_every.as_nanos();
+        if result.role == Role::Big && (is_due || result.bytes == result.size) {
+            result.progress.push(ProgressPoint(now, result.bytes));
+        }
+    }
+}
+
+impl Run {
+    /// Nanoseconds from the beginning of the run.
+    pub(super) fn since_began(&self) -> u64 {
+        now_ns().saturating_sub(self.began_ns)
+    }
+}
