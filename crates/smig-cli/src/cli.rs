@@ -24,6 +24,7 @@ pub(crate) enum Command {
     Serve(crate::serve::ServeArgs),
     Get(Box<crate::get::GetArgs>),
     Demo(crate::demo::DemoArgs),
+    Lab(Box<crate::lab::LabArgs>),
     Probe(crate::probe::ProbeArgs),
     Config(crate::config::ConfigArgs),
     Completions(crate::completions::CompletionsArgs),

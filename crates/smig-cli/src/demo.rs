@@ -8,26 +8,23 @@ mod target;
 use std::io::{self, Write};
 use std::path::PathBuf;
 use std::process::ExitCode;
-use std::thread;
 use std::time::Duration;
 
-use anyhow::{Context as _, Result};
+use anyhow::Result;
 use clap::Args;
 use smig_lab::demo::{
-    DemoOptions, DemoResult, DriveError, LiveView, Stop, Variant, check, drive, render_html,
-    render_json, render_svg,
+    DemoOptions, DemoResult, DriveError, LiveView, Variant, check, drive, render_html, render_json,
+    render_svg,
 };
 use smig_lab::link::{LinkSpec, QueueLimit, Rate};
 use smig_lab::netns::enter_user_namespace;
+use smig_lab::stop::Stop;
 use smig_lab::terminal::{Output, Screen};
-use tokio::signal::unix::{SignalKind, signal};
 
 use crate::exit::{Exit, Failure};
+use crate::interrupt::{self, INTERRUPTED};
 use crate::settings::{parse_size, parse_time};
 use target::Target;
-
-/// What a shell reports of a program that SIGINT ended.
-const INTERRUPTED: u8 = 130;
 
 /// Show what a big download does to small ones, and what moving it changes
 #[derive(Debug, Args)]
@@ -46,7 +43,7 @@ Examples:
   smig demo                                  the README's picture, in less than two minutes
   smig demo --big-file 5MB                   a quick look
   smig demo --rate 50mbit --rtt 20ms --big-file 150MB
-  smig demo --variants plain,smig --bulk-congestion-control same
+  smig demo --variants plain,smig --bulk-congestion-control bbr
   smig demo --json - --output /dev/null | jq '.summary[] | {variant, median_ms, big_file_s}'"
 )]
 pub(crate) struct DemoArgs {
@@ -87,10 +84,10 @@ pub(crate) struct DemoArgs {
     #[arg(long, value_name = "NAME", default_value = "cubic", help_heading = "Servers")]
     congestion_control: String,
     /// The same for connections that carry what SMig moved; "same" is no other
-    #[arg(long, value_name = "NAME", default_value = "bbr", help_heading = "Servers")]
+    #[arg(long, value_name = "NAME", default_value = "same", help_heading = "Servers")]
     bulk_congestion_control: String,
     /// How long SMig's server holds the big file back for one small object at most; 0 is not at all
-    #[arg(long, value_name = "TIME", value_parser = parse_time, default_value = "40ms", help_heading = "Servers")]
+    #[arg(long, value_name = "TIME", value_parser = parse_time, default_value = "25ms", help_heading = "Servers")]
     max_hold: Duration,
 }
 
@@ -131,7 +128,7 @@ pub(crate) fn run(args: &DemoArgs) -> Result<ExitCode> {
     let json = args.json.as_deref().map(Target::file_or_stdout).transpose()?;
     let svg = args.svg.as_deref().map(Target::file).transpose()?;
     let stop = Stop::default();
-    listen_to_signals(stop.clone())?;
+    interrupt::listen(stop.clone())?;
     let result = match show(&options, &stop, json.as_ref()) {
         Err(error) if matches!(error.downcast_ref(), Some(DriveError::Stopped)) => {
             eprintln!("\nStopped; no picture was written.");
@@ -160,33 +157,6 @@ fn show(options: &DemoOptions, stop: &Stop, json: Option<&Target>) -> Result<Dem
     let mut view = LiveView::new(setup, screen)?;
     drive(options, stop, &mut |event| view.apply(event))?;
     Ok(view.finish()?)
-}
-
-/// Stops at the first SIGINT or SIGTERM; ends the process at the second.
-fn listen_to_signals(stop: Stop) -> Result<()> {
-    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
-    let listen = move || {
-        runtime.block_on(async {
-            let (Ok(mut interrupt), Ok(mut terminate)) =
-                (signal(SignalKind::interrupt()), signal(SignalKind::terminate()))
-            else {
-                // They end the process then, as they do by default.
-                return;
-            };
-            loop {
-                tokio::select! {
-                    _ = interrupt.recv() => {}
-                    _ = terminate.recv() => {}
-                }
-                if stop.is_stopped() {
-                    std::process::exit(INTERRUPTED.into());
-                }
-                stop.stop();
-            }
-        });
-    };
-    thread::Builder::new().name("signals".into()).spawn(listen).context("cannot start a thread")?;
-    Ok(())
 }
 
 fn variant(text: &str) -> Result<Variant, String> {
@@ -265,7 +235,7 @@ mod tests {
             "--rtt=20ms",
             "--queue=10",
             "--congestion-control=reno",
-            "--bulk-congestion-control=same",
+            "--bulk-congestion-control=bbr",
             "--big-file=1MB",
             "--object=1kB",
             "--interval=1s",
@@ -278,7 +248,7 @@ mod tests {
         assert_eq!(changed.link.to_server.queue, QueueLimit::packets(10));
         assert_eq!(
             (changed.congestion_control.as_str(), changed.bulk_congestion_control),
-            ("reno", None)
+            ("reno", Some("bbr".to_owned()))
         );
         assert_eq!((changed.big_file_bytes, changed.object_bytes), (1_000_000, 1_000));
         assert_eq!(changed.object_interval, Duration::from_secs(1));

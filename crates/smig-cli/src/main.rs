@@ -7,6 +7,8 @@ mod demo;
 mod dev_cert;
 mod exit;
 mod get;
+mod interrupt;
+mod lab;
 mod paint;
 mod probe;
 mod serve;
@@ -26,6 +28,7 @@ fn main() -> ExitCode {
         Command::Serve(args) => serve::run(&args),
         Command::Get(args) => get::run(*args),
         Command::Demo(args) => demo::run(&args),
+        Command::Lab(args) => lab::run(*args),
         Command::Probe(args) => probe::run(&args),
         Command::Config(args) => config::run(&args),
         Command::Completions(args) => completions::run(&args),

@@ -119,15 +119,21 @@ fn raise_file_limit() {
     }
 }
 
-fn start(settings: &Settings, files: Files, voice: Voice) -> Result<Server> {
-    let mut builder = Server::builder()
+/// A server with all that the settings say but its addresses.
+pub(crate) fn builder(settings: &Settings) -> ServerBuilder {
+    Server::builder()
         .engine(settings.engine())
         .moves(settings.rules.clone())
         .interactive_socket(settings.interactive.clone())
         .bulk_socket(settings.bulk.clone())
+        .pace_bulk(settings.pace_bulk)
         .max_hold(settings.max_hold)
         .max_connections(settings.max_connections)
-        .handshake_timeout(settings.handshake_timeout);
+        .handshake_timeout(settings.handshake_timeout)
+}
+
+fn start(settings: &Settings, files: Files, voice: Voice) -> Result<Server> {
+    let mut builder = builder(settings);
     if let Some(workers) = settings.workers.and_then(NonZeroUsize::new) {
         builder = builder.workers(workers);
     }

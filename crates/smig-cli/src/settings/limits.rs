@@ -42,6 +42,12 @@ pub(super) const TABLE: &[Setting] = &[
         "Fields of one header section"
     ),
     count!(
+        "limits.max_informational",
+        "limit-informational",
+        engine.limits.max_informational,
+        "1xx responses to one request"
+    ),
+    count!(
         "limits.max_empty_frames",
         "limit-empty-frames",
         engine.limits.max_empty_frames,

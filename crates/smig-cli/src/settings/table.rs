@@ -307,6 +307,19 @@ pub(super) const TABLE: &[Setting] = &[
         rules.offers,
         "Whether the client is asked to open a connection to move to: when-no-spare or never"
     ),
+    Setting {
+        key: "policy.pace_bulk",
+        flag: "pace-bulk",
+        kind: Kind::Switch,
+        value: "BOOL",
+        help: "Whether moved streams are kept near the rate that the path is seen to carry; false: as \
+            fast as congestion control goes",
+        show: |s| s.pace_bulk.to_string(),
+        set: |s, v| {
+            s.pace_bulk = parse_switch(last(v))?;
+            Ok(())
+        },
+    },
     time!(
         "policy.max_hold",
         "max-hold",

@@ -1,0 +1,37 @@
+//! Ctrl-C during a measurement: the first stops it in order, the second ends the process.
+
+use std::thread;
+
+use anyhow::{Context as _, Result};
+use smig_lab::stop::Stop;
+use tokio::signal::unix::{SignalKind, signal};
+
+/// What a shell reports of a program that SIGINT ended.
+pub(crate) const INTERRUPTED: u8 = 130;
+
+/// Stops at the first SIGINT or SIGTERM; ends the process at the second.
+pub(crate) fn listen(stop: Stop) -> Result<()> {
+    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
+    let listen = move || {
+        runtime.block_on(async {
+            let (Ok(mut interrupt), Ok(mut terminate)) =
+                (signal(SignalKind::interrupt()), signal(SignalKind::terminate()))
+            else {
+                // They end the process then, as they do by default.
+                return;
+            };
+            loop {
+                tokio::select! {
+                    _ = interrupt.recv() => {}
+                    _ = terminate.recv() => {}
+                }
+                if stop.is_stopped() {
+                    std::process::exit(INTERRUPTED.into());
+                }
+                stop.stop();
+            }
+        });
+    };
+    thread::Builder::new().name("signals".into()).spawn(listen).context("cannot start a thread")?;
+    Ok(())
+}

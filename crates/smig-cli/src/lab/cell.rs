@@ -1,0 +1,57 @@
+//! `smig lab cell` and `smig lab peer`: the processes that `smig lab run` consists of.
+//!
+//! A cell's process takes its order from standard input and gives its result on standard output. It, and
+//! every server in it, ends with whoever started it.
+
+use std::ffi::OsString;
+use std::io::{self, Read as _, Write as _};
+use std::os::unix::process::CommandExt as _;
+use std::process::{Command, ExitCode};
+
+use anyhow::{Context as _, Result};
+use clap::Args;
+use rustix::process::{Signal, set_parent_process_death_signal};
+use smig_lab::campaign::{CellOrder, check, run_cell};
+use smig_lab::netns::enter_user_namespace;
+
+/// Run one cell of a campaign (started by `smig lab run`)
+#[derive(Debug, Args)]
+pub(crate) struct CellArgs {
+    /// Only try whether hosts and a link can be made here
+    #[arg(long)]
+    check: bool,
+}
+
+/// Become another program that ends with its parent (started by `smig lab cell`)
+#[derive(Debug, Args)]
+pub(crate) struct PeerArgs {
+    /// The program and its arguments
+    #[arg(last = true, required = true)]
+    command: Vec<OsString>,
+}
+
+pub(super) fn run(args: &CellArgs) -> Result<ExitCode> {
+    set_parent_process_death_signal(Some(Signal::KILL)).context("cannot follow its parent")?;
+    // While the process has one thread.
+    let privilege = enter_user_namespace()?;
+    if args.check {
+        check()?;
+        return Ok(ExitCode::SUCCESS);
+    }
+    crate::trace::start(crate::trace::Level::Errors);
+    let mut text = String::new();
+    io::stdin().read_to_string(&mut text).context("cannot read the order")?;
+    let order: CellOrder = serde_json::from_str(&text).context("the order makes no sense")?;
+    let result = run_cell(&order, privilege)?;
+    let line = serde_json::to_vec(&result).context("the result cannot be written")?;
+    io::stdout().write_all(&line).context("nobody takes the result")?;
+    Ok(ExitCode::SUCCESS)
+}
+
+pub(super) fn peer(args: &PeerArgs) -> Result<ExitCode> {
+    set_parent_process_death_signal(Some(Signal::KILL)).context("cannot follow its parent")?;
+    let (program, arguments) = args.command.split_first().context("which program?")?;
+    // Only comes back if it could not.
+    let error = Command::new(program).args(arguments).exec();
+    Err(error).with_context(|| format!("cannot start {}", program.display()))
+}

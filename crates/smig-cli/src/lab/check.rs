@@ -1,0 +1,188 @@
+//! `smig lab check`: whether the emulated links do what they are told.
+
+use std::io::IsTerminal as _;
+use std::path::Path;
+use std::process::ExitCode;
+use std::time::Duration;
+
+use anyhow::Result;
+use clap::Args;
+use indicatif::{ProgressBar, ProgressStyle};
+use smig_lab::check::{self, CheckOptions, ProfileCheck, Verdict};
+use smig_lab::link::{LinkSpec, Profile};
+use smig_lab::netns::enter_user_namespace;
+
+use crate::exit::{Exit, Failure};
+use crate::paint;
+
+/// Measure the emulated links themselves
+#[derive(Debug, Args)]
+#[command(
+    long_about = "Measure the emulated links themselves, with real packets through the kernel.\n\nEach \
+        profile is told a rate, a delay and perhaps loss. What packets meet is held against that, in \
+        both directions: the rate within 1 %, the delay within 1 ms for half of the packets and 2 ms \
+        for 99 of 100, loss within what chance allows. Where the kernel has a token bucket (tc, TBF) \
+        the same rate is measured through it. Profiles during which the machine was late with its own \
+        threads are marked as disturbed when they miss a bound: measure those again when it is calm.\n\n\
+        Columns: what was told and measured, and how far off; p50 and p99 are what packets took too \
+        long; \"late p99\" is how late the lab's own threads were.",
+    after_help = "\
+Examples:
+  smig lab check                            all profiles, about seven seconds each
+  smig lab check paper-wired fiber --seconds 10
+  smig lab check my-link.toml --json        a file with to_client and to_server, or both
+
+Exit codes: 0 all links do what they are told, or were disturbed; 1 one does not, on a calm machine;
+2 a name or a file is wrong."
+)]
+pub(crate) struct CheckArgs {
+    /// Names of profiles (smig lab profiles lists them), or TOML files of links; all profiles if
+    /// none is named
+    #[arg(value_name = "PROFILE")]
+    profiles: Vec<String>,
+    /// How long each measurement of a profile takes
+    #[arg(long, value_name = "N", default_value_t = 2, value_parser = clap::value_parser!(u64).range(1..=600))]
+    seconds: u64,
+    /// What all that is random follows from
+    #[arg(long, value_name = "N", default_value_t = 1)]
+    seed: u64,
+    /// Print the measurements as JSON lines
+    #[arg(long)]
+    json: bool,
+}
+
+pub(super) fn run(args: &CheckArgs) -> Result<ExitCode> {
+    let links = links(&args.profiles)?;
+    // While the process has one thread.
+    enter_user_namespace()?;
+    let options = CheckOptions {
+        length: Duration::from_secs(args.seconds),
+        seed: args.seed,
+        ..CheckOptions::default()
+    };
+    let bar = progress(links.len());
+    let mut verdicts = Vec::new();
+    for (name, link) in &links {
+        bar.set_message(name.clone());
+        let result = check::check(name, link, &options)?;
+        bar.suspend(|| {
+            if verdicts.is_empty() && !args.json {
+                println!("{}", paint::strong(&check::head()));
+            }
+            show(args, &result)
+        })?;
+        verdicts.push(result.verdict());
+        bar.inc(1);
+    }
+    bar.finish_and_clear();
+    Ok(conclude(args, &verdicts))
+}
+
+fn progress(links: usize) -> ProgressBar {
+    if !std::io::stderr().is_terminal() {
+        return ProgressBar::hidden();
+    }
+    let style = ProgressStyle::with_template("{pos} of {len} {wide_bar} {msg}, {eta} left");
+    let bar = ProgressBar::new(links as u64);
+    bar.enable_steady_tick(Duration::from_millis(500));
+    bar.with_style(style.unwrap_or_else(|_| ProgressStyle::default_bar()))
+}
+
+fn show(args: &CheckArgs, result: &ProfileCheck) -> Result<()> {
+    if args.json {
+        let mut value = serde_json::to_value(result)?;
+        value["verdict"] = serde_json::to_value(result.verdict())?;
+        println!("{value}");
+        return Ok(());
+    }
+    for line in check::lines(result) {
+        match result.verdict() {
+            Verdict::Good => println!("{line}"),
+            Verdict::Disturbed => println!("{}", paint::faint(&line)),
+            Verdict::Off => println!("{}", paint::bad(&line)),
+        }
+    }
+    Ok(())
+}
+
+fn conclude(args: &CheckArgs, verdicts: &[Verdict]) -> ExitCode {
+    let count = |verdict| verdicts.iter().filter(|other| **other == verdict).count();
+    let (good, disturbed, off) =
+        (count(Verdict::Good), count(Verdict::Disturbed), count(Verdict::Off));
+    if !args.json {
+        let mut text = format!("{good} of {} links do what they are told", verdicts.len());
+        if disturbed > 0 {
+            text += &format!("; {disturbed} could not be judged: the machine was busy");
+        }
+        if off > 0 {
+            text += &format!("; {off} do not");
+        }
+        println!("{text}.");
+    }
+    if off > 0 { Exit::Failure.into() } else { ExitCode::SUCCESS }
+}
+
+/// The links that are named, all profiles if none is.
+fn links(names: &[String]) -> Result<Vec<(String, LinkSpec)>> {
+    if names.is_empty() {
+        let all = Profile::all().into_iter();
+        return Ok(all.map(|profile| (profile.name.to_owned(), profile.spec)).collect());
+    }
+    names.iter().map(|name| Ok((name.clone(), link(name)?))).collect()
+}
+
+/// A profile, or the link that a file describes.
+pub(super) fn link(name: &str) -> Result<LinkSpec, Failure> {
+    let wrong = |text: String| Failure::new(Exit::Usage, text);
+    if let Some(profile) = Profile::named(name) {
+        return Ok(profile.spec);
+    }
+    let path = Path::new(name);
+    if path.extension().is_none() && !path.exists() {
+        let known: Vec<_> = Profile::all().iter().map(|profile| profile.name).collect();
+        let near = known
+            .iter()
+            .max_by(|a, b| strsim::jaro_winkler(a, name).total_cmp(&strsim::jaro_winkler(b, name)));
+        let near = near.map_or_else(String::new, |near| format!(" Did you mean {near}?"));
+        return Err(wrong(format!(
+            "there is no profile {name:?}.{near} `smig lab profiles` lists them"
+        )));
+    }
+    let text = std::fs::read_to_string(path).map_err(|error| wrong(format!("{name}: {error}")))?;
+    let spec: LinkSpec = toml::from_str(&text)
+        .map_err(|error| wrong(format!("{name}: not a link: {}", error.to_string().trim_end())))?;
+    let spec = spec.relative_to(path.parent().unwrap_or_else(|| Path::new(".")));
+    spec.check().map_err(|error| wrong(format!("{name}: {error}")))?;
+    Ok(spec)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_link_is_a_name_or_a_file() {
+        assert_eq!(links(&[]).unwrap().len(), Profile::all().len());
+        assert_eq!(link("paper-wired").unwrap(), LinkSpec::paper_wired());
+        let error = link("paper-wird").unwrap_err().to_string();
+        assert!(error.contains("paper-wired") && error.contains("smig lab profiles"), "{error}");
+        assert!(link("no/such.toml").unwrap_err().to_string().contains("no/such.toml"));
+    }
+
+    #[test]
+    fn a_file_is_told_where_it_is_wrong() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("link.toml");
+        let name = path.to_str().unwrap();
+        let good =
+            "[both]\nrate = { trace = \"a.trace\" }\ndelay_ms = 5\nqueue = { packets = 9 }\n";
+        std::fs::write(&path, good).unwrap();
+        let error = link(name).unwrap_err().to_string();
+        assert!(error.contains("a.trace"), "{error}");
+        std::fs::write(folder.path().join("a.trace"), "1\n2\n").unwrap();
+        link(name).unwrap();
+        std::fs::write(&path, good.replace("delay_ms", "dely_ms")).unwrap();
+        let error = link(name).unwrap_err().to_string();
+        assert!(error.contains("line") && error.contains("dely_ms"), "{error}");
+    }
+}

@@ -1,0 +1,187 @@
+//! `smig lab compare`: how much results differ, and how sure that is.
+//!
+//! Owns the command line and what is printed. The numbers are smig-lab's.
+
+use std::path::Path;
+use std::process::ExitCode;
+
+use anyhow::Result;
+use clap::Args;
+use smig_lab::campaign::{CellResult, read_results};
+use smig_lab::compare::{Comparison, Selector, compare, pair, series_of, table};
+use smig_lab::report::table::{to_csv, to_markdown, to_text};
+use smig_lab::stats::Bootstrap;
+
+use crate::exit::{Exit, Failure};
+
+/// Compare results: medians, 95th percentiles, intervals, effect sizes
+#[derive(Debug, Args)]
+#[command(
+    long_about = "Compare results of `smig lab run`.\n\nA side is a folder or file with results, and \
+        after a colon the variants that are wanted of it. Where sides have several settings, like is \
+        compared with like: each setting of B with the same of A. Runs that were disturbed do not \
+        count.\n\nEach metric has its number of values and runs, median and 95th percentile on both \
+        sides, the ratio of the medians with its 95 % interval (a bootstrap that draws whole runs), \
+        Cliff's delta, and the p value of the Mann-Whitney test: over the medians of runs where both \
+        sides have four, over single values otherwise, which is marked with a star.",
+    after_help = "\
+Examples:
+  smig lab compare results/fig4:scheme=NoMig :scheme=MigSW
+  smig lab compare results/monday results/tuesday
+  smig lab compare a b --metric 'small 10 kB' --json | jq '.[] | {metric, ratio}'
+  smig lab compare a:scheme=NoMig :scheme=MigSW --format markdown >> notes.md"
+)]
+pub(crate) struct CompareArgs {
+    /// What is compared with: FOLDER or FOLDER:axis=name,axis=name
+    #[arg(value_name = "A", value_parser = Selector::parse)]
+    a: Selector,
+    /// What is compared: the same, or :axis=name for another part of A's folder
+    #[arg(value_name = "B", value_parser = Selector::parse)]
+    b: Selector,
+    /// Only metrics whose name has this in it; may be given several times
+    #[arg(long, value_name = "TEXT")]
+    metric: Vec<String>,
+    /// Everything as JSON, with the samples' summaries
+    #[arg(long, conflicts_with = "format")]
+    json: bool,
+    /// The form of the table
+    #[arg(long, value_enum, default_value = "text")]
+    format: Format,
+    /// The bootstrap's seed: the same seed gives the same intervals
+    #[arg(long, value_name = "NUMBER", default_value = "21273")]
+    seed: u64,
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq, clap::ValueEnum)]
+enum Format {
+    Text,
+    Markdown,
+    Csv,
+}
+
+pub(super) fn run(args: &CompareArgs) -> Result<ExitCode> {
+    let comparisons = comparisons(args)?;
+    if args.json {
+        println!("{}", serde_json::to_string_pretty(&comparisons)?);
+        return Ok(ExitCode::SUCCESS);
+    }
+    let table = table(&comparisons);
+    match args.format {
+        Format::Csv => print!("{}", to_csv(&table)),
+        Format::Markdown => print!("{}", to_markdown(&table)),
+        Format::Text => {
+            print!("{}", to_text(&table));
+            println!();
+            for comparison in &comparisons {
+                let setting = &comparison.setting;
+                let place = if setting.is_empty() { String::new() } else { format!("{setting}: ") };
+                println!("{place}{}", comparison.sentence);
+            }
+        }
+    }
+    Ok(ExitCode::SUCCESS)
+}
+
+fn comparisons(args: &CompareArgs) -> Result<Vec<Comparison>, Failure> {
+    let a_path = args.a.path.as_deref().ok_or_else(|| {
+        Failure::new(Exit::Usage, "A needs a folder before its colon; only B may go without")
+    })?;
+    let a_results = read(a_path)?;
+    let b_results = args.b.path.as_deref().map(read).transpose()?;
+    let b_results = b_results.as_deref().unwrap_or(&a_results);
+    let groups = pair((&args.a, &a_results), (&args.b, b_results));
+    if groups.is_empty() {
+        return Err(nothing(args, &a_results, b_results));
+    }
+    let bootstrap = Bootstrap { seed: args.seed, ..Bootstrap::default() };
+    let (a_label, b_label) = labels(args);
+    let wanted = |metric: &str| {
+        args.metric.is_empty() || args.metric.iter().any(|text| metric.contains(text.as_str()))
+    };
+    let mut comparisons = Vec::new();
+    let mut metrics = Vec::new();
+    for group in &groups {
+        let (a, b) = (series_of(&group.a), series_of(&group.b));
+        for b in &b {
+            metrics.push(b.metric.clone());
+            if let Some(a) = a.iter().find(|a| a.metric == b.metric && wanted(&a.metric)) {
+                let (a, b) = ((a_label.as_str(), a), (b_label.as_str(), b));
+                comparisons.extend(compare(&group.setting, a, b, &bootstrap));
+            }
+        }
+    }
+    if comparisons.is_empty() {
+        metrics.sort_unstable();
+        metrics.dedup();
+        let text = format!("no such metric on both sides; there are: {}", metrics.join("; "));
+        return Err(Failure::new(Exit::Usage, text));
+    }
+    Ok(comparisons)
+}
+
+fn read(path: &Path) -> Result<Vec<CellResult>, Failure> {
+    let shown = path.display();
+    read_results(path).map_err(|error| {
+        let text = format!("cannot read results in {shown}: {error}; `smig lab run` writes them");
+        Failure::new(Exit::Read, text)
+    })
+}
+
+/// Short names, that differ.
+fn labels(args: &CompareArgs) -> (String, String) {
+    let (a, b) = (args.a.label(), args.b.label());
+    if a == b { (args.a.to_string(), args.b.to_string()) } else { (a, b) }
+}
+
+/// Why there is nothing to compare.
+fn nothing(args: &CompareArgs, a: &[CellResult], b: &[CellResult]) -> Failure {
+    let side = |selector: &Selector, results: &[CellResult]| {
+        let taken = results.iter().filter(|one| selector.takes(&one.id.variant)).count();
+        (taken == 0).then(|| {
+            let mut there: Vec<String> =
+                results.iter().map(|one| one.id.variant.to_string()).collect();
+            there.sort_unstable();
+            there.dedup();
+            let text = if there.is_empty() { "no results".to_owned() } else { there.join("; ") };
+            format!("nothing fits {selector}; there are: {text}")
+        })
+    };
+    let text = side(&args.a, a).or_else(|| side(&args.b, b)).unwrap_or_else(|| {
+        "no setting is on both sides; name the variant that differs on each side, such as \
+         FOLDER:scheme=NoMig :scheme=MigSW"
+            .to_owned()
+    });
+    Failure::new(Exit::Usage, text)
+}
+
+#[cfg(test)]
+mod tests {
+    use clap::Parser;
+
+    use super::*;
+
+    #[derive(Debug, Parser)]
+    struct Line {
+        #[command(flatten)]
+        args: CompareArgs,
+    }
+
+    fn refused(sides: &[&str]) -> String {
+        let line = Line::try_parse_from(["compare"].iter().chain(sides));
+        match line {
+            Err(error) => error.to_string(),
+            Ok(line) => run(&line.args).unwrap_err().to_string(),
+        }
+    }
+
+    #[test]
+    fn what_cannot_be_compared_is_named() {
+        let folder = tempfile::tempdir().unwrap();
+        let empty = folder.path().to_str().unwrap();
+        assert!(refused(&[":scheme=NoMig", empty]).contains("A needs a folder"));
+        assert!(refused(&[empty, ":scheme"]).contains("cannot read results in :scheme"));
+        assert!(refused(&[empty, ":a=b,c"]).contains("axis=name"));
+        assert!(refused(&["no/such/folder", ":a=b"]).contains("smig lab run"));
+        assert!(refused(&[empty, ":a=b"]).contains("there are: no results"));
+    }
+}

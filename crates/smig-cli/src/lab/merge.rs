@@ -1,0 +1,46 @@
+//! `smig lab merge`: results of several shares or machines made one.
+
+use std::path::PathBuf;
+use std::process::ExitCode;
+
+use anyhow::{Context as _, Result};
+use clap::Args;
+use smig_lab::campaign::merge;
+
+/// Join the results of shares
+#[derive(Debug, Args)]
+#[command(
+    long_about = "Join the results of shares, or of several machines, into one folder.\n\nTwo \
+        different results of one cell are refused: a cell that was measured twice, or two scenarios of \
+        one name. Nothing is written then.",
+    after_help = "\
+Examples:
+  smig lab merge all share-1 share-2 share-3
+  smig lab merge all results/*"
+)]
+pub(crate) struct MergeArgs {
+    /// The folder to write results.jsonl to
+    out: PathBuf,
+    /// Folders with results, or files of them
+    #[arg(required = true, value_name = "RESULTS")]
+    from: Vec<PathBuf>,
+    /// Say what was done as JSON
+    #[arg(long)]
+    json: bool,
+}
+
+pub(super) fn run(args: &MergeArgs) -> Result<ExitCode> {
+    let merged = merge(&args.out, &args.from).context("the results cannot be joined")?;
+    if args.json {
+        let summary = serde_json::json!({
+            "file": merged.file, "results": merged.results, "repeated": merged.repeated,
+        });
+        println!("{summary}");
+    } else {
+        println!("{} results in {}", merged.results, merged.file.display());
+        if merged.repeated > 0 {
+            println!("{} lines were there more than once, all the same", merged.repeated);
+        }
+    }
+    Ok(ExitCode::SUCCESS)
+}

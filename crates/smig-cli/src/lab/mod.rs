@@ -1,0 +1,68 @@
+//! `smig lab`: measurements over emulated links.
+//!
+//! Owns the outline of its commands; each has a file. The work is smig-lab's.
+
+mod cell;
+mod check;
+mod compare;
+mod merge;
+mod profiles;
+mod reproduce;
+mod run;
+mod server;
+mod survey;
+mod timeline;
+mod trace;
+
+use std::process::ExitCode;
+
+use anyhow::Result;
+use clap::{Args, Subcommand};
+
+/// Measure over emulated links: scenarios, campaigns, comparisons
+#[derive(Debug, Args)]
+#[command(
+    long_about = "Measure over emulated links, on this machine alone.\n\nA scenario file says what is \
+        measured: the link, the servers, the clients and what they transfer. Servers, clients, TCP \
+        and TLS are real; only the link is emulated. It needs Linux, and root or user namespaces."
+)]
+pub(crate) struct LabArgs {
+    #[command(subcommand)]
+    command: LabCommand,
+}
+
+#[derive(Debug, Subcommand)]
+enum LabCommand {
+    Run(run::RunArgs),
+    Reproduce(reproduce::ReproduceArgs),
+    Merge(merge::MergeArgs),
+    Compare(compare::CompareArgs),
+    Timeline(timeline::TimelineArgs),
+    Check(check::CheckArgs),
+    Profiles(profiles::ProfilesArgs),
+    Trace(trace::TraceArgs),
+    Survey(survey::SurveyArgs),
+    #[command(hide = true)]
+    Cell(cell::CellArgs),
+    #[command(hide = true)]
+    Peer(cell::PeerArgs),
+    #[command(hide = true)]
+    Server(server::ServerArgs),
+}
+
+pub(crate) fn run(args: LabArgs) -> Result<ExitCode> {
+    match args.command {
+        LabCommand::Run(args) => run::run(&args),
+        LabCommand::Reproduce(args) => reproduce::run(&args),
+        LabCommand::Merge(args) => merge::run(&args),
+        LabCommand::Compare(args) => compare::run(&args),
+        LabCommand::Timeline(args) => timeline::run(&args),
+        LabCommand::Check(args) => check::run(&args),
+        LabCommand::Profiles(args) => profiles::run(&args),
+        LabCommand::Trace(args) => trace::run(&args),
+        LabCommand::Survey(args) => survey::run(&args),
+        LabCommand::Cell(args) => cell::run(&args),
+        LabCommand::Peer(args) => cell::peer(&args),
+        LabCommand::Server(args) => server::run(&args),
+    }
+}

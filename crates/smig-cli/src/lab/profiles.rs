@@ -1,0 +1,59 @@
+//! `smig lab profiles`: links by name.
+
+use std::process::ExitCode;
+
+use anyhow::{Context as _, Result};
+use clap::Args;
+use smig_lab::link::Profile;
+
+use super::check;
+use crate::paint;
+
+/// List the links that have a name
+#[derive(Debug, Args)]
+#[command(
+    long_about = "List the links that have a name, or print one as TOML to begin a link of your own.\n\n\
+        A scenario says `link = \"paper-wired\"`, or has a table [link] with what this prints.",
+    after_help = "\
+Examples:
+  smig lab profiles
+  smig lab profiles lte-like > my-link.toml"
+)]
+pub(crate) struct ProfilesArgs {
+    /// Print this one whole, as TOML
+    #[arg(value_name = "PROFILE")]
+    profile: Option<String>,
+    /// Print JSON
+    #[arg(long)]
+    json: bool,
+}
+
+pub(super) fn run(args: &ProfilesArgs) -> Result<ExitCode> {
+    match &args.profile {
+        Some(name) => {
+            let spec = check::link(name)?;
+            let text = if args.json {
+                serde_json::to_string_pretty(&spec)? + "\n"
+            } else {
+                toml::to_string(&spec).context("a link is a table")?
+            };
+            print!("{text}");
+        }
+        None if args.json => {
+            let all: Vec<_> = Profile::all()
+                .iter()
+                .map(|Profile { name, about, spec }| {
+                    serde_json::json!({ "name": name, "about": about, "link": spec })
+                })
+                .collect();
+            println!("{}", serde_json::to_string_pretty(&all)?);
+        }
+        None => {
+            for Profile { name, about, spec } in Profile::all() {
+                println!("{}  {spec}", paint::strong(&format!("{name:<22}")));
+                println!("{:<22}  {}", "", paint::faint(about));
+            }
+        }
+    }
+    Ok(ExitCode::SUCCESS)
+}

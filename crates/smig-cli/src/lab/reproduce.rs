@@ -1,0 +1,284 @@
+//! `smig lab reproduce`: the paper's figures, measured again, in one report.
+//!
+//! Owns the words of the command. Which runs a figure needs and what its results say is smig-lab's.
+
+use std::collections::BTreeMap;
+use std::path::{Path, PathBuf};
+use std::process::ExitCode;
+use std::thread;
+
+use anyhow::{Context as _, Result};
+use clap::{Args, Subcommand};
+use smig_lab::campaign::{
+    self, CampaignError, Disturbed, Missing, Options, Plan, Summary, plan, read_results,
+};
+use smig_lab::report::table::to_text;
+use smig_lab::reproduce::{
+    Experiment, Extent, SURVEY, findings, read_survey, render_json, summary, survey_test_web,
+    write_report,
+};
+use smig_lab::scenario::{Faults, Filter};
+use smig_lab::stop::Stop;
+
+use super::run::{View, check_setting, jobs};
+use crate::exit::{Exit, Failure};
+use crate::interrupt::{self, INTERRUPTED};
+
+/// Runs at once for each processor. Measured with six on two processors that compiled beside it: of 228
+/// runs the median was 0.1 ms late at p99, the worst 1.1 ms; 2 ms would not count. A run of 10 Mbit/s
+/// takes a few hundredths of a processor.
+const JOBS_PER_PROCESSOR: usize = 3;
+
+/// Measure the SMig paper's figures again, with its numbers beside ours
+#[derive(Debug, Args)]
+#[command(
+    args_conflicts_with_subcommands = true,
+    subcommand_negates_reqs = true,
+    long_about = "Measure the SMig paper's figures and tables again, and write one report with the \
+        paper's numbers beside ours.\n\nEach figure is a scenario (`smig lab reproduce list`). The full \
+        version has the paper's repetitions and takes hours; --quick takes a quarter of an hour on two \
+        processors. Results are added to DIR/results.jsonl; what has a result is not run again, so the \
+        same command goes on where it was stopped. DIR/report.html is the report, with figures/*.svg and \
+        tables/*.csv and *.json beside it.",
+    after_help = "\
+Examples:
+  smig lab reproduce all --quick
+  smig lab reproduce figure-4 figure-5 --quick --out small-objects
+  smig lab reproduce list
+  smig lab reproduce report reproduction-quick       render again, run nothing
+
+Exit codes: 0 all runs have results; 1 some have none; 2 the command line is wrong; 130 stopped."
+)]
+pub(crate) struct ReproduceArgs {
+    #[command(subcommand)]
+    command: Option<ReproduceCommand>,
+    /// Figures, or all
+    #[arg(value_name = "NAME", required = true, value_parser = name)]
+    names: Vec<String>,
+    /// Less of each figure: minutes instead of hours; the report says what is missing
+    #[arg(long)]
+    quick: bool,
+    /// The folder for results and report; reproduction or reproduction-quick if not said
+    #[arg(long, value_name = "DIR")]
+    out: Option<PathBuf>,
+    /// Runs at once; three for each processor if not said
+    #[arg(long, value_name = "N", value_parser = jobs)]
+    jobs: Option<usize>,
+    /// How often each setting is measured, instead of what the figure says
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..=1000))]
+    repetitions: Option<u32>,
+    /// Drop runs that were disturbed each time they were tried, instead of marking them
+    #[arg(long)]
+    drop_disturbed: bool,
+    /// Print the report as JSON on standard output
+    #[arg(long)]
+    json: bool,
+}
+
+#[derive(Debug, Subcommand)]
+enum ReproduceCommand {
+    /// Say which figures there are, and how long each takes
+    List,
+    /// Write the report of a folder's results again, without running anything
+    Report {
+        /// The folder with results
+        dir: PathBuf,
+        /// Print the report as JSON on standard output
+        #[arg(long)]
+        json: bool,
+    },
+}
+
+fn name(text: &str) -> Result<String, String> {
+    if text == "all" || text == SURVEY || Experiment::named(text).is_some() {
+        return Ok(text.to_owned());
+    }
+    let names: Vec<_> = Experiment::all().iter().map(|experiment| experiment.name).collect();
+    Err(format!("there is: all, {SURVEY}, {}", names.join(", ")))
+}
+
+pub(super) fn run(args: &ReproduceArgs) -> Result<ExitCode> {
+    match &args.command {
+        Some(ReproduceCommand::List) => list(),
+        Some(ReproduceCommand::Report { dir, json }) => {
+            if !dir.is_dir() {
+                let words = format!("{}: there is no such folder", dir.display());
+                return Err(Failure::new(Exit::Usage, words).into());
+            }
+            report(dir, *json)?;
+            Ok(ExitCode::SUCCESS)
+        }
+        None => measure(args),
+    }
+}
+
+fn list() -> Result<ExitCode> {
+    println!("{:<12} {:<28} {:>10} {:>10}  about", "name", "scenario", "quick", "full");
+    let jobs = default_jobs();
+    for experiment in Experiment::all() {
+        let length = |extent| -> Result<String> {
+            let seconds: f64 = wanted(experiment, extent, None)?
+                .1
+                .iter()
+                .map(|cell| campaign::likely_length(&cell.scenario).as_secs_f64())
+                .sum();
+            let minutes = seconds / 60.0 / jobs as f64;
+            Ok(if minutes < 90.0 {
+                format!("{:.0} min", minutes.max(1.0))
+            } else {
+                format!("{:.1} h", minutes / 60.0)
+            })
+        };
+        println!(
+            "{:<12} {:<28} {:>10} {:>10}  {}",
+            experiment.name,
+            experiment.file.trim_start_matches("scenarios/"),
+            length(Extent::Quick)?,
+            length(Extent::Full)?,
+            experiment.title
+        );
+    }
+    println!("{SURVEY:<12} {:<28} {:>10} {:>10}  Sites with large objects", "", "1 min", "1 min");
+    println!("\nWith {jobs} runs at once, as is usual on this machine.");
+    Ok(ExitCode::SUCCESS)
+}
+
+fn default_jobs() -> usize {
+    thread::available_parallelism().map_or(1, usize::from) * JOBS_PER_PROCESSOR
+}
+
+/// An experiment's campaign and the cells of it that are measured.
+fn wanted(
+    experiment: &Experiment,
+    extent: Extent,
+    repetitions: Option<u32>,
+) -> Result<(smig_lab::scenario::Campaign, Vec<smig_lab::scenario::Cell>)> {
+    let mut campaign = experiment.campaign(extent, &check_setting).map_err(|faults| {
+        Failure::new(Exit::Failure, Faults { file: experiment.file.into(), faults }.to_string())
+    })?;
+    if let Some(repetitions) = repetitions {
+        campaign.repetitions = repetitions;
+    }
+    let mut cells = campaign.cells();
+    if repetitions.is_none() {
+        cells.retain(|cell| {
+            cell.id.repetition <= experiment.repeats(extent, &campaign, &cell.id.variant)
+        });
+    }
+    Ok((campaign, cells))
+}
+
+fn measure(args: &ReproduceArgs) -> Result<ExitCode> {
+    let extent = if args.quick { Extent::Quick } else { Extent::Full };
+    let out = args
+        .out
+        .clone()
+        .unwrap_or_else(|| if args.quick { "reproduction-quick" } else { "reproduction" }.into());
+    let options = Options {
+        out,
+        share: None,
+        filter: Filter::default(),
+        jobs: args.jobs.unwrap_or_else(default_jobs),
+        smig: std::env::current_exe().context("cannot find this program's own file")?,
+        version: concat!("smig ", env!("CARGO_PKG_VERSION")).into(),
+        disturbed: if args.drop_disturbed { Disturbed::Reject } else { Disturbed::Keep },
+    };
+    let plan = joined(args, extent, &options)?;
+    let stop = Stop::default();
+    interrupt::listen(stop.clone())?;
+    let view = View::new(if args.quick { "reproduce --quick" } else { "reproduce" }, &plan);
+    let done = campaign::run(plan, &options, &stop, &mut |event| view.show(event));
+    view.end();
+    let done = done?;
+    let is_wanted = |name: &String| name == "all" || name == SURVEY;
+    if args.names.iter().any(is_wanted) && !stop.is_stopped() {
+        survey_test_web(&options.out)?;
+    }
+    if done.finished + done.done_before > 0 || args.names.iter().any(is_wanted) {
+        report(&options.out, args.json)?;
+    }
+    Ok(conclude(&done))
+}
+
+/// The plans of all wanted experiments as one, so that no processor waits for the last run of each.
+fn joined(args: &ReproduceArgs, extent: Extent, options: &Options) -> Result<Plan> {
+    let is_wanted = |experiment: &&Experiment| {
+        args.names.iter().any(|name| name == "all" || name == experiment.name)
+    };
+    let mut whole = Plan {
+        cells: Vec::new(),
+        done: 0,
+        missing: Vec::new(),
+        programs: BTreeMap::new(),
+        versions: BTreeMap::new(),
+    };
+    for experiment in Experiment::all().iter().filter(is_wanted) {
+        let (campaign, cells) = wanted(experiment, extent, args.repetitions)?;
+        let part = plan(&campaign, options).map_err(|error| match error {
+            CampaignError::OtherScenario { .. } => {
+                anyhow::Error::from(Failure::new(Exit::Usage, error.to_string()))
+            }
+            error => error.into(),
+        })?;
+        let kept: Vec<_> = part
+            .cells
+            .into_iter()
+            .filter(|cell| cells.iter().any(|wanted| wanted.id == cell.id))
+            .collect();
+        whole.done += part.done;
+        whole.cells.extend(kept);
+        whole.programs.extend(part.programs);
+        whole.versions.extend(part.versions);
+        for missing in part.missing {
+            add_missing(&mut whole.missing, missing);
+        }
+    }
+    // The first repetition of everything before the second of anything: a report that is broken off
+    // has all figures.
+    whole.cells.sort_by_key(|cell| cell.id.repetition);
+    Ok(whole)
+}
+
+fn add_missing(all: &mut Vec<Missing>, missing: Missing) {
+    match all.iter_mut().find(|known| known.kind == missing.kind) {
+        Some(known) => known.cells += missing.cells,
+        None => all.push(missing),
+    }
+}
+
+/// Writes the report of a folder's results, and says the most important of it.
+fn report(folder: &Path, json: bool) -> Result<()> {
+    let results = read_results(folder)?;
+    let survey = read_survey(folder)?;
+    if results.is_empty() && survey.is_none() {
+        let words = format!("{}: there are no results", folder.display());
+        return Err(Failure::new(Exit::Failure, words).into());
+    }
+    let findings = findings(&results, survey.as_ref());
+    let written = write_report(folder, &findings, &results)?;
+    if json {
+        println!("{:#}", render_json(&findings));
+    } else {
+        print!("{}", to_text(&summary(&findings)));
+    }
+    eprintln!("\nThe report: {}", written.page.display());
+    Ok(())
+}
+
+fn conclude(done: &Summary) -> ExitCode {
+    if done.rejected > 0 {
+        eprintln!("{} disturbed runs were repeated or left out", done.rejected);
+    }
+    if done.left > 0 {
+        eprintln!("stopped; {} runs are left: the same command goes on", done.left);
+        return ExitCode::from(INTERRUPTED);
+    }
+    if done.given_up.is_empty() {
+        return ExitCode::SUCCESS;
+    }
+    eprintln!("{} runs have no result; the same command tries them again:", done.given_up.len());
+    for (id, why) in &done.given_up {
+        eprintln!("  {} {id}: {why}", id.campaign);
+    }
+    Exit::Failure.into()
+}

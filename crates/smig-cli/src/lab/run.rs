@@ -1,0 +1,312 @@
+//! `smig lab run`: a scenario's cells, one after the other or several at once, with their progress.
+
+use std::collections::BTreeMap;
+use std::io::{self, Write as _};
+use std::path::{Path, PathBuf};
+use std::process::ExitCode;
+use std::time::Duration;
+
+use anyhow::{Context as _, Result};
+use clap::Args;
+use indicatif::{ProgressBar, ProgressStyle};
+use smig_lab::campaign::{
+    self, CampaignError, CellResult, Disturbed, Event, Options, Plan, Summary, keep_scenario, plan,
+};
+use smig_lab::peer::{Errand, Owner, Place, program_of};
+use smig_lab::scenario::{self, Campaign, Filter, Role, Share};
+use smig_lab::stop::Stop;
+use smig_lab::workload::{Material, Outcome};
+
+use crate::exit::{Exit, Failure};
+use crate::interrupt::{self, INTERRUPTED};
+use crate::paint;
+use crate::settings::{self, Settings};
+
+/// Measure what a scenario file says
+#[derive(Debug, Args)]
+#[command(
+    long_about = "Measure what a scenario file says: every variant, as often as it wants.\n\nEach run \
+        has hosts, link, servers and clients of its own, in a process of its own. Results are added to \
+        DIR/results.jsonl, a line each. What has a result there is not run again, so a campaign can be \
+        stopped at any time and goes on where it was. Runs that the machine disturbed (packets late, or \
+        dropped outside of the link) do not count and are repeated.\n\nA server that is not installed is \
+        left out, with a note how to install it.",
+    after_help = "\
+Examples:
+  smig lab run scenarios/smoke.toml
+  smig lab run scenarios/paper.toml --out paper --filter buffer=large --repetitions 2
+  smig lab run scenarios/paper.toml --out share-3 --shard 3/8     (then: smig lab merge all share-*)
+  smig lab run scenarios/paper.toml --show-config --filter scheme=nginx
+
+Exit codes: 0 all runs have results; 1 some have none; 2 the scenario or the command line is wrong;
+130 stopped."
+)]
+pub(crate) struct RunArgs {
+    /// The scenario
+    file: PathBuf,
+    /// The folder for results; the scenario's name with -results if not said
+    #[arg(long, value_name = "DIR")]
+    out: Option<PathBuf>,
+    /// Only one share of the runs: its number and how many there are
+    #[arg(long, value_name = "I/N", value_parser = Share::parse)]
+    shard: Option<Share>,
+    /// Runs at once; more than half of the processors disturb each other
+    #[arg(long, value_name = "N", default_value_t = 1, value_parser = jobs)]
+    jobs: usize,
+    /// Only these variants; several names of an axis are alternatives
+    #[arg(long, value_name = "AXIS=NAME", action = clap::ArgAction::Append)]
+    filter: Vec<String>,
+    /// How often each is measured, instead of what the scenario says
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..))]
+    repetitions: Option<u32>,
+    /// Keep runs that were disturbed each time; their results say so
+    #[arg(long)]
+    keep_disturbed: bool,
+    /// Show what each server would be told, and run nothing
+    #[arg(long)]
+    show_config: bool,
+    /// Say at the end what was done, as JSON on standard output
+    #[arg(long)]
+    json: bool,
+}
+
+pub(super) fn jobs(text: &str) -> Result<usize, String> {
+    match text.parse() {
+        Ok(jobs @ 1..=256) => Ok(jobs),
+        _ => Err("it is 1 to 256".into()),
+    }
+}
+
+pub(super) fn run(args: &RunArgs) -> Result<ExitCode> {
+    let mut campaign = scenario::load(&args.file, &check_setting)
+        .map_err(|faults| Failure::new(Exit::Usage, faults.to_string()))?;
+    if let Some(repetitions) = args.repetitions {
+        campaign.repetitions = repetitions;
+    }
+    let filter = Filter::parse(&args.filter, &campaign)
+        .map_err(|why| Failure::new(Exit::Usage, format!("--filter: {why}")))?;
+    let smig = std::env::current_exe().context("cannot find this program's own file")?;
+    if args.show_config {
+        show_config(&campaign, &filter, &smig);
+        return Ok(ExitCode::SUCCESS);
+    }
+    let options = Options {
+        out: args.out.clone().unwrap_or_else(|| format!("{}-results", campaign.name).into()),
+        share: args.shard,
+        filter,
+        jobs: args.jobs,
+        smig,
+        version: concat!("smig ", env!("CARGO_PKG_VERSION")).into(),
+        disturbed: if args.keep_disturbed { Disturbed::Keep } else { Disturbed::Reject },
+    };
+    let plan = plan(&campaign, &options).map_err(|error| match error {
+        CampaignError::Machine(_) | CampaignError::Io { .. } => anyhow::Error::from(error),
+        _ => Failure::new(Exit::Usage, error.to_string()).into(),
+    })?;
+    keep_scenario(&options, &args.file)
+        .with_context(|| format!("cannot write to {}", options.out.display()))?;
+    let stop = Stop::default();
+    interrupt::listen(stop.clone())?;
+    let view = View::new(&campaign.name, &plan);
+    let summary = campaign::run(plan, &options, &stop, &mut |event| view.show(event));
+    view.end();
+    Ok(conclude(args, &options, &summary?))
+}
+
+/// What is wrong with one setting of `smig serve`, by its own check.
+pub(super) fn check_setting(text: &str) -> Result<(), String> {
+    let folder = std::env::temp_dir();
+    let path = folder.join(format!("smig-lab-setting-{}.toml", std::process::id()));
+    std::fs::write(&path, text).map_err(|error| format!("cannot be checked: {error}"))?;
+    let result = settings::load(&path, &mut Settings::default());
+    // A file of a few octets that nobody reads again.
+    let _ = std::fs::remove_file(&path);
+    let shown = path.display().to_string();
+    result.map_err(|faults| {
+        let without_place = |line: &str| {
+            let rest = line.strip_prefix(&shown).unwrap_or(line).trim_start_matches(':');
+            rest.trim_start_matches(|c: char| c.is_ascii_digit())
+                .trim_start_matches(": ")
+                .to_owned()
+        };
+        faults.lines().map(without_place).collect::<Vec<_>>().join("; ")
+    })
+}
+
+fn show_config(campaign: &Campaign, filter: &Filter, smig: &Path) {
+    let folder = Path::new("RUN");
+    let material = Material::at(folder);
+    let place = Place {
+        folder: material.files,
+        certificate: material.certificate,
+        key: material.key,
+        both: material.both,
+        scratch: folder.join("scratch"),
+        smig: smig.to_owned(),
+        address: std::net::Ipv4Addr::new(10, 99, 0, 1),
+        owner: if rustix::process::getuid().is_root() { Owner::Root } else { Owner::User },
+    };
+    for setting in campaign.settings.iter().filter(|setting| filter.takes(&setting.variant)) {
+        println!("{}", paint::strong(&format!("== {}", setting.variant)));
+        println!("link: {}", setting.scenario.link);
+        for (number, (name, server)) in (0..).zip(&setting.scenario.servers) {
+            let found = program_of(server, smig);
+            let program = found.unwrap_or_else(|| server.kind.word().into());
+            let launch = place.launch(&Errand { name, number, server, program: &program });
+            println!("-- server {name}\n{}", launch.shown());
+        }
+    }
+}
+
+/// Progress, on standard error.
+pub(super) struct View {
+    bar: ProgressBar,
+    is_drawn: bool,
+}
+
+impl View {
+    pub(super) fn new(name: &str, plan: &Plan) -> Self {
+        let total = plan.cells.len() as u64;
+        let bar = ProgressBar::new(total);
+        let template = "{bar:24} {pos}/{len}  {elapsed} gone{msg}";
+        if let Ok(style) = ProgressStyle::with_template(template) {
+            bar.set_style(style);
+        }
+        let view = Self { is_drawn: !bar.is_hidden(), bar };
+        view.say(&format!("{name}: {} to run, {} done already", total, plan.done));
+        for missing in &plan.missing {
+            view.say(&format!("{} {missing}", paint::bad("left out:")));
+        }
+        let expected: Duration =
+            plan.cells.iter().map(|cell| campaign::likely_length(&cell.scenario)).sum();
+        if total > 0 {
+            view.say(&paint::faint(&format!(
+                "about {}; Ctrl-C stops, the same command goes on",
+                shown(expected)
+            )));
+            view.bar.enable_steady_tick(Duration::from_secs(1));
+        }
+        view
+    }
+
+    /// Takes the bar away.
+    pub(super) fn end(&self) {
+        self.bar.finish_and_clear();
+    }
+
+    fn say(&self, line: &str) {
+        self.bar.suspend(|| tell(line));
+    }
+
+    pub(super) fn show(&self, event: &Event<'_>) {
+        match event {
+            Event::Started { id, attempt } if self.is_drawn => {
+                let again = if *attempt > 1 { format!(", try {attempt}") } else { String::new() };
+                self.bar.set_message(format!("  {id}{again}"));
+            }
+            Event::Started { .. } => {}
+            Event::Rejected { id, attempt, why } => {
+                self.say(&format!("disturbed, tried again: {id} (try {attempt}): {why}"));
+            }
+            Event::GivenUp { id, why } => {
+                self.bar.inc(1);
+                self.say(&format!("{} {id}: {why}", paint::bad("no result:")));
+            }
+            Event::Finished { result, left } => {
+                self.bar.inc(1);
+                let rest = format!("about {} left", shown(*left));
+                let line = format!("{}: {}", result.id, digest(result));
+                if self.is_drawn {
+                    self.say(&line);
+                    self.bar.set_message(format!("  {rest}"));
+                } else {
+                    self.say(&format!("{line}; {rest}"));
+                }
+            }
+        }
+    }
+}
+
+pub(super) fn shown(time: Duration) -> String {
+    let seconds = time.as_secs();
+    match seconds {
+        0..=119 => format!("{seconds} s"),
+        120..=7199 => format!("{} min", seconds / 60),
+        _ => format!("{} h {} min", seconds / 3600, seconds % 3600 / 60),
+    }
+}
+
+/// A run in a line.
+fn digest(result: &CellResult) -> String {
+    let mut parts = Vec::new();
+    let mut by_name: BTreeMap<&str, Vec<_>> = BTreeMap::new();
+    for object in &result.observation.objects {
+        by_name.entry(&object.name).or_default().push(object);
+    }
+    for (name, objects) in by_name {
+        let ended =
+            |object: &&&_| matches!(outcome(object), Outcome::Complete | Outcome::Cancelled);
+        let right = objects.iter().filter(ended).count();
+        let mut seconds: Vec<_> = objects.iter().map(|object| object.seconds()).collect();
+        seconds.sort_by(f64::total_cmp);
+        let median = seconds.get(seconds.len() / 2).copied().unwrap_or_default();
+        let mut part = match objects.first().map(|object| object.role) {
+            Some(Role::Big) => format!("{name} {median:.2} s"),
+            _ => format!("{name} {:.0} ms", median * 1e3),
+        };
+        if objects.len() > 1 {
+            part += &format!(" (median of {})", objects.len());
+        }
+        if right < objects.len() {
+            part += &format!(", {} not right", objects.len() - right);
+        }
+        parts.push(part);
+    }
+    parts.join(", ")
+}
+
+const fn outcome(object: &smig_lab::workload::ObjectResult) -> &Outcome {
+    &object.outcome
+}
+
+/// Says it on standard error. A terminal that was closed does not end a campaign.
+fn tell(line: &str) {
+    let _ = writeln!(io::stderr(), "{line}");
+}
+
+fn conclude(args: &RunArgs, options: &Options, summary: &Summary) -> ExitCode {
+    if args.json {
+        let given_up: Vec<_> = summary
+            .given_up
+            .iter()
+            .map(|(id, why)| serde_json::json!({"id": id, "why": why}))
+            .collect();
+        let missing: Vec<_> = summary
+            .missing
+            .iter()
+            .map(|missing| serde_json::json!({"server": missing.kind, "cells": missing.cells}))
+            .collect();
+        let line = serde_json::json!({
+            "out": options.out, "done_before": summary.done_before, "finished": summary.finished,
+            "rejected": summary.rejected, "left": summary.left, "given_up": given_up, "missing": missing,
+        });
+        println!("{line}");
+    }
+    let out = options.out.display();
+    tell(&format!("{} runs have results in {out}", summary.done_before + summary.finished));
+    if summary.rejected > 0 {
+        tell(&format!("{} disturbed runs did not count: {out}/rejected.jsonl", summary.rejected));
+    }
+    if summary.left > 0 {
+        tell(&format!("stopped; {} runs are left: the same command goes on", summary.left));
+        return ExitCode::from(INTERRUPTED);
+    }
+    if summary.given_up.is_empty() {
+        return ExitCode::SUCCESS;
+    }
+    tell(&format!(
+        "{} runs have no result; the same command tries them again",
+        summary.given_up.len()
+    ));
+    Exit::Failure.into()
+}

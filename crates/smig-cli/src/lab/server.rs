@@ -1,0 +1,145 @@
+//! `smig lab server`: `smig serve` as scenarios need it. It takes uploads too, and says on standard
+//! output when something happened to a session, by the clock of all measurements.
+//!
+//! Must never set anything that the configuration file does not say: what is measured is `smig serve`.
+
+use std::convert::Infallible;
+use std::future::Future;
+use std::io::{self, Write as _};
+use std::num::NonZeroUsize;
+use std::path::PathBuf;
+use std::pin::Pin;
+use std::process::ExitCode;
+use std::sync::Arc;
+use std::task::{Context, Poll};
+
+use anyhow::{Context as _, Result};
+use bytes::Bytes;
+use clap::Args;
+use http::{Method, Request, Response, StatusCode};
+use http_body_util::{BodyExt as _, Either, Empty};
+use rustix::time::{ClockId, clock_gettime};
+use smig::{ClearTrust, Incoming, Mover, Observed, Observer, Server, ServerTls};
+use smig_files::{FileBody, Files};
+use tower_service::Service;
+
+use crate::exit::{Exit, Failure};
+use crate::settings::{self, Listen, Settings, Wire};
+
+/// Serve a scenario's files (started by `smig lab run`)
+#[derive(Debug, Args)]
+pub(crate) struct ServerArgs {
+    /// Settings as `smig serve --config` takes them; root and listen must be in it
+    #[arg(long, value_name = "FILE")]
+    config: PathBuf,
+}
+
+pub(super) fn run(args: &ServerArgs) -> Result<ExitCode> {
+    crate::trace::start(crate::trace::Level::Warnings);
+    let mut settings = Settings::default();
+    settings::load(&args.config, &mut settings).map_err(usage)?;
+    let folder = settings.root.clone().ok_or_else(|| usage("server.root is missing"))?;
+    let files = Files::new(&folder, settings.files.clone())?;
+    let server = start(&settings, files)?;
+    // Whoever started this ends it by a signal: it has nothing to finish.
+    loop {
+        std::thread::park();
+        let _ = &server;
+    }
+}
+
+fn start(settings: &Settings, files: Files) -> Result<Server> {
+    let Listen::At(addresses) = &settings.listen else {
+        return Err(usage("server.listen is missing"));
+    };
+    let mut builder = crate::serve::builder(settings)
+        .observer(Arc::new(Diary))
+        .workers(settings.workers.and_then(NonZeroUsize::new).unwrap_or(NonZeroUsize::MIN));
+    for &address in addresses {
+        builder = match settings.wire {
+            Wire::Tls => {
+                let (Some(certificate), Some(key)) = (&settings.certificate, &settings.key) else {
+                    return Err(usage("server.cert or server.key is missing"));
+                };
+                builder.listen(address, ServerTls::from_files(certificate, key)?)
+            }
+            Wire::Cleartext => builder.listen_cleartext(address, ClearTrust::None),
+            Wire::TrustedCleartext => builder.listen_cleartext(address, ClearTrust::TrustedNetwork),
+        };
+    }
+    builder.start(WithUploads(files)).context("the scenario's server does not start")
+}
+
+fn usage(message: impl Into<String>) -> anyhow::Error {
+    Failure::new(Exit::Usage, message).into()
+}
+
+/// Files, and a place that takes whatever is sent.
+#[derive(Clone, Debug)]
+struct WithUploads(Files);
+
+type Answer = Response<Either<FileBody, Empty<Bytes>>>;
+
+impl Service<Request<Incoming>> for WithUploads {
+    type Response = Answer;
+    type Error = Infallible;
+    type Future = Pin<Box<dyn Future<Output = Result<Answer, Infallible>>>>;
+
+    fn poll_ready(&mut self, cx: &mut Context<'_>) -> Poll<Result<(), Infallible>> {
+        Service::<Request<Incoming>>::poll_ready(&mut self.0, cx)
+    }
+
+    fn call(&mut self, request: Request<Incoming>) -> Self::Future {
+        if request.method() == Method::POST {
+            return Box::pin(async move { Ok(take(request.into_body()).await) });
+        }
+        let answer = self.0.call(request);
+        Box::pin(async move { Ok(answer.await?.map(Either::Left)) })
+    }
+}
+
+/// Reads an upload to its end; the answer comes after it.
+async fn take(mut body: Incoming) -> Answer {
+    let mut answer = Response::new(Either::Right(Empty::new()));
+    while let Some(frame) = body.frame().await {
+        if frame.is_err() {
+            *answer.status_mut() = StatusCode::BAD_REQUEST;
+            break;
+        }
+    }
+    answer
+}
+
+/// Writes one JSON object a line.
+#[derive(Debug)]
+struct Diary;
+
+impl Observer for Diary {
+    fn on(&self, what: &Observed) {
+        let line = match what {
+            Observed::ConnectionOpened => serde_json::json!({"event": "opened"}),
+            Observed::ConnectionClosed => serde_json::json!({"event": "closed"}),
+            Observed::SessionEstablished => serde_json::json!({"event": "session"}),
+            Observed::Joined => serde_json::json!({"event": "joined"}),
+            Observed::JoinRefused => serde_json::json!({"event": "join-refused"}),
+            Observed::StreamReset => serde_json::json!({"event": "reset"}),
+            Observed::Moved { from, to, mover } => {
+                let by = if *mover == Mover::Local { "server" } else { "client" };
+                let (from, to) = (from.to_string(), to.to_string());
+                serde_json::json!({"event": "moved", "from": from, "to": to, "by": by})
+            }
+            Observed::MoveDeclined => serde_json::json!({"event": "declined"}),
+            Observed::LimitHit(limit) => serde_json::json!({"event": "limit", "limit": limit}),
+            _ => return,
+        };
+        // Nobody listens any more: the server is being ended.
+        let _ = writeln!(io::stdout().lock(), "{}", dated(line));
+    }
+}
+
+/// With nanoseconds of `CLOCK_MONOTONIC`.
+fn dated(mut line: serde_json::Value) -> serde_json::Value {
+    let time = clock_gettime(ClockId::Monotonic);
+    line["at_ns"] = (time.tv_sec * 1_000_000_000 + time.tv_nsec).into();
+    line
+}

@@ -1,0 +1,372 @@
+//! `smig lab survey`: how many sites hold large objects, Table 1 of the paper.
+//!
+//! Owns the command lines, the progress and where results go. What counts is smig-lab's.
+
+use std::fs::File;
+use std::io::{self, Read, Write as _};
+use std::path::{Path, PathBuf};
+use std::process::ExitCode;
+use std::time::Duration;
+
+use anyhow::{Context as _, Result};
+use clap::{Args, Subcommand};
+use indicatif::{ProgressBar, ProgressStyle};
+use smig::Trust;
+use smig_lab::survey::crawl::{
+    self, CrawlEvent, Crawled, Limits, Manners, Outcome, PRODUCT, Rate, Results, Url,
+};
+use smig_lab::survey::{
+    Damage, OnDamage, SizeRule, Source, SurveyError, Table, Tally, read_export, read_har,
+};
+
+use crate::exit::{Exit, Failure};
+use crate::interrupt::INTERRUPTED;
+use crate::paint;
+
+/// Count the sites that hold large objects, and how large objects are: the paper's Table 1
+#[derive(Debug, Args)]
+#[command(
+    long_about = "Count the sites that hold large objects on their landing page's host, and how large \
+        objects are, beside Table 1 of the paper.\n\nThe objects come from HAR files, from an export of \
+        the HTTP Archive, or from a polite crawl of sites that you name. docs/survey.md says what \
+        counts, and has the query for the HTTP Archive.",
+    after_help = "\
+Examples:
+  smig lab survey har visits/*.har
+  zcat requests-*.json.gz | smig lab survey httparchive -
+  smig lab survey crawl --contact https://example.org/about-us example.com example.net
+  smig lab survey results survey-*.jsonl --csv > table1.csv"
+)]
+pub(crate) struct SurveyArgs {
+    #[command(subcommand)]
+    command: SurveyCommand,
+}
+
+#[derive(Debug, Subcommand)]
+enum SurveyCommand {
+    Har(HarArgs),
+    Httparchive(ExportArgs),
+    Crawl(CrawlArgs),
+    Results(ResultsArgs),
+}
+
+/// From HAR 1.2 files, as browsers save them
+#[derive(Debug, Args)]
+#[command(after_help = "\
+Examples:
+  smig lab survey har visits/*.har
+  smig lab survey har --decoded --json visit.har")]
+struct HarArgs {
+    /// HAR files; each page of each belongs to the site where its first request ended up
+    #[arg(required = true, value_name = "FILE")]
+    files: Vec<PathBuf>,
+    /// Count content as it is after decompression, not as it was transferred
+    #[arg(long)]
+    decoded: bool,
+    /// Leave damaged files out, and say so
+    #[arg(long)]
+    skip_damaged: bool,
+    #[command(flatten)]
+    output: OutputArgs,
+}
+
+/// From an export of the HTTP Archive: JSON lines or CSV
+#[derive(Debug, Args)]
+#[command(
+    long_about = "From an export of the HTTP Archive: JSON lines or CSV, a row a request, with the \
+        columns root_page or page; url; and size, respBodySize, respSize, summary or payload. \
+        docs/survey.md has the query.",
+    after_help = "\
+Examples:
+  smig lab survey httparchive requests.csv
+  zcat requests-*.json.gz | smig lab survey httparchive -"
+)]
+struct ExportArgs {
+    /// Exported files; - is standard input
+    #[arg(required = true, value_name = "FILE")]
+    files: Vec<PathBuf>,
+    /// Leave damaged rows out, and say so
+    #[arg(long)]
+    skip_damaged: bool,
+    #[command(flatten)]
+    output: OutputArgs,
+}
+
+/// By asking sites, politely
+#[derive(Debug, Args)]
+#[command(
+    long_about = "By asking sites, politely: one request at a time a host, with a pause after each \
+        answer, never what robots.txt disallows, heads or single octets of all that is not HTML.\n\nEach \
+        URL's outcome is a line of the results file. A crawl that was stopped (Ctrl-C) goes on with the \
+        same command.",
+    after_help = "\
+Examples:
+  smig lab survey crawl --contact https://example.org/about-us example.com https://example.net/start
+  smig lab survey crawl --contact me@example.org --list sites.txt --rate 30/min --out sites.jsonl"
+)]
+struct CrawlArgs {
+    /// Landing pages: URLs, or hosts for https
+    #[arg(value_name = "URL", required_unless_present = "list")]
+    urls: Vec<String>,
+    /// A file with one of them a line; lines that begin with # are skipped
+    #[arg(long, value_name = "FILE")]
+    list: Option<PathBuf>,
+    /// A URL or mail address where the sites' owners learn who asks; it is in the User-Agent
+    #[arg(long, value_name = "CONTACT")]
+    contact: String,
+    /// Levels of a site's object tree; the landing page is the first
+    #[arg(long, value_name = "N", default_value_t = Limits::default().levels, value_parser = clap::value_parser!(u8).range(1..=10))]
+    levels: u8,
+    /// How often one host is asked at most: N/s, N/min or N/h. Crawl-delay can make that slower
+    #[arg(long, value_name = "RATE", default_value = "1/s")]
+    rate: Rate,
+    /// HTML pages read for links, a site
+    #[arg(long, value_name = "N", default_value_t = Limits::default().max_pages, value_parser = clap::value_parser!(u32).range(1..))]
+    max_pages: u32,
+    /// URLs asked about, a site
+    #[arg(long, value_name = "N", default_value_t = Limits::default().max_objects, value_parser = clap::value_parser!(u32).range(1..))]
+    max_objects: u32,
+    /// Sites at once
+    #[arg(long, value_name = "N", default_value_t = 4, value_parser = clap::value_parser!(u16).range(1..=256))]
+    parallel: u16,
+    /// The results file, which a stopped crawl goes on from
+    #[arg(long, value_name = "FILE", default_value = "survey.jsonl")]
+    out: PathBuf,
+    /// Trust the authorities in this PEM file and no others
+    #[arg(long, value_name = "FILE")]
+    cacert: Option<PathBuf>,
+    #[command(flatten)]
+    output: OutputArgs,
+}
+
+/// From the results files of crawls: several machines' too
+#[derive(Debug, Args)]
+#[command(after_help = "\
+Example:
+  smig lab survey results survey-1.jsonl survey-2.jsonl --json")]
+struct ResultsArgs {
+    /// Results files
+    #[arg(required = true, value_name = "FILE")]
+    files: Vec<PathBuf>,
+    #[command(flatten)]
+    output: OutputArgs,
+}
+
+/// How the table is written to standard output.
+#[derive(Debug, Args)]
+struct OutputArgs {
+    /// Print the table as JSON
+    #[arg(long, conflicts_with = "csv")]
+    json: bool,
+    /// Print the table as CSV
+    #[arg(long)]
+    csv: bool,
+}
+
+pub(super) fn run(args: &SurveyArgs) -> Result<ExitCode> {
+    match &args.command {
+        SurveyCommand::Har(args) => har(args)?,
+        SurveyCommand::Httparchive(args) => export(args)?,
+        SurveyCommand::Crawl(args) => return crawl(args),
+        SurveyCommand::Results(args) => results(&args.files, &args.output)?,
+    }
+    Ok(ExitCode::SUCCESS)
+}
+
+fn har(args: &HarArgs) -> Result<()> {
+    let rule = if args.decoded { SizeRule::Decoded } else { SizeRule::Transferred };
+    let bar = bar(args.files.len() as u64, "{bar:24} {pos}/{len} files");
+    let (mut tally, mut damaged) = (Tally::default(), 0);
+    for path in &args.files {
+        match read_har(open(path)?, &path.display().to_string(), rule, &mut tally) {
+            Err(SurveyError::Damage(damage)) if args.skip_damaged => {
+                tell_damage(&bar, &damage);
+                damaged += 1;
+            }
+            result => result.map_err(failure)?,
+        }
+        bar.inc(1);
+    }
+    bar.finish_and_clear();
+    let mut table = Table::new(Source::Har, &tally);
+    if damaged > 0 {
+        table.notes.push(format!("{damaged} damaged files were left out."));
+    }
+    print(&table, &args.output)
+}
+
+fn export(args: &ExportArgs) -> Result<()> {
+    let mut tally = Tally::default();
+    for path in &args.files {
+        let is_input = path == Path::new("-");
+        let name = if is_input { "standard input".into() } else { path.display().to_string() };
+        let file: Box<dyn Read> =
+            if is_input { Box::new(io::stdin().lock()) } else { Box::new(open(path)?) };
+        let octets = std::fs::metadata(path).map_or(0, |metadata| metadata.len());
+        let template = if is_input {
+            "{binary_bytes} {binary_bytes_per_sec}"
+        } else {
+            "{bar:24} {binary_bytes}/{binary_total_bytes} {eta} left"
+        };
+        let bar = bar(octets, template);
+        let mut tell = |damage: &Damage| tell_damage(&bar, damage);
+        let on_damage = if args.skip_damaged { OnDamage::Skip(&mut tell) } else { OnDamage::Stop };
+        let result = read_export(bar.wrap_read(file), &name, &mut tally, on_damage);
+        bar.finish_and_clear();
+        result.map_err(failure)?;
+    }
+    print(&Table::new(Source::HttpArchive, &tally), &args.output)
+}
+
+fn results(files: &[PathBuf], output: &OutputArgs) -> Result<()> {
+    let (mut tally, mut crawled) = (Tally::default(), Crawled::default());
+    for path in files {
+        let name = path.display().to_string();
+        crawled.read(open(path)?, &name, &mut tally).map_err(failure)?;
+    }
+    let mut table = Table::new(Source::Crawl, &tally);
+    table.notes = crawled.notes();
+    print(&table, output)
+}
+
+fn crawl(args: &CrawlArgs) -> Result<ExitCode> {
+    let starts = starts(args)?;
+    let limits =
+        Limits { levels: args.levels, max_pages: args.max_pages, max_objects: args.max_objects };
+    let mut results = Results::open(&args.out, limits).map_err(failure)?;
+    let trust = args.cacert.clone().map_or(Trust::System, Trust::File);
+    let client = crawl::client(trust).map_err(failure)?;
+    let manners =
+        Manners { rate: args.rate, parallel: args.parallel.into(), contact: args.contact.clone() };
+    let done = starts.iter().filter(|start| results.is_done(start)).count();
+    let view = View::new(starts.len() as u64, done as u64, &args.out);
+    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
+    let is_stopped = runtime.block_on(async {
+        let mut tell = |event: CrawlEvent<'_>| view.show(event);
+        tokio::select! {
+            result = crawl::crawl(&starts, &manners, client, &mut results, &mut tell) => {
+                result.map(|()| false)
+            }
+            // Without signals the process just ends, and the file is as good.
+            Ok(()) = tokio::signal::ctrl_c() => Ok(true),
+        }
+    });
+    drop(results);
+    view.bar.finish_and_clear();
+    let is_stopped = is_stopped.map_err(failure)?;
+    self::results(std::slice::from_ref(&args.out), &args.output)?;
+    if is_stopped {
+        eprintln!("stopped; the same command goes on from {}", args.out.display());
+        return Ok(ExitCode::from(INTERRUPTED));
+    }
+    Ok(ExitCode::SUCCESS)
+}
+
+/// The sites of the command line and of the list, each once.
+fn starts(args: &CrawlArgs) -> Result<Vec<Url>> {
+    let mut texts = args.urls.clone();
+    if let Some(path) = &args.list {
+        let text = io::read_to_string(open(path)?).map_err(|cause| {
+            failure(SurveyError::Read { name: path.display().to_string(), cause })
+        })?;
+        let lines = text.lines().map(str::trim);
+        texts.extend(
+            lines.filter(|line| !line.is_empty() && !line.starts_with('#')).map(Into::into),
+        );
+    }
+    let mut starts = Vec::new();
+    for text in texts {
+        let url = crawl::start(&text)
+            .map_err(|error| Failure::new(Exit::MalformedUrl, error.to_string()))?;
+        if !starts.contains(&url) {
+            starts.push(url);
+        }
+    }
+    Ok(starts)
+}
+
+/// Progress, on standard error.
+struct View {
+    bar: ProgressBar,
+}
+
+impl View {
+    fn new(sites: u64, done: u64, out: &Path) -> Self {
+        let bar = bar(sites, "{bar:24} {pos}/{len} sites  {elapsed} gone  {msg}");
+        bar.set_position(done);
+        let view = Self { bar };
+        let left = sites - done;
+        view.say(&format!(
+            "{left} sites to crawl as {PRODUCT}, {done} done already: {}",
+            out.display()
+        ));
+        view.say(&paint::faint("Ctrl-C stops, the same command goes on"));
+        view.bar.enable_steady_tick(Duration::from_secs(1));
+        view
+    }
+
+    fn say(&self, line: &str) {
+        self.bar.suspend(|| eprintln!("{line}"));
+    }
+
+    fn show(&self, event: CrawlEvent<'_>) {
+        match event {
+            CrawlEvent::Visited(visit) => {
+                if let Outcome::Failed { why } = &visit.outcome {
+                    self.say(&format!("{} {}: {why}", paint::bad("no answer:"), visit.url));
+                }
+                self.bar.set_message(visit.url.to_string());
+            }
+            CrawlEvent::Ended(ended) => {
+                self.bar.inc(1);
+                self.say(&format!("{}: {}", ended.start, ended.end.words()));
+            }
+            _ => {}
+        }
+    }
+}
+
+fn bar(length: u64, template: &str) -> ProgressBar {
+    let bar = ProgressBar::new(length);
+    if let Ok(style) = ProgressStyle::with_template(template) {
+        bar.set_style(style);
+    }
+    bar
+}
+
+fn tell_damage(bar: &ProgressBar, damage: &Damage) {
+    bar.suspend(|| eprintln!("{} {damage}", paint::bad("left out:")));
+}
+
+fn open(path: &Path) -> Result<File, Failure> {
+    File::open(path)
+        .map_err(|cause| failure(SurveyError::Read { name: path.display().to_string(), cause }))
+}
+
+fn failure(error: SurveyError) -> Failure {
+    let exit = match error {
+        SurveyError::Write { .. } => Exit::Write,
+        SurveyError::Results { .. } | SurveyError::Start(_) => Exit::Usage,
+        _ => Exit::Read,
+    };
+    Failure::new(exit, error.to_string())
+}
+
+fn print(table: &Table, output: &OutputArgs) -> Result<()> {
+    let text = if output.json {
+        serde_json::to_string_pretty(table).context("the table is no JSON")? + "\n"
+    } else if output.csv {
+        table.csv()
+    } else {
+        table.text()
+    };
+    match io::stdout().write_all(text.as_bytes()) {
+        // Whoever reads has seen enough.
+        Err(error) if error.kind() == io::ErrorKind::BrokenPipe => Ok(()),
+        result => result.context("cannot write to standard output"),
+    }
+}
+
+#[cfg(test)]
+#[path = "survey/tests.rs"]
+mod tests;

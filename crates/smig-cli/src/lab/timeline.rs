@@ -1,0 +1,197 @@
+//! `smig lab timeline`: the picture of a run that was sampled.
+//!
+//! Owns the command line and the files that are written. What is drawn is smig-lab's.
+
+use std::fs::{self, File};
+use std::io::BufReader;
+use std::path::{Path, PathBuf};
+use std::process::ExitCode;
+use std::time::Duration;
+
+use anyhow::Result;
+use clap::Args;
+use smig_lab::report::timeline::{View, render_beside, render_html, render_svg};
+use smig_lab::sample::{ReadError, Timeline};
+
+use crate::exit::{Exit, Failure};
+use crate::settings::parse_time;
+
+/// Draw what was sampled of a run: requests, link queue, congestion windows, moves, on one axis
+#[derive(Debug, Args)]
+#[command(
+    long_about = "Draw what was sampled of a run.\n\nOne picture on one time axis: each request as a \
+        bar in the colour of the connection that brings it, what arrives by which connection, the \
+        queue before the link with every drop, what each connection has sent and still holds, its \
+        congestion window and round trips, and lines where SMig moved a stream. `smig lab run` \
+        writes a timeline for the cells of a scenario that asks for it.",
+    after_help = "\
+Examples:
+  smig lab timeline cell.timeline.jsonl                      cell.timeline.html, with closer looks
+  smig lab timeline cell.timeline.jsonl --svg picture.svg    the picture alone
+  smig lab timeline cell.timeline.jsonl --svg - --from 1.2s --to 1.6s > moment.svg
+  smig lab timeline NoMig.timeline.jsonl SMig.timeline.jsonl --svg both.svg"
+)]
+pub(crate) struct TimelineArgs {
+    /// The timeline: JSON lines; several for one picture side by side, with --svg
+    #[arg(value_name = "FILE", required = true)]
+    files: Vec<PathBuf>,
+    /// Write the picture as an SVG file that stands alone; - is standard output
+    #[arg(long, value_name = "FILE")]
+    svg: Option<PathBuf>,
+    /// Write a page with the picture, a closer look at each move, and a table; - is standard output
+    #[arg(long, value_name = "FILE")]
+    html: Option<PathBuf>,
+    /// The SVG file's time axis begins here
+    #[arg(long, value_name = "TIME", value_parser = parse_time)]
+    from: Option<Duration>,
+    /// The SVG file's time axis ends here
+    #[arg(long, value_name = "TIME", value_parser = parse_time)]
+    to: Option<Duration>,
+    /// The SVG file's width in pixels
+    #[arg(long, value_name = "PIXELS", value_parser = clap::value_parser!(u16).range(300..=4000), default_value = "1000")]
+    width: u16,
+}
+
+pub(crate) fn run(args: &TimelineArgs) -> Result<ExitCode> {
+    let timelines = args.files.iter().map(|file| read(file)).collect::<Result<Vec<_>, _>>()?;
+    match (timelines.as_slice(), args.files.as_slice()) {
+        ([timeline], [file]) => one(args, timeline, file)?,
+        _ => several(args, &timelines)?,
+    }
+    Ok(ExitCode::SUCCESS)
+}
+
+fn one(args: &TimelineArgs, timeline: &Timeline, file: &Path) -> Result<(), Failure> {
+    let view = view(args, timeline)?;
+    let mut html = args.html.clone();
+    if html.is_none() && args.svg.is_none() {
+        html = Some(file.with_extension("html"));
+    }
+    if let Some(path) = &args.svg {
+        write(path, &render_svg(timeline, &view))?;
+    }
+    if let Some(path) = &html {
+        write(path, &render_html(timeline))?;
+    }
+    Ok(())
+}
+
+fn several(args: &TimelineArgs, timelines: &[Timeline]) -> Result<(), Failure> {
+    let Some(path) = args.svg.as_deref().filter(|_| args.html.is_none()) else {
+        let text = "several timelines make one picture: name its file with --svg, without --html";
+        return Err(Failure::new(Exit::Usage, text));
+    };
+    if args.from.or(args.to).is_some() {
+        let text = "--from and --to are for one timeline; several are shown whole";
+        return Err(Failure::new(Exit::Usage, text));
+    }
+    let all: Vec<&Timeline> = timelines.iter().collect();
+    write(path, &render_beside(&all, args.width.into()))
+}
+
+fn read(path: &Path) -> Result<Timeline, Failure> {
+    let shown = path.display();
+    let file = File::open(path)
+        .map_err(|error| Failure::new(Exit::Read, format!("cannot read {shown}: {error}")))?;
+    Timeline::read_from(&mut BufReader::new(file)).map_err(|error| {
+        let text = match error {
+            ReadError::Io(cause) => format!("cannot read {shown}: {cause}"),
+            other => format!("{shown}: {other}"),
+        };
+        Failure::new(Exit::Read, text)
+    })
+}
+
+fn view(args: &TimelineArgs, timeline: &Timeline) -> Result<View, Failure> {
+    let whole = View::whole(timeline, args.width.into());
+    let micros = |time: Duration| u64::try_from(time.as_micros()).unwrap_or(u64::MAX);
+    let from_us = args.from.map_or(whole.from_us, micros);
+    let to_us = args.to.map_or(whole.to_us, micros);
+    if from_us >= to_us || from_us >= whole.to_us {
+        let end = timeline.end_us() as f64 / 1e6;
+        let text = format!("--from and --to leave nothing: the timeline goes from 0s to {end:.3}s");
+        return Err(Failure::new(Exit::Usage, text));
+    }
+    Ok(View { from_us, to_us, ..whole })
+}
+
+fn write(path: &Path, text: &str) -> Result<(), Failure> {
+    if path == Path::new("-") {
+        print!("{text}");
+        return Ok(());
+    }
+    fs::write(path, text).map_err(|error| {
+        let text = format!("cannot write {}: {error}; does its folder exist?", path.display());
+        Failure::new(Exit::Write, text)
+    })?;
+    eprintln!("{}", path.display());
+    Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use clap::Parser;
+
+    use super::*;
+
+    #[derive(Debug, Parser)]
+    struct Line {
+        #[command(flatten)]
+        args: TimelineArgs,
+    }
+
+    const HEAD: &str = r#"{"head":{"version":1,"title":"t","origin_ns":0}}"#;
+    const MARK: &str = r#"{"mark":{"at_us":2000000,"kind":"join","host":"server"}}"#;
+
+    fn run_on(content: &str, flags: &[&str]) -> (tempfile::TempDir, Result<ExitCode>) {
+        let folder = tempfile::tempdir().unwrap();
+        let file = folder.path().join("a.timeline.jsonl");
+        fs::write(&file, content).unwrap();
+        let shown = file.to_str().unwrap();
+        let line = Line::try_parse_from(["timeline", shown].iter().chain(flags)).unwrap();
+        let result = run(&line.args);
+        (folder, result)
+    }
+
+    #[test]
+    fn without_flags_there_is_a_page_beside_the_file() {
+        let (folder, result) = run_on(&format!("{HEAD}\n{MARK}\n"), &[]);
+        result.unwrap();
+        let page = fs::read_to_string(folder.path().join("a.timeline.html")).unwrap();
+        assert!(page.contains("JOIN"), "{page}");
+    }
+
+    #[test]
+    fn what_cannot_be_drawn_is_named() {
+        for (content, flags, named) in [
+            ("{}", &[][..], "a.timeline.jsonl: line 1"),
+            ("", &[], "empty"),
+            (&format!("{HEAD}\n{MARK}\n"), &["--from", "3s"], "0s to 2.000s"),
+            (&format!("{HEAD}\n{MARK}\n"), &["--from", "2s", "--to", "1s"], "--from and --to"),
+            (&format!("{HEAD}\n"), &["--svg", "no/such/folder/x.svg"], "folder exist"),
+        ] {
+            let (_folder, result) = run_on(content, flags);
+            let error = format!("{:#}", result.unwrap_err());
+            assert!(error.contains(named), "{error}");
+        }
+    }
+
+    #[test]
+    fn several_are_one_picture() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = |name: &str| folder.path().join(name).to_str().unwrap().to_owned();
+        let (one, other, out) = (path("one.jsonl"), path("other.jsonl"), path("both.svg"));
+        for file in [&one, &other] {
+            fs::write(file, format!("{HEAD}\n{MARK}\n")).unwrap();
+        }
+        let line = |flags: &[&str]| {
+            let all = ["timeline", &one, &other].into_iter().chain(flags.iter().copied());
+            run(&Line::try_parse_from(all).unwrap().args)
+        };
+        line(&["--svg", &out]).unwrap();
+        assert_eq!(fs::read_to_string(&out).unwrap().matches(">JOIN</text>").count(), 2);
+        assert!(line(&[]).unwrap_err().to_string().contains("--svg"));
+        let error = line(&["--svg", &out, "--from", "1s"]).unwrap_err().to_string();
+        assert!(error.contains("one timeline"), "{error}");
+    }
+}

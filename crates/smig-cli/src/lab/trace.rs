@@ -1,0 +1,224 @@
+//! `smig lab trace`: Mahimahi's trace files, made, converted and described.
+
+use std::fs;
+use std::io::{self, Write as _};
+use std::path::{Path, PathBuf};
+use std::process::ExitCode;
+use std::time::Duration;
+
+use anyhow::{Context as _, Result};
+use clap::{Args, Subcommand};
+use smig_lab::link::{LteSpec, OPPORTUNITY_BYTES, Rate, RateStep, Steps, Trace};
+
+use crate::exit::{Exit, Failure};
+
+/// Make, convert and describe trace files of links that vary
+#[derive(Debug, Args)]
+#[command(
+    long_about = "Make, convert and describe trace files of links that vary.\n\nThe format is Mahimahi's: \
+        a line for each 1,500 bytes that the link can carry, with the millisecond at which it can; after \
+        the last line it begins again. A scenario uses a file as rate = { trace = \"FILE\" }.",
+    after_help = "\
+Examples:
+  smig lab trace lte --seed 7 --seconds 60 > lte-7.trace
+  smig lab trace constant \"12 Mbit/s\" --seconds 10 -o steady.trace
+  smig lab trace from-rates measured.csv -o measured.trace     (lines: seconds,Mbit/s)
+  smig lab trace to-rates measured.trace --interval-ms 100
+  smig lab trace show measured.trace"
+)]
+pub(crate) struct TraceArgs {
+    #[command(subcommand)]
+    command: TraceCommand,
+}
+
+#[derive(Debug, Subcommand)]
+enum TraceCommand {
+    /// Generate a link that varies as a phone's does; the same seed gives the same link
+    Lte {
+        /// Any number
+        #[arg(long, value_name = "N", default_value_t = 1)]
+        seed: u64,
+        /// After this time it begins again
+        #[arg(long, value_name = "N", default_value_t = 60, value_parser = clap::value_parser!(u32).range(1..=86_400))]
+        seconds: u32,
+        /// The mean rate
+        #[arg(long, value_name = "RATE", default_value = "12 Mbit/s")]
+        mean: Rate,
+        #[command(flatten)]
+        output: Output,
+    },
+    /// A rate that does not vary
+    Constant {
+        /// Like "12 Mbit/s"
+        rate: Rate,
+        /// After this time it begins again
+        #[arg(long, value_name = "N", default_value_t = 60, value_parser = clap::value_parser!(u32).range(1..=86_400))]
+        seconds: u32,
+        #[command(flatten)]
+        output: Output,
+    },
+    /// Convert rates over time: lines of seconds and Mbit/s, each until the next
+    FromRates {
+        /// Lines like "0.5,12.4"; the first is at 0, and the last holds as long as the one before it
+        file: PathBuf,
+        #[command(flatten)]
+        output: Output,
+    },
+    /// Convert to rates over time: lines of seconds and Mbit/s
+    ToRates {
+        /// A trace
+        file: PathBuf,
+        /// What a line covers
+        #[arg(long, value_name = "N", default_value_t = 1_000, value_parser = clap::value_parser!(u32).range(1..))]
+        interval_ms: u32,
+        #[command(flatten)]
+        output: Output,
+    },
+    /// Describe a trace: its length, its mean, and how much it varies
+    Show {
+        /// A trace
+        file: PathBuf,
+    },
+}
+
+#[derive(Debug, Args)]
+struct Output {
+    /// Write to this file instead of standard output
+    #[arg(short, long, value_name = "FILE")]
+    output: Option<PathBuf>,
+}
+
+impl Output {
+    fn write(&self, text: &str) -> Result<()> {
+        match &self.output {
+            Some(path) => {
+                fs::write(path, text).with_context(|| format!("cannot write {}", path.display()))
+            }
+            None => match io::stdout().lock().write_all(text.as_bytes()) {
+                // The reader has seen enough.
+                Err(error) if error.kind() == io::ErrorKind::BrokenPipe => Ok(()),
+                result => result.context("cannot write to standard output"),
+            },
+        }
+    }
+}
+
+pub(super) fn run(args: &TraceArgs) -> Result<ExitCode> {
+    match &args.command {
+        TraceCommand::Lte { seed, seconds, mean, output } => {
+            let lte = LteSpec { seed: Some(*seed), seconds: *seconds, mean: *mean };
+            output.write(&lte.generate(*seed).to_string())?;
+        }
+        TraceCommand::Constant { rate, seconds, output } => {
+            let length = Duration::from_secs(u64::from(*seconds));
+            output.write(&Trace::constant(*rate, length).to_string())?;
+        }
+        TraceCommand::FromRates { file, output } => {
+            let (steps, length) = parse_rates(&text_of(file)?)
+                .map_err(|fault| wrong(&format!("{}: {fault}", file.display())))?;
+            let trace = Trace::from_steps(&steps, length)
+                .map_err(|error| wrong(&format!("{}: {error}", file.display())))?;
+            output.write(&trace.to_string())?;
+        }
+        TraceCommand::ToRates { file, interval_ms, output } => {
+            let interval = Duration::from_millis(u64::from(*interval_ms));
+            output.write(&rates(&read(file)?, interval))?;
+        }
+        TraceCommand::Show { file } => print!("{}", describe(&read(file)?)),
+    }
+    Ok(ExitCode::SUCCESS)
+}
+
+fn wrong(text: &str) -> Failure {
+    Failure::new(Exit::Usage, text)
+}
+
+fn text_of(file: &Path) -> Result<String, Failure> {
+    fs::read_to_string(file).map_err(|error| wrong(&format!("{}: {error}", file.display())))
+}
+
+fn read(file: &Path) -> Result<Trace, Failure> {
+    let trace = text_of(file)?.parse();
+    trace.map_err(|error| wrong(&format!("{}: not a Mahimahi trace: {error}", file.display())))
+}
+
+fn parse_rates(text: &str) -> Result<(Steps, Duration), String> {
+    let mut steps: Vec<RateStep> = Vec::new();
+    for (number, line) in (1..).zip(text.lines()) {
+        let line = line.trim();
+        // A line of column names may come first.
+        let heading = steps.is_empty() && line.starts_with(|c: char| c.is_ascii_alphabetic());
+        if line.is_empty() || heading {
+            continue;
+        }
+        let fault = || format!("line {number}: {line:?} is not seconds and Mbit/s, like 0.5,12.4");
+        let mut fields = line.split([',', ';', ' ', '\t']).filter(|field| !field.is_empty());
+        let mut field = || fields.next().and_then(|field| field.parse::<f64>().ok());
+        let (at, mbit) = (field().ok_or_else(fault)?, field().ok_or_else(fault)?);
+        let at = Duration::try_from_secs_f64(at).map_err(|_| fault())?;
+        if !(0.0..=1e6).contains(&mbit) {
+            return Err(fault());
+        }
+        steps.push(RateStep { at, rate: Rate::bits_per_second((mbit * 1e6) as u64) });
+    }
+    let last = steps.last().ok_or("no rates in it")?.at;
+    let before = steps.iter().rev().nth(1).map_or(Duration::ZERO, |step| step.at);
+    let held = last.checked_sub(before).filter(|held| !held.is_zero());
+    let length = last + held.unwrap_or(Duration::from_secs(1));
+    Ok((Steps { steps, repeat: None }, length))
+}
+
+fn rates(trace: &Trace, interval: Duration) -> String {
+    let line = |(round, rate): (u32, Rate)| {
+        // A rate of 0 is read and written as 1 bit/s.
+        let mbit = if rate.as_bits_per_second() > 1 { rate.as_mbit() } else { 0.0 };
+        format!("{},{mbit}\n", (interval * round).as_secs_f64())
+    };
+    (0..).zip(trace.rates(interval)).map(line).collect()
+}
+
+fn describe(trace: &Trace) -> String {
+    let mut seconds: Vec<_> =
+        trace.rates(Duration::from_secs(1)).into_iter().map(Rate::as_mbit).collect();
+    seconds.sort_by(f64::total_cmp);
+    let longest = trace.millis().windows(2).map(|pair| pair[1] - pair[0]).max().unwrap_or(0);
+    let mut text = format!(
+        "{} opportunities of {OPPORTUNITY_BYTES} bytes in {} s\nmean rate {}\nlongest gap {longest} ms\n",
+        trace.millis().len(),
+        trace.length().as_secs_f64(),
+        trace.mean(),
+    );
+    if let (Some(least), Some(most)) = (seconds.first(), seconds.last()) {
+        let median = seconds[seconds.len() / 2];
+        text += &format!("in one second {least} to {most} Mbit/s, median {median}\n");
+    }
+    text
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn rates_go_there_and_back() {
+        let text = "seconds,Mbit/s\n0,12\n1, 3\n\n2\t24\n";
+        let (steps, length) = parse_rates(text).unwrap();
+        assert_eq!(length, Duration::from_secs(3));
+        let trace = Trace::from_steps(&steps, length).unwrap();
+        assert_eq!(rates(&trace, Duration::from_secs(1)), "0,12\n1,3\n2,24\n");
+        let described = describe(&trace);
+        assert!(
+            described.contains("in 3 s") && described.contains("3 to 24 Mbit/s"),
+            "{described}"
+        );
+    }
+
+    #[test]
+    fn a_wrong_line_is_named() {
+        for wrong in ["0,12\nx,3\n", "0,12\n1\n", "0,12\n1,-3\n"] {
+            let fault = parse_rates(wrong).unwrap_err();
+            assert!(fault.starts_with("line 2"), "{wrong:?}: {fault}");
+        }
+        assert!(parse_rates("").is_err());
+    }
+}

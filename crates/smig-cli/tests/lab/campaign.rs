@@ -1,0 +1,194 @@
+//! A campaign is run to its end, whatever happens to it on the way.
+
+use std::io::{BufRead as _, BufReader};
+use std::process::Child;
+
+use rustix::process::{Pid, Signal, kill_process};
+use smig_lab::workload::Outcome;
+
+use crate::support::{Place, SHORT, assert_exit, can_run, text};
+
+#[test]
+fn each_variant_is_measured_each_time_and_never_twice() {
+    if !can_run() {
+        return;
+    }
+    let place = Place::new();
+    let file = place.scenario(SHORT);
+    let first = place.run(&["run", &file, "--out", "out", "--repetitions", "2", "--json"]);
+    assert_exit(&first, 0);
+    let summary: serde_json::Value = serde_json::from_slice(&first.stdout).unwrap();
+    assert_eq!((&summary["finished"], &summary["done_before"]), (&4.into(), &0.into()));
+    let results = place.results("out");
+    assert_eq!(results.len(), 4);
+    for result in &results {
+        let objects = &result.observation.objects;
+        assert_eq!(objects.len(), 1);
+        assert_eq!((&objects[0].outcome, objects[0].bytes), (&Outcome::Complete, 10_000));
+        assert!(result.disturbed.is_empty());
+        assert!(result.versions["smig"].starts_with("smig "));
+        let joined = result.server_events["main"].iter().any(|event| event["event"] == "joined");
+        assert_eq!(joined, result.id.variant.on("scheme") == Some("smig"), "{result:#?}");
+    }
+    // The third time is added; the others stay as they are.
+    let second = place.run(&["run", &file, "--out", "out"]);
+    assert_exit(&second, 0);
+    let more = place.results("out");
+    assert_eq!((more.len(), &more[..4]), (6, &results[..]));
+    let third = place.run(&["run", &file, "--out", "out"]);
+    assert!(text(&third.stderr).contains("0 to run, 6 done"), "{}", text(&third.stderr));
+    assert!(place.is_clean());
+    // What changed meanwhile is another scenario.
+    let file = place.scenario(&SHORT.replace("10kB", "11kB"));
+    let other = place.run(&["run", &file, "--out", "out"]);
+    assert_exit(&other, 2);
+    assert!(text(&other.stderr).contains("--out"), "{}", text(&other.stderr));
+}
+
+/// Starts it and waits until so many results are told.
+fn start(place: &Place, file: &str, results: usize) -> Child {
+    let mut child = place.lab(&["run", file, "--out", "out"]).spawn().unwrap();
+    let lines = BufReader::new(child.stderr.take().unwrap()).lines();
+    let told = lines.map(Result::unwrap).filter(|line| line.starts_with("scheme="));
+    assert_eq!(told.take(results).count(), results, "it ended early");
+    child
+}
+
+#[test]
+fn killed_it_goes_on_where_it_was() {
+    if !can_run() {
+        return;
+    }
+    let place = Place::new();
+    let file = place.scenario(&SHORT.replace("repetitions = 3", "repetitions = 20"));
+    let mut child = start(&place, &file, 3);
+    child.kill().unwrap();
+    child.wait().unwrap();
+    let before = place.results("out");
+    assert!((3..=40).contains(&before.len()), "{}", before.len());
+    // The machine went down in the middle of a line.
+    let path = place.path("out/results.jsonl");
+    let mut octets = std::fs::read(&path).unwrap();
+    octets.extend_from_slice(b"{\"format\":1,\"id\":{\"camp");
+    std::fs::write(&path, octets).unwrap();
+
+    let rest = place.run(&["run", &file, "--out", "out"]);
+    assert_exit(&rest, 0);
+    let after = place.results("out");
+    assert_eq!(after[..before.len()], before[..]);
+    let mut ids: Vec<_> = after.iter().map(|result| result.id.clone()).collect();
+    ids.sort();
+    ids.dedup();
+    assert_eq!((ids.len(), after.len()), (40, 40));
+    assert!(place.is_clean(), "what the first left behind is gone too");
+}
+
+#[test]
+fn interrupted_it_ends_its_runs_and_cleans_up() {
+    if !can_run() {
+        return;
+    }
+    let place = Place::new();
+    let file = place.scenario(&SHORT.replace("repetitions = 3", "repetitions = 1000"));
+    let mut child = start(&place, &file, 1);
+    kill_process(Pid::from_child(&child), Signal::INT).unwrap();
+    let status = child.wait().unwrap();
+    assert_eq!(status.code(), Some(130));
+    assert!(place.is_clean());
+    assert!(!place.results("out").is_empty());
+}
+
+#[test]
+fn shares_are_joined_to_the_whole() {
+    if !can_run() {
+        return;
+    }
+    let place = Place::new();
+    let file = place.scenario(SHORT);
+    for share in ["1/2", "2/2"] {
+        assert_exit(&place.run(&["run", &file, "--out", "shares", "--shard", share]), 0);
+    }
+    let merged = place.run(&["merge", "all", "shares", "--json"]);
+    assert_exit(&merged, 0);
+    let summary: serde_json::Value = serde_json::from_slice(&merged.stdout).unwrap();
+    assert_eq!(summary["results"], 6);
+    // The whole campaign finds nothing to do there.
+    let rest = place.run(&["run", &file, "--out", "all", "--jobs", "2"]);
+    assert!(text(&rest.stderr).contains("0 to run, 6 done"), "{}", text(&rest.stderr));
+    // Measured once more, it is a conflict.
+    assert_exit(&place.run(&["run", &file, "--out", "again", "--jobs", "2"]), 0);
+    let conflict = place.run(&["merge", "both", "all", "again"]);
+    assert_exit(&conflict, 1);
+    assert!(text(&conflict.stderr).contains("measured twice"), "{}", text(&conflict.stderr));
+    assert!(!place.path("both").exists());
+}
+
+#[test]
+fn a_disturbed_run_is_repeated_and_then_no_result() {
+    if !can_run() {
+        return;
+    }
+    let place = Place::new();
+    // No packet is so punctual.
+    let strict = "lateness_p99 = \"1us\"\nattempts = 2";
+    let file = place.scenario(&SHORT.replace("lateness_p99 = \"1h\"", strict));
+    let args = ["run", &file, "--out", "out", "--repetitions", "1", "--filter", "scheme=plain"];
+    let output = place.run(&args);
+    assert_exit(&output, 1);
+    let said = text(&output.stderr);
+    assert!(
+        said.contains("disturbed, tried again: scheme=plain #1 (try 1): the link was late"),
+        "{said}"
+    );
+    assert!(said.contains("disturbed each of 2 times"), "{said}");
+    assert_eq!(place.results("out"), []);
+    let rejected = std::fs::read_to_string(place.path("out/rejected.jsonl")).unwrap();
+    assert_eq!(rejected.lines().count(), 2);
+
+    let kept = place.run(&[&args[..], &["--keep-disturbed"]].concat());
+    assert_exit(&kept, 0);
+    let results = place.results("out");
+    assert_eq!((results.len(), results[0].attempt, results[0].disturbed.len()), (1, 2, 1));
+}
+
+/// The process that runs the cell of this campaign, once there is one.
+fn cell_of(campaign: &Child) -> Pid {
+    loop {
+        for entry in std::fs::read_dir("/proc").unwrap().flatten() {
+            let read =
+                |file: &str| std::fs::read_to_string(entry.path().join(file)).unwrap_or_default();
+            // After the name in brackets: state, parent.
+            let stat = read("stat");
+            let parent = stat.rsplit_once(')').and_then(|(_, rest)| rest.split_whitespace().nth(1));
+            let is_cell = read("cmdline").ends_with("\0lab\0cell\0");
+            if is_cell && parent == Some(&campaign.id().to_string()) {
+                let id = entry.file_name().to_string_lossy().parse().unwrap();
+                return Pid::from_raw(id).unwrap();
+            }
+        }
+        std::thread::yield_now();
+    }
+}
+
+#[test]
+fn a_crash_takes_only_its_cell_and_leaves_nothing() {
+    if !can_run() {
+        return;
+    }
+    let place = Place::new();
+    let file = place.scenario(&SHORT.replace("settle = \"0\"", "settle = \"500ms\""));
+    let child = place.lab(&["run", &file, "--out", "out", "--repetitions", "2"]).spawn().unwrap();
+    kill_process(cell_of(&child), Signal::KILL).unwrap();
+    let output = child.wait_with_output().unwrap();
+    assert_exit(&output, 1);
+    let said = text(&output.stderr);
+    assert!(said.contains("no result: scheme=plain #1: its process ended: signal: 9"), "{said}");
+    assert_eq!(place.results("out").len(), 3);
+    assert!(place.is_clean());
+    let place_of = place.path("tmp").display().to_string();
+    for entry in std::fs::read_dir("/proc").unwrap().flatten() {
+        let words = std::fs::read(entry.path().join("cmdline")).unwrap_or_default();
+        let words = String::from_utf8_lossy(&words);
+        assert!(!words.contains(&place_of), "left over: {words}");
+    }
+}

@@ -1,0 +1,89 @@
+//! What is wrong is said before anything runs, with its place.
+
+use crate::support::{Place, SHORT, assert_exit, text};
+
+#[test]
+fn a_wrong_file_is_refused_by_file_line_and_key() {
+    let place = Place::new();
+    let cases = [
+        ("size = \"10kB\"", "sise = \"10kB\"", ":14: workload.transfers.one", "`size`"),
+        (
+            "smig.enabled = false",
+            "policy.min_sise = 3",
+            ":18: servers.main.settings.policy.min_sise",
+            "did you mean policy.min_size",
+        ),
+        ("smig.enabled = false", "smig.enabled = 7", ":18: servers.main", "true or false"),
+        (
+            "kind = \"smig\"\n[workload]",
+            "kind = \"quic\"\n[workload]",
+            ":9: clients.user.kind",
+            "`http1`",
+        ),
+        ("100 Mbit/s", "fast", ":3: link.both", "fast"),
+    ];
+    for (right, wrong, at, words) in cases {
+        let file = place.scenario(&SHORT.replacen(right, wrong, 1));
+        let output = place.run(&["run", &file, "--out", "out"]);
+        assert_exit(&output, 2);
+        let said = text(&output.stderr);
+        assert!(
+            said.contains(&format!("test.toml{at}")) && said.contains(words),
+            "{wrong}: {said}"
+        );
+        assert!(!place.path("out").exists(), "{wrong}");
+    }
+}
+
+#[test]
+fn a_wrong_command_line_is_refused() {
+    let place = Place::new();
+    let file = place.scenario(SHORT);
+    for (args, words) in [
+        (&["run", "none.toml"][..], "none.toml"),
+        (&["run", &file, "--shard", "3/2"], "such as 1/8"),
+        (&["run", &file, "--filter", "scheme=Mig"], "plain, smig"),
+        (&["run", &file, "--jobs", "0"], "1 to 256"),
+        (&["run", &file, "--repetitions", "0"], "--repetitions"),
+    ] {
+        let output = place.run(args);
+        assert_exit(&output, 2);
+        assert!(text(&output.stderr).contains(words), "{args:?}: {}", text(&output.stderr));
+    }
+}
+
+#[test]
+fn what_servers_are_told_can_be_seen_without_running_them() {
+    let place = Place::new();
+    let scenario = format!(
+        "{SHORT}[variants.scheme.nginx.servers.main]\nkind = \"nginx\"\nlines = [\"gzip off;\"]\n"
+    );
+    let file = place.scenario(&scenario);
+    let output = place.run(&["run", &file, "--show-config"]);
+    assert_exit(&output, 0);
+    let shown = text(&output.stdout);
+    for words in ["== scheme=nginx", "ssl http2;", "        gzip off;", "[smig]\nenabled = false"] {
+        assert!(shown.contains(words), "{words}: {shown}");
+    }
+}
+
+#[test]
+fn a_server_that_is_not_installed_is_left_out_with_the_command_that_installs_it() {
+    if !crate::support::can_run() {
+        return;
+    }
+    let place = Place::new();
+    let file =
+        place.scenario(&format!("{SHORT}[variants.scheme.caddy.servers.main]\nkind = \"caddy\"\n"));
+    let mut command = place.lab(&["run", &file, "--repetitions", "1", "--json"]);
+    // No folder that is looked into has it, but for the superuser's.
+    let output = command.env("PATH", place.path("tmp")).output().unwrap();
+    assert_exit(&output, 0);
+    let said = text(&output.stderr);
+    let summary: serde_json::Value = serde_json::from_slice(&output.stdout).unwrap();
+    assert_eq!(summary["finished"], 2, "{said}");
+    assert_eq!(summary["missing"][0], serde_json::json!({"server": "caddy", "cells": 1}));
+    assert!(said.contains("caddy is not installed: 1 run is left out"), "{said}");
+    assert!(said.contains("apt-get install"), "{said}");
+    assert!(place.path("test-results/results.jsonl").exists(), "named by the scenario");
+}

@@ -1,0 +1,119 @@
+//! Every server that is installed gives what it is asked for, to every kind of client.
+
+use smig_lab::scenario::Direction;
+use smig_lab::workload::Outcome;
+
+use crate::support::{Place, SHORT, assert_exit, can_run, text};
+
+const SERVERS: &str = "
+[variants.scheme.nginx.servers.main]
+kind = \"nginx\"
+[variants.scheme.h2o.servers.main]
+kind = \"h2o\"
+latency_optimization = true
+[variants.scheme.nghttpd.servers.main]
+kind = \"nghttpd\"
+[variants.scheme.haproxy.servers.main]
+kind = \"haproxy\"
+[variants.scheme.caddy.servers.main]
+kind = \"caddy\"
+[variants.scheme.go.servers.main]
+kind = \"go\"
+";
+
+#[test]
+fn every_server_gives_every_object_whole() {
+    if !can_run() {
+        return;
+    }
+    let place = Place::new();
+    let text_of = SHORT.replace("repetitions = 3", "repetitions = 1");
+    let big = "[workload.transfers.big]\nsize = \"1MB\"\n[accept]";
+    let file = place.scenario(&(text_of.replace("[accept]", big) + SERVERS));
+    let output = place.run(&["run", &file, "--out", "out"]);
+    assert_exit(&output, 0);
+    eprintln!("{}", text(&output.stderr));
+    let results = place.results("out");
+    assert!(results.len() >= 2);
+    for result in &results {
+        assert_eq!(result.observation.objects.len(), 2);
+        for object in &result.observation.objects {
+            assert_eq!(object.outcome, Outcome::Complete, "{}", result.id);
+            assert_eq!(object.bytes, object.size);
+        }
+    }
+    assert!(place.is_clean());
+}
+
+#[test]
+fn every_client_sees_what_it_does() {
+    if !can_run() {
+        return;
+    }
+    let place = Place::new();
+    let clients = "
+[workload.transfers.big]
+size = \"20MB\"
+[workload.transfers.up]
+size = \"200kB\"
+direction = \"upload\"
+[workload.transfers.dropped]
+size = \"30MB\"
+cancel = { at = \"100kB\" }
+[workload.transfers.later]
+size = [\"1kB\", \"2kB\"]
+every = \"1ms\"
+arrival = \"one-by-one\"
+until = \"dropped\"
+[variants.scheme.http1]
+clients.user = { kind = \"http1\", connections = 3 }
+[variants.scheme.pool]
+clients.user = { kind = \"h2\", connections = 2, priorities = \"sent\" }
+[variants.scheme.client]
+clients.user.migrate = \"at:100kB\"
+servers.main.settings.policy.migrate = \"never\"
+[variants.scheme.server]
+servers.main.settings.policy.migrate = \"at:100kB\"
+";
+    let file = place.scenario(&(SHORT.replace("repetitions = 3", "repetitions = 1") + clients));
+    assert_exit(&place.run(&["run", &file, "--out", "out"]), 0);
+    let results = place.results("out");
+    assert_eq!(results.len(), 6);
+    for result in &results {
+        let scheme = result.id.variant.on("scheme").unwrap();
+        for object in &result.observation.objects {
+            let is_dropped = object.name == "dropped";
+            let expected = if is_dropped { Outcome::Cancelled } else { Outcome::Complete };
+            assert_eq!(object.outcome, expected, "{scheme}: {object:#?}");
+            assert_eq!(object.cancel.is_some(), is_dropped);
+            if object.direction == Direction::Download {
+                let by_connection: u64 = object.connections.iter().map(|on| on.bytes).sum();
+                assert!(by_connection >= object.bytes, "{scheme}: {object:#?}");
+            }
+            assert!(object.moves.is_empty() || ["client", "server", "smig"].contains(&scheme));
+        }
+        let named =
+            |name: &'static str| result.observation.objects.iter().filter(move |o| o.name == name);
+        assert!(named("later").count() >= 1, "{scheme}");
+        let mut used: Vec<_> = result
+            .observation
+            .objects
+            .iter()
+            .flat_map(|o| &o.connections)
+            .map(|on| on.connection)
+            .collect();
+        used.sort_unstable();
+        used.dedup();
+        match scheme {
+            "plain" => assert_eq!(used.len(), 1, "{scheme}"),
+            // The one of the cancelled download is closed.
+            "http1" => assert!((2..=4).contains(&used.len()), "{scheme}: {used:?}"),
+            "pool" => assert_eq!(used.len(), 2, "{scheme}"),
+            _ => {}
+        }
+        if scheme == "client" || scheme == "server" {
+            let big = named("big").next().unwrap();
+            assert!(!big.moves.is_empty(), "{scheme}: {big:#?}");
+        }
+    }
+}

@@ -1,0 +1,104 @@
+//! Scenarios, folders and commands for the tests.
+
+use std::path::{Path, PathBuf};
+use std::process::{Command, Output, Stdio};
+
+use smig_lab::campaign::{CellResult, read_results};
+use tempfile::TempDir;
+
+/// A link so fast that a run is over in a moment, one small object, two variants.
+pub(crate) const SHORT: &str = "\
+repetitions = 3
+[link.both]
+rate = \"100 Mbit/s\"
+delay_ms = 1
+queue = { packets = 200 }
+[servers.main]
+kind = \"smig\"
+[clients.user]
+kind = \"smig\"
+[workload]
+settle = \"0\"
+time_limit = \"1h\"
+[workload.transfers.one]
+size = \"10kB\"
+[accept]
+lateness_p99 = \"1h\"
+[variants.scheme.plain]
+servers.main.settings.smig.enabled = false
+[variants.scheme.smig]
+";
+
+pub(crate) struct Place(TempDir);
+
+impl Place {
+    pub(crate) fn new() -> Self {
+        let place = Self(tempfile::tempdir().unwrap());
+        std::fs::create_dir(place.path("tmp")).unwrap();
+        place
+    }
+
+    pub(crate) fn path(&self, name: &str) -> PathBuf {
+        self.0.path().join(name)
+    }
+
+    /// Writes a scenario; its path.
+    pub(crate) fn scenario(&self, text: &str) -> String {
+        let path = self.path("test.toml");
+        std::fs::write(&path, text).unwrap();
+        path.display().to_string()
+    }
+
+    /// `smig lab` in this place, with a folder of its own for what must go again.
+    pub(crate) fn lab(&self, args: &[&str]) -> Command {
+        let mut command = Command::new(env!("CARGO_BIN_EXE_smig"));
+        command
+            .arg("lab")
+            .args(args)
+            .current_dir(self.0.path())
+            .env("TMPDIR", self.path("tmp"))
+            .env("NO_COLOR", "1")
+            .env_remove("SMIG_LOG")
+            .stdin(Stdio::null())
+            .stdout(Stdio::piped())
+            .stderr(Stdio::piped());
+        command
+    }
+
+    /// Runs it to its end.
+    pub(crate) fn run(&self, args: &[&str]) -> Output {
+        self.lab(args).output().unwrap()
+    }
+
+    pub(crate) fn results(&self, folder: &str) -> Vec<CellResult> {
+        read_results(&self.path(folder)).unwrap()
+    }
+
+    /// Whether nothing is left of what was made for the runs.
+    pub(crate) fn is_clean(&self) -> bool {
+        is_empty(&self.path("tmp"))
+    }
+}
+
+fn is_empty(folder: &Path) -> bool {
+    std::fs::read_dir(folder).unwrap().next().is_none()
+}
+
+/// Whether hosts and links can be made here; says why not.
+pub(crate) fn can_run() -> bool {
+    let output = Place::new().run(&["cell", "--check"]);
+    if !output.status.success() {
+        eprintln!("left out: {}", text(&output.stderr));
+    }
+    output.status.success()
+}
+
+pub(crate) fn text(octets: &[u8]) -> String {
+    String::from_utf8_lossy(octets).into_owned()
+}
+
+#[track_caller]
+pub(crate) fn assert_exit(output: &Output, code: i32) {
+    let said = text(&output.stderr) + &text(&output.stdout);
+    assert_eq!(output.status.code(), Some(code), "{said}");
+}
