@@ -3,11 +3,13 @@
 
 All servers stand through the whole run and serve the same files; one is loaded at a time, in an order that turns with
 every round, so that a machine that slows down slows all of them. Medians of the rounds, and smig's ratio to each peer:
-above 1.00 smig is faster. Ratios count; absolute figures move with the machine.
+above 1.00 smig is faster. Beside that the server's CPU time a request: on loopback h2load is often the slower side, and
+then CPU time tells the servers apart. Ratios count; absolute figures move with the machine.
 
     bench/serve                          all peers, 5 rounds of 3 s
     bench/serve --rounds 9 --seconds 5   longer
     bench/serve --peers smig,h2o         these only
+    bench/serve --columns 4,5            these of the five only
     bench/serve --json result.json       also as JSON
 """
 
@@ -36,35 +38,47 @@ CONNECTIONS = 8
 
 
 def load(server, column, seconds, prefix):
-    """One run of h2load; returns requests or bytes a second. Raises RuntimeError when a request failed."""
+    """One run of h2load; returns requests or bytes a second, and the server's CPU time a request in microseconds.
+    Raises RuntimeError when a request failed."""
     _, file, size, streams, in_bytes = column
     url = server.url(file, "127.0.0.1")
     command = [*prefix, "h2load", "-t", "1", "-c", CONNECTIONS, "-m", streams]
     # In a timed run h2load does not count what is under way at its end: too much of it with big files.
     amount = ["-n", max(24, int(12 * seconds))] if in_bytes else ["-D", f"{seconds}s", "--warm-up-time", "500ms"]
+    before = server.process.cpu()
     done = process.run([*command, *amount, url], 120 + 20 * seconds)
+    spent = server.process.cpu() - before
     output = done.stdout.decode(errors="replace")
     finished = re.search(r"finished in ([\d.]+)(ms|s|us), ([\d.]+) req/s", output)
     failed = re.search(r"(\d+) failed, (\d+) errored, (\d+) timeout", output)
     codes = re.search(r"status codes: (\d+) 2xx, (\d+) 3xx, (\d+) 4xx, (\d+) 5xx", output)
     if not (finished and failed and codes) or any(int(n) for n in [*failed.groups(), *codes.groups()[1:]]):
         raise RuntimeError(f"{server.name}, {column[0]}: {output[-1500:]}{done.stderr.decode(errors='replace')[-500:]}")
-    return float(finished.group(3)) * (size if in_bytes else 1)
+    seconds = float(finished.group(1)) * {"us": 1e-6, "ms": 1e-3, "s": 1}[finished.group(2)]
+    rate = float(finished.group(3))
+    return rate * (size if in_bytes else 1), 1e6 * spent / seconds / rate
+
+
+def columns(text):
+    """The columns that a comma-separated list of their numbers names; for argparse."""
+    return [COLUMNS[int(number) - 1] for number in text.split(",")]
 
 
 def measure(peers, place, options):
-    """{column: {peer: [a figure a round]}}"""
+    """{column: {peer: [a figure a round]}}, of the rate and of the CPU time a request."""
     _, load_prefix, _ = setting.pinning()
-    runs = {column[0]: {name: [] for name in peers} for column in COLUMNS}
+    runs, cpu = ({column[0]: {name: [] for name in peers} for column in options.columns} for _ in range(2))
     with contextlib.ExitStack() as stack:
         running = {name: stack.enter_context(setting.PEERS[name](place)) for name in peers}
         for turn in range(options.rounds):
-            for column in COLUMNS:
+            for column in options.columns:
                 for i in range(len(peers)):
                     name = peers[(i + turn) % len(peers)]
-                    runs[column[0]][name].append(load(running[name], column, options.seconds, load_prefix))
+                    rate, spent = load(running[name], column, options.seconds, load_prefix)
+                    runs[column[0]][name].append(rate)
+                    cpu[column[0]][name].append(spent)
             print(f"round {turn + 1} of {options.rounds}", file=sys.stderr, flush=True)
-    return runs
+    return runs, cpu
 
 
 def shown(value, in_bytes):
@@ -73,21 +87,34 @@ def shown(value, in_bytes):
     return f"{value / 1e3:.1f} k" if value >= 1e4 else f"{value:.0f}"
 
 
-def report(peers, runs):
-    medians = {column: {name: statistics.median(figures) for name, figures in of.items()} for column, of in runs.items()}
-    head = ["req/s, one worker, TLS", *[column[0] for column in COLUMNS]]
-    rows = [[name, *[shown(medians[c[0]][name], c[4]) for c in COLUMNS]] for name in peers]
-    print(setting.table(head, rows))
-    ratios = {}
-    if "smig" in peers:
-        others = [name for name in peers if name != "smig"]
-        ratios = {c: {name: round(of["smig"] / of[name], 3) for name in others} for c, of in medians.items()}
-        print("\nsmig divided by\n")
-        head = ["ratio of medians", *[column[0] for column in COLUMNS]]
-        print(setting.table(head, [[name, *[f"{ratios[c[0]][name]:.2f}" for c in COLUMNS]] for name in others]))
-    spread = max((max(f) - min(f)) / statistics.median(f) for of in runs.values() for f in of.values())
-    print(f"\nlargest spread between the rounds of one cell: {100 * spread:.0f} % of its median")
-    return medians, ratios
+def shown_time(micros, _in_bytes):
+    return f"{micros / 1e3:.1f} ms" if micros >= 1e3 else f"{micros:.1f} us"
+
+
+def medians_of(runs):
+    return {column: {name: statistics.median(figures) for name, figures in of.items()} for column, of in runs.items()}
+
+
+def ratios_of(peers, medians, better):
+    """Of smig to each peer, above 1 where smig is better."""
+    if "smig" not in peers:
+        return {}
+    ratio = lambda of, name: of["smig"] / of[name] if better == "more" else of[name] / of["smig"]
+    return {c: {name: round(ratio(of, name), 3) for name in peers if name != "smig"} for c, of in medians.items()}
+
+
+def report(peers, what, medians, show, ratios, how):
+    shown_columns = [column for column in COLUMNS if column[0] in medians]
+    head = [column[0] for column in shown_columns]
+    rows = [[name, *[show(medians[c[0]][name], c[4]) for c in shown_columns]] for name in peers]
+    print(f"\n{setting.table([what, *head], rows)}")
+    if ratios:
+        rows = [[name, *[f"{ratios[c][name]:.2f}" for c in head]] for name in peers if name != "smig"]
+        print(f"\n{setting.table([how, *head], rows)}")
+
+
+def spread_of(runs):
+    return max((max(f) - min(f)) / statistics.median(f) for of in runs.values() for f in of.values())
 
 
 def main():
@@ -95,6 +122,7 @@ def main():
     parser.add_argument("--rounds", type=int, default=5)
     parser.add_argument("--seconds", type=int, default=3)
     parser.add_argument("--peers", type=setting.peer_names, default=list(setting.PEERS))
+    parser.add_argument("--columns", type=columns, default=COLUMNS)
     parser.add_argument("--json", metavar="FILE", default=None)
     options = parser.parse_args()
     process.stop_on_signals()
@@ -112,17 +140,23 @@ def main():
             write_file(os.path.join(folder, file), size, seed=file)
         certificate = Certificate(os.path.join(base, "cert"))
         place = servers.Place(folder, certificate, os.path.join(base, "servers"), server_prefix)
-        runs = measure(options.peers, place, options)
+        runs, cpu = measure(options.peers, place, options)
     finally:
         process.stop_all()
         shutil.rmtree(base, ignore_errors=True)
-    medians, ratios = report(options.peers, runs)
+    medians, spent = medians_of(runs), medians_of(cpu)
+    ratios, savings = ratios_of(options.peers, medians, "more"), ratios_of(options.peers, spent, "less")
+    report(options.peers, "requests a second", medians, shown, ratios, "smig divided by")
+    report(options.peers, "server's CPU time a request", spent, shown_time, savings, "divided by smig's")
+    print(f"\nlargest spread between the rounds of one cell: {100 * spread_of(runs):.0f} % of its median; "
+          f"of CPU time, {100 * spread_of(cpu):.0f} %")
     if options.json:
         setting.write_result(options.json, {
             "machine": before, "pinning": pinned, "versions": found, "commit": setting.commit(),
             "rounds": options.rounds, "seconds": options.seconds, "connections": CONNECTIONS,
             "unit": {column[0]: "bytes/s" if column[4] else "requests/s" for column in COLUMNS},
             "medians": medians, "ratio of smig": ratios, "runs": runs,
+            "cpu microseconds a request": spent, "cpu of peer divided by smig's": savings, "cpu runs": cpu,
         })
     return 0
 

@@ -111,6 +111,15 @@ class Process:
                 self.popen.wait()
         return self.popen.returncode
 
+    def cpu(self):
+        """Seconds on a CPU so far, of this process and those that it started."""
+        nanos = 0
+        for pid in [self.pid, *children_of(self.pid)]:
+            for task in os.listdir(f"/proc/{pid}/task"):
+                with open(f"/proc/{pid}/task/{task}/schedstat", encoding="ascii") as f:
+                    nanos += int(f.read().split()[0])
+        return nanos / 1e9
+
     def memory(self):
         """(resident now, resident at most) in bytes, of this process and those that it started."""
         values = {"VmRSS": 0, "VmHWM": 0}

@@ -159,6 +159,11 @@ def hyper(place):
         "hyper", [program, place.folder, place.certificate.cert, place.certificate.key], place)
 
 
+def hello(place):
+    """The library's example: cleartext, answers every method."""
+    return program_with_ready_line("hello", [os.environ["HELLO"], "127.0.0.1:0"], place)
+
+
 def version_of(name):
     """The peer's version in one line, for the record of a run."""
     command, pattern = {
