@@ -20,11 +20,12 @@ mod linux {
 
     use anyhow::{Context as _, Result, ensure};
     use smig_lab::demo::{
-        DemoEvent, DemoOptions, DemoRecorder, DemoResult, DemoRun, DriveError, Stop, Variant,
-        drive, render_html, render_json,
+        DemoEvent, DemoOptions, DemoRecorder, DemoResult, DemoRun, DriveError, Variant, drive,
+        render_html, render_json,
     };
     use smig_lab::link::{LinkSpec, QueueLimit, Rate};
     use smig_lab::netns::{Testbed, enter_user_namespace};
+    use smig_lab::stop::Stop;
 
     pub(super) fn run() -> Result<()> {
         let possible =

@@ -10,7 +10,9 @@ const SEED: u64 = 0x51_4d49_4721;
 
 fn seed() -> u64 {
     if std::env::var("SMIG_SEED").is_ok_and(|seed| seed == "fresh") {
-        return std::time::SystemTime::UNIX_EPOCH.elapsed().map_or(SEED, |age| age.as_nanos() as u64);
+        return std::time::SystemTime::UNIX_EPOCH
+            .elapsed()
+            .map_or(SEED, |age| age.as_nanos() as u64);
     }
     number("SMIG_SEED", SEED)
 }

@@ -97,9 +97,8 @@ fn hold_reduction(setting: &Setting, finding: &mut Finding) {
         line.zip(setting.line("NoMig"))
             .and_then(|(line, unmoved)| line.small.less_than(&unmoved.small))
     };
-    let pool = less(setting.line("Pool")).map(|pool| {
-        format!("; a static pool: {:.0} % less", pool.value * 100.0)
-    });
+    let pool = less(setting.line("Pool"))
+        .map(|pool| format!("; a static pool: {:.0} % less", pool.value * 100.0));
     let named = best.map(|line| format!("{}{}", line.scheme, pool.unwrap_or_default()));
     finding.hold("less", less(best), &named.unwrap_or_default());
 }
