@@ -36,8 +36,8 @@ const JOBS_PER_PROCESSOR: usize = 3;
     subcommand_negates_reqs = true,
     long_about = "Measure the SMig paper's figures and tables again, and write one report with the \
         paper's numbers beside ours.\n\nEach figure is a scenario (`smig lab reproduce list`). The full \
-        version has the paper's repetitions and takes hours; --quick takes a quarter of an hour on two \
-        processors. Results are added to DIR/results.jsonl; what has a result is not run again, so the \
+        version has the paper's repetitions (three where the setting is ours) and takes hours; --quick \
+        takes a quarter of an hour on two processors. Results are added to DIR/results.jsonl; what has a result is not run again, so the \
         same command goes on where it was stopped. DIR/report.html is the report, with figures/*.svg and \
         tables/*.csv and *.json beside it.",
     after_help = "\
@@ -186,7 +186,8 @@ fn measure(args: &ReproduceArgs) -> Result<ExitCode> {
     let plan = joined(args, extent, &options)?;
     let stop = Stop::default();
     interrupt::listen(stop.clone())?;
-    let view = View::new(if args.quick { "reproduce --quick" } else { "reproduce" }, &plan);
+    let view =
+        View::new(if args.quick { "reproduce --quick" } else { "reproduce" }, &plan, options.jobs);
     let done = campaign::run(plan, &options, &stop, &mut |event| view.show(event));
     view.end();
     let done = done?;

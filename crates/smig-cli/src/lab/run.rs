@@ -107,7 +107,7 @@ pub(super) fn run(args: &RunArgs) -> Result<ExitCode> {
         .with_context(|| format!("cannot write to {}", options.out.display()))?;
     let stop = Stop::default();
     interrupt::listen(stop.clone())?;
-    let view = View::new(&campaign.name, &plan);
+    let view = View::new(&campaign.name, &plan, options.jobs);
     let summary = campaign::run(plan, &options, &stop, &mut |event| view.show(event));
     view.end();
     Ok(conclude(args, &options, &summary?))
@@ -165,7 +165,7 @@ pub(super) struct View {
 }
 
 impl View {
-    pub(super) fn new(name: &str, plan: &Plan) -> Self {
+    pub(super) fn new(name: &str, plan: &Plan, jobs: usize) -> Self {
         let total = plan.cells.len() as u64;
         let bar = ProgressBar::new(total);
         let template = "{bar:24} {pos}/{len}  {elapsed} gone{msg}";
@@ -182,7 +182,7 @@ impl View {
         if total > 0 {
             view.say(&paint::faint(&format!(
                 "about {}; Ctrl-C stops, the same command goes on",
-                shown(expected)
+                shown(expected / u32::try_from(jobs.max(1)).unwrap_or(u32::MAX))
             )));
             view.bar.enable_steady_tick(Duration::from_secs(1));
         }

@@ -167,7 +167,8 @@ fn facts(results: &[CellResult]) -> Vec<(&'static str, String)> {
         (
             "Network",
             "emulated on the machine below TCP: rate, delay and queue as the scenarios say. The paper's LTE \
-             was a commercial network; ours is a generated one of varying rate, the same trace in every run"
+             was a commercial network; ours is a generated one of varying rate, another in each repetition, \
+             the same for every scheme"
                 .into(),
         ),
         (

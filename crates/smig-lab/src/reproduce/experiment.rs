@@ -12,7 +12,8 @@ use crate::scenario::{Campaign, Fault, SettingsCheck, Size, Span, Variant, parse
 /// How much of an experiment is measured.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Extent {
-    /// All of it, with the paper's repetitions.
+    /// All of it, with the paper's repetitions in its settings, fewer with other queues and congestion
+    /// controls.
     Full,
     /// What shows the same in minutes.
     Quick,
@@ -71,10 +72,19 @@ const LTE: &[Shorter] = &[files(28_000_000), objects(12)];
 /// The few schemes that are measured beside the paper's own setting.
 const SIDE: [&str; 4] = ["NoMig", "MigSW", "SMig", "Lowat"];
 
+/// Whether a setting has the paper's congestion control and queue.
+fn is_the_papers(variant: &Variant) -> bool {
+    is(variant, "congestion", "cubic") && is(variant, "queue", "shallow")
+}
+
+/// Also where the axis is not varied.
+fn is(variant: &Variant, axis: &str, name: &str) -> bool {
+    variant.on(axis).is_none_or(|found| found == name)
+}
+
 /// The paper's setting with all schemes twice; others once, one thing changed at a time, with few.
 fn beside_big(variant: &Variant) -> u32 {
-    let is = |axis, name| variant.on(axis).is_none_or(|found| found == name);
-    match (is("congestion", "cubic"), is("queue", "shallow")) {
+    match (is(variant, "congestion", "cubic"), is(variant, "queue", "shallow")) {
         (true, true) => 2,
         (false, false) => 0,
         _ => u32::from(variant.on("scheme").is_some_and(|scheme| SIDE.contains(&scheme))),
@@ -265,7 +275,8 @@ impl Experiment {
     #[must_use]
     pub fn repeats(&self, extent: Extent, campaign: &Campaign, variant: &Variant) -> u32 {
         match extent {
-            Extent::Full => campaign.repetitions,
+            Extent::Full if is_the_papers(variant) => campaign.repetitions,
+            Extent::Full => campaign.repetitions.div_ceil(4),
             Extent::Quick => (self.quick.repeats)(variant),
         }
     }
