@@ -64,7 +64,7 @@ impl Recording {
         let (server, client) = (testbed.server(), testbed.client());
         self.running = vec![
             TcpSampler::start(server, "server", End::Server, SERVER_EVERY)?,
-            // Needed to know which of the clients' connections is which of the server's.
+            // What arrives is counted where it arrives.
             TcpSampler::start(client, "client", End::Client, CLIENT_EVERY)?,
         ];
         Ok(())
@@ -93,7 +93,6 @@ impl Recording {
             let said = File::open(scratch.join(format!("server-{name}.out")))?;
             ServerEvents::read(&mut BufReader::new(said))?.put_on(&mut timeline, "server");
         }
-        timeline.match_connections("client");
         if let Some(folder) = self.path.parent() {
             fs::create_dir_all(folder)?;
         }

@@ -100,16 +100,22 @@ fn moves(timeline: &Timeline, connections: &Connections, view: &View) -> Vec<Mar
                 *count += 1;
             }
             _ => {
-                let to = mark.connection.as_ref().and_then(|name| connections.number(name));
-                let to = to.map_or_else(String::new, |number| format!(" to connection {number}"));
-                groups.push((mark.at_us, mark.kind, to, 1));
+                let number = mark.connection.as_ref().and_then(|name| connections.number(name));
+                let word = match mark.kind {
+                    MarkKind::Join => " of",
+                    MarkKind::Migrate => " to",
+                    _ => " on",
+                };
+                let place =
+                    number.map_or_else(String::new, |n| format!("{word} connection {n}"));
+                groups.push((mark.at_us, mark.kind, place, 1));
             }
         }
     }
     groups
         .into_iter()
-        .map(|(at_us, kind, to, count)| {
-            let label = if count > 1 { format!("{count} {kind}") } else { format!("{kind}{to}") };
+        .map(|(at_us, kind, place, count)| {
+            let label = if count > 1 { format!("{count} {kind}") } else { format!("{kind}{place}") };
             Mark { x: seconds(at_us), label }
         })
         .collect()

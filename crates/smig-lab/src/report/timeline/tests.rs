@@ -55,6 +55,7 @@ fn timeline() -> Timeline {
     mark(&mut timeline, 400_000, MarkKind::Join);
     mark(&mut timeline, 401_000, MarkKind::Join);
     mark(&mut timeline, 1_000_000, MarkKind::Migrate);
+    mark(&mut timeline, 1_700_000, MarkKind::Reset);
     mark(&mut timeline, 0, MarkKind::CongestionControl);
     let mut span = |title: &str, from_us, to_us, outcome| {
         timeline.spans.push(Span {
@@ -113,9 +114,9 @@ fn all_panels_share_the_axis() {
 }
 
 #[test]
-fn joins_that_are_close_are_one_word() {
+fn marks_name_connections_and_those_that_are_close_are_one_word() {
     let labels: Vec<String> = whole().marks.into_iter().map(|mark| mark.label).collect();
-    assert_eq!(labels, ["2 JOIN", "MIGRATE to connection 2"]);
+    assert_eq!(labels, ["2 JOIN", "MIGRATE to connection 2", "RST_STREAM on connection 1"]);
 }
 
 #[test]
