@@ -157,6 +157,30 @@ fn what_came_between_two_looks_came_evenly() {
 }
 
 #[test]
+fn the_queue_has_the_colours_of_those_who_stand_in_it() {
+    let mut timeline = timeline();
+    for (number, steps) in [(1, [(0, 10), (1_000_000, 2)]), (2, [(500_000, 0), (1_500_000, 40)])] {
+        let connection = Some(name(number));
+        let mut part = Track::new(Subject::Link { direction: Direction::ToClient, connection });
+        steps
+            .into_iter()
+            .for_each(|(at, packets)| part.push(at, &[(Column::QueuePackets, packets)]));
+        timeline.tracks.push(part);
+    }
+    let figure = figure(&timeline, &View::whole(&timeline, 800.0));
+    let panel = figure.panels.iter().find(|panel| panel.title.starts_with("Queue")).unwrap();
+    let names: Vec<&str> = panel.layers.iter().map(|layer| layer.name.as_str()).collect();
+    assert_eq!(names, ["of connection 1", "of connection 2", "of others", "dropped (1)"]);
+    // Of 49 packets at 1.549 s two are of the first and forty of the second.
+    let at = |layer: usize| {
+        let Shape::Area(_, ranges) = &panel.layers[layer].shape else { panic!("an area") };
+        let last = ranges.iter().rev().find(|range| range.x <= 1.549).unwrap();
+        (last.low, last.high)
+    };
+    assert_eq!((at(0), at(1), at(2)), ((0.0, 2.0), (2.0, 42.0), (42.0, 49.0)));
+}
+
+#[test]
 fn a_view_shows_its_part() {
     let timeline = timeline();
     let view = View { from_us: 1_200_000, to_us: 1_500_000, width: 400.0 };
