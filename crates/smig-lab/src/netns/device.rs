@@ -17,6 +17,8 @@ use super::sys;
 
 /// The device must never be the bottleneck: the model is.
 const DEVICE_QUEUE: u32 = 10_000;
+/// Linux's own choice. A new namespace has its machine's instead.
+const USUAL_CONGESTION_CONTROL: &str = "cubic";
 const NETMASK: Ipv4Addr = Ipv4Addr::new(255, 255, 255, 0);
 
 /// One end of a link, as its host sees it.
@@ -51,10 +53,18 @@ pub(super) fn set_up(ends: &[End], spec: &HostSpec) -> Result<Vec<OwnedFd>, LabE
         .step(|| "cannot open a socket".into())?;
     sys::set_up(&control, "lo").step(|| "cannot bring up the loopback".into())?;
     check_congestion_control(spec)?;
-    ends.iter().map(|end| set_up_end(*end, &control, spec)).collect()
+    let usual = || loads(USUAL_CONGESTION_CONTROL).then_some(USUAL_CONGESTION_CONTROL);
+    let congestion_control = spec.congestion_control.as_deref().or_else(usual);
+    let set_up = |end: &End| set_up_end(*end, &control, spec, congestion_control);
+    ends.iter().map(set_up).collect()
 }
 
-fn set_up_end(end: End, control: &OwnedFd, spec: &HostSpec) -> Result<OwnedFd, LabError> {
+fn set_up_end(
+    end: End,
+    control: &OwnedFd,
+    spec: &HostSpec,
+    congestion_control: Option<&str>,
+) -> Result<OwnedFd, LabError> {
     let device = &end.device();
     let tun = sys::open_tun(device).map_err(tun_error)?;
     sys::set_mtu(control, device, end.mtu.cast_signed())
@@ -67,7 +77,7 @@ fn set_up_end(end: End, control: &OwnedFd, spec: &HostSpec) -> Result<OwnedFd, L
     let route = Route {
         to: end.peer,
         interface: device,
-        congestion_control: spec.congestion_control.as_deref(),
+        congestion_control,
         initial_window: spec.initial_window,
     };
     route.add().step(|| format!("cannot add a route to {}", end.peer))?;
