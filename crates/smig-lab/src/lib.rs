@@ -4,6 +4,7 @@
 //! - [`netns`]: two hosts on one machine, joined by that link, with real TCP
 //!   between them (Linux);
 //! - [`check`]: whether the emulated links do what they are told;
+//! - [`hystart`]: the one TCP setting that is the whole machine's (Linux);
 //! - [`demo`]: what the demonstration records and how it is told;
 //! - [`sample`]: what happens during a run, all on one clock;
 //! - [`compare`]: results held against each other;
@@ -22,6 +23,8 @@ pub mod campaign;
 pub mod check;
 pub mod compare;
 pub mod demo;
+#[cfg(target_os = "linux")]
+pub mod hystart;
 pub mod lateness;
 pub mod link;
 pub mod millis;

@@ -7,7 +7,7 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use http::Uri;
 use smig_proto::Security;
 
-use crate::observe::{Counters, Observed};
+use crate::observe::{Counters, Ends, Observed};
 use crate::server::CertificateNames;
 use crate::transport::Transport;
 
@@ -76,6 +76,11 @@ impl ConnectionInfo {
         self.local
     }
 
+    /// Both addresses.
+    pub(crate) const fn ends(&self) -> Ends {
+        Ends { local: self.local, peer: self.peer }
+    }
+
     /// TLS parameters; `None` on cleartext.
     #[must_use]
     pub const fn tls(&self) -> Option<&TlsInfo> {
@@ -114,27 +119,32 @@ impl TlsInfo {
 pub(crate) struct Permit {
     open: Arc<AtomicUsize>,
     counters: Arc<Counters>,
+    /// For the observer, if there is one. Boxed: there is one permit for each connection.
+    ends: Option<Box<Ends>>,
 }
 
 impl Permit {
-    /// A place, if fewer than `max` are taken.
+    /// A place for a connection, if fewer than `max` are taken.
     pub(crate) fn take(
         open: &Arc<AtomicUsize>,
         max: usize,
         counters: &Arc<Counters>,
+        ends: impl FnOnce() -> Option<Ends>,
     ) -> Option<Self> {
         if open.fetch_add(1, Ordering::Relaxed) >= max {
             open.fetch_sub(1, Ordering::Relaxed);
             return None;
         }
-        counters.on(&Observed::ConnectionOpened);
-        Some(Self { open: Arc::clone(open), counters: Arc::clone(counters) })
+        let ends = counters.ends(ends);
+        counters.on(&Observed::ConnectionOpened { ends });
+        let (open, counters) = (Arc::clone(open), Arc::clone(counters));
+        Some(Self { open, counters, ends: ends.map(Box::new) })
     }
 }
 
 impl Drop for Permit {
     fn drop(&mut self) {
         self.open.fetch_sub(1, Ordering::Relaxed);
-        self.counters.on(&Observed::ConnectionClosed);
+        self.counters.on(&Observed::ConnectionClosed { ends: self.ends.as_deref().copied() });
     }
 }

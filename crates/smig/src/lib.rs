@@ -48,7 +48,7 @@ pub use client::{Cleartext, Client, ClientBuilder, Origin, Trust};
 pub use connection::{ConnectionInfo, TlsInfo};
 pub use error::{BoxError, Error, Phase};
 pub use moves::{MoveMode, MoveRules, Offers};
-pub use observe::{Observed, Observer, Stats};
+pub use observe::{Ends, Observed, Observer, Stats};
 pub use server::{ClearTrust, Server, ServerBuilder, ServerTls};
 pub use socket::{Mark, SocketOptions};
 pub use stream::{Incoming, Segment, StreamInfo};

@@ -1,45 +1,78 @@
 //! What operators may count: one observer a server or client, called on the session's task.
 
+use std::net::SocketAddr;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
-use smig_proto::{ConnId, Mover};
+use smig_proto::{ConnId, Mover, StreamKey};
 
-/// Something worth counting.
+use crate::driver::Turn;
+
+/// Something worth counting. Where it happened is in `ends`, unless that connection is gone already.
 #[derive(Clone, Debug)]
 #[non_exhaustive]
 pub enum Observed {
-    /// A connection was accepted or made, its handshake done.
-    ConnectionOpened,
+    /// A server accepted a connection, its handshake comes next; a client made one.
+    ConnectionOpened {
+        /// The connection.
+        ends: Option<Ends>,
+    },
     /// A connection ended.
-    ConnectionClosed,
+    ConnectionClosed {
+        /// The connection.
+        ends: Option<Ends>,
+    },
     /// A handshake failed or took too long.
     HandshakeFailed,
     /// A session between two SMig endpoints has its key.
     SessionEstablished,
     /// A connection joined a session.
-    Joined,
+    Joined {
+        /// Its number in the session.
+        conn: ConnId,
+        /// The connection.
+        ends: Option<Ends>,
+    },
     /// A connection was refused by a session and goes on alone.
-    JoinRefused,
+    JoinRefused {
+        /// The connection.
+        ends: Option<Ends>,
+    },
     /// A stream was opened.
     StreamOpened,
     /// A stream ended with an error.
-    StreamReset,
+    StreamReset {
+        /// The connection that it was on.
+        ends: Option<Ends>,
+    },
     /// A stream moved.
     Moved {
-        /// From this connection.
+        /// From the connection of this number in the session.
         from: ConnId,
         /// To this one.
         to: ConnId,
         /// Which end began it.
         mover: Mover,
+        /// The connection that it is on now.
+        ends: Option<Ends>,
     },
     /// A move was declined.
-    MoveDeclined,
+    MoveDeclined {
+        /// The connection that the stream stays on.
+        ends: Option<Ends>,
+    },
     /// A handler or a body panicked.
     Panicked,
     /// A limit fired; its name.
     LimitHit(&'static str),
+}
+
+/// A connection, by its two ends: no other of the machine has the same while it is open.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+#[expect(missing_docs, reason = "they say it")]
+pub struct Ends {
+    pub local: SocketAddr,
+    pub peer: SocketAddr,
 }
 
 /// Gets everything worth counting, at once, on the task that saw it: it must not block.
@@ -69,7 +102,45 @@ pub struct Stats {
     pub limits_hit: u64,
 }
 
-const KINDS: usize = 13;
+/// What is counted. The order is that of the counters.
+#[derive(Clone, Copy, Debug)]
+enum Kind {
+    ConnectionOpened,
+    ConnectionClosed,
+    HandshakeFailed,
+    SessionEstablished,
+    Joined,
+    JoinRefused,
+    StreamOpened,
+    StreamReset,
+    Moved,
+    /// Of these, the ones that this end began.
+    MoveMade,
+    MoveDeclined,
+    Panicked,
+    LimitHit,
+}
+
+const KINDS: usize = Kind::LimitHit as usize + 1;
+
+impl Kind {
+    const fn of(what: &Observed) -> Self {
+        match what {
+            Observed::ConnectionOpened { .. } => Self::ConnectionOpened,
+            Observed::ConnectionClosed { .. } => Self::ConnectionClosed,
+            Observed::HandshakeFailed => Self::HandshakeFailed,
+            Observed::SessionEstablished => Self::SessionEstablished,
+            Observed::Joined { .. } => Self::Joined,
+            Observed::JoinRefused { .. } => Self::JoinRefused,
+            Observed::StreamOpened => Self::StreamOpened,
+            Observed::StreamReset { .. } => Self::StreamReset,
+            Observed::Moved { .. } => Self::Moved,
+            Observed::MoveDeclined { .. } => Self::MoveDeclined,
+            Observed::Panicked => Self::Panicked,
+            Observed::LimitHit(_) => Self::LimitHit,
+        }
+    }
+}
 
 /// Counts, and passes on to the application's observer.
 #[derive(Default)]
@@ -90,58 +161,54 @@ impl Counters {
     }
 
     pub(crate) fn on(&self, what: &Observed) {
-        if let Some(count) = self.counts.get(index(what)) {
-            count.fetch_add(1, Ordering::Relaxed);
-        }
-        if let Observed::Moved { mover: Mover::Local, .. } = what
-            && let Some(count) = self.counts.get(MADE)
-        {
-            count.fetch_add(1, Ordering::Relaxed);
+        self.count(Kind::of(what));
+        if let Observed::Moved { mover: Mover::Local, .. } = what {
+            self.count(Kind::MoveMade);
         }
         if let Some(observer) = &self.observer {
             observer.on(what);
         }
     }
 
-    pub(crate) fn stats(&self) -> Stats {
-        let count = |what: &Observed| {
-            self.counts.get(index(what)).map_or(0, |count| count.load(Ordering::Relaxed))
-        };
-        Stats {
-            connections_opened: count(&Observed::ConnectionOpened),
-            connections_closed: count(&Observed::ConnectionClosed),
-            handshakes_failed: count(&Observed::HandshakeFailed),
-            sessions_established: count(&Observed::SessionEstablished),
-            joined: count(&Observed::Joined),
-            joins_refused: count(&Observed::JoinRefused),
-            streams_opened: count(&Observed::StreamOpened),
-            streams_reset: count(&Observed::StreamReset),
-            moves_made: self.counts.get(MADE).map_or(0, |count| count.load(Ordering::Relaxed)),
-            moves: self.counts.get(MOVED).map_or(0, |count| count.load(Ordering::Relaxed)),
-            moves_declined: count(&Observed::MoveDeclined),
-            panics: count(&Observed::Panicked),
-            limits_hit: count(&Observed::LimitHit("")),
+    /// What an observer is told of a connection; not asked for when there is none.
+    pub(crate) fn ends(&self, find: impl FnOnce() -> Option<Ends>) -> Option<Ends> {
+        self.observer.as_ref().and_then(|_| find())
+    }
+
+    /// The same, of one of a session's connections.
+    pub(crate) fn ends_of(&self, turn: &Turn<'_>, conn: ConnId) -> Option<Ends> {
+        self.ends(|| Some(turn.links.info(conn)?.ends()))
+    }
+
+    /// The same, of the connection that a stream is on.
+    pub(crate) fn ends_of_stream(&self, turn: &Turn<'_>, stream: StreamKey) -> Option<Ends> {
+        self.ends(|| Some(turn.links.info(turn.session.stream(stream)?.connection)?.ends()))
+    }
+
+    fn count(&self, kind: Kind) {
+        if let Some(count) = self.counts.get(kind as usize) {
+            count.fetch_add(1, Ordering::Relaxed);
         }
     }
-}
 
-const MOVED: usize = 8;
-/// Of these, the ones that this end began.
-const MADE: usize = 12;
-
-const fn index(what: &Observed) -> usize {
-    match what {
-        Observed::ConnectionOpened => 0,
-        Observed::ConnectionClosed => 1,
-        Observed::HandshakeFailed => 2,
-        Observed::SessionEstablished => 3,
-        Observed::Joined => 4,
-        Observed::JoinRefused => 5,
-        Observed::StreamOpened => 6,
-        Observed::StreamReset => 7,
-        Observed::Moved { .. } => MOVED,
-        Observed::MoveDeclined => 9,
-        Observed::Panicked => 10,
-        Observed::LimitHit(_) => 11,
+    pub(crate) fn stats(&self) -> Stats {
+        let count = |kind: Kind| {
+            self.counts.get(kind as usize).map_or(0, |count| count.load(Ordering::Relaxed))
+        };
+        Stats {
+            connections_opened: count(Kind::ConnectionOpened),
+            connections_closed: count(Kind::ConnectionClosed),
+            handshakes_failed: count(Kind::HandshakeFailed),
+            sessions_established: count(Kind::SessionEstablished),
+            joined: count(Kind::Joined),
+            joins_refused: count(Kind::JoinRefused),
+            streams_opened: count(Kind::StreamOpened),
+            streams_reset: count(Kind::StreamReset),
+            moves: count(Kind::Moved),
+            moves_made: count(Kind::MoveMade),
+            moves_declined: count(Kind::MoveDeclined),
+            panics: count(Kind::Panicked),
+            limits_hit: count(Kind::LimitHit),
+        }
     }
 }

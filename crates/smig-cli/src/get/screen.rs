@@ -125,26 +125,26 @@ impl Drop for Bar {
 impl Observer for Screen {
     fn on(&self, what: &Observed) {
         match what {
-            Observed::ConnectionOpened => {
+            Observed::ConnectionOpened { .. } => {
                 let open = self.open.fetch_add(1, Ordering::Relaxed) + 1;
                 self.detail(&format!("connected, {open} open"));
             }
-            Observed::ConnectionClosed => {
+            Observed::ConnectionClosed { .. } => {
                 let open = self.open.fetch_sub(1, Ordering::Relaxed).saturating_sub(1);
                 self.detail(&format!("connection closed, {open} open"));
             }
             Observed::SessionEstablished => self.detail("the server speaks SMig: streams can move"),
-            Observed::Joined => self.detail("a spare connection joined the session"),
-            Observed::JoinRefused => self.detail("the server refused a spare connection"),
-            Observed::Moved { from, to, mover } => {
+            Observed::Joined { .. } => self.detail("a spare connection joined the session"),
+            Observed::JoinRefused { .. } => self.detail("the server refused a spare connection"),
+            Observed::Moved { from, to, mover, .. } => {
                 let who = match mover {
                     Mover::Local => "this side",
                     Mover::Peer => "the server",
                 };
                 self.detail(&format!("a stream moved from connection {from} to {to}, by {who}"));
             }
-            Observed::MoveDeclined => self.detail("a move was declined"),
-            Observed::StreamReset => self.detail("a stream was reset"),
+            Observed::MoveDeclined { .. } => self.detail("a move was declined"),
+            Observed::StreamReset { .. } => self.detail("a stream was reset"),
             Observed::LimitHit(limit) => self.note(&format!("limit reached: {limit}")),
             _ => {}
         }

@@ -1,4 +1,4 @@
-//! `smig lab cell` and `smig lab peer`: the processes that `smig lab run` consists of.
+//! `smig lab cell`, `smig lab peer`, `smig lab hystart`: the processes that `smig lab run` consists of.
 //!
 //! A cell's process takes its order from standard input and gives its result on standard output. It, and
 //! every server in it, ends with whoever started it.
@@ -12,7 +12,11 @@ use anyhow::{Context as _, Result};
 use clap::Args;
 use rustix::process::{Signal, set_parent_process_death_signal};
 use smig_lab::campaign::{CellOrder, check, run_cell};
+use smig_lab::hystart;
 use smig_lab::netns::enter_user_namespace;
+use smig_lab::stop::Stop;
+
+use crate::interrupt;
 
 /// Run one cell of a campaign (started by `smig lab run`)
 #[derive(Debug, Args)]
@@ -30,6 +34,18 @@ pub(crate) struct PeerArgs {
     command: Vec<OsString>,
 }
 
+/// Keep HyStart on or off until standard input ends (started by `smig lab cell`)
+#[derive(Debug, Args)]
+pub(crate) struct HystartArgs {
+    state: HystartState,
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq, clap::ValueEnum)]
+enum HystartState {
+    On,
+    Off,
+}
+
 pub(super) fn run(args: &CellArgs) -> Result<ExitCode> {
     set_parent_process_death_signal(Some(Signal::KILL)).context("cannot follow its parent")?;
     // While the process has one thread.
@@ -45,6 +61,13 @@ pub(super) fn run(args: &CellArgs) -> Result<ExitCode> {
     let result = run_cell(&order, privilege)?;
     let line = serde_json::to_vec(&result).context("the result cannot be written")?;
     io::stdout().write_all(&line).context("nobody takes the result")?;
+    Ok(ExitCode::SUCCESS)
+}
+
+/// The one process that does not end with its parent: it has something to put right first.
+pub(super) fn hystart(args: &HystartArgs) -> Result<ExitCode> {
+    interrupt::listen(Stop::default())?;
+    hystart::keep(args.state == HystartState::On)?;
     Ok(ExitCode::SUCCESS)
 }
 

@@ -47,6 +47,8 @@ enum LabCommand {
     #[command(hide = true)]
     Peer(cell::PeerArgs),
     #[command(hide = true)]
+    Hystart(cell::HystartArgs),
+    #[command(hide = true)]
     Server(server::ServerArgs),
 }
 
@@ -63,6 +65,7 @@ pub(crate) fn run(args: LabArgs) -> Result<ExitCode> {
         LabCommand::Survey(args) => survey::run(&args),
         LabCommand::Cell(args) => cell::run(&args),
         LabCommand::Peer(args) => cell::peer(&args),
+        LabCommand::Hystart(args) => cell::hystart(&args),
         LabCommand::Server(args) => server::run(&args),
     }
 }

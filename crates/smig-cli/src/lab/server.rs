@@ -116,22 +116,28 @@ struct Diary;
 
 impl Observer for Diary {
     fn on(&self, what: &Observed) {
-        let line = match what {
-            Observed::ConnectionOpened => serde_json::json!({"event": "opened"}),
-            Observed::ConnectionClosed => serde_json::json!({"event": "closed"}),
-            Observed::SessionEstablished => serde_json::json!({"event": "session"}),
-            Observed::Joined => serde_json::json!({"event": "joined"}),
-            Observed::JoinRefused => serde_json::json!({"event": "join-refused"}),
-            Observed::StreamReset => serde_json::json!({"event": "reset"}),
-            Observed::Moved { from, to, mover } => {
+        let json = |event: &str| serde_json::json!({"event": event});
+        let (mut line, ends) = match what {
+            Observed::ConnectionOpened { ends } => (json("opened"), *ends),
+            Observed::ConnectionClosed { ends } => (json("closed"), *ends),
+            Observed::SessionEstablished => (json("session"), None),
+            Observed::Joined { ends, .. } => (json("joined"), *ends),
+            Observed::JoinRefused { ends } => (json("join-refused"), *ends),
+            Observed::StreamReset { ends } => (json("reset"), *ends),
+            Observed::Moved { from, to, mover, ends } => {
                 let by = if *mover == Mover::Local { "server" } else { "client" };
                 let (from, to) = (from.to_string(), to.to_string());
-                serde_json::json!({"event": "moved", "from": from, "to": to, "by": by})
+                (serde_json::json!({"event": "moved", "from": from, "to": to, "by": by}), *ends)
             }
-            Observed::MoveDeclined => serde_json::json!({"event": "declined"}),
-            Observed::LimitHit(limit) => serde_json::json!({"event": "limit", "limit": limit}),
+            Observed::MoveDeclined { ends } => (json("declined"), *ends),
+            Observed::LimitHit(limit) => {
+                (serde_json::json!({"event": "limit", "limit": limit}), None)
+            }
             _ => return,
         };
+        if let Some(ends) = ends {
+            line["peer"] = ends.peer.to_string().into();
+        }
         // Nobody listens any more: the server is being ended.
         let _ = writeln!(io::stdout().lock(), "{}", dated(line));
     }

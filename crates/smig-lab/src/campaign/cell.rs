@@ -7,6 +7,7 @@ use std::fs;
 use std::io;
 use std::net::SocketAddr;
 use std::path::PathBuf;
+use std::process::Command;
 use std::sync::mpsc;
 use std::time::{Instant, SystemTime};
 
@@ -15,6 +16,7 @@ use serde::{Deserialize, Serialize};
 use super::length::time_limit;
 use super::recording::{Recording, TIMELINES};
 use super::result::{CellResult, FORMAT, Machine, disturbances};
+use crate::hystart::{self, Hold, HystartError};
 use crate::link::LinkReport;
 use crate::netns::{Host, HostSpec, LabError, LinkSetup, Privilege, Testbed};
 use crate::peer::{Errand, Owner, Peer, PeerError, Place};
@@ -50,6 +52,9 @@ pub enum CellError {
     /// The hosts or the link.
     #[error(transparent)]
     Lab(#[from] LabError),
+    /// HyStart.
+    #[error(transparent)]
+    Hystart(#[from] HystartError),
     /// A server.
     #[error(transparent)]
     Peer(#[from] PeerError),
@@ -93,6 +98,7 @@ pub fn run_cell(order: &CellOrder, privilege: Privilege) -> Result<CellResult, C
     let began = Instant::now();
     let unix_time = SystemTime::now().duration_since(SystemTime::UNIX_EPOCH);
     let scenario = &order.cell.scenario;
+    let hystart = scenario.hosts.hystart().map(|on| Hold::start(keeper(order), on)).transpose()?;
     let recording = order.timeline.as_ref().map(|path| Recording::new(&order.cell, path));
     let mut testbed = testbed(order, recording.as_ref())?;
     let drops_before = testbed.device_drops().map_err(io_error("reading the devices' counters"))?;
@@ -106,6 +112,8 @@ pub fn run_cell(order: &CellOrder, privilege: Privilege) -> Result<CellResult, C
     }
     drop(peers);
     drop(testbed);
+    let hystart_was_on = hystart::present();
+    drop(hystart);
     if let Some(recording) = recording {
         recording.write(&observation, &order.scratch).map_err(io_error("writing the timeline"))?;
     }
@@ -128,6 +136,7 @@ pub fn run_cell(order: &CellOrder, privilege: Privilege) -> Result<CellResult, C
         link,
         more_links: links.collect(),
         device_drops,
+        hystart: hystart_was_on,
         observation,
         server_events: events_of(order),
         timeline: order
@@ -136,6 +145,13 @@ pub fn run_cell(order: &CellOrder, privilege: Privilege) -> Result<CellResult, C
             .and_then(|path| path.file_name())
             .map(|name| format!("{TIMELINES}/{}", name.to_string_lossy())),
     })
+}
+
+/// The process that keeps HyStart as this cell wants it.
+fn keeper(order: &CellOrder) -> Command {
+    let mut command = Command::new(&order.smig);
+    command.args(["lab", "hystart"]);
+    command
 }
 
 fn testbed(order: &CellOrder, recording: Option<&Recording>) -> Result<Testbed, CellError> {

@@ -7,6 +7,7 @@ use std::io;
 use std::path::{Path, PathBuf};
 
 use super::store::{lines, results_in};
+use crate::hystart;
 use crate::peer::{install_command, program_of, version_of};
 use crate::scenario::{Campaign, Cell, CellId, Filter, ServerKind, Share};
 
@@ -142,6 +143,9 @@ pub fn plan(campaign: &Campaign, options: &Options) -> Result<Plan, CampaignErro
         programs: BTreeMap::new(),
         versions: BTreeMap::new(),
     };
+    if plan.cells.iter().any(|cell| cell.scenario.hosts.hystart().is_some()) {
+        hystart::check().map_err(|error| CampaignError::Machine(error.to_string()))?;
+    }
     plan.versions.insert("smig".into(), options.version.clone());
     plan.find_servers(&options.smig)?;
     Ok(plan)

@@ -2,6 +2,7 @@
 
 use std::fs::{self, File};
 use std::io::{self, BufReader, BufWriter};
+use std::net::{IpAddr, Ipv4Addr};
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
@@ -31,6 +32,8 @@ pub(super) struct Recording {
     /// Names of our own servers, which write down events.
     servers: Vec<String>,
     queue: QueueRecorder,
+    /// The clients' address on the link whose queue is recorded.
+    client: IpAddr,
     origin: Time,
     running: Vec<TcpSampler>,
     samples: Vec<TcpSamples>,
@@ -47,6 +50,7 @@ impl Recording {
             facts: vec![("hash", cell.hash().to_owned()), ("seed", cell.seed.to_string())],
             servers: ours.map(|(name, _)| name.clone()).collect(),
             queue: QueueRecorder::new(Direction::ToClient, QUEUE_EVERY),
+            client: Ipv4Addr::UNSPECIFIED.into(),
             origin: now(),
             running: Vec::new(),
             samples: Vec::new(),
@@ -62,9 +66,10 @@ impl Recording {
     pub(super) fn begin(&mut self, testbed: &Testbed) -> io::Result<()> {
         self.origin = now();
         let (server, client) = (testbed.server(), testbed.client());
+        self.client = client.address().into();
         self.running = vec![
             TcpSampler::start(server, "server", End::Server, SERVER_EVERY)?,
-            // Needed to know which of the clients' connections is which of the server's.
+            // What arrives is counted where it arrives.
             TcpSampler::start(client, "client", End::Client, CLIENT_EVERY)?,
         ];
         Ok(())
@@ -84,7 +89,7 @@ impl Recording {
         timeline.head.link = Some(self.link);
         let facts = self.facts.into_iter().map(|(name, fact)| (name.to_owned(), fact));
         timeline.head.facts = facts.collect();
-        timeline.tracks.extend(self.queue.tracks(self.origin));
+        timeline.tracks.extend(self.queue.tracks(self.origin, self.client));
         for samples in &self.samples {
             samples.put_on(&mut timeline);
         }
@@ -93,7 +98,6 @@ impl Recording {
             let said = File::open(scratch.join(format!("server-{name}.out")))?;
             ServerEvents::read(&mut BufReader::new(said))?.put_on(&mut timeline, "server");
         }
-        timeline.match_connections("client");
         if let Some(folder) = self.path.parent() {
             fs::create_dir_all(folder)?;
         }

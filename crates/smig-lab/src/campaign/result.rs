@@ -42,6 +42,9 @@ pub struct CellResult {
     pub more_links: Vec<LinkReport>,
     /// Packets lost in the hosts' own devices: 0 in a run that counts.
     pub device_drops: u64,
+    /// Whether the machine's CUBIC had HyStart at the end; absent where the kernel does not tell.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub hystart: Option<bool>,
     /// Why the run does not count; empty if it does.
     pub disturbed: Vec<String>,
     /// What the clients saw.

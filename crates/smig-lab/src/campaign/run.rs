@@ -24,6 +24,7 @@ use super::plan::{CampaignError, Disturbed, Missing, Options, Plan};
 use super::recording::TIMELINES;
 use super::result::CellResult;
 use super::store::Store;
+use crate::hystart;
 use crate::peer::build_go_server;
 use crate::scenario::{Cell, CellId, ServerKind};
 use crate::stop::Stop;
@@ -135,6 +136,8 @@ pub fn run(
         return Ok(writer.summary);
     }
     check_machine(&options.smig)?;
+    // For runs that say nothing of it: they take what they find. Who may not, has not set it either.
+    let _ = hystart::repair();
     let folder = Folder::make().map_err(fail(&std::env::temp_dir()))?;
     let workshop = Workshop::make(plan, options, folder.path()).map_err(fail(folder.path()))?;
     let queue = Mutex::new(workshop.cells.iter().collect::<VecDeque<_>>());

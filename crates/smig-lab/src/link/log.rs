@@ -2,7 +2,7 @@
 
 use serde::{Deserialize, Serialize};
 
-use super::Time;
+use super::{Ports, Time};
 
 /// What happened to a packet.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
@@ -88,6 +88,8 @@ pub struct LinkEvent {
     pub kind: LinkEventKind,
     /// Size of the packet in bytes.
     pub bytes: u64,
+    /// Whose packet.
+    pub ports: Ports,
     /// Packets waiting.
     pub queue_packets: usize,
     /// Bytes waiting.

@@ -42,7 +42,7 @@ pub use log::{DropReason, LinkEvent, LinkEventKind, LinkLog};
 pub use loss::{Bursts, LossSpec};
 pub use lte::LteSpec;
 pub use model::{Arrival, Link, Verdict};
-pub use packet::Packet;
+pub use packet::{Packet, Ports};
 pub use profile::Profile;
 pub use rate::{RateSpec, RateStep, Steps};
 pub use report::{LinkCounters, LinkReport, Scheduling};

@@ -8,8 +8,8 @@ use super::loss::Loss;
 use super::queue::{Queue, Queued, Room};
 use super::wire::Wire;
 use super::{
-    DirectionSpec, LinkCounters, LinkEvent, LinkEventKind, LinkLog, Packet, QueueLimit, SpecError,
-    Time,
+    DirectionSpec, LinkCounters, LinkEvent, LinkEventKind, LinkLog, Packet, Ports, QueueLimit,
+    SpecError, Time,
 };
 
 /// Dropped packets that are kept for [`Link::reclaim`].
@@ -118,14 +118,14 @@ impl<P: Packet, L: LinkLog> Link<P, L> {
     pub fn enqueue(&mut self, now: Time, packet: P) -> Verdict<P> {
         self.advance(now);
         self.counters.offered_packets += 1;
-        let bytes = packet.wire_size() as u64;
+        let (bytes, ports) = (packet.wire_size() as u64, packet.ports());
         if bytes > self.mtu {
-            self.drop_packet(self.now, DropReason::TooBig, bytes);
+            self.drop_packet(self.now, DropReason::TooBig, bytes, ports);
             return Verdict::Dropped(packet);
         }
         let idle = self.queue_packets == 0 && self.busy_until <= self.now;
         if !idle && !self.find_room(bytes) {
-            self.drop_packet(self.now, DropReason::Full, bytes);
+            self.drop_packet(self.now, DropReason::Full, bytes, ports);
             return Verdict::Dropped(packet);
         }
         if idle {
@@ -133,8 +133,8 @@ impl<P: Packet, L: LinkLog> Link<P, L> {
         }
         self.queue_bytes += bytes;
         self.queue_packets += 1;
-        self.queue.push(Queued { packet, bytes, since: self.now });
-        self.record(self.now, LinkEventKind::Enqueue, bytes);
+        self.queue.push(Queued { packet, bytes, ports, since: self.now });
+        self.record(self.now, LinkEventKind::Enqueue, bytes, ports);
         if idle {
             self.advance(now);
         }
@@ -220,14 +220,14 @@ impl<P: Packet, L: LinkLog> Link<P, L> {
             let at = self.free_at;
             let item = self.queue.pop(at, &mut self.dropping);
             self.discard_dropped(at);
-            let Some(Queued { packet, bytes, .. }) = item else { return };
+            let Some(Queued { packet, bytes, ports, .. }) = item else { return };
             self.queue_packets -= 1;
             self.queue_bytes -= bytes;
-            self.record(at, LinkEventKind::Dequeue, bytes);
+            self.record(at, LinkEventKind::Dequeue, bytes, ports);
             self.busy_until = self.wire.carry(at, bytes);
             self.free_at = self.wire.ready(self.busy_until);
             if self.loss.strikes() {
-                self.drop_packet(at, DropReason::Lost, bytes);
+                self.drop_packet(at, DropReason::Lost, bytes, ports);
                 self.keep(packet);
             } else {
                 let due = self.delays.arrival(self.busy_until);
@@ -251,13 +251,13 @@ impl<P: Packet, L: LinkLog> Link<P, L> {
     fn discard(&mut self, at: Time, reason: DropReason, item: Queued<P>) {
         self.queue_packets -= 1;
         self.queue_bytes -= item.bytes;
-        self.drop_packet(at, reason, item.bytes);
+        self.drop_packet(at, reason, item.bytes, item.ports);
         self.keep(item.packet);
     }
 
-    fn drop_packet(&mut self, at: Time, reason: DropReason, bytes: u64) {
+    fn drop_packet(&mut self, at: Time, reason: DropReason, bytes: u64, ports: Ports) {
         self.counters.count_drop(reason);
-        self.record(at, LinkEventKind::Drop(reason), bytes);
+        self.record(at, LinkEventKind::Drop(reason), bytes, ports);
     }
 
     fn keep(&mut self, packet: P) {
@@ -266,11 +266,12 @@ impl<P: Packet, L: LinkLog> Link<P, L> {
         }
     }
 
-    fn record(&mut self, at: Time, kind: LinkEventKind, bytes: u64) {
+    fn record(&mut self, at: Time, kind: LinkEventKind, bytes: u64, ports: Ports) {
         self.log.record(LinkEvent {
             at,
             kind,
             bytes,
+            ports,
             queue_packets: self.queue_packets,
             queue_bytes: self.queue_bytes,
         });

@@ -13,6 +13,19 @@ pub trait Packet {
     fn flow(&self, perturbation: u64) -> u64 {
         perturbation
     }
+
+    /// Its ports, to tell connections apart in a log.
+    fn ports(&self) -> Ports {
+        Ports::default()
+    }
+}
+
+/// Where a packet comes from and goes to; 0 where it has no ports.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Hash)]
+#[expect(missing_docs, reason = "they say it")]
+pub struct Ports {
+    pub source: u16,
+    pub destination: u16,
 }
 
 /// An IP packet.
@@ -23,6 +36,11 @@ impl Packet for Vec<u8> {
 
     fn flow(&self, perturbation: u64) -> u64 {
         hash(self, perturbation)
+    }
+
+    fn ports(&self) -> Ports {
+        let both = five_tuple(self).map_or(0, |key| key.ports);
+        Ports { source: (both >> 16) as u16, destination: both as u16 }
     }
 }
 
@@ -130,6 +148,7 @@ mod tests {
         let packet = ipv6(0, &options, [443, 7]);
         let key = five_tuple(&packet).unwrap();
         assert_eq!((key.protocol, key.ports), (17, 443 << 16 | 7));
+        assert_eq!(packet.ports(), Ports { source: 443, destination: 7 });
     }
 
     #[test]

@@ -17,6 +17,8 @@ use super::sys;
 
 /// The device must never be the bottleneck: the model is.
 const DEVICE_QUEUE: u32 = 10_000;
+/// Linux's own choice. A new namespace has its machine's instead.
+const USUAL_CONGESTION_CONTROL: &str = "cubic";
 const NETMASK: Ipv4Addr = Ipv4Addr::new(255, 255, 255, 0);
 
 /// One end of a link, as its host sees it.
@@ -51,10 +53,18 @@ pub(super) fn set_up(ends: &[End], spec: &HostSpec) -> Result<Vec<OwnedFd>, LabE
         .step(|| "cannot open a socket".into())?;
     sys::set_up(&control, "lo").step(|| "cannot bring up the loopback".into())?;
     check_congestion_control(spec)?;
-    ends.iter().map(|end| set_up_end(*end, &control, spec)).collect()
+    let usual = || loads(USUAL_CONGESTION_CONTROL).then_some(USUAL_CONGESTION_CONTROL);
+    let congestion_control = spec.congestion_control.as_deref().or_else(usual);
+    let set_up = |end: &End| set_up_end(*end, &control, spec, congestion_control);
+    ends.iter().map(set_up).collect()
 }
 
-fn set_up_end(end: End, control: &OwnedFd, spec: &HostSpec) -> Result<OwnedFd, LabError> {
+fn set_up_end(
+    end: End,
+    control: &OwnedFd,
+    spec: &HostSpec,
+    congestion_control: Option<&str>,
+) -> Result<OwnedFd, LabError> {
     let device = &end.device();
     let tun = sys::open_tun(device).map_err(tun_error)?;
     sys::set_mtu(control, device, end.mtu.cast_signed())
@@ -67,7 +77,7 @@ fn set_up_end(end: End, control: &OwnedFd, spec: &HostSpec) -> Result<OwnedFd, L
     let route = Route {
         to: end.peer,
         interface: device,
-        congestion_control: spec.congestion_control.as_deref(),
+        congestion_control,
         initial_window: spec.initial_window,
     };
     route.add().step(|| format!("cannot add a route to {}", end.peer))?;
@@ -105,41 +115,4 @@ fn tun_error(cause: io::Error) -> LabError {
         _ => return LabError::Setup { step: "cannot make a TUN device".into(), cause },
     };
     LabError::missing(missing, cause)
-}
-
-/// The sum of both drop counters of the links' devices in the text of
-/// `net/dev`, if there are as many devices.
-pub(super) fn drops_of(text: &str, links: usize) -> Option<u64> {
-    let mut found = 0;
-    let mut drops = 0;
-    for line in text.lines() {
-        let Some((name, counters)) = line.trim().split_once(':') else { continue };
-        let number = name.strip_prefix("link").and_then(|number| number.parse::<usize>().ok());
-        if number.is_none() {
-            continue;
-        }
-        let fields: Vec<u64> =
-            counters.split_whitespace().filter_map(|field| field.parse().ok()).collect();
-        // Received: bytes packets errs drop ...; sent: the same from the ninth on.
-        drops += fields.get(3)? + fields.get(11)?;
-        found += 1;
-    }
-    (found == links).then_some(drops)
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn drops_are_read_from_the_kernels_table() {
-        let text = "Inter-|   Receive                |  Transmit\n \
-             face |bytes packets errs drop fifo frame compressed multicast|bytes ...\n    \
-             lo:       0       0    0    7    0     0          0         0        0       0    0    1    0     0       0          0\n  \
-             link0:  100       2    0    3    0     0          0         0      200       4    0    5    0     0       0          0\n  \
-             link1:  100       2    0    0    0     0          0         0      200       4    0    1    0     0       0          0\n";
-        assert_eq!(drops_of(text, 2), Some(9));
-        assert_eq!(drops_of(text, 3), None);
-        assert_eq!(drops_of("nothing", 1), None);
-    }
 }

@@ -1,6 +1,5 @@
 //! One host: a network namespace with a TUN device for each link.
 
-use std::fs;
 use std::io;
 use std::net::Ipv4Addr;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
@@ -16,6 +15,7 @@ use super::child::Child;
 use super::device::{self, End};
 use super::error::{LabError, Missing, Step};
 use super::host_spec::HostSpec;
+use super::net_dev::device_counts;
 use super::sys;
 
 /// A host of the testbed. Clones are the same host.
@@ -132,10 +132,15 @@ impl Host {
     /// # Errors
     /// When the kernel's counters cannot be read.
     pub fn device_drops(&self) -> io::Result<u64> {
-        let read = || fs::read_to_string("/proc/thread-self/net/dev");
-        let text = self.run(read)?.join().expect("reading a file does not panic")?;
-        device::drops_of(&text, self.ends.len())
-            .ok_or_else(|| io::Error::other("a device of the host is gone"))
+        let counts = self.run(device_counts)?.join().expect("reading a file does not panic")?;
+        let drops = |end: &End| {
+            let name = end.device();
+            let device = counts.iter().find(|device| device.name == name);
+            device
+                .map(|device| device.drops)
+                .ok_or_else(|| io::Error::other(format!("the host's device {name} is gone")))
+        };
+        self.ends.iter().map(drops).sum()
     }
 }
 

@@ -20,7 +20,8 @@ impl Default for HostSpec {
 
 impl HostSpec {
     /// The congestion control of every connection to the peer that does not
-    /// choose its own: `cubic`, `bbr`, `reno`, as the kernel has them.
+    /// choose its own: `cubic`, `bbr`, `reno`, as the kernel has them. Unless
+    /// set it is `cubic`, whatever the machine's own is.
     #[must_use]
     pub fn congestion_control(mut self, name: &str) -> Self {
         self.congestion_control = Some(name.to_owned());

@@ -2,17 +2,17 @@
 //!
 //! Comma-separated text, one line an event: time in nanoseconds of
 //! `CLOCK_MONOTONIC`, the event's word (see
-//! [`LinkEventKind::word`]), bytes of the packet, and the queue's packets and
-//! bytes after the event.
+//! [`LinkEventKind::word`]), bytes of the packet, the queue's packets and bytes
+//! after the event, and the packet's ports (0 where it has none).
 
 use std::fs::File;
 use std::io::{self, BufRead as _, BufReader, Write as _};
 use std::path::Path;
 
 use super::spool::{Outcome, Spool};
-use crate::link::{LinkEvent, LinkEventKind, LinkLog, Time};
+use crate::link::{LinkEvent, LinkEventKind, LinkLog, Ports, Time};
 
-const HEAD: &str = "nanoseconds,event,bytes,queue_packets,queue_bytes";
+const HEAD: &str = "nanoseconds,event,bytes,queue_packets,queue_bytes,source_port,destination_port";
 
 /// Writes a link's log to a file. The file is complete when this has been
 /// dropped, which the testbed does at its end.
@@ -39,10 +39,14 @@ impl LogFile {
     pub fn create(path: &Path) -> io::Result<(Self, LogFileOutcome)> {
         let format = |events: &[LinkEvent], to: &mut Vec<u8>| {
             for event in events {
-                let LinkEvent { at, kind, bytes, queue_packets, queue_bytes } = event;
+                let LinkEvent { at, kind, bytes, ports, queue_packets, queue_bytes } = event;
                 let (at, word) = (at.as_nanos(), kind.word());
+                let Ports { source, destination } = ports;
                 // Writing to memory does not fail.
-                let _ = writeln!(to, "{at},{word},{bytes},{queue_packets},{queue_bytes}");
+                let _ = writeln!(
+                    to,
+                    "{at},{word},{bytes},{queue_packets},{queue_bytes},{source},{destination}"
+                );
             }
         };
         let (spool, outcome) = Spool::create(path, format!("{HEAD}\n").as_bytes(), format)?;
@@ -85,6 +89,10 @@ fn parse(line: &str) -> Option<LinkEvent> {
         bytes: fields.next()?.parse().ok()?,
         queue_packets: fields.next()?.parse().ok()?,
         queue_bytes: fields.next()?.parse().ok()?,
+        ports: Ports {
+            source: fields.next()?.parse().ok()?,
+            destination: fields.next()?.parse().ok()?,
+        },
     };
     fields.next().is_none().then_some(event)
 }
@@ -109,6 +117,7 @@ mod tests {
                 at: Time::from_nanos(number * 7),
                 kind,
                 bytes: 1_500 + number,
+                ports: Ports { source: 443, destination: number as u16 },
                 queue_packets: number as usize % 75,
                 queue_bytes: number * 2,
             })
@@ -124,7 +133,7 @@ mod tests {
     fn a_wrong_line_is_named() {
         let folder = tempfile::tempdir().unwrap();
         let path = folder.path().join("log.csv");
-        std::fs::write(&path, format!("{HEAD}\n1,enqueue,1,1,1\n1,lost,1\n")).unwrap();
+        std::fs::write(&path, format!("{HEAD}\n1,enqueue,1,1,1,443,2\n1,lost,1\n")).unwrap();
         let error = LogFile::read(&path).unwrap_err().to_string();
         assert!(error.contains("line 3") && error.contains("1,lost,1"), "{error}");
         assert!(LogFile::create(&folder.path().join("no/such/folder")).is_err());

@@ -6,12 +6,11 @@
 //! - `TcpSampler`: what the kernel knows of every TCP connection of a host, by sock_diag, whoever
 //!   owns the connection (Linux);
 //! - [`ServerEvents`]: moves, joins and resets, from our server's own words;
-//! - [`Carried`]: which connection brought which bytes of a stream.
+//! - [`put_observation`]: each object, and which connection brought which bytes of it.
 //!
 //! Samplers only look: none of them sets an option, opens a connection or sends a packet. Their
 //! own cost is a walk through the kernel's table of connections each period, about 0.2 ms.
 
-mod carried;
 #[cfg(target_os = "linux")]
 mod clock;
 #[cfg(target_os = "linux")]
@@ -25,7 +24,6 @@ mod sock_diag;
 mod tcp;
 mod timeline;
 
-pub use carried::Carried;
 #[cfg(target_os = "linux")]
 pub use clock::now;
 #[cfg(target_os = "linux")]

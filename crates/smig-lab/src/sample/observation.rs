@@ -8,11 +8,15 @@ use crate::report::bytes;
 use crate::workload::{self, ObjectResult, Observation};
 
 /// Puts every object onto a timeline: a span each, and what its connections brought over time.
-/// Connections are named by their numbers, `c1`, until [`Timeline::match_connections`] knows better.
+/// A connection is named by its client's end, or by its number (`c1`) where that is not known.
 pub fn put_observation(timeline: &mut Timeline, observation: &Observation) {
     let began = Time::from_nanos(observation.began_ns);
     let origin = timeline.origin();
     let micros = |ns: u64| micros_after(origin, Time::from_nanos(began.as_nanos() + ns));
+    let label = |number: u32| {
+        let seen = observation.connections.iter().find(|seen| seen.number == number);
+        ConnectionName(seen.map_or_else(|| format!("c{number}"), |seen| seen.client.to_string()))
+    };
     for object in &observation.objects {
         let name = format!("{} {}", object.name, object.number + 1);
         timeline.spans.push(Span {
@@ -25,13 +29,9 @@ pub fn put_observation(timeline: &mut Timeline, observation: &Observation) {
             connection: Route::of(object).last().map(label),
             outcome: outcome(&object.outcome),
         });
-        timeline.tracks.extend(tracks(object, &name, &micros));
+        timeline.tracks.extend(tracks(object, &name, &label, &micros));
     }
     timeline.spans.sort_by_key(|span| span.from_us);
-}
-
-fn label(connection: u32) -> ConnectionName {
-    ConnectionName(format!("c{connection}"))
 }
 
 const fn outcome(outcome: &workload::Outcome) -> Outcome {
@@ -66,7 +66,12 @@ impl Route {
     }
 }
 
-fn tracks(object: &ObjectResult, name: &str, micros: &dyn Fn(u64) -> u64) -> Vec<Track> {
+fn tracks(
+    object: &ObjectResult,
+    name: &str,
+    label: &dyn Fn(u32) -> ConnectionName,
+    micros: &dyn Fn(u64) -> u64,
+) -> Vec<Track> {
     let route = Route::of(object);
     let mut connections: Vec<u32> = route.0.iter().map(|(connection, _)| *connection).collect();
     connections.sort_unstable();
@@ -94,7 +99,7 @@ fn tracks(object: &ObjectResult, name: &str, micros: &dyn Fn(u64) -> u64) -> Vec
 mod tests {
     use super::*;
     use crate::scenario::{Direction, Role};
-    use crate::workload::{ConnectionBytes, MoveSeen, ProgressPoint};
+    use crate::workload::{ConnectionBytes, ConnectionSeen, MoveSeen, ProgressPoint};
 
     fn moved() -> ObjectResult {
         ObjectResult {
@@ -122,8 +127,15 @@ mod tests {
 
     #[test]
     fn bytes_are_those_of_the_connection_at_their_time() {
-        let observation =
-            Observation { began_ns: 50_000_000, ended_ns: 9_000_000, objects: vec![moved()] };
+        let observation = Observation {
+            began_ns: 50_000_000,
+            ended_ns: 9_000_000,
+            objects: vec![moved()],
+            connections: vec![ConnectionSeen {
+                number: 2,
+                client: ([10, 99, 0, 2], 41_230).into(),
+            }],
+        };
         let mut timeline = Timeline::new("t", Time::from_nanos(40_000_000));
         put_observation(&mut timeline, &observation);
         let points =
@@ -132,7 +144,9 @@ mod tests {
         assert_eq!(points(1), [(15_000, 500), (19_000, 2_000)]);
         let span = &timeline.spans[0];
         assert_eq!((span.from_us, span.first_byte_us, span.to_us), (11_000, Some(12_000), 19_000));
-        assert_eq!(span.connection, Some(ConnectionName("c2".into())));
+        assert_eq!(span.connection, Some(ConnectionName("10.99.0.2:41230".into())));
+        let one = Subject::Stream { name: "big 1".into(), connection: ConnectionName("c1".into()) };
+        assert_eq!(timeline.tracks[0].of, one, "nobody told its client's end");
         assert_eq!((span.name.as_str(), span.group.as_str()), ("big 1", "big, 3 kB"));
     }
 

@@ -1,13 +1,14 @@
-//! The queue of one direction of a link, from the link's log.
+//! The queue of one direction of a link, from the link's log: all of it, and whose packets they are.
 //!
 //! Keeps the shape, not every packet: of each interval the moment with the longest queue and the
 //! last one. Drops are kept one by one. The log is written on the thread that carries packets, so
-//! recording is a comparison or a push.
+//! recording is a few comparisons and now and then a push.
 
+use std::net::{IpAddr, SocketAddr};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
-use super::timeline::{Column, Direction, Subject, Track, micros_after};
+use super::timeline::{Column, ConnectionName, Direction, Subject, Track, micros_after};
 use crate::link::{LinkEvent, LinkEventKind, LinkLog, Time};
 
 /// Records a link's queue; clones share what was recorded.
@@ -25,11 +26,27 @@ struct Length {
     bytes: u64,
 }
 
+/// The packets of one connection.
+#[derive(Debug)]
+struct Share {
+    /// The client's port.
+    port: u16,
+    /// Packets that wait now.
+    now: u64,
+    /// Packets that waited at the running interval's longest moment.
+    at_longest: u64,
+    /// How many waited when, where that is another number than before.
+    kept: Vec<(Time, u64)>,
+}
+
 #[derive(Debug)]
 struct Record {
+    direction: Direction,
     resolution: Duration,
     /// What is certain.
     lengths: Vec<Length>,
+    /// By connection; few, so that looking for one costs less than a table would.
+    shares: Vec<Share>,
     /// The interval that runs.
     begin: Time,
     longest: Option<Length>,
@@ -42,9 +59,11 @@ impl QueueRecorder {
     #[must_use]
     pub fn new(direction: Direction, resolution: Duration) -> Self {
         let record = Record {
+            direction,
             resolution,
             // A minute at two points a millisecond, so that the carrying thread need not grow it.
             lengths: Vec::with_capacity(1 << 17),
+            shares: Vec::with_capacity(16),
             begin: Time::ZERO,
             longest: None,
             last: None,
@@ -59,13 +78,16 @@ impl QueueRecorder {
         Box::new(self.clone())
     }
 
-    /// The queue, and the drops if there were any, on an axis that begins at `origin`.
+    /// The queue, each connection's part of it, and the drops if there were any, on an axis that
+    /// begins at `origin`. The clients have the address `client`.
     #[must_use]
-    pub fn tracks(&self, origin: Time) -> Vec<Track> {
-        let record = self.lock();
-        let of = Subject::Link { direction: self.direction, connection: None };
+    pub fn tracks(&self, origin: Time, client: IpAddr) -> Vec<Track> {
+        let mut record = self.lock();
+        record.close();
+        let direction = self.direction;
+        let of = Subject::Link { direction, connection: None };
         let mut queue = Track::new(of.clone());
-        for length in record.lengths.iter().chain(&record.open()) {
+        for length in &record.lengths {
             let values =
                 [(Column::QueuePackets, length.packets), (Column::QueueBytes, length.bytes)];
             queue.push(micros_after(origin, length.at), &values);
@@ -74,7 +96,21 @@ impl QueueRecorder {
         for (at, bytes) in &record.drops {
             drops.push(micros_after(origin, *at), &[(Column::DroppedBytes, *bytes)]);
         }
-        [queue, drops].into_iter().filter(|track| !track.at_us.is_empty()).collect()
+        let shares = record.shares.iter().map(|share| {
+            let name = SocketAddr::new(client, share.port).to_string();
+            let connection = Some(ConnectionName(name));
+            let mut track = Track::new(Subject::Link { direction, connection });
+            for (at, packets) in &share.kept {
+                track.push(micros_after(origin, *at), &[(Column::QueuePackets, *packets)]);
+            }
+            track
+        });
+        [queue]
+            .into_iter()
+            .chain(shares)
+            .chain([drops])
+            .filter(|track| !track.at_us.is_empty())
+            .collect()
     }
 
     fn lock(&self) -> MutexGuard<'_, Record> {
@@ -90,26 +126,61 @@ impl LinkLog for QueueRecorder {
 
 impl Record {
     fn take(&mut self, event: LinkEvent) {
-        if !matches!(event.kind, LinkEventKind::Enqueue | LinkEventKind::Dequeue) {
-            self.drops.push((event.at, event.bytes));
+        if event.at.since(self.begin) >= self.resolution {
+            self.close();
+            self.begin = event.at;
         }
+        self.count(&event);
         let packets = event.queue_packets as u64;
         let length = Length { at: event.at, packets, bytes: event.queue_bytes };
-        if event.at.since(self.begin) >= self.resolution {
-            let over = self.open();
-            self.lengths.extend(over);
-            (self.begin, self.longest) = (event.at, None);
-        }
         if self.longest.is_none_or(|longest| length.bytes >= longest.bytes) {
             self.longest = Some(length);
+            self.shares.iter_mut().for_each(|share| share.at_longest = share.now);
         }
         self.last = Some(length);
     }
 
-    /// What remains of the running interval: its longest moment, and its last if that is another.
-    fn open(&self) -> Vec<Length> {
-        let last = self.last.filter(|last| self.longest != Some(*last));
-        self.longest.into_iter().chain(last).collect()
+    /// Counts a packet in or out of its connection's part.
+    fn count(&mut self, event: &LinkEvent) {
+        let enters = match event.kind {
+            LinkEventKind::Enqueue => true,
+            LinkEventKind::Dequeue => false,
+            LinkEventKind::Drop(reason) => {
+                self.drops.push((event.at, event.bytes));
+                if !reason.shortens_queue() {
+                    return;
+                }
+                false
+            }
+        };
+        let port = match self.direction {
+            Direction::ToClient => event.ports.destination,
+            Direction::ToServer => event.ports.source,
+        };
+        if port == 0 {
+            return;
+        }
+        let at = self.shares.iter().position(|share| share.port == port).unwrap_or_else(|| {
+            self.shares.push(Share { port, now: 0, at_longest: 0, kept: Vec::new() });
+            self.shares.len() - 1
+        });
+        let share = &mut self.shares[at];
+        share.now = if enters { share.now + 1 } else { share.now.saturating_sub(1) };
+    }
+
+    /// Ends the running interval: keeps its longest moment, and its last if that is another.
+    fn close(&mut self) {
+        let Some(last) = self.last.take() else { return };
+        let longest = self.longest.take().filter(|longest| *longest != last);
+        self.lengths.extend(longest.into_iter().chain([last]));
+        for share in &mut self.shares {
+            let longest = longest.map(|longest| (longest.at, share.at_longest));
+            for (at, packets) in longest.into_iter().chain([(last.at, share.now)]) {
+                if share.kept.last().map_or(0, |(_, before)| *before) != packets {
+                    share.kept.push((at, packets));
+                }
+            }
+        }
     }
 }
 
@@ -117,14 +188,21 @@ impl Record {
 mod tests {
     use super::*;
     use crate::link::LinkEventKind::{Dequeue, Enqueue};
-    use crate::link::{Link, LinkSpec, QueueLimit, Rate};
+    use crate::link::{DropReason, Link, LinkSpec, Ports, QueueLimit, Rate};
+
+    const CLIENT: IpAddr = IpAddr::V4(std::net::Ipv4Addr::new(10, 99, 0, 2));
 
     fn event(at_us: u64, kind: LinkEventKind, packets: usize) -> LinkEvent {
+        event_of(5_000, at_us, kind, packets)
+    }
+
+    fn event_of(port: u16, at_us: u64, kind: LinkEventKind, packets: usize) -> LinkEvent {
         let at = Time::from_nanos(at_us * 1_000);
         LinkEvent {
             at,
             kind,
             bytes: 1_500,
+            ports: Ports { source: 443, destination: port },
             queue_packets: packets,
             queue_bytes: packets as u64 * 1_500,
         }
@@ -141,8 +219,8 @@ mod tests {
             let kind = if tooth < 50 { Enqueue } else { Dequeue };
             log.record(event(5_000 + step * 10, kind, packets));
         }
-        let tracks = recorder.tracks(Time::from_nanos(5_000_000));
-        assert_eq!(tracks.len(), 1, "no drops, no track of drops");
+        let tracks = recorder.tracks(Time::from_nanos(5_000_000), CLIENT);
+        assert_eq!(tracks.len(), 2, "no drops, no track of drops");
         let queue: Vec<_> = tracks[0].points(Column::QueuePackets).collect();
         assert!(queue.len() <= 22, "{} points", queue.len());
         assert_eq!(queue.iter().filter(|(_, packets)| *packets == 50).count(), 10);
@@ -159,9 +237,36 @@ mod tests {
         for _ in 0..10 {
             let _ = link.enqueue(Time::ZERO, vec![0_u8; 1_000]);
         }
-        let tracks = recorder.tracks(Time::ZERO);
+        let tracks = recorder.tracks(Time::ZERO, CLIENT);
         // One goes onto the wire at once, two wait.
         assert_eq!(tracks[1].points(Column::DroppedBytes).count(), 7);
         assert_eq!(tracks[0].last(Column::QueuePackets), Some(2));
+    }
+
+    #[test]
+    fn the_queue_is_the_sum_of_its_connections() {
+        let recorder = QueueRecorder::new(Direction::ToClient, Duration::from_millis(1));
+        let mut log = recorder.log();
+        let gone = LinkEventKind::Drop(DropReason::PushedOut);
+        for (at_ms, port, kind, packets) in [
+            (1, 5_000, Enqueue, 1),
+            (2, 5_001, Enqueue, 2),
+            (3, 5_001, Enqueue, 3),
+            (4, 5_001, LinkEventKind::Drop(DropReason::Full), 3),
+            (5, 5_000, Dequeue, 2),
+            (6, 5_001, gone, 1),
+        ] {
+            log.record(event_of(port, at_ms * 1_000, kind, packets));
+        }
+        let tracks = recorder.tracks(Time::ZERO, CLIENT);
+        let points = |name: Option<&str>| -> Vec<_> {
+            let connection = name.map(|name| ConnectionName(name.into()));
+            let of = Subject::Link { direction: Direction::ToClient, connection };
+            let track = tracks.iter().find(|track| track.of == of).unwrap();
+            track.points(Column::QueuePackets).map(|(at, packets)| (at / 1_000, packets)).collect()
+        };
+        assert_eq!(points(None), [(1, 1), (2, 2), (3, 3), (4, 3), (5, 2), (6, 1)]);
+        assert_eq!(points(Some("10.99.0.2:5000")), [(1, 1), (5, 0)]);
+        assert_eq!(points(Some("10.99.0.2:5001")), [(2, 1), (3, 2), (6, 1)]);
     }
 }

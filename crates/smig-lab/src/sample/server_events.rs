@@ -1,7 +1,6 @@
-//! Marks from our own programs: the lines of JSON that `smig lab server` writes, and what an
-//! application's observer sees.
+//! Marks from our own server: the lines of JSON that `smig lab server` writes.
 //!
-//! The lines come from another process and may be cut off or mixed with other output: what is no
+//! They come from another process and may be cut off or mixed with other output: what is no
 //! event is counted and left out, never an error.
 
 use std::io::{self, BufRead};
@@ -22,7 +21,7 @@ struct Event {
     to: Option<serde_json::Value>,
     #[serde(default)]
     by: Option<String>,
-    /// The client's end of the connection, where the program knows it.
+    /// The client's end of the connection; for a move that of the one that it led to.
     #[serde(default)]
     peer: Option<String>,
 }
@@ -72,18 +71,7 @@ impl ServerEvents {
             "closed" => (MarkKind::Closed, String::new()),
             other => (MarkKind::Note, other.to_owned()),
         };
-        self.record(Time::from_nanos(event.at_ns), kind, connection, label);
-    }
-
-    /// Appends one.
-    pub fn record(
-        &mut self,
-        at: Time,
-        kind: MarkKind,
-        connection: Option<ConnectionName>,
-        label: String,
-    ) {
-        self.events.push((at, kind, connection, label));
+        self.events.push((Time::from_nanos(event.at_ns), kind, connection, label));
     }
 
     /// Puts them onto a timeline, as seen by `host`.
@@ -113,7 +101,7 @@ mod tests {
     #[test]
     fn events_become_marks_and_noise_is_counted() {
         let text =
-            b"{\"at_ns\":3000000,\"event\":\"moved\",\"from\":\"a\",\"to\":7,\"by\":\"local\"}\n\
+            b"{\"at_ns\":3000000,\"event\":\"moved\",\"from\":\"a\",\"to\":7,\"by\":\"local\",\"peer\":\"10.99.0.2:5001\"}\n\
             listening on 10.99.0.1:443\n\
             {\"at_ns\":2000000,\"event\":\"joined\",\"peer\":\"10.99.0.2:5000\"}\n\
             {\"at_ns\":4000000,\"event\":\"limit\",\"limit\":\"x\"}\n\n\
@@ -135,6 +123,11 @@ mod tests {
                 (3_000, MarkKind::Note, "limit"),
             ]
         );
-        assert_eq!(timeline.marks[0].connection, Some(ConnectionName("10.99.0.2:5000".into())));
+        let connections: Vec<_> = timeline
+            .marks
+            .iter()
+            .map(|mark| mark.connection.as_ref().map(|name| name.0.as_str()))
+            .collect();
+        assert_eq!(connections, [Some("10.99.0.2:5000"), Some("10.99.0.2:5001"), None]);
     }
 }

@@ -35,6 +35,13 @@ pub(super) fn faults(scenario: &Scenario) -> Vec<Found> {
     }
     host("hosts.server", &scenario.hosts.server, &mut faults);
     host("hosts.client", &scenario.hosts.client, &mut faults);
+    let wishes = (scenario.hosts.server.hystart, scenario.hosts.client.hystart);
+    if let (Some(server), Some(client)) = wishes
+        && server != client
+    {
+        let what = "it is one setting of the whole machine, and hosts.server has it otherwise";
+        faults.add("hosts.client.hystart", what);
+    }
     for (name, spec) in &scenario.servers {
         server(name, spec, &mut faults);
     }

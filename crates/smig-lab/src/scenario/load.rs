@@ -144,6 +144,7 @@ pub fn parse(
             Err(found) => faults.extend(found),
         }
     }
+    faults.extend(reader.hystart_by_halves(&campaign));
     faults.sort();
     faults.dedup();
     if faults.is_empty() { Ok(campaign) } else { Err(faults) }
@@ -216,6 +217,19 @@ impl Reader<'_> {
         self.check_settings(&scenario, variant, &mut faults);
         let fingerprint = Fingerprint { written, traces: traces(&scenario) };
         if faults.is_empty() { Ok((scenario, fingerprint)) } else { Err(faults) }
+    }
+
+    /// A variant that does not say it would get whatever the one beside it has.
+    fn hystart_by_halves(&self, campaign: &Campaign) -> Option<Fault> {
+        let says = |setting: &&Setting| setting.scenario.hosts.hystart().is_some();
+        campaign.settings.iter().find(says)?;
+        let silent = campaign.settings.iter().find(|setting| !says(setting))?;
+        let variant = &silent.variant;
+        let what = format!(
+            "it is one setting of the whole machine: say it for every variant or for none; \
+             {variant} does not say it"
+        );
+        Some(self.fault(&path(&["hosts", "server", "hystart"]), &[], &what))
     }
 
     fn check_settings(&self, scenario: &Scenario, variant: &Variant, faults: &mut Vec<Fault>) {

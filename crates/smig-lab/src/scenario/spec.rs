@@ -49,6 +49,14 @@ pub struct Hosts {
     pub client: HostSettings,
 }
 
+impl Hosts {
+    /// Whether CUBIC is to have HyStart, if that is said.
+    #[must_use]
+    pub fn hystart(&self) -> Option<bool> {
+        self.server.hystart.or(self.client.hystart)
+    }
+}
+
 /// One host's TCP; what is absent is Linux's default.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields, default)]
@@ -71,6 +79,9 @@ pub struct HostSettings {
     /// `TCP_NOTSENT_LOWAT` of every socket that does not set its own (`tcp_notsent_lowat`).
     #[serde(skip_serializing_if = "Option::is_none")]
     pub not_sent_low_water: Option<Size>,
+    /// Whether CUBIC has HyStart: one setting of the whole machine, so of both hosts.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub hystart: Option<bool>,
     /// Files below `/proc/sys/net`, such as `"ipv4/tcp_ecn" = "1"`.
     #[serde(skip_serializing_if = "BTreeMap::is_empty")]
     pub sysctls: BTreeMap<String, String>,

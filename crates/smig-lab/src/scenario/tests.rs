@@ -79,6 +79,17 @@ const WRONG: &[(&str, &str, &[&str])] = &[
         "test.toml:9: hosts.server.send_buffer: ",
         &["least"],
     ),
+    ("[hosts.server]\nhystart = \"off\"\n", "test.toml:9: hosts.server.hystart: ", &["boolean"]),
+    (
+        "[hosts.server]\nhystart = true\n[hosts.client]\nhystart = false\n",
+        "test.toml:11: hosts.client.hystart: ",
+        &["whole machine"],
+    ),
+    (
+        "[variants.start.A]\nhosts.server.hystart = true\n[variants.start.B]\n",
+        "test.toml:",
+        &["hosts.server.hystart", "every variant", "start=B"],
+    ),
     ("[hosts.proxy]\n", "test.toml:8: hosts.proxy: ", &["unknown field", "`client`"]),
     (
         "[hosts.client.sysctls]\n\"../x\" = \"1\"\n",
@@ -139,6 +150,21 @@ fn errors_name_file_line_key_and_what_is_right() {
     let first = refused(&format!("repetitions = 0\n{SMALL}"));
     assert_eq!(first, ["test.toml:1: repetitions: 0 would measure nothing"]);
     assert_eq!(refused("seed = \"x\"\n").len(), 1);
+}
+
+#[test]
+fn hystart_is_of_both_hosts() {
+    let wish = |text: &str| {
+        let campaign = read(&format!("{SMALL}{text}"));
+        campaign.settings.iter().map(|setting| setting.scenario.hosts.hystart()).collect::<Vec<_>>()
+    };
+    assert_eq!(wish(""), [None]);
+    assert_eq!(wish("[hosts.client]\nhystart = true\n"), [Some(true)]);
+    let both = "[hosts.server]\nhystart = false\n[hosts.client]\nhystart = false\n";
+    assert_eq!(wish(both), [Some(false)]);
+    let variants = "[variants.start.on]\nhosts.server.hystart = true\n\
+                    [variants.start.off]\nhosts.client.hystart = false\n";
+    assert_eq!(wish(variants), [Some(true), Some(false)]);
 }
 
 #[test]

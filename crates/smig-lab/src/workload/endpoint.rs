@@ -1,6 +1,7 @@
 //! A client of the scenario: its connections, and how a request goes out by them.
 
 use std::net::SocketAddr;
+use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Duration;
 
@@ -12,7 +13,7 @@ use tokio::sync::OnceCell;
 use tokio::time::{Instant, sleep};
 
 use super::body::Upload;
-use super::connections::{Connections, Key};
+use super::connections::{Addresses, Connections, Key};
 use super::http1::{Pool, Reply};
 use super::material::{WARM_UP, path_of};
 use super::result::ConnectionBytes;
@@ -45,6 +46,7 @@ struct Session {
     number: u32,
     /// The connection on which requests begin.
     home: OnceCell<ConnId>,
+    addresses: Arc<Addresses>,
 }
 
 /// One request.
@@ -78,11 +80,13 @@ impl Endpoint {
             }
             ClientKind::Smig | ClientKind::H2 => {
                 let session = |index| {
-                    let client = client(spec, certificate).map_err(|error| error.to_string())?;
+                    let addresses = Arc::new(Addresses::default());
+                    let client = client(spec, certificate, Arc::clone(&addresses));
                     Ok::<_, String>(Session {
-                        client,
+                        client: client.map_err(|error| error.to_string())?,
                         number: first_session + index,
                         home: OnceCell::new(),
+                        addresses,
                     })
                 };
                 let spares =
@@ -110,6 +114,17 @@ impl Endpoint {
         match &self.way {
             Way::Sessions { all, .. } => u32::try_from(all.len()).unwrap_or(u32::MAX),
             Way::Http1 { .. } => 0,
+        }
+    }
+
+    /// The own end of a connection, if it is one of this client's.
+    pub(super) fn address(&self, connection: Key) -> Option<SocketAddr> {
+        match (&self.way, connection) {
+            (Way::Sessions { all, .. }, Key::Session(number, id)) => {
+                all.iter().find(|session| session.number == number)?.addresses.of(id)
+            }
+            (Way::Http1 { .. }, Key::Address(address)) => Some(address),
+            _ => None,
         }
     }
 
@@ -194,7 +209,11 @@ impl Endpoint {
     }
 }
 
-fn client(spec: &ClientSpec, certificate: &str) -> Result<Client, smig::Error> {
+fn client(
+    spec: &ClientSpec,
+    certificate: &str,
+    addresses: Arc<Addresses>,
+) -> Result<Client, smig::Error> {
     let mut config = Config::client();
     let window = |window: Option<Size>, default: u32| {
         window.and_then(|size| u32::try_from(size.0).ok()).unwrap_or(default)
@@ -215,6 +234,7 @@ fn client(spec: &ClientSpec, certificate: &str) -> Result<Client, smig::Error> {
         .moves(rules)
         .spares(spec.spares.unwrap_or(1))
         .idle_timeout(Duration::from_secs(3600))
+        .observer(addresses)
         .build()
 }
 
@@ -277,7 +297,7 @@ impl Answer {
     pub(super) fn home(&self) -> Option<Key> {
         match self {
             Self::Stream { session, home, .. } => home.map(|id| Key::Session(*session, id)),
-            Self::Http1(reply) => Some(Key::Port(reply.port())),
+            Self::Http1(reply) => Some(Key::Address(reply.local())),
         }
     }
 
@@ -288,7 +308,7 @@ impl Answer {
                 let id = body.stream_info()?.connection()?;
                 Some(Key::Session(*session, id))
             }
-            Self::Http1(reply) => Some(Key::Port(reply.port())),
+            Self::Http1(reply) => Some(Key::Address(reply.local())),
         }
     }
 
@@ -297,7 +317,7 @@ impl Answer {
         match self {
             Self::Stream { body, session, .. } => connections.totals(*session, &body.segments()),
             Self::Http1(reply) => {
-                let connection = connections.number(Key::Port(reply.port()));
+                let connection = connections.number(Key::Address(reply.local()));
                 vec![ConnectionBytes { connection, bytes }]
             }
         }

@@ -31,7 +31,7 @@ pub(super) struct Pool {
 #[derive(Debug)]
 struct Line {
     sender: SendRequest<Upload>,
-    port: u16,
+    local: SocketAddr,
 }
 
 /// A response whose body is being read. Dropped before its end, its connection is closed.
@@ -41,7 +41,7 @@ pub(super) struct Reply {
     line: Option<Line>,
     place: Option<OwnedSemaphorePermit>,
     idle: Arc<Mutex<Vec<Line>>>,
-    port: u16,
+    local: SocketAddr,
 }
 
 struct TlsConnectorBox(TlsConnector);
@@ -85,13 +85,13 @@ impl Pool {
     async fn connect(&self) -> Result<Line, String> {
         let tcp = TcpStream::connect(self.server).await.map_err(shown)?;
         tcp.set_nodelay(true).map_err(shown)?;
-        let port = tcp.local_addr().map_err(shown)?.port();
+        let local = tcp.local_addr().map_err(shown)?;
         let name = ServerName::IpAddress(self.server.ip().into());
         let tls = self.tls.0.connect(name, tcp).await.map_err(shown)?;
         let (sender, connection) = handshake(TokioIo::new(tls)).await.map_err(shown)?;
         // Its errors are those of the requests.
         tokio::spawn(connection);
-        Ok(Line { sender, port })
+        Ok(Line { sender, local })
     }
 
     /// Sends a request when a connection is free.
@@ -110,9 +110,9 @@ impl Pool {
             None => self.connect().await?,
         };
         let response = line.sender.send_request(request).await.map_err(shown)?;
-        let port = line.port;
+        let local = line.local;
         let idle = Arc::clone(&self.idle);
-        Ok(response.map(|body| Reply { body, line: Some(line), place: Some(place), idle, port }))
+        Ok(response.map(|body| Reply { body, line: Some(line), place: Some(place), idle, local }))
     }
 }
 
@@ -135,9 +135,9 @@ impl Reply {
         }
     }
 
-    /// The connection's local port.
-    pub(super) const fn port(&self) -> u16 {
-        self.port
+    /// The connection's own end.
+    pub(super) const fn local(&self) -> SocketAddr {
+        self.local
     }
 
     fn give_back(&mut self) {

@@ -18,6 +18,7 @@ mod wire;
 
 pub use material::{Material, WARM_UP};
 pub use result::{
-    CancelSeen, ConnectionBytes, MoveSeen, ObjectResult, Observation, Outcome, ProgressPoint,
+    CancelSeen, ConnectionBytes, ConnectionSeen, MoveSeen, ObjectResult, Observation, Outcome,
+    ProgressPoint,
 };
 pub use run::{Moment, WorkloadError, WorkloadOrder, run};

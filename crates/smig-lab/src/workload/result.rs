@@ -1,5 +1,7 @@
 //! What is written down of each object.
 
+use std::net::SocketAddr;
+
 use serde::{Deserialize, Serialize};
 
 use crate::scenario::{Direction, Role};
@@ -13,6 +15,18 @@ pub struct Observation {
     pub ended_ns: u64,
     /// Objects in the order of their requests.
     pub objects: Vec<ObjectResult>,
+    /// The connections that they came by.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub connections: Vec<ConnectionSeen>,
+}
+
+/// A connection.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+pub struct ConnectionSeen {
+    /// Its number in the run, by first use.
+    pub number: u32,
+    /// The client's end.
+    pub client: SocketAddr,
 }
 
 /// One object.

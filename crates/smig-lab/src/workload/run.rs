@@ -155,7 +155,9 @@ impl Run {
             (a.started_ns, &a.name, a.number).cmp(&(b.started_ns, &b.name, b.number))
         });
         let ended_ns = objects.iter().map(|object| object.ended_ns).max().unwrap_or(0);
-        Ok(Observation { began_ns: self.began_ns, ended_ns, objects })
+        let address = |key| self.endpoints.values().find_map(|endpoint| endpoint.address(key));
+        let connections = self.connections.seen(address);
+        Ok(Observation { began_ns: self.began_ns, ended_ns, objects, connections })
     }
 
     /// All objects of one transfer.

@@ -2,6 +2,8 @@
 //! slow machine cannot cross: nothing is ever faster than the link.
 
 #[cfg(target_os = "linux")]
+mod hystart;
+#[cfg(target_os = "linux")]
 mod links;
 #[cfg(target_os = "linux")]
 mod removal;
@@ -28,6 +30,12 @@ fn main() -> anyhow::Result<()> {
     if std::env::args().any(|argument| argument == removal::HOLD) {
         return removal::hold();
     }
+    if let Some(at) = std::env::args().position(|argument| argument == hystart::KEEP) {
+        return hystart::keep(at);
+    }
+    if std::env::args().any(|argument| argument == hystart::HOLD) {
+        return hystart::hold();
+    }
     println!("testbed tests, rights from: {privilege:?}");
     run_all()
 }
@@ -42,7 +50,7 @@ fn run_all() -> anyhow::Result<()> {
     use anyhow::Context as _;
 
     type Test = fn() -> anyhow::Result<()>;
-    let tests: [(&str, Test); 15] = [
+    let tests: [(&str, Test); 16] = [
         ("nothing is faster than the link", tcp::nothing_is_faster_than_the_link),
         ("a full queue drops and TCP recovers", tcp::a_full_queue_drops_and_tcp_recovers),
         ("each host has its own settings", tcp::each_host_has_its_own_settings),
@@ -58,6 +66,7 @@ fn run_all() -> anyhow::Result<()> {
         ("a program is inside and dies with its handle", removal::a_program_dies_with_its_handle),
         ("a program's end is told", removal::a_programs_end_is_told),
         ("nothing survives the process", removal::nothing_survives_the_process),
+        ("HyStart is given back, whoever is killed", hystart::it_is_given_back_whoever_is_killed),
     ];
     for (name, test) in tests {
         let begin = std::time::Instant::now();

@@ -47,13 +47,13 @@ fn children_of(parent: u32) -> Result<Vec<u32>> {
     Ok(found)
 }
 
-fn watch(id: u32) -> Result<OwnedFd> {
+pub(crate) fn watch(id: u32) -> Result<OwnedFd> {
     let pid = Pid::from_raw(id.cast_signed()).context("a process id")?;
     Ok(pidfd_open(pid, PidfdFlags::empty())?)
 }
 
 /// Waits for the end of a process.
-fn ended(process: &OwnedFd) -> Result<()> {
+pub(crate) fn ended(process: &OwnedFd) -> Result<()> {
     poll(&mut [PollFd::from_borrowed_fd(process.as_fd(), PollFlags::IN)], None)?;
     Ok(())
 }

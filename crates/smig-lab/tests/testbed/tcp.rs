@@ -78,6 +78,8 @@ pub(crate) fn each_host_has_its_own_settings() -> Result<()> {
     let (server, client) = round_trip(&testbed)?;
     ensure!(server == "reno", "the server's connection has {server}");
     ensure!(client == "cubic", "the client's connection has {client}");
+    let (server, _) = round_trip(&Testbed::start(LinkSpec::paper_wired())?)?;
+    ensure!(server == "cubic", "without a choice the server's connection has {server}");
     Ok(())
 }
 

@@ -113,7 +113,7 @@ pub(super) async fn run(host: Arc<Host>, mailbox: Arc<Mailbox<Command>>) {
         Ok(transport) => transport,
         Err(error) => return refuse(&host, &mailbox, &error),
     };
-    let transport = match permit(&host) {
+    let transport = match permit(&host, &transport) {
         Some(permit) => transport.count(permit),
         None => transport,
     };

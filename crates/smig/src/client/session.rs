@@ -189,8 +189,9 @@ impl ClientSession {
     }
 
     fn on_reset(&mut self, turn: &mut Turn<'_>, slot: Slot, error: StreamError) {
-        self.host.counters.on(&Observed::StreamReset);
         if let Some((call, _)) = self.slots.entry(slot) {
+            let ends = self.host.counters.ends_of_stream(turn, call.key);
+            self.host.counters.on(&Observed::StreamReset { ends });
             let error = Error::from(error);
             if error.is_retryable() && !call.touched {
                 call.shared.give_back(core::mem::take(&mut call.body), error);
@@ -335,21 +336,27 @@ impl App for ClientSession {
             }
             Event::Joined { conn } => {
                 tracing::debug!(%conn, "connection joined");
-                self.host.counters.on(&Observed::Joined);
+                let ends = self.host.counters.ends_of(turn, conn);
+                self.host.counters.on(&Observed::Joined { conn, ends });
                 self.spares.on_joined(turn);
             }
             Event::JoinRefused { conn, reason } => {
                 tracing::info!(%conn, ?reason, "the server refused a spare connection");
-                self.host.counters.on(&Observed::JoinRefused);
+                let ends = self.host.counters.ends_of(turn, conn);
+                self.host.counters.on(&Observed::JoinRefused { ends });
                 self.spares.on_refused(turn, conn, reason);
             }
             Event::MigrationOffered { stream } => self.spares.on_offer(turn, stream),
             Event::Migrated { stream, from, to, mover, received } => {
                 tracing::debug!(?stream, %from, %to, ?mover, "stream moved");
-                self.host.counters.on(&Observed::Moved { from, to, mover });
+                let ends = self.host.counters.ends_of(turn, to);
+                self.host.counters.on(&Observed::Moved { from, to, mover, ends });
                 self.on_migrated(stream, to, received);
             }
-            Event::MigrationDeclined { .. } => self.host.counters.on(&Observed::MoveDeclined),
+            Event::MigrationDeclined { stream } => {
+                let ends = self.host.counters.ends_of_stream(turn, stream);
+                self.host.counters.on(&Observed::MoveDeclined { ends });
+            }
             Event::GoingAway { conn, code, .. } => {
                 tracing::debug!(%conn, %code, "the server is going away");
                 self.stop_accepting(turn);

@@ -106,7 +106,7 @@ impl Spares {
         let (host, mailbox, addr) = (Arc::clone(host), Arc::clone(mailbox), self.addr);
         tokio::spawn(async move {
             let dialed = dial::dial_again(addr, &host.origin, &host.tls, host.limits).await;
-            let counted = dialed.map(|transport| match permit(&host) {
+            let counted = dialed.map(|transport| match permit(&host, &transport) {
                 Some(permit) => transport.count(permit),
                 None => transport,
             });
@@ -185,6 +185,6 @@ fn primary(turn: &Turn<'_>) -> Option<ConnId> {
 pub(super) const IDENTITY: Identity = Identity([0; 32]);
 
 /// Counts a client's connection; clients have no limit but a session's.
-pub(super) fn permit(host: &Host) -> Option<Permit> {
-    Permit::take(&host.open, usize::MAX, &host.counters)
+pub(super) fn permit(host: &Host, transport: &Transport) -> Option<Permit> {
+    Permit::take(&host.open, usize::MAX, &host.counters, || Some(transport.ends()))
 }

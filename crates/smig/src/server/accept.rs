@@ -17,7 +17,7 @@ use super::{http1, identity, worker};
 use crate::clock;
 use crate::connection::{ConnectionInfo, Permit};
 use crate::error::BoxError;
-use crate::observe::Observed;
+use crate::observe::{Ends, Observed};
 use crate::stream::Incoming;
 use crate::transport::{self, Received, Transport};
 
@@ -47,8 +47,8 @@ pub(super) async fn accept_all<S, B>(
     B::Error: Into<BoxError>,
 {
     loop {
-        let tcp = match socket.accept().await {
-            Ok((tcp, _)) => tcp,
+        let (tcp, peer) = match socket.accept().await {
+            Ok(accepted) => accepted,
             Err(error) => {
                 tracing::warn!(%error, "accept failed");
                 if !is_of_one_connection(&error) {
@@ -58,7 +58,9 @@ pub(super) async fn accept_all<S, B>(
             }
         };
         let shared = &worker.shared;
-        let Some(permit) = Permit::take(&shared.open, shared.max_connections, &shared.counters)
+        let ends = || Some(Ends { local: tcp.local_addr().ok()?, peer });
+        let Some(permit) =
+            Permit::take(&shared.open, shared.max_connections, &shared.counters, ends)
         else {
             tracing::warn!("connection refused: max_connections are open");
             shared.counters.on(&Observed::LimitHit("max_connections"));

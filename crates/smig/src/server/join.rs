@@ -71,8 +71,10 @@ where
         match turn.session.verify_join(&detached, exporter) {
             Ok(proof) => {
                 let id = turn.session.attach(turn.now, detached, &proof, entropy::nonce());
+                let counters = &self.worker.shared.counters;
+                let ends = counters.ends(|| Some(info.ends()));
                 turn.links.insert(id, Departed { transport, info, output });
-                self.worker.shared.counters.on(&Observed::Joined);
+                counters.on(&Observed::Joined { conn: id, ends });
                 tracing::debug!(conn = %id, "connection joined");
             }
             Err(refusal) => {
@@ -101,7 +103,9 @@ where
         refusal: JoinRefusal,
     ) {
         tracing::info!(?refusal, peer = %departed.info.peer_addr(), "connection refused by its session");
-        self.worker.shared.counters.on(&Observed::JoinRefused);
+        let counters = &self.worker.shared.counters;
+        let ends = counters.ends(|| Some(departed.info.ends()));
+        counters.on(&Observed::JoinRefused { ends });
         let engine = self.worker.shared.engine.clone();
         let (session, id) = Session::adopt(engine, turn.now, detached, refusal);
         worker::spawn_session(&self.worker, session, |_, links| {

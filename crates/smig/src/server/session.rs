@@ -241,11 +241,13 @@ where
     }
 
     fn on_reset(&mut self, turn: &mut Turn<'_>, slot: Slot, error: StreamError) {
-        self.worker.shared.counters.on(&Observed::StreamReset);
-        if let Some((exchange, _)) = self.slots.entry(slot)
-            && let Some(shared) = &exchange.shared
-        {
-            shared.fail(Error::from(error));
+        if let Some((exchange, _)) = self.slots.entry(slot) {
+            let counters = &self.worker.shared.counters;
+            let ends = counters.ends_of_stream(turn, exchange.key);
+            counters.on(&Observed::StreamReset { ends });
+            if let Some(shared) = &exchange.shared {
+                shared.fail(Error::from(error));
+            }
         }
         self.forget(turn, slot);
     }
@@ -253,9 +255,11 @@ where
     /// Ends a stream that this side cannot complete.
     pub(super) fn abort(&mut self, turn: &mut Turn<'_>, slot: Slot, code: ErrorCode) {
         if let Some((exchange, _)) = self.slots.entry(slot) {
+            let counters = &self.worker.shared.counters;
+            let ends = counters.ends_of_stream(turn, exchange.key);
             turn.session.reset(exchange.key, code);
+            counters.on(&Observed::StreamReset { ends });
         }
-        self.worker.shared.counters.on(&Observed::StreamReset);
         self.forget(turn, slot);
     }
 
@@ -357,10 +361,14 @@ where
             Event::JoinRequested { conn, cid } => self.on_join_requested(turn, conn, cid),
             Event::Migrated { stream, from, to, mover, received } => {
                 tracing::debug!(?stream, %from, %to, ?mover, "stream moved");
-                counters.on(&Observed::Moved { from, to, mover });
+                let ends = counters.ends_of(turn, to);
+                counters.on(&Observed::Moved { from, to, mover, ends });
                 self.on_migrated(stream, to, received);
             }
-            Event::MigrationDeclined { .. } => counters.on(&Observed::MoveDeclined),
+            Event::MigrationDeclined { stream } => {
+                let ends = counters.ends_of_stream(turn, stream);
+                counters.on(&Observed::MoveDeclined { ends });
+            }
             Event::Closed { conn, error } => {
                 tracing::debug!(%conn, ?error, "connection ended");
             }

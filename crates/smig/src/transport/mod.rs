@@ -24,6 +24,7 @@ pub(crate) use handshake::{accept, connect};
 
 use crate::connection::Permit;
 use crate::entropy;
+use crate::observe::Ends;
 use tls_io::Socket;
 
 /// Slices given to one write call. More than a turn's frames make.
@@ -93,6 +94,11 @@ impl Transport {
 
     pub(crate) const fn local(&self) -> SocketAddr {
         self.local
+    }
+
+    /// Both addresses.
+    pub(crate) const fn ends(&self) -> Ends {
+        Ends { local: self.local, peer: self.peer }
     }
 
     /// The TLS connection, if there is one.

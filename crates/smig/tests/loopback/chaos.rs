@@ -149,8 +149,8 @@ impl Run {
         // Both begin with a joined spare or with a connection that was cut before it had one.
         if run.client.request(get(run.url("/"))).await.is_ok() {
             until(&mut events, |event| {
-                let ends = matches!(event, Observed::ConnectionClosed);
-                ends || matches!(event, Observed::Joined)
+                let ends = matches!(event, Observed::ConnectionClosed { .. });
+                ends || matches!(event, Observed::Joined { .. })
             })
             .await;
         }

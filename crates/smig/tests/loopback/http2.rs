@@ -406,7 +406,7 @@ async fn a_session_that_nobody_uses_ends() {
         let response = client.request(get(url(&server, "/"))).await.unwrap();
         assert_eq!(response.into_body().collect().await.unwrap().to_bytes(), "hello");
         crate::support::until(&mut events, |event| {
-            matches!(event, smig::Observed::ConnectionClosed)
+            matches!(event, smig::Observed::ConnectionClosed { .. })
         })
         .await;
     }

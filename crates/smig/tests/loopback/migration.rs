@@ -38,7 +38,7 @@ async fn a_download_moves_to_a_spare() {
     let client = client.moves(never()).observer(watch).build().unwrap();
     let first = client.request(get(url(&server, "/"))).await.unwrap();
     assert_eq!(first.into_body().collect().await.unwrap().to_bytes(), "hello");
-    until(&mut events, |event| matches!(event, Observed::Joined)).await;
+    let joined = until(&mut events, |event| matches!(event, Observed::Joined { .. })).await;
 
     let response = client.request(get(url(&server, &format!("/octets/{LEN}")))).await.unwrap();
     let info = response.body().stream_info().unwrap();
@@ -50,8 +50,36 @@ async fn a_download_moves_to_a_spare() {
     assert_eq!(segments[1].end, LEN as u64);
     assert_ne!(segments[0].connection, segments[1].connection);
     assert!(segments[0].end >= 1 << 20);
-    until(&mut at_server, is_move).await;
+    let moved = until(&mut at_server, is_move).await;
     assert_eq!(server.stats().moves, 1);
+    let Observed::Joined { conn, ends: Some(spare) } = joined else { panic!("{joined:?}") };
+    let Observed::Moved { ends: Some(to), .. } = moved else { panic!("{moved:?}") };
+    assert_eq!(conn, segments[1].connection);
+    assert_eq!((to.local, to.peer), (spare.peer, spare.local), "both ends name one connection");
+}
+
+#[tokio::test]
+async fn what_is_observed_names_its_connection() {
+    let (server, client) = pair();
+    let (watch, mut events) = Watch::new();
+    let (seen, mut at_server) = Watch::new();
+    let server = server.observer(seen).start(service_fn(answer)).unwrap();
+    let client = client.spares(0).observer(watch).build().unwrap();
+    let response = client.request(get(url(&server, &format!("/octets/{LEN}")))).await.unwrap();
+    drop(response);
+    let is_reset = |event: &Observed| matches!(event, Observed::StreamReset { .. });
+    let reset = until(&mut at_server, is_reset).await;
+    let opened = |event: &Observed| matches!(event, Observed::ConnectionOpened { .. });
+    let opened = until(&mut events, opened).await;
+    let Observed::ConnectionOpened { ends: Some(made) } = opened else { panic!("{opened:?}") };
+    let Observed::StreamReset { ends: Some(on) } = reset else { panic!("{reset:?}") };
+    assert_eq!(made.peer, server.local_addrs()[0]);
+    assert_eq!((on.local, on.peer), (made.peer, made.local));
+    drop(client);
+    let closed = |event: &Observed| matches!(event, Observed::ConnectionClosed { .. });
+    let closed = until(&mut at_server, closed).await;
+    let Observed::ConnectionClosed { ends: Some(gone) } = closed else { panic!("{closed:?}") };
+    assert_eq!(gone, on);
 }
 
 #[tokio::test]
@@ -81,7 +109,7 @@ async fn an_upload_moves() {
     let client = client.moves(at(&[1 << 20])).observer(watch).build().unwrap();
     let first = client.request(get(url(&server, "/"))).await.unwrap();
     drop(first.into_body().collect().await.unwrap());
-    until(&mut events, |event| matches!(event, Observed::Joined)).await;
+    until(&mut events, |event| matches!(event, Observed::Joined { .. })).await;
 
     let upload = Request::post(url(&server, "/digest")).body(Full::new(octets(LEN))).unwrap();
     let response = client.request(upload).await.unwrap();
@@ -98,8 +126,8 @@ async fn a_stream_moves_again_and_again() {
     let client = client.moves(never()).spares(2).observer(watch).build().unwrap();
     let first = client.request(get(url(&server, "/"))).await.unwrap();
     drop(first.into_body().collect().await.unwrap());
-    until(&mut events, |event| matches!(event, Observed::Joined)).await;
-    until(&mut events, |event| matches!(event, Observed::Joined)).await;
+    until(&mut events, |event| matches!(event, Observed::Joined { .. })).await;
+    until(&mut events, |event| matches!(event, Observed::Joined { .. })).await;
     let response = client.request(get(url(&server, &format!("/octets/{LEN}")))).await.unwrap();
     let info = response.body().stream_info().unwrap();
     let (hash, len) = digest(response.into_body()).await.unwrap();
@@ -117,7 +145,7 @@ async fn the_application_can_ask_for_a_move() {
     config.stream_window = 1 << 20;
     let client = client.engine(config).moves(never()).observer(watch).build().unwrap();
     let response = client.request(get(url(&server, &format!("/octets/{LEN}")))).await.unwrap();
-    until(&mut events, |event| matches!(event, Observed::Joined)).await;
+    until(&mut events, |event| matches!(event, Observed::Joined { .. })).await;
     let info = response.body().stream_info().unwrap();
     info.migrate();
     until(&mut events, |event| matches!(event, Observed::Moved { .. })).await;
@@ -145,7 +173,7 @@ async fn connections_join_across_workers() {
         tasks.spawn(async move {
             let first = client.request(get(hello)).await.unwrap();
             drop(first.into_body().collect().await.unwrap());
-            until(&mut events, |event| matches!(event, Observed::Joined)).await;
+            until(&mut events, |event| matches!(event, Observed::Joined { .. })).await;
             let response = client.request(get(big)).await.unwrap();
             let info = response.body().stream_info().unwrap();
             let (hash, len) = digest(response.into_body()).await.unwrap();
@@ -181,7 +209,7 @@ async fn trusted_cleartext_migrates_too() {
         .unwrap();
     let base = format!("http://{}", server.local_addrs()[0]);
     drop(client.request(get(format!("{base}/"))).await.unwrap());
-    until(&mut events, |event| matches!(event, Observed::Joined)).await;
+    until(&mut events, |event| matches!(event, Observed::Joined { .. })).await;
     let response = client.request(get(format!("{base}/octets/{LEN}"))).await.unwrap();
     let info = response.body().stream_info().unwrap();
     let (hash, _) = digest(response.into_body()).await.unwrap();
@@ -224,7 +252,7 @@ async fn a_response_can_ask_to_move_or_to_stay() {
     let server = server.observer(seen).start(service).unwrap();
     let client = client.moves(never()).observer(watch).build().unwrap();
     drop(client.request(get(url(&server, "/"))).await.unwrap());
-    until(&mut events, |event| matches!(event, Observed::Joined)).await;
+    until(&mut events, |event| matches!(event, Observed::Joined { .. })).await;
     for (query, segments) in [("stay", 1), ("move", 2)] {
         let url = url(&server, &format!("/octets/{LEN}?{query}"));
         let response = client.request(get(url)).await.unwrap();

@@ -12,13 +12,14 @@ use self::codel::CoDelQueue;
 use self::fair::FairQueue;
 use self::fifo::Fifo;
 use super::log::DropReason;
-use super::{Discipline, Packet, Time};
+use super::{Discipline, Packet, Ports, Time};
 
 /// A packet that waits.
 #[derive(Debug)]
 pub(super) struct Queued<P> {
     pub(super) packet: P,
     pub(super) bytes: u64,
+    pub(super) ports: Ports,
     /// When it came.
     pub(super) since: Time,
 }

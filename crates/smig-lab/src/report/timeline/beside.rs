@@ -69,9 +69,9 @@ fn figure(timeline: &Timeline, view: &View, rows: usize) -> Figure {
         panels::arriving(timeline, &connections, view)
             .map(with_short_names)
             .map(titled("Arriving, Mbit/s, by connection (dotted: link)")),
-        panels::queue(timeline, view)
+        panels::queue(timeline, &connections, view)
             .map(without_names)
-            .map(titled("Queue before the link, packets (red: dropped)")),
+            .map(titled("Queue before the link, by connection (red: dropped)")),
         panels::senders(timeline, &connections, view),
         panels::round_trips(timeline, &connections, view).map(without_names),
     ];

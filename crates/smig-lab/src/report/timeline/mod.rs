@@ -71,7 +71,7 @@ pub fn figure(timeline: &Timeline, view: &View) -> Figure {
         .chain(requests::times(timeline, &connections, view))
         .chain(panels::progress(timeline, &connections, view))
         .chain(panels::arriving(timeline, &connections, view))
-        .chain(panels::queue(timeline, view))
+        .chain(panels::queue(timeline, &connections, view))
         .chain(connections.used().filter_map(|one| panels::sender(timeline, one, view)))
         .chain(panels::round_trips(timeline, &connections, view))
         .collect();
@@ -100,16 +100,22 @@ fn moves(timeline: &Timeline, connections: &Connections, view: &View) -> Vec<Mar
                 *count += 1;
             }
             _ => {
-                let to = mark.connection.as_ref().and_then(|name| connections.number(name));
-                let to = to.map_or_else(String::new, |number| format!(" to connection {number}"));
-                groups.push((mark.at_us, mark.kind, to, 1));
+                let number = mark.connection.as_ref().and_then(|name| connections.number(name));
+                let word = match mark.kind {
+                    MarkKind::Join => " of",
+                    MarkKind::Migrate => " to",
+                    _ => " on",
+                };
+                let place = number.map_or_else(String::new, |n| format!("{word} connection {n}"));
+                groups.push((mark.at_us, mark.kind, place, 1));
             }
         }
     }
     groups
         .into_iter()
-        .map(|(at_us, kind, to, count)| {
-            let label = if count > 1 { format!("{count} {kind}") } else { format!("{kind}{to}") };
+        .map(|(at_us, kind, place, count)| {
+            let label =
+                if count > 1 { format!("{count} {kind}") } else { format!("{kind}{place}") };
             Mark { x: seconds(at_us), label }
         })
         .collect()

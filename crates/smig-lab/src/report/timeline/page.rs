@@ -48,9 +48,9 @@ pub fn render_html(timeline: &Timeline) -> String {
 }
 
 const CAPTION: &str = "Everything is on one clock. Bars: each request; pale until its first byte. \
-    Queue: packets that wait before the emulated link. Data at its sender: what one connection has \
-    sent without an acknowledgement yet, and above it what still waits in the socket; the line is \
-    its congestion window.";
+    Queue: packets that wait before the emulated link, in their connections' colours. Data at its \
+    sender: what one connection has sent without an acknowledgement yet, and above it what still \
+    waits in the socket; the line is its congestion window.";
 
 /// The first of moves that follow closely on each other.
 fn looks(timeline: &Timeline) -> Vec<(u64, String)> {

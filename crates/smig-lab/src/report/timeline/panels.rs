@@ -192,19 +192,40 @@ fn looks<'a>(timeline: &'a Timeline, stream: &str) -> Vec<(u64, &'a ConnectionNa
     steps
 }
 
-/// The queue towards the client, with every drop.
-pub(super) fn queue(timeline: &Timeline, view: &View) -> Option<Panel> {
-    let direction = Direction::ToClient;
-    let of = Subject::Link { direction, connection: None };
-    let tracks = || timeline.tracks.iter().filter(|track| track.of == of);
+/// The queue towards the client by whose packets stand in it, with every drop.
+pub(super) fn queue(timeline: &Timeline, connections: &Connections, view: &View) -> Option<Panel> {
+    let of = |connection| Subject::Link { direction: Direction::ToClient, connection };
+    let all = of(None);
+    let tracks = || timeline.tracks.iter().filter(|track| track.of == all);
     let lengths = tracks().find(|track| track.columns.contains_key(&Column::QueuePackets))?;
-    let ranges = steps(thin(lengths.points(Column::QueuePackets), view));
+    let lengths = thin(lengths.points(Column::QueuePackets), view);
+    let mut floors = vec![0; lengths.len()];
+    let mut layers = Vec::new();
+    for one in connections.used() {
+        let part = of(Some(one.name.clone()));
+        let Some(track) = timeline.tracks.iter().find(|track| track.of == part) else { continue };
+        let part = |at| track.value_at(Column::QueuePackets, at).unwrap_or(0);
+        let tops =
+            lengths.iter().zip(&floors).map(|((at, all), floor)| (floor + part(*at)).min(*all));
+        let tops: Vec<u64> = tops.collect();
+        if tops != floors {
+            let area = Shape::Area(Tint::Full, steps(&lengths, &floors, &tops));
+            layers.push(layer(&format!("of connection {}", one.number), one.colour, area));
+        }
+        floors = tops;
+    }
+    let tops: Vec<u64> = lengths.iter().map(|(_, packets)| *packets).collect();
+    if tops != floors {
+        let name = if layers.is_empty() { "packets waiting" } else { "of others" };
+        let area = Shape::Area(Tint::Full, steps(&lengths, &floors, &tops));
+        layers.push(layer(name, Colour::Slate, area));
+    }
     let drops: Vec<f64> = tracks()
         .flat_map(|track| track.points(Column::DroppedBytes))
         .filter(|(at, _)| view.holds(*at))
         .map(|(at, _)| seconds(at))
         .collect();
-    let most = ranges.iter().map(|range| range.high).fold(0.0, f64::max);
+    let most = tops.into_iter().max().unwrap_or(0) as f64;
     let limit = timeline.head.link.map(|link| {
         let drain = link.queue_packets as f64 * 1_500.0 * 8.0 / link.bits_per_s as f64 * 1e3;
         let label = format!("full: {} packets, {} ms of the link", link.queue_packets, ms(drain));
@@ -213,7 +234,6 @@ pub(super) fn queue(timeline: &Timeline, view: &View) -> Option<Panel> {
     // A deep queue that is never half full would only press the picture down.
     let limit = limit.filter(|rule| rule.y <= most * 2.5);
     let axis = most.max(limit.as_ref().map_or(0.0, |rule| rule.y * 1.3));
-    let mut layers = vec![layer("packets waiting", Colour::Slate, Shape::Area(Tint::Full, ranges))];
     if !drops.is_empty() {
         let name = format!("dropped ({})", drops.len());
         layers.push(layer(&name, Colour::Vermilion, Shape::Ticks(drops)));
@@ -227,15 +247,22 @@ pub(super) fn queue(timeline: &Timeline, view: &View) -> Option<Panel> {
     })
 }
 
-/// Each length holds until the next.
-fn steps(points: Vec<(u64, u64)>) -> Vec<Range> {
-    let mut ranges: Vec<Range> = Vec::with_capacity(points.len() * 2);
-    for (at, value) in points {
-        let (x, high) = (seconds(at), value as f64);
-        let before = ranges.last().map(|last| Range { x, ..*last });
-        ranges.extend(before);
-        ranges.push(Range { x, low: 0.0, high });
+/// From `floors` to `tops` at the points' moments; each holds until the next.
+fn steps(points: &[(u64, u64)], floors: &[u64], tops: &[u64]) -> Vec<Range> {
+    let mut ranges: Vec<Range> = Vec::new();
+    for (((at, _), low), high) in points.iter().zip(floors).zip(tops) {
+        let (x, low, high) = (seconds(*at), *low as f64, *high as f64);
+        match ranges.last().copied() {
+            // Nothing to draw but the same line.
+            Some(last) if (last.low, last.high) == (low, high) => {}
+            last => {
+                ranges.extend(last.map(|last| Range { x, ..last }));
+                ranges.push(Range { x, low, high });
+            }
+        }
     }
+    let end = points.last().map(|(at, _)| seconds(*at));
+    ranges.extend(ranges.last().copied().zip(end).map(|(last, x)| Range { x, ..last }));
     ranges
 }
 

@@ -55,6 +55,7 @@ fn timeline() -> Timeline {
     mark(&mut timeline, 400_000, MarkKind::Join);
     mark(&mut timeline, 401_000, MarkKind::Join);
     mark(&mut timeline, 1_000_000, MarkKind::Migrate);
+    mark(&mut timeline, 1_700_000, MarkKind::Reset);
     mark(&mut timeline, 0, MarkKind::CongestionControl);
     let mut span = |title: &str, from_us, to_us, outcome| {
         timeline.spans.push(Span {
@@ -113,9 +114,9 @@ fn all_panels_share_the_axis() {
 }
 
 #[test]
-fn joins_that_are_close_are_one_word() {
+fn marks_name_connections_and_those_that_are_close_are_one_word() {
     let labels: Vec<String> = whole().marks.into_iter().map(|mark| mark.label).collect();
-    assert_eq!(labels, ["2 JOIN", "MIGRATE to connection 2"]);
+    assert_eq!(labels, ["2 JOIN", "MIGRATE to connection 2", "RST_STREAM on connection 1"]);
 }
 
 #[test]
@@ -153,6 +154,30 @@ fn what_came_between_two_looks_came_evenly() {
     let Shape::Blocks(blocks) = &panel.unwrap().layers[1].shape else { panic!("blocks") };
     assert_eq!(blocks.len(), 50, "20 ms each");
     assert!(blocks.iter().all(|block| (block.y.1 - block.y.0 - 8.0).abs() < 1e-6), "{blocks:?}");
+}
+
+#[test]
+fn the_queue_has_the_colours_of_those_who_stand_in_it() {
+    let mut timeline = timeline();
+    for (number, steps) in [(1, [(0, 10), (1_000_000, 2)]), (2, [(500_000, 0), (1_500_000, 40)])] {
+        let connection = Some(name(number));
+        let mut part = Track::new(Subject::Link { direction: Direction::ToClient, connection });
+        steps
+            .into_iter()
+            .for_each(|(at, packets)| part.push(at, &[(Column::QueuePackets, packets)]));
+        timeline.tracks.push(part);
+    }
+    let figure = figure(&timeline, &View::whole(&timeline, 800.0));
+    let panel = figure.panels.iter().find(|panel| panel.title.starts_with("Queue")).unwrap();
+    let names: Vec<&str> = panel.layers.iter().map(|layer| layer.name.as_str()).collect();
+    assert_eq!(names, ["of connection 1", "of connection 2", "of others", "dropped (1)"]);
+    // Of 49 packets at 1.549 s two are of the first and forty of the second.
+    let at = |layer: usize| {
+        let Shape::Area(_, ranges) = &panel.layers[layer].shape else { panic!("an area") };
+        let last = ranges.iter().rev().find(|range| range.x <= 1.549).unwrap();
+        (last.low, last.high)
+    };
+    assert_eq!((at(0), at(1), at(2)), ((0.0, 2.0), (2.0, 42.0), (42.0, 49.0)));
 }
 
 #[test]

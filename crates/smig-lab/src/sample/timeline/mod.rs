@@ -5,7 +5,6 @@
 //! name ends in its unit: a file can be read without this code.
 
 mod file;
-mod names;
 #[cfg(test)]
 mod tests;
 mod words;

@@ -103,28 +103,3 @@ fn before_the_origin_is_its_begin() {
     assert_eq!(timeline.micros(Time::from_nanos(4_000_000_000)), 0);
     assert_eq!(timeline.micros(Time::from_nanos(5_000_007_999)), 7);
 }
-
-#[test]
-fn a_clients_numbers_become_the_kernels_ports() {
-    let mut timeline = timeline();
-    timeline.tracks.clear();
-    let kernel = |port: u16, received| {
-        let connection = ConnectionName(format!("10.99.0.2:{port}"));
-        let mut track = Track::new(Subject::Connection { host: "client".into(), connection });
-        track.push(90, &[(Column::ReceivedBytes, received)]);
-        track
-    };
-    timeline.tracks.extend([kernel(5_001, 130_000), kernel(5_002, 900_000), kernel(5_003, 3_000)]);
-    timeline.tracks.extend([stream("1", 100_000), stream("2", 850_000), stream("9", 5_000_000)]);
-    timeline.match_connections("client");
-    let names: Vec<&str> = timeline
-        .tracks
-        .iter()
-        .filter_map(|track| match &track.of {
-            Subject::Stream { connection, .. } => Some(connection.0.as_str()),
-            _ => None,
-        })
-        .collect();
-    assert_eq!(names, ["10.99.0.2:5001", "10.99.0.2:5002", "9"], "9 fits none");
-    assert_eq!(timeline.spans[0].connection, Some(ConnectionName("10.99.0.2:5001".into())));
-}

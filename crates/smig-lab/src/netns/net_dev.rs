@@ -1,0 +1,56 @@
+//! What the kernel counts of a host's devices (`/proc/net/dev`).
+
+use std::fs;
+use std::io;
+
+/// One device's counters.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) struct DeviceCounts {
+    pub(crate) name: String,
+    /// Octets of the packets that it took in.
+    pub(crate) received_bytes: u64,
+    /// Packets that it dropped, in either direction.
+    pub(crate) drops: u64,
+}
+
+/// All devices of the calling thread's host.
+pub(crate) fn device_counts() -> io::Result<Vec<DeviceCounts>> {
+    Ok(parse(&fs::read_to_string("/proc/thread-self/net/dev")?))
+}
+
+/// The devices of a table; lines that are none are left out.
+fn parse(text: &str) -> Vec<DeviceCounts> {
+    let device = |line: &str| {
+        let (name, counters) = line.trim().split_once(':')?;
+        let fields: Vec<u64> =
+            counters.split_whitespace().map_while(|field| field.parse().ok()).collect();
+        // Received: bytes packets errs drop ...; sent: the same from the ninth on.
+        Some(DeviceCounts {
+            name: name.to_owned(),
+            received_bytes: *fields.first()?,
+            drops: fields.get(3)? + fields.get(11)?,
+        })
+    };
+    text.lines().filter_map(device).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_kernels_table_is_read() {
+        let text = "Inter-|   Receive                |  Transmit\n \
+             face |bytes packets errs drop fifo frame compressed multicast|bytes ...\n    \
+             lo:     900       9    0    7    0     0          0         0      900       9    0    1    0     0       0          0\n  \
+             link0:  100       2    0    3    0     0          0         0      200       4    0    5    0     0       0          0\n  \
+             link1:   11       2    0\n";
+        let counts = |name: &str, received_bytes, drops| DeviceCounts {
+            name: name.into(),
+            received_bytes,
+            drops,
+        };
+        assert_eq!(parse(text), [counts("lo", 900, 8), counts("link0", 100, 8)]);
+        assert_eq!(parse("nothing"), []);
+    }
+}

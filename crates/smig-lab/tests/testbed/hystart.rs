@@ -1,0 +1,70 @@
+//! HyStart is the machine's own again after a run, however that ended.
+
+use std::io::{BufRead as _, BufReader};
+use std::process::{Command, Stdio};
+
+use anyhow::{Context as _, Result, ensure};
+use rustix::process::{Pid, Signal, kill_process};
+use smig_lab::hystart::{self, Hold};
+
+use crate::removal::{ended, watch};
+
+/// The argument that makes this program [`keep`]; `on` or `off` follows.
+pub(crate) const KEEP: &str = "keep-hystart";
+/// The argument that makes this program [`hold`].
+pub(crate) const HOLD: &str = "hold-hystart";
+
+pub(crate) fn keep(at: usize) -> Result<()> {
+    let word = std::env::args().nth(at + 1).context("on or off")?;
+    Ok(hystart::keep(word == "on")?)
+}
+
+fn keeper() -> Result<Command> {
+    let mut command = Command::new(std::env::current_exe()?);
+    command.arg(KEEP);
+    Ok(command)
+}
+
+/// Holds the other value than the machine's own, tells who keeps it, and waits to be killed.
+pub(crate) fn hold() -> Result<()> {
+    let hold = Hold::start(keeper()?, hystart::present() != Some(true))?;
+    println!("{}", hold.keeper());
+    loop {
+        std::thread::park();
+    }
+}
+
+pub(crate) fn it_is_given_back_whoever_is_killed() -> Result<()> {
+    if let Err(error) = hystart::check() {
+        println!("  skipped: {error}");
+        return Ok(());
+    }
+    let own = hystart::present().context("it can be written, so it can be read")?;
+
+    // The run's process is killed: its keeper sees the end of it.
+    let mut holder =
+        Command::new(std::env::current_exe()?).arg(HOLD).stdout(Stdio::piped()).spawn()?;
+    let mut line = String::new();
+    BufReader::new(holder.stdout.take().context("piped")?).read_line(&mut line)?;
+    let keeper_process = watch(line.trim().parse()?)?;
+    ensure!(hystart::present() == Some(!own), "it was not set");
+    kill_process(Pid::from_child(&holder), Signal::KILL)?;
+    holder.wait()?;
+    ended(&keeper_process)?;
+    ensure!(hystart::present() == Some(own), "a killed run left it changed");
+
+    // The keeper is killed: the run's process puts it right.
+    let hold = Hold::start(keeper()?, !own)?;
+    let id = Pid::from_raw(hold.keeper().cast_signed()).context("a process id")?;
+    kill_process(id, Signal::KILL)?;
+    drop(hold);
+    ensure!(hystart::present() == Some(own), "a killed keeper left it changed");
+
+    // Two runs that agree: the second keeps it when the first ends.
+    let (one, two) = (Hold::start(keeper()?, !own)?, Hold::start(keeper()?, !own)?);
+    drop(one);
+    ensure!(hystart::present() == Some(!own), "the first took it from the second");
+    drop(two);
+    ensure!(hystart::present() == Some(own), "the last did not give it back");
+    Ok(())
+}
