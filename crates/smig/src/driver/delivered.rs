@@ -1,4 +1,4 @@
-//! What a path delivered lately: octets acknowledged over a window of time.
+//! What a path delivered lately, and how long it took: octets sent and acknowledged over time.
 //!
 //! Pure. A window must span a round trip or more: acknowledgements come in lumps, and what is sent
 //! comes back a round trip later.
@@ -8,38 +8,89 @@ use std::time::Duration;
 
 use smig_proto::Instant;
 
-/// Readings kept at most; the oldest go.
-const KEPT: usize = 64;
+/// Readings kept at most; the oldest go. They span a round trip and a half through a queue of two
+/// seconds.
+const KEPT: usize = 512;
+
+#[derive(Clone, Copy, Debug)]
+struct Count {
+    at: Instant,
+    acknowledged: u64,
+    sent: u64,
+    /// How long the octet that was acknowledged last had been on its way.
+    round_trip: Option<Duration>,
+}
 
 #[derive(Debug, Default)]
 pub(super) struct Delivered {
-    readings: VecDeque<(Instant, u64)>,
+    counts: VecDeque<Count>,
 }
 
 impl Delivered {
-    /// So many octets were acknowledged up to now, since any fixed moment.
-    pub(super) fn on_reading(&mut self, now: Instant, acknowledged: u64) {
-        if self.readings.len() == KEPT {
-            self.readings.pop_front();
+    /// So many octets were acknowledged and sent up to now, both since one fixed moment.
+    pub(super) fn on_reading(&mut self, at: Instant, acknowledged: u64, sent: u64) {
+        if self.counts.len() == KEPT {
+            self.counts.pop_front();
         }
-        self.readings.push_back((now, acknowledged));
+        // A connection that went with octets on its way takes them out of the sum.
+        let sent = self.counts.back().map_or(sent, |last| last.sent.max(sent));
+        // Without news since the last reading it is not known how long the news took.
+        let news = self.counts.back().is_some_and(|last| last.acknowledged < acknowledged);
+        let then = self.sent_at(acknowledged).filter(|_| news);
+        let round_trip = then.map(|then| at.saturating_duration_since(then));
+        self.counts.push_back(Count { at, acknowledged, sent, round_trip });
     }
 
     /// What was before no longer counts.
     pub(super) fn forget(&mut self) {
-        self.readings.clear();
+        self.counts.clear();
     }
 
-    /// Octets a second over the last `window`, or a little more; `None` while readings do not
-    /// reach back so far.
+    /// Octets acknowledged a second over the last `window`, or a little more; `None` while readings
+    /// do not reach back so far.
     pub(super) fn rate(&self, window: Duration) -> Option<u64> {
-        let &(now, total) = self.readings.back()?;
-        let reaches = |at: Instant| now.saturating_duration_since(at) >= window;
-        let &(then, before) = self.readings.iter().rev().find(|(at, _)| reaches(*at))?;
-        let micros = now.saturating_duration_since(then).as_micros().max(1);
-        let octets = u128::from(total.saturating_sub(before));
-        u64::try_from(octets * 1_000_000 / micros).ok()
+        let last = self.counts.back()?;
+        let first = self.before(last.at, window)?;
+        Some(rate(last.acknowledged - first.acknowledged.min(last.acknowledged), first.at, last.at))
     }
+
+    /// Octets sent a second over a `window` that ended `ago`.
+    pub(super) fn sent(&self, window: Duration, ago: Duration) -> Option<u64> {
+        let last = self.before(self.counts.back()?.at, ago)?;
+        let first = self.before(last.at, window)?;
+        Some(rate(last.sent - first.sent.min(last.sent), first.at, last.at))
+    }
+
+    /// The shortest round trip that the readings of the last `window` saw: no mean of many, and
+    /// without what acknowledgements waited for one another. `None` while it is not known.
+    pub(super) fn round_trip(&self, window: Duration) -> Option<Duration> {
+        let now = self.counts.back()?.at;
+        let recent = |count: &&Count| now.saturating_duration_since(count.at) < window;
+        self.counts.iter().rev().take_while(recent).filter_map(|count| count.round_trip).min()
+    }
+
+    /// When the octet with this number was sent.
+    fn sent_at(&self, number: u64) -> Option<Instant> {
+        let index = self.counts.partition_point(|count| count.sent < number);
+        let after = self.counts.get(index)?;
+        let before = self.counts.get(index.checked_sub(1)?)?;
+        // Between two readings octets are sent evenly.
+        let step = after.at.saturating_duration_since(before.at);
+        let part = (number - before.sent) as f64 / (after.sent - before.sent) as f64;
+        Some(before.at + step.mul_f64(part))
+    }
+
+    /// The newest reading that is `by` older than `at`.
+    fn before(&self, at: Instant, by: Duration) -> Option<&Count> {
+        let reaches = |count: &&Count| at.saturating_duration_since(count.at) >= by;
+        self.counts.iter().rev().find(reaches)
+    }
+}
+
+/// Octets a second.
+fn rate(octets: u64, from: Instant, to: Instant) -> u64 {
+    let micros = to.saturating_duration_since(from).as_micros().max(1);
+    u64::try_from(u128::from(octets) * 1_000_000 / micros).unwrap_or(u64::MAX)
 }
 
 #[cfg(test)]
@@ -55,11 +106,20 @@ mod tests {
         let mut delivered = Delivered::default();
         assert_eq!(delivered.rate(Duration::from_millis(1)), None);
         for step in 0..=10 {
-            delivered.on_reading(at(step * 10), if step < 5 { 0 } else { (step - 5) * 1000 });
+            let acknowledged = if step < 5 { 0 } else { (step - 5) * 1000 };
+            delivered.on_reading(at(step * 10), acknowledged, step * 1000);
         }
         assert_eq!(delivered.rate(Duration::from_millis(50)), Some(100_000));
         assert_eq!(delivered.rate(Duration::from_millis(100)), Some(50_000));
         assert_eq!(delivered.rate(Duration::from_millis(101)), None);
+        assert_eq!(
+            delivered.sent(Duration::from_millis(30), Duration::from_millis(50)),
+            Some(100_000)
+        );
+        assert_eq!(
+            delivered.round_trip(Duration::from_millis(20)),
+            Some(Duration::from_millis(50))
+        );
         delivered.forget();
         assert_eq!(delivered.rate(Duration::from_millis(10)), None);
     }

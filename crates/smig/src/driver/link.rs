@@ -26,6 +26,8 @@ const TURN: usize = 512 << 10;
 const READS: usize = 4;
 /// Time that unsent octets may represent in the socket, where they cannot be reordered.
 const SOCKET_MILLIS: u64 = 4;
+/// The same for bulk, which is paced and must not fall dry when this process waits for a processor.
+const BULK_SOCKET_MILLIS: u64 = 24;
 /// Unsent octets in the socket at most.
 const MAX_LOW_WATER: u32 = 1 << 20;
 /// How long a connection that we end is read to its end, so that the peer sees why.
@@ -169,7 +171,9 @@ impl Link {
     /// Octets acknowledged from one call to the next, as sampled.
     pub(super) fn newly_acknowledged(&mut self) -> u64 {
         let total = self.sample.acknowledged;
-        total - self.counted.replace(total).unwrap_or(total).min(total)
+        let before = self.counted.unwrap_or(total);
+        self.counted = Some(total.max(before));
+        total.saturating_sub(before)
     }
 
     /// Octets given to the socket since this was asked the last time.
@@ -338,7 +342,11 @@ impl Link {
         if self.low_water == 0 {
             return;
         }
-        let fits = u32::try_from(rate / 1000 * SOCKET_MILLIS).unwrap_or(MAX_LOW_WATER);
+        let millis = match self.role {
+            Role::Interactive => SOCKET_MILLIS,
+            Role::Bulk => BULK_SOCKET_MILLIS,
+        };
+        let fits = u32::try_from(rate / 1000 * millis).unwrap_or(MAX_LOW_WATER);
         let wanted = fits.clamp(self.low_water, MAX_LOW_WATER.max(self.low_water));
         // Follow changes of the rate, not its noise.
         let present = self.set_low_water;

@@ -203,9 +203,10 @@ impl Links {
         let Some(base) = self.sample_all() else { return };
         let new: u64 = self.links.iter_mut().map(Link::newly_acknowledged).sum();
         self.acknowledged += new;
+        let in_flight = |link: &Link| link.sample.in_flight;
+        let all_in_flight: u64 = self.links.iter().map(in_flight).sum();
         let bulk = self.links.iter().filter(|link| link.role == Role::Bulk);
-        let sent = |link: &Link| u64::from(link.sample.in_flight) * u64::from(link.sample.packet);
-        let in_flight = bulk.clone().map(sent).sum();
+        let in_flight = bulk.clone().map(in_flight).sum();
         let sends = bulk.filter(|link| link.sample.in_flight > 0);
         let Some(link) = sends.min_by_key(|link| link.sample.rtt) else {
             pace.on_silence(now);
@@ -213,6 +214,7 @@ impl Links {
         };
         let reading = Reading {
             acknowledged: self.acknowledged,
+            sent: self.acknowledged + all_in_flight,
             rtt: link.sample.rtt,
             deviation: link.sample.deviation,
             base,

@@ -19,7 +19,7 @@ const INITIAL_WINDOW: u64 = 10 * 1448;
 pub(super) const LEAST_BASE: Duration = Duration::from_millis(2);
 const FAST: u64 = 125_000_000;
 /// Steps in a round trip, and the shortest step.
-const STEPS: u32 = 4;
+const STEPS: u32 = 8;
 const LEAST_STEP: Duration = Duration::from_millis(5);
 /// While it starts, the cap in units of the measured rate: somewhat more than twice a round trip.
 const GROWTH: (u64, u64) = (5, 2);
@@ -45,7 +45,9 @@ const MOST_SHARING: Duration = Duration::from_secs(40);
 pub(super) struct Reading {
     /// Octets acknowledged on all connections since any fixed moment.
     pub(super) acknowledged: u64,
-    /// The smoothed round trip of bulk.
+    /// Octets sent on all connections since the same moment.
+    pub(super) sent: u64,
+    /// The smoothed round trip of bulk: what counts while it is not known better.
     pub(super) rtt: Duration,
     /// Octets of bulk sent and not acknowledged.
     pub(super) in_flight: u64,
@@ -151,7 +153,12 @@ impl Pace {
         self.plan(now);
         self.silent = false;
         self.base = reading.base.max(LEAST_BASE);
-        self.delivered.on_reading(now, reading.acknowledged);
+        self.delivered.on_reading(now, reading.acknowledged, reading.sent);
+        // The kernel's mean lags behind when few acknowledgements come, and holds what those waited for
+        // on their way.
+        let window = if self.phase == Phase::Starting { LEAST_STEP } else { self.base / 2 };
+        let rtt = self.delivered.round_trip(window);
+        let reading = Reading { rtt: rtt.map_or(reading.rtt, |rtt| rtt.max(self.base)), ..reading };
         let new_round = now.saturating_duration_since(self.round) >= reading.rtt;
         if new_round {
             self.round = now;
@@ -223,6 +230,8 @@ impl Pace {
         // Growth shows in the last round trip; the mean of two is steadier.
         let window = if self.tracked > 2 { self.base } else { self.base * 2 };
         let Some(rate) = self.delivered.rate(window) else { return };
+        // What is delivered now was sent a round trip ago. It may have been less than was allowed.
+        let given = self.delivered.sent(window, reading.rtt).unwrap_or(u64::MAX).min(self.caps[0]);
         let (queue, grain) = self.queue(reading);
         // What the rate falls to while there is a queue must not make the queue look small.
         let grain = self.held_grain.map_or(grain, |held| grain.min(held));
@@ -237,7 +246,7 @@ impl Pace {
             self.tracked = 0;
             // A path that delivers less than it is given has told its rate. One that delivers it all
             // has not, and the queue may be that of others.
-            if rate < self.caps[0] / 32 * 31 {
+            if rate < given / 32 * 31 {
                 let fell = rate < self.capacity / 8 * 7;
                 self.capacity = if fell { rate } else { mean(self.capacity, rate) };
             }

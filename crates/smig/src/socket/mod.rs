@@ -71,9 +71,9 @@ pub(crate) struct PathSample {
     pub(crate) min_rtt: Duration,
     /// Octets in the socket that were never sent.
     pub(crate) not_sent: u32,
-    /// Packets sent and not acknowledged.
-    pub(crate) in_flight: u32,
-    /// Octets acknowledged so far.
+    /// Octets sent of which nothing was heard.
+    pub(crate) in_flight: u64,
+    /// Octets acknowledged so far, also those behind a gap.
     pub(crate) acknowledged: u64,
     /// Octets in a full packet.
     pub(crate) packet: u32,
@@ -81,14 +81,15 @@ pub(crate) struct PathSample {
 
 impl From<&TcpInfo> for PathSample {
     fn from(info: &TcpInfo) -> Self {
+        let octets = |packets: u32| u64::from(packets) * u64::from(info.snd_mss);
         Self {
             delivery_rate: (info.delivery_rate > 0).then_some(info.delivery_rate),
             rtt: Duration::from_micros(info.rtt.into()),
             deviation: Duration::from_micros(info.rttvar.into()),
             min_rtt: Duration::from_micros(info.min_rtt.into()),
             not_sent: info.not_sent_bytes,
-            in_flight: info.unacked,
-            acknowledged: info.bytes_acked,
+            in_flight: octets(info.unacked.saturating_sub(info.sacked)),
+            acknowledged: info.bytes_acked + octets(info.sacked),
             packet: info.snd_mss,
         }
     }

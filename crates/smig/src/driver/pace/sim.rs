@@ -214,6 +214,7 @@ impl Path {
         }
         let reading = Reading {
             acknowledged: sender.acknowledged,
+            sent: sender.acknowledged + sender.in_flight * PACKET,
             rtt: sender.srtt,
             deviation: sender.deviation,
             in_flight: sender.in_flight * PACKET,

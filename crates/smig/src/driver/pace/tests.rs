@@ -29,7 +29,7 @@ fn the_path_is_full_and_its_queue_is_short() {
         let steady = path.run(seconds(20));
         assert!(steady.rates[0] > rate / 100 * 95, "{rate} {rtt:?} {limit}: {steady:?}");
         let packets = Duration::from_micros(5 * 1448 * 1_000_000 / rate);
-        let most = packets.max(rtt / 10).max(Duration::from_millis(3));
+        let most = packets.max(rtt / 8).max(Duration::from_millis(3));
         assert!(steady.queue < most, "{rate} {rtt:?} {limit}: {steady:?}");
     }
 }
