@@ -24,6 +24,8 @@ const RETURN_SECONDS: f64 = 8.0;
 const CEILING: f64 = 3.0;
 /// How long an outage lasts on average.
 const OUTAGE_SECONDS: f64 = 1.0;
+/// The rate after an outage. Were it nothing, the next outage would follow at once, again and again.
+const AFTER_OUTAGE: f64 = 0.25;
 const TICK_SECONDS: f64 = 1e-3;
 
 /// What the generator is asked for.
@@ -87,6 +89,7 @@ fn shape(random: &mut Random, ticks: u32) -> Vec<f64> {
     let next = |_| {
         if outage {
             outage = !random.happens(TICK_SECONDS / OUTAGE_SECONDS);
+            rate = AFTER_OUTAGE;
             return 0.0;
         }
         rate += (1.0 - rate) * (TICK_SECONDS / RETURN_SECONDS) + step * random.normal();
@@ -126,6 +129,16 @@ mod tests {
         }
         let (least, most) = (seconds.iter().min(), seconds.iter().max());
         assert!(least < Some(&500) && most > Some(&1_500), "{least:?} to {most:?} packets/s");
+    }
+
+    #[test]
+    fn outages_end() {
+        let longest = |seed| {
+            let trace = LteSpec { seconds: 120, ..LteSpec::default() }.generate(seed);
+            trace.millis().windows(2).map(|pair| pair[1] - pair[0]).max().unwrap_or(0)
+        };
+        let worst = (0..60).map(longest).max().unwrap_or(0);
+        assert!((300..12_000).contains(&worst), "of 60 links the longest outage: {worst} ms");
     }
 
     #[test]

@@ -120,6 +120,13 @@ fn section(page: &mut Page, finding: &Finding) {
     if !finding.trimmed.is_empty() {
         from += &format!(" Quick version: {}.", finding.trimmed.join("; "));
     }
+    if finding.missing > 0 {
+        from += &format!(
+            " {} of the full version are still to be made: smig lab reproduce {} goes on.",
+            amount(finding.missing, "run"),
+            finding.name
+        );
+    }
     page.paragraph(&from);
     page.raw("<details><summary>All numbers</summary>");
     page.table(&finding.table.shown());
@@ -207,7 +214,7 @@ pub fn render_json(findings: &[Finding]) -> Value {
     let finding = |finding: &Finding| {
         json!({
             "name": finding.name, "place": finding.place, "title": finding.title,
-            "scenario": finding.file, "runs": finding.runs, "trimmed": finding.trimmed,
+            "scenario": finding.file, "runs": finding.runs, "missing": finding.missing, "trimmed": finding.trimmed,
             "claims": finding.rows, "sentences": finding.sentences, "warnings": finding.warnings,
             "table": finding.table.to_json(),
         })

@@ -303,6 +303,17 @@ impl Experiment {
         }
     }
 
+    /// How many runs of the full campaign have no result.
+    pub(super) fn missing(&self, results: &[&CellResult]) -> usize {
+        let Ok(full) = self.campaign(Extent::Full, &|_| Ok(())) else { return 0 };
+        let of = |variant: &Variant| {
+            let made = results.iter().filter(|result| result.id.variant == *variant).count();
+            let wanted = self.repeats(Extent::Full, &full, variant) as usize;
+            wanted.saturating_sub(made)
+        };
+        full.settings.iter().map(|setting| of(&setting.variant)).sum()
+    }
+
     /// What results of a quick campaign lack, in words: from the results themselves and the scenario.
     pub(super) fn trimmed(&self, results: &[&CellResult]) -> Vec<String> {
         let Ok(full) = self.campaign(Extent::Full, &|_| Ok(())) else { return Vec::new() };

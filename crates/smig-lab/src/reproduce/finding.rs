@@ -25,6 +25,8 @@ pub struct Finding {
     pub file: &'static str,
     /// How many runs it rests on.
     pub runs: usize,
+    /// Runs of a full version that are still to be made.
+    pub missing: usize,
     /// What a quick version lacks; empty for a full one.
     pub trimmed: Vec<String>,
     /// Each claim of the paper with ours.
@@ -158,6 +160,7 @@ impl Finding {
             question: subject.question,
             file: subject.file,
             runs: 0,
+            missing: 0,
             trimmed: Vec::new(),
             rows: Vec::new(),
             table: DataTable::default(),
@@ -179,8 +182,9 @@ impl Finding {
     pub(super) fn begin(experiment: &Experiment, extent: Extent, results: &[&CellResult]) -> Self {
         let mut finding = Self::about(experiment.subject());
         finding.runs = results.len();
-        if extent == Extent::Quick {
-            finding.trimmed = experiment.trimmed(results);
+        match extent {
+            Extent::Quick => finding.trimmed = experiment.trimmed(results),
+            Extent::Full => finding.missing = experiment.missing(results),
         }
         let disturbed = results.iter().filter(|result| !result.disturbed.is_empty()).count();
         if disturbed > 0 {

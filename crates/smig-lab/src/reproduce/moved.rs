@@ -67,10 +67,9 @@ pub(super) fn big_file(results: &[&CellResult], finding: &mut Finding) {
     {
         finding.say(
             "Where the connection is opened for the move, our server goes on sending by the old one until the \
-             new one is there (the paper's pauses). What the old connection has put into the send buffer \
-             and the link's queue by then stands before the new one's slow start, and our server paces \
-             the new one to the rate that it gets beside it. A spare connection, which clients keep by \
-             default, has none of this.",
+             new one is there (the paper's pauses). The old connection keeps the link's queue full meanwhile, so \
+             that the new one loses packets in its handshake or its slow start. A spare connection, which \
+             clients keep by default, has none of this.",
         );
     }
     let failed: usize = lines.iter().map(|line| line.sample.failed).sum();

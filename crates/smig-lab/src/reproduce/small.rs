@@ -90,16 +90,20 @@ impl Setting {
     }
 }
 
-/// "Up to": the best of the three, and what a second connection that was there from the start does.
+/// "Up to": the best of the three. Beside it stand a second connection that was there from the start, and
+/// our server as it comes, which also paces what it moves.
 fn hold_reduction(setting: &Setting, finding: &mut Finding) {
     let best = setting.moving().first().map(|(line, _)| *line);
     let less = |line: Option<&Line>| {
         line.zip(setting.line("NoMig"))
             .and_then(|(line, unmoved)| line.small.less_than(&unmoved.small))
     };
-    let pool = less(setting.line("Pool"))
-        .map(|pool| format!("; a static pool: {:.0} % less", pool.value * 100.0));
-    let named = best.map(|line| format!("{}{}", line.scheme, pool.unwrap_or_default()));
+    let beside = |scheme, words: &str| {
+        less(setting.line(scheme))
+            .map_or_else(String::new, |less| format!("; {words}: {:.0} % less", less.value * 100.0))
+    };
+    let (pool, ours) = (beside("Pool", "a static pool"), beside("SMig", "`smig serve`"));
+    let named = best.map(|line| format!("{}{pool}{ours}", line.scheme));
     finding.hold("less", less(best), &named.unwrap_or_default());
 }
 
@@ -154,7 +158,15 @@ fn short_of_the_paper(setting: &Setting, unmoved: f64, best: &str, least: f64) -
          is {} at the link's mean rate; probably a kernel of today lets less into the same send buffer",
         bytes((unmoved * rate(&setting.link) / 8.0) as u64)
     );
-    words += &format!("; {best}'s {} leave no more to save.", shown(least));
+    words += &format!(
+        "; and {best} still takes {}, because the moved file fills the link's queue, in which the small objects \
+         wait whatever connection they use",
+        shown(least)
+    );
+    words += &setting.mean("SMig").map_or_else(
+        || ".".to_owned(),
+        |ours| format!(". `smig serve` keeps that queue short as well: {}.", shown(ours)),
+    );
     words
 }
 

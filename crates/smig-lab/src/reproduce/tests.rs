@@ -209,3 +209,12 @@ fn verdicts_follow_their_rules() {
         assert_eq!(judge(expected, ours), verdict, "{expected:?} {ours:?}");
     }
 }
+
+#[test]
+fn the_papers_settings_are_measured_as_often_as_there_and_others_less_often() {
+    let missing = |name: &str| Experiment::named(name).map(|experiment| experiment.missing(&[]));
+    // Four schemes, two files, two send buffers.
+    assert_eq!(missing("figure-10"), Some(16 * 10));
+    // Ten schemes in the paper's setting, and in five others.
+    assert_eq!(missing("figure-4"), Some(10 * 10 + 50 * 3));
+}
