@@ -4,7 +4,7 @@ use std::net::SocketAddr;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
-use http::Uri;
+use http::uri::Authority;
 use smig_proto::Security;
 
 use crate::observe::{Counters, Ends, Observed};
@@ -58,10 +58,13 @@ impl ConnectionInfo {
         }
     }
 
-    /// Whether a request for `uri` may come by this connection (RFC 9113 section 9.1.1).
-    pub(crate) fn serves(&self, uri: &Uri) -> bool {
+    /// Whether a request for `authority` may come by this connection: the client asked for it by SNI
+    /// or asked for no name, or the certificate covers it (RFC 9113 section 9.1.1). True wherever the
+    /// certificate is not known: on cleartext and by [`ServerTls::from_rustls`](crate::ServerTls::from_rustls).
+    #[must_use]
+    pub fn serves(&self, authority: &Authority) -> bool {
         let server_name = self.tls.as_ref().and_then(TlsInfo::server_name);
-        self.names.as_ref().is_none_or(|names| names.allow(server_name, uri))
+        self.names.as_ref().is_none_or(|names| names.allow(server_name, authority))
     }
 
     /// The other end's address.

@@ -13,6 +13,19 @@ pub type BoxError = Box<dyn std::error::Error + Send + Sync>;
 #[derive(Debug)]
 pub struct Error(Box<Kind>);
 
+/// A body that ends with this error has its stream reset with this code, and not with the usual one
+/// (INTERNAL_ERROR at a server, CANCEL at a client). It is no fault of the application.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Reset(pub ErrorCode);
+
+impl fmt::Display for Reset {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "reset with {}", self.0)
+    }
+}
+
+impl std::error::Error for Reset {}
+
 /// What was being waited for when time ran out.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]

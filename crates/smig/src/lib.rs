@@ -40,18 +40,28 @@ mod error;
 mod moves;
 mod observe;
 mod server;
+mod snapshot;
 mod socket;
 mod stream;
 mod transport;
 
-pub use client::{Cleartext, Client, ClientBuilder, Origin, Trust};
+pub use client::{
+    Cleartext, Client, ClientBuilder, Origin, Speaks, Trust, connect_any, on_interim,
+};
 pub use connection::{ConnectionInfo, TlsInfo};
-pub use error::{BoxError, Error, Phase};
+pub use error::{BoxError, Error, Phase, Reset};
 pub use moves::{MoveMode, MoveRules, Offers};
 pub use observe::{Ends, Observed, Observer, Stats};
-pub use server::{ClearTrust, Server, ServerBuilder, ServerTls};
+pub use server::{
+    AuthorityCheck, Certificate, ClearTrust, ClientCertificates, Interim, Server, ServerBuilder,
+    ServerTls, ServerView,
+};
+pub use snapshot::{
+    ConnectionRole, ConnectionSnapshot, MoveCause, SESSIONS_SHOWN, STREAMS_SHOWN, SessionId,
+    SessionSnapshot, Snapshot, StreamName, StreamPlace, StreamSnapshot, Verdict,
+};
 pub use socket::{Mark, SocketOptions};
 pub use stream::{Incoming, Segment, StreamInfo};
 
-pub use smig_proto::policy::{Hint, Policy};
-pub use smig_proto::{Config, ConnId, ErrorCode, Mover, Priority, Processed, Protocol};
+pub use smig_proto::policy::{Hint, MoveReason, Policy, StayReason};
+pub use smig_proto::{Config, ConnId, ErrorCode, Mover, Priority, Processed, Protocol, StreamKey};

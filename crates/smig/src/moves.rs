@@ -5,10 +5,11 @@
 
 use std::time::Duration;
 
-use smig_proto::policy::{Decision, Hint, Policy, Situation, Transfer};
-use smig_proto::{ConnId, Instant, Session, StreamKey, Target};
+use smig_proto::policy::{Decision, Hint, Policy, Situation, StayReason, Transfer};
+use smig_proto::{ConnId, Instant, StreamKey, Target};
 
 use crate::driver::Turn;
+use crate::snapshot::{Departure, MoveCause, Record, Verdict};
 
 /// How often the rules are asked again while a stream runs, in octets.
 const STEP: u64 = 32 << 10;
@@ -142,6 +143,7 @@ impl Tracked {
     }
 
     /// Looks whether the stream is to move; `open` streams share its connection, itself included.
+    /// Returns a verdict that differs from the one before.
     pub(crate) fn look(
         &mut self,
         turn: &mut Turn<'_>,
@@ -149,25 +151,27 @@ impl Tracked {
         around: &mut Surroundings,
         key: StreamKey,
         open: usize,
-    ) {
+        record: &mut Record,
+    ) -> Option<Verdict> {
         if self.state == State::Settled && !matches!(rules.mode, MoveMode::At(_)) {
-            return;
+            return None;
         }
-        let Some(view) = turn.session.stream(key) else { return };
+        let view = turn.session.stream(key)?;
         let transferred = view.sent + view.received;
         if let MoveMode::At(offsets) = &rules.mode {
             let due = offsets.get(self.forced).is_some_and(|&at| transferred >= at);
-            if due && migrate(turn.session, turn.now, key, rules.offers) == Outcome::Moved {
+            if due && migrate(turn, key, rules.offers, MoveCause::Offset, record) == Outcome::Moved
+            {
                 self.forced += 1;
             }
-            return;
+            return None;
         }
         if transferred < self.next_look && self.hint != Hint::Move {
-            return;
+            return None;
         }
         let others = around.others(turn.now, open);
         if others < rules.policy.min_concurrent && self.hint != Hint::Move {
-            return;
+            return record.judge(Verdict::Stays(StayReason::Alone));
         }
         self.next_look = transferred + STEP;
         let situation = Situation {
@@ -179,15 +183,24 @@ impl Tracked {
             delivery_rate: around.rate(turn, view.connection),
             hint: self.hint,
         };
-        let Decision::Move(why) = rules.policy.decide(&situation) else { return };
+        let why = match rules.policy.decide(&situation) {
+            Decision::Move(why) => why,
+            Decision::Stay(why) => return record.judge(Verdict::Stays(why)),
+        };
         let offers = if self.state == State::Home { rules.offers } else { Offers::Never };
-        match migrate(turn.session, turn.now, key, offers) {
+        match migrate(turn, key, offers, MoveCause::Policy(why), record) {
             Outcome::Moved => {
-                tracing::debug!(?key, why, transferred, "stream moves");
+                tracing::debug!(?key, why = why.as_str(), transferred, "stream moves");
                 self.state = State::Settled;
+                record.judge(Verdict::Moves(why))
             }
-            Outcome::Offered => self.state = State::Offered,
-            Outcome::NotNow => {}
+            Outcome::Offered => {
+                self.state = State::Offered;
+                record.judge(Verdict::Offered(why))
+            }
+            // An offer may be waiting for its answer.
+            Outcome::NotNow if self.state == State::Offered => None,
+            Outcome::NotNow => record.judge(Verdict::Waits(why)),
         }
     }
 }
@@ -200,17 +213,21 @@ pub(crate) enum Outcome {
     NotNow,
 }
 
-/// Moves a stream to a spare, or offers it.
+/// Moves a stream to a spare, or offers it, and notes why.
 pub(crate) fn migrate(
-    session: &mut Session,
-    now: Instant,
+    turn: &mut Turn<'_>,
     key: StreamKey,
     offers: Offers,
+    why: MoveCause,
+    record: &mut Record,
 ) -> Outcome {
-    if session.migrate(now, key, Target::Spare).is_ok() {
+    let offset = turn.session.stream(key).map(|view| view.sent + view.received);
+    if turn.session.migrate(turn.now, key, Target::Spare).is_ok() {
+        record.departure = Some(Departure { why, offset });
         return Outcome::Moved;
     }
-    if offers == Offers::WhenNoSpare && session.migrate(now, key, Target::Offer).is_ok() {
+    if offers == Offers::WhenNoSpare && turn.session.migrate(turn.now, key, Target::Offer).is_ok() {
+        record.departure = Some(Departure { why, offset: None });
         return Outcome::Offered;
     }
     Outcome::NotNow

@@ -3,10 +3,12 @@
 use std::net::SocketAddr;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
+use std::time::Duration;
 
 use smig_proto::{ConnId, Mover, StreamKey};
 
 use crate::driver::Turn;
+use crate::snapshot::{Book, MoveCause, Record, StreamPlace, Verdict};
 
 /// Something worth counting. Where it happened is in `ends`, unless that connection is gone already.
 #[derive(Clone, Debug)]
@@ -39,11 +41,37 @@ pub enum Observed {
         ends: Option<Ends>,
     },
     /// A stream was opened.
-    StreamOpened,
+    StreamOpened {
+        /// Which; `None` by HTTP/1.1.
+        stream: Option<StreamPlace>,
+    },
+    /// A stream ended in order: at a server, the last octet of its response was given to the transport;
+    /// at a client, all of it came. Not told of HTTP/1.1.
+    StreamEnded {
+        /// Which, and where it was at the end; `None` if its connection was gone by then.
+        stream: Option<StreamPlace>,
+        /// Since it was opened.
+        latency: Duration,
+        /// Octets of body sent.
+        sent: u64,
+        /// Octets of body received.
+        received: u64,
+        /// How often it moved.
+        moves: u8,
+    },
     /// A stream ended with an error.
     StreamReset {
         /// The connection that it was on.
         ends: Option<Ends>,
+        /// Which.
+        stream: Option<StreamPlace>,
+    },
+    /// The rules came to another verdict on a stream than before.
+    Judged {
+        /// Which.
+        stream: Option<StreamPlace>,
+        /// What they say now.
+        verdict: Verdict,
     },
     /// A stream moved.
     Moved {
@@ -55,11 +83,19 @@ pub enum Observed {
         mover: Mover,
         /// The connection that it is on now.
         ends: Option<Ends>,
+        /// Which stream.
+        stream: Option<StreamPlace>,
+        /// Octets of body, both directions together, that went before the move.
+        offset: u64,
+        /// Why.
+        why: MoveCause,
     },
     /// A move was declined.
     MoveDeclined {
         /// The connection that the stream stays on.
         ends: Option<Ends>,
+        /// Which stream.
+        stream: Option<StreamPlace>,
     },
     /// A handler or a body panicked.
     Panicked,
@@ -93,7 +129,9 @@ pub struct Stats {
     pub joined: u64,
     pub joins_refused: u64,
     pub streams_opened: u64,
+    pub streams_ended: u64,
     pub streams_reset: u64,
+    pub judged: u64,
     pub moves: u64,
     /// Of these, the ones that this end began.
     pub moves_made: u64,
@@ -112,7 +150,9 @@ enum Kind {
     Joined,
     JoinRefused,
     StreamOpened,
+    StreamEnded,
     StreamReset,
+    Judged,
     Moved,
     /// Of these, the ones that this end began.
     MoveMade,
@@ -132,14 +172,27 @@ impl Kind {
             Observed::SessionEstablished => Self::SessionEstablished,
             Observed::Joined { .. } => Self::Joined,
             Observed::JoinRefused { .. } => Self::JoinRefused,
-            Observed::StreamOpened => Self::StreamOpened,
+            Observed::StreamOpened { .. } => Self::StreamOpened,
+            Observed::StreamEnded { .. } => Self::StreamEnded,
             Observed::StreamReset { .. } => Self::StreamReset,
+            Observed::Judged { .. } => Self::Judged,
             Observed::Moved { .. } => Self::Moved,
             Observed::MoveDeclined { .. } => Self::MoveDeclined,
             Observed::Panicked => Self::Panicked,
             Observed::LimitHit(_) => Self::LimitHit,
         }
     }
+}
+
+/// The engine's news that a stream has moved.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Migration {
+    pub(crate) stream: StreamKey,
+    pub(crate) from: ConnId,
+    pub(crate) to: ConnId,
+    pub(crate) mover: Mover,
+    /// Octets of body that came before.
+    pub(crate) received: u64,
 }
 
 /// Counts, and passes on to the application's observer.
@@ -185,6 +238,53 @@ impl Counters {
         self.ends(|| Some(turn.links.info(turn.session.stream(stream)?.connection)?.ends()))
     }
 
+    /// What an observer is told of a stream; not asked for when there is none.
+    pub(crate) fn place(
+        &self,
+        turn: &Turn<'_>,
+        book: &Book,
+        stream: StreamKey,
+    ) -> Option<StreamPlace> {
+        self.observer.as_ref().and_then(|_| book.place(turn, stream))
+    }
+
+    /// A stream has moved.
+    pub(crate) fn moved(
+        &self,
+        turn: &Turn<'_>,
+        book: &mut Book,
+        record: Option<&mut Record>,
+        migration: Migration,
+    ) {
+        let Migration { stream, from, to, mover, received } = migration;
+        let sent = turn.session.stream(stream).map_or(0, |view| view.sent);
+        let (why, offset) = book.moved(stream, record, mover, sent + received);
+        let place = self.observer.as_ref().map(|_| book.place_on(stream, to));
+        let ends = self.ends_of(turn, to);
+        self.on(&Observed::Moved { from, to, mover, ends, stream: place, offset, why });
+    }
+
+    /// A stream has ended in order.
+    pub(crate) fn ended(&self, turn: &Turn<'_>, book: &Book, key: StreamKey, record: &Record) {
+        if !self.is_observed() {
+            return self.count(Kind::StreamEnded);
+        }
+        let view = turn.session.stream(key);
+        self.on(&Observed::StreamEnded {
+            stream: self.place(turn, book, key),
+            // A turn may begin and end a stream: its own time is too coarse for who measures.
+            latency: crate::clock::now().saturating_duration_since(record.opened),
+            sent: view.map_or(0, |view| view.sent),
+            received: view.map_or(0, |view| view.received),
+            moves: view.map_or(0, |view| view.moves),
+        });
+    }
+
+    /// Whether somebody wants to know when a stream has really ended.
+    pub(crate) const fn is_observed(&self) -> bool {
+        self.observer.is_some()
+    }
+
     fn count(&self, kind: Kind) {
         if let Some(count) = self.counts.get(kind as usize) {
             count.fetch_add(1, Ordering::Relaxed);
@@ -203,7 +303,9 @@ impl Counters {
             joined: count(Kind::Joined),
             joins_refused: count(Kind::JoinRefused),
             streams_opened: count(Kind::StreamOpened),
+            streams_ended: count(Kind::StreamEnded),
             streams_reset: count(Kind::StreamReset),
+            judged: count(Kind::Judged),
             moves: count(Kind::Moved),
             moves_made: count(Kind::MoveMade),
             moves_declined: count(Kind::MoveDeclined),

@@ -2,6 +2,7 @@
 //!
 //! The paper's MigSW and MigSP (section 4.4, 5) are [`Policy::unknown_after`] set to 0 and to t.
 
+use core::fmt;
 use core::time::Duration;
 
 use crate::priority::Priority;
@@ -83,9 +84,79 @@ pub struct Situation {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Decision {
     /// It stays where it is; ask again when more was sent.
-    Stay,
-    /// It is to move; the text says why, for logs and people.
-    Move(&'static str),
+    Stay(StayReason),
+    /// It is to move.
+    Move(MoveReason),
+}
+
+/// Why a stream stays. Its words are in [`StayReason::as_str`].
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum StayReason {
+    /// [`Hint::Stay`].
+    Hint,
+    /// Fewer others than [`Policy::min_concurrent`].
+    Alone,
+    /// Its priority is above the usual.
+    Urgent,
+    /// What is left of it is below [`Policy::min_size`].
+    Small,
+    /// At the reported rate it ends within [`Policy::max_blocking`].
+    Brief,
+    /// Below [`Policy::unknown_after`] or [`Policy::tunnel_after`].
+    FewOctets,
+    /// Younger than [`Policy::tunnel_age`].
+    Young,
+}
+
+/// Why a stream moves. Its words are in [`MoveReason::as_str`].
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum MoveReason {
+    /// [`Hint::Move`].
+    Hint,
+    /// What is left of it is big.
+    Size,
+    /// It has become big, and nobody knows how big.
+    Octets,
+    /// The tunnel carries much, and is not new.
+    Tunnel,
+}
+
+impl StayReason {
+    /// For logs and people, behind "stays: ".
+    #[must_use]
+    pub const fn as_str(self) -> &'static str {
+        match self {
+            Self::Hint => "as its hint says",
+            Self::Alone => "nobody beside it",
+            Self::Urgent => "it is urgent",
+            Self::Small => "little is left",
+            Self::Brief => "the path is fast enough for it",
+            Self::FewOctets => "few octets so far",
+            Self::Young => "the tunnel is young",
+        }
+    }
+}
+
+impl MoveReason {
+    /// For logs and people, behind "moves: ".
+    #[must_use]
+    pub const fn as_str(self) -> &'static str {
+        match self {
+            Self::Hint => "as its hint says",
+            Self::Size => "much is left",
+            Self::Octets => "many octets so far, length unknown",
+            Self::Tunnel => "the tunnel's octets and age",
+        }
+    }
+}
+
+impl fmt::Display for Decision {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Stay(why) => write!(f, "stays: {}", why.as_str()),
+            Self::Move(why) => write!(f, "moves: {}", why.as_str()),
+        }
+    }
 }
 
 impl Policy {
@@ -93,34 +164,37 @@ impl Policy {
     #[must_use]
     pub fn decide(&self, now: &Situation) -> Decision {
         match now.hint {
-            Hint::Stay => return Decision::Stay,
-            Hint::Move => return Decision::Move("hint"),
+            Hint::Stay => return Decision::Stay(StayReason::Hint),
+            Hint::Move => return Decision::Move(MoveReason::Hint),
             Hint::None => {}
         }
         if now.others < self.min_concurrent {
-            return Decision::Stay;
+            return Decision::Stay(StayReason::Alone);
         }
         // What is more urgent than usual is what the others may wait for.
         if now.priority.urgency() < Priority::default().urgency() {
-            return Decision::Stay;
+            return Decision::Stay(StayReason::Urgent);
         }
         match now.transfer {
             Transfer::Sized(size) => {
                 let left = size.saturating_sub(now.transferred);
-                if left < self.min_size || !self.blocks(left, now.delivery_rate) {
-                    Decision::Stay
+                if left < self.min_size {
+                    Decision::Stay(StayReason::Small)
+                } else if !self.blocks(left, now.delivery_rate) {
+                    Decision::Stay(StayReason::Brief)
                 } else {
-                    Decision::Move("size")
+                    Decision::Move(MoveReason::Size)
                 }
             }
-            Transfer::Unsized if now.transferred < self.unknown_after => Decision::Stay,
-            Transfer::Unsized => Decision::Move("bytes so far"),
-            Transfer::Tunnel
-                if now.transferred < self.tunnel_after || now.age < self.tunnel_age =>
-            {
-                Decision::Stay
+            Transfer::Unsized if now.transferred < self.unknown_after => {
+                Decision::Stay(StayReason::FewOctets)
             }
-            Transfer::Tunnel => Decision::Move("tunnel's bytes and age"),
+            Transfer::Unsized => Decision::Move(MoveReason::Octets),
+            Transfer::Tunnel if now.transferred < self.tunnel_after => {
+                Decision::Stay(StayReason::FewOctets)
+            }
+            Transfer::Tunnel if now.age < self.tunnel_age => Decision::Stay(StayReason::Young),
+            Transfer::Tunnel => Decision::Move(MoveReason::Tunnel),
         }
     }
 
@@ -146,15 +220,18 @@ mod tests {
         hint: Hint::None,
     };
 
+    const MOVES: Decision = Decision::Move(MoveReason::Size);
+
     #[test]
     fn a_big_body_beside_others_moves() {
         let policy = Policy::default();
-        assert_eq!(policy.decide(&BIG), Decision::Move("size"));
-        assert_eq!(policy.decide(&Situation { others: 0, ..BIG }), Decision::Stay);
+        assert_eq!(policy.decide(&BIG), MOVES);
+        let alone = Situation { others: 0, ..BIG };
+        assert_eq!(policy.decide(&alone), Decision::Stay(StayReason::Alone));
         let small = Situation { transfer: Transfer::Sized(10 << 10), ..BIG };
-        assert_eq!(policy.decide(&small), Decision::Stay);
+        assert_eq!(policy.decide(&small), Decision::Stay(StayReason::Small));
         let nearly_done = Situation { transferred: (50 << 20) - 1000, ..BIG };
-        assert_eq!(policy.decide(&nearly_done), Decision::Stay);
+        assert_eq!(policy.decide(&nearly_done), Decision::Stay(StayReason::Small));
     }
 
     #[test]
@@ -162,37 +239,40 @@ mod tests {
         let policy = Policy::default();
         let one_mb = Situation { transfer: Transfer::Sized(1 << 20), ..BIG };
         let fast = Situation { delivery_rate: Some(1_000_000_000), ..one_mb };
-        assert_eq!(policy.decide(&fast), Decision::Stay);
-        assert_eq!(policy.decide(&one_mb), Decision::Move("size"));
+        assert_eq!(policy.decide(&fast), Decision::Stay(StayReason::Brief));
+        assert_eq!(policy.decide(&one_mb), MOVES);
         let unknown = Situation { delivery_rate: None, ..one_mb };
-        assert_eq!(policy.decide(&unknown), Decision::Move("size"));
+        assert_eq!(policy.decide(&unknown), MOVES);
     }
 
     #[test]
     fn unknown_size_moves_after_t() {
         let policy = Policy::default();
         let early = Situation { transfer: Transfer::Unsized, transferred: 99 << 10, ..BIG };
-        assert_eq!(policy.decide(&early), Decision::Stay);
+        assert_eq!(policy.decide(&early), Decision::Stay(StayReason::FewOctets));
         let late = Situation { transferred: 100 << 10, ..early };
-        assert_eq!(policy.decide(&late), Decision::Move("bytes so far"));
+        assert_eq!(policy.decide(&late), Decision::Move(MoveReason::Octets));
     }
 
     #[test]
     fn tunnels_move_by_bytes_and_age() {
         let policy = Policy::default();
         let young = Situation { transfer: Transfer::Tunnel, transferred: 2 << 20, ..BIG };
-        assert_eq!(policy.decide(&young), Decision::Stay);
+        assert_eq!(policy.decide(&young), Decision::Stay(StayReason::Young));
+        let thin = Situation { transferred: 0, age: Duration::from_secs(2), ..young };
+        assert_eq!(policy.decide(&thin), Decision::Stay(StayReason::FewOctets));
         let old = Situation { age: Duration::from_secs(2), ..young };
-        assert_eq!(policy.decide(&old), Decision::Move("tunnel's bytes and age"));
+        assert_eq!(policy.decide(&old), Decision::Move(MoveReason::Tunnel));
     }
 
     #[test]
     fn hints_and_urgency_decide_first() {
         let policy = Policy::default();
-        assert_eq!(policy.decide(&Situation { hint: Hint::Stay, ..BIG }), Decision::Stay);
+        let stays = Situation { hint: Hint::Stay, ..BIG };
+        assert_eq!(policy.decide(&stays), Decision::Stay(StayReason::Hint));
         let alone = Situation { hint: Hint::Move, others: 0, ..BIG };
-        assert_eq!(policy.decide(&alone), Decision::Move("hint"));
+        assert_eq!(policy.decide(&alone), Decision::Move(MoveReason::Hint));
         let urgent = Situation { priority: Priority::sequential(1), ..BIG };
-        assert_eq!(policy.decide(&urgent), Decision::Stay);
+        assert_eq!(policy.decide(&urgent), Decision::Stay(StayReason::Urgent));
     }
 }

@@ -202,6 +202,10 @@ impl Session {
         }
         if !head.status.is_informational() {
             let status = head.status.as_u16();
+            if stream.exchange == Exchange::Tunnel && !head.status.is_success() {
+                // CONNECT was refused: a response like others (RFC 9110 section 9.3.6).
+                stream.exchange = Exchange::Ordinary;
+            }
             let bodiless = stream.exchange != Exchange::Ordinary || matches!(status, 204 | 304);
             let length = if bodiless { None } else { content_length(&head.headers).ok().flatten() };
             stream.send.on_head(end, length);

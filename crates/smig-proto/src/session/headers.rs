@@ -195,7 +195,15 @@ impl Session {
             }
             ResponseKind::Final => {
                 let status = head.status.as_u16();
+                if stream.exchange == Exchange::Tunnel && !head.status.is_success() {
+                    // There is no tunnel: the rules of other responses hold.
+                    stream.exchange = Exchange::Ordinary;
+                }
                 let announced = content_length(&head.headers)?;
+                if stream.exchange == Exchange::Tunnel && !head.status.is_success() {
+                    // CONNECT was refused: a response like others (RFC 9110 section 9.3.6).
+                    stream.exchange = Exchange::Ordinary;
+                }
                 let length = match (stream.exchange, status) {
                     // These have no content, whatever length they announce (RFC 9110 section 6.4.1).
                     (Exchange::Head, _) | (Exchange::Ordinary, 204 | 304) => Some(0),

@@ -5,7 +5,7 @@ use crate::error::ErrorCode;
 use crate::migrate::HandOver;
 use crate::priority::Priority;
 use crate::session::Session;
-use crate::stream::{Exchange, StreamKey};
+use crate::stream::{Exchange, Stream, StreamKey};
 use crate::wire::{Cid, StreamId};
 
 /// A connection, seen from outside.
@@ -83,22 +83,13 @@ impl Session {
     /// One stream, unless it is over and forgotten.
     #[must_use]
     pub fn stream(&self, key: StreamKey) -> Option<StreamView> {
-        let stream = self.streams.find(key)?;
-        Some(StreamView {
-            connection: stream.route.conn,
-            id: stream.route.id,
-            sent: stream.send.sent(),
-            queued: stream.send.queued(),
-            received: stream.recv.received(),
-            unqueued: stream.send.expected(),
-            expected: stream.recv.expected(),
-            priority: stream.priority,
-            moves: stream.moves,
-            moving: !matches!(stream.hand_over, HandOver::Settled),
-            tunnel: stream.exchange == Exchange::Tunnel,
-            send_window: stream.send.window.value(),
-            recv_window: stream.recv.window.open(),
-        })
+        self.streams.find(key).map(stream_view)
+    }
+
+    /// The streams that are not over, released ones whose octets are still to be sent included.
+    pub fn streams(&self) -> impl Iterator<Item = (StreamKey, StreamView)> + '_ {
+        let running = self.streams.iter().filter(|(_, stream)| !stream.is_over());
+        running.map(|(key, stream)| (key, stream_view(stream)))
     }
 
     /// Streams that the session holds, unreleased ones included.
@@ -128,5 +119,23 @@ fn view(conn: &Connection) -> ConnectionView {
         recv_window: conn.recv_window.open(),
         unread: conn.recv_window.outstanding(),
         unbound: conn.carriers.len(),
+    }
+}
+
+fn stream_view(stream: &Stream) -> StreamView {
+    StreamView {
+        connection: stream.route.conn,
+        id: stream.route.id,
+        sent: stream.send.sent(),
+        queued: stream.send.queued(),
+        received: stream.recv.received(),
+        unqueued: stream.send.expected(),
+        expected: stream.recv.expected(),
+        priority: stream.priority,
+        moves: stream.moves,
+        moving: !matches!(stream.hand_over, HandOver::Settled),
+        tunnel: stream.exchange == Exchange::Tunnel,
+        send_window: stream.send.window.value(),
+        recv_window: stream.recv.window.open(),
     }
 }

@@ -43,6 +43,7 @@ pub struct ClientBuilder {
     handshake_timeout: Duration,
     response_timeout: Option<Duration>,
     idle_timeout: Duration,
+    describe_streams: usize,
     observer: Option<Arc<dyn Observer>>,
 }
 
@@ -68,6 +69,7 @@ impl Default for ClientBuilder {
             handshake_timeout: Duration::from_secs(10),
             response_timeout: None,
             idle_timeout: Duration::from_secs(90),
+            describe_streams: 0,
             observer: None,
         }
     }
@@ -167,6 +169,14 @@ impl ClientBuilder {
         self
     }
 
+    /// How many octets of a request's method, authority and path are remembered for
+    /// [`Client::sessions`], each; 0, the default, keeps nothing.
+    #[must_use]
+    pub fn describe_streams(mut self, limit: usize) -> Self {
+        self.describe_streams = limit;
+        self
+    }
+
     /// Who is told of everything worth counting.
     #[must_use]
     pub fn observer(mut self, observer: Arc<dyn Observer>) -> Self {
@@ -183,7 +193,7 @@ impl ClientBuilder {
         let tls = OnceLock::new();
         if !matches!(self.trust, Trust::System) {
             // The system's certificates are read when TLS is needed first.
-            let _ = tls.set(self.trust.config()?);
+            let _ = tls.set(self.trust.client_config()?);
         }
         let max_connections = self.engine.smig.as_ref().map_or(1, |smig| smig.max_connections);
         Ok(Client(Arc::new(Inner {
@@ -204,6 +214,7 @@ impl ClientBuilder {
             limits: DialLimits { connect: self.connect_timeout, handshake: self.handshake_timeout },
             response_timeout: self.response_timeout,
             idle_timeout: self.idle_timeout,
+            describe_streams: self.describe_streams,
             counters: Arc::new(Counters::new(self.observer)),
             open: Arc::new(AtomicUsize::new(0)),
         })))

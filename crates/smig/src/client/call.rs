@@ -6,7 +6,9 @@ use smig_proto::policy::{Hint, Transfer};
 use smig_proto::{RequestHead, StreamKey};
 
 use super::body::RequestBody;
+use super::interim::OnInterim;
 use crate::moves::Tracked;
+use crate::snapshot::Record;
 use crate::stream::{Feed, Length, Shared};
 
 /// A request that is not sent yet.
@@ -15,8 +17,15 @@ pub(crate) struct Outgoing {
     pub(crate) head: RequestHead,
     pub(crate) body: RequestBody,
     pub(crate) length: Length,
-    pub(crate) hint: Hint,
+    pub(crate) asides: Asides,
     pub(crate) shared: Arc<Shared>,
+}
+
+/// What an application says of a request beside its head.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct Asides {
+    pub(crate) hint: Hint,
+    pub(crate) on_interim: Option<OnInterim>,
 }
 
 /// A request that is on its way.
@@ -31,6 +40,8 @@ pub(super) struct Call {
     pub(super) inbound: Feed,
     pub(super) outbound: Outbound,
     pub(super) tracked: Option<Tracked>,
+    pub(super) on_interim: Option<OnInterim>,
+    pub(super) record: Record,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -48,6 +48,11 @@ impl Hosts {
         mailbox
     }
 
+    /// Every session that takes requests.
+    pub(super) fn all(&self) -> Vec<Arc<Mailbox<Command>>> {
+        self.lock().values().map(Arc::clone).collect()
+    }
+
     fn remove(&self, origin: &Origin, mailbox: &Arc<Mailbox<Command>>) {
         let mut hosts = self.lock();
         if hosts.get(origin).is_some_and(|present| Arc::ptr_eq(present, mailbox)) {
@@ -78,6 +83,7 @@ pub(super) struct Host {
     pub(super) spares: usize,
     pub(super) max_connections: usize,
     pub(super) idle_timeout: Duration,
+    pub(super) describe_streams: usize,
     pub(super) counters: Arc<Counters>,
     pub(super) open: Arc<AtomicUsize>,
     pub(super) hosts: Weak<Hosts>,
@@ -134,8 +140,11 @@ pub(super) async fn run(host: Arc<Host>, mailbox: Arc<Mailbox<Command>>) {
 fn refuse(host: &Host, mailbox: &Arc<Mailbox<Command>>, error: &Error) {
     host.forget(mailbox);
     for command in mailbox.close() {
-        if let Command::Request(outgoing) = command {
-            outgoing.shared.fail(error.duplicate());
+        match command {
+            Command::Request(outgoing) => outgoing.shared.fail(error.duplicate()),
+            // Nobody may want to know any more.
+            Command::Meet(sender) => drop(sender.send(Err(error.duplicate()))),
+            Command::Dialed(_) | Command::Finish | Command::Describe(_) => {}
         }
     }
 }

@@ -14,7 +14,7 @@ use super::body::RequestBody;
 use super::call::Outgoing;
 use super::dial;
 use super::host::Host;
-use super::session::Command;
+use super::session::{Command, Speaks};
 use super::spares::permit;
 use crate::driver::Mailbox;
 use crate::error::{Error, Kind};
@@ -64,12 +64,14 @@ pub(super) async fn run(host: Arc<Host>, mailbox: Arc<Mailbox<Command>>, first: 
         for command in commands {
             match command {
                 Command::Request(outgoing) => {
-                    host.counters.on(&Observed::StreamOpened);
+                    host.counters.on(&Observed::StreamOpened { stream: None });
                     let shared = Arc::clone(&outgoing.shared);
                     let pool = Arc::clone(&pool);
                     running.push((shared, tokio::spawn(async move { pool.send(*outgoing).await })));
                 }
-                Command::Dialed(_) => {}
+                Command::Dialed(_) | Command::Describe(_) => {}
+                // Nobody may want to know any more.
+                Command::Meet(sender) => drop(sender.send(Ok(Speaks::Http1))),
                 Command::Finish => {
                     host.forget(&mailbox);
                     for (_, task) in running {

@@ -6,6 +6,7 @@ mod call;
 mod dial;
 mod host;
 mod http1;
+mod interim;
 mod origin;
 mod session;
 mod spares;
@@ -24,20 +25,26 @@ use http_body::Body;
 use rustls::ClientConfig;
 use smig_proto::policy::Hint;
 use smig_proto::{Config, Protocol, RequestHead};
+use tokio::sync::oneshot;
 
 pub use builder::{Cleartext, ClientBuilder};
+pub use dial::connect_any;
+pub use interim::on_interim;
 pub use origin::Origin;
+pub use session::Speaks;
 pub use tls::Trust;
 
 pub(crate) use body::RequestBody;
+pub(crate) use interim::OnInterim;
 
 use crate::driver::{LinkOptions, Mailbox};
 use crate::error::{BoxError, Error, Kind, Phase};
 use crate::moves::MoveRules;
 use crate::observe::{Counters, Stats};
 use crate::server::content_length;
+use crate::snapshot::{self, Snapshot};
 use crate::stream::{Head, Incoming, Length, Shared};
-use call::Outgoing;
+use call::{Asides, Outgoing};
 use dial::DialLimits;
 use host::{Host, Hosts};
 use session::Command;
@@ -64,6 +71,7 @@ struct Inner {
     limits: DialLimits,
     response_timeout: Option<Duration>,
     idle_timeout: Duration,
+    describe_streams: usize,
     counters: Arc<Counters>,
     open: Arc<AtomicUsize>,
 }
@@ -87,6 +95,12 @@ impl Client {
         self.0.counters.stats()
     }
 
+    /// A picture of the sessions over HTTP/2 that take requests. Each session's task is asked; it costs
+    /// nothing while nobody asks.
+    pub async fn sessions(&self) -> Snapshot {
+        snapshot::collect(self.0.hosts.all(), Command::Describe).await
+    }
+
     /// Sends a request to the origin of its URI and waits for the response's head.
     ///
     /// A request that the server certainly did not process (it refused the stream, or went away
@@ -105,7 +119,22 @@ impl Client {
         self.request_to(&origin, request).await
     }
 
-    /// The same, to an origin that the URI does not tell: CONNECT, or a proxy.
+    /// Has a session with the origin ready, and tells what the server speaks. A session that is there
+    /// already is asked no further.
+    ///
+    /// # Errors
+    /// No connection, or one that ended at once; see the questions on [`Error`].
+    pub async fn connect(&self, origin: &Origin) -> Result<Speaks, Error> {
+        let (sender, speaks) = oneshot::channel();
+        let mut command = Command::Meet(sender);
+        // A session may end just now; the next one is new.
+        while let Err(unsent) = self.session(origin)?.send(command) {
+            command = unsent;
+        }
+        speaks.await.unwrap_or_else(|_| Err(Error::new(Kind::Connection(None))))
+    }
+
+    /// The same as [`Self::request`], to an origin that the URI does not tell: CONNECT, or a proxy.
     ///
     /// # Errors
     /// See the questions on [`Error`].
@@ -119,12 +148,12 @@ impl Client {
         B::Data: Send,
         B::Error: Into<BoxError>,
     {
-        let (head, hint, body) = split(request)?;
+        let (head, asides, body) = split(request)?;
         let mut body = RequestBody::new(body);
         let (head, length) = with_length(head, &body);
         let mut attempt = 1;
         loop {
-            let shared = self.submit(origin, head.clone(), length, hint, body)?;
+            let shared = self.submit(origin, head.clone(), length, asides.clone(), body)?;
             let error = match self.response(&shared).await {
                 Ok(response) => return Ok(response),
                 Err(error) => error,
@@ -144,14 +173,19 @@ impl Client {
         origin: &Origin,
         head: RequestHead,
         length: Length,
-        hint: Hint,
+        asides: Asides,
         mut body: RequestBody,
     ) -> Result<Arc<Shared>, Error> {
         loop {
             let mailbox = self.session(origin)?;
             let shared = Shared::unplaced(Arc::clone(mailbox.notifier()));
-            let outgoing =
-                Outgoing { head: head.clone(), body, length, hint, shared: Arc::clone(&shared) };
+            let outgoing = Outgoing {
+                head: head.clone(),
+                body,
+                length,
+                asides: asides.clone(),
+                shared: Arc::clone(&shared),
+            };
             match mailbox.send(Command::Request(Box::new(outgoing))) {
                 Ok(()) => return Ok(shared),
                 // The session ended just now; the next one is new.
@@ -166,7 +200,7 @@ impl Client {
         let tls = match inner.tls.get() {
             Some(tls) => Arc::clone(tls),
             None => Arc::clone(inner.tls.get_or_init({
-                let config = inner.trust.config()?;
+                let config = inner.trust.client_config()?;
                 move || config
             })),
         };
@@ -182,6 +216,7 @@ impl Client {
                 spares: inner.spares,
                 max_connections: inner.max_connections,
                 idle_timeout: inner.idle_timeout,
+                describe_streams: inner.describe_streams,
                 counters: Arc::clone(&inner.counters),
                 open: Arc::clone(&inner.open),
                 hosts: Arc::downgrade(&inner.hosts),
@@ -216,11 +251,15 @@ impl Client {
     }
 }
 
-/// A request's head in the engine's form. The extensions [`Protocol`] and [`Hint`] are understood.
-fn split<B>(request: Request<B>) -> Result<(RequestHead, Hint, B), Error> {
+/// A request's head in the engine's form. The extensions [`Protocol`], [`Hint`] and [`on_interim`]'s are
+/// understood.
+fn split<B>(request: Request<B>) -> Result<(RequestHead, Asides, B), Error> {
     let (mut parts, body) = request.into_parts();
     let protocol = parts.extensions.remove::<Protocol>();
-    let hint = parts.extensions.remove::<Hint>().unwrap_or_default();
+    let asides = Asides {
+        hint: parts.extensions.remove::<Hint>().unwrap_or_default(),
+        on_interim: parts.extensions.remove::<OnInterim>(),
+    };
     strip(&mut parts.headers);
     if parts.uri.authority().is_none() {
         let why = format!("{}: no authority", parts.uri);
@@ -228,7 +267,7 @@ fn split<B>(request: Request<B>) -> Result<(RequestHead, Hint, B), Error> {
     }
     let head =
         RequestHead { method: parts.method, uri: parts.uri, protocol, headers: parts.headers };
-    Ok((head, hint, body))
+    Ok((head, asides, body))
 }
 
 /// Announces the body's length if it is known.

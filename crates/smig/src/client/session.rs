@@ -8,18 +8,20 @@ use std::time::Duration;
 
 use rustc_hash::FxHashMap;
 use smig_proto::{
-    ConnId, EndStream, ErrorCode, Event, Instant, OpenError, ResponseHead, StreamError, StreamKey,
+    EndStream, ErrorCode, Event, Instant, OpenError, ResponseHead, StreamError, StreamKey,
 };
+use tokio::sync::oneshot;
 
 use super::body::RequestBody;
 use super::call::{Call, Outbound, Outgoing};
 use super::host::Host;
 use super::spares::Spares;
 use crate::driver::{App, FAREWELL, Mailbox, Slot, Slots, Turn};
-use crate::error::{Error, Kind};
+use crate::error::{Error, Kind, Reset};
 use crate::moves::{self, Surroundings, Tracked};
-use crate::observe::Observed;
+use crate::observe::{Migration, Observed};
 use crate::server::content_length;
+use crate::snapshot::{self, Asked, Book, MoveCause, Record, StreamName};
 use crate::stream::{self, Feed, Head, Pumped};
 use crate::transport::Transport;
 
@@ -33,8 +35,23 @@ pub(crate) enum Command {
     Request(Box<Outgoing>),
     /// A further connection is there, or could not be made.
     Dialed(Box<Result<Transport, Error>>),
+    /// Tell what the server speaks, once that is known.
+    Meet(oneshot::Sender<Result<Speaks, Error>>),
     /// Finish what runs, then end.
     Finish,
+    /// Take a picture of the session.
+    Describe(Asked),
+}
+
+/// What a server speaks.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Speaks {
+    /// HTTP/2 with migration.
+    Smig,
+    /// Plain HTTP/2.
+    Http2,
+    /// HTTP/1.1.
+    Http1,
 }
 
 /// Whether the session takes requests.
@@ -60,10 +77,14 @@ pub(super) struct ClientSession {
     pub(super) spares: Spares,
     around: Surroundings,
     watched: Vec<Slot>,
+    book: Book,
     stage: Stage,
     idle_since: Option<Instant>,
     /// The session is in use: spares are kept ready.
     spares_wanted: bool,
+    /// What the server is known to speak so far, and who wants to know it.
+    speaks: Speaks,
+    meeting: Vec<oneshot::Sender<Result<Speaks, Error>>>,
 }
 
 impl ClientSession {
@@ -78,9 +99,12 @@ impl ClientSession {
             spares,
             around: Surroundings::default(),
             watched: Vec::new(),
+            book: Book::begin(crate::clock::now()),
             stage: Stage::Open,
             idle_since: None,
             spares_wanted: true,
+            speaks: Speaks::Http2,
+            meeting: Vec::new(),
         }
     }
 
@@ -95,12 +119,15 @@ impl ClientSession {
                 self.unheard.push_back(outgoing);
                 continue;
             }
-            let Outgoing { head, body, length, hint, shared } = *outgoing;
+            let Outgoing { head, body, length, asides, shared } = *outgoing;
             let end = if body.is_empty() { EndStream::Yes } else { EndStream::No };
             match turn.session.open(turn.now, None, &head, end) {
-                Ok(key) => self.opened(turn, key, Outgoing { head, body, length, hint, shared }),
+                Ok(key) => {
+                    self.opened(turn, key, Outgoing { head, body, length, asides, shared });
+                }
                 Err(OpenError::Blocked) => {
-                    self.queue.push_front(Box::new(Outgoing { head, body, length, hint, shared }));
+                    let outgoing = Outgoing { head, body, length, asides, shared };
+                    self.queue.push_front(Box::new(outgoing));
                     return;
                 }
                 Err(OpenError::NoConnection) => {
@@ -111,15 +138,26 @@ impl ClientSession {
         }
     }
 
+    /// Tells whoever wants to know of a 1xx response.
+    fn on_interim(&mut self, slot: Slot, head: &ResponseHead) {
+        if let Some((call, _)) = self.slots.entry(slot)
+            && let Some(on_interim) = &call.on_interim
+        {
+            on_interim.call(head.status, &head.headers);
+        }
+    }
+
     fn opened(&mut self, turn: &mut Turn<'_>, key: StreamKey, outgoing: Outgoing) {
         let transfer = outgoing.transfer();
-        let Outgoing { body, length, hint, shared, .. } = outgoing;
-        self.host.counters.on(&Observed::StreamOpened);
+        let Outgoing { head, body, length, asides, shared } = outgoing;
+        let stream = self.host.counters.place(turn, &self.book, key);
+        self.host.counters.on(&Observed::StreamOpened { stream });
+        let name = StreamName::of(&head.method, &head.uri, self.host.describe_streams);
         self.around.on_open(turn.now);
         if let Some(view) = turn.session.stream(key) {
             shared.on_connection(view.connection, 0);
         }
-        let tracked = Tracked::new(&self.host.rules, transfer, hint, turn.now);
+        let tracked = Tracked::new(&self.host.rules, transfer, asides.hint, turn.now);
         let is_watched = tracked.is_some();
         // Without a body all is sent with the head.
         let outbound = if body.is_empty() { Outbound::Sent } else { Outbound::Open };
@@ -132,6 +170,8 @@ impl ClientSession {
             inbound: Feed::Open,
             outbound,
             tracked,
+            on_interim: asides.on_interim,
+            record: Record::begin(turn.now, name),
         });
         self.by_key.insert(key, slot);
         if is_watched {
@@ -161,8 +201,9 @@ impl ClientSession {
                 self.settle(turn, slot);
             }
             Pumped::Failed(error) => {
+                let code = error.downcast_ref().map_or(ErrorCode::Cancel, |Reset(code)| *code);
                 call.shared.fail(Error::new(Kind::Body(error)));
-                turn.session.reset(call.key, ErrorCode::Cancel);
+                turn.session.reset(call.key, code);
                 self.forget(turn, slot);
             }
         }
@@ -191,7 +232,8 @@ impl ClientSession {
     fn on_reset(&mut self, turn: &mut Turn<'_>, slot: Slot, error: StreamError) {
         if let Some((call, _)) = self.slots.entry(slot) {
             let ends = self.host.counters.ends_of_stream(turn, call.key);
-            self.host.counters.on(&Observed::StreamReset { ends });
+            let stream = self.host.counters.place(turn, &self.book, call.key);
+            self.host.counters.on(&Observed::StreamReset { ends, stream });
             let error = Error::from(error);
             if error.is_retryable() && !call.touched {
                 call.shared.give_back(core::mem::take(&mut call.body), error);
@@ -206,6 +248,7 @@ impl ClientSession {
     fn settle(&mut self, turn: &mut Turn<'_>, slot: Slot) {
         let Some((call, _)) = self.slots.entry(slot) else { return };
         if call.is_over() {
+            self.host.counters.ended(turn, &self.book, call.key, &call.record);
             self.forget(turn, slot);
         }
     }
@@ -214,15 +257,20 @@ impl ClientSession {
     fn forget(&mut self, turn: &mut Turn<'_>, slot: Slot) {
         let Some(call) = self.slots.remove(slot) else { return };
         self.by_key.remove(&call.key);
+        self.book.close(call.key, &call.record);
         if call.tracked.is_some() {
             self.watched.retain(|&watched| watched != slot);
         }
         turn.session.release(call.key);
     }
 
-    fn on_migrated(&mut self, stream: StreamKey, to: ConnId, received: u64) {
-        let Some(&slot) = self.by_key.get(&stream) else { return };
-        let Some((call, _)) = self.slots.entry(slot) else { return };
+    fn on_migrated(&mut self, turn: &Turn<'_>, migration: Migration) {
+        let Migration { stream, to, received, .. } = migration;
+        let entry = self.by_key.get(&stream).and_then(|&slot| self.slots.entry(slot));
+        let mut call = entry.map(|(call, _)| call);
+        let record = call.as_mut().map(|call| &mut call.record);
+        self.host.counters.moved(turn, &mut self.book, record, migration);
+        let Some(call) = call else { return };
         call.shared.on_connection(to, received);
         if let Some(tracked) = &mut call.tracked {
             tracked.on_moved();
@@ -231,13 +279,28 @@ impl ClientSession {
 
     /// Asks the rules about each watched stream.
     fn look_at_watched(&mut self, turn: &mut Turn<'_>) {
-        let Self { host, slots, watched, around, .. } = self;
+        let Self { host, slots, watched, around, book, .. } = self;
         let open = slots.len();
         for &slot in &*watched {
             let Some((call, _)) = slots.entry(slot) else { continue };
-            if let Some(tracked) = &mut call.tracked {
-                tracked.look(turn, &host.rules, around, call.key, open);
+            let Some(tracked) = &mut call.tracked else { continue };
+            let (rules, record) = (&host.rules, &mut call.record);
+            if let Some(verdict) = tracked.look(turn, rules, around, call.key, open, record) {
+                let stream = host.counters.place(turn, book, call.key);
+                host.counters.on(&Observed::Judged { stream, verdict });
             }
+        }
+    }
+
+    /// Answers somebody who looks.
+    fn describe(&self, turn: &Turn<'_>, asked: Asked) {
+        let find = |key| {
+            let call = self.slots.get(*self.by_key.get(&key)?)?;
+            Some(&call.record)
+        };
+        if let Some(session) = snapshot::session(turn, &self.book, find) {
+            // Who asked may have gone.
+            drop(asked.send(Box::new(session)));
         }
     }
 
@@ -305,6 +368,11 @@ impl App for ClientSession {
                     self.on_response(turn, slot, head, end);
                 }
             }
+            Event::Informational { stream, head } => {
+                if let Some(slot) = slot(stream) {
+                    self.on_interim(slot, &head);
+                }
+            }
             Event::Readable { stream } => {
                 if let Some(slot) = slot(stream) {
                     self.on_readable(turn, slot);
@@ -332,6 +400,7 @@ impl App for ClientSession {
             Event::OpenPossible => self.open_queued(turn),
             Event::SessionEstablished { .. } => {
                 self.host.counters.on(&Observed::SessionEstablished);
+                self.speaks = Speaks::Smig;
                 self.spares.on_established();
             }
             Event::Joined { conn } => {
@@ -349,13 +418,14 @@ impl App for ClientSession {
             Event::MigrationOffered { stream } => self.spares.on_offer(turn, stream),
             Event::Migrated { stream, from, to, mover, received } => {
                 tracing::debug!(?stream, %from, %to, ?mover, "stream moved");
-                let ends = self.host.counters.ends_of(turn, to);
-                self.host.counters.on(&Observed::Moved { from, to, mover, ends });
-                self.on_migrated(stream, to, received);
+                self.on_migrated(turn, Migration { stream, from, to, mover, received });
             }
             Event::MigrationDeclined { stream } => {
                 let ends = self.host.counters.ends_of_stream(turn, stream);
-                self.host.counters.on(&Observed::MoveDeclined { ends });
+                let place = self.host.counters.place(turn, &self.book, stream);
+                self.host.counters.on(&Observed::MoveDeclined { ends, stream: place });
+                let entry = slot(stream).and_then(|slot| self.slots.entry(slot));
+                self.book.declined(stream, entry.map(|(call, _)| &mut call.record));
             }
             Event::GoingAway { conn, code, .. } => {
                 tracing::debug!(%conn, %code, "the server is going away");
@@ -379,7 +449,9 @@ impl App for ClientSession {
                 self.open_queued(turn);
             }
             Command::Dialed(result) => self.spares.on_dialed(turn, *result),
+            Command::Meet(sender) => self.meeting.push(sender),
             Command::Finish => self.stop_accepting(turn),
+            Command::Describe(asked) => self.describe(turn, asked),
         }
     }
 
@@ -394,7 +466,8 @@ impl App for ClientSession {
             turn.session.reprioritize(key, priority);
         }
         if asked.migrate {
-            moves::migrate(turn.session, turn.now, key, moves::Offers::Never);
+            let why = MoveCause::Asked;
+            moves::migrate(turn, key, moves::Offers::Never, why, &mut call.record);
         }
         self.on_readable(turn, slot);
         self.pump(turn, slot);
@@ -408,6 +481,12 @@ impl App for ClientSession {
         if !self.unheard.is_empty() && (turn.links.have_heard() || turn.links.is_empty()) {
             self.queue.extend(self.unheard.drain(..));
             self.open_queued(turn);
+        }
+        if turn.links.have_heard() {
+            for sender in self.meeting.drain(..) {
+                // Nobody may want to know any more.
+                let _ = sender.send(Ok(self.speaks));
+            }
         }
         if turn.links.is_empty() {
             self.stop_accepting(turn);
@@ -434,7 +513,8 @@ impl App for ClientSession {
         }
         let left = self.mailbox.close().into_iter().filter_map(|command| match command {
             Command::Request(outgoing) => Some(outgoing),
-            Command::Dialed(_) | Command::Finish => None,
+            // Who waits for a meeting sees that its sender is gone.
+            Command::Dialed(_) | Command::Meet(_) | Command::Finish | Command::Describe(_) => None,
         });
         for outgoing in self.queue.drain(..).chain(self.unheard.drain(..)).chain(left) {
             let error = Error::new(Kind::Refused("its last connection ended"));

@@ -29,8 +29,11 @@ pub enum Trust {
 }
 
 impl Trust {
-    /// The TLS configuration.
-    pub(super) fn config(&self) -> Result<Arc<ClientConfig>, Error> {
+    /// The TLS configuration of a client that trusts so, with h2 and http/1.1 for ALPN.
+    ///
+    /// # Errors
+    /// CA certificates that cannot be read.
+    pub fn client_config(&self) -> Result<Arc<ClientConfig>, Error> {
         let mut config = match self {
             Self::System => with_roots(system()?)?,
             Self::File(path) => {

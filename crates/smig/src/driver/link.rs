@@ -7,9 +7,10 @@ use std::sync::Arc;
 use std::task::{Context, Poll};
 use std::time::Duration;
 
-use smig_proto::{ConnId, Instant, LostReason, Session, Transmit};
+use smig_proto::{ConnId, ConnectionView, Instant, LostReason, Session, Transmit};
 
 use crate::connection::ConnectionInfo;
+use crate::snapshot::{ConnectionRole, ConnectionSnapshot};
 use crate::socket::{self, PathSample, SocketOptions};
 use crate::transport::{Received, Transport};
 
@@ -354,6 +355,32 @@ impl Link {
             self.set_low_water = wanted;
             socket::set_not_sent_low_water(self.transport.tcp(), wanted);
             self.min_batch = (wanted as usize).clamp(MIN_BATCH, MAX_BATCH);
+        }
+    }
+
+    /// The connection as it is now.
+    pub(super) fn snapshot(
+        &self,
+        view: &ConnectionView,
+        role: ConnectionRole,
+    ) -> ConnectionSnapshot {
+        let info = socket::tcp_info(self.transport.tcp()).unwrap_or_default();
+        let path = PathSample::from(&info);
+        let octets = |packets: u32| u64::from(packets) * u64::from(path.packet);
+        ConnectionSnapshot {
+            id: self.id,
+            role,
+            ends: self.info.ends(),
+            rtt: path.rtt,
+            min_rtt: path.min_rtt,
+            congestion_window: octets(info.snd_cwnd),
+            in_flight: path.in_flight,
+            unsent: self.output.len() as u64 + u64::from(path.not_sent),
+            delivery_rate: path.delivery_rate,
+            pacing_cap: self.set_cap.or(self.own_pace).filter(|&cap| cap != u64::MAX),
+            sent: view.data_sent,
+            received: view.data_received,
+            streams: view.streams,
         }
     }
 

@@ -7,12 +7,15 @@ use std::sync::Arc;
 use std::task::Context;
 use std::time::Duration;
 
-use smig_proto::{ConnId, ConnectionSpec, ErrorCode, Event, Identity, Instant, Session, Transmit};
+use smig_proto::{
+    ConnId, ConnectionSpec, ConnectionView, ErrorCode, Event, Identity, Instant, Session, Transmit,
+};
 
 use super::hold::Hold;
 use super::link::{Departed, Link, Progress, Role, Stage};
 use super::pace::{LEAST_BASE, Pace, Reading};
 use crate::connection::ConnectionInfo;
+use crate::snapshot::{ConnectionRole, ConnectionSnapshot};
 use crate::socket::{PathSample, SocketOptions};
 use crate::transport::Transport;
 
@@ -103,6 +106,15 @@ impl Links {
         let Some(link) = self.find(id) else { return PathSample::default() };
         link.take_sample();
         link.sample
+    }
+
+    /// A connection as it is now; nothing of its treatment changes by looking.
+    pub(crate) fn snapshot(
+        &self,
+        view: &ConnectionView,
+        role: ConnectionRole,
+    ) -> Option<ConnectionSnapshot> {
+        self.links.iter().find(|link| link.id == view.id).map(|link| link.snapshot(view, role))
     }
 
     /// Does what an event asks of the transports.

@@ -83,6 +83,11 @@ impl<T> Slots<T> {
         Some(value)
     }
 
+    /// The stream.
+    pub(crate) fn get(&self, slot: Slot) -> Option<&T> {
+        self.places.get(slot.0 as usize)?.value.as_ref()
+    }
+
     /// Takes every stream out.
     pub(crate) fn drain(&mut self) -> impl Iterator<Item = T> {
         self.free.clear();

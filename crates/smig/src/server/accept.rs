@@ -12,6 +12,7 @@ use tokio::net::{TcpListener, TcpStream};
 use tokio::time::timeout;
 use tower_service::Service;
 
+use super::CertificateNames;
 use super::worker::{Active, ListenerKind, ListenerSpec, Worker};
 use super::{http1, identity, worker};
 use crate::clock;
@@ -98,7 +99,7 @@ async fn establish<S, B>(
     B::Error: Into<BoxError>,
 {
     let limit = worker.shared.handshake_timeout;
-    let (mut transport, protocol) = match timeout(limit, greet(tcp, &spec)).await {
+    let Greeted { mut transport, protocol, names } = match timeout(limit, greet(tcp, &spec)).await {
         Ok(Ok(greeted)) => greeted,
         Ok(Err(error)) => {
             tracing::debug!(%error, "handshake failed");
@@ -114,11 +115,10 @@ async fn establish<S, B>(
         ListenerKind::Tls(_) => Security::Plain,
         ListenerKind::Clear(security) => security,
     };
-    let names = spec.names.clone();
     let identity = identity::of(&transport, spec.addr, &worker.shared.tenant);
     match protocol {
         Protocol::Http1 => {
-            let info = Arc::new(ConnectionInfo::new(&transport, clear, None));
+            let info = Arc::new(ConnectionInfo::new(&transport, clear, names));
             http1::serve(transport, info, worker).await;
         }
         Protocol::Http2 => {
@@ -132,24 +132,32 @@ async fn establish<S, B>(
     }
 }
 
+/// A connection of which it is known what it speaks, and for which names.
+struct Greeted {
+    transport: Transport,
+    protocol: Protocol,
+    names: Option<Arc<CertificateNames>>,
+}
+
 /// Finds out what the client speaks.
-async fn greet(tcp: TcpStream, spec: &ListenerSpec) -> io::Result<(Transport, Protocol)> {
-    let config = match &spec.kind {
-        ListenerKind::Tls(config) => Arc::clone(config),
+async fn greet(tcp: TcpStream, spec: &ListenerSpec) -> io::Result<Greeted> {
+    let material = match &spec.kind {
+        ListenerKind::Tls(tls) => tls.current(),
         ListenerKind::Clear(_) => {
             let mut transport = Transport::clear(tcp)?;
             let protocol = sniff(&mut transport).await?;
-            return Ok((transport, protocol));
+            return Ok(Greeted { transport, protocol, names: None });
         }
     };
     // One round trip less for the client's first flight on slow links; failure changes nothing.
     tcp.set_nodelay(true)?;
-    let transport = transport::accept(tcp, config).await?;
+    let transport = transport::accept(tcp, Arc::clone(&material.config)).await?;
     let protocol = match transport.alpn() {
         Some(b"h2") => Protocol::Http2,
         _ => Protocol::Http1,
     };
-    Ok((transport, protocol))
+    let names = material.names(transport.server_name());
+    Ok(Greeted { transport, protocol, names })
 }
 
 /// Reads until it is clear whether the octets are HTTP/2's preface.

@@ -5,16 +5,16 @@ use std::task::Context;
 use http::{Request, Response};
 use http_body::Body;
 use smig_proto::policy::{Hint, Transfer};
-use smig_proto::{ConnId, EndStream, ErrorCode, StreamKey};
+use smig_proto::{EndStream, ErrorCode};
 use tower_service::Service;
 
 use super::exchange::{Failure, Handled, Outbound, RequestKind, Work, WorkProjection, guarded};
 use super::respond::{self, BodyPlan};
 use super::session::ServerSession;
 use crate::driver::{Slot, Turn};
-use crate::error::BoxError;
+use crate::error::{BoxError, Reset};
 use crate::moves::Tracked;
-use crate::observe::Observed;
+use crate::observe::{Migration, Observed};
 use crate::stream::{Incoming, Length, Pumped, pump};
 
 impl<S, B> ServerSession<S, B>
@@ -34,11 +34,15 @@ where
                 self.on_failure(turn, slot, Failure::Panicked);
             }
             Work::Idle => {}
-            Work::Waiting { .. } | Work::Handler { .. } => match exchange.poll_handler(&mut cx) {
-                Handled::Pending => {}
-                Handled::Failed(failure) => self.on_failure(turn, slot, failure),
-                Handled::Response(response) => self.on_response(turn, slot, response),
-            },
+            Work::Waiting { .. } | Work::Handler { .. } => {
+                let handled = exchange.poll_handler(&mut cx);
+                self.early.send(turn);
+                match handled {
+                    Handled::Pending => {}
+                    Handled::Failed(failure) => self.on_failure(turn, slot, failure),
+                    Handled::Response(response) => self.on_response(turn, slot, response),
+                }
+            }
             Work::Body { .. } => self.pump(turn, slot),
         }
     }
@@ -107,8 +111,14 @@ where
             // `Event::Reset` is on its way.
             Pumped::Over => exchange.outbound = Outbound::Ended,
             Pumped::Failed(error) => {
-                tracing::warn!(%error, "a response body failed; its stream is reset");
-                self.abort(turn, slot, ErrorCode::InternalError);
+                let code = match error.downcast_ref() {
+                    Some(Reset(code)) => *code,
+                    None => {
+                        tracing::warn!(%error, "a response body failed; its stream is reset");
+                        ErrorCode::InternalError
+                    }
+                };
+                self.abort(turn, slot, code);
             }
         }
     }
@@ -130,7 +140,8 @@ where
 
     /// Asks the rules about each watched stream.
     pub(super) fn look_at_watched(&mut self, turn: &mut Turn<'_>) {
-        let Self { worker, slots, watched, around, .. } = self;
+        let Self { worker, slots, watched, around, book, .. } = self;
+        let counters = &worker.shared.counters;
         let mut moved = 0;
         for &slot in &*watched {
             let tracked = slots.entry(slot).and_then(|(exchange, _)| exchange.tracked.as_ref());
@@ -139,16 +150,23 @@ where
         let open = slots.len().saturating_sub(moved);
         for &slot in &*watched {
             let Some((exchange, _)) = slots.entry(slot) else { continue };
-            if let Some(tracked) = &mut exchange.tracked {
-                tracked.look(turn, &worker.shared.rules, around, exchange.key, open);
+            let Some(tracked) = &mut exchange.tracked else { continue };
+            let (rules, record) = (&worker.shared.rules, &mut exchange.record);
+            if let Some(verdict) = tracked.look(turn, rules, around, exchange.key, open, record) {
+                let stream = counters.place(turn, book, exchange.key);
+                counters.on(&Observed::Judged { stream, verdict });
             }
         }
     }
 
     /// A stream is on another connection now.
-    pub(super) fn on_migrated(&mut self, stream: StreamKey, to: ConnId, received: u64) {
-        let Some(&slot) = self.by_key.get(&stream) else { return };
-        let Some((exchange, _)) = self.slots.entry(slot) else { return };
+    pub(super) fn on_migrated(&mut self, turn: &Turn<'_>, migration: Migration) {
+        let Migration { stream, to, received, .. } = migration;
+        let entry = self.by_key.get(&stream).and_then(|&slot| self.slots.entry(slot));
+        let mut exchange = entry.map(|(exchange, _)| exchange);
+        let record = exchange.as_mut().map(|exchange| &mut exchange.record);
+        self.worker.shared.counters.moved(turn, &mut self.book, record, migration);
+        let Some(exchange) = exchange else { return };
         exchange.conn = to;
         if let Some(tracked) = &mut exchange.tracked {
             tracked.on_moved();

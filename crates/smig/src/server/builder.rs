@@ -11,13 +11,14 @@ use http::{Request, Response};
 use http_body::Body;
 use smig_proto::{Config, Security};
 use socket2::{Domain, Protocol, Socket, Type};
-use tokio::sync::watch;
+use tokio::sync::{mpsc, watch};
 use tower_service::Service;
 
-use super::Server;
 use super::registry::Registry;
+use super::roll::Roll;
 use super::tls::ServerTls;
-use super::worker::{Listener, ListenerKind, ListenerSpec, Phase, Shared, run};
+use super::worker::{Change, Doors, Listener, ListenerKind, ListenerSpec, Phase, Shared, run};
+use super::{Server, ServerView};
 use crate::driver::LinkOptions;
 use crate::entropy;
 use crate::error::{BoxError, Error};
@@ -48,6 +49,17 @@ impl ClearTrust {
     }
 }
 
+/// Who refuses (421) requests for names that neither SNI nor the certificate covers.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum AuthorityCheck {
+    /// The server, on HTTP/2, before the service sees them.
+    #[default]
+    Server,
+    /// The service, by [`ConnectionInfo::serves`](crate::ConnectionInfo::serves): it knows of other
+    /// requests than those for itself, as a forward proxy does.
+    Service,
+}
+
 /// Describes a server. Every setting has a default; at least one listener is needed.
 #[derive(Debug)]
 pub struct ServerBuilder {
@@ -64,6 +76,8 @@ pub struct ServerBuilder {
     idle_timeout: Duration,
     body_timeout: Duration,
     tenant: Vec<u8>,
+    authority: AuthorityCheck,
+    describe_streams: usize,
     observer: Option<ObserverSlot>,
 }
 
@@ -75,8 +89,9 @@ impl std::fmt::Debug for ObserverSlot {
     }
 }
 
+/// What is spoken at an address.
 #[derive(Clone, Debug)]
-enum Listens {
+pub(super) enum Listens {
     Tls(ServerTls),
     Clear(ClearTrust),
 }
@@ -97,6 +112,8 @@ impl Default for ServerBuilder {
             idle_timeout: Duration::from_secs(300),
             body_timeout: Duration::from_secs(60),
             tenant: Vec::new(),
+            authority: AuthorityCheck::Server,
+            describe_streams: 0,
             observer: None,
         }
     }
@@ -204,6 +221,21 @@ impl ServerBuilder {
         self
     }
 
+    /// Who refuses requests for names that the connection does not stand for.
+    #[must_use]
+    pub fn authority(mut self, check: AuthorityCheck) -> Self {
+        self.authority = check;
+        self
+    }
+
+    /// How many octets of a request's method, authority and path are remembered for
+    /// [`Server::sessions`], each; 0, the default, keeps nothing.
+    #[must_use]
+    pub fn describe_streams(mut self, limit: usize) -> Self {
+        self.describe_streams = limit;
+        self
+    }
+
     /// Who is told of everything worth counting.
     #[must_use]
     pub fn observer(mut self, observer: Arc<dyn Observer>) -> Self {
@@ -230,7 +262,7 @@ impl ServerBuilder {
             return Err(Error::config("the server listens nowhere; add an address"));
         }
         entropy::check()?;
-        let Bound { specs, workers: mut listeners } = self.bind()?;
+        let Bound { addrs, mut doors, changes } = self.bind()?;
         let counters = Arc::new(Counters::new(self.observer.map(|observer| observer.0)));
         let shared = Arc::new(Shared {
             registry: Registry::default(),
@@ -249,63 +281,78 @@ impl ServerBuilder {
             idle_timeout: self.idle_timeout,
             body_timeout: self.body_timeout,
             tenant: self.tenant,
+            authority: self.authority,
+            describe_streams: self.describe_streams,
         });
         let (phase, watcher) = watch::channel(Phase::Running);
-        let mut threads = Vec::new();
+        let (mut threads, mut rolls) = (Vec::new(), Vec::new());
         for number in 0..self.workers {
-            let sockets = listeners.pop().unwrap_or_default();
+            let Some(sockets) = doors.pop() else { break };
             let (service, shared, watcher) =
                 (service.clone(), Arc::clone(&shared), watcher.clone());
+            let roll = Arc::new(Roll::default());
+            rolls.push(Arc::clone(&roll));
             let thread = thread::Builder::new()
                 .name(format!("smig-{number}"))
-                .spawn(move || run(sockets, service, shared, watcher))
+                .spawn(move || run(sockets, service, (shared, roll), watcher))
                 .map_err(|error| Error::io("cannot start a worker thread", error))?;
             threads.push(thread);
         }
-        let addrs = specs.iter().map(|spec| spec.addr).collect();
-        Ok(Server { addrs, phase, threads, counters })
+        let view = ServerView { counters, rolls: rolls.into() };
+        Ok(Server { addrs, phase, threads, changes, view })
     }
 
     /// Binds every address once a worker.
     fn bind(&self) -> Result<Bound, Error> {
-        let mut specs = Vec::new();
-        let mut workers: Vec<Vec<Listener>> = Vec::new();
-        workers.resize_with(self.workers, Vec::new);
-        for (addr, listens) in &self.specs {
-            let fail = |error| {
-                Error::config(format!("cannot listen on {addr}: {error}; is it in use already?"))
-            };
-            let mut bound = *addr;
-            let mut sockets = Vec::new();
-            for _ in 0..self.workers {
-                let socket = listen(bound).map_err(fail)?;
-                // Port 0 is chosen once.
-                bound = socket.local_addr().map_err(fail)?;
-                sockets.push(socket);
-            }
-            let kind = match listens {
-                Listens::Tls(tls) => ListenerKind::Tls(tls.config()),
-                Listens::Clear(trust) => ListenerKind::Clear(trust.security()),
-            };
-            let names = match listens {
-                Listens::Tls(tls) => tls.names(),
-                Listens::Clear(_) => None,
-            };
-            let spec = Arc::new(ListenerSpec { addr: bound, kind, names });
-            for (worker, socket) in workers.iter_mut().zip(sockets) {
-                worker.push(Listener { socket, spec: Arc::clone(&spec) });
-            }
-            specs.push(spec);
+        let (mut doors, mut changes) = (Vec::new(), Vec::new());
+        for _ in 0..self.workers {
+            let (sender, receiver) = mpsc::unbounded_channel();
+            changes.push(sender);
+            doors.push(Doors { listeners: Vec::new(), changes: receiver });
         }
-        Ok(Bound { specs, workers })
+        let mut addrs = Vec::new();
+        for (addr, listens) in &self.specs {
+            let (bound, listeners) = bind(*addr, listens, self.workers)?;
+            for (door, listener) in doors.iter_mut().zip(listeners) {
+                door.listeners.push(listener);
+            }
+            addrs.push(bound);
+        }
+        Ok(Bound { addrs, doors, changes })
     }
 }
 
 /// What a server listens on.
 struct Bound {
-    specs: Vec<Arc<ListenerSpec>>,
-    /// One socket for each address, by worker.
-    workers: Vec<Vec<Listener>>,
+    addrs: Vec<SocketAddr>,
+    /// One for each worker.
+    doors: Vec<Doors>,
+    changes: Vec<mpsc::UnboundedSender<Change>>,
+}
+
+/// Binds an address as often as there are workers; returns it with its port filled in.
+pub(super) fn bind(
+    addr: SocketAddr,
+    listens: &Listens,
+    workers: usize,
+) -> Result<(SocketAddr, Vec<Listener>), Error> {
+    let fail =
+        |error| Error::config(format!("cannot listen on {addr}: {error}; is it in use already?"));
+    let mut bound = addr;
+    let mut sockets = Vec::new();
+    for _ in 0..workers {
+        let socket = listen(bound).map_err(fail)?;
+        // Port 0 is chosen once.
+        bound = socket.local_addr().map_err(fail)?;
+        sockets.push(socket);
+    }
+    let kind = match listens {
+        Listens::Tls(tls) => ListenerKind::Tls(tls.clone()),
+        Listens::Clear(trust) => ListenerKind::Clear(trust.security()),
+    };
+    let spec = Arc::new(ListenerSpec { addr: bound, kind });
+    let listener = |socket| Listener { socket, spec: Arc::clone(&spec) };
+    Ok((bound, sockets.into_iter().map(listener).collect()))
 }
 
 /// A listening socket that shares its address with the other workers'.

@@ -14,6 +14,7 @@ use tower_service::Service;
 use super::uploads::Pace;
 use crate::error::BoxError;
 use crate::moves::Tracked;
+use crate::snapshot::Record;
 use crate::stream::{Feed, Incoming, Length, Shared};
 
 pin_project! {
@@ -41,6 +42,7 @@ pub(super) struct Exchange<S, F, B> {
     pub(super) length: Length,
     pub(super) pace: Pace,
     pub(super) tracked: Option<Tracked>,
+    pub(super) record: Record,
 }
 
 /// What a request's method says of the response's body.

@@ -6,12 +6,14 @@ use std::rc::Rc;
 use std::sync::Arc;
 use std::task::{Context, Poll};
 
-use http::{Request, Response};
+use http::{Request, Response, Version};
 use http_body::Body;
 use pin_project_lite::pin_project;
 use smig_proto::policy::Hint;
 use tower_service::Service;
 
+use super::interim::Interim;
+use super::line::{Asides, Line};
 use super::worker::{Phase, Worker};
 use crate::connection::ConnectionInfo;
 use crate::error::BoxError;
@@ -31,11 +33,13 @@ pub(super) async fn serve<S, B>(
     B: Body + 'static,
     B::Error: Into<BoxError>,
 {
-    let service = Adapter { worker: Rc::clone(&worker), info };
+    let asides = Arc::<Asides>::default();
+    let line = Line::new(transport, Arc::clone(&asides));
+    let service = Adapter { worker: Rc::clone(&worker), info, asides };
     let connection = hyper::server::conn::http1::Builder::new()
         .timer(Timer)
         .header_read_timeout(worker.shared.engine.limits.headers_timeout)
-        .serve_connection(transport, service)
+        .serve_connection(line, service)
         .with_upgrades();
     let mut connection = std::pin::pin!(connection);
     let mut phase = worker.phase.clone();
@@ -59,6 +63,7 @@ pub(super) async fn serve<S, B>(
 struct Adapter<S> {
     worker: Rc<Worker<S>>,
     info: Arc<ConnectionInfo>,
+    asides: Arc<Asides>,
 }
 
 impl<S, B> hyper::service::Service<Request<hyper::body::Incoming>> for Adapter<S>
@@ -72,10 +77,15 @@ where
     type Future = Oneshot<S>;
 
     fn call(&self, request: Request<hyper::body::Incoming>) -> Self::Future {
-        self.worker.shared.counters.on(&Observed::StreamOpened);
+        self.worker.shared.counters.on(&Observed::StreamOpened { stream: None });
         let mut request = request.map(Incoming::http1);
         request.extensions_mut().insert(Arc::clone(&self.info));
-        Oneshot::Waiting { service: self.worker.service.clone(), request: Some(request) }
+        if request.version() >= Version::HTTP_11 {
+            self.asides.open();
+            request.extensions_mut().insert(Interim::http1(Arc::clone(&self.asides)));
+        }
+        let asides = Arc::clone(&self.asides);
+        Oneshot::Waiting { service: self.worker.service.clone(), request: Some(request), asides }
     }
 }
 
@@ -83,8 +93,8 @@ pin_project! {
     /// Waits until a service is ready, then calls it once.
     #[project = OneshotProjection]
     enum Oneshot<S> where S: Service<Request<Incoming>> {
-        Waiting { service: S, request: Option<Request<Incoming>> },
-        Called { #[pin] future: S::Future },
+        Waiting { service: S, request: Option<Request<Incoming>>, asides: Arc<Asides> },
+        Called { #[pin] future: S::Future, asides: Arc<Asides> },
     }
 }
 
@@ -97,20 +107,22 @@ where
 
     fn poll(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Self::Output> {
         loop {
-            let future = match self.as_mut().project() {
-                OneshotProjection::Called { future } => {
-                    return future.poll(cx).map_err(Into::into).map_ok(|mut response| {
+            let (future, asides) = match self.as_mut().project() {
+                OneshotProjection::Called { future, asides } => {
+                    let answered = std::task::ready!(future.poll(cx));
+                    asides.close();
+                    return Poll::Ready(answered.map_err(Into::into).map(|mut response| {
                         response.extensions_mut().remove::<Hint>();
                         response
-                    });
+                    }));
                 }
-                OneshotProjection::Waiting { service, request } => {
+                OneshotProjection::Waiting { service, request, asides } => {
                     std::task::ready!(service.poll_ready(cx)).map_err(Into::into)?;
                     let Some(request) = request.take() else { return Poll::Pending };
-                    service.call(request)
+                    (service.call(request), Arc::clone(asides))
                 }
             };
-            self.set(Self::Called { future });
+            self.set(Self::Called { future, asides });
         }
     }
 }

@@ -10,10 +10,13 @@ mod date;
 mod exchange;
 mod http1;
 mod identity;
+mod interim;
 mod join;
+mod line;
 mod names;
 mod registry;
 mod respond;
+mod roll;
 mod session;
 mod tls;
 mod uploads;
@@ -24,17 +27,22 @@ use std::sync::Arc;
 use std::thread::JoinHandle;
 use std::time::Duration;
 
-use tokio::sync::watch;
+use tokio::sync::{mpsc, watch};
 
-pub use builder::{ClearTrust, ServerBuilder};
-pub use tls::ServerTls;
+pub use builder::{AuthorityCheck, ClearTrust, ServerBuilder};
+pub use interim::Interim;
+pub use tls::{Certificate, ClientCertificates, ServerTls};
 
 pub(crate) use names::CertificateNames;
 pub(crate) use respond::content_length;
 
 use crate::error::Error;
 use crate::observe::{Counters, Stats};
-use worker::Phase;
+use crate::snapshot::{self, Snapshot};
+use builder::Listens;
+use roll::Roll;
+use session::Command;
+use worker::{Change, Phase};
 
 /// A running server. Dropping it stops it at once; [`Server::shutdown`] lets streams finish.
 #[derive(Debug)]
@@ -42,7 +50,31 @@ pub struct Server {
     addrs: Vec<SocketAddr>,
     phase: watch::Sender<Phase>,
     threads: Vec<JoinHandle<std::io::Result<()>>>,
+    /// To each worker.
+    changes: Vec<mpsc::UnboundedSender<Change>>,
+    view: ServerView,
+}
+
+/// What can be seen of a server from elsewhere. Cheap to clone; it keeps nothing running.
+#[derive(Clone, Debug)]
+pub struct ServerView {
     counters: Arc<Counters>,
+    rolls: Arc<[Arc<Roll>]>,
+}
+
+impl ServerView {
+    /// Counters since the start.
+    #[must_use]
+    pub fn stats(&self) -> Stats {
+        self.counters.stats()
+    }
+
+    /// A picture of the sessions over HTTP/2. Each session's task is asked; it costs nothing while
+    /// nobody asks. Must be called inside a tokio runtime, any.
+    pub async fn sessions(&self) -> Snapshot {
+        let mailboxes = self.rolls.iter().flat_map(|roll| roll.all()).collect();
+        snapshot::collect(mailboxes, Command::Describe).await
+    }
 }
 
 impl Server {
@@ -58,10 +90,72 @@ impl Server {
         &self.addrs
     }
 
+    /// Listens at one more address, with TLS; returns it with its port filled in.
+    ///
+    /// # Errors
+    /// An address that cannot be bound.
+    pub fn listen(&mut self, addr: SocketAddr, tls: &ServerTls) -> Result<SocketAddr, Error> {
+        self.open(addr, &Listens::Tls(tls.clone()))
+    }
+
+    /// Listens at one more address, without TLS; returns it with its port filled in.
+    ///
+    /// # Errors
+    /// An address that cannot be bound.
+    pub fn listen_cleartext(
+        &mut self,
+        addr: SocketAddr,
+        trust: ClearTrust,
+    ) -> Result<SocketAddr, Error> {
+        self.open(addr, &Listens::Clear(trust))
+    }
+
+    fn open(&mut self, addr: SocketAddr, listens: &Listens) -> Result<SocketAddr, Error> {
+        let (bound, listeners) = builder::bind(addr, listens, self.changes.len())?;
+        for (worker, listener) in self.changes.iter().zip(listeners) {
+            // A worker that ended is told of at the shutdown.
+            drop(worker.send(Change::Open(listener)));
+        }
+        self.addrs.push(bound);
+        Ok(bound)
+    }
+
+    /// Accepts nothing more at one of [`local_addrs`](Self::local_addrs). Connections that came by it
+    /// stay.
+    pub fn close(&mut self, addr: SocketAddr) {
+        self.addrs.retain(|known| *known != addr);
+        for worker in &self.changes {
+            drop(worker.send(Change::Close(addr)));
+        }
+    }
+
     /// Counters since the start.
     #[must_use]
     pub fn stats(&self) -> Stats {
-        self.counters.stats()
+        self.view.stats()
+    }
+
+    /// A picture of the sessions over HTTP/2: their connections, their streams, and what the rules say
+    /// of each. It costs nothing while nobody asks. Must be called inside a tokio runtime, any.
+    ///
+    /// ```no_run
+    /// # async fn run(server: smig::Server) {
+    /// for session in server.sessions().await.sessions {
+    ///     for stream in &session.streams {
+    ///         let verdict = stream.verdict.map_or_else(String::new, |verdict| verdict.to_string());
+    ///         println!("{} on connection {} {verdict}", stream.key.as_u64(), stream.connection);
+    ///     }
+    /// }
+    /// # }
+    /// ```
+    pub async fn sessions(&self) -> Snapshot {
+        self.view.sessions().await
+    }
+
+    /// What can be seen of it, for somebody else.
+    #[must_use]
+    pub fn view(&self) -> ServerView {
+        self.view.clone()
     }
 
     /// Stops gracefully: nothing new is accepted, clients are told (GOAWAY), running streams

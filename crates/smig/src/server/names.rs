@@ -3,7 +3,6 @@
 //! A client may use one connection for every name that the certificate covers, and for no other: a
 //! request for another name is misdirected (421).
 
-use http::Uri;
 use http::uri::Authority;
 use rustls::client::verify_server_name;
 use rustls::pki_types::{CertificateDer, ServerName};
@@ -20,7 +19,8 @@ impl CertificateNames {
         Some(Self(certificate.clone()))
     }
 
-    fn cover(&self, host: &str) -> bool {
+    /// Whether the certificate is good for `host`.
+    pub(super) fn cover(&self, host: &str) -> bool {
         let Ok(parsed) = ParsedCertificate::try_from(&self.0) else { return true };
         let Ok(name) = ServerName::try_from(host) else { return false };
         verify_server_name(&parsed, &name).is_ok()
@@ -28,10 +28,8 @@ impl CertificateNames {
 
     /// Whether a request for `uri` belongs to a connection that asked for `server_name`. One that
     /// asked for none chose by address: nothing contradicts it.
-    pub(crate) fn allow(&self, server_name: Option<&str>, uri: &Uri) -> bool {
-        let (Some(server_name), Some(authority)) = (server_name, uri.authority()) else {
-            return true;
-        };
+    pub(crate) fn allow(&self, server_name: Option<&str>, authority: &Authority) -> bool {
+        let Some(server_name) = server_name else { return true };
         let host = host(authority);
         host.eq_ignore_ascii_case(server_name) || self.cover(host)
     }
@@ -53,7 +51,9 @@ mod tests {
         let names = ["a.example".to_owned(), "*.b.example".to_owned(), "127.0.0.1".to_owned()];
         let made = rcgen::generate_simple_self_signed(names).unwrap();
         let names = CertificateNames::of(made.cert.der()).unwrap();
-        let allow = |server_name, uri| names.allow(server_name, &Uri::from_static(uri));
+        let allow = |server_name, uri| {
+            names.allow(server_name, http::Uri::from_static(uri).authority().unwrap())
+        };
         assert!(allow(Some("a.example"), "https://a.example:8443/"));
         assert!(allow(Some("a.example"), "https://A.EXAMPLE/"));
         assert!(allow(Some("a.example"), "https://a.example./"));

@@ -14,7 +14,9 @@ use smig_proto::{
 };
 use tower_service::Service;
 
+use super::builder::AuthorityCheck;
 use super::exchange::{Continue, Exchange, Outbound, RequestKind, Work, guarded};
+use super::interim::{Early, Interim};
 use super::join::Arrival;
 use super::registry::Named;
 use super::respond;
@@ -23,7 +25,8 @@ use super::worker::Worker;
 use crate::driver::{App, FAREWELL, Mailbox, Slot, Slots, Turn};
 use crate::error::{BoxError, Error};
 use crate::moves::Surroundings;
-use crate::observe::Observed;
+use crate::observe::{Migration, Observed};
+use crate::snapshot::{self, Asked, Book, MoveCause, Record, StreamName};
 use crate::stream::{Feed, Incoming, Length, Shared};
 
 /// What a session is asked from outside its task.
@@ -33,6 +36,8 @@ pub(crate) enum Command {
     Join(Box<Arrival>),
     /// Finish what runs, take nothing new.
     Drain,
+    /// Take a picture of the session.
+    Describe(Asked),
 }
 
 type Place<S, B> = Pin<Box<Work<S, <S as Service<Request<Incoming>>>::Future, B>>>;
@@ -52,10 +57,13 @@ where
     spare_work: Vec<Place<S, B>>,
     pub(super) app: Option<AppId>,
     pub(super) around: Surroundings,
+    /// Interim responses that handlers send.
+    pub(super) early: Arc<Early>,
     /// Streams that the rules watch.
     pub(super) watched: Vec<Slot>,
     /// The worker's number for this session.
     number: usize,
+    pub(super) book: Book,
     /// No stream is open since then; `None` while one is.
     idle_since: Option<Instant>,
     stage: Stage,
@@ -85,6 +93,7 @@ where
         Self {
             service: worker.service.clone(),
             slots: Slots::new(Arc::clone(mailbox.notifier())),
+            early: Early::new(Arc::clone(mailbox.notifier())),
             mailbox,
             worker,
             by_key: FxHashMap::default(),
@@ -93,9 +102,22 @@ where
             around: Surroundings::default(),
             watched: Vec::new(),
             number,
+            book: Book::begin(crate::clock::now()),
             idle_since: None,
             stage: Stage::Open,
             look_at_uploads: None,
+        }
+    }
+
+    /// Answers somebody who looks.
+    fn describe(&self, turn: &Turn<'_>, asked: Asked) {
+        let find = |key| {
+            let exchange = self.slots.get(*self.by_key.get(&key)?)?;
+            Some(&exchange.record)
+        };
+        if let Some(session) = snapshot::session(turn, &self.book, find) {
+            // Who asked may have gone.
+            drop(asked.send(Box::new(session)));
         }
     }
 
@@ -144,9 +166,16 @@ where
         head: Box<RequestHead>,
         end: EndStream,
     ) {
-        self.worker.shared.counters.on(&Observed::StreamOpened);
+        let shared = &self.worker.shared;
+        let place = shared.counters.place(turn, &self.book, key);
+        shared.counters.on(&Observed::StreamOpened { stream: place });
+        let name = StreamName::of(&head.method, &head.uri, shared.describe_streams);
         let kind = respond::kind(&head.method);
-        let served = turn.links.info(conn).is_none_or(|info| info.serves(&head.uri));
+        let checked = self.worker.shared.authority == AuthorityCheck::Server;
+        let served = !checked
+            || head.uri.authority().is_none_or(|authority| {
+                turn.links.info(conn).is_none_or(|info| info.serves(authority))
+            });
         if !served && kind != RequestKind::Connect {
             return respond::misdirected(turn, key);
         }
@@ -167,6 +196,7 @@ where
             length: Length::Unknown,
             pace: Pace::begin(turn.now),
             tracked: None,
+            record: Record::begin(turn.now, name),
         });
         self.by_key.insert(key, slot);
         self.around.on_open(turn.now);
@@ -184,7 +214,12 @@ where
                 Incoming::stream(shared)
             }
         };
-        let request = respond::request(*head, body, turn.links.info(conn));
+        let mut request = respond::request(*head, body, turn.links.info(conn));
+        let interim = Interim::stream(Arc::clone(&self.early), key, slot);
+        request.extensions_mut().insert(interim);
+        if let Some(place) = place {
+            request.extensions_mut().insert(place);
+        }
         self.begin(slot, request);
         self.advance(turn, slot);
     }
@@ -235,7 +270,8 @@ where
         }
         if asked.migrate {
             let offers = self.worker.shared.rules.offers;
-            crate::moves::migrate(turn.session, turn.now, exchange.key, offers);
+            let why = MoveCause::Asked;
+            crate::moves::migrate(turn, exchange.key, offers, why, &mut exchange.record);
         }
         self.on_readable(turn, slot);
     }
@@ -244,7 +280,8 @@ where
         if let Some((exchange, _)) = self.slots.entry(slot) {
             let counters = &self.worker.shared.counters;
             let ends = counters.ends_of_stream(turn, exchange.key);
-            counters.on(&Observed::StreamReset { ends });
+            let stream = counters.place(turn, &self.book, exchange.key);
+            counters.on(&Observed::StreamReset { ends, stream });
             if let Some(shared) = &exchange.shared {
                 shared.fail(Error::from(error));
             }
@@ -257,8 +294,9 @@ where
         if let Some((exchange, _)) = self.slots.entry(slot) {
             let counters = &self.worker.shared.counters;
             let ends = counters.ends_of_stream(turn, exchange.key);
+            let stream = counters.place(turn, &self.book, exchange.key);
             turn.session.reset(exchange.key, code);
-            counters.on(&Observed::StreamReset { ends });
+            counters.on(&Observed::StreamReset { ends, stream });
         }
         self.forget(turn, slot);
     }
@@ -269,8 +307,10 @@ where
         // What is queued goes out after this, unless the request is cut off: that waits.
         let over = match (exchange.inbound, exchange.outbound) {
             (_, Outbound::Open) => false,
-            // While the rules may move it, it is watched to the end.
-            (Feed::Ended, Outbound::Ended) => exchange.tracked.is_none(),
+            // While the rules may move it, or somebody looks on, it is watched to the end.
+            (Feed::Ended, Outbound::Ended) => {
+                exchange.tracked.is_none() && !self.worker.shared.looks_on()
+            }
             (Feed::Ended, Outbound::Sent) => true,
             (Feed::Open, Outbound::Ended) => false,
             (Feed::Open, Outbound::Sent) => {
@@ -278,6 +318,8 @@ where
             }
         };
         if over {
+            let counters = &self.worker.shared.counters;
+            counters.ended(turn, &self.book, exchange.key, &exchange.record);
             self.forget(turn, slot);
         }
     }
@@ -286,6 +328,7 @@ where
     fn forget(&mut self, turn: &mut Turn<'_>, slot: Slot) {
         let Some(exchange) = self.slots.remove(slot) else { return };
         self.by_key.remove(&exchange.key);
+        self.book.close(exchange.key, &exchange.record);
         if exchange.tracked.is_some() {
             self.watched.retain(|&watched| watched != slot);
         }
@@ -361,13 +404,15 @@ where
             Event::JoinRequested { conn, cid } => self.on_join_requested(turn, conn, cid),
             Event::Migrated { stream, from, to, mover, received } => {
                 tracing::debug!(?stream, %from, %to, ?mover, "stream moved");
-                let ends = counters.ends_of(turn, to);
-                counters.on(&Observed::Moved { from, to, mover, ends });
-                self.on_migrated(stream, to, received);
+                self.on_migrated(turn, Migration { stream, from, to, mover, received });
             }
             Event::MigrationDeclined { stream } => {
                 let ends = counters.ends_of_stream(turn, stream);
-                counters.on(&Observed::MoveDeclined { ends });
+                let place = counters.place(turn, &self.book, stream);
+                counters.on(&Observed::MoveDeclined { ends, stream: place });
+                let slot = self.by_key.get(&stream);
+                let entry = slot.and_then(|&slot| self.slots.entry(slot));
+                self.book.declined(stream, entry.map(|(exchange, _)| &mut exchange.record));
             }
             Event::Closed { conn, error } => {
                 tracing::debug!(%conn, ?error, "connection ended");
@@ -384,6 +429,7 @@ where
         match command {
             Command::Join(arrival) => self.on_arrival(turn, *arrival),
             Command::Drain => self.drain(turn),
+            Command::Describe(asked) => self.describe(turn, asked),
         }
     }
 

@@ -1,20 +1,104 @@
-//! A server's certificate and key.
+//! What a TLS listener proves itself with: certificates by name, which may be changed while it runs.
 
 use std::path::Path;
-use std::sync::Arc;
+use std::sync::{Arc, PoisonError, RwLock};
 
-use rustls::crypto::aws_lc_rs;
+use rustls::crypto::{CryptoProvider, aws_lc_rs};
 use rustls::pki_types::pem::PemObject as _;
 use rustls::pki_types::{CertificateDer, PrivateKeyDer};
+use rustls::server::{ClientHello, ResolvesServerCert, WebPkiClientVerifier};
+use rustls::sign::CertifiedKey;
+use rustls::{RootCertStore, ServerConfig};
 
 use super::CertificateNames;
 use crate::error::Error;
 
-/// What a TLS listener proves itself with.
+/// A certificate chain and its key.
 #[derive(Clone, Debug)]
-pub struct ServerTls {
-    config: Arc<rustls::ServerConfig>,
+pub struct Certificate {
+    key: Arc<CertifiedKey>,
     names: Option<Arc<CertificateNames>>,
+}
+
+impl Certificate {
+    /// Chain and key in PEM.
+    ///
+    /// # Errors
+    /// No certificate, no key, or a key that does not fit.
+    pub fn from_pem(certificate: &[u8], key: &[u8]) -> Result<Self, Error> {
+        let chain = chain(certificate)?;
+        let names = chain.first().and_then(CertificateNames::of).map(Arc::new);
+        let key = PrivateKeyDer::from_pem_slice(key)
+            .map_err(|error| Error::config(format!("bad private key: {error}")))?;
+        let key = CertifiedKey::from_der(chain, key, &aws_lc_rs::default_provider())
+            .map_err(|error| Error::config(format!("certificate and key: {error}")))?;
+        Ok(Self { key: Arc::new(key), names })
+    }
+
+    fn covers(&self, host: &str) -> bool {
+        self.names.as_ref().is_some_and(|names| names.cover(host))
+    }
+}
+
+fn chain(pem: &[u8]) -> Result<Vec<CertificateDer<'static>>, Error> {
+    let chain = CertificateDer::pem_slice_iter(pem)
+        .collect::<Result<Vec<_>, _>>()
+        .map_err(|error| Error::config(format!("bad certificate: {error}")))?;
+    if chain.is_empty() {
+        return Err(Error::config(
+            "no certificate found; a PEM file begins -----BEGIN CERTIFICATE",
+        ));
+    }
+    Ok(chain)
+}
+
+/// Whether clients are asked for certificates. The authorities are in PEM.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub enum ClientCertificates {
+    /// They are not.
+    #[default]
+    None,
+    /// Who shows one must have it from these authorities; who shows none is served as well.
+    Optional(Vec<u8>),
+    /// Without one from these authorities there is no connection.
+    Required(Vec<u8>),
+}
+
+/// What a TLS listener proves itself with. Clones are one and the same: what takes its place
+/// ([`replace`](Self::replace)) does so for all of them.
+#[derive(Clone, Debug)]
+pub struct ServerTls(Arc<RwLock<Arc<Material>>>);
+
+/// What one handshake uses.
+#[derive(Debug)]
+pub(super) struct Material {
+    pub(super) config: Arc<ServerConfig>,
+    certificates: Option<Arc<ByName>>,
+}
+
+impl Material {
+    /// The names that a connection which asked for `server_name` may ask for; `None` if that is the
+    /// service's to know.
+    pub(super) fn names(&self, server_name: Option<&str>) -> Option<Arc<CertificateNames>> {
+        self.certificates.as_ref()?.choose(server_name)?.names.clone()
+    }
+}
+
+/// Certificates, the first of which is shown where none fits.
+#[derive(Debug)]
+struct ByName(Vec<Certificate>);
+
+impl ByName {
+    fn choose(&self, server_name: Option<&str>) -> Option<&Certificate> {
+        let fits = server_name.and_then(|name| self.0.iter().find(|one| one.covers(name)));
+        fits.or_else(|| self.0.first())
+    }
+}
+
+impl ResolvesServerCert for ByName {
+    fn resolve(&self, hello: ClientHello<'_>) -> Option<Arc<CertifiedKey>> {
+        self.choose(hello.server_name()).map(|one| Arc::clone(&one.key))
+    }
 }
 
 impl ServerTls {
@@ -36,69 +120,123 @@ impl ServerTls {
     /// # Errors
     /// No certificate, no key, or a key that does not fit.
     pub fn from_pem(certificate: &[u8], key: &[u8]) -> Result<Self, Error> {
-        let chain = CertificateDer::pem_slice_iter(certificate)
-            .collect::<Result<Vec<_>, _>>()
-            .map_err(|error| Error::config(format!("bad certificate: {error}")))?;
-        if chain.is_empty() {
-            return Err(Error::config(
-                "no certificate found; a PEM file begins -----BEGIN CERTIFICATE",
-            ));
+        let certificate = Certificate::from_pem(certificate, key)?;
+        Self::by_name(vec![certificate], &ClientCertificates::None)
+    }
+
+    /// Several certificates: a client gets the first that covers the name it asks for (SNI), and the
+    /// first of all if none does or it asks for none.
+    ///
+    /// # Errors
+    /// No certificate, or authorities of clients that cannot be read.
+    pub fn by_name(
+        certificates: Vec<Certificate>,
+        clients: &ClientCertificates,
+    ) -> Result<Self, Error> {
+        if certificates.is_empty() {
+            return Err(Error::config("a TLS listener needs a certificate"));
         }
-        let names = chain.first().and_then(CertificateNames::of).map(Arc::new);
-        let key = PrivateKeyDer::from_pem_slice(key)
-            .map_err(|error| Error::config(format!("bad private key: {error}")))?;
         let provider = Arc::new(aws_lc_rs::default_provider());
-        let mut config = rustls::ServerConfig::builder_with_provider(provider)
+        let builder = ServerConfig::builder_with_provider(Arc::clone(&provider))
             .with_safe_default_protocol_versions()
-            .and_then(|builder| builder.with_no_client_auth().with_single_cert(chain, key))
-            .map_err(|error| Error::config(format!("certificate and key: {error}")))?;
-        // Tickets work on every worker and need no memory.
+            .map_err(|error| Error::config(format!("TLS: {error}")))?;
+        let builder = match clients {
+            ClientCertificates::None => builder.with_no_client_auth(),
+            ClientCertificates::Optional(authorities) => builder.with_client_cert_verifier(
+                verifier(authorities, provider)?
+                    .allow_unauthenticated()
+                    .build()
+                    .map_err(bad_authorities)?,
+            ),
+            ClientCertificates::Required(authorities) => builder.with_client_cert_verifier(
+                verifier(authorities, provider)?.build().map_err(bad_authorities)?,
+            ),
+        };
+        let certificates = Arc::new(ByName(certificates));
+        let mut config = builder.with_cert_resolver(Arc::clone(&certificates) as _);
+        // Tickets work on every worker and need no memory. Those of another configuration do not: who
+        // is no longer trusted cannot resume.
         if let Ok(ticketer) = aws_lc_rs::Ticketer::new() {
             config.ticketer = ticketer;
         }
-        Ok(Self { names, ..Self::from_rustls(config) })
+        Ok(Self::of(config, Some(certificates)))
     }
 
     /// A configuration of one's own. ALPN is set to h2 and http/1.1 unless it is set; early data is
     /// switched off (SMIG-4.10). Requests for names that no certificate covers are the service's to
     /// refuse.
     #[must_use]
-    pub fn from_rustls(mut config: rustls::ServerConfig) -> Self {
+    pub fn from_rustls(config: ServerConfig) -> Self {
+        Self::of(config, None)
+    }
+
+    fn of(mut config: ServerConfig, certificates: Option<Arc<ByName>>) -> Self {
         if config.alpn_protocols.is_empty() {
             config.alpn_protocols = vec![b"h2".to_vec(), b"http/1.1".to_vec()];
         }
         config.max_early_data_size = 0;
-        Self { config: Arc::new(config), names: None }
+        let material = Material { config: Arc::new(config), certificates };
+        Self(Arc::new(RwLock::new(Arc::new(material))))
     }
 
-    pub(super) fn config(&self) -> Arc<rustls::ServerConfig> {
-        Arc::clone(&self.config)
+    /// Uses what `other` has, from the next handshake on; returns what was used before. Connections
+    /// that are open stay, and those that join them are let in as before (SMIG-4.5).
+    pub fn replace(&self, other: &Self) -> Self {
+        let material = other.current();
+        let mut current = self.0.write().unwrap_or_else(PoisonError::into_inner);
+        Self(Arc::new(RwLock::new(std::mem::replace(&mut *current, material))))
     }
 
-    pub(super) fn names(&self) -> Option<Arc<CertificateNames>> {
-        self.names.clone()
+    pub(super) fn current(&self) -> Arc<Material> {
+        Arc::clone(&self.0.read().unwrap_or_else(PoisonError::into_inner))
     }
+}
+
+fn verifier(
+    authorities: &[u8],
+    provider: Arc<CryptoProvider>,
+) -> Result<rustls::server::ClientCertVerifierBuilder, Error> {
+    let mut roots = RootCertStore::empty();
+    for authority in chain(authorities)? {
+        roots
+            .add(authority)
+            .map_err(|error| Error::config(format!("an authority of clients: {error}")))?;
+    }
+    Ok(WebPkiClientVerifier::builder_with_provider(Arc::new(roots), provider))
+}
+
+fn bad_authorities(error: rustls::server::VerifierBuilderError) -> Error {
+    Error::config(format!("the authorities of clients: {error}"))
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
 
+    fn made(names: &[&str]) -> (String, String) {
+        let names: Vec<_> = names.iter().map(|&name| name.to_owned()).collect();
+        let made = rcgen::generate_simple_self_signed(names).unwrap();
+        (made.cert.pem(), made.signing_key.serialize_pem())
+    }
+
+    fn certificate(names: &[&str]) -> Certificate {
+        let (certificate, key) = made(names);
+        Certificate::from_pem(certificate.as_bytes(), key.as_bytes()).unwrap()
+    }
+
     // SMIG-4.10
     #[test]
     fn early_data_is_off_whatever_the_configuration_says() {
-        let made = rcgen::generate_simple_self_signed(["localhost".to_owned()]).unwrap();
-        let (certificate, key) = (made.cert.pem(), made.signing_key.serialize_pem());
+        let (certificate, key) = made(&["localhost"]);
         let tls = ServerTls::from_pem(certificate.as_bytes(), key.as_bytes()).unwrap();
-        let mut config = rustls::ServerConfig::clone(&tls.config);
+        let mut config = ServerConfig::clone(&tls.current().config);
         config.max_early_data_size = 1 << 14;
-        assert_eq!(ServerTls::from_rustls(config).config().max_early_data_size, 0);
+        assert_eq!(ServerTls::from_rustls(config).current().config.max_early_data_size, 0);
     }
 
     #[test]
     fn what_is_wrong_with_a_certificate_is_said() {
-        let made = rcgen::generate_simple_self_signed(["localhost".to_owned()]).unwrap();
-        let (certificate, key) = (made.cert.pem(), made.signing_key.serialize_pem());
+        let (certificate, key) = made(&["localhost"]);
         let error = |certificate: &str, key: &str| {
             ServerTls::from_pem(certificate.as_bytes(), key.as_bytes()).unwrap_err().to_string()
         };
@@ -106,5 +244,27 @@ mod tests {
         assert!(error(&certificate, "").contains("private key"));
         let other = rcgen::KeyPair::generate().unwrap().serialize_pem();
         assert!(error(&certificate, &other).contains("certificate and key"));
+        let clients = ClientCertificates::Required(b"nothing".to_vec());
+        let good = Certificate::from_pem(certificate.as_bytes(), key.as_bytes()).unwrap();
+        assert!(ServerTls::by_name(vec![good], &clients).is_err());
+        assert!(ServerTls::by_name(Vec::new(), &ClientCertificates::None).is_err());
+    }
+
+    #[test]
+    fn the_first_certificate_that_covers_the_name_is_chosen() {
+        let all = ByName(vec![
+            certificate(&["a.example"]),
+            certificate(&["*.b.example"]),
+            certificate(&["x.b.example", "c.example"]),
+        ]);
+        let place = |name: Option<&str>| {
+            let chosen = all.choose(name).unwrap();
+            all.0.iter().position(|one| Arc::ptr_eq(&one.key, &chosen.key)).unwrap()
+        };
+        assert_eq!(place(Some("a.example")), 0);
+        assert_eq!(place(Some("X.B.example")), 1);
+        assert_eq!(place(Some("c.example")), 2);
+        assert_eq!(place(Some("elsewhere.example")), 0);
+        assert_eq!(place(None), 0);
     }
 }

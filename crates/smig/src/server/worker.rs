@@ -1,7 +1,6 @@
 //! One worker: a thread with its own runtime, listeners and sessions.
 
-use std::cell::{Cell, RefCell};
-use std::collections::BTreeMap;
+use std::cell::Cell;
 use std::net::SocketAddr;
 use std::rc::Rc;
 use std::sync::Arc;
@@ -12,14 +11,16 @@ use http::{Request, Response};
 use http_body::Body;
 use smig_proto::{Config, Security, Session};
 use tokio::net::TcpListener;
-use tokio::sync::{Notify, watch};
+use tokio::sync::{Notify, mpsc, watch};
 use tower_service::Service;
 
-use super::CertificateNames;
 use super::accept;
+use super::builder::AuthorityCheck;
 use super::date::Date;
 use super::registry::Registry;
+use super::roll::Roll;
 use super::session::{Command, ServerSession};
+use super::tls::ServerTls;
 use crate::driver::{Driver, LinkOptions, Links, Mailbox};
 use crate::error::BoxError;
 use crate::moves::MoveRules;
@@ -40,6 +41,15 @@ pub(super) struct Shared {
     pub(super) idle_timeout: Duration,
     pub(super) body_timeout: Duration,
     pub(super) tenant: Vec<u8>,
+    pub(super) authority: AuthorityCheck,
+    pub(super) describe_streams: usize,
+}
+
+impl Shared {
+    /// Whether somebody wants to see streams to their end.
+    pub(super) fn looks_on(&self) -> bool {
+        self.describe_streams > 0 || self.counters.is_observed()
+    }
 }
 
 /// Where a server is in its life.
@@ -63,13 +73,25 @@ pub(super) struct Listener {
 pub(super) struct ListenerSpec {
     pub(super) addr: SocketAddr,
     pub(super) kind: ListenerKind,
-    /// The certificate's names; `None` without one, or if it is chosen by connection.
-    pub(super) names: Option<Arc<CertificateNames>>,
+}
+
+/// What a worker does about listeners while it runs.
+#[derive(Debug)]
+pub(super) enum Change {
+    Open(Listener),
+    Close(SocketAddr),
+}
+
+/// A worker's listeners: those of the beginning, and what changes.
+#[derive(Debug)]
+pub(super) struct Doors {
+    pub(super) listeners: Vec<Listener>,
+    pub(super) changes: mpsc::UnboundedReceiver<Change>,
 }
 
 #[derive(Debug)]
 pub(super) enum ListenerKind {
-    Tls(Arc<rustls::ServerConfig>),
+    Tls(ServerTls),
     /// Cleartext, and what it is trusted with.
     Clear(Security),
 }
@@ -80,8 +102,7 @@ pub(super) struct Worker<S> {
     pub(super) service: S,
     pub(super) shared: Arc<Shared>,
     pub(super) date: Date,
-    sessions: RefCell<BTreeMap<usize, Arc<Mailbox<Command>>>>,
-    next_session: Cell<usize>,
+    roll: Arc<Roll>,
     active: Cell<usize>,
     quiet: Notify,
     pub(super) phase: watch::Receiver<Phase>,
@@ -90,9 +111,7 @@ pub(super) struct Worker<S> {
 impl<S> Worker<S> {
     /// Counts a session, and remembers how to reach it.
     pub(super) fn register(&self, mailbox: &Arc<Mailbox<Command>>) -> usize {
-        let number = self.next_session.get();
-        self.next_session.set(number + 1);
-        self.sessions.borrow_mut().insert(number, Arc::clone(mailbox));
+        let number = self.roll.enter(mailbox);
         if *self.phase.borrow() != Phase::Running {
             // It came late: from a handshake, or refused by another session.
             drop(mailbox.send(Command::Drain));
@@ -101,11 +120,11 @@ impl<S> Worker<S> {
     }
 
     pub(super) fn unregister(&self, number: usize) {
-        self.sessions.borrow_mut().remove(&number);
+        self.roll.strike(number);
     }
 
     fn drain(&self) {
-        for mailbox in self.sessions.borrow().values() {
+        for mailbox in self.roll.all() {
             // A closed mailbox is a session that ends already.
             drop(mailbox.send(Command::Drain));
         }
@@ -159,9 +178,9 @@ pub(super) fn spawn_session<S, B>(
 
 /// The body of a worker's thread.
 pub(super) fn run<S, B>(
-    listeners: Vec<Listener>,
+    doors: Doors,
     service: S,
-    shared: Arc<Shared>,
+    (shared, roll): (Arc<Shared>, Arc<Roll>),
     phase: watch::Receiver<Phase>,
 ) -> std::io::Result<()>
 where
@@ -177,17 +196,16 @@ where
         service,
         shared,
         date: Date::default(),
-        sessions: RefCell::default(),
-        next_session: Cell::new(0),
+        roll,
         active: Cell::new(0),
         quiet: Notify::new(),
         phase,
     });
-    local.block_on(&runtime, serve(listeners, Rc::clone(&worker)))
+    local.block_on(&runtime, serve(doors, Rc::clone(&worker)))
     // Dropping the set ends every task, and with it every connection.
 }
 
-async fn serve<S, B>(listeners: Vec<Listener>, worker: Rc<Worker<S>>) -> std::io::Result<()>
+async fn serve<S, B>(mut doors: Doors, worker: Rc<Worker<S>>) -> std::io::Result<()>
 where
     S: Service<Request<Incoming>, Response = Response<B>> + Clone + Send + 'static,
     S::Error: Into<BoxError>,
@@ -195,18 +213,36 @@ where
     B: Body + 'static,
     B::Error: Into<BoxError>,
 {
-    let mut tasks = Vec::new();
-    for listener in listeners {
+    let open = |listener: Listener| {
+        let addr = listener.spec.addr;
         let socket = TcpListener::from_std(listener.socket)?;
         let task = accept::accept_all(socket, listener.spec, Rc::clone(&worker));
-        tasks.push(tokio::task::spawn_local(task));
-    }
+        Ok::<_, std::io::Error>((addr, tokio::task::spawn_local(task)))
+    };
+    let mut tasks = doors.listeners.into_iter().map(open).collect::<Result<Vec<_>, _>>()?;
     let mut phase = worker.phase.clone();
-    // A sender that is gone means the same as Stopped.
-    if phase.wait_for(|phase| *phase != Phase::Running).await.is_err() {
-        return Ok(());
+    loop {
+        tokio::select! {
+            changed = phase.wait_for(|phase| *phase != Phase::Running) => match changed {
+                Ok(_) => break,
+                // A sender that is gone means the same as Stopped.
+                Err(_) => return Ok(()),
+            },
+            Some(change) = doors.changes.recv() => match change {
+                Change::Open(listener) => match open(listener) {
+                    Ok(task) => tasks.push(task),
+                    Err(error) => tracing::error!(%error, "a listener is not served"),
+                },
+                Change::Close(addr) => tasks.retain(|(at, task)| {
+                    if *at == addr {
+                        task.abort();
+                    }
+                    *at != addr
+                }),
+            },
+        }
     }
-    for task in tasks {
+    for (_, task) in tasks {
         task.abort();
     }
     worker.drain();

@@ -28,6 +28,9 @@ pub struct SocketOptions {
     pub pacing_rate: Option<u64>,
     /// The DSCP mark.
     pub mark: Mark,
+    /// How long a peer may acknowledge nothing until the connection is given up (TCP keep-alive and
+    /// TCP_USER_TIMEOUT).
+    pub dead_after: Option<Duration>,
 }
 
 impl SocketOptions {
@@ -39,6 +42,7 @@ impl SocketOptions {
             congestion_control: None,
             pacing_rate: None,
             mark: Mark::Default,
+            dead_after: None,
         }
     }
 

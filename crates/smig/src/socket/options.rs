@@ -5,7 +5,7 @@ use std::os::fd::AsFd;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
-use socket2::SockRef;
+use socket2::{SockRef, TcpKeepalive};
 use tokio::net::TcpStream;
 
 use super::{Mark, SocketOptions, TcpInfo, sys};
@@ -30,6 +30,9 @@ pub(crate) fn apply(tcp: &TcpStream, options: &SocketOptions) {
     if let Some(rate) = options.pacing_rate {
         set_pacing_rate(tcp, rate);
     }
+    if let Some(limit) = options.dead_after {
+        set_dead_after(&socket, limit);
+    }
     let tos = match options.mark {
         Mark::Default => 0,
         Mark::LowerEffort => LOWER_EFFORT,
@@ -39,6 +42,19 @@ pub(crate) fn apply(tcp: &TcpStream, options: &SocketOptions) {
     }
     let is_v4 = tcp.local_addr().is_ok_and(|addr| addr.ip().to_canonical().is_ipv4());
     MARK.check(if is_v4 { socket.set_tos_v4(tos) } else { socket.set_tclass_v6(tos) });
+}
+
+/// Has the kernel ask a silent peer, and give up one that does not answer.
+fn set_dead_after(socket: &SockRef<'_>, limit: Duration) {
+    static KEEPALIVE: Once = Once::new("SO_KEEPALIVE");
+    static USER_TIMEOUT: Once = Once::new("TCP_USER_TIMEOUT");
+
+    // Half of the time it rests, in the other half it is asked.
+    let second = Duration::from_secs(1);
+    let (rest, interval) = ((limit / 2).max(second), (limit / 8).max(second));
+    let keepalive = TcpKeepalive::new().with_time(rest).with_interval(interval).with_retries(4);
+    KEEPALIVE.check(socket.set_tcp_keepalive(&keepalive));
+    USER_TIMEOUT.check(socket.set_tcp_user_timeout(Some(limit)));
 }
 
 /// Sets TCP_NOTSENT_LOWAT, octets.
@@ -114,7 +130,11 @@ mod tests {
         assert_eq!(socket.tos_v4().unwrap(), LOWER_EFFORT);
         let mut options = SocketOptions::bulk();
         options.congestion_control = Some("no such algorithm".into());
+        options.dead_after = Some(Duration::from_secs(30));
         apply(&client, &options);
+        assert!(socket.keepalive().unwrap());
+        assert_eq!(socket.tcp_keepalive_time().unwrap(), Duration::from_secs(15));
+        assert_eq!(socket.tcp_user_timeout().unwrap(), options.dead_after);
     }
 
     #[tokio::test]

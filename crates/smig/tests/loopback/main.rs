@@ -1,7 +1,9 @@
 //! Both sides of this crate over real loopback sockets.
 
+mod certificates;
 mod chaos;
 mod http2;
 mod migration;
 mod other_protocols;
+mod snapshot;
 mod support;

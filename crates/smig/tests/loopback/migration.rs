@@ -72,7 +72,7 @@ async fn what_is_observed_names_its_connection() {
     let opened = |event: &Observed| matches!(event, Observed::ConnectionOpened { .. });
     let opened = until(&mut events, opened).await;
     let Observed::ConnectionOpened { ends: Some(made) } = opened else { panic!("{opened:?}") };
-    let Observed::StreamReset { ends: Some(on) } = reset else { panic!("{reset:?}") };
+    let Observed::StreamReset { ends: Some(on), .. } = reset else { panic!("{reset:?}") };
     assert_eq!(made.peer, server.local_addrs()[0]);
     assert_eq!((on.local, on.peer), (made.peer, made.local));
     drop(client);
@@ -224,7 +224,7 @@ async fn a_server_that_stops_lets_streams_finish() {
     let server = server.observer(watch).start(service_fn(answer)).unwrap();
     let client = client.build().unwrap();
     let response = client.request(get(url(&server, &format!("/octets/{LEN}")))).await.unwrap();
-    until(&mut events, |event| matches!(event, Observed::StreamOpened)).await;
+    until(&mut events, |event| matches!(event, Observed::StreamOpened { .. })).await;
     let stopping = server.shutdown(Duration::from_secs(60));
     let reading = digest(response.into_body());
     let (stopped, read) = tokio::join!(stopping, reading);

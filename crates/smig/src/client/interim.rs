@@ -1,0 +1,33 @@
+//! Interim responses (1xx) on their way to who asked.
+
+use std::fmt;
+use std::sync::Arc;
+
+use http::{HeaderMap, Request, StatusCode};
+
+type Listener = dyn Fn(StatusCode, &HeaderMap) + Send + Sync;
+
+/// Who hears of a request's interim responses.
+#[derive(Clone)]
+pub(crate) struct OnInterim(Arc<Listener>);
+
+impl fmt::Debug for OnInterim {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("OnInterim")
+    }
+}
+
+impl OnInterim {
+    pub(crate) fn call(&self, status: StatusCode, headers: &HeaderMap) {
+        (self.0)(status, headers);
+    }
+}
+
+/// Has `listener` called for each interim response (1xx) to this request, on the session's task. Over
+/// HTTP/1.1 none is reported.
+pub fn on_interim<B>(
+    request: &mut Request<B>,
+    listener: impl Fn(StatusCode, &HeaderMap) + Send + Sync + 'static,
+) {
+    request.extensions_mut().insert(OnInterim(Arc::new(listener)));
+}

@@ -1,0 +1,163 @@
+//! A connection by HTTP/1.1 whose handlers may send interim responses: hyper's server has no way to.
+//!
+//! An interim response goes out where one message has ended and the next not begun: when all that
+//! hyper wrote is sent and the final response is not there yet, or directly before its head.
+
+use std::io;
+use std::pin::Pin;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::task::{Context, Poll, Waker, ready};
+
+use bytes::{Buf as _, Bytes};
+use http::{HeaderMap, StatusCode};
+use hyper::rt::{Read, ReadBufCursor, Write};
+
+use crate::transport::Transport;
+
+/// Interim responses of one connection.
+#[derive(Debug, Default)]
+pub(super) struct Asides(Mutex<State>);
+
+#[derive(Debug, Default)]
+struct State {
+    octets: Vec<u8>,
+    stage: Stage,
+    connection: Option<Waker>,
+}
+
+/// How far the present request is.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+enum Stage {
+    /// There is none, or its final response was given to hyper.
+    #[default]
+    Answered,
+    /// A handler runs.
+    Open,
+}
+
+impl Asides {
+    fn lock(&self) -> MutexGuard<'_, State> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// A request came that may have interim responses.
+    pub(super) fn open(&self) {
+        let mut state = self.lock();
+        state.octets.clear();
+        state.stage = Stage::Open;
+    }
+
+    /// Its final response is there.
+    pub(super) fn close(&self) {
+        self.lock().stage = Stage::Answered;
+    }
+
+    /// Queues an interim response.
+    pub(super) fn send(&self, status: StatusCode, headers: &HeaderMap) {
+        let mut state = self.lock();
+        // 100 is hyper's to send, 101 is a final response.
+        if state.stage != Stage::Open || matches!(status.as_u16(), 100 | 101) {
+            return;
+        }
+        let reason = status.canonical_reason().unwrap_or_default();
+        let octets = &mut state.octets;
+        octets.extend_from_slice(format!("HTTP/1.1 {} {reason}\r\n", status.as_str()).as_bytes());
+        for (name, value) in headers {
+            octets.extend_from_slice(name.as_str().as_bytes());
+            octets.extend_from_slice(b": ");
+            octets.extend_from_slice(value.as_bytes());
+            octets.extend_from_slice(b"\r\n");
+        }
+        octets.extend_from_slice(b"\r\n");
+        if let Some(connection) = state.connection.take() {
+            connection.wake();
+        }
+    }
+}
+
+/// A transport on which interim responses find their place.
+#[derive(Debug)]
+pub(super) struct Line {
+    transport: Transport,
+    asides: Arc<Asides>,
+    /// Of an interim response, to be sent before anything else.
+    rest: Bytes,
+    /// All that hyper wrote is sent.
+    flushed: bool,
+}
+
+impl Line {
+    pub(super) const fn new(transport: Transport, asides: Arc<Asides>) -> Self {
+        Self { transport, asides, rest: Bytes::new(), flushed: true }
+    }
+
+    fn poll_rest(&mut self, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
+        while !self.rest.is_empty() {
+            let written = ready!(Pin::new(&mut self.transport).poll_write(cx, &self.rest))?;
+            if written == 0 {
+                return Poll::Ready(Err(io::ErrorKind::WriteZero.into()));
+            }
+            self.rest.advance(written.min(self.rest.len()));
+        }
+        Poll::Ready(Ok(()))
+    }
+}
+
+impl Read for Line {
+    fn poll_read(
+        mut self: Pin<&mut Self>,
+        cx: &mut Context<'_>,
+        buf: ReadBufCursor<'_>,
+    ) -> Poll<io::Result<()>> {
+        Pin::new(&mut self.transport).poll_read(cx, buf)
+    }
+}
+
+impl Write for Line {
+    fn poll_write(
+        mut self: Pin<&mut Self>,
+        cx: &mut Context<'_>,
+        buf: &[u8],
+    ) -> Poll<io::Result<usize>> {
+        let asides = Arc::clone(&self.asides);
+        let mut state = asides.lock();
+        if state.stage == Stage::Answered && !state.octets.is_empty() {
+            let octets = core::mem::take(&mut state.octets);
+            if self.flushed {
+                // What hyper writes now begins with the final head.
+                self.rest = octets.into();
+            }
+        }
+        drop(state);
+        self.flushed = false;
+        ready!(self.poll_rest(cx))?;
+        Pin::new(&mut self.transport).poll_write(cx, buf)
+    }
+
+    fn poll_flush(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
+        ready!(self.poll_rest(cx))?;
+        ready!(Pin::new(&mut self.transport).poll_flush(cx))?;
+        self.flushed = true;
+        let asides = Arc::clone(&self.asides);
+        let mut state = asides.lock();
+        if state.stage == Stage::Open {
+            // hyper has nothing more, and the final response is not there yet.
+            if !state.octets.is_empty() {
+                self.rest = core::mem::take(&mut state.octets).into();
+                drop(state);
+                ready!(self.poll_rest(cx))?;
+                return Pin::new(&mut self.transport).poll_flush(cx);
+            }
+            match &mut state.connection {
+                Some(connection) => connection.clone_from(cx.waker()),
+                none => *none = Some(cx.waker().clone()),
+            }
+        }
+        Poll::Ready(Ok(()))
+    }
+
+    fn poll_shutdown(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
+        ready!(self.poll_rest(cx))?;
+        Pin::new(&mut self.transport).poll_shutdown(cx)
+    }
+}

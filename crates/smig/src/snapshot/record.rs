@@ -1,0 +1,146 @@
+//! What is remembered of a stream for those who look: its beginning, its name, why it moves.
+
+use std::fmt;
+
+use http::{Method, Uri};
+use smig_proto::Instant;
+use smig_proto::policy::{MoveReason, StayReason};
+
+/// What a stream is about, each part cut at the length that was set.
+#[derive(Clone, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct StreamName {
+    /// The request's method.
+    pub method: Box<str>,
+    /// Its host and port; empty if it names none.
+    pub authority: Box<str>,
+    /// Its path, without the query.
+    pub path: Box<str>,
+}
+
+impl StreamName {
+    /// Names a request; nothing with a limit of zero.
+    pub(crate) fn of(method: &Method, uri: &Uri, limit: usize) -> Option<Box<Self>> {
+        if limit == 0 {
+            return None;
+        }
+        let authority = uri.authority().map_or("", http::uri::Authority::as_str);
+        // Passwords stay out of it.
+        let authority = authority.rsplit_once('@').map_or(authority, |(_, host)| host);
+        Some(Box::new(Self {
+            method: cut(method.as_str(), limit),
+            authority: cut(authority, limit),
+            path: cut(uri.path(), limit),
+        }))
+    }
+}
+
+/// At most `limit` octets of a text; what is missing shows.
+fn cut(text: &str, limit: usize) -> Box<str> {
+    if text.len() <= limit {
+        return text.into();
+    }
+    let end = (0..=limit).rev().find(|&end| text.is_char_boundary(end)).unwrap_or(0);
+    format!("{}…", text.get(..end).unwrap_or_default()).into()
+}
+
+/// What the rules said of a stream the last time that they were asked.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+#[non_exhaustive]
+pub enum Verdict {
+    /// It stays.
+    Stays(StayReason),
+    /// It moves to a spare connection.
+    Moves(MoveReason),
+    /// It is to move; the client was asked to open a connection for it.
+    Offered(MoveReason),
+    /// It is to move, and no connection takes it now.
+    Waits(MoveReason),
+}
+
+impl fmt::Display for Verdict {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let (does, why) = match self {
+            Self::Stays(why) => ("stays", why.as_str()),
+            Self::Moves(why) => ("moves", why.as_str()),
+            Self::Offered(why) => ("is offered a move", why.as_str()),
+            Self::Waits(why) => ("waits for a connection to move to", why.as_str()),
+        };
+        write!(f, "{does}: {why}")
+    }
+}
+
+/// Why a stream moved.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+#[non_exhaustive]
+pub enum MoveCause {
+    /// The rules of this end.
+    Policy(MoveReason),
+    /// The application asked for it.
+    Asked,
+    /// It reached an offset of [`MoveMode::At`](crate::MoveMode::At).
+    Offset,
+    /// The other end decided it.
+    Peer,
+}
+
+impl fmt::Display for MoveCause {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            Self::Policy(why) => why.as_str(),
+            Self::Asked => "the application asked for it",
+            Self::Offset => "it reached a set offset",
+            Self::Peer => "the other end decided it",
+        })
+    }
+}
+
+/// A stream's record.
+#[derive(Debug)]
+pub(crate) struct Record {
+    pub(crate) opened: Instant,
+    pub(crate) name: Option<Box<StreamName>>,
+    pub(crate) verdict: Option<Verdict>,
+    /// A move that was begun or offered.
+    pub(crate) departure: Option<Departure>,
+}
+
+/// A move that is not seen to be done yet.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Departure {
+    pub(crate) why: MoveCause,
+    /// Octets of body of both directions before it; not known of an offer.
+    pub(crate) offset: Option<u64>,
+}
+
+impl Record {
+    pub(crate) const fn begin(opened: Instant, name: Option<Box<StreamName>>) -> Self {
+        Self { opened, name, verdict: None, departure: None }
+    }
+
+    /// Notes what the rules said; returns it if it is new.
+    pub(crate) fn judge(&mut self, verdict: Verdict) -> Option<Verdict> {
+        let new = self.verdict.replace(verdict) != Some(verdict);
+        new.then_some(verdict)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_name_is_bounded_and_tells_no_secret() {
+        let uri = Uri::from_static("https://ann:secret@example.org/a/long/path?token=secret");
+        let name = StreamName::of(&Method::GET, &uri, 11).unwrap();
+        assert_eq!((&*name.method, &*name.authority), ("GET", "example.org"));
+        assert_eq!(&*name.path, "/a/long/pat…");
+        assert_eq!(StreamName::of(&Method::GET, &uri, 0), None);
+    }
+
+    #[test]
+    fn a_cut_does_not_split_a_character() {
+        assert_eq!(&*cut("aé", 2), "a…");
+        assert_eq!(&*cut("aé", 3), "aé");
+    }
+}

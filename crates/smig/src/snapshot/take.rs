@@ -1,0 +1,69 @@
+//! Taking the picture of one session, on its task.
+
+use smig_proto::{ConnId, ConnectionView, Instant, StreamKey, StreamView};
+
+use super::{
+    Book, ConnectionRole, ConnectionSnapshot, Record, STREAMS_SHOWN, SessionSnapshot,
+    StreamSnapshot,
+};
+use crate::driver::Turn;
+
+/// The session as it is now; `find` finds the records of its streams. `None` if no connection is open.
+pub(crate) fn session<'a>(
+    turn: &Turn<'_>,
+    book: &Book,
+    find: impl Fn(StreamKey) -> Option<&'a Record>,
+) -> Option<SessionSnapshot> {
+    let connections = connections(turn);
+    let streams = turn.session.streams().take(STREAMS_SHOWN);
+    let streams = streams.map(|(key, view)| stream(turn.now, key, &view, find(key)));
+    Some(SessionSnapshot {
+        id: book.id(),
+        peer: connections.first()?.ends.peer,
+        migrates: turn.session.connections().any(|conn| conn.joined),
+        age: turn.now.saturating_duration_since(book.born),
+        connections,
+        streams: streams.collect(),
+        open_streams: turn.session.stream_count(),
+    })
+}
+
+/// The session's connections.
+fn connections(turn: &Turn<'_>) -> Vec<ConnectionSnapshot> {
+    let interactive = |conn: &ConnectionView| conn.role == smig_proto::ConnectionRole::Interactive;
+    let primary = turn.session.connections().find(interactive).map(|conn| conn.id);
+    let views = turn.session.connections();
+    views.filter_map(|view| turn.links.snapshot(&view, role(&view, primary))).collect()
+}
+
+fn role(view: &ConnectionView, primary: Option<ConnId>) -> ConnectionRole {
+    if view.joined && view.streams == 0 && view.takes_streams && Some(view.id) != primary {
+        return ConnectionRole::Spare;
+    }
+    match view.role {
+        smig_proto::ConnectionRole::Interactive => ConnectionRole::Interactive,
+        smig_proto::ConnectionRole::Bulk => ConnectionRole::Bulk,
+    }
+}
+
+fn stream(
+    now: Instant,
+    key: StreamKey,
+    view: &StreamView,
+    record: Option<&Record>,
+) -> StreamSnapshot {
+    let to_send = view.unqueued.map(|left| view.sent + view.queued as u64 + left);
+    StreamSnapshot {
+        key,
+        name: record.and_then(|record| record.name.as_deref().cloned()),
+        connection: view.connection,
+        sent: view.sent,
+        queued: view.queued as u64,
+        received: view.received,
+        length: to_send.max(view.expected),
+        age: record.map(|record| now.saturating_duration_since(record.opened)),
+        moves: view.moves,
+        moving: view.moving,
+        verdict: record.and_then(|record| record.verdict),
+    }
+}

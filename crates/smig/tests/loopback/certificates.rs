@@ -1,0 +1,109 @@
+//! Certificates by name, and what changes while a server runs.
+
+use std::num::NonZeroUsize;
+use std::time::Duration;
+
+use crate::support::{Watch, answer, digest, get, loopback, octets, sha256, until};
+use http_body_util::BodyExt as _;
+use smig::{
+    AuthorityCheck, Certificate, Client, ClientCertificates, MoveMode, MoveRules, Observed, Server,
+    ServerTls, Trust,
+};
+use tower::service_fn;
+
+struct Made {
+    certificate: Certificate,
+    pem: Vec<u8>,
+}
+
+fn made(names: &[&str]) -> Made {
+    let names: Vec<_> = names.iter().map(|&name| name.to_owned()).collect();
+    let made = rcgen::generate_simple_self_signed(names).unwrap();
+    let (pem, key) = (made.cert.pem(), made.signing_key.serialize_pem());
+    let certificate = Certificate::from_pem(pem.as_bytes(), key.as_bytes()).unwrap();
+    Made { certificate, pem: pem.into_bytes() }
+}
+
+fn tls(certificates: &[&Made]) -> ServerTls {
+    let certificates = certificates.iter().map(|made| made.certificate.clone()).collect();
+    ServerTls::by_name(certificates, &ClientCertificates::None).unwrap()
+}
+
+fn trusting(made: &Made) -> Client {
+    Client::builder().trust(Trust::Pem(made.pem.clone())).build().unwrap()
+}
+
+async fn greets(client: &Client, url: &str) -> Result<(), smig::Error> {
+    let body = client.request(get(url)).await?.into_body().collect().await?.to_bytes();
+    assert_eq!(body, "hello");
+    Ok(())
+}
+
+#[tokio::test]
+async fn a_client_gets_the_certificate_of_the_name_it_asks_for() {
+    let (one, other) = (made(&["127.0.0.1"]), made(&["localhost"]));
+    let server = Server::builder()
+        .listen(loopback(), tls(&[&one, &other]))
+        .workers(NonZeroUsize::MIN)
+        .start(service_fn(answer))
+        .unwrap();
+    let port = server.local_addrs()[0].port();
+    greets(&trusting(&other), &format!("https://localhost:{port}/")).await.unwrap();
+    // An address is no SNI: the first.
+    greets(&trusting(&one), &format!("https://127.0.0.1:{port}/")).await.unwrap();
+    assert!(greets(&trusting(&one), &format!("https://localhost:{port}/")).await.is_err());
+}
+
+// SMIG-4.5
+#[tokio::test]
+async fn a_certificate_is_renewed_while_a_session_runs_and_grows() {
+    const LEN: usize = 8 << 20;
+    let (old, new) = (made(&["localhost"]), made(&["localhost"]));
+    let material = tls(&[&old]);
+    let mut rules = MoveRules::default();
+    rules.mode = MoveMode::At(vec![1 << 20]);
+    let server = Server::builder()
+        .listen(loopback(), material.clone())
+        .workers(NonZeroUsize::MIN)
+        .moves(rules)
+        .start(service_fn(answer))
+        .unwrap();
+    let url = format!("https://localhost:{}", server.local_addrs()[0].port());
+    let (watch, mut events) = Watch::new();
+    let both = [old.pem.clone(), new.pem.clone()].concat();
+    let client = Client::builder().trust(Trust::Pem(both)).observer(watch).build().unwrap();
+    let running = client.request(get(format!("{url}/octets/{LEN}"))).await.unwrap();
+
+    material.replace(&tls(&[&new]));
+    assert!(greets(&trusting(&old), &format!("{url}/")).await.is_err());
+    greets(&trusting(&new), &format!("{url}/")).await.unwrap();
+
+    let (hash, len) = digest(running.into_body()).await.unwrap();
+    assert_eq!((hash, len), (sha256(&octets(LEN)), LEN as u64));
+    until(&mut events, |event| matches!(event, Observed::Joined { .. })).await;
+    assert_eq!(server.stats().joins_refused, 0);
+}
+
+#[tokio::test]
+async fn addresses_come_and_go() {
+    let made = made(&["localhost"]);
+    let mut server = Server::builder()
+        .listen(loopback(), tls(&[&made]))
+        .workers(NonZeroUsize::new(2).unwrap())
+        .authority(AuthorityCheck::Service)
+        .start(service_fn(answer))
+        .unwrap();
+    let first = server.local_addrs()[0];
+    let client = trusting(&made);
+    greets(&client, &format!("https://localhost:{}/", first.port())).await.unwrap();
+    let second = server.listen(loopback(), &tls(&[&made])).unwrap();
+    greets(&trusting(&made), &format!("https://localhost:{}/", second.port())).await.unwrap();
+
+    server.close(first);
+    assert_eq!(server.local_addrs(), [second]);
+    // Workers close their sockets in their own time.
+    while tokio::net::TcpStream::connect(first).await.is_ok() {
+        tokio::time::sleep(Duration::from_millis(10)).await;
+    }
+    greets(&client, &format!("https://localhost:{}/", first.port())).await.unwrap();
+}

@@ -1,0 +1,124 @@
+//! What operators see: pictures of sessions, and events that name their stream.
+
+use crate::support::{Watch, answer, digest, get, pair, until, url};
+use http::{Request, Response};
+use smig::{
+    BoxError, ConnectionRole, Hint, Incoming, MoveCause, MoveMode, MoveReason, MoveRules, Observed,
+    SessionSnapshot, Snapshot, Verdict,
+};
+use tower::service_fn;
+
+const LEN: usize = 8 << 20;
+
+fn never() -> MoveRules {
+    let mut rules = MoveRules::default();
+    rules.mode = MoveMode::Never;
+    rules
+}
+
+/// So that nobody can have all before it is read.
+fn narrow() -> smig::Config {
+    let mut config = smig::Config::client();
+    config.stream_window = 256 << 10;
+    config
+}
+
+fn only(snapshot: Snapshot) -> SessionSnapshot {
+    assert_eq!((snapshot.sessions.len(), snapshot.not_shown), (1, 0), "{snapshot:?}");
+    snapshot.sessions.into_iter().next().unwrap()
+}
+
+#[tokio::test]
+async fn both_ends_show_a_stream_and_where_it_moves() {
+    let (server, client) = pair();
+    let server = server.moves(never()).describe_streams(16).start(service_fn(answer)).unwrap();
+    let (watch, mut events) = Watch::new();
+    let client = client.engine(narrow()).moves(never()).observer(watch).build().unwrap();
+    assert_eq!(client.sessions().await, Snapshot::default());
+    assert_eq!(server.sessions().await, Snapshot::default());
+
+    let path = format!("/octets/{LEN}?secret=1");
+    let response = client.request(get(url(&server, &path))).await.unwrap();
+    until(&mut events, |event| matches!(event, Observed::Joined { .. })).await;
+
+    let (here, there) = (only(client.sessions().await), only(server.view().sessions().await));
+    assert!(here.migrates && there.migrates);
+    assert_ne!(here.id, there.id, "labels are made, and tell nothing of the AppID");
+    let roles = |session: &SessionSnapshot| {
+        session.connections.iter().map(|conn| conn.role).collect::<Vec<_>>()
+    };
+    assert_eq!(roles(&here), [ConnectionRole::Interactive, ConnectionRole::Spare]);
+    assert_eq!(roles(&there), roles(&here));
+    let (mine, theirs) = (here.connections[0].ends, there.connections[0].ends);
+    assert_eq!((mine.local, mine.peer), (theirs.peer, theirs.local));
+    assert_eq!((here.open_streams, here.streams.len()), (1, 1));
+    let stream = &there.streams[0];
+    let name = stream.name.as_ref().unwrap();
+    assert_eq!((&*name.method, &*name.path), ("GET", "/octets/8388608"));
+    assert_eq!(stream.length, Some(LEN as u64));
+    assert_eq!(here.streams[0].length, Some(LEN as u64));
+    assert_eq!(here.streams[0].name, None, "nothing is remembered unless it is asked for");
+    assert_eq!((stream.moves, stream.connection), (0, there.connections[0].id));
+
+    response.body().stream_info().unwrap().migrate();
+    let moved = until(&mut events, |event| matches!(event, Observed::Moved { .. })).await;
+    let Observed::Moved { stream: Some(place), why, to, .. } = moved else { panic!("{moved:?}") };
+    assert_eq!((place.session, place.connection, why), (here.id, to, MoveCause::Asked));
+    assert_eq!(place.stream, here.streams[0].key);
+    let after = only(client.sessions().await);
+    assert_eq!(after.id, here.id);
+    assert_eq!((after.streams[0].connection, after.streams[0].moves), (to, 1));
+    let bulk = after.connections.iter().find(|conn| conn.id == to).unwrap();
+    assert_eq!((bulk.role, bulk.streams), (ConnectionRole::Bulk, 1));
+    assert_eq!(digest(response.into_body()).await.unwrap().1, LEN as u64);
+}
+
+/// The same answer, with the wish that it moves.
+async fn eager(request: Request<Incoming>) -> Result<Response<crate::support::Body>, BoxError> {
+    let mut response = answer(request).await?;
+    response.extensions_mut().insert(Hint::Move);
+    Ok(response)
+}
+
+#[tokio::test]
+async fn events_follow_a_stream_from_its_opening_to_its_end() {
+    let (server, client) = pair();
+    let (watch, mut events) = Watch::new();
+    let server = server.observer(watch).start(service_fn(eager)).unwrap();
+    let client = client.engine(narrow()).build().unwrap();
+    let response = client.request(get(url(&server, &format!("/octets/{LEN}")))).await.unwrap();
+    let opened = until(&mut events, |event| matches!(event, Observed::StreamOpened { .. })).await;
+    let Observed::StreamOpened { stream: Some(opened) } = opened else { panic!("{opened:?}") };
+    let moves = Verdict::Moves(MoveReason::Hint);
+    let offered = Verdict::Offered(MoveReason::Hint);
+    let judged = |event: &Observed| {
+        matches!(event, Observed::Judged { stream: Some(at), verdict }
+        if at.stream == opened.stream && (*verdict == moves || *verdict == offered))
+    };
+    until(&mut events, judged).await;
+    let body = tokio::spawn(digest(response.into_body()));
+
+    // The last octet may be sent before the answer to the move is there.
+    let (mut moved, mut ended) = (None, None);
+    while moved.is_none() || ended.is_none() {
+        match until(&mut events, |_| true).await {
+            event @ Observed::Moved { .. } => moved = Some(event),
+            event @ Observed::StreamEnded { .. } => ended = Some(event),
+            _ => {}
+        }
+    }
+    assert_eq!(body.await.unwrap().unwrap().1, LEN as u64);
+    let Some(Observed::Moved { stream: Some(at), from, to, offset, why, .. }) = moved else {
+        panic!("{moved:?}")
+    };
+    assert_eq!((at.session, at.stream), (opened.session, opened.stream));
+    assert_eq!((from, at.connection), (opened.connection, to));
+    assert_eq!(why, MoveCause::Policy(MoveReason::Hint));
+    assert!(offset < LEN as u64);
+    let Some(Observed::StreamEnded { stream: Some(at), sent, moves, .. }) = ended else {
+        panic!("{ended:?}")
+    };
+    assert_eq!((at.stream, at.connection), (opened.stream, to));
+    assert_eq!((sent, moves), (LEN as u64, 1));
+    assert_eq!((server.stats().streams_ended, server.stats().moves), (1, 1));
+}
