@@ -1,11 +1,10 @@
 //! The settings of how the folder is served.
 
+use smig_settings::entry::{last, show_text};
+use smig_settings::{Kind, count, size, time, word};
+
 use super::Setting;
-use super::model::{HIDDEN, LINKS, LISTING, PRECOMPRESSED, parse_header, show_text};
-use super::table::{count, last, size, time, word};
-use super::value::{
-    Kind, parse_count, parse_size, parse_time, parse_word, show_size, show_time, show_word,
-};
+use super::model::{HIDDEN, LINKS, LISTING, PRECOMPRESSED, parse_header};
 
 pub(super) const TABLE: &[Setting] = &[
     Setting {

@@ -3,8 +3,9 @@
 use clap::parser::ValueSource;
 use clap::{Arg, ArgAction, ArgMatches, Args, Command, FromArgMatches};
 
-use super::value::Kind;
-use super::{SECTIONS, Setting, Settings, all};
+use smig_settings::Kind;
+
+use super::{SCHEMA, Setting, Settings, all};
 
 /// What the command line says about settings, in the table's order.
 #[derive(Clone, Debug, Default)]
@@ -26,7 +27,8 @@ impl Flags {
 }
 
 fn arg(setting: &'static Setting, defaults: &Settings) -> Arg {
-    let heading = SECTIONS
+    let heading = SCHEMA
+        .sections
         .iter()
         .find(|(name, _)| *name == setting.section())
         .map_or_else(|| setting.section(), |(_, about)| about);

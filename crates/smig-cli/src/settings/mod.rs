@@ -1,64 +1,52 @@
-//! The settings of `smig serve`: one table, from which come the flags, the configuration file's
-//! keys, the example file and their checks.
+//! The settings of `smig serve`: its own and the shared ones, as flags and as the configuration
+//! file's keys.
 //!
-//! A new setting is one entry of [`table`]; nothing else knows the names.
+//! A new setting is one entry of a table; nothing else knows the names.
 
-mod example;
-mod file;
 mod files;
 mod flags;
-mod limits;
 mod model;
 mod table;
-mod transport;
-mod value;
+#[cfg(test)]
+mod tests;
 
-pub(crate) use example::example;
-pub(crate) use file::load;
+use std::path::Path;
+use std::sync::LazyLock;
+
+use smig_settings::Schema;
+
 pub(crate) use flags::Flags;
-pub(crate) use model::{AccessLog, DEFAULT_PORT, Listen, Settings, Wire};
-pub(crate) use value::{parse_seconds, parse_size, parse_time};
+pub(crate) use model::{DEFAULT_PORT, Listen, Settings, Wire};
+pub(crate) use table::ACCESS_LOG;
 
-use value::Kind;
+type Setting = smig_settings::Setting<Settings>;
 
-/// One setting.
-pub(crate) struct Setting {
-    /// The key's place in the file, `section.name`.
-    key: &'static str,
-    /// The flag, without dashes.
-    flag: &'static str,
-    kind: Kind,
-    /// What the flag's argument is called in help.
-    value: &'static str,
-    help: &'static str,
-    /// The value in TOML; for what is unset, an example.
-    show: fn(&Settings) -> String,
-    set: fn(&mut Settings, &[String]) -> Result<(), String>,
-}
-
-impl Setting {
-    fn section(&self) -> &'static str {
-        self.key.split_once('.').map_or("", |(section, _)| section)
-    }
-
-    fn name(&self) -> &'static str {
-        self.key.split_once('.').map_or(self.key, |(_, name)| name)
-    }
-}
+static SCHEMA: LazyLock<Schema<Settings>> = LazyLock::new(|| {
+    let mut sections = smig_settings::SECTIONS.to_vec();
+    sections.insert(3, ("files", "How the folder is served"));
+    let mut settings = table::TABLE.to_vec();
+    settings.extend_from_slice(files::TABLE);
+    settings.extend(smig_settings::shared());
+    Schema { sections, settings, example: "smig config example" }
+});
 
 /// Every setting, section by section.
 fn all() -> impl Iterator<Item = &'static Setting> {
-    table::TABLE.iter().chain(files::TABLE).chain(transport::TABLE).chain(limits::TABLE)
+    SCHEMA.settings.iter()
 }
 
-/// The sections, in the order of the example file, with what they are about.
-const SECTIONS: [(&str, &str); 8] = [
-    ("server", "What is served, where and by how many"),
-    ("policy", "When a running stream moves to another connection"),
-    ("smig", "The extension: sessions of several connections"),
-    ("files", "How the folder is served"),
-    ("http2", "HTTP/2 windows and sizes"),
-    ("interactive", "Sockets of connections that carry what people wait for"),
-    ("bulk", "Sockets of connections that carry moved streams"),
-    ("limits", "What a client may cause before it is stopped"),
-];
+/// Reads a configuration file over the settings.
+///
+/// # Errors
+/// Everything that is wrong with the file, one line each, `FILE:LINE: what`.
+pub(crate) fn load(path: &Path, settings: &mut Settings) -> Result<(), String> {
+    SCHEMA.load(path, settings).map_err(|faults| faults.to_string())
+}
+
+/// Every key with its default, each commented out.
+pub(crate) fn example() -> String {
+    let head = "# Settings of `smig serve`: smig serve --config FILE; smig config check FILE.\n\
+         # Every key is here with its default; take the # away to change one. Flags of the same\n\
+         # meaning go before the file. Unknown keys are errors.\n";
+    format!("{head}{}", SCHEMA.example(true)).replace(". Flag: --root", ".")
+}

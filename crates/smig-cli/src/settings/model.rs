@@ -1,13 +1,15 @@
 //! What the settings of `smig serve` set.
 
-use std::net::{Ipv4Addr, Ipv6Addr, SocketAddr};
+use std::net::SocketAddr;
+use std::ops::{Deref, DerefMut};
 use std::path::PathBuf;
-use std::time::Duration;
 
 use http::HeaderValue;
-use smig::{Config, MoveRules, SocketOptions};
 use smig_files::{Hidden, Links, Listing, Options, Precompressed};
-use smig_proto::SmigConfig;
+use smig_gateway::front::access_log::Format;
+use smig_settings::ServerSettings;
+use smig_settings::entry::show_list;
+use smig_settings::value::parse_addresses;
 
 /// The port of a server that was told none.
 pub(crate) const DEFAULT_PORT: u16 = 8443;
@@ -21,13 +23,6 @@ pub(crate) enum Listen {
     At(Vec<SocketAddr>),
 }
 
-/// Whether the extension is on.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Extension {
-    Off,
-    On,
-}
-
 /// TLS or not.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Wire {
@@ -37,93 +32,56 @@ pub(crate) enum Wire {
     TrustedCleartext,
 }
 
-/// What is written for each request.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum AccessLog {
-    Off,
-    Text,
-    Json,
-}
-
 /// Everything about `smig serve` that can be set.
 #[derive(Clone, Debug)]
 pub(crate) struct Settings {
+    pub(crate) server: ServerSettings,
     pub(crate) root: Option<PathBuf>,
     pub(crate) listen: Listen,
     pub(crate) wire: Wire,
     pub(crate) certificate: Option<PathBuf>,
     pub(crate) key: Option<PathBuf>,
     pub(crate) hosts: Vec<String>,
-    pub(crate) workers: Option<usize>,
-    pub(crate) max_connections: usize,
-    pub(crate) handshake_timeout: Duration,
-    pub(crate) drain_timeout: Duration,
-    pub(crate) access_log: AccessLog,
+    pub(crate) access_log: Format,
     pub(crate) files: Options,
-    pub(crate) extension: Extension,
-    pub(crate) smig: SmigConfig,
-    pub(crate) rules: MoveRules,
-    pub(crate) pace_bulk: bool,
-    pub(crate) max_hold: Duration,
-    pub(crate) interactive: SocketOptions,
-    pub(crate) bulk: SocketOptions,
-    pub(crate) engine: Config,
 }
 
 impl Default for Settings {
     fn default() -> Self {
-        let engine = Config::server();
         Self {
+            server: ServerSettings::default(),
             root: None,
             listen: Listen::Default,
             wire: Wire::Tls,
             certificate: None,
             key: None,
             hosts: Vec::new(),
-            workers: None,
-            max_connections: 65_536,
-            handshake_timeout: Duration::from_secs(5),
-            drain_timeout: Duration::from_secs(30),
-            access_log: AccessLog::Off,
+            access_log: Format::Off,
             files: Options::default(),
-            extension: Extension::On,
-            smig: SmigConfig::default(),
-            rules: MoveRules::default(),
-            pace_bulk: true,
-            max_hold: Duration::from_millis(25),
-            interactive: SocketOptions::interactive(),
-            bulk: SocketOptions::bulk(),
-            engine,
         }
     }
 }
 
-impl Settings {
-    /// The engine's configuration.
-    pub(crate) fn engine(&self) -> Config {
-        let smig = match self.extension {
-            Extension::Off => None,
-            Extension::On => Some(self.smig.clone()),
-        };
-        Config { smig, ..self.engine.clone() }
+/// The shared settings are read and set as if they were this program's own.
+impl Deref for Settings {
+    type Target = ServerSettings;
+
+    fn deref(&self) -> &ServerSettings {
+        &self.server
     }
 }
 
-/// `ADDR:PORT`, or `localhost:PORT` for both loopback addresses.
+impl DerefMut for Settings {
+    fn deref_mut(&mut self) -> &mut ServerSettings {
+        &mut self.server
+    }
+}
+
+/// Addresses to listen at.
 pub(super) fn parse_listen(texts: &[String]) -> Result<Listen, String> {
     let mut addrs = Vec::new();
     for text in texts {
-        if let Ok(addr) = text.parse() {
-            addrs.push(addr);
-        } else if let Some(port) = text.strip_prefix("localhost:").and_then(|p| p.parse().ok()) {
-            addrs.push((Ipv4Addr::LOCALHOST, port).into());
-            addrs.push((Ipv6Addr::LOCALHOST, port).into());
-        } else {
-            return Err(format!(
-                "{text:?} is no address with a port; write 127.0.0.1:8443, [::1]:8443, \
-                 localhost:8443 (both), or [::]:8443 for every interface"
-            ));
-        }
+        addrs.extend(parse_addresses(text)?);
     }
     Ok(Listen::At(addrs))
 }
@@ -134,15 +92,6 @@ pub(super) fn show_listen(listen: &Listen) -> String {
         Listen::At(addrs) => addrs.iter().map(ToString::to_string).collect(),
     };
     show_list(&texts)
-}
-
-pub(super) fn show_list(texts: &[String]) -> String {
-    let quoted: Vec<_> = texts.iter().map(|text| show_text(text)).collect();
-    format!("[{}]", quoted.join(", "))
-}
-
-pub(super) fn show_text(text: &str) -> String {
-    toml::Value::from(text).to_string()
 }
 
 pub(super) const HIDDEN: [(&str, Hidden); 2] =

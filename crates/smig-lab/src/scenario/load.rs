@@ -4,60 +4,21 @@
 //! the last cell that was not wrong before the first.
 
 use std::collections::BTreeMap;
-use std::fmt;
 use std::path::Path;
 
 use serde::Deserialize;
 use serde_path_to_error::Segment;
 use sha2::{Digest as _, Sha256};
+use smig_settings::{Fault, Faults, Located};
 use toml::{Table, Value};
 
 use super::cells::{Campaign, Fingerprint, Setting, Variant, hex};
 use super::check;
-use super::locate::Located;
 use super::spec::{Scenario, ServerKind};
 use crate::link::RateSpec;
 
 /// Says what is wrong with one setting of `smig serve`, given as TOML text with its section.
 pub type SettingsCheck<'a> = &'a dyn Fn(&str) -> Result<(), String>;
-
-/// One thing that is wrong.
-#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
-pub struct Fault {
-    /// Where in the file, from 1.
-    pub line: usize,
-    /// The key with its tables.
-    pub key: String,
-    /// What is wrong, and what would be right.
-    pub what: String,
-}
-
-/// Everything that is wrong with a file.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Faults {
-    /// The file's name as it was given.
-    pub file: String,
-    /// In the order of the file; never empty.
-    pub faults: Vec<Fault>,
-}
-
-impl fmt::Display for Faults {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        for (index, fault) in self.faults.iter().enumerate() {
-            if index > 0 {
-                writeln!(f)?;
-            }
-            write!(f, "{}:{}: ", self.file, fault.line)?;
-            if !fault.key.is_empty() {
-                write!(f, "{}: ", fault.key)?;
-            }
-            write!(f, "{}", fault.what)?;
-        }
-        Ok(())
-    }
-}
-
-impl std::error::Error for Faults {}
 
 /// Reads a scenario file.
 ///
@@ -65,10 +26,8 @@ impl std::error::Error for Faults {}
 /// Everything that is wrong with it.
 pub fn load(path: &Path, settings: SettingsCheck<'_>) -> Result<Campaign, Faults> {
     let file = path.display().to_string();
-    let text = std::fs::read_to_string(path).map_err(|error| {
-        let what = format!("the scenario file cannot be read: {error}");
-        Faults { file: file.clone(), faults: vec![Fault { line: 1, key: String::new(), what }] }
-    })?;
+    let text = std::fs::read_to_string(path)
+        .map_err(|error| Faults::unreadable(path, "the scenario file", &error))?;
     let stem = path.file_stem().map_or_else(|| "scenario".into(), |stem| stem.to_string_lossy());
     let whole = std::path::absolute(path).unwrap_or_else(|_| path.to_owned());
     let folder = whole.parent().unwrap_or(&whole);

@@ -31,14 +31,14 @@
 mod cells;
 mod check;
 mod load;
-mod locate;
 mod spec;
 #[cfg(test)]
 mod tests;
 mod value;
 
 pub use cells::{Campaign, Cell, CellId, Filter, Setting, Share, Variant};
-pub use load::{Fault, Faults, SettingsCheck, load, parse};
+pub use load::{SettingsCheck, load, parse};
+pub use smig_settings::{Fault, Faults};
 pub use spec::{
     Accept, Arrival, Assignment, Cancel, CancelHow, ClientKind, ClientSpec, Direction,
     HostSettings, Hosts, Moving, Priorities, Record, Role, Scenario, ServerKind, ServerSpec, Sizes,

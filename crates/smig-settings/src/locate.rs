@@ -4,18 +4,19 @@ use toml::Spanned;
 use toml::de::{DeArray, DeTable, DeValue};
 
 /// A parsed file that knows where its keys stand.
-pub(super) struct Located<'a> {
+#[derive(Debug)]
+pub struct Located<'a> {
     text: &'a str,
     document: Spanned<DeTable<'a>>,
 }
 
 /// How far a path leads into the file.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) struct Found {
+pub struct Found {
     /// Keys of the path that are there.
-    pub(super) depth: usize,
+    pub depth: usize,
     /// The line of the last of them, from 1.
-    pub(super) line: usize,
+    pub line: usize,
 }
 
 impl<'a> Located<'a> {
@@ -23,7 +24,7 @@ impl<'a> Located<'a> {
     ///
     /// # Errors
     /// Line and words for what is no TOML.
-    pub(super) fn parse(text: &'a str) -> Result<Self, (usize, String)> {
+    pub fn parse(text: &'a str) -> Result<Self, (usize, String)> {
         match DeTable::parse(text) {
             Ok(document) => Ok(Self { text, document }),
             Err(error) => {
@@ -33,8 +34,19 @@ impl<'a> Located<'a> {
         }
     }
 
+    /// The file's top.
+    pub(crate) fn table(&self) -> &DeTable<'a> {
+        self.document.get_ref()
+    }
+
+    /// The line of an octet, from 1.
+    pub(crate) fn line(&self, at: usize) -> usize {
+        line_at(self.text, at)
+    }
+
     /// Where a path leads.
-    pub(super) fn find(&self, path: &[String]) -> Found {
+    #[must_use]
+    pub fn find(&self, path: &[String]) -> Found {
         let mut found = Found { depth: 0, line: 1 };
         let mut table = Some(self.document.get_ref());
         let mut items: Option<&DeArray<'_>> = None;
@@ -61,7 +73,8 @@ impl<'a> Located<'a> {
     }
 
     /// The keys of a table in the order of the file.
-    pub(super) fn keys(&self, path: &[&str]) -> Vec<String> {
+    #[must_use]
+    pub fn keys(&self, path: &[&str]) -> Vec<String> {
         let mut table = self.document.get_ref();
         for key in path {
             let next = table.iter().find(|(name, _)| name.get_ref() == key);

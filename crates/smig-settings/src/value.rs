@@ -4,12 +4,16 @@
 //! a TOML value of the right type.
 
 use std::fmt::Display;
+use std::net::{Ipv4Addr, Ipv6Addr, SocketAddr};
 use std::str::FromStr;
 use std::time::Duration;
 
+use serde::Deserialize;
+use serde::de::{Deserializer, Error as _};
+
 /// What a setting takes. Decides which TOML type is right for it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Kind {
+pub enum Kind {
     /// A string.
     Text,
     /// Several strings.
@@ -26,7 +30,8 @@ pub(crate) enum Kind {
 
 impl Kind {
     /// What is expected, for messages.
-    pub(crate) const fn expected(self) -> &'static str {
+    #[must_use]
+    pub const fn expected(self) -> &'static str {
         match self {
             Self::Text => "a string",
             Self::List => "a string or an array of strings",
@@ -51,7 +56,10 @@ const UNITS: [(&str, u64); 9] = [
 ];
 
 /// Octets: `65536`, `64KiB`, `64k`, `1MB`.
-pub(crate) fn parse_size(text: &str) -> Result<u64, String> {
+///
+/// # Errors
+/// Text that is no such number.
+pub fn parse_size(text: &str) -> Result<u64, String> {
     let bad = || format!("{text:?} is not {}", Kind::Size.expected());
     let digits = text.bytes().take_while(u8::is_ascii_digit).count();
     let (number, unit) = text.split_at(digits);
@@ -69,7 +77,10 @@ pub(crate) fn parse_size(text: &str) -> Result<u64, String> {
 }
 
 /// A time with its unit: `20ms`, `1.5s`, `2min`, `1h`; `0` needs none.
-pub(crate) fn parse_time(text: &str) -> Result<Duration, String> {
+///
+/// # Errors
+/// Text that is no such time.
+pub fn parse_time(text: &str) -> Result<Duration, String> {
     let bad = || format!("{text:?} is not {}", Kind::Time.expected());
     if text == "0" {
         return Ok(Duration::ZERO);
@@ -89,8 +100,29 @@ pub(crate) fn parse_time(text: &str) -> Result<Duration, String> {
     Duration::try_from_secs_f64(seconds).map_err(|_| format!("{text}: too long"))
 }
 
-/// The same, or seconds without a unit, as curl's flags have it.
-pub(crate) fn parse_seconds(text: &str) -> Result<Duration, String> {
+/// `ADDR:PORT`, or `localhost:PORT` for both loopback addresses.
+///
+/// # Errors
+/// Text that is no address with a port.
+pub fn parse_addresses(text: &str) -> Result<Vec<SocketAddr>, String> {
+    if let Ok(addr) = text.parse() {
+        return Ok(vec![addr]);
+    }
+    let port = text.strip_prefix("localhost:").and_then(|port| port.parse().ok());
+    let port: u16 = port.ok_or_else(|| {
+        format!(
+            "{text:?} is no address with a port; write 127.0.0.1:8443, [::1]:8443, localhost:8443 \
+             (both), or [::]:8443 for every interface"
+        )
+    })?;
+    Ok(vec![(Ipv4Addr::LOCALHOST, port).into(), (Ipv6Addr::LOCALHOST, port).into()])
+}
+
+/// A time, or seconds without a unit, as curl's flags have it.
+///
+/// # Errors
+/// Text that is no such time.
+pub fn parse_seconds(text: &str) -> Result<Duration, String> {
     match text.parse::<f64>() {
         Ok(seconds) => {
             Duration::try_from_secs_f64(seconds).map_err(|error| format!("{text}: {error}"))
@@ -100,7 +132,8 @@ pub(crate) fn parse_seconds(text: &str) -> Result<Duration, String> {
 }
 
 /// A size in TOML, by the biggest unit that divides it.
-pub(crate) fn show_size(octets: u64) -> String {
+#[must_use]
+pub fn show_size(octets: u64) -> String {
     for (unit, factor) in [("GiB", 1_u64 << 30), ("MiB", 1 << 20), ("KiB", 1 << 10)] {
         if octets >= factor && octets.is_multiple_of(factor) {
             return format!("\"{}{unit}\"", octets / factor);
@@ -110,7 +143,8 @@ pub(crate) fn show_size(octets: u64) -> String {
 }
 
 /// A time in TOML, by the biggest unit that divides it.
-pub(crate) fn show_time(time: Duration) -> String {
+#[must_use]
+pub fn show_time(time: Duration) -> String {
     let millis = time.as_millis();
     match millis {
         0 => "\"0\"".to_owned(),
@@ -121,7 +155,10 @@ pub(crate) fn show_time(time: Duration) -> String {
 }
 
 /// A whole number.
-pub(crate) fn parse_count<T: FromStr>(text: &str) -> Result<T, String>
+///
+/// # Errors
+/// Text that is no such number.
+pub fn parse_count<T: FromStr>(text: &str) -> Result<T, String>
 where
     T::Err: Display,
 {
@@ -129,7 +166,10 @@ where
 }
 
 /// `true` or `false`.
-pub(crate) fn parse_switch(text: &str) -> Result<bool, String> {
+///
+/// # Errors
+/// Any other text.
+pub fn parse_switch(text: &str) -> Result<bool, String> {
     match text {
         "true" | "yes" | "on" => Ok(true),
         "false" | "no" | "off" => Ok(false),
@@ -138,7 +178,10 @@ pub(crate) fn parse_switch(text: &str) -> Result<bool, String> {
 }
 
 /// One of a few words.
-pub(crate) fn parse_word<T: Copy>(text: &str, words: &[(&str, T)]) -> Result<T, String> {
+///
+/// # Errors
+/// A word that is none of them.
+pub fn parse_word<T: Copy>(text: &str, words: &[(&str, T)]) -> Result<T, String> {
     words.iter().find(|(word, _)| *word == text).map(|(_, value)| *value).ok_or_else(|| {
         let known: Vec<_> = words.iter().map(|(word, _)| *word).collect();
         format!("{text:?} is none of {}", known.join(", "))
@@ -146,9 +189,40 @@ pub(crate) fn parse_word<T: Copy>(text: &str, words: &[(&str, T)]) -> Result<T, 
 }
 
 /// The word of a value.
-pub(crate) fn show_word<T: PartialEq>(value: &T, words: &[(&str, T)]) -> String {
+#[must_use]
+pub fn show_word<T: PartialEq>(value: &T, words: &[(&str, T)]) -> String {
     let word = words.iter().find(|(_, known)| known == value).map_or("", |(word, _)| word);
     format!("\"{word}\"")
+}
+
+#[derive(Deserialize)]
+#[serde(untagged)]
+enum NumberOrText {
+    Number(u64),
+    Text(String),
+}
+
+/// A time in what serde describes: `#[serde(deserialize_with = ...)]`.
+///
+/// # Errors
+/// What is no time with a unit.
+pub fn deserialize_time<'de, D: Deserializer<'de>>(from: D) -> Result<Duration, D::Error> {
+    match NumberOrText::deserialize(from) {
+        Ok(NumberOrText::Text(text)) => parse_time(&text).map_err(D::Error::custom),
+        _ => Err(D::Error::custom(format!("this takes {}", Kind::Time.expected()))),
+    }
+}
+
+/// A number of octets in what serde describes.
+///
+/// # Errors
+/// What is no number of octets.
+pub fn deserialize_size<'de, D: Deserializer<'de>>(from: D) -> Result<u64, D::Error> {
+    match NumberOrText::deserialize(from) {
+        Ok(NumberOrText::Number(number)) => Ok(number),
+        Ok(NumberOrText::Text(text)) => parse_size(&text).map_err(D::Error::custom),
+        Err(_) => Err(D::Error::custom(format!("this takes {}", Kind::Size.expected()))),
+    }
 }
 
 #[cfg(test)]

@@ -1,0 +1,106 @@
+//! The table, the example and the file's faults.
+
+use std::time::Duration;
+
+use super::*;
+
+/// The file as somebody would have it who took every # away from a key.
+fn uncommented() -> String {
+    let lines = example();
+    let lines = lines.lines().map(|line| match line.strip_prefix('#') {
+        Some(key) if !key.starts_with(' ') => key,
+        _ => line,
+    });
+    lines.collect::<Vec<_>>().join("\n")
+}
+
+#[test]
+fn the_example_parses_as_it_is_and_with_every_key_in_force() {
+    let mut settings = Settings::default();
+    SCHEMA.parse(&example(), &mut settings).unwrap();
+    assert_eq!(format!("{settings:?}"), format!("{:?}", Settings::default()));
+
+    SCHEMA.parse(&uncommented(), &mut settings).unwrap();
+    assert_eq!(uncommented().matches(" = ").count(), all().count());
+    // What has no default is an example.
+    settings.root = None;
+    settings.certificate = None;
+    settings.key = None;
+    let defaults = Settings::default();
+    for setting in all().filter(|setting| setting.key != "server.listen") {
+        assert_eq!((setting.show)(&settings), (setting.show)(&defaults), "{}", setting.key);
+    }
+}
+
+#[test]
+fn names_are_unique_and_in_known_sections() {
+    let mut flags: Vec<_> = all().map(|setting| setting.flag).collect();
+    let mut keys: Vec<_> = all().map(|setting| setting.key).collect();
+    flags.sort_unstable();
+    keys.sort_unstable();
+    assert!(flags.windows(2).all(|pair| pair[0] != pair[1]));
+    assert!(keys.windows(2).all(|pair| pair[0] != pair[1]));
+    for setting in all() {
+        assert!(
+            SCHEMA.sections.iter().any(|(name, _)| *name == setting.section()),
+            "{}",
+            setting.key
+        );
+    }
+}
+
+fn faults(text: &str) -> Vec<String> {
+    let faults = SCHEMA.parse(text, &mut Settings::default()).unwrap_err();
+    faults.into_iter().map(|fault| format!("{}: {}", fault.line, fault.what)).collect()
+}
+
+#[test]
+fn values_of_every_kind() {
+    let mut settings = Settings::default();
+    let text = "[policy]\nmin_size = '1MiB'\nmin_concurrent = 2\nmax_blocking = '50ms'\n\
+                [server]\nhost = ['a.example', 'b.example']\ncleartext = true\n\
+                [http2]\nstream_window = 70_000\n";
+    SCHEMA.parse(text, &mut settings).unwrap();
+    assert_eq!(settings.rules.policy.min_size, 1 << 20);
+    assert_eq!(settings.rules.policy.min_concurrent, 2);
+    assert_eq!(settings.rules.policy.max_blocking, Duration::from_millis(50));
+    assert_eq!(settings.hosts, ["a.example", "b.example"]);
+    assert_eq!(settings.wire, Wire::Cleartext);
+    assert_eq!(settings.engine.stream_window, 70_000);
+}
+
+#[test]
+fn an_unknown_key_is_named_with_its_line_and_the_nearest_one() {
+    assert_eq!(
+        faults("[policy]\nmin_sise = 5\n"),
+        ["2: unknown key policy.min_sise; did you mean policy.min_size?"]
+    );
+    assert_eq!(
+        faults("[server]\nmin_size = 5\n"),
+        ["2: unknown key server.min_size; did you mean policy.min_size?"]
+    );
+    assert_eq!(faults("\n[polcy]\n"), ["2: unknown section [polcy]; did you mean [policy]?"]);
+    assert_eq!(
+        faults("listen = 'x'\n"),
+        ["1: listen belongs into a section: write [server] above it"]
+    );
+}
+
+#[test]
+fn wrong_types_and_values_are_all_reported_in_order() {
+    assert_eq!(
+        faults("[policy]\nmax_blocking = 20\nmin_size = 'much'\n[smig]\nmax_connections = 17\n"),
+        [
+            "2: policy.max_blocking takes a string with a unit, such as \"500ms\", \"10s\" or \
+             \"2min\", not this integer",
+            "3: policy.min_size: \"much\" is not a number of bytes, such as 65536 or \"64KiB\"",
+            "5: smig.max_connections: 17 is not between 1 and 16",
+        ]
+    );
+}
+
+#[test]
+fn what_is_no_toml_has_its_line() {
+    let [fault] = &faults("[policy]\nmin_size = \n")[..] else { panic!("one fault expected") };
+    assert!(fault.starts_with("2: "), "{fault}");
+}

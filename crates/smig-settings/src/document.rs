@@ -1,0 +1,202 @@
+//! A file that serde describes: each part is read alone, so that one fault does not hide the next.
+
+use serde::de::DeserializeOwned;
+use serde_path_to_error::Segment;
+use toml::de::DeValue;
+use toml::{Table, Value};
+
+use crate::fault::nearest;
+use crate::{Fault, Located, Schema};
+
+/// A value that knows where the file says it.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Placed<T> {
+    /// The path of its key.
+    pub at: Vec<String>,
+    /// What stands there.
+    pub value: T,
+}
+
+/// A file being read.
+#[derive(Debug)]
+pub struct Document<'a> {
+    located: Located<'a>,
+    rest: Table,
+    faults: Vec<Fault>,
+}
+
+impl<'a> Document<'a> {
+    /// Begins with a file's text.
+    ///
+    /// # Errors
+    /// What is no TOML.
+    pub fn parse(text: &'a str) -> Result<Self, Fault> {
+        let fault = |line, what| Fault { line, key: String::new(), what };
+        let located = Located::parse(text).map_err(|(line, what)| fault(line, what))?;
+        // What the located form takes, this takes too.
+        let rest =
+            text.parse().map_err(|error: toml::de::Error| fault(1, error.message().to_owned()))?;
+        Ok(Self { located, rest, faults: Vec::new() })
+    }
+
+    /// Reads the sections of a schema.
+    pub fn settings<T>(&mut self, schema: &Schema<T>, settings: &mut T) {
+        for (name, content) in self.located.table() {
+            let name = name.get_ref().as_ref();
+            if let DeValue::Table(table) = content.get_ref()
+                && schema.has_section(name)
+            {
+                schema.section(&self.located, name, table, settings, &mut self.faults);
+                self.rest.remove(name);
+            }
+        }
+    }
+
+    /// Reads a key of the file's top.
+    pub fn one<T: DeserializeOwned>(&mut self, key: &str) -> Option<Placed<T>> {
+        let value = self.rest.remove(key)?;
+        self.read(value, vec![key.to_owned()])
+    }
+
+    /// Reads an array of tables.
+    pub fn each<T: DeserializeOwned>(&mut self, key: &str) -> Vec<Placed<T>> {
+        match self.rest.remove(key) {
+            None => Vec::new(),
+            Some(Value::Array(items)) => {
+                let items = items.into_iter().enumerate();
+                let at = |index: usize| vec![key.to_owned(), index.to_string()];
+                items.filter_map(|(index, item)| self.read(item, at(index))).collect()
+            }
+            Some(_) => {
+                self.fault(&[key.to_owned()], format!("write [[{key}]], once for each"));
+                Vec::new()
+            }
+        }
+    }
+
+    /// Reads a table of named tables.
+    pub fn named<T: DeserializeOwned>(&mut self, key: &str) -> Vec<Placed<T>> {
+        match self.rest.remove(key) {
+            None => Vec::new(),
+            Some(Value::Table(items)) => {
+                let at = |name: String| vec![key.to_owned(), name];
+                items.into_iter().filter_map(|(name, item)| self.read(item, at(name))).collect()
+            }
+            Some(_) => {
+                self.fault(&[key.to_owned()], format!("write [{key}.NAME], once for each"));
+                Vec::new()
+            }
+        }
+    }
+
+    fn read<T: DeserializeOwned>(
+        &mut self,
+        value: Value,
+        mut at: Vec<String>,
+    ) -> Option<Placed<T>> {
+        match serde_path_to_error::deserialize(value) {
+            Ok(value) => Some(Placed { at, value }),
+            Err(error) => {
+                at.extend(error.path().iter().filter_map(word));
+                let mut what = error.inner().message().trim_end().to_owned();
+                if let Some((unknown, better)) = unknown_key(&what) {
+                    if at.last() != Some(&unknown) {
+                        at.push(unknown);
+                    }
+                    what = better;
+                }
+                self.fault(&at, what);
+                None
+            }
+        }
+    }
+
+    /// Something is wrong at a key, or at what is there of its path.
+    pub fn fault(&mut self, at: &[String], what: impl Into<String>) {
+        let line = self.located.find(at).line;
+        self.faults.push(Fault { line, key: at.join("."), what: what.into() });
+    }
+
+    /// Ends the reading: what nobody asked for is unknown; `known` are the keys of the file's top.
+    ///
+    /// # Errors
+    /// Every fault, in the file's order.
+    pub fn finish(mut self, known: &[&str]) -> Result<(), Vec<Fault>> {
+        for key in std::mem::take(&mut self.rest).into_iter().map(|(key, _)| key) {
+            let what = match nearest(&key, known.iter().copied()) {
+                // Known, and of the wrong form.
+                Some(same) if same == key => "this is a table: write it as a [section]".to_owned(),
+                Some(near) => format!("unknown key; did you mean {near}?"),
+                None => format!("unknown key; known are {}", known.join(", ")),
+            };
+            self.fault(&[key], what);
+        }
+        self.faults.sort();
+        if self.faults.is_empty() { Ok(()) } else { Err(self.faults) }
+    }
+
+    /// Whether something was wrong so far.
+    #[must_use]
+    pub const fn has_faults(&self) -> bool {
+        !self.faults.is_empty()
+    }
+}
+
+fn word(segment: &Segment) -> Option<String> {
+    match segment {
+        Segment::Map { key } => Some(key.clone()),
+        Segment::Seq { index } => Some(index.to_string()),
+        Segment::Enum { .. } | Segment::Unknown => None,
+    }
+}
+
+/// The key of serde's "unknown field `key`, expected one of `a`, `b`", and better words.
+fn unknown_key(what: &str) -> Option<(String, String)> {
+    let (key, rest) = what.strip_prefix("unknown field `")?.split_once('`')?;
+    let known: Vec<&str> = rest.split('`').skip(1).step_by(2).collect();
+    let better = match nearest(key, known.iter().copied()) {
+        Some(near) => format!("unknown key; did you mean {near}?"),
+        None if known.is_empty() => "unknown key; nothing can be set here".to_owned(),
+        None => format!("unknown key; known are {}", known.join(", ")),
+    };
+    Some((key.to_owned(), better))
+}
+
+#[cfg(test)]
+mod tests {
+    use std::collections::BTreeMap;
+
+    use serde::Deserialize;
+
+    use super::*;
+
+    #[derive(Debug, Deserialize)]
+    #[serde(deny_unknown_fields)]
+    struct Part {
+        #[expect(dead_code, reason = "read by serde alone")]
+        path: String,
+    }
+
+    #[test]
+    fn every_fault_of_every_part_has_its_line_and_key() {
+        let text = "colour = 1\n[[route]]\npath = '/'\n[[route]]\npaht = '/'\n[[route]]\npath = 5\n\
+                    [named.a]\npath = '/'\nbreadth = 1\n[naemd]\n";
+        let mut document = Document::parse(text).unwrap();
+        assert_eq!(document.each::<Part>("route").len(), 1);
+        assert_eq!(document.named::<Part>("named").len(), 0);
+        assert!(document.one::<BTreeMap<String, u8>>("absent").is_none());
+        let faults = document.finish(&["route", "named"]).unwrap_err();
+        let shown: Vec<_> =
+            faults.iter().map(|f| format!("{}: {}: {}", f.line, f.key, f.what)).collect();
+        assert_eq!(
+            shown,
+            [
+                "1: colour: unknown key; known are route, named",
+                "5: route.1.paht: unknown key; did you mean path?",
+                "7: route.2.path: invalid type: integer `5`, expected a string",
+                "10: named.a.breadth: unknown key; known are path",
+                "11: naemd: unknown key; did you mean named?",
+            ]
+        );
+    }
+}

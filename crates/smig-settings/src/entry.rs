@@ -1,0 +1,112 @@
+//! What entries of a table are made of.
+
+use std::fmt::Display;
+
+use crate::value::parse_size;
+
+/// The last of a setting's values: a flag that is repeated counts as it was said last.
+#[must_use]
+pub fn last(values: &[String]) -> &str {
+    values.last().map_or("", String::as_str)
+}
+
+/// A number that fits its field.
+///
+/// # Errors
+/// A number that does not fit.
+pub fn narrow<T: TryFrom<u64>>(number: u64) -> Result<T, String> {
+    T::try_from(number).map_err(|_| format!("{number} is too big"))
+}
+
+/// A field as a number.
+#[must_use]
+pub fn wide<T: TryInto<u64>>(number: T) -> u64 {
+    number.try_into().unwrap_or(u64::MAX)
+}
+
+/// Number or nothing: 0 leaves the system's value.
+///
+/// # Errors
+/// Text that is no number.
+pub fn optional<T: TryFrom<u64>>(values: &[String]) -> Result<Option<T>, String> {
+    match parse_size(last(values))? {
+        0 => Ok(None),
+        number => narrow(number).map(Some),
+    }
+}
+
+/// Number or 0.
+#[must_use]
+pub fn or_zero<T: Display + Copy>(number: Option<T>) -> String {
+    number.map_or_else(|| "0".to_owned(), |number| number.to_string())
+}
+
+/// A text as TOML has it.
+#[must_use]
+pub fn show_text(text: &str) -> String {
+    toml::Value::from(text).to_string()
+}
+
+/// Texts as TOML has them.
+#[must_use]
+pub fn show_list(texts: &[String]) -> String {
+    let quoted: Vec<_> = texts.iter().map(|text| show_text(text)).collect();
+    format!("[{}]", quoted.join(", "))
+}
+
+/// An entry for octets.
+#[macro_export]
+macro_rules! size {
+    ($key:literal, $flag:literal, $($field:ident).+, $help:literal) => {
+        $crate::Setting {
+            key: $key, flag: $flag, kind: $crate::Kind::Size, value: "BYTES", help: $help,
+            show: |s| $crate::value::show_size($crate::entry::wide(s.$($field).+)),
+            set: |s, v| {
+                s.$($field).+ = $crate::entry::narrow($crate::value::parse_size($crate::entry::last(v))?)?;
+                Ok(())
+            },
+        }
+    };
+}
+/// An entry for a whole number.
+#[macro_export]
+macro_rules! count {
+    ($key:literal, $flag:literal, $($field:ident).+, $help:literal) => {
+        $crate::Setting {
+            key: $key, flag: $flag, kind: $crate::Kind::Count, value: "N", help: $help,
+            show: |s| s.$($field).+.to_string(),
+            set: |s, v| {
+                s.$($field).+ = $crate::value::parse_count($crate::entry::last(v))?;
+                Ok(())
+            },
+        }
+    };
+}
+/// An entry for a time.
+#[macro_export]
+macro_rules! time {
+    ($key:literal, $flag:literal, $($field:ident).+, $help:literal) => {
+        $crate::Setting {
+            key: $key, flag: $flag, kind: $crate::Kind::Time, value: "TIME", help: $help,
+            show: |s| $crate::value::show_time(s.$($field).+),
+            set: |s, v| {
+                s.$($field).+ = $crate::value::parse_time($crate::entry::last(v))?;
+                Ok(())
+            },
+        }
+    };
+}
+/// An entry for one of a few words.
+#[macro_export]
+macro_rules! word {
+    ($key:literal, $flag:literal, $value:literal, $words:expr, $($field:ident).+, $help:literal) => {
+        $crate::Setting {
+            key: $key, flag: $flag, kind: $crate::Kind::Text, value: $value, help: $help,
+            show: |s| $crate::value::show_word(&s.$($field).+, &$words),
+            set: |s, v| {
+                s.$($field).+ = $crate::value::parse_word($crate::entry::last(v), &$words)?;
+                Ok(())
+            },
+        }
+    };
+}

@@ -1,0 +1,144 @@
+//! A file by a schema's keys, and messages that name line and key.
+
+use std::path::Path;
+
+use toml::Spanned;
+use toml::de::{DeTable, DeValue};
+
+use crate::fault::nearest;
+use crate::{Fault, Faults, Kind, Located, Schema, Setting};
+
+impl<T> Schema<T> {
+    /// Reads a configuration file over the settings.
+    ///
+    /// # Errors
+    /// Everything that is wrong with the file.
+    pub fn load(&self, path: &Path, settings: &mut T) -> Result<(), Faults> {
+        let text = std::fs::read_to_string(path)
+            .map_err(|error| Faults::unreadable(path, "the configuration file", &error))?;
+        let file = path.display().to_string();
+        self.parse(&text, settings).map_err(|faults| Faults { file, faults })
+    }
+
+    /// Applies a file's text.
+    ///
+    /// # Errors
+    /// Every fault, in the file's order.
+    pub fn parse(&self, text: &str, settings: &mut T) -> Result<(), Vec<Fault>> {
+        let located = Located::parse(text)
+            .map_err(|(line, what)| vec![Fault { line, key: String::new(), what }])?;
+        let mut faults = Vec::new();
+        for (section, content) in located.table() {
+            let name = section.get_ref().as_ref();
+            let mut fault = |what| {
+                let line = located.line(section.span().start);
+                faults.push(Fault { line, key: String::new(), what });
+            };
+            match content.get_ref() {
+                DeValue::Table(table) if self.has_section(name) => {
+                    self.section(&located, name, table, settings, &mut faults);
+                }
+                DeValue::Table(_) => fault(self.unknown_section(name)),
+                _ => fault(self.outside(name)),
+            }
+        }
+        faults.sort();
+        if faults.is_empty() { Ok(()) } else { Err(faults) }
+    }
+
+    pub(crate) fn has_section(&self, name: &str) -> bool {
+        self.sections.iter().any(|(known, _)| *known == name)
+    }
+
+    /// Applies one section's keys.
+    pub(crate) fn section(
+        &self,
+        located: &Located<'_>,
+        section: &str,
+        table: &DeTable<'_>,
+        settings: &mut T,
+        faults: &mut Vec<Fault>,
+    ) {
+        for (name, value) in table {
+            let key = format!("{section}.{}", name.get_ref());
+            if let Err(what) = self.apply(&key, value, settings) {
+                let line = located.line(name.span().start);
+                faults.push(Fault { line, key: String::new(), what });
+            }
+        }
+    }
+
+    fn apply(
+        &self,
+        key: &str,
+        value: &Spanned<DeValue<'_>>,
+        settings: &mut T,
+    ) -> Result<(), String> {
+        let Some(setting) = self.settings.iter().find(|setting| setting.key == key) else {
+            return Err(self.unknown_key(key));
+        };
+        let values = texts(setting.kind, value.get_ref()).ok_or_else(|| {
+            let got = value.get_ref().type_str();
+            format!("{key} takes {}, not this {got}", setting.kind.expected())
+        })?;
+        (setting.set)(settings, &values).map_err(|why| format!("{key}: {why}"))
+    }
+
+    fn unknown_key(&self, key: &str) -> String {
+        let (section, name) = key.split_once('.').unwrap_or(("", key));
+        // The same name in another section is as near as can be.
+        let here = self.settings.iter().filter(|setting| setting.section() == section);
+        let there = self.settings.iter().filter(|setting| setting.section() != section);
+        let all: Vec<&Setting<T>> = there.chain(here).collect();
+        let near = nearest(name, all.iter().map(|setting| setting.name()));
+        match near.and_then(|near| all.iter().rev().find(|setting| setting.name() == near)) {
+            Some(setting) => format!("unknown key {key}; did you mean {}?", setting.key),
+            None => format!("unknown key {key}; `{}` lists every key", self.example),
+        }
+    }
+
+    fn unknown_section(&self, section: &str) -> String {
+        match nearest(section, self.sections.iter().map(|(name, _)| *name)) {
+            Some(name) => format!("unknown section [{section}]; did you mean [{name}]?"),
+            None => format!("unknown section [{section}]; `{}` lists every section", self.example),
+        }
+    }
+
+    /// A key above the first section.
+    fn outside(&self, name: &str) -> String {
+        match self.settings.iter().find(|setting| setting.name() == name) {
+            Some(setting) => {
+                format!("{name} belongs into a section: write [{}] above it", setting.section())
+            }
+            None => format!(
+                "unknown key {name} outside of every section; `{}` lists every key",
+                self.example
+            ),
+        }
+    }
+}
+
+/// The value as text, if its type is right.
+fn texts(kind: Kind, value: &DeValue<'_>) -> Option<Vec<String>> {
+    let string = |value: &DeValue<'_>| value.as_str().map(str::to_owned);
+    let number = |value: &DeValue<'_>| match value {
+        DeValue::Integer(integer) => {
+            let digits = integer.as_str().replace('_', "");
+            i64::from_str_radix(&digits, integer.radix()).ok().map(|number| number.to_string())
+        }
+        _ => None,
+    };
+    let one = match kind {
+        Kind::Text | Kind::Time => string(value),
+        Kind::Count => number(value),
+        Kind::Size => number(value).or_else(|| string(value)),
+        Kind::Switch => value.as_bool().map(|is_on| is_on.to_string()),
+        Kind::List => match value {
+            DeValue::Array(items) => {
+                return items.iter().map(|item| string(item.get_ref())).collect();
+            }
+            _ => string(value),
+        },
+    };
+    one.map(|one| vec![one])
+}
