@@ -1,0 +1,120 @@
+//! Server-sent events: pictures a few times a second, and what is worth telling as it happens.
+//!
+//! Nothing is buffered for a slow reader beyond a few records: pictures that it has no time for are
+//! not taken, of the log it is told how much it missed, and one that reads nothing for long is let go.
+
+use std::convert::Infallible;
+use std::pin::Pin;
+use std::sync::Arc;
+use std::task::{Context, Poll};
+use std::time::Duration;
+
+use bytes::{Bytes, BytesMut};
+use http_body::Frame;
+use serde_json::json;
+use tokio::sync::broadcast::{self, error::RecvError};
+use tokio::sync::mpsc;
+use tokio::time::{Interval, MissedTickBehavior, interval, timeout};
+
+use super::sampler::{PERIOD, Sampler};
+use super::watch::Looker;
+
+/// Records on their way to one reader.
+const ON_THEIR_WAY: usize = 4;
+/// A reader that takes nothing for so long is let go.
+const PATIENCE: Duration = Duration::from_secs(10);
+/// How often something is said, if nothing else is.
+const HEARTBEAT: Duration = Duration::from_secs(10);
+/// How long a browser waits before it asks again, milliseconds.
+const RETRY_MS: u32 = 1000;
+
+/// The body of an answer that never ends by itself.
+#[derive(Debug)]
+pub(super) struct Events(mpsc::Receiver<Bytes>);
+
+impl http_body::Body for Events {
+    type Data = Bytes;
+    type Error = Infallible;
+
+    fn poll_frame(
+        mut self: Pin<&mut Self>,
+        cx: &mut Context<'_>,
+    ) -> Poll<Option<Result<Frame<Bytes>, Infallible>>> {
+        self.0.poll_recv(cx).map(|record| record.map(|record| Ok(Frame::data(record))))
+    }
+}
+
+/// One reader's task.
+struct Reader {
+    sampler: Arc<Sampler>,
+    live: broadcast::Receiver<Bytes>,
+    pictures: Interval,
+    heartbeat: Interval,
+    seen: u64,
+    _looker: Looker,
+}
+
+/// Begins to tell somebody; `None` if too many look already. Must run inside a tokio runtime.
+pub(super) fn begin(sampler: &Arc<Sampler>) -> Option<Events> {
+    let (kept, live, looker) = sampler.watch().look()?;
+    let (sender, receiver) = mpsc::channel(ON_THEIR_WAY);
+    let (mut pictures, mut heartbeat) = (interval(PERIOD), interval(HEARTBEAT));
+    pictures.set_missed_tick_behavior(MissedTickBehavior::Delay);
+    heartbeat.set_missed_tick_behavior(MissedTickBehavior::Delay);
+    let sampler = Arc::clone(sampler);
+    let reader = Reader { sampler, live, pictures, heartbeat, seen: 0, _looker: looker };
+    tokio::spawn(reader.run(sender, kept));
+    Some(Events(receiver))
+}
+
+impl Reader {
+    async fn run(mut self, sender: mpsc::Sender<Bytes>, kept: Vec<Bytes>) {
+        let mut record = self.hello(&kept);
+        drop(kept);
+        while let Ok(Ok(())) = timeout(PATIENCE, sender.send(record)).await {
+            let next = tokio::select! {
+                () = sender.closed() => return,
+                next = self.next() => next,
+            };
+            let Some(next) = next else { return };
+            record = next;
+        }
+    }
+
+    /// What it is about, and what happened lately.
+    fn hello(&self, kept: &[Bytes]) -> Bytes {
+        let about = json!({
+            "title": self.sampler.subject().title,
+            "version": env!("CARGO_PKG_VERSION"),
+        });
+        let hello = format!("retry: {RETRY_MS}\nevent: hello\ndata: {about}\n\n");
+        let mut records = BytesMut::from(hello.as_bytes());
+        for record in kept {
+            records.extend_from_slice(record);
+        }
+        records.freeze()
+    }
+
+    /// The next record; `None` when there is none any more.
+    async fn next(&mut self) -> Option<Bytes> {
+        loop {
+            tokio::select! {
+                record = self.live.recv() => return match record {
+                    Ok(record) => Some(record),
+                    Err(RecvError::Lagged(missed)) => {
+                        Some(format!("event: missed\ndata: {missed}\n\n").into())
+                    }
+                    Err(RecvError::Closed) => None,
+                },
+                _ = self.pictures.tick() => {
+                    let sample = self.sampler.get().await.ok()?;
+                    if sample.number != self.seen {
+                        self.seen = sample.number;
+                        return Some(sample.event);
+                    }
+                }
+                _ = self.heartbeat.tick() => return Some(Bytes::from_static(b": here\n\n")),
+            }
+        }
+    }
+}

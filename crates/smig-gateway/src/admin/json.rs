@@ -1,0 +1,146 @@
+//! Sessions as JSON: the shape of `/api/sessions` and of what the page is fed with.
+//!
+//! Octets unless a name says otherwise; rates are octets a second. Ids that may have more digits than a
+//! JavaScript number are strings.
+
+use std::time::Duration;
+
+use serde::Serialize;
+use smig::{ConnectionSnapshot, SessionSnapshot, Snapshot, StreamSnapshot};
+
+/// Sessions shown at most; the ones with the most streams.
+const SESSIONS: usize = 64;
+/// Streams shown at most, all sessions together.
+const STREAMS: usize = 512;
+
+/// Everything that runs.
+#[derive(Debug, Serialize)]
+pub(super) struct Sessions {
+    sessions: Vec<Session>,
+    /// Sessions that run and are not shown.
+    sessions_not_shown: usize,
+}
+
+#[derive(Debug, Serialize)]
+struct Session {
+    id: String,
+    peer: String,
+    /// Whether both ends speak SMig.
+    migrates: bool,
+    age_s: f64,
+    open_streams: usize,
+    connections: Vec<Connection>,
+    streams: Vec<Stream>,
+}
+
+#[derive(Debug, Serialize)]
+struct Connection {
+    id: String,
+    role: &'static str,
+    local: String,
+    peer: String,
+    rtt_ms: f64,
+    min_rtt_ms: f64,
+    congestion_window: u64,
+    in_flight: u64,
+    unsent: u64,
+    delivery_rate: Option<u64>,
+    pacing_cap: Option<u64>,
+    sent: u64,
+    received: u64,
+    streams: usize,
+}
+
+#[derive(Debug, Serialize)]
+struct Stream {
+    key: String,
+    method: Option<String>,
+    authority: Option<String>,
+    path: Option<String>,
+    connection: String,
+    sent: u64,
+    queued: u64,
+    received: u64,
+    length: Option<u64>,
+    age_s: Option<f64>,
+    moves: u8,
+    moving: bool,
+    verdict: Option<String>,
+}
+
+impl Sessions {
+    pub(super) fn of(snapshot: Snapshot) -> Self {
+        let mut all = snapshot.sessions;
+        // What people look for first: where something can move, and where much runs.
+        all.sort_by_key(|session| {
+            (std::cmp::Reverse((session.migrates, session.open_streams)), session.id)
+        });
+        let more = all.len().saturating_sub(SESSIONS);
+        let mut room = STREAMS;
+        let sessions = all.iter().take(SESSIONS).map(|session| Session::of(session, &mut room));
+        Self { sessions: sessions.collect(), sessions_not_shown: snapshot.not_shown + more }
+    }
+}
+
+impl Session {
+    fn of(session: &SessionSnapshot, room: &mut usize) -> Self {
+        let streams: Vec<_> = session.streams.iter().take(*room).map(Stream::of).collect();
+        *room -= streams.len();
+        Self {
+            id: session.id.to_string(),
+            peer: session.peer.to_string(),
+            migrates: session.migrates,
+            age_s: session.age.as_secs_f64(),
+            open_streams: session.open_streams,
+            connections: session.connections.iter().map(Connection::of).collect(),
+            streams,
+        }
+    }
+}
+
+impl Connection {
+    fn of(connection: &ConnectionSnapshot) -> Self {
+        Self {
+            id: connection.id.to_string(),
+            role: connection.role.as_str(),
+            local: connection.ends.local.to_string(),
+            peer: connection.ends.peer.to_string(),
+            rtt_ms: millis(connection.rtt),
+            min_rtt_ms: millis(connection.min_rtt),
+            congestion_window: connection.congestion_window,
+            in_flight: connection.in_flight,
+            unsent: connection.unsent,
+            delivery_rate: connection.delivery_rate,
+            pacing_cap: connection.pacing_cap,
+            sent: connection.sent,
+            received: connection.received,
+            streams: connection.streams,
+        }
+    }
+}
+
+impl Stream {
+    fn of(stream: &StreamSnapshot) -> Self {
+        let name = stream.name.as_ref();
+        Self {
+            key: stream.key.as_u64().to_string(),
+            method: name.map(|name| name.method.to_string()),
+            authority: name.map(|name| name.authority.to_string()),
+            path: name.map(|name| name.path.to_string()),
+            connection: stream.connection.to_string(),
+            sent: stream.sent,
+            queued: stream.queued,
+            received: stream.received,
+            length: stream.length,
+            age_s: stream.age.map(|age| age.as_secs_f64()),
+            moves: stream.moves,
+            moving: stream.moving,
+            verdict: stream.verdict.map(|verdict| verdict.to_string()),
+        }
+    }
+}
+
+/// Milliseconds, as people read round-trip times.
+pub(super) fn millis(time: Duration) -> f64 {
+    time.as_secs_f64() * 1e3
+}

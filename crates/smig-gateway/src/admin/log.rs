@@ -1,0 +1,134 @@
+//! The last things worth telling, in order, and their form on the wire.
+
+use std::collections::VecDeque;
+use std::time::SystemTime;
+
+use bytes::Bytes;
+use serde_json::{Value, json};
+use smig::{Mover, Observed, StreamPlace};
+
+/// Things that are kept for who comes later.
+const KEPT: usize = 200;
+
+#[derive(Debug, Default)]
+pub(super) struct Log {
+    entries: VecDeque<Entry>,
+    next: u64,
+}
+
+/// Something that happened. Put into words only when somebody reads it.
+#[derive(Debug)]
+struct Entry {
+    number: u64,
+    at: SystemTime,
+    what: Observed,
+}
+
+impl Log {
+    /// Keeps it, and returns its form on the wire if `wanted`. Nothing of what is only counted.
+    pub(super) fn add(&mut self, what: &Observed, wanted: bool) -> Option<Bytes> {
+        if !is_told(what) {
+            return None;
+        }
+        if self.entries.len() == KEPT {
+            self.entries.pop_front();
+        }
+        let entry = Entry { number: self.next, at: SystemTime::now(), what: what.clone() };
+        self.next += 1;
+        let record = wanted.then(|| entry.record());
+        self.entries.push_back(entry);
+        record
+    }
+
+    /// All that is kept, the oldest first.
+    pub(super) fn records(&self) -> Vec<Bytes> {
+        self.entries.iter().map(Entry::record).collect()
+    }
+}
+
+/// Whether people want to read it one by one.
+const fn is_told(what: &Observed) -> bool {
+    !matches!(
+        what,
+        Observed::StreamOpened { .. }
+            | Observed::StreamEnded { .. }
+            | Observed::ConnectionOpened { .. }
+            | Observed::ConnectionClosed { .. }
+    )
+}
+
+impl Entry {
+    fn record(&self) -> Bytes {
+        let at = self.at.duration_since(SystemTime::UNIX_EPOCH).unwrap_or_default();
+        let mut entry = words(&self.what);
+        entry["id"] = self.number.into();
+        entry["at_ms"] = u64::try_from(at.as_millis()).unwrap_or(u64::MAX).into();
+        format!("event: log\ndata: {entry}\n\n").into()
+    }
+}
+
+/// What happened, for machines and for people.
+fn words(what: &Observed) -> Value {
+    let of = |kind: &str, stream: &Option<StreamPlace>, text: String| {
+        let mut value = json!({ "kind": kind, "text": text });
+        if let Some(place) = stream {
+            value["session"] = place.session.to_string().into();
+            // A string: it has more digits than a JavaScript number.
+            value["stream"] = place.stream.as_u64().to_string().into();
+            value["connection"] = place.connection.to_string().into();
+        }
+        value
+    };
+    match what {
+        Observed::Moved { from, to, mover, stream, offset, why, .. } => {
+            let text = format!("moved from connection {from} to {to} at {offset} octets: {why}");
+            let mut value = of("moved", stream, text);
+            value["from"] = from.to_string().into();
+            value["to"] = to.to_string().into();
+            value["offset"] = (*offset).into();
+            value["by"] = if *mover == Mover::Local { "here" } else { "peer" }.into();
+            value
+        }
+        Observed::Judged { stream, verdict } => of("judged", stream, verdict.to_string()),
+        Observed::MoveDeclined { stream, .. } => {
+            of("declined", stream, "the other end declined the move".to_owned())
+        }
+        Observed::StreamReset { stream, .. } => {
+            of("reset", stream, "ended with an error".to_owned())
+        }
+        Observed::SessionEstablished => {
+            of("session", &None, "a session: both ends speak SMig".to_owned())
+        }
+        Observed::Joined { conn, .. } => {
+            of("joined", &None, format!("connection {conn} joined its session"))
+        }
+        Observed::JoinRefused { .. } => {
+            of("refused", &None, "a connection was refused by its session".to_owned())
+        }
+        Observed::HandshakeFailed => of("handshake", &None, "a handshake failed".to_owned()),
+        Observed::Panicked => of("panic", &None, "a handler panicked".to_owned()),
+        Observed::LimitHit(limit) => of("limit", &None, format!("limit reached: {limit}")),
+        other => of("other", &None, format!("{other:?}")),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_log_is_bounded_and_put_into_words_when_read() {
+        let mut log = Log::default();
+        assert_eq!(log.add(&Observed::StreamOpened { stream: None }, true), None);
+        for _ in 0..KEPT {
+            assert_eq!(log.add(&Observed::HandshakeFailed, false), None);
+        }
+        let last = log.add(&Observed::LimitHit("max_connections"), true).unwrap();
+        let records = log.records();
+        assert_eq!(records.len(), KEPT);
+        assert_eq!(records.last(), Some(&last));
+        let last = std::str::from_utf8(&last).unwrap();
+        assert!(last.starts_with("event: log\ndata: {") && last.ends_with("}\n\n"), "{last}");
+        assert!(last.contains("limit reached: max_connections"), "{last}");
+    }
+}

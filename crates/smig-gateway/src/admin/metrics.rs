@@ -1,0 +1,258 @@
+//! Metrics in the OpenMetrics text format: their names, units and help are all here.
+
+use std::fmt;
+use std::sync::Arc;
+use std::time::Duration;
+
+use prometheus_client::collector::Collector;
+use prometheus_client::encoding::{DescriptorEncoder, EncodeLabelSet, EncodeMetric as _, text};
+use prometheus_client::metrics::MetricType;
+use prometheus_client::metrics::counter::{ConstCounter, Counter};
+use prometheus_client::metrics::family::Family;
+use prometheus_client::metrics::gauge::ConstGauge;
+use prometheus_client::metrics::histogram::Histogram;
+use prometheus_client::metrics::info::Info;
+use prometheus_client::registry::{Registry, Unit};
+use smig::Stats;
+
+use super::sampler::Sampler;
+use super::watch::SMALL;
+use super::{Reported, TunnelReport, UpstreamReport};
+
+/// Upper bounds of the latency histograms, seconds.
+const BOUNDS: [f64; 16] = [
+    0.001, 0.002, 0.005, 0.01, 0.02, 0.035, 0.05, 0.075, 0.1, 0.2, 0.35, 0.5, 1.0, 2.0, 10.0, 60.0,
+];
+
+/// What is counted as requests end.
+#[derive(Clone, Debug)]
+pub(super) struct Requests {
+    latency: Family<SizeLabels, Histogram, fn() -> Histogram>,
+    small: Histogram,
+    big: Histogram,
+    octets: Family<DirectionLabels, Counter>,
+    sent: Counter,
+    received: Counter,
+}
+
+#[derive(Clone, Debug, PartialEq, Eq, Hash, EncodeLabelSet)]
+struct SizeLabels {
+    size: &'static str,
+}
+
+#[derive(Clone, Debug, PartialEq, Eq, Hash, EncodeLabelSet)]
+struct DirectionLabels {
+    direction: &'static str,
+}
+
+impl Default for Requests {
+    fn default() -> Self {
+        let new: fn() -> Histogram = || Histogram::new(BOUNDS);
+        let latency = Family::new_with_constructor(new);
+        let octets = Family::default();
+        // Looked up once: what is counted for each request takes no lock of a family.
+        let of_size = |size| latency.get_or_create_owned(&SizeLabels { size });
+        let (small, big) = (of_size("small"), of_size("big"));
+        let towards =
+            |direction| -> Counter { octets.get_or_create_owned(&DirectionLabels { direction }) };
+        let (sent, received) = (towards("sent"), towards("received"));
+        Self { latency, small, big, octets, sent, received }
+    }
+}
+
+impl Requests {
+    pub(super) fn observe(&self, latency: Duration, small: bool) {
+        let histogram = if small { &self.small } else { &self.big };
+        histogram.observe(latency.as_secs_f64());
+    }
+
+    pub(super) fn carried(&self, sent: u64, received: u64) {
+        self.sent.inc_by(sent);
+        self.received.inc_by(received);
+    }
+}
+
+/// All metrics of one subject.
+pub(super) struct Metrics(Registry);
+
+impl fmt::Debug for Metrics {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("Metrics")
+    }
+}
+
+impl Metrics {
+    pub(super) fn new(sampler: &Arc<Sampler>) -> Self {
+        let mut registry = Registry::with_prefix("smig");
+        let about = vec![
+            ("version", env!("CARGO_PKG_VERSION").to_owned()),
+            ("title", sampler.subject().title.clone()),
+        ];
+        registry.register("build", "What runs here", Info::new(about));
+        let requests = sampler.watch().requests();
+        let help = format!(
+            "Time from a request to the end of its response, HTTP/2 only; small is below {SMALL} octets \
+             of both bodies together"
+        );
+        let latency = requests.latency.clone();
+        registry.register_with_unit("request_latency", help, Unit::Seconds, latency);
+        let help = "Octets of bodies of streams that ended in order";
+        registry.register_with_unit("bodies", help, Unit::Bytes, requests.octets.clone());
+        registry.register_collector(Box::new(Live(Arc::clone(sampler))));
+        Self(registry)
+    }
+
+    /// The text format.
+    pub(super) fn text(&self) -> Result<String, fmt::Error> {
+        let mut out = String::new();
+        text::encode(&mut out, &self.0)?;
+        Ok(out)
+    }
+}
+
+/// What is read at each scrape.
+#[derive(Debug)]
+struct Live(Arc<Sampler>);
+
+impl Collector for Live {
+    fn encode(&self, mut encoder: DescriptorEncoder<'_>) -> Result<(), fmt::Error> {
+        let subject = self.0.subject();
+        let stats = subject.source.stats();
+        for (name, help, value) in counters(&stats) {
+            let metric = encoder.encode_descriptor(name, help, None, MetricType::Counter)?;
+            ConstCounter::new(value).encode(metric)?;
+        }
+        let open = stats.connections_opened.saturating_sub(stats.connections_closed);
+        let ready = i64::from((subject.ready)().is_ok());
+        let open = i64::try_from(open).unwrap_or(i64::MAX);
+        for (name, help, value) in [
+            ("connections", "Connections that are open", open),
+            ("ready", "1 if work is welcome, 0 while draining", ready),
+        ] {
+            let metric = encoder.encode_descriptor(name, help, None, MetricType::Gauge)?;
+            ConstGauge::new(value).encode(metric)?;
+        }
+        let reported = subject.reported();
+        upstreams(&mut encoder, &reported)?;
+        tunnels(&mut encoder, &reported)
+    }
+}
+
+fn counters(stats: &Stats) -> [(&'static str, &'static str, u64); 14] {
+    [
+        ("connections_opened", "Connections accepted or made", stats.connections_opened),
+        ("connections_closed", "Connections that ended", stats.connections_closed),
+        ("handshakes_failed", "Handshakes that failed or took too long", stats.handshakes_failed),
+        ("sessions", "Sessions between two ends that speak SMig", stats.sessions_established),
+        ("joins", "Connections that joined a session", stats.joined),
+        ("joins_refused", "Connections that a session refused", stats.joins_refused),
+        ("streams_opened", "Streams, and requests by HTTP/1.1", stats.streams_opened),
+        ("streams_ended", "Streams that ended in order, HTTP/2 only", stats.streams_ended),
+        ("streams_reset", "Streams that ended with an error", stats.streams_reset),
+        ("moves", "Streams moved to another connection", stats.moves),
+        ("moves_made", "Of smig_moves, the ones that this end began", stats.moves_made),
+        ("moves_declined", "Moves that the other end declined", stats.moves_declined),
+        ("panics", "Handlers or bodies that panicked", stats.panics),
+        ("limits_hit", "Limits that were reached", stats.limits_hit),
+    ]
+}
+
+#[derive(Clone, Debug, PartialEq, Eq, Hash, EncodeLabelSet)]
+struct UpstreamLabels {
+    upstream: String,
+    server: String,
+}
+
+#[derive(Clone, Debug, PartialEq, Eq, Hash, EncodeLabelSet)]
+struct TunnelLabels {
+    kind: &'static str,
+}
+
+/// One metric of many places.
+struct Kind<T> {
+    name: &'static str,
+    help: &'static str,
+    unit: Option<&'static Unit>,
+    kind: MetricType,
+    value: fn(&T) -> u64,
+}
+
+fn encode<T, L: EncodeLabelSet>(
+    encoder: &mut DescriptorEncoder<'_>,
+    all: &[T],
+    labels: impl Fn(&T) -> L,
+    kinds: &[Kind<T>],
+) -> Result<(), fmt::Error> {
+    if all.is_empty() {
+        return Ok(());
+    }
+    for Kind { name, help, unit, kind, value } in kinds {
+        let mut metric = encoder.encode_descriptor(name, help, *unit, *kind)?;
+        for one in all {
+            let labels = labels(one);
+            let family = metric.encode_family(&labels)?;
+            match kind {
+                MetricType::Counter => ConstCounter::new(value(one)).encode(family)?,
+                _ => {
+                    ConstGauge::new(i64::try_from(value(one)).unwrap_or(i64::MAX)).encode(family)?
+                }
+            }
+        }
+    }
+    Ok(())
+}
+
+fn upstreams(encoder: &mut DescriptorEncoder<'_>, reported: &Reported) -> Result<(), fmt::Error> {
+    use MetricType::{Counter, Gauge};
+    let labels = |one: &UpstreamReport| UpstreamLabels {
+        upstream: one.upstream.clone(),
+        server: one.server.clone(),
+    };
+    let kind = |name, help, kind, value: fn(&UpstreamReport) -> u64| Kind {
+        name,
+        help,
+        unit: None,
+        kind,
+        value,
+    };
+    encode(
+        encoder,
+        &reported.upstreams,
+        labels,
+        &[
+            kind("upstream_healthy", "1 if requests are sent there", Gauge, |one| {
+                one.healthy.into()
+            }),
+            kind("upstream_running", "Requests that run there now", Gauge, |one| one.running),
+            kind("upstream_connections", "Connections open to it", Gauge, |one| one.connections),
+            kind("upstream_requests", "Requests sent there", Counter, |one| one.requests),
+            kind("upstream_failures", "Requests without a whole answer", Counter, |one| {
+                one.failures
+            }),
+        ],
+    )
+}
+
+fn tunnels(encoder: &mut DescriptorEncoder<'_>, reported: &Reported) -> Result<(), fmt::Error> {
+    use MetricType::{Counter, Gauge};
+    let labels = |one: &TunnelReport| TunnelLabels { kind: one.kind };
+    let kind = |name, help, unit, kind, value: fn(&TunnelReport) -> u64| Kind {
+        name,
+        help,
+        unit,
+        kind,
+        value,
+    };
+    let bytes = Some(&Unit::Bytes);
+    encode(
+        encoder,
+        &reported.tunnels,
+        labels,
+        &[
+            kind("tunnels", "Tunnels that are open", None, Gauge, |one| one.open),
+            kind("tunnels_opened", "Tunnels opened", None, Counter, |one| one.opened),
+            kind("tunnel_in", "Octets from clients", bytes, Counter, |one| one.octets_in),
+            kind("tunnel_out", "Octets to clients", bytes, Counter, |one| one.octets_out),
+        ],
+    )
+}

@@ -1,0 +1,55 @@
+//! What other rooms of the house tell operators: numbers of upstreams and tunnels.
+//!
+//! One list of each, filled by whoever has some; names and units of the metrics are in `metrics`.
+
+use serde::Serialize;
+
+/// Somebody who has numbers for operators. Asked at each scrape, and a few times a second while the
+/// page is open.
+pub trait Report: Send + Sync + 'static {
+    /// Adds them.
+    fn report(&self, to: &mut Reported);
+}
+
+/// What was reported.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize)]
+pub struct Reported {
+    /// Servers that requests go to.
+    pub upstreams: Vec<UpstreamReport>,
+    /// Tunnels, by kind.
+    pub tunnels: Vec<TunnelReport>,
+}
+
+/// One server of an upstream.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+pub struct UpstreamReport {
+    /// The upstream's name in the configuration.
+    pub upstream: String,
+    /// The server's URL.
+    pub server: String,
+    /// Whether requests are sent there.
+    pub healthy: bool,
+    /// Requests that run now.
+    pub running: u64,
+    /// Connections that are open now.
+    pub connections: u64,
+    /// Requests since the start.
+    pub requests: u64,
+    /// Of these, the ones that got no whole answer.
+    pub failures: u64,
+}
+
+/// Tunnels of one kind.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+pub struct TunnelReport {
+    /// How they are asked for: `connect`, `socks`, `forward`, `upgrade`.
+    pub kind: &'static str,
+    /// Open now.
+    pub open: u64,
+    /// Opened since the start.
+    pub opened: u64,
+    /// Octets from clients.
+    pub octets_in: u64,
+    /// Octets to clients.
+    pub octets_out: u64,
+}

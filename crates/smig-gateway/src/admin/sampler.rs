@@ -1,0 +1,118 @@
+//! Pictures of what runs, shared by all who look: taken when somebody asks, and not more often than a
+//! few times a second however many ask.
+
+use std::sync::Arc;
+use std::time::{Duration, SystemTime};
+
+use bytes::Bytes;
+use serde::Serialize;
+use serde_json::json;
+use tokio::sync::Mutex;
+use tokio::time::Instant;
+
+use super::json::{Sessions, millis};
+use super::watch::Watch;
+use super::{Reported, Subject};
+
+/// Time between two pictures.
+pub(super) const PERIOD: Duration = Duration::from_millis(250);
+
+#[derive(Debug)]
+pub(super) struct Sampler {
+    subject: Subject,
+    last: Mutex<Option<Sample>>,
+}
+
+/// A picture, ready to be sent.
+#[derive(Clone, Debug)]
+pub(super) struct Sample {
+    /// Of the pictures of this process.
+    pub(super) number: u64,
+    taken: Instant,
+    /// What `/api/sessions` answers.
+    pub(super) sessions: Bytes,
+    /// The same and more, as an event of the page.
+    pub(super) event: Bytes,
+}
+
+/// What the page is fed with.
+#[derive(Debug, Serialize)]
+struct Picture<'a> {
+    at_ms: u64,
+    #[serde(flatten)]
+    sessions: &'a Sessions,
+    counters: serde_json::Value,
+    /// Why work is not welcome; nothing if it is.
+    not_ready: Option<String>,
+    /// Small requests that ended since the last picture: session, connection, milliseconds.
+    ended: Vec<(String, String, f64)>,
+    #[serde(flatten)]
+    reported: Reported,
+}
+
+impl Sampler {
+    pub(super) fn new(subject: Subject) -> Arc<Self> {
+        Arc::new(Self { subject, last: Mutex::default() })
+    }
+
+    pub(super) const fn watch(&self) -> &Arc<Watch> {
+        &self.subject.watch
+    }
+
+    pub(super) const fn subject(&self) -> &Subject {
+        &self.subject
+    }
+
+    /// A picture that is fresh enough.
+    pub(super) async fn get(&self) -> Result<Sample, serde_json::Error> {
+        let mut last = self.last.lock().await;
+        if let Some(sample) = &*last
+            && sample.taken.elapsed() < PERIOD
+        {
+            return Ok(sample.clone());
+        }
+        let number = last.as_ref().map_or(0, |sample| sample.number) + 1;
+        let taken = Instant::now();
+        let sessions = Sessions::of(self.subject.source.sessions().await);
+        let event = self.picture(&sessions)?;
+        let event = format!("event: picture\ndata: {event}\n\n").into();
+        let sessions = serde_json::to_vec(&sessions)?.into();
+        let sample = Sample { number, taken, sessions, event };
+        *last = Some(sample.clone());
+        Ok(sample)
+    }
+
+    fn picture(&self, sessions: &Sessions) -> Result<String, serde_json::Error> {
+        let now = SystemTime::now().duration_since(SystemTime::UNIX_EPOCH).unwrap_or_default();
+        let stats = self.subject.source.stats();
+        let ended = self.watch().take_ended().into_iter().map(|small| {
+            let place = small.place;
+            (place.session.to_string(), place.connection.to_string(), millis(small.latency))
+        });
+        serde_json::to_string(&Picture {
+            at_ms: u64::try_from(now.as_millis()).unwrap_or(u64::MAX),
+            sessions,
+            counters: json!({
+                "connections_open": stats.connections_opened.saturating_sub(stats.connections_closed),
+                "streams_opened": stats.streams_opened,
+                "moves": stats.moves,
+                "moves_declined": stats.moves_declined,
+                "streams_reset": stats.streams_reset,
+            }),
+            not_ready: (self.subject.ready)().err(),
+            ended: ended.collect(),
+            reported: self.subject.reported(),
+        })
+    }
+}
+
+impl Subject {
+    /// What upstreams and tunnels report now.
+    pub(super) fn reported(&self) -> Reported {
+        let mut reported = Reported::default();
+        for report in &self.reports {
+            report.report(&mut reported);
+        }
+        reported
+    }
+}

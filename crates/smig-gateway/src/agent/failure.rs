@@ -1,0 +1,69 @@
+//! Why a local client gets no answer, in each language that local clients speak.
+
+use http::StatusCode;
+
+/// A request that is not answered by its destination.
+#[derive(Debug)]
+pub(super) struct Failure {
+    status: StatusCode,
+    reply: Reply,
+    text: String,
+}
+
+/// Replies of SOCKS5 (RFC 1928 section 6).
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[repr(u8)]
+pub(super) enum Reply {
+    Succeeded = 0,
+    GeneralFailure = 1,
+    NotAllowed = 2,
+    NetworkUnreachable = 3,
+    HostUnreachable = 4,
+    ConnectionRefused = 5,
+    TimedOut = 6,
+    CommandNotSupported = 7,
+    AddressTypeNotSupported = 8,
+}
+
+impl Failure {
+    pub(super) fn new(status: StatusCode, text: String) -> Self {
+        let reply = match status {
+            StatusCode::FORBIDDEN => Reply::NotAllowed,
+            StatusCode::GATEWAY_TIMEOUT => Reply::TimedOut,
+            _ => Reply::GeneralFailure,
+        };
+        Self { status, reply, text }
+    }
+
+    pub(super) const fn not_allowed(mut self) -> Self {
+        self.reply = Reply::NotAllowed;
+        self
+    }
+
+    /// Says more by a proxy error type (RFC 9209 section 2.3).
+    pub(super) fn because(mut self, kind: Option<&str>) -> Self {
+        self.reply = match kind {
+            Some("connection_refused") => Reply::ConnectionRefused,
+            Some("dns_error" | "destination_not_found" | "destination_unavailable") => {
+                Reply::HostUnreachable
+            }
+            Some("destination_ip_unroutable") => Reply::NetworkUnreachable,
+            Some("dns_timeout" | "connection_timeout") => Reply::TimedOut,
+            Some("destination_ip_prohibited" | "http_request_denied") => Reply::NotAllowed,
+            _ => self.reply,
+        };
+        self
+    }
+
+    pub(super) const fn status(&self) -> StatusCode {
+        self.status
+    }
+
+    pub(super) const fn reply(&self) -> Reply {
+        self.reply
+    }
+
+    pub(super) fn text(&self) -> &str {
+        &self.text
+    }
+}

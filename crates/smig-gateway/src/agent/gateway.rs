@@ -1,0 +1,267 @@
+//! The way to the gateway: kept there, and known why it is not.
+//!
+//! One task connects. While it has not, requests are told why at once, so that a gateway that comes
+//! back meets one attempt and not one for each request that waits.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use http::header::PROXY_AUTHORIZATION;
+use http::uri::Authority;
+use http::{Method, Request, Response, StatusCode, Uri};
+use http_body::Body;
+use http_body_util::{BodyExt as _, Limited};
+use smig::{BoxError, Client, Incoming, Origin, Speaks};
+use tokio::sync::{Notify, watch};
+use tokio::time::timeout;
+
+use super::failure::Failure;
+use super::spec::Credentials;
+use crate::tunnel::{self, Opened, Stream};
+
+/// Time until the first attempt after one that failed; doubled each time.
+const BACKOFF: Duration = Duration::from_millis(250);
+const MAX_BACKOFF: Duration = Duration::from_secs(8);
+/// More than the client's own limits: a gateway that shakes hands and says nothing.
+const MEETING: Duration = Duration::from_secs(30);
+/// Time for a gateway to open a tunnel; it has its own limits.
+const OPENING: Duration = Duration::from_secs(45);
+/// Octets of a refusal's text that are read.
+const MAX_TEXT: usize = 4 << 10;
+
+/// How things stand with the gateway.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Link {
+    /// The agent connects for the first time, or again after the connection was lost.
+    Connecting,
+    /// The gateway answers, and speaks this.
+    Up(Speaks),
+    /// It cannot be reached, and why; the agent goes on trying.
+    Away(Arc<str>),
+}
+
+/// The gateway as the local entrances see it.
+#[derive(Debug)]
+pub(super) struct Gateway {
+    client: Client,
+    origin: Origin,
+    credentials: Option<Credentials>,
+    link: watch::Sender<Link>,
+    /// A request found the session gone.
+    lost: Notify,
+    stop: Notify,
+}
+
+impl Gateway {
+    pub(super) fn new(
+        client: Client,
+        origin: Origin,
+        credentials: Option<Credentials>,
+    ) -> Arc<Self> {
+        let (link, _) = watch::channel(Link::Connecting);
+        let (lost, stop) = (Notify::new(), Notify::new());
+        Arc::new(Self { client, origin, credentials, link, lost, stop })
+    }
+
+    pub(super) fn link(&self) -> watch::Receiver<Link> {
+        self.link.subscribe()
+    }
+
+    pub(super) fn stats(&self) -> smig::Stats {
+        self.client.stats()
+    }
+
+    /// Ends [`Self::keep`].
+    pub(super) fn stop(&self) {
+        self.stop.notify_one();
+    }
+
+    /// Connects, and again whenever the connection is lost.
+    pub(super) async fn keep(&self) {
+        tokio::select! {
+            () = self.stop.notified() => {}
+            () = self.reconnect() => {}
+        }
+    }
+
+    async fn reconnect(&self) {
+        let mut backoff = BACKOFF;
+        loop {
+            match self.meet().await {
+                Ok(speaks) => {
+                    backoff = BACKOFF;
+                    self.link.send_replace(Link::Up(speaks));
+                    self.lost.notified().await;
+                }
+                Err(why) => {
+                    tracing::debug!(%why, "the gateway is away");
+                    self.link.send_replace(Link::Away(why.into()));
+                    tokio::time::sleep(jitter(backoff)).await;
+                    backoff = (backoff * 2).min(MAX_BACKOFF);
+                }
+            }
+            // Away stays what it is until more is known: requests need not wait for each attempt.
+            if matches!(*self.link.borrow(), Link::Up(_)) {
+                self.link.send_replace(Link::Connecting);
+            }
+        }
+    }
+
+    async fn meet(&self) -> Result<Speaks, String> {
+        match timeout(MEETING, self.client.connect(&self.origin)).await {
+            Ok(Ok(Speaks::Http1)) => {
+                Err("it speaks HTTP/1.1 only; an agent needs a gateway with HTTP/2".to_owned())
+            }
+            Ok(Ok(speaks)) => Ok(speaks),
+            Ok(Err(error)) => Err(error.to_string()),
+            Err(_) => Err("it accepts connections and says nothing".to_owned()),
+        }
+    }
+
+    /// What the gateway speaks, as soon as it is there.
+    ///
+    /// # Errors
+    /// It is away.
+    pub(super) async fn ready(&self) -> Result<Speaks, Failure> {
+        let mut link = self.link.subscribe();
+        match link.wait_for(|link| *link != Link::Connecting).await.as_deref() {
+            Ok(Link::Up(speaks)) => Ok(*speaks),
+            Ok(Link::Away(why)) => Err(self.away(why)),
+            Ok(Link::Connecting) | Err(_) => Err(self.away("the agent ends")),
+        }
+    }
+
+    fn away(&self, why: &str) -> Failure {
+        let text = format!("the gateway {} is away: {why}", self.origin);
+        Failure::new(StatusCode::BAD_GATEWAY, text)
+    }
+
+    /// What an error of the session means to who waits for an answer.
+    fn failure(&self, error: &smig::Error) -> Failure {
+        if error.is_connect() || error.is_transport() {
+            self.lost.notify_one();
+        }
+        let status =
+            if error.is_timeout() { StatusCode::GATEWAY_TIMEOUT } else { StatusCode::BAD_GATEWAY };
+        Failure::new(status, format!("no answer from the gateway {}: {error}", self.origin))
+    }
+
+    /// Opens a tunnel to a destination, whose name the gateway resolves.
+    ///
+    /// # Errors
+    /// The gateway is away, or refuses.
+    pub(super) async fn tunnel(&self, target: &Authority) -> Result<Stream, Failure> {
+        let mut tried = false;
+        loop {
+            self.ready().await?;
+            let mut request = Request::new(());
+            *request.method_mut() = Method::CONNECT;
+            *request.uri_mut() = Uri::from(target.clone());
+            self.authorize(&mut request);
+            let opening = timeout(OPENING, tunnel::open(&self.client, &self.origin, request));
+            let Ok(opened) = opening.await else {
+                let text =
+                    format!("the gateway {} opens no tunnel to {target} in time", self.origin);
+                return Err(Failure::new(StatusCode::GATEWAY_TIMEOUT, text));
+            };
+            match opened {
+                Ok(Opened::Tunnel(_, stream)) => return Ok(stream),
+                Ok(Opened::Refused(response)) => return Err(refusal(response).await),
+                // The session ended just then, and nobody has seen the request.
+                Err(error) if error.is_retryable() && !error.is_connect() && !tried => {
+                    tried = true;
+                }
+                Err(error) => return Err(self.failure(&error)),
+            }
+        }
+    }
+
+    /// Sends a request whose URI names another host.
+    ///
+    /// # Errors
+    /// The gateway is away, or does not take the agent's credentials.
+    pub(super) async fn send<B>(
+        &self,
+        mut request: Request<B>,
+    ) -> Result<Response<Incoming>, Failure>
+    where
+        B: Body + Send + 'static,
+        B::Data: Send,
+        B::Error: Into<BoxError>,
+    {
+        self.ready().await?;
+        self.authorize(&mut request);
+        match self.client.request_to(&self.origin, request).await {
+            Ok(response) if response.status() == StatusCode::PROXY_AUTHENTICATION_REQUIRED => {
+                Err(refusal(response).await)
+            }
+            Ok(response) => Ok(response),
+            Err(error) => Err(self.failure(&error)),
+        }
+    }
+
+    /// Tells that a stream broke in the middle.
+    pub(super) fn on_broken(&self) {
+        self.lost.notify_one();
+    }
+
+    fn authorize<B>(&self, request: &mut Request<B>) {
+        let headers = request.headers_mut();
+        // What local programs send is not for the gateway.
+        headers.remove(PROXY_AUTHORIZATION);
+        if let Some(credentials) = &self.credentials {
+            headers.insert(PROXY_AUTHORIZATION, credentials.value());
+        }
+    }
+}
+
+/// A refusal in the gateway's own words.
+async fn refusal(response: Response<Incoming>) -> Failure {
+    let status = response.status();
+    if status == StatusCode::PROXY_AUTHENTICATION_REQUIRED {
+        // Passed on it would have browsers ask their users for a password.
+        let text = "the gateway wants a token, and does not take this agent's";
+        return Failure::new(StatusCode::BAD_GATEWAY, text.to_owned()).not_allowed();
+    }
+    let kind = response
+        .headers()
+        .get("proxy-status")
+        .and_then(|value| value.to_str().ok())
+        .and_then(|value| value.split(';').find_map(|part| part.trim().strip_prefix("error=")))
+        .map(str::to_owned);
+    // A text that does not come is no reason to wait, or to fail differently.
+    let body =
+        timeout(Duration::from_secs(5), Limited::new(response.into_body(), MAX_TEXT).collect());
+    let text = match body.await {
+        Ok(Ok(body)) => String::from_utf8_lossy(&body.to_bytes()).trim().to_owned(),
+        _ => String::new(),
+    };
+    let status = if status.is_client_error() || status.is_server_error() {
+        status
+    } else {
+        StatusCode::BAD_GATEWAY
+    };
+    let text = if text.is_empty() { format!("the gateway answered {status}") } else { text };
+    Failure::new(status, text).because(kind.as_deref())
+}
+
+/// Half of it to all of it, so that agents that lost their gateway together do not come back together.
+fn jitter(backoff: Duration) -> Duration {
+    use std::hash::{BuildHasher as _, RandomState};
+    let random = RandomState::new().hash_one(0_u8);
+    let part = (random % 1024) as u32;
+    backoff / 2 + backoff / 2 * part / 1024
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn jitter_keeps_to_its_bounds() {
+        for _ in 0..100 {
+            let waited = jitter(MAX_BACKOFF);
+            assert!(waited >= MAX_BACKOFF / 2 && waited <= MAX_BACKOFF);
+        }
+    }
+}

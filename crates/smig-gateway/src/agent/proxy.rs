@@ -1,0 +1,205 @@
+//! The local HTTP proxy: CONNECT, requests in absolute form, and the PAC file.
+
+use std::convert::Infallible;
+use std::net::SocketAddr;
+use std::sync::{Arc, Mutex, PoisonError};
+
+use bytes::Bytes;
+use http::header::{CACHE_CONTROL, CONTENT_TYPE, EXPECT, HOST};
+use http::uri::Scheme;
+use http::{HeaderValue, Method, Request, Response, StatusCode, Version};
+use hyper::server::conn::http1;
+use hyper::service::service_fn;
+use hyper::upgrade::OnUpgrade;
+use hyper_util::rt::{TokioIo, TokioTimer};
+use tokio::net::TcpStream;
+
+use super::Shared;
+use super::accepted::{Accepted, BrokenFlag, LocalBody};
+use super::failure::Failure;
+use super::listen::{Stop, stopped};
+use super::pac;
+use crate::proxy::head::{self, Wish};
+use crate::tunnel::{Socket, Stream, relay};
+
+/// One local connection.
+struct Connection {
+    shared: Arc<Shared>,
+    local: SocketAddr,
+    broken: BrokenFlag,
+    /// A tunnel that begins when the connection has done with HTTP.
+    tunnel: Mutex<Option<(OnUpgrade, Stream)>>,
+}
+
+/// Serves a local connection to its end.
+pub(super) async fn serve(tcp: TcpStream, shared: Arc<Shared>, stop: Stop) {
+    let Ok(local) = tcp.local_addr() else { return };
+    let accepted = Accepted::new(tcp, Bytes::new());
+    let idle = shared.tunnel_idle;
+    let broken = accepted.broken();
+    let connection = Arc::new(Connection { shared, local, broken, tunnel: Mutex::default() });
+    let answering = {
+        let connection = Arc::clone(&connection);
+        service_fn(move |request| {
+            let connection = Arc::clone(&connection);
+            async move { Ok::<_, Infallible>(connection.answer(request).await) }
+        })
+    };
+    let http = http1::Builder::new()
+        .timer(TokioTimer::new())
+        .serve_connection(TokioIo::new(accepted), answering)
+        .with_upgrades();
+    if let Err(error) = until_stopped(http, stop).await {
+        tracing::debug!(%error, "a local connection ended");
+    }
+    let tunnel = connection.tunnel.lock().unwrap_or_else(PoisonError::into_inner).take();
+    let Some((upgrade, stream)) = tunnel else { return };
+    let Ok(Ok(parts)) = upgrade.await.map(|io| io.downcast::<TokioIo<Accepted>>()) else { return };
+    let socket = Socket::with_first(parts.io.into_inner(), parts.read_buf);
+    connection.shared.carry(socket, stream, idle).await;
+}
+
+/// Runs a connection. In a function of its own: a tunnel that follows needs none of its state.
+async fn until_stopped<I, S>(
+    http: http1::UpgradeableConnection<I, S>,
+    stop: Stop,
+) -> hyper::Result<()>
+where
+    S: hyper::service::HttpService<hyper::body::Incoming, ResBody = LocalBody>,
+    S::Error: Into<smig::BoxError>,
+    I: hyper::rt::Read + hyper::rt::Write + Unpin + Send + 'static,
+{
+    let mut http = Box::pin(http);
+    tokio::select! {
+        ended = http.as_mut() => ended,
+        () = stopped(stop) => {
+            http.as_mut().graceful_shutdown();
+            http.await
+        }
+    }
+}
+
+impl Shared {
+    /// Carries a tunnel to its end.
+    pub(super) async fn carry<T>(
+        &self,
+        socket: Socket<T>,
+        stream: Stream,
+        idle: Option<std::time::Duration>,
+    ) where
+        T: crate::tunnel::Abort,
+        Socket<T>: crate::tunnel::End,
+    {
+        let outcome = relay(socket, stream, idle).await;
+        if let Err(error) = outcome.end {
+            tracing::debug!(%error, sent = outcome.sent, received = outcome.received, "a tunnel broke");
+            if error.is_transport() {
+                self.gateway.on_broken();
+            }
+        }
+    }
+}
+
+impl Connection {
+    async fn answer(&self, request: Request<hyper::body::Incoming>) -> Response<LocalBody> {
+        let method = request.method().clone();
+        let answered = if method == Method::CONNECT {
+            self.connect(request).await
+        } else if request.uri().authority().is_some() {
+            self.forward(request).await
+        } else {
+            Ok(self.own(&method, request.uri().path()))
+        };
+        answered.unwrap_or_else(|failure| {
+            tracing::debug!(why = failure.text(), "a local request failed");
+            page(failure.status(), failure.text())
+        })
+    }
+
+    async fn connect(
+        &self,
+        mut request: Request<hyper::body::Incoming>,
+    ) -> Result<Response<LocalBody>, Failure> {
+        let target = request.uri().authority().cloned();
+        let Some(target) = target.filter(|target| target.port_u16().is_some()) else {
+            let text = "write CONNECT host:port".to_owned();
+            return Err(Failure::new(StatusCode::BAD_REQUEST, text));
+        };
+        let stream = self.shared.gateway.tunnel(&target).await?;
+        let upgrade = hyper::upgrade::on(&mut request);
+        *self.tunnel.lock().unwrap_or_else(PoisonError::into_inner) = Some((upgrade, stream));
+        Ok(Response::new(LocalBody::text(Bytes::new())))
+    }
+
+    async fn forward(
+        &self,
+        request: Request<hyper::body::Incoming>,
+    ) -> Result<Response<LocalBody>, Failure> {
+        if request.uri().scheme_str() != Some("http") {
+            let text = "only http:// is taken in this form; https:// goes by CONNECT".to_owned();
+            return Err(Failure::new(StatusCode::BAD_REQUEST, text));
+        }
+        let gateway = Arc::clone(&self.shared.gateway);
+        let response = gateway.send(outward(request)?).await?;
+        let broken = self.broken.clone();
+        let mut response = response.map(|body| LocalBody::Session { body, broken, gateway });
+        *response.version_mut() = Version::HTTP_11;
+        Ok(response)
+    }
+
+    /// What is asked of the agent itself.
+    fn own(&self, method: &Method, path: &str) -> Response<LocalBody> {
+        if *method != Method::GET && *method != Method::HEAD {
+            return page(StatusCode::METHOD_NOT_ALLOWED, "this is a proxy");
+        }
+        match path {
+            pac::PATH => {
+                let mut response =
+                    Response::new(LocalBody::text(pac::script(self.local, self.shared.socks)));
+                let headers = response.headers_mut();
+                headers.insert(CONTENT_TYPE, HeaderValue::from_static(pac::MEDIA_TYPE));
+                headers.insert(CACHE_CONTROL, HeaderValue::from_static("no-cache"));
+                response
+            }
+            "/" => {
+                let local = self.local;
+                let text = format!(
+                    "This is a smig agent, an HTTP proxy. Have programs use http://{local} as proxy, or \
+                     browsers the automatic configuration http://{local}{}",
+                    pac::PATH
+                );
+                page(StatusCode::OK, &text)
+            }
+            _ => page(StatusCode::NOT_FOUND, "this is a proxy; it serves /proxy.pac only"),
+        }
+    }
+}
+
+/// A local request as the gateway is to see it.
+pub(super) fn outward(
+    mut request: Request<hyper::body::Incoming>,
+) -> Result<Request<hyper::body::Incoming>, Failure> {
+    let bad = |failure: crate::proxy::Failure| Failure::new(failure.status(), failure.to_string());
+    // The target's authority goes before Host (RFC 9112 section 3.2.2).
+    let host = request.uri().authority().map(|target| HeaderValue::from_str(target.as_str()));
+    if let Some(Ok(host)) = host
+        && request.headers().get_all(HOST).iter().count() <= 1
+    {
+        request.headers_mut().insert(HOST, host);
+    }
+    let (parts, body) = request.into_parts();
+    let (mut outward, _) = head::admit(parts).map_err(bad)?;
+    outward.wish = Wish::Usual;
+    // hyper answers it when the body is read.
+    outward.headers.remove(EXPECT);
+    head::for_http2(outward, &Scheme::HTTP, body).map_err(bad)
+}
+
+/// A short text to read.
+pub(super) fn page(status: StatusCode, text: &str) -> Response<LocalBody> {
+    let mut response = Response::new(LocalBody::text(format!("{text}\n")));
+    *response.status_mut() = status;
+    let media_type = HeaderValue::from_static("text/plain; charset=utf-8");
+    response.headers_mut().insert(CONTENT_TYPE, media_type);
+    response
+}

@@ -1,0 +1,142 @@
+//! What the types of the file cannot say: names that must be there, keys that do not go together.
+
+use std::collections::BTreeMap;
+
+use http::{StatusCode, Uri};
+use smig_settings::{Document, Placed, nearest};
+
+use super::spec::{ListenProtocol, ListenSpec, RouteSpec};
+use crate::front::{HeaderRules, HostPattern};
+use crate::upstream::UpstreamSpec;
+
+fn under(at: &[String], keys: &[&str]) -> Vec<String> {
+    at.iter().cloned().chain(keys.iter().map(|&key| key.to_owned())).collect()
+}
+
+pub(super) fn listeners(listen: &[Placed<ListenSpec>], document: &mut Document<'_>) {
+    let mut seen = Vec::new();
+    for Placed { at, value } in listen {
+        for address in &value.address {
+            if address.port() != 0 && seen.contains(address) {
+                document.fault(&under(at, &["address"]), format!("{address} is listened at twice"));
+            }
+            seen.push(*address);
+        }
+        if value.redirect_to_https.is_some() && value.protocol == ListenProtocol::Tls {
+            let what = "this address speaks https already; write protocol = \"cleartext\"";
+            document.fault(&under(at, &["redirect_to_https"]), what);
+        }
+    }
+}
+
+pub(super) fn routes(
+    routes: &[Placed<RouteSpec>],
+    upstreams: &[Placed<UpstreamSpec>],
+    document: &mut Document<'_>,
+) {
+    for Placed { at, value } in upstreams {
+        if value.servers.is_empty() {
+            document.fault(&under(at, &["servers"]), "name one server at least");
+        }
+    }
+    let names: Vec<&str> =
+        upstreams.iter().filter_map(|placed| placed.at.last()).map(String::as_str).collect();
+    // An upstream that has faults is not among them: its routes are not to blame.
+    let complete = !document.has_faults();
+    let mut seen = BTreeMap::new();
+    for Placed { at, value } in routes {
+        let mut fault = |keys: &[&str], what: String| document.fault(&under(at, keys), what);
+        if let Err((key, what)) = action(value) {
+            fault(&[key], what);
+        }
+        if let Some(name) = &value.upstream
+            && complete
+            && !names.contains(&name.as_str())
+        {
+            let what = match nearest(name, names.iter().copied()) {
+                Some(near) => format!("there is no upstream {name:?}; did you mean {near:?}?"),
+                None => format!("there is no upstream {name:?}; write [upstreams.{name}]"),
+            };
+            fault(&["upstream"], what);
+        }
+        if let Err(what) = path(&value.path) {
+            fault(&["path"], what);
+        }
+        if let Some(Err(what)) = value.replace_path.as_deref().map(path) {
+            fault(&["replace_path"], what);
+        }
+        for host in value.host.all() {
+            if let Err(what) = host.parse::<HostPattern>() {
+                fault(&["host"], what);
+            }
+        }
+        for (key, headers) in [
+            ("request_headers", &value.request_headers),
+            ("response_headers", &value.response_headers),
+        ] {
+            if let Err((kind, name, what)) = HeaderRules::new(headers) {
+                fault(&[key, kind, &name], what);
+            }
+        }
+        let mut hosts: Vec<_> =
+            value.host.all().iter().map(|host| host.to_ascii_lowercase()).collect();
+        if hosts.is_empty() {
+            hosts.push(String::new());
+        }
+        for host in hosts {
+            let here = at.last().cloned().unwrap_or_default();
+            if let Some(other) = seen.insert((host, value.path.clone()), here) {
+                fault(&["path"], format!("route.{other} is for the same host and path"));
+            }
+        }
+    }
+}
+
+/// What a route does, and that it is one thing only.
+fn action(route: &RouteSpec) -> Result<(), (&'static str, String)> {
+    let bad = |key, what: &str| Err((key, what.to_owned()));
+    let status = route.status.map(StatusCode::from_u16).transpose();
+    let Ok(status) = status else { return bad("status", "a status is between 100 and 999") };
+    match (&route.upstream, &route.redirect, status) {
+        (Some(_), Some(_), _) => return bad("redirect", "a route has an upstream or a redirect"),
+        (Some(_), None, Some(_)) => return bad("status", "a route has an upstream or a status"),
+        (None, None, None) => {
+            return bad("path", "what then? Add upstream, redirect, or status");
+        }
+        (None, Some(_), Some(status))
+            if !matches!(status.as_u16(), 301 | 302 | 303 | 307 | 308) =>
+        {
+            return bad("status", "a redirect is 301, 302, 303, 307 or 308");
+        }
+        (None, None, Some(status)) if status.is_informational() => {
+            return bad("status", "1xx is no answer");
+        }
+        _ => {}
+    }
+    if let Some(redirect) = &route.redirect {
+        let uri: Option<Uri> = redirect.parse().ok();
+        let is_whole = uri.is_some_and(|uri| uri.scheme().is_some() && uri.query().is_none());
+        if !is_whole {
+            return bad("redirect", "write a whole URL without a query: https://example.com");
+        }
+    }
+    if route.text.is_some() && (route.upstream.is_some() || route.redirect.is_some()) {
+        return bad("text", "text goes with a status, and with nothing else");
+    }
+    if route.replace_path.is_some() && route.upstream.is_none() {
+        return bad("replace_path", "only an upstream has another path");
+    }
+    Ok(())
+}
+
+fn path(path: &str) -> Result<(), String> {
+    let is_path =
+        path.starts_with('/') && path.parse::<Uri>().is_ok_and(|uri| uri.query().is_none());
+    if !is_path || path.contains('#') {
+        return Err(format!("{path:?} is no path; it begins with /"));
+    }
+    if path.split('/').any(|segment| matches!(segment, "." | "..")) {
+        return Err(format!("{path:?} has a segment that no request may have"));
+    }
+    Ok(())
+}

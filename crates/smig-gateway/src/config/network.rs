@@ -1,0 +1,84 @@
+//! Addresses with a common beginning.
+
+use std::fmt;
+use std::net::IpAddr;
+use std::str::FromStr;
+
+use serde::{Deserialize, Deserializer, de::Error as _};
+
+/// `192.0.2.0/24`, `2001:db8::/32`, or one address.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Network {
+    addr: IpAddr,
+    bits: u32,
+}
+
+impl Network {
+    /// Whether the address is one of them. An IPv4 address inside IPv6 counts as itself.
+    #[must_use]
+    pub fn contains(&self, addr: IpAddr) -> bool {
+        match (self.addr, addr.to_canonical()) {
+            (IpAddr::V4(own), IpAddr::V4(addr)) => {
+                let shift = 32 - self.bits;
+                u32::from(own).checked_shr(shift) == u32::from(addr).checked_shr(shift)
+            }
+            (IpAddr::V6(own), IpAddr::V6(addr)) => {
+                let shift = 128 - self.bits;
+                u128::from(own).checked_shr(shift) == u128::from(addr).checked_shr(shift)
+            }
+            _ => false,
+        }
+    }
+}
+
+impl FromStr for Network {
+    type Err = String;
+
+    fn from_str(text: &str) -> Result<Self, String> {
+        let bad = || format!("{text:?} is neither an address nor a network such as 10.0.0.0/8");
+        let (addr, bits) = match text.split_once('/') {
+            Some((addr, bits)) => (addr, Some(bits)),
+            None => (text, None),
+        };
+        let addr: IpAddr = addr.parse().map_err(|_| bad())?;
+        let most = if addr.is_ipv4() { 32 } else { 128 };
+        let bits = bits.map_or(Ok(most), str::parse).map_err(|_| bad())?;
+        if bits > most {
+            return Err(bad());
+        }
+        Ok(Self { addr, bits })
+    }
+}
+
+impl fmt::Display for Network {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{}/{}", self.addr, self.bits)
+    }
+}
+
+impl<'de> Deserialize<'de> for Network {
+    fn deserialize<D: Deserializer<'de>>(from: D) -> Result<Self, D::Error> {
+        String::deserialize(from)?.parse().map_err(D::Error::custom)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn addresses_are_inside_or_not() {
+        let has = |network: &str, addr: &str| {
+            network.parse::<Network>().unwrap().contains(addr.parse().unwrap())
+        };
+        assert!(has("10.0.0.0/8", "10.255.0.1"));
+        assert!(!has("10.0.0.0/8", "11.0.0.1"));
+        assert!(has("0.0.0.0/0", "192.0.2.1") && !has("0.0.0.0/0", "::1"));
+        assert!(has("192.0.2.1", "192.0.2.1") && !has("192.0.2.1", "192.0.2.2"));
+        assert!(has("10.0.0.0/8", "::ffff:10.0.0.1"));
+        assert!(has("2001:db8::/32", "2001:db8:1::1") && has("::/0", "::1"));
+        for bad in ["", "10.0.0.0/33", "::/129", "10/8", "10.0.0.0/-1", "host"] {
+            assert!(bad.parse::<Network>().is_err(), "{bad}");
+        }
+    }
+}

@@ -1,0 +1,168 @@
+//! The file: the example, and what is said of faults.
+
+use std::time::Duration;
+
+use super::*;
+
+fn parse(text: &str) -> Result<Config, Vec<String>> {
+    Config::parse(text, Path::new("/etc/smig/gateway.toml")).map_err(|faults| {
+        let shown = |fault: Fault| match fault.key.is_empty() {
+            true => format!("{}: {}", fault.line, fault.what),
+            false => format!("{}: {}: {}", fault.line, fault.key, fault.what),
+        };
+        faults.into_iter().map(shown).collect()
+    })
+}
+
+fn faults(text: &str) -> Vec<String> {
+    parse(text).unwrap_err()
+}
+
+/// The example as somebody would have it who took the # away from every key of a section, and from
+/// every section.
+fn uncommented(example: &str) -> String {
+    let is_key = |line: &str| {
+        let name = line.split(" = ").next().unwrap_or_default();
+        line.contains(" = ") && name.bytes().all(|b| b.is_ascii_lowercase() || b == b'_')
+    };
+    let line = |line: &str| match line.strip_prefix('#') {
+        Some(rest) if is_key(rest) || is_key(rest.trim_start()) => rest.trim_start().to_owned(),
+        Some(rest) if rest.starts_with(" [") && rest.ends_with(']') => rest.trim_start().to_owned(),
+        _ => line.to_owned(),
+    };
+    example.lines().map(line).collect::<Vec<_>>().join("\n")
+}
+
+#[test]
+fn the_example_parses_as_it_is_and_with_every_key_in_force() {
+    let config = parse(&example()).unwrap();
+    assert_eq!(config.listen[0].address.len(), 2);
+    assert_eq!(config.routes[0].upstream.as_deref(), Some("app"));
+    let defaults = Config::default();
+    assert!(config.changed_server_settings(&defaults).is_empty());
+    assert_eq!(config.tls, defaults.tls);
+    assert_eq!(config.forwarded, defaults.forwarded);
+    assert_eq!(config.access_log, defaults.access_log);
+    let UpstreamSpec { servers, .. } = config.upstreams["app"].clone();
+    assert_eq!(config.upstreams["app"], UpstreamSpec::new(servers));
+
+    let whole = uncommented(&example());
+    let config = parse(&whole).unwrap_or_else(|faults| panic!("{faults:#?}"));
+    assert_eq!(config.changed_server_settings(&defaults), ["admin"]);
+    assert_eq!(config.listen.len(), 2);
+    assert_eq!(config.certificates[0].chain, Path::new("/etc/smig/fullchain.pem"));
+    assert_eq!(config.routes.len(), 3);
+    assert_eq!(config.hosts(), ["localhost", "www.example.com"]);
+    assert!(config.upstreams["app"].health.is_some());
+    assert!(config.forward.is_some());
+    // Every key of the file is in the example.
+    for key in KEYS {
+        assert!(whole.contains(&format!("[{key}")), "{key}");
+    }
+}
+
+#[test]
+fn every_fault_is_named_with_its_line_and_key() {
+    assert_eq!(
+        faults(
+            "[[listen]]\naddress = 'somewhere'\n[[route]]\npath = 'x'\nupstrem = 'app'\n\
+             [policy]\nmin_sise = 5\n[acces_log]\n[tls]\nwatch = 5\n"
+        ),
+        [
+            "2: listen.0.address: \"somewhere\" is no address with a port; write 127.0.0.1:8443, \
+             [::1]:8443, localhost:8443 (both), or [::]:8443 for every interface",
+            "5: route.0.upstrem: unknown key; did you mean upstream?",
+            "7: unknown key policy.min_sise; did you mean policy.min_size?",
+            "8: acces_log: unknown key; did you mean access_log?",
+            "10: tls.watch: this takes a string with a unit, such as \"500ms\", \"10s\" or \"2min\"",
+        ]
+    );
+    assert_eq!(
+        faults("[upstreams.a]\nservers = []\n"),
+        ["2: upstreams.a.servers: name one server at least"]
+    );
+    assert_eq!(
+        faults("[upstreams.a]\nservers = ['a:1']\n"),
+        [
+            "2: upstreams.a.servers.0: \"a:1\": begins with none of http://, h2c://, https://, smig://, unix:"
+        ]
+    );
+    assert_eq!(
+        faults("[[route]]\nstatus = 200\nhost = 5\n"),
+        ["3: route.0.host: this takes a string or an array of strings"]
+    );
+    assert!(faults("[[route]\n")[0].starts_with("1: "));
+}
+
+#[test]
+fn what_types_cannot_say_is_checked() {
+    let route =
+        |text: &str| faults(&format!("[upstreams.app]\nservers = ['http://a']\n[[route]]\n{text}"));
+    assert_eq!(
+        route("upstream = 'ap'\n"),
+        ["4: route.0.upstream: there is no upstream \"ap\"; did you mean \"app\"?"]
+    );
+    assert_eq!(
+        route("path = '/'\n"),
+        ["4: route.0.path: what then? Add upstream, redirect, or status"]
+    );
+    assert_eq!(
+        route("upstream = 'app'\nredirect = 'https://a'\n"),
+        ["5: route.0.redirect: a route has an upstream or a redirect"]
+    );
+    assert_eq!(
+        route("redirect = 'https://a'\nstatus = 200\n"),
+        ["5: route.0.status: a redirect is 301, 302, 303, 307 or 308"]
+    );
+    assert_eq!(
+        route("upstream = 'app'\nhost = ['a', 'b:80']\n"),
+        [
+            "5: route.0.host: \"b:80\" is no host: write a name, *.NAME, or an address, without a port"
+        ]
+    );
+    assert_eq!(
+        route("upstream = 'app'\npath = 'api'\n"),
+        ["5: route.0.path: \"api\" is no path; it begins with /"]
+    );
+    assert_eq!(
+        route("upstream = 'app'\nrequest_headers = { set = { Host = 'a' } }\n"),
+        ["5: route.0.request_headers.set.Host: the gateway decides on this field"]
+    );
+    assert_eq!(
+        route("upstream = 'app'\n[[route]]\nupstream = 'app'\npath = '/'\n"),
+        ["7: route.1.path: route.0 is for the same host and path"]
+    );
+    assert_eq!(
+        faults("[[listen]]\naddress = '127.0.0.1:1'\n[[listen]]\naddress = '127.0.0.1:1'\n"),
+        ["4: listen.1.address: 127.0.0.1:1 is listened at twice"]
+    );
+}
+
+#[test]
+fn what_shows_only_in_use_has_its_line_too() {
+    let config = parse("[[certificate]]\nchain = 'a'\n\nkey = 'b'\n").unwrap();
+    let faults = config.fault(&["certificate", "0", "key"], "cannot be read");
+    assert_eq!(faults.to_string(), "/etc/smig/gateway.toml:4: certificate.0.key: cannot be read");
+}
+
+#[test]
+fn the_shared_settings_are_those_of_every_server() {
+    let text = "[server]\nworkers = 3\ndrain_timeout = '7s'\n[policy]\nmin_size = '1MiB'\n";
+    let config = parse(text).unwrap();
+    assert_eq!(config.server.workers, Some(3));
+    assert_eq!(config.server.drain_timeout, Duration::from_secs(7));
+    assert_eq!(config.server.rules.policy.min_size, 1 << 20);
+    assert_eq!(
+        config.changed_server_settings(&Config::default()),
+        ["server.workers", "server.drain_timeout", "policy.min_size"]
+    );
+}
+
+#[test]
+fn the_page_about_the_gateway_shows_a_good_file() {
+    let page = include_str!("../../../../docs/gateway.md");
+    let (_, rest) = page.split_once("```toml\n").unwrap();
+    let (text, _) = rest.split_once("```").unwrap();
+    let config = parse(text).unwrap_or_else(|faults| panic!("{faults:#?}"));
+    assert_eq!(config.routes.len(), 2);
+}

@@ -1,0 +1,136 @@
+//! Which addresses are public.
+//!
+//! After IANA's registries of special-purpose addresses. Everything that is not known to be public is
+//! not: this is what keeps a proxy from being a way into the network that it stands in.
+
+use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
+
+use super::pattern::in_network;
+
+/// IPv4 networks that are not public, and what they are.
+const SPECIAL_V4: [([u8; 4], u8, &str); 17] = [
+    ([0, 0, 0, 0], 8, "unspecified"),
+    ([10, 0, 0, 0], 8, "private"),
+    ([100, 64, 0, 0], 10, "shared by a carrier's NAT"),
+    ([127, 0, 0, 0], 8, "loopback"),
+    ([169, 254, 0, 0], 16, "link-local"),
+    ([172, 16, 0, 0], 12, "private"),
+    ([192, 0, 0, 0], 24, "for protocols"),
+    ([192, 0, 2, 0], 24, "for documentation"),
+    ([192, 31, 196, 0], 24, "for AS112"),
+    ([192, 52, 193, 0], 24, "for AMT"),
+    ([192, 88, 99, 0], 24, "for 6to4 relays"),
+    ([192, 168, 0, 0], 16, "private"),
+    ([198, 18, 0, 0], 15, "for benchmarks"),
+    ([198, 51, 100, 0], 24, "for documentation"),
+    ([203, 0, 113, 0], 24, "for documentation"),
+    ([224, 0, 0, 0], 4, "multicast"),
+    ([240, 0, 0, 0], 4, "reserved"),
+];
+
+/// IPv6 networks that are not public, though some of them are inside of 2000::/3.
+const SPECIAL_V6: [(Ipv6Addr, u8, &str); 17] = [
+    (Ipv6Addr::UNSPECIFIED, 128, "unspecified"),
+    (Ipv6Addr::LOCALHOST, 128, "loopback"),
+    (Ipv6Addr::new(0, 0, 0, 0, 0, 0xffff, 0, 0), 96, "an IPv4 address in IPv6"),
+    (Ipv6Addr::new(0, 0, 0, 0, 0, 0, 0, 0), 96, "an IPv4 address in IPv6"),
+    (Ipv6Addr::new(0x64, 0xff9b, 0, 0, 0, 0, 0, 0), 96, "for NAT64"),
+    (Ipv6Addr::new(0x64, 0xff9b, 1, 0, 0, 0, 0, 0), 48, "for NAT64"),
+    (Ipv6Addr::new(0x100, 0, 0, 0, 0, 0, 0, 0), 64, "discarded"),
+    (Ipv6Addr::new(0x2001, 0, 0, 0, 0, 0, 0, 0), 32, "for Teredo"),
+    (Ipv6Addr::new(0x2001, 0, 0, 0, 0, 0, 0, 0), 23, "for protocols"),
+    (Ipv6Addr::new(0x2001, 0xdb8, 0, 0, 0, 0, 0, 0), 32, "for documentation"),
+    (Ipv6Addr::new(0x2002, 0, 0, 0, 0, 0, 0, 0), 16, "for 6to4"),
+    (Ipv6Addr::new(0x2620, 0x4f, 0x8000, 0, 0, 0, 0, 0), 48, "for AS112"),
+    (Ipv6Addr::new(0x3fff, 0, 0, 0, 0, 0, 0, 0), 20, "for documentation"),
+    (Ipv6Addr::new(0xfc00, 0, 0, 0, 0, 0, 0, 0), 7, "private"),
+    (Ipv6Addr::new(0xfe80, 0, 0, 0, 0, 0, 0, 0), 10, "link-local"),
+    (Ipv6Addr::new(0xfec0, 0, 0, 0, 0, 0, 0, 0), 10, "site-local"),
+    (Ipv6Addr::new(0xff00, 0, 0, 0, 0, 0, 0, 0), 8, "multicast"),
+];
+
+/// What an address is, if it is not public.
+pub(super) fn special(ip: IpAddr) -> Option<&'static str> {
+    match ip {
+        IpAddr::V4(_) => SPECIAL_V4
+            .iter()
+            .find(|&&(network, prefix, _)| in_network(ip, Ipv4Addr::from(network).into(), prefix))
+            .map(|&(_, _, what)| what),
+        IpAddr::V6(v6) => SPECIAL_V6
+            .iter()
+            .find(|&&(network, prefix, _)| in_network(ip, network.into(), prefix))
+            .map(|&(_, _, what)| what)
+            .or_else(|| (v6.octets()[0] >> 5 != 1).then_some("reserved")),
+    }
+}
+
+/// The IPv4 address that an IPv6 address stands for, where it does.
+pub(super) fn embedded(ip: IpAddr) -> Option<IpAddr> {
+    let IpAddr::V6(v6) = ip else { return None };
+    let [a, b, c, d, e, f, g, h] = v6.segments();
+    let v4 = |high: u16, low: u16| {
+        Some(Ipv4Addr::from_bits((u32::from(high) << 16) | u32::from(low)).into())
+    };
+    match [a, b, c, d, e, f] {
+        [0, 0, 0, 0, 0, 0 | 0xffff] | [0x64, 0xff9b, ..] => v4(g, h),
+        [0x2002, ..] => v4(b, c),
+        _ => None,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn only_public_addresses_are_public() {
+        for public in
+            ["1.1.1.1", "8.8.8.8", "100.128.0.1", "172.32.0.1", "2606:4700::1111", "2a00::1"]
+        {
+            assert_eq!(special(public.parse().unwrap()), None, "{public}");
+        }
+        for (ip, what) in [
+            ("0.0.0.0", "unspecified"),
+            ("10.0.0.1", "private"),
+            ("100.64.0.1", "shared by a carrier's NAT"),
+            ("127.0.0.1", "loopback"),
+            ("127.255.255.255", "loopback"),
+            ("169.254.169.254", "link-local"),
+            ("172.31.255.255", "private"),
+            ("192.0.2.1", "for documentation"),
+            ("192.168.1.1", "private"),
+            ("198.19.0.1", "for benchmarks"),
+            ("224.0.0.1", "multicast"),
+            ("255.255.255.255", "reserved"),
+            ("::", "unspecified"),
+            ("::1", "loopback"),
+            ("::ffff:8.8.8.8", "an IPv4 address in IPv6"),
+            ("::ffff:127.0.0.1", "an IPv4 address in IPv6"),
+            ("::127.0.0.1", "an IPv4 address in IPv6"),
+            ("64:ff9b::7f00:1", "for NAT64"),
+            ("64:ff9b:1::1", "for NAT64"),
+            ("100::1", "discarded"),
+            ("2001::1", "for Teredo"),
+            ("2001:db8::1", "for documentation"),
+            ("2002:7f00:1::", "for 6to4"),
+            ("3fff::1", "for documentation"),
+            ("fd00::1", "private"),
+            ("fe80::1", "link-local"),
+            ("ff02::1", "multicast"),
+            ("4000::1", "reserved"),
+            ("5f00::1", "reserved"),
+        ] {
+            assert_eq!(special(ip.parse().unwrap()), Some(what), "{ip}");
+        }
+    }
+
+    #[test]
+    fn ipv4_inside_of_ipv6_is_seen() {
+        let embedded = |ip: &str| embedded(ip.parse().unwrap()).map(|ip| ip.to_string());
+        assert_eq!(embedded("::ffff:10.0.0.1").as_deref(), Some("10.0.0.1"));
+        assert_eq!(embedded("64:ff9b::a00:1").as_deref(), Some("10.0.0.1"));
+        assert_eq!(embedded("2002:a00:1::").as_deref(), Some("10.0.0.1"));
+        assert_eq!(embedded("2606:4700::1"), None);
+        assert_eq!(embedded("10.0.0.1"), None);
+    }
+}

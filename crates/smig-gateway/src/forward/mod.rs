@@ -1,0 +1,207 @@
+//! The forward proxy: tunnels and requests to other hosts, for authenticated users.
+//!
+//! A name is resolved once; each address is checked, and one of those checked is what is dialled, so
+//! that a name that changes its address between the two finds nothing open.
+
+mod address;
+mod body;
+mod dial;
+mod failure;
+mod pattern;
+mod plain;
+mod rules;
+mod spec;
+mod users;
+
+use std::collections::HashMap;
+use std::io;
+use std::sync::{Arc, Mutex, PoisonError};
+
+use http::header::{HeaderName, PROXY_AUTHORIZATION};
+use http::uri::Authority;
+use http::{Method, Request, Response, Uri, Version};
+use hyper_util::rt::TokioIo;
+use smig::{Incoming, Protocol};
+
+pub use pattern::{Pattern, PortRange};
+pub use spec::ForwardSpec;
+pub use users::SecretDigest;
+
+use crate::proxy::Body;
+use crate::tunnel::{self, End, Socket, relay};
+use body::OriginBody;
+use dial::Target;
+use failure::Failure;
+use plain::Plain;
+use rules::Rules;
+use users::Users;
+
+/// With the value `h2c` a client asks that its request reaches the origin by HTTP/2 with prior
+/// knowledge, and not by HTTP/1.1.
+pub const NEXT_PROTOCOL: HeaderName = HeaderName::from_static("smig-next-protocol");
+
+/// A forward proxy. Cheap to share; all workers use one.
+#[derive(Debug)]
+pub struct Forward {
+    users: Users,
+    rules: Rules,
+    spec: ForwardSpec,
+    plain: Plain,
+    /// Tunnels that are open, by user.
+    open: Mutex<HashMap<String, usize>>,
+}
+
+impl Forward {
+    /// A proxy as `spec` describes it.
+    ///
+    /// # Errors
+    /// Nobody may use it, or its file of users cannot be read.
+    pub fn new(spec: ForwardSpec) -> io::Result<Arc<Self>> {
+        Ok(Arc::new(Self {
+            users: Users::new(&spec)?,
+            rules: Rules::new(&spec),
+            plain: Plain::default(),
+            open: Mutex::default(),
+            spec,
+        }))
+    }
+
+    /// Answers CONNECT, or a request for another host. `subject` is the name of the client's
+    /// certificate, if it showed one that was verified. Every failure is a response, whose
+    /// Proxy-Status says why (RFC 9209).
+    pub async fn answer(
+        self: &Arc<Self>,
+        mut request: Request<Incoming>,
+        subject: Option<&str>,
+    ) -> Response<Body> {
+        let Some(user) = self.users.find(request.headers(), subject) else {
+            tracing::info!(uri = %request.uri(), "a request without a known user was refused");
+            return failure::unauthenticated();
+        };
+        request.headers_mut().remove(PROXY_AUTHORIZATION);
+        let uri = request.uri().clone();
+        let answered = if *request.method() == Method::CONNECT {
+            self.connect(request, &user).await
+        } else {
+            self.exchange(request, &user).await
+        };
+        answered.unwrap_or_else(|failure| {
+            tracing::info!(user, %uri, why = failure.detail(), "a forwarded request failed");
+            failure.response()
+        })
+    }
+
+    async fn connect(
+        self: &Arc<Self>,
+        request: Request<Incoming>,
+        user: &str,
+    ) -> Result<Response<Body>, Failure> {
+        if request.extensions().get::<Protocol>().is_some() {
+            return Err(Failure::unsupported("extended CONNECT is not forwarded: use CONNECT"));
+        }
+        let target = target(request.uri(), None)?;
+        let permit = Permit::take(self, user)?;
+        let tcp = dial::dial(&target, &self.rules, self.spec.connect_timeout).await?;
+        Ok(self.join(request, Socket::new(tcp), permit, target))
+    }
+
+    /// Joins the client's side with the connected socket, in a task of its own.
+    fn join(
+        &self,
+        mut request: Request<Incoming>,
+        far: Socket<tokio::net::TcpStream>,
+        permit: Permit,
+        target: Target,
+    ) -> Response<Body> {
+        let idle = self.spec.tunnel_idle;
+        if request.version() == Version::HTTP_2 {
+            let (near, body) = tunnel::accept(request.into_body());
+            tokio::spawn(run(near, far, idle, permit, target));
+            return Response::new(Body::new(body));
+        }
+        let upgraded = hyper::upgrade::on(&mut request);
+        tokio::spawn(async move {
+            match upgraded.await {
+                Ok(io) => run(Socket::new(TokioIo::new(io)), far, idle, permit, target).await,
+                Err(error) => tracing::debug!(%error, "a tunnel's client went away"),
+            }
+        });
+        Response::new(Body::empty())
+    }
+
+    async fn exchange(
+        &self,
+        request: Request<Incoming>,
+        user: &str,
+    ) -> Result<Response<Body>, Failure> {
+        if request.uri().scheme_str() != Some("http") {
+            return Err(Failure::bad_request(
+                "only http:// is forwarded: use CONNECT for https://",
+            ));
+        }
+        let target = target(request.uri(), Some(80))?;
+        tracing::debug!(user, %target, "a request is forwarded");
+        let response = self.plain.send(request, &target, &self.rules, &self.spec).await?;
+        Ok(response.map(|body| Body::new(OriginBody(body))))
+    }
+}
+
+async fn run<A: End, B: End>(
+    near: A,
+    far: B,
+    idle: Option<std::time::Duration>,
+    permit: Permit,
+    target: Target,
+) {
+    let outcome = relay(near, far, idle).await;
+    let (user, sent, received) = (&permit.user, outcome.sent, outcome.received);
+    match outcome.end {
+        Ok(()) => tracing::debug!(user, %target, sent, received, "a tunnel ended"),
+        Err(error) => tracing::debug!(user, %target, sent, received, %error, "a tunnel broke"),
+    }
+}
+
+/// Where a request goes, by its authority.
+fn target(uri: &Uri, default_port: Option<u16>) -> Result<Target, Failure> {
+    let bad = || Failure::bad_request("the authority is not host:port");
+    let authority = uri.authority().filter(|a| !a.as_str().contains('@')).ok_or_else(bad)?;
+    let port = authority.port_u16().or_else(|| default_port.filter(|_| has_no_port(authority)));
+    let port = port.filter(|&port| port != 0).ok_or_else(bad)?;
+    Target::new(authority.host(), port).ok_or_else(bad)
+}
+
+fn has_no_port(authority: &Authority) -> bool {
+    authority.as_str().len() == authority.host().len()
+}
+
+/// A user's place for one tunnel; given back when dropped.
+#[derive(Debug)]
+struct Permit {
+    forward: Arc<Forward>,
+    user: String,
+}
+
+impl Permit {
+    fn take(forward: &Arc<Forward>, user: &str) -> Result<Self, Failure> {
+        let mut open = forward.open.lock().unwrap_or_else(PoisonError::into_inner);
+        let count = open.entry(user.to_owned()).or_default();
+        if *count >= forward.spec.max_tunnels {
+            tracing::warn!(user, limit = forward.spec.max_tunnels, "limit hit: tunnels of a user");
+            return Err(Failure::too_many(forward.spec.max_tunnels));
+        }
+        *count += 1;
+        Ok(Self { forward: Arc::clone(forward), user: user.to_owned() })
+    }
+}
+
+impl Drop for Permit {
+    fn drop(&mut self) {
+        let mut open = self.forward.open.lock().unwrap_or_else(PoisonError::into_inner);
+        if let Some(count) = open.get_mut(&self.user) {
+            *count -= 1;
+            if *count == 0 {
+                open.remove(&self.user);
+            }
+        }
+    }
+}

@@ -1,0 +1,118 @@
+//! How a forward proxy is described.
+
+use std::collections::BTreeMap;
+use std::path::PathBuf;
+use std::time::Duration;
+
+use serde::Deserialize;
+use serde::de::{Deserializer, Error as _};
+
+use super::pattern::{Pattern, PortRange};
+use super::users::SecretDigest;
+
+/// Who may use the forward proxy, and for what.
+#[derive(Clone, Debug, PartialEq, Eq, Deserialize)]
+#[serde(deny_unknown_fields, default)]
+pub struct ForwardSpec {
+    /// Users, each with the SHA-256 of a secret: `ann = "sha256:9f86d0..."`. The secret is a bearer
+    /// token, or the password of basic authentication. A hash without salt protects long random
+    /// secrets only; make one with `openssl rand -hex 32`.
+    pub users: BTreeMap<String, SecretDigest>,
+    /// A file of further users, one a line: `ann sha256:9f86d0...`. Empty lines and those that begin
+    /// with # are skipped. A user may have several lines.
+    pub users_file: Option<PathBuf>,
+    /// Names of client certificates whose holders are users.
+    pub subjects: Vec<String>,
+    /// Destinations that are allowed; empty: all public ones. Addresses that are not public are
+    /// reached only if an address or network here covers them.
+    pub allow: Vec<Pattern>,
+    /// Destinations that are refused, whatever `allow` says.
+    pub deny: Vec<Pattern>,
+    /// Ports that are allowed; all but mail's unless set.
+    pub ports: Vec<PortRange>,
+    /// Tunnels of one user that may be open at once.
+    pub max_tunnels: usize,
+    /// Until there is a connection to the destination.
+    #[serde(deserialize_with = "time")]
+    pub connect_timeout: Duration,
+    /// From the request to the head of an HTTP/1.1 origin's response.
+    #[serde(deserialize_with = "time")]
+    pub response_timeout: Duration,
+    /// How long a tunnel may rest before it is reset; `"never"`: as long as it likes.
+    #[serde(deserialize_with = "time_or_never")]
+    pub tunnel_idle: Option<Duration>,
+}
+
+impl Default for ForwardSpec {
+    fn default() -> Self {
+        Self {
+            users: BTreeMap::new(),
+            users_file: None,
+            subjects: Vec::new(),
+            allow: Vec::new(),
+            deny: Vec::new(),
+            ports: vec![PortRange::new(1, 24), PortRange::new(26, u16::MAX)],
+            max_tunnels: 1024,
+            connect_timeout: Duration::from_secs(10),
+            response_timeout: Duration::from_secs(120),
+            tunnel_idle: Some(Duration::from_secs(3600)),
+        }
+    }
+}
+
+/// A time with its unit: `20ms`, `1.5s`, `2min`, `1h`.
+fn time<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Duration, D::Error> {
+    let text = String::deserialize(deserializer)?;
+    parse_time(&text).ok_or_else(|| D::Error::custom(format!("{text:?} is not a time like \"5s\"")))
+}
+
+fn time_or_never<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Option<Duration>, D::Error> {
+    let text = String::deserialize(deserializer)?;
+    if text == "never" {
+        return Ok(None);
+    }
+    let bad = || D::Error::custom(format!("{text:?} is neither a time like \"5s\" nor \"never\""));
+    parse_time(&text).map(Some).ok_or_else(bad)
+}
+
+fn parse_time(text: &str) -> Option<Duration> {
+    let digits = text.bytes().take_while(|octet| octet.is_ascii_digit() || *octet == b'.').count();
+    let (number, unit) = text.split_at_checked(digits)?;
+    let number: f64 = number.parse().ok()?;
+    let seconds = match unit.trim_start() {
+        "ms" => number / 1e3,
+        "s" => number,
+        "min" | "m" => number * 60.0,
+        "h" => number * 3600.0,
+        _ => return None,
+    };
+    Duration::try_from_secs_f64(seconds).ok()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_description_as_the_file_has_it() {
+        let digest = "sha256:9f86d081884c7d659a2feaa0c55ad015a3bf4f1b2b0b822cd15d6c15b0f00a08";
+        let spec: ForwardSpec = toml::from_str(&format!(
+            r#"
+            users = {{ ann = "{digest}" }}
+            allow = ["*.example.com", "10.0.0.0/8:443"]
+            deny = ["*:6000-6100"]
+            ports = ["443", "8000-8999"]
+            tunnel_idle = "never"
+            "#
+        ))
+        .unwrap();
+        assert_eq!(spec.users.len(), 1);
+        assert_eq!(spec.tunnel_idle, None);
+        assert_eq!(spec.ports, [PortRange::new(443, 443), PortRange::new(8000, 8999)]);
+        for bad in
+            ["user = {}", "users = { a = \"test\" }", "allow = [\"a b\"]", "ports = [\"9-1\"]"]
+        {
+            assert!(toml::from_str::<ForwardSpec>(bad).is_err(), "{bad}");
+        }
+    }
+}

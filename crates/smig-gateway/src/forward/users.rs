@@ -1,0 +1,193 @@
+//! Who asks: bearer tokens, basic authentication, client certificates.
+
+use std::fmt;
+use std::io;
+use std::str::FromStr;
+
+use base64::Engine as _;
+use base64::engine::general_purpose::STANDARD;
+use http::HeaderMap;
+use http::header::PROXY_AUTHORIZATION;
+use serde::de::{Deserialize, Deserializer, Error as _};
+use sha2::{Digest as _, Sha256};
+use subtle::ConstantTimeEq as _;
+
+use super::spec::ForwardSpec;
+
+/// The SHA-256 of a secret, written `sha256:` and 64 hexadecimal digits.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub struct SecretDigest([u8; 32]);
+
+impl SecretDigest {
+    /// The digest of a secret.
+    #[must_use]
+    pub fn of(secret: &[u8]) -> Self {
+        Self(Sha256::digest(secret).into())
+    }
+}
+
+impl fmt::Debug for SecretDigest {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("SecretDigest")
+    }
+}
+
+impl FromStr for SecretDigest {
+    type Err = String;
+
+    fn from_str(text: &str) -> Result<Self, String> {
+        let bad = || "a secret is written sha256: and 64 hexadecimal digits".to_owned();
+        let hex = text.strip_prefix("sha256:").ok_or_else(bad)?.as_bytes();
+        let (pairs, []) = hex.as_chunks::<2>() else { return Err(bad()) };
+        let mut digest = [0; 32];
+        if pairs.len() != digest.len() {
+            return Err(bad());
+        }
+        for (octet, pair) in digest.iter_mut().zip(pairs) {
+            let digit = |digit: u8| char::from(digit).to_digit(16).ok_or_else(bad);
+            let [high, low] = *pair;
+            *octet = u8::try_from(digit(high)? * 16 + digit(low)?).map_err(|_| bad())?;
+        }
+        Ok(Self(digest))
+    }
+}
+
+impl<'de> Deserialize<'de> for SecretDigest {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        String::deserialize(deserializer)?.parse().map_err(D::Error::custom)
+    }
+}
+
+/// Everybody who may use the proxy.
+#[derive(Debug)]
+pub(super) struct Users {
+    secrets: Vec<(String, SecretDigest)>,
+    subjects: Vec<String>,
+}
+
+impl Users {
+    pub(super) fn new(spec: &ForwardSpec) -> io::Result<Self> {
+        let mut secrets: Vec<_> =
+            spec.users.iter().map(|(name, digest)| (name.clone(), *digest)).collect();
+        if let Some(path) = &spec.users_file {
+            let at = |why: String| io::Error::other(format!("{}: {why}", path.display()));
+            let text = std::fs::read_to_string(path).map_err(|error| at(error.to_string()))?;
+            for (number, line) in text.lines().enumerate() {
+                let line = line.trim();
+                if line.is_empty() || line.starts_with('#') {
+                    continue;
+                }
+                let (name, digest) = line
+                    .split_once(char::is_whitespace)
+                    .ok_or_else(|| at(format!("line {}: write NAME sha256:HEX", number + 1)))?;
+                let digest = digest.trim().parse();
+                let digest = digest.map_err(|why| at(format!("line {}: {why}", number + 1)))?;
+                secrets.push((name.to_owned(), digest));
+            }
+        }
+        if secrets.is_empty() && spec.subjects.is_empty() {
+            return Err(io::Error::other(
+                "the forward proxy has no users; give users, users_file or subjects",
+            ));
+        }
+        Ok(Self { secrets, subjects: spec.subjects.clone() })
+    }
+
+    /// The user that a request comes from. Credentials go before the certificate.
+    pub(super) fn find(&self, headers: &HeaderMap, subject: Option<&str>) -> Option<String> {
+        let mut values = headers.get_all(PROXY_AUTHORIZATION).iter();
+        let Some(value) = values.next() else {
+            return self.subjects.iter().find(|known| subject == Some(known)).cloned();
+        };
+        let (scheme, credentials) = value.to_str().ok()?.split_once(' ')?;
+        if values.next().is_some() {
+            return None;
+        }
+        let credentials = credentials.trim();
+        if scheme.eq_ignore_ascii_case("bearer") {
+            return self.known(None, credentials.as_bytes());
+        }
+        if !scheme.eq_ignore_ascii_case("basic") {
+            return None;
+        }
+        let decoded = STANDARD.decode(credentials).ok()?;
+        let colon = decoded.iter().position(|&octet| octet == b':')?;
+        let (name, secret) = (decoded.get(..colon)?, decoded.get(colon + 1..)?);
+        self.known(Some(std::str::from_utf8(name).ok()?), secret)
+    }
+
+    /// Looks at every user, so that time tells nothing about which of them came close.
+    fn known(&self, name: Option<&str>, secret: &[u8]) -> Option<String> {
+        let digest = SecretDigest::of(secret);
+        let mut found = None;
+        for (user, known) in &self.secrets {
+            let same = bool::from(known.0.ct_eq(&digest.0));
+            if same && name.is_none_or(|name| name == user) {
+                found = Some(user);
+            }
+        }
+        found.cloned()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::io::Write as _;
+
+    use super::*;
+
+    fn with(value: &str) -> HeaderMap {
+        let mut headers = HeaderMap::new();
+        headers.insert(PROXY_AUTHORIZATION, value.parse().unwrap());
+        headers
+    }
+
+    #[test]
+    fn each_kind_of_user_is_found_and_no_other() {
+        let mut file = tempfile::NamedTempFile::new().unwrap();
+        writeln!(
+            file,
+            "# people\n\nbob sha256:9f86d081884c7d659a2feaa0c55ad015a3bf4f1b2b0b822cd15d6c15b0f00a08"
+        )
+        .unwrap();
+        let users = Users::new(&ForwardSpec {
+            users: [("ann".to_owned(), SecretDigest::of(b"a:b"))].into(),
+            users_file: Some(file.path().to_owned()),
+            subjects: vec!["laptop".to_owned()],
+            ..ForwardSpec::default()
+        })
+        .unwrap();
+        let find = |value: &str| users.find(&with(value), None);
+        assert_eq!(find("Bearer test").as_deref(), Some("bob"));
+        assert_eq!(find("bearer a:b").as_deref(), Some("ann"));
+        let basic = |text: &str| format!("Basic {}", STANDARD.encode(text));
+        assert_eq!(find(&basic("bob:test")).as_deref(), Some("bob"));
+        assert_eq!(find(&basic("ann:a:b")).as_deref(), Some("ann"));
+        for bad in [
+            &*basic("ann:test"),
+            &*basic("bob"),
+            "Basic !",
+            "Bearer tes",
+            "Bearer ",
+            "Bearer",
+            "Digest test",
+        ] {
+            assert_eq!(find(bad), None, "{bad}");
+        }
+        let none = HeaderMap::new();
+        assert_eq!(users.find(&none, Some("laptop")).as_deref(), Some("laptop"));
+        assert_eq!(users.find(&none, Some("other")), None);
+        assert_eq!(users.find(&with("Bearer no"), Some("laptop")), None);
+        let mut twice = with("Bearer test");
+        twice.append(PROXY_AUTHORIZATION, "Bearer test".parse().unwrap());
+        assert_eq!(users.find(&twice, None), None);
+    }
+
+    #[test]
+    fn a_proxy_without_users_is_a_mistake() {
+        assert!(Users::new(&ForwardSpec::default()).is_err());
+        let spec =
+            ForwardSpec { users_file: Some("/nonexistent".into()), ..ForwardSpec::default() };
+        assert!(Users::new(&spec).unwrap_err().to_string().contains("/nonexistent"));
+    }
+}

@@ -1,0 +1,305 @@
+//! One line for each response, when its body has ended.
+
+use std::fs::{File, OpenOptions};
+use std::io::{self, Write as _};
+use std::net::SocketAddr;
+use std::path::Path;
+use std::pin::Pin;
+use std::sync::Arc;
+use std::task::{Context, Poll};
+use std::time::{Instant, SystemTime};
+
+use bytes::Bytes;
+use http::header::{HOST, HeaderName, HeaderValue, REFERER, USER_AGENT};
+use http::{Method, Request, Response, StatusCode, Uri, Version};
+use http_body::{Body, Frame, SizeHint};
+use serde::Deserialize;
+use smig::ConnectionInfo;
+
+/// The form of the lines.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum Format {
+    /// There are none.
+    #[default]
+    Off,
+    /// Short ones, for people.
+    Text,
+    /// As Apache and nginx write them.
+    Combined,
+    /// One object each.
+    Json,
+}
+
+/// Where lines go.
+#[derive(Debug)]
+pub struct AccessLog {
+    format: Format,
+    /// `None`: standard output.
+    file: Option<File>,
+}
+
+impl AccessLog {
+    /// A log to a file, or to standard output.
+    ///
+    /// # Errors
+    /// A file that cannot be opened.
+    pub fn new(format: Format, file: Option<&Path>) -> io::Result<Arc<Self>> {
+        let open = |path| OpenOptions::new().create(true).append(true).open(path);
+        let file = file.filter(|_| format != Format::Off).map(open).transpose()?;
+        Ok(Arc::new(Self { format, file }))
+    }
+
+    /// Begins a line; `None` if nothing is logged.
+    #[must_use]
+    pub fn begin<B>(self: &Arc<Self>, request: &Request<B>) -> Option<Box<Entry>> {
+        (self.format != Format::Off).then(|| Box::new(Entry::new(Arc::clone(self), request)))
+    }
+
+    fn write(&self, line: &str) {
+        // Whoever does not read it any more does not keep the server from serving.
+        let _ = match &self.file {
+            Some(file) => (&*file).write_all(line.as_bytes()),
+            None => io::stdout().lock().write_all(line.as_bytes()),
+        };
+    }
+}
+
+/// A line in the making. It is written when this is dropped.
+#[derive(Debug)]
+pub struct Entry {
+    log: Arc<AccessLog>,
+    peer: Option<SocketAddr>,
+    method: Method,
+    uri: Uri,
+    version: Version,
+    host: Option<HeaderValue>,
+    referer: Option<HeaderValue>,
+    user_agent: Option<HeaderValue>,
+    upstream: Option<Arc<str>>,
+    status: StatusCode,
+    sent: u64,
+    outcome: Outcome,
+    began: Instant,
+}
+
+/// How the response ended.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Outcome {
+    /// Dropped before its end: the client went away or cancelled.
+    Cut,
+    Whole,
+    /// Its source failed.
+    Failed,
+}
+
+impl Outcome {
+    const fn as_str(self) -> &'static str {
+        match self {
+            Self::Cut => "cut",
+            Self::Whole => "whole",
+            Self::Failed => "failed",
+        }
+    }
+}
+
+impl Entry {
+    fn new<B>(log: Arc<AccessLog>, request: &Request<B>) -> Self {
+        let field = |name: HeaderName| request.headers().get(name).cloned();
+        let info = request.extensions().get::<Arc<ConnectionInfo>>();
+        Self {
+            log,
+            peer: info.map(|info| info.peer_addr()),
+            method: request.method().clone(),
+            uri: request.uri().clone(),
+            version: request.version(),
+            host: field(HOST),
+            referer: field(REFERER),
+            user_agent: field(USER_AGENT),
+            upstream: None,
+            status: StatusCode::OK,
+            sent: 0,
+            outcome: Outcome::Cut,
+            began: Instant::now(),
+        }
+    }
+
+    /// Says who answered.
+    pub fn answered_by(&mut self, upstream: &Arc<str>) {
+        self.upstream = Some(Arc::clone(upstream));
+    }
+
+    fn line(&self) -> String {
+        let millis = self.began.elapsed().as_secs_f64() * 1e3;
+        let path = self.uri.path_and_query().map_or("*", http::uri::PathAndQuery::as_str);
+        // A tunnel has no path.
+        let target = match self.uri.authority() {
+            Some(authority) if self.uri.scheme().is_none() => authority.as_str(),
+            _ => path,
+        };
+        let peer = self.peer.map_or_else(|| "-".to_owned(), |peer| peer.to_string());
+        let date = httpdate::fmt_http_date(SystemTime::now());
+        let (method, status, sent) = (&self.method, self.status.as_u16(), self.sent);
+        let (version, outcome) = (self.version, self.outcome.as_str());
+        match self.log.format {
+            Format::Json => {
+                let host = match (self.uri.authority(), &self.host) {
+                    (Some(authority), _) => Some(authority.as_str().into()),
+                    (None, Some(host)) => Some(lossy(host)),
+                    (None, None) => None,
+                };
+                serde_json::json!({
+                    "time": date,
+                    "peer": peer,
+                    "method": method.as_str(),
+                    "host": host,
+                    "path": target,
+                    "protocol": format!("{version:?}"),
+                    "status": status,
+                    "bytes": sent,
+                    "ms": (millis * 1e3).round() / 1e3,
+                    "body": outcome,
+                    "upstream": self.upstream.as_deref(),
+                    "user_agent": self.user_agent.as_ref().map(lossy),
+                })
+                .to_string()
+            }
+            Format::Combined => {
+                let peer = self.peer.map_or_else(|| "-".to_owned(), |peer| peer.ip().to_string());
+                let (referer, agent) = (quoted(&self.referer), quoted(&self.user_agent));
+                let date = common_date(&date);
+                let target = escaped(target.as_bytes());
+                format!(
+                    "{peer} - - [{date}] \"{method} {target} {version:?}\" {status} {sent} \
+                     \"{referer}\" \"{agent}\""
+                )
+            }
+            Format::Text | Format::Off => format!(
+                "{date} {peer} \"{method} {target} {version:?}\" {status} {sent} {millis:.1}ms \
+                 {outcome}"
+            ),
+        }
+    }
+}
+
+fn lossy(value: &HeaderValue) -> std::borrow::Cow<'_, str> {
+    String::from_utf8_lossy(value.as_bytes())
+}
+
+fn quoted(value: &Option<HeaderValue>) -> String {
+    value.as_ref().map_or_else(|| "-".to_owned(), |value| escaped(value.as_bytes()))
+}
+
+/// What a client sent, so that it cannot end its field of the line.
+fn escaped(octets: &[u8]) -> String {
+    let mut text = String::with_capacity(octets.len());
+    for &octet in octets {
+        match octet {
+            b' '..=b'~' if octet != b'"' && octet != b'\\' => text.push(char::from(octet)),
+            _ => text.push_str(&format!("\\x{octet:02X}")),
+        }
+    }
+    text
+}
+
+/// `Sun, 06 Nov 1994 08:49:37 GMT` as `06/Nov/1994:08:49:37 +0000`.
+fn common_date(date: &str) -> String {
+    let mut words = date.split_ascii_whitespace().skip(1);
+    let mut next = || words.next().unwrap_or_default();
+    let (day, month, year, time) = (next(), next(), next(), next());
+    format!("{day}/{month}/{year}:{time} +0000")
+}
+
+impl Drop for Entry {
+    fn drop(&mut self) {
+        let mut line = self.line();
+        line.push('\n');
+        self.log.write(&line);
+    }
+}
+
+/// A response whose body is counted, if somebody wants to know.
+#[must_use]
+pub fn counted<B: Body>(response: Response<B>, entry: Option<Box<Entry>>) -> Response<Counted<B>> {
+    let Some(mut entry) = entry else {
+        return response.map(|body| Counted { body, entry: None });
+    };
+    entry.status = response.status();
+    if entry.method == Method::HEAD || response.body().is_end_stream() {
+        entry.outcome = Outcome::Whole;
+    }
+    response.map(|body| Counted { body, entry: Some(entry) })
+}
+
+pin_project_lite::pin_project! {
+    /// A body that counts.
+    #[derive(Debug)]
+    pub struct Counted<B> {
+        #[pin]
+        body: B,
+        entry: Option<Box<Entry>>,
+    }
+}
+
+impl<B: Body<Data = Bytes>> Body for Counted<B> {
+    type Data = Bytes;
+    type Error = B::Error;
+
+    fn poll_frame(
+        self: Pin<&mut Self>,
+        cx: &mut Context<'_>,
+    ) -> Poll<Option<Result<Frame<Bytes>, B::Error>>> {
+        let mut this = self.project();
+        let polled = this.body.as_mut().poll_frame(cx);
+        let Some(entry) = this.entry else { return polled };
+        match &polled {
+            Poll::Ready(Some(Ok(frame))) => {
+                entry.sent += frame.data_ref().map_or(0, |data| data.len() as u64);
+                if this.body.is_end_stream() {
+                    entry.outcome = Outcome::Whole;
+                }
+            }
+            Poll::Ready(Some(Err(_))) => entry.outcome = Outcome::Failed,
+            Poll::Ready(None) => entry.outcome = Outcome::Whole,
+            Poll::Pending => {}
+        }
+        polled
+    }
+
+    fn is_end_stream(&self) -> bool {
+        self.body.is_end_stream()
+    }
+
+    fn size_hint(&self) -> SizeHint {
+        self.body.size_hint()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn line(format: Format) -> String {
+        let log = Arc::new(AccessLog { format, file: None });
+        let request = Request::get("https://a.example/x?y=1")
+            .header(USER_AGENT, "bad\"agent\\")
+            .body(())
+            .unwrap();
+        let mut entry = Entry::new(log, &request);
+        entry.sent = 5;
+        entry.outcome = Outcome::Whole;
+        entry.line()
+    }
+
+    #[test]
+    fn a_client_cannot_end_its_field() {
+        assert_eq!(escaped(b"a\"b\\c\x1b\xff"), "a\\x22b\\x5Cc\\x1B\\xFF");
+        assert_eq!(common_date("Sun, 06 Nov 1994 08:49:37 GMT"), "06/Nov/1994:08:49:37 +0000");
+        let combined = line(Format::Combined);
+        assert_eq!(combined.matches('"').count(), 6, "{combined}");
+        assert!(combined.ends_with("\"bad\\x22agent\\x5C\""), "{combined}");
+        let json: serde_json::Value = serde_json::from_str(&line(Format::Json)).unwrap();
+        assert_eq!(json["bytes"], 5);
+        assert_eq!(json["body"], "whole");
+    }
+}

@@ -1,0 +1,119 @@
+//! Changes to header fields, as the configuration says.
+
+use http::header::{
+    CONNECTION, CONTENT_LENGTH, HOST, HeaderMap, HeaderName, HeaderValue, TE, TRAILER,
+    TRANSFER_ENCODING, UPGRADE,
+};
+
+use crate::config::HeaderSpec;
+
+/// Fields that frame messages, or are for one hop only.
+const OURS: [HeaderName; 7] =
+    [CONNECTION, CONTENT_LENGTH, HOST, TE, TRAILER, TRANSFER_ENCODING, UPGRADE];
+
+#[derive(Clone, Debug, PartialEq, Eq)]
+enum Step {
+    Remove(HeaderName),
+    Set(HeaderName, HeaderValue),
+    Add(HeaderName, HeaderValue),
+}
+
+impl Step {
+    const fn name(&self) -> &HeaderName {
+        match self {
+            Self::Remove(name) | Self::Set(name, _) | Self::Add(name, _) => name,
+        }
+    }
+}
+
+/// What is done to a header section, in its order.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct HeaderRules(Box<[Step]>);
+
+impl HeaderRules {
+    /// The rules that a description means.
+    ///
+    /// # Errors
+    /// The key of what is wrong (of the description, and in it), and why.
+    pub fn new(spec: &HeaderSpec) -> Result<Self, (&'static str, String, String)> {
+        let mut steps = Vec::new();
+        for (index, name) in spec.remove.iter().enumerate() {
+            let name = field(name).map_err(|what| ("remove", index.to_string(), what))?;
+            steps.push(Step::Remove(name));
+        }
+        for (name, value) in &spec.set {
+            let fault = |what| ("set", name.clone(), what);
+            steps.push(Step::Set(field(name).map_err(fault)?, content(value).map_err(fault)?));
+        }
+        for (name, value) in &spec.add {
+            let fault = |what| ("add", name.clone(), what);
+            steps.push(Step::Add(field(name).map_err(fault)?, content(value).map_err(fault)?));
+        }
+        Ok(Self(steps.into()))
+    }
+
+    /// Changes a header section.
+    pub fn apply(&self, headers: &mut HeaderMap) {
+        for step in &self.0 {
+            match step {
+                Step::Remove(name) => drop(headers.remove(name)),
+                Step::Set(name, value) => drop(headers.insert(name, value.clone())),
+                Step::Add(name, value) => drop(headers.append(name, value.clone())),
+            }
+        }
+    }
+
+    /// Whether a rule is about this field.
+    pub(super) fn name(&self, field: &str) -> bool {
+        self.0.iter().any(|step| step.name().as_str().eq_ignore_ascii_case(field))
+    }
+}
+
+fn field(name: &str) -> Result<HeaderName, String> {
+    let field: HeaderName = name.parse().map_err(|_| format!("{name:?} is no field name"))?;
+    if OURS.contains(&field) {
+        return Err("the gateway decides on this field".to_owned());
+    }
+    Ok(field)
+}
+
+fn content(value: &str) -> Result<HeaderValue, String> {
+    value.parse().map_err(|_| format!("{value:?} has characters that no field may have"))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn fields_are_removed_set_and_added_in_this_order() {
+        let spec: HeaderSpec = toml::from_str(
+            "remove = ['Server', 'X-A']\nset = { X-A = '1', X-B = '2' }\nadd = { X-B = '3' }",
+        )
+        .unwrap();
+        let rules = HeaderRules::new(&spec).unwrap();
+        let mut headers = HeaderMap::new();
+        headers.append("server", HeaderValue::from_static("x"));
+        headers.append("x-b", HeaderValue::from_static("old"));
+        headers.append("x-b", HeaderValue::from_static("older"));
+        rules.apply(&mut headers);
+        assert_eq!(headers.len(), 3);
+        assert_eq!(headers["x-a"], "1");
+        let both: Vec<_> = headers.get_all("x-b").iter().collect();
+        assert_eq!(both, ["2", "3"]);
+        assert!(rules.name("x-a") && !rules.name("x-c"));
+    }
+
+    #[test]
+    fn what_frames_messages_is_left_alone() {
+        let bad = |text: &str| {
+            let spec: HeaderSpec = toml::from_str(text).unwrap();
+            let (kind, name, _) = HeaderRules::new(&spec).unwrap_err();
+            format!("{kind}.{name}")
+        };
+        assert_eq!(bad("set = { Content-Length = '1' }"), "set.Content-Length");
+        assert_eq!(bad("remove = ['a', 'host']"), "remove.1");
+        assert_eq!(bad("add = { 'a b' = '1' }"), "add.a b");
+        assert_eq!(bad("add = { a = \"\\n\" }"), "add.a");
+    }
+}

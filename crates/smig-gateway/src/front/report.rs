@@ -1,0 +1,23 @@
+//! What operators are told of the upstreams.
+
+use super::Front;
+use crate::admin::{Report, Reported, UpstreamReport};
+
+impl Report for Front {
+    fn report(&self, to: &mut Reported) {
+        for upstream in self.table().upstreams() {
+            to.upstreams.extend(upstream.servers().iter().map(|server| {
+                let status = server.status();
+                UpstreamReport {
+                    upstream: upstream.name().to_owned(),
+                    server: status.url.to_string(),
+                    healthy: status.well,
+                    running: status.load as u64,
+                    connections: status.connections,
+                    requests: status.requests,
+                    failures: status.failed,
+                }
+            }));
+        }
+    }
+}

@@ -1,0 +1,240 @@
+//! From a host and a path to a route, without allocating.
+
+use std::collections::HashMap;
+use std::net::IpAddr;
+use std::str::FromStr;
+
+/// The longest name (RFC 1035 section 2.3.4).
+const LONGEST_NAME: usize = 255;
+
+/// What a route's host means.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum HostPattern {
+    /// This name or address, in lower case.
+    Exact(String),
+    /// Every name that ends with a dot and this, in lower case.
+    Below(String),
+}
+
+impl FromStr for HostPattern {
+    type Err = String;
+
+    fn from_str(text: &str) -> Result<Self, String> {
+        let lower = text.to_ascii_lowercase();
+        if let Ok(ip) = lower.parse::<IpAddr>() {
+            return Ok(Self::Exact(ip.to_string()));
+        }
+        let (name, is_wild) = match lower.strip_prefix("*.") {
+            Some(name) => (name, true),
+            None => (&*lower, false),
+        };
+        let is_label = |label: &str| {
+            let fits = |octet: u8| octet.is_ascii_alphanumeric() || matches!(octet, b'-' | b'_');
+            !label.is_empty() && label.bytes().all(fits)
+        };
+        if !name.split('.').all(is_label) || name.len() > LONGEST_NAME {
+            return Err(format!(
+                "{text:?} is no host: write a name, *.NAME, or an address, without a port"
+            ));
+        }
+        let name = name.to_owned();
+        Ok(if is_wild { Self::Below(name) } else { Self::Exact(name) })
+    }
+}
+
+/// Routes by host and path. What is found is a number: the route's place in the configuration.
+#[derive(Debug, Default)]
+pub(crate) struct Routes {
+    exact: HashMap<Box<str>, Paths>,
+    below: HashMap<Box<str>, Paths>,
+    any: Paths,
+}
+
+/// The routes of one host, the longest path first.
+#[derive(Debug, Default)]
+struct Paths(Vec<(Box<str>, usize)>);
+
+impl Paths {
+    fn insert(&mut self, path: &str, route: usize) {
+        self.0.push((path.into(), route));
+        self.0.sort_by_key(|(path, _)| std::cmp::Reverse(path.len()));
+    }
+
+    fn find(&self, path: &str) -> Option<usize> {
+        let fits = |(prefix, _): &&(Box<str>, usize)| is_below(path, prefix);
+        self.0.iter().find(fits).map(|(_, route)| *route)
+    }
+}
+
+/// Whether `path` is `prefix` or below it. A prefix with a slash at its end is not itself below it.
+fn is_below(path: &str, prefix: &str) -> bool {
+    path.strip_prefix(prefix)
+        .is_some_and(|rest| rest.is_empty() || prefix.ends_with('/') || rest.starts_with('/'))
+}
+
+impl Routes {
+    /// One more route. The first for the same host and path stays.
+    pub(crate) fn insert(&mut self, host: Option<&HostPattern>, path: &str, route: usize) {
+        let paths = match host {
+            None => &mut self.any,
+            Some(HostPattern::Exact(name)) => self.exact.entry(name.as_str().into()).or_default(),
+            Some(HostPattern::Below(name)) => self.below.entry(name.as_str().into()).or_default(),
+        };
+        paths.insert(path, route);
+    }
+
+    /// The route for a request. The best host decides, even if it has no route for the path.
+    pub(crate) fn find(&self, host: Option<&str>, path: &str) -> Option<usize> {
+        self.of_host(host).unwrap_or(&self.any).find(path)
+    }
+
+    /// Whether a route names this host, or a wildcard does.
+    pub(crate) fn names(&self, host: &str) -> bool {
+        self.of_host(Some(host)).is_some()
+    }
+
+    fn of_host(&self, host: Option<&str>) -> Option<&Paths> {
+        let mut buffer = [0; LONGEST_NAME];
+        let name = normal(host?, &mut buffer)?;
+        if let Some(paths) = self.exact.get(name) {
+            return Some(paths);
+        }
+        let mut rest = name;
+        while let Some((_, below)) = rest.split_once('.') {
+            if let Some(paths) = self.below.get(below) {
+                return Some(paths);
+            }
+            rest = below;
+        }
+        None
+    }
+}
+
+/// A host as routes have it: lower case, no brackets, no dot at its end.
+fn normal<'a>(host: &str, buffer: &'a mut [u8; LONGEST_NAME]) -> Option<&'a str> {
+    let host = host.strip_prefix('[').and_then(|host| host.strip_suffix(']')).unwrap_or(host);
+    let host = host.strip_suffix('.').unwrap_or(host);
+    let place = buffer.get_mut(..host.len())?;
+    place.copy_from_slice(host.as_bytes());
+    place.make_ascii_lowercase();
+    std::str::from_utf8(place).ok()
+}
+
+/// Whether a path has segments that another program may take away: `.`, `..`, plain or encoded. Who
+/// sends them wants a path to mean one thing here and another thing there.
+pub(crate) fn has_dot_segments(path: &str) -> bool {
+    // Most paths have no such octets at all.
+    if !path.contains("/.") && !path.contains('%') && !path.contains('\\') {
+        return false;
+    }
+    let is_dots = |segment: &[u8]| {
+        let (mut rest, mut dots) = (segment, 0);
+        while !rest.is_empty() {
+            rest = match rest {
+                [b'.', rest @ ..] | [b'%', b'2', b'e' | b'E', rest @ ..] => rest,
+                _ => return false,
+            };
+            dots += 1;
+        }
+        matches!(dots, 1 | 2)
+    };
+    let mut start = 0;
+    let octets = path.as_bytes();
+    let mut at = 0;
+    while at <= octets.len() {
+        let rest = octets.get(at..).unwrap_or_default();
+        // A slash, or what some take for one.
+        let length = match rest {
+            [] | [b'/' | b'\\', ..] => 1,
+            [b'%', b'2', b'f' | b'F', ..] | [b'%', b'5', b'c' | b'C', ..] => 3,
+            _ => {
+                at += 1;
+                continue;
+            }
+        };
+        if is_dots(octets.get(start..at).unwrap_or_default()) {
+            return true;
+        }
+        at += length;
+        start = at;
+    }
+    false
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn routes(all: &[(&str, &str)]) -> Routes {
+        let mut routes = Routes::default();
+        for (number, (host, path)) in all.iter().enumerate() {
+            let host = (!host.is_empty()).then(|| host.parse().unwrap());
+            routes.insert(host.as_ref(), path, number);
+        }
+        routes
+    }
+
+    #[test]
+    fn the_best_host_and_then_the_longest_path() {
+        let routes = routes(&[
+            ("", "/"),
+            ("a.example", "/"),
+            ("a.example", "/api"),
+            ("a.example", "/api/v2/"),
+            ("*.example", "/"),
+            ("*.b.example", "/x"),
+            ("192.0.2.1", "/"),
+            ("2001:db8::1", "/"),
+        ]);
+        let find = |host: &str, path: &str| routes.find(Some(host), path);
+        assert_eq!(find("a.example", "/"), Some(1));
+        assert_eq!(find("A.Example.", "/api"), Some(2));
+        assert_eq!(find("a.example", "/api/"), Some(2));
+        assert_eq!(find("a.example", "/apis"), Some(1));
+        assert_eq!(find("a.example", "/api/v2"), Some(2));
+        assert_eq!(find("a.example", "/api/v2/x"), Some(3));
+        assert_eq!(find("c.example", "/"), Some(4));
+        assert_eq!(find("c.b.example", "/x/y"), Some(5));
+        assert_eq!(find("c.b.example", "/"), None, "the best host decides");
+        assert_eq!(find("example", "/"), Some(0), "a wildcard stands for what is below");
+        assert_eq!(find("192.0.2.1", "/"), Some(6));
+        assert_eq!(find("[2001:db8::1]", "/"), Some(7));
+        assert_eq!(routes.find(None, "/x"), Some(0));
+        assert_eq!(find(&"x".repeat(300), "/"), Some(0));
+        assert!(routes.names("x.example") && !routes.names("x.org"));
+    }
+
+    #[test]
+    fn hosts_are_checked() {
+        for good in ["a", "A.example", "*.a.example", "::1", "10.0.0.1", "under_score.example"] {
+            assert!(good.parse::<HostPattern>().is_ok(), "{good}");
+        }
+        for bad in ["", "*", "a:80", "*.", "a..b", "a.*.b", "https://a", "a/b"] {
+            assert!(bad.parse::<HostPattern>().is_err(), "{bad}");
+        }
+    }
+
+    #[test]
+    fn dot_segments_are_seen_in_every_writing() {
+        for bad in [
+            "/..",
+            "/../",
+            "/a/../b",
+            "/a/./b",
+            "/.",
+            "/%2e%2e/a",
+            "/.%2E/a",
+            "/a/%2e",
+            "/a%2f..%2fb",
+            "/a\\..\\b",
+            "/a%5c..",
+        ] {
+            assert!(has_dot_segments(bad), "{bad}");
+        }
+        for good in
+            ["/", "/a.b", "/.well-known/x", "/...", "/a..b/c", "/%2ehidden", "/100%25", "/a%2fb"]
+        {
+            assert!(!has_dot_segments(good), "{good}");
+        }
+    }
+}

@@ -1,0 +1,185 @@
+//! What the configuration means for requests: made whole, then put in the place of the one before.
+
+use std::collections::HashMap;
+use std::sync::Arc;
+
+use bytes::Bytes;
+use http::StatusCode;
+use smig::Hint;
+use smig_settings::Faults;
+
+use super::access_log::AccessLog;
+use super::{HeaderRules, HostPattern, Routes};
+use crate::config::{Config, ForwardedSpec, MoveSpec, RouteSpec};
+use crate::forward::{Forward, ForwardSpec};
+use crate::upstream::{Upstream, UpstreamSpec};
+
+/// Everything that a request meets.
+#[derive(Debug)]
+pub(crate) struct Table {
+    routes: Routes,
+    targets: Vec<Target>,
+    pub(super) forwarded: ForwardedSpec,
+    pub(super) forward: Option<Arc<Forward>>,
+    pub(super) log: Arc<AccessLog>,
+    /// Ports of listeners whose requests are redirected, and where to.
+    https: Vec<(u16, u16)>,
+}
+
+/// What a route does.
+#[derive(Debug)]
+pub(super) struct Target {
+    pub(super) path: Box<str>,
+    pub(super) action: Action,
+    pub(super) request: HeaderRules,
+    pub(super) response: HeaderRules,
+    pub(super) hint: Hint,
+}
+
+#[derive(Debug)]
+pub(super) enum Action {
+    Upstream { upstream: Arc<Upstream>, name: Arc<str>, replace: Option<Box<str>> },
+    Redirect { to: Box<str>, status: StatusCode },
+    Answer { status: StatusCode, text: Bytes },
+}
+
+/// What is kept from one table to the next: whatever is described as before keeps its connections.
+#[derive(Debug, Default)]
+pub(super) struct Kept {
+    upstreams: HashMap<String, (UpstreamSpec, Arc<Upstream>)>,
+    forward: Option<(ForwardSpec, Arc<Forward>)>,
+}
+
+impl Kept {
+    /// What a configuration needs: of this what is the same, the rest made anew.
+    pub(super) fn next(&self, config: &Config) -> Result<Self, Faults> {
+        let mut upstreams = HashMap::new();
+        for (name, spec) in &config.upstreams {
+            let same = self.upstreams.get(name).filter(|(old, _)| old == spec);
+            let upstream = match same {
+                Some((_, upstream)) => Arc::clone(upstream),
+                None => Upstream::new(name.as_str(), spec)
+                    .map_err(|error| config.fault(&["upstreams", name], error.to_string()))?,
+            };
+            upstreams.insert(name.clone(), (spec.clone(), upstream));
+        }
+        let forward = match &config.forward {
+            None => None,
+            Some(spec) => {
+                // Its file of users is read again, whether or not the description is the same.
+                let forward = Forward::new(spec.clone())
+                    .map_err(|error| config.fault(&["forward"], error.to_string()))?;
+                Some((spec.clone(), forward))
+            }
+        };
+        Ok(Self { upstreams, forward })
+    }
+
+    pub(super) fn upstreams(&self) -> impl Iterator<Item = &Arc<Upstream>> {
+        self.upstreams.values().map(|(_, upstream)| upstream)
+    }
+
+    /// Whether this very upstream is among them.
+    pub(super) fn has(&self, upstream: &Arc<Upstream>) -> bool {
+        self.upstreams().any(|known| Arc::ptr_eq(known, upstream))
+    }
+}
+
+impl Table {
+    /// The table of a configuration; `ports` are those of listeners that redirect to https.
+    pub(super) fn new(
+        config: &Config,
+        kept: &Kept,
+        log: Arc<AccessLog>,
+        https: Vec<(u16, u16)>,
+    ) -> Result<Self, Faults> {
+        let (mut routes, mut targets) = (Routes::default(), Vec::new());
+        for (number, spec) in config.routes.iter().enumerate() {
+            let place = number.to_string();
+            let fault = |key: &str, what: String| config.fault(&["route", &place, key], what);
+            let hosts = spec.host.all();
+            if hosts.is_empty() {
+                routes.insert(None, &spec.path, number);
+            }
+            for host in hosts {
+                let host: HostPattern = host.parse().map_err(|what| fault("host", what))?;
+                routes.insert(Some(&host), &spec.path, number);
+            }
+            let rules = |key, headers| {
+                HeaderRules::new(headers)
+                    .map_err(|(_, name, what)| fault(key, format!("{name}: {what}")))
+            };
+            targets.push(Target {
+                path: spec.path.as_str().into(),
+                action: action(spec, kept).map_err(|what| fault("upstream", what))?,
+                request: rules("request_headers", &spec.request_headers)?,
+                response: rules("response_headers", &spec.response_headers)?,
+                hint: match spec.moves {
+                    MoveSpec::Policy => Hint::None,
+                    MoveSpec::Soon => Hint::Move,
+                    MoveSpec::Never => Hint::Stay,
+                },
+            });
+        }
+        Ok(Self {
+            routes,
+            targets,
+            forwarded: config.forwarded.clone(),
+            forward: kept.forward.as_ref().map(|(_, forward)| Arc::clone(forward)),
+            log,
+            https,
+        })
+    }
+
+    pub(super) fn find(&self, host: Option<&str>, path: &str) -> Option<&Target> {
+        self.targets.get(self.routes.find(host, path)?)
+    }
+
+    /// The upstreams of its routes, each once.
+    pub(super) fn upstreams(&self) -> Vec<&Arc<Upstream>> {
+        let mut all: Vec<&Arc<Upstream>> = Vec::new();
+        for target in &self.targets {
+            if let Action::Upstream { upstream, .. } = &target.action
+                && !all.iter().any(|known| Arc::ptr_eq(known, upstream))
+            {
+                all.push(upstream);
+            }
+        }
+        all
+    }
+
+    /// Whether a route is for this host, by name or wildcard.
+    pub(super) fn names(&self, host: &str) -> bool {
+        self.routes.names(host)
+    }
+
+    /// The port of https for requests that came by this one.
+    pub(super) fn https_port(&self, port: u16) -> Option<u16> {
+        self.https.iter().find(|(from, _)| *from == port).map(|(_, to)| *to)
+    }
+}
+
+fn action(spec: &RouteSpec, kept: &Kept) -> Result<Action, String> {
+    let status = |default: StatusCode| {
+        spec.status.and_then(|status| StatusCode::from_u16(status).ok()).unwrap_or(default)
+    };
+    if let Some(name) = &spec.upstream {
+        let (_, upstream) =
+            kept.upstreams.get(name).ok_or_else(|| format!("there is no upstream {name:?}"))?;
+        return Ok(Action::Upstream {
+            upstream: Arc::clone(upstream),
+            name: name.as_str().into(),
+            replace: spec.replace_path.as_deref().map(Into::into),
+        });
+    }
+    if let Some(to) = &spec.redirect {
+        let status = status(StatusCode::PERMANENT_REDIRECT);
+        return Ok(Action::Redirect { to: to.as_str().into(), status });
+    }
+    let status = status(StatusCode::NOT_FOUND);
+    let text = match &spec.text {
+        Some(text) => format!("{text}\n"),
+        None => status.canonical_reason().map(|reason| format!("{reason}\n")).unwrap_or_default(),
+    };
+    Ok(Action::Answer { status, text: text.into() })
+}

@@ -1,0 +1,231 @@
+//! The one response body of this crate.
+
+use std::pin::Pin;
+use std::task::{Context, Poll};
+use std::time::Duration;
+
+use bytes::Bytes;
+use http_body::{Body as _, Frame, SizeHint};
+use smig::{BoxError, Incoming};
+use tokio::time::{Instant, Sleep};
+
+use super::head::check_trailers;
+use crate::upstream::{Lease, UnderWay};
+
+/// A response's body: an upstream's, passed on piece by piece as the client takes it, or one of our own.
+/// An upstream's that breaks is an error, which resets the stream or cuts the connection, and never an
+/// end.
+#[derive(Default)]
+pub struct Body(Source);
+
+#[derive(Default)]
+enum Source {
+    #[default]
+    Empty,
+    Text(Bytes),
+    Http1(Http1),
+    Http2(Http2),
+    Other(Pin<Box<dyn http_body::Body<Data = Bytes, Error = BoxError>>>),
+}
+
+/// What comes by HTTP/1.1, and the connection that it comes by.
+struct Http1 {
+    incoming: hyper::body::Incoming,
+    /// `None` once the connection has gone back.
+    lease: Option<Lease>,
+    under_way: UnderWay,
+    stall: Duration,
+    /// The last poll found nothing: the time limit runs.
+    waits: bool,
+}
+
+/// What comes by our own client.
+struct Http2 {
+    incoming: Incoming,
+    under_way: UnderWay,
+    stall: Duration,
+    timer: Option<Pin<Box<Sleep>>>,
+    waits: bool,
+}
+
+/// Nothing came for too long.
+#[derive(Debug, thiserror::Error)]
+#[error("the upstream sent nothing for {} s", .0.as_secs_f32())]
+struct Stalled(Duration);
+
+impl std::fmt::Debug for Body {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.write_str(match &self.0 {
+            Source::Empty => "Body(empty)",
+            Source::Text(_) => "Body(text)",
+            Source::Http1(_) => "Body(HTTP/1.1)",
+            Source::Http2(_) => "Body(HTTP/2)",
+            Source::Other(_) => "Body(other)",
+        })
+    }
+}
+
+impl Body {
+    /// No octets.
+    #[must_use]
+    pub const fn empty() -> Self {
+        Self(Source::Empty)
+    }
+
+    /// These octets.
+    #[must_use]
+    pub fn text(text: impl Into<Bytes>) -> Self {
+        let text = text.into();
+        Self(if text.is_empty() { Source::Empty } else { Source::Text(text) })
+    }
+
+    /// Another body, behind a pointer.
+    #[must_use]
+    pub fn new<B>(body: B) -> Self
+    where
+        B: http_body::Body<Data = Bytes, Error = BoxError> + 'static,
+    {
+        Self(Source::Other(Box::pin(body)))
+    }
+
+    pub(super) fn http1(
+        incoming: hyper::body::Incoming,
+        lease: Lease,
+        under_way: UnderWay,
+        stall: Duration,
+    ) -> Self {
+        let lease = Some(lease);
+        Self(Source::Http1(Http1 { incoming, lease, under_way, stall, waits: false }))
+    }
+
+    pub(super) fn http2(incoming: Incoming, under_way: UnderWay, stall: Duration) -> Self {
+        let waits = false;
+        Self(Source::Http2(Http2 { incoming, under_way, stall, timer: None, waits }))
+    }
+}
+
+type Polled = Poll<Option<Result<Frame<Bytes>, BoxError>>>;
+
+impl Http1 {
+    fn poll_frame(&mut self, cx: &mut Context<'_>) -> Polled {
+        let Some(connection) = self.lease.as_mut().and_then(Lease::get) else {
+            return Pin::new(&mut self.incoming).poll_frame(cx).map_err(Into::into);
+        };
+        let incoming = &mut self.incoming;
+        match connection.drive(cx, |cx| Pin::new(&mut *incoming).poll_frame(cx)) {
+            Poll::Ready(Some(Ok(frame))) => {
+                self.waits = false;
+                if let Some(Err(why)) = frame.trailers_ref().map(check_trailers) {
+                    return self.fail(why.into());
+                }
+                if self.incoming.is_end_stream() {
+                    self.release();
+                }
+                Poll::Ready(Some(Ok(frame)))
+            }
+            Poll::Ready(None) => {
+                self.release();
+                Poll::Ready(None)
+            }
+            Poll::Ready(Some(Err(error))) => self.fail(error.into()),
+            Poll::Pending => {
+                let fresh = !std::mem::replace(&mut self.waits, true);
+                match connection.poll_limit(cx, self.stall, fresh) {
+                    Poll::Pending => Poll::Pending,
+                    Poll::Ready(()) => self.fail(Stalled(self.stall).into()),
+                }
+            }
+        }
+    }
+
+    /// The connection is free for the next request.
+    fn release(&mut self) {
+        if let (Some(lease), Some(server)) = (self.lease.take(), self.under_way.server()) {
+            lease.release(server);
+        }
+    }
+
+    fn fail(&mut self, error: BoxError) -> Polled {
+        self.lease = None;
+        failed(&self.under_way, &error);
+        Poll::Ready(Some(Err(error)))
+    }
+}
+
+impl Http2 {
+    fn poll_frame(&mut self, cx: &mut Context<'_>) -> Polled {
+        let Poll::Ready(frame) = Pin::new(&mut self.incoming).poll_frame(cx) else {
+            let until = Instant::now() + self.stall;
+            let fresh = !std::mem::replace(&mut self.waits, true);
+            let timer = match &mut self.timer {
+                Some(timer) => timer,
+                none => none.insert(Box::pin(tokio::time::sleep_until(until))),
+            };
+            if fresh {
+                timer.as_mut().reset(until);
+            }
+            if timer.as_mut().poll(cx).is_pending() {
+                return Poll::Pending;
+            }
+            self.incoming = Incoming::empty();
+            let error = Stalled(self.stall).into();
+            failed(&self.under_way, &error);
+            return Poll::Ready(Some(Err(error)));
+        };
+        self.waits = false;
+        Poll::Ready(frame.map(|frame| {
+            frame.map_err(|error| {
+                let error = error.into();
+                failed(&self.under_way, &error);
+                error
+            })
+        }))
+    }
+}
+
+/// A response broke in its body: the client learns by a reset.
+fn failed(under_way: &UnderWay, error: &BoxError) {
+    if let Some(server) = under_way.server() {
+        tracing::warn!(server = %server.url(), %error, "a response broke off");
+        server.on_failure();
+    }
+}
+
+impl http_body::Body for Body {
+    type Data = Bytes;
+    type Error = BoxError;
+
+    fn poll_frame(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Polled {
+        match &mut self.0 {
+            Source::Empty => Poll::Ready(None),
+            Source::Text(text) => {
+                let text = std::mem::take(text);
+                self.0 = Source::Empty;
+                Poll::Ready(Some(Ok(Frame::data(text))))
+            }
+            Source::Http1(body) => body.poll_frame(cx),
+            Source::Http2(body) => body.poll_frame(cx),
+            Source::Other(body) => body.as_mut().poll_frame(cx),
+        }
+    }
+
+    fn is_end_stream(&self) -> bool {
+        match &self.0 {
+            Source::Empty => true,
+            Source::Text(_) => false,
+            Source::Http1(body) => body.incoming.is_end_stream(),
+            Source::Http2(body) => body.incoming.is_end_stream(),
+            Source::Other(body) => body.is_end_stream(),
+        }
+    }
+
+    fn size_hint(&self) -> SizeHint {
+        match &self.0 {
+            Source::Empty => SizeHint::with_exact(0),
+            Source::Text(text) => SizeHint::with_exact(text.len() as u64),
+            Source::Http1(body) => body.incoming.size_hint(),
+            Source::Http2(body) => body.incoming.size_hint(),
+            Source::Other(body) => body.size_hint(),
+        }
+    }
+}

@@ -1,0 +1,280 @@
+//! What can go wrong in an exchange, and the one map from it to responses (RFC 9209).
+
+use std::io;
+
+use bytes::Bytes;
+use http::header::{CACHE_CONTROL, CONTENT_TYPE, HeaderName, HeaderValue};
+use http::{Response, StatusCode};
+
+use super::Body;
+
+/// The name of this program in `proxy-status`.
+const NAME: &str = "smig";
+
+const PROXY_STATUS: HeaderName = HeaderName::from_static("proxy-status");
+
+/// Why an exchange has no response of an upstream's.
+#[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum Failure {
+    /// The request breaks a rule of HTTP; nothing was sent.
+    #[error("bad request: {0}")]
+    BadRequest(&'static str),
+    /// The request needs what this proxy does not do.
+    #[error("not implemented: {0}")]
+    NotImplemented(&'static str),
+    /// The client ended or broke its request's body.
+    #[error("the request's body failed: {0}")]
+    RequestBody(String),
+    /// Each server was tried.
+    #[error("no server is left to try")]
+    NoServer,
+    /// As many connections as may be are in use.
+    #[error("all connections to the server are in use")]
+    ConnectionLimit,
+    /// The server's name has no address.
+    #[error("the server's name cannot be resolved: {0}")]
+    Resolve(io::Error),
+    /// No connection.
+    #[error("cannot connect: {0}")]
+    Connect(io::Error),
+    /// No connection in time.
+    #[error("no connection in time")]
+    ConnectTimeout,
+    /// TLS with the server failed.
+    #[error("TLS failed: {0}")]
+    Tls(io::Error),
+    /// The server did not take the request: it refused the stream, or was going away.
+    #[error("the server refused the request: {0}")]
+    Refused(String),
+    /// The connection ended before the response's head.
+    #[error("the connection ended without a response: {0}")]
+    Terminated(String),
+    /// A connection that was kept from an earlier request had ended.
+    #[error("a kept connection had ended: {0}")]
+    Stale(String),
+    /// No response's head in time.
+    #[error("no response in time")]
+    ResponseTimeout,
+    /// The server stopped taking the request's body.
+    #[error("the server takes no more of the request")]
+    WriteTimeout,
+    /// What came is not an acceptable response.
+    #[error("bad response: {0}")]
+    BadResponse(String),
+    /// The response's head is bigger than allowed.
+    #[error("the response's head is too big")]
+    HeadTooLarge,
+    /// The server would not speak another protocol, or wrongly.
+    #[error("no upgrade: {0}")]
+    Upgrade(&'static str),
+}
+
+/// Whether a server may have acted on a request that failed.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Acted {
+    No,
+    Maybe,
+}
+
+impl Failure {
+    pub(crate) fn from_hyper(error: hyper::Error) -> Self {
+        let text = chain(&error);
+        if error.is_parse_too_large() {
+            return Self::HeadTooLarge;
+        }
+        if error.is_parse() || error.is_parse_status() {
+            return Self::BadResponse(text);
+        }
+        // The body is the client's: its errors come from there.
+        if error.is_user() || error.is_body_write_aborted() {
+            return Self::RequestBody(text);
+        }
+        Self::Terminated(text)
+    }
+
+    pub(crate) fn from_smig(error: smig::Error) -> Self {
+        let text = error.to_string();
+        if error.is_timeout() {
+            return if error.is_connect() { Self::ConnectTimeout } else { Self::ResponseTimeout };
+        }
+        if error.is_resolve() {
+            return Self::Resolve(io::Error::other(text));
+        }
+        if error.is_tls() {
+            return Self::Tls(io::Error::other(text));
+        }
+        if error.is_connect() {
+            let source = std::error::Error::source(&error);
+            let kind =
+                source.and_then(|source| source.downcast_ref::<io::Error>()).map(io::Error::kind);
+            return Self::Connect(io::Error::new(kind.unwrap_or(io::ErrorKind::Other), text));
+        }
+        if error.is_user() {
+            return Self::RequestBody(text);
+        }
+        if error.is_retryable() {
+            return Self::Refused(text);
+        }
+        match error.code() {
+            Some(smig::ErrorCode::ProtocolError) if !error.is_remote() => Self::BadResponse(text),
+            _ => Self::Terminated(text),
+        }
+    }
+
+    /// The same, known to have happened on a connection that was used before.
+    pub(crate) fn at(self, used: bool) -> Self {
+        match self {
+            Self::Terminated(text) if used => Self::Stale(text),
+            other => other,
+        }
+    }
+
+    /// Whether the server may have acted on the request.
+    pub(crate) const fn acted(&self) -> Acted {
+        match self {
+            Self::BadRequest(_)
+            | Self::NotImplemented(_)
+            | Self::NoServer
+            | Self::ConnectionLimit
+            | Self::Resolve(_)
+            | Self::Connect(_)
+            | Self::ConnectTimeout
+            | Self::Tls(_)
+            | Self::Refused(_) => Acted::No,
+            _ => Acted::Maybe,
+        }
+    }
+
+    /// Whether the same request may be sent again, if its body was not touched.
+    pub(crate) const fn may_retry(&self, idempotent: bool) -> bool {
+        match self {
+            Self::BadRequest(_) | Self::NotImplemented(_) | Self::NoServer => false,
+            Self::Terminated(_) | Self::Stale(_) => idempotent,
+            _ => matches!(self.acted(), Acted::No),
+        }
+    }
+
+    /// Whether it happened to a connection and says nothing of its server.
+    pub(crate) const fn is_of_connection(&self) -> bool {
+        matches!(self, Self::Stale(_) | Self::Refused(_))
+    }
+
+    /// Whether the server is to blame: such failures in a row eject it.
+    pub(crate) const fn is_servers(&self) -> bool {
+        !matches!(
+            self,
+            Self::BadRequest(_)
+                | Self::NotImplemented(_)
+                | Self::RequestBody(_)
+                | Self::NoServer
+                | Self::ConnectionLimit
+                | Self::Stale(_)
+                | Self::Refused(_)
+                | Self::Upgrade(_)
+        )
+    }
+
+    /// The response's status.
+    #[must_use]
+    pub const fn status(&self) -> StatusCode {
+        match self {
+            Self::BadRequest(_) | Self::RequestBody(_) => StatusCode::BAD_REQUEST,
+            Self::NotImplemented(_) => StatusCode::NOT_IMPLEMENTED,
+            Self::NoServer | Self::ConnectionLimit | Self::Refused(_) => {
+                StatusCode::SERVICE_UNAVAILABLE
+            }
+            Self::ConnectTimeout | Self::ResponseTimeout | Self::WriteTimeout => {
+                StatusCode::GATEWAY_TIMEOUT
+            }
+            Self::Resolve(_)
+            | Self::Connect(_)
+            | Self::Tls(_)
+            | Self::Terminated(_)
+            | Self::Stale(_)
+            | Self::BadResponse(_)
+            | Self::HeadTooLarge
+            | Self::Upgrade(_) => StatusCode::BAD_GATEWAY,
+        }
+    }
+
+    /// The error type of RFC 9209 section 2.3.
+    #[must_use]
+    pub fn error_type(&self) -> &'static str {
+        match self {
+            Self::BadRequest(_) | Self::NotImplemented(_) | Self::RequestBody(_) => {
+                "http_request_error"
+            }
+            Self::NoServer => "destination_unavailable",
+            Self::ConnectionLimit => "connection_limit_reached",
+            Self::Resolve(_) => "dns_error",
+            Self::Connect(error) => match error.kind() {
+                io::ErrorKind::ConnectionRefused => "connection_refused",
+                io::ErrorKind::HostUnreachable | io::ErrorKind::NetworkUnreachable => {
+                    "destination_ip_unroutable"
+                }
+                _ => "destination_unavailable",
+            },
+            Self::ConnectTimeout => "connection_timeout",
+            Self::Tls(error) => {
+                let tls = error.get_ref().and_then(|inner| inner.downcast_ref::<rustls::Error>());
+                match tls {
+                    Some(rustls::Error::InvalidCertificate(_)) => "tls_certificate_error",
+                    Some(rustls::Error::AlertReceived(_)) => "tls_alert_received",
+                    _ => "tls_protocol_error",
+                }
+            }
+            Self::Refused(_) => "destination_unavailable",
+            Self::Terminated(_) | Self::Stale(_) => "connection_terminated",
+            Self::ResponseTimeout => "http_response_timeout",
+            Self::WriteTimeout => "connection_write_timeout",
+            Self::BadResponse(_) => "http_protocol_error",
+            Self::HeadTooLarge => "http_response_header_section_size",
+            Self::Upgrade(_) => "http_upgrade_failed",
+        }
+    }
+
+    /// The response that tells a client. What the server is and said stays in the log.
+    #[must_use]
+    pub fn into_response(self) -> Response<Body> {
+        let status = self.status();
+        let text = status.canonical_reason().unwrap_or_default();
+        let mut response = Response::new(Body::text(Bytes::from(format!("{text}\n"))));
+        *response.status_mut() = status;
+        let headers = response.headers_mut();
+        let why = format!("{NAME}; error={}", self.error_type());
+        if let Ok(why) = HeaderValue::try_from(why) {
+            headers.insert(PROXY_STATUS, why);
+        }
+        headers.insert(CONTENT_TYPE, HeaderValue::from_static("text/plain; charset=utf-8"));
+        headers.insert(CACHE_CONTROL, HeaderValue::from_static("no-store"));
+        response
+    }
+}
+
+/// An error and what it comes from, in one line.
+fn chain(error: &dyn std::error::Error) -> String {
+    let mut text = error.to_string();
+    let mut source = error.source();
+    while let Some(cause) = source {
+        text.push_str(": ");
+        text.push_str(&cause.to_string());
+        source = cause.source();
+    }
+    text
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn failures_say_why() {
+        let refused = Failure::Connect(io::ErrorKind::ConnectionRefused.into());
+        let response = refused.into_response();
+        assert_eq!(response.status(), 502);
+        assert_eq!(response.headers()["proxy-status"], "smig; error=connection_refused");
+        assert_eq!(Failure::ResponseTimeout.into_response().status(), 504);
+        assert_eq!(Failure::ConnectionLimit.into_response().status(), 503);
+    }
+}

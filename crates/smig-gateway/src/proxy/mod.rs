@@ -1,0 +1,249 @@
+//! One exchange with an upstream.
+
+mod body;
+mod failure;
+pub(crate) mod head;
+mod switch;
+mod upload;
+mod websocket;
+
+use std::future::{Future, poll_fn};
+use std::net::SocketAddr;
+use std::pin::pin;
+use std::sync::Arc;
+use std::task::Poll;
+
+use http::{Extensions, HeaderMap, Request, Response, StatusCode, Version};
+use http_body::Body as _;
+use hyper::upgrade::OnUpgrade;
+use smig::{Incoming, Interim};
+use tokio::time::Instant;
+
+pub use body::Body;
+pub use failure::Failure;
+
+pub(crate) use upload::{Patience, Upload};
+
+use crate::upstream::{
+    Asked, Connection, Lease, ServerPool, Session, Tried, UnderWay, Upstream, Worker,
+};
+use head::{Outward, Wish};
+use switch::Switch;
+
+/// Sends a request to one of the upstream's servers and returns the response. Must run on a worker of a
+/// [`smig::Server`] (or another [`tokio::task::LocalSet`]): connections to servers belong to the thread.
+///
+/// What fails is a response as well: the status says what, `proxy-status` (RFC 9209) why. A request is
+/// sent again where that is safe: the server did certainly not act on it, or its method is idempotent,
+/// and nothing of its body was sent.
+pub async fn exchange(
+    request: Request<Incoming>,
+    upstream: &Arc<Upstream>,
+    client: SocketAddr,
+) -> Response<Body> {
+    match answer(request, upstream, client).await {
+        Ok(response) => response,
+        Err(failure) => {
+            tracing::warn!(upstream = upstream.name(), %client, %failure, "no response");
+            failure.into_response()
+        }
+    }
+}
+
+async fn answer(
+    request: Request<Incoming>,
+    upstream: &Arc<Upstream>,
+    client: SocketAddr,
+) -> Result<Response<Body>, Failure> {
+    let (mut parts, body) = request.into_parts();
+    let interim = parts.extensions.remove::<Interim>();
+    let expects = !body.is_end_stream() && head::expects_continue(&parts.headers);
+    let on_upgrade = parts.extensions.remove::<OnUpgrade>();
+    let (outward, extensions) = head::admit(parts)?;
+    if outward.wish != Wish::Usual {
+        let switch = Switch { upstream, client, body, on_upgrade };
+        return Box::pin(switch.run(outward)).await;
+    }
+    let upload = Upload::new(body, expects);
+    Usual { upstream, client, upload, interim }.run(outward, extensions).await
+}
+
+/// A request that is answered by a response.
+struct Usual<'a> {
+    upstream: &'a Arc<Upstream>,
+    client: SocketAddr,
+    upload: Upload,
+    interim: Option<Interim>,
+}
+
+impl Usual<'_> {
+    /// Tries servers until one answers or none is left.
+    async fn run(
+        self,
+        outward: Outward,
+        mut extensions: Extensions,
+    ) -> Result<Response<Body>, Failure> {
+        let worker = Worker::of(self.upstream);
+        let (mut tried, mut left) = (Tried::default(), self.upstream.retries());
+        let mut next = Some(outward);
+        let mut last = Failure::NoServer;
+        while let Some(outward) = next.take() {
+            let asked = Asked { client: self.client, uri: &outward.uri, headers: &outward.headers };
+            let Some((number, under_way)) = self.upstream.choose(asked, tried) else { break };
+            let (Some(pool), Some(server)) = (worker.pool(number), under_way.server()) else {
+                break;
+            };
+            let idempotent = outward.method.is_idempotent();
+            // Kept only while it may be needed.
+            next = (left > 0).then(|| outward.clone());
+            let failure = match pool.connection(self.upstream, server).await {
+                Ok(Connection::Http1(lease)) => {
+                    let extensions = std::mem::take(&mut extensions);
+                    match self.by_http1(outward, extensions, lease, under_way).await {
+                        Ok(response) => return Ok(response),
+                        Err(failure) => failure,
+                    }
+                }
+                Ok(Connection::Http2(session)) => {
+                    let exchange = self.by_http2(outward, &session, pool, under_way);
+                    // Its state is big, and HTTP/1.1 does without it.
+                    match Box::pin(exchange).await {
+                        Ok(response) => return Ok(response),
+                        Err(failure) => failure,
+                    }
+                }
+                Err(failure) => failure,
+            };
+            if self.upload.has_failed() {
+                return Err(Failure::RequestBody(failure.to_string()));
+            }
+            if failure.is_servers()
+                && let Some(server) = self.upstream.servers().get(number)
+            {
+                server.on_failure();
+            }
+            if !failure.may_retry(idempotent) || self.upload.is_touched() {
+                return Err(failure);
+            }
+            if left > 0 {
+                tracing::debug!(upstream = self.upstream.name(), %failure, "sent again");
+            }
+            left = left.saturating_sub(1);
+            if !failure.is_of_connection() {
+                tried.add(number);
+            }
+            last = failure;
+        }
+        Err(last)
+    }
+
+    async fn by_http1(
+        &self,
+        outward: Outward,
+        extensions: Extensions,
+        mut lease: Lease,
+        under_way: UnderWay,
+    ) -> Result<Response<Body>, Failure> {
+        let limits = self.upstream.timeouts();
+        let mut request = head::for_http1(outward, self.upload.clone())?;
+        // Of no meaning there, but it has room for what follows.
+        *request.extensions_mut() = extensions;
+        if let Some(interim) = &self.interim {
+            let (interim, upload) = (interim.clone(), self.upload.clone());
+            hyper::ext::on_informational(&mut request, move |head| {
+                on_interim(&interim, &upload, head.status(), head.headers());
+            });
+        }
+        let Some(connection) = lease.get() else { return Err(Failure::NoServer) };
+        let sent = connection.send(request, Patience::new(&self.upload, limits)).await;
+        let mut response = sent.map_err(|unanswered| match unanswered.unsent {
+            true => Failure::Refused(unanswered.failure.to_string()),
+            false => unanswered.failure,
+        })?;
+        head::accept(&mut response)?;
+        if response.status() == StatusCode::SWITCHING_PROTOCOLS {
+            return Err(Failure::BadResponse("101 to a request without upgrade".to_owned()));
+        }
+        if let Some(server) = under_way.server() {
+            server.on_success();
+        }
+        let (parts, incoming) = response.into_parts();
+        let body = if incoming.is_end_stream() {
+            if let Some(server) = under_way.server() {
+                lease.release(server);
+            }
+            Body::empty()
+        } else {
+            Body::http1(incoming, lease, under_way, limits.stall)
+        };
+        Ok(Response::from_parts(parts, body))
+    }
+
+    async fn by_http2(
+        &self,
+        outward: Outward,
+        session: &Session,
+        pool: &ServerPool,
+        under_way: UnderWay,
+    ) -> Result<Response<Body>, Failure> {
+        let limits = self.upstream.timeouts();
+        let mut request = head::for_http2(outward, &session.scheme, self.upload.clone())?;
+        if let Some(interim) = &self.interim {
+            let (interim, upload) = (interim.clone(), self.upload.clone());
+            smig::on_interim(&mut request, move |status, headers| {
+                on_interim(&interim, &upload, status, headers);
+            });
+        }
+        let sending = session.client.request_to(&session.origin, request);
+        let patience = Patience::new(&self.upload, limits);
+        let mut response = within(sending, patience).await?.map_err(Failure::from_smig)?;
+        if response.version() < Version::HTTP_2 {
+            pool.forget_alpn();
+            head::accept(&mut response)?;
+        }
+        if let Some(server) = under_way.server() {
+            server.on_success();
+        }
+        let (mut parts, incoming) = response.into_parts();
+        parts.version = Version::default();
+        let body = if incoming.is_end_stream() {
+            Body::empty()
+        } else {
+            Body::http2(incoming, under_way, limits.stall)
+        };
+        Ok(Response::from_parts(parts, body))
+    }
+}
+
+/// An upstream's 1xx: 100 lets the body go, and the library says 100 itself when the body is read.
+fn on_interim(interim: &Interim, upload: &Upload, status: StatusCode, headers: &HeaderMap) {
+    if status == StatusCode::CONTINUE {
+        upload.open_gate();
+        return;
+    }
+    let mut head = Response::new(());
+    *head.status_mut() = status;
+    *head.headers_mut() = headers.clone();
+    if head::accept(&mut head).is_ok() {
+        interim.send(status, std::mem::take(head.headers_mut()));
+    }
+}
+
+/// Waits for a response's head as long as there is hope.
+async fn within<F: Future>(sending: F, mut patience: Patience) -> Result<F::Output, Failure> {
+    let mut sending = pin!(sending);
+    let mut timer = pin!(tokio::time::sleep(patience.first()));
+    poll_fn(|cx| {
+        loop {
+            if let Poll::Ready(output) = sending.as_mut().poll(cx) {
+                return Poll::Ready(Ok(output));
+            }
+            std::task::ready!(timer.as_mut().poll(cx));
+            match patience.next() {
+                Ok(more) => timer.as_mut().reset(Instant::now() + more),
+                Err(failure) => return Poll::Ready(Err(failure)),
+            }
+        }
+    })
+    .await
+}

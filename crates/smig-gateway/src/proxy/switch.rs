@@ -1,0 +1,259 @@
+//! Requests that want more than a response: WebSocket by Upgrade and by RFC 8441, tunnels by CONNECT.
+//! Either side may speak HTTP/1.1 or HTTP/2.
+
+use std::net::SocketAddr;
+use std::sync::Arc;
+
+use http::header::{CONNECTION, CONTENT_LENGTH, HeaderMap, HeaderValue, UPGRADE};
+use http::{Method, Response, StatusCode};
+use hyper::upgrade::OnUpgrade;
+use hyper_util::rt::TokioIo;
+use smig::{Incoming, Protocol};
+
+use super::head::{self, Outward, Wish};
+use super::{Body, Failure, Patience, Upload, websocket, within};
+use crate::tunnel::{Abort, End, FedBody, Socket, Stream, feed, relay};
+use crate::upstream::{
+    Asked, Connection, Io, Lease, Session, Switched, Tried, UnderWay, Upstream, Worker,
+};
+
+/// A request that wants to speak something else.
+pub(super) struct Switch<'a> {
+    pub(super) upstream: &'a Arc<Upstream>,
+    pub(super) client: SocketAddr,
+    /// What the client sends on its stream, by HTTP/2.
+    pub(super) body: Incoming,
+    /// The client's connection, by HTTP/1.1.
+    pub(super) on_upgrade: Option<OnUpgrade>,
+}
+
+/// The client's end of a tunnel that is about to be.
+enum Near {
+    /// A stream; its response's body is the tunnel.
+    Stream(Incoming),
+    /// A connection that comes free when its response is sent.
+    Connection(OnUpgrade),
+}
+
+impl Switch<'_> {
+    pub(super) async fn run(self, outward: Outward) -> Result<Response<Body>, Failure> {
+        let Self { upstream, client, body, on_upgrade } = self;
+        let asked = Asked { client, uri: &outward.uri, headers: &outward.headers };
+        let chosen = upstream.choose(asked, Tried::default());
+        let (number, under_way) = chosen.ok_or(Failure::NoServer)?;
+        let worker = Worker::of(upstream);
+        let (Some(pool), Some(server)) = (worker.pool(number), under_way.server()) else {
+            return Err(Failure::NoServer);
+        };
+        // No second attempt: who wants a connection for long may as well ask again.
+        let connection = pool.connection(upstream, server).await;
+        let near = match (&outward.wish, on_upgrade) {
+            (Wish::Extended(_), _) | (Wish::Tunnel, None) => Near::Stream(body),
+            (_, Some(on_upgrade)) => Near::Connection(on_upgrade),
+            (_, None) => return Err(Failure::Upgrade("the client's connection cannot change")),
+        };
+        let answered = match connection {
+            Ok(Connection::Http1(lease)) => {
+                by_http1(upstream, outward, lease, under_way, near).await
+            }
+            Ok(Connection::Http2(session)) => {
+                by_http2(upstream, outward, &session, under_way, near).await
+            }
+            Err(failure) => Err(failure),
+        };
+        if let Err(failure) = &answered
+            && failure.is_servers()
+            && let Some(server) = upstream.servers().get(number)
+        {
+            server.on_failure();
+        }
+        answered
+    }
+}
+
+/// A server that speaks HTTP/1.1: Upgrade, or CONNECT.
+async fn by_http1(
+    upstream: &Arc<Upstream>,
+    mut outward: Outward,
+    mut lease: Lease,
+    under_way: UnderWay,
+    near: Near,
+) -> Result<Response<Body>, Failure> {
+    let limits = *upstream.timeouts();
+    let wish = outward.wish.clone();
+    let mut own_key = None;
+    match &wish {
+        Wish::Upgrade(protocol) | Wish::Extended(protocol) => {
+            if protocol.as_str() != "websocket" {
+                return Err(Failure::NotImplemented("a protocol other than websocket"));
+            }
+            if matches!(wish, Wish::Extended(_)) {
+                own_key = websocket::key();
+                let key = own_key.clone().ok_or(Failure::Upgrade("no randomness"))?;
+                outward.headers.insert(websocket::KEY, key);
+            }
+            outward.method = Method::GET;
+            add_upgrade(&mut outward.headers, protocol);
+        }
+        Wish::Usual | Wish::Tunnel => {}
+    }
+    let request = head::for_http1(outward, Upload::default())?;
+    let Some(connection) = lease.get() else { return Err(Failure::NoServer) };
+    let sent = connection.send(request, Patience::new(&Upload::default(), &limits)).await;
+    let mut response = sent.map_err(|unanswered| unanswered.failure)?;
+    let switches = match &wish {
+        Wish::Tunnel => response.status().is_success(),
+        _ => response.status() == StatusCode::SWITCHING_PROTOCOLS,
+    };
+    if let Some(server) = under_way.server() {
+        server.on_success();
+    }
+    let upgraded = response.headers().get(UPGRADE).cloned();
+    head::accept(&mut response)?;
+    if !switches {
+        let (parts, incoming) = response.into_parts();
+        return Ok(Response::from_parts(
+            parts,
+            Body::http1(incoming, lease, under_way, limits.stall),
+        ));
+    }
+    if wish != Wish::Tunnel {
+        if !upgraded.is_some_and(|name| name.as_bytes().eq_ignore_ascii_case(b"websocket")) {
+            return Err(Failure::Upgrade("the server changes to another protocol"));
+        }
+        let answer = own_key.as_ref().and_then(websocket::accept);
+        if own_key.is_some() && response.headers().get(websocket::ACCEPT) != answer.as_ref() {
+            return Err(Failure::Upgrade("the server's proof is wrong"));
+        }
+    }
+    let connection = lease.into_inner().ok_or(Failure::Upgrade("no connection"))?;
+    let Switched { io, early, place } = connection.switch(limits.connect).await?;
+    let far = Socket::with_first(io, early);
+    let name = upstream.name().to_owned();
+    let (head, body) = answer_head(&wish, &near, response.headers());
+    let held = (under_way, place);
+    join(near, far, body.feed, limits.tunnel, name, held);
+    Ok(head.map(|()| body.body))
+}
+
+/// A server that speaks HTTP/2: extended CONNECT, or CONNECT.
+async fn by_http2(
+    upstream: &Arc<Upstream>,
+    mut outward: Outward,
+    session: &Session,
+    under_way: UnderWay,
+    near: Near,
+) -> Result<Response<Body>, Failure> {
+    let limits = *upstream.timeouts();
+    let wish = outward.wish.clone();
+    let key = outward.headers.remove(websocket::KEY);
+    let (feed, fed) = feed();
+    let upload = Upload::tunnel(fed);
+    let request = head::for_http2(outward, &session.scheme, upload.clone())?;
+    let sending = session.client.request_to(&session.origin, request);
+    // The tunnel's other direction waits for this answer: it cannot stall.
+    let patience = Patience::new(&Upload::default(), &limits);
+    let response = within(sending, patience).await?.map_err(|error| match error.is_user() {
+        true => Failure::Upgrade("the server takes no extended CONNECT"),
+        false => Failure::from_smig(error),
+    })?;
+    if let Some(server) = under_way.server() {
+        server.on_success();
+    }
+    let (mut parts, incoming) = response.into_parts();
+    parts.version = http::Version::default();
+    if !parts.status.is_success() {
+        let body = Body::http2(incoming, under_way, limits.stall);
+        return Ok(Response::from_parts(parts, body));
+    }
+    if let (Wish::Upgrade(_), Some(key)) = (&wish, &key)
+        && let Some(accept) = websocket::accept(key)
+    {
+        parts.headers.insert(websocket::ACCEPT, accept);
+    }
+    let far = Stream::new(incoming, feed);
+    let (head, body) = answer_head(&wish, &near, &parts.headers);
+    let name = upstream.name().to_owned();
+    join(near, far, body.feed, limits.tunnel, name, under_way);
+    Ok(head.map(|()| body.body))
+}
+
+fn add_upgrade(headers: &mut HeaderMap, protocol: &Protocol) {
+    headers.insert(CONNECTION, HeaderValue::from_static("upgrade"));
+    if let Ok(protocol) = HeaderValue::from_str(protocol.as_str()) {
+        headers.insert(UPGRADE, protocol);
+    }
+}
+
+/// The body of the answer that opens a tunnel, and who writes it.
+struct Answer {
+    body: Body,
+    /// By HTTP/2 only.
+    feed: Option<crate::tunnel::Feed>,
+}
+
+/// The head that tells the client, in its own protocol.
+fn answer_head(wish: &Wish, near: &Near, headers: &HeaderMap) -> (Response<()>, Answer) {
+    let mut head = Response::new(());
+    *head.headers_mut() = headers.clone();
+    head.headers_mut().remove(CONTENT_LENGTH);
+    let answer = match near {
+        Near::Stream(_) => {
+            head.headers_mut().remove(websocket::ACCEPT);
+            let (feed, fed): (_, FedBody) = feed();
+            Answer { body: Body::new(fed), feed: Some(feed) }
+        }
+        Near::Connection(_) => {
+            if let Wish::Upgrade(protocol) = wish {
+                *head.status_mut() = StatusCode::SWITCHING_PROTOCOLS;
+                add_upgrade(head.headers_mut(), protocol);
+            }
+            Answer { body: Body::empty(), feed: None }
+        }
+    };
+    (head, answer)
+}
+
+/// Carries octets between client and server from now on. `held` lives as long.
+fn join<F: End + 'static, H: 'static>(
+    near: Near,
+    far: F,
+    feed: Option<crate::tunnel::Feed>,
+    idle: std::time::Duration,
+    name: String,
+    held: H,
+) {
+    tokio::task::spawn_local(async move {
+        let outcome = match (near, feed) {
+            (Near::Stream(incoming), Some(feed)) => {
+                relay(Stream::new(incoming, feed), far, Some(idle)).await
+            }
+            (Near::Connection(on_upgrade), _) => match on_upgrade.await {
+                Ok(upgraded) => {
+                    let near = Socket::new(TokioIo::new(upgraded));
+                    relay(near, far, Some(idle)).await
+                }
+                Err(error) => {
+                    return tracing::debug!(upstream = name, %error, "the client left");
+                }
+            },
+            (Near::Stream(_), None) => return,
+        };
+        match outcome.end {
+            Ok(()) => tracing::debug!(upstream = name, "a tunnel ended"),
+            Err(error) => tracing::debug!(upstream = name, %error, "a tunnel broke"),
+        }
+        drop(held);
+    });
+}
+
+impl Abort for Io {
+    fn abort(&mut self) {
+        match self {
+            Self::Tcp(tcp) => tcp.abort(),
+            Self::Unix(unix) => unix.abort(),
+            // TLS ends without close_notify, TCP by a reset.
+            Self::Tls(tls) => tls.get_mut().0.abort(),
+        }
+    }
+}

@@ -1,0 +1,78 @@
+//! Certificates by name, from files that are watched for renewal; clients' certificates.
+
+mod subject;
+
+use std::path::{Path, PathBuf};
+use std::time::SystemTime;
+
+use smig::{Certificate, ClientCertificates, ServerTls};
+use smig_settings::Faults;
+
+pub use subject::subject;
+
+use crate::config::{ClientCertificate, Config};
+
+/// What listeners prove themselves with.
+///
+/// # Errors
+/// A file that cannot be used, with its place in the configuration.
+pub(crate) fn material(config: &Config) -> Result<ServerTls, Faults> {
+    let mut certificates = Vec::new();
+    for (number, spec) in config.certificates.iter().enumerate() {
+        let number = number.to_string();
+        let at = |key: &'static str| ["certificate", &number, key].map(str::to_owned);
+        let fault = |key, what: String| {
+            let at = at(key);
+            config.fault(&at.each_ref().map(String::as_str), what)
+        };
+        let chain = read(&spec.chain).map_err(|what| fault("chain", what))?;
+        let key = read(&spec.key).map_err(|what| fault("key", what))?;
+        let made = Certificate::from_pem(&chain, &key).map_err(|error| {
+            let error = error.to_string();
+            let key = if error.contains("private key") { "key" } else { "chain" };
+            fault(key, error)
+        })?;
+        certificates.push(made);
+    }
+    if certificates.is_empty()
+        && let Some((chain, key)) = &config.development
+    {
+        let made = Certificate::from_pem(chain, key)
+            .map_err(|error| config.fault(&["certificate"], error.to_string()))?;
+        certificates.push(made);
+    }
+    let clients = match &config.tls.client_ca {
+        None => ClientCertificates::None,
+        Some(path) => {
+            let pem = read(path).map_err(|what| config.fault(&["tls", "client_ca"], what))?;
+            match config.tls.client_certificate {
+                ClientCertificate::Optional => ClientCertificates::Optional(pem),
+                ClientCertificate::Required => ClientCertificates::Required(pem),
+            }
+        }
+    };
+    let key: &[&str] =
+        if certificates.is_empty() { &["certificate"] } else { &["tls", "client_ca"] };
+    ServerTls::by_name(certificates, &clients).map_err(|error| config.fault(key, error.to_string()))
+}
+
+fn read(path: &Path) -> Result<Vec<u8>, String> {
+    std::fs::read(path).map_err(|error| format!("cannot read {}: {error}", path.display()))
+}
+
+/// The files' sizes and times of change: whatever replaces a file changes one of them.
+#[derive(Debug, Default, PartialEq, Eq)]
+pub(crate) struct Stamps(Vec<(PathBuf, Option<(SystemTime, u64)>)>);
+
+impl Stamps {
+    /// Those of every certificate, key and authority of a configuration.
+    pub(crate) fn of(config: &Config) -> Self {
+        let certificates = config.certificates.iter().flat_map(|spec| [&spec.chain, &spec.key]);
+        let stamp = |path: &PathBuf| {
+            let metadata = std::fs::metadata(path).ok();
+            let changed = metadata.and_then(|data| Some((data.modified().ok()?, data.len())));
+            (path.clone(), changed)
+        };
+        Self(certificates.chain(&config.tls.client_ca).map(stamp).collect())
+    }
+}

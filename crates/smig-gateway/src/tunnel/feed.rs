@@ -1,0 +1,247 @@
+//! A body that is written to while it is sent.
+
+use std::collections::VecDeque;
+use std::io;
+use std::pin::Pin;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::task::{Context, Poll, Waker};
+
+use bytes::Bytes;
+use http_body::{Body, Frame, SizeHint};
+use smig::{BoxError, ErrorCode, Reset};
+
+/// Octets that wait in a body at most; the writer waits then.
+const ROOM: usize = 64 << 10;
+
+/// A writer and the body that sends what it writes. An idle pair holds no buffer.
+#[must_use]
+pub fn feed() -> (Feed, FedBody) {
+    let shared = Arc::new(Shared::default());
+    (Feed(Arc::clone(&shared)), FedBody(shared))
+}
+
+/// The writing side of a [`FedBody`]. Dropped before [`Feed::finish`] the body fails, and its stream is
+/// reset.
+#[derive(Debug)]
+pub struct Feed(Arc<Shared>);
+
+/// A request's or response's body that a [`Feed`] writes.
+#[derive(Debug)]
+pub struct FedBody(Arc<Shared>);
+
+#[derive(Debug, Default)]
+struct Shared(Mutex<State>);
+
+#[derive(Debug, Default)]
+struct State {
+    chunks: VecDeque<Bytes>,
+    buffered: usize,
+    writer: Writer,
+    /// The body was dropped, and with it what it still held.
+    is_dropped: bool,
+    /// Whoever waits to write, and whoever waits to send.
+    waiting: [Option<Waker>; 2],
+}
+
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+enum Writer {
+    #[default]
+    Open,
+    Finished,
+    /// It went away in the middle.
+    Dropped,
+}
+
+const WRITER: usize = 0;
+const BODY: usize = 1;
+
+impl Shared {
+    fn lock(&self) -> MutexGuard<'_, State> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl State {
+    fn wait(&mut self, who: usize, cx: &Context<'_>) {
+        match self.waiting.get_mut(who) {
+            Some(Some(waker)) => waker.clone_from(cx.waker()),
+            Some(none) => *none = Some(cx.waker().clone()),
+            None => {}
+        }
+    }
+}
+
+/// Wakes one side, outside of the lock.
+fn wake(mut state: MutexGuard<'_, State>, who: usize) {
+    let waker = state.waiting.get_mut(who).and_then(Option::take);
+    drop(state);
+    if let Some(waker) = waker {
+        waker.wake();
+    }
+}
+
+impl Feed {
+    /// Ready when the body takes more.
+    ///
+    /// # Errors
+    /// The body was dropped: its stream is over.
+    pub fn poll_ready(&mut self, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
+        let mut state = self.0.lock();
+        if state.is_dropped {
+            return Poll::Ready(Err(io::ErrorKind::ConnectionReset.into()));
+        }
+        if state.buffered < ROOM {
+            return Poll::Ready(Ok(()));
+        }
+        state.wait(WRITER, cx);
+        Poll::Pending
+    }
+
+    /// Gives octets to the body. What comes after the end, or after the body was dropped, is lost.
+    pub fn push(&mut self, data: Bytes) {
+        let mut state = self.0.lock();
+        if data.is_empty() || state.is_dropped || state.writer != Writer::Open {
+            return;
+        }
+        state.buffered += data.len();
+        state.chunks.push_back(data);
+        wake(state, BODY);
+    }
+
+    /// Ends the body in order.
+    pub fn finish(&mut self) {
+        self.end(Writer::Finished);
+    }
+
+    /// Ready when the body was dropped before it was sent to its end.
+    pub fn poll_dropped(&mut self, cx: &mut Context<'_>) -> Poll<()> {
+        let mut state = self.0.lock();
+        if state.is_dropped && (state.writer == Writer::Open || state.buffered > 0) {
+            return Poll::Ready(());
+        }
+        state.wait(WRITER, cx);
+        Poll::Pending
+    }
+
+    fn end(&mut self, how: Writer) {
+        let mut state = self.0.lock();
+        if state.writer == Writer::Open {
+            state.writer = how;
+            wake(state, BODY);
+        }
+    }
+}
+
+impl Drop for Feed {
+    fn drop(&mut self) {
+        self.end(Writer::Dropped);
+    }
+}
+
+impl Body for FedBody {
+    type Data = Bytes;
+    type Error = BoxError;
+
+    fn poll_frame(
+        self: Pin<&mut Self>,
+        cx: &mut Context<'_>,
+    ) -> Poll<Option<Result<Frame<Bytes>, BoxError>>> {
+        let mut state = self.0.lock();
+        if state.writer == Writer::Dropped {
+            // RFC 9113 section 8.5: an error of the TCP connection.
+            return Poll::Ready(Some(Err(Reset(ErrorCode::ConnectError).into())));
+        }
+        if let Some(data) = state.chunks.pop_front() {
+            let was_full = state.buffered >= ROOM;
+            state.buffered -= data.len();
+            if was_full && state.buffered < ROOM {
+                wake(state, WRITER);
+            }
+            return Poll::Ready(Some(Ok(Frame::data(data))));
+        }
+        if state.writer == Writer::Finished {
+            return Poll::Ready(None);
+        }
+        state.wait(BODY, cx);
+        Poll::Pending
+    }
+
+    fn is_end_stream(&self) -> bool {
+        let state = self.0.lock();
+        state.chunks.is_empty() && state.writer == Writer::Finished
+    }
+
+    fn size_hint(&self) -> SizeHint {
+        SizeHint::default()
+    }
+}
+
+impl Drop for FedBody {
+    fn drop(&mut self) {
+        let mut state = self.0.lock();
+        state.is_dropped = true;
+        state.chunks = VecDeque::new();
+        wake(state, WRITER);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::task::Waker;
+
+    use super::*;
+
+    fn cx() -> Context<'static> {
+        Context::from_waker(Waker::noop())
+    }
+
+    fn frame(body: &mut FedBody) -> Poll<Option<Result<Bytes, BoxError>>> {
+        let polled = Pin::new(body).poll_frame(&mut cx());
+        polled.map(|frame| frame.map(|frame| frame.map(|frame| frame.into_data().unwrap())))
+    }
+
+    #[test]
+    fn a_body_that_is_not_sent_takes_no_more() {
+        let (mut feed, mut body) = feed();
+        let piece = Bytes::from(vec![0; ROOM / 4]);
+        let mut taken = 0;
+        while feed.poll_ready(&mut cx()).is_ready() {
+            feed.push(piece.clone());
+            taken += piece.len();
+        }
+        assert_eq!(taken, ROOM);
+        assert!(matches!(frame(&mut body), Poll::Ready(Some(Ok(data))) if data == piece));
+        assert!(feed.poll_ready(&mut cx()).is_ready());
+    }
+
+    #[test]
+    fn an_end_comes_behind_the_octets() {
+        let (mut feed, mut body) = feed();
+        assert!(frame(&mut body).is_pending());
+        feed.push(Bytes::from_static(b"a"));
+        feed.finish();
+        drop(feed);
+        assert!(!body.is_end_stream());
+        assert!(matches!(frame(&mut body), Poll::Ready(Some(Ok(_)))));
+        assert!(body.is_end_stream());
+        assert!(matches!(frame(&mut body), Poll::Ready(None)));
+    }
+
+    #[test]
+    fn a_writer_that_goes_away_is_no_end() {
+        let (mut feed, mut body) = feed();
+        feed.push(Bytes::from_static(b"a"));
+        drop(feed);
+        let Poll::Ready(Some(Err(error))) = frame(&mut body) else { panic!("no error") };
+        assert_eq!(error.downcast_ref(), Some(&Reset(ErrorCode::ConnectError)));
+    }
+
+    #[test]
+    fn a_body_that_goes_away_is_seen() {
+        let (mut feed, body) = feed();
+        assert!(feed.poll_dropped(&mut cx()).is_pending());
+        drop(body);
+        assert!(feed.poll_dropped(&mut cx()).is_ready());
+        assert!(matches!(feed.poll_ready(&mut cx()), Poll::Ready(Err(_))));
+    }
+}

@@ -1,0 +1,134 @@
+//! A socket as one end of a tunnel.
+
+use std::cell::RefCell;
+use std::io;
+use std::pin::Pin;
+use std::task::{Context, Poll, ready};
+use std::time::Duration;
+
+use bytes::{Buf as _, Bytes, BytesMut};
+use hyper::upgrade::Upgraded;
+use hyper_util::rt::TokioIo;
+use tokio::io::{AsyncRead, AsyncWrite};
+use tokio::net::{TcpStream, UnixStream};
+
+use super::end::End;
+
+/// As much as one read may bring.
+const READ: usize = 64 << 10;
+/// Pieces up to this size are copied, so that a short one that waits does not hold a whole buffer.
+const SHORT: usize = 4 << 10;
+
+thread_local! {
+    // Shared by all sockets of a thread: an idle one holds no buffer.
+    static BUFFER: RefCell<BytesMut> = RefCell::default();
+}
+
+/// What can tell its peer that a connection did not end in order.
+pub trait Abort {
+    /// Makes the close that follows a reset.
+    fn abort(&mut self);
+}
+
+impl Abort for TcpStream {
+    fn abort(&mut self) {
+        // Without it the peer would see an end in order. The socket may be gone already.
+        let _ = socket2::SockRef::from(&*self).set_linger(Some(Duration::ZERO));
+    }
+}
+
+impl Abort for UnixStream {
+    /// There is no reset: the peer sees the end.
+    fn abort(&mut self) {}
+}
+
+impl Abort for TokioIo<Upgraded> {
+    /// The peer sees an end of TLS without close_notify. Over plain TCP take the socket out
+    /// ([`Upgraded::downcast`]) to have resets.
+    fn abort(&mut self) {}
+}
+
+/// A connected socket, or anything that reads and writes like one.
+#[derive(Debug)]
+pub struct Socket<T: Abort> {
+    io: T,
+    /// Octets that were read before the tunnel began.
+    first: Bytes,
+    received_end: bool,
+    sent_end: bool,
+}
+
+impl<T: Abort> Socket<T> {
+    /// An end that has read nothing yet.
+    pub const fn new(io: T) -> Self {
+        Self::with_first(io, Bytes::new())
+    }
+
+    /// An end of which `first` was read already.
+    pub const fn with_first(io: T, first: Bytes) -> Self {
+        Self { io, first, received_end: false, sent_end: false }
+    }
+
+    /// The socket.
+    pub const fn get_ref(&self) -> &T {
+        &self.io
+    }
+}
+
+impl<T: Abort> Drop for Socket<T> {
+    fn drop(&mut self) {
+        if !(self.received_end && self.sent_end) {
+            self.io.abort();
+        }
+    }
+}
+
+impl<T: AsyncRead + AsyncWrite + Abort + Unpin> End for Socket<T> {
+    fn poll_read(&mut self, cx: &mut Context<'_>) -> Poll<io::Result<Bytes>> {
+        if !self.first.is_empty() {
+            return Poll::Ready(Ok(std::mem::take(&mut self.first)));
+        }
+        let data = ready!(poll_read_into(Pin::new(&mut self.io), cx))?;
+        self.received_end |= data.is_empty();
+        Poll::Ready(Ok(data))
+    }
+
+    fn poll_write(&mut self, cx: &mut Context<'_>, data: &mut Bytes) -> Poll<io::Result<()>> {
+        let written = ready!(Pin::new(&mut self.io).poll_write(cx, data))?;
+        if written == 0 {
+            return Poll::Ready(Err(io::ErrorKind::WriteZero.into()));
+        }
+        data.advance(written.min(data.len()));
+        Poll::Ready(Ok(()))
+    }
+
+    fn poll_flush(&mut self, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
+        Pin::new(&mut self.io).poll_flush(cx)
+    }
+
+    fn poll_finish(&mut self, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
+        ready!(Pin::new(&mut self.io).poll_shutdown(cx))?;
+        self.sent_end = true;
+        Poll::Ready(Ok(()))
+    }
+}
+
+/// Reads what is there.
+fn poll_read_into<T: AsyncRead>(io: Pin<&mut T>, cx: &mut Context<'_>) -> Poll<io::Result<Bytes>> {
+    // Taken out, so that a reader that comes back here finds none and makes its own.
+    let mut buffer = BUFFER.take();
+    buffer.reserve(READ);
+    let polled = tokio_util::io::poll_read_buf(io, cx, &mut buffer);
+    let data = match polled {
+        Poll::Ready(Ok(read)) if read <= SHORT => {
+            let data = Bytes::copy_from_slice(&buffer);
+            buffer.clear();
+            Poll::Ready(Ok(data))
+        }
+        Poll::Ready(Ok(_)) => Poll::Ready(Ok(buffer.split().freeze())),
+        Poll::Ready(Err(error)) => Poll::Ready(Err(error)),
+        Poll::Pending => Poll::Pending,
+    };
+    BUFFER.replace(buffer);
+    data
+}

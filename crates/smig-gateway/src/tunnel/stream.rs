@@ -1,0 +1,147 @@
+//! The two bodies of an HTTP stream as one end of a tunnel, or as a socket for those who want one.
+
+use std::io;
+use std::pin::Pin;
+use std::task::{Context, Poll, ready};
+
+use bytes::{Buf as _, Bytes};
+use http_body::Body;
+use smig::{BoxError, Incoming};
+use tokio::io::{AsyncBufRead, AsyncRead, AsyncWrite, ReadBuf};
+
+use super::end::End;
+use super::feed::Feed;
+
+/// A body that is read and a body that is written: the two directions of one HTTP stream.
+#[derive(Debug)]
+pub struct Stream<B = Incoming> {
+    incoming: B,
+    /// Came and was not read yet.
+    unread: Bytes,
+    feed: Feed,
+}
+
+impl<B> Stream<B>
+where
+    B: Body<Data = Bytes> + Unpin,
+    B::Error: Into<BoxError>,
+{
+    /// Joins what the peer sends with what is sent to it.
+    pub const fn new(incoming: B, feed: Feed) -> Self {
+        Self { incoming, unread: Bytes::new(), feed }
+    }
+
+    /// What the peer sends.
+    pub const fn incoming(&self) -> &B {
+        &self.incoming
+    }
+
+    /// Fills `unread`, which stays empty at the end.
+    fn poll_fill(&mut self, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
+        while self.unread.is_empty() {
+            match ready!(Pin::new(&mut self.incoming).poll_frame(cx)) {
+                None => break,
+                Some(Err(error)) => {
+                    let error = io::Error::new(io::ErrorKind::ConnectionReset, error);
+                    return Poll::Ready(Err(error));
+                }
+                Some(Ok(frame)) => {
+                    // Trailers have no place in a tunnel (RFC 9113 section 8.5).
+                    if let Ok(data) = frame.into_data() {
+                        self.unread = data;
+                    }
+                }
+            }
+        }
+        Poll::Ready(Ok(()))
+    }
+}
+
+impl<B> End for Stream<B>
+where
+    B: Body<Data = Bytes> + Unpin,
+    B::Error: Into<BoxError>,
+{
+    fn poll_read(&mut self, cx: &mut Context<'_>) -> Poll<io::Result<Bytes>> {
+        ready!(self.poll_fill(cx))?;
+        Poll::Ready(Ok(std::mem::take(&mut self.unread)))
+    }
+
+    fn poll_write(&mut self, cx: &mut Context<'_>, data: &mut Bytes) -> Poll<io::Result<()>> {
+        ready!(self.feed.poll_ready(cx))?;
+        self.feed.push(std::mem::take(data));
+        Poll::Ready(Ok(()))
+    }
+
+    fn poll_flush(&mut self, _cx: &mut Context<'_>) -> Poll<io::Result<()>> {
+        Poll::Ready(Ok(()))
+    }
+
+    fn poll_finish(&mut self, _cx: &mut Context<'_>) -> Poll<io::Result<()>> {
+        self.feed.finish();
+        Poll::Ready(Ok(()))
+    }
+
+    fn poll_gone(&mut self, cx: &mut Context<'_>) -> Poll<io::Error> {
+        self.feed.poll_dropped(cx).map(|()| io::ErrorKind::ConnectionReset.into())
+    }
+}
+
+impl<B> AsyncBufRead for Stream<B>
+where
+    B: Body<Data = Bytes> + Unpin,
+    B::Error: Into<BoxError>,
+{
+    fn poll_fill_buf(self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<io::Result<&[u8]>> {
+        let this = self.get_mut();
+        ready!(this.poll_fill(cx))?;
+        Poll::Ready(Ok(&this.unread))
+    }
+
+    fn consume(mut self: Pin<&mut Self>, amount: usize) {
+        let amount = amount.min(self.unread.len());
+        self.unread.advance(amount);
+    }
+}
+
+impl<B> AsyncRead for Stream<B>
+where
+    B: Body<Data = Bytes> + Unpin,
+    B::Error: Into<BoxError>,
+{
+    fn poll_read(
+        mut self: Pin<&mut Self>,
+        cx: &mut Context<'_>,
+        buf: &mut ReadBuf<'_>,
+    ) -> Poll<io::Result<()>> {
+        ready!(self.poll_fill(cx))?;
+        let len = self.unread.len().min(buf.remaining());
+        buf.put_slice(&self.unread.split_to(len));
+        Poll::Ready(Ok(()))
+    }
+}
+
+impl<B> AsyncWrite for Stream<B>
+where
+    B: Body<Data = Bytes> + Unpin,
+    B::Error: Into<BoxError>,
+{
+    fn poll_write(
+        mut self: Pin<&mut Self>,
+        cx: &mut Context<'_>,
+        data: &[u8],
+    ) -> Poll<io::Result<usize>> {
+        ready!(self.feed.poll_ready(cx))?;
+        self.feed.push(Bytes::copy_from_slice(data));
+        Poll::Ready(Ok(data.len()))
+    }
+
+    fn poll_flush(self: Pin<&mut Self>, _cx: &mut Context<'_>) -> Poll<io::Result<()>> {
+        Poll::Ready(Ok(()))
+    }
+
+    fn poll_shutdown(mut self: Pin<&mut Self>, _cx: &mut Context<'_>) -> Poll<io::Result<()>> {
+        self.feed.finish();
+        Poll::Ready(Ok(()))
+    }
+}

@@ -1,0 +1,153 @@
+//! Which server a request goes to.
+
+use std::net::SocketAddr;
+
+use http::{HeaderMap, Uri};
+
+use super::Server;
+use super::spec::{Balance, HashKey};
+
+/// Servers that a request has been sent to, by number. Those beyond the 64th may be tried twice.
+#[derive(Clone, Copy, Debug, Default)]
+pub(crate) struct Tried(u64);
+
+impl Tried {
+    pub(crate) const fn add(&mut self, server: usize) {
+        self.0 |= 1_u64.unbounded_shl(server as u32);
+    }
+
+    const fn has(self, server: usize) -> bool {
+        self.0 & 1_u64.unbounded_shl(server as u32) != 0
+    }
+}
+
+/// What a request's server is chosen by.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Asked<'a> {
+    pub(crate) client: SocketAddr,
+    pub(crate) uri: &'a Uri,
+    pub(crate) headers: &'a HeaderMap,
+}
+
+impl Asked<'_> {
+    fn key(&self, by: &HashKey) -> Option<u64> {
+        Some(match by {
+            HashKey::Client => match self.client {
+                SocketAddr::V4(addr) => hash(&addr.ip().octets()),
+                SocketAddr::V6(addr) => hash(&addr.ip().octets()),
+            },
+            HashKey::Path => hash(self.uri.path_and_query()?.as_str().as_bytes()),
+            HashKey::Header(name) => hash(self.headers.get(name)?.as_bytes()),
+        })
+    }
+}
+
+/// A server that was not tried yet: a well one, or any if none is well.
+pub(super) fn choose(
+    servers: &[Server],
+    balance: &Balance,
+    asked: Asked<'_>,
+    tried: Tried,
+    turn: usize,
+) -> Option<usize> {
+    if servers.len() == 1 {
+        return (!tried.has(0)).then_some(0);
+    }
+    let key = match balance {
+        Balance::LeastLoaded => None,
+        Balance::Hash(by) => asked.key(by),
+    };
+    let among = |well: bool| {
+        let all = servers.iter().enumerate();
+        let left = all.filter(|&(n, server)| !tried.has(n) && (!well || server.is_well()));
+        match key {
+            // The server whose hash together with the key is highest: when one is lost, only its
+            // keys go elsewhere.
+            Some(key) => left.max_by_key(|(_, server)| mix(key ^ server.hash)),
+            // Begins with another server each time, so that ties are spread.
+            None => left.min_by_key(|&(n, server)| {
+                (server.load(), (n + servers.len() - turn % servers.len()) % servers.len())
+            }),
+        }
+        .map(|(n, _)| n)
+    };
+    among(true).or_else(|| among(false))
+}
+
+/// FNV-1a, mixed.
+pub(super) fn hash(octets: &[u8]) -> u64 {
+    let fnv = octets.iter().fold(0xcbf2_9ce4_8422_2325_u64, |hash, octet| {
+        (hash ^ u64::from(*octet)).wrapping_mul(0x0100_0000_01b3)
+    });
+    mix(fnv)
+}
+
+/// The last steps of splitmix64: each bit in depends on each bit out.
+const fn mix(mut value: u64) -> u64 {
+    value = (value ^ (value >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
+    value = (value ^ (value >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
+    value ^ (value >> 31)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::upstream::{Ejection, ServerUrl};
+
+    fn servers(n: usize) -> Vec<Server> {
+        (0..n)
+            .map(|n| {
+                let url: ServerUrl = format!("http://10.0.0.{n}:80").parse().unwrap();
+                Server::new(url, 8, Ejection { failures: 1, ..Ejection::default() })
+            })
+            .collect()
+    }
+
+    fn of_path(servers: &[Server], path: &str) -> usize {
+        let (uri, headers) = (path.parse().unwrap(), HeaderMap::new());
+        let client = "192.0.2.1:1".parse().unwrap();
+        let asked = Asked { client, uri: &uri, headers: &headers };
+        let balance = Balance::Hash(HashKey::Path);
+        choose(servers, &balance, asked, Tried::default(), 0).unwrap()
+    }
+
+    #[test]
+    fn keys_are_spread_and_stay_when_another_server_is_lost() {
+        let servers = servers(4);
+        let before: Vec<_> = (0..4000).map(|n| of_path(&servers, &format!("/{n}"))).collect();
+        for server in 0..4 {
+            let share = before.iter().filter(|&&chosen| chosen == server).count();
+            assert!((800..1200).contains(&share), "{server}: {share}");
+        }
+        servers[2].on_failure();
+        for (n, &chosen) in before.iter().enumerate() {
+            let now = of_path(&servers, &format!("/{n}"));
+            assert!(now != 2 && (chosen == 2 || now == chosen));
+        }
+    }
+
+    #[test]
+    fn the_least_loaded_is_chosen_and_ties_are_spread() {
+        let servers = servers(3);
+        let (uri, headers) = (Uri::from_static("/"), HeaderMap::new());
+        let client = "192.0.2.1:1".parse().unwrap();
+        let asked = Asked { client, uri: &uri, headers: &headers };
+        let least = |tried, turn| choose(&servers, &Balance::LeastLoaded, asked, tried, turn);
+        assert_eq!(
+            (0..3).map(|n| least(Tried::default(), n).unwrap()).collect::<Vec<_>>(),
+            [0, 1, 2]
+        );
+        servers[0].begin();
+        servers[1].begin();
+        assert_eq!(least(Tried::default(), 0), Some(2));
+        let mut tried = Tried::default();
+        tried.add(2);
+        assert_eq!(least(tried, 0), Some(0));
+        // None is well: all are tried.
+        servers.iter().for_each(|server| server.on_failure());
+        assert_eq!(least(tried, 0), Some(0));
+        tried.add(0);
+        tried.add(1);
+        assert_eq!(least(tried, 0), None);
+    }
+}

@@ -1,0 +1,139 @@
+//! From a server to an open connection: name, TCP or unix socket, TLS.
+
+use std::io;
+use std::net::SocketAddr;
+use std::pin::Pin;
+use std::sync::Arc;
+use std::task::{Context, Poll};
+
+use rustls::ClientConfig;
+use rustls::pki_types::ServerName;
+use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
+use tokio::net::{TcpStream, UnixStream};
+use tokio_rustls::TlsConnector;
+use tokio_rustls::client::TlsStream;
+
+use super::spec::Target;
+use crate::proxy::Failure;
+
+/// An open connection.
+#[derive(Debug)]
+pub(crate) enum Io {
+    Tcp(TcpStream),
+    Unix(UnixStream),
+    Tls(Box<TlsStream<TcpStream>>),
+}
+
+impl Io {
+    /// Whether ALPN chose HTTP/2.
+    pub(super) fn is_h2(&self) -> bool {
+        match self {
+            Self::Tls(tls) => tls.get_ref().1.alpn_protocol() == Some(b"h2"),
+            Self::Tcp(_) | Self::Unix(_) => false,
+        }
+    }
+}
+
+/// Connects. There is no time limit here.
+pub(super) async fn connect(
+    target: &Target,
+    tls: Option<&Arc<ClientConfig>>,
+) -> Result<Io, Failure> {
+    let (host, port) = match target {
+        Target::Unix(path) => {
+            return UnixStream::connect(path).await.map(Io::Unix).map_err(Failure::Connect);
+        }
+        Target::Tcp { host, port } => (host.as_str(), *port),
+    };
+    let tcp = dial(host, port).await?;
+    tcp.set_nodelay(true).map_err(Failure::Connect)?;
+    let Some(tls) = tls else { return Ok(Io::Tcp(tcp)) };
+    let name = ServerName::try_from(host.to_owned())
+        .map_err(|error| Failure::Tls(io::Error::new(io::ErrorKind::InvalidInput, error)))?;
+    let tls = TlsConnector::from(Arc::clone(tls)).connect(name, tcp).await.map_err(Failure::Tls)?;
+    Ok(Io::Tls(Box::new(tls)))
+}
+
+/// Tries one address after another.
+async fn dial(host: &str, port: u16) -> Result<TcpStream, Failure> {
+    if let Ok(ip) = host.parse() {
+        return TcpStream::connect(SocketAddr::new(ip, port)).await.map_err(Failure::Connect);
+    }
+    let addrs = tokio::net::lookup_host((host, port)).await.map_err(Failure::Resolve)?;
+    let mut last = Failure::Resolve(io::Error::new(io::ErrorKind::NotFound, "no address"));
+    for addr in addrs {
+        match TcpStream::connect(addr).await {
+            Ok(tcp) => return Ok(tcp),
+            Err(error) => last = Failure::Connect(error),
+        }
+    }
+    Err(last)
+}
+
+impl AsyncRead for Io {
+    fn poll_read(
+        self: Pin<&mut Self>,
+        cx: &mut Context<'_>,
+        buf: &mut ReadBuf<'_>,
+    ) -> Poll<io::Result<()>> {
+        match self.get_mut() {
+            Self::Tcp(tcp) => Pin::new(tcp).poll_read(cx, buf),
+            Self::Unix(unix) => Pin::new(unix).poll_read(cx, buf),
+            Self::Tls(tls) => Pin::new(tls).poll_read(cx, buf),
+        }
+    }
+}
+
+impl AsyncWrite for Io {
+    fn poll_write(
+        self: Pin<&mut Self>,
+        cx: &mut Context<'_>,
+        buf: &[u8],
+    ) -> Poll<io::Result<usize>> {
+        match self.get_mut() {
+            Self::Tcp(tcp) => Pin::new(tcp).poll_write(cx, buf),
+            Self::Unix(unix) => Pin::new(unix).poll_write(cx, buf),
+            Self::Tls(tls) => Pin::new(tls).poll_write(cx, buf),
+        }
+    }
+
+    fn poll_write_vectored(
+        self: Pin<&mut Self>,
+        cx: &mut Context<'_>,
+        bufs: &[io::IoSlice<'_>],
+    ) -> Poll<io::Result<usize>> {
+        match self.get_mut() {
+            // Most requests are one piece, and the system has less to look at then.
+            Self::Tcp(tcp) => match bufs {
+                [buf] => Pin::new(tcp).poll_write(cx, buf),
+                _ => Pin::new(tcp).poll_write_vectored(cx, bufs),
+            },
+            Self::Unix(unix) => Pin::new(unix).poll_write_vectored(cx, bufs),
+            Self::Tls(tls) => Pin::new(tls).poll_write_vectored(cx, bufs),
+        }
+    }
+
+    fn is_write_vectored(&self) -> bool {
+        match self {
+            Self::Tcp(tcp) => tcp.is_write_vectored(),
+            Self::Unix(unix) => unix.is_write_vectored(),
+            Self::Tls(tls) => tls.is_write_vectored(),
+        }
+    }
+
+    fn poll_flush(self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
+        match self.get_mut() {
+            Self::Tcp(tcp) => Pin::new(tcp).poll_flush(cx),
+            Self::Unix(unix) => Pin::new(unix).poll_flush(cx),
+            Self::Tls(tls) => Pin::new(tls).poll_flush(cx),
+        }
+    }
+
+    fn poll_shutdown(self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
+        match self.get_mut() {
+            Self::Tcp(tcp) => Pin::new(tcp).poll_shutdown(cx),
+            Self::Unix(unix) => Pin::new(unix).poll_shutdown(cx),
+            Self::Tls(tls) => Pin::new(tls).poll_shutdown(cx),
+        }
+    }
+}

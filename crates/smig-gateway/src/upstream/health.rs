@@ -1,0 +1,89 @@
+//! Asking servers whether they are well.
+
+use std::sync::{Arc, Weak};
+use std::time::Duration;
+
+use bytes::Bytes;
+use http::{Request, StatusCode};
+use http_body_util::Empty;
+use hyper_util::rt::TokioIo;
+use tokio::time::timeout;
+
+use super::connect::connect;
+use super::spec::{HealthSpec, Protocol, Target};
+use super::worker::Session;
+use super::{Server, Upstream};
+use crate::proxy::Failure;
+
+impl Upstream {
+    /// Asks each server every now and then, for as long as the upstream lives; returns at once if the
+    /// description does not ask for it. To be spawned once, on any runtime.
+    pub async fn check_health(this: Weak<Self>) {
+        let Some(upstream) = this.upgrade() else { return };
+        let Some(health) = upstream.health.clone() else { return };
+        let servers = upstream.servers.len();
+        drop(upstream);
+        let checks = (0..servers).map(|server| check_always(this.clone(), health.clone(), server));
+        let mut tasks = tokio::task::JoinSet::new();
+        for check in checks {
+            tasks.spawn(check);
+        }
+        while tasks.join_next().await.is_some() {}
+    }
+}
+
+async fn check_always(upstream: Weak<Upstream>, health: HealthSpec, server: usize) {
+    loop {
+        let Some(strong) = upstream.upgrade() else { return };
+        let Some(of) = strong.servers.get(server) else { return };
+        let asked = timeout(health.timeout, ask(&strong, of, &health)).await;
+        let good = match asked {
+            Ok(Ok(status)) => status.is_success() || status.is_redirection(),
+            Ok(Err(error)) => {
+                tracing::debug!(server = %of.url(), %error, "health check");
+                false
+            }
+            Err(_) => false,
+        };
+        of.on_check(good, health.rise, health.fall);
+        drop(strong);
+        tokio::time::sleep(health.interval.max(Duration::from_millis(10))).await;
+    }
+}
+
+/// One GET on a connection of its own.
+async fn ask(
+    upstream: &Arc<Upstream>,
+    server: &Server,
+    health: &HealthSpec,
+) -> Result<StatusCode, Failure> {
+    let url = server.url();
+    let host = health.host.clone().unwrap_or_else(|| match &url.target {
+        Target::Unix(_) => "localhost".to_owned(),
+        Target::Tcp { .. } => url.authority(),
+    });
+    let bad = |_| Failure::BadRequest("the health check's path or host");
+    if url.protocol == Protocol::Http1 {
+        let io = connect(&url.target, None).await?;
+        let (mut sender, connection) = hyper::client::conn::http1::handshake(TokioIo::new(io))
+            .await
+            .map_err(Failure::from_hyper)?;
+        let request = Request::get(&health.path)
+            .header(http::header::HOST, host)
+            .header(http::header::CONNECTION, "close")
+            .body(Empty::<Bytes>::new())
+            .map_err(bad)?;
+        let mut asking = std::pin::pin!(sender.send_request(request));
+        let mut connection = std::pin::pin!(connection);
+        let response = tokio::select! {
+            response = asking.as_mut() => response,
+            _ = connection.as_mut() => asking.await,
+        };
+        return Ok(response.map_err(Failure::from_hyper)?.status());
+    }
+    let session = Session::new(upstream, url).map_err(Failure::from_smig)?;
+    let uri = format!("{}://{host}{}", session.scheme, health.path);
+    let request = Request::get(uri).body(Empty::<Bytes>::new()).map_err(bad)?;
+    let response = session.client.request_to(&session.origin, request).await;
+    Ok(response.map_err(Failure::from_smig)?.status())
+}

@@ -1,0 +1,203 @@
+//! One HTTP/1.1 connection: hyper's, polled by the exchange that uses it.
+//!
+//! It has no task of its own, so a request wakes nobody but its own exchange.
+
+use std::future::{Future, poll_fn};
+use std::pin::{Pin, pin};
+use std::sync::Arc;
+use std::task::{Context, Poll, Waker};
+use std::time::Duration;
+
+use bytes::Bytes;
+use http::{Request, Response};
+use hyper::body::Incoming;
+use hyper::client::conn::http1;
+use hyper_util::rt::TokioIo;
+use tokio::sync::OwnedSemaphorePermit;
+use tokio::time::{Instant, Sleep};
+
+use super::connect::Io;
+use super::relay::Relay;
+use crate::proxy::{Failure, Patience, Upload};
+
+/// Rounds of a connection's parts until other tasks of the thread get their turn.
+const ROUNDS: usize = 16;
+
+/// One connection.
+pub(crate) struct Http1 {
+    sender: http1::SendRequest<Upload>,
+    connection: http1::Connection<TokioIo<Io>, Upload>,
+    relay: Arc<Relay>,
+    waker: Waker,
+    timer: Pin<Box<Sleep>>,
+    /// The connection must not be polled any more.
+    ended: bool,
+    /// It has carried a request before: the server may have closed it meanwhile.
+    used: bool,
+    pub(super) idle_since: Instant,
+    place: OwnedSemaphorePermit,
+}
+
+impl std::fmt::Debug for Http1 {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Http1").field("ended", &self.ended).field("used", &self.used).finish()
+    }
+}
+
+/// Why a request has no response.
+#[derive(Debug)]
+pub(crate) struct Unanswered {
+    pub(crate) failure: Failure,
+    /// Not an octet of it was written.
+    pub(crate) unsent: bool,
+}
+
+/// A connection that speaks something else now.
+#[derive(Debug)]
+pub(crate) struct Switched {
+    pub(crate) io: Io,
+    /// Octets that came behind the response's head.
+    pub(crate) early: Bytes,
+    /// The connection counts while this lives.
+    pub(crate) place: OwnedSemaphorePermit,
+}
+
+impl Http1 {
+    pub(super) async fn begin(io: Io, place: OwnedSemaphorePermit) -> Result<Self, Failure> {
+        let (sender, connection) =
+            http1::handshake(TokioIo::new(io)).await.map_err(Failure::from_hyper)?;
+        let relay = Arc::new(Relay::default());
+        let now = Instant::now();
+        Ok(Self {
+            sender,
+            connection,
+            waker: Waker::from(Arc::clone(&relay)),
+            relay,
+            timer: Box::pin(tokio::time::sleep_until(now)),
+            ended: false,
+            used: false,
+            idle_since: now,
+            place,
+        })
+    }
+
+    fn turn(&mut self) {
+        if self.ended {
+            return;
+        }
+        let mut cx = Context::from_waker(&self.waker);
+        match self.connection.poll_without_shutdown(&mut cx) {
+            Poll::Pending => {}
+            Poll::Ready(Ok(())) => self.ended = true,
+            Poll::Ready(Err(error)) => {
+                tracing::debug!(%error, "an upstream connection failed");
+                self.ended = true;
+            }
+        }
+    }
+
+    /// Polls a part and the connection that feeds it until neither goes on.
+    pub(crate) fn drive<R>(
+        &mut self,
+        cx: &Context<'_>,
+        mut part: impl FnMut(&mut Context<'_>) -> Poll<R>,
+    ) -> Poll<R> {
+        self.relay.begin(cx.waker());
+        for _ in 0..ROUNDS {
+            let polled = part(&mut Context::from_waker(&self.waker));
+            if polled.is_ready() {
+                self.relay.end_silently();
+                return polled;
+            }
+            self.turn();
+            if !self.relay.again() {
+                self.relay.end();
+                return Poll::Pending;
+            }
+        }
+        self.relay.end();
+        cx.waker().wake_by_ref();
+        Poll::Pending
+    }
+
+    /// Brings the connection to rest. `false`: it cannot be used again.
+    pub(super) fn rest(&mut self) -> bool {
+        self.relay.begin_alone();
+        for _ in 0..ROUNDS {
+            self.turn();
+            if !self.relay.again() {
+                break;
+            }
+        }
+        self.relay.end_silently();
+        !self.ended && self.sender.is_ready()
+    }
+
+    /// Waits for the time limit. It begins when `fresh` is set.
+    pub(crate) fn poll_limit(
+        &mut self,
+        cx: &mut Context<'_>,
+        limit: Duration,
+        fresh: bool,
+    ) -> Poll<()> {
+        if fresh {
+            self.timer.as_mut().reset(Instant::now() + limit);
+        }
+        self.timer.as_mut().poll(cx)
+    }
+
+    /// Sends a request and waits for the response's head.
+    pub(crate) async fn send(
+        &mut self,
+        request: Request<Upload>,
+        mut patience: Patience,
+    ) -> Result<Response<Incoming>, Unanswered> {
+        self.relay.begin_alone();
+        let sending = self.sender.try_send_request(request);
+        self.relay.end_silently();
+        let mut sending = pin!(sending);
+        let mut limit = Some(patience.first());
+        let used = std::mem::replace(&mut self.used, true);
+        poll_fn(|cx| {
+            if let Poll::Ready(sent) = self.drive(cx, |cx| sending.as_mut().poll(cx)) {
+                return Poll::Ready(sent.map_err(|mut failed| {
+                    let unsent = failed.take_message().is_some();
+                    let failure = Failure::from_hyper(failed.into_error());
+                    Unanswered { failure: failure.at(used), unsent }
+                }));
+            }
+            loop {
+                let fresh = limit.take();
+                if self.poll_limit(cx, fresh.unwrap_or_default(), fresh.is_some()).is_pending() {
+                    return Poll::Pending;
+                }
+                match patience.next() {
+                    Ok(more) => limit = Some(more),
+                    Err(failure) => {
+                        return Poll::Ready(Err(Unanswered { failure, unsent: false }));
+                    }
+                }
+            }
+        })
+        .await
+    }
+
+    /// Takes the connection itself, when both ends have agreed to speak something else on it.
+    pub(crate) async fn switch(mut self, limit: Duration) -> Result<Switched, Failure> {
+        let mut fresh = true;
+        poll_fn(|cx| {
+            let ended = |this: &Self| if this.ended { Poll::Ready(()) } else { Poll::Pending };
+            self.relay.begin(cx.waker());
+            self.turn();
+            self.relay.end();
+            if ended(&self).is_ready() {
+                return Poll::Ready(Ok(()));
+            }
+            let late = self.poll_limit(cx, limit, std::mem::take(&mut fresh));
+            late.map(|()| Err(Failure::Upgrade("the connection does not come free")))
+        })
+        .await?;
+        let http1::Parts { io, read_buf, .. } = self.connection.into_parts();
+        Ok(Switched { io: io.into_inner(), early: read_buf, place: self.place })
+    }
+}

@@ -1,0 +1,78 @@
+//! A waker that stays with a connection while the tasks that use it change.
+//!
+//! A connection is polled by the exchange that uses it, and has no task of its own. What wakes it
+//! while it is polled (its own parts wake each other) makes for another round and wakes nobody.
+
+use std::sync::atomic::{AtomicU8, Ordering};
+use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::task::{Wake, Waker};
+
+const RESTING: u8 = 0;
+const POLLING: u8 = 1;
+const AGAIN: u8 = 2;
+
+/// Wakes who polled last.
+#[derive(Debug, Default)]
+pub(super) struct Relay {
+    state: AtomicU8,
+    user: Mutex<Option<Waker>>,
+}
+
+impl Relay {
+    fn user(&self) -> MutexGuard<'_, Option<Waker>> {
+        self.user.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Begins to poll for `user`.
+    pub(super) fn begin(&self, user: &Waker) {
+        let mut present = self.user();
+        match &mut *present {
+            Some(present) => present.clone_from(user),
+            none => *none = Some(user.clone()),
+        }
+        drop(present);
+        self.state.store(POLLING, Ordering::Release);
+    }
+
+    /// Begins to poll for nobody: who used it last is forgotten.
+    pub(super) fn begin_alone(&self) {
+        *self.user() = None;
+        self.state.store(POLLING, Ordering::Release);
+    }
+
+    /// Whether a part asked for another round since the last time.
+    pub(super) fn again(&self) -> bool {
+        self.state.swap(POLLING, Ordering::AcqRel) == AGAIN
+    }
+
+    /// Ends polling.
+    pub(super) fn end(&self) {
+        if self.state.swap(RESTING, Ordering::AcqRel) == AGAIN
+            && let Some(user) = &*self.user()
+        {
+            user.wake_by_ref();
+        }
+    }
+
+    /// Ends polling, and nobody wants to hear of it.
+    pub(super) fn end_silently(&self) {
+        self.state.store(RESTING, Ordering::Release);
+    }
+}
+
+impl Wake for Relay {
+    fn wake(self: std::sync::Arc<Self>) {
+        self.wake_by_ref();
+    }
+
+    fn wake_by_ref(self: &std::sync::Arc<Self>) {
+        let while_polled = self.state.fetch_update(Ordering::AcqRel, Ordering::Acquire, |state| {
+            (state != RESTING).then_some(AGAIN)
+        });
+        if while_polled.is_err()
+            && let Some(user) = &*self.user()
+        {
+            user.wake_by_ref();
+        }
+    }
+}

@@ -1,0 +1,263 @@
+//! One server of an upstream: its load and how well it is, shared by all workers.
+
+use std::sync::atomic::{AtomicU32, AtomicU64, AtomicUsize, Ordering};
+use std::sync::{Arc, OnceLock};
+use std::time::{Duration, Instant};
+
+use tokio::sync::Semaphore;
+
+use super::balance;
+use super::spec::{Ejection, ServerUrl};
+
+/// Times of this process, in milliseconds since the first was asked for.
+fn millis() -> u64 {
+    static START: OnceLock<Instant> = OnceLock::new();
+    u64::try_from(START.get_or_init(Instant::now).elapsed().as_millis()).unwrap_or(u64::MAX)
+}
+
+/// One server, as all workers see it.
+#[derive(Debug)]
+pub struct Server {
+    url: ServerUrl,
+    /// Of its URL, for consistent hashing.
+    pub(super) hash: u64,
+    /// Requests under way.
+    load: AtomicUsize,
+    /// Requests that wait for a connection.
+    pub(super) waiting: AtomicUsize,
+    /// A connection each.
+    pub(super) places: Arc<Semaphore>,
+    ejection: Ejection,
+    /// Failures in a row.
+    failures: AtomicU32,
+    /// Ejections in a row.
+    ejections: AtomicU32,
+    /// In [`millis`]; 0: not ejected.
+    ejected_until: AtomicU64,
+    /// Answers of the health check in a row: good ones above, bad ones below zero. Starts well.
+    checks: AtomicU32,
+    requests: AtomicU64,
+    failed: AtomicU64,
+    connections: AtomicU64,
+}
+
+/// Counters and state of a server, for metrics and the live page.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct ServerStatus {
+    /// The server.
+    pub url: ServerUrl,
+    /// Whether it gets requests.
+    pub well: bool,
+    /// Requests under way.
+    pub load: usize,
+    /// Requests that wait for a connection.
+    pub waiting: usize,
+    /// Requests so far.
+    pub requests: u64,
+    /// Those of them that failed.
+    pub failed: u64,
+    /// Connections made so far.
+    pub connections: u64,
+}
+
+/// `checks` while the last answers were bad.
+const DOWN: u32 = 1 << 31;
+
+impl Server {
+    pub(super) fn new(url: ServerUrl, max_connections: usize, ejection: Ejection) -> Self {
+        Self {
+            hash: balance::hash(url.to_string().as_bytes()),
+            url,
+            load: AtomicUsize::new(0),
+            waiting: AtomicUsize::new(0),
+            places: Arc::new(Semaphore::new(max_connections.min(Semaphore::MAX_PERMITS))),
+            ejection,
+            failures: AtomicU32::new(0),
+            ejections: AtomicU32::new(0),
+            ejected_until: AtomicU64::new(0),
+            checks: AtomicU32::new(0),
+            requests: AtomicU64::new(0),
+            failed: AtomicU64::new(0),
+            connections: AtomicU64::new(0),
+        }
+    }
+
+    /// Where it is.
+    #[must_use]
+    pub const fn url(&self) -> &ServerUrl {
+        &self.url
+    }
+
+    /// Requests under way.
+    #[must_use]
+    pub fn load(&self) -> usize {
+        self.load.load(Ordering::Relaxed)
+    }
+
+    /// Whether it gets requests: neither ejected nor found ill.
+    #[must_use]
+    pub fn is_well(&self) -> bool {
+        if self.checks.load(Ordering::Relaxed) & DOWN != 0 {
+            return false;
+        }
+        let until = self.ejected_until.load(Ordering::Relaxed);
+        until == 0 || millis() >= until
+    }
+
+    /// Everything worth showing.
+    #[must_use]
+    pub fn status(&self) -> ServerStatus {
+        ServerStatus {
+            url: self.url.clone(),
+            well: self.is_well(),
+            load: self.load(),
+            waiting: self.waiting.load(Ordering::Relaxed),
+            requests: self.requests.load(Ordering::Relaxed),
+            failed: self.failed.load(Ordering::Relaxed),
+            connections: self.connections.load(Ordering::Relaxed),
+        }
+    }
+
+    pub(super) fn begin(&self) {
+        self.load.fetch_add(1, Ordering::Relaxed);
+        self.requests.fetch_add(1, Ordering::Relaxed);
+    }
+
+    pub(super) fn end(&self) {
+        self.load.fetch_sub(1, Ordering::Relaxed);
+    }
+
+    pub(super) fn on_connection(&self) {
+        self.connections.fetch_add(1, Ordering::Relaxed);
+    }
+
+    /// It answered.
+    pub(crate) fn on_success(&self) {
+        // Looked at first: the line is shared by all workers.
+        if self.failures.load(Ordering::Relaxed) != 0 {
+            self.failures.store(0, Ordering::Relaxed);
+        }
+        if self.ejected_until.load(Ordering::Relaxed) != 0 {
+            self.ejected_until.store(0, Ordering::Relaxed);
+            self.ejections.store(0, Ordering::Relaxed);
+            tracing::info!(server = %self.url, "an ejected server answers again");
+        }
+    }
+
+    /// It gave no connection, no response, or a broken one.
+    pub(crate) fn on_failure(&self) {
+        self.failed.fetch_add(1, Ordering::Relaxed);
+        let failures = self.failures.fetch_add(1, Ordering::Relaxed) + 1;
+        if self.ejection.failures == 0 || failures < self.ejection.failures {
+            return;
+        }
+        self.failures.store(0, Ordering::Relaxed);
+        let times = self.ejections.fetch_add(1, Ordering::Relaxed).saturating_add(1).min(10);
+        let time = self.ejection.time.saturating_mul(times);
+        let until = millis().saturating_add(u64::try_from(time.as_millis()).unwrap_or(u64::MAX));
+        self.ejected_until.store(until.max(1), Ordering::Relaxed);
+        tracing::warn!(server = %self.url, failures, ?time, "a server fails and is left alone");
+    }
+
+    /// The health check's answer; `rise` and `fall` in a row change what is thought of it.
+    pub(super) fn on_check(&self, good: bool, rise: u32, fall: u32) {
+        let checks = self.checks.load(Ordering::Relaxed);
+        let (down, against) = (checks & DOWN != 0, checks & !DOWN);
+        // Counts the answers that speak against what is thought now.
+        let against = if good == down { against + 1 } else { 0 };
+        let turned = against >= if down { rise.max(1) } else { fall.max(1) };
+        let next = match (turned, down) {
+            (true, false) => DOWN,
+            (true, true) => 0,
+            (false, true) => DOWN | against,
+            (false, false) => against,
+        };
+        self.checks.store(next, Ordering::Relaxed);
+        match (turned, down) {
+            (true, false) => tracing::warn!(server = %self.url, "the health check finds it ill"),
+            (true, true) => tracing::info!(server = %self.url, "the health check finds it well"),
+            (false, _) => {}
+        }
+    }
+
+    /// Time until an ejected server is tried again.
+    #[must_use]
+    pub fn ejected_for(&self) -> Option<Duration> {
+        let until = self.ejected_until.load(Ordering::Relaxed);
+        until.checked_sub(millis()).filter(|&left| left > 0).map(Duration::from_millis)
+    }
+}
+
+/// A request under way at a server.
+#[derive(Debug)]
+pub(crate) struct UnderWay {
+    upstream: Arc<super::Upstream>,
+    server: usize,
+}
+
+impl UnderWay {
+    pub(super) fn begin(upstream: &Arc<super::Upstream>, server: usize) -> Self {
+        let this = Self { upstream: Arc::clone(upstream), server };
+        if let Some(server) = this.server() {
+            server.begin();
+        }
+        this
+    }
+
+    pub(crate) fn server(&self) -> Option<&Server> {
+        self.upstream.servers().get(self.server)
+    }
+}
+
+impl Drop for UnderWay {
+    fn drop(&mut self) {
+        if let Some(server) = self.server() {
+            server.end();
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn server(failures: u32, time: Duration) -> Server {
+        Server::new("http://a".parse().unwrap(), 1, Ejection { failures, time })
+    }
+
+    #[test]
+    fn failures_in_a_row_eject_and_an_answer_brings_back() {
+        let server = server(2, Duration::from_secs(3600));
+        server.on_failure();
+        server.on_success();
+        server.on_failure();
+        assert!(server.is_well());
+        server.on_failure();
+        assert!(!server.is_well());
+        assert!(server.ejected_for().is_some());
+        server.on_success();
+        assert!(server.is_well());
+        assert_eq!(server.status().failed, 3);
+    }
+
+    #[test]
+    fn ejection_can_be_off() {
+        let server = server(0, Duration::from_secs(3600));
+        (0..100).for_each(|_| server.on_failure());
+        assert!(server.is_well());
+    }
+
+    #[test]
+    fn health_checks_count_in_a_row() {
+        let server = server(0, Duration::ZERO);
+        let mut check = |good| {
+            server.on_check(good, 2, 3);
+            server.is_well()
+        };
+        assert_eq!(
+            [false, false, true, false, false, false].map(&mut check),
+            [true, true, true, true, true, false]
+        );
+        assert_eq!([true, false, true, true].map(&mut check), [false, false, false, true]);
+    }
+}

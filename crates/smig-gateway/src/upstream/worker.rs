@@ -1,0 +1,200 @@
+//! A worker's connections to the servers of each upstream.
+//!
+//! Nothing here is shared between threads: an exchange finds its connection without a lock.
+
+use std::cell::{Cell, OnceCell, RefCell};
+use std::rc::Rc;
+use std::sync::{Arc, Weak};
+use std::time::Duration;
+
+use smig::{ClearTrust, Cleartext, Client, Config, Origin};
+use tokio::time::timeout;
+
+use super::Upstream;
+use super::connect::connect;
+use super::http1::Http1;
+use super::pool::{Lease, Pool, Turn};
+use super::server::Server;
+use super::spec::{Protocol, ServerUrl, Target};
+use crate::proxy::Failure;
+
+/// How often connections at rest are looked at.
+const TIDY: Duration = Duration::from_secs(1);
+
+thread_local! {
+    /// By the upstream's number.
+    static WORKERS: RefCell<Vec<Option<Rc<Worker>>>> = const { RefCell::new(Vec::new()) };
+}
+
+/// One worker's connections to one upstream's servers, in their order.
+#[derive(Debug)]
+pub(crate) struct Worker {
+    pools: Vec<ServerPool>,
+}
+
+/// One worker's connections to one server.
+#[derive(Debug, Default)]
+pub(crate) struct ServerPool {
+    http1: Rc<Pool>,
+    session: OnceCell<Rc<Session>>,
+    alpn: Cell<Alpn>,
+}
+
+/// Our own client's session with a server.
+#[derive(Debug)]
+pub(crate) struct Session {
+    pub(crate) client: Client,
+    pub(crate) origin: Origin,
+    /// As `:scheme` says it.
+    pub(crate) scheme: http::uri::Scheme,
+}
+
+/// What a server chose by ALPN last time.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+enum Alpn {
+    #[default]
+    Unknown,
+    Http1,
+    Http2,
+}
+
+/// How a request reaches its server.
+#[derive(Debug)]
+pub(crate) enum Connection {
+    Http1(Lease),
+    Http2(Rc<Session>),
+}
+
+impl Worker {
+    /// This thread's connections to the upstream.
+    pub(crate) fn of(upstream: &Arc<Upstream>) -> Rc<Self> {
+        WORKERS.with_borrow_mut(|workers| {
+            if let Some(Some(worker)) = workers.get(upstream.number) {
+                return Rc::clone(worker);
+            }
+            let pools = upstream.servers.iter().map(|_| ServerPool::default()).collect();
+            let worker = Rc::new(Self { pools });
+            if workers.len() <= upstream.number {
+                workers.resize(upstream.number + 1, None);
+            }
+            if let Some(place) = workers.get_mut(upstream.number) {
+                *place = Some(Rc::clone(&worker));
+            }
+            tokio::task::spawn_local(tidy(Arc::downgrade(upstream), upstream.number));
+            worker
+        })
+    }
+
+    pub(crate) fn pool(&self, server: usize) -> Option<&ServerPool> {
+        self.pools.get(server)
+    }
+}
+
+/// Looks at connections at rest now and then, until the upstream is gone.
+async fn tidy(upstream: Weak<Upstream>, number: usize) {
+    loop {
+        tokio::time::sleep(TIDY).await;
+        let worker = WORKERS.with_borrow(|workers| workers.get(number).cloned().flatten());
+        let (Some(upstream), Some(worker)) = (upstream.upgrade(), worker) else { break };
+        for (pool, server) in worker.pools.iter().zip(&upstream.servers) {
+            pool.http1.tidy(server, upstream.timeouts.idle);
+        }
+    }
+    let gone = WORKERS.with_borrow_mut(|workers| workers.get_mut(number).and_then(Option::take));
+    drop(gone);
+}
+
+impl ServerPool {
+    /// A connection that can take a request.
+    pub(crate) async fn connection(
+        &self,
+        upstream: &Upstream,
+        server: &Server,
+    ) -> Result<Connection, Failure> {
+        let url = server.url();
+        let by_session = match url.protocol {
+            Protocol::Http1 => false,
+            Protocol::Https => self.alpn.get() == Alpn::Http2,
+            Protocol::H2c | Protocol::Smig => true,
+        };
+        if by_session {
+            return self.session(upstream, url).map(Connection::Http2);
+        }
+        if let Some(connection) = self.http1.pick() {
+            return Ok(Connection::Http1(Lease::new(connection, &self.http1)));
+        }
+        // What connects is big, and every request that does without it is moved about.
+        Box::pin(self.connect(upstream, server)).await
+    }
+
+    /// A connection that comes free, or a new one.
+    async fn connect(&self, upstream: &Upstream, server: &Server) -> Result<Connection, Failure> {
+        let url = server.url();
+        let lease = |connection| Connection::Http1(Lease::new(connection, &self.http1));
+        let limits = &upstream.timeouts;
+        let place = match self.http1.wait(server, upstream.max_waiting, limits.queue).await? {
+            Turn::Idle(connection) => return Ok(lease(connection)),
+            Turn::Place(place) => place,
+        };
+        server.on_connection();
+        let tls = upstream.tls.as_ref().filter(|_| url.protocol == Protocol::Https);
+        let io = timeout(limits.connect, connect(&url.target, tls))
+            .await
+            .map_err(|_| Failure::ConnectTimeout)??;
+        if io.is_h2() {
+            // The session makes its own; this is the only one that was made to find out.
+            self.alpn.set(Alpn::Http2);
+            return self.session(upstream, url).map(Connection::Http2);
+        }
+        self.alpn.set(Alpn::Http1);
+        Ok(lease(Box::new(Http1::begin(io, place).await?)))
+    }
+
+    /// The server turned out to speak HTTP/1.1 only: the next connection asks again.
+    pub(crate) fn forget_alpn(&self) {
+        self.alpn.set(Alpn::Unknown);
+    }
+
+    fn session(&self, upstream: &Upstream, url: &ServerUrl) -> Result<Rc<Session>, Failure> {
+        if let Some(session) = self.session.get() {
+            return Ok(Rc::clone(session));
+        }
+        let session = Session::new(upstream, url).map_err(Failure::from_smig)?;
+        Ok(Rc::clone(self.session.get_or_init(|| Rc::new(session))))
+    }
+}
+
+impl Session {
+    /// A client of our own for a server; it connects when it is used.
+    pub(super) fn new(upstream: &Upstream, url: &ServerUrl) -> Result<Self, smig::Error> {
+        let mut engine = Config::client();
+        if url.protocol != Protocol::Smig {
+            engine.smig = None;
+        }
+        let limits = &upstream.timeouts;
+        let client = Client::builder()
+            .trust(upstream.trust.clone())
+            .engine(engine)
+            .cleartext(match url.protocol {
+                Protocol::H2c => Cleartext::PriorKnowledge(ClearTrust::None),
+                Protocol::Http1 | Protocol::Https | Protocol::Smig => Cleartext::Http1,
+            })
+            .connect_timeout(limits.connect)
+            .handshake_timeout(limits.connect)
+            .idle_timeout(limits.idle)
+            .build()?;
+        let (host, port) = match &url.target {
+            Target::Tcp { host, port } => (host.clone(), *port),
+            // Only HTTP/1.1 is spoken there.
+            Target::Unix(_) => (String::new(), 0),
+        };
+        Ok(match url.protocol {
+            Protocol::Http1 | Protocol::H2c => {
+                Self { client, origin: Origin::http(host, port), scheme: http::uri::Scheme::HTTP }
+            }
+            Protocol::Https | Protocol::Smig => {
+                Self { client, origin: Origin::https(host, port), scheme: http::uri::Scheme::HTTPS }
+            }
+        })
+    }
+}

@@ -1,0 +1,290 @@
+//! Bodies: trailers, back-pressure, and what breaks on the way.
+
+use std::convert::Infallible;
+use std::pin::Pin;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::task::{Context, Poll};
+use std::time::Duration;
+
+use bytes::Bytes;
+use http::{HeaderMap, Request};
+use http_body::Frame;
+use http_body_util::{BodyExt as _, StreamBody};
+use smig_gateway::upstream::Timeouts;
+use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
+
+use crate::support::{Gateway, Origin, client, get, spec, text};
+
+#[tokio::test]
+async fn trailers_go_both_ways() {
+    let mut origin = Origin::start().await;
+    let gateway = Gateway::before(origin.url());
+    let mut trailers = HeaderMap::new();
+    trailers.insert("x-sum", "1".parse().unwrap());
+    let frames = [Frame::data(Bytes::from_static(b"body")), Frame::trailers(trailers)];
+    let body = StreamBody::new(Frames(frames.into_iter().collect()));
+    let request = Request::post(gateway.url("/")).header("trailer", "x-sum").body(body).unwrap();
+    let answering = async {
+        let mut got = origin.request().await;
+        assert!(got.has("transfer-encoding: chunked"), "{}", got.head);
+        let body = got.read_until("\r\n\r\n").await.to_ascii_lowercase();
+        assert_eq!(body, "4\r\nbody\r\n0\r\nx-sum: 1\r\n\r\n");
+        got.answer("HTTP/1.1 200 OK\r\nTrailer: x-end\r\nTransfer-Encoding: chunked\r\n\r\n").await;
+        got.answer("2\r\nok\r\n0\r\nX-End: 2\r\n\r\n").await;
+    };
+    let client = client();
+    let (response, ()) = tokio::join!(client.request(request), answering);
+    let body = response.unwrap().into_body().collect().await.unwrap();
+    assert_eq!(body.trailers().unwrap()["x-end"], "2");
+    assert_eq!(body.to_bytes(), "ok");
+}
+
+/// Frames that are there.
+struct Frames(std::collections::VecDeque<Frame<Bytes>>);
+
+impl futures_util::Stream for Frames {
+    type Item = Result<Frame<Bytes>, Infallible>;
+
+    fn poll_next(mut self: Pin<&mut Self>, _: &mut Context<'_>) -> Poll<Option<Self::Item>> {
+        Poll::Ready(self.0.pop_front().map(Ok))
+    }
+}
+
+#[tokio::test]
+async fn a_get_with_a_body_keeps_it() {
+    let mut origin = Origin::start().await;
+    let gateway = Gateway::before(origin.url());
+    let frames = Frames([Frame::data(Bytes::from_static(b"body"))].into_iter().collect());
+    let request = Request::get(gateway.url("/")).body(StreamBody::new(frames)).unwrap();
+    let answering = async {
+        let mut got = origin.request().await;
+        assert!(got.has("transfer-encoding: chunked"), "{}", got.head);
+        got.read_until("4\r\nbody\r\n0\r\n\r\n").await;
+        got.answer("HTTP/1.1 200 OK\r\nContent-Length: 0\r\n\r\n").await;
+    };
+    let client = client();
+    let (response, ()) = tokio::join!(client.request(request), answering);
+    assert_eq!(response.unwrap().status(), 200);
+}
+
+/// What comes of responses that end too early: never something that looks complete.
+#[tokio::test]
+async fn a_body_that_breaks_is_never_taken_for_complete() {
+    for (what, octets) in [
+        ("short", "HTTP/1.1 200 OK\r\nContent-Length: 10\r\n\r\nshort"),
+        ("no last chunk", "HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n5\r\nshort\r\n"),
+        ("half a chunk", "HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\nff\r\nshort"),
+        ("bad chunk", "HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n5\r\nshort\r\nzz\r\n"),
+        (
+            "no end of trailers",
+            "HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n5\r\nshort\r\n0\r\nx: 1\r\n",
+        ),
+        (
+            "framing in trailers",
+            "HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n5\r\nshort\r\n0\r\ncontent-length: 1\r\n\r\n",
+        ),
+    ] {
+        let mut origin = Origin::start().await;
+        let gateway = Gateway::before(origin.url());
+        tokio::spawn(async move {
+            loop {
+                let mut got = origin.request().await;
+                got.answer(octets).await;
+            }
+        });
+        let response = client().request(get(gateway.url("/"))).await.unwrap();
+        assert_eq!(response.status(), 200, "{what}");
+        assert!(response.into_body().collect().await.is_err(), "{what}");
+
+        assert_eq!(gateway.upstream.servers()[0].status().failed, 1, "{what}");
+
+        let answer = gateway.raw("GET / HTTP/1.1\r\nHost: a\r\n\r\n").await.to_ascii_lowercase();
+        // The head may be lost with the connection.
+        let (head, body) = answer.split_once("\r\n\r\n").unwrap_or_default();
+        if answer.is_empty() {
+            continue;
+        }
+        assert!(answer.starts_with("http/1.1 200"), "{what}: {answer}");
+        if head.contains("content-length: 10") {
+            assert!(body.len() < 10, "{what}: {answer}");
+        } else {
+            assert!(head.contains("transfer-encoding: chunked"), "{what}: {answer}");
+            assert!(!body.contains("\r\n0\r\n"), "{what}: {answer}");
+        }
+    }
+}
+
+#[tokio::test]
+async fn octets_behind_a_response_are_not_the_next_response() {
+    let mut origin = Origin::start().await;
+    let gateway = Gateway::before(origin.url());
+    let client = client();
+    let answering = async {
+        let mut first = origin.request().await;
+        first
+            .answer("HTTP/1.1 200 OK\r\nContent-Length: 2\r\n\r\nokHTTP/1.1 200 OK\r\nContent-Length: 3\r\n\r\nbad")
+            .await;
+        let mut second = origin.request().await;
+        second.answer("HTTP/1.1 200 OK\r\nContent-Length: 4\r\n\r\ngood").await;
+        (first, second)
+    };
+    let asking = async {
+        let first = text(client.request(get(gateway.url("/"))).await.unwrap().into_body()).await;
+        let second = text(client.request(get(gateway.url("/"))).await.unwrap().into_body()).await;
+        (first, second)
+    };
+    let ((first, second), _open) = tokio::join!(asking, answering);
+    assert_eq!((&*first, &*second), ("ok", "good"));
+}
+
+#[tokio::test]
+async fn a_body_that_rests_too_long_is_cut_off() {
+    let mut origin = Origin::start().await;
+    let mut spec = spec(&[&origin.url()]);
+    spec.timeouts = Timeouts { stall: Duration::from_millis(50), ..Timeouts::default() };
+    let gateway = Gateway::start(&spec);
+    let answering = async {
+        let mut got = origin.request().await;
+        got.answer("HTTP/1.1 200 OK\r\nContent-Length: 10\r\n\r\nshort").await;
+        // The gateway lets go of the connection.
+        assert_eq!(got.tcp.read(&mut [0; 1]).await.unwrap_or(0), 0);
+    };
+    let (client, request) = (client(), get(gateway.url("/")));
+    let asking = async {
+        let response = client.request(request).await.unwrap();
+        assert!(response.into_body().collect().await.is_err());
+    };
+    tokio::join!(asking, answering);
+}
+
+#[tokio::test]
+async fn a_client_that_leaves_takes_its_connection_along() {
+    let mut origin = Origin::start().await;
+    let gateway = Gateway::before(origin.url());
+    let client = client();
+    let asking = async {
+        let response = client.request(get(gateway.url("/"))).await.unwrap();
+        drop(response);
+    };
+    let answering = async {
+        let mut got = origin.request().await;
+        got.answer("HTTP/1.1 200 OK\r\nContent-Length: 10\r\n\r\nshort").await;
+        assert_eq!(got.tcp.read(&mut [0; 1]).await.unwrap_or(0), 0);
+    };
+    tokio::join!(asking, answering);
+}
+
+/// Counts until it has rested for a while. A machine that is slow makes it smaller, never bigger.
+async fn rested(count: &AtomicUsize) -> usize {
+    let mut last = usize::MAX;
+    loop {
+        let now = count.load(Ordering::SeqCst);
+        if now == last && now > 0 {
+            return now;
+        }
+        last = now;
+        tokio::time::sleep(Duration::from_millis(200)).await;
+    }
+}
+
+/// More than sockets and windows hold.
+const MUCH: usize = 64 << 20;
+/// What sockets, windows and buffers of both hops may hold together.
+const HELD: usize = 24 << 20;
+
+#[tokio::test]
+async fn a_client_that_does_not_read_slows_the_origin_down() {
+    let mut origin = Origin::start().await;
+    let gateway = Gateway::before(origin.url());
+    let client = client();
+    let written = Arc::new(AtomicUsize::new(0));
+    let count = Arc::clone(&written);
+    tokio::spawn(async move {
+        let mut got = origin.request().await;
+        got.answer(format!("HTTP/1.1 200 OK\r\nContent-Length: {MUCH}\r\n\r\n")).await;
+        let piece = [b'x'; 64 << 10];
+        for _ in 0..MUCH / piece.len() {
+            got.tcp.write_all(&piece).await.unwrap();
+            count.fetch_add(piece.len(), Ordering::SeqCst);
+        }
+    });
+    let response = client.request(get(gateway.url("/"))).await.unwrap();
+    assert!(rested(&written).await < HELD);
+    let body = response.into_body().collect().await.unwrap().to_bytes();
+    assert_eq!(body.len(), MUCH);
+}
+
+#[tokio::test]
+async fn an_origin_that_does_not_read_slows_the_client_down() {
+    let mut origin = Origin::start().await;
+    let gateway = Gateway::before(origin.url());
+    let client = client();
+    let taken = Arc::new(AtomicUsize::new(0));
+    let count = Arc::clone(&taken);
+    let body = StreamBody::new(Pieces { left: MUCH, taken: count });
+    let request =
+        Request::post(gateway.url("/")).header("content-length", MUCH).body(body).unwrap();
+    let asking = tokio::spawn(async move { client.request(request).await.unwrap().status() });
+    let mut got = origin.request().await;
+    assert!(rested(&taken).await < HELD);
+    let mut read = got.rest.len();
+    let mut buffer = vec![0; 1 << 20];
+    while read < MUCH {
+        read += got.tcp.read(&mut buffer).await.unwrap();
+    }
+    got.answer("HTTP/1.1 200 OK\r\nContent-Length: 0\r\n\r\n").await;
+    assert_eq!(asking.await.unwrap(), 200);
+    assert_eq!(read, MUCH);
+}
+
+struct Pieces {
+    left: usize,
+    taken: Arc<AtomicUsize>,
+}
+
+impl futures_util::Stream for Pieces {
+    type Item = Result<Frame<Bytes>, Infallible>;
+
+    fn poll_next(mut self: Pin<&mut Self>, _: &mut Context<'_>) -> Poll<Option<Self::Item>> {
+        const PIECE: usize = 64 << 10;
+        if self.left == 0 {
+            return Poll::Ready(None);
+        }
+        self.left -= PIECE;
+        self.taken.fetch_add(PIECE, Ordering::SeqCst);
+        Poll::Ready(Some(Ok(Frame::data(Bytes::from_static(&[b'x'; PIECE])))))
+    }
+}
+
+#[tokio::test]
+async fn an_upload_that_breaks_is_never_taken_for_complete() {
+    let mut origin = Origin::start().await;
+    let gateway = Gateway::before(origin.url());
+    let mut tcp = gateway
+        .connect("POST / HTTP/1.1\r\nHost: a\r\nTransfer-Encoding: chunked\r\n\r\n5\r\nshort\r\n")
+        .await;
+    let mut got = origin.request().await;
+    got.read_until("5\r\nshort\r\n").await;
+    tcp.shutdown().await.unwrap();
+    drop(tcp);
+    let mut rest = Vec::new();
+    let _ = got.tcp.read_to_end(&mut rest).await;
+    assert!(!rest.ends_with(b"0\r\n\r\n"));
+}
+
+#[tokio::test]
+async fn a_response_before_the_upload_has_ended_is_passed_on() {
+    let mut origin = Origin::start().await;
+    let gateway = Gateway::before(origin.url());
+    let mut tcp =
+        gateway.connect("POST / HTTP/1.1\r\nHost: a\r\nContent-Length: 1000000\r\n\r\nbegin").await;
+    let mut got = origin.request().await;
+    got.answer("HTTP/1.1 413 Too Large\r\nContent-Length: 4\r\n\r\nlong").await;
+    let mut answer = [0; 12];
+    tcp.read_exact(&mut answer).await.unwrap();
+    assert_eq!(&answer, b"HTTP/1.1 413");
+    // Nobody can use the connection again.
+    let mut rest = Vec::new();
+    let _ = got.tcp.read_to_end(&mut rest).await;
+}

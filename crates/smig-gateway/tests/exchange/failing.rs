@@ -1,0 +1,285 @@
+//! Servers that refuse, stall or go away: what the client hears, and what is tried again.
+
+use std::sync::atomic::Ordering;
+use std::time::Duration;
+
+use http::Request;
+use http_body_util::Full;
+use smig_gateway::upstream::{Balance, Ejection, HashKey, HealthSpec, Timeouts, Upstream};
+
+use crate::support::{Gateway, Got, Origin, client, get, same_answer, spec, text};
+
+const OK: &str = "HTTP/1.1 200 OK\r\nContent-Length: 2\r\n\r\nok";
+
+/// An address where nobody listens.
+async fn nobody() -> String {
+    let origin = tokio::net::TcpListener::bind("127.0.0.1:0").await.unwrap();
+    format!("http://{}", origin.local_addr().unwrap())
+}
+
+#[tokio::test]
+async fn no_server_listens() {
+    let gateway = Gateway::before(nobody().await);
+    let response = client().request(get(gateway.url("/"))).await.unwrap();
+    assert_eq!(response.status(), 502);
+    assert_eq!(response.headers()["proxy-status"], "smig; error=connection_refused");
+    let gateway = Gateway::before("http://does-not-exist.invalid");
+    let response = client().request(get(gateway.url("/"))).await.unwrap();
+    assert_eq!(response.status(), 502);
+    assert_eq!(response.headers()["proxy-status"], "smig; error=dns_error");
+    let gateway = Gateway::before("unix:/does/not/exist");
+    let response = client().request(get(gateway.url("/"))).await.unwrap();
+    assert_eq!(response.headers()["proxy-status"], "smig; error=destination_unavailable");
+}
+
+#[tokio::test]
+async fn another_server_takes_over_even_for_a_post() {
+    let (good, _) = same_answer(OK).await;
+    let gateway = Gateway::start(&spec(&[&nobody().await, &format!("http://{good}")]));
+    for _ in 0..4 {
+        let request =
+            Request::post(gateway.url("/")).body(Full::<bytes::Bytes>::from("body")).unwrap();
+        let response = client().request(request).await.unwrap();
+        assert_eq!(response.status(), 200);
+    }
+}
+
+#[tokio::test]
+async fn a_server_that_keeps_failing_is_left_alone() {
+    let (good, _) = same_answer(OK).await;
+    let mut spec = spec(&[&nobody().await, &format!("http://{good}")]);
+    spec.ejection = Ejection { failures: 2, time: Duration::from_secs(3600) };
+    let gateway = Gateway::start(&spec);
+    let client = client();
+    for _ in 0..10 {
+        let response = client.request(get(gateway.url("/"))).await.unwrap();
+        assert_eq!(response.status(), 200);
+    }
+    let [bad, good] = gateway.upstream.servers() else { panic!("two servers") };
+    assert!(!bad.is_well() && good.is_well() && gateway.upstream.is_well());
+    assert_eq!(bad.status().requests, 2);
+    assert_eq!(good.status().requests, 10);
+    assert_eq!(gateway.upstream.load(), 0);
+}
+
+#[tokio::test]
+async fn no_response_in_time() {
+    let mut origin = Origin::start().await;
+    let mut spec = spec(&[&origin.url()]);
+    spec.timeouts = Timeouts { head: Duration::from_millis(50), ..Timeouts::default() };
+    let gateway = Gateway::start(&spec);
+    let client = client();
+    let (response, got) = tokio::join!(client.request(get(gateway.url("/"))), origin.request());
+    let response = response.unwrap();
+    assert_eq!(response.status(), 504);
+    assert_eq!(response.headers()["proxy-status"], "smig; error=http_response_timeout");
+    // It was not sent again.
+    assert!(got.next().await.is_none() && origin.is_untouched());
+}
+
+#[tokio::test]
+async fn no_tls_in_time() {
+    let mut origin = Origin::start().await;
+    let mut spec = spec(&[&format!("https://{}", origin.addr)]);
+    spec.tls.insecure = true;
+    spec.retries = 0;
+    spec.timeouts = Timeouts { connect: Duration::from_millis(50), ..Timeouts::default() };
+    let gateway = Gateway::start(&spec);
+    let client = client();
+    let (response, _mute) = tokio::join!(client.request(get(gateway.url("/"))), origin.accept());
+    let response = response.unwrap();
+    assert_eq!(response.status(), 504);
+    assert_eq!(response.headers()["proxy-status"], "smig; error=connection_timeout");
+}
+
+#[tokio::test]
+async fn no_tls_at_all() {
+    let mut origin = Origin::start().await;
+    let mut spec = spec(&[&format!("https://{}", origin.addr)]);
+    spec.tls.insecure = true;
+    spec.retries = 0;
+    let gateway = Gateway::start(&spec);
+    let client = client();
+    let answering = async {
+        let mut tcp = origin.accept().await;
+        tokio::io::AsyncWriteExt::write_all(&mut tcp, OK.as_bytes()).await.unwrap();
+        tcp
+    };
+    let (response, _tcp) = tokio::join!(client.request(get(gateway.url("/"))), answering);
+    let response = response.unwrap();
+    assert_eq!(response.status(), 502);
+    assert_eq!(response.headers()["proxy-status"], "smig; error=tls_protocol_error");
+}
+
+/// Answers one request, then closes when the second has come.
+async fn closes_at_the_second(origin: &mut Origin) {
+    let mut got = origin.request().await;
+    got.answer(OK).await;
+    drop(got.next().await.unwrap());
+}
+
+#[tokio::test]
+async fn a_kept_connection_that_ends_is_no_failure_for_idempotent_requests() {
+    let mut origin = Origin::start().await;
+    let gateway = Gateway::before(origin.url());
+    let client = client();
+    let asking = async {
+        for _ in 0..2 {
+            let response = client.request(get(gateway.url("/"))).await.unwrap();
+            assert_eq!(response.status(), 200);
+            assert_eq!(text(response.into_body()).await, "ok");
+        }
+    };
+    let answering = async {
+        closes_at_the_second(&mut origin).await;
+        let mut again = origin.request().await;
+        again.answer(OK).await;
+        again
+    };
+    let ((), _open) = tokio::join!(asking, answering);
+    assert!(gateway.upstream.is_well());
+}
+
+#[tokio::test]
+async fn a_post_is_not_sent_twice() {
+    let mut origin = Origin::start().await;
+    let gateway = Gateway::before(origin.url());
+    let client = client();
+    let asking = async {
+        let response = client.request(get(gateway.url("/"))).await.unwrap();
+        assert_eq!(text(response.into_body()).await, "ok");
+        let request =
+            Request::post(gateway.url("/")).body(Full::<bytes::Bytes>::default()).unwrap();
+        client.request(request).await.unwrap()
+    };
+    let (response, ()) = tokio::join!(asking, closes_at_the_second(&mut origin));
+    assert_eq!(response.status(), 502);
+    assert_eq!(response.headers()["proxy-status"], "smig; error=connection_terminated");
+    assert!(origin.is_untouched());
+}
+
+#[tokio::test]
+async fn a_closed_connection_is_not_used_again() {
+    let (addr, connections) =
+        same_answer("HTTP/1.1 200 OK\r\nConnection: close\r\nContent-Length: 2\r\n\r\nok").await;
+    let gateway = Gateway::before(format!("http://{addr}"));
+    let client = client();
+    for _ in 0..3 {
+        let request =
+            Request::post(gateway.url("/")).body(Full::<bytes::Bytes>::default()).unwrap();
+        assert_eq!(client.request(request).await.unwrap().status(), 200);
+    }
+    assert_eq!(connections.load(Ordering::SeqCst), 3);
+}
+
+#[tokio::test]
+async fn connections_are_limited_and_requests_wait() {
+    let mut origin = Origin::start().await;
+    let mut spec = spec(&[&origin.url()]);
+    spec.max_connections = 1;
+    let gateway = Gateway::start(&spec);
+    let client = client();
+    let ask = async || text(client.request(get(gateway.url("/"))).await.unwrap().into_body()).await;
+    let answering = async {
+        let mut got = origin.request().await;
+        while gateway.upstream.servers()[0].status().waiting == 0 {
+            tokio::task::yield_now().await;
+        }
+        got.answer(OK).await;
+        let mut got = got.next().await.unwrap();
+        got.answer(OK).await;
+        assert!(origin.is_untouched());
+    };
+    let (first, second, ()) = tokio::join!(ask(), ask(), answering);
+    assert_eq!((&*first, &*second), ("ok", "ok"));
+}
+
+#[tokio::test]
+async fn who_waits_too_long_is_told() {
+    let mut origin = Origin::start().await;
+    let mut spec = spec(&[&origin.url()]);
+    spec.max_connections = 1;
+    spec.retries = 0;
+    spec.timeouts.queue = Duration::from_millis(20);
+    let gateway = Gateway::start(&spec);
+    let client = client();
+    let asking = client.request(get(gateway.url("/")));
+    let second = async {
+        let mut got = origin.request().await;
+        let response = client.request(get(gateway.url("/"))).await.unwrap();
+        assert_eq!(response.status(), 503);
+        assert_eq!(response.headers()["proxy-status"], "smig; error=connection_limit_reached");
+        got.answer(OK).await;
+    };
+    let (first, ()) = tokio::join!(asking, second);
+    assert_eq!(first.unwrap().status(), 200);
+}
+
+#[tokio::test]
+async fn the_same_key_finds_the_same_server() {
+    let mut urls = Vec::new();
+    for answer in [
+        "HTTP/1.1 200 OK\r\nContent-Length: 1\r\n\r\na",
+        "HTTP/1.1 200 OK\r\nContent-Length: 1\r\n\r\nb",
+        "HTTP/1.1 200 OK\r\nContent-Length: 1\r\n\r\nc",
+    ] {
+        urls.push(format!("http://{}", same_answer(answer).await.0));
+    }
+    let mut spec = spec(&urls.iter().map(String::as_str).collect::<Vec<_>>());
+    spec.balance = Balance::Hash(HashKey::Header("x-user".parse().unwrap()));
+    let gateway = Gateway::start(&spec);
+    let client = client();
+    let mut seen = std::collections::BTreeSet::new();
+    for user in 0..32 {
+        let mut answers = std::collections::BTreeSet::new();
+        for _ in 0..3 {
+            let request = Request::get(gateway.url("/")).header("x-user", user);
+            let request = request.body(Full::<bytes::Bytes>::default()).unwrap();
+            let response = client.request(request).await.unwrap();
+            answers.insert(text(response.into_body()).await);
+        }
+        assert_eq!(answers.len(), 1);
+        seen.append(&mut answers);
+    }
+    assert_eq!(seen.len(), 3);
+}
+
+#[tokio::test]
+async fn health_checks_find_out_without_requests() {
+    let (ill, _) = same_answer("HTTP/1.1 500 No\r\nContent-Length: 0\r\n\r\n").await;
+    let (well, _) = same_answer(OK).await;
+    let mut spec = spec(&[&format!("http://{ill}"), &format!("http://{well}")]);
+    spec.health = Some(HealthSpec {
+        interval: Duration::from_millis(10),
+        fall: 2,
+        timeout: Duration::from_secs(60),
+        ..HealthSpec::default()
+    });
+    let upstream = Upstream::new("checked", &spec).unwrap();
+    let checking = tokio::spawn(Upstream::check_health(std::sync::Arc::downgrade(&upstream)));
+    while upstream.servers()[0].is_well() {
+        tokio::time::sleep(Duration::from_millis(5)).await;
+    }
+    assert!(upstream.servers()[1].is_well());
+    drop(upstream);
+    checking.await.unwrap();
+}
+
+#[tokio::test]
+async fn unused_connections_are_closed() {
+    let mut origin = Origin::start().await;
+    let mut spec = spec(&[&origin.url()]);
+    spec.timeouts.idle = Duration::from_millis(10);
+    let gateway = Gateway::start(&spec);
+    let client = client();
+    let answering = async {
+        let mut got: Got = origin.request().await;
+        got.answer(OK).await;
+        assert!(got.next().await.is_none());
+    };
+    let asking = async {
+        let response = client.request(get(gateway.url("/"))).await.unwrap();
+        assert_eq!(text(response.into_body()).await, "ok");
+    };
+    tokio::join!(asking, answering);
+}

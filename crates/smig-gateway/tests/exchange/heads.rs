@@ -1,0 +1,224 @@
+//! Heads: what stays here, what goes on, what is refused.
+
+use http::{Request, Version};
+use http_body_util::Full;
+
+use crate::support::{Gateway, Origin, client, get, same_answer, text};
+
+const OK: &str = "HTTP/1.1 200 OK\r\ncontent-length: 2\r\n\r\nok";
+
+#[tokio::test]
+async fn what_is_for_one_hop_stays_here() {
+    let mut origin = Origin::start().await;
+    let gateway = Gateway::before(origin.url());
+    let asking = gateway.raw(
+        "GET /a?b HTTP/1.1\r\nHost: example.org\r\nConnection: close, X-Mine, TE\r\nX-Mine: 1\r\n\
+         Keep-Alive: timeout=5\r\nProxy-Connection: x\r\nUpgrade: h2c\r\nTE: gzip, trailers\r\n\
+         X-Other: 2\r\n\r\n",
+    );
+    let answering = async {
+        let mut got = origin.request().await;
+        assert!(got.head.starts_with("GET /a?b HTTP/1.1\r\n"), "{}", got.head);
+        for field in ["host: example.org", "te: trailers", "connection: te", "x-other: 2"] {
+            assert!(got.has(field), "{field}: {}", got.head);
+        }
+        let lower = got.head.to_ascii_lowercase();
+        for name in ["x-mine", "keep-alive", "proxy-connection", "upgrade", "close"] {
+            assert!(!lower.contains(name), "{name}: {}", got.head);
+        }
+        got.answer(
+            "HTTP/1.1 200 Fine\r\nConnection: keep-alive, X-Hop\r\nX-Hop: 1\r\nKeep-Alive: 5\r\n\
+             Upgrade: h2c\r\nContent-Length: 2\r\nX-Kept: 3\r\n\r\nok",
+        )
+        .await;
+    };
+    let (answer, ()) = tokio::join!(asking, answering);
+    let lower = answer.to_ascii_lowercase();
+    assert!(lower.starts_with("http/1.1 200 ") && lower.ends_with("ok"), "{answer}");
+    assert!(lower.contains("x-kept: 3") && lower.contains("content-length: 2"), "{answer}");
+    for name in ["x-hop", "keep-alive", "upgrade"] {
+        assert!(!lower.contains(name), "{name}: {answer}");
+    }
+}
+
+#[tokio::test]
+async fn http2_becomes_http1_and_back() {
+    let mut origin = Origin::start().await;
+    let gateway = Gateway::before(origin.url());
+    let client = client();
+    let request = Request::post(gateway.url("/p?q=1"))
+        .header("te", "trailers")
+        .header("cookie", "a=1")
+        .header("cookie", "b=2")
+        .body(Full::<bytes::Bytes>::from("body"))
+        .unwrap();
+    let answering = async {
+        let mut got = origin.request().await;
+        assert!(got.head.starts_with("POST /p?q=1 HTTP/1.1\r\n"), "{}", got.head);
+        let host = format!("host: {}", gateway.addr());
+        for field in
+            [&*host, "te: trailers", "connection: te", "cookie: a=1; b=2", "content-length: 4"]
+        {
+            assert!(got.has(field), "{field}: {}", got.head);
+        }
+        assert_eq!(got.read_until("body").await, "body");
+        got.answer("HTTP/1.1 201 Made\r\nTransfer-Encoding: chunked\r\n\r\n2\r\nok\r\n0\r\n\r\n")
+            .await;
+    };
+    let (response, ()) = tokio::join!(client.request(request), answering);
+    let response = response.unwrap();
+    assert_eq!((response.status().as_u16(), response.version()), (201, Version::HTTP_2));
+    assert!(!response.headers().contains_key("transfer-encoding"));
+    assert_eq!(text(response.into_body()).await, "ok");
+}
+
+#[tokio::test]
+async fn ambiguous_requests_are_refused_before_an_origin_sees_them() {
+    let mut origin = Origin::start().await;
+    let gateway = Gateway::before(origin.url());
+    let of = |fields: &str| format!("POST / HTTP/1.1\r\n{fields}\r\n\r\n0\r\n\r\n");
+    let cases = [
+        ("two hosts", of("Host: a\r\nHost: b\r\nContent-Length: 0")),
+        ("no host", of("Content-Length: 0")),
+        ("userinfo", of("Host: u@a\r\nContent-Length: 0")),
+        ("host is a path", of("Host: a/b\r\nContent-Length: 0")),
+        ("another host", "GET http://b/ HTTP/1.1\r\nHost: a\r\n\r\n".to_owned()),
+        ("gzip, chunked", of("Host: a\r\nTransfer-Encoding: gzip, chunked")),
+        ("chunked, gzip", of("Host: a\r\nTransfer-Encoding: chunked, gzip")),
+        (
+            "chunked twice",
+            of("Host: a\r\nTransfer-Encoding: chunked\r\nTransfer-Encoding: chunked"),
+        ),
+        ("vertical tab", of("Host: a\r\nTransfer-Encoding: \x0bchunked")),
+        ("identity", of("Host: a\r\nTransfer-Encoding: identity\r\nContent-Length: 5")),
+        ("sign", of("Host: a\r\nContent-Length: +5")),
+        ("hexadecimal", of("Host: a\r\nContent-Length: 0x5")),
+        ("empty", of("Host: a\r\nContent-Length:")),
+        ("list", of("Host: a\r\nContent-Length: 5, 5")),
+        ("two lengths", of("Host: a\r\nContent-Length: 5\r\nContent-Length: 6")),
+        ("too long", of("Host: a\r\nContent-Length: 99999999999999999999")),
+        ("folded", of("Host: a\r\nX: 1\r\n 2")),
+        ("space before colon", of("Host: a\r\nContent-Length : 5")),
+        ("NUL", of("Host: a\r\nX: 1\u{0}2")),
+        ("bare CR", of("Host: a\r\nX: 1\r2")),
+        ("bad name", of("Host: a\r\nX(): 1")),
+        ("no name", of("Host: a\r\n: 1")),
+        (
+            "HTTP/1.0",
+            "POST / HTTP/1.0\r\nHost: a\r\nTransfer-Encoding: chunked\r\n\r\n0\r\n\r\n".to_owned(),
+        ),
+        ("no path", "GET a HTTP/1.1\r\nHost: a\r\n\r\n".to_owned()),
+        ("CONNECT to a path", "CONNECT / HTTP/1.1\r\nHost: a\r\n\r\n".to_owned()),
+        ("another scheme", "GET ftp://a/ HTTP/1.1\r\nHost: a\r\n\r\n".to_owned()),
+        ("star", "GET * HTTP/1.1\r\nHost: a\r\n\r\n".to_owned()),
+        ("named", of("Host: a\r\nConnection: close, authorization\r\nContent-Length: 0")),
+        ("named forwarded", of("Host: a\r\nConnection: X-Forwarded-For\r\nContent-Length: 0")),
+    ];
+    for (what, octets) in cases {
+        let mut tcp = gateway.connect(&octets).await;
+        let mut line = [0; 12];
+        tokio::io::AsyncReadExt::read_exact(&mut tcp, &mut line)
+            .await
+            .unwrap_or_else(|e| panic!("{what}: {e}"));
+        let line = String::from_utf8_lossy(&line);
+        assert!(line.ends_with("400") || line.ends_with("501"), "{what}: {line}");
+    }
+    assert!(origin.is_untouched());
+}
+
+/// hyper takes the coding for good and the length for nothing (RFC 9112 section 6.3): the length must
+/// not go on, and nothing behind the message may be taken for a request.
+#[tokio::test]
+async fn of_length_and_coding_only_the_coding_goes_on() {
+    for fields in [
+        "Content-Length: 5\r\nTransfer-Encoding: chunked",
+        "Transfer-Encoding: chunked\r\nContent-Length: 5",
+    ] {
+        let mut origin = Origin::start().await;
+        let gateway = Gateway::before(origin.url());
+        let asking = gateway.raw(format!(
+            "POST /first HTTP/1.1\r\nHost: a\r\n{fields}\r\n\r\n0\r\n\r\nGET /second HTTP/1.1\r\nHost: a\r\n\r\n"
+        ));
+        let answering = async {
+            let mut got = origin.request().await;
+            assert!(got.head.starts_with("POST /first "), "{}", got.head);
+            assert!(got.has("transfer-encoding: chunked"), "{}", got.head);
+            assert!(!got.head.to_ascii_lowercase().contains("content-length"), "{}", got.head);
+            assert_eq!(got.read_until("0\r\n\r\n").await, "0\r\n\r\n");
+            got.answer(OK).await;
+            got
+        };
+        let (answer, _got) = tokio::join!(asking, answering);
+        assert_eq!(answer.matches("HTTP/1.1 ").count(), 1, "{answer}");
+        assert!(origin.is_untouched());
+    }
+}
+
+#[tokio::test]
+async fn ambiguous_responses_are_refused() {
+    for (what, octets) in [
+        (
+            "both",
+            "HTTP/1.1 200 OK\r\nContent-Length: 2\r\nTransfer-Encoding: chunked\r\n\r\n0\r\n\r\n",
+        ),
+        ("coding", "HTTP/1.1 200 OK\r\nTransfer-Encoding: gzip, chunked\r\n\r\n0\r\n\r\n"),
+        ("two lengths", "HTTP/1.1 200 OK\r\nContent-Length: 2\r\nContent-Length: 3\r\n\r\nok"),
+        ("same lengths", "HTTP/1.1 200 OK\r\nContent-Length: 2\r\nContent-Length: 2\r\n\r\nok"),
+        ("no number", "HTTP/1.1 200 OK\r\nContent-Length: two\r\n\r\nok"),
+        ("folded", "HTTP/1.1 200 OK\r\nX: 1\r\n 2\r\nContent-Length: 2\r\n\r\nok"),
+        ("bare CR", "HTTP/1.1 200 OK\r\nX: 1\r2\r\nContent-Length: 2\r\n\r\nok"),
+        ("bad name", "HTTP/1.1 200 OK\r\nX(): 1\r\nContent-Length: 2\r\n\r\nok"),
+        (
+            "not asked for",
+            "HTTP/1.1 101 Switching\r\nConnection: upgrade\r\nUpgrade: websocket\r\n\r\n",
+        ),
+        ("names", "HTTP/1.1 200 OK\r\nConnection: set-cookie\r\nContent-Length: 2\r\n\r\nok"),
+        ("no HTTP", "SSH-2.0-OpenSSH_9.2\r\n\r\n"),
+    ] {
+        let (addr, _) = same_answer(octets).await;
+        let gateway = Gateway::before(format!("http://{addr}"));
+        let response = client().request(get(gateway.url("/"))).await.unwrap();
+        assert_eq!(response.status(), 502, "{what}");
+        assert_eq!(response.headers()["proxy-status"], "smig; error=http_protocol_error", "{what}");
+    }
+}
+
+#[tokio::test]
+async fn a_head_without_end_is_too_big() {
+    let mut origin = Origin::start().await;
+    let gateway = Gateway::before(origin.url());
+    let answering = async {
+        let mut got = origin.request().await;
+        got.answer("HTTP/1.1 200 OK\r\n").await;
+        let field = format!("x: {}\r\n", "y".repeat(1000));
+        while tokio::io::AsyncWriteExt::write_all(&mut got.tcp, field.as_bytes()).await.is_ok() {}
+    };
+    let (client, request) = (client(), get(gateway.url("/")));
+    let (response, ()) = tokio::join!(client.request(request), answering);
+    let response = response.unwrap();
+    assert_eq!(response.status(), 502);
+    assert_eq!(response.headers()["proxy-status"], "smig; error=http_response_header_section_size");
+}
+
+#[tokio::test]
+async fn responses_without_a_body_have_none() {
+    for (method, octets, length) in [
+        ("HEAD", "HTTP/1.1 200 OK\r\nContent-Length: 5\r\n\r\n", Some("5")),
+        ("GET", "HTTP/1.1 304 Not Modified\r\nContent-Length: 5\r\n\r\n", Some("5")),
+        ("GET", "HTTP/1.1 204 No Content\r\n\r\n", None),
+        ("GET", "HTTP/1.1 200 OK\r\nContent-Length: 0\r\n\r\n", Some("0")),
+    ] {
+        let (addr, connections) = same_answer(octets).await;
+        let gateway = Gateway::before(format!("http://{addr}"));
+        let client = client();
+        for _ in 0..3 {
+            let request = Request::builder().method(method).uri(gateway.url("/"));
+            let request = request.body(Full::<bytes::Bytes>::default()).unwrap();
+            let response = client.request(request).await.unwrap();
+            let found = response.headers().get("content-length").map(|l| l.to_str().unwrap());
+            assert_eq!(found, length, "{octets}");
+            assert_eq!(text(response.into_body()).await, "");
+        }
+        assert_eq!(connections.load(std::sync::atomic::Ordering::SeqCst), 1);
+    }
+}

@@ -1,0 +1,165 @@
+//! HTTP/2 servers that refuse, go away, break off or lie about length, frame by frame.
+
+use http::Request;
+use http_body_util::{BodyExt as _, Full};
+use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
+use tokio::net::TcpStream;
+
+use crate::support::{Gateway, Origin, client, get, text};
+
+const DATA: u8 = 0;
+const HEADERS: u8 = 1;
+const RST_STREAM: u8 = 3;
+const SETTINGS: u8 = 4;
+const GOAWAY: u8 = 7;
+const END_STREAM: u8 = 1;
+const END_HEADERS: u8 = 4;
+/// `:status: 200`.
+const OK: &[u8] = &[0x88];
+/// `:status: 200`, `content-length: 10`.
+const OK_TEN: &[u8] = &[0x88, 0x0f, 0x0d, 2, b'1', b'0'];
+
+/// The server's end of a connection.
+struct Peer(TcpStream);
+
+impl Peer {
+    async fn accept(origin: &mut Origin) -> Self {
+        let mut tcp = origin.accept().await;
+        tcp.read_exact(&mut [0; 24]).await.unwrap();
+        let mut peer = Self(tcp);
+        peer.send(SETTINGS, 0, 0, &[]).await;
+        peer
+    }
+
+    async fn send(&mut self, kind: u8, flags: u8, stream: u32, payload: &[u8]) {
+        let mut frame = u32::try_from(payload.len()).unwrap().to_be_bytes()[1..].to_vec();
+        frame.extend([kind, flags]);
+        frame.extend(stream.to_be_bytes());
+        frame.extend(payload);
+        self.0.write_all(&frame).await.unwrap();
+    }
+
+    /// The stream of the next request.
+    async fn request(&mut self) -> u32 {
+        loop {
+            let mut head = [0; 9];
+            self.0.read_exact(&mut head).await.unwrap();
+            let len = u32::from_be_bytes([0, head[0], head[1], head[2]]);
+            let mut payload = vec![0; len as usize];
+            self.0.read_exact(&mut payload).await.unwrap();
+            if head[3] == HEADERS {
+                return u32::from_be_bytes([head[5], head[6], head[7], head[8]]);
+            }
+        }
+    }
+}
+
+async fn setup() -> (Origin, Gateway) {
+    let origin = Origin::start().await;
+    let gateway = Gateway::before(format!("h2c://{}", origin.addr));
+    (origin, gateway)
+}
+
+#[tokio::test]
+async fn a_refused_stream_is_opened_again() {
+    let (mut origin, gateway) = setup().await;
+    let answering = async {
+        let mut peer = Peer::accept(&mut origin).await;
+        let first = peer.request().await;
+        peer.send(RST_STREAM, 0, first, &7_u32.to_be_bytes()).await;
+        let second = peer.request().await;
+        peer.send(HEADERS, END_HEADERS | END_STREAM, second, OK).await;
+        peer
+    };
+    let (client, request) = (client(), get(gateway.url("/")));
+    let (response, _peer) = tokio::join!(client.request(request), answering);
+    assert_eq!(response.unwrap().status(), 200);
+}
+
+#[tokio::test]
+async fn a_server_that_goes_away_is_asked_on_another_connection() {
+    let (mut origin, gateway) = setup().await;
+    let answering = async {
+        let mut leaving = Peer::accept(&mut origin).await;
+        leaving.request().await;
+        leaving.send(GOAWAY, 0, 0, &[0; 8]).await;
+        let mut peer = Peer::accept(&mut origin).await;
+        let stream = peer.request().await;
+        peer.send(HEADERS, END_HEADERS, stream, OK).await;
+        peer.send(DATA, END_STREAM, stream, b"ok").await;
+        (leaving, peer)
+    };
+    let (client, request) = (client(), get(gateway.url("/")));
+    let (response, _peers) = tokio::join!(client.request(request), answering);
+    assert_eq!(text(response.unwrap().into_body()).await, "ok");
+}
+
+#[tokio::test]
+async fn a_post_that_was_begun_is_not_sent_again() {
+    let (mut origin, gateway) = setup().await;
+    let answering = async {
+        let mut peer = Peer::accept(&mut origin).await;
+        let stream = peer.request().await;
+        // INTERNAL_ERROR: it may have acted.
+        peer.send(RST_STREAM, 0, stream, &2_u32.to_be_bytes()).await;
+        peer
+    };
+    let request = Request::post(gateway.url("/")).body(Full::<bytes::Bytes>::from("x")).unwrap();
+    let client = client();
+    let (response, _peer) = tokio::join!(client.request(request), answering);
+    let response = response.unwrap();
+    assert_eq!(response.status(), 502);
+    assert_eq!(response.headers()["proxy-status"], "smig; error=connection_terminated");
+}
+
+/// Frames behind a response's head.
+type Rest = &'static [(u8, u8, &'static [u8])];
+
+#[tokio::test]
+async fn a_body_that_breaks_or_lies_is_never_taken_for_complete() {
+    let cases: [(&str, &[u8], Rest); 4] = [
+        ("reset", OK, &[(DATA, 0, b"short"), (RST_STREAM, 0, &[0, 0, 0, 2])]),
+        ("reset without error", OK, &[(DATA, 0, b"short"), (RST_STREAM, 0, &[0, 0, 0, 0])]),
+        ("short", OK_TEN, &[(DATA, END_STREAM, b"short")]),
+        ("long", OK_TEN, &[(DATA, END_STREAM, b"much too long")]),
+    ];
+    for (what, head, rest) in cases {
+        let (mut origin, gateway) = setup().await;
+        let answering = async {
+            let mut peer = Peer::accept(&mut origin).await;
+            let stream = peer.request().await;
+            peer.send(HEADERS, END_HEADERS, stream, head).await;
+            for (kind, flags, payload) in rest {
+                peer.send(*kind, *flags, stream, payload).await;
+            }
+            peer
+        };
+        let (client, request) = (client(), get(gateway.url("/")));
+        let asking = async {
+            match client.request(request).await.unwrap() {
+                // It may be known before the head is on its way.
+                response if response.status() == 502 => true,
+                response => response.into_body().collect().await.is_err(),
+            }
+        };
+        let (broke, _peer) = tokio::join!(asking, answering);
+        assert!(broke, "{what}");
+    }
+}
+
+#[tokio::test]
+async fn a_connection_that_ends_in_a_body_breaks_it() {
+    let (mut origin, gateway) = setup().await;
+    let answering = async {
+        let mut peer = Peer::accept(&mut origin).await;
+        let stream = peer.request().await;
+        peer.send(HEADERS, END_HEADERS, stream, OK).await;
+        peer.send(DATA, 0, stream, b"short").await;
+    };
+    let (client, request) = (client(), get(gateway.url("/")));
+    let asking = async {
+        let response = client.request(request).await.unwrap();
+        assert!(response.into_body().collect().await.is_err());
+    };
+    tokio::join!(asking, answering);
+}

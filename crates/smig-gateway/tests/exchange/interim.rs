@@ -1,0 +1,138 @@
+//! Responses before the response.
+
+use std::sync::{Arc, Mutex};
+
+use http::Request;
+use http_body_util::Full;
+use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
+
+use crate::support::{Gateway, Origin, client, get, text};
+
+#[tokio::test]
+async fn early_hints_are_passed_on_before_the_response() {
+    let mut origin = Origin::start().await;
+    let gateway = Gateway::before(origin.url());
+    let heard = Arc::new(Mutex::new(Vec::new()));
+    let mut request = get(gateway.url("/"));
+    let listener = Arc::clone(&heard);
+    let (told, mut hears) = tokio::sync::mpsc::unbounded_channel();
+    smig::on_interim(&mut request, move |status, headers| {
+        let link = headers["link"].to_str().unwrap().to_owned();
+        assert!(!headers.contains_key("connection"));
+        listener.lock().unwrap().push((status.as_u16(), link));
+        told.send(()).unwrap();
+    });
+    let answering = async {
+        let mut got = origin.request().await;
+        got.answer("HTTP/1.1 103 Early\r\nLink: </a>\r\nConnection: x\r\n\r\n").await;
+        // It is there before the response is.
+        hears.recv().await.unwrap();
+        got.answer("HTTP/1.1 103 Early\r\nLink: </b>\r\n\r\nHTTP/1.1 200 OK\r\nContent-Length: 2\r\n\r\nok").await;
+    };
+    let client = client();
+    let (response, ()) = tokio::join!(client.request(request), answering);
+    let response = response.unwrap();
+    let expected = [(103, "</a>".to_owned()), (103, "</b>".to_owned())];
+    assert_eq!(*heard.lock().unwrap(), expected);
+    assert_eq!(response.status(), 200);
+    assert_eq!(text(response.into_body()).await, "ok");
+}
+
+#[tokio::test]
+async fn the_origin_says_whether_an_upload_begins() {
+    let mut origin = Origin::start().await;
+    let gateway = Gateway::before(origin.url());
+    let mut tcp = gateway
+        .connect("POST / HTTP/1.1\r\nHost: a\r\nExpect: 100-continue\r\nContent-Length: 4\r\n\r\n")
+        .await;
+    let mut got = origin.request().await;
+    assert!(got.has("expect: 100-continue"), "{}", got.head);
+    got.answer("HTTP/1.1 100 Continue\r\n\r\n").await;
+    let mut answer = [0; 25];
+    tcp.read_exact(&mut answer).await.unwrap();
+    assert_eq!(&answer, b"HTTP/1.1 100 Continue\r\n\r\n");
+    tcp.write_all(b"body").await.unwrap();
+    assert_eq!(got.read_until("body").await, "body");
+    got.answer("HTTP/1.1 200 OK\r\nContent-Length: 0\r\n\r\n").await;
+    let mut answer = [0; 12];
+    tcp.read_exact(&mut answer).await.unwrap();
+    assert_eq!(&answer, b"HTTP/1.1 200");
+}
+
+#[tokio::test]
+async fn an_origin_that_refuses_an_upload_never_gets_it() {
+    let mut origin = Origin::start().await;
+    let gateway = Gateway::before(origin.url());
+    let mut tcp = gateway
+        .connect("POST / HTTP/1.1\r\nHost: a\r\nExpect: 100-continue\r\nContent-Length: 4\r\n\r\n")
+        .await;
+    let mut got = origin.request().await;
+    got.answer("HTTP/1.1 401 No\r\nContent-Length: 0\r\n\r\n").await;
+    let mut answer = [0; 12];
+    tcp.read_exact(&mut answer).await.unwrap();
+    assert_eq!(&answer, b"HTTP/1.1 401");
+    let mut rest = Vec::new();
+    let _ = got.tcp.read_to_end(&mut rest).await;
+    assert!(rest.is_empty());
+}
+
+#[tokio::test]
+async fn an_origin_that_says_nothing_gets_the_upload_after_a_while() {
+    let mut origin = Origin::start().await;
+    let gateway = Gateway::before(origin.url());
+    let request = Request::post(gateway.url("/"))
+        .header("expect", "100-continue")
+        .body(Full::<bytes::Bytes>::from("body"))
+        .unwrap();
+    let client = client();
+    let answering = async {
+        let mut got = origin.request().await;
+        assert_eq!(got.read_until("body").await, "body");
+        got.answer("HTTP/1.1 200 OK\r\nContent-Length: 0\r\n\r\n").await;
+    };
+    let (response, ()) = tokio::join!(client.request(request), answering);
+    assert_eq!(response.unwrap().status(), 200);
+}
+
+#[tokio::test]
+async fn early_hints_reach_http1_as_well() {
+    let mut origin = Origin::start().await;
+    let gateway = Gateway::before(origin.url());
+    let request = "GET / HTTP/1.1\r\nHost: a\r\n\r\n";
+    let mut tcp = gateway.connect(request).await;
+    let mut got = Some(origin.request().await);
+    for _ in 0..2 {
+        let mut present = got.take().unwrap();
+        present.answer("HTTP/1.1 103 Early\r\nLink: </a>\r\n\r\n").await;
+        let expected = "HTTP/1.1 103 Early Hints\r\nlink: </a>\r\n\r\n";
+        let mut octets = vec![0; expected.len()];
+        tcp.read_exact(&mut octets).await.unwrap();
+        assert_eq!(String::from_utf8_lossy(&octets), expected);
+        // The next one directly before the response.
+        present
+            .answer("HTTP/1.1 103 Early\r\nLink: </a>\r\n\r\nHTTP/1.1 200 OK\r\nContent-Length: 2\r\n\r\nok")
+            .await;
+        let mut octets = vec![0; expected.len()];
+        tcp.read_exact(&mut octets).await.unwrap();
+        assert_eq!(String::from_utf8_lossy(&octets), expected);
+        let mut answer = Vec::new();
+        while !answer.ends_with(b"\r\n\r\nok") {
+            assert_ne!(tcp.read_buf(&mut answer).await.unwrap(), 0);
+        }
+        assert!(answer.starts_with(b"HTTP/1.1 200 "));
+        tcp.write_all(request.as_bytes()).await.unwrap();
+        got = present.next().await;
+    }
+}
+
+#[tokio::test]
+async fn http10_gets_no_interim_response() {
+    let mut origin = Origin::start().await;
+    let gateway = Gateway::before(origin.url());
+    let mut tcp = gateway.connect("GET / HTTP/1.0\r\nHost: a\r\n\r\n").await;
+    let mut got = origin.request().await;
+    got.answer("HTTP/1.1 103 Early\r\n\r\nHTTP/1.1 200 OK\r\nContent-Length: 2\r\n\r\nok").await;
+    let mut answer = String::new();
+    tcp.read_to_string(&mut answer).await.unwrap();
+    assert!(answer.starts_with("HTTP/1.0 200 "), "{answer}");
+}

@@ -1,0 +1,11 @@
+//! Exchanges through a gateway's proxy, over real sockets: scripted origins on one side, raw HTTP/1.1
+//! and our own HTTP/2 client on the other.
+
+mod bodies;
+mod failing;
+mod heads;
+mod http2;
+mod interim;
+mod servers;
+mod support;
+mod switching;

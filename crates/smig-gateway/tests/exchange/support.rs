@@ -1,0 +1,219 @@
+//! A gateway without a front, origins that do as they are told, and clients.
+
+use std::convert::Infallible;
+use std::future::Future;
+use std::net::SocketAddr;
+use std::num::NonZeroUsize;
+use std::pin::Pin;
+use std::sync::Arc;
+use std::task::{Context, Poll};
+
+use bytes::Bytes;
+use http::{Request, Response};
+use http_body_util::{BodyExt as _, Full};
+use smig::{ClearTrust, Cleartext, Client, ConnectionInfo, Incoming, Server};
+use smig_gateway::proxy::{self, Body};
+use smig_gateway::upstream::{Upstream, UpstreamSpec};
+use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
+use tokio::net::{TcpListener, TcpStream};
+use tokio::sync::mpsc;
+
+pub(crate) fn loopback() -> SocketAddr {
+    "127.0.0.1:0".parse().unwrap()
+}
+
+/// The service of a gateway that has one upstream.
+#[derive(Clone)]
+struct Front(Arc<Upstream>);
+
+impl tower_service::Service<Request<Incoming>> for Front {
+    type Response = Response<Body>;
+    type Error = Infallible;
+    type Future = Pin<Box<dyn Future<Output = Result<Response<Body>, Infallible>>>>;
+
+    fn poll_ready(&mut self, _: &mut Context<'_>) -> Poll<Result<(), Infallible>> {
+        Poll::Ready(Ok(()))
+    }
+
+    fn call(&mut self, request: Request<Incoming>) -> Self::Future {
+        let upstream = Arc::clone(&self.0);
+        let client = request.extensions().get::<Arc<ConnectionInfo>>().unwrap().peer_addr();
+        Box::pin(async move { Ok(proxy::exchange(request, &upstream, client).await) })
+    }
+}
+
+pub(crate) struct Gateway {
+    pub(crate) upstream: Arc<Upstream>,
+    server: Server,
+}
+
+impl Gateway {
+    pub(crate) fn start(spec: &UpstreamSpec) -> Self {
+        let upstream = Upstream::new("origin", spec).unwrap();
+        let server = Server::builder()
+            .listen_cleartext(loopback(), ClearTrust::None)
+            .workers(NonZeroUsize::MIN)
+            .start(Front(Arc::clone(&upstream)))
+            .unwrap();
+        Self { upstream, server }
+    }
+
+    /// In front of one server.
+    pub(crate) fn before(url: impl AsRef<str>) -> Self {
+        Self::start(&spec(&[url.as_ref()]))
+    }
+
+    pub(crate) fn addr(&self) -> SocketAddr {
+        self.server.local_addrs()[0]
+    }
+
+    pub(crate) fn url(&self, path: &str) -> String {
+        format!("http://{}{path}", self.addr())
+    }
+
+    /// Sends octets on a connection of their own.
+    pub(crate) async fn connect(&self, octets: impl AsRef<[u8]>) -> TcpStream {
+        let mut tcp = TcpStream::connect(self.addr()).await.unwrap();
+        tcp.write_all(octets.as_ref()).await.unwrap();
+        tcp
+    }
+
+    /// Sends octets and reads until the gateway closes.
+    pub(crate) async fn raw(&self, octets: impl AsRef<[u8]>) -> String {
+        let mut tcp = self.connect(octets).await;
+        let mut answer = Vec::new();
+        // A reset ends it as well.
+        let _ = tcp.read_to_end(&mut answer).await;
+        String::from_utf8_lossy(&answer).into_owned()
+    }
+}
+
+pub(crate) fn spec(urls: &[&str]) -> UpstreamSpec {
+    UpstreamSpec::new(urls.iter().map(|url| url.parse().unwrap()).collect())
+}
+
+/// A client by HTTP/2.
+pub(crate) fn client() -> Client {
+    Client::builder().cleartext(Cleartext::PriorKnowledge(ClearTrust::None)).build().unwrap()
+}
+
+pub(crate) fn get(url: impl AsRef<str>) -> Request<Full<Bytes>> {
+    Request::get(url.as_ref()).body(Full::default()).unwrap()
+}
+
+pub(crate) async fn text(body: Incoming) -> String {
+    String::from_utf8(body.collect().await.unwrap().to_bytes().to_vec()).unwrap()
+}
+
+/// A request that an origin got on a connection, which is still open.
+pub(crate) struct Got {
+    pub(crate) head: String,
+    pub(crate) tcp: TcpStream,
+    /// Octets behind the head that were read with it.
+    pub(crate) rest: Vec<u8>,
+}
+
+impl Got {
+    /// Reads a request's head.
+    pub(crate) async fn read(mut tcp: TcpStream, mut octets: Vec<u8>) -> Option<Self> {
+        loop {
+            if let Some(end) = octets.windows(4).position(|four| four == b"\r\n\r\n") {
+                let rest = octets.split_off(end + 4);
+                return Some(Self { head: String::from_utf8(octets).unwrap(), tcp, rest });
+            }
+            let read = tcp.read_buf(&mut octets).await.ok()?;
+            if read == 0 {
+                return None;
+            }
+        }
+    }
+
+    pub(crate) async fn answer(&mut self, octets: impl AsRef<[u8]>) {
+        self.tcp.write_all(octets.as_ref()).await.unwrap();
+    }
+
+    /// Reads until what came behind the head ends so.
+    pub(crate) async fn read_until(&mut self, end: &str) -> String {
+        while !self.rest.ends_with(end.as_bytes()) {
+            assert_ne!(self.tcp.read_buf(&mut self.rest).await.unwrap(), 0, "ended early");
+        }
+        String::from_utf8(self.rest.clone()).unwrap()
+    }
+
+    /// The next request on the connection.
+    pub(crate) async fn next(self) -> Option<Self> {
+        Self::read(self.tcp, self.rest).await
+    }
+
+    pub(crate) fn has(&self, field: &str) -> bool {
+        self.head.lines().any(|line| line.eq_ignore_ascii_case(field))
+    }
+}
+
+/// An origin whose test answers each connection by hand.
+pub(crate) struct Origin {
+    pub(crate) addr: SocketAddr,
+    connections: mpsc::UnboundedReceiver<TcpStream>,
+}
+
+impl Origin {
+    pub(crate) async fn start() -> Self {
+        let listener = TcpListener::bind(loopback()).await.unwrap();
+        let addr = listener.local_addr().unwrap();
+        let (sender, connections) = mpsc::unbounded_channel();
+        tokio::spawn(async move {
+            while let Ok((tcp, _)) = listener.accept().await {
+                if sender.send(tcp).is_err() {
+                    break;
+                }
+            }
+        });
+        Self { addr, connections }
+    }
+
+    pub(crate) fn url(&self) -> String {
+        format!("http://{}", self.addr)
+    }
+
+    /// The next connection.
+    pub(crate) async fn accept(&mut self) -> TcpStream {
+        self.connections.recv().await.unwrap()
+    }
+
+    /// The first request of the next connection.
+    pub(crate) async fn request(&mut self) -> Got {
+        let tcp = self.accept().await;
+        Got::read(tcp, Vec::new()).await.expect("a request came")
+    }
+
+    /// Whether nobody has connected.
+    pub(crate) fn is_untouched(&mut self) -> bool {
+        self.connections.try_recv().is_err()
+    }
+}
+
+/// An origin that answers every request of every connection with the same octets, and counts
+/// connections.
+pub(crate) async fn same_answer(
+    octets: &'static str,
+) -> (SocketAddr, Arc<std::sync::atomic::AtomicUsize>) {
+    let mut origin = Origin::start().await;
+    let (addr, count) = (origin.addr, Arc::<std::sync::atomic::AtomicUsize>::default());
+    let counted = Arc::clone(&count);
+    tokio::spawn(async move {
+        loop {
+            let tcp = origin.accept().await;
+            counted.fetch_add(1, std::sync::atomic::Ordering::SeqCst);
+            tokio::spawn(async move {
+                let mut next = Got::read(tcp, Vec::new()).await;
+                while let Some(mut got) = next {
+                    if got.tcp.write_all(octets.as_bytes()).await.is_err() {
+                        break;
+                    }
+                    next = got.next().await;
+                }
+            });
+        }
+    });
+    (addr, count)
+}

@@ -1,0 +1,220 @@
+//! WebSocket and CONNECT, from and to each protocol.
+
+use std::num::NonZeroUsize;
+
+use aws_lc_rs::digest;
+use base64::Engine as _;
+use http::Request;
+use smig::{ClearTrust, Origin as Target, Protocol, Server};
+use smig_gateway::tunnel::{Opened, open};
+use tokio::io::{AsyncRead, AsyncReadExt as _, AsyncWrite, AsyncWriteExt as _};
+
+use crate::servers::Echo;
+use crate::support::{Gateway, Got, Origin, client, loopback};
+
+const UPGRADE: &str = "GET /chat HTTP/1.1\r\nHost: a\r\nConnection: keep-alive, Upgrade\r\n\
+     Upgrade: websocket\r\nSec-WebSocket-Version: 13\r\nSec-WebSocket-Key: dGhlIHNhbXBsZSBub25jZQ==\r\n\r\n";
+/// RFC 6455 section 1.3.
+const PROOF: &str = "s3pPLMBiTxaQ9kYGzzhZRbK+xOo=";
+
+/// The answer to the key in a request.
+fn proof(got: &Got) -> String {
+    let key = got.head.lines().find_map(|line| line.strip_prefix("sec-websocket-key: ")).unwrap();
+    let text = format!("{key}258EAFA5-E914-47DA-95CA-C5AB0DC85B11");
+    let hash = digest::digest(&digest::SHA1_FOR_LEGACY_USE_ONLY, text.as_bytes());
+    base64::engine::general_purpose::STANDARD.encode(hash)
+}
+
+fn accepts(proof: &str) -> String {
+    format!(
+        "HTTP/1.1 101 Switching Protocols\r\nConnection: Upgrade\r\nUpgrade: websocket\r\n\
+         Sec-WebSocket-Accept: {proof}\r\nSec-WebSocket-Protocol: x\r\n\r\nearly"
+    )
+}
+
+/// Octets both ways, then an end from each side.
+async fn talk(
+    mut near: impl AsyncRead + AsyncWrite + Unpin,
+    mut far: impl AsyncRead + AsyncWrite + Unpin,
+) {
+    let mut octets = [0; 5];
+    near.read_exact(&mut octets).await.unwrap();
+    assert_eq!(&octets, b"early");
+    near.write_all(b"hello").await.unwrap();
+    far.read_exact(&mut octets).await.unwrap();
+    assert_eq!(&octets, b"hello");
+    near.shutdown().await.unwrap();
+    assert_eq!(far.read(&mut octets).await.unwrap(), 0);
+    far.write_all(b"after").await.unwrap();
+    far.shutdown().await.unwrap();
+    let mut rest = Vec::new();
+    near.read_to_end(&mut rest).await.unwrap();
+    assert_eq!(rest, b"after");
+}
+
+async fn head(tcp: &mut tokio::net::TcpStream) -> String {
+    let mut octets = Vec::new();
+    while !octets.ends_with(b"\r\n\r\n") {
+        octets.push(tcp.read_u8().await.unwrap());
+    }
+    String::from_utf8(octets).unwrap().to_ascii_lowercase()
+}
+
+#[tokio::test]
+async fn upgrade_from_http1_to_http1() {
+    let mut origin = Origin::start().await;
+    let gateway = Gateway::before(origin.url());
+    let mut tcp = gateway.connect(UPGRADE).await;
+    let mut got = origin.request().await;
+    assert!(got.head.starts_with("GET /chat HTTP/1.1\r\n"), "{}", got.head);
+    assert!(got.has("connection: upgrade") && got.has("upgrade: websocket"), "{}", got.head);
+    assert_eq!(proof(&got), PROOF);
+    got.answer(accepts(PROOF)).await;
+    let head = head(&mut tcp).await;
+    assert!(head.starts_with("http/1.1 101 "), "{head}");
+    for field in ["connection: upgrade", "upgrade: websocket", "sec-websocket-protocol: x"] {
+        assert!(head.contains(field), "{head}");
+    }
+    assert!(head.contains(&PROOF.to_ascii_lowercase()), "{head}");
+    talk(tcp, got.tcp).await;
+}
+
+/// Extended CONNECT through the gateway.
+async fn extended(gateway: &Gateway) -> Opened {
+    let mut request = Request::connect(gateway.url("/chat"))
+        .header("sec-websocket-version", "13")
+        .body(())
+        .unwrap();
+    request.extensions_mut().insert(Protocol::new("websocket").unwrap());
+    let target = Target::http("127.0.0.1", gateway.addr().port());
+    open(&client(), &target, request).await.unwrap()
+}
+
+#[tokio::test]
+async fn extended_connect_becomes_an_upgrade() {
+    let mut origin = Origin::start().await;
+    let gateway = Gateway::before(origin.url());
+    let answering = async {
+        let mut got = origin.request().await;
+        assert!(got.head.starts_with("GET /chat HTTP/1.1\r\n"), "{}", got.head);
+        assert!(got.has("connection: upgrade") && got.has("upgrade: websocket"), "{}", got.head);
+        assert!(got.has("sec-websocket-version: 13"), "{}", got.head);
+        got.answer(accepts(&proof(&got))).await;
+        got
+    };
+    let (opened, got) = tokio::join!(extended(&gateway), answering);
+    let Opened::Tunnel(head, stream) = opened else { panic!("no tunnel") };
+    assert_eq!(head.status, 200);
+    assert_eq!(head.headers["sec-websocket-protocol"], "x");
+    assert!(!head.headers.contains_key("sec-websocket-accept"));
+    talk(stream, got.tcp).await;
+}
+
+#[tokio::test]
+async fn a_server_that_does_not_mean_websocket_is_found_out() {
+    for answer in [
+        accepts(PROOF),
+        "HTTP/1.1 101 Other\r\nConnection: upgrade\r\nUpgrade: h2c\r\n\r\n".to_owned(),
+    ] {
+        let mut origin = Origin::start().await;
+        let gateway = Gateway::before(origin.url());
+        let answering = async {
+            let mut got = origin.request().await;
+            got.answer(&answer).await;
+            got
+        };
+        let (opened, _got) = tokio::join!(extended(&gateway), answering);
+        let Opened::Refused(response) = opened else { panic!("a tunnel") };
+        assert_eq!(response.status(), 502);
+        assert_eq!(response.headers()["proxy-status"], "smig; error=http_upgrade_failed");
+    }
+}
+
+#[tokio::test]
+async fn a_server_may_refuse() {
+    let mut origin = Origin::start().await;
+    let gateway = Gateway::before(origin.url());
+    let answering = async {
+        let mut got = origin.request().await;
+        got.answer("HTTP/1.1 403 No\r\nContent-Length: 2\r\n\r\nno").await;
+        got
+    };
+    let (opened, _got) = tokio::join!(extended(&gateway), answering);
+    let Opened::Refused(response) = opened else { panic!("a tunnel") };
+    assert_eq!(response.status(), 403);
+    assert_eq!(crate::support::text(response.into_body()).await, "no");
+}
+
+fn echo() -> Server {
+    Server::builder()
+        .listen_cleartext(loopback(), ClearTrust::None)
+        .workers(NonZeroUsize::MIN)
+        .start(Echo)
+        .unwrap()
+}
+
+#[tokio::test]
+async fn extended_connect_stays_extended_connect() {
+    let server = echo();
+    let gateway = Gateway::before(format!("h2c://{}", server.local_addrs()[0]));
+    let Opened::Tunnel(head, mut stream) = extended(&gateway).await else { panic!("no tunnel") };
+    assert_eq!(head.headers["x-path"], "/chat");
+    stream.write_all(b"hello").await.unwrap();
+    let mut octets = [0; 5];
+    stream.read_exact(&mut octets).await.unwrap();
+    assert_eq!(&octets, b"hello");
+    stream.shutdown().await.unwrap();
+    assert_eq!(stream.read(&mut octets).await.unwrap(), 0);
+}
+
+#[tokio::test]
+async fn an_upgrade_becomes_extended_connect() {
+    let server = echo();
+    let gateway = Gateway::before(format!("h2c://{}", server.local_addrs()[0]));
+    let mut tcp = gateway.connect(UPGRADE).await;
+    let head = head(&mut tcp).await;
+    assert!(head.starts_with("http/1.1 101 "), "{head}");
+    assert!(head.contains(&PROOF.to_ascii_lowercase()), "{head}");
+    assert!(head.contains("x-path: /chat"), "{head}");
+    tcp.write_all(b"hello").await.unwrap();
+    let mut octets = [0; 5];
+    tcp.read_exact(&mut octets).await.unwrap();
+    assert_eq!(&octets, b"hello");
+    tcp.shutdown().await.unwrap();
+    assert_eq!(tcp.read(&mut octets).await.unwrap(), 0);
+}
+
+#[tokio::test]
+async fn connect_goes_on() {
+    let mut origin = Origin::start().await;
+    let gateway = Gateway::before(origin.url());
+    let mut tcp = gateway.connect("CONNECT db:5432 HTTP/1.1\r\nHost: db:5432\r\n\r\n").await;
+    let mut got = origin.request().await;
+    assert!(got.head.starts_with("CONNECT db:5432 HTTP/1.1\r\n"), "{}", got.head);
+    got.answer("HTTP/1.1 200 OK\r\n\r\nearly").await;
+    assert!(head(&mut tcp).await.starts_with("http/1.1 200 "));
+    talk(tcp, got.tcp).await;
+    drop(origin);
+}
+
+#[tokio::test]
+async fn an_end_that_breaks_breaks_the_other() {
+    let mut origin = Origin::start().await;
+    let gateway = Gateway::before(origin.url());
+    let answering = async {
+        let mut got = origin.request().await;
+        got.answer(accepts(&proof(&got))).await;
+        got
+    };
+    let (opened, got) = tokio::join!(extended(&gateway), answering);
+    let Opened::Tunnel(_, mut stream) = opened else { panic!("no tunnel") };
+    let mut octets = [0; 5];
+    stream.read_exact(&mut octets).await.unwrap();
+    let socket = got.tcp.into_std().unwrap();
+    socket2::SockRef::from(&socket).set_linger(Some(std::time::Duration::ZERO)).unwrap();
+    drop(socket);
+    assert!(stream.read(&mut octets).await.is_err());
+    while gateway.upstream.load() > 0 {
+        tokio::task::yield_now().await;
+    }
+}

@@ -1,0 +1,153 @@
+//! The agent's HTTP proxy.
+
+use std::io::ErrorKind;
+use std::time::Duration;
+
+use smig::{Config, Speaks};
+use smig_gateway::agent::{self, Agent, AgentSpec, Credentials, Link};
+use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
+use tokio::net::{TcpListener, TcpStream};
+
+use crate::plain::echo_server;
+use crate::support::{
+    Gateway, connect, echo, loopback, nobody, octets, origin, spec, strict, until,
+};
+
+/// Sends a request that closes, and reads all of the answer.
+async fn ask(agent: &Agent, request: &[u8]) -> Vec<u8> {
+    let mut tcp = TcpStream::connect(agent.http_addrs()[0]).await.unwrap();
+    tcp.write_all(request).await.unwrap();
+    let mut answer = Vec::new();
+    tcp.read_to_end(&mut answer).await.unwrap();
+    answer
+}
+
+#[tokio::test]
+async fn a_tunnel_carries_both_ways_and_half_closes() {
+    let gateway = Gateway::start(spec());
+    let agent = gateway.agent(Vec::new()).await;
+    let (mut tcp, head) = connect(&agent, origin(echo).await).await;
+    assert!(head.starts_with("HTTP/1.1 200"), "{head}");
+    let sent = octets(4 << 20);
+    let (mut read, mut write) = tcp.split();
+    let mut received = Vec::new();
+    let writing = async {
+        write.write_all(&sent).await.unwrap();
+        write.shutdown().await.unwrap();
+    };
+    let (read, ()) = tokio::join!(read.read_to_end(&mut received), writing);
+    read.unwrap();
+    assert!(received == sent);
+    assert!(gateway.server.stats().moves > 0, "what got big was moved");
+}
+
+#[tokio::test]
+async fn requests_go_to_their_origin() {
+    let (gateway, server) = (Gateway::start(spec()), echo_server());
+    let agent = gateway.agent(Vec::new()).await;
+    let addr = server.local_addrs()[0];
+    let sent = octets(200_000);
+    let head = format!(
+        "POST http://{addr}/x HTTP/1.1\r\nHost: {addr}\r\nContent-Length: {}\r\n\
+         Proxy-Authorization: Basic bm90IGZvciB0aGUgZ2F0ZXdheQ==\r\nConnection: close\r\n\r\n",
+        sent.len()
+    );
+    let answer = ask(&agent, &[head.as_bytes(), &sent].concat()).await;
+    let text = String::from_utf8_lossy(&answer);
+    assert!(text.starts_with("HTTP/1.1 200"), "{}", text.lines().next().unwrap_or_default());
+    assert!(text.contains("x-version: HTTP/1.1"));
+    // Its length is not known before: it comes in chunks, each with its size before it.
+    assert!(answer.windows(1000).any(|part| part == &sent[100_000..101_000]));
+}
+
+#[tokio::test]
+async fn browsers_find_the_way() {
+    let gateway = Gateway::start(spec());
+    let agent = gateway.agent(Vec::new()).await;
+    let get = |path: &str| format!("GET {path} HTTP/1.1\r\nHost: x\r\nConnection: close\r\n\r\n");
+    let answer = ask(&agent, get("/proxy.pac").as_bytes()).await;
+    let text = String::from_utf8(answer).unwrap();
+    assert!(text.contains("application/x-ns-proxy-autoconfig"));
+    let (http, socks) = (agent.http_addrs()[0], agent.socks_addrs()[0]);
+    assert!(text.contains(&format!("\"PROXY {http}; SOCKS5 {socks}\"")), "{text}");
+    let answer = ask(&agent, get("/other").as_bytes()).await;
+    assert!(answer.starts_with(b"HTTP/1.1 404"));
+}
+
+#[tokio::test]
+async fn what_the_gateway_refuses_is_said() {
+    let gateway = Gateway::start(spec());
+    let agent = gateway.agent(Vec::new()).await;
+    let target = nobody().await;
+    let (mut tcp, head) = connect(&agent, target).await;
+    assert!(head.starts_with("HTTP/1.1 502"), "{head}");
+    let mut page = [0; 100];
+    let read = tcp.read(&mut page).await.unwrap();
+    assert!(String::from_utf8_lossy(&page[..read]).contains(&target.to_string()));
+
+    let gateway = Gateway::start(strict());
+    let agent = gateway.agent(Vec::new()).await;
+    let (_, head) = connect(&agent, target).await;
+    assert!(head.starts_with("HTTP/1.1 403"), "{head}");
+
+    let credentials = Credentials::bearer("wrong");
+    let agent_spec = AgentSpec { credentials, ..gateway.agent_spec() };
+    let agent = Agent::start(agent_spec, gateway.client_builder()).await.unwrap();
+    let (_, head) = connect(&agent, target).await;
+    // 407 would have a browser ask for a password.
+    assert!(head.starts_with("HTTP/1.1 502"), "{head}");
+}
+
+#[tokio::test]
+async fn a_gateway_without_migration_does() {
+    let gateway = Gateway::start(spec());
+    let engine = Config { smig: None, ..agent::engine() };
+    let client = gateway.client_builder().engine(engine);
+    let agent = Agent::start(gateway.agent_spec(), client).await.unwrap();
+    assert_eq!(until(&agent, |link| *link != Link::Connecting).await, Link::Up(Speaks::Http2));
+    let (mut tcp, head) = connect(&agent, origin(echo).await).await;
+    assert!(head.starts_with("HTTP/1.1 200"), "{head}");
+    tcp.write_all(b"x").await.unwrap();
+    assert_eq!(tcp.read_u8().await.unwrap(), b'x');
+}
+
+#[tokio::test]
+async fn a_gateway_that_is_not_there_is_named() {
+    let gateway = Gateway::start(spec());
+    let via = smig::Origin::https("127.0.0.1", nobody().await.port());
+    let agent_spec = AgentSpec { via, ..gateway.agent_spec() };
+    let agent = Agent::start(agent_spec, gateway.client_builder()).await.unwrap();
+    let (mut tcp, head) = connect(&agent, "example.org:443").await;
+    assert!(head.starts_with("HTTP/1.1 502"), "{head}");
+    let mut page = [0; 200];
+    let read = tcp.read(&mut page).await.unwrap();
+    assert!(String::from_utf8_lossy(&page[..read]).contains("away"));
+    assert!(matches!(until(&agent, |link| *link != Link::Connecting).await, Link::Away(_)));
+}
+
+#[tokio::test]
+async fn an_agent_that_ends_resets_what_runs() {
+    let gateway = Gateway::start(spec());
+    let agent = gateway.agent(Vec::new()).await;
+    let listener = TcpListener::bind(loopback()).await.unwrap();
+    let (mut near, _) = connect(&agent, listener.local_addr().unwrap()).await;
+    let (mut far, _) = listener.accept().await.unwrap();
+    agent.shutdown(Duration::ZERO).await;
+    assert_eq!(near.read(&mut [0]).await.unwrap_err().kind(), ErrorKind::ConnectionReset);
+    assert_eq!(far.read(&mut [0]).await.unwrap_err().kind(), ErrorKind::ConnectionReset);
+}
+
+#[tokio::test]
+async fn an_agent_that_ends_lets_what_runs_finish() {
+    let gateway = Gateway::start(spec());
+    let agent = gateway.agent(Vec::new()).await;
+    let (mut near, _) = connect(&agent, origin(echo).await).await;
+    let finishing = async {
+        near.write_all(b"last words").await.unwrap();
+        near.shutdown().await.unwrap();
+        let mut answer = String::new();
+        near.read_to_string(&mut answer).await.unwrap();
+        assert_eq!(answer, "last words");
+    };
+    tokio::join!(agent.shutdown(Duration::from_secs(60)), finishing);
+}

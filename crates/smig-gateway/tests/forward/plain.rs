@@ -1,0 +1,168 @@
+//! Requests to http:// origins.
+
+use std::net::SocketAddr;
+use std::num::NonZeroUsize;
+
+use bytes::Bytes;
+use futures_util::stream;
+use http::{HeaderMap, HeaderValue, Method, Request, Response, StatusCode, Version};
+use http_body::Frame;
+use http_body_util::{BodyExt as _, Full, StreamBody};
+use smig::{BoxError, ClearTrust, Incoming, Server};
+use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
+use tokio::net::TcpStream;
+
+use crate::support::{
+    Gateway, TOKEN, loopback, octets, origin, proxy_status, read_head, spec, strict, text, uri,
+};
+
+/// An origin that sends a request's body back, its version and length in trailers.
+pub(crate) fn echo_server() -> Server {
+    let answer = async |request: Request<Incoming>| {
+        let version = format!("{:?}", request.version());
+        let via = request.headers().get("via").cloned();
+        assert!(!request.headers().contains_key("proxy-authorization"));
+        let data = request.into_body().collect().await?.to_bytes();
+        let mut trailers = HeaderMap::new();
+        trailers.insert("x-length", data.len().into());
+        let frames = [Ok::<_, BoxError>(Frame::data(data)), Ok(Frame::trailers(trailers))];
+        let mut response = Response::new(StreamBody::new(stream::iter(frames)));
+        response.headers_mut().insert("x-version", HeaderValue::from_str(&version)?);
+        if let Some(via) = via {
+            response.headers_mut().insert("x-via", via);
+        }
+        Ok::<_, BoxError>(response)
+    };
+    Server::builder()
+        .workers(NonZeroUsize::MIN)
+        .listen_cleartext(loopback(), ClearTrust::None)
+        .start(tower::service_fn(answer))
+        .unwrap()
+}
+
+async fn send(gateway: &Gateway, url: String, h2c: bool, body: Bytes) -> Response<Incoming> {
+    let mut request = Request::builder()
+        .method(Method::POST)
+        .uri(uri(url))
+        .header("proxy-authorization", format!("Bearer {TOKEN}"));
+    if h2c {
+        request = request.header("smig-next-protocol", "h2c");
+    }
+    let request = request.body(Full::new(body)).unwrap();
+    gateway.client.request_to(&gateway.origin, request).await.unwrap()
+}
+
+#[tokio::test]
+async fn an_origin_of_http1_is_reached_again_and_again() {
+    let (gateway, server) = (Gateway::start(spec()), echo_server());
+    let url = format!("http://{}/x", server.local_addrs()[0]);
+    for _ in 0..3 {
+        let sent = octets(300_000);
+        let response = send(&gateway, url.clone(), false, sent.clone()).await;
+        assert_eq!(response.status(), StatusCode::OK);
+        assert_eq!(response.headers()["x-version"], "HTTP/1.1");
+        assert_eq!(response.headers()["x-via"], "2 smig");
+        assert_eq!(response.into_body().collect().await.unwrap().to_bytes(), sent);
+    }
+}
+
+#[tokio::test]
+async fn an_origin_of_http2_is_reached_with_trailers() {
+    let (gateway, server) = (Gateway::start(spec()), echo_server());
+    let url = format!("http://{}/x", server.local_addrs()[0]);
+    for _ in 0..3 {
+        let sent = octets(300_000);
+        let response = send(&gateway, url.clone(), true, sent.clone()).await;
+        assert_eq!(response.version(), Version::HTTP_2);
+        assert_eq!(response.headers()["x-version"], "HTTP/2.0");
+        let body = response.into_body().collect().await.unwrap();
+        assert_eq!(body.trailers().unwrap()["x-length"], "300000");
+        assert_eq!(body.to_bytes(), sent);
+    }
+    assert_eq!(server.stats().connections_opened, 1);
+}
+
+#[tokio::test]
+async fn the_rules_hold_for_requests_too() {
+    let (gateway, server) = (Gateway::start(strict()), echo_server());
+    let url = format!("http://{}/x", server.local_addrs()[0]);
+    let response = send(&gateway, url, false, Bytes::new()).await;
+    assert_eq!(response.status(), StatusCode::FORBIDDEN);
+    assert!(proxy_status(&response).contains("destination_ip_prohibited"));
+    assert_eq!(server.stats().connections_opened, 0);
+    let url = "https://example.com/".to_owned();
+    assert_eq!(send(&gateway, url, false, Bytes::new()).await.status(), StatusCode::BAD_REQUEST);
+}
+
+#[tokio::test]
+async fn a_body_that_is_cut_off_is_an_error() {
+    let gateway = Gateway::start(spec());
+    for head in
+        ["Content-Length: 10\r\n\r\nabc", "Transfer-Encoding: chunked\r\n\r\n5\r\nabcde\r\n"]
+    {
+        let lying = origin(move |mut tcp| async move {
+            read_head(&mut tcp).await;
+            tcp.write_all(format!("HTTP/1.1 200 OK\r\n{head}").as_bytes()).await.unwrap();
+        })
+        .await;
+        let response = send(&gateway, format!("http://{lying}/"), false, Bytes::new()).await;
+        assert_eq!(response.status(), StatusCode::OK);
+        assert!(response.into_body().collect().await.is_err(), "{head}");
+    }
+}
+
+#[tokio::test]
+async fn an_origin_that_gives_no_response_is_named() {
+    let gateway = Gateway::start(spec());
+    let silent = origin(async |tcp| drop(tcp)).await;
+    let response = send(&gateway, format!("http://{silent}/"), false, Bytes::new()).await;
+    assert_eq!(response.status(), StatusCode::BAD_GATEWAY);
+    assert!(text(response).await.contains(&silent.to_string()));
+    let babbling = origin(async |mut tcp| {
+        // The peer may close first.
+        let _ = tcp.write_all(b"220 no HTTP\r\n\r\n").await;
+    })
+    .await;
+    let response = send(&gateway, format!("http://{babbling}/"), false, Bytes::new()).await;
+    assert_eq!(response.status(), StatusCode::BAD_GATEWAY);
+}
+
+#[tokio::test]
+async fn a_client_of_http1_asks_in_absolute_form() {
+    let (gateway, server) = (Gateway::start(spec()), echo_server());
+    let target = server.local_addrs()[0];
+    let ask = async |target: SocketAddr, extra: &str| {
+        let mut tcp = TcpStream::connect(gateway.server.local_addrs()[1]).await.unwrap();
+        let head = format!(
+            "POST http://{target}/ HTTP/1.1\r\nHost: other.example\r\nConnection: close\r\n\
+             Proxy-Authorization: Bearer {TOKEN}\r\n{extra}"
+        );
+        tcp.write_all(head.as_bytes()).await.unwrap();
+        let mut answer = String::new();
+        tcp.read_to_string(&mut answer).await.unwrap();
+        answer
+    };
+    let answer = ask(target, "Content-Length: 5\r\n\r\nhello").await;
+    assert!(answer.starts_with("HTTP/1.1 200") && answer.contains("hello"), "{answer}");
+    // What two parsers may read in two ways is refused.
+    for smuggling in [
+        "Host: twice.example\r\nContent-Length: 0\r\n\r\n",
+        "Connection: content-length\r\nContent-Length: 0\r\n\r\n",
+    ] {
+        let answer = ask(target, smuggling).await;
+        assert!(answer.starts_with("HTTP/1.1 400"), "{smuggling:?}: {answer}");
+    }
+    // Of length and coding hyper drops the length (RFC 9112 section 6.3): it must not go on.
+    let telling = origin(async |mut tcp| {
+        let head = read_head(&mut tcp).await.to_ascii_lowercase();
+        let answer = format!("HTTP/1.1 200 OK\r\nConnection: close\r\n\r\n{head}");
+        // The peer may close first.
+        let _ = tcp.write_all(answer.as_bytes()).await;
+    })
+    .await;
+    let both = "Content-Length: 5\r\nTransfer-Encoding: chunked\r\n\r\n0\r\n\r\n";
+    let answer = ask(telling, both).await;
+    let (_, seen) = answer.split_once("post / ").unwrap();
+    assert!(seen.contains("transfer-encoding: chunked"), "{seen}");
+    assert!(!seen.contains("content-length"), "{seen}");
+}

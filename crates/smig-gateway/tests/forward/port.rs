@@ -1,0 +1,80 @@
+//! Forwarded ports: HTTP/2 request by request, everything else as a tunnel.
+
+use http::{Method, Request};
+use http_body_util::{BodyExt as _, Full};
+use smig::{ClearTrust, Cleartext, Client, Speaks};
+use smig_gateway::agent::{Link, PortForward, PortProtocol};
+use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
+use tokio::net::TcpStream;
+
+use crate::plain::echo_server;
+use crate::support::{Gateway, echo, loopback, nobody, octets, origin, spec, until};
+
+fn forward(target: std::net::SocketAddr, protocol: PortProtocol) -> PortForward {
+    PortForward { listen: loopback(), target: target.to_string().parse().unwrap(), protocol }
+}
+
+#[tokio::test]
+async fn each_call_of_http2_is_a_stream_of_its_own() {
+    let (gateway, server) = (Gateway::start(spec()), echo_server());
+    let forward = forward(server.local_addrs()[0], PortProtocol::Detect);
+    let agent = gateway.agent(vec![forward]).await;
+    until(&agent, |link| *link == Link::Up(Speaks::Smig)).await;
+    let cleartext = Cleartext::PriorKnowledge(ClearTrust::None);
+    let client = Client::builder().cleartext(cleartext).build().unwrap();
+    let url = format!("http://{}/package.Service/Call", agent.forward_addrs()[0]);
+    let call = async |sent: bytes::Bytes| {
+        let request = Request::builder()
+            .method(Method::POST)
+            .uri(&url)
+            .header("te", "trailers")
+            .body(Full::new(sent.clone()))
+            .unwrap();
+        let response = client.request(request).await.unwrap();
+        assert_eq!(response.headers()["x-version"], "HTTP/2.0");
+        let body = response.into_body().collect().await.unwrap();
+        assert_eq!(body.trailers().unwrap()["x-length"], sent.len().to_string());
+        assert!(body.to_bytes() == sent);
+    };
+    let (small, big) = (octets(10), octets(2 << 20));
+    tokio::join!(call(small.clone()), call(big), call(small.clone()), call(small));
+    assert_eq!(client.stats().connections_opened, 1);
+    assert_eq!(gateway.server.stats().streams_opened, 4);
+    assert!(gateway.server.stats().moves > 0, "the big one moved");
+    assert_eq!(server.stats().connections_opened, 1);
+}
+
+#[tokio::test]
+async fn everything_else_is_a_tunnel() {
+    let gateway = Gateway::start(spec());
+    let greeting = origin(async |mut tcp: TcpStream| {
+        tcp.write_all(b"hello").await.unwrap();
+        echo(tcp).await;
+    })
+    .await;
+    let forwards = [PortProtocol::Detect, PortProtocol::Tcp].map(|p| forward(greeting, p));
+    let agent = gateway.agent(forwards.into()).await;
+    for &addr in agent.forward_addrs() {
+        // The server speaks first.
+        let mut tcp = TcpStream::connect(addr).await.unwrap();
+        let mut greeting = [0; 5];
+        tcp.read_exact(&mut greeting).await.unwrap();
+        assert_eq!(&greeting, b"hello");
+        // What begins like HTTP/2 and is not.
+        let mut tcp = TcpStream::connect(addr).await.unwrap();
+        tcp.write_all(b"PRI * HTTP/1").await.unwrap();
+        tcp.shutdown().await.unwrap();
+        let mut answer = String::new();
+        tcp.read_to_string(&mut answer).await.unwrap();
+        assert_eq!(answer, "helloPRI * HTTP/1");
+    }
+}
+
+#[tokio::test]
+async fn a_destination_that_refuses_is_a_reset() {
+    let gateway = Gateway::start(spec());
+    let agent = gateway.agent(vec![forward(nobody().await, PortProtocol::Tcp)]).await;
+    let mut tcp = TcpStream::connect(agent.forward_addrs()[0]).await.unwrap();
+    let error = tcp.read(&mut [0]).await.unwrap_err();
+    assert_eq!(error.kind(), std::io::ErrorKind::ConnectionReset);
+}

@@ -1,0 +1,225 @@
+//! Gateways, clients and origins on loopback.
+
+use std::convert::Infallible;
+use std::fmt::Display;
+use std::net::SocketAddr;
+use std::num::NonZeroUsize;
+use std::sync::Arc;
+
+use bytes::Bytes;
+use http::{Method, Request, Response, Uri};
+use http_body_util::BodyExt as _;
+use smig::{
+    ClearTrust, Client, ClientBuilder, Config, Incoming, MoveMode, MoveRules, Origin, Server,
+    ServerTls, Trust,
+};
+use smig_gateway::agent::{self, Agent, AgentSpec, Credentials, Link, PortForward};
+use smig_gateway::forward::{Forward, ForwardSpec, SecretDigest};
+use smig_gateway::tunnel::{self, Opened, Stream};
+use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
+use tokio::net::{TcpListener, TcpStream};
+
+pub(crate) const TOKEN: &str = "a-long-secret";
+
+pub(crate) fn loopback() -> SocketAddr {
+    "127.0.0.1:0".parse().unwrap()
+}
+
+/// A proxy that may reach loopback.
+pub(crate) fn spec() -> ForwardSpec {
+    ForwardSpec { allow: vec!["127.0.0.0/8".parse().unwrap()], ..strict() }
+}
+
+/// A proxy with the usual rules.
+pub(crate) fn strict() -> ForwardSpec {
+    ForwardSpec {
+        users: [("ann".to_owned(), SecretDigest::of(TOKEN.as_bytes()))].into(),
+        ..ForwardSpec::default()
+    }
+}
+
+/// A forward proxy with TLS and a cleartext port, and a client that trusts it.
+pub(crate) struct Gateway {
+    pub(crate) server: Server,
+    pub(crate) client: Client,
+    pub(crate) origin: Origin,
+    pub(crate) identity: Identity,
+}
+
+/// A certificate and its key, PEM.
+pub(crate) struct Identity {
+    certificate: String,
+    key: String,
+}
+
+impl Gateway {
+    pub(crate) fn start(spec: ForwardSpec) -> Self {
+        let names = ["localhost".to_owned(), "127.0.0.1".to_owned()];
+        let made = rcgen::generate_simple_self_signed(names).unwrap();
+        let (certificate, key) = (made.cert.pem(), made.signing_key.serialize_pem());
+        let identity = Identity { certificate, key };
+        let server = serve(spec, loopback(), &identity);
+        let client = Client::builder()
+            .trust(Trust::Pem(identity.certificate.clone().into()))
+            .build()
+            .unwrap();
+        let origin = Origin::https("localhost", server.local_addrs()[0].port());
+        Self { server, client, origin, identity }
+    }
+
+    /// A client that trusts it.
+    pub(crate) fn client_builder(&self) -> ClientBuilder {
+        agent::client().trust(Trust::Pem(self.identity.certificate.clone().into()))
+    }
+
+    /// An agent that uses it, on free ports.
+    pub(crate) async fn agent(&self, forwards: Vec<PortForward>) -> Agent {
+        let spec = AgentSpec { forwards, ..self.agent_spec() };
+        Agent::start(spec, self.client_builder()).await.unwrap()
+    }
+
+    pub(crate) fn agent_spec(&self) -> AgentSpec {
+        AgentSpec {
+            credentials: Credentials::bearer(TOKEN),
+            listen: vec![loopback()],
+            socks: vec![loopback()],
+            ..AgentSpec::new(self.origin.clone())
+        }
+    }
+
+    /// Asks for a tunnel with the token.
+    pub(crate) async fn open(&self, target: impl Display) -> Opened {
+        let request = Request::builder()
+            .method(Method::CONNECT)
+            .uri(target.to_string())
+            .header("proxy-authorization", format!("Bearer {TOKEN}"))
+            .body(())
+            .unwrap();
+        tunnel::open(&self.client, &self.origin, request).await.unwrap()
+    }
+
+    pub(crate) async fn tunnel(&self, target: impl Display) -> Stream {
+        match self.open(target).await {
+            Opened::Tunnel(_, stream) => stream,
+            Opened::Refused(response) => panic!("refused: {response:?}"),
+        }
+    }
+
+    pub(crate) async fn refused(&self, target: impl Display) -> Response<Incoming> {
+        match self.open(target).await {
+            Opened::Tunnel(..) => panic!("there is a tunnel"),
+            Opened::Refused(response) => response,
+        }
+    }
+}
+
+/// A gateway's server at an address.
+pub(crate) fn serve(spec: ForwardSpec, addr: SocketAddr, identity: &Identity) -> Server {
+    let mut tls = rustls::ServerConfig::builder_with_provider(Arc::new(
+        rustls::crypto::aws_lc_rs::default_provider(),
+    ))
+    .with_safe_default_protocol_versions()
+    .unwrap()
+    .with_no_client_auth()
+    .with_single_cert(chain(&identity.certificate), private_key(&identity.key))
+    .unwrap();
+    tls.alpn_protocols = vec![b"h2".to_vec(), b"http/1.1".to_vec()];
+    let forward = Forward::new(spec).unwrap();
+    Server::builder()
+        .workers(NonZeroUsize::MIN)
+        .engine(Config { max_concurrent_streams: 1024, ..Config::server() })
+        .moves(moves())
+        .listen(addr, ServerTls::from_rustls(tls))
+        .listen_cleartext(loopback(), ClearTrust::None)
+        .start(tower::service_fn(move |request: Request<Incoming>| {
+            let forward = Arc::clone(&forward);
+            async move { Ok::<_, Infallible>(forward.answer(request, None).await) }
+        }))
+        .unwrap()
+}
+
+/// Whatever gets big moves in the middle.
+fn moves() -> MoveRules {
+    let mut rules = MoveRules::default();
+    rules.mode = MoveMode::At(vec![100_000]);
+    rules
+}
+
+fn chain(pem: &str) -> Vec<rustls::pki_types::CertificateDer<'static>> {
+    use rustls::pki_types::pem::PemObject as _;
+    rustls::pki_types::CertificateDer::pem_slice_iter(pem.as_bytes()).map(Result::unwrap).collect()
+}
+
+fn private_key(pem: &str) -> rustls::pki_types::PrivateKeyDer<'static> {
+    use rustls::pki_types::pem::PemObject as _;
+    rustls::pki_types::PrivateKeyDer::from_pem_slice(pem.as_bytes()).unwrap()
+}
+
+/// A TCP server whose every connection is answered so.
+pub(crate) async fn origin<F>(answer: impl Fn(TcpStream) -> F + Send + 'static) -> SocketAddr
+where
+    F: Future<Output = ()> + Send + 'static,
+{
+    let listener = TcpListener::bind(loopback()).await.unwrap();
+    let addr = listener.local_addr().unwrap();
+    tokio::spawn(async move {
+        while let Ok((tcp, _)) = listener.accept().await {
+            tokio::spawn(answer(tcp));
+        }
+    });
+    addr
+}
+
+/// Sends back what it gets, and ends when its peer ends.
+pub(crate) async fn echo(mut tcp: TcpStream) {
+    let (mut read, mut write) = tcp.split();
+    if tokio::io::copy(&mut read, &mut write).await.is_ok() {
+        // The peer may be gone.
+        let _ = write.shutdown().await;
+    }
+}
+
+/// An address where nobody listens.
+pub(crate) async fn nobody() -> SocketAddr {
+    TcpListener::bind(loopback()).await.unwrap().local_addr().unwrap()
+}
+
+/// `len` octets that differ from place to place.
+pub(crate) fn octets(len: usize) -> Bytes {
+    (0..len).map(|at| (at * 31 + at / 251) as u8).collect::<Vec<_>>().into()
+}
+
+/// Reads until a head is complete.
+pub(crate) async fn read_head(tcp: &mut TcpStream) -> String {
+    let mut head = Vec::new();
+    while !head.ends_with(b"\r\n\r\n") {
+        head.push(tcp.read_u8().await.unwrap());
+    }
+    String::from_utf8(head).unwrap()
+}
+
+pub(crate) async fn text(response: Response<Incoming>) -> String {
+    String::from_utf8(response.into_body().collect().await.unwrap().to_bytes().to_vec()).unwrap()
+}
+
+pub(crate) fn proxy_status<B>(response: &Response<B>) -> &str {
+    response.headers()["proxy-status"].to_str().unwrap()
+}
+
+pub(crate) fn uri(text: impl AsRef<str>) -> Uri {
+    text.as_ref().parse().unwrap()
+}
+
+/// Waits until the agent and the gateway stand so.
+pub(crate) async fn until(agent: &Agent, wanted: impl FnMut(&Link) -> bool) -> Link {
+    agent.link().wait_for(wanted).await.unwrap().clone()
+}
+
+/// Opens a tunnel by an agent's HTTP proxy.
+pub(crate) async fn connect(agent: &Agent, target: impl Display) -> (TcpStream, String) {
+    let mut tcp = TcpStream::connect(agent.http_addrs()[0]).await.unwrap();
+    let head = format!("CONNECT {target} HTTP/1.1\r\nHost: {target}\r\n\r\n");
+    tcp.write_all(head.as_bytes()).await.unwrap();
+    let head = read_head(&mut tcp).await;
+    (tcp, head)
+}

@@ -1,0 +1,193 @@
+//! Octets both ways, half-close, resets, the idle limit.
+
+use std::io::ErrorKind;
+use std::time::Duration;
+
+use smig::ErrorCode;
+use smig_gateway::forward::ForwardSpec;
+use smig_gateway::tunnel::{Broken, Socket, relay};
+use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
+use tokio::net::{TcpListener, TcpStream};
+use tokio::sync::oneshot;
+
+use crate::support::{Gateway, echo, loopback, octets, origin, spec};
+
+/// Two connected sockets.
+async fn pair() -> (TcpStream, TcpStream) {
+    let listener = TcpListener::bind(loopback()).await.unwrap();
+    let near = TcpStream::connect(listener.local_addr().unwrap()).await.unwrap();
+    (near, listener.accept().await.unwrap().0)
+}
+
+#[tokio::test]
+async fn much_goes_both_ways_at_once() {
+    let gateway = Gateway::start(spec());
+    let stream = gateway.tunnel(origin(echo).await).await;
+    let sent = octets(8 << 20);
+    let (mut read, mut write) = tokio::io::split(stream);
+    let writing = tokio::spawn({
+        let sent = sent.clone();
+        async move {
+            write.write_all(&sent).await.unwrap();
+            write.shutdown().await.unwrap();
+            write
+        }
+    });
+    let mut received = Vec::new();
+    read.read_to_end(&mut received).await.unwrap();
+    assert!(received == sent);
+    drop(writing.await.unwrap());
+}
+
+#[tokio::test]
+async fn the_clients_end_leaves_the_answer_its_way() {
+    let gateway = Gateway::start(spec());
+    // Answers when all of the question is there.
+    let answering = async |mut tcp: TcpStream| {
+        let mut question = Vec::new();
+        tcp.read_to_end(&mut question).await.unwrap();
+        tcp.write_all(&question.len().to_be_bytes()).await.unwrap();
+    };
+    let mut stream = gateway.tunnel(origin(answering).await).await;
+    stream.write_all(&octets(100_000)).await.unwrap();
+    stream.shutdown().await.unwrap();
+    assert_eq!(stream.read_u64().await.unwrap(), 100_000);
+    assert_eq!(stream.read(&mut [0]).await.unwrap(), 0);
+}
+
+#[tokio::test]
+async fn the_origins_end_leaves_the_question_its_way() {
+    let gateway = Gateway::start(spec());
+    let listener = TcpListener::bind(loopback()).await.unwrap();
+    let mut stream = gateway.tunnel(listener.local_addr().unwrap()).await;
+    let (mut tcp, _) = listener.accept().await.unwrap();
+    tcp.shutdown().await.unwrap();
+    assert_eq!(stream.read(&mut [0]).await.unwrap(), 0);
+    let sent = octets(100_000);
+    stream.write_all(&sent).await.unwrap();
+    stream.shutdown().await.unwrap();
+    let mut received = Vec::new();
+    tcp.read_to_end(&mut received).await.unwrap();
+    assert!(received == sent);
+}
+
+#[tokio::test]
+async fn a_tcp_reset_is_a_stream_reset() {
+    let gateway = Gateway::start(spec());
+    let listener = TcpListener::bind(loopback()).await.unwrap();
+    let mut stream = gateway.tunnel(listener.local_addr().unwrap()).await;
+    let (tcp, _) = listener.accept().await.unwrap();
+    socket2::SockRef::from(&tcp).set_linger(Some(Duration::ZERO)).unwrap();
+    drop(tcp);
+    let error = stream.read(&mut [0]).await.unwrap_err();
+    let error = error.get_ref().unwrap().downcast_ref::<smig::Error>().unwrap();
+    assert_eq!(error.code(), Some(ErrorCode::ConnectError));
+}
+
+#[tokio::test]
+async fn a_stream_reset_is_a_tcp_reset() {
+    let gateway = Gateway::start(spec());
+    let listener = TcpListener::bind(loopback()).await.unwrap();
+    let mut stream = gateway.tunnel(listener.local_addr().unwrap()).await;
+    let (mut tcp, _) = listener.accept().await.unwrap();
+    stream.write_all(b"a").await.unwrap();
+    assert_eq!(tcp.read_u8().await.unwrap(), b'a');
+    drop(stream);
+    let error = tcp.read(&mut [0]).await.unwrap_err();
+    assert_eq!(error.kind(), ErrorKind::ConnectionReset);
+}
+
+#[tokio::test]
+async fn a_reset_reaches_a_peer_that_does_not_read() {
+    let gateway = Gateway::start(spec());
+    let listener = TcpListener::bind(loopback()).await.unwrap();
+    let mut stream = gateway.tunnel(listener.local_addr().unwrap()).await;
+    let (mut tcp, _) = listener.accept().await.unwrap();
+    let (mut read, mut write) = tcp.split();
+    // More than all buffers on the way hold: the writer waits when the stream is reset.
+    let writing = async {
+        loop {
+            if let Err(error) = write.write_all(&octets(64 << 10)).await {
+                return error.kind();
+            }
+        }
+    };
+    let resetting = async {
+        stream.read_exact(&mut vec![0; 1 << 20]).await.unwrap();
+        drop(stream);
+        read.read(&mut [0]).await.map_err(|error| error.kind())
+    };
+    let (written, _) = tokio::join!(writing, resetting);
+    assert!(matches!(written, ErrorKind::ConnectionReset | ErrorKind::BrokenPipe), "{written}");
+}
+
+#[tokio::test]
+async fn a_tunnel_that_rests_too_long_is_reset() {
+    let idle = Some(Duration::from_millis(50));
+    let gateway = Gateway::start(ForwardSpec { tunnel_idle: idle, ..spec() });
+    let listener = TcpListener::bind(loopback()).await.unwrap();
+    let mut stream = gateway.tunnel(listener.local_addr().unwrap()).await;
+    let (mut tcp, _) = listener.accept().await.unwrap();
+    assert_eq!(tcp.read(&mut [0]).await.unwrap_err().kind(), ErrorKind::ConnectionReset);
+    assert_eq!(stream.read(&mut [0]).await.unwrap_err().kind(), ErrorKind::ConnectionReset);
+}
+
+#[tokio::test]
+async fn a_relay_counts_and_says_how_it_ended() {
+    let ((mut a, near), (far, mut b)) = (pair().await, pair().await);
+    let relaying = tokio::spawn(relay(Socket::new(near), Socket::new(far), None));
+    a.write_all(b"abc").await.unwrap();
+    a.shutdown().await.unwrap();
+    let mut received = String::new();
+    b.read_to_string(&mut received).await.unwrap();
+    assert_eq!(received, "abc");
+    b.write_all(b"de").await.unwrap();
+    b.shutdown().await.unwrap();
+    a.read_to_string(&mut received).await.unwrap();
+    let outcome = relaying.await.unwrap();
+    assert_eq!((outcome.sent, outcome.received), (3, 2));
+    assert!(outcome.end.is_ok());
+
+    let ((a, near), (far, mut b)) = (pair().await, pair().await);
+    let relaying = tokio::spawn(relay(Socket::new(near), Socket::new(far), None));
+    socket2::SockRef::from(&a).set_linger(Some(Duration::ZERO)).unwrap();
+    drop(a);
+    assert_eq!(b.read(&mut [0]).await.unwrap_err().kind(), ErrorKind::ConnectionReset);
+    assert!(matches!(relaying.await.unwrap().end, Err(Broken::End { .. })));
+}
+
+#[tokio::test]
+async fn a_relay_whose_task_is_dropped_resets_both_sides() {
+    let ((mut a, near), (far, mut b)) = (pair().await, pair().await);
+    let relaying = tokio::spawn(relay(Socket::new(near), Socket::new(far), None));
+    a.write_all(b"a").await.unwrap();
+    assert_eq!(b.read_u8().await.unwrap(), b'a');
+    relaying.abort();
+    assert_eq!(a.read(&mut [0]).await.unwrap_err().kind(), ErrorKind::ConnectionReset);
+    assert_eq!(b.read(&mut [0]).await.unwrap_err().kind(), ErrorKind::ConnectionReset);
+}
+
+#[tokio::test]
+async fn what_an_origin_says_first_is_heard() {
+    let gateway = Gateway::start(spec());
+    let (sender, receiver) = oneshot::channel();
+    let mut sender = Some(sender);
+    let listener = TcpListener::bind(loopback()).await.unwrap();
+    let addr = listener.local_addr().unwrap();
+    tokio::spawn(async move {
+        let (mut tcp, _) = listener.accept().await.unwrap();
+        tcp.write_all(b"220 hello\r\n").await.unwrap();
+        let mut rest = Vec::new();
+        tcp.read_to_end(&mut rest).await.unwrap();
+        sender.take().unwrap().send(rest).unwrap();
+    });
+    let stream = gateway.tunnel(addr).await;
+    let (mut read, mut write) = tokio::io::split(stream);
+    let mut greeting = [0; 11];
+    read.read_exact(&mut greeting).await.unwrap();
+    assert_eq!(&greeting, b"220 hello\r\n");
+    write.write_all(b"QUIT\r\n").await.unwrap();
+    write.shutdown().await.unwrap();
+    assert_eq!(receiver.await.unwrap(), b"QUIT\r\n");
+    assert_eq!(read.read(&mut [0]).await.unwrap(), 0);
+}

@@ -1,0 +1,167 @@
+//! From a request to who answers it, and what is changed on the way.
+
+use crate::support::{
+    Authority, Dial, Place, address, assert_status, by_http2, exchange, get, origin, until_file,
+    url,
+};
+use tokio::net::TcpStream;
+
+const CLEAR: &str = "[[listen]]\naddress = '127.0.0.1:0'\nprotocol = 'cleartext'\n";
+
+#[tokio::test]
+async fn host_and_path_decide() {
+    let (one, other) = (origin("one"), origin("other"));
+    let place = Place::new();
+    let gateway = place.gateway(&format!(
+        "{CLEAR}
+        [upstreams.one]
+        servers = ['{}']
+        [upstreams.other]
+        servers = ['{}']
+        [[route]]
+        host = 'a.example'
+        upstream = 'one'
+        [[route]]
+        host = 'a.example'
+        path = '/v2/'
+        replace_path = '/new/'
+        upstream = 'other'
+        [[route]]
+        host = '*.a.example'
+        redirect = 'https://a.example'
+        [[route]]
+        host = 'b.example'
+        path = '/private'
+        status = 403
+        text = 'not for you'",
+        url(&one),
+        url(&other)
+    ));
+    let to = address(&gateway);
+    let answer = get(to, "a.example", "/x?y", "").await;
+    assert_status(&answer, 200);
+    assert!(answer.contains("one\nGET /x?y\n"), "{answer}");
+    let answer = get(to, "A.example:80", "/v2/x", "").await;
+    assert!(answer.contains("other\nGET /new/x\n"), "{answer}");
+    let answer = get(to, "www.a.example", "/x?y", "").await;
+    assert_status(&answer, 308);
+    assert!(answer.contains("location: https://a.example/x?y\r\n"), "{answer}");
+    let answer = get(to, "b.example", "/private/x", "").await;
+    assert_status(&answer, 403);
+    assert!(answer.ends_with("not for you\n"), "{answer}");
+    assert_status(&get(to, "b.example", "/", "").await, 404);
+    assert_status(&get(to, "c.example", "/", "").await, 404);
+}
+
+#[tokio::test]
+async fn what_another_parser_could_read_in_another_way_is_refused() {
+    let one = origin("one");
+    let place = Place::new();
+    let gateway = place.gateway(&format!(
+        "{CLEAR}[upstreams.one]\nservers = ['{}']\n[[route]]\nupstream = 'one'\n\
+         request_headers = {{ set = {{ x-user = 'nobody' }} }}\n",
+        url(&one)
+    ));
+    let to = address(&gateway);
+    assert_status(&get(to, "a", "/a/../b", "").await, 400);
+    assert_status(&get(to, "a", "/a/%2e%2E/b", "").await, 400);
+    assert_status(&get(to, "a", "/", "Host: b\n").await, 400);
+    assert_status(&get(to, "a@b", "/", "").await, 400);
+    // Who names our fields in Connection would have them taken away.
+    assert_status(&get(to, "a", "/", "Connection: x-forwarded-for\n").await, 400);
+    assert_status(&get(to, "a", "/", "Connection: X-User\n").await, 400);
+    let whole = TcpStream::connect(to).await.unwrap();
+    let text = "OPTIONS * HTTP/1.1\nHost: a\nConnection: close\n\n";
+    assert_status(&exchange(whole, text).await, 200);
+    let none = TcpStream::connect(to).await.unwrap();
+    assert_status(&exchange(none, "GET / HTTP/1.1\nConnection: close\n\n").await, 400);
+    let tunnel = TcpStream::connect(to).await.unwrap();
+    let answer = exchange(tunnel, "CONNECT a:1 HTTP/1.1\nHost: a:1\nConnection: close\n\n").await;
+    assert_status(&answer, 405);
+    assert_eq!(one.stats().streams_opened, 1);
+}
+
+#[tokio::test]
+async fn fields_are_told_changed_and_not_believed() {
+    let one = origin("one");
+    let place = Place::new();
+    let gateway = place.gateway(&format!(
+        "{CLEAR}
+        [upstreams.one]
+        servers = ['{}']
+        [[route]]
+        upstream = 'one'
+        request_headers = {{ remove = ['x-debug'], set = {{ x-gateway = 'smig' }} }}
+        response_headers = {{ remove = ['server'], add = {{ x-added = 'yes' }} }}
+        [forwarded]
+        send = 'both'",
+        url(&one)
+    ));
+    let fields = "X-Forwarded-For: 1.1.1.1\nForwarded: for=1.1.1.1\nX-Real-IP: 1.1.1.1\n\
+                  X-Debug: 1\nX-Gateway: me\n";
+    let answer = get(address(&gateway), "a.example", "/", fields).await;
+    let (head, body) = answer.split_once("\r\n\r\n").unwrap();
+    assert!(body.contains("x-forwarded-for: 127.0.0.1\n"), "{body}");
+    assert!(body.contains("x-forwarded-proto: http\n"), "{body}");
+    assert!(body.contains("x-forwarded-host: a.example\n"), "{body}");
+    assert!(body.contains("forwarded: for=127.0.0.1;proto=http;host=\"a.example\"\n"), "{body}");
+    assert!(body.contains("x-gateway: smig\n"), "{body}");
+    assert!(!body.contains("1.1.1.1") && !body.contains("x-debug"), "{body}");
+    assert!(head.contains("x-added: yes") && !head.contains("server:"), "{head}");
+}
+
+#[tokio::test]
+async fn a_name_that_the_certificate_does_not_cover_is_misdirected() {
+    let (one, ca) = (origin("one"), Authority::new());
+    let place = Place::new();
+    place.certificate(&ca, "a", &["a.example", "b.example"]);
+    let gateway = place.gateway(&format!(
+        "[[listen]]\naddress = '127.0.0.1:0'\n[[certificate]]\nchain = 'a.pem'\nkey = 'a.key'\n\
+         [upstreams.one]\nservers = ['{}']\n[[route]]\nupstream = 'one'\n",
+        url(&one)
+    ));
+    let to = address(&gateway);
+    let stream = Dial::new(&ca, "h2").connect(to, "a.example").await.unwrap();
+    let urls = ["https://a.example/", "https://b.example/", "https://c.example/"];
+    let answers = by_http2(stream, &urls.map(str::to_owned)).await;
+    let statuses: Vec<_> = answers.iter().map(|(status, _)| *status).collect();
+    assert_eq!(statuses, [200, 200, 421]);
+
+    let stream = Dial::new(&ca, "http/1.1").connect(to, "a.example").await.unwrap();
+    let text = "GET / HTTP/1.1\nHost: c.example\nConnection: close\n\n";
+    assert_status(&exchange(stream, text).await, 421);
+}
+
+#[tokio::test]
+async fn cleartext_is_redirected_to_https() {
+    let place = Place::new();
+    let gateway = place.gateway(
+        "[[listen]]\naddress = '127.0.0.1:0'\nprotocol = 'cleartext'\nredirect_to_https = 8443\n\
+         [[route]]\nstatus = 200\n",
+    );
+    let answer = get(address(&gateway), "a.example:80", "/x?y", "").await;
+    assert_status(&answer, 308);
+    assert!(answer.contains("location: https://a.example:8443/x?y\r\n"), "{answer}");
+}
+
+#[tokio::test]
+async fn each_response_is_a_line() {
+    let one = origin("one");
+    let place = Place::new();
+    let gateway = place.gateway(&format!(
+        "{CLEAR}[upstreams.one]\nservers = ['{}']\n[[route]]\nupstream = 'one'\n\
+         [access_log]\nformat = 'json'\nfile = 'access.log'\n",
+        url(&one)
+    ));
+    let fields = "User-Agent: a \"test\"\n";
+    get(address(&gateway), "a.example", "/octets/70000", fields).await;
+    let text = until_file(&place.path("access.log"), |text| text.ends_with('\n')).await;
+    let line: serde_json::Value = serde_json::from_str(&text).unwrap();
+    assert_eq!(line["path"], "/octets/70000");
+    assert_eq!(line["host"], "a.example");
+    assert_eq!(line["status"], 200);
+    assert_eq!(line["bytes"], 70_000);
+    assert_eq!(line["body"], "whole");
+    assert_eq!(line["upstream"], "one");
+    assert_eq!(line["user_agent"], "a \"test\"");
+}

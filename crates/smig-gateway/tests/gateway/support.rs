@@ -1,0 +1,220 @@
+//! Origins, gateways, clients.
+
+use std::net::SocketAddr;
+use std::num::NonZeroUsize;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+
+use bytes::Bytes;
+use http::{Request, Response};
+use http_body_util::{BodyExt as _, Full};
+use rcgen::{BasicConstraints, CertificateParams, DnType, IsCa, Issuer, KeyPair};
+use rustls::crypto::aws_lc_rs;
+use rustls::pki_types::pem::PemObject as _;
+use rustls::pki_types::{CertificateDer, PrivateKeyDer, ServerName};
+use smig::{BoxError, ClearTrust, Incoming, Server};
+use smig_gateway::config::Config;
+use smig_gateway::front::Gateway;
+use tempfile::TempDir;
+use tokio::io::{AsyncRead, AsyncReadExt as _, AsyncWrite, AsyncWriteExt as _};
+use tokio::net::TcpStream;
+use tokio_rustls::TlsConnector;
+use tokio_rustls::client::TlsStream;
+use tower::service_fn;
+
+/// An origin that answers with its name, the request's line and its fields; `/octets/N` with N octets.
+pub(crate) fn origin(name: &'static str) -> Server {
+    let answer = move |request: Request<Incoming>| async move {
+        if let Some(length) = request.uri().path().strip_prefix("/octets/") {
+            let body = Full::new(Bytes::from(vec![b'x'; length.parse()?]));
+            return Ok::<_, BoxError>(Response::new(body));
+        }
+        let mut text = format!("{name}\n{} {}\n", request.method(), request.uri());
+        for (field, value) in request.headers() {
+            text.push_str(&format!("{field}: {}\n", value.to_str()?));
+        }
+        let mut response = Response::new(Full::new(Bytes::from(text)));
+        response.headers_mut().insert("server", "origin".parse()?);
+        Ok(response)
+    };
+    Server::builder()
+        .listen_cleartext("127.0.0.1:0".parse().unwrap(), ClearTrust::None)
+        .workers(NonZeroUsize::MIN)
+        .start(service_fn(answer))
+        .unwrap()
+}
+
+pub(crate) fn url(origin: &Server) -> String {
+    format!("http://{}", origin.local_addrs()[0])
+}
+
+/// A folder with a gateway's files.
+pub(crate) struct Place(TempDir);
+
+impl Place {
+    pub(crate) fn new() -> Self {
+        Self(tempfile::tempdir().unwrap())
+    }
+
+    pub(crate) fn path(&self, name: &str) -> PathBuf {
+        self.0.path().join(name)
+    }
+
+    pub(crate) fn write(&self, name: &str, content: &str) -> PathBuf {
+        // As whoever renews a certificate does it: at once or not at all.
+        std::fs::write(self.path("new"), content).unwrap();
+        std::fs::rename(self.path("new"), self.path(name)).unwrap();
+        self.path(name)
+    }
+
+    /// Writes a certificate of `ca`'s for these names.
+    pub(crate) fn certificate(&self, ca: &Authority, file: &str, names: &[&str]) {
+        let (chain, key) = ca.sign(names, None);
+        self.write(&format!("{file}.key"), &key);
+        self.write(&format!("{file}.pem"), &chain);
+    }
+
+    /// The configuration, with one worker and patience.
+    pub(crate) fn config(&self, text: &str) -> Config {
+        let text = format!("{text}\n[server]\nworkers = 1\nhandshake_timeout = '1h'\n");
+        Config::load(&self.write("gateway.toml", &text)).unwrap_or_else(|faults| panic!("{faults}"))
+    }
+
+    pub(crate) fn gateway(&self, text: &str) -> Gateway {
+        Gateway::start(self.config(text)).unwrap_or_else(|error| panic!("{error}"))
+    }
+}
+
+pub(crate) fn address(gateway: &Gateway) -> SocketAddr {
+    gateway.listeners().next().unwrap().0
+}
+
+/// An authority that signs certificates.
+pub(crate) struct Authority {
+    issuer: Issuer<'static, KeyPair>,
+    pub(crate) pem: String,
+}
+
+impl Authority {
+    pub(crate) fn new() -> Self {
+        let mut params = CertificateParams::default();
+        params.distinguished_name.push(DnType::CommonName, "an authority for tests");
+        params.is_ca = IsCa::Ca(BasicConstraints::Unconstrained);
+        let key = KeyPair::generate().unwrap();
+        let pem = params.self_signed(&key).unwrap().pem();
+        Self { issuer: Issuer::new(params, key), pem }
+    }
+
+    /// Chain and key.
+    pub(crate) fn sign(&self, names: &[&str], common_name: Option<&str>) -> (String, String) {
+        let names: Vec<_> = names.iter().map(|&name| name.to_owned()).collect();
+        let mut params = CertificateParams::new(names).unwrap();
+        if let Some(name) = common_name {
+            params.distinguished_name.push(DnType::CommonName, name);
+        }
+        let key = KeyPair::generate().unwrap();
+        let chain = params.signed_by(&key, &self.issuer).unwrap().pem();
+        (chain, key.serialize_pem())
+    }
+}
+
+/// A client's TLS.
+pub(crate) struct Dial<'a> {
+    pub(crate) ca: &'a Authority,
+    pub(crate) alpn: &'static str,
+    pub(crate) identity: Option<(String, String)>,
+}
+
+impl<'a> Dial<'a> {
+    pub(crate) const fn new(ca: &'a Authority, alpn: &'static str) -> Self {
+        Self { ca, alpn, identity: None }
+    }
+
+    pub(crate) async fn connect(
+        &self,
+        to: SocketAddr,
+        name: &str,
+    ) -> std::io::Result<TlsStream<TcpStream>> {
+        let mut roots = rustls::RootCertStore::empty();
+        roots.add(CertificateDer::from_pem_slice(self.ca.pem.as_bytes()).unwrap()).unwrap();
+        let builder =
+            rustls::ClientConfig::builder_with_provider(Arc::new(aws_lc_rs::default_provider()))
+                .with_safe_default_protocol_versions()
+                .unwrap()
+                .with_root_certificates(roots);
+        let mut config = match &self.identity {
+            None => builder.with_no_client_auth(),
+            Some((chain, key)) => {
+                let chain = CertificateDer::pem_slice_iter(chain.as_bytes());
+                let key = PrivateKeyDer::from_pem_slice(key.as_bytes()).unwrap();
+                builder.with_client_auth_cert(chain.map(Result::unwrap).collect(), key).unwrap()
+            }
+        };
+        config.alpn_protocols = vec![self.alpn.as_bytes().to_vec()];
+        let tcp = TcpStream::connect(to).await?;
+        let name = ServerName::try_from(name.to_owned()).unwrap();
+        TlsConnector::from(Arc::new(config)).connect(name, tcp).await
+    }
+}
+
+/// The names in the certificate that a server shows for a name.
+pub(crate) async fn shown(dial: &Dial<'_>, to: SocketAddr, name: &str) -> Option<Vec<u8>> {
+    let stream = dial.connect(to, name).await.ok()?;
+    let (_, tls) = stream.get_ref();
+    tls.peer_certificates()?.first().map(|certificate| certificate.to_vec())
+}
+
+/// Sends an HTTP/1.1 request as it is and reads to the end of the connection.
+pub(crate) async fn exchange(
+    mut stream: impl AsyncRead + AsyncWrite + Unpin,
+    text: &str,
+) -> String {
+    stream.write_all(text.replace('\n', "\r\n").as_bytes()).await.unwrap();
+    let mut answer = Vec::new();
+    // How TLS ends is not of interest.
+    let _ = stream.read_to_end(&mut answer).await;
+    String::from_utf8_lossy(&answer).into_owned()
+}
+
+/// A GET in the clear; more fields follow the host.
+pub(crate) async fn get(to: SocketAddr, host: &str, path: &str, fields: &str) -> String {
+    let stream = TcpStream::connect(to).await.unwrap();
+    let text = format!("GET {path} HTTP/1.1\nHost: {host}\nConnection: close\n{fields}\n");
+    exchange(stream, &text).await
+}
+
+#[track_caller]
+pub(crate) fn assert_status(answer: &str, status: u16) {
+    assert!(answer.starts_with(&format!("HTTP/1.1 {status}")), "{answer}");
+}
+
+/// Requests by HTTP/2, each for an authority of its own, on one connection.
+pub(crate) async fn by_http2(stream: TlsStream<TcpStream>, urls: &[String]) -> Vec<(u16, String)> {
+    let io = hyper_util::rt::TokioIo::new(stream);
+    let executor = hyper_util::rt::TokioExecutor::new();
+    let (mut sender, connection) =
+        hyper::client::conn::http2::handshake(executor, io).await.unwrap();
+    let driver = tokio::spawn(connection);
+    let mut answers = Vec::new();
+    for url in urls {
+        let request = Request::get(url).body(Full::<Bytes>::default()).unwrap();
+        let response = sender.send_request(request).await.unwrap();
+        let status = response.status().as_u16();
+        let body = response.into_body().collect().await.unwrap().to_bytes();
+        answers.push((status, String::from_utf8_lossy(&body).into_owned()));
+    }
+    drop(sender);
+    let _ = driver.await;
+    answers
+}
+
+/// Looks at a file until it has what is wanted.
+pub(crate) async fn until_file(path: &Path, wanted: impl Fn(&str) -> bool) -> String {
+    loop {
+        let text = std::fs::read_to_string(path).unwrap_or_default();
+        if wanted(&text) {
+            return text;
+        }
+        tokio::time::sleep(std::time::Duration::from_millis(5)).await;
+    }
+}

@@ -1,0 +1,152 @@
+//! Spans of requests, with what is known of them when they end. A process of its own: workers are
+//! threads, and only the global subscriber sees them all.
+
+use std::collections::BTreeMap;
+use std::fmt::Debug;
+use std::num::NonZeroUsize;
+use std::path::Path;
+use std::sync::{Arc, Mutex};
+
+use bytes::Bytes;
+use http::{Request, Response, StatusCode};
+use http_body_util::{BodyExt as _, Full};
+use smig::{BoxError, ClearTrust, Cleartext, Client, Hint, Incoming, Server};
+use smig_gateway::admin::Watch;
+use smig_gateway::admin::span::{RequestSpan, TARGET};
+use smig_gateway::config::Config;
+use smig_gateway::front::Gateway;
+use tokio::sync::mpsc;
+use tracing::field::{Field, Visit};
+use tracing::span::{Attributes, Id, Record};
+use tracing_subscriber::layer::{Context, SubscriberExt as _};
+use tracing_subscriber::{Layer, Registry};
+
+type Fields = BTreeMap<String, String>;
+type Ended = mpsc::UnboundedReceiver<Fields>;
+
+struct Write<'a>(&'a mut Fields);
+
+impl Visit for Write<'_> {
+    fn record_debug(&mut self, field: &Field, value: &dyn Debug) {
+        self.0.insert(field.name().to_owned(), format!("{value:?}").replace('"', ""));
+    }
+}
+
+/// Sends the fields of each span of a request that ends.
+struct Collect {
+    open: Mutex<BTreeMap<u64, Fields>>,
+    ended: mpsc::UnboundedSender<Fields>,
+}
+
+impl Layer<Registry> for Collect {
+    fn on_new_span(&self, attributes: &Attributes<'_>, id: &Id, _: Context<'_, Registry>) {
+        if attributes.metadata().target() == TARGET {
+            let mut fields = Fields::new();
+            attributes.record(&mut Write(&mut fields));
+            self.open.lock().unwrap().insert(id.into_u64(), fields);
+        }
+    }
+
+    fn on_record(&self, id: &Id, record: &Record<'_>, _: Context<'_, Registry>) {
+        if let Some(fields) = self.open.lock().unwrap().get_mut(&id.into_u64()) {
+            record.record(&mut Write(fields));
+        }
+    }
+
+    fn on_close(&self, id: Id, _: Context<'_, Registry>) {
+        if let Some(fields) = self.open.lock().unwrap().remove(&id.into_u64()) {
+            drop(self.ended.send(fields));
+        }
+    }
+}
+
+const BIG: usize = 4 << 20;
+
+/// The whole process has one subscriber, and so one test.
+#[tokio::test]
+async fn requests_have_spans() {
+    let (sender, mut ended) = mpsc::unbounded_channel();
+    let collect = Collect { open: Mutex::default(), ended: sender };
+    tracing::subscriber::set_global_default(Registry::default().with(collect)).unwrap();
+    a_span_ends_with_its_stream_and_knows_octets_and_moves(&mut ended).await;
+    a_gateway_names_route_and_upstream(&mut ended).await;
+}
+
+async fn a_span_ends_with_its_stream_and_knows_octets_and_moves(ended: &mut Ended) {
+    let watch = Watch::new();
+    let observer = Arc::clone(&watch);
+    let answer = move |request: Request<Incoming>| {
+        let span = RequestSpan::begin(&request, "/files/", &watch);
+        async move {
+            span.sent_to("app");
+            let body = request.into_body().collect().await?.to_bytes();
+            assert_eq!(body, "please");
+            let mut response = Response::new(Full::new(Bytes::from(vec![7; BIG])));
+            response.extensions_mut().insert(Hint::Move);
+            span.answered(StatusCode::OK);
+            Ok::<_, BoxError>(response)
+        }
+    };
+    let server = Server::builder()
+        .listen_cleartext("127.0.0.1:0".parse().unwrap(), ClearTrust::TrustedNetwork)
+        .workers(NonZeroUsize::MIN)
+        .observer(observer)
+        .start(tower::service_fn(answer))
+        .unwrap();
+    let mut config = smig::Config::client();
+    config.stream_window = 128 << 10;
+    let client = Client::builder()
+        .cleartext(Cleartext::PriorKnowledge(ClearTrust::TrustedNetwork))
+        .engine(config)
+        .build()
+        .unwrap();
+    let url = format!("http://{}/files/big?secret=1", server.local_addrs()[0]);
+    let request = Request::post(url).body(Full::new(Bytes::from_static(b"please"))).unwrap();
+    let response = client.request(request).await.unwrap();
+    while client.stats().moves == 0 {
+        tokio::task::yield_now().await;
+    }
+    let body = response.into_body().collect().await.unwrap().to_bytes();
+    assert_eq!(body.len(), BIG);
+    let fields = ended.recv().await.unwrap();
+    let field = |name: &str| fields.get(name).map(String::as_str);
+    assert_eq!(field("http.request.method"), Some("POST"), "{fields:?}");
+    assert_eq!(field("http.route"), Some("/files/"));
+    assert_eq!(field("url.path"), Some("/files/big"));
+    assert_eq!(field("smig.upstream"), Some("app"));
+    assert_eq!(field("http.response.status_code"), Some("200"));
+    assert_eq!(field("http.request.body.size"), Some("6"));
+    assert_eq!(field("http.response.body.size"), Some(BIG.to_string().as_str()));
+    assert_eq!(field("smig.moves"), Some("1"));
+    assert_eq!(field("error.type"), None);
+}
+
+async fn a_gateway_names_route_and_upstream(ended: &mut Ended) {
+    let answer = async |_| Ok::<_, BoxError>(Response::new(Full::new(Bytes::from_static(b"here"))));
+    let origin = Server::builder()
+        .listen_cleartext("127.0.0.1:0".parse().unwrap(), ClearTrust::None)
+        .workers(NonZeroUsize::MIN)
+        .start(tower::service_fn(answer))
+        .unwrap();
+    let text = format!(
+        "[[listen]]\naddress = '127.0.0.1:0'\nprotocol = 'cleartext'\n\
+         [upstreams.app]\nservers = ['http://{}']\n\
+         [[route]]\npath = '/api/'\nupstream = 'app'\n\
+         [admin]\nlisten = '127.0.0.1:0'\n",
+        origin.local_addrs()[0]
+    );
+    let config = Config::parse(&text, Path::new("gateway.toml")).unwrap();
+    let gateway = Gateway::start(config).unwrap();
+    let (address, _) = gateway.listeners().next().unwrap();
+    let client =
+        Client::builder().cleartext(Cleartext::PriorKnowledge(ClearTrust::None)).build().unwrap();
+    let request = Request::get(format!("http://{address}/api/x")).body(Full::default()).unwrap();
+    let body = client.request::<Full<Bytes>>(request).await.unwrap().into_body();
+    assert_eq!(body.collect().await.unwrap().to_bytes(), "here");
+    let fields = ended.recv().await.unwrap();
+    let field = |name: &str| fields.get(name).map(String::as_str);
+    assert_eq!(field("otel.name"), Some("GET /api/"), "{fields:?}");
+    assert_eq!(field("smig.upstream"), Some("app"));
+    assert_eq!(field("http.response.status_code"), Some("200"));
+    assert_eq!(field("http.response.body.size"), Some("4"));
+}
