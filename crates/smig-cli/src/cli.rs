@@ -12,6 +12,7 @@ use clap::{Parser, Subcommand};
 Examples:
   smig serve ./public                              serve a folder on https://localhost:8443
   smig get https://localhost:8443/big -o big       fetch a file from it
+  smig gateway --to http://127.0.0.1:8080          the same for a server that is there already
   smig help get                                    options, examples and exit codes of a command"
 )]
 pub(crate) struct Cli {
@@ -23,6 +24,8 @@ pub(crate) struct Cli {
 pub(crate) enum Command {
     Serve(crate::serve::ServeArgs),
     Get(Box<crate::get::GetArgs>),
+    Gateway(Box<crate::gateway::GatewayArgs>),
+    Agent(Box<crate::agent::AgentArgs>),
     Demo(crate::demo::DemoArgs),
     Lab(Box<crate::lab::LabArgs>),
     Probe(crate::probe::ProbeArgs),

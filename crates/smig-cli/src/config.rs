@@ -5,18 +5,19 @@ use std::path::PathBuf;
 use std::process::ExitCode;
 
 use anyhow::Result;
-use clap::{Args, Subcommand};
+use clap::{Args, Subcommand, ValueEnum};
 
 use crate::exit::{Exit, Failure};
 use crate::settings::{self, Settings};
 
-/// Check a configuration file of `smig serve`, or print an example
+/// Check a configuration file of `smig serve` or `smig gateway`, or print an example
 #[derive(Debug, Args)]
 #[command(after_help = "\
 Examples:
   smig config example > smig.toml
   smig config check smig.toml
-  smig serve ./public --config smig.toml")]
+  smig serve ./public --config smig.toml
+  smig config example gateway > gateway.toml")]
 pub(crate) struct ConfigArgs {
     #[command(subcommand)]
     action: Action,
@@ -24,25 +25,46 @@ pub(crate) struct ConfigArgs {
 
 #[derive(Debug, Subcommand)]
 enum Action {
-    /// Say what is wrong with a file, if anything; exit code 2 if so
+    /// Say what is wrong with a file, if anything; exit code 2 if so. Whose it is shows in its sections
     Check {
         /// The file
         file: PathBuf,
     },
     /// Print a file with every key, its meaning and its default
-    Example,
+    Example {
+        /// Whose
+        #[arg(value_enum, default_value_t = Program::Serve)]
+        program: Program,
+    },
+}
+
+/// A program with a file.
+#[derive(Clone, Copy, Debug, ValueEnum)]
+enum Program {
+    Serve,
+    Gateway,
 }
 
 pub(crate) fn run(args: &ConfigArgs) -> Result<ExitCode> {
     match &args.action {
         Action::Check { file } => {
-            settings::load(file, &mut Settings::default())
-                .map_err(|faults| Failure::new(Exit::Usage, faults))?;
+            let checked = if smig_gateway::config::is_gateways(file) {
+                smig_gateway::config::Config::load(file)
+                    .and_then(|config| config.check_files())
+                    .map_err(|faults| faults.to_string())
+            } else {
+                settings::load(file, &mut Settings::default())
+            };
+            checked.map_err(|faults| Failure::new(Exit::Usage, faults))?;
             let _ = writeln!(std::io::stdout(), "{} is good", file.display());
         }
-        Action::Example => {
+        Action::Example { program } => {
+            let example = match program {
+                Program::Serve => settings::example(),
+                Program::Gateway => smig_gateway::config::example(),
+            };
             // A reader that has had enough (`| head`) is no error.
-            let _ = std::io::stdout().write_all(settings::example().as_bytes());
+            let _ = std::io::stdout().write_all(example.as_bytes());
         }
     }
     Ok(ExitCode::SUCCESS)

@@ -23,7 +23,7 @@ use smig_lab::terminal::{Output, Screen};
 
 use crate::exit::{Exit, Failure};
 use crate::interrupt::{self, INTERRUPTED};
-use crate::settings::{parse_size, parse_time};
+use smig_settings::value::{parse_size, parse_time};
 use target::Target;
 
 /// Show what a big download does to small ones, and what moving it changes

@@ -1,11 +1,13 @@
 //! The `smig` program: arguments in, words out. The work is done by the libraries.
 
+mod agent;
 mod cli;
 mod completions;
 mod config;
 mod demo;
 mod dev_cert;
 mod exit;
+mod gateway;
 mod get;
 mod interrupt;
 mod lab;
@@ -15,6 +17,7 @@ mod serve;
 mod settings;
 mod suffix;
 mod trace;
+mod trust;
 
 use std::process::ExitCode;
 
@@ -27,6 +30,8 @@ fn main() -> ExitCode {
     let result = match Cli::parse().command {
         Command::Serve(args) => serve::run(&args),
         Command::Get(args) => get::run(*args),
+        Command::Gateway(args) => gateway::run(&args),
+        Command::Agent(args) => agent::run(&args),
         Command::Demo(args) => demo::run(&args),
         Command::Lab(args) => lab::run(*args),
         Command::Probe(args) => probe::run(&args),

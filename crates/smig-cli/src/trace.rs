@@ -10,6 +10,7 @@ use tracing_subscriber::filter::LevelFilter;
 pub(crate) enum Level {
     Errors,
     Warnings,
+    Notices,
     Everything,
 }
 
@@ -18,6 +19,7 @@ pub(crate) fn start(level: Level) {
     let default = match level {
         Level::Errors => LevelFilter::ERROR,
         Level::Warnings => LevelFilter::WARN,
+        Level::Notices => LevelFilter::INFO,
         Level::Everything => LevelFilter::DEBUG,
     };
     let filter = EnvFilter::builder()

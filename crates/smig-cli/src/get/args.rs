@@ -6,7 +6,7 @@ use std::time::Duration;
 use clap::{ArgAction, Args};
 
 use crate::exit;
-use crate::settings::{parse_seconds, parse_size};
+use smig_settings::value::{parse_seconds, parse_size};
 
 /// Fetch URLs over one session a host
 #[derive(Debug, Args)]

@@ -52,7 +52,8 @@ fn start(settings: &Settings, files: Files) -> Result<Server> {
     let Listen::At(addresses) = &settings.listen else {
         return Err(usage("server.listen is missing"));
     };
-    let mut builder = crate::serve::builder(settings)
+    let mut builder = settings
+        .builder()
         .observer(Arc::new(Diary))
         .workers(settings.workers.and_then(NonZeroUsize::new).unwrap_or(NonZeroUsize::MIN));
     for &address in addresses {
@@ -123,13 +124,13 @@ impl Observer for Diary {
             Observed::SessionEstablished => (json("session"), None),
             Observed::Joined { ends, .. } => (json("joined"), *ends),
             Observed::JoinRefused { ends } => (json("join-refused"), *ends),
-            Observed::StreamReset { ends } => (json("reset"), *ends),
-            Observed::Moved { from, to, mover, ends } => {
+            Observed::StreamReset { ends, .. } => (json("reset"), *ends),
+            Observed::Moved { from, to, mover, ends, .. } => {
                 let by = if *mover == Mover::Local { "server" } else { "client" };
                 let (from, to) = (from.to_string(), to.to_string());
                 (serde_json::json!({"event": "moved", "from": from, "to": to, "by": by}), *ends)
             }
-            Observed::MoveDeclined { ends } => (json("declined"), *ends),
+            Observed::MoveDeclined { ends, .. } => (json("declined"), *ends),
             Observed::LimitHit(limit) => {
                 (serde_json::json!({"event": "limit", "limit": limit}), None)
             }

@@ -14,7 +14,7 @@ use smig_lab::report::timeline::{View, render_beside, render_html, render_svg};
 use smig_lab::sample::{ReadError, Timeline};
 
 use crate::exit::{Exit, Failure};
-use crate::settings::parse_time;
+use smig_settings::value::parse_time;
 
 /// Draw what was sampled of a run: requests, link queue, congestion windows, moves, on one axis
 #[derive(Debug, Args)]

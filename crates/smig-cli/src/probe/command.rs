@@ -116,9 +116,7 @@ pub(super) fn frame(name: &str, words: &[Word]) -> Result<FrameText, String> {
 fn unknown(name: &str) -> String {
     let mut names: Vec<_> = KINDS.iter().map(|(name, _)| *name).collect();
     names.extend(["frame", "raw", "preface", "sleep", "wait", "expect", "finish", "close"]);
-    let likeness = |known: &str| strsim::jaro_winkler(known, name);
-    let nearest = names.iter().max_by(|a, b| likeness(a).total_cmp(&likeness(b)));
-    match nearest.filter(|known| likeness(known) > 0.75) {
+    match smig_settings::nearest(name, names.iter().copied()) {
         Some(known) => format!("{name:?} is no command; did you mean {known}?"),
         None => format!("{name:?} is no command; there are {}", names.join(", ")),
     }

@@ -18,10 +18,10 @@ use clap::Args;
 use tokio::net::TcpListener;
 
 use crate::exit::{Exit, Failure};
-use crate::settings::parse_time;
 use peer::{Door, Peer, Wire};
 use play::{Format, Manners, Play, Rules};
 use script::{Action, Step};
+use smig_settings::value::parse_time;
 use wire::{FrameText, PREFACE, SETTINGS};
 
 /// What is played where no script is given.

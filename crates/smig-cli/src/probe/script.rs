@@ -6,7 +6,7 @@ use std::time::Duration;
 use super::command;
 use super::wire::{self, CODES, KINDS};
 use super::words::{self, Word, number};
-use crate::settings::parse_time;
+use smig_settings::value::parse_time;
 
 /// One line that does something.
 #[derive(Debug)]

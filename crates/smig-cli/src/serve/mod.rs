@@ -1,10 +1,9 @@
 //! `smig serve`: a folder of files by HTTP/2 and HTTP/1.1.
 
-mod access_log;
 mod listen;
-mod stop;
+mod logged;
+pub(crate) mod stop;
 
-use std::num::NonZeroUsize;
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
@@ -12,12 +11,13 @@ use anyhow::{Context as _, Result};
 use clap::Args;
 use smig::{Server, ServerBuilder, ServerTls};
 use smig_files::Files;
+use smig_gateway::front::access_log::{AccessLog, Format};
 
 use crate::dev_cert::{self, DevCert, Freshness};
 use crate::exit::{Exit, Failure};
 use crate::paint;
-use crate::settings::{self, AccessLog, Flags, Settings, Wire};
-use access_log::Logged;
+use crate::settings::{self, Flags, Settings, Wire};
+use logged::Logged;
 
 /// Serve a folder of files
 #[derive(Debug, Args)]
@@ -109,7 +109,7 @@ fn open(folder: &Path, settings: &Settings) -> Result<Files> {
 }
 
 /// Ten thousand connections need more than the usual soft limit of open files.
-fn raise_file_limit() {
+pub(crate) fn raise_file_limit() {
     use rustix::process::{Resource, getrlimit, setrlimit};
     let mut limit = getrlimit(Resource::Nofile);
     if limit.current < limit.maximum || limit.current.is_some() && limit.maximum.is_none() {
@@ -119,28 +119,11 @@ fn raise_file_limit() {
     }
 }
 
-/// A server with all that the settings say but its addresses.
-pub(crate) fn builder(settings: &Settings) -> ServerBuilder {
-    Server::builder()
-        .engine(settings.engine())
-        .moves(settings.rules.clone())
-        .interactive_socket(settings.interactive.clone())
-        .bulk_socket(settings.bulk.clone())
-        .pace_bulk(settings.pace_bulk)
-        .max_hold(settings.max_hold)
-        .max_connections(settings.max_connections)
-        .handshake_timeout(settings.handshake_timeout)
-}
-
 fn start(settings: &Settings, files: Files, voice: Voice) -> Result<Server> {
-    let mut builder = builder(settings);
-    if let Some(workers) = settings.workers.and_then(NonZeroUsize::new) {
-        builder = builder.workers(workers);
-    }
-    let builder = listen(builder, settings, voice)?;
+    let builder = listen(settings.builder(), settings, voice)?;
     let server = match settings.access_log {
-        AccessLog::Off => builder.start(files),
-        format => builder.start(Logged::new(files, format)),
+        Format::Off => builder.start(files),
+        format => builder.start(Logged::new(files, AccessLog::new(format, None)?)),
     };
     server.map_err(|error| Failure::new(Exit::Usage, error.to_string()).into())
 }

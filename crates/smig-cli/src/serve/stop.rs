@@ -10,13 +10,13 @@ use tokio::signal::unix::{Signal, SignalKind, signal};
 use super::Voice;
 
 /// The signals that end a server.
-pub(super) struct Signals {
+pub(crate) struct Signals {
     terminate: Signal,
     interrupt: Signal,
 }
 
 impl Signals {
-    pub(super) fn new() -> Result<Self> {
+    pub(crate) fn new() -> Result<Self> {
         let watch = |kind| signal(kind).context("cannot watch for signals");
         Ok(Self {
             terminate: watch(SignalKind::terminate())?,
@@ -25,7 +25,7 @@ impl Signals {
     }
 
     /// The next signal: its name and number.
-    async fn next(&mut self) -> (&'static str, u8) {
+    pub(crate) async fn next(&mut self) -> (&'static str, u8) {
         tokio::select! {
             _ = self.terminate.recv() => ("SIGTERM", 15),
             _ = self.interrupt.recv() => ("SIGINT", 2),

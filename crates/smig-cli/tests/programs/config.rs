@@ -51,7 +51,7 @@ fn flags_go_before_the_file() {
 #[test]
 fn help_and_completions() {
     let place = Place::new();
-    for command in ["serve", "get", "probe", "config", "completions"] {
+    for command in ["serve", "get", "gateway", "probe", "config", "completions"] {
         let help = place.run(&[command, "--help"]);
         assert_exit(&help, 0);
         assert!(text(&help.stdout).contains("Examples:"), "{command} --help has no examples");

@@ -1,9 +1,11 @@
 //! The program as people run it: real processes over loopback.
 
+mod agent;
 mod config;
 mod drain;
 mod fetch;
 mod flaky;
+mod gateway;
 mod probe;
 mod refusals;
 mod resume;

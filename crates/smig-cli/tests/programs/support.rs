@@ -74,8 +74,13 @@ impl Place {
         let mut all = vec!["serve", &www, "--listen", "127.0.0.1:0"];
         all.extend(["--handshake-timeout", "1h", "--limit-preface-timeout", "1h"]);
         all.extend(args);
+        self.start(&all)
+    }
+
+    /// Starts a server, and waits until it listens.
+    pub(crate) fn start(&self, args: &[&str]) -> Serving {
         let mut child =
-            self.smig(&all).stderr(Stdio::piped()).stdout(Stdio::piped()).spawn().unwrap();
+            self.smig(args).stderr(Stdio::piped()).stdout(Stdio::piped()).spawn().unwrap();
         let mut stderr = BufReader::new(child.stderr.take().unwrap()).lines();
         let line = line_with(&mut stderr, "listening on ");
         let origin = line.rsplit_once(' ').unwrap().1.to_owned();

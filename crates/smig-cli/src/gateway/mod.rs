@@ -1,0 +1,258 @@
+//! `smig gateway`: a reverse and forward proxy whose clients' streams can move.
+
+mod signals;
+
+use std::path::PathBuf;
+use std::process::ExitCode;
+use std::time::Duration;
+
+use anyhow::Result;
+use clap::Args;
+use smig_gateway::config::{Config, ListenProtocol, ListenSpec};
+use smig_gateway::front::access_log::Format;
+use smig_gateway::front::{Gateway, GatewayError};
+use smig_gateway::upstream::ServerUrl;
+use smig_settings::value::{parse_addresses, parse_time};
+
+use crate::dev_cert::{self, DevCert, Freshness};
+use crate::exit::{Exit, Failure};
+use crate::paint;
+use signals::{Cause, Signals};
+
+/// Have other servers behind this one, whose streams can move
+#[derive(Debug, Args)]
+#[command(
+    long_about = "Have other servers behind this one: a reverse proxy for HTTP/2 and HTTP/1.1, and \
+        if the file says so a forward proxy for users.\n\nClients that speak SMig (smig agent, smig \
+        get) get big responses moved to a connection of their own while they run, so that small \
+        ones are not delayed; all others get plain HTTP. The servers behind need know nothing of \
+        it.\n\nWith --to all requests go to one server; without a certificate a development one is \
+        made. Everything else is said by a file: smig config example gateway.",
+    after_help = "\
+Examples:
+  smig gateway --to http://127.0.0.1:8080                 on https://localhost:8443
+  smig gateway --to h2c://127.0.0.1:50051 --listen [::]:8443 --cert chain.pem --key key.pem
+  smig gateway --to unix:/run/app.sock --access-log json
+  smig config example gateway > gateway.toml
+  smig config check gateway.toml
+  smig gateway --config gateway.toml
+
+Servers: http:// (HTTP/1.1), h2c:// (HTTP/2 without TLS), https:// (HTTP/2 or HTTP/1.1 with TLS),
+smig:// (HTTP/2 with migration), unix:/path (HTTP/1.1).
+
+Signals: SIGHUP reads the file again without dropping a connection; if something is wrong with it, the
+line is said, and what ran runs on. SIGTERM or SIGINT ends it gracefully: running streams finish; a
+second one ends it at once. It stays in the foreground and writes to standard error (systemd:
+Type=exec, ExecReload=kill -HUP $MAINPID).
+
+Exit codes:
+    0  ended by a signal, and everything finished
+    1  another error
+    2  wrong usage, a wrong file, or an address in use
+  130, 143  ended at once by a second SIGINT or SIGTERM"
+)]
+pub(crate) struct GatewayArgs {
+    /// The server that answers all requests
+    #[arg(long, value_name = "URL", conflicts_with = "config", required_unless_present = "config")]
+    to: Option<ServerUrl>,
+    /// Everything, from a file
+    #[arg(long, value_name = "FILE")]
+    config: Option<PathBuf>,
+
+    /// Where to listen [default: localhost:8443]
+    #[arg(long, value_name = "ADDR:PORT", requires = "to", help_heading = "With --to")]
+    listen: Vec<String>,
+    /// Certificate chain, PEM
+    #[arg(
+        long,
+        value_name = "FILE",
+        requires = "key",
+        requires = "to",
+        help_heading = "With --to"
+    )]
+    cert: Option<PathBuf>,
+    /// The certificate's private key, PEM
+    #[arg(long, value_name = "FILE", requires = "cert", help_heading = "With --to")]
+    key: Option<PathBuf>,
+    /// Further names for the development certificate
+    #[arg(long, value_name = "NAME", requires = "to", help_heading = "With --to")]
+    host: Vec<String>,
+    /// No TLS: HTTP/1.1, and HTTP/2 with prior knowledge; no stream moves
+    #[arg(long, requires = "to", conflicts_with = "cert", help_heading = "With --to")]
+    cleartext: bool,
+    /// One line for each request on standard output: text, combined or json
+    #[arg(
+        long,
+        value_name = "FORMAT",
+        value_parser = parse_format,
+        requires = "to",
+        num_args = 0..=1,
+        require_equals = true,
+        default_missing_value = "text",
+        help_heading = "With --to"
+    )]
+    access_log: Option<Format>,
+    /// Time for running streams after SIGTERM or SIGINT
+    #[arg(long, value_name = "TIME", value_parser = parse_time, requires = "to", help_heading = "With --to")]
+    drain_timeout: Option<Duration>,
+
+    /// Say nothing but errors
+    #[arg(short, long)]
+    quiet: bool,
+}
+
+fn parse_format(text: &str) -> Result<Format, String> {
+    smig_settings::value::parse_word(text, &crate::settings::ACCESS_LOG)
+}
+
+pub(crate) fn run(args: &GatewayArgs) -> Result<ExitCode> {
+    let level = if args.quiet { crate::trace::Level::Errors } else { crate::trace::Level::Notices };
+    crate::trace::start(level);
+    let say = |text: &str| {
+        if !args.quiet {
+            eprintln!("{text}");
+        }
+    };
+    crate::serve::raise_file_limit();
+    let config = config(args, &say)?;
+    let mut limit = config.server.drain_timeout;
+    // Before threads: signals that come while it starts are not lost.
+    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
+    runtime.block_on(async {
+        let mut signals = Signals::new()?;
+        let mut gateway = Gateway::start(config).map_err(explain)?;
+        for line in listeners(&gateway) {
+            say(&line);
+        }
+        if let Some(address) = gateway.admin() {
+            say(&format!("live page, metrics: {}", paint::strong(&format!("http://{address}"))));
+        }
+        let (name, _) = loop {
+            match signals.next().await {
+                Cause::Stop(name, number) => break (name, number),
+                Cause::Reload => {
+                    if let Some(new) = reload(args, &mut gateway, &say) {
+                        limit = new;
+                    }
+                }
+            }
+        };
+        say(&format!(
+            "{name}: running streams have {} s to finish; once more ends at once",
+            limit.as_secs()
+        ));
+        let stats = gateway.stats();
+        tokio::select! {
+            ended = gateway.drain(limit) => ended?,
+            (name, number) = signals.stop() => {
+                say(&format!("{name}: ended at once"));
+                return Ok(ExitCode::from(128 + number));
+            }
+        }
+        say(&format!(
+            "ended; {} connections, {} streams, {} moves",
+            stats.connections_opened, stats.streams_opened, stats.moves
+        ));
+        Ok(ExitCode::SUCCESS)
+    })
+}
+
+/// What the command line means, or the file.
+fn config(args: &GatewayArgs, say: &dyn Fn(&str)) -> Result<Config> {
+    let usage = |what: String| Failure::new(Exit::Usage, what);
+    let mut config = match (&args.config, &args.to) {
+        (Some(file), _) => Config::load(file).map_err(|faults| usage(faults.to_string()))?,
+        (None, Some(server)) => Config::to(server.clone()),
+        (None, None) => {
+            return Err(usage("where to? Write --to URL or --config FILE".into()).into());
+        }
+    };
+    if let Some(limit) = args.drain_timeout {
+        config.server.drain_timeout = limit;
+    }
+    if let Some(format) = args.access_log {
+        config.access_log.format = format;
+    }
+    if let (Some(chain), Some(key)) = (&args.cert, &args.key) {
+        config.add_certificate(chain, key);
+    }
+    let texts: &[String] = match &*args.listen {
+        [] if args.to.is_some() || config.listen.is_empty() => &["localhost:8443".to_owned()],
+        texts => texts,
+    };
+    for text in texts {
+        let protocol = if args.cleartext { ListenProtocol::Cleartext } else { ListenProtocol::Tls };
+        let address = parse_addresses(text).map_err(|why| usage(format!("--listen: {why}")))?;
+        config.listen.push(ListenSpec { address, protocol, redirect_to_https: None });
+    }
+    let by_tls = config.listen.iter().any(|listen| listen.protocol == ListenProtocol::Tls);
+    if config.certificates.is_empty() && by_tls {
+        let mut hosts = config.hosts();
+        hosts.extend(args.host.iter().cloned());
+        let made = dev_cert::obtain(&hosts)?;
+        introduce(&made, say);
+        config.development = Some((made.certificate, made.key));
+    }
+    Ok(config)
+}
+
+fn introduce(made: &DevCert, say: &dyn Fn(&str)) {
+    let path = made.authority.display();
+    match made.freshness {
+        Freshness::New => say(&format!(
+            "made a development authority, good for this machine: {path}\n\
+             \x20 `smig get` and `smig agent` trust it for localhost; others must be told: \
+             curl --cacert {path}"
+        )),
+        Freshness::Old => {
+            say(&paint::faint(&format!("development certificate; for clients: --cacert {path}")));
+        }
+    }
+}
+
+fn listeners(gateway: &Gateway) -> Vec<String> {
+    let line = |(address, protocol)| {
+        let scheme = if protocol == ListenProtocol::Tls { "https" } else { "http" };
+        format!("listening on {}", paint::strong(&format!("{scheme}://{address}")))
+    };
+    gateway.listeners().map(line).collect()
+}
+
+/// Takes the file as it is now; returns the new limit for the end. What is wrong is said.
+fn reload(args: &GatewayArgs, gateway: &mut Gateway, say: &dyn Fn(&str)) -> Option<Duration> {
+    let before = listeners(gateway);
+    let quiet = |_: &str| {};
+    let result = config(args, &quiet).and_then(|config| {
+        let limit = config.server.drain_timeout;
+        gateway.reload(config).map(|changed| (changed, limit)).map_err(explain)
+    });
+    match result {
+        Ok((changed, limit)) => {
+            say("SIGHUP: the configuration was read again");
+            let changed: Vec<_> =
+                changed.into_iter().filter(|key| *key != "server.drain_timeout").collect();
+            if !changed.is_empty() {
+                say(&format!("  these take a restart: {}", changed.join(", ")));
+            }
+            for line in listeners(gateway).iter().filter(|line| !before.contains(line)) {
+                say(line);
+            }
+            Some(limit)
+        }
+        Err(error) => {
+            eprintln!(
+                "{} SIGHUP: the configuration stays as it was: {error:#}",
+                paint::bad("error:")
+            );
+            None
+        }
+    }
+}
+
+fn explain(error: GatewayError) -> anyhow::Error {
+    match error {
+        GatewayError::Config(faults) => Failure::new(Exit::Usage, faults.to_string()).into(),
+        GatewayError::Server(error) => Failure::new(Exit::Usage, error.to_string()).into(),
+        other => other.into(),
+    }
+}

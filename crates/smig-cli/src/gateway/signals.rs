@@ -1,0 +1,38 @@
+//! The signals of a gateway: read the file again, or end.
+
+use anyhow::{Context as _, Result};
+use tokio::signal::unix::{Signal, SignalKind, signal};
+
+use crate::serve::stop;
+
+/// What a signal wants.
+pub(super) enum Cause {
+    /// Its name and number.
+    Stop(&'static str, u8),
+    Reload,
+}
+
+pub(super) struct Signals {
+    hangup: Signal,
+    stop: stop::Signals,
+}
+
+impl Signals {
+    pub(super) fn new() -> Result<Self> {
+        let hangup = signal(SignalKind::hangup()).context("cannot watch for signals")?;
+        Ok(Self { hangup, stop: stop::Signals::new()? })
+    }
+
+    /// The next signal.
+    pub(super) async fn next(&mut self) -> Cause {
+        tokio::select! {
+            (name, number) = self.stop.next() => Cause::Stop(name, number),
+            _ = self.hangup.recv() => Cause::Reload,
+        }
+    }
+
+    /// The next one that ends.
+    pub(super) async fn stop(&mut self) -> (&'static str, u8) {
+        self.stop.next().await
+    }
+}

@@ -1,0 +1,41 @@
+//! The files, with a line for each response.
+
+use std::convert::Infallible;
+use std::pin::Pin;
+use std::sync::Arc;
+use std::task::{Context, Poll};
+
+use http::{Request, Response};
+use smig::Incoming;
+use smig_files::{FileBody, Files};
+use smig_gateway::front::access_log::{AccessLog, Counted, counted};
+use tower_service::Service;
+
+/// The files, with a log.
+#[derive(Clone, Debug)]
+pub(super) struct Logged {
+    files: Files,
+    log: Arc<AccessLog>,
+}
+
+impl Logged {
+    pub(super) const fn new(files: Files, log: Arc<AccessLog>) -> Self {
+        Self { files, log }
+    }
+}
+
+impl Service<Request<Incoming>> for Logged {
+    type Response = Response<Counted<FileBody>>;
+    type Error = Infallible;
+    type Future = Pin<Box<dyn Future<Output = Result<Self::Response, Self::Error>> + Send>>;
+
+    fn poll_ready(&mut self, cx: &mut Context<'_>) -> Poll<Result<(), Self::Error>> {
+        Service::<Request<Incoming>>::poll_ready(&mut self.files, cx)
+    }
+
+    fn call(&mut self, request: Request<Incoming>) -> Self::Future {
+        let entry = self.log.begin(&request);
+        let answer = self.files.call(request);
+        Box::pin(async move { Ok(counted(answer.await?, entry)) })
+    }
+}

@@ -1,0 +1,70 @@
+//! Whom the program's clients trust: what the system trusts, a named authority, and for this machine's own
+//! names the development authority.
+
+use std::path::Path;
+use std::sync::Arc;
+
+use anyhow::{Context as _, Result};
+use rustls::crypto::aws_lc_rs;
+use rustls::pki_types::CertificateDer;
+use rustls::pki_types::pem::PemObject as _;
+use rustls::{ClientConfig, RootCertStore};
+use smig::Trust;
+
+use crate::dev_cert;
+
+/// The trust for one host, by the flags --cacert and --insecure.
+///
+/// # Errors
+/// A development authority that is damaged.
+pub(crate) fn of(cacert: Option<&Path>, insecure: bool, host: &str) -> Result<Trust> {
+    match (cacert, insecure) {
+        (Some(path), _) => Ok(Trust::File(path.to_owned())),
+        (None, true) => Ok(Trust::DangerAcceptInvalidCerts),
+        (None, false) => match dev_cert::authority().filter(|_| is_loopback(host)) {
+            Some(path) => Ok(Trust::Rustls(Arc::new(with_authority(&path)?))),
+            None => Ok(Trust::System),
+        },
+    }
+}
+
+/// A name that always means this machine (RFC 6761 section 6.3), or such an address.
+pub(crate) fn is_loopback(host: &str) -> bool {
+    let bare = host.strip_prefix('[').and_then(|h| h.strip_suffix(']')).unwrap_or(host);
+    let lower = bare.to_ascii_lowercase();
+    lower == "localhost"
+        || lower.ends_with(".localhost")
+        || bare.parse::<std::net::IpAddr>().is_ok_and(|ip| ip.is_loopback())
+}
+
+/// What the system trusts, and the development authority.
+pub(crate) fn with_authority(path: &Path) -> Result<ClientConfig> {
+    let mut roots = RootCertStore::empty();
+    // A system without authorities can have this one nevertheless.
+    roots.add_parsable_certificates(rustls_native_certs::load_native_certs().certs);
+    let bad =
+        || format!("the development authority {} is damaged; delete its folder", path.display());
+    for certificate in CertificateDer::pem_file_iter(path).with_context(bad)? {
+        roots.add(certificate.with_context(bad)?).with_context(bad)?;
+    }
+    let provider = Arc::new(aws_lc_rs::default_provider());
+    Ok(ClientConfig::builder_with_provider(provider)
+        .with_safe_default_protocol_versions()?
+        .with_root_certificates(roots)
+        .with_no_client_auth())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn only_this_machine_is_loopback() {
+        for yes in ["localhost", "LOCALHOST", "a.localhost", "127.1.2.3", "[::1]", "::1"] {
+            assert!(is_loopback(yes), "{yes}");
+        }
+        for no in ["localhost.example", "example.org", "10.0.0.1", "[2001:db8::1]"] {
+            assert!(!is_loopback(no), "{no}");
+        }
+    }
+}

@@ -1,0 +1,81 @@
+//! `smig gateway`: one route, a file, signals.
+
+use rustix::process::Signal;
+
+use crate::support::{Place, assert_exit, line_with, sha256_of, text};
+
+#[test]
+fn one_server_behind_a_development_certificate() {
+    let place = Place::new();
+    let hash = place.file("big", 3_000_000);
+    let origin = place.serve(&["--cleartext"]);
+    let mut gateway = place.start(&["gateway", "--to", &origin.origin, "--listen", "127.0.0.1:0"]);
+    assert!(gateway.origin.starts_with("https://"));
+    assert_exit(&place.get(&gateway, &["--output-dir", "."], &["big"]), 0);
+    assert_eq!(sha256_of(&place.path("out/big")), hash);
+    gateway.signal(Signal::TERM);
+    line_with(&mut gateway.stderr, "SIGTERM");
+    assert_eq!(gateway.child.wait().unwrap().code(), Some(0));
+}
+
+#[test]
+fn sighup_reads_the_file_again_and_a_bad_one_changes_nothing() {
+    let place = Place::new();
+    let file = place.shown("gateway.toml");
+    let write = |rest: &str| {
+        let listen = "[[listen]]\naddress = '127.0.0.1:0'\nprotocol = 'cleartext'\n[[route]]\n";
+        std::fs::write(&file, format!("{listen}{rest}")).unwrap();
+    };
+    write("status = 404\n");
+    let mut gateway = place.start(&["gateway", "--config", &file]);
+    assert_exit(&place.get(&gateway, &[], &["x"]), 22);
+
+    write("status = 200\npaht = '/'\n");
+    gateway.signal(Signal::HUP);
+    let line = line_with(&mut gateway.stderr, "SIGHUP");
+    let expected = format!("{file}:6: route.0.paht: unknown key; did you mean path?");
+    assert!(line.contains("stays as it was") && line.ends_with(&expected), "{line}");
+    assert_exit(&place.get(&gateway, &[], &["x"]), 22);
+
+    write("status = 200\n");
+    gateway.signal(Signal::HUP);
+    line_with(&mut gateway.stderr, "read again");
+    assert_exit(&place.get(&gateway, &[], &["x"]), 0);
+    gateway.signal(Signal::INT);
+    assert_eq!(gateway.child.wait().unwrap().code(), Some(0));
+}
+
+#[test]
+fn the_example_is_good_and_a_bad_file_is_not() {
+    let place = Place::new();
+    let example = place.run(&["config", "example", "gateway"]);
+    assert_exit(&example, 0);
+    let file = place.shown("gateway.toml");
+    std::fs::write(&file, &example.stdout).unwrap();
+    assert_exit(&place.run(&["config", "check", &file]), 0);
+
+    std::fs::write(
+        &file,
+        "[[certificate]]\nchain = 'absent'\nkey = 'absent'\n[[listen]]\naddress = 'localhost:0'\n",
+    )
+    .unwrap();
+    let expected = format!("{file}:2: certificate.0.chain: cannot read ");
+    for command in [&["config", "check", &file][..], &["gateway", "--config", &file]] {
+        let output = place.run(command);
+        assert_exit(&output, 2);
+        assert!(text(&output.stderr).contains(&expected), "{}", text(&output.stderr));
+    }
+}
+
+#[test]
+fn wrong_usage_is_said() {
+    let place = Place::new();
+    assert_exit(&place.run(&["gateway"]), 2);
+    assert_exit(&place.run(&["gateway", "--to", "127.0.0.1:80"]), 2);
+    assert_exit(&place.run(&["gateway", "--to", "http://a", "--config", "b"]), 2);
+    let taken = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
+    let address = taken.local_addr().unwrap().to_string();
+    let output = place.run(&["gateway", "--to", "http://127.0.0.1:1", "--listen", &address]);
+    assert_exit(&output, 2);
+    assert!(text(&output.stderr).contains(&format!("cannot listen on {address}")));
+}
