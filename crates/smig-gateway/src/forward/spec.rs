@@ -6,6 +6,7 @@ use std::time::Duration;
 
 use serde::Deserialize;
 use serde::de::{Deserializer, Error as _};
+use smig_settings::value::{deserialize_time, parse_time};
 
 use super::pattern::{Pattern, PortRange};
 use super::users::SecretDigest;
@@ -33,10 +34,10 @@ pub struct ForwardSpec {
     /// Tunnels of one user that may be open at once.
     pub max_tunnels: usize,
     /// Until there is a connection to the destination.
-    #[serde(deserialize_with = "time")]
+    #[serde(deserialize_with = "deserialize_time")]
     pub connect_timeout: Duration,
     /// From the request to the head of an HTTP/1.1 origin's response.
-    #[serde(deserialize_with = "time")]
+    #[serde(deserialize_with = "deserialize_time")]
     pub response_timeout: Duration,
     /// How long a tunnel may rest before it is reset; `"never"`: as long as it likes.
     #[serde(deserialize_with = "time_or_never")]
@@ -60,33 +61,13 @@ impl Default for ForwardSpec {
     }
 }
 
-/// A time with its unit: `20ms`, `1.5s`, `2min`, `1h`.
-fn time<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Duration, D::Error> {
-    let text = String::deserialize(deserializer)?;
-    parse_time(&text).ok_or_else(|| D::Error::custom(format!("{text:?} is not a time like \"5s\"")))
-}
-
 fn time_or_never<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Option<Duration>, D::Error> {
     let text = String::deserialize(deserializer)?;
     if text == "never" {
         return Ok(None);
     }
     let bad = || D::Error::custom(format!("{text:?} is neither a time like \"5s\" nor \"never\""));
-    parse_time(&text).map(Some).ok_or_else(bad)
-}
-
-fn parse_time(text: &str) -> Option<Duration> {
-    let digits = text.bytes().take_while(|octet| octet.is_ascii_digit() || *octet == b'.').count();
-    let (number, unit) = text.split_at_checked(digits)?;
-    let number: f64 = number.parse().ok()?;
-    let seconds = match unit.trim_start() {
-        "ms" => number / 1e3,
-        "s" => number,
-        "min" | "m" => number * 60.0,
-        "h" => number * 3600.0,
-        _ => return None,
-    };
-    Duration::try_from_secs_f64(seconds).ok()
+    parse_time(&text).map(Some).map_err(|_| bad())
 }
 
 #[cfg(test)]

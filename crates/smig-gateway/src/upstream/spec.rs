@@ -8,6 +8,7 @@ use std::time::Duration;
 use http::header::HeaderName;
 use http::uri::Authority;
 use serde::de::{Deserialize, Deserializer, Error as _};
+use smig_settings::value::deserialize_time;
 
 /// Where requests go, and how.
 #[derive(Clone, Debug, PartialEq, Eq, serde::Deserialize)]
@@ -230,22 +231,22 @@ impl<'de> Deserialize<'de> for Balance {
 #[serde(deny_unknown_fields, default)]
 pub struct Timeouts {
     /// Until there is a connection: name, TCP, TLS.
-    #[serde(deserialize_with = "time")]
+    #[serde(deserialize_with = "deserialize_time")]
     pub connect: Duration,
     /// How long a request waits for a connection when all are in use.
-    #[serde(deserialize_with = "time")]
+    #[serde(deserialize_with = "deserialize_time")]
     pub queue: Duration,
     /// From the end of the request (as far as the server takes it) to the response's head.
-    #[serde(deserialize_with = "time")]
+    #[serde(deserialize_with = "deserialize_time")]
     pub head: Duration,
     /// Between two pieces of a body, when the server is the one who is waited for.
-    #[serde(deserialize_with = "time")]
+    #[serde(deserialize_with = "deserialize_time")]
     pub stall: Duration,
     /// How long a tunnel (WebSocket, CONNECT) may rest.
-    #[serde(deserialize_with = "time")]
+    #[serde(deserialize_with = "deserialize_time")]
     pub tunnel: Duration,
     /// How long an unused connection is kept.
-    #[serde(deserialize_with = "time")]
+    #[serde(deserialize_with = "deserialize_time")]
     pub idle: Duration,
 }
 
@@ -269,7 +270,7 @@ pub struct Ejection {
     /// Failures in a row (no connection, no response, a broken one); 0: never.
     pub failures: u32,
     /// For how long; each time in a row as long again, up to ten times.
-    #[serde(deserialize_with = "time")]
+    #[serde(deserialize_with = "deserialize_time")]
     pub time: Duration,
 }
 
@@ -288,10 +289,10 @@ pub struct HealthSpec {
     /// The authority that is asked for; the server's own unless set.
     pub host: Option<String>,
     /// Between two questions.
-    #[serde(deserialize_with = "time")]
+    #[serde(deserialize_with = "deserialize_time")]
     pub interval: Duration,
     /// For one answer.
-    #[serde(deserialize_with = "time")]
+    #[serde(deserialize_with = "deserialize_time")]
     pub timeout: Duration,
     /// Good answers in a row until a server is used again.
     pub rise: u32,
@@ -320,26 +321,6 @@ pub struct TlsSpec {
     pub ca: Option<PathBuf>,
     /// Accepts every certificate: for tests.
     pub insecure: bool,
-}
-
-/// A time with its unit: `20ms`, `1.5s`, `2min`, `1h`.
-fn time<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Duration, D::Error> {
-    let text = String::deserialize(deserializer)?;
-    parse_time(&text).ok_or_else(|| D::Error::custom(format!("{text:?} is not a time like \"5s\"")))
-}
-
-fn parse_time(text: &str) -> Option<Duration> {
-    let digits = text.bytes().take_while(|octet| octet.is_ascii_digit() || *octet == b'.').count();
-    let (number, unit) = text.split_at_checked(digits)?;
-    let number: f64 = number.parse().ok()?;
-    let seconds = match unit.trim_start() {
-        "ms" => number / 1e3,
-        "s" => number,
-        "min" | "m" => number * 60.0,
-        "h" => number * 3600.0,
-        _ => return None,
-    };
-    Duration::try_from_secs_f64(seconds).ok()
 }
 
 #[cfg(test)]
