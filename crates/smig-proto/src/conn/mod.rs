@@ -129,9 +129,19 @@ pub(crate) enum Membership {
 #[derive(Debug)]
 pub(crate) struct Nuisances {
     pub(crate) empty_in_a_row: u32,
+    /// PRIORITY frames, which mean nothing here.
+    pub(crate) priorities_in_a_row: u32,
     pub(crate) settings: Counter,
     pub(crate) tiny_frames: Counter,
     pub(crate) bad_proofs: u8,
+}
+
+impl Nuisances {
+    /// Something useful came: what came in a row has ended.
+    pub(crate) const fn end_rows(&mut self) {
+        self.empty_in_a_row = 0;
+        self.priorities_in_a_row = 0;
+    }
 }
 
 /// GOAWAY in both directions.
@@ -212,6 +222,7 @@ impl Connection {
             goaway: GoAways::default(),
             nuisances: Nuisances {
                 empty_in_a_row: 0,
+                priorities_in_a_row: 0,
                 settings: Counter::default(),
                 tiny_frames: Counter::default(),
                 bad_proofs: 0,

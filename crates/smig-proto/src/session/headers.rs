@@ -28,7 +28,7 @@ impl Session {
             fields: self.config.limits.max_fields,
         };
         let Some(conn) = self.conn_mut(id) else { return Ok(()) };
-        conn.nuisances.empty_in_a_row = 0;
+        conn.nuisances.end_rows();
         let mut section = Section::default();
         if conn.decoder.decode(block, |field| section.take(field, limits)).is_err() {
             return Err(Cause::Compression.into());
