@@ -1,5 +1,7 @@
 //! The `smig` program: arguments in, words out. The work is done by the libraries.
 
+#![warn(clippy::print_stdout)]
+
 mod agent;
 mod cli;
 mod completions;
@@ -15,6 +17,7 @@ mod paint;
 mod probe;
 mod serve;
 mod settings;
+mod stdout;
 mod suffix;
 mod trace;
 mod trust;

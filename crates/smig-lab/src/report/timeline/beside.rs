@@ -6,7 +6,7 @@ use super::connections::Connections;
 use super::poster::{HEAD_STYLE, facts};
 use super::{View, moves, panels, requests};
 use crate::report::html::escape;
-use crate::report::svg::{Axis, Figure, Panel, STYLE};
+use crate::report::svg::{Axis, Figure, Panel, STYLE, with_plain_colours};
 use crate::sample::Timeline;
 
 const MARGIN: f64 = 14.0;
@@ -50,12 +50,12 @@ pub fn render_beside(timelines: &[&Timeline], width: f64) -> String {
     let name = escape(
         &timelines.iter().map(|one| one.head.title.as_str()).collect::<Vec<_>>().join(" / "),
     );
-    format!(
+    with_plain_colours(&format!(
         "<svg xmlns=\"http://www.w3.org/2000/svg\" class=\"fig\" role=\"img\" \
          viewBox=\"0 0 {width} {height}\" width=\"{width}\" height=\"{height}\">\
          <title>{name}</title><style>{STYLE}{HEAD_STYLE}</style>\
          <rect class=\"paper\" width=\"{width}\" height=\"{height}\" rx=\"6\"/>{body}</svg>\n"
-    )
+    ))
 }
 
 /// The panels that every run has, whether or not it has something for them.
@@ -68,10 +68,10 @@ fn figure(timeline: &Timeline, view: &View, rows: usize) -> Figure {
         requests::times(timeline, &connections, view).map(without_names),
         panels::arriving(timeline, &connections, view)
             .map(with_short_names)
-            .map(titled("Arriving, Mbit/s, by connection (dotted: link)")),
+            .map(titled("Arriving, Mbit/s, by connection")),
         panels::queue(timeline, &connections, view)
             .map(without_names)
-            .map(titled("Queue before the link, by connection (red: dropped)")),
+            .map(titled("Queue before the link (red: dropped)")),
         panels::senders(timeline, &connections, view),
         panels::round_trips(timeline, &connections, view).map(without_names),
     ];

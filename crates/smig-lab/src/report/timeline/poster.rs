@@ -6,7 +6,7 @@ use super::connections::Connections;
 use super::{View, figure};
 use crate::report::html::escape;
 use crate::report::number;
-use crate::report::svg::STYLE;
+use crate::report::svg::{STYLE, with_plain_colours};
 use crate::sample::{Outcome, Timeline};
 use crate::stats;
 
@@ -35,7 +35,7 @@ pub fn render_svg(timeline: &Timeline, view: &View) -> String {
          <g transform=\"translate({MARGIN} {HEAD})\">{}</g></svg>",
         figure.to_element()
     );
-    out
+    with_plain_colours(&out)
 }
 
 /// What a poster has beside a chart's style.
