@@ -8,7 +8,7 @@ use std::thread;
 use std::time::{Duration, Instant};
 
 use super::chromium::{self, Browser, Launch};
-use super::data::{BrowserEvent, BrowserResult, BrowserSetup, VariantRun};
+use super::data::{BrowserEvent, BrowserResult, BrowserSetup, PageLoad, VariantRun};
 use super::download::{self, Download};
 use super::error::BrowserError;
 use super::material::{ADDRESS, ADMIN, BIG_FILE, Material, ORIGIN_PORT, PROXY};
@@ -165,8 +165,12 @@ impl Measurement<'_> {
         let mut browser = launch.start(testbed.client())?;
         tell(&browser.name, &BrowserEvent::RunStarted(variant))?;
         let mut run = VariantRun::new(variant);
+        // A browser's first page takes longer, whatever the link: it counts for nothing.
+        self.visit(&mut browser, &mut programs, Load::Unloaded)?;
         for _ in 0..self.options.loads {
-            self.visit(&mut browser, &mut programs, Load::Unloaded, &mut run, tell)?;
+            let page = self.visit(&mut browser, &mut programs, Load::Unloaded)?;
+            tell(&browser.name, &BrowserEvent::Loaded(page.load, page.took_ms()))?;
+            run.loads.push(page);
         }
         let certificate = &self.material.certificate;
         let mut download = Download::start(testbed.client(), PROXY.into(), certificate)?;
@@ -182,8 +186,10 @@ impl Measurement<'_> {
         }
         let (began, before) = (Instant::now(), download.octets());
         for _ in 0..self.options.loads {
-            self.visit(&mut browser, &mut programs, Load::BigFile, &mut run, tell)?;
+            let page = self.visit(&mut browser, &mut programs, Load::BigFile)?;
             download.check()?;
+            tell(&browser.name, &BrowserEvent::Loaded(page.load, page.took_ms()))?;
+            run.loads.push(page);
         }
         let (took, octets) = (began.elapsed().as_secs_f64(), download.octets() - before);
         run.download_mbit_per_s = (took > 0.0).then(|| octets as f64 * 8e-6 / took);
@@ -205,9 +211,7 @@ impl Measurement<'_> {
         browser: &mut Browser,
         programs: &mut Programs,
         load: Load,
-        run: &mut VariantRun,
-        tell: &mut Tell<'_>,
-    ) -> Result<(), BrowserError> {
+    ) -> Result<PageLoad, BrowserError> {
         programs.check()?;
         let visit = Visit {
             url: &format!("https://{ADDRESS}:{ORIGIN_PORT}/"),
@@ -217,9 +221,8 @@ impl Measurement<'_> {
             stop: self.stop,
         };
         let page = visit.make(&mut browser.devtools)?;
-        tell(&browser.name, &BrowserEvent::Loaded(load, page.took_ms()))?;
-        run.loads.push(page);
-        self.rest(PAUSE)
+        self.rest(PAUSE)?;
+        Ok(page)
     }
 
     fn rest(&self, time: Duration) -> Result<(), BrowserError> {

@@ -8,7 +8,7 @@ use super::strip::{self, MOMENTS, Row};
 use super::summary::{scene, seconds};
 use crate::report::html::escape;
 use crate::report::number;
-use crate::report::svg::STYLE;
+use crate::report::svg::{STYLE, with_plain_colours};
 
 const MARGIN: f64 = 12.0;
 const GAP: f64 = 12.0;
@@ -37,7 +37,7 @@ pub fn render_svg(result: &BrowserResult) -> String {
     let scene = escape(&scene(&result.setup));
     let (first, second) = scene.split_once(", both").unwrap_or((&scene, ""));
     let (upper, lower) = (top + 12.0, top + 29.0);
-    format!(
+    with_plain_colours(&format!(
         "<svg xmlns=\"http://www.w3.org/2000/svg\" class=\"fig\" role=\"img\" \
          viewBox=\"0 0 {width} {height:.0}\" width=\"{width}\" height=\"{height:.0}\">\
          <title>A page beside a big download</title><desc>{scene}</desc>\
@@ -45,7 +45,7 @@ pub fn render_svg(result: &BrowserResult) -> String {
          <rect class=\"paper\" width=\"{width}\" height=\"{height:.0}\" rx=\"6\"/>{body}\
          <text x=\"{MARGIN}\" y=\"{upper:.0}\">{first},</text>\
          <text x=\"{MARGIN}\" y=\"{lower:.0}\">both{second}</text></svg>\n"
-    )
+    ))
 }
 
 const POSTER_STYLE: &str = "\
