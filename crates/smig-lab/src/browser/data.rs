@@ -148,7 +148,7 @@ pub struct BrowserResult {
 #[derive(Debug, Clone, PartialEq)]
 pub enum BrowserEvent {
     /// The browser is there; the measurement begins.
-    Began(BrowserSetup),
+    Began(Box<BrowserSetup>),
     /// A variant's turn.
     RunStarted(Variant),
     /// A page was loaded: under what, and how long it took in ms.

@@ -114,7 +114,7 @@ pub fn drive(
         let run = measurement.run(variant, &mut |browser, event| {
             if result.is_none() {
                 let setup = measurement.setup(browser)?;
-                on_event(&BrowserEvent::Began(setup.clone()))?;
+                on_event(&BrowserEvent::Began(Box::new(setup.clone())))?;
                 result = Some(BrowserResult { setup, runs: Vec::new() });
             }
             Ok(on_event(event)?)

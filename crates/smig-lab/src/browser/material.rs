@@ -18,8 +18,8 @@ use crate::demo::Variant;
 
 /// The server host's address in every testbed.
 pub(super) const ADDRESS: Ipv4Addr = Ipv4Addr::new(10, 99, 0, 1);
-/// Where the web server listens, and where the gateway.
-pub(super) const ORIGIN_PORT: u16 = 443;
+/// Where the web server listens, and where the gateway: ports that need no rights.
+pub(super) const ORIGIN_PORT: u16 = 8444;
 pub(super) const GATEWAY_PORT: u16 = 8443;
 /// Where the gateway tells what it does, in its own host.
 pub(super) const ADMIN: (Ipv4Addr, u16) = (Ipv4Addr::LOCALHOST, 9901);
