@@ -58,7 +58,7 @@ pub(super) fn run(args: &DemoArgs) -> Result<ExitCode> {
     enter_user_namespace()?;
     crate::trace::start(crate::trace::Level::Errors);
     check(&options)?;
-    let output = args.output.as_deref().unwrap_or(Path::new("./smig-browser.html"));
+    let output = args.output.as_deref().unwrap_or_else(|| Path::new("./smig-browser.html"));
     let page = Target::file(output)?;
     let json = args.json.as_deref().map(Target::file_or_stdout).transpose()?;
     let svg = args.svg.as_deref().map(Target::file).transpose()?;
