@@ -21,7 +21,7 @@ package_of() {
         python3) echo python3 ;;
         python-h2) echo python3-h2 ;;
         ip) echo iproute2 ;;
-        taskset) echo util-linux ;;
+        taskset | nsenter) echo util-linux ;;
         *) echo "$1" ;; # curl, git, h2o, chromium, openssl, cmake: the package has the program's name
     esac
 }

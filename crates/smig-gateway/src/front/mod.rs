@@ -41,7 +41,7 @@ use table::{Action, Target};
 use crate::admin::Watch;
 use crate::admin::span::RequestSpan;
 use crate::config::Config;
-use crate::proxy::{self, Body};
+use crate::proxy::{self, Body, grpc};
 use crate::tls;
 
 /// Whether upstreams and users of a configuration can be used.
@@ -90,15 +90,33 @@ impl Service<Request<Incoming>> for Front {
         let (table, watch) = (self.table(), self.watch.clone());
         Box::pin(async move {
             let mut entry = table.log.begin(&request);
+            let is_grpc = grpc::is_grpc(request.headers());
             let (response, target) = answer(&table, watch.as_deref(), request).await;
             if let Some(entry) = &mut entry
                 && let Some(Action::Upstream { name, .. }) = target.map(|target| &target.action)
             {
                 entry.answered_by(name);
             }
+            let response = if is_grpc { for_grpc(response) } else { response };
             Ok(counted(response, entry))
         })
     }
+}
+
+/// What we refuse ourselves, as the client of a call reads it. What a server answers stays as it is.
+fn for_grpc(mut response: Response<Body>) -> Response<Body> {
+    let Some(text) = response.body().own_text() else { return response };
+    let mut message = String::from_utf8_lossy(text).trim_end().to_owned();
+    let kind = response.headers().get("proxy-status").and_then(|value| value.to_str().ok());
+    if let Some(kind) =
+        kind.and_then(|kind| kind.split("; ").find_map(|part| part.strip_prefix("error=")))
+    {
+        let _ = write!(message, " ({kind})");
+    }
+    if grpc::translate(&mut response, &message) {
+        *response.body_mut() = Body::empty();
+    }
+    response
 }
 
 /// An answer of our own.

@@ -194,7 +194,7 @@ where
             inbound: if end == EndStream::Yes { Feed::Ended } else { Feed::Open },
             outbound: Outbound::Open,
             length: Length::Unknown,
-            pace: Pace::begin(turn.now),
+            pace: Pace::of(kind, &head.headers, turn.now),
             tracked: None,
             record: Record::begin(turn.now, name),
         });
