@@ -9,6 +9,7 @@ use anyhow::Result;
 use clap::{ArgAction, Args};
 use http::Uri;
 use smig::{Origin, Speaks};
+use smig_gateway::admin::AdminSpec;
 use smig_gateway::agent::{self, Agent, AgentSpec, Credentials, Link, PortForward};
 use tokio::sync::watch;
 
@@ -62,6 +63,10 @@ pub(crate) struct AgentArgs {
     /// out by itself; tcp:// or h2c:// before the host says what it is
     #[arg(long, value_name = "LOCAL=HOST:PORT")]
     forward: Vec<PortForward>,
+
+    /// A live page, metrics and health for operators: a loopback address
+    #[arg(long, value_name = "ADDRESS")]
+    admin: Option<SocketAddr>,
 
     /// A file with the token that the gateway wants
     #[arg(long, value_name = "FILE", help_heading = "Gateway")]
@@ -192,6 +197,7 @@ fn spec(args: &AgentArgs) -> Result<AgentSpec> {
         forwards: args.forward.clone(),
         max_connections: args.max_connections,
         tunnel_idle: Some(args.tunnel_idle).filter(|idle| !idle.is_zero()),
+        admin: args.admin.map(|listen| AdminSpec { listen }),
         ..AgentSpec::new(via)
     };
     if spec.listen.is_empty() && spec.socks.is_empty() && spec.forwards.is_empty() {
@@ -240,6 +246,9 @@ fn announce(agent: &Agent, args: &AgentArgs, say: impl Fn(String)) {
     }
     for (addr, forward) in agent.forward_addrs().iter().zip(&args.forward) {
         say(format!("{} leads to {}", paint::strong(&addr.to_string()), forward.target));
+    }
+    if let Some(addr) = agent.admin() {
+        say(format!("live page, metrics: {}", paint::strong(&format!("http://{addr}"))));
     }
     let all = [agent.http_addrs(), agent.socks_addrs(), agent.forward_addrs()].concat();
     for addr in all.iter().filter(|addr| !addr.ip().is_loopback()) {

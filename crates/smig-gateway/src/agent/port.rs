@@ -26,7 +26,7 @@ use super::listen::{Stop, stopped};
 use super::proxy::{outward, page};
 use super::spec::{PortForward, PortProtocol};
 use crate::forward::NEXT_PROTOCOL;
-use crate::tunnel::Socket;
+use crate::tunnel::{Kind, Socket};
 
 /// The client's first octets in HTTP/2 (RFC 9113 section 3.4).
 const PREFACE: &[u8] = b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n";
@@ -51,8 +51,7 @@ pub(super) async fn serve(
     }
     match shared.gateway.tunnel(&forward.target).await {
         Ok(stream) => {
-            let idle = shared.tunnel_idle;
-            shared.carry(Socket::with_first(tcp, first), stream, idle).await;
+            shared.carry(Kind::Port, Socket::with_first(tcp, first), stream).await;
         }
         Err(failure) => {
             tracing::warn!(target = %forward.target, why = failure.text(), "no tunnel");

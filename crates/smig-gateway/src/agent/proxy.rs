@@ -20,7 +20,7 @@ use super::failure::Failure;
 use super::listen::{Stop, stopped};
 use super::pac;
 use crate::proxy::head::{self, Wish};
-use crate::tunnel::{Socket, Stream, relay};
+use crate::tunnel::{Kind, Socket, Stream};
 
 /// One local connection.
 struct Connection {
@@ -35,7 +35,6 @@ struct Connection {
 pub(super) async fn serve(tcp: TcpStream, shared: Arc<Shared>, stop: Stop) {
     let Ok(local) = tcp.local_addr() else { return };
     let accepted = Accepted::new(tcp, Bytes::new());
-    let idle = shared.tunnel_idle;
     let broken = accepted.broken();
     let connection = Arc::new(Connection { shared, local, broken, tunnel: Mutex::default() });
     let answering = {
@@ -56,7 +55,7 @@ pub(super) async fn serve(tcp: TcpStream, shared: Arc<Shared>, stop: Stop) {
     let Some((upgrade, stream)) = tunnel else { return };
     let Ok(Ok(parts)) = upgrade.await.map(|io| io.downcast::<TokioIo<Accepted>>()) else { return };
     let socket = Socket::with_first(parts.io.into_inner(), parts.read_buf);
-    connection.shared.carry(socket, stream, idle).await;
+    connection.shared.carry(Kind::Connect, socket, stream).await;
 }
 
 /// Runs a connection. In a function of its own: a tunnel that follows needs none of its state.
@@ -81,16 +80,13 @@ where
 
 impl Shared {
     /// Carries a tunnel to its end.
-    pub(super) async fn carry<T>(
-        &self,
-        socket: Socket<T>,
-        stream: Stream,
-        idle: Option<std::time::Duration>,
-    ) where
+    pub(super) async fn carry<T>(&self, kind: Kind, socket: Socket<T>, stream: Stream)
+    where
         T: crate::tunnel::Abort,
         Socket<T>: crate::tunnel::End,
     {
-        let outcome = relay(socket, stream, idle).await;
+        let tunnel = self.tunnels.begin(kind, stream.incoming().stream_info());
+        let outcome = tunnel.carry(socket, stream, self.tunnel_idle).await;
         if let Err(error) = outcome.end {
             tracing::debug!(%error, sent = outcome.sent, received = outcome.received, "a tunnel broke");
             if error.is_transport() {

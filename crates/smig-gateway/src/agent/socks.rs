@@ -12,7 +12,7 @@ use tokio::time::timeout;
 
 use super::Shared;
 use super::failure::Reply;
-use crate::tunnel::Socket;
+use crate::tunnel::{Kind, Socket};
 
 const VERSION: u8 = 5;
 const NO_AUTHENTICATION: u8 = 0;
@@ -44,8 +44,7 @@ pub(super) async fn serve(mut tcp: TcpStream, shared: Arc<Shared>) {
         }
     };
     if tcp.write_all(&answer(Reply::Succeeded)).await.is_ok() {
-        let idle = shared.tunnel_idle;
-        shared.carry(Socket::new(tcp), stream, idle).await;
+        shared.carry(Kind::Socks, Socket::new(tcp), stream).await;
     }
 }
 

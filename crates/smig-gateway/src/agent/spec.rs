@@ -11,6 +11,8 @@ use http::HeaderValue;
 use http::uri::Authority;
 use smig::Origin;
 
+use crate::admin::AdminSpec;
+
 /// Where an agent listens, and by whom its traffic goes.
 #[derive(Clone, Debug)]
 pub struct AgentSpec {
@@ -28,6 +30,8 @@ pub struct AgentSpec {
     pub max_connections: usize,
     /// How long a tunnel may rest before it is reset; `None`: as long as it likes.
     pub tunnel_idle: Option<Duration>,
+    /// The live page; `None`: nowhere.
+    pub admin: Option<AdminSpec>,
 }
 
 impl AgentSpec {
@@ -42,6 +46,7 @@ impl AgentSpec {
             forwards: Vec::new(),
             max_connections: 4096,
             tunnel_idle: Some(Duration::from_secs(3600)),
+            admin: None,
         }
     }
 }

@@ -46,7 +46,7 @@ use crate::tls;
 
 /// Whether upstreams and users of a configuration can be used.
 pub(crate) fn check(config: &Config) -> Result<(), Faults> {
-    table::Kept::default().next(config).map(drop)
+    table::Kept::none().next(config).map(drop)
 }
 
 /// Answers requests by the table of the moment. Clones share it.
@@ -158,7 +158,7 @@ async fn answer<'t>(
                     if let Some(span) = &span {
                         span.sent_to(name);
                     }
-                    proxy::exchange(request, upstream, info.peer_addr()).await
+                    proxy::exchange(request, upstream, info.peer_addr(), &table.tunnels).await
                 }
                 Err(why) => return own(StatusCode::BAD_REQUEST, why),
             }

@@ -71,7 +71,7 @@ impl Gateway {
     pub fn start(config: Config) -> Result<Self, GatewayError> {
         // Before the files are read: a change after this is seen.
         let stamps = Stamps::of(&config);
-        let kept = Kept::default().next(&config)?;
+        let kept = Kept::none().next(&config)?;
         let log = access_log(&config)?;
         let wanted = addresses(&config, &[])?;
         let tls = material(&config, &wanted)?;

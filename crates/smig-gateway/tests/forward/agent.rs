@@ -4,6 +4,7 @@ use std::io::ErrorKind;
 use std::time::Duration;
 
 use smig::{Config, Speaks};
+use smig_gateway::admin::AdminSpec;
 use smig_gateway::agent::{self, Agent, AgentSpec, Credentials, Link};
 use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
 use tokio::net::{TcpListener, TcpStream};
@@ -150,4 +151,48 @@ async fn an_agent_that_ends_lets_what_runs_finish() {
         assert_eq!(answer, "last words");
     };
     tokio::join!(agent.shutdown(Duration::from_secs(60)), finishing);
+}
+
+#[tokio::test]
+async fn operators_see_the_gateway_and_the_tunnels() {
+    let gateway = Gateway::start(spec());
+    let admin = Some(AdminSpec { listen: loopback() });
+    let agent_spec = AgentSpec { admin, ..gateway.agent_spec() };
+    let agent = Agent::start(agent_spec, gateway.client_builder()).await.unwrap();
+    let (mut tcp, head) = connect(&agent, origin(echo).await).await;
+    assert!(head.starts_with("HTTP/1.1 200"), "{head}");
+    tcp.write_all(b"abcde").await.unwrap();
+    tcp.read_exact(&mut [0; 5]).await.unwrap();
+    let look = async |path: &str| {
+        let mut tcp = TcpStream::connect(agent.admin().unwrap()).await.unwrap();
+        let head = format!("GET {path} HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\n\r\n");
+        tcp.write_all(head.as_bytes()).await.unwrap();
+        let mut answer = String::new();
+        tcp.read_to_string(&mut answer).await.unwrap();
+        answer
+    };
+    assert!(look("/readyz").await.starts_with("HTTP/1.1 200"));
+    let metrics = look("/metrics").await;
+    for line in [
+        "smig_tunnels{kind=\"connect\"} 1",
+        "smig_tunnels{kind=\"socks\"} 0",
+        "smig_tunnel_in_bytes_total{kind=\"connect\"} 5",
+        "smig_tunnel_out_bytes_total{kind=\"connect\"} 5",
+    ] {
+        assert!(metrics.contains(line), "{line} is not in\n{metrics}");
+    }
+    assert!(look("/api/sessions").await.contains("\"CONNECT\""));
+
+    let via = smig::Origin::https("127.0.0.1", nobody().await.port());
+    let agent_spec =
+        AgentSpec { via, admin: Some(AdminSpec { listen: loopback() }), ..gateway.agent_spec() };
+    let agent = Agent::start(agent_spec, gateway.client_builder()).await.unwrap();
+    until(&agent, |link| matches!(link, Link::Away(_))).await;
+    let mut tcp = TcpStream::connect(agent.admin().unwrap()).await.unwrap();
+    tcp.write_all(b"GET /readyz HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\n\r\n")
+        .await
+        .unwrap();
+    let mut answer = String::new();
+    tcp.read_to_string(&mut answer).await.unwrap();
+    assert!(answer.starts_with("HTTP/1.1 503") && answer.contains("away"), "{answer}");
 }
