@@ -191,7 +191,7 @@ impl Report for Invented {
             octets_in: 70,
             octets_out: 80,
             ended: vec![("in_order", 4), ("client", 1)],
-            lasted: vec![(1.0, 3), (60.0, 1), (f64::MAX, 1)],
+            lasted: vec![(1.0, 3), (60.0, 1), (f64::INFINITY, 1)],
             lasted_seconds: 90.5,
         });
     }

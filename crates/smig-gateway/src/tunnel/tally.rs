@@ -62,7 +62,7 @@ const ENDINGS: [(Ending, &str); 5] = [
 ];
 
 /// Upper bounds of the histogram of durations, seconds.
-const BOUNDS: [f64; 9] = [0.1, 1.0, 5.0, 30.0, 120.0, 600.0, 3600.0, 21600.0, f64::MAX];
+const BOUNDS: [f64; 9] = [0.1, 1.0, 5.0, 30.0, 120.0, 600.0, 3600.0, 21600.0, f64::INFINITY];
 
 /// Tunnels of a gateway or an agent. Clones count together.
 #[derive(Clone, Debug)]
