@@ -6,6 +6,7 @@
 
 mod accepted;
 mod failure;
+mod file;
 mod gateway;
 mod listen;
 mod pac;
@@ -25,6 +26,7 @@ use tokio::sync::{Semaphore, watch};
 use tokio::task::JoinSet;
 use tokio::time::timeout;
 
+pub use file::{AgentFile, EntranceSpec, GatewaySpec, LimitSpec, example};
 pub use gateway::Link;
 pub use spec::{AgentSpec, Credentials, PortForward, PortProtocol};
 

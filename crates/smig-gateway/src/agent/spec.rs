@@ -9,6 +9,7 @@ use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
 use http::HeaderValue;
 use http::uri::Authority;
+use serde::de::{Deserialize, Deserializer, Error as _};
 use smig::Origin;
 
 use crate::admin::AdminSpec;
@@ -113,6 +114,12 @@ pub enum PortProtocol {
     H2c,
     /// Anything: each connection is a tunnel.
     Tcp,
+}
+
+impl<'de> Deserialize<'de> for PortForward {
+    fn deserialize<D: Deserializer<'de>>(from: D) -> Result<Self, D::Error> {
+        String::deserialize(from)?.parse().map_err(D::Error::custom)
+    }
 }
 
 impl FromStr for PortForward {

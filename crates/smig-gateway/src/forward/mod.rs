@@ -20,11 +20,11 @@ use std::sync::{Arc, Mutex, PoisonError};
 use http::header::{HeaderName, PROXY_AUTHORIZATION};
 use http::uri::Authority;
 use http::{Method, Request, Response, Uri, Version};
-use hyper_util::rt::TokioIo;
 use smig::{Incoming, Protocol};
 
 pub use pattern::{Pattern, PortRange};
 pub use spec::ForwardSpec;
+pub(crate) use spec::time_or_never;
 pub use users::SecretDigest;
 
 use crate::proxy::Body;
@@ -139,10 +139,8 @@ impl Forward {
         }
         let upgraded = hyper::upgrade::on(&mut request);
         tokio::spawn(async move {
-            match upgraded.await {
-                Ok(io) => {
-                    run(tunnel, Socket::new(TokioIo::new(io)), far, idle, permit, target).await;
-                }
+            match upgraded.await.map_err(io::Error::other).and_then(Socket::of_client) {
+                Ok(near) => run(tunnel, near, far, idle, permit, target).await,
                 Err(error) => tracing::debug!(%error, "a tunnel's client went away"),
             }
         });

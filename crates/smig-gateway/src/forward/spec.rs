@@ -61,7 +61,10 @@ impl Default for ForwardSpec {
     }
 }
 
-fn time_or_never<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Option<Duration>, D::Error> {
+/// A time, or `"never"`.
+pub(crate) fn time_or_never<'de, D: Deserializer<'de>>(
+    deserializer: D,
+) -> Result<Option<Duration>, D::Error> {
     let text = String::deserialize(deserializer)?;
     if text == "never" {
         return Ok(None);

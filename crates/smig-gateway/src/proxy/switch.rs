@@ -1,13 +1,13 @@
 //! Requests that want more than a response: WebSocket by Upgrade and by RFC 8441, tunnels by CONNECT.
 //! Either side may speak HTTP/1.1 or HTTP/2.
 
+use std::io;
 use std::net::SocketAddr;
 use std::sync::Arc;
 
 use http::header::{CONNECTION, CONTENT_LENGTH, HeaderMap, HeaderValue, UPGRADE};
 use http::{Method, Response, StatusCode};
 use hyper::upgrade::OnUpgrade;
-use hyper_util::rt::TokioIo;
 use smig::{Incoming, Protocol};
 
 use super::head::{self, Outward, Wish};
@@ -241,15 +241,15 @@ fn join<F: End + 'static, H: 'static>(
             (Near::Stream(incoming), Some(feed)) => {
                 tunnel.carry(Stream::new(incoming, feed), far, Some(idle)).await
             }
-            (Near::Connection(on_upgrade), _) => match on_upgrade.await {
-                Ok(upgraded) => {
-                    let near = Socket::new(TokioIo::new(upgraded));
-                    tunnel.carry(near, far, Some(idle)).await
+            (Near::Connection(on_upgrade), _) => {
+                let near = on_upgrade.await.map_err(io::Error::other).and_then(Socket::of_client);
+                match near {
+                    Ok(near) => tunnel.carry(near, far, Some(idle)).await,
+                    Err(error) => {
+                        return tracing::debug!(upstream = name, %error, "the client left");
+                    }
                 }
-                Err(error) => {
-                    return tracing::debug!(upstream = name, %error, "the client left");
-                }
-            },
+            }
             (Near::Stream(_), None) => return,
         };
         match outcome.end {

@@ -141,6 +141,10 @@ impl Direction {
                 let before = self.pending.len();
                 ready!(to.poll_write(cx, &mut self.pending)).map_err(at(to_side))?;
                 self.octets += (before - self.pending.len()) as u64;
+                if self.pending.is_empty() {
+                    // Even of no octets it would hold the buffer that they came in.
+                    self.pending = Bytes::new();
+                }
                 continue;
             }
             match self.phase {

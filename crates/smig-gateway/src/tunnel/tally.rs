@@ -222,7 +222,9 @@ impl Tunnel {
 impl Drop for Tunnel {
     fn drop(&mut self) {
         let Some(counts) = self.counts() else { return };
-        let place = counts.open().remove(&self.number);
+        // To the end: a report finds it open or ended, and never neither.
+        let mut open = counts.open();
+        let place = open.remove(&self.number);
         if place.is_some_and(|place| place.has_moved()) {
             counts.moved.fetch_add(1, Ordering::Relaxed);
         }

@@ -11,7 +11,7 @@ use tokio::net::{TcpListener, TcpStream};
 
 use crate::plain::echo_server;
 use crate::support::{
-    Gateway, connect, echo, loopback, nobody, octets, origin, spec, strict, until,
+    Gateway, connect, echo, loopback, nobody, octets, origin, read_head, spec, strict, until,
 };
 
 /// Sends a request that closes, and reads all of the answer.
@@ -195,4 +195,22 @@ async fn operators_see_the_gateway_and_the_tunnels() {
     let mut answer = String::new();
     tcp.read_to_string(&mut answer).await.unwrap();
     assert!(answer.starts_with("HTTP/1.1 503") && answer.contains("away"), "{answer}");
+}
+
+#[tokio::test]
+async fn an_origins_own_407_is_the_origins() {
+    let gateway = Gateway::start(spec());
+    let agent = gateway.agent(Vec::new()).await;
+    let asking = origin(async |mut tcp: TcpStream| {
+        read_head(&mut tcp).await;
+        let answer = "HTTP/1.1 407 No\r\nProxy-Authenticate: Basic realm=\"x\"\r\n\
+                      Content-Length: 5\r\nConnection: close\r\n\r\nmine\n";
+        tcp.write_all(answer.as_bytes()).await.unwrap();
+    })
+    .await;
+    let request = format!("GET http://{asking}/ HTTP/1.1\r\nHost: x\r\nConnection: close\r\n\r\n");
+    let answer = String::from_utf8(ask(&agent, request.as_bytes()).await).unwrap();
+    assert!(answer.starts_with("HTTP/1.1 407") && answer.ends_with("mine\n"), "{answer}");
+    // What it challenges is the hop before it.
+    assert!(!answer.to_ascii_lowercase().contains("proxy-authenticate"), "{answer}");
 }
