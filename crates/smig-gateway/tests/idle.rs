@@ -1,4 +1,4 @@
-//! What tunnels at rest hold, measured at MEASURED KB each, with a bound above it.
+//! What tunnels at rest hold, measured at 23 KB each, with a bound above it.
 
 #[path = "forward/support.rs"]
 #[expect(dead_code, reason = "other tests use the rest")]

@@ -189,11 +189,10 @@ impl AgentFile {
         let mut telemetry = telemetry.map(|placed| placed.value).unwrap_or_default();
         let whole = std::path::absolute(path).unwrap_or_else(|_| path.to_owned());
         let folder = whole.parent().unwrap_or(&whole);
-        for path in [&mut gateway.token_file, &mut gateway.ca, &mut telemetry.ca] {
-            if let Some(path) = path {
-                *path = folder.join(&*path);
-            }
-        }
+        let join = |path: &mut PathBuf| *path = folder.join(&*path);
+        gateway.token_file.as_mut().map(join);
+        gateway.ca.as_mut().map(join);
+        telemetry.ca.as_mut().map(join);
         let limits = limits.map(|placed| placed.value).unwrap_or_default();
         Ok(Self { gateway, listen, limits, admin, telemetry })
     }

@@ -58,7 +58,6 @@ impl Exporter {
         let mut exporter = SpanExporter::builder()
             .with_http()
             .with_http_client(post)
-            .with_timeout(PATIENCE)
             .with_headers(spec.headers.clone().into_iter().collect());
         if let Some(endpoint) = &spec.endpoint {
             exporter = exporter.with_endpoint(of_traces(endpoint)?);
@@ -77,7 +76,7 @@ impl Exporter {
     /// What takes spans of requests from a subscriber, and nothing else.
     pub fn layer<S>(&self) -> impl Layer<S> + Send + Sync + use<S>
     where
-        S: Subscriber + for<'a> LookupSpan<'a>,
+        S: Subscriber + for<'a> LookupSpan<'a> + Send + Sync,
     {
         tracing_opentelemetry::layer()
             .with_location(false)

@@ -37,6 +37,6 @@ impl TelemetrySpec {
     #[must_use]
     pub fn is_wanted(&self) -> bool {
         let is_set = |name: &&str| std::env::var_os(name).is_some_and(|value| !value.is_empty());
-        self.endpoint.is_some() || VARIABLES.iter().any(|name| is_set(&name))
+        self.endpoint.is_some() || VARIABLES.iter().any(is_set)
     }
 }
