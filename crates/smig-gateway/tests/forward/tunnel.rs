@@ -211,7 +211,8 @@ async fn operators_are_told_of_tunnels() {
     let sent = octets(400_000);
     let mut received = vec![0; sent.len()];
     let (written, read) = tokio::join!(tcp.write_all(&sent), stream.read_exact(&mut received));
-    (written.unwrap(), read.unwrap());
+    written.unwrap();
+    read.unwrap();
     let moved = told(|one| one.moved == 1).await;
     assert_eq!((moved.open, moved.octets_out), (1, 400_000));
 
