@@ -21,6 +21,8 @@ use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
 use tokio::net::TcpStream;
 
 const BIG: usize = 24_000_000;
+/// Octets a second that a program reads at most.
+const RATE: f64 = 2e6;
 
 /// `/small/...` is 6 kB, all else is big.
 fn origin() -> Result<Server, smig::Error> {
@@ -48,19 +50,24 @@ fn gateway(admin: SocketAddr) -> Result<(Gateway, String), BoxError> {
          [forward]\nallow = ['127.0.0.0/8']\n[forward.users]\nann = 'sha256:\
          7a22da1ddf51a945bde6a3e940cdf91c9815108dc7235fe60da782dec55fb883'\n\
          [admin]\nlisten = '{admin}'\n[policy]\nmax_blocking = '0ms'\n\
-         [interactive]\npacing_rate = 3000000\n[bulk]\npacing_rate = 1500000\n"
+         [bulk]\npacing_rate = 1500000\n"
     );
     let config = Config::parse(&text, &place.path().join("gateway.toml"))
         .map_err(|faults| format!("{faults:?}"))?;
     Ok((Gateway::start(config)?, made.cert.pem()))
 }
 
-/// Asks for a path on an open connection, and reads all that comes.
+/// Asks for a path on an open connection, and reads all that comes, not faster than [`RATE`].
 async fn fetch(mut tcp: TcpStream, target: &str, host: SocketAddr) -> Result<(), BoxError> {
     let head = format!("GET {target} HTTP/1.1\r\nHost: {host}\r\nConnection: close\r\n\r\n");
     tcp.write_all(head.as_bytes()).await?;
-    tokio::io::copy(&mut tcp, &mut tokio::io::sink()).await?;
-    Ok(())
+    let mut buffer = vec![0; 64 << 10];
+    loop {
+        match tcp.read(&mut buffer).await? {
+            0 => return Ok(()),
+            read => tokio::time::sleep(Duration::from_secs_f64(read as f64 / RATE)).await,
+        }
+    }
 }
 
 /// A tunnel by the HTTP proxy.

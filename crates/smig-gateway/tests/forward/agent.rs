@@ -11,7 +11,7 @@ use tokio::net::{TcpListener, TcpStream};
 
 use crate::plain::echo_server;
 use crate::support::{
-    Gateway, connect, echo, loopback, nobody, octets, origin, read_head, spec, strict, until,
+    Gateway, connect, echo, loopback, nobody, octets, origin, read_head, spec, strict, told, until,
 };
 
 /// Sends a request that closes, and reads all of the answer.
@@ -213,4 +213,28 @@ async fn an_origins_own_407_is_the_origins() {
     assert!(answer.starts_with("HTTP/1.1 407") && answer.ends_with("mine\n"), "{answer}");
     // What it challenges is the hop before it.
     assert!(!answer.to_ascii_lowercase().contains("proxy-authenticate"), "{answer}");
+}
+
+#[tokio::test]
+async fn what_a_client_sends_last_arrives_though_the_origin_ended_first() {
+    let gateway = Gateway::start(spec());
+    let agent = gateway.agent(Vec::new()).await;
+    let listener = TcpListener::bind(loopback()).await.unwrap();
+    let sent = octets(300_000);
+    for opened in 1..=20 {
+        let (mut near, _) = connect(&agent, listener.local_addr().unwrap()).await;
+        let (mut far, _) = listener.accept().await.unwrap();
+        far.shutdown().await.unwrap();
+        assert_eq!(near.read(&mut [0]).await.unwrap(), 0);
+        let mut received = Vec::new();
+        let writing = async {
+            near.write_all(&sent).await.unwrap();
+            drop(near);
+        };
+        let (read, ()) = tokio::join!(far.read_to_end(&mut received), writing);
+        read.unwrap();
+        assert!(received == sent, "{} octets", received.len());
+        let over = told(&gateway.tunnels, "connect", |one| one.open == 0).await;
+        assert!(over.ended.contains(&("in_order", opened)), "{over:?}");
+    }
 }
