@@ -116,11 +116,7 @@ impl Plain {
                 let failed = |error| Failure::no_response(&target.to_string(), &error);
                 let (sender, connection) =
                     http1::handshake(TokioIo::new(tcp)).await.map_err(failed)?;
-                tokio::spawn(async move {
-                    if let Err(error) = connection.await {
-                        tracing::debug!(%error, "a connection to an origin ended");
-                    }
-                });
+                tokio::spawn(drive(connection));
                 sender
             }
         };
@@ -176,11 +172,7 @@ impl Plain {
                     .handshake(TokioIo::new(tcp))
                     .await
                     .map_err(failed)?;
-                tokio::spawn(async move {
-                    if let Err(error) = connection.await {
-                        tracing::debug!(%error, "a connection to an origin ended");
-                    }
-                });
+                tokio::spawn(drive(connection));
                 *place = Some(Http2 { used: Instant::now(), sender: sender.clone() });
                 let pools = Arc::clone(&self.0);
                 tokio::spawn(async move {
@@ -196,6 +188,13 @@ impl Plain {
         };
         drop(place);
         Ok(sender.try_send_request(request).await)
+    }
+}
+
+/// Runs a connection to its end.
+async fn drive(connection: impl Future<Output = hyper::Result<()>>) {
+    if let Err(error) = connection.await {
+        tracing::debug!(%error, "a connection to an origin ended");
     }
 }
 

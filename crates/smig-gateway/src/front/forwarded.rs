@@ -36,7 +36,7 @@ pub(super) fn tell(
     host: Option<&str>,
 ) {
     let ip = peer.ip().to_canonical();
-    let trusted = spec.trust.iter().any(|network| network.contains(ip));
+    let trusted = spec.trust.iter().any(|network| network.contains(ip.to_canonical()));
     if !trusted {
         for name in &NAMES {
             headers.remove(name);

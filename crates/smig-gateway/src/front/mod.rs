@@ -30,7 +30,7 @@ use tower_service::Service;
 
 pub use headers::HeaderRules;
 pub use routes::HostPattern;
-pub use running::{Gateway, GatewayError};
+pub use running::{Gateway, GatewayError, Renewals};
 
 pub(crate) use routes::Routes;
 pub(crate) use table::Table;
@@ -46,7 +46,7 @@ use crate::tls;
 
 /// Whether upstreams and users of a configuration can be used.
 pub(crate) fn check(config: &Config) -> Result<(), Faults> {
-    table::Kept::default().next(config).map(drop)
+    table::Kept::none().next(config).map(drop)
 }
 
 /// Answers requests by the table of the moment. Clones share it.
@@ -132,7 +132,7 @@ fn short(status: StatusCode, text: impl Into<Bytes>) -> Response<Body> {
 async fn answer<'t>(
     table: &'t Table,
     watch: Option<&Watch>,
-    request: Request<Incoming>,
+    mut request: Request<Incoming>,
 ) -> (Response<Body>, Option<&'t Target>) {
     let own = |status, text: &'static str| (short(status, text), None);
     let Some(info) = request.extensions().get::<Arc<ConnectionInfo>>().cloned() else {
@@ -144,7 +144,14 @@ async fn answer<'t>(
     if let Some(forward) = &table.forward
         && is_forwarded(&request, table, &info, authority.as_ref())
     {
+        let span = watch.map(|watch| RequestSpan::forwarded(&request, watch));
+        if let Some(span) = &span {
+            span.pass_on(request.headers_mut());
+        }
         let response = forward.answer(request, tls::subject(&info)).await;
+        if let Some(span) = &span {
+            span.answered(response.status());
+        }
         return (response, None);
     }
     if *request.method() == Method::CONNECT && request.extensions().get::<Protocol>().is_none() {
@@ -167,6 +174,9 @@ async fn answer<'t>(
         return own(StatusCode::NOT_FOUND, "nothing is here\n");
     };
     let span = watch.map(|watch| RequestSpan::begin(&request, &target.path, watch));
+    if let Some(span) = &span {
+        span.pass_on(request.headers_mut());
+    }
     let mut response = match &target.action {
         Action::Answer { status, text } => short(*status, text.clone()),
         Action::Redirect { to, status } => redirect(to, *status, request.uri()),
@@ -176,7 +186,7 @@ async fn answer<'t>(
                     if let Some(span) = &span {
                         span.sent_to(name);
                     }
-                    proxy::exchange(request, upstream, info.peer_addr()).await
+                    proxy::exchange(request, upstream, info.peer_addr(), &table.tunnels).await
                 }
                 Err(why) => return own(StatusCode::BAD_REQUEST, why),
             }

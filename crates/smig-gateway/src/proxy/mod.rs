@@ -25,6 +25,7 @@ pub use failure::Failure;
 
 pub(crate) use upload::{Patience, Upload};
 
+use crate::tunnel::Tunnels;
 use crate::upstream::{
     Asked, Connection, Lease, ServerPool, Session, Tried, UnderWay, Upstream, Worker,
 };
@@ -36,13 +37,14 @@ use switch::Switch;
 ///
 /// What fails is a response as well: the status says what, `proxy-status` (RFC 9209) why. A request is
 /// sent again where that is safe: the server did certainly not act on it, or its method is idempotent,
-/// and nothing of its body was sent.
+/// and nothing of its body was sent. Tunnels that come of it are counted among `tunnels`.
 pub async fn exchange(
     request: Request<Incoming>,
     upstream: &Arc<Upstream>,
     client: SocketAddr,
+    tunnels: &Tunnels,
 ) -> Response<Body> {
-    match answer(request, upstream, client).await {
+    match answer(request, upstream, client, tunnels).await {
         Ok(response) => response,
         Err(failure) => {
             tracing::warn!(upstream = upstream.name(), %client, %failure, "no response");
@@ -55,6 +57,7 @@ async fn answer(
     request: Request<Incoming>,
     upstream: &Arc<Upstream>,
     client: SocketAddr,
+    tunnels: &Tunnels,
 ) -> Result<Response<Body>, Failure> {
     let (mut parts, body) = request.into_parts();
     let interim = parts.extensions.remove::<Interim>();
@@ -62,7 +65,7 @@ async fn answer(
     let on_upgrade = parts.extensions.remove::<OnUpgrade>();
     let (outward, extensions) = head::admit(parts)?;
     if outward.wish != Wish::Usual {
-        let switch = Switch { upstream, client, body, on_upgrade };
+        let switch = Switch { upstream, client, body, on_upgrade, tunnels };
         return Box::pin(switch.run(outward)).await;
     }
     let upload = Upload::new(body, expects);

@@ -459,7 +459,8 @@ impl App for ClientSession {
         let Some((call, _)) = self.slots.answer(slot) else { return };
         let asked = call.shared.take_asked();
         let key = call.key;
-        if asked.gone {
+        // Who has all of the response lets go of it, and what is sent goes on.
+        if asked.gone && call.shared.is_abandoned() {
             return self.forget(turn, slot);
         }
         if let Some(priority) = asked.priority {

@@ -12,6 +12,7 @@ use bytes::{Buf as _, Bytes};
 use http::{HeaderMap, StatusCode};
 use hyper::rt::{Read, ReadBufCursor, Write};
 
+use crate::socket::abandon_on_close;
 use crate::transport::Transport;
 
 /// Interim responses of one connection.
@@ -89,6 +90,11 @@ pub(super) struct Line {
 impl Line {
     pub(super) const fn new(transport: Transport, asides: Arc<Asides>) -> Self {
         Self { transport, asides, rest: Bytes::new(), flushed: true }
+    }
+
+    /// Makes the close that follows a TCP reset.
+    pub(super) fn reset_on_close(&mut self) {
+        abandon_on_close(self.transport.tcp());
     }
 
     fn poll_rest(&mut self, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
