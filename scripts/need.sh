@@ -16,6 +16,7 @@ package_of() {
         c++) echo "g++" ;;
         nghttp | h2load) echo nghttp2-client ;;
         nghttpd) echo nghttp2-server ;;
+        nghttpx) echo nghttp2-proxy ;;
         nginx) echo nginx-light ;;
         go) echo "golang-go ca-certificates" ;;
         python3) echo python3 ;;
