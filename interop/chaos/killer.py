@@ -2,6 +2,7 @@
 
 import random
 import signal
+import subprocess
 import time
 
 from world import DRAIN
@@ -47,8 +48,10 @@ class Killer:
             service, action, away, pause = self.next()
             blow = Blow(service.name, action, time.monotonic())
             self.blows.append(blow)
-            getattr(self, action)(service, blow, away)
-            blow.ended = time.monotonic()
+            try:
+                getattr(self, action)(service, blow, away)
+            finally:
+                blow.ended = time.monotonic()
             time.sleep(pause)
 
     def kill(self, service, blow, away):
@@ -59,10 +62,10 @@ class Killer:
 
     def term(self, service, blow, away):
         service.signal(signal.SIGTERM)
-        limit = DRAIN + 3 if service.drains else 15
+        limit = DRAIN + 15
         try:
             blow.code = service.wait(limit)
-        except Exception:
+        except subprocess.TimeoutExpired:
             self.complain(f"{service.name} did not end within {limit} s of SIGTERM")
             service.signal(signal.SIGKILL)
             service.wait(10)

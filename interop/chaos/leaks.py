@@ -46,7 +46,10 @@ class Watcher:
     def look(self):
         while not self.ended.wait(1):
             for name, samples in self.samples.items():
-                samples.append(self.world.services[name].memory())
+                try:
+                    samples.append(self.world.services[name].memory())
+                except OSError:
+                    return  # all of it ends
 
     def growth(self):
         self.ended.set()

@@ -16,7 +16,7 @@ from peers.material import sha256, sha256_of_file
 from peers.process import run
 from peers.servers import smig_program
 
-PATIENCE = 45
+PATIENCE = 120
 
 
 class Broken(Exception):

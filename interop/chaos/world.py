@@ -22,6 +22,8 @@ from peers.servers import smig_program
 HERE = os.path.dirname(os.path.abspath(__file__))
 SIZES = {"1k": 1024, "10k": 10_240, "200k": 200_000, "1m": 1 << 20, "8m": 8 << 20}
 DRAIN = 6
+# For a program to come up, on a machine that has much else to do.
+START = 240
 TOKEN = "chaos-" + "5" * 32
 # Below the ports that the kernel gives to outgoing connections: a port stays free while its server is down.
 FIRST_PORT = 20_000
@@ -116,7 +118,7 @@ class World:
         return path
 
     def listens(self, *names):
-        return lambda process: [process.wait_for_port(self.port[name]) for name in names]
+        return lambda process: [process.wait_for_port(self.port[name], START) for name in names]
 
     def nginx(self, letter):
         name = f"nginx-{letter}"
@@ -157,7 +159,7 @@ http {{
 
     def gateway(self, number):
         port, digest = self.port, hashlib.sha256(TOKEN.encode()).hexdigest()
-        timeouts = 'timeouts = { connect = "5s", queue = "5s", head = "20s", stall = "20s", idle = "3s" }'
+        timeouts = 'timeouts = { connect = "20s", queue = "20s", head = "60s", stall = "60s", idle = "3s" }'
         config = self.conf(f"gateway-{number}.toml", f"""
 [server]
 workers = 2
@@ -244,7 +246,7 @@ defaults
 
         def ready(process):
             self.listens(f"agent-{number}", f"socks-{number}", f"forward-{number}")(process)
-            process.wait_for_line(up)
+            process.wait_for_line(up, START)
         return Service(self, f"agent-{number}", command, ready=ready, drains=True)
 
     def start(self, *names):
