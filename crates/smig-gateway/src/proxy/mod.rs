@@ -89,6 +89,7 @@ impl Usual<'_> {
     ) -> Result<Response<Body>, Failure> {
         let worker = Worker::of(self.upstream);
         let (mut tried, mut left) = (Tried::default(), self.upstream.retries());
+        let mut excused = false;
         let mut next = Some(outward);
         let mut last = Failure::NoServer;
         while let Some(outward) = next.take() {
@@ -132,7 +133,12 @@ impl Usual<'_> {
             if left > 0 {
                 tracing::debug!(upstream = self.upstream.name(), %failure, "sent again");
             }
-            left = left.saturating_sub(1);
+            if failure.is_of_connection() && !excused {
+                // It says nothing of the server; if that is gone as well, a retry is left for another.
+                excused = true;
+            } else {
+                left = left.saturating_sub(1);
+            }
             if !failure.is_of_connection() {
                 tried.add(number);
             }

@@ -72,6 +72,11 @@ impl Gateway {
         format!("http://{}{path}", self.addr())
     }
 
+    /// Ends it in order, however long that takes.
+    pub(crate) async fn drain(self) {
+        self.server.shutdown(std::time::Duration::from_secs(3600)).await.unwrap();
+    }
+
     /// Sends octets on a connection of their own.
     pub(crate) async fn connect(&self, octets: impl AsRef<[u8]>) -> TcpStream {
         let mut tcp = TcpStream::connect(self.addr()).await.unwrap();

@@ -467,6 +467,25 @@ async fn extended_connect_carries_its_protocol() {
 }
 
 #[tokio::test]
+async fn a_refused_connect_has_a_body() {
+    let (server, client) = pair();
+    let server = server
+        .start(service_fn(|_: Request<Incoming>| async {
+            let mut response = Response::new(Full::new(Bytes::from("not there")));
+            *response.status_mut() = http::StatusCode::FORBIDDEN;
+            Ok::<_, BoxError>(response)
+        }))
+        .unwrap();
+    let client = client.build().unwrap();
+    let origin = smig::Origin::https("localhost", server.local_addrs()[0].port());
+    let (_sender, body) = channel();
+    let request = Request::connect("example.com:443").body(body).unwrap();
+    let response = client.request_to(&origin, request).await.unwrap();
+    assert_eq!(response.status(), 403);
+    assert_eq!(response.into_body().collect().await.unwrap().to_bytes(), "not there");
+}
+
+#[tokio::test]
 async fn a_request_body_that_does_not_come_is_given_up() {
     let (server, client) = pair();
     let limit = Duration::from_millis(40);
