@@ -200,7 +200,7 @@ where
         let is_right = status.code() == Code::FailedPrecondition
             && status.message() == "no: 100 % ü"
             && metadata.get("x-reason").is_some_and(|reason| reason == "asked for")
-            && detail.as_deref() == Some(&[0, 1, 254, 255]);
+            && detail.as_deref() == Some([0, 1, 254, 255].as_slice());
         ensure!(is_right, "{status:?}");
         Ok(())
     }

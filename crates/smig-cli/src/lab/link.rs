@@ -201,7 +201,8 @@ async fn follow(child: &mut Child, limit: Duration) -> Result<ExitCode> {
 
 fn code_of(status: ExitStatus) -> ExitCode {
     let code = status.code().or_else(|| status.signal().map(|signal| 128 + signal));
-    code.and_then(|code| u8::try_from(code).ok()).map_or_else(|| Exit::Failure.into(), ExitCode::from)
+    code.and_then(|code| u8::try_from(code).ok())
+        .map_or_else(|| Exit::Failure.into(), ExitCode::from)
 }
 
 /// What the link did, in a line.

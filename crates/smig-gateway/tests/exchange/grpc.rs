@@ -35,10 +35,9 @@ impl futures_util::Stream for Frames {
 }
 
 fn of(media_type: &str, path: &str, gateway: &Gateway) -> Request<Full<Bytes>> {
-    Request::post(gateway.url(path))
-        .header(CONTENT_TYPE, media_type)
-        .body(Full::from("asked"))
-        .unwrap()
+    // Without a body: `stall` is for uploads as well.
+    let request = Request::post(gateway.url(path)).header(CONTENT_TYPE, media_type);
+    request.body(Full::default()).unwrap()
 }
 
 /// A server by HTTP/2 that answers with the media type of the request: `a` at once, and `b` with trailers
