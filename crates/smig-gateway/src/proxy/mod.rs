@@ -16,6 +16,7 @@ use std::task::Poll;
 
 use http::{Extensions, HeaderMap, Request, Response, StatusCode, Version};
 use http_body::Body as _;
+use hyper::body::Incoming as Received;
 use hyper::upgrade::OnUpgrade;
 use smig::{Incoming, Interim};
 use tokio::time::Instant;
@@ -27,7 +28,7 @@ pub(crate) use upload::{Patience, Upload};
 
 use crate::tunnel::Tunnels;
 use crate::upstream::{
-    Asked, Connection, Lease, ServerPool, Session, Tried, UnderWay, Upstream, Worker,
+    Asked, Connection, Lease, ServerPool, Session, Tried, Unanswered, UnderWay, Upstream, Worker,
 };
 use head::{Outward, Wish};
 use switch::Switch;
@@ -69,7 +70,7 @@ async fn answer(
         return Box::pin(switch.run(outward)).await;
     }
     let upload = Upload::new(body, expects);
-    Usual { upstream, client, upload, interim }.run(outward, extensions).await
+    Usual { upstream, client, upload, interim }.run(Box::new(outward), extensions).await
 }
 
 /// A request that is answered by a response.
@@ -82,9 +83,12 @@ struct Usual<'a> {
 
 impl Usual<'_> {
     /// Tries servers until one answers or none is left.
+    ///
+    /// A future is copied into the one that awaits it, with room for all of its states: what is big
+    /// stands behind pointers, and what needs not wait is not async.
     async fn run(
         self,
-        outward: Outward,
+        outward: Box<Outward>,
         mut extensions: Extensions,
     ) -> Result<Response<Body>, Failure> {
         let worker = Worker::of(self.upstream);
@@ -102,15 +106,18 @@ impl Usual<'_> {
             // Kept only while it may be needed.
             next = (left > 0).then(|| outward.clone());
             let failure = match pool.connection(self.upstream, server).await {
-                Ok(Connection::Http1(lease)) => {
-                    let extensions = std::mem::take(&mut extensions);
-                    match self.by_http1(outward, extensions, lease, under_way).await {
+                Ok(Connection::Http1(mut lease)) => {
+                    let sending = match self.send_http1(*outward, &mut extensions, &mut lease) {
+                        Ok(sending) => sending.await.map_err(Failure::from),
+                        Err(failure) => Err(failure),
+                    };
+                    match sending.and_then(|sent| self.take_http1(sent, lease, under_way)) {
                         Ok(response) => return Ok(response),
                         Err(failure) => failure,
                     }
                 }
                 Ok(Connection::Http2(session)) => {
-                    let exchange = self.by_http2(outward, &session, pool, under_way);
+                    let exchange = self.by_http2(*outward, &session, pool, under_way);
                     // Its state is big, and HTTP/1.1 does without it.
                     match Box::pin(exchange).await {
                         Ok(response) => return Ok(response),
@@ -154,18 +161,17 @@ impl Usual<'_> {
         }
     }
 
-    async fn by_http1(
+    /// Begins to send by HTTP/1.1. The extensions are of no meaning there, but have room for more.
+    fn send_http1<'l>(
         &self,
         outward: Outward,
-        extensions: Extensions,
-        mut lease: Lease,
-        under_way: UnderWay,
-    ) -> Result<Response<Body>, Failure> {
-        let limits = self.upstream.timeouts();
+        extensions: &mut Extensions,
+        lease: &'l mut Lease,
+    ) -> Result<impl Future<Output = Result<Response<Received>, Unanswered>> + use<'l>, Failure>
+    {
         let patience = self.patience(&outward);
         let mut request = head::for_http1(outward, self.upload.clone())?;
-        // Of no meaning there, but it has room for what follows.
-        *request.extensions_mut() = extensions;
+        *request.extensions_mut() = std::mem::take(extensions);
         if let Some(interim) = &self.interim {
             let (interim, upload) = (interim.clone(), self.upload.clone());
             hyper::ext::on_informational(&mut request, move |head| {
@@ -173,11 +179,16 @@ impl Usual<'_> {
             });
         }
         let Some(connection) = lease.get() else { return Err(Failure::NoServer) };
-        let sent = connection.send(request, patience).await;
-        let mut response = sent.map_err(|unanswered| match unanswered.unsent {
-            true => Failure::Refused(unanswered.failure.to_string()),
-            false => unanswered.failure,
-        })?;
+        Ok(connection.send(request, patience))
+    }
+
+    /// What came by HTTP/1.1, as the client gets it.
+    fn take_http1(
+        &self,
+        mut response: Response<Received>,
+        lease: Lease,
+        under_way: UnderWay,
+    ) -> Result<Response<Body>, Failure> {
         head::accept(&mut response)?;
         if response.status() == StatusCode::SWITCHING_PROTOCOLS {
             return Err(Failure::BadResponse("101 to a request without upgrade".to_owned()));
@@ -192,7 +203,8 @@ impl Usual<'_> {
             }
             Body::empty()
         } else {
-            Body::http1(incoming, lease, under_way, limits.stall_of(&parts.headers))
+            let stall = self.upstream.timeouts().stall_of(&parts.headers);
+            Body::http1(incoming, lease, under_way, stall)
         };
         Ok(Response::from_parts(parts, body))
     }

@@ -54,6 +54,15 @@ pub(crate) struct Unanswered {
     pub(crate) unsent: bool,
 }
 
+impl From<Unanswered> for Failure {
+    fn from(unanswered: Unanswered) -> Self {
+        if unanswered.unsent {
+            return Self::Refused(unanswered.failure.to_string());
+        }
+        unanswered.failure
+    }
+}
+
 /// A connection that speaks something else now.
 #[derive(Debug)]
 pub(crate) struct Switched {
@@ -163,39 +172,43 @@ impl Http1 {
     }
 
     /// Sends a request and waits for the response's head.
-    pub(crate) async fn send(
+    pub(crate) fn send(
         &mut self,
         request: Request<Upload>,
         mut patience: Patience,
-    ) -> Result<Response<Incoming>, Unanswered> {
+    ) -> impl Future<Output = Result<Response<Incoming>, Unanswered>> + use<'_> {
         self.relay.begin_alone();
         let sending = self.sender.try_send_request(request);
         self.relay.end_silently();
-        let mut sending = pin!(sending);
-        let mut limit = Some(patience.first());
         let used = std::mem::replace(&mut self.used, true);
-        poll_fn(|cx| {
-            if let Poll::Ready(sent) = self.drive(cx, |cx| sending.as_mut().poll(cx)) {
-                return Poll::Ready(sent.map_err(|mut failed| {
-                    let unsent = failed.take_message().is_some();
-                    let failure = Failure::from_hyper(failed.into_error());
-                    Unanswered { failure: failure.at(used), unsent }
-                }));
-            }
-            loop {
-                let fresh = limit.take();
-                if self.poll_limit(cx, fresh.unwrap_or_default(), fresh.is_some()).is_pending() {
-                    return Poll::Pending;
+        async move {
+            let mut sending = pin!(sending);
+            let mut limit = Some(patience.first());
+            poll_fn(|cx| {
+                if let Poll::Ready(sent) = self.drive(cx, |cx| sending.as_mut().poll(cx)) {
+                    return Poll::Ready(sent.map_err(|mut failed| {
+                        let unsent = failed.take_message().is_some();
+                        let failure = Failure::from_hyper(failed.into_error());
+                        Unanswered { failure: failure.at(used), unsent }
+                    }));
                 }
-                match patience.next() {
-                    Ok(more) => limit = Some(more),
-                    Err(failure) => {
-                        return Poll::Ready(Err(Unanswered { failure, unsent: false }));
+                loop {
+                    let fresh = limit.take();
+                    let late =
+                        self.poll_limit(cx, fresh.unwrap_or_default(), fresh.is_some()).is_ready();
+                    if !late {
+                        return Poll::Pending;
+                    }
+                    match patience.next() {
+                        Ok(more) => limit = Some(more),
+                        Err(failure) => {
+                            return Poll::Ready(Err(Unanswered { failure, unsent: false }));
+                        }
                     }
                 }
-            }
-        })
-        .await
+            })
+            .await
+        }
     }
 
     /// Takes the connection itself, when both ends have agreed to speak something else on it.
