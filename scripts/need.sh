@@ -16,12 +16,13 @@ package_of() {
         c++) echo "g++" ;;
         nghttp | h2load) echo nghttp2-client ;;
         nghttpd) echo nghttp2-server ;;
+        nghttpx) echo nghttp2-proxy ;;
         nginx) echo nginx-light ;;
         go) echo "golang-go ca-certificates" ;;
         python3) echo python3 ;;
         python-h2) echo python3-h2 ;;
         ip) echo iproute2 ;;
-        taskset) echo util-linux ;;
+        taskset | nsenter) echo util-linux ;;
         *) echo "$1" ;; # curl, git, h2o, chromium, openssl, cmake: the package has the program's name
     esac
 }

@@ -26,7 +26,7 @@ pub(crate) enum Command {
     Get(Box<crate::get::GetArgs>),
     Gateway(Box<crate::gateway::GatewayArgs>),
     Agent(Box<crate::agent::AgentArgs>),
-    Demo(crate::demo::DemoArgs),
+    Demo(Box<crate::demo::DemoArgs>),
     Lab(Box<crate::lab::LabArgs>),
     Probe(crate::probe::ProbeArgs),
     Config(crate::config::ConfigArgs),

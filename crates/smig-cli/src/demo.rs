@@ -3,10 +3,11 @@
 //! Owns the command line and the files that are written. The link, the transfers and the drawing
 //! are smig-lab's.
 
+mod browser;
 mod target;
 
 use std::io::{self, Write};
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 use std::time::Duration;
 
@@ -16,7 +17,7 @@ use smig_lab::demo::{
     DemoOptions, DemoResult, DriveError, LiveView, Variant, check, drive, render_html, render_json,
     render_svg,
 };
-use smig_lab::link::{LinkSpec, QueueLimit, Rate};
+use smig_lab::link::{LinkSpec, Profile, QueueLimit, Rate};
 use smig_lab::netns::enter_user_namespace;
 use smig_lab::stop::Stop;
 use smig_lab::terminal::{Output, Screen};
@@ -37,29 +38,37 @@ use target::Target;
         another connection. Server, client, TCP and TLS are real; only the link is emulated.\n\n\
         Both series are shown while it runs; at the end there is a table, and a web page with the \
         picture. Nothing else is left on the machine. It needs Linux, and root or user \
-        namespaces.",
+        namespaces.\n\n\
+        With --browser the small ones are the 234 pictures of a page, which Chromium loads through \
+        smig agent and smig gateway while another program downloads through the same agent. The web \
+        page then shows what the browser showed at the same moments.",
     after_help = "\
 Examples:
   smig demo                                  the README's picture, in less than two minutes
   smig demo --big-file 5MB                   a quick look
   smig demo --rate 50mbit --rtt 20ms --big-file 150MB
   smig demo --variants plain,smig --bulk-congestion-control bbr
+  smig demo --browser --link ftth            a page in Chromium, through agent and gateway
   smig demo --json - --output /dev/null | jq '.summary[] | {variant, median_ms, big_file_s}'"
 )]
 pub(crate) struct DemoArgs {
-    /// Write the web page to this file
-    #[arg(short, long, value_name = "FILE", default_value = "./smig-demo.html")]
-    output: PathBuf,
+    /// Write the web page to this file [default: ./smig-demo.html, with --browser ./smig-browser.html]
+    #[arg(short, long, value_name = "FILE")]
+    output: Option<PathBuf>,
     /// Write everything measured to this file too; - is standard output
     #[arg(long, value_name = "FILE")]
     json: Option<PathBuf>,
     /// Write the picture alone to this file too, as SVG
     #[arg(long, value_name = "FILE")]
     svg: Option<PathBuf>,
-    /// What to compare, in this order: plain, lowat (TCP_NOTSENT_LOWAT), smig
-    #[arg(long, value_name = "LIST", value_delimiter = ',', value_parser = variant, default_value = "plain,lowat,smig")]
-    variants: Vec<Variant>,
+    /// What to compare, in this order: plain, lowat (TCP_NOTSENT_LOWAT), smig [default: all; with
+    /// --browser plain,smig]
+    #[arg(long, value_name = "LIST", value_delimiter = ',', value_parser = variant)]
+    variants: Option<Vec<Variant>>,
 
+    /// A link that has a name instead, such as 3g, wifi, ftth (smig lab profiles)
+    #[arg(long, value_name = "PROFILE", value_parser = profile, conflicts_with_all = ["rate", "rtt", "queue"], help_heading = "Link")]
+    link: Option<LinkSpec>,
     /// The link's rate: bits a second, or with kbit, mbit, gbit
     #[arg(long, value_parser = rate, default_value = "10mbit", help_heading = "Link")]
     rate: Rate,
@@ -71,60 +80,83 @@ pub(crate) struct DemoArgs {
     queue: u32,
 
     /// Size of the big file
-    #[arg(long, value_name = "SIZE", value_parser = file_size, default_value = "36MB", help_heading = "Transfers")]
+    #[arg(long, value_name = "SIZE", value_parser = file_size, default_value = "36MB", conflicts_with = "browser", help_heading = "Transfers")]
     big_file: u64,
     /// Size of a small object
-    #[arg(long, value_name = "SIZE", value_parser = file_size, default_value = "10kB", help_heading = "Transfers")]
+    #[arg(long, value_name = "SIZE", value_parser = file_size, default_value = "10kB", conflicts_with = "browser", help_heading = "Transfers")]
     object: u64,
     /// From one small object's request to the next, whether or not it is complete
-    #[arg(long, value_name = "TIME", value_parser = interval, default_value = "500ms", help_heading = "Transfers")]
+    #[arg(long, value_name = "TIME", value_parser = interval, default_value = "500ms", conflicts_with = "browser", help_heading = "Transfers")]
     interval: Duration,
 
     /// TCP's congestion control at both ends
     #[arg(long, value_name = "NAME", default_value = "cubic", help_heading = "Servers")]
     congestion_control: String,
     /// The same for connections that carry what SMig moved; "same" is no other
-    #[arg(long, value_name = "NAME", default_value = "same", help_heading = "Servers")]
+    #[arg(
+        long,
+        value_name = "NAME",
+        default_value = "same",
+        conflicts_with = "browser",
+        help_heading = "Servers"
+    )]
     bulk_congestion_control: String,
     /// How long SMig's server holds the big file back for one small object at most; 0 is not at all
-    #[arg(long, value_name = "TIME", value_parser = parse_time, default_value = "25ms", help_heading = "Servers")]
+    #[arg(long, value_name = "TIME", value_parser = parse_time, default_value = "25ms", conflicts_with = "browser", help_heading = "Servers")]
     max_hold: Duration,
+
+    #[command(flatten)]
+    browser: browser::BrowserArgs,
 }
 
 impl DemoArgs {
-    fn options(&self) -> Result<DemoOptions, Failure> {
-        for (index, variant) in self.variants.iter().enumerate() {
-            if self.variants[..index].contains(variant) {
+    fn link(&self) -> LinkSpec {
+        let queue = QueueLimit::packets(self.queue as usize);
+        self.link.clone().unwrap_or_else(|| LinkSpec::symmetric(self.rate, self.rtt, queue))
+    }
+
+    /// What is compared, unless something is named twice.
+    fn variants(&self, unless_said: &[Variant]) -> Result<Vec<Variant>, Failure> {
+        let variants = self.variants.as_deref().unwrap_or(unless_said);
+        for (index, variant) in variants.iter().enumerate() {
+            if variants[..index].contains(variant) {
                 let text = format!("--variants: {variant} is there twice; name each once");
                 return Err(Failure::new(Exit::Usage, text));
             }
         }
+        Ok(variants.to_vec())
+    }
+
+    fn options(&self) -> Result<DemoOptions, Failure> {
         let bulk_congestion_control = match self.bulk_congestion_control.as_str() {
             "same" => None,
             name => Some(name.to_owned()),
         };
-        let queue = QueueLimit::packets(self.queue as usize);
         Ok(DemoOptions {
-            link: LinkSpec::symmetric(self.rate, self.rtt, queue),
+            link: self.link(),
             congestion_control: self.congestion_control.clone(),
             bulk_congestion_control,
             max_hold: self.max_hold,
             object_bytes: self.object,
             object_interval: self.interval,
             big_file_bytes: self.big_file,
-            variants: self.variants.clone(),
+            variants: self.variants(&Variant::ALL)?,
             ..DemoOptions::default()
         })
     }
 }
 
 pub(crate) fn run(args: &DemoArgs) -> Result<ExitCode> {
+    if args.browser.browser {
+        return browser::run(args);
+    }
     let options = args.options()?;
     // While the process has one thread.
     enter_user_namespace()?;
     crate::trace::start(crate::trace::Level::Errors);
     check(&options)?;
-    let page = Target::file(&args.output)?;
+    let output = args.output.as_deref().unwrap_or_else(|| Path::new("./smig-demo.html"));
+    let page = Target::file(output)?;
     let json = args.json.as_deref().map(Target::file_or_stdout).transpose()?;
     let svg = args.svg.as_deref().map(Target::file).transpose()?;
     let stop = Stop::default();
@@ -143,20 +175,29 @@ pub(crate) fn run(args: &DemoArgs) -> Result<ExitCode> {
         svg.write(&render_svg(&result))?;
     }
     page.write(&render_html(&result))?;
-    eprintln!("\nThe picture: {} (open it in a browser)", args.output.display());
+    eprintln!("\nThe picture: {} (open it in a browser)", output.display());
     Ok(ExitCode::SUCCESS)
 }
 
 /// Runs it, and shows it on standard output unless the JSON goes there.
 fn show(options: &DemoOptions, stop: &Stop, json: Option<&Target>) -> Result<DemoResult> {
     let setup = options.setup(concat!("smig ", env!("CARGO_PKG_VERSION")));
-    let screen: Screen<Box<dyn Write>> = match json {
-        Some(Target::Stdout) => Screen::new(Box::new(io::stderr()), Output::of(&io::stderr())),
-        _ => Screen::new(Box::new(io::stdout()), Output::of(&io::stdout())),
-    };
-    let mut view = LiveView::new(setup, screen)?;
+    let mut view = LiveView::new(setup, screen(json))?;
     drive(options, stop, &mut |event| view.apply(event))?;
     Ok(view.finish()?)
+}
+
+/// Standard output, unless the JSON goes there.
+fn screen(json: Option<&Target>) -> Screen<Box<dyn Write>> {
+    match json {
+        Some(Target::Stdout) => Screen::new(Box::new(io::stderr()), Output::of(&io::stderr())),
+        _ => Screen::new(Box::new(io::stdout()), Output::of(&io::stdout())),
+    }
+}
+
+fn profile(name: &str) -> Result<LinkSpec, String> {
+    let profile = Profile::named(name);
+    profile.map(|profile| profile.spec).ok_or_else(|| "smig lab profiles lists them".to_owned())
 }
 
 fn variant(text: &str) -> Result<Variant, String> {
@@ -257,6 +298,26 @@ mod tests {
     }
 
     #[test]
+    fn links_have_names() {
+        let wifi = options(&["--link=wifi"]).unwrap().link;
+        assert_eq!(wifi.to_client.rate, Rate::mbit(8));
+        assert!(options(&["--link=wifi", "--rate=1mbit"]).is_err());
+    }
+
+    #[test]
+    fn the_browser_has_flags_of_its_own() {
+        let line = ["demo", "--browser", "--loads=2", "--link=ftth"];
+        let line = Line::try_parse_from(line).unwrap().args;
+        let options = browser::options(&line).unwrap();
+        assert_eq!(options.loads, 2);
+        assert_eq!(options.link.to_client.rate, Rate::mbit(30));
+        assert_eq!(options.variants, [Variant::PlainHttp2, Variant::Smig]);
+        for wrong in [["--browser", "--object=1kB"], ["--loads=2", "--rtt=1s"]] {
+            assert!(Line::try_parse_from(["demo"].iter().chain(&wrong)).is_err(), "{wrong:?}");
+        }
+    }
+
+    #[test]
     fn what_cannot_be_is_refused_with_its_name() {
         for (flag, named) in [
             ("--rate=fast", "--rate"),
@@ -268,6 +329,7 @@ mod tests {
             ("--interval=1ms", "10ms"),
             ("--variants=plain,quic", "quic"),
             ("--variants=smig,smig", "twice"),
+            ("--link=5g", "smig lab profiles"),
         ] {
             let error = options(&[flag]).unwrap_err();
             assert!(error.contains(named), "{flag}: {error}");

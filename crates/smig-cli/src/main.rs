@@ -1,5 +1,7 @@
 //! The `smig` program: arguments in, words out. The work is done by the libraries.
 
+#![warn(clippy::print_stdout)]
+
 mod agent;
 mod cli;
 mod completions;
@@ -15,6 +17,7 @@ mod paint;
 mod probe;
 mod serve;
 mod settings;
+mod stdout;
 mod suffix;
 mod trace;
 mod trust;
@@ -25,6 +28,10 @@ use clap::Parser as _;
 
 use cli::{Cli, Command};
 use exit::{Exit, Failure};
+
+/// A request costs some thirty small allocations, and the C library's allocator is the slower one at those.
+#[global_allocator]
+static ALLOCATOR: mimalloc::MiMalloc = mimalloc::MiMalloc;
 
 fn main() -> ExitCode {
     let result = match Cli::parse().command {

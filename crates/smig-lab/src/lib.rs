@@ -6,6 +6,7 @@
 //! - [`check`]: whether the emulated links do what they are told;
 //! - [`hystart`]: the one TCP setting that is the whole machine's (Linux);
 //! - [`demo`]: what the demonstration records and how it is told;
+//! - [`browser`]: a browser through agent and gateway, beside a download (Linux);
 //! - [`sample`]: what happens during a run, all on one clock;
 //! - [`compare`]: results held against each other;
 //! - [`survey`]: large objects on the sites of the web, the paper's Table 1;
@@ -17,6 +18,8 @@
 //! - [`lateness`]: how far behind its own schedule the emulator ran, which
 //!   every result carries.
 
+#[cfg(target_os = "linux")]
+pub mod browser;
 #[cfg(target_os = "linux")]
 pub mod campaign;
 #[cfg(target_os = "linux")]

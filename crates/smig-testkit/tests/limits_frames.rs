@@ -86,13 +86,8 @@ fn a_header_block_has_ten_seconds() {
 
 #[test]
 fn ten_empty_frames_in_a_row_are_enough() {
-    let frames: [Frame; 5] = [
-        data(1, ""),
-        padded_data(1, "", 200),
-        raw(kind::PRIORITY, 0, 3, [0; 5]),
-        raw(0xee, 0xff, 77, "unknown"),
-        raw(0x42, 0, 0, ""),
-    ];
+    let frames: [Frame; 4] =
+        [data(1, ""), padded_data(1, "", 200), raw(0xee, 0xff, 77, "unknown"), raw(0x42, 0, 0, "")];
     for frame in frames {
         let mut peer = server();
         peer.post(C1, 1);
@@ -113,6 +108,26 @@ fn ten_empty_frames_in_a_row_are_enough() {
         peer.send(C1, data(1, "x"));
     }
     peer.expect_silence();
+}
+
+// PRIORITY (CVE-2019-9513).
+
+#[test]
+fn a_browser_may_give_all_of_its_streams_other_places() {
+    // Chromium at the layout of a page with many pictures: it sends up to three for each.
+    let mut peer = server();
+    let most = Config::server().max_concurrent_streams;
+    let priority = |n: u32| raw(kind::PRIORITY, 0, 2 * n + 1, [0x80, 0, 0, 0, 146]);
+    for row in 0..2 {
+        peer.post(C1, 2 * row + 1);
+        for n in 0..8 * most {
+            peer.send(C1, priority(n % most + 10));
+        }
+        peer.expect_nothing(C1);
+    }
+    // Nothing else for so long is no browser.
+    peer.send(C1, priority(1));
+    expect_limit(&mut peer, "too many PRIORITY in a row");
 }
 
 // Queued answers (CVE-2019-9512, -9514, -9515).
@@ -305,6 +320,22 @@ fn a_stalled_stream_is_reset_whatever_frames_come() {
         peer.advance(Duration::from_secs(50));
         peer.send(C1, window_update(1, 1_100));
         peer.next(C1);
+    }
+    peer.expect_unharmed(key);
+}
+
+#[test]
+fn a_stream_with_nothing_to_send_rests_as_long_as_it_likes() {
+    let mut peer = Peer::to_server(Setup::new(Config::server()));
+    peer.connect();
+    let key = peer.get(C1, 1);
+    peer.respond(key, 200, EndStream::No);
+    peer.expect(C1, headers(1).status(200));
+    for _ in 0..100 {
+        // Far less than a stalled stream would have to move.
+        peer.advance(Duration::from_secs(59));
+        peer.body(key, "event", EndStream::No);
+        peer.expect(C1, data(1, "event"));
     }
     peer.expect_unharmed(key);
 }

@@ -14,6 +14,7 @@ use smig_lab::netns::enter_user_namespace;
 
 use crate::exit::{Exit, Failure};
 use crate::paint;
+use crate::stdout::outln;
 
 /// Measure the emulated links themselves
 #[derive(Debug, Args)]
@@ -67,7 +68,7 @@ pub(super) fn run(args: &CheckArgs) -> Result<ExitCode> {
         let result = check::check(name, link, &options)?;
         bar.suspend(|| {
             if verdicts.is_empty() && !args.json {
-                println!("{}", paint::strong(&check::head()));
+                outln!("{}", paint::strong(&check::head()));
             }
             show(args, &result)
         })?;
@@ -75,7 +76,7 @@ pub(super) fn run(args: &CheckArgs) -> Result<ExitCode> {
         bar.inc(1);
     }
     bar.finish_and_clear();
-    Ok(conclude(args, &verdicts))
+    conclude(args, &verdicts)
 }
 
 fn progress(links: usize) -> ProgressBar {
@@ -92,20 +93,20 @@ fn show(args: &CheckArgs, result: &ProfileCheck) -> Result<()> {
     if args.json {
         let mut value = serde_json::to_value(result)?;
         value["verdict"] = serde_json::to_value(result.verdict())?;
-        println!("{value}");
+        outln!("{value}");
         return Ok(());
     }
     for line in check::lines(result) {
         match result.verdict() {
-            Verdict::Good => println!("{line}"),
-            Verdict::Disturbed => println!("{}", paint::faint(&line)),
-            Verdict::Off => println!("{}", paint::bad(&line)),
+            Verdict::Good => outln!("{line}"),
+            Verdict::Disturbed => outln!("{}", paint::faint(&line)),
+            Verdict::Off => outln!("{}", paint::bad(&line)),
         }
     }
     Ok(())
 }
 
-fn conclude(args: &CheckArgs, verdicts: &[Verdict]) -> ExitCode {
+fn conclude(args: &CheckArgs, verdicts: &[Verdict]) -> Result<ExitCode> {
     let count = |verdict| verdicts.iter().filter(|other| **other == verdict).count();
     let (good, disturbed, off) =
         (count(Verdict::Good), count(Verdict::Disturbed), count(Verdict::Off));
@@ -117,9 +118,9 @@ fn conclude(args: &CheckArgs, verdicts: &[Verdict]) -> ExitCode {
         if off > 0 {
             text += &format!("; {off} do not");
         }
-        println!("{text}.");
+        outln!("{text}.");
     }
-    if off > 0 { Exit::Failure.into() } else { ExitCode::SUCCESS }
+    Ok(if off > 0 { Exit::Failure.into() } else { ExitCode::SUCCESS })
 }
 
 /// The links that are named, all profiles if none is.

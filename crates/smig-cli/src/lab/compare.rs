@@ -13,6 +13,7 @@ use smig_lab::report::table::{to_csv, to_markdown, to_text};
 use smig_lab::stats::Bootstrap;
 
 use crate::exit::{Exit, Failure};
+use crate::stdout::{out, outln};
 
 /// Compare results: medians, 95th percentiles, intervals, effect sizes
 #[derive(Debug, Args)]
@@ -62,20 +63,20 @@ enum Format {
 pub(super) fn run(args: &CompareArgs) -> Result<ExitCode> {
     let comparisons = comparisons(args)?;
     if args.json {
-        println!("{}", serde_json::to_string_pretty(&comparisons)?);
+        outln!("{}", serde_json::to_string_pretty(&comparisons)?);
         return Ok(ExitCode::SUCCESS);
     }
     let table = table(&comparisons);
     match args.format {
-        Format::Csv => print!("{}", to_csv(&table)),
-        Format::Markdown => print!("{}", to_markdown(&table)),
+        Format::Csv => out!("{}", to_csv(&table)),
+        Format::Markdown => out!("{}", to_markdown(&table)),
         Format::Text => {
-            print!("{}", to_text(&table));
-            println!();
+            out!("{}", to_text(&table));
+            outln!("");
             for comparison in &comparisons {
                 let setting = &comparison.setting;
                 let place = if setting.is_empty() { String::new() } else { format!("{setting}: ") };
-                println!("{place}{}", comparison.sentence);
+                outln!("{place}{}", comparison.sentence);
             }
         }
     }

@@ -3,6 +3,7 @@
 use std::path::PathBuf;
 use std::process::ExitCode;
 
+use crate::stdout::outln;
 use anyhow::{Context as _, Result};
 use clap::Args;
 use smig_lab::campaign::merge;
@@ -35,11 +36,11 @@ pub(super) fn run(args: &MergeArgs) -> Result<ExitCode> {
         let summary = serde_json::json!({
             "file": merged.file, "results": merged.results, "repeated": merged.repeated,
         });
-        println!("{summary}");
+        outln!("{summary}");
     } else {
-        println!("{} results in {}", merged.results, merged.file.display());
+        outln!("{} results in {}", merged.results, merged.file.display());
         if merged.repeated > 0 {
-            println!("{} lines were there more than once, all the same", merged.repeated);
+            outln!("{} lines were there more than once, all the same", merged.repeated);
         }
     }
     Ok(ExitCode::SUCCESS)

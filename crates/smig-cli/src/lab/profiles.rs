@@ -8,6 +8,7 @@ use smig_lab::link::Profile;
 
 use super::check;
 use crate::paint;
+use crate::stdout::{out, outln};
 
 /// List the links that have a name
 #[derive(Debug, Args)]
@@ -37,7 +38,7 @@ pub(super) fn run(args: &ProfilesArgs) -> Result<ExitCode> {
             } else {
                 toml::to_string(&spec).context("a link is a table")?
             };
-            print!("{text}");
+            out!("{text}");
         }
         None if args.json => {
             let all: Vec<_> = Profile::all()
@@ -46,12 +47,12 @@ pub(super) fn run(args: &ProfilesArgs) -> Result<ExitCode> {
                     serde_json::json!({ "name": name, "about": about, "link": spec })
                 })
                 .collect();
-            println!("{}", serde_json::to_string_pretty(&all)?);
+            outln!("{}", serde_json::to_string_pretty(&all)?);
         }
         None => {
             for Profile { name, about, spec } in Profile::all() {
-                println!("{}  {spec}", paint::strong(&format!("{name:<22}")));
-                println!("{:<22}  {}", "", paint::faint(about));
+                outln!("{}  {spec}", paint::strong(&format!("{name:<22}")));
+                outln!("{:<22}  {}", "", paint::faint(about));
             }
         }
     }

@@ -23,6 +23,7 @@ use smig_lab::stop::Stop;
 use super::run::{View, check_setting, jobs};
 use crate::exit::{Exit, Failure};
 use crate::interrupt::{self, INTERRUPTED};
+use crate::stdout::{out, outln};
 
 /// Runs at once for each processor. Measured with six on two processors that compiled beside it: of 228
 /// runs the median was 0.1 ms late at p99, the worst 1.1 ms; 2 ms would not count. A run of 10 Mbit/s
@@ -113,7 +114,7 @@ pub(super) fn run(args: &ReproduceArgs) -> Result<ExitCode> {
 }
 
 fn list() -> Result<ExitCode> {
-    println!("{:<12} {:<28} {:>10} {:>10}  about", "name", "scenario", "quick", "full");
+    outln!("{:<12} {:<28} {:>10} {:>10}  about", "name", "scenario", "quick", "full");
     let jobs = default_jobs();
     for experiment in Experiment::all() {
         let length = |extent| -> Result<String> {
@@ -129,7 +130,7 @@ fn list() -> Result<ExitCode> {
                 format!("{:.1} h", minutes / 60.0)
             })
         };
-        println!(
+        outln!(
             "{:<12} {:<28} {:>10} {:>10}  {}",
             experiment.name,
             experiment.file.trim_start_matches("scenarios/"),
@@ -138,8 +139,8 @@ fn list() -> Result<ExitCode> {
             experiment.title
         );
     }
-    println!("{SURVEY:<12} {:<28} {:>10} {:>10}  Sites with large objects", "", "1 min", "1 min");
-    println!("\nWith {jobs} runs at once, as is usual on this machine.");
+    outln!("{SURVEY:<12} {:<28} {:>10} {:>10}  Sites with large objects", "", "1 min", "1 min");
+    outln!("\nWith {jobs} runs at once, as is usual on this machine.");
     Ok(ExitCode::SUCCESS)
 }
 
@@ -258,9 +259,9 @@ fn report(folder: &Path, json: bool) -> Result<()> {
     let findings = findings(&results, survey.as_ref());
     let written = write_report(folder, &findings, &results)?;
     if json {
-        println!("{:#}", render_json(&findings));
+        outln!("{:#}", render_json(&findings));
     } else {
-        print!("{}", to_text(&summary(&findings)));
+        out!("{}", to_text(&summary(&findings)));
     }
     eprintln!("\nThe report: {}", written.page.display());
     Ok(())

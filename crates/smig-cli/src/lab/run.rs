@@ -21,6 +21,7 @@ use crate::exit::{Exit, Failure};
 use crate::interrupt::{self, INTERRUPTED};
 use crate::paint;
 use crate::settings::{self, Settings};
+use crate::stdout::outln;
 
 /// Measure what a scenario file says
 #[derive(Debug, Args)]
@@ -87,7 +88,7 @@ pub(super) fn run(args: &RunArgs) -> Result<ExitCode> {
         .map_err(|why| Failure::new(Exit::Usage, format!("--filter: {why}")))?;
     let smig = std::env::current_exe().context("cannot find this program's own file")?;
     if args.show_config {
-        show_config(&campaign, &filter, &smig);
+        show_config(&campaign, &filter, &smig)?;
         return Ok(ExitCode::SUCCESS);
     }
     let options = Options {
@@ -110,7 +111,7 @@ pub(super) fn run(args: &RunArgs) -> Result<ExitCode> {
     let view = View::new(&campaign.name, &plan, options.jobs);
     let summary = campaign::run(plan, &options, &stop, &mut |event| view.show(event));
     view.end();
-    Ok(conclude(args, &options, &summary?))
+    conclude(args, &options, &summary?)
 }
 
 /// What is wrong with one setting of `smig serve`, by its own check.
@@ -133,7 +134,7 @@ pub(super) fn check_setting(text: &str) -> Result<(), String> {
     })
 }
 
-fn show_config(campaign: &Campaign, filter: &Filter, smig: &Path) {
+fn show_config(campaign: &Campaign, filter: &Filter, smig: &Path) -> Result<()> {
     let folder = Path::new("RUN");
     let material = Material::at(folder);
     let place = Place {
@@ -147,15 +148,16 @@ fn show_config(campaign: &Campaign, filter: &Filter, smig: &Path) {
         owner: if rustix::process::getuid().is_root() { Owner::Root } else { Owner::User },
     };
     for setting in campaign.settings.iter().filter(|setting| filter.takes(&setting.variant)) {
-        println!("{}", paint::strong(&format!("== {}", setting.variant)));
-        println!("link: {}", setting.scenario.link);
+        outln!("{}", paint::strong(&format!("== {}", setting.variant)));
+        outln!("link: {}", setting.scenario.link);
         for (number, (name, server)) in (0..).zip(&setting.scenario.servers) {
             let found = program_of(server, smig);
             let program = found.unwrap_or_else(|| server.kind.word().into());
             let launch = place.launch(&Errand { name, number, server, program: &program });
-            println!("-- server {name}\n{}", launch.shown());
+            outln!("-- server {name}\n{}", launch.shown());
         }
     }
+    Ok(())
 }
 
 /// Progress, on standard error.
@@ -274,7 +276,7 @@ fn tell(line: &str) {
     let _ = writeln!(io::stderr(), "{line}");
 }
 
-fn conclude(args: &RunArgs, options: &Options, summary: &Summary) -> ExitCode {
+fn conclude(args: &RunArgs, options: &Options, summary: &Summary) -> Result<ExitCode> {
     if args.json {
         let given_up: Vec<_> = summary
             .given_up
@@ -290,7 +292,7 @@ fn conclude(args: &RunArgs, options: &Options, summary: &Summary) -> ExitCode {
             "out": options.out, "done_before": summary.done_before, "finished": summary.finished,
             "rejected": summary.rejected, "left": summary.left, "given_up": given_up, "missing": missing,
         });
-        println!("{line}");
+        outln!("{line}");
     }
     let out = options.out.display();
     tell(&format!("{} runs have results in {out}", summary.done_before + summary.finished));
@@ -299,14 +301,14 @@ fn conclude(args: &RunArgs, options: &Options, summary: &Summary) -> ExitCode {
     }
     if summary.left > 0 {
         tell(&format!("stopped; {} runs are left: the same command goes on", summary.left));
-        return ExitCode::from(INTERRUPTED);
+        return Ok(ExitCode::from(INTERRUPTED));
     }
     if summary.given_up.is_empty() {
-        return ExitCode::SUCCESS;
+        return Ok(ExitCode::SUCCESS);
     }
     tell(&format!(
         "{} runs have no result; the same command tries them again",
         summary.given_up.len()
     ));
-    Exit::Failure.into()
+    Ok(Exit::Failure.into())
 }

@@ -3,7 +3,7 @@
 //! Owns the command lines, the progress and where results go. What counts is smig-lab's.
 
 use std::fs::File;
-use std::io::{self, Read, Write as _};
+use std::io::{self, Read};
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 use std::time::Duration;
@@ -360,11 +360,7 @@ fn print(table: &Table, output: &OutputArgs) -> Result<()> {
     } else {
         table.text()
     };
-    match io::stdout().write_all(text.as_bytes()) {
-        // Whoever reads has seen enough.
-        Err(error) if error.kind() == io::ErrorKind::BrokenPipe => Ok(()),
-        result => result.context("cannot write to standard output"),
-    }
+    Ok(crate::stdout::write(format_args!("{text}"))?)
 }
 
 #[cfg(test)]

@@ -14,6 +14,7 @@ use smig_lab::report::timeline::{View, render_beside, render_html, render_svg};
 use smig_lab::sample::{ReadError, Timeline};
 
 use crate::exit::{Exit, Failure};
+use crate::stdout::out;
 use smig_settings::value::parse_time;
 
 /// Draw what was sampled of a run: requests, link queue, congestion windows, moves, on one axis
@@ -117,7 +118,7 @@ fn view(args: &TimelineArgs, timeline: &Timeline) -> Result<View, Failure> {
 
 fn write(path: &Path, text: &str) -> Result<(), Failure> {
     if path == Path::new("-") {
-        print!("{text}");
+        out!("{text}");
         return Ok(());
     }
     fs::write(path, text).map_err(|error| {

@@ -1,7 +1,6 @@
 //! `smig lab trace`: Mahimahi's trace files, made, converted and described.
 
 use std::fs;
-use std::io::{self, Write as _};
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 use std::time::Duration;
@@ -11,6 +10,7 @@ use clap::{Args, Subcommand};
 use smig_lab::link::{LteSpec, OPPORTUNITY_BYTES, Rate, RateStep, Steps, Trace};
 
 use crate::exit::{Exit, Failure};
+use crate::stdout::{self, out};
 
 /// Make, convert and describe trace files of links that vary
 #[derive(Debug, Args)]
@@ -94,11 +94,7 @@ impl Output {
             Some(path) => {
                 fs::write(path, text).with_context(|| format!("cannot write {}", path.display()))
             }
-            None => match io::stdout().lock().write_all(text.as_bytes()) {
-                // The reader has seen enough.
-                Err(error) if error.kind() == io::ErrorKind::BrokenPipe => Ok(()),
-                result => result.context("cannot write to standard output"),
-            },
+            None => Ok(stdout::write(format_args!("{text}"))?),
         }
     }
 }
@@ -124,7 +120,7 @@ pub(super) fn run(args: &TraceArgs) -> Result<ExitCode> {
             let interval = Duration::from_millis(u64::from(*interval_ms));
             output.write(&rates(&read(file)?, interval))?;
         }
-        TraceCommand::Show { file } => print!("{}", describe(&read(file)?)),
+        TraceCommand::Show { file } => out!("{}", describe(&read(file)?)),
     }
     Ok(ExitCode::SUCCESS)
 }

@@ -8,12 +8,11 @@ use http::Uri;
 use serde::de::Error as _;
 use serde::{Deserialize, Deserializer};
 use smig::Origin;
-use smig_settings::value::deserialize_time;
+use smig_settings::value::{deserialize_time, deserialize_time_or_never};
 use smig_settings::{Document, Fault, Faults};
 
 use super::spec::PortForward;
 use crate::admin::AdminSpec;
-use crate::forward::time_or_never;
 
 /// The keys of the file's top.
 const KEYS: [&str; 4] = ["gateway", "listen", "limits", "admin"];
@@ -84,7 +83,7 @@ pub struct LimitSpec {
     /// Local connections at once; further ones wait.
     pub max_connections: usize,
     /// How long a tunnel may rest; `"never"`: as long as it likes.
-    #[serde(deserialize_with = "time_or_never")]
+    #[serde(deserialize_with = "deserialize_time_or_never")]
     pub tunnel_idle: Option<Duration>,
     /// For what runs when the agent ends.
     #[serde(deserialize_with = "deserialize_time")]

@@ -27,6 +27,7 @@ use super::proxy::{outward, page};
 use super::spec::{PortForward, PortProtocol};
 use crate::admin::span::RequestSpan;
 use crate::forward::NEXT_PROTOCOL;
+use crate::proxy::grpc;
 use crate::tunnel::{Kind, Socket};
 
 /// The client's first octets in HTTP/2 (RFC 9113 section 3.4).
@@ -89,10 +90,15 @@ async fn serve_http2(
         let (forward, shared, broken) =
             (Arc::clone(&forward), Arc::clone(&shared), BrokenFlag::default());
         async move {
+            let is_grpc = grpc::is_grpc(request.headers());
             let answered = answer(request, &forward, &shared, broken).await;
             Ok::<_, Infallible>(answered.unwrap_or_else(|failure| {
                 tracing::debug!(why = failure.text(), "a local request failed");
-                page(failure.status(), failure.text())
+                let mut response = page(failure.status(), failure.text());
+                if is_grpc && grpc::translate(&mut response, failure.text()) {
+                    *response.body_mut() = LocalBody::text(Bytes::new());
+                }
+                response
             }))
         }
     });

@@ -113,6 +113,9 @@ impl Config {
             source: Some(Source { file: path.to_owned(), text: text.to_owned() }),
             ..Self::default()
         };
+        if document.has("forward") {
+            for_agents(&mut config.server.engine);
+        }
         document.settings(&SCHEMA, &mut config.server);
         let listen = document.each("listen");
         let certificates = document.each("certificate");
@@ -216,6 +219,13 @@ impl Config {
         hosts.dedup();
         hosts
     }
+}
+
+/// Defaults where an agent brings all that its programs do in one session: more at once, and room on a
+/// connection for uploads whose destinations do not read.
+const fn for_agents(engine: &mut smig::Config) {
+    engine.max_concurrent_streams = 1024;
+    engine.connection_window = 16 << 20;
 }
 
 /// Whether a file is a gateway's: some key of its top is no other program's.

@@ -36,6 +36,17 @@ pub(crate) fn uncommented(example: &str) -> String {
 }
 
 #[test]
+fn a_forward_proxy_has_room_for_agents() {
+    let of = |text: &str| parse(text).unwrap().server.engine;
+    let usual = of("");
+    let agents = of("[forward]\nsubjects = ['ann']");
+    assert_eq!((usual.max_concurrent_streams, agents.max_concurrent_streams), (128, 1024));
+    assert!(agents.connection_window > usual.connection_window);
+    let told = of("[http2]\nmax_concurrent_streams = 7\n[forward]\nsubjects = ['ann']");
+    assert_eq!(told.max_concurrent_streams, 7);
+}
+
+#[test]
 fn the_example_parses_as_it_is_and_with_every_key_in_force() {
     let config = parse(&example()).unwrap();
     assert_eq!(config.listen[0].address.len(), 2);

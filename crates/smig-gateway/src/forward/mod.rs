@@ -24,7 +24,6 @@ use smig::{Incoming, Protocol};
 
 pub use pattern::{Pattern, PortRange};
 pub use spec::ForwardSpec;
-pub(crate) use spec::time_or_never;
 pub use users::SecretDigest;
 
 use crate::proxy::Body;

@@ -18,6 +18,7 @@ use super::table::{Kept, Table};
 use crate::admin::{self, Admin, Subject, Watch};
 use crate::config::{Config, ListenProtocol};
 use crate::tls::{self, Stamps};
+use crate::upstream::DEAD_AFTER;
 
 /// Why a gateway does not start, or does not take a configuration.
 #[derive(Debug, thiserror::Error)]
@@ -89,7 +90,12 @@ impl Gateway {
         let table = Table::new(&config, &kept, Arc::clone(&log), redirects(&config, &[]))?;
         let watch = config.admin.as_ref().map(|_| Watch::new());
         let front = Front::new(table, watch.clone());
-        let mut builder = config.server.builder().authority(AuthorityCheck::Service);
+        let mut server = config.server.clone();
+        // A response that rests does not show that its client has gone.
+        for options in [&mut server.interactive, &mut server.bulk] {
+            options.dead_after.get_or_insert(DEAD_AFTER);
+        }
+        let mut builder = server.builder().authority(AuthorityCheck::Service);
         for &(_, address, protocol) in &wanted {
             builder = match (trust(protocol), &tls) {
                 (Some(trust), _) => builder.listen_cleartext(address, trust),

@@ -5,6 +5,7 @@ use std::sync::Arc;
 
 use bytes::Bytes;
 use http::StatusCode;
+use http::uri::Authority;
 use smig::Hint;
 use smig_settings::Faults;
 
@@ -138,7 +139,8 @@ impl Table {
         })
     }
 
-    pub(super) fn find(&self, host: Option<&str>, path: &str) -> Option<&Target> {
+    pub(super) fn find(&self, authority: Option<&Authority>, path: &str) -> Option<&Target> {
+        let host = authority.filter(|_| self.routes.have_hosts()).map(Authority::host);
         self.targets.get(self.routes.find(host, path)?)
     }
 

@@ -2,6 +2,7 @@
 
 mod body;
 mod failure;
+pub(crate) mod grpc;
 pub(crate) mod head;
 mod switch;
 mod upload;
@@ -140,6 +141,13 @@ impl Usual<'_> {
         Err(last)
     }
 
+    fn patience(&self, outward: &Outward) -> Patience {
+        match grpc::is_grpc(&outward.headers) {
+            true => Patience::endless(&self.upload),
+            false => Patience::new(&self.upload, self.upstream.timeouts()),
+        }
+    }
+
     async fn by_http1(
         &self,
         outward: Outward,
@@ -148,6 +156,7 @@ impl Usual<'_> {
         under_way: UnderWay,
     ) -> Result<Response<Body>, Failure> {
         let limits = self.upstream.timeouts();
+        let patience = self.patience(&outward);
         let mut request = head::for_http1(outward, self.upload.clone())?;
         // Of no meaning there, but it has room for what follows.
         *request.extensions_mut() = extensions;
@@ -158,7 +167,7 @@ impl Usual<'_> {
             });
         }
         let Some(connection) = lease.get() else { return Err(Failure::NoServer) };
-        let sent = connection.send(request, Patience::new(&self.upload, limits)).await;
+        let sent = connection.send(request, patience).await;
         let mut response = sent.map_err(|unanswered| match unanswered.unsent {
             true => Failure::Refused(unanswered.failure.to_string()),
             false => unanswered.failure,
@@ -177,7 +186,7 @@ impl Usual<'_> {
             }
             Body::empty()
         } else {
-            Body::http1(incoming, lease, under_way, limits.stall)
+            Body::http1(incoming, lease, under_way, limits.stall_of(&parts.headers))
         };
         Ok(Response::from_parts(parts, body))
     }
@@ -190,6 +199,7 @@ impl Usual<'_> {
         under_way: UnderWay,
     ) -> Result<Response<Body>, Failure> {
         let limits = self.upstream.timeouts();
+        let patience = self.patience(&outward);
         let mut request = head::for_http2(outward, &session.scheme, self.upload.clone())?;
         if let Some(interim) = &self.interim {
             let (interim, upload) = (interim.clone(), self.upload.clone());
@@ -198,7 +208,6 @@ impl Usual<'_> {
             });
         }
         let sending = session.client.request_to(&session.origin, request);
-        let patience = Patience::new(&self.upload, limits);
         let mut response = within(sending, patience).await?.map_err(Failure::from_smig)?;
         if response.version() < Version::HTTP_2 {
             pool.forget_alpn();
@@ -212,7 +221,7 @@ impl Usual<'_> {
         let body = if incoming.is_end_stream() {
             Body::empty()
         } else {
-            Body::http2(incoming, under_way, limits.stall)
+            Body::http2(incoming, under_way, limits.stall_of(&parts.headers))
         };
         Ok(Response::from_parts(parts, body))
     }

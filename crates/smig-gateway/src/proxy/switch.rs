@@ -114,10 +114,8 @@ async fn by_http1(
     head::accept(&mut response)?;
     if !switches {
         let (parts, incoming) = response.into_parts();
-        return Ok(Response::from_parts(
-            parts,
-            Body::http1(incoming, lease, under_way, limits.stall),
-        ));
+        let body = Body::http1(incoming, lease, under_way, limits.stall_of(&parts.headers));
+        return Ok(Response::from_parts(parts, body));
     }
     if wish != Wish::Tunnel {
         if !upgraded.is_some_and(|name| name.as_bytes().eq_ignore_ascii_case(b"websocket")) {
@@ -166,7 +164,8 @@ async fn by_http2(
     let (mut parts, incoming) = response.into_parts();
     parts.version = http::Version::default();
     if !parts.status.is_success() {
-        let body = Body::http2(incoming, under_way, limits.stall);
+        let stall = limits.stall_of(&parts.headers);
+        let body = Body::http2(incoming, under_way, stall);
         return Ok(Response::from_parts(parts, body));
     }
     if let (Wish::Upgrade(_), Some(key)) = (&wish, &key)

@@ -167,7 +167,7 @@ fn distribution_layers(run: &DemoRun) -> [Layer; 2] {
     ]
 }
 
-pub(super) const fn colour(variant: Variant) -> Colour {
+pub(crate) const fn colour(variant: Variant) -> Colour {
     match variant {
         Variant::PlainHttp2 => Colour::Vermilion,
         Variant::NotsentLowat => Colour::Purple,

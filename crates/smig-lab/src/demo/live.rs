@@ -138,7 +138,7 @@ pub(super) fn progress(setup: &DemoSetup, run: &DemoRun) -> Vec<String> {
 }
 
 /// Breaks a text at blanks so that no line is longer than `width`.
-pub(super) fn wrap(text: &str, width: usize) -> String {
+pub(crate) fn wrap(text: &str, width: usize) -> String {
     let mut out = String::new();
     let mut column = 0;
     for word in text.split(' ') {

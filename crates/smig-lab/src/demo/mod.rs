@@ -26,8 +26,12 @@ pub use data::{
     SmallObject, Variant,
 };
 #[cfg(target_os = "linux")]
+pub(crate) use drive::kernel;
+#[cfg(target_os = "linux")]
 pub use drive::{DemoOptions, DriveError, check, drive};
+pub(crate) use figures::colour;
 pub use live::LiveView;
+pub(crate) use live::wrap;
 pub use page::{render_html, render_json};
 pub use poster::render_svg;
 pub use recorder::{DemoEvent, DemoRecorder};

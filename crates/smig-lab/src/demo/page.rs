@@ -8,7 +8,7 @@ use super::data::{DemoResult, DemoSetup, Variant};
 use super::figures::{colour, distribution, run_figure};
 use super::summary::{self, RunSummary};
 use crate::millis;
-use crate::report::html::{Align, Page, Table, escape};
+use crate::report::html::{Align, Bar, Page, Table};
 use crate::report::svg::Colour;
 use crate::report::{bytes, ms, number};
 
@@ -36,7 +36,10 @@ pub fn render_html(result: &DemoResult) -> String {
     let summaries = summary::summaries(result);
     let mut page = Page::new("Small objects beside a big download");
     page.lead(&summary::scene(&result.setup));
-    page.raw(&bars(&summaries));
+    page.bars(
+        "Median time of a small object: with nothing else on the link, then beside the big file",
+        &bars(&summaries),
+    );
     for sentence in summary::findings(&summaries) {
         page.paragraph(&sentence);
     }
@@ -79,46 +82,20 @@ pub fn render_html(result: &DemoResult) -> String {
     page.finish()
 }
 
-/// Medians as bars, in markup of their own: they grow with the page.
-fn bars(summaries: &[RunSummary]) -> String {
-    let alone = summary::unloaded_median(summaries);
-    let most = summaries.iter().filter_map(|s| s.median_ms).chain(alone).fold(1.0, f64::max);
-    let row = |name: &str, value: f64, colour: Colour| {
-        format!(
-            "<div class=\"bar\" style=\"--part:{:.4};--colour:var({})\"><span>{}</span>\
-             <i></i><b>{} ms</b></div>",
-            (value / most).max(0.005),
-            colour.variable(),
-            escape(name),
-            ms(value)
-        )
+/// Medians: with nothing else on the link first.
+fn bars(summaries: &[RunSummary]) -> Vec<Bar> {
+    let bar = |name: &str, value: f64, colour: Colour| {
+        let text = format!("{} ms", ms(value));
+        Bar { name: name.to_owned(), value, text, colour }
     };
-    let mut out = format!(
-        "<style>{BAR_STYLE}</style><div class=\"bars\"><p>Median time of a small object: with nothing else on the link, then beside the big file</p>"
-    );
-    if let Some(alone) = alone {
-        out.push_str(&row("nothing else on the link", alone, Colour::Slate));
-    }
-    for summary in summaries {
-        if let Some(median) = summary.median_ms {
-            out.push_str(&row(summary.variant.title(), median, colour(summary.variant)));
-        }
-    }
-    out + "</div>"
+    let alone = summary::unloaded_median(summaries);
+    let mut bars: Vec<_> =
+        alone.map(|ms| bar("nothing else on the link", ms, Colour::Slate)).into_iter().collect();
+    bars.extend(summaries.iter().filter_map(|summary| {
+        Some(bar(summary.variant.title(), summary.median_ms?, colour(summary.variant)))
+    }));
+    bars
 }
-
-/// The bar and its number share a cell; the longest leaves room for its number.
-const BAR_STYLE: &str = "\
-.bars{margin:22px 0}.bars p{margin:0 0 12px;color:var(--soft);font-size:15px}\
-.bar{display:grid;grid-template:'name value'/280px 1fr;align-items:center;gap:2px 14px;\
-margin:9px 0}\
-.bar span{grid-area:name}\
-.bar i,.bar b{grid-area:value;--length:calc(var(--part)*(100% - 90px))}\
-.bar i{height:20px;border-radius:2px;background:var(--colour);width:var(--length)}\
-.bar b{margin-left:calc(var(--length) + 10px);white-space:nowrap;\
-font-variant-numeric:tabular-nums}\
-@media(max-width:720px){.bar{grid-template:'name' 'value'/1fr}}\
-";
 
 fn numbers(summaries: &[RunSummary]) -> Table {
     let (headings, mut rows) = summary::table(summaries);

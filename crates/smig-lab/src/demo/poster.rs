@@ -7,7 +7,7 @@ use super::figures::run_figure;
 use super::summary::{RunSummary, scene, summaries};
 use crate::report::html::escape;
 use crate::report::ms;
-use crate::report::svg::STYLE;
+use crate::report::svg::{STYLE, with_plain_colours};
 
 const GAP: f64 = 14.0;
 const MARGIN: f64 = 12.0;
@@ -34,14 +34,14 @@ pub fn render_svg(result: &DemoResult) -> String {
     let height = MARGIN + HEAD + tallest + FOOT;
     let scene = escape(&scene(&result.setup));
     let foot = height - MARGIN;
-    format!(
+    with_plain_colours(&format!(
         "<svg xmlns=\"http://www.w3.org/2000/svg\" class=\"fig\" role=\"img\" \
          viewBox=\"0 0 {width} {height}\" width=\"{width}\" height=\"{height}\">\
          <title>Small objects beside a big download</title><desc>{scene}</desc>\
          <style>{STYLE}{HEAD_STYLE}</style>\
          <rect class=\"paper\" width=\"{width}\" height=\"{height}\" rx=\"6\"/>{body}\
          <text x=\"{MARGIN}\" y=\"{foot}\">{scene}</text></svg>\n"
-    )
+    ))
 }
 
 const HEAD_STYLE: &str = "\

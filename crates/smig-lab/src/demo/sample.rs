@@ -88,7 +88,7 @@ pub fn events(variant: Variant) -> Vec<DemoEvent> {
     events
 }
 
-fn link_report() -> LinkReport {
+pub(crate) fn link_report() -> LinkReport {
     let counters = LinkCounters {
         delivered_packets: 14_123,
         delivered_bytes: 21_000_000,

@@ -9,4 +9,5 @@ mod process;
 
 pub use config::{Errand, Launch, Owner, Place};
 pub use find::{build_go_server, install_command, program_of, version_of};
+pub(crate) use find::{in_path, is_program};
 pub use process::{Peer, PeerError};

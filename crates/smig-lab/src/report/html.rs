@@ -5,7 +5,7 @@
 
 use std::fmt::Write;
 
-use super::svg::STYLE;
+use super::svg::{Colour, STYLE};
 
 /// Text as it may stand between tags and in attributes.
 #[must_use]
@@ -40,6 +40,19 @@ pub struct Table {
     pub columns: Vec<(String, Align)>,
     /// Rows; the first cell of each names it.
     pub rows: Vec<Vec<String>>,
+}
+
+/// A bar with its name and its number as text.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Bar {
+    /// Left of it.
+    pub name: String,
+    /// Its length, in the unit of the others.
+    pub value: f64,
+    /// Right of it.
+    pub text: String,
+    /// Its colour.
+    pub colour: Colour,
 }
 
 /// A page under construction, written from top to bottom.
@@ -93,6 +106,28 @@ impl Page {
              <figcaption>{}</figcaption></figure>",
             escape(caption)
         );
+    }
+
+    /// Bars from a common line, in markup of their own: they grow with the page.
+    pub fn bars(&mut self, caption: &str, bars: &[Bar]) {
+        let most = bars.iter().map(|bar| bar.value).fold(f64::MIN_POSITIVE, f64::max);
+        let _ = write!(
+            self.body,
+            "<style>{BAR_STYLE}</style><div class=\"bars\"><p>{}</p>",
+            escape(caption)
+        );
+        for bar in bars {
+            let _ = write!(
+                self.body,
+                "<div class=\"bar\" style=\"--part:{:.4};--colour:var({})\"><span>{}</span>\
+                 <i></i><b>{}</b></div>",
+                (bar.value / most).max(0.005),
+                bar.colour.variable(),
+                escape(&bar.name),
+                escape(&bar.text)
+            );
+        }
+        self.body.push_str("</div>");
     }
 
     /// A table. On a narrow page each row becomes a block with its headings.
@@ -155,6 +190,19 @@ const fn class(align: Align) -> &'static str {
         Align::Right => " class=\"n\"",
     }
 }
+
+/// The bar and its number share a cell; the longest leaves room for its number.
+const BAR_STYLE: &str = "\
+.bars{margin:22px 0}.bars p{margin:0 0 12px;color:var(--soft);font-size:15px}\
+.bar{display:grid;grid-template:'name value'/280px 1fr;align-items:center;gap:2px 14px;\
+margin:9px 0}\
+.bar span{grid-area:name}\
+.bar i,.bar b{grid-area:value;--length:calc(var(--part)*(100% - 90px))}\
+.bar i{height:20px;border-radius:2px;background:var(--colour);width:var(--length)}\
+.bar b{margin-left:calc(var(--length) + 10px);white-space:nowrap;\
+font-variant-numeric:tabular-nums}\
+@media(max-width:720px){.bar{grid-template:'name' 'value'/1fr}}\
+";
 
 const PAGE_STYLE: &str = "\
 *{box-sizing:border-box}\

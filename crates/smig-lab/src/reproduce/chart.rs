@@ -7,7 +7,7 @@ use std::fmt::Write;
 use super::finding::{Chart, Dot, Spread};
 use crate::report::html::escape;
 use crate::report::number;
-use crate::report::svg::{Axis, STYLE};
+use crate::report::svg::{Axis, STYLE, with_plain_colours};
 
 const ROW: f64 = 22.0;
 const HEADING: f64 = 26.0;
@@ -36,7 +36,8 @@ impl Chart {
     /// As a file of its own.
     #[must_use]
     pub fn to_file(&self, width: f64) -> String {
-        self.render(width, &format!("<style>{STYLE}svg{{background:var(--paper)}}</style>"))
+        let style = format!("<style>{STYLE}svg{{background:var(--paper)}}</style>");
+        with_plain_colours(&self.render(width, &style))
     }
 
     fn dots(&self) -> impl Iterator<Item = &Dot> {

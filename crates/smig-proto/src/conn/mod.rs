@@ -14,6 +14,7 @@ mod settings;
 
 use core::fmt;
 
+use http::uri::Authority;
 use rustc_hash::FxHashMap;
 
 pub(crate) use assembly::{Assembly, BlockKind};
@@ -129,9 +130,19 @@ pub(crate) enum Membership {
 #[derive(Debug)]
 pub(crate) struct Nuisances {
     pub(crate) empty_in_a_row: u32,
+    /// PRIORITY frames, which mean nothing here.
+    pub(crate) priorities_in_a_row: u32,
     pub(crate) settings: Counter,
     pub(crate) tiny_frames: Counter,
     pub(crate) bad_proofs: u8,
+}
+
+impl Nuisances {
+    /// Something useful came: what came in a row has ended.
+    pub(crate) const fn end_rows(&mut self) {
+        self.empty_in_a_row = 0;
+        self.priorities_in_a_row = 0;
+    }
 }
 
 /// GOAWAY in both directions.
@@ -154,6 +165,8 @@ pub(crate) struct Connection {
     pub(crate) role: ConnectionRole,
     pub(crate) decoder: hpack::Decoder,
     pub(crate) encoder: hpack::Encoder,
+    /// Of the last request that came: most are for the same.
+    pub(crate) authority: Option<Authority>,
     pub(crate) assembly: Option<Assembly>,
     pub(crate) peer: PeerSettings,
     /// Our SETTINGS were acknowledged.
@@ -193,6 +206,7 @@ impl Connection {
             role: ConnectionRole::default(),
             decoder: hpack::Decoder::new(4096),
             encoder: hpack::Encoder::new(),
+            authority: None,
             assembly: None,
             peer: PeerSettings::default(),
             settings_acked: false,
@@ -212,6 +226,7 @@ impl Connection {
             goaway: GoAways::default(),
             nuisances: Nuisances {
                 empty_in_a_row: 0,
+                priorities_in_a_row: 0,
                 settings: Counter::default(),
                 tiny_frames: Counter::default(),
                 bad_proofs: 0,

@@ -100,6 +100,7 @@ causes! {
     TooManyAnswers => EnhanceYourCalm, "too many answers owed: read faster";
     TooManySettings => EnhanceYourCalm, "too many SETTINGS";
     TooManyResets => EnhanceYourCalm, "too many streams were reset";
+    TooManyOldPriorities => EnhanceYourCalm, "too many PRIORITY in a row";
     TooManyPriorities => EnhanceYourCalm, "too many PRIORITY_UPDATE for idle streams";
     TooManyTinyWindows => EnhanceYourCalm, "window kept too small for too long";
     Stalled => Cancel, "no progress for too long";

@@ -30,7 +30,7 @@ impl Session {
         };
         conn.data_received += data.len() as u64;
         if !data.is_empty() {
-            conn.nuisances.empty_in_a_row = 0;
+            conn.nuisances.end_rows();
         }
         // Padding is used up on arrival.
         let padding = charged - u32::try_from(data.len()).unwrap_or(charged).min(charged);

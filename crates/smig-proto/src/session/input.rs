@@ -109,7 +109,8 @@ impl Session {
             Frame::Continuation { stream, block, last } => {
                 self.on_continuation(now, conn, stream, &block, last)
             }
-            Frame::Priority | Frame::Unknown => self.on_nothing(conn),
+            Frame::Priority => self.on_priority(conn),
+            Frame::Unknown => self.on_nothing(conn),
             Frame::Reset { stream, code } => self.on_reset(now, conn, stream, code),
             Frame::Settings(payload) => self.on_settings(now, conn, &payload),
             Frame::SettingsAck => self.on_settings_ack(conn),
@@ -135,6 +136,18 @@ impl Session {
     /// A frame that means nothing to us; many in a row mean harm.
     fn on_nothing(&mut self, id: ConnId) -> Result<(), Fault> {
         self.count_empty(id)
+    }
+
+    /// Means nothing to us either (RFC 9113 section 5.3.2). But when a page is laid out browsers send up
+    /// to three for each of its open streams at once, and again when it is scrolled.
+    fn on_priority(&mut self, id: ConnId) -> Result<(), Fault> {
+        let most = self.config.max_concurrent_streams.max(100).saturating_mul(8);
+        let Some(conn) = self.conn_mut(id) else { return Ok(()) };
+        conn.nuisances.priorities_in_a_row += 1;
+        if conn.nuisances.priorities_in_a_row > most {
+            return Err(Cause::TooManyOldPriorities.into());
+        }
+        Ok(())
     }
 
     /// Counts a frame that carries nothing (CVE-2019-9518).

@@ -340,6 +340,7 @@ impl ClientSession {
         } else if self.spares_wanted && idle >= SPARE_IDLE {
             self.spares_wanted = false;
             self.spares.close_idle(turn);
+            self.slots.shrink();
         } else if self.stage == Stage::Ended && idle >= FAREWELL {
             turn.links.close_all(turn.session);
             self.idle_since = Some(turn.now);

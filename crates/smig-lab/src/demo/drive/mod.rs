@@ -84,7 +84,7 @@ impl DemoOptions {
 }
 
 /// The running kernel's name and version.
-fn kernel() -> String {
+pub(crate) fn kernel() -> String {
     let name = rustix::system::uname();
     format!("{} {}", name.sysname().to_string_lossy(), name.release().to_string_lossy())
 }

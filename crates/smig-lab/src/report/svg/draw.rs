@@ -4,7 +4,7 @@ use std::fmt::Write;
 
 use super::figure::{Figure, Layer, Panel, Rule};
 use super::shapes::{draw_shape, draw_swatch, round};
-use super::style::STYLE;
+use super::style::{STYLE, with_plain_colours};
 use crate::report::html::escape;
 
 /// Left of the plots, at least.
@@ -43,7 +43,8 @@ impl Figure {
     /// The chart as a file of its own.
     #[must_use]
     pub fn to_file(&self) -> String {
-        self.render(&format!("<style>{STYLE}svg{{background:var(--paper)}}</style>"))
+        let style = format!("<style>{STYLE}svg{{background:var(--paper)}}</style>");
+        with_plain_colours(&self.render(&style))
     }
 
     /// In CSS pixels, as [`Figure::width`].

@@ -19,7 +19,7 @@ pub use figure::{
     Bar, Block, Colour, Figure, Layer, Level, Mark, Marker, Panel, Point, Range, Rule, Shape, Tint,
     Word,
 };
-pub use style::STYLE;
+pub use style::{STYLE, with_plain_colours};
 
 #[cfg(test)]
 pub(crate) use tests::assert_balanced;

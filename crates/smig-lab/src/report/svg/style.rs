@@ -26,3 +26,30 @@ stroke-linejoin:round}\
 .fig .line{fill:none;stroke-width:2.2;stroke-linejoin:round}\
 .fig .dots{stroke:var(--paper);stroke-width:.8}\
 ";
+
+/// For programs that know no CSS variables, as many that put an SVG file into a paper do not: before each
+/// declaration that uses one, the same declaration with the light value. Others take the later of the two.
+#[must_use]
+pub fn with_plain_colours(svg: &str) -> String {
+    let light = STYLE.split("@media").next().unwrap_or_default();
+    let value_of = |name: &str| {
+        let (_, after) = light.split_once(&format!("{name}:"))?;
+        after.split([';', '}']).next()
+    };
+    let mut out = String::with_capacity(svg.len() + 1024);
+    let mut rest = svg;
+    while let Some(at) = rest.find(":var(") {
+        let (before, after) = rest.split_at(at);
+        let declaration = before.rfind(['{', ';', '"']).map_or(0, |end| end + 1);
+        let name = after[":var(".len()..].split(')').next().unwrap_or_default();
+        out.push_str(before);
+        if let Some(value) = value_of(name) {
+            let property = &before[declaration..];
+            out.push_str(&format!(":{value};{property}"));
+        }
+        out.push_str(":var(");
+        rest = &after[":var(".len()..];
+    }
+    out.push_str(rest);
+    out
+}

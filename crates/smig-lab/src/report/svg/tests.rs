@@ -83,6 +83,22 @@ fn a_file_stands_alone_and_an_element_leans_on_its_page() {
     assert_balanced(&figure.to_file());
 }
 
+/// Inkscape, librsvg and LaTeX's converters know no CSS variables and draw black on black without these.
+#[test]
+fn each_colour_of_a_file_has_its_plain_value_before_it() {
+    let svg = figure().to_file();
+    let colours: Vec<_> = svg.match_indices(":var(--").collect();
+    assert!(colours.len() > 10, "{}", colours.len());
+    for (at, _) in colours {
+        let declarations: Vec<&str> = svg[..at].rsplit([';', '{', '"']).take(2).collect();
+        let [property, plain] = declarations[..] else { panic!("nothing before {at}") };
+        let (same, value) = plain.split_once(':').expect("a declaration");
+        assert_eq!(same, property);
+        assert!(value.starts_with('#') && value.len() >= 4, "{plain}");
+    }
+    assert!(svg.contains("fill:#59636e;fill:var(--soft)"), "the light value");
+}
+
 #[test]
 fn legends_wrap_and_unnamed_layers_are_left_out() {
     let mut figure = figure();

@@ -3,18 +3,16 @@
 use std::fmt::Write;
 
 use super::connections::Connections;
-use super::poster::{HEAD_STYLE, facts};
+use super::poster::{HEAD_STYLE, LINE, facts, in_lines};
 use super::{View, moves, panels, requests};
 use crate::report::html::escape;
-use crate::report::svg::{Axis, Figure, Panel, STYLE};
+use crate::report::svg::{Axis, Figure, Panel, STYLE, with_plain_colours};
 use crate::sample::Timeline;
 
 const MARGIN: f64 = 14.0;
 const GAP: f64 = 18.0;
 /// Above the panels: the run's name.
 const HEAD: f64 = 34.0;
-/// One line of facts below it.
-const LINE: f64 = 16.0;
 
 /// The pictures of several runs as one SVG file, from the same panels: requests, what they took,
 /// what arrives, the queue, what senders hold, round trips. Time begins with each run and is equally
@@ -50,12 +48,12 @@ pub fn render_beside(timelines: &[&Timeline], width: f64) -> String {
     let name = escape(
         &timelines.iter().map(|one| one.head.title.as_str()).collect::<Vec<_>>().join(" / "),
     );
-    format!(
+    with_plain_colours(&format!(
         "<svg xmlns=\"http://www.w3.org/2000/svg\" class=\"fig\" role=\"img\" \
          viewBox=\"0 0 {width} {height}\" width=\"{width}\" height=\"{height}\">\
          <title>{name}</title><style>{STYLE}{HEAD_STYLE}</style>\
          <rect class=\"paper\" width=\"{width}\" height=\"{height}\" rx=\"6\"/>{body}</svg>\n"
-    )
+    ))
 }
 
 /// The panels that every run has, whether or not it has something for them.
@@ -68,10 +66,10 @@ fn figure(timeline: &Timeline, view: &View, rows: usize) -> Figure {
         requests::times(timeline, &connections, view).map(without_names),
         panels::arriving(timeline, &connections, view)
             .map(with_short_names)
-            .map(titled("Arriving, Mbit/s, by connection (dotted: link)")),
+            .map(titled("Arriving, Mbit/s, by connection")),
         panels::queue(timeline, &connections, view)
             .map(without_names)
-            .map(titled("Queue before the link, by connection (red: dropped)")),
+            .map(titled("Queue before the link (red: dropped)")),
         panels::senders(timeline, &connections, view),
         panels::round_trips(timeline, &connections, view).map(without_names),
     ];
@@ -122,19 +120,4 @@ fn share_scales(figures: &mut [Figure]) {
             panel.y = axis.clone();
         }
     }
-}
-
-/// Facts in as few lines as fit, roughly.
-fn in_lines(facts: Vec<String>, width: f64) -> Vec<String> {
-    let mut lines: Vec<String> = Vec::new();
-    for fact in facts {
-        match lines.last_mut() {
-            Some(line) if (line.len() + fact.len() + 3) as f64 * 7.0 < width => {
-                line.push_str(" · ");
-                line.push_str(&fact);
-            }
-            _ => lines.push(fact),
-        }
-    }
-    lines
 }

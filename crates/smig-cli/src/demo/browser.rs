@@ -1,0 +1,135 @@
+//! `smig demo --browser`: a page in Chromium, through agent and gateway, beside a download.
+
+use std::io::Write;
+use std::path::{Path, PathBuf};
+use std::process::ExitCode;
+
+use anyhow::{Context as _, Result};
+use clap::Args;
+use smig_lab::browser::{
+    BrowserError, BrowserEvent, BrowserOptions, BrowserResult, check, drive, render_html,
+    render_json, render_svg, render_text, scene,
+};
+use smig_lab::demo::{Load, Variant};
+use smig_lab::netns::enter_user_namespace;
+use smig_lab::stop::Stop;
+use smig_lab::terminal::Screen;
+
+use super::target::Target;
+use super::{DemoArgs, screen};
+use crate::exit::Failure;
+use crate::interrupt::{self, INTERRUPTED};
+
+#[derive(Debug, Args)]
+#[command(next_help_heading = "Browser")]
+pub(super) struct BrowserArgs {
+    /// Load a page of 234 pictures in Chromium, through smig agent and smig gateway
+    #[arg(long)]
+    pub(super) browser: bool,
+    /// Page loads alone, and as many beside the download
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..=1000), default_value = "5", requires = "browser")]
+    loads: u32,
+    /// The browser, if it is not in PATH
+    #[arg(long, value_name = "FILE", requires = "browser")]
+    chromium: Option<PathBuf>,
+    /// The smig whose gateway, agent and web server run, if it is not this one
+    #[arg(long, value_name = "FILE", requires = "browser")]
+    program: Option<PathBuf>,
+}
+
+pub(super) fn options(args: &DemoArgs) -> Result<BrowserOptions> {
+    let smig = match &args.browser.program {
+        Some(program) => program.clone(),
+        None => std::env::current_exe().context("cannot find the program itself")?,
+    };
+    Ok(BrowserOptions {
+        link: args.link(),
+        congestion_control: args.congestion_control.clone(),
+        variants: args.variants(&[Variant::PlainHttp2, Variant::Smig])?,
+        loads: args.browser.loads,
+        browser: args.browser.chromium.clone(),
+        ..BrowserOptions::new(&smig)
+    })
+}
+
+pub(super) fn run(args: &DemoArgs) -> Result<ExitCode> {
+    let options = options(args)?;
+    // While the process has one thread.
+    enter_user_namespace()?;
+    crate::trace::start(crate::trace::Level::Errors);
+    check(&options)?;
+    let output = args.output.as_deref().unwrap_or_else(|| Path::new("./smig-browser.html"));
+    let page = Target::file(output)?;
+    let json = args.json.as_deref().map(Target::file_or_stdout).transpose()?;
+    let svg = args.svg.as_deref().map(Target::file).transpose()?;
+    let stop = Stop::default();
+    interrupt::listen(stop.clone())?;
+    let mut screen = screen(json.as_ref());
+    let result = match show(&options, &stop, &mut screen) {
+        Err(BrowserError::Stopped) => {
+            eprintln!("\nStopped; nothing was written.");
+            return Ok(ExitCode::from(INTERRUPTED));
+        }
+        other => other?,
+    };
+    screen.say(&format!("\n{}", render_text(&result)))?;
+    write(&result, page, json, svg)?;
+    eprintln!("\nWhat the browser showed: {} (open it in a browser)", output.display());
+    Ok(ExitCode::SUCCESS)
+}
+
+fn write(
+    result: &BrowserResult,
+    page: Target,
+    json: Option<Target>,
+    svg: Option<Target>,
+) -> Result<(), Failure> {
+    if let Some(json) = json {
+        json.write(&render_json(result))?;
+    }
+    if let Some(svg) = svg {
+        svg.write(&render_svg(result))?;
+    }
+    page.write(&render_html(result))
+}
+
+/// Runs it, with a line for each thing that happens.
+fn show<W: Write>(
+    options: &BrowserOptions,
+    stop: &Stop,
+    screen: &mut Screen<W>,
+) -> Result<BrowserResult, BrowserError> {
+    let mut done = 0;
+    drive(options, stop, &mut |event| {
+        let line = match event {
+            BrowserEvent::Began(setup) => format!(
+                "{}\nEach of {} loads it {} times alone and {} times beside the download. Ctrl-C ends it.",
+                scene(setup),
+                setup.variants.len(),
+                setup.loads,
+                setup.loads
+            ),
+            BrowserEvent::RunStarted(variant) => {
+                done += 1;
+                format!("\n{done} of {}: {variant}", options.variants.len())
+            }
+            BrowserEvent::Loaded(Load::Unloaded, ms) => {
+                format!("  alone                {:.2} s", ms / 1e3)
+            }
+            BrowserEvent::Loaded(Load::BigFile, ms) => {
+                format!("  beside the download  {:.2} s", ms / 1e3)
+            }
+            BrowserEvent::DownloadStarted => "  the download begins".to_owned(),
+            BrowserEvent::RunFinished { moves, download_mbit_per_s } => {
+                let rate = download_mbit_per_s.unwrap_or_default();
+                let moved = match moves {
+                    0 => String::new(),
+                    1 => "; 1 move".to_owned(),
+                    moves => format!("; {moves} moves"),
+                };
+                format!("  the download got     {rate:.1} Mbit/s{moved}")
+            }
+        };
+        screen.say(&line)
+    })
+}

@@ -1,0 +1,28 @@
+//! What goes to standard output. `println!` panics when nobody reads it any more, as in `smig lab compare a b | head`.
+
+use std::fmt;
+use std::io::{self, ErrorKind, Write as _};
+
+use crate::exit::{Exit, Failure};
+
+/// Writes. A reader that has gone has seen enough: that is no error.
+pub(crate) fn write(text: fmt::Arguments<'_>) -> Result<(), Failure> {
+    match io::stdout().lock().write_fmt(text) {
+        Err(error) if error.kind() != ErrorKind::BrokenPipe => {
+            Err(Failure::new(Exit::Write, format!("cannot write to standard output: {error}")))
+        }
+        _ => Ok(()),
+    }
+}
+
+/// `print!` for a function that returns a `Result`.
+macro_rules! out {
+    ($($text:tt)*) => { $crate::stdout::write(format_args!($($text)*))? };
+}
+
+/// `println!` for a function that returns a `Result`.
+macro_rules! outln {
+    ($($text:tt)*) => { $crate::stdout::write(format_args!("{}\n", format_args!($($text)*)))? };
+}
+
+pub(crate) use {out, outln};

@@ -1,0 +1,208 @@
+//! The download beside the page: HTTPS through the agent's proxy, as any other program would do it.
+
+use std::io;
+use std::net::SocketAddr;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::time::Duration;
+
+use bytes::Bytes;
+use http::{Request, StatusCode};
+use http_body_util::{BodyExt as _, Empty};
+use hyper::body::Incoming;
+use hyper::client::conn::http1::handshake;
+use hyper_util::rt::TokioIo;
+use rustls::pki_types::pem::PemObject as _;
+use rustls::pki_types::{CertificateDer, ServerName};
+use rustls::{ClientConfig, RootCertStore};
+use tokio::io::{AsyncRead, AsyncReadExt as _, AsyncWrite, AsyncWriteExt as _};
+use tokio::net::TcpStream;
+use tokio_rustls::TlsConnector;
+
+use super::error::BrowserError;
+use super::material::{ADDRESS, BIG_FILE, ORIGIN_PORT};
+use crate::netns::{Host, Running};
+
+/// How soon a download that nobody wants any more ends.
+const LOOK_EVERY: Duration = Duration::from_millis(100);
+
+/// A download that runs. It ends when this is dropped.
+pub(super) struct Download {
+    octets: Arc<AtomicU64>,
+    ended: Arc<AtomicBool>,
+    thread: Option<Running<Result<(), String>>>,
+}
+
+impl Download {
+    /// Starts it in the browser's host.
+    pub(super) fn start(
+        host: &Host,
+        proxy: SocketAddr,
+        certificate: &str,
+    ) -> Result<Self, BrowserError> {
+        let (octets, ended) = (Arc::new(AtomicU64::new(0)), Arc::new(AtomicBool::new(false)));
+        let (count, end) = (Arc::clone(&octets), Arc::clone(&ended));
+        let certificate = certificate.to_owned();
+        let thread = host.run(move || {
+            let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build();
+            runtime.map_err(shown)?.block_on(async {
+                let mut clock = tokio::time::interval(LOOK_EVERY);
+                let fetch = fetch(proxy, &certificate, &count);
+                tokio::pin!(fetch);
+                loop {
+                    tokio::select! {
+                        ended = &mut fetch => return ended,
+                        _ = clock.tick() => if end.load(Ordering::Relaxed) { return Ok(()) },
+                    }
+                }
+            })
+        })?;
+        Ok(Self { octets, ended, thread: Some(thread) })
+    }
+
+    /// Octets of its body so far.
+    pub(super) fn octets(&self) -> u64 {
+        self.octets.load(Ordering::Relaxed)
+    }
+
+    /// An error if it runs no more.
+    pub(super) fn check(&mut self) -> Result<(), BrowserError> {
+        let Some(thread) = self.thread.take_if(|thread| thread.is_finished()) else {
+            return Ok(());
+        };
+        let ended = thread.join().map_err(|_| BrowserError::Panicked("download"))?;
+        let why = ended.err().unwrap_or_else(|| "it ended before the pages did".to_owned());
+        Err(BrowserError::Download(why))
+    }
+}
+
+impl Drop for Download {
+    fn drop(&mut self) {
+        self.ended.store(true, Ordering::Relaxed);
+        if let Some(thread) = self.thread.take() {
+            // Whatever it says now, nobody wants to know.
+            let _ = thread.join();
+        }
+    }
+}
+
+fn shown(error: impl std::fmt::Display) -> String {
+    error.to_string()
+}
+
+async fn fetch(proxy: SocketAddr, certificate: &str, octets: &AtomicU64) -> Result<(), String> {
+    let mut tcp = TcpStream::connect(proxy).await.map_err(shown)?;
+    open_tunnel(&mut tcp, &format!("{ADDRESS}:{ORIGIN_PORT}")).await.map_err(shown)?;
+    let name = ServerName::IpAddress(std::net::IpAddr::V4(ADDRESS).into());
+    let tls = connector(certificate)?.connect(name, tcp).await.map_err(shown)?;
+    let (mut sender, connection) = handshake(TokioIo::new(tls)).await.map_err(shown)?;
+    // Its errors are those of the response.
+    tokio::spawn(connection);
+    let request = Request::get(format!("/{BIG_FILE}"))
+        .header(http::header::HOST, ADDRESS.to_string())
+        .body(Empty::<Bytes>::new())
+        .map_err(shown)?;
+    let response = sender.send_request(request).await.map_err(shown)?;
+    if response.status() != StatusCode::OK {
+        return Err(format!("status {}", response.status()));
+    }
+    let mut body: Incoming = response.into_body();
+    while let Some(frame) = body.frame().await {
+        let size = frame.map_err(shown)?.data_ref().map_or(0, Bytes::len);
+        octets.fetch_add(size as u64, Ordering::Relaxed);
+    }
+    Ok(())
+}
+
+/// Asks a proxy for a tunnel.
+async fn open_tunnel<S>(proxy: &mut S, target: &str) -> io::Result<()>
+where
+    S: AsyncRead + AsyncWrite + Unpin,
+{
+    let request = format!("CONNECT {target} HTTP/1.1\r\nHost: {target}\r\n\r\n");
+    proxy.write_all(request.as_bytes()).await?;
+    let mut head = Vec::new();
+    // Octet by octet: what comes behind the head belongs to the tunnel.
+    while !head.ends_with(b"\r\n\r\n") {
+        if head.len() > 8 << 10 {
+            return Err(io::Error::other("the proxy's answer does not end"));
+        }
+        head.push(proxy.read_u8().await?);
+    }
+    let head = String::from_utf8_lossy(&head);
+    match head.split(' ').nth(1) {
+        Some("200") => Ok(()),
+        _ => {
+            Err(io::Error::other(format!("no tunnel: {}", head.lines().next().unwrap_or_default())))
+        }
+    }
+}
+
+fn connector(certificate: &str) -> Result<TlsConnector, String> {
+    let mut roots = RootCertStore::empty();
+    for certificate in CertificateDer::pem_slice_iter(certificate.as_bytes()) {
+        roots.add(certificate.map_err(shown)?).map_err(shown)?;
+    }
+    let provider = Arc::new(rustls::crypto::aws_lc_rs::default_provider());
+    let mut config = ClientConfig::builder_with_provider(provider)
+        .with_safe_default_protocol_versions()
+        .map_err(shown)?
+        .with_root_certificates(roots)
+        .with_no_client_auth();
+    config.alpn_protocols = vec![b"http/1.1".to_vec()];
+    Ok(TlsConnector::from(Arc::new(config)))
+}
+
+/// What a server of a host answers to a GET, in clear.
+pub(super) fn get(host: &Host, at: SocketAddr, path: &str) -> Result<String, BrowserError> {
+    let path = path.to_owned();
+    let asked = host.run(move || {
+        let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build();
+        runtime.map_err(shown)?.block_on(async {
+            let tcp = TcpStream::connect(at).await.map_err(shown)?;
+            let (mut sender, connection) = handshake(TokioIo::new(tcp)).await.map_err(shown)?;
+            tokio::spawn(connection);
+            let request = Request::get(path)
+                .header(http::header::HOST, at.to_string())
+                .body(Empty::<Bytes>::new())
+                .map_err(shown)?;
+            let response = sender.send_request(request).await.map_err(shown)?;
+            let body = response.into_body().collect().await.map_err(shown)?.to_bytes();
+            Ok(String::from_utf8_lossy(&body).into_owned())
+        })
+    })?;
+    let answer: Result<String, String> =
+        asked.join().map_err(|_| BrowserError::Panicked("host"))?;
+    answer.map_err(|why| BrowserError::Io(io::Error::other(format!("{at}: {why}"))))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn answered(answer: &'static str) -> (io::Result<()>, String) {
+        let runtime = tokio::runtime::Builder::new_current_thread().build().unwrap();
+        runtime.block_on(async {
+            let (mut near, mut far) = tokio::io::duplex(1 << 10);
+            far.write_all(answer.as_bytes()).await.unwrap();
+            let opened = open_tunnel(&mut near, "10.0.0.1:443").await;
+            drop(far);
+            let mut rest = String::new();
+            near.read_to_string(&mut rest).await.unwrap();
+            (opened, rest)
+        })
+    }
+
+    #[test]
+    fn what_comes_behind_the_proxys_answer_is_the_tunnels() {
+        let (opened, rest) = answered("HTTP/1.1 200 OK\r\nvia: x\r\n\r\nTLS!");
+        opened.unwrap();
+        assert_eq!(rest, "TLS!");
+    }
+
+    #[test]
+    fn a_proxy_that_refuses_is_an_error() {
+        let (opened, _) = answered("HTTP/1.1 502 Bad Gateway\r\n\r\n");
+        assert!(opened.unwrap_err().to_string().contains("502"));
+    }
+}

@@ -1,0 +1,159 @@
+//! Everything that the programs need, in a folder that goes when it is dropped.
+
+use std::fmt::Write as _;
+use std::fs::{self, File};
+use std::io;
+use std::net::Ipv4Addr;
+use std::path::PathBuf;
+
+use base64::Engine as _;
+use base64::engine::general_purpose::STANDARD;
+use rcgen::{CertificateParams, KeyPair, PublicKeyData as _};
+use sha2::{Digest as _, Sha256};
+use tempfile::TempDir;
+
+use super::error::BrowserError;
+use super::mosaic::Mosaic;
+use crate::demo::Variant;
+
+/// The server host's address in every testbed.
+pub(super) const ADDRESS: Ipv4Addr = Ipv4Addr::new(10, 99, 0, 1);
+/// Where the web server listens, and where the gateway: ports that need no rights.
+pub(super) const ORIGIN_PORT: u16 = 8444;
+pub(super) const GATEWAY_PORT: u16 = 8443;
+/// Where the gateway tells what it does, in its own host.
+pub(super) const ADMIN: (Ipv4Addr, u16) = (Ipv4Addr::LOCALHOST, 9901);
+/// Where the agent listens, in the browser's host.
+pub(super) const PROXY: (Ipv4Addr, u16) = (Ipv4Addr::LOCALHOST, 8118);
+/// The file beside the page.
+pub(super) const BIG_FILE: &str = "big.bin";
+
+/// Between the agent and the gateway of one measurement, in its own networks.
+const TOKEN: &str = "mosaic";
+
+/// TCP_NOTSENT_LOWAT of the tuned variant, octets.
+const LOW_WATER: u32 = 16 << 10;
+
+/// Files, keys, settings.
+#[derive(Debug)]
+pub(super) struct Material {
+    folder: TempDir,
+    pub(super) certificate: String,
+    /// The SHA-256 of the certificate's key, in base64.
+    pub(super) key_digest: String,
+}
+
+impl Material {
+    /// Writes everything. The big file has no content on the disk, and zeros for who reads it.
+    pub(super) fn make(mosaic: &Mosaic, big_file: u64) -> Result<Self, BrowserError> {
+        let folder = TempDir::with_prefix("smig-browser-")?;
+        let key = KeyPair::generate()?;
+        let params = CertificateParams::new(vec![ADDRESS.to_string()])?;
+        let certificate = params.self_signed(&key)?.pem();
+        let key_digest = STANDARD.encode(Sha256::digest(key.subject_public_key_info()));
+        let material = Self { folder, certificate, key_digest };
+        fs::create_dir(material.site())?;
+        mosaic.write(&material.site())?;
+        File::create(material.site().join(BIG_FILE))?.set_len(big_file)?;
+        fs::write(material.certificate_file(), &material.certificate)?;
+        fs::write(material.key_file(), key.serialize_pem())?;
+        fs::write(material.token_file(), TOKEN)?;
+        Ok(material)
+    }
+
+    /// What the web server shows.
+    pub(super) fn site(&self) -> PathBuf {
+        self.path("site")
+    }
+
+    pub(super) fn certificate_file(&self) -> PathBuf {
+        self.path("certificate.pem")
+    }
+
+    pub(super) fn key_file(&self) -> PathBuf {
+        self.path("key.pem")
+    }
+
+    pub(super) fn token_file(&self) -> PathBuf {
+        self.path("token")
+    }
+
+    /// The log of a program.
+    pub(super) fn log_of(&self, program: &str) -> PathBuf {
+        self.path(&format!("{program}.log"))
+    }
+
+    /// An empty folder for a browser.
+    pub(super) fn home(&self, variant: Variant) -> io::Result<PathBuf> {
+        let home = self.path(&format!("home-{}", variant as u8));
+        fs::create_dir(&home)?;
+        Ok(home)
+    }
+
+    /// Writes the gateway's settings for a variant.
+    pub(super) fn gateway_settings(&self, variant: Variant) -> io::Result<PathBuf> {
+        let path = self.path(&format!("gateway-{}.toml", variant as u8));
+        fs::write(&path, gateway_settings(variant))?;
+        Ok(path)
+    }
+
+    fn path(&self, name: &str) -> PathBuf {
+        self.folder.path().join(name)
+    }
+}
+
+/// The same for all variants but for what they are about.
+fn gateway_settings(variant: Variant) -> String {
+    let token = Sha256::digest(TOKEN).iter().fold(String::new(), |mut hex, octet| {
+        // Writing to a string does not fail.
+        let _ = write!(hex, "{octet:02x}");
+        hex
+    });
+    let (admin, admin_port) = ADMIN;
+    let low_water = match variant {
+        Variant::PlainHttp2 => Some(0),
+        Variant::NotsentLowat => Some(LOW_WATER),
+        Variant::Smig => None,
+    };
+    let mut settings = format!(
+        "[[listen]]\naddress = \"{ADDRESS}:{GATEWAY_PORT}\"\n\
+         [[certificate]]\nchain = \"certificate.pem\"\nkey = \"key.pem\"\n\
+         [forward]\nusers = {{ mosaic = \"sha256:{token}\" }}\nallow = [\"{ADDRESS}\"]\n\
+         [admin]\nlisten = \"{admin}:{admin_port}\"\n"
+    );
+    if let Some(low_water) = low_water {
+        let _ = write!(
+            settings,
+            "[smig]\nenabled = false\n[interactive]\nnot_sent_low_water = {low_water}\n"
+        );
+    }
+    settings
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn variants_differ_in_what_they_are_about() {
+        let [plain, lowat, smig] = Variant::ALL.map(gateway_settings);
+        assert!(plain.starts_with(&smig) && lowat.starts_with(&smig));
+        assert!(plain.ends_with("not_sent_low_water = 0\n"), "{plain}");
+        assert!(lowat.ends_with("not_sent_low_water = 16384\n"), "{lowat}");
+        for settings in [plain, lowat, smig] {
+            settings.parse::<toml::Table>().unwrap();
+        }
+    }
+
+    #[test]
+    fn everything_goes_with_it() {
+        let mosaic = Mosaic::draw().unwrap();
+        let material = Material::make(&mosaic, 1 << 40).unwrap();
+        let folder = material.folder.path().to_owned();
+        let big = fs::metadata(material.site().join(BIG_FILE)).unwrap();
+        assert_eq!(big.len(), 1 << 40);
+        assert_eq!(STANDARD.decode(&material.key_digest).unwrap().len(), 32);
+        drop(material);
+        assert!(!folder.exists());
+    }
+}

@@ -1,0 +1,35 @@
+//! A real browser through `smig agent` and `smig gateway`, over an emulated link, beside a download.
+//!
+//! Owns the mosaic (a page of many small pictures), the browser and its conversation by the DevTools
+//! protocol, the order of events ([`drive`]), and what comes of it: [`render_html`], [`render_svg`],
+//! [`render_json`], [`render_text`]. The gateway and the agent are processes of the `smig` program.
+//!
+//! All times of a page load count from the beginning of its navigation.
+
+mod chromium;
+mod data;
+mod devtools;
+mod download;
+mod drive;
+mod error;
+mod material;
+mod mosaic;
+mod page;
+mod poster;
+mod programs;
+#[doc(hidden)]
+pub mod sample;
+mod strip;
+mod summary;
+mod visit;
+
+pub use chromium::find as find_browser;
+pub use data::{
+    BrowserEvent, BrowserResult, BrowserSetup, Frame, PageLoad, TileTiming, Timing, VariantRun,
+};
+pub use drive::{BrowserOptions, check, drive};
+pub use error::BrowserError;
+pub use mosaic::{Mosaic, Tile};
+pub use page::{render_html, render_json};
+pub use poster::render_svg;
+pub use summary::{LoadSummary, findings, render_text, scene, summaries};

@@ -1,0 +1,229 @@
+//! The result in numbers and sentences.
+
+use serde::{Deserialize, Serialize};
+
+use super::data::{BrowserResult, BrowserSetup, PageLoad, VariantRun};
+use crate::demo::{Load, Variant, wrap};
+use crate::millis;
+use crate::report::html::{Align, Table};
+use crate::report::{bytes, ms, number, quantile, table};
+use crate::stats::sorted;
+
+/// One variant in numbers; a number is absent when there is nothing to take it from.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct LoadSummary {
+    /// Which variant.
+    pub variant: Variant,
+    /// Median of the page loads with nothing else on the link, in ms.
+    pub alone_ms: Option<f64>,
+    /// Pages that were loaded beside the download.
+    pub loads: usize,
+    /// Their median, in ms.
+    pub median_ms: Option<f64>,
+    /// The fastest of them.
+    pub min_ms: Option<f64>,
+    /// The slowest of them.
+    pub max_ms: Option<f64>,
+    /// From the beginning of the navigation to the page's first octet, median in ms.
+    pub first_byte_ms: Option<f64>,
+    /// What the download got meanwhile, Mbit/s.
+    pub download_mbit_per_s: Option<f64>,
+    /// Streams that went to another connection.
+    pub moves: u64,
+    /// How much went wrong.
+    pub problems: usize,
+}
+
+/// All variants in numbers.
+#[must_use]
+pub fn summaries(result: &BrowserResult) -> Vec<LoadSummary> {
+    result.runs.iter().map(summarise).collect()
+}
+
+fn summarise(run: &VariantRun) -> LoadSummary {
+    let times = |load, of: fn(&PageLoad) -> f64| {
+        let loads = run.loads.iter().filter(|page| page.load == load);
+        sorted(&loads.map(of).collect::<Vec<_>>())
+    };
+    let beside = times(Load::BigFile, PageLoad::took_ms);
+    LoadSummary {
+        variant: run.variant,
+        alone_ms: quantile(&times(Load::Unloaded, PageLoad::took_ms), 0.5),
+        loads: beside.len(),
+        median_ms: quantile(&beside, 0.5),
+        min_ms: beside.first().copied(),
+        max_ms: beside.last().copied(),
+        first_byte_ms: quantile(&times(Load::BigFile, |page| page.timing.response_start_ms), 0.5),
+        download_mbit_per_s: run.download_mbit_per_s,
+        moves: run.moves,
+        problems: run.problems.len(),
+    }
+}
+
+/// The median of all variants' medians alone; they differ by noise only.
+pub(super) fn alone(summaries: &[LoadSummary]) -> Option<f64> {
+    quantile(&sorted(&summaries.iter().filter_map(|s| s.alone_ms).collect::<Vec<_>>()), 0.5)
+}
+
+/// What was done, in one sentence.
+#[must_use]
+pub fn scene(setup: &BrowserSetup) -> String {
+    format!(
+        "Chromium loads a page of {} pictures ({} together) while a big file downloads, both through \
+         one agent and one gateway, over an emulated link: {}.",
+        setup.tiles,
+        bytes(setup.tiles_bytes),
+        setup.link,
+    )
+}
+
+/// Seconds as they are said of a page.
+pub(super) fn seconds(millis: f64) -> String {
+    format!("{:.2} s", millis / 1e3)
+}
+
+/// What came out, in sentences. Says what the numbers say, whoever is ahead.
+#[must_use]
+pub fn findings(summaries: &[LoadSummary]) -> Vec<String> {
+    let alone = alone(summaries);
+    let mut sentences = Vec::new();
+    if let Some(alone) = alone {
+        let text = format!(
+            "With nothing else on the link half of the page loads take {} or more.",
+            seconds(alone)
+        );
+        sentences.push(text);
+    }
+    for summary in summaries {
+        let Some(median) = summary.median_ms else { continue };
+        let ratio = alone.map_or_else(String::new, |alone| {
+            format!(", {} times as long as alone", number(median / alone))
+        });
+        let with = match summary.variant {
+            Variant::PlainHttp2 => "by plain HTTP/2",
+            Variant::NotsentLowat => "by HTTP/2 with TCP_NOTSENT_LOWAT",
+            Variant::Smig if summary.moves > 0 => {
+                "by SMig, where the download went to a connection of its own,"
+            }
+            Variant::Smig => "by SMig, but without any move,",
+        };
+        sentences.push(format!("Beside the download {with} it is {}{ratio}.", seconds(median)));
+    }
+    let rate = |variant| {
+        summaries.iter().find(|s| s.variant == variant).and_then(|s| s.download_mbit_per_s)
+    };
+    if let (Some(plain), Some(smig)) = (rate(Variant::PlainHttp2), rate(Variant::Smig)) {
+        sentences.push(format!(
+            "While pages are loaded the download gets {plain:.1} Mbit/s by plain HTTP/2 and {smig:.1} \
+             Mbit/s by SMig."
+        ));
+    }
+    sentences
+}
+
+/// The final table.
+pub(super) fn numbers(summaries: &[LoadSummary]) -> Table {
+    let columns = [
+        ("", Align::Left),
+        ("alone", Align::Right),
+        ("median", Align::Right),
+        ("fastest", Align::Right),
+        ("slowest", Align::Right),
+        ("first byte", Align::Right),
+        ("download", Align::Right),
+        ("moves", Align::Right),
+    ];
+    let time = |value: Option<f64>| value.map_or_else(|| "–".into(), |v| format!("{} ms", ms(v)));
+    let rate = |value: Option<f64>| value.map_or_else(|| "–".into(), |v| format!("{v:.1} Mb/s"));
+    let row = |s: &LoadSummary| {
+        vec![
+            s.variant.short().to_owned(),
+            time(s.alone_ms),
+            time(s.median_ms),
+            time(s.min_ms),
+            time(s.max_ms),
+            time(s.first_byte_ms),
+            rate(s.download_mbit_per_s),
+            s.moves.to_string(),
+        ]
+    };
+    Table {
+        columns: columns.map(|(name, align)| (name.to_owned(), align)).to_vec(),
+        rows: summaries.iter().map(row).collect(),
+    }
+}
+
+/// Late enough to change what a round trip of tens of milliseconds shows.
+const LATE_MS: f64 = 2.0;
+
+/// What went wrong, and why the numbers may not be those of the link.
+pub(super) fn warnings(result: &BrowserResult) -> Vec<String> {
+    let mut warnings = Vec::new();
+    for run in &result.runs {
+        warnings.extend(run.problems.iter().map(|problem| format!("{}: {problem}", run.variant)));
+        let late = run.link.map_or(0.0, |link| millis::of(link.lateness.p99));
+        if late > LATE_MS {
+            warnings.push(format!(
+                "{}: the machine was busy, one packet in a hundred came over {} ms late. Repeat it on \
+                 a calmer machine before trusting small differences.",
+                run.variant,
+                number(late)
+            ));
+        }
+    }
+    warnings
+}
+
+/// The end as text, for a terminal of 80 columns.
+#[must_use]
+pub fn render_text(result: &BrowserResult) -> String {
+    let summaries = summaries(result);
+    let mut out = table::to_text(&numbers(&summaries));
+    for sentence in findings(&summaries).into_iter().chain(warnings(result)) {
+        out.push('\n');
+        out.push_str(&wrap(&sentence, 79));
+    }
+    out
+}
+
+#[cfg(test)]
+mod tests {
+    use std::time::Duration;
+
+    use super::super::sample;
+    use super::*;
+
+    #[test]
+    fn pages_alone_and_beside_the_download_are_told_apart() {
+        let summaries = summaries(&sample::result());
+        let [plain, smig] = &summaries[..] else { panic!("two variants") };
+        assert_eq!((plain.alone_ms, plain.loads, plain.median_ms), (Some(620.0), 3, Some(3_200.0)));
+        assert_eq!((smig.min_ms, smig.max_ms, smig.moves), (Some(700.0), Some(760.0), 1));
+        assert_eq!(alone(&summaries), Some(620.0));
+    }
+
+    #[test]
+    fn text_and_sentences() {
+        let result = sample::result();
+        let text = render_text(&result);
+        assert!(text.lines().all(|line| line.chars().count() <= 100), "{text}");
+        insta::assert_snapshot!(format!("{}\n\n{text}", scene(&result.setup)));
+    }
+
+    #[test]
+    fn what_went_wrong_is_said() {
+        let mut result = sample::result();
+        assert!(warnings(&result).is_empty());
+        result.runs[1].moves = 0;
+        result.runs[1].problems.push("Something broke.".into());
+        if let Some(link) = &mut result.runs[0].link {
+            link.lateness.p99 = Duration::from_millis(7);
+        }
+        let text = render_text(&result);
+        for word in ["SMig: Something broke.", "7 ms", "without any move"] {
+            assert!(text.contains(word), "{word}: {text}");
+        }
+        result.runs[1].loads.clear();
+        assert!(render_text(&result).contains('–'));
+    }
+}
