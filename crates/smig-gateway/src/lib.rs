@@ -8,7 +8,7 @@
 //! - `forward`: tunnels and requests for authenticated users; `tunnel`: octets both ways;
 //! - `tls`: certificates by name, watched for renewal; `config`: the file that says all of this;
 //! - `agent`: the client's side: a local proxy whose traffic travels in one session;
-//! - `admin`: what both show while they run; `telemetry`: spans of requests for a collector.
+//! - `admin`: what both show while they run.
 
 pub mod admin;
 pub mod agent;
@@ -17,7 +17,6 @@ pub mod forward;
 pub mod front;
 mod network;
 pub mod proxy;
-pub mod telemetry;
 pub mod tls;
 pub mod tunnel;
 pub mod upstream;

@@ -14,7 +14,6 @@ use smig_gateway::agent::{
     self, Agent, AgentFile, AgentSpec, Credentials, EntranceSpec, GatewaySpec, LimitSpec, Link,
     PortForward,
 };
-use smig_gateway::telemetry::TelemetrySpec;
 use tokio::sync::watch;
 
 use crate::exit::{Exit, Failure};
@@ -136,11 +135,11 @@ fn parse_listen(text: &str) -> Result<Listen, String> {
 }
 
 pub(crate) fn run(args: &AgentArgs) -> Result<ExitCode> {
-    let level = match args.verbose {
+    crate::trace::start(match args.verbose {
         0 => crate::trace::Level::Warnings,
         _ => crate::trace::Level::Everything,
-    };
-    let AgentFile { gateway, listen, limits, admin, telemetry } = described(args)?;
+    });
+    let AgentFile { gateway, listen, limits, admin } = described(args)?;
     let via = gateway.url.to_string();
     let trust = trust::of(gateway.ca.as_deref(), gateway.insecure, gateway.url.host())?;
     let mut engine = agent::engine();
@@ -166,7 +165,6 @@ pub(crate) fn run(args: &AgentArgs) -> Result<ExitCode> {
     crate::serve::raise_file_limit();
     let runtime = tokio::runtime::Builder::new_multi_thread().enable_all().build()?;
     runtime.block_on(async {
-        let exporting = crate::trace::start_exporting(level, &telemetry, "smig-agent")?;
         let mut signals = Signals::new()?;
         let say = |text: String| {
             if !args.quiet {
@@ -192,7 +190,6 @@ pub(crate) fn run(args: &AgentArgs) -> Result<ExitCode> {
             }
         }
         say(format!("ended; {} streams, {} moves", stats.streams_opened, stats.moves));
-        exporting.finish().await;
         Ok(ExitCode::SUCCESS)
     })
 }
@@ -239,7 +236,6 @@ fn described(args: &AgentArgs) -> Result<AgentFile> {
             drain_timeout: args.drain_timeout,
         },
         admin: args.admin.map(|listen| AdminSpec { listen }),
-        telemetry: TelemetrySpec::default(),
     })
 }
 

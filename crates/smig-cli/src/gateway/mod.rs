@@ -112,13 +112,13 @@ pub(crate) fn run(args: &GatewayArgs) -> Result<ExitCode> {
             eprintln!("{text}");
         }
     };
+    crate::trace::start(level);
     crate::serve::raise_file_limit();
     let config = config(args, &say)?;
     let mut limit = config.server.drain_timeout;
     // Before threads: signals that come while it starts are not lost.
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
     runtime.block_on(async {
-        let exporting = crate::trace::start_exporting(level, &config.telemetry, "smig-gateway")?;
         let mut signals = Signals::new()?;
         let mut gateway = Gateway::start(config).map_err(explain)?;
         for line in listeners(&gateway) {
@@ -153,7 +153,6 @@ pub(crate) fn run(args: &GatewayArgs) -> Result<ExitCode> {
             "ended; {} connections, {} streams, {} moves",
             stats.connections_opened, stats.streams_opened, stats.moves
         ));
-        exporting.finish().await;
         Ok(ExitCode::SUCCESS)
     })
 }

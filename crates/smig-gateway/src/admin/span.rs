@@ -9,13 +9,12 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
 use http::uri::Authority;
-use http::{HeaderMap, Request, StatusCode};
+use http::{Request, StatusCode};
 use smig::{Observed, SessionId, StreamInfo, StreamKey, StreamPlace};
 use tracing::field::Empty;
 use tracing::{Level, Span};
 
 use super::Watch;
-use crate::telemetry::context;
 
 /// The target of the spans: what a subscriber's filter names.
 pub const TARGET: &str = "smig_gateway::request";
@@ -46,7 +45,7 @@ impl RequestSpan {
         let path = request.uri().path();
         let route = Some(route);
         let asked = Asked { name: method, method: Some(method), route, to: None, path };
-        Self::new(&asked, Some(request.headers())).followed(request, watch)
+        Self::new(&asked).followed(request, watch)
     }
 
     /// The same for a request to another host, by a forward proxy.
@@ -55,7 +54,7 @@ impl RequestSpan {
         let method = request.method().as_str();
         let (to, path) = (request.uri().authority(), request.uri().path());
         let asked = Asked { name: method, method: Some(method), route: None, to, path };
-        Self::new(&asked, Some(request.headers())).followed(request, watch)
+        Self::new(&asked).followed(request, watch)
     }
 
     /// Begins a span for a local program's request to an agent.
@@ -63,16 +62,16 @@ impl RequestSpan {
         let method = request.method().as_str();
         let path = request.uri().path();
         let asked = Asked { name: method, method: Some(method), route: None, to, path };
-        Self::new(&asked, Some(request.headers()))
+        Self::new(&asked)
     }
 
     /// Begins a span for a tunnel that a local program asked an agent for by something else than HTTP.
     pub(crate) fn tunnel(name: &str, to: &Authority) -> Self {
         let asked = Asked { name, method: None, route: None, to: Some(to), path: "" };
-        Self::new(&asked, None)
+        Self::new(&asked)
     }
 
-    fn new(asked: &Asked<'_>, headers: Option<&HeaderMap>) -> Self {
+    fn new(asked: &Asked<'_>) -> Self {
         let span = tracing::span!(
             target: TARGET,
             Level::DEBUG,
@@ -97,9 +96,6 @@ impl RequestSpan {
                 Some(route) => span.record("otel.name", format!("{} {route}", asked.name)),
                 None => span.record("otel.name", asked.name),
             };
-            if let Some(headers) = headers {
-                context::adopt(&span, headers);
-            }
         }
         Self(span)
     }
@@ -111,13 +107,6 @@ impl RequestSpan {
             watch.spans().follow(*place, &self.0);
         }
         self
-    }
-
-    /// Names the span, to who is asked next, as the cause of a request with these fields.
-    pub fn pass_on(&self, headers: &mut HeaderMap) {
-        if !self.0.is_disabled() {
-            context::pass_on(&self.0, headers);
-        }
     }
 
     /// The request goes to this upstream.

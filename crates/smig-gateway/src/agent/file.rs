@@ -13,10 +13,9 @@ use smig_settings::{Document, Fault, Faults};
 
 use super::spec::PortForward;
 use crate::admin::AdminSpec;
-use crate::telemetry::TelemetrySpec;
 
 /// The keys of the file's top.
-const KEYS: [&str; 5] = ["gateway", "listen", "limits", "admin", "telemetry"];
+const KEYS: [&str; 4] = ["gateway", "listen", "limits", "admin"];
 
 /// What an agent is told.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -29,8 +28,6 @@ pub struct AgentFile {
     pub limits: LimitSpec,
     /// The live page; absent: none.
     pub admin: Option<AdminSpec>,
-    /// Where spans of requests go.
-    pub telemetry: TelemetrySpec,
 }
 
 /// The gateway.
@@ -174,7 +171,6 @@ impl AgentFile {
         let listen = listen.map(|placed| placed.value).unwrap_or_default();
         let limits = document.one::<LimitSpec>("limits");
         let admin = document.one::<AdminSpec>("admin").map(|placed| placed.value);
-        let telemetry = document.one::<TelemetrySpec>("telemetry");
         if listen.http.is_empty() && listen.socks.is_empty() && listen.forward.is_empty() {
             document.fault(&["listen".to_owned()], "the agent listens nowhere");
         }
@@ -185,15 +181,13 @@ impl AgentFile {
         document.finish(&KEYS)?;
         // Without a gateway there was a fault.
         let mut gateway = gateway.ok_or_else(Vec::new)?;
-        let mut telemetry = telemetry.map(|placed| placed.value).unwrap_or_default();
         let whole = std::path::absolute(path).unwrap_or_else(|_| path.to_owned());
         let folder = whole.parent().unwrap_or(&whole);
         let join = |path: &mut PathBuf| *path = folder.join(&*path);
         gateway.token_file.as_mut().map(join);
         gateway.ca.as_mut().map(join);
-        telemetry.ca.as_mut().map(join);
         let limits = limits.map(|placed| placed.value).unwrap_or_default();
-        Ok(Self { gateway, listen, limits, admin, telemetry })
+        Ok(Self { gateway, listen, limits, admin })
     }
 
     /// Whether a file is an agent's: no other program's has this section.
@@ -227,7 +221,6 @@ mod tests {
             listen: EntranceSpec::default(),
             limits: LimitSpec::default(),
             admin: None,
-            telemetry: TelemetrySpec::default(),
         };
         assert_eq!(parse(example()).unwrap(), defaults);
         let whole = uncommented(example());
@@ -235,7 +228,7 @@ mod tests {
         assert_eq!(all.limits, defaults.limits);
         assert_eq!(all.listen.forward.len(), 1);
         assert_eq!(all.gateway.token_file.as_deref(), Some(Path::new("/etc/smig/token")));
-        assert!(all.admin.is_some() && all.telemetry.endpoint.is_some());
+        assert!(all.admin.is_some());
         for key in KEYS {
             assert!(whole.contains(&format!("[{key}]")), "{key}");
         }

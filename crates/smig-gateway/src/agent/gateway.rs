@@ -17,7 +17,6 @@ use tokio::time::timeout;
 
 use super::failure::Failure;
 use super::spec::Credentials;
-use crate::admin::span::RequestSpan;
 use crate::tunnel::{self, Opened, Stream};
 
 /// Time until the first attempt after one that failed; doubled each time.
@@ -151,11 +150,7 @@ impl Gateway {
     ///
     /// # Errors
     /// The gateway is away, or refuses.
-    pub(super) async fn tunnel(
-        &self,
-        target: &Authority,
-        span: &RequestSpan,
-    ) -> Result<Stream, Failure> {
+    pub(super) async fn tunnel(&self, target: &Authority) -> Result<Stream, Failure> {
         let mut tried = false;
         loop {
             self.ready().await?;
@@ -163,7 +158,6 @@ impl Gateway {
             *request.method_mut() = Method::CONNECT;
             *request.uri_mut() = Uri::from(target.clone());
             self.authorize(&mut request);
-            span.pass_on(request.headers_mut());
             let opening = timeout(OPENING, tunnel::open(&self.client, &self.origin, request));
             let Ok(opened) = opening.await else {
                 let text =

@@ -52,7 +52,7 @@ pub(super) async fn serve(
         return serve_http2(Accepted::new(tcp, first), forward, shared, stop).await;
     }
     let span = RequestSpan::tunnel("TCP", &forward.target);
-    match shared.gateway.tunnel(&forward.target, &span).await {
+    match shared.gateway.tunnel(&forward.target).await {
         Ok(stream) => {
             shared.carry(Kind::Port, Socket::with_first(tcp, first), stream, span).await;
         }
@@ -136,7 +136,6 @@ async fn answer(
     *request.uri_mut() = uri;
     let span = RequestSpan::local(&request, Some(&forward.target));
     let mut request = outward(request)?;
-    span.pass_on(request.headers_mut());
     request.headers_mut().insert(NEXT_PROTOCOL, HeaderValue::from_static("h2c"));
     let gateway = Arc::clone(&shared.gateway);
     let response = gateway.send(request).await;

@@ -131,7 +131,7 @@ impl Connection {
             return Err(Failure::new(StatusCode::BAD_REQUEST, text));
         };
         let span = RequestSpan::local(&request, Some(&target));
-        let stream = self.shared.gateway.tunnel(&target, &span).await;
+        let stream = self.shared.gateway.tunnel(&target).await;
         span.answered(stream.as_ref().map_or_else(Failure::status, |_| StatusCode::OK));
         let stream = stream?;
         let upgrade = hyper::upgrade::on(&mut request);
@@ -148,8 +148,7 @@ impl Connection {
             return Err(Failure::new(StatusCode::BAD_REQUEST, text));
         }
         let span = RequestSpan::local(&request, request.uri().authority());
-        let mut request = outward(request)?;
-        span.pass_on(request.headers_mut());
+        let request = outward(request)?;
         let gateway = Arc::clone(&self.shared.gateway);
         let response = gateway.send(request).await;
         span.answered(response.as_ref().map_or_else(Failure::status, Response::status));

@@ -19,11 +19,10 @@ use crate::admin::AdminSpec;
 pub use crate::network::Network;
 
 use crate::forward::ForwardSpec;
-use crate::telemetry::TelemetrySpec;
 use crate::upstream::{ServerUrl, UpstreamSpec};
 
 /// The keys of the file's top that are not shared with other servers.
-pub const KEYS: [&str; 10] = [
+pub const KEYS: [&str; 9] = [
     "listen",
     "certificate",
     "tls",
@@ -33,7 +32,6 @@ pub const KEYS: [&str; 10] = [
     "access_log",
     "forward",
     "admin",
-    "telemetry",
 ];
 
 /// The shared settings, in a place of their own.
@@ -67,8 +65,6 @@ pub struct Config {
     pub forward: Option<ForwardSpec>,
     /// The live page; absent: none.
     pub admin: Option<AdminSpec>,
-    /// Where spans of requests go.
-    pub telemetry: TelemetrySpec,
     /// Where it is from.
     source: Option<Source>,
 }
@@ -130,7 +126,6 @@ impl Config {
         let access_log = document.one("access_log");
         let forward = document.one("forward");
         let admin = document.one("admin");
-        let telemetry = document.one("telemetry");
         check::listeners(&listen, &mut document);
         check::routes(&routes, &upstreams, &mut document);
         document.finish(&KEYS)?;
@@ -147,7 +142,6 @@ impl Config {
         config.access_log = access_log.map(|placed| placed.value).unwrap_or_default();
         config.forward = forward.map(|placed| placed.value);
         config.admin = admin.map(|placed| placed.value);
-        config.telemetry = telemetry.map(|placed| placed.value).unwrap_or_default();
         config.resolve(path);
         Ok(config)
     }
@@ -180,7 +174,6 @@ impl Config {
         }
         self.tls.client_ca.as_mut().map(join);
         self.access_log.file.as_mut().map(join);
-        self.telemetry.ca.as_mut().map(join);
         if let Some(forward) = &mut self.forward {
             forward.users_file.as_mut().map(join);
         }
@@ -212,9 +205,6 @@ impl Config {
             SCHEMA.settings.iter().filter(differs).map(|setting| setting.key).collect();
         if self.admin != other.admin {
             changed.push("admin");
-        }
-        if self.telemetry != other.telemetry {
-            changed.push("telemetry");
         }
         changed
     }

@@ -138,7 +138,7 @@ async fn answer<'t>(
     table: &'t Table,
     watch: Option<&Watch>,
     client: Option<forwarded::Client>,
-    mut request: Request<Incoming>,
+    request: Request<Incoming>,
 ) -> (Response<Body>, Option<&'t Target>) {
     let own = |status, text: &'static str| (short(status, text), None);
     let info = request.extensions().get::<Arc<ConnectionInfo>>().cloned();
@@ -152,9 +152,6 @@ async fn answer<'t>(
         && is_forwarded(&request, table, &info, authority.as_ref())
     {
         let span = watch.map(|watch| RequestSpan::forwarded(&request, watch));
-        if let Some(span) = &span {
-            span.pass_on(request.headers_mut());
-        }
         // Its state is big, and most requests do without it.
         let response = Box::pin(forward.answer(request, tls::subject(&info))).await;
         if let Some(span) = &span {
@@ -181,9 +178,6 @@ async fn answer<'t>(
         return own(StatusCode::NOT_FOUND, "nothing is here\n");
     };
     let span = watch.map(|watch| RequestSpan::begin(&request, &target.path, watch));
-    if let Some(span) = &span {
-        span.pass_on(request.headers_mut());
-    }
     let mut response = match &target.action {
         Action::Answer { status, text } => short(*status, text.clone()),
         Action::Redirect { to, status } => redirect(to, *status, request.uri()),

@@ -88,8 +88,7 @@ impl Gateway {
         let wanted = addresses(&config, &[])?;
         let tls = material(&config, &wanted)?;
         let table = Table::new(&config, &kept, Arc::clone(&log), redirects(&config, &[]))?;
-        let is_watched = config.admin.is_some() || config.telemetry.is_wanted();
-        let watch = is_watched.then(Watch::new);
+        let watch = config.admin.as_ref().map(|_| Watch::new());
         let front = Front::new(table, watch.clone());
         let mut server = config.server.clone();
         // A response that rests does not show that its client has gone.
