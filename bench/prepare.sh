@@ -6,6 +6,8 @@ need_rust
 need cc curl openssl h2load nghttpd nginx h2o python3 taskset
 root=$PWD
 . scripts/build.sh
+. scripts/tools.sh
+export TOOLS
 build_smig
 CARGO_TARGET_DIR=$TARGET/bench cargo build --release --locked --quiet --manifest-path bench/hyper-peer/Cargo.toml
 export HYPER_PEER=$TARGET/bench/release/hyper-peer

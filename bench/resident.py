@@ -35,24 +35,23 @@ def fetch(place, server, *args, seconds=120):
     return done.stdout.decode()
 
 
-def idle_connections(name, place, count):
+def idle_connections(server, place, count, file="small"):
     """Bytes resident before and after, bytes for each connection, and how long the connections took to stand."""
-    with setting.PEERS[name](place) as server:
-        fetch(place, server, server.url("small"))  # what the first request allocates is not a connection's
-        before, _ = server.process.memory()
-        holder = subprocess.Popen(
-            [os.environ["IDLE"], str(server.port), place.certificate.ca, str(count)],
-            stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
-        try:
-            held = HOLDING.search(holder.stdout.readline())
-            if not held:
-                holder.kill()
-                raise RuntimeError(f"{name} with {count} connections: {holder.stderr.read()[-500:]}")
-            after, _ = server.process.memory()
-            fetch(place, server, server.url("small"))  # it still serves
-        finally:
-            holder.stdin.close()
-            holder.wait(60)
+    fetch(place, server, server.url(file))  # what the first request allocates is not a connection's
+    before, _ = server.process.memory()
+    holder = subprocess.Popen(
+        [os.environ["IDLE"], str(server.port), place.certificate.ca, str(count)],
+        stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
+    try:
+        held = HOLDING.search(holder.stdout.readline())
+        if not held:
+            holder.kill()
+            raise RuntimeError(f"{server.name} with {count} connections: {holder.stderr.read()[-500:]}")
+        after, _ = server.process.memory()
+        fetch(place, server, server.url(file))  # it still serves
+    finally:
+        holder.stdin.close()
+        holder.wait(60)
     return {"before": before, "after": after, "per connection": round((after - before) / count),
             "seconds": float(held.group(2))}
 
@@ -116,7 +115,8 @@ def main():
                     f.truncate(size)  # a hole: it takes no disk and is read like any file
             places[what] = servers.Place(folder, certificate, os.path.join(base, "servers", what))
         for name in options.peers:
-            idle[name] = idle_connections(name, places["idle"], options.connections)
+            with setting.PEERS[name](places["idle"]) as server:
+                idle[name] = idle_connections(server, places["idle"], options.connections)
             print(f"{name}: {idle[name]['per connection']} bytes for each idle connection", file=sys.stderr, flush=True)
             # hyper's files are in its memory: the download would measure the file.
             if name != "hyper":

@@ -1,4 +1,4 @@
-"""What both benchmarks share: the peers, the machine's description, the result file."""
+"""What the benchmarks share: the peers, the machine's description, the result file."""
 
 import json
 import os
@@ -65,6 +65,12 @@ def pinning():
         return [], [], "server and load share the one CPU"
     return (["taskset", "-c", str(cpus[0])], ["taskset", "-c", str(cpus[1])],
             f"server on CPU {cpus[0]}, load on CPU {cpus[1]}")
+
+
+def beside():
+    """The words for what stands beside both, an upstream: a third CPU, or the load's."""
+    cpus = sorted(os.sched_getaffinity(0))
+    return ["taskset", "-c", str(cpus[2] if len(cpus) > 2 else cpus[-1])]
 
 
 def write_result(path, result):

@@ -35,6 +35,8 @@ COLUMNS = [
     ("1 KB -m 1", "1k", 1_024, 1, False),
 ]
 CONNECTIONS = 8
+# Seconds of a timed run that h2load does not count.
+WARM_UP = 0.5
 
 
 def load(server, column, seconds, prefix):
@@ -44,7 +46,7 @@ def load(server, column, seconds, prefix):
     url = server.url(file, "127.0.0.1")
     command = [*prefix, "h2load", "-t", "1", "-c", CONNECTIONS, "-m", streams]
     # In a timed run h2load does not count what is under way at its end: too much of it with big files.
-    amount = ["-n", max(24, int(12 * seconds))] if in_bytes else ["-D", f"{seconds}s", "--warm-up-time", "500ms"]
+    amount = ["-n", max(24, int(12 * seconds))] if in_bytes else ["-D", f"{seconds}s", "--warm-up-time", f"{1000 * WARM_UP:.0f}ms"]
     before = server.process.cpu()
     done = process.run([*command, *amount, url], 120 + 20 * seconds)
     spent = server.process.cpu() - before
@@ -56,7 +58,8 @@ def load(server, column, seconds, prefix):
         raise RuntimeError(f"{server.name}, {column[0]}: {output[-1500:]}{done.stderr.decode(errors='replace')[-500:]}")
     seconds = float(finished.group(1)) * {"us": 1e-6, "ms": 1e-3, "s": 1}[finished.group(2)]
     rate = float(finished.group(3))
-    return rate * (size if in_bytes else 1), 1e6 * spent / seconds / rate
+    # The server works in that time as well.
+    return rate * (size if in_bytes else 1), 1e6 * spent / (seconds + (0 if in_bytes else WARM_UP)) / rate
 
 
 def columns(text):

@@ -3,10 +3,11 @@
 import json
 import os
 
-from cases_server import check, text
+from cases_server import text
 from peers import servers
 from peers.material import sha256, sha256_of_file
 from peers.process import run
+from peers.report import check
 
 
 def get(at, *args, seconds=90):

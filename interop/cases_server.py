@@ -9,17 +9,9 @@ import sys
 
 from peers.material import sha256, sha256_of_file
 from peers.process import run
+from peers.report import check
 
 PEERS = os.path.join(os.path.dirname(os.path.abspath(__file__)), "peers")
-
-
-class Failed(Exception):
-    """What was wrong, in a sentence."""
-
-
-def check(truth, message):
-    if not truth:
-        raise Failed(message)
 
 
 def text(output):

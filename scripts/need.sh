@@ -16,12 +16,14 @@ package_of() {
         c++) echo "g++" ;;
         nghttp | h2load) echo nghttp2-client ;;
         nghttpd) echo nghttp2-server ;;
+        nghttpx) echo nghttp2-proxy ;;
         nginx) echo nginx-light ;;
         go) echo "golang-go ca-certificates" ;;
         python3) echo python3 ;;
         python-h2) echo python3-h2 ;;
+        python-yaml) echo python3-yaml ;;
         ip) echo iproute2 ;;
-        taskset) echo util-linux ;;
+        taskset | nsenter) echo util-linux ;;
         *) echo "$1" ;; # curl, git, h2o, chromium, openssl, cmake: the package has the program's name
     esac
 }
@@ -31,6 +33,7 @@ is_there() {
         # The interpreter of the distribution, whatever else stands in PATH: packages belong to it.
         python3) [ -x /usr/bin/python3 ] ;;
         python-h2) /usr/bin/python3 -c 'import h2' 2>/dev/null ;;
+        python-yaml) /usr/bin/python3 -c 'import yaml' 2>/dev/null ;;
         cc) command -v cc >/dev/null && echo 'int main(void){return 0;}' | cc -x c -o /dev/null - 2>/dev/null ;;
         *) command -v "$1" >/dev/null ;;
     esac

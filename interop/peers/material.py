@@ -10,14 +10,14 @@ OBJECTS = 200
 
 
 class Certificate:
-    """A certificate authority of its own in `folder`, and a certificate by it for localhost and 127.0.0.1."""
+    """A certificate authority of its own in `folder`, and a certificate by it for `names`."""
 
-    def __init__(self, folder):
+    def __init__(self, folder, names="DNS:localhost,IP:127.0.0.1"):
         os.makedirs(folder, exist_ok=True)
         path = lambda name: os.path.join(folder, name)
         self.ca, self.cert, self.key = path("ca.pem"), path("cert.pem"), path("key.pem")
         with open(path("leaf.cnf"), "w", encoding="ascii") as f:
-            f.write("subjectAltName=DNS:localhost,IP:127.0.0.1\nbasicConstraints=critical,CA:FALSE\n"
+            f.write(f"subjectAltName={names}\nbasicConstraints=critical,CA:FALSE\n"
                     "extendedKeyUsage=serverAuth\n")
         ec = ["-newkey", "ec", "-pkeyopt", "ec_paramgen_curve:prime256v1", "-nodes"]
         openssl("req", "-x509", *ec, "-keyout", path("ca-key.pem"), "-out", self.ca, "-days", "30",

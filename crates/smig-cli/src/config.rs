@@ -6,18 +6,20 @@ use std::process::ExitCode;
 
 use anyhow::Result;
 use clap::{Args, Subcommand, ValueEnum};
+use smig_gateway::agent::{self, AgentFile};
 
 use crate::exit::{Exit, Failure};
 use crate::settings::{self, Settings};
 
-/// Check a configuration file of `smig serve` or `smig gateway`, or print an example
+/// Check a configuration file of `smig serve`, `smig gateway` or `smig agent`, or print an example
 #[derive(Debug, Args)]
 #[command(after_help = "\
 Examples:
   smig config example > smig.toml
   smig config check smig.toml
   smig serve ./public --config smig.toml
-  smig config example gateway > gateway.toml")]
+  smig config example gateway > gateway.toml
+  smig config example agent > agent.toml")]
 pub(crate) struct ConfigArgs {
     #[command(subcommand)]
     action: Action,
@@ -43,12 +45,15 @@ enum Action {
 enum Program {
     Serve,
     Gateway,
+    Agent,
 }
 
 pub(crate) fn run(args: &ConfigArgs) -> Result<ExitCode> {
     match &args.action {
         Action::Check { file } => {
-            let checked = if smig_gateway::config::is_gateways(file) {
+            let checked = if AgentFile::is_one(file) {
+                AgentFile::load(file).map(drop).map_err(|faults| faults.to_string())
+            } else if smig_gateway::config::is_gateways(file) {
                 smig_gateway::config::Config::load(file)
                     .and_then(|config| config.check_files())
                     .map_err(|faults| faults.to_string())
@@ -62,6 +67,7 @@ pub(crate) fn run(args: &ConfigArgs) -> Result<ExitCode> {
             let example = match program {
                 Program::Serve => settings::example(),
                 Program::Gateway => smig_gateway::config::example(),
+                Program::Agent => agent::example().to_owned(),
             };
             // A reader that has had enough (`| head`) is no error.
             let _ = std::io::stdout().write_all(example.as_bytes());

@@ -8,14 +8,16 @@
 //! - `forward`: tunnels and requests for authenticated users; `tunnel`: octets both ways;
 //! - `tls`: certificates by name, watched for renewal; `config`: the file that says all of this;
 //! - `agent`: the client's side: a local proxy whose traffic travels in one session;
-//! - `admin`: what both show while they run.
+//! - `admin`: what both show while they run; `telemetry`: spans of requests for a collector.
 
 pub mod admin;
 pub mod agent;
 pub mod config;
 pub mod forward;
 pub mod front;
+mod network;
 pub mod proxy;
+pub mod telemetry;
 pub mod tls;
 pub mod tunnel;
 pub mod upstream;

@@ -183,8 +183,17 @@ impl Report for Invented {
                 failures: 5,
             });
         }
-        let (kind, open, opened) = ("connect", 1, 6);
-        to.tunnels.push(TunnelReport { kind, open, opened, octets_in: 70, octets_out: 80 });
+        to.tunnels.push(TunnelReport {
+            kind: "connect",
+            open: 1,
+            opened: 6,
+            moved: 2,
+            octets_in: 70,
+            octets_out: 80,
+            ended: vec![("in_order", 4), ("client", 1)],
+            lasted: vec![(1.0, 3), (60.0, 1), (f64::INFINITY, 1)],
+            lasted_seconds: 90.5,
+        });
     }
 }
 
@@ -214,6 +223,11 @@ async fn metrics_have_names_units_and_help() {
         "smig_upstream_requests_total{upstream=\"app\",server=\"http://b\"} 40",
         "smig_tunnels{kind=\"connect\"} 1",
         "smig_tunnel_out_bytes_total{kind=\"connect\"} 80",
+        "smig_tunnels_moved_total{kind=\"connect\"} 2",
+        "smig_tunnels_ended_total{kind=\"connect\",why=\"client\"} 1",
+        "smig_tunnel_duration_seconds_bucket{le=\"60.0\",kind=\"connect\"} 4",
+        "smig_tunnel_duration_seconds_bucket{le=\"+Inf\",kind=\"connect\"} 5",
+        "smig_tunnel_duration_seconds_sum{kind=\"connect\"} 90.5",
     ] {
         assert!(text.lines().any(|found| found == line), "{line} is not in\n{text}");
     }

@@ -1,4 +1,4 @@
-//! What tunnels at rest hold, measured at 88 KB each, with a bound above it.
+//! What tunnels at rest hold, measured at 23 KB each, with a bound above it.
 
 #[path = "forward/support.rs"]
 #[expect(dead_code, reason = "other tests use the rest")]
@@ -57,7 +57,7 @@ async fn what_a_tunnel_at_rest_holds_is_bounded() {
     }
     let each = || HELD.load(Ordering::Relaxed).saturating_sub(before) / TUNNELS;
     // The echo's own buffer of 8 KB is among them.
-    let enough = 128 << 10;
+    let enough = 32 << 10;
     // Whatever is still on its way takes the time it takes.
     for _ in 0..6000 {
         if each() < enough {

@@ -69,7 +69,7 @@ async fn a_gateway_that_dies_leaves_nothing_behind() {
     half.read_exact(&mut [0; 4]).await.unwrap();
 
     let addr = gateway.server.local_addrs()[0];
-    let Gateway { server, identity, client, .. } = gateway;
+    let Gateway { server, identity, client, tunnels: counted, .. } = gateway;
     drop(client);
     // At once, as a crash would have it.
     server.shutdown(Duration::ZERO).await.unwrap();
@@ -89,7 +89,7 @@ async fn a_gateway_that_dies_leaves_nothing_behind() {
     until_at_most("tasks", tasks_before, tasks).await;
     until_at_most("sockets", sockets_before, sockets).await;
 
-    let server = serve(spec(), addr, &identity);
+    let server = serve(spec(), &counted, addr, &identity);
     until(&agent, |link| matches!(link, Link::Up(_))).await;
     let (mut tcp, head) = connect(&agent, origin(support::echo).await).await;
     assert!(head.starts_with("HTTP/1.1 200"), "{head}");

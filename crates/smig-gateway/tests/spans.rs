@@ -8,13 +8,15 @@ use std::path::Path;
 use std::sync::{Arc, Mutex};
 
 use bytes::Bytes;
-use http::{Request, Response, StatusCode};
+use http::{Method, Request, Response, StatusCode};
 use http_body_util::{BodyExt as _, Full};
-use smig::{BoxError, ClearTrust, Cleartext, Client, Hint, Incoming, Server};
+use smig::{BoxError, ClearTrust, Cleartext, Client, Hint, Incoming, Origin, Server};
 use smig_gateway::admin::Watch;
 use smig_gateway::admin::span::{RequestSpan, TARGET};
 use smig_gateway::config::Config;
 use smig_gateway::front::Gateway;
+use smig_gateway::tunnel::{self, Opened};
+use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
 use tokio::sync::mpsc;
 use tracing::field::{Field, Visit};
 use tracing::span::{Attributes, Id, Record};
@@ -70,6 +72,7 @@ async fn requests_have_spans() {
     tracing::subscriber::set_global_default(Registry::default().with(collect)).unwrap();
     a_span_ends_with_its_stream_and_knows_octets_and_moves(&mut ended).await;
     a_gateway_names_route_and_upstream(&mut ended).await;
+    a_gateway_names_the_other_host(&mut ended).await;
 }
 
 async fn a_span_ends_with_its_stream_and_knows_octets_and_moves(ended: &mut Ended) {
@@ -149,4 +152,54 @@ async fn a_gateway_names_route_and_upstream(ended: &mut Ended) {
     assert_eq!(field("smig.upstream"), Some("app"));
     assert_eq!(field("http.response.status_code"), Some("200"));
     assert_eq!(field("http.response.body.size"), Some("4"));
+}
+
+async fn a_gateway_names_the_other_host(ended: &mut Ended) {
+    let answer = async |_| Ok::<_, BoxError>(Response::new(Full::new(Bytes::from_static(b"here"))));
+    let origin = Server::builder()
+        .listen_cleartext("127.0.0.1:0".parse().unwrap(), ClearTrust::None)
+        .workers(NonZeroUsize::MIN)
+        .start(tower::service_fn(answer))
+        .unwrap();
+    // The hash of "a-long-secret".
+    let text = "[[listen]]\naddress = '127.0.0.1:0'\nprotocol = 'cleartext'\n[[route]]\nstatus = 404\n\
+                [forward]\nallow = ['127.0.0.0/8']\n[forward.users]\nann = 'sha256:\
+                7a22da1ddf51a945bde6a3e940cdf91c9815108dc7235fe60da782dec55fb883'\n\
+                [admin]\nlisten = '127.0.0.1:0'\n";
+    let gateway = Gateway::start(Config::parse(text, Path::new("gateway.toml")).unwrap()).unwrap();
+    let (address, _) = gateway.listeners().next().unwrap();
+    let proxy = Origin::of(&format!("http://{address}").parse().unwrap()).unwrap();
+    let client =
+        Client::builder().cleartext(Cleartext::PriorKnowledge(ClearTrust::None)).build().unwrap();
+    let target = origin.local_addrs()[0];
+    let token = ("proxy-authorization", "Bearer a-long-secret");
+    let request = Request::get(format!("http://{target}/x?secret=1")).header(token.0, token.1);
+    let request = request.body(Full::<Bytes>::default()).unwrap();
+    let body = client.request_to(&proxy, request).await.unwrap().into_body();
+    assert_eq!(body.collect().await.unwrap().to_bytes(), "here");
+    let port = target.port().to_string();
+    let fields = ended.recv().await.unwrap();
+    let field = |name: &str| fields.get(name).map(String::as_str);
+    assert_eq!(field("otel.name"), Some("GET"), "{fields:?}");
+    assert_eq!(field("url.path"), Some("/x"));
+    assert_eq!((field("server.address"), field("server.port")), (Some("127.0.0.1"), Some(&*port)));
+    assert_eq!(field("http.response.status_code"), Some("200"));
+    assert_eq!((field("http.response.body.size"), field("http.route")), (Some("4"), None));
+
+    // A tunnel's ends with the tunnel.
+    let request = Request::builder().method(Method::CONNECT).uri(target.to_string());
+    let request = request.header(token.0, token.1).body(()).unwrap();
+    let opened = tunnel::open(&client, &proxy, request).await.unwrap();
+    let Opened::Tunnel(_, mut stream) = opened else { panic!("{opened:?}") };
+    let asked = b"GET / HTTP/1.1\r\nHost: a\r\nConnection: close\r\n\r\n";
+    stream.write_all(asked).await.unwrap();
+    let mut answer = Vec::new();
+    stream.read_to_end(&mut answer).await.unwrap();
+    stream.shutdown().await.unwrap();
+    let fields = ended.recv().await.unwrap();
+    let field = |name: &str| fields.get(name).map(String::as_str);
+    assert_eq!(field("otel.name"), Some("CONNECT"), "{fields:?}");
+    assert_eq!(field("server.port"), Some(&*port));
+    assert_eq!(field("http.request.body.size"), Some(&*asked.len().to_string()));
+    assert_eq!(field("http.response.body.size"), Some(&*answer.len().to_string()));
 }

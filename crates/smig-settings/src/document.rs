@@ -52,6 +52,12 @@ impl<'a> Document<'a> {
         }
     }
 
+    /// Whether the file says anything at a key of its top that was not read yet.
+    #[must_use]
+    pub fn has(&self, key: &str) -> bool {
+        self.rest.contains_key(key)
+    }
+
     /// Reads a key of the file's top.
     pub fn one<T: DeserializeOwned>(&mut self, key: &str) -> Option<Placed<T>> {
         let value = self.rest.remove(key)?;

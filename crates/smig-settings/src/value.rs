@@ -213,6 +213,22 @@ pub fn deserialize_time<'de, D: Deserializer<'de>>(from: D) -> Result<Duration, 
     }
 }
 
+/// A time, or `"never"`, in what serde describes.
+///
+/// # Errors
+/// Anything else.
+pub fn deserialize_time_or_never<'de, D: Deserializer<'de>>(
+    from: D,
+) -> Result<Option<Duration>, D::Error> {
+    let text = match NumberOrText::deserialize(from) {
+        Ok(NumberOrText::Text(text)) if text == "never" => return Ok(None),
+        Ok(NumberOrText::Text(text)) => text,
+        _ => String::new(),
+    };
+    let bad = || D::Error::custom(format!("{text:?} is neither a time like \"5s\" nor \"never\""));
+    parse_time(&text).map(Some).map_err(|_| bad())
+}
+
 /// A number of octets in what serde describes.
 ///
 /// # Errors

@@ -325,6 +325,22 @@ fn a_stalled_stream_is_reset_whatever_frames_come() {
 }
 
 #[test]
+fn a_stream_with_nothing_to_send_rests_as_long_as_it_likes() {
+    let mut peer = Peer::to_server(Setup::new(Config::server()));
+    peer.connect();
+    let key = peer.get(C1, 1);
+    peer.respond(key, 200, EndStream::No);
+    peer.expect(C1, headers(1).status(200));
+    for _ in 0..100 {
+        // Far less than a stalled stream would have to move.
+        peer.advance(Duration::from_secs(59));
+        peer.body(key, "event", EndStream::No);
+        peer.expect(C1, data(1, "event"));
+    }
+    peer.expect_unharmed(key);
+}
+
+#[test]
 fn a_migration_does_not_restart_the_stall_clock() {
     // To and fro, and a move that is declined.
     let setup = Setup::new(Config::server()).setting(setting::INITIAL_WINDOW_SIZE, 5_000);

@@ -385,6 +385,57 @@ fn an_engine_does_not_send_what_it_would_refuse() {
     peer.expect_silence();
 }
 
+/// A client's CONNECT, as the engine is asked to send it.
+fn connect() -> (Peer, smig_proto::StreamKey) {
+    let mut peer = Peer::of_client(Config::client());
+    let head = smig_proto::RequestHead {
+        method: Method::CONNECT,
+        uri: http::Uri::from_static("example.com:443"),
+        protocol: None,
+        headers: http::HeaderMap::new(),
+    };
+    let opened = peer.app(|session, now| session.open(now, None, &head, EndStream::No));
+    peer.expect(C1, headers(1).connect("example.com:443"));
+    (peer, opened.unwrap())
+}
+
+#[test]
+fn a_refused_connect_is_answered_by_a_response_like_others() {
+    // RFC 9110 section 9.3.6: only a 2xx makes a tunnel, which has neither a length nor trailers.
+    let mut peer = server();
+    peer.send(C1, headers(1).connect("example.com:443"));
+    let key = peer.take_request();
+    let mut head = smig_proto::ResponseHead {
+        status: http::StatusCode::FORBIDDEN,
+        headers: http::HeaderMap::new(),
+    };
+    head.headers.insert("content-length", "5".parse().unwrap());
+    peer.app(|session, _| session.send_response(key, &head, EndStream::No)).unwrap();
+    peer.expect(C1, headers(1).status(403).field("content-length", "5"));
+    peer.body(key, "sorry", EndStream::No);
+    peer.expect(C1, data(1, "sorry"));
+    let mut trailers = http::HeaderMap::new();
+    trailers.insert("x", "y".parse().unwrap());
+    peer.app(|session, _| session.send_trailers(key, trailers)).unwrap();
+    peer.expect(C1, headers(1).field("x", "y").end());
+
+    let (mut peer, key) = connect();
+    peer.send(C1, headers(1).status(403).field("content-length", "5"));
+    assert_eq!(peer.take_response(key), 403);
+    peer.send(C1, data(1, "sorry"));
+    assert_eq!(&peer.read(key)[..], b"sorry");
+    peer.send(C1, headers(1).field("x", "y").end());
+    let read = peer.app(|session, _| session.read(key));
+    assert!(matches!(read, Read::Trailers(fields) if fields["x"] == "y"));
+
+    // Its length counts, too.
+    let (mut peer, key) = connect();
+    peer.send(C1, headers(1).status(403).field("content-length", "5"));
+    peer.send(C1, data(1, "less").end());
+    peer.expect(C1, reset(1, ErrorCode::ProtocolError));
+    assert_eq!(peer.take_error(key).initiator, Initiator::Local);
+}
+
 #[test]
 fn extended_connect_is_taken_where_it_is_offered() {
     // RFC 8441

@@ -54,7 +54,7 @@ pub use moves::{MoveMode, MoveRules, Offers};
 pub use observe::{Ends, Observed, Observer, Stats};
 pub use server::{
     AuthorityCheck, Certificate, ClearTrust, ClientCertificates, Interim, Server, ServerBuilder,
-    ServerTls, ServerView,
+    ServerTls, ServerView, Switched,
 };
 pub use snapshot::{
     ConnectionRole, ConnectionSnapshot, MoveCause, SESSIONS_SHOWN, STREAMS_SHOWN, SessionId,

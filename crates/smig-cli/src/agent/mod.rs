@@ -8,8 +8,13 @@ use std::time::Duration;
 use anyhow::Result;
 use clap::{ArgAction, Args};
 use http::Uri;
-use smig::{Origin, Speaks};
-use smig_gateway::agent::{self, Agent, AgentSpec, Credentials, Link, PortForward};
+use smig::Speaks;
+use smig_gateway::admin::AdminSpec;
+use smig_gateway::agent::{
+    self, Agent, AgentFile, AgentSpec, Credentials, EntranceSpec, GatewaySpec, LimitSpec, Link,
+    PortForward,
+};
+use smig_gateway::telemetry::TelemetrySpec;
 use tokio::sync::watch;
 
 use crate::exit::{Exit, Failure};
@@ -37,6 +42,7 @@ Examples:
   curl --socks5-hostname 127.0.0.1:1080 https://example.org/
   smig agent --via https://localhost:8443 --forward 127.0.0.1:50051=grpc.internal:50051
   smig agent --via https://localhost:8443 --forward 127.0.0.1:2222=tcp://db.internal:22
+  smig config example agent > agent.toml; smig agent --config agent.toml
 
 Browsers: automatic proxy configuration, http://127.0.0.1:8118/proxy.pac
 
@@ -50,8 +56,14 @@ Exit codes:
 )]
 pub(crate) struct AgentArgs {
     /// The gateway
-    #[arg(long, value_name = "URL")]
-    via: Uri,
+    #[arg(long, value_name = "URL", required_unless_present = "config")]
+    via: Option<Uri>,
+    /// Everything, from a file
+    #[arg(long, value_name = "FILE", conflicts_with_all = [
+        "via", "listen", "socks", "forward", "admin", "token_file", "user", "cacert", "insecure",
+        "connect_timeout", "no_migrate", "spares", "max_connections", "tunnel_idle", "drain_timeout",
+    ])]
+    config: Option<PathBuf>,
     /// Where the HTTP proxy listens; none: nowhere
     #[arg(long, value_name = "ADDRESS", default_value = "127.0.0.1:8118", value_parser = parse_listen)]
     listen: Vec<Listen>,
@@ -62,6 +74,10 @@ pub(crate) struct AgentArgs {
     /// out by itself; tcp:// or h2c:// before the host says what it is
     #[arg(long, value_name = "LOCAL=HOST:PORT")]
     forward: Vec<PortForward>,
+
+    /// A live page, metrics and health for operators: a loopback address
+    #[arg(long, value_name = "ADDRESS")]
+    admin: Option<SocketAddr>,
 
     /// A file with the token that the gateway wants
     #[arg(long, value_name = "FILE", help_heading = "Gateway")]
@@ -120,26 +136,37 @@ fn parse_listen(text: &str) -> Result<Listen, String> {
 }
 
 pub(crate) fn run(args: &AgentArgs) -> Result<ExitCode> {
-    crate::trace::start(match args.verbose {
+    let level = match args.verbose {
         0 => crate::trace::Level::Warnings,
         _ => crate::trace::Level::Everything,
-    });
-    let spec = spec(args)?;
-    let via = spec.via.to_string();
-    let trust = trust::of(args.cacert.as_deref(), args.insecure, spec.via.host())?;
+    };
+    let AgentFile { gateway, listen, limits, admin, telemetry } = described(args)?;
+    let via = gateway.url.to_string();
+    let trust = trust::of(gateway.ca.as_deref(), gateway.insecure, gateway.url.host())?;
     let mut engine = agent::engine();
-    if args.no_migrate {
+    if !gateway.migrate {
         engine.smig = None;
     }
     let client = agent::client()
         .trust(trust)
         .engine(engine)
-        .spares(args.spares)
-        .connect_timeout(args.connect_timeout)
-        .handshake_timeout(args.connect_timeout);
+        .spares(gateway.spares)
+        .connect_timeout(gateway.connect_timeout)
+        .handshake_timeout(gateway.connect_timeout);
+    let spec = AgentSpec {
+        via: gateway.url.clone(),
+        credentials: credentials(&gateway)?,
+        listen: listen.http.clone(),
+        socks: listen.socks.clone(),
+        forwards: listen.forward.clone(),
+        max_connections: limits.max_connections,
+        tunnel_idle: limits.tunnel_idle,
+        admin,
+    };
     crate::serve::raise_file_limit();
     let runtime = tokio::runtime::Builder::new_multi_thread().enable_all().build()?;
     runtime.block_on(async {
+        let exporting = crate::trace::start_exporting(level, &telemetry, "smig-agent")?;
         let mut signals = Signals::new()?;
         let say = |text: String| {
             if !args.quiet {
@@ -147,24 +174,25 @@ pub(crate) fn run(args: &AgentArgs) -> Result<ExitCode> {
             }
         };
         let agent = Agent::start(spec, client).await.map_err(|error| usage(error.to_string()))?;
-        announce(&agent, args, say);
+        announce(&agent, &listen.forward, say);
         let name = tokio::select! {
             (name, _) = signals.next() => name,
             () = tell(agent.link(), &via, say) => "the gateway's task ended",
         };
         say(format!(
             "{name}: what runs has {} s to finish; once more ends at once",
-            args.drain_timeout.as_secs()
+            limits.drain_timeout.as_secs()
         ));
         let stats = agent.stats();
         tokio::select! {
-            () = agent.shutdown(args.drain_timeout) => {}
+            () = agent.shutdown(limits.drain_timeout) => {}
             (name, number) = signals.next() => {
                 say(format!("{name}: ended at once"));
                 return Ok(ExitCode::from(128 + number));
             }
         }
         say(format!("ended; {} streams, {} moves", stats.streams_opened, stats.moves));
+        exporting.finish().await;
         Ok(ExitCode::SUCCESS)
     })
 }
@@ -173,36 +201,51 @@ fn usage(message: impl Into<String>) -> anyhow::Error {
     Failure::new(Exit::Usage, message).into()
 }
 
-fn spec(args: &AgentArgs) -> Result<AgentSpec> {
-    let via = Origin::of(&args.via).map_err(|error| usage(format!("--via: {error}")))?;
-    if args.via.scheme_str() != Some("https") {
-        return Err(usage("--via: the gateway's URL begins with https://"));
+/// The file, or what the flags say.
+fn described(args: &AgentArgs) -> Result<AgentFile> {
+    if let Some(path) = &args.config {
+        return AgentFile::load(path).map_err(|faults| usage(faults.to_string()));
     }
-    if !matches!(args.via.path(), "" | "/") || args.via.query().is_some() {
-        return Err(usage("--via: a gateway is https://host:port, without a path"));
-    }
-    let listen = args.listen.iter().filter_map(|listen| match listen {
+    let via =
+        args.via.as_ref().ok_or_else(|| usage("by which gateway? Write --via or --config"))?;
+    let url = GatewaySpec::origin(via).map_err(|why| usage(format!("--via: {why}")))?;
+    let http = args.listen.iter().filter_map(|listen| match listen {
         Listen::At(addr) => Some(*addr),
         Listen::Nowhere => None,
     });
-    let spec = AgentSpec {
-        credentials: credentials(args)?,
-        listen: listen.collect(),
+    let listen = EntranceSpec {
+        http: http.collect(),
         socks: args.socks.clone(),
-        forwards: args.forward.clone(),
-        max_connections: args.max_connections,
-        tunnel_idle: Some(args.tunnel_idle).filter(|idle| !idle.is_zero()),
-        ..AgentSpec::new(via)
+        forward: args.forward.clone(),
     };
-    if spec.listen.is_empty() && spec.socks.is_empty() && spec.forwards.is_empty() {
+    if listen.http.is_empty() && listen.socks.is_empty() && listen.forward.is_empty() {
         return Err(usage("the agent listens nowhere; give --listen, --socks or --forward"));
     }
-    Ok(spec)
+    Ok(AgentFile {
+        gateway: GatewaySpec {
+            url,
+            token_file: args.token_file.clone(),
+            user: args.user.clone(),
+            ca: args.cacert.clone(),
+            insecure: args.insecure,
+            connect_timeout: args.connect_timeout,
+            migrate: !args.no_migrate,
+            spares: args.spares,
+        },
+        listen,
+        limits: LimitSpec {
+            max_connections: args.max_connections,
+            tunnel_idle: Some(args.tunnel_idle).filter(|idle| !idle.is_zero()),
+            drain_timeout: args.drain_timeout,
+        },
+        admin: args.admin.map(|listen| AdminSpec { listen }),
+        telemetry: TelemetrySpec::default(),
+    })
 }
 
-fn credentials(args: &AgentArgs) -> Result<Option<Credentials>> {
+fn credentials(gateway: &GatewaySpec) -> Result<Option<Credentials>> {
     let unreadable = |why: String| Failure::new(Exit::Read, why);
-    let (token, place) = match &args.token_file {
+    let (token, place) = match &gateway.token_file {
         Some(path) => {
             let text = std::fs::read_to_string(path).map_err(|error| {
                 unreadable(format!("cannot read the token {}: {error}", path.display()))
@@ -211,7 +254,7 @@ fn credentials(args: &AgentArgs) -> Result<Option<Credentials>> {
         }
         None => match std::env::var(TOKEN) {
             Ok(text) => (text, TOKEN.to_owned()),
-            Err(std::env::VarError::NotPresent) if args.user.is_none() => return Ok(None),
+            Err(std::env::VarError::NotPresent) if gateway.user.is_none() => return Ok(None),
             Err(std::env::VarError::NotPresent) => {
                 return Err(usage(format!("--user needs its password: --token-file or {TOKEN}")));
             }
@@ -219,7 +262,7 @@ fn credentials(args: &AgentArgs) -> Result<Option<Credentials>> {
         },
     };
     let token = token.trim();
-    let made = match &args.user {
+    let made = match &gateway.user {
         Some(user) => Credentials::basic(user, token),
         None => Credentials::bearer(token),
     };
@@ -228,7 +271,7 @@ fn credentials(args: &AgentArgs) -> Result<Option<Credentials>> {
 }
 
 /// Says where the agent listens, and who can reach it.
-fn announce(agent: &Agent, args: &AgentArgs, say: impl Fn(String)) {
+fn announce(agent: &Agent, forwards: &[PortForward], say: impl Fn(String)) {
     for addr in agent.http_addrs() {
         say(format!(
             "HTTP proxy on {} (browsers: http://{addr}/proxy.pac)",
@@ -238,8 +281,11 @@ fn announce(agent: &Agent, args: &AgentArgs, say: impl Fn(String)) {
     for addr in agent.socks_addrs() {
         say(format!("SOCKS5 proxy on {}", paint::strong(&addr.to_string())));
     }
-    for (addr, forward) in agent.forward_addrs().iter().zip(&args.forward) {
+    for (addr, forward) in agent.forward_addrs().iter().zip(forwards) {
         say(format!("{} leads to {}", paint::strong(&addr.to_string()), forward.target));
+    }
+    if let Some(addr) = agent.admin() {
+        say(format!("live page, metrics: {}", paint::strong(&format!("http://{addr}"))));
     }
     let all = [agent.http_addrs(), agent.socks_addrs(), agent.forward_addrs()].concat();
     for addr in all.iter().filter(|addr| !addr.ip().is_loopback()) {

@@ -107,7 +107,6 @@ fn parse_format(text: &str) -> Result<Format, String> {
 
 pub(crate) fn run(args: &GatewayArgs) -> Result<ExitCode> {
     let level = if args.quiet { crate::trace::Level::Errors } else { crate::trace::Level::Notices };
-    crate::trace::start(level);
     let say = |text: &str| {
         if !args.quiet {
             eprintln!("{text}");
@@ -119,6 +118,7 @@ pub(crate) fn run(args: &GatewayArgs) -> Result<ExitCode> {
     // Before threads: signals that come while it starts are not lost.
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
     runtime.block_on(async {
+        let exporting = crate::trace::start_exporting(level, &config.telemetry, "smig-gateway")?;
         let mut signals = Signals::new()?;
         let mut gateway = Gateway::start(config).map_err(explain)?;
         for line in listeners(&gateway) {
@@ -153,6 +153,7 @@ pub(crate) fn run(args: &GatewayArgs) -> Result<ExitCode> {
             "ended; {} connections, {} streams, {} moves",
             stats.connections_opened, stats.streams_opened, stats.moves
         ));
+        exporting.finish().await;
         Ok(ExitCode::SUCCESS)
     })
 }

@@ -5,6 +5,7 @@
 mod cell;
 mod check;
 mod compare;
+mod link;
 mod merge;
 mod profiles;
 mod reproduce;
@@ -38,12 +39,15 @@ enum LabCommand {
     Merge(merge::MergeArgs),
     Compare(compare::CompareArgs),
     Timeline(timeline::TimelineArgs),
+    Link(link::LinkArgs),
     Check(check::CheckArgs),
     Profiles(profiles::ProfilesArgs),
     Trace(trace::TraceArgs),
     Survey(survey::SurveyArgs),
     #[command(hide = true)]
     Cell(cell::CellArgs),
+    #[command(hide = true)]
+    Beside(link::BesideArgs),
     #[command(hide = true)]
     Peer(cell::PeerArgs),
     #[command(hide = true)]
@@ -59,6 +63,8 @@ pub(crate) fn run(args: LabArgs) -> Result<ExitCode> {
         LabCommand::Merge(args) => merge::run(&args),
         LabCommand::Compare(args) => compare::run(&args),
         LabCommand::Timeline(args) => timeline::run(&args),
+        LabCommand::Link(args) => link::run(&args),
+        LabCommand::Beside(args) => link::beside(&args),
         LabCommand::Check(args) => check::run(&args),
         LabCommand::Profiles(args) => profiles::run(&args),
         LabCommand::Trace(args) => trace::run(&args),

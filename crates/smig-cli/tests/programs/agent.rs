@@ -6,7 +6,7 @@ use std::process::Stdio;
 
 use rustix::process::Signal;
 
-use crate::support::{Place, Serving, line_with};
+use crate::support::{Place, Serving, assert_exit, line_with};
 
 /// A running agent, whose origin is its HTTP proxy.
 fn agent(place: &Place, args: &[&str]) -> Serving {
@@ -63,8 +63,12 @@ fn a_gateway_that_is_away_is_said() {
 fn what_is_wrong_is_refused() {
     let place = Place::new();
     let via = ["--via", "https://127.0.0.1:1"];
-    let cases: [(&[&str], i32, &str); 8] = [
+    let file = place.shown("agent.toml");
+    std::fs::write(&file, "[gateway]\nurl = 'https://127.0.0.1:1'\nspare = 1\n").unwrap();
+    let cases: [(&[&str], i32, &str); 10] = [
         (&[], 2, "--via"),
+        (&["--config", &file], 2, ":3: gateway.spare: unknown key; did you mean spares?"),
+        (&["--config", &file, via[0], via[1]], 2, "cannot be used with"),
         (&["--via", "http://a"], 2, "https://"),
         (&["--via", "https://a/path"], 2, "without a path"),
         (&[via[0], via[1], "--listen", "none"], 2, "listens nowhere"),
@@ -79,4 +83,37 @@ fn what_is_wrong_is_refused() {
         assert_eq!(output.status.code(), Some(code), "{args:?}: {said}");
         assert!(said.contains(text), "{args:?}: {said}");
     }
+}
+
+#[test]
+fn a_file_says_everything() {
+    let place = Place::new();
+    let example = place.run(&["config", "example", "agent"]);
+    assert_exit(&example, 0);
+    let file = place.shown("agent.toml");
+    std::fs::write(&file, &example.stdout).unwrap();
+    assert_exit(&place.run(&["config", "check", &file]), 0);
+    let text = "[gateway]\nurl = 'https://127.0.0.1:1'\n[listen]\nhttp = ['127.0.0.1:0']\n\
+                [admin]\nlisten = '127.0.0.1:0'\n";
+    std::fs::write(&file, text).unwrap();
+    let mut child =
+        place.smig(&["agent", "--config", &file]).stderr(Stdio::piped()).spawn().unwrap();
+    let mut stderr = BufReader::new(child.stderr.take().unwrap()).lines();
+    let line = line_with(&mut stderr, "HTTP proxy on ");
+    let origin = line.split_whitespace().nth(3).unwrap().to_owned();
+    let line = line_with(&mut stderr, "live page, metrics: ");
+    let page = line.rsplit(' ').next().unwrap().to_owned();
+    let mut agent = Serving { child, stderr, origin };
+    let mut admin = TcpStream::connect(page.trim_start_matches("http://")).unwrap();
+    admin
+        .write_all(b"GET /metrics HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\n\r\n")
+        .unwrap();
+    let mut metrics = String::new();
+    admin.read_to_string(&mut metrics).unwrap();
+    assert!(
+        metrics.contains("smig_ready 0") && metrics.contains("smig_tunnels{kind=\"socks\"} 0"),
+        "{metrics}"
+    );
+    agent.signal(Signal::TERM);
+    assert_eq!(agent.child.wait().unwrap().code(), Some(0));
 }

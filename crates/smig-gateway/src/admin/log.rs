@@ -5,7 +5,7 @@ use std::time::SystemTime;
 
 use bytes::Bytes;
 use serde_json::{Value, json};
-use smig::{Mover, Observed, StreamPlace};
+use smig::{Mover, Observed, StayReason, StreamPlace, Verdict};
 
 /// Things that are kept for who comes later.
 const KEPT: usize = 200;
@@ -46,11 +46,13 @@ impl Log {
     }
 }
 
-/// Whether people want to read it one by one.
+/// Whether people want to read it one by one. Of each tunnel the rules first say that it is too early to
+/// say anything.
 const fn is_told(what: &Observed) -> bool {
     !matches!(
         what,
-        Observed::StreamOpened { .. }
+        Observed::Judged { verdict: Verdict::Stays(StayReason::FewOctets | StayReason::Young), .. }
+            | Observed::StreamOpened { .. }
             | Observed::StreamEnded { .. }
             | Observed::ConnectionOpened { .. }
             | Observed::ConnectionClosed { .. }

@@ -251,8 +251,48 @@ fn tunnels(encoder: &mut DescriptorEncoder<'_>, reported: &Reported) -> Result<(
         &[
             kind("tunnels", "Tunnels that are open", None, Gauge, |one| one.open),
             kind("tunnels_opened", "Tunnels opened", None, Counter, |one| one.opened),
+            kind("tunnels_moved", "Of these, the ones whose stream moved", None, Counter, |one| {
+                one.moved
+            }),
             kind("tunnel_in", "Octets from clients", bytes, Counter, |one| one.octets_in),
             kind("tunnel_out", "Octets to clients", bytes, Counter, |one| one.octets_out),
         ],
-    )
+    )?;
+    endings(encoder, &reported.tunnels)
+}
+
+#[derive(Clone, Debug, PartialEq, Eq, Hash, EncodeLabelSet)]
+struct EndingLabels {
+    kind: &'static str,
+    why: &'static str,
+}
+
+/// Why tunnels ended, and how long they had lasted.
+fn endings(encoder: &mut DescriptorEncoder<'_>, all: &[TunnelReport]) -> Result<(), fmt::Error> {
+    if all.is_empty() {
+        return Ok(());
+    }
+    let help = "Tunnels that ended: in order, because an end of it broke, at rest for too long, or with \
+                this program";
+    let mut metric = encoder.encode_descriptor("tunnels_ended", help, None, MetricType::Counter)?;
+    for one in all {
+        for &(why, count) in &one.ended {
+            let labels = EndingLabels { kind: one.kind, why };
+            ConstCounter::new(count).encode(metric.encode_family(&labels)?)?;
+        }
+    }
+    let (help, unit) = ("How long tunnels lasted that ended", Some(&Unit::Seconds));
+    let mut metric =
+        encoder.encode_descriptor("tunnel_duration", help, unit, MetricType::Histogram)?;
+    for one in all {
+        let labels = TunnelLabels { kind: one.kind };
+        let count = one.lasted.iter().map(|(_, count)| count).sum();
+        metric.encode_family(&labels)?.encode_histogram::<TunnelLabels>(
+            one.lasted_seconds,
+            count,
+            &one.lasted,
+            None,
+        )?;
+    }
+    Ok(())
 }

@@ -12,7 +12,7 @@ pub trait Report: Send + Sync + 'static {
 }
 
 /// What was reported.
-#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize)]
+#[derive(Clone, Debug, Default, PartialEq, Serialize)]
 pub struct Reported {
     /// Servers that requests go to.
     pub upstreams: Vec<UpstreamReport>,
@@ -40,16 +40,24 @@ pub struct UpstreamReport {
 }
 
 /// Tunnels of one kind.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+#[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct TunnelReport {
-    /// How they are asked for: `connect`, `socks`, `forward`, `upgrade`.
+    /// How they are asked for: `connect`, `upgrade`, `socks`, `port`.
     pub kind: &'static str,
     /// Open now.
     pub open: u64,
     /// Opened since the start.
     pub opened: u64,
-    /// Octets from clients.
+    /// Of these, the ones whose stream moved to another connection.
+    pub moved: u64,
+    /// Octets from clients, of open ones too.
     pub octets_in: u64,
     /// Octets to clients.
     pub octets_out: u64,
+    /// Those that have ended, by why: `in_order`; an end broke, `client` or `far`; `idle`; `stopped`.
+    pub ended: Vec<(&'static str, u64)>,
+    /// How long they lasted: upper bounds, seconds, and how many ended within and beyond the bound before.
+    pub lasted: Vec<(f64, u64)>,
+    /// All of them together.
+    pub lasted_seconds: f64,
 }

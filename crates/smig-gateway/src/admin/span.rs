@@ -1,5 +1,5 @@
 //! A tracing span for a request, filled in as things become known: how it was asked for, where it
-//! went, what came of it, and at the end, from what is observed, its octets and its moves.
+//! went, what came of it, and at the end its octets and its moves.
 //!
 //! Field names are OpenTelemetry's where it has one. Spans are of level DEBUG and of one target, so that
 //! nobody pays for them who has not asked for them.
@@ -8,12 +8,14 @@ use std::collections::HashMap;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
-use http::{Request, StatusCode};
-use smig::{Observed, SessionId, StreamKey, StreamPlace};
+use http::uri::Authority;
+use http::{HeaderMap, Request, StatusCode};
+use smig::{Observed, SessionId, StreamInfo, StreamKey, StreamPlace};
 use tracing::field::Empty;
 use tracing::{Level, Span};
 
 use super::Watch;
+use crate::telemetry::context;
 
 /// The target of the spans: what a subscriber's filter names.
 pub const TARGET: &str = "smig_gateway::request";
@@ -25,19 +27,64 @@ const FOLLOWED: usize = 4096;
 #[derive(Clone, Debug)]
 pub struct RequestSpan(Span);
 
+/// What is known of a request at its beginning.
+struct Asked<'a> {
+    /// How it was asked for: a method, or another way.
+    name: &'a str,
+    method: Option<&'a str>,
+    route: Option<&'a str>,
+    /// Where to, if that is another host.
+    to: Option<&'a Authority>,
+    path: &'a str,
+}
+
 impl RequestSpan {
     /// Begins a span for a request that took `route`, and lets `watch` end it with the stream.
     #[must_use]
     pub fn begin<B>(request: &Request<B>, route: &str, watch: &Watch) -> Self {
+        let method = request.method().as_str();
+        let path = request.uri().path();
+        let route = Some(route);
+        let asked = Asked { name: method, method: Some(method), route, to: None, path };
+        Self::new(&asked, Some(request.headers())).followed(request, watch)
+    }
+
+    /// The same for a request to another host, by a forward proxy.
+    #[must_use]
+    pub fn forwarded<B>(request: &Request<B>, watch: &Watch) -> Self {
+        let method = request.method().as_str();
+        let (to, path) = (request.uri().authority(), request.uri().path());
+        let asked = Asked { name: method, method: Some(method), route: None, to, path };
+        Self::new(&asked, Some(request.headers())).followed(request, watch)
+    }
+
+    /// Begins a span for a local program's request to an agent.
+    pub(crate) fn local<B>(request: &Request<B>, to: Option<&Authority>) -> Self {
+        let method = request.method().as_str();
+        let path = request.uri().path();
+        let asked = Asked { name: method, method: Some(method), route: None, to, path };
+        Self::new(&asked, Some(request.headers()))
+    }
+
+    /// Begins a span for a tunnel that a local program asked an agent for by something else than HTTP.
+    pub(crate) fn tunnel(name: &str, to: &Authority) -> Self {
+        let asked = Asked { name, method: None, route: None, to: Some(to), path: "" };
+        Self::new(&asked, None)
+    }
+
+    fn new(asked: &Asked<'_>, headers: Option<&HeaderMap>) -> Self {
         let span = tracing::span!(
             target: TARGET,
             Level::DEBUG,
             "request",
             otel.kind = "server",
             otel.name = Empty,
-            http.request.method = request.method().as_str(),
-            http.route = route,
-            url.path = request.uri().path(),
+            otel.status_code = Empty,
+            http.request.method = asked.method,
+            http.route = asked.route,
+            server.address = asked.to.map(Authority::host),
+            server.port = asked.to.and_then(Authority::port_u16),
+            url.path = Some(asked.path).filter(|path| !path.is_empty()),
             smig.upstream = Empty,
             http.response.status_code = Empty,
             http.request.body.size = Empty,
@@ -46,12 +93,31 @@ impl RequestSpan {
             error.type = Empty,
         );
         if !span.is_disabled() {
-            span.record("otel.name", format!("{} {route}", request.method()));
-            if let Some(place) = request.extensions().get::<StreamPlace>() {
-                watch.spans().follow(*place, &span);
+            match asked.route {
+                Some(route) => span.record("otel.name", format!("{} {route}", asked.name)),
+                None => span.record("otel.name", asked.name),
+            };
+            if let Some(headers) = headers {
+                context::adopt(&span, headers);
             }
         }
         Self(span)
+    }
+
+    fn followed<B>(self, request: &Request<B>, watch: &Watch) -> Self {
+        if !self.0.is_disabled()
+            && let Some(place) = request.extensions().get::<StreamPlace>()
+        {
+            watch.spans().follow(*place, &self.0);
+        }
+        self
+    }
+
+    /// Names the span, to who is asked next, as the cause of a request with these fields.
+    pub fn pass_on(&self, headers: &mut HeaderMap) {
+        if !self.0.is_disabled() {
+            context::pass_on(&self.0, headers);
+        }
     }
 
     /// The request goes to this upstream.
@@ -62,13 +128,32 @@ impl RequestSpan {
     /// The response has this status.
     pub fn answered(&self, status: StatusCode) {
         self.0.record("http.response.status_code", status.as_u16());
+        if status.is_server_error() {
+            failed(&self.0, status.as_str());
+        }
     }
 
-    /// For what happens within it: `tracing::Instrument::instrument`.
-    #[must_use]
-    pub const fn span(&self) -> &Span {
-        &self.0
+    /// It is over: octets of both bodies, and the stream that carried it.
+    pub(crate) fn ended(&self, received: Option<u64>, sent: u64, stream: Option<&StreamInfo>) {
+        if self.0.is_disabled() {
+            return;
+        }
+        self.0.record("http.request.body.size", received);
+        self.0.record("http.response.body.size", sent);
+        if let Some(stream) = stream {
+            self.0.record("smig.moves", stream.segments().len().saturating_sub(1));
+        }
     }
+
+    /// It broke off.
+    pub(crate) fn broke(&self, how: &str) {
+        failed(&self.0, how);
+    }
+}
+
+fn failed(span: &Span, how: &str) {
+    span.record("error.type", how);
+    span.record("otel.status_code", "ERROR");
 }
 
 /// Spans of streams that have not ended.
@@ -113,7 +198,7 @@ impl Spans {
             }
             Observed::StreamReset { stream: Some(place), .. } => {
                 if let Some(span) = self.take(*place) {
-                    span.record("error.type", "reset");
+                    failed(&span, "reset");
                 }
             }
             Observed::Moved { stream: Some(place), from, to, offset, why, .. } => {

@@ -10,11 +10,12 @@ use std::task::{Context, Poll, ready};
 use bytes::Bytes;
 use http_body::{Body, Frame, SizeHint};
 use http_body_util::Full;
-use smig::{BoxError, Incoming};
+use smig::{BoxError, Incoming, StreamInfo};
 use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 use tokio::net::TcpStream;
 
 use super::gateway::Gateway;
+use crate::admin::span::RequestSpan;
 use crate::tunnel::Abort;
 
 /// Whether a connection must end with a reset.
@@ -109,12 +110,36 @@ pub(super) enum LocalBody {
     /// An answer of the agent's own.
     Text(Full<Bytes>),
     /// What comes by the session.
-    Session { body: Incoming, broken: BrokenFlag, gateway: Arc<Gateway> },
+    Session { body: Incoming, broken: BrokenFlag, gateway: Arc<Gateway>, told: Told },
+}
+
+/// Tells a span what came, when the body is dropped.
+#[derive(Debug)]
+pub(super) struct Told {
+    span: RequestSpan,
+    stream: Option<StreamInfo>,
+    octets: u64,
+}
+
+impl Drop for Told {
+    fn drop(&mut self) {
+        self.span.ended(None, self.octets, self.stream.as_ref());
+    }
 }
 
 impl LocalBody {
     pub(super) fn text(text: impl Into<Bytes>) -> Self {
         Self::Text(Full::new(text.into()))
+    }
+
+    pub(super) fn session(
+        body: Incoming,
+        broken: BrokenFlag,
+        gateway: Arc<Gateway>,
+        span: RequestSpan,
+    ) -> Self {
+        let told = Told { span, stream: body.stream_info(), octets: 0 };
+        Self::Session { body, broken, gateway, told }
     }
 }
 
@@ -128,11 +153,15 @@ impl Body for LocalBody {
     ) -> Poll<Option<Result<Frame<Bytes>, BoxError>>> {
         match self.get_mut() {
             Self::Text(text) => Pin::new(text).poll_frame(cx).map_err(|never| match never {}),
-            Self::Session { body, broken, gateway } => {
+            Self::Session { body, broken, gateway, told } => {
                 let frame = ready!(Pin::new(body).poll_frame(cx));
+                if let Some(Ok(frame)) = &frame {
+                    told.octets += frame.data_ref().map_or(0, |data| data.len() as u64);
+                }
                 Poll::Ready(frame.map(|frame| {
                     frame.map_err(|error| {
                         broken.0.store(true, Ordering::Relaxed);
+                        told.span.broke("reset");
                         if error.is_transport() {
                             gateway.on_broken();
                         }

@@ -6,7 +6,7 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use http::header::PROXY_AUTHORIZATION;
+use http::header::{PROXY_AUTHENTICATE, PROXY_AUTHORIZATION};
 use http::uri::Authority;
 use http::{Method, Request, Response, StatusCode, Uri};
 use http_body::Body;
@@ -17,6 +17,7 @@ use tokio::time::timeout;
 
 use super::failure::Failure;
 use super::spec::Credentials;
+use crate::admin::span::RequestSpan;
 use crate::tunnel::{self, Opened, Stream};
 
 /// Time until the first attempt after one that failed; doubled each time.
@@ -150,7 +151,11 @@ impl Gateway {
     ///
     /// # Errors
     /// The gateway is away, or refuses.
-    pub(super) async fn tunnel(&self, target: &Authority) -> Result<Stream, Failure> {
+    pub(super) async fn tunnel(
+        &self,
+        target: &Authority,
+        span: &RequestSpan,
+    ) -> Result<Stream, Failure> {
         let mut tried = false;
         loop {
             self.ready().await?;
@@ -158,6 +163,7 @@ impl Gateway {
             *request.method_mut() = Method::CONNECT;
             *request.uri_mut() = Uri::from(target.clone());
             self.authorize(&mut request);
+            span.pass_on(request.headers_mut());
             let opening = timeout(OPENING, tunnel::open(&self.client, &self.origin, request));
             let Ok(opened) = opening.await else {
                 let text =
@@ -192,7 +198,11 @@ impl Gateway {
         self.ready().await?;
         self.authorize(&mut request);
         match self.client.request_to(&self.origin, request).await {
-            Ok(response) if response.status() == StatusCode::PROXY_AUTHENTICATION_REQUIRED => {
+            // An origin's own 407 comes without the challenge, which is for one hop.
+            Ok(response)
+                if response.status() == StatusCode::PROXY_AUTHENTICATION_REQUIRED
+                    && response.headers().contains_key(PROXY_AUTHENTICATE) =>
+            {
                 Err(refusal(response).await)
             }
             Ok(response) => Ok(response),

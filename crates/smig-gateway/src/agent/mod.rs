@@ -6,6 +6,7 @@
 
 mod accepted;
 mod failure;
+mod file;
 mod gateway;
 mod listen;
 mod pac;
@@ -25,11 +26,15 @@ use tokio::sync::{Semaphore, watch};
 use tokio::task::JoinSet;
 use tokio::time::timeout;
 
+pub use file::{AgentFile, EntranceSpec, GatewaySpec, LimitSpec, example};
 pub use gateway::Link;
 pub use spec::{AgentSpec, Credentials, PortForward, PortProtocol};
 
 use gateway::Gateway;
 use listen::{Entrance, accept_all};
+
+use crate::admin::{self, Admin, Subject, Watch};
+use crate::tunnel::Tunnels;
 
 /// A running agent. Dropping it ends it at once: what is open is reset.
 #[derive(Debug)]
@@ -38,6 +43,7 @@ pub struct Agent {
     socks: Vec<SocketAddr>,
     forwards: Vec<SocketAddr>,
     gateway: Arc<Gateway>,
+    admin: Option<Admin>,
     stopping: watch::Sender<bool>,
     tasks: JoinSet<()>,
 }
@@ -49,6 +55,7 @@ struct Shared {
     /// Where the SOCKS entrance is, for the PAC file.
     socks: Option<SocketAddr>,
     tunnel_idle: Option<Duration>,
+    tunnels: Tunnels,
     places: Arc<Semaphore>,
 }
 
@@ -80,8 +87,23 @@ impl Agent {
     /// # Errors
     /// An address that cannot be bound, certificates that cannot be read.
     pub async fn start(spec: AgentSpec, client: ClientBuilder) -> io::Result<Self> {
+        let watch = spec.admin.as_ref().map(|_| Watch::new());
+        let client = match &watch {
+            Some(watch) => client.observer(watch.clone()).describe_streams(admin::NAME_LENGTH),
+            None => client,
+        };
         let client = client.build().map_err(io::Error::other)?;
-        let gateway = Gateway::new(client, spec.via, spec.credentials);
+        let gateway = Gateway::new(client.clone(), spec.via, spec.credentials);
+        let tunnels = Tunnels::of_agent();
+        let admin = match (&spec.admin, watch) {
+            (Some(spec), Some(watch)) => {
+                let subject = Subject::new("smig agent", client, watch)
+                    .report(Arc::new(tunnels.clone()))
+                    .ready(ready(gateway.link()));
+                Some(admin::start(spec, subject).map_err(io::Error::other)?)
+            }
+            _ => None,
+        };
         let (stopping, stop) = watch::channel(false);
         let mut tasks = JoinSet::new();
         tasks.spawn({
@@ -94,6 +116,7 @@ impl Agent {
             gateway: Arc::clone(&gateway),
             socks: addresses(socks)?.first().copied(),
             tunnel_idle: spec.tunnel_idle,
+            tunnels: tunnels.clone(),
             places: Arc::new(Semaphore::new(spec.max_connections.min(Semaphore::MAX_PERMITS))),
         });
         let (http, socks_addrs) = (addresses(http)?, addresses(socks)?);
@@ -110,7 +133,7 @@ impl Agent {
         for (listener, entrance) in entrances {
             tasks.spawn(accept_all(listener, entrance, Arc::clone(&shared), stop.clone()));
         }
-        Ok(Self { http, socks: socks_addrs, forwards, gateway, stopping, tasks })
+        Ok(Self { http, socks: socks_addrs, forwards, gateway, admin, stopping, tasks })
     }
 
     /// The addresses of the HTTP proxy, ports filled in.
@@ -129,6 +152,12 @@ impl Agent {
     #[must_use]
     pub fn forward_addrs(&self) -> &[SocketAddr] {
         &self.forwards
+    }
+
+    /// Where the live page is.
+    #[must_use]
+    pub fn admin(&self) -> Option<SocketAddr> {
+        self.admin.as_ref().map(Admin::local_addr)
     }
 
     /// How things stand with the gateway, now and whenever it changes.
@@ -153,6 +182,15 @@ impl Agent {
             tracing::debug!("what still runs is reset");
         }
         self.tasks.shutdown().await;
+    }
+}
+
+/// Work is welcome while the gateway is there.
+fn ready(link: watch::Receiver<Link>) -> impl Fn() -> Result<(), String> {
+    move || match &*link.borrow() {
+        Link::Up(_) => Ok(()),
+        Link::Connecting => Err("connecting to the gateway".to_owned()),
+        Link::Away(why) => Err(format!("the gateway is away: {why}")),
     }
 }
 

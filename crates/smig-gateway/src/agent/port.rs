@@ -25,8 +25,10 @@ use super::failure::Failure;
 use super::listen::{Stop, stopped};
 use super::proxy::{outward, page};
 use super::spec::{PortForward, PortProtocol};
+use crate::admin::span::RequestSpan;
 use crate::forward::NEXT_PROTOCOL;
-use crate::tunnel::Socket;
+use crate::proxy::grpc;
+use crate::tunnel::{Kind, Socket};
 
 /// The client's first octets in HTTP/2 (RFC 9113 section 3.4).
 const PREFACE: &[u8] = b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n";
@@ -49,12 +51,13 @@ pub(super) async fn serve(
     if is_http2 && shared.gateway.ready().await.is_ok_and(|speaks| speaks == Speaks::Smig) {
         return serve_http2(Accepted::new(tcp, first), forward, shared, stop).await;
     }
-    match shared.gateway.tunnel(&forward.target).await {
+    let span = RequestSpan::tunnel("TCP", &forward.target);
+    match shared.gateway.tunnel(&forward.target, &span).await {
         Ok(stream) => {
-            let idle = shared.tunnel_idle;
-            shared.carry(Socket::with_first(tcp, first), stream, idle).await;
+            shared.carry(Kind::Port, Socket::with_first(tcp, first), stream, span).await;
         }
         Err(failure) => {
+            span.answered(failure.status());
             tracing::warn!(target = %forward.target, why = failure.text(), "no tunnel");
             // There is no other way to say it.
             drop(Socket::new(tcp));
@@ -87,10 +90,15 @@ async fn serve_http2(
         let (forward, shared, broken) =
             (Arc::clone(&forward), Arc::clone(&shared), BrokenFlag::default());
         async move {
+            let is_grpc = grpc::is_grpc(request.headers());
             let answered = answer(request, &forward, &shared, broken).await;
             Ok::<_, Infallible>(answered.unwrap_or_else(|failure| {
                 tracing::debug!(why = failure.text(), "a local request failed");
-                page(failure.status(), failure.text())
+                let mut response = page(failure.status(), failure.text());
+                if is_grpc && grpc::translate(&mut response, failure.text()) {
+                    *response.body_mut() = LocalBody::text(Bytes::new());
+                }
+                response
             }))
         }
     });
@@ -126,12 +134,15 @@ async fn answer(
         .build()
         .map_err(|error| Failure::new(StatusCode::BAD_REQUEST, error.to_string()))?;
     *request.uri_mut() = uri;
+    let span = RequestSpan::local(&request, Some(&forward.target));
     let mut request = outward(request)?;
+    span.pass_on(request.headers_mut());
     request.headers_mut().insert(NEXT_PROTOCOL, HeaderValue::from_static("h2c"));
     let gateway = Arc::clone(&shared.gateway);
-    let response = gateway.send(request).await?;
+    let response = gateway.send(request).await;
+    span.answered(response.as_ref().map_or_else(Failure::status, Response::status));
     // A stream that breaks is reset by itself: the connection and its other streams go on.
-    let mut response = response.map(|body| LocalBody::Session { body, broken, gateway });
+    let mut response = response?.map(|body| LocalBody::session(body, broken, gateway, span));
     *response.version_mut() = Version::HTTP_2;
     Ok(response)
 }

@@ -19,8 +19,9 @@ use super::accepted::{Accepted, BrokenFlag, LocalBody};
 use super::failure::Failure;
 use super::listen::{Stop, stopped};
 use super::pac;
+use crate::admin::span::RequestSpan;
 use crate::proxy::head::{self, Wish};
-use crate::tunnel::{Socket, Stream, relay};
+use crate::tunnel::{Kind, Socket, Stream};
 
 /// One local connection.
 struct Connection {
@@ -28,14 +29,13 @@ struct Connection {
     local: SocketAddr,
     broken: BrokenFlag,
     /// A tunnel that begins when the connection has done with HTTP.
-    tunnel: Mutex<Option<(OnUpgrade, Stream)>>,
+    tunnel: Mutex<Option<(OnUpgrade, Stream, RequestSpan)>>,
 }
 
 /// Serves a local connection to its end.
 pub(super) async fn serve(tcp: TcpStream, shared: Arc<Shared>, stop: Stop) {
     let Ok(local) = tcp.local_addr() else { return };
     let accepted = Accepted::new(tcp, Bytes::new());
-    let idle = shared.tunnel_idle;
     let broken = accepted.broken();
     let connection = Arc::new(Connection { shared, local, broken, tunnel: Mutex::default() });
     let answering = {
@@ -53,10 +53,10 @@ pub(super) async fn serve(tcp: TcpStream, shared: Arc<Shared>, stop: Stop) {
         tracing::debug!(%error, "a local connection ended");
     }
     let tunnel = connection.tunnel.lock().unwrap_or_else(PoisonError::into_inner).take();
-    let Some((upgrade, stream)) = tunnel else { return };
+    let Some((upgrade, stream, span)) = tunnel else { return };
     let Ok(Ok(parts)) = upgrade.await.map(|io| io.downcast::<TokioIo<Accepted>>()) else { return };
     let socket = Socket::with_first(parts.io.into_inner(), parts.read_buf);
-    connection.shared.carry(socket, stream, idle).await;
+    connection.shared.carry(Kind::Connect, socket, stream, span).await;
 }
 
 /// Runs a connection. In a function of its own: a tunnel that follows needs none of its state.
@@ -83,15 +83,20 @@ impl Shared {
     /// Carries a tunnel to its end.
     pub(super) async fn carry<T>(
         &self,
+        kind: Kind,
         socket: Socket<T>,
         stream: Stream,
-        idle: Option<std::time::Duration>,
+        span: RequestSpan,
     ) where
         T: crate::tunnel::Abort,
         Socket<T>: crate::tunnel::End,
     {
-        let outcome = relay(socket, stream, idle).await;
+        let info = stream.incoming().stream_info();
+        let tunnel = self.tunnels.begin(kind, info.clone());
+        let outcome = tunnel.carry(socket, stream, self.tunnel_idle).await;
+        span.ended(Some(outcome.sent), outcome.received, info.as_ref());
         if let Err(error) = outcome.end {
+            span.broke("reset");
             tracing::debug!(%error, sent = outcome.sent, received = outcome.received, "a tunnel broke");
             if error.is_transport() {
                 self.gateway.on_broken();
@@ -125,9 +130,12 @@ impl Connection {
             let text = "write CONNECT host:port".to_owned();
             return Err(Failure::new(StatusCode::BAD_REQUEST, text));
         };
-        let stream = self.shared.gateway.tunnel(&target).await?;
+        let span = RequestSpan::local(&request, Some(&target));
+        let stream = self.shared.gateway.tunnel(&target, &span).await;
+        span.answered(stream.as_ref().map_or_else(Failure::status, |_| StatusCode::OK));
+        let stream = stream?;
         let upgrade = hyper::upgrade::on(&mut request);
-        *self.tunnel.lock().unwrap_or_else(PoisonError::into_inner) = Some((upgrade, stream));
+        *self.tunnel.lock().unwrap_or_else(PoisonError::into_inner) = Some((upgrade, stream, span));
         Ok(Response::new(LocalBody::text(Bytes::new())))
     }
 
@@ -139,10 +147,14 @@ impl Connection {
             let text = "only http:// is taken in this form; https:// goes by CONNECT".to_owned();
             return Err(Failure::new(StatusCode::BAD_REQUEST, text));
         }
+        let span = RequestSpan::local(&request, request.uri().authority());
+        let mut request = outward(request)?;
+        span.pass_on(request.headers_mut());
         let gateway = Arc::clone(&self.shared.gateway);
-        let response = gateway.send(outward(request)?).await?;
+        let response = gateway.send(request).await;
+        span.answered(response.as_ref().map_or_else(Failure::status, Response::status));
         let broken = self.broken.clone();
-        let mut response = response.map(|body| LocalBody::Session { body, broken, gateway });
+        let mut response = response?.map(|body| LocalBody::session(body, broken, gateway, span));
         *response.version_mut() = Version::HTTP_11;
         Ok(response)
     }

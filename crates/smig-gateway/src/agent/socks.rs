@@ -12,7 +12,8 @@ use tokio::time::timeout;
 
 use super::Shared;
 use super::failure::Reply;
-use crate::tunnel::Socket;
+use crate::admin::span::RequestSpan;
+use crate::tunnel::{Kind, Socket};
 
 const VERSION: u8 = 5;
 const NO_AUTHENTICATION: u8 = 0;
@@ -36,16 +37,17 @@ pub(super) async fn serve(mut tcp: TcpStream, shared: Arc<Shared>) {
         }
         Err(_) => return tracing::debug!("a SOCKS client did not say what it wants in time"),
     };
-    let stream = match shared.gateway.tunnel(&target).await {
+    let span = RequestSpan::tunnel("SOCKS5", &target);
+    let stream = match shared.gateway.tunnel(&target, &span).await {
         Ok(stream) => stream,
         Err(failure) => {
+            span.answered(failure.status());
             tracing::debug!(%target, why = failure.text(), "a SOCKS request failed");
             return refuse(tcp, failure.reply()).await;
         }
     };
     if tcp.write_all(&answer(Reply::Succeeded)).await.is_ok() {
-        let idle = shared.tunnel_idle;
-        shared.carry(Socket::new(tcp), stream, idle).await;
+        shared.carry(Kind::Socks, Socket::new(tcp), stream, span).await;
     }
 }
 

@@ -9,7 +9,10 @@ use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
 use http::HeaderValue;
 use http::uri::Authority;
+use serde::de::{Deserialize, Deserializer, Error as _};
 use smig::Origin;
+
+use crate::admin::AdminSpec;
 
 /// Where an agent listens, and by whom its traffic goes.
 #[derive(Clone, Debug)]
@@ -28,6 +31,8 @@ pub struct AgentSpec {
     pub max_connections: usize,
     /// How long a tunnel may rest before it is reset; `None`: as long as it likes.
     pub tunnel_idle: Option<Duration>,
+    /// The live page; `None`: nowhere.
+    pub admin: Option<AdminSpec>,
 }
 
 impl AgentSpec {
@@ -42,6 +47,7 @@ impl AgentSpec {
             forwards: Vec::new(),
             max_connections: 4096,
             tunnel_idle: Some(Duration::from_secs(3600)),
+            admin: None,
         }
     }
 }
@@ -108,6 +114,12 @@ pub enum PortProtocol {
     H2c,
     /// Anything: each connection is a tunnel.
     Tcp,
+}
+
+impl<'de> Deserialize<'de> for PortForward {
+    fn deserialize<D: Deserializer<'de>>(from: D) -> Result<Self, D::Error> {
+        String::deserialize(from)?.parse().map_err(D::Error::custom)
+    }
 }
 
 impl FromStr for PortForward {

@@ -2,7 +2,6 @@
 //! fault where it is.
 
 mod check;
-mod network;
 mod spec;
 
 use std::collections::BTreeMap;
@@ -11,18 +10,20 @@ use std::sync::LazyLock;
 
 use smig_settings::{Document, Fault, Faults, Located, Schema, ServerSettings};
 
-pub use network::Network;
 pub use spec::{
     AccessLogSpec, CertificateSpec, ClientCertificate, ClientTlsSpec, ForwardedFields,
     ForwardedSpec, HeaderSpec, ListenProtocol, ListenSpec, MoveSpec, OneOrMore, RouteSpec,
 };
 
 use crate::admin::AdminSpec;
+pub use crate::network::Network;
+
 use crate::forward::ForwardSpec;
+use crate::telemetry::TelemetrySpec;
 use crate::upstream::{ServerUrl, UpstreamSpec};
 
 /// The keys of the file's top that are not shared with other servers.
-pub const KEYS: [&str; 9] = [
+pub const KEYS: [&str; 10] = [
     "listen",
     "certificate",
     "tls",
@@ -32,6 +33,7 @@ pub const KEYS: [&str; 9] = [
     "access_log",
     "forward",
     "admin",
+    "telemetry",
 ];
 
 /// The shared settings, in a place of their own.
@@ -65,6 +67,8 @@ pub struct Config {
     pub forward: Option<ForwardSpec>,
     /// The live page; absent: none.
     pub admin: Option<AdminSpec>,
+    /// Where spans of requests go.
+    pub telemetry: TelemetrySpec,
     /// Where it is from.
     source: Option<Source>,
 }
@@ -113,6 +117,9 @@ impl Config {
             source: Some(Source { file: path.to_owned(), text: text.to_owned() }),
             ..Self::default()
         };
+        if document.has("forward") {
+            for_agents(&mut config.server.engine);
+        }
         document.settings(&SCHEMA, &mut config.server);
         let listen = document.each("listen");
         let certificates = document.each("certificate");
@@ -123,6 +130,7 @@ impl Config {
         let access_log = document.one("access_log");
         let forward = document.one("forward");
         let admin = document.one("admin");
+        let telemetry = document.one("telemetry");
         check::listeners(&listen, &mut document);
         check::routes(&routes, &upstreams, &mut document);
         document.finish(&KEYS)?;
@@ -139,6 +147,7 @@ impl Config {
         config.access_log = access_log.map(|placed| placed.value).unwrap_or_default();
         config.forward = forward.map(|placed| placed.value);
         config.admin = admin.map(|placed| placed.value);
+        config.telemetry = telemetry.map(|placed| placed.value).unwrap_or_default();
         config.resolve(path);
         Ok(config)
     }
@@ -171,6 +180,10 @@ impl Config {
         }
         self.tls.client_ca.as_mut().map(join);
         self.access_log.file.as_mut().map(join);
+        self.telemetry.ca.as_mut().map(join);
+        if let Some(forward) = &mut self.forward {
+            forward.users_file.as_mut().map(join);
+        }
         for upstream in self.upstreams.values_mut() {
             upstream.tls.ca.as_mut().map(join);
         }
@@ -200,6 +213,9 @@ impl Config {
         if self.admin != other.admin {
             changed.push("admin");
         }
+        if self.telemetry != other.telemetry {
+            changed.push("telemetry");
+        }
         changed
     }
 
@@ -213,6 +229,13 @@ impl Config {
         hosts.dedup();
         hosts
     }
+}
+
+/// Defaults where an agent brings all that its programs do in one session: more at once, and room on a
+/// connection for uploads whose destinations do not read.
+const fn for_agents(engine: &mut smig::Config) {
+    engine.max_concurrent_streams = 1024;
+    engine.connection_window = 16 << 20;
 }
 
 /// Whether a file is a gateway's: some key of its top is no other program's.
@@ -229,4 +252,4 @@ pub fn example() -> String {
 }
 
 #[cfg(test)]
-mod tests;
+pub(crate) mod tests;

@@ -8,7 +8,7 @@ use std::time::Duration;
 use serde::{Deserialize, Deserializer, de::Error as _};
 use smig_settings::value::{deserialize_time, parse_addresses};
 
-use super::network::Network;
+use crate::network::Network;
 
 /// An address to listen at.
 #[derive(Clone, Debug, PartialEq, Eq, Deserialize)]

@@ -5,13 +5,15 @@ use std::time::Duration;
 use super::*;
 
 fn parse(text: &str) -> Result<Config, Vec<String>> {
-    Config::parse(text, Path::new("/etc/smig/gateway.toml")).map_err(|faults| {
-        let shown = |fault: Fault| match fault.key.is_empty() {
-            true => format!("{}: {}", fault.line, fault.what),
-            false => format!("{}: {}: {}", fault.line, fault.key, fault.what),
-        };
-        faults.into_iter().map(shown).collect()
-    })
+    Config::parse(text, Path::new("/etc/smig/gateway.toml"))
+        .map_err(|faults| faults.into_iter().map(shown).collect())
+}
+
+pub(crate) fn shown(fault: Fault) -> String {
+    match fault.key.is_empty() {
+        true => format!("{}: {}", fault.line, fault.what),
+        false => format!("{}: {}: {}", fault.line, fault.key, fault.what),
+    }
 }
 
 fn faults(text: &str) -> Vec<String> {
@@ -20,7 +22,7 @@ fn faults(text: &str) -> Vec<String> {
 
 /// The example as somebody would have it who took the # away from every key of a section, and from
 /// every section.
-fn uncommented(example: &str) -> String {
+pub(crate) fn uncommented(example: &str) -> String {
     let is_key = |line: &str| {
         let name = line.split(" = ").next().unwrap_or_default();
         line.contains(" = ") && name.bytes().all(|b| b.is_ascii_lowercase() || b == b'_')
@@ -31,6 +33,17 @@ fn uncommented(example: &str) -> String {
         _ => line.to_owned(),
     };
     example.lines().map(line).collect::<Vec<_>>().join("\n")
+}
+
+#[test]
+fn a_forward_proxy_has_room_for_agents() {
+    let of = |text: &str| parse(text).unwrap().server.engine;
+    let usual = of("");
+    let agents = of("[forward]\nsubjects = ['ann']");
+    assert_eq!((usual.max_concurrent_streams, agents.max_concurrent_streams), (128, 1024));
+    assert!(agents.connection_window > usual.connection_window);
+    let told = of("[http2]\nmax_concurrent_streams = 7\n[forward]\nsubjects = ['ann']");
+    assert_eq!(told.max_concurrent_streams, 7);
 }
 
 #[test]
@@ -48,7 +61,7 @@ fn the_example_parses_as_it_is_and_with_every_key_in_force() {
 
     let whole = uncommented(&example());
     let config = parse(&whole).unwrap_or_else(|faults| panic!("{faults:#?}"));
-    assert_eq!(config.changed_server_settings(&defaults), ["admin"]);
+    assert_eq!(config.changed_server_settings(&defaults), ["admin", "telemetry"]);
     assert_eq!(config.listen.len(), 2);
     assert_eq!(config.certificates[0].chain, Path::new("/etc/smig/fullchain.pem"));
     assert_eq!(config.routes.len(), 3);

@@ -5,10 +5,10 @@
 
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 
-use super::pattern::in_network;
+use crate::network::Network;
 
 /// IPv4 networks that are not public, and what they are.
-const SPECIAL_V4: [([u8; 4], u8, &str); 17] = [
+const SPECIAL_V4: [([u8; 4], u32, &str); 17] = [
     ([0, 0, 0, 0], 8, "unspecified"),
     ([10, 0, 0, 0], 8, "private"),
     ([100, 64, 0, 0], 10, "shared by a carrier's NAT"),
@@ -29,7 +29,7 @@ const SPECIAL_V4: [([u8; 4], u8, &str); 17] = [
 ];
 
 /// IPv6 networks that are not public, though some of them are inside of 2000::/3.
-const SPECIAL_V6: [(Ipv6Addr, u8, &str); 17] = [
+const SPECIAL_V6: [(Ipv6Addr, u32, &str); 17] = [
     (Ipv6Addr::UNSPECIFIED, 128, "unspecified"),
     (Ipv6Addr::LOCALHOST, 128, "loopback"),
     (Ipv6Addr::new(0, 0, 0, 0, 0, 0xffff, 0, 0), 96, "an IPv4 address in IPv6"),
@@ -54,11 +54,11 @@ pub(super) fn special(ip: IpAddr) -> Option<&'static str> {
     match ip {
         IpAddr::V4(_) => SPECIAL_V4
             .iter()
-            .find(|&&(network, prefix, _)| in_network(ip, Ipv4Addr::from(network).into(), prefix))
+            .find(|&&(addr, bits, _)| Network::new(Ipv4Addr::from(addr).into(), bits).contains(ip))
             .map(|&(_, _, what)| what),
         IpAddr::V6(v6) => SPECIAL_V6
             .iter()
-            .find(|&&(network, prefix, _)| in_network(ip, network.into(), prefix))
+            .find(|&&(addr, bits, _)| Network::new(addr.into(), bits).contains(ip))
             .map(|&(_, _, what)| what)
             .or_else(|| (v6.octets()[0] >> 5 != 1).then_some("reserved")),
     }

@@ -20,7 +20,6 @@ use std::sync::{Arc, Mutex, PoisonError};
 use http::header::{HeaderName, PROXY_AUTHORIZATION};
 use http::uri::Authority;
 use http::{Method, Request, Response, Uri, Version};
-use hyper_util::rt::TokioIo;
 use smig::{Incoming, Protocol};
 
 pub use pattern::{Pattern, PortRange};
@@ -28,7 +27,7 @@ pub use spec::ForwardSpec;
 pub use users::SecretDigest;
 
 use crate::proxy::Body;
-use crate::tunnel::{self, End, Socket, relay};
+use crate::tunnel::{self, End, Kind, Socket, Tunnel, Tunnels};
 use body::OriginBody;
 use dial::Target;
 use failure::Failure;
@@ -47,21 +46,38 @@ pub struct Forward {
     rules: Rules,
     spec: ForwardSpec,
     plain: Plain,
-    /// Tunnels that are open, by user.
-    open: Mutex<HashMap<String, usize>>,
+    open: Arc<Open>,
+    tunnels: Tunnels,
 }
 
+/// Tunnels that are open, by user.
+#[derive(Debug, Default)]
+struct Open(Mutex<HashMap<String, usize>>);
+
 impl Forward {
-    /// A proxy as `spec` describes it.
+    /// A proxy as `spec` describes it, whose tunnels are counted among `tunnels`.
     ///
     /// # Errors
     /// Nobody may use it, or its file of users cannot be read.
-    pub fn new(spec: ForwardSpec) -> io::Result<Arc<Self>> {
+    pub fn new(spec: ForwardSpec, tunnels: &Tunnels) -> io::Result<Arc<Self>> {
+        Self::with(spec, tunnels, Arc::default())
+    }
+
+    /// The same proxy by another description: the tunnels that are open count on.
+    ///
+    /// # Errors
+    /// As [`Forward::new`].
+    pub fn next(&self, spec: ForwardSpec) -> io::Result<Arc<Self>> {
+        Self::with(spec, &self.tunnels, Arc::clone(&self.open))
+    }
+
+    fn with(spec: ForwardSpec, tunnels: &Tunnels, open: Arc<Open>) -> io::Result<Arc<Self>> {
         Ok(Arc::new(Self {
             users: Users::new(&spec)?,
             rules: Rules::new(&spec),
             plain: Plain::default(),
-            open: Mutex::default(),
+            open,
+            tunnels: tunnels.clone(),
             spec,
         }))
     }
@@ -70,7 +86,7 @@ impl Forward {
     /// certificate, if it showed one that was verified. Every failure is a response, whose
     /// Proxy-Status says why (RFC 9209).
     pub async fn answer(
-        self: &Arc<Self>,
+        &self,
         mut request: Request<Incoming>,
         subject: Option<&str>,
     ) -> Response<Body> {
@@ -92,7 +108,7 @@ impl Forward {
     }
 
     async fn connect(
-        self: &Arc<Self>,
+        &self,
         request: Request<Incoming>,
         user: &str,
     ) -> Result<Response<Body>, Failure> {
@@ -114,15 +130,16 @@ impl Forward {
         target: Target,
     ) -> Response<Body> {
         let idle = self.spec.tunnel_idle;
+        let tunnel = self.tunnels.begin(Kind::Connect, request.body().stream_info());
         if request.version() == Version::HTTP_2 {
             let (near, body) = tunnel::accept(request.into_body());
-            tokio::spawn(run(near, far, idle, permit, target));
+            tokio::spawn(run(tunnel, near, far, idle, permit, target));
             return Response::new(Body::new(body));
         }
         let upgraded = hyper::upgrade::on(&mut request);
         tokio::spawn(async move {
-            match upgraded.await {
-                Ok(io) => run(Socket::new(TokioIo::new(io)), far, idle, permit, target).await,
+            match upgraded.await.map_err(io::Error::other).and_then(Socket::of_client) {
+                Ok(near) => run(tunnel, near, far, idle, permit, target).await,
                 Err(error) => tracing::debug!(%error, "a tunnel's client went away"),
             }
         });
@@ -147,13 +164,14 @@ impl Forward {
 }
 
 async fn run<A: End, B: End>(
+    tunnel: Tunnel,
     near: A,
     far: B,
     idle: Option<std::time::Duration>,
     permit: Permit,
     target: Target,
 ) {
-    let outcome = relay(near, far, idle).await;
+    let outcome = tunnel.carry(near, far, idle).await;
     let (user, sent, received) = (&permit.user, outcome.sent, outcome.received);
     match outcome.end {
         Ok(()) => tracing::debug!(user, %target, sent, received, "a tunnel ended"),
@@ -177,26 +195,26 @@ fn has_no_port(authority: &Authority) -> bool {
 /// A user's place for one tunnel; given back when dropped.
 #[derive(Debug)]
 struct Permit {
-    forward: Arc<Forward>,
+    open: Arc<Open>,
     user: String,
 }
 
 impl Permit {
-    fn take(forward: &Arc<Forward>, user: &str) -> Result<Self, Failure> {
-        let mut open = forward.open.lock().unwrap_or_else(PoisonError::into_inner);
+    fn take(forward: &Forward, user: &str) -> Result<Self, Failure> {
+        let mut open = forward.open.0.lock().unwrap_or_else(PoisonError::into_inner);
         let count = open.entry(user.to_owned()).or_default();
         if *count >= forward.spec.max_tunnels {
             tracing::warn!(user, limit = forward.spec.max_tunnels, "limit hit: tunnels of a user");
             return Err(Failure::too_many(forward.spec.max_tunnels));
         }
         *count += 1;
-        Ok(Self { forward: Arc::clone(forward), user: user.to_owned() })
+        Ok(Self { open: Arc::clone(&forward.open), user: user.to_owned() })
     }
 }
 
 impl Drop for Permit {
     fn drop(&mut self) {
-        let mut open = self.forward.open.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut open = self.open.0.lock().unwrap_or_else(PoisonError::into_inner);
         if let Some(count) = open.get_mut(&self.user) {
             *count -= 1;
             if *count == 0 {

@@ -6,6 +6,8 @@ use std::str::FromStr;
 
 use serde::de::{Deserialize, Deserializer, Error as _};
 
+use crate::network::Network;
+
 /// Hosts and ports.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Pattern {
@@ -21,10 +23,7 @@ enum Hosts {
     /// Every name that ends so; the dot is in it.
     Below(String),
     /// Every address of a network.
-    Network {
-        address: IpAddr,
-        prefix: u8,
-    },
+    Network(Network),
 }
 
 /// Ports from the first to the last.
@@ -76,27 +75,14 @@ impl Pattern {
                 Hosts::Any => true,
                 Hosts::Name(name) => name == host,
                 Hosts::Below(end) => host.ends_with(end) && host.len() > end.len(),
-                Hosts::Network { .. } => false,
+                Hosts::Network(_) => false,
             }
     }
 
     /// Whether it is about addresses, and covers this one and the port.
     pub(super) fn covers_address(&self, ip: IpAddr, port: u16) -> bool {
-        let Hosts::Network { address, prefix } = self.host else { return false };
-        self.ports.contains(port) && in_network(ip, address, prefix)
-    }
-}
-
-/// Whether the first `prefix` bits are the same.
-pub(super) fn in_network(ip: IpAddr, network: IpAddr, prefix: u8) -> bool {
-    let same = |a: u128, b: u128, bits: u32| {
-        let shift = bits.saturating_sub(prefix.into());
-        a.checked_shr(shift).unwrap_or(0) == b.checked_shr(shift).unwrap_or(0)
-    };
-    match (ip, network) {
-        (IpAddr::V4(a), IpAddr::V4(b)) => same(a.to_bits().into(), b.to_bits().into(), 32),
-        (IpAddr::V6(a), IpAddr::V6(b)) => same(a.to_bits(), b.to_bits(), 128),
-        _ => false,
+        let Hosts::Network(network) = self.host else { return false };
+        self.ports.contains(port) && network.contains(ip)
     }
 }
 
@@ -104,7 +90,8 @@ impl FromStr for Pattern {
     type Err = String;
 
     fn from_str(text: &str) -> Result<Self, String> {
-        if let Some(host) = network(text) {
+        let network = |text: &str| text.parse().map(Hosts::Network);
+        if let Ok(host) = network(text) {
             return Ok(Self { host, ports: PortRange::ALL });
         }
         let bad = || format!("{text:?} is no destination like *.example.com:443 or 10.0.0.0/8");
@@ -115,13 +102,13 @@ impl FromStr for Pattern {
                 None if behind.is_empty() => PortRange::ALL,
                 None => return Err(bad()),
             };
-            return Ok(Self { host: network(inside).ok_or_else(bad)?, ports });
+            return Ok(Self { host: network(inside).map_err(|_| bad())?, ports });
         }
         let (host, ports) = match text.split_once(':') {
             Some((host, ports)) => (host, ports.parse()?),
             None => (text, PortRange::ALL),
         };
-        if let Some(host) = network(host) {
+        if let Ok(host) = network(host) {
             return Ok(Self { host, ports });
         }
         let name = host.to_ascii_lowercase();
@@ -142,21 +129,6 @@ impl FromStr for Pattern {
         let end = end.to_owned();
         Ok(Self { host: if is_below { Hosts::Below(end) } else { Hosts::Name(end) }, ports })
     }
-}
-
-/// An address, or a network as address/prefix.
-fn network(text: &str) -> Option<Hosts> {
-    let (address, prefix) = match text.split_once('/') {
-        Some((address, prefix)) => (address, Some(prefix)),
-        None => (text, None),
-    };
-    let address: IpAddr = address.parse().ok()?;
-    let most = if address.is_ipv4() { 32 } else { 128 };
-    let prefix = match prefix {
-        Some(prefix) => prefix.parse().ok().filter(|&prefix| prefix <= most)?,
-        None => most,
-    };
-    Some(Hosts::Network { address, prefix })
 }
 
 impl<'de> Deserialize<'de> for Pattern {

@@ -27,6 +27,8 @@ use crate::proxy::head::{self, Wish};
 
 /// How long an unused connection is kept.
 const KEPT: Duration = Duration::from_secs(30);
+/// How often it is looked at whether an HTTP/2 connection is used.
+const LOOK: Duration = Duration::from_secs(5);
 /// Unused connections to one origin, for each thread.
 const MAX_KEPT: usize = 32;
 /// How often an HTTP/2 origin that owes an answer is asked whether it is alive.
@@ -75,6 +77,8 @@ impl Plain {
         let authority = request.uri().authority().cloned();
         let authority = authority.ok_or_else(|| Failure::bad_request("no authority"))?;
         let mut request = prepare(request, &authority, is_h2c)?;
+        let repeatable = request.method().is_idempotent() && request.body().is_end_stream();
+        let mut copy = repeatable.then(|| without_body(&request));
         let mut fresh = false;
         loop {
             let answer = if is_h2c {
@@ -90,9 +94,11 @@ impl Plain {
                 }
                 Err(error) => error,
             };
-            match error.take_message() {
-                // It was not sent: the kept connection had ended.
-                Some(unsent) if !fresh => request = unsent,
+            // The kept connection had ended, or did so when the request came.
+            let unsent = error.take_message();
+            let again = unsent.or_else(|| copy.take().filter(|_| is_lost(error.error())));
+            match again {
+                Some(again) if !fresh => request = again,
                 _ => return Err(Failure::no_response(&target.to_string(), &error.into_error())),
             }
             fresh = true;
@@ -116,11 +122,7 @@ impl Plain {
                 let failed = |error| Failure::no_response(&target.to_string(), &error);
                 let (sender, connection) =
                     http1::handshake(TokioIo::new(tcp)).await.map_err(failed)?;
-                tokio::spawn(async move {
-                    if let Err(error) = connection.await {
-                        tracing::debug!(%error, "a connection to an origin ended");
-                    }
-                });
+                tokio::spawn(drive(connection));
                 sender
             }
         };
@@ -176,16 +178,12 @@ impl Plain {
                     .handshake(TokioIo::new(tcp))
                     .await
                     .map_err(failed)?;
-                tokio::spawn(async move {
-                    if let Err(error) = connection.await {
-                        tracing::debug!(%error, "a connection to an origin ended");
-                    }
-                });
+                tokio::spawn(drive(connection));
                 *place = Some(Http2 { used: Instant::now(), sender: sender.clone() });
                 let pools = Arc::clone(&self.0);
                 tokio::spawn(async move {
                     loop {
-                        sleep(KEPT).await;
+                        sleep(LOOK).await;
                         if pools.tidy(&key) {
                             return;
                         }
@@ -196,6 +194,13 @@ impl Plain {
         };
         drop(place);
         Ok(sender.try_send_request(request).await)
+    }
+}
+
+/// Runs a connection to its end.
+async fn drive(connection: impl Future<Output = hyper::Result<()>>) {
+    if let Err(error) = connection.await {
+        tracing::debug!(%error, "a connection to an origin ended");
     }
 }
 
@@ -240,6 +245,24 @@ impl Pools {
         }
         is_empty
     }
+}
+
+/// The head of a request that has no body, to be sent once more.
+fn without_body(request: &Request<Incoming>) -> Request<Incoming> {
+    let mut copy = Request::new(Incoming::empty());
+    *copy.method_mut() = request.method().clone();
+    *copy.uri_mut() = request.uri().clone();
+    *copy.version_mut() = request.version();
+    *copy.headers_mut() = request.headers().clone();
+    *copy.extensions_mut() = request.extensions().clone();
+    copy
+}
+
+/// Whether the connection ended before there was an answer.
+fn is_lost(error: &hyper::Error) -> bool {
+    let broke =
+        std::error::Error::source(error).is_some_and(|source| source.is::<std::io::Error>());
+    error.is_incomplete_message() || error.is_closed() || error.is_canceled() || broke
 }
 
 /// The request as the origin is to see it.

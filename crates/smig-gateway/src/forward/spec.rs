@@ -5,8 +5,7 @@ use std::path::PathBuf;
 use std::time::Duration;
 
 use serde::Deserialize;
-use serde::de::{Deserializer, Error as _};
-use smig_settings::value::{deserialize_time, parse_time};
+use smig_settings::value::{deserialize_time, deserialize_time_or_never};
 
 use super::pattern::{Pattern, PortRange};
 use super::users::SecretDigest;
@@ -40,7 +39,7 @@ pub struct ForwardSpec {
     #[serde(deserialize_with = "deserialize_time")]
     pub response_timeout: Duration,
     /// How long a tunnel may rest before it is reset; `"never"`: as long as it likes.
-    #[serde(deserialize_with = "time_or_never")]
+    #[serde(deserialize_with = "deserialize_time_or_never")]
     pub tunnel_idle: Option<Duration>,
 }
 
@@ -59,15 +58,6 @@ impl Default for ForwardSpec {
             tunnel_idle: Some(Duration::from_secs(3600)),
         }
     }
-}
-
-fn time_or_never<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Option<Duration>, D::Error> {
-    let text = String::deserialize(deserializer)?;
-    if text == "never" {
-        return Ok(None);
-    }
-    let bad = || D::Error::custom(format!("{text:?} is neither a time like \"5s\" nor \"never\""));
-    parse_time(&text).map(Some).map_err(|_| bad())
 }
 
 #[cfg(test)]

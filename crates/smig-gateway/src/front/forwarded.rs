@@ -27,35 +27,56 @@ pub(super) fn is_ours(field: &str) -> bool {
     NAMES.iter().any(|name| name.as_str().eq_ignore_ascii_case(field))
 }
 
+/// A client's address, and as a field has it: most sessions have one client, and writing it takes longer
+/// than everything else here.
+#[derive(Clone, Debug)]
+pub(super) struct Client {
+    ip: IpAddr,
+    text: HeaderValue,
+}
+
+impl Client {
+    /// The client at `peer`: the one of the last request, if it is the same.
+    pub(super) fn at(peer: SocketAddr, last: &mut Option<Self>) -> Option<Self> {
+        let ip = peer.ip().to_canonical();
+        if last.as_ref().is_none_or(|last| last.ip != ip) {
+            let text = HeaderValue::try_from(ip.to_string()).ok()?;
+            *last = Some(Self { ip, text });
+        }
+        last.clone()
+    }
+}
+
 /// Writes the fields.
 pub(super) fn tell(
     spec: &ForwardedSpec,
     headers: &mut HeaderMap,
-    peer: SocketAddr,
+    client: &Client,
     scheme: &'static str,
     host: Option<&str>,
 ) {
-    let ip = peer.ip().to_canonical();
-    let trusted = spec.trust.iter().any(|network| network.contains(ip));
-    if !trusted {
+    let said = headers.keys().any(|name| NAMES.contains(name));
+    if said && !spec.trust.iter().any(|network| network.contains(client.ip)) {
         for name in &NAMES {
             headers.remove(name);
         }
     }
     if matches!(spec.send, ForwardedFields::XForwarded | ForwardedFields::Both) {
-        extend(headers, &FOR, &ip.to_string());
+        extend(headers, &FOR, &client.text);
         // What the first proxy saw is what the client did.
-        if !headers.contains_key(PROTO) {
+        if !said || !headers.contains_key(PROTO) {
             headers.insert(PROTO, HeaderValue::from_static(scheme));
         }
-        if !headers.contains_key(HOST)
+        if (!said || !headers.contains_key(HOST))
             && let Some(value) = host.and_then(|host| HeaderValue::from_str(host).ok())
         {
             headers.insert(HOST, value);
         }
     }
-    if matches!(spec.send, ForwardedFields::Forwarded | ForwardedFields::Both) {
-        extend(headers, &FORWARDED, &element(ip, scheme, host));
+    if matches!(spec.send, ForwardedFields::Forwarded | ForwardedFields::Both)
+        && let Ok(element) = HeaderValue::try_from(element(client.ip, scheme, host))
+    {
+        extend(headers, &FORWARDED, &element);
     }
 }
 
@@ -73,11 +94,15 @@ fn element(ip: IpAddr, scheme: &str, host: Option<&str>) -> String {
 }
 
 /// Puts an element behind those that are there.
-fn extend(headers: &mut HeaderMap, name: &HeaderName, element: &str) {
+fn extend(headers: &mut HeaderMap, name: &HeaderName, element: &HeaderValue) {
     let mut list = Vec::new();
     for value in headers.get_all(name) {
         list.extend_from_slice(value.as_bytes());
         list.extend_from_slice(b", ");
+    }
+    if list.is_empty() {
+        headers.insert(name, element.clone());
+        return;
     }
     list.extend_from_slice(element.as_bytes());
     if let Ok(value) = HeaderValue::from_maybe_shared(bytes::Bytes::from(list)) {
@@ -95,7 +120,8 @@ mod tests {
         for (name, value) in sent {
             headers.append(*name, HeaderValue::from_static(value));
         }
-        tell(&spec, &mut headers, peer.parse().unwrap(), "https", Some("a.example"));
+        let client = Client::at(peer.parse().unwrap(), &mut None).unwrap();
+        tell(&spec, &mut headers, &client, "https", Some("a.example"));
         headers
     }
 

@@ -30,7 +30,7 @@ use tower_service::Service;
 
 pub use headers::HeaderRules;
 pub use routes::HostPattern;
-pub use running::{Gateway, GatewayError};
+pub use running::{Gateway, GatewayError, Renewals};
 
 pub(crate) use routes::Routes;
 pub(crate) use table::Table;
@@ -41,12 +41,12 @@ use table::{Action, Target};
 use crate::admin::Watch;
 use crate::admin::span::RequestSpan;
 use crate::config::Config;
-use crate::proxy::{self, Body};
+use crate::proxy::{self, Body, grpc};
 use crate::tls;
 
 /// Whether upstreams and users of a configuration can be used.
 pub(crate) fn check(config: &Config) -> Result<(), Faults> {
-    table::Kept::default().next(config).map(drop)
+    table::Kept::none().next(config).map(drop)
 }
 
 /// Answers requests by the table of the moment. Clones share it.
@@ -55,11 +55,13 @@ pub(crate) struct Front {
     table: Arc<RwLock<Arc<Table>>>,
     /// Who follows the requests, if somebody does.
     watch: Option<Arc<Watch>>,
+    /// Of the last request: each connection has a clone of its own.
+    client: Option<forwarded::Client>,
 }
 
 impl Front {
     pub(crate) fn new(table: Table, watch: Option<Arc<Watch>>) -> Self {
-        Self { table: Arc::new(RwLock::new(Arc::new(table))), watch }
+        Self { table: Arc::new(RwLock::new(Arc::new(table))), watch, client: None }
     }
 
     /// Answers by another table from the next request on.
@@ -88,17 +90,38 @@ impl Service<Request<Incoming>> for Front {
 
     fn call(&mut self, request: Request<Incoming>) -> Self::Future {
         let (table, watch) = (self.table(), self.watch.clone());
+        let info = request.extensions().get::<Arc<ConnectionInfo>>();
+        let client =
+            info.and_then(|info| forwarded::Client::at(info.peer_addr(), &mut self.client));
         Box::pin(async move {
             let mut entry = table.log.begin(&request);
-            let (response, target) = answer(&table, watch.as_deref(), request).await;
+            let is_grpc = grpc::is_grpc(request.headers());
+            let (response, target) = answer(&table, watch.as_deref(), client, request).await;
             if let Some(entry) = &mut entry
                 && let Some(Action::Upstream { name, .. }) = target.map(|target| &target.action)
             {
                 entry.answered_by(name);
             }
+            let response = if is_grpc { for_grpc(response) } else { response };
             Ok(counted(response, entry))
         })
     }
+}
+
+/// What we refuse ourselves, as the client of a call reads it. What a server answers stays as it is.
+fn for_grpc(mut response: Response<Body>) -> Response<Body> {
+    let Some(text) = response.body().own_text() else { return response };
+    let mut message = String::from_utf8_lossy(text).trim_end().to_owned();
+    let kind = response.headers().get("proxy-status").and_then(|value| value.to_str().ok());
+    if let Some(kind) =
+        kind.and_then(|kind| kind.split("; ").find_map(|part| part.strip_prefix("error=")))
+    {
+        let _ = write!(message, " ({kind})");
+    }
+    if grpc::translate(&mut response, &message) {
+        *response.body_mut() = Body::empty();
+    }
+    response
 }
 
 /// An answer of our own.
@@ -114,10 +137,12 @@ fn short(status: StatusCode, text: impl Into<Bytes>) -> Response<Body> {
 async fn answer<'t>(
     table: &'t Table,
     watch: Option<&Watch>,
-    request: Request<Incoming>,
+    client: Option<forwarded::Client>,
+    mut request: Request<Incoming>,
 ) -> (Response<Body>, Option<&'t Target>) {
     let own = |status, text: &'static str| (short(status, text), None);
-    let Some(info) = request.extensions().get::<Arc<ConnectionInfo>>().cloned() else {
+    let info = request.extensions().get::<Arc<ConnectionInfo>>().cloned();
+    let (Some(info), Some(client)) = (info, client) else {
         return own(StatusCode::INTERNAL_SERVER_ERROR, "no connection\n");
     };
     let Ok(authority) = authority(&request) else {
@@ -126,7 +151,15 @@ async fn answer<'t>(
     if let Some(forward) = &table.forward
         && is_forwarded(&request, table, &info, authority.as_ref())
     {
-        let response = forward.answer(request, tls::subject(&info)).await;
+        let span = watch.map(|watch| RequestSpan::forwarded(&request, watch));
+        if let Some(span) = &span {
+            span.pass_on(request.headers_mut());
+        }
+        // Its state is big, and most requests do without it.
+        let response = Box::pin(forward.answer(request, tls::subject(&info))).await;
+        if let Some(span) = &span {
+            span.answered(response.status());
+        }
         return (response, None);
     }
     if *request.method() == Method::CONNECT && request.extensions().get::<Protocol>().is_none() {
@@ -144,21 +177,28 @@ async fn answer<'t>(
     if routes::has_dot_segments(path) {
         return own(StatusCode::BAD_REQUEST, "dot segments in the path\n");
     }
-    let host = authority.as_ref().map(Authority::host);
-    let Some(target) = table.find(host, path) else {
+    let Some(target) = table.find(authority.as_ref(), path) else {
         return own(StatusCode::NOT_FOUND, "nothing is here\n");
     };
     let span = watch.map(|watch| RequestSpan::begin(&request, &target.path, watch));
+    if let Some(span) = &span {
+        span.pass_on(request.headers_mut());
+    }
     let mut response = match &target.action {
         Action::Answer { status, text } => short(*status, text.clone()),
         Action::Redirect { to, status } => redirect(to, *status, request.uri()),
         Action::Upstream { upstream, name, replace } => {
-            match prepare(table, target, replace.as_deref(), request, &info, authority.as_ref()) {
+            let scheme = scheme_of(&info);
+            let tell = |headers: &mut HeaderMap| {
+                let host = authority.as_ref().map(Authority::as_str);
+                forwarded::tell(&table.forwarded, headers, &client, scheme, host);
+            };
+            match prepare(target, replace.as_deref(), request, tell) {
                 Ok(request) => {
                     if let Some(span) = &span {
                         span.sent_to(name);
                     }
-                    proxy::exchange(request, upstream, info.peer_addr()).await
+                    proxy::exchange(request, upstream, info.peer_addr(), &table.tunnels).await
                 }
                 Err(why) => return own(StatusCode::BAD_REQUEST, why),
             }
@@ -249,20 +289,16 @@ fn redirect(to: &str, status: StatusCode, uri: &Uri) -> Response<Body> {
 
 /// Makes of the client's request the one for the upstream.
 fn prepare(
-    table: &Table,
     target: &Target,
     replace: Option<&str>,
     mut request: Request<Incoming>,
-    info: &ConnectionInfo,
-    authority: Option<&Authority>,
+    tell: impl FnOnce(&mut HeaderMap),
 ) -> Result<Request<Incoming>, &'static str> {
     // Whoever could call our fields a matter of one hop could take them away.
     if names_ours(request.headers(), &target.request) {
         return Err("connection names a field of the gateway's\n");
     }
-    let scheme = scheme_of(info);
-    let host = authority.map(Authority::as_str);
-    forwarded::tell(&table.forwarded, request.headers_mut(), info.peer_addr(), scheme, host);
+    tell(request.headers_mut());
     target.request.apply(request.headers_mut());
     if let Some(replace) = replace.filter(|_| request.uri().path() != "*") {
         let uri = other_path(request.uri(), target.path.len(), replace).ok_or("a bad path\n")?;

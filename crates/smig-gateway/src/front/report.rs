@@ -1,11 +1,13 @@
-//! What operators are told of the upstreams.
+//! What operators are told of the upstreams and of tunnels.
 
 use super::Front;
 use crate::admin::{Report, Reported, UpstreamReport};
 
 impl Report for Front {
     fn report(&self, to: &mut Reported) {
-        for upstream in self.table().upstreams() {
+        let table = self.table();
+        table.tunnels.report(to);
+        for upstream in table.upstreams() {
             to.upstreams.extend(upstream.servers().iter().map(|server| {
                 let status = server.status();
                 UpstreamReport {

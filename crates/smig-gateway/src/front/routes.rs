@@ -88,6 +88,11 @@ impl Routes {
         self.of_host(host).unwrap_or(&self.any).find(path)
     }
 
+    /// Whether any route has a host.
+    pub(crate) fn have_hosts(&self) -> bool {
+        !self.exact.is_empty() || !self.below.is_empty()
+    }
+
     /// Whether a route names this host, or a wildcard does.
     pub(crate) fn names(&self, host: &str) -> bool {
         self.of_host(Some(host)).is_some()

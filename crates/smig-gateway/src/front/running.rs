@@ -9,6 +9,7 @@ use std::time::Duration;
 
 use smig::{AuthorityCheck, ClearTrust, Server, ServerTls, Stats};
 use smig_settings::Faults;
+use tokio::sync::watch;
 
 use super::Front;
 use super::access_log::AccessLog;
@@ -17,6 +18,7 @@ use super::table::{Kept, Table};
 use crate::admin::{self, Admin, Subject, Watch};
 use crate::config::{Config, ListenProtocol};
 use crate::tls::{self, Stamps};
+use crate::upstream::DEAD_AFTER;
 
 /// Why a gateway does not start, or does not take a configuration.
 #[derive(Debug, thiserror::Error)]
@@ -54,6 +56,15 @@ struct Door {
     bound: SocketAddr,
 }
 
+/// How often changed certificates' files were taken, and how often they could not be used.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Renewals {
+    /// Those in use since.
+    pub taken: u64,
+    /// The certificates before stayed in use.
+    pub failed: u64,
+}
+
 /// What the watcher looks at.
 #[derive(Debug)]
 struct Watched {
@@ -61,6 +72,7 @@ struct Watched {
     stamps: Stamps,
     /// None while there is no listener with TLS.
     tls: Option<ServerTls>,
+    renewals: watch::Sender<Renewals>,
 }
 
 impl Gateway {
@@ -71,14 +83,20 @@ impl Gateway {
     pub fn start(config: Config) -> Result<Self, GatewayError> {
         // Before the files are read: a change after this is seen.
         let stamps = Stamps::of(&config);
-        let kept = Kept::default().next(&config)?;
+        let kept = Kept::none().next(&config)?;
         let log = access_log(&config)?;
         let wanted = addresses(&config, &[])?;
         let tls = material(&config, &wanted)?;
         let table = Table::new(&config, &kept, Arc::clone(&log), redirects(&config, &[]))?;
-        let watch = config.admin.as_ref().map(|_| Watch::new());
+        let is_watched = config.admin.is_some() || config.telemetry.is_wanted();
+        let watch = is_watched.then(Watch::new);
         let front = Front::new(table, watch.clone());
-        let mut builder = config.server.builder().authority(AuthorityCheck::Service);
+        let mut server = config.server.clone();
+        // A response that rests does not show that its client has gone.
+        for options in [&mut server.interactive, &mut server.bulk] {
+            options.dead_after.get_or_insert(DEAD_AFTER);
+        }
+        let mut builder = server.builder().authority(AuthorityCheck::Service);
         for &(_, address, protocol) in &wanted {
             builder = match (trust(protocol), &tls) {
                 (Some(trust), _) => builder.listen_cleartext(address, trust),
@@ -115,7 +133,12 @@ impl Gateway {
         let doors: Vec<Door> = wanted.iter().zip(server.local_addrs()).map(door).collect();
         front.swap(Table::new(&config, &kept, log, redirects(&config, &doors))?);
         let interval = config.tls.watch;
-        let watched = Arc::new(Mutex::new(Watched { config, stamps, tls }));
+        let watched = Arc::new(Mutex::new(Watched {
+            config,
+            stamps,
+            tls,
+            renewals: watch::Sender::default(),
+        }));
         let looked_at = Arc::clone(&watched);
         let look = move || look(&mut lock(&looked_at));
         let keeper = Keeper::start(interval, look).map_err(GatewayError::Thread)?;
@@ -168,7 +191,8 @@ impl Gateway {
         }
         self.kept = kept;
         let changed = config.changed_server_settings(&watched.config);
-        *watched = Watched { config, stamps, tls };
+        let renewals = watched.renewals.clone();
+        *watched = Watched { config, stamps, tls, renewals };
         Ok(changed)
     }
 
@@ -215,6 +239,12 @@ impl Gateway {
     #[must_use]
     pub fn admin(&self) -> Option<SocketAddr> {
         self.admin.as_ref().map(Admin::local_addr)
+    }
+
+    /// What became of certificates' files that changed, now and whenever one changes.
+    #[must_use]
+    pub fn renewals(&self) -> watch::Receiver<Renewals> {
+        lock(&self.watched).renewals.subscribe()
     }
 
     /// Counters since the start.
@@ -323,8 +353,12 @@ fn look(watched: &mut Watched) {
     match tls::material(&watched.config) {
         Ok(new) => {
             tls.replace(&new);
+            watched.renewals.send_modify(|count| count.taken += 1);
             tracing::info!("certificates were renewed");
         }
-        Err(faults) => tracing::error!("certificates stay as they were: {faults}"),
+        Err(faults) => {
+            watched.renewals.send_modify(|count| count.failed += 1);
+            tracing::error!("certificates stay as they were: {faults}");
+        }
     }
 }

@@ -5,13 +5,15 @@ use std::sync::Arc;
 
 use bytes::Bytes;
 use http::StatusCode;
+use http::uri::Authority;
 use smig::Hint;
 use smig_settings::Faults;
 
 use super::access_log::AccessLog;
 use super::{HeaderRules, HostPattern, Routes};
 use crate::config::{Config, ForwardedSpec, MoveSpec, RouteSpec};
-use crate::forward::{Forward, ForwardSpec};
+use crate::forward::Forward;
+use crate::tunnel::Tunnels;
 use crate::upstream::{Upstream, UpstreamSpec};
 
 /// Everything that a request meets.
@@ -22,6 +24,7 @@ pub(crate) struct Table {
     pub(super) forwarded: ForwardedSpec,
     pub(super) forward: Option<Arc<Forward>>,
     pub(super) log: Arc<AccessLog>,
+    pub(super) tunnels: Tunnels,
     /// Ports of listeners whose requests are redirected, and where to.
     https: Vec<(u16, u16)>,
 }
@@ -44,13 +47,19 @@ pub(super) enum Action {
 }
 
 /// What is kept from one table to the next: whatever is described as before keeps its connections.
-#[derive(Debug, Default)]
+#[derive(Debug)]
 pub(super) struct Kept {
     upstreams: HashMap<String, (UpstreamSpec, Arc<Upstream>)>,
-    forward: Option<(ForwardSpec, Arc<Forward>)>,
+    forward: Option<Arc<Forward>>,
+    tunnels: Tunnels,
 }
 
 impl Kept {
+    /// Nothing yet.
+    pub(super) fn none() -> Self {
+        Self { upstreams: HashMap::new(), forward: None, tunnels: Tunnels::of_gateway() }
+    }
+
     /// What a configuration needs: of this what is the same, the rest made anew.
     pub(super) fn next(&self, config: &Config) -> Result<Self, Faults> {
         let mut upstreams = HashMap::new();
@@ -63,16 +72,14 @@ impl Kept {
             };
             upstreams.insert(name.clone(), (spec.clone(), upstream));
         }
-        let forward = match &config.forward {
-            None => None,
-            Some(spec) => {
-                // Its file of users is read again, whether or not the description is the same.
-                let forward = Forward::new(spec.clone())
-                    .map_err(|error| config.fault(&["forward"], error.to_string()))?;
-                Some((spec.clone(), forward))
-            }
-        };
-        Ok(Self { upstreams, forward })
+        // Its file of users is read again, whether or not the description is the same.
+        let forward = config.forward.clone().map(|spec| match &self.forward {
+            Some(before) => before.next(spec),
+            None => Forward::new(spec, &self.tunnels),
+        });
+        let forward =
+            forward.transpose().map_err(|error| config.fault(&["forward"], error.to_string()))?;
+        Ok(Self { upstreams, forward, tunnels: self.tunnels.clone() })
     }
 
     pub(super) fn upstreams(&self) -> impl Iterator<Item = &Arc<Upstream>> {
@@ -125,13 +132,15 @@ impl Table {
             routes,
             targets,
             forwarded: config.forwarded.clone(),
-            forward: kept.forward.as_ref().map(|(_, forward)| Arc::clone(forward)),
+            forward: kept.forward.clone(),
             log,
+            tunnels: kept.tunnels.clone(),
             https,
         })
     }
 
-    pub(super) fn find(&self, host: Option<&str>, path: &str) -> Option<&Target> {
+    pub(super) fn find(&self, authority: Option<&Authority>, path: &str) -> Option<&Target> {
+        let host = authority.filter(|_| self.routes.have_hosts()).map(Authority::host);
         self.targets.get(self.routes.find(host, path)?)
     }
 

@@ -34,7 +34,8 @@ struct Http1 {
     /// `None` once the connection has gone back.
     lease: Option<Lease>,
     under_way: UnderWay,
-    stall: Duration,
+    /// `None`: it may rest as long as it likes.
+    stall: Option<Duration>,
     /// The last poll found nothing: the time limit runs.
     waits: bool,
 }
@@ -43,7 +44,8 @@ struct Http1 {
 struct Http2 {
     incoming: Incoming,
     under_way: UnderWay,
-    stall: Duration,
+    /// `None`: it may rest as long as it likes.
+    stall: Option<Duration>,
     timer: Option<Pin<Box<Sleep>>>,
     waits: bool,
 }
@@ -79,6 +81,14 @@ impl Body {
         Self(if text.is_empty() { Source::Empty } else { Source::Text(text) })
     }
 
+    /// What is in it, if it is a text of our own.
+    pub(crate) fn own_text(&self) -> Option<&Bytes> {
+        match &self.0 {
+            Source::Text(text) => Some(text),
+            Source::Empty | Source::Http1(_) | Source::Http2(_) | Source::Other(_) => None,
+        }
+    }
+
     /// Another body, behind a pointer.
     #[must_use]
     pub fn new<B>(body: B) -> Self
@@ -92,13 +102,13 @@ impl Body {
         incoming: hyper::body::Incoming,
         lease: Lease,
         under_way: UnderWay,
-        stall: Duration,
+        stall: Option<Duration>,
     ) -> Self {
         let lease = Some(lease);
         Self(Source::Http1(Http1 { incoming, lease, under_way, stall, waits: false }))
     }
 
-    pub(super) fn http2(incoming: Incoming, under_way: UnderWay, stall: Duration) -> Self {
+    pub(super) fn http2(incoming: Incoming, under_way: UnderWay, stall: Option<Duration>) -> Self {
         let waits = false;
         Self(Source::Http2(Http2 { incoming, under_way, stall, timer: None, waits }))
     }
@@ -129,10 +139,11 @@ impl Http1 {
             }
             Poll::Ready(Some(Err(error))) => self.fail(error.into()),
             Poll::Pending => {
+                let Some(stall) = self.stall else { return Poll::Pending };
                 let fresh = !std::mem::replace(&mut self.waits, true);
-                match connection.poll_limit(cx, self.stall, fresh) {
+                match connection.poll_limit(cx, stall, fresh) {
                     Poll::Pending => Poll::Pending,
-                    Poll::Ready(()) => self.fail(Stalled(self.stall).into()),
+                    Poll::Ready(()) => self.fail(Stalled(stall).into()),
                 }
             }
         }
@@ -155,7 +166,8 @@ impl Http1 {
 impl Http2 {
     fn poll_frame(&mut self, cx: &mut Context<'_>) -> Polled {
         let Poll::Ready(frame) = Pin::new(&mut self.incoming).poll_frame(cx) else {
-            let until = Instant::now() + self.stall;
+            let Some(stall) = self.stall else { return Poll::Pending };
+            let until = Instant::now() + stall;
             let fresh = !std::mem::replace(&mut self.waits, true);
             let timer = match &mut self.timer {
                 Some(timer) => timer,
@@ -168,7 +180,7 @@ impl Http2 {
                 return Poll::Pending;
             }
             self.incoming = Incoming::empty();
-            let error = Stalled(self.stall).into();
+            let error = Stalled(stall).into();
             failed(&self.under_way, &error);
             return Poll::Ready(Some(Err(error)));
         };

@@ -44,7 +44,8 @@ pub(crate) fn admit(parts: request::Parts) -> Result<(Outward, Extensions), Fail
         // The library checked this for HTTP/2.
         check_http1(&method, &uri, version, &headers)?;
         let upgrade = upgrade_of(&method, &headers);
-        strip(&mut headers).map_err(Failure::BadRequest)?;
+        let framing = Framing::of(&headers);
+        strip(&mut headers, framing).map_err(Failure::BadRequest)?;
         match upgrade {
             Some(protocol) => Wish::Upgrade(protocol),
             None if method == Method::CONNECT => Wish::Tunnel,
@@ -151,47 +152,59 @@ fn options(headers: &HeaderMap) -> impl Iterator<Item = &str> {
     values.flat_map(|value| value.split(',')).map(str::trim).filter(|option| !option.is_empty())
 }
 
+/// Which fields about framing, and for one hop only, a head has: found in one look, as most heads have
+/// one of them at most.
+#[derive(Clone, Copy)]
+struct Framing(u8);
+
+impl Framing {
+    const CONNECTION: u8 = 1;
+    const KEEP_ALIVE: u8 = 2;
+    const PROXY_CONNECTION: u8 = 4;
+    const TRANSFER_ENCODING: u8 = 8;
+    const UPGRADE: u8 = 16;
+    const TE: u8 = 32;
+    const CONTENT_LENGTH: u8 = 64;
+
+    fn of(headers: &HeaderMap) -> Self {
+        Self(headers.keys().fold(0, |found, name| found | Self::bit(name)))
+    }
+
+    fn bit(name: &HeaderName) -> u8 {
+        match *name {
+            CONNECTION => Self::CONNECTION,
+            TRANSFER_ENCODING => Self::TRANSFER_ENCODING,
+            UPGRADE => Self::UPGRADE,
+            TE => Self::TE,
+            CONTENT_LENGTH => Self::CONTENT_LENGTH,
+            _ if *name == KEEP_ALIVE => Self::KEEP_ALIVE,
+            _ if *name == PROXY_CONNECTION => Self::PROXY_CONNECTION,
+            _ => 0,
+        }
+    }
+
+    const fn has(self, field: u8) -> bool {
+        self.0 & field != 0
+    }
+}
+
 /// Takes away what is for one hop only. `TE: trailers` stays: it holds for the next hop as well.
-fn strip(headers: &mut HeaderMap) -> Result<(), &'static str> {
-    let (mut any, mut te) = (false, false);
-    for name in headers.keys() {
-        any |= is_of_one_hop(name);
-        te |= name == TE;
+fn strip(headers: &mut HeaderMap, framing: Framing) -> Result<(), &'static str> {
+    if framing.has(Framing::CONNECTION) {
+        strip_named(headers)?;
     }
-    if !any && !te {
-        return Ok(());
-    }
-    let mut connections = headers.get_all(CONNECTION).iter();
-    let names_fields = match (connections.next(), connections.next()) {
-        (None, _) => false,
-        (Some(only), None) => {
-            let only = only.as_bytes();
-            !only.eq_ignore_ascii_case(b"keep-alive") && !only.eq_ignore_ascii_case(b"close")
-        }
-        (Some(_), Some(_)) => true,
-    };
-    if names_fields {
-        let mut named = Vec::new();
-        for option in options(headers) {
-            let name = HeaderName::try_from(option)
-                .map_err(|_| "a connection option is not a field name")?;
-            // Whoever could name these could take them away from who trusts them.
-            if is_for_all_hops(&name) {
-                return Err("connection names a field that is not for one hop");
-            }
-            named.push(name);
-        }
-        if headers.get_all(CONNECTION).iter().any(|value| value.to_str().is_err()) {
-            return Err("connection is not a list of field names");
-        }
-        for name in named.iter().filter(|name| **name != TE) {
+    for (field, name) in [
+        (Framing::CONNECTION, CONNECTION),
+        (Framing::KEEP_ALIVE, KEEP_ALIVE),
+        (Framing::PROXY_CONNECTION, PROXY_CONNECTION),
+        (Framing::TRANSFER_ENCODING, TRANSFER_ENCODING),
+        (Framing::UPGRADE, UPGRADE),
+    ] {
+        if framing.has(field) {
             headers.remove(name);
         }
     }
-    for name in [CONNECTION, KEEP_ALIVE, PROXY_CONNECTION, TRANSFER_ENCODING, UPGRADE] {
-        headers.remove(name);
-    }
-    if te {
+    if framing.has(Framing::TE) {
         let trailers = headers.get_all(TE).iter().any(|value| {
             let codings = value.as_bytes().split(|octet| *octet == b',');
             codings.into_iter().any(|coding| coding.trim_ascii().eq_ignore_ascii_case(b"trailers"))
@@ -200,6 +213,34 @@ fn strip(headers: &mut HeaderMap) -> Result<(), &'static str> {
         if trailers {
             headers.insert(TE, HeaderValue::from_static("trailers"));
         }
+    }
+    Ok(())
+}
+
+/// Takes away the fields that `connection` names.
+fn strip_named(headers: &mut HeaderMap) -> Result<(), &'static str> {
+    let mut connections = headers.get_all(CONNECTION).iter();
+    if let (Some(only), None) = (connections.next(), connections.next()) {
+        let only = only.as_bytes();
+        if only.eq_ignore_ascii_case(b"keep-alive") || only.eq_ignore_ascii_case(b"close") {
+            return Ok(());
+        }
+    }
+    let mut named = Vec::new();
+    for option in options(headers) {
+        let name =
+            HeaderName::try_from(option).map_err(|_| "a connection option is not a field name")?;
+        // Whoever could name these could take them away from who trusts them.
+        if is_for_all_hops(&name) {
+            return Err("connection names a field that is not for one hop");
+        }
+        named.push(name);
+    }
+    if headers.get_all(CONNECTION).iter().any(|value| value.to_str().is_err()) {
+        return Err("connection is not a list of field names");
+    }
+    for name in named.iter().filter(|name| **name != TE) {
+        headers.remove(name);
     }
     Ok(())
 }
@@ -310,22 +351,28 @@ pub(crate) fn accept<B>(response: &mut Response<B>) -> Result<(), Failure> {
     // hyper keeps unusual reasons; HTTP/2 has none and nobody needs them.
     response.extensions_mut().clear();
     let headers = response.headers_mut();
-    let mut codings = headers.get_all(TRANSFER_ENCODING).iter();
-    if let Some(coding) = codings.next() {
-        if headers.contains_key(CONTENT_LENGTH) {
+    let framing = Framing::of(headers);
+    if framing.has(Framing::TRANSFER_ENCODING) {
+        if framing.has(Framing::CONTENT_LENGTH) {
             return Err(bad("transfer-encoding and content-length"));
         }
-        if codings.next().is_some() || !coding.as_bytes().eq_ignore_ascii_case(b"chunked") {
+        let mut codings = headers.get_all(TRANSFER_ENCODING).iter();
+        let chunked = |coding: &HeaderValue| coding.as_bytes().eq_ignore_ascii_case(b"chunked");
+        if !codings.next().is_some_and(chunked) || codings.next().is_some() {
             return Err(bad("a transfer-encoding other than chunked"));
         }
     }
-    check_length(headers).map_err(bad)?;
-    strip(headers).map_err(bad)?;
+    if framing.has(Framing::CONTENT_LENGTH) {
+        check_length(headers).map_err(bad)?;
+    }
+    strip(headers, framing).map_err(bad)?;
     if status.is_informational() || status == StatusCode::NO_CONTENT {
         // RFC 9110 section 8.6.
         headers.remove(CONTENT_LENGTH);
     }
-    headers.remove(TE);
+    if framing.has(Framing::TE) {
+        headers.remove(TE);
+    }
     *response.version_mut() = Version::default();
     Ok(())
 }

@@ -2,6 +2,7 @@
 
 mod body;
 mod failure;
+pub(crate) mod grpc;
 pub(crate) mod head;
 mod switch;
 mod upload;
@@ -24,6 +25,7 @@ pub use failure::Failure;
 
 pub(crate) use upload::{Patience, Upload};
 
+use crate::tunnel::Tunnels;
 use crate::upstream::{
     Asked, Connection, Lease, ServerPool, Session, Tried, UnderWay, Upstream, Worker,
 };
@@ -35,13 +37,14 @@ use switch::Switch;
 ///
 /// What fails is a response as well: the status says what, `proxy-status` (RFC 9209) why. A request is
 /// sent again where that is safe: the server did certainly not act on it, or its method is idempotent,
-/// and nothing of its body was sent.
+/// and nothing of its body was sent. Tunnels that come of it are counted among `tunnels`.
 pub async fn exchange(
     request: Request<Incoming>,
     upstream: &Arc<Upstream>,
     client: SocketAddr,
+    tunnels: &Tunnels,
 ) -> Response<Body> {
-    match answer(request, upstream, client).await {
+    match answer(request, upstream, client, tunnels).await {
         Ok(response) => response,
         Err(failure) => {
             tracing::warn!(upstream = upstream.name(), %client, %failure, "no response");
@@ -54,6 +57,7 @@ async fn answer(
     request: Request<Incoming>,
     upstream: &Arc<Upstream>,
     client: SocketAddr,
+    tunnels: &Tunnels,
 ) -> Result<Response<Body>, Failure> {
     let (mut parts, body) = request.into_parts();
     let interim = parts.extensions.remove::<Interim>();
@@ -61,7 +65,7 @@ async fn answer(
     let on_upgrade = parts.extensions.remove::<OnUpgrade>();
     let (outward, extensions) = head::admit(parts)?;
     if outward.wish != Wish::Usual {
-        let switch = Switch { upstream, client, body, on_upgrade };
+        let switch = Switch { upstream, client, body, on_upgrade, tunnels };
         return Box::pin(switch.run(outward)).await;
     }
     let upload = Upload::new(body, expects);
@@ -85,6 +89,7 @@ impl Usual<'_> {
     ) -> Result<Response<Body>, Failure> {
         let worker = Worker::of(self.upstream);
         let (mut tried, mut left) = (Tried::default(), self.upstream.retries());
+        let mut excused = false;
         let mut next = Some(outward);
         let mut last = Failure::NoServer;
         while let Some(outward) = next.take() {
@@ -128,13 +133,25 @@ impl Usual<'_> {
             if left > 0 {
                 tracing::debug!(upstream = self.upstream.name(), %failure, "sent again");
             }
-            left = left.saturating_sub(1);
+            if failure.is_of_connection() && !excused {
+                // It says nothing of the server; if that is gone as well, a retry is left for another.
+                excused = true;
+            } else {
+                left = left.saturating_sub(1);
+            }
             if !failure.is_of_connection() {
                 tried.add(number);
             }
             last = failure;
         }
         Err(last)
+    }
+
+    fn patience(&self, outward: &Outward) -> Patience {
+        match grpc::is_grpc(&outward.headers) {
+            true => Patience::endless(&self.upload),
+            false => Patience::new(&self.upload, self.upstream.timeouts()),
+        }
     }
 
     async fn by_http1(
@@ -145,6 +162,7 @@ impl Usual<'_> {
         under_way: UnderWay,
     ) -> Result<Response<Body>, Failure> {
         let limits = self.upstream.timeouts();
+        let patience = self.patience(&outward);
         let mut request = head::for_http1(outward, self.upload.clone())?;
         // Of no meaning there, but it has room for what follows.
         *request.extensions_mut() = extensions;
@@ -155,7 +173,7 @@ impl Usual<'_> {
             });
         }
         let Some(connection) = lease.get() else { return Err(Failure::NoServer) };
-        let sent = connection.send(request, Patience::new(&self.upload, limits)).await;
+        let sent = connection.send(request, patience).await;
         let mut response = sent.map_err(|unanswered| match unanswered.unsent {
             true => Failure::Refused(unanswered.failure.to_string()),
             false => unanswered.failure,
@@ -174,7 +192,7 @@ impl Usual<'_> {
             }
             Body::empty()
         } else {
-            Body::http1(incoming, lease, under_way, limits.stall)
+            Body::http1(incoming, lease, under_way, limits.stall_of(&parts.headers))
         };
         Ok(Response::from_parts(parts, body))
     }
@@ -187,6 +205,7 @@ impl Usual<'_> {
         under_way: UnderWay,
     ) -> Result<Response<Body>, Failure> {
         let limits = self.upstream.timeouts();
+        let patience = self.patience(&outward);
         let mut request = head::for_http2(outward, &session.scheme, self.upload.clone())?;
         if let Some(interim) = &self.interim {
             let (interim, upload) = (interim.clone(), self.upload.clone());
@@ -195,7 +214,6 @@ impl Usual<'_> {
             });
         }
         let sending = session.client.request_to(&session.origin, request);
-        let patience = Patience::new(&self.upload, limits);
         let mut response = within(sending, patience).await?.map_err(Failure::from_smig)?;
         if response.version() < Version::HTTP_2 {
             pool.forget_alpn();
@@ -209,7 +227,7 @@ impl Usual<'_> {
         let body = if incoming.is_end_stream() {
             Body::empty()
         } else {
-            Body::http2(incoming, under_way, limits.stall)
+            Body::http2(incoming, under_way, limits.stall_of(&parts.headers))
         };
         Ok(Response::from_parts(parts, body))
     }

@@ -1,18 +1,18 @@
 //! Requests that want more than a response: WebSocket by Upgrade and by RFC 8441, tunnels by CONNECT.
 //! Either side may speak HTTP/1.1 or HTTP/2.
 
+use std::io;
 use std::net::SocketAddr;
 use std::sync::Arc;
 
 use http::header::{CONNECTION, CONTENT_LENGTH, HeaderMap, HeaderValue, UPGRADE};
 use http::{Method, Response, StatusCode};
 use hyper::upgrade::OnUpgrade;
-use hyper_util::rt::TokioIo;
 use smig::{Incoming, Protocol};
 
 use super::head::{self, Outward, Wish};
 use super::{Body, Failure, Patience, Upload, websocket, within};
-use crate::tunnel::{Abort, End, FedBody, Socket, Stream, feed, relay};
+use crate::tunnel::{Abort, End, FedBody, Kind, Socket, Stream, Tunnel, Tunnels, feed};
 use crate::upstream::{
     Asked, Connection, Io, Lease, Session, Switched, Tried, UnderWay, Upstream, Worker,
 };
@@ -25,6 +25,7 @@ pub(super) struct Switch<'a> {
     pub(super) body: Incoming,
     /// The client's connection, by HTTP/1.1.
     pub(super) on_upgrade: Option<OnUpgrade>,
+    pub(super) tunnels: &'a Tunnels,
 }
 
 /// The client's end of a tunnel that is about to be.
@@ -37,7 +38,7 @@ enum Near {
 
 impl Switch<'_> {
     pub(super) async fn run(self, outward: Outward) -> Result<Response<Body>, Failure> {
-        let Self { upstream, client, body, on_upgrade } = self;
+        let Self { upstream, client, body, on_upgrade, tunnels } = self;
         let asked = Asked { client, uri: &outward.uri, headers: &outward.headers };
         let chosen = upstream.choose(asked, Tried::default());
         let (number, under_way) = chosen.ok_or(Failure::NoServer)?;
@@ -54,10 +55,10 @@ impl Switch<'_> {
         };
         let answered = match connection {
             Ok(Connection::Http1(lease)) => {
-                by_http1(upstream, outward, lease, under_way, near).await
+                by_http1(upstream, outward, lease, under_way, near, tunnels).await
             }
             Ok(Connection::Http2(session)) => {
-                by_http2(upstream, outward, &session, under_way, near).await
+                by_http2(upstream, outward, &session, under_way, near, tunnels).await
             }
             Err(failure) => Err(failure),
         };
@@ -78,6 +79,7 @@ async fn by_http1(
     mut lease: Lease,
     under_way: UnderWay,
     near: Near,
+    tunnels: &Tunnels,
 ) -> Result<Response<Body>, Failure> {
     let limits = *upstream.timeouts();
     let wish = outward.wish.clone();
@@ -112,10 +114,8 @@ async fn by_http1(
     head::accept(&mut response)?;
     if !switches {
         let (parts, incoming) = response.into_parts();
-        return Ok(Response::from_parts(
-            parts,
-            Body::http1(incoming, lease, under_way, limits.stall),
-        ));
+        let body = Body::http1(incoming, lease, under_way, limits.stall_of(&parts.headers));
+        return Ok(Response::from_parts(parts, body));
     }
     if wish != Wish::Tunnel {
         if !upgraded.is_some_and(|name| name.as_bytes().eq_ignore_ascii_case(b"websocket")) {
@@ -132,7 +132,7 @@ async fn by_http1(
     let name = upstream.name().to_owned();
     let (head, body) = answer_head(&wish, &near, response.headers());
     let held = (under_way, place);
-    join(near, far, body.feed, limits.tunnel, name, held);
+    join(begin(tunnels, &near), near, far, body.feed, limits.tunnel, name, held);
     Ok(head.map(|()| body.body))
 }
 
@@ -143,6 +143,7 @@ async fn by_http2(
     session: &Session,
     under_way: UnderWay,
     near: Near,
+    tunnels: &Tunnels,
 ) -> Result<Response<Body>, Failure> {
     let limits = *upstream.timeouts();
     let wish = outward.wish.clone();
@@ -163,7 +164,8 @@ async fn by_http2(
     let (mut parts, incoming) = response.into_parts();
     parts.version = http::Version::default();
     if !parts.status.is_success() {
-        let body = Body::http2(incoming, under_way, limits.stall);
+        let stall = limits.stall_of(&parts.headers);
+        let body = Body::http2(incoming, under_way, stall);
         return Ok(Response::from_parts(parts, body));
     }
     if let (Wish::Upgrade(_), Some(key)) = (&wish, &key)
@@ -174,7 +176,7 @@ async fn by_http2(
     let far = Stream::new(incoming, feed);
     let (head, body) = answer_head(&wish, &near, &parts.headers);
     let name = upstream.name().to_owned();
-    join(near, far, body.feed, limits.tunnel, name, under_way);
+    join(begin(tunnels, &near), near, far, body.feed, limits.tunnel, name, under_way);
     Ok(head.map(|()| body.body))
 }
 
@@ -214,8 +216,18 @@ fn answer_head(wish: &Wish, near: &Near, headers: &HeaderMap) -> (Response<()>, 
     (head, answer)
 }
 
+/// Counts a tunnel.
+fn begin(tunnels: &Tunnels, near: &Near) -> Tunnel {
+    let stream = match near {
+        Near::Stream(incoming) => incoming.stream_info(),
+        Near::Connection(_) => None,
+    };
+    tunnels.begin(Kind::Upgrade, stream)
+}
+
 /// Carries octets between client and server from now on. `held` lives as long.
 fn join<F: End + 'static, H: 'static>(
+    tunnel: Tunnel,
     near: Near,
     far: F,
     feed: Option<crate::tunnel::Feed>,
@@ -226,17 +238,17 @@ fn join<F: End + 'static, H: 'static>(
     tokio::task::spawn_local(async move {
         let outcome = match (near, feed) {
             (Near::Stream(incoming), Some(feed)) => {
-                relay(Stream::new(incoming, feed), far, Some(idle)).await
+                tunnel.carry(Stream::new(incoming, feed), far, Some(idle)).await
             }
-            (Near::Connection(on_upgrade), _) => match on_upgrade.await {
-                Ok(upgraded) => {
-                    let near = Socket::new(TokioIo::new(upgraded));
-                    relay(near, far, Some(idle)).await
+            (Near::Connection(on_upgrade), _) => {
+                let near = on_upgrade.await.map_err(io::Error::other).and_then(Socket::of_client);
+                match near {
+                    Ok(near) => tunnel.carry(near, far, Some(idle)).await,
+                    Err(error) => {
+                        return tracing::debug!(upstream = name, %error, "the client left");
+                    }
                 }
-                Err(error) => {
-                    return tracing::debug!(upstream = name, %error, "the client left");
-                }
-            },
+            }
             (Near::Stream(_), None) => return,
         };
         match outcome.end {

@@ -18,6 +18,9 @@ use crate::upstream::Timeouts;
 /// (RFC 9110 section 10.1.1).
 const CONTINUE: Duration = Duration::from_secs(1);
 
+/// Longer than anything lasts, and within what timers can do.
+const ENDLESS: Duration = Duration::from_secs(1 << 30);
+
 /// A request's body. Cheap to clone: the clones are one body, which a second attempt may send if the
 /// first did not touch it.
 #[derive(Clone, Debug, Default)]
@@ -213,7 +216,13 @@ pub(crate) struct Patience {
 
 impl Patience {
     pub(crate) fn new(upload: &Upload, limits: &Timeouts) -> Self {
-        Self { upload: upload.clone(), head: limits.head, stall: limits.stall, octets: 0 }
+        let stall = limits.stall.unwrap_or(ENDLESS);
+        Self { upload: upload.clone(), head: limits.head, stall, octets: 0 }
+    }
+
+    /// For what has its own time limits.
+    pub(crate) fn endless(upload: &Upload) -> Self {
+        Self { upload: upload.clone(), head: ENDLESS, stall: ENDLESS, octets: 0 }
     }
 
     /// The first time limit.

@@ -11,6 +11,7 @@ mod open;
 mod relay;
 mod socket;
 mod stream;
+mod tally;
 
 pub use end::End;
 pub use feed::{FedBody, Feed, feed};
@@ -18,3 +19,4 @@ pub use open::{Opened, accept, open};
 pub use relay::{Broken, Outcome, Side, relay};
 pub use socket::{Abort, Socket};
 pub use stream::Stream;
+pub use tally::{Kind, Tunnel, Tunnels};

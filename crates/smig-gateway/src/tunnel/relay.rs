@@ -60,7 +60,17 @@ pub struct Outcome {
 /// Carries octets between two ends until both directions have ended, one of the ends fails, or
 /// nothing moved for `idle`. An end of one direction is passed on while the other goes on. Unless
 /// both ended in order, both ends are reset.
-pub async fn relay<A: End, B: End>(mut a: A, mut b: B, idle: Option<Duration>) -> Outcome {
+pub async fn relay<A: End, B: End>(a: A, b: B, idle: Option<Duration>) -> Outcome {
+    relay_telling(a, b, idle, |_, _| {}).await
+}
+
+/// The same, and tells on the way how many octets have passed from A to B and from B to A.
+pub(super) async fn relay_telling<A: End, B: End>(
+    mut a: A,
+    mut b: B,
+    idle: Option<Duration>,
+    mut tell: impl FnMut(u64, u64),
+) -> Outcome {
     let (mut there, mut back) = (Direction::default(), Direction::default());
     let mut last = Instant::now();
     let mut timer = idle.map(|idle| (idle, Box::pin(sleep(idle))));
@@ -77,8 +87,12 @@ pub async fn relay<A: End, B: End>(mut a: A, mut b: B, idle: Option<Duration>) -
         if let Poll::Ready(source) = b.poll_gone(cx) {
             return Poll::Ready(Err(Broken::End { side: Side::B, source }));
         }
+        let has_moved = there.octets + back.octets > before;
+        if has_moved {
+            tell(there.octets, back.octets);
+        }
         let Some((idle, timer)) = &mut timer else { return Poll::Pending };
-        if there.octets + back.octets > before {
+        if has_moved {
             last = Instant::now();
         }
         // The timer is set again when it fires, not for each piece.
@@ -127,6 +141,10 @@ impl Direction {
                 let before = self.pending.len();
                 ready!(to.poll_write(cx, &mut self.pending)).map_err(at(to_side))?;
                 self.octets += (before - self.pending.len()) as u64;
+                if self.pending.is_empty() {
+                    // Even of no octets it would hold the buffer that they came in.
+                    self.pending = Bytes::new();
+                }
                 continue;
             }
             match self.phase {

@@ -9,6 +9,7 @@ use std::time::Duration;
 use bytes::{Buf as _, Bytes, BytesMut};
 use hyper::upgrade::Upgraded;
 use hyper_util::rt::TokioIo;
+use smig::Switched;
 use tokio::io::{AsyncRead, AsyncWrite};
 use tokio::net::{TcpStream, UnixStream};
 
@@ -42,10 +43,10 @@ impl Abort for UnixStream {
     fn abort(&mut self) {}
 }
 
-impl Abort for TokioIo<Upgraded> {
-    /// The peer sees an end of TLS without close_notify. Over plain TCP take the socket out
-    /// ([`Upgraded::downcast`]) to have resets.
-    fn abort(&mut self) {}
+impl Abort for TokioIo<Switched> {
+    fn abort(&mut self) {
+        self.inner_mut().reset_on_close();
+    }
 }
 
 /// A connected socket, or anything that reads and writes like one.
@@ -61,17 +62,30 @@ pub struct Socket<T: Abort> {
 impl<T: Abort> Socket<T> {
     /// An end that has read nothing yet.
     pub const fn new(io: T) -> Self {
-        Self::with_first(io, Bytes::new())
+        Self { io, first: Bytes::new(), received_end: false, sent_end: false }
     }
 
     /// An end of which `first` was read already.
-    pub const fn with_first(io: T, first: Bytes) -> Self {
+    pub fn with_first(io: T, first: Bytes) -> Self {
+        // Even of no octets it would hold the buffer that they were read into.
+        let first = if first.is_empty() { Bytes::new() } else { first };
         Self { io, first, received_end: false, sent_end: false }
     }
 
     /// The socket.
     pub const fn get_ref(&self) -> &T {
         &self.io
+    }
+}
+
+impl Socket<TokioIo<Switched>> {
+    /// The client's end of a tunnel by HTTP/1.1.
+    ///
+    /// # Errors
+    /// It is no connection of a [`smig::Server`].
+    pub fn of_client(upgraded: Upgraded) -> io::Result<Self> {
+        let (io, first) = Switched::of(upgraded).ok_or(io::ErrorKind::Unsupported)?;
+        Ok(Self::with_first(TokioIo::new(io), first))
     }
 }
 

@@ -101,6 +101,9 @@ where
     fn consume(mut self: Pin<&mut Self>, amount: usize) {
         let amount = amount.min(self.unread.len());
         self.unread.advance(amount);
+        if self.unread.is_empty() {
+            self.unread = Bytes::new();
+        }
     }
 }
 

@@ -5,9 +5,11 @@ use std::net::SocketAddr;
 use std::pin::Pin;
 use std::sync::Arc;
 use std::task::{Context, Poll};
+use std::time::Duration;
 
 use rustls::ClientConfig;
 use rustls::pki_types::ServerName;
+use socket2::{SockRef, TcpKeepalive};
 use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 use tokio::net::{TcpStream, UnixStream};
 use tokio_rustls::TlsConnector;
@@ -15,6 +17,10 @@ use tokio_rustls::client::TlsStream;
 
 use super::spec::Target;
 use crate::proxy::Failure;
+
+/// How long a peer may leave the kernel's questions unanswered until its connection is given up. What may
+/// rest (gRPC, events, tunnels) has no other sign that nobody is there any more.
+pub(crate) const DEAD_AFTER: Duration = Duration::from_secs(60);
 
 /// An open connection.
 #[derive(Debug)]
@@ -47,11 +53,20 @@ pub(super) async fn connect(
     };
     let tcp = dial(host, port).await?;
     tcp.set_nodelay(true).map_err(Failure::Connect)?;
+    ask_when_silent(&tcp);
     let Some(tls) = tls else { return Ok(Io::Tcp(tcp)) };
     let name = ServerName::try_from(host.to_owned())
         .map_err(|error| Failure::Tls(io::Error::new(io::ErrorKind::InvalidInput, error)))?;
     let tls = TlsConnector::from(Arc::clone(tls)).connect(name, tcp).await.map_err(Failure::Tls)?;
     Ok(Io::Tls(Box::new(tls)))
+}
+
+fn ask_when_silent(tcp: &TcpStream) {
+    let socket = SockRef::from(tcp);
+    let keepalive = TcpKeepalive::new().with_time(DEAD_AFTER / 2).with_interval(DEAD_AFTER / 8);
+    // They make it better, not possible.
+    let _ = socket.set_tcp_keepalive(&keepalive.with_retries(4));
+    let _ = socket.set_tcp_user_timeout(Some(DEAD_AFTER));
 }
 
 /// Tries one address after another.
@@ -135,5 +150,24 @@ impl AsyncWrite for Io {
             Self::Unix(unix) => Pin::new(unix).poll_shutdown(cx),
             Self::Tls(tls) => Pin::new(tls).poll_shutdown(cx),
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[tokio::test]
+    async fn a_silent_server_is_asked() {
+        let listener = tokio::net::TcpListener::bind("127.0.0.1:0").await.unwrap();
+        let port = listener.local_addr().unwrap().port();
+        let target = Target::Tcp { host: "127.0.0.1".to_owned(), port };
+        let Io::Tcp(tcp) = connect(&target, None).await.unwrap() else {
+            panic!("no TLS was asked for")
+        };
+        let socket = SockRef::from(&tcp);
+        assert!(socket.keepalive().unwrap());
+        assert_eq!(socket.tcp_keepalive_time().unwrap(), DEAD_AFTER / 2);
+        assert_eq!(socket.tcp_user_timeout().unwrap(), Some(DEAD_AFTER));
     }
 }

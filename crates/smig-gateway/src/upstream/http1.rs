@@ -30,6 +30,8 @@ pub(crate) struct Http1 {
     relay: Arc<Relay>,
     waker: Waker,
     timer: Pin<Box<Sleep>>,
+    /// When the time limit that runs ends; the timer may fire before.
+    limit: Instant,
     /// The connection must not be polled any more.
     ended: bool,
     /// It has carried a request before: the server may have closed it meanwhile.
@@ -74,6 +76,7 @@ impl Http1 {
             waker: Waker::from(Arc::clone(&relay)),
             relay,
             timer: Box::pin(tokio::time::sleep_until(now)),
+            limit: now,
             ended: false,
             used: false,
             idle_since: now,
@@ -123,17 +126,21 @@ impl Http1 {
     /// Brings the connection to rest. `false`: it cannot be used again.
     pub(super) fn rest(&mut self) -> bool {
         self.relay.begin_alone();
-        for _ in 0..ROUNDS {
+        let quiet = (0..ROUNDS).any(|_| {
             self.turn();
-            if !self.relay.again() {
-                break;
-            }
-        }
+            !self.relay.again()
+        });
         self.relay.end_silently();
-        !self.ended && self.sender.is_ready()
+        quiet && !self.ended && self.sender.is_ready()
     }
 
-    /// Waits for the time limit. It begins when `fresh` is set.
+    /// Whether it can be used again, after it was brought to rest.
+    pub(super) fn stands(&mut self) -> bool {
+        !self.relay.is_called() || self.rest()
+    }
+
+    /// Waits for the time limit. It begins when `fresh` is set. A limit that moves away, as it does with
+    /// every request, leaves the timer as it is.
     pub(crate) fn poll_limit(
         &mut self,
         cx: &mut Context<'_>,
@@ -141,9 +148,18 @@ impl Http1 {
         fresh: bool,
     ) -> Poll<()> {
         if fresh {
-            self.timer.as_mut().reset(Instant::now() + limit);
+            self.limit = Instant::now() + limit;
+            if self.limit < self.timer.deadline() {
+                self.timer.as_mut().reset(self.limit);
+            }
         }
-        self.timer.as_mut().poll(cx)
+        while self.timer.as_mut().poll(cx).is_ready() {
+            if self.timer.deadline() >= self.limit {
+                return Poll::Ready(());
+            }
+            self.timer.as_mut().reset(self.limit);
+        }
+        Poll::Pending
     }
 
     /// Sends a request and waits for the response's head.

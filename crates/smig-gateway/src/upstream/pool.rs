@@ -36,7 +36,7 @@ impl Pool {
     pub(super) fn pick(&self) -> Option<Box<Http1>> {
         loop {
             let mut connection = self.idle.borrow_mut().pop()?;
-            if connection.rest() {
+            if connection.stands() {
                 return Some(connection);
             }
         }
@@ -92,7 +92,7 @@ impl Pool {
         self.idle.borrow_mut().retain_mut(|connection| {
             let give = wanted > 0;
             wanted -= usize::from(give);
-            !give && now.duration_since(connection.idle_since) < idle && connection.rest()
+            !give && now.duration_since(connection.idle_since) < idle && connection.stands()
         });
     }
 }

@@ -7,9 +7,13 @@ use std::sync::atomic::{AtomicU8, Ordering};
 use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::task::{Wake, Waker};
 
+/// Nobody polls.
 const RESTING: u8 = 0;
-const POLLING: u8 = 1;
-const AGAIN: u8 = 2;
+/// The same, and a part has called since.
+const CALLED: u8 = 1;
+const POLLING: u8 = 2;
+/// The same, and a part has called meanwhile.
+const AGAIN: u8 = 3;
 
 /// Wakes who polled last.
 #[derive(Debug, Default)]
@@ -56,7 +60,14 @@ impl Relay {
 
     /// Ends polling, and nobody wants to hear of it.
     pub(super) fn end_silently(&self) {
-        self.state.store(RESTING, Ordering::Release);
+        if self.state.swap(RESTING, Ordering::AcqRel) == AGAIN {
+            self.state.store(CALLED, Ordering::Release);
+        }
+    }
+
+    /// Whether a part has called since polling ended.
+    pub(super) fn is_called(&self) -> bool {
+        self.state.load(Ordering::Acquire) == CALLED
     }
 }
 
@@ -66,10 +77,9 @@ impl Wake for Relay {
     }
 
     fn wake_by_ref(self: &std::sync::Arc<Self>) {
-        let while_polled = self.state.fetch_update(Ordering::AcqRel, Ordering::Acquire, |state| {
-            (state != RESTING).then_some(AGAIN)
-        });
-        if while_polled.is_err()
+        // The bit that tells the two states of each kind apart.
+        let before = self.state.fetch_or(CALLED, Ordering::AcqRel);
+        if before < POLLING
             && let Some(user) = &*self.user()
         {
             user.wake_by_ref();

@@ -8,7 +8,9 @@ use std::time::Duration;
 use http::header::HeaderName;
 use http::uri::Authority;
 use serde::de::{Deserialize, Deserializer, Error as _};
-use smig_settings::value::deserialize_time;
+use smig_settings::value::{deserialize_time, deserialize_time_or_never};
+
+use crate::proxy::grpc;
 
 /// Where requests go, and how.
 #[derive(Clone, Debug, PartialEq, Eq, serde::Deserialize)]
@@ -236,12 +238,14 @@ pub struct Timeouts {
     /// How long a request waits for a connection when all are in use.
     #[serde(deserialize_with = "deserialize_time")]
     pub queue: Duration,
-    /// From the end of the request (as far as the server takes it) to the response's head.
+    /// From the end of the request (as far as the server takes it) to the response's head; not for
+    /// gRPC, whose calls have deadlines of their own.
     #[serde(deserialize_with = "deserialize_time")]
     pub head: Duration,
-    /// Between two pieces of a body, when the server is the one who is waited for.
-    #[serde(deserialize_with = "deserialize_time")]
-    pub stall: Duration,
+    /// Between two pieces of a body, when the server is the one who is waited for; `"never"`: no limit.
+    /// What may rest by its nature (gRPC, server-sent events) has none either.
+    #[serde(deserialize_with = "deserialize_time_or_never")]
+    pub stall: Option<Duration>,
     /// How long a tunnel (WebSocket, CONNECT) may rest.
     #[serde(deserialize_with = "deserialize_time")]
     pub tunnel: Duration,
@@ -256,10 +260,17 @@ impl Default for Timeouts {
             connect: Duration::from_secs(5),
             queue: Duration::from_secs(5),
             head: Duration::from_secs(60),
-            stall: Duration::from_secs(60),
+            stall: Some(Duration::from_secs(60)),
             tunnel: Duration::from_secs(3600),
             idle: Duration::from_secs(30),
         }
+    }
+}
+
+impl Timeouts {
+    /// The limit between two pieces of the body of a response with this head.
+    pub(crate) fn stall_of(&self, headers: &http::HeaderMap) -> Option<Duration> {
+        self.stall.filter(|_| !grpc::may_rest(headers))
     }
 }
 
@@ -358,13 +369,14 @@ mod tests {
             r#"
             servers = ["http://127.0.0.1:1", "unix:/a"]
             balance = "hash:header:X-User"
-            timeouts = { head = "1.5s", stall = "20ms" }
+            timeouts = { head = "1.5s", stall = "never" }
             health = { path = "/ok", interval = "1min" }
             "#,
         )
         .unwrap();
         assert_eq!(spec.servers.len(), 2);
         assert_eq!(spec.timeouts.head, Duration::from_millis(1500));
+        assert_eq!(spec.timeouts.stall, None);
         assert_eq!(spec.timeouts.connect, Timeouts::default().connect);
         let name = HeaderName::from_static("x-user");
         assert_eq!(spec.balance, Balance::Hash(HashKey::Header(name)));

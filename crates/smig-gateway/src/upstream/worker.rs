@@ -7,11 +7,11 @@ use std::rc::Rc;
 use std::sync::{Arc, Weak};
 use std::time::Duration;
 
-use smig::{ClearTrust, Cleartext, Client, Config, Origin};
+use smig::{ClearTrust, Cleartext, Client, Config, Origin, SocketOptions};
 use tokio::time::timeout;
 
 use super::Upstream;
-use super::connect::connect;
+use super::connect::{DEAD_AFTER, connect};
 use super::http1::Http1;
 use super::pool::{Lease, Pool, Turn};
 use super::server::Server;
@@ -172,8 +172,14 @@ impl Session {
             engine.smig = None;
         }
         let limits = &upstream.timeouts;
+        let noticing = |mut options: SocketOptions| {
+            options.dead_after = Some(DEAD_AFTER);
+            options
+        };
         let client = Client::builder()
             .trust(upstream.trust.clone())
+            .interactive_socket(noticing(SocketOptions::interactive()))
+            .bulk_socket(noticing(SocketOptions::bulk()))
             .engine(engine)
             .cleartext(match url.protocol {
                 Protocol::H2c => Cleartext::PriorKnowledge(ClearTrust::None),

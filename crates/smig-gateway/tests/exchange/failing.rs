@@ -140,6 +140,46 @@ async fn a_kept_connection_that_ends_is_no_failure_for_idempotent_requests() {
     assert!(gateway.upstream.is_well());
 }
 
+/// The connection says nothing of its server: the one retry is left for another server.
+#[tokio::test]
+async fn a_server_that_dies_with_a_request_on_a_kept_connection_is_replaced() {
+    let (good, _) = same_answer(OK).await;
+    let mut origin = Origin::start().await;
+    let mut spec = spec(&[&origin.url(), &format!("http://{good}")]);
+    spec.balance = Balance::Hash(HashKey::Header("x-user".parse().unwrap()));
+    let gateway = Gateway::start(&spec);
+    let client = client();
+    let ask = async |user: usize| {
+        let request = Request::get(gateway.url("/")).header("x-user", user);
+        let request = request.body(Full::<bytes::Bytes>::default()).unwrap();
+        let response = client.request(request).await.unwrap();
+        assert_eq!(response.status(), 200);
+        assert_eq!(text(response.into_body()).await, "ok");
+    };
+    // The first user whose server is the one that dies.
+    let mut user = 0;
+    let got = loop {
+        let asking = ask(user);
+        tokio::pin!(asking);
+        let mut got = tokio::select! {
+            () = &mut asking => {
+                user += 1;
+                continue;
+            }
+            got = origin.request() => got,
+        };
+        got.answer(OK).await;
+        asking.await;
+        break got;
+    };
+    let dying = async {
+        let again = got.next().await.unwrap();
+        drop(origin);
+        drop(again);
+    };
+    tokio::join!(ask(user), dying);
+}
+
 #[tokio::test]
 async fn a_post_is_not_sent_twice() {
     let mut origin = Origin::start().await;

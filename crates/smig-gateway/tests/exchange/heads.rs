@@ -75,7 +75,10 @@ async fn http2_becomes_http1_and_back() {
 #[tokio::test]
 async fn ambiguous_requests_are_refused_before_an_origin_sees_them() {
     let mut origin = Origin::start().await;
-    let gateway = Gateway::before(origin.url());
+    let folder = tempfile::tempdir().unwrap();
+    let unix = folder.path().join("app.sock");
+    let unix_origin = std::os::unix::net::UnixListener::bind(&unix).unwrap();
+    unix_origin.set_nonblocking(true).unwrap();
     let of = |fields: &str| format!("POST / HTTP/1.1\r\n{fields}\r\n\r\n0\r\n\r\n");
     let cases = [
         ("two hosts", of("Host: a\r\nHost: b\r\nContent-Length: 0")),
@@ -114,20 +117,26 @@ async fn ambiguous_requests_are_refused_before_an_origin_sees_them() {
         ("named", of("Host: a\r\nConnection: close, authorization\r\nContent-Length: 0")),
         ("named forwarded", of("Host: a\r\nConnection: X-Forwarded-For\r\nContent-Length: 0")),
     ];
-    for (what, octets) in cases {
-        let mut tcp = gateway.connect(&octets).await;
-        let mut line = [0; 12];
-        tokio::io::AsyncReadExt::read_exact(&mut tcp, &mut line)
-            .await
-            .unwrap_or_else(|e| panic!("{what}: {e}"));
-        let line = String::from_utf8_lossy(&line);
-        assert!(line.ends_with("400") || line.ends_with("501"), "{what}: {line}");
+    let kinds = ["http", "h2c", "https", "smig"].map(|kind| format!("{kind}://{}", origin.addr));
+    for server in kinds.into_iter().chain([format!("unix:{}", unix.display())]) {
+        let gateway = Gateway::before(&server);
+        for (what, octets) in &cases {
+            let mut tcp = gateway.connect(octets).await;
+            let mut line = [0; 12];
+            tokio::io::AsyncReadExt::read_exact(&mut tcp, &mut line)
+                .await
+                .unwrap_or_else(|e| panic!("{server}, {what}: {e}"));
+            let line = String::from_utf8_lossy(&line);
+            assert!(line.ends_with("400") || line.ends_with("501"), "{server}, {what}: {line}");
+        }
     }
     assert!(origin.is_untouched());
+    assert_eq!(unix_origin.accept().unwrap_err().kind(), std::io::ErrorKind::WouldBlock);
 }
 
-/// hyper takes the coding for good and the length for nothing (RFC 9112 section 6.3): the length must
-/// not go on, and nothing behind the message may be taken for a request.
+/// hyper takes the coding for good and the length for nothing (RFC 9112 section 6.3), and shows nobody
+/// that there was one: the length must not go on, and nothing behind the message may be taken for a
+/// request.
 #[tokio::test]
 async fn of_length_and_coding_only_the_coding_goes_on() {
     for fields in [

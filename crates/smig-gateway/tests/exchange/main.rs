@@ -3,6 +3,7 @@
 
 mod bodies;
 mod failing;
+mod grpc;
 mod heads;
 mod http2;
 mod interim;

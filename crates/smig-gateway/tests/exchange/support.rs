@@ -13,6 +13,7 @@ use http::{Request, Response};
 use http_body_util::{BodyExt as _, Full};
 use smig::{ClearTrust, Cleartext, Client, ConnectionInfo, Incoming, Server};
 use smig_gateway::proxy::{self, Body};
+use smig_gateway::tunnel::Tunnels;
 use smig_gateway::upstream::{Upstream, UpstreamSpec};
 use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
 use tokio::net::{TcpListener, TcpStream};
@@ -24,7 +25,7 @@ pub(crate) fn loopback() -> SocketAddr {
 
 /// The service of a gateway that has one upstream.
 #[derive(Clone)]
-struct Front(Arc<Upstream>);
+struct Front(Arc<Upstream>, Tunnels);
 
 impl tower_service::Service<Request<Incoming>> for Front {
     type Response = Response<Body>;
@@ -36,9 +37,9 @@ impl tower_service::Service<Request<Incoming>> for Front {
     }
 
     fn call(&mut self, request: Request<Incoming>) -> Self::Future {
-        let upstream = Arc::clone(&self.0);
+        let (upstream, tunnels) = (Arc::clone(&self.0), self.1.clone());
         let client = request.extensions().get::<Arc<ConnectionInfo>>().unwrap().peer_addr();
-        Box::pin(async move { Ok(proxy::exchange(request, &upstream, client).await) })
+        Box::pin(async move { Ok(proxy::exchange(request, &upstream, client, &tunnels).await) })
     }
 }
 
@@ -53,7 +54,7 @@ impl Gateway {
         let server = Server::builder()
             .listen_cleartext(loopback(), ClearTrust::None)
             .workers(NonZeroUsize::MIN)
-            .start(Front(Arc::clone(&upstream)))
+            .start(Front(Arc::clone(&upstream), Tunnels::of_gateway()))
             .unwrap();
         Self { upstream, server }
     }
@@ -69,6 +70,11 @@ impl Gateway {
 
     pub(crate) fn url(&self, path: &str) -> String {
         format!("http://{}{path}", self.addr())
+    }
+
+    /// Ends it in order, however long that takes.
+    pub(crate) async fn drain(self) {
+        self.server.shutdown(std::time::Duration::from_secs(3600)).await.unwrap();
     }
 
     /// Sends octets on a connection of their own.

@@ -79,6 +79,22 @@ async fn upgrade_from_http1_to_http1() {
     talk(tcp, got.tcp).await;
 }
 
+#[tokio::test]
+async fn a_websocket_may_finish_when_the_gateway_ends() {
+    let mut origin = Origin::start().await;
+    let gateway = Gateway::before(origin.url());
+    let (addr, mut tcp) = (gateway.addr(), gateway.connect(UPGRADE).await);
+    let mut got = origin.request().await;
+    got.answer(accepts(PROOF)).await;
+    assert!(head(&mut tcp).await.starts_with("http/1.1 101 "));
+    let ended = tokio::spawn(gateway.drain());
+    while tokio::net::TcpStream::connect(addr).await.is_ok() {
+        tokio::time::sleep(std::time::Duration::from_millis(5)).await;
+    }
+    talk(tcp, got.tcp).await;
+    ended.await.unwrap();
+}
+
 /// Extended CONNECT through the gateway.
 async fn extended(gateway: &Gateway) -> Opened {
     let mut request = Request::connect(gateway.url("/chat"))

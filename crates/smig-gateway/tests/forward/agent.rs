@@ -4,13 +4,14 @@ use std::io::ErrorKind;
 use std::time::Duration;
 
 use smig::{Config, Speaks};
+use smig_gateway::admin::AdminSpec;
 use smig_gateway::agent::{self, Agent, AgentSpec, Credentials, Link};
 use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
 use tokio::net::{TcpListener, TcpStream};
 
 use crate::plain::echo_server;
 use crate::support::{
-    Gateway, connect, echo, loopback, nobody, octets, origin, spec, strict, until,
+    Gateway, connect, echo, loopback, nobody, octets, origin, read_head, spec, strict, told, until,
 };
 
 /// Sends a request that closes, and reads all of the answer.
@@ -150,4 +151,90 @@ async fn an_agent_that_ends_lets_what_runs_finish() {
         assert_eq!(answer, "last words");
     };
     tokio::join!(agent.shutdown(Duration::from_secs(60)), finishing);
+}
+
+#[tokio::test]
+async fn operators_see_the_gateway_and_the_tunnels() {
+    let gateway = Gateway::start(spec());
+    let admin = Some(AdminSpec { listen: loopback() });
+    let agent_spec = AgentSpec { admin, ..gateway.agent_spec() };
+    let agent = Agent::start(agent_spec, gateway.client_builder()).await.unwrap();
+    let (mut tcp, head) = connect(&agent, origin(echo).await).await;
+    assert!(head.starts_with("HTTP/1.1 200"), "{head}");
+    tcp.write_all(b"abcde").await.unwrap();
+    tcp.read_exact(&mut [0; 5]).await.unwrap();
+    let look = async |path: &str| {
+        let mut tcp = TcpStream::connect(agent.admin().unwrap()).await.unwrap();
+        let head = format!("GET {path} HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\n\r\n");
+        tcp.write_all(head.as_bytes()).await.unwrap();
+        let mut answer = String::new();
+        tcp.read_to_string(&mut answer).await.unwrap();
+        answer
+    };
+    assert!(look("/readyz").await.starts_with("HTTP/1.1 200"));
+    let metrics = look("/metrics").await;
+    for line in [
+        "smig_tunnels{kind=\"connect\"} 1",
+        "smig_tunnels{kind=\"socks\"} 0",
+        "smig_tunnel_in_bytes_total{kind=\"connect\"} 5",
+        "smig_tunnel_out_bytes_total{kind=\"connect\"} 5",
+    ] {
+        assert!(metrics.contains(line), "{line} is not in\n{metrics}");
+    }
+    assert!(look("/api/sessions").await.contains("\"CONNECT\""));
+
+    let via = smig::Origin::https("127.0.0.1", nobody().await.port());
+    let agent_spec =
+        AgentSpec { via, admin: Some(AdminSpec { listen: loopback() }), ..gateway.agent_spec() };
+    let agent = Agent::start(agent_spec, gateway.client_builder()).await.unwrap();
+    until(&agent, |link| matches!(link, Link::Away(_))).await;
+    let mut tcp = TcpStream::connect(agent.admin().unwrap()).await.unwrap();
+    tcp.write_all(b"GET /readyz HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\n\r\n")
+        .await
+        .unwrap();
+    let mut answer = String::new();
+    tcp.read_to_string(&mut answer).await.unwrap();
+    assert!(answer.starts_with("HTTP/1.1 503") && answer.contains("away"), "{answer}");
+}
+
+#[tokio::test]
+async fn an_origins_own_407_is_the_origins() {
+    let gateway = Gateway::start(spec());
+    let agent = gateway.agent(Vec::new()).await;
+    let asking = origin(async |mut tcp: TcpStream| {
+        read_head(&mut tcp).await;
+        let answer = "HTTP/1.1 407 No\r\nProxy-Authenticate: Basic realm=\"x\"\r\n\
+                      Content-Length: 5\r\nConnection: close\r\n\r\nmine\n";
+        tcp.write_all(answer.as_bytes()).await.unwrap();
+    })
+    .await;
+    let request = format!("GET http://{asking}/ HTTP/1.1\r\nHost: x\r\nConnection: close\r\n\r\n");
+    let answer = String::from_utf8(ask(&agent, request.as_bytes()).await).unwrap();
+    assert!(answer.starts_with("HTTP/1.1 407") && answer.ends_with("mine\n"), "{answer}");
+    // What it challenges is the hop before it.
+    assert!(!answer.to_ascii_lowercase().contains("proxy-authenticate"), "{answer}");
+}
+
+#[tokio::test]
+async fn what_a_client_sends_last_arrives_though_the_origin_ended_first() {
+    let gateway = Gateway::start(spec());
+    let agent = gateway.agent(Vec::new()).await;
+    let listener = TcpListener::bind(loopback()).await.unwrap();
+    let sent = octets(300_000);
+    for opened in 1..=20 {
+        let (mut near, _) = connect(&agent, listener.local_addr().unwrap()).await;
+        let (mut far, _) = listener.accept().await.unwrap();
+        far.shutdown().await.unwrap();
+        assert_eq!(near.read(&mut [0]).await.unwrap(), 0);
+        let mut received = Vec::new();
+        let writing = async {
+            near.write_all(&sent).await.unwrap();
+            drop(near);
+        };
+        let (read, ()) = tokio::join!(far.read_to_end(&mut received), writing);
+        read.unwrap();
+        assert!(received == sent, "{} octets", received.len());
+        let over = told(&gateway.tunnels, "connect", |one| one.open == 0).await;
+        assert!(over.ended.contains(&("in_order", opened)), "{over:?}");
+    }
 }

@@ -4,7 +4,7 @@ use http::{Method, Request, StatusCode};
 use smig_gateway::forward::ForwardSpec;
 use smig_gateway::tunnel::{self, Opened};
 use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
-use tokio::net::TcpStream;
+use tokio::net::{TcpListener, TcpStream};
 
 use crate::support::{
     Gateway, TOKEN, echo, nobody, origin, proxy_status, read_head, spec, strict, text,
@@ -124,4 +124,24 @@ async fn a_client_of_http1_gets_a_tunnel_too() {
     let mut answer = String::new();
     tcp.read_to_string(&mut answer).await.unwrap();
     assert_eq!(answer, "abc");
+}
+
+#[tokio::test]
+async fn a_tunnel_of_http1_that_breaks_ends_by_a_reset() {
+    let gateway = Gateway::start(spec());
+    let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+    let target = listener.local_addr().unwrap();
+    let mut near = TcpStream::connect(gateway.server.local_addrs()[1]).await.unwrap();
+    let head = format!(
+        "CONNECT {target} HTTP/1.1\r\nHost: {target}\r\nProxy-Authorization: Bearer {TOKEN}\r\n\r\n"
+    );
+    near.write_all(head.as_bytes()).await.unwrap();
+    assert!(read_head(&mut near).await.starts_with("HTTP/1.1 200"));
+    let (mut far, _) = listener.accept().await.unwrap();
+    far.write_all(b"half").await.unwrap();
+    near.read_exact(&mut [0; 4]).await.unwrap();
+    socket2::SockRef::from(&far).set_linger(Some(std::time::Duration::ZERO)).unwrap();
+    drop(far);
+    let error = near.read(&mut [0]).await.unwrap_err();
+    assert_eq!(error.kind(), std::io::ErrorKind::ConnectionReset);
 }

@@ -83,6 +83,27 @@ async fn an_origin_of_http2_is_reached_with_trailers() {
 }
 
 #[tokio::test]
+async fn a_kept_connection_that_ends_is_no_failure_for_idempotent_requests() {
+    let gateway = Gateway::start(spec());
+    // Each connection answers once, and ends when the second request has come.
+    let origin = origin(|mut tcp| async move {
+        read_head(&mut tcp).await;
+        tcp.write_all(b"HTTP/1.1 200 OK\r\nContent-Length: 2\r\n\r\nok").await.unwrap();
+        let _ = tcp.read(&mut [0; 1000]).await;
+    })
+    .await;
+    for _ in 0..4 {
+        let request = Request::get(uri(format!("http://{origin}/")))
+            .header("proxy-authorization", format!("Bearer {TOKEN}"))
+            .body(Full::<Bytes>::default())
+            .unwrap();
+        let response = gateway.client.request_to(&gateway.origin, request).await.unwrap();
+        assert_eq!(response.status(), StatusCode::OK);
+        assert_eq!(response.into_body().collect().await.unwrap().to_bytes(), "ok");
+    }
+}
+
+#[tokio::test]
 async fn the_rules_hold_for_requests_too() {
     let (gateway, server) = (Gateway::start(strict()), echo_server());
     let url = format!("http://{}/x", server.local_addrs()[0]);

@@ -13,9 +13,10 @@ use smig::{
     ClearTrust, Client, ClientBuilder, Config, Incoming, MoveMode, MoveRules, Origin, Server,
     ServerTls, Trust,
 };
+use smig_gateway::admin::{Report as _, Reported, TunnelReport};
 use smig_gateway::agent::{self, Agent, AgentSpec, Credentials, Link, PortForward};
 use smig_gateway::forward::{Forward, ForwardSpec, SecretDigest};
-use smig_gateway::tunnel::{self, Opened, Stream};
+use smig_gateway::tunnel::{self, Opened, Stream, Tunnels};
 use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
 use tokio::net::{TcpListener, TcpStream};
 
@@ -44,6 +45,7 @@ pub(crate) struct Gateway {
     pub(crate) client: Client,
     pub(crate) origin: Origin,
     pub(crate) identity: Identity,
+    pub(crate) tunnels: Tunnels,
 }
 
 /// A certificate and its key, PEM.
@@ -58,13 +60,14 @@ impl Gateway {
         let made = rcgen::generate_simple_self_signed(names).unwrap();
         let (certificate, key) = (made.cert.pem(), made.signing_key.serialize_pem());
         let identity = Identity { certificate, key };
-        let server = serve(spec, loopback(), &identity);
+        let tunnels = Tunnels::of_gateway();
+        let server = serve(spec, &tunnels, loopback(), &identity);
         let client = Client::builder()
             .trust(Trust::Pem(identity.certificate.clone().into()))
             .build()
             .unwrap();
         let origin = Origin::https("localhost", server.local_addrs()[0].port());
-        Self { server, client, origin, identity }
+        Self { server, client, origin, identity, tunnels }
     }
 
     /// A client that trusts it.
@@ -114,7 +117,12 @@ impl Gateway {
 }
 
 /// A gateway's server at an address.
-pub(crate) fn serve(spec: ForwardSpec, addr: SocketAddr, identity: &Identity) -> Server {
+pub(crate) fn serve(
+    spec: ForwardSpec,
+    tunnels: &Tunnels,
+    addr: SocketAddr,
+    identity: &Identity,
+) -> Server {
     let mut tls = rustls::ServerConfig::builder_with_provider(Arc::new(
         rustls::crypto::aws_lc_rs::default_provider(),
     ))
@@ -124,7 +132,7 @@ pub(crate) fn serve(spec: ForwardSpec, addr: SocketAddr, identity: &Identity) ->
     .with_single_cert(chain(&identity.certificate), private_key(&identity.key))
     .unwrap();
     tls.alpn_protocols = vec![b"h2".to_vec(), b"http/1.1".to_vec()];
-    let forward = Forward::new(spec).unwrap();
+    let forward = Forward::new(spec, tunnels).unwrap();
     Server::builder()
         .workers(NonZeroUsize::MIN)
         .engine(Config { max_concurrent_streams: 1024, ..Config::server() })
@@ -176,6 +184,23 @@ pub(crate) async fn echo(mut tcp: TcpStream) {
     if tokio::io::copy(&mut read, &mut write).await.is_ok() {
         // The peer may be gone.
         let _ = write.shutdown().await;
+    }
+}
+
+/// What operators are told of tunnels of one kind, as soon as it is so.
+pub(crate) async fn told(
+    tunnels: &Tunnels,
+    kind: &str,
+    fits: impl Fn(&TunnelReport) -> bool,
+) -> TunnelReport {
+    loop {
+        let mut reported = Reported::default();
+        tunnels.report(&mut reported);
+        let found = reported.tunnels.into_iter().find(|one| one.kind == kind).unwrap();
+        if fits(&found) {
+            return found;
+        }
+        tokio::task::yield_now().await;
     }
 }
 

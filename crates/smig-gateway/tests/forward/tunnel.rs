@@ -4,13 +4,14 @@ use std::io::ErrorKind;
 use std::time::Duration;
 
 use smig::ErrorCode;
+use smig_gateway::admin::TunnelReport;
 use smig_gateway::forward::ForwardSpec;
 use smig_gateway::tunnel::{Broken, Socket, relay};
 use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
 use tokio::net::{TcpListener, TcpStream};
 use tokio::sync::oneshot;
 
-use crate::support::{Gateway, echo, loopback, octets, origin, spec};
+use crate::support::{Gateway, echo, loopback, octets, origin, spec, told};
 
 /// Two connected sockets.
 async fn pair() -> (TcpStream, TcpStream) {
@@ -190,4 +191,41 @@ async fn what_an_origin_says_first_is_heard() {
     write.shutdown().await.unwrap();
     assert_eq!(receiver.await.unwrap(), b"QUIT\r\n");
     assert_eq!(read.read(&mut [0]).await.unwrap(), 0);
+}
+
+#[tokio::test]
+async fn operators_are_told_of_tunnels() {
+    let gateway = Gateway::start(spec());
+    let listener = TcpListener::bind(loopback()).await.unwrap();
+    let mut stream = gateway.tunnel(listener.local_addr().unwrap()).await;
+    let (mut tcp, _) = listener.accept().await.unwrap();
+    let told =
+        async |fits: fn(&TunnelReport) -> bool| told(&gateway.tunnels, "connect", fits).await;
+    stream.write_all(b"abc").await.unwrap();
+    tcp.read_exact(&mut [0; 3]).await.unwrap();
+    let running = told(|one| one.octets_in == 3).await;
+    assert_eq!((running.open, running.opened, running.moved, running.octets_out), (1, 1, 0, 0));
+    assert!(running.ended.iter().all(|(_, count)| *count == 0), "{running:?}");
+
+    // What got big was moved, which shows while it is open.
+    let sent = octets(400_000);
+    let mut received = vec![0; sent.len()];
+    let (written, read) = tokio::join!(tcp.write_all(&sent), stream.read_exact(&mut received));
+    written.unwrap();
+    read.unwrap();
+    let moved = told(|one| one.moved == 1).await;
+    assert_eq!((moved.open, moved.octets_out), (1, 400_000));
+
+    drop(tcp);
+    drop(stream);
+    let over = told(|one| one.open == 0).await;
+    let broken: u64 = over.ended.iter().filter(|(why, _)| *why != "in_order").map(|(_, n)| n).sum();
+    assert_eq!((over.opened, over.moved, broken), (1, 1, 1), "{over:?}");
+    assert_eq!(over.lasted.iter().map(|(_, count)| count).sum::<u64>(), 1);
+
+    let mut stream = gateway.tunnel(origin(echo).await).await;
+    stream.shutdown().await.unwrap();
+    assert_eq!(stream.read(&mut [0]).await.unwrap(), 0);
+    let over = told(|one| one.open == 0 && one.opened == 2).await;
+    assert!(over.ended.contains(&("in_order", 1)), "{over:?}");
 }

@@ -37,7 +37,8 @@ async fn a_renewed_certificate_is_used_and_a_broken_one_is_not() {
     let first = shown(&dial, to, "a.example").await.unwrap();
 
     place.write("a.pem", "nothing");
-    tokio::time::sleep(std::time::Duration::from_millis(100)).await;
+    let mut renewals = gateway.renewals();
+    renewals.wait_for(|count| count.failed >= 1).await.unwrap();
     assert_eq!(shown(&dial, to, "a.example").await.unwrap(), first);
 
     place.certificate(&ca, "a", &["a.example"]);

@@ -54,6 +54,51 @@ async fn host_and_path_decide() {
 }
 
 #[tokio::test]
+async fn what_the_gateway_refuses_is_a_status_to_a_call() {
+    let nobody = std::net::TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap();
+    let place = Place::new();
+    let gateway = place.gateway(&format!(
+        "{CLEAR}
+        [upstreams.gone]
+        servers = ['h2c://{nobody}']
+        [[route]]
+        host = 'a.example'
+        path = '/gone.Service/'
+        upstream = 'gone'
+        [[route]]
+        host = 'a.example'
+        path = '/private.Service/'
+        status = 403
+        text = 'not for you'
+        [[route]]
+        host = 'a.example'
+        path = '/moved'
+        redirect = 'https://a.example'"
+    ));
+    let to = address(&gateway);
+    for (path, status, message) in [
+        ("/gone.Service/Call", 14, "Bad Gateway (connection_refused)"),
+        ("/private.Service/Call", 7, "not for you"),
+        ("/none.Service/Call", 12, "nothing is here"),
+    ] {
+        let call = get(to, "a.example", path, "Content-Type: application/grpc+proto\n").await;
+        assert_status(&call, 200);
+        for line in [
+            "content-type: application/grpc".to_owned(),
+            format!("grpc-status: {status}"),
+            format!("grpc-message: {message}"),
+        ] {
+            assert!(call.contains(&format!("{line}\r\n")), "{path}: {line}: {call}");
+        }
+        assert!(call.ends_with("\r\n\r\n"), "{path}: a body: {call}");
+        let other = get(to, "a.example", path, "Content-Type: application/json\n").await;
+        assert!(!other.contains("grpc-status") && !other.starts_with("HTTP/1.1 200"), "{other}");
+    }
+    let moved = get(to, "a.example", "/moved", "Content-Type: application/grpc\n").await;
+    assert_status(&moved, 308);
+}
+
+#[tokio::test]
 async fn what_another_parser_could_read_in_another_way_is_refused() {
     let one = origin("one");
     let place = Place::new();

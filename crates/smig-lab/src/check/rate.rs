@@ -11,7 +11,7 @@ use std::time::Duration;
 use super::flow::{Flow, Packets, Received};
 use super::{Calm, CheckError, CheckOptions, RateCheck, testbed};
 use crate::link::{DirectionSpec, Link, LinkSpec, RateSpec, Time};
-use crate::netns::{Host, LabError};
+use crate::netns::{Host, LabError, Way, seed_of};
 
 /// What is sent, as a multiple of the rate.
 const LOAD: f64 = 1.25;
@@ -47,10 +47,14 @@ pub(super) fn measure(
     // That the queue drops is the point here: the hosts' devices must not.
     calm.see(&testbed, [&ends[0].0.late, &ends[1].0.late])?;
     let mut checks = [RateCheck::default(); 2];
-    let ways = [&link.to_client, &link.to_server];
-    for ((check, spec), (sent, received)) in checks.iter_mut().zip(ways).zip(ends) {
+    let ways = [(&link.to_client, Way::ToClient), (&link.to_server, Way::ToServer)];
+    for ((check, (spec, way)), (sent, received)) in checks.iter_mut().zip(ways).zip(ends) {
         let last = sent.sent.last().copied().unwrap_or_default();
-        *check = compare(spec, testbed.origin(), last, &received)?;
+        // The same seed as the link's own: a generated rate follows from it.
+        let mut model: Link<Vec<u8>> =
+            Link::new(spec, seed_of(options.seed, 0, way)).map_err(LabError::Link)?;
+        model.start_at(testbed.origin());
+        *check = compare(spec, &model, last, &received);
     }
     Ok(checks)
 }
@@ -84,25 +88,23 @@ fn mean_of_trace(spec: &DirectionSpec) -> u64 {
 
 fn compare(
     spec: &DirectionSpec,
-    origin: Time,
+    model: &Link<Vec<u8>>,
     last_sent: Time,
     received: &[Received],
-) -> Result<RateCheck, CheckError> {
+) -> RateCheck {
     let Some((first, last, bits)) = window(received, last_sent) else {
-        return Ok(RateCheck::default());
+        return RateCheck::default();
     };
-    let mut model: Link<Vec<u8>> = Link::new(spec, 0).map_err(LabError::Link)?;
-    model.start_at(origin);
     // When the last bits of these packets left the wire.
     let before =
         |at: Time| Time::from_nanos(at.as_nanos().saturating_sub(spec.delay.as_nanos() as u64));
     let seconds = last.since(first).as_secs_f64();
     let possible = model.capacity(before(first), before(last)) * 8.0;
-    Ok(RateCheck {
+    RateCheck {
         commanded_mbit: possible / seconds / 1e6,
         measured_mbit: bits / seconds / 1e6,
         seconds,
-    })
+    }
 }
 
 /// The moments of two arrivals far apart, and the bits that came after the first

@@ -1,4 +1,4 @@
-//! A foreign program inside a host.
+//! A foreign program inside a host, or beside both.
 //!
 //! It lives in a PID namespace of its own, as its first process: when it ends,
 //! the kernel kills all that it started. It is told to die with the thread that
@@ -16,7 +16,7 @@ use rustix::thread::UnshareFlags;
 use super::host::{Host, Running};
 use super::sys;
 
-/// A program that runs inside a host. Killed, with all that it started, when dropped.
+/// A program of the lab's. Killed, with all that it started, when dropped.
 #[derive(Debug)]
 pub struct Child {
     id: u32,
@@ -33,9 +33,10 @@ pub struct Child {
 }
 
 impl Child {
-    pub(super) fn spawn(host: &Host, command: Command) -> io::Result<Self> {
+    /// Starts it inside `host`, or on the machine itself.
+    pub(super) fn spawn(host: Option<&Host>, command: Command) -> io::Result<Self> {
         let (started, wait) = mpsc::sync_channel(1);
-        let waiting = host.run(move || match start(command) {
+        let start = move || match start(command) {
             Ok(mut child) => {
                 let pipes = (child.stdin.take(), child.stdout.take(), child.stderr.take());
                 // The receiver waits for exactly this.
@@ -46,7 +47,11 @@ impl Child {
                 let _ = started.send(Err(error));
                 Err(io::ErrorKind::NotFound.into())
             }
-        })?;
+        };
+        let waiting = match host {
+            Some(host) => host.run(start)?,
+            None => Running::outside(start)?,
+        };
         let ended = |_| io::Error::other("the thread that starts programs ended early");
         let (id, pidfd, (stdin, stdout, stderr)) = wait.recv().map_err(ended)??;
         Ok(Self { id, pidfd, stdin, stdout, stderr, waiting: Some(waiting), status: None })

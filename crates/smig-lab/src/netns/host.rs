@@ -112,7 +112,7 @@ impl Host {
     /// # Errors
     /// When the host cannot be entered or the program cannot be started.
     pub fn spawn(&self, command: Command) -> io::Result<Child> {
-        Child::spawn(self, command)
+        Child::spawn(Some(self), command)
     }
 
     /// Whether a socket inside the host gets this congestion control; the
@@ -156,6 +156,13 @@ fn new_namespace() -> Result<OwnedFd, LabError> {
 /// Work that runs in a host.
 #[derive(Debug)]
 pub struct Running<T>(JoinHandle<Option<T>>);
+
+impl<T: Send + 'static> Running<T> {
+    /// Runs `work` on a new thread outside of all hosts.
+    pub(super) fn outside(work: impl FnOnce() -> T + Send + 'static) -> io::Result<Self> {
+        thread::Builder::new().spawn(|| Some(work())).map(Self)
+    }
+}
 
 impl<T> Running<T> {
     /// Waits for the end of the work.

@@ -44,7 +44,7 @@ pub use host::{Host, Running};
 pub use host_spec::HostSpec;
 pub use log_file::{LogFile, LogFileOutcome};
 pub(crate) use net_dev::device_counts;
-pub use privilege::{Privilege, enter_user_namespace};
+pub use privilege::{Privilege, enter_user_namespace, hand_on_rights};
 pub(crate) use sys::run_in_real_time;
 pub use testbed::{BoxedLog, Builder, CaptureSpec, LinkSetup, Testbed};
 pub(crate) use testbed::{Way, seed_of};

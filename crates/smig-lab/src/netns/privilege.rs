@@ -5,7 +5,10 @@ use std::io;
 
 use rustix::io::Errno;
 use rustix::process::{getgid, getuid};
-use rustix::thread::{CapabilitySet, UnshareFlags, capabilities};
+use rustix::thread::{
+    CapabilitySet, CapabilitySets, UnshareFlags, capabilities, configure_capability_in_ambient_set,
+    set_capabilities,
+};
 
 use super::error::{LabError, Missing, Step};
 use super::sys;
@@ -46,6 +49,19 @@ pub fn enter_user_namespace() -> Result<Privilege, LabError> {
     write_own("uid_map", &format!("{uid} {uid} 1"))?;
     write_own("gid_map", &format!("{gid} {gid} 1"))?;
     Ok(Privilege::UserNamespace)
+}
+
+/// Lets the programs that the calling thread starts enter hosts as well. Root's can without; in a user
+/// namespace a program that is started loses all rights that are not handed on to it.
+///
+/// # Errors
+/// When the process itself has not that right.
+pub fn hand_on_rights() -> io::Result<()> {
+    let right = CapabilitySet::SYS_ADMIN;
+    let own = capabilities(None)?;
+    let sets = CapabilitySets { inheritable: own.inheritable | right, ..own };
+    set_capabilities(None, sets)?;
+    Ok(configure_capability_in_ambient_set(right, true)?)
 }
 
 fn write_own(file: &str, text: &str) -> Result<(), LabError> {

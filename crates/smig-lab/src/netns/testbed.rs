@@ -4,8 +4,10 @@ use std::fmt;
 use std::io;
 use std::net::Ipv4Addr;
 use std::path::{Path, PathBuf};
+use std::process::Command;
 use std::sync::Arc;
 
+use super::child::Child;
 use super::device::End;
 use super::error::{LabError, Step};
 use super::forward::{Captures, Direction, Forwarder, now};
@@ -282,6 +284,15 @@ impl Testbed {
     #[must_use]
     pub const fn client(&self) -> &Host {
         &self.client
+    }
+
+    /// Starts a program on the machine itself, outside of both hosts. As with [`Host::spawn`], it and
+    /// all that it started are killed with the [`Child`] and with this process.
+    ///
+    /// # Errors
+    /// When the program cannot be started.
+    pub fn spawn_outside(&self, command: Command) -> io::Result<Child> {
+        Child::spawn(None, command)
     }
 
     /// What the first link did so far, and how punctually.

@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use anyhow::{Context as _, Result, ensure};
 use smig_lab::check::{CheckOptions, check};
-use smig_lab::link::{DropReason, LinkEventKind, LinkSpec, LossSpec, Rate};
+use smig_lab::link::{DropReason, LinkEventKind, LinkSpec, LossSpec, LteSpec, Rate, RateSpec};
 use smig_lab::netns::{CaptureSpec, LabError, LinkSetup, LogFile, Testbed};
 
 use super::tcp::{download, download_on, link, round_trip};
@@ -151,5 +151,22 @@ pub(crate) fn a_link_is_measured() -> Result<()> {
     let (low, high) = loss.interval();
     ensure!(check.calm.lost_outside > 0 || (low..high).contains(&loss.measured), "{loss:?}");
     ensure!(check.to_server.loss.is_none());
+    Ok(())
+}
+
+/// What a generated link should carry follows from the run's seed, as the link itself does.
+pub(crate) fn a_link_that_varies_is_held_against_itself() -> Result<()> {
+    let mut spec = link(Rate::mbit(6), 20, 200);
+    for (way, seed) in [(&mut spec.to_client, None), (&mut spec.to_server, Some(5))] {
+        way.rate = RateSpec::Lte(LteSpec { seed, mean: Rate::mbit(6), seconds: 60 });
+    }
+    let options = CheckOptions { length: Duration::from_millis(800), repeats: 0, seed: 1 };
+    let check = check("a link that varies", &spec, &options)?;
+    for way in [&check.to_client, &check.to_server] {
+        ensure!(way.rate.commanded_mbit > 0.0, "{way:?}");
+        // A slow machine makes a link slow, but never fast; one that was calm does neither.
+        ensure!(way.rate.off() < 0.02, "{way:?}");
+        ensure!(!check.calm.is_calm() || way.rate.off() > -0.1, "{way:?}");
+    }
     Ok(())
 }

@@ -50,7 +50,7 @@ fn run_all() -> anyhow::Result<()> {
     use anyhow::Context as _;
 
     type Test = fn() -> anyhow::Result<()>;
-    let tests: [(&str, Test); 16] = [
+    let tests: [(&str, Test); 17] = [
         ("nothing is faster than the link", tcp::nothing_is_faster_than_the_link),
         ("a full queue drops and TCP recovers", tcp::a_full_queue_drops_and_tcp_recovers),
         ("each host has its own settings", tcp::each_host_has_its_own_settings),
@@ -63,6 +63,10 @@ fn run_all() -> anyhow::Result<()> {
         ("the MTU is the link's", links::the_mtu_is_the_links),
         ("a link without sense is refused", links::a_link_without_sense_is_refused),
         ("a link is measured", links::a_link_is_measured),
+        (
+            "a link that varies is held against itself",
+            links::a_link_that_varies_is_held_against_itself,
+        ),
         ("a program is inside and dies with its handle", removal::a_program_dies_with_its_handle),
         ("a program's end is told", removal::a_programs_end_is_told),
         ("nothing survives the process", removal::nothing_survives_the_process),

@@ -14,6 +14,7 @@ mod settings;
 
 use core::fmt;
 
+use http::uri::Authority;
 use rustc_hash::FxHashMap;
 
 pub(crate) use assembly::{Assembly, BlockKind};
@@ -164,6 +165,8 @@ pub(crate) struct Connection {
     pub(crate) role: ConnectionRole,
     pub(crate) decoder: hpack::Decoder,
     pub(crate) encoder: hpack::Encoder,
+    /// Of the last request that came: most are for the same.
+    pub(crate) authority: Option<Authority>,
     pub(crate) assembly: Option<Assembly>,
     pub(crate) peer: PeerSettings,
     /// Our SETTINGS were acknowledged.
@@ -203,6 +206,7 @@ impl Connection {
             role: ConnectionRole::default(),
             decoder: hpack::Decoder::new(4096),
             encoder: hpack::Encoder::new(),
+            authority: None,
             assembly: None,
             peer: PeerSettings::default(),
             settings_acked: false,

@@ -4,6 +4,7 @@ use bytes::BytesMut;
 use http::Method;
 use http::header::{CONNECTION, HOST, HeaderMap, HeaderName, TE, TRANSFER_ENCODING, UPGRADE};
 
+use super::validate::{KEEP_ALIVE, PROXY_CONNECTION};
 use crate::head::{RequestHead, ResponseHead};
 use crate::hpack::{Encoder, Pseudo};
 
@@ -67,6 +68,6 @@ fn is_connection_specific(name: &HeaderName) -> bool {
     name == CONNECTION
         || name == TRANSFER_ENCODING
         || name == UPGRADE
-        || name == "keep-alive"
-        || name == "proxy-connection"
+        || *name == KEEP_ALIVE
+        || *name == PROXY_CONNECTION
 }

@@ -12,8 +12,8 @@ use super::Section;
 use crate::error::Cause;
 use crate::head::{Protocol, RequestHead, ResponseHead};
 
-static KEEP_ALIVE: HeaderName = HeaderName::from_static("keep-alive");
-static PROXY_CONNECTION: HeaderName = HeaderName::from_static("proxy-connection");
+pub(super) static KEEP_ALIVE: HeaderName = HeaderName::from_static("keep-alive");
+pub(super) static PROXY_CONNECTION: HeaderName = HeaderName::from_static("proxy-connection");
 
 /// Whether a response is final.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -24,8 +24,9 @@ pub(crate) enum ResponseKind {
 }
 
 impl Section {
-    /// The section as a request.
-    pub(crate) fn into_request(self) -> Result<RequestHead, Cause> {
+    /// The section as a request; `last` is the connection's last authority, which need not be checked
+    /// again.
+    pub(crate) fn into_request(self, last: &mut Option<Authority>) -> Result<RequestHead, Cause> {
         if let Some(cause) = self.wrong {
             return Err(cause);
         }
@@ -35,7 +36,10 @@ impl Section {
         check_fields(&self.headers)?;
         let method = self.method.as_deref().ok_or(Cause::BadPseudo)?;
         let method = Method::from_bytes(method).map_err(|_| Cause::BadPseudo)?;
-        let authority = self.authority.map(parse_authority).transpose()?;
+        let authority = match self.authority {
+            Some(value) => Some(authority(value, last)?),
+            None => None,
+        };
         check_host(&self.headers, authority.as_ref())?;
         let protocol = match self.protocol {
             Some(name) => Some(Protocol::new(name).ok_or(Cause::BadPseudo)?),
@@ -140,6 +144,17 @@ fn check_fields(headers: &HeaderMap) -> Result<(), Cause> {
         }
     }
     Ok(())
+}
+
+fn authority(value: Bytes, last: &mut Option<Authority>) -> Result<Authority, Cause> {
+    if let Some(last) = last
+        && last.as_str().as_bytes() == value
+    {
+        return Ok(last.clone());
+    }
+    let authority = parse_authority(value)?;
+    *last = Some(authority.clone());
+    Ok(authority)
 }
 
 fn parse_authority(value: Bytes) -> Result<Authority, Cause> {

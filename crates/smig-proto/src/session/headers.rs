@@ -115,7 +115,7 @@ impl Session {
         }
         let window = if conn.settings_acked { window } else { window.max(INITIAL_WINDOW) };
         let send_window = conn.peer.initial_window;
-        let head = match section.into_request() {
+        let head = match section.into_request(&mut conn.authority) {
             Ok(head) => Box::new(head),
             Err(Cause::HeadersTooLarge) => return self.refuse_large_request(id, stream),
             Err(cause) => return Err(Fault::Stream(stream, cause)),
@@ -258,7 +258,7 @@ impl Session {
         };
         let send_window = conn.peer.initial_window;
         let fault = |cause| Fault::Stream(promised, cause);
-        let head = section.into_request().map_err(fault)?;
+        let head = section.into_request(&mut conn.authority).map_err(fault)?;
         if !head.method.is_safe() || content_length(&head.headers).map_err(fault)?.unwrap_or(0) > 0
         {
             return Err(Fault::Stream(promised, Cause::BadPush));

@@ -8,6 +8,7 @@ mod host;
 mod http1;
 mod interim;
 mod origin;
+mod service;
 mod session;
 mod spares;
 mod tls;
@@ -52,7 +53,7 @@ use session::Command;
 /// How often a request that was certainly not processed is sent, at most.
 const ATTEMPTS: usize = 3;
 
-/// An HTTP client. Cheap to clone; clones share sessions. Must be used inside a tokio runtime,
+/// An HTTP client, and a tower service of requests. Cheap to clone; clones share sessions. Must be used inside a tokio runtime,
 /// on which its sessions run. When the last clone is dropped, sessions end after their last stream.
 #[derive(Clone, Debug)]
 pub struct Client(Arc<Inner>);

@@ -340,6 +340,7 @@ impl ClientSession {
         } else if self.spares_wanted && idle >= SPARE_IDLE {
             self.spares_wanted = false;
             self.spares.close_idle(turn);
+            self.slots.shrink();
         } else if self.stage == Stage::Ended && idle >= FAREWELL {
             turn.links.close_all(turn.session);
             self.idle_since = Some(turn.now);
@@ -459,7 +460,8 @@ impl App for ClientSession {
         let Some((call, _)) = self.slots.answer(slot) else { return };
         let asked = call.shared.take_asked();
         let key = call.key;
-        if asked.gone {
+        // Who has all of the response lets go of it, and what is sent goes on.
+        if asked.gone && call.shared.is_abandoned() {
             return self.forget(turn, slot);
         }
         if let Some(priority) = asked.priority {

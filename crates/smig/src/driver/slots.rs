@@ -6,7 +6,7 @@ use std::task::Waker;
 
 use super::mailbox::{Notifier, Slot, SlotWaker};
 
-/// Places that stay when nobody uses them, so that the next stream finds one.
+/// Places that stay in a session that nobody uses, so that the next stream finds one.
 const KEPT: usize = 4;
 
 /// Places by number.
@@ -72,15 +72,19 @@ impl<T> Slots<T> {
     pub(crate) fn remove(&mut self, slot: Slot) -> Option<T> {
         let value = self.places.get_mut(slot.0 as usize)?.value.take()?;
         self.free.push(slot);
+        Some(value)
+    }
+
+    /// Keeps little if all places are free: for when the session was not used for a while. The next
+    /// burst makes them anew, so not between two of them.
+    pub(crate) fn shrink(&mut self) {
         if self.free.len() == self.places.len() && self.places.len() > KEPT {
-            // All are free: after a burst, keep little.
             self.places.truncate(KEPT);
             self.places.shrink_to_fit();
             self.free.clear();
             self.free.shrink_to(KEPT);
             self.free.extend((0..KEPT as u32).map(Slot));
         }
-        Some(value)
     }
 
     /// The stream.

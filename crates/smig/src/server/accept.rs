@@ -1,6 +1,7 @@
 //! From an accepted socket to a session: handshake, protocol, identity.
 
 use std::io;
+use std::net::SocketAddr;
 use std::rc::Rc;
 use std::sync::Arc;
 use std::time::Duration;
@@ -9,6 +10,7 @@ use http::{Request, Response};
 use http_body::Body;
 use smig_proto::{Security, Session};
 use tokio::net::{TcpListener, TcpStream};
+use tokio::sync::oneshot;
 use tokio::time::timeout;
 use tower_service::Service;
 
@@ -35,11 +37,13 @@ enum Protocol {
     Http1,
 }
 
-/// Accepts until the task is ended.
+/// Accepts until `closing` is told or dropped, and then what the system has accepted already: a listener
+/// that is closed over its queue resets those who wait there.
 pub(super) async fn accept_all<S, B>(
     socket: TcpListener,
     spec: Arc<ListenerSpec>,
     worker: Rc<Worker<S>>,
+    mut closing: oneshot::Receiver<()>,
 ) where
     S: Service<Request<Incoming>, Response = Response<B>> + Clone + Send + 'static,
     S::Error: Into<BoxError>,
@@ -48,32 +52,60 @@ pub(super) async fn accept_all<S, B>(
     B::Error: Into<BoxError>,
 {
     loop {
-        let (tcp, peer) = match socket.accept().await {
-            Ok(accepted) => accepted,
+        let accepted = tokio::select! {
+            accepted = socket.accept() => accepted,
+            _ = &mut closing => break,
+        };
+        match accepted {
+            Ok((tcp, peer)) => welcome(tcp, peer, &spec, &worker),
             Err(error) => {
                 tracing::warn!(%error, "accept failed");
                 if !is_of_one_connection(&error) {
                     tokio::time::sleep(PAUSE).await;
                 }
-                continue;
             }
-        };
-        let shared = &worker.shared;
-        let ends = || Some(Ends { local: tcp.local_addr().ok()?, peer });
-        let Some(permit) =
-            Permit::take(&shared.open, shared.max_connections, &shared.counters, ends)
-        else {
-            tracing::warn!("connection refused: max_connections are open");
-            shared.counters.on(&Observed::LimitHit("max_connections"));
-            continue;
-        };
-        let active = Active::new(&worker);
-        let task = establish(tcp, permit, Arc::clone(&spec), Rc::clone(&worker));
-        tokio::task::spawn_local(async move {
-            let _active = active;
-            task.await;
-        });
+        }
     }
+    // The system is asked itself: the runtime may not know yet what waits.
+    let Ok(socket) = socket.into_std() else { return };
+    loop {
+        match socket.accept() {
+            Ok((tcp, peer)) => {
+                match tcp.set_nonblocking(true).and_then(|()| TcpStream::from_std(tcp)) {
+                    Ok(tcp) => welcome(tcp, peer, &spec, &worker),
+                    Err(error) => tracing::warn!(%error, "accept failed"),
+                }
+            }
+            Err(error) if is_of_one_connection(&error) => {}
+            // Nobody waits any more, or nobody can be accepted.
+            Err(_) => return,
+        }
+    }
+}
+
+/// Begins to serve a connection, if there is room for it.
+fn welcome<S, B>(tcp: TcpStream, peer: SocketAddr, spec: &Arc<ListenerSpec>, worker: &Rc<Worker<S>>)
+where
+    S: Service<Request<Incoming>, Response = Response<B>> + Clone + Send + 'static,
+    S::Error: Into<BoxError>,
+    S::Future: 'static,
+    B: Body + 'static,
+    B::Error: Into<BoxError>,
+{
+    let shared = &worker.shared;
+    let ends = || Some(Ends { local: tcp.local_addr().ok()?, peer });
+    let Some(permit) = Permit::take(&shared.open, shared.max_connections, &shared.counters, ends)
+    else {
+        tracing::warn!("connection refused: max_connections are open");
+        shared.counters.on(&Observed::LimitHit("max_connections"));
+        return;
+    };
+    let active = Active::new(worker);
+    let task = establish(tcp, permit, Arc::clone(spec), Rc::clone(worker));
+    tokio::task::spawn_local(async move {
+        let _active = active;
+        task.await;
+    });
 }
 
 /// Errors of accept(2) that belong to the connection and not to the listener.

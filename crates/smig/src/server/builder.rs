@@ -207,7 +207,7 @@ impl ServerBuilder {
     }
 
     /// How long a handler that has not answered yet may wait for 1 KB of its request's body; then the
-    /// stream is reset.
+    /// stream is reset. Not for CONNECT and gRPC, whose requests may rest.
     #[must_use]
     pub fn body_timeout(mut self, limit: Duration) -> Self {
         self.body_timeout = limit;

@@ -40,7 +40,8 @@ pub(super) struct Exchange<S, F, B> {
     pub(super) inbound: Feed,
     pub(super) outbound: Outbound,
     pub(super) length: Length,
-    pub(super) pace: Pace,
+    /// `None`: the request's body may come as slowly as it likes.
+    pub(super) pace: Option<Pace>,
     pub(super) tracked: Option<Tracked>,
     pub(super) record: Record,
 }

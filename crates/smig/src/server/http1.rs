@@ -1,5 +1,6 @@
 //! Peers that speak HTTP/1.1: the same service, by hyper.
 
+use std::cell::Cell;
 use std::future::Future;
 use std::pin::Pin;
 use std::rc::Rc;
@@ -10,12 +11,14 @@ use http::{Request, Response, Version};
 use http_body::Body;
 use pin_project_lite::pin_project;
 use smig_proto::policy::Hint;
+use tokio::sync::Notify;
 use tower_service::Service;
 
 use super::interim::Interim;
 use super::line::{Asides, Line};
-use super::worker::{Phase, Worker};
+use super::worker::{Active, Phase, Worker};
 use crate::connection::ConnectionInfo;
+use crate::driver::FAREWELL;
 use crate::error::BoxError;
 use crate::observe::Observed;
 use crate::stream::Incoming;
@@ -34,8 +37,9 @@ pub(super) async fn serve<S, B>(
     B::Error: Into<BoxError>,
 {
     let asides = Arc::<Asides>::default();
-    let line = Line::new(transport, Arc::clone(&asides));
-    let service = Adapter { worker: Rc::clone(&worker), info, asides };
+    let line = Line::new(transport, Arc::clone(&asides), Active::new(&worker));
+    let asked = Rc::new(Asked::default());
+    let service = Adapter { worker: Rc::clone(&worker), info, asides, asked: Rc::clone(&asked) };
     let connection = hyper::server::conn::http1::Builder::new()
         .timer(Timer)
         .header_read_timeout(worker.shared.engine.limits.headers_timeout)
@@ -46,6 +50,8 @@ pub(super) async fn serve<S, B>(
     let draining = async move {
         // A sender that is gone stops the whole worker.
         let _ = phase.wait_for(|phase| *phase != Phase::Running).await;
+        // hyper closes a connection at once that waits for a request, and the first one is on its way.
+        let _ = tokio::time::timeout(FAREWELL, asked.once()).await;
     };
     let ended = tokio::select! {
         ended = connection.as_mut() => ended,
@@ -59,11 +65,33 @@ pub(super) async fn serve<S, B>(
     }
 }
 
+/// Whether a request has come.
+#[derive(Debug, Default)]
+struct Asked {
+    once: Cell<bool>,
+    told: Notify,
+}
+
+impl Asked {
+    fn tell(&self) {
+        if !self.once.replace(true) {
+            self.told.notify_one();
+        }
+    }
+
+    async fn once(&self) {
+        if !self.once.get() {
+            self.told.notified().await;
+        }
+    }
+}
+
 /// The tower service as hyper's.
 struct Adapter<S> {
     worker: Rc<Worker<S>>,
     info: Arc<ConnectionInfo>,
     asides: Arc<Asides>,
+    asked: Rc<Asked>,
 }
 
 impl<S, B> hyper::service::Service<Request<hyper::body::Incoming>> for Adapter<S>
@@ -77,6 +105,7 @@ where
     type Future = Oneshot<S>;
 
     fn call(&self, request: Request<hyper::body::Incoming>) -> Self::Future {
+        self.asked.tell();
         self.worker.shared.counters.on(&Observed::StreamOpened { stream: None });
         let mut request = request.map(Incoming::http1);
         request.extensions_mut().insert(Arc::clone(&self.info));

@@ -12,6 +12,8 @@ use bytes::{Buf as _, Bytes};
 use http::{HeaderMap, StatusCode};
 use hyper::rt::{Read, ReadBufCursor, Write};
 
+use super::worker::Active;
+use crate::socket::abandon_on_close;
 use crate::transport::Transport;
 
 /// Interim responses of one connection.
@@ -80,6 +82,8 @@ impl Asides {
 pub(super) struct Line {
     transport: Transport,
     asides: Arc<Asides>,
+    /// The worker waits for it also when it speaks something else, in the hands of a handler.
+    _active: Active,
     /// Of an interim response, to be sent before anything else.
     rest: Bytes,
     /// All that hyper wrote is sent.
@@ -87,8 +91,13 @@ pub(super) struct Line {
 }
 
 impl Line {
-    pub(super) const fn new(transport: Transport, asides: Arc<Asides>) -> Self {
-        Self { transport, asides, rest: Bytes::new(), flushed: true }
+    pub(super) const fn new(transport: Transport, asides: Arc<Asides>, active: Active) -> Self {
+        Self { transport, asides, _active: active, rest: Bytes::new(), flushed: true }
+    }
+
+    /// Makes the close that follows a TCP reset.
+    pub(super) fn reset_on_close(&mut self) {
+        abandon_on_close(self.transport.tcp());
     }
 
     fn poll_rest(&mut self, cx: &mut Context<'_>) -> Poll<io::Result<()>> {

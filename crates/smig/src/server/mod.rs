@@ -18,6 +18,7 @@ mod registry;
 mod respond;
 mod roll;
 mod session;
+mod switched;
 mod tls;
 mod uploads;
 mod worker;
@@ -31,6 +32,7 @@ use tokio::sync::{mpsc, watch};
 
 pub use builder::{AuthorityCheck, ClearTrust, ServerBuilder};
 pub use interim::Interim;
+pub use switched::Switched;
 pub use tls::{Certificate, ClientCertificates, ServerTls};
 
 pub(crate) use names::CertificateNames;

@@ -29,6 +29,11 @@ use crate::observe::{Migration, Observed};
 use crate::snapshot::{self, Asked, Book, MoveCause, Record, StreamName};
 use crate::stream::{Feed, Incoming, Length, Shared};
 
+/// How long a session that nobody uses keeps what the next burst of requests would need again.
+const LEAN_AFTER: Duration = Duration::from_secs(1);
+/// Places of ended streams that are kept until then.
+const KEPT_WORK: usize = 32;
+
 /// What a session is asked from outside its task.
 #[derive(Debug)]
 pub(crate) enum Command {
@@ -66,6 +71,8 @@ where
     pub(super) book: Book,
     /// No stream is open since then; `None` while one is.
     idle_since: Option<Instant>,
+    /// It holds more than an idle session should.
+    is_fat: bool,
     stage: Stage,
     /// When to look for request bodies that come too slowly.
     pub(super) look_at_uploads: Option<Instant>,
@@ -104,6 +111,7 @@ where
             number,
             book: Book::begin(crate::clock::now()),
             idle_since: None,
+            is_fat: false,
             stage: Stage::Open,
             look_at_uploads: None,
         }
@@ -135,7 +143,15 @@ where
             return;
         }
         let since = *self.idle_since.get_or_insert(turn.now);
-        if turn.now.saturating_duration_since(since) < self.idle_limit() {
+        let idle = turn.now.saturating_duration_since(since);
+        if self.is_fat && idle >= LEAN_AFTER {
+            self.is_fat = false;
+            self.slots.shrink();
+            self.spare_work.truncate(1);
+            self.spare_work.shrink_to_fit();
+            self.by_key.shrink_to(4);
+        }
+        if idle < self.idle_limit() {
             return;
         }
         match self.stage {
@@ -194,11 +210,14 @@ where
             inbound: if end == EndStream::Yes { Feed::Ended } else { Feed::Open },
             outbound: Outbound::Open,
             length: Length::Unknown,
-            pace: Pace::begin(turn.now),
+            pace: Pace::of(kind, &head.headers, turn.now),
             tracked: None,
             record: Record::begin(turn.now, name),
         });
         self.by_key.insert(key, slot);
+        // It may be over before anybody looks whether the session is idle.
+        self.idle_since = None;
+        self.is_fat = true;
         self.around.on_open(turn.now);
         let body = match end {
             EndStream::Yes => Incoming::empty(),
@@ -346,13 +365,8 @@ where
             self.worker.shared.counters.on(&Observed::Panicked);
             return;
         }
-        let kept = if self.slots.len() == 0 { 1 } else { 32 };
-        if self.spare_work.len() < kept {
+        if self.spare_work.len() < KEPT_WORK {
             self.spare_work.push(exchange.work);
-        } else if self.slots.len() == 0 {
-            self.spare_work.truncate(kept);
-            self.spare_work.shrink_to_fit();
-            self.by_key.shrink_to(4);
         }
     }
 }
@@ -449,7 +463,8 @@ where
     }
 
     fn deadline(&self) -> Option<Instant> {
-        let idle = self.idle_since.map(|since| since + self.idle_limit());
+        let lean = if self.is_fat { LEAN_AFTER } else { Duration::MAX };
+        let idle = self.idle_since.map(|since| since + self.idle_limit().min(lean));
         [idle, self.look_at_uploads].into_iter().flatten().min()
     }
 

@@ -2,9 +2,10 @@
 //! the open streams.
 //!
 //! Counts only while no response has begun: an exchange in both directions may rest as long as it
-//! likes.
+//! likes. So may tunnels, and gRPC's calls: a client that streams is not answered before its end.
 
-use http::{Request, Response};
+use http::header::CONTENT_TYPE;
+use http::{HeaderMap, Request, Response};
 use http_body::Body;
 use smig_proto::{ErrorCode, Instant};
 use tower_service::Service;
@@ -27,8 +28,14 @@ pub(super) struct Pace {
 }
 
 impl Pace {
-    pub(super) const fn begin(now: Instant) -> Self {
-        Self { since: now, received: 0 }
+    /// The pace that a request's body is held to, if it is.
+    pub(super) fn of(kind: RequestKind, headers: &HeaderMap, now: Instant) -> Option<Self> {
+        let is_grpc = headers.get(CONTENT_TYPE).is_some_and(|media_type| {
+            let rest = media_type.as_bytes().strip_prefix(b"application/grpc");
+            rest.is_some_and(|rest| matches!(rest.first(), None | Some(b'+' | b';')))
+        });
+        let is_free = kind == RequestKind::Connect || is_grpc;
+        (!is_free).then_some(Self { since: now, received: 0 })
     }
 }
 
@@ -57,18 +64,16 @@ where
         for slot in (0..self.slots.places()).map(Slot) {
             let Some((exchange, _)) = self.slots.entry(slot) else { continue };
             let unanswered = matches!(*exchange.work, Work::Waiting { .. } | Work::Handler { .. });
-            if exchange.inbound != Feed::Open
-                || !unanswered
-                || exchange.kind == RequestKind::Connect
-            {
+            let Some(pace) = &mut exchange.pace else { continue };
+            if exchange.inbound != Feed::Open || !unanswered {
                 continue;
             }
             waiting += 1;
             let received = turn.session.stream(exchange.key).map_or(0, |view| view.received);
             let reads = exchange.shared.as_ref().is_some_and(|shared| shared.is_read());
-            if !reads || received >= exchange.pace.received + LEAST {
-                exchange.pace = Pace { since: turn.now, received };
-            } else if turn.now.saturating_duration_since(exchange.pace.since) >= limit {
+            if !reads || received >= pace.received + LEAST {
+                *pace = Pace { since: turn.now, received };
+            } else if turn.now.saturating_duration_since(pace.since) >= limit {
                 slow.push((slot, exchange.conn));
             }
         }

@@ -1,17 +1,17 @@
 //! One worker: a thread with its own runtime, listeners and sessions.
 
-use std::cell::Cell;
 use std::net::SocketAddr;
 use std::rc::Rc;
 use std::sync::Arc;
-use std::sync::atomic::AtomicUsize;
+use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Duration;
 
 use http::{Request, Response};
 use http_body::Body;
 use smig_proto::{Config, Security, Session};
 use tokio::net::TcpListener;
-use tokio::sync::{Notify, mpsc, watch};
+use tokio::sync::{Notify, mpsc, oneshot, watch};
+use tokio::task::JoinHandle;
 use tower_service::Service;
 
 use super::accept;
@@ -82,6 +82,15 @@ pub(super) enum Change {
     Close(SocketAddr),
 }
 
+/// A task that accepts.
+#[derive(Debug)]
+struct Accepting {
+    addr: SocketAddr,
+    /// Dropped to end it.
+    close: oneshot::Sender<()>,
+    task: JoinHandle<()>,
+}
+
 /// A worker's listeners: those of the beginning, and what changes.
 #[derive(Debug)]
 pub(super) struct Doors {
@@ -103,8 +112,7 @@ pub(super) struct Worker<S> {
     pub(super) shared: Arc<Shared>,
     pub(super) date: Date,
     roll: Arc<Roll>,
-    active: Cell<usize>,
-    quiet: Notify,
+    running: Arc<Running>,
     pub(super) phase: watch::Receiver<Phase>,
 }
 
@@ -131,22 +139,40 @@ impl<S> Worker<S> {
     }
 }
 
-/// Counts a task of the worker while it lives.
-#[derive(Debug)]
-pub(super) struct Active<S>(Rc<Worker<S>>);
+/// What a worker waits for before it ends.
+#[derive(Debug, Default)]
+struct Running {
+    count: AtomicUsize,
+    quiet: Notify,
+}
 
-impl<S> Active<S> {
-    pub(super) fn new(worker: &Rc<Worker<S>>) -> Self {
-        worker.active.set(worker.active.get() + 1);
-        Self(Rc::clone(worker))
+impl Running {
+    /// Waits until nothing is left.
+    async fn end(&self) {
+        loop {
+            let quiet = self.quiet.notified();
+            if self.count.load(Ordering::Acquire) == 0 {
+                return;
+            }
+            quiet.await;
+        }
     }
 }
 
-impl<S> Drop for Active<S> {
+/// Counts a task of the worker, or a connection that was taken over by its handler, while it lives.
+#[derive(Debug)]
+pub(super) struct Active(Arc<Running>);
+
+impl Active {
+    pub(super) fn new<S>(worker: &Worker<S>) -> Self {
+        worker.running.count.fetch_add(1, Ordering::Relaxed);
+        Self(Arc::clone(&worker.running))
+    }
+}
+
+impl Drop for Active {
     fn drop(&mut self) {
-        let left = self.0.active.get() - 1;
-        self.0.active.set(left);
-        if left == 0 {
+        if self.0.count.fetch_sub(1, Ordering::AcqRel) == 1 {
             self.0.quiet.notify_waiters();
         }
     }
@@ -197,8 +223,7 @@ where
         shared,
         date: Date::default(),
         roll,
-        active: Cell::new(0),
-        quiet: Notify::new(),
+        running: Arc::default(),
         phase,
     });
     local.block_on(&runtime, serve(doors, Rc::clone(&worker)))
@@ -216,8 +241,10 @@ where
     let open = |listener: Listener| {
         let addr = listener.spec.addr;
         let socket = TcpListener::from_std(listener.socket)?;
-        let task = accept::accept_all(socket, listener.spec, Rc::clone(&worker));
-        Ok::<_, std::io::Error>((addr, tokio::task::spawn_local(task)))
+        let (close, closing) = oneshot::channel();
+        let task = accept::accept_all(socket, listener.spec, Rc::clone(&worker), closing);
+        let task = tokio::task::spawn_local(task);
+        Ok::<_, std::io::Error>(Accepting { addr, close, task })
     };
     let mut tasks = doors.listeners.into_iter().map(open).collect::<Result<Vec<_>, _>>()?;
     let mut phase = worker.phase.clone();
@@ -233,33 +260,20 @@ where
                     Ok(task) => tasks.push(task),
                     Err(error) => tracing::error!(%error, "a listener is not served"),
                 },
-                Change::Close(addr) => tasks.retain(|(at, task)| {
-                    if *at == addr {
-                        task.abort();
-                    }
-                    *at != addr
-                }),
+                // Dropping its end tells the task.
+                Change::Close(addr) => tasks.retain(|accepting| accepting.addr != addr),
             },
         }
     }
-    for (_, task) in tasks {
-        task.abort();
+    for Accepting { close, task, .. } in tasks {
+        drop(close);
+        // One that panicked accepts nothing either.
+        drop(task.await);
     }
     worker.drain();
     tokio::select! {
         _ = phase.wait_for(|phase| *phase == Phase::Stopped) => {}
-        () = quiet(&worker) => {}
+        () = worker.running.end() => {}
     }
     Ok(())
-}
-
-/// Waits until no task is left.
-async fn quiet<S>(worker: &Worker<S>) {
-    loop {
-        let notified = worker.quiet.notified();
-        if worker.active.get() == 0 {
-            return;
-        }
-        notified.await;
-    }
 }

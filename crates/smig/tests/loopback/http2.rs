@@ -13,7 +13,7 @@ use http_body::Frame;
 use http_body_util::{BodyExt as _, Full, StreamBody};
 use smig::{BoxError, ConnectionInfo, ErrorCode, Incoming, Processed};
 use tokio::sync::{mpsc, oneshot};
-use tower::service_fn;
+use tower::{Service as _, service_fn};
 
 #[tokio::test]
 async fn get_and_head() {
@@ -467,6 +467,25 @@ async fn extended_connect_carries_its_protocol() {
 }
 
 #[tokio::test]
+async fn a_refused_connect_has_a_body() {
+    let (server, client) = pair();
+    let server = server
+        .start(service_fn(|_: Request<Incoming>| async {
+            let mut response = Response::new(Full::new(Bytes::from("not there")));
+            *response.status_mut() = http::StatusCode::FORBIDDEN;
+            Ok::<_, BoxError>(response)
+        }))
+        .unwrap();
+    let client = client.build().unwrap();
+    let origin = smig::Origin::https("localhost", server.local_addrs()[0].port());
+    let (_sender, body) = channel();
+    let request = Request::connect("example.com:443").body(body).unwrap();
+    let response = client.request_to(&origin, request).await.unwrap();
+    assert_eq!(response.status(), 403);
+    assert_eq!(response.into_body().collect().await.unwrap().to_bytes(), "not there");
+}
+
+#[tokio::test]
 async fn a_request_body_that_does_not_come_is_given_up() {
     let (server, client) = pair();
     let limit = Duration::from_millis(40);
@@ -481,6 +500,19 @@ async fn a_request_body_that_does_not_come_is_given_up() {
     assert!(error.is_remote(), "{error}");
     assert_eq!(error.code(), Some(ErrorCode::Cancel));
     assert_eq!(server.stats().limits_hit, 1);
+    // A call may wait as long as it likes, and was begun before one that is given up.
+    let (mut calling, body) = channel();
+    let request = Request::post(url(&server, "/digest"))
+        .header(http::header::CONTENT_TYPE, "application/grpc")
+        .body(body)
+        .unwrap();
+    let call = tokio::spawn(client.clone().call(request));
+    calling.send(Ok(Frame::data("abc".into()))).await.unwrap();
+    let (_sender, body) = channel();
+    let given_up = client.request(Request::post(url(&server, "/digest")).body(body).unwrap());
+    assert_eq!(given_up.await.unwrap_err().code(), Some(ErrorCode::Cancel));
+    drop(calling);
+    assert_eq!(call.await.unwrap().unwrap().status(), 200);
     // One that answers first may wait as long as it likes.
     let (mut sender, body) = channel();
     let request = Request::post(url(&server, "/echo")).body(body).unwrap();

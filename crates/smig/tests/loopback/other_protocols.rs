@@ -106,3 +106,23 @@ async fn connections_over_the_limit_are_closed() {
     let response = client.request(get(url(&server, "/"))).await.unwrap();
     assert_eq!(response.into_body().collect().await.unwrap().to_bytes(), "hello");
 }
+
+#[tokio::test]
+async fn who_has_connected_when_the_server_ends_is_served() {
+    use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
+    for _ in 0..20 {
+        let server = Server::builder()
+            .listen_cleartext(loopback(), ClearTrust::None)
+            .workers(NonZeroUsize::MIN)
+            .start(service_fn(answer))
+            .unwrap();
+        let mut late = tokio::net::TcpStream::connect(server.local_addrs()[0]).await.unwrap();
+        let ended = tokio::spawn(server.shutdown(std::time::Duration::from_secs(3600)));
+        tokio::task::yield_now().await;
+        late.write_all(b"GET / HTTP/1.1\r\nHost: a\r\n\r\n").await.unwrap();
+        let mut said = String::new();
+        late.read_to_string(&mut said).await.unwrap();
+        assert!(said.starts_with("HTTP/1.1 200 ") && said.ends_with("hello"), "{said}");
+        ended.await.unwrap().unwrap();
+    }
+}

@@ -3,7 +3,7 @@
 use std::fmt::Write;
 
 use super::connections::Connections;
-use super::poster::{HEAD_STYLE, facts};
+use super::poster::{HEAD_STYLE, LINE, facts, in_lines};
 use super::{View, moves, panels, requests};
 use crate::report::html::escape;
 use crate::report::svg::{Axis, Figure, Panel, STYLE, with_plain_colours};
@@ -13,8 +13,6 @@ const MARGIN: f64 = 14.0;
 const GAP: f64 = 18.0;
 /// Above the panels: the run's name.
 const HEAD: f64 = 34.0;
-/// One line of facts below it.
-const LINE: f64 = 16.0;
 
 /// The pictures of several runs as one SVG file, from the same panels: requests, what they took,
 /// what arrives, the queue, what senders hold, round trips. Time begins with each run and is equally
@@ -122,19 +120,4 @@ fn share_scales(figures: &mut [Figure]) {
             panel.y = axis.clone();
         }
     }
-}
-
-/// Facts in as few lines as fit, roughly.
-fn in_lines(facts: Vec<String>, width: f64) -> Vec<String> {
-    let mut lines: Vec<String> = Vec::new();
-    for fact in facts {
-        match lines.last_mut() {
-            Some(line) if (line.len() + fact.len() + 3) as f64 * 7.0 < width => {
-                line.push_str(" · ");
-                line.push_str(&fact);
-            }
-            _ => lines.push(fact),
-        }
-    }
-    lines
 }

@@ -11,15 +11,19 @@ use crate::sample::{Outcome, Timeline};
 use crate::stats;
 
 const MARGIN: f64 = 14.0;
-/// Above the panels: the title, and a line below it.
-const HEAD: f64 = 54.0;
+/// Above the panels: the title, and lines of facts below it.
+const HEAD: f64 = 36.0;
+/// One line of facts below it.
+pub(super) const LINE: f64 = 16.0;
 
 /// The picture as an SVG file that stands alone, light or dark as its reader has it.
 #[must_use]
 pub fn render_svg(timeline: &Timeline, view: &View) -> String {
     let inner = View { width: view.width - 2.0 * MARGIN, ..*view };
     let figure = figure(timeline, &inner);
-    let (width, height) = (view.width, HEAD + figure.height() + MARGIN);
+    let lines = in_lines(all_facts(timeline), inner.width);
+    let head = HEAD + LINE * lines.len() as f64;
+    let (width, height) = (view.width, head + figure.height() + MARGIN);
     let (title, facts) = (escape(&timeline.head.title), escape(&summary(timeline)));
     let mut out = format!(
         "<svg xmlns=\"http://www.w3.org/2000/svg\" class=\"fig\" role=\"img\" \
@@ -28,13 +32,13 @@ pub fn render_svg(timeline: &Timeline, view: &View) -> String {
          <rect class=\"paper\" width=\"{width}\" height=\"{height}\" rx=\"6\"/>",
         escape(&figure.description)
     );
-    let _ = writeln!(
-        out,
-        "<text class=\"run\" x=\"{MARGIN}\" y=\"28\">{title}</text>\
-         <text class=\"found\" x=\"{MARGIN}\" y=\"48\">{facts}</text>\
-         <g transform=\"translate({MARGIN} {HEAD})\">{}</g></svg>",
-        figure.to_element()
-    );
+    let _ = write!(out, "<text class=\"run\" x=\"{MARGIN}\" y=\"28\">{title}</text>");
+    for (line, text) in lines.iter().enumerate() {
+        let (y, text) = (48.0 + LINE * line as f64, escape(text));
+        let _ = write!(out, "<text class=\"found\" x=\"{MARGIN}\" y=\"{y}\">{text}</text>");
+    }
+    let element = figure.to_element();
+    let _ = writeln!(out, "<g transform=\"translate({MARGIN} {head})\">{element}</g></svg>");
     with_plain_colours(&out)
 }
 
@@ -82,12 +86,31 @@ pub(super) fn facts(timeline: &Timeline) -> Vec<String> {
 
 /// The facts in one line, and what the picture leaves out.
 pub(super) fn summary(timeline: &Timeline) -> String {
+    all_facts(timeline).join(" · ")
+}
+
+/// Facts in as few lines as fit, roughly.
+pub(super) fn in_lines(facts: Vec<String>, width: f64) -> Vec<String> {
+    let mut lines: Vec<String> = Vec::new();
+    for fact in facts {
+        match lines.last_mut() {
+            Some(line) if (line.len() + fact.len() + 3) as f64 * 7.0 < width => {
+                line.push_str(" · ");
+                line.push_str(&fact);
+            }
+            _ => lines.push(fact),
+        }
+    }
+    lines
+}
+
+fn all_facts(timeline: &Timeline) -> Vec<String> {
     let mut facts = facts(timeline);
     let unused = Connections::of(timeline).unused;
     if unused > 0 {
         facts.push(format!("{} not shown: spare", crate::report::amount(unused, "connection")));
     }
-    facts.join(" · ")
+    facts
 }
 
 /// Milliseconds, or seconds from ten on.

@@ -1,0 +1,283 @@
+//! `smig lab link`: a command of the user's own beside two hosts with an emulated link between them.
+//!
+//! The command is started by a process of ours, `smig lab beside`, which is the first of a PID namespace:
+//! signals mean to the command what they always do, and all that it started ends with it.
+
+use std::ffi::OsString;
+use std::fs;
+use std::io::{self, Write as _};
+use std::net::Ipv4Addr;
+use std::os::fd::{AsRawFd as _, OwnedFd};
+use std::os::unix::process::ExitStatusExt as _;
+use std::path::PathBuf;
+use std::process::{Command, ExitCode, ExitStatus};
+use std::thread;
+use std::time::Duration;
+
+use anyhow::{Context as _, Result};
+use clap::Args;
+use rustix::io::Errno;
+use rustix::process::{Pid, Signal, WaitOptions, WaitStatus, kill_process, wait};
+use smig_lab::link::{LinkCounters, LinkReport, LinkSpec};
+use smig_lab::netns::{
+    CaptureSpec, Child, HostSpec, Privilege, Testbed, enter_user_namespace, hand_on_rights,
+};
+use smig_lab::report::bytes;
+use smig_settings::value::parse_time;
+use tokio::signal::unix::{SignalKind, signal};
+use tokio::time::{Instant, interval, sleep_until};
+
+use super::check;
+use crate::exit::{Exit, Failure};
+use crate::interrupt::INTERRUPTED;
+
+/// What `timeout` reports.
+const TIMED_OUT: u8 = 124;
+/// What a shell reports of a program that it cannot start.
+const NOT_STARTED: u8 = 127;
+/// From being told to end until being killed.
+const GRACE: Duration = Duration::from_secs(5);
+
+/// Try your own programs over an emulated link
+#[derive(Debug, Args)]
+#[command(
+    long_about = "Try your own programs over an emulated link.\n\nMakes two hosts on this machine with \
+        the link between them, runs COMMAND, and takes everything away again when it ends, with all \
+        that it started. COMMAND itself runs on this machine as usual. What it writes \
+        $SMIG_LAB_SERVER or $SMIG_LAB_CLIENT in front of runs on that host: it is the beginning of a \
+        command line.\n\nEach host has a loopback of its own, the one address below, and no way to \
+        anywhere else.\n\n\
+        \x20 SMIG_LAB_SERVER           runs what follows on the server's host\n\
+        \x20 SMIG_LAB_CLIENT           runs what follows on the client's host\n\
+        \x20 SMIG_LAB_SERVER_ADDRESS   the server's address on the link\n\
+        \x20 SMIG_LAB_CLIENT_ADDRESS   the client's",
+    after_help = "\
+Examples:
+  smig lab link paper-wired -- ./my-test.sh
+  smig lab link lte-like -- sh -c '
+      $SMIG_LAB_SERVER python3 -m http.server 8000 & sleep 1
+      $SMIG_LAB_CLIENT curl -o /dev/null http://$SMIG_LAB_SERVER_ADDRESS:8000/big'
+  smig lab link my-link.toml --capture packets -- bash        look around by hand
+  smig lab profiles                                           links by name
+
+Exit codes: COMMAND's, 128 and the signal's number if one ended it; 124 --time-limit was over; 127 COMMAND
+cannot be started; 2 the command line or the link is wrong; 1 the link cannot be made; 130 stopped by
+Ctrl-C."
+)]
+pub(crate) struct LinkArgs {
+    /// A profile's name (smig lab profiles lists them), or a TOML file of a link
+    #[arg(value_name = "LINK")]
+    link: String,
+    /// How long COMMAND may take; then it is told to end, and killed five seconds later
+    #[arg(long, value_name = "TIME", value_parser = parse_time, default_value = "1h")]
+    time_limit: Duration,
+    /// Congestion control of both hosts [default: cubic]
+    #[arg(long, value_name = "NAME")]
+    congestion_control: Option<String>,
+    /// Write the packets at both ends of the link to pcap files in this folder
+    #[arg(long, value_name = "DIR")]
+    capture: Option<PathBuf>,
+    /// What all that is random on the link follows from
+    #[arg(long, value_name = "N", default_value_t = 1)]
+    seed: u64,
+    /// Say nothing of the link at the end
+    #[arg(short, long)]
+    quiet: bool,
+    /// The program and its arguments
+    #[arg(last = true, required = true, value_name = "COMMAND")]
+    command: Vec<OsString>,
+}
+
+/// Run a command beside the hosts of a link (started by `smig lab link`)
+#[derive(Debug, Args)]
+pub(crate) struct BesideArgs {
+    /// Descriptor of the server's network namespace, and its address
+    #[arg(long, num_args = 2, required = true)]
+    server: Vec<String>,
+    /// Of the client's
+    #[arg(long, num_args = 2, required = true)]
+    client: Vec<String>,
+    /// The program and its arguments
+    #[arg(last = true, required = true)]
+    command: Vec<OsString>,
+}
+
+pub(super) fn run(args: &LinkArgs) -> Result<ExitCode> {
+    let link = check::link(&args.link)?;
+    // While the process has one thread.
+    if enter_user_namespace()? == Privilege::UserNamespace {
+        hand_on_rights().context("cannot hand on the right to enter the hosts")?;
+    }
+    let testbed = start(args, link)?;
+    // The command's own copies: those of the testbed close when a program is started.
+    let server = handed_on(testbed.server().namespace())?;
+    let client = handed_on(testbed.client().namespace())?;
+    let place = |fd: &OwnedFd, address: Ipv4Addr| [fd.as_raw_fd().to_string(), address.to_string()];
+    let mut command = Command::new(std::env::current_exe().context("where is this program?")?);
+    command.args(["lab", "beside", "--server"]).args(place(&server, testbed.server().address()));
+    command.arg("--client").args(place(&client, testbed.client().address()));
+    command.arg("--").args(&args.command);
+    let mut child = testbed.spawn_outside(command).context("cannot start a process")?;
+    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
+    let code = runtime.block_on(follow(&mut child, args.time_limit))?;
+    drop(child);
+    let reports = testbed.finish().context("cannot write the packets")?;
+    if !args.quiet
+        && let Some(report) = reports.first()
+    {
+        // A terminal that was closed is no reason to fail.
+        let _ = writeln!(io::stderr(), "{}: {}", args.link, shown(report));
+    }
+    Ok(code)
+}
+
+fn start(args: &LinkArgs, link: LinkSpec) -> Result<Testbed> {
+    let host = || match &args.congestion_control {
+        Some(name) => HostSpec::default().congestion_control(name),
+        None => HostSpec::default(),
+    };
+    let mut builder = Testbed::builder(link).server(host()).client(host()).seed(args.seed);
+    if let Some(folder) = &args.capture {
+        let unwritable = |error: io::Error| {
+            let text = format!("--capture: cannot make {}: {error}", folder.display());
+            Failure::new(Exit::Write, text)
+        };
+        fs::create_dir_all(folder).map_err(unwritable)?;
+        builder = builder.capture(CaptureSpec::new(folder));
+    }
+    Ok(builder.start()?)
+}
+
+/// A copy that stays open in programs that are started.
+fn handed_on(namespace: std::os::fd::BorrowedFd<'_>) -> Result<OwnedFd> {
+    rustix::io::dup(namespace).context("cannot hand on a host")
+}
+
+/// Waits for the end, or makes it.
+async fn follow(child: &mut Child, limit: Duration) -> Result<ExitCode> {
+    let mut interrupt = signal(SignalKind::interrupt())?;
+    let mut terminate = signal(SignalKind::terminate())?;
+    let mut hangup = signal(SignalKind::hangup())?;
+    let mut tick = interval(Duration::from_millis(10));
+    let out_of_time = Instant::now().checked_add(limit);
+    let far = || Instant::now() + Duration::from_secs(1 << 30);
+    let mut killed_at = None;
+    // What is said in the place of the status of a command that was ended.
+    let mut instead = None;
+    loop {
+        tokio::select! {
+            _ = tick.tick() => {
+                if let Some(status) = child.try_wait()? {
+                    return Ok(instead.map_or_else(|| code_of(status), ExitCode::from));
+                }
+                continue;
+            }
+            () = sleep_until(killed_at.unwrap_or_else(far)) => {
+                child.kill()?;
+                continue;
+            }
+            () = sleep_until(out_of_time.unwrap_or_else(far)), if instead.is_none() => {
+                instead = Some(TIMED_OUT);
+                // May have just ended.
+                let _ = child.signal(Signal::TERM);
+            }
+            _ = interrupt.recv() => {
+                // A terminal tells the command itself.
+                instead = Some(INTERRUPTED);
+                if killed_at.is_some() {
+                    child.kill()?;
+                }
+            }
+            _ = terminate.recv() => {
+                let _ = child.signal(Signal::TERM);
+            }
+            _ = hangup.recv() => {
+                let _ = child.signal(Signal::HUP);
+            }
+        }
+        killed_at.get_or_insert_with(|| Instant::now() + GRACE);
+    }
+}
+
+fn code_of(status: ExitStatus) -> ExitCode {
+    let code = status.code().or_else(|| status.signal().map(|signal| 128 + signal));
+    code.and_then(|code| u8::try_from(code).ok())
+        .map_or_else(|| Exit::Failure.into(), ExitCode::from)
+}
+
+/// What the link did, in a line.
+fn shown(report: &LinkReport) -> String {
+    let way = |name: &str, link: &LinkCounters| {
+        let (packets, dropped) = (link.delivered_packets, link.dropped_packets);
+        let size = bytes(link.delivered_bytes);
+        format!("{name} {size} in {packets} packets, {dropped} dropped")
+    };
+    format!(
+        "{}; {}; 99 of 100 packets at most {:.1} ms late",
+        way("to the client", &report.to_client),
+        way("to the server", &report.to_server),
+        report.lateness.p99.as_secs_f64() * 1e3
+    )
+}
+
+pub(super) fn beside(args: &BesideArgs) -> Result<ExitCode> {
+    // In the machine's own /proc, which the command sees.
+    let own = fs::read_link("/proc/self").context("cannot read /proc")?;
+    let enter = |fd: &str| format!("nsenter --net=/proc/{}/fd/{fd} --", own.display());
+    let (program, arguments) = args.command.split_first().context("which program?")?;
+    let mut command = Command::new(program);
+    command.args(arguments);
+    for (name, place) in [("SERVER", &args.server), ("CLIENT", &args.client)] {
+        let [fd, address] = place.as_slice() else { continue };
+        command.env(format!("SMIG_LAB_{name}"), enter(fd));
+        command.env(format!("SMIG_LAB_{name}_ADDRESS"), address);
+    }
+    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
+    // Before the command is there: none is lost.
+    let (mut interrupt, mut terminate, mut hangup) = {
+        let _inside = runtime.enter();
+        let of = |kind| signal(kind).context("cannot wait for signals");
+        (of(SignalKind::interrupt())?, of(SignalKind::terminate())?, of(SignalKind::hangup())?)
+    };
+    let child = match command.spawn() {
+        Ok(child) => Pid::from_child(&child),
+        Err(error) => {
+            let program = program.display();
+            let _ = writeln!(io::stderr(), "smig lab link: cannot start {program}: {error}");
+            return Ok(ExitCode::from(NOT_STARTED));
+        }
+    };
+    let pass_on = move || {
+        runtime.block_on(async {
+            loop {
+                let which = tokio::select! {
+                    // The terminal has told the command as well.
+                    _ = interrupt.recv() => continue,
+                    _ = terminate.recv() => Signal::TERM,
+                    _ = hangup.recv() => Signal::HUP,
+                };
+                let _ = kill_process(child, which);
+            }
+        });
+    };
+    thread::Builder::new()
+        .name("signals".into())
+        .spawn(pass_on)
+        .context("cannot start a thread")?;
+    Ok(await_end(child)?)
+}
+
+/// Waits for the command; what others left behind is waited for as well, being the first process of all.
+fn await_end(child: Pid) -> io::Result<ExitCode> {
+    loop {
+        match wait(WaitOptions::empty()) {
+            Ok(Some((pid, status))) if pid == child => return Ok(code_of(of_wait(status))),
+            Ok(_) | Err(Errno::INTR) => {}
+            Err(error) => return Err(error.into()),
+        }
+    }
+}
+
+fn of_wait(status: WaitStatus) -> ExitStatus {
+    ExitStatus::from_raw(status.as_raw())
+}

@@ -1,0 +1,121 @@
+//! gRPC on its way through: how a call is known, and failures of ours as its clients read them.
+//!
+//! A call has a deadline of its own (`grpc-timeout`) or wants none, and its client ends it: our time
+//! limits are not for it.
+
+use http::header::{CONTENT_LENGTH, CONTENT_TYPE, HeaderMap, HeaderName, HeaderValue};
+use http::{Response, StatusCode};
+
+const GRPC: HeaderValue = HeaderValue::from_static("application/grpc");
+const STATUS: HeaderName = HeaderName::from_static("grpc-status");
+const MESSAGE: HeaderName = HeaderName::from_static("grpc-message");
+
+/// Whether a head is a call's, or an answer to one. gRPC-Web is not: browsers read HTTP statuses.
+pub(crate) fn is_grpc(headers: &HeaderMap) -> bool {
+    let Some(media_type) = headers.get(CONTENT_TYPE) else { return false };
+    let rest = media_type.as_bytes().strip_prefix(GRPC.as_bytes());
+    rest.is_some_and(|rest| matches!(rest.first(), None | Some(b'+' | b';')))
+}
+
+/// Whether a response's body may rest as long as it likes: calls, and server-sent events.
+pub(crate) fn may_rest(headers: &HeaderMap) -> bool {
+    const EVENTS: &[u8] = b"text/event-stream";
+    let is_events = |value: &HeaderValue| {
+        let value = value.as_bytes();
+        value.get(..EVENTS.len()).is_some_and(|start| start.eq_ignore_ascii_case(EVENTS))
+    };
+    is_grpc(headers) || headers.get(CONTENT_TYPE).is_some_and(is_events)
+}
+
+/// Makes of the head of a refusal one that a call's client understands: 200, with the status that its
+/// HTTP status stands for. The body must be left away. False, and nothing is changed, where the HTTP
+/// status has to stay: redirects, and what asks a proxy's client for credentials.
+pub(crate) fn translate<B>(response: &mut Response<B>, message: &str) -> bool {
+    let status = response.status();
+    if status.is_redirection() || status == StatusCode::PROXY_AUTHENTICATION_REQUIRED {
+        return false;
+    }
+    *response.status_mut() = StatusCode::OK;
+    let headers = response.headers_mut();
+    headers.remove(CONTENT_LENGTH);
+    headers.insert(CONTENT_TYPE, GRPC);
+    headers.insert(STATUS, HeaderValue::from_static(code(status)));
+    if let Ok(message) = HeaderValue::try_from(escaped(message)) {
+        headers.insert(MESSAGE, message);
+    }
+    true
+}
+
+/// As gRPC's own table has it (doc/http-grpc-status-mapping.md).
+const fn code(status: StatusCode) -> &'static str {
+    const UNKNOWN: &str = "2";
+    const PERMISSION_DENIED: &str = "7";
+    const UNIMPLEMENTED: &str = "12";
+    const INTERNAL: &str = "13";
+    const UNAVAILABLE: &str = "14";
+    const UNAUTHENTICATED: &str = "16";
+    match status.as_u16() {
+        400 => INTERNAL,
+        401 => UNAUTHENTICATED,
+        403 => PERMISSION_DENIED,
+        404 => UNIMPLEMENTED,
+        429 | 502 | 503 | 504 => UNAVAILABLE,
+        _ => UNKNOWN,
+    }
+}
+
+/// A message as `grpc-message` has it: percent-encoded where it is not plain.
+fn escaped(message: &str) -> String {
+    let mut text = String::with_capacity(message.len());
+    for octet in message.trim_end().bytes() {
+        if matches!(octet, b' '..=b'~') && octet != b'%' {
+            text.push(char::from(octet));
+        } else {
+            text.push_str(&format!("%{octet:02X}"));
+        }
+    }
+    text
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn head(media_type: &'static str) -> HeaderMap {
+        [(CONTENT_TYPE, HeaderValue::from_static(media_type))].into_iter().collect()
+    }
+
+    #[test]
+    fn calls_are_known_by_their_media_type() {
+        for call in ["application/grpc", "application/grpc+proto", "application/grpc;charset=x"] {
+            assert!(is_grpc(&head(call)) && may_rest(&head(call)), "{call}");
+        }
+        for other in ["application/grpc-web", "application/json", "application/grpcx"] {
+            assert!(!is_grpc(&head(other)) && !may_rest(&head(other)), "{other}");
+        }
+        assert!(
+            may_rest(&head("Text/Event-Stream; charset=utf-8")) && !may_rest(&HeaderMap::new())
+        );
+    }
+
+    #[test]
+    fn refusals_have_a_status_of_grpc() {
+        let mut response = Response::new(());
+        *response.status_mut() = StatusCode::SERVICE_UNAVAILABLE;
+        assert!(translate(&mut response, "100 % ü\n"));
+        assert_eq!(response.status(), 200);
+        assert_eq!(response.headers()["grpc-status"], "14");
+        assert_eq!(response.headers()["grpc-message"], "100 %25 %C3%BC");
+        assert_eq!(response.headers()["content-type"], "application/grpc");
+        for (status, grpc) in [(403, "7"), (404, "12"), (504, "14"), (500, "2")] {
+            *response.status_mut() = StatusCode::from_u16(status).unwrap();
+            assert!(translate(&mut response, ""));
+            assert_eq!(response.headers()["grpc-status"], grpc, "{status}");
+        }
+        for status in [308, 407] {
+            *response.status_mut() = StatusCode::from_u16(status).unwrap();
+            assert!(!translate(&mut response, ""));
+            assert_eq!(response.status(), status);
+        }
+    }
+}

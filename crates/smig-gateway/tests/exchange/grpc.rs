@@ -1,0 +1,160 @@
+//! gRPC and server-sent events: what passes, and what may rest.
+
+use std::convert::Infallible;
+use std::num::NonZeroUsize;
+use std::pin::Pin;
+use std::task::{Context, Poll};
+use std::time::Duration;
+
+use bytes::Bytes;
+use http::header::CONTENT_TYPE;
+use http::{HeaderMap, HeaderValue, Request, Response};
+use http_body::Frame;
+use http_body_util::{BodyExt as _, Full, StreamBody};
+use smig::{ClearTrust, Incoming, Server};
+use smig_gateway::upstream::{Timeouts, UpstreamSpec};
+use tokio::sync::{mpsc, watch};
+use tower::Service as _;
+
+use crate::support::{Gateway, client, loopback, spec};
+
+/// A body of the frames that are sent.
+fn channel() -> (mpsc::Sender<Frame<Bytes>>, StreamBody<Frames>) {
+    let (sender, frames) = mpsc::channel(1);
+    (sender, StreamBody::new(Frames(frames)))
+}
+
+struct Frames(mpsc::Receiver<Frame<Bytes>>);
+
+impl futures_util::Stream for Frames {
+    type Item = Result<Frame<Bytes>, Infallible>;
+
+    fn poll_next(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Option<Self::Item>> {
+        self.0.poll_recv(cx).map(|frame| frame.map(Ok))
+    }
+}
+
+fn of(media_type: &str, path: &str, gateway: &Gateway) -> Request<Full<Bytes>> {
+    // Without a body: `stall` is for uploads as well.
+    let request = Request::post(gateway.url(path)).header(CONTENT_TYPE, media_type);
+    request.body(Full::default()).unwrap()
+}
+
+/// A server by HTTP/2 that answers with the media type of the request: `a` at once, and `b` with trailers
+/// when it is time. At `/late` the head comes no sooner.
+fn resting(time: watch::Receiver<bool>) -> Server {
+    let answer = move |request: Request<Incoming>| {
+        let mut time = time.clone();
+        async move {
+            let media_type = request.headers()[CONTENT_TYPE].clone();
+            if request.uri().path() == "/late" {
+                time.wait_for(|now| *now).await.unwrap();
+            }
+            let (sender, body) = channel();
+            tokio::task::spawn_local(async move {
+                sender.send(Frame::data("a".into())).await.unwrap();
+                time.wait_for(|now| *now).await.unwrap();
+                let trailers = [("grpc-status".parse().unwrap(), HeaderValue::from_static("0"))];
+                // Who was cut off takes no more.
+                let _ = sender.send(Frame::data("b".into())).await;
+                let _ = sender.send(Frame::trailers(trailers.into_iter().collect())).await;
+            });
+            let mut response = Response::new(body);
+            response.headers_mut().insert(CONTENT_TYPE, media_type);
+            Ok::<_, Infallible>(response)
+        }
+    };
+    Server::builder()
+        .listen_cleartext(loopback(), ClearTrust::None)
+        .workers(NonZeroUsize::MIN)
+        .start(tower::service_fn(answer))
+        .unwrap()
+}
+
+/// One limit that is over soon, the other never.
+fn before(server: &Server, scheme: &str, timeouts: Timeouts) -> Gateway {
+    let spec = spec(&[&format!("{scheme}://{}", server.local_addrs()[0])]);
+    Gateway::start(&UpstreamSpec { timeouts, ..spec })
+}
+
+#[tokio::test]
+async fn calls_and_events_rest_while_others_are_cut_off() {
+    let (time, until) = watch::channel(false);
+    let server = resting(until);
+    let (soon, never) = (Duration::from_millis(50), Duration::from_secs(3600));
+    for scheme in ["h2c", "http"] {
+        time.send_replace(false);
+        let timeouts = Timeouts { stall: Some(soon), head: never, ..Timeouts::default() };
+        let (gateway, client) = (before(&server, scheme, timeouts), client());
+        let begin = async |media_type: &str| {
+            let request = client.request(of(media_type, "/", &gateway));
+            let mut body = request.await.unwrap().into_body();
+            let first = body.frame().await.unwrap().unwrap().into_data().unwrap();
+            assert_eq!(first, "a");
+            body
+        };
+        // Begun before the one that shows that its time is over.
+        let events = begin("text/event-stream").await;
+        let call = begin("application/grpc+proto").await;
+        let other = client.request(of("text/plain", "/", &gateway)).await.unwrap();
+        assert!(other.into_body().collect().await.is_err(), "{scheme}");
+        time.send_replace(true);
+        for body in [events, call] {
+            let rest = body.collect().await.unwrap();
+            // HTTP/1.1 has them for clients only that ask, and servers that announce them.
+            if scheme == "h2c" {
+                assert_eq!(rest.trailers().unwrap()["grpc-status"], "0");
+            }
+            assert_eq!(rest.to_bytes(), "b", "{scheme}");
+        }
+    }
+}
+
+#[tokio::test]
+async fn a_calls_head_may_come_late() {
+    let (time, until) = watch::channel(false);
+    let server = resting(until);
+    let timeouts = Timeouts { head: Duration::from_millis(50), ..Timeouts::default() };
+    let (gateway, client) = (before(&server, "h2c", timeouts), client());
+    let call = tokio::spawn(client.clone().call(of("application/grpc", "/late", &gateway)));
+    let refused = client.request(of("text/plain", "/late", &gateway)).await.unwrap();
+    assert_eq!(refused.status(), 504);
+    time.send_replace(true);
+    assert_eq!(call.await.unwrap().unwrap().status(), 200);
+}
+
+#[tokio::test]
+async fn a_calls_fields_and_a_status_in_the_head_pass() {
+    let server = Server::builder()
+        .listen_cleartext(loopback(), ClearTrust::None)
+        .workers(NonZeroUsize::MIN)
+        .start(tower::service_fn(async |request: Request<Incoming>| {
+            let mut response = Response::new(Full::<Bytes>::default());
+            let headers: HeaderMap = request.headers().clone();
+            for name in ["te", "grpc-timeout", "content-type", "x-detail-bin"] {
+                let value = headers[name].clone();
+                let name = if name == "te" { "x-te" } else { name };
+                response.headers_mut().insert(name, value);
+            }
+            response.headers_mut().insert("grpc-status", HeaderValue::from_static("9"));
+            Ok::<_, Infallible>(response)
+        }))
+        .unwrap();
+    let gateway = Gateway::before(format!("h2c://{}", server.local_addrs()[0]));
+    let mut request = of("application/grpc", "/package.Service/Call", &gateway);
+    for (name, value) in [("te", "trailers"), ("grpc-timeout", "100m"), ("x-detail-bin", "AAH+")] {
+        request.headers_mut().insert(name, HeaderValue::from_static(value));
+    }
+    let response = client().request(request).await.unwrap();
+    let headers = response.headers();
+    for (name, value) in [
+        ("x-te", "trailers"),
+        ("grpc-timeout", "100m"),
+        ("x-detail-bin", "AAH+"),
+        ("content-type", "application/grpc"),
+        ("grpc-status", "9"),
+    ] {
+        assert_eq!(headers[name], value);
+    }
+    assert!(http_body::Body::is_end_stream(response.body()), "nothing comes behind the head");
+}

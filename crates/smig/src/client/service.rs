@@ -1,0 +1,38 @@
+//! The client as a tower service: what takes a service of requests takes it, gRPC clients for one.
+
+use std::future::Future;
+use std::pin::Pin;
+use std::task::{Context, Poll};
+
+use http::{Request, Response};
+use http_body::Body;
+use tower_service::Service;
+
+use super::Client;
+use crate::error::{BoxError, Error};
+use crate::stream::Incoming;
+
+/// Each call is a [`Client::request`]: to the origin of the request's URI, which must be absolute. It is
+/// always ready, since requests beyond what the server allows at once wait inside.
+///
+/// A tonic client runs on it, and its big responses move, if it is told its origin:
+/// `GreeterClient::with_origin(client, "https://localhost:8443".parse()?)`.
+impl<B> Service<Request<B>> for Client
+where
+    B: Body + Send + 'static,
+    B::Data: Send,
+    B::Error: Into<BoxError>,
+{
+    type Response = Response<Incoming>;
+    type Error = Error;
+    type Future = Pin<Box<dyn Future<Output = Result<Response<Incoming>, Error>> + Send>>;
+
+    fn poll_ready(&mut self, _: &mut Context<'_>) -> Poll<Result<(), Error>> {
+        Poll::Ready(Ok(()))
+    }
+
+    fn call(&mut self, request: Request<B>) -> Self::Future {
+        let client = self.clone();
+        Box::pin(async move { client.request(request).await })
+    }
+}

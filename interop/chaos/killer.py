@@ -1,0 +1,107 @@
+"""Ends one process after the other, and begins it again. What it does next comes of the seed alone."""
+
+import random
+import signal
+import subprocess
+import time
+
+from world import DRAIN
+
+# How often: what, of whom.
+ACTIONS = {"kill": 5, "term": 3, "stop": 2, "reload": 2}
+# Until an agent has tried again and a balancer has looked again, beyond the time that the process was away.
+BACK_OFF = 3.0
+
+
+class Blow:
+    """What was done to a process: it was away from `began` to `ended`; then others need `BACK_OFF` to find out."""
+
+    def __init__(self, name, action, began):
+        self.name, self.action, self.began, self.ended, self.drained, self.code = name, action, began, None, None, None
+
+    def told(self, start):
+        return {"process": self.name, "action": self.action, "at": round(self.began - start, 2),
+                "away": round(self.ended - self.began, 2), "code": self.code}
+
+
+class Killer:
+    def __init__(self, world, seed, complain):
+        self.world, self.complain = world, complain
+        self.random = random.Random(f"killer {seed}")
+        # These are stopped and told to reload, never ended: what they leak in all that time shows.
+        self.survivors = {f"gateway-{self.random.choice((1, 2))}", f"agent-{self.random.choice((1, 2))}"}
+        self.blows = []
+
+    def next(self):
+        while True:
+            action = self.random.choices(list(ACTIONS), weights=ACTIONS.values())[0]
+            name = self.random.choice(sorted(self.world.services))
+            service = self.world.services[name]
+            if action == "reload" and not service.reloads:
+                continue
+            if action in ("kill", "term") and name in self.survivors:
+                continue
+            return service, action, self.random.uniform(0.1, 2.0), self.random.uniform(0.5, 4.0)
+
+    def run(self, until):
+        while time.monotonic() < until:
+            service, action, away, pause = self.next()
+            blow = Blow(service.name, action, time.monotonic())
+            self.blows.append(blow)
+            try:
+                getattr(self, action)(service, blow, away)
+            finally:
+                blow.ended = time.monotonic()
+            time.sleep(pause)
+
+    def kill(self, service, blow, away):
+        service.signal(signal.SIGKILL)
+        blow.code = service.wait(10)
+        time.sleep(away)
+        service.start()
+
+    def term(self, service, blow, away):
+        service.signal(signal.SIGTERM)
+        limit = DRAIN + 15
+        try:
+            blow.code = service.wait(limit)
+        except subprocess.TimeoutExpired:
+            self.complain(f"{service.name} did not end within {limit} s of SIGTERM")
+            service.signal(signal.SIGKILL)
+            service.wait(10)
+        blow.drained = time.monotonic()
+        if service.drains and blow.code != 0:
+            self.complain(f"{service.name} ended with {blow.code} after SIGTERM")
+        time.sleep(away)
+        service.start()
+
+    def stop(self, service, blow, away):
+        service.signal(signal.SIGSTOP)
+        time.sleep(away + 1)
+        service.signal(signal.SIGCONT)
+
+    def reload(self, service, blow, away):
+        service.signal(signal.SIGHUP)
+        time.sleep(away)
+
+
+def excuse(request, blows, now):
+    """The blow that explains why a request failed; None if nothing does."""
+    for blow in blows:
+        until = (blow.ended or now) + BACK_OFF + (blow.ended or now) - blow.began
+        if not (request.began < until and blow.began - 0.05 < request.ended):
+            continue
+        if blow.action in ("stop", "reload"):
+            continue  # nothing is lost by these
+        if blow.name in request.plan.way:
+            if blow.action == "term" and blow.name.startswith("gateway"):
+                # What ended by itself within the time, and what began later, must not notice.
+                if request.began < blow.began and request.ended >= blow.began + DRAIN - 0.5:
+                    return blow
+                continue
+            return blow
+        if blow.name in request.plan.redundant:
+            # The other server answers instead, unless the answer had begun or must not be asked for twice.
+            if request.head or not request.plan.idempotent:
+                return blow
+    return None

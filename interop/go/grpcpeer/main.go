@@ -1,0 +1,84 @@
+// Command grpcpeer is a gRPC client and a gRPC server that know nothing of smig, for interop/grpc. Their messages
+// are protobuf's well-known wrappers: nothing is generated. interop/tonic is the same in Rust.
+//
+//	grpcpeer server ADDRESS
+//	grpcpeer client URL checks
+//	grpcpeer client URL load BIGS CHUNKS
+//
+// URL is http://ADDRESS, or https://ADDRESS with the authority's file in GRPCPEER_CA.
+package main
+
+import (
+	"context"
+	"crypto/x509"
+	"encoding/json"
+	"errors"
+	"log"
+	"net/url"
+	"os"
+	"strconv"
+
+	"google.golang.org/grpc"
+	"google.golang.org/grpc/credentials"
+	"google.golang.org/grpc/credentials/insecure"
+)
+
+func connect(text string) (*grpc.ClientConn, error) {
+	target, err := url.Parse(text)
+	if err != nil {
+		return nil, err
+	}
+	secret := insecure.NewCredentials()
+	if target.Scheme == "https" {
+		pem, err := os.ReadFile(os.Getenv("GRPCPEER_CA"))
+		if err != nil {
+			return nil, err
+		}
+		pool := x509.NewCertPool()
+		if !pool.AppendCertsFromPEM(pem) {
+			return nil, errors.New("no certificate in GRPCPEER_CA")
+		}
+		secret = credentials.NewClientTLSFromCert(pool, "")
+	}
+	return grpc.NewClient("passthrough:///"+target.Host, grpc.WithTransportCredentials(secret))
+}
+
+func run(words []string) (any, error) {
+	if len(words) == 2 && words[0] == "server" {
+		return nil, serve(words[1])
+	}
+	if len(words) < 3 || words[0] != "client" {
+		return nil, errors.New("server ADDRESS, client URL checks, or client URL load BIGS CHUNKS")
+	}
+	conn, err := connect(words[1])
+	if err != nil {
+		return nil, err
+	}
+	defer conn.Close()
+	ctx := context.Background()
+	if words[2] == "checks" {
+		return checks(ctx, conn)
+	}
+	if words[2] != "load" || len(words) != 5 {
+		return nil, errors.New("checks, or load BIGS CHUNKS")
+	}
+	bigs, err := strconv.Atoi(words[3])
+	if err != nil {
+		return nil, err
+	}
+	chunks, err := strconv.ParseUint(words[4], 10, 64)
+	if err != nil {
+		return nil, err
+	}
+	return load(ctx, conn, bigs, chunks)
+}
+
+func main() {
+	found, err := run(os.Args[1:])
+	if err != nil {
+		log.Fatal(err)
+	}
+	if err := json.NewEncoder(os.Stdout).Encode(found); err != nil {
+		log.Fatal(err)
+	}
+}

@@ -1,0 +1,165 @@
+package main
+
+import (
+	"bytes"
+	"context"
+	"encoding/binary"
+	"fmt"
+	"io"
+	"net"
+	"sync/atomic"
+	"time"
+
+	"google.golang.org/grpc"
+	"google.golang.org/grpc/codes"
+	"google.golang.org/grpc/metadata"
+	"google.golang.org/grpc/status"
+	"google.golang.org/protobuf/types/known/emptypb"
+	"google.golang.org/protobuf/types/known/wrapperspb"
+)
+
+const (
+	// chunkSize is the octets of one message of a big response.
+	chunkSize = 64 << 10
+	// eventEvery is the time between two events of Watch.
+	eventEvery = 100 * time.Millisecond
+)
+
+// chunk is message number of a big response: its number, then octets that follow from their place.
+func chunk(number uint64, size int) []byte {
+	octets := make([]byte, size)
+	binary.BigEndian.PutUint64(octets, number)
+	for at := 8; at < size; at++ {
+		octets[at] = byte(at*7 + at>>8)
+	}
+	return octets
+}
+
+// peer is the service. letGo counts the calls of Hold that their clients let go.
+type peer struct{ letGo atomic.Uint64 }
+
+func (p *peer) small(_ context.Context, request *wrapperspb.BytesValue) (any, error) {
+	return request, nil
+}
+
+func (p *peer) letGoSoFar(context.Context, *emptypb.Empty) (any, error) {
+	return wrapperspb.UInt64(p.letGo.Load()), nil
+}
+
+// watch sends an event with its number ten times a second, for ever.
+func (p *peer) watch(_ *emptypb.Empty, stream grpc.ServerStream) error {
+	timer := time.NewTicker(eventEvery)
+	defer timer.Stop()
+	for number := uint64(0); ; number++ {
+		if err := stream.SendMsg(wrapperspb.UInt64(number)); err != nil {
+			return err
+		}
+		select {
+		case <-timer.C:
+		case <-stream.Context().Done():
+			return stream.Context().Err()
+		}
+	}
+}
+
+func (p *peer) big(request *wrapperspb.UInt64Value, stream grpc.ServerStream) error {
+	for number := uint64(0); number < request.Value; number++ {
+		if err := stream.SendMsg(wrapperspb.Bytes(chunk(number, chunkSize))); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// upload counts the messages that come, and looks at each.
+func (p *peer) upload(_ any, stream grpc.ServerStream) error {
+	for count := uint64(0); ; count++ {
+		got := new(wrapperspb.BytesValue)
+		err := stream.RecvMsg(got)
+		if err == io.EOF {
+			return stream.SendMsg(wrapperspb.UInt64(count))
+		}
+		if err != nil {
+			return err
+		}
+		if !bytes.Equal(got.Value, chunk(count, chunkSize)) {
+			return status.Errorf(codes.DataLoss, "message %d is not what was sent", count)
+		}
+	}
+}
+
+// fail sends so many events, then a status with metadata; with none it is in the head of the response.
+func (p *peer) fail(request *wrapperspb.UInt64Value, stream grpc.ServerStream) error {
+	for number := uint64(0); number < request.Value; number++ {
+		if err := stream.SendMsg(wrapperspb.UInt64(number)); err != nil {
+			return err
+		}
+	}
+	stream.SetTrailer(metadata.Pairs("x-reason", "asked for", "x-detail-bin", "\x00\x01\xfe\xff"))
+	return status.Error(codes.FailedPrecondition, failMessage)
+}
+
+// hold sends one event, the time that the client has left in milliseconds (0: as long as it likes); then
+// nothing until the client lets go.
+func (p *peer) hold(_ *emptypb.Empty, stream grpc.ServerStream) error {
+	defer p.letGo.Add(1)
+	var left uint64
+	if until, has := stream.Context().Deadline(); has {
+		left = uint64(time.Until(until).Milliseconds())
+	}
+	if err := stream.SendMsg(wrapperspb.UInt64(left)); err != nil {
+		return err
+	}
+	<-stream.Context().Done()
+	return stream.Context().Err()
+}
+
+// unary makes a method of a function that takes a Q.
+func unary[Q any](name string, call func(*peer, context.Context, *Q) (any, error)) grpc.MethodDesc {
+	handler := func(server any, ctx context.Context, decode func(any) error, _ grpc.UnaryServerInterceptor) (any, error) {
+		request := new(Q)
+		if err := decode(request); err != nil {
+			return nil, err
+		}
+		return call(server.(*peer), ctx, request)
+	}
+	return grpc.MethodDesc{MethodName: name, Handler: handler}
+}
+
+// streaming makes a method of a function that takes a Q and answers with a stream.
+func streaming[Q any](name string, call func(*peer, *Q, grpc.ServerStream) error) grpc.StreamDesc {
+	handler := func(server any, stream grpc.ServerStream) error {
+		request := new(Q)
+		if err := stream.RecvMsg(request); err != nil {
+			return err
+		}
+		return call(server.(*peer), request, stream)
+	}
+	return grpc.StreamDesc{StreamName: name, Handler: handler, ServerStreams: true}
+}
+
+var description = grpc.ServiceDesc{
+	ServiceName: "smig.interop.Peer",
+	HandlerType: (*any)(nil),
+	Methods:     []grpc.MethodDesc{unary("Small", (*peer).small), unary("LetGo", (*peer).letGoSoFar)},
+	Streams: []grpc.StreamDesc{
+		streaming("Watch", (*peer).watch),
+		streaming("Big", (*peer).big),
+		streaming("Fail", (*peer).fail),
+		streaming("Hold", (*peer).hold),
+		{StreamName: "Upload", ClientStreams: true, Handler: func(server any, stream grpc.ServerStream) error {
+			return server.(*peer).upload(nil, stream)
+		}},
+	},
+}
+
+func serve(address string) error {
+	listener, err := net.Listen("tcp", address)
+	if err != nil {
+		return fmt.Errorf("listening: %w", err)
+	}
+	fmt.Println("listening on", listener.Addr())
+	server := grpc.NewServer()
+	server.RegisterService(&description, new(peer))
+	return server.Serve(listener)
+}
