@@ -17,7 +17,7 @@ class Blow:
     """What was done to a process: it was away from `began` to `ended`; then others need `BACK_OFF` to find out."""
 
     def __init__(self, name, action, began):
-        self.name, self.action, self.began, self.ended, self.drained, self.code = name, action, began, None, None, None
+        self.name, self.action, self.began, self.ended, self.code = name, action, began, None, None
 
     def told(self, start):
         return {"process": self.name, "action": self.action, "at": round(self.began - start, 2),
@@ -69,7 +69,6 @@ class Killer:
             self.complain(f"{service.name} did not end within {limit} s of SIGTERM")
             service.signal(signal.SIGKILL)
             service.wait(10)
-        blow.drained = time.monotonic()
         if service.drains and blow.code != 0:
             self.complain(f"{service.name} ended with {blow.code} after SIGTERM")
         time.sleep(away)

@@ -225,8 +225,11 @@ pub fn deserialize_time_or_never<'de, D: Deserializer<'de>>(
         Ok(NumberOrText::Text(text)) => text,
         _ => String::new(),
     };
-    let bad = || D::Error::custom(format!("{text:?} is neither a time like \"5s\" nor \"never\""));
-    parse_time(&text).map(Some).map_err(|_| bad())
+    // Of no time at all nobody could say what it means here: at once, or never.
+    match parse_time(&text) {
+        Ok(time) if !time.is_zero() => Ok(Some(time)),
+        _ => Err(D::Error::custom(format!("{text:?} is neither a time like \"5s\" nor \"never\""))),
+    }
 }
 
 /// A number of octets in what serde describes.

@@ -1,4 +1,4 @@
-// Command grpcpeer is a gRPC client and a gRPC server that know nothing of smig, for interop/grpc. Their messages
+// Command grpcpeer is a gRPC client and a gRPC server that know nothing of smig, for interop/gateway. Their messages
 // are protobuf's well-known wrappers: nothing is generated. interop/tonic is the same in Rust.
 //
 //	grpcpeer server ADDRESS

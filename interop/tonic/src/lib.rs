@@ -1,4 +1,4 @@
-//! A gRPC service for `interop/grpc`, and its client, on whatever tonic runs on.
+//! A gRPC service for `interop/gateway`, and its client, on whatever tonic runs on.
 //!
 //! The messages are protobuf's well-known wrappers (UInt64Value, BytesValue, Empty), which prost has for
 //! `u64`, `Bytes` and `()`: nothing is generated. `interop/go/grpcpeer` is the same in Go.

@@ -22,6 +22,8 @@ use crate::tunnel::{self, Opened, Stream};
 /// Time until the first attempt after one that failed; doubled each time.
 const BACKOFF: Duration = Duration::from_millis(250);
 const MAX_BACKOFF: Duration = Duration::from_secs(8);
+/// How often it is looked whether the session is still there, if no request finds it gone before.
+const LOOK: Duration = Duration::from_secs(1);
 /// More than the client's own limits: a gateway that shakes hands and says nothing.
 const MEETING: Duration = Duration::from_secs(30);
 /// Time for a gateway to open a tunnel; it has its own limits.
@@ -90,23 +92,33 @@ impl Gateway {
             match self.meet().await {
                 Ok(speaks) => {
                     backoff = BACKOFF;
-                    self.link.send_replace(Link::Up(speaks));
-                    self.lost.notified().await;
+                    self.now(Link::Up(speaks));
+                    tokio::select! {
+                        () = self.lost.notified() => self.now(Link::Connecting),
+                        () = tokio::time::sleep(LOOK) => {}
+                    }
                 }
+                // Away stays what it is until more is known: requests need not wait for each attempt.
                 Err(why) => {
                     tracing::debug!(%why, "the gateway is away");
-                    self.link.send_replace(Link::Away(why.into()));
+                    self.now(Link::Away(why.into()));
                     tokio::time::sleep(jitter(backoff)).await;
                     backoff = (backoff * 2).min(MAX_BACKOFF);
                 }
             }
-            // Away stays what it is until more is known: requests need not wait for each attempt.
-            if matches!(*self.link.borrow(), Link::Up(_)) {
-                self.link.send_replace(Link::Connecting);
-            }
         }
     }
 
+    /// Tells those who wait for a change, if it is one.
+    fn now(&self, link: Link) {
+        self.link.send_if_modified(|known| {
+            let changed = *known != link;
+            *known = link;
+            changed
+        });
+    }
+
+    /// Has a session; one that is there already is asked no further.
     async fn meet(&self) -> Result<Speaks, String> {
         match timeout(MEETING, self.client.connect(&self.origin)).await {
             Ok(Ok(Speaks::Http1)) => {

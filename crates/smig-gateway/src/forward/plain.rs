@@ -81,7 +81,7 @@ impl Plain {
         let mut copy = repeatable.then(|| without_body(&request));
         let mut fresh = false;
         loop {
-            let answer = if is_h2c {
+            let (answer, kept) = if is_h2c {
                 self.send_http2(request, target, rules, spec, fresh).await?
             } else {
                 self.send_http1(request, target, rules, spec, fresh).await?
@@ -98,13 +98,14 @@ impl Plain {
             let unsent = error.take_message();
             let again = unsent.or_else(|| copy.take().filter(|_| is_lost(error.error())));
             match again {
-                Some(again) if !fresh => request = again,
+                Some(again) if kept => request = again,
                 _ => return Err(Failure::no_response(&target.to_string(), &error.into_error())),
             }
             fresh = true;
         }
     }
 
+    /// The answer, and whether it was asked for on a kept connection.
     async fn send_http1(
         &self,
         request: Request<Incoming>,
@@ -112,9 +113,10 @@ impl Plain {
         rules: &Rules,
         spec: &ForwardSpec,
         fresh: bool,
-    ) -> Result<Answer, Failure> {
+    ) -> Result<(Answer, bool), Failure> {
         let key = (thread::current().id(), target.clone());
         let kept = if fresh { None } else { self.0.take_http1(&key) };
+        let is_kept = kept.is_some();
         let mut sender = match kept {
             Some(sender) => sender,
             None => {
@@ -148,7 +150,7 @@ impl Plain {
                 pools.tidy(&key);
             });
         }
-        Ok(answer)
+        Ok((answer, is_kept))
     }
 
     async fn send_http2(
@@ -158,11 +160,12 @@ impl Plain {
         rules: &Rules,
         spec: &ForwardSpec,
         fresh: bool,
-    ) -> Result<Answer, Failure> {
+    ) -> Result<(Answer, bool), Failure> {
         let key = (thread::current().id(), target.clone());
         let place = self.0.http2(&key);
         let mut place = place.lock().await;
         let kept = place.as_mut().filter(|kept| !fresh && !kept.sender.is_closed());
+        let is_kept = kept.is_some();
         let mut sender = match kept {
             Some(kept) => {
                 kept.used = Instant::now();
@@ -193,7 +196,7 @@ impl Plain {
             }
         };
         drop(place);
-        Ok(sender.try_send_request(request).await)
+        Ok((sender.try_send_request(request).await, is_kept))
     }
 }
 

@@ -95,7 +95,8 @@ impl Service<Request<Incoming>> for Front {
             info.and_then(|info| forwarded::Client::at(info.peer_addr(), &mut self.client));
         Box::pin(async move {
             let mut entry = table.log.begin(&request);
-            let is_grpc = grpc::is_grpc(request.headers());
+            // Calls are POST; to CONNECT 200 would mean that there is a tunnel.
+            let is_grpc = *request.method() == Method::POST && grpc::is_grpc(request.headers());
             let (response, target) = answer(&table, watch.as_deref(), client, request).await;
             if let Some(entry) = &mut entry
                 && let Some(Action::Upstream { name, .. }) = target.map(|target| &target.action)

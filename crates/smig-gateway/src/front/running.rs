@@ -18,7 +18,7 @@ use super::table::{Kept, Table};
 use crate::admin::{self, Admin, Subject, Watch};
 use crate::config::{Config, ListenProtocol};
 use crate::tls::{self, Stamps};
-use crate::upstream::DEAD_AFTER;
+use crate::upstream::SILENT_FOR;
 
 /// Why a gateway does not start, or does not take a configuration.
 #[derive(Debug, thiserror::Error)]
@@ -93,7 +93,7 @@ impl Gateway {
         let mut server = config.server.clone();
         // A response that rests does not show that its client has gone.
         for options in [&mut server.interactive, &mut server.bulk] {
-            options.dead_after.get_or_insert(DEAD_AFTER);
+            options.silent_for.get_or_insert(SILENT_FOR);
         }
         let mut builder = server.builder().authority(AuthorityCheck::Service);
         for &(_, address, protocol) in &wanted {

@@ -154,6 +154,7 @@ impl Usual<'_> {
         Err(last)
     }
 
+    /// Calls want HTTP/2 behind, and have a deadline of their own there, or none.
     fn patience(&self, outward: &Outward) -> Patience {
         match grpc::is_grpc(&outward.headers) {
             true => Patience::endless(&self.upload),
@@ -169,7 +170,6 @@ impl Usual<'_> {
         lease: &'l mut Lease,
     ) -> Result<impl Future<Output = Result<Response<Received>, Unanswered>> + use<'l>, Failure>
     {
-        let patience = self.patience(&outward);
         let mut request = head::for_http1(outward, self.upload.clone())?;
         *request.extensions_mut() = std::mem::take(extensions);
         if let Some(interim) = &self.interim {
@@ -179,6 +179,7 @@ impl Usual<'_> {
             });
         }
         let Some(connection) = lease.get() else { return Err(Failure::NoServer) };
+        let patience = Patience::new(&self.upload, self.upstream.timeouts());
         Ok(connection.send(request, patience))
     }
 

@@ -20,7 +20,7 @@ use crate::proxy::Failure;
 
 /// How long a peer may leave the kernel's questions unanswered until its connection is given up. What may
 /// rest (gRPC, events, tunnels) has no other sign that nobody is there any more.
-pub(crate) const DEAD_AFTER: Duration = Duration::from_secs(60);
+pub(crate) const SILENT_FOR: Duration = Duration::from_secs(60);
 
 /// An open connection.
 #[derive(Debug)]
@@ -63,10 +63,9 @@ pub(super) async fn connect(
 
 fn ask_when_silent(tcp: &TcpStream) {
     let socket = SockRef::from(tcp);
-    let keepalive = TcpKeepalive::new().with_time(DEAD_AFTER / 2).with_interval(DEAD_AFTER / 8);
-    // They make it better, not possible.
+    let keepalive = TcpKeepalive::new().with_time(SILENT_FOR / 2).with_interval(SILENT_FOR / 8);
+    // It makes it better, not possible. TCP_USER_TIMEOUT would also end whose receive buffer is full.
     let _ = socket.set_tcp_keepalive(&keepalive.with_retries(4));
-    let _ = socket.set_tcp_user_timeout(Some(DEAD_AFTER));
 }
 
 /// Tries one address after another.
@@ -167,7 +166,7 @@ mod tests {
         };
         let socket = SockRef::from(&tcp);
         assert!(socket.keepalive().unwrap());
-        assert_eq!(socket.tcp_keepalive_time().unwrap(), DEAD_AFTER / 2);
-        assert_eq!(socket.tcp_user_timeout().unwrap(), Some(DEAD_AFTER));
+        assert_eq!(socket.tcp_keepalive_time().unwrap(), SILENT_FOR / 2);
+        assert_eq!(socket.tcp_user_timeout().unwrap(), Some(SILENT_FOR));
     }
 }

@@ -24,7 +24,7 @@ pub use spec::{
 };
 
 pub(crate) use balance::{Asked, Tried};
-pub(crate) use connect::{DEAD_AFTER, Io};
+pub(crate) use connect::{Io, SILENT_FOR};
 pub(crate) use http1::{Switched, Unanswered};
 pub(crate) use pool::Lease;
 pub(crate) use server::UnderWay;

@@ -30,7 +30,8 @@ pub struct UpstreamSpec {
     /// Requests to one server that may wait for a connection; further ones are answered 503.
     #[serde(default = "max_waiting")]
     pub max_waiting: usize,
-    /// How often a request is sent again, where that is safe.
+    /// How often a request is sent again, where that is safe; 0: never. Beyond that it is sent once more where it met
+    /// a kept connection that had ended.
     #[serde(default = "retries")]
     pub retries: u32,
     /// When a server that fails is left alone for a while.

@@ -11,7 +11,7 @@ use smig::{ClearTrust, Cleartext, Client, Config, Origin, SocketOptions};
 use tokio::time::timeout;
 
 use super::Upstream;
-use super::connect::{DEAD_AFTER, connect};
+use super::connect::{SILENT_FOR, connect};
 use super::http1::Http1;
 use super::pool::{Lease, Pool, Turn};
 use super::server::Server;
@@ -173,7 +173,7 @@ impl Session {
         }
         let limits = &upstream.timeouts;
         let noticing = |mut options: SocketOptions| {
-            options.dead_after = Some(DEAD_AFTER);
+            options.silent_for = Some(SILENT_FOR);
             options
         };
         let client = Client::builder()

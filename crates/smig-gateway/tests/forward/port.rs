@@ -45,6 +45,33 @@ async fn each_call_of_http2_is_a_stream_of_its_own() {
 }
 
 #[tokio::test]
+async fn a_call_without_a_gateway_has_a_status() {
+    let (gateway, server) = (Gateway::start(spec()), echo_server());
+    let forward = forward(server.local_addrs()[0], PortProtocol::Detect);
+    let agent = gateway.agent(vec![forward]).await;
+    until(&agent, |link| *link == Link::Up(Speaks::Smig)).await;
+    let cleartext = Cleartext::PriorKnowledge(ClearTrust::None);
+    let client = Client::builder().cleartext(cleartext).build().unwrap();
+    let call = async |media_type: &str| {
+        let request = Request::post(format!("http://{}/Call", agent.forward_addrs()[0]))
+            .header("content-type", media_type)
+            .body(Full::<bytes::Bytes>::default())
+            .unwrap();
+        client.request(request).await.unwrap()
+    };
+    assert_eq!(call("application/grpc").await.status(), 200);
+    drop(gateway.server);
+    until(&agent, |link| matches!(link, Link::Away(_))).await;
+    let refused = call("application/grpc").await;
+    assert_eq!(
+        (refused.status().as_u16(), &refused.headers()["grpc-status"]),
+        (200, &"14".parse().unwrap())
+    );
+    assert!(refused.headers()["grpc-message"].to_str().unwrap().contains("is away"));
+    assert_eq!(call("text/plain").await.status(), 502);
+}
+
+#[tokio::test]
 async fn everything_else_is_a_tunnel() {
     let gateway = Gateway::start(spec());
     let greeting = origin(async |mut tcp: TcpStream| {

@@ -120,6 +120,10 @@ pub(crate) fn hold() -> Result<()> {
 
 pub(crate) fn nothing_survives_the_process() -> Result<()> {
     for signal in [Signal::KILL, Signal::TERM, Signal::INT] {
+        if is_ignored(signal)? {
+            println!("    {signal:?} is ignored by who started this: left out");
+            continue;
+        }
         let mut holder =
             Command::new(std::env::current_exe()?).arg(HOLD).stdout(Stdio::piped()).spawn()?;
         let output = BufReader::new(holder.stdout.take().context("piped")?);
@@ -143,6 +147,13 @@ pub(crate) fn nothing_survives_the_process() -> Result<()> {
         }
     }
     Ok(())
+}
+
+/// Children ignore what their parent does. A shell has its background commands ignore SIGINT.
+fn is_ignored(signal: Signal) -> Result<bool> {
+    let status = fs::read_to_string("/proc/self/status")?;
+    let mask = status.lines().find_map(|line| line.strip_prefix("SigIgn:")).context("SigIgn")?;
+    Ok(u64::from_str_radix(mask.trim(), 16)? >> (signal.as_raw() - 1) & 1 == 1)
 }
 
 /// All that keeps a network namespace, and with it its devices: threads in it,

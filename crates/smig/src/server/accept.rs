@@ -30,6 +30,8 @@ const PREFACE: &[u8] = b"PRI * HTTP/2.0";
 const LONGEST_LINE: usize = 16 << 10;
 /// How long accepting pauses when the system has no descriptor left.
 const PAUSE: Duration = Duration::from_millis(50);
+/// Connections that are taken in at the end: as many as may wait for it.
+const MAX_WAITING: i32 = super::builder::BACKLOG;
 
 /// What a new connection speaks.
 enum Protocol {
@@ -66,9 +68,10 @@ pub(super) async fn accept_all<S, B>(
             }
         }
     }
-    // The system is asked itself: the runtime may not know yet what waits.
+    // The system is asked itself: the runtime may not know yet what waits. Those that come meanwhile
+    // must not keep the worker from its streams.
     let Ok(socket) = socket.into_std() else { return };
-    loop {
+    for _ in 0..MAX_WAITING {
         match socket.accept() {
             Ok((tcp, peer)) => {
                 match tcp.set_nonblocking(true).and_then(|()| TcpStream::from_std(tcp)) {

@@ -28,7 +28,7 @@ use crate::socket::SocketOptions;
 use crate::stream::Incoming;
 
 /// Connections that may wait to be accepted.
-const BACKLOG: i32 = 1024;
+pub(super) const BACKLOG: i32 = 1024;
 
 /// What cleartext connections are trusted with.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

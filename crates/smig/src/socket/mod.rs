@@ -29,8 +29,11 @@ pub struct SocketOptions {
     /// The DSCP mark.
     pub mark: Mark,
     /// How long a peer may acknowledge nothing until the connection is given up (TCP keep-alive and
-    /// TCP_USER_TIMEOUT).
+    /// TCP_USER_TIMEOUT). That is also how long it may leave its receive buffer full.
     pub dead_after: Option<Duration>,
+    /// How long a peer may be silent, half of it before it is asked whether it is there (TCP keep-alive).
+    /// One that answers and reads nothing is left alone, unlike by `dead_after`, which goes before.
+    pub silent_for: Option<Duration>,
 }
 
 impl SocketOptions {
@@ -43,6 +46,7 @@ impl SocketOptions {
             pacing_rate: None,
             mark: Mark::Default,
             dead_after: None,
+            silent_for: None,
         }
     }
 

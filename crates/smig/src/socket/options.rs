@@ -18,6 +18,7 @@ pub(crate) fn apply(tcp: &TcpStream, options: &SocketOptions) {
     static NODELAY: Once = Once::new("TCP_NODELAY");
     static CONGESTION: Once = Once::new("TCP_CONGESTION");
     static MARK: Once = Once::new("IP_TOS or IPV6_TCLASS");
+    static USER_TIMEOUT: Once = Once::new("TCP_USER_TIMEOUT");
 
     let socket = SockRef::from(tcp);
     NODELAY.check(socket.set_tcp_nodelay(true));
@@ -31,7 +32,10 @@ pub(crate) fn apply(tcp: &TcpStream, options: &SocketOptions) {
         set_pacing_rate(tcp, rate);
     }
     if let Some(limit) = options.dead_after {
-        set_dead_after(&socket, limit);
+        set_keep_alive(&socket, limit);
+        USER_TIMEOUT.check(socket.set_tcp_user_timeout(Some(limit)));
+    } else if let Some(limit) = options.silent_for {
+        set_keep_alive(&socket, limit);
     }
     let tos = match options.mark {
         Mark::Default => 0,
@@ -45,16 +49,14 @@ pub(crate) fn apply(tcp: &TcpStream, options: &SocketOptions) {
 }
 
 /// Has the kernel ask a silent peer, and give up one that does not answer.
-fn set_dead_after(socket: &SockRef<'_>, limit: Duration) {
+fn set_keep_alive(socket: &SockRef<'_>, limit: Duration) {
     static KEEPALIVE: Once = Once::new("SO_KEEPALIVE");
-    static USER_TIMEOUT: Once = Once::new("TCP_USER_TIMEOUT");
 
     // Half of the time it rests, in the other half it is asked.
     let second = Duration::from_secs(1);
     let (rest, interval) = ((limit / 2).max(second), (limit / 8).max(second));
     let keepalive = TcpKeepalive::new().with_time(rest).with_interval(interval).with_retries(4);
     KEEPALIVE.check(socket.set_tcp_keepalive(&keepalive));
-    USER_TIMEOUT.check(socket.set_tcp_user_timeout(Some(limit)));
 }
 
 /// Sets TCP_NOTSENT_LOWAT, octets.
@@ -135,6 +137,19 @@ mod tests {
         assert!(socket.keepalive().unwrap());
         assert_eq!(socket.tcp_keepalive_time().unwrap(), Duration::from_secs(15));
         assert_eq!(socket.tcp_user_timeout().unwrap(), options.dead_after);
+    }
+
+    /// A peer that pauses leaves its receive buffer full: TCP_USER_TIMEOUT counts that as death.
+    #[tokio::test]
+    async fn who_may_pause_is_asked_and_has_no_other_limit() {
+        let (client, _server) = pair().await;
+        let mut options = SocketOptions::interactive();
+        options.silent_for = Some(Duration::from_secs(60));
+        apply(&client, &options);
+        let socket = SockRef::from(&client);
+        assert!(socket.keepalive().unwrap());
+        assert_eq!(socket.tcp_keepalive_time().unwrap(), Duration::from_secs(30));
+        assert_eq!(socket.tcp_user_timeout().unwrap(), None);
     }
 
     #[tokio::test]
