@@ -145,9 +145,10 @@ impl Usual<'_> {
                 excused = true;
             } else {
                 left = left.saturating_sub(1);
-            }
-            if !failure.is_of_connection() {
-                tried.add(number);
+                // Twice is no accident, where there is another server.
+                if !failure.is_of_connection() || self.upstream.servers().len() > 1 {
+                    tried.add(number);
+                }
             }
             last = failure;
         }

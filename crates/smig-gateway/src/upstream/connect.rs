@@ -167,6 +167,6 @@ mod tests {
         let socket = SockRef::from(&tcp);
         assert!(socket.keepalive().unwrap());
         assert_eq!(socket.tcp_keepalive_time().unwrap(), SILENT_FOR / 2);
-        assert_eq!(socket.tcp_user_timeout().unwrap(), Some(SILENT_FOR));
+        assert_eq!(socket.tcp_user_timeout().unwrap(), None, "it may pause");
     }
 }

@@ -1,8 +1,8 @@
 //! From a request to who answers it, and what is changed on the way.
 
 use crate::support::{
-    Authority, Dial, Place, address, assert_status, by_http2, exchange, get, origin, until_file,
-    url,
+    Authority, Dial, Place, address, ask, assert_status, by_http2, exchange, get, origin,
+    until_file, url,
 };
 use tokio::net::TcpStream;
 
@@ -81,7 +81,8 @@ async fn what_the_gateway_refuses_is_a_status_to_a_call() {
         ("/private.Service/Call", 7, "not for you"),
         ("/none.Service/Call", 12, "nothing is here"),
     ] {
-        let call = get(to, "a.example", path, "Content-Type: application/grpc+proto\n").await;
+        let fields = "Content-Type: application/grpc+proto\nContent-Length: 0\n";
+        let call = ask("POST", to, "a.example", path, fields).await;
         assert_status(&call, 200);
         for line in [
             "content-type: application/grpc".to_owned(),
@@ -92,6 +93,9 @@ async fn what_the_gateway_refuses_is_a_status_to_a_call() {
         }
         assert!(call.ends_with("\r\n\r\n"), "{path}: a body: {call}");
         let other = get(to, "a.example", path, "Content-Type: application/json\n").await;
+        assert!(!other.contains("grpc-status") && !other.starts_with("HTTP/1.1 200"), "{other}");
+        // To CONNECT 200 would mean that there is a tunnel; calls are POST.
+        let other = get(to, "a.example", path, fields).await;
         assert!(!other.contains("grpc-status") && !other.starts_with("HTTP/1.1 200"), "{other}");
     }
     let moved = get(to, "a.example", "/moved", "Content-Type: application/grpc\n").await;

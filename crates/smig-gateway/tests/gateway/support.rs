@@ -178,8 +178,18 @@ pub(crate) async fn exchange(
 
 /// A GET in the clear; more fields follow the host.
 pub(crate) async fn get(to: SocketAddr, host: &str, path: &str, fields: &str) -> String {
+    ask("GET", to, host, path, fields).await
+}
+
+pub(crate) async fn ask(
+    method: &str,
+    to: SocketAddr,
+    host: &str,
+    path: &str,
+    fields: &str,
+) -> String {
     let stream = TcpStream::connect(to).await.unwrap();
-    let text = format!("GET {path} HTTP/1.1\nHost: {host}\nConnection: close\n{fields}\n");
+    let text = format!("{method} {path} HTTP/1.1\nHost: {host}\nConnection: close\n{fields}\n");
     exchange(stream, &text).await
 }
 
