@@ -1,5 +1,5 @@
 # shellcheck shell=bash
-# Sourced. Builds the release program and says where it is: $SMIG.
+# Sourced. Builds the program, optimised, and says where it is: $SMIG.
 #
 # SMIG given from outside is used as it stands: to test a program that is already built.
 
@@ -9,7 +9,7 @@ build_smig() {
     if [ -n "${SMIG:-}" ]; then
         return
     fi
-    cargo build --release --locked --quiet --manifest-path "$root/Cargo.toml" -p smig-cli
-    SMIG=$TARGET/release/smig
+    cargo build --profile gate --locked --quiet --manifest-path "$root/Cargo.toml" -p smig-cli
+    SMIG=$TARGET/gate/smig
     export SMIG
 }
