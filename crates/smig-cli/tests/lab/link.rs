@@ -22,7 +22,9 @@ fn a_command_has_two_hosts_and_its_own_end() {
     let outside = std::fs::read_link("/proc/self/ns/net").unwrap();
     assert_eq!(own, outside.to_str().unwrap());
     assert!(own != server && own != client && server != client, "{said}");
-    assert!(text(&output.stderr).starts_with("paper-wired: to the client "));
+    // The background command may still be about to enter its host when that is taken away, and say so.
+    let said = text(&output.stderr);
+    assert!(said.lines().any(|line| line.starts_with("paper-wired: to the client ")), "{said}");
 }
 
 #[test]
