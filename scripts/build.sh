@@ -5,11 +5,13 @@
 
 TARGET=${CARGO_TARGET_DIR:-$root/target}
 
+build_command=(cargo build --profile gate --locked --quiet --manifest-path "$root/Cargo.toml" -p smig-cli)
+
 build_smig() {
     if [ -n "${SMIG:-}" ]; then
         return
     fi
-    cargo build --profile gate --locked --quiet --manifest-path "$root/Cargo.toml" -p smig-cli
+    "${build_command[@]}"
     SMIG=$TARGET/gate/smig
     export SMIG
 }
