@@ -37,6 +37,7 @@ mod connection;
 mod driver;
 mod entropy;
 mod error;
+mod grpc;
 mod moves;
 mod observe;
 mod server;
@@ -50,6 +51,7 @@ pub use client::{
 };
 pub use connection::{ConnectionInfo, TlsInfo};
 pub use error::{BoxError, Error, Phase, Reset};
+pub use grpc::is_grpc;
 pub use moves::{MoveMode, MoveRules, Offers};
 pub use observe::{Ends, Observed, Observer, Stats};
 pub use server::{

@@ -6,16 +6,11 @@
 use http::header::{CONTENT_LENGTH, CONTENT_TYPE, HeaderMap, HeaderName, HeaderValue};
 use http::{Response, StatusCode};
 
+pub(crate) use smig::is_grpc;
+
 const GRPC: HeaderValue = HeaderValue::from_static("application/grpc");
 const STATUS: HeaderName = HeaderName::from_static("grpc-status");
 const MESSAGE: HeaderName = HeaderName::from_static("grpc-message");
-
-/// Whether a head is a call's, or an answer to one. gRPC-Web is not: browsers read HTTP statuses.
-pub(crate) fn is_grpc(headers: &HeaderMap) -> bool {
-    let Some(media_type) = headers.get(CONTENT_TYPE) else { return false };
-    let rest = media_type.as_bytes().strip_prefix(GRPC.as_bytes());
-    rest.is_some_and(|rest| matches!(rest.first(), None | Some(b'+' | b';')))
-}
 
 /// Whether a response's body may rest as long as it likes: calls, and server-sent events.
 pub(crate) fn may_rest(headers: &HeaderMap) -> bool {

@@ -12,16 +12,14 @@ use http_body_util::{BodyExt as _, Empty};
 use hyper::body::Incoming;
 use hyper::client::conn::http1::handshake;
 use hyper_util::rt::TokioIo;
-use rustls::pki_types::pem::PemObject as _;
-use rustls::pki_types::{CertificateDer, ServerName};
-use rustls::{ClientConfig, RootCertStore};
+use rustls::pki_types::ServerName;
 use tokio::io::{AsyncRead, AsyncReadExt as _, AsyncWrite, AsyncWriteExt as _};
 use tokio::net::TcpStream;
-use tokio_rustls::TlsConnector;
 
 use super::error::BrowserError;
 use super::material::{ADDRESS, BIG_FILE, ORIGIN_PORT};
 use crate::netns::{Host, Running};
+use crate::workload::connector;
 
 /// How soon a download that nobody wants any more ends.
 const LOOK_EVERY: Duration = Duration::from_millis(100);
@@ -136,21 +134,6 @@ where
             Err(io::Error::other(format!("no tunnel: {}", head.lines().next().unwrap_or_default())))
         }
     }
-}
-
-fn connector(certificate: &str) -> Result<TlsConnector, String> {
-    let mut roots = RootCertStore::empty();
-    for certificate in CertificateDer::pem_slice_iter(certificate.as_bytes()) {
-        roots.add(certificate.map_err(shown)?).map_err(shown)?;
-    }
-    let provider = Arc::new(rustls::crypto::aws_lc_rs::default_provider());
-    let mut config = ClientConfig::builder_with_provider(provider)
-        .with_safe_default_protocol_versions()
-        .map_err(shown)?
-        .with_root_certificates(roots)
-        .with_no_client_auth();
-    config.alpn_protocols = vec![b"http/1.1".to_vec()];
-    Ok(TlsConnector::from(Arc::new(config)))
 }
 
 /// What a server of a host answers to a GET, in clear.

@@ -56,6 +56,22 @@ fn lock(idle: &Mutex<Vec<Line>>) -> std::sync::MutexGuard<'_, Vec<Line>> {
     idle.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
+/// TLS for HTTP/1.1 to servers that this certificate proves.
+pub(crate) fn connector(certificate: &str) -> Result<TlsConnector, String> {
+    let mut roots = RootCertStore::empty();
+    for certificate in CertificateDer::pem_slice_iter(certificate.as_bytes()) {
+        roots.add(certificate.map_err(shown)?).map_err(shown)?;
+    }
+    let provider = Arc::new(rustls::crypto::aws_lc_rs::default_provider());
+    let mut config = ClientConfig::builder_with_provider(provider)
+        .with_safe_default_protocol_versions()
+        .map_err(shown)?
+        .with_root_certificates(roots)
+        .with_no_client_auth();
+    config.alpn_protocols = vec![b"http/1.1".to_vec()];
+    Ok(TlsConnector::from(Arc::new(config)))
+}
+
 impl Pool {
     /// At most `connections` to a server that this certificate proves.
     pub(super) fn new(
@@ -63,20 +79,9 @@ impl Pool {
         certificate: &str,
         connections: usize,
     ) -> Result<Self, String> {
-        let mut roots = RootCertStore::empty();
-        for certificate in CertificateDer::pem_slice_iter(certificate.as_bytes()) {
-            roots.add(certificate.map_err(shown)?).map_err(shown)?;
-        }
-        let provider = Arc::new(rustls::crypto::aws_lc_rs::default_provider());
-        let mut config = ClientConfig::builder_with_provider(provider)
-            .with_safe_default_protocol_versions()
-            .map_err(shown)?
-            .with_root_certificates(roots)
-            .with_no_client_auth();
-        config.alpn_protocols = vec![b"http/1.1".to_vec()];
         Ok(Self {
             server,
-            tls: TlsConnectorBox(TlsConnector::from(Arc::new(config))),
+            tls: TlsConnectorBox(connector(certificate)?),
             idle: Arc::default(),
             places: Arc::new(Semaphore::new(connections)),
         })

@@ -16,6 +16,7 @@ mod schedule;
 mod transfer;
 mod wire;
 
+pub(crate) use http1::connector;
 pub use material::{Material, WARM_UP};
 pub use result::{
     CancelSeen, ConnectionBytes, ConnectionSeen, MoveSeen, ObjectResult, Observation, Outcome,

@@ -4,7 +4,6 @@
 //! Counts only while no response has begun: an exchange in both directions may rest as long as it
 //! likes. So may tunnels, and gRPC's calls: a client that streams is not answered before its end.
 
-use http::header::CONTENT_TYPE;
 use http::{HeaderMap, Request, Response};
 use http_body::Body;
 use smig_proto::{ErrorCode, Instant};
@@ -14,6 +13,7 @@ use super::exchange::{RequestKind, Work};
 use super::session::ServerSession;
 use crate::driver::{Slot, Turn};
 use crate::error::BoxError;
+use crate::grpc::is_grpc;
 use crate::observe::Observed;
 use crate::stream::{Feed, Incoming};
 
@@ -30,11 +30,7 @@ pub(super) struct Pace {
 impl Pace {
     /// The pace that a request's body is held to, if it is.
     pub(super) fn of(kind: RequestKind, headers: &HeaderMap, now: Instant) -> Option<Self> {
-        let is_grpc = headers.get(CONTENT_TYPE).is_some_and(|media_type| {
-            let rest = media_type.as_bytes().strip_prefix(b"application/grpc");
-            rest.is_some_and(|rest| matches!(rest.first(), None | Some(b'+' | b';')))
-        });
-        let is_free = kind == RequestKind::Connect || is_grpc;
+        let is_free = kind == RequestKind::Connect || is_grpc(headers);
         (!is_free).then_some(Self { since: now, received: 0 })
     }
 }
