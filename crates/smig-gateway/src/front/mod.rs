@@ -2,6 +2,7 @@
 //! and the gateway that runs it.
 
 pub mod access_log;
+mod decision;
 mod forwarded;
 mod headers;
 mod keeper;
@@ -36,13 +37,12 @@ pub(crate) use routes::Routes;
 pub(crate) use table::Table;
 
 use access_log::{Counted, counted};
+use decision::{Next, decide};
 use table::{Action, Target};
 
 use crate::admin::Watch;
-use crate::admin::span::RequestSpan;
 use crate::config::Config;
-use crate::proxy::{self, Body, grpc};
-use crate::tls;
+use crate::proxy::{Body, grpc};
 
 /// Whether upstreams and users of a configuration can be used.
 pub(crate) fn check(config: &Config) -> Result<(), Faults> {
@@ -89,19 +89,33 @@ impl Service<Request<Incoming>> for Front {
     }
 
     fn call(&mut self, request: Request<Incoming>) -> Self::Future {
-        let (table, watch) = (self.table(), self.watch.clone());
+        let table = self.table();
         let info = request.extensions().get::<Arc<ConnectionInfo>>();
         let client =
             info.and_then(|info| forwarded::Client::at(info.peer_addr(), &mut self.client));
+        let mut entry = table.log.begin(&request);
+        // Calls are POST; to CONNECT 200 would mean that there is a tunnel.
+        let is_grpc = *request.method() == Method::POST && grpc::is_grpc(request.headers());
+        let decision = decide(&table, self.watch.as_deref(), client, request);
         Box::pin(async move {
-            let mut entry = table.log.begin(&request);
-            // Calls are POST; to CONNECT 200 would mean that there is a tunnel.
-            let is_grpc = *request.method() == Method::POST && grpc::is_grpc(request.headers());
-            let (response, target) = answer(&table, watch.as_deref(), client, request).await;
-            if let Some(entry) = &mut entry
-                && let Some(Action::Upstream { name, .. }) = target.map(|target| &target.action)
-            {
-                entry.answered_by(name);
+            let mut response = match decision.next {
+                Next::Own(response) => *response,
+                Next::Forward(answering) => answering.await,
+                Next::Upstream { admitted, upstream, client } => {
+                    admitted.send(&upstream, client, &table.tunnels).await
+                }
+            };
+            if let Some(span) = &decision.span {
+                span.answered(response.status());
+            }
+            if let Some(target) = decision.target.and_then(|target| table.target(target)) {
+                target.response.apply(response.headers_mut());
+                if target.hint != smig::Hint::None {
+                    response.extensions_mut().insert(target.hint);
+                }
+                if let (Some(entry), Action::Upstream { name, .. }) = (&mut entry, &target.action) {
+                    entry.answered_by(name);
+                }
             }
             let response = if is_grpc { for_grpc(response) } else { response };
             Ok(counted(response, entry))
@@ -133,80 +147,6 @@ fn short(status: StatusCode, text: impl Into<Bytes>) -> Response<Body> {
     headers.insert(CONTENT_TYPE, HeaderValue::from_static("text/plain; charset=utf-8"));
     headers.insert(CACHE_CONTROL, HeaderValue::from_static("no-store"));
     response
-}
-
-async fn answer<'t>(
-    table: &'t Table,
-    watch: Option<&Watch>,
-    client: Option<forwarded::Client>,
-    request: Request<Incoming>,
-) -> (Response<Body>, Option<&'t Target>) {
-    let own = |status, text: &'static str| (short(status, text), None);
-    let info = request.extensions().get::<Arc<ConnectionInfo>>().cloned();
-    let (Some(info), Some(client)) = (info, client) else {
-        return own(StatusCode::INTERNAL_SERVER_ERROR, "no connection\n");
-    };
-    let Ok(authority) = authority(&request) else {
-        return own(StatusCode::BAD_REQUEST, "one host is needed\n");
-    };
-    if let Some(forward) = &table.forward
-        && is_forwarded(&request, table, &info, authority.as_ref())
-    {
-        let span = watch.map(|watch| RequestSpan::forwarded(&request, watch));
-        // Its state is big, and most requests do without it.
-        let response = Box::pin(forward.answer(request, tls::subject(&info))).await;
-        if let Some(span) = &span {
-            span.answered(response.status());
-        }
-        return (response, None);
-    }
-    if *request.method() == Method::CONNECT && request.extensions().get::<Protocol>().is_none() {
-        return own(StatusCode::METHOD_NOT_ALLOWED, "this is no forward proxy\n");
-    }
-    if let Some(authority) = &authority
-        && !info.serves(authority)
-    {
-        return own(StatusCode::MISDIRECTED_REQUEST, "not a name of this connection\n");
-    }
-    if let Some(port) = table.https_port(info.local_addr().port()) {
-        return (to_https(authority.as_ref(), request.uri(), port), None);
-    }
-    let path = path(request.uri());
-    if routes::has_dot_segments(path) {
-        return own(StatusCode::BAD_REQUEST, "dot segments in the path\n");
-    }
-    let Some(target) = table.find(authority.as_ref(), path) else {
-        return own(StatusCode::NOT_FOUND, "nothing is here\n");
-    };
-    let span = watch.map(|watch| RequestSpan::begin(&request, &target.path, watch));
-    let mut response = match &target.action {
-        Action::Answer { status, text } => short(*status, text.clone()),
-        Action::Redirect { to, status } => redirect(to, *status, request.uri()),
-        Action::Upstream { upstream, name, replace } => {
-            let scheme = scheme_of(&info);
-            let tell = |headers: &mut HeaderMap| {
-                let host = authority.as_ref().map(Authority::as_str);
-                forwarded::tell(&table.forwarded, headers, &client, scheme, host);
-            };
-            match prepare(target, replace.as_deref(), request, tell) {
-                Ok(request) => {
-                    if let Some(span) = &span {
-                        span.sent_to(name);
-                    }
-                    proxy::exchange(request, upstream, info.peer_addr(), &table.tunnels).await
-                }
-                Err(why) => return own(StatusCode::BAD_REQUEST, why),
-            }
-        }
-    };
-    if let Some(span) = &span {
-        span.answered(response.status());
-    }
-    target.response.apply(response.headers_mut());
-    if target.hint != smig::Hint::None {
-        response.extensions_mut().insert(target.hint);
-    }
-    (response, Some(target))
 }
 
 /// What the request is for: HTTP/2's authority, or that of the target, or Host.

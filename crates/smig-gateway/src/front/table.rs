@@ -139,9 +139,14 @@ impl Table {
         })
     }
 
-    pub(super) fn find(&self, authority: Option<&Authority>, path: &str) -> Option<&Target> {
+    /// The place of the route for a request.
+    pub(super) fn find(&self, authority: Option<&Authority>, path: &str) -> Option<usize> {
         let host = authority.filter(|_| self.routes.have_hosts()).map(Authority::host);
-        self.targets.get(self.routes.find(host, path)?)
+        self.routes.find(host, path)
+    }
+
+    pub(super) fn target(&self, number: usize) -> Option<&Target> {
+        self.targets.get(number)
     }
 
     /// The upstreams of its routes, each once.

@@ -1,12 +1,14 @@
 //! What can go wrong in an exchange, and the one map from it to responses (RFC 9209).
 
 use std::io;
+use std::net::SocketAddr;
 
 use bytes::Bytes;
 use http::header::{CACHE_CONTROL, CONTENT_TYPE, HeaderName, HeaderValue};
 use http::{Response, StatusCode};
 
 use super::Body;
+use crate::upstream::Upstream;
 
 /// The name of this program in `proxy-status`.
 const NAME: &str = "smig";
@@ -232,6 +234,12 @@ impl Failure {
             Self::HeadTooLarge => "http_response_header_section_size",
             Self::Upgrade(_) => "http_upgrade_failed",
         }
+    }
+
+    /// The response that tells a client, and a line that tells us.
+    pub(crate) fn answer(self, upstream: &Upstream, client: SocketAddr) -> Response<Body> {
+        tracing::warn!(upstream = upstream.name(), %client, failure = %self, "no response");
+        self.into_response()
     }
 
     /// The response that tells a client. What the server is and said stays in the log.

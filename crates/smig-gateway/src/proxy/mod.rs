@@ -45,32 +45,72 @@ pub async fn exchange(
     client: SocketAddr,
     tunnels: &Tunnels,
 ) -> Response<Body> {
-    match answer(request, upstream, client, tunnels).await {
-        Ok(response) => response,
-        Err(failure) => {
-            tracing::warn!(upstream = upstream.name(), %client, %failure, "no response");
-            failure.into_response()
-        }
+    match admit(request) {
+        Ok(admitted) => admitted.send(upstream, client, tunnels).await,
+        Err(failure) => failure.answer(upstream, client),
     }
 }
 
-async fn answer(
-    request: Request<Incoming>,
-    upstream: &Arc<Upstream>,
-    client: SocketAddr,
-    tunnels: &Tunnels,
-) -> Result<Response<Body>, Failure> {
+/// A request that may go to an upstream, without anything that was for the client's hop only.
+///
+/// It lies in the future of each request that runs: what is big stands behind pointers.
+#[derive(Debug)]
+pub(crate) struct Admitted {
+    outward: Box<Outward>,
+    kind: Kind,
+}
+
+/// What comes with a request.
+#[derive(Debug)]
+enum Kind {
+    Usual { upload: Upload, interim: Option<Interim>, extensions: Extensions },
+    Switch(Box<Near>),
+}
+
+/// The client's end of what a request may become.
+#[derive(Debug)]
+struct Near {
+    /// What the client sends on its stream, by HTTP/2.
+    body: Incoming,
+    /// The client's connection, by HTTP/1.1.
+    on_upgrade: Option<OnUpgrade>,
+}
+
+/// Checks a request.
+pub(crate) fn admit(request: Request<Incoming>) -> Result<Admitted, Failure> {
     let (mut parts, body) = request.into_parts();
     let interim = parts.extensions.remove::<Interim>();
     let expects = !body.is_end_stream() && head::expects_continue(&parts.headers);
     let on_upgrade = parts.extensions.remove::<OnUpgrade>();
     let (outward, extensions) = head::admit(parts)?;
-    if outward.wish != Wish::Usual {
-        let switch = Switch { upstream, client, body, on_upgrade, tunnels };
-        return Box::pin(switch.run(outward)).await;
+    let kind = match outward.wish {
+        Wish::Usual => Kind::Usual { upload: Upload::new(body, expects), interim, extensions },
+        _ => Kind::Switch(Box::new(Near { body, on_upgrade })),
+    };
+    Ok(Admitted { outward: Box::new(outward), kind })
+}
+
+impl Admitted {
+    /// As [`exchange`].
+    pub(crate) async fn send(
+        self,
+        upstream: &Arc<Upstream>,
+        client: SocketAddr,
+        tunnels: &Tunnels,
+    ) -> Response<Body> {
+        let answered = match self.kind {
+            Kind::Usual { upload, interim, extensions } => {
+                let usual = Usual { upstream, client, upload, interim };
+                usual.run(self.outward, extensions).await
+            }
+            Kind::Switch(near) => {
+                let Near { body, on_upgrade } = *near;
+                let switch = Switch { upstream, client, body, on_upgrade, tunnels };
+                Box::pin(switch.run(*self.outward)).await
+            }
+        };
+        answered.unwrap_or_else(|failure| failure.answer(upstream, client))
     }
-    let upload = Upload::new(body, expects);
-    Usual { upstream, client, upload, interim }.run(Box::new(outward), extensions).await
 }
 
 /// A request that is answered by a response.
@@ -107,11 +147,11 @@ impl Usual<'_> {
             next = (left > 0).then(|| outward.clone());
             let failure = match pool.connection(self.upstream, server).await {
                 Ok(Connection::Http1(mut lease)) => {
-                    let sending = match self.send_http1(*outward, &mut extensions, &mut lease) {
+                    let sent = match self.send_http1(*outward, &mut extensions, &mut lease) {
                         Ok(sending) => sending.await.map_err(Failure::from),
                         Err(failure) => Err(failure),
                     };
-                    match sending.and_then(|sent| self.take_http1(sent, lease, under_way)) {
+                    match sent.and_then(|sent| self.take_http1(sent, lease, under_way)) {
                         Ok(response) => return Ok(response),
                         Err(failure) => failure,
                     }

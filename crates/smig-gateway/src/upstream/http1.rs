@@ -3,7 +3,7 @@
 //! It has no task of its own, so a request wakes nobody but its own exchange.
 
 use std::future::{Future, poll_fn};
-use std::pin::{Pin, pin};
+use std::pin::Pin;
 use std::sync::Arc;
 use std::task::{Context, Poll, Waker};
 use std::time::Duration;
@@ -11,8 +11,9 @@ use std::time::Duration;
 use bytes::Bytes;
 use http::{Request, Response};
 use hyper::body::Incoming;
-use hyper::client::conn::http1;
+use hyper::client::conn::{TrySendError, http1};
 use hyper_util::rt::TokioIo;
+use pin_project_lite::pin_project;
 use tokio::sync::OwnedSemaphorePermit;
 use tokio::time::{Instant, Sleep};
 
@@ -171,44 +172,18 @@ impl Http1 {
         Poll::Pending
     }
 
-    /// Sends a request and waits for the response's head.
+    /// Sends a request; the future waits for the response's head.
     pub(crate) fn send(
         &mut self,
         request: Request<Upload>,
-        mut patience: Patience,
+        patience: Patience,
     ) -> impl Future<Output = Result<Response<Incoming>, Unanswered>> + use<'_> {
         self.relay.begin_alone();
         let sending = self.sender.try_send_request(request);
         self.relay.end_silently();
         let used = std::mem::replace(&mut self.used, true);
-        async move {
-            let mut sending = pin!(sending);
-            let mut limit = Some(patience.first());
-            poll_fn(|cx| {
-                if let Poll::Ready(sent) = self.drive(cx, |cx| sending.as_mut().poll(cx)) {
-                    return Poll::Ready(sent.map_err(|mut failed| {
-                        let unsent = failed.take_message().is_some();
-                        let failure = Failure::from_hyper(failed.into_error());
-                        Unanswered { failure: failure.at(used), unsent }
-                    }));
-                }
-                loop {
-                    let fresh = limit.take();
-                    let late =
-                        self.poll_limit(cx, fresh.unwrap_or_default(), fresh.is_some()).is_ready();
-                    if !late {
-                        return Poll::Pending;
-                    }
-                    match patience.next() {
-                        Ok(more) => limit = Some(more),
-                        Err(failure) => {
-                            return Poll::Ready(Err(Unanswered { failure, unsent: false }));
-                        }
-                    }
-                }
-            })
-            .await
-        }
+        let limit = Some(patience.first());
+        Sending { sending, connection: self, patience, limit, used }
     }
 
     /// Takes the connection itself, when both ends have agreed to speak something else on it.
@@ -228,5 +203,46 @@ impl Http1 {
         .await?;
         let http1::Parts { io, read_buf, .. } = self.connection.into_parts();
         Ok(Switched { io: io.into_inner(), early: read_buf, place: self.place })
+    }
+}
+
+pin_project! {
+    /// Waits for a response's head. Not an async block: that would have room for `sending` twice.
+    struct Sending<'a, F> {
+        #[pin]
+        sending: F,
+        connection: &'a mut Http1,
+        patience: Patience,
+        // A time limit that has not begun.
+        limit: Option<Duration>,
+        // The connection has carried a request before.
+        used: bool,
+    }
+}
+
+impl<F> Future for Sending<'_, F>
+where
+    F: Future<Output = Result<Response<Incoming>, TrySendError<Request<Upload>>>>,
+{
+    type Output = Result<Response<Incoming>, Unanswered>;
+
+    fn poll(self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Self::Output> {
+        let mut this = self.project();
+        if let Poll::Ready(sent) = this.connection.drive(cx, |cx| this.sending.as_mut().poll(cx)) {
+            return Poll::Ready(sent.map_err(|mut failed| {
+                let unsent = failed.take_message().is_some();
+                let failure = Failure::from_hyper(failed.into_error());
+                Unanswered { failure: failure.at(*this.used), unsent }
+            }));
+        }
+        loop {
+            let fresh = this.limit.take();
+            let (limit, fresh) = (fresh.unwrap_or_default(), fresh.is_some());
+            std::task::ready!(this.connection.poll_limit(cx, limit, fresh));
+            match this.patience.next() {
+                Ok(more) => *this.limit = Some(more),
+                Err(failure) => return Poll::Ready(Err(Unanswered { failure, unsent: false })),
+            }
+        }
     }
 }
