@@ -199,7 +199,7 @@ pub(super) fn outward(
         request.headers_mut().insert(HOST, host);
     }
     let (parts, body) = request.into_parts();
-    let (mut outward, _) = head::admit(parts).map_err(bad)?;
+    let (mut outward, _) = head::admit(parts, None).map_err(bad)?;
     outward.wish = Wish::Usual;
     // hyper answers it when the body is read.
     outward.headers.remove(EXPECT);

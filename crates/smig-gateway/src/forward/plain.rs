@@ -288,7 +288,7 @@ fn prepare(
     request.headers_mut().insert(HOST, host);
     let of_head = |failure| Failure::of_head(&failure);
     let (parts, body) = request.into_parts();
-    let (mut outward, _) = head::admit(parts).map_err(of_head)?;
+    let (mut outward, _) = head::admit(parts, None).map_err(of_head)?;
     outward.wish = Wish::Usual;
     // Our own side has answered it.
     outward.headers.remove(EXPECT);

@@ -6,7 +6,6 @@ use std::net::SocketAddr;
 use std::pin::Pin;
 use std::sync::Arc;
 
-use http::uri::Authority;
 use http::{HeaderMap, Method, Request, Response, StatusCode};
 use smig::{ConnectionInfo, Incoming, Protocol};
 
@@ -56,11 +55,10 @@ impl Decision {
 pub(super) fn decide(
     table: &Table,
     watch: Option<&Watch>,
-    client: Option<forwarded::Client>,
+    last: &mut forwarded::Last,
     request: Request<Incoming>,
 ) -> Decision {
-    let info = request.extensions().get::<Arc<ConnectionInfo>>().cloned();
-    let (Some(info), Some(client)) = (info, client) else {
+    let Some(info) = request.extensions().get::<Arc<ConnectionInfo>>().cloned() else {
         return Decision::short(StatusCode::INTERNAL_SERVER_ERROR, "no connection\n");
     };
     let Ok(authority) = authority(&request) else {
@@ -90,8 +88,7 @@ pub(super) fn decide(
         return Decision::short(StatusCode::BAD_REQUEST, "dot segments in the path\n");
     }
     let found = table.find(authority.as_ref(), path);
-    let Some((number, target)) =
-        found.and_then(|number| Some((number, table.target(number)?)))
+    let Some((number, target)) = found.and_then(|number| Some((number, table.target(number)?)))
     else {
         return Decision::short(StatusCode::NOT_FOUND, "nothing is here\n");
     };
@@ -102,9 +99,12 @@ pub(super) fn decide(
         Action::Redirect { to, status } => own(redirect(to, *status, request.uri())),
         Action::Upstream { upstream, name, replace } => {
             let scheme = scheme_of(&info);
+            let host = authority.as_ref().and_then(|authority| last.host(authority));
+            let Some(client) = last.client(info.peer_addr()) else {
+                return Decision::short(StatusCode::INTERNAL_SERVER_ERROR, "no client\n");
+            };
             let tell = |headers: &mut HeaderMap| {
-                let host = authority.as_ref().map(Authority::as_str);
-                forwarded::tell(&table.forwarded, headers, &client, scheme, host);
+                forwarded::tell(&table.forwarded, headers, client, scheme, host.as_ref());
             };
             let request = match prepare(target, replace.as_deref(), request, tell) {
                 Ok(request) => request,
@@ -114,10 +114,8 @@ pub(super) fn decide(
                 span.sent_to(name);
             }
             let client = info.peer_addr();
-            match proxy::admit(request) {
-                Ok(admitted) => {
-                    Next::Upstream { admitted, upstream: Arc::clone(upstream), client }
-                }
+            match proxy::admit(request, host) {
+                Ok(admitted) => Next::Upstream { admitted, upstream: Arc::clone(upstream), client },
                 Err(failure) => own(failure.answer(upstream, client)),
             }
         }

@@ -4,6 +4,7 @@ use std::fmt::Write as _;
 use std::net::{IpAddr, SocketAddr};
 
 use http::header::{FORWARDED, HeaderMap, HeaderName, HeaderValue};
+use http::uri::Authority;
 
 use crate::config::{ForwardedFields, ForwardedSpec};
 
@@ -27,23 +28,41 @@ pub(super) fn is_ours(field: &str) -> bool {
     NAMES.iter().any(|name| name.as_str().eq_ignore_ascii_case(field))
 }
 
-/// A client's address, and as a field has it: most sessions have one client, and writing it takes longer
-/// than everything else here.
+/// What the last request said, as fields have it: most requests of a connection say the same, and writing
+/// it takes longer than everything else here.
+#[derive(Clone, Debug, Default)]
+pub(super) struct Last {
+    client: Option<Client>,
+    host: Option<(Authority, HeaderValue)>,
+}
+
+/// A client's address.
 #[derive(Clone, Debug)]
 pub(super) struct Client {
     ip: IpAddr,
     text: HeaderValue,
 }
 
-impl Client {
-    /// The client at `peer`: the one of the last request, if it is the same.
-    pub(super) fn at(peer: SocketAddr, last: &mut Option<Self>) -> Option<Self> {
+impl Last {
+    /// The client at `peer`.
+    pub(super) fn client(&mut self, peer: SocketAddr) -> Option<&Client> {
         let ip = peer.ip().to_canonical();
-        if last.as_ref().is_none_or(|last| last.ip != ip) {
+        if self.client.as_ref().is_none_or(|client| client.ip != ip) {
             let text = HeaderValue::try_from(ip.to_string()).ok()?;
-            *last = Some(Self { ip, text });
+            self.client = Some(Client { ip, text });
         }
-        last.clone()
+        self.client.as_ref()
+    }
+
+    /// The authority, octet for octet.
+    pub(super) fn host(&mut self, authority: &Authority) -> Option<HeaderValue> {
+        let said = self.host.as_ref().filter(|(last, _)| last.as_str() == authority.as_str());
+        if let Some((_, host)) = said {
+            return Some(host.clone());
+        }
+        let host = HeaderValue::from_str(authority.as_str()).ok()?;
+        self.host = Some((authority.clone(), host.clone()));
+        Some(host)
     }
 }
 
@@ -53,7 +72,7 @@ pub(super) fn tell(
     headers: &mut HeaderMap,
     client: &Client,
     scheme: &'static str,
-    host: Option<&str>,
+    host: Option<&HeaderValue>,
 ) {
     let said = headers.keys().any(|name| NAMES.contains(name));
     if said && !spec.trust.iter().any(|network| network.contains(client.ip)) {
@@ -68,13 +87,17 @@ pub(super) fn tell(
             headers.insert(PROTO, HeaderValue::from_static(scheme));
         }
         if (!said || !headers.contains_key(HOST))
-            && let Some(value) = host.and_then(|host| HeaderValue::from_str(host).ok())
+            && let Some(host) = host
         {
-            headers.insert(HOST, value);
+            headers.insert(HOST, host.clone());
         }
     }
     if matches!(spec.send, ForwardedFields::Forwarded | ForwardedFields::Both)
-        && let Ok(element) = HeaderValue::try_from(element(client.ip, scheme, host))
+        && let Ok(element) = HeaderValue::try_from(element(
+            client.ip,
+            scheme,
+            host.and_then(|host| host.to_str().ok()),
+        ))
     {
         extend(headers, &FORWARDED, &element);
     }
@@ -120,8 +143,10 @@ mod tests {
         for (name, value) in sent {
             headers.append(*name, HeaderValue::from_static(value));
         }
-        let client = Client::at(peer.parse().unwrap(), &mut None).unwrap();
-        tell(&spec, &mut headers, &client, "https", Some("a.example"));
+        let mut last = Last::default();
+        let host = last.host(&Authority::from_static("a.example")).unwrap();
+        let client = last.client(peer.parse().unwrap()).unwrap();
+        tell(&spec, &mut headers, client, "https", Some(&host));
         headers
     }
 
@@ -135,6 +160,19 @@ mod tests {
         assert_eq!(headers["x-forwarded-host"], "a.example");
         assert_eq!(headers.len(), 3);
         assert!(told("send = 'off'", &sent, "192.0.2.1:5").is_empty());
+    }
+
+    #[test]
+    fn the_last_is_used_for_the_same_only() {
+        let mut last = Last::default();
+        for host in ["a.example", "a.example", "A.example", "a.example:1", "a.example"] {
+            assert_eq!(last.host(&Authority::from_static(host)).unwrap(), host);
+        }
+        for peer in ["10.0.0.1:1", "10.0.0.1:2", "[::ffff:10.0.0.2]:1", "10.0.0.1:1"] {
+            let peer: SocketAddr = peer.parse().unwrap();
+            let client = last.client(peer).unwrap();
+            assert_eq!(client.text, peer.ip().to_canonical().to_string());
+        }
     }
 
     #[test]

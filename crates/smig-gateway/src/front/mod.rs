@@ -56,12 +56,16 @@ pub(crate) struct Front {
     /// Who follows the requests, if somebody does.
     watch: Option<Arc<Watch>>,
     /// Of the last request: each connection has a clone of its own.
-    client: Option<forwarded::Client>,
+    last: forwarded::Last,
 }
 
 impl Front {
     pub(crate) fn new(table: Table, watch: Option<Arc<Watch>>) -> Self {
-        Self { table: Arc::new(RwLock::new(Arc::new(table))), watch, client: None }
+        Self {
+            table: Arc::new(RwLock::new(Arc::new(table))),
+            watch,
+            last: forwarded::Last::default(),
+        }
     }
 
     /// Answers by another table from the next request on.
@@ -90,13 +94,10 @@ impl Service<Request<Incoming>> for Front {
 
     fn call(&mut self, request: Request<Incoming>) -> Self::Future {
         let table = self.table();
-        let info = request.extensions().get::<Arc<ConnectionInfo>>();
-        let client =
-            info.and_then(|info| forwarded::Client::at(info.peer_addr(), &mut self.client));
         let mut entry = table.log.begin(&request);
         // Calls are POST; to CONNECT 200 would mean that there is a tunnel.
         let is_grpc = *request.method() == Method::POST && grpc::is_grpc(request.headers());
-        let decision = decide(&table, self.watch.as_deref(), client, request);
+        let decision = decide(&table, self.watch.as_deref(), &mut self.last, request);
         Box::pin(async move {
             let mut response = match decision.next {
                 Next::Own(response) => *response,

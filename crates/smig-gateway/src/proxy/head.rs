@@ -33,12 +33,17 @@ pub(crate) struct Outward {
     pub(crate) method: Method,
     pub(crate) uri: Uri,
     pub(crate) headers: HeaderMap,
+    /// The URI's authority as a field has it, if somebody has made it already.
+    pub(crate) host: Option<HeaderValue>,
     pub(crate) wish: Wish,
 }
 
 /// Checks a request's head and takes away what is for this hop only. What else was known of the request
 /// comes back as well.
-pub(crate) fn admit(parts: request::Parts) -> Result<(Outward, Extensions), Failure> {
+pub(crate) fn admit(
+    parts: request::Parts,
+    host: Option<HeaderValue>,
+) -> Result<(Outward, Extensions), Failure> {
     let request::Parts { method, uri, version, mut headers, mut extensions, .. } = parts;
     let wish = if version < Version::HTTP_2 {
         // The library checked this for HTTP/2.
@@ -58,7 +63,8 @@ pub(crate) fn admit(parts: request::Parts) -> Result<(Outward, Extensions), Fail
             None => Wish::Usual,
         }
     };
-    Ok((Outward { method, uri, headers, wish }, extensions))
+    let host = host.filter(|_| uri.authority().is_some());
+    Ok((Outward { method, uri, headers, host, wish }, extensions))
 }
 
 /// Whether the client wants to hear 100 before it sends the body.
@@ -272,6 +278,9 @@ fn is_for_all_hops(name: &HeaderName) -> bool {
 
 /// The authority that a request is for.
 fn authority(outward: &Outward) -> Result<HeaderValue, Failure> {
+    if let Some(host) = &outward.host {
+        return Ok(host.clone());
+    }
     match (outward.uri.authority(), outward.headers.get(HOST)) {
         (Some(authority), _) => HeaderValue::from_str(authority.as_str())
             .map_err(|_| Failure::BadRequest("a bad authority")),
@@ -292,7 +301,7 @@ pub(crate) fn for_http1<B: http_body::Body>(
     if outward.headers.contains_key(TE) {
         outward.headers.insert(CONNECTION, HeaderValue::from_static("te"));
     }
-    let Outward { method, uri, mut headers, wish } = outward;
+    let Outward { method, uri, mut headers, wish, .. } = outward;
     // hyper takes a body whose length is not known for none at all with GET and HEAD.
     if !body.is_end_stream() && !headers.contains_key(CONTENT_LENGTH) && wish == Wish::Usual {
         headers.insert(TRANSFER_ENCODING, HeaderValue::from_static("chunked"));
@@ -321,7 +330,7 @@ pub(crate) fn for_http2<B>(
     body: B,
 ) -> Result<Request<B>, Failure> {
     let host = authority(&outward)?;
-    let Outward { method, uri, headers, wish } = outward;
+    let Outward { method, uri, headers, wish, .. } = outward;
     let mut parts = uri.into_parts();
     if parts.authority.is_none() {
         let host = Authority::try_from(host.as_bytes());

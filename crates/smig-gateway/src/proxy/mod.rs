@@ -14,7 +14,7 @@ use std::pin::pin;
 use std::sync::Arc;
 use std::task::Poll;
 
-use http::{Extensions, HeaderMap, Request, Response, StatusCode, Version};
+use http::{Extensions, HeaderMap, HeaderValue, Request, Response, StatusCode, Version};
 use http_body::Body as _;
 use hyper::body::Incoming as Received;
 use hyper::upgrade::OnUpgrade;
@@ -45,7 +45,7 @@ pub async fn exchange(
     client: SocketAddr,
     tunnels: &Tunnels,
 ) -> Response<Body> {
-    match admit(request) {
+    match admit(request, None) {
         Ok(admitted) => admitted.send(upstream, client, tunnels).await,
         Err(failure) => failure.answer(upstream, client),
     }
@@ -76,13 +76,16 @@ struct Near {
     on_upgrade: Option<OnUpgrade>,
 }
 
-/// Checks a request.
-pub(crate) fn admit(request: Request<Incoming>) -> Result<Admitted, Failure> {
+/// Checks a request. `host` is its URI's authority as a field has it, if somebody has made it already.
+pub(crate) fn admit(
+    request: Request<Incoming>,
+    host: Option<HeaderValue>,
+) -> Result<Admitted, Failure> {
     let (mut parts, body) = request.into_parts();
     let interim = parts.extensions.remove::<Interim>();
     let expects = !body.is_end_stream() && head::expects_continue(&parts.headers);
     let on_upgrade = parts.extensions.remove::<OnUpgrade>();
-    let (outward, extensions) = head::admit(parts)?;
+    let (outward, extensions) = head::admit(parts, host)?;
     let kind = match outward.wish {
         Wish::Usual => Kind::Usual { upload: Upload::new(body, expects), interim, extensions },
         _ => Kind::Switch(Box::new(Near { body, on_upgrade })),

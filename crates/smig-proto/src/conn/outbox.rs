@@ -24,6 +24,10 @@ pub struct Transmit {
     sealed: VecDeque<Bytes>,
     open: BytesMut,
     length: usize,
+    /// What `open` held at most since the last rest.
+    peak: usize,
+    /// The same before that rest.
+    expected: usize,
 }
 
 impl Transmit {
@@ -73,10 +77,20 @@ impl Transmit {
         }
     }
 
-    /// Gives the buffers' memory back; for connections that fall idle.
-    pub fn shrink(&mut self) {
-        if self.is_empty() {
-            *self = Self::default();
+    /// Gives memory back, if it is more than `keep` octets and nothing waits; for connections at rest.
+    /// The next time as much is taken at once: a buffer that doubles copies its octets each time.
+    pub fn rest(&mut self, keep: usize) {
+        let most = self.peak.max(self.open.capacity());
+        if self.is_empty() && most > keep {
+            *self = Self { expected: self.peak, ..Self::default() };
+        }
+    }
+
+    /// Makes room for as much as there was before the last rest.
+    pub(crate) fn expect_data(&mut self) {
+        let expected = std::mem::take(&mut self.expected);
+        if expected > self.open.capacity() {
+            self.open.reserve(expected - self.open.len());
         }
     }
 
@@ -84,12 +98,14 @@ impl Transmit {
         let before = self.open.len();
         write(&mut self.open);
         self.length += self.open.len() - before;
+        self.peak = self.peak.max(self.open.len());
     }
 
     pub(crate) fn push(&mut self, payload: Bytes) {
         self.length += payload.len();
         if payload.len() < COPY {
             self.open.extend_from_slice(&payload);
+            self.peak = self.peak.max(self.open.len());
             return;
         }
         if !self.open.is_empty() {

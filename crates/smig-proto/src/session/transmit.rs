@@ -12,6 +12,9 @@ use crate::wire::{self, EndStream, StreamId};
 /// DATA frames shorter than this although more is queued mean that the peer keeps its window tiny.
 const TINY: usize = 1024;
 
+/// Room for frames that a connection keeps, in octets.
+const KEPT: usize = 4 << 10;
+
 impl Session {
     /// Whether [`Self::poll_transmit`] may have something for this connection.
     #[must_use]
@@ -37,7 +40,12 @@ impl Session {
             let frames = &mut conn.out.frames;
             out.open_buffer(|open| {
                 if open.is_empty() {
+                    let used = frames.len();
                     core::mem::swap(open, frames);
+                    // The next heads are as many: a buffer that doubles copies them each time.
+                    if frames.capacity() < used {
+                        frames.reserve(used.min(KEPT));
+                    }
                 } else {
                     open.extend_from_slice(frames);
                     frames.clear();
@@ -47,6 +55,9 @@ impl Session {
         conn.out.answers = 0;
         if conn.is_dead() {
             return out.len() - before;
+        }
+        if !conn.scheduler.is_empty() {
+            out.expect_data();
         }
         while out.len() - before < limit {
             let room = limit - (out.len() - before);

@@ -113,8 +113,6 @@ pub(crate) struct Link {
     sent: u64,
     blocked: bool,
     peer: PeerSide,
-    /// The output buffer has grown; to be given back when the connection falls idle.
-    output_grew: bool,
 }
 
 impl Link {
@@ -139,7 +137,6 @@ impl Link {
             sent: 0,
             blocked: false,
             peer: PeerSide::Silent,
-            output_grew: false,
         }
     }
 
@@ -309,7 +306,6 @@ impl Link {
             if taken >= self.batch {
                 self.batch = (self.batch * 2).min(MAX_BATCH);
             }
-            self.output_grew |= self.output.len() > KEPT_OUTPUT;
             sent += taken;
             self.unsampled += taken;
         }
@@ -319,10 +315,7 @@ impl Link {
 
     /// The session's task goes to sleep: what is not needed to wait is given back.
     pub(super) fn rest(&mut self) {
-        if self.output_grew && self.output.is_empty() {
-            self.output.shrink();
-            self.output_grew = false;
-        }
+        self.output.rest(KEPT_OUTPUT);
     }
 
     /// The socket is full: take less at a time, and see how fast it drains.
