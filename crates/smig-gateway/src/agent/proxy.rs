@@ -15,7 +15,7 @@ use hyper_util::rt::{TokioIo, TokioTimer};
 use tokio::net::TcpStream;
 
 use super::Shared;
-use super::accepted::{Accepted, BrokenFlag, LocalBody};
+use super::accepted::{Accepted, LocalBody, Progress};
 use super::failure::Failure;
 use super::listen::{Stop, stopped};
 use super::pac;
@@ -27,7 +27,7 @@ use crate::tunnel::{Kind, Socket, Stream};
 struct Connection {
     shared: Arc<Shared>,
     local: SocketAddr,
-    broken: BrokenFlag,
+    progress: Progress,
     /// A tunnel that begins when the connection has done with HTTP.
     tunnel: Mutex<Option<(OnUpgrade, Stream, RequestSpan)>>,
 }
@@ -35,9 +35,9 @@ struct Connection {
 /// Serves a local connection to its end.
 pub(super) async fn serve(tcp: TcpStream, shared: Arc<Shared>, stop: Stop) {
     let Ok(local) = tcp.local_addr() else { return };
-    let accepted = Accepted::new(tcp, Bytes::new());
-    let broken = accepted.broken();
-    let connection = Arc::new(Connection { shared, local, broken, tunnel: Mutex::default() });
+    let accepted = Accepted::new(tcp);
+    let progress = accepted.progress();
+    let connection = Arc::new(Connection { shared, local, progress, tunnel: Mutex::default() });
     let answering = {
         let connection = Arc::clone(&connection);
         service_fn(move |request| {
@@ -55,6 +55,7 @@ pub(super) async fn serve(tcp: TcpStream, shared: Arc<Shared>, stop: Stop) {
     let tunnel = connection.tunnel.lock().unwrap_or_else(PoisonError::into_inner).take();
     let Some((upgrade, stream, span)) = tunnel else { return };
     let Ok(Ok(parts)) = upgrade.await.map(|io| io.downcast::<TokioIo<Accepted>>()) else { return };
+    connection.progress.end();
     let socket = Socket::with_first(parts.io.into_inner(), parts.read_buf);
     connection.shared.carry(Kind::Connect, socket, stream, span).await;
 }
@@ -135,6 +136,8 @@ impl Connection {
         span.answered(stream.as_ref().map_or_else(Failure::status, |_| StatusCode::OK));
         let stream = stream?;
         let upgrade = hyper::upgrade::on(&mut request);
+        // Until it is carried: a connection that ends before is no tunnel that has come to its end.
+        self.progress.begin();
         *self.tunnel.lock().unwrap_or_else(PoisonError::into_inner) = Some((upgrade, stream, span));
         Ok(Response::new(LocalBody::text(Bytes::new())))
     }
@@ -152,8 +155,8 @@ impl Connection {
         let gateway = Arc::clone(&self.shared.gateway);
         let response = gateway.send(request).await;
         span.answered(response.as_ref().map_or_else(Failure::status, Response::status));
-        let broken = self.broken.clone();
-        let mut response = response?.map(|body| LocalBody::session(body, broken, gateway, span));
+        let progress = self.progress.clone();
+        let mut response = response?.map(|body| LocalBody::session(body, progress, gateway, span));
         *response.version_mut() = Version::HTTP_11;
         Ok(response)
     }
