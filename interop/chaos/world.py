@@ -99,8 +99,8 @@ class Service:
 
 
 class World:
-    def __init__(self, base, certificate, clients):
-        self.base, self.certificate, self.clients = base, certificate, clients
+    def __init__(self, base, certificate, balance="source", clients=0):
+        self.base, self.certificate, self.balance, self.clients = base, certificate, balance, clients
         self.www = os.path.join(base, "www")
         for folder in ("www", "logs", "scratch", "conf"):
             os.makedirs(os.path.join(base, folder), exist_ok=True)
@@ -155,7 +155,7 @@ http {{
         how = ["--cleartext"] if letter == "b" else ["--cert", self.certificate.cert, "--key", self.certificate.key]
         command = [smig_program(), "serve", self.www, "--listen", f"127.0.0.1:{self.port[name]}", "--workers", "1", *how,
                    "--drain-timeout", f"{DRAIN}s"]
-        return Service(self, name, command, ready=self.listens(name))
+        return Service(self, name, command, ready=self.listens(name), drains=True)
 
     def origin(self, letter):
         name = f"echo-{letter}"
@@ -222,7 +222,7 @@ frontend front-{number}
 {binds}
     default_backend gateways-{number}
 backend gateways-{number}
-    balance source
+    balance {self.balance}
     option httpchk
     http-check send meth GET uri /readyz ver HTTP/1.1 hdr Host localhost
     option redispatch
@@ -250,8 +250,8 @@ defaults
     def agent(self, number):
         port = self.port
         command = [
-            smig_program(), "agent", "--connect-timeout", "20", "--via", f"https://localhost:{port[f'front-{number}']}", "--cacert",
-            self.certificate.ca, "--listen", f"127.0.0.1:{port[f'agent-{number}']}", "--socks",
+            smig_program(), "agent", "--connect-timeout", "20", "--via", f"https://localhost:{port[f'front-{number}']}",
+            "--cacert", self.certificate.ca, "--listen", f"127.0.0.1:{port[f'agent-{number}']}", "--socks",
             f"127.0.0.1:{port[f'socks-{number}']}", "--forward",
             f"127.0.0.1:{port[f'forward-{number}']}=127.0.0.1:{port['serve-b']}", "--drain-timeout", f"{DRAIN}s",
             "--admin", f"127.0.0.1:{port[f'agent-admin-{number}']}"]

@@ -172,6 +172,22 @@ async fn an_agent_that_ends_lets_what_runs_finish() {
 }
 
 #[tokio::test]
+async fn who_has_connected_when_the_agent_ends_is_served() {
+    let gateway = Gateway::start(spec());
+    for _ in 0..20 {
+        let agent = gateway.agent(Vec::new()).await;
+        let mut late = TcpStream::connect(agent.http_addrs()[0]).await.unwrap();
+        let ended = tokio::spawn(agent.shutdown(Duration::from_secs(3600)));
+        tokio::task::yield_now().await;
+        late.write_all(b"GET /proxy.pac HTTP/1.1\r\nHost: x\r\n\r\n").await.unwrap();
+        let mut said = String::new();
+        late.read_to_string(&mut said).await.unwrap();
+        assert!(said.starts_with("HTTP/1.1 200 "), "{said}");
+        ended.await.unwrap();
+    }
+}
+
+#[tokio::test]
 async fn operators_see_the_gateway_and_the_tunnels() {
     let gateway = Gateway::start(spec());
     let admin = Some(AdminSpec { listen: loopback() });
