@@ -35,7 +35,7 @@ class Balanced:
                 service.process.stop()
 
     def each(self, metric):
-        return [self.world.metrics(number)[f"smig_{metric}_total"] for number in (1, 2)]
+        return [self.world.metrics(f"gateway-{number}")[f"smig_{metric}_total"] for number in (1, 2)]
 
     def total(self, metric):
         return sum(self.each(metric))

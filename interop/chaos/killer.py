@@ -9,12 +9,10 @@ from world import DRAIN
 
 # How often: what, of whom.
 ACTIONS = {"kill": 5, "term": 3, "stop": 2, "reload": 2}
-# Until an agent has tried again and a balancer has looked again, beyond the time that the process was away.
-BACK_OFF = 3.0
 
 
 class Blow:
-    """What was done to a process: it was away from `began` to `ended`; then others need `BACK_OFF` to find out."""
+    """What was done to a process: it was away from `began` to `ended`."""
 
     def __init__(self, name, action, began):
         self.name, self.action, self.began, self.ended, self.code = name, action, began, None, None
@@ -82,25 +80,3 @@ class Killer:
     def reload(self, service, blow, away):
         service.signal(signal.SIGHUP)
         time.sleep(away)
-
-
-def excuse(request, blows, now):
-    """The blow that explains why a request failed; None if nothing does."""
-    for blow in blows:
-        until = (blow.ended or now) + BACK_OFF + (blow.ended or now) - blow.began
-        if not (request.began < until and blow.began - 0.05 < request.ended):
-            continue
-        if blow.action in ("stop", "reload"):
-            continue  # nothing is lost by these
-        if blow.name in request.plan.way:
-            if blow.action == "term" and blow.name.startswith("gateway"):
-                # What ended by itself within the time, and what began later, must not notice.
-                if request.began < blow.began and request.ended >= blow.began + DRAIN - 0.5:
-                    return blow
-                continue
-            return blow
-        if blow.name in request.plan.redundant:
-            # The other server answers instead, unless the answer had begun or must not be asked for twice.
-            if request.head or not request.plan.idempotent:
-                return blow
-    return None

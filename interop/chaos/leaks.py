@@ -7,8 +7,11 @@ import time
 from world import DRAIN, end
 
 MEBI = 1 << 20
-# Resident memory of a process that nobody ended: from the first third of the run to its last.
-GROWTH = 24 * MEBI
+# What a process may have more in the last third of its life than in the first one: its resident memory, its descriptors
+# beside TCP, its TCP sockets (as many as clients have open at once), its threads.
+GROWTH = {"memory": 24 * MEBI, "descriptors": 8, "sockets": 100, "threads": 4}
+# Samples of a third that are enough to tell growth from warming up: one a second.
+THIRD = 20
 # After the warm-up; allocators and tables grow a while.
 REST = 48 * MEBI
 # Unused connections to origins are kept for half a minute, and so are spares.
@@ -25,10 +28,11 @@ def until(seconds, done):
 
 
 class Watcher:
-    """Looks at memory every second, and remembers how many descriptors were open when nothing happened."""
+    """Looks at every process of smig each second, and remembers what it had when nothing happened. A process that is
+    begun again begins a life of its own."""
 
     def __init__(self, world):
-        self.world, self.samples, self.survivors = world, {}, set()
+        self.world, self.lives = world, {}
         self.at_rest, self.memory_at_rest, self.memory_at_end = {}, {}, {}
         self.ended = threading.Event()
 
@@ -38,38 +42,49 @@ class Watcher:
             service = self.world.services[name]
             self.at_rest[name], self.memory_at_rest[name] = service.descriptors(), service.memory()
 
-    def start(self, survivors):
-        self.survivors = survivors
-        self.samples = {name: [] for name in survivors}
+    def start(self):
         threading.Thread(target=self.look, daemon=True).start()
 
     def look(self):
         while not self.ended.wait(1):
-            for name, samples in self.samples.items():
+            for name in SMIG:
+                service = self.world.services[name]
+                number = service.number
                 try:
-                    samples.append(self.world.services[name].memory())
+                    sample = {"memory": service.memory(), "descriptors": service.descriptors(),
+                              "sockets": len(service.sockets()), "threads": service.threads()}
                 except OSError:
-                    return  # all of it ends
+                    continue  # it is away
+                self.lives.setdefault((name, number), []).append(sample)
+
+    def thirds(self):
+        """(name, number of the life, what, most in its first third, most in its last) where there is enough to tell."""
+        for (name, number), samples in self.lives.items():
+            third = len(samples) // 3
+            if third >= THIRD:
+                for what in GROWTH:
+                    yield (name, number, what, max(sample[what] for sample in samples[:third]),
+                           max(sample[what] for sample in samples[-third:]))
 
     def growth(self):
         self.ended.set()
-        for name, samples in self.samples.items():
-            third = len(samples) // 3
-            if third < 20:
-                continue  # too short to tell growth from warming up
-            first, last = max(samples[:third]), max(samples[-third:])
-            if last - first > GROWTH:
-                yield f"{name} grew from {first / MEBI:.1f} to {last / MEBI:.1f} MiB"
+        for name, number, what, first, last in self.thirds():
+            if last - first > GROWTH[what]:
+                yield f"{name}, process {number}, grew: {what} {first} in its first third, {last} in its last"
 
     def told(self):
-        told = {}
-        for name, samples in self.samples.items():
-            third = max(len(samples) // 3, 1)
-            mebi = lambda octets: round(octets / MEBI, 1)
-            told[name] = {"at_rest_before_mib": mebi(self.memory_at_rest[name]), "most_in_first_third_mib": mebi(max(
-                samples[:third], default=0)), "most_in_last_third_mib": mebi(max(samples[-third:], default=0)),
-                "at_rest_after_mib": mebi(self.memory_at_end.get(name, 0))}
+        told = []
+        for name, number, what, first, last in self.thirds():
+            if what == "memory":
+                first, last = round(first / MEBI, 1), round(last / MEBI, 1)
+            told.append({"process": name, "number": number, "seconds": len(self.lives[name, number]), "what": what,
+                         "most_in_first_third": first, "most_in_last_third": last})
         return told
+
+    def rests(self):
+        mebi = lambda octets: round(octets / MEBI, 1)
+        return {name: {"after_warm_up_mib": mebi(self.memory_at_rest[name]), "at_the_end_mib": mebi(after)}
+                for name, after in self.memory_at_end.items()}
 
 
 def left_over(world, watcher):
@@ -79,43 +94,44 @@ def left_over(world, watcher):
 
     def with_agents():
         for n in (1, 2):
-            gateway, agent = services[f"gateway-{n}"], services[f"agent-{n}"]
-            for session in world.sessions(n):
-                if session["open_streams"]:
-                    yield f"gateway-{n} has {session['open_streams']} streams of {session['peer']}: {session['streams']}"
-            for name, value in world.metrics(n).items():
-                if name.startswith(("smig_upstream_running", "smig_tunnels{")) and value:
-                    yield f"gateway-{n}: {name} is {value}"
-            for here, there, state in gateway.sockets():
-                if here not in names:
-                    yield f"gateway-{n} has a connection from port {here} to {names.get(there, there)}, state {state}"
-            to_gateways = 0
-            for here, there, state in agent.sockets():
-                if here in names:
-                    yield f"agent-{n} has a local connection on port {here}, state {state}"
-                to_gateways += here not in names
-            # One, and a spare.
-            if to_gateways > 2:
-                yield f"agent-{n} has {to_gateways} connections to its gateway: {agent.sockets()}"
-            for service in (gateway, agent):
-                if service.descriptors() > watcher.at_rest[service.name]:
-                    yield (f"{service.name} has {service.descriptors()} descriptors beside TCP, "
-                           f"{watcher.at_rest[service.name]} after the warm-up")
+            for service in (services[f"gateway-{n}"], services[f"agent-{n}"]):
+                name = service.name
+                for session in world.sessions(name):
+                    if session["open_streams"]:
+                        yield f"{name} has {session['open_streams']} streams of {session['peer']}: {session['streams']}"
+                for label, value in world.metrics(name).items():
+                    if label.startswith(("smig_upstream_running", "smig_tunnels{")) and value:
+                        yield f"{name}: {label} is {value}"
+                if service.descriptors() > watcher.at_rest[name]:
+                    yield (f"{name} has {service.descriptors()} descriptors beside TCP, "
+                           f"{watcher.at_rest[name]} after the warm-up")
+                if name.startswith("gateway"):
+                    yield from (f"{name} has a connection from port {here} to {names.get(there, there)}, state {state}"
+                                for here, there, state in service.sockets() if here not in names)
+                    continue
+                # What the admin page was asked by ends in its own time.
+                asked = world.port[f"agent-admin-{n}"]
+                held = [socket for socket in service.sockets() if socket[0] != asked]
+                yield from (f"{name} has a local connection on port {here}, state {state}"
+                            for here, _, state in held if here in names)
+                # One, and a spare.
+                if sum(here not in names for here, _, _ in held) > 2:
+                    yield f"{name} has more connections to its gateway than two: {held}; {world.sessions(name)}"
     yield from until(KEPT, lambda: list(with_agents()))
 
-    for name in watcher.survivors:
-        watcher.memory_at_end[name] = services[name].memory()
-        if watcher.memory_at_end[name] > watcher.memory_at_rest[name] + REST:
-            yield (f"{name} rests with {watcher.memory_at_end[name] / MEBI:.1f} MiB, "
+    for name in SMIG:
+        after = watcher.memory_at_end[name] = services[name].memory()
+        if after > watcher.memory_at_rest[name] + REST:
+            yield (f"{name} rests with {after / MEBI:.1f} MiB, "
                    f"after the warm-up {watcher.memory_at_rest[name] / MEBI:.1f} MiB")
     for n in (1, 2):
         yield from end_at_rest(services[f"agent-{n}"])
 
     def without_agents():
         for n in (1, 2):
-            if sessions := world.sessions(n):
+            if sessions := world.sessions(f"gateway-{n}"):
                 yield f"gateway-{n} has sessions without clients: {sessions}"
-            if number := world.metrics(n)["smig_connections"]:
+            if number := world.metrics(f"gateway-{n}")["smig_connections"]:
                 yield f"gateway-{n} has {number:.0f} connections without clients"
             for socket in services[f"gateway-{n}"].sockets():
                 yield f"gateway-{n} has a socket (local port, remote port, state) {socket}"

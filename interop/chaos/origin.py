@@ -3,7 +3,9 @@
 
 HTTP/1.1 without TLS:
     PUT|POST /digest/SHA   reads the body; a whole one of another hash goes to JOURNAL, which is a violation
-    GET /stream/SEED/SIZE/SECONDS   SIZE bytes of the generator SEED, spread over SECONDS, after a third of that; chunked for even seeds
+    GET /stream/SEED/SIZE/SECONDS   SIZE bytes of the generator SEED, spread over SECONDS, after a third of that; chunked for
+                                    even seeds
+    GET /call/SEED/SIZE/SECONDS     the same in chunks, with a pause of SECONDS before the end; a trailer has its hash
     GET /watch/COUNT/MILLIS   a line every MILLIS, the last one says that it is the last
     GET /socket   WebSocket: every message comes back
 ECHO_PORT: bytes come back, as they are.
@@ -58,6 +60,8 @@ class Origin:
         await self.body(reader, fields)
         if what == "stream":
             await self.stream(writer, int(rest[0]), int(rest[1]), float(rest[2]))
+        elif what == "call":
+            await self.call(writer, int(rest[0]), int(rest[1]), float(rest[2]))
         elif what == "watch":
             await self.watch(writer, int(rest[0]), float(rest[1]) / 1000)
         else:
@@ -110,6 +114,17 @@ class Origin:
             await asyncio.sleep(seconds / len(pieces))
         if chunked:
             writer.write(b"0\r\n\r\n")
+        await writer.drain()
+
+    async def call(self, writer, seed, size, seconds):
+        data = stream_bytes(seed, size)
+        writer.write(b"HTTP/1.1 200 OK\r\nTrailer: call-status\r\nTransfer-Encoding: chunked\r\n\r\n")
+        for at in range(0, size, PIECE):
+            piece = data[at:at + PIECE]
+            writer.write(b"%x\r\n%s\r\n" % (len(piece), piece))
+            await writer.drain()
+        await asyncio.sleep(seconds)
+        writer.write(b"0\r\ncall-status: %s\r\n\r\n" % hashlib.sha256(data).hexdigest().encode())
         await writer.drain()
 
     async def watch(self, writer, count, pause):

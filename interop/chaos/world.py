@@ -3,6 +3,8 @@
     curl and others ---+                              +- gateway-1 -+--- files:  nginx-a (HTTP/1.1), serve-a (smig)
                        +-- haproxy (TCP, by source) --+             +--- files2: nginx-b (HTTP/2, TLS), serve-b (h2c)
     agent-1, agent-2 --+                              +- gateway-2 -+--- app:    echo-a, echo-b (origin.py)
+
+Each client and each agent has a port of HAProxy's to itself, so that HAProxy's log tells which gateway it had, and when.
 """
 
 import hashlib
@@ -88,14 +90,17 @@ class Service:
         """How many are open, TCP sockets apart."""
         return len(os.listdir(f"/proc/{self.process.pid}/fd")) - len(self.sockets())
 
+    def threads(self):
+        return len(os.listdir(f"/proc/{self.process.pid}/task"))
+
     def memory(self):
         with open(f"/proc/{self.process.pid}/statm", encoding="ascii") as f:
             return int(f.read().split()[1]) * os.sysconf("SC_PAGE_SIZE")
 
 
 class World:
-    def __init__(self, base, certificate, balance="source"):
-        self.base, self.certificate, self.balance = base, certificate, balance
+    def __init__(self, base, certificate, balance="source", clients=0):
+        self.base, self.certificate, self.balance, self.clients = base, certificate, balance, clients
         self.www = os.path.join(base, "www")
         for folder in ("www", "logs", "scratch", "conf"):
             os.makedirs(os.path.join(base, folder), exist_ok=True)
@@ -105,7 +110,8 @@ class World:
         self.port = {name: next(free) for name in (
             "nginx-a", "nginx-a-tls", "nginx-b", "nginx-b-tls", "serve-a", "serve-b", "echo-a", "echo-a-raw", "echo-b",
             "echo-b-raw", "gateway-1", "gateway-2", "admin-1", "admin-2", "front-1", "front-2", "agent-1", "agent-2",
-            "socks-1", "socks-2", "forward-1", "forward-2")}
+            "socks-1", "socks-2", "forward-1", "forward-2", "agent-admin-1", "agent-admin-2",
+            *(f"client-{n}" for n in range(clients)))}
         self.services = {}
         for service in (self.nginx("a"), self.nginx("b"), self.serve("a"), self.serve("b"), self.origin("a"),
                         self.origin("b"), self.gateway(1), self.gateway(2), self.haproxy(), self.agent(1), self.agent(2)):
@@ -149,7 +155,7 @@ http {{
         how = ["--cleartext"] if letter == "b" else ["--cert", self.certificate.cert, "--key", self.certificate.key]
         command = [smig_program(), "serve", self.www, "--listen", f"127.0.0.1:{self.port[name]}", "--workers", "1", *how,
                    "--drain-timeout", f"{DRAIN}s"]
-        return Service(self, name, command, ready=self.listens(name))
+        return Service(self, name, command, ready=self.listens(name), drains=True)
 
     def origin(self, letter):
         name = f"echo-{letter}"
@@ -209,9 +215,11 @@ listen = "127.0.0.1:{port[f"admin-{number}"]}"
             servers = "\n".join(
                 f"    server gateway-{n} 127.0.0.1:{self.port[f'gateway-{n}']} check port {self.port[f'admin-{n}']} "
                 "inter 300ms fall 1 rise 1" for n in order)
+            mine = [f"front-{number}", *(f"client-{n}" for n in range(self.clients) if n % 2 == number - 1)]
+            binds = "\n".join(f"    bind 127.0.0.1:{self.port[name]}" for name in mine)
             return f"""
 frontend front-{number}
-    bind 127.0.0.1:{self.port[f"front-{number}"]}
+{binds}
     default_backend gateways-{number}
 backend gateways-{number}
     balance {self.balance}
@@ -220,12 +228,16 @@ backend gateways-{number}
     option redispatch
 {servers}
 """
+        # What `ways` reads: the port that was connected to, when (seconds, milliseconds), for how long, and the server.
         config = self.conf("haproxy.cfg", f"""
 global
-    maxconn 2000
+    maxconn 4000
     nbthread 1
+    log stdout format raw local0 info
 defaults
     mode tcp
+    log global
+    log-format "way %fp %Ts %ms %Tt %s %ts"
     retries 3
     timeout connect 20s
     timeout check 5s
@@ -238,10 +250,11 @@ defaults
     def agent(self, number):
         port = self.port
         command = [
-            smig_program(), "agent", "--connect-timeout", "20", "--via", f"https://localhost:{port[f'front-{number}']}", "--cacert",
-            self.certificate.ca, "--listen", f"127.0.0.1:{port[f'agent-{number}']}", "--socks",
+            smig_program(), "agent", "--connect-timeout", "20", "--via", f"https://localhost:{port[f'front-{number}']}",
+            "--cacert", self.certificate.ca, "--listen", f"127.0.0.1:{port[f'agent-{number}']}", "--socks",
             f"127.0.0.1:{port[f'socks-{number}']}", "--forward",
-            f"127.0.0.1:{port[f'forward-{number}']}=127.0.0.1:{port['serve-b']}"]
+            f"127.0.0.1:{port[f'forward-{number}']}=127.0.0.1:{port['serve-b']}", "--drain-timeout", f"{DRAIN}s",
+            "--admin", f"127.0.0.1:{port[f'agent-admin-{number}']}"]
         up = re.compile(r"SMig, big streams move")
 
         def ready(process):
@@ -259,21 +272,22 @@ defaults
         os.makedirs(path, exist_ok=True)
         return path
 
-    def metrics(self, number):
-        """The gateway's metrics, by their names with labels."""
+    def metrics(self, name):
+        """The metrics of a gateway or an agent, by their names with labels."""
         values = {}
-        for line in self.admin(number, "/metrics").decode().splitlines():
+        for line in self.admin(name, "/metrics").decode().splitlines():
             if not line.startswith("#"):
-                name, _, value = line.rpartition(" ")
-                values[name] = float(value)
+                label, _, value = line.rpartition(" ")
+                values[label] = float(value)
         return values
 
-    def sessions(self, number):
-        return json.loads(self.admin(number, "/api/sessions"))["sessions"]
+    def sessions(self, name):
+        return json.loads(self.admin(name, "/api/sessions"))["sessions"]
 
-    def admin(self, number, path):
-        url = f"http://127.0.0.1:{self.port[f'admin-{number}']}{path}"
-        with urllib.request.urlopen(url, timeout=10) as answer:
+    def admin(self, name, path):
+        kind, _, number = name.partition("-")
+        port = self.port[f"{'agent-' if kind == 'agent' else ''}admin-{number}"]
+        with urllib.request.urlopen(f"http://127.0.0.1:{port}{path}", timeout=10) as answer:
             return answer.read()
 
 

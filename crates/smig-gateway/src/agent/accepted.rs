@@ -1,43 +1,89 @@
-//! A local client's socket, and response bodies for it: one that breaks resets the connection, so that a
-//! client that reads to the end does not take a part for the whole.
+//! A local client's socket, and response bodies for it: what breaks, or is given up in the middle, resets
+//! the connection, so that a client that reads to the end does not take a part for the whole.
 
 use std::io;
 use std::pin::Pin;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::atomic::{AtomicU8, Ordering};
 use std::task::{Context, Poll, ready};
+use std::time::Duration;
 
-use bytes::Bytes;
+use bytes::{Bytes, BytesMut};
 use http_body::{Body, Frame, SizeHint};
 use http_body_util::Full;
 use smig::{BoxError, Incoming, StreamInfo};
-use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
+use tokio::io::{AsyncRead, AsyncReadExt as _, AsyncWrite, ReadBuf};
 use tokio::net::TcpStream;
+use tokio::time::{Instant, timeout_at};
 
 use super::gateway::Gateway;
 use crate::admin::span::RequestSpan;
 use crate::tunnel::Abort;
 
-/// Whether a connection must end with a reset.
+/// How far a connection is with what its client waits for.
 #[derive(Clone, Debug, Default)]
-pub(super) struct BrokenFlag(Arc<AtomicBool>);
+pub(super) struct Progress(Arc<AtomicU8>);
 
-/// A socket that was accepted.
+/// The client has, or is about to get, all that there is for it.
+const WHOLE: u8 = 0;
+/// A response's body, or a tunnel, is not at its end.
+const UNDER_WAY: u8 = 1;
+/// It will never be.
+const BROKEN: u8 = 2;
+
+impl Progress {
+    pub(super) fn begin(&self) {
+        self.0.store(UNDER_WAY, Ordering::Relaxed);
+    }
+
+    fn break_off(&self) {
+        self.0.store(BROKEN, Ordering::Relaxed);
+    }
+
+    /// It is at its end, unless it broke.
+    pub(super) fn end(&self) {
+        // Only who began it ends or breaks it.
+        let _ = self.0.compare_exchange(UNDER_WAY, WHOLE, Ordering::Relaxed, Ordering::Relaxed);
+    }
+
+    fn is_whole(&self) -> bool {
+        self.0.load(Ordering::Relaxed) == WHOLE
+    }
+}
+
+/// A socket that was accepted. Dropped in the middle of something it is reset.
 #[derive(Debug)]
 pub(super) struct Accepted {
     tcp: TcpStream,
     /// Octets that were read to see what is spoken.
     first: Bytes,
-    broken: BrokenFlag,
+    progress: Progress,
+    /// The system has all that was written.
+    flushed: bool,
 }
 
 impl Accepted {
-    pub(super) fn new(tcp: TcpStream, first: Bytes) -> Self {
-        Self { tcp, first, broken: BrokenFlag::default() }
+    pub(super) fn new(tcp: TcpStream) -> Self {
+        Self { tcp, first: Bytes::new(), progress: Progress::default(), flushed: true }
     }
 
-    pub(super) fn broken(&self) -> BrokenFlag {
-        self.broken.clone()
+    pub(super) fn progress(&self) -> Progress {
+        self.progress.clone()
+    }
+
+    /// Reads as much as is needed to see whether the client begins with `preface`. What was read is read
+    /// again. Silence for `patience`, an end and an error mean that it does not.
+    pub(super) async fn begins_with(&mut self, preface: &[u8], patience: Duration) -> bool {
+        let mut first = BytesMut::with_capacity(preface.len());
+        let until = Instant::now() + patience;
+        while preface.starts_with(&first) && first.len() < preface.len() {
+            match timeout_at(until, self.tcp.read_buf(&mut first)).await {
+                Ok(Ok(1..)) => {}
+                _ => break,
+            }
+        }
+        self.first = first.freeze();
+        self.first.starts_with(preface)
     }
 }
 
@@ -49,7 +95,7 @@ impl Abort for Accepted {
 
 impl Drop for Accepted {
     fn drop(&mut self) {
-        if self.broken.0.load(Ordering::Relaxed) {
+        if !(self.flushed && self.progress.is_whole()) {
             self.abort();
         }
     }
@@ -76,19 +122,24 @@ impl AsyncWrite for Accepted {
         cx: &mut Context<'_>,
         data: &[u8],
     ) -> Poll<io::Result<usize>> {
+        self.flushed = false;
         Pin::new(&mut self.tcp).poll_write(cx, data)
     }
 
     fn poll_flush(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
-        Pin::new(&mut self.tcp).poll_flush(cx)
+        ready!(Pin::new(&mut self.tcp).poll_flush(cx))?;
+        self.flushed = true;
+        Poll::Ready(Ok(()))
     }
 
     fn poll_shutdown(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
-        if self.broken.0.load(Ordering::Relaxed) {
+        if !self.progress.is_whole() {
             // An end in order is just what must not be said.
             return Poll::Ready(Ok(()));
         }
-        Pin::new(&mut self.tcp).poll_shutdown(cx)
+        ready!(Pin::new(&mut self.tcp).poll_shutdown(cx))?;
+        self.flushed = true;
+        Poll::Ready(Ok(()))
     }
 
     fn poll_write_vectored(
@@ -96,6 +147,7 @@ impl AsyncWrite for Accepted {
         cx: &mut Context<'_>,
         slices: &[io::IoSlice<'_>],
     ) -> Poll<io::Result<usize>> {
+        self.flushed = false;
         Pin::new(&mut self.tcp).poll_write_vectored(cx, slices)
     }
 
@@ -110,7 +162,17 @@ pub(super) enum LocalBody {
     /// An answer of the agent's own.
     Text(Full<Bytes>),
     /// What comes by the session.
-    Session { body: Incoming, broken: BrokenFlag, gateway: Arc<Gateway>, told: Told },
+    Session { body: Incoming, sending: Sending, gateway: Arc<Gateway>, told: Told },
+}
+
+/// Tells a connection of its response's body: hyper lets go of one that it has all of, or that failed.
+#[derive(Debug)]
+pub(super) struct Sending(Progress);
+
+impl Drop for Sending {
+    fn drop(&mut self) {
+        self.0.end();
+    }
 }
 
 /// Tells a span what came, when the body is dropped.
@@ -134,12 +196,15 @@ impl LocalBody {
 
     pub(super) fn session(
         body: Incoming,
-        broken: BrokenFlag,
+        progress: Progress,
         gateway: Arc<Gateway>,
         span: RequestSpan,
     ) -> Self {
         let told = Told { span, stream: body.stream_info(), octets: 0 };
-        Self::Session { body, broken, gateway, told }
+        if !body.is_end_stream() {
+            progress.begin();
+        }
+        Self::Session { body, sending: Sending(progress), gateway, told }
     }
 }
 
@@ -153,14 +218,14 @@ impl Body for LocalBody {
     ) -> Poll<Option<Result<Frame<Bytes>, BoxError>>> {
         match self.get_mut() {
             Self::Text(text) => Pin::new(text).poll_frame(cx).map_err(|never| match never {}),
-            Self::Session { body, broken, gateway, told } => {
+            Self::Session { body, sending, gateway, told } => {
                 let frame = ready!(Pin::new(body).poll_frame(cx));
                 if let Some(Ok(frame)) = &frame {
                     told.octets += frame.data_ref().map_or(0, |data| data.len() as u64);
                 }
                 Poll::Ready(frame.map(|frame| {
                     frame.map_err(|error| {
-                        broken.0.store(true, Ordering::Relaxed);
+                        sending.0.break_off();
                         told.span.broke("reset");
                         if error.is_transport() {
                             gateway.on_broken();

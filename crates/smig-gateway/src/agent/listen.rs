@@ -4,7 +4,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use tokio::net::{TcpListener, TcpStream};
-use tokio::sync::watch;
+use tokio::sync::{OwnedSemaphorePermit, watch};
 use tokio::task::JoinSet;
 
 use super::spec::PortForward;
@@ -46,18 +46,13 @@ pub(super) async fn accept_all(
         };
         match accepted {
             Ok((tcp, place)) => {
-                let (entrance, shared, stop) =
-                    (entrance.clone(), Arc::clone(&shared), stop.clone());
-                running.spawn(async move {
-                    let _place = place;
-                    // Small pieces wait for nobody; the connection may be gone already.
-                    let _ = tcp.set_nodelay(true);
-                    match entrance {
-                        Entrance::Http => proxy::serve(tcp, shared, stop).await,
-                        Entrance::Socks => socks::serve(tcp, shared).await,
-                        Entrance::Port(forward) => port::serve(tcp, forward, shared, stop).await,
-                    }
-                });
+                running.spawn(serve(
+                    tcp,
+                    place,
+                    entrance.clone(),
+                    Arc::clone(&shared),
+                    stop.clone(),
+                ));
             }
             Err(error) => {
                 tracing::warn!(%error, "a local connection was not accepted");
@@ -65,15 +60,51 @@ pub(super) async fn accept_all(
             }
         }
     }
-    drop(listener);
+    for (tcp, place) in waiting(listener, &shared) {
+        running.spawn(serve(tcp, place, entrance.clone(), Arc::clone(&shared), stop.clone()));
+    }
     while running.join_next().await.is_some() {}
+}
+
+async fn serve(
+    tcp: TcpStream,
+    place: OwnedSemaphorePermit,
+    entrance: Entrance,
+    shared: Arc<Shared>,
+    stop: Stop,
+) {
+    let _place = place;
+    // Small pieces wait for nobody; the connection may be gone already.
+    let _ = tcp.set_nodelay(true);
+    match entrance {
+        Entrance::Http => proxy::serve(tcp, shared, stop).await,
+        Entrance::Socks => socks::serve(tcp, shared).await,
+        Entrance::Port(forward) => port::serve(tcp, forward, shared, stop).await,
+    }
+}
+
+/// What the system has accepted already, as far as there are places: a listener that is closed over its
+/// queue resets those who wait there.
+fn waiting(listener: TcpListener, shared: &Shared) -> Vec<(TcpStream, OwnedSemaphorePermit)> {
+    let mut accepted = Vec::new();
+    // The system is asked itself: the runtime may not know yet what waits.
+    let Ok(listener) = listener.into_std() else { return accepted };
+    while let Ok(place) = Arc::clone(&shared.places).try_acquire_owned()
+        && let Ok((tcp, _)) = listener.accept()
+    {
+        match tcp.set_nonblocking(true).and_then(|()| TcpStream::from_std(tcp)) {
+            Ok(tcp) => accepted.push((tcp, place)),
+            Err(error) => tracing::warn!(%error, "a local connection was not accepted"),
+        }
+    }
+    accepted
 }
 
 /// The next connection, when there is a place for it.
 async fn accept(
     listener: &TcpListener,
     shared: &Shared,
-) -> std::io::Result<(TcpStream, tokio::sync::OwnedSemaphorePermit)> {
+) -> std::io::Result<(TcpStream, OwnedSemaphorePermit)> {
     let places = Arc::clone(&shared.places);
     let place = places.acquire_owned().await.map_err(std::io::Error::other)?;
     let (tcp, _) = listener.accept().await?;

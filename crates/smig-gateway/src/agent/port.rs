@@ -8,19 +8,17 @@ use std::pin::pin;
 use std::sync::Arc;
 use std::time::Duration;
 
-use bytes::{Bytes, BytesMut};
+use bytes::Bytes;
 use http::uri::{PathAndQuery, Scheme};
 use http::{HeaderValue, Request, Response, StatusCode, Uri, Version};
 use hyper::server::conn::http2;
 use hyper::service::service_fn;
 use hyper_util::rt::{TokioExecutor, TokioIo, TokioTimer};
 use smig::Speaks;
-use tokio::io::AsyncReadExt as _;
 use tokio::net::TcpStream;
-use tokio::time::{Instant, timeout_at};
 
 use super::Shared;
-use super::accepted::{Accepted, BrokenFlag, LocalBody};
+use super::accepted::{Accepted, LocalBody, Progress};
 use super::failure::Failure;
 use super::listen::{Stop, stopped};
 use super::proxy::{outward, page};
@@ -37,47 +35,37 @@ const SILENCE: Duration = Duration::from_millis(300);
 
 /// Serves a local connection to its end.
 pub(super) async fn serve(
-    mut tcp: TcpStream,
+    tcp: TcpStream,
     forward: Arc<PortForward>,
     shared: Arc<Shared>,
     stop: Stop,
 ) {
-    let (first, is_http2) = match forward.protocol {
-        PortProtocol::Tcp => (Bytes::new(), false),
-        PortProtocol::H2c => (Bytes::new(), true),
-        PortProtocol::Detect => look(&mut tcp).await,
+    let mut accepted = Accepted::new(tcp);
+    let progress = accepted.progress();
+    // Whoever ends it now: no tunnel has come to its end.
+    progress.begin();
+    let is_http2 = match forward.protocol {
+        PortProtocol::Tcp => false,
+        PortProtocol::H2c => true,
+        PortProtocol::Detect => accepted.begins_with(PREFACE, SILENCE).await,
     };
     // A gateway without migration gains nothing from it, and may not know what is asked of it.
     if is_http2 && shared.gateway.ready().await.is_ok_and(|speaks| speaks == Speaks::Smig) {
-        return serve_http2(Accepted::new(tcp, first), forward, shared, stop).await;
+        progress.end();
+        return serve_http2(accepted, forward, shared, stop).await;
     }
     let span = RequestSpan::tunnel("TCP", &forward.target);
     match shared.gateway.tunnel(&forward.target).await {
         Ok(stream) => {
-            shared.carry(Kind::Port, Socket::with_first(tcp, first), stream, span).await;
+            progress.end();
+            shared.carry(Kind::Port, Socket::new(accepted), stream, span).await;
         }
+        // There is no other way to say it than a reset.
         Err(failure) => {
             span.answered(failure.status());
             tracing::warn!(target = %forward.target, why = failure.text(), "no tunnel");
-            // There is no other way to say it.
-            drop(Socket::new(tcp));
         }
     }
-}
-
-/// Reads as much as is needed to see whether it is HTTP/2.
-async fn look(tcp: &mut TcpStream) -> (Bytes, bool) {
-    let mut first = BytesMut::with_capacity(PREFACE.len());
-    let until = Instant::now() + SILENCE;
-    while PREFACE.starts_with(&first) && first.len() < PREFACE.len() {
-        match timeout_at(until, tcp.read_buf(&mut first)).await {
-            Ok(Ok(1..)) => {}
-            // Silence, an end or an error: a tunnel shows it to the other side.
-            _ => break,
-        }
-    }
-    let is_http2 = first.starts_with(PREFACE);
-    (first.freeze(), is_http2)
 }
 
 async fn serve_http2(
@@ -87,11 +75,10 @@ async fn serve_http2(
     stop: Stop,
 ) {
     let answering = service_fn(move |request| {
-        let (forward, shared, broken) =
-            (Arc::clone(&forward), Arc::clone(&shared), BrokenFlag::default());
+        let (forward, shared) = (Arc::clone(&forward), Arc::clone(&shared));
         async move {
             let is_grpc = grpc::is_grpc(request.headers());
-            let answered = answer(request, &forward, &shared, broken).await;
+            let answered = answer(request, &forward, &shared).await;
             Ok::<_, Infallible>(answered.unwrap_or_else(|failure| {
                 tracing::debug!(why = failure.text(), "a local request failed");
                 let mut response = page(failure.status(), failure.text());
@@ -124,7 +111,6 @@ async fn answer(
     mut request: Request<hyper::body::Incoming>,
     forward: &PortForward,
     shared: &Shared,
-    broken: BrokenFlag,
 ) -> Result<Response<LocalBody>, Failure> {
     let path = request.uri().path_and_query().cloned();
     let uri = Uri::builder()
@@ -141,7 +127,8 @@ async fn answer(
     let response = gateway.send(request).await;
     span.answered(response.as_ref().map_or_else(Failure::status, Response::status));
     // A stream that breaks is reset by itself: the connection and its other streams go on.
-    let mut response = response?.map(|body| LocalBody::session(body, broken, gateway, span));
+    let progress = Progress::default();
+    let mut response = response?.map(|body| LocalBody::session(body, progress, gateway, span));
     *response.version_mut() = Version::HTTP_2;
     Ok(response)
 }

@@ -3,6 +3,7 @@
 use std::convert::Infallible;
 use std::net::SocketAddr;
 use std::sync::{Arc, Mutex, PoisonError};
+use std::time::Duration;
 
 use bytes::Bytes;
 use http::header::{CACHE_CONTROL, CONTENT_TYPE, EXPECT, HOST};
@@ -13,9 +14,11 @@ use hyper::service::service_fn;
 use hyper::upgrade::OnUpgrade;
 use hyper_util::rt::{TokioIo, TokioTimer};
 use tokio::net::TcpStream;
+use tokio::sync::watch;
+use tokio::time::timeout;
 
 use super::Shared;
-use super::accepted::{Accepted, BrokenFlag, LocalBody};
+use super::accepted::{Accepted, LocalBody, Progress};
 use super::failure::Failure;
 use super::listen::{Stop, stopped};
 use super::pac;
@@ -23,11 +26,16 @@ use crate::admin::span::RequestSpan;
 use crate::proxy::head::{self, Wish};
 use crate::tunnel::{Kind, Socket, Stream};
 
+/// How long a connection that has asked for nothing yet may do so when the agent ends.
+const FIRST_REQUEST: Duration = Duration::from_secs(1);
+
 /// One local connection.
 struct Connection {
     shared: Arc<Shared>,
     local: SocketAddr,
-    broken: BrokenFlag,
+    progress: Progress,
+    /// Whether a request has come.
+    asked: watch::Sender<bool>,
     /// A tunnel that begins when the connection has done with HTTP.
     tunnel: Mutex<Option<(OnUpgrade, Stream, RequestSpan)>>,
 }
@@ -35,9 +43,11 @@ struct Connection {
 /// Serves a local connection to its end.
 pub(super) async fn serve(tcp: TcpStream, shared: Arc<Shared>, stop: Stop) {
     let Ok(local) = tcp.local_addr() else { return };
-    let accepted = Accepted::new(tcp, Bytes::new());
-    let broken = accepted.broken();
-    let connection = Arc::new(Connection { shared, local, broken, tunnel: Mutex::default() });
+    let accepted = Accepted::new(tcp);
+    let progress = accepted.progress();
+    let (asked, is_asked) = watch::channel(false);
+    let tunnel = Mutex::default();
+    let connection = Arc::new(Connection { shared, local, progress, asked, tunnel });
     let answering = {
         let connection = Arc::clone(&connection);
         service_fn(move |request| {
@@ -49,12 +59,13 @@ pub(super) async fn serve(tcp: TcpStream, shared: Arc<Shared>, stop: Stop) {
         .timer(TokioTimer::new())
         .serve_connection(TokioIo::new(accepted), answering)
         .with_upgrades();
-    if let Err(error) = until_stopped(http, stop).await {
+    if let Err(error) = until_stopped(http, stop, is_asked).await {
         tracing::debug!(%error, "a local connection ended");
     }
     let tunnel = connection.tunnel.lock().unwrap_or_else(PoisonError::into_inner).take();
     let Some((upgrade, stream, span)) = tunnel else { return };
     let Ok(Ok(parts)) = upgrade.await.map(|io| io.downcast::<TokioIo<Accepted>>()) else { return };
+    connection.progress.end();
     let socket = Socket::with_first(parts.io.into_inner(), parts.read_buf);
     connection.shared.carry(Kind::Connect, socket, stream, span).await;
 }
@@ -63,6 +74,7 @@ pub(super) async fn serve(tcp: TcpStream, shared: Arc<Shared>, stop: Stop) {
 async fn until_stopped<I, S>(
     http: http1::UpgradeableConnection<I, S>,
     stop: Stop,
+    mut is_asked: watch::Receiver<bool>,
 ) -> hyper::Result<()>
 where
     S: hyper::service::HttpService<hyper::body::Incoming, ResBody = LocalBody>,
@@ -70,9 +82,14 @@ where
     I: hyper::rt::Read + hyper::rt::Write + Unpin + Send + 'static,
 {
     let mut http = Box::pin(http);
+    let ending = async move {
+        stopped(stop).await;
+        // hyper closes a connection at once that waits for a request, and the first one is on its way.
+        let _ = timeout(FIRST_REQUEST, is_asked.wait_for(|&asked| asked)).await;
+    };
     tokio::select! {
         ended = http.as_mut() => ended,
-        () = stopped(stop) => {
+        () = ending => {
             http.as_mut().graceful_shutdown();
             http.await
         }
@@ -107,6 +124,7 @@ impl Shared {
 
 impl Connection {
     async fn answer(&self, request: Request<hyper::body::Incoming>) -> Response<LocalBody> {
+        self.asked.send_replace(true);
         let method = request.method().clone();
         let answered = if method == Method::CONNECT {
             self.connect(request).await
@@ -135,6 +153,8 @@ impl Connection {
         span.answered(stream.as_ref().map_or_else(Failure::status, |_| StatusCode::OK));
         let stream = stream?;
         let upgrade = hyper::upgrade::on(&mut request);
+        // Until it is carried: a connection that ends before is no tunnel that has come to its end.
+        self.progress.begin();
         *self.tunnel.lock().unwrap_or_else(PoisonError::into_inner) = Some((upgrade, stream, span));
         Ok(Response::new(LocalBody::text(Bytes::new())))
     }
@@ -152,8 +172,8 @@ impl Connection {
         let gateway = Arc::clone(&self.shared.gateway);
         let response = gateway.send(request).await;
         span.answered(response.as_ref().map_or_else(Failure::status, Response::status));
-        let broken = self.broken.clone();
-        let mut response = response?.map(|body| LocalBody::session(body, broken, gateway, span));
+        let progress = self.progress.clone();
+        let mut response = response?.map(|body| LocalBody::session(body, progress, gateway, span));
         *response.version_mut() = Version::HTTP_11;
         Ok(response)
     }

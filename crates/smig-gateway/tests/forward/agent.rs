@@ -139,6 +139,24 @@ async fn an_agent_that_ends_resets_what_runs() {
 }
 
 #[tokio::test]
+async fn an_agent_that_ends_does_not_make_a_whole_of_half_a_response() {
+    let gateway = Gateway::start(spec());
+    let agent = gateway.agent(Vec::new()).await;
+    let listener = TcpListener::bind(loopback()).await.unwrap();
+    let target = listener.local_addr().unwrap();
+    let mut near = TcpStream::connect(agent.http_addrs()[0]).await.unwrap();
+    // The response's end is the connection's end.
+    near.write_all(format!("GET http://{target}/ HTTP/1.0\r\n\r\n").as_bytes()).await.unwrap();
+    let (mut far, _) = listener.accept().await.unwrap();
+    read_head(&mut far).await;
+    far.write_all(b"HTTP/1.1 200 OK\r\nConnection: close\r\n\r\nhalf").await.unwrap();
+    read_head(&mut near).await;
+    near.read_exact(&mut [0; 4]).await.unwrap();
+    agent.shutdown(Duration::ZERO).await;
+    assert_eq!(near.read(&mut [0]).await.unwrap_err().kind(), ErrorKind::ConnectionReset);
+}
+
+#[tokio::test]
 async fn an_agent_that_ends_lets_what_runs_finish() {
     let gateway = Gateway::start(spec());
     let agent = gateway.agent(Vec::new()).await;
@@ -151,6 +169,22 @@ async fn an_agent_that_ends_lets_what_runs_finish() {
         assert_eq!(answer, "last words");
     };
     tokio::join!(agent.shutdown(Duration::from_secs(60)), finishing);
+}
+
+#[tokio::test]
+async fn who_has_connected_when_the_agent_ends_is_served() {
+    let gateway = Gateway::start(spec());
+    for _ in 0..20 {
+        let agent = gateway.agent(Vec::new()).await;
+        let mut late = TcpStream::connect(agent.http_addrs()[0]).await.unwrap();
+        let ended = tokio::spawn(agent.shutdown(Duration::from_secs(3600)));
+        tokio::task::yield_now().await;
+        late.write_all(b"GET /proxy.pac HTTP/1.1\r\nHost: x\r\n\r\n").await.unwrap();
+        let mut said = String::new();
+        late.read_to_string(&mut said).await.unwrap();
+        assert!(said.starts_with("HTTP/1.1 200 "), "{said}");
+        ended.await.unwrap();
+    }
 }
 
 #[tokio::test]

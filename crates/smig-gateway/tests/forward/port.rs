@@ -1,11 +1,13 @@
 //! Forwarded ports: HTTP/2 request by request, everything else as a tunnel.
 
+use std::time::Duration;
+
 use http::{Method, Request};
 use http_body_util::{BodyExt as _, Full};
-use smig::{ClearTrust, Cleartext, Client, Speaks};
-use smig_gateway::agent::{Link, PortForward, PortProtocol};
+use smig::{ClearTrust, Cleartext, Client, Origin, Speaks};
+use smig_gateway::agent::{Agent, AgentSpec, Link, PortForward, PortProtocol};
 use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
-use tokio::net::TcpStream;
+use tokio::net::{TcpListener, TcpStream};
 
 use crate::plain::echo_server;
 use crate::support::{Gateway, echo, loopback, nobody, octets, origin, spec, until};
@@ -104,4 +106,23 @@ async fn a_destination_that_refuses_is_a_reset() {
     let mut tcp = TcpStream::connect(agent.forward_addrs()[0]).await.unwrap();
     let error = tcp.read(&mut [0]).await.unwrap_err();
     assert_eq!(error.kind(), std::io::ErrorKind::ConnectionReset);
+}
+
+#[tokio::test]
+async fn a_tunnel_that_never_began_does_not_end() {
+    let gateway = Gateway::start(spec());
+    // It takes connections, and says nothing.
+    let mute = TcpListener::bind(loopback()).await.unwrap();
+    let via = Origin::https("127.0.0.1", mute.local_addr().unwrap().port());
+    for protocol in [PortProtocol::Tcp, PortProtocol::Detect] {
+        let forwards = vec![forward(loopback(), protocol)];
+        let spec = AgentSpec { via: via.clone(), forwards, ..gateway.agent_spec() };
+        let agent = Agent::start(spec, gateway.client_builder()).await.unwrap();
+        let mut tcp = TcpStream::connect(agent.forward_addrs()[0]).await.unwrap();
+        // Not accepted yet it would be reset by the system.
+        tokio::time::sleep(Duration::from_millis(50)).await;
+        agent.shutdown(Duration::ZERO).await;
+        let error = tcp.read(&mut [0]).await.unwrap_err();
+        assert_eq!(error.kind(), std::io::ErrorKind::ConnectionReset);
+    }
 }

@@ -16,6 +16,7 @@ use tower_service::Service;
 
 use super::interim::Interim;
 use super::line::{Asides, Line};
+use super::watched::WatchedBody;
 use super::worker::{Active, Phase, Worker};
 use crate::connection::ConnectionInfo;
 use crate::driver::FAREWELL;
@@ -100,7 +101,7 @@ where
     S::Error: Into<BoxError>,
     B: Body,
 {
-    type Response = Response<B>;
+    type Response = Response<WatchedBody<B>>;
     type Error = BoxError;
     type Future = Oneshot<S>;
 
@@ -113,8 +114,27 @@ where
             self.asides.open();
             request.extensions_mut().insert(Interim::http1(Arc::clone(&self.asides)));
         }
-        let asides = Arc::clone(&self.asides);
-        Oneshot::Waiting { service: self.worker.service.clone(), request: Some(request), asides }
+        // HTTP/1.0 knows no chunks.
+        let until_close = request.version() < Version::HTTP_11;
+        let call = Call { asides: Arc::clone(&self.asides), until_close };
+        Oneshot::Waiting { service: self.worker.service.clone(), request: Some(request), call }
+    }
+}
+
+/// A request whose response is awaited.
+#[derive(Clone)]
+struct Call {
+    asides: Arc<Asides>,
+    /// The response's body may go on until the connection's end.
+    until_close: bool,
+}
+
+impl Call {
+    fn answered<B: Body>(&self, mut response: Response<B>) -> Response<WatchedBody<B>> {
+        self.asides.close();
+        response.extensions_mut().remove::<Hint>();
+        let line = Some(&self.asides).filter(|_| self.until_close);
+        response.map(|body| WatchedBody::new(body, line))
     }
 }
 
@@ -122,8 +142,8 @@ pin_project! {
     /// Waits until a service is ready, then calls it once.
     #[project = OneshotProjection]
     enum Oneshot<S> where S: Service<Request<Incoming>> {
-        Waiting { service: S, request: Option<Request<Incoming>>, asides: Arc<Asides> },
-        Called { #[pin] future: S::Future, asides: Arc<Asides> },
+        Waiting { service: S, request: Option<Request<Incoming>>, call: Call },
+        Called { #[pin] future: S::Future, call: Call },
     }
 }
 
@@ -131,27 +151,26 @@ impl<S, B> Future for Oneshot<S>
 where
     S: Service<Request<Incoming>, Response = Response<B>>,
     S::Error: Into<BoxError>,
+    B: Body,
 {
-    type Output = Result<Response<B>, BoxError>;
+    type Output = Result<Response<WatchedBody<B>>, BoxError>;
 
     fn poll(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Self::Output> {
         loop {
-            let (future, asides) = match self.as_mut().project() {
-                OneshotProjection::Called { future, asides } => {
+            let (future, call) = match self.as_mut().project() {
+                OneshotProjection::Called { future, call } => {
                     let answered = std::task::ready!(future.poll(cx));
-                    asides.close();
-                    return Poll::Ready(answered.map_err(Into::into).map(|mut response| {
-                        response.extensions_mut().remove::<Hint>();
-                        response
-                    }));
+                    return Poll::Ready(
+                        answered.map_err(Into::into).map(|response| call.answered(response)),
+                    );
                 }
-                OneshotProjection::Waiting { service, request, asides } => {
+                OneshotProjection::Waiting { service, request, call } => {
                     std::task::ready!(service.poll_ready(cx)).map_err(Into::into)?;
                     let Some(request) = request.take() else { return Poll::Pending };
-                    (service.call(request), Arc::clone(asides))
+                    (service.call(request), call.clone())
                 }
             };
-            self.set(Self::Called { future, asides });
+            self.set(Self::Called { future, call });
         }
     }
 }

@@ -24,6 +24,7 @@ pub(super) struct Asides(Mutex<State>);
 struct State {
     octets: Vec<u8>,
     stage: Stage,
+    body: BodyStage,
     connection: Option<Waker>,
 }
 
@@ -35,6 +36,19 @@ enum Stage {
     Answered,
     /// A handler runs.
     Open,
+}
+
+/// How far hyper is with a body whose end may be the connection's end (HTTP/1.0).
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+enum BodyStage {
+    /// There is none.
+    #[default]
+    None,
+    UnderWay,
+    /// It failed.
+    Broken,
+    /// hyper has all of it.
+    Taken,
 }
 
 impl Asides {
@@ -52,6 +66,24 @@ impl Asides {
     /// Its final response is there.
     pub(super) fn close(&self) {
         self.lock().stage = Stage::Answered;
+    }
+
+    /// A body begins whose end may be the connection's.
+    pub(super) fn begin_body(&self) {
+        self.lock().body = BodyStage::UnderWay;
+    }
+
+    /// It failed.
+    pub(super) fn break_body(&self) {
+        self.lock().body = BodyStage::Broken;
+    }
+
+    /// hyper has let go of it: it has all of it, unless it failed.
+    pub(super) fn end_body(&self) {
+        let mut state = self.lock();
+        if state.body == BodyStage::UnderWay {
+            state.body = BodyStage::Taken;
+        }
     }
 
     /// Queues an interim response.
@@ -77,7 +109,8 @@ impl Asides {
     }
 }
 
-/// A transport on which interim responses find their place.
+/// A transport on which interim responses find their place. Dropped in the middle of a response that goes
+/// on until the connection's end it is reset: a part must not seem whole.
 #[derive(Debug)]
 pub(super) struct Line {
     transport: Transport,
@@ -95,6 +128,15 @@ impl Line {
         Self { transport, asides, _active: active, rest: Bytes::new(), flushed: true }
     }
 
+    /// Whether an end of the connection would seem to be the end of a body.
+    fn is_mid_body(&self) -> bool {
+        match self.asides.lock().body {
+            BodyStage::None => false,
+            BodyStage::UnderWay | BodyStage::Broken => true,
+            BodyStage::Taken => !self.flushed,
+        }
+    }
+
     /// Makes the close that follows a TCP reset.
     pub(super) fn reset_on_close(&mut self) {
         abandon_on_close(self.transport.tcp());
@@ -109,6 +151,14 @@ impl Line {
             self.rest.advance(written.min(self.rest.len()));
         }
         Poll::Ready(Ok(()))
+    }
+}
+
+impl Drop for Line {
+    fn drop(&mut self) {
+        if self.is_mid_body() {
+            self.reset_on_close();
+        }
     }
 }
 
@@ -167,6 +217,8 @@ impl Write for Line {
 
     fn poll_shutdown(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
         ready!(self.poll_rest(cx))?;
-        Pin::new(&mut self.transport).poll_shutdown(cx)
+        ready!(Pin::new(&mut self.transport).poll_shutdown(cx))?;
+        self.flushed = true;
+        Poll::Ready(Ok(()))
     }
 }

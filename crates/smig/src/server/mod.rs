@@ -21,6 +21,7 @@ mod session;
 mod switched;
 mod tls;
 mod uploads;
+mod watched;
 mod worker;
 
 use std::net::SocketAddr;

@@ -21,12 +21,16 @@ impl Read for Transport {
         mut buf: ReadBufCursor<'_>,
     ) -> Poll<io::Result<()>> {
         let this = self.get_mut();
-        while this.input.is_empty() {
-            match ready!(this.poll_receive(cx))? {
-                Received::End if this.input.is_empty() => return Poll::Ready(Ok(())),
-                Received::End => break,
-                Received::Progress => {}
+        while this.input.is_empty() && !this.said_goodbye {
+            if ready!(this.poll_receive(cx))? == Received::End {
+                break;
             }
+        }
+        if this.input.is_empty() {
+            // What goes on until the connection's end must not seem whole (RFC 9112 section 9.8).
+            let end =
+                || if this.is_cut() { Err(io::ErrorKind::UnexpectedEof.into()) } else { Ok(()) };
+            return Poll::Ready(end());
         }
         let take = this.input.len().min(buf.remaining());
         buf.put_slice(this.input.get(..take).unwrap_or_default());

@@ -45,6 +45,8 @@ pub(crate) struct Transport {
     tcp: TcpStream,
     channel: Channel,
     input: BytesMut,
+    /// The peer has said at the TLS level that it sends no more. Its TCP may go on.
+    said_goodbye: bool,
     peer: SocketAddr,
     local: SocketAddr,
     permit: Option<Permit>,
@@ -62,6 +64,7 @@ pub(crate) struct Parted {
     tcp: std::net::TcpStream,
     channel: Channel,
     input: BytesMut,
+    said_goodbye: bool,
     peer: SocketAddr,
     local: SocketAddr,
     permit: Option<Permit>,
@@ -75,7 +78,8 @@ impl Transport {
 
     fn new(tcp: TcpStream, channel: Channel) -> io::Result<Self> {
         let (peer, local) = (tcp.peer_addr()?, tcp.local_addr()?);
-        Ok(Self { tcp, channel, input: BytesMut::new(), peer, local, permit: None })
+        let (input, said_goodbye) = (BytesMut::new(), false);
+        Ok(Self { tcp, channel, input, said_goodbye, peer, local, permit: None })
     }
 
     /// Counts the connection as open until it is dropped.
@@ -184,6 +188,7 @@ impl Transport {
                 drain_plaintext(tls, &mut self.input, state.plaintext_bytes_to_read())?;
             }
             if state.peer_has_closed() {
+                self.said_goodbye = true;
                 return Ok(Received::End);
             }
         }
@@ -199,6 +204,12 @@ impl Transport {
             }
         }
         Ok(())
+    }
+
+    /// Whether the peer may have been cut off: its TCP has ended, and TLS before it has not (RFC 8446
+    /// section 6.1). Without TLS there is no way to tell.
+    const fn is_cut(&self) -> bool {
+        matches!(self.channel, Channel::Tls(_)) && !self.said_goodbye
     }
 
     /// Whether sealed octets wait for the socket.
@@ -272,16 +283,17 @@ impl Transport {
 
     /// Takes it off this runtime.
     pub(crate) fn part(self) -> io::Result<Parted> {
-        let Self { tcp, channel, input, peer, local, permit } = self;
-        Ok(Parted { tcp: tcp.into_std()?, channel, input, peer, local, permit })
+        let Self { tcp, channel, input, said_goodbye, peer, local, permit } = self;
+        Ok(Parted { tcp: tcp.into_std()?, channel, input, said_goodbye, peer, local, permit })
     }
 }
 
 impl Parted {
     /// Puts it on the runtime of the calling task.
     pub(crate) fn join(self) -> io::Result<Transport> {
-        let Self { tcp, channel, input, peer, local, permit } = self;
-        Ok(Transport { tcp: TcpStream::from_std(tcp)?, channel, input, peer, local, permit })
+        let Self { tcp, channel, input, said_goodbye, peer, local, permit } = self;
+        let tcp = TcpStream::from_std(tcp)?;
+        Ok(Transport { tcp, channel, input, said_goodbye, peer, local, permit })
     }
 }
 

@@ -2,6 +2,7 @@
 
 mod certificates;
 mod chaos;
+mod cut;
 mod http2;
 mod migration;
 mod other_protocols;

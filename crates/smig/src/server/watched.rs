@@ -1,0 +1,64 @@
+//! A response's body on its way to hyper, of which the connection knows how far it is, if its end may be the
+//! connection's end.
+
+use std::pin::Pin;
+use std::sync::Arc;
+use std::task::{Context, Poll, ready};
+
+use http_body::{Body, Frame, SizeHint};
+use pin_project_lite::pin_project;
+
+use super::line::Asides;
+
+pin_project! {
+    /// Tells the connection when it begins, fails, and ends.
+    pub(super) struct WatchedBody<B> {
+        #[pin]
+        body: B,
+        line: Option<Arc<Asides>>,
+    }
+
+    impl<B> PinnedDrop for WatchedBody<B> {
+        fn drop(this: Pin<&mut Self>) {
+            if let Some(line) = this.project().line {
+                line.end_body();
+            }
+        }
+    }
+}
+
+impl<B: Body> WatchedBody<B> {
+    /// `line`: the connection that is to know.
+    pub(super) fn new(body: B, line: Option<&Arc<Asides>>) -> Self {
+        let line = line.filter(|_| !body.is_end_stream()).cloned();
+        if let Some(line) = &line {
+            line.begin_body();
+        }
+        Self { body, line }
+    }
+}
+
+impl<B: Body> Body for WatchedBody<B> {
+    type Data = B::Data;
+    type Error = B::Error;
+
+    fn poll_frame(
+        self: Pin<&mut Self>,
+        cx: &mut Context<'_>,
+    ) -> Poll<Option<Result<Frame<B::Data>, B::Error>>> {
+        let this = self.project();
+        let frame = ready!(this.body.poll_frame(cx));
+        if let (Some(Err(_)), Some(line)) = (&frame, this.line) {
+            line.break_body();
+        }
+        Poll::Ready(frame)
+    }
+
+    fn is_end_stream(&self) -> bool {
+        self.body.is_end_stream()
+    }
+
+    fn size_hint(&self) -> SizeHint {
+        self.body.size_hint()
+    }
+}

@@ -1,0 +1,226 @@
+//! Connections by HTTP/1.1 that are cut: a part must never seem whole.
+
+use std::convert::Infallible;
+use std::io::{ErrorKind, Read as _, Write as _};
+use std::num::NonZeroUsize;
+use std::sync::Arc;
+use std::time::Duration;
+
+use bytes::Bytes;
+use futures_util::StreamExt as _;
+use http::{Request, Response, StatusCode};
+use http_body::Frame;
+use http_body_util::{BodyExt as _, StreamBody};
+use hyper::rt::ReadBuf;
+use rustls::pki_types::pem::PemObject as _;
+use rustls::pki_types::{CertificateDer, PrivateKeyDer, ServerName};
+use smig::{BoxError, ClearTrust, Client, Incoming, Server, ServerTls, Switched, Trust};
+use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
+use tokio::net::TcpStream;
+use tokio::sync::mpsc;
+use tower::service_fn;
+
+use crate::support::{Certificate, certificate, get, loopback};
+
+/// How the raw side leaves.
+#[derive(Clone, Copy, Debug, PartialEq)]
+enum Leave {
+    /// TCP ends and TLS does not, as when a process dies.
+    Dies,
+    /// TLS ends; TCP stays.
+    SaysGoodbye,
+}
+
+fn provider() -> Arc<rustls::crypto::CryptoProvider> {
+    rustls::crypto::aws_lc_rs::default_provider().into()
+}
+
+/// Answers one request with a body that ends with the connection.
+fn raw_server(made: &Certificate, leave: Leave) -> u16 {
+    let chain = CertificateDer::pem_slice_iter(made.certificate.as_bytes());
+    let chain = chain.collect::<Result<Vec<_>, _>>().unwrap();
+    let key = PrivateKeyDer::from_pem_slice(made.key.as_bytes()).unwrap();
+    let config = rustls::ServerConfig::builder_with_provider(provider())
+        .with_safe_default_protocol_versions()
+        .unwrap()
+        .with_no_client_auth()
+        .with_single_cert(chain, key)
+        .unwrap();
+    let listener = std::net::TcpListener::bind(loopback()).unwrap();
+    let port = listener.local_addr().unwrap().port();
+    std::thread::spawn(move || {
+        let (tcp, _) = listener.accept().unwrap();
+        let tls = rustls::ServerConnection::new(Arc::new(config)).unwrap();
+        let mut tls = rustls::StreamOwned::new(tls, tcp);
+        let mut head = Vec::new();
+        while !head.ends_with(b"\r\n\r\n") {
+            let mut octet = [0];
+            tls.read_exact(&mut octet).unwrap();
+            head.extend(octet);
+        }
+        tls.write_all(b"HTTP/1.1 200 OK\r\nConnection: close\r\n\r\nhalf").unwrap();
+        leave_by(&mut tls.conn, &mut tls.sock, leave);
+    });
+    port
+}
+
+/// Ends a connection, or waits until the other side does.
+fn leave_by<S>(tls: &mut rustls::ConnectionCommon<S>, tcp: &mut std::net::TcpStream, leave: Leave) {
+    match leave {
+        Leave::Dies => tcp.shutdown(std::net::Shutdown::Write).unwrap(),
+        Leave::SaysGoodbye => {
+            tls.send_close_notify();
+            while tls.wants_write() {
+                tls.write_tls(tcp).unwrap();
+            }
+        }
+    }
+    // Not closed with something unread, which would be a reset; that one is no end in any case.
+    let _ = tcp.read_to_end(&mut Vec::new());
+}
+
+#[tokio::test]
+async fn a_body_whose_end_is_the_connections_needs_the_end_of_tls() {
+    for leave in [Leave::Dies, Leave::SaysGoodbye] {
+        let made = certificate();
+        let port = raw_server(&made, leave);
+        let trust = Trust::Pem(made.certificate.clone().into_bytes());
+        let client = Client::builder().trust(trust).build().unwrap();
+        let response = client.request(get(format!("https://localhost:{port}/"))).await.unwrap();
+        let body = response.into_body().collect().await;
+        match leave {
+            Leave::Dies => assert!(body.unwrap_err().is_transport()),
+            Leave::SaysGoodbye => assert_eq!(body.unwrap().to_bytes(), "half"),
+        }
+    }
+}
+
+/// Changes the protocol, and tells how the reading of it ended.
+async fn take_over(
+    mut request: Request<Incoming>,
+    ended: mpsc::UnboundedSender<Result<usize, ErrorKind>>,
+) -> Result<
+    Response<StreamBody<futures_util::stream::Empty<Result<Frame<Bytes>, BoxError>>>>,
+    Infallible,
+> {
+    let upgraded = hyper::upgrade::on(&mut request);
+    tokio::spawn(async move {
+        let (mut io, first) = Switched::of(upgraded.await.unwrap()).unwrap();
+        let mut octets = first.len();
+        let end = loop {
+            let mut space = [0; 64];
+            let mut buffer = ReadBuf::new(&mut space);
+            let read = std::future::poll_fn(|cx| {
+                hyper::rt::Read::poll_read(std::pin::Pin::new(&mut io), cx, buffer.unfilled())
+            });
+            match read.await {
+                Ok(()) if buffer.filled().is_empty() => break Ok(octets),
+                Ok(()) => octets += buffer.filled().len(),
+                Err(error) => break Err(error.kind()),
+            }
+        };
+        ended.send(end).unwrap();
+    });
+    let mut response = Response::new(StreamBody::new(futures_util::stream::empty()));
+    *response.status_mut() = StatusCode::SWITCHING_PROTOCOLS;
+    response.headers_mut().insert("connection", "upgrade".parse().unwrap());
+    response.headers_mut().insert("upgrade", "octets".parse().unwrap());
+    Ok(response)
+}
+
+#[tokio::test]
+async fn a_tunnels_client_that_dies_has_not_ended_it() {
+    for leave in [Leave::Dies, Leave::SaysGoodbye] {
+        let made = certificate();
+        let tls = ServerTls::from_pem(made.certificate.as_bytes(), made.key.as_bytes()).unwrap();
+        let (sender, mut ended) = mpsc::unbounded_channel();
+        let server = Server::builder()
+            .listen(loopback(), tls)
+            .workers(NonZeroUsize::MIN)
+            .start(service_fn(move |request| take_over(request, sender.clone())))
+            .unwrap();
+        let addr = server.local_addrs()[0];
+        let client = std::thread::spawn(move || {
+            let mut roots = rustls::RootCertStore::empty();
+            roots
+                .add(CertificateDer::from_pem_slice(made.certificate.as_bytes()).unwrap())
+                .unwrap();
+            let config = rustls::ClientConfig::builder_with_provider(provider())
+                .with_safe_default_protocol_versions()
+                .unwrap()
+                .with_root_certificates(roots)
+                .with_no_client_auth();
+            let name = ServerName::try_from("localhost").unwrap();
+            let tls = rustls::ClientConnection::new(Arc::new(config), name).unwrap();
+            let tcp = std::net::TcpStream::connect(addr).unwrap();
+            let mut tls = rustls::StreamOwned::new(tls, tcp);
+            let ask = "GET / HTTP/1.1\r\nHost: a\r\nConnection: upgrade\r\nUpgrade: octets\r\n\r\n";
+            tls.write_all(ask.as_bytes()).unwrap();
+            let mut head = [0; 12];
+            tls.read_exact(&mut head).unwrap();
+            assert_eq!(&head, b"HTTP/1.1 101");
+            tls.write_all(b"some").unwrap();
+            leave_by(&mut tls.conn, &mut tls.sock, leave);
+        });
+        let wanted = match leave {
+            Leave::Dies => Err(ErrorKind::UnexpectedEof),
+            Leave::SaysGoodbye => Ok(4),
+        };
+        assert_eq!(ended.recv().await.unwrap(), wanted, "{leave:?}");
+        drop(server);
+        client.join().unwrap();
+    }
+}
+
+/// What a response's body brings; an error breaks it.
+type Pieces = mpsc::UnboundedReceiver<Result<Bytes, BoxError>>;
+
+/// A server whose response is what the test sends, and a client by HTTP/1.0 that has read its head: the body's
+/// end is the connection's.
+async fn begun() -> (Server, TcpStream, mpsc::UnboundedSender<Result<Bytes, BoxError>>) {
+    let (sender, pieces) = mpsc::unbounded_channel();
+    let pieces = Arc::new(std::sync::Mutex::new(Some(pieces)));
+    let answer = move |_: Request<Incoming>| {
+        let pieces: Pieces = pieces.lock().unwrap().take().unwrap();
+        let frames = futures_util::stream::unfold(pieces, async |mut pieces| {
+            Some((pieces.recv().await?.map(Frame::data), pieces))
+        });
+        std::future::ready(Ok::<_, Infallible>(Response::new(StreamBody::new(frames.boxed()))))
+    };
+    let server = Server::builder()
+        .listen_cleartext(loopback(), ClearTrust::None)
+        .workers(NonZeroUsize::MIN)
+        .start(service_fn(answer))
+        .unwrap();
+    let mut tcp = TcpStream::connect(server.local_addrs()[0]).await.unwrap();
+    tcp.write_all(b"GET / HTTP/1.0\r\n\r\n").await.unwrap();
+    sender.send(Ok("half".into())).unwrap();
+    let mut head = Vec::new();
+    while !head.ends_with(b"\r\n\r\nhalf") {
+        head.push(tcp.read_u8().await.unwrap());
+    }
+    (server, tcp, sender)
+}
+
+#[tokio::test]
+async fn a_body_that_breaks_does_not_end_with_its_connection() {
+    let (_server, mut tcp, sender) = begun().await;
+    sender.send(Err("broken".into())).unwrap();
+    let error = tcp.read(&mut [0]).await.unwrap_err();
+    assert_eq!(error.kind(), ErrorKind::ConnectionReset);
+
+    let (_server, mut tcp, sender) = begun().await;
+    sender.send(Ok(" and half".into())).unwrap();
+    drop(sender);
+    let mut rest = String::new();
+    tcp.read_to_string(&mut rest).await.unwrap();
+    assert_eq!(rest, " and half");
+}
+
+#[tokio::test]
+async fn a_server_that_stops_does_not_end_a_body_with_its_connection() {
+    let (server, mut tcp, _sender) = begun().await;
+    server.shutdown(Duration::ZERO).await.unwrap();
+    let error = tcp.read(&mut [0]).await.unwrap_err();
+    assert_eq!(error.kind(), ErrorKind::ConnectionReset);
+}
