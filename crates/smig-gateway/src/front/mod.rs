@@ -8,6 +8,7 @@ mod keeper;
 mod report;
 mod routes;
 mod running;
+mod spanned;
 mod table;
 
 use std::convert::Infallible;
@@ -24,7 +25,7 @@ use http::header::{
 };
 use http::uri::{Authority, PathAndQuery};
 use http::{Method, Request, Response, StatusCode, Uri, Version};
-use smig::{ConnectionInfo, Incoming, Protocol};
+use smig::{ConnectionInfo, Incoming, Protocol, StreamPlace};
 use smig_settings::Faults;
 use tower_service::Service;
 
@@ -36,6 +37,7 @@ pub(crate) use routes::Routes;
 pub(crate) use table::Table;
 
 use access_log::{Counted, counted};
+use spanned::spanned;
 use table::{Action, Target};
 
 use crate::admin::Watch;
@@ -72,6 +74,10 @@ impl Front {
             let mut current = self.table.write().unwrap_or_else(PoisonError::into_inner);
             std::mem::replace(&mut *current, table)
         };
+    }
+
+    fn watch(&self) -> Option<&Watch> {
+        self.watch.as_deref()
     }
 
     pub(super) fn table(&self) -> Arc<Table> {
@@ -139,7 +145,7 @@ async fn answer<'t>(
     table: &'t Table,
     watch: Option<&Watch>,
     client: Option<forwarded::Client>,
-    request: Request<Incoming>,
+    mut request: Request<Incoming>,
 ) -> (Response<Body>, Option<&'t Target>) {
     let own = |status, text: &'static str| (short(status, text), None);
     let info = request.extensions().get::<Arc<ConnectionInfo>>().cloned();
@@ -153,10 +159,14 @@ async fn answer<'t>(
         && is_forwarded(&request, table, &info, authority.as_ref())
     {
         let span = watch.map(|watch| RequestSpan::forwarded(&request, watch));
-        // Its state is big, and most requests do without it.
-        let response = Box::pin(forward.answer(request, tls::subject(&info))).await;
+        let by_stream = span.is_some() && request.extensions().get::<StreamPlace>().is_some();
         if let Some(span) = &span {
-            span.answered(response.status());
+            span.tell(request.headers_mut());
+        }
+        // Its state is big, and most requests do without it.
+        let mut response = Box::pin(forward.answer(request, tls::subject(&info))).await;
+        if let Some(span) = span {
+            response = answered(response, span, by_stream);
         }
         return (response, None);
     }
@@ -178,7 +188,9 @@ async fn answer<'t>(
     let Some(target) = table.find(authority.as_ref(), path) else {
         return own(StatusCode::NOT_FOUND, "nothing is here\n");
     };
-    let span = watch.map(|watch| RequestSpan::begin(&request, &target.path, watch));
+    let span =
+        watch.map(|watch| RequestSpan::begin(&request, authority.as_ref(), &target.path, watch));
+    let by_stream = span.is_some() && request.extensions().get::<StreamPlace>().is_some();
     let mut response = match &target.action {
         Action::Answer { status, text } => short(*status, text.clone()),
         Action::Redirect { to, status } => redirect(to, *status, request.uri()),
@@ -187,6 +199,9 @@ async fn answer<'t>(
             let tell = |headers: &mut HeaderMap| {
                 let host = authority.as_ref().map(Authority::as_str);
                 forwarded::tell(&table.forwarded, headers, &client, scheme, host);
+                if let Some(span) = &span {
+                    span.tell(headers);
+                }
             };
             match prepare(target, replace.as_deref(), request, tell) {
                 Ok(request) => {
@@ -195,18 +210,29 @@ async fn answer<'t>(
                     }
                     proxy::exchange(request, upstream, info.peer_addr(), &table.tunnels).await
                 }
-                Err(why) => return own(StatusCode::BAD_REQUEST, why),
+                Err(why) => {
+                    if let Some(span) = &span {
+                        span.answered(StatusCode::BAD_REQUEST);
+                    }
+                    return own(StatusCode::BAD_REQUEST, why);
+                }
             }
         }
     };
-    if let Some(span) = &span {
-        span.answered(response.status());
+    if let Some(span) = span {
+        response = answered(response, span, by_stream);
     }
     target.response.apply(response.headers_mut());
     if target.hint != smig::Hint::None {
         response.extensions_mut().insert(target.hint);
     }
     (response, Some(target))
+}
+
+/// The span knows of the response, and ends with its stream or its body.
+fn answered(response: Response<Body>, span: RequestSpan, by_stream: bool) -> Response<Body> {
+    span.answered(response.status());
+    spanned(response, span, by_stream)
 }
 
 /// What the request is for: HTTP/2's authority, or that of the target, or Host.
