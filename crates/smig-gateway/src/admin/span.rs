@@ -38,6 +38,8 @@ pub struct RequestSpan {
     span: Span,
     /// For a collector.
     traced: Option<Traced>,
+    /// Its stream ends it.
+    has_stream: bool,
 }
 
 /// What is known of a request at its beginning.
@@ -188,13 +190,14 @@ impl RequestSpan {
         );
         let traced =
             tracer.map(|tracer| tracer.begin(asked.name(), asked.attributes(), asked.headers));
-        Self { span, traced }
+        Self { span, traced, has_stream: false }
     }
 
-    fn followed<B>(self, request: &Request<B>, watch: &Watch) -> Self {
+    fn followed<B>(mut self, request: &Request<B>, watch: &Watch) -> Self {
         if self.is_wanted()
             && let Some(place) = request.extensions().get::<StreamPlace>()
         {
+            self.has_stream = true;
             watch.spans().follow(*place, &self);
         }
         self
@@ -203,6 +206,11 @@ impl RequestSpan {
     /// Whether anybody asks for it.
     pub(crate) fn is_wanted(&self) -> bool {
         self.traced.is_some() || !self.span.is_disabled()
+    }
+
+    /// Whether it lasts as long as a stream.
+    pub(crate) const fn has_stream(&self) -> bool {
+        self.has_stream
     }
 
     /// Names this span in a request that is sent on (W3C Trace Context). Without telemetry the fields of

@@ -25,7 +25,7 @@ use http::header::{
 };
 use http::uri::{Authority, PathAndQuery};
 use http::{Method, Request, Response, StatusCode, Uri, Version};
-use smig::{ConnectionInfo, Incoming, Protocol, StreamPlace};
+use smig::{ConnectionInfo, Incoming, Protocol};
 use smig_settings::Faults;
 use tower_service::Service;
 
@@ -159,14 +159,13 @@ async fn answer<'t>(
         && is_forwarded(&request, table, &info, authority.as_ref())
     {
         let span = watch.map(|watch| RequestSpan::forwarded(&request, watch));
-        let by_stream = span.is_some() && request.extensions().get::<StreamPlace>().is_some();
         if let Some(span) = &span {
             span.tell(request.headers_mut());
         }
         // Its state is big, and most requests do without it.
         let mut response = Box::pin(forward.answer(request, tls::subject(&info))).await;
         if let Some(span) = span {
-            response = answered(response, span, by_stream);
+            response = answered(response, span);
         }
         return (response, None);
     }
@@ -190,7 +189,6 @@ async fn answer<'t>(
     };
     let span =
         watch.map(|watch| RequestSpan::begin(&request, authority.as_ref(), &target.path, watch));
-    let by_stream = span.is_some() && request.extensions().get::<StreamPlace>().is_some();
     let mut response = match &target.action {
         Action::Answer { status, text } => short(*status, text.clone()),
         Action::Redirect { to, status } => redirect(to, *status, request.uri()),
@@ -220,7 +218,7 @@ async fn answer<'t>(
         }
     };
     if let Some(span) = span {
-        response = answered(response, span, by_stream);
+        response = answered(response, span);
     }
     target.response.apply(response.headers_mut());
     if target.hint != smig::Hint::None {
@@ -230,9 +228,9 @@ async fn answer<'t>(
 }
 
 /// The span knows of the response, and ends with its stream or its body.
-fn answered(response: Response<Body>, span: RequestSpan, by_stream: bool) -> Response<Body> {
+fn answered(response: Response<Body>, span: RequestSpan) -> Response<Body> {
     span.answered(response.status());
-    spanned(response, span, by_stream)
+    spanned(response, span)
 }
 
 /// What the request is for: HTTP/2's authority, or that of the target, or Host.

@@ -11,13 +11,9 @@ use smig::BoxError;
 use crate::admin::span::RequestSpan;
 use crate::proxy::Body;
 
-/// A response whose span lasts as long as its body, unless it does so `by_stream`.
-pub(super) fn spanned(
-    response: Response<Body>,
-    span: RequestSpan,
-    by_stream: bool,
-) -> Response<Body> {
-    if by_stream || !span.is_wanted() || response.body().is_end_stream() {
+/// A response whose span lasts as long as its body, unless it does so as long as its stream.
+pub(super) fn spanned(response: Response<Body>, span: RequestSpan) -> Response<Body> {
+    if span.has_stream() || !span.is_wanted() || response.body().is_end_stream() {
         return response;
     }
     response.map(|body| Body::new(Spanned { body, span, octets: 0 }))
