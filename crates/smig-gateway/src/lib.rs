@@ -8,7 +8,7 @@
 //! - `forward`: tunnels and requests for authenticated users; `tunnel`: octets both ways;
 //! - `tls`: certificates by name, watched for renewal; `config`: the file that says all of this;
 //! - `agent`: the client's side: a local proxy whose traffic travels in one session;
-//! - `admin`: what both show while they run.
+//! - `admin`: what both show while they run; `telemetry`: spans on their way to a collector.
 
 pub mod admin;
 pub mod agent;
@@ -17,6 +17,7 @@ pub mod forward;
 pub mod front;
 mod network;
 pub mod proxy;
+pub mod telemetry;
 pub mod tls;
 pub mod tunnel;
 pub mod upstream;

@@ -79,7 +79,7 @@ async fn a_span_ends_with_its_stream_and_knows_octets_and_moves(ended: &mut Ende
     let watch = Watch::new();
     let observer = Arc::clone(&watch);
     let answer = move |request: Request<Incoming>| {
-        let span = RequestSpan::begin(&request, "/files/", &watch);
+        let span = RequestSpan::begin(&request, request.uri().authority(), "/files/", &watch);
         async move {
             span.sent_to("app");
             let body = request.into_body().collect().await?.to_bytes();

@@ -14,6 +14,7 @@ use smig_gateway::agent::{
     self, Agent, AgentFile, AgentSpec, Credentials, EntranceSpec, GatewaySpec, LimitSpec, Link,
     PortForward,
 };
+use smig_gateway::telemetry::TelemetrySpec;
 use tokio::sync::watch;
 
 use crate::exit::{Exit, Failure};
@@ -139,7 +140,12 @@ pub(crate) fn run(args: &AgentArgs) -> Result<ExitCode> {
         0 => crate::trace::Level::Warnings,
         _ => crate::trace::Level::Everything,
     });
-    let AgentFile { gateway, listen, limits, admin } = described(args)?;
+    let AgentFile { gateway, listen, limits, admin, telemetry } = described(args)?;
+    let telemetry = match telemetry {
+        None => TelemetrySpec::from_environment().map_err(usage)?,
+        said => said,
+    };
+    let collector = telemetry.as_ref().map(TelemetrySpec::traces);
     let via = gateway.url.to_string();
     let trust = trust::of(gateway.ca.as_deref(), gateway.insecure, gateway.url.host())?;
     let mut engine = agent::engine();
@@ -161,6 +167,7 @@ pub(crate) fn run(args: &AgentArgs) -> Result<ExitCode> {
         max_connections: limits.max_connections,
         tunnel_idle: limits.tunnel_idle,
         admin,
+        telemetry,
     };
     crate::serve::raise_file_limit();
     let runtime = tokio::runtime::Builder::new_multi_thread().enable_all().build()?;
@@ -173,6 +180,9 @@ pub(crate) fn run(args: &AgentArgs) -> Result<ExitCode> {
         };
         let agent = Agent::start(spec, client).await.map_err(|error| usage(error.to_string()))?;
         announce(&agent, &listen.forward, say);
+        if let Some(collector) = &collector {
+            say(format!("traces go to {}", paint::strong(collector)));
+        }
         let name = tokio::select! {
             (name, _) = signals.next() => name,
             () = tell(agent.link(), &via, say) => "the gateway's task ended",
@@ -236,6 +246,7 @@ fn described(args: &AgentArgs) -> Result<AgentFile> {
             drain_timeout: args.drain_timeout,
         },
         admin: args.admin.map(|listen| AdminSpec { listen }),
+        telemetry: None,
     })
 }
 

@@ -11,6 +11,7 @@ use clap::Args;
 use smig_gateway::config::{Config, ListenProtocol, ListenSpec};
 use smig_gateway::front::access_log::Format;
 use smig_gateway::front::{Gateway, GatewayError};
+use smig_gateway::telemetry::TelemetrySpec;
 use smig_gateway::upstream::ServerUrl;
 use smig_settings::value::{parse_addresses, parse_time};
 
@@ -116,6 +117,7 @@ pub(crate) fn run(args: &GatewayArgs) -> Result<ExitCode> {
     crate::serve::raise_file_limit();
     let config = config(args, &say)?;
     let mut limit = config.server.drain_timeout;
+    let collector = config.telemetry.as_ref().map(TelemetrySpec::traces);
     // Before threads: signals that come while it starts are not lost.
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
     runtime.block_on(async {
@@ -126,6 +128,9 @@ pub(crate) fn run(args: &GatewayArgs) -> Result<ExitCode> {
         }
         if let Some(address) = gateway.admin() {
             say(&format!("live page, metrics: {}", paint::strong(&format!("http://{address}"))));
+        }
+        if let Some(collector) = collector {
+            say(&format!("traces go to {}", paint::strong(&collector)));
         }
         let (name, _) = loop {
             match signals.next().await {
@@ -167,6 +172,9 @@ fn config(args: &GatewayArgs, say: &dyn Fn(&str)) -> Result<Config> {
             return Err(usage("where to? Write --to URL or --config FILE".into()).into());
         }
     };
+    if config.telemetry.is_none() {
+        config.telemetry = TelemetrySpec::from_environment().map_err(usage)?;
+    }
     if let Some(limit) = args.drain_timeout {
         config.server.drain_timeout = limit;
     }

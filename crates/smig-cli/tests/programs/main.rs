@@ -10,3 +10,4 @@ mod probe;
 mod refusals;
 mod resume;
 mod support;
+mod telemetry;

@@ -50,6 +50,7 @@ impl Place {
             .env("XDG_DATA_HOME", self.path("data"))
             .env("NO_COLOR", "1")
             .env_remove("SMIG_LOG")
+            .env_remove("OTEL_EXPORTER_OTLP_ENDPOINT")
             .stdin(Stdio::null());
         command
     }

@@ -133,6 +133,7 @@ impl Collector for Live {
             ConstGauge::new(value).encode(metric)?;
         }
         let reported = subject.reported();
+        telemetry(&mut encoder, &reported)?;
         upstreams(&mut encoder, &reported)?;
         tunnels(&mut encoder, &reported)
     }
@@ -155,6 +156,18 @@ fn counters(stats: &Stats) -> [(&'static str, &'static str, u64); 14] {
         ("panics", "Handlers or bodies that panicked", stats.panics),
         ("limits_hit", "Limits that were reached", stats.limits_hit),
     ]
+}
+
+fn telemetry(encoder: &mut DescriptorEncoder<'_>, reported: &Reported) -> Result<(), fmt::Error> {
+    let Some(telemetry) = reported.telemetry else { return Ok(()) };
+    for (name, help, value) in [
+        ("telemetry_spans_sent", "Spans that the collector took", telemetry.sent),
+        ("telemetry_spans_dropped", "Spans that it did not take", telemetry.dropped),
+    ] {
+        let metric = encoder.encode_descriptor(name, help, None, MetricType::Counter)?;
+        ConstCounter::new(value).encode(metric)?;
+    }
+    Ok(())
 }
 
 #[derive(Clone, Debug, PartialEq, Eq, Hash, EncodeLabelSet)]

@@ -43,7 +43,7 @@ use std::sync::Arc;
 use serde::Deserialize;
 use smig::{ClearTrust, Client, Server, ServerView, Snapshot, Stats};
 
-pub use reports::{Report, Reported, TunnelReport, UpstreamReport};
+pub use reports::{Report, Reported, TelemetryReport, TunnelReport, UpstreamReport};
 pub use watch::Watch;
 
 use sampler::Sampler;

@@ -18,6 +18,17 @@ pub struct Reported {
     pub upstreams: Vec<UpstreamReport>,
     /// Tunnels, by kind.
     pub tunnels: Vec<TunnelReport>,
+    /// Spans for a collector, if there is one.
+    pub telemetry: Option<TelemetryReport>,
+}
+
+/// What became of spans that have ended.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
+pub struct TelemetryReport {
+    /// The collector took them.
+    pub sent: u64,
+    /// It did not, or too many waited for it.
+    pub dropped: u64,
 }
 
 /// One server of an upstream.

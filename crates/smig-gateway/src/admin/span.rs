@@ -2,19 +2,21 @@
 //! went, what came of it, and at the end its octets and its moves.
 //!
 //! Field names are OpenTelemetry's where it has one. Spans are of level DEBUG and of one target, so that
-//! nobody pays for them who has not asked for them.
+//! nobody pays for them who has not asked for them. Where there is telemetry a collector gets the same.
 
 use std::collections::HashMap;
 use std::sync::atomic::{AtomicUsize, Ordering};
-use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use http::uri::Authority;
-use http::{Request, StatusCode};
-use smig::{Observed, SessionId, StreamInfo, StreamKey, StreamPlace};
+use http::{HeaderMap, Method, Request, StatusCode, Version};
+use opentelemetry::KeyValue;
+use smig::{ConnectionInfo, Observed, SessionId, StreamInfo, StreamKey, StreamPlace};
 use tracing::field::Empty;
 use tracing::{Level, Span};
 
 use super::Watch;
+use crate::telemetry::{Traced, Tracer};
 
 /// The target of the spans: what a subscriber's filter names.
 pub const TARGET: &str = "smig_gateway::request";
@@ -22,68 +24,163 @@ pub const TARGET: &str = "smig_gateway::request";
 /// Requests that are followed at once, at most; further ones lack octets and moves.
 const FOLLOWED: usize = 4096;
 
+/// Characters of a text that a collector gets: what clients say is kept until it is sent.
+const MAX_TEXT: usize = 1024;
+
+/// Methods that everybody knows: a client can invent others without end.
+const METHODS: [&str; 9] =
+    ["GET", "HEAD", "POST", "PUT", "DELETE", "CONNECT", "OPTIONS", "TRACE", "PATCH"];
+
 /// One request's span. The span ends when this is dropped and the stream has ended.
 #[derive(Clone, Debug)]
-pub struct RequestSpan(Span);
+pub struct RequestSpan {
+    /// For who subscribes to this process's spans.
+    span: Span,
+    /// For a collector.
+    traced: Option<Traced>,
+    /// Its stream ends it.
+    has_stream: bool,
+}
 
 /// What is known of a request at its beginning.
 struct Asked<'a> {
-    /// How it was asked for: a method, or another way.
-    name: &'a str,
-    method: Option<&'a str>,
+    /// The method, for HTTP.
+    method: Option<&'a Method>,
+    /// How it was asked for, otherwise.
+    way: &'static str,
     route: Option<&'a str>,
-    /// Where to, if that is another host.
+    /// The host that it is for.
     to: Option<&'a Authority>,
     path: &'a str,
+    scheme: Option<&'a str>,
+    version: Option<&'static str>,
+    headers: Option<&'a HeaderMap>,
+}
+
+impl<'a> Asked<'a> {
+    fn of<B>(request: &'a Request<B>, to: Option<&'a Authority>, route: Option<&'a str>) -> Self {
+        let (uri, info) = (request.uri(), request.extensions().get::<Arc<ConnectionInfo>>());
+        let by = info.map(|info| if info.tls().is_some() { "https" } else { "http" });
+        Self {
+            method: Some(request.method()),
+            way: "HTTP",
+            route,
+            to,
+            path: uri.path(),
+            scheme: uri.scheme_str().or(by),
+            version: version(request.version()),
+            headers: Some(request.headers()),
+        }
+    }
+
+    fn method(&self) -> Option<&'static str> {
+        let known = |method: &Method| METHODS.into_iter().find(|known| *known == method.as_str());
+        self.method.map(|method| known(method).unwrap_or("_OTHER"))
+    }
+
+    fn method_original(&self) -> Option<&'a str> {
+        self.method.filter(|_| self.method() == Some("_OTHER")).map(Method::as_str)
+    }
+
+    fn name(&self) -> String {
+        let way = self.method().filter(|method| *method != "_OTHER").unwrap_or(self.way);
+        match self.route {
+            Some(route) => format!("{way} {route}"),
+            None => way.to_owned(),
+        }
+    }
+
+    fn path(&self) -> Option<&'a str> {
+        Some(self.path).filter(|path| !path.is_empty())
+    }
+
+    fn attributes(&self) -> Vec<KeyValue> {
+        let mut all = Vec::with_capacity(16);
+        let texts = [
+            ("http.request.method_original", self.method_original()),
+            ("http.route", self.route),
+            ("server.address", self.to.map(Authority::host)),
+            ("url.path", self.path()),
+            ("url.scheme", self.scheme),
+        ];
+        let known =
+            [("http.request.method", self.method()), ("network.protocol.version", self.version)];
+        let text = |(key, value): (_, Option<&str>)| Some(KeyValue::new(key, beginning(value?)));
+        all.extend(texts.into_iter().filter_map(text));
+        all.extend(known.into_iter().filter_map(|(key, value)| Some(KeyValue::new(key, value?))));
+        let port = self.to.and_then(Authority::port_u16);
+        all.extend(port.map(|port| KeyValue::new("server.port", i64::from(port))));
+        all
+    }
+}
+
+fn beginning(text: &str) -> String {
+    let end = text.char_indices().nth(MAX_TEXT).map_or(text.len(), |(at, _)| at);
+    text.get(..end).unwrap_or_default().to_owned()
+}
+
+const fn version(version: Version) -> Option<&'static str> {
+    match version {
+        Version::HTTP_10 => Some("1.0"),
+        Version::HTTP_11 => Some("1.1"),
+        Version::HTTP_2 => Some("2"),
+        _ => None,
+    }
 }
 
 impl RequestSpan {
-    /// Begins a span for a request that took `route`, and lets `watch` end it with the stream.
+    /// Begins a span for a request to the host `to` that took `route`, and lets `watch` end it with the
+    /// stream.
     #[must_use]
-    pub fn begin<B>(request: &Request<B>, route: &str, watch: &Watch) -> Self {
-        let method = request.method().as_str();
-        let path = request.uri().path();
-        let route = Some(route);
-        let asked = Asked { name: method, method: Some(method), route, to: None, path };
-        Self::new(&asked).followed(request, watch)
+    pub fn begin<B>(
+        request: &Request<B>,
+        to: Option<&Authority>,
+        route: &str,
+        watch: &Watch,
+    ) -> Self {
+        Self::new(&Asked::of(request, to, Some(route)), watch.tracer()).followed(request, watch)
     }
 
     /// The same for a request to another host, by a forward proxy.
     #[must_use]
     pub fn forwarded<B>(request: &Request<B>, watch: &Watch) -> Self {
-        let method = request.method().as_str();
-        let (to, path) = (request.uri().authority(), request.uri().path());
-        let asked = Asked { name: method, method: Some(method), route: None, to, path };
-        Self::new(&asked).followed(request, watch)
+        let asked = Asked::of(request, request.uri().authority(), None);
+        Self::new(&asked, watch.tracer()).followed(request, watch)
     }
 
     /// Begins a span for a local program's request to an agent.
-    pub(crate) fn local<B>(request: &Request<B>, to: Option<&Authority>) -> Self {
-        let method = request.method().as_str();
-        let path = request.uri().path();
-        let asked = Asked { name: method, method: Some(method), route: None, to, path };
-        Self::new(&asked)
+    pub(crate) fn local<B>(
+        request: &Request<B>,
+        to: Option<&Authority>,
+        tracer: Option<&Tracer>,
+    ) -> Self {
+        Self::new(&Asked::of(request, to, None), tracer)
     }
 
     /// Begins a span for a tunnel that a local program asked an agent for by something else than HTTP.
-    pub(crate) fn tunnel(name: &str, to: &Authority) -> Self {
-        let asked = Asked { name, method: None, route: None, to: Some(to), path: "" };
-        Self::new(&asked)
+    pub(crate) fn tunnel(way: &'static str, to: &Authority, tracer: Option<&Tracer>) -> Self {
+        let (method, route, path) = (None, None, "");
+        let (scheme, version, headers) = (None, None, None);
+        let to = Some(to);
+        Self::new(&Asked { method, way, route, to, path, scheme, version, headers }, tracer)
     }
 
-    fn new(asked: &Asked<'_>) -> Self {
+    fn new(asked: &Asked<'_>, tracer: Option<&Tracer>) -> Self {
         let span = tracing::span!(
             target: TARGET,
             Level::DEBUG,
             "request",
             otel.kind = "server",
-            otel.name = Empty,
+            otel.name = asked.name(),
             otel.status_code = Empty,
-            http.request.method = asked.method,
+            http.request.method = asked.method(),
+            http.request.method_original = asked.method_original(),
             http.route = asked.route,
             server.address = asked.to.map(Authority::host),
             server.port = asked.to.and_then(Authority::port_u16),
-            url.path = Some(asked.path).filter(|path| !path.is_empty()),
+            url.scheme = asked.scheme,
+            url.path = asked.path(),
+            network.protocol.version = asked.version,
             smig.upstream = Empty,
             http.response.status_code = Empty,
             http.request.body.size = Empty,
@@ -91,58 +188,88 @@ impl RequestSpan {
             smig.moves = Empty,
             error.type = Empty,
         );
-        if !span.is_disabled() {
-            match asked.route {
-                Some(route) => span.record("otel.name", format!("{} {route}", asked.name)),
-                None => span.record("otel.name", asked.name),
-            };
-        }
-        Self(span)
+        let traced =
+            tracer.map(|tracer| tracer.begin(asked.name(), asked.attributes(), asked.headers));
+        Self { span, traced, has_stream: false }
     }
 
-    fn followed<B>(self, request: &Request<B>, watch: &Watch) -> Self {
-        if !self.0.is_disabled()
+    fn followed<B>(mut self, request: &Request<B>, watch: &Watch) -> Self {
+        if self.is_wanted()
             && let Some(place) = request.extensions().get::<StreamPlace>()
         {
-            watch.spans().follow(*place, &self.0);
+            self.has_stream = true;
+            watch.spans().follow(*place, &self);
         }
         self
     }
 
+    /// Whether anybody asks for it.
+    pub(crate) fn is_wanted(&self) -> bool {
+        self.traced.is_some() || !self.span.is_disabled()
+    }
+
+    /// Whether it lasts as long as a stream.
+    pub(crate) const fn has_stream(&self) -> bool {
+        self.has_stream
+    }
+
+    /// Names this span in a request that is sent on (W3C Trace Context). Without telemetry the fields of
+    /// the client stay.
+    pub(crate) fn tell(&self, headers: &mut HeaderMap) {
+        if let Some(traced) = &self.traced {
+            traced.tell(headers);
+        }
+    }
+
     /// The request goes to this upstream.
     pub fn sent_to(&self, upstream: &str) {
-        self.0.record("smig.upstream", upstream);
+        self.span.record("smig.upstream", upstream);
+        if let Some(traced) = &self.traced {
+            traced.record("smig.upstream", upstream.to_owned());
+        }
     }
 
     /// The response has this status.
     pub fn answered(&self, status: StatusCode) {
-        self.0.record("http.response.status_code", status.as_u16());
+        self.record("http.response.status_code", status.as_u16().into());
         if status.is_server_error() {
-            failed(&self.0, status.as_str());
+            self.failed(status.as_str());
         }
     }
 
     /// It is over: octets of both bodies, and the stream that carried it.
     pub(crate) fn ended(&self, received: Option<u64>, sent: u64, stream: Option<&StreamInfo>) {
-        if self.0.is_disabled() {
+        if !self.is_wanted() {
             return;
         }
-        self.0.record("http.request.body.size", received);
-        self.0.record("http.response.body.size", sent);
+        if let Some(received) = received {
+            self.record("http.request.body.size", received);
+        }
+        self.record("http.response.body.size", sent);
         if let Some(stream) = stream {
-            self.0.record("smig.moves", stream.segments().len().saturating_sub(1));
+            self.record("smig.moves", stream.segments().len().saturating_sub(1) as u64);
         }
     }
 
     /// It broke off.
     pub(crate) fn broke(&self, how: &str) {
-        failed(&self.0, how);
+        self.failed(how);
     }
-}
 
-fn failed(span: &Span, how: &str) {
-    span.record("error.type", how);
-    span.record("otel.status_code", "ERROR");
+    fn record(&self, name: &'static str, value: u64) {
+        self.span.record(name, value);
+        if let Some(traced) = &self.traced {
+            traced.record(name, i64::try_from(value).unwrap_or(i64::MAX));
+        }
+    }
+
+    fn failed(&self, how: &str) {
+        self.span.record("error.type", how);
+        self.span.record("otel.status_code", "ERROR");
+        if let Some(traced) = &self.traced {
+            traced.failed(how);
+        }
+    }
 }
 
 /// Spans of streams that have not ended.
@@ -150,15 +277,15 @@ fn failed(span: &Span, how: &str) {
 pub(super) struct Spans {
     /// So that nobody waits for the lock when there are none.
     count: AtomicUsize,
-    spans: Mutex<HashMap<(SessionId, StreamKey), Span>>,
+    spans: Mutex<HashMap<(SessionId, StreamKey), RequestSpan>>,
 }
 
 impl Spans {
-    fn lock(&self) -> MutexGuard<'_, HashMap<(SessionId, StreamKey), Span>> {
+    fn lock(&self) -> MutexGuard<'_, HashMap<(SessionId, StreamKey), RequestSpan>> {
         self.spans.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    fn follow(&self, place: StreamPlace, span: &Span) {
+    fn follow(&self, place: StreamPlace, span: &RequestSpan) {
         let mut spans = self.lock();
         if spans.len() < FOLLOWED {
             spans.insert((place.session, place.stream), span.clone());
@@ -166,11 +293,18 @@ impl Spans {
         }
     }
 
-    fn take(&self, place: StreamPlace) -> Option<Span> {
+    fn take(&self, place: StreamPlace) -> Option<RequestSpan> {
         let mut spans = self.lock();
         let span = spans.remove(&(place.session, place.stream));
         self.count.store(spans.len(), Ordering::Relaxed);
         span
+    }
+
+    /// Nothing more will be observed: what still ran was cut.
+    pub(super) fn cut(&self) {
+        let spans = std::mem::take(&mut *self.lock());
+        self.count.store(0, Ordering::Relaxed);
+        spans.into_values().for_each(|span| span.failed("cut"));
     }
 
     /// Tells a span what was observed of its stream.
@@ -183,19 +317,28 @@ impl Spans {
                 let Some(span) = self.take(*place) else { return };
                 span.record("http.request.body.size", *received);
                 span.record("http.response.body.size", *sent);
-                span.record("smig.moves", *moves);
+                span.record("smig.moves", (*moves).into());
             }
             Observed::StreamReset { stream: Some(place), .. } => {
                 if let Some(span) = self.take(*place) {
-                    failed(&span, "reset");
+                    span.failed("reset");
                 }
             }
             Observed::Moved { stream: Some(place), from, to, offset, why, .. } => {
                 let span = self.lock().get(&(place.session, place.stream)).cloned();
                 if let Some(span) = span {
-                    span.in_scope(|| {
+                    span.span.in_scope(|| {
                         tracing::debug!(target: TARGET, %from, %to, offset, %why, "moved");
                     });
+                    if let Some(traced) = &span.traced {
+                        let offset = i64::try_from(*offset).unwrap_or(i64::MAX);
+                        let texts = [("from", from.to_string()), ("to", to.to_string())];
+                        let mut all: Vec<_> =
+                            texts.into_iter().map(|(key, text)| KeyValue::new(key, text)).collect();
+                        all.push(KeyValue::new("offset", offset));
+                        all.push(KeyValue::new("why", why.to_string()));
+                        traced.event("moved", all);
+                    }
                 }
             }
             _ => {}

@@ -11,6 +11,7 @@ use tokio::sync::broadcast;
 use super::log::Log;
 use super::metrics::Requests;
 use super::span::Spans;
+use crate::telemetry::Tracer;
 
 /// A request below this many octets, both bodies together, is a small one: somebody waits for it.
 pub(super) const SMALL: u64 = 64 << 10;
@@ -31,6 +32,8 @@ pub struct Watch {
     ended: Mutex<Vec<Small>>,
     requests: Requests,
     spans: Spans,
+    /// Who sends spans to a collector.
+    tracer: Option<Tracer>,
 }
 
 /// A small request that has ended.
@@ -44,6 +47,11 @@ impl Watch {
     /// One that has seen nothing yet.
     #[must_use]
     pub fn new() -> Arc<Self> {
+        Self::with(None)
+    }
+
+    /// One whose spans go to a collector as well, if there is one.
+    pub(crate) fn with(tracer: Option<Tracer>) -> Arc<Self> {
         Arc::new(Self {
             log: Mutex::default(),
             live: broadcast::Sender::new(BEHIND),
@@ -51,6 +59,7 @@ impl Watch {
             ended: Mutex::default(),
             requests: Requests::default(),
             spans: Spans::default(),
+            tracer,
         })
     }
 
@@ -60,6 +69,15 @@ impl Watch {
 
     pub(super) const fn spans(&self) -> &Spans {
         &self.spans
+    }
+
+    pub(super) const fn tracer(&self) -> Option<&Tracer> {
+        self.tracer.as_ref()
+    }
+
+    /// What was observed is over: spans that have not ended do now.
+    pub(crate) fn cut(&self) {
+        self.spans.cut();
     }
 
     fn log(&self) -> MutexGuard<'_, Log> {

@@ -13,12 +13,13 @@ use smig_settings::{Document, Fault, Faults};
 
 use super::spec::PortForward;
 use crate::admin::AdminSpec;
+use crate::telemetry::TelemetrySpec;
 
 /// The keys of the file's top.
-const KEYS: [&str; 4] = ["gateway", "listen", "limits", "admin"];
+const KEYS: [&str; 5] = ["gateway", "listen", "limits", "admin", "telemetry"];
 
 /// What an agent is told.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq)]
 pub struct AgentFile {
     /// By whom its traffic goes.
     pub gateway: GatewaySpec,
@@ -28,6 +29,8 @@ pub struct AgentFile {
     pub limits: LimitSpec,
     /// The live page; absent: none.
     pub admin: Option<AdminSpec>,
+    /// The collector that gets spans of requests; absent: none.
+    pub telemetry: Option<TelemetrySpec>,
 }
 
 /// The gateway.
@@ -171,6 +174,7 @@ impl AgentFile {
         let listen = listen.map(|placed| placed.value).unwrap_or_default();
         let limits = document.one::<LimitSpec>("limits");
         let admin = document.one::<AdminSpec>("admin").map(|placed| placed.value);
+        let telemetry = document.one::<TelemetrySpec>("telemetry").map(|placed| placed.value);
         if listen.http.is_empty() && listen.socks.is_empty() && listen.forward.is_empty() {
             document.fault(&["listen".to_owned()], "the agent listens nowhere");
         }
@@ -186,8 +190,12 @@ impl AgentFile {
         let join = |path: &mut PathBuf| *path = folder.join(&*path);
         gateway.token_file.as_mut().map(join);
         gateway.ca.as_mut().map(join);
+        let mut telemetry = telemetry;
+        if let Some(telemetry) = &mut telemetry {
+            telemetry.ca.as_mut().map(join);
+        }
         let limits = limits.map(|placed| placed.value).unwrap_or_default();
-        Ok(Self { gateway, listen, limits, admin })
+        Ok(Self { gateway, listen, limits, admin, telemetry })
     }
 
     /// Whether a file is an agent's: no other program's has this section.
@@ -221,6 +229,7 @@ mod tests {
             listen: EntranceSpec::default(),
             limits: LimitSpec::default(),
             admin: None,
+            telemetry: None,
         };
         assert_eq!(parse(example()).unwrap(), defaults);
         let whole = uncommented(example());
@@ -229,6 +238,7 @@ mod tests {
         assert_eq!(all.listen.forward.len(), 1);
         assert_eq!(all.gateway.token_file.as_deref(), Some(Path::new("/etc/smig/token")));
         assert!(all.admin.is_some());
+        assert_eq!(all.telemetry.unwrap().sample, Some(1.0));
         for key in KEYS {
             assert!(whole.contains(&format!("[{key}]")), "{key}");
         }

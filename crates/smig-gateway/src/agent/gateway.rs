@@ -17,6 +17,7 @@ use tokio::time::timeout;
 
 use super::failure::Failure;
 use super::spec::Credentials;
+use crate::admin::span::RequestSpan;
 use crate::tunnel::{self, Opened, Stream};
 
 /// Time until the first attempt after one that failed; doubled each time.
@@ -162,7 +163,11 @@ impl Gateway {
     ///
     /// # Errors
     /// The gateway is away, or refuses.
-    pub(super) async fn tunnel(&self, target: &Authority) -> Result<Stream, Failure> {
+    pub(super) async fn tunnel(
+        &self,
+        target: &Authority,
+        span: &RequestSpan,
+    ) -> Result<Stream, Failure> {
         let mut tried = false;
         loop {
             self.ready().await?;
@@ -170,6 +175,7 @@ impl Gateway {
             *request.method_mut() = Method::CONNECT;
             *request.uri_mut() = Uri::from(target.clone());
             self.authorize(&mut request);
+            span.tell(request.headers_mut());
             let opening = timeout(OPENING, tunnel::open(&self.client, &self.origin, request));
             let Ok(opened) = opening.await else {
                 let text =

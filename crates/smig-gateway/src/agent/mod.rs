@@ -34,6 +34,7 @@ use gateway::Gateway;
 use listen::{Entrance, accept_all};
 
 use crate::admin::{self, Admin, Subject, Watch};
+use crate::telemetry::{self, Telemetry, Tracer};
 use crate::tunnel::Tunnels;
 
 /// A running agent. Dropping it ends it at once: what is open is reset.
@@ -46,6 +47,7 @@ pub struct Agent {
     admin: Option<Admin>,
     stopping: watch::Sender<bool>,
     tasks: JoinSet<()>,
+    telemetry: Option<Telemetry>,
 }
 
 /// What every entrance of an agent shares.
@@ -56,6 +58,8 @@ struct Shared {
     socks: Option<SocketAddr>,
     tunnel_idle: Option<Duration>,
     tunnels: Tunnels,
+    /// Who sends spans to a collector.
+    tracer: Option<Tracer>,
     places: Arc<Semaphore>,
 }
 
@@ -87,6 +91,10 @@ impl Agent {
     /// # Errors
     /// An address that cannot be bound, certificates that cannot be read.
     pub async fn start(spec: AgentSpec, client: ClientBuilder) -> io::Result<Self> {
+        let telemetry = spec.telemetry.as_ref();
+        let telemetry = telemetry.map(|spec| Telemetry::start(spec, "smig-agent")).transpose();
+        let telemetry =
+            telemetry.map_err(|error| io::Error::other(format!("telemetry: {error}")))?;
         let watch = spec.admin.as_ref().map(|_| Watch::new());
         let client = match &watch {
             Some(watch) => client.observer(watch.clone()).describe_streams(admin::NAME_LENGTH),
@@ -97,9 +105,12 @@ impl Agent {
         let tunnels = Tunnels::of_agent();
         let admin = match (&spec.admin, watch) {
             (Some(spec), Some(watch)) => {
-                let subject = Subject::new("smig agent", client, watch)
+                let mut subject = Subject::new("smig agent", client, watch)
                     .report(Arc::new(tunnels.clone()))
                     .ready(ready(gateway.link()));
+                if let Some(telemetry) = &telemetry {
+                    subject = subject.report(telemetry.tally());
+                }
                 Some(admin::start(spec, subject).map_err(io::Error::other)?)
             }
             _ => None,
@@ -117,6 +128,7 @@ impl Agent {
             socks: addresses(socks)?.first().copied(),
             tunnel_idle: spec.tunnel_idle,
             tunnels: tunnels.clone(),
+            tracer: telemetry.as_ref().map(Telemetry::tracer),
             places: Arc::new(Semaphore::new(spec.max_connections.min(Semaphore::MAX_PERMITS))),
         });
         let (http, socks_addrs) = (addresses(http)?, addresses(socks)?);
@@ -133,7 +145,7 @@ impl Agent {
         for (listener, entrance) in entrances {
             tasks.spawn(accept_all(listener, entrance, Arc::clone(&shared), stop.clone()));
         }
-        Ok(Self { http, socks: socks_addrs, forwards, gateway, admin, stopping, tasks })
+        Ok(Self { http, socks: socks_addrs, forwards, gateway, admin, stopping, tasks, telemetry })
     }
 
     /// The addresses of the HTTP proxy, ports filled in.
@@ -173,7 +185,7 @@ impl Agent {
     }
 
     /// Stops in order: nothing new is accepted, what runs may finish; what still runs after `limit` is
-    /// reset.
+    /// reset. The last spans are sent then, for three seconds at most.
     pub async fn shutdown(mut self, limit: Duration) {
         self.stopping.send_replace(true);
         self.gateway.stop();
@@ -182,6 +194,9 @@ impl Agent {
             tracing::debug!("what still runs is reset");
         }
         self.tasks.shutdown().await;
+        if let Some(telemetry) = self.telemetry {
+            telemetry.end(telemetry::LAST).await;
+        }
     }
 }
 

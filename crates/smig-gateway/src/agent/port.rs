@@ -54,8 +54,8 @@ pub(super) async fn serve(
         progress.end();
         return serve_http2(accepted, forward, shared, stop).await;
     }
-    let span = RequestSpan::tunnel("TCP", &forward.target);
-    match shared.gateway.tunnel(&forward.target).await {
+    let span = RequestSpan::tunnel("TCP", &forward.target, shared.tracer.as_ref());
+    match shared.gateway.tunnel(&forward.target, &span).await {
         Ok(stream) => {
             progress.end();
             shared.carry(Kind::Port, Socket::new(accepted), stream, span).await;
@@ -120,8 +120,9 @@ async fn answer(
         .build()
         .map_err(|error| Failure::new(StatusCode::BAD_REQUEST, error.to_string()))?;
     *request.uri_mut() = uri;
-    let span = RequestSpan::local(&request, Some(&forward.target));
+    let span = RequestSpan::local(&request, Some(&forward.target), shared.tracer.as_ref());
     let mut request = outward(request)?;
+    span.tell(request.headers_mut());
     request.headers_mut().insert(NEXT_PROTOCOL, HeaderValue::from_static("h2c"));
     let gateway = Arc::clone(&shared.gateway);
     let response = gateway.send(request).await;

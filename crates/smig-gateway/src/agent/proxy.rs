@@ -148,8 +148,8 @@ impl Connection {
             let text = "write CONNECT host:port".to_owned();
             return Err(Failure::new(StatusCode::BAD_REQUEST, text));
         };
-        let span = RequestSpan::local(&request, Some(&target));
-        let stream = self.shared.gateway.tunnel(&target).await;
+        let span = RequestSpan::local(&request, Some(&target), self.shared.tracer.as_ref());
+        let stream = self.shared.gateway.tunnel(&target, &span).await;
         span.answered(stream.as_ref().map_or_else(Failure::status, |_| StatusCode::OK));
         let stream = stream?;
         let upgrade = hyper::upgrade::on(&mut request);
@@ -167,8 +167,10 @@ impl Connection {
             let text = "only http:// is taken in this form; https:// goes by CONNECT".to_owned();
             return Err(Failure::new(StatusCode::BAD_REQUEST, text));
         }
-        let span = RequestSpan::local(&request, request.uri().authority());
-        let request = outward(request)?;
+        let tracer = self.shared.tracer.as_ref();
+        let span = RequestSpan::local(&request, request.uri().authority(), tracer);
+        let mut request = outward(request)?;
+        span.tell(request.headers_mut());
         let gateway = Arc::clone(&self.shared.gateway);
         let response = gateway.send(request).await;
         span.answered(response.as_ref().map_or_else(Failure::status, Response::status));

@@ -37,8 +37,8 @@ pub(super) async fn serve(mut tcp: TcpStream, shared: Arc<Shared>) {
         }
         Err(_) => return tracing::debug!("a SOCKS client did not say what it wants in time"),
     };
-    let span = RequestSpan::tunnel("SOCKS5", &target);
-    let stream = match shared.gateway.tunnel(&target).await {
+    let span = RequestSpan::tunnel("SOCKS5", &target, shared.tracer.as_ref());
+    let stream = match shared.gateway.tunnel(&target, &span).await {
         Ok(stream) => stream,
         Err(failure) => {
             span.answered(failure.status());

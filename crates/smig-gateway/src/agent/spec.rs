@@ -13,6 +13,7 @@ use serde::de::{Deserialize, Deserializer, Error as _};
 use smig::Origin;
 
 use crate::admin::AdminSpec;
+use crate::telemetry::TelemetrySpec;
 
 /// Where an agent listens, and by whom its traffic goes.
 #[derive(Clone, Debug)]
@@ -33,6 +34,8 @@ pub struct AgentSpec {
     pub tunnel_idle: Option<Duration>,
     /// The live page; `None`: nowhere.
     pub admin: Option<AdminSpec>,
+    /// The collector that gets spans of requests; `None`: nobody.
+    pub telemetry: Option<TelemetrySpec>,
 }
 
 impl AgentSpec {
@@ -48,6 +51,7 @@ impl AgentSpec {
             max_connections: 4096,
             tunnel_idle: Some(Duration::from_secs(3600)),
             admin: None,
+            telemetry: None,
         }
     }
 }

@@ -19,10 +19,11 @@ use crate::admin::AdminSpec;
 pub use crate::network::Network;
 
 use crate::forward::ForwardSpec;
+use crate::telemetry::TelemetrySpec;
 use crate::upstream::{ServerUrl, UpstreamSpec};
 
 /// The keys of the file's top that are not shared with other servers.
-pub const KEYS: [&str; 9] = [
+pub const KEYS: [&str; 10] = [
     "listen",
     "certificate",
     "tls",
@@ -32,6 +33,7 @@ pub const KEYS: [&str; 9] = [
     "access_log",
     "forward",
     "admin",
+    "telemetry",
 ];
 
 /// The shared settings, in a place of their own.
@@ -65,6 +67,8 @@ pub struct Config {
     pub forward: Option<ForwardSpec>,
     /// The live page; absent: none.
     pub admin: Option<AdminSpec>,
+    /// The collector that gets spans of requests; absent: none.
+    pub telemetry: Option<TelemetrySpec>,
     /// Where it is from.
     source: Option<Source>,
 }
@@ -126,6 +130,7 @@ impl Config {
         let access_log = document.one("access_log");
         let forward = document.one("forward");
         let admin = document.one("admin");
+        let telemetry = document.one("telemetry");
         check::listeners(&listen, &mut document);
         check::routes(&routes, &upstreams, &mut document);
         document.finish(&KEYS)?;
@@ -142,6 +147,7 @@ impl Config {
         config.access_log = access_log.map(|placed| placed.value).unwrap_or_default();
         config.forward = forward.map(|placed| placed.value);
         config.admin = admin.map(|placed| placed.value);
+        config.telemetry = telemetry.map(|placed| placed.value);
         config.resolve(path);
         Ok(config)
     }
@@ -160,6 +166,9 @@ impl Config {
         if by_tls && !self.certificates.is_empty() {
             crate::tls::material(self)?;
         }
+        if let Some(Err(error)) = self.telemetry.as_ref().map(TelemetrySpec::check_files) {
+            return Err(self.fault(&["telemetry", "ca"], error.to_string()));
+        }
         crate::front::check(self)
     }
 
@@ -174,6 +183,9 @@ impl Config {
         }
         self.tls.client_ca.as_mut().map(join);
         self.access_log.file.as_mut().map(join);
+        if let Some(telemetry) = &mut self.telemetry {
+            telemetry.ca.as_mut().map(join);
+        }
         if let Some(forward) = &mut self.forward {
             forward.users_file.as_mut().map(join);
         }
@@ -205,6 +217,9 @@ impl Config {
             SCHEMA.settings.iter().filter(differs).map(|setting| setting.key).collect();
         if self.admin != other.admin {
             changed.push("admin");
+        }
+        if self.telemetry != other.telemetry {
+            changed.push("telemetry");
         }
         changed
     }

@@ -61,7 +61,7 @@ fn the_example_parses_as_it_is_and_with_every_key_in_force() {
 
     let whole = uncommented(&example());
     let config = parse(&whole).unwrap_or_else(|faults| panic!("{faults:#?}"));
-    assert_eq!(config.changed_server_settings(&defaults), ["admin"]);
+    assert_eq!(config.changed_server_settings(&defaults), ["admin", "telemetry"]);
     assert_eq!(config.listen.len(), 2);
     assert_eq!(config.certificates[0].chain, Path::new("/etc/smig/fullchain.pem"));
     assert_eq!(config.routes.len(), 3);

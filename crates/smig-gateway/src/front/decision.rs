@@ -56,7 +56,7 @@ pub(super) fn decide(
     table: &Table,
     watch: Option<&Watch>,
     last: &mut forwarded::Last,
-    request: Request<Incoming>,
+    mut request: Request<Incoming>,
 ) -> Decision {
     let Some(info) = request.extensions().get::<Arc<ConnectionInfo>>().cloned() else {
         return Decision::short(StatusCode::INTERNAL_SERVER_ERROR, "no connection\n");
@@ -68,6 +68,9 @@ pub(super) fn decide(
         && is_forwarded(&request, table, &info, authority.as_ref())
     {
         let span = watch.map(|watch| RequestSpan::forwarded(&request, watch));
+        if let Some(span) = &span {
+            span.tell(request.headers_mut());
+        }
         let forward = Arc::clone(forward);
         let answering = async move { forward.answer(request, tls::subject(&info)).await };
         return Decision { next: Next::Forward(Box::pin(answering)), target: None, span };
@@ -92,7 +95,8 @@ pub(super) fn decide(
     else {
         return Decision::short(StatusCode::NOT_FOUND, "nothing is here\n");
     };
-    let span = watch.map(|watch| RequestSpan::begin(&request, &target.path, watch));
+    let span =
+        watch.map(|watch| RequestSpan::begin(&request, authority.as_ref(), &target.path, watch));
     let own = |response| Next::Own(Box::new(response));
     let next = match &target.action {
         Action::Answer { status, text } => own(short(*status, text.clone())),
@@ -105,10 +109,16 @@ pub(super) fn decide(
             };
             let tell = |headers: &mut HeaderMap| {
                 forwarded::tell(&table.forwarded, headers, client, scheme, host.as_ref());
+                if let Some(span) = &span {
+                    span.tell(headers);
+                }
             };
             let request = match prepare(target, replace.as_deref(), request, tell) {
                 Ok(request) => request,
-                Err(why) => return Decision::short(StatusCode::BAD_REQUEST, why),
+                Err(why) => {
+                    let next = own(short(StatusCode::BAD_REQUEST, why));
+                    return Decision { next, target: None, span };
+                }
             };
             if let Some(span) = &span {
                 span.sent_to(name);

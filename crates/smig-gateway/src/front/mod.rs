@@ -9,6 +9,7 @@ mod keeper;
 mod report;
 mod routes;
 mod running;
+mod spanned;
 mod table;
 
 use std::convert::Infallible;
@@ -38,6 +39,7 @@ pub(crate) use table::Table;
 
 use access_log::{Counted, counted};
 use decision::{Next, decide};
+use spanned::spanned;
 use table::{Action, Target};
 
 use crate::admin::Watch;
@@ -78,6 +80,10 @@ impl Front {
         };
     }
 
+    fn watch(&self) -> Option<&Watch> {
+        self.watch.as_deref()
+    }
+
     pub(super) fn table(&self) -> Arc<Table> {
         Arc::clone(&self.table.read().unwrap_or_else(PoisonError::into_inner))
     }
@@ -106,8 +112,9 @@ impl Service<Request<Incoming>> for Front {
                     admitted.send(&upstream, client, &table.tunnels).await
                 }
             };
-            if let Some(span) = &decision.span {
+            if let Some(span) = decision.span {
                 span.answered(response.status());
+                response = spanned(response, span);
             }
             if let Some(target) = decision.target.and_then(|target| table.target(target)) {
                 target.response.apply(response.headers_mut());

@@ -17,6 +17,7 @@ use super::keeper::Keeper;
 use super::table::{Kept, Table};
 use crate::admin::{self, Admin, Subject, Watch};
 use crate::config::{Config, ListenProtocol};
+use crate::telemetry::{self, Telemetry, TelemetryError};
 use crate::tls::{self, Stamps};
 use crate::upstream::SILENT_FOR;
 
@@ -33,6 +34,9 @@ pub enum GatewayError {
     /// The thread that looks after certificates and upstreams cannot run.
     #[error("cannot start a thread: {0}")]
     Thread(io::Error),
+    /// Spans cannot be sent to a collector.
+    #[error("telemetry: {0}")]
+    Telemetry(#[from] TelemetryError),
 }
 
 /// A running gateway. Dropping it stops it at once; [`Gateway::drain`] lets streams finish.
@@ -46,6 +50,7 @@ pub struct Gateway {
     keeper: Keeper,
     admin: Option<Admin>,
     draining: Arc<AtomicBool>,
+    telemetry: Option<Telemetry>,
 }
 
 /// An address of the configuration, and where it was bound.
@@ -88,7 +93,18 @@ impl Gateway {
         let wanted = addresses(&config, &[])?;
         let tls = material(&config, &wanted)?;
         let table = Table::new(&config, &kept, Arc::clone(&log), redirects(&config, &[]))?;
-        let watch = config.admin.as_ref().map(|_| Watch::new());
+        let telemetry = config.telemetry.as_ref();
+        let telemetry = telemetry
+            .map(|spec| Telemetry::start(spec, "smig-gateway"))
+            .transpose()
+            .map_err(|error| match error {
+                TelemetryError::Trust(error) => {
+                    config.fault(&["telemetry", "ca"], error.to_string()).into()
+                }
+                other => GatewayError::from(other),
+            })?;
+        let tracer = telemetry.as_ref().map(Telemetry::tracer);
+        let watch = (config.admin.is_some() || tracer.is_some()).then(|| Watch::with(tracer));
         let front = Front::new(table, watch.clone());
         let mut server = config.server.clone();
         // A response that rests does not show that its client has gone.
@@ -104,7 +120,10 @@ impl Gateway {
             };
         }
         if let Some(watch) = &watch {
-            builder = builder.observer(watch.clone()).describe_streams(admin::NAME_LENGTH);
+            builder = builder.observer(watch.clone());
+        }
+        if config.admin.is_some() {
+            builder = builder.describe_streams(admin::NAME_LENGTH);
         }
         let server = builder.start(front.clone())?;
         let draining = Arc::new(AtomicBool::new(false));
@@ -115,9 +134,12 @@ impl Gateway {
                     true => Err("draining".to_owned()),
                     false => Ok(()),
                 };
-                let subject = Subject::new("smig gateway", server.view(), watch)
+                let mut subject = Subject::new("smig gateway", server.view(), watch)
                     .report(Arc::new(front.clone()))
                     .ready(ready);
+                if let Some(telemetry) = &telemetry {
+                    subject = subject.report(telemetry.tally());
+                }
                 let admin = admin::start(spec, subject)
                     .map_err(|error| config.fault(&["admin", "listen"], error.to_string()))?;
                 Some(admin)
@@ -144,7 +166,7 @@ impl Gateway {
         for upstream in kept.upstreams() {
             keeper.check(upstream);
         }
-        Ok(Self { server, front, kept, doors, watched, keeper, admin, draining })
+        Ok(Self { server, front, kept, doors, watched, keeper, admin, draining, telemetry })
     }
 
     /// Takes another configuration. Connections and streams stay; upstreams that are described as
@@ -253,13 +275,20 @@ impl Gateway {
     }
 
     /// Ends gracefully: nothing new is accepted, running streams finish; what still runs after
-    /// `limit` is cut.
+    /// `limit` is cut. The last spans are sent then, for three seconds at most.
     ///
     /// # Errors
     /// A worker that failed.
     pub async fn drain(self, limit: Duration) -> Result<(), GatewayError> {
         self.draining.store(true, Ordering::Relaxed);
-        self.server.shutdown(limit).await.map_err(Into::into)
+        let ended = self.server.shutdown(limit).await;
+        if let Some(watch) = self.front.watch() {
+            watch.cut();
+        }
+        if let Some(telemetry) = self.telemetry {
+            telemetry.end(telemetry::LAST).await;
+        }
+        Ok(ended?)
     }
 }
 

@@ -99,12 +99,14 @@ impl Pool {
     }
 
     async fn shake(&self, transport: Transport) -> hyper::Result<Sender> {
-        let (sender, connection) = handshake(transport).await?;
+        let (mut sender, connection) = handshake(transport).await?;
         tokio::spawn(async move {
             if let Err(error) = connection.with_upgrades().await {
                 tracing::debug!(%error, "HTTP/1.1 connection ended");
             }
         });
+        // Before that it is not picked, and the first request would go by a second connection.
+        sender.ready().await?;
         Ok(sender)
     }
 

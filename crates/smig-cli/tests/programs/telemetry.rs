@@ -1,0 +1,152 @@
+//! `[telemetry]` of `smig gateway` and `smig agent`: where spans go, when they go, and what is refused.
+
+use std::io::{BufRead as _, BufReader, Read as _, Write as _};
+use std::net::{TcpListener, TcpStream};
+use std::process::{Command, Stdio};
+use std::thread::JoinHandle;
+
+use rustix::process::Signal;
+
+use crate::support::{Place, Serving, assert_exit, line_with, text};
+
+/// A collector that takes one request: its head and its body.
+fn collector() -> (String, JoinHandle<(String, Vec<u8>)>) {
+    let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+    let endpoint = format!("http://{}", listener.local_addr().unwrap());
+    let taking = std::thread::spawn(move || {
+        let (tcp, _) = listener.accept().unwrap();
+        let mut tcp = BufReader::new(tcp);
+        let mut head = String::new();
+        while !head.ends_with("\r\n\r\n") {
+            tcp.read_line(&mut head).unwrap();
+        }
+        let length = head.lines().find_map(|line| line.strip_prefix("content-length: "));
+        let mut body = vec![0; length.unwrap().parse().unwrap()];
+        tcp.read_exact(&mut body).unwrap();
+        tcp.get_mut().write_all(b"HTTP/1.1 200 OK\r\ncontent-length: 0\r\n\r\n").unwrap();
+        (head, body)
+    });
+    (endpoint, taking)
+}
+
+fn start(mut command: Command) -> Serving {
+    let mut child = command.stderr(Stdio::piped()).spawn().unwrap();
+    let mut stderr = BufReader::new(child.stderr.take().unwrap()).lines();
+    let line = line_with(&mut stderr, "listening on ");
+    Serving { child, stderr, origin: line.rsplit_once(' ').unwrap().1.to_owned() }
+}
+
+#[track_caller]
+fn assert_holds(body: &[u8], part: &str) {
+    let holds = body.windows(part.len()).any(|octets| octets == part.as_bytes());
+    assert!(holds, "no {part:?} in {}", body.escape_ascii());
+}
+
+#[test]
+fn the_environment_names_a_collector_and_the_last_batch_goes_with_sigterm() {
+    let place = Place::new();
+    let (endpoint, taking) = collector();
+    let file = place.shown("gateway.toml");
+    let listen = "[[listen]]\naddress = '127.0.0.1:0'\nprotocol = 'cleartext'\n";
+    std::fs::write(&file, format!("{listen}[[route]]\nstatus = 200\n")).unwrap();
+    let mut command = place.smig(&["gateway", "--config", &file]);
+    // No batch goes before the end.
+    command
+        .env("OTEL_EXPORTER_OTLP_ENDPOINT", &endpoint)
+        .env("OTEL_BSP_SCHEDULE_DELAY", "86400000");
+    let mut gateway = start(command);
+    line_with(&mut gateway.stderr, &format!("traces go to {endpoint}/v1/traces"));
+    assert_exit(&place.get(&gateway, &[], &["some/path?secret"]), 0);
+    gateway.signal(Signal::TERM);
+    let (head, body) = taking.join().unwrap();
+    assert!(head.starts_with("POST /v1/traces HTTP/1.1\r\n"), "{head}");
+    for part in ["service.name", "smig-gateway", "GET /", "/some/path"] {
+        assert_holds(&body, part);
+    }
+    line_with(&mut gateway.stderr, "ended; ");
+    assert_eq!(gateway.child.wait().unwrap().code(), Some(0));
+}
+
+#[test]
+fn a_collector_that_is_away_is_said_once_and_its_spans_are_counted() {
+    let place = Place::new();
+    let nobody = TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap();
+    let file = place.shown("gateway.toml");
+    let config = format!(
+        "[[listen]]\naddress = '127.0.0.1:0'\nprotocol = 'cleartext'\n[[route]]\nstatus = 200\n\
+         [admin]\nlisten = '127.0.0.1:0'\n[telemetry]\nendpoint = 'http://{nobody}'\n"
+    );
+    std::fs::write(&file, config).unwrap();
+    let mut command = place.smig(&["gateway", "--config", &file]);
+    command.env("OTEL_BSP_SCHEDULE_DELAY", "10");
+    let mut gateway = start(command);
+    let page = line_with(&mut gateway.stderr, "live page, metrics: ");
+    let page = page.rsplit_once("http://").unwrap().1.to_owned();
+    assert_exit(&place.get(&gateway, &[], &["x"]), 0);
+    let said = line_with(&mut gateway.stderr, "spans are dropped");
+    assert!(said.contains(&nobody.to_string()), "{said}");
+    let mut admin = TcpStream::connect(page).unwrap();
+    admin
+        .write_all(b"GET /metrics HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\n\r\n")
+        .unwrap();
+    let mut metrics = String::new();
+    admin.read_to_string(&mut metrics).unwrap();
+    for line in ["smig_telemetry_spans_dropped_total 1", "smig_telemetry_spans_sent_total 0"] {
+        assert!(metrics.contains(line), "{metrics}");
+    }
+    gateway.signal(Signal::TERM);
+    line_with(&mut gateway.stderr, "ended; ");
+    assert_eq!(gateway.child.wait().unwrap().code(), Some(0));
+}
+
+#[test]
+fn what_is_wrong_has_its_line_and_a_change_takes_a_restart() {
+    let place = Place::new();
+    let file = place.shown("smig.toml");
+    let agent = "[gateway]\nurl = 'https://127.0.0.1:1'\n";
+    let gateway = "[[listen]]\naddress = '127.0.0.1:0'\nprotocol = 'cleartext'\n";
+    let cases = [
+        (
+            agent,
+            "endpoint = 'localhost:4318'",
+            "4: telemetry.endpoint: \"localhost:4318\" is no collector",
+        ),
+        (
+            gateway,
+            "endpoint = 'http://a'\nsample = 2",
+            "6: telemetry.sample: this takes a number from 0",
+        ),
+        (
+            gateway,
+            "endpont = 'http://a'",
+            "5: telemetry.endpont: unknown key; did you mean endpoint?",
+        ),
+        (gateway, "endpoint = 'http://a'\nca = 'absent'", "6: telemetry.ca: "),
+        (gateway, "sample = 1", "4: telemetry: missing field `endpoint`"),
+        (
+            agent,
+            "endpoint = 'http://a'\nheaders = { 'a b' = 'c' }",
+            "5: telemetry.headers: \"a b\" is no field name",
+        ),
+    ];
+    for (program, keys, expected) in cases {
+        std::fs::write(&file, format!("{program}[telemetry]\n{keys}\n")).unwrap();
+        let output = place.run(&["config", "check", &file]);
+        assert_exit(&output, 2);
+        let said = text(&output.stderr);
+        assert!(said.contains(&format!("{file}:{expected}")), "{said}");
+    }
+    let mut command = place.smig(&["gateway", "--to", "http://127.0.0.1:1", "--cleartext"]);
+    let output = command.env("OTEL_EXPORTER_OTLP_ENDPOINT", "localhost:4318").output().unwrap();
+    assert_exit(&output, 2);
+    assert!(text(&output.stderr).contains("OTEL_EXPORTER_OTLP_ENDPOINT: \"localhost:4318\""));
+
+    std::fs::write(&file, format!("{gateway}[[route]]\nstatus = 200\n")).unwrap();
+    let mut running = place.start(&["gateway", "--config", &file]);
+    let more = "[[route]]\nstatus = 200\n[telemetry]\nendpoint = 'http://127.0.0.1:1'\n";
+    std::fs::write(&file, format!("{gateway}{more}")).unwrap();
+    running.signal(Signal::HUP);
+    line_with(&mut running.stderr, "these take a restart: telemetry");
+    running.signal(Signal::TERM);
+    assert_eq!(running.child.wait().unwrap().code(), Some(0));
+}

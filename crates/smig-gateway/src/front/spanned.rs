@@ -1,0 +1,59 @@
+//! A body that keeps its request's span until its end, where no stream does: by HTTP/1.1.
+
+use std::pin::Pin;
+use std::task::{Context, Poll, ready};
+
+use bytes::Bytes;
+use http::Response;
+use http_body::{Body as _, Frame, SizeHint};
+use smig::BoxError;
+
+use crate::admin::span::RequestSpan;
+use crate::proxy::Body;
+
+/// A response whose span lasts as long as its body, unless it does so as long as its stream.
+pub(super) fn spanned(response: Response<Body>, span: RequestSpan) -> Response<Body> {
+    if span.has_stream() || !span.is_wanted() || response.body().is_end_stream() {
+        return response;
+    }
+    response.map(|body| Body::new(Spanned { body, span, octets: 0 }))
+}
+
+struct Spanned {
+    body: Body,
+    span: RequestSpan,
+    octets: u64,
+}
+
+impl http_body::Body for Spanned {
+    type Data = Bytes;
+    type Error = BoxError;
+
+    fn poll_frame(
+        self: Pin<&mut Self>,
+        cx: &mut Context<'_>,
+    ) -> Poll<Option<Result<Frame<Bytes>, BoxError>>> {
+        let this = self.get_mut();
+        let polled = ready!(Pin::new(&mut this.body).poll_frame(cx));
+        match &polled {
+            Some(Ok(frame)) => this.octets += frame.data_ref().map_or(0, |data| data.len() as u64),
+            Some(Err(_)) => this.span.broke("reset"),
+            None => {}
+        }
+        Poll::Ready(polled)
+    }
+
+    fn is_end_stream(&self) -> bool {
+        self.body.is_end_stream()
+    }
+
+    fn size_hint(&self) -> SizeHint {
+        self.body.size_hint()
+    }
+}
+
+impl Drop for Spanned {
+    fn drop(&mut self) {
+        self.span.ended(None, self.octets, None);
+    }
+}

@@ -1,0 +1,274 @@
+//! The way out: a bounded queue, batches, and the requests that carry them.
+
+use std::fmt;
+use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
+use std::sync::{Arc, Mutex, PoisonError};
+use std::time::Duration;
+
+use async_trait::async_trait;
+use bytes::Bytes;
+use http::{HeaderMap, Request, Response};
+use http_body_util::{BodyExt as _, Full, Limited};
+use opentelemetry::Context;
+use opentelemetry_http::{HttpClient, HttpError};
+use opentelemetry_otlp::{
+    Protocol, SpanExporter as OtlpExporter, WithExportConfig as _, WithHttpConfig as _,
+};
+use opentelemetry_sdk::Resource;
+use opentelemetry_sdk::error::OTelSdkResult;
+use opentelemetry_sdk::trace::{
+    BatchConfigBuilder, BatchSpanProcessor, Span, SpanData, SpanExporter, SpanProcessor,
+};
+use smig::{Client, Config};
+use tokio::runtime::{Builder, Runtime};
+use tokio::time::timeout;
+
+use super::{TelemetryError, TelemetrySpec};
+use crate::admin::{Report, Reported, TelemetryReport};
+
+/// Spans that wait, with those under way.
+const WAITING: usize = 4096;
+/// For a batch, with what is tried again.
+const PATIENCE: Duration = Duration::from_secs(10);
+/// Octets of a collector's answer that are read.
+const MAX_ANSWER: usize = 64 << 10;
+
+/// What takes spans that have ended.
+pub(super) fn processor(
+    spec: &TelemetrySpec,
+    tally: &Arc<Tally>,
+) -> Result<impl SpanProcessor + use<>, TelemetryError> {
+    let exporter = OtlpExporter::builder()
+        .with_http()
+        .with_http_client(Post::new(spec, tally)?)
+        .with_endpoint(spec.traces())
+        .with_protocol(Protocol::HttpBinary)
+        .with_timeout(PATIENCE)
+        .build()?;
+    // 512 spans, or what has come in five seconds; the environment's OTEL_BSP variables may say otherwise.
+    let batches = BatchConfigBuilder::default().with_max_queue_size(WAITING).build();
+    let exporter = Counted { exporter, tally: Arc::clone(tally) };
+    let processor = BatchSpanProcessor::builder(exporter).with_batch_config(batches).build();
+    Ok(Bounded { processor, tally: Arc::clone(tally) })
+}
+
+/// What becomes of the spans.
+pub(crate) struct Tally {
+    endpoint: String,
+    /// In the queue and under way.
+    waiting: AtomicUsize,
+    sent: AtomicU64,
+    dropped: AtomicU64,
+    /// The last batch was lost, and that was said.
+    is_away: AtomicBool,
+    /// Spans were dropped as too many waited, and that was said.
+    is_full: AtomicBool,
+    /// What went wrong last.
+    why: Mutex<String>,
+}
+
+impl fmt::Debug for Tally {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Tally").field("endpoint", &self.endpoint).finish_non_exhaustive()
+    }
+}
+
+impl Tally {
+    pub(super) fn new(endpoint: String) -> Self {
+        Self {
+            endpoint,
+            waiting: AtomicUsize::new(0),
+            sent: AtomicU64::new(0),
+            dropped: AtomicU64::new(0),
+            is_away: AtomicBool::new(false),
+            is_full: AtomicBool::new(false),
+            why: Mutex::default(),
+        }
+    }
+
+    /// Whether there is a place for one more span, which then is taken.
+    fn takes_one(&self) -> bool {
+        if self.waiting.fetch_add(1, Ordering::Relaxed) < WAITING {
+            return true;
+        }
+        self.waiting.fetch_sub(1, Ordering::Relaxed);
+        self.dropped.fetch_add(1, Ordering::Relaxed);
+        if !self.is_full.swap(true, Ordering::Relaxed) {
+            tracing::warn!(
+                collector = self.endpoint,
+                "{WAITING} spans wait for the collector; further ones are dropped"
+            );
+        }
+        false
+    }
+
+    fn failed(&self, why: String) {
+        *self.why.lock().unwrap_or_else(PoisonError::into_inner) = why;
+    }
+
+    /// A batch was taken, or is lost. Said once, until it changes.
+    fn on_batch(&self, count: usize, taken: bool) {
+        self.waiting.fetch_sub(count, Ordering::Relaxed);
+        let was_away = self.is_away.swap(!taken, Ordering::Relaxed);
+        if taken {
+            self.sent.fetch_add(count as u64, Ordering::Relaxed);
+            let was_full = self.is_full.swap(false, Ordering::Relaxed);
+            if was_away || was_full {
+                tracing::info!(collector = self.endpoint, "the collector takes spans again");
+            }
+            return;
+        }
+        self.dropped.fetch_add(count as u64, Ordering::Relaxed);
+        if !was_away {
+            let why = self.why.lock().unwrap_or_else(PoisonError::into_inner);
+            tracing::warn!(
+                collector = self.endpoint,
+                why = why.as_str(),
+                "spans are dropped: the collector does not take them"
+            );
+        }
+    }
+
+    /// Says how many spans were left when all was over.
+    pub(super) fn tell_unsent(&self) {
+        let left = self.waiting.load(Ordering::Relaxed);
+        if left > 0 {
+            tracing::warn!(collector = self.endpoint, "{left} spans were not sent in time");
+        }
+    }
+}
+
+impl Report for Tally {
+    fn report(&self, to: &mut Reported) {
+        to.telemetry = Some(TelemetryReport {
+            sent: self.sent.load(Ordering::Relaxed),
+            dropped: self.dropped.load(Ordering::Relaxed),
+        });
+    }
+}
+
+/// The library's queue, which does not tell what it drops: here none comes that it has no place for.
+#[derive(Debug)]
+struct Bounded {
+    processor: BatchSpanProcessor,
+    tally: Arc<Tally>,
+}
+
+impl SpanProcessor for Bounded {
+    fn on_start(&self, _: &mut Span, _: &Context) {}
+
+    fn on_end(&self, span: SpanData) {
+        if self.tally.takes_one() {
+            self.processor.on_end(span);
+        }
+    }
+
+    fn force_flush(&self) -> OTelSdkResult {
+        self.processor.force_flush()
+    }
+
+    fn shutdown_with_timeout(&self, limit: Duration) -> OTelSdkResult {
+        self.processor.shutdown_with_timeout(limit)
+    }
+
+    fn set_resource(&mut self, resource: &Resource) {
+        self.processor.set_resource(resource);
+    }
+}
+
+/// The library's exporter, and what comes of each batch.
+#[derive(Debug)]
+struct Counted {
+    exporter: OtlpExporter,
+    tally: Arc<Tally>,
+}
+
+impl SpanExporter for Counted {
+    async fn export(&self, batch: Vec<SpanData>) -> OTelSdkResult {
+        let count = batch.len();
+        let taken = self.exporter.export(batch).await;
+        self.tally.on_batch(count, taken.is_ok());
+        taken
+    }
+
+    fn shutdown_with_timeout(&self, limit: Duration) -> OTelSdkResult {
+        self.exporter.shutdown_with_timeout(limit)
+    }
+
+    fn set_resource(&mut self, resource: &Resource) {
+        self.exporter.set_resource(resource);
+    }
+}
+
+/// Sends the exporter's requests. It has a thread of its own, so that no worker's is needed for it.
+struct Post {
+    client: Client,
+    headers: HeaderMap,
+    tally: Arc<Tally>,
+    /// `None` at the end.
+    runtime: Option<Runtime>,
+}
+
+impl fmt::Debug for Post {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Post").field("tally", &self.tally).finish_non_exhaustive()
+    }
+}
+
+impl Post {
+    fn new(spec: &TelemetrySpec, tally: &Arc<Tally>) -> Result<Self, TelemetryError> {
+        let engine = Config { smig: None, ..Config::client() };
+        let client = Client::builder()
+            .trust(spec.trust())
+            .engine(engine)
+            .spares(0)
+            .connect_timeout(PATIENCE)
+            .handshake_timeout(PATIENCE)
+            .build()?;
+        let runtime = Builder::new_multi_thread()
+            .worker_threads(1)
+            .thread_name("smig-telemetry")
+            .enable_all()
+            .build()?;
+        let (headers, tally) = (spec.headers.clone(), Arc::clone(tally));
+        Ok(Self { client, headers, tally, runtime: Some(runtime) })
+    }
+}
+
+impl Drop for Post {
+    fn drop(&mut self) {
+        // A name that is being resolved is not waited for.
+        if let Some(runtime) = self.runtime.take() {
+            runtime.shutdown_background();
+        }
+    }
+}
+
+#[async_trait]
+impl HttpClient for Post {
+    async fn send_bytes(&self, mut request: Request<Bytes>) -> Result<Response<Bytes>, HttpError> {
+        let Some(runtime) = &self.runtime else { return Err("it has ended".into()) };
+        for (name, value) in &self.headers {
+            request.headers_mut().insert(name, value.clone());
+        }
+        let client = self.client.clone();
+        let exchange = async move {
+            let response = client.request(request.map(Full::new)).await?;
+            let (parts, body) = response.into_parts();
+            let body = Limited::new(body, MAX_ANSWER).collect().await?.to_bytes();
+            Ok::<_, HttpError>(Response::from_parts(parts, body))
+        };
+        let sending = runtime.spawn(async move { timeout(PATIENCE, exchange).await });
+        let answer = match sending.await {
+            Ok(Ok(answer)) => answer,
+            Ok(Err(_)) => Err(format!("no answer in {} s", PATIENCE.as_secs()).into()),
+            Err(error) => Err(error.into()),
+        };
+        match &answer {
+            Ok(response) if response.status().is_success() => {}
+            Ok(response) => self.tally.failed(format!("it answers {}", response.status())),
+            Err(error) => self.tally.failed(error.to_string()),
+        }
+        answer
+    }
+}

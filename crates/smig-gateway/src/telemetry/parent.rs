@@ -1,0 +1,159 @@
+//! W3C Trace Context: the span that a request comes from, and how the next hop is told ours.
+
+use http::header::{HeaderMap, HeaderName, HeaderValue};
+use opentelemetry::trace::{SpanContext, SpanId, TraceFlags, TraceId, TraceState};
+
+const TRACEPARENT: HeaderName = HeaderName::from_static("traceparent");
+const TRACESTATE: HeaderName = HeaderName::from_static("tracestate");
+
+/// Octets of version, trace, span and flags, and of the dashes between them.
+const LENGTH: usize = 55;
+/// Octets of tracestate that a span keeps while it waits for a collector; upstreams are told all of it.
+const MAX_STATE: usize = 512;
+
+/// The span that a request comes from. One that is not named as the text says is none, and then what
+/// tracestate says has no meaning either.
+pub(super) fn of(headers: &HeaderMap) -> Option<SpanContext> {
+    let mut values = headers.get_all(TRACEPARENT).iter();
+    let (Some(value), None) = (values.next(), values.next()) else { return None };
+    let (trace, span, flags) = read(value.as_bytes())?;
+    let states = headers.get_all(TRACESTATE).iter().filter_map(|value| value.to_str().ok());
+    let state = states.collect::<Vec<_>>().join(",");
+    let state = if state.len() > MAX_STATE { None } else { state.parse().ok() };
+    let state: TraceState = state.unwrap_or_default();
+    Some(SpanContext::new(trace, span, flags, true, state))
+}
+
+fn read(text: &[u8]) -> Option<(TraceId, SpanId, TraceFlags)> {
+    let (known, rest) = text.split_at_checked(LENGTH)?;
+    let fits = |(at, octet): (usize, &u8)| match at {
+        2 | 35 | 52 => *octet == b'-',
+        _ => matches!(octet, b'0'..=b'9' | b'a'..=b'f'),
+    };
+    if !known.iter().enumerate().all(fits) {
+        return None;
+    }
+    let known = str::from_utf8(known).ok()?;
+    let (version, trace) = (known.get(..2)?, TraceId::from_hex(known.get(3..35)?).ok()?);
+    let span = SpanId::from_hex(known.get(36..52)?).ok()?;
+    let flags = u8::from_str_radix(known.get(53..)?, 16).ok()?;
+    // Later versions may say more behind it.
+    let ends = rest.is_empty() || (version != "00" && rest.starts_with(b"-"));
+    if version == "ff" || !ends || trace == TraceId::INVALID || span == SpanId::INVALID {
+        return None;
+    }
+    Some((trace, span, TraceFlags::new(flags) & TraceFlags::SAMPLED))
+}
+
+/// Names our span in the place of the client's. Where `joined`, the trace is the client's, and
+/// tracestate stays as it is.
+pub(super) fn tell(span: &SpanContext, joined: bool, headers: &mut HeaderMap) {
+    if !span.is_valid() {
+        // Telemetry has ended.
+        return;
+    }
+    let flags = span.trace_flags() & TraceFlags::SAMPLED;
+    let text = format!("00-{}-{}-{:02x}", span.trace_id(), span.span_id(), flags);
+    let Ok(value) = HeaderValue::try_from(text) else { return };
+    headers.insert(TRACEPARENT, value);
+    if !joined {
+        headers.remove(TRACESTATE);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const TRACE: &str = "4bf92f3577b34da6a3ce929d0e0e4736";
+    const SPAN: &str = "00f067aa0ba902b7";
+
+    fn headers(fields: &[(HeaderName, &str)]) -> HeaderMap {
+        let mut headers = HeaderMap::new();
+        for (name, value) in fields {
+            headers.append(name, value.parse().unwrap());
+        }
+        headers
+    }
+
+    fn parent(text: &str) -> Option<SpanContext> {
+        of(&headers(&[(TRACEPARENT, text)]))
+    }
+
+    #[test]
+    fn a_parent_is_read() {
+        for (flags, sampled) in [("00", false), ("01", true), ("02", false), ("ff", true)] {
+            let context = parent(&format!("00-{TRACE}-{SPAN}-{flags}")).unwrap();
+            assert_eq!(context.trace_id().to_string(), TRACE);
+            assert_eq!(context.span_id().to_string(), SPAN);
+            assert_eq!(context.is_sampled(), sampled, "{flags}");
+            assert!(context.is_remote());
+        }
+        // Later versions begin in the same way.
+        for rest in ["", "-", "-what-ever"] {
+            let context = parent(&format!("cc-{TRACE}-{SPAN}-01{rest}")).unwrap();
+            assert_eq!(context.span_id().to_string(), SPAN);
+        }
+    }
+
+    #[test]
+    fn what_is_no_parent_is_none() {
+        let upper = TRACE.to_uppercase();
+        let none = "0".repeat(32);
+        let texts = [
+            String::new(),
+            "00".to_owned(),
+            format!("00-{TRACE}-{SPAN}"),
+            format!("00-{TRACE}-{SPAN}-1"),
+            format!("00-{TRACE}-{SPAN}-01-"),
+            format!("00-{TRACE}-{SPAN}-01-more"),
+            format!("00-{TRACE}-{SPAN}-011"),
+            format!("00-{TRACE}-{SPAN}-0g"),
+            format!("00-{TRACE}-{SPAN}-+1"),
+            format!("00-{upper}-{SPAN}-01"),
+            format!("00-{none}-{SPAN}-01"),
+            format!("00-{TRACE}-0000000000000000-01"),
+            format!("00_{TRACE}-{SPAN}-01"),
+            format!("0-{TRACE}-{SPAN}-001"),
+            format!("0x-{TRACE}-{SPAN}-01"),
+            format!("ff-{TRACE}-{SPAN}-01"),
+            format!("cc-{TRACE}-{SPAN}-01.more"),
+            format!("00-{TRACE}{SPAN}--01"),
+            format!("00-{}-{SPAN}a-01", &TRACE[1..]),
+        ];
+        for text in texts {
+            assert!(parent(&text).is_none(), "{text:?}");
+        }
+        assert!(of(&HeaderMap::new()).is_none());
+        let text = format!("00-{TRACE}-{SPAN}-01");
+        assert!(of(&headers(&[(TRACEPARENT, &text), (TRACEPARENT, &text)])).is_none());
+        let bad = HeaderValue::from_bytes(&[0xff; LENGTH]).unwrap();
+        assert!(of(&HeaderMap::from_iter([(TRACEPARENT, bad)])).is_none());
+    }
+
+    #[test]
+    fn the_next_hop_is_told() {
+        let text = format!("00-{TRACE}-{SPAN}-01");
+        let mut fields = headers(&[(TRACEPARENT, &text), (TRACESTATE, "a=1"), (TRACESTATE, "b=2")]);
+        let state = of(&fields).unwrap().trace_state().header();
+        assert_eq!(state, "a=1,b=2");
+        let ours = |flags| {
+            let (trace, span) = (TraceId::from(0xabc), SpanId::from(0xdef));
+            SpanContext::new(trace, span, flags, false, TraceState::NONE)
+        };
+        tell(&ours(TraceFlags::SAMPLED), true, &mut fields);
+        let said: Vec<_> = fields.get_all(TRACEPARENT).iter().collect();
+        assert_eq!(said, ["00-00000000000000000000000000000abc-0000000000000def-01"]);
+        let state: Vec<_> = fields.get_all(TRACESTATE).iter().collect();
+        assert_eq!(state, ["a=1", "b=2"]);
+
+        // Another trace: what belongs to the client's does not go with it.
+        tell(&ours(TraceFlags::NOT_SAMPLED), false, &mut fields);
+        assert!(fields[TRACEPARENT].to_str().unwrap().ends_with("def-00"));
+        assert!(!fields.contains_key(TRACESTATE));
+
+        let before = fields.clone();
+        tell(&SpanContext::NONE, false, &mut fields);
+        assert_eq!(fields, before);
+    }
+}

@@ -1,0 +1,153 @@
+//! How telemetry is described.
+
+use std::collections::BTreeMap;
+use std::path::PathBuf;
+
+use http::{HeaderMap, HeaderName, HeaderValue, Uri};
+use serde::de::Error as _;
+use serde::{Deserialize, Deserializer};
+use smig::{Error, Trust};
+
+/// What is put behind an endpoint.
+const PATH: &str = "/v1/traces";
+/// Where the environment says the endpoint.
+const ENDPOINT: &str = "OTEL_EXPORTER_OTLP_ENDPOINT";
+
+/// Where spans of requests go.
+#[derive(Clone, Debug, PartialEq, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct TelemetrySpec {
+    /// The collector: `http://host:port` or `https://host:port`. `/v1/traces` is put behind it.
+    #[serde(deserialize_with = "endpoint")]
+    pub endpoint: Uri,
+    /// Fields for each of its requests, such as `authorization`.
+    #[serde(default, deserialize_with = "headers")]
+    pub headers: HeaderMap,
+    /// What this program is called; the environment's `OTEL_SERVICE_NAME`, or `smig-gateway` or
+    /// `smig-agent`, unless set.
+    pub service_name: Option<String>,
+    /// The part of the traces that begin here which is sent, 0 to 1; all of them, or what
+    /// `OTEL_TRACES_SAMPLER` says, unless set. For others the client has decided.
+    #[serde(default, deserialize_with = "ratio")]
+    pub sample: Option<f64>,
+    /// Authorities of its certificate, PEM; the system's unless set.
+    pub ca: Option<PathBuf>,
+}
+
+impl TelemetrySpec {
+    /// A collector, and everything else as usual.
+    ///
+    /// # Errors
+    /// It is no `http://` or `https://` URL.
+    pub fn new(endpoint: &str) -> Result<Self, String> {
+        let endpoint = parse(endpoint)?;
+        let headers = HeaderMap::new();
+        Ok(Self { endpoint, headers, service_name: None, sample: None, ca: None })
+    }
+
+    /// What the environment says: `OTEL_EXPORTER_OTLP_ENDPOINT`.
+    ///
+    /// # Errors
+    /// It is no URL.
+    pub fn from_environment() -> Result<Option<Self>, String> {
+        let said = std::env::var(ENDPOINT).unwrap_or_default();
+        if said.is_empty() {
+            return Ok(None);
+        }
+        Self::new(&said).map(Some).map_err(|why| format!("{ENDPOINT}: {why}"))
+    }
+
+    /// The URL that spans are sent to.
+    #[must_use]
+    pub fn traces(&self) -> String {
+        let base = self.endpoint.to_string();
+        let base = base.trim_end_matches('/');
+        if base.ends_with(PATH) { base.to_owned() } else { format!("{base}{PATH}") }
+    }
+
+    /// Whether the files that it names can be used.
+    ///
+    /// # Errors
+    /// Certificates that cannot be read.
+    pub fn check_files(&self) -> Result<(), Error> {
+        if self.ca.is_some() {
+            self.trust().client_config()?;
+        }
+        Ok(())
+    }
+
+    pub(super) fn trust(&self) -> Trust {
+        self.ca.clone().map_or(Trust::System, Trust::File)
+    }
+}
+
+fn parse(text: &str) -> Result<Uri, String> {
+    let bad = || {
+        format!(
+            "{text:?} is no collector; write http://HOST:PORT or https://HOST:PORT (OTLP over HTTP)"
+        )
+    };
+    let uri: Uri = text.parse().map_err(|_| bad())?;
+    let is_http = matches!(uri.scheme_str(), Some("http" | "https"));
+    let authority = uri.authority().filter(|_| is_http).ok_or_else(bad)?;
+    if authority.as_str().contains('@') {
+        return Err(
+            "no user belongs into it; write headers = { authorization = \"...\" }".to_owned()
+        );
+    }
+    if uri.query().is_some() {
+        return Err("no query belongs into it".to_owned());
+    }
+    Ok(uri)
+}
+
+fn endpoint<'de, D: Deserializer<'de>>(from: D) -> Result<Uri, D::Error> {
+    parse(&String::deserialize(from)?).map_err(D::Error::custom)
+}
+
+fn headers<'de, D: Deserializer<'de>>(from: D) -> Result<HeaderMap, D::Error> {
+    let mut headers = HeaderMap::new();
+    for (name, value) in BTreeMap::<String, String>::deserialize(from)? {
+        let name: HeaderName =
+            name.parse().map_err(|_| D::Error::custom(format!("{name:?} is no field name")))?;
+        // The value is a secret more often than not.
+        let mut value = HeaderValue::try_from(value)
+            .map_err(|_| D::Error::custom(format!("the value of {name} is none of a field")))?;
+        value.set_sensitive(true);
+        headers.append(name, value);
+    }
+    Ok(headers)
+}
+
+fn ratio<'de, D: Deserializer<'de>>(from: D) -> Result<Option<f64>, D::Error> {
+    let ratio = f64::deserialize(from)?;
+    if !(0.0..=1.0).contains(&ratio) {
+        return Err(D::Error::custom("this takes a number from 0 (none) to 1 (all)"));
+    }
+    Ok(Some(ratio))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn an_endpoint_has_a_path_behind_it() {
+        let traces = |text| TelemetrySpec::new(text).unwrap().traces();
+        assert_eq!(traces("http://127.0.0.1:4318"), "http://127.0.0.1:4318/v1/traces");
+        assert_eq!(traces("http://127.0.0.1:4318/"), "http://127.0.0.1:4318/v1/traces");
+        assert_eq!(traces("https://a.example/otlp"), "https://a.example/otlp/v1/traces");
+        assert_eq!(traces("http://a:1/v1/traces"), "http://a:1/v1/traces");
+        for bad in ["", "127.0.0.1:4318", "grpc://a:4317", "http://u:p@a", "http://a/?x"] {
+            assert!(TelemetrySpec::new(bad).is_err(), "{bad}");
+        }
+    }
+
+    #[test]
+    fn values_of_fields_are_never_shown() {
+        let text = "endpoint = 'http://a'\nheaders = { authorization = 'Bearer secret' }";
+        let spec: TelemetrySpec = toml::from_str(text).unwrap();
+        assert_eq!(spec.headers["authorization"], "Bearer secret");
+        assert!(!format!("{spec:?}").contains("secret"));
+    }
+}

@@ -1,0 +1,43 @@
+//! A collector that is not there, or takes nothing: requests do not notice.
+
+use tokio::io::AsyncReadExt as _;
+use tokio::net::TcpListener;
+use tokio::sync::mpsc;
+
+use crate::support::{LONG, gateway, get, origin, telemetry};
+
+#[tokio::test]
+async fn a_collector_that_refuses_costs_its_spans_only() {
+    let origin = origin();
+    let address = TcpListener::bind("127.0.0.1:0").await.unwrap().local_addr().unwrap();
+    let more = telemetry(&format!("http://{address}"), "");
+    let (gateway, address) = gateway(&origin, &more);
+    assert_eq!(get(address, "/octets/7", "").await.len(), 7);
+    gateway.drain(LONG).await.unwrap();
+}
+
+#[tokio::test]
+async fn a_collector_that_stalls_holds_up_nothing_and_not_the_end() {
+    let origin = origin();
+    let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+    let more = telemetry(&format!("http://{}", listener.local_addr().unwrap()), "");
+    let (gateway, address) = gateway(&origin, &more);
+    let (sender, mut stalled) = mpsc::unbounded_channel();
+    tokio::spawn(async move {
+        while let Ok((mut tcp, _)) = listener.accept().await {
+            let sender = sender.clone();
+            tokio::spawn(async move {
+                let mut first = [0; 4];
+                // One that brings no request is not of interest.
+                if tcp.read_exact(&mut first).await.is_ok() {
+                    sender.send((first, tcp)).unwrap();
+                }
+            });
+        }
+    });
+    assert_eq!(get(address, "/octets/7", "").await.len(), 7);
+    // It ends, though nobody takes the last batch.
+    gateway.drain(LONG).await.unwrap();
+    let (first, _stalled) = stalled.recv().await.unwrap();
+    assert_eq!(&first, b"POST");
+}

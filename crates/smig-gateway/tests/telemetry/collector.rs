@@ -1,0 +1,99 @@
+//! A collector that understands what it gets.
+
+use std::collections::BTreeMap;
+use std::num::NonZeroUsize;
+
+use bytes::Bytes;
+use http::{Request, Response};
+use http_body_util::{BodyExt as _, Full};
+use opentelemetry_proto::tonic::collector::trace::v1::{
+    ExportTraceServiceRequest, ExportTraceServiceResponse,
+};
+use opentelemetry_proto::tonic::common::v1::KeyValue;
+use opentelemetry_proto::tonic::common::v1::any_value::Value;
+use opentelemetry_proto::tonic::trace::v1::Span;
+use prost::Message as _;
+use smig::{BoxError, ClearTrust, Incoming, Server};
+use tokio::sync::mpsc;
+
+pub(crate) struct Collector {
+    server: Server,
+    taken: mpsc::UnboundedReceiver<(http::request::Parts, ExportTraceServiceRequest)>,
+}
+
+/// What has come of one service.
+pub(crate) struct Taken {
+    pub(crate) resource: BTreeMap<String, String>,
+    pub(crate) spans: Vec<Span>,
+}
+
+impl Collector {
+    pub(crate) fn start() -> Self {
+        let (sender, taken) = mpsc::unbounded_channel();
+        let take = move |request: Request<Incoming>| {
+            let sender = sender.clone();
+            async move {
+                let (parts, body) = request.into_parts();
+                let body = body.collect().await?.to_bytes();
+                sender.send((parts, ExportTraceServiceRequest::decode(body)?))?;
+                let answer = ExportTraceServiceResponse::default().encode_to_vec();
+                Ok::<_, BoxError>(Response::new(Full::new(Bytes::from(answer))))
+            }
+        };
+        let server = Server::builder()
+            .listen_cleartext("127.0.0.1:0".parse().unwrap(), ClearTrust::None)
+            .workers(NonZeroUsize::MIN)
+            .start(tower::service_fn(take))
+            .unwrap();
+        Self { server, taken }
+    }
+
+    pub(crate) fn endpoint(&self) -> String {
+        format!("http://{}", self.server.local_addrs()[0])
+    }
+
+    /// Everything that has come, by service. To be called when those who send have ended.
+    pub(crate) fn taken(&mut self) -> BTreeMap<String, Taken> {
+        let mut all = BTreeMap::new();
+        while let Ok((parts, request)) = self.taken.try_recv() {
+            assert_eq!((parts.method.as_str(), parts.uri.path()), ("POST", "/v1/traces"));
+            assert_eq!(parts.headers["content-type"], "application/x-protobuf");
+            assert_eq!(parts.headers["x-key"], "a key");
+            for from in request.resource_spans {
+                let resource = texts(&from.resource.unwrap().attributes);
+                let taken = all
+                    .entry(resource["service.name"].clone())
+                    .or_insert_with(|| Taken { resource, spans: Vec::new() });
+                for scope in from.scope_spans {
+                    assert_eq!(scope.scope.unwrap().name, "smig");
+                    taken.spans.extend(scope.spans);
+                }
+            }
+        }
+        all
+    }
+}
+
+impl Taken {
+    /// The span whose path is this.
+    pub(crate) fn at(&self, path: &str) -> &Span {
+        let is_it =
+            |span: &&Span| texts(&span.attributes).get("url.path").is_some_and(|p| p == path);
+        self.spans.iter().find(is_it).unwrap_or_else(|| panic!("no {path} in {:?}", self.spans))
+    }
+}
+
+/// Attributes as text.
+pub(crate) fn texts(attributes: &[KeyValue]) -> BTreeMap<String, String> {
+    let text = |value: &Value| match value {
+        Value::StringValue(text) => text.clone(),
+        Value::IntValue(number) => number.to_string(),
+        other => panic!("{other:?}"),
+    };
+    let value = |one: &KeyValue| text(one.value.as_ref().unwrap().value.as_ref().unwrap());
+    attributes.iter().map(|one| (one.key.clone(), value(one))).collect()
+}
+
+pub(crate) fn hex(octets: &[u8]) -> String {
+    octets.iter().map(|octet| format!("{octet:02x}")).collect()
+}

@@ -1,0 +1,159 @@
+//! Spans of a gateway's requests.
+
+use bytes::Bytes;
+use http::{Request, Response};
+use http_body_util::{BodyExt as _, Full};
+use opentelemetry_proto::tonic::trace::v1::span::SpanKind;
+use opentelemetry_proto::tonic::trace::v1::status::StatusCode;
+use smig::{ClearTrust, Cleartext, Client, Incoming};
+
+use crate::collector::{Collector, hex, texts};
+use crate::support::{LONG, SPAN, TRACE, gateway, get, origin, telemetry};
+
+fn client() -> Client {
+    let mut engine = smig::Config::client();
+    engine.stream_window = 128 << 10;
+    Client::builder()
+        .cleartext(Cleartext::PriorKnowledge(ClearTrust::TrustedNetwork))
+        .engine(engine)
+        .build()
+        .unwrap()
+}
+
+async fn text(response: Response<Incoming>) -> String {
+    let body = response.into_body().collect().await.unwrap().to_bytes();
+    String::from_utf8(body.to_vec()).unwrap()
+}
+
+#[tokio::test]
+async fn a_collector_gets_spans_by_the_conventions() {
+    let (mut collector, origin) = (Collector::start(), origin());
+    let more = telemetry(&collector.endpoint(), "service_name = 'edge'\n");
+    let (gateway, address) = gateway(&origin, &more);
+    let client = client();
+    let request = Request::post(format!("http://{address}/h2?secret=1"))
+        .header("traceparent", format!("00-{TRACE}-{SPAN}-01"))
+        .header("tracestate", "a=1")
+        .header("cookie", "secret")
+        .body(Full::new(Bytes::from_static(b"please")))
+        .unwrap();
+    let told = text(client.request(request).await.unwrap()).await;
+    let (said, state) = told.split_once('|').unwrap();
+    assert_eq!(state, "a=1");
+    let ours = said.strip_prefix(&format!("00-{TRACE}-")).unwrap().strip_suffix("-01").unwrap();
+    assert_ne!(ours, SPAN);
+
+    assert_eq!(get(address, "/status/503?secret=1", "").await, "");
+    let big = Request::get(format!("http://{address}/moved/4000000"));
+    let big = client.request(big.body(Full::<Bytes>::default()).unwrap()).await.unwrap();
+    while client.stats().moves == 0 {
+        tokio::task::yield_now().await;
+    }
+    assert_eq!(big.into_body().collect().await.unwrap().to_bytes().len(), 4_000_000);
+    assert_eq!(get(address, "/octets/5", "X-Secret: secret\r\n").await.len(), 5);
+    gateway.drain(LONG).await.unwrap();
+
+    let all = collector.taken();
+    let edge = &all["edge"];
+    assert_eq!(edge.resource["service.version"], env!("CARGO_PKG_VERSION"));
+    assert_eq!(edge.spans.len(), 4);
+    assert!(!format!("{:?}", edge.spans).contains("secret"));
+
+    let span = edge.at("/h2");
+    assert_eq!((hex(&span.trace_id), hex(&span.parent_span_id)), (TRACE.into(), SPAN.into()));
+    assert_eq!(hex(&span.span_id), ours);
+    assert_eq!((span.name.as_str(), span.kind()), ("POST /", SpanKind::Server));
+    assert_eq!(span.trace_state, "a=1");
+    assert_eq!(
+        span.status.as_ref().map_or(StatusCode::Unset, |status| status.code()),
+        StatusCode::Unset
+    );
+    assert!(span.end_time_unix_nano >= span.start_time_unix_nano && span.start_time_unix_nano > 0);
+    let port = address.port().to_string();
+    let expected = [
+        ("http.request.body.size", "6"),
+        ("http.request.method", "POST"),
+        ("http.response.body.size", &told.len().to_string()),
+        ("http.response.status_code", "200"),
+        ("http.route", "/"),
+        ("network.protocol.version", "2"),
+        ("server.address", "127.0.0.1"),
+        ("server.port", &port),
+        ("smig.moves", "0"),
+        ("smig.upstream", "app"),
+        ("url.path", "/h2"),
+        ("url.scheme", "http"),
+    ];
+    let expected = expected.map(|(name, value)| (name.to_owned(), value.to_owned()));
+    assert_eq!(texts(&span.attributes), expected.into());
+
+    let failed = edge.at("/status/503");
+    assert!(failed.parent_span_id.is_empty());
+    assert_eq!(failed.status.as_ref().unwrap().code(), StatusCode::Error);
+    let attributes = texts(&failed.attributes);
+    assert_eq!(attributes["error.type"], "503");
+    assert_eq!(attributes["network.protocol.version"], "1.1");
+    let host = (attributes["server.address"].as_str(), attributes["server.port"].as_str());
+    assert_eq!(host, ("a.example", "81"));
+
+    let moved = edge.at("/moved/4000000");
+    let attributes = texts(&moved.attributes);
+    assert_eq!(
+        (&*attributes["smig.moves"], &*attributes["http.response.body.size"]),
+        ("1", "4000000")
+    );
+    assert_eq!(moved.events.len(), 1);
+    assert_eq!(moved.events[0].name, "moved");
+    assert!(texts(&moved.events[0].attributes).contains_key("why"));
+
+    // By HTTP/1.1 a span lasts as long as its body.
+    assert_eq!(texts(&edge.at("/octets/5").attributes)["http.response.body.size"], "5");
+}
+
+#[tokio::test]
+async fn a_parent_that_is_none_begins_a_trace_and_one_that_is_not_sampled_is_kept_quiet() {
+    let (mut collector, origin) = (Collector::start(), origin());
+    let (gateway, address) = gateway(&origin, &telemetry(&collector.endpoint(), ""));
+    let none = "0".repeat(32);
+    let bad = format!("traceparent: 00-{none}-{SPAN}-01\r\ntracestate: a=1\r\n");
+    let told = get(address, "/bad", &bad).await;
+    let quiet =
+        format!("traceparent: 00-{TRACE}-{SPAN}-00\r\ntracestate: a=1\r\ntracestate: b=2\r\n");
+    let quiet = get(address, "/quiet", &quiet).await;
+    gateway.drain(LONG).await.unwrap();
+
+    let all = collector.taken();
+    let spans = &all["smig-gateway"].spans;
+    assert_eq!(spans.len(), 1);
+    let (trace, span) = (hex(&spans[0].trace_id), hex(&spans[0].span_id));
+    assert!(spans[0].parent_span_id.is_empty() && trace != TRACE);
+    // Without its tracestate, which was another trace's.
+    assert_eq!(told, format!("00-{trace}-{span}-01"));
+    assert!(
+        quiet.starts_with(&format!("00-{TRACE}-")) && quiet.ends_with("-00|a=1|b=2"),
+        "{quiet}"
+    );
+    assert!(!quiet.contains(SPAN));
+}
+
+#[tokio::test]
+async fn a_part_of_the_traces_is_no_trace_at_all_or_all() {
+    let (mut collector, origin) = (Collector::start(), origin());
+    let (gateway, address) = gateway(&origin, &telemetry(&collector.endpoint(), "sample = 0"));
+    let told = get(address, "/", "").await;
+    assert!(told.starts_with("00-") && told.ends_with("-00"), "{told}");
+    let parent = format!("traceparent: 00-{TRACE}-{SPAN}-01\r\n");
+    get(address, "/asked", &parent).await;
+    gateway.drain(LONG).await.unwrap();
+    let all = collector.taken();
+    assert_eq!(all["smig-gateway"].spans.len(), 1);
+    all["smig-gateway"].at("/asked");
+}
+
+#[tokio::test]
+async fn without_telemetry_what_the_client_says_stays() {
+    let origin = origin();
+    let (_gateway, address) = gateway(&origin, "[admin]\nlisten = '127.0.0.1:0'\n");
+    let fields = "traceparent: what ever\r\ntraceparent: else\r\ntracestate: a=1\r\n";
+    assert_eq!(get(address, "/", fields).await, "what ever|else|a=1");
+}

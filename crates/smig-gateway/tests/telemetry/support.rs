@@ -1,0 +1,82 @@
+//! Origins and gateways.
+
+use std::net::SocketAddr;
+use std::num::NonZeroUsize;
+use std::path::Path;
+use std::time::Duration;
+
+use bytes::Bytes;
+use http::{Request, Response};
+use http_body_util::Full;
+use smig::{BoxError, ClearTrust, Incoming, Server};
+use smig_gateway::config::Config;
+use smig_gateway::front::Gateway;
+use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
+use tokio::net::TcpStream;
+
+/// More than any machine needs.
+pub(crate) const LONG: Duration = Duration::from_secs(3600);
+
+pub(crate) const TRACE: &str = "4bf92f3577b34da6a3ce929d0e0e4736";
+pub(crate) const SPAN: &str = "00f067aa0ba902b7";
+
+/// Answers with what it was told of traces; below /status/ with that status, below /octets/ with so many.
+pub(crate) fn origin() -> Server {
+    let answer = async |request: Request<Incoming>| {
+        let mut response = Response::new(Full::default());
+        let path = request.uri().path();
+        if let Some(status) = path.strip_prefix("/status/") {
+            *response.status_mut() = status.parse()?;
+        } else if let Some(length) = path.strip_prefix("/octets/") {
+            *response.body_mut() = Full::new(Bytes::from(vec![7; length.parse()?]));
+        } else {
+            let all = |name| request.headers().get_all(name).iter();
+            let said = all("traceparent").chain(all("tracestate"));
+            let said: Vec<_> = said.map(|value| value.to_str()).collect::<Result<_, _>>()?;
+            *response.body_mut() = Full::new(Bytes::from(said.join("|")));
+        }
+        Ok::<_, BoxError>(response)
+    };
+    Server::builder()
+        .listen_cleartext("127.0.0.1:0".parse().unwrap(), ClearTrust::None)
+        .workers(NonZeroUsize::MIN)
+        .start(tower::service_fn(answer))
+        .unwrap()
+}
+
+/// A gateway before an origin, whose responses move below /moved/.
+pub(crate) fn gateway(origin: &Server, more: &str) -> (Gateway, SocketAddr) {
+    let text = format!(
+        "[[listen]]\naddress = '127.0.0.1:0'\nprotocol = 'trusted-cleartext'\n\
+         [upstreams.app]\nservers = ['http://{}']\n\
+         [[route]]\nupstream = 'app'\n\
+         [[route]]\npath = '/moved/'\nreplace_path = '/octets/'\nupstream = 'app'\nmove = 'soon'\n\
+         [server]\nworkers = 1\n{more}",
+        origin.local_addrs()[0]
+    );
+    started(&text)
+}
+
+pub(crate) fn started(text: &str) -> (Gateway, SocketAddr) {
+    let config = Config::parse(text, Path::new("gateway.toml"));
+    let config = config.unwrap_or_else(|faults| panic!("{faults:?}"));
+    let gateway = Gateway::start(config).unwrap();
+    let address = gateway.listeners().next().unwrap().0;
+    (gateway, address)
+}
+
+/// The section for a collector.
+pub(crate) fn telemetry(endpoint: &str, more: &str) -> String {
+    format!("[telemetry]\nendpoint = '{endpoint}'\nheaders = {{ x-key = 'a key' }}\n{more}")
+}
+
+/// A GET by HTTP/1.1: what comes behind the answer's head.
+pub(crate) async fn get(to: SocketAddr, target: &str, fields: &str) -> String {
+    let mut tcp = TcpStream::connect(to).await.unwrap();
+    let head =
+        format!("GET {target} HTTP/1.1\r\nHost: a.example:81\r\nConnection: close\r\n{fields}\r\n");
+    tcp.write_all(head.as_bytes()).await.unwrap();
+    let mut answer = String::new();
+    tcp.read_to_string(&mut answer).await.unwrap();
+    answer.split_once("\r\n\r\n").unwrap().1.to_owned()
+}
