@@ -7,9 +7,9 @@ import time
 from world import DRAIN, end
 
 MEBI = 1 << 20
-# What a process may have more in the last third of its life than in the first one: its resident memory, its descriptors
-# beside TCP, its TCP sockets (as many as clients have open at once), its threads.
-GROWTH = {"memory": 24 * MEBI, "descriptors": 8, "sockets": 100, "threads": 4}
+# What a process may have more in the last third of its life than in the first one: its resident memory, its open files,
+# its sockets (as many as clients have open at once), its threads.
+GROWTH = {"memory": 24 * MEBI, "files": 8, "sockets": 100, "threads": 4}
 # Samples of a third that are enough to tell growth from warming up: one a second.
 THIRD = 20
 # After the warm-up; allocators and tables grow a while.
@@ -51,11 +51,9 @@ class Watcher:
                 service = self.world.services[name]
                 number = service.number
                 try:
-                    sample = {"memory": service.memory(), "descriptors": service.descriptors(),
-                              "sockets": len(service.sockets()), "threads": service.threads()}
+                    self.lives.setdefault((name, number), []).append(service.holds())
                 except OSError:
-                    continue  # it is away
-                self.lives.setdefault((name, number), []).append(sample)
+                    pass  # it is away
 
     def thirds(self):
         """(name, number of the life, what, most in its first third, most in its last) where there is enough to tell."""
@@ -77,7 +75,7 @@ class Watcher:
         for name, number, what, first, last in self.thirds():
             if what == "memory":
                 first, last = round(first / MEBI, 1), round(last / MEBI, 1)
-            told.append({"process": name, "number": number, "seconds": len(self.lives[name, number]), "what": what,
+            told.append({"process": name, "number": number, "samples": len(self.lives[name, number]), "what": what,
                          "most_in_first_third": first, "most_in_last_third": last})
         return told
 

@@ -40,27 +40,41 @@ impl Switch<'_> {
     pub(super) async fn run(self, outward: Outward) -> Result<Response<Body>, Failure> {
         let Self { upstream, client, body, on_upgrade, tunnels } = self;
         let asked = Asked { client, uri: &outward.uri, headers: &outward.headers };
-        let chosen = upstream.choose(asked, Tried::default());
-        let (number, under_way) = chosen.ok_or(Failure::NoServer)?;
         let worker = Worker::of(upstream);
-        let (Some(pool), Some(server)) = (worker.pool(number), under_way.server()) else {
-            return Err(Failure::NoServer);
+        let (mut tried, mut left) = (Tried::default(), upstream.retries());
+        let mut last = Failure::NoServer;
+        let (number, under_way, connection) = loop {
+            let Some((number, under_way)) = upstream.choose(asked, tried) else { return Err(last) };
+            let (Some(pool), Some(server)) = (worker.pool(number), under_way.server()) else {
+                return Err(Failure::NoServer);
+            };
+            last = match pool.connection(upstream, server).await {
+                Ok(connection) => break (number, under_way, connection),
+                Err(failure) => failure,
+            };
+            if last.is_servers() {
+                server.on_failure();
+            }
+            // Nothing was asked yet. No second attempt after that: who wants a connection for long may as
+            // well ask again.
+            if left == 0 || !last.may_retry(false) {
+                return Err(last);
+            }
+            left -= 1;
+            tried.add(number);
         };
-        // No second attempt: who wants a connection for long may as well ask again.
-        let connection = pool.connection(upstream, server).await;
         let near = match (&outward.wish, on_upgrade) {
             (Wish::Extended(_), _) | (Wish::Tunnel, None) => Near::Stream(body),
             (_, Some(on_upgrade)) => Near::Connection(on_upgrade),
             (_, None) => return Err(Failure::Upgrade("the client's connection cannot change")),
         };
         let answered = match connection {
-            Ok(Connection::Http1(lease)) => {
+            Connection::Http1(lease) => {
                 by_http1(upstream, outward, lease, under_way, near, tunnels).await
             }
-            Ok(Connection::Http2(session)) => {
+            Connection::Http2(session) => {
                 by_http2(upstream, outward, &session, under_way, near, tunnels).await
             }
-            Err(failure) => Err(failure),
         };
         if let Err(failure) = &answered
             && failure.is_servers()

@@ -10,7 +10,7 @@ use smig_gateway::tunnel::{Opened, open};
 use tokio::io::{AsyncRead, AsyncReadExt as _, AsyncWrite, AsyncWriteExt as _};
 
 use crate::servers::Echo;
-use crate::support::{Gateway, Got, Origin, client, loopback};
+use crate::support::{Gateway, Got, Origin, client, loopback, spec};
 
 const UPGRADE: &str = "GET /chat HTTP/1.1\r\nHost: a\r\nConnection: keep-alive, Upgrade\r\n\
      Upgrade: websocket\r\nSec-WebSocket-Version: 13\r\nSec-WebSocket-Key: dGhlIHNhbXBsZSBub25jZQ==\r\n\r\n";
@@ -232,5 +232,20 @@ async fn an_end_that_breaks_breaks_the_other() {
     assert!(stream.read(&mut octets).await.is_err());
     while gateway.upstream.load() > 0 {
         tokio::task::yield_now().await;
+    }
+}
+
+#[tokio::test]
+async fn a_server_that_cannot_be_reached_is_passed_over() {
+    let nobody = tokio::net::TcpListener::bind(loopback()).await.unwrap().local_addr().unwrap();
+    let mut origin = Origin::start().await;
+    let gateway = Gateway::start(&spec(&[&format!("http://{nobody}"), &origin.url()]));
+    // Whichever server's turn it is.
+    for _ in 0..4 {
+        let mut tcp = gateway.connect(UPGRADE).await;
+        let mut got = origin.request().await;
+        got.answer(accepts(PROOF)).await;
+        assert!(head(&mut tcp).await.starts_with("http/1.1 101 "));
+        talk(tcp, got.tcp).await;
     }
 }
