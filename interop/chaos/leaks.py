@@ -10,8 +10,8 @@ MEBI = 1 << 20
 # What a process may have more in the last third of its life than in the first one: its resident memory, its open files,
 # its sockets (as many as clients have open at once), its threads.
 GROWTH = {"memory": 24 * MEBI, "files": 8, "sockets": 100, "threads": 4}
-# Samples of a third that are enough to tell growth from warming up: one a second.
-THIRD = 20
+# Samples of a third that are enough to tell growth from warming up, one a second; memory warms up for longer.
+THIRD, MEMORY_THIRD = 20, 60
 # After the warm-up; allocators and tables grow a while.
 REST = 48 * MEBI
 # Unused connections to origins are kept for half a minute, and so are spares.
@@ -67,7 +67,8 @@ class Watcher:
     def growth(self):
         self.ended.set()
         for name, number, what, first, last in self.thirds():
-            if last - first > GROWTH[what]:
+            warms_up = what == "memory" and len(self.lives[name, number]) < 3 * MEMORY_THIRD
+            if last - first > GROWTH[what] and not warms_up:
                 yield f"{name}, process {number}, grew: {what} {first} in its first third, {last} in its last"
 
     def told(self):

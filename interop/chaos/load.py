@@ -77,7 +77,7 @@ class Client:
             raise Wrong(f"nothing within {PATIENCE} s; status {status}, {told['size_download']} octets")
         if code:
             what = f"curl {code} ({CURL.get(code, '?')}), status {status}: {told['errormsg']}"
-            raise Broken(what, head=status == 200)
+            raise Broken(what, head=status == 200, refused=code == 7)
         if status != 200:
             if status < 500:
                 raise Wrong(f"status {status}")

@@ -10,11 +10,11 @@ PATIENCE = 120
 
 
 class Broken(Exception):
-    """It failed, and the client was told. `head`: a good response had begun."""
+    """It failed, and the client was told. `head`: a good response had begun. `refused`: it was not even connected."""
 
-    def __init__(self, why, head=False):
+    def __init__(self, why, head=False, refused=False):
         super().__init__(why)
-        self.head = head
+        self.head, self.refused = head, refused
 
 
 class Wrong(Exception):
@@ -77,7 +77,7 @@ def connect(address, **how):
     try:
         return socket.create_connection(address, timeout=PATIENCE, **how)
     except OSError as error:
-        raise Broken(f"connect: {error}") from error
+        raise Broken(f"connect: {error}", refused=True) from error
 
 
 def try_send(s, data, errors):

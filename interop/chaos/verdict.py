@@ -42,7 +42,8 @@ class Judge:
                 return False
             return outlasted if is_orderly else request.began < known
         if name in plan.way:
-            if is_orderly and request.began < blow.began - ARRIVAL:
+            refused = getattr(request.error, "refused", False)
+            if is_orderly and request.began < blow.began - ARRIVAL and not refused:
                 return outlasted
             back = BACK_OFF + blow.ended - blow.began if name == "haproxy" and plan.by_agent else NOTICE
             return request.began < blow.ended + back

@@ -54,6 +54,8 @@ class Verdicts(unittest.TestCase):
     def test_who_drains_loses_nothing_in_that_time(self):
         for name, plan in (("gateway-1", DIRECT), ("agent-1", TUNNEL)):
             self.assertFalse(is_excused("term", name, Request(plan, 48, 53), ended=60))
+            late = Broken("it had not begun to connect", refused=True)
+            self.assertEqual(is_excused("term", name, Request(plan, 48, 53, late), ended=60), name == "agent-1")
             self.assertTrue(is_excused("term", name, Request(plan, 48, 50 + DRAIN), ended=60))
         self.assertFalse(is_excused("term", "gateway-1", Request(DIRECT, 51, 50 + DRAIN), ended=60))
         self.assertTrue(is_excused("term", "agent-1", Request(TUNNEL, 51, 51.1), ended=60))

@@ -170,6 +170,8 @@ impl Session {
             // Whoever waits for room learns that there is nothing to send any more.
             self.events.push_back(Event::Writable { stream: key });
         }
+        // So does who waits until all of it is on its way.
+        self.events.push_back(Event::Sent { stream: key });
         self.after_direction(key);
     }
 

@@ -103,7 +103,7 @@ pub enum Event {
         /// Where.
         stream: StreamKey,
     },
-    /// Our direction ended and its last octet was handed to a transport.
+    /// Our direction ended and its last octet was handed to a transport, or the peer wants no more of it.
     Sent {
         /// Where.
         stream: StreamKey,

@@ -195,8 +195,14 @@ impl ClientSession {
         let body = Pin::new(&mut call.body);
         match stream::pump(turn.session, call.key, body, &mut call.length, &mut cx) {
             Pumped::Pending => {}
-            Pumped::Done | Pumped::Over => {
+            Pumped::Done => {
                 call.outbound = Outbound::Ended;
+                call.body = RequestBody::default();
+                self.settle(turn, slot);
+            }
+            // Nobody will tell that the rest is sent: there is none.
+            Pumped::Over => {
+                call.outbound = Outbound::Sent;
                 call.body = RequestBody::default();
                 self.settle(turn, slot);
             }

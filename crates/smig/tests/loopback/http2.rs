@@ -524,3 +524,32 @@ async fn a_request_body_that_does_not_come_is_given_up() {
         assert_eq!(frame.into_data().unwrap(), "abc");
     }
 }
+
+#[tokio::test]
+async fn an_upload_that_nobody_wants_leaves_no_stream_behind() {
+    let (server, client) = pair();
+    let refuse = async |_: Request<Incoming>| {
+        Ok::<_, BoxError>(Response::builder().status(502).body(full("gone")).unwrap())
+    };
+    let server = server.start(service_fn(refuse)).unwrap();
+    let client = client.build().unwrap();
+    // All of it is there, or it comes for ever: more than the stream's window.
+    let endless =
+        futures_util::stream::repeat_with(|| Ok::<_, BoxError>(Frame::data(octets(9000))));
+    let bodies: [Body; 2] = [full(octets(8 << 20)), StreamBody::new(endless).boxed()];
+    for body in bodies {
+        let response = client.request(Request::put(url(&server, "/")).body(body).unwrap()).await;
+        let response = response.unwrap();
+        assert_eq!(response.status(), 502);
+        assert_eq!(response.into_body().collect().await.unwrap().to_bytes(), "gone");
+        let mut left = 1;
+        for _ in 0..6000 {
+            left = client.sessions().await.sessions.iter().map(|one| one.streams.len()).sum();
+            if left == 0 {
+                break;
+            }
+            tokio::time::sleep(Duration::from_millis(10)).await;
+        }
+        assert_eq!(left, 0, "streams are left");
+    }
+}
