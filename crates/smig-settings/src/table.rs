@@ -119,11 +119,23 @@ pub(crate) fn table<T: Shared>() -> Vec<Setting<T>> {
             rules.policy.unknown_after,
             "A body of unknown size moves after this much"
         ),
+        count!(
+            "policy.tunnel_concurrent",
+            "tunnel-concurrent",
+            rules.policy.tunnel_concurrent,
+            "The same for tunnels: who comes later would find a tunnel's bytes in the queue"
+        ),
         size!(
             "policy.tunnel_after",
             "tunnel-after",
             rules.policy.tunnel_after,
             "A tunnel moves after this much..."
+        ),
+        time!(
+            "policy.tunnel_time",
+            "tunnel-time",
+            rules.policy.tunnel_time,
+            "...or what the path carries in this time, if less (and min_size at least)..."
         ),
         time!(
             "policy.tunnel_age",

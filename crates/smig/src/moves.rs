@@ -170,7 +170,7 @@ impl Tracked {
             return None;
         }
         let others = around.others(turn.now, open);
-        if others < rules.policy.min_concurrent && self.hint != Hint::Move {
+        if others < rules.policy.company(self.transfer) && self.hint != Hint::Move {
             return record.judge(Verdict::Stays(StayReason::Alone));
         }
         self.next_look = transferred + STEP;

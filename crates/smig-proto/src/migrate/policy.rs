@@ -19,8 +19,14 @@ pub struct Policy {
     pub max_blocking: Duration,
     /// A body of unknown size moves once this much was sent (the paper's t).
     pub unknown_after: u64,
+    /// What [`min_concurrent`](Self::min_concurrent) is for tunnels. Nobody knows when one ends, and who
+    /// comes later finds its octets in the path's queue.
+    pub tunnel_concurrent: usize,
     /// A tunnel moves once this much went through it...
     pub tunnel_after: u64,
+    /// ...or what the path carries in so much time, where that is less, and at least
+    /// [`min_size`](Self::min_size)...
+    pub tunnel_time: Duration,
     /// ...and it is this old.
     pub tunnel_age: Duration,
 }
@@ -32,7 +38,9 @@ impl Default for Policy {
             min_concurrent: 1,
             max_blocking: Duration::from_millis(20),
             unknown_after: 100 << 10,
+            tunnel_concurrent: 0,
             tunnel_after: 1 << 20,
+            tunnel_time: Duration::from_secs(5),
             tunnel_age: Duration::from_secs(1),
         }
     }
@@ -94,7 +102,7 @@ pub enum Decision {
 pub enum StayReason {
     /// [`Hint::Stay`].
     Hint,
-    /// Fewer others than [`Policy::min_concurrent`].
+    /// Fewer others than [`Policy::company`].
     Alone,
     /// Its priority is above the usual.
     Urgent,
@@ -102,7 +110,7 @@ pub enum StayReason {
     Small,
     /// At the reported rate it ends within [`Policy::max_blocking`].
     Brief,
-    /// Below [`Policy::unknown_after`] or [`Policy::tunnel_after`].
+    /// Below [`Policy::unknown_after`], or what a tunnel must have carried.
     FewOctets,
     /// Younger than [`Policy::tunnel_age`].
     Young,
@@ -168,7 +176,7 @@ impl Policy {
             Hint::Move => return Decision::Move(MoveReason::Hint),
             Hint::None => {}
         }
-        if now.others < self.min_concurrent {
+        if now.others < self.company(now.transfer) {
             return Decision::Stay(StayReason::Alone);
         }
         // What is more urgent than usual is what the others may wait for.
@@ -190,12 +198,29 @@ impl Policy {
                 Decision::Stay(StayReason::FewOctets)
             }
             Transfer::Unsized => Decision::Move(MoveReason::Octets),
-            Transfer::Tunnel if now.transferred < self.tunnel_after => {
+            Transfer::Tunnel if now.transferred < self.of_tunnel(now.delivery_rate) => {
                 Decision::Stay(StayReason::FewOctets)
             }
             Transfer::Tunnel if now.age < self.tunnel_age => Decision::Stay(StayReason::Young),
             Transfer::Tunnel => Decision::Move(MoveReason::Tunnel),
         }
+    }
+
+    /// Others that must be there for such a transfer to move.
+    #[must_use]
+    pub const fn company(&self, transfer: Transfer) -> usize {
+        match transfer {
+            Transfer::Tunnel => self.tunnel_concurrent,
+            Transfer::Sized(_) | Transfer::Unsized => self.min_concurrent,
+        }
+    }
+
+    /// Octets that a tunnel must have carried on a path with this rate.
+    fn of_tunnel(&self, rate: Option<u64>) -> u64 {
+        let Some(rate) = rate else { return self.tunnel_after };
+        let octets = u128::from(rate) * self.tunnel_time.as_millis() / 1000;
+        let octets = u64::try_from(octets).unwrap_or(u64::MAX);
+        octets.max(self.min_size).min(self.tunnel_after)
     }
 
     /// The adaptive rule: size by rate is the time that the others would wait.
@@ -263,6 +288,32 @@ mod tests {
         assert_eq!(policy.decide(&thin), Decision::Stay(StayReason::FewOctets));
         let old = Situation { age: Duration::from_secs(2), ..young };
         assert_eq!(policy.decide(&old), Decision::Move(MoveReason::Tunnel));
+        // Who comes later would find its octets in the queue.
+        assert_eq!(policy.decide(&Situation { others: 0, ..old }), policy.decide(&old));
+        let shared = Policy { tunnel_concurrent: 1, ..policy };
+        let alone = Situation { others: 0, ..old };
+        assert_eq!(shared.decide(&alone), Decision::Stay(StayReason::Alone));
+    }
+
+    #[test]
+    fn on_a_slow_path_a_tunnel_moves_sooner() {
+        let policy = Policy::default();
+        let tunnel = |transferred, rate| Situation {
+            transfer: Transfer::Tunnel,
+            age: Duration::from_secs(4),
+            transferred,
+            delivery_rate: rate,
+            ..BIG
+        };
+        let moves = |transferred, rate| {
+            policy.decide(&tunnel(transferred, rate)) == Decision::Move(MoveReason::Tunnel)
+        };
+        // 780 kbit/s: 1 MiB would take 11 s.
+        assert!(!moves(487_499, Some(97_500)) && moves(487_500, Some(97_500)));
+        assert!(!moves((1 << 20) - 1, Some(1_250_000)) && moves(1 << 20, Some(1_250_000)));
+        assert!(!moves((1 << 20) - 1, None));
+        // A tunnel of few octets has shown nothing of the path.
+        assert!(!moves((256 << 10) - 1, Some(100)) && moves(256 << 10, Some(100)));
     }
 
     #[test]
