@@ -5,13 +5,11 @@
 
 TARGET=${CARGO_TARGET_DIR:-$root/target}
 
-build_command=(cargo build --profile gate --locked --quiet --manifest-path "$root/Cargo.toml" -p smig-cli)
-
 build_smig() {
     if [ -n "${SMIG:-}" ]; then
         return
     fi
-    "${build_command[@]}"
+    cargo build --profile gate --locked --quiet --manifest-path "$root/Cargo.toml" -p smig-cli
     SMIG=$TARGET/gate/smig
     export SMIG
 }
