@@ -8,7 +8,7 @@ root=$PWD
 . scripts/build.sh
 . scripts/tools.sh
 export TOOLS
-build_smig
+build_smig release
 CARGO_TARGET_DIR=$TARGET/bench cargo build --release --locked --quiet --manifest-path bench/hyper-peer/Cargo.toml
 export HYPER_PEER=$TARGET/bench/release/hyper-peer
 export IDLE=$TARGET/bench/release/idle

@@ -1,5 +1,5 @@
 # shellcheck shell=bash
-# Sourced. Builds the program, optimised, and says where it is: $SMIG.
+# Sourced. Builds the program, optimised, and says where it is: $SMIG. An argument is the profile, if not `gate`.
 #
 # SMIG given from outside is used as it stands: to test a program that is already built.
 
@@ -9,7 +9,8 @@ build_smig() {
     if [ -n "${SMIG:-}" ]; then
         return
     fi
-    cargo build --profile gate --locked --quiet --manifest-path "$root/Cargo.toml" -p smig-cli
-    SMIG=$TARGET/gate/smig
+    local profile=${1:-gate}
+    cargo build --profile "$profile" --locked --quiet --manifest-path "$root/Cargo.toml" -p smig-cli
+    SMIG=$TARGET/$profile/smig
     export SMIG
 }
