@@ -11,7 +11,7 @@ use bytes::Bytes;
 use http::{HeaderMap, Request, Response};
 use http_body::Frame;
 use http_body_util::{BodyExt as _, Full, StreamBody};
-use smig::{BoxError, ConnectionInfo, ErrorCode, Incoming, Processed};
+use smig::{BoxError, ConnectionInfo, ErrorCode, Incoming, MoveMode, MoveRules, Processed};
 use tokio::sync::{mpsc, oneshot};
 use tower::{Service as _, service_fn};
 
@@ -532,7 +532,10 @@ async fn an_upload_that_nobody_wants_leaves_no_stream_behind() {
         Ok::<_, BoxError>(Response::builder().status(502).body(full("gone")).unwrap())
     };
     let server = server.start(service_fn(refuse)).unwrap();
-    let client = client.build().unwrap();
+    // Nothing moves: a reset that crosses a MIGRATE is another case.
+    let mut rules = MoveRules::default();
+    rules.mode = MoveMode::Never;
+    let client = client.moves(rules).build().unwrap();
     // All of it is there, or it comes for ever: more than the stream's window.
     let endless =
         futures_util::stream::repeat_with(|| Ok::<_, BoxError>(Frame::data(octets(9000))));
