@@ -139,10 +139,15 @@ impl Table {
         })
     }
 
-    /// The place of the route for a request.
-    pub(super) fn find(&self, authority: Option<&Authority>, path: &str) -> Option<usize> {
+    /// The route for a request, and its place.
+    pub(super) fn find(
+        &self,
+        authority: Option<&Authority>,
+        path: &str,
+    ) -> Option<(usize, &Target)> {
         let host = authority.filter(|_| self.routes.have_hosts()).map(Authority::host);
-        self.routes.find(host, path)
+        let number = self.routes.find(host, path)?;
+        Some((number, self.target(number)?))
     }
 
     pub(super) fn target(&self, number: usize) -> Option<&Target> {

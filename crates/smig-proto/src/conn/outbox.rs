@@ -102,12 +102,10 @@ impl Transmit {
     }
 
     pub(crate) fn push(&mut self, payload: Bytes) {
-        self.length += payload.len();
         if payload.len() < COPY {
-            self.open.extend_from_slice(&payload);
-            self.peak = self.peak.max(self.open.len());
-            return;
+            return self.open_buffer(|open| open.extend_from_slice(&payload));
         }
+        self.length += payload.len();
         if !self.open.is_empty() {
             self.sealed.push_back(self.open.split().freeze());
         }

@@ -28,9 +28,10 @@ impl Read for Transport {
         }
         if this.input.is_empty() {
             // What goes on until the connection's end must not seem whole (RFC 9112 section 9.8).
-            let end =
-                || if this.is_cut() { Err(io::ErrorKind::UnexpectedEof.into()) } else { Ok(()) };
-            return Poll::Ready(end());
+            return Poll::Ready(match this.is_cut() {
+                true => Err(io::ErrorKind::UnexpectedEof.into()),
+                false => Ok(()),
+            });
         }
         let take = this.input.len().min(buf.remaining());
         buf.put_slice(this.input.get(..take).unwrap_or_default());
