@@ -79,7 +79,7 @@ def elsewhere(at):
     """smig get: files whole although joins land at the other gateway, which refuses them"""
     smig_get(at)
     check(0 not in at.server.each("sessions"), "no join landed elsewhere")
-    # A join for a session that a gateway does not know begins one there (SMIG-4.8).
+    # A join for a session that a gateway does not know begins one there (SMIG-4.8/new-session).
     check(at.server.total("sessions") > 5, f"{at.server.total('sessions'):.0f} sessions: no join went elsewhere")
 
 

@@ -9,8 +9,10 @@
 //! loses any suffix of each direction, and the two ends notice on their own. Each step uses up a unit,
 //! a frame or some budget, so there are no cycles: what never comes to rest badly comes to rest well.
 //!
-//! Not in the model: a second stream (skipped ids, SMIG-5.26), connection windows, HPACK, the proofs of
-//! JOIN, limits (SMIG-5.9, 5.22, 5.23), a peer that breaks rules or never answers (SMIG-8.13), push.
+//! Not in the model: a second stream (skipped ids, SMIG-5.26/skipped-ids), connection windows,
+//! HPACK, the proofs of JOIN, limits (SMIG-5.9/open-limit, SMIG-5.22/unbound-bytes,
+//! SMIG-5.23/unbound-count), a peer that breaks rules or never answers (SMIG-8.13/answer-timeout),
+//! push.
 //!
 //! An [`Omission`] takes one rule out of the endpoints. The model must then find a broken state;
 //! that is how we know that it looks.

@@ -5,41 +5,44 @@ use std::fmt;
 /// One rule of `spec/smig.md` that an endpoint does not keep.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Omission {
-    /// The server ignores a MIGRATE's END_STREAM in a collision, and a decline does not repeat it (SMIG-5.4).
+    /// The server ignores a MIGRATE's END_STREAM in a collision, and a decline does not repeat it
+    /// (SMIG-5.4/end-stream).
     EndLostInCollision,
-    /// A client that moves sends its data before the answer (SMIG-5.6).
+    /// A client that moves sends its data before the answer (SMIG-5.6/client-holds).
     ClientDoesNotHold,
-    /// A mover forgets a stream that is complete before the answer (SMIG-5.7).
+    /// A mover forgets a stream that is complete before the answer (SMIG-5.7/replay).
     ForgetAtEnd,
-    /// A follower does not answer for a stream that is closed (SMIG-5.10).
+    /// A follower does not answer for a stream that is closed (SMIG-5.10/always-answer).
     NoAnswerWhenClosed,
-    /// Data on the new carrier is handed on at once (SMIG-5.15).
+    /// Data on the new carrier is handed on at once (SMIG-5.15/kept-in-order).
     NoOrder,
-    /// A server treats the follower's next move as a collision (SMIG-5.16).
+    /// A server treats the follower's next move as a collision (SMIG-5.16/next-move-kept).
     NextMoveIgnored,
-    /// A follower accepts a carrier that was reset while it was unbound (SMIG-5.25, SMIG-5.13).
+    /// A follower accepts a carrier that was reset while it was unbound (SMIG-5.25/unbound-reset,
+    /// SMIG-5.13/must-decline).
     ClosedCarrierAccepted,
-    /// The server withdraws an offer and moves the stream itself (SMIG-6.3).
+    /// The server withdraws an offer and moves the stream itself (SMIG-6.3/offer-stays-open).
     OfferWithdrawn,
-    /// Both sides of a collision follow the other (SMIG-6.5).
+    /// Both sides of a collision follow the other (SMIG-6.5/server-wins).
     ServerFollowsInCollision,
-    /// A mover goes on behind what it sent on the declined carrier (SMIG-6.8).
+    /// A mover goes on behind what it sent on the declined carrier (SMIG-6.8/resume).
     ResumeElsewhere,
-    /// Bytes on a declined carrier stay counted (SMIG-6.9).
+    /// Bytes on a declined carrier stay counted (SMIG-6.9/lost-bytes).
     DroppedBytesCount,
-    /// Credit sent on an abandoned carrier is not sent again (SMIG-6.10).
+    /// Credit sent on an abandoned carrier is not sent again (SMIG-6.10/lost-credit).
     CreditNotRepeated,
-    /// A carrier starts with the initial window of its connection (SMIG-7.1).
+    /// A carrier starts with the initial window of its connection (SMIG-7.1/windows-move).
     InitialWindowOfCarrier,
-    /// Credit for an unbound carrier is dropped (SMIG-7.3).
+    /// Credit for an unbound carrier is dropped (SMIG-7.3/unbound-credit).
     UnboundCreditDropped,
-    /// A declined barrier shields from changes of the initial window (SMIG-7.5).
+    /// A declined barrier shields from changes of the initial window (SMIG-7.5/undone-barrier).
     SettingsSkipped,
-    /// A mover forgets that it reset the stream before the answer (SMIG-8.3).
+    /// A mover forgets that it reset the stream before the answer (SMIG-8.3/reset-remembered).
     ResetForgotten,
-    /// C1 ends before the answer: the mover takes it as given when the peer's direction is closed (SMIG-8.8).
+    /// C1 ends before the answer: the mover takes it as given when the peer's direction is closed
+    /// (SMIG-8.8/c1-ends-at-mover).
     AnswerTakenAsGiven,
-    /// GOAWAY excludes a carrier that was accepted (SMIG-8.16).
+    /// GOAWAY excludes a carrier that was accepted (SMIG-8.16/bound-is-processed).
     GoAwayBelowBound,
 }
 
@@ -70,24 +73,24 @@ impl Omission {
     #[must_use]
     pub fn rule(self) -> &'static str {
         match self {
-            Self::EndLostInCollision => "SMIG-5.4",
-            Self::ClientDoesNotHold => "SMIG-5.6",
-            Self::ForgetAtEnd => "SMIG-5.7",
-            Self::NoAnswerWhenClosed => "SMIG-5.10",
-            Self::NoOrder => "SMIG-5.15",
-            Self::NextMoveIgnored => "SMIG-5.16",
-            Self::ClosedCarrierAccepted => "SMIG-5.25",
-            Self::OfferWithdrawn => "SMIG-6.3",
-            Self::ServerFollowsInCollision => "SMIG-6.5",
-            Self::ResumeElsewhere => "SMIG-6.8",
-            Self::DroppedBytesCount => "SMIG-6.9",
-            Self::CreditNotRepeated => "SMIG-6.10",
-            Self::InitialWindowOfCarrier => "SMIG-7.1",
-            Self::UnboundCreditDropped => "SMIG-7.3",
-            Self::SettingsSkipped => "SMIG-7.5",
-            Self::ResetForgotten => "SMIG-8.3",
-            Self::AnswerTakenAsGiven => "SMIG-8.8",
-            Self::GoAwayBelowBound => "SMIG-8.16",
+            Self::EndLostInCollision => "SMIG-5.4/end-stream",
+            Self::ClientDoesNotHold => "SMIG-5.6/client-holds",
+            Self::ForgetAtEnd => "SMIG-5.7/replay",
+            Self::NoAnswerWhenClosed => "SMIG-5.10/always-answer",
+            Self::NoOrder => "SMIG-5.15/kept-in-order",
+            Self::NextMoveIgnored => "SMIG-5.16/next-move-kept",
+            Self::ClosedCarrierAccepted => "SMIG-5.25/unbound-reset",
+            Self::OfferWithdrawn => "SMIG-6.3/offer-stays-open",
+            Self::ServerFollowsInCollision => "SMIG-6.5/server-wins",
+            Self::ResumeElsewhere => "SMIG-6.8/resume",
+            Self::DroppedBytesCount => "SMIG-6.9/lost-bytes",
+            Self::CreditNotRepeated => "SMIG-6.10/lost-credit",
+            Self::InitialWindowOfCarrier => "SMIG-7.1/windows-move",
+            Self::UnboundCreditDropped => "SMIG-7.3/unbound-credit",
+            Self::SettingsSkipped => "SMIG-7.5/undone-barrier",
+            Self::ResetForgotten => "SMIG-8.3/reset-remembered",
+            Self::AnswerTakenAsGiven => "SMIG-8.8/c1-ends-at-mover",
+            Self::GoAwayBelowBound => "SMIG-8.16/bound-is-processed",
         }
     }
 }

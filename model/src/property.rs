@@ -23,13 +23,14 @@ fn both(holds: impl Fn(Side) -> bool) -> bool {
     Side::BOTH.into_iter().all(holds)
 }
 
-/// SMIG-8.18; the endpoints judge each unit as they hand it on.
+/// SMIG-8.18/same-bytes; the endpoints judge each unit as they hand it on.
 fn no_fault(_: &Machine, world: &World) -> bool {
     !world.has_fault()
 }
 
 /// Each end is complete or failed. An end is complete only with every unit and the END_STREAM of
-/// both directions, so one that fails alone has a peer that has finished (SMIG-8.18, last sentence).
+/// both directions, so one that fails alone has a peer that has finished (SMIG-8.18/same-bytes,
+/// last sentence).
 fn no_deadlock(machine: &Machine, world: &World) -> bool {
     world.has_fault()
         || both(|side| world.endpoint(side).fate() != Fate::Running)

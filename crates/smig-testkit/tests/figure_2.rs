@@ -120,7 +120,7 @@ fn the_server_moves_to_a_spare() {
 
 #[test]
 fn the_server_moves_without_a_spare() {
-    // SMIG-6.1, SMIG-6.2: an offer; the client opens a connection and moves.
+    // SMIG-6.1/offer, SMIG-6.2/offer-answered: an offer; the client opens a connection and moves.
     for progress in PROGRESS {
         let (mut peer, key) = serving(progress, 1);
         peer.offer(key).unwrap();

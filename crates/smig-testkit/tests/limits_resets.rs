@@ -132,7 +132,7 @@ fn release_all(peer: &mut Peer, but: StreamKey) {
 
 #[test]
 fn a_moved_stream_that_is_made_to_reset_costs_the_same() {
-    // CVE-2025-8671 by frames behind a barrier (SMIG-5.19).
+    // CVE-2025-8671 by frames behind a barrier (SMIG-5.19/behind-barrier).
     let mut config = Config::server();
     config.limits.reset_burst = 2;
     let mut peer = Peer::of_server(config).with_spare();

@@ -31,7 +31,7 @@ fn tunnel(up: u32, down: u32) -> Plan {
 
 #[test]
 fn a_request_waits_for_the_join_of_its_connection() {
-    // The JOIN came behind the request (SMIG-4.2).
+    // The JOIN came behind the request (SMIG-4.2/join-first).
     let request = Open { on: Some(2), plan: Plan::upload(19_966, 2648) };
     passes(seed(1), &[Exchange { link: 1 }, Connect, Connect, request]);
 }
@@ -52,8 +52,8 @@ fn a_stream_that_comes_back_after_a_decline_goes_on() {
 
 #[test]
 fn a_request_may_stand_below_a_carrier_that_overtook_it() {
-    // SMIG-5.26: the MIGRATE on one connection named an id above a request that was on its way on
-    // the other.
+    // SMIG-5.26/skipped-ids: the MIGRATE on one connection named an id above a request that was on
+    // its way on the other.
     passes(
         seed(17_138_351_626_396_593_383),
         &[
@@ -69,7 +69,7 @@ fn a_request_may_stand_below_a_carrier_that_overtook_it() {
 
 #[test]
 fn a_server_that_moved_a_stream_which_is_over_ignores_the_clients_move_of_it() {
-    // SMIG-6.5: it declined.
+    // SMIG-6.5/server-wins: it declined.
     passes(
         seed(1),
         &[
@@ -92,7 +92,7 @@ fn a_server_that_moved_a_stream_which_is_over_ignores_the_clients_move_of_it() {
 
 #[test]
 fn two_joins_that_find_no_session_are_both_answered() {
-    // SMIG-4.8: the second answer met a client that had forgotten its question.
+    // SMIG-4.8/new-session: the second answer met a client that had forgotten its question.
     passes(
         seed(11_985_288_538_251_083_819),
         &[Exchange { link: 5 }, Connect, Connect, Cut { link: 0, keep: [0, 0] }, Connect],
@@ -101,7 +101,7 @@ fn two_joins_that_find_no_session_are_both_answered() {
 
 #[test]
 fn a_migrate_that_waits_behind_an_answer_is_declined_when_the_stream_ends() {
-    // SMIG-5.10: it was dropped with the rest.
+    // SMIG-5.10/always-answer: it was dropped with the rest.
     passes(
         seed(1),
         &[
@@ -121,7 +121,7 @@ fn a_migrate_that_waits_behind_an_answer_is_declined_when_the_stream_ends() {
 
 #[test]
 fn a_migrate_that_waits_is_declined_when_a_complete_mover_loses_the_old_connection() {
-    // SMIG-8.8, SMIG-5.10: it was dropped with the rest.
+    // SMIG-8.8/c1-ends-at-mover, SMIG-5.10/always-answer: it was dropped with the rest.
     passes(
         seed(14_774_561_190_097_929_780),
         &[
@@ -152,7 +152,8 @@ fn a_migrate_that_waits_is_declined_when_a_complete_mover_loses_the_old_connecti
 
 #[test]
 fn goaway_ends_the_unbound_carriers_that_it_excludes() {
-    // SMIG-8.16: the reset of such a carrier was ignored, and the carrier kept until its time was over.
+    // SMIG-8.16/bound-is-processed: the reset of such a carrier was ignored, and the carrier kept
+    // until its time was over.
     let ops = [
         Exchange { link: 0 },
         Connect,
@@ -181,7 +182,7 @@ fn a_connection_that_joins_a_session_which_is_ending_is_closed() {
 
 #[test]
 fn a_head_that_is_sent_again_does_not_start_the_count_of_its_body_again() {
-    // SMIG-6.8: the body then seemed too short for its content-length.
+    // SMIG-6.8/resume: the body then seemed too short for its content-length.
     passes(
         Setup { client_moves: 0, ..seed(1) },
         &[
@@ -206,7 +207,7 @@ fn a_head_that_is_sent_again_does_not_start_the_count_of_its_body_again() {
 
 #[test]
 fn an_initial_window_applies_to_the_direction_whose_barrier_has_not_come() {
-    // SMIG-7.4: the mover took the peer's direction for gone with its own.
+    // SMIG-7.4/initial-window: the mover took the peer's direction for gone with its own.
     passes(
         Setup { server_window: 700, ..seed(1) },
         &[
@@ -236,7 +237,7 @@ fn credit_that_a_smaller_initial_window_makes_due_is_announced() {
 
 #[test]
 fn a_first_connection_is_joined_before_its_key_is_there() {
-    // SMIG-3.6: an offer right behind the server's SETTINGS was an error.
+    // SMIG-3.6/founding: an offer right behind the server's SETTINGS was an error.
     passes(
         seed(1),
         &[
@@ -257,7 +258,8 @@ fn a_whole_response_is_not_lost_with_the_rest_of_its_request() {
 
 #[test]
 fn a_mover_is_not_accused_for_a_stream_that_was_reset_meanwhile() {
-    // SMIG-5.22: no stream was left, and so no window that its DATA could have fitted.
+    // SMIG-5.22/unbound-bytes: no stream was left, and so no window that its DATA could have
+    // fitted.
     passes(
         seed(1),
         &[

@@ -19,7 +19,7 @@ fn two_to_client() -> Peer {
 
 #[test]
 fn migrate_of_a_wrong_length_ends_the_connection() {
-    // SMIG-2.1
+    // SMIG-2.1/frame-size
     for length in [0, 15, 17, 32] {
         let mut peer = two_to_server();
         peer.get(C1, 1);
@@ -31,7 +31,7 @@ fn migrate_of_a_wrong_length_ends_the_connection() {
 
 #[test]
 fn join_of_a_wrong_length_ends_the_connection() {
-    // SMIG-2.1
+    // SMIG-2.1/frame-size
     for length in [0, 1, 47, 49] {
         let mut peer = Peer::of_server(Config::server());
         peer.send(C1, raw(kind::JOIN, 0, 0, vec![1; length]));
@@ -46,7 +46,7 @@ fn join_of_a_wrong_length_ends_the_connection() {
 
 #[test]
 fn smig_frames_mean_nothing_while_the_extension_is_off() {
-    // SMIG-2.2, at a server whose client does not offer the extension.
+    // SMIG-2.2/off-ignored, at a server whose client does not offer the extension.
     let mut setup = Setup::new(Config::server());
     setup.settings.clear();
     let mut peer = Peer::to_server(setup);
@@ -59,7 +59,7 @@ fn smig_frames_mean_nothing_while_the_extension_is_off() {
     peer.respond(key, 204, EndStream::Yes);
     peer.expect(C1, headers(1).status(204).end());
 
-    // SMIG-2.2, at a client whose server does not.
+    // SMIG-2.2/off-ignored, at a client whose server does not.
     let mut setup = Setup::new(Config::client());
     setup.settings.clear();
     let mut peer = Peer::to_client(setup);
@@ -69,7 +69,7 @@ fn smig_frames_mean_nothing_while_the_extension_is_off() {
     }
     peer.expect_silence();
 
-    // SMIG-2.2, where the engine itself does not offer it.
+    // SMIG-2.2/off-ignored, where the engine itself does not offer it.
     let mut peer = Peer::of_server(Config { smig: None, ..Config::server() });
     for frame in nonsense() {
         peer.send(C1, frame);
@@ -89,7 +89,7 @@ fn nonsense() -> Vec<Frame> {
 
 #[test]
 fn migrate_on_stream_zero_or_an_idle_stream_ends_the_connection() {
-    // SMIG-2.3
+    // SMIG-2.3/where-allowed
     for stream in [0, 1, 2, 9] {
         let mut peer = two_to_server();
         let cid = peer.cid(C2);
@@ -109,7 +109,7 @@ fn migrate_on_stream_zero_or_an_idle_stream_ends_the_connection() {
 
 #[test]
 fn migrate_on_a_connection_that_is_not_joined_ends_it() {
-    // SMIG-2.3: C2's JOIN is refused, then it is plain HTTP/2.
+    // SMIG-2.3/where-allowed: C2's JOIN is refused, then it is plain HTTP/2.
     let mut peer = Peer::to_server(Setup::new(Config::server()).joins_by_script());
     peer.connect();
     peer.connect();
@@ -124,17 +124,17 @@ fn migrate_on_a_connection_that_is_not_joined_ends_it() {
 
 #[test]
 fn join_where_it_has_no_place_ends_the_connection() {
-    // SMIG-2.3: on a stream.
+    // SMIG-2.3/where-allowed: on a stream.
     let mut peer = Peer::of_server(Config::server());
     peer.send(C1, raw(kind::JOIN, 0, 1, [0; 48]));
     peer.expect_goaway(C1, ErrorCode::ProtocolError);
-    // SMIG-2.3: an answer, sent to a server.
+    // SMIG-2.3/where-allowed: an answer, sent to a server.
     for answer in [raw(kind::JOIN, flag::SMIG_ACK, 0, [0; 48]), join_refused(1)] {
         let mut peer = Peer::of_server(Config::server());
         peer.send(C1, answer);
         peer.expect_goaway(C1, ErrorCode::ProtocolError);
     }
-    // SMIG-2.3: none, sent to a client.
+    // SMIG-2.3/where-allowed: none, sent to a client.
     let mut peer = Peer::of_client(Config::client());
     peer.send(C1, raw(kind::JOIN, 0, 0, [0; 48]));
     peer.expect_goaway(C1, ErrorCode::ProtocolError);
@@ -142,8 +142,8 @@ fn join_where_it_has_no_place_ends_the_connection() {
 
 #[test]
 fn reserved_bits_and_undefined_flags_are_ignored() {
-    // SMIG-2.4: R of dstSID, and all flags that MIGRATE does not define. What the engine itself
-    // sends is checked for every frame by the script's codec.
+    // SMIG-2.4/reserved-bits: R of dstSID, and all flags that MIGRATE does not define. What the
+    // engine itself sends is checked for every frame by the script's codec.
     let mut peer = two_to_server();
     let key = peer.get(C1, 1);
     let Cid { app, number } = peer.cid(C2);
@@ -156,7 +156,7 @@ fn reserved_bits_and_undefined_flags_are_ignored() {
 
 #[test]
 fn an_offers_dst_sid_is_ignored_and_a_client_may_not_offer() {
-    // SMIG-2.5: dstSID of an offer and of a decline mean nothing.
+    // SMIG-2.5/zero-cid: dstSID of an offer and of a decline mean nothing.
     let payload = [&[0; 12][..], &77u32.to_be_bytes()].concat();
     let mut peer = two_to_client();
     let key = peer.open(C1, http::Method::GET, EndStream::Yes);
@@ -175,7 +175,7 @@ fn an_offers_dst_sid_is_ignored_and_a_client_may_not_offer() {
     peer.expect_unharmed(key);
     assert_eq!(peer.session().stream(key).unwrap().connection, peer.conn(C1));
 
-    // SMIG-2.5: an offer of a client.
+    // SMIG-2.5/zero-cid: an offer of a client.
     let mut peer = two_to_server();
     peer.get(C1, 1);
     peer.send(C1, offer(1));
@@ -185,7 +185,7 @@ fn an_offers_dst_sid_is_ignored_and_a_client_may_not_offer() {
 
 #[test]
 fn a_destination_that_the_mover_may_not_open_ends_the_connection() {
-    // SMIG-2.6: 0, the other side's parity.
+    // SMIG-2.6/bad-destination: 0, the other side's parity.
     for to in [0, 2] {
         let mut peer = two_to_server();
         let cid = peer.cid(C2);
@@ -200,7 +200,7 @@ fn a_destination_that_the_mover_may_not_open_ends_the_connection() {
         peer.send(C1, migrate(1, cid, to));
         peer.expect_goaway(C1, ErrorCode::ProtocolError);
     }
-    // SMIG-2.6: an open stream.
+    // SMIG-2.6/bad-destination: an open stream.
     let mut peer = two_to_server();
     let cid = peer.cid(C2);
     peer.get(C1, 1);
@@ -209,7 +209,7 @@ fn a_destination_that_the_mover_may_not_open_ends_the_connection() {
     peer.expect_goaway(C1, ErrorCode::ProtocolError);
     peer.expect_unharmed(other);
     peer.expect_nothing(C2);
-    // SMIG-2.6: a promised stream.
+    // SMIG-2.6/bad-destination: a promised stream.
     let config = Config { push: smig_proto::Push::Enabled, ..Config::client() };
     let mut peer = Peer::of_client(config);
     peer.connect();
@@ -224,7 +224,7 @@ fn a_destination_that_the_mover_may_not_open_ends_the_connection() {
 
 #[test]
 fn an_answer_on_a_closed_id_is_dropped_and_on_an_open_one_an_error() {
-    // SMIG-2.7: the stream is closed.
+    // SMIG-2.7/stray-answer: the stream is closed.
     let mut peer = two_to_server();
     let cid = peer.cid(C2);
     let key = peer.get(C1, 1);
@@ -233,7 +233,7 @@ fn an_answer_on_a_closed_id_is_dropped_and_on_an_open_one_an_error() {
     peer.send(C1, decline(1));
     peer.send(C1, accept(1, cid, 2));
     peer.expect_silence();
-    // SMIG-2.7: it is open, and no migration of it is.
+    // SMIG-2.7/stray-answer: it is open, and no migration of it is.
     for answer in [decline(1), accept(1, cid, 2)] {
         let mut peer = two_to_server();
         peer.get(C1, 1);
@@ -245,7 +245,8 @@ fn an_answer_on_a_closed_id_is_dropped_and_on_an_open_one_an_error() {
 
 #[test]
 fn an_answer_that_does_not_fit_the_migrate_ends_the_connection() {
-    // SMIG-2.7: another connection, another id; for a live stream and for one that was reset.
+    // SMIG-2.7/stray-answer: another connection, another id; for a live stream and for one that was
+    // reset.
     for reset_first in [None, Some(ErrorCode::Cancel)] {
         let unknown = Cid { app: AppId::new(0x0102_0304_0506_0708), number: 9 };
         for wrong in 0..3 {
@@ -265,7 +266,7 @@ fn an_answer_that_does_not_fit_the_migrate_ends_the_connection() {
             assert_eq!(peer.expect_goaway(C1, ErrorCode::ProtocolError), 1);
         }
     }
-    // SMIG-2.7: an accepting answer to an offer.
+    // SMIG-2.7/stray-answer: an accepting answer to an offer.
     let mut peer = two_to_server();
     let cid = peer.cid(C2);
     let key = peer.get(C1, 1);

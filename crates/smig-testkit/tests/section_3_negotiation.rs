@@ -22,7 +22,7 @@ fn is_on(peer: &mut Peer) -> bool {
 
 #[test]
 fn a_client_names_the_connection_in_its_first_settings() {
-    // SMIG-3.1
+    // SMIG-3.1/client-settings
     let mut peer = Peer::to_client(Setup::new(Config::client()));
     peer.open_line();
     let entries = peer.take_greeting(C1);
@@ -43,7 +43,7 @@ fn a_client_names_the_connection_in_its_first_settings() {
 
 #[test]
 fn a_server_offers_the_extension_before_it_knows_the_client() {
-    // SMIG-3.2
+    // SMIG-3.2/server-settings
     let mut peer = Peer::to_server(Setup::new(Config::server()));
     peer.open_line();
     let Frame::Settings(entries) = peer.next(C1) else { panic!("SETTINGS come first") };
@@ -55,7 +55,7 @@ fn a_server_offers_the_extension_before_it_knows_the_client() {
 
 #[test]
 fn the_extension_needs_both_settings_and_a_whole_cid() {
-    // SMIG-3.3, a server: each of the client's four entries is needed, ConnNo 0 is none.
+    // SMIG-3.3/when-on, a server: each of the client's four entries is needed, ConnNo 0 is none.
     let (hi, mid, lo) = (setting::SMIG_CID_HI, setting::SMIG_CID_MID, setting::SMIG_CID_LO);
     let whole = [(setting::SMIG, 1), (hi, 0), (mid, 7), (lo, 1)];
     for missing in 0..=6 {
@@ -70,7 +70,7 @@ fn the_extension_needs_both_settings_and_a_whole_cid() {
         peer.take_greeting(C1);
         assert_eq!(is_on(&mut peer), missing == 6, "with {entries:x?}");
     }
-    // SMIG-3.3, a client.
+    // SMIG-3.3/when-on, a client.
     for (smig, on) in [(None, false), (Some(0), false), (Some(1), true)] {
         let mut setup = Setup::new(Config::client());
         setup.settings = smig.map(|value| (setting::SMIG, value)).into_iter().collect();
@@ -91,7 +91,7 @@ fn bare_server(entries: &[(u16, u32)]) -> Peer {
 
 #[test]
 fn later_values_of_the_settings_mean_nothing() {
-    // SMIG-3.3: off stays off.
+    // SMIG-3.3/when-on: off stays off.
     let mut peer = bare_server(&[]);
     peer.take_greeting(C1);
     let mut entries = vec![(setting::SMIG, 16)];
@@ -99,7 +99,7 @@ fn later_values_of_the_settings_mean_nothing() {
     peer.send(C1, settings(&entries));
     peer.expect(C1, settings_ack());
     assert!(!is_on(&mut peer));
-    // SMIG-3.3: on stays on, with the number of migrations that was said first.
+    // SMIG-3.3/when-on: on stays on, with the number of migrations that was said first.
     let mut peer = Peer::of_server(Config::server());
     peer.connect();
     peer.send(C1, settings(&[(setting::SMIG, 0), (setting::SMIG_CID_LO, 77)]));
@@ -112,7 +112,7 @@ fn later_values_of_the_settings_mean_nothing() {
 
 #[test]
 fn nothing_of_the_extension_is_sent_before_the_peers_settings() {
-    // SMIG-3.4: a client on its first connection.
+    // SMIG-3.4/settings-first: a client on its first connection.
     let mut peer = Peer::to_client(Setup::new(Config::client()));
     peer.open_line();
     peer.take_greeting(C1);
@@ -121,14 +121,14 @@ fn nothing_of_the_extension_is_sent_before_the_peers_settings() {
     let moved = peer.app(|session, now| session.migrate(now, key, Target::Spare));
     assert!(moved.is_err());
     peer.expect_nothing(C1);
-    // SMIG-3.4: a client that knows the server joins in its first flight. That C2's server has not
-    // said anything yet does not hinder it.
+    // SMIG-3.4/settings-first: a client that knows the server joins in its first flight. That C2's
+    // server has not said anything yet does not hinder it.
     peer.greet(C1);
     peer.expect(C1, settings_ack());
     peer.open_line();
     peer.take_greeting(C2);
     peer.expect_nothing(C2);
-    // SMIG-3.4: a server that does not know the client moves nothing.
+    // SMIG-3.4/settings-first: a server that does not know the client moves nothing.
     let mut peer = bare_server(&[]);
     peer.take_greeting(C1);
     let key = peer.get(C1, 1);
@@ -140,7 +140,8 @@ fn nothing_of_the_extension_is_sent_before_the_peers_settings() {
 
 #[test]
 fn a_join_to_a_server_that_turns_out_to_be_without_the_extension_comes_to_nothing() {
-    // SMIG-3.4 and SMIG-3.3: C2 reached another server, which ignores the JOIN.
+    // SMIG-3.4/settings-first and SMIG-3.3/when-on: C2 reached another server, which ignores the
+    // JOIN.
     let mut peer = Peer::of_client(Config::client());
     peer.open_line();
     peer.take_greeting(C2);
@@ -156,8 +157,8 @@ fn a_join_to_a_server_that_turns_out_to_be_without_the_extension_comes_to_nothin
 
 #[test]
 fn an_engine_does_not_forward_the_extension() {
-    // SMIG-3.5: what an application sees of a request holds nothing of it, so that nothing can be
-    // forwarded: requests and responses carry fields alone.
+    // SMIG-3.5/hop-by-hop: what an application sees of a request holds nothing of it, so that
+    // nothing can be forwarded: requests and responses carry fields alone.
     let mut peer = Peer::of_server(Config::server());
     peer.connect();
     peer.send(C2, headers(1).get("/").field("accept", "*/*").end());
@@ -171,7 +172,7 @@ fn an_engine_does_not_forward_the_extension() {
 
 #[test]
 fn the_first_connection_is_joined_from_the_start() {
-    // SMIG-3.6
+    // SMIG-3.6/founding
     let mut peer = Peer::of_server(Config::server());
     let view = peer.session().connection(peer.conn(C1)).unwrap();
     assert!(view.joined);
@@ -186,7 +187,7 @@ fn the_first_connection_is_joined_from_the_start() {
 
 #[test]
 fn a_client_waits_for_settings_and_acknowledgement_before_the_next_connection() {
-    // SMIG-3.6
+    // SMIG-3.6/founding
     let mut peer = Peer::to_client(Setup::new(Config::client()));
     peer.open_line();
     peer.take_greeting(C1);
@@ -197,7 +198,8 @@ fn a_client_waits_for_settings_and_acknowledgement_before_the_next_connection() 
     peer.send(C1, settings_ack());
     assert!(peer.session().can_join());
 
-    // SMIG-3.6: a driver that does not wait gets a connection without a name, not a second session.
+    // SMIG-3.6/founding: a driver that does not wait gets a connection without a name, not a second
+    // session.
     let mut peer = Peer::to_client(Setup::new(Config::client()));
     peer.open_line();
     peer.take_greeting(C1);
@@ -209,8 +211,8 @@ fn a_client_waits_for_settings_and_acknowledgement_before_the_next_connection() 
 
 #[test]
 fn k_is_exported_from_the_first_connection_and_never_sent() {
-    // SMIG-3.7: label and context. That both ends have the same K, and that it is not the nonce, is
-    // what every JOIN of the other tests shows.
+    // SMIG-3.7/session-key: label and context. That both ends have the same K, and that it is not
+    // the nonce, is what every JOIN of the other tests shows.
     for mut peer in [Peer::of_server(Config::server()), Peer::of_client(Config::client())] {
         let request = peer.event(|event| match event {
             Event::KeyingMaterialNeeded { request, .. } => Some(request.clone()),
@@ -224,7 +226,8 @@ fn k_is_exported_from_the_first_connection_and_never_sent() {
 
 #[test]
 fn k_is_forgotten_with_the_last_connection_of_the_session() {
-    // SMIG-3.7: a client that comes back founds a session; it does not join one with the old K.
+    // SMIG-3.7/session-key: a client that comes back founds a session; it does not join one with
+    // the old K.
     let mut peer = Peer::of_client(Config::client());
     peer.connect();
     peer.lose(C1);
@@ -236,7 +239,7 @@ fn k_is_forgotten_with_the_last_connection_of_the_session() {
     assert_eq!(peer.next(C3), window_update(0, (16 << 20) - 65_535));
     peer.expect_nothing(C3);
 
-    // SMIG-3.7: a plain connection that lives on is none of the session's.
+    // SMIG-3.7/session-key: a plain connection that lives on is none of the session's.
     let mut peer = Peer::to_client(Setup::new(Config::client()).joins_by_script());
     peer.connect();
     peer.connect();
@@ -252,7 +255,8 @@ fn k_is_forgotten_with_the_last_connection_of_the_session() {
 
 #[test]
 fn without_tls_1_3_the_extension_is_off() {
-    // SMIG-3.7 and SMIG-3.8: an earlier TLS version, and cleartext that nobody declared trusted.
+    // SMIG-3.7/session-key and SMIG-3.8/cleartext-off: an earlier TLS version, and cleartext that
+    // nobody declared trusted.
     let mut peer = Peer::to_server(Setup::new(Config::server()).security(Security::Plain));
     peer.open_line();
     let Frame::Settings(entries) = peer.next(C1) else { panic!("SETTINGS come first") };
@@ -278,7 +282,8 @@ fn cleartext_join(key: [u8; 32]) -> Frame {
 
 #[test]
 fn a_trusted_cleartext_client_sends_k_behind_its_settings() {
-    // SMIG-3.9: 32 random octets (the script's random octets are 0x5a), in the first flight.
+    // SMIG-3.9/cleartext-key: 32 random octets (the script's random octets are 0x5a), in the first
+    // flight.
     let setup = Setup::new(Config::client()).security(Security::TrustedCleartext);
     let mut peer = Peer::to_client(setup);
     peer.open_line();
@@ -299,7 +304,7 @@ fn a_trusted_cleartext_client_sends_k_behind_its_settings() {
 
 #[test]
 fn a_trusted_cleartext_server_takes_k_and_answers() {
-    // SMIG-3.9: the answer is that of SMIG-4.3 with E of zero octets.
+    // SMIG-3.9/cleartext-key: the answer is that of SMIG-4.3/server-proof with E of zero octets.
     let setup = Setup::new(Config::server()).security(Security::TrustedCleartext);
     let mut peer = Peer::to_server(setup);
     peer.open_line();
@@ -322,7 +327,7 @@ fn a_trusted_cleartext_server_takes_k_and_answers() {
 
 #[test]
 fn a_trusted_cleartext_client_joins_with_k() {
-    // SMIG-3.9 and SMIG-4.1 with E of zero octets.
+    // SMIG-3.9/cleartext-key and SMIG-4.1/client-proof with E of zero octets.
     let setup = Setup::new(Config::client()).security(Security::TrustedCleartext);
     let mut peer = Peer::to_client(setup);
     peer.open_line();

@@ -26,8 +26,8 @@ fn before_join(peer: &mut Peer) -> Line {
 
 #[test]
 fn a_client_proves_a_further_connection_before_it_uses_it() {
-    // SMIG-4.1: JOIN is the frame behind SETTINGS, with a right MAC (the script checks it), and no
-    // stream goes before it.
+    // SMIG-4.1/client-proof: JOIN is the frame behind SETTINGS, with a right MAC (the script checks
+    // it), and no stream goes before it.
     let mut peer = Peer::of_client(Config::client());
     peer.clear_events();
     peer.open_line();
@@ -45,7 +45,7 @@ fn a_client_proves_a_further_connection_before_it_uses_it() {
 
 #[test]
 fn nonces_are_the_drivers_random_octets() {
-    // SMIG-4.1: two connections, two nonces.
+    // SMIG-4.1/client-proof: two connections, two nonces.
     let mut peer = Peer::of_client(Config::client());
     let mut nonces = Vec::new();
     for line in [C2, C3] {
@@ -59,7 +59,7 @@ fn nonces_are_the_drivers_random_octets() {
 
 #[test]
 fn nothing_behind_a_join_is_processed_before_its_answer() {
-    // SMIG-4.2
+    // SMIG-4.2/join-first
     let mut peer = Peer::to_server(Setup::new(Config::server()).joins_by_script());
     peer.connect();
     let line = before_join(&mut peer);
@@ -79,7 +79,7 @@ fn nothing_behind_a_join_is_processed_before_its_answer() {
 
 #[test]
 fn a_join_behind_a_frame_of_a_stream_ends_the_connection() {
-    // SMIG-4.2
+    // SMIG-4.2/join-first
     for frame in
         [headers(1).get("/").end().into(), window_update(1, 5), reset(1, ErrorCode::Cancel)]
     {
@@ -95,7 +95,8 @@ fn a_join_behind_a_frame_of_a_stream_ends_the_connection() {
 
 #[test]
 fn a_server_accepts_with_a_proof_of_its_own() {
-    // SMIG-4.3: `connect` checks the server's MAC; the connection is joined for the server then.
+    // SMIG-4.3/server-proof: `connect` checks the server's MAC; the connection is joined for the
+    // server then.
     let mut peer = Peer::of_server(Config::server());
     peer.connect();
     assert!(joined(&peer, C2));
@@ -107,7 +108,7 @@ fn a_server_accepts_with_a_proof_of_its_own() {
 
 #[test]
 fn a_client_believes_a_right_answer_alone() {
-    // SMIG-4.3: before the answer C2 is not joined; then it is.
+    // SMIG-4.3/server-proof: before the answer C2 is not joined; then it is.
     let mut peer = Peer::to_client(Setup::new(Config::client()).joins_by_script());
     peer.connect();
     peer.connect();
@@ -117,7 +118,7 @@ fn a_client_believes_a_right_answer_alone() {
     assert!(joined(&peer, C2));
     peer.expect_silence();
 
-    // SMIG-4.3: a wrong MAC, one bit of it or of the nonce.
+    // SMIG-4.3/server-proof: a wrong MAC, one bit of it or of the nonce.
     for wrong in 0..2 {
         let mut peer = Peer::to_client(Setup::new(Config::client()).joins_by_script());
         peer.connect();
@@ -155,8 +156,8 @@ fn rejoin_spoiled(peer: &mut Peer, line: Line, spoil: impl FnOnce(&mut [u8; 16],
 
 #[test]
 fn every_octet_of_a_proof_counts() {
-    // SMIG-4.4: that the comparison takes constant time is `subtle`'s to promise; that it looks at
-    // every octet is seen here.
+    // SMIG-4.4/constant-time: that the comparison takes constant time is `subtle`'s to promise;
+    // that it looks at every octet is seen here.
     for octet in 0..32 {
         let mut peer = Peer::of_server(Config::server());
         let line = join_spoiled(&mut peer, |_, mac| mac[octet] ^= 0x80);
@@ -172,8 +173,8 @@ fn every_octet_of_a_proof_counts() {
 
 #[test]
 fn a_join_cannot_be_replayed() {
-    // SMIG-4.1: the proof holds the new connection's exporter and CID, so that what was seen on one
-    // connection proves nothing on another.
+    // SMIG-4.1/client-proof: the proof holds the new connection's exporter and CID, so that what
+    // was seen on one connection proves nothing on another.
     let mut peer = Peer::of_server(Config::server());
     let line = before_join(&mut peer);
     let join = peer.proof(line);
@@ -194,7 +195,8 @@ fn a_join_cannot_be_replayed() {
 
 #[test]
 fn another_identity_is_refused() {
-    // SMIG-4.5: listener, SNI, client certificate and tenant, in one digest of the driver's.
+    // SMIG-4.5/same-identity: listener, SNI, client certificate and tenant, in one digest of the
+    // driver's.
     let mut peer = Peer::of_server(Config::server());
     peer.setup_mut().identity = Identity([8; 32]);
     let line = before_join(&mut peer);
@@ -206,12 +208,13 @@ fn another_identity_is_refused() {
 
 #[test]
 fn joins_are_refused_with_the_reason() {
-    // SMIG-4.6, reason 1: no such session.
+    // SMIG-4.6/refusal-reasons, reason 1: no such session.
     let mut peer = Peer::of_server(Config::server());
     peer.setup_mut().app = smig_proto::AppId::new(99);
     let line = join_spoiled(&mut peer, |_, _| {});
     peer.expect(line, join_refused(1));
-    // SMIG-4.6, reason 2: a ConnNo that is in use, that was used, the first connection's included.
+    // SMIG-4.6/refusal-reasons, reason 2: a ConnNo that is in use, that was used, the first
+    // connection's included.
     let mut peer = Peer::of_server(Config::server());
     peer.connect();
     peer.lose(C1);
@@ -225,7 +228,7 @@ fn joins_are_refused_with_the_reason() {
         peer.send(line, join);
         peer.expect(line, join_refused(2));
     }
-    // SMIG-4.6, reason 5: the driver cannot reach the session.
+    // SMIG-4.6/refusal-reasons, reason 5: the driver cannot reach the session.
     let mut peer = Peer::to_server(Setup::new(Config::server()).joins_by_script());
     peer.connect();
     let line = join_spoiled(&mut peer, |_, _| {});
@@ -235,18 +238,18 @@ fn joins_are_refused_with_the_reason() {
 
 #[test]
 fn a_session_has_a_bounded_number_of_connections() {
-    // SMIG-4.12 and SMIG-4.6, reason 4, at a server.
+    // SMIG-4.12/max-connections and SMIG-4.6/refusal-reasons, reason 4, at a server.
     let smig = SmigConfig { max_connections: 2, ..SmigConfig::default() };
     let mut peer = Peer::of_server(Config { smig: Some(smig), ..Config::server() });
     peer.connect();
     let line = join_spoiled(&mut peer, |_, _| {});
     peer.expect(line, join_refused(4));
     assert!(!joined(&peer, line));
-    // SMIG-4.12: the place of a connection that ended is free again.
+    // SMIG-4.12/max-connections: the place of a connection that ended is free again.
     peer.lose(C2);
     peer.connect();
     assert!(joined(&peer, C4));
-    // SMIG-4.12 at a client: 4 by default, and never more than 16.
+    // SMIG-4.12/max-connections at a client: 4 by default, and never more than 16.
     let mut peer = Peer::of_client(Config::client());
     for _ in 1..4 {
         assert!(peer.session().can_join());
@@ -264,7 +267,7 @@ fn a_session_has_a_bounded_number_of_connections() {
 
 #[test]
 fn a_refused_connection_stays_a_working_one() {
-    // SMIG-4.7 at a server.
+    // SMIG-4.7/refused-lives at a server.
     let mut peer = Peer::of_server(Config::server());
     let line = join_spoiled(&mut peer, |_, mac| mac[0] ^= 1);
     peer.expect(line, join_refused(2));
@@ -276,7 +279,7 @@ fn a_refused_connection_stays_a_working_one() {
         _ => None,
     });
     assert_eq!(requested, Some(EndStream::Yes));
-    // SMIG-4.7 at a client: C2 is none of the session's but takes streams.
+    // SMIG-4.7/refused-lives at a client: C2 is none of the session's but takes streams.
     for reason in [2, 3, 4, 5, 200] {
         let mut peer = Peer::to_client(Setup::new(Config::client()).joins_by_script());
         peer.connect();
@@ -294,7 +297,8 @@ fn a_refused_connection_stays_a_working_one() {
 
 #[test]
 fn an_unknown_session_is_founded_anew_at_the_server() {
-    // SMIG-4.8: C2 is the first connection of a new session with K from C2; C3 joins that.
+    // SMIG-4.8/new-session: C2 is the first connection of a new session with K from C2; C3 joins
+    // that.
     let mut peer = Peer::of_server(Config::server());
     peer.setup_mut().app = smig_proto::AppId::new(99);
     let line = join_spoiled(&mut peer, |_, _| {});
@@ -309,7 +313,7 @@ fn an_unknown_session_is_founded_anew_at_the_server() {
 
 #[test]
 fn an_unknown_session_is_founded_anew_at_the_client() {
-    // SMIG-4.8
+    // SMIG-4.8/new-session
     let mut peer = Peer::to_client(Setup::new(Config::client()).joins_by_script());
     peer.connect();
     peer.connect();
@@ -339,7 +343,8 @@ fn an_unknown_session_is_founded_anew_at_the_client() {
 
 #[test]
 fn an_unknown_session_is_founded_anew_on_cleartext() {
-    // SMIG-4.8 with SMIG-3.9, a client: a JOIN with a new K, and the answer to it.
+    // SMIG-4.8/new-session with SMIG-3.9/cleartext-key, a client: a JOIN with a new K, and the
+    // answer to it.
     let setup = Setup::new(Config::client()).security(Security::TrustedCleartext);
     let mut peer = Peer::to_client(setup.joins_by_script());
     let random = [0x5a; 32];
@@ -368,7 +373,7 @@ fn an_unknown_session_is_founded_anew_on_cleartext() {
     let answer = peer.join_answer(C2);
     peer.send(C2, answer);
     assert!(joined(&peer, C2) && !joined(&peer, C1));
-    // SMIG-4.8, a server: it takes the new K on the refused connection.
+    // SMIG-4.8/new-session, a server: it takes the new K on the refused connection.
     let setup = Setup::new(Config::server()).security(Security::TrustedCleartext);
     let mut peer = Peer::to_server(setup);
     peer.open_line();
@@ -390,7 +395,7 @@ fn an_unknown_session_is_founded_anew_on_cleartext() {
 
 #[test]
 fn three_wrong_proofs_end_the_connection() {
-    // SMIG-4.9
+    // SMIG-4.9/wrong-macs
     let mut peer = Peer::of_server(Config::server());
     let line = join_spoiled(&mut peer, |_, mac| mac[0] ^= 1);
     peer.expect(line, join_refused(2));
@@ -404,7 +409,7 @@ fn three_wrong_proofs_end_the_connection() {
 
 #[test]
 fn a_right_proof_behind_a_wrong_one_joins() {
-    // SMIG-4.9 leaves two tries.
+    // SMIG-4.9/wrong-macs leaves two tries.
     let mut peer = Peer::of_server(Config::server());
     let line = join_spoiled(&mut peer, |_, mac| mac[0] ^= 1);
     peer.expect(line, join_refused(2));
@@ -415,7 +420,7 @@ fn a_right_proof_behind_a_wrong_one_joins() {
 
 #[test]
 fn limits_count_for_the_session() {
-    // SMIG-4.11: streams. Two connections have the room of one.
+    // SMIG-4.11/session-limits: streams. Two connections have the room of one.
     let config = Config { max_concurrent_streams: 2, ..Config::server() };
     let mut peer = Peer::of_server(config);
     peer.connect();
@@ -423,14 +428,15 @@ fn limits_count_for_the_session() {
     let second = peer.get(C2, 1);
     peer.send(C2, headers(3).get("/").end());
     peer.expect(C2, reset(3, ErrorCode::RefusedStream));
-    // SMIG-4.11: a handler that runs counts until it ends, also when its stream was reset.
+    // SMIG-4.11/session-limits: a handler that runs counts until it ends, also when its stream was
+    // reset.
     peer.send(C2, reset(1, ErrorCode::Cancel));
     peer.send(C1, headers(3).get("/").end());
     peer.expect(C1, reset(3, ErrorCode::RefusedStream));
     peer.app(|session, _| session.release(second));
     peer.get(C1, 5);
     peer.expect_silence();
-    // SMIG-4.11: resets.
+    // SMIG-4.11/session-limits: resets.
     let mut config = Config::server();
     config.limits.reset_burst = 4;
     let mut peer = Peer::of_server(config);
@@ -445,7 +451,8 @@ fn limits_count_for_the_session() {
     peer.get(C2, 5);
     peer.send(C2, reset(5, ErrorCode::Cancel));
     peer.expect_goaway(C2, ErrorCode::EnhanceYourCalm);
-    // SMIG-4.11: streams, at a client: the server's limit on one connection holds for all.
+    // SMIG-4.11/session-limits: streams, at a client: the server's limit on one connection holds
+    // for all.
     let setup = Setup::new(Config::client()).setting(setting::MAX_CONCURRENT_STREAMS, 1);
     let mut peer = Peer::to_client(setup);
     peer.connect();

@@ -31,7 +31,7 @@ fn unbound(peer: &Peer, line: Line) -> usize {
 
 #[test]
 fn a_client_takes_four_kinds_of_frames_on_an_unbound_carrier() {
-    // SMIG-5.21
+    // SMIG-5.21/unbound-frames
     let (mut peer, key) = client(Config::client());
     let cid = peer.cid(C2);
     peer.send(C2, window_update(2, 100));
@@ -49,7 +49,7 @@ fn a_client_takes_four_kinds_of_frames_on_an_unbound_carrier() {
 
 #[test]
 fn a_server_takes_credit_and_resets_on_an_unbound_carrier() {
-    // SMIG-5.21
+    // SMIG-5.21/unbound-frames
     let (mut peer, _) = server(Config::server());
     peer.send(C2, window_update(1, 100));
     peer.send(C2, reset(3, ErrorCode::Cancel));
@@ -62,12 +62,12 @@ fn a_server_takes_credit_and_resets_on_an_unbound_carrier() {
 
 #[test]
 fn any_other_use_of_an_idle_id_ends_the_connection() {
-    // SMIG-5.21, a server: DATA cannot be a carrier's.
+    // SMIG-5.21/unbound-frames, a server: DATA cannot be a carrier's.
     let (mut peer, other) = server(Config::server());
     peer.send(C2, data(1, "x"));
     peer.expect_goaway(C2, ErrorCode::ProtocolError);
     peer.expect_unharmed(other);
-    // SMIG-5.21: the receiver's own idle ids.
+    // SMIG-5.21/unbound-frames: the receiver's own idle ids.
     for frame in [window_update(2, 1), data(2, "x"), reset(2, ErrorCode::Cancel)] {
         let (mut peer, _) = server(Config::server());
         peer.send(C2, frame);
@@ -89,7 +89,7 @@ fn any_other_use_of_an_idle_id_ends_the_connection() {
         peer.expect_unharmed(other);
         peer.expect_nothing(C1);
     }
-    // SMIG-5.21: MIGRATE and its answer are no frames of an unbound carrier.
+    // SMIG-5.21/unbound-frames: MIGRATE and its answer are no frames of an unbound carrier.
     for frame in
         [migrate(1, smig_proto::Cid { app: smig_proto::AppId::new(1), number: 1 }, 3), decline(1)]
     {
@@ -102,7 +102,7 @@ fn any_other_use_of_an_idle_id_ends_the_connection() {
 
 #[test]
 fn there_are_no_carriers_on_a_connection_that_has_not_joined() {
-    // SMIG-5.21
+    // SMIG-5.21/unbound-frames
     let mut peer = Peer::to_server(Setup::new(Config::server()).joins_by_script());
     peer.connect();
     peer.connect();
@@ -120,7 +120,8 @@ fn there_are_no_carriers_on_a_connection_that_has_not_joined() {
 
 #[test]
 fn an_unbound_carrier_holds_no_more_than_the_largest_window() {
-    // SMIG-5.22: it is the open window of some stream, at the time. 20000 octets were used on S1.
+    // SMIG-5.22/unbound-bytes: it is the open window of some stream, at the time. 20000 octets were
+    // used on S1.
     let config = Config { stream_window: 100_000, ..Config::client() };
     let (mut peer, key) = client(config);
     let cid = peer.cid(C2);
@@ -146,7 +147,7 @@ fn an_unbound_carrier_holds_no_more_than_the_largest_window() {
 
 #[test]
 fn a_bound_carrier_holds_no_more_than_its_streams_window() {
-    // SMIG-5.22 by analogy, at a mover that waits for the answer.
+    // SMIG-5.22/unbound-bytes by analogy, at a mover that waits for the answer.
     let config = Config { stream_window: 100_000, ..Config::server() };
     let (mut peer, key) = server(config);
     let cid = peer.cid(C2);
@@ -164,7 +165,7 @@ fn a_bound_carrier_holds_no_more_than_its_streams_window() {
 
 #[test]
 fn a_carrier_holds_no_more_than_16_header_sections() {
-    // Beside SMIG-5.22: 1xx heads are memory, too. Unbound, and bound at a mover.
+    // Beside SMIG-5.22/unbound-bytes: 1xx heads are memory, too. Unbound, and bound at a mover.
     let (mut peer, key) = client(Config::client());
     for _ in 0..16 {
         peer.send(C2, headers(2).status(103));
@@ -188,7 +189,7 @@ fn a_carrier_holds_no_more_than_16_header_sections() {
 
 #[test]
 fn small_data_on_an_unbound_carrier_comes_out_whole_and_in_order() {
-    // SMIG-5.22 and SMIG-5.15: an octet a frame.
+    // SMIG-5.22/unbound-bytes and SMIG-5.15/kept-in-order: an octet a frame.
     let (mut peer, key) = client(Config::client());
     let cid = peer.cid(C2);
     peer.send(C2, headers(2).status(200));
@@ -206,7 +207,8 @@ fn small_data_on_an_unbound_carrier_comes_out_whole_and_in_order() {
 
 #[test]
 fn more_unbound_carriers_than_tolerated_are_refused() {
-    // SMIG-5.23: in the session, not on each connection; offers do not take their place.
+    // SMIG-5.23/unbound-count: in the session, not on each connection; offers do not take their
+    // place.
     let (mut peer, _) = client(tolerating(2, Config::client()));
     peer.connect();
     peer.send(C2, data(2, "x"));
@@ -229,7 +231,7 @@ fn more_unbound_carriers_than_tolerated_are_refused() {
 
 #[test]
 fn a_carrier_that_nobody_binds_is_cancelled() {
-    // SMIG-5.24: after 10 seconds, by a clock that ticks once a second.
+    // SMIG-5.24/unbound-timeout: after 10 seconds, by a clock that ticks once a second.
     let (mut peer, key) = client(Config::client());
     let cid = peer.cid(C2);
     peer.send(C2, data(2, "x"));
@@ -254,7 +256,8 @@ fn a_carrier_that_nobody_binds_is_cancelled() {
 
 #[test]
 fn a_reset_closes_an_unbound_carrier() {
-    // SMIG-5.25: what it held is dropped and given back; a MIGRATE that names it is declined.
+    // SMIG-5.25/unbound-reset: what it held is dropped and given back; a MIGRATE that names it is
+    // declined.
     let (mut peer, key) = client(Config::client());
     let cid = peer.cid(C2);
     peer.send(C2, headers(2).status(200));
@@ -264,7 +267,7 @@ fn a_reset_closes_an_unbound_carrier() {
     assert_eq!((view.unbound, view.unread), (0, 0));
     peer.send(C1, migrate(1, cid, 2));
     peer.expect(C1, decline(1).end());
-    // The mover brings the reset to S1 (SMIG-8.3).
+    // The mover brings the reset to S1 (SMIG-8.3/reset-remembered).
     peer.send(C1, reset(1, ErrorCode::InternalError));
     assert_eq!(peer.take_error(key).code, ErrorCode::InternalError);
     peer.expect_silence();
@@ -272,7 +275,7 @@ fn a_reset_closes_an_unbound_carrier() {
 
 #[test]
 fn an_error_on_an_unbound_carrier_closes_it_alone() {
-    // SMIG-5.25: RST_STREAM, sent on it.
+    // SMIG-5.25/unbound-reset: RST_STREAM, sent on it.
     let (mut peer, key) = client(Config::client());
     let cid = peer.cid(C2);
     peer.send(C2, data(2, "x"));
@@ -288,7 +291,7 @@ fn an_error_on_an_unbound_carrier_closes_it_alone() {
 
 #[test]
 fn skipped_ids_stay_available_as_carriers() {
-    // SMIG-5.26: 5 overtakes 1 and 3.
+    // SMIG-5.26/skipped-ids: 5 overtakes 1 and 3.
     let (mut peer, first) = server(Config::server());
     let second = peer.post(C1, 3);
     let cid = peer.cid(C2);
@@ -302,7 +305,7 @@ fn skipped_ids_stay_available_as_carriers() {
     peer.send(C2, data(1, "x").end());
     assert_eq!(&peer.read_to_end(second)[..], b"x");
     peer.expect_silence();
-    // SMIG-5.26, a client: 4 overtakes 2.
+    // SMIG-5.26/skipped-ids, a client: 4 overtakes 2.
     let (mut peer, key) = client(Config::client());
     peer.send(C2, data(4, "x"));
     peer.send(C2, headers(2).status(204).end());
@@ -313,14 +316,14 @@ fn skipped_ids_stay_available_as_carriers() {
 
 #[test]
 fn a_request_may_be_overtaken_by_a_migrate_but_not_by_a_request() {
-    // SMIG-5.26: the MIGRATE that names 3 on C2 is faster than request 1 there.
+    // SMIG-5.26/skipped-ids: the MIGRATE that names 3 on C2 is faster than request 1 there.
     let (mut peer, _) = server(Config::server());
     let cid = peer.cid(C2);
     peer.send(C1, migrate(1, cid, 3));
     peer.expect(C1, accept(1, cid, 3));
     peer.get(C2, 1);
     peer.expect_silence();
-    // SMIG-5.26: requests count up.
+    // SMIG-5.26/skipped-ids: requests count up.
     let (mut peer, _) = server(Config::server());
     peer.get(C2, 5);
     peer.send(C2, headers(3).get("/").end());
@@ -330,8 +333,8 @@ fn a_request_may_be_overtaken_by_a_migrate_but_not_by_a_request() {
 
 #[test]
 fn at_least_256_skipped_ids_are_remembered() {
-    // SMIG-5.26: 255 requests below 513 were skipped; the lowest may still be a carrier. Of far more,
-    // the lowest are forgotten, that is closed.
+    // SMIG-5.26/skipped-ids: 255 requests below 513 were skipped; the lowest may still be a
+    // carrier. Of far more, the lowest are forgotten, that is closed.
     let (mut peer, _) = server(Config::server());
     let cid = peer.cid(C2);
     peer.get(C2, 513);
@@ -347,7 +350,7 @@ fn at_least_256_skipped_ids_are_remembered() {
 
 #[test]
 fn frames_on_an_abandoned_carrier_are_dropped_without_an_error() {
-    // SMIG-5.27 at a follower that declined.
+    // SMIG-5.27/abandoned-dropped at a follower that declined.
     let config = Config { connection_window: 65_535, ..Config::client() };
     let smig = SmigConfig { max_moves: 0, ..SmigConfig::default() };
     let (mut peer, key) = client(Config { smig: Some(smig), ..config });
@@ -364,7 +367,8 @@ fn frames_on_an_abandoned_carrier_are_dropped_without_an_error() {
     peer.send(C2, reset(2, ErrorCode::Cancel));
     peer.expect_silence();
     peer.expect_unharmed(key);
-    // SMIG-5.27 at a mover whose move was declined: the follower's frames there are dropped too.
+    // SMIG-5.27/abandoned-dropped at a mover whose move was declined: the follower's frames there
+    // are dropped too.
     let (mut peer, key) = server(Config::server());
     peer.migrate(key, C2).unwrap();
     peer.expect(C1, migrate(1, cid, 2));

@@ -24,14 +24,14 @@ fn receiving() -> (Peer, StreamKey) {
 /// The reset and the declines that an engine owes for streams that ended.
 #[test]
 fn every_migrate_is_answered_once_where_it_was_read() {
-    // SMIG-5.10: a live stream.
+    // SMIG-5.10/always-answer: a live stream.
     let (mut peer, key) = downloading(Config::client());
     let cid = peer.cid(C2);
     peer.send(C1, migrate(1, cid, 2));
     peer.expect(C1, accept(1, cid, 2).end());
     peer.take_migrated(key);
     peer.expect_silence();
-    // SMIG-5.10: a stream that the follower reset, and one that is complete.
+    // SMIG-5.10/always-answer: a stream that the follower reset, and one that is complete.
     for complete in [false, true] {
         let (mut peer, key) = receiving();
         let cid = peer.cid(C2);
@@ -54,7 +54,7 @@ fn every_migrate_is_answered_once_where_it_was_read() {
 
 #[test]
 fn the_answer_is_the_followers_barrier() {
-    // SMIG-5.11: the response goes on on S2, at once; nothing of it follows on S1.
+    // SMIG-5.11/follower-barrier: the response goes on on S2, at once; nothing of it follows on S1.
     let (mut peer, key) = receiving();
     peer.respond(key, 200, EndStream::No);
     peer.body(key, "one", EndStream::No);
@@ -70,7 +70,8 @@ fn the_answer_is_the_followers_barrier() {
 
 #[test]
 fn the_event_says_where_the_body_goes_on() {
-    // SMIG-5.15: the carrier's octets came first and are read behind the old connection's.
+    // SMIG-5.15/kept-in-order: the carrier's octets came first and are read behind the old
+    // connection's.
     let (mut peer, key) = downloading(Config::client());
     let cid = peer.cid(C2);
     peer.send(C1, data(1, "old"));
@@ -83,7 +84,8 @@ fn the_event_says_where_the_body_goes_on() {
 
 #[test]
 fn what_waits_for_a_slow_connection_goes_out_on_the_new_one() {
-    // SMIG-5.11 and the paper's point: DATA that is not framed leaves with the stream.
+    // SMIG-5.11/follower-barrier and the paper's point: DATA that is not framed leaves with the
+    // stream.
     let (mut peer, key) = receiving();
     peer.respond(key, 200, EndStream::No);
     peer.expect(C1, headers(1).status(200));
@@ -109,7 +111,7 @@ fn joining() -> (Peer, StreamKey) {
 
 #[test]
 fn a_migrate_to_a_connection_that_is_joining_waits_for_the_answer() {
-    // SMIG-5.12: it is kept, and the client's direction goes on on S1.
+    // SMIG-5.12/join-pending: it is kept, and the client's direction goes on on S1.
     let (mut peer, key) = joining();
     let cid = peer.cid(C2);
     peer.send(C1, headers(1).status(200));
@@ -128,7 +130,7 @@ fn a_migrate_to_a_connection_that_is_joining_waits_for_the_answer() {
 
 #[test]
 fn a_waiting_migrate_is_declined_when_the_join_fails() {
-    // SMIG-5.12: the JOIN is refused; its connection ends.
+    // SMIG-5.12/join-pending: the JOIN is refused; its connection ends.
     for lost in [false, true] {
         let (mut peer, key) = joining();
         let cid = peer.cid(C2);
@@ -148,7 +150,7 @@ fn a_waiting_migrate_is_declined_when_the_join_fails() {
 
 #[test]
 fn a_stream_that_ends_while_its_migrate_waits_is_declined() {
-    // SMIG-5.12 and SMIG-5.10
+    // SMIG-5.12/join-pending and SMIG-5.10/always-answer
     let (mut peer, key) = joining();
     let cid = peer.cid(C2);
     peer.send(C1, migrate(1, cid, 2));
@@ -165,7 +167,7 @@ fn a_stream_that_ends_while_its_migrate_waits_is_declined() {
 
 #[test]
 fn a_follower_declines_what_it_cannot_follow() {
-    // SMIG-5.13: C1 itself; a CID that nobody has; a connection that ended.
+    // SMIG-5.13/must-decline: C1 itself; a CID that nobody has; a connection that ended.
     let (mut peer, key) = receiving();
     let (c1, c2) = (peer.cid(C1), peer.cid(C2));
     peer.send(C1, migrate(1, c1, 3));
@@ -176,7 +178,7 @@ fn a_follower_declines_what_it_cannot_follow() {
     peer.lose(C2);
     peer.send(C1, migrate(1, c2, 1));
     peer.expect(C1, decline(1));
-    // SMIG-5.13: a connection of another session.
+    // SMIG-5.13/must-decline: a connection of another session.
     peer.setup_mut().app = smig_proto::AppId::new(5);
     peer.connect_apart();
     let foreign = peer.cid(C3);
@@ -190,7 +192,8 @@ fn a_follower_declines_what_it_cannot_follow() {
 
 #[test]
 fn a_follower_declines_a_closed_carrier() {
-    // SMIG-5.13: an id that a request used, one that was reset, one that was forgotten.
+    // SMIG-5.13/must-decline: an id that a request used, one that was reset, one that was
+    // forgotten.
     let (mut peer, _) = receiving();
     let cid = peer.cid(C2);
     let other = peer.get(C2, 1);
@@ -206,7 +209,8 @@ fn a_follower_declines_a_closed_carrier() {
 
 #[test]
 fn a_follower_declines_what_its_goaway_excludes() {
-    // SMIG-5.13: the GOAWAY on C2 names 0 as the last stream, once the drain's PING is answered.
+    // SMIG-5.13/must-decline: the GOAWAY on C2 names 0 as the last stream, once the drain's PING is
+    // answered.
     let (mut peer, key) = receiving();
     let cid = peer.cid(C2);
     let conn = peer.conn(C2);
@@ -224,7 +228,7 @@ fn a_follower_declines_what_its_goaway_excludes() {
 
 #[test]
 fn a_stream_moves_a_bounded_number_of_times() {
-    // SMIG-5.13: max_moves, to and fro.
+    // SMIG-5.13/must-decline: max_moves, to and fro.
     let smig = SmigConfig { max_moves: 2, ..SmigConfig::default() };
     let mut peer = Peer::of_server(Config { smig: Some(smig), ..Config::server() }).with_spare();
     let key = peer.post(C1, 1);
@@ -243,7 +247,7 @@ fn a_stream_moves_a_bounded_number_of_times() {
 
 #[test]
 fn a_session_that_moves_streams_without_end_is_declined() {
-    // SMIG-5.13: 10 a second for long; a burst is allowed.
+    // SMIG-5.13/must-decline: 10 a second for long; a burst is allowed.
     let smig = SmigConfig { migrations_per_second: 1, ..SmigConfig::default() };
     let mut peer = Peer::of_server(Config { smig: Some(smig), ..Config::server() }).with_spare();
     let cid = peer.cid(C2);
@@ -263,7 +267,7 @@ fn a_session_that_moves_streams_without_end_is_declined() {
 
 #[test]
 fn the_stream_is_the_carrier_from_the_answer_on() {
-    // SMIG-5.14: frames of the mover on S2 are the stream's, and so is a reset.
+    // SMIG-5.14/moved: frames of the mover on S2 are the stream's, and so is a reset.
     let (mut peer, key) = receiving();
     let cid = peer.cid(C2);
     peer.send(C1, data(1, "one "));
@@ -282,7 +286,7 @@ fn the_stream_is_the_carrier_from_the_answer_on() {
 
 #[test]
 fn frames_that_overtake_their_barrier_wait_for_it() {
-    // SMIG-5.15, a follower: order on each connection, not between them.
+    // SMIG-5.15/kept-in-order, a follower: order on each connection, not between them.
     let (mut peer, key) = downloading(Config::client());
     let cid = peer.cid(C2);
     peer.send(C2, data(2, "three "));
@@ -301,7 +305,7 @@ fn frames_that_overtake_their_barrier_wait_for_it() {
 
 #[test]
 fn the_followers_frames_wait_for_the_answer_at_the_mover() {
-    // SMIG-5.15, a mover: the client's DATA on S2 is behind its answer on C1.
+    // SMIG-5.15/kept-in-order, a mover: the client's DATA on S2 is behind its answer on C1.
     let (mut peer, key) = receiving();
     let cid = peer.cid(C2);
     peer.migrate(key, C2).unwrap();
@@ -317,7 +321,7 @@ fn the_followers_frames_wait_for_the_answer_at_the_mover() {
 
 #[test]
 fn a_stream_may_be_moved_on_before_the_answer_is_read() {
-    // SMIG-5.16: the client accepts on C1 and moves on to C3 at once; C2 is faster.
+    // SMIG-5.16/next-move-kept: the client accepts on C1 and moves on to C3 at once; C2 is faster.
     let mut peer = Peer::of_server(Config::server()).with_spare().with_spare();
     let key = peer.post(C1, 1);
     let (c2, c3) = (peer.cid(C2), peer.cid(C3));
@@ -333,7 +337,7 @@ fn a_stream_may_be_moved_on_before_the_answer_is_read() {
     peer.send(C3, data(1, "three").end());
     assert_eq!(&peer.read_to_end(key)[..], b"one two three");
     peer.expect_silence();
-    // SMIG-5.16: the server offers on S2 before the client has read the answer.
+    // SMIG-5.16/next-move-kept: the server offers on S2 before the client has read the answer.
     let mut peer = Peer::of_client(Config::client()).with_spare();
     let key = peer.open(C1, Method::GET, EndStream::Yes);
     peer.migrate(key, C2).unwrap();
@@ -345,7 +349,8 @@ fn a_stream_may_be_moved_on_before_the_answer_is_read() {
     peer.event(offered);
     peer.app(|session, _| session.decline_offer(key));
     peer.expect(C2, decline(1).end());
-    // SMIG-5.16: when the answer is a decline, what was kept behind it goes with the carrier.
+    // SMIG-5.16/next-move-kept: when the answer is a decline, what was kept behind it goes with the
+    // carrier.
     let mut peer = Peer::of_client(Config::client()).with_spare();
     let key = peer.open(C1, Method::GET, EndStream::Yes);
     peer.migrate(key, C2).unwrap();
@@ -358,7 +363,8 @@ fn a_stream_may_be_moved_on_before_the_answer_is_read() {
 
 #[test]
 fn one_migrate_is_kept_and_a_second_is_an_error() {
-    // SMIG-5.16 with SMIG-5.8: a follower that moves on twice without an answer.
+    // SMIG-5.16/next-move-kept with SMIG-5.8/one-open-move: a follower that moves on twice without
+    // an answer.
     let mut peer = Peer::of_server(Config::server()).with_spare().with_spare();
     let key = peer.post(C1, 1);
     let (c2, c3) = (peer.cid(C2), peer.cid(C3));
@@ -381,8 +387,8 @@ const INDEXED: [u8; 2] = [0x88, 0xbe];
 
 #[test]
 fn header_blocks_are_decoded_where_and_when_they_arrive() {
-    // SMIG-5.17: a block of an unbound carrier enters C2's table before another stream's block
-    // refers to it, and C1's table knows nothing of it.
+    // SMIG-5.17/hpack-stays: a block of an unbound carrier enters C2's table before another
+    // stream's block refers to it, and C1's table knows nothing of it.
     let (mut peer, key) = downloading(Config::client());
     let cid = peer.cid(C2);
     peer.send(C2, data(2, "body"));
@@ -399,7 +405,7 @@ fn header_blocks_are_decoded_where_and_when_they_arrive() {
     peer.send(C1, migrate(1, cid, 2));
     peer.expect(C1, accept(1, cid, 2).end());
     assert_eq!(&peer.read_to_end(key)[..], b"body");
-    // SMIG-5.17: blocks that are dropped are decoded too: on an abandoned carrier.
+    // SMIG-5.17/hpack-stays: blocks that are dropped are decoded too: on an abandoned carrier.
     let (mut peer, _) = downloading(Config::client());
     peer.send(C2, reset(2, ErrorCode::Cancel));
     peer.send(C2, raw(kind::HEADERS, flag::END_HEADERS, 2, indexing(&[0x88])));
@@ -411,7 +417,8 @@ fn header_blocks_are_decoded_where_and_when_they_arrive() {
 
 #[test]
 fn data_is_charged_to_the_connection_on_which_it_arrives() {
-    // SMIG-5.18: at once, although the stream gets it later; and given back there when it is read.
+    // SMIG-5.18/connection-window: at once, although the stream gets it later; and given back there
+    // when it is read.
     let config = Config { connection_window: 65_535, ..Config::client() };
     let (mut peer, key) = downloading(config.clone());
     let cid = peer.cid(C2);
@@ -429,7 +436,7 @@ fn data_is_charged_to_the_connection_on_which_it_arrives() {
     peer.read(key);
     peer.expect(C2, window_update(0, 48_000));
     peer.expect_silence();
-    // SMIG-5.18: beyond it the connection ends, whatever the stream's window is.
+    // SMIG-5.18/connection-window: beyond it the connection ends, whatever the stream's window is.
     let (mut peer, _) = downloading(config);
     for _ in 0..4 {
         peer.send(C2, data(2, vec![0; 16_000]));
@@ -441,7 +448,8 @@ fn data_is_charged_to_the_connection_on_which_it_arrives() {
 
 #[test]
 fn frames_behind_the_barrier_on_the_old_id_reset_the_stream() {
-    // SMIG-5.19: each kind of frame, at a follower; RST_STREAM goes to the id that the stream has.
+    // SMIG-5.19/behind-barrier: each kind of frame, at a follower; RST_STREAM goes to the id that
+    // the stream has.
     let frames: [Frame; 5] = [
         data(1, "stray"),
         headers(1).field("x", "y").end().into(),
@@ -459,7 +467,7 @@ fn frames_behind_the_barrier_on_the_old_id_reset_the_stream() {
         assert_eq!(peer.take_error(key).code, ErrorCode::StreamClosed);
         peer.expect_silence();
     }
-    // SMIG-5.19 at a mover, behind the answer.
+    // SMIG-5.19/behind-barrier at a mover, behind the answer.
     for frame in &frames[..4] {
         let (mut peer, key) = receiving();
         let cid = peer.cid(C2);
@@ -471,7 +479,8 @@ fn frames_behind_the_barrier_on_the_old_id_reset_the_stream() {
         assert_eq!(peer.take_error(key).code, ErrorCode::StreamClosed);
         peer.expect_silence();
     }
-    // SMIG-5.19 at a client that keeps a MIGRATE until a JOIN is answered: the barrier was read.
+    // SMIG-5.19/behind-barrier at a client that keeps a MIGRATE until a JOIN is answered: the
+    // barrier was read.
     for frame in &frames[..3] {
         let (mut peer, key) = joining();
         let cid = peer.cid(C2);
@@ -485,7 +494,7 @@ fn frames_behind_the_barrier_on_the_old_id_reset_the_stream() {
 
 #[test]
 fn stray_data_counts_for_the_connection_and_stray_headers_for_hpack() {
-    // SMIG-5.19
+    // SMIG-5.19/behind-barrier
     let config = Config { connection_window: 65_535, ..Config::server() };
     let mut peer = Peer::of_server(config).with_spare();
     peer.post(C1, 1);
@@ -514,7 +523,7 @@ fn stray_data_counts_for_the_connection_and_stray_headers_for_hpack() {
 
 #[test]
 fn a_reset_on_a_bound_carrier_takes_effect_at_once() {
-    // SMIG-5.20, a mover that waits for the answer.
+    // SMIG-5.20/reset-at-once, a mover that waits for the answer.
     let (mut peer, key) = receiving();
     let cid = peer.cid(C2);
     peer.migrate(key, C2).unwrap();
@@ -524,7 +533,7 @@ fn a_reset_on_a_bound_carrier_takes_effect_at_once() {
     peer.send(C1, data(1, "late, still before the barrier"));
     peer.send(C1, accept(1, cid, 2));
     peer.expect_silence();
-    // SMIG-5.20, a follower.
+    // SMIG-5.20/reset-at-once, a follower.
     let (mut peer, key) = receiving();
     peer.send(C1, migrate(1, cid, 1));
     peer.expect(C1, accept(1, cid, 1));

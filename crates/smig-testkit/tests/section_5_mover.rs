@@ -28,7 +28,7 @@ fn uploading() -> (Peer, StreamKey) {
 
 #[test]
 fn the_target_is_another_joined_connection() {
-    // SMIG-5.1: not C1 itself, not one that is gone, not one that has not joined.
+    // SMIG-5.1/choice-of-c2: not C1 itself, not one that is gone, not one that has not joined.
     let (mut peer, key) = responding(Config::server(), 0);
     assert_eq!(peer.migrate(key, C1), Err(MigrateError::NoTarget));
     assert_eq!(peer.migrate_to_spare(key), Err(MigrateError::NoTarget));
@@ -46,7 +46,7 @@ fn the_target_is_another_joined_connection() {
 
 #[test]
 fn no_stream_moves_to_a_connection_that_is_going_away() {
-    // SMIG-5.1: GOAWAY received, GOAWAY sent.
+    // SMIG-5.1/choice-of-c2: GOAWAY received, GOAWAY sent.
     let (mut peer, key) = responding(Config::server(), 2);
     peer.send(C2, goaway(0, ErrorCode::NoError));
     assert_eq!(peer.migrate(key, C2), Err(MigrateError::NoTarget));
@@ -59,7 +59,8 @@ fn no_stream_moves_to_a_connection_that_is_going_away() {
 
 #[test]
 fn the_spare_with_the_smallest_cid_is_taken() {
-    // SMIG-5.1: C3 has a smaller CID than C2, and C1's neighbour with a stream on it is no spare.
+    // SMIG-5.1/choice-of-c2: C3 has a smaller CID than C2, and C1's neighbour with a stream on it
+    // is no spare.
     let mut peer = Peer::of_server(Config::server());
     for number in [7, 3, 5] {
         let line = peer.open_line();
@@ -81,7 +82,7 @@ fn the_spare_with_the_smallest_cid_is_taken() {
 
 #[test]
 fn carrier_ids_are_the_movers_own_and_count_up() {
-    // SMIG-5.2, a server: even ids, each once.
+    // SMIG-5.2/choice-of-s2, a server: even ids, each once.
     let (mut peer, first) = responding(Config::server(), 1);
     let second = peer.get(C1, 3);
     let cid = peer.cid(C2);
@@ -90,7 +91,7 @@ fn carrier_ids_are_the_movers_own_and_count_up() {
     peer.send(C1, decline(1).end());
     peer.migrate(second, C2).unwrap();
     peer.expect(C1, migrate(3, cid, 4));
-    // SMIG-5.2, a client: odd ids, above those of its requests there.
+    // SMIG-5.2/choice-of-s2, a client: odd ids, above those of its requests there.
     let (mut peer, key) = uploading();
     let cid = peer.cid(C2);
     peer.open(C2, Method::GET, EndStream::Yes);
@@ -102,7 +103,7 @@ fn carrier_ids_are_the_movers_own_and_count_up() {
 
 #[test]
 fn nothing_follows_the_barrier_on_the_old_id() {
-    // SMIG-5.3, a server: the body goes on on S2, and so do credit and a reset.
+    // SMIG-5.3/mover-barrier, a server: the body goes on on S2, and so do credit and a reset.
     let (mut peer, key) = {
         let mut peer = Peer::of_server(Config::server()).with_spare();
         let key = peer.post(C1, 1);
@@ -129,7 +130,8 @@ fn nothing_follows_the_barrier_on_the_old_id() {
 
 #[test]
 fn what_was_framed_before_the_barrier_stays_before_it() {
-    // SMIG-5.3: a peer that reads slowly finds DATA, then the barrier, and the rest on C2.
+    // SMIG-5.3/mover-barrier: a peer that reads slowly finds DATA, then the barrier, and the rest
+    // on C2.
     let (mut peer, key) = responding(Config::server(), 1);
     peer.pause(C1);
     peer.pause(C2);
@@ -149,7 +151,7 @@ fn what_was_framed_before_the_barrier_stays_before_it() {
 
 #[test]
 fn priority_updates_name_the_old_id_until_the_answer() {
-    // SMIG-5.3 and SMIG-7.7
+    // SMIG-5.3/mover-barrier and SMIG-7.7/priority-moves
     let (mut peer, key) = uploading();
     let cid = peer.cid(C2);
     peer.migrate(key, C2).unwrap();
@@ -164,13 +166,13 @@ fn priority_updates_name_the_old_id_until_the_answer() {
 
 #[test]
 fn a_closed_direction_says_so_on_every_migrate() {
-    // SMIG-5.4: MIGRATE of a GET by its client.
+    // SMIG-5.4/end-stream: MIGRATE of a GET by its client.
     let mut peer = Peer::of_client(Config::client()).with_spare();
     let key = peer.open(C1, Method::GET, EndStream::Yes);
     let cid = peer.cid(C2);
     peer.migrate(key, C2).unwrap();
     peer.expect(C1, migrate(1, cid, 1).end());
-    // SMIG-5.4: and of a response whose end has been sent, while the upload goes on.
+    // SMIG-5.4/end-stream: and of a response whose end has been sent, while the upload goes on.
     let mut peer = Peer::of_server(Config::server()).with_spare();
     let key = peer.post(C1, 1);
     peer.respond(key, 200, EndStream::Yes);
@@ -189,7 +191,7 @@ fn a_closed_direction_says_so_on_every_migrate() {
 
 #[test]
 fn end_stream_on_a_migrate_ends_the_movers_direction() {
-    // SMIG-5.4: on a MIGRATE that is followed, and on one that is declined.
+    // SMIG-5.4/end-stream: on a MIGRATE that is followed, and on one that is declined.
     for to in [C2, C1] {
         let mut peer = Peer::of_server(Config::server()).with_spare();
         let key = peer.post(C1, 1);
@@ -201,7 +203,7 @@ fn end_stream_on_a_migrate_ends_the_movers_direction() {
         assert_eq!(&peer.read_to_end(key)[..], b"all");
         peer.expect_silence();
     }
-    // SMIG-5.4: on an answer, of either kind.
+    // SMIG-5.4/end-stream: on an answer, of either kind.
     for accepts in [true, false] {
         let mut peer = Peer::of_server(Config::server()).with_spare();
         let key = peer.post(C1, 1);
@@ -213,7 +215,7 @@ fn end_stream_on_a_migrate_ends_the_movers_direction() {
         peer.send(C1, answer.end());
         assert_eq!(&peer.read_to_end(key)[..], b"all");
     }
-    // SMIG-5.4: behind it DATA is an error, as behind any END_STREAM.
+    // SMIG-5.4/end-stream: behind it DATA is an error, as behind any END_STREAM.
     let mut peer = Peer::of_server(Config::server()).with_spare();
     let key = peer.post(C1, 1);
     let cid = peer.cid(C2);
@@ -226,7 +228,7 @@ fn end_stream_on_a_migrate_ends_the_movers_direction() {
 
 #[test]
 fn content_length_is_checked_at_an_end_that_a_migrate_brings() {
-    // SMIG-5.4 ends a body as DATA would: a short one is malformed.
+    // SMIG-5.4/end-stream ends a body as DATA would: a short one is malformed.
     let mut peer = Peer::of_server(Config::server()).with_spare();
     peer.send(C1, headers(1).post("/").field("content-length", "10"));
     let key = peer.take_request();
@@ -240,7 +242,7 @@ fn content_length_is_checked_at_an_end_that_a_migrate_brings() {
 
 #[test]
 fn a_server_that_moves_sends_on_at_once() {
-    // SMIG-5.5
+    // SMIG-5.5/server-at-once
     let (mut peer, key) = responding(Config::server(), 1);
     let cid = peer.cid(C2);
     peer.migrate(key, C2).unwrap();
@@ -251,7 +253,7 @@ fn a_server_that_moves_sends_on_at_once() {
 
 #[test]
 fn a_client_that_moves_holds_its_direction() {
-    // SMIG-5.6: DATA and trailers wait for the accepting answer; credit does not.
+    // SMIG-5.6/client-holds: DATA and trailers wait for the accepting answer; credit does not.
     let (mut peer, key) = uploading();
     peer.body(key, "one", EndStream::No);
     peer.expect(C1, data(1, "one"));
@@ -277,8 +279,8 @@ fn a_client_that_moves_holds_its_direction() {
 
 #[test]
 fn a_declined_server_sends_again_what_it_sent_on_the_carrier() {
-    // SMIG-5.7 and SMIG-6.8: HEADERS, DATA and trailers, also when both directions have ended and
-    // the application has let go of the stream.
+    // SMIG-5.7/replay and SMIG-6.8/resume: HEADERS, DATA and trailers, also when both directions
+    // have ended and the application has let go of the stream.
     let mut peer = Peer::of_server(Config::server()).with_spare();
     let key = peer.get(C1, 1);
     let cid = peer.cid(C2);
@@ -311,8 +313,8 @@ fn a_declined_server_sends_again_what_it_sent_on_the_carrier() {
 
 #[test]
 fn what_is_kept_for_a_decline_is_bounded() {
-    // SMIG-5.7: the mover pauses when it keeps as much as it is configured to, and goes on when the
-    // answer comes.
+    // SMIG-5.7/replay: the mover pauses when it keeps as much as it is configured to, and goes on
+    // when the answer comes.
     let smig = SmigConfig { replay_limit: 20_000, ..SmigConfig::default() };
     let (mut peer, key) = responding(Config { smig: Some(smig), ..Config::server() }, 1);
     let cid = peer.cid(C2);
@@ -329,7 +331,7 @@ fn what_is_kept_for_a_decline_is_bounded() {
 
 #[test]
 fn a_stream_has_one_open_migration_of_its_mover() {
-    // SMIG-5.8
+    // SMIG-5.8/one-open-move
     let (mut peer, key) = responding(Config::server(), 2);
     let (c2, c3) = (peer.cid(C2), peer.cid(C3));
     peer.migrate(key, C2).unwrap();
@@ -339,7 +341,7 @@ fn a_stream_has_one_open_migration_of_its_mover() {
     peer.send(C1, accept(1, c2, 2).end());
     peer.migrate(key, C3).unwrap();
     peer.expect(C2, migrate(2, c3, 2));
-    // SMIG-5.8: an offer counts as one.
+    // SMIG-5.8/one-open-move: an offer counts as one.
     let (mut peer, key) = responding(Config::server(), 1);
     peer.offer(key).unwrap();
     peer.expect(C1, offer(1));
@@ -360,7 +362,7 @@ fn tolerated(smig: u32) -> (Peer, [StreamKey; 4]) {
 
 #[test]
 fn no_more_migrations_are_open_than_the_peer_tolerates() {
-    // SMIG-5.9: in the whole session, offers included.
+    // SMIG-5.9/open-limit: in the whole session, offers included.
     let (mut peer, [a, b, c, d]) = tolerated(2);
     let c3 = peer.cid(C3);
     peer.migrate(a, C3).unwrap();
@@ -376,7 +378,7 @@ fn no_more_migrations_are_open_than_the_peer_tolerates() {
     peer.send(C1, decline(3).end());
     peer.migrate(c, C3).unwrap();
     peer.expect(C1, migrate(5, c3, 6));
-    // SMIG-5.9: a stream that was reset before the answer still counts until it comes.
+    // SMIG-5.9/open-limit: a stream that was reset before the answer still counts until it comes.
     let (mut peer, [a, b, ..]) = tolerated(1);
     let c3 = peer.cid(C3);
     peer.migrate(a, C3).unwrap();
@@ -385,7 +387,7 @@ fn no_more_migrations_are_open_than_the_peer_tolerates() {
     peer.expect(C1, migrate(1, c3, 2));
     peer.send(C1, decline(1).end());
     peer.migrate(b, C3).unwrap();
-    // SMIG-5.9: the end of the connection is an answer too.
+    // SMIG-5.9/open-limit: the end of the connection is an answer too.
     let (mut peer, [a, _, _, d]) = tolerated(1);
     peer.migrate(a, C3).unwrap();
     peer.lose(C1);
@@ -394,7 +396,7 @@ fn no_more_migrations_are_open_than_the_peer_tolerates() {
 
 #[test]
 fn a_response_may_move_before_its_head() {
-    // SMIG-5.28: 1xx and final HEADERS travel on S2.
+    // SMIG-5.28/before-headers: 1xx and final HEADERS travel on S2.
     let mut peer = Peer::of_server(Config::server()).with_spare();
     let key = peer.get(C1, 1);
     let cid = peer.cid(C2);
@@ -411,7 +413,7 @@ fn a_response_may_move_before_its_head() {
     peer.expect(C2, headers(2).status(200));
     peer.expect(C2, data(2, "body").end());
     peer.expect_nothing(C1);
-    // SMIG-5.28 at the client: they may arrive before the barrier.
+    // SMIG-5.28/before-headers at the client: they may arrive before the barrier.
     let mut peer = Peer::of_client(Config::client()).with_spare();
     let key = peer.open(C1, Method::GET, EndStream::Yes);
     let cid = peer.cid(C2);
@@ -429,7 +431,8 @@ fn a_response_may_move_before_its_head() {
 
 #[test]
 fn a_declined_move_before_the_head_keeps_the_length_that_the_head_announced() {
-    // SMIG-5.28 and SMIG-6.8: the body is counted against content-length once, not twice.
+    // SMIG-5.28/before-headers and SMIG-6.8/resume: the body is counted against content-length
+    // once, not twice.
     let mut peer = Peer::of_server(Config::server()).with_spare();
     let key = peer.get(C1, 1);
     let cid = peer.cid(C2);
@@ -456,8 +459,8 @@ fn a_declined_move_before_the_head_keeps_the_length_that_the_head_announced() {
 
 #[test]
 fn what_is_not_open_does_not_move() {
-    // SMIG-5.29: every stream that an engine has was opened by the client or promised (section 9
-    // moves one); a stream that is over is none.
+    // SMIG-5.29/only-requested: every stream that an engine has was opened by the client or
+    // promised (section 9 moves one); a stream that is over is none.
     let (mut peer, key) = responding(Config::server(), 1);
     peer.body(key, "", EndStream::Yes);
     peer.expect(C1, data(1, "").end());

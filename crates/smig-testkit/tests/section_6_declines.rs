@@ -33,7 +33,7 @@ fn offered(peer: &mut Peer) -> StreamKey {
 
 #[test]
 fn an_offer_is_no_barrier() {
-    // SMIG-6.1: the server sends on on S1.
+    // SMIG-6.1/offer: the server sends on on S1.
     let (mut peer, key) = server();
     peer.offer(key).unwrap();
     peer.body(key, "on", EndStream::No);
@@ -41,7 +41,7 @@ fn an_offer_is_no_barrier() {
     peer.expect(C1, data(1, "on"));
     peer.send(C1, data(1, "up"));
     assert_eq!(&peer.read(key)[..], b"up");
-    // SMIG-6.1 at a client: it goes on, too.
+    // SMIG-6.1/offer at a client: it goes on, too.
     let (mut peer, key) = client();
     peer.send(C1, offer(1));
     assert_eq!(offered(&mut peer), key);
@@ -53,7 +53,8 @@ fn an_offer_is_no_barrier() {
 
 #[test]
 fn a_client_answers_an_offer_by_a_move_of_its_own() {
-    // SMIG-6.2: to a connection that it opens for it (Figure 2: the server moves, without a spare).
+    // SMIG-6.2/offer-answered: to a connection that it opens for it (Figure 2: the server moves,
+    // without a spare).
     let mut peer = Peer::of_client(Config::client());
     let key = peer.open(C1, Method::GET, EndStream::Yes);
     peer.send(C1, headers(1).status(200));
@@ -68,7 +69,7 @@ fn a_client_answers_an_offer_by_a_move_of_its_own() {
     peer.send(C2, data(1, "two").end());
     assert_eq!(&peer.read_to_end(key)[..], b"one two");
     peer.expect_silence();
-    // SMIG-6.2: or it declines, which ends nothing.
+    // SMIG-6.2/offer-answered: or it declines, which ends nothing.
     let (mut peer, key) = client();
     peer.send(C1, offer(1));
     peer.app(|session, _| session.decline_offer(key));
@@ -79,7 +80,7 @@ fn a_client_answers_an_offer_by_a_move_of_its_own() {
 
 #[test]
 fn an_offer_that_meets_the_clients_own_move_is_answered_by_it() {
-    // SMIG-6.2: no further answer; also when the stream was reset meanwhile.
+    // SMIG-6.2/offer-answered: no further answer; also when the stream was reset meanwhile.
     for reset_first in [false, true] {
         let (mut peer, key) = client();
         let cid = peer.cid(C2);
@@ -94,7 +95,8 @@ fn an_offer_that_meets_the_clients_own_move_is_answered_by_it() {
         peer.send(C1, accept(1, cid, 1));
         peer.expect_silence();
     }
-    // SMIG-6.2 and SMIG-6.3, the server: the client's MIGRATE answers its offer.
+    // SMIG-6.2/offer-answered and SMIG-6.3/offer-stays-open, the server: the client's MIGRATE
+    // answers its offer.
     let (mut peer, key) = server();
     peer.offer(key).unwrap();
     peer.expect(C1, offer(1));
@@ -107,7 +109,7 @@ fn an_offer_that_meets_the_clients_own_move_is_answered_by_it() {
 
 #[test]
 fn an_offer_stays_open_until_it_is_answered() {
-    // SMIG-6.3: no other MIGRATE meanwhile, however long.
+    // SMIG-6.3/offer-stays-open: no other MIGRATE meanwhile, however long.
     let (mut peer, key) = server();
     peer.offer(key).unwrap();
     peer.expect(C1, offer(1));
@@ -123,7 +125,8 @@ fn an_offer_stays_open_until_it_is_answered() {
     let cid = peer.cid(C2);
     peer.migrate(key, C2).unwrap();
     peer.expect(C1, migrate(1, cid, 2));
-    // SMIG-6.3: a decline of the client's move in answer to the offer ends the offer as well.
+    // SMIG-6.3/offer-stays-open: a decline of the client's move in answer to the offer ends the
+    // offer as well.
     let (mut peer, key) = server();
     peer.offer(key).unwrap();
     peer.expect(C1, offer(1));
@@ -131,7 +134,7 @@ fn an_offer_stays_open_until_it_is_answered() {
     peer.send(C1, migrate(1, c1, 3));
     peer.expect(C1, decline(1));
     peer.migrate(key, C2).unwrap();
-    // SMIG-6.3: the end of the stream ends its offer; a late answer is dropped.
+    // SMIG-6.3/offer-stays-open: the end of the stream ends its offer; a late answer is dropped.
     let (mut peer, key) = server();
     peer.offer(key).unwrap();
     peer.expect(C1, offer(1));
@@ -142,7 +145,7 @@ fn an_offer_stays_open_until_it_is_answered() {
 
 #[test]
 fn a_declined_stream_is_not_offered_again() {
-    // SMIG-6.4
+    // SMIG-6.4/offered-once
     let (mut peer, key) = server();
     peer.offer(key).unwrap();
     peer.expect(C1, offer(1));
@@ -171,7 +174,8 @@ fn a_declined_stream_is_not_offered_again() {
 
 #[test]
 fn the_servers_move_wins_at_the_server() {
-    // SMIG-6.5: the client's MIGRATE is not answered, its id is abandoned, its END_STREAM counts.
+    // SMIG-6.5/server-wins: the client's MIGRATE is not answered, its id is abandoned, its
+    // END_STREAM counts.
     let (mut peer, key) = server();
     peer.connect();
     let (c2, c3) = (peer.cid(C2), peer.cid(C3));
@@ -183,7 +187,7 @@ fn the_servers_move_wins_at_the_server() {
     peer.expect_silence();
     assert_eq!(peer.session().connection(peer.conn(C3)).unwrap().unbound, 0);
     let window = peer.session().stream(key).unwrap().send_window;
-    assert_eq!(window, 65_535, "SMIG-6.10: credit of the abandoned id counts nowhere");
+    assert_eq!(window, 65_535, "SMIG-6.10/lost-credit: credit of the abandoned id counts nowhere");
     peer.send(C3, reset(1, ErrorCode::Cancel));
     peer.send(C1, accept(1, c2, 2).end());
     assert_eq!(&peer.read_to_end(key)[..], b"all");
@@ -193,7 +197,7 @@ fn the_servers_move_wins_at_the_server() {
 
 #[test]
 fn a_collision_over_a_stream_that_the_server_has_reset_is_ignored_as_well() {
-    // SMIG-6.5: the server's migration is still open.
+    // SMIG-6.5/server-wins: the server's migration is still open.
     let (mut peer, key) = server();
     peer.connect();
     let (c2, c3) = (peer.cid(C2), peer.cid(C3));
@@ -203,7 +207,7 @@ fn a_collision_over_a_stream_that_the_server_has_reset_is_ignored_as_well() {
     peer.expect(C2, reset(2, ErrorCode::InternalError));
     peer.send(C1, migrate(1, c3, 1));
     peer.expect_silence();
-    // SMIG-8.3: a decline still brings the reset to S1.
+    // SMIG-8.3/reset-remembered: a decline still brings the reset to S1.
     peer.send(C1, decline(1));
     peer.expect(C1, reset(1, ErrorCode::InternalError));
     peer.expect_silence();
@@ -211,7 +215,8 @@ fn a_collision_over_a_stream_that_the_server_has_reset_is_ignored_as_well() {
 
 #[test]
 fn the_client_gives_its_move_up_and_follows() {
-    // SMIG-6.6: its data goes to the server's S2; its own carrier was not used and needs no reset.
+    // SMIG-6.6/client-yields: its data goes to the server's S2; its own carrier was not used and
+    // needs no reset.
     let (mut peer, key) = client();
     let (c2, c3) = (peer.cid(C2), peer.cid(C3));
     peer.body(key, "one", EndStream::No);
@@ -226,14 +231,14 @@ fn the_client_gives_its_move_up_and_follows() {
     peer.send(C3, data(2, "down").end());
     assert_eq!(&peer.read_to_end(key)[..], b"down");
     peer.expect_silence();
-    // What still comes on the carrier that was given up is dropped (SMIG-5.27).
+    // What still comes on the carrier that was given up is dropped (SMIG-5.27/abandoned-dropped).
     peer.send(C2, window_update(1, 5));
     peer.expect_silence();
 }
 
 #[test]
 fn both_ends_may_choose_the_same_connection() {
-    // SMIG-6.6: the ids differ by their parity, so nothing is taken twice.
+    // SMIG-6.6/client-yields: the ids differ by their parity, so nothing is taken twice.
     let (mut peer, key) = client();
     let c2 = peer.cid(C2);
     peer.migrate(key, C2).unwrap();
@@ -247,7 +252,7 @@ fn both_ends_may_choose_the_same_connection() {
 
 #[test]
 fn a_client_that_gives_up_may_still_decline() {
-    // SMIG-6.6: the stream is back on S1, and all that was held goes out there.
+    // SMIG-6.6/client-yields: the stream is back on S1, and all that was held goes out there.
     let (mut peer, key) = client();
     let (c1, c2) = (peer.cid(C1), peer.cid(C2));
     peer.migrate(key, C2).unwrap();
@@ -264,7 +269,7 @@ fn a_client_that_gives_up_may_still_decline() {
 
 #[test]
 fn a_follower_that_declines_drops_what_came_on_the_carrier() {
-    // SMIG-6.7: credit included; its own direction goes on on S1.
+    // SMIG-6.7/decline-drops: credit included; its own direction goes on on S1.
     let smig = SmigConfig { max_moves: 0, ..SmigConfig::default() };
     let config = Config { smig: Some(smig), ..Config::client() };
     let mut peer = Peer::of_client(config).with_spare();
@@ -289,7 +294,7 @@ fn a_follower_that_declines_drops_what_came_on_the_carrier() {
 
 #[test]
 fn a_declined_mover_goes_on_with_the_first_byte_behind_its_barrier() {
-    // SMIG-6.8, and SMIG-6.9: what was sent on S2 counts in no window.
+    // SMIG-6.8/resume, and SMIG-6.9/lost-bytes: what was sent on S2 counts in no window.
     let (mut peer, key) = server();
     let cid = peer.cid(C2);
     peer.body(key, "one", EndStream::No);
@@ -310,7 +315,8 @@ fn a_declined_mover_goes_on_with_the_first_byte_behind_its_barrier() {
 
 #[test]
 fn the_connection_window_of_the_abandoned_carrier_was_used() {
-    // SMIG-6.9 speaks of the stream's windows; C2's own was charged for good (SMIG-5.27 credits it).
+    // SMIG-6.9/lost-bytes speaks of the stream's windows; C2's own was charged for good
+    // (SMIG-5.27/abandoned-dropped credits it).
     let (mut peer, key) = server();
     let window = |peer: &Peer| peer.session().connection(peer.conn(C2)).unwrap().send_window;
     peer.migrate(key, C2).unwrap();
@@ -321,7 +327,7 @@ fn the_connection_window_of_the_abandoned_carrier_was_used() {
 
 #[test]
 fn an_end_that_the_barrier_brought_is_not_sent_again() {
-    // SMIG-6.8: the client's GET had ended before; the move declined; nothing follows.
+    // SMIG-6.8/resume: the client's GET had ended before; the move declined; nothing follows.
     let mut peer = Peer::of_client(Config::client()).with_spare();
     let key = peer.open(C1, Method::GET, EndStream::Yes);
     let cid = peer.cid(C2);
@@ -329,7 +335,7 @@ fn an_end_that_the_barrier_brought_is_not_sent_again() {
     peer.expect(C1, migrate(1, cid, 1).end());
     peer.send(C1, decline(1));
     peer.expect_silence();
-    // SMIG-6.8: an end that was sent on S2 is.
+    // SMIG-6.8/resume: an end that was sent on S2 is.
     let (mut peer, key) = server();
     peer.migrate(key, C2).unwrap();
     peer.expect(C1, migrate(1, cid, 2));
@@ -343,7 +349,7 @@ fn an_end_that_the_barrier_brought_is_not_sent_again() {
 
 #[test]
 fn credit_that_was_given_on_an_abandoned_carrier_is_given_again() {
-    // SMIG-6.10, a decline.
+    // SMIG-6.10/lost-credit, a decline.
     let (mut peer, key) = server();
     let cid = peer.cid(C2);
     peer.migrate(key, C2).unwrap();
@@ -357,7 +363,7 @@ fn credit_that_was_given_on_an_abandoned_carrier_is_given_again() {
     peer.expect(C1, window_update(1, 528_000));
     peer.expect(C2, reset(2, ErrorCode::Cancel));
     peer.expect_silence();
-    // SMIG-6.10, a collision: the client repeats it on the server's S2.
+    // SMIG-6.10/lost-credit, a collision: the client repeats it on the server's S2.
     let (mut peer, key) = client();
     let (c2, c3) = (peer.cid(C2), peer.cid(C3));
     peer.migrate(key, C2).unwrap();
@@ -376,14 +382,14 @@ fn credit_that_was_given_on_an_abandoned_carrier_is_given_again() {
 
 #[test]
 fn a_used_carrier_is_closed_and_an_unused_one_is_not() {
-    // SMIG-6.11, a decline: nothing was sent on S2.
+    // SMIG-6.11/close-abandoned, a decline: nothing was sent on S2.
     let (mut peer, key) = server();
     let cid = peer.cid(C2);
     peer.migrate(key, C2).unwrap();
     peer.expect(C1, migrate(1, cid, 2));
     peer.send(C1, decline(1));
     peer.expect_silence();
-    // SMIG-6.11: C2 has ended; there is nobody to tell.
+    // SMIG-6.11/close-abandoned: C2 has ended; there is nobody to tell.
     peer.migrate(key, C2).unwrap();
     peer.expect(C1, migrate(1, cid, 4));
     peer.body(key, "x", EndStream::No);

@@ -35,7 +35,8 @@ fn set_initial_window(peer: &mut Peer, line: Line, size: u32) {
 
 #[test]
 fn the_windows_move_with_the_stream() {
-    // SMIG-7.1: 400 of 1000 octets are used on S1; S2 has the other 600, whatever C2's SETTINGS say.
+    // SMIG-7.1/windows-move: 400 of 1000 octets are used on S1; S2 has the other 600, whatever C2's
+    // SETTINGS say.
     for other in [0, 50, 1_000_000] {
         let (mut peer, key) = responding([1_000, other]);
         let cid = peer.cid(C2);
@@ -51,7 +52,7 @@ fn the_windows_move_with_the_stream() {
         peer.expect(C2, data(2, vec![2; 400]));
         peer.expect_silence();
     }
-    // SMIG-7.1, the receiver: what the peer used on S1 is used on S2.
+    // SMIG-7.1/windows-move, the receiver: what the peer used on S1 is used on S2.
     let config = Config { stream_window: 100_000, ..Config::server() };
     let mut peer = Peer::of_server(config).with_spare();
     let key = peer.post(C1, 1);
@@ -69,7 +70,7 @@ fn the_windows_move_with_the_stream() {
 
 #[test]
 fn credit_on_the_old_id_counts_until_the_barrier() {
-    // SMIG-7.2: the follower's WINDOW_UPDATE on S1, before its answer.
+    // SMIG-7.2/credit-on-s2: the follower's WINDOW_UPDATE on S1, before its answer.
     let (mut peer, key) = responding([100, 0]);
     let cid = peer.cid(C2);
     peer.migrate(key, C2).unwrap();
@@ -79,13 +80,13 @@ fn credit_on_the_old_id_counts_until_the_barrier() {
     peer.send(C1, window_update(1, 150));
     peer.expect(C2, data(2, vec![1; 150]));
     peer.send(C1, accept(1, cid, 2));
-    // SMIG-7.2: behind it, on S2 only; on S1 it is a frame behind the barrier.
+    // SMIG-7.2/credit-on-s2: behind it, on S2 only; on S1 it is a frame behind the barrier.
     peer.send(C2, window_update(2, 50));
     peer.expect(C2, data(2, vec![1; 50]));
     peer.send(C1, window_update(1, 50));
     peer.expect(C2, reset(2, ErrorCode::StreamClosed));
-    // SMIG-7.2: the engine's own credit goes to S2 (section_5_mover.rs shows it behind MIGRATE); here
-    // behind its answer.
+    // SMIG-7.2/credit-on-s2: the engine's own credit goes to S2 (section_5_mover.rs shows it behind
+    // MIGRATE); here behind its answer.
     let mut peer = Peer::of_server(Config::server()).with_spare();
     let key = peer.post(C1, 1);
     for _ in 0..33 {
@@ -100,7 +101,7 @@ fn credit_on_the_old_id_counts_until_the_barrier() {
 
 #[test]
 fn credit_for_an_unbound_carrier_is_added_when_it_is_bound() {
-    // SMIG-7.3
+    // SMIG-7.3/unbound-credit
     let (mut peer, key) = responding([100, 100]);
     let cid = peer.cid(C2);
     peer.body(key, vec![1; 1_000], EndStream::No);
@@ -114,7 +115,7 @@ fn credit_for_an_unbound_carrier_is_added_when_it_is_bound() {
     peer.expect(C1, accept(1, cid, 1));
     peer.expect(C2, data(1, vec![1; 70]));
     peer.expect_silence();
-    // SMIG-7.3: more than a window can be is an overflow then.
+    // SMIG-7.3/unbound-credit: more than a window can be is an overflow then.
     let (mut peer, key) = responding([100, 100]);
     peer.send(C2, window_update(1, 0x7fff_ffff));
     peer.send(C2, window_update(1, 0x7fff_ffff));
@@ -126,7 +127,7 @@ fn credit_for_an_unbound_carrier_is_added_when_it_is_bound() {
 
 #[test]
 fn a_new_initial_window_adjusts_the_streams_that_have_not_left() {
-    // SMIG-7.4, a sender of data.
+    // SMIG-7.4/initial-window, a sender of data.
     let (mut peer, key) = responding([1_000, 1_000]);
     let cid = peer.cid(C2);
     set_initial_window(&mut peer, C1, 1_500);
@@ -141,7 +142,7 @@ fn a_new_initial_window_adjusts_the_streams_that_have_not_left() {
     set_initial_window(&mut peer, C1, 3_000);
     set_initial_window(&mut peer, C2, 10);
     assert_eq!(send_window(&peer, key), 1_500, "carriers are never adjusted");
-    // SMIG-7.4: a follower has left with its answer.
+    // SMIG-7.4/initial-window: a follower has left with its answer.
     let (mut peer, key) = responding([1_000, 1_000]);
     peer.send(C1, migrate(1, cid, 1));
     peer.expect(C1, accept(1, cid, 1));
@@ -168,18 +169,19 @@ fn unacknowledged() -> (Peer, StreamKey) {
 
 #[test]
 fn a_receiver_adjusts_when_it_reads_the_acknowledgement() {
-    // SMIG-7.4: as in RFC 9113, without a move.
+    // SMIG-7.4/initial-window: as in RFC 9113, without a move.
     let (mut peer, key) = unacknowledged();
     peer.send(C1, settings_ack());
     assert_eq!(recv_window(&peer, key), 10_000);
-    // SMIG-7.4: the client's barrier was read first.
+    // SMIG-7.4/initial-window: the client's barrier was read first.
     let (mut peer, key) = unacknowledged();
     let cid = peer.cid(C2);
     peer.send(C1, migrate(1, cid, 1));
     peer.expect(C1, accept(1, cid, 1));
     peer.send(C1, settings_ack());
     assert_eq!(recv_window(&peer, key), 65_535);
-    // SMIG-7.4: the server's own barrier is another direction's: the client's has not been read.
+    // SMIG-7.4/initial-window: the server's own barrier is another direction's: the client's has
+    // not been read.
     let (mut peer, key) = unacknowledged();
     peer.migrate(key, C2).unwrap();
     peer.expect(C1, migrate(1, cid, 2));
@@ -191,7 +193,7 @@ fn a_receiver_adjusts_when_it_reads_the_acknowledgement() {
 
 #[test]
 fn a_barrier_that_came_to_nothing_never_was_one() {
-    // SMIG-7.5: declined.
+    // SMIG-7.5/undone-barrier: declined.
     let (mut peer, key) = responding([1_000, 1_000]);
     let cid = peer.cid(C2);
     peer.migrate(key, C2).unwrap();
@@ -206,7 +208,7 @@ fn a_barrier_that_came_to_nothing_never_was_one() {
     assert_eq!(send_window(&peer, key), 600);
     set_initial_window(&mut peer, C1, 1_300);
     assert_eq!(send_window(&peer, key), 700, "and it counts again");
-    // SMIG-7.5: given up, by a client that then follows.
+    // SMIG-7.5/undone-barrier: given up, by a client that then follows.
     let setup = Setup::new(Config::client()).setting(setting::INITIAL_WINDOW_SIZE, 1_000);
     let mut peer = Peer::to_client(setup);
     peer.connect();
@@ -221,7 +223,7 @@ fn a_barrier_that_came_to_nothing_never_was_one() {
     assert_eq!(send_window(&peer, key), 1_700);
     set_initial_window(&mut peer, C1, 5_000);
     assert_eq!(send_window(&peer, key), 1_700, "its answer is a barrier");
-    // SMIG-7.5: ignored in a collision, at the server that receives.
+    // SMIG-7.5/undone-barrier: ignored in a collision, at the server that receives.
     let (mut peer, key) = unacknowledged();
     peer.migrate(key, C2).unwrap();
     peer.expect(C1, migrate(1, cid, 2));
@@ -232,8 +234,8 @@ fn a_barrier_that_came_to_nothing_never_was_one() {
 
 #[test]
 fn a_kept_migrate_does_not_hide_an_acknowledgement() {
-    // SMIG-7.5: a client that keeps a MIGRATE applies the acknowledgement when it declines, and not at
-    // all when it accepts.
+    // SMIG-7.5/undone-barrier: a client that keeps a MIGRATE applies the acknowledgement when it
+    // declines, and not at all when it accepts.
     for accepts in [true, false] {
         let config = Config { stream_window: 10_000, ..Config::client() };
         let mut peer = Peer::to_client(Setup::new(config).joins_by_script());
@@ -260,7 +262,7 @@ fn a_kept_migrate_does_not_hide_an_acknowledgement() {
 
 #[test]
 fn a_carrier_does_not_count_as_a_stream_of_its_connection() {
-    // SMIG-7.6: one stream is allowed, and it may move; it goes on counting once.
+    // SMIG-7.6/counts-once: one stream is allowed, and it may move; it goes on counting once.
     let config = Config { max_concurrent_streams: 1, ..Config::server() };
     let mut peer = Peer::of_server(config).with_spare();
     let key = peer.post(C1, 1);
@@ -275,7 +277,7 @@ fn a_carrier_does_not_count_as_a_stream_of_its_connection() {
     peer.expect(C2, reset(1, ErrorCode::Cancel));
     peer.get(C2, 5);
     peer.expect_silence();
-    // SMIG-7.6, a client: C2's limit of 0 does not keep a carrier away.
+    // SMIG-7.6/counts-once, a client: C2's limit of 0 does not keep a carrier away.
     let mut peer = Peer::of_client(Config::client());
     let setup = peer.setup_mut().clone().setting(setting::MAX_CONCURRENT_STREAMS, 0);
     *peer.setup_mut() = setup;
@@ -288,7 +290,7 @@ fn a_carrier_does_not_count_as_a_stream_of_its_connection() {
 
 #[test]
 fn priorities_move_with_the_stream() {
-    // SMIG-7.7: urgency and incremental of the request hold on C2.
+    // SMIG-7.7/priority-moves: urgency and incremental of the request hold on C2.
     let mut peer = Peer::of_server(Config::server()).with_spare();
     let cid = peer.cid(C2);
     let mut keys = Vec::new();
@@ -309,7 +311,7 @@ fn priorities_move_with_the_stream() {
     for id in [4, 6, 2] {
         peer.expect(C2, data(id, "x").end());
     }
-    // SMIG-7.7: PRIORITY_UPDATE names the even S2 on C2 from the answer on.
+    // SMIG-7.7/priority-moves: PRIORITY_UPDATE names the even S2 on C2 from the answer on.
     peer.send(C1, priority_update(1, "u=0"));
     assert_eq!(peer.session().stream(keys[0]).unwrap().priority, Priority::sequential(0));
     peer.send(C1, accept(1, cid, 2).end());

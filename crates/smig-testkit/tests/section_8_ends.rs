@@ -50,7 +50,8 @@ fn before_any_migrate_a_reset_goes_to_s1() {
 
 #[test]
 fn a_mover_resets_on_the_carrier() {
-    // SMIG-8.2, row "mover, before the answer"; SMIG-8.3: accepted, nothing follows.
+    // SMIG-8.2/reset-on-s2, row "mover, before the answer"; SMIG-8.3/reset-remembered: accepted,
+    // nothing follows.
     let (mut peer, key) = moving();
     cancel(&mut peer, key);
     peer.expect(C2, reset(2, ErrorCode::Cancel));
@@ -58,7 +59,7 @@ fn a_mover_resets_on_the_carrier() {
     peer.send(C1, accept(1, cid, 2));
     peer.send(C1, decline(1));
     peer.expect_silence();
-    // SMIG-8.3: declined, the reset follows to S1, with its code.
+    // SMIG-8.3/reset-remembered: declined, the reset follows to S1, with its code.
     let (mut peer, key) = moving();
     peer.app(|session, _| session.reset(key, ErrorCode::ConnectError));
     peer.expect(C2, reset(2, ErrorCode::ConnectError));
@@ -67,15 +68,15 @@ fn a_mover_resets_on_the_carrier() {
     peer.expect(C1, reset(1, ErrorCode::ConnectError));
     peer.send(C1, data(1, "later"));
     peer.expect_silence();
-    // SMIG-2.7: an answer that names another carrier ends the connection, and the move is not
-    // counted as open any more.
+    // SMIG-2.7/stray-answer: an answer that names another carrier ends the connection, and the move
+    // is not counted as open any more.
     let (mut peer, key) = moving();
     cancel(&mut peer, key);
     peer.expect(C2, reset(2, ErrorCode::Cancel));
     peer.send(C1, accept(1, cid, 4));
     peer.expect_goaway(C1, ErrorCode::ProtocolError);
     assert_eq!(peer.session().audit(), [""; 0]);
-    // SMIG-8.2 with C2 gone: nothing yet, S1 after the decline.
+    // SMIG-8.2/reset-on-s2 with C2 gone: nothing yet, S1 after the decline.
     let (mut peer, key) = moving();
     peer.lose(C2);
     cancel(&mut peer, key);
@@ -86,7 +87,7 @@ fn a_mover_resets_on_the_carrier() {
 
 #[test]
 fn a_reset_that_the_movers_peer_sends_on_the_carrier_is_remembered() {
-    // SMIG-8.3: "by either end".
+    // SMIG-8.3/reset-remembered: "by either end".
     let (mut peer, key) = moving();
     peer.send(C2, reset(2, ErrorCode::InternalError));
     assert_eq!(peer.take_error(key).code, ErrorCode::InternalError);
@@ -97,7 +98,8 @@ fn a_reset_that_the_movers_peer_sends_on_the_carrier_is_remembered() {
 
 #[test]
 fn a_reset_on_s1_that_crosses_the_migrate_stops_the_mover() {
-    // SMIG-8.1: it closes S2 if it has sent something there; the decline is read and dropped.
+    // SMIG-8.1/reset-crosses: it closes S2 if it has sent something there; the decline is read and
+    // dropped.
     let (mut peer, key) = moving();
     peer.body(key, "x", EndStream::No);
     peer.expect(C2, data(2, "x"));
@@ -107,12 +109,13 @@ fn a_reset_on_s1_that_crosses_the_migrate_stops_the_mover() {
     assert_eq!((error.code, error.initiator), (ErrorCode::Cancel, Initiator::Peer));
     peer.send(C1, decline(1).end());
     peer.expect_silence();
-    // SMIG-8.1 with SMIG-6.11: nothing was sent there, nothing is closed.
+    // SMIG-8.1/reset-crosses with SMIG-6.11/close-abandoned: nothing was sent there, nothing is
+    // closed.
     let (mut peer, _) = moving();
     peer.send(C1, reset(1, ErrorCode::Cancel));
     peer.send(C1, decline(1).end());
     peer.expect_silence();
-    // SMIG-8.1, the resetter: it declines the MIGRATE that it then reads.
+    // SMIG-8.1/reset-crosses, the resetter: it declines the MIGRATE that it then reads.
     let (mut peer, key) = client();
     let cid = peer.cid(C2);
     cancel(&mut peer, key);
@@ -157,8 +160,8 @@ fn after_the_answer_both_reset_where_the_stream_is() {
 
 #[test]
 fn a_client_that_gives_up_a_move_brings_its_reset_along() {
-    // SMIG-8.3: it accepts the server's move and resets there, without END_STREAM: what was cut off
-    // is not whole.
+    // SMIG-8.3/reset-remembered: it accepts the server's move and resets there, without END_STREAM:
+    // what was cut off is not whole.
     let mut peer = Peer::of_client(Config::client()).with_spare().with_spare();
     let key = peer.open(C1, Method::POST, EndStream::No);
     let (c1, c2, c3) = (peer.cid(C1), peer.cid(C2), peer.cid(C3));
@@ -172,7 +175,7 @@ fn a_client_that_gives_up_a_move_brings_its_reset_along() {
     peer.expect(C3, reset(2, ErrorCode::ConnectError));
     peer.send(C3, data(2, "late"));
     peer.expect_silence();
-    // SMIG-8.3: it cannot accept: declined and reset on S1.
+    // SMIG-8.3/reset-remembered: it cannot accept: declined and reset on S1.
     let key = peer.open(C1, Method::POST, EndStream::No);
     peer.migrate(key, C2).unwrap();
     peer.expect(C1, migrate(3, c2, 3));
@@ -186,7 +189,7 @@ fn a_client_that_gives_up_a_move_brings_its_reset_along() {
 
 #[test]
 fn a_cancelled_stream_that_is_alone_closes_its_connection() {
-    // SMIG-8.4: the engine asks for a TCP reset instead of RST_STREAM.
+    // SMIG-8.4/cancel-by-close: the engine asks for a TCP reset instead of RST_STREAM.
     let (mut peer, key) = client();
     let cid = peer.cid(C2);
     peer.send(C1, migrate(1, cid, 2));
@@ -198,10 +201,11 @@ fn a_cancelled_stream_that_is_alone_closes_its_connection() {
         _ => None,
     });
     assert_eq!(abandoned, conn);
-    // SMIG-8.4: the session lives on.
+    // SMIG-8.4/cancel-by-close: the session lives on.
     peer.open(C1, Method::GET, EndStream::Yes);
     peer.connect();
-    // SMIG-8.4, the peer: the end of C2 by SMIG-8.10, and nothing else is harmed.
+    // SMIG-8.4/cancel-by-close, the peer: the end of C2 by SMIG-8.10/c2-ends-late, and nothing else
+    // is harmed.
     let (mut peer, key) = moving();
     peer.send(C1, accept(1, cid, 2));
     let other = peer.get(C1, 3);
@@ -215,7 +219,8 @@ fn a_cancelled_stream_that_is_alone_closes_its_connection() {
 
 #[test]
 fn a_complete_stream_still_waits_for_the_answer() {
-    // SMIG-8.5: accepted, the answer is dropped; the stream was complete for the application before.
+    // SMIG-8.5/ended-before-answer: accepted, the answer is dropped; the stream was complete for
+    // the application before.
     let (mut peer, key) = moving();
     peer.send(C1, data(1, "up").end());
     peer.body(key, "down", EndStream::Yes);
@@ -227,7 +232,8 @@ fn a_complete_stream_still_waits_for_the_answer() {
     peer.send(C1, accept(1, cid, 2).end());
     assert_eq!(peer.session().stream_count(), 0);
     peer.expect_silence();
-    // SMIG-8.5: declined, it is all sent again (section_5_mover.rs: HEADERS and trailers too).
+    // SMIG-8.5/ended-before-answer: declined, it is all sent again (section_5_mover.rs: HEADERS and
+    // trailers too).
     let (mut peer, key) = moving();
     peer.send(C1, data(1, "up").end());
     peer.body(key, "down", EndStream::Yes);
@@ -244,7 +250,8 @@ fn a_complete_stream_still_waits_for_the_answer() {
 
 #[test]
 fn c1_ends_before_the_follower_has_read_the_migrate() {
-    // SMIG-8.6: the stream fails there; what waited for it on C2 goes with it in time.
+    // SMIG-8.6/c1-ends-unanswered: the stream fails there; what waited for it on C2 goes with it in
+    // time.
     let (mut peer, key) = client();
     peer.send(C2, data(2, "never named"));
     peer.lose(C1);
@@ -252,7 +259,7 @@ fn c1_ends_before_the_follower_has_read_the_migrate() {
     assert_eq!((error.initiator, error.processed), (Initiator::Transport, Processed::Maybe));
     peer.advance(Duration::from_secs(11));
     peer.expect(C2, reset(2, ErrorCode::Cancel));
-    // SMIG-8.6: the same after a decline.
+    // SMIG-8.6/c1-ends-unanswered: the same after a decline.
     let (mut peer, key) = client();
     let c1 = peer.cid(C1);
     peer.send(C1, migrate(1, c1, 2));
@@ -264,7 +271,7 @@ fn c1_ends_before_the_follower_has_read_the_migrate() {
 
 #[test]
 fn c1_ends_behind_the_followers_answer() {
-    // SMIG-8.7
+    // SMIG-8.7/c1-ends-accepted
     let (mut peer, key) = client();
     let cid = peer.cid(C2);
     peer.send(C1, data(1, "one "));
@@ -278,7 +285,8 @@ fn c1_ends_behind_the_followers_answer() {
 
 #[test]
 fn c1_ends_before_the_mover_has_read_the_answer() {
-    // SMIG-8.8: the stream fails, and its carrier is reset, whether or not it was used.
+    // SMIG-8.8/c1-ends-at-mover: the stream fails, and its carrier is reset, whether or not it was
+    // used.
     for used in [false, true] {
         let (mut peer, key) = moving();
         if used {
@@ -290,14 +298,14 @@ fn c1_ends_before_the_mover_has_read_the_answer() {
         assert_eq!(peer.take_error(key).initiator, Initiator::Transport);
         peer.expect_silence();
     }
-    // SMIG-8.8: END_STREAM sent, the peer's not read: it fails as well.
+    // SMIG-8.8/c1-ends-at-mover: END_STREAM sent, the peer's not read: it fails as well.
     let (mut peer, key) = moving();
     peer.body(key, "x", EndStream::Yes);
     peer.expect(C2, data(2, "x").end());
     peer.lose(C1);
     peer.expect(C2, reset(2, ErrorCode::Cancel));
     peer.take_error(key);
-    // SMIG-8.8: both ended: complete, and the carrier is left alone.
+    // SMIG-8.8/c1-ends-at-mover: both ended: complete, and the carrier is left alone.
     let (mut peer, key) = moving();
     peer.body(key, "x", EndStream::Yes);
     peer.expect(C2, data(2, "x").end());
@@ -306,7 +314,7 @@ fn c1_ends_before_the_mover_has_read_the_answer() {
     assert_eq!(&peer.read_to_end(key)[..], b"up");
     peer.expect_unharmed(key);
     peer.expect_silence();
-    // SMIG-8.8: after the accepting answer the stream lives on C2.
+    // SMIG-8.8/c1-ends-at-mover: after the accepting answer the stream lives on C2.
     let (mut peer, key) = moving();
     let cid = peer.cid(C2);
     peer.send(C1, accept(1, cid, 2));
@@ -318,7 +326,7 @@ fn c1_ends_before_the_mover_has_read_the_answer() {
 
 #[test]
 fn c2_ends_before_the_answer() {
-    // SMIG-8.9, the mover: it waits on C1; declined, it goes on there.
+    // SMIG-8.9/c2-ends-early, the mover: it waits on C1; declined, it goes on there.
     let (mut peer, key) = moving();
     peer.body(key, "one", EndStream::No);
     peer.expect(C2, data(2, "one"));
@@ -328,7 +336,8 @@ fn c2_ends_before_the_answer() {
     peer.send(C1, decline(1));
     peer.expect(C1, data(1, "onetwo").end());
     peer.expect_silence();
-    // SMIG-8.9: accepted (the follower had read it before), SMIG-8.10 holds for what is missing.
+    // SMIG-8.9/c2-ends-early: accepted (the follower had read it before), SMIG-8.10/c2-ends-late
+    // holds for what is missing.
     let (mut peer, key) = moving();
     let cid = peer.cid(C2);
     peer.body(key, "one", EndStream::No);
@@ -336,7 +345,7 @@ fn c2_ends_before_the_answer() {
     peer.send(C1, accept(1, cid, 2));
     assert_eq!(peer.take_error(key).initiator, Initiator::Transport);
     peer.expect_nothing(C1);
-    // SMIG-8.9, the follower: it declines.
+    // SMIG-8.9/c2-ends-early, the follower: it declines.
     let (mut peer, key) = client();
     peer.send(C2, data(2, "lost"));
     peer.lose(C2);
@@ -348,7 +357,8 @@ fn c2_ends_before_the_answer() {
 
 #[test]
 fn what_was_read_on_c2_before_it_ended_is_kept() {
-    // SMIG-8.9 and SMIG-8.10: the client's end came on S2, and all of the response was sent there.
+    // SMIG-8.9/c2-ends-early and SMIG-8.10/c2-ends-late: the client's end came on S2, and all of
+    // the response was sent there.
     let (mut peer, key) = moving();
     let cid = peer.cid(C2);
     peer.body(key, "down", EndStream::Yes);
@@ -364,7 +374,7 @@ fn what_was_read_on_c2_before_it_ended_is_kept() {
 
 #[test]
 fn c2_ends_behind_the_answer() {
-    // SMIG-8.10: the stream fails where it is not complete, at either end.
+    // SMIG-8.10/c2-ends-late: the stream fails where it is not complete, at either end.
     let (mut peer, key) = moving();
     let cid = peer.cid(C2);
     let other = peer.get(C1, 3);
@@ -379,7 +389,7 @@ fn c2_ends_behind_the_answer() {
     peer.close(C2);
     peer.take_error(key);
     peer.expect_silence();
-    // SMIG-8.10: one that is complete does not.
+    // SMIG-8.10/c2-ends-late: one that is complete does not.
     let (mut peer, key) = client();
     peer.send(C1, migrate(1, cid, 2));
     peer.expect(C1, accept(1, cid, 2).end());
@@ -391,7 +401,7 @@ fn c2_ends_behind_the_answer() {
 
 #[test]
 fn carriers_go_with_their_connection() {
-    // SMIG-8.11: unbound ones hold nothing and count for nothing any more.
+    // SMIG-8.11/ids-go-along: unbound ones hold nothing and count for nothing any more.
     let smig = smig_proto::SmigConfig { tolerated: 1, ..Default::default() };
     let mut peer = Peer::of_client(Config { smig: Some(smig), ..Config::client() }).with_spare();
     peer.connect();
@@ -420,7 +430,8 @@ fn drain(peer: &mut Peer, line: Line) {
 
 #[test]
 fn no_orderly_close_while_a_migrate_is_not_answered() {
-    // SMIG-8.12: one that this side sent, for a live stream and for one that was reset.
+    // SMIG-8.12/no-close-unanswered: one that this side sent, for a live stream and for one that
+    // was reset.
     for reset_first in [false, true] {
         let (mut peer, key) = moving();
         drain(&mut peer, C1);
@@ -433,7 +444,8 @@ fn no_orderly_close_while_a_migrate_is_not_answered() {
         peer.send(C1, accept(1, cid, 2));
         assert!(peer.should_close(C1));
     }
-    // SMIG-8.12: one that this side read and keeps (SMIG-5.12), although the stream is over.
+    // SMIG-8.12/no-close-unanswered: one that this side read and keeps (SMIG-5.12/join-pending),
+    // although the stream is over.
     let mut peer = Peer::to_client(Setup::new(Config::client()).joins_by_script());
     peer.connect();
     peer.connect();
@@ -452,7 +464,7 @@ fn no_orderly_close_while_a_migrate_is_not_answered() {
 
 #[test]
 fn a_mover_does_not_wait_for_ever() {
-    // SMIG-8.13: 30 seconds, then a reset by SMIG-8.2, and an event.
+    // SMIG-8.13/answer-timeout: 30 seconds, then a reset by SMIG-8.2/reset-on-s2, and an event.
     let (mut peer, key) = moving();
     peer.advance(Duration::from_secs(29));
     peer.expect_silence();
@@ -460,7 +472,7 @@ fn a_mover_does_not_wait_for_ever() {
     peer.expect(C2, reset(2, ErrorCode::Cancel));
     assert_eq!(peer.limit(), "migration answer time");
     assert_eq!(peer.take_error(key).initiator, Initiator::Local);
-    // A late decline still gets its reset (SMIG-8.3).
+    // A late decline still gets its reset (SMIG-8.3/reset-remembered).
     peer.send(C1, decline(1));
     peer.expect(C1, reset(1, ErrorCode::Cancel));
 }
@@ -469,7 +481,7 @@ fn a_mover_does_not_wait_for_ever() {
 
 #[test]
 fn a_connection_is_drained_without_killing_its_downloads() {
-    // SMIG-8.14: GOAWAY received, a server's stream moves away all the same.
+    // SMIG-8.14/drain-by-moving: GOAWAY received, a server's stream moves away all the same.
     let (mut peer, key) = server();
     let cid = peer.cid(C2);
     peer.send(C1, goaway(0, ErrorCode::NoError));
@@ -478,13 +490,13 @@ fn a_connection_is_drained_without_killing_its_downloads() {
     peer.send(C1, accept(1, cid, 2));
     peer.body(key, "on", EndStream::Yes);
     peer.expect(C2, data(2, "on").end());
-    // SMIG-8.14: GOAWAY sent by the engine; and the follower's side of it.
+    // SMIG-8.14/drain-by-moving: GOAWAY sent by the engine; and the follower's side of it.
     let (mut peer, key) = server();
     drain(&mut peer, C1);
     peer.send(C1, migrate(1, cid, 1));
     peer.expect(C1, accept(1, cid, 1));
     assert!(peer.should_close(C1));
-    // SMIG-8.14: what left is not affected by C1's GOAWAY.
+    // SMIG-8.14/drain-by-moving: what left is not affected by C1's GOAWAY.
     let conn = peer.conn(C1);
     peer.app(|session, _| session.close(conn, ErrorCode::NoError, "drained"));
     peer.body(key, "on", EndStream::Yes);
@@ -500,7 +512,7 @@ fn a_connection_is_drained_without_killing_its_downloads() {
 
 #[test]
 fn a_stream_that_goaway_excludes_fails_also_while_it_moves() {
-    // SMIG-8.15: safe to send again, and the carrier is closed if it was used.
+    // SMIG-8.15/goaway-excludes-s1: safe to send again, and the carrier is closed if it was used.
     for used in [false, true] {
         let mut peer = Peer::of_client(Config::client()).with_spare();
         let first = peer.open(C1, Method::GET, EndStream::Yes);
@@ -525,7 +537,7 @@ fn a_stream_that_goaway_excludes_fails_also_while_it_moves() {
         }
         peer.expect_silence();
     }
-    // SMIG-8.15 without a move, as in RFC 9113.
+    // SMIG-8.15/goaway-excludes-s1 without a move, as in RFC 9113.
     let mut peer = Peer::of_client(Config::client());
     let key = peer.open(C1, Method::GET, EndStream::Yes);
     peer.send(C1, goaway(0, ErrorCode::NoError));
@@ -534,7 +546,8 @@ fn a_stream_that_goaway_excludes_fails_also_while_it_moves() {
 
 #[test]
 fn a_bound_carrier_counts_as_processed() {
-    // SMIG-8.16: the GOAWAY on C2 does not name less than the accepted 5; the unbound 9 is not named.
+    // SMIG-8.16/bound-is-processed: the GOAWAY on C2 does not name less than the accepted 5; the
+    // unbound 9 is not named.
     let (mut peer, _) = server();
     let cid = peer.cid(C2);
     peer.send(C1, migrate(1, cid, 5));
@@ -542,7 +555,8 @@ fn a_bound_carrier_counts_as_processed() {
     peer.send(C2, window_update(9, 1));
     peer.send(C2, raw(kind::PING, 0, 0, [0; 3]));
     assert_eq!(peer.expect_goaway(C2, ErrorCode::FrameSizeError), 5);
-    // SMIG-8.16: unbound carriers above it end with the GOAWAY, and are declined.
+    // SMIG-8.16/bound-is-processed: unbound carriers above it end with the GOAWAY, and are
+    // declined.
     let (mut peer, _) = server();
     peer.send(C2, window_update(9, 1));
     drain(&mut peer, C2);
@@ -553,7 +567,7 @@ fn a_bound_carrier_counts_as_processed() {
 
 #[test]
 fn a_mover_whose_carrier_is_excluded_waits_for_the_answer() {
-    // SMIG-8.17
+    // SMIG-8.17/goaway-excludes-s2
     let (mut peer, key) = moving();
     peer.body(key, "one", EndStream::No);
     peer.expect(C2, data(2, "one"));
@@ -563,7 +577,7 @@ fn a_mover_whose_carrier_is_excluded_waits_for_the_answer() {
     peer.send(C1, decline(1));
     peer.expect(C1, data(1, "onetwo").end());
     peer.expect(C2, reset(2, ErrorCode::Cancel));
-    // SMIG-8.17: a GOAWAY that does not exclude it changes nothing.
+    // SMIG-8.17/goaway-excludes-s2: a GOAWAY that does not exclude it changes nothing.
     let (mut peer, key) = moving();
     peer.send(C2, goaway(2, ErrorCode::NoError));
     peer.body(key, "on", EndStream::Yes);
@@ -574,8 +588,8 @@ fn a_mover_whose_carrier_is_excluded_waits_for_the_answer() {
 
 #[test]
 fn a_stream_is_never_cut_in_silence() {
-    // SMIG-8.18: whatever is lost at whatever point of a move, the reader gets a prefix and then an
-    // error that says where, or the whole.
+    // SMIG-8.18/same-bytes: whatever is lost at whatever point of a move, the reader gets a prefix
+    // and then an error that says where, or the whole.
     for lost in [C1, C2] {
         for step in 0..5 {
             let (mut peer, key) = client();

@@ -33,7 +33,7 @@ fn pushing() -> (Peer, StreamKey) {
 
 #[test]
 fn a_client_turns_push_off_by_default() {
-    // SMIG-9.1
+    // SMIG-9.1/push
     let mut peer = Peer::to_client(Setup::new(Config::client()));
     peer.open_line();
     let entries = peer.take_greeting(C1);
@@ -43,7 +43,7 @@ fn a_client_turns_push_off_by_default() {
     peer.open(C1, Method::GET, EndStream::Yes);
     peer.send(C1, push_promise(1, 2, headers(0).get("/style.css")));
     peer.expect_goaway(C1, ErrorCode::ProtocolError);
-    // SMIG-9.1, a server: it pushes nothing to such a client.
+    // SMIG-9.1/push, a server: it pushes nothing to such a client.
     let setup = Setup::new(Config::server()).setting(setting::ENABLE_PUSH, 0);
     let mut peer = Peer::to_server(setup);
     peer.connect();
@@ -86,7 +86,8 @@ fn promises_have_their_form() {
 
 #[test]
 fn a_promised_stream_may_be_moved_to_the_client() {
-    // SMIG-9.1: before its HEADERS, and in the middle of its body (Figure 2 for a pushed stream).
+    // SMIG-9.1/push: before its HEADERS, and in the middle of its body (Figure 2 for a pushed
+    // stream).
     for before_head in [true, false] {
         let (mut peer, key) = pushed();
         let cid = peer.cid(C2);
@@ -120,7 +121,7 @@ fn nothing_is_promised_on_a_promised_stream() {
 
 #[test]
 fn a_server_may_move_what_it_promised() {
-    // SMIG-9.1
+    // SMIG-9.1/push
     let (mut peer, key) = pushing();
     let cid = peer.cid(C2);
     peer.migrate(key, C2).unwrap();
@@ -131,7 +132,7 @@ fn a_server_may_move_what_it_promised() {
     peer.expect(C2, data(2, "body").end());
     peer.send(C1, accept(2, cid, 2).end());
     peer.expect_silence();
-    // SMIG-9.1: and a client may move it as well.
+    // SMIG-9.1/push: and a client may move it as well.
     let (mut peer, key) = pushing();
     peer.respond(key, 200, EndStream::No);
     peer.expect(C1, headers(2).status(200));
@@ -143,7 +144,7 @@ fn a_server_may_move_what_it_promised() {
 
 #[test]
 fn a_client_may_refuse_a_promise_also_while_it_moves() {
-    // SMIG-9.1: as always, by RST_STREAM on the promised stream.
+    // SMIG-9.1/push: as always, by RST_STREAM on the promised stream.
     let (mut peer, key) = pushed();
     let cid = peer.cid(C2);
     peer.app(|session, _| session.reset(key, ErrorCode::RefusedStream));
@@ -152,7 +153,7 @@ fn a_client_may_refuse_a_promise_also_while_it_moves() {
     peer.send(C1, migrate(2, cid, 2));
     peer.expect(C1, decline(2).end());
     peer.expect_silence();
-    // SMIG-9.1, the server: the refusal crosses its MIGRATE.
+    // SMIG-9.1/push, the server: the refusal crosses its MIGRATE.
     let (mut peer, key) = pushing();
     peer.migrate(key, C2).unwrap();
     peer.expect(C1, migrate(2, cid, 2));

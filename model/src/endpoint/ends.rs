@@ -14,7 +14,7 @@ impl Endpoint {
     pub(crate) fn reset(&mut self) {
         self.fate = Fate::Failed;
         if let Some(open) = &mut self.open {
-            open.reset = Some(ResetOn::Carrier); // SMIG-8.2
+            open.reset = Some(ResetOn::Carrier); // SMIG-8.2/reset-on-s2
             let to = open.to;
             self.push(to, Frame::Reset);
         } else {
@@ -27,7 +27,7 @@ impl Endpoint {
         self.settle();
     }
 
-    /// The connection that this end may close to cancel the stream: SMIG-8.4.
+    /// The connection that this end may close to cancel the stream: SMIG-8.4/cancel-by-close.
     pub(crate) fn closable(&self) -> Option<Conn> {
         let at = self.open.as_ref().map_or(self.place, |open| open.to);
         (self.can_reset() && self.kept.is_none() && at.conn != Conn(0) && !self.view(at.conn).ended)
@@ -48,7 +48,7 @@ impl Endpoint {
             return;
         }
         if self.is_destination(at) {
-            self.fail(); // SMIG-5.20
+            self.fail(); // SMIG-5.20/reset-at-once
             if let Some(open) = &mut self.open {
                 open.reset.get_or_insert(ResetOn::Carrier);
             }
@@ -61,11 +61,11 @@ impl Endpoint {
         } else if at.owner() == self.side {
             self.blame(Fault::IdleId);
         } else {
-            self.abandon(at); // SMIG-5.25
+            self.abandon(at); // SMIG-5.25/unbound-reset
         }
     }
 
-    /// RST_STREAM on S1: SMIG-8.1 if it crossed a MIGRATE.
+    /// RST_STREAM on S1: SMIG-8.1/reset-crosses if it crossed a MIGRATE.
     fn origin_reset(&mut self) {
         match self.open.take() {
             None => self.closed.insert(self.place),
@@ -88,7 +88,7 @@ impl Endpoint {
     /// This end has read all that arrived on the connection, and then its end.
     pub(crate) fn connection_ended(&mut self, conn: Conn) {
         self.conns[conn.index()].ended = true;
-        self.unbound.retain(|unbound| unbound.at.conn != conn); // SMIG-8.11
+        self.unbound.retain(|unbound| unbound.at.conn != conn); // SMIG-8.11/ids-go-along
         if self.place.conn == conn {
             match self.open.take() {
                 Some(open) => self.ended_before_answer(open),
@@ -100,7 +100,7 @@ impl Endpoint {
         self.settle();
     }
 
-    /// SMIG-8.6, SMIG-8.10.
+    /// SMIG-8.6/c1-ends-unanswered, SMIG-8.10/c2-ends-late.
     fn place_ended(&mut self) {
         if let Some(kept) = self.kept.take() {
             self.abandon(kept.to);
@@ -109,7 +109,7 @@ impl Endpoint {
         self.closed.insert(self.place);
     }
 
-    /// SMIG-8.8: C1 has ended, the answer will not come.
+    /// SMIG-8.8/c1-ends-at-mover: C1 has ended, the answer will not come.
     fn ended_before_answer(&mut self, open: OpenMove) {
         self.closed.insert(open.from);
         if self.omits(Omission::AnswerTakenAsGiven) && open.reset.is_none() && self.recv.ended {
@@ -129,7 +129,7 @@ impl Endpoint {
         self.fate == Fate::Running && !view.ended && view.goaway_sent.is_none()
     }
 
-    /// GOAWAY with the lowest last stream id that SMIG-8.16 permits.
+    /// GOAWAY with the lowest last stream id that SMIG-8.16/bound-is-processed permits.
     pub(crate) fn go_away(&mut self, conn: Conn) {
         let bound = self.place.conn == conn && self.place.owner() != self.side;
         let processed = if bound { self.place.id } else { 0 };

@@ -16,7 +16,7 @@ impl Endpoint {
     pub(super) fn request_read(&mut self, at: Carrier, request: Request, choice: Choice) {
         if self.closed.contains(at) {
             if !self.omits(Omission::NoAnswerWhenClosed) {
-                self.decline(at, request); // SMIG-5.10
+                self.decline(at, request); // SMIG-5.10/always-answer
             }
             return;
         }
@@ -35,7 +35,7 @@ impl Endpoint {
         }
     }
 
-    /// The follower moves on before this mover has read its answer: SMIG-5.16.
+    /// The follower moves on before this mover has read its answer: SMIG-5.16/next-move-kept.
     fn request_behind_answer(&mut self, request: Request) {
         if self.side == Side::Server && self.omits(Omission::NextMoveIgnored) {
             return;
@@ -47,7 +47,7 @@ impl Endpoint {
 
     fn offer_read(&mut self) {
         if self.open.is_some() {
-            return; // its own MIGRATE is the answer: SMIG-6.2
+            return; // its own MIGRATE is the answer: SMIG-6.2/offer-answered
         }
         if self.fate == Fate::Running {
             self.offer = Offer::Open;
@@ -60,17 +60,17 @@ impl Endpoint {
         if self.open.is_some() {
             if self.side == Side::Server && !self.omits(Omission::ServerFollowsInCollision) {
                 if !self.omits(Omission::EndLostInCollision) {
-                    self.end_read(end); // SMIG-5.4
+                    self.end_read(end); // SMIG-5.4/end-stream
                 }
-                return self.abandon(to); // SMIG-6.5
+                return self.abandon(to); // SMIG-6.5/server-wins
             }
             self.give_up();
         }
-        self.offer = Offer::No; // SMIG-6.3: any MIGRATE of the client answers it
+        self.offer = Offer::No; // SMIG-6.3/offer-stays-open: any MIGRATE of the client answers it
         self.end_read(end);
         let view = self.view(to.conn);
         if !view.joined && !view.ended && choice == Choice::Willing {
-            self.kept = Some(Kept { to, settings: 0 }); // SMIG-5.12
+            self.kept = Some(Kept { to, settings: 0 }); // SMIG-5.12/join-pending
             return;
         }
         self.answer(to, choice);
@@ -80,8 +80,9 @@ impl Endpoint {
         let view = self.view(to.conn);
         let closed = self.closed.contains(to) && !self.omits(Omission::ClosedCarrierAccepted);
         let excluded = view.goaway_sent.is_some_and(|last| last < to.id);
+        // SMIG-5.13/must-decline
         let usable =
-            view.joined && !view.ended && !closed && !excluded && to.conn != self.place.conn; // SMIG-5.13
+            view.joined && !view.ended && !closed && !excluded && to.conn != self.place.conn;
         if usable && choice == Choice::Willing {
             self.accept(to);
         } else {
@@ -93,7 +94,7 @@ impl Endpoint {
         }
     }
 
-    /// SMIG-5.11, SMIG-5.14: the barrier of this end's direction.
+    /// SMIG-5.11/follower-barrier, SMIG-5.14/moved: the barrier of this end's direction.
     fn accept(&mut self, to: Carrier) {
         let end = self.end_for_migrate();
         self.push(self.place, |id| Frame::Answer(id, Answer { to: Some(to), end }));
@@ -109,11 +110,11 @@ impl Endpoint {
             }
         }
         if std::mem::take(&mut self.reset_owed) {
-            self.push(to, Frame::Reset); // SMIG-8.3
+            self.push(to, Frame::Reset); // SMIG-8.3/reset-remembered
         }
     }
 
-    /// Answers with the zero CID and abandons the carrier that was named (SMIG-6.7).
+    /// Answers with the zero CID and abandons the carrier that was named (SMIG-6.7/decline-drops).
     pub(super) fn decline(&mut self, at: Carrier, request: Request) {
         let ended = self.send.ended && !self.omits(Omission::EndLostInCollision);
         self.push(at, |id| Frame::Answer(id, Answer { to: None, end: End::when(ended) }));
@@ -127,7 +128,7 @@ impl Endpoint {
         self.closed.insert(to);
     }
 
-    /// The answer to JOIN: what waited for it goes on (SMIG-5.12).
+    /// The answer to JOIN: what waited for it goes on (SMIG-5.12/join-pending).
     pub(super) fn joined(&mut self, conn: Conn) {
         self.conns[conn.index()].joined = true;
         if let Some(kept) = self.kept.take_if(|kept| kept.to.conn == conn) {
@@ -139,11 +140,11 @@ impl Endpoint {
     pub(super) fn answer_kept(&mut self, kept: &Kept) {
         self.answer(kept.to, Choice::Willing);
         if self.place != kept.to {
-            self.recv.window += kept.settings; // the barrier was declined: SMIG-7.5
+            self.recv.window += kept.settings; // the barrier was declined: SMIG-7.5/undone-barrier
         }
     }
 
-    /// The place for frames on an id that this end cannot name yet (SMIG-5.21).
+    /// The place for frames on an id that this end cannot name yet (SMIG-5.21/unbound-frames).
     pub(super) fn unbound_at(&mut self, at: Carrier) -> Option<&mut Unbound> {
         if at.owner() == self.side {
             self.blame(Fault::IdleId);
@@ -163,7 +164,7 @@ impl Endpoint {
         self.unbound.iter().map(|unbound| unbound.at)
     }
 
-    /// `unbound_timeout`: SMIG-5.24.
+    /// `unbound_timeout`: SMIG-5.24/unbound-timeout.
     pub(crate) fn time_out(&mut self, at: Carrier) {
         self.abandon(at);
         self.push(at, Frame::Reset);
@@ -177,7 +178,7 @@ impl Endpoint {
             && !self.view(self.place.conn).ended
     }
 
-    /// SMIG-6.1: no barrier.
+    /// SMIG-6.1/offer: no barrier.
     pub(crate) fn make_offer(&mut self) {
         self.offer = Offer::Open;
         self.push(self.place, |id| Frame::Migrate(id, Request::Offer));

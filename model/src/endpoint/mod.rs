@@ -112,7 +112,7 @@ enum Early {
     Request(Request),
 }
 
-/// A MIGRATE that waits for the answer to JOIN (SMIG-5.12).
+/// A MIGRATE that waits for the answer to JOIN (SMIG-5.12/join-pending).
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 struct Kept {
     to: Carrier,
@@ -149,7 +149,7 @@ pub(crate) struct Endpoint {
     open: Option<OpenMove>,
     kept: Option<Kept>,
     offer: Offer,
-    /// A reset that was sent on a carrier which was then given up (SMIG-8.3).
+    /// A reset that was sent on a carrier which was then given up (SMIG-8.3/reset-remembered).
     reset_owed: bool,
     unbound: Vec<Unbound>,
     closed: Carriers,

@@ -9,7 +9,8 @@ impl Endpoint {
     pub(crate) fn can_move_to(&self, conn: Conn) -> bool {
         let view = self.view(conn);
         let goaway = view.goaway_sent.is_some() || view.goaway_read.is_some();
-        let offered = self.side == Side::Server && self.offer == Offer::Open; // SMIG-6.3
+        // SMIG-6.3/offer-stays-open
+        let offered = self.side == Side::Server && self.offer == Offer::Open;
         self.fate == Fate::Running
             && self.open.is_none()
             && self.kept.is_none()
@@ -17,17 +18,17 @@ impl Endpoint {
             && conn != self.place.conn
             && view.joined
             && !view.ended
-            && !goaway // SMIG-5.1
+            && !goaway // SMIG-5.1/choice-of-c2
     }
 
-    /// Sends MIGRATE: the barrier of this end's direction (SMIG-5.3).
+    /// Sends MIGRATE: the barrier of this end's direction (SMIG-5.3/mover-barrier).
     pub(crate) fn start_move(&mut self, conn: Conn) {
         let id = self.next_id[conn.index()];
         self.next_id[conn.index()] += 2;
         let (from, to) = (self.place, Carrier { conn, id });
         let end = self.end_for_migrate();
         self.push(from, |id| Frame::Migrate(id, Request::Move { to, end }));
-        self.offer = Offer::No; // the client's MIGRATE answers an offer: SMIG-6.2
+        self.offer = Offer::No; // the client's MIGRATE answers an offer: SMIG-6.2/offer-answered
         self.open = Some(OpenMove {
             from,
             to,
@@ -47,7 +48,7 @@ impl Endpoint {
 
     pub(super) fn answer_read(&mut self, at: Carrier, answer: Answer) {
         if self.closed.contains(at) {
-            return; // SMIG-2.7
+            return; // SMIG-2.7/stray-answer
         }
         if let Some(open) = self.open.take_if(|open| open.from == at) {
             self.end_read(answer.end);
@@ -58,7 +59,7 @@ impl Endpoint {
             }
         } else if self.side == Side::Server && self.offer == Offer::Open && answer.to.is_none() {
             self.end_read(answer.end);
-            self.offer = Offer::Refused; // SMIG-6.4
+            self.offer = Offer::Refused; // SMIG-6.4/offered-once
         } else {
             self.blame(Fault::UnexpectedAnswer);
         }
@@ -69,7 +70,7 @@ impl Endpoint {
         self.place = open.to;
         let excluded = self.view(open.to.conn).goaway_read.is_some_and(|last| last < open.to.id);
         if excluded {
-            self.blame(Fault::AcceptedButExcluded); // SMIG-8.16
+            self.blame(Fault::AcceptedButExcluded); // SMIG-8.16/bound-is-processed
         }
         if open.reset.is_some() {
             self.closed.insert(open.to);
@@ -80,12 +81,12 @@ impl Endpoint {
                 Early::Data(data) => self.hand_on(data),
                 Early::Request(request) => {
                     self.request_read(open.to, request, super::Choice::Willing)
-                } // SMIG-5.16
+                } // SMIG-5.16/next-move-kept
             }
         }
         self.settle();
         if self.fate == Fate::Running && self.view(self.place.conn).ended {
-            self.fate = Fate::Failed; // SMIG-8.10
+            self.fate = Fate::Failed; // SMIG-8.10/c2-ends-late
         }
     }
 
@@ -98,7 +99,7 @@ impl Endpoint {
             }
             Some(ResetOn::Carrier) => {
                 if !self.omits(Omission::ResetForgotten) {
-                    self.push(open.from, Frame::Reset); // SMIG-8.3
+                    self.push(open.from, Frame::Reset); // SMIG-8.3/reset-remembered
                 }
                 self.closed.insert(open.from);
             }
@@ -106,7 +107,7 @@ impl Endpoint {
         }
     }
 
-    /// SMIG-6.6: the client's own move ends here, and its barrier with it.
+    /// SMIG-6.6/client-yields: the client's own move ends here, and its barrier with it.
     pub(super) fn give_up(&mut self) {
         let Some(open) = self.open.take() else { return };
         self.abandon(open.to);
@@ -118,7 +119,8 @@ impl Endpoint {
         }
     }
 
-    /// What was sent on an abandoned carrier never happened: SMIG-6.8 to SMIG-6.10, SMIG-7.5.
+    /// What was sent on an abandoned carrier never happened: SMIG-6.8/resume, SMIG-6.9/lost-bytes,
+    /// SMIG-6.10/lost-credit, SMIG-7.5/undone-barrier.
     fn undo_barrier(&mut self, open: &OpenMove) {
         if !self.omits(Omission::ResumeElsewhere) {
             let dropped = self.send.next - open.next_at_barrier;
@@ -136,11 +138,11 @@ impl Endpoint {
             self.send.window += open.settings;
         }
         if self.fate == Fate::Complete && !self.send.ended {
-            self.fate = Fate::Running; // SMIG-8.5: the bytes must be sent again
+            self.fate = Fate::Running; // SMIG-8.5/ended-before-answer: the bytes must be sent again
         }
     }
 
-    /// SMIG-6.11.
+    /// SMIG-6.11/close-abandoned.
     pub(super) fn close_carrier(&mut self, open: &OpenMove) {
         if open.used {
             self.push(open.to, Frame::Reset);

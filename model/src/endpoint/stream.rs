@@ -10,11 +10,13 @@ impl Endpoint {
     /// Where data may be sent now, if anywhere.
     fn data_place(&self) -> Option<Carrier> {
         let Some(open) = &self.open else { return Some(self.place) };
-        let holds = self.side == Side::Client && !self.omits(Omission::ClientDoesNotHold); // SMIG-5.6
+        // SMIG-5.6/client-holds
+        let holds = self.side == Side::Client && !self.omits(Omission::ClientDoesNotHold);
         (!holds && self.reaches(open.to)).then_some(open.to)
     }
 
-    /// Whether frames on this carrier can still get through: SMIG-8.9, SMIG-8.17.
+    /// Whether frames on this carrier can still get through: SMIG-8.9/c2-ends-early,
+    /// SMIG-8.17/goaway-excludes-s2.
     fn reaches(&self, at: Carrier) -> bool {
         let view = self.view(at.conn);
         let excluded = at.owner() == self.side && view.goaway_read.is_some_and(|last| last < at.id);
@@ -46,7 +48,7 @@ impl Endpoint {
     fn credit_place(&self) -> Option<Carrier> {
         match &self.open {
             None => Some(self.place),
-            Some(open) => self.reaches(open.to).then_some(open.to), // SMIG-7.2
+            Some(open) => self.reaches(open.to).then_some(open.to), // SMIG-7.2/credit-on-s2
         }
     }
 
@@ -77,7 +79,7 @@ impl Endpoint {
 
     pub(super) fn data_read(&mut self, at: Carrier, data: Data) {
         if self.closed.contains(at) {
-            return; // SMIG-5.27
+            return; // SMIG-5.27/abandoned-dropped
         }
         if at == self.place {
             if self.kept.is_some() {
@@ -89,9 +91,9 @@ impl Endpoint {
             return self.hand_on(data);
         }
         if let Some(open) = self.open.as_mut().filter(|open| open.to == at) {
-            open.early.push(Early::Data(data)); // SMIG-5.15
+            open.early.push(Early::Data(data)); // SMIG-5.15/kept-in-order
         } else if self.side == Side::Server {
-            self.blame(Fault::IdleId); // SMIG-5.21
+            self.blame(Fault::IdleId); // SMIG-5.21/unbound-frames
         } else if let Some(unbound) = self.unbound_at(at) {
             unbound.data.push(data);
         }
@@ -119,7 +121,8 @@ impl Endpoint {
         self.end_read(data.end);
     }
 
-    /// END_STREAM, on DATA or on a MIGRATE. On a MIGRATE it may repeat an earlier one (SMIG-5.4).
+    /// END_STREAM, on DATA or on a MIGRATE. On a MIGRATE it may repeat an earlier one
+    /// (SMIG-5.4/end-stream).
     pub(super) fn end_read(&mut self, end: End) {
         if !end.is_set() || self.recv.ended || self.fate == Fate::Failed {
             return;
@@ -149,7 +152,7 @@ impl Endpoint {
         if at == self.place || self.is_destination(at) {
             self.send.window += by.cast_signed();
         } else if let Some(unbound) = self.unbound_at(at) {
-            unbound.credit += by; // SMIG-7.3
+            unbound.credit += by; // SMIG-7.3/unbound-credit
         }
     }
 
@@ -163,7 +166,8 @@ impl Endpoint {
         self.outbox.push((Conn(0), Frame::Settings(by)));
     }
 
-    /// SMIG-7.4 for the sender of data; SMIG-7.5 keeps the change for a barrier that is undone.
+    /// SMIG-7.4/initial-window for the sender of data; SMIG-7.5/undone-barrier keeps the change for
+    /// a barrier that is undone.
     pub(super) fn settings_read(&mut self, conn: Conn, by: i8) {
         self.outbox.push((conn, Frame::SettingsAck));
         if self.place == Carrier::ORIGIN {
@@ -174,7 +178,7 @@ impl Endpoint {
         }
     }
 
-    /// SMIG-7.4 for the receiver of data.
+    /// SMIG-7.4/initial-window for the receiver of data.
     pub(super) fn settings_ack_read(&mut self) {
         let Some(by) = self.settings_sent else { return };
         if self.place == Carrier::ORIGIN {

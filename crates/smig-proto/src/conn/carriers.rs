@@ -1,5 +1,5 @@
-//! Frames that overtook the barrier which they stand behind (SMIG-5.5): carriers that the follower
-//! cannot name yet, and the mover's frames from behind the ACK.
+//! Frames that overtook the barrier which they stand behind (SMIG-5.15/kept-in-order): carriers
+//! that the follower cannot name yet, and the mover's frames from behind the ACK.
 
 use bytes::BytesMut;
 
@@ -17,7 +17,7 @@ pub(crate) enum EarlyItem {
     /// Short DATA, copied together, with the sum of its padding: a peer that sends an octet a frame neither pins a receive buffer
     /// nor costs an item with each (CVE-2019-9511).
     Gathered(BytesMut, Credit, u32),
-    /// The follower moves the stream on, or offers it (SMIG-5.16).
+    /// The follower moves the stream on, or offers it (SMIG-5.16/next-move-kept).
     Migrate(Migrate, EndStream),
 }
 
@@ -56,12 +56,14 @@ impl Early {
         }
     }
 
-    /// Whether a MIGRATE is kept: there is at most one, for nobody answers it before (SMIG-5.8).
+    /// Whether a MIGRATE is kept: there is at most one, for nobody answers it before
+    /// (SMIG-5.8/one-open-move).
     pub(crate) fn has_migrate(&self) -> bool {
         self.items.iter().any(|item| matches!(item, EarlyItem::Migrate(..)))
     }
 
-    /// Whether it holds its sender's barrier: nothing of the stream may follow (SMIG-5.19).
+    /// Whether it holds its sender's barrier: nothing of the stream may follow
+    /// (SMIG-5.19/behind-barrier).
     pub(crate) fn has_barrier(&self) -> bool {
         let barrier =
             |item: &EarlyItem| matches!(item, EarlyItem::Migrate(Migrate { dst: Some(_) }, _));

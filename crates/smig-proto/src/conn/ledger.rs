@@ -1,4 +1,5 @@
-//! Which stream ids of one side of one connection were used (RFC 9113 section 5.1.1, SMIG-5.1).
+//! Which stream ids of one side of one connection were used (RFC 9113 section 5.1.1,
+//! SMIG-5.26/skipped-ids).
 //!
 //! Owns a high-water mark, a bounded memory of ids that were skipped (a carrier picked by a MIGRATE
 //! that is still in flight on another connection) and of ids whose late frames are ignored.
@@ -124,7 +125,7 @@ mod tests {
 
     #[test]
     fn ids_below_the_highest_stay_usable_for_a_carrier() {
-        // SMIG-5.1: an id that its owner skipped is not closed by a higher one.
+        // SMIG-5.26/skipped-ids: an id that its owner skipped is not closed by a higher one.
         let mut ledger = Ledger::default();
         ledger.mark_used(StreamId::new(1));
         ledger.mark_used(StreamId::new(7));

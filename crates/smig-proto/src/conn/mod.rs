@@ -56,8 +56,8 @@ impl fmt::Display for ConnId {
 pub enum Security {
     /// TLS 1.3: exporters prove membership.
     Tls13,
-    /// Cleartext on a network that both sides were told to trust (SMIG-3.4). It protects against
-    /// nothing on the path.
+    /// Cleartext on a network that both sides were told to trust (SMIG-3.8/cleartext-off). It
+    /// protects against nothing on the path.
     TrustedCleartext,
     /// Anything else: SMig stays off.
     Plain,
@@ -95,7 +95,8 @@ pub(crate) enum Phase {
     /// The peer's SETTINGS are to come.
     Settings,
     Open,
-    /// Server: JOIN was read and waits for its answer; nothing further is read (SMIG-4.4).
+    /// Server: JOIN was read and waits for its answer; nothing further is read
+    /// (SMIG-4.2/join-first).
     JoinPending {
         nonce: [u8; 16],
         mac: [u8; 32],
@@ -120,7 +121,7 @@ pub(crate) enum Membership {
     /// Founder, or proved by JOIN.
     Joined,
     /// Client: joined to a session that the server has forgotten since, or about to be. Its streams go
-    /// on, and none moves from it or to it (SMIG-4.8).
+    /// on, and none moves from it or to it (SMIG-4.8/new-session).
     Former,
     /// The same, while the answer to its JOIN is to come; the key that could check it is gone.
     JoiningFormer,
@@ -243,7 +244,7 @@ impl Connection {
     }
 
     /// Whether streams may be opened here, or moved here, as far as GOAWAY says and a JOIN that must
-    /// come before them (SMIG-4.2).
+    /// come before them (SMIG-4.1/client-proof).
     pub(crate) fn takes_streams(&self) -> bool {
         !self.is_dead()
             && !self.owes_join()
@@ -278,8 +279,8 @@ impl Connection {
 
     /// Whether the extension runs on this connection and it belongs to the session.
     pub(crate) fn is_joined(&self) -> bool {
-        // Over TLS the first connection is joined from the start (SMIG-3.6): its frames may come
-        // before the driver has supplied the key, which only later joins need.
+        // Over TLS the first connection is joined from the start (SMIG-3.6/founding): its frames
+        // may come before the driver has supplied the key, which only later joins need.
         let founds =
             self.membership == Membership::KeyingFounder && self.spec.security == Security::Tls13;
         !self.is_dead() && (founds || self.membership == Membership::Joined)

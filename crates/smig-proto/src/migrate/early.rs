@@ -1,4 +1,5 @@
-//! Frames that overtook their barrier: keeping them, and handing them on when it comes (SMIG-5.5).
+//! Frames that overtook their barrier: keeping them, and handing them on when it comes
+//! (SMIG-5.15/kept-in-order).
 
 use crate::conn::{ConnId, Connection, Early, EarlyItem};
 use crate::error::{Cause, ErrorCode, Fault};
@@ -31,7 +32,7 @@ impl Session {
     }
 
     /// The carrier that no MIGRATE has named yet, opened by this frame; `None` if it was refused
-    /// because there are too many (SMIG-5.23).
+    /// because there are too many (SMIG-5.23/unbound-count).
     pub(crate) fn unbound(
         &mut self,
         now: Instant,
@@ -130,7 +131,7 @@ impl Session {
     }
 
     /// An unbound carrier ends: its time is over, it holds too much, or the peer reset it
-    /// (SMIG-5.22 to 5.25).
+    /// (SMIG-5.24/unbound-timeout, SMIG-5.22/unbound-bytes, SMIG-5.25/unbound-reset).
     pub(crate) fn close_unbound(&mut self, at: Route, tell: Option<ErrorCode>) {
         let early = self.conn_mut(at.conn).and_then(|conn| conn.carriers.take(at.id));
         if let Some(early) = early {

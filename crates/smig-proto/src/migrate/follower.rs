@@ -42,7 +42,8 @@ impl Session {
         self.apply_migrate(now, key, from, migrate, end)
     }
 
-    /// SMIG-2.6: the destination's id is one that the mover may open, and open for it.
+    /// SMIG-2.6/bad-destination: the destination's id is one that the mover may open, and open for
+    /// it.
     fn check_destination(&self, migrate: Migrate) -> Result<(), Fault> {
         let Some((cid, sid)) = migrate.dst else { return Ok(()) };
         let in_use = self.conn_by_cid(cid).and_then(|conn| self.key_at(conn, sid)).is_some();
@@ -68,13 +69,13 @@ impl Session {
         match (&stream.hand_over, self.role) {
             (HandOver::Settled | HandOver::OfferReceived, _) => {}
             (HandOver::Offered, _) => {
-                // The client's move answers the offer (SMIG-6.3).
+                // The client's move answers the offer (SMIG-6.3/offer-stays-open).
                 stream.hand_over = HandOver::Settled;
                 stream.offered = false;
                 self.open_moving = self.open_moving.saturating_sub(1);
             }
             (HandOver::Moving(_), Role::Server) => {
-                // The server's move wins (SMIG-6.5).
+                // The server's move wins (SMIG-6.5/server-wins).
                 self.drop_carrier(cid, sid);
                 self.apply_barrier_end(key, end);
                 return Ok(());
@@ -92,7 +93,7 @@ impl Session {
     }
 
     /// MIGRATE for a stream that is over here: declined, like any that cannot be followed
-    /// (SMIG-5.10, SMIG-8.1).
+    /// (SMIG-5.10/always-answer, SMIG-8.1/reset-crosses).
     fn on_stray_migrate(&mut self, at: Route, migrate: Migrate) -> Result<(), Fault> {
         if matches!(self.standing(at.conn, at.id), Standing::Fresh | Standing::Skipped) {
             return Err(Cause::IdleStream.into());
@@ -103,8 +104,8 @@ impl Session {
         self.count_answer(at.conn)?;
         let moving = self.conn(at.conn).is_some_and(|conn| conn.owes_answer(at.id));
         if moving && (self.role == Role::Server || migrate.dst.is_none()) {
-            // Our own move of the stream is open: a server's wins (SMIG-6.5), a client's answers the
-            // offer (SMIG-6.2).
+            // Our own move of the stream is open: a server's wins (SMIG-6.5/server-wins), a
+            // client's answers the offer (SMIG-6.2/offer-answered).
             if let Some((cid, sid)) = migrate.dst {
                 self.drop_carrier(cid, sid);
             }
@@ -119,8 +120,8 @@ impl Session {
         if let (Some(dst), Some(code)) = (migrate.dst, reset)
             && let Some(carrier) = self.named_carrier(at, dst)
         {
-            // The reset finds the stream on the server's carrier (SMIG-8.3). No END_STREAM: the
-            // server must not take what was cut off for whole.
+            // The reset finds the stream on the server's carrier (SMIG-8.3/reset-remembered). No
+            // END_STREAM: the server must not take what was cut off for whole.
             self.drop_carrier(dst.0, dst.1);
             self.send_migrate(at, migrate, flag::SMIG_ACK);
             self.queue_reset(carrier, code);
@@ -139,7 +140,7 @@ impl Session {
     }
 
     /// The carrier will never be bound: what it holds and what still comes is dropped and credited
-    /// (SMIG-5.27).
+    /// (SMIG-5.27/abandoned-dropped).
     fn drop_carrier(&mut self, cid: Cid, sid: StreamId) {
         let Some(conn) = self.conn_by_cid(cid) else { return };
         let early = self.conn_mut(conn).and_then(|conn| conn.carriers.take(sid));
@@ -149,8 +150,8 @@ impl Session {
         self.ignore_from_peer(Route { conn, id: sid });
     }
 
-    /// Client: its own migration yields to the server's (SMIG-6.6). The result is the credit that it
-    /// sent on its carrier, which the server drops.
+    /// Client: its own migration yields to the server's (SMIG-6.6/client-yields). The result is the
+    /// credit that it sent on its carrier, which the server drops.
     fn give_up(&mut self, key: StreamKey) -> u32 {
         let Some(moving) = self.settle(key) else { return 0 };
         let credit = moving.credit_on_carrier;
@@ -158,12 +159,12 @@ impl Session {
         credit
     }
 
-    /// An offer came (SMIG-6.2).
+    /// An offer came (SMIG-6.2/offer-answered).
     fn on_offer(&mut self, key: StreamKey) -> Result<(), Fault> {
         let Some(stream) = self.streams.find_mut(key) else { return Ok(()) };
         match stream.hand_over {
             HandOver::Settled if stream.offered => {
-                // Declined before: nothing has changed (SMIG-6.4).
+                // Declined before: nothing has changed (SMIG-6.4/offered-once).
                 let (route, closed) = (stream.route, stream.send.closed_flag().flag());
                 self.send_migrate(route, Migrate { dst: None }, flag::SMIG_ACK | closed);
                 Ok(())
@@ -247,7 +248,7 @@ impl Session {
         Ok(())
     }
 
-    /// The carrier's place, if this end can use it; `None` declines (SMIG-5.13).
+    /// The carrier's place, if this end can use it; `None` declines (SMIG-5.13/must-decline).
     fn usable_carrier(
         &mut self,
         now: Instant,
@@ -278,7 +279,8 @@ impl Session {
         (!closed).then_some(Route { conn: id, id: sid })
     }
 
-    /// Nothing of a stream may follow a MIGRATE that is kept until a JOIN is answered (SMIG-5.19).
+    /// Nothing of a stream may follow a MIGRATE that is kept until a JOIN is answered
+    /// (SMIG-5.19/behind-barrier).
     pub(crate) fn check_barrier(&self, at: Route) -> Result<(), Fault> {
         let mut waiting = self.conns.iter().flat_map(|conn| &conn.waiting_moves);
         if waiting.any(|waiting| waiting.from == at) {

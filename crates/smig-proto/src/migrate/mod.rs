@@ -113,9 +113,10 @@ impl HandOver {
 /// Whether a mover sends before the ACK.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Pace {
-    /// A server does: no round trip is lost (SMIG-5.3). It keeps what it sends, up to so many octets.
+    /// A server does: no round trip is lost (SMIG-5.5/server-at-once). It keeps what it sends, up
+    /// to so many octets.
     UntilReplayIsFull(usize),
-    /// A client holds its direction (SMIG-5.3).
+    /// A client holds its direction (SMIG-5.6/client-holds).
     Held,
 }
 
@@ -124,7 +125,8 @@ pub(crate) struct Moving {
     /// Where the follower's frames come from until its barrier, and where a decline leads back to.
     pub(crate) from: Route,
     pub(crate) to: Route,
-    /// The destination as MIGRATE named it, which an accepting answer repeats (SMIG-2.7).
+    /// The destination as MIGRATE named it, which an accepting answer repeats
+    /// (SMIG-2.7/stray-answer).
     pub(crate) dst: (Cid, StreamId),
     pub(crate) pace: Pace,
     /// The follower's frames from behind the ACK that is to come.
@@ -132,14 +134,15 @@ pub(crate) struct Moving {
     pub(crate) replay: Replay,
     /// Sum of WINDOW_UPDATE that we sent on the carrier; a declining follower drops it.
     pub(crate) credit_on_carrier: u32,
-    /// Some frame was sent on the carrier: if it is abandoned it must be closed (SMIG-6.11).
+    /// Some frame was sent on the carrier: if it is abandoned it must be closed
+    /// (SMIG-6.11/close-abandoned).
     pub(crate) carrier_used: bool,
     /// The carrier's connection ended, or its GOAWAY excludes the carrier: nothing more is sent, and
-    /// the answer decides (SMIG-8.9, SMIG-8.17).
+    /// the answer decides (SMIG-8.9/c2-ends-early, SMIG-8.17/goaway-excludes-s2).
     pub(crate) to_lost: bool,
     pub(crate) since: Instant,
-    /// For SMIG-7.5: where the stream was opened, if it had not left, and the peer's initial window
-    /// there at the barrier.
+    /// For SMIG-7.5/undone-barrier: where the stream was opened, if it had not left, and the peer's
+    /// initial window there at the barrier.
     pub(crate) home: Option<(ConnId, u32)>,
 }
 
@@ -147,13 +150,14 @@ pub(crate) struct Moving {
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct AnswerDue {
     pub(crate) s1: StreamId,
-    /// What an accepting answer repeats (SMIG-2.7).
+    /// What an accepting answer repeats (SMIG-2.7/stray-answer).
     pub(crate) dst: (Cid, StreamId),
-    /// The stream was reset on the carrier: a decline brings the reset to S1 (SMIG-8.3).
+    /// The stream was reset on the carrier: a decline brings the reset to S1
+    /// (SMIG-8.3/reset-remembered).
     pub(crate) reset: Option<ErrorCode>,
 }
 
-/// A MIGRATE to a connection whose JOIN is not answered yet (SMIG-5.12).
+/// A MIGRATE to a connection whose JOIN is not answered yet (SMIG-5.12/join-pending).
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct WaitingMove {
     pub(crate) from: Route,
@@ -163,7 +167,8 @@ pub(crate) struct WaitingMove {
     pub(crate) window_due: i64,
 }
 
-/// What a mover sent on the carrier: after a decline it is sent again from the barrier (SMIG-6.3).
+/// What a mover sent on the carrier: after a decline it is sent again from the barrier
+/// (SMIG-6.8/resume).
 #[derive(Debug)]
 pub(crate) struct Replay {
     pub(crate) heads: Vec<(ResponseHead, EndStream)>,

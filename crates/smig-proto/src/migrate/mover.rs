@@ -10,7 +10,8 @@ use crate::time::Instant;
 use crate::wire::{self, Cid, EndStream, Migrate, StreamId};
 
 impl Session {
-    /// Moves a running stream to another connection (SMIG-5.1 to 5.9), or offers it (SMIG-6.1).
+    /// Moves a running stream to another connection (section 5 of the specification), or offers it
+    /// (SMIG-6.1/offer).
     ///
     /// # Errors
     ///
@@ -39,7 +40,7 @@ impl Session {
         if !conn.is_joined() {
             return Err(MigrateError::Off);
         }
-        // The peer's MIGRATE waits for a JOIN (SMIG-5.12): it will be followed.
+        // The peer's MIGRATE waits for a JOIN (SMIG-5.12/join-pending): it will be followed.
         if self.conns.iter().any(|conn| conn.waiting_moves.iter().any(|w| w.from == from)) {
             return Err(MigrateError::Busy);
         }
@@ -71,7 +72,7 @@ impl Session {
         Ok(())
     }
 
-    /// Sends the barrier and changes the route of our direction (SMIG-5.3).
+    /// Sends the barrier and changes the route of our direction (SMIG-5.3/mover-barrier).
     fn cross_barrier(
         &mut self,
         now: Instant,
@@ -159,7 +160,7 @@ impl Session {
         }
     }
 
-    /// An answer for a stream that is over here (SMIG-2.7, SMIG-8.3).
+    /// An answer for a stream that is over here (SMIG-2.7/stray-answer, SMIG-8.3/reset-remembered).
     fn on_stray_answer(&mut self, at: Route, migrate: Migrate) -> Result<(), Fault> {
         let due = self.conn_mut(at.conn).and_then(|conn| conn.take_answer_due(at.id));
         if let Some(due) = due {
@@ -178,7 +179,8 @@ impl Session {
         }
     }
 
-    /// The follower's barrier: all it sends comes on the carrier from now on (SMIG-5.14).
+    /// The follower's barrier: all it sends comes on the carrier from now on
+    /// (SMIG-5.11/follower-barrier).
     fn on_barrier(&mut self, now: Instant, key: StreamKey, end: EndStream) -> Result<(), Fault> {
         let Some(moving) = self.settle(key) else { return Ok(()) };
         self.depart(key, moving.from);
@@ -198,7 +200,8 @@ impl Session {
         self.after_direction(key);
         let complete = self.streams.find(key).is_none_or(Stream::is_complete);
         if !complete && self.conn(moving.to.conn).is_none_or(Connection::is_dead) {
-            // Lost before the answer, and missed only now (SMIG-8.9, SMIG-8.10).
+            // Lost before the answer, and missed only now (SMIG-8.9/c2-ends-early,
+            // SMIG-8.10/c2-ends-late).
             self.fail_with_connection(key, moving.to.conn);
             return Ok(());
         }
@@ -221,7 +224,8 @@ impl Session {
         }
     }
 
-    /// END_STREAM on any MIGRATE of a stream: nothing if the direction had ended before (SMIG-5.4).
+    /// END_STREAM on any MIGRATE of a stream: nothing if the direction had ended before
+    /// (SMIG-5.4/end-stream).
     pub(crate) fn apply_barrier_end(&mut self, key: StreamKey, end: EndStream) {
         let Some(stream) = self.streams.find_mut(key) else { return };
         if !end.is_end() || stream.is_over() || stream.recv.phase() == RecvPhase::Ended {
@@ -237,7 +241,8 @@ impl Session {
     }
 
     /// The follower cannot use the carrier: both directions go on from their barriers on the old
-    /// connection (SMIG-6.8 to 6.11).
+    /// connection (SMIG-6.8/resume, SMIG-6.9/lost-bytes, SMIG-6.10/lost-credit,
+    /// SMIG-6.11/close-abandoned).
     fn on_decline(&mut self, key: StreamKey, end: EndStream) {
         let Some(moving) = self.settle(key) else { return };
         let credit = moving.credit_on_carrier;
@@ -285,7 +290,8 @@ impl Session {
         self.schedule(key);
     }
 
-    /// The connection of one end of an unanswered migration was lost (SMIG-8.8, SMIG-8.9).
+    /// The connection of one end of an unanswered migration was lost (SMIG-8.8/c1-ends-at-mover,
+    /// SMIG-8.9/c2-ends-early).
     pub(crate) fn on_moving_lost(&mut self, key: StreamKey, lost: ConnId) {
         let Some(stream) = self.streams.find_mut(key) else { return };
         let complete =
@@ -299,7 +305,7 @@ impl Session {
         let to = moving.to;
         if complete {
             let Some(moving) = self.settle(key) else { return };
-            // A MIGRATE that waited for the answer is owed its own (SMIG-5.10).
+            // A MIGRATE that waited for the answer is owed its own (SMIG-5.10/always-answer).
             moving.early.items.into_iter().for_each(|item| self.drop_item(to, item));
             self.after_direction(key);
         } else {

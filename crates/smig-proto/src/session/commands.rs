@@ -301,7 +301,7 @@ impl Session {
             return;
         }
         let place = match &stream.hand_over {
-            // Until the answer the peer may not know the carrier (SMIG-7.7).
+            // Until the answer the peer may not know the carrier (SMIG-7.7/priority-moves).
             HandOver::Moving(moving) => moving.from,
             HandOver::Settled | HandOver::Offered | HandOver::OfferReceived => stream.route,
         };

@@ -73,7 +73,7 @@ impl Session {
                 }
                 conn.peer.connect_protocol = value == 1;
             }
-            // Only the first SETTINGS negotiate the extension (SMIG-3.3).
+            // Only the first SETTINGS negotiate the extension (SMIG-3.3/when-on).
             Setting::Smig(value) if is_first => conn.peer.smig = value,
             Setting::CidHi(word) if is_first => conn.peer.cid[0] = Some(word),
             Setting::CidMid(word) if is_first => conn.peer.cid[1] = Some(word),
@@ -86,7 +86,7 @@ impl Session {
         Ok(())
     }
 
-    /// Adjusts the streams that were opened there and have not left (SMIG-7.4).
+    /// Adjusts the streams that were opened there and have not left (SMIG-7.4/initial-window).
     fn apply_initial_window(&mut self, id: ConnId, size: u32) -> Result<(), Fault> {
         if size > MAX_WINDOW {
             return Err(Cause::BadInitialWindow.into());
@@ -107,7 +107,7 @@ impl Session {
         Ok(())
     }
 
-    /// The peer's first SETTINGS decide on the extension (SMIG-3.3).
+    /// The peer's first SETTINGS decide on the extension (SMIG-3.3/when-on).
     fn on_first_settings(&mut self, now: Instant, id: ConnId) -> Result<(), Fault> {
         let role = self.role;
         let Some(spec) = self.conn(id).map(|conn| conn.spec) else { return Ok(()) };
@@ -134,7 +134,8 @@ impl Session {
     }
 
     /// Client: the JOIN of a connection's first flight, right behind SETTINGS and before any stream
-    /// (SMIG-4.1, SMIG-3.9). The first connection of a session over TLS needs none.
+    /// (SMIG-4.1/client-proof, SMIG-3.9/cleartext-key). The first connection of a session over TLS
+    /// needs none.
     pub(crate) fn begin_join(&mut self, id: ConnId, cid: Cid, security: crate::conn::Security) {
         if self.key.is_some() {
             self.ask_to_join(id, cid);
@@ -150,7 +151,7 @@ impl Session {
         let Some(conn) = self.conn_mut(id) else { return };
         let security = conn.spec.security;
         let request = match (security, role) {
-            // K comes in a JOIN (SMIG-3.9).
+            // K comes in a JOIN (SMIG-3.9/cleartext-key).
             (crate::conn::Security::TrustedCleartext, Role::Server) => return,
             (crate::conn::Security::TrustedCleartext, Role::Client) => KeyingRequest::Random,
             (crate::conn::Security::Tls13, _) => KeyingRequest::session(cid.app),
@@ -185,7 +186,7 @@ impl Session {
                 let from = Route { conn: id, id: place };
                 let mut waiting = self.conns.iter_mut().flat_map(|conn| &mut conn.waiting_moves);
                 match waiting.find(|waiting| waiting.from == from) {
-                    // Whether the barrier was one is not known yet (SMIG-7.5).
+                    // Whether the barrier was one is not known yet (SMIG-7.5/undone-barrier).
                     Some(waiting) => waiting.window_due = by,
                     None => {
                         if let Some(increment) = stream.recv.window.adjust(by) {
@@ -251,7 +252,7 @@ impl Session {
         if let HandOver::Moving(moving) = &mut stream.hand_over
             && moving.to == at
         {
-            // The answer will be a decline (SMIG-8.17).
+            // The answer will be a decline (SMIG-8.17/goaway-excludes-s2).
             moving.to_lost = true;
             return;
         }
@@ -306,7 +307,8 @@ impl Session {
         }
     }
 
-    /// Ends one connection in order; streams on it may still migrate away (SMIG-8.14).
+    /// Ends one connection in order; streams on it may still migrate away
+    /// (SMIG-8.14/drain-by-moving).
     pub fn drain(&mut self, id: ConnId) {
         if let Some(conn) = self.conn_mut(id).filter(|conn| !conn.is_dead()) {
             drain(conn);
@@ -325,7 +327,8 @@ fn drain(conn: &mut Connection) {
 pub(crate) fn send_goaway(conn: &mut Connection, last: StreamId, code: ErrorCode, debug: &[u8]) {
     let last = conn.goaway.sent.map_or(last, |earlier| earlier.min(last));
     conn.goaway.sent = Some(last);
-    // What no MIGRATE has named yet does not count as processed, and will be declined (SMIG-8.16).
+    // What no MIGRATE has named yet does not count as processed, and will be declined
+    // (SMIG-8.16/bound-is-processed).
     for early in conn.carriers.take_above(last) {
         if let Some(increment) = conn.recv_window.give_back(early.into_credit()) {
             wire::window_update(&mut conn.out.frames, StreamId::CONNECTION, increment);

@@ -89,8 +89,8 @@ impl Session {
                 Err(Cause::StreamClosed.into())
             }
             Standing::Fresh | Standing::Skipped => {
-                // A client holds its direction until the ACK (SMIG-5.3), so only a client can meet
-                // DATA on a carrier that it does not know.
+                // A client holds its direction until the ACK (SMIG-5.6/client-holds), so only a
+                // client can meet DATA on a carrier that it does not know.
                 if self.role == crate::session::Role::Server || !self.may_be_carrier(id, stream) {
                     chunk.credit.forfeit();
                     return Err(Cause::IdleStream.into());
@@ -118,8 +118,9 @@ impl Session {
         }
     }
 
-    /// What an unbound carrier may hold: it is some stream's, we do not know which (SMIG-5.22). It may
-    /// be that of one that was reset here, whose mover has not read that.
+    /// What an unbound carrier may hold: it is some stream's, we do not know which
+    /// (SMIG-5.22/unbound-bytes). It may be that of one that was reset here, whose mover has not
+    /// read that.
     fn largest_window(&self) -> i64 {
         let windows = self.streams.iter().map(|(_, stream)| stream.recv.window.open());
         windows.max().unwrap_or(0).max(self.widest_reset)
@@ -189,7 +190,8 @@ impl Session {
         }
     }
 
-    /// Announces credit for a stream, on the connection where its frames go now (SMIG-7.1).
+    /// Announces credit for a stream, on the connection where its frames go now
+    /// (SMIG-7.2/credit-on-s2).
     pub(crate) fn send_stream_credit(&mut self, key: StreamKey, increment: u32) {
         let Some(stream) = self.streams.find_mut(key) else { return };
         if stream.is_over() || stream.recv.phase() == RecvPhase::Ended {

@@ -32,11 +32,12 @@ impl Session {
                     self.events.push_back(Event::LimitHit { conn: id, limit });
                 }
                 let at = Route { conn: id, id: stream };
-                // A frame where the stream was before it moved hits it where it is (SMIG-5.19).
+                // A frame where the stream was before it moved hits it where it is
+                // (SMIG-5.19/behind-barrier).
                 match self.key_at(id, stream).or_else(|| self.departed_key(at)) {
                     Some(key) => self.fail_locally(key, cause),
                     // RST_STREAM has no place on an idle stream (RFC 9113 section 6.4), but on what
-                    // may be a carrier (SMIG-5.21).
+                    // may be a carrier (SMIG-5.21/unbound-frames).
                     None if self.is_idle_stream(at) => self.fail_connection(id, cause),
                     None => self.close_unbound(at, Some(cause.code())),
                 }
@@ -142,7 +143,7 @@ impl Session {
             let (from, to, used) = (moving.from, moving.to, moving.carrier_used);
             let unanswered = (from, moving.dst);
             if at == from {
-                // Crossed our MIGRATE, which the resetter will decline (SMIG-8.1).
+                // Crossed our MIGRATE, which the resetter will decline (SMIG-8.1/reset-crosses).
                 if used {
                     self.queue_reset(to, ErrorCode::Cancel);
                 }
@@ -219,7 +220,8 @@ impl Session {
         self.finish_failed(key, error, None);
     }
 
-    /// The stream is over but the answer to its MIGRATE is still to come (SMIG-8.3).
+    /// The stream is over but the answer to its MIGRATE is still to come
+    /// (SMIG-8.3/reset-remembered).
     fn remember_answer(&mut self, (from, dst): (Route, (Cid, StreamId)), reset: Option<ErrorCode>) {
         match self.conn_mut(from.conn).filter(|conn| !conn.is_dead()) {
             Some(conn) => conn.answers_due.push(AnswerDue { s1: from.id, dst, reset }),
@@ -251,7 +253,7 @@ impl Session {
         let held = stream.hold == Hold::Held;
         self.widest_reset = self.widest_reset.max(window);
         if let Some((at, early)) = early {
-            // A MIGRATE among it is owed its answer (SMIG-5.10).
+            // A MIGRATE among it is owed its answer (SMIG-5.10/always-answer).
             early.items.into_iter().for_each(|item| self.drop_item(at, item));
         }
         for (conn, credit) in credits {
@@ -371,7 +373,7 @@ impl Session {
                 && conn.answers_due.is_empty()
         });
         if self.role == Role::Client && settled && elsewhere && alone {
-            // Closing the connection cuts off what is in flight (SMIG-8.4).
+            // Closing the connection cuts off what is in flight (SMIG-8.4/cancel-by-close).
             self.end_here(key, code, Initiator::User, None);
             self.kill(route.conn, None);
             self.events.push_back(Event::Abandon { conn: route.conn });
@@ -440,7 +442,7 @@ impl Session {
         self.release_waiting_moves(now, id);
         self.conns.retain(|conn| conn.id != id);
         if !self.conns.iter().any(Connection::is_member) {
-            // SMIG-3.7.
+            // SMIG-3.7/session-key.
             self.key = None;
         }
     }
@@ -482,7 +484,8 @@ impl Session {
             && conn.out.frames.is_empty()
     }
 
-    /// Whether a MIGRATE that was read there waits for a JOIN and is not answered (SMIG-8.12).
+    /// Whether a MIGRATE that was read there waits for a JOIN and is not answered
+    /// (SMIG-8.12/no-close-unanswered).
     fn keeps_moves_from(&self, id: ConnId) -> bool {
         let mut waiting = self.conns.iter().flat_map(|conn| &conn.waiting_moves);
         waiting.any(|waiting| waiting.from.conn == id)

@@ -117,8 +117,8 @@ pub enum Event {
     },
     /// Client: a stream may be opened again.
     OpenPossible,
-    /// Client: the server would like the stream moved (SMIG-6.1): open and join a connection and
-    /// [`crate::Session::migrate`], or [`crate::Session::decline_offer`].
+    /// Client: the server would like the stream moved (SMIG-6.1/offer): open and join a connection
+    /// and [`crate::Session::migrate`], or [`crate::Session::decline_offer`].
     MigrationOffered {
         /// Which.
         stream: StreamKey,
@@ -159,7 +159,8 @@ pub enum Event {
         error: Option<ConnectionError>,
     },
     /// A cancelled stream was alone on this bulk connection: close it at once with a TCP reset, so
-    /// that what is in flight is dropped (SMIG-8), and call [`crate::Session::handle_lost`].
+    /// that what is in flight is dropped (SMIG-8.4/cancel-by-close), and call
+    /// [`crate::Session::handle_lost`].
     Abandon {
         /// The connection.
         conn: ConnId,

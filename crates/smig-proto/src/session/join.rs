@@ -14,7 +14,7 @@ use crate::session::{Event, Role, Session};
 use crate::time::Instant;
 use crate::wire::{self, AppId, Cid, Join, JoinRefusal};
 
-/// K of SMIG-3.7. Not printable.
+/// K of SMIG-3.7/session-key. Not printable.
 #[derive(Clone)]
 pub(crate) struct SessionKey([u8; 32]);
 
@@ -34,7 +34,7 @@ pub enum KeyingRequest {
         /// The context.
         context: Vec<u8>,
     },
-    /// 32 fresh random octets (trusted cleartext, client; SMIG-3.9).
+    /// 32 fresh random octets (trusted cleartext, client; SMIG-3.9/cleartext-key).
     Random,
     /// 32 zero octets (joins on trusted cleartext).
     Zero,
@@ -156,7 +156,7 @@ impl Session {
         }
     }
 
-    /// Server: a ConnNo is used up (SMIG-4.6).
+    /// Server: a ConnNo is used up (SMIG-4.6/refusal-reasons).
     fn note_number(&mut self, cid: Cid) {
         if self.role == Role::Server {
             self.numbers.push(cid.number);
@@ -180,7 +180,7 @@ impl Session {
         let alone = self.conns.len() == 1;
         let Some(conn) = self.conn_mut(id) else { return Ok(()) };
         let Some(cid) = conn.cid else { return Err(Cause::BadCid.into()) };
-        // Before any stream (SMIG-4.2), and on no connection that others have joined.
+        // Before any stream (SMIG-4.2/join-first), and on no connection that others have joined.
         let late = conn.peer_ids.highest() > wire::StreamId::CONNECTION || conn.carriers.len() > 0;
         let has_key = conn.spec.security == Security::TrustedCleartext
             && conn.membership == Membership::Joined;
@@ -196,7 +196,7 @@ impl Session {
         Ok(())
     }
 
-    /// The JOIN that brings K on the first cleartext connection (SMIG-3.9).
+    /// The JOIN that brings K on the first cleartext connection (SMIG-3.9/cleartext-key).
     fn found_on_cleartext(
         &mut self,
         id: ConnId,
@@ -267,7 +267,7 @@ impl Session {
             return Err(Cause::UnexpectedJoin.into());
         }
         conn.membership = Membership::Plain;
-        // A cleartext founder's JOIN must come before any stream (SMIG-4.2).
+        // A cleartext founder's JOIN must come before any stream (SMIG-4.8/new-session).
         let late = conn.spec.security == Security::TrustedCleartext
             && conn.local_ids.highest() > wire::StreamId::CONNECTION;
         let cid = conn.cid.filter(|_| !late);
@@ -275,7 +275,7 @@ impl Session {
         self.release_waiting_moves(now, id);
         if let (JoinRefusal::UnknownSession, Some(cid)) = (reason, cid) {
             // The server has forgotten the session: this connection founds it anew, and the old
-            // ones are no place to move to or from (SMIG-4.8).
+            // ones are no place to move to or from (SMIG-4.8/new-session).
             for conn in self.conns.iter_mut().filter(|conn| conn.id != id) {
                 conn.membership = match conn.membership {
                     Membership::Joined | Membership::Former => Membership::Former,
@@ -324,7 +324,8 @@ impl Session {
         Some(DetachedConnection { conn, cid, nonce, mac })
     }
 
-    /// Server: checks the JOIN of a connection that asks for this session (SMIG-4.3 to 4.6).
+    /// Server: checks the JOIN of a connection that asks for this session (SMIG-4.5/same-identity,
+    /// SMIG-4.6/refusal-reasons).
     /// `exporter` answers [`DetachedConnection::exporter_request`].
     ///
     /// # Errors
@@ -418,7 +419,7 @@ impl Session {
     }
 
     /// Client: whether a further connection may be opened and added to the session: its key is known
-    /// at both ends (SMIG-3.6) and the limit is not reached.
+    /// at both ends (SMIG-3.6/founding) and the limit is not reached.
     #[must_use]
     pub fn can_join(&self) -> bool {
         let Some(smig) = &self.config.smig else { return false };

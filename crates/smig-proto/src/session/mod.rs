@@ -153,7 +153,7 @@ impl Session {
     }
 
     /// Client: whether a new connection may have a CID. Without K it would be the first one, and there
-    /// may be only one of these (SMIG-3.6).
+    /// may be only one of these (SMIG-3.6/founding).
     fn may_name_connection(&self) -> bool {
         let may_found = |conn: &Connection| {
             let undecided = matches!(conn.phase, Phase::Settings);
@@ -162,7 +162,8 @@ impl Session {
         self.key.is_some() || !self.conns.iter().any(may_found)
     }
 
-    /// The connection's window, behind SETTINGS and a JOIN that must follow them at once (SMIG-4.1).
+    /// The connection's window, behind SETTINGS and a JOIN that must follow them at once
+    /// (SMIG-4.1/client-proof).
     pub(crate) fn announce_window(&mut self, id: ConnId) {
         let size = self.config.connection_window;
         let Some(conn) = self.conn_mut(id) else { return };

@@ -93,7 +93,8 @@ impl Session {
         }
     }
 
-    /// The stream left this place for good: frames there are errors from now on (SMIG-5.19).
+    /// The stream left this place for good: frames there are errors from now on
+    /// (SMIG-5.19/behind-barrier).
     pub(crate) fn depart(&mut self, key: StreamKey, from: Route) {
         self.unmap(from);
         let Some(stream) = self.streams.find_mut(key) else { return };
@@ -128,7 +129,8 @@ impl Session {
         }
     }
 
-    /// The spare with the smallest CID: joined, open for streams, with none on it (SMIG-5.1).
+    /// The spare with the smallest CID: joined, open for streams, with none on it
+    /// (SMIG-5.1/choice-of-c2).
     #[must_use]
     pub fn spare(&self, except: ConnId) -> Option<ConnId> {
         let is_spare = |conn: &&Connection| {

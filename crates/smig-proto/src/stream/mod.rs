@@ -58,10 +58,10 @@ pub(crate) struct Stream {
     pub(crate) exchange: Exchange,
     /// Where our frames go.
     pub(crate) route: Route,
-    /// Where it was before; frames there are errors now (SMIG-5.19).
+    /// Where it was before; frames there are errors now (SMIG-5.19/behind-barrier).
     pub(crate) departed: Vec<Route>,
     /// Where the stream was opened: SETTINGS of that connection adjust the window of our direction
-    /// until our barrier is sent (SMIG-7.4).
+    /// until our barrier is sent (SMIG-7.4/initial-window).
     pub(crate) send_home: Option<ConnId>,
     /// The same for the peer's direction, until its barrier is read.
     pub(crate) recv_home: Option<ConnId>,
@@ -70,7 +70,7 @@ pub(crate) struct Stream {
     pub(crate) priority: Priority,
     pub(crate) hand_over: HandOver,
     pub(crate) moves: u8,
-    /// The server offers a declined stream no second time (SMIG-6.1).
+    /// The server offers a declined stream no second time (SMIG-6.4/offered-once).
     pub(crate) offered: bool,
     pub(crate) hold: Hold,
     /// The connection whose scheduler knows the stream as ready.

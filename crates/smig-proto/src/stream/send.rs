@@ -89,7 +89,7 @@ impl SendHalf {
         !matches!(self.phase, SendPhase::Ended) && matches!(self.end, SendEnd::Open)
     }
 
-    /// END_STREAM for a MIGRATE, if the direction is closed (SMIG-5.4).
+    /// END_STREAM for a MIGRATE, if the direction is closed (SMIG-5.4/end-stream).
     pub(crate) const fn closed_flag(&self) -> EndStream {
         match self.phase {
             SendPhase::Ended => EndStream::Yes,
@@ -191,7 +191,7 @@ impl SendHalf {
     }
 
     /// Puts back what was sent on a carrier that the follower declined: the direction stands at its
-    /// barrier again (SMIG-6.3). `parts` is in order of sending.
+    /// barrier again (SMIG-6.8/resume). `parts` is in order of sending.
     pub(crate) fn rewind(&mut self, parts: VecDeque<Bytes>, phase: SendPhase, end: SendEnd) {
         let octets: usize = parts.iter().map(Bytes::len).sum();
         for part in parts.into_iter().rev() {

@@ -38,7 +38,7 @@ impl World {
         }
         if self.mesh.client.connections().any(|conn| conn.unbound > 0) {
             // The MIGRATE that would name it went down with its connection, and its mover was done
-            // (SMIG-8.8): only time tells (SMIG-5.24).
+            // (SMIG-8.8/c1-ends-at-mover): only time tells (SMIG-5.24/unbound-timeout).
             self.seen("unbound carrier left");
             self.sleep(11_000);
             self.react();

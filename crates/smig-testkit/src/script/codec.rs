@@ -217,7 +217,7 @@ fn whole(kind: u8, flags: u8, stream: u32, payload: Bytes) -> Frame {
             kind::JOIN => flag::SMIG_ACK | flag::REFUSED,
             _ => 0,
         };
-    // SMIG-2.4 and RFC 9113 section 4.1: undefined flags are 0 when sent.
+    // SMIG-2.4/reserved-bits and RFC 9113 section 4.1: undefined flags are 0 when sent.
     assert_eq!(known, 0, "undefined flags {known:#04x} on frame type {kind:#04x}");
     match (kind, payload.len()) {
         (kind::DATA, _) => Frame::Data { stream, data: payload, end: end_of(flags) },
@@ -247,7 +247,8 @@ fn whole(kind: u8, flags: u8, stream: u32, payload: Bytes) -> Frame {
         (kind::MIGRATE, 16) => {
             let id = u32::from_be_bytes(payload[12..].try_into().expect("4 octets"));
             let dst = cid_of(&payload[..12]).map(|cid| (cid, id));
-            // SMIG-2.4 and SMIG-2.5: R is 0, and so is dstSID without a destination.
+            // SMIG-2.4/reserved-bits and SMIG-2.5/zero-cid: R is 0, and so is dstSID without a
+            // destination.
             assert!(id < 1 << 31 && (dst.is_some() || id == 0), "MIGRATE with dstSID {id:#x}");
             Frame::Migrate { stream, ack, dst, end: end_of(flags) }
         }

@@ -159,10 +159,10 @@ impl Peer {
     pub fn take_join(&mut self, line: Line) {
         let cid = self.cid(line);
         let Frame::Join { nonce, mac, ack: Ack::No } = self.next(line) else {
-            panic!("{line:?}: JOIN is not the engine's next frame (SMIG-4.1)");
+            panic!("{line:?}: JOIN is not the engine's next frame (SMIG-4.1/client-proof)");
         };
         let right = proof::client(self.key(), cid, nonce, self.join_exporter(line));
-        assert_eq!(mac, right, "{line:?}: the client's proof is wrong (SMIG-4.1)");
+        assert_eq!(mac, right, "{line:?}: the client's proof is wrong (SMIG-4.1/client-proof)");
         self.link_mut(line).nonce = nonce;
     }
 
@@ -224,7 +224,7 @@ impl Peer {
         Frame::Join { nonce: ours, mac, ack: Ack::Yes }
     }
 
-    /// The engine's next frame accepts the peer's JOIN, with a right proof (SMIG-4.3).
+    /// The engine's next frame accepts the peer's JOIN, with a right proof (SMIG-4.3/server-proof).
     #[track_caller]
     pub fn expect_joined(&mut self, line: Line) {
         let (cid, nonce) = (self.cid(line), self.link(line).nonce);
@@ -232,10 +232,10 @@ impl Peer {
             panic!("{line:?}: expected JOIN(ACK)");
         };
         let right = proof::server(self.key(), cid, (nonce, theirs), self.join_exporter(line));
-        assert_eq!(mac, right, "{line:?}: the server's proof is wrong (SMIG-4.3)");
+        assert_eq!(mac, right, "{line:?}: the server's proof is wrong (SMIG-4.3/server-proof)");
     }
 
-    /// E of a join (SMIG-4.1, SMIG-3.9).
+    /// E of a join (SMIG-4.1/client-proof, SMIG-3.9/cleartext-key).
     fn join_exporter(&self, line: Line) -> [u8; 32] {
         match self.setup.security {
             Security::Tls13 => proof::join_exporter(line, self.cid(line)),

@@ -17,12 +17,12 @@ pub(super) fn exporter(line: Line, label: &str, context: &[u8]) -> [u8; 32] {
     hash.finalize().into()
 }
 
-/// The session key K of a session founded on `line` (SMIG-3.7).
+/// The session key K of a session founded on `line` (SMIG-3.7/session-key).
 pub(super) fn session_key(line: Line, cid: Cid) -> [u8; 32] {
     exporter(line, "EXPORTER-smig-session", &cid.app.to_bytes())
 }
 
-/// E of a join on `line` (SMIG-4.1).
+/// E of a join on `line` (SMIG-4.1/client-proof).
 pub(super) fn join_exporter(line: Line, cid: Cid) -> [u8; 32] {
     exporter(line, "EXPORTER-smig-join", &cid_octets(cid))
 }
@@ -33,12 +33,12 @@ fn mac(key: [u8; 32], parts: &[&[u8]]) -> [u8; 32] {
     mac.finalize().into_bytes().into()
 }
 
-/// The client's proof (SMIG-4.1).
+/// The client's proof (SMIG-4.1/client-proof).
 pub(super) fn client(key: [u8; 32], cid: Cid, nonce: [u8; 16], e: [u8; 32]) -> [u8; 32] {
     mac(key, &[b"smig client", &cid_octets(cid), &nonce, &e])
 }
 
-/// The server's proof (SMIG-4.3).
+/// The server's proof (SMIG-4.3/server-proof).
 pub(super) fn server(
     key: [u8; 32],
     cid: Cid,

@@ -1,5 +1,5 @@
-//! What must be equal for a connection to join a session (SMIG-4.5): listener, server name, client
-//! certificate, tenant.
+//! What must be equal for a connection to join a session (SMIG-4.5/same-identity): listener, server
+//! name, client certificate, tenant.
 
 use std::net::SocketAddr;
 
@@ -43,7 +43,7 @@ fn digest(
 mod tests {
     use super::*;
 
-    // SMIG-4.5
+    // SMIG-4.5/same-identity
     #[test]
     fn whatever_differs_makes_another_identity() {
         let (here, there) = ("127.0.0.1:1".parse().unwrap(), "127.0.0.1:2".parse().unwrap());

@@ -163,8 +163,8 @@ impl ServerTls {
     }
 
     /// A configuration of one's own. ALPN is set to h2 and http/1.1 unless it is set; early data is
-    /// switched off (SMIG-4.10). Requests for names that no certificate covers are the service's to
-    /// refuse.
+    /// switched off (SMIG-4.10/no-early-data). Requests for names that no certificate covers are
+    /// the service's to refuse.
     #[must_use]
     pub fn from_rustls(config: ServerConfig) -> Self {
         Self::of(config, None)
@@ -180,7 +180,7 @@ impl ServerTls {
     }
 
     /// Uses what `other` has, from the next handshake on; returns what was used before. Connections
-    /// that are open stay, and those that join them are let in as before (SMIG-4.5).
+    /// that are open stay, and those that join them are let in as before (SMIG-4.5/same-identity).
     pub fn replace(&self, other: &Self) -> Self {
         let material = other.current();
         let mut current = self.0.write().unwrap_or_else(PoisonError::into_inner);
@@ -224,7 +224,7 @@ mod tests {
         Certificate::from_pem(certificate.as_bytes(), key.as_bytes()).unwrap()
     }
 
-    // SMIG-4.10
+    // SMIG-4.10/no-early-data
     #[test]
     fn early_data_is_off_whatever_the_configuration_says() {
         let (certificate, key) = made(&["localhost"]);

@@ -54,7 +54,7 @@ async fn a_client_gets_the_certificate_of_the_name_it_asks_for() {
     assert!(greets(&trusting(&one), &format!("https://localhost:{port}/")).await.is_err());
 }
 
-// SMIG-4.5
+// SMIG-4.5/same-identity
 #[tokio::test]
 async fn a_certificate_is_renewed_while_a_session_runs_and_grows() {
     const LEN: usize = 8 << 20;
