@@ -49,6 +49,11 @@ pub(crate) fn admit(
         // The library checked this for HTTP/2.
         check_http1(&method, &uri, version, &headers)?;
         let upgrade = upgrade_of(&method, &headers);
+        if (upgrade.is_some() || method == Method::CONNECT)
+            && headers.contains_key(TRANSFER_ENCODING)
+        {
+            return Err(Failure::BadRequest("content in a request for another protocol"));
+        }
         let framing = Framing::of(&headers);
         strip(&mut headers, framing).map_err(Failure::BadRequest)?;
         match upgrade {
@@ -63,8 +68,21 @@ pub(crate) fn admit(
             None => Wish::Usual,
         }
     };
+    if wish != Wish::Usual {
+        // What follows the head is not content, and a server that was told of some would wait for it:
+        // in the next request, if it does not change the protocol.
+        if announces_content(&headers) {
+            return Err(Failure::BadRequest("content in a request for another protocol"));
+        }
+        headers.remove(CONTENT_LENGTH);
+    }
     let host = host.filter(|_| uri.authority().is_some());
     Ok((Outward { method, uri, headers, host, wish }, extensions))
+}
+
+/// Whether content-length says that there is content, or nothing clear.
+fn announces_content(headers: &HeaderMap) -> bool {
+    headers.get_all(CONTENT_LENGTH).iter().any(|length| length != "0")
 }
 
 /// Whether the client wants to hear 100 before it sends the body.

@@ -115,6 +115,8 @@ async fn by_http1(
     }
     let request = head::for_http1(outward, Upload::default())?;
     let Some(connection) = lease.get() else { return Err(Failure::NoServer) };
+    // What a server makes of the bytes that follow is not certain, also where it does not change.
+    connection.use_no_more();
     let sent = connection.send(request, Patience::new(&Upload::default(), &limits)).await;
     let mut response = sent.map_err(|unanswered| unanswered.failure)?;
     let switches = match &wish {

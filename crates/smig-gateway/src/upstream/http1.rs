@@ -9,7 +9,7 @@ use std::task::{Context, Poll, Waker};
 use std::time::Duration;
 
 use bytes::Bytes;
-use http::{Request, Response};
+use http::{Request, Response, Version};
 use hyper::body::Incoming;
 use hyper::client::conn::{TrySendError, http1};
 use hyper_util::rt::TokioIo;
@@ -37,6 +37,8 @@ pub(crate) struct Http1 {
     ended: bool,
     /// It has carried a request before: the server may have closed it meanwhile.
     used: bool,
+    /// It carries no further request: where the next one would begin is not certain.
+    last: bool,
     pub(super) idle_since: Instant,
     place: OwnedSemaphorePermit,
 }
@@ -89,6 +91,7 @@ impl Http1 {
             limit: now,
             ended: false,
             used: false,
+            last: false,
             idle_since: now,
             place,
         })
@@ -141,7 +144,12 @@ impl Http1 {
             !self.relay.again()
         });
         self.relay.end_silently();
-        quiet && !self.ended && self.sender.is_ready()
+        quiet && !self.ended && !self.last && self.sender.is_ready()
+    }
+
+    /// Says that its present request is its last.
+    pub(crate) const fn use_no_more(&mut self) {
+        self.last = true;
     }
 
     /// Whether it can be used again, after it was brought to rest.
@@ -229,6 +237,11 @@ where
     fn poll(self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Self::Output> {
         let mut this = self.project();
         if let Poll::Ready(sent) = this.connection.drive(cx, |cx| this.sending.as_mut().poll(cx)) {
+            if sent.as_ref().is_ok_and(|response| response.version() != Version::HTTP_11) {
+                // It may know nothing of chunks and take them for requests, and hyper would speak
+                // HTTP/1.0 to it from now on, which drops a body whose length is not known.
+                this.connection.use_no_more();
+            }
             return Poll::Ready(sent.map_err(|mut failed| {
                 let unsent = failed.take_message().is_some();
                 let failure = Failure::from_hyper(failed.into_error());

@@ -3,10 +3,13 @@
 
 mod bodies;
 mod failing;
+mod framing;
 mod grpc;
 mod heads;
 mod http2;
 mod interim;
+mod raw_http2;
+mod recorder;
 mod servers;
 mod support;
 mod switching;

@@ -1,0 +1,157 @@
+//! An origin that answers as soon as it has a head, takes the body that the head announces from whatever
+//! comes next, and keeps all of it: who is told less than the truth about a body takes the next
+//! request's bytes for it, and that is seen here.
+
+use std::time::Duration;
+
+use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
+use tokio::net::TcpStream;
+use tokio::sync::watch;
+use tokio::time::timeout;
+
+use crate::support::{Gateway, Origin};
+
+/// What the gateway's log calls the request of somebody else, and how it must arrive.
+const VICTIM: &str = "GET /victim HTTP/1.1\r\nhost: victim\r\n\r\n";
+
+pub(crate) const OK: &str = "HTTP/1.1 200 OK\r\ncontent-length: 2\r\n\r\nok";
+
+/// A request as the origin read it.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct Message {
+    pub(crate) head: String,
+    /// As it lay on the wire.
+    pub(crate) body: Vec<u8>,
+    /// Nothing more of it comes.
+    pub(crate) is_over: bool,
+    pub(crate) is_whole: bool,
+    /// Which connection it came by.
+    pub(crate) connection: usize,
+}
+
+#[derive(Debug)]
+pub(crate) struct Recorder {
+    pub(crate) url: String,
+    messages: watch::Receiver<Vec<Message>>,
+}
+
+impl Recorder {
+    /// One that answers every request so, but the victim's with [`OK`].
+    pub(crate) async fn start(answer: &'static str) -> Self {
+        let mut origin = Origin::start().await;
+        let url = origin.url();
+        let (sender, messages) = watch::channel(Vec::new());
+        tokio::spawn(async move {
+            for connection in 0.. {
+                let tcp = origin.accept().await;
+                tokio::spawn(serve(tcp, connection, answer, sender.clone()));
+            }
+        });
+        Self { url, messages }
+    }
+
+    pub(crate) fn messages(&self) -> Vec<Message> {
+        self.messages.borrow().clone()
+    }
+
+    /// The messages as soon as there are so many, and all but those of broken connections are whole.
+    pub(crate) async fn count(&self, count: usize, what: &str) -> Vec<Message> {
+        let mut messages = self.messages.clone();
+        let there = messages.wait_for(|messages| {
+            messages.len() >= count && messages.iter().all(|message| message.is_over)
+        });
+        let there = timeout(Duration::from_secs(20), there).await;
+        let there = there.unwrap_or_else(|_| panic!("{what}: no {count} messages: {self:?}"));
+        there.unwrap().clone()
+    }
+
+    /// Sends somebody else's request: it must arrive as it is, and have its own answer.
+    pub(crate) async fn victim(&self, gateway: &Gateway, what: &str) -> Message {
+        let sent = "GET /victim HTTP/1.1\r\nHost: victim\r\nConnection: close\r\n\r\n";
+        let answer = gateway.raw(sent).await;
+        let messages = self.messages();
+        let own: Vec<_> = messages.iter().filter(|message| message.head == VICTIM).collect();
+        assert_eq!(own.len(), 1, "{what}: the victim's request is not there once: {messages:#?}");
+        for other in messages.iter().filter(|message| message.head != VICTIM) {
+            let body = String::from_utf8_lossy(&other.body);
+            assert!(
+                !other.head.contains("victim") && !body.contains("victim"),
+                "{what}: {other:?}"
+            );
+        }
+        assert!(answer.starts_with("HTTP/1.1 200 ") && answer.ends_with("ok"), "{what}: {answer}");
+        own[0].clone()
+    }
+}
+
+/// Reads up to an end, which is left in front.
+async fn until(tcp: &mut TcpStream, bytes: &mut Vec<u8>, end: &[u8]) -> Option<Vec<u8>> {
+    loop {
+        if let Some(at) = bytes.windows(end.len()).position(|window| window == end) {
+            return Some(bytes.drain(..at + end.len()).collect());
+        }
+        if tcp.read_buf(bytes).await.unwrap_or(0) == 0 {
+            return None;
+        }
+    }
+}
+
+async fn exactly(tcp: &mut TcpStream, bytes: &mut Vec<u8>, count: usize) -> Option<Vec<u8>> {
+    while bytes.len() < count {
+        if tcp.read_buf(bytes).await.unwrap_or(0) == 0 {
+            return None;
+        }
+    }
+    Some(bytes.drain(..count).collect())
+}
+
+fn field<'a>(head: &'a str, name: &str) -> Option<&'a str> {
+    let mut fields = head.lines().filter_map(|line| line.split_once(':'));
+    fields.find(|(field, _)| field.eq_ignore_ascii_case(name)).map(|(_, value)| value.trim())
+}
+
+async fn serve(
+    mut tcp: TcpStream,
+    connection: usize,
+    answer: &'static str,
+    messages: watch::Sender<Vec<Message>>,
+) {
+    let mut bytes = Vec::new();
+    while let Some(head) = until(&mut tcp, &mut bytes, b"\r\n\r\n").await {
+        let head = String::from_utf8(head).unwrap();
+        let mut message =
+            Message { head, body: Vec::new(), is_over: false, is_whole: false, connection };
+        let place = messages.borrow().len();
+        messages.send_modify(|messages| messages.push(message.clone()));
+        let body = read_body(&mut tcp, &mut bytes, &message.head, answer).await;
+        (message.is_over, message.is_whole) = (true, body.is_some());
+        message.body = body.unwrap_or_else(|| std::mem::take(&mut bytes));
+        let is_whole = message.is_whole;
+        messages.send_modify(|messages| messages[place] = message);
+        if !is_whole {
+            return;
+        }
+    }
+    if !bytes.is_empty() {
+        let (head, body) = (String::new(), bytes);
+        let broken = Message { head, body, is_over: true, is_whole: false, connection };
+        messages.send_modify(|messages| messages.push(broken));
+    }
+}
+
+/// Answers, and takes the body.
+async fn read_body(
+    tcp: &mut TcpStream,
+    bytes: &mut Vec<u8>,
+    head: &str,
+    answer: &str,
+) -> Option<Vec<u8>> {
+    let answer = if head == VICTIM { OK } else { answer };
+    tcp.write_all(answer.as_bytes()).await.ok()?;
+    if field(head, "transfer-encoding").is_some() {
+        // A test's trailers are none.
+        return until(tcp, bytes, b"0\r\n\r\n").await;
+    }
+    let length = field(head, "content-length").map_or(0, |length| length.parse().unwrap());
+    exactly(tcp, bytes, length).await
+}
