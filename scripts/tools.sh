@@ -4,13 +4,14 @@
 TARGET=${CARGO_TARGET_DIR:-$PWD/target}
 TOOLS=$TARGET/tools
 
-# cargo_tool CRATE VERSION [PROGRAM]: prints the path of the program. Unoptimised: they run for seconds.
+# cargo_tool CRATE VERSION [PROGRAM [FLAG...]]: prints the path of the program. Unoptimised: they run for seconds.
 cargo_tool() {
     local crate=$1 version=$2 program=${3:-$1} home
+    shift $(($# < 3 ? $# : 3))
     home=$TOOLS/$crate-$version
     if [ ! -x "$home/bin/$program" ]; then
         CARGO_TARGET_DIR=$TOOLS/build CARGO_INCREMENTAL=0 CARGO_PROFILE_DEV_DEBUG=0 \
-            cargo install --quiet --locked --debug --root "$home" "$crate@$version" >&2
+            cargo install --quiet --locked --debug --root "$home" "$@" "$crate@$version" >&2
         rm -rf "$TOOLS/build"
     fi
     echo "$home/bin/$program"
@@ -25,4 +26,15 @@ h2spec_tool() {
             go build -o "$program" github.com/summerwind/h2spec/cmd/h2spec) >&2
     fi
     echo "$program"
+}
+
+# nextest ARGUMENT...: runs tests by cargo-nextest, as .config/nextest.toml says; $TESTS tells what came of them.
+nextest() {
+    local program log rc=0
+    program=$(cargo_tool cargo-nextest 0.9.128 cargo-nextest --no-default-features --features default-no-update)
+    log=$(mktemp)
+    "$program" nextest run --locked --cargo-quiet --no-tests fail "$@" 2>&1 | tee "$log" || rc=$?
+    TESTS=$(sed -n 's/^ *Summary \[[^]]*\] *//p' "$log" | tail -n 1)
+    rm -f "$log"
+    return "$rc"
 }

@@ -1,7 +1,7 @@
 //! A short demonstration over real namespaces, with `harness = false` for the same reason as the
 //! testbed's test: a user namespace can only be made before the process has a second thread.
 //!
-//! Looks at what is recorded, not at how fast it was. Skipped, with the reason, where this machine
+//! Looks at what is recorded, not at how fast it was. Ignored, with the reason, where this machine
 //! forbids namespaces or has no TUN device.
 
 fn main() -> anyhow::Result<()> {
@@ -16,9 +16,10 @@ fn main() -> anyhow::Result<()> {
 
 #[cfg(target_os = "linux")]
 mod linux {
-    use std::time::{Duration, Instant};
+    use std::time::Duration;
 
     use anyhow::{Context as _, Result, ensure};
+    use libtest_mimic::{Arguments, Failed, Trial};
     use smig_lab::demo::{
         DemoEvent, DemoOptions, DemoRecorder, DemoResult, DemoRun, DriveError, Variant, drive,
         render_html, render_json,
@@ -27,19 +28,32 @@ mod linux {
     use smig_lab::netns::{Testbed, enter_user_namespace};
     use smig_lab::stop::Stop;
 
+    type Test = fn() -> Result<()>;
+
+    const TESTS: [(&str, Test); 3] = [
+        ("three_runs_are_recorded", three_runs_are_recorded),
+        ("it_stops_when_it_is_told_to", it_stops_when_it_is_told_to),
+        ("it_stops_when_nobody_can_be_shown", it_stops_when_nobody_can_be_shown),
+    ];
+
     pub(super) fn run() -> Result<()> {
         let possible =
             enter_user_namespace().and_then(|_| Testbed::start(LinkSpec::paper_wired()).map(drop));
-        match possible {
+        let forbidden = match possible {
             Err(why) if why.is_missing() => {
-                println!("skipped: {why}");
-                return Ok(());
+                eprintln!("the demo's tests are ignored: {why}");
+                true
             }
-            other => other?,
-        }
-        three_runs_are_recorded().context("three runs are recorded")?;
-        it_stops_when_it_is_told_to().context("it stops when it is told to")?;
-        it_stops_when_nobody_can_be_shown().context("it stops when nobody can be shown")
+            other => other.map(|()| false)?,
+        };
+        let mut arguments = Arguments::from_args();
+        // On the main thread: namespaces are a thread's.
+        arguments.test_threads = Some(1);
+        let trials = TESTS.map(|(name, test)| {
+            let run = move || test().map_err(|error| Failed::from(format!("{error:?}")));
+            Trial::test(name, run).with_ignored_flag(forbidden)
+        });
+        libtest_mimic::run(&arguments, trials.into()).exit()
     }
 
     /// Big enough for the policy to move it, small enough for a test.
@@ -54,7 +68,7 @@ mod linux {
     }
 
     fn three_runs_are_recorded() -> Result<()> {
-        let (options, begin) = (short(), Instant::now());
+        let options = short();
         let mut recorder = DemoRecorder::new(options.setup("a test"));
         // An error if the big file's hash or an object's length is wrong.
         drive(&options, &Stop::default(), &mut |event| {
@@ -73,7 +87,6 @@ mod linux {
             ensure!(run.connections.len() == 1, "{}: {:?}", run.variant, run.connections);
         }
         told(&result)?;
-        println!("  ok: three runs are recorded ({:.1?})", begin.elapsed());
         Ok(())
     }
 
@@ -125,7 +138,6 @@ mod linux {
             Ok(())
         });
         ensure!(matches!(ended, Err(DriveError::Stopped)), "{ended:?}");
-        println!("  ok: it stops when it is told to");
         Ok(())
     }
 
@@ -135,7 +147,6 @@ mod linux {
             _ => Ok(()),
         });
         ensure!(matches!(ended, Err(DriveError::Io(_))), "{ended:?}");
-        println!("  ok: it stops when nobody can be shown");
         Ok(())
     }
 }

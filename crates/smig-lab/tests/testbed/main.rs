@@ -12,21 +12,24 @@ mod tcp;
 
 #[cfg(target_os = "linux")]
 fn main() -> anyhow::Result<()> {
+    use libtest_mimic::{Arguments, Failed, Trial};
     use smig_lab::link::LinkSpec;
     use smig_lab::netns::{Testbed, enter_user_namespace};
 
     // The harness would have started threads by now; hence a main of our own.
-    let privilege = match enter_user_namespace().and_then(|privilege| {
+    let possible = enter_user_namespace().and_then(|privilege| {
         Testbed::start(LinkSpec::paper_wired())?;
         Ok(privilege)
-    }) {
-        Ok(privilege) => privilege,
+    });
+    let forbidden = match possible {
+        Ok(_) => false,
         Err(error) if error.is_missing() => {
-            println!("testbed tests SKIPPED: {error}");
-            return Ok(());
+            eprintln!("testbed tests are ignored: {error}");
+            true
         }
         Err(error) => return Err(error.into()),
     };
+    // What tests start of this very program.
     if std::env::args().any(|argument| argument == removal::HOLD) {
         return removal::hold();
     }
@@ -36,8 +39,14 @@ fn main() -> anyhow::Result<()> {
     if std::env::args().any(|argument| argument == hystart::HOLD) {
         return hystart::hold();
     }
-    println!("testbed tests, rights from: {privilege:?}");
-    run_all()
+    let mut arguments = Arguments::from_args();
+    // On the main thread: namespaces are a thread's.
+    arguments.test_threads = Some(1);
+    let trials = TESTS.map(|(name, test)| {
+        let run = move || test().map_err(|error| Failed::from(format!("{error:?}")));
+        Trial::test(name, run).with_ignored_flag(forbidden)
+    });
+    libtest_mimic::run(&arguments, trials.into()).exit()
 }
 
 #[cfg(not(target_os = "linux"))]
@@ -46,36 +55,25 @@ fn main() {
 }
 
 #[cfg(target_os = "linux")]
-fn run_all() -> anyhow::Result<()> {
-    use anyhow::Context as _;
+type Test = fn() -> anyhow::Result<()>;
 
-    type Test = fn() -> anyhow::Result<()>;
-    let tests: [(&str, Test); 17] = [
-        ("nothing is faster than the link", tcp::nothing_is_faster_than_the_link),
-        ("a full queue drops and TCP recovers", tcp::a_full_queue_drops_and_tcp_recovers),
-        ("each host has its own settings", tcp::each_host_has_its_own_settings),
-        ("an unknown congestion control is named", tcp::an_unknown_congestion_control_is_named),
-        ("testbeds do not see each other", tcp::testbeds_do_not_see_each_other),
-        ("nothing is left behind", tcp::nothing_is_left_behind),
-        ("links are side by side", links::links_are_side_by_side),
-        ("a log is written while the link runs", links::a_log_is_written_while_the_link_runs),
-        ("packets are captured at both ends", links::packets_are_captured_at_both_ends),
-        ("the MTU is the link's", links::the_mtu_is_the_links),
-        ("a link without sense is refused", links::a_link_without_sense_is_refused),
-        ("a link is measured", links::a_link_is_measured),
-        (
-            "a link that varies is held against itself",
-            links::a_link_that_varies_is_held_against_itself,
-        ),
-        ("a program is inside and dies with its handle", removal::a_program_dies_with_its_handle),
-        ("a program's end is told", removal::a_programs_end_is_told),
-        ("nothing survives the process", removal::nothing_survives_the_process),
-        ("HyStart is given back, whoever is killed", hystart::it_is_given_back_whoever_is_killed),
-    ];
-    for (name, test) in tests {
-        let begin = std::time::Instant::now();
-        test().with_context(|| name.to_owned())?;
-        println!("  ok: {name} ({:.1?})", begin.elapsed());
-    }
-    Ok(())
-}
+#[cfg(target_os = "linux")]
+const TESTS: [(&str, Test); 17] = [
+    ("nothing_is_faster_than_the_link", tcp::nothing_is_faster_than_the_link),
+    ("a_full_queue_drops_and_TCP_recovers", tcp::a_full_queue_drops_and_tcp_recovers),
+    ("each_host_has_its_own_settings", tcp::each_host_has_its_own_settings),
+    ("an_unknown_congestion_control_is_named", tcp::an_unknown_congestion_control_is_named),
+    ("testbeds_do_not_see_each_other", tcp::testbeds_do_not_see_each_other),
+    ("nothing_is_left_behind", tcp::nothing_is_left_behind),
+    ("links_are_side_by_side", links::links_are_side_by_side),
+    ("a_log_is_written_while_the_link_runs", links::a_log_is_written_while_the_link_runs),
+    ("packets_are_captured_at_both_ends", links::packets_are_captured_at_both_ends),
+    ("the_MTU_is_the_links", links::the_mtu_is_the_links),
+    ("a_link_without_sense_is_refused", links::a_link_without_sense_is_refused),
+    ("a_link_is_measured", links::a_link_is_measured),
+    ("a_link_that_varies_is_held_against_itself", links::a_link_that_varies_is_held_against_itself),
+    ("a_program_is_inside_and_dies_with_its_handle", removal::a_program_dies_with_its_handle),
+    ("a_programs_end_is_told", removal::a_programs_end_is_told),
+    ("nothing_survives_the_process", removal::nothing_survives_the_process),
+    ("HyStart_is_given_back_whoever_is_killed", hystart::it_is_given_back_whoever_is_killed),
+];

@@ -24,6 +24,14 @@ fn never() -> MoveRules {
     rules
 }
 
+/// A client whose window is far smaller than a body of `LEN`: as long as the test does not read the
+/// body, the server cannot have sent all of it, so what the test waits for can still happen.
+fn small_window() -> smig::Config {
+    let mut config = smig::Config::client();
+    config.stream_window = 1 << 20;
+    config
+}
+
 /// The end that moves counts when the other has answered, which may be after the last octet.
 fn is_move(event: &Observed) -> bool {
     matches!(event, Observed::Moved { .. })
@@ -64,7 +72,7 @@ async fn what_is_observed_names_its_connection() {
     let (watch, mut events) = Watch::new();
     let (seen, mut at_server) = Watch::new();
     let server = server.observer(seen).start(service_fn(answer)).unwrap();
-    let client = client.spares(0).observer(watch).build().unwrap();
+    let client = client.engine(small_window()).spares(0).observer(watch).build().unwrap();
     let response = client.request(get(url(&server, &format!("/octets/{LEN}")))).await.unwrap();
     drop(response);
     let is_reset = |event: &Observed| matches!(event, Observed::StreamReset { .. });
@@ -89,10 +97,8 @@ async fn a_download_moves_when_the_server_offers() {
     rules.offers = Offers::WhenNoSpare;
     let server = server.moves(rules).start(service_fn(answer)).unwrap();
     let (watch, mut events) = Watch::new();
-    let mut config = smig::Config::client();
-    // So that the server cannot have sent all before the connection is there.
-    config.stream_window = 1 << 20;
-    let client = client.engine(config).moves(never()).spares(0).observer(watch).build().unwrap();
+    let client =
+        client.engine(small_window()).moves(never()).spares(0).observer(watch).build().unwrap();
     let response = client.request(get(url(&server, &format!("/octets/{LEN}")))).await.unwrap();
     until(&mut events, is_move).await;
     let info = response.body().stream_info().unwrap();
@@ -140,10 +146,7 @@ async fn the_application_can_ask_for_a_move() {
     let (server, client) = pair();
     let (watch, mut events) = Watch::new();
     let server = server.moves(never()).start(service_fn(answer)).unwrap();
-    let mut config = smig::Config::client();
-    // So that the server cannot have sent all before it is asked.
-    config.stream_window = 1 << 20;
-    let client = client.engine(config).moves(never()).observer(watch).build().unwrap();
+    let client = client.engine(small_window()).moves(never()).observer(watch).build().unwrap();
     let response = client.request(get(url(&server, &format!("/octets/{LEN}")))).await.unwrap();
     until(&mut events, |event| matches!(event, Observed::Joined { .. })).await;
     let info = response.body().stream_info().unwrap();
