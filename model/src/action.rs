@@ -23,6 +23,7 @@ pub(crate) enum Action {
     Move(Side, Conn),
     Offer,
     Reset(Side),
+    Stop,
     CancelByClose(Side, Conn),
     Lose(Conn),
     GoAway(Side, Conn),
@@ -106,6 +107,9 @@ pub(crate) fn may_happen(scenario: &Scenario, world: &World, actions: &mut Vec<A
                 actions.push(Action::Deliver(conn, side, Choice::Unwilling));
             }
         }
+    }
+    if budget.stops > 0 && world.endpoint(Side::Server).can_stop() {
+        actions.push(Action::Stop);
     }
     if budget.offers > 0 && world.endpoint(Side::Server).can_offer() {
         actions.push(Action::Offer);

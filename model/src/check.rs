@@ -114,6 +114,7 @@ fn describe(world: &World, action: Action) -> String {
         Action::Move(side, conn) => format!("{side} moves the stream to {conn}"),
         Action::Offer => "server offers".to_owned(),
         Action::Reset(side) => format!("{side} resets the stream"),
+        Action::Stop => "server stops the upload".to_owned(),
         Action::CancelByClose(side, conn) => format!("{side} cancels by closing {conn}"),
         Action::Lose(conn) => format!("{conn} breaks"),
         Action::GoAway(side, conn) => format!("{side} sends GOAWAY on {conn}"),

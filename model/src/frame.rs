@@ -52,6 +52,8 @@ pub(crate) enum Frame {
     Data(u8, Data),
     WindowUpdate(u8, u8),
     Reset(u8),
+    /// RST_STREAM(NO_ERROR): the response is whole, and the rest of the request not wanted.
+    Stop(u8),
     Migrate(u8, Request),
     Answer(u8, Answer),
     GoAway {
@@ -85,6 +87,7 @@ impl fmt::Display for Frame {
             Self::Data(id, data) => write!(f, "[{id}] {data}"),
             Self::WindowUpdate(id, by) => write!(f, "[{id}] WINDOW_UPDATE +{by}"),
             Self::Reset(id) => write!(f, "[{id}] RST_STREAM"),
+            Self::Stop(id) => write!(f, "[{id}] RST_STREAM(NO_ERROR)"),
             Self::Migrate(id, Request::Move { to, end }) => write!(f, "[{id}] MIGRATE({to}){end}"),
             Self::Migrate(id, Request::Offer) => write!(f, "[{id}] MIGRATE(0): offer"),
             Self::Answer(id, Answer { to: Some(to), end }) => {

@@ -23,6 +23,13 @@ pub enum Omission {
     ClosedCarrierAccepted,
     /// The server withdraws an offer and moves the stream itself (SMIG-6.3/offer-stays-open).
     OfferWithdrawn,
+    /// A server stops an upload before the answer to its own move (SMIG-8.19/stop-after-answer).
+    StopBeforeAnswer,
+    /// A client takes RST_STREAM(NO_ERROR) on its carrier at once (SMIG-5.30/stop-kept).
+    StopTakenAtOnce,
+    /// RST_STREAM(NO_ERROR) that crosses the client's MIGRATE fails the stream
+    /// (SMIG-8.20/stop-crosses).
+    StopFailsTheMove,
     /// Both sides of a collision follow the other (SMIG-6.5/server-wins).
     ServerFollowsInCollision,
     /// A mover goes on behind what it sent on the declined carrier (SMIG-6.8/resume).
@@ -48,7 +55,7 @@ pub enum Omission {
 
 impl Omission {
     /// Every rule that can be left out.
-    pub const ALL: [Self; 18] = [
+    pub const ALL: [Self; 21] = [
         Self::EndLostInCollision,
         Self::ClientDoesNotHold,
         Self::ForgetAtEnd,
@@ -67,6 +74,9 @@ impl Omission {
         Self::ResetForgotten,
         Self::AnswerTakenAsGiven,
         Self::GoAwayBelowBound,
+        Self::StopBeforeAnswer,
+        Self::StopTakenAtOnce,
+        Self::StopFailsTheMove,
     ];
 
     /// The rule's id in `spec/smig.md`.
@@ -91,6 +101,9 @@ impl Omission {
             Self::ResetForgotten => "SMIG-8.3/reset-remembered",
             Self::AnswerTakenAsGiven => "SMIG-8.8/c1-ends-at-mover",
             Self::GoAwayBelowBound => "SMIG-8.16/bound-is-processed",
+            Self::StopBeforeAnswer => "SMIG-8.19/stop-after-answer",
+            Self::StopTakenAtOnce => "SMIG-5.30/stop-kept",
+            Self::StopFailsTheMove => "SMIG-8.20/stop-crosses",
         }
     }
 }

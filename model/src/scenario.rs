@@ -28,6 +28,8 @@ pub struct Budget {
     pub goaways: u8,
     /// Times that `unbound_timeout` fires, at any moment.
     pub timeouts: u8,
+    /// RST_STREAM(NO_ERROR) of the server, behind the whole response (RFC 9113 section 8.1).
+    pub stops: u8,
     /// Changes of SETTINGS_INITIAL_WINDOW_SIZE on the first connection, up or down, from either side.
     pub settings: u8,
 }

@@ -25,6 +25,7 @@ const NONE: Budget = Budget {
     losses: 0,
     goaways: 0,
     timeouts: 0,
+    stops: 0,
     settings: 0,
 };
 
@@ -58,6 +59,7 @@ pub fn suite(size: Size) -> Vec<Scenario> {
     all.extend(joining());
     all.extend(offers());
     all.extend(repeated());
+    all.extend(stopped_uploads());
     if size == Size::Small {
         all.iter_mut().for_each(Scenario::narrow);
     }
@@ -105,6 +107,12 @@ pub fn witness(omission: Omission) -> Scenario {
             Scenario { budget: Budget { declines: 1, ..both }, ..upload }
         }
         Omission::NextMoveIgnored | Omission::ServerFollowsInCollision => upload,
+        Omission::StopBeforeAnswer => {
+            Scenario { budget: Budget { stops: 1, ..declined }, ..upload }
+        }
+        Omission::StopTakenAtOnce | Omission::StopFailsTheMove => {
+            Scenario { budget: Budget { stops: 1, ..client }, ..upload }
+        }
     }
 }
 
@@ -243,5 +251,54 @@ fn repeated() -> Vec<Scenario> {
             ..tunnel
         },
         Scenario { what: "twice among 3 connections, a tunnel", budget: often, ..tunnel },
+    ]
+}
+
+/// The response is whole before its upload, which the server stops (RFC 9113 section 8.1).
+fn stopped_uploads() -> Vec<Scenario> {
+    let stop = Budget { stops: 1, declines: 1, ..NONE };
+    let server = Budget { server_moves: 1, ..stop };
+    let client = Budget { client_moves: 1, ..stop };
+    let both = Budget { server_moves: 1, client_moves: 1, ..stop };
+    let settings = Budget { settings: 1, ..server };
+    let trouble = |moves| Budget { losses: 1, client_resets: 1, timeouts: 1, ..moves };
+    let upload = Scenario { what: "an upload that is stopped; declines, a loss, resets", ..UPLOAD };
+    vec![
+        Scenario { who: "server", budget: trouble(server), ..upload },
+        Scenario { who: "client", budget: trouble(client), ..upload },
+        Scenario {
+            who: "each side",
+            what: "an upload that is stopped; declines, GOAWAY",
+            budget: Budget { goaways: 1, ..both },
+            ..upload
+        },
+        Scenario {
+            who: "client",
+            what: "on an offer, an upload that is stopped; declines, a loss",
+            budget: Budget { offers: 1, losses: 1, ..client },
+            ..upload
+        },
+        Scenario {
+            who: "server",
+            what: "an upload that is stopped, to a joining connection; declines, a loss",
+            joining: true,
+            budget: Budget { losses: 1, ..server },
+            ..upload
+        },
+        Scenario {
+            who: "server",
+            what: "an upload that is stopped; SETTINGS, declines",
+            window: 2,
+            budget: settings,
+            ..upload
+        },
+        Scenario {
+            who: "each side",
+            what: "among 3 connections, an upload that is stopped",
+            conns: 3,
+            up: 1,
+            budget: Budget { declines: 0, ..both },
+            ..upload
+        },
     ]
 }

@@ -107,6 +107,10 @@ impl World {
                 self.spend_reset(side);
                 self.with(side, Endpoint::reset);
             }
+            Action::Stop => {
+                self.budget.stops -= 1;
+                self.with(Side::Server, Endpoint::stop);
+            }
             Action::CancelByClose(side, conn) => {
                 self.spend_reset(side);
                 self.network.break_up(conn);

@@ -1,6 +1,6 @@
 //! Resets, the end of connections, GOAWAY: section 8.
 
-use super::{Endpoint, Fate, Fault, OpenMove, ResetOn};
+use super::{Early, Endpoint, Fate, Fault, OpenMove, ResetOn};
 use crate::frame::{End, Frame, Request};
 use crate::id::{Carrier, Conn, Side};
 use crate::omission::Omission;
@@ -63,6 +63,54 @@ impl Endpoint {
         } else {
             self.abandon(at); // SMIG-5.25/unbound-reset
         }
+    }
+
+    /// Whether the server may stop the upload: its response is whole, and
+    /// SMIG-8.19/stop-after-answer.
+    pub(crate) fn can_stop(&self) -> bool {
+        let answered = self.open.is_none() || self.omits(Omission::StopBeforeAnswer);
+        self.side == Side::Server
+            && self.fate == Fate::Running
+            && self.send.ended
+            && !self.recv.ended
+            && self.kept.is_none()
+            && answered
+    }
+
+    /// RFC 9113 section 8.1: the exchange is complete for the server.
+    pub(crate) fn stop(&mut self) {
+        self.fate = Fate::Complete;
+        match &mut self.open {
+            None => {
+                self.push(self.place, Frame::Stop);
+                self.closed.insert(self.place);
+            }
+            Some(open) => {
+                // Forgotten, as by any reset.
+                open.reset = Some(ResetOn::Carrier);
+                let to = open.to;
+                self.push(to, Frame::Stop);
+            }
+        }
+        self.settle();
+    }
+
+    pub(super) fn stop_read(&mut self, at: Carrier) {
+        if self.closed.contains(at) {
+            return;
+        }
+        if self.is_destination(at) && !self.omits(Omission::StopTakenAtOnce) {
+            if let Some(open) = &mut self.open {
+                open.early.push(Early::Stop); // SMIG-5.30/stop-kept
+            }
+            return;
+        }
+        let kept = self.open.is_none() || !self.omits(Omission::StopFailsTheMove); // SMIG-8.20/stop-crosses
+        if (at == self.place || self.is_destination(at)) && self.recv.ended && kept {
+            self.send.ended = true;
+            self.fate = Fate::Complete;
+        }
+        self.reset_read(at);
     }
 
     /// RST_STREAM on S1: SMIG-8.1/reset-crosses if it crossed a MIGRATE.

@@ -110,6 +110,7 @@ struct OpenMove {
 enum Early {
     Data(Data),
     Request(Request),
+    Stop,
 }
 
 /// A MIGRATE that waits for the answer to JOIN (SMIG-5.12/join-pending).
@@ -219,6 +220,7 @@ impl Endpoint {
             Frame::Data(id, data) => self.data_read(at(id), data),
             Frame::WindowUpdate(id, by) => self.credit_read(at(id), by),
             Frame::Reset(id) => self.reset_read(at(id)),
+            Frame::Stop(id) => self.stop_read(at(id)),
             Frame::Migrate(id, request) => self.request_read(at(id), request, choice),
             Frame::Answer(id, answer) => self.answer_read(at(id), answer),
             Frame::GoAway { last } => self.goaway_read(conn, last),

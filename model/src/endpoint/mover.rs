@@ -82,6 +82,7 @@ impl Endpoint {
                 Early::Request(request) => {
                     self.request_read(open.to, request, super::Choice::Willing)
                 } // SMIG-5.16/next-move-kept
+                Early::Stop => self.stop_read(open.to),
             }
         }
         self.settle();

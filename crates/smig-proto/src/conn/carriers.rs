@@ -19,6 +19,8 @@ pub(crate) enum EarlyItem {
     Gathered(BytesMut, Credit, u32),
     /// The follower moves the stream on, or offers it (SMIG-5.16/next-move-kept).
     Migrate(Migrate, EndStream),
+    /// RST_STREAM(NO_ERROR): the response is whole, and the request's rest not wanted.
+    Stop,
 }
 
 /// What a carrier received before its barrier.
@@ -62,12 +64,19 @@ impl Early {
         self.items.iter().any(|item| matches!(item, EarlyItem::Migrate(..)))
     }
 
-    /// Whether it holds its sender's barrier: nothing of the stream may follow
+    /// Whether it holds its sender's last frame here: nothing of the stream may follow
     /// (SMIG-5.19/behind-barrier).
     pub(crate) fn has_barrier(&self) -> bool {
-        let barrier =
-            |item: &EarlyItem| matches!(item, EarlyItem::Migrate(Migrate { dst: Some(_) }, _));
-        self.items.iter().any(barrier)
+        self.items.iter().any(|item| match item {
+            EarlyItem::Migrate(migrate, _) => migrate.dst.is_some(),
+            EarlyItem::Stop => true,
+            EarlyItem::Section(..) | EarlyItem::Data(..) | EarlyItem::Gathered(..) => false,
+        })
+    }
+
+    /// Whether its sender wants no more of what this side sends.
+    pub(crate) fn is_stopped(&self) -> bool {
+        self.items.iter().any(|item| matches!(item, EarlyItem::Stop))
     }
 
     /// How many header sections it holds.
@@ -80,7 +89,7 @@ impl Early {
         let held = |item: &EarlyItem| match item {
             EarlyItem::Data(chunk, _) => chunk.credit.octets(),
             EarlyItem::Gathered(_, credit, _) => credit.octets(),
-            EarlyItem::Section(..) | EarlyItem::Migrate(..) => 0,
+            EarlyItem::Section(..) | EarlyItem::Migrate(..) | EarlyItem::Stop => 0,
         };
         self.items.iter().map(|item| u64::from(held(item))).sum()
     }
@@ -92,7 +101,7 @@ impl Early {
             match item {
                 EarlyItem::Data(chunk, _) => credit.join(chunk.credit),
                 EarlyItem::Gathered(_, gathered, _) => credit.join(gathered),
-                EarlyItem::Section(..) | EarlyItem::Migrate(..) => {}
+                EarlyItem::Section(..) | EarlyItem::Migrate(..) | EarlyItem::Stop => {}
             }
         }
         credit

@@ -88,6 +88,10 @@ impl Session {
                     self.apply_migrate(now, key, at, migrate, end)?;
                     Ok(())
                 }
+                EarlyItem::Stop => {
+                    self.fail_by_peer(key, at, ErrorCode::NoError);
+                    Ok(())
+                }
             };
             if let Err(cause) = done {
                 self.fail_locally(key, cause);
@@ -102,7 +106,7 @@ impl Session {
             EarlyItem::Data(Chunk { credit, .. }, _) | EarlyItem::Gathered(_, credit, _) => {
                 self.give_back_to(at.conn, credit);
             }
-            EarlyItem::Section(..) => {}
+            EarlyItem::Section(..) | EarlyItem::Stop => {}
             EarlyItem::Migrate(..) => {
                 self.send_migrate(at, Migrate { dst: None }, flag::SMIG_ACK | flag::END_STREAM);
             }

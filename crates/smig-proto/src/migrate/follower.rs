@@ -31,7 +31,7 @@ impl Session {
             return self.on_stray_migrate(from, migrate);
         };
         if let Some(early) = self.early_of(key, conn, id) {
-            if early.has_migrate() {
+            if early.has_migrate() || early.has_barrier() {
                 return Err(Cause::BadMigrate.into());
             }
             early.items.push(EarlyItem::Migrate(migrate, end));

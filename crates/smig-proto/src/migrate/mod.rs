@@ -98,6 +98,17 @@ impl HandOver {
         }
     }
 
+    /// Ends the phase of an open move of ours; any other stays.
+    pub(crate) fn take_moving(&mut self) -> Option<Box<Moving>> {
+        match core::mem::replace(self, Self::Settled) {
+            Self::Moving(moving) => Some(moving),
+            other @ (Self::Settled | Self::Offered | Self::OfferReceived) => {
+                *self = other;
+                None
+            }
+        }
+    }
+
     /// Whether the stream's own direction may be sent now.
     pub(crate) fn lets_send(&self) -> bool {
         match self {

@@ -206,22 +206,16 @@ impl Session {
             return Ok(());
         }
         self.schedule(key);
+        self.stop_if_due(key);
         Ok(())
     }
 
     /// The mover's phase ends; the route stays the carrier.
     pub(crate) fn settle(&mut self, key: StreamKey) -> Option<Moving> {
         let stream = self.streams.find_mut(key)?;
-        match core::mem::replace(&mut stream.hand_over, HandOver::Settled) {
-            HandOver::Moving(moving) => {
-                self.open_moving = self.open_moving.saturating_sub(1);
-                Some(*moving)
-            }
-            other @ (HandOver::Settled | HandOver::Offered | HandOver::OfferReceived) => {
-                stream.hand_over = other;
-                None
-            }
-        }
+        let moving = stream.hand_over.take_moving()?;
+        self.open_moving = self.open_moving.saturating_sub(1);
+        Some(*moving)
     }
 
     /// END_STREAM on any MIGRATE of a stream: nothing if the direction had ended before
@@ -245,14 +239,21 @@ impl Session {
     /// SMIG-6.11/close-abandoned).
     fn on_decline(&mut self, key: StreamKey, end: EndStream) {
         let Some(moving) = self.settle(key) else { return };
-        let credit = moving.credit_on_carrier;
+        let (from, credit) = (moving.from, moving.credit_on_carrier);
+        let stopped = moving.early.is_stopped();
         self.return_to(key, moving);
         if credit > 0 {
             self.send_stream_credit(key, credit);
         }
         self.events.push_back(Event::MigrationDeclined { stream: key });
         self.apply_barrier_end(key, end);
+        if stopped {
+            // The reset on the carrier comes to S1 (SMIG-8.3/reset-remembered).
+            self.queue_reset(from, ErrorCode::NoError);
+            self.fail_by_peer(key, from, ErrorCode::NoError);
+        }
         self.after_direction(key);
+        self.stop_if_due(key);
     }
 
     /// Takes the stream back to where it was before an own migration that came to nothing.

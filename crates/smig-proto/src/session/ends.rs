@@ -2,9 +2,9 @@
 
 use bytes::Bytes;
 
-use crate::conn::{ConnId, Connection, ConnectionRole, Phase, Standing};
+use crate::conn::{ConnId, Connection, ConnectionRole, EarlyItem, Phase, Standing};
 use crate::error::{Cause, ConnectionError, ErrorCode, Fault, Initiator, Processed, StreamError};
-use crate::migrate::{AnswerDue, HandOver};
+use crate::migrate::{AnswerDue, HandOver, Moving};
 use crate::session::control::send_goaway;
 use crate::session::{Event, LostReason, Role, Session};
 use crate::stream::{Exchange, Hold, Opener, RecvPhase, Route, SendPhase, StreamKey};
@@ -74,6 +74,9 @@ impl Session {
     ) -> Result<(), Fault> {
         let at = Route { conn: id, id: stream };
         if let Some(key) = self.key_at(id, stream) {
+            if self.keep_stop(key, at, code) {
+                return Ok(());
+            }
             if self.role == Role::Server && !self.reset_budget.take(now, 1) {
                 return Err(Cause::TooManyResets.into());
             }
@@ -132,11 +135,9 @@ impl Session {
         if stream.is_over() {
             return;
         }
-        let settled = !matches!(stream.hand_over, HandOver::Moving(_));
-        let whole = settled
-            && stream.recv.phase() == RecvPhase::Ended
-            && stream.exchange != Exchange::Tunnel;
+        let whole = stream.recv.phase() == RecvPhase::Ended && stream.exchange != Exchange::Tunnel;
         if self.role == Role::Client && code == ErrorCode::NoError && whole {
+            self.withdraw_move(key, at);
             return self.stop_request(key, at);
         }
         if let HandOver::Moving(moving) = &stream.hand_over {
@@ -157,6 +158,37 @@ impl Session {
         let (initiator, connection) = (Initiator::Peer, at.conn);
         let error = StreamError { code, initiator, cause: None, connection, processed };
         self.finish_failed(key, error, Some(at));
+    }
+
+    /// Client: RST_STREAM(NO_ERROR) on the carrier of an open move of ours says that the response is
+    /// whole. Its end may still be under way on the old connection, so this waits behind the answer
+    /// (SMIG-5.30/stop-kept). False: it is no such frame.
+    fn keep_stop(&mut self, key: StreamKey, at: Route, code: ErrorCode) -> bool {
+        if self.role != Role::Client || code != ErrorCode::NoError {
+            return false;
+        }
+        let Some(early) = self.early_of(key, at.conn, at.id) else { return false };
+        let first = !early.has_barrier();
+        if first {
+            early.items.push(EarlyItem::Stop);
+        }
+        first
+    }
+
+    /// Client: nothing more of the request is sent, so an open move of it means nothing. The server
+    /// declines it (SMIG-8.20/stop-crosses).
+    fn withdraw_move(&mut self, key: StreamKey, at: Route) {
+        let Some(stream) = self.streams.find_mut(key) else { return };
+        let Some(moving) = stream.hand_over.take_moving() else { return };
+        let Moving { from, to, dst, early, carrier_used, .. } = *moving;
+        if at != to && carrier_used {
+            self.queue_reset(to, ErrorCode::Cancel);
+        }
+        self.remember_answer((from, dst), (at == to).then_some(ErrorCode::NoError));
+        early.items.into_iter().for_each(|item| self.drop_item(to, item));
+        self.unmap(from);
+        self.ignore_from_peer(to);
+        self.events.push_back(Event::MigrationDeclined { stream: key });
     }
 
     /// Client: the response is whole and the server wants no more of the request. The response must
@@ -353,12 +385,38 @@ impl Session {
             self.give_back_to(conn, credit);
         }
         if tell {
-            self.cancel(key, ErrorCode::NoError);
+            self.ask_to_stop(key);
         }
     }
 
-    /// Resets a stream by the application's wish.
+    /// Server: the response is whole, and the client is to stop sending (RFC 9113 section 8.1). Not
+    /// before the answer to an open move of ours: a decline asks for the response once more
+    /// (SMIG-8.19/stop-after-answer).
+    pub(crate) fn ask_to_stop(&mut self, key: StreamKey) {
+        let Some(stream) = self.streams.find_mut(key) else { return };
+        let settled = !matches!(stream.hand_over, HandOver::Moving(_));
+        if settled && stream.send.phase() == SendPhase::Ended {
+            self.end_here(key, ErrorCode::NoError, Initiator::User, None);
+        } else {
+            stream.stop_due = true;
+        }
+    }
+
+    /// What kept the client from being told to stop may be over.
+    pub(crate) fn stop_if_due(&mut self, key: StreamKey) {
+        if self.streams.find(key).is_some_and(|stream| stream.stop_due && !stream.is_complete()) {
+            self.ask_to_stop(key);
+        }
+    }
+
+    /// Resets a stream by the application's wish. A server's NO_ERROR behind a whole response asks
+    /// the client to stop, and is sent when no decline can recall the response any more.
     pub fn reset(&mut self, key: StreamKey, code: ErrorCode) {
+        let Some(stream) = self.streams.find(key) else { return };
+        let whole = stream.send.phase() == SendPhase::Ended;
+        if self.role == Role::Server && code == ErrorCode::NoError && whole {
+            return self.ask_to_stop(key);
+        }
         self.cancel(key, code);
     }
 

@@ -72,6 +72,7 @@ impl Session {
             moves: 0,
             offered: false,
             hold: Hold::Held,
+            stop_due: false,
             scheduled: None,
             stall: StallClock::new(now),
             over: None,

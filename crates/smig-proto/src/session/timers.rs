@@ -95,7 +95,7 @@ impl Session {
                 self.events.push_back(Event::LimitHit { conn, limit: "migration answer time" });
                 self.fail_locally(key, Cause::CarrierTimeout);
             } else if self.is_drained_long(key) {
-                self.reset(key, ErrorCode::NoError);
+                self.ask_to_stop(key);
             } else if self.is_stalled(now, key) {
                 self.events.push_back(Event::LimitHit { conn, limit: "stalled stream" });
                 self.fail_locally(key, Cause::Stalled);
@@ -108,7 +108,7 @@ impl Session {
         let Some(stream) = self.streams.find_mut(key) else { return false };
         match &mut stream.hold {
             Hold::Draining(ticks) => {
-                *ticks += 1;
+                *ticks = ticks.saturating_add(1);
                 *ticks > 2
             }
             Hold::Held | Hold::Released => false,

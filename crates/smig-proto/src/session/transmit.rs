@@ -156,6 +156,7 @@ impl Session {
         if complete {
             self.after_direction(key);
         }
+        self.stop_if_due(key);
     }
 }
 

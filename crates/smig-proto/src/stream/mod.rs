@@ -73,6 +73,8 @@ pub(crate) struct Stream {
     /// The server offers a declined stream no second time (SMIG-6.4/offered-once).
     pub(crate) offered: bool,
     pub(crate) hold: Hold,
+    /// Server: the client is to be told to stop, as soon as the response is whole and beyond recall.
+    pub(crate) stop_due: bool,
     /// The connection whose scheduler knows the stream as ready.
     pub(crate) scheduled: Option<ConnId>,
     pub(crate) stall: StallClock,

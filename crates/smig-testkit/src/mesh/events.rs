@@ -156,10 +156,9 @@ impl World {
             self.fault(format!("exchange {at} failed at {side:?}, and nothing happened: {error}"));
         }
         let user = error.initiator == Initiator::User;
-        let talk = &self.talks[at];
         let whole = error.code == ErrorCode::NoError && error.initiator == Initiator::Peer;
-        if side == Side::Client && whole && !talk.moved {
-            // NO_ERROR means that the response is whole (RFC 9113 section 8.1).
+        if side == Side::Client && whole {
+            // NO_ERROR means that the response is whole (RFC 9113 section 8.1), moved or not.
             self.fault(format!("exchange {at}: a whole response was thrown away"));
         }
         if !cause || !code || (user && !gave_up) {

@@ -148,7 +148,6 @@ impl World {
             self.talks[at].offered = false;
         }
         if moved == Some(Ok(())) {
-            self.talks[at].moved = true;
             let talk = &self.talks[at];
             if talk.pushed {
                 self.seen("move of a push");

@@ -64,14 +64,12 @@ pub(crate) struct Talk {
     /// The client was offered a move and has not answered.
     pub(crate) offered: bool,
     pub(crate) pushed: bool,
-    /// Some end moved it.
-    pub(crate) moved: bool,
 }
 
 impl Talk {
     pub(crate) fn new(plan: Plan) -> Self {
         let part = || Part { writable: true, ..Part::default() };
-        Self { plan, parts: [part(), part()], offered: false, pushed: false, moved: false }
+        Self { plan, parts: [part(), part()], offered: false, pushed: false }
     }
 
     pub(crate) fn part(&mut self, side: Side) -> &mut Part {

@@ -128,8 +128,20 @@ impl Watch {
             self.seen.insert("refused stream");
         }
         let here = Some((at.number, stream));
-        if self.open.iter().any(|m| m.to == here || (m.link == at.link && m.stream == stream)) {
+        let names = |m: &&OpenMove| m.to == here || (m.link == at.link && m.stream == stream);
+        if self.open.iter().any(|m| names(&m)) {
             self.seen.insert("reset during a move");
+        }
+        if code != 0 || at.side != Side::Server {
+            return;
+        }
+        self.seen.insert("upload stopped");
+        // A decline would ask for the response once more (SMIG-8.19/stop-after-answer).
+        let own = |m: &&OpenMove| names(m) && m.side == Side::Server && m.to.is_some();
+        if self.open.iter().any(|m| own(&m)) {
+            self.faults.push(format!("NO_ERROR on {}/{stream} before the answer", at.link));
+        } else if self.open.iter().any(|m| names(&m)) {
+            self.seen.insert("upload stopped during its own move");
         }
     }
 

@@ -1,0 +1,157 @@
+//! spec/smig.md section 8: a whole response whose upload is stopped by RST_STREAM(NO_ERROR) while it
+//! moves (RFC 9113 section 8.1).
+
+use core::time::Duration;
+
+use http::Method;
+use smig_proto::{Config, EndStream, ErrorCode, StreamKey};
+use smig_testkit::script::frame::*;
+use smig_testkit::script::{C1, C2, Line, Peer};
+
+/// A server engine whose response on stream 1 of C1 moves to stream 2 of C2, while the upload goes on.
+fn moving() -> (Peer, StreamKey) {
+    let mut peer = Peer::of_server(Config::server()).with_spare();
+    let key = peer.post(C1, 1);
+    peer.respond(key, 200, EndStream::No);
+    peer.expect(C1, headers(1).status(200));
+    let cid = peer.cid(C2);
+    peer.migrate(key, C2).unwrap();
+    peer.expect(C1, migrate(1, cid, 2));
+    (peer, key)
+}
+
+/// A client engine whose upload's own MIGRATE to C2 is open.
+fn uploading() -> (Peer, StreamKey) {
+    let mut peer = Peer::of_client(Config::client()).with_spare();
+    let key = peer.open(C1, Method::POST, EndStream::No);
+    let cid = peer.cid(C2);
+    peer.migrate(key, C2).unwrap();
+    peer.expect(C1, migrate(1, cid, 1));
+    (peer, key)
+}
+
+fn whole_response(peer: &mut Peer, line: Line, stream: u32) {
+    peer.send(line, headers(stream).status(413));
+    peer.send(line, data(stream, "too large").end());
+}
+
+fn reads_whole_response(peer: &mut Peer, key: StreamKey) {
+    assert_eq!(peer.take_response(key), 413);
+    assert_eq!(&peer.read_to_end(key)[..], b"too large");
+    peer.expect_unharmed(key);
+    peer.app(|session, _| session.release(key));
+    assert_eq!(peer.session().stream_count(), 0);
+    assert!(!peer.session().has_obligations());
+    assert_eq!(peer.session().audit(), [""; 0]);
+}
+
+#[test]
+fn a_whole_response_survives_that_its_uploads_move_is_open() {
+    // SMIG-8.20/stop-crosses: the server answered before it read the MIGRATE, and declines.
+    let (mut peer, key) = uploading();
+    whole_response(&mut peer, C1, 1);
+    peer.send(C1, reset(1, ErrorCode::NoError));
+    peer.send(C1, decline(1).end());
+    reads_whole_response(&mut peer, key);
+    peer.expect_silence();
+    // SMIG-6.11/close-abandoned: the carrier on which credit was given is closed.
+    let (mut peer, key) = uploading();
+    peer.send(C1, headers(1).status(200));
+    for _ in 0..300 {
+        peer.send(C1, data(1, vec![0; 16_000]));
+    }
+    while !peer.read(key).is_empty() {}
+    peer.skip_credit(C1);
+    assert!(peer.skip_credit(C2).is_some_and(|(stream, _)| stream == 1));
+    peer.send(C1, data(1, "end").end());
+    peer.send(C1, reset(1, ErrorCode::NoError));
+    peer.expect(C2, reset(1, ErrorCode::Cancel));
+    assert_eq!(&peer.read_to_end(key)[..], b"end");
+    // SMIG-8.6/c1-ends-unanswered: without the answer, too.
+    peer.lose(C1);
+    peer.expect_unharmed(key);
+    assert!(!peer.session().has_obligations());
+    // A response that is not whole is not made whole by that.
+    let (mut peer, key) = uploading();
+    peer.send(C1, headers(1).status(200));
+    peer.send(C1, reset(1, ErrorCode::NoError));
+    assert_eq!(peer.take_error(key).code, ErrorCode::NoError);
+}
+
+#[test]
+fn a_whole_response_survives_that_the_answer_is_overtaken() {
+    // SMIG-5.30/stop-kept: the server accepted, answered and stops the upload; C2 is faster than
+    // C1.
+    let (mut peer, key) = uploading();
+    let cid = peer.cid(C2);
+    peer.send(C2, data(1, "large").end());
+    peer.send(C2, reset(1, ErrorCode::NoError));
+    peer.expect_unharmed(key);
+    peer.send(C1, headers(1).status(413));
+    peer.send(C1, data(1, "too "));
+    peer.send(C1, accept(1, cid, 1));
+    reads_whole_response(&mut peer, key);
+    peer.expect_silence();
+    // SMIG-5.30/stop-kept: the response's end came before the barrier, and the answer says so.
+    let (mut peer, key) = uploading();
+    peer.send(C2, reset(1, ErrorCode::NoError));
+    peer.expect_unharmed(key);
+    whole_response(&mut peer, C1, 1);
+    peer.send(C1, accept(1, cid, 1).end());
+    reads_whole_response(&mut peer, key);
+    peer.expect_silence();
+    // SMIG-5.30/stop-kept: what is not whole when the answer is there has failed.
+    let (mut peer, key) = uploading();
+    peer.send(C2, reset(1, ErrorCode::NoError));
+    peer.send(C1, headers(1).status(200));
+    peer.send(C1, accept(1, cid, 1));
+    assert_eq!(peer.take_error(key).code, ErrorCode::NoError);
+    peer.expect_silence();
+    // SMIG-5.30/stop-kept: nothing may follow it.
+    let (mut peer, key) = uploading();
+    peer.send(C2, reset(1, ErrorCode::NoError));
+    peer.send(C2, data(1, "more"));
+    assert_eq!(peer.take_error(key).code, ErrorCode::StreamClosed);
+}
+
+#[test]
+fn an_upload_is_not_stopped_before_the_answer() {
+    // SMIG-8.19/stop-after-answer: a decline asks for the response once more.
+    for accepts in [true, false] {
+        let (mut peer, key) = moving();
+        let cid = peer.cid(C2);
+        peer.body(key, "whole", EndStream::Yes);
+        peer.expect(C2, data(2, "whole").end());
+        peer.app(|session, _| session.release(key));
+        for _ in 0..5 {
+            peer.send(C1, data(1, vec![0; 16_000]));
+        }
+        peer.advance(Duration::from_secs(5));
+        peer.expect_silence();
+        if accepts {
+            peer.send(C1, accept(1, cid, 2));
+            peer.expect(C2, reset(2, ErrorCode::NoError));
+        } else {
+            peer.send(C1, decline(1));
+            peer.expect(C1, data(1, "whole").end());
+            peer.expect(C2, reset(2, ErrorCode::Cancel));
+            peer.advance(Duration::from_secs(5));
+            peer.expect(C1, reset(1, ErrorCode::NoError));
+        }
+        peer.expect_silence();
+        assert_eq!(peer.session().stream_count(), 0, "accepted: {accepts}");
+    }
+    // SMIG-8.19/stop-after-answer: nor by the application's own wish.
+    let (mut peer, key) = moving();
+    let cid = peer.cid(C2);
+    peer.body(key, "whole", EndStream::Yes);
+    peer.expect(C2, data(2, "whole").end());
+    peer.app(|session, _| session.reset(key, ErrorCode::NoError));
+    peer.expect_silence();
+    peer.send(C1, accept(1, cid, 2));
+    peer.expect(C2, reset(2, ErrorCode::NoError));
+    // A response that is not whole is cut as by any reset.
+    let (mut peer, key) = moving();
+    peer.app(|session, _| session.reset(key, ErrorCode::NoError));
+    peer.expect(C2, reset(2, ErrorCode::NoError));
+}
