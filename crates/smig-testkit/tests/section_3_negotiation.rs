@@ -346,3 +346,34 @@ fn a_trusted_cleartext_client_joins_with_k() {
     peer.connect();
     assert!(peer.session().connection(peer.conn(C2)).unwrap().joined);
 }
+
+#[test]
+fn a_founding_join_is_told_by_its_last_sixteen_bytes() {
+    // SMIG-3.12/founding-join: all zero brings K and is answered at once; one bit makes it a proof,
+    // on which the driver decides.
+    for bit in [None, Some(0), Some(7)] {
+        let setup = Setup::new(Config::server()).security(Security::TrustedCleartext);
+        let mut peer = Peer::to_server(setup.joins_by_script());
+        peer.open_line();
+        peer.greet(C1);
+        peer.take_greeting(C1);
+        let Frame::Join { nonce, mut mac, ack } = cleartext_join([0x33; 32]) else {
+            panic!("a JOIN")
+        };
+        if let Some(bit) = bit {
+            mac[16 + 2 * bit] = 1 << bit;
+        }
+        peer.set_key([0x33; 32]);
+        peer.send_as_join(C1, Frame::Join { nonce, mac, ack });
+        let asked = peer.find_event(|event| match event {
+            Event::JoinRequested { cid, .. } => Some(*cid),
+            _ => None,
+        });
+        assert_eq!(asked, bit.map(|_| peer.cid(C1)));
+        if bit.is_none() {
+            peer.expect_joined(C1);
+        } else {
+            peer.expect_nothing(C1);
+        }
+    }
+}

@@ -1,7 +1,7 @@
 //! spec/smig.md section 7: flow control, priority, limits.
 
-use http::Method;
-use smig_proto::{Config, EndStream, ErrorCode, Priority, StreamKey};
+use http::{HeaderMap, Method, Uri};
+use smig_proto::{Config, EndStream, ErrorCode, OpenError, Priority, RequestHead, StreamKey};
 use smig_testkit::script::frame::*;
 use smig_testkit::script::{C1, C2, Line, Peer, Setup};
 
@@ -323,4 +323,105 @@ fn priorities_move_with_the_stream() {
     // On S1 it names nothing any more.
     peer.send(C1, priority_update(7, "u=2"));
     assert!(!peer.is_closed(C1));
+}
+
+#[test]
+fn priorities_of_even_ids_may_be_faster_than_the_answer() {
+    // SMIG-7.8/even-priorities: behind the client's answer on C1, and read before it.
+    let (mut peer, key) = responding([65_535, 65_535]);
+    let cid = peer.cid(C2);
+    peer.migrate(key, C2).unwrap();
+    peer.expect(C1, migrate(1, cid, 2));
+    peer.send(C2, priority_update(2, "u=6"));
+    assert_eq!(peer.session().stream(key).unwrap().priority, Priority::sequential(6));
+    peer.send(C1, accept(1, cid, 2));
+    // SMIG-7.8/even-priorities: of an id that is over it is dropped.
+    peer.send(C2, reset(2, ErrorCode::Cancel));
+    peer.send(C2, priority_update(2, "u=1"));
+    peer.expect_silence();
+    assert!(!peer.is_closed(C2));
+    // SMIG-7.8/even-priorities: of one that the server never chose it is an error.
+    peer.send(C2, priority_update(4, "u=1"));
+    peer.expect_goaway(C2, ErrorCode::ProtocolError);
+}
+
+#[test]
+fn a_stream_counts_against_the_limit_of_the_connection_that_opens_it() {
+    // SMIG-7.9/whose-limit: three streams may be open by C1's SETTINGS, two by C2's.
+    let setup = Setup::new(Config::client()).setting(setting::MAX_CONCURRENT_STREAMS, 3);
+    let mut peer = Peer::to_client(setup);
+    peer.connect();
+    let other = peer.setup_mut().clone().setting(setting::MAX_CONCURRENT_STREAMS, 2);
+    *peer.setup_mut() = other;
+    peer.connect();
+    peer.open(C2, Method::GET, EndStream::Yes);
+    peer.open(C1, Method::GET, EndStream::Yes);
+    let open = |peer: &mut Peer, line| {
+        let (conn, head) = (Some(peer.conn(line)), request());
+        peer.app(|session, now| session.open(now, conn, &head, EndStream::Yes)).map(|_| ())
+    };
+    assert_eq!(open(&mut peer, C2), Err(OpenError::Blocked), "two are open, wherever they are");
+    assert_eq!(open(&mut peer, C1), Ok(()));
+    assert_eq!(open(&mut peer, C1), Err(OpenError::Blocked));
+}
+
+fn request() -> RequestHead {
+    RequestHead {
+        method: Method::GET,
+        uri: Uri::from_static("https://a.example/"),
+        protocol: None,
+        headers: HeaderMap::new(),
+    }
+}
+
+#[test]
+fn a_carrier_holds_the_window_of_its_connection_alone() {
+    // SMIG-7.10/own-window: an unbound carrier, then a bound one that nobody reads.
+    let config = Config { connection_window: 65_535, stream_window: 32_000, ..Config::client() };
+    let mut peer = Peer::of_client(config).with_spare();
+    let key = peer.open(C1, Method::GET, EndStream::Yes);
+    peer.send(C1, headers(1).status(200));
+    let cid = peer.cid(C2);
+    let windows = |peer: &Peer| {
+        [C1, C2].map(|line| peer.session().connection(peer.conn(line)).unwrap().recv_window)
+    };
+    for _ in 0..2 {
+        peer.send(C2, data(2, vec![0; 16_000]));
+    }
+    assert_eq!(windows(&peer), [65_535, 33_535]);
+    peer.send(C1, migrate(1, cid, 2));
+    peer.expect(C1, accept(1, cid, 2).end());
+    assert_eq!(windows(&peer), [65_535, 33_535], "bound, and not read");
+    // Another stream of C1 is not touched by that, and another of C2 has the rest.
+    for (line, id) in [(C1, 3), (C2, 1)] {
+        let other = peer.open(line, Method::GET, EndStream::Yes);
+        peer.send(line, headers(id).status(200));
+        peer.send(line, data(id, vec![0; 16_000]));
+        peer.send(line, data(id, vec![0; 16_000]).end());
+        assert_eq!(peer.read_to_end(other).len(), 32_000);
+        while peer.skip_credit(line).is_some() {}
+    }
+    let unread = |peer: &Peer, line| peer.session().connection(peer.conn(line)).unwrap().unread;
+    assert_eq!([C1, C2].map(|line| unread(&peer, line)), [0, 32_000]);
+    peer.read(key);
+    assert_eq!(unread(&peer, C2), 0);
+    peer.expect_nothing(C1);
+}
+
+#[test]
+fn a_barrier_waits_for_no_window() {
+    // SMIG-7.10/own-window: C1's connection window is used up, the stream's is not.
+    let (mut peer, key) = responding([100_000, 100_000]);
+    let cid = peer.cid(C2);
+    peer.body(key, vec![0; 70_000], EndStream::No);
+    let mut sent = 0;
+    while let Some(Frame::Data { data, .. }) = peer.next_if_any(C1) {
+        sent += data.len();
+    }
+    assert_eq!(sent, 65_535);
+    peer.migrate(key, C2).unwrap();
+    peer.expect(C1, migrate(1, cid, 2));
+    peer.expect(C2, data(2, vec![0; 70_000 - 65_535]));
+    peer.send(C1, accept(1, cid, 2));
+    peer.expect_silence();
 }

@@ -274,8 +274,12 @@ impl Session {
             return Ok(());
         }
         let most = self.config.limits.max_idle_priorities;
-        if !self.is_peers(stream) || self.standing(id, stream) != Standing::Fresh {
+        if self.standing(id, stream) != Standing::Fresh {
             return Ok(());
+        }
+        if !self.is_peers(stream) {
+            // Neither promised nor chosen as a carrier (SMIG-7.8/even-priorities).
+            return Err(Cause::IdleStream.into());
         }
         let Some(conn) = self.conn_mut(id) else { return Ok(()) };
         conn.idle_priorities.retain(|&(other, _)| other != stream);

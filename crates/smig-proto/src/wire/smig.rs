@@ -57,7 +57,7 @@ impl JoinRefusal {
         }
     }
 
-    /// An octet that this version does not know counts as "not here".
+    /// An octet that this version does not know counts as "not here" (SMIG-10.1/unknown-reason).
     pub(crate) const fn from_octet(octet: u8) -> Self {
         match octet {
             1 => Self::UnknownSession,

@@ -84,6 +84,38 @@ async fn a_certificate_is_renewed_while_a_session_runs_and_grows() {
     assert_eq!(server.stats().joins_refused, 0);
 }
 
+// SMIG-3.10/same-origin: a connection whose certificate is not for the name does not join, whatever
+// its server knows. SMIG-3.11/dial-what-you-know: the client declines then, and the stream stays.
+#[tokio::test]
+async fn a_further_connection_needs_a_certificate_that_the_client_trusts() {
+    // More than the client's window, so that the response cannot end before it is read.
+    const LEN: usize = 16 << 20;
+    let (own, foreign) = (made(&["localhost"]), made(&["localhost"]));
+    let material = tls(&[&own]);
+    let mut rules = MoveRules::default();
+    rules.mode = MoveMode::At(vec![1 << 20]);
+    let (watch, mut events) = Watch::new();
+    let server = Server::builder()
+        .listen(loopback(), material.clone())
+        .workers(NonZeroUsize::MIN)
+        .moves(rules)
+        .observer(watch)
+        .start(service_fn(answer))
+        .unwrap();
+    let url = format!("https://localhost:{}", server.local_addrs()[0].port());
+    // No spare: the first further connection is dialed for the server's offer.
+    let client = Client::builder().trust(Trust::Pem(own.pem.clone())).spares(0).build().unwrap();
+    greets(&client, &format!("{url}/")).await.unwrap();
+    material.replace(&tls(&[&foreign]));
+
+    let running = client.request(get(format!("{url}/octets/{LEN}"))).await.unwrap();
+    until(&mut events, |event| matches!(event, Observed::HandshakeFailed)).await;
+    until(&mut events, |event| matches!(event, Observed::MoveDeclined { .. })).await;
+    let (hash, len) = digest(running.into_body()).await.unwrap();
+    assert_eq!((hash, len), (sha256(&octets(LEN)), LEN as u64));
+    assert_eq!((server.stats().joined, server.stats().moves), (0, 0));
+}
+
 #[tokio::test]
 async fn addresses_come_and_go() {
     let made = made(&["localhost"]);

@@ -1,0 +1,42 @@
+//! spec/smig.md section 10: what another version may send.
+
+use smig_proto::{Config, Event, JoinRefusal};
+use smig_testkit::script::frame::*;
+use smig_testkit::script::{C1, C2, Peer, Setup};
+
+#[test]
+fn an_unknown_reason_means_not_here() {
+    // SMIG-10.1/unknown-reason: whatever the reason, with ACK or without.
+    for reason in [0, 6, 255] {
+        for flags in [4, 6] {
+            let mut peer = Peer::to_client(Setup::new(Config::client()).joins_by_script());
+            peer.connect();
+            peer.connect();
+            peer.send(C2, raw(0xf6, flags, 0, [reason]));
+            let refused = peer.event(|event| match event {
+                Event::JoinRefused { reason, .. } => Some(*reason),
+                _ => None,
+            });
+            assert_eq!(refused, JoinRefusal::NotHere);
+            peer.send(C2, ping([1; 8]));
+            peer.expect(C2, pong([1; 8]));
+        }
+    }
+}
+
+#[test]
+fn reserved_frame_types_are_ignored_wherever_they_stand() {
+    // SMIG-10.2/reserved-types: on the connection, on a stream, on ids that are idle or no one's.
+    for mut peer in [Peer::of_server(Config::server()), Peer::of_client(Config::client())] {
+        peer.connect();
+        for kind in [0xf7, 0xf8] {
+            for (stream, length) in [(0, 0), (1, 16), (2, 1), (7, 48)] {
+                peer.send(C2, raw(kind, 0xff, stream, vec![0xff; length]));
+                peer.send(C1, raw(kind, 0, stream, vec![0; length]));
+            }
+        }
+        peer.expect_silence();
+        peer.send(C2, ping([1; 8]));
+        peer.expect(C2, pong([1; 8]));
+    }
+}
