@@ -23,7 +23,8 @@ use super::failure::Failure;
 use super::listen::{Stop, stopped};
 use super::pac;
 use crate::admin::span::RequestSpan;
-use crate::proxy::head::{self, Wish};
+use crate::proxy::framing::Content;
+use crate::proxy::head::{self, Upgrades};
 use crate::tunnel::{Kind, Socket, Stream};
 
 /// How long a connection that has asked for nothing yet may do so when the agent ends.
@@ -211,7 +212,7 @@ impl Connection {
 /// A local request as the gateway is to see it.
 pub(super) fn outward(
     mut request: Request<hyper::body::Incoming>,
-) -> Result<Request<hyper::body::Incoming>, Failure> {
+) -> Result<Request<Content<hyper::body::Incoming>>, Failure> {
     let bad = |failure: crate::proxy::Failure| Failure::new(failure.status(), failure.to_string());
     // The target's authority goes before Host (RFC 9112 section 3.2.2).
     let host = request.uri().authority().map(|target| HeaderValue::from_str(target.as_str()));
@@ -221,11 +222,11 @@ pub(super) fn outward(
         request.headers_mut().insert(HOST, host);
     }
     let (parts, body) = request.into_parts();
-    let (mut outward, _) = head::admit(parts, None).map_err(bad)?;
-    outward.wish = Wish::Usual;
+    let (mut outward, content, _) =
+        head::admit(parts, body, None, Upgrades::Ignored).map_err(bad)?;
     // hyper answers it when the body is read.
-    outward.headers.remove(EXPECT);
-    head::for_http2(outward, &Scheme::HTTP, body).map_err(bad)
+    outward.fields.remove(&EXPECT);
+    head::for_http2(outward, &Scheme::HTTP, content).map_err(bad)
 }
 
 /// A short text to read.

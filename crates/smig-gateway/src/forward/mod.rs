@@ -26,7 +26,7 @@ pub use pattern::{Pattern, PortRange};
 pub use spec::ForwardSpec;
 pub use users::SecretDigest;
 
-use crate::proxy::Body;
+use crate::proxy::{Body, framing};
 use crate::tunnel::{self, End, Kind, Socket, Tunnel, Tunnels};
 use body::OriginBody;
 use dial::Target;
@@ -114,6 +114,10 @@ impl Forward {
     ) -> Result<Response<Body>, Failure> {
         if request.extensions().get::<Protocol>().is_some() {
             return Err(Failure::unsupported("extended CONNECT is not forwarded: use CONNECT"));
+        }
+        // RFC 9110 section 9.3.6: what follows is the tunnel's, and hyper would take it for content.
+        if framing::announces_content(request.headers()) {
+            return Err(Failure::bad_request("content in a CONNECT request"));
         }
         let target = target(request.uri(), None)?;
         let permit = Permit::take(self, user)?;

@@ -8,7 +8,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::thread::{self, ThreadId};
 use std::time::Duration;
 
-use http::header::{EXPECT, HOST, PROXY_AUTHENTICATE, VIA};
+use http::header::{EXPECT, HOST, PROXY_AUTHENTICATE};
 use http::uri::{Authority, Scheme};
 use http::{HeaderValue, Request, Response, StatusCode, Version};
 use http_body::Body as _;
@@ -23,7 +23,8 @@ use super::dial::{self, Target};
 use super::failure::Failure;
 use super::rules::Rules;
 use super::spec::ForwardSpec;
-use crate::proxy::head::{self, Wish};
+use crate::proxy::framing::{self, Content, Own};
+use crate::proxy::head::{self, Upgrades};
 
 /// How long an unused connection is kept.
 const KEPT: Duration = Duration::from_secs(30);
@@ -34,7 +35,8 @@ const MAX_KEPT: usize = 32;
 /// How often an HTTP/2 origin that owes an answer is asked whether it is alive.
 const PING: Duration = Duration::from_secs(30);
 
-type Answer = Result<Response<hyper::body::Incoming>, TrySendError<Request<Incoming>>>;
+type Outgoing = Request<Content<Incoming>>;
+type Answer = Result<Response<hyper::body::Incoming>, TrySendError<Outgoing>>;
 
 /// Connections to origins.
 #[derive(Debug, Default)]
@@ -47,7 +49,7 @@ struct Pools(Mutex<HashMap<(ThreadId, Target), Pool>>);
 #[derive(Debug, Default)]
 struct Pool {
     /// Unused ones, the latest last.
-    http1: Vec<(Instant, http1::SendRequest<Incoming>)>,
+    http1: Vec<(Instant, http1::SendRequest<Content<Incoming>>)>,
     /// Locked while it connects, so that many requests at once make one connection.
     http2: Arc<AsyncMutex<Option<Http2>>>,
 }
@@ -55,7 +57,7 @@ struct Pool {
 #[derive(Debug)]
 struct Http2 {
     used: Instant,
-    sender: http2::SendRequest<Incoming>,
+    sender: http2::SendRequest<Content<Incoming>>,
 }
 
 impl Plain {
@@ -108,7 +110,7 @@ impl Plain {
     /// The answer, and whether it was asked for on a kept connection.
     async fn send_http1(
         &self,
-        request: Request<Incoming>,
+        request: Outgoing,
         target: &Target,
         rules: &Rules,
         spec: &ForwardSpec,
@@ -138,7 +140,7 @@ impl Plain {
                 .await
                 .map_err(|_| Failure::response_takes_too_long(&target.to_string()))?
         };
-        if answer.is_ok() {
+        if answer.as_ref().is_ok_and(|response| !framing::leaves_doubt(response)) {
             let pools = Arc::clone(&self.0);
             tokio::spawn(async move {
                 // The response's body is on the connection until then.
@@ -155,7 +157,7 @@ impl Plain {
 
     async fn send_http2(
         &self,
-        request: Request<Incoming>,
+        request: Outgoing,
         target: &Target,
         rules: &Rules,
         spec: &ForwardSpec,
@@ -212,14 +214,17 @@ impl Pools {
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    fn take_http1(&self, key: &(ThreadId, Target)) -> Option<http1::SendRequest<Incoming>> {
+    fn take_http1(
+        &self,
+        key: &(ThreadId, Target),
+    ) -> Option<http1::SendRequest<Content<Incoming>>> {
         let mut pools = self.lock();
         let kept = &mut pools.get_mut(key)?.http1;
         kept.retain(|(since, sender)| sender.is_ready() && since.elapsed() < KEPT);
         kept.pop().map(|(_, sender)| sender)
     }
 
-    fn put_http1(&self, key: (ThreadId, Target), sender: http1::SendRequest<Incoming>) {
+    fn put_http1(&self, key: (ThreadId, Target), sender: http1::SendRequest<Content<Incoming>>) {
         let mut pools = self.lock();
         let kept = &mut pools.entry(key).or_default().http1;
         if kept.len() < MAX_KEPT {
@@ -251,8 +256,8 @@ impl Pools {
 }
 
 /// The head of a request that has no body, to be sent once more.
-fn without_body(request: &Request<Incoming>) -> Request<Incoming> {
-    let mut copy = Request::new(Incoming::empty());
+fn without_body(request: &Outgoing) -> Outgoing {
+    let mut copy = Request::new(Content::nothing(Incoming::empty()));
     *copy.method_mut() = request.method().clone();
     *copy.uri_mut() = request.uri().clone();
     *copy.version_mut() = request.version();
@@ -273,7 +278,7 @@ fn prepare(
     mut request: Request<Incoming>,
     target: &Authority,
     is_h2c: bool,
-) -> Result<Request<Incoming>, Failure> {
+) -> Result<Outgoing, Failure> {
     let by = match request.version() {
         Version::HTTP_2 => "2 smig",
         _ => "1.1 smig",
@@ -288,18 +293,18 @@ fn prepare(
     request.headers_mut().insert(HOST, host);
     let of_head = |failure| Failure::of_head(&failure);
     let (parts, body) = request.into_parts();
-    let (mut outward, _) = head::admit(parts, None).map_err(of_head)?;
-    outward.wish = Wish::Usual;
+    let (mut outward, content, _) =
+        head::admit(parts, body, None, Upgrades::Ignored).map_err(of_head)?;
     // Our own side has answered it.
-    outward.headers.remove(EXPECT);
-    outward.headers.append(VIA, HeaderValue::from_static(by));
+    outward.fields.remove(&EXPECT);
+    outward.fields.say(Own::Via, HeaderValue::from_static(by));
     if is_h2c {
-        outward.headers.remove(HOST);
-        let mut request = head::for_http2(outward, &Scheme::HTTP, body).map_err(of_head)?;
+        outward.fields.remove(&HOST);
+        let mut request = head::for_http2(outward, &Scheme::HTTP, content).map_err(of_head)?;
         *request.version_mut() = Version::HTTP_2;
         return Ok(request);
     }
-    let mut request = head::for_http1(outward, body).map_err(of_head)?;
+    let mut request = head::for_http1(outward, content).map_err(of_head)?;
     if let Some(interim) = interim {
         hyper::ext::on_informational(&mut request, move |response| {
             let mut passed = Response::new(());

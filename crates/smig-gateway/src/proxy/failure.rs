@@ -22,6 +22,9 @@ pub enum Failure {
     /// The request breaks a rule of HTTP; nothing was sent.
     #[error("bad request: {0}")]
     BadRequest(&'static str),
+    /// The request expects something else than 100 (RFC 9110 section 10.1.1).
+    #[error("an expectation that is not known")]
+    Expectation,
     /// The request needs what this proxy does not do.
     #[error("not implemented: {0}")]
     NotImplemented(&'static str),
@@ -136,6 +139,7 @@ impl Failure {
     pub(crate) const fn acted(&self) -> Acted {
         match self {
             Self::BadRequest(_)
+            | Self::Expectation
             | Self::NotImplemented(_)
             | Self::NoServer
             | Self::ConnectionLimit
@@ -151,7 +155,9 @@ impl Failure {
     /// Whether the same request may be sent again, if its body was not touched.
     pub(crate) const fn may_retry(&self, idempotent: bool) -> bool {
         match self {
-            Self::BadRequest(_) | Self::NotImplemented(_) | Self::NoServer => false,
+            Self::BadRequest(_) | Self::Expectation | Self::NotImplemented(_) | Self::NoServer => {
+                false
+            }
             Self::Terminated(_) | Self::Stale(_) => idempotent,
             _ => matches!(self.acted(), Acted::No),
         }
@@ -167,6 +173,7 @@ impl Failure {
         !matches!(
             self,
             Self::BadRequest(_)
+                | Self::Expectation
                 | Self::NotImplemented(_)
                 | Self::RequestBody(_)
                 | Self::NoServer
@@ -182,6 +189,7 @@ impl Failure {
     pub const fn status(&self) -> StatusCode {
         match self {
             Self::BadRequest(_) | Self::RequestBody(_) => StatusCode::BAD_REQUEST,
+            Self::Expectation => StatusCode::EXPECTATION_FAILED,
             Self::NotImplemented(_) => StatusCode::NOT_IMPLEMENTED,
             Self::NoServer | Self::ConnectionLimit | Self::Refused(_) => {
                 StatusCode::SERVICE_UNAVAILABLE
@@ -204,9 +212,10 @@ impl Failure {
     #[must_use]
     pub fn error_type(&self) -> &'static str {
         match self {
-            Self::BadRequest(_) | Self::NotImplemented(_) | Self::RequestBody(_) => {
-                "http_request_error"
-            }
+            Self::BadRequest(_)
+            | Self::Expectation
+            | Self::NotImplemented(_)
+            | Self::RequestBody(_) => "http_request_error",
             Self::NoServer => "destination_unavailable",
             Self::ConnectionLimit => "connection_limit_reached",
             Self::Resolve(_) => "dns_error",

@@ -1,5 +1,5 @@
 //! Heads on their way through: what is for one hop only stays here (RFC 9110 section 7.6.1), and what
-//! two parsers could read in two ways is refused, never repaired.
+//! two parsers could read in two ways is refused, never repaired. Where a message ends is `framing`'s.
 
 use http::header::{
     self, CONNECTION, CONTENT_LENGTH, EXPECT, HOST, HeaderMap, HeaderName, HeaderValue, TE,
@@ -10,6 +10,7 @@ use http::{Extensions, Method, Request, Response, StatusCode, Uri, Version, requ
 use smig::Protocol;
 
 use super::Failure;
+use super::framing::{self, Content, Fields};
 
 const KEEP_ALIVE: HeaderName = HeaderName::from_static("keep-alive");
 const PROXY_CONNECTION: HeaderName = HeaderName::from_static("proxy-connection");
@@ -27,35 +28,41 @@ pub(crate) enum Wish {
     Tunnel,
 }
 
+/// What becomes of a wish for another protocol by HTTP/1.1. A server may have no ear for it (RFC 9110
+/// section 7.8).
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Upgrades {
+    Heard,
+    Ignored,
+}
+
 /// A request without anything that was for this hop only.
 #[derive(Clone, Debug)]
 pub(crate) struct Outward {
     pub(crate) method: Method,
     pub(crate) uri: Uri,
-    pub(crate) headers: HeaderMap,
+    pub(crate) fields: Fields,
     /// The URI's authority as a field has it, if somebody has made it already.
     pub(crate) host: Option<HeaderValue>,
     pub(crate) wish: Wish,
 }
 
-/// Checks a request's head and takes away what is for this hop only. What else was known of the request
-/// comes back as well.
-pub(crate) fn admit(
+/// Checks a request's head and takes away what is for this hop only; its content knows from now on
+/// where it ends. What else was known of the request comes back as well.
+pub(crate) fn admit<B: http_body::Body>(
     parts: request::Parts,
+    body: B,
     host: Option<HeaderValue>,
-) -> Result<(Outward, Extensions), Failure> {
+    upgrades: Upgrades,
+) -> Result<(Outward, Content<B>, Extensions), Failure> {
     let request::Parts { method, uri, version, mut headers, mut extensions, .. } = parts;
     let wish = if version < Version::HTTP_2 {
         // The library checked this for HTTP/2.
         check_http1(&method, &uri, version, &headers)?;
-        let upgrade = upgrade_of(&method, &headers);
-        if (upgrade.is_some() || method == Method::CONNECT)
-            && headers.contains_key(TRANSFER_ENCODING)
-        {
-            return Err(Failure::BadRequest("content in a request for another protocol"));
-        }
-        let framing = Framing::of(&headers);
-        strip(&mut headers, framing).map_err(Failure::BadRequest)?;
+        let upgrade = match upgrades {
+            Upgrades::Heard => upgrade_of(&method, &headers),
+            Upgrades::Ignored => None,
+        };
         match upgrade {
             Some(protocol) => Wish::Upgrade(protocol),
             None if method == Method::CONNECT => Wish::Tunnel,
@@ -68,26 +75,35 @@ pub(crate) fn admit(
             None => Wish::Usual,
         }
     };
-    if wish != Wish::Usual {
-        // What follows the head is not content, and a server that was told of some would wait for it:
-        // in the next request, if it does not change the protocol.
-        if announces_content(&headers) {
-            return Err(Failure::BadRequest("content in a request for another protocol"));
+    let content = match wish {
+        Wish::Usual => Content::announced(&headers, body),
+        Wish::Upgrade(_) | Wish::Extended(_) | Wish::Tunnel => Content::switched(&headers, body),
+    };
+    let content = content.map_err(Failure::BadRequest)?;
+    if headers.contains_key(EXPECT) {
+        check_expect(&headers)?;
+        // RFC 9110 section 10.1.1: nobody waits, and a server that answers nevertheless would be
+        // ahead of the client.
+        if content.is_nothing() || wish != Wish::Usual || version < Version::HTTP_11 {
+            headers.remove(EXPECT);
         }
-        headers.remove(CONTENT_LENGTH);
+    }
+    if version < Version::HTTP_2 {
+        let present = Present::of(&headers);
+        strip(&mut headers, present).map_err(Failure::BadRequest)?;
     }
     let host = host.filter(|_| uri.authority().is_some());
-    Ok((Outward { method, uri, headers, host, wish }, extensions))
+    Ok((Outward { method, uri, fields: Fields::of(headers), host, wish }, content, extensions))
 }
 
-/// Whether content-length says that there is content, or nothing clear.
-fn announces_content(headers: &HeaderMap) -> bool {
-    headers.get_all(CONTENT_LENGTH).iter().any(|length| length != "0")
-}
-
-/// Whether the client wants to hear 100 before it sends the body.
-pub(crate) fn expects_continue(headers: &HeaderMap) -> bool {
-    headers.get(EXPECT).is_some_and(|value| value.as_bytes().eq_ignore_ascii_case(b"100-continue"))
+/// Only one expectation is known, and what is like it may be it to somebody else.
+fn check_expect(headers: &HeaderMap) -> Result<(), Failure> {
+    let mut expectations = headers.get_all(EXPECT).iter();
+    let known = |value: &HeaderValue| value.as_bytes().eq_ignore_ascii_case(b"100-continue");
+    match (expectations.next().is_none_or(known), expectations.next()) {
+        (true, None) => Ok(()),
+        (_, _) => Err(Failure::Expectation),
+    }
 }
 
 /// RFC 9112: what hyper lets through and another parser may read in another way.
@@ -143,18 +159,6 @@ fn check_http1(
             return Err(Failure::NotImplemented("a transfer-encoding other than chunked"));
         }
     }
-    check_length(headers).map_err(Failure::BadRequest)
-}
-
-/// content-length: one, of digits only.
-fn check_length(headers: &HeaderMap) -> Result<(), &'static str> {
-    let mut lengths = headers.get_all(CONTENT_LENGTH).iter();
-    let Some(length) = lengths.next() else { return Ok(()) };
-    let digits = length.as_bytes();
-    let fits = !digits.is_empty() && digits.iter().all(u8::is_ascii_digit);
-    if lengths.next().is_some() || !fits {
-        return Err("content-length is not one number");
-    }
     Ok(())
 }
 
@@ -179,9 +183,9 @@ fn options(headers: &HeaderMap) -> impl Iterator<Item = &str> {
 /// Which fields about framing, and for one hop only, a head has: found in one look, as most heads have
 /// one of them at most.
 #[derive(Clone, Copy)]
-struct Framing(u8);
+struct Present(u8);
 
-impl Framing {
+impl Present {
     const CONNECTION: u8 = 1;
     const KEEP_ALIVE: u8 = 2;
     const PROXY_CONNECTION: u8 = 4;
@@ -213,22 +217,22 @@ impl Framing {
 }
 
 /// Takes away what is for one hop only. `TE: trailers` stays: it holds for the next hop as well.
-fn strip(headers: &mut HeaderMap, framing: Framing) -> Result<(), &'static str> {
-    if framing.has(Framing::CONNECTION) {
+fn strip(headers: &mut HeaderMap, present: Present) -> Result<(), &'static str> {
+    if present.has(Present::CONNECTION) {
         strip_named(headers)?;
     }
     for (field, name) in [
-        (Framing::CONNECTION, CONNECTION),
-        (Framing::KEEP_ALIVE, KEEP_ALIVE),
-        (Framing::PROXY_CONNECTION, PROXY_CONNECTION),
-        (Framing::TRANSFER_ENCODING, TRANSFER_ENCODING),
-        (Framing::UPGRADE, UPGRADE),
+        (Present::CONNECTION, CONNECTION),
+        (Present::KEEP_ALIVE, KEEP_ALIVE),
+        (Present::PROXY_CONNECTION, PROXY_CONNECTION),
+        (Present::TRANSFER_ENCODING, TRANSFER_ENCODING),
+        (Present::UPGRADE, UPGRADE),
     ] {
-        if framing.has(field) {
+        if present.has(field) {
             headers.remove(name);
         }
     }
-    if framing.has(Framing::TE) {
+    if present.has(Present::TE) {
         let trailers = headers.get_all(TE).iter().any(|value| {
             let codings = value.as_bytes().split(|octet| *octet == b',');
             codings.into_iter().any(|coding| coding.trim_ascii().eq_ignore_ascii_case(b"trailers"))
@@ -299,7 +303,7 @@ fn authority(outward: &Outward) -> Result<HeaderValue, Failure> {
     if let Some(host) = &outward.host {
         return Ok(host.clone());
     }
-    match (outward.uri.authority(), outward.headers.get(HOST)) {
+    match (outward.uri.authority(), outward.fields.get(HOST)) {
         (Some(authority), _) => HeaderValue::from_str(authority.as_str())
             .map_err(|_| Failure::BadRequest("a bad authority")),
         (None, Some(host)) => Ok(host.clone()),
@@ -309,29 +313,43 @@ fn authority(outward: &Outward) -> Result<HeaderValue, Failure> {
 
 /// The request as HTTP/1.1 says it: path as target, authority as host.
 pub(crate) fn for_http1<B: http_body::Body>(
-    mut outward: Outward,
-    body: B,
-) -> Result<Request<B>, Failure> {
-    if !outward.headers.contains_key(HOST) {
-        let host = authority(&outward)?;
-        outward.headers.insert(HOST, host);
+    outward: Outward,
+    content: Content<B>,
+) -> Result<Request<Content<B>>, Failure> {
+    let host = match outward.fields.contains_key(HOST) {
+        true => None,
+        false => Some(authority(&outward)?),
+    };
+    let Outward { mut method, uri, fields, wish, .. } = outward;
+    let mut headers = fields.into_headers();
+    if let Some(host) = host {
+        headers.insert(HOST, host);
     }
-    if outward.headers.contains_key(TE) {
-        outward.headers.insert(CONNECTION, HeaderValue::from_static("te"));
-    }
-    let Outward { method, uri, mut headers, wish, .. } = outward;
-    // hyper takes a body whose length is not known for none at all with GET and HEAD.
-    if !body.is_end_stream() && !headers.contains_key(CONTENT_LENGTH) && wish == Wish::Usual {
-        headers.insert(TRANSFER_ENCODING, HeaderValue::from_static("chunked"));
-    }
-    let mut request = Request::new(body);
-    *request.method_mut() = method;
-    *request.uri_mut() = match wish {
+    let target = match &wish {
         Wish::Tunnel => uri,
         Wish::Usual | Wish::Upgrade(_) | Wish::Extended(_) => origin_form(uri),
     };
+    if let Wish::Upgrade(protocol) | Wish::Extended(protocol) = &wish {
+        method = Method::GET;
+        headers.remove(TE);
+        add_upgrade(&mut headers, protocol);
+    } else if headers.contains_key(TE) {
+        headers.insert(CONNECTION, HeaderValue::from_static("te"));
+    }
+    content.write_http1(&method, &mut headers);
+    let mut request = Request::new(content);
+    *request.method_mut() = method;
+    *request.uri_mut() = target;
     *request.headers_mut() = headers;
     Ok(request)
+}
+
+/// Says that this is the other protocol from here on, or is to be.
+pub(super) fn add_upgrade(headers: &mut HeaderMap, protocol: &Protocol) {
+    headers.insert(CONNECTION, HeaderValue::from_static("upgrade"));
+    if let Ok(protocol) = HeaderValue::from_str(protocol.as_str()) {
+        headers.insert(UPGRADE, protocol);
+    }
 }
 
 fn origin_form(uri: Uri) -> Uri {
@@ -342,19 +360,21 @@ fn origin_form(uri: Uri) -> Uri {
 }
 
 /// The request as our client takes it: an absolute URI.
-pub(crate) fn for_http2<B>(
+pub(crate) fn for_http2<B: http_body::Body>(
     outward: Outward,
     scheme: &Scheme,
-    body: B,
-) -> Result<Request<B>, Failure> {
+    content: Content<B>,
+) -> Result<Request<Content<B>>, Failure> {
     let host = authority(&outward)?;
-    let Outward { method, uri, headers, wish, .. } = outward;
+    let Outward { method, uri, fields, wish, .. } = outward;
+    let mut headers = fields.into_headers();
+    content.write_http2(&method, &mut headers);
     let mut parts = uri.into_parts();
     if parts.authority.is_none() {
         let host = Authority::try_from(host.as_bytes());
         parts.authority = Some(host.map_err(|_| Failure::BadRequest("a bad host"))?);
     }
-    let mut request = Request::new(body);
+    let mut request = Request::new(content);
     *request.method_mut() = method;
     if wish == Wish::Tunnel {
         (parts.scheme, parts.path_and_query) = (None, None);
@@ -373,14 +393,22 @@ pub(crate) fn for_http2<B>(
 
 /// Checks a head that came by HTTP/1.1 and takes away what was for that hop only.
 pub(crate) fn accept<B>(response: &mut Response<B>) -> Result<(), Failure> {
+    if response.status() == StatusCode::SWITCHING_PROTOCOLS {
+        return Err(Failure::BadResponse("101 to a request without upgrade".to_owned()));
+    }
+    accept_switch(response)
+}
+
+/// The same where another protocol was asked for.
+pub(super) fn accept_switch<B>(response: &mut Response<B>) -> Result<(), Failure> {
     let bad = |why: &'static str| Failure::BadResponse(why.to_owned());
     let status = response.status();
     // hyper keeps unusual reasons; HTTP/2 has none and nobody needs them.
     response.extensions_mut().clear();
     let headers = response.headers_mut();
-    let framing = Framing::of(headers);
-    if framing.has(Framing::TRANSFER_ENCODING) {
-        if framing.has(Framing::CONTENT_LENGTH) {
+    let present = Present::of(headers);
+    if present.has(Present::TRANSFER_ENCODING) {
+        if present.has(Present::CONTENT_LENGTH) {
             return Err(bad("transfer-encoding and content-length"));
         }
         let mut codings = headers.get_all(TRANSFER_ENCODING).iter();
@@ -389,15 +417,15 @@ pub(crate) fn accept<B>(response: &mut Response<B>) -> Result<(), Failure> {
             return Err(bad("a transfer-encoding other than chunked"));
         }
     }
-    if framing.has(Framing::CONTENT_LENGTH) {
-        check_length(headers).map_err(bad)?;
+    if present.has(Present::CONTENT_LENGTH) {
+        framing::length(headers).map_err(bad)?;
     }
-    strip(headers, framing).map_err(bad)?;
+    strip(headers, present).map_err(bad)?;
     if status.is_informational() || status == StatusCode::NO_CONTENT {
         // RFC 9110 section 8.6.
         headers.remove(CONTENT_LENGTH);
     }
-    if framing.has(Framing::TE) {
+    if present.has(Present::TE) {
         headers.remove(TE);
     }
     *response.version_mut() = Version::default();

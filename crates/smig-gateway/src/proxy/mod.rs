@@ -2,6 +2,7 @@
 
 mod body;
 mod failure;
+pub(crate) mod framing;
 pub(crate) mod grpc;
 pub(crate) mod head;
 mod switch;
@@ -14,6 +15,7 @@ use std::pin::pin;
 use std::sync::Arc;
 use std::task::Poll;
 
+use http::header::EXPECT;
 use http::{Extensions, HeaderMap, HeaderValue, Request, Response, StatusCode, Version};
 use http_body::Body as _;
 use hyper::body::Incoming as Received;
@@ -30,7 +32,8 @@ use crate::tunnel::Tunnels;
 use crate::upstream::{
     Asked, Connection, Lease, ServerPool, Session, Tried, Unanswered, UnderWay, Upstream, Worker,
 };
-use head::{Outward, Wish};
+use framing::Content;
+use head::{Outward, Upgrades, Wish};
 use switch::Switch;
 
 /// Sends a request to one of the upstream's servers and returns the response. Must run on a worker of a
@@ -63,7 +66,7 @@ pub(crate) struct Admitted {
 /// What comes with a request.
 #[derive(Debug)]
 enum Kind {
-    Usual { upload: Upload, interim: Option<Interim>, extensions: Extensions },
+    Usual { content: Content<Upload>, interim: Option<Interim>, extensions: Extensions },
     Switch(Box<Near>),
 }
 
@@ -83,12 +86,17 @@ pub(crate) fn admit(
 ) -> Result<Admitted, Failure> {
     let (mut parts, body) = request.into_parts();
     let interim = parts.extensions.remove::<Interim>();
-    let expects = !body.is_end_stream() && head::expects_continue(&parts.headers);
     let on_upgrade = parts.extensions.remove::<OnUpgrade>();
-    let (outward, extensions) = head::admit(parts, host)?;
+    let (outward, content, extensions) = head::admit(parts, body, host, Upgrades::Heard)?;
     let kind = match outward.wish {
-        Wish::Usual => Kind::Usual { upload: Upload::new(body, expects), interim, extensions },
-        _ => Kind::Switch(Box::new(Near { body, on_upgrade })),
+        Wish::Usual => {
+            let expects = outward.fields.contains_key(EXPECT);
+            let content = content.map(|body| Upload::new(body, expects));
+            Kind::Usual { content, interim, extensions }
+        }
+        Wish::Upgrade(_) | Wish::Extended(_) | Wish::Tunnel => {
+            Kind::Switch(Box::new(Near { body: content.into_body(), on_upgrade }))
+        }
     };
     Ok(Admitted { outward: Box::new(outward), kind })
 }
@@ -102,8 +110,8 @@ impl Admitted {
         tunnels: &Tunnels,
     ) -> Response<Body> {
         let answered = match self.kind {
-            Kind::Usual { upload, interim, extensions } => {
-                let usual = Usual { upstream, client, upload, interim };
+            Kind::Usual { content, interim, extensions } => {
+                let usual = Usual { upstream, client, content, interim };
                 usual.run(self.outward, extensions).await
             }
             Kind::Switch(near) => {
@@ -120,11 +128,15 @@ impl Admitted {
 struct Usual<'a> {
     upstream: &'a Arc<Upstream>,
     client: SocketAddr,
-    upload: Upload,
+    content: Content<Upload>,
     interim: Option<Interim>,
 }
 
 impl Usual<'_> {
+    const fn upload(&self) -> &Upload {
+        self.content.body()
+    }
+
     /// Tries servers until one answers or none is left.
     ///
     /// A future is copied into the one that awaits it, with room for all of its states: what is big
@@ -140,7 +152,7 @@ impl Usual<'_> {
         let mut next = Some(outward);
         let mut last = Failure::NoServer;
         while let Some(outward) = next.take() {
-            let asked = Asked { client: self.client, uri: &outward.uri, headers: &outward.headers };
+            let asked = Asked { client: self.client, uri: &outward.uri, headers: &outward.fields };
             let Some((number, under_way)) = self.upstream.choose(asked, tried) else { break };
             let (Some(pool), Some(server)) = (worker.pool(number), under_way.server()) else {
                 break;
@@ -169,7 +181,7 @@ impl Usual<'_> {
                 }
                 Err(failure) => failure,
             };
-            if self.upload.has_failed() {
+            if self.upload().has_failed() {
                 return Err(Failure::RequestBody(failure.to_string()));
             }
             if failure.is_servers()
@@ -177,7 +189,7 @@ impl Usual<'_> {
             {
                 server.on_failure();
             }
-            if !failure.may_retry(idempotent) || self.upload.is_touched() {
+            if !failure.may_retry(idempotent) || self.upload().is_touched() {
                 return Err(failure);
             }
             if left > 0 {
@@ -200,9 +212,9 @@ impl Usual<'_> {
 
     /// Calls want HTTP/2 behind, and have a deadline of their own there, or none.
     fn patience(&self, outward: &Outward) -> Patience {
-        match grpc::is_grpc(&outward.headers) {
-            true => Patience::endless(&self.upload),
-            false => Patience::new(&self.upload, self.upstream.timeouts()),
+        match grpc::is_grpc(&outward.fields) {
+            true => Patience::endless(self.upload()),
+            false => Patience::new(self.upload(), self.upstream.timeouts()),
         }
     }
 
@@ -214,16 +226,16 @@ impl Usual<'_> {
         lease: &'l mut Lease,
     ) -> Result<impl Future<Output = Result<Response<Received>, Unanswered>> + use<'l>, Failure>
     {
-        let mut request = head::for_http1(outward, self.upload.clone())?;
+        let mut request = head::for_http1(outward, self.content.clone())?;
         *request.extensions_mut() = std::mem::take(extensions);
         if let Some(interim) = &self.interim {
-            let (interim, upload) = (interim.clone(), self.upload.clone());
+            let (interim, upload) = (interim.clone(), self.upload().clone());
             hyper::ext::on_informational(&mut request, move |head| {
                 on_interim(&interim, &upload, head.status(), head.headers());
             });
         }
         let Some(connection) = lease.get() else { return Err(Failure::NoServer) };
-        let patience = Patience::new(&self.upload, self.upstream.timeouts());
+        let patience = Patience::new(self.upload(), self.upstream.timeouts());
         Ok(connection.send(request, patience))
     }
 
@@ -235,9 +247,6 @@ impl Usual<'_> {
         under_way: UnderWay,
     ) -> Result<Response<Body>, Failure> {
         head::accept(&mut response)?;
-        if response.status() == StatusCode::SWITCHING_PROTOCOLS {
-            return Err(Failure::BadResponse("101 to a request without upgrade".to_owned()));
-        }
         if let Some(server) = under_way.server() {
             server.on_success();
         }
@@ -263,9 +272,9 @@ impl Usual<'_> {
     ) -> Result<Response<Body>, Failure> {
         let limits = self.upstream.timeouts();
         let patience = self.patience(&outward);
-        let mut request = head::for_http2(outward, &session.scheme, self.upload.clone())?;
+        let mut request = head::for_http2(outward, &session.scheme, self.content.clone())?;
         if let Some(interim) = &self.interim {
-            let (interim, upload) = (interim.clone(), self.upload.clone());
+            let (interim, upload) = (interim.clone(), self.upload().clone());
             smig::on_interim(&mut request, move |status, headers| {
                 on_interim(&interim, &upload, status, headers);
             });

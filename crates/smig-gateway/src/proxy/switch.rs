@@ -5,11 +5,12 @@ use std::io;
 use std::net::SocketAddr;
 use std::sync::Arc;
 
-use http::header::{CONNECTION, CONTENT_LENGTH, HeaderMap, HeaderValue, UPGRADE};
-use http::{Method, Response, StatusCode};
+use http::header::{CONTENT_LENGTH, HeaderMap, UPGRADE};
+use http::{Response, StatusCode};
 use hyper::upgrade::OnUpgrade;
-use smig::{Incoming, Protocol};
+use smig::Incoming;
 
+use super::framing::{Content, Own};
 use super::head::{self, Outward, Wish};
 use super::{Body, Failure, Patience, Upload, websocket, within};
 use crate::tunnel::{Abort, End, FedBody, Kind, Socket, Stream, Tunnel, Tunnels, feed};
@@ -39,7 +40,7 @@ enum Near {
 impl Switch<'_> {
     pub(super) async fn run(self, outward: Outward) -> Result<Response<Body>, Failure> {
         let Self { upstream, client, body, on_upgrade, tunnels } = self;
-        let asked = Asked { client, uri: &outward.uri, headers: &outward.headers };
+        let asked = Asked { client, uri: &outward.uri, headers: &outward.fields };
         let worker = Worker::of(upstream);
         let (mut tried, mut left) = (Tried::default(), upstream.retries());
         let mut last = Failure::NoServer;
@@ -106,14 +107,12 @@ async fn by_http1(
             if matches!(wish, Wish::Extended(_)) {
                 own_key = websocket::key();
                 let key = own_key.clone().ok_or(Failure::Upgrade("no randomness"))?;
-                outward.headers.insert(websocket::KEY, key);
+                outward.fields.say(Own::WebSocketKey, key);
             }
-            outward.method = Method::GET;
-            add_upgrade(&mut outward.headers, protocol);
         }
         Wish::Usual | Wish::Tunnel => {}
     }
-    let request = head::for_http1(outward, Upload::default())?;
+    let request = head::for_http1(outward, Content::tunnel(Upload::default()))?;
     let Some(connection) = lease.get() else { return Err(Failure::NoServer) };
     // What a server makes of the bytes that follow is not certain, also where it does not change.
     connection.use_no_more();
@@ -127,7 +126,7 @@ async fn by_http1(
         server.on_success();
     }
     let upgraded = response.headers().get(UPGRADE).cloned();
-    head::accept(&mut response)?;
+    head::accept_switch(&mut response)?;
     if !switches {
         let (parts, incoming) = response.into_parts();
         let body = Body::http1(incoming, lease, under_way, limits.stall_of(&parts.headers));
@@ -163,10 +162,10 @@ async fn by_http2(
 ) -> Result<Response<Body>, Failure> {
     let limits = *upstream.timeouts();
     let wish = outward.wish.clone();
-    let key = outward.headers.remove(websocket::KEY);
+    let key = outward.fields.remove(&websocket::KEY);
     let (feed, fed) = feed();
-    let upload = Upload::tunnel(fed);
-    let request = head::for_http2(outward, &session.scheme, upload.clone())?;
+    let content = Content::tunnel(Upload::tunnel(fed));
+    let request = head::for_http2(outward, &session.scheme, content)?;
     let sending = session.client.request_to(&session.origin, request);
     // The tunnel's other direction waits for this answer: it cannot stall.
     let patience = Patience::new(&Upload::default(), &limits);
@@ -196,13 +195,6 @@ async fn by_http2(
     Ok(head.map(|()| body.body))
 }
 
-fn add_upgrade(headers: &mut HeaderMap, protocol: &Protocol) {
-    headers.insert(CONNECTION, HeaderValue::from_static("upgrade"));
-    if let Ok(protocol) = HeaderValue::from_str(protocol.as_str()) {
-        headers.insert(UPGRADE, protocol);
-    }
-}
-
 /// The body of the answer that opens a tunnel, and who writes it.
 struct Answer {
     body: Body,
@@ -224,7 +216,7 @@ fn answer_head(wish: &Wish, near: &Near, headers: &HeaderMap) -> (Response<()>, 
         Near::Connection(_) => {
             if let Wish::Upgrade(protocol) = wish {
                 *head.status_mut() = StatusCode::SWITCHING_PROTOCOLS;
-                add_upgrade(head.headers_mut(), protocol);
+                head::add_upgrade(head.headers_mut(), protocol);
             }
             Answer { body: Body::empty(), feed: None }
         }

@@ -9,7 +9,7 @@ use std::task::{Context, Poll, Waker};
 use std::time::Duration;
 
 use bytes::Bytes;
-use http::{Request, Response, Version};
+use http::{Request, Response};
 use hyper::body::Incoming;
 use hyper::client::conn::{TrySendError, http1};
 use hyper_util::rt::TokioIo;
@@ -19,6 +19,7 @@ use tokio::time::{Instant, Sleep};
 
 use super::connect::Io;
 use super::relay::Relay;
+use crate::proxy::framing::{self, Content};
 use crate::proxy::{Failure, Patience, Upload};
 
 /// Rounds of a connection's parts until other tasks of the thread get their turn.
@@ -26,8 +27,8 @@ const ROUNDS: usize = 16;
 
 /// One connection.
 pub(crate) struct Http1 {
-    sender: http1::SendRequest<Upload>,
-    connection: http1::Connection<TokioIo<Io>, Upload>,
+    sender: http1::SendRequest<Content<Upload>>,
+    connection: http1::Connection<TokioIo<Io>, Content<Upload>>,
     relay: Arc<Relay>,
     waker: Waker,
     timer: Pin<Box<Sleep>>,
@@ -183,7 +184,7 @@ impl Http1 {
     /// Sends a request; the future waits for the response's head.
     pub(crate) fn send(
         &mut self,
-        request: Request<Upload>,
+        request: Request<Content<Upload>>,
         patience: Patience,
     ) -> impl Future<Output = Result<Response<Incoming>, Unanswered>> + use<'_> {
         self.relay.begin_alone();
@@ -230,16 +231,14 @@ pin_project! {
 
 impl<F> Future for Sending<'_, F>
 where
-    F: Future<Output = Result<Response<Incoming>, TrySendError<Request<Upload>>>>,
+    F: Future<Output = Result<Response<Incoming>, TrySendError<Request<Content<Upload>>>>>,
 {
     type Output = Result<Response<Incoming>, Unanswered>;
 
     fn poll(self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Self::Output> {
         let mut this = self.project();
         if let Poll::Ready(sent) = this.connection.drive(cx, |cx| this.sending.as_mut().poll(cx)) {
-            if sent.as_ref().is_ok_and(|response| response.version() != Version::HTTP_11) {
-                // It may know nothing of chunks and take them for requests, and hyper would speak
-                // HTTP/1.0 to it from now on, which drops a body whose length is not known.
+            if sent.as_ref().is_ok_and(framing::leaves_doubt) {
                 this.connection.use_no_more();
             }
             return Poll::Ready(sent.map_err(|mut failed| {

@@ -1,0 +1,401 @@
+//! Where a request ends on its way out: one value, which is made when the request is admitted and
+//! written when it is sent.
+//!
+//! content-length and transfer-encoding come from it alone (RFC 9112 section 6): [`Fields`] cannot hold
+//! them, and a [`Content`] gives exactly as much as it says, or fails.
+
+use std::ops::Deref;
+use std::pin::Pin;
+use std::task::{Context, Poll, ready};
+
+use bytes::Bytes;
+use http::header::{
+    CONTENT_LENGTH, HeaderMap, HeaderName, HeaderValue, SEC_WEBSOCKET_KEY, TRANSFER_ENCODING, VIA,
+};
+use http::{Method, Response, StatusCode, Version};
+use http_body::{Body, Frame, SizeHint};
+use smig::BoxError;
+
+/// How the end of a request's content is known.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Framing {
+    /// There is none.
+    Nothing,
+    /// So many bytes are left.
+    Exact(u64),
+    /// The body's end is its end.
+    Chunked,
+    /// What follows is another protocol's, and no content.
+    Tunnel,
+}
+
+/// What follows a request's head, together with how its end is known.
+#[derive(Clone, Debug)]
+pub(crate) struct Content<B> {
+    framing: Framing,
+    body: B,
+}
+
+/// A body is not as long as its head said.
+#[derive(Debug, thiserror::Error)]
+enum Misframed {
+    #[error("the body ends {0} bytes before its announced end")]
+    Short(u64),
+    #[error("the body is longer than announced")]
+    Long,
+}
+
+impl<B: Body> Content<B> {
+    /// The content of a request that announces it in these fields.
+    pub(super) fn announced(headers: &HeaderMap, body: B) -> Result<Self, &'static str> {
+        let framing = match (length(headers)?, body.is_end_stream()) {
+            (None | Some(0), true) => Framing::Nothing,
+            (Some(_), true) => return Err("less content than announced"),
+            (Some(length), false) => Framing::Exact(length),
+            (None, false) => Framing::Chunked,
+        };
+        Ok(Self { framing, body })
+    }
+
+    /// What follows a request for another protocol, in these fields.
+    pub(super) fn switched(headers: &HeaderMap, body: B) -> Result<Self, &'static str> {
+        // What follows the head is not content, and a server that was told of some would wait for it:
+        // in the next request, if it does not change the protocol.
+        if announces_content(headers) {
+            return Err("content in a request for another protocol");
+        }
+        Ok(Self::tunnel(body))
+    }
+
+    /// None.
+    pub(crate) const fn nothing(body: B) -> Self {
+        Self { framing: Framing::Nothing, body }
+    }
+
+    /// One direction of a tunnel.
+    pub(super) const fn tunnel(body: B) -> Self {
+        Self { framing: Framing::Tunnel, body }
+    }
+
+    /// The same content from elsewhere.
+    pub(super) fn map<C>(self, map: impl FnOnce(B) -> C) -> Content<C> {
+        Content { framing: self.framing, body: map(self.body) }
+    }
+
+    pub(super) fn into_body(self) -> B {
+        self.body
+    }
+
+    pub(super) const fn body(&self) -> &B {
+        &self.body
+    }
+
+    /// Whether there is none.
+    pub(super) fn is_nothing(&self) -> bool {
+        self.framing == Framing::Nothing
+    }
+
+    /// Writes the one field that says it by HTTP/1.1.
+    pub(super) fn write_http1(&self, method: &Method, headers: &mut HeaderMap) {
+        if self.framing == Framing::Chunked {
+            // Also for GET and HEAD, where hyper takes an unknown length for no content.
+            headers.insert(TRANSFER_ENCODING, HeaderValue::from_static("chunked"));
+        } else {
+            self.write_http2(method, headers);
+        }
+    }
+
+    /// Writes the one field that says it by HTTP/2, beside END_STREAM.
+    pub(super) fn write_http2(&self, method: &Method, headers: &mut HeaderMap) {
+        match self.framing {
+            Framing::Exact(length) => drop(headers.insert(CONTENT_LENGTH, length.into())),
+            // RFC 9110 section 8.6.
+            Framing::Nothing if expects_content(method) => {
+                headers.insert(CONTENT_LENGTH, HeaderValue::from_static("0"));
+            }
+            Framing::Nothing | Framing::Chunked | Framing::Tunnel => {}
+        }
+    }
+}
+
+/// Whether no content is worth a word.
+fn expects_content(method: &Method) -> bool {
+    matches!(*method, Method::POST | Method::PUT | Method::PATCH)
+}
+
+/// content-length: at most one, of digits only. Two that are equal are refused like all others: whoever
+/// sends them has been confused by somebody (RFC 9110 section 8.6 leaves the choice).
+pub(super) fn length(headers: &HeaderMap) -> Result<Option<u64>, &'static str> {
+    const WRONG: &str = "content-length is not one number";
+    let mut lengths = headers.get_all(CONTENT_LENGTH).iter();
+    let Some(length) = lengths.next() else { return Ok(None) };
+    let digits = length.as_bytes();
+    if lengths.next().is_some() || !digits.iter().all(u8::is_ascii_digit) {
+        return Err(WRONG);
+    }
+    let digits = std::str::from_utf8(digits).map_err(|_| WRONG)?;
+    digits.parse().map(Some).map_err(|_| WRONG)
+}
+
+/// Whether a head speaks of content, or of nothing clear.
+pub(crate) fn announces_content(headers: &HeaderMap) -> bool {
+    headers.contains_key(TRANSFER_ENCODING)
+        || headers.get_all(CONTENT_LENGTH).iter().any(|length| length != "0")
+}
+
+/// Whether the connection that a response came by may carry no other request: it is not certain that the
+/// server holds the message to end where we do.
+pub(crate) fn leaves_doubt<B>(response: &Response<B>) -> bool {
+    // A server of HTTP/1.0 may take chunks for requests, and hyper would speak HTTP/1.0 to it from now
+    // on, which drops a body whose length is not known.
+    response.version() != Version::HTTP_11
+        // RFC 9110 section 15.3.5, RFC 9112 section 6.1: who announces content there may send it.
+        || (response.status() == StatusCode::NO_CONTENT && announces_content(response.headers()))
+}
+
+impl<B> Body for Content<B>
+where
+    B: Body<Data = Bytes> + Unpin,
+    B::Error: Into<BoxError>,
+{
+    type Data = Bytes;
+    type Error = BoxError;
+
+    fn poll_frame(
+        mut self: Pin<&mut Self>,
+        cx: &mut Context<'_>,
+    ) -> Poll<Option<Result<Frame<Bytes>, BoxError>>> {
+        if self.framing == Framing::Nothing {
+            return Poll::Ready(None);
+        }
+        let frame = ready!(Pin::new(&mut self.body).poll_frame(cx)).transpose();
+        let frame = frame.map_err(Into::into)?;
+        let Framing::Exact(left) = &mut self.framing else {
+            return Poll::Ready(frame.map(Ok));
+        };
+        let wrong = match frame.as_ref().map(Frame::data_ref) {
+            Some(Some(data)) => match left.checked_sub(data.len() as u64) {
+                Some(rest) => {
+                    *left = rest;
+                    None
+                }
+                None => Some(Misframed::Long),
+            },
+            // Trailers, or the end.
+            Some(None) | None => (*left > 0).then_some(Misframed::Short(*left)),
+        };
+        Poll::Ready(match wrong {
+            Some(wrong) => Some(Err(wrong.into())),
+            None => frame.map(Ok),
+        })
+    }
+
+    fn is_end_stream(&self) -> bool {
+        match self.framing {
+            Framing::Nothing => true,
+            Framing::Exact(left) => left == 0 && self.body.is_end_stream(),
+            Framing::Chunked | Framing::Tunnel => self.body.is_end_stream(),
+        }
+    }
+
+    fn size_hint(&self) -> SizeHint {
+        match self.framing {
+            Framing::Nothing => SizeHint::with_exact(0),
+            Framing::Exact(left) => SizeHint::with_exact(left),
+            Framing::Chunked | Framing::Tunnel => SizeHint::default(),
+        }
+    }
+}
+
+/// A request's fields without any that frames it or is for one hop only, and no way to put one in.
+#[derive(Clone, Debug)]
+pub(crate) struct Fields(HeaderMap);
+
+/// Fields that this proxy says itself.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Own {
+    Via,
+    WebSocketKey,
+}
+
+impl Fields {
+    /// Takes what frames the message away; what is for one hop only is gone already.
+    pub(super) fn of(mut headers: HeaderMap) -> Self {
+        headers.remove(CONTENT_LENGTH);
+        headers.remove(TRANSFER_ENCODING);
+        Self(headers)
+    }
+
+    /// Sets a field of our own; Via is a list, which grows.
+    pub(crate) fn say(&mut self, own: Own, value: HeaderValue) {
+        match own {
+            Own::Via => drop(self.0.append(VIA, value)),
+            Own::WebSocketKey => drop(self.0.insert(SEC_WEBSOCKET_KEY, value)),
+        }
+    }
+
+    pub(crate) fn remove(&mut self, name: &HeaderName) -> Option<HeaderValue> {
+        self.0.remove(name)
+    }
+
+    /// For the writers of heads, which add what frames the message.
+    pub(super) fn into_headers(self) -> HeaderMap {
+        self.0
+    }
+}
+
+impl Deref for Fields {
+    type Target = HeaderMap;
+
+    fn deref(&self) -> &HeaderMap {
+        &self.0
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use futures_util::stream;
+    use http_body_util::{BodyExt as _, Empty, Full, StreamBody};
+
+    use super::*;
+
+    fn headers(lengths: &[&'static str]) -> HeaderMap {
+        let values = lengths.iter().map(|length| HeaderValue::from_static(length));
+        values.map(|value| (CONTENT_LENGTH, value)).collect()
+    }
+
+    #[test]
+    fn a_length_is_one_number() {
+        for (lengths, expected) in [
+            (&[][..], Ok(None)),
+            (&["0"], Ok(Some(0))),
+            (&["5"], Ok(Some(5))),
+            (&["005"], Ok(Some(5))),
+            (&["18446744073709551615"], Ok(Some(u64::MAX))),
+            (&["18446744073709551616"], Err(())),
+            (&[""], Err(())),
+            (&["+5"], Err(())),
+            (&["-5"], Err(())),
+            (&["0x5"], Err(())),
+            (&["5 "], Err(())),
+            (&["5, 5"], Err(())),
+            (&["5.0"], Err(())),
+            (&["5", "5"], Err(())),
+            (&["5", "6"], Err(())),
+        ] {
+            assert_eq!(length(&headers(lengths)).map_err(drop), expected, "{lengths:?}");
+        }
+    }
+
+    /// What is written for content that is announced so, by HTTP/1.1.
+    fn written<B: Body>(method: &Method, lengths: &[&'static str], body: B) -> Option<String> {
+        let content = Content::announced(&headers(lengths), body).ok()?;
+        let mut fields = HeaderMap::new();
+        content.write_http1(method, &mut fields);
+        assert!(fields.len() <= 1);
+        let text =
+            fields.iter().map(|(name, value)| format!("{name}: {}", value.to_str().unwrap()));
+        Some(text.collect())
+    }
+
+    fn unsized_body() -> impl Body<Data = Bytes, Error = BoxError> + Unpin {
+        StreamBody::new(stream::iter([Ok(Frame::data(Bytes::from_static(b"hello")))]))
+    }
+
+    #[test]
+    fn one_field_at_most_is_written() {
+        let full = || Full::<Bytes>::from("hello");
+        let none = Empty::<Bytes>::new;
+        for method in [Method::GET, Method::HEAD, Method::DELETE, Method::POST] {
+            let said = written(&method, &["005"], full());
+            assert_eq!(said.as_deref(), Some("content-length: 5"), "{method}");
+            let said = written(&method, &[], unsized_body());
+            assert_eq!(said.as_deref(), Some("transfer-encoding: chunked"), "{method}");
+            let nothing = if method == Method::POST { "content-length: 0" } else { "" };
+            for lengths in [&[][..], &["0"]] {
+                assert_eq!(written(&method, lengths, none()).as_deref(), Some(nothing), "{method}");
+            }
+            assert_eq!(written(&method, &["5"], none()), None, "{method}");
+            assert_eq!(written(&method, &["5", "5"], full()), None, "{method}");
+        }
+        let mut fields = HeaderMap::new();
+        Content::tunnel(full()).write_http1(&Method::GET, &mut fields);
+        assert!(fields.is_empty());
+    }
+
+    #[test]
+    fn another_protocol_has_no_content() {
+        for (fields, fits) in [
+            (headers(&[]), true),
+            (headers(&["0"]), true),
+            (headers(&["00"]), false),
+            (headers(&["50"]), false),
+            (headers(&["0", "50"]), false),
+            (
+                [(TRANSFER_ENCODING, HeaderValue::from_static("chunked"))].into_iter().collect(),
+                false,
+            ),
+        ] {
+            let switched = Content::switched(&fields, Empty::<Bytes>::new());
+            assert_eq!(switched.is_ok(), fits, "{fields:?}");
+        }
+    }
+
+    #[tokio::test]
+    async fn a_content_is_as_long_as_it_says() {
+        for (announced, error) in [
+            ("5", None),
+            ("4", Some("the body is longer than announced")),
+            ("0", Some("the body is longer than announced")),
+            ("7", Some("the body ends 2 bytes before its announced end")),
+        ] {
+            let content = Content::announced(&headers(&[announced]), unsized_body()).unwrap();
+            assert_eq!(content.size_hint().exact(), announced.parse().ok());
+            assert!(!content.is_end_stream());
+            let collected = content.collect().await.map_err(|error| error.to_string());
+            assert_eq!(collected.err().as_deref(), error, "{announced}");
+        }
+    }
+
+    #[tokio::test]
+    async fn trailers_are_not_earlier_than_announced() {
+        for (announced, fits) in [("5", true), ("6", false)] {
+            let frames = [
+                Ok::<_, BoxError>(Frame::data(Bytes::from_static(b"hello"))),
+                Ok(Frame::trailers(HeaderMap::new())),
+            ];
+            let body = StreamBody::new(stream::iter(frames));
+            let content = Content::announced(&headers(&[announced]), body).unwrap();
+            assert_eq!(content.collect().await.is_ok(), fits, "{announced}");
+        }
+    }
+
+    #[test]
+    fn fields_hold_nothing_that_frames() {
+        let mut all = headers(&["5", "6"]);
+        all.append(TRANSFER_ENCODING, HeaderValue::from_static("chunked"));
+        all.append(TRANSFER_ENCODING, HeaderValue::from_static("gzip"));
+        all.append("x", HeaderValue::from_static("1"));
+        let fields = Fields::of(all);
+        assert_eq!(fields.keys().collect::<Vec<_>>(), ["x"]);
+    }
+
+    #[test]
+    fn some_responses_are_the_last_of_their_connection() {
+        for (version, status, field, doubt) in [
+            (Version::HTTP_11, 200, None, false),
+            (Version::HTTP_11, 204, None, false),
+            (Version::HTTP_11, 204, Some((CONTENT_LENGTH, "0")), false),
+            (Version::HTTP_11, 204, Some((CONTENT_LENGTH, "5")), true),
+            (Version::HTTP_11, 204, Some((TRANSFER_ENCODING, "chunked")), true),
+            (Version::HTTP_11, 304, Some((CONTENT_LENGTH, "5")), false),
+            (Version::HTTP_10, 200, Some((CONTENT_LENGTH, "5")), true),
+        ] {
+            let mut response = Response::builder().version(version).status(status);
+            if let Some((name, value)) = field {
+                response = response.header(name, value);
+            }
+            assert_eq!(leaves_doubt(&response.body(()).unwrap()), doubt, "{version:?} {status}");
+        }
+    }
+}
