@@ -275,3 +275,49 @@ fn an_answer_that_does_not_fit_the_migrate_ends_the_connection() {
     peer.send(C1, accept(1, cid, 2));
     peer.expect_goaway(C1, ErrorCode::ProtocolError);
 }
+
+#[test]
+fn an_answer_to_no_join_ends_the_connection() {
+    // SMIG-2.8/unasked-answer: on the first connection, and on one that has its answer.
+    for line in [C1, C2] {
+        for answer in [raw(kind::JOIN, flag::SMIG_ACK, 0, [0; 48]), join_refused(4)] {
+            let mut peer = two_to_client();
+            peer.send(line, answer);
+            peer.expect_goaway(line, ErrorCode::ProtocolError);
+        }
+    }
+}
+
+#[test]
+fn migrate_comes_in_any_state_of_a_stream_but_not_within_a_header_block() {
+    // SMIG-2.9/stream-states: behind END_STREAM of its sender's direction, here a GET's.
+    let mut peer = two_to_server();
+    let key = peer.get(C1, 1);
+    let cid = peer.cid(C2);
+    peer.send(C1, migrate(1, cid, 1).end());
+    peer.expect(C1, accept(1, cid, 1));
+    peer.take_migrated(key);
+    // SMIG-2.9/stream-states: behind END_STREAM of the other direction.
+    let key = peer.post(C1, 3);
+    peer.respond(key, 200, EndStream::Yes);
+    peer.expect(C1, headers(3).status(200).end());
+    peer.send(C1, migrate(3, cid, 3));
+    peer.expect(C1, accept(3, cid, 3).end());
+    peer.take_migrated(key);
+    peer.expect_silence();
+    // SMIG-2.9/stream-states: before the last CONTINUATION.
+    peer.send(C1, raw(kind::HEADERS, 0, 5, []));
+    peer.send(C1, migrate(1, cid, 5));
+    peer.expect_goaway(C1, ErrorCode::ProtocolError);
+}
+
+#[test]
+fn an_offer_ends_nothing() {
+    // SMIG-2.5/zero-cid: END_STREAM of an offer means nothing.
+    let mut peer = two_to_client();
+    let key = peer.open(C1, http::Method::GET, EndStream::Yes);
+    peer.send(C1, headers(1).status(200));
+    peer.send(C1, offer(1).end());
+    peer.send(C1, data(1, "it goes on").end());
+    assert_eq!(peer.read_to_end(key), "it goes on");
+}
