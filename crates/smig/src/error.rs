@@ -4,6 +4,7 @@ use std::fmt;
 use std::io;
 use std::time::Duration;
 
+use crate::client::TlsFault;
 use smig_proto::{ConnId, ConnectionError, ErrorCode, Initiator, Processed, StreamError};
 
 /// Any error as a trait object.
@@ -44,7 +45,7 @@ pub(crate) enum Kind {
     Request(String),
     Resolve { host: String, source: io::Error },
     Connect { target: String, source: io::Error },
-    Tls { target: String, source: io::Error },
+    Tls { target: String, fault: TlsFault, source: io::Error },
     Timeout { phase: Phase, after: Duration },
     Stream(StreamError),
     Connection(Option<ConnectionError>),
@@ -87,8 +88,8 @@ impl Error {
             Kind::Connect { target, source } => {
                 Kind::Connect { target: target.clone(), source: io(source) }
             }
-            Kind::Tls { target, source } => {
-                Kind::Tls { target: target.clone(), source: io(source) }
+            Kind::Tls { target, fault, source } => {
+                Kind::Tls { target: target.clone(), fault: fault.clone(), source: io(source) }
             }
             Kind::Io { doing, source } => Kind::Io { doing, source: io(source) },
             Kind::Body(error) => Kind::Body(error.to_string().into()),
@@ -124,6 +125,15 @@ impl Error {
     #[must_use]
     pub fn is_tls(&self) -> bool {
         matches!(*self.0, Kind::Tls { .. })
+    }
+
+    /// What was wrong with TLS, if that was it.
+    #[must_use]
+    pub fn tls_fault(&self) -> Option<&TlsFault> {
+        match &*self.0 {
+            Kind::Tls { fault, .. } => Some(fault),
+            _ => None,
+        }
     }
 
     /// Whether the request or the configuration itself was wrong: a repetition fails as well.
@@ -224,10 +234,7 @@ impl fmt::Display for Kind {
                     "cannot connect to {target}: {source}; check that the server listens there"
                 )
             }
-            Self::Tls { target, source } => write!(
-                f,
-                "TLS with {target} failed: {source}; if the certificate is your own, name its CA file"
-            ),
+            Self::Tls { target, fault, .. } => write!(f, "TLS with {target} failed: {fault}"),
             Self::Timeout { phase, after } => write!(
                 f,
                 "no {} within {:.1} s; raise the limit if the server is known to be slow",

@@ -31,6 +31,7 @@
 //! Layers, from the bottom: sockets and their options, transports (TCP with TLS), the driver (one
 //! task a session), and on it the server's and the client's halves.
 
+mod aside;
 mod client;
 mod clock;
 mod connection;
@@ -40,6 +41,7 @@ mod error;
 mod grpc;
 mod moves;
 mod observe;
+mod resolve;
 mod server;
 mod snapshot;
 mod socket;
@@ -47,13 +49,15 @@ mod stream;
 mod transport;
 
 pub use client::{
-    Cleartext, Client, ClientBuilder, Origin, Speaks, Trust, connect_any, on_interim,
+    Cleartext, Client, ClientBuilder, Loaded, Origin, Speaks, TlsFault, Trust, connect_any,
+    on_interim,
 };
 pub use connection::{ConnectionInfo, TlsInfo};
 pub use error::{BoxError, Error, Phase, Reset};
 pub use grpc::is_grpc;
 pub use moves::{MoveMode, MoveRules, Offers};
 pub use observe::{Ends, Observed, Observer, Stats};
+pub use resolve::Resolver;
 pub use server::{
     AuthorityCheck, Certificate, ClearTrust, ClientCertificates, Interim, Server, ServerBuilder,
     ServerTls, ServerView, Switched,

@@ -35,18 +35,17 @@ impl From<Failure> for Failed {
 /// A request that got no response.
 pub(super) fn request(error: &smig::Error) -> Failed {
     let text = error.to_string();
-    // Only the text is left of what TLS said, once several requests wait for one connection.
-    let is_certificate = error.is_tls() && text.contains("certificate:");
     let (exit, message) = if error.is_resolve() {
         (Exit::Resolve, text)
     } else if error.is_timeout() {
         (Exit::Timeout, text)
-    } else if is_certificate {
-        let hint = "--cacert FILE names the authority that signed it; --insecure accepts it unseen";
-        (Exit::Certificate, format!("{}; {hint}", without_hint(&text)))
-    } else if error.is_tls() {
-        let hint = "does the server speak TLS on this port?";
-        (Exit::Tls, format!("{}; {hint}", without_hint(&text)))
+    } else if let Some(fault) = error.tls_fault() {
+        let exit = if fault.is_certificate() { Exit::Certificate } else { Exit::Tls };
+        // The library's advice is for programs; ours names flags.
+        let hint =
+            "--cacert FILE names it, or the authority that signed it; --insecure accepts it unseen";
+        let own = text.strip_suffix(fault.advice()).filter(|_| fault.is_untrusted());
+        (exit, own.map_or_else(|| text.clone(), |text| format!("{text}{hint}")))
     } else if error.is_connect() {
         (Exit::Connect, text)
     } else if error.is_user() {
@@ -65,11 +64,6 @@ pub(super) fn request(error: &smig::Error) -> Failed {
         _ => Again::IfRepeatable,
     };
     Failed { failure: Failure::new(exit, message), again }
-}
-
-/// The library's advice is for programs; ours names flags.
-fn without_hint(text: &str) -> &str {
-    text.rsplit_once("; if the certificate").map_or(text, |(text, _)| text)
 }
 
 /// A body that ended before its end.

@@ -1,5 +1,7 @@
 //! `smig gateway`: one route, a file, signals.
 
+use std::process::Command;
+
 use rustix::process::Signal;
 
 use crate::support::{Place, assert_exit, line_with, sha256_of, text};
@@ -16,6 +18,38 @@ fn one_server_behind_a_development_certificate() {
     gateway.signal(Signal::TERM);
     line_with(&mut gateway.stderr, "SIGTERM");
     assert_eq!(gateway.child.wait().unwrap().code(), Some(0));
+}
+
+#[test]
+fn a_trust_store_that_cannot_be_read_holds_nothing_up() {
+    let place = Place::new();
+    place.file("file", 10);
+    let origin = place.serve(&["--cleartext"]);
+    // Whoever reads it waits for a writer, and there is none.
+    let store = place.shown("store");
+    assert!(Command::new("mkfifo").arg(&store).status().unwrap().success());
+    let file = place.shown("gateway.toml");
+    let config = format!(
+        "server = {{ workers = 1, drain_timeout = '1s' }}\n\
+         [[listen]]\naddress = '127.0.0.1:0'\nprotocol = 'cleartext'\n\
+         [upstreams.tls]\nservers = ['https://{0}']\n\
+         [upstreams.clear]\nservers = ['http://{0}']\n\
+         [[route]]\npath = '/tls'\nupstream = 'tls'\n\
+         [[route]]\nupstream = 'clear'\n",
+        origin.address()
+    );
+    std::fs::write(&file, config).unwrap();
+    let mut gateway = place.start_with(&["gateway", "--config", &file], |command| {
+        command.env("SSL_CERT_FILE", &store);
+    });
+    // Its worker now wants the store: the answer comes when the limit of its connection ends.
+    let mut waiting = place.smig(&["get", &gateway.url("tls")]).spawn().unwrap();
+    for _ in 0..3 {
+        assert_exit(&place.get(&gateway, &["-o", "-"], &["file"]), 0);
+    }
+    gateway.signal(Signal::TERM);
+    assert_eq!(gateway.child.wait().unwrap().code(), Some(0));
+    assert!(!waiting.wait().unwrap().success());
 }
 
 #[test]

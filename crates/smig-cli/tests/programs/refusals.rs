@@ -49,6 +49,48 @@ fn certificates() {
 }
 
 #[test]
+fn the_very_certificate_that_a_server_shows_can_be_named() {
+    let place = Place::new();
+    place.file("file", 10);
+    for ca in [false, true] {
+        let mut params = rcgen::CertificateParams::new(["127.0.0.1".to_owned()]).unwrap();
+        if ca {
+            // As `openssl req -x509` makes it.
+            params.is_ca = rcgen::IsCa::Ca(rcgen::BasicConstraints::Unconstrained);
+        }
+        let key = rcgen::KeyPair::generate().unwrap();
+        std::fs::write(place.path("cert.pem"), params.self_signed(&key).unwrap().pem()).unwrap();
+        std::fs::write(place.path("key.pem"), key.serialize_pem()).unwrap();
+        let (cert, key) = (place.shown("cert.pem"), place.shown("key.pem"));
+        let server = place.serve(&["--cert", &cert, "--key", &key]);
+        let url = server.url("file");
+        assert_exit(&place.run(&["get", "--cacert", &cert, &url]), 0);
+        // Its name is checked, and no error shows how rustls calls it.
+        let other = url.replace("127.0.0.1", "localhost");
+        let wrong = place.run(&["get", "--cacert", &cert, &other]);
+        assert_exit(&wrong, 60);
+        assert_says(&wrong, &["it is for 127.0.0.1, not for localhost"]);
+        let unknown = place.run(&["get", &url]);
+        assert_exit(&unknown, 60);
+        assert_says(&unknown, &["the server's certificate: ", "--cacert"]);
+        for got in [wrong, unknown] {
+            let said = text(&got.stderr).replace("(CA:TRUE)", "");
+            assert!(!said.contains(['(', '{']), "{said}");
+        }
+    }
+}
+
+#[test]
+fn cleartext_needs_nobodys_certificates() {
+    let place = Place::new();
+    place.file("file", 10);
+    let server = place.serve(&["--cleartext"]);
+    let mut get = place.smig(&["get", &server.url("file")]);
+    get.env("SSL_CERT_FILE", "/no/such/file").env("SSL_CERT_DIR", "/no/such/folder");
+    assert_exit(&get.output().unwrap(), 0);
+}
+
+#[test]
 fn nobody_there() {
     let place = Place::new();
     // A port that was free a moment ago.

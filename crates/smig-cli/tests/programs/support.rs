@@ -80,8 +80,14 @@ impl Place {
 
     /// Starts a server, and waits until it listens.
     pub(crate) fn start(&self, args: &[&str]) -> Serving {
-        let mut child =
-            self.smig(args).stderr(Stdio::piped()).stdout(Stdio::piped()).spawn().unwrap();
+        self.start_with(args, |_| {})
+    }
+
+    /// The same, with changes to how it is started.
+    pub(crate) fn start_with(&self, args: &[&str], change: impl FnOnce(&mut Command)) -> Serving {
+        let mut command = self.smig(args);
+        change(&mut command);
+        let mut child = command.stderr(Stdio::piped()).stdout(Stdio::piped()).spawn().unwrap();
         let mut stderr = BufReader::new(child.stderr.take().unwrap()).lines();
         let line = line_with(&mut stderr, "listening on ");
         let origin = line.rsplit_once(' ').unwrap().1.to_owned();

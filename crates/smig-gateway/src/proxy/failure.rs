@@ -6,6 +6,7 @@ use std::net::SocketAddr;
 use bytes::Bytes;
 use http::header::{CACHE_CONTROL, CONTENT_TYPE, HeaderName, HeaderValue};
 use http::{Response, StatusCode};
+use smig::TlsFault;
 
 use super::Body;
 use crate::upstream::Upstream;
@@ -48,7 +49,7 @@ pub enum Failure {
     ConnectTimeout,
     /// TLS with the server failed.
     #[error("TLS failed: {0}")]
-    Tls(io::Error),
+    Tls(TlsFault),
     /// The server did not take the request: it refused the stream, or was going away.
     #[error("the server refused the request: {0}")]
     Refused(String),
@@ -106,8 +107,8 @@ impl Failure {
         if error.is_resolve() {
             return Self::Resolve(io::Error::other(text));
         }
-        if error.is_tls() {
-            return Self::Tls(io::Error::other(text));
+        if let Some(fault) = error.tls_fault() {
+            return Self::Tls(fault.clone());
         }
         if error.is_connect() {
             let source = std::error::Error::source(&error);
@@ -227,14 +228,9 @@ impl Failure {
                 _ => "destination_unavailable",
             },
             Self::ConnectTimeout => "connection_timeout",
-            Self::Tls(error) => {
-                let tls = error.get_ref().and_then(|inner| inner.downcast_ref::<rustls::Error>());
-                match tls {
-                    Some(rustls::Error::InvalidCertificate(_)) => "tls_certificate_error",
-                    Some(rustls::Error::AlertReceived(_)) => "tls_alert_received",
-                    _ => "tls_protocol_error",
-                }
-            }
+            Self::Tls(fault) if fault.is_certificate() => "tls_certificate_error",
+            Self::Tls(fault) if fault.is_alert() => "tls_alert_received",
+            Self::Tls(_) => "tls_protocol_error",
             Self::Refused(_) => "destination_unavailable",
             Self::Terminated(_) | Self::Stale(_) => "connection_terminated",
             Self::ResponseTimeout => "http_response_timeout",

@@ -1,14 +1,12 @@
 //! From a server to an open connection: name, TCP or unix socket, TLS.
 
 use std::io;
-use std::net::SocketAddr;
 use std::pin::Pin;
-use std::sync::Arc;
 use std::task::{Context, Poll};
 use std::time::Duration;
 
-use rustls::ClientConfig;
 use rustls::pki_types::ServerName;
+use smig::{Loaded, Resolver, TlsFault};
 use socket2::{SockRef, TcpKeepalive};
 use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 use tokio::net::{TcpStream, UnixStream};
@@ -43,7 +41,8 @@ impl Io {
 /// Connects. There is no time limit here.
 pub(super) async fn connect(
     target: &Target,
-    tls: Option<&Arc<ClientConfig>>,
+    resolver: &Resolver,
+    trust: Option<&Loaded>,
 ) -> Result<Io, Failure> {
     let (host, port) = match target {
         Target::Unix(path) => {
@@ -51,13 +50,15 @@ pub(super) async fn connect(
         }
         Target::Tcp { host, port } => (host.as_str(), *port),
     };
-    let tcp = dial(host, port).await?;
+    let tcp = dial(host, port, resolver).await?;
     tcp.set_nodelay(true).map_err(Failure::Connect)?;
     ask_when_silent(&tcp);
-    let Some(tls) = tls else { return Ok(Io::Tcp(tcp)) };
+    let Some(trust) = trust else { return Ok(Io::Tcp(tcp)) };
+    let failed = |error: io::Error| Failure::Tls(TlsFault::of(&error));
     let name = ServerName::try_from(host.to_owned())
-        .map_err(|error| Failure::Tls(io::Error::new(io::ErrorKind::InvalidInput, error)))?;
-    let tls = TlsConnector::from(Arc::clone(tls)).connect(name, tcp).await.map_err(Failure::Tls)?;
+        .map_err(|error| failed(io::Error::new(io::ErrorKind::InvalidInput, error)))?;
+    let config = trust.config().await.map_err(|error| failed(io::Error::other(error)))?;
+    let tls = TlsConnector::from(config).connect(name, tcp).await.map_err(failed)?;
     Ok(Io::Tls(Box::new(tls)))
 }
 
@@ -68,20 +69,10 @@ fn ask_when_silent(tcp: &TcpStream) {
     let _ = socket.set_tcp_keepalive(&keepalive.with_retries(4));
 }
 
-/// Tries one address after another.
-async fn dial(host: &str, port: u16) -> Result<TcpStream, Failure> {
-    if let Ok(ip) = host.parse() {
-        return TcpStream::connect(SocketAddr::new(ip, port)).await.map_err(Failure::Connect);
-    }
-    let addrs = tokio::net::lookup_host((host, port)).await.map_err(Failure::Resolve)?;
-    let mut last = Failure::Resolve(io::Error::new(io::ErrorKind::NotFound, "no address"));
-    for addr in addrs {
-        match TcpStream::connect(addr).await {
-            Ok(tcp) => return Ok(tcp),
-            Err(error) => last = Failure::Connect(error),
-        }
-    }
-    Err(last)
+/// Whichever of the name's addresses answers first.
+async fn dial(host: &str, port: u16, resolver: &Resolver) -> Result<TcpStream, Failure> {
+    let addrs = resolver.resolve(host, port).await.map_err(Failure::Resolve)?;
+    smig::connect_any(addrs).await.map_err(Failure::Connect)
 }
 
 impl AsyncRead for Io {
@@ -161,7 +152,7 @@ mod tests {
         let listener = tokio::net::TcpListener::bind("127.0.0.1:0").await.unwrap();
         let port = listener.local_addr().unwrap().port();
         let target = Target::Tcp { host: "127.0.0.1".to_owned(), port };
-        let Io::Tcp(tcp) = connect(&target, None).await.unwrap() else {
+        let Io::Tcp(tcp) = connect(&target, &Resolver::system(), None).await.unwrap() else {
             panic!("no TLS was asked for")
         };
         let socket = SockRef::from(&tcp);

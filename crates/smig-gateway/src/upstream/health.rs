@@ -64,7 +64,7 @@ async fn ask(
     });
     let bad = |_| Failure::BadRequest("the health check's path or host");
     if url.protocol == Protocol::Http1 {
-        let io = connect(&url.target, None).await?;
+        let io = connect(&url.target, &upstream.resolver, None).await?;
         let (mut sender, connection) = hyper::client::conn::http1::handshake(TokioIo::new(io))
             .await
             .map_err(Failure::from_hyper)?;

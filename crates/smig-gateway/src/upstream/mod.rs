@@ -15,8 +15,7 @@ mod worker;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
-use rustls::ClientConfig;
-use smig::Trust;
+use smig::{Loaded, Resolver, Trust};
 
 pub use server::{Server, ServerStatus};
 pub use spec::{
@@ -29,8 +28,6 @@ pub(crate) use http1::{Switched, Unanswered};
 pub(crate) use pool::Lease;
 pub(crate) use server::UnderWay;
 pub(crate) use worker::{Connection, ServerPool, Session, Worker};
-
-use spec::Protocol;
 
 /// What is wrong with an upstream's description.
 #[derive(Debug, thiserror::Error)]
@@ -56,9 +53,8 @@ pub struct Upstream {
     max_waiting: usize,
     retries: u32,
     health: Option<HealthSpec>,
-    trust: Trust,
-    /// For HTTP/1.1 by TLS; `None` if no server is reached by TLS.
-    tls: Option<Arc<ClientConfig>>,
+    trust: Loaded,
+    resolver: Resolver,
     turn: AtomicUsize,
 }
 
@@ -68,6 +64,18 @@ impl Upstream {
     /// # Errors
     /// [`SpecError`].
     pub fn new(name: impl Into<String>, spec: &UpstreamSpec) -> Result<Arc<Self>, SpecError> {
+        Self::with_resolver(name, spec, Resolver::system())
+    }
+
+    /// The same, whose servers' names are looked up by a resolver of one's own.
+    ///
+    /// # Errors
+    /// [`SpecError`].
+    pub fn with_resolver(
+        name: impl Into<String>,
+        spec: &UpstreamSpec,
+        resolver: Resolver,
+    ) -> Result<Arc<Self>, SpecError> {
         static NUMBERS: AtomicUsize = AtomicUsize::new(0);
         let name = name.into();
         if spec.servers.is_empty() {
@@ -78,8 +86,6 @@ impl Upstream {
             TlsSpec { ca: Some(path), .. } => Trust::File(path.clone()),
             TlsSpec { .. } => Trust::System,
         };
-        let by_tls = |url: &ServerUrl| matches!(url.protocol, Protocol::Https | Protocol::Smig);
-        let tls = spec.servers.iter().any(by_tls).then(|| trust.client_config()).transpose()?;
         let server =
             |url: &ServerUrl| Server::new(url.clone(), spec.max_connections.max(1), spec.ejection);
         Ok(Arc::new(Self {
@@ -91,8 +97,8 @@ impl Upstream {
             max_waiting: spec.max_waiting,
             retries: spec.retries,
             health: spec.health.clone(),
-            trust,
-            tls,
+            trust: trust.load()?,
+            resolver: resolver.fresh_for(spec.resolve),
             turn: AtomicUsize::new(0),
         }))
     }

@@ -34,6 +34,10 @@ pub struct UpstreamSpec {
     /// a kept connection that had ended.
     #[serde(default = "retries")]
     pub retries: u32,
+    /// How long the addresses of a server's name are good until it is looked up again. The system's resolver tells
+    /// no time to live.
+    #[serde(default = "resolve", deserialize_with = "deserialize_time")]
+    pub resolve: Duration,
     /// When a server that fails is left alone for a while.
     #[serde(default)]
     pub ejection: Ejection,
@@ -56,6 +60,7 @@ impl UpstreamSpec {
             max_connections: max_connections(),
             max_waiting: max_waiting(),
             retries: retries(),
+            resolve: resolve(),
             ejection: Ejection::default(),
             health: None,
             tls: TlsSpec::default(),
@@ -73,6 +78,10 @@ const fn max_waiting() -> usize {
 
 const fn retries() -> u32 {
     1
+}
+
+const fn resolve() -> Duration {
+    Duration::from_secs(10)
 }
 
 /// A server: `http://host:port` (HTTP/1.1), `h2c://host:port` (HTTP/2 with prior knowledge),

@@ -7,7 +7,7 @@ use std::rc::Rc;
 use std::sync::{Arc, Weak};
 use std::time::Duration;
 
-use smig::{ClearTrust, Cleartext, Client, Config, Origin, SocketOptions};
+use smig::{ClearTrust, Cleartext, Client, Config, Origin, SocketOptions, Trust};
 use tokio::time::timeout;
 
 use super::Upstream;
@@ -137,8 +137,8 @@ impl ServerPool {
             Turn::Place(place) => place,
         };
         server.on_connection();
-        let tls = upstream.tls.as_ref().filter(|_| url.protocol == Protocol::Https);
-        let io = timeout(limits.connect, connect(&url.target, tls))
+        let tls = (url.protocol == Protocol::Https).then_some(&upstream.trust);
+        let io = timeout(limits.connect, connect(&url.target, &upstream.resolver, tls))
             .await
             .map_err(|_| Failure::ConnectTimeout)??;
         if io.is_h2() {
@@ -177,7 +177,8 @@ impl Session {
             options
         };
         let client = Client::builder()
-            .trust(upstream.trust.clone())
+            .trust(Trust::Loaded(upstream.trust.clone()))
+            .resolver(upstream.resolver.clone())
             .interactive_socket(noticing(SocketOptions::interactive()))
             .bulk_socket(noticing(SocketOptions::bulk()))
             .engine(engine)

@@ -1,7 +1,7 @@
 //! How a client is described.
 
+use std::sync::Arc;
 use std::sync::atomic::AtomicUsize;
-use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 
 use smig_proto::Config;
@@ -15,6 +15,7 @@ use crate::entropy;
 use crate::error::Error;
 use crate::moves::{MoveMode, MoveRules};
 use crate::observe::{Counters, Observer};
+use crate::resolve::Resolver;
 use crate::server::ClearTrust;
 use crate::socket::SocketOptions;
 
@@ -31,6 +32,7 @@ pub enum Cleartext {
 /// Describes a client. Every setting has a default.
 pub struct ClientBuilder {
     trust: Trust,
+    resolver: Resolver,
     engine: Config,
     rules: MoveRules,
     interactive: SocketOptions,
@@ -57,6 +59,7 @@ impl Default for ClientBuilder {
     fn default() -> Self {
         Self {
             trust: Trust::default(),
+            resolver: Resolver::system(),
             engine: Config::client(),
             rules: MoveRules { mode: MoveMode::Policy, ..MoveRules::default() },
             interactive: SocketOptions::interactive(),
@@ -76,10 +79,18 @@ impl Default for ClientBuilder {
 }
 
 impl ClientBuilder {
-    /// Which server certificates are accepted.
+    /// Which server certificates are accepted. What the system trusts is read when a server is first reached by
+    /// TLS.
     #[must_use]
     pub fn trust(mut self, trust: Trust) -> Self {
         self.trust = trust;
+        self
+    }
+
+    /// Who looks names up; the system's resolver unless set.
+    #[must_use]
+    pub fn resolver(mut self, resolver: Resolver) -> Self {
+        self.resolver = resolver;
         self
     }
 
@@ -190,15 +201,10 @@ impl ClientBuilder {
     /// CA certificates that cannot be read.
     pub fn build(self) -> Result<Client, Error> {
         entropy::check()?;
-        let tls = OnceLock::new();
-        if !matches!(self.trust, Trust::System) {
-            // The system's certificates are read when TLS is needed first.
-            let _ = tls.set(self.trust.client_config()?);
-        }
         let max_connections = self.engine.smig.as_ref().map_or(1, |smig| smig.max_connections);
         Ok(Client(Arc::new(Inner {
-            trust: self.trust,
-            tls,
+            trust: self.trust.load()?,
+            resolver: self.resolver,
             hosts: Arc::new(Hosts::default()),
             engine: self.engine,
             rules: self.rules,

@@ -2,16 +2,16 @@
 
 use std::collections::VecDeque;
 use std::io;
-use std::net::{IpAddr, SocketAddr};
-use std::sync::Arc;
+use std::net::SocketAddr;
 use std::time::Duration;
 
-use rustls::ClientConfig;
 use tokio::net::TcpStream;
 use tokio::task::JoinSet;
 use tokio::time::timeout;
 
-use super::origin::{Origin, OriginSecurity};
+use super::host::Host;
+use super::origin::OriginSecurity;
+use super::tls::TlsFault;
 use crate::error::{Error, Kind, Phase};
 use crate::transport::{self, Transport};
 
@@ -26,68 +26,52 @@ pub(super) struct DialLimits {
 }
 
 /// Connects to the origin by whichever address answers first.
-pub(super) async fn dial(
-    origin: &Origin,
-    tls: &Arc<ClientConfig>,
-    limits: DialLimits,
-) -> Result<Transport, Error> {
+pub(super) async fn dial(host: &Host) -> Result<Transport, Error> {
+    let (origin, limit) = (&host.origin, host.limits.connect);
     let connecting = async {
-        let addrs = resolve(origin).await?;
+        let name = origin.host();
+        let addrs = host.resolver.resolve(name, origin.port()).await;
+        let addrs =
+            addrs.map_err(|source| Error::new(Kind::Resolve { host: name.to_owned(), source }))?;
         let failed = |source| Error::new(Kind::Connect { target: origin.to_string(), source });
         connect_any(addrs).await.map_err(failed)
     };
-    let tcp = timeout(limits.connect, connecting).await.map_err(|_| {
-        Error::new(Kind::Timeout { phase: Phase::Connect, after: limits.connect })
-    })??;
-    secure(tcp, origin, tls, limits).await
+    let tcp = timeout(limit, connecting)
+        .await
+        .map_err(|_| Error::new(Kind::Timeout { phase: Phase::Connect, after: limit }))??;
+    secure(tcp, host).await
 }
 
 /// Connects to the address that the session already uses.
-pub(super) async fn dial_again(
-    addr: SocketAddr,
-    origin: &Origin,
-    tls: &Arc<ClientConfig>,
-    limits: DialLimits,
-) -> Result<Transport, Error> {
-    let tcp = timeout(limits.connect, TcpStream::connect(addr))
+pub(super) async fn dial_again(addr: SocketAddr, host: &Host) -> Result<Transport, Error> {
+    let limit = host.limits.connect;
+    let tcp = timeout(limit, TcpStream::connect(addr))
         .await
-        .map_err(|_| Error::new(Kind::Timeout { phase: Phase::Connect, after: limits.connect }))?
+        .map_err(|_| Error::new(Kind::Timeout { phase: Phase::Connect, after: limit }))?
         .map_err(|source| Error::new(Kind::Connect { target: addr.to_string(), source }))?;
-    secure(tcp, origin, tls, limits).await
+    secure(tcp, host).await
 }
 
-async fn secure(
-    tcp: TcpStream,
-    origin: &Origin,
-    tls: &Arc<ClientConfig>,
-    limits: DialLimits,
-) -> Result<Transport, Error> {
-    let failed = |source| Error::new(Kind::Tls { target: origin.to_string(), source });
+async fn secure(tcp: TcpStream, host: &Host) -> Result<Transport, Error> {
+    let (origin, limit) = (&host.origin, host.limits.handshake);
+    let failed = |source| {
+        let fault = TlsFault::of(&source);
+        Error::new(Kind::Tls { target: origin.to_string(), fault, source })
+    };
     match origin.security() {
-        OriginSecurity::Clear => Transport::clear(tcp).map_err(failed),
+        OriginSecurity::Clear => Transport::clear(tcp)
+            .map_err(|source| Error::new(Kind::Connect { target: origin.to_string(), source })),
         OriginSecurity::Tls => {
-            let shaking = transport::connect(tcp, Arc::clone(tls), origin.server_name()?);
-            timeout(limits.handshake, shaking)
+            let name = origin.server_name()?;
+            let shaking = async {
+                let config = host.trust.config().await?;
+                transport::connect(tcp, config, name).await.map_err(failed)
+            };
+            timeout(limit, shaking)
                 .await
-                .map_err(|_| {
-                    Error::new(Kind::Timeout { phase: Phase::Handshake, after: limits.handshake })
-                })?
-                .map_err(failed)
+                .map_err(|_| Error::new(Kind::Timeout { phase: Phase::Handshake, after: limit }))?
         }
     }
-}
-
-async fn resolve(origin: &Origin) -> Result<Vec<SocketAddr>, Error> {
-    if let Ok(ip) = origin.host().parse::<IpAddr>() {
-        return Ok(vec![SocketAddr::new(ip, origin.port())]);
-    }
-    let failed = |source| Error::new(Kind::Resolve { host: origin.host().to_owned(), source });
-    let addrs: Vec<_> =
-        tokio::net::lookup_host((origin.host(), origin.port())).await.map_err(failed)?.collect();
-    if addrs.is_empty() {
-        return Err(failed(io::Error::other("no address")));
-    }
-    Ok(addrs)
 }
 
 /// Alternates the families, beginning with that of the resolver's first address (section 4).

@@ -5,19 +5,20 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
 use std::time::Duration;
 
 use rustc_hash::FxHashMap;
-use rustls::ClientConfig;
 use smig_proto::{AppId, Config, Security, Session};
 
 use super::dial::{self, DialLimits};
 use super::origin::{Origin, OriginSecurity};
 use super::session::{ClientSession, Command};
 use super::spares::{IDENTITY, Spares, permit};
+use super::tls::Loaded;
 use super::{Cleartext, http1};
 use crate::connection::ConnectionInfo;
 use crate::driver::{Driver, LinkOptions, Links, Mailbox};
 use crate::error::Error;
 use crate::moves::MoveRules;
 use crate::observe::Counters;
+use crate::resolve::Resolver;
 use crate::transport::Transport;
 use crate::{clock, entropy};
 
@@ -74,7 +75,8 @@ impl Hosts {
 #[derive(Debug)]
 pub(super) struct Host {
     pub(super) origin: Origin,
-    pub(super) tls: Arc<ClientConfig>,
+    pub(super) trust: Loaded,
+    pub(super) resolver: Resolver,
     pub(super) limits: DialLimits,
     pub(super) engine: Config,
     pub(super) links: Arc<LinkOptions>,
@@ -115,7 +117,7 @@ impl Host {
 
 /// A session's task: connects, then serves requests until it ends.
 pub(super) async fn run(host: Arc<Host>, mailbox: Arc<Mailbox<Command>>) {
-    let transport = match dial::dial(&host.origin, &host.tls, host.limits).await {
+    let transport = match dial::dial(&host).await {
         Ok(transport) => transport,
         Err(error) => return refuse(&host, &mailbox, &error),
     };

@@ -112,7 +112,7 @@ impl Pool {
 
     async fn connect(&self) -> Result<Sender, Error> {
         let host = &self.host;
-        let transport = dial::dial(&host.origin, &host.tls, host.limits).await?;
+        let transport = dial::dial(host).await?;
         let transport = match permit(host, &transport) {
             Some(permit) => transport.count(permit),
             None => transport,

@@ -14,8 +14,8 @@ mod spares;
 mod tls;
 
 use std::future::poll_fn;
+use std::sync::Arc;
 use std::sync::atomic::AtomicUsize;
-use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 
 use http::header::{
@@ -23,7 +23,6 @@ use http::header::{
 };
 use http::{Method, Request, Response, Version};
 use http_body::Body;
-use rustls::ClientConfig;
 use smig_proto::policy::Hint;
 use smig_proto::{Config, Protocol, RequestHead};
 use tokio::sync::oneshot;
@@ -33,7 +32,7 @@ pub use dial::connect_any;
 pub use interim::on_interim;
 pub use origin::Origin;
 pub use session::Speaks;
-pub use tls::Trust;
+pub use tls::{Loaded, TlsFault, Trust};
 
 pub(crate) use body::RequestBody;
 pub(crate) use interim::OnInterim;
@@ -42,6 +41,7 @@ use crate::driver::{LinkOptions, Mailbox};
 use crate::error::{BoxError, Error, Kind, Phase};
 use crate::moves::MoveRules;
 use crate::observe::{Counters, Stats};
+use crate::resolve::Resolver;
 use crate::server::content_length;
 use crate::snapshot::{self, Snapshot};
 use crate::stream::{Head, Incoming, Length, Shared};
@@ -60,8 +60,8 @@ pub struct Client(Arc<Inner>);
 
 #[derive(Debug)]
 struct Inner {
-    trust: Trust,
-    tls: OnceLock<Arc<ClientConfig>>,
+    trust: Loaded,
+    resolver: Resolver,
     hosts: Arc<Hosts>,
     engine: Config,
     rules: MoveRules,
@@ -198,17 +198,11 @@ impl Client {
 
     fn session(&self, origin: &Origin) -> Result<Arc<Mailbox<Command>>, Error> {
         let inner = &self.0;
-        let tls = match inner.tls.get() {
-            Some(tls) => Arc::clone(tls),
-            None => Arc::clone(inner.tls.get_or_init({
-                let config = inner.trust.client_config()?;
-                move || config
-            })),
-        };
         Ok(inner.hosts.find(origin, |mailbox| {
             let host = Arc::new(Host {
                 origin: origin.clone(),
-                tls,
+                trust: inner.trust.clone(),
+                resolver: inner.resolver.clone(),
                 limits: inner.limits,
                 engine: inner.engine.clone(),
                 links: Arc::clone(&inner.links),

@@ -105,7 +105,7 @@ impl Spares {
     fn dial(&self, host: &Arc<Host>, mailbox: &Arc<Mailbox<Command>>) {
         let (host, mailbox, addr) = (Arc::clone(host), Arc::clone(mailbox), self.addr);
         tokio::spawn(async move {
-            let dialed = dial::dial_again(addr, &host.origin, &host.tls, host.limits).await;
+            let dialed = dial::dial_again(addr, &host).await;
             let counted = dialed.map(|transport| match permit(&host, &transport) {
                 Some(permit) => transport.count(permit),
                 None => transport,

@@ -1,0 +1,162 @@
+//! Whom a client trusts.
+//!
+//! What the system trusts is read once for all clients of the process, by whoever first needs it, and
+//! never on an event loop: a store is hundreds of files, on a disk that may be slow.
+
+mod fault;
+mod verify;
+
+use std::path::PathBuf;
+use std::sync::Arc;
+
+use rustls::crypto::{CryptoProvider, aws_lc_rs};
+use rustls::pki_types::CertificateDer;
+use rustls::pki_types::pem::PemObject as _;
+use rustls::{ClientConfig, RootCertStore};
+use tokio::sync::OnceCell;
+
+pub use fault::TlsFault;
+
+use crate::aside;
+use crate::error::Error;
+use verify::{AcceptAll, Named};
+
+/// With the system's certificates; shared by every client, as are the TLS sessions it remembers.
+static SYSTEM: OnceCell<Arc<ClientConfig>> = OnceCell::const_new();
+
+/// Which server certificates a client accepts.
+#[derive(Clone, Debug, Default)]
+#[non_exhaustive]
+pub enum Trust {
+    /// Those that the system trusts.
+    #[default]
+    System,
+    /// The certificates in this PEM file and those signed by them, and no others.
+    File(PathBuf),
+    /// The certificates in this PEM text and those signed by them, and no others.
+    Pem(Vec<u8>),
+    /// All. Anybody on the path can read and change everything: for tests only.
+    DangerAcceptInvalidCerts,
+    /// A configuration of one's own; its ALPN is replaced.
+    Rustls(Arc<ClientConfig>),
+    /// What was [loaded](Trust::load) before.
+    Loaded(Loaded),
+}
+
+/// A [`Trust`] whose files have been read. Cheap to clone: clones share what they hold.
+#[derive(Clone, Debug)]
+pub struct Loaded(Source);
+
+#[derive(Clone, Debug)]
+enum Source {
+    /// Read when it is needed first.
+    System,
+    Ready(Arc<ClientConfig>),
+}
+
+impl Loaded {
+    /// The TLS configuration, with h2 and http/1.1 for ALPN. Waits for the system's certificates the first
+    /// time that any client needs them; the thread that reads them is none of the runtime's, which can
+    /// end meanwhile.
+    ///
+    /// # Errors
+    /// The system trusts no certificate. The next call looks again.
+    pub async fn config(&self) -> Result<Arc<ClientConfig>, Error> {
+        let read = || async {
+            let failed = |error| Error::io("reading the system's certificates", error);
+            aside::run("trust", || Trust::System.client_config()).await.map_err(failed)?
+        };
+        match &self.0 {
+            Source::Ready(config) => Ok(Arc::clone(config)),
+            Source::System => SYSTEM.get_or_try_init(read).await.cloned(),
+        }
+    }
+}
+
+impl Trust {
+    /// Reads the files that it names, if any. The system's are left to whoever needs them first.
+    ///
+    /// # Errors
+    /// CA certificates that cannot be read.
+    pub fn load(&self) -> Result<Loaded, Error> {
+        match self {
+            Self::System => Ok(Loaded(Source::System)),
+            Self::Loaded(loaded) => Ok(loaded.clone()),
+            _ => self.client_config().map(|config| Loaded(Source::Ready(config))),
+        }
+    }
+
+    /// The TLS configuration of a client that trusts so, with h2 and http/1.1 for ALPN. Reads files: for
+    /// event loops there is [`Loaded::config`].
+    ///
+    /// # Errors
+    /// CA certificates that cannot be read.
+    pub fn client_config(&self) -> Result<Arc<ClientConfig>, Error> {
+        let mut config = match self {
+            Self::System | Self::Loaded(Loaded(Source::System)) => {
+                builder(provider())?.with_root_certificates(system()?).with_no_client_auth()
+            }
+            Self::Loaded(Loaded(Source::Ready(config))) => return Ok(Arc::clone(config)),
+            Self::File(path) => {
+                let pem = std::fs::read(path).map_err(|error| {
+                    Error::config(format!("cannot read {}: {error}", path.display()))
+                })?;
+                with_named(&pem)?
+            }
+            Self::Pem(pem) => with_named(pem)?,
+            Self::DangerAcceptInvalidCerts => {
+                let provider = provider();
+                builder(Arc::clone(&provider))?
+                    .dangerous()
+                    .with_custom_certificate_verifier(Arc::new(AcceptAll(provider)))
+                    .with_no_client_auth()
+            }
+            Self::Rustls(config) => ClientConfig::clone(config),
+        };
+        config.alpn_protocols = vec![b"h2".to_vec(), b"http/1.1".to_vec()];
+        config.enable_early_data = false;
+        Ok(Arc::new(config))
+    }
+}
+
+fn provider() -> Arc<CryptoProvider> {
+    Arc::new(aws_lc_rs::default_provider())
+}
+
+fn builder(
+    provider: Arc<CryptoProvider>,
+) -> Result<rustls::ConfigBuilder<ClientConfig, rustls::WantsVerifier>, Error> {
+    ClientConfig::builder_with_provider(provider)
+        .with_safe_default_protocol_versions()
+        .map_err(|error| Error::config(format!("TLS: {error}")))
+}
+
+/// Trusts what the PEM text holds: as authorities, and as they are.
+fn with_named(pem: &[u8]) -> Result<ClientConfig, Error> {
+    let bad = |why: String| Error::config(format!("bad CA certificate: {why}"));
+    let certificates: Result<Vec<_>, _> = CertificateDer::pem_slice_iter(pem).collect();
+    let certificates = certificates.map_err(|error| bad(error.to_string()))?;
+    if certificates.is_empty() {
+        return Err(Error::config("no CA certificate found; PEM begins -----BEGIN CERTIFICATE"));
+    }
+    let provider = provider();
+    let verifier = Named::new(certificates, Arc::clone(&provider));
+    let verifier = verifier.map_err(|error| bad(TlsFault::of_tls(&error).to_string()))?;
+    Ok(builder(provider)?
+        .dangerous()
+        .with_custom_certificate_verifier(Arc::new(verifier))
+        .with_no_client_auth())
+}
+
+fn system() -> Result<RootCertStore, Error> {
+    let mut roots = RootCertStore::empty();
+    let found = rustls_native_certs::load_native_certs();
+    roots.add_parsable_certificates(found.certs);
+    if roots.is_empty() {
+        let why = found.errors.first().map_or_else(String::new, |error| format!(" ({error})"));
+        return Err(Error::config(format!(
+            "the system trusts no certificate{why}; install ca-certificates or name a CA file"
+        )));
+    }
+    Ok(roots)
+}

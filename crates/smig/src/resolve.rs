@@ -1,0 +1,396 @@
+//! Names to addresses: asked of the system, remembered for seconds, never waited for by a shutdown.
+//!
+//! The system's resolver is asked (getaddrinfo), since only it knows of hosts files, search domains, mDNS
+//! and whatever else a machine is set up with. It tells no time to live, so an answer is good for a fixed
+//! time that is shorter than the records of most services. When a name cannot be looked up any more, what
+//! was known of it is used for some minutes: servers outlive their resolvers.
+//!
+//! getaddrinfo blocks, for half a minute where nobody answers. It does so on threads that no runtime waits
+//! for; one question for each name is under way, however many ask.
+
+use std::collections::VecDeque;
+use std::fmt;
+use std::io;
+use std::net::{IpAddr, SocketAddr, ToSocketAddrs as _};
+use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
+use std::time::Duration;
+
+use rustc_hash::FxHashMap;
+use tokio::sync::watch;
+use tokio::time::{Instant, timeout};
+
+use crate::aside;
+
+/// How long an answer is good.
+const FRESH: Duration = Duration::from_secs(10);
+/// How long it is used beyond that while there is no newer one.
+const STALE: Duration = Duration::from_secs(300);
+/// How long a newer answer is waited for where there is an old one.
+const PATIENCE: Duration = Duration::from_secs(1);
+/// Questions under way at once; more wait.
+const MAX_THREADS: usize = 128;
+/// Names that are remembered.
+const MAX_NAMES: usize = 4096;
+/// Addresses of one name that are used.
+const MAX_ADDRESSES: usize = 32;
+
+type Lookup = dyn Fn(&str) -> io::Result<Vec<IpAddr>> + Send + Sync;
+type Check = dyn Fn(&str, SocketAddr) -> Result<(), String> + Send + Sync;
+/// What a lookup found; None while it runs. An error is its kind and text, for all who wait.
+type Outcome = Option<Result<Arc<[IpAddr]>, (io::ErrorKind, Arc<str>)>>;
+
+/// Looks names up. Cheap to clone; clones share what they know.
+#[derive(Clone)]
+pub struct Resolver {
+    names: Arc<Names>,
+    fresh: Duration,
+    check: Option<Arc<Check>>,
+}
+
+struct Names {
+    lookup: Box<Lookup>,
+    state: Mutex<State>,
+}
+
+#[derive(Default)]
+struct State {
+    known: FxHashMap<Arc<str>, Name>,
+    queue: VecDeque<Question>,
+    threads: usize,
+}
+
+#[derive(Default)]
+struct Name {
+    answer: Option<Answer>,
+    /// The lookup that is under way.
+    asked: Option<watch::Receiver<Outcome>>,
+}
+
+#[derive(Clone)]
+struct Answer {
+    /// When it was asked for.
+    since: Instant,
+    addresses: Arc<[IpAddr]>,
+}
+
+struct Question {
+    host: Arc<str>,
+    since: Instant,
+    told: watch::Sender<Outcome>,
+}
+
+impl fmt::Debug for Resolver {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Resolver").field("fresh", &self.fresh).finish_non_exhaustive()
+    }
+}
+
+impl Default for Resolver {
+    fn default() -> Self {
+        Self::system()
+    }
+}
+
+impl Resolver {
+    /// The system's; all clients of the process share its answers.
+    #[must_use]
+    pub fn system() -> Self {
+        static SHARED: OnceLock<Resolver> = OnceLock::new();
+        SHARED.get_or_init(Self::apart).clone()
+    }
+
+    /// The system's, with threads and answers of its own: whoever asks for many names here delays no others.
+    #[must_use]
+    pub fn apart() -> Self {
+        Self::by(ask_system)
+    }
+
+    /// By a function of one's own, which may block.
+    pub fn by(lookup: impl Fn(&str) -> io::Result<Vec<IpAddr>> + Send + Sync + 'static) -> Self {
+        let names = Arc::new(Names { lookup: Box::new(lookup), state: Mutex::default() });
+        Self { names, fresh: FRESH, check: None }
+    }
+
+    /// The same resolver, with answers that are good for this long (10 s).
+    #[must_use]
+    pub const fn fresh_for(mut self, limit: Duration) -> Self {
+        self.fresh = limit;
+        self
+    }
+
+    /// The same resolver, which leaves out what `check` refuses, with its reason; addresses that are asked
+    /// for as such are checked like those of names.
+    #[must_use]
+    pub fn checked(
+        mut self,
+        check: impl Fn(&str, SocketAddr) -> Result<(), String> + Send + Sync + 'static,
+    ) -> Self {
+        self.check = Some(Arc::new(check));
+        self
+    }
+
+    /// The addresses of a host, in the system's order, both families. Dropped, it lets the lookup run on,
+    /// for the next who asks. There is no time limit here.
+    ///
+    /// # Errors
+    /// The name cannot be looked up or has no address; [`io::ErrorKind::PermissionDenied`] with the reason if
+    /// all of them are refused.
+    pub async fn resolve(&self, host: &str, port: u16) -> io::Result<Vec<SocketAddr>> {
+        let addresses = match host.parse::<IpAddr>() {
+            Ok(ip) => Arc::from([ip]),
+            Err(_) => self.names.find(host, self.fresh).await?,
+        };
+        let mut found = addresses.iter().map(|&ip| SocketAddr::new(ip, port)).collect::<Vec<_>>();
+        let Some(check) = &self.check else { return Ok(found) };
+        let mut refused = String::new();
+        found.retain(|addr| match check(host, *addr) {
+            Ok(()) => true,
+            Err(why) => {
+                // The address itself may be a secret of the network that this stands in.
+                tracing::debug!(host, %addr, why, "an address is not used");
+                refused = why;
+                false
+            }
+        });
+        if found.is_empty() {
+            return Err(io::Error::new(io::ErrorKind::PermissionDenied, refused));
+        }
+        Ok(found)
+    }
+}
+
+impl Names {
+    fn lock(&self) -> MutexGuard<'_, State> {
+        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    async fn find(self: &Arc<Self>, host: &str, fresh: Duration) -> io::Result<Arc<[IpAddr]>> {
+        let (known, mut asked) = match self.look(host, fresh)? {
+            Found::Fresh(addresses) => return Ok(addresses),
+            Found::Asked(known, asked) => (known, asked),
+        };
+        let told = async {
+            match asked.wait_for(Option::is_some).await.as_deref() {
+                Ok(Some(Ok(addresses))) => Ok(Arc::clone(addresses)),
+                Ok(Some(Err((kind, text)))) => Err(io::Error::new(*kind, &**text)),
+                Ok(None) | Err(_) => Err(io::Error::other("the lookup broke off")),
+            }
+        };
+        let Some(known) = known else { return told.await };
+        match timeout(PATIENCE, told).await {
+            Ok(Ok(addresses)) => Ok(addresses),
+            failed => {
+                let error = failed.ok().and_then(Result::err);
+                tracing::debug!(host, ?error, "a name's old addresses are used");
+                Ok(known)
+            }
+        }
+    }
+
+    /// A good answer, or who is asked.
+    fn look(self: &Arc<Self>, host: &str, fresh: Duration) -> io::Result<Found> {
+        let now = Instant::now();
+        let mut state = self.lock();
+        state.make_room(now);
+        let name = match state.known.get_mut(host) {
+            Some(name) => name,
+            None => state.known.entry(host.into()).or_default(),
+        };
+        let age = |answer: &Answer| now.saturating_duration_since(answer.since);
+        if let Some(answer) = name.answer.as_ref().filter(|answer| age(answer) < fresh) {
+            return Ok(Found::Fresh(Arc::clone(&answer.addresses)));
+        }
+        let usable = name.answer.as_ref().filter(|answer| age(answer) < fresh + STALE);
+        let known = usable.map(|answer| Arc::clone(&answer.addresses));
+        if let Some(asked) = &name.asked {
+            return Ok(Found::Asked(known, asked.clone()));
+        }
+        let (told, asked) = watch::channel(None);
+        name.asked = Some(asked.clone());
+        state.queue.push_back(Question { host: host.into(), since: now, told });
+        if state.threads < MAX_THREADS {
+            let names = Arc::clone(self);
+            match aside::start("resolver", move || names.work()) {
+                Ok(()) => state.threads += 1,
+                // The threads that there are will come to it.
+                Err(_) if state.threads > 0 => {}
+                Err(error) => {
+                    state.queue.clear();
+                    state.known.remove(host);
+                    return Err(error);
+                }
+            }
+        }
+        Ok(Found::Asked(known, asked))
+    }
+
+    /// A thread's life: answers until nobody asks.
+    fn work(&self) {
+        loop {
+            let question = {
+                let mut state = self.lock();
+                let Some(question) = state.queue.pop_front() else {
+                    state.threads -= 1;
+                    return;
+                };
+                question
+            };
+            let Question { host, since, told } = question;
+            let found = catch_unwind(AssertUnwindSafe(|| (self.lookup)(&host)));
+            let found = found.unwrap_or_else(|_| Err(io::Error::other("the lookup panicked")));
+            let outcome = match found.map(distinct) {
+                Ok(addresses) if addresses.is_empty() => {
+                    Err((io::ErrorKind::NotFound, Arc::from("no address")))
+                }
+                Ok(addresses) => Ok(Arc::<[IpAddr]>::from(addresses)),
+                Err(error) => Err((error.kind(), Arc::from(error.to_string()))),
+            };
+            let mut state = self.lock();
+            if let Some(name) = state.known.get_mut(&host) {
+                name.asked = None;
+                if let Ok(addresses) = &outcome {
+                    let addresses = Arc::clone(addresses);
+                    name.answer = Some(Answer { since, addresses });
+                }
+            }
+            drop(state);
+            told.send_replace(Some(outcome));
+        }
+    }
+}
+
+/// What is known of a name.
+enum Found {
+    Fresh(Arc<[IpAddr]>),
+    /// An old answer, if there is one, and where a new one will be.
+    Asked(Option<Arc<[IpAddr]>>, watch::Receiver<Outcome>),
+}
+
+impl State {
+    /// Forgets names that nobody waits for, when there are too many: the old ones, else all.
+    fn make_room(&mut self, now: Instant) {
+        if self.known.len() < MAX_NAMES {
+            return;
+        }
+        let young = |answer: &Answer| now.saturating_duration_since(answer.since) < FRESH;
+        self.known
+            .retain(|_, name| name.asked.is_some() || name.answer.as_ref().is_some_and(young));
+        if self.known.len() >= MAX_NAMES {
+            self.known.retain(|_, name| name.asked.is_some());
+        }
+    }
+}
+
+fn distinct(found: Vec<IpAddr>) -> Vec<IpAddr> {
+    let mut addresses = Vec::new();
+    for ip in found {
+        if addresses.len() < MAX_ADDRESSES && !addresses.contains(&ip) {
+            addresses.push(ip);
+        }
+    }
+    addresses
+}
+
+fn ask_system(host: &str) -> io::Result<Vec<IpAddr>> {
+    Ok((host, 0).to_socket_addrs()?.map(|addr| addr.ip()).collect())
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::atomic::{AtomicUsize, Ordering};
+    use std::sync::mpsc;
+
+    use super::*;
+
+    fn ip(text: &str) -> IpAddr {
+        text.parse().unwrap()
+    }
+
+    #[tokio::test]
+    async fn many_who_ask_at_once_ask_once_and_the_answer_is_kept() {
+        let asked = Arc::new(AtomicUsize::new(0));
+        let counted = Arc::clone(&asked);
+        let resolver = Resolver::by(move |_| {
+            counted.fetch_add(1, Ordering::Relaxed);
+            Ok(vec![ip("2001:db8::1"), ip("192.0.2.1"), ip("2001:db8::1")])
+        })
+        .fresh_for(Duration::from_secs(3600));
+        let ask = || resolver.resolve("a.example", 80);
+        let (one, other) = tokio::join!(ask(), ask());
+        let both: Vec<SocketAddr> =
+            vec!["[2001:db8::1]:80".parse().unwrap(), "192.0.2.1:80".parse().unwrap()];
+        assert_eq!((one.unwrap(), other.unwrap()), (both.clone(), both.clone()));
+        assert_eq!(ask().await.unwrap(), both);
+        assert_eq!(asked.load(Ordering::Relaxed), 1);
+        assert_eq!(resolver.resolve("::1", 1).await.unwrap(), ["[::1]:1".parse().unwrap()]);
+        assert_eq!(asked.load(Ordering::Relaxed), 1);
+    }
+
+    #[tokio::test]
+    async fn an_answer_that_is_old_is_asked_for_again_and_used_if_there_is_no_new_one() {
+        let asked = Arc::new(AtomicUsize::new(0));
+        let counted = Arc::clone(&asked);
+        let resolver = Resolver::by(move |_| match counted.fetch_add(1, Ordering::Relaxed) {
+            0 => Ok(vec![ip("192.0.2.1")]),
+            1 => Ok(vec![ip("192.0.2.2")]),
+            _ => Err(io::Error::other("the resolver is gone")),
+        })
+        .fresh_for(Duration::ZERO);
+        let mut seen = Vec::new();
+        for _ in 0..4 {
+            seen.push(resolver.resolve("a.example", 80).await.unwrap()[0].ip().to_string());
+        }
+        assert_eq!(seen, ["192.0.2.1", "192.0.2.2", "192.0.2.2", "192.0.2.2"]);
+        assert_eq!(asked.load(Ordering::Relaxed), 4);
+    }
+
+    #[test]
+    fn a_lookup_that_blocks_holds_no_runtime() {
+        let (release, blocked) = mpsc::channel::<()>();
+        let blocked = Mutex::new(blocked);
+        let resolver = Resolver::by(move |_| {
+            // Until the test has ended.
+            let _ = blocked.lock().unwrap().recv();
+            Err(io::Error::other("released"))
+        });
+        let runtime = tokio::runtime::Builder::new_current_thread()
+            .enable_all()
+            .start_paused(true)
+            .build()
+            .unwrap();
+        let limit = Duration::from_secs(10);
+        let late = runtime.block_on(async { timeout(limit, resolver.resolve("x", 1)).await });
+        assert!(late.is_err());
+        // A runtime that waited for the lookup would never end.
+        drop(runtime);
+        drop(release);
+    }
+
+    #[tokio::test]
+    async fn what_is_refused_is_left_out() {
+        let resolver =
+            Resolver::by(|_| Ok(vec![ip("10.0.0.1"), ip("192.0.2.1")])).checked(|host, addr| {
+                if addr.ip() == ip("10.0.0.1") || host == "192.0.2.9" {
+                    return Err("private".to_owned());
+                }
+                Ok(())
+            });
+        let found = resolver.resolve("a.example", 80).await.unwrap();
+        assert_eq!(found, ["192.0.2.1:80".parse().unwrap()]);
+        for literal in ["10.0.0.1", "192.0.2.9"] {
+            let error = resolver.resolve(literal, 80).await.unwrap_err();
+            assert_eq!(error.kind(), io::ErrorKind::PermissionDenied);
+            assert_eq!(error.to_string(), "private");
+        }
+    }
+
+    #[tokio::test]
+    async fn names_that_nobody_needs_are_forgotten() {
+        let resolver = Resolver::by(|_| Ok(vec![ip("192.0.2.1")]));
+        for n in 0..MAX_NAMES + 10 {
+            resolver.resolve(&format!("{n}.example"), 80).await.unwrap();
+        }
+        assert!(resolver.names.lock().known.len() < MAX_NAMES);
+    }
+}
