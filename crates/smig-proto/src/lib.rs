@@ -40,6 +40,6 @@ pub use session::{
     ConnectionView, DetachedConnection, Event, JoinProof, KeyingRequest, LostReason, OpenError,
     PushError, Read, Role, SendError, Session, StreamView,
 };
-pub use stream::StreamKey;
+pub use stream::{StallClock, StreamKey};
 pub use time::Instant;
 pub use wire::{AppId, Cid, CodePoints, EndStream, JoinRefusal, StreamId};

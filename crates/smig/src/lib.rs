@@ -35,6 +35,7 @@ mod aside;
 mod client;
 mod clock;
 mod connection;
+mod deadlines;
 mod driver;
 mod entropy;
 mod error;

@@ -3,4 +3,5 @@
 mod certificates;
 mod requests;
 mod running;
+mod starving;
 mod support;

@@ -12,7 +12,7 @@ pub(crate) use arena::Arena;
 pub use arena::StreamKey;
 pub(crate) use recv::{Chunk, GATHERED, RecvHalf, RecvPhase, SMALL, Taken};
 pub(crate) use send::{Payload, SendEnd, SendHalf, SendPhase};
-pub(crate) use stall::StallClock;
+pub use stall::StallClock;
 
 use crate::conn::ConnId;
 use crate::error::StreamError;

@@ -5,26 +5,23 @@ use core::time::Duration;
 
 use crate::time::Instant;
 
+/// How far something has come, and since when it should have come further.
 #[derive(Clone, Copy, Debug)]
-pub(crate) struct StallClock {
+pub struct StallClock {
     since: Instant,
     octets: u64,
 }
 
 impl StallClock {
-    pub(crate) const fn new(now: Instant) -> Self {
+    /// Nothing has moved yet.
+    #[must_use]
+    pub const fn new(now: Instant) -> Self {
         Self { since: now, octets: 0 }
     }
 
     /// Looks at the count of moved octets of a stream that has something to send. True if it moved
     /// fewer than `least` within `timeout`.
-    pub(crate) fn is_stalled(
-        &mut self,
-        now: Instant,
-        octets: u64,
-        least: u64,
-        timeout: Duration,
-    ) -> bool {
+    pub fn is_stalled(&mut self, now: Instant, octets: u64, least: u64, timeout: Duration) -> bool {
         // A declined migration takes octets back, which is no progress.
         self.octets = self.octets.min(octets);
         if octets - self.octets >= least {
@@ -34,8 +31,8 @@ impl StallClock {
         now.saturating_duration_since(self.since) >= timeout
     }
 
-    /// The stream has nothing to send: it cannot be stalled.
-    pub(crate) const fn rest(&mut self, now: Instant, octets: u64) {
+    /// There is nothing to move: it cannot be stalled.
+    pub const fn rest(&mut self, now: Instant, octets: u64) {
         (self.since, self.octets) = (now, octets);
     }
 }

@@ -29,7 +29,7 @@ pub(crate) use mailbox::{Mailbox, Notifier, Slot};
 pub(crate) use slots::Slots;
 
 use mailbox::Called;
-use timer::Timer;
+pub(crate) use timer::Timer;
 
 /// Turns of the loop until other tasks of the thread get theirs.
 const TURNS: usize = 8;

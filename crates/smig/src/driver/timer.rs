@@ -1,4 +1,4 @@
-//! One timer for all deadlines of a session.
+//! One timer for all deadlines of a session, or of a connection by HTTP/1.1.
 
 use std::pin::Pin;
 use std::task::{Context, Poll};
@@ -11,14 +11,14 @@ use crate::clock;
 /// A tokio timer that is set anew only when it would fire too late: a deadline that moves away,
 /// as idle timeouts do with every frame, costs nothing.
 #[derive(Debug, Default)]
-pub(super) struct Timer {
+pub(crate) struct Timer {
     sleep: Option<Pin<Box<Sleep>>>,
     armed: Option<Instant>,
 }
 
 impl Timer {
     /// Waits for `wanted`. `Ready` when a deadline, perhaps an old one, has come: ask again.
-    pub(super) fn poll(&mut self, cx: &mut Context<'_>, wanted: Option<Instant>) -> Poll<()> {
+    pub(crate) fn poll(&mut self, cx: &mut Context<'_>, wanted: Option<Instant>) -> Poll<()> {
         let Some(wanted) = wanted else { return Poll::Pending };
         if self.armed.is_none_or(|armed| wanted < armed) {
             let deadline = clock::deadline(wanted);

@@ -99,9 +99,7 @@ where
     let ends = || Some(Ends { local: tcp.local_addr().ok()?, peer });
     let Some(permit) = Permit::take(&shared.open, shared.max_connections, &shared.counters, ends)
     else {
-        tracing::warn!("connection refused: max_connections are open");
-        shared.counters.on(&Observed::LimitHit("max_connections"));
-        return;
+        return shared.on_limit("max_connections", Some(peer));
     };
     let active = Active::new(worker);
     let task = establish(tcp, permit, Arc::clone(spec), Rc::clone(worker));

@@ -14,11 +14,13 @@ use socket2::{Domain, Protocol, Socket, Type};
 use tokio::sync::{mpsc, watch};
 use tower_service::Service;
 
+use super::notices::Notices;
 use super::registry::Registry;
 use super::roll::Roll;
 use super::tls::ServerTls;
 use super::worker::{Change, Doors, Listener, ListenerKind, ListenerSpec, Phase, Shared, run};
 use super::{Server, ServerView};
+use crate::deadlines::Deadlines;
 use crate::driver::LinkOptions;
 use crate::entropy;
 use crate::error::{BoxError, Error};
@@ -199,7 +201,7 @@ impl ServerBuilder {
         self
     }
 
-    /// How long a session without a stream stays open.
+    /// How long a client without a request stays connected.
     #[must_use]
     pub fn idle_timeout(mut self, limit: Duration) -> Self {
         self.idle_timeout = limit;
@@ -207,7 +209,8 @@ impl ServerBuilder {
     }
 
     /// How long a handler that has not answered yet may wait for 1 KB of its request's body; then the
-    /// stream is reset. Not for CONNECT and gRPC, whose requests may rest.
+    /// stream is reset, or the connection closed (HTTP/1.1). Not for CONNECT and gRPC, whose requests may
+    /// rest.
     #[must_use]
     pub fn body_timeout(mut self, limit: Duration) -> Self {
         self.body_timeout = limit;
@@ -264,6 +267,7 @@ impl ServerBuilder {
         entropy::check()?;
         let Bound { addrs, mut doors, changes } = self.bind()?;
         let counters = Arc::new(Counters::new(self.observer.map(|observer| observer.0)));
+        let deadlines = Deadlines::new(&self.engine.limits, self.body_timeout, self.idle_timeout);
         let shared = Arc::new(Shared {
             registry: Registry::default(),
             engine: self.engine,
@@ -278,8 +282,8 @@ impl ServerBuilder {
             open: Arc::new(AtomicUsize::new(0)),
             max_connections: self.max_connections,
             handshake_timeout: self.handshake_timeout,
-            idle_timeout: self.idle_timeout,
-            body_timeout: self.body_timeout,
+            deadlines,
+            notices: Notices::default(),
             tenant: self.tenant,
             authority: self.authority,
             describe_streams: self.describe_streams,

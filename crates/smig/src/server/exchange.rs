@@ -11,7 +11,7 @@ use pin_project_lite::pin_project;
 use smig_proto::{ConnId, StreamKey};
 use tower_service::Service;
 
-use super::uploads::Pace;
+use crate::deadlines::Pace;
 use crate::error::BoxError;
 use crate::moves::Tracked;
 use crate::snapshot::Record;

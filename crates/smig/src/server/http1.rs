@@ -1,28 +1,34 @@
 //! Peers that speak HTTP/1.1: the same service, by hyper.
 
 use std::cell::Cell;
-use std::future::Future;
+use std::future::{Future, poll_fn};
+use std::net::SocketAddr;
 use std::pin::Pin;
 use std::rc::Rc;
 use std::sync::Arc;
-use std::task::{Context, Poll};
+use std::task::{Context, Poll, ready};
 
-use http::{Request, Response, Version};
+use http::{Request, Response, StatusCode, Version};
 use http_body::Body;
 use pin_project_lite::pin_project;
 use smig_proto::policy::Hint;
 use tokio::sync::Notify;
 use tower_service::Service;
 
+use super::exchange::RequestKind;
 use super::interim::Interim;
 use super::line::{Asides, Line};
+use super::respond;
+use super::uploads;
+use super::vigil::{Becomes, Late, Vigil};
 use super::watched::WatchedBody;
 use super::worker::{Active, Phase, Worker};
+use crate::clock;
 use crate::connection::ConnectionInfo;
-use crate::driver::FAREWELL;
+use crate::driver::{FAREWELL, Timer};
 use crate::error::BoxError;
 use crate::observe::Observed;
-use crate::stream::Incoming;
+use crate::stream::{Incoming, Intake};
 use crate::transport::Transport;
 
 /// Serves one connection until it ends.
@@ -38,12 +44,21 @@ pub(super) async fn serve<S, B>(
     B::Error: Into<BoxError>,
 {
     let asides = Arc::<Asides>::default();
-    let line = Line::new(transport, Arc::clone(&asides), Active::new(&worker));
+    let vigil = Arc::new(Vigil::new(worker.shared.deadlines, clock::now()));
+    let active = Active::new(&worker);
+    let line = Line::new(transport, Arc::clone(&asides), Arc::clone(&vigil), active);
     let asked = Rc::new(Asked::default());
-    let service = Adapter { worker: Rc::clone(&worker), info, asides, asked: Rc::clone(&asked) };
+    let peer = info.peer_addr();
+    let service = Adapter {
+        worker: Rc::clone(&worker),
+        info,
+        asides,
+        vigil: Arc::clone(&vigil),
+        asked: Rc::clone(&asked),
+    };
     let connection = hyper::server::conn::http1::Builder::new()
-        .timer(Timer)
-        .header_read_timeout(worker.shared.engine.limits.headers_timeout)
+        // Time limits are the line's, whatever they are for.
+        .header_read_timeout(None)
         .serve_connection(line, service)
         .with_upgrades();
     let mut connection = std::pin::pin!(connection);
@@ -54,15 +69,38 @@ pub(super) async fn serve<S, B>(
         // hyper closes a connection at once that waits for a request, and the first one is on its way.
         let _ = tokio::time::timeout(FAREWELL, asked.once()).await;
     };
-    let ended = tokio::select! {
-        ended = connection.as_mut() => ended,
-        () = draining => {
+    let (mut draining, mut timer) = (std::pin::pin!(draining), Timer::default());
+    let mut told = false;
+    let ended = poll_fn(|cx| {
+        if !told && draining.as_mut().poll(cx).is_ready() {
+            told = true;
             connection.as_mut().graceful_shutdown();
-            connection.await
         }
-    };
-    if let Err(error) = ended {
+        if let Poll::Ready(ended) = connection.as_mut().poll(cx) {
+            return Poll::Ready(ended);
+        }
+        loop {
+            let now = clock::now();
+            if let Some(late) = vigil.look(now) {
+                vigil.give_up(late);
+                return Poll::Ready(Ok(()));
+            }
+            ready!(timer.poll(cx, vigil.next_look(now)));
+        }
+    });
+    if let Err(error) = ended.await {
         tracing::debug!(%error, "HTTP/1.1 connection ended");
+    }
+    if let Some(late) = vigil.late() {
+        on_late(late, peer, &worker);
+    }
+}
+
+/// The connection, and with it the handler, has ended.
+fn on_late<S>(late: Late, peer: SocketAddr, worker: &Worker<S>) {
+    match late.limit() {
+        Some(limit) => worker.shared.on_limit(limit, Some(peer)),
+        None => tracing::debug!(%peer, "nothing more was asked for"),
     }
 }
 
@@ -92,7 +130,30 @@ struct Adapter<S> {
     worker: Rc<Worker<S>>,
     info: Arc<ConnectionInfo>,
     asides: Arc<Asides>,
+    vigil: Arc<Vigil>,
     asked: Rc<Asked>,
+}
+
+impl<S> Adapter<S> {
+    /// The request as the service gets it; its body is held to its deadline.
+    fn take_in(
+        &self,
+        kind: RequestKind,
+        request: Request<hyper::body::Incoming>,
+    ) -> Request<Incoming> {
+        let now = clock::now();
+        let has_body = !request.body().is_end_stream();
+        let intake = has_body.then(|| {
+            let deadlines = &self.worker.shared.deadlines;
+            let pace = uploads::pace(deadlines, kind, request.headers(), now);
+            Arc::new(Intake::new(pace, now))
+        });
+        self.vigil.on_request(intake.clone());
+        request.map(|body| match intake {
+            Some(intake) => Incoming::taken_in(body, intake),
+            None => Incoming::http1(body),
+        })
+    }
 }
 
 impl<S, B> hyper::service::Service<Request<hyper::body::Incoming>> for Adapter<S>
@@ -108,7 +169,8 @@ where
     fn call(&self, request: Request<hyper::body::Incoming>) -> Self::Future {
         self.asked.tell();
         self.worker.shared.counters.on(&Observed::StreamOpened { stream: None });
-        let mut request = request.map(Incoming::http1);
+        let kind = respond::kind(request.method());
+        let mut request = self.take_in(kind, request);
         request.extensions_mut().insert(Arc::clone(&self.info));
         if request.version() >= Version::HTTP_11 {
             self.asides.open();
@@ -116,7 +178,8 @@ where
         }
         // HTTP/1.0 knows no chunks.
         let until_close = request.version() < Version::HTTP_11;
-        let call = Call { asides: Arc::clone(&self.asides), until_close };
+        let (asides, vigil) = (Arc::clone(&self.asides), Arc::clone(&self.vigil));
+        let call = Call { asides, vigil, kind, until_close };
         Oneshot::Waiting { service: self.worker.service.clone(), request: Some(request), call }
     }
 }
@@ -125,6 +188,8 @@ where
 #[derive(Clone)]
 struct Call {
     asides: Arc<Asides>,
+    vigil: Arc<Vigil>,
+    kind: RequestKind,
     /// The response's body may go on until the connection's end.
     until_close: bool,
 }
@@ -132,9 +197,15 @@ struct Call {
 impl Call {
     fn answered<B: Body>(&self, mut response: Response<B>) -> Response<WatchedBody<B>> {
         self.asides.close();
+        let status = response.status();
+        let is_tunnel = match self.kind {
+            RequestKind::Connect => status.is_success(),
+            RequestKind::Usual | RequestKind::Head => status == StatusCode::SWITCHING_PROTOCOLS,
+        };
+        self.vigil.on_response(if is_tunnel { Becomes::Tunnel } else { Becomes::Http });
         response.extensions_mut().remove::<Hint>();
         let line = Some(&self.asides).filter(|_| self.until_close);
-        response.map(|body| WatchedBody::new(body, line))
+        response.map(|body| WatchedBody::new(body, line, &self.vigil))
     }
 }
 
@@ -159,13 +230,13 @@ where
         loop {
             let (future, call) = match self.as_mut().project() {
                 OneshotProjection::Called { future, call } => {
-                    let answered = std::task::ready!(future.poll(cx));
+                    let answered = ready!(future.poll(cx));
                     return Poll::Ready(
                         answered.map_err(Into::into).map(|response| call.answered(response)),
                     );
                 }
                 OneshotProjection::Waiting { service, request, call } => {
-                    std::task::ready!(service.poll_ready(cx)).map_err(Into::into)?;
+                    ready!(service.poll_ready(cx)).map_err(Into::into)?;
                     let Some(request) = request.take() else { return Poll::Pending };
                     (service.call(request), call.clone())
                 }
@@ -174,29 +245,3 @@ where
         }
     }
 }
-
-/// tokio's clock for hyper.
-#[derive(Clone, Copy, Debug)]
-struct Timer;
-
-impl hyper::rt::Timer for Timer {
-    fn sleep(&self, duration: std::time::Duration) -> Pin<Box<dyn hyper::rt::Sleep>> {
-        Box::pin(Sleep(Box::pin(tokio::time::sleep(duration))))
-    }
-
-    fn sleep_until(&self, deadline: std::time::Instant) -> Pin<Box<dyn hyper::rt::Sleep>> {
-        Box::pin(Sleep(Box::pin(tokio::time::sleep_until(deadline.into()))))
-    }
-}
-
-struct Sleep(Pin<Box<tokio::time::Sleep>>);
-
-impl Future for Sleep {
-    type Output = ();
-
-    fn poll(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<()> {
-        self.0.as_mut().poll(cx)
-    }
-}
-
-impl hyper::rt::Sleep for Sleep {}

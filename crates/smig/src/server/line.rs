@@ -12,8 +12,12 @@ use bytes::{Buf as _, Bytes};
 use http::{HeaderMap, StatusCode};
 use hyper::rt::{Read, ReadBufCursor, Write};
 
+use super::vigil::{Late, Vigil};
 use super::worker::Active;
-use crate::socket::abandon_on_close;
+use crate::clock;
+use crate::deadlines::Pace;
+use crate::driver::Timer;
+use crate::socket::{abandon_on_close, tcp_info};
 use crate::transport::Transport;
 
 /// Interim responses of one connection.
@@ -115,6 +119,10 @@ impl Asides {
 pub(super) struct Line {
     transport: Transport,
     asides: Arc<Asides>,
+    vigil: Arc<Vigil>,
+    timer: Timer,
+    /// What was written and waits for the client to make room.
+    unsent: Option<Pace>,
     /// The worker waits for it also when it speaks something else, in the hands of a handler.
     _active: Active,
     /// Of an interim response, to be sent before anything else.
@@ -124,8 +132,22 @@ pub(super) struct Line {
 }
 
 impl Line {
-    pub(super) const fn new(transport: Transport, asides: Arc<Asides>, active: Active) -> Self {
-        Self { transport, asides, _active: active, rest: Bytes::new(), flushed: true }
+    pub(super) fn new(
+        transport: Transport,
+        asides: Arc<Asides>,
+        vigil: Arc<Vigil>,
+        active: Active,
+    ) -> Self {
+        Self {
+            transport,
+            asides,
+            vigil,
+            timer: Timer::default(),
+            unsent: None,
+            _active: active,
+            rest: Bytes::new(),
+            flushed: true,
+        }
     }
 
     /// Whether an end of the connection would seem to be the end of a body.
@@ -140,6 +162,84 @@ impl Line {
     /// Makes the close that follows a TCP reset.
     pub(super) fn reset_on_close(&mut self) {
         abandon_on_close(self.transport.tcp());
+    }
+
+    /// Waits for the client to take something, as long as it may take. What counts is what it has
+    /// acknowledged: a full socket has room again when a good part of it is gone, not sooner.
+    fn wait_for_room<T>(&mut self, cx: &mut Context<'_>) -> Poll<io::Result<T>> {
+        loop {
+            let (now, send) = (clock::now(), self.vigil.deadlines.send);
+            if !self.vigil.is_http() {
+                return Poll::Pending;
+            }
+            let next = now + self.unsent.get_or_insert_with(|| Pace::new(send, now)).tick();
+            ready!(self.timer.poll(cx, Some(next)));
+            let taken = tcp_info(self.transport.tcp()).map_or(0, |info| info.bytes_acked);
+            if self.unsent.as_mut().is_some_and(|pace| pace.is_late(clock::now(), taken)) {
+                // What the kernel keeps for this client goes as well.
+                self.reset_on_close();
+                self.vigil.give_up(Late::Send);
+                return Poll::Ready(Err(io::ErrorKind::TimedOut.into()));
+            }
+        }
+    }
+
+    /// What a write came to, or that the client lets it wait for too long.
+    fn timed<T>(
+        &mut self,
+        cx: &mut Context<'_>,
+        polled: Poll<io::Result<T>>,
+    ) -> Poll<io::Result<T>> {
+        if polled.is_pending() {
+            return self.wait_for_room(cx);
+        }
+        self.unsent = None;
+        polled
+    }
+
+    fn write(&mut self, cx: &mut Context<'_>, buf: &[u8]) -> Poll<io::Result<usize>> {
+        let asides = Arc::clone(&self.asides);
+        let mut state = asides.lock();
+        if state.stage == Stage::Answered && !state.octets.is_empty() {
+            let octets = core::mem::take(&mut state.octets);
+            if self.flushed {
+                // What hyper writes now begins with the final head.
+                self.rest = octets.into();
+            }
+        }
+        drop(state);
+        self.flushed = false;
+        ready!(self.poll_rest(cx))?;
+        Pin::new(&mut self.transport).poll_write(cx, buf)
+    }
+
+    fn flush(&mut self, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
+        ready!(self.poll_rest(cx))?;
+        ready!(Pin::new(&mut self.transport).poll_flush(cx))?;
+        self.flushed = true;
+        let asides = Arc::clone(&self.asides);
+        let mut state = asides.lock();
+        if state.stage == Stage::Open {
+            // hyper has nothing more, and the final response is not there yet.
+            if !state.octets.is_empty() {
+                self.rest = core::mem::take(&mut state.octets).into();
+                drop(state);
+                ready!(self.poll_rest(cx))?;
+                return Pin::new(&mut self.transport).poll_flush(cx);
+            }
+            match &mut state.connection {
+                Some(connection) => connection.clone_from(cx.waker()),
+                none => *none = Some(cx.waker().clone()),
+            }
+        }
+        Poll::Ready(Ok(()))
+    }
+
+    fn shutdown(&mut self, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
+        ready!(self.poll_rest(cx))?;
+        ready!(Pin::new(&mut self.transport).poll_shutdown(cx))?;
+        self.flushed = true;
+        Poll::Ready(Ok(()))
     }
 
     fn poll_rest(&mut self, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
@@ -168,7 +268,11 @@ impl Read for Line {
         cx: &mut Context<'_>,
         buf: ReadBufCursor<'_>,
     ) -> Poll<io::Result<()>> {
-        Pin::new(&mut self.transport).poll_read(cx, buf)
+        let polled = Pin::new(&mut self.transport).poll_read(cx, buf);
+        if polled.is_ready() {
+            self.vigil.on_read(clock::now());
+        }
+        polled
     }
 }
 
@@ -178,47 +282,17 @@ impl Write for Line {
         cx: &mut Context<'_>,
         buf: &[u8],
     ) -> Poll<io::Result<usize>> {
-        let asides = Arc::clone(&self.asides);
-        let mut state = asides.lock();
-        if state.stage == Stage::Answered && !state.octets.is_empty() {
-            let octets = core::mem::take(&mut state.octets);
-            if self.flushed {
-                // What hyper writes now begins with the final head.
-                self.rest = octets.into();
-            }
-        }
-        drop(state);
-        self.flushed = false;
-        ready!(self.poll_rest(cx))?;
-        Pin::new(&mut self.transport).poll_write(cx, buf)
+        let polled = self.write(cx, buf);
+        self.timed(cx, polled)
     }
 
     fn poll_flush(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
-        ready!(self.poll_rest(cx))?;
-        ready!(Pin::new(&mut self.transport).poll_flush(cx))?;
-        self.flushed = true;
-        let asides = Arc::clone(&self.asides);
-        let mut state = asides.lock();
-        if state.stage == Stage::Open {
-            // hyper has nothing more, and the final response is not there yet.
-            if !state.octets.is_empty() {
-                self.rest = core::mem::take(&mut state.octets).into();
-                drop(state);
-                ready!(self.poll_rest(cx))?;
-                return Pin::new(&mut self.transport).poll_flush(cx);
-            }
-            match &mut state.connection {
-                Some(connection) => connection.clone_from(cx.waker()),
-                none => *none = Some(cx.waker().clone()),
-            }
-        }
-        Poll::Ready(Ok(()))
+        let polled = self.flush(cx);
+        self.timed(cx, polled)
     }
 
     fn poll_shutdown(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
-        ready!(self.poll_rest(cx))?;
-        ready!(Pin::new(&mut self.transport).poll_shutdown(cx))?;
-        self.flushed = true;
-        Poll::Ready(Ok(()))
+        let polled = self.shutdown(cx);
+        self.timed(cx, polled)
     }
 }

@@ -14,6 +14,7 @@ mod interim;
 mod join;
 mod line;
 mod names;
+mod notices;
 mod registry;
 mod respond;
 mod roll;
@@ -21,6 +22,7 @@ mod session;
 mod switched;
 mod tls;
 mod uploads;
+mod vigil;
 mod watched;
 mod worker;
 

@@ -20,7 +20,7 @@ use super::interim::{Early, Interim};
 use super::join::Arrival;
 use super::registry::Named;
 use super::respond;
-use super::uploads::Pace;
+use super::uploads;
 use super::worker::Worker;
 use crate::driver::{App, FAREWELL, Mailbox, Slot, Slots, Turn};
 use crate::error::{BoxError, Error};
@@ -165,7 +165,7 @@ where
 
     fn idle_limit(&self) -> Duration {
         match self.stage {
-            Stage::Open => self.worker.shared.idle_timeout,
+            Stage::Open => self.worker.shared.deadlines.idle,
             Stage::Ending => FAREWELL,
         }
     }
@@ -210,7 +210,7 @@ where
             inbound: if end == EndStream::Yes { Feed::Ended } else { Feed::Open },
             outbound: Outbound::Open,
             length: Length::Unknown,
-            pace: Pace::of(kind, &head.headers, turn.now),
+            pace: uploads::pace(&self.worker.shared.deadlines, kind, &head.headers, turn.now),
             tracked: None,
             record: Record::begin(turn.now, name),
         });
@@ -432,8 +432,8 @@ where
                 tracing::debug!(%conn, ?error, "connection ended");
             }
             Event::LimitHit { conn, limit } => {
-                tracing::warn!(%conn, limit, peer = ?turn.links.info(conn).map(|i| i.peer_addr()), "limit hit");
-                counters.on(&Observed::LimitHit(limit));
+                let peer = turn.links.info(conn).map(|info| info.peer_addr());
+                self.worker.shared.on_limit(limit, peer);
             }
             _ => {}
         }

@@ -11,28 +11,21 @@ use tower_service::Service;
 
 use super::exchange::{RequestKind, Work};
 use super::session::ServerSession;
+use crate::deadlines::{Deadlines, Pace};
 use crate::driver::{Slot, Turn};
 use crate::error::BoxError;
 use crate::grpc::is_grpc;
-use crate::observe::Observed;
 use crate::stream::{Feed, Incoming};
 
-/// Octets that must come within the time limit.
-const LEAST: u64 = 1024;
-
-/// How far a request's body has come.
-#[derive(Clone, Copy, Debug)]
-pub(super) struct Pace {
-    since: Instant,
-    received: u64,
-}
-
-impl Pace {
-    /// The pace that a request's body is held to, if it is.
-    pub(super) fn of(kind: RequestKind, headers: &HeaderMap, now: Instant) -> Option<Self> {
-        let is_free = kind == RequestKind::Connect || is_grpc(headers);
-        (!is_free).then_some(Self { since: now, received: 0 })
-    }
+/// The pace that a request's body is held to, if it is.
+pub(super) fn pace(
+    deadlines: &Deadlines,
+    kind: RequestKind,
+    headers: &HeaderMap,
+    now: Instant,
+) -> Option<Pace> {
+    let is_free = kind == RequestKind::Connect || is_grpc(headers);
+    (!is_free).then(|| Pace::new(deadlines.body, now))
 }
 
 impl<S, B> ServerSession<S, B>
@@ -46,7 +39,7 @@ where
     /// A request with a body came.
     pub(super) fn expect_upload(&mut self, now: Instant) {
         if self.look_at_uploads.is_none() {
-            self.look_at_uploads = Some(now + self.worker.shared.body_timeout / 4);
+            self.look_at_uploads = Some(now + self.worker.shared.deadlines.body.tick());
         }
     }
 
@@ -55,7 +48,7 @@ where
         if self.look_at_uploads.is_none_or(|at| turn.now < at) {
             return;
         }
-        let limit = self.worker.shared.body_timeout;
+        let tick = self.worker.shared.deadlines.body.tick();
         let (mut slow, mut waiting) = (Vec::new(), 0);
         for slot in (0..self.slots.places()).map(Slot) {
             let Some((exchange, _)) = self.slots.entry(slot) else { continue };
@@ -67,16 +60,16 @@ where
             waiting += 1;
             let received = turn.session.stream(exchange.key).map_or(0, |view| view.received);
             let reads = exchange.shared.as_ref().is_some_and(|shared| shared.is_read());
-            if !reads || received >= pace.received + LEAST {
-                *pace = Pace { since: turn.now, received };
-            } else if turn.now.saturating_duration_since(pace.since) >= limit {
+            if !reads {
+                pace.rest(turn.now, received);
+            } else if pace.is_late(turn.now, received) {
                 slow.push((slot, exchange.conn));
             }
         }
-        self.look_at_uploads = (waiting > 0).then(|| turn.now + limit / 4);
+        self.look_at_uploads = (waiting > 0).then(|| turn.now + tick);
         for (slot, conn) in slow {
-            tracing::warn!(%conn, "a request body comes too slowly; its stream is reset");
-            self.worker.shared.counters.on(&Observed::LimitHit("slow request body"));
+            let peer = turn.links.info(conn).map(|info| info.peer_addr());
+            self.worker.shared.on_limit("slow request body", peer);
             self.abort(turn, slot, ErrorCode::Cancel);
         }
     }

@@ -9,6 +9,7 @@ use http_body::{Body, Frame, SizeHint};
 use pin_project_lite::pin_project;
 
 use super::line::Asides;
+use super::vigil::Vigil;
 
 pin_project! {
     /// Tells the connection when it begins, fails, and ends.
@@ -16,25 +17,28 @@ pin_project! {
         #[pin]
         body: B,
         line: Option<Arc<Asides>>,
+        vigil: Arc<Vigil>,
     }
 
     impl<B> PinnedDrop for WatchedBody<B> {
         fn drop(this: Pin<&mut Self>) {
-            if let Some(line) = this.project().line {
+            let this = this.project();
+            if let Some(line) = this.line {
                 line.end_body();
             }
+            this.vigil.on_taken();
         }
     }
 }
 
 impl<B: Body> WatchedBody<B> {
     /// `line`: the connection that is to know.
-    pub(super) fn new(body: B, line: Option<&Arc<Asides>>) -> Self {
+    pub(super) fn new(body: B, line: Option<&Arc<Asides>>, vigil: &Arc<Vigil>) -> Self {
         let line = line.filter(|_| !body.is_end_stream()).cloned();
         if let Some(line) = &line {
             line.begin_body();
         }
-        Self { body, line }
+        Self { body, line, vigil: Arc::clone(vigil) }
     }
 }
 

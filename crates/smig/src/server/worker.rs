@@ -17,14 +17,17 @@ use tower_service::Service;
 use super::accept;
 use super::builder::AuthorityCheck;
 use super::date::Date;
+use super::notices::Notices;
 use super::registry::Registry;
 use super::roll::Roll;
 use super::session::{Command, ServerSession};
 use super::tls::ServerTls;
+use crate::clock;
+use crate::deadlines::Deadlines;
 use crate::driver::{Driver, LinkOptions, Links, Mailbox};
 use crate::error::BoxError;
 use crate::moves::MoveRules;
-use crate::observe::Counters;
+use crate::observe::{Counters, Observed};
 use crate::stream::Incoming;
 
 /// What all workers of a server share.
@@ -38,14 +41,22 @@ pub(super) struct Shared {
     pub(super) open: Arc<AtomicUsize>,
     pub(super) max_connections: usize,
     pub(super) handshake_timeout: Duration,
-    pub(super) idle_timeout: Duration,
-    pub(super) body_timeout: Duration,
+    pub(super) deadlines: Deadlines,
+    pub(super) notices: Notices,
     pub(super) tenant: Vec<u8>,
     pub(super) authority: AuthorityCheck,
     pub(super) describe_streams: usize,
 }
 
 impl Shared {
+    /// A client ran into a limit.
+    pub(super) fn on_limit(&self, limit: &'static str, peer: Option<SocketAddr>) {
+        self.counters.on(&Observed::LimitHit(limit));
+        if let Some(times) = self.notices.due(limit, clock::now()) {
+            tracing::warn!(limit, ?peer, times, "limit hit");
+        }
+    }
+
     /// Whether somebody wants to see streams to their end.
     pub(super) fn looks_on(&self) -> bool {
         self.describe_streams > 0 || self.counters.is_observed()

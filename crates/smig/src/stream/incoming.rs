@@ -9,6 +9,7 @@ use http_body::{Body, Frame, SizeHint};
 use smig_proto::Processed;
 
 use super::info::{Segment, StreamInfo};
+use super::intake::Intake;
 use super::shared::Shared;
 use crate::error::{Error, Kind};
 
@@ -22,7 +23,41 @@ enum Source {
     #[default]
     Empty,
     Stream(Handle),
-    Http1(hyper::body::Incoming),
+    Http1(Http1),
+}
+
+/// By HTTP/1.1; at a server with what the connection knows of it.
+#[derive(Debug)]
+struct Http1 {
+    body: hyper::body::Incoming,
+    intake: Option<Arc<Intake>>,
+}
+
+impl Http1 {
+    fn poll_frame(&mut self, cx: &mut Context<'_>) -> Poll<Option<Result<Frame<Bytes>, Error>>> {
+        let polled = Pin::new(&mut self.body).poll_frame(cx);
+        if let Some(intake) = &self.intake {
+            match &polled {
+                Poll::Pending => intake.on_wait(),
+                Poll::Ready(Some(Ok(frame))) => {
+                    intake.on_data(frame.data_ref().map_or(0, Bytes::len));
+                    if self.body.is_end_stream() {
+                        intake.on_end();
+                    }
+                }
+                Poll::Ready(None | Some(Err(_))) => intake.on_end(),
+            }
+        }
+        polled.map_err(|source| Error::new(Kind::Http1 { source, processed: Processed::Maybe }))
+    }
+}
+
+impl Drop for Http1 {
+    fn drop(&mut self) {
+        if let Some(intake) = &self.intake {
+            intake.on_end();
+        }
+    }
 }
 
 /// Lets go of the stream when dropped.
@@ -47,7 +82,12 @@ impl Incoming {
     }
 
     pub(crate) const fn http1(body: hyper::body::Incoming) -> Self {
-        Self(Source::Http1(body))
+        Self(Source::Http1(Http1 { body, intake: None }))
+    }
+
+    /// As [`http1`](Self::http1), and `intake` is told how far it is.
+    pub(crate) const fn taken_in(body: hyper::body::Incoming, intake: Arc<Intake>) -> Self {
+        Self(Source::Http1(Http1 { body, intake: Some(intake) }))
     }
 
     /// A handle of the stream; `None` if the body is empty or came by HTTP/1.1.
@@ -77,9 +117,7 @@ impl Body for Incoming {
         match &mut self.0 {
             Source::Empty => Poll::Ready(None),
             Source::Stream(handle) => handle.0.poll_frame(cx),
-            Source::Http1(body) => Pin::new(body)
-                .poll_frame(cx)
-                .map_err(|source| Error::new(Kind::Http1 { source, processed: Processed::Maybe })),
+            Source::Http1(http1) => http1.poll_frame(cx),
         }
     }
 
@@ -87,7 +125,7 @@ impl Body for Incoming {
         match &self.0 {
             Source::Empty => true,
             Source::Stream(handle) => handle.0.is_end(),
-            Source::Http1(body) => body.is_end_stream(),
+            Source::Http1(http1) => http1.body.is_end_stream(),
         }
     }
 
@@ -97,7 +135,7 @@ impl Body for Incoming {
             Source::Stream(handle) => {
                 handle.0.announced().map_or_else(SizeHint::new, SizeHint::with_exact)
             }
-            Source::Http1(body) => body.size_hint(),
+            Source::Http1(http1) => http1.body.size_hint(),
         }
     }
 }

@@ -3,6 +3,7 @@
 mod incoming;
 mod inflow;
 mod info;
+mod intake;
 mod outflow;
 mod shared;
 
@@ -10,5 +11,6 @@ pub use incoming::Incoming;
 pub use info::{Segment, StreamInfo};
 
 pub(crate) use inflow::{Feed, feed};
+pub(crate) use intake::Intake;
 pub(crate) use outflow::{Length, Pumped, pump};
 pub(crate) use shared::{Head, Shared};

@@ -3,6 +3,7 @@
 mod certificates;
 mod chaos;
 mod cut;
+mod deadlines;
 mod http2;
 mod migration;
 mod other_protocols;

@@ -1,0 +1,89 @@
+//! Clients that hold what others need: a body that does not come, a response that nobody takes.
+
+use std::future::Future;
+use std::num::NonZeroUsize;
+use std::time::Duration;
+
+use bytes::Bytes;
+use http::{Request, Response};
+use http_body_util::{BodyExt as _, Full};
+use smig::{BoxError, ClearTrust, Incoming, Server};
+use smig_gateway::front::Gateway;
+use tokio::io::AsyncWriteExt as _;
+use tokio::net::TcpStream;
+use tokio::sync::mpsc::{UnboundedReceiver, unbounded_channel};
+use tower::service_fn;
+
+use crate::support::{Place, address, assert_status, get, url};
+
+const SHORT: Duration = Duration::from_millis(40);
+const PLACES: usize = 3;
+
+async fn within<T>(what: &str, future: impl Future<Output = T>) -> T {
+    let limit = Duration::from_secs(60);
+    tokio::time::timeout(limit, future).await.unwrap_or_else(|_| panic!("never came: {what}"))
+}
+
+/// An origin that answers when it has all of a request, with 64 MiB below `/big`, and tells of each.
+fn origin() -> (Server, UnboundedReceiver<()>) {
+    let (tell, told) = unbounded_channel();
+    let answer = move |request: Request<Incoming>| {
+        drop(tell.send(()));
+        async move {
+            let length = if request.uri().path() == "/big" { 64 << 20 } else { 5 };
+            request.into_body().collect().await?;
+            Ok::<_, BoxError>(Response::new(Full::new(Bytes::from(vec![b'x'; length]))))
+        }
+    };
+    let server = Server::builder()
+        .listen_cleartext("127.0.0.1:0".parse().unwrap(), ClearTrust::None)
+        .workers(NonZeroUsize::MIN)
+        .start(service_fn(answer))
+        .unwrap();
+    (server, told)
+}
+
+fn gateway(origin: &Server) -> Gateway {
+    let place = Place::new();
+    let mut config = place.config(&format!(
+        "[[listen]]\naddress = '127.0.0.1:0'\nprotocol = 'cleartext'\n\
+         [upstreams.one]\nservers = ['{}']\nmax_connections = {PLACES}\n\
+         [upstreams.one.timeouts]\nqueue = '1h'\nhead = '1h'\nstall = '1h'\n\
+         [[route]]\nupstream = 'one'\n",
+        url(origin)
+    ));
+    config.server.body_timeout = SHORT;
+    config.server.engine.limits.stall_timeout = SHORT;
+    Gateway::start(config).unwrap()
+}
+
+/// Takes every place of the upstream by requests that go no further.
+async fn fill(gateway: &Gateway, told: &mut UnboundedReceiver<()>, text: &str) -> Vec<TcpStream> {
+    let mut streams = Vec::new();
+    for _ in 0..PLACES {
+        let mut stream = TcpStream::connect(address(gateway)).await.unwrap();
+        stream.write_all(text.as_bytes()).await.unwrap();
+        within("a request at the origin", told.recv()).await.unwrap();
+        streams.push(stream);
+    }
+    streams
+}
+
+#[tokio::test]
+async fn bodies_that_do_not_come_leave_the_upstream_to_others() {
+    let (origin, mut told) = origin();
+    let gateway = gateway(&origin);
+    let idle = "POST / HTTP/1.1\r\nhost: a\r\ncontent-length: 9\r\n\r\n";
+    let _streams = fill(&gateway, &mut told, idle).await;
+    let answer = within("an answer beside idle bodies", get(address(&gateway), "a", "/", ""));
+    assert_status(&answer.await, 200);
+}
+
+#[tokio::test]
+async fn responses_that_nobody_reads_leave_the_upstream_to_others() {
+    let (origin, mut told) = origin();
+    let gateway = gateway(&origin);
+    let _streams = fill(&gateway, &mut told, "GET /big HTTP/1.1\r\nhost: a\r\n\r\n").await;
+    let answer = within("an answer beside unread ones", get(address(&gateway), "a", "/", ""));
+    assert_status(&answer.await, 200);
+}

@@ -1,0 +1,154 @@
+//! How long a client may take, by HTTP/1.1 as by HTTP/2.
+
+use std::future::Future;
+use std::num::NonZeroUsize;
+use std::time::Duration;
+
+use http::{Request, Response, StatusCode};
+use smig::{ClearTrust, Config, Incoming, Observed, Server, ServerBuilder, Switched};
+use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
+use tokio::net::TcpStream;
+use tokio::sync::mpsc::UnboundedReceiver;
+use tower::service_fn;
+
+use crate::support::{Body, Watch, answer, full, loopback, until};
+
+const SHORT: Duration = Duration::from_millis(40);
+const HOUR: Duration = Duration::from_secs(3600);
+
+/// Waits for what must come; says what did not.
+async fn within<T>(what: &str, future: impl Future<Output = T>) -> T {
+    let limit = Duration::from_secs(60);
+    tokio::time::timeout(limit, future).await.unwrap_or_else(|_| panic!("never came: {what}"))
+}
+
+/// A cleartext server with patience in everything.
+fn patient() -> (ServerBuilder, Config) {
+    let server = Server::builder()
+        .listen_cleartext(loopback(), ClearTrust::None)
+        .workers(NonZeroUsize::MIN)
+        .handshake_timeout(HOUR)
+        .idle_timeout(HOUR)
+        .body_timeout(HOUR);
+    let mut engine = Config::server();
+    engine.limits.headers_timeout = HOUR;
+    engine.limits.stall_timeout = HOUR;
+    (server, engine)
+}
+
+async fn say(server: &Server, text: &str) -> TcpStream {
+    let mut stream = TcpStream::connect(server.local_addrs()[0]).await.unwrap();
+    stream.write_all(text.as_bytes()).await.unwrap();
+    stream
+}
+
+/// Reads to the end, however it comes.
+async fn rest(mut stream: TcpStream) -> Vec<u8> {
+    let mut all = Vec::new();
+    let _ = stream.read_to_end(&mut all).await;
+    all
+}
+
+async fn limit(events: &mut UnboundedReceiver<Observed>) -> &'static str {
+    match until(events, |event| matches!(event, Observed::LimitHit(_))).await {
+        Observed::LimitHit(limit) => limit,
+        _ => unreachable!(),
+    }
+}
+
+#[tokio::test]
+async fn a_body_that_does_not_come_is_not_waited_for() {
+    let (server, engine) = patient();
+    let (watch, mut events) = Watch::new();
+    let server = server.engine(engine).body_timeout(SHORT).observer(watch);
+    let server = server.start(service_fn(answer)).unwrap();
+    let post = "POST /digest HTTP/1.1\r\nhost: a\r\ncontent-length: 9000\r\n\r\na few";
+    let stream = say(&server, post).await;
+    within("the end of a connection whose body rests", rest(stream)).await;
+    assert_eq!(within("the limit", limit(&mut events)).await, "slow request body");
+}
+
+#[tokio::test]
+async fn a_response_that_nobody_reads_is_given_up() {
+    let (server, mut engine) = patient();
+    engine.limits.stall_timeout = SHORT;
+    let (watch, mut events) = Watch::new();
+    let server = server.engine(engine).observer(watch).start(service_fn(answer)).unwrap();
+    // More than the kernel keeps.
+    let _unread = say(&server, "GET /octets/67108864 HTTP/1.1\r\nhost: a\r\n\r\n").await;
+    assert_eq!(within("the limit", limit(&mut events)).await, "stalled stream");
+    within("the end", until(&mut events, |e| matches!(e, Observed::ConnectionClosed { .. }))).await;
+}
+
+#[tokio::test]
+async fn who_asks_for_nothing_more_is_let_go_after_the_idle_time() {
+    let (server, engine) = patient();
+    let server = server.engine(engine).idle_timeout(SHORT).start(service_fn(answer)).unwrap();
+    let stream = say(&server, "GET / HTTP/1.1\r\nhost: a\r\n\r\n").await;
+    let said = within("the end of an idle connection", rest(stream)).await;
+    assert!(said.ends_with(b"hello"), "{}", String::from_utf8_lossy(&said));
+}
+
+#[tokio::test]
+async fn a_head_comes_in_time_whether_it_is_the_first_or_a_later_one() {
+    let (server, mut engine) = patient();
+    engine.limits.headers_timeout = SHORT;
+    let server = server.engine(engine).start(service_fn(answer)).unwrap();
+    for before in ["", "GET / HTTP/1.1\r\nhost: a\r\n\r\n"] {
+        let mut stream = say(&server, before).await;
+        if !before.is_empty() {
+            let mut byte = [0; 1];
+            within("an answer", stream.read_exact(&mut byte)).await.unwrap();
+        }
+        stream.write_all(b"GET / HTTP/1.1\r\nhos").await.unwrap();
+        within("the end of half a head", rest(stream)).await;
+    }
+}
+
+/// Answers with another protocol: what comes is said again.
+async fn switch(mut request: Request<Incoming>) -> Result<Response<Body>, smig::BoxError> {
+    let switching = hyper::upgrade::on(&mut request);
+    tokio::task::spawn_local(async move {
+        let (mut io, _) = Switched::of(switching.await.unwrap()).unwrap();
+        let mut space = [0; 4];
+        loop {
+            let mut buffer = hyper::rt::ReadBuf::new(&mut space);
+            let read = std::future::poll_fn(|cx| {
+                hyper::rt::Read::poll_read(std::pin::Pin::new(&mut io), cx, buffer.unfilled())
+            });
+            if read.await.is_err() || buffer.filled().is_empty() {
+                return;
+            }
+            let said = buffer.filled().to_vec();
+            let write = |cx: &mut std::task::Context<'_>| {
+                hyper::rt::Write::poll_write(std::pin::Pin::new(&mut io), cx, &said)
+            };
+            std::future::poll_fn(write).await.unwrap();
+        }
+    });
+    let response = Response::builder().status(StatusCode::SWITCHING_PROTOCOLS);
+    Ok(response.header("connection", "upgrade").header("upgrade", "echo").body(full(""))?)
+}
+
+#[tokio::test]
+async fn what_has_become_a_tunnel_may_rest() {
+    let (server, mut engine) = patient();
+    engine.limits.headers_timeout = SHORT;
+    engine.limits.stall_timeout = SHORT;
+    let server = server.engine(engine).idle_timeout(SHORT).body_timeout(SHORT);
+    let server = server.start(service_fn(switch)).unwrap();
+    let ask = "GET / HTTP/1.1\r\nhost: a\r\nconnection: upgrade\r\nupgrade: echo\r\n\r\n";
+    let mut tunnel = say(&server, ask).await;
+    let mut head = Vec::new();
+    while !head.ends_with(b"\r\n\r\n") {
+        head.push(within("the head", tunnel.read_u8()).await.unwrap());
+    }
+    // A clock that the same worker keeps: time passes, several times over.
+    for _ in 0..4 {
+        within("the end of half a head", rest(say(&server, "GET / HTTP/1.1\r\nhos").await)).await;
+    }
+    tunnel.write_all(b"ping").await.unwrap();
+    let mut pong = [0; 4];
+    within("an echo", tunnel.read_exact(&mut pong)).await.unwrap();
+    assert_eq!(&pong, b"ping");
+}
