@@ -13,6 +13,7 @@ mod gateway;
 mod get;
 mod interrupt;
 mod lab;
+mod open_files;
 mod paint;
 mod probe;
 mod serve;

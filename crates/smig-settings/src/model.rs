@@ -22,6 +22,8 @@ pub struct ServerSettings {
     pub workers: Option<usize>,
     /// Connections open at once.
     pub max_connections: usize,
+    /// Connections open at once from one address.
+    pub max_connections_per_client: usize,
     /// Time for a TLS handshake.
     pub handshake_timeout: Duration,
     /// How long a session without a stream stays open.
@@ -53,6 +55,7 @@ impl Default for ServerSettings {
         Self {
             workers: None,
             max_connections: 65_536,
+            max_connections_per_client: 32_768,
             handshake_timeout: Duration::from_secs(5),
             idle_timeout: Duration::from_secs(300),
             body_timeout: Duration::from_secs(60),
@@ -85,6 +88,7 @@ impl ServerSettings {
             .pace_bulk(self.pace_bulk)
             .max_hold(self.max_hold)
             .max_connections(self.max_connections)
+            .max_connections_per_client(self.max_connections_per_client)
             .handshake_timeout(self.handshake_timeout)
             .idle_timeout(self.idle_timeout)
             .body_timeout(self.body_timeout);

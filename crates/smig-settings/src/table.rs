@@ -59,6 +59,12 @@ pub(crate) fn table<T: Shared>() -> Vec<Setting<T>> {
             max_connections,
             "Connections open at once; further ones are closed"
         ),
+        count!(
+            "server.max_connections_per_client",
+            "max-connections-per-client",
+            max_connections_per_client,
+            "The same for one address (of IPv6 one /64): lower it where no balancer stands before"
+        ),
         time!(
             "server.handshake_timeout",
             "handshake-timeout",

@@ -8,7 +8,7 @@ use http::uri::Authority;
 use smig_proto::Security;
 
 use crate::observe::{Counters, Ends, Observed};
-use crate::server::CertificateNames;
+use crate::server::{CertificateNames, ListenerId, Seat};
 use crate::transport::Transport;
 
 /// A connection's two ends and its TLS parameters. Each request carries one as an extension
@@ -20,6 +20,7 @@ pub struct ConnectionInfo {
     tls: Option<TlsInfo>,
     pub(crate) security: Security,
     names: Option<Arc<CertificateNames>>,
+    listener: Option<ListenerId>,
 }
 
 /// What TLS agreed on.
@@ -55,7 +56,20 @@ impl ConnectionInfo {
             tls,
             security: transport.security(clear),
             names,
+            listener: None,
         }
+    }
+
+    /// A server's, which came by this listener.
+    pub(crate) const fn by(mut self, listener: ListenerId) -> Self {
+        self.listener = Some(listener);
+        self
+    }
+
+    /// The listener that it came by; `None` at a client.
+    #[must_use]
+    pub const fn listener(&self) -> Option<ListenerId> {
+        self.listener
     }
 
     /// Whether a request for `authority` may come by this connection: the client asked for it by SNI
@@ -121,6 +135,8 @@ impl TlsInfo {
 #[derive(Debug)]
 pub(crate) struct Permit {
     open: Arc<AtomicUsize>,
+    /// At a server: its place among those from its address.
+    seat: Option<Seat>,
     counters: Arc<Counters>,
     /// For the observer, if there is one. Boxed: there is one permit for each connection.
     ends: Option<Box<Ends>>,
@@ -141,7 +157,15 @@ impl Permit {
         let ends = counters.ends(ends);
         counters.on(&Observed::ConnectionOpened { ends });
         let (open, counters) = (Arc::clone(open), Arc::clone(counters));
-        Some(Self { open, counters, ends: ends.map(Box::new) })
+        Some(Self { open, seat: None, counters, ends: ends.map(Box::new) })
+    }
+}
+
+impl Permit {
+    /// Keeps its place among those from its address as long.
+    pub(crate) fn seated(mut self, seat: Seat) -> Self {
+        self.seat = Some(seat);
+        self
     }
 }
 

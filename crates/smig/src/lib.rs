@@ -60,8 +60,8 @@ pub use moves::{MoveMode, MoveRules, Offers};
 pub use observe::{Ends, Observed, Observer, Stats};
 pub use resolve::Resolver;
 pub use server::{
-    AuthorityCheck, Certificate, ClearTrust, ClientCertificates, Interim, Server, ServerBuilder,
-    ServerTls, ServerView, Switched,
+    AuthorityCheck, Certificate, ClearTrust, ClientCertificates, Interim, ListenerId, Listening,
+    Server, ServerBuilder, ServerTls, ServerView, Switched,
 };
 pub use snapshot::{
     ConnectionRole, ConnectionSnapshot, MoveCause, SESSIONS_SHOWN, STREAMS_SHOWN, SessionId,

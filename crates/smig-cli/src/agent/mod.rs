@@ -169,7 +169,7 @@ pub(crate) fn run(args: &AgentArgs) -> Result<ExitCode> {
         admin,
         telemetry,
     };
-    crate::serve::raise_file_limit();
+    crate::open_files::OpenFiles::raise();
     let runtime = tokio::runtime::Builder::new_multi_thread().enable_all().build()?;
     runtime.block_on(async {
         let mut signals = Signals::new()?;

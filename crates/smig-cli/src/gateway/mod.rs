@@ -17,6 +17,7 @@ use smig_settings::value::{parse_addresses, parse_time};
 
 use crate::dev_cert::{self, DevCert, Freshness};
 use crate::exit::{Exit, Failure};
+use crate::open_files::OpenFiles;
 use crate::paint;
 use signals::{Cause, Signals};
 
@@ -114,14 +115,16 @@ pub(crate) fn run(args: &GatewayArgs) -> Result<ExitCode> {
         }
     };
     crate::trace::start(level);
-    crate::serve::raise_file_limit();
+    let open_files = OpenFiles::raise();
     let config = config(args, &say)?;
     let mut limit = config.server.drain_timeout;
     let collector = config.telemetry.as_ref().map(TelemetrySpec::traces);
     // Before threads: signals that come while it starts are not lost.
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
-    runtime.block_on(async {
+    let ended = runtime.block_on(async {
         let mut signals = Signals::new()?;
+        // A client's connection, and one behind for it.
+        say(&paint::faint(&open_files.report(config.server.max_connections, 2)));
         let mut gateway = Gateway::start(config).map_err(explain)?;
         for line in listeners(&gateway) {
             say(&line);
@@ -159,7 +162,10 @@ pub(crate) fn run(args: &GatewayArgs) -> Result<ExitCode> {
             stats.connections_opened, stats.streams_opened, stats.moves
         ));
         Ok(ExitCode::SUCCESS)
-    })
+    });
+    // Whatever still blocks a thread ends with the process.
+    runtime.shutdown_background();
+    ended
 }
 
 /// What the command line means, or the file.

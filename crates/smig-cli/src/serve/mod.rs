@@ -6,6 +6,8 @@ pub(crate) mod stop;
 
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
+use std::sync::Arc;
+use std::time::Duration;
 
 use anyhow::{Context as _, Result};
 use clap::Args;
@@ -15,9 +17,13 @@ use smig_gateway::front::access_log::{AccessLog, Format};
 
 use crate::dev_cert::{self, DevCert, Freshness};
 use crate::exit::{Exit, Failure};
+use crate::open_files::OpenFiles;
 use crate::paint;
 use crate::settings::{self, Flags, Settings, Wire};
 use logged::Logged;
+
+/// How long the end waits for the access log's last lines.
+const LAST_LINES: Duration = Duration::from_secs(1);
 
 /// Serve a folder of files
 #[derive(Debug, Args)]
@@ -69,19 +75,26 @@ pub(crate) fn run(args: &ServeArgs) -> Result<ExitCode> {
     let voice = if args.quiet { Voice::Quiet } else { Voice::Normal };
     crate::trace::start(crate::trace::Level::Warnings);
     let settings = settings(args).map_err(|why| Failure::new(Exit::Usage, why))?;
-    raise_file_limit();
+    let open_files = OpenFiles::raise();
     let folder = settings.root.clone().ok_or_else(|| {
         Failure::new(Exit::Usage, "which folder? Write smig serve DIR, or root in the file")
     })?;
     let files = open(&folder, &settings)?;
     // Before threads: signals that come while it starts are not lost.
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
-    runtime.block_on(async {
+    let log = AccessLog::new(settings.access_log, None)?;
+    let ended = runtime.block_on(async {
         let mut signals = stop::Signals::new()?;
-        let server = start(&settings, files, voice)?;
+        let server = start(&settings, files, Arc::clone(&log), voice)?;
+        voice.say(&paint::faint(&open_files.report(settings.max_connections, 1)));
         announce(&server, &settings, &folder, voice);
-        signals.drain(server, settings.drain_timeout, voice).await
-    })
+        let ended = signals.drain(server, settings.drain_timeout, voice).await;
+        log.flush(LAST_LINES).await;
+        ended
+    });
+    // Whatever still blocks a thread ends with the process.
+    runtime.shutdown_background();
+    ended
 }
 
 fn settings(args: &ServeArgs) -> Result<Settings, String> {
@@ -108,22 +121,11 @@ fn open(folder: &Path, settings: &Settings) -> Result<Files> {
     })
 }
 
-/// Ten thousand connections need more than the usual soft limit of open files.
-pub(crate) fn raise_file_limit() {
-    use rustix::process::{Resource, getrlimit, setrlimit};
-    let mut limit = getrlimit(Resource::Nofile);
-    if limit.current < limit.maximum || limit.current.is_some() && limit.maximum.is_none() {
-        limit.current = limit.maximum;
-        // The system's limit is what there is then.
-        let _ = setrlimit(Resource::Nofile, limit);
-    }
-}
-
-fn start(settings: &Settings, files: Files, voice: Voice) -> Result<Server> {
+fn start(settings: &Settings, files: Files, log: Arc<AccessLog>, voice: Voice) -> Result<Server> {
     let builder = listen(settings.builder(), settings, voice)?;
     let server = match settings.access_log {
         Format::Off => builder.start(files),
-        format => builder.start(Logged::new(files, AccessLog::new(format, None)?)),
+        Format::Text | Format::Combined | Format::Json => builder.start(Logged::new(files, log)),
     };
     server.map_err(|error| Failure::new(Exit::Usage, error.to_string()).into())
 }

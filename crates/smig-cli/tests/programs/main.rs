@@ -3,6 +3,7 @@
 mod agent;
 mod config;
 mod drain;
+mod exhausted;
 mod fetch;
 mod flaky;
 mod gateway;

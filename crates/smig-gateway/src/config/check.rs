@@ -26,6 +26,12 @@ pub(super) fn listeners(listen: &[Placed<ListenSpec>], document: &mut Document<'
             let what = "this address speaks https already; write protocol = \"cleartext\"";
             document.fault(&under(at, &["redirect_to_https"]), what);
         }
+        if let Some(port) = value.redirect_to_https
+            && value.address.iter().any(|address| address.port() == port)
+        {
+            let what = "this is the listener's own port: clients would come back for ever";
+            document.fault(&under(at, &["redirect_to_https"]), what);
+        }
     }
 }
 

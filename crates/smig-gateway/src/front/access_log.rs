@@ -1,13 +1,14 @@
 //! One line for each response, when its body has ended.
 
-use std::fs::{File, OpenOptions};
-use std::io::{self, Write as _};
+use std::fs::OpenOptions;
+use std::io;
 use std::net::SocketAddr;
+use std::os::unix::fs::FileTypeExt as _;
 use std::path::Path;
 use std::pin::Pin;
 use std::sync::Arc;
 use std::task::{Context, Poll};
-use std::time::{Instant, SystemTime};
+use std::time::{Duration, Instant, SystemTime};
 
 use bytes::Bytes;
 use http::header::{HOST, HeaderName, HeaderValue, REFERER, USER_AGENT};
@@ -15,6 +16,8 @@ use http::{Method, Request, Response, StatusCode, Uri, Version};
 use http_body::{Body, Frame, SizeHint};
 use serde::Deserialize;
 use smig::ConnectionInfo;
+
+use super::log_writer::{Dropped, LogWriter, Sink};
 
 /// The form of the lines.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Deserialize)]
@@ -31,23 +34,60 @@ pub enum Format {
     Json,
 }
 
-/// Where lines go.
+/// Where lines go. Whoever writes one never waits.
 #[derive(Debug)]
 pub struct AccessLog {
     format: Format,
-    /// `None`: standard output.
-    file: Option<File>,
+    /// `None`: there are no lines.
+    writer: Option<LogWriter>,
+    dropped: Arc<Dropped>,
 }
 
 impl AccessLog {
     /// A log to a file, or to standard output.
     ///
     /// # Errors
-    /// A file that cannot be opened.
+    /// A file that cannot be opened, a thread that cannot be started.
     pub fn new(format: Format, file: Option<&Path>) -> io::Result<Arc<Self>> {
-        let open = |path| OpenOptions::new().create(true).append(true).open(path);
-        let file = file.filter(|_| format != Format::Off).map(open).transpose()?;
-        Ok(Arc::new(Self { format, file }))
+        Self::open(format, file, Arc::default())
+    }
+
+    /// One that takes the place of this one; what was dropped is counted on.
+    ///
+    /// # Errors
+    /// As [`new`](Self::new).
+    pub fn next(&self, format: Format, file: Option<&Path>) -> io::Result<Arc<Self>> {
+        Self::open(format, file, Arc::clone(&self.dropped))
+    }
+
+    fn open(format: Format, file: Option<&Path>, dropped: Arc<Dropped>) -> io::Result<Arc<Self>> {
+        if format == Format::Off {
+            return Ok(Arc::new(Self { format, writer: None, dropped }));
+        }
+        let sink = match file {
+            None => Sink::Output,
+            Some(path) => {
+                // A pipe without a reader is waited for by whoever opens it for writing alone.
+                let is_pipe = std::fs::metadata(path).is_ok_and(|data| data.file_type().is_fifo());
+                Sink::File(OpenOptions::new().create(true).append(true).read(is_pipe).open(path)?)
+            }
+        };
+        let writer = LogWriter::start(sink, Arc::clone(&dropped))?;
+        Ok(Arc::new(Self { format, writer: Some(writer), dropped }))
+    }
+
+    /// Lines that were dropped since the start: there was no room for them, or they could not be written.
+    #[must_use]
+    pub fn dropped(&self) -> u64 {
+        self.dropped.count()
+    }
+
+    /// Waits until the lines so far are written, for `limit` at most.
+    pub async fn flush(&self, limit: Duration) {
+        if let Some(writer) = &self.writer {
+            // What cannot be written in this time is lost, as a blocked disk's would be anyway.
+            let _ = tokio::time::timeout(limit, writer.written()).await;
+        }
     }
 
     /// Begins a line; `None` if nothing is logged.
@@ -56,12 +96,10 @@ impl AccessLog {
         (self.format != Format::Off).then(|| Box::new(Entry::new(Arc::clone(self), request)))
     }
 
-    fn write(&self, line: &str) {
-        // Whoever does not read it any more does not keep the server from serving.
-        let _ = match &self.file {
-            Some(file) => (&*file).write_all(line.as_bytes()),
-            None => io::stdout().lock().write_all(line.as_bytes()),
-        };
+    fn write(&self, line: String) {
+        if let Some(writer) = &self.writer {
+            writer.write(line);
+        }
     }
 }
 
@@ -130,6 +168,10 @@ impl Entry {
     }
 
     fn line(&self) -> String {
+        self.line_in(self.log.format)
+    }
+
+    fn line_in(&self, format: Format) -> String {
         let millis = self.began.elapsed().as_secs_f64() * 1e3;
         let path = self.uri.path_and_query().map_or("*", http::uri::PathAndQuery::as_str);
         // A tunnel has no path.
@@ -141,7 +183,7 @@ impl Entry {
         let date = httpdate::fmt_http_date(SystemTime::now());
         let (method, status, sent) = (&self.method, self.status.as_u16(), self.sent);
         let (version, outcome) = (self.version, self.outcome.as_str());
-        match self.log.format {
+        match format {
             Format::Json => {
                 let host = match (self.uri.authority(), &self.host) {
                     (Some(authority), _) => Some(authority.as_str().into()),
@@ -214,7 +256,7 @@ impl Drop for Entry {
     fn drop(&mut self) {
         let mut line = self.line();
         line.push('\n');
-        self.log.write(&line);
+        self.log.write(line);
     }
 }
 
@@ -280,7 +322,7 @@ mod tests {
     use super::*;
 
     fn line(format: Format) -> String {
-        let log = Arc::new(AccessLog { format, file: None });
+        let log = AccessLog::new(Format::Off, None).unwrap();
         let request = Request::get("https://a.example/x?y=1")
             .header(USER_AGENT, "bad\"agent\\")
             .body(())
@@ -288,7 +330,7 @@ mod tests {
         let mut entry = Entry::new(log, &request);
         entry.sent = 5;
         entry.outcome = Outcome::Whole;
-        entry.line()
+        entry.line_in(format)
     }
 
     #[test]

@@ -89,7 +89,7 @@ pub(super) fn decide(
     {
         return Decision::short(StatusCode::MISDIRECTED_REQUEST, "not a name of this connection\n");
     }
-    if let Some(port) = table.https_port(info.local_addr().port()) {
+    if let Some(port) = info.listener().and_then(|listener| table.https_port(listener)) {
         return Decision::own(to_https(authority.as_ref(), request.uri(), port));
     }
     let path = path(request.uri());

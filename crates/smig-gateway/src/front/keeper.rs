@@ -2,11 +2,11 @@
 
 use std::io;
 use std::sync::Arc;
-use std::thread::JoinHandle;
 use std::time::Duration;
 
 use tokio::runtime::{Builder, Handle};
-use tokio::sync::oneshot;
+use tokio::sync::watch;
+use tokio::time::timeout;
 
 use crate::upstream::Upstream;
 
@@ -14,25 +14,38 @@ use crate::upstream::Upstream;
 #[derive(Debug)]
 pub(super) struct Keeper {
     runtime: Handle,
-    stop: Option<oneshot::Sender<()>>,
-    thread: Option<JoinHandle<()>>,
+    /// How often it looks; dropped to end it.
+    every: watch::Sender<Duration>,
 }
 
 impl Keeper {
-    /// Calls `look` every now and then.
+    /// Calls `look` so often.
     pub(super) fn start(every: Duration, look: impl Fn() + Send + 'static) -> io::Result<Self> {
         let runtime = Builder::new_current_thread().enable_all().build()?;
         let handle = runtime.handle().clone();
-        let (stop, mut stopped) = oneshot::channel();
+        let (every, mut changes) = watch::channel(every);
         let run = async move {
-            while tokio::time::timeout(every, &mut stopped).await.is_err() {
-                look();
+            loop {
+                let interval = *changes.borrow_and_update();
+                match timeout(interval, changes.changed()).await {
+                    Err(_) => look(),
+                    // Another interval begins.
+                    Ok(Ok(())) => {}
+                    Ok(Err(_)) => return,
+                }
             }
         };
-        let thread = std::thread::Builder::new()
-            .name("smig-keeper".to_owned())
-            .spawn(move || runtime.block_on(run))?;
-        Ok(Self { runtime: handle, stop: Some(stop), thread: Some(thread) })
+        // Nobody joins it: a name or a disk that it asks may take its time.
+        std::thread::Builder::new().name("smig-keeper".to_owned()).spawn(move || {
+            runtime.block_on(run);
+            runtime.shutdown_background();
+        })?;
+        Ok(Self { runtime: handle, every })
+    }
+
+    /// Looks so often from now on.
+    pub(super) fn every(&self, every: Duration) {
+        self.every.send_replace(every);
     }
 
     /// Asks the upstream's servers whether they are well, for as long as it lives.
@@ -41,12 +54,37 @@ impl Keeper {
     }
 }
 
-impl Drop for Keeper {
-    fn drop(&mut self) {
-        self.stop = None;
-        if let Some(thread) = self.thread.take() {
-            // It can only have ended, or panicked, which was said.
-            drop(thread.join());
-        }
+#[cfg(test)]
+mod tests {
+    use std::sync::mpsc::channel;
+
+    use super::*;
+
+    #[test]
+    fn another_interval_counts_at_once() {
+        let (tell, told) = channel();
+        let look = move || {
+            let _ = tell.send(());
+        };
+        let keeper = Keeper::start(Duration::from_secs(3600), look).unwrap();
+        keeper.every(Duration::from_millis(1));
+        told.recv_timeout(Duration::from_secs(60)).expect("it looks by the new interval");
+        drop(keeper);
+        // It ends, and lets go of what it looks with.
+        while told.recv_timeout(Duration::from_secs(60)).is_ok() {}
+    }
+
+    #[test]
+    fn one_that_is_stuck_holds_nobody() {
+        let (tell, told) = channel();
+        let (hold, held) = channel::<()>();
+        let look = move || {
+            let _ = tell.send(());
+            let _ = held.recv();
+        };
+        let keeper = Keeper::start(Duration::from_millis(1), look).unwrap();
+        told.recv_timeout(Duration::from_secs(60)).expect("it looks");
+        drop(keeper);
+        drop(hold);
     }
 }

@@ -6,6 +6,7 @@ mod decision;
 mod forwarded;
 mod headers;
 mod keeper;
+mod log_writer;
 mod report;
 mod routes;
 mod running;

@@ -1,13 +1,14 @@
 //! A gateway that runs: it starts, takes another configuration without dropping a connection, and
 //! drains.
 
+use std::collections::HashMap;
 use std::io;
 use std::net::{IpAddr, Ipv6Addr, SocketAddr};
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
-use smig::{AuthorityCheck, ClearTrust, Server, ServerTls, Stats};
+use smig::{AuthorityCheck, ClearTrust, ListenerId, Server, ServerTls, Stats};
 use smig_settings::Faults;
 use tokio::sync::watch;
 
@@ -20,6 +21,9 @@ use crate::config::{Config, ListenProtocol};
 use crate::telemetry::{self, Telemetry, TelemetryError};
 use crate::tls::{self, Stamps};
 use crate::upstream::SILENT_FOR;
+
+/// How long the end waits for the access log's last lines.
+const LAST_LINES: Duration = Duration::from_secs(1);
 
 /// Why a gateway does not start, or does not take a configuration.
 #[derive(Debug, thiserror::Error)]
@@ -53,12 +57,31 @@ pub struct Gateway {
     telemetry: Option<Telemetry>,
 }
 
-/// An address of the configuration, and where it was bound.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+/// An address of the configuration that is to be listened at.
+#[derive(Clone, Copy, Debug)]
+struct Wanted {
+    /// Of its `[[listen]]`.
+    number: usize,
+    address: SocketAddr,
+    protocol: ListenProtocol,
+    redirect: Option<u16>,
+}
+
+/// An address of the configuration, and the listener that is there.
+#[derive(Clone, Copy, Debug)]
 struct Door {
+    id: ListenerId,
     configured: SocketAddr,
     protocol: ListenProtocol,
+    redirect: Option<u16>,
     bound: SocketAddr,
+}
+
+impl Door {
+    const fn new(wanted: &Wanted, id: ListenerId, bound: SocketAddr) -> Self {
+        let Wanted { address: configured, protocol, redirect, .. } = *wanted;
+        Self { id, configured, protocol, redirect, bound }
+    }
 }
 
 /// How often changed certificates' files were taken, and how often they could not be used.
@@ -89,10 +112,9 @@ impl Gateway {
         // Before the files are read: a change after this is seen.
         let stamps = Stamps::of(&config);
         let kept = Kept::none().next(&config)?;
-        let log = access_log(&config)?;
+        let log = access_log(&config, None)?;
         let wanted = addresses(&config, &[])?;
         let tls = material(&config, &wanted)?;
-        let table = Table::new(&config, &kept, Arc::clone(&log), redirects(&config, &[]))?;
         let telemetry = config.telemetry.as_ref();
         let telemetry = telemetry
             .map(|spec| Telemetry::start(spec, "smig-gateway"))
@@ -105,20 +127,24 @@ impl Gateway {
             })?;
         let tracer = telemetry.as_ref().map(Telemetry::tracer);
         let watch = (config.admin.is_some() || tracer.is_some()).then(|| Watch::with(tracer));
-        let front = Front::new(table, watch.clone());
         let mut server = config.server.clone();
         // A response that rests does not show that its client has gone.
         for options in [&mut server.interactive, &mut server.bulk] {
             options.silent_for.get_or_insert(SILENT_FOR);
         }
         let mut builder = server.builder().authority(AuthorityCheck::Service);
-        for &(_, address, protocol) in &wanted {
+        for &Wanted { address, protocol, .. } in &wanted {
             builder = match (trust(protocol), &tls) {
                 (Some(trust), _) => builder.listen_cleartext(address, trust),
                 (None, Some(tls)) => builder.listen(address, tls.clone()),
                 (None, None) => builder,
             };
         }
+        // Known before the first request can come.
+        let doors = wanted.iter().zip(builder.listener_ids());
+        let mut doors: Vec<Door> =
+            doors.map(|(wanted, id)| Door::new(wanted, id, wanted.address)).collect();
+        let front = Front::new(Table::new(&config, &kept, log, redirects(&doors))?, watch.clone());
         if let Some(watch) = &watch {
             builder = builder.observer(watch.clone());
         }
@@ -146,13 +172,9 @@ impl Gateway {
             }
             _ => None,
         };
-        let door = |((_, configured, protocol), bound): (&(usize, _, _), &SocketAddr)| Door {
-            configured: *configured,
-            protocol: *protocol,
-            bound: *bound,
-        };
-        let doors: Vec<Door> = wanted.iter().zip(server.local_addrs()).map(door).collect();
-        front.swap(Table::new(&config, &kept, log, redirects(&config, &doors))?);
+        for (door, addr) in doors.iter_mut().zip(server.local_addrs()) {
+            door.bound = *addr;
+        }
         let interval = config.tls.watch;
         let watched = Arc::new(Mutex::new(Watched {
             config,
@@ -178,11 +200,11 @@ impl Gateway {
     pub fn reload(&mut self, config: Config) -> Result<Vec<&'static str>, GatewayError> {
         let stamps = Stamps::of(&config);
         let kept = self.kept.next(&config)?;
-        let log = access_log(&config)?;
+        let log = access_log(&config, Some(&self.front.table().log))?;
         let wanted = addresses(&config, &self.doors)?;
         let tls = material(&config, &wanted)?;
         // All that can be wrong with a table is found before anything changes.
-        Table::new(&config, &kept, Arc::clone(&log), Vec::new())?;
+        Table::new(&config, &kept, Arc::clone(&log), HashMap::new())?;
 
         // Until the end: the watcher must not put back what is replaced here.
         let watched = Arc::clone(&self.watched);
@@ -192,7 +214,7 @@ impl Gateway {
             _ => None,
         };
         let tls = watched.tls.clone().or(tls);
-        let doors = match self.open(&wanted, tls.as_ref()) {
+        let (doors, gone) = match self.open(&wanted, tls.as_ref()) {
             Ok(doors) => doors,
             Err((number, error)) => {
                 if let (Some(running), Some(before)) = (&watched.tls, &before) {
@@ -202,11 +224,12 @@ impl Gateway {
                 return Err(config.fault(&["listen", &at, "address"], error.to_string()).into());
             }
         };
-        for door in self.doors.iter().filter(|door| !doors.contains(door)) {
-            self.server.close(door.bound);
+        self.front.swap(Table::new(&config, &kept, log, redirects(&doors))?);
+        for door in gone {
+            self.server.close(door.id);
         }
-        self.front.swap(Table::new(&config, &kept, log, redirects(&config, &doors))?);
         self.doors = doors;
+        self.keeper.every(config.tls.watch);
         for upstream in kept.upstreams().filter(|upstream| !self.kept.has(upstream)) {
             self.keeper.check(upstream);
         }
@@ -217,38 +240,42 @@ impl Gateway {
         Ok(changed)
     }
 
-    /// The wanted addresses: those that are open already, and the others, which it opens; all or none.
+    /// The wanted addresses: those that are open already, and the others, which it opens; all or none. Then
+    /// those that are not wanted any more. One address may be among both: it is spoken to in another way.
     fn open(
         &mut self,
-        wanted: &[(usize, SocketAddr, ListenProtocol)],
+        wanted: &[Wanted],
         tls: Option<&ServerTls>,
-    ) -> Result<Vec<Door>, (usize, smig::Error)> {
-        let (mut doors, mut opened) = (Vec::new(), Vec::new());
-        for &(number, configured, protocol) in wanted {
-            let same = |door: &&Door| door.configured == configured && door.protocol == protocol;
-            if let Some(door) = self.doors.iter().find(same) {
-                doors.push(*door);
+    ) -> Result<(Vec<Door>, Vec<Door>), (usize, smig::Error)> {
+        let (mut doors, mut opened, mut left) = (Vec::new(), Vec::new(), self.doors.clone());
+        for wanted in wanted {
+            let Wanted { number, address: configured, protocol, .. } = *wanted;
+            let same = |door: &Door| door.configured == configured && door.protocol == protocol;
+            if let Some(place) = left.iter().position(same) {
+                // Each is kept once, also where several have port 0.
+                let door = left.swap_remove(place);
+                doors.push(Door::new(wanted, door.id, door.bound));
                 continue;
             }
-            let bound = match (trust(protocol), tls) {
+            let listening = match (trust(protocol), tls) {
                 (Some(trust), _) => self.server.listen_cleartext(configured, trust),
                 (None, Some(tls)) => self.server.listen(configured, tls),
                 (None, None) => continue,
             };
-            match bound {
-                Ok(bound) => {
-                    opened.push(bound);
-                    doors.push(Door { configured, protocol, bound });
+            match listening {
+                Ok(listening) => {
+                    opened.push(listening.id);
+                    doors.push(Door::new(wanted, listening.id, listening.addr));
                 }
                 Err(error) => {
-                    for bound in opened {
-                        self.server.close(bound);
+                    for id in opened {
+                        self.server.close(id);
                     }
                     return Err((number, error));
                 }
             }
         }
-        Ok(doors)
+        Ok((doors, left))
     }
 
     /// Where it listens, ports filled in, with what is spoken there.
@@ -282,6 +309,7 @@ impl Gateway {
     pub async fn drain(self, limit: Duration) -> Result<(), GatewayError> {
         self.draining.store(true, Ordering::Relaxed);
         let ended = self.server.shutdown(limit).await;
+        self.front.table().log.flush(LAST_LINES).await;
         if let Some(watch) = self.front.watch() {
             watch.cut();
         }
@@ -302,39 +330,30 @@ const fn trust(protocol: ListenProtocol) -> Option<ClearTrust> {
 }
 
 /// Certificates, if a listener needs them.
-fn material(
-    config: &Config,
-    wanted: &[(usize, SocketAddr, ListenProtocol)],
-) -> Result<Option<ServerTls>, Faults> {
-    let needed = wanted.iter().any(|(_, _, protocol)| *protocol == ListenProtocol::Tls);
+fn material(config: &Config, wanted: &[Wanted]) -> Result<Option<ServerTls>, Faults> {
+    let needed = wanted.iter().any(|wanted| wanted.protocol == ListenProtocol::Tls);
     needed.then(|| tls::material(config)).transpose()
 }
 
-fn access_log(config: &Config) -> Result<Arc<AccessLog>, Faults> {
-    let spec = &config.access_log;
-    AccessLog::new(spec.format, spec.file.as_deref()).map_err(|error| {
+/// The access log, in the place of the one before.
+fn access_log(config: &Config, before: Option<&AccessLog>) -> Result<Arc<AccessLog>, Faults> {
+    let (format, file) = (config.access_log.format, config.access_log.file.as_deref());
+    let opened = match before {
+        Some(before) => before.next(format, file),
+        None => AccessLog::new(format, file),
+    };
+    opened.map_err(|error| {
         config.fault(&["access_log", "file"], format!("cannot be opened: {error}"))
     })
 }
 
-/// The ports of listeners that redirect, where they are bound.
-fn redirects(config: &Config, doors: &[Door]) -> Vec<(u16, u16)> {
-    let mut all = Vec::new();
-    for listen in &config.listen {
-        let Some(to) = listen.redirect_to_https else { continue };
-        for address in &listen.address {
-            let door = doors.iter().find(|door| door.configured == *address);
-            all.push((door.map_or(*address, |door| door.bound).port(), to));
-        }
-    }
-    all
+/// The listeners that redirect, and the ports of https that they redirect to.
+fn redirects(doors: &[Door]) -> HashMap<ListenerId, u16> {
+    doors.iter().filter_map(|door| Some((door.id, door.redirect?))).collect()
 }
 
-/// Every address with the number of its listener, each free or ours.
-fn addresses(
-    config: &Config,
-    doors: &[Door],
-) -> Result<Vec<(usize, SocketAddr, ListenProtocol)>, Faults> {
+/// Every address, each free or ours.
+fn addresses(config: &Config, doors: &[Door]) -> Result<Vec<Wanted>, Faults> {
     let mut all = Vec::new();
     for (number, listen) in config.listen.iter().enumerate() {
         for &address in &listen.address {
@@ -350,7 +369,8 @@ fn addresses(
                 let what = format!("cannot listen on {address}: {error}");
                 return Err(config.fault(&["listen", &number.to_string(), "address"], what));
             }
-            all.push((number, address, listen.protocol));
+            let redirect = listen.redirect_to_https;
+            all.push(Wanted { number, address, protocol: listen.protocol, redirect });
         }
     }
     if all.is_empty() {

@@ -6,7 +6,7 @@ use std::sync::Arc;
 use bytes::Bytes;
 use http::StatusCode;
 use http::uri::Authority;
-use smig::Hint;
+use smig::{Hint, ListenerId};
 use smig_settings::Faults;
 
 use super::access_log::AccessLog;
@@ -25,8 +25,8 @@ pub(crate) struct Table {
     pub(super) forward: Option<Arc<Forward>>,
     pub(super) log: Arc<AccessLog>,
     pub(super) tunnels: Tunnels,
-    /// Ports of listeners whose requests are redirected, and where to.
-    https: Vec<(u16, u16)>,
+    /// Listeners whose requests are redirected, and the ports of https that they are sent to.
+    https: HashMap<ListenerId, u16>,
 }
 
 /// What a route does.
@@ -93,12 +93,12 @@ impl Kept {
 }
 
 impl Table {
-    /// The table of a configuration; `ports` are those of listeners that redirect to https.
+    /// The table of a configuration; `https` are the listeners that redirect.
     pub(super) fn new(
         config: &Config,
         kept: &Kept,
         log: Arc<AccessLog>,
-        https: Vec<(u16, u16)>,
+        https: HashMap<ListenerId, u16>,
     ) -> Result<Self, Faults> {
         let (mut routes, mut targets) = (Routes::default(), Vec::new());
         for (number, spec) in config.routes.iter().enumerate() {
@@ -172,9 +172,9 @@ impl Table {
         self.routes.names(host)
     }
 
-    /// The port of https for requests that came by this one.
-    pub(super) fn https_port(&self, port: u16) -> Option<u16> {
-        self.https.iter().find(|(from, _)| *from == port).map(|(_, to)| *to)
+    /// The port of https for requests that came by this listener.
+    pub(super) fn https_port(&self, listener: ListenerId) -> Option<u16> {
+        self.https.get(&listener).copied()
     }
 }
 

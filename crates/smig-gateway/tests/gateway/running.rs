@@ -6,8 +6,12 @@ use bytes::Bytes;
 use http::Request;
 use http_body_util::{BodyExt as _, Full};
 use smig::{Client, Trust};
+use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
+use tokio::net::TcpStream;
 
-use crate::support::{Authority, Place, address, assert_status, get, origin, url};
+use crate::support::{
+    Authority, Dial, Place, address, assert_status, exchange, get, origin, until_file, url,
+};
 
 const HOUR: Duration = Duration::from_secs(3600);
 
@@ -70,7 +74,7 @@ async fn listeners_come_and_go() {
     assert_eq!(second.port(), port);
     assert_status(&get(second, "a", "/", "").await, 200);
     // Workers close their sockets in their own time.
-    while tokio::net::TcpStream::connect(first).await.is_ok() {
+    while TcpStream::connect(first).await.is_ok() {
         tokio::time::sleep(Duration::from_millis(5)).await;
     }
 }
@@ -135,4 +139,128 @@ async fn a_gateway_that_ends_lets_streams_finish() {
     let (drained, body) = tokio::join!(gateway.drain(HOUR), body.collect());
     drained.unwrap();
     assert_eq!(body.unwrap().to_bytes().len(), LEN);
+}
+
+/// A port that nobody has.
+fn free_port() -> u16 {
+    std::net::TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap().port()
+}
+
+/// A request on a connection that stays, and its answer's last bytes.
+async fn again(stream: &mut TcpStream) {
+    stream.write_all(b"GET / HTTP/1.1\r\nHost: a\r\n\r\n").await.unwrap();
+    let mut said = Vec::new();
+    while !said.ends_with(b"here\n") {
+        said.push(stream.read_u8().await.expect("the connection stays"));
+    }
+}
+
+#[tokio::test]
+async fn an_address_changes_its_protocol_and_changes_back() {
+    let ca = Authority::new();
+    let place = Place::new();
+    place.certificate(&ca, "a", &["a"]);
+    let (changes, stays) = (free_port(), free_port());
+    let text = |protocol: &str| {
+        format!(
+            "[[certificate]]\nchain = 'a.pem'\nkey = 'a.key'\n[[route]]\nstatus = 200\ntext = 'here'\n\
+             [[listen]]\naddress = '127.0.0.1:{changes}'\nprotocol = '{protocol}'\n{}",
+            clear(stays)
+        )
+    };
+    let mut gateway = place.gateway(&text("cleartext"));
+    let at = |port: u16| std::net::SocketAddr::from(([127, 0, 0, 1], port));
+    let mut beside = TcpStream::connect(at(stays)).await.unwrap();
+    let mut before = TcpStream::connect(at(changes)).await.unwrap();
+    for stream in [&mut beside, &mut before] {
+        again(stream).await;
+    }
+    let dial = Dial::new(&ca, "http/1.1");
+    let ask = "GET / HTTP/1.1\nHost: a\nConnection: close\n\n";
+    for protocol in ["tls", "cleartext", "tls"] {
+        gateway.reload(place.config(&text(protocol))).unwrap();
+        assert_eq!(gateway.listeners().count(), 2);
+        // Workers close the old socket in their own time; who meets it meanwhile is served by it.
+        loop {
+            let answer = match protocol {
+                "tls" => match dial.connect(at(changes), "a").await {
+                    Ok(stream) => exchange(stream, ask).await,
+                    Err(_) => continue,
+                },
+                _ => get(at(changes), "a", "/", "").await,
+            };
+            if answer.starts_with("HTTP/1.1 200") {
+                break;
+            }
+        }
+        for stream in [&mut beside, &mut before] {
+            again(stream).await;
+        }
+    }
+}
+
+#[tokio::test]
+async fn listeners_at_chosen_ports_are_kept_one_by_one() {
+    let place = Place::new();
+    let text = format!("{}{}[[route]]\nstatus = 200\n", clear(0), clear(0));
+    let mut gateway = place.gateway(&text);
+    let before: Vec<_> = gateway.listeners().collect();
+    gateway.reload(place.config(&text)).unwrap();
+    let mut after: Vec<_> = gateway.listeners().collect();
+    after.sort_by_key(|after| before.iter().position(|before| before == after));
+    assert_eq!(after, before);
+    for (at, _) in after {
+        assert_status(&get(at, "a", "/", "").await, 200);
+    }
+}
+
+#[tokio::test]
+async fn a_redirect_is_of_its_listener_and_not_of_its_port() {
+    let ca = Authority::new();
+    let place = Place::new();
+    place.certificate(&ca, "a", &["a"]);
+    let port = free_port();
+    let text = format!(
+        "[[certificate]]\nchain = 'a.pem'\nkey = 'a.key'\n[[route]]\nstatus = 200\n\
+         [[listen]]\naddress = '127.0.0.2:{port}'\n\
+         [[listen]]\naddress = '127.0.0.1:{port}'\nprotocol = 'cleartext'\nredirect_to_https = 443\n"
+    );
+    let mut gateway = place.gateway(&text);
+    for _ in 0..2 {
+        let at = |last| std::net::SocketAddr::from(([127, 0, 0, last], port));
+        assert_status(&get(at(1), "a", "/", "").await, 308);
+        let stream = Dial::new(&ca, "http/1.1").connect(at(2), "a").await.unwrap();
+        let ask = "GET / HTTP/1.1\nHost: a\nConnection: close\n\n";
+        assert_status(&exchange(stream, ask).await, 200);
+        gateway.reload(place.config(&text)).unwrap();
+    }
+}
+
+#[tokio::test]
+async fn an_access_log_that_nobody_reads_holds_nobody_up() {
+    const REQUESTS: usize = 400;
+    let place = Place::new();
+    let pipe = place.path("pipe");
+    let made = std::process::Command::new("mkfifo").arg(&pipe).status().unwrap();
+    assert!(made.success());
+    let base = format!("{}[[route]]\nstatus = 200\ntext = 'here'\n", clear(0));
+    let log = |file: &str| format!("{base}[access_log]\nformat = 'json'\nfile = '{file}'\n");
+    let mut gateway = place.gateway(&log("pipe"));
+    let mut stream = TcpStream::connect(address(&gateway)).await.unwrap();
+    // Several times what a pipe holds.
+    let long = "x".repeat(2000);
+    for _ in 0..REQUESTS {
+        let ask = format!("GET / HTTP/1.1\r\nHost: a\r\nUser-Agent: {long}\r\n\r\n");
+        stream.write_all(ask.as_bytes()).await.unwrap();
+        let mut said = Vec::new();
+        while !said.ends_with(b"here\n") {
+            said.push(stream.read_u8().await.unwrap());
+        }
+    }
+    // A reload has another log, and the end does not wait for the pipe.
+    gateway.reload(place.config(&log("file"))).unwrap();
+    again(&mut stream).await;
+    until_file(&place.path("file"), |text| text.lines().count() == 1).await;
+    drop(stream);
+    gateway.drain(HOUR).await.unwrap();
 }

@@ -60,11 +60,12 @@ pub(super) async fn accept_all<S, B>(
         };
         match accepted {
             Ok((tcp, peer)) => welcome(tcp, peer, &spec, &worker),
+            Err(error) if is_of_one_connection(&error) => {
+                tracing::debug!(%error, "a connection ended before it was accepted");
+            }
             Err(error) => {
-                tracing::warn!(%error, "accept failed");
-                if !is_of_one_connection(&error) {
-                    tokio::time::sleep(PAUSE).await;
-                }
+                worker.shared.on_exhausted(missing(&error), &error);
+                tokio::time::sleep(PAUSE).await;
             }
         }
     }
@@ -76,7 +77,7 @@ pub(super) async fn accept_all<S, B>(
             Ok((tcp, peer)) => {
                 match tcp.set_nonblocking(true).and_then(|()| TcpStream::from_std(tcp)) {
                     Ok(tcp) => welcome(tcp, peer, &spec, &worker),
-                    Err(error) => tracing::warn!(%error, "accept failed"),
+                    Err(error) => worker.shared.on_exhausted(missing(&error), &error),
                 }
             }
             Err(error) if is_of_one_connection(&error) => {}
@@ -96,17 +97,30 @@ where
     B::Error: Into<BoxError>,
 {
     let shared = &worker.shared;
+    let Some(seat) = shared.crowd.seat(peer.ip()) else {
+        return shared.on_limit("max_connections_per_client", Some(peer));
+    };
     let ends = || Some(Ends { local: tcp.local_addr().ok()?, peer });
     let Some(permit) = Permit::take(&shared.open, shared.max_connections, &shared.counters, ends)
     else {
         return shared.on_limit("max_connections", Some(peer));
     };
     let active = Active::new(worker);
-    let task = establish(tcp, permit, Arc::clone(spec), Rc::clone(worker));
+    let task = establish(tcp, permit.seated(seat), Arc::clone(spec), Rc::clone(worker));
     tokio::task::spawn_local(async move {
         let _active = active;
         task.await;
     });
+}
+
+/// What there is too little of when connections cannot be accepted.
+fn missing(error: &io::Error) -> &'static str {
+    match error.raw_os_error() {
+        Some(libc::EMFILE) => "this process may open no more files",
+        Some(libc::ENFILE) => "this machine may open no more files",
+        Some(libc::ENOBUFS | libc::ENOMEM) => "there is no memory for sockets",
+        _ => "accept failed",
+    }
 }
 
 /// Errors of accept(2) that belong to the connection and not to the listener.
@@ -151,14 +165,14 @@ async fn establish<S, B>(
     let identity = identity::of(&transport, spec.addr, &worker.shared.tenant);
     match protocol {
         Protocol::Http1 => {
-            let info = Arc::new(ConnectionInfo::new(&transport, clear, names));
+            let info = Arc::new(ConnectionInfo::new(&transport, clear, names).by(spec.id));
             http1::serve(transport, info, worker).await;
         }
         Protocol::Http2 => {
             let now = clock::now();
             let session = Session::server(worker.shared.engine.clone(), now);
             worker::spawn_session(&worker, session, |session, links| {
-                let info = ConnectionInfo::new(&transport, clear, names);
+                let info = ConnectionInfo::new(&transport, clear, names).by(spec.id);
                 links.add(session, now, transport, info, identity);
             });
         }

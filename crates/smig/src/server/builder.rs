@@ -14,6 +14,8 @@ use socket2::{Domain, Protocol, Socket, Type};
 use tokio::sync::{mpsc, watch};
 use tower_service::Service;
 
+use super::crowd::Crowd;
+use super::listening::{Ids, ListenerId, Listening, Open};
 use super::notices::Notices;
 use super::registry::Registry;
 use super::roll::Roll;
@@ -65,7 +67,8 @@ pub enum AuthorityCheck {
 /// Describes a server. Every setting has a default; at least one listener is needed.
 #[derive(Debug)]
 pub struct ServerBuilder {
-    specs: Vec<(SocketAddr, Listens)>,
+    specs: Vec<(ListenerId, SocketAddr, Listens)>,
+    ids: Ids,
     workers: usize,
     engine: Config,
     rules: MoveRules,
@@ -74,6 +77,7 @@ pub struct ServerBuilder {
     pace_bulk: bool,
     max_hold: Duration,
     max_connections: usize,
+    max_connections_per_client: usize,
     handshake_timeout: Duration,
     idle_timeout: Duration,
     body_timeout: Duration,
@@ -102,6 +106,7 @@ impl Default for ServerBuilder {
     fn default() -> Self {
         Self {
             specs: Vec::new(),
+            ids: Ids::default(),
             workers: thread::available_parallelism().map_or(1, NonZeroUsize::get),
             engine: Config::server(),
             rules: MoveRules::default(),
@@ -110,6 +115,7 @@ impl Default for ServerBuilder {
             pace_bulk: true,
             max_hold: Duration::from_millis(25),
             max_connections: 65_536,
+            max_connections_per_client: 32_768,
             handshake_timeout: Duration::from_secs(5),
             idle_timeout: Duration::from_secs(300),
             body_timeout: Duration::from_secs(60),
@@ -124,16 +130,24 @@ impl Default for ServerBuilder {
 impl ServerBuilder {
     /// Listens with TLS: HTTP/2 and HTTP/1.1 by ALPN.
     #[must_use]
-    pub fn listen(mut self, addr: SocketAddr, tls: ServerTls) -> Self {
-        self.specs.push((addr, Listens::Tls(tls)));
-        self
+    pub fn listen(self, addr: SocketAddr, tls: ServerTls) -> Self {
+        self.listens(addr, Listens::Tls(tls))
     }
 
     /// Listens without TLS: HTTP/2 with prior knowledge and HTTP/1.1.
     #[must_use]
-    pub fn listen_cleartext(mut self, addr: SocketAddr, trust: ClearTrust) -> Self {
-        self.specs.push((addr, Listens::Clear(trust)));
+    pub fn listen_cleartext(self, addr: SocketAddr, trust: ClearTrust) -> Self {
+        self.listens(addr, Listens::Clear(trust))
+    }
+
+    fn listens(mut self, addr: SocketAddr, listens: Listens) -> Self {
+        self.specs.push((self.ids.next(), addr, listens));
         self
+    }
+
+    /// The ids of the listeners so far, in the order in which they were given: what they will be known by.
+    pub fn listener_ids(&self) -> impl Iterator<Item = ListenerId> {
+        self.specs.iter().map(|(id, _, _)| *id)
     }
 
     /// Threads; the number of processors unless set.
@@ -191,6 +205,14 @@ impl ServerBuilder {
     #[must_use]
     pub fn max_connections(mut self, limit: usize) -> Self {
         self.max_connections = limit;
+        self
+    }
+
+    /// Connections open at once from one address (of IPv6: from one network of 64 bits); further ones are
+    /// closed. A balancer or a proxy before the server is one address.
+    #[must_use]
+    pub fn max_connections_per_client(mut self, limit: usize) -> Self {
+        self.max_connections_per_client = limit;
         self
     }
 
@@ -265,7 +287,7 @@ impl ServerBuilder {
             return Err(Error::config("the server listens nowhere; add an address"));
         }
         entropy::check()?;
-        let Bound { addrs, mut doors, changes } = self.bind()?;
+        let Bound { open, mut doors, changes } = self.bind()?;
         let counters = Arc::new(Counters::new(self.observer.map(|observer| observer.0)));
         let deadlines = Deadlines::new(&self.engine.limits, self.body_timeout, self.idle_timeout);
         let shared = Arc::new(Shared {
@@ -281,6 +303,7 @@ impl ServerBuilder {
             counters: Arc::clone(&counters),
             open: Arc::new(AtomicUsize::new(0)),
             max_connections: self.max_connections,
+            crowd: Crowd::new(self.max_connections_per_client),
             handshake_timeout: self.handshake_timeout,
             deadlines,
             notices: Notices::default(),
@@ -303,7 +326,7 @@ impl ServerBuilder {
             threads.push(thread);
         }
         let view = ServerView { counters, rolls: rolls.into() };
-        Ok(Server { addrs, phase, threads, changes, view })
+        Ok(Server { open, ids: self.ids, phase, threads, changes, view })
     }
 
     /// Binds every address once a worker.
@@ -314,32 +337,33 @@ impl ServerBuilder {
             changes.push(sender);
             doors.push(Doors { listeners: Vec::new(), changes: receiver });
         }
-        let mut addrs = Vec::new();
-        for (addr, listens) in &self.specs {
-            let (bound, listeners) = bind(*addr, listens, self.workers)?;
+        let mut open = Open::default();
+        for (id, addr, listens) in &self.specs {
+            let (listening, listeners) = bind(*id, *addr, listens, self.workers)?;
             for (door, listener) in doors.iter_mut().zip(listeners) {
                 door.listeners.push(listener);
             }
-            addrs.push(bound);
+            open.add(listening);
         }
-        Ok(Bound { addrs, doors, changes })
+        Ok(Bound { open, doors, changes })
     }
 }
 
 /// What a server listens on.
 struct Bound {
-    addrs: Vec<SocketAddr>,
+    open: Open,
     /// One for each worker.
     doors: Vec<Doors>,
     changes: Vec<mpsc::UnboundedSender<Change>>,
 }
 
-/// Binds an address as often as there are workers; returns it with its port filled in.
+/// Binds an address as often as there are workers.
 pub(super) fn bind(
+    id: ListenerId,
     addr: SocketAddr,
     listens: &Listens,
     workers: usize,
-) -> Result<(SocketAddr, Vec<Listener>), Error> {
+) -> Result<(Listening, Vec<Listener>), Error> {
     let fail =
         |error| Error::config(format!("cannot listen on {addr}: {error}; is it in use already?"));
     let mut bound = addr;
@@ -354,9 +378,9 @@ pub(super) fn bind(
         Listens::Tls(tls) => ListenerKind::Tls(tls.clone()),
         Listens::Clear(trust) => ListenerKind::Clear(trust.security()),
     };
-    let spec = Arc::new(ListenerSpec { addr: bound, kind });
+    let spec = Arc::new(ListenerSpec { id, addr: bound, kind });
     let listener = |socket| Listener { socket, spec: Arc::clone(&spec) };
-    Ok((bound, sockets.into_iter().map(listener).collect()))
+    Ok((Listening { id, addr: bound }, sockets.into_iter().map(listener).collect()))
 }
 
 /// A listening socket that shares its address with the other workers'.

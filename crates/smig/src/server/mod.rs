@@ -6,6 +6,7 @@
 mod accept;
 mod answer;
 mod builder;
+mod crowd;
 mod date;
 mod exchange;
 mod http1;
@@ -13,6 +14,7 @@ mod identity;
 mod interim;
 mod join;
 mod line;
+mod listening;
 mod names;
 mod notices;
 mod registry;
@@ -28,16 +30,19 @@ mod worker;
 
 use std::net::SocketAddr;
 use std::sync::Arc;
-use std::thread::JoinHandle;
+use std::thread::{self, JoinHandle};
 use std::time::Duration;
 
-use tokio::sync::{mpsc, watch};
+use tokio::sync::{mpsc, oneshot, watch};
+use tokio::time::timeout;
 
 pub use builder::{AuthorityCheck, ClearTrust, ServerBuilder};
 pub use interim::Interim;
+pub use listening::{ListenerId, Listening};
 pub use switched::Switched;
 pub use tls::{Certificate, ClientCertificates, ServerTls};
 
+pub(crate) use crowd::Seat;
 pub(crate) use names::CertificateNames;
 pub(crate) use respond::content_length;
 
@@ -49,10 +54,14 @@ use roll::Roll;
 use session::Command;
 use worker::{Change, Phase};
 
+/// How long a worker that was stopped may take to notice. One that does not is in a call that blocks.
+const STUCK: Duration = Duration::from_millis(500);
+
 /// A running server. Dropping it stops it at once; [`Server::shutdown`] lets streams finish.
 #[derive(Debug)]
 pub struct Server {
-    addrs: Vec<SocketAddr>,
+    open: listening::Open,
+    ids: listening::Ids,
     phase: watch::Sender<Phase>,
     threads: Vec<JoinHandle<std::io::Result<()>>>,
     /// To each worker.
@@ -92,18 +101,25 @@ impl Server {
     /// The addresses it listens on, in the order in which they were given, ports filled in.
     #[must_use]
     pub fn local_addrs(&self) -> &[SocketAddr] {
-        &self.addrs
+        self.open.addrs()
     }
 
-    /// Listens at one more address, with TLS; returns it with its port filled in.
+    /// The same, each with its id.
+    #[must_use]
+    pub fn listening(&self) -> &[Listening] {
+        self.open.all()
+    }
+
+    /// Listens at one more address, with TLS. It may be one where the server listens already: what is opened
+    /// first and closed then changes how an address is served, and nobody is turned away.
     ///
     /// # Errors
     /// An address that cannot be bound.
-    pub fn listen(&mut self, addr: SocketAddr, tls: &ServerTls) -> Result<SocketAddr, Error> {
+    pub fn listen(&mut self, addr: SocketAddr, tls: &ServerTls) -> Result<Listening, Error> {
         self.open(addr, &Listens::Tls(tls.clone()))
     }
 
-    /// Listens at one more address, without TLS; returns it with its port filled in.
+    /// Listens at one more address, without TLS.
     ///
     /// # Errors
     /// An address that cannot be bound.
@@ -111,26 +127,26 @@ impl Server {
         &mut self,
         addr: SocketAddr,
         trust: ClearTrust,
-    ) -> Result<SocketAddr, Error> {
+    ) -> Result<Listening, Error> {
         self.open(addr, &Listens::Clear(trust))
     }
 
-    fn open(&mut self, addr: SocketAddr, listens: &Listens) -> Result<SocketAddr, Error> {
-        let (bound, listeners) = builder::bind(addr, listens, self.changes.len())?;
+    fn open(&mut self, addr: SocketAddr, listens: &Listens) -> Result<Listening, Error> {
+        let id = self.ids.next();
+        let (listening, listeners) = builder::bind(id, addr, listens, self.changes.len())?;
         for (worker, listener) in self.changes.iter().zip(listeners) {
             // A worker that ended is told of at the shutdown.
             drop(worker.send(Change::Open(listener)));
         }
-        self.addrs.push(bound);
-        Ok(bound)
+        self.open.add(listening);
+        Ok(listening)
     }
 
-    /// Accepts nothing more at one of [`local_addrs`](Self::local_addrs). Connections that came by it
-    /// stay.
-    pub fn close(&mut self, addr: SocketAddr) {
-        self.addrs.retain(|known| *known != addr);
+    /// Accepts nothing more by one of the [listeners](Self::listening). Connections that came by it stay.
+    pub fn close(&mut self, id: ListenerId) {
+        self.open.remove(id);
         for worker in &self.changes {
-            drop(worker.send(Change::Close(addr)));
+            drop(worker.send(Change::Close(id)));
         }
     }
 
@@ -164,19 +180,29 @@ impl Server {
     }
 
     /// Stops gracefully: nothing new is accepted, clients are told (GOAWAY), running streams
-    /// finish; what still runs after `limit` is cut.
+    /// finish; what still runs after `limit` is cut. A worker whose handler blocks its thread even then is
+    /// left behind, half a second later; threads that handlers have blocked elsewhere are not waited for.
     ///
     /// # Errors
     /// A worker that failed.
     pub async fn shutdown(mut self, limit: Duration) -> Result<(), Error> {
         self.phase.send_replace(Phase::Draining);
         let threads = std::mem::take(&mut self.threads);
-        let mut joined = tokio::task::spawn_blocking(move || join(threads));
-        if let Ok(result) = tokio::time::timeout(limit, &mut joined).await {
+        let (tell, mut told) = oneshot::channel();
+        // A thread of our own: a runtime waits for those that it has lent.
+        thread::Builder::new()
+            .name("smig-end".to_owned())
+            .spawn(move || drop(tell.send(join(threads))))
+            .map_err(|error| Error::io("cannot start a thread", error))?;
+        if let Ok(result) = timeout(limit, &mut told).await {
             return result.unwrap_or_else(|_| Err(panicked()));
         }
         self.phase.send_replace(Phase::Stopped);
-        joined.await.unwrap_or_else(|_| Err(panicked()))
+        let Ok(result) = timeout(STUCK, told).await else {
+            tracing::warn!("a worker is stuck in a call that blocks, and is left behind");
+            return Ok(());
+        };
+        result.unwrap_or_else(|_| Err(panicked()))
     }
 }
 

@@ -19,6 +19,13 @@ impl CertificateNames {
         Some(Self(certificate.clone()))
     }
 
+    /// The names as they stand in the certificate, wildcards too. They say where to look; whether one is good
+    /// for a host is asked of [`cover`](Self::cover).
+    pub(super) fn written(&self) -> Vec<String> {
+        let Ok(parsed) = webpki::EndEntityCert::try_from(&self.0) else { return Vec::new() };
+        parsed.valid_dns_names().map(str::to_ascii_lowercase).collect()
+    }
+
     /// Whether the certificate is good for `host`.
     pub(super) fn cover(&self, host: &str) -> bool {
         let Ok(parsed) = ParsedCertificate::try_from(&self.0) else { return true };

@@ -3,6 +3,7 @@
 use std::path::Path;
 use std::sync::{Arc, PoisonError, RwLock};
 
+use rustc_hash::FxHashMap;
 use rustls::crypto::{CryptoProvider, aws_lc_rs};
 use rustls::pki_types::pem::PemObject as _;
 use rustls::pki_types::{CertificateDer, PrivateKeyDer};
@@ -84,14 +85,46 @@ impl Material {
     }
 }
 
-/// Certificates, the first of which is shown where none fits.
+/// Certificates, the first of which is shown where none fits. A name is looked up, however many there are.
 #[derive(Debug)]
-struct ByName(Vec<Certificate>);
+struct ByName {
+    all: Vec<Certificate>,
+    /// The first certificate that has the name.
+    exact: FxHashMap<String, usize>,
+    /// The first that has a wildcard for what is directly below the name.
+    below: FxHashMap<String, usize>,
+}
 
 impl ByName {
+    fn new(all: Vec<Certificate>) -> Self {
+        let (mut exact, mut below) = (FxHashMap::default(), FxHashMap::default());
+        for (place, one) in all.iter().enumerate() {
+            for name in one.names.iter().flat_map(|names| names.written()) {
+                let (names, name) = match name.strip_prefix("*.") {
+                    Some(parent) => (&mut below, parent.to_owned()),
+                    None => (&mut exact, name),
+                };
+                names.entry(name).or_insert(place);
+            }
+        }
+        Self { all, exact, below }
+    }
+
+    /// The certificates that may cover a name, the one that was given first before the other.
+    fn candidates(&self, name: &str) -> impl Iterator<Item = &Certificate> {
+        let name = name.to_ascii_lowercase();
+        let exact = self.exact.get(&name).copied();
+        let below = name.split_once('.').and_then(|(_, parent)| self.below.get(parent).copied());
+        let places = match (exact, below) {
+            (Some(exact), Some(below)) if below < exact => [Some(below), Some(exact)],
+            both => [both.0, both.1],
+        };
+        places.into_iter().flatten().filter_map(|place| self.all.get(place))
+    }
+
     fn choose(&self, server_name: Option<&str>) -> Option<&Certificate> {
-        let fits = server_name.and_then(|name| self.0.iter().find(|one| one.covers(name)));
-        fits.or_else(|| self.0.first())
+        let fits = server_name.and_then(|name| self.candidates(name).find(|one| one.covers(name)));
+        fits.or_else(|| self.all.first())
     }
 }
 
@@ -152,7 +185,7 @@ impl ServerTls {
                 verifier(authorities, provider)?.build().map_err(bad_authorities)?,
             ),
         };
-        let certificates = Arc::new(ByName(certificates));
+        let certificates = Arc::new(ByName::new(certificates));
         let mut config = builder.with_cert_resolver(Arc::clone(&certificates) as _);
         // Tickets work on every worker and need no memory. Those of another configuration do not: who
         // is no longer trusted cannot resume.
@@ -252,19 +285,40 @@ mod tests {
 
     #[test]
     fn the_first_certificate_that_covers_the_name_is_chosen() {
-        let all = ByName(vec![
+        let all = ByName::new(vec![
             certificate(&["a.example"]),
             certificate(&["*.b.example"]),
             certificate(&["x.b.example", "c.example"]),
         ]);
         let place = |name: Option<&str>| {
             let chosen = all.choose(name).unwrap();
-            all.0.iter().position(|one| Arc::ptr_eq(&one.key, &chosen.key)).unwrap()
+            all.all.iter().position(|one| Arc::ptr_eq(&one.key, &chosen.key)).unwrap()
         };
         assert_eq!(place(Some("a.example")), 0);
         assert_eq!(place(Some("X.B.example")), 1);
         assert_eq!(place(Some("c.example")), 2);
+        assert_eq!(place(Some("y.x.b.example")), 0, "a wildcard is for one label");
         assert_eq!(place(Some("elsewhere.example")), 0);
         assert_eq!(place(None), 0);
+    }
+    #[test]
+    fn of_many_certificates_two_are_looked_at_at_most() {
+        let key = rcgen::KeyPair::generate().unwrap();
+        let made = |names: [String; 2]| {
+            let params = rcgen::CertificateParams::new(names).unwrap();
+            let pem = params.self_signed(&key).unwrap().pem();
+            Certificate::from_pem(pem.as_bytes(), key.serialize_pem().as_bytes()).unwrap()
+        };
+        let all: Vec<_> =
+            (0..100).map(|n| made([format!("n{n}.example"), format!("*.w{n}.example")])).collect();
+        let all = ByName::new(all);
+        for n in 0..100 {
+            for name in [format!("N{n}.example"), format!("x.w{n}.example")] {
+                let chosen = all.choose(Some(&name)).unwrap();
+                assert!(Arc::ptr_eq(&chosen.key, &all.all[n].key), "{name}");
+                assert_eq!(all.candidates(&name).count(), 1, "{name}");
+            }
+        }
+        assert_eq!(all.candidates("elsewhere.example").count(), 0);
     }
 }

@@ -16,7 +16,9 @@ use tower_service::Service;
 
 use super::accept;
 use super::builder::AuthorityCheck;
+use super::crowd::Crowd;
 use super::date::Date;
+use super::listening::ListenerId;
 use super::notices::Notices;
 use super::registry::Registry;
 use super::roll::Roll;
@@ -40,6 +42,7 @@ pub(super) struct Shared {
     pub(super) counters: Arc<Counters>,
     pub(super) open: Arc<AtomicUsize>,
     pub(super) max_connections: usize,
+    pub(super) crowd: Arc<Crowd>,
     pub(super) handshake_timeout: Duration,
     pub(super) deadlines: Deadlines,
     pub(super) notices: Notices,
@@ -54,6 +57,14 @@ impl Shared {
         self.counters.on(&Observed::LimitHit(limit));
         if let Some(times) = self.notices.due(limit, clock::now()) {
             tracing::warn!(limit, ?peer, times, "limit hit");
+        }
+    }
+
+    /// This machine or process has no more of something. It is no client's fault, and no server's.
+    pub(super) fn on_exhausted(&self, what: &'static str, error: &std::io::Error) {
+        self.counters.on(&Observed::LimitHit(what));
+        if let Some(times) = self.notices.due(what, clock::now()) {
+            tracing::error!(%error, times, "connections wait to be accepted: {what}");
         }
     }
 
@@ -82,6 +93,7 @@ pub(super) struct Listener {
 /// What a listening address speaks.
 #[derive(Debug)]
 pub(super) struct ListenerSpec {
+    pub(super) id: ListenerId,
     pub(super) addr: SocketAddr,
     pub(super) kind: ListenerKind,
 }
@@ -90,13 +102,13 @@ pub(super) struct ListenerSpec {
 #[derive(Debug)]
 pub(super) enum Change {
     Open(Listener),
-    Close(SocketAddr),
+    Close(ListenerId),
 }
 
 /// A task that accepts.
 #[derive(Debug)]
 struct Accepting {
-    addr: SocketAddr,
+    id: ListenerId,
     /// Dropped to end it.
     close: oneshot::Sender<()>,
     task: JoinHandle<()>,
@@ -237,8 +249,12 @@ where
         running: Arc::default(),
         phase,
     });
-    local.block_on(&runtime, serve(doors, Rc::clone(&worker)))
-    // Dropping the set ends every task, and with it every connection.
+    let ended = local.block_on(&runtime, serve(doors, Rc::clone(&worker)));
+    // This ends every task, and with it every connection.
+    drop(local);
+    // A name that is looked up or a disk that is read may take for ever: nobody waits for those threads.
+    runtime.shutdown_background();
+    ended
 }
 
 async fn serve<S, B>(mut doors: Doors, worker: Rc<Worker<S>>) -> std::io::Result<()>
@@ -250,12 +266,12 @@ where
     B::Error: Into<BoxError>,
 {
     let open = |listener: Listener| {
-        let addr = listener.spec.addr;
+        let id = listener.spec.id;
         let socket = TcpListener::from_std(listener.socket)?;
         let (close, closing) = oneshot::channel();
         let task = accept::accept_all(socket, listener.spec, Rc::clone(&worker), closing);
         let task = tokio::task::spawn_local(task);
-        Ok::<_, std::io::Error>(Accepting { addr, close, task })
+        Ok::<_, std::io::Error>(Accepting { id, close, task })
     };
     let mut tasks = doors.listeners.into_iter().map(open).collect::<Result<Vec<_>, _>>()?;
     let mut phase = worker.phase.clone();
@@ -272,7 +288,7 @@ where
                     Err(error) => tracing::error!(%error, "a listener is not served"),
                 },
                 // Dropping its end tells the task.
-                Change::Close(addr) => tasks.retain(|accepting| accepting.addr != addr),
+                Change::Close(id) => tasks.retain(|accepting| accepting.id != id),
             },
         }
     }

@@ -6,8 +6,8 @@ use std::time::Duration;
 use crate::support::{Watch, answer, digest, get, loopback, octets, sha256, until};
 use http_body_util::BodyExt as _;
 use smig::{
-    AuthorityCheck, Certificate, Client, ClientCertificates, MoveMode, MoveRules, Observed, Server,
-    ServerTls, Trust,
+    AuthorityCheck, Certificate, ClearTrust, Client, ClientCertificates, Listening, MoveMode,
+    MoveRules, Observed, Server, ServerTls, Trust,
 };
 use tower::service_fn;
 
@@ -125,17 +125,35 @@ async fn addresses_come_and_go() {
         .authority(AuthorityCheck::Service)
         .start(service_fn(answer))
         .unwrap();
-    let first = server.local_addrs()[0];
+    let Listening { id, addr: first } = server.listening()[0];
     let client = trusting(&made);
     greets(&client, &format!("https://localhost:{}/", first.port())).await.unwrap();
     let second = server.listen(loopback(), &tls(&[&made])).unwrap();
-    greets(&trusting(&made), &format!("https://localhost:{}/", second.port())).await.unwrap();
+    greets(&trusting(&made), &format!("https://localhost:{}/", second.addr.port())).await.unwrap();
 
-    server.close(first);
-    assert_eq!(server.local_addrs(), [second]);
+    server.close(id);
+    assert_eq!(server.local_addrs(), [second.addr]);
     // Workers close their sockets in their own time.
     while tokio::net::TcpStream::connect(first).await.is_ok() {
         tokio::time::sleep(Duration::from_millis(10)).await;
     }
     greets(&client, &format!("https://localhost:{}/", first.port())).await.unwrap();
+}
+
+#[tokio::test]
+async fn an_address_that_is_opened_again_outlives_its_first_listener() {
+    let made = made(&["localhost"]);
+    let mut server = Server::builder()
+        .listen_cleartext(loopback(), ClearTrust::None)
+        .workers(NonZeroUsize::new(2).unwrap())
+        .start(service_fn(answer))
+        .unwrap();
+    let first = server.listening()[0];
+    let second = server.listen(first.addr, &tls(&[&made])).unwrap();
+    assert_eq!(second.addr, first.addr);
+    server.close(first.id);
+    assert_eq!(server.listening(), [second]);
+    // Workers close their sockets in their own time; until then half of the attempts meet the first one.
+    let url = format!("https://localhost:{}/", first.addr.port());
+    while greets(&trusting(&made), &url).await.is_err() {}
 }

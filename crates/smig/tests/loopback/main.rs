@@ -4,6 +4,7 @@ mod certificates;
 mod chaos;
 mod cut;
 mod deadlines;
+mod ending;
 mod http2;
 mod migration;
 mod other_protocols;
