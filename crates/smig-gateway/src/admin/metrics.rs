@@ -133,6 +133,7 @@ impl Collector for Live {
             ConstGauge::new(value).encode(metric)?;
         }
         let reported = subject.reported();
+        access_log(&mut encoder, &reported)?;
         telemetry(&mut encoder, &reported)?;
         upstreams(&mut encoder, &reported)?;
         tunnels(&mut encoder, &reported)
@@ -156,6 +157,13 @@ fn counters(stats: &Stats) -> [(&'static str, &'static str, u64); 14] {
         ("panics", "Handlers or bodies that panicked", stats.panics),
         ("limits_hit", "Limits that were reached", stats.limits_hit),
     ]
+}
+
+fn access_log(encoder: &mut DescriptorEncoder<'_>, reported: &Reported) -> Result<(), fmt::Error> {
+    let Some(dropped) = reported.unlogged else { return Ok(()) };
+    let (name, help) = ("access_log_lines_dropped", "Lines that found no room, or failed");
+    let metric = encoder.encode_descriptor(name, help, None, MetricType::Counter)?;
+    ConstCounter::new(dropped).encode(metric)
 }
 
 fn telemetry(encoder: &mut DescriptorEncoder<'_>, reported: &Reported) -> Result<(), fmt::Error> {

@@ -18,8 +18,8 @@ pub struct Reported {
     pub upstreams: Vec<UpstreamReport>,
     /// Tunnels, by kind.
     pub tunnels: Vec<TunnelReport>,
-    /// Lines of the access log that were dropped since the start.
-    pub unlogged: u64,
+    /// Lines that were dropped since the start, if there is an access log.
+    pub unlogged: Option<u64>,
     /// Spans for a collector, if there is one.
     pub telemetry: Option<TelemetryReport>,
 }

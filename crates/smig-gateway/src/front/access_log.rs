@@ -76,6 +76,10 @@ impl AccessLog {
         Ok(Arc::new(Self { format, writer: Some(writer), dropped }))
     }
 
+    pub(crate) const fn is_on(&self) -> bool {
+        self.writer.is_some()
+    }
+
     /// Lines that were dropped since the start: there was no room for them, or they could not be written.
     #[must_use]
     pub fn dropped(&self) -> u64 {

@@ -7,7 +7,7 @@ impl Report for Front {
     fn report(&self, to: &mut Reported) {
         let table = self.table();
         table.tunnels.report(to);
-        to.unlogged += table.log.dropped();
+        to.unlogged = table.log.is_on().then(|| table.log.dropped());
         for upstream in table.upstreams() {
             to.upstreams.extend(upstream.servers().iter().map(|server| {
                 let status = server.status();
