@@ -17,6 +17,7 @@ pub mod forward;
 pub mod front;
 mod network;
 pub mod proxy;
+mod seldom;
 pub mod telemetry;
 pub mod tls;
 pub mod tunnel;

@@ -4,13 +4,14 @@
 
 use std::fs::File;
 use std::io::{self, Write};
+use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 use std::sync::mpsc::{Receiver, SyncSender, sync_channel};
-use std::sync::{Arc, OnceLock};
 use std::thread;
-use std::time::{Duration, Instant};
 
 use tokio::sync::oneshot;
+
+use crate::seldom::Seldom;
 
 /// Lines that may wait...
 const MAX_LINES: usize = 4096;
@@ -18,8 +19,6 @@ const MAX_LINES: usize = 4096;
 const MAX_BYTES: usize = 4 << 20;
 /// Bytes that are written at once, about.
 const BATCH: usize = 64 << 10;
-/// How often it is said that lines are dropped.
-const SAID_EVERY: u64 = 1000;
 
 /// Where lines go.
 #[derive(Debug)]
@@ -46,8 +45,7 @@ enum Message {
 #[derive(Debug, Default)]
 pub(super) struct Dropped {
     count: AtomicU64,
-    /// When it was said last, in milliseconds from the first time on.
-    said: AtomicU64,
+    said: Seldom,
 }
 
 impl Dropped {
@@ -56,17 +54,9 @@ impl Dropped {
     }
 
     fn add(&self, lines: u64, why: &str) {
-        static START: OnceLock<Instant> = OnceLock::new();
-        let count = self.count.fetch_add(lines, Ordering::Relaxed) + lines;
-        let elapsed = START.get_or_init(Instant::now).elapsed() + Duration::from_secs(1);
-        let now = u64::try_from(elapsed.as_millis()).unwrap_or(u64::MAX);
-        let said = self.said.load(Ordering::Relaxed);
-        // Whoever changes it says it.
-        let is_due = said == 0 || now.saturating_sub(said) >= SAID_EVERY;
-        if is_due
-            && self.said.compare_exchange(said, now, Ordering::Relaxed, Ordering::Relaxed).is_ok()
-        {
-            tracing::warn!(dropped = count, "lines of the access log are dropped: {why}");
+        self.count.fetch_add(lines, Ordering::Relaxed);
+        if let Some(lines) = self.said.due(lines) {
+            tracing::warn!(lines, "lines of the access log are dropped: {why}");
         }
     }
 }

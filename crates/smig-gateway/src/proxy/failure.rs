@@ -9,6 +9,7 @@ use http::{Response, StatusCode};
 use smig::TlsFault;
 
 use super::Body;
+use crate::seldom::Seldom;
 use crate::upstream::Upstream;
 
 /// The name of this program in `proxy-status`.
@@ -112,9 +113,15 @@ impl Failure {
         }
         if error.is_connect() {
             let source = std::error::Error::source(&error);
-            let kind =
-                source.and_then(|source| source.downcast_ref::<io::Error>()).map(io::Error::kind);
-            return Self::Connect(io::Error::new(kind.unwrap_or(io::ErrorKind::Other), text));
+            let source = source.and_then(|source| source.downcast_ref::<io::Error>());
+            return Self::Connect(match source.and_then(io::Error::raw_os_error) {
+                // Its number says more than its text.
+                Some(number) if is_own(number) => io::Error::from_raw_os_error(number),
+                _ => {
+                    let kind = source.map_or(io::ErrorKind::Other, io::Error::kind);
+                    io::Error::new(kind, text)
+                }
+            });
         }
         if error.is_user() {
             return Self::RequestBody(text);
@@ -170,25 +177,35 @@ impl Failure {
     }
 
     /// Whether the server is to blame: such failures in a row eject it.
-    pub(crate) const fn is_servers(&self) -> bool {
-        !matches!(
-            self,
-            Self::BadRequest(_)
-                | Self::Expectation
-                | Self::NotImplemented(_)
-                | Self::RequestBody(_)
-                | Self::NoServer
-                | Self::ConnectionLimit
-                | Self::Stale(_)
-                | Self::Refused(_)
-                | Self::Upgrade(_)
-        )
+    pub(crate) fn is_servers(&self) -> bool {
+        !self.is_own()
+            && !matches!(
+                self,
+                Self::BadRequest(_)
+                    | Self::Expectation
+                    | Self::NotImplemented(_)
+                    | Self::RequestBody(_)
+                    | Self::NoServer
+                    | Self::ConnectionLimit
+                    | Self::Stale(_)
+                    | Self::Refused(_)
+                    | Self::Upgrade(_)
+            )
+    }
+
+    /// Whether this machine or process has no more descriptors, ports or memory: that is no server's fault.
+    fn is_own(&self) -> bool {
+        match self {
+            Self::Resolve(error) | Self::Connect(error) => error.raw_os_error().is_some_and(is_own),
+            _ => false,
+        }
     }
 
     /// The response's status.
     #[must_use]
-    pub const fn status(&self) -> StatusCode {
+    pub fn status(&self) -> StatusCode {
         match self {
+            own if own.is_own() => StatusCode::SERVICE_UNAVAILABLE,
             Self::BadRequest(_) | Self::RequestBody(_) => StatusCode::BAD_REQUEST,
             Self::Expectation => StatusCode::EXPECTATION_FAILED,
             Self::NotImplemented(_) => StatusCode::NOT_IMPLEMENTED,
@@ -213,6 +230,7 @@ impl Failure {
     #[must_use]
     pub fn error_type(&self) -> &'static str {
         match self {
+            own if own.is_own() => "proxy_internal_error",
             Self::BadRequest(_)
             | Self::Expectation
             | Self::NotImplemented(_)
@@ -243,7 +261,12 @@ impl Failure {
 
     /// The response that tells a client, and a line that tells us.
     pub(crate) fn answer(self, upstream: &Upstream, client: SocketAddr) -> Response<Body> {
-        tracing::warn!(upstream = upstream.name(), %client, failure = %self, "no response");
+        static EXHAUSTED: Seldom = Seldom::new();
+        if !self.is_own() {
+            tracing::warn!(upstream = upstream.name(), %client, failure = %self, "no response");
+        } else if let Some(times) = EXHAUSTED.due(1) {
+            tracing::error!(times, failure = %self, "this machine has too little to connect with");
+        }
         self.into_response()
     }
 
@@ -263,6 +286,14 @@ impl Failure {
         headers.insert(CACHE_CONTROL, HeaderValue::from_static("no-store"));
         response
     }
+}
+
+/// Whether an error of the system's is about what this machine or process has used up: descriptors, ports,
+/// memory for sockets.
+fn is_own(number: i32) -> bool {
+    use rustix::io::Errno;
+    let own = [Errno::MFILE, Errno::NFILE, Errno::ADDRNOTAVAIL, Errno::NOBUFS, Errno::NOMEM];
+    own.contains(&Errno::from_raw_os_error(number))
 }
 
 /// An error and what it comes from, in one line.
@@ -289,5 +320,18 @@ mod tests {
         assert_eq!(response.headers()["proxy-status"], "smig; error=connection_refused");
         assert_eq!(Failure::ResponseTimeout.into_response().status(), 504);
         assert_eq!(Failure::ConnectionLimit.into_response().status(), 503);
+    }
+
+    #[test]
+    fn what_this_machine_lacks_is_no_servers_fault() {
+        use rustix::io::Errno;
+        let connect =
+            |errno: Errno| Failure::Connect(io::Error::from_raw_os_error(errno.raw_os_error()));
+        for own in [Errno::MFILE, Errno::NFILE, Errno::ADDRNOTAVAIL, Errno::NOBUFS, Errno::NOMEM] {
+            assert!(!connect(own).is_servers(), "{own}");
+            assert_eq!(connect(own).status(), 503, "{own}");
+        }
+        assert!(connect(Errno::CONNREFUSED).is_servers());
+        assert_eq!(connect(Errno::CONNREFUSED).status(), 502);
     }
 }
