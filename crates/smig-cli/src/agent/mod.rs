@@ -171,7 +171,7 @@ pub(crate) fn run(args: &AgentArgs) -> Result<ExitCode> {
     };
     crate::open_files::OpenFiles::raise();
     let runtime = tokio::runtime::Builder::new_multi_thread().enable_all().build()?;
-    runtime.block_on(async {
+    let ended = runtime.block_on(async {
         let mut signals = Signals::new()?;
         let say = |text: String| {
             if !args.quiet {
@@ -201,7 +201,10 @@ pub(crate) fn run(args: &AgentArgs) -> Result<ExitCode> {
         }
         say(format!("ended; {} streams, {} moves", stats.streams_opened, stats.moves));
         Ok(ExitCode::SUCCESS)
-    })
+    });
+    // Whatever still blocks a thread, such as a name that is looked up, ends with the process.
+    runtime.shutdown_background();
+    ended
 }
 
 fn usage(message: impl Into<String>) -> anyhow::Error {

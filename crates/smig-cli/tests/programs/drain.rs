@@ -1,8 +1,11 @@
 //! The end of a server: what runs may finish.
 
-use std::io::Read as _;
+use std::io::{Read as _, Write as _};
+use std::net::TcpStream;
 use std::os::unix::process::ExitStatusExt as _;
-use std::process::{Child, Stdio};
+use std::process::{Child, Command, Stdio};
+use std::sync::mpsc::channel;
+use std::thread;
 
 use rustix::process::Signal;
 
@@ -52,5 +55,40 @@ fn nothing_running_ends_at_once() {
     let place = Place::new();
     let mut server = place.serve(&[]);
     server.signal(Signal::INT);
+    assert_eq!(server.child.wait().unwrap().code(), Some(0));
+}
+
+#[test]
+fn a_name_that_is_looked_up_for_ever_does_not_hold_a_gateway_that_ends() {
+    let place = Place::new();
+    // The resolver reads this file for names without a dot; nothing ever comes out of it.
+    let pipe = place.path("aliases");
+    assert!(Command::new("mkfifo").arg(&pipe).status().unwrap().success());
+    let gateway = [
+        "gateway",
+        "--to",
+        "http://nowhere:80",
+        "--listen",
+        "127.0.0.1:0",
+        "--cleartext",
+        "--drain-timeout",
+        "0",
+    ];
+    let mut server = place.start_with(&gateway, |command| {
+        command.env("HOSTALIASES", &pipe);
+    });
+
+    let mut stream = TcpStream::connect(server.address()).unwrap();
+    stream.write_all(b"GET / HTTP/1.1\r\nhost: a\r\nconnection: close\r\n\r\n").unwrap();
+    let (tell, told) = channel();
+    let opened = tell.clone();
+    thread::spawn(move || opened.send(std::fs::OpenOptions::new().write(true).open(pipe).ok()));
+    thread::spawn(move || {
+        let _ = stream.read(&mut [0; 1]);
+        tell.send(None)
+    });
+    // It is open when the look-up has begun. Not every system's resolver reads it: then it is answered.
+    let Some(_pipe) = told.recv().unwrap() else { return };
+    server.signal(Signal::TERM);
     assert_eq!(server.child.wait().unwrap().code(), Some(0));
 }
