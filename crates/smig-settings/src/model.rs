@@ -3,7 +3,7 @@
 use std::num::NonZeroUsize;
 use std::time::Duration;
 
-use smig::{Config, MoveRules, Server, ServerBuilder, SocketOptions};
+use smig::{Config, MoveRules, Pacing, Server, ServerBuilder, SocketOptions};
 use smig_proto::SmigConfig;
 
 /// Whether the extension is on.
@@ -40,6 +40,8 @@ pub struct ServerSettings {
     pub rules: MoveRules,
     /// Whether moved streams are kept near the path's rate.
     pub pace_bulk: bool,
+    /// Whether connections that nothing was moved to are, too.
+    pub pace_unmoved: bool,
     /// How long one interactive response may hold bulk back.
     pub max_hold: Duration,
     /// Sockets that carry what people wait for.
@@ -64,6 +66,7 @@ impl Default for ServerSettings {
             smig: SmigConfig::default(),
             rules: MoveRules::default(),
             pace_bulk: true,
+            pace_unmoved: false,
             max_hold: Duration::from_millis(25),
             interactive: SocketOptions::interactive(),
             bulk: SocketOptions::bulk(),
@@ -73,6 +76,14 @@ impl Default for ServerSettings {
 }
 
 impl ServerSettings {
+    const fn pacing(&self) -> Pacing {
+        match (self.pace_unmoved, self.pace_bulk) {
+            (true, _) => Pacing::Every,
+            (false, true) => Pacing::Moved,
+            (false, false) => Pacing::Off,
+        }
+    }
+
     /// A server that is told all of this, and has no address yet.
     #[must_use]
     pub fn builder(&self) -> ServerBuilder {
@@ -85,7 +96,7 @@ impl ServerSettings {
             .moves(self.rules.clone())
             .interactive_socket(self.interactive.clone())
             .bulk_socket(self.bulk.clone())
-            .pace_bulk(self.pace_bulk)
+            .pacing(self.pacing())
             .max_hold(self.max_hold)
             .max_connections(self.max_connections)
             .max_connections_per_client(self.max_connections_per_client)

@@ -170,6 +170,19 @@ pub(crate) fn table<T: Shared>() -> Vec<Setting<T>> {
                 Ok(())
             },
         },
+        Setting {
+            key: "policy.pace_unmoved",
+            flag: "pace-unmoved",
+            kind: Kind::Switch,
+            value: "BOOL",
+            help: "Whether connections that nothing was moved to are kept near that rate as well, what is \
+            small with what is big: for comparisons",
+            show: |s| s.pace_unmoved.to_string(),
+            set: |s, v| {
+                s.pace_unmoved = parse_switch(last(v))?;
+                Ok(())
+            },
+        },
         time!(
             "policy.max_hold",
             "max-hold",

@@ -54,6 +54,7 @@ pub use client::{
     on_interim,
 };
 pub use connection::{ConnectionInfo, TlsInfo};
+pub use driver::Pacing;
 pub use error::{BoxError, Error, Phase, Reset};
 pub use grpc::is_grpc;
 pub use moves::{MoveMode, MoveRules, Offers};

@@ -6,6 +6,8 @@ mod hystart;
 #[cfg(target_os = "linux")]
 mod links;
 #[cfg(target_os = "linux")]
+mod paced;
+#[cfg(target_os = "linux")]
 mod removal;
 #[cfg(target_os = "linux")]
 mod tcp;
@@ -58,7 +60,7 @@ fn main() {
 type Test = fn() -> anyhow::Result<()>;
 
 #[cfg(target_os = "linux")]
-const TESTS: [(&str, Test); 17] = [
+const TESTS: [(&str, Test); 18] = [
     ("nothing_is_faster_than_the_link", tcp::nothing_is_faster_than_the_link),
     ("a_full_queue_drops_and_TCP_recovers", tcp::a_full_queue_drops_and_tcp_recovers),
     ("each_host_has_its_own_settings", tcp::each_host_has_its_own_settings),
@@ -75,5 +77,9 @@ const TESTS: [(&str, Test); 17] = [
     ("a_program_is_inside_and_dies_with_its_handle", removal::a_program_dies_with_its_handle),
     ("a_programs_end_is_told", removal::a_programs_end_is_told),
     ("nothing_survives_the_process", removal::nothing_survives_the_process),
+    (
+        "one_connection_is_paced_where_that_is_asked_for",
+        paced::one_connection_is_paced_where_that_is_asked_for,
+    ),
     ("HyStart_is_given_back_whoever_is_killed", hystart::it_is_given_back_whoever_is_killed),
 ];

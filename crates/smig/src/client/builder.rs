@@ -10,7 +10,7 @@ use super::dial::DialLimits;
 use super::host::Hosts;
 use super::tls::Trust;
 use super::{Client, Inner};
-use crate::driver::LinkOptions;
+use crate::driver::{LinkOptions, Pacing};
 use crate::entropy;
 use crate::error::Error;
 use crate::moves::{MoveMode, MoveRules};
@@ -37,7 +37,7 @@ pub struct ClientBuilder {
     rules: MoveRules,
     interactive: SocketOptions,
     bulk: SocketOptions,
-    pace_bulk: bool,
+    pacing: Pacing,
     max_hold: Duration,
     cleartext: Cleartext,
     spares: usize,
@@ -64,7 +64,7 @@ impl Default for ClientBuilder {
             rules: MoveRules { mode: MoveMode::Policy, ..MoveRules::default() },
             interactive: SocketOptions::interactive(),
             bulk: SocketOptions::bulk(),
-            pace_bulk: true,
+            pacing: Pacing::default(),
             max_hold: Duration::from_millis(25),
             cleartext: Cleartext::default(),
             spares: 1,
@@ -122,11 +122,12 @@ impl ClientBuilder {
         self
     }
 
-    /// Whether bulk uploads are kept near the rate that the path is seen to carry (on); off: as fast as
-    /// congestion control goes, and [`max_hold`](Self::max_hold) holds nothing back.
+    /// Which connections' uploads are kept near the rate that the path is seen to carry: those that
+    /// streams have moved to, if nothing is said. Where none is, [`max_hold`](Self::max_hold) holds nothing
+    /// back.
     #[must_use]
-    pub fn pace_bulk(mut self, on: bool) -> Self {
-        self.pace_bulk = on;
+    pub fn pacing(mut self, pacing: Pacing) -> Self {
+        self.pacing = pacing;
         self
     }
 
@@ -211,7 +212,7 @@ impl ClientBuilder {
             links: Arc::new(LinkOptions {
                 interactive: self.interactive,
                 bulk: self.bulk,
-                pace_bulk: self.pace_bulk,
+                pacing: self.pacing,
                 max_hold: self.max_hold,
             }),
             cleartext: self.cleartext,

@@ -22,15 +22,34 @@ use crate::transport::Transport;
 /// Part of the path's rate that is left to bulk while it steps aside.
 const ASIDE: u64 = 4;
 
+/// Which connections are kept near the rate that their path is seen to carry.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Pacing {
+    /// None: all go as fast as congestion control goes.
+    Off,
+    /// Those that a stream was moved to.
+    #[default]
+    Moved,
+    /// Any that has more to send than its socket takes, whatever is urgent of it. For measurements: what the
+    /// pace gives where nothing moves.
+    Every,
+}
+
 /// How a session treats its connections.
 #[derive(Clone, Debug)]
 pub(crate) struct LinkOptions {
     pub(crate) interactive: SocketOptions,
     pub(crate) bulk: SocketOptions,
-    /// Whether bulk is kept near the rate that the path is seen to carry.
-    pub(crate) pace_bulk: bool,
+    pub(crate) pacing: Pacing,
     /// How long one interactive response may hold bulk back.
     pub(crate) max_hold: Duration,
+}
+
+impl Pacing {
+    /// Whether the pace, where there is one, is of connections of this role.
+    const fn takes(self, role: Role) -> bool {
+        matches!((self, role), (Self::Every, _) | (_, Role::Bulk))
+    }
 }
 
 #[derive(Debug)]
@@ -178,7 +197,10 @@ impl Links {
             progress = progress.or(link.transmit(session, now, cx));
             octets += link.newly_sent();
         }
-        if self.links.iter().all(|link| link.role == Role::Interactive) {
+        if self.options.pacing == Pacing::Every && self.links.iter().any(Link::is_blocked) {
+            self.begin_pace(now);
+        }
+        if self.paced().next().is_none() {
             self.pace = None;
             self.hold.forget();
             return progress;
@@ -196,18 +218,26 @@ impl Links {
         if pace.is_due(now) {
             self.measure(now, &mut pace);
         }
-        self.hold.on_interactive(now, octets, pace.capacity());
+        // A connection does not step aside for itself.
+        if self.options.pacing != Pacing::Every {
+            self.hold.on_interactive(now, octets, pace.capacity());
+        }
         let mut cap = pace.cap();
         if self.hold.holds(now) {
             cap = cap.min(pace.capacity() / ASIDE);
         }
         self.pace = Some(pace);
-        let bulk = |link: &&mut Link| link.role == Role::Bulk;
-        let active = self.links.iter_mut().filter(bulk).filter(|link| link.is_blocked()).count();
+        let active = self.paced().filter(|link| link.is_blocked()).count();
         let share = if cap == u64::MAX { cap } else { cap / active.max(1) as u64 };
-        for link in self.links.iter_mut().filter(bulk) {
+        let pacing = self.options.pacing;
+        for link in self.links.iter_mut().filter(|link| pacing.takes(link.role)) {
             link.set_cap(share);
         }
+    }
+
+    /// The connections whose rate is bounded.
+    fn paced(&self) -> impl Iterator<Item = &Link> + Clone {
+        self.links.iter().filter(|link| self.options.pacing.takes(link.role))
     }
 
     /// Reads what TCP knows of every connection.
@@ -217,7 +247,7 @@ impl Links {
         self.acknowledged += new;
         let in_flight = |link: &Link| link.sample.in_flight;
         let all_in_flight: u64 = self.links.iter().map(in_flight).sum();
-        let bulk = self.links.iter().filter(|link| link.role == Role::Bulk);
+        let bulk = self.paced();
         let in_flight = bulk.clone().map(in_flight).sum();
         let sends = bulk.filter(|link| link.sample.in_flight > 0);
         let Some(link) = sends.min_by_key(|link| link.sample.rtt) else {
@@ -247,7 +277,7 @@ impl Links {
 
     /// A connection becomes one for bulk.
     fn begin_pace(&mut self, now: Instant) {
-        if self.options.pace_bulk && self.pace.is_none() {
+        if self.options.pacing != Pacing::Off && self.pace.is_none() {
             let base = self.sample_all().filter(|&base| base >= LEAST_BASE);
             self.pace = base.map(|base| Pace::begin(now, base));
         }

@@ -24,6 +24,7 @@ use crate::clock;
 
 pub(crate) use link::Departed;
 use link::Progress;
+pub use links::Pacing;
 pub(crate) use links::{LinkOptions, Links};
 pub(crate) use mailbox::{Mailbox, Notifier, Slot};
 pub(crate) use slots::Slots;

@@ -23,7 +23,7 @@ use super::tls::ServerTls;
 use super::worker::{Change, Doors, Listener, ListenerKind, ListenerSpec, Phase, Shared, run};
 use super::{Server, ServerView};
 use crate::deadlines::Deadlines;
-use crate::driver::LinkOptions;
+use crate::driver::{LinkOptions, Pacing};
 use crate::entropy;
 use crate::error::{BoxError, Error};
 use crate::moves::MoveRules;
@@ -74,7 +74,7 @@ pub struct ServerBuilder {
     rules: MoveRules,
     interactive: SocketOptions,
     bulk: SocketOptions,
-    pace_bulk: bool,
+    pacing: Pacing,
     max_hold: Duration,
     max_connections: usize,
     max_connections_per_client: usize,
@@ -112,7 +112,7 @@ impl Default for ServerBuilder {
             rules: MoveRules::default(),
             interactive: SocketOptions::interactive(),
             bulk: SocketOptions::bulk(),
-            pace_bulk: true,
+            pacing: Pacing::default(),
             max_hold: Duration::from_millis(25),
             max_connections: 65_536,
             max_connections_per_client: 32_768,
@@ -185,12 +185,12 @@ impl ServerBuilder {
         self
     }
 
-    /// Whether bulk connections are kept near the rate that the path is seen to carry, so that their
-    /// octets do not queue before small responses (on); off: as fast as congestion control goes, and
+    /// Which connections are kept near the rate that the path is seen to carry, so that their bytes do not
+    /// queue before small responses: those that streams have moved to, if nothing is said. Where none is,
     /// [`max_hold`](Self::max_hold) holds nothing back.
     #[must_use]
-    pub fn pace_bulk(mut self, on: bool) -> Self {
-        self.pace_bulk = on;
+    pub fn pacing(mut self, pacing: Pacing) -> Self {
+        self.pacing = pacing;
         self
     }
 
@@ -297,7 +297,7 @@ impl ServerBuilder {
             links: Arc::new(LinkOptions {
                 interactive: self.interactive,
                 bulk: self.bulk,
-                pace_bulk: self.pace_bulk,
+                pacing: self.pacing,
                 max_hold: self.max_hold,
             }),
             counters: Arc::clone(&counters),
