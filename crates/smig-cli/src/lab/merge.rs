@@ -3,6 +3,7 @@
 use std::path::PathBuf;
 use std::process::ExitCode;
 
+use super::build::BuildArgs;
 use crate::stdout::outln;
 use anyhow::{Context as _, Result};
 use clap::Args;
@@ -13,7 +14,8 @@ use smig_lab::campaign::merge;
 #[command(
     long_about = "Join the results of shares, or of several machines, into one folder.\n\nTwo \
         different results of one cell are refused: a cell that was measured twice, or two scenarios of \
-        one name. Nothing is written then.",
+        one name. So are results of several builds of smig, or that do not say of which. Nothing is written \
+        then.",
     after_help = "\
 Examples:
   smig lab merge all share-1 share-2 share-3
@@ -28,10 +30,13 @@ pub(crate) struct MergeArgs {
     /// Say what was done as JSON
     #[arg(long)]
     json: bool,
+    #[command(flatten)]
+    build: BuildArgs,
 }
 
 pub(super) fn run(args: &MergeArgs) -> Result<ExitCode> {
-    let merged = merge(&args.out, &args.from).context("the results cannot be joined")?;
+    let merged = merge(&args.out, &args.from, args.build.builds())
+        .context("the results cannot be joined")?;
     if args.json {
         let summary = serde_json::json!({
             "file": merged.file, "results": merged.results, "repeated": merged.repeated,

@@ -2,6 +2,7 @@
 //!
 //! Owns the outline of its commands; each has a file. The work is smig-lab's.
 
+mod build;
 mod cell;
 mod check;
 mod compare;

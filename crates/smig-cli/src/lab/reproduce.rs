@@ -10,7 +10,7 @@ use std::thread;
 use anyhow::{Context as _, Result};
 use clap::{Args, Subcommand};
 use smig_lab::campaign::{
-    self, CampaignError, Disturbed, Missing, Options, Plan, Summary, plan, read_results,
+    self, Builds, CampaignError, Disturbed, Missing, Options, Plan, Summary, plan, read_results,
 };
 use smig_lab::report::table::to_text;
 use smig_lab::reproduce::{
@@ -20,6 +20,7 @@ use smig_lab::reproduce::{
 use smig_lab::scenario::{Faults, Filter};
 use smig_lab::stop::Stop;
 
+use super::build::{BuildArgs, build};
 use super::run::{View, check_setting, jobs};
 use crate::exit::{Exit, Failure};
 use crate::interrupt::{self, INTERRUPTED};
@@ -74,6 +75,8 @@ pub(crate) struct ReproduceArgs {
     /// Print the report as JSON on standard output
     #[arg(long)]
     json: bool,
+    #[command(flatten)]
+    build: BuildArgs,
 }
 
 #[derive(Debug, Subcommand)]
@@ -87,6 +90,8 @@ enum ReproduceCommand {
         /// Print the report as JSON on standard output
         #[arg(long)]
         json: bool,
+        #[command(flatten)]
+        build: BuildArgs,
     },
 }
 
@@ -101,12 +106,12 @@ fn name(text: &str) -> Result<String, String> {
 pub(super) fn run(args: &ReproduceArgs) -> Result<ExitCode> {
     match &args.command {
         Some(ReproduceCommand::List) => list(),
-        Some(ReproduceCommand::Report { dir, json }) => {
+        Some(ReproduceCommand::Report { dir, json, build }) => {
             if !dir.is_dir() {
                 let words = format!("{}: there is no such folder", dir.display());
                 return Err(Failure::new(Exit::Usage, words).into());
             }
-            report(dir, *json)?;
+            report(dir, *json, build.builds())?;
             Ok(ExitCode::SUCCESS)
         }
         None => measure(args),
@@ -175,12 +180,15 @@ fn measure(args: &ReproduceArgs) -> Result<ExitCode> {
         .out
         .clone()
         .unwrap_or_else(|| if args.quick { "reproduction-quick" } else { "reproduction" }.into());
+    let smig = std::env::current_exe().context("cannot find this program's own file")?;
     let options = Options {
         out,
         share: None,
         filter: Filter::default(),
         jobs: args.jobs.unwrap_or_else(default_jobs),
-        smig: std::env::current_exe().context("cannot find this program's own file")?,
+        build: build(&smig)?,
+        builds: args.build.builds(),
+        smig,
         version: concat!("smig ", env!("CARGO_PKG_VERSION")).into(),
         disturbed: if args.drop_disturbed { Disturbed::Reject } else { Disturbed::Keep },
     };
@@ -197,7 +205,8 @@ fn measure(args: &ReproduceArgs) -> Result<ExitCode> {
         survey_test_web(&options.out)?;
     }
     if done.finished + done.done_before > 0 || args.names.iter().any(is_wanted) {
-        report(&options.out, args.json)?;
+        // What was just measured is of one build; one that does not know its commit is marked.
+        report(&options.out, args.json, Builds::Any)?;
     }
     Ok(conclude(&done))
 }
@@ -249,8 +258,11 @@ fn add_missing(all: &mut Vec<Missing>, missing: Missing) {
 }
 
 /// Writes the report of a folder's results, and says the most important of it.
-fn report(folder: &Path, json: bool) -> Result<()> {
+fn report(folder: &Path, json: bool, builds: Builds) -> Result<()> {
     let results = read_results(folder)?;
+    builds
+        .check(results.iter().map(|result| result.origin.as_ref()))
+        .map_err(|error| Failure::new(Exit::Failure, format!("{}: {error}", folder.display())))?;
     let survey = read_survey(folder)?;
     if results.is_empty() && survey.is_none() {
         let words = format!("{}: there are no results", folder.display());

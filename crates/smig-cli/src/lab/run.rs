@@ -17,6 +17,7 @@ use smig_lab::scenario::{self, Campaign, Filter, Role, Share};
 use smig_lab::stop::Stop;
 use smig_lab::workload::{Material, Outcome};
 
+use super::build::{BuildArgs, build};
 use crate::exit::{Exit, Failure};
 use crate::interrupt::{self, INTERRUPTED};
 use crate::paint;
@@ -63,6 +64,8 @@ pub(crate) struct RunArgs {
     /// Keep runs that were disturbed each time; their results say so
     #[arg(long)]
     keep_disturbed: bool,
+    #[command(flatten)]
+    build: BuildArgs,
     /// Show what each server would be told, and run nothing
     #[arg(long)]
     show_config: bool,
@@ -96,6 +99,8 @@ pub(super) fn run(args: &RunArgs) -> Result<ExitCode> {
         share: args.shard,
         filter,
         jobs: args.jobs,
+        build: build(&smig)?,
+        builds: args.build.builds(),
         smig,
         version: concat!("smig ", env!("CARGO_PKG_VERSION")).into(),
         disturbed: if args.keep_disturbed { Disturbed::Keep } else { Disturbed::Reject },

@@ -26,6 +26,9 @@ fn each_variant_is_measured_each_time_and_never_twice() {
         assert_eq!(objects.len(), 1);
         assert_eq!((&objects[0].outcome, objects[0].bytes), (&Outcome::Complete, 10_000));
         assert!(result.disturbed.is_empty());
+        let origin = result.origin.as_ref().unwrap();
+        assert_eq!(origin.build, results[0].origin.as_ref().unwrap().build, "one program");
+        assert_eq!(origin.build.program.len(), 64, "a digest: {}", origin.build.program);
         assert!(result.versions["smig"].starts_with("smig "));
         let joined = result.server_events["main"].iter().any(|event| event["event"] == "joined");
         assert_eq!(joined, result.id.variant.on("scheme") == Some("smig"), "{result:#?}");
@@ -108,7 +111,16 @@ fn shares_are_joined_to_the_whole() {
     for share in ["1/2", "2/2"] {
         assert_exit(&place.run(&["run", &file, "--out", "shares", "--shard", share]), 0);
     }
-    let merged = place.run(&["merge", "all", "shares", "--json"]);
+    // This build was not told its commit: what it measured is joined only when that is asked for.
+    let refused = place.run(&["merge", "all", "shares"]);
+    assert_exit(&refused, 1);
+    assert!(
+        text(&refused.stderr).contains("does not know its commit"),
+        "{}",
+        text(&refused.stderr)
+    );
+    assert!(!place.path("all").exists());
+    let merged = place.run(&["merge", "all", "shares", "--json", "--any-build"]);
     assert_exit(&merged, 0);
     let summary: serde_json::Value = serde_json::from_slice(&merged.stdout).unwrap();
     assert_eq!(summary["results"], 6);
@@ -117,7 +129,7 @@ fn shares_are_joined_to_the_whole() {
     assert!(text(&rest.stderr).contains("0 to run, 6 done"), "{}", text(&rest.stderr));
     // Measured once more, it is a conflict.
     assert_exit(&place.run(&["run", &file, "--out", "again", "--jobs", "2"]), 0);
-    let conflict = place.run(&["merge", "both", "all", "again"]);
+    let conflict = place.run(&["merge", "both", "all", "again", "--any-build"]);
     assert_exit(&conflict, 1);
     assert!(text(&conflict.stderr).contains("measured twice"), "{}", text(&conflict.stderr));
     assert!(!place.path("both").exists());

@@ -14,6 +14,7 @@ use std::time::{Instant, SystemTime};
 use serde::{Deserialize, Serialize};
 
 use super::length::time_limit;
+use super::origin::{Build, Origin, load_average};
 use super::recording::{Recording, TIMELINES};
 use super::result::{CellResult, FORMAT, Machine, disturbances};
 use crate::hystart::{self, Hold, HystartError};
@@ -38,6 +39,8 @@ pub struct CellOrder {
     pub programs: BTreeMap<String, PathBuf>,
     /// What the result says of versions.
     pub versions: BTreeMap<String, String>,
+    /// The program that measures.
+    pub build: Build,
     /// Which try it is, from 1.
     pub attempt: u32,
     /// Cells that run at once.
@@ -96,6 +99,7 @@ pub fn check() -> Result<(), LabError> {
 /// [`CellError`]; nothing is left behind.
 pub fn run_cell(order: &CellOrder, privilege: Privilege) -> Result<CellResult, CellError> {
     let began = Instant::now();
+    let load_before = load_average();
     let unix_time = SystemTime::now().duration_since(SystemTime::UNIX_EPOCH);
     let scenario = &order.cell.scenario;
     let hystart = scenario.hosts.hystart().map(|on| Hold::start(keeper(order), on)).transpose()?;
@@ -129,6 +133,7 @@ pub fn run_cell(order: &CellOrder, privilege: Privilege) -> Result<CellResult, C
         scenario: scenario.clone(),
         versions: order.versions.clone(),
         machine: Machine::here(order.jobs),
+        origin: Some(Origin { build: order.build.clone(), load: [load_before, load_average()] }),
         unix_time: unix_time.map_or(0, |time| time.as_secs()),
         attempt: order.attempt,
         seconds: began.elapsed().as_secs_f64(),

@@ -5,6 +5,7 @@ use std::fs;
 use std::io::{self, Write as _};
 use std::path::{Path, PathBuf};
 
+use super::origin::Builds;
 use super::store::{Line, file_name, lines, results_in};
 use crate::scenario::CellId;
 
@@ -23,8 +24,9 @@ pub struct Merged {
 ///
 /// # Errors
 /// Nothing to join, something in `out` already, what cannot be read, or two results of one cell: of
-/// another scenario, or measured twice. Nothing is written then.
-pub fn merge(out: &Path, from: &[PathBuf]) -> io::Result<Merged> {
+/// another scenario, or measured twice; unless any build will do, also results that do not say which
+/// build made them, or of several. Nothing is written then.
+pub fn merge(out: &Path, from: &[PathBuf], builds: Builds) -> io::Result<Merged> {
     let file = out.join(file_name(None));
     if out.is_dir() && !results_in(out)?.is_empty() {
         let out = out.display();
@@ -46,6 +48,9 @@ pub fn merge(out: &Path, from: &[PathBuf]) -> io::Result<Merged> {
     if joined.is_empty() {
         return Err(io::Error::other("there are no results to join"));
     }
+    builds
+        .check(joined.values().map(|line| line.stub.origin.as_ref()))
+        .map_err(io::Error::other)?;
     fs::create_dir_all(out)?;
     let mut text = String::new();
     for line in joined.values() {
@@ -93,7 +98,12 @@ mod tests {
     fn line(scheme: &str, repetition: u32, hash: &str, more: u32) -> String {
         let variant = Variant(vec![("scheme".into(), scheme.into())]);
         let id = CellId { campaign: "c".into(), variant, repetition };
-        format!("{}\n", serde_json::json!({"format": 1, "id": id, "hash": hash, "more": more}))
+        let build = serde_json::json!({"commit": "c1", "program": "p1"});
+        let origin = serde_json::json!({"build": build, "load": [0.1, 0.2]});
+        let line = serde_json::json!({
+            "format": 2, "id": id, "hash": hash, "origin": origin, "more": more,
+        });
+        format!("{line}\n")
     }
 
     fn folder(root: &Path, name: &str, text: &str) -> PathBuf {
@@ -109,11 +119,11 @@ mod tests {
         let a = folder(root.path(), "a", &(line("x", 2, "h", 1) + &line("x", 1, "h", 2)));
         let b = folder(root.path(), "b", &(line("y", 1, "h", 3) + &line("x", 1, "h", 2)));
         let out = root.path().join("out");
-        let merged = merge(&out, &[a.clone(), b]).unwrap();
+        let merged = merge(&out, &[a.clone(), b], Builds::One).unwrap();
         assert_eq!((merged.results, merged.repeated), (3, 1));
         let text = fs::read_to_string(merged.file).unwrap();
         assert_eq!(text, line("x", 1, "h", 2) + &line("y", 1, "h", 3) + &line("x", 2, "h", 1));
-        let again = merge(&out, &[a]).unwrap_err().to_string();
+        let again = merge(&out, &[a], Builds::One).unwrap_err().to_string();
         assert!(again.contains("has results already"), "{again}");
     }
 
@@ -128,7 +138,7 @@ mod tests {
         let out = root.path().join("out");
         let refused = |from: &[&PathBuf]| {
             let from: Vec<_> = from.iter().map(|path| (*path).clone()).collect();
-            merge(&out, &from).unwrap_err().to_string()
+            merge(&out, &from, Builds::One).unwrap_err().to_string()
         };
         let twice = refused(&[&a, &b]);
         assert!(twice.contains("measured twice") && twice.contains("scheme=x #1"), "{twice}");
@@ -139,11 +149,30 @@ mod tests {
     }
 
     #[test]
+    fn results_of_unknown_or_several_builds_are_refused_unless_any_will_do() {
+        let root = tempfile::tempdir().unwrap();
+        let known = folder(root.path(), "known", &line("x", 1, "h", 1));
+        let other = folder(root.path(), "other", &line("x", 2, "h", 1).replace("p1", "p2"));
+        let silent = line("x", 3, "h", 1).replace("origin", "silence");
+        let silent = folder(root.path(), "silent", &silent);
+        let out = root.path().join("out");
+        let refused = |with: &PathBuf| {
+            merge(&out, &[known.clone(), with.clone()], Builds::One).unwrap_err().to_string()
+        };
+        let mixed = refused(&other);
+        assert!(mixed.contains("2 builds") && mixed.contains("--any-build"), "{mixed}");
+        assert!(refused(&silent).contains("1 results do not say which build"));
+        assert!(!out.exists(), "nothing was written");
+        let all = merge(&out, &[known, other, silent], Builds::Any).unwrap();
+        assert_eq!(all.results, 3);
+    }
+
+    #[test]
     fn a_line_that_was_not_written_to_its_end_is_not_counted() {
         let root = tempfile::tempdir().unwrap();
         let whole = line("x", 1, "h", 1);
         let a = folder(root.path(), "a", &format!("{whole}{}", &whole[..20]));
-        let merged = merge(&root.path().join("out"), &[a]).unwrap();
+        let merged = merge(&root.path().join("out"), &[a], Builds::One).unwrap();
         assert_eq!(merged.results, 1);
     }
 }

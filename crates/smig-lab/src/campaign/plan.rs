@@ -6,7 +6,8 @@ use std::fs;
 use std::io;
 use std::path::{Path, PathBuf};
 
-use super::store::{lines, results_in};
+use super::origin::{Build, Builds};
+use super::store::{Line, lines, results_in};
 use crate::hystart;
 use crate::peer::{install_command, program_of, version_of};
 use crate::scenario::{Campaign, Cell, CellId, Filter, ServerKind, Share};
@@ -26,6 +27,10 @@ pub struct Options {
     pub smig: PathBuf,
     /// What results say of this program.
     pub version: String,
+    /// Which program that is.
+    pub build: Build,
+    /// Whether a folder with results of another build may be gone on with.
+    pub builds: Builds,
     /// What becomes of a run that was disturbed each time it was tried.
     pub disturbed: Disturbed,
 }
@@ -92,6 +97,19 @@ pub enum CampaignError {
         /// The first cell that differs.
         id: Box<CellId>,
     },
+    /// Results of another program are in the way.
+    #[error(
+        "{} has results of another build ({theirs}; this is {ours}): figures of one folder are of one build. \
+         Name another folder with --out, or go on all the same with --any-build", folder.display()
+    )]
+    OtherBuild {
+        /// The folder.
+        folder: PathBuf,
+        /// Who measured there.
+        theirs: String,
+        /// Who would go on.
+        ours: Build,
+    },
     /// A server named by its path.
     #[error("servers.{server}.program: {} is no program", program.display())]
     NoProgram {
@@ -126,13 +144,16 @@ pub fn plan(campaign: &Campaign, options: &Options) -> Result<Plan, CampaignErro
     let before = cells.len();
     let known = known(&options.out)?;
     for cell in &cells {
-        if known.get(&cell.id).is_some_and(|hash| hash != cell.hash()) {
+        if known.get(&cell.id).is_some_and(|line| line.stub.hash != cell.hash()) {
             return Err(CampaignError::OtherScenario {
                 folder: options.out.clone(),
                 campaign: campaign.name.clone(),
                 id: Box::new(cell.id.clone()),
             });
         }
+    }
+    if options.builds == Builds::One {
+        same_build(&known, options)?;
     }
     cells.retain(|cell| !known.contains_key(&cell.id));
     let done = before - cells.len();
@@ -151,8 +172,21 @@ pub fn plan(campaign: &Campaign, options: &Options) -> Result<Plan, CampaignErro
     Ok(plan)
 }
 
-/// The cells that have results in a folder, with their hashes.
-fn known(folder: &Path) -> Result<BTreeMap<CellId, String>, CampaignError> {
+/// Refuses to add to results of another build.
+fn same_build(known: &BTreeMap<CellId, Line>, options: &Options) -> Result<(), CampaignError> {
+    let theirs = known.values().map(|line| line.stub.origin.as_ref().map(|origin| &origin.build));
+    let Some(other) = theirs.into_iter().find(|build| *build != Some(&options.build)) else {
+        return Ok(());
+    };
+    Err(CampaignError::OtherBuild {
+        folder: options.out.clone(),
+        theirs: other.map_or_else(|| "an older one that does not say".into(), ToString::to_string),
+        ours: options.build.clone(),
+    })
+}
+
+/// The cells that have results in a folder.
+fn known(folder: &Path) -> Result<BTreeMap<CellId, Line>, CampaignError> {
     let io = |path: &Path| {
         let path = path.to_owned();
         move |cause| CampaignError::Io { path, cause }
@@ -163,7 +197,7 @@ fn known(folder: &Path) -> Result<BTreeMap<CellId, String>, CampaignError> {
     }
     for file in results_in(folder).map_err(io(folder))? {
         for line in lines(&file).map_err(io(&file))? {
-            known.insert(line.stub.id, line.stub.hash);
+            known.insert(line.stub.id.clone(), line);
         }
     }
     Ok(known)
@@ -215,5 +249,53 @@ impl Plan {
             self.missing.push(Missing { kind, cells: before - self.cells.len() });
         }
         Ok(())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::scenario::parse;
+
+    fn smoke() -> Campaign {
+        let text = include_str!("../../../../scenarios/smoke.toml");
+        parse(text, "smoke", Path::new("."), &|_| Ok(())).unwrap()
+    }
+
+    /// A folder with one result of a program.
+    fn folder(program: &str) -> tempfile::TempDir {
+        let folder = tempfile::tempdir().unwrap();
+        let cell = smoke().cells().remove(0);
+        let build = serde_json::json!({"commit": "c1", "program": program});
+        let line = serde_json::json!({
+            "format": 2, "id": cell.id, "hash": cell.hash(),
+            "origin": {"build": build, "load": [0.0, 0.0]},
+        });
+        fs::write(folder.path().join("results.jsonl"), format!("{line}\n")).unwrap();
+        folder
+    }
+
+    fn options(out: &Path, builds: Builds) -> Options {
+        Options {
+            out: out.to_owned(),
+            share: None,
+            filter: Filter::default(),
+            jobs: 1,
+            smig: "/bin/true".into(),
+            version: "smig".into(),
+            build: Build { commit: Some("c1".into()), program: "p1".into() },
+            builds,
+            disturbed: Disturbed::Reject,
+        }
+    }
+
+    #[test]
+    fn a_folder_is_gone_on_with_by_the_build_that_began_it() {
+        let (same, other) = (folder("p1"), folder("p2"));
+        let done = |out: &Path, builds| plan(&smoke(), &options(out, builds)).map(|plan| plan.done);
+        assert_eq!(done(same.path(), Builds::One).unwrap(), 1);
+        let refused = done(other.path(), Builds::One).unwrap_err().to_string();
+        assert!(refused.contains("another build") && refused.contains("program p2"), "{refused}");
+        assert_eq!(done(other.path(), Builds::Any).unwrap(), 1);
     }
 }

@@ -5,12 +5,13 @@ use std::time::Duration;
 
 use serde::{Deserialize, Serialize};
 
+use super::origin::Origin;
 use crate::link::{LinkReport, Scheduling};
 use crate::scenario::{Accept, CellId, Scenario};
 use crate::workload::Observation;
 
 /// The form of the lines; a reader refuses greater ones.
-pub const FORMAT: u32 = 1;
+pub const FORMAT: u32 = 2;
 
 /// What a cell gave.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
@@ -29,6 +30,9 @@ pub struct CellResult {
     pub versions: BTreeMap<String, String>,
     /// Where.
     pub machine: Machine,
+    /// By which program, and beside what load; absent in results of format 1.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub origin: Option<Origin>,
     /// When, seconds of Unix time.
     pub unix_time: u64,
     /// The try that counted, from 1.

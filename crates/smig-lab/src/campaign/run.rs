@@ -353,6 +353,7 @@ impl<'a> Workshop<'a> {
                 .filter_map(|(name, server)| Some((name.clone(), program(server)?)))
                 .collect(),
             versions: self.versions.clone(),
+            build: self.options.build.clone(),
             attempt,
             jobs: self.options.jobs,
             timeline: cell.scenario.record.timeline.then(|| {

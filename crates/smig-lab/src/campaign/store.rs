@@ -7,19 +7,22 @@ use std::path::{Path, PathBuf};
 use rustix::fs::{FlockOperation, flock};
 use serde::Deserialize;
 
+use super::origin::Origin;
 use super::result::{CellResult, FORMAT};
 use crate::scenario::{CellId, Share};
 
 /// What a line must tell to know whose it is.
-#[derive(Debug, Clone, PartialEq, Eq, Deserialize)]
+#[derive(Debug, Clone, PartialEq, Deserialize)]
 pub(super) struct Stub {
     pub(super) format: u32,
     pub(super) id: CellId,
     pub(super) hash: String,
+    #[serde(default)]
+    pub(super) origin: Option<Origin>,
 }
 
 /// A line as it stands in a file.
-#[derive(Debug, Clone, PartialEq, Eq)]
+#[derive(Debug, Clone, PartialEq)]
 pub(super) struct Line {
     pub(super) stub: Stub,
     pub(super) text: String,
