@@ -22,9 +22,10 @@ use crate::stdout::{out, outln};
         after a colon the variants that are wanted of it. Where sides have several settings, like is \
         compared with like: each setting of B with the same of A. Runs that were disturbed do not \
         count.\n\nEach metric has its number of values and runs, median and 95th percentile on both \
-        sides, the ratio of the medians with its 95 % interval (a bootstrap that draws whole runs), \
-        Cliff's delta, and the p value of the Mann-Whitney test: over the medians of runs where both \
-        sides have four, over single values otherwise, which is marked with a star.",
+        sides, the ratio of the medians with its 95 % interval (a bootstrap that draws whole runs, in pairs \
+        where both sides were measured with the same seeds), Cliff's delta, and the p value of the \
+        Mann-Whitney test over the medians of runs. Intervals and p need five runs a side; the verdict \
+        is the interval's.",
     after_help = "\
 Examples:
   smig lab compare results/fig4:scheme=NoMig :scheme=MigSW

@@ -4,12 +4,9 @@ use serde::{Deserialize, Serialize};
 
 use super::words;
 use crate::stats::{
-    Bootstrap, Contrast, Effect, Interval, RankTest, Statistic, Summary, cliffs_delta,
-    mann_whitney, median,
+    Bootstrap, Contrast, Drawn, Effect, Interval, LEAST_RUNS, RankTest, Run, Statistic, Summary,
+    cliffs_delta, mann_whitney, median,
 };
-
-/// With this many runs on either side, runs are compared with runs; with fewer, values with values.
-const ENOUGH_RUNS: usize = 4;
 
 /// Which way is good.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
@@ -31,7 +28,7 @@ pub struct Series {
     /// Which way is good.
     pub better: Better,
     /// The values of each run.
-    pub runs: Vec<Vec<f64>>,
+    pub runs: Vec<Run>,
 }
 
 /// One side in numbers.
@@ -46,16 +43,6 @@ pub struct Side {
     pub summary: Summary,
     /// The median's interval.
     pub median_interval: Option<Interval>,
-}
-
-/// What the test compared.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(rename_all = "kebab-case")]
-pub enum TestedOver {
-    /// The medians of runs.
-    Runs,
-    /// Single values, as if they did not depend on each other: p is too small by some.
-    Values,
 }
 
 /// Everything about one metric on two sides.
@@ -75,16 +62,18 @@ pub struct Comparison {
     pub b: Side,
     /// B's median divided by A's; none if A's is 0.
     pub ratio: Option<f64>,
-    /// The ratio's interval.
+    /// The ratio's interval; none from fewer than five runs.
     pub ratio_interval: Option<Interval>,
+    /// The interval of B's median less A's, which is what says whether there is a difference.
+    pub difference_interval: Option<Interval>,
+    /// Whether intervals are of pairs of runs with one seed.
+    pub drawn: Drawn,
     /// B's 95th percentile divided by A's.
     pub p95_ratio: Option<f64>,
     /// How often B is larger than A, less how often it is smaller.
     pub effect: Effect,
-    /// Whether chance alone would do it.
-    pub test: RankTest,
-    /// What the test compared.
-    pub tested_over: TestedOver,
+    /// Whether chance alone would do it: over the medians of runs; none from fewer than five a side.
+    pub test: Option<RankTest>,
     /// The same in a sentence.
     pub sentence: String,
 }
@@ -97,14 +86,10 @@ pub fn compare(
     (b_label, b): (&str, &Series),
     bootstrap: &Bootstrap,
 ) -> Option<Comparison> {
-    let (a_values, b_values) = (a.runs.concat(), b.runs.concat());
+    let (a_values, b_values) = (values(a), values(b));
     let (first, second) = (medians(a), medians(b));
-    let by_runs = first.len() >= ENOUGH_RUNS && second.len() >= ENOUGH_RUNS;
-    let (test, tested_over) = if by_runs {
-        (mann_whitney(&second, &first)?, TestedOver::Runs)
-    } else {
-        (mann_whitney(&b_values, &a_values)?, TestedOver::Values)
-    };
+    let enough = first.len().min(second.len()) >= LEAST_RUNS;
+    let test = if enough { mann_whitney(&second, &first) } else { None };
     let side = |label: &str, series: &Series, values: &[f64]| {
         Some(Side {
             label: label.to_owned(),
@@ -113,6 +98,8 @@ pub fn compare(
             median_interval: bootstrap.interval(&series.runs, Statistic::Median),
         })
     };
+    let contrasted = |contrast| bootstrap.contrast(&a.runs, &b.runs, Statistic::Median, contrast);
+    let difference = contrasted(Contrast::Difference)?;
     let (a_side, b_side) = (side(a_label, a, &a_values)?, side(b_label, b, &b_values)?);
     let ratio =
         |of: fn(&Summary) -> f64| Contrast::Ratio.of(of(&a_side.summary), of(&b_side.summary));
@@ -122,19 +109,24 @@ pub fn compare(
         unit: b.unit.clone(),
         better: b.better,
         ratio: ratio(|summary| summary.median),
-        ratio_interval: bootstrap.contrast(&a.runs, &b.runs, Statistic::Median, Contrast::Ratio),
+        ratio_interval: contrasted(Contrast::Ratio).and_then(|ratio| ratio.interval),
+        difference_interval: difference.interval,
+        drawn: difference.drawn,
         p95_ratio: ratio(|summary| summary.p95),
         effect: cliffs_delta(&b_values, &a_values)?,
         a: a_side,
         b: b_side,
         test,
-        tested_over,
         sentence: String::new(),
     };
     comparison.sentence = words::sentence(&comparison);
     Some(comparison)
 }
 
+fn values(series: &Series) -> Vec<f64> {
+    series.runs.iter().flat_map(|run| run.values.iter().copied()).collect()
+}
+
 fn medians(series: &Series) -> Vec<f64> {
-    series.runs.iter().filter_map(|run| median(run)).collect()
+    series.runs.iter().filter_map(|run| median(&run.values)).collect()
 }

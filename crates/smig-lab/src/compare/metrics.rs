@@ -9,6 +9,7 @@ use crate::scenario::{Direction, Role};
 use crate::workload::{ObjectResult, Outcome};
 
 use super::difference::{Better, Series};
+use crate::stats::Run;
 
 /// All metrics of some results, which are runs of the same setting.
 ///
@@ -18,7 +19,7 @@ use super::difference::{Better, Series};
 /// - objects that failed, in percent of those asked for.
 #[must_use]
 pub fn series_of(results: &[&CellResult]) -> Vec<Series> {
-    let mut all = Collected { runs: results.len(), series: Vec::new() };
+    let mut all = Collected { runs: results, series: Vec::new() };
     for (run, result) in results.iter().enumerate() {
         let objects = &result.observation.objects;
         for object in objects {
@@ -32,26 +33,28 @@ pub fn series_of(results: &[&CellResult]) -> Vec<Series> {
     }
     // A column of zeros on both sides would only fill the page.
     all.series.retain(|series| {
-        series.unit != "%" || series.runs.iter().flatten().any(|value| *value > 0.0)
+        series.unit != "%"
+            || series.runs.iter().flat_map(|run| &run.values).any(|value| *value > 0.0)
     });
     all.series
 }
 
-struct Collected {
-    runs: usize,
+struct Collected<'a> {
+    runs: &'a [&'a CellResult],
     series: Vec<Series>,
 }
 
-impl Collected {
+impl Collected<'_> {
     fn push(&mut self, metric: &str, unit: &str, better: Better, run: usize, value: f64) {
         let known = self.series.iter().position(|series| series.metric == metric);
         let at = known.unwrap_or_else(|| {
             let (metric, unit) = (metric.to_owned(), unit.to_owned());
-            let runs = vec![Vec::new(); self.runs];
+            let empty = |result: &&CellResult| Run { seed: result.seed, values: Vec::new() };
+            let runs = self.runs.iter().map(empty).collect();
             self.series.push(Series { metric, unit, better, runs });
             self.series.len() - 1
         });
-        self.series[at].runs[run].push(value);
+        self.series[at].runs[run].values.push(value);
     }
 
     fn object(

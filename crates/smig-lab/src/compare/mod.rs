@@ -15,7 +15,7 @@ mod table;
 mod tests;
 mod words;
 
-pub use difference::{Better, Comparison, Series, Side, TestedOver, compare};
+pub use difference::{Better, Comparison, Series, Side, compare};
 #[cfg(target_os = "linux")]
 pub use metrics::series_of;
 #[cfg(target_os = "linux")]

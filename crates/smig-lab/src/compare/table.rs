@@ -1,6 +1,6 @@
 //! Comparisons as a table.
 
-use super::difference::{Comparison, TestedOver};
+use super::difference::Comparison;
 use super::words::probability;
 use crate::report::html::{Align, Table};
 use crate::report::number;
@@ -38,10 +38,7 @@ fn row(c: &Comparison) -> Vec<String> {
     let count = |side: &super::difference::Side| format!("{} in {}", side.summary.n, side.runs);
     let interval =
         |interval: Interval| format!("{} to {}", number(interval.low), number(interval.high));
-    let over = match c.tested_over {
-        TestedOver::Runs => "",
-        TestedOver::Values => " *",
-    };
+    let p = |test: crate::stats::RankTest| probability(test.p).trim_start_matches("= ").to_owned();
     vec![
         c.setting.clone(),
         c.metric.clone(),
@@ -57,6 +54,6 @@ fn row(c: &Comparison) -> Vec<String> {
         c.ratio.map_or_else(|| "-".into(), number),
         c.ratio_interval.map_or_else(|| "-".into(), interval),
         format!("{:.2} {}", c.effect.delta, c.effect.magnitude),
-        format!("{}{over}", probability(c.test.p).trim_start_matches("= ")),
+        c.test.map_or_else(|| "-".into(), p),
     ]
 }

@@ -1,10 +1,11 @@
 //! Comparisons say what their numbers say, and no more.
 
 use super::*;
-use crate::stats::Bootstrap;
+use crate::stats::{Bootstrap, Drawn, Run};
 
 fn series(unit: &str, better: Better, runs: &[&[f64]]) -> Series {
-    let runs = runs.iter().map(|run| run.to_vec()).collect();
+    let run = |(seed, values): (u64, &&[f64])| Run { seed, values: values.to_vec() };
+    let runs = (0..).zip(runs).map(run).collect();
     Series { metric: "small 10 kB beside big".into(), unit: unit.into(), better, runs }
 }
 
@@ -25,11 +26,12 @@ fn slow_and_fast() -> (Series, Series) {
 fn a_clear_difference_is_told_with_its_size() {
     let (slow, fast) = slow_and_fast();
     let comparison = against(&slow, &fast);
-    assert_eq!(comparison.tested_over, TestedOver::Runs);
+    assert_eq!(comparison.drawn, Drawn::Pairs);
     assert_eq!((comparison.a.runs, comparison.a.summary.n), (5, 9));
     assert_eq!(comparison.effect.delta, -1.0);
     // 2 of the 252 ways to divide ten runs.
-    assert!((comparison.test.p - 2.0 / 252.0).abs() < 1e-12, "{comparison:?}");
+    let p = comparison.test.unwrap().p;
+    assert!((p - 2.0 / 252.0).abs() < 1e-12, "{comparison:?}");
     let interval = comparison.ratio_interval.unwrap();
     assert!(interval.holds(110.0 / 441.0) && interval.high < 0.3, "{interval:?}");
     assert_eq!(
@@ -58,8 +60,9 @@ fn without_a_difference_none_is_claimed() {
 
 #[test]
 fn a_sure_difference_that_is_none_is_called_so() {
-    let runs = |by: f64| -> Vec<Vec<f64>> {
-        (0..8).map(|run| vec![(100.0 + f64::from(run) / 100.0) * by]).collect()
+    let runs = |by: f64| -> Vec<Run> {
+        let value = |seed: u64| (100.0 + seed as f64 / 100.0) * by;
+        (0..8).map(|seed| Run { seed, values: vec![value(seed)] }).collect()
     };
     let (a, b) = (series("ms", Better::Lower, &[]), series("ms", Better::Lower, &[]));
     let comparison = against(&Series { runs: runs(1.0), ..a }, &Series { runs: runs(1.005), ..b });
@@ -78,20 +81,24 @@ fn few_runs_are_admitted() {
         ..series.clone()
     };
     let two = against(&first(&slow, 2), &first(&fast, 2));
-    assert_eq!(two.tested_over, TestedOver::Values);
-    assert!(two.sentence.ends_with("With 2 runs a side p is too small by some."), "{two:?}");
-    let one = against(&first(&slow, 1), &first(&fast, 3));
-    assert!(one.sentence.contains("One run a side cannot tell"), "{}", one.sentence);
+    assert_eq!((two.test, two.ratio_interval, two.a.median_interval), (None, None, None));
+    assert!(two.sentence.contains("too few runs to say whether they differ"), "{two:?}");
+    assert!(two.sentence.ends_with("With 2 runs a side there is no interval; 5 are the least."));
+    let shown = table(std::slice::from_ref(&two)).rows[0].join("|");
+    assert!(shown.ends_with("|-"), "{shown}");
+    let four = against(&first(&slow, 4), &slow);
+    assert!(four.ratio_interval.is_none() && four.sentence.contains("With 4 runs a side"));
 }
 
 #[test]
 fn a_side_without_values_cannot_be_compared() {
     let (slow, _) = slow_and_fast();
-    let empty = Series { runs: vec![vec![]], ..slow.clone() };
+    let empty = Series { runs: vec![Run::default()], ..slow.clone() };
     let bootstrap = Bootstrap::default();
     assert_eq!(compare("", ("a", &slow), ("b", &empty), &bootstrap), None);
     // A ratio to 0 has no meaning; the rest has.
-    let zero = Series { runs: vec![vec![0.0; 3]; 4], ..slow.clone() };
+    let none = |seed| Run { seed, values: vec![0.0; 3] };
+    let zero = Series { runs: (0..5).map(none).collect(), ..slow.clone() };
     let comparison = against(&zero, &slow);
     assert_eq!((comparison.ratio, comparison.ratio_interval), (None, None));
     assert!(comparison.sentence.contains("MigSW is worse; a large effect"), "{comparison:?}");

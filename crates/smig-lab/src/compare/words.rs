@@ -1,11 +1,8 @@
 //! A comparison in a sentence that claims no more than the numbers.
 
-use super::difference::{Better, Comparison, TestedOver};
+use super::difference::{Better, Comparison};
 use crate::report::{amount, ms, number};
-use crate::stats::Magnitude;
-
-/// Below this, chance is not a likely cause.
-const LEVEL: f64 = 0.05;
+use crate::stats::{LEAST_RUNS, Magnitude};
 
 /// A ratio nearer to 1 than this makes no difference to anybody, however sure it is.
 const NOTHING: f64 = 0.01;
@@ -15,10 +12,11 @@ pub(super) fn sentence(comparison: &Comparison) -> String {
     let (a, b) = (&c.a, &c.b);
     let what = format!("{}: {}", c.metric, values(c));
     let verdict = match verdict(c) {
-        Verdict::Unclear => format!("no difference shown (p {})", probability(c.test.p)),
+        Verdict::TooFew => "too few runs to say whether they differ".to_owned(),
+        Verdict::Unclear => format!("no difference shown{}", sure(c, " (", ")")),
         Verdict::Different if c.ratio.is_some_and(|ratio| (ratio - 1.0).abs() < NOTHING) => {
             let ratio = c.ratio.unwrap_or(1.0);
-            format!("practically the same ({}, p {})", share(ratio), probability(c.test.p))
+            format!("practically the same ({}{})", share(ratio), sure(c, ", ", ""))
         }
         Verdict::Different => {
             let size = c.ratio.map_or_else(String::new, |ratio| format!(", {}", share(ratio)));
@@ -27,28 +25,38 @@ pub(super) fn sentence(comparison: &Comparison) -> String {
                 Magnitude::Negligible => "though a negligible effect".to_owned(),
                 size => format!("a {size} effect"),
             };
-            format!("{} is {good}{size}; {effect} (p {})", b.label, probability(c.test.p))
+            format!("{} is {good}{size}; {effect}{}", b.label, sure(c, " (", ")"))
         }
     };
     let mut text = format!("{what}; {verdict}");
-    if a.runs.min(b.runs) == 1 {
-        text.push_str(". One run a side cannot tell what the next would give");
-    } else if c.tested_over == TestedOver::Values {
-        let few = a.runs.min(b.runs);
-        text.push_str(&format!(". With {} a side p is too small by some", amount(few, "run")));
+    let few = a.runs.min(b.runs);
+    if few < LEAST_RUNS {
+        text += &format!(
+            ". With {} a side there is no interval; {LEAST_RUNS} are the least",
+            amount(few, "run")
+        );
     }
     text + "."
+}
+
+/// The p value between two marks, where there is one.
+fn sure(c: &Comparison, before: &str, after: &str) -> String {
+    c.test.map_or_else(String::new, |test| format!("{before}p {}{after}", probability(test.p)))
 }
 
 enum Verdict {
     Different,
     Unclear,
+    TooFew,
 }
 
+/// By the interval alone: it draws pairs of runs where there are some, which the test does not.
 fn verdict(c: &Comparison) -> Verdict {
-    // Where there are enough runs, the interval must agree: it is the one that draws runs.
-    let around_one = c.ratio_interval.is_some_and(|interval| interval.holds(1.0));
-    if c.test.p < LEVEL && !around_one { Verdict::Different } else { Verdict::Unclear }
+    match c.difference_interval {
+        None => Verdict::TooFew,
+        Some(interval) if interval.holds(0.0) => Verdict::Unclear,
+        Some(_) => Verdict::Different,
+    }
 }
 
 fn improves(c: &Comparison) -> bool {

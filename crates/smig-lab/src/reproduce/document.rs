@@ -7,7 +7,7 @@ use serde_json::{Value, json};
 use super::claim::{RULES, Verdict};
 use super::finding::Finding;
 use super::scheme;
-use crate::campaign::CellResult;
+use crate::campaign::{CellResult, doubt};
 use crate::report::html::{Align, Page, Table};
 use crate::report::{amount, number};
 
@@ -24,6 +24,8 @@ pub fn summary(findings: &[Finding]) -> Table {
             Verdict::Reproduced => "✓",
             Verdict::InPart => "◐",
             Verdict::NotReproduced => "✗",
+            Verdict::Undecided => "?",
+            Verdict::NotJudged => "·",
             Verdict::NotMeasured => "–",
         };
         vec![
@@ -52,6 +54,9 @@ pub fn render_html(findings: &[Finding], results: &[CellResult]) -> String {
             "This is the quick version: fewer repetitions, objects and settings than the paper's. Each figure \
              says what is missing. The full version is made by `smig lab reproduce all`.",
         );
+    }
+    if let Some(doubt) = doubt(results.iter().map(|result| result.origin.as_ref())) {
+        page.warning(&format!("Not of one build that names its commit: {doubt}."));
     }
     page.raw(
         "<style>.claims th,.claims td:last-child{white-space:nowrap}</style><div class=\"claims\">",
@@ -95,11 +100,13 @@ fn lead(findings: &[Finding]) -> String {
     let count = |verdict| rows().filter(|row| row.verdict == verdict).count();
     format!(
         "Of {} claims that the paper states in numbers or plain words, {} are reproduced, {} in part, {} not; \
-         {} could not be measured.",
+         {} are undecided, {} not judged, {} could not be measured.",
         rows().count(),
         count(Verdict::Reproduced),
         count(Verdict::InPart),
         count(Verdict::NotReproduced),
+        count(Verdict::Undecided),
+        count(Verdict::NotJudged),
         count(Verdict::NotMeasured)
     )
 }
@@ -112,6 +119,9 @@ fn section(page: &mut Page, finding: &Finding) {
     }
     for sentence in &finding.sentences {
         page.paragraph(sentence);
+    }
+    for reading in &finding.readings {
+        page.paragraph(&format!("Our reading, not measured: {reading}"));
     }
     for chart in &finding.charts {
         page.chart(&chart.to_element(WIDE), &chart.to_element(NARROW), &chart.caption);
@@ -170,6 +180,8 @@ fn facts(results: &[CellResult]) -> Vec<(&'static str, String)> {
         ("Runs", format!("{}, {} hours of link time", results.len(), number(seconds / 3600.0))),
         ("Machine", machines.join("; ")),
         ("Programs", versions.into_iter().collect::<Vec<_>>().join("; ")),
+        ("Build", builds(results)),
+        ("Load of the machine", load(results)),
         ("Lateness of the link", lateness(results)),
         (
             "Network",
@@ -180,8 +192,9 @@ fn facts(results: &[CellResult]) -> Vec<(&'static str, String)> {
         ),
         (
             "Numbers",
-            "means as in the paper; 95 % intervals by bootstrap over whole runs, and over the objects where \
-             there is a single run"
+            "means as in the paper; 95 % intervals by bootstrap over whole runs (percentiles of 10,000 \
+             resamples), differences in pairs of runs with one seed; none from fewer than five runs. What \
+             could be wrong with all of it: docs/threats-to-validity.md"
                 .into(),
         ),
         (
@@ -191,6 +204,32 @@ fn facts(results: &[CellResult]) -> Vec<(&'static str, String)> {
                 .into(),
         ),
     ]
+}
+
+/// Which builds of smig measured.
+fn builds(results: &[CellResult]) -> String {
+    let mut builds: BTreeMap<String, usize> = BTreeMap::new();
+    for result in results {
+        let words = result.origin.as_ref().map(|origin| origin.build.to_string());
+        *builds.entry(words.unwrap_or_else(|| "not recorded".into())).or_default() += 1;
+    }
+    let words =
+        builds.into_iter().map(|(build, runs)| format!("{build} ({})", amount(runs, "run")));
+    words.collect::<Vec<_>>().join("; ")
+}
+
+/// The load average, which counts the runs themselves too.
+fn load(results: &[CellResult]) -> String {
+    let origins = results.iter().filter_map(|result| result.origin.as_ref());
+    let loads: Vec<f64> = origins.flat_map(|origin| origin.load).collect();
+    match (crate::stats::median(&loads), loads.iter().copied().reduce(f64::max)) {
+        (Some(median), Some(most)) => format!(
+            "average of a minute, at the beginning and end of each run: median {}, most {}",
+            number(median),
+            number(most)
+        ),
+        _ => "not recorded".into(),
+    }
 }
 
 fn lateness(results: &[CellResult]) -> String {
@@ -215,12 +254,13 @@ pub fn render_json(findings: &[Finding]) -> Value {
         json!({
             "name": finding.name, "place": finding.place, "title": finding.title,
             "scenario": finding.file, "runs": finding.runs, "missing": finding.missing, "trimmed": finding.trimmed,
-            "claims": finding.rows, "sentences": finding.sentences, "warnings": finding.warnings,
+            "claims": finding.rows, "sentences": finding.sentences, "readings": finding.readings,
+            "warnings": finding.warnings,
             "table": finding.table.to_json(),
         })
     };
     json!({
-        "format": "smig-reproduction/1",
+        "format": "smig-reproduction/2",
         "rules": RULES,
         "figures": findings.iter().map(finding).collect::<Vec<_>>(),
     })

@@ -35,8 +35,10 @@ pub struct Finding {
     pub table: DataTable,
     /// The same, drawn.
     pub charts: Vec<Chart>,
-    /// What they say, and where and why they differ from the paper's.
+    /// What they say: nothing that is not computed from them.
     pub sentences: Vec<String>,
+    /// What we take for the causes. Nothing here has measured them.
+    pub readings: Vec<String>,
     /// What must not be overlooked.
     pub warnings: Vec<String>,
 }
@@ -166,6 +168,7 @@ impl Finding {
             table: DataTable::default(),
             charts: Vec::new(),
             sentences: Vec::new(),
+            readings: Vec::new(),
             warnings: Vec::new(),
         }
     }
@@ -207,7 +210,7 @@ impl Finding {
         let Some(ours) = ours else {
             return self.unmeasured(key, "there are no runs of it");
         };
-        let shown = claim.expected.shown(ours);
+        let shown = claim.expected.shown(ours) + &claim.expected.between(ours);
         self.rows.push(Row {
             claim: *claim,
             ours: if named.is_empty() { shown } else { format!("{shown} ({named})") },
@@ -228,12 +231,36 @@ impl Finding {
         });
     }
 
+    /// Puts a number beside a claim that it cannot decide.
+    pub(super) fn beside(&mut self, key: &str, shown: &str, value: Option<f64>) {
+        let Some(claim) = self.claim(key) else { return };
+        self.rows.push(Row {
+            claim: *claim,
+            ours: shown.to_owned(),
+            value,
+            interval: None,
+            verdict: Verdict::NotJudged,
+        });
+    }
+
+    /// Whether a claim has a verdict, and is not borne out as a whole.
+    pub(super) fn falls_short(&self, key: &str) -> bool {
+        self.verdict(key).is_some_and(|verdict| {
+            matches!(verdict, Verdict::InPart | Verdict::NotReproduced | Verdict::Undecided)
+        })
+    }
+
     pub(super) fn verdict(&self, key: &str) -> Option<Verdict> {
         self.rows.iter().find(|row| row.claim.key == key).map(|row| row.verdict)
     }
 
     pub(super) fn say(&mut self, sentence: impl Into<String>) {
         self.sentences.push(sentence.into());
+    }
+
+    /// Says what we take for a cause.
+    pub(super) fn read(&mut self, reading: impl Into<String>) {
+        self.readings.push(reading.into());
     }
 }
 

@@ -2,13 +2,13 @@
 
 use super::claim::Ours;
 use crate::campaign::CellResult;
-use crate::stats::{Bootstrap, Contrast, Statistic};
+use crate::stats::{Bootstrap, Contrast, Run, Statistic};
 use crate::workload::Outcome;
 
 /// Values of one setting, by run.
 #[derive(Debug, Clone, Default, PartialEq)]
 pub(super) struct Sample {
-    pub(super) runs: Vec<Vec<f64>>,
+    pub(super) runs: Vec<Run>,
     /// Objects that did not end as they should have.
     pub(super) failed: usize,
 }
@@ -54,7 +54,7 @@ pub(super) fn seconds(results: &[&CellResult], transfer: &str) -> Sample {
                 _ => sample.failed += 1,
             }
         }
-        sample.runs.push(values);
+        sample.runs.push(Run { seed: result.seed, values });
     }
     sample
 }
@@ -72,18 +72,23 @@ pub(super) fn tail_octets(results: &[&CellResult]) -> Sample {
                 None => sample.failed += 1,
             }
         }
-        sample.runs.push(values);
+        sample.runs.push(Run { seed: result.seed, values });
     }
     sample
 }
 
 impl Sample {
     pub(super) fn values(&self) -> Vec<f64> {
-        self.runs.concat()
+        self.runs.iter().flat_map(|run| run.values.iter().copied()).collect()
     }
 
     pub(super) fn count(&self) -> usize {
-        self.runs.iter().map(Vec::len).sum()
+        self.runs.iter().map(|run| run.values.len()).sum()
+    }
+
+    /// Runs that gave values.
+    pub(super) fn runs(&self) -> usize {
+        self.runs.iter().filter(|run| !run.values.is_empty()).count()
     }
 
     pub(super) fn mean(&self) -> Option<f64> {
@@ -98,7 +103,17 @@ impl Sample {
         self.values().into_iter().reduce(f64::max)
     }
 
-    /// The mean's 95 % interval.
+    /// Of each run, its mean in units of the same run's of another sample; the greatest.
+    pub(super) fn slowest_run(&self, alone: &Self) -> Option<f64> {
+        let mean = |run: &Run| Statistic::Mean.of(&run.values);
+        let times =
+            self.runs.iter().zip(&alone.runs).filter_map(|(run, alone)| {
+                Some(mean(run)? / mean(alone).filter(|mean| *mean > 0.0)?)
+            });
+        times.reduce(f64::max)
+    }
+
+    /// The mean's 95 % interval; none from fewer than five runs.
     pub(super) fn interval(&self) -> Option<(f64, f64)> {
         let interval = Bootstrap::default().interval(&self.runs, Statistic::Mean)?;
         Some((interval.low, interval.high))
@@ -109,25 +124,26 @@ impl Sample {
         Some(Ours { value: self.mean()?, interval: self.interval() })
     }
 
+    /// This one's mean in units of the other's, in pairs where the seeds are the same.
+    pub(super) fn times(&self, other: &Self) -> Option<Ours> {
+        let bootstrap = Bootstrap::default();
+        let ratio =
+            bootstrap.contrast(&other.runs, &self.runs, Statistic::Mean, Contrast::Ratio)?;
+        let interval = ratio.interval.map(|interval| (interval.low, interval.high));
+        Some(Ours { value: ratio.value, interval })
+    }
+
     /// The share by which this one's mean is less than the other's; negative when it is more.
     pub(super) fn less_than(&self, other: &Self) -> Option<Ours> {
-        let ratio = self.mean()? / other.mean().filter(|mean| *mean > 0.0)?;
-        let interval = Bootstrap::default().contrast(
-            &other.runs,
-            &self.runs,
-            Statistic::Mean,
-            Contrast::Ratio,
-        );
-        Some(Ours {
-            value: 1.0 - ratio,
-            interval: interval.map(|interval| (1.0 - interval.high, 1.0 - interval.low)),
-        })
+        let times = self.times(other)?;
+        let interval = times.interval.map(|(low, high)| (1.0 - high, 1.0 - low));
+        Some(Ours { value: 1.0 - times.value, interval })
     }
 
     /// The share by which this one's mean is more than the other's; negative when it is less.
     pub(super) fn more_than(&self, other: &Self) -> Option<Ours> {
-        let less = self.less_than(other)?;
-        let interval = less.interval.map(|(low, high)| (-high, -low));
-        Some(Ours { value: -less.value, interval })
+        let times = self.times(other)?;
+        let interval = times.interval.map(|(low, high)| (low - 1.0, high - 1.0));
+        Some(Ours { value: times.value - 1.0, interval })
     }
 }

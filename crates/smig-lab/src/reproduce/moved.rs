@@ -1,6 +1,5 @@
 //! Figure 10: the big file's own time.
 
-use super::claim::Verdict;
 use super::finding::{Cell, Chart, Dot, Finding, Group, Spread, numbers, words};
 use super::measure::{Sample, names_on, seconds, spaced, with};
 use super::scheme;
@@ -60,13 +59,9 @@ pub(super) fn big_file(results: &[&CellResult], finding: &mut Finding) {
             .collect();
         finding.say(format!("{}: {}.", spaced(&file), known.join(", ")));
     }
-    if [finding.verdict("existing"), finding.verdict("new")]
-        .iter()
-        .flatten()
-        .any(|verdict| matches!(verdict, Verdict::InPart | Verdict::NotReproduced))
-    {
-        finding.say(
-            "Where the connection is opened for the move, our server goes on sending by the old one until the \
+    if finding.falls_short("existing") || finding.falls_short("new") {
+        finding.read(
+            "where the connection is opened for the move, our server goes on sending by the old one until the \
              new one is there (the paper's pauses). The old connection keeps the link's queue full meanwhile, so \
              that the new one loses packets in its handshake or its slow start. A spare connection, which \
              clients keep by default, has none of this.",
@@ -88,13 +83,16 @@ fn fill(lines: &[Line], finding: &mut Finding) {
         numbers("low_s", "95 % from", 2),
         numbers("high_s", "to", 2),
         numbers("more_percent", "longer, %", 1),
+        numbers("more_low_percent", "95 % from", 1),
+        numbers("more_high_percent", "to", 1),
         numbers("runs", "runs", 0),
     ];
     let mut groups: Vec<Group> = Vec::new();
     for line in lines {
         let interval = line.sample.interval();
         let more = line.sample.more_than(&line.unmoved);
-        let percent = more.map(|more| more.value * 100.0);
+        let more = more.filter(|_| line.scheme != "NoMig");
+        let apart = more.and_then(|more| more.interval);
         finding.table.rows.push(vec![
             Cell::text(&line.buffer),
             Cell::text(spaced(&line.file)),
@@ -102,7 +100,9 @@ fn fill(lines: &[Line], finding: &mut Finding) {
             Cell::of(line.sample.mean()),
             Cell::of(interval.map(|(low, _)| low)),
             Cell::of(interval.map(|(_, high)| high)),
-            Cell::of(percent.filter(|_| line.scheme != "NoMig")),
+            Cell::of(more.map(|more| more.value * 100.0)),
+            Cell::of(apart.map(|(low, _)| low * 100.0)),
+            Cell::of(apart.map(|(_, high)| high * 100.0)),
             Cell::Number(line.sample.count() as f64),
         ]);
         let title = format!("{}, {} send buffers", spaced(&line.file), line.buffer);

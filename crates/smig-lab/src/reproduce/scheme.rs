@@ -42,11 +42,40 @@ const ALL: &[Scheme] = &[
         "the same, the client sends priorities",
         Colour::Purple,
     ),
+    scheme(
+        "OnePaced",
+        "…and paced",
+        "one connection, RFC 9218, kept near the rate that the path carries as a moved stream's is",
+        Colour::Purple,
+    ),
+    scheme(
+        "nginxLowat",
+        "nginx, NOTSENT_LOWAT",
+        "nginx, the system's sockets at 16 KiB",
+        Colour::Vermilion,
+    ),
     scheme("Http1", "HTTP/1.1", "HTTP/1.1, six connections", Colour::Slate),
     scheme("Https", "HTTPS", "HTTP/1.1 over TLS, six connections", Colour::Slate),
     scheme("nginxHttps", "HTTPS, nginx", "the same with nginx", Colour::Slate),
     scheme("Pool", "two connections", "HTTP/2, big files on a second connection", Colour::Slate),
-    scheme("h2o", "h2o", "h2o with its latency optimisation", Colour::Amber),
+    scheme(
+        "PoolPaced",
+        "…and paced",
+        "the same, each connection kept near the rate that the path carries",
+        Colour::Slate,
+    ),
+    scheme(
+        "h2o",
+        "h2o, untuned",
+        "h2o with its latency optimisation up to its usual 65,535 bytes on the way, which these links exceed",
+        Colour::Amber,
+    ),
+    scheme(
+        "h2oTuned",
+        "h2o, tuned",
+        "h2o with its latency optimisation whatever is on the way",
+        Colour::Amber,
+    ),
 ];
 
 /// The paper's three ways to move.

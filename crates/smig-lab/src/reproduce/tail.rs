@@ -1,6 +1,5 @@
 //! Figure 11 and Table 2: what still comes after a cancel.
 
-use super::claim::Verdict;
 use super::finding::{Cell, Chart, Dot, Finding, Group, Spread, numbers, words};
 use super::measure::{Sample, names_on, tail_octets, with};
 use super::scheme;
@@ -63,15 +62,14 @@ pub(super) fn table_2(results: &[&CellResult], finding: &mut Finding) {
         finding.hold(key, most.map(|(ours, _)| ours), &named.unwrap_or_default());
     }
     every_buffer(&lines, finding);
-    if finding.verdict("http2").is_some_and(|verdict| verdict != Verdict::Reproduced) {
+    if finding.falls_short("http2") {
         let of = |buffer| {
             let mean = find(&lines, buffer, "NoMig").and_then(|line| line.sample.mean());
             mean.map_or_else(|| "nothing measured".to_owned(), |mean| bytes(mean as u64))
         };
         finding.say(format!(
             "The paper does not say how large its send buffers were for this table. Its 2.5 MB lie beside ours of \
-             {} with default and {} with large ones: what comes after a cancel is what the server's kernel \
-             had taken.",
+             {} with default and {} with large ones.",
             of("default"),
             of("large")
         ));
@@ -104,23 +102,21 @@ fn every_buffer(lines: &[Line], finding: &mut Finding) {
 
 /// What a cancelled move leaves, and what it could leave at best.
 fn why(lines: &[Line], finding: &mut Finding) {
-    let unmet = ["large", "default", "http2"]
-        .iter()
-        .filter_map(|key| finding.verdict(key))
-        .any(|verdict| matches!(verdict, Verdict::InPart | Verdict::NotReproduced));
+    let unmet = ["large", "default", "http2"].iter().any(|key| finding.falls_short(key));
     let moved = find(lines, "default", "MigSW").and_then(|line| line.sample.mean());
     let (Some(moved), true) = (moved, unmet) else { return };
     let ours = find(lines, "default", "SMig").and_then(|line| line.sample.mean());
-    let ours = ours.map_or_else(String::new, |ours| {
-        format!(" `smig serve` keeps the queue short: {}.", bytes(ours as u64))
-    });
+    let ours =
+        ours.map_or_else(String::new, |ours| format!(" By `smig serve`: {}.", bytes(ours as u64)));
     finding.say(format!(
-        "A cancel can call back only what has not left the server: what is on the way and in the link's \
-         queue, which congestion control fills, still comes, with MigSW {}.{ours} The share that a move \
-         saves therefore follows from the queue, and from how much plain HTTP/2 lets into the send buffer, \
-         more than from the scheme.",
+        "With MigSW and default send buffers {} still come.{ours}",
         bytes(moved as u64)
     ));
+    finding.read(
+        "a cancel can call back only what has not left the server: what is on the way and in the link's \
+         queue, which congestion control fills, still comes. The share that a move saves then follows from \
+         the queue, and from how much plain HTTP/2 lets into the send buffer, more than from the scheme.",
+    );
 }
 
 fn fill(lines: &[Line], paper: &[(&str, f64)], finding: &mut Finding) {
@@ -131,6 +127,8 @@ fn fill(lines: &[Line], paper: &[(&str, f64)], finding: &mut Finding) {
         numbers("low_kb", "95 % from", 0),
         numbers("high_kb", "to", 0),
         numbers("less_percent", "less than NoMig, %", 0),
+        numbers("less_low_percent", "95 % from", 0),
+        numbers("less_high_percent", "to", 0),
         numbers("paper_kb", "the paper, kB", 0),
         numbers("runs", "runs", 0),
     ];
@@ -138,7 +136,8 @@ fn fill(lines: &[Line], paper: &[(&str, f64)], finding: &mut Finding) {
     for line in lines {
         let kb = |octets: f64| octets / 1e3;
         let interval = line.sample.interval();
-        let less = line.sample.less_than(&line.unmoved).map(|less| less.value * 100.0);
+        let less = line.sample.less_than(&line.unmoved).filter(|_| line.scheme != "NoMig");
+        let apart = less.and_then(|less| less.interval);
         let theirs =
             paper.iter().find(|(key, _)| *key == line.scheme).map(|(_, octets)| kb(*octets));
         finding.table.rows.push(vec![
@@ -147,7 +146,9 @@ fn fill(lines: &[Line], paper: &[(&str, f64)], finding: &mut Finding) {
             Cell::of(line.sample.mean().map(kb)),
             Cell::of(interval.map(|(low, _)| kb(low))),
             Cell::of(interval.map(|(_, high)| kb(high))),
-            Cell::of(less.filter(|_| line.scheme != "NoMig")),
+            Cell::of(less.map(|less| less.value * 100.0)),
+            Cell::of(apart.map(|(low, _)| low * 100.0)),
+            Cell::of(apart.map(|(_, high)| high * 100.0)),
             Cell::of(theirs),
             Cell::Number(line.sample.count() as f64),
         ]);

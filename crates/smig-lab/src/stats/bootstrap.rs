@@ -2,8 +2,12 @@
 //!
 //! Values come in runs. Those of one run share a queue, a congestion window, a disturbance: they
 //! depend on each other, and twenty-five of them say less than twenty-five runs. So whole runs are
-//! drawn, with all their values. Only where a side has a single run are its values drawn one by
-//! one; the interval is then of that run, not of the next.
+//! drawn, with all their values; runs of one seed, which met the same link, are drawn together. Two
+//! sides that were measured with the same seeds are drawn in pairs: what a seed does to both is then
+//! no difference between them. Fewer than [`LEAST_RUNS`] runs give no interval at all: there are too
+//! few ways to draw them for its ends to mean anything.
+
+use std::collections::{BTreeMap, BTreeSet};
 
 use serde::{Deserialize, Serialize};
 
@@ -26,6 +30,39 @@ impl Interval {
     pub fn holds(&self, value: f64) -> bool {
         (self.low..=self.high).contains(&value)
     }
+}
+
+/// Runs, of different seeds, below which there is no interval.
+pub const LEAST_RUNS: usize = 5;
+
+/// The values of one run.
+#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
+pub struct Run {
+    /// What everything random in it followed from. Runs of the same seed belong together.
+    pub seed: u64,
+    /// In any order.
+    pub values: Vec<f64>,
+}
+
+/// How two sides differ.
+#[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize)]
+pub struct Contrasted {
+    /// Of the runs that `interval` is of.
+    pub value: f64,
+    /// Where it lies; none if there are too few runs.
+    pub interval: Option<Interval>,
+    /// What was drawn.
+    pub drawn: Drawn,
+}
+
+/// What was drawn for a contrast.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum Drawn {
+    /// Pairs of runs of one seed.
+    Pairs,
+    /// Runs of each side by themselves.
+    Sides,
 }
 
 /// What is computed of each list.
@@ -89,40 +126,57 @@ impl Default for Bootstrap {
 }
 
 impl Bootstrap {
-    /// The interval of a statistic of the values of all runs together. `None` when there are no
-    /// values or a single one, which tells nothing of others, and without resamples.
+    /// The interval of a statistic of the values of all runs together. `None` with fewer than
+    /// [`LEAST_RUNS`] runs of different seeds that have values, and without resamples.
     #[must_use]
-    pub fn interval(&self, runs: &[Vec<f64>], statistic: Statistic) -> Option<Interval> {
-        let units = Units::of(runs)?;
-        let (mut random, mut values) = (SplitMix(self.seed), Vec::new());
-        self.percentiles(|| {
-            units.draw(&mut random, &mut values);
-            statistic.of(&values)
-        })
+    pub fn interval(&self, runs: &[Run], statistic: Statistic) -> Option<Interval> {
+        let units = Units::of(runs);
+        let mut random = SplitMix(self.seed);
+        self.percentiles(units.len(), || units.statistic(&random.draw(units.len()), statistic))
     }
 
-    /// The interval of how the second side differs from the first. `None` when one has no values or
-    /// a single one, or when the contrast has no meaning for these.
+    /// How the second side differs from the first: over pairs of runs of one seed where both sides
+    /// have [`LEAST_RUNS`] seeds in common, otherwise over all runs of either side. `None` when one has
+    /// no values, or when the contrast has no meaning for these.
     #[must_use]
     pub fn contrast(
         &self,
-        first: &[Vec<f64>],
-        second: &[Vec<f64>],
+        first: &[Run],
+        second: &[Run],
         statistic: Statistic,
         contrast: Contrast,
-    ) -> Option<Interval> {
-        let (first, second) = (Units::of(first)?, Units::of(second)?);
-        let (mut random, mut values) = (SplitMix(self.seed), Vec::new());
-        self.percentiles(|| {
-            first.draw(&mut random, &mut values);
-            let before = statistic.of(&values)?;
-            second.draw(&mut random, &mut values);
-            contrast.of(before, statistic.of(&values)?)
-        })
+    ) -> Option<Contrasted> {
+        let (mut first, mut second) = (Units::of(first), Units::of(second));
+        let (ours, theirs) = (first.seeds(), second.seeds());
+        let drawn = if ours.intersection(&theirs).count() >= LEAST_RUNS {
+            // One index is one pair.
+            first.keep(&theirs);
+            second.keep(&ours);
+            Drawn::Pairs
+        } else {
+            Drawn::Sides
+        };
+        let of = |ours: &[usize], theirs: &[usize]| {
+            contrast.of(first.statistic(ours, statistic)?, second.statistic(theirs, statistic)?)
+        };
+        let all = |units: &Units| (0..units.len()).collect::<Vec<_>>();
+        let value = of(&all(&first), &all(&second))?;
+        let mut random = SplitMix(self.seed);
+        let interval = self.percentiles(first.len().min(second.len()), || {
+            let ours = random.draw(first.len());
+            match drawn {
+                Drawn::Pairs => of(&ours, &ours),
+                Drawn::Sides => of(&ours, &random.draw(second.len())),
+            }
+        });
+        Some(Contrasted { value, interval, drawn })
     }
 
-    /// The middle share `level` of what `one` gives. `None` if it ever gives none.
-    fn percentiles(&self, one: impl FnMut() -> Option<f64>) -> Option<Interval> {
+    /// The middle share `level` of what `one` gives. `None` for too few runs, and if it ever gives none.
+    fn percentiles(&self, runs: usize, one: impl FnMut() -> Option<f64>) -> Option<Interval> {
+        if runs < LEAST_RUNS {
+            return None;
+        }
         let all: Option<Vec<f64>> =
             std::iter::repeat_with(one).take(self.resamples as usize).collect();
         let all = sorted(&all?);
@@ -135,34 +189,56 @@ impl Bootstrap {
     }
 }
 
-/// What is drawn: whole runs, or the values of the only one.
-enum Units<'a> {
-    Runs(Vec<&'a [f64]>),
-    Values(&'a [f64]),
+/// What is drawn: the values of all runs of a seed.
+struct Unit {
+    seed: u64,
+    values: Vec<f64>,
+    sum: f64,
 }
 
-impl<'a> Units<'a> {
-    fn of(runs: &'a [Vec<f64>]) -> Option<Self> {
-        let runs: Vec<&[f64]> =
-            runs.iter().filter(|run| !run.is_empty()).map(Vec::as_slice).collect();
-        match runs.as_slice() {
-            [] | [[_]] => None,
-            [only] => Some(Self::Values(only)),
-            _ => Some(Self::Runs(runs)),
+/// One for each seed that has values, in the order of the seeds.
+struct Units(Vec<Unit>);
+
+impl Units {
+    fn of(runs: &[Run]) -> Self {
+        let mut units: BTreeMap<u64, Vec<f64>> = BTreeMap::new();
+        for run in runs.iter().filter(|run| !run.values.is_empty()) {
+            units.entry(run.seed).or_default().extend(&run.values);
         }
+        let unit =
+            |(seed, values): (u64, Vec<f64>)| Unit { seed, sum: values.iter().sum(), values };
+        Self(units.into_iter().map(unit).collect())
     }
 
-    /// Draws as many as there are, each time from all.
-    fn draw(&self, random: &mut SplitMix, into: &mut Vec<f64>) {
-        into.clear();
-        match self {
-            Self::Values(values) => {
-                into.extend((0..values.len()).map(|_| values[random.below(values.len())]));
-            }
-            Self::Runs(runs) => {
-                for _ in 0..runs.len() {
-                    into.extend(runs[random.below(runs.len())]);
+    fn len(&self) -> usize {
+        self.0.len()
+    }
+
+    /// Only those whose seeds the others have as well.
+    fn keep(&mut self, others: &BTreeSet<u64>) {
+        self.0.retain(|unit| others.contains(&unit.seed));
+    }
+
+    fn seeds(&self) -> BTreeSet<u64> {
+        self.0.iter().map(|unit| unit.seed).collect()
+    }
+
+    /// Of the units at these places, each as often as it is named.
+    fn statistic(&self, places: &[usize], statistic: Statistic) -> Option<f64> {
+        let drawn = || places.iter().filter_map(|place| self.0.get(*place));
+        match statistic {
+            // Sums do instead of values, of which there are thousands.
+            Statistic::Mean => {
+                let (mut sum, mut count) = (0.0, 0);
+                for unit in drawn() {
+                    sum += unit.sum;
+                    count += unit.values.len();
                 }
+                (count > 0).then(|| sum / count as f64)
+            }
+            Statistic::Median | Statistic::Quantile(_) => {
+                let values = drawn().flat_map(|unit| unit.values.iter().copied());
+                statistic.of(&values.collect::<Vec<_>>())
             }
         }
     }
@@ -181,6 +257,11 @@ impl SplitMix {
         z ^ (z >> 31)
     }
 
+    /// As many places as there are, each time any of them.
+    fn draw(&mut self, count: usize) -> Vec<usize> {
+        (0..count).map(|_| self.below(count)).collect()
+    }
+
     /// An index below `bound`, which is not 0. The bias is below 2^-40 for any list in memory here.
     const fn below(&mut self, bound: usize) -> usize {
         ((self.next() as u128 * bound as u128) >> 64) as usize
@@ -194,6 +275,11 @@ mod tests {
     /// Efron and Tibshirani's mice, An Introduction to the Bootstrap (1993), table 2.1.
     const TREATED: [f64; 7] = [94.0, 197.0, 16.0, 38.0, 99.0, 141.0, 23.0];
     const CONTROL: [f64; 9] = [52.0, 104.0, 146.0, 10.0, 50.0, 31.0, 40.0, 27.0, 46.0];
+
+    /// Each value a run of its own.
+    fn each(values: &[f64]) -> Vec<Run> {
+        (0..).zip(values).map(|(seed, value)| Run { seed, values: vec![*value] }).collect()
+    }
 
     fn near(interval: Interval, low: f64, high: f64, within: f64) {
         assert!((interval.low - low).abs() < within, "{interval:?} for {low}");
@@ -214,12 +300,16 @@ mod tests {
     /// the same to the width of resampling.
     #[test]
     fn intervals_are_scipys() {
-        let (treated, control) = (vec![TREATED.to_vec()], vec![CONTROL.to_vec()]);
+        let mut treated = each(&TREATED);
+        treated.iter_mut().for_each(|run| run.seed += 100);
+        let control = each(&CONTROL);
         let bootstrap = Bootstrap { resamples: 40_000, ..Bootstrap::default() };
         near(bootstrap.interval(&control, Statistic::Mean).unwrap(), 33.108, 84.667, 0.6);
         near(bootstrap.interval(&control, Statistic::Median).unwrap(), 27.0, 104.0, 1e-9);
         let contrast = |statistic, contrast| {
-            bootstrap.contrast(&control, &treated, statistic, contrast).unwrap()
+            let contrasted = bootstrap.contrast(&control, &treated, statistic, contrast).unwrap();
+            assert_eq!(contrasted.drawn, Drawn::Sides);
+            contrasted.interval.unwrap()
         };
         near(contrast(Statistic::Mean, Contrast::Difference), -20.873, 84.365, 1.2);
         near(contrast(Statistic::Median, Contrast::Ratio), 0.442_307, 3.788_461, 0.15);
@@ -227,7 +317,7 @@ mod tests {
 
     #[test]
     fn a_seed_gives_one_interval() {
-        let runs = vec![CONTROL.to_vec()];
+        let runs = each(&CONTROL);
         let with = |seed| {
             Bootstrap { seed, resamples: 500, ..Bootstrap::default() }
                 .interval(&runs, Statistic::Mean)
@@ -239,29 +329,72 @@ mod tests {
 
     #[test]
     fn whole_runs_are_drawn() {
-        // Ten values in two runs that agree within themselves: there are two observations, and the
-        // interval says so. Drawn one by one they would look like ten.
-        let runs = [vec![1.0; 5], vec![2.0; 5]];
-        let together = [runs.concat()];
+        // Thirty values in six runs that agree within themselves are six observations, and the
+        // interval says so. Drawn one by one they would look like thirty.
+        let runs: Vec<Run> =
+            (0..6).map(|seed| Run { seed, values: vec![(seed % 2) as f64; 5] }).collect();
+        let apart: Vec<f64> = runs.iter().flat_map(|run| run.values.clone()).collect();
         let bootstrap = Bootstrap { resamples: 2_000, ..Bootstrap::default() };
-        let by_run = bootstrap.interval(&runs, Statistic::Mean).unwrap();
-        let by_value = bootstrap.interval(&together, Statistic::Mean).unwrap();
-        assert_eq!((by_run.low, by_run.high), (1.0, 2.0));
-        assert!(by_value.low > 1.1 && by_value.high < 1.9, "{by_value:?}");
+        let width = |runs: &[Run]| {
+            let interval = bootstrap.interval(runs, Statistic::Mean).unwrap();
+            interval.high - interval.low
+        };
+        assert!(
+            width(&runs) > 1.8 * width(&each(&apart)),
+            "{} {}",
+            width(&runs),
+            width(&each(&apart))
+        );
     }
 
     #[test]
-    fn without_values_or_meaning_there_is_no_interval() {
+    fn runs_of_one_seed_are_one() {
+        let bootstrap = Bootstrap { resamples: 100, ..Bootstrap::default() };
+        let of = |seeds: u64| -> Vec<Run> {
+            (0..20).map(|run| Run { seed: run % seeds, values: vec![run as f64] }).collect()
+        };
+        assert_eq!(bootstrap.interval(&of(4), Statistic::Mean), None);
+        assert!(bootstrap.interval(&of(5), Statistic::Mean).is_some());
+    }
+
+    #[test]
+    fn what_a_seed_does_to_both_sides_is_no_difference() {
+        let bootstrap = Bootstrap { resamples: 500, ..Bootstrap::default() };
+        let side = |first: u64, by: f64| -> Vec<Run> {
+            let values = [10.0, 80.0, 40.0, 160.0, 20.0, 320.0];
+            let run = |(seed, value): (u64, f64)| Run { seed, values: vec![value * by] };
+            (first..).zip(values).map(run).collect()
+        };
+        let ratio = |second: &[Run]| {
+            bootstrap.contrast(&side(0, 1.0), second, Statistic::Mean, Contrast::Ratio).unwrap()
+        };
+        let pairs = ratio(&side(0, 1.1));
+        assert_eq!(pairs.drawn, Drawn::Pairs);
+        let interval = pairs.interval.unwrap();
+        assert!((interval.low - 1.1).abs() < 1e-9 && (interval.high - 1.1).abs() < 1e-9);
+        let apart = ratio(&side(50, 1.1));
+        assert_eq!(apart.drawn, Drawn::Sides);
+        assert!(apart.interval.unwrap().holds(1.0) && (apart.value - 1.1).abs() < 1e-9);
+        // A run without its pair does not count, neither for the interval nor for the value.
+        let mut more = side(0, 1.1);
+        more.push(Run { seed: 99, values: vec![1e6] });
+        assert_eq!(ratio(&more), pairs);
+    }
+
+    #[test]
+    fn without_enough_runs_or_meaning_there_is_no_interval() {
         let bootstrap = Bootstrap { resamples: 100, ..Bootstrap::default() };
         assert_eq!(bootstrap.interval(&[], Statistic::Mean), None);
-        assert_eq!(bootstrap.interval(&[vec![]], Statistic::Mean), None);
-        let zero = [vec![0.0, 0.0]];
-        let one = [vec![1.0]];
-        assert_eq!(bootstrap.interval(&one, Statistic::Mean), None);
-        let one = [vec![1.0], vec![2.0]];
-        assert!(bootstrap.interval(&one, Statistic::Mean).is_some());
-        assert_eq!(bootstrap.contrast(&zero, &one, Statistic::Mean, Contrast::Ratio), None);
+        assert_eq!(bootstrap.interval(&each(&[1.0, 2.0, 3.0, 4.0]), Statistic::Mean), None);
+        let five = each(&[1.0, 2.0, 3.0, 4.0, 5.0]);
+        assert!(bootstrap.interval(&five, Statistic::Mean).is_some());
+        let contrast =
+            |first: &[Run]| bootstrap.contrast(first, &five, Statistic::Mean, Contrast::Ratio);
+        assert_eq!(contrast(&each(&[0.0; 5])), None);
+        assert_eq!(contrast(&[]), None);
+        let few = contrast(&each(&[1.0, 1.0])).unwrap();
+        assert_eq!((few.value, few.interval), (3.0, None));
         let none = Bootstrap { resamples: 0, ..bootstrap };
-        assert_eq!(none.interval(&one, Statistic::Mean), None);
+        assert_eq!(none.interval(&five, Statistic::Mean), None);
     }
 }

@@ -21,7 +21,7 @@ mod quantile;
 mod rank;
 mod summary;
 
-pub use bootstrap::{Bootstrap, Contrast, Interval, Statistic};
+pub use bootstrap::{Bootstrap, Contrast, Contrasted, Drawn, Interval, LEAST_RUNS, Run, Statistic};
 pub use effect::{Effect, Magnitude, cliffs_delta};
 pub use proportion::wilson;
 pub use quantile::{quantile, sorted_millis};
