@@ -13,6 +13,10 @@ const FIRST_PORT: u16 = 8443;
 /// The first port of servers behind servers, on the loopback.
 const FIRST_BACKEND_PORT: u16 = 9080;
 
+/// Bytes on the way above which h2o gives up its latency optimisation. Its own default is 65,535, less than a
+/// link of 10 Mbit/s and 50 ms with its queue holds; this is more than any link of the lab does.
+const H2O_MOST_ON_THE_WAY: u32 = 1 << 30;
+
 /// Where a run's servers find what they need.
 #[derive(Debug, Clone)]
 pub struct Place {
@@ -197,7 +201,8 @@ http {{
 
     fn h2o(&self, errand: &Errand<'_>, launch: &mut Launch) {
         let user = if self.owner == Owner::Root { "user: root\n" } else { "" };
-        // In milliseconds; the greatest number is h2o's own default, which means never.
+        // Milliseconds of round trip from which it keeps the kernel's buffer short; the greatest number
+        // means never.
         let least_rtt = match errand.server.latency_optimization {
             Some(true) => "10",
             Some(false) | None => "4294967295",
@@ -207,6 +212,7 @@ http {{
         let text = format!(
             "{user}num-threads: 1
 http2-latency-optimization-min-rtt: {least_rtt}
+http2-latency-optimization-max-cwnd: {H2O_MOST_ON_THE_WAY}
 {lines}listen:
   host: {}
   port: {}
@@ -385,6 +391,27 @@ mod tests {
             let takes_lines =
                 [ServerKind::Nginx, ServerKind::H2o, ServerKind::Haproxy, ServerKind::Caddy];
             assert_eq!(shown.contains("more\n"), takes_lines.contains(&kind), "{kind}: {shown}");
+        }
+    }
+
+    /// h2o's documentation: the optimisation is off for a round trip below min-rtt, and for more than
+    /// max-cwnd on the way, which is 65,535 if nothing is said.
+    #[test]
+    fn h2o_optimises_on_every_link_of_the_lab() {
+        use crate::link::Profile;
+
+        let shown = launch(ServerKind::H2o).shown();
+        assert!(shown.contains("http2-latency-optimization-min-rtt: 10\n"), "{shown}");
+        let most = shown
+            .lines()
+            .find_map(|line| line.strip_prefix("http2-latency-optimization-max-cwnd: "));
+        let most: f64 = most.unwrap().parse().unwrap();
+        for profile in Profile::all() {
+            let way = &profile.spec.to_client;
+            let rate = way.rate.as_bits_per_second() as f64 / 8.0;
+            let queue = way.queue.packets as f64 * f64::from(way.mtu);
+            let holds = rate * profile.spec.round_trip().as_secs_f64() + queue;
+            assert!(most > holds, "{}: {holds}", profile.name);
         }
     }
 
