@@ -33,10 +33,10 @@ use target::Target;
     long_about = "Show what a big download does to small ones, and what moving it changes.\n\n\
         Makes two hosts inside this machine (network namespaces) with an emulated slow link \
         between them. Over it a client asks for a small object again and again, first alone, then \
-        while a big file comes: by plain HTTP/2; with TCP_NOTSENT_LOWAT, which is the best that \
-        one connection can do; and with SMig, where the server moves the running big file to \
-        another connection. Server, client, TCP and TLS are real; only the link is emulated.\n\n\
-        Both series are shown while it runs; at the end there is a table, and a web page with the \
+        while a big file comes: by plain HTTP/2; with TCP_NOTSENT_LOWAT, which leaves \
+        little unsent in the kernel; and with SMig, where the server moves the running big file to \
+        another connection and paces it. Server, client, TCP and TLS are real; only the link is emulated.\n\n\
+        All three series are shown while it runs; at the end there is a table, and a web page with the \
         picture. Nothing else is left on the machine. It needs Linux, and root or user \
         namespaces.\n\n\
         With --browser the small ones are the 234 pictures of a page, which Chromium loads through \
