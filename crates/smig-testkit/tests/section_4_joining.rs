@@ -2,6 +2,8 @@
 //!
 //! That no JOIN travels in TLS early data binds whoever drives TLS; the crate `smig` tests it.
 
+use core::time::Duration;
+
 use http::Method;
 use smig_proto::{
     Config, EndStream, ErrorCode, Event, Identity, JoinRefusal, KeyingRequest, Security,
@@ -263,6 +265,62 @@ fn a_session_has_a_bounded_number_of_connections() {
         peer.connect();
     }
     assert!(!peer.session().can_join());
+}
+
+#[test]
+fn a_session_joins_connections_for_years() {
+    // SMIG-4.13/rising-numbers: what is remembered of ConnNos does not grow, so nothing ends with
+    // it.
+    let year = Duration::from_secs(365 * 24 * 60 * 60);
+    let mut peer = Peer::of_server(Config::server());
+    for n in 0..3_000 {
+        let line = peer.connect();
+        assert!(joined(&peer, line), "the server refuses connection {n}");
+        peer.close(line);
+        peer.advance(year / 3_000);
+    }
+    let line = peer.connect();
+    let key = peer.get(C1, 1);
+    let cid = peer.cid(line);
+    peer.migrate(key, line).unwrap();
+    peer.expect(C1, migrate(1, cid, 2));
+    // A client.
+    let mut peer = Peer::of_client(Config::client());
+    let mut last = peer.cid(C1);
+    for n in 0..3_000 {
+        assert!(peer.session().can_join(), "the client opens no connection {n}");
+        let line = peer.connect();
+        assert!(joined(&peer, line) && peer.cid(line) > last, "connection {n}");
+        last = peer.cid(line);
+        peer.close(line);
+        peer.advance(year / 3_000);
+    }
+    let line = peer.connect();
+    let key = peer.open(C1, Method::POST, EndStream::No);
+    peer.migrate(key, line).unwrap();
+    let cid = peer.cid(line);
+    peer.expect(C1, migrate(1, cid, 1));
+}
+
+#[test]
+fn conn_numbers_rise() {
+    // SMIG-4.13/rising-numbers: connections that were opened together join in any order; an old
+    // number is refused.
+    let mut peer = Peer::of_server(Config::server());
+    for (number, reason) in [(200, None), (190, None), (190, Some(2)), (137, None), (136, Some(2))]
+    {
+        let line = peer.open_line();
+        peer.rename(line, number);
+        peer.greet(line);
+        peer.take_greeting(line);
+        let join = peer.proof(line);
+        peer.send(line, join);
+        match reason {
+            Some(reason) => peer.expect(line, join_refused(reason)),
+            None => peer.expect_joined(line),
+        }
+        peer.close(line);
+    }
 }
 
 #[test]

@@ -159,7 +159,7 @@ impl Session {
     /// Server: a ConnNo is used up (SMIG-4.6/refusal-reasons).
     fn note_number(&mut self, cid: Cid) {
         if self.role == Role::Server {
-            self.numbers.push(cid.number);
+            self.numbers.note(cid.number);
         }
     }
 
@@ -350,15 +350,14 @@ impl Session {
         let used = self.conns.iter().any(|conn| conn.cid == Some(cid));
         let expected = client_mac(key, cid, detached.nonce, exporter);
         let proved = bool::from(expected.ct_eq(&detached.mac));
-        if !proved || used || self.numbers.contains(&cid.number) {
+        if !proved || used || !self.numbers.may_join(cid.number) {
             return Err(JoinRefusal::BadProof);
         }
         let spec = &detached.conn.spec;
         if spec.identity != founder.spec.identity || spec.security != founder.spec.security {
             return Err(JoinRefusal::DifferentIdentity);
         }
-        if members.count() >= smig.max_connections.min(MAX_CONNECTIONS) || self.numbers.len() > 1024
-        {
+        if members.count() >= smig.max_connections.min(MAX_CONNECTIONS) {
             return Err(JoinRefusal::Limit);
         }
         Ok(JoinProof { cid, nonce: detached.nonce, exporter })

@@ -13,6 +13,7 @@ mod event;
 mod headers;
 mod input;
 mod join;
+mod numbers;
 mod read;
 mod routing;
 mod timers;
@@ -33,6 +34,7 @@ use crate::stream::Arena;
 use crate::time::Instant;
 use crate::wire::{self, AppId, Cid, Setting};
 use join::SessionKey;
+use numbers::ConnNumbers;
 
 /// Which end of the session this is.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -64,8 +66,7 @@ pub struct Session {
     pub(crate) config: Config,
     pub(crate) app: Option<AppId>,
     pub(crate) key: Option<SessionKey>,
-    /// ConnNos seen (server) or the last one given (client).
-    pub(crate) numbers: Vec<u32>,
+    numbers: ConnNumbers,
     pub(crate) conns: Vec<Connection>,
     pub(crate) next_conn: u32,
     pub(crate) streams: Arena,
@@ -105,7 +106,7 @@ impl Session {
             role,
             app,
             key: None,
-            numbers: Vec::new(),
+            numbers: ConnNumbers::default(),
             conns: Vec::new(),
             next_conn: 0,
             streams: Arena::default(),
@@ -135,9 +136,7 @@ impl Session {
         if let (Role::Client, Some(app), true) = (self.role, self.app, self.may_smig(&spec))
             && self.may_name_connection()
         {
-            let number = self.numbers.last().map_or(1, |last| last + 1);
-            self.numbers = vec![number];
-            conn.cid = Some(Cid { app, number });
+            conn.cid = self.numbers.next().map(|number| Cid { app, number });
         }
         self.write_preface(&mut conn);
         let cid = conn.cid.filter(|_| self.role == Role::Client);

@@ -245,7 +245,9 @@ impl Peer {
 
     pub(super) fn next_nonce(&mut self) -> [u8; 16] {
         self.nonces += 1;
-        [self.nonces; 16]
+        let mut nonce = [0x0a; 16];
+        nonce[8..].copy_from_slice(&self.nonces.to_be_bytes());
+        nonce
     }
 
     pub(super) fn give_keying_material(

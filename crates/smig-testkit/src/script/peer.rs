@@ -67,7 +67,7 @@ pub struct Peer {
     pub(super) registry: Vec<(AppId, usize)>,
     /// K, where it is not the founder's exporter.
     pub(super) key: Option<[u8; 32]>,
-    pub(super) nonces: u8,
+    pub(super) nonces: u64,
     /// Octets taken from the engine in one poll.
     transmit_limit: usize,
 }

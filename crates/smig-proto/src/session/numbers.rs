@@ -1,0 +1,88 @@
+//! ConnNos of a session: which one a client gives next, which ones a server has joined.
+//!
+//! They rise (SMIG-4.13/rising-numbers), so a session remembers a mark and not a list, however long
+//! it lives.
+
+/// How far below the mark a ConnNo may still be joined: connections that were opened together may
+/// finish their handshakes in any order, and a session has at most 16.
+const WINDOW: u32 = 64;
+
+/// The ConnNos of one session, at either end.
+#[derive(Clone, Copy, Debug, Default)]
+pub(super) struct ConnNumbers {
+    /// The highest one that was given (client) or joined (server); 0: none.
+    highest: u32,
+    /// One bit for each of the [`WINDOW`] numbers from the highest on down: whether it was joined.
+    joined: u64,
+}
+
+impl ConnNumbers {
+    /// Client: the number of the next connection. `None`: they are used up.
+    pub(super) fn next(&mut self) -> Option<u32> {
+        self.highest = self.highest.checked_add(1)?;
+        Some(self.highest)
+    }
+
+    /// Server: whether a connection of this number may join. What is too far below the mark counts as
+    /// used.
+    pub(super) fn may_join(&self, number: u32) -> bool {
+        match self.highest.checked_sub(number) {
+            None => true,
+            Some(below) => number > 0 && below < WINDOW && self.joined & (1 << below) == 0,
+        }
+    }
+
+    /// Server: a connection of this number has joined.
+    pub(super) fn note(&mut self, number: u32) {
+        match number.checked_sub(self.highest) {
+            Some(above) => {
+                self.joined = self.joined.checked_shl(above).unwrap_or(0) | 1;
+                self.highest = number;
+            }
+            None => {
+                let below = self.highest - number;
+                self.joined |= 1_u64.checked_shl(below).unwrap_or(0);
+            }
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn numbers_join_once_in_the_order_of_any_network() {
+        // SMIG-4.13/rising-numbers
+        let mut numbers = ConnNumbers::default();
+        for number in [1, 3, 2, 7, 5] {
+            assert!(numbers.may_join(number), "{number}");
+            numbers.note(number);
+            assert!(!numbers.may_join(number), "{number} twice");
+        }
+        assert!(numbers.may_join(4) && numbers.may_join(6) && numbers.may_join(8));
+        assert!(!numbers.may_join(0));
+    }
+
+    #[test]
+    fn what_lies_far_below_the_mark_counts_as_used() {
+        let mut numbers = ConnNumbers::default();
+        for number in [1, 100] {
+            numbers.note(number);
+        }
+        assert!(numbers.may_join(99) && numbers.may_join(37));
+        assert!(!numbers.may_join(36) && !numbers.may_join(1));
+        numbers.note(u32::MAX);
+        assert!(!numbers.may_join(100) && numbers.may_join(u32::MAX - 1));
+        numbers.note(u32::MAX - 63);
+        assert!(!numbers.may_join(u32::MAX - 63) && !numbers.may_join(u32::MAX));
+    }
+
+    #[test]
+    fn a_client_counts_up_and_ends() {
+        let mut numbers = ConnNumbers::default();
+        assert_eq!((numbers.next(), numbers.next()), (Some(1), Some(2)));
+        numbers.highest = u32::MAX;
+        assert_eq!(numbers.next(), None);
+    }
+}
