@@ -56,6 +56,9 @@ pub struct SmigConfig {
     pub max_moves: u8,
     /// Migrations a second in a session that are followed, sustained.
     pub migrations_per_second: u32,
+    /// How long a client waits for the answer to a JOIN before it gives the connection up: a server
+    /// decides at once, or asks another of its workers.
+    pub join_timeout: Duration,
     /// How long a carrier may stay unbound.
     pub unbound_timeout: Duration,
     /// How long a mover waits for the answer to its MIGRATE before it resets the stream.
@@ -73,6 +76,7 @@ impl Default for SmigConfig {
             max_connections: 4,
             max_moves: 4,
             migrations_per_second: 10,
+            join_timeout: Duration::from_secs(10),
             unbound_timeout: Duration::from_secs(10),
             answer_timeout: Duration::from_secs(30),
             replay_limit: 1 << 20,
@@ -126,6 +130,9 @@ pub struct Limits {
     pub headers_timeout: Duration,
     /// Time for the peer to acknowledge our SETTINGS.
     pub settings_timeout: Duration,
+    /// Time for the peer to answer the PING between the two GOAWAY of an orderly end. Then the second
+    /// is sent all the same: who answers no PING must not keep a connection for ever.
+    pub drain_timeout: Duration,
 }
 
 impl Default for Limits {
@@ -150,6 +157,7 @@ impl Default for Limits {
             preface_timeout: Duration::from_secs(5),
             headers_timeout: Duration::from_secs(10),
             settings_timeout: Duration::from_secs(30),
+            drain_timeout: Duration::from_secs(10),
         }
     }
 }

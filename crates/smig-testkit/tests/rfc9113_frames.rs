@@ -1,5 +1,7 @@
 //! RFC 9113 sections 3, 4 and 6: the preface, frames, and each frame type's own rules.
 
+use core::time::Duration;
+
 use http::Method;
 use smig_proto::{Config, EndStream, ErrorCode, Event, Processed};
 use smig_testkit::script::frame::*;
@@ -353,7 +355,7 @@ fn pings_are_answered_ahead_of_data() {
 fn an_orderly_end_takes_two_goaways() {
     // Section 6.8: streams that were under way at the first one are still taken.
     let mut peer = server();
-    peer.app(|session, _| session.shutdown());
+    peer.app(|session, now| session.shutdown(now));
     let Frame::GoAway { last: 0x7fff_ffff, code: ErrorCode::NoError, .. } = peer.next(C1) else {
         panic!("a warning first");
     };
@@ -372,6 +374,30 @@ fn an_orderly_end_takes_two_goaways() {
     peer.expect(C1, headers(3).status(204).end());
     peer.send(C1, reset(1, ErrorCode::Cancel));
     assert!(peer.should_close(C1), "when the last stream is over");
+}
+
+#[test]
+fn an_orderly_end_does_not_wait_for_a_peer_that_answers_no_ping() {
+    // Section 6.8
+    let mut peer = server();
+    let running = peer.get(C1, 3);
+    peer.app(|session, now| session.shutdown(now));
+    let Frame::GoAway { last: 0x7fff_ffff, .. } = peer.next(C1) else { panic!("a warning first") };
+    let Frame::Ping(opaque) = peer.next(C1) else { panic!("a PING measures the way") };
+    peer.advance(Duration::from_secs(9));
+    peer.expect_silence();
+    peer.advance(Duration::from_secs(3));
+    let Frame::GoAway { last: 3, code: ErrorCode::NoError, .. } = peer.next(C1) else {
+        panic!("then the last id");
+    };
+    assert_eq!(peer.limit(), "drain PING answer time");
+    // The answer that comes late changes nothing.
+    peer.send(C1, pong(opaque));
+    peer.expect_silence();
+    peer.respond(running, 204, EndStream::Yes);
+    peer.expect(C1, headers(3).status(204).end());
+    peer.send(C1, reset(1, ErrorCode::Cancel));
+    assert!(peer.should_close(C1));
 }
 
 #[test]

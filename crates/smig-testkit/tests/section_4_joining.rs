@@ -453,7 +453,7 @@ fn an_unknown_session_is_founded_anew_on_cleartext() {
 
 #[test]
 fn three_wrong_proofs_end_the_connection() {
-    // SMIG-4.9/wrong-macs
+    // SMIG-4.9/three-refusals
     let mut peer = Peer::of_server(Config::server());
     let line = join_spoiled(&mut peer, |_, mac| mac[0] ^= 1);
     peer.expect(line, join_refused(2));
@@ -466,8 +466,103 @@ fn three_wrong_proofs_end_the_connection() {
 }
 
 #[test]
+fn three_refused_joins_end_the_connection_whatever_the_reasons() {
+    // SMIG-4.9/three-refusals
+    use JoinRefusal::{BadProof, DifferentIdentity, Limit, NotHere};
+    for (reasons, octets) in [
+        ([NotHere; 3], [5, 5, 5]),
+        ([DifferentIdentity, Limit, BadProof], [3, 4, 2]),
+        ([Limit; 3], [4, 4, 4]),
+    ] {
+        let mut peer = Peer::to_server(Setup::new(Config::server()).joins_by_script());
+        peer.connect();
+        let line = before_join(&mut peer);
+        for (reason, octet) in reasons.into_iter().zip(octets) {
+            let join = peer.proof(line);
+            peer.send(line, join);
+            peer.refuse_join(line, reason);
+            peer.expect(line, join_refused(octet));
+        }
+        peer.expect_goaway(line, ErrorCode::EnhanceYourCalm);
+        peer.expect_nothing(C1);
+    }
+    // SMIG-4.9/three-refusals: a cleartext connection that names sessions which nobody knows.
+    let setup = Setup::new(Config::server()).security(Security::TrustedCleartext);
+    let mut peer = Peer::to_server(setup);
+    peer.open_line();
+    peer.greet(C1);
+    peer.take_greeting(C1);
+    peer.set_key([1; 32]);
+    for _ in 0..3 {
+        let join = peer.proof(C1);
+        peer.send(C1, join);
+        peer.expect(C1, join_refused(1));
+    }
+    peer.expect_goaway(C1, ErrorCode::EnhanceYourCalm);
+}
+
+#[test]
+fn a_connection_joins_one_session_once() {
+    // SMIG-4.14/join-once: a founder that was told so, and asks again.
+    let mut peer = Peer::of_server(Config::server());
+    let join = peer.proof(C1);
+    peer.send(C1, join);
+    peer.expect(C1, join_refused(1));
+    let join = peer.proof(C1);
+    peer.send(C1, join);
+    peer.expect_goaway(C1, ErrorCode::ProtocolError);
+    // SMIG-4.14/join-once: a founder that others have joined.
+    let mut peer = Peer::of_server(Config::server()).with_spare();
+    peer.close(C2);
+    let join = peer.proof(C1);
+    peer.send(C1, join);
+    peer.expect_goaway(C1, ErrorCode::ProtocolError);
+    // SMIG-4.14/join-once: a connection that has joined, and is alone.
+    let mut peer = Peer::of_server(Config::server()).with_spare();
+    let join = peer.proof(C2);
+    peer.close(C1);
+    peer.send(C2, join);
+    peer.expect_goaway(C2, ErrorCode::ProtocolError);
+}
+
+#[test]
+fn a_join_is_answered_in_time() {
+    // SMIG-4.15/join-timeout, and SMIG-5.12/join-pending: what waited for the answer is declined.
+    let mut peer = Peer::to_client(Setup::new(Config::client()).joins_by_script());
+    peer.connect();
+    peer.connect();
+    let key = peer.open(C1, Method::GET, EndStream::Yes);
+    let cid = peer.cid(C2);
+    peer.send(C1, migrate(1, cid, 2));
+    peer.advance(Duration::from_secs(9));
+    peer.expect_silence();
+    peer.advance(Duration::from_secs(3));
+    peer.expect_goaway(C2, ErrorCode::SettingsTimeout);
+    assert_eq!(peer.limit(), "JOIN not answered in time");
+    peer.expect(C1, decline(1).end());
+    peer.expect_unharmed(key);
+    assert!(peer.session().can_join());
+    // SMIG-4.15/join-timeout: an answer in time ends the watch.
+    let mut peer = Peer::to_client(Setup::new(Config::client()).joins_by_script());
+    peer.connect();
+    peer.connect();
+    peer.advance(Duration::from_secs(9));
+    let answer = peer.join_answer(C2);
+    peer.send(C2, answer);
+    peer.advance(Duration::from_secs(60));
+    assert!(joined(&peer, C2));
+    peer.expect_silence();
+    // SMIG-4.15/join-timeout: the JOIN that founds a session on cleartext is one.
+    let setup = Setup::new(Config::client()).security(Security::TrustedCleartext);
+    let mut peer = Peer::to_client(setup.joins_by_script());
+    peer.open_line();
+    peer.advance(Duration::from_secs(12));
+    assert!(peer.is_closed(C1));
+}
+
+#[test]
 fn a_right_proof_behind_a_wrong_one_joins() {
-    // SMIG-4.9/wrong-macs leaves two tries.
+    // SMIG-4.9/three-refusals leaves two tries.
     let mut peer = Peer::of_server(Config::server());
     let line = join_spoiled(&mut peer, |_, mac| mac[0] ^= 1);
     peer.expect(line, join_refused(2));

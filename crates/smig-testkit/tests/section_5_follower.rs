@@ -214,7 +214,7 @@ fn a_follower_declines_what_its_goaway_excludes() {
     let (mut peer, key) = receiving();
     let cid = peer.cid(C2);
     let conn = peer.conn(C2);
-    peer.app(|session, _| session.drain(conn));
+    peer.app(|session, now| session.drain(now, conn));
     let Frame::GoAway { last: 0x7fff_ffff, .. } = peer.next(C2) else { panic!("a warning first") };
     let Frame::Ping(opaque) = peer.next(C2) else { panic!("then PING") };
     peer.send(C2, pong(opaque));

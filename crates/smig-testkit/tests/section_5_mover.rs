@@ -51,7 +51,7 @@ fn no_stream_moves_to_a_connection_that_is_going_away() {
     peer.send(C2, goaway(0, ErrorCode::NoError));
     assert_eq!(peer.migrate(key, C2), Err(MigrateError::NoTarget));
     let conn = peer.conn(C3);
-    peer.app(|session, _| session.drain(conn));
+    peer.app(|session, now| session.drain(now, conn));
     assert_eq!(peer.migrate(key, C3), Err(MigrateError::NoTarget));
     assert_eq!(peer.migrate_to_spare(key), Err(MigrateError::NoTarget));
     peer.expect_nothing(C1);

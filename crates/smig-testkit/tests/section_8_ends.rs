@@ -417,7 +417,7 @@ fn carriers_go_with_their_connection() {
 
 fn drain(peer: &mut Peer, line: Line) {
     let conn = peer.conn(line);
-    peer.app(|session, _| session.drain(conn));
+    peer.app(|session, now| session.drain(now, conn));
     let Frame::GoAway { last: 0x7fff_ffff, code: ErrorCode::NoError, .. } = peer.next(line) else {
         panic!("a warning comes first");
     };

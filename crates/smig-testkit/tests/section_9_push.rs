@@ -32,6 +32,25 @@ fn pushing() -> (Peer, StreamKey) {
 }
 
 #[test]
+fn a_promise_behind_the_clients_goaway_is_ignored() {
+    // RFC 9113 section 6.8, and SMIG-9.1/push: the server reads in the GOAWAY that nobody waits for it.
+    let mut peer = Peer::of_client(Config { push: Push::Enabled, ..Config::client() });
+    let key = peer.open(C1, Method::GET, EndStream::Yes);
+    let conn = peer.conn(C1);
+    peer.app(|session, now| session.drain(now, conn));
+    peer.expect(C1, goaway(0x7fff_ffff, ErrorCode::NoError));
+    let Frame::Ping(opaque) = peer.next(C1) else { panic!("a PING measures the way") };
+    peer.send(C1, pong(opaque));
+    peer.expect(C1, goaway(0, ErrorCode::NoError));
+    peer.send(C1, push_promise(1, 2, headers(0).get("/style.css")));
+    peer.send(C1, headers(2).status(200).end());
+    assert_eq!(peer.session().stream_count(), 1, "the promise is none");
+    peer.send(C1, headers(1).status(204).end());
+    assert_eq!(peer.take_response(key), 204);
+    peer.expect_silence();
+}
+
+#[test]
 fn a_client_turns_push_off_by_default() {
     // SMIG-9.1/push
     let mut peer = Peer::to_client(Setup::new(Config::client()));

@@ -127,6 +127,16 @@ pub(crate) enum Membership {
     JoiningFormer,
 }
 
+/// Server: whether JOIN may come on a connection.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum JoinTurn {
+    /// It may: which session the connection belongs to is not settled.
+    Open,
+    /// It belongs to its session for good: it has joined it, has founded it by a JOIN, or others have
+    /// joined it (SMIG-4.14/join-once).
+    Over,
+}
+
 /// Frames that RFC 9113 allows but that only an attacker sends many of.
 #[derive(Debug)]
 pub(crate) struct Nuisances {
@@ -135,7 +145,8 @@ pub(crate) struct Nuisances {
     pub(crate) priorities_in_a_row: u32,
     pub(crate) settings: Counter,
     pub(crate) tiny_frames: Counter,
-    pub(crate) bad_proofs: u8,
+    /// JOINs that were refused, for whatever reason.
+    pub(crate) refused_joins: u8,
 }
 
 impl Nuisances {
@@ -152,8 +163,8 @@ pub(crate) struct GoAways {
     /// The last id that we told the peer; frames above it are ignored.
     pub(crate) sent: Option<StreamId>,
     pub(crate) received: Option<StreamId>,
-    /// The second GOAWAY follows when this PING is answered.
-    pub(crate) draining: bool,
+    /// Since when the PING is unanswered behind which the second GOAWAY follows.
+    pub(crate) draining: Option<Instant>,
 }
 
 #[derive(Debug)]
@@ -163,6 +174,9 @@ pub(crate) struct Connection {
     pub(crate) cid: Option<Cid>,
     pub(crate) phase: Phase,
     pub(crate) membership: Membership,
+    pub(crate) join_turn: JoinTurn,
+    /// Client: since when its JOIN is unanswered.
+    pub(crate) join_since: Option<Instant>,
     pub(crate) role: ConnectionRole,
     pub(crate) decoder: hpack::Decoder,
     pub(crate) encoder: hpack::Encoder,
@@ -204,6 +218,8 @@ impl Connection {
             cid: None,
             phase,
             membership: Membership::Plain,
+            join_turn: JoinTurn::Open,
+            join_since: None,
             role: ConnectionRole::default(),
             decoder: hpack::Decoder::new(4096),
             encoder: hpack::Encoder::new(),
@@ -230,7 +246,7 @@ impl Connection {
                 priorities_in_a_row: 0,
                 settings: Counter::default(),
                 tiny_frames: Counter::default(),
-                bad_proofs: 0,
+                refused_joins: 0,
             },
             born: now,
             error: None,
@@ -275,6 +291,13 @@ impl Connection {
             | Membership::Former
             | Membership::JoiningFormer => false,
         }
+    }
+
+    /// Client: whether a JOIN is to be sent or answered.
+    pub(crate) fn awaits_join(&self) -> bool {
+        let sent =
+            matches!(self.membership, Membership::Joining { .. } | Membership::JoiningFormer);
+        !self.is_dead() && (sent || self.owes_join())
     }
 
     /// Whether the extension runs on this connection and it belongs to the session.

@@ -27,7 +27,8 @@ macro_rules! causes {
         impl Cause {
             /// Whether a limit of ours was hit, rather than a rule broken.
             pub(crate) const fn is_limit(self) -> bool {
-                let timeout = matches!(self, Self::SlowPreface | Self::SettingsTimeout);
+                let timeout =
+                    matches!(self, Self::SlowPreface | Self::SettingsTimeout | Self::JoinTimeout);
                 timeout || matches!(self.code(), ErrorCode::EnhanceYourCalm)
             }
 
@@ -109,7 +110,8 @@ causes! {
     // SMig (spec/smig.md).
     BadCid => ProtocolError, "the CID settings are missing, zero, changed or not the session's";
     UnexpectedJoin => ProtocolError, "JOIN where none is due";
-    BadJoinProof => EnhanceYourCalm, "three bad JOIN proofs";
+    TooManyJoins => EnhanceYourCalm, "three refused JOINs";
+    JoinTimeout => SettingsTimeout, "JOIN not answered in time";
     BadServerProof => ProtocolError, "the server's proof in JOIN ACK is wrong";
     BadMigrate => ProtocolError, "MIGRATE that its sender may not send";
     UnexpectedMigrateAck => ProtocolError, "MIGRATE acknowledged that was not sent";

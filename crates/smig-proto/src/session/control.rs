@@ -209,10 +209,8 @@ impl Session {
 
     pub(crate) fn on_pong(&mut self, id: ConnId, opaque: [u8; 8]) -> Result<(), Fault> {
         let Some(conn) = self.conn_mut(id) else { return Ok(()) };
-        if conn.goaway.draining && opaque == DRAIN {
-            conn.goaway.draining = false;
-            let last = conn.peer_ids.highest();
-            send_goaway(conn, last, ErrorCode::NoError, b"");
+        if conn.goaway.draining.is_some() && opaque == DRAIN {
+            end_drain(conn);
         }
         Ok(())
     }
@@ -304,28 +302,37 @@ impl Session {
     }
 
     /// Ends the session in order: no new streams, running ones finish (RFC 9113 section 6.8).
-    pub fn shutdown(&mut self) {
+    pub fn shutdown(&mut self, now: Instant) {
         self.closing = true;
         for conn in self.conns.iter_mut().filter(|conn| !conn.is_dead()) {
-            drain(conn);
+            drain(now, conn);
         }
+        self.arm(now);
     }
 
     /// Ends one connection in order; streams on it may still migrate away
     /// (SMIG-8.14/drain-by-moving).
-    pub fn drain(&mut self, id: ConnId) {
+    pub fn drain(&mut self, now: Instant, id: ConnId) {
         if let Some(conn) = self.conn_mut(id).filter(|conn| !conn.is_dead()) {
-            drain(conn);
+            drain(now, conn);
+            self.arm(now);
         }
     }
 }
 
-fn drain(conn: &mut Connection) {
+fn drain(now: Instant, conn: &mut Connection) {
     if conn.goaway.sent.is_none() {
         send_goaway(conn, StreamId::MAX, ErrorCode::NoError, b"");
-        conn.goaway.draining = true;
+        conn.goaway.draining = Some(now);
         wire::ping(&mut conn.out.frames, DRAIN);
     }
+}
+
+/// The peer has read the first GOAWAY, or had its time: the second says which streams are the last.
+pub(crate) fn end_drain(conn: &mut Connection) {
+    conn.goaway.draining = None;
+    let last = conn.peer_ids.highest();
+    send_goaway(conn, last, ErrorCode::NoError, b"");
 }
 
 pub(crate) fn send_goaway(conn: &mut Connection, last: StreamId, code: ErrorCode, debug: &[u8]) {

@@ -532,7 +532,7 @@ impl Session {
         if conn.is_dead() {
             return true;
         }
-        let drained = conn.goaway.sent.is_some() && !conn.goaway.draining;
+        let drained = conn.goaway.sent.is_some() && conn.goaway.draining.is_none();
         let told_off = conn.goaway.received.is_some() && self.role == Role::Client;
         (drained || told_off)
             && conn.streams.is_empty()

@@ -252,6 +252,10 @@ impl Session {
         }
         let full = self.peer_open >= most;
         let Some(conn) = self.conn_mut(id) else { return Ok(()) };
+        if conn.goaway.sent.is_some_and(|last| promised > last) {
+            // The server reads of it in our GOAWAY (RFC 9113 section 6.8).
+            return Ok(());
+        }
         conn.peer_ids.mark_opened(promised);
         let (Some(parent), false) = (parent, full) else {
             return Err(Fault::Stream(promised, Cause::TooManyStreams));

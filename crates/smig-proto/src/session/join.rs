@@ -8,7 +8,7 @@ use sha2::Sha256;
 use subtle::ConstantTimeEq;
 
 use crate::config::{Config, MAX_CONNECTIONS};
-use crate::conn::{ConnId, Connection, Identity, Membership, Phase, Security};
+use crate::conn::{ConnId, Connection, Identity, JoinTurn, Membership, Phase, Security};
 use crate::error::{Cause, Fault};
 use crate::session::{Event, Role, Session};
 use crate::time::Instant;
@@ -182,9 +182,7 @@ impl Session {
         let Some(cid) = conn.cid else { return Err(Cause::BadCid.into()) };
         // Before any stream (SMIG-4.2/join-first), and on no connection that others have joined.
         let late = conn.peer_ids.highest() > wire::StreamId::CONNECTION || conn.carriers.len() > 0;
-        let has_key = conn.spec.security == Security::TrustedCleartext
-            && conn.membership == Membership::Joined;
-        if late || has_key || !alone {
+        if late || !alone || conn.join_turn == JoinTurn::Over {
             return Err(Cause::UnexpectedJoin.into());
         }
         let (_, unused) = mac.split_at(16);
@@ -215,6 +213,7 @@ impl Session {
         if let Some(conn) = self.conn_mut(id) {
             wire::join(&mut conn.out.frames, &points, Join::Ack { nonce: ours, mac: answer });
             conn.membership = Membership::Joined;
+            conn.join_turn = JoinTurn::Over;
         }
         self.key = Some(key);
         self.note_number(cid);
@@ -288,6 +287,7 @@ impl Session {
                 };
             }
             self.found_session(id, cid);
+            self.arm(now);
         }
         Ok(())
     }
@@ -302,15 +302,16 @@ impl Session {
         }
         conn.phase = Phase::Open;
         wire::join(&mut conn.out.frames, &points, Join::Refused(reason));
-        if reason == JoinRefusal::BadProof {
-            conn.nuisances.bad_proofs += 1;
-            if conn.nuisances.bad_proofs >= 3 {
-                return self.fail_connection(id, Cause::BadJoinProof);
-            }
+        conn.nuisances.refused_joins += 1;
+        if conn.nuisances.refused_joins >= 3 {
+            return self.fail_connection(id, Cause::TooManyJoins);
         }
         if reason != JoinRefusal::UnknownSession {
             conn.membership = Membership::Plain;
             self.key = None;
+        } else if conn.spec.security == Security::Tls13 {
+            // In cleartext a further JOIN brings the key.
+            conn.join_turn = JoinTurn::Over;
         }
     }
 
@@ -384,11 +385,14 @@ impl Session {
         }
         self.note_number(proof.cid);
         self.conns.push(conn);
+        for member in &mut self.conns {
+            member.join_turn = JoinTurn::Over;
+        }
         self.arm(now);
         self.events.push_back(Event::Joined { conn: id });
         if self.closing {
             // It was on its way when the session was told to end.
-            self.drain(id);
+            self.drain(now, id);
         }
         id
     }

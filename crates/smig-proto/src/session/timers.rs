@@ -6,6 +6,7 @@ use core::time::Duration;
 use crate::conn::{ConnId, Connection, Phase};
 use crate::error::{Cause, ErrorCode};
 use crate::migrate::HandOver;
+use crate::session::control::end_drain;
 use crate::session::{Event, Session};
 use crate::stream::{Hold, Route, StreamKey};
 use crate::time::Instant;
@@ -50,6 +51,8 @@ impl Session {
                     || conn.carriers.len() > 0
                     || !conn.answers_due.is_empty()
                     || !(conn.settings_acked || conn.is_dead())
+                    || conn.awaits_join()
+                    || (conn.goaway.draining.is_some() && !conn.is_dead())
             })
     }
 
@@ -64,6 +67,20 @@ impl Session {
         if !conn.settings_acked && age >= limits.settings_timeout {
             return self.fail_connection(id, Cause::SettingsTimeout);
         }
+        if self.is_join_late(now, id) {
+            return self.fail_connection(id, Cause::JoinTimeout);
+        }
+        let Some(conn) = self.conn_mut(id) else { return };
+        if conn
+            .goaway
+            .draining
+            .is_some_and(|since| now.saturating_duration_since(since) >= limits.drain_timeout)
+        {
+            // What the peer still opened before it read of the end is taken to have come.
+            end_drain(conn);
+            self.events.push_back(Event::LimitHit { conn: id, limit: "drain PING answer time" });
+        }
+        let Some(conn) = self.conn(id) else { return };
         let slow = |since| now.saturating_duration_since(since) >= limits.headers_timeout;
         if conn.assembly.as_ref().is_some_and(|assembly| slow(assembly.since)) {
             return self.fail_connection(id, Cause::SlowHeaders);
@@ -76,6 +93,21 @@ impl Session {
                 self.events.push_back(Event::LimitHit { conn: id, limit: "unbound carrier time" });
             }
         }
+    }
+
+    /// Client: whether a JOIN waits too long for its answer. Nothing of the connection is processed
+    /// meanwhile (SMIG-4.2/join-first), and moves to it wait (SMIG-5.12/join-pending).
+    fn is_join_late(&mut self, now: Instant, id: ConnId) -> bool {
+        let Some(timeout) = self.config.smig.as_ref().map(|smig| smig.join_timeout) else {
+            return false;
+        };
+        let Some(conn) = self.conn_mut(id) else { return false };
+        if !conn.awaits_join() {
+            conn.join_since = None;
+            return false;
+        }
+        let since = *conn.join_since.get_or_insert(now);
+        now.saturating_duration_since(since) >= timeout
     }
 
     fn check_streams(&mut self, now: Instant) {

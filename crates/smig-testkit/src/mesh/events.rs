@@ -66,8 +66,14 @@ impl World {
     }
 
     fn on_limit(&mut self, side: Side, limit: &'static str) {
-        let times = [Cause::SlowHeaders, Cause::SlowPreface, Cause::SettingsTimeout];
-        let late = self.mesh.watch.slept_long && times.iter().any(|time| time.describe() == limit);
+        let times = [
+            Cause::SlowHeaders.describe(),
+            Cause::SlowPreface.describe(),
+            Cause::SettingsTimeout.describe(),
+            Cause::JoinTimeout.describe(),
+            "drain PING answer time",
+        ];
+        let late = self.mesh.watch.slept_long && times.contains(&limit);
         match limit {
             "migrations"
             | "unbound carriers"
@@ -134,9 +140,11 @@ impl World {
         match cause {
             Cause::ConnectionLost | Cause::GoingAway | Cause::TooManyStreams => true,
             Cause::CarrierTimeout => self.slept >= 1000 * u32::from(self.mesh.setup.patience),
-            Cause::Stalled | Cause::SlowPreface | Cause::SlowHeaders | Cause::SettingsTimeout => {
-                self.mesh.watch.slept_long
-            }
+            Cause::Stalled
+            | Cause::SlowPreface
+            | Cause::SlowHeaders
+            | Cause::SettingsTimeout
+            | Cause::JoinTimeout => self.mesh.watch.slept_long,
             _ => false,
         }
     }

@@ -1,6 +1,6 @@
 //! What each step does to a world.
 
-use smig_proto::{EndStream, ErrorCode, Priority, Session, Target};
+use smig_proto::{EndStream, ErrorCode, Priority, Target};
 
 use crate::mesh::link::Side;
 use crate::mesh::op::{Op, Whither};
@@ -66,7 +66,8 @@ impl World {
             Op::Ping { link, side } => self.on_conn(link, side, |session, conn| session.ping(conn)),
             Op::Drain { link, side } => {
                 self.seen("drain");
-                self.on_conn(link, side, |session, conn| session.drain(conn));
+                let now = self.mesh.now;
+                self.on_conn(link, side, |session, conn| session.drain(now, conn));
             }
             Op::Shutdown { side } => {
                 self.seen("shutdown");
@@ -184,13 +185,14 @@ impl World {
     }
 
     fn shutdown(&mut self, side: Side) {
+        let now = self.mesh.now;
         match side {
             Side::Client => {
-                self.mesh.client.shutdown();
+                self.mesh.client.shutdown(now);
                 self.shut.push((side, 0));
             }
             Side::Server => {
-                self.mesh.servers.iter_mut().for_each(Session::shutdown);
+                self.mesh.servers.iter_mut().for_each(|session| session.shutdown(now));
                 self.shut.extend((0..self.mesh.servers.len()).map(|session| (side, session)));
             }
         }

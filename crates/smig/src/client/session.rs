@@ -328,7 +328,7 @@ impl ClientSession {
         if self.stage == Stage::Closing && self.slots.len() == 0 && self.queue.is_empty() {
             self.stage = Stage::Ended;
             self.idle_since = Some(turn.now);
-            turn.session.shutdown();
+            turn.session.shutdown(turn.now);
         }
     }
 
@@ -440,6 +440,7 @@ impl App for ClientSession {
             }
             Event::Closed { conn, error } => {
                 tracing::debug!(%conn, ?error, "connection ended");
+                self.spares.on_closed(turn, error.and_then(|error| error.cause));
             }
             Event::LimitHit { conn, limit } => {
                 tracing::warn!(%conn, limit, "limit hit");

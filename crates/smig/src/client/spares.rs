@@ -8,8 +8,8 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use smig_proto::{
-    ConnId, ConnectionRole, ConnectionView, Identity, Instant, JoinRefusal, Security, StreamKey,
-    Target,
+    Cause, ConnId, ConnectionRole, ConnectionView, Identity, Instant, JoinRefusal, Security,
+    StreamKey, Target,
 };
 
 use super::dial;
@@ -71,7 +71,7 @@ impl Spares {
         let idle: Vec<ConnId> =
             turn.session.connections().filter(idle).map(|conn| conn.id).collect();
         for conn in idle {
-            turn.session.drain(conn);
+            turn.session.drain(turn.now, conn);
         }
     }
 
@@ -135,9 +135,16 @@ impl Spares {
     /// The server refused a spare: of no use any more, unless the session begins anew on it.
     pub(super) fn on_refused(&mut self, turn: &mut Turn<'_>, conn: ConnId, reason: JoinRefusal) {
         if reason != JoinRefusal::UnknownSession {
-            turn.session.drain(conn);
+            turn.session.drain(turn.now, conn);
         }
         self.fail(turn);
+    }
+
+    /// A connection ended, by this side's judgement for `cause`.
+    pub(super) fn on_closed(&mut self, turn: &mut Turn<'_>, cause: Option<Cause>) {
+        if cause == Some(Cause::JoinTimeout) {
+            self.fail(turn);
+        }
     }
 
     fn fail(&mut self, turn: &mut Turn<'_>) {

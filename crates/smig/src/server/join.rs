@@ -41,6 +41,10 @@ where
         let Some(owner) = owner else {
             return turn.session.refuse_join(conn, JoinRefusal::UnknownSession);
         };
+        if Arc::ptr_eq(&owner, &self.mailbox) {
+            // It names the session that it has begun itself: nobody else knows one of this name.
+            return turn.session.refuse_join(conn, JoinRefusal::UnknownSession);
+        }
         let Some(detached) = turn.session.detach(conn) else {
             return turn.session.refuse_join(conn, JoinRefusal::NotHere);
         };

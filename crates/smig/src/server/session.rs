@@ -133,7 +133,7 @@ where
     fn drain(&mut self, turn: &mut Turn<'_>) {
         self.stage = Stage::Ending;
         self.idle_since = None;
-        turn.session.shutdown();
+        turn.session.shutdown(turn.now);
     }
 
     /// Ends a session that nobody used for long.
