@@ -53,7 +53,7 @@ impl Early {
             }
             _ => {
                 let Chunk { data, padding, credit, .. } = chunk;
-                self.items.push(EarlyItem::Gathered(BytesMut::from(&*data), credit, padding));
+                self.items.push(EarlyItem::Gathered(data.into_gathered(), credit, padding));
             }
         }
     }

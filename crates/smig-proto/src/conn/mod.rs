@@ -31,7 +31,7 @@ use crate::flow::{INITIAL_WINDOW, RecvWindow, SendWindow};
 use crate::hpack;
 use crate::migrate::{AnswerDue, WaitingMove};
 use crate::priority::Priority;
-use crate::stream::StreamKey;
+use crate::stream::{Buffer, StreamKey};
 use crate::time::Instant;
 use crate::wire::{Cid, StreamId};
 
@@ -183,6 +183,7 @@ pub(crate) struct Connection {
     /// Of the last request that came: most are for the same.
     pub(crate) authority: Option<Authority>,
     pub(crate) assembly: Option<Assembly>,
+    pub(crate) input: Buffer,
     pub(crate) peer: PeerSettings,
     /// Our SETTINGS were acknowledged.
     pub(crate) settings_acked: bool,
@@ -225,6 +226,7 @@ impl Connection {
             encoder: hpack::Encoder::new(),
             authority: None,
             assembly: None,
+            input: Buffer::default(),
             peer: PeerSettings::default(),
             settings_acked: false,
             send_window: SendWindow::new(INITIAL_WINDOW),

@@ -81,7 +81,7 @@ impl Session {
                 EarlyItem::Section(section, end) => self.apply_section(now, key, *section, end),
                 EarlyItem::Data(chunk, end) => self.apply_data(key, chunk, end),
                 EarlyItem::Gathered(buf, credit, padding) => {
-                    let chunk = Chunk { data: buf.freeze(), padding, conn: at.conn, credit };
+                    let chunk = Chunk { data: buf.into(), padding, conn: at.conn, credit };
                     self.apply_data(key, chunk, EndStream::No)
                 }
                 EarlyItem::Migrate(migrate, end) => {

@@ -28,6 +28,7 @@ impl Session {
         let Some(mut credit) = conn.recv_window.charge(charged) else {
             return Err(Cause::ConnectionWindow.into());
         };
+        let data = conn.input.keep(data);
         conn.data_received += data.len() as u64;
         if !data.is_empty() {
             conn.nuisances.end_rows();

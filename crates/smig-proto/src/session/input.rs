@@ -8,10 +8,20 @@ use crate::session::Session;
 use crate::time::Instant;
 use crate::wire::{self, FRAME_HEAD, Frame, FrameHead, StreamId, kind};
 
+/// What a driver reads at a time, about.
+const MAX_READ: usize = 64 << 10;
+
 impl Session {
     /// Reads what a connection received. Consumes whole frames; the rest stays in `buf` for the next
     /// call. Errors in the input become events, and RST_STREAM or GOAWAY in the output.
+    ///
+    /// Body is kept where it lies in `buf`, unless it is much smaller than that. Nothing else is, so a
+    /// buffer of the size of a read and a frame, used for one connection until it is replaced, holds no
+    /// memory that the windows do not allow.
     pub fn handle_input(&mut self, now: Instant, conn: ConnId, buf: &mut BytesMut) {
+        if let Some(conn) = self.conn_mut(conn) {
+            conn.input.look(buf);
+        }
         while let Some((head, payload)) = self.next_frame(now, conn, buf) {
             if let Err(fault) = self.handle_frame(now, conn, head, payload) {
                 self.on_fault(now, conn, fault);
@@ -64,7 +74,10 @@ impl Session {
         }
         let length = head.length as usize;
         if buf.len() < FRAME_HEAD + length {
-            buf.reserve(FRAME_HEAD + length - buf.len());
+            if length > MAX_READ {
+                // It comes in many reads, and each would move it to a larger buffer.
+                buf.reserve(FRAME_HEAD + length - buf.len());
+            }
             return None;
         }
         buf.advance(FRAME_HEAD);

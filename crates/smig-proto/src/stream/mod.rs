@@ -4,12 +4,14 @@
 //! connection is a [`Route`], and moving is replacing it. Knows nothing of frames.
 
 mod arena;
+mod body;
 mod recv;
 mod send;
 mod stall;
 
 pub(crate) use arena::Arena;
 pub use arena::StreamKey;
+pub(crate) use body::{Body, Buffer};
 pub(crate) use recv::{Chunk, GATHERED, RecvHalf, RecvPhase, SMALL, Taken};
 pub(crate) use send::{Payload, SendEnd, SendHalf, SendPhase};
 pub use stall::StallClock;

@@ -8,6 +8,7 @@ use http::HeaderMap;
 use crate::conn::ConnId;
 use crate::error::Cause;
 use crate::flow::{Credit, RecvWindow};
+use crate::stream::Body;
 use crate::wire::EndStream;
 
 /// Payloads shorter than this are copied together, so that a peer which sends an octet a frame
@@ -30,7 +31,7 @@ pub(crate) enum RecvPhase {
 /// Body on its way to the application, with the connection's credit that it holds.
 #[derive(Debug)]
 pub(crate) struct Chunk {
-    pub(crate) data: Bytes,
+    pub(crate) data: Body,
     /// Octets of the frame beside `data`. The connection has got them back, the stream's window has
     /// yet to count them (RFC 9113 section 6.9.1).
     pub(crate) padding: u32,
@@ -132,7 +133,7 @@ impl RecvHalf {
                 buf.extend_from_slice(&data);
                 held.join(credit);
             }
-            none => *none = Some((BytesMut::from(&*data), conn, credit)),
+            none => *none = Some((data.into_gathered(), conn, credit)),
         }
         Ok(due)
     }
@@ -154,7 +155,7 @@ impl RecvHalf {
 
     fn seal_tail(&mut self) {
         if let Some((buf, conn, credit)) = self.tail.take() {
-            self.queue.push_back(Chunk { data: buf.freeze(), padding: 0, conn, credit });
+            self.queue.push_back(Chunk { data: buf.into(), padding: 0, conn, credit });
         }
     }
 
@@ -166,7 +167,12 @@ impl RecvHalf {
         if let Some(Chunk { data, conn, credit, .. }) = self.queue.pop_front() {
             let octets = u32::try_from(data.len()).unwrap_or(u32::MAX);
             let stream_credit = self.held.split(octets);
-            return Taken::Data { data, conn, conn_credit: credit, stream_credit };
+            return Taken::Data {
+                data: data.into_bytes(),
+                conn,
+                conn_credit: credit,
+                stream_credit,
+            };
         }
         if let Some(trailers) = self.trailers.take() {
             return Taken::Trailers(trailers);

@@ -21,6 +21,8 @@ use crate::error::{Error, Kind};
 /// Octets taken from the engine before the application reads them, for each stream: flow control
 /// does the rest.
 const READ_AHEAD: usize = 64 << 10;
+/// A piece counts for as much at least: it is a queue entry and an allocation, however short.
+const PIECE: usize = 256;
 
 const NO_SLOT: u32 = u32::MAX;
 
@@ -169,7 +171,7 @@ impl Shared {
     /// A piece of the body.
     pub(crate) fn put_data(&self, data: Bytes) {
         let mut state = self.lock();
-        state.buffered += data.len();
+        state.buffered += cost(&data);
         state.received += data.len() as u64;
         state.chunks.push_back(data);
         wake(state);
@@ -234,7 +236,7 @@ impl Shared {
     ) -> Poll<Option<Result<Frame<Bytes>, Error>>> {
         let mut state = self.lock();
         if let Some(data) = state.chunks.pop_front() {
-            state.buffered -= data.len();
+            state.buffered -= cost(&data);
             let resume = state.paused && state.buffered <= READ_AHEAD / 2;
             state.paused &= !resume;
             if let Some(announced) = &mut state.announced {
@@ -327,11 +329,39 @@ impl State {
     }
 }
 
+/// What a piece counts for in [`READ_AHEAD`].
+fn cost(piece: &Bytes) -> usize {
+    piece.len().max(PIECE)
+}
+
 /// Wakes the application, outside the lock.
 fn wake(mut state: MutexGuard<'_, State>) {
     let reader = state.reader.take();
     drop(state);
     if let Some(reader) = reader {
         reader.wake();
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn short_pieces_fill_the_buffer_as_well() {
+        // A peer that sends a byte a frame must not have a queue entry and an allocation for each of 64 Ki.
+        let shared = Shared::unplaced(Arc::default());
+        let mut pieces = 0;
+        while shared.has_room() {
+            shared.put_data(Bytes::from_static(b"x"));
+            pieces += 1;
+        }
+        assert_eq!(pieces, READ_AHEAD / PIECE);
+        let mut cx = Context::from_waker(Waker::noop());
+        for _ in 0..pieces {
+            assert!(matches!(shared.poll_frame(&mut cx), Poll::Ready(Some(Ok(_)))));
+        }
+        assert!(shared.has_room());
+        assert_eq!(shared.lock().buffered, 0);
     }
 }

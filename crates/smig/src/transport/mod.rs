@@ -178,6 +178,7 @@ impl Transport {
     /// Takes in what came from the socket.
     fn take(&mut self, mut octets: &[u8]) -> io::Result<Received> {
         let Channel::Tls(tls) = &mut self.channel else {
+            make_room(&mut self.input, octets.len());
             self.input.extend_from_slice(octets);
             return Ok(Received::Progress);
         };
@@ -297,7 +298,20 @@ impl Parted {
     }
 }
 
+/// Makes room for `more` octets in a buffer as small as will do. Left to itself it would double for
+/// each rest of a frame, and what the engine keeps of it, it keeps whole.
+fn make_room(input: &mut BytesMut, more: usize) {
+    if input.capacity() - input.len() >= more || input.try_reclaim(more) {
+        return;
+    }
+    let doubled = (2 * input.capacity()).min(scratch::SIZE);
+    let mut larger = BytesMut::with_capacity((input.len() + more).max(doubled));
+    larger.extend_from_slice(input);
+    *input = larger;
+}
+
 fn drain_plaintext(tls: &mut Tls, input: &mut BytesMut, ready: usize) -> io::Result<()> {
+    make_room(input, ready);
     let start = input.len();
     input.resize(start + ready, 0);
     let read = tls.reader().read(input.get_mut(start..).unwrap_or_default())?;

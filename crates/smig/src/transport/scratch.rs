@@ -3,7 +3,7 @@
 use std::cell::RefCell;
 
 /// As much as one read may bring: four TLS records.
-const SIZE: usize = 64 << 10;
+pub(super) const SIZE: usize = 64 << 10;
 
 thread_local! {
     static BUFFER: RefCell<Vec<u8>> = const { RefCell::new(Vec::new()) };

@@ -1,0 +1,126 @@
+//! Body that is kept: what it holds in memory is bounded by its own length.
+//!
+//! DATA arrives as a slice of the buffer that the driver read into, and a slice keeps all of that
+//! buffer alive. So a window would bound memory in name only: slices of 1 KiB in buffers of 64 KiB
+//! hold 64 times what the window says. [`Body`] is what queues hold, and only [`Buffer::keep`], which
+//! copies a slice that is much smaller than its buffer, makes one of what arrived.
+
+use core::ops::Deref;
+
+use bytes::{Bytes, BytesMut};
+
+/// A slice may hold a buffer of so many times its own length. Frames of 16 KiB, and of 8 KiB as some
+/// servers prefer, stay where they are in the 64 to 80 KiB that a driver reads into.
+const HELD: usize = 8;
+
+/// Body that holds at most [`HELD`] times its length.
+#[derive(Debug, Default)]
+pub(crate) struct Body(Bytes);
+
+impl Body {
+    /// To gather more behind it. Nothing is copied if it is a copy already.
+    pub(crate) fn into_gathered(self) -> BytesMut {
+        BytesMut::from(self.0)
+    }
+
+    pub(crate) fn into_bytes(self) -> Bytes {
+        self.0
+    }
+}
+
+impl Deref for Body {
+    type Target = [u8];
+
+    fn deref(&self) -> &[u8] {
+        &self.0
+    }
+}
+
+impl From<BytesMut> for Body {
+    /// What was gathered is alone in its buffer, which is at most doubled to grow.
+    fn from(gathered: BytesMut) -> Self {
+        Self(gathered.freeze())
+    }
+}
+
+/// How large the buffer is that a connection's input lies in.
+#[derive(Debug, Default)]
+pub(crate) struct Buffer {
+    /// Where it ends in memory: that stays while frames are split off its front.
+    end: usize,
+    size: usize,
+}
+
+impl Buffer {
+    /// Looks at the driver's buffer before frames are taken off it.
+    pub(crate) fn look(&mut self, input: &BytesMut) {
+        let end = input.as_ptr().addr() + input.capacity();
+        if end != self.end {
+            *self = Self { end, size: 0 };
+        }
+        // Another one that ends at the same place and is smaller counts as the larger one.
+        self.size = self.size.max(input.capacity());
+    }
+
+    /// Makes body to be kept of a slice of the input: a copy, if much more would be kept with it.
+    pub(crate) fn keep(&self, slice: Bytes) -> Body {
+        if slice.len().saturating_mul(HELD) >= self.size {
+            return Body(slice);
+        }
+        Body(Bytes::copy_from_slice(&slice))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// A buffer of `size` bytes, and slices of these lengths off its front.
+    fn cut<const N: usize>(size: usize, lengths: [usize; N]) -> (Buffer, [Bytes; N]) {
+        let mut input = BytesMut::zeroed(size);
+        let mut buffer = Buffer::default();
+        buffer.look(&input);
+        let slices = lengths.map(|length| {
+            let slice = input.split_to(length).freeze();
+            buffer.look(&input);
+            slice
+        });
+        (buffer, slices)
+    }
+
+    fn is_copied(buffer: &Buffer, slice: &Bytes) -> bool {
+        !core::ptr::eq(buffer.keep(slice.clone()).as_ptr(), slice.as_ptr())
+    }
+
+    #[test]
+    fn a_slice_that_is_much_smaller_than_its_buffer_is_copied() {
+        let (buffer, slices) = cut(64 << 10, [1, 1024, 8191, 8192, 16_384]);
+        let copied = slices.map(|slice| is_copied(&buffer, &slice));
+        assert_eq!(copied, [true, true, true, false, false]);
+    }
+
+    #[test]
+    fn full_frames_are_not_copied_in_the_largest_buffer_of_a_driver() {
+        // A read of 64 KiB behind all but one byte of a frame.
+        let (buffer, slices) = cut((64 << 10) + 16_384 + 8, [16_384, 16_384, 16_384]);
+        assert!(slices.iter().all(|slice| !is_copied(&buffer, slice)));
+    }
+
+    #[test]
+    fn a_buffer_is_known_by_its_whole_size_until_it_is_another() {
+        // All but the end was taken off before.
+        let (mut buffer, _slices) = cut(64 << 10, [16_384, 16_384, 16_384, 16_384 - 100]);
+        assert_eq!(buffer.size, 64 << 10);
+        let other = BytesMut::zeroed(2000);
+        buffer.look(&other);
+        assert_eq!(buffer.size, other.capacity());
+    }
+
+    #[test]
+    fn what_was_copied_is_not_copied_again_to_gather_behind_it() {
+        let (buffer, [slice]) = cut(64 << 10, [100]);
+        let body = buffer.keep(slice);
+        let at = body.as_ptr();
+        assert_eq!(body.into_gathered().as_ptr(), at);
+    }
+}

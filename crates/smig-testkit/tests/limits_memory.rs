@@ -1,0 +1,141 @@
+//! What a peer makes an engine hold, counted by the allocator: a window bounds memory, and not only
+//! in name.
+
+#![expect(unsafe_code, reason = "an allocator that counts implements an unsafe trait")]
+
+use std::alloc::{GlobalAlloc, Layout, System};
+use std::cell::Cell;
+
+use http::Method;
+use smig_proto::{Config, EndStream, ErrorCode};
+use smig_testkit::script::frame::*;
+use smig_testkit::script::{C1, C2, Line, Peer};
+
+thread_local! {
+    /// Bytes that this thread's test has allocated and not freed.
+    static HELD: Cell<isize> = const { Cell::new(0) };
+}
+
+struct Counting;
+
+fn count(bytes: isize) {
+    // A thread that ends frees memory behind its thread-locals.
+    let _ended = HELD.try_with(|held| held.set(held.get() + bytes));
+}
+
+// SAFETY: `System` does it all, with the same arguments.
+unsafe impl GlobalAlloc for Counting {
+    unsafe fn alloc(&self, layout: Layout) -> *mut u8 {
+        count(layout.size() as isize);
+        // SAFETY: the caller's promise.
+        unsafe { System.alloc(layout) }
+    }
+
+    unsafe fn dealloc(&self, at: *mut u8, layout: Layout) {
+        count(-(layout.size() as isize));
+        // SAFETY: the caller's promise.
+        unsafe { System.dealloc(at, layout) }
+    }
+}
+
+#[global_allocator]
+static ALLOCATOR: Counting = Counting;
+
+/// Bytes that `act` leaves allocated.
+fn held_by(act: impl FnOnce()) -> usize {
+    let before = HELD.get();
+    act();
+    usize::try_from(HELD.get() - before).unwrap_or(0)
+}
+
+fn frame(kind: u8, stream: u32, length: usize) -> Vec<u8> {
+    let mut octets = vec![0; 9 + length];
+    octets[..3].copy_from_slice(&(length as u32).to_be_bytes()[1..]);
+    octets[3] = kind;
+    octets[5..9].copy_from_slice(&stream.to_be_bytes());
+    octets
+}
+
+/// One read of a driver: DATA of so many bytes, then 48 KiB that nobody keeps.
+fn read(stream: u32, length: usize) -> Vec<u8> {
+    let mut octets = frame(kind::DATA, stream, length);
+    for _ in 0..3 {
+        octets.extend(frame(0x42, 0, 16_384));
+    }
+    octets
+}
+
+/// The peer sends `window` bytes of body, each slice in a buffer of its own, and nobody reads them.
+fn fill(peer: &mut Peer, line: Line, streams: &[u32], length: usize, window: usize) {
+    let each = window / streams.len() / length;
+    for &stream in streams {
+        let octets = read(stream, length);
+        for _ in 0..each {
+            peer.send_octets(line, &octets);
+        }
+    }
+    assert!(!peer.is_closed(line));
+    peer.clear_events();
+}
+
+const MIB: usize = 1 << 20;
+
+#[test]
+fn unread_uploads_hold_little_more_than_the_window() {
+    // The connection's window is 4 MiB. It held 208 MiB in slices of 1 KiB.
+    for (length, times) in [(1, 40), (1000, 2), (1024, 2), (4000, 2), (8192, 8), (16_384, 4)] {
+        let window = if length == 1 { 4096 } else { 4 * MIB };
+        let mut peer = Peer::of_server(Config::server());
+        let streams = [1, 3, 5, 7];
+        for stream in streams {
+            peer.post(C1, stream);
+        }
+        let held = held_by(|| fill(&mut peer, C1, &streams, length, window));
+        assert!(held >= window, "{length}: {held} of {window}");
+        assert!(held <= times * window + 200_000, "slices of {length}: {held} of {window}");
+    }
+}
+
+#[test]
+fn frames_before_their_barrier_hold_little_more_than_the_window() {
+    // A client's stream has 8 MiB, its connection 16.
+    let mut peer = Peer::of_client(Config::client()).with_spare();
+    peer.open(C1, Method::GET, EndStream::Yes);
+    let held = held_by(|| fill(&mut peer, C2, &[2, 4], 1024, 8 * MIB));
+    assert!(held >= 8 * MIB, "{held}");
+    assert!(held <= 20 * MIB, "{held}");
+    // A mover's carrier.
+    let mut peer = Peer::of_client(Config::client()).with_spare();
+    let key = peer.open(C1, Method::POST, EndStream::No);
+    peer.migrate(key, C2).unwrap();
+    let held = held_by(|| fill(&mut peer, C2, &[1], 1024, 4 * MIB));
+    assert!(held >= 4 * MIB, "{held}");
+    assert!(held <= 10 * MIB, "{held}");
+}
+
+#[test]
+fn fields_and_reasons_hold_no_buffer() {
+    let mut peer = Peer::of_client(Config::client());
+    let mut keys = Vec::new();
+    for _ in 0..50 {
+        keys.push(peer.open(C1, Method::GET, EndStream::Yes));
+    }
+    let held = held_by(|| {
+        for id in (0..50).map(|n| 2 * n + 1) {
+            peer.send(C1, headers(id).status(200).field("x-field", "of a few octets"));
+            peer.send_octets(C1, &read(id, 1));
+        }
+        for _ in 0..5 {
+            peer.send(
+                C1,
+                Frame::GoAway {
+                    last: 99,
+                    code: ErrorCode::NoError,
+                    debug: vec![b'x'; 16_000].into(),
+                },
+            );
+            peer.send(C1, data(1, "x"));
+        }
+    });
+    assert!(held <= 256 << 10, "{held}");
+}
