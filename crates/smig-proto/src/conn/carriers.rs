@@ -23,10 +23,17 @@ pub(crate) enum EarlyItem {
     Stop,
 }
 
-/// What a carrier received before its barrier.
+/// What a carrier received before its barrier. What each further frame asks of the items is counted as
+/// they come: a peer must not have them searched with every frame.
 #[derive(Debug, Default)]
 pub(crate) struct Early {
-    pub(crate) items: Vec<EarlyItem>,
+    items: Vec<EarlyItem>,
+    sections: usize,
+    /// A MIGRATE is among them.
+    migrate: bool,
+    /// Their sender's last frame here is among them.
+    barrier: bool,
+    stopped: bool,
     pub(crate) octets: usize,
     /// Sum of WINDOW_UPDATE.
     pub(crate) credit: u64,
@@ -58,30 +65,47 @@ impl Early {
         }
     }
 
+    pub(crate) fn push_section(&mut self, section: Section, end: EndStream) {
+        self.sections += 1;
+        self.items.push(EarlyItem::Section(Box::new(section), end));
+    }
+
+    pub(crate) fn push_migrate(&mut self, migrate: Migrate, end: EndStream) {
+        self.migrate = true;
+        self.barrier |= migrate.dst.is_some();
+        self.items.push(EarlyItem::Migrate(migrate, end));
+    }
+
+    pub(crate) fn push_stop(&mut self) {
+        (self.barrier, self.stopped) = (true, true);
+        self.items.push(EarlyItem::Stop);
+    }
+
+    /// What came, in order.
+    pub(crate) fn into_items(self) -> Vec<EarlyItem> {
+        self.items
+    }
+
     /// Whether a MIGRATE is kept: there is at most one, for nobody answers it before
     /// (SMIG-5.8/one-open-move).
-    pub(crate) fn has_migrate(&self) -> bool {
-        self.items.iter().any(|item| matches!(item, EarlyItem::Migrate(..)))
+    pub(crate) const fn has_migrate(&self) -> bool {
+        self.migrate
     }
 
     /// Whether it holds its sender's last frame here: nothing of the stream may follow
     /// (SMIG-5.19/behind-barrier).
-    pub(crate) fn has_barrier(&self) -> bool {
-        self.items.iter().any(|item| match item {
-            EarlyItem::Migrate(migrate, _) => migrate.dst.is_some(),
-            EarlyItem::Stop => true,
-            EarlyItem::Section(..) | EarlyItem::Data(..) | EarlyItem::Gathered(..) => false,
-        })
+    pub(crate) const fn has_barrier(&self) -> bool {
+        self.barrier
     }
 
     /// Whether its sender wants no more of what this side sends.
-    pub(crate) fn is_stopped(&self) -> bool {
-        self.items.iter().any(|item| matches!(item, EarlyItem::Stop))
+    pub(crate) const fn is_stopped(&self) -> bool {
+        self.stopped
     }
 
     /// How many header sections it holds.
-    pub(crate) fn sections(&self) -> usize {
-        self.items.iter().filter(|item| matches!(item, EarlyItem::Section(..))).count()
+    pub(crate) const fn sections(&self) -> usize {
+        self.sections
     }
 
     /// Octets of the connection's receive window that it holds.
@@ -152,5 +176,31 @@ impl Carriers {
         for (.., early) in self.unbound.drain(..) {
             early.into_credit().forfeit();
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::wire::{AppId, Cid};
+
+    #[test]
+    fn what_a_frame_asks_is_known_without_a_search() {
+        let mut early = Early::default();
+        assert!(!early.has_migrate() && !early.has_barrier() && !early.is_stopped());
+        early.push_section(Section::default(), EndStream::No);
+        early.push_section(Section::default(), EndStream::No);
+        assert_eq!(early.sections(), 2);
+        // An offer is no barrier.
+        early.push_migrate(Migrate { dst: None }, EndStream::No);
+        assert!(early.has_migrate() && !early.has_barrier());
+        let cid = Cid { app: AppId::new(1), number: 2 };
+        let mut early = Early::default();
+        early.push_migrate(Migrate { dst: Some((cid, StreamId::new(2))) }, EndStream::No);
+        assert!(early.has_migrate() && early.has_barrier() && !early.is_stopped());
+        let mut early = Early::default();
+        early.push_stop();
+        assert!(!early.has_migrate() && early.has_barrier() && early.is_stopped());
+        assert_eq!(early.into_items().len(), 1);
     }
 }

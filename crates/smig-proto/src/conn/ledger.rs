@@ -6,9 +6,11 @@
 
 use std::collections::VecDeque;
 
+use rustc_hash::FxHashSet;
+
 use crate::wire::StreamId;
 
-/// Skipped ids that are remembered; older ones count as closed.
+/// Rows of skipped ids that are remembered, and so at least as many ids; older ones count as closed.
 const SKIPPED: usize = 256;
 /// Ids whose late frames are ignored; older ones count as closed.
 const IGNORED: usize = 1024;
@@ -31,8 +33,86 @@ pub(crate) struct Ledger {
     highest: u32,
     /// The highest that a request or a promise opened; carriers open none.
     opened: u32,
-    skipped: VecDeque<u32>,
-    ignored: VecDeque<u32>,
+    skipped: Skipped,
+    ignored: Recent,
+}
+
+/// Ids that were passed over: a row for each jump, however far, in rising order.
+#[derive(Debug, Default)]
+struct Skipped {
+    /// The first and the last of each row.
+    rows: VecDeque<(u32, u32)>,
+}
+
+impl Skipped {
+    /// Where the row with `id` is.
+    fn find(&self, id: u32) -> Option<usize> {
+        let at = self.rows.partition_point(|&(_, last)| last < id);
+        self.rows.get(at).is_some_and(|&(first, _)| first <= id).then_some(at)
+    }
+
+    fn contains(&self, id: u32) -> bool {
+        self.find(id).is_some()
+    }
+
+    /// Adds a row above all others.
+    fn push(&mut self, first: u32, last: u32) {
+        self.rows.push_back((first, last));
+        self.forget();
+    }
+
+    /// Takes one id out, which may leave two rows of one.
+    fn remove(&mut self, id: u32) {
+        let Some(at) = self.find(id) else { return };
+        let Some(row) = self.rows.get_mut(at) else { return };
+        let (first, last) = *row;
+        match (first == id, last == id) {
+            (true, true) => drop(self.rows.remove(at)),
+            (true, false) => row.0 = id + 2,
+            (false, true) => row.1 = id - 2,
+            (false, false) => {
+                row.1 = id - 2;
+                self.rows.insert(at + 1, (id + 2, last));
+                self.forget();
+            }
+        }
+    }
+
+    fn forget(&mut self) {
+        if self.rows.len() > SKIPPED {
+            self.rows.pop_front();
+        }
+    }
+}
+
+/// The newest [`IGNORED`] ids of those that were added, found without a walk.
+#[derive(Debug, Default)]
+struct Recent {
+    ids: FxHashSet<u32>,
+    /// In order of adding; one that was taken out since stays until its turn.
+    order: VecDeque<u32>,
+}
+
+impl Recent {
+    fn contains(&self, id: u32) -> bool {
+        self.ids.contains(&id)
+    }
+
+    fn add(&mut self, id: u32) {
+        if !self.ids.insert(id) {
+            return;
+        }
+        self.order.push_back(id);
+        if self.order.len() > IGNORED
+            && let Some(oldest) = self.order.pop_front()
+        {
+            self.ids.remove(&oldest);
+        }
+    }
+
+    fn remove(&mut self, id: u32) {
+        self.ids.remove(&id);
+    }
 }
 
 impl Ledger {
@@ -44,9 +124,9 @@ impl Ledger {
         let id = id.value();
         if id > self.highest {
             Standing::Fresh
-        } else if self.ignored.contains(&id) {
+        } else if self.ignored.contains(id) {
             Standing::Ignored
-        } else if self.skipped.contains(&id) {
+        } else if self.skipped.contains(id) {
             Standing::Skipped
         } else {
             Standing::Closed
@@ -73,19 +153,14 @@ impl Ledger {
     pub(crate) fn mark_used(&mut self, id: StreamId) {
         let id = id.value();
         if id <= self.highest {
-            self.skipped.retain(|&other| other != id);
-            return;
+            return self.skipped.remove(id);
         }
         let first = if self.highest == 0 { 2 - id % 2 } else { self.highest + 2 };
-        // Only the newest can matter: nobody has that many migrations in flight.
-        let oldest = id.saturating_sub(2 * SKIPPED as u32).max(first);
-        let mut skipped = if oldest % 2 == id % 2 { oldest } else { oldest + 1 };
-        while skipped < id {
-            self.skipped.push_back(skipped);
-            skipped += 2;
-        }
-        while self.skipped.len() > SKIPPED {
-            self.skipped.pop_front();
+        // Of a far jump only the newest can matter: nobody has that many migrations in flight.
+        let newest = id.saturating_sub(2 * SKIPPED as u32);
+        let first = first.max(newest);
+        if first < id {
+            self.skipped.push(first, id - 2);
         }
         self.highest = id;
     }
@@ -102,20 +177,13 @@ impl Ledger {
 
     /// The peer's last frame on `id` came: there are no late ones any more.
     pub(crate) fn close_ignored(&mut self, id: StreamId) {
-        self.ignored.retain(|&other| other != id.value());
+        self.ignored.remove(id.value());
     }
 
     /// Late frames on `id` are dropped from now on.
     pub(crate) fn ignore(&mut self, id: StreamId) {
         self.mark_used(id);
-        let id = id.value();
-        if self.ignored.contains(&id) {
-            return;
-        }
-        if self.ignored.len() == IGNORED {
-            self.ignored.pop_front();
-        }
-        self.ignored.push_back(id);
+        self.ignored.add(id.value());
     }
 }
 
@@ -149,13 +217,52 @@ mod tests {
     }
 
     #[test]
+    fn a_jump_costs_one_row_however_far_it_is() {
+        // SMIG-5.26/skipped-ids: RST_STREAM on far ids of a joined connection opens and closes carriers.
+        let mut ledger = Ledger::default();
+        for jump in 1..=100 {
+            ledger.ignore(StreamId::new(jump * 100_000));
+            assert_eq!(ledger.skipped.rows.len(), jump as usize);
+        }
+        assert_eq!(ledger.standing(StreamId::new(100_000)), Standing::Ignored);
+        assert_eq!(ledger.standing(StreamId::new(99_998)), Standing::Skipped);
+        assert_eq!(ledger.standing(StreamId::new(2)), Standing::Closed);
+    }
+
+    #[test]
     fn memory_of_skipped_ids_is_bounded() {
         let mut ledger = Ledger::default();
-        ledger.mark_used(StreamId::new(2));
-        ledger.mark_used(StreamId::new(2_000_000));
-        assert!(ledger.skipped.len() <= SKIPPED);
-        assert_eq!(ledger.standing(StreamId::new(1_999_998)), Standing::Skipped);
-        assert_eq!(ledger.standing(StreamId::new(4)), Standing::Closed);
+        // Every other id of the client's, and far more of them than rows.
+        for id in (1..4_000).step_by(4) {
+            ledger.mark_used(StreamId::new(id));
+        }
+        assert_eq!(ledger.skipped.rows.len(), SKIPPED);
+        assert_eq!(ledger.standing(StreamId::new(3_995)), Standing::Skipped);
+        assert_eq!(ledger.standing(StreamId::new(3)), Standing::Closed);
+        // One row, cut into as many.
+        let mut ledger = Ledger::default();
+        ledger.mark_used(StreamId::new(4_001));
+        for id in (3..4_000).step_by(4) {
+            ledger.mark_used(StreamId::new(id));
+        }
+        assert_eq!(ledger.skipped.rows.len(), SKIPPED);
+        assert_eq!(ledger.standing(StreamId::new(3_997)), Standing::Skipped);
+        assert_eq!(ledger.standing(StreamId::new(3_999)), Standing::Closed);
+    }
+
+    #[test]
+    fn memory_of_ignored_ids_is_bounded_and_keeps_the_newest() {
+        let mut ledger = Ledger::default();
+        ledger.mark_used(StreamId::new(9_999));
+        for id in (1..6_001).step_by(2) {
+            ledger.ignore(StreamId::new(id));
+        }
+        assert_eq!((ledger.ignored.ids.len(), ledger.ignored.order.len()), (IGNORED, IGNORED));
+        assert_eq!(ledger.standing(StreamId::new(5_999)), Standing::Ignored);
+        assert_eq!(ledger.standing(StreamId::new(3_953)), Standing::Ignored);
+        assert_eq!(ledger.standing(StreamId::new(3_951)), Standing::Closed);
+        ledger.close_ignored(StreamId::new(5_999));
+        assert_eq!(ledger.standing(StreamId::new(5_999)), Standing::Closed);
     }
 
     #[test]

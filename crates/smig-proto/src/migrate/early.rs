@@ -72,7 +72,7 @@ impl Session {
         {
             self.fail_locally(key, cause);
         }
-        for item in early.items {
+        for item in early.into_items() {
             if self.streams.find(key).is_none_or(Stream::is_over) {
                 self.drop_item(at, item);
                 continue;
@@ -123,7 +123,7 @@ impl Session {
         if early.sections() >= 16 {
             return Err(Cause::CarrierSections);
         }
-        early.items.push(EarlyItem::Section(Box::new(section), end));
+        early.push_section(section, end);
         Ok(())
     }
 

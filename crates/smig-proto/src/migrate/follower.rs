@@ -1,7 +1,7 @@
 //! The follower: reads MIGRATE, answers with its own barrier, and follows at once.
 
 use super::{HandOver, WaitingMove};
-use crate::conn::{ConnId, Connection, ConnectionRole, EarlyItem, Membership, Standing};
+use crate::conn::{ConnId, Connection, ConnectionRole, Membership, Standing};
 use crate::error::{Cause, Fault};
 use crate::migrate::Mover;
 use crate::session::{Event, Role, Session};
@@ -34,7 +34,7 @@ impl Session {
             if early.has_migrate() || early.has_barrier() {
                 return Err(Cause::BadMigrate.into());
             }
-            early.items.push(EarlyItem::Migrate(migrate, end));
+            early.push_migrate(migrate, end);
             return Ok(());
         }
         self.check_barrier(from)?;

@@ -307,7 +307,7 @@ impl Session {
         if complete {
             let Some(moving) = self.settle(key) else { return };
             // A MIGRATE that waited for the answer is owed its own (SMIG-5.10/always-answer).
-            moving.early.items.into_iter().for_each(|item| self.drop_item(to, item));
+            moving.early.into_items().into_iter().for_each(|item| self.drop_item(to, item));
             self.after_direction(key);
         } else {
             self.queue_reset(to, ErrorCode::Cancel);

@@ -2,7 +2,7 @@
 
 use bytes::Bytes;
 
-use crate::conn::{ConnId, Connection, ConnectionRole, EarlyItem, Phase, Standing};
+use crate::conn::{ConnId, Connection, ConnectionRole, Phase, Standing};
 use crate::error::{Cause, ConnectionError, ErrorCode, Fault, Initiator, Processed, StreamError};
 use crate::migrate::{AnswerDue, HandOver, Moving};
 use crate::session::control::send_goaway;
@@ -170,7 +170,7 @@ impl Session {
         let Some(early) = self.early_of(key, at.conn, at.id) else { return false };
         let first = !early.has_barrier();
         if first {
-            early.items.push(EarlyItem::Stop);
+            early.push_stop();
         }
         first
     }
@@ -185,7 +185,7 @@ impl Session {
             self.queue_reset(to, ErrorCode::Cancel);
         }
         self.remember_answer((from, dst), (at == to).then_some(ErrorCode::NoError));
-        early.items.into_iter().for_each(|item| self.drop_item(to, item));
+        early.into_items().into_iter().for_each(|item| self.drop_item(to, item));
         self.unmap(from);
         self.ignore_from_peer(to);
         self.events.push_back(Event::MigrationDeclined { stream: key });
@@ -286,7 +286,7 @@ impl Session {
         self.widest_reset = self.widest_reset.max(window);
         if let Some((at, early)) = early {
             // A MIGRATE among it is owed its answer (SMIG-5.10/always-answer).
-            early.items.into_iter().for_each(|item| self.drop_item(at, item));
+            early.into_items().into_iter().for_each(|item| self.drop_item(at, item));
         }
         for (conn, credit) in credits {
             self.give_back_to(conn, credit);
