@@ -3,6 +3,7 @@
 
 use core::time::Duration;
 
+use http::Method;
 use smig_proto::{Config, EndStream, ErrorCode, Event, Limits, ResponseHead, StreamKey};
 use smig_testkit::script::frame::*;
 use smig_testkit::script::{C1, C2, Peer, Setup};
@@ -108,6 +109,29 @@ fn ten_empty_frames_in_a_row_are_enough() {
         peer.send(C1, data(1, "x"));
     }
     peer.expect_silence();
+}
+
+// GOAWAY.
+
+#[test]
+fn a_server_says_goodbye_a_few_times() {
+    let mut peer = Peer::of_client(Config::client());
+    let kept = peer.open(C1, Method::GET, EndStream::Yes);
+    let excluded = peer.open(C1, Method::GET, EndStream::Yes);
+    for _ in 0..5 {
+        peer.send(C1, goaway(3, ErrorCode::NoError));
+    }
+    peer.expect_unharmed(excluded);
+    for _ in 0..5 {
+        peer.send(C1, goaway(1, ErrorCode::NoError));
+    }
+    assert_eq!(peer.take_error(excluded).code, ErrorCode::RefusedStream);
+    peer.expect_unharmed(kept);
+    peer.expect_nothing(C1);
+    peer.send(C1, goaway(1, ErrorCode::NoError));
+    peer.expect_nothing(C1);
+    peer.send(C1, goaway(1, ErrorCode::NoError));
+    expect_limit(&mut peer, "too many empty frames in a row");
 }
 
 // PRIORITY (CVE-2019-9513).

@@ -185,3 +185,35 @@ fn late_frames_of_streams_that_were_reset_are_ignored_as_long_as_they_are_rememb
     peer.send(C1, data(1, "very late"));
     peer.expect_goaway(C1, ErrorCode::StreamClosed);
 }
+
+#[test]
+fn streams_that_are_over_wait_for_no_window() {
+    // The connection's window is used up; streams that wait for it are reset, or move away.
+    let mut peer = Peer::of_server(Config::server()).with_spare();
+    let first = peer.get(C1, 1);
+    peer.respond(first, 200, EndStream::No);
+    peer.body(first, vec![0; 65_535], EndStream::No);
+    for n in 1..100 {
+        let key = peer.get(C1, 2 * n + 1);
+        peer.respond(key, 200, EndStream::No);
+        peer.body(key, "waits", EndStream::No);
+        if n == 50 {
+            peer.migrate(key, C2).unwrap();
+        } else {
+            peer.send(C1, reset(2 * n + 1, ErrorCode::Cancel));
+            peer.app(|session, _| session.release(key));
+        }
+        assert_eq!(peer.session().audit(), [""; 0], "{n} streams");
+    }
+    // The same while the peer reads nothing: they wait for their turn.
+    let mut peer = Peer::of_server(Config::server());
+    peer.pause(C1);
+    for n in 0..100 {
+        let key = peer.get(C1, 2 * n + 1);
+        peer.respond(key, 200, EndStream::No);
+        peer.body(key, "waits", EndStream::No);
+        peer.send(C1, reset(2 * n + 1, ErrorCode::Cancel));
+        peer.app(|session, _| session.release(key));
+        assert_eq!(peer.session().audit(), [""; 0], "{n} streams");
+    }
+}

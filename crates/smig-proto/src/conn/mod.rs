@@ -338,8 +338,15 @@ impl Connection {
 
     /// Stream keys in order of their ids here: hash order must not reach behaviour.
     pub(crate) fn keys_in_order(&self) -> Vec<(StreamId, StreamKey)> {
+        self.keys_above(StreamId::CONNECTION)
+    }
+
+    /// The same for ids above `last`.
+    pub(crate) fn keys_above(&self, last: StreamId) -> Vec<(StreamId, StreamKey)> {
         #[expect(clippy::disallowed_methods, reason = "sorted before use")]
-        let mut keys: Vec<_> = self.streams.iter().map(|(&id, &key)| (id, key)).collect();
+        let streams = self.streams.iter();
+        let above = streams.filter(|&(&id, _)| id > last);
+        let mut keys: Vec<_> = above.map(|(&id, &key)| (id, key)).collect();
         keys.sort_unstable_by_key(|&(id, _)| id);
         keys
     }

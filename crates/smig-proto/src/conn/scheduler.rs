@@ -37,6 +37,11 @@ impl Scheduler {
         self.occupied == 0
     }
 
+    /// Places in the schedule; for tests.
+    pub(crate) fn len(&self) -> usize {
+        self.levels.iter().map(|level| level.sequential.len() + level.incremental.len()).sum()
+    }
+
     /// Adds a stream that has something to send.
     pub(crate) fn push(&mut self, id: StreamId, key: StreamKey, priority: Priority) {
         let urgency = usize::from(priority.urgency());

@@ -218,11 +218,12 @@ impl Session {
             self.after_direction(key);
             return Ok(());
         };
+        self.unschedule(key);
+        let Some(stream) = self.streams.find_mut(key) else { return Ok(()) };
         stream.route = to;
         stream.moves = stream.moves.saturating_add(1);
         stream.send_home = None;
         stream.recv_home = None;
-        stream.scheduled = None;
         self.send_migrate(from, Migrate { dst: Some((cid, sid)) }, ours);
         self.depart(key, from);
         let early = self.conn_mut(to.conn).and_then(|conn| {

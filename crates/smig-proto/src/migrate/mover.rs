@@ -81,6 +81,7 @@ impl Session {
         cid: Cid,
         pace: Pace,
     ) {
+        self.unschedule(key);
         let peer_window = self.conn(from.conn).map_or(0, |conn| conn.peer.initial_window);
         let Some(stream) = self.streams.find_mut(key) else { return };
         let home = stream.send_home.take().map(|home| (home, peer_window));
@@ -100,7 +101,6 @@ impl Session {
         }));
         stream.route = to;
         stream.moves += 1;
-        stream.scheduled = None;
         self.open_moving += 1;
         self.send_migrate(from, Migrate { dst: Some((cid, to.id)) }, end.flag());
         self.arm(now);
@@ -259,6 +259,7 @@ impl Session {
     /// Takes the stream back to where it was before an own migration that came to nothing.
     pub(crate) fn return_to(&mut self, key: StreamKey, moving: Moving) {
         let Moving { from, to, early, replay, home, .. } = moving;
+        self.unschedule(key);
         self.unmap(to);
         self.give_back_to(to.conn, early.into_credit());
         if moving.carrier_used {
@@ -268,7 +269,6 @@ impl Session {
         let window_now = self.conn(from.conn).map_or(0, |conn| conn.peer.initial_window);
         let Some(stream) = self.streams.find_mut(key) else { return };
         stream.route = from;
-        stream.scheduled = None;
         if let Some((home, window)) = home {
             stream.send_home = Some(home);
             // Checked when the SETTINGS came: the window fits or the connection would be over.

@@ -73,6 +73,13 @@ impl Session {
                 wrong.push(format!("{}/{id} leads to a stream that is elsewhere", conn.id));
             }
         }
+        let places = conn.scheduler.len() + conn.blocked.len();
+        let scheduled =
+            self.streams.iter().filter(|(_, stream)| stream.scheduled == Some(conn.id)).count();
+        if places != scheduled {
+            wrong
+                .push(format!("{}: {places} places in the schedule, {scheduled} streams", conn.id));
+        }
         let held = self.held_of(conn);
         if conn.recv_window.outstanding() != held {
             let missing = conn.recv_window.outstanding();

@@ -230,14 +230,22 @@ impl Session {
         debug: &Bytes,
     ) -> Result<(), Fault> {
         let Some(conn) = self.conn_mut(id) else { return Ok(()) };
-        let last = conn.goaway.received.map_or(last, |earlier| earlier.min(last));
+        let earlier = conn.goaway.received;
+        let last = earlier.map_or(last, |earlier| earlier.min(last));
         conn.goaway.received = Some(last);
+        // An orderly end takes two. More are allowed, and say little.
+        if earlier.is_some() {
+            self.count_empty(id)?;
+        }
         // At most what a person would read; the rest is the peer's noise.
         let reason = String::from_utf8_lossy(debug.get(..debug.len().min(256)).unwrap_or_default());
         self.events.push_back(Event::GoingAway { conn: id, code, reason: reason.into_owned() });
-        let keys = self.conn(id).map(Connection::keys_in_order).unwrap_or_default();
-        for (stream, key) in keys {
-            if !self.is_peers(stream) && stream > last {
+        if earlier.is_some_and(|earlier| earlier <= last) {
+            return Ok(());
+        }
+        let excluded = self.conn(id).map(|conn| conn.keys_above(last)).unwrap_or_default();
+        for (stream, key) in excluded {
+            if !self.is_peers(stream) {
                 self.on_excluded(key, Route { conn: id, id: stream });
             }
         }

@@ -194,9 +194,9 @@ impl Session {
     /// Client: the response is whole and the server wants no more of the request. The response must
     /// not be lost by that (RFC 9113 section 8.1).
     fn stop_request(&mut self, key: StreamKey, at: Route) {
+        self.unschedule(key);
         let Some(stream) = self.streams.find_mut(key) else { return };
         stream.send.abort();
-        stream.scheduled = None;
         let waits = core::mem::take(&mut stream.send.wants_room);
         self.ignore_from_peer(at);
         if waits {
@@ -264,11 +264,11 @@ impl Session {
     /// Takes a failed stream off its connections and tells the application. `reset_at`: where the
     /// peer's RST_STREAM came; nothing may follow it there.
     fn finish_failed(&mut self, key: StreamKey, error: StreamError, reset_at: Option<Route>) {
+        self.unschedule(key);
         let Some(stream) = self.streams.find_mut(key) else { return };
         let window = stream.recv.window.open();
         stream.over = Some(error.clone());
         stream.send.abort();
-        stream.scheduled = None;
         let route = stream.route;
         let credits = stream.recv.abort();
         let departed = core::mem::take(&mut stream.departed);
@@ -334,6 +334,7 @@ impl Session {
 
     /// The last that is known of a stream goes.
     pub(crate) fn free(&mut self, key: StreamKey) {
+        self.unschedule(key);
         let Some(mut stream) = self.streams.remove(key) else { return };
         for (conn, credit) in stream.recv.abort() {
             self.give_back_to(conn, credit);

@@ -144,6 +144,17 @@ impl Session {
         self.conns.iter().filter(is_spare).min_by_key(|conn| conn.cid).map(|conn| conn.id)
     }
 
+    /// Takes a stream off its connection's schedule, or from those that wait for the connection's
+    /// window: what ends or leaves keeps no place there.
+    pub(crate) fn unschedule(&mut self, key: StreamKey) {
+        let Some(stream) = self.streams.find_mut(key) else { return };
+        let (Some(at), priority) = (stream.scheduled.take(), stream.priority) else { return };
+        let Some(conn) = self.conn_mut(at) else { return };
+        if !conn.scheduler.remove(key, priority) {
+            conn.blocked.retain(|&waiting| waiting != key);
+        }
+    }
+
     /// Puts a stream that has something to send on its connection's schedule.
     pub(crate) fn schedule(&mut self, key: StreamKey) {
         let Some(stream) = self.streams.find_mut(key) else { return };
