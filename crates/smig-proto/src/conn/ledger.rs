@@ -266,6 +266,16 @@ mod tests {
     }
 
     #[test]
+    fn memory_of_abandoned_ids_is_bounded() {
+        // SMIG-5.27/abandoned-dropped: the oldest counts as closed.
+        let mut ledger = Ledger::default();
+        let ids: Vec<StreamId> = (1..=IGNORED as u32 + 1).map(|n| StreamId::new(2 * n)).collect();
+        ids.iter().for_each(|&id| ledger.ignore(id));
+        assert_eq!(ledger.standing(ids[0]), Standing::Closed);
+        assert!(ids[1..].iter().all(|&id| ledger.standing(id) == Standing::Ignored));
+    }
+
+    #[test]
     fn own_ids_count_up_by_two_and_end() {
         let mut ledger = Ledger::default();
         assert_eq!(ledger.next(1), Some(StreamId::new(1)));

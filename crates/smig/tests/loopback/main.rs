@@ -5,6 +5,7 @@ mod chaos;
 mod cut;
 mod deadlines;
 mod ending;
+mod exporters;
 mod http2;
 mod migration;
 mod other_protocols;
