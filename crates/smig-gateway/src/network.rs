@@ -19,6 +19,26 @@ impl Network {
         Self { addr, bits }
     }
 
+    /// Whether all of the other's addresses are among this one's.
+    pub(crate) fn covers(&self, other: &Self) -> bool {
+        self.bits <= other.bits && self.contains(other.addr)
+    }
+
+    /// Its first address as it was written.
+    pub(crate) const fn addr(&self) -> IpAddr {
+        self.addr
+    }
+
+    /// How many bits its addresses have in common.
+    pub(crate) const fn bits(&self) -> u32 {
+        self.bits
+    }
+
+    /// Whether it is one address.
+    pub(crate) const fn is_one(&self) -> bool {
+        self.bits == if self.addr.is_ipv4() { 32 } else { 128 }
+    }
+
     /// Whether the address is one of them. An IPv4 address in IPv6 is one of IPv6: whoever takes it for
     /// what is inside asks for its [canonical form](IpAddr::to_canonical).
     #[must_use]

@@ -7,6 +7,7 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use http::uri::Authority;
 use smig_proto::Security;
 
+use crate::client::ConnectionPlace;
 use crate::observe::{Counters, Ends, Observed};
 use crate::server::{CertificateNames, ListenerId, Seat};
 use crate::transport::Transport;
@@ -140,6 +141,8 @@ pub(crate) struct Permit {
     counters: Arc<Counters>,
     /// For the observer, if there is one. Boxed: there is one permit for each connection.
     ends: Option<Box<Ends>>,
+    /// Where connections are limited by somebody else.
+    place_beside: Option<ConnectionPlace>,
 }
 
 impl Permit {
@@ -157,11 +160,17 @@ impl Permit {
         let ends = counters.ends(ends);
         counters.on(&Observed::ConnectionOpened { ends });
         let (open, counters) = (Arc::clone(open), Arc::clone(counters));
-        Some(Self { open, seat: None, counters, ends: ends.map(Box::new) })
+        Some(Self { open, seat: None, counters, ends: ends.map(Box::new), place_beside: None })
     }
 }
 
 impl Permit {
+    /// The same, which gives back another place as well.
+    pub(crate) fn with(mut self, place: Option<ConnectionPlace>) -> Self {
+        self.place_beside = place;
+        self
+    }
+
     /// Keeps its place among those from its address as long.
     pub(crate) fn seated(mut self, seat: Seat) -> Self {
         self.seat = Some(seat);

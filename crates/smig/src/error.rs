@@ -35,6 +35,8 @@ pub enum Phase {
     Connect,
     /// The TLS handshake.
     Handshake,
+    /// A place: all streams or connections that there may be are in use.
+    Queue,
     /// The response's head.
     Response,
 }
@@ -51,6 +53,7 @@ pub(crate) enum Kind {
     Connection(Option<ConnectionError>),
     Body(BoxError),
     Refused(&'static str),
+    Busy,
     Closed,
     Canceled,
     Http1 { source: hyper::Error, processed: Processed },
@@ -78,6 +81,7 @@ impl Error {
             Kind::Connection(error) => Kind::Connection(error.clone()),
             Kind::Timeout { phase, after } => Kind::Timeout { phase: *phase, after: *after },
             Kind::Refused(why) => Kind::Refused(why),
+            Kind::Busy => Kind::Busy,
             Kind::Closed => Kind::Closed,
             Kind::Canceled => Kind::Canceled,
             Kind::Config(message) => Kind::Config(message.clone()),
@@ -110,9 +114,16 @@ impl Error {
     pub fn is_connect(&self) -> bool {
         match &*self.0 {
             Kind::Resolve { .. } | Kind::Connect { .. } | Kind::Tls { .. } => true,
-            Kind::Timeout { phase, .. } => *phase != Phase::Response,
+            Kind::Timeout { phase, .. } => matches!(phase, Phase::Connect | Phase::Handshake),
             _ => false,
         }
+    }
+
+    /// Whether this side has as much under way as it may: as many requests wait as may, or one waited too
+    /// long for its turn. Nothing was sent; the same request may be sent when there is less to do.
+    #[must_use]
+    pub fn is_busy(&self) -> bool {
+        matches!(*self.0, Kind::Busy | Kind::Timeout { phase: Phase::Queue, .. })
     }
 
     /// Whether the server's name could not be resolved.
@@ -241,6 +252,7 @@ impl fmt::Display for Kind {
                 match phase {
                     Phase::Connect => "connection",
                     Phase::Handshake => "TLS handshake",
+                    Phase::Queue => "free connection or stream",
                     Phase::Response => "response",
                 },
                 after.as_secs_f64()
@@ -252,6 +264,9 @@ impl fmt::Display for Kind {
             Self::Refused(why) => {
                 write!(f, "the session takes no request now: {why}; send it again")
             }
+            Self::Busy => f.write_str(
+                "as many requests wait as may; send it when some are answered, or raise the queue's limit",
+            ),
             Self::Closed => f.write_str("the client or server was shut down"),
             Self::Canceled => f.write_str("the stream was cancelled by this side"),
             Self::Http1 { source, .. } => write!(f, "HTTP/1.1: {source}"),

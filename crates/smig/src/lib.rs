@@ -50,8 +50,8 @@ mod stream;
 mod transport;
 
 pub use client::{
-    Cleartext, Client, ClientBuilder, Loaded, Origin, Speaks, TlsFault, Trust, connect_any,
-    on_interim,
+    Cleartext, Client, ClientBuilder, ConnectionLimit, ConnectionPlace, Loaded, Origin, QueueLimit,
+    Speaks, TlsFault, Trust, connect_any, on_interim,
 };
 pub use connection::{ConnectionInfo, TlsInfo};
 pub use driver::Pacing;

@@ -20,7 +20,7 @@ use std::net::SocketAddr;
 use std::sync::Arc;
 use std::time::Duration;
 
-use smig::{Client, ClientBuilder, Config, SocketOptions};
+use smig::{Client, ClientBuilder, Config, QueueLimit, SocketOptions};
 use tokio::net::TcpListener;
 use tokio::sync::{Semaphore, watch};
 use tokio::task::JoinSet;
@@ -84,6 +84,9 @@ pub fn client() -> ClientBuilder {
         .bulk_socket(noticing(SocketOptions::bulk()))
 }
 
+/// Requests that may wait for the gateway, however few connections may be open: calls share them.
+const MIN_QUEUE: usize = 1024;
+
 impl Agent {
     /// Binds the local addresses and begins to connect to the gateway. `client` begins as [`client()`],
     /// and says whom to trust.
@@ -96,6 +99,8 @@ impl Agent {
         let telemetry =
             telemetry.map_err(|error| io::Error::other(format!("telemetry: {error}")))?;
         let watch = spec.admin.as_ref().map(|_| Watch::new());
+        // Whatever is accepted may wait for the gateway.
+        let client = client.queue(QueueLimit::new(spec.max_connections.max(MIN_QUEUE)));
         let client = match &watch {
             Some(watch) => client.observer(watch.clone()).describe_streams(admin::NAME_LENGTH),
             None => client,

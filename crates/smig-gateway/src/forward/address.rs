@@ -3,16 +3,20 @@
 //! After IANA's registries of special-purpose addresses. Everything that is not known to be public is
 //! not: this is what keeps a proxy from being a way into the network that it stands in.
 
-use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
+use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, UdpSocket};
+use std::str::FromStr;
+
+use serde::{Deserialize, Deserializer, de::Error as _};
 
 use crate::network::Network;
 
 /// IPv4 networks that are not public, and what they are.
-const SPECIAL_V4: [([u8; 4], u32, &str); 17] = [
+const SPECIAL_V4: [([u8; 4], u32, &str); 18] = [
     ([0, 0, 0, 0], 8, "unspecified"),
     ([10, 0, 0, 0], 8, "private"),
     ([100, 64, 0, 0], 10, "shared by a carrier's NAT"),
     ([127, 0, 0, 0], 8, "loopback"),
+    ([168, 63, 129, 16], 32, "a cloud's own (Azure)"),
     ([169, 254, 0, 0], 16, "link-local"),
     ([172, 16, 0, 0], 12, "private"),
     ([192, 0, 0, 0], 24, "for protocols"),
@@ -49,18 +53,81 @@ const SPECIAL_V6: [(Ipv6Addr, u32, &str); 17] = [
     (Ipv6Addr::new(0xff00, 0, 0, 0, 0, 0, 0, 0), 8, "multicast"),
 ];
 
-/// What an address is, if it is not public.
-pub(super) fn special(ip: IpAddr) -> Option<&'static str> {
-    match ip {
-        IpAddr::V4(_) => SPECIAL_V4
-            .iter()
-            .find(|&&(addr, bits, _)| Network::new(Ipv4Addr::from(addr).into(), bits).contains(ip))
-            .map(|&(_, _, what)| what),
-        IpAddr::V6(v6) => SPECIAL_V6
-            .iter()
-            .find(|&&(addr, bits, _)| Network::new(addr.into(), bits).contains(ip))
-            .map(|&(_, _, what)| what)
-            .or_else(|| (v6.octets()[0] >> 5 != 1).then_some("reserved")),
+/// What an address is, if it is not public, and the network that makes it so.
+pub(super) fn special(ip: IpAddr) -> Option<(Network, &'static str)> {
+    let v4 = SPECIAL_V4
+        .iter()
+        .map(|&(addr, bits, what)| (Network::new(Ipv4Addr::from(addr).into(), bits), what));
+    let v6 = SPECIAL_V6.iter().map(|&(addr, bits, what)| (Network::new(addr.into(), bits), what));
+    let known = v4.chain(v6).find(|(network, _)| network.contains(ip));
+    known.or_else(|| match ip {
+        IpAddr::V6(v6) if v6.octets()[0] >> 5 != 1 => {
+            // Of all that is not 2000::/3, what has the first 16 bits in common.
+            let [first, ..] = v6.segments();
+            let network = Ipv6Addr::new(first, 0, 0, 0, 0, 0, 0, 0);
+            Some((Network::new(network.into(), 16), "reserved"))
+        }
+        IpAddr::V4(_) | IpAddr::V6(_) => None,
+    })
+}
+
+/// Whether the address is this machine's, whatever its network. Nothing is sent for that: the system
+/// takes an address of its own as the source of what goes to it.
+pub(super) fn is_own(ip: IpAddr) -> bool {
+    let any: IpAddr = match ip {
+        IpAddr::V4(_) => Ipv4Addr::UNSPECIFIED.into(),
+        IpAddr::V6(_) => Ipv6Addr::UNSPECIFIED.into(),
+    };
+    // Where there is no way to it, it is not ours.
+    let source = UdpSocket::bind((any, 0)).and_then(|socket| {
+        socket.connect((ip, 9))?;
+        socket.local_addr()
+    });
+    ip.is_unspecified() || source.is_ok_and(|source| source.ip() == ip)
+}
+
+/// A prefix behind which a translator of the operator's own reaches IPv4 (RFC 6052 section 2.2).
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Nat64(Network);
+
+impl Nat64 {
+    /// The IPv4 address that an address behind this prefix stands for.
+    pub(super) fn embedded(self, ip: IpAddr) -> Option<IpAddr> {
+        let IpAddr::V6(v6) = ip else { return None };
+        if !self.0.contains(ip) {
+            return None;
+        }
+        // Bits 64 to 71 are zero, and no part of the address.
+        let bits = v6.to_bits();
+        let before = bits >> (128 - 64);
+        let behind = bits & (u128::MAX >> 72);
+        let joined = (before << 56) | behind;
+        // 120 bits: the prefix, the address, a suffix. With 96 bits the prefix holds the zero byte itself.
+        let address = match self.0.bits() {
+            96 => bits,
+            prefix => joined >> (120 - 32 - prefix),
+        };
+        u32::try_from(address & u128::from(u32::MAX)).ok().map(|v4| Ipv4Addr::from_bits(v4).into())
+    }
+}
+
+impl FromStr for Nat64 {
+    type Err = String;
+
+    fn from_str(text: &str) -> Result<Self, String> {
+        let network: Network = text.parse()?;
+        if network.addr().is_ipv4() || ![32, 40, 48, 56, 64, 96].contains(&network.bits()) {
+            return Err(format!(
+                "{text:?} is no NAT64 prefix: those are of IPv6, with 32, 40, 48, 56, 64 or 96 bits"
+            ));
+        }
+        Ok(Self(network))
+    }
+}
+
+impl<'de> Deserialize<'de> for Nat64 {
+    fn deserialize<D: Deserializer<'de>>(from: D) -> Result<Self, D::Error> {
+        String::deserialize(from)?.parse().map_err(D::Error::custom)
     }
 }
 
@@ -87,7 +154,7 @@ mod tests {
         for public in
             ["1.1.1.1", "8.8.8.8", "100.128.0.1", "172.32.0.1", "2606:4700::1111", "2a00::1"]
         {
-            assert_eq!(special(public.parse().unwrap()), None, "{public}");
+            assert!(special(public.parse().unwrap()).is_none(), "{public}");
         }
         for (ip, what) in [
             ("0.0.0.0", "unspecified"),
@@ -95,6 +162,7 @@ mod tests {
             ("100.64.0.1", "shared by a carrier's NAT"),
             ("127.0.0.1", "loopback"),
             ("127.255.255.255", "loopback"),
+            ("168.63.129.16", "a cloud's own (Azure)"),
             ("169.254.169.254", "link-local"),
             ("172.31.255.255", "private"),
             ("192.0.2.1", "for documentation"),
@@ -120,8 +188,37 @@ mod tests {
             ("4000::1", "reserved"),
             ("5f00::1", "reserved"),
         ] {
-            assert_eq!(special(ip.parse().unwrap()), Some(what), "{ip}");
+            let ip: IpAddr = ip.parse().unwrap();
+            let (network, said) = special(ip).unwrap();
+            assert!(said == what && network.contains(ip), "{ip}: {said}");
         }
+    }
+
+    #[test]
+    fn what_a_translator_makes_of_an_address_is_seen() {
+        // RFC 6052 section 2.4.
+        for (prefix, ip) in [
+            ("2001:db8::/32", "2001:db8:c000:221::"),
+            ("2001:db8:100::/40", "2001:db8:1c0:2:21::"),
+            ("2001:db8:122::/48", "2001:db8:122:c000:2:2100::"),
+            ("2001:db8:122:300::/56", "2001:db8:122:3c0:0:221::"),
+            ("2001:db8:122:344::/64", "2001:db8:122:344:c0:2:2100::"),
+            ("2001:db8:122:344::/96", "2001:db8:122:344::192.0.2.33"),
+        ] {
+            let nat64: Nat64 = prefix.parse().unwrap();
+            let embedded = nat64.embedded(ip.parse().unwrap());
+            assert_eq!(embedded, Some("192.0.2.33".parse().unwrap()), "{prefix}");
+            assert_eq!(nat64.embedded("2001:db9::1".parse().unwrap()), None);
+        }
+        for bad in ["10.0.0.0/8", "2001:db8::/33", "2001:db8::1", "x"] {
+            assert!(bad.parse::<Nat64>().is_err(), "{bad}");
+        }
+    }
+
+    #[test]
+    fn this_machines_addresses_are_known() {
+        assert!(is_own("127.0.0.1".parse().unwrap()) && is_own("0.0.0.0".parse().unwrap()));
+        assert!(!is_own("192.0.2.1".parse().unwrap()) && !is_own("2001:db8::1".parse().unwrap()));
     }
 
     #[test]

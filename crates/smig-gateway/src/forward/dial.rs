@@ -1,16 +1,15 @@
-//! From a destination to a connected socket, through the rules.
+//! From a destination to a connected socket.
 
 use std::fmt;
 use std::io;
-use std::net::{IpAddr, SocketAddr};
 use std::time::Duration;
 
+use smig::Resolver;
 use socket2::{SockRef, TcpKeepalive};
-use tokio::net::{TcpStream, lookup_host};
+use tokio::net::TcpStream;
 use tokio::time::{Instant, timeout_at};
 
 use super::failure::Failure;
-use super::rules::Rules;
 
 /// How long a silent connection rests until the kernel asks whether its peer is alive.
 const KEEPALIVE: Duration = Duration::from_secs(60);
@@ -42,22 +41,25 @@ impl fmt::Display for Target {
     }
 }
 
-/// Connects to the target, by those of its addresses that the rules allow.
+/// Connects to the target, by those of its addresses that the resolver lets through.
 ///
 /// # Errors
 /// The rules forbid it, the name is not known, or nothing answers within `limit`.
 pub(super) async fn dial(
     target: &Target,
-    rules: &Rules,
+    resolver: &Resolver,
     limit: Duration,
 ) -> Result<TcpStream, Failure> {
     let until = Instant::now() + limit;
-    rules.check_name(&target.host, target.port)?;
-    let addrs = timeout_at(until, resolve(target))
+    let addrs = timeout_at(until, resolver.resolve(&target.host, target.port))
         .await
         .map_err(|_| Failure::resolving_takes_too_long(&target.host))?
-        .map_err(|error| Failure::unresolved(&target.host, &error))?;
-    let addrs = permitted(target, addrs, rules)?;
+        .map_err(|error| match error.kind() {
+            io::ErrorKind::PermissionDenied => {
+                Failure::prohibited(format!("{target} is not allowed: {error}"))
+            }
+            _ => Failure::unresolved(&target.host, &error),
+        })?;
     let tcp = timeout_at(until, smig::connect_any(addrs))
         .await
         .unwrap_or_else(|_| Err(io::ErrorKind::TimedOut.into()))
@@ -66,39 +68,4 @@ pub(super) async fn dial(
     let _ = tcp.set_nodelay(true);
     let _ = SockRef::from(&tcp).set_tcp_keepalive(&TcpKeepalive::new().with_time(KEEPALIVE));
     Ok(tcp)
-}
-
-async fn resolve(target: &Target) -> io::Result<Vec<SocketAddr>> {
-    if let Ok(ip) = target.host.parse::<IpAddr>() {
-        return Ok(vec![SocketAddr::new(ip, target.port)]);
-    }
-    let addrs: Vec<_> = lookup_host((&*target.host, target.port)).await?.collect();
-    if addrs.is_empty() {
-        return Err(io::Error::other("no address"));
-    }
-    Ok(addrs)
-}
-
-fn permitted(
-    target: &Target,
-    addrs: Vec<SocketAddr>,
-    rules: &Rules,
-) -> Result<Vec<SocketAddr>, Failure> {
-    let mut refused = None;
-    let addrs: Vec<_> = addrs
-        .into_iter()
-        .filter(|addr| match rules.check_address(&target.host, addr.ip(), addr.port()) {
-            Ok(()) => true,
-            Err(why) => {
-                // The address itself may be a secret of the network that the proxy stands in.
-                tracing::debug!(%target, ip = %addr.ip(), why, "an address is not dialled");
-                refused = Some(format!("{target} is not allowed: {why}"));
-                false
-            }
-        })
-        .collect();
-    match refused {
-        Some(why) if addrs.is_empty() => Err(Failure::prohibited(why)),
-        _ => Ok(addrs),
-    }
 }

@@ -32,6 +32,20 @@ impl Failure {
         Self::new(failure.status(), failure.error_type(), failure.to_string())
     }
 
+    /// An origin did not answer.
+    pub(super) fn of_exchange(target: &str, failure: &crate::proxy::Failure) -> Self {
+        let detail = match failure {
+            crate::proxy::Failure::Prohibited(why) => format!("{target} is not allowed: {why}"),
+            _ => format!("no response from {target}: {failure}"),
+        };
+        let status = match failure {
+            // It has no other server: the client is not to ask again soon.
+            crate::proxy::Failure::Refused(_) => StatusCode::BAD_GATEWAY,
+            _ => failure.status(),
+        };
+        Self::new(status, failure.error_type(), detail)
+    }
+
     pub(super) fn unsupported(detail: &str) -> Self {
         Self::new(StatusCode::NOT_IMPLEMENTED, "http_request_error", detail)
     }
@@ -71,17 +85,6 @@ impl Failure {
             _ => (StatusCode::BAD_GATEWAY, "destination_unavailable"),
         };
         Self::new(status, kind, format!("cannot connect to {target}: {error}"))
-    }
-
-    /// The origin took the connection and gave no response.
-    pub(super) fn no_response(target: &str, error: &hyper::Error) -> Self {
-        let kind = if error.is_parse() { "http_protocol_error" } else { "connection_terminated" };
-        Self::new(StatusCode::BAD_GATEWAY, kind, format!("no response from {target}: {error}"))
-    }
-
-    pub(super) fn response_takes_too_long(target: &str) -> Self {
-        let detail = format!("no response from {target} in time");
-        Self::new(StatusCode::GATEWAY_TIMEOUT, "http_response_timeout", detail)
     }
 
     pub(super) fn detail(&self) -> &str {

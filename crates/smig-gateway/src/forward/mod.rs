@@ -1,10 +1,9 @@
 //! The forward proxy: tunnels and requests to other hosts, for authenticated users.
 //!
-//! A name is resolved once; each address is checked, and one of those checked is what is dialled, so
-//! that a name that changes its address between the two finds nothing open.
+//! Names are looked up by a resolver that leaves out what the rules forbid, and only what it gives is dialled:
+//! a name that changes its address finds nothing open.
 
 mod address;
-mod body;
 mod dial;
 mod failure;
 mod pattern;
@@ -15,20 +14,21 @@ mod users;
 
 use std::collections::HashMap;
 use std::io;
+use std::net::{IpAddr, Ipv4Addr, SocketAddr};
 use std::sync::{Arc, Mutex, PoisonError};
 
 use http::header::{HeaderName, PROXY_AUTHORIZATION};
 use http::uri::Authority;
 use http::{Method, Request, Response, Uri, Version};
-use smig::{Incoming, Protocol};
+use smig::{ConnectionInfo, Incoming, Protocol, Resolver};
 
+pub use address::Nat64;
 pub use pattern::{Pattern, PortRange};
 pub use spec::ForwardSpec;
 pub use users::SecretDigest;
 
 use crate::proxy::{Body, framing};
 use crate::tunnel::{self, End, Kind, Socket, Tunnel, Tunnels};
-use body::OriginBody;
 use dial::Target;
 use failure::Failure;
 use plain::Plain;
@@ -39,11 +39,15 @@ use users::Users;
 /// knowledge, and not by HTTP/1.1.
 pub const NEXT_PROTOCOL: HeaderName = HeaderName::from_static("smig-next-protocol");
 
+/// A client that is not known.
+const NOBODY: SocketAddr = SocketAddr::new(IpAddr::V4(Ipv4Addr::UNSPECIFIED), 0);
+
 /// A forward proxy. Cheap to share; all workers use one.
 #[derive(Debug)]
 pub struct Forward {
     users: Users,
-    rules: Rules,
+    rules: Arc<Rules>,
+    resolver: Resolver,
     spec: ForwardSpec,
     plain: Plain,
     open: Arc<Open>,
@@ -72,10 +76,15 @@ impl Forward {
     }
 
     fn with(spec: ForwardSpec, tunnels: &Tunnels, open: Arc<Open>) -> io::Result<Arc<Self>> {
+        let rules = Arc::new(Rules::new(&spec));
+        let checked = Arc::clone(&rules);
+        let resolver = Resolver::apart()
+            .checked(move |host, addr| checked.check_address(host, addr.ip(), addr.port()));
         Ok(Arc::new(Self {
             users: Users::new(&spec)?,
-            rules: Rules::new(&spec),
-            plain: Plain::default(),
+            rules,
+            plain: Plain::new(&spec, resolver.clone()),
+            resolver,
             open,
             tunnels: tunnels.clone(),
             spec,
@@ -120,8 +129,9 @@ impl Forward {
             return Err(Failure::bad_request("content in a CONNECT request"));
         }
         let target = target(request.uri(), None)?;
+        self.rules.check_name(&target.host, target.port)?;
         let permit = Permit::take(self, user)?;
-        let tcp = dial::dial(&target, &self.rules, self.spec.connect_timeout).await?;
+        let tcp = dial::dial(&target, &self.resolver, self.spec.connect_timeout).await?;
         Ok(self.join(request, Socket::new(tcp), permit, target))
     }
 
@@ -162,8 +172,11 @@ impl Forward {
         }
         let target = target(request.uri(), Some(80))?;
         tracing::debug!(user, %target, "a request is forwarded");
-        let response = self.plain.send(request, &target, &self.rules, &self.spec).await?;
-        Ok(response.map(|body| Body::new(OriginBody(body))))
+        // Rules may forbid what an open connection would allow.
+        self.rules.check_name(&target.host, target.port)?;
+        let info = request.extensions().get::<Arc<ConnectionInfo>>();
+        let client = info.map_or(NOBODY, |info| info.peer_addr());
+        self.plain.send(request, &target, client, &self.tunnels).await
     }
 }
 

@@ -79,6 +79,14 @@ impl Pattern {
             }
     }
 
+    /// Its network, if it is about addresses and covers this one and the port.
+    pub(super) fn network_of(&self, ip: IpAddr, port: u16) -> Option<Network> {
+        match self.host {
+            Hosts::Network(network) if self.covers_address(ip, port) => Some(network),
+            _ => None,
+        }
+    }
+
     /// Whether it is about addresses, and covers this one and the port.
     pub(super) fn covers_address(&self, ip: IpAddr, port: u16) -> bool {
         let Hosts::Network(network) = self.host else { return false };

@@ -1,66 +1,75 @@
 //! Requests to `http://` origins: HTTP/1.1, or HTTP/2 with prior knowledge where the client asks for it.
 //!
-//! Connections that wait for the next request are kept by thread, and belong to the address that was
-//! checked when they were made.
+//! An origin is an upstream of one server, made when it is asked for first: its limits, its connections and
+//! its retries are those of the reverse proxy. What is its own is the resolver, which leaves out the
+//! addresses that the rules forbid.
 
 use std::collections::HashMap;
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
-use std::thread::{self, ThreadId};
+use std::net::SocketAddr;
+use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
-use http::header::{EXPECT, HOST, PROXY_AUTHENTICATE};
-use http::uri::{Authority, Scheme};
-use http::{HeaderValue, Request, Response, StatusCode, Version};
-use http_body::Body as _;
-use hyper::client::conn::{TrySendError, http1, http2};
-use hyper_util::rt::{TokioExecutor, TokioIo, TokioTimer};
-use smig::{Incoming, Interim};
-use tokio::sync::Mutex as AsyncMutex;
-use tokio::time::{Instant, sleep, timeout};
+use http::header::{HOST, PROXY_AUTHENTICATE};
+use http::uri::Authority;
+use http::{HeaderValue, Request, Response, Version};
+use smig::{Incoming, Resolver};
+use tokio::time::Instant;
 
 use super::NEXT_PROTOCOL;
-use super::dial::{self, Target};
+use super::dial::Target;
 use super::failure::Failure;
-use super::rules::Rules;
 use super::spec::ForwardSpec;
-use crate::proxy::framing::{self, Content, Own};
-use crate::proxy::head::{self, Upgrades};
+use crate::proxy::{self, Admitted, Body};
+use crate::tunnel::Tunnels;
+use crate::upstream::{Ejection, Timeouts, Upstream, UpstreamSpec};
 
-/// How long an unused connection is kept.
+/// How long an origin is remembered that nobody asks for; its unused connections are kept as long.
 const KEPT: Duration = Duration::from_secs(30);
-/// How often it is looked at whether an HTTP/2 connection is used.
-const LOOK: Duration = Duration::from_secs(5);
-/// Unused connections to one origin, for each thread.
-const MAX_KEPT: usize = 32;
-/// How often an HTTP/2 origin that owes an answer is asked whether it is alive.
-const PING: Duration = Duration::from_secs(30);
 
-type Outgoing = Request<Content<Incoming>>;
-type Answer = Result<Response<hyper::body::Incoming>, TrySendError<Outgoing>>;
+/// What an origin is asked in.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub(super) enum Protocol {
+    Http1,
+    H2c,
+}
 
 /// Connections to origins.
-#[derive(Debug, Default)]
-pub(super) struct Plain(Arc<Pools>);
-
-#[derive(Debug, Default)]
-struct Pools(Mutex<HashMap<(ThreadId, Target), Pool>>);
-
-/// One thread's connections to one origin.
-#[derive(Debug, Default)]
-struct Pool {
-    /// Unused ones, the latest last.
-    http1: Vec<(Instant, http1::SendRequest<Content<Incoming>>)>,
-    /// Locked while it connects, so that many requests at once make one connection.
-    http2: Arc<AsyncMutex<Option<Http2>>>,
+#[derive(Debug)]
+pub(super) struct Plain {
+    resolver: Resolver,
+    timeouts: Timeouts,
+    max_connections: usize,
+    max_waiting: usize,
+    origins: Mutex<HashMap<(Target, Protocol), Origin>>,
 }
 
 #[derive(Debug)]
-struct Http2 {
+struct Origin {
+    upstream: Arc<Upstream>,
     used: Instant,
-    sender: http2::SendRequest<Content<Incoming>>,
 }
 
 impl Plain {
+    /// Connections to what `resolver` finds.
+    pub(super) fn new(spec: &ForwardSpec, resolver: Resolver) -> Self {
+        let timeouts = Timeouts {
+            connect: spec.connect_timeout,
+            queue: spec.connect_timeout,
+            head: spec.response_timeout,
+            // Whose response it is may rest as long as its client likes.
+            stall: None,
+            idle: KEPT,
+            ..Timeouts::default()
+        };
+        Self {
+            resolver,
+            timeouts,
+            max_connections: spec.max_connections,
+            max_waiting: spec.max_waiting,
+            origins: Mutex::default(),
+        }
+    }
+
     /// Sends a request to its origin and waits for the response's head.
     ///
     /// # Errors
@@ -69,221 +78,64 @@ impl Plain {
         &self,
         mut request: Request<Incoming>,
         target: &Target,
-        rules: &Rules,
-        spec: &ForwardSpec,
-    ) -> Result<Response<hyper::body::Incoming>, Failure> {
-        // Rules may forbid what an open connection would allow.
-        rules.check_name(&target.host, target.port)?;
-        let is_h2c =
-            request.headers_mut().remove(NEXT_PROTOCOL).is_some_and(|value| value == "h2c");
+        client: SocketAddr,
+        tunnels: &Tunnels,
+    ) -> Result<Response<Body>, Failure> {
+        let protocol = match request.headers_mut().remove(NEXT_PROTOCOL) {
+            Some(value) if value == "h2c" => Protocol::H2c,
+            _ => Protocol::Http1,
+        };
         let authority = request.uri().authority().cloned();
         let authority = authority.ok_or_else(|| Failure::bad_request("no authority"))?;
-        let mut request = prepare(request, &authority, is_h2c)?;
-        let repeatable = request.method().is_idempotent() && request.body().is_end_stream();
-        let mut copy = repeatable.then(|| without_body(&request));
-        let mut fresh = false;
-        loop {
-            let (answer, kept) = if is_h2c {
-                self.send_http2(request, target, rules, spec, fresh).await?
-            } else {
-                self.send_http1(request, target, rules, spec, fresh).await?
-            };
-            let mut error = match answer {
-                Ok(mut response) => {
-                    head::accept(&mut response).map_err(|failure| Failure::of_head(&failure))?;
-                    response.headers_mut().remove(PROXY_AUTHENTICATE);
-                    return Ok(response);
-                }
-                Err(error) => error,
-            };
-            // The kept connection had ended, or did so when the request came.
-            let unsent = error.take_message();
-            let again = unsent.or_else(|| copy.take().filter(|_| is_lost(error.error())));
-            match again {
-                Some(again) if kept => request = again,
-                _ => return Err(Failure::no_response(&target.to_string(), &error.into_error())),
-            }
-            fresh = true;
+        let admitted = prepare(request, &authority)?;
+        let upstream = self.origin(target, protocol)?;
+        let answered = admitted.exchange(&upstream, client, tunnels).await;
+        let mut response =
+            answered.map_err(|failure| Failure::of_exchange(&target.to_string(), &failure))?;
+        // A challenge of the origin's is for nobody: ours is the only proxy that the client knows.
+        response.headers_mut().remove(PROXY_AUTHENTICATE);
+        Ok(response)
+    }
+
+    /// The origin as an upstream. No lock is held while anything is waited for.
+    fn origin(&self, target: &Target, protocol: Protocol) -> Result<Arc<Upstream>, Failure> {
+        let now = Instant::now();
+        let mut origins = self.origins.lock().unwrap_or_else(PoisonError::into_inner);
+        let key = (target.clone(), protocol);
+        if let Some(origin) = origins.get_mut(&key) {
+            origin.used = now;
+            return Ok(Arc::clone(&origin.upstream));
         }
-    }
-
-    /// The answer, and whether it was asked for on a kept connection.
-    async fn send_http1(
-        &self,
-        request: Outgoing,
-        target: &Target,
-        rules: &Rules,
-        spec: &ForwardSpec,
-        fresh: bool,
-    ) -> Result<(Answer, bool), Failure> {
-        let key = (thread::current().id(), target.clone());
-        let kept = if fresh { None } else { self.0.take_http1(&key) };
-        let is_kept = kept.is_some();
-        let mut sender = match kept {
-            Some(sender) => sender,
-            None => {
-                let tcp = dial::dial(target, rules, spec.connect_timeout).await?;
-                let failed = |error| Failure::no_response(&target.to_string(), &error);
-                let (sender, connection) =
-                    http1::handshake(TokioIo::new(tcp)).await.map_err(failed)?;
-                tokio::spawn(drive(connection));
-                sender
-            }
-        };
-        // Who still sends may take as long as it needs.
-        let has_body = !request.body().is_end_stream();
-        let sending = sender.try_send_request(request);
-        let answer = if has_body {
-            sending.await
-        } else {
-            timeout(spec.response_timeout, sending)
-                .await
-                .map_err(|_| Failure::response_takes_too_long(&target.to_string()))?
-        };
-        if answer.as_ref().is_ok_and(|response| !framing::leaves_doubt(response)) {
-            let pools = Arc::clone(&self.0);
-            tokio::spawn(async move {
-                // The response's body is on the connection until then.
-                if sender.ready().await.is_err() {
-                    return;
-                }
-                pools.put_http1(key.clone(), sender);
-                sleep(KEPT).await;
-                pools.tidy(&key);
-            });
-        }
-        Ok((answer, is_kept))
-    }
-
-    async fn send_http2(
-        &self,
-        request: Outgoing,
-        target: &Target,
-        rules: &Rules,
-        spec: &ForwardSpec,
-        fresh: bool,
-    ) -> Result<(Answer, bool), Failure> {
-        let key = (thread::current().id(), target.clone());
-        let place = self.0.http2(&key);
-        let mut place = place.lock().await;
-        let kept = place.as_mut().filter(|kept| !fresh && !kept.sender.is_closed());
-        let is_kept = kept.is_some();
-        let mut sender = match kept {
-            Some(kept) => {
-                kept.used = Instant::now();
-                kept.sender.clone()
-            }
-            None => {
-                let tcp = dial::dial(target, rules, spec.connect_timeout).await?;
-                let failed = |error| Failure::no_response(&target.to_string(), &error);
-                let (sender, connection) = http2::Builder::new(TokioExecutor::new())
-                    .timer(TokioTimer::new())
-                    .keep_alive_interval(PING)
-                    .adaptive_window(true)
-                    .handshake(TokioIo::new(tcp))
-                    .await
-                    .map_err(failed)?;
-                tokio::spawn(drive(connection));
-                *place = Some(Http2 { used: Instant::now(), sender: sender.clone() });
-                let pools = Arc::clone(&self.0);
-                tokio::spawn(async move {
-                    loop {
-                        sleep(LOOK).await;
-                        if pools.tidy(&key) {
-                            return;
-                        }
-                    }
-                });
-                sender
-            }
-        };
-        drop(place);
-        Ok((sender.try_send_request(request).await, is_kept))
-    }
-}
-
-/// Runs a connection to its end.
-async fn drive(connection: impl Future<Output = hyper::Result<()>>) {
-    if let Err(error) = connection.await {
-        tracing::debug!(%error, "a connection to an origin ended");
-    }
-}
-
-impl Pools {
-    fn lock(&self) -> MutexGuard<'_, HashMap<(ThreadId, Target), Pool>> {
-        self.0.lock().unwrap_or_else(PoisonError::into_inner)
-    }
-
-    fn take_http1(
-        &self,
-        key: &(ThreadId, Target),
-    ) -> Option<http1::SendRequest<Content<Incoming>>> {
-        let mut pools = self.lock();
-        let kept = &mut pools.get_mut(key)?.http1;
-        kept.retain(|(since, sender)| sender.is_ready() && since.elapsed() < KEPT);
-        kept.pop().map(|(_, sender)| sender)
-    }
-
-    fn put_http1(&self, key: (ThreadId, Target), sender: http1::SendRequest<Content<Incoming>>) {
-        let mut pools = self.lock();
-        let kept = &mut pools.entry(key).or_default().http1;
-        if kept.len() < MAX_KEPT {
-            kept.push((Instant::now(), sender));
-        }
-    }
-
-    fn http2(&self, key: &(ThreadId, Target)) -> Arc<AsyncMutex<Option<Http2>>> {
-        Arc::clone(&self.lock().entry(key.clone()).or_default().http2)
-    }
-
-    /// Lets go of what nobody used for long; an HTTP/2 connection ends with its last stream. Whether
-    /// nothing is left.
-    fn tidy(&self, key: &(ThreadId, Target)) -> bool {
-        let mut pools = self.lock();
-        let Some(pool) = pools.get_mut(key) else { return true };
-        pool.http1.retain(|(since, sender)| !sender.is_closed() && since.elapsed() < KEPT);
-        let is_used = |kept: &mut Http2| !kept.sender.is_closed() && kept.used.elapsed() < KEPT;
-        let http2_ended = pool.http2.try_lock().is_ok_and(|mut place| {
-            let _unused = place.take_if(|kept| !is_used(kept));
-            place.is_none()
+        // Who is new looks for those that are old: there are never more than were asked for of late.
+        origins.retain(|_, origin| {
+            origin.upstream.load() > 0 || now.saturating_duration_since(origin.used) < KEPT
         });
-        let is_empty = pool.http1.is_empty() && http2_ended;
-        if is_empty {
-            pools.remove(key);
-        }
-        is_empty
+        let scheme = match protocol {
+            Protocol::Http1 => "http",
+            Protocol::H2c => "h2c",
+        };
+        let bad = || Failure::bad_request("the authority is not host:port");
+        let url = format!("{scheme}://{target}").parse().map_err(|_| bad())?;
+        let spec = UpstreamSpec {
+            timeouts: self.timeouts,
+            max_connections: self.max_connections,
+            max_waiting: self.max_waiting,
+            ejection: Ejection { failures: 0, ..Ejection::default() },
+            ..UpstreamSpec::new(vec![url])
+        };
+        let upstream = Upstream::with_resolver(target.to_string(), &spec, self.resolver.clone());
+        let upstream = upstream.map_err(|error| Failure::bad_request(&error.to_string()))?;
+        origins.insert(key, Origin { upstream: Arc::clone(&upstream), used: now });
+        Ok(upstream)
     }
-}
-
-/// The head of a request that has no body, to be sent once more.
-fn without_body(request: &Outgoing) -> Outgoing {
-    let mut copy = Request::new(Content::nothing(Incoming::empty()));
-    *copy.method_mut() = request.method().clone();
-    *copy.uri_mut() = request.uri().clone();
-    *copy.version_mut() = request.version();
-    *copy.headers_mut() = request.headers().clone();
-    *copy.extensions_mut() = request.extensions().clone();
-    copy
-}
-
-/// Whether the connection ended before there was an answer.
-fn is_lost(error: &hyper::Error) -> bool {
-    let broke =
-        std::error::Error::source(error).is_some_and(|source| source.is::<std::io::Error>());
-    error.is_incomplete_message() || error.is_closed() || error.is_canceled() || broke
 }
 
 /// The request as the origin is to see it.
-fn prepare(
-    mut request: Request<Incoming>,
-    target: &Authority,
-    is_h2c: bool,
-) -> Result<Outgoing, Failure> {
+fn prepare(mut request: Request<Incoming>, target: &Authority) -> Result<Admitted, Failure> {
     let by = match request.version() {
         Version::HTTP_2 => "2 smig",
         _ => "1.1 smig",
     };
-    let interim = request.extensions_mut().remove::<Interim>();
     if request.headers().get_all(HOST).iter().count() > 1 {
         return Err(Failure::bad_request("more than one host"));
     }
@@ -291,30 +143,65 @@ fn prepare(
     let host = HeaderValue::from_str(target.as_str());
     let host = host.map_err(|_| Failure::bad_request("a bad authority"))?;
     request.headers_mut().insert(HOST, host);
-    let of_head = |failure| Failure::of_head(&failure);
-    let (parts, body) = request.into_parts();
-    let (mut outward, content, _) =
-        head::admit(parts, body, None, Upgrades::Ignored).map_err(of_head)?;
-    // Our own side has answered it.
-    outward.fields.remove(&EXPECT);
-    outward.fields.say(Own::Via, HeaderValue::from_static(by));
-    if is_h2c {
-        outward.fields.remove(&HOST);
-        let mut request = head::for_http2(outward, &Scheme::HTTP, content).map_err(of_head)?;
-        *request.version_mut() = Version::HTTP_2;
-        return Ok(request);
-    }
-    let mut request = head::for_http1(outward, content).map_err(of_head)?;
-    if let Some(interim) = interim {
-        hyper::ext::on_informational(&mut request, move |response| {
-            let mut passed = Response::new(());
-            *passed.status_mut() = response.status();
-            *passed.headers_mut() = response.headers().clone();
-            // 100 is said by our own side, when the body is read.
-            if response.status() != StatusCode::CONTINUE && head::accept(&mut passed).is_ok() {
-                interim.send(passed.status(), std::mem::take(passed.headers_mut()));
-            }
+    let via = HeaderValue::from_static(by);
+    proxy::admit_forwarded(request, via).map_err(|failure| Failure::of_head(&failure))
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::mpsc;
+
+    use futures_util::future::join_all;
+
+    use super::*;
+
+    /// An origin whose name is never found: a connection that never comes.
+    fn black_hole(spec: &ForwardSpec) -> (Plain, mpsc::Sender<()>) {
+        let (release, blocked) = mpsc::channel();
+        let blocked = Mutex::new(blocked);
+        let resolver = Resolver::by(move |_| {
+            // Until the test has ended.
+            let _ = blocked.lock().unwrap_or_else(PoisonError::into_inner).recv();
+            Err(std::io::Error::other("released"))
         });
+        (Plain::new(spec, resolver), release)
     }
-    Ok(request)
+
+    #[tokio::test(start_paused = true)]
+    async fn calls_to_a_black_hole_all_end_within_one_limit() {
+        let spec = ForwardSpec::default();
+        let (plain, _release) = black_hole(&spec);
+        let target = Target::new("hole.example", 80).unwrap();
+        let client = SocketAddr::from(([192, 0, 2, 1], 1));
+        let tunnels = Tunnels::of_gateway();
+        let local = tokio::task::LocalSet::new();
+        for protocol in ["h2c", "http/1.1"] {
+            let begin = Instant::now();
+            let call = || {
+                let request = Request::get("http://hole.example/")
+                    .header(NEXT_PROTOCOL, protocol)
+                    .body(Incoming::empty())
+                    .unwrap();
+                plain.send(request, &target, client, &tunnels)
+            };
+            let calls = join_all((0..20).map(|_| call()));
+            for answer in local.run_until(calls).await {
+                let response = answer.unwrap_err().response();
+                assert_eq!(response.status(), 504);
+            }
+            let took = begin.elapsed();
+            assert!(took < spec.connect_timeout * 3 / 2, "{protocol}: {took:?}");
+        }
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn origins_that_nobody_asks_for_are_forgotten() {
+        let plain = Plain::new(&ForwardSpec::default(), Resolver::system());
+        for n in 0..100 {
+            let target = Target::new(&format!("{n}.example"), 80).unwrap();
+            plain.origin(&target, Protocol::Http1).unwrap();
+            tokio::time::advance(KEPT / 2).await;
+        }
+        assert!(plain.origins.lock().unwrap().len() <= 3);
+    }
 }

@@ -2,10 +2,11 @@
 
 use std::net::IpAddr;
 
-use super::address;
+use super::address::{self, Nat64};
 use super::failure::Failure;
 use super::pattern::{Pattern, PortRange};
 use super::spec::ForwardSpec;
+use crate::network::Network;
 
 /// The rules about destinations.
 #[derive(Debug)]
@@ -13,11 +14,19 @@ pub(super) struct Rules {
     allow: Vec<Pattern>,
     deny: Vec<Pattern>,
     ports: Vec<PortRange>,
+    nat64: Vec<Nat64>,
+    own_ports: Vec<u16>,
 }
 
 impl Rules {
     pub(super) fn new(spec: &ForwardSpec) -> Self {
-        Self { allow: spec.allow.clone(), deny: spec.deny.clone(), ports: spec.ports.clone() }
+        Self {
+            allow: spec.allow.clone(),
+            deny: spec.deny.clone(),
+            ports: spec.ports.clone(),
+            nat64: spec.nat64.clone(),
+            own_ports: spec.own_ports.clone(),
+        }
     }
 
     /// Whether a host may be asked for at all, by its name and port. Its addresses are checked when
@@ -40,22 +49,50 @@ impl Rules {
     /// # Errors
     /// Why not, for people.
     pub(super) fn check_address(&self, host: &str, ip: IpAddr, port: u16) -> Result<(), String> {
-        let inside = address::embedded(ip);
+        let translated = self.nat64.iter().find_map(|prefix| prefix.embedded(ip));
+        let inside = address::embedded(ip).or(translated);
         let is_denied = |ip| self.deny.iter().any(|pattern| pattern.covers_address(ip, port));
         if is_denied(ip) || inside.is_some_and(is_denied) {
             return Err("a rule denies its address".to_owned());
         }
-        if self.allow.iter().any(|pattern| pattern.covers_address(ip, port)) {
-            return Ok(());
+        // Behind an operator's translator an address is what it is translated to.
+        for ip in [Some(ip), translated].into_iter().flatten() {
+            self.check_closed(ip, port)?;
         }
-        // A name does not open a network that is not public: names point where their owners like.
-        if let Some(what) = address::special(ip) {
-            return Err(format!("its address is {what}"));
+        let opens = |ip| self.opened(ip, port).next().is_some();
+        if opens(ip) || translated.is_some_and(opens) {
+            return Ok(());
         }
         if self.allow.is_empty() || self.allow.iter().any(|p| p.covers_name(host, port)) {
             return Ok(());
         }
         Err("no rule allows it".to_owned())
+    }
+
+    /// The networks by which an address is allowed.
+    fn opened(&self, ip: IpAddr, port: u16) -> impl Iterator<Item = Network> {
+        self.allow.iter().filter_map(move |pattern| pattern.network_of(ip, port))
+    }
+
+    /// Whether an address may be reached by those only who are told so by its own network. Who opens
+    /// everything means the world, and not what only this machine can reach. A name opens none: names
+    /// point where their owners like.
+    fn check_closed(&self, ip: IpAddr, port: u16) -> Result<(), String> {
+        if let Some((network, what)) = address::special(ip)
+            && !self.opened(ip, port).any(|opened| network.covers(&opened))
+        {
+            return Err(format!("its address is {what}"));
+        }
+        // Whatever listens at this machine trusts its neighbours.
+        if address::is_own(ip) {
+            if self.own_ports.contains(&port) {
+                return Err("it is this gateway's own port".to_owned());
+            }
+            if !ip.is_loopback() && !self.opened(ip, port).any(|opened| opened.is_one()) {
+                return Err("its address is this gateway's own".to_owned());
+            }
+        }
+        Ok(())
     }
 }
 
@@ -96,8 +133,67 @@ mod tests {
     fn what_is_denied_is_denied() {
         let rules = rules(&["0.0.0.0/0", "::/0"], &["bad.example", "10.0.0.0/8"]);
         assert!(rules.check_name("bad.example", 443).is_err());
-        assert!(address(&rules, "x", "127.0.0.1"));
+        assert!(address(&rules, "x", "8.8.8.8") && address(&rules, "x", "2606:4700::1111"));
         assert!(!address(&rules, "x", "10.0.0.1"));
         assert!(!address(&rules, "x", "::ffff:10.0.0.1"), "whatever its form");
+    }
+
+    #[test]
+    fn what_is_not_public_is_opened_by_its_own_network_only() {
+        let everything = rules(&["0.0.0.0/0", "::/0", "*"], &[]);
+        for closed in [
+            "127.0.0.1",
+            "169.254.169.254",
+            "168.63.129.16",
+            "10.0.0.1",
+            "100.100.100.200",
+            "::1",
+            "fd00:ec2::254",
+            "fe80::1",
+            "::ffff:127.0.0.1",
+            "64:ff9b::7f00:1",
+            "4000::1",
+        ] {
+            assert!(!address(&everything, "x", closed), "{closed}");
+        }
+        for (opened, ip) in [
+            ("127.0.0.0/8", "127.0.0.1"),
+            ("169.254.169.254", "169.254.169.254"),
+            ("168.63.129.16", "168.63.129.16"),
+            ("10.1.0.0/16", "10.1.2.3"),
+            ("fd00::/8", "fd00:ec2::254"),
+            ("64:ff9b::/96", "64:ff9b::7f00:1"),
+        ] {
+            assert!(address(&rules(&[opened], &[]), "x", ip), "{opened}");
+        }
+        assert!(!address(&rules(&["168.0.0.0/8"], &[]), "x", "168.63.129.16"));
+    }
+
+    #[test]
+    fn a_translator_of_the_operators_own_opens_nothing() {
+        let mut spec =
+            ForwardSpec { nat64: vec!["2a00:64::/96".parse().unwrap()], ..ForwardSpec::default() };
+        let usual = Rules::new(&spec);
+        assert!(address(&usual, "x", "2a00:64::8.8.8.8"));
+        for closed in ["2a00:64::10.0.0.1", "2a00:64::127.0.0.1", "2a00:64::168.63.129.16"] {
+            assert!(!address(&usual, "x", closed), "{closed}");
+        }
+        spec.deny = vec!["8.8.8.8".parse().unwrap()];
+        assert!(!address(&Rules::new(&spec), "x", "2a00:64::8.8.8.8"), "whatever its form");
+        spec.allow = vec!["2a00:64::/96".parse().unwrap()];
+        assert!(!address(&Rules::new(&spec), "x", "2a00:64::10.0.0.1"));
+    }
+
+    #[test]
+    fn the_gateways_own_ports_are_closed_whatever_is_allowed() {
+        let spec = ForwardSpec {
+            allow: vec!["127.0.0.0/8".parse().unwrap()],
+            own_ports: vec![443],
+            ..ForwardSpec::default()
+        };
+        let rules = Rules::new(&spec);
+        assert!(!address(&rules, "x", "127.0.0.1"));
+        assert!(rules.check_address("x", "127.0.0.1".parse().unwrap(), 80).is_ok());
+        assert!(rules.check_address("x", "8.8.8.8".parse().unwrap(), 443).is_err(), "not allowed");
     }
 }

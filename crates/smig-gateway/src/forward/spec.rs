@@ -7,6 +7,7 @@ use std::time::Duration;
 use serde::Deserialize;
 use smig_settings::value::{deserialize_time, deserialize_time_or_never};
 
+use super::address::Nat64;
 use super::pattern::{Pattern, PortRange};
 use super::users::SecretDigest;
 
@@ -23,15 +24,26 @@ pub struct ForwardSpec {
     pub users_file: Option<PathBuf>,
     /// Names of client certificates whose holders are users.
     pub subjects: Vec<String>,
-    /// Destinations that are allowed; empty: all public ones. Addresses that are not public are
-    /// reached only if an address or network here covers them.
+    /// Destinations that are allowed; empty: all public ones. A network that is not public (private, loopback,
+    /// link-local with a cloud's metadata, and so on) is opened by itself or a part of it, not by one that is
+    /// wider: `0.0.0.0/0` is all that is public. This machine's own addresses are opened one by one.
     pub allow: Vec<Pattern>,
     /// Destinations that are refused, whatever `allow` says.
     pub deny: Vec<Pattern>,
+    /// Prefixes of the operator's own translators from IPv6 to IPv4 (RFC 6052): an address behind one is what
+    /// it is translated to. `64:ff9b::/96` is known.
+    pub nat64: Vec<Nat64>,
+    /// Ports of this gateway's at this machine that nobody reaches: the admin port.
+    #[serde(skip)]
+    pub own_ports: Vec<u16>,
     /// Ports that are allowed; all but mail's unless set.
     pub ports: Vec<PortRange>,
     /// Tunnels of one user that may be open at once.
     pub max_tunnels: usize,
+    /// Connections to one origin of requests (not of tunnels), of all workers together.
+    pub max_connections: usize,
+    /// Requests to one origin that may wait for one of them; further ones are answered 503.
+    pub max_waiting: usize,
     /// Until there is a connection to the destination.
     #[serde(deserialize_with = "deserialize_time")]
     pub connect_timeout: Duration,
@@ -51,8 +63,12 @@ impl Default for ForwardSpec {
             subjects: Vec::new(),
             allow: Vec::new(),
             deny: Vec::new(),
+            nat64: Vec::new(),
+            own_ports: Vec::new(),
             ports: vec![PortRange::new(1, 24), PortRange::new(26, u16::MAX)],
             max_tunnels: 1024,
+            max_connections: 256,
+            max_waiting: 1024,
             connect_timeout: Duration::from_secs(10),
             response_timeout: Duration::from_secs(120),
             tunnel_idle: Some(Duration::from_secs(3600)),

@@ -42,6 +42,9 @@ pub enum Failure {
     /// The server's name has no address.
     #[error("the server's name cannot be resolved: {0}")]
     Resolve(io::Error),
+    /// Its addresses may not be reached.
+    #[error("not allowed: {0}")]
+    Prohibited(String),
     /// No connection.
     #[error("cannot connect: {0}")]
     Connect(io::Error),
@@ -102,11 +105,20 @@ impl Failure {
 
     pub(crate) fn from_smig(error: smig::Error) -> Self {
         let text = error.to_string();
+        if error.is_busy() {
+            return Self::ConnectionLimit;
+        }
         if error.is_timeout() {
             return if error.is_connect() { Self::ConnectTimeout } else { Self::ResponseTimeout };
         }
         if error.is_resolve() {
-            return Self::Resolve(io::Error::other(text));
+            let kind = std::error::Error::source(&error).and_then(|source| source.downcast_ref());
+            return match kind.map(|source: &io::Error| (source.kind(), source.to_string())) {
+                Some((kind @ io::ErrorKind::PermissionDenied, why)) => {
+                    Self::of_lookup(io::Error::new(kind, why))
+                }
+                _ => Self::Resolve(io::Error::other(text)),
+            };
         }
         if let Some(fault) = error.tls_fault() {
             return Self::Tls(fault.clone());
@@ -135,6 +147,14 @@ impl Failure {
         }
     }
 
+    /// A name that gives no address that may be used.
+    pub(crate) fn of_lookup(error: io::Error) -> Self {
+        match error.kind() {
+            io::ErrorKind::PermissionDenied => Self::Prohibited(error.to_string()),
+            _ => Self::Resolve(error),
+        }
+    }
+
     /// The same, known to have happened on a connection that was used before.
     pub(crate) fn at(self, used: bool) -> Self {
         match self {
@@ -152,6 +172,7 @@ impl Failure {
             | Self::NoServer
             | Self::ConnectionLimit
             | Self::Resolve(_)
+            | Self::Prohibited(_)
             | Self::Connect(_)
             | Self::ConnectTimeout
             | Self::Tls(_)
@@ -163,9 +184,11 @@ impl Failure {
     /// Whether the same request may be sent again, if its body was not touched.
     pub(crate) const fn may_retry(&self, idempotent: bool) -> bool {
         match self {
-            Self::BadRequest(_) | Self::Expectation | Self::NotImplemented(_) | Self::NoServer => {
-                false
-            }
+            Self::BadRequest(_)
+            | Self::Expectation
+            | Self::NotImplemented(_)
+            | Self::NoServer
+            | Self::Prohibited(_) => false,
             Self::Terminated(_) | Self::Stale(_) => idempotent,
             _ => matches!(self.acted(), Acted::No),
         }
@@ -186,6 +209,7 @@ impl Failure {
                     | Self::NotImplemented(_)
                     | Self::RequestBody(_)
                     | Self::NoServer
+                    | Self::Prohibited(_)
                     | Self::ConnectionLimit
                     | Self::Stale(_)
                     | Self::Refused(_)
@@ -209,6 +233,7 @@ impl Failure {
             Self::BadRequest(_) | Self::RequestBody(_) => StatusCode::BAD_REQUEST,
             Self::Expectation => StatusCode::EXPECTATION_FAILED,
             Self::NotImplemented(_) => StatusCode::NOT_IMPLEMENTED,
+            Self::Prohibited(_) => StatusCode::FORBIDDEN,
             Self::NoServer | Self::ConnectionLimit | Self::Refused(_) => {
                 StatusCode::SERVICE_UNAVAILABLE
             }
@@ -238,6 +263,7 @@ impl Failure {
             Self::NoServer => "destination_unavailable",
             Self::ConnectionLimit => "connection_limit_reached",
             Self::Resolve(_) => "dns_error",
+            Self::Prohibited(_) => "destination_ip_prohibited",
             Self::Connect(error) => match error.kind() {
                 io::ErrorKind::ConnectionRefused => "connection_refused",
                 io::ErrorKind::HostUnreachable | io::ErrorKind::NetworkUnreachable => {

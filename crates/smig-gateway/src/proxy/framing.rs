@@ -67,11 +67,6 @@ impl<B: Body> Content<B> {
         Ok(Self::tunnel(body))
     }
 
-    /// None.
-    pub(crate) const fn nothing(body: B) -> Self {
-        Self { framing: Framing::Nothing, body }
-    }
-
     /// One direction of a tunnel.
     pub(super) const fn tunnel(body: B) -> Self {
         Self { framing: Framing::Tunnel, body }

@@ -1,5 +1,6 @@
 //! One exchange with an upstream.
 
+mod authenticated;
 mod body;
 mod failure;
 pub(crate) mod framing;
@@ -13,6 +14,7 @@ use std::future::{Future, poll_fn};
 use std::net::SocketAddr;
 use std::pin::pin;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
 use std::task::Poll;
 
 use http::header::EXPECT;
@@ -32,6 +34,7 @@ use crate::tunnel::Tunnels;
 use crate::upstream::{
     Asked, Connection, Lease, ServerPool, Session, Tried, Unanswered, UnderWay, Upstream, Worker,
 };
+use authenticated::authenticates_connection;
 use framing::Content;
 use head::{Outward, Upgrades, Wish};
 use switch::Switch;
@@ -84,10 +87,30 @@ pub(crate) fn admit(
     request: Request<Incoming>,
     host: Option<HeaderValue>,
 ) -> Result<Admitted, Failure> {
+    admit_as(request, host, Upgrades::Heard)
+}
+
+/// The same for a request to another host, which gets a response and nothing else. `via` is how it came.
+pub(crate) fn admit_forwarded(
+    mut request: Request<Incoming>,
+    via: HeaderValue,
+) -> Result<Admitted, Failure> {
+    // Our own side says 100.
+    request.headers_mut().remove(EXPECT);
+    let mut admitted = admit_as(request, None, Upgrades::Ignored)?;
+    admitted.outward.fields.say(framing::Own::Via, via);
+    Ok(admitted)
+}
+
+fn admit_as(
+    request: Request<Incoming>,
+    host: Option<HeaderValue>,
+    upgrades: Upgrades,
+) -> Result<Admitted, Failure> {
     let (mut parts, body) = request.into_parts();
     let interim = parts.extensions.remove::<Interim>();
     let on_upgrade = parts.extensions.remove::<OnUpgrade>();
-    let (outward, content, extensions) = head::admit(parts, body, host, Upgrades::Heard)?;
+    let (outward, content, extensions) = head::admit(parts, body, host, upgrades)?;
     let kind = match outward.wish {
         Wish::Usual => {
             let expects = outward.fields.contains_key(EXPECT);
@@ -109,7 +132,18 @@ impl Admitted {
         client: SocketAddr,
         tunnels: &Tunnels,
     ) -> Response<Body> {
-        let answered = match self.kind {
+        let answered = self.exchange(upstream, client, tunnels).await;
+        answered.unwrap_or_else(|failure| failure.answer(upstream, client))
+    }
+
+    /// The same, to a caller who has words of its own for what fails.
+    pub(crate) async fn exchange(
+        self,
+        upstream: &Arc<Upstream>,
+        client: SocketAddr,
+        tunnels: &Tunnels,
+    ) -> Result<Response<Body>, Failure> {
+        match self.kind {
             Kind::Usual { content, interim, extensions } => {
                 let usual = Usual { upstream, client, content, interim };
                 usual.run(self.outward, extensions).await
@@ -119,8 +153,7 @@ impl Admitted {
                 let switch = Switch { upstream, client, body, on_upgrade, tunnels };
                 Box::pin(switch.run(*self.outward)).await
             }
-        };
-        answered.unwrap_or_else(|failure| failure.answer(upstream, client))
+        }
     }
 }
 
@@ -230,11 +263,15 @@ impl Usual<'_> {
         *request.extensions_mut() = std::mem::take(extensions);
         if let Some(interim) = &self.interim {
             let (interim, upload) = (interim.clone(), self.upload().clone());
+            let passed = Interims::default();
             hyper::ext::on_informational(&mut request, move |head| {
-                on_interim(&interim, &upload, head.status(), head.headers());
+                on_interim(&interim, &upload, &passed, head.status(), head.headers());
             });
         }
         let Some(connection) = lease.get() else { return Err(Failure::NoServer) };
+        if authenticates_connection(request.headers()) {
+            connection.use_no_more();
+        }
         let patience = Patience::new(self.upload(), self.upstream.timeouts());
         Ok(connection.send(request, patience))
     }
@@ -243,10 +280,15 @@ impl Usual<'_> {
     fn take_http1(
         &self,
         mut response: Response<Received>,
-        lease: Lease,
+        mut lease: Lease,
         under_way: UnderWay,
     ) -> Result<Response<Body>, Failure> {
         head::accept(&mut response)?;
+        if authenticates_connection(response.headers())
+            && let Some(connection) = lease.get()
+        {
+            connection.use_no_more();
+        }
         if let Some(server) = under_way.server() {
             server.on_success();
         }
@@ -275,8 +317,9 @@ impl Usual<'_> {
         let mut request = head::for_http2(outward, &session.scheme, self.content.clone())?;
         if let Some(interim) = &self.interim {
             let (interim, upload) = (interim.clone(), self.upload().clone());
+            let passed = Interims::default();
             smig::on_interim(&mut request, move |status, headers| {
-                on_interim(&interim, &upload, status, headers);
+                on_interim(&interim, &upload, &passed, status, headers);
             });
         }
         let sending = session.client.request_to(&session.origin, request);
@@ -299,10 +342,39 @@ impl Usual<'_> {
     }
 }
 
+/// Bytes of the interim responses to one request that are passed on: an early hint has some hundred. A client
+/// that does not read has them all waiting for it.
+const MAX_INTERIM: usize = 16 << 10;
+/// What one costs without any field.
+const INTERIM: usize = 128;
+
+/// How much the interim responses to one request have been so far.
+#[derive(Debug, Default)]
+struct Interims(AtomicUsize);
+
+impl Interims {
+    /// Counts one, if it may be passed on.
+    fn has_room(&self, headers: &HeaderMap) -> bool {
+        let fields = headers.iter().map(|(name, value)| name.as_str().len() + value.len() + 32);
+        let cost = INTERIM + fields.sum::<usize>();
+        self.0.fetch_add(cost, Ordering::Relaxed).saturating_add(cost) <= MAX_INTERIM
+    }
+}
+
 /// An upstream's 1xx: 100 lets the body go, and the library says 100 itself when the body is read.
-fn on_interim(interim: &Interim, upload: &Upload, status: StatusCode, headers: &HeaderMap) {
+fn on_interim(
+    interim: &Interim,
+    upload: &Upload,
+    passed: &Interims,
+    status: StatusCode,
+    headers: &HeaderMap,
+) {
     if status == StatusCode::CONTINUE {
         upload.open_gate();
+        return;
+    }
+    if !passed.has_room(headers) {
+        tracing::debug!(%status, "limit hit: interim responses to one request");
         return;
     }
     let mut head = Response::new(());

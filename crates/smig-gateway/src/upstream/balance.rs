@@ -98,7 +98,7 @@ mod tests {
         (0..n)
             .map(|n| {
                 let url: ServerUrl = format!("http://10.0.0.{n}:80").parse().unwrap();
-                Server::new(url, 8, Ejection { failures: 1, ..Ejection::default() })
+                Server::new(url, 8, 8, Ejection { failures: 1, ..Ejection::default() })
             })
             .collect()
     }

@@ -1,6 +1,7 @@
 //! From a server to an open connection: name, TCP or unix socket, TLS.
 
 use std::io;
+use std::net::IpAddr;
 use std::pin::Pin;
 use std::task::{Context, Poll};
 use std::time::Duration;
@@ -29,6 +30,16 @@ pub(crate) enum Io {
 }
 
 impl Io {
+    /// The server's address, if it has one.
+    pub(super) fn peer(&self) -> Option<IpAddr> {
+        let tcp = match self {
+            Self::Tcp(tcp) => tcp,
+            Self::Tls(tls) => tls.get_ref().0,
+            Self::Unix(_) => return None,
+        };
+        tcp.peer_addr().ok().map(|addr| addr.ip().to_canonical())
+    }
+
     /// Whether ALPN chose HTTP/2.
     pub(super) fn is_h2(&self) -> bool {
         match self {
@@ -71,7 +82,7 @@ fn ask_when_silent(tcp: &TcpStream) {
 
 /// Whichever of the name's addresses answers first.
 async fn dial(host: &str, port: u16, resolver: &Resolver) -> Result<TcpStream, Failure> {
-    let addrs = resolver.resolve(host, port).await.map_err(Failure::Resolve)?;
+    let addrs = resolver.resolve(host, port).await.map_err(Failure::of_lookup)?;
     smig::connect_any(addrs).await.map_err(Failure::Connect)
 }
 

@@ -11,7 +11,7 @@ use tokio::time::timeout;
 
 use super::connect::connect;
 use super::spec::{HealthSpec, Protocol, Target};
-use super::worker::Session;
+use super::worker::{Counts, Session};
 use super::{Server, Upstream};
 use crate::proxy::Failure;
 
@@ -81,7 +81,7 @@ async fn ask(
         };
         return Ok(response.map_err(Failure::from_hyper)?.status());
     }
-    let session = Session::new(upstream, url).map_err(Failure::from_smig)?;
+    let session = Session::new(upstream, server, Counts::No).map_err(Failure::from_smig)?;
     let uri = format!("{}://{host}{}", session.scheme, health.path);
     let request = Request::get(uri).body(Empty::<Bytes>::new()).map_err(bad)?;
     let response = session.client.request_to(&session.origin, request).await;

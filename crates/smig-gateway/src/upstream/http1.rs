@@ -3,6 +3,7 @@
 //! It has no task of its own, so a request wakes nobody but its own exchange.
 
 use std::future::{Future, poll_fn};
+use std::net::IpAddr;
 use std::pin::Pin;
 use std::sync::Arc;
 use std::task::{Context, Poll, Waker};
@@ -42,6 +43,8 @@ pub(crate) struct Http1 {
     last: bool,
     pub(super) idle_since: Instant,
     place: OwnedSemaphorePermit,
+    /// Where it leads, if that is an address.
+    pub(super) peer: Option<IpAddr>,
 }
 
 impl std::fmt::Debug for Http1 {
@@ -79,6 +82,7 @@ pub(crate) struct Switched {
 
 impl Http1 {
     pub(super) async fn begin(io: Io, place: OwnedSemaphorePermit) -> Result<Self, Failure> {
+        let peer = io.peer();
         let (sender, connection) =
             http1::handshake(TokioIo::new(io)).await.map_err(Failure::from_hyper)?;
         let relay = Arc::new(Relay::default());
@@ -95,6 +99,7 @@ impl Http1 {
             last: false,
             idle_since: now,
             place,
+            peer,
         })
     }
 

@@ -86,8 +86,10 @@ impl Upstream {
             TlsSpec { ca: Some(path), .. } => Trust::File(path.clone()),
             TlsSpec { .. } => Trust::System,
         };
-        let server =
-            |url: &ServerUrl| Server::new(url.clone(), spec.max_connections.max(1), spec.ejection);
+        let server = |url: &ServerUrl| {
+            let (connections, waiting) = (spec.max_connections, spec.max_waiting);
+            Server::new(url.clone(), connections, waiting, spec.ejection)
+        };
         Ok(Arc::new(Self {
             name,
             number: NUMBERS.fetch_add(1, Ordering::Relaxed),

@@ -1,6 +1,7 @@
 //! HTTP/1.1 connections of one worker to one server that wait for a request.
 
 use std::cell::{Cell, RefCell};
+use std::net::{IpAddr, SocketAddr};
 use std::rc::Rc;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
@@ -84,15 +85,26 @@ impl Pool {
         timeout(limit, turn).await.map_err(|_| Failure::ConnectionLimit)?
     }
 
-    /// Lets connections go that were not used for long, that the server has closed, or whose place
-    /// somebody else waits for.
-    pub(super) fn tidy(&self, server: &Server, idle: Duration) {
+    pub(super) fn is_empty(&self) -> bool {
+        self.idle.borrow().is_empty()
+    }
+
+    /// Lets connections go that were not used for long, that the server has closed, whose place
+    /// somebody else waits for, or that lead elsewhere than to one of `homes`.
+    pub(super) fn tidy(&self, server: &Server, idle: Duration, homes: Option<&[SocketAddr]>) {
+        let is_home = |peer: Option<IpAddr>| match (homes, peer) {
+            (Some(homes), Some(peer)) => homes.iter().any(|home| home.ip().to_canonical() == peer),
+            (None, _) | (_, None) => true,
+        };
         let now = Instant::now();
         let mut wanted = server.waiting.load(Ordering::Relaxed);
         self.idle.borrow_mut().retain_mut(|connection| {
             let give = wanted > 0;
             wanted -= usize::from(give);
-            !give && now.duration_since(connection.idle_since) < idle && connection.stands()
+            !give
+                && is_home(connection.peer)
+                && now.duration_since(connection.idle_since) < idle
+                && connection.stands()
         });
     }
 }

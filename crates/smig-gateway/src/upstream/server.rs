@@ -4,6 +4,7 @@ use std::sync::atomic::{AtomicU32, AtomicU64, AtomicUsize, Ordering};
 use std::sync::{Arc, OnceLock};
 use std::time::{Duration, Instant};
 
+use smig::{ConnectionLimit, QueueLimit};
 use tokio::sync::Semaphore;
 
 use super::balance;
@@ -27,6 +28,10 @@ pub struct Server {
     pub(super) waiting: AtomicUsize,
     /// A connection each.
     pub(super) places: Arc<Semaphore>,
+    /// The same places, for connections of our own client.
+    pub(super) connections_limit: ConnectionLimit,
+    /// Requests that may wait in our own client.
+    pub(super) queue: QueueLimit,
     ejection: Ejection,
     /// Failures in a row.
     failures: AtomicU32,
@@ -60,17 +65,29 @@ pub struct ServerStatus {
     pub connections: u64,
 }
 
+/// By HTTP/2 every request is in the queue for a moment: so many may be, if fewer are to wait.
+const MIN_QUEUE: usize = 16;
+
 /// `checks` while the last answers were bad.
 const DOWN: u32 = 1 << 31;
 
 impl Server {
-    pub(super) fn new(url: ServerUrl, max_connections: usize, ejection: Ejection) -> Self {
+    pub(super) fn new(
+        url: ServerUrl,
+        max_connections: usize,
+        max_waiting: usize,
+        ejection: Ejection,
+    ) -> Self {
+        let places = max_connections.clamp(1, Semaphore::MAX_PERMITS);
+        let places = Arc::new(Semaphore::new(places));
         Self {
+            connections_limit: ConnectionLimit::sharing(Arc::clone(&places)),
+            queue: QueueLimit::new(max_waiting.max(MIN_QUEUE)),
             hash: balance::hash(url.to_string().as_bytes()),
             url,
             load: AtomicUsize::new(0),
             waiting: AtomicUsize::new(0),
-            places: Arc::new(Semaphore::new(max_connections.min(Semaphore::MAX_PERMITS))),
+            places,
             ejection,
             failures: AtomicU32::new(0),
             ejections: AtomicU32::new(0),
@@ -222,7 +239,7 @@ mod tests {
     use super::*;
 
     fn server(failures: u32, time: Duration) -> Server {
-        Server::new("http://a".parse().unwrap(), 1, Ejection { failures, time })
+        Server::new("http://a".parse().unwrap(), 1, 1, Ejection { failures, time })
     }
 
     #[test]

@@ -24,10 +24,11 @@ pub struct UpstreamSpec {
     /// Time limits.
     #[serde(default)]
     pub timeouts: Timeouts,
-    /// Connections to one server, of all workers together, that may be open at once.
+    /// Connections to one server, of all workers together and by any version of HTTP, that may be open at once.
     #[serde(default = "max_connections")]
     pub max_connections: usize,
-    /// Requests to one server that may wait for a connection; further ones are answered 503.
+    /// Requests to one server that may wait for a connection, or by HTTP/2 for a stream (16 at least);
+    /// further ones are answered 503.
     #[serde(default = "max_waiting")]
     pub max_waiting: usize,
     /// How often a request is sent again, where that is safe; 0: never. Beyond that it is sent once more where it met
@@ -245,7 +246,7 @@ pub struct Timeouts {
     /// Until there is a connection: name, TCP, TLS.
     #[serde(deserialize_with = "deserialize_time")]
     pub connect: Duration,
-    /// How long a request waits for a connection when all are in use.
+    /// How long a request waits for a connection, or for a stream, when all are in use.
     #[serde(deserialize_with = "deserialize_time")]
     pub queue: Duration,
     /// From the end of the request (as far as the server takes it) to the response's head; not for

@@ -2,7 +2,9 @@
 //!
 //! Nothing here is shared between threads: an exchange finds its connection without a lock.
 
-use std::cell::{Cell, OnceCell, RefCell};
+use std::cell::{Cell, RefCell};
+use std::collections::HashMap;
+use std::net::IpAddr;
 use std::rc::Rc;
 use std::sync::{Arc, Weak};
 use std::time::Duration;
@@ -15,7 +17,7 @@ use super::connect::{SILENT_FOR, connect};
 use super::http1::Http1;
 use super::pool::{Lease, Pool, Turn};
 use super::server::Server;
-use super::spec::{Protocol, ServerUrl, Target};
+use super::spec::{Protocol, Target};
 use crate::proxy::Failure;
 
 /// How often connections at rest are looked at.
@@ -23,7 +25,7 @@ const TIDY: Duration = Duration::from_secs(1);
 
 thread_local! {
     /// By the upstream's number.
-    static WORKERS: RefCell<Vec<Option<Rc<Worker>>>> = const { RefCell::new(Vec::new()) };
+    static WORKERS: RefCell<HashMap<usize, Rc<Worker>>> = RefCell::default();
 }
 
 /// One worker's connections to one upstream's servers, in their order.
@@ -36,7 +38,7 @@ pub(crate) struct Worker {
 #[derive(Debug, Default)]
 pub(crate) struct ServerPool {
     http1: Rc<Pool>,
-    session: OnceCell<Rc<Session>>,
+    session: RefCell<Option<Rc<Session>>>,
     alpn: Cell<Alpn>,
 }
 
@@ -69,17 +71,12 @@ impl Worker {
     /// This thread's connections to the upstream.
     pub(crate) fn of(upstream: &Arc<Upstream>) -> Rc<Self> {
         WORKERS.with_borrow_mut(|workers| {
-            if let Some(Some(worker)) = workers.get(upstream.number) {
+            if let Some(worker) = workers.get(&upstream.number) {
                 return Rc::clone(worker);
             }
             let pools = upstream.servers.iter().map(|_| ServerPool::default()).collect();
             let worker = Rc::new(Self { pools });
-            if workers.len() <= upstream.number {
-                workers.resize(upstream.number + 1, None);
-            }
-            if let Some(place) = workers.get_mut(upstream.number) {
-                *place = Some(Rc::clone(&worker));
-            }
+            workers.insert(upstream.number, Rc::clone(&worker));
             tokio::task::spawn_local(tidy(Arc::downgrade(upstream), upstream.number));
             worker
         })
@@ -94,17 +91,42 @@ impl Worker {
 async fn tidy(upstream: Weak<Upstream>, number: usize) {
     loop {
         tokio::time::sleep(TIDY).await;
-        let worker = WORKERS.with_borrow(|workers| workers.get(number).cloned().flatten());
+        let worker = WORKERS.with_borrow(|workers| workers.get(&number).cloned());
         let (Some(upstream), Some(worker)) = (upstream.upgrade(), worker) else { break };
         for (pool, server) in worker.pools.iter().zip(&upstream.servers) {
-            pool.http1.tidy(server, upstream.timeouts.idle);
+            pool.tidy(&upstream, server).await;
         }
     }
-    let gone = WORKERS.with_borrow_mut(|workers| workers.get_mut(number).and_then(Option::take));
+    let gone = WORKERS.with_borrow_mut(|workers| workers.remove(&number));
     drop(gone);
 }
 
 impl ServerPool {
+    /// Lets go of what is not used, and of what leads where the server's name does no more.
+    async fn tidy(&self, upstream: &Upstream, server: &Server) {
+        let session = self.session.borrow().clone();
+        let homes = match &server.url().target {
+            Target::Tcp { host, port }
+                if host.parse::<IpAddr>().is_err()
+                    && (session.is_some() || !self.http1.is_empty()) =>
+            {
+                // As long as it cannot be looked up, all stays as it is.
+                let homes = timeout(TIDY, upstream.resolver.resolve(host, *port)).await;
+                homes.ok().and_then(Result::ok)
+            }
+            Target::Tcp { .. } | Target::Unix(_) => None,
+        };
+        self.http1.tidy(server, upstream.timeouts.idle, homes.as_deref());
+        let Some(session) = session else { return };
+        if let Some(homes) = homes {
+            session.client.move_to(&session.origin, &homes);
+        }
+        if server.connections_limit.is_wanted() {
+            // Another worker has none: who ends first makes room for it.
+            session.client.retire(&session.origin);
+        }
+    }
+
     /// A connection that can take a request.
     pub(crate) async fn connection(
         &self,
@@ -118,7 +140,7 @@ impl ServerPool {
             Protocol::H2c | Protocol::Smig => true,
         };
         if by_session {
-            return self.session(upstream, url).map(Connection::Http2);
+            return self.session(upstream, server).map(Connection::Http2);
         }
         if let Some(connection) = self.http1.pick() {
             return Ok(Connection::Http1(Lease::new(connection, &self.http1)));
@@ -144,7 +166,8 @@ impl ServerPool {
         if io.is_h2() {
             // The session makes its own; this is the only one that was made to find out.
             self.alpn.set(Alpn::Http2);
-            return self.session(upstream, url).map(Connection::Http2);
+            drop((io, place));
+            return self.session(upstream, server).map(Connection::Http2);
         }
         self.alpn.set(Alpn::Http1);
         Ok(lease(Box::new(Http1::begin(io, place).await?)))
@@ -155,18 +178,32 @@ impl ServerPool {
         self.alpn.set(Alpn::Unknown);
     }
 
-    fn session(&self, upstream: &Upstream, url: &ServerUrl) -> Result<Rc<Session>, Failure> {
-        if let Some(session) = self.session.get() {
+    fn session(&self, upstream: &Upstream, server: &Server) -> Result<Rc<Session>, Failure> {
+        let mut present = self.session.borrow_mut();
+        if let Some(session) = &*present {
             return Ok(Rc::clone(session));
         }
-        let session = Session::new(upstream, url).map_err(Failure::from_smig)?;
-        Ok(Rc::clone(self.session.get_or_init(|| Rc::new(session))))
+        let session = Session::new(upstream, server, Counts::Yes).map_err(Failure::from_smig)?;
+        Ok(Rc::clone(present.insert(Rc::new(session))))
     }
+}
+
+/// Whether connections and requests count towards the server's limits.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Counts {
+    Yes,
+    /// A question whether the server is well, when it has much to do above all.
+    No,
 }
 
 impl Session {
     /// A client of our own for a server; it connects when it is used.
-    pub(super) fn new(upstream: &Upstream, url: &ServerUrl) -> Result<Self, smig::Error> {
+    pub(super) fn new(
+        upstream: &Upstream,
+        server: &Server,
+        counts: Counts,
+    ) -> Result<Self, smig::Error> {
+        let url = server.url();
         let mut engine = Config::client();
         if url.protocol != Protocol::Smig {
             engine.smig = None;
@@ -176,7 +213,14 @@ impl Session {
             options.silent_for = Some(SILENT_FOR);
             options
         };
-        let client = Client::builder()
+        let mut builder = Client::builder();
+        if counts == Counts::Yes {
+            builder = builder
+                .queue(server.queue.clone())
+                .queue_timeout(limits.queue)
+                .connections(server.connections_limit.clone());
+        }
+        let client = builder
             .trust(Trust::Loaded(upstream.trust.clone()))
             .resolver(upstream.resolver.clone())
             .interactive_socket(noticing(SocketOptions::interactive()))

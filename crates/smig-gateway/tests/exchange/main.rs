@@ -8,6 +8,8 @@ mod grpc;
 mod heads;
 mod http2;
 mod interim;
+mod limits;
+mod names;
 mod raw_http2;
 mod recorder;
 mod servers;

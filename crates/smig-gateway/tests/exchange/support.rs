@@ -11,7 +11,7 @@ use std::task::{Context, Poll};
 use bytes::Bytes;
 use http::{Request, Response};
 use http_body_util::{BodyExt as _, Full};
-use smig::{ClearTrust, Cleartext, Client, ConnectionInfo, Incoming, Server};
+use smig::{ClearTrust, Cleartext, Client, ConnectionInfo, Incoming, Resolver, Server};
 use smig_gateway::proxy::{self, Body};
 use smig_gateway::tunnel::Tunnels;
 use smig_gateway::upstream::{Upstream, UpstreamSpec};
@@ -50,7 +50,15 @@ pub(crate) struct Gateway {
 
 impl Gateway {
     pub(crate) fn start(spec: &UpstreamSpec) -> Self {
-        let upstream = Upstream::new("origin", spec).unwrap();
+        Self::of(Upstream::new("origin", spec).unwrap())
+    }
+
+    /// Whose servers' names are looked up so.
+    pub(crate) fn with_resolver(spec: &UpstreamSpec, resolver: Resolver) -> Self {
+        Self::of(Upstream::with_resolver("origin", spec, resolver).unwrap())
+    }
+
+    fn of(upstream: Arc<Upstream>) -> Self {
         let server = Server::builder()
             .listen_cleartext(loopback(), ClearTrust::None)
             .workers(NonZeroUsize::MIN)

@@ -179,6 +179,9 @@ async fn a_client_of_http1_asks_in_absolute_form() {
         let answer = format!("HTTP/1.1 200 OK\r\nConnection: close\r\n\r\n{head}");
         // The peer may close first.
         let _ = tcp.write_all(answer.as_bytes()).await;
+        let _ = tcp.shutdown().await;
+        // What nobody reads would reset the connection, and the answer with it.
+        let _ = tcp.read_to_end(&mut Vec::new()).await;
     })
     .await;
     let both = "Content-Length: 5\r\nTransfer-Encoding: chunked\r\n\r\n0\r\n\r\n";

@@ -8,6 +8,7 @@ use smig_proto::Config;
 
 use super::dial::DialLimits;
 use super::host::Hosts;
+use super::limits::{ConnectionLimit, QueueLimit, Reserved};
 use super::tls::Trust;
 use super::{Client, Inner};
 use crate::driver::{LinkOptions, Pacing};
@@ -18,6 +19,9 @@ use crate::observe::{Counters, Observer};
 use crate::resolve::Resolver;
 use crate::server::ClearTrust;
 use crate::socket::SocketOptions;
+
+/// Requests that wait at once, unless said otherwise.
+const MAX_QUEUED: usize = 1024;
 
 /// What `http://` means.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -45,6 +49,9 @@ pub struct ClientBuilder {
     handshake_timeout: Duration,
     response_timeout: Option<Duration>,
     idle_timeout: Duration,
+    queue: QueueLimit,
+    queue_timeout: Option<Duration>,
+    connections: Option<ConnectionLimit>,
     describe_streams: usize,
     observer: Option<Arc<dyn Observer>>,
 }
@@ -72,6 +79,9 @@ impl Default for ClientBuilder {
             handshake_timeout: Duration::from_secs(10),
             response_timeout: None,
             idle_timeout: Duration::from_secs(90),
+            queue: QueueLimit::new(MAX_QUEUED),
+            queue_timeout: None,
+            connections: None,
             describe_streams: 0,
             observer: None,
         }
@@ -181,6 +191,29 @@ impl ClientBuilder {
         self
     }
 
+    /// How many requests may wait at once, for a connection or for a stream that the server allows (1024); further
+    /// ones are refused. The limit may be shared with other clients.
+    #[must_use]
+    pub fn queue(mut self, limit: QueueLimit) -> Self {
+        self.queue = limit;
+        self
+    }
+
+    /// How long a request may wait for a stream that the server allows; no limit unless set.
+    #[must_use]
+    pub fn queue_timeout(mut self, limit: Duration) -> Self {
+        self.queue_timeout = Some(limit);
+        self
+    }
+
+    /// How many connections may be open at once; no limit unless set. It may be shared with other
+    /// clients. A session's first connection waits for a place, for [`queue_timeout`](Self::queue_timeout); spares do without.
+    #[must_use]
+    pub fn connections(mut self, limit: ConnectionLimit) -> Self {
+        self.connections = Some(limit);
+        self
+    }
+
     /// How many octets of a request's method, authority and path are remembered for
     /// [`Client::sessions`], each; 0, the default, keeps nothing.
     #[must_use]
@@ -203,7 +236,7 @@ impl ClientBuilder {
     pub fn build(self) -> Result<Client, Error> {
         entropy::check()?;
         let max_connections = self.engine.smig.as_ref().map_or(1, |smig| smig.max_connections);
-        Ok(Client(Arc::new(Inner {
+        let inner = Arc::new(Inner {
             trust: self.trust.load()?,
             resolver: self.resolver,
             hosts: Arc::new(Hosts::default()),
@@ -218,12 +251,16 @@ impl ClientBuilder {
             cleartext: self.cleartext,
             spares: self.spares,
             max_connections,
+            queue: self.queue,
+            queue_timeout: self.queue_timeout,
+            connections: self.connections,
             limits: DialLimits { connect: self.connect_timeout, handshake: self.handshake_timeout },
             response_timeout: self.response_timeout,
             idle_timeout: self.idle_timeout,
             describe_streams: self.describe_streams,
             counters: Arc::new(Counters::new(self.observer)),
             open: Arc::new(AtomicUsize::new(0)),
-        })))
+        });
+        Ok(Client { inner, reserved: Reserved::default() })
     }
 }

@@ -3,10 +3,11 @@
 use std::sync::Arc;
 
 use smig_proto::policy::{Hint, Transfer};
-use smig_proto::{RequestHead, StreamKey};
+use smig_proto::{Instant, RequestHead, StreamKey};
 
 use super::body::RequestBody;
 use super::interim::OnInterim;
+use super::limits::QueuePlace;
 use crate::moves::Tracked;
 use crate::snapshot::Record;
 use crate::stream::{Feed, Length, Shared};
@@ -18,7 +19,20 @@ pub(crate) struct Outgoing {
     pub(crate) body: RequestBody,
     pub(crate) length: Length,
     pub(crate) asides: Asides,
+    /// In the queue: given back when the request is on its way.
+    pub(crate) place: QueuePlace,
+    /// Since when it waits for a stream.
+    pub(crate) since: Option<Instant>,
     pub(crate) shared: Arc<Shared>,
+}
+
+/// A request that no session has yet, without its body.
+#[derive(Debug)]
+pub(super) struct Draft {
+    pub(super) head: RequestHead,
+    pub(super) length: Length,
+    pub(super) asides: Asides,
+    pub(super) place: QueuePlace,
 }
 
 /// What an application says of a request beside its head.

@@ -6,16 +6,18 @@ use std::time::Duration;
 
 use rustc_hash::FxHashMap;
 use smig_proto::{AppId, Config, Security, Session};
+use tokio::time::timeout;
 
 use super::dial::{self, DialLimits};
+use super::limits::{ConnectionLimit, ConnectionPlace};
 use super::origin::{Origin, OriginSecurity};
 use super::session::{ClientSession, Command};
-use super::spares::{IDENTITY, Spares, permit};
+use super::spares::{IDENTITY, Spares, counted};
 use super::tls::Loaded;
 use super::{Cleartext, http1};
 use crate::connection::ConnectionInfo;
 use crate::driver::{Driver, LinkOptions, Links, Mailbox};
-use crate::error::Error;
+use crate::error::{Error, Kind, Phase};
 use crate::moves::MoveRules;
 use crate::observe::Counters;
 use crate::resolve::Resolver;
@@ -47,6 +49,11 @@ impl Hosts {
         start(&mailbox);
         hosts.insert(origin.clone(), Arc::clone(&mailbox));
         mailbox
+    }
+
+    /// The origin's session, if it has one.
+    pub(super) fn present(&self, origin: &Origin) -> Option<Arc<Mailbox<Command>>> {
+        self.lock().get(origin).cloned()
     }
 
     /// Every session that takes requests.
@@ -84,6 +91,8 @@ pub(super) struct Host {
     pub(super) cleartext: Cleartext,
     pub(super) spares: usize,
     pub(super) max_connections: usize,
+    pub(super) connections: Option<ConnectionLimit>,
+    pub(super) queue_timeout: Option<Duration>,
     pub(super) idle_timeout: Duration,
     pub(super) describe_streams: usize,
     pub(super) counters: Arc<Counters>,
@@ -97,6 +106,20 @@ impl Host {
         if let Some(hosts) = self.hosts.upgrade() {
             hosts.remove(&self.origin, mailbox);
         }
+    }
+
+    /// A place for the connection that a request needs, where places are limited.
+    pub(super) async fn place(&self) -> Result<Option<ConnectionPlace>, Error> {
+        let Some(limit) = &self.connections else { return Ok(None) };
+        let Some(after) = self.queue_timeout else { return Ok(Some(limit.take().await)) };
+        let late = |_| Error::new(Kind::Timeout { phase: Phase::Queue, after });
+        timeout(after, limit.take()).await.map(Some).map_err(late)
+    }
+
+    /// A place for a connection that would be of use; `Err` if there is none.
+    pub(super) fn spare_place(&self) -> Result<Option<ConnectionPlace>, Full> {
+        let Some(limit) = &self.connections else { return Ok(None) };
+        limit.try_take().map(Some).ok_or(Full)
     }
 
     /// What cleartext is trusted with.
@@ -115,15 +138,15 @@ impl Host {
     }
 }
 
+/// As many connections are open as may be.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Full;
+
 /// A session's task: connects, then serves requests until it ends.
 pub(super) async fn run(host: Arc<Host>, mailbox: Arc<Mailbox<Command>>) {
-    let transport = match dial::dial(&host).await {
+    let transport = match connect(&host).await {
         Ok(transport) => transport,
         Err(error) => return refuse(&host, &mailbox, &error),
-    };
-    let transport = match permit(&host, &transport) {
-        Some(permit) => transport.count(permit),
-        None => transport,
     };
     if !host.speaks_http2(&transport) {
         return http1::run(host, mailbox, transport).await;
@@ -138,6 +161,12 @@ pub(super) async fn run(host: Arc<Host>, mailbox: Arc<Mailbox<Command>>) {
     Driver::new(session, links, app, mailbox).await;
 }
 
+/// A counted connection, as soon as there is a place for it.
+pub(super) async fn connect(host: &Host) -> Result<Transport, Error> {
+    let place = host.place().await?;
+    Ok(counted(host, dial::dial(host).await?, place))
+}
+
 /// Fails everything that waits: there is no connection.
 fn refuse(host: &Host, mailbox: &Arc<Mailbox<Command>>, error: &Error) {
     host.forget(mailbox);
@@ -146,7 +175,7 @@ fn refuse(host: &Host, mailbox: &Arc<Mailbox<Command>>, error: &Error) {
             Command::Request(outgoing) => outgoing.shared.fail(error.duplicate()),
             // Nobody may want to know any more.
             Command::Meet(sender) => drop(sender.send(Err(error.duplicate()))),
-            Command::Dialed(_) | Command::Finish | Command::Describe(_) => {}
+            Command::Dialed(_) | Command::Finish | Command::MoveTo(_) | Command::Describe(_) => {}
         }
     }
 }

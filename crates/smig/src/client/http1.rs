@@ -12,10 +12,8 @@ use tokio::time::timeout;
 
 use super::body::RequestBody;
 use super::call::Outgoing;
-use super::dial;
-use super::host::Host;
+use super::host::{self, Host};
 use super::session::{Command, Speaks};
-use super::spares::permit;
 use crate::driver::Mailbox;
 use crate::error::{Error, Kind};
 use crate::observe::Observed;
@@ -69,7 +67,7 @@ pub(super) async fn run(host: Arc<Host>, mailbox: Arc<Mailbox<Command>>, first: 
                     let pool = Arc::clone(&pool);
                     running.push((shared, tokio::spawn(async move { pool.send(*outgoing).await })));
                 }
-                Command::Dialed(_) | Command::Describe(_) => {}
+                Command::Dialed(_) | Command::MoveTo(_) | Command::Describe(_) => {}
                 // Nobody may want to know any more.
                 Command::Meet(sender) => drop(sender.send(Ok(Speaks::Http1))),
                 Command::Finish => {
@@ -112,19 +110,15 @@ impl Pool {
 
     async fn connect(&self) -> Result<Sender, Error> {
         let host = &self.host;
-        let transport = dial::dial(host).await?;
-        let transport = match permit(host, &transport) {
-            Some(permit) => transport.count(permit),
-            None => transport,
-        };
-        self.shake(transport)
+        self.shake(host::connect(host).await?)
             .await
             .map_err(|source| Error::new(Kind::Http1 { source, processed: Processed::No }))
     }
 
     async fn send(&self, outgoing: Outgoing) {
-        let Outgoing { head, body, shared, .. } = outgoing;
-        let Ok(_place) = self.places.acquire().await else { return };
+        let Outgoing { head, body, shared, place, .. } = outgoing;
+        let Ok(_connection) = self.places.acquire().await else { return };
+        drop(place);
         let mut sender = match self.pick() {
             Some(sender) => sender,
             None => match self.connect().await {

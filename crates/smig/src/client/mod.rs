@@ -7,6 +7,7 @@ mod dial;
 mod host;
 mod http1;
 mod interim;
+mod limits;
 mod origin;
 mod service;
 mod session;
@@ -14,6 +15,7 @@ mod spares;
 mod tls;
 
 use std::future::poll_fn;
+use std::net::SocketAddr;
 use std::sync::Arc;
 use std::sync::atomic::AtomicUsize;
 use std::time::Duration;
@@ -30,6 +32,7 @@ use tokio::sync::oneshot;
 pub use builder::{Cleartext, ClientBuilder};
 pub use dial::connect_any;
 pub use interim::on_interim;
+pub use limits::{ConnectionLimit, ConnectionPlace, QueueLimit};
 pub use origin::Origin;
 pub use session::Speaks;
 pub use tls::{Loaded, TlsFault, Trust};
@@ -45,9 +48,10 @@ use crate::resolve::Resolver;
 use crate::server::content_length;
 use crate::snapshot::{self, Snapshot};
 use crate::stream::{Head, Incoming, Length, Shared};
-use call::{Asides, Outgoing};
+use call::{Asides, Draft, Outgoing};
 use dial::DialLimits;
 use host::{Host, Hosts};
+use limits::{QueuePlace, Reserved};
 use session::Command;
 
 /// How often a request that was certainly not processed is sent, at most.
@@ -56,7 +60,11 @@ const ATTEMPTS: usize = 3;
 /// An HTTP client, and a tower service of requests. Cheap to clone; clones share sessions. Must be used inside a tokio runtime,
 /// on which its sessions run. When the last clone is dropped, sessions end after their last stream.
 #[derive(Clone, Debug)]
-pub struct Client(Arc<Inner>);
+pub struct Client {
+    inner: Arc<Inner>,
+    /// What this handle has waited for as a service.
+    reserved: Reserved,
+}
 
 #[derive(Debug)]
 struct Inner {
@@ -69,6 +77,9 @@ struct Inner {
     cleartext: Cleartext,
     spares: usize,
     max_connections: usize,
+    queue: QueueLimit,
+    queue_timeout: Option<Duration>,
+    connections: Option<ConnectionLimit>,
     limits: DialLimits,
     response_timeout: Option<Duration>,
     idle_timeout: Duration,
@@ -93,13 +104,13 @@ impl Client {
     /// Counters since the start.
     #[must_use]
     pub fn stats(&self) -> Stats {
-        self.0.counters.stats()
+        self.inner.counters.stats()
     }
 
     /// A picture of the sessions over HTTP/2 that take requests. Each session's task is asked; it costs
     /// nothing while nobody asks.
     pub async fn sessions(&self) -> Snapshot {
-        snapshot::collect(self.0.hosts.all(), Command::Describe).await
+        snapshot::collect(self.inner.hosts.all(), Command::Describe).await
     }
 
     /// Sends a request to the origin of its URI and waits for the response's head.
@@ -107,6 +118,9 @@ impl Client {
     /// A request that the server certainly did not process (it refused the stream, or went away
     /// before) is sent again, if its body was not touched. Dropping the future, or the response's
     /// body before its end, cancels the stream.
+    ///
+    /// A request waits for a connection and for a stream that the server allows; who comes when as many
+    /// [wait](ClientBuilder::queue) as may is refused at once. As a tower service the client is ready when there is a place.
     ///
     /// # Errors
     /// See the questions on [`Error`].
@@ -129,10 +143,27 @@ impl Client {
         let (sender, speaks) = oneshot::channel();
         let mut command = Command::Meet(sender);
         // A session may end just now; the next one is new.
-        while let Err(unsent) = self.session(origin)?.send(command) {
+        while let Err(unsent) = self.session(origin).send(command) {
             command = unsent;
         }
         speaks.await.unwrap_or_else(|_| Err(Error::new(Kind::Connection(None))))
+    }
+
+    /// Tells where the origin is now: a session that is connected elsewhere takes no further request and
+    /// ends after its last; the next request begins a new one.
+    pub fn move_to(&self, origin: &Origin, addresses: &[SocketAddr]) {
+        if let Some(mailbox) = self.inner.hosts.present(origin) {
+            let addresses = addresses.iter().map(|addr| addr.ip().to_canonical()).collect();
+            // A session that ends already needs not be told.
+            drop(mailbox.send(Command::MoveTo(addresses)));
+        }
+    }
+
+    /// Has the session with the origin, if there is one, take no further request: it ends after its last.
+    pub fn retire(&self, origin: &Origin) {
+        if let Some(mailbox) = self.inner.hosts.present(origin) {
+            drop(mailbox.send(Command::Finish));
+        }
     }
 
     /// The same as [`Self::request`], to an origin that the URI does not tell: CONNECT, or a proxy.
@@ -149,18 +180,41 @@ impl Client {
         B::Data: Send,
         B::Error: Into<BoxError>,
     {
+        self.send(origin, request, None).await
+    }
+
+    /// Sends a request that has a place in the queue, or takes one.
+    async fn send<B>(
+        &self,
+        origin: &Origin,
+        request: Request<B>,
+        mut place: Option<QueuePlace>,
+    ) -> Result<Response<Incoming>, Error>
+    where
+        B: Body + Send + 'static,
+        B::Data: Send,
+        B::Error: Into<BoxError>,
+    {
         let (head, asides, body) = split(request)?;
         let mut body = RequestBody::new(body);
         let (head, length) = with_length(head, &body);
         let mut attempt = 1;
         loop {
-            let shared = self.submit(origin, head.clone(), length, asides.clone(), body)?;
+            let Some(place) = place.take().or_else(|| self.inner.queue.try_take()) else {
+                return Err(Error::new(Kind::Busy));
+            };
+            let draft = Draft { head: head.clone(), length, asides: asides.clone(), place };
+            let shared = self.submit(origin, draft, body)?;
             let error = match self.response(&shared).await {
                 Ok(response) => return Ok(response),
                 Err(error) => error,
             };
             match shared.take_untouched() {
-                Some(untouched) if error.is_retryable() && attempt < ATTEMPTS => body = untouched,
+                Some(untouched)
+                    if error.is_retryable() && !error.is_busy() && attempt < ATTEMPTS =>
+                {
+                    body = untouched;
+                }
                 _ => return Err(error),
             }
             tracing::debug!(%error, "request is sent again");
@@ -172,33 +226,32 @@ impl Client {
     fn submit(
         &self,
         origin: &Origin,
-        head: RequestHead,
-        length: Length,
-        asides: Asides,
+        mut draft: Draft,
         mut body: RequestBody,
     ) -> Result<Arc<Shared>, Error> {
         loop {
-            let mailbox = self.session(origin)?;
+            let mailbox = self.session(origin);
             let shared = Shared::unplaced(Arc::clone(mailbox.notifier()));
-            let outgoing = Outgoing {
-                head: head.clone(),
-                body,
-                length,
-                asides: asides.clone(),
-                shared: Arc::clone(&shared),
-            };
+            let Draft { head, length, asides, place } = draft;
+            let shared_too = Arc::clone(&shared);
+            let outgoing =
+                Outgoing { head, body, length, asides, place, since: None, shared: shared_too };
             match mailbox.send(Command::Request(Box::new(outgoing))) {
                 Ok(()) => return Ok(shared),
                 // The session ended just now; the next one is new.
-                Err(Command::Request(outgoing)) => body = outgoing.body,
+                Err(Command::Request(outgoing)) => {
+                    let Outgoing { head, length, asides, place, .. } = *outgoing;
+                    draft = Draft { head, length, asides, place };
+                    body = outgoing.body;
+                }
                 Err(_) => return Err(Error::new(Kind::Closed)),
             }
         }
     }
 
-    fn session(&self, origin: &Origin) -> Result<Arc<Mailbox<Command>>, Error> {
-        let inner = &self.0;
-        Ok(inner.hosts.find(origin, |mailbox| {
+    fn session(&self, origin: &Origin) -> Arc<Mailbox<Command>> {
+        let inner = &self.inner;
+        inner.hosts.find(origin, |mailbox| {
             let host = Arc::new(Host {
                 origin: origin.clone(),
                 trust: inner.trust.clone(),
@@ -210,6 +263,8 @@ impl Client {
                 cleartext: inner.cleartext,
                 spares: inner.spares,
                 max_connections: inner.max_connections,
+                connections: inner.connections.clone(),
+                queue_timeout: inner.queue_timeout,
                 idle_timeout: inner.idle_timeout,
                 describe_streams: inner.describe_streams,
                 counters: Arc::clone(&inner.counters),
@@ -217,14 +272,14 @@ impl Client {
                 hosts: Arc::downgrade(&inner.hosts),
             });
             tokio::spawn(host::run(host, Arc::clone(mailbox)));
-        }))
+        })
     }
 
     /// Waits for a response; letting go of it early cancels the stream.
     async fn response(&self, shared: &Arc<Shared>) -> Result<Response<Incoming>, Error> {
         let body = Incoming::stream(Arc::clone(shared));
         let head = poll_fn(|cx| shared.poll_head(cx));
-        let head = match self.0.response_timeout {
+        let head = match self.inner.response_timeout {
             None => head.await?,
             Some(after) => match tokio::time::timeout(after, head).await {
                 Ok(head) => head?,

@@ -8,12 +8,13 @@ use http::{Request, Response};
 use http_body::Body;
 use tower_service::Service;
 
-use super::Client;
+use super::{Client, Origin};
 use crate::error::{BoxError, Error};
 use crate::stream::Incoming;
 
 /// Each call is a [`Client::request`]: to the origin of the request's URI, which must be absolute. It is
-/// always ready, since requests beyond what the server allows at once wait inside.
+/// ready when a further request may [wait](crate::ClientBuilder::queue) inside, for a connection or a stream, and holds
+/// that place for the next call. A call without one is refused when all places are taken.
 ///
 /// A tonic client runs on it, and its big responses move, if it is told its origin:
 /// `GreeterClient::with_origin(client, "https://localhost:8443".parse()?)`.
@@ -27,12 +28,15 @@ where
     type Error = Error;
     type Future = Pin<Box<dyn Future<Output = Result<Response<Incoming>, Error>> + Send>>;
 
-    fn poll_ready(&mut self, _: &mut Context<'_>) -> Poll<Result<(), Error>> {
-        Poll::Ready(Ok(()))
+    fn poll_ready(&mut self, cx: &mut Context<'_>) -> Poll<Result<(), Error>> {
+        self.reserved.poll(&self.inner.queue, cx).map(Ok)
     }
 
     fn call(&mut self, request: Request<B>) -> Self::Future {
-        let client = self.clone();
-        Box::pin(async move { client.request(request).await })
+        let (client, place) = (self.clone(), self.reserved.take());
+        Box::pin(async move {
+            let origin = Origin::of(request.uri())?;
+            client.send(&origin, request, place).await
+        })
     }
 }

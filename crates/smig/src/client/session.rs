@@ -1,6 +1,7 @@
 //! The client's half of a session: requests to the engine, responses to the application.
 
 use std::collections::VecDeque;
+use std::net::IpAddr;
 use std::pin::Pin;
 use std::sync::Arc;
 use std::task::Context;
@@ -17,7 +18,7 @@ use super::call::{Call, Outbound, Outgoing};
 use super::host::Host;
 use super::spares::Spares;
 use crate::driver::{App, FAREWELL, Mailbox, Slot, Slots, Turn};
-use crate::error::{Error, Kind, Reset};
+use crate::error::{Error, Kind, Phase, Reset};
 use crate::moves::{self, Surroundings, Tracked};
 use crate::observe::{Migration, Observed};
 use crate::server::content_length;
@@ -39,6 +40,8 @@ pub(crate) enum Command {
     Meet(oneshot::Sender<Result<Speaks, Error>>),
     /// Finish what runs, then end.
     Finish,
+    /// Finish as well, unless it is connected to one of these addresses.
+    MoveTo(Vec<IpAddr>),
     /// Take a picture of the session.
     Describe(Asked),
 }
@@ -119,14 +122,15 @@ impl ClientSession {
                 self.unheard.push_back(outgoing);
                 continue;
             }
-            let Outgoing { head, body, length, asides, shared } = *outgoing;
+            let Outgoing { head, body, length, asides, place, since, shared } = *outgoing;
             let end = if body.is_empty() { EndStream::Yes } else { EndStream::No };
             match turn.session.open(turn.now, None, &head, end) {
                 Ok(key) => {
-                    self.opened(turn, key, Outgoing { head, body, length, asides, shared });
+                    let outgoing = Outgoing { head, body, length, asides, place, since, shared };
+                    self.opened(turn, key, outgoing);
                 }
                 Err(OpenError::Blocked) => {
-                    let outgoing = Outgoing { head, body, length, asides, shared };
+                    let outgoing = Outgoing { head, body, length, asides, place, since, shared };
                     self.queue.push_front(Box::new(outgoing));
                     return;
                 }
@@ -135,6 +139,22 @@ impl ClientSession {
                 }
                 Err(error) => shared.fail(Error::new(Kind::Request(error.to_string()))),
             }
+        }
+    }
+
+    /// When the request that has waited longest for a stream has waited too long.
+    fn queue_deadline(&self) -> Option<Instant> {
+        Some(self.queue.front()?.since? + self.host.queue_timeout?)
+    }
+
+    /// Fails what has waited too long; what waits longest stands first.
+    fn give_up_waiting(&mut self, now: Instant) {
+        let Some(after) = self.host.queue_timeout else { return };
+        while self.queue_deadline().is_some_and(|at| at <= now)
+            && let Some(outgoing) = self.queue.pop_front()
+        {
+            let error = Error::new(Kind::Timeout { phase: Phase::Queue, after });
+            outgoing.shared.give_back(outgoing.body, error);
         }
     }
 
@@ -149,7 +169,7 @@ impl ClientSession {
 
     fn opened(&mut self, turn: &mut Turn<'_>, key: StreamKey, outgoing: Outgoing) {
         let transfer = outgoing.transfer();
-        let Outgoing { head, body, length, asides, shared } = outgoing;
+        let Outgoing { head, body, length, asides, shared, .. } = outgoing;
         let stream = self.host.counters.place(turn, &self.book, key);
         self.host.counters.on(&Observed::StreamOpened { stream });
         let name = StreamName::of(&head.method, &head.uri, self.host.describe_streams);
@@ -452,13 +472,20 @@ impl App for ClientSession {
 
     fn on_command(&mut self, turn: &mut Turn<'_>, command: Command) {
         match command {
-            Command::Request(outgoing) => {
+            Command::Request(mut outgoing) => {
+                outgoing.since = Some(turn.now);
                 self.queue.push_back(outgoing);
                 self.open_queued(turn);
             }
             Command::Dialed(result) => self.spares.on_dialed(turn, *result),
             Command::Meet(sender) => self.meeting.push(sender),
             Command::Finish => self.stop_accepting(turn),
+            Command::MoveTo(addresses) => {
+                if !addresses.contains(&self.spares.addr().ip().to_canonical()) {
+                    tracing::info!(origin = %self.host.origin, "the server has moved");
+                    self.stop_accepting(turn);
+                }
+            }
             Command::Describe(asked) => self.describe(turn, asked),
         }
     }
@@ -487,6 +514,7 @@ impl App for ClientSession {
             self.look_at_watched(turn);
         }
         self.queue.retain(|outgoing| !outgoing.shared.is_gone());
+        self.give_up_waiting(turn.now);
         if !self.unheard.is_empty() && (turn.links.have_heard() || turn.links.is_empty()) {
             self.queue.extend(self.unheard.drain(..));
             self.open_queued(turn);
@@ -507,7 +535,8 @@ impl App for ClientSession {
     }
 
     fn deadline(&self) -> Option<Instant> {
-        Some(self.idle_since? + self.idle_deadline()?)
+        let idle = self.idle_since.zip(self.idle_deadline()).map(|(since, limit)| since + limit);
+        [idle, self.queue_deadline()].into_iter().flatten().min()
     }
 
     fn is_done(&self) -> bool {
@@ -523,7 +552,11 @@ impl App for ClientSession {
         let left = self.mailbox.close().into_iter().filter_map(|command| match command {
             Command::Request(outgoing) => Some(outgoing),
             // Who waits for a meeting sees that its sender is gone.
-            Command::Dialed(_) | Command::Meet(_) | Command::Finish | Command::Describe(_) => None,
+            Command::Dialed(_)
+            | Command::Meet(_)
+            | Command::Finish
+            | Command::MoveTo(_)
+            | Command::Describe(_) => None,
         });
         for outgoing in self.queue.drain(..).chain(self.unheard.drain(..)).chain(left) {
             let error = Error::new(Kind::Refused("its last connection ended"));

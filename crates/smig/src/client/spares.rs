@@ -14,6 +14,7 @@ use smig_proto::{
 
 use super::dial;
 use super::host::Host;
+use super::limits::ConnectionPlace;
 use super::session::Command;
 use crate::connection::{ConnectionInfo, Permit};
 use crate::driver::{Mailbox, Turn};
@@ -60,6 +61,11 @@ impl Spares {
         }
     }
 
+    /// Where the session is connected.
+    pub(super) const fn addr(&self) -> SocketAddr {
+        self.addr
+    }
+
     pub(super) fn on_established(&mut self) {
         self.state = State::On;
     }
@@ -94,24 +100,27 @@ impl Spares {
             if !turn.session.can_join() || turn.links.len() + self.dialing >= host.max_connections {
                 break;
             }
+            let Ok(place) = host.spare_place() else { break };
             self.dialing += 1;
-            self.dial(host, mailbox);
+            self.dial(host, mailbox, place);
         }
         if missing > 0 && self.dialing == 0 {
             self.decline_all(turn);
         }
     }
 
-    fn dial(&self, host: &Arc<Host>, mailbox: &Arc<Mailbox<Command>>) {
+    fn dial(
+        &self,
+        host: &Arc<Host>,
+        mailbox: &Arc<Mailbox<Command>>,
+        place: Option<ConnectionPlace>,
+    ) {
         let (host, mailbox, addr) = (Arc::clone(host), Arc::clone(mailbox), self.addr);
         tokio::spawn(async move {
             let dialed = dial::dial_again(addr, &host).await;
-            let counted = dialed.map(|transport| match permit(&host, &transport) {
-                Some(permit) => transport.count(permit),
-                None => transport,
-            });
+            let dialed = dialed.map(|transport| counted(&host, transport, place));
             // A session that ended meanwhile drops the connection.
-            drop(mailbox.send(Command::Dialed(Box::new(counted))));
+            drop(mailbox.send(Command::Dialed(Box::new(dialed))));
         });
     }
 
@@ -191,7 +200,15 @@ fn primary(turn: &Turn<'_>) -> Option<ConnId> {
 /// A client's connections differ in nothing that a join could confuse.
 pub(super) const IDENTITY: Identity = Identity([0; 32]);
 
-/// Counts a client's connection; clients have no limit but a session's.
-pub(super) fn permit(host: &Host, transport: &Transport) -> Option<Permit> {
-    Permit::take(&host.open, usize::MAX, &host.counters, || Some(transport.ends()))
+/// Counts a client's connection, which has a place where places are limited.
+pub(super) fn counted(
+    host: &Host,
+    transport: Transport,
+    place: Option<ConnectionPlace>,
+) -> Transport {
+    let ends = || Some(transport.ends());
+    match Permit::take(&host.open, usize::MAX, &host.counters, ends) {
+        Some(permit) => transport.count(permit.with(place)),
+        None => transport,
+    }
 }

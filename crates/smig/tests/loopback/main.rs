@@ -7,6 +7,7 @@ mod deadlines;
 mod ending;
 mod exporters;
 mod http2;
+mod limits;
 mod migration;
 mod other_protocols;
 mod snapshot;

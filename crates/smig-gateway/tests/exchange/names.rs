@@ -1,0 +1,93 @@
+//! Names of servers: several addresses, dead ones, and addresses that change.
+
+use std::io;
+use std::net::{IpAddr, Ipv4Addr, SocketAddr};
+use std::num::NonZeroUsize;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::time::Duration;
+
+use bytes::Bytes;
+use http::{Request, Response};
+use http_body_util::Full;
+use smig::{ClearTrust, Incoming, Resolver, Server};
+use socket2::{Domain, Socket, Type};
+
+use crate::support::{Gateway, client, get, spec, text};
+
+/// A server at an address, which says its name.
+fn named(addr: SocketAddr, name: &'static str) -> Result<Server, smig::Error> {
+    let answer = async move |_: Request<Incoming>| {
+        Ok::<_, io::Error>(Response::new(Full::new(Bytes::from_static(name.as_bytes()))))
+    };
+    Server::builder()
+        .workers(NonZeroUsize::MIN)
+        .listen_cleartext(addr, ClearTrust::None)
+        .start(tower::service_fn(answer))
+}
+
+/// Two servers on one port of two addresses.
+fn two() -> (Server, Server, u16) {
+    loop {
+        let first = named(SocketAddr::from(([127, 0, 0, 1], 0)), "first").unwrap();
+        let port = first.local_addrs()[0].port();
+        // Somebody else may have that port.
+        if let Ok(second) = named(SocketAddr::from(([127, 0, 0, 2], port)), "second") {
+            return (first, second, port);
+        }
+    }
+}
+
+async fn ask(gateway: &Gateway) -> String {
+    text(client().request(get(gateway.url("/"))).await.unwrap().into_body()).await
+}
+
+#[tokio::test]
+async fn a_dead_address_does_not_hide_a_good_one() {
+    let server = named(SocketAddr::from(([127, 0, 0, 1], 0)), "good").unwrap();
+    let port = server.local_addrs()[0].port();
+    // An address whose queue is full answers nothing: nobody accepts there.
+    let dead = Socket::new(Domain::IPV4, Type::STREAM, None).unwrap();
+    dead.bind(&SocketAddr::from(([127, 0, 0, 3], port)).into()).unwrap();
+    dead.listen(0).unwrap();
+    let fill = || {
+        std::net::TcpStream::connect_timeout(
+            &SocketAddr::from(([127, 0, 0, 3], port)),
+            Duration::from_millis(100),
+        )
+    };
+    let _full: Vec<_> = std::iter::from_fn(|| fill().ok()).collect();
+    for scheme in ["http", "h2c"] {
+        let resolver = Resolver::by(|_| {
+            Ok(vec![Ipv4Addr::new(127, 0, 0, 3).into(), Ipv4Addr::LOCALHOST.into()])
+        });
+        let mut spec = spec(&[&format!("{scheme}://a.example:{port}")]);
+        // One attempt, which takes what one address would take.
+        spec.timeouts.connect = Duration::from_secs(60);
+        let gateway = Gateway::with_resolver(&spec, resolver);
+        assert_eq!(ask(&gateway).await, "good");
+    }
+}
+
+#[tokio::test]
+async fn a_name_that_moves_takes_its_requests_along() {
+    for scheme in ["http", "h2c"] {
+        let (_first, _second, port) = two();
+        let home = Arc::new(AtomicUsize::new(1));
+        let now = Arc::clone(&home);
+        let resolver = Resolver::by(move |_| {
+            let last = u8::try_from(now.load(Ordering::Relaxed)).unwrap();
+            Ok(vec![IpAddr::from([127, 0, 0, last])])
+        });
+        let mut spec = spec(&[&format!("{scheme}://a.example:{port}")]);
+        spec.resolve = Duration::ZERO;
+        let gateway = Gateway::with_resolver(&spec, resolver);
+        assert_eq!(ask(&gateway).await, "first");
+        home.store(2, Ordering::Relaxed);
+        // The connection that is kept is let go when it is seen that the name leads elsewhere.
+        while ask(&gateway).await != "second" {
+            tokio::task::yield_now().await;
+        }
+        assert_eq!(ask(&gateway).await, "second");
+    }
+}

@@ -1,0 +1,135 @@
+//! What waits, waits within limits.
+
+use std::num::NonZeroUsize;
+use std::task::{Context, Poll, Waker};
+use std::time::Duration;
+
+use bytes::Bytes;
+use http::{Request, Response};
+use http_body_util::Full;
+use smig::{
+    ClearTrust, Cleartext, Client, ClientBuilder, Config, ConnectionLimit, Incoming, Origin,
+    QueueLimit, Server,
+};
+use tokio::sync::watch;
+use tower::Service as _;
+
+use crate::support::{get, loopback};
+
+/// A server that answers one request at a time, when it is told to.
+fn slow() -> (Server, watch::Sender<bool>) {
+    let (go, gone) = watch::channel(false);
+    let answer = move |request: Request<Incoming>| {
+        let mut gone = gone.clone();
+        async move {
+            if request.uri().path() != "/warm" {
+                let _ = gone.wait_for(|&go| go).await;
+            }
+            Ok::<_, std::io::Error>(Response::new(Full::new(Bytes::from_static(b"done"))))
+        }
+    };
+    let server = Server::builder()
+        .workers(NonZeroUsize::MIN)
+        .engine(Config { max_concurrent_streams: 1, ..Config::server() })
+        .listen_cleartext(loopback(), ClearTrust::None)
+        .start(tower::service_fn(answer))
+        .unwrap();
+    (server, go)
+}
+
+fn builder() -> ClientBuilder {
+    Client::builder().cleartext(Cleartext::PriorKnowledge(ClearTrust::None))
+}
+
+#[tokio::test]
+async fn a_client_is_ready_when_a_further_request_may_wait() {
+    let (server, go) = slow();
+    let url = format!("http://{}/", server.local_addrs()[0]);
+    let queue = QueueLimit::new(1);
+    let mut client = builder().queue(queue.clone()).build().unwrap();
+    client.request(get(format!("{url}warm"))).await.unwrap();
+    let cx = &mut Context::from_waker(Waker::noop());
+    let ready = |client: &mut Client, cx: &mut Context<'_>| {
+        tower::Service::<Request<Full<Bytes>>>::poll_ready(client, cx)
+    };
+    assert!(ready(&mut client, cx).is_ready());
+    // The place is this handle's: others wait, or are refused.
+    let mut other = client.clone();
+    assert!(ready(&mut other, cx).is_pending());
+    assert!(client.clone().request(get(&*url)).await.unwrap_err().is_busy());
+    let first = tokio::spawn(client.call(get(&*url)));
+    // The server has one stream for it, and the next request waits.
+    let second = tokio::spawn({
+        let (mut other, url) = (other.clone(), url.clone());
+        async move {
+            std::future::poll_fn(|cx| {
+                tower::Service::<Request<Full<Bytes>>>::poll_ready(&mut other, cx)
+            })
+            .await
+            .unwrap();
+            other.call(get(&*url)).await
+        }
+    });
+    drop(other);
+    go.send_replace(true);
+    assert_eq!(first.await.unwrap().unwrap().status(), 200);
+    assert_eq!(second.await.unwrap().unwrap().status(), 200);
+    assert_eq!(queue.free(), 1);
+    assert!(matches!(ready(&mut client, cx), Poll::Ready(Ok(()))));
+}
+
+#[tokio::test]
+async fn a_request_that_nobody_wants_any_more_gives_its_place_back() {
+    let (server, _go) = slow();
+    let url = format!("http://{}/", server.local_addrs()[0]);
+    let queue = QueueLimit::new(1);
+    let client = builder().queue(queue.clone()).build().unwrap();
+    client.request(get(format!("{url}warm"))).await.unwrap();
+    let first = tokio::spawn({
+        let (client, url) = (client.clone(), url.clone());
+        async move { client.request(get(&*url)).await }
+    });
+    // It is on its way when its place is free again.
+    let free = async || {
+        while queue.free() == 0 {
+            tokio::task::yield_now().await;
+        }
+    };
+    while server.stats().streams_opened < 2 {
+        tokio::task::yield_now().await;
+    }
+    free().await;
+    let mut second = Box::pin(client.request(get(&*url)));
+    let cx = &mut Context::from_waker(Waker::noop());
+    assert!(second.as_mut().poll(cx).is_pending());
+    assert_eq!(queue.free(), 0);
+    drop(second);
+    free().await;
+    first.abort();
+}
+
+#[tokio::test]
+async fn clients_share_a_limit_on_connections() {
+    let (server, go) = slow();
+    go.send_replace(true);
+    let addr = server.local_addrs()[0];
+    let url = format!("http://{addr}/");
+    let limit = ConnectionLimit::new(1);
+    let one = builder().connections(limit.clone()).build().unwrap();
+    let short = Duration::from_millis(20);
+    let brief = builder().connections(limit.clone()).queue_timeout(short).build().unwrap();
+    let patient = builder().connections(limit.clone()).build().unwrap();
+    assert_eq!(one.request(get(&*url)).await.unwrap().status(), 200);
+    let error = brief.request(get(&*url)).await.unwrap_err();
+    assert!(error.is_busy() && error.is_retryable() && !error.is_connect(), "{error}");
+    let waiting = tokio::spawn({
+        let (patient, url) = (patient.clone(), url.clone());
+        async move { patient.request(get(&*url)).await }
+    });
+    while !limit.is_wanted() {
+        tokio::task::yield_now().await;
+    }
+    // Told that somebody waits, the first one makes room.
+    one.retire(&Origin::http(addr.ip().to_string(), addr.port()));
+    assert_eq!(waiting.await.unwrap().unwrap().status(), 200);
+}
