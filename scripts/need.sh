@@ -19,6 +19,7 @@ package_of() {
         nghttpx) echo nghttp2-proxy ;;
         nginx) echo nginx-light ;;
         go) echo "golang-go ca-certificates" ;;
+        node) echo nodejs ;;
         python3) echo python3 ;;
         python-h2) echo python3-h2 ;;
         python-yaml) echo python3-yaml ;;

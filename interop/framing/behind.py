@@ -1,0 +1,130 @@
+"""The servers behind the gateway: each says in `x-seen` what it saw of a request. HTTP/1.1 in the clear."""
+
+import os
+import sys
+
+from peers.process import free_port
+from peers.servers import READY
+
+HERE = os.path.dirname(os.path.abspath(__file__))
+
+
+def ready(place, name, command):
+    return int(place.start(name, command).wait_for_line(READY).group(2))
+
+
+def go(place, _recorder_port):
+    return ready(place, "go", [os.environ["FRAMING_GO_ECHO"]])
+
+
+def node(place, _recorder_port):
+    return ready(place, "node", ["node", os.path.join(HERE, "echo.js")])
+
+
+def hyper(place, _recorder_port):
+    return ready(place, "hyper", [os.environ["HYPER_ECHO"]])
+
+
+def nginx(place, _recorder_port):
+    """Answers by itself, and throws bodies away: an answer may come before a body's end."""
+    port = free_port()
+    user = "user root;" if os.geteuid() == 0 else ""
+    temporary = "\n".join(f"    {kind}_temp_path {place.path('nginx-' + kind)};"
+                          for kind in ("client_body", "proxy", "fastcgi", "uwsgi", "scgi"))
+    config = place.write("nginx.conf", f"""
+{user}
+worker_processes 1;
+daemon off;
+pid {place.path("nginx.pid")};
+error_log stderr warn;
+events {{ worker_connections 1000; }}
+http {{
+    access_log off;
+    keepalive_requests 1000000;
+    keepalive_timeout 1h;
+    default_type text/plain;
+{temporary}
+    map $http_content_length $length {{ "" "-"; default $http_content_length; }}
+    server {{
+        listen 127.0.0.1:{port};
+        location / {{
+            add_header x-seen "$request_method $request_uri $length -";
+            return 200 "seen $request_method $request_uri $length\\n";
+        }}
+    }}
+}}
+""")
+    process = place.start("nginx", ["nginx", "-e", "stderr", "-p", place.scratch, "-c", config])
+    process.wait_for_port(port)
+    return port
+
+
+def haproxy(place, recorder_port):
+    """In front of the recorder, so that a third reading stands between."""
+    port = free_port()
+    config = place.write("haproxy.cfg", f"""
+global
+    maxconn 1000
+    nbthread 1
+defaults
+    mode http
+    timeout connect 20s
+    timeout client 1h
+    timeout server 1h
+    timeout http-keep-alive 1h
+frontend front
+    bind 127.0.0.1:{port}
+    default_backend recorder
+backend recorder
+    server recorder 127.0.0.1:{recorder_port}
+""")
+    process = place.start("haproxy", ["haproxy", "-db", "-f", config])
+    process.wait_for_port(port)
+    return port
+
+
+def recorder(_place, recorder_port):
+    return recorder_port
+
+
+SERVERS = {"nginx": nginx, "go": go, "node": node, "hyper": hyper, "haproxy": haproxy, "recorder": recorder}
+NEEDS = {"go": "FRAMING_GO_ECHO", "hyper": "HYPER_ECHO"}
+
+
+def smig(place, name):
+    """A function that starts a gateway in front of a port, with one connection for all."""
+    def begin(upstream):
+        port = free_port()
+        config = place.write(f"{name}.toml", f"""
+[server]
+workers = 1
+drain_timeout = "1s"
+[[listen]]
+address = "127.0.0.1:{port}"
+protocol = "cleartext"
+[upstreams.app]
+servers = ["http://127.0.0.1:{upstream}"]
+max_connections = 1
+[upstreams.app.timeouts]
+connect = "30s"
+queue = "50s"
+head = "30s"
+stall = "30s"
+idle = "1h"
+[upstreams.app.ejection]
+failures = 0
+[[route]]
+upstream = "app"
+""")
+        process = place.start(name, [os.environ["SMIG"], "gateway", "--config", config], env={"NO_COLOR": "1"})
+        process.wait_for_port(port)
+        return process, port
+    return begin
+
+
+def vulnerable(place, name):
+    """The same for the proxy that makes every mistake: it must be found out."""
+    def begin(upstream):
+        process = place.start(name, [sys.executable, os.path.join(HERE, "vulnerable.py"), upstream])
+        return process, int(process.wait_for_line(READY).group(2))
+    return begin

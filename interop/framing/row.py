@@ -1,0 +1,115 @@
+"""What a row of the table is, and the words in which rows are written.
+
+`ATTACKER` in any bytes is replaced by a token of the same length that no other request of the run has.
+"""
+
+import dataclasses
+
+# Instead of a status: the gateway ends the connection or the stream without one.
+BROKEN = "broken"
+# Steps beside bytes and frames: they wait until the server has got something, or the client an answer, begin a
+# victim's request, or end the connection.
+ARRIVED, ANSWERED, VICTIM, FIN, RST = "arrived", "answered", "victim", "fin", "rst"
+
+
+@dataclasses.dataclass(frozen=True)
+class Form:
+    """How a request may arrive at the server, whatever it was on its way. `body` of one that may break off: all of it."""
+    method: bytes = b"POST"
+    target: bytes = b"/a/ATTACKER"
+    body: bytes = b""
+    host: bytes = b"a.test"
+
+
+@dataclasses.dataclass(eq=False)
+class Row:
+    """An attack. `refuse`: the statuses by which the gateway may refuse it, before the server gets a whole request;
+    `forward`: what the server may get instead, each a tuple of Forms. `unfinished`: the request has no end, so no
+    answer is waited for. `respond`: what the server answers (only the recorder can), and `sees`: what the client may
+    see of it, statuses with bodies (None: any) or BROKEN."""
+    name: str
+    source: str
+    send: list
+    version: str = "1.1"
+    refuse: tuple = (400,)
+    forward: tuple = ()
+    answers: int = 1
+    unfinished: bool = False
+    tunnel: bool = False
+    respond: list | None = None
+    sees: tuple = ()
+
+    def methods(self):
+        """Of the requests that are sent by HTTP/1.1, as far as they have one."""
+        first = self.send[0].lstrip(b"\r\n ").split(b" ", 1)[0] if self.version != "2" else b"GET"
+        return [first.upper()]
+
+
+def form(body=b"", method=b"POST", target=b"/a/ATTACKER", host=b"a.test"):
+    """One request arrives."""
+    return (Form(method, target, body, host),)
+
+
+GET = form(method=b"GET")
+HIDDEN = b"GET /hidden/ATTACKER HTTP/1.1\r\nHost: a.test\r\n\r\n"
+HIDDEN_FORM = Form(b"GET", b"/hidden/ATTACKER")
+# A request that lacks its end: what comes next on the connection would become part of it.
+HALF = b"GET /hidden/ATTACKER HTTP/1.1\r\nHost: a.test\r\nX-Half: "
+
+
+def chunked(*pieces):
+    return b"".join(b"%x\r\n%s\r\n" % (len(piece), piece) for piece in pieces) + b"0\r\n\r\n"
+
+
+def head(*lines, method=b"POST", target=b"/a/ATTACKER", version=b"HTTP/1.1", host=b"Host: a.test"):
+    """A head of HTTP/1.1; each line is a field."""
+    first = b"%s %s %s" % (method, target, version)
+    return b"\r\n".join([first, *([host] if host else []), *lines, b"", b""])
+
+
+def h1(name, source, raw, refuse=(400,), forward=(), **more):
+    return Row(name, source, raw if isinstance(raw, list) else [raw], "1.1", refuse, forward, **more)
+
+
+@dataclasses.dataclass(frozen=True)
+class H:
+    """HEADERS: fields as they are, each a literal."""
+    fields: tuple
+    end: bool = False
+    stream: int = 1
+    # CONTINUATION takes over after this many bytes.
+    split: int = 0
+
+
+@dataclasses.dataclass(frozen=True)
+class D:
+    """DATA."""
+    data: bytes
+    end: bool = True
+    stream: int = 1
+
+
+@dataclasses.dataclass(frozen=True)
+class R:
+    """RST_STREAM."""
+    stream: int = 1
+    code: int = 8
+
+
+@dataclasses.dataclass(frozen=True)
+class Raw:
+    """A frame as it is."""
+    kind: int
+    flags: int
+    payload: bytes
+    stream: int = 1
+
+
+def fields(*more, method=b"POST", path=b"/a/ATTACKER", scheme=b"http", authority=b"a.test"):
+    """A request's fields; a pseudo-header that is None is left out."""
+    pseudo = ((b":method", method), (b":scheme", scheme), (b":path", path), (b":authority", authority))
+    return tuple((name, value) for name, value in pseudo if value is not None) + more
+
+
+def h2(name, source, *send, refuse=(400, BROKEN), forward=(), **more):
+    return Row(name, source, list(send), "2", refuse, forward, **more)
