@@ -86,3 +86,193 @@ async fn a_server_of_http_1_0_gets_one_request_a_connection() {
     assert_eq!(messages[1].body, b"3\r\nabc\r\n0\r\n\r\n", "{messages:?}");
     assert_eq!(recorder.victim(&gateway, "HTTP/1.0").await.connection, 2);
 }
+
+/// A request that never comes to an end, or whose end is not sure, and the server's early answer.
+#[tokio::test]
+async fn a_request_that_is_not_over_keeps_its_connection() {
+    let usual = |more| {
+        let mut fields = vec![
+            (":method", "POST"),
+            (":scheme", "http"),
+            (":authority", "a"),
+            (":path", "/upload"),
+        ];
+        fields.extend_from_slice(more);
+        fields
+    };
+    for more in [&[][..], &[("content-length", "50")]] {
+        let recorder = Recorder::start(OK).await;
+        let gateway = Gateway::before(&recorder.url);
+        // The answer is whole, the request is not.
+        let reply = ask(&gateway, &usual(more), Then::Open).await;
+        assert_eq!(reply, Reply::Status(200), "{more:?}");
+        assert_eq!(recorder.victim(&gateway, "an early answer").await.connection, 1);
+    }
+    for head in [
+        "Content-Length: 50\r\n\r\nGET /victim HTTP/1.1",
+        "Transfer-Encoding: chunked\r\n\r\n5\r\nhello",
+    ] {
+        let recorder = Recorder::start(OK).await;
+        let gateway = Gateway::before(&recorder.url);
+        let bytes = format!("POST /upload HTTP/1.1\r\nHost: a\r\n{head}");
+        drop(gateway.connect(bytes).await);
+        // The connection ended, and the request's rest with it.
+        let messages = recorder.count(1, head).await;
+        assert!(!messages[0].is_whole, "{messages:?}");
+        let sent = "GET /after HTTP/1.1\r\nHost: a\r\nConnection: close\r\n\r\n";
+        assert!(gateway.raw(sent).await.starts_with("HTTP/1.1 200 "));
+        let messages = recorder.count(2, head).await;
+        assert!(messages[1].is_whole && messages[1].connection == 1, "{messages:?}");
+    }
+}
+
+/// What a server sends beside its response is nobody's.
+#[tokio::test]
+async fn what_is_left_of_a_response_is_not_the_next_one() {
+    const EVIL: &str = "HTTP/1.1 200 OK\r\ncontent-length: 4\r\n\r\nevil";
+    for (what, method, answer) in [
+        ("two answers", "GET", "HTTP/1.1 200 OK\r\ncontent-length: 2\r\n\r\nok"),
+        (
+            "chunked",
+            "GET",
+            "HTTP/1.1 200 OK\r\ntransfer-encoding: chunked\r\n\r\n2\r\nok\r\n0\r\n\r\n",
+        ),
+        ("none", "GET", "HTTP/1.1 200 OK\r\ncontent-length: 0\r\n\r\n"),
+        ("204", "GET", "HTTP/1.1 204 No Content\r\n\r\n"),
+        ("304", "GET", "HTTP/1.1 304 Not Modified\r\ncontent-length: 39\r\n\r\n"),
+        ("HEAD", "HEAD", "HTTP/1.1 200 OK\r\ncontent-length: 39\r\n\r\n"),
+        (
+            "103",
+            "GET",
+            "HTTP/1.1 103 Early Hints\r\n\r\nHTTP/1.1 200 OK\r\ncontent-length: 0\r\n\r\n",
+        ),
+        ("close", "GET", "HTTP/1.1 200 OK\r\ncontent-length: 2\r\nconnection: close\r\n\r\nok"),
+    ] {
+        let answer = Box::leak(format!("{answer}{EVIL}").into_boxed_str());
+        let recorder = Recorder::start(answer).await;
+        let gateway = Gateway::before(&recorder.url);
+        let request = format!("{method} / HTTP/1.1\r\nHost: a\r\nConnection: close\r\n\r\n");
+        let answer = gateway.raw(&request).await;
+        assert!(answer.starts_with("HTTP/1.1 ") && !answer.contains("evil"), "{what}: {answer}");
+        assert_eq!(recorder.victim(&gateway, what).await.connection, 1, "{what}");
+    }
+    // Content where there is none, of which nothing is here yet.
+    for (what, answer) in [
+        ("204", "HTTP/1.1 204 No Content\r\ncontent-length: 39\r\n\r\n"),
+        ("204, chunked", "HTTP/1.1 204 No Content\r\ntransfer-encoding: chunked\r\n\r\n"),
+        (
+            "101",
+            "HTTP/1.1 101 Switching Protocols\r\nconnection: upgrade\r\nupgrade: websocket\r\n\r\n",
+        ),
+        (
+            "both",
+            "HTTP/1.1 200 OK\r\ncontent-length: 0\r\ntransfer-encoding: chunked\r\n\r\n0\r\n\r\n",
+        ),
+        ("lengths", "HTTP/1.1 200 OK\r\ncontent-length: 0\r\ncontent-length: 0\r\n\r\n"),
+        ("HTTP/1.0", "HTTP/1.0 200 OK\r\nconnection: keep-alive\r\ncontent-length: 0\r\n\r\n"),
+        (
+            "chunks by HTTP/1.0",
+            "HTTP/1.0 200 OK\r\nconnection: keep-alive\r\ntransfer-encoding: chunked\r\n\r\n0\r\n\r\n",
+        ),
+    ] {
+        let recorder = Recorder::start(answer).await;
+        let gateway = Gateway::before(&recorder.url);
+        gateway.raw("GET / HTTP/1.1\r\nHost: a\r\nConnection: close\r\n\r\n").await;
+        assert_eq!(recorder.victim(&gateway, what).await.connection, 1, "{what}");
+    }
+}
+
+/// By HTTP/2 there is no framing in a head, and nothing of one gets into that of HTTP/1.1.
+#[tokio::test]
+async fn an_http2_head_does_not_write_http1() {
+    const SMUGGLED: &str = "0\r\n\r\nGET /victim HTTP/1.1\r\nHost: a\r\n\r\n";
+    let usual = [(":method", "POST"), (":scheme", "http"), (":authority", "a"), (":path", "/x")];
+    let with = |more: &[(&'static str, &'static str)]| [&usual[..], more].concat();
+    let instead = |name: &'static str, value: &'static str| {
+        usual.map(|field| if field.0 == name { (name, value) } else { field }).to_vec()
+    };
+    let cases = [
+        ("a shorter length", with(&[("content-length", "0")])),
+        ("a longer length", with(&[("content-length", "500")])),
+        ("equal lengths", with(&[("content-length", "44"), ("content-length", "44")])),
+        ("unequal lengths", with(&[("content-length", "44"), ("content-length", "5")])),
+        ("a list of lengths", with(&[("content-length", "44, 44")])),
+        ("a sign", with(&[("content-length", "+44")])),
+        ("chunked", with(&[("transfer-encoding", "chunked")])),
+        ("connection", with(&[("connection", "content-length")])),
+        ("keep-alive", with(&[("keep-alive", "5")])),
+        ("upgrade", with(&[("upgrade", "websocket")])),
+        ("te", with(&[("te", "chunked")])),
+        ("a line end in a value", with(&[("x", "a\r\ntransfer-encoding: chunked")])),
+        ("LF in a value", with(&[("x", "a\ntransfer-encoding: chunked")])),
+        ("CR in a value", with(&[("x", "a\rb")])),
+        ("NUL in a value", with(&[("x", "a\0b")])),
+        ("a line end in a name", with(&[("x: a\r\ntransfer-encoding", "chunked")])),
+        ("a colon in a name", with(&[("transfer-encoding:chunked", "a")])),
+        ("space in a name", with(&[("transfer-encoding ", "chunked")])),
+        ("capitals in a name", with(&[("Transfer-Encoding", "chunked")])),
+        ("no name", with(&[("", "a")])),
+        ("a list of hosts", with(&[("host", "a"), ("host", "a")])),
+        ("another host", with(&[("host", "b")])),
+        ("an expectation", with(&[("expect", "100-continue, x")])),
+        ("a method with a line", instead(":method", "POST / HTTP/1.1\r\nx: y\r\n\r\nGET")),
+        ("a method with space", instead(":method", "GET /victim HTTP/1.1")),
+        ("no method", instead(":method", "")),
+        (
+            "a path with a line",
+            instead(":path", "/ HTTP/1.1\r\ntransfer-encoding: chunked\r\nx: y"),
+        ),
+        ("a path with space", instead(":path", "/ HTTP/1.1")),
+        ("a path with a tab", instead(":path", "/\tHTTP/1.1")),
+        ("a path with a fragment", instead(":path", "/a#b")),
+        ("a URL as path", instead(":path", "http://b/")),
+        ("no path", instead(":path", "")),
+        ("star", instead(":path", "*")),
+        ("an authority with a line", instead(":authority", "a\r\ntransfer-encoding: chunked")),
+        ("an authority with space", instead(":authority", "a b")),
+        ("an authority with a path", instead(":authority", "a/b")),
+        ("userinfo", instead(":authority", "u@a")),
+        ("two ports", instead(":authority", "a:1:2")),
+        ("a port of letters", instead(":authority", "a:b")),
+        ("a scheme with more", instead(":scheme", "http://b/?")),
+        ("two paths", with(&[(":path", "/victim")])),
+        ("a pseudo-header behind", with(&[("x", "y"), (":path", "/victim")])),
+    ];
+    for (what, fields) in cases {
+        let recorder = Recorder::start(OK).await;
+        let gateway = Gateway::before(&recorder.url);
+        let reply = ask(&gateway, &fields, Then::Data(SMUGGLED)).await;
+        assert!(reply.is_refusal(), "{what}: {reply:?}");
+        recorder.victim(&gateway, what).await;
+    }
+}
+
+/// What HTTP/2 may say, HTTP/1.1 says so that its end is known.
+#[tokio::test]
+async fn an_http2_body_is_framed_whatever_its_method() {
+    for method in ["GET", "HEAD", "DELETE", "OPTIONS", "POST", "PURGE"] {
+        for (more, then, framed, body) in [
+            (&[][..], Then::Data("hello"), "transfer-encoding: chunked", "5\r\nhello\r\n0\r\n\r\n"),
+            (&[("content-length", "5")], Then::Data("hello"), "content-length: 5", "hello"),
+            (&[("content-length", "005")], Then::Data("hello"), "content-length: 5", "hello"),
+            (&[("content-length", "0")], Then::End, "", ""),
+            (&[], Then::End, "", ""),
+        ] {
+            let recorder = Recorder::start("HTTP/1.1 204 No Content\r\n\r\n").await;
+            let gateway = Gateway::before(&recorder.url);
+            let usual =
+                [(":method", method), (":scheme", "http"), (":authority", "a"), (":path", "/")];
+            let reply = ask(&gateway, &[&usual[..], more].concat(), then).await;
+            assert_eq!(reply, Reply::Status(204), "{method} {more:?}");
+            let got = recorder.count(1, method).await.remove(0);
+            let lines = got.head.lines().filter(|line| line.starts_with(['c', 't']));
+            let expected = match framed {
+                "" if method == "POST" => "content-length: 0",
+                framed => framed,
+            };
+            assert_eq!(lines.collect::<String>(), expected, "{method} {more:?}");
+            assert_eq!(got.body, body.as_bytes(), "{method} {more:?}");
+            recorder.victim(&gateway, method).await;
+        }
+    }
+}

@@ -5,8 +5,6 @@ use http_body_util::Full;
 
 use crate::support::{Gateway, Origin, client, get, same_answer, text};
 
-const OK: &str = "HTTP/1.1 200 OK\r\ncontent-length: 2\r\n\r\nok";
-
 #[tokio::test]
 async fn what_is_for_one_hop_stays_here() {
     let mut origin = Origin::start().await;
@@ -99,6 +97,12 @@ async fn ambiguous_requests_are_refused_before_an_origin_sees_them() {
         ("empty", of("Host: a\r\nContent-Length:")),
         ("list", of("Host: a\r\nContent-Length: 5, 5")),
         ("two lengths", of("Host: a\r\nContent-Length: 5\r\nContent-Length: 6")),
+        ("equal lengths", of("Host: a\r\nContent-Length: 5\r\nContent-Length: 5")),
+        ("both", of("Host: a\r\nContent-Length: 5\r\nTransfer-Encoding: chunked")),
+        ("both, the other way", of("Host: a\r\nTransfer-Encoding: chunked\r\nContent-Length: 5")),
+        ("xchunked", of("Host: a\r\nTransfer-Encoding: xchunked")),
+        ("LF alone", of("Host: a\nContent-Length: 5")),
+        ("a fragment", "GET /a#b HTTP/1.1\r\nHost: a\r\n\r\n".to_owned()),
         ("too long", of("Host: a\r\nContent-Length: 99999999999999999999")),
         ("folded", of("Host: a\r\nX: 1\r\n 2")),
         ("space before colon", of("Host: a\r\nContent-Length : 5")),
@@ -132,35 +136,6 @@ async fn ambiguous_requests_are_refused_before_an_origin_sees_them() {
     }
     assert!(origin.is_untouched());
     assert_eq!(unix_origin.accept().unwrap_err().kind(), std::io::ErrorKind::WouldBlock);
-}
-
-/// hyper takes the coding for good and the length for nothing (RFC 9112 section 6.3), and shows nobody
-/// that there was one: the length must not go on, and nothing behind the message may be taken for a
-/// request.
-#[tokio::test]
-async fn of_length_and_coding_only_the_coding_goes_on() {
-    for fields in [
-        "Content-Length: 5\r\nTransfer-Encoding: chunked",
-        "Transfer-Encoding: chunked\r\nContent-Length: 5",
-    ] {
-        let mut origin = Origin::start().await;
-        let gateway = Gateway::before(origin.url());
-        let asking = gateway.raw(format!(
-            "POST /first HTTP/1.1\r\nHost: a\r\n{fields}\r\n\r\n0\r\n\r\nGET /second HTTP/1.1\r\nHost: a\r\n\r\n"
-        ));
-        let answering = async {
-            let mut got = origin.request().await;
-            assert!(got.head.starts_with("POST /first "), "{}", got.head);
-            assert!(got.has("transfer-encoding: chunked"), "{}", got.head);
-            assert!(!got.head.to_ascii_lowercase().contains("content-length"), "{}", got.head);
-            assert_eq!(got.read_until("0\r\n\r\n").await, "0\r\n\r\n");
-            got.answer(OK).await;
-            got
-        };
-        let (answer, _got) = tokio::join!(asking, answering);
-        assert_eq!(answer.matches("HTTP/1.1 ").count(), 1, "{answer}");
-        assert!(origin.is_untouched());
-    }
 }
 
 #[tokio::test]

@@ -249,3 +249,51 @@ async fn a_server_that_cannot_be_reached_is_passed_over() {
         talk(tcp, got.tcp).await;
     }
 }
+
+/// Nobody's before the answer: a tunnel's if there is one, requests otherwise.
+#[tokio::test]
+async fn what_a_client_sends_ahead_waits_for_the_answer() {
+    for (head, answer) in [
+        (UPGRADE, accepts(PROOF)),
+        (
+            "CONNECT db:5432 HTTP/1.1\r\nHost: db:5432\r\n\r\n",
+            "HTTP/1.1 200 OK\r\n\r\nearly".to_owned(),
+        ),
+    ] {
+        let mut origin = Origin::start().await;
+        let gateway = Gateway::before(origin.url());
+        // No request, and nothing that would be refused as one.
+        let mut tcp = gateway.connect(format!("{head}\n\0\x16")).await;
+        let mut got = origin.request().await;
+        assert!(got.rest.is_empty(), "{head}");
+        got.answer(answer).await;
+        crate::switching::head(&mut tcp).await;
+        let mut ahead = [0; 3];
+        got.tcp.read_exact(&mut ahead).await.unwrap();
+        assert_eq!(&ahead, b"\n\0\x16", "{head}");
+        talk(tcp, got.tcp).await;
+    }
+}
+
+#[tokio::test]
+async fn requests_go_on_where_the_protocol_stays() {
+    const NO: &str = "HTTP/1.1 403 Forbidden\r\ncontent-length: 0\r\n\r\n";
+    const LAST: &str = "GET /last HTTP/1.1\r\nHost: a\r\nConnection: close\r\n\r\n";
+    for (next, statuses) in [
+        (LAST.to_owned(), &["403", "403"][..]),
+        (format!("{UPGRADE}{LAST}"), &["403", "403", "403"]),
+        ("GET / HTTP/1.1\nHost: a\n\n".to_owned(), &["403", "400"]),
+        (
+            "POST / HTTP/1.1\r\nHost: a\r\nContent-Length: 5\r\nTransfer-Encoding: chunked\r\n\r\n0\r\n\r\n"
+                .to_owned(),
+            &["403", "400"],
+        ),
+    ] {
+        let (addr, _) = crate::support::same_answer(NO).await;
+        let gateway = Gateway::before(format!("http://{addr}"));
+        let answers = gateway.raw(format!("{UPGRADE}{next}")).await;
+        let lines = answers.lines().filter_map(|line| line.strip_prefix("HTTP/1.1 "));
+        let got: Vec<_> = lines.map(|line| &line[..3]).collect();
+        assert_eq!(got, statuses, "{next}: {answers}");
+    }
+}

@@ -110,22 +110,18 @@ impl Section {
     }
 }
 
-/// content-length, if there is one and all of its values agree.
+/// content-length, if there is one. Two that are equal are refused as well, as by HTTP/1.1: whoever sends
+/// them has been confused by somebody (RFC 9110 section 8.6 leaves the choice).
 pub(crate) fn content_length(headers: &HeaderMap) -> Result<Option<u64>, Cause> {
-    let mut length = None;
-    for value in headers.get_all(CONTENT_LENGTH) {
-        let digits = value.as_bytes();
-        if digits.is_empty() || !digits.iter().all(u8::is_ascii_digit) {
-            return Err(Cause::BadContentLength);
-        }
-        let text = core::str::from_utf8(digits).map_err(|_| Cause::BadContentLength)?;
-        let value: u64 = text.parse().map_err(|_| Cause::BadContentLength)?;
-        if length.is_some_and(|other| other != value) {
-            return Err(Cause::BadContentLength);
-        }
-        length = Some(value);
+    let mut lengths = headers.get_all(CONTENT_LENGTH).iter();
+    let Some(length) = lengths.next() else { return Ok(None) };
+    let digits = length.as_bytes();
+    // A number may have a sign for `parse`.
+    if lengths.next().is_some() || !digits.iter().all(u8::is_ascii_digit) {
+        return Err(Cause::BadContentLength);
     }
-    Ok(length)
+    let digits = core::str::from_utf8(digits).map_err(|_| Cause::BadContentLength)?;
+    digits.parse().map(Some).map_err(|_| Cause::BadContentLength)
 }
 
 /// Connection-specific fields are for HTTP/1.1 alone (RFC 9113 section 8.2.2).

@@ -3,7 +3,8 @@
 use std::pin::pin;
 use std::sync::{Arc, Mutex, PoisonError};
 
-use http::{HeaderValue, Request, header};
+use http::{HeaderValue, Method, Request, header};
+use http_body::Body as _;
 use hyper::client::conn::http1::{SendRequest, handshake};
 use smig_proto::{Processed, RequestHead};
 use tokio::sync::Semaphore;
@@ -117,6 +118,9 @@ impl Pool {
 
     async fn send(&self, outgoing: Outgoing) {
         let Outgoing { head, body, shared, place, .. } = outgoing;
+        if let Err(why) = check(&head, &body) {
+            return shared.fail(Error::new(Kind::Request(why.to_owned())));
+        }
         let Ok(_connection) = self.places.acquire().await else { return };
         drop(place);
         let mut sender = match self.pick() {
@@ -152,17 +156,41 @@ impl Pool {
     }
 }
 
+/// The engine is not here to see that a body is what its head says, and hyper takes the head's word: a
+/// server that waits for more would find it in the next request.
+fn check(head: &RequestHead, body: &RequestBody) -> Result<(), &'static str> {
+    if head.protocol.is_some() {
+        return Err("the server speaks HTTP/1.1, which has no extended CONNECT");
+    }
+    let has_content = !body.is_end_stream() && head.method != Method::CONNECT;
+    let mut lengths = head.headers.get_all(header::CONTENT_LENGTH).iter();
+    match (lengths.next(), lengths.next()) {
+        (Some(length), None) if length != "0" && !has_content => {
+            Err("content-length without content")
+        }
+        (_, Some(_)) => Err("more than one content-length"),
+        (_, None) => Ok(()),
+    }
+}
+
 /// The request in HTTP/1.1's form: path as target, authority as host.
 fn request(head: RequestHead, body: RequestBody) -> Request<RequestBody> {
+    let is_sized = head.headers.contains_key(header::CONTENT_LENGTH);
+    let is_chunked = !is_sized && !body.is_end_stream() && head.method != Method::CONNECT;
     let mut request = Request::new(body);
     *request.headers_mut() = head.headers;
+    if is_chunked {
+        // hyper takes a body whose length is not known for none at all with GET and HEAD.
+        let chunked = HeaderValue::from_static("chunked");
+        request.headers_mut().insert(header::TRANSFER_ENCODING, chunked);
+    }
     if let Some(authority) = head.uri.authority()
         && !request.headers().contains_key(header::HOST)
         && let Ok(host) = HeaderValue::from_str(authority.as_str())
     {
         request.headers_mut().insert(header::HOST, host);
     }
-    *request.uri_mut() = match (head.method == http::Method::CONNECT, head.uri.path_and_query()) {
+    *request.uri_mut() = match (head.method == Method::CONNECT, head.uri.path_and_query()) {
         (false, Some(path)) => http::Uri::from(path.clone()),
         _ => head.uri,
     };

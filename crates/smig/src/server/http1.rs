@@ -196,13 +196,14 @@ struct Call {
 
 impl Call {
     fn answered<B: Body>(&self, mut response: Response<B>) -> Response<WatchedBody<B>> {
-        self.asides.close();
         let status = response.status();
         let is_tunnel = match self.kind {
             RequestKind::Connect => status.is_success(),
             RequestKind::Usual | RequestKind::Head => status == StatusCode::SWITCHING_PROTOCOLS,
         };
-        self.vigil.on_response(if is_tunnel { Becomes::Tunnel } else { Becomes::Http });
+        let becomes = if is_tunnel { Becomes::Tunnel } else { Becomes::Http };
+        self.asides.close(becomes);
+        self.vigil.on_response(becomes);
         response.extensions_mut().remove::<Hint>();
         let line = Some(&self.asides).filter(|_| self.until_close);
         response.map(|body| WatchedBody::new(body, line, &self.vigil))

@@ -1,4 +1,5 @@
-//! A connection by HTTP/1.1 whose handlers may send interim responses: hyper's server has no way to.
+//! A connection by HTTP/1.1 as hyper's server is not: its handlers may send interim responses, and
+//! requests that two parsers could read in two ways are refused.
 //!
 //! An interim response goes out where one message has ended and the next not begun: when all that
 //! hyper wrote is sent and the final response is not there yet, or directly before its head.
@@ -12,7 +13,8 @@ use bytes::{Buf as _, Bytes};
 use http::{HeaderMap, StatusCode};
 use hyper::rt::{Read, ReadBufCursor, Write};
 
-use super::vigil::{Late, Vigil};
+use super::requests::{Requests, Stop};
+use super::vigil::{Becomes, Late, Vigil};
 use super::worker::Active;
 use crate::clock;
 use crate::deadlines::Pace;
@@ -30,6 +32,12 @@ struct State {
     stage: Stage,
     body: BodyStage,
     connection: Option<Waker>,
+    /// Requests that were answered.
+    answers: u64,
+    /// What comes behind the last answer.
+    next: Becomes,
+    /// Waits for the answer to the last request.
+    reader: Option<Waker>,
 }
 
 /// How far the present request is.
@@ -68,8 +76,13 @@ impl Asides {
     }
 
     /// Its final response is there.
-    pub(super) fn close(&self) {
-        self.lock().stage = Stage::Answered;
+    pub(super) fn close(&self, next: Becomes) {
+        let mut state = self.lock();
+        (state.stage, state.next) = (Stage::Answered, next);
+        state.answers += 1;
+        if let Some(reader) = state.reader.take() {
+            reader.wake();
+        }
     }
 
     /// A body begins whose end may be the connection's.
@@ -88,6 +101,16 @@ impl Asides {
         if state.body == BodyStage::UnderWay {
             state.body = BodyStage::Taken;
         }
+    }
+
+    /// Waits until so many requests were answered: what comes behind the last answer.
+    fn poll_answer(&self, requests: u64, cx: &Context<'_>) -> Poll<Becomes> {
+        let mut state = self.lock();
+        if state.answers >= requests {
+            return Poll::Ready(state.next);
+        }
+        state.reader = Some(cx.waker().clone());
+        Poll::Pending
     }
 
     /// Queues an interim response.
@@ -129,7 +152,23 @@ pub(super) struct Line {
     rest: Bytes,
     /// All that hyper wrote is sent.
     flushed: bool,
+    input: Input,
 }
+
+/// What becomes of what the peer sends.
+#[derive(Debug)]
+enum Input {
+    /// Requests.
+    Http1(Requests),
+    /// Something else, which hyper does not read.
+    Another,
+    /// Nothing more: a request was refused, and hyper gets what is left of this instead.
+    Refused(&'static [u8]),
+}
+
+/// What hyper refuses wherever a request may be refused: with 400 in its head, by an error of its body
+/// in that. It has an end, without which hyper would wait for one.
+const REFUSED: &[u8] = b"\0\n\r\n\r\n";
 
 impl Line {
     pub(super) fn new(
@@ -147,6 +186,7 @@ impl Line {
             _active: active,
             rest: Bytes::new(),
             flushed: true,
+            input: Input::Http1(Requests::new()),
         }
     }
 
@@ -262,13 +302,58 @@ impl Drop for Line {
     }
 }
 
+impl Line {
+    /// Reads what hyper may have.
+    fn poll_passed(
+        &mut self,
+        cx: &mut Context<'_>,
+        mut buf: ReadBufCursor<'_>,
+    ) -> Poll<io::Result<()>> {
+        let transport = &mut self.transport;
+        loop {
+            let requests = match &mut self.input {
+                Input::Http1(requests) => requests,
+                Input::Another => return Pin::new(transport).poll_read(cx, buf),
+                Input::Refused(left) => {
+                    let (now, later) = left.split_at(left.len().min(buf.remaining()));
+                    buf.put_slice(now);
+                    *left = later;
+                    return Poll::Ready(Ok(()));
+                }
+            };
+            let bytes = ready!(transport.poll_input(cx))?;
+            let bytes = bytes.get(..buf.remaining()).unwrap_or(bytes);
+            let (passed, stop) = requests.follow(bytes);
+            transport.give(passed, &mut buf);
+            match stop {
+                Some(Stop::Held) if passed == 0 => {
+                    match ready!(self.asides.poll_answer(requests.heads(), cx)) {
+                        Becomes::Http => requests.resume(),
+                        Becomes::Tunnel => self.input = Input::Another,
+                    }
+                }
+                Some(Stop::Refused(why)) => {
+                    let peer = transport.peer();
+                    tracing::debug!(%peer, why, "an HTTP/1.1 request was refused");
+                    self.input = Input::Refused(REFUSED);
+                }
+                Some(Stop::Held) | None => return Poll::Ready(Ok(())),
+            }
+            // Nothing would be the end.
+            if passed > 0 {
+                return Poll::Ready(Ok(()));
+            }
+        }
+    }
+}
+
 impl Read for Line {
     fn poll_read(
         mut self: Pin<&mut Self>,
         cx: &mut Context<'_>,
         buf: ReadBufCursor<'_>,
     ) -> Poll<io::Result<()>> {
-        let polled = Pin::new(&mut self.transport).poll_read(cx, buf);
+        let polled = self.poll_passed(cx, buf);
         if polled.is_ready() {
             self.vigil.on_read(clock::now());
         }

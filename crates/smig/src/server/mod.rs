@@ -18,6 +18,7 @@ mod listening;
 mod names;
 mod notices;
 mod registry;
+mod requests;
 mod respond;
 mod roll;
 mod session;

@@ -64,8 +64,9 @@ impl Late {
 }
 
 /// What a response makes of its connection.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(super) enum Becomes {
+    #[default]
     Http,
     /// CONNECT or Upgrade has succeeded.
     Tunnel,

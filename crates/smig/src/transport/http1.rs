@@ -14,6 +14,29 @@ use super::{Channel, Received, Transport};
 /// Octets that may be sealed and unsent before a writer has to wait.
 const MAX_SEALED: usize = 64 << 10;
 
+impl Transport {
+    /// Waits for input; there is none when the peer sends no more.
+    pub(crate) fn poll_input(&mut self, cx: &mut Context<'_>) -> Poll<io::Result<&[u8]>> {
+        while self.input.is_empty() && !self.said_goodbye {
+            if ready!(self.poll_receive(cx))? == Received::End {
+                break;
+            }
+        }
+        // What goes on until the connection's end must not seem whole (RFC 9112 section 9.8).
+        if self.input.is_empty() && self.is_cut() {
+            return Poll::Ready(Err(io::ErrorKind::UnexpectedEof.into()));
+        }
+        Poll::Ready(Ok(&self.input))
+    }
+
+    /// Gives the first bytes of the input, of which there are so many.
+    pub(crate) fn give(&mut self, count: usize, buf: &mut ReadBufCursor<'_>) {
+        buf.put_slice(self.input.get(..count).unwrap_or_default());
+        self.input.advance(count);
+        self.release_idle_memory();
+    }
+}
+
 impl Read for Transport {
     fn poll_read(
         self: Pin<&mut Self>,
@@ -21,22 +44,8 @@ impl Read for Transport {
         mut buf: ReadBufCursor<'_>,
     ) -> Poll<io::Result<()>> {
         let this = self.get_mut();
-        while this.input.is_empty() && !this.said_goodbye {
-            if ready!(this.poll_receive(cx))? == Received::End {
-                break;
-            }
-        }
-        if this.input.is_empty() {
-            // What goes on until the connection's end must not seem whole (RFC 9112 section 9.8).
-            return Poll::Ready(match this.is_cut() {
-                true => Err(io::ErrorKind::UnexpectedEof.into()),
-                false => Ok(()),
-            });
-        }
-        let take = this.input.len().min(buf.remaining());
-        buf.put_slice(this.input.get(..take).unwrap_or_default());
-        this.input.advance(take);
-        this.release_idle_memory();
+        let count = ready!(this.poll_input(cx))?.len().min(buf.remaining());
+        this.give(count, &mut buf);
         Poll::Ready(Ok(()))
     }
 }

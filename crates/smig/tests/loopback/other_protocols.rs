@@ -126,3 +126,30 @@ async fn who_has_connected_when_the_server_ends_is_served() {
         ended.await.unwrap().unwrap();
     }
 }
+
+/// By HTTP/1.1 the head alone tells a server what is content and what the next request.
+#[tokio::test]
+async fn content_by_http1_is_what_its_head_says() {
+    let (server, client) = http1_pair();
+    let url = |path| url(&server, path);
+    for (fields, why) in [
+        (&["50"][..], "content-length without content"),
+        (&["0", "0"], "more than one content-length"),
+    ] {
+        let mut request = get(url("/"));
+        for field in fields {
+            request.headers_mut().append("content-length", field.parse().unwrap());
+        }
+        let error = client.request(request).await.unwrap_err();
+        assert!(error.is_user() && error.to_string().contains(why), "{error}");
+    }
+    let frame = http_body::Frame::data(octets(3));
+    let unsized_body = http_body_util::StreamBody::new(futures_util::stream::iter([Ok::<
+        _,
+        smig::BoxError,
+    >(frame)]));
+    let request = Request::get(url("/digest")).body(unsized_body).unwrap();
+    let response = client.request(request).await.unwrap();
+    let body = response.into_body().collect().await.unwrap().to_bytes();
+    assert_eq!(body, &sha256(&octets(3))[..]);
+}
