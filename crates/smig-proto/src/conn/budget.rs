@@ -2,6 +2,7 @@
 
 use core::time::Duration;
 
+use crate::error::Cause;
 use crate::time::Instant;
 
 /// A token bucket: `burst` at once, `per_second` sustained.
@@ -36,6 +37,68 @@ impl TokenBucket {
             }
             None => false,
         }
+    }
+
+    /// Takes what is there of `tokens`.
+    const fn owe(&mut self, tokens: u32) {
+        self.level = self.level.saturating_sub(tokens as u64 * 1000);
+    }
+}
+
+/// What a peer does that ends a stream or a move, by what it costs (CVE-2023-44487, CVE-2025-8671).
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Offence {
+    /// It reset a stream, or said by GOAWAY that it ignores one.
+    Reset,
+    /// It made this side reset a stream.
+    Fault,
+    /// It let a stream run into a time limit.
+    Delay,
+    /// It sent what was refused without touching a stream: a move, a carrier, a head too large.
+    Refused,
+}
+
+impl Offence {
+    const fn price(self) -> u32 {
+        match self {
+            // As dear as two of its own: it costs the peer one cheap frame.
+            Self::Fault => 2,
+            Self::Reset | Self::Delay | Self::Refused => 1,
+        }
+    }
+}
+
+/// The peer was charged for what it did. Only a [`ResetBudget`] makes one, and a stream cannot be
+/// ended by a peer's doing, nor a move be declined, without.
+#[derive(Debug)]
+pub(crate) struct Charge(());
+
+/// What a client may spend on [`Offence`]s. A server has no such budget with us: it opens no streams
+/// unasked.
+#[derive(Debug)]
+pub(crate) struct ResetBudget(Option<TokenBucket>);
+
+impl ResetBudget {
+    pub(crate) const fn of_client(bucket: TokenBucket) -> Self {
+        Self(Some(bucket))
+    }
+
+    pub(crate) const fn of_server() -> Self {
+        Self(None)
+    }
+
+    /// Charges; an error if the peer has spent all: its connection is to end.
+    pub(crate) fn charge(&mut self, now: Instant, offence: Offence) -> (Charge, Result<(), Cause>) {
+        let paid = self.0.as_mut().is_none_or(|bucket| bucket.take(now, offence.price()));
+        (Charge(()), if paid { Ok(()) } else { Err(Cause::TooManyResets) })
+    }
+
+    /// Charges where no connection can be ended for it: what is missing then is missing the next time.
+    pub(crate) fn debit(&mut self, offence: Offence) -> Charge {
+        if let Some(bucket) = &mut self.0 {
+            bucket.owe(offence.price());
+        }
+        Charge(())
     }
 }
 
@@ -77,6 +140,20 @@ mod tests {
         assert!(!bucket.take(at(100), 1));
         assert!(bucket.take(at(10_000), 3));
         assert!(!bucket.take(at(10_000), 1), "no more than the burst is saved up");
+    }
+
+    #[test]
+    fn offences_are_paid_for_while_there_are_tokens() {
+        let mut budget = ResetBudget::of_client(TokenBucket::new(5, 1, at(0)));
+        assert_eq!(budget.charge(at(0), Offence::Fault).1, Ok(()));
+        budget.debit(Offence::Delay);
+        assert_eq!(budget.charge(at(0), Offence::Reset).1, Ok(()));
+        assert_eq!(budget.charge(at(0), Offence::Fault).1, Err(Cause::TooManyResets));
+        budget.debit(Offence::Fault);
+        assert_eq!(budget.charge(at(999), Offence::Refused).1, Err(Cause::TooManyResets));
+        assert_eq!(budget.charge(at(1000), Offence::Refused).1, Ok(()));
+        let mut unlimited = ResetBudget::of_server();
+        assert!((0..1000).all(|_| unlimited.charge(at(0), Offence::Fault).1.is_ok()));
     }
 
     #[test]

@@ -18,7 +18,7 @@ use http::uri::Authority;
 use rustc_hash::FxHashMap;
 
 pub(crate) use assembly::{Assembly, BlockKind};
-pub(crate) use budget::{Counter, TokenBucket};
+pub(crate) use budget::{Charge, Counter, Offence, ResetBudget, TokenBucket};
 pub(crate) use carriers::{Carriers, Early, EarlyItem};
 pub(crate) use ledger::{Ledger, Standing};
 pub(crate) use outbox::Outbox;

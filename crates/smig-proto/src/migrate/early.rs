@@ -1,14 +1,14 @@
 //! Frames that overtook their barrier: keeping them, and handing them on when it comes
 //! (SMIG-5.15/kept-in-order).
 
-use crate::conn::{ConnId, Connection, Early, EarlyItem};
+use crate::conn::{ConnId, Connection, Early, EarlyItem, Offence};
 use crate::error::{Cause, ErrorCode, Fault};
 use crate::message::Section;
 use crate::migrate::HandOver;
 use crate::session::{Event, Session};
 use crate::stream::{Chunk, Route, Stream, StreamKey};
 use crate::time::Instant;
-use crate::wire::{EndStream, Migrate, StreamId, flag};
+use crate::wire::{EndStream, StreamId};
 
 impl Session {
     /// Where a frame on `id` of `conn` must wait, if it stands behind a barrier that has not come:
@@ -47,6 +47,7 @@ impl Session {
             if total >= tolerated {
                 self.events.push_back(Event::LimitHit { conn: id, limit: "unbound carriers" });
                 self.close_unbound(Route { conn: id, id: carrier }, Some(ErrorCode::RefusedStream));
+                self.reset_budget.charge(now, Offence::Refused).1?;
                 return self.count_answer(id).map(|()| None);
             }
             conn.carriers.open(carrier, now);
@@ -67,10 +68,11 @@ impl Session {
         at: Route,
         early: Early,
     ) -> Result<(), Fault> {
+        let mut paid = Ok(());
         if early.credit > 0
             && let Err(cause) = self.add_stream_credit(key, early.credit)
         {
-            self.fail_locally(key, cause);
+            paid = self.fail_by_fault(now, key, cause);
         }
         for item in early.into_items() {
             if self.streams.find(key).is_none_or(Stream::is_over) {
@@ -85,19 +87,24 @@ impl Session {
                     self.apply_data(key, chunk, EndStream::No)
                 }
                 EarlyItem::Migrate(migrate, end) => {
-                    self.apply_migrate(now, key, at, migrate, end)?;
+                    if let Err(fault) = self.apply_migrate(now, key, at, migrate, end) {
+                        // Of the connection on which it came.
+                        self.on_fault(now, at.conn, fault);
+                    }
                     Ok(())
                 }
                 EarlyItem::Stop => {
-                    self.fail_by_peer(key, at, ErrorCode::NoError);
+                    let charge = self.reset_budget.debit(Offence::Reset);
+                    self.fail_by_peer(key, at, ErrorCode::NoError, charge);
                     Ok(())
                 }
             };
             if let Err(cause) = done {
-                self.fail_locally(key, cause);
+                let failed = self.fail_by_fault(now, key, cause);
+                paid = paid.and(failed);
             }
         }
-        Ok(())
+        paid
     }
 
     /// Lets go of what waited, for the stream is over.
@@ -108,7 +115,8 @@ impl Session {
             }
             EarlyItem::Section(..) | EarlyItem::Stop => {}
             EarlyItem::Migrate(..) => {
-                self.send_migrate(at, Migrate { dst: None }, flag::SMIG_ACK | flag::END_STREAM);
+                let charge = self.reset_budget.debit(Offence::Refused);
+                self.decline(at, EndStream::Yes, charge);
             }
         }
     }

@@ -1,7 +1,7 @@
 //! The follower: reads MIGRATE, answers with its own barrier, and follows at once.
 
 use super::{HandOver, WaitingMove};
-use crate::conn::{ConnId, Connection, ConnectionRole, Membership, Standing};
+use crate::conn::{Charge, ConnId, Connection, ConnectionRole, Membership, Offence, Standing};
 use crate::error::{Cause, Fault};
 use crate::migrate::Mover;
 use crate::session::{Event, Role, Session};
@@ -28,7 +28,7 @@ impl Session {
         self.check_destination(migrate)?;
         let from = Route { conn, id };
         let Some(key) = self.key_at(conn, id) else {
-            return self.on_stray_migrate(from, migrate);
+            return self.on_stray_migrate(now, from, migrate);
         };
         if let Some(early) = self.early_of(key, conn, id) {
             if early.has_migrate() || early.has_barrier() {
@@ -63,7 +63,7 @@ impl Session {
         end: EndStream,
     ) -> Result<(), Fault> {
         let Some((cid, sid)) = migrate.dst else {
-            return self.on_offer(key);
+            return self.on_offer(now, key);
         };
         let Some(stream) = self.streams.find_mut(key) else { return Ok(()) };
         match (&stream.hand_over, self.role) {
@@ -77,8 +77,8 @@ impl Session {
             (HandOver::Moving(_), Role::Server) => {
                 // The server's move wins (SMIG-6.5/server-wins).
                 self.drop_carrier(cid, sid);
-                self.apply_barrier_end(key, end);
-                return Ok(());
+                self.reset_budget.charge(now, Offence::Refused).1?;
+                return self.apply_barrier_end(now, key, end);
             }
             (HandOver::Moving(_), Role::Client) => {
                 let credit = self.give_up(key);
@@ -94,7 +94,7 @@ impl Session {
 
     /// MIGRATE for a stream that is over here: declined, like any that cannot be followed
     /// (SMIG-5.10/always-answer, SMIG-8.1/reset-crosses).
-    fn on_stray_migrate(&mut self, at: Route, migrate: Migrate) -> Result<(), Fault> {
+    fn on_stray_migrate(&mut self, now: Instant, at: Route, migrate: Migrate) -> Result<(), Fault> {
         if matches!(self.standing(at.conn, at.id), Standing::Fresh | Standing::Skipped) {
             return Err(Cause::IdleStream.into());
         }
@@ -102,6 +102,7 @@ impl Session {
             return Err(Fault::Stream(at.id, Cause::StreamClosed));
         }
         self.count_answer(at.conn)?;
+        let charge = self.charge_refusal(now)?;
         let moving = self.conn(at.conn).is_some_and(|conn| conn.owes_answer(at.id));
         if moving && (self.role == Role::Server || migrate.dst.is_none()) {
             // Our own move of the stream is open: a server's wins (SMIG-6.5/server-wins), a
@@ -135,8 +136,20 @@ impl Session {
         if let Some(code) = reset {
             self.queue_reset(at, code);
         }
-        self.send_migrate(at, Migrate { dst: None }, flag::SMIG_ACK | flag::END_STREAM);
+        self.decline(at, EndStream::Yes, charge);
         Ok(())
+    }
+
+    /// Charges the peer for a move that is about to be declined.
+    fn charge_refusal(&mut self, now: Instant) -> Result<Charge, Fault> {
+        let (charge, paid) = self.reset_budget.charge(now, Offence::Refused);
+        paid?;
+        Ok(charge)
+    }
+
+    /// Answers a MIGRATE of the peer by a decline, which it has paid for.
+    pub(crate) fn decline(&mut self, at: Route, ended: EndStream, Charge { .. }: Charge) {
+        self.send_migrate(at, Migrate { dst: None }, flag::SMIG_ACK | ended.flag());
     }
 
     /// The carrier will never be bound: what it holds and what still comes is dropped and credited
@@ -160,13 +173,14 @@ impl Session {
     }
 
     /// An offer came (SMIG-6.2/offer-answered).
-    fn on_offer(&mut self, key: StreamKey) -> Result<(), Fault> {
+    fn on_offer(&mut self, now: Instant, key: StreamKey) -> Result<(), Fault> {
         let Some(stream) = self.streams.find_mut(key) else { return Ok(()) };
         match stream.hand_over {
             HandOver::Settled if stream.offered => {
                 // Declined before: nothing has changed (SMIG-6.4/offered-once).
-                let (route, closed) = (stream.route, stream.send.closed_flag().flag());
-                self.send_migrate(route, Migrate { dst: None }, flag::SMIG_ACK | closed);
+                let (route, ended) = (stream.route, stream.send.closed_flag());
+                let charge = self.charge_refusal(now)?;
+                self.decline(route, ended, charge);
                 Ok(())
             }
             HandOver::Settled => {
@@ -186,8 +200,9 @@ impl Session {
         if matches!(stream.hand_over, HandOver::OfferReceived) {
             stream.hand_over = HandOver::Settled;
             stream.offered = true;
-            let (route, closed) = (stream.route, stream.send.closed_flag().flag());
-            self.send_migrate(route, Migrate { dst: None }, flag::SMIG_ACK | closed);
+            let (route, ended) = (stream.route, stream.send.closed_flag());
+            let charge = self.reset_budget.debit(Offence::Refused);
+            self.decline(route, ended, charge);
         }
     }
 
@@ -210,11 +225,12 @@ impl Session {
         let carrier = self.usable_carrier(now, key, from, (cid, sid));
         let Some(stream) = self.streams.find_mut(key) else { return Ok(()) };
         stream.hand_over = HandOver::Settled;
-        let ours = flag::SMIG_ACK | stream.send.closed_flag().flag();
+        let ended = stream.send.closed_flag();
         let Some(to) = carrier else {
+            let charge = self.charge_refusal(now)?;
             self.drop_carrier(cid, sid);
-            self.send_migrate(from, Migrate { dst: None }, ours);
-            self.apply_barrier_end(key, end);
+            self.decline(from, ended, charge);
+            self.apply_barrier_end(now, key, end)?;
             self.after_direction(key);
             return Ok(());
         };
@@ -224,7 +240,7 @@ impl Session {
         stream.moves = stream.moves.saturating_add(1);
         stream.send_home = None;
         stream.recv_home = None;
-        self.send_migrate(from, Migrate { dst: Some((cid, sid)) }, ours);
+        self.send_migrate(from, Migrate { dst: Some((cid, sid)) }, flag::SMIG_ACK | ended.flag());
         self.depart(key, from);
         let early = self.conn_mut(to.conn).and_then(|conn| {
             conn.role = ConnectionRole::Bulk;
@@ -240,13 +256,14 @@ impl Session {
             mover: Mover::Peer,
             received,
         });
-        self.apply_barrier_end(key, end);
+        let mut paid = self.apply_barrier_end(now, key, end);
         if let Some(early) = early {
-            self.apply_early(now, key, to, early)?;
+            let early = self.apply_early(now, key, to, early);
+            paid = paid.and(early);
         }
         self.schedule(key);
         self.after_direction(key);
-        Ok(())
+        paid
     }
 
     /// The carrier's place, if this end can use it; `None` declines (SMIG-5.13/must-decline).
@@ -305,7 +322,7 @@ impl Session {
                     }
                     done
                 }
-                None => self.on_stray_migrate(from, migrate),
+                None => self.on_stray_migrate(now, from, migrate),
             };
             if let Err(fault) = done {
                 self.on_fault(now, from.conn, fault);

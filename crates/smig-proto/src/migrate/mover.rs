@@ -1,7 +1,7 @@
 //! The mover: sends MIGRATE, and what the answer makes of the stream.
 
 use super::{HandOver, MigrateError, Moving, Pace, Replay, Target};
-use crate::conn::{ConnId, Connection, ConnectionRole, Early, Standing};
+use crate::conn::{ConnId, Connection, ConnectionRole, Early, Offence, Standing};
 use crate::error::{Cause, ErrorCode, Fault};
 use crate::migrate::Mover;
 use crate::session::{Event, Role, Session};
@@ -142,14 +142,10 @@ impl Session {
                 stream.hand_over = HandOver::Settled;
                 self.open_moving -= 1;
                 self.events.push_back(Event::MigrationDeclined { stream: key });
-                self.apply_barrier_end(key, end);
-                Ok(())
+                self.apply_barrier_end(now, key, end)
             }
             HandOver::Moving(moving) if moving.from == here => match migrate.dst {
-                None => {
-                    self.on_decline(key, end);
-                    Ok(())
-                }
+                None => self.on_decline(now, key, end),
                 Some(dst) if dst == moving.dst => self.on_barrier(now, key, end),
                 Some(_) => Err(Cause::UnexpectedMigrateAck.into()),
             },
@@ -195,8 +191,10 @@ impl Session {
             mover: Mover::Local,
             received,
         });
-        self.apply_barrier_end(key, end);
-        self.apply_early(now, key, moving.to, moving.early)?;
+        let ended = self.apply_barrier_end(now, key, end);
+        // Handed on or let go, whatever the barrier's end did.
+        let early = self.apply_early(now, key, moving.to, moving.early);
+        ended.and(early)?;
         self.after_direction(key);
         let complete = self.streams.find(key).is_none_or(Stream::is_complete);
         if !complete && self.conn(moving.to.conn).is_none_or(Connection::is_dead) {
@@ -220,25 +218,31 @@ impl Session {
 
     /// END_STREAM on any MIGRATE of a stream: nothing if the direction had ended before
     /// (SMIG-5.4/end-stream).
-    pub(crate) fn apply_barrier_end(&mut self, key: StreamKey, end: EndStream) {
-        let Some(stream) = self.streams.find_mut(key) else { return };
+    pub(crate) fn apply_barrier_end(
+        &mut self,
+        now: Instant,
+        key: StreamKey,
+        end: EndStream,
+    ) -> Result<(), Fault> {
+        let Some(stream) = self.streams.find_mut(key) else { return Ok(()) };
         if !end.is_end() || stream.is_over() || stream.recv.phase() == RecvPhase::Ended {
-            return;
+            return Ok(());
         }
         match stream.recv.on_end() {
             Ok(()) => {
                 self.signal_readable(key);
                 self.after_direction(key);
+                Ok(())
             }
-            Err(cause) => self.fail_locally(key, cause),
+            Err(cause) => self.fail_by_fault(now, key, cause),
         }
     }
 
     /// The follower cannot use the carrier: both directions go on from their barriers on the old
     /// connection (SMIG-6.8/resume, SMIG-6.9/lost-bytes, SMIG-6.10/lost-credit,
     /// SMIG-6.11/close-abandoned).
-    fn on_decline(&mut self, key: StreamKey, end: EndStream) {
-        let Some(moving) = self.settle(key) else { return };
+    fn on_decline(&mut self, now: Instant, key: StreamKey, end: EndStream) -> Result<(), Fault> {
+        let Some(moving) = self.settle(key) else { return Ok(()) };
         let (from, credit) = (moving.from, moving.credit_on_carrier);
         let stopped = moving.early.is_stopped();
         self.return_to(key, moving);
@@ -246,14 +250,16 @@ impl Session {
             self.send_stream_credit(key, credit);
         }
         self.events.push_back(Event::MigrationDeclined { stream: key });
-        self.apply_barrier_end(key, end);
+        self.apply_barrier_end(now, key, end)?;
         if stopped {
             // The reset on the carrier comes to S1 (SMIG-8.3/reset-remembered).
             self.queue_reset(from, ErrorCode::NoError);
-            self.fail_by_peer(key, from, ErrorCode::NoError);
+            let charge = self.reset_budget.debit(Offence::Reset);
+            self.fail_by_peer(key, from, ErrorCode::NoError, charge);
         }
         self.after_direction(key);
         self.stop_if_due(key);
+        Ok(())
     }
 
     /// Takes the stream back to where it was before an own migration that came to nothing.

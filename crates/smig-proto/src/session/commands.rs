@@ -6,7 +6,7 @@ use bytes::Bytes;
 use http::{HeaderMap, Method};
 
 use crate::conn::{ConnId, Connection, ConnectionRole};
-use crate::error::{Cause, ErrorCode};
+use crate::error::Cause;
 use crate::head::{RequestHead, ResponseHead};
 use crate::message::{content_length, encode_request, encode_response};
 use crate::migrate::HandOver;
@@ -281,12 +281,7 @@ impl Session {
 
     fn after_queueing(&mut self, key: StreamKey, fits: bool) -> Result<(), SendError> {
         if !fits {
-            self.end_here(
-                key,
-                ErrorCode::InternalError,
-                crate::error::Initiator::User,
-                Some(Cause::ShortBody),
-            );
+            self.fail_own(key, Cause::ShortBody);
             return Err(SendError::WrongLength);
         }
         self.schedule(key);

@@ -3,7 +3,7 @@
 use bytes::Bytes;
 
 use crate::conn::{ConnId, Connection, Membership, Phase, Standing};
-use crate::error::{Cause, ErrorCode, Fault, Processed};
+use crate::error::{Cause, ErrorCode, Fault};
 use crate::flow::{INITIAL_WINDOW, MAX_WINDOW};
 use crate::migrate::HandOver;
 use crate::priority::Priority;
@@ -262,7 +262,7 @@ impl Session {
             moving.to_lost = true;
             return;
         }
-        self.fail_excluded(key, at.conn, Processed::No);
+        self.fail_excluded(key, at);
     }
 
     pub(crate) fn on_priority_update(

@@ -2,7 +2,7 @@
 
 use bytes::Bytes;
 
-use crate::conn::{ConnId, Connection, ConnectionRole, Phase, Standing};
+use crate::conn::{Charge, ConnId, Connection, ConnectionRole, Offence, Phase, Standing};
 use crate::error::{Cause, ConnectionError, ErrorCode, Fault, Initiator, Processed, StreamError};
 use crate::migrate::{AnswerDue, HandOver, Moving};
 use crate::session::control::send_goaway;
@@ -14,35 +14,52 @@ use crate::wire::{self, Cid, StreamId};
 /// Octets of an unwanted request that are read before the client is told to stop.
 const DRAINED: i64 = 64 << 10;
 
+/// Why this side resets a stream.
+enum Ending {
+    /// The application wants it, or sent what cannot be.
+    Own(ErrorCode, Option<Cause>),
+    /// The peer did what ends a stream, and was charged for it.
+    Fault(Cause, Charge),
+}
+
 impl Session {
     /// An error in peer input: ends the stream or the connection that it hit, by the RFC's code.
     pub(crate) fn on_fault(&mut self, now: Instant, id: ConnId, fault: Fault) {
         match fault {
             Fault::Connection(cause) => self.fail_connection(id, cause),
             Fault::Stream(stream, cause) => {
-                // Made to reset: as dear as two resets of the peer's own (CVE-2025-8671).
-                if self.role == Role::Server && !self.reset_budget.take(now, 2) {
-                    return self.fail_connection(id, Cause::TooManyResets);
-                }
-                if self.count_answer(id).is_err() {
-                    return self.fail_connection(id, Cause::TooManyAnswers);
-                }
-                if cause.is_limit() {
-                    let limit = cause.describe();
-                    self.events.push_back(Event::LimitHit { conn: id, limit });
-                }
                 let at = Route { conn: id, id: stream };
                 // A frame where the stream was before it moved hits it where it is
                 // (SMIG-5.19/behind-barrier).
-                match self.key_at(id, stream).or_else(|| self.departed_key(at)) {
-                    Some(key) => self.fail_locally(key, cause),
+                let key = self.key_at(id, stream).or_else(|| self.departed_key(at));
+                let (charge, paid) = self.reset_budget.charge(now, Offence::Fault);
+                let answered = paid.is_ok() && self.count_answer(id).is_ok();
+                if cause.is_limit() && answered {
+                    let limit = cause.describe();
+                    self.events.push_back(Event::LimitHit { conn: id, limit });
+                }
+                match key {
+                    // It ends with its connection.
+                    Some(key) if !answered && self.is_at(key, id) => {}
+                    Some(key) => self.end_here(key, Ending::Fault(cause, charge)),
+                    None if !answered => {}
                     // RST_STREAM has no place on an idle stream (RFC 9113 section 6.4), but on what
                     // may be a carrier (SMIG-5.21/unbound-frames).
                     None if self.is_idle_stream(at) => self.fail_connection(id, cause),
                     None => self.close_unbound(at, Some(cause.code())),
                 }
+                match paid {
+                    Err(cause) => self.fail_connection(id, cause),
+                    Ok(()) if !answered => self.fail_connection(id, Cause::TooManyAnswers),
+                    Ok(()) => {}
+                }
             }
         }
+    }
+
+    /// Whether the stream's frames go to this connection.
+    fn is_at(&self, key: StreamKey, id: ConnId) -> bool {
+        self.streams.find(key).is_some_and(|stream| stream.route.conn == id)
     }
 
     fn is_idle_stream(&self, at: Route) -> bool {
@@ -77,10 +94,9 @@ impl Session {
             if self.keep_stop(key, at, code) {
                 return Ok(());
             }
-            if self.role == Role::Server && !self.reset_budget.take(now, 1) {
-                return Err(Cause::TooManyResets.into());
-            }
-            self.fail_by_peer(key, at, code);
+            let (charge, paid) = self.reset_budget.charge(now, Offence::Reset);
+            paid?;
+            self.fail_by_peer(key, at, code, charge);
             return Ok(());
         }
         if self.departed_key(at).is_some() {
@@ -101,23 +117,40 @@ impl Session {
         }
     }
 
-    /// This side ends a stream because of what the peer did, or cannot do itself.
-    pub(crate) fn fail_locally(&mut self, key: StreamKey, cause: Cause) {
-        self.end_here(key, cause.code(), Initiator::Local, Some(cause));
+    /// The peer did what ends a stream. An error if it did so too often: the connection is to end on
+    /// which it did.
+    pub(crate) fn fail_by_fault(
+        &mut self,
+        now: Instant,
+        key: StreamKey,
+        cause: Cause,
+    ) -> Result<(), Fault> {
+        let (charge, paid) = self.reset_budget.charge(now, Offence::Fault);
+        self.end_here(key, Ending::Fault(cause, charge));
+        Ok(paid?)
+    }
+
+    /// A time limit of a stream ran out, for the peer did not do what was due.
+    pub(crate) fn fail_by_delay(&mut self, key: StreamKey, cause: Cause) {
+        let charge = self.reset_budget.debit(Offence::Delay);
+        self.end_here(key, Ending::Fault(cause, charge));
+    }
+
+    /// The application sent what cannot be.
+    pub(crate) fn fail_own(&mut self, key: StreamKey, cause: Cause) {
+        self.end_here(key, Ending::Own(cause.code(), Some(cause)));
     }
 
     /// RST_STREAM on the stream's present place, and the end here.
-    pub(crate) fn end_here(
-        &mut self,
-        key: StreamKey,
-        code: ErrorCode,
-        initiator: Initiator,
-        cause: Option<Cause>,
-    ) {
+    fn end_here(&mut self, key: StreamKey, ending: Ending) {
         let Some(stream) = self.streams.find(key) else { return };
         if stream.is_over() {
             return;
         }
+        let (code, initiator, cause) = match ending {
+            Ending::Own(code, cause) => (code, Initiator::User, cause),
+            Ending::Fault(cause, Charge { .. }) => (cause.code(), Initiator::Local, Some(cause)),
+        };
         let route = stream.route;
         let unanswered = stream.hand_over.unanswered();
         self.queue_reset(route, code);
@@ -130,7 +163,13 @@ impl Session {
     }
 
     /// The peer's RST_STREAM, read at `at` (the table of SMIG section 8).
-    pub(crate) fn fail_by_peer(&mut self, key: StreamKey, at: Route, code: ErrorCode) {
+    pub(crate) fn fail_by_peer(
+        &mut self,
+        key: StreamKey,
+        at: Route,
+        code: ErrorCode,
+        Charge { .. }: Charge,
+    ) {
         let Some(stream) = self.streams.find(key) else { return };
         if stream.is_over() {
             return;
@@ -140,6 +179,11 @@ impl Session {
             self.withdraw_move(key, at);
             return self.stop_request(key, at);
         }
+        let processed = if code == ErrorCode::RefusedStream {
+            stream.processed_if_refused(at)
+        } else {
+            Processed::Maybe
+        };
         if let HandOver::Moving(moving) = &stream.hand_over {
             let (from, to, used) = (moving.from, moving.to, moving.carrier_used);
             let unanswered = (from, moving.dst);
@@ -153,8 +197,6 @@ impl Session {
                 self.remember_answer(unanswered, Some(code));
             }
         }
-        let processed =
-            if code == ErrorCode::RefusedStream { Processed::No } else { Processed::Maybe };
         let (initiator, connection) = (Initiator::Peer, at.conn);
         let error = StreamError { code, initiator, cause: None, connection, processed };
         self.finish_failed(key, error, Some(at));
@@ -210,43 +252,47 @@ impl Session {
 
     /// The connection that carried the stream is gone.
     pub(crate) fn fail_with_connection(&mut self, key: StreamKey, lost: ConnId) {
-        self.fail_excluded(key, lost, Processed::Maybe);
+        let Some(stream) = self.streams.find(key).filter(|stream| !stream.is_over()) else {
+            return;
+        };
+        if let HandOver::Moving(moving) = &stream.hand_over {
+            let (from, unanswered) = (moving.from, (moving.from, moving.dst));
+            if from.conn == lost {
+                self.open_moving = self.open_moving.saturating_sub(1);
+            } else {
+                self.remember_answer(unanswered, Some(ErrorCode::Cancel));
+            }
+        }
+        let error = StreamError {
+            code: self.conn(lost).map_or(ErrorCode::Cancel, Connection::end_code),
+            initiator: Initiator::Transport,
+            cause: Some(Cause::ConnectionLost),
+            connection: lost,
+            processed: Processed::Maybe,
+        };
+        self.finish_failed(key, error, None);
     }
 
-    /// The stream ends without a frame: its connection is gone, or the peer said it ignores it.
-    pub(crate) fn fail_excluded(&mut self, key: StreamKey, id: ConnId, processed: Processed) {
-        let Some(stream) = self.streams.find(key) else { return };
-        if stream.is_over() {
+    /// The peer's GOAWAY says that it ignores the stream at `at`.
+    pub(crate) fn fail_excluded(&mut self, key: StreamKey, at: Route) {
+        let Charge { .. } = self.reset_budget.debit(Offence::Reset);
+        let Some(stream) = self.streams.find(key).filter(|stream| !stream.is_over()) else {
             return;
-        }
+        };
+        let processed = stream.processed_if_refused(at);
         if let HandOver::Moving(moving) = &stream.hand_over {
-            let (from, to, used) = (moving.from, moving.to, moving.carrier_used);
-            let unanswered = (from, moving.dst);
-            if from.conn != id || processed == Processed::No {
-                self.remember_answer(unanswered, Some(ErrorCode::Cancel));
-            } else {
-                self.open_moving = self.open_moving.saturating_sub(1);
-            }
-            if to.conn != id && used && processed == Processed::No {
+            let (to, used, unanswered) =
+                (moving.to, moving.carrier_used, (moving.from, moving.dst));
+            self.remember_answer(unanswered, Some(ErrorCode::Cancel));
+            if to.conn != at.conn && used {
                 self.queue_reset(to, ErrorCode::Cancel);
             }
         }
-        let code = match processed {
-            Processed::No => ErrorCode::RefusedStream,
-            Processed::Maybe => self.conn(id).map_or(ErrorCode::Cancel, Connection::end_code),
-        };
         let error = StreamError {
-            code,
-            initiator: if processed == Processed::No {
-                Initiator::Peer
-            } else {
-                Initiator::Transport
-            },
-            cause: Some(match processed {
-                Processed::No => Cause::GoingAway,
-                Processed::Maybe => Cause::ConnectionLost,
-            }),
-            connection: id,
+            code: ErrorCode::RefusedStream,
+            initiator: Initiator::Peer,
+            cause: Some(Cause::GoingAway),
+            connection: at.conn,
             processed,
         };
         self.finish_failed(key, error, None);
@@ -397,7 +443,7 @@ impl Session {
         let Some(stream) = self.streams.find_mut(key) else { return };
         let settled = !matches!(stream.hand_over, HandOver::Moving(_));
         if settled && stream.send.phase() == SendPhase::Ended {
-            self.end_here(key, ErrorCode::NoError, Initiator::User, None);
+            self.end_here(key, Ending::Own(ErrorCode::NoError, None));
         } else {
             stream.stop_due = true;
         }
@@ -423,6 +469,13 @@ impl Session {
 
     fn cancel(&mut self, key: StreamKey, code: ErrorCode) {
         let Some(stream) = self.streams.find(key) else { return };
+        let code = match (code, self.role, stream.send.phase()) {
+            // It says that nothing was done (RFC 9113 section 8.7), which a response's head belies.
+            (ErrorCode::RefusedStream, Role::Server, SendPhase::Body | SendPhase::Ended) => {
+                ErrorCode::Cancel
+            }
+            (code, ..) => code,
+        };
         let (route, settled) = (stream.route, matches!(stream.hand_over, HandOver::Settled));
         let elsewhere = self.conns.iter().any(|conn| conn.id != route.conn && !conn.is_dead());
         let alone = self.conn(route.conn).is_some_and(|conn| {
@@ -433,12 +486,12 @@ impl Session {
         });
         if self.role == Role::Client && settled && elsewhere && alone {
             // Closing the connection cuts off what is in flight (SMIG-8.4/cancel-by-close).
-            self.end_here(key, code, Initiator::User, None);
+            self.end_here(key, Ending::Own(code, None));
             self.kill(route.conn, None);
             self.events.push_back(Event::Abandon { conn: route.conn });
             return;
         }
-        self.end_here(key, code, Initiator::User, None);
+        self.end_here(key, Ending::Own(code, None));
     }
 
     /// An error of the whole connection: GOAWAY, and the end of all that runs on it.
@@ -553,9 +606,11 @@ impl Session {
     /// Answers a request whose head is too large: 431, so that a person can see what is wrong.
     pub(crate) fn refuse_large_request(
         &mut self,
+        now: Instant,
         id: ConnId,
         stream: StreamId,
     ) -> Result<(), Fault> {
+        self.reset_budget.charge(now, Offence::Refused).1?;
         self.count_answer(id)?;
         let max = self.conn(id).map_or(0, Connection::max_frame);
         let Some(conn) = self.conn_mut(id) else { return Ok(()) };

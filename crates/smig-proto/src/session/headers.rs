@@ -117,7 +117,7 @@ impl Session {
         let send_window = conn.peer.initial_window;
         let head = match section.into_request(&mut conn.authority) {
             Ok(head) => Box::new(head),
-            Err(Cause::HeadersTooLarge) => return self.refuse_large_request(id, stream),
+            Err(Cause::HeadersTooLarge) => return self.refuse_large_request(now, id, stream),
             Err(cause) => return Err(Fault::Stream(stream, cause)),
         };
         let takes_protocol = self.config.connect_protocol == ConnectProtocol::Enabled;

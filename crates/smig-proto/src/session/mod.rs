@@ -29,7 +29,7 @@ pub use read::Read;
 pub use view::{ConnectionView, StreamView};
 
 use crate::config::Config;
-use crate::conn::{ConnId, Connection, ConnectionSpec, Phase, TokenBucket};
+use crate::conn::{ConnId, Connection, ConnectionSpec, Phase, ResetBudget, TokenBucket};
 use crate::stream::Arena;
 use crate::time::Instant;
 use crate::wire::{self, AppId, Cid, Setting};
@@ -80,7 +80,7 @@ pub struct Session {
     pub(crate) open_moving: usize,
     /// The largest receive window that a stream had when it was reset here: the peer may be moving it.
     pub(crate) widest_reset: i64,
-    pub(crate) reset_budget: TokenBucket,
+    pub(crate) reset_budget: ResetBudget,
     pub(crate) migration_budget: TokenBucket,
     pub(crate) tick: Option<Instant>,
     pub(crate) closing: bool,
@@ -101,6 +101,7 @@ impl Session {
 
     fn new(role: Role, config: Config, app: Option<AppId>, now: Instant) -> Self {
         let limits = &config.limits;
+        let resets = TokenBucket::new(limits.reset_burst, limits.resets_per_second, now);
         let moves = config.smig.as_ref().map_or(0, |smig| smig.migrations_per_second);
         Self {
             role,
@@ -116,7 +117,10 @@ impl Session {
             open_blocked: false,
             open_moving: 0,
             widest_reset: 0,
-            reset_budget: TokenBucket::new(limits.reset_burst, limits.resets_per_second, now),
+            reset_budget: match role {
+                Role::Client => ResetBudget::of_server(),
+                Role::Server => ResetBudget::of_client(resets),
+            },
             migration_budget: TokenBucket::new(moves.saturating_mul(4), moves, now),
             tick: None,
             closing: false,

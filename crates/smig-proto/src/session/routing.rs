@@ -8,7 +8,7 @@ use crate::stream::{
     Exchange, Hold, Opener, RecvHalf, Route, SendHalf, StallClock, Stream, StreamKey,
 };
 use crate::time::Instant;
-use crate::wire::{Cid, StreamId};
+use crate::wire::{Cid, FrameHead, StreamId, kind};
 
 impl Session {
     pub(crate) fn conn(&self, id: ConnId) -> Option<&Connection> {
@@ -26,6 +26,20 @@ impl Session {
 
     pub(crate) fn key_at(&self, conn: ConnId, id: StreamId) -> Option<StreamKey> {
         self.conn(conn)?.streams.get(&id).copied()
+    }
+
+    /// Client: a frame of a stream came, whatever becomes of it. RST_STREAM alone says nothing of what
+    /// was done.
+    pub(crate) fn note_heard(&mut self, conn: ConnId, head: &FrameHead) {
+        if self.role == Role::Server || head.stream.is_connection() || head.kind == kind::RST_STREAM
+        {
+            return;
+        }
+        if let Some(key) = self.key_at(conn, head.stream)
+            && let Some(stream) = self.streams.find_mut(key)
+        {
+            stream.heard = true;
+        }
     }
 
     /// Whether the peer opens streams with `id`.
@@ -70,6 +84,7 @@ impl Session {
             priority,
             hand_over: HandOver::Settled,
             moves: 0,
+            heard: false,
             offered: false,
             hold: Hold::Held,
             stop_due: false,

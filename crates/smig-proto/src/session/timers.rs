@@ -125,12 +125,12 @@ impl Session {
             let conn = stream.route.conn;
             if unanswered {
                 self.events.push_back(Event::LimitHit { conn, limit: "migration answer time" });
-                self.fail_locally(key, Cause::CarrierTimeout);
+                self.fail_by_delay(key, Cause::CarrierTimeout);
             } else if self.is_drained_long(key) {
                 self.ask_to_stop(key);
             } else if self.is_stalled(now, key) {
                 self.events.push_back(Event::LimitHit { conn, limit: "stalled stream" });
-                self.fail_locally(key, Cause::Stalled);
+                self.fail_by_delay(key, Cause::Stalled);
             }
         }
     }

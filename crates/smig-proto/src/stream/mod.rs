@@ -17,7 +17,7 @@ pub(crate) use send::{Payload, SendEnd, SendHalf, SendPhase};
 pub use stall::StallClock;
 
 use crate::conn::ConnId;
-use crate::error::StreamError;
+use crate::error::{Processed, StreamError};
 use crate::migrate::HandOver;
 use crate::priority::Priority;
 use crate::wire::StreamId;
@@ -72,6 +72,8 @@ pub(crate) struct Stream {
     pub(crate) priority: Priority,
     pub(crate) hand_over: HandOver,
     pub(crate) moves: u8,
+    /// Client: some frame of the stream came, or the server moved it: it was not refused unseen.
+    pub(crate) heard: bool,
     /// The server offers a declined stream no second time (SMIG-6.4/offered-once).
     pub(crate) offered: bool,
     pub(crate) hold: Hold,
@@ -86,6 +88,17 @@ pub(crate) struct Stream {
 impl Stream {
     pub(crate) fn is_over(&self) -> bool {
         self.over.is_some()
+    }
+
+    /// What the peer may have done with the request, if it says at `at` that it did nothing (RFC 9113
+    /// section 8.7). It is believed where the request was sent and as long as nothing else came: a
+    /// carrier is refused for its own sake, and who answered has begun.
+    pub(crate) fn processed_if_refused(&self, at: Route) -> Processed {
+        let sent_to = match &self.hand_over {
+            HandOver::Moving(moving) => moving.from,
+            HandOver::Settled | HandOver::Offered | HandOver::OfferReceived => self.route,
+        };
+        if self.heard || at != sent_to { Processed::Maybe } else { Processed::No }
     }
 
     /// Both directions have ended and no migration waits for its acknowledgement.

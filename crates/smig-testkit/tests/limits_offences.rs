@@ -1,0 +1,276 @@
+//! What a client pays for streams and moves that end by its doing: every way takes tokens of the one
+//! budget (CVE-2023-44487, CVE-2025-8671).
+
+use core::time::Duration;
+
+use smig_proto::{Cid, Config, EndStream, ErrorCode, StreamKey};
+use smig_testkit::script::frame::*;
+use smig_testkit::script::{C1, C2, C3, Peer};
+
+/// Tokens of a session in these tests; none come back.
+const TOKENS: u32 = 20;
+
+fn config() -> Config {
+    let mut config = Config::server();
+    config.limits.reset_burst = TOKENS;
+    config.limits.resets_per_second = 0;
+    config.max_concurrent_streams = 100;
+    config.smig.as_mut().unwrap().migrations_per_second = 1000;
+    config
+}
+
+/// How many plain resets the client may still send before its connection ends for it.
+fn tokens_left(peer: &mut Peer) -> u32 {
+    for n in 0..=TOKENS {
+        let id = 1001 + 2 * n;
+        peer.send(C1, headers(id).get("/").end());
+        peer.send(C1, reset(id, ErrorCode::Cancel));
+        if peer.is_closed(C1) {
+            return n;
+        }
+    }
+    panic!("resets cost nothing");
+}
+
+/// A response on stream 1 of C1 whose move to stream 2 of C2 is open, and an upload of 5 octets that is
+/// under way.
+fn moving(peer: &mut Peer) -> StreamKey {
+    peer.send(C1, headers(1).post("/").field("content-length", "5"));
+    let key = peer.take_request();
+    peer.respond(key, 200, EndStream::No);
+    peer.migrate(key, C2).unwrap();
+    key
+}
+
+type Way = (&'static str, u32, fn(&mut Peer));
+
+/// Frames on a stream that has not moved.
+const ON_A_STREAM: [Way; 12] = [
+    ("nothing", 0, |peer| _ = peer.get(C1, 1)),
+    ("RST_STREAM", 1, |peer| {
+        peer.get(C1, 1);
+        peer.send(C1, reset(1, ErrorCode::Cancel));
+    }),
+    ("window update of 0", 2, |peer| {
+        peer.send(C1, headers(1).post("/"));
+        peer.send(C1, window_update(1, 0));
+    }),
+    ("window overflow", 2, |peer| {
+        peer.send(C1, headers(1).post("/"));
+        peer.send(C1, window_update(1, 0x7fff_ffff));
+    }),
+    ("DATA behind the end", 2, |peer| {
+        peer.get(C1, 1);
+        peer.send(C1, data(1, "x"));
+    }),
+    ("HEADERS behind the end", 2, |peer| {
+        peer.get(C1, 1);
+        peer.send(C1, headers(1).field("x", "y").end());
+    }),
+    ("trailers without an end", 2, |peer| {
+        peer.send(C1, headers(1).post("/"));
+        peer.send(C1, headers(1).field("x", "y"));
+    }),
+    ("another length than content-length", 2, |peer| {
+        peer.send(C1, headers(1).post("/").field("content-length", "5"));
+        peer.send(C1, data(1, "x").end());
+    }),
+    ("a malformed head", 2, |peer| {
+        peer.send(C1, headers(1).get("/").field("connection", "close").end());
+    }),
+    ("PRIORITY of a wrong size", 2, |peer| {
+        peer.send(C1, headers(1).post("/"));
+        peer.send(C1, raw(kind::PRIORITY, 0, 1, [0; 4]));
+    }),
+    ("a head with too many fields", 1, |peer| {
+        let head = (0..200).fold(headers(1).get("/"), |head, _| head.field("x", "v"));
+        peer.send(C1, head.end());
+    }),
+    ("a stream that is not read", 1, |peer| {
+        peer.send(C1, headers(1).get("/").end());
+        let key = peer.take_request();
+        peer.respond(key, 200, EndStream::No);
+        // More than the window takes.
+        for _ in 0..2 {
+            peer.body(key, vec![0; 60_000], EndStream::No);
+        }
+        peer.advance(Duration::from_secs(70));
+    }),
+];
+
+/// Moves that the client makes.
+const BY_ITS_MOVE: [Way; 9] = [
+    ("a move that is followed", 0, |peer| {
+        peer.post(C1, 1);
+        let cid = peer.cid(C2);
+        peer.send(C1, migrate(1, cid, 1));
+    }),
+    ("a move to where there is nothing", 1, |peer| {
+        peer.post(C1, 1);
+        let cid = peer.cid(C1);
+        peer.send(C1, migrate(1, cid, 3));
+    }),
+    ("the same, and its end is too early", 3, |peer| {
+        peer.send(C1, headers(1).post("/").field("content-length", "5"));
+        let cid = peer.cid(C1);
+        peer.send(C1, migrate(1, cid, 3).end());
+    }),
+    ("a move that is followed, and its end is too early", 2, |peer| {
+        peer.send(C1, headers(1).post("/").field("content-length", "5"));
+        let cid = peer.cid(C2);
+        peer.send(C1, migrate(1, cid, 1).end());
+    }),
+    ("a move of a stream that is over", 1, |peer| {
+        let key = peer.get(C1, 1);
+        peer.app(|session, _| session.reset(key, ErrorCode::InternalError));
+        let cid = peer.cid(C2);
+        peer.send(C1, migrate(1, cid, 1).end());
+    }),
+    ("a frame behind its barrier", 2, |peer| {
+        peer.post(C1, 1);
+        let cid = peer.cid(C2);
+        peer.send(C1, migrate(1, cid, 1));
+        peer.send(C1, data(1, "x"));
+    }),
+    ("RST_STREAM behind its barrier", 2, |peer| {
+        peer.post(C1, 1);
+        let cid = peer.cid(C2);
+        peer.send(C1, migrate(1, cid, 1));
+        peer.send(C1, reset(1, ErrorCode::Cancel));
+    }),
+    ("credit on its carrier that overflows", 2, |peer| {
+        peer.post(C1, 1);
+        let cid = peer.cid(C2);
+        peer.send(C2, window_update(1, 0x7fff_ffff));
+        peer.send(C1, migrate(1, cid, 1));
+    }),
+    ("one carrier more than is tolerated", 1, |peer| {
+        for n in 0..17 {
+            peer.send(C2, window_update(2 * n + 1, 1));
+        }
+    }),
+];
+
+/// What it does to moves of ours.
+const BY_OUR_MOVE: [Way; 9] = [
+    ("an answer whose end is too early", 2, |peer| {
+        moving(peer);
+        let cid = peer.cid(C2);
+        peer.send(C1, accept(1, cid, 2).end());
+    }),
+    ("a decline whose end is too early", 2, |peer| {
+        moving(peer);
+        peer.send(C1, decline(1).end());
+    }),
+    ("a collision", 1, |peer| {
+        moving(peer);
+        let cid = peer.cid(C3);
+        peer.send(C1, migrate(1, cid, 1));
+    }),
+    ("a collision whose end is too early", 3, |peer| {
+        moving(peer);
+        let cid = peer.cid(C3);
+        peer.send(C1, migrate(1, cid, 1).end());
+    }),
+    ("frames behind its answer that are too many", 2, |peer| {
+        moving(peer);
+        let cid = peer.cid(C2);
+        peer.send(C2, data(2, "too much"));
+        peer.send(C1, accept(1, cid, 2));
+    }),
+    ("a next move behind its answer, declined", 1, |peer| {
+        moving(peer);
+        let c2 = peer.cid(C2);
+        peer.send(C2, migrate(2, c2, 5));
+        peer.send(C1, accept(1, c2, 2));
+    }),
+    ("a next move of a stream that failed before the answer", 2, |peer| {
+        let key = moving(peer);
+        let cid = peer.cid(C3);
+        peer.send(C2, migrate(2, cid, 1));
+        peer.app(|session, _| session.reset(key, ErrorCode::InternalError));
+        // And one of a stream that is over.
+        peer.send(C1, migrate(1, cid, 3));
+    }),
+    ("no answer", 1, |peer| {
+        moving(peer);
+        peer.advance(Duration::from_secs(40));
+    }),
+    ("a GOAWAY that excludes what it had accepted", 1, |peer| {
+        moving(peer);
+        let cid = peer.cid(C2);
+        peer.send(C1, accept(1, cid, 2));
+        peer.send(C2, goaway(0, ErrorCode::NoError));
+    }),
+];
+
+#[test]
+fn whoever_makes_streams_fail_or_moves_be_declined_pays() {
+    let ways = ON_A_STREAM.iter().chain(&BY_ITS_MOVE).chain(&BY_OUR_MOVE);
+    let mut wrong = Vec::new();
+    for &(what, price, act) in ways {
+        let mut peer = Peer::of_server(config()).with_spare().with_spare();
+        act(&mut peer);
+        let paid = TOKENS - tokens_left(&mut peer);
+        if paid != price {
+            wrong.push(format!("{what}: {paid} tokens, and not {price}"));
+        }
+    }
+    assert!(wrong.is_empty(), "{wrong:#?}");
+}
+
+#[test]
+fn a_stream_too_many_is_paid_for() {
+    let mut peer = Peer::of_server(Config { max_concurrent_streams: 1, ..config() });
+    let key = peer.get(C1, 1);
+    peer.send(C1, headers(3).get("/").end());
+    peer.expect(C1, reset(3, ErrorCode::RefusedStream));
+    peer.app(|session, _| session.release(key));
+    peer.clear_events();
+    let mut left = 0;
+    while !peer.is_closed(C1) {
+        let key = peer.get(C1, 5 + 2 * left);
+        peer.send(C1, reset(5 + 2 * left, ErrorCode::Cancel));
+        peer.app(|session, _| session.release(key));
+        left += 1;
+    }
+    // The first of them costs one as well: release resets what runs.
+    assert_eq!(left, TOKENS - 2 + 1);
+}
+
+#[test]
+fn a_flood_of_declined_moves_ends() {
+    // CVE-2025-8671: each frame made the server reset a stream, and cost nothing.
+    let mut peer = Peer::of_server(Config::server()).with_spare();
+    let nowhere = Cid { number: 99, ..peer.cid(C1) };
+    let mut streams = 0;
+    while !peer.is_closed(C1) {
+        let id = 2 * streams + 1;
+        peer.send(C1, headers(id).post("/").field("content-length", "5"));
+        let key = peer.take_request();
+        peer.send_if_open(C1, migrate(id, nowhere, id + 2).end());
+        peer.app(|session, _| session.release(key));
+        streams += 1;
+        assert!(streams < 500, "nothing stops it");
+    }
+    // 200 tokens, three for each.
+    assert_eq!(streams, 67);
+}
+
+#[test]
+fn a_fault_that_cannot_be_paid_ends_its_stream_wherever_it_is() {
+    // SMIG-5.19/behind-barrier: the stream is on C2, and what was wrong came on C1.
+    let mut config = config();
+    config.limits.reset_burst = 1;
+    let mut peer = Peer::of_server(config).with_spare();
+    let other = peer.get(C2, 1);
+    peer.send(C1, headers(1).post("/").field("content-length", "5"));
+    let key = peer.take_request();
+    let cid = peer.cid(C2);
+    peer.send(C1, migrate(1, cid, 3).end());
+    peer.expect(C1, accept(1, cid, 3));
+    peer.expect(C2, reset(3, ErrorCode::ProtocolError));
+    assert_eq!(peer.take_error(key).code, ErrorCode::ProtocolError);
+    peer.expect_goaway(C1, ErrorCode::EnhanceYourCalm);
+    peer.expect_unharmed(other);
+}

@@ -1,0 +1,134 @@
+//! RFC 9113 section 8.7: which requests were certainly not processed, so that whoever asks may send
+//! them again whatever their method.
+
+use http::Method;
+use smig_proto::{Config, EndStream, ErrorCode, Initiator, Processed, StreamKey};
+use smig_testkit::script::frame::*;
+use smig_testkit::script::{C1, C2, Line, Peer};
+
+/// How a server says that it did nothing.
+#[derive(Clone, Copy, Debug)]
+enum Refusal {
+    Reset,
+    GoAway,
+}
+
+impl Refusal {
+    const ALL: [Self; 2] = [Self::Reset, Self::GoAway];
+
+    fn send(self, peer: &mut Peer, line: Line, stream: u32) {
+        match self {
+            Self::Reset => peer.send(line, reset(stream, ErrorCode::RefusedStream)),
+            Self::GoAway => peer.send(line, goaway(0, ErrorCode::NoError)),
+        }
+    }
+}
+
+/// A client engine with an upload on stream 1 of C1.
+fn upload() -> (Peer, StreamKey) {
+    let mut peer = Peer::of_client(Config::client()).with_spare();
+    let key = peer.open(C1, Method::POST, EndStream::No);
+    peer.body(key, "begun", EndStream::No);
+    peer.expect(C1, data(1, "begun"));
+    (peer, key)
+}
+
+fn processed(peer: &mut Peer, key: StreamKey) -> Processed {
+    let error = peer.take_error(key);
+    assert_eq!((error.code, error.initiator), (ErrorCode::RefusedStream, Initiator::Peer));
+    error.processed
+}
+
+#[test]
+fn a_refused_stream_on_which_nothing_came_was_not_processed() {
+    for refusal in Refusal::ALL {
+        let (mut peer, key) = upload();
+        refusal.send(&mut peer, C1, 1);
+        assert_eq!(processed(&mut peer, key), Processed::No, "{refusal:?}");
+        // Nor was it if its own move was under way: the server did not read that.
+        let (mut peer, key) = upload();
+        peer.migrate(key, C2).unwrap();
+        refusal.send(&mut peer, C1, 1);
+        assert_eq!(processed(&mut peer, key), Processed::No, "{refusal:?}, moving");
+    }
+}
+
+/// A frame of a server that has seen the request, by its name.
+type Way = (&'static str, fn(&mut Peer));
+
+#[test]
+fn a_stream_on_which_something_came_may_have_been_processed() {
+    let ways: [Way; 6] = [
+        ("1xx", |peer| peer.send(C1, headers(1).status(100))),
+        ("a head", |peer| peer.send(C1, headers(1).status(200))),
+        ("a body", |peer| {
+            peer.send(C1, headers(1).status(200));
+            peer.send(C1, data(1, "x"));
+        }),
+        ("credit", |peer| peer.send(C1, window_update(1, 5))),
+        ("an offer", |peer| peer.send(C1, offer(1))),
+        ("a move that is declined", |peer| {
+            let cid = peer.cid(C1);
+            peer.send(C1, migrate(1, cid, 2));
+        }),
+    ];
+    for refusal in Refusal::ALL {
+        for (what, act) in ways {
+            let (mut peer, key) = upload();
+            act(&mut peer);
+            refusal.send(&mut peer, C1, 1);
+            assert_eq!(processed(&mut peer, key), Processed::Maybe, "{what}, {refusal:?}");
+        }
+    }
+}
+
+#[test]
+fn a_stream_that_moved_may_have_been_processed() {
+    for refusal in Refusal::ALL {
+        // It accepted the client's move.
+        let (mut peer, key) = upload();
+        let cid = peer.cid(C2);
+        peer.migrate(key, C2).unwrap();
+        peer.send(C1, accept(1, cid, 1));
+        refusal.send(&mut peer, C2, 1);
+        assert_eq!(processed(&mut peer, key), Processed::Maybe, "{refusal:?}");
+        // Or declined it: it knows the stream.
+        let (mut peer, key) = upload();
+        peer.migrate(key, C2).unwrap();
+        peer.send(C1, decline(1));
+        refusal.send(&mut peer, C1, 1);
+        assert_eq!(processed(&mut peer, key), Processed::Maybe, "{refusal:?}, declined");
+    }
+    // It moved the stream itself.
+    let (mut peer, key) = upload();
+    let cid = peer.cid(C2);
+    peer.send(C1, migrate(1, cid, 2));
+    peer.send(C2, reset(2, ErrorCode::RefusedStream));
+    assert_eq!(processed(&mut peer, key), Processed::Maybe);
+}
+
+#[test]
+fn a_carrier_that_is_refused_says_nothing_of_the_request() {
+    // SMIG-5.23/unbound-count: REFUSED_STREAM on S2 before the answer, while the request runs on S1.
+    let (mut peer, key) = upload();
+    peer.migrate(key, C2).unwrap();
+    peer.send(C2, reset(1, ErrorCode::RefusedStream));
+    assert_eq!(processed(&mut peer, key), Processed::Maybe);
+}
+
+#[test]
+fn a_server_does_not_say_so_behind_the_head_of_its_response() {
+    for answered in [false, true] {
+        let mut peer = Peer::of_server(Config::server());
+        let key = peer.post(C1, 1);
+        let expected = if answered {
+            peer.respond(key, 200, EndStream::No);
+            peer.expect(C1, headers(1).status(200));
+            ErrorCode::Cancel
+        } else {
+            ErrorCode::RefusedStream
+        };
+        peer.app(|session, _| session.reset(key, ErrorCode::RefusedStream));
+        peer.expect(C1, reset(1, expected));
+    }
+}
