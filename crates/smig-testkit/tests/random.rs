@@ -70,8 +70,8 @@ const EXPECTED: &[(&str, u64)] = &[
     ("shutdown", 30),
     ("stalled stream", 10),
     ("unbound carrier time", 1),
-    ("upload stopped", 0),
-    ("upload stopped during its own move", 0),
+    ("upload stopped", 10),
+    ("upload stopped during its own move", 1),
     ("whole response, rest of the request not wanted", 0),
 ];
 

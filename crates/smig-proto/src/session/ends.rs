@@ -441,6 +441,9 @@ impl Session {
     /// (SMIG-8.19/stop-after-answer).
     pub(crate) fn ask_to_stop(&mut self, key: StreamKey) {
         let Some(stream) = self.streams.find_mut(key) else { return };
+        if stream.recv.phase() == RecvPhase::Ended {
+            return;
+        }
         let settled = !matches!(stream.hand_over, HandOver::Moving(_));
         if settled && stream.send.phase() == SendPhase::Ended {
             self.end_here(key, Ending::Own(ErrorCode::NoError, None));
@@ -456,12 +459,13 @@ impl Session {
         }
     }
 
-    /// Resets a stream by the application's wish. A server's NO_ERROR behind a whole response asks
-    /// the client to stop, and is sent when no decline can recall the response any more.
+    /// Resets a stream by the application's wish. A server's NO_ERROR behind the end of its response
+    /// asks the client to stop sending: it goes out when all of the response has, and no decline can
+    /// recall that any more.
     pub fn reset(&mut self, key: StreamKey, code: ErrorCode) {
         let Some(stream) = self.streams.find(key) else { return };
-        let whole = stream.send.phase() == SendPhase::Ended;
-        if self.role == Role::Server && code == ErrorCode::NoError && whole {
+        let finished = !stream.send.is_open();
+        if self.role == Role::Server && code == ErrorCode::NoError && finished {
             return self.ask_to_stop(key);
         }
         self.cancel(key, code);

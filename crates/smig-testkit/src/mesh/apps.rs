@@ -68,7 +68,8 @@ impl World {
             Ok::<(), smig_proto::SendError>(())
         });
         if let Some(Err(error)) = sent {
-            if side == Side::Client && self.talks[at].part_at(Side::Server).released {
+            let server = self.talks[at].part_at(Side::Server);
+            if side == Side::Client && (server.released || server.stopped) {
                 // The response is whole and the server wants no more of the request.
                 self.talks[at].part(side).finished = true;
                 self.seen("whole response, rest of the request not wanted");

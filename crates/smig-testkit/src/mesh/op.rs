@@ -38,6 +38,8 @@ pub enum Op {
     Read { talk: u8, side: Side, pieces: u8 },
     /// An application stops to read.
     Pause { talk: u8, side: Side },
+    /// The server's application answers all, and wants no more of the request.
+    Stop { talk: u8 },
     /// An application resets a stream.
     Reset { talk: u8, side: Side },
     /// An application lets go of a stream.
@@ -109,7 +111,9 @@ impl Op {
             770..920 => Self::random_move(rng, talk, side),
             920..935 => Self::Push { talk, plan: Plan::random_push(rng) },
             935..945 => Self::Reprioritize { talk, side, urgency: rng.below(8) as u8 },
-            945..965 => Self::Pause { talk, side },
+            945..955 => Self::Pause { talk, side },
+            955..965 if temper == Temper::Calm => Self::Pause { talk, side },
+            955..965 => Self::Stop { talk },
             965..985 => Self::Settle,
             985..990 => Self::Ping { link, side },
             _ => Self::Sleep { millis: rng.pick(&[10, 500, 1500]) },

@@ -44,6 +44,7 @@ impl World {
             Op::Pause { talk, side } => {
                 self.on_talk(talk, |world, at| world.talks[at].part(side).paused = true);
             }
+            Op::Stop { talk } => self.on_talk(talk, Self::stop),
             Op::Reset { talk, side } => self.on_talk(talk, |world, at| world.reset(at, side)),
             Op::Release { talk, side } => self.on_talk(talk, |world, at| world.release(at, side)),
             Op::Migrate { talk, side, to } => {
@@ -118,6 +119,21 @@ impl World {
         if self.talks[at].part_at(side).is_alive() {
             self.talks[at].part(side).gave_up = true;
             self.on_stream(at, side, |session, key| session.reset(key, ErrorCode::Cancel));
+        }
+    }
+
+    /// The server's application answers all that it has to, and stops the upload.
+    fn stop(&mut self, at: usize) {
+        let talk = &self.talks[at];
+        if talk.pushed || talk.plan.kind == crate::mesh::plan::Kind::Connect {
+            return;
+        }
+        while self.write(at, Side::Server, ALL) > 0 {}
+        let part = self.talks[at].part(Side::Server);
+        if part.is_alive() && part.finished {
+            (part.gave_up, part.stopped) = (true, true);
+            self.troubled = true;
+            self.on_stream(at, Side::Server, |s, key| s.reset(key, ErrorCode::NoError));
         }
     }
 

@@ -32,6 +32,8 @@ pub(crate) struct Part {
     /// This application reset it, or let go of it unfinished.
     pub(crate) gave_up: bool,
     pub(crate) released: bool,
+    /// This application, the server's, wants no more of the request.
+    pub(crate) stopped: bool,
     /// The application does not read now.
     pub(crate) paused: bool,
     /// The engine said that there is something to read.
