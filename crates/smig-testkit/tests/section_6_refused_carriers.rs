@@ -1,0 +1,44 @@
+//! spec/smig.md section 6: what refusing a carrier for load says of the request, which is nothing.
+
+use http::Method;
+use smig_proto::{Config, EndStream, ErrorCode, Processed, SmigConfig, StreamKey};
+use smig_testkit::script::frame::*;
+use smig_testkit::script::{C1, C2, Peer};
+
+/// A client engine that tolerates one unbound carrier, and has a stream on C1.
+fn client(end: EndStream) -> (Peer, StreamKey) {
+    let smig = SmigConfig { tolerated: 1, ..SmigConfig::default() };
+    let config = Config { smig: Some(smig), ..Config::client() };
+    let mut peer = Peer::of_client(config).with_spare();
+    let key = peer.open(C1, Method::POST, end);
+    (peer, key)
+}
+
+#[test]
+fn a_request_whose_carrier_was_refused_is_not_unprocessed() {
+    // SMIG-6.12/refused-carrier: the server moves a response before its HEADERS; the client has no
+    // room, and the code comes back to S1.
+    let (mut peer, key) = client(EndStream::Yes);
+    let cid = peer.cid(C2);
+    peer.send(C2, window_update(8, 1));
+    peer.send(C2, headers(2).status(200));
+    peer.expect(C2, reset(2, ErrorCode::RefusedStream));
+    peer.send(C1, migrate(1, cid, 2));
+    peer.expect(C1, decline(1).end());
+    peer.send(C1, reset(1, ErrorCode::RefusedStream));
+    assert_eq!(peer.take_error(key).processed, Processed::Maybe);
+    // SMIG-6.12/refused-carrier: the client moves, and the server has no room.
+    let (mut peer, key) = client(EndStream::No);
+    peer.migrate(key, C2).unwrap();
+    let place = peer.place(key).1;
+    peer.send(C2, reset(place, ErrorCode::RefusedStream));
+    assert_eq!(peer.take_error(key).processed, Processed::Maybe);
+}
+
+#[test]
+fn a_request_that_nothing_was_heard_of_is_unprocessed_as_ever() {
+    // SMIG-6.12/refused-carrier takes nothing from RFC 9113 section 8.7.
+    let (mut peer, key) = client(EndStream::Yes);
+    peer.send(C1, reset(1, ErrorCode::RefusedStream));
+    assert_eq!(peer.take_error(key).processed, Processed::No);
+}
