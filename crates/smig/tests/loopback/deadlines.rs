@@ -8,10 +8,9 @@ use http::{Request, Response, StatusCode};
 use smig::{ClearTrust, Config, Incoming, Observed, Server, ServerBuilder, Switched};
 use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
 use tokio::net::TcpStream;
-use tokio::sync::mpsc::UnboundedReceiver;
 use tower::service_fn;
 
-use crate::support::{Body, Watch, answer, full, loopback, until};
+use crate::support::{Body, Events, Watch, answer, full, loopback, until};
 
 const SHORT: Duration = Duration::from_millis(40);
 const HOUR: Duration = Duration::from_secs(3600);
@@ -49,7 +48,7 @@ async fn rest(mut stream: TcpStream) -> Vec<u8> {
     all
 }
 
-async fn limit(events: &mut UnboundedReceiver<Observed>) -> &'static str {
+async fn limit(events: &mut Events) -> &'static str {
     match until(events, |event| matches!(event, Observed::LimitHit(_))).await {
         Observed::LimitHit(limit) => limit,
         _ => unreachable!(),

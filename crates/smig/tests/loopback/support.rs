@@ -3,6 +3,7 @@
 use std::net::SocketAddr;
 use std::num::NonZeroUsize;
 use std::sync::Arc;
+use std::time::Duration;
 
 use bytes::Bytes;
 use http::{Request, Response};
@@ -111,9 +112,9 @@ fn chunked(len: usize) -> Body {
 pub(crate) struct Watch(mpsc::UnboundedSender<Observed>);
 
 impl Watch {
-    pub(crate) fn new() -> (Arc<Self>, mpsc::UnboundedReceiver<Observed>) {
+    pub(crate) fn new() -> (Arc<Self>, Events) {
         let (sender, receiver) = mpsc::unbounded_channel();
-        (Arc::new(Self(sender)), receiver)
+        (Arc::new(Self(sender)), Events { receiver, passed_over: Vec::new() })
     }
 }
 
@@ -124,15 +125,49 @@ impl Observer for Watch {
     }
 }
 
-/// Waits until something was observed.
-pub(crate) async fn until(
-    events: &mut mpsc::UnboundedReceiver<Observed>,
-    wanted: impl Fn(&Observed) -> bool,
-) -> Observed {
-    loop {
-        let event = events.recv().await.expect("the observed side lives");
-        if wanted(&event) {
-            return event;
+/// What was observed and no test has asked for yet. Several tasks report to one observer, so what a
+/// test waits for second may well come first: nothing is lost by waiting for something else.
+pub(crate) struct Events {
+    receiver: mpsc::UnboundedReceiver<Observed>,
+    /// In the order in which it came.
+    passed_over: Vec<Observed>,
+}
+
+impl Events {
+    /// The first that is wanted and was not taken before, as soon as there is one.
+    async fn take(&mut self, wanted: impl Fn(&Observed) -> bool) -> Observed {
+        if let Some(at) = self.passed_over.iter().position(&wanted) {
+            return self.passed_over.remove(at);
+        }
+        loop {
+            let Some(event) = self.receiver.recv().await else {
+                panic!("the observed side is gone; not asked for: {:#?}", self.passed_over);
+            };
+            if wanted(&event) {
+                return event;
+            }
+            self.passed_over.push(event);
         }
     }
+}
+
+/// Waits until something was observed; each observation answers one wait.
+pub(crate) async fn until(events: &mut Events, wanted: impl Fn(&Observed) -> bool) -> Observed {
+    let limit = Duration::from_secs(120);
+    match tokio::time::timeout(limit, events.take(wanted)).await {
+        Ok(event) => event,
+        Err(_) => panic!("not observed in {limit:?}; but: {:#?}", events.passed_over),
+    }
+}
+
+#[tokio::test]
+async fn what_was_passed_over_can_be_waited_for_afterwards() {
+    let (watch, mut events) = Watch::new();
+    let opened = |event: &Observed| matches!(event, Observed::StreamOpened { .. });
+    for what in [Observed::StreamOpened { stream: None }, Observed::HandshakeFailed] {
+        watch.on(&what);
+    }
+    until(&mut events, |event| matches!(event, Observed::HandshakeFailed)).await;
+    until(&mut events, opened).await;
+    assert!(!events.passed_over.iter().any(opened), "each observation answers one wait");
 }
