@@ -119,7 +119,8 @@ fn expects_content(method: &Method) -> bool {
 }
 
 /// content-length: at most one, of digits only. Two that are equal are refused like all others: whoever
-/// sends them has been confused by somebody (RFC 9110 section 8.6 leaves the choice).
+/// sends them has been confused by somebody (RFC 9110 section 8.6 leaves the choice). So is what a reader
+/// whose lengths have a sign takes for less than nothing.
 pub(super) fn length(headers: &HeaderMap) -> Result<Option<u64>, &'static str> {
     const WRONG: &str = "content-length is not one number";
     let mut lengths = headers.get_all(CONTENT_LENGTH).iter();
@@ -129,7 +130,22 @@ pub(super) fn length(headers: &HeaderMap) -> Result<Option<u64>, &'static str> {
         return Err(WRONG);
     }
     let digits = std::str::from_utf8(digits).map_err(|_| WRONG)?;
-    digits.parse().map(Some).map_err(|_| WRONG)
+    let length = digits.parse().map_err(|_| WRONG)?;
+    if i64::try_from(length).is_err() { Err(WRONG) } else { Ok(Some(length)) }
+}
+
+/// Checks a response's length, and writes it as everybody does: a number that begins with zeros is octal
+/// to some.
+pub(super) fn rewrite_length(headers: &mut HeaderMap) -> Result<(), &'static str> {
+    let number = length(headers)?;
+    let starts_with_zero =
+        headers.get(CONTENT_LENGTH).is_some_and(|said| said.as_bytes().starts_with(b"0"));
+    if let Some(number) = number
+        && starts_with_zero
+    {
+        headers.insert(CONTENT_LENGTH, number.into());
+    }
+    Ok(())
 }
 
 /// Whether a head speaks of content, or of nothing clear.
@@ -266,7 +282,9 @@ mod tests {
             (&["0"], Ok(Some(0))),
             (&["5"], Ok(Some(5))),
             (&["005"], Ok(Some(5))),
-            (&["18446744073709551615"], Ok(Some(u64::MAX))),
+            (&["9223372036854775807"], Ok(Some(i64::MAX.unsigned_abs()))),
+            (&["9223372036854775808"], Err(())),
+            (&["18446744073709551615"], Err(())),
             (&["18446744073709551616"], Err(())),
             (&[""], Err(())),
             (&["+5"], Err(())),
@@ -280,6 +298,19 @@ mod tests {
         ] {
             assert_eq!(length(&headers(lengths)).map_err(drop), expected, "{lengths:?}");
         }
+    }
+
+    #[test]
+    fn a_length_goes_on_as_everybody_writes_it() {
+        for (said, written) in [("5", "5"), ("005", "5"), ("0", "0"), ("00", "0"), ("010", "10")] {
+            let mut headers = headers(&[said]);
+            rewrite_length(&mut headers).unwrap();
+            assert_eq!(headers.get_all(CONTENT_LENGTH).iter().collect::<Vec<_>>(), [written]);
+        }
+        let mut none = HeaderMap::new();
+        rewrite_length(&mut none).unwrap();
+        assert!(none.is_empty());
+        assert!(rewrite_length(&mut headers(&["5", "5"])).is_err());
     }
 
     /// What is written for content that is announced so, by HTTP/1.1.

@@ -113,29 +113,7 @@ fn check_http1(
     version: Version,
     headers: &HeaderMap,
 ) -> Result<(), Failure> {
-    let mut hosts = headers.get_all(HOST).iter();
-    match (hosts.next(), hosts.next()) {
-        (_, Some(_)) => return Err(Failure::BadRequest("more than one host")),
-        (None, None) if version == Version::HTTP_11 => {
-            return Err(Failure::BadRequest("no host"));
-        }
-        (None, None) => {}
-        (Some(host), None) => {
-            let host = host.as_bytes();
-            let plain = Authority::try_from(host).is_ok() && !host.contains(&b'@');
-            if !plain && !host.is_empty() {
-                return Err(Failure::BadRequest("host is not host[:port]"));
-            }
-            if let Some(authority) = uri.authority()
-                && !authority.as_str().as_bytes().eq_ignore_ascii_case(host)
-            {
-                return Err(Failure::BadRequest("host is not the target's"));
-            }
-        }
-    }
-    if uri.authority().is_some_and(|authority| authority.as_str().contains('@')) {
-        return Err(Failure::BadRequest("userinfo in the target"));
-    }
+    check_host(uri, version, headers)?;
     // RFC 9112 section 3.2: authority-form for CONNECT, and only there.
     let fits = match (uri.scheme_str(), uri.authority(), uri.path()) {
         (None, Some(_), "") => *method == Method::CONNECT,
@@ -160,6 +138,40 @@ fn check_http1(
         }
     }
     Ok(())
+}
+
+/// One host, which is the target's if that names one.
+fn check_host(uri: &Uri, version: Version, headers: &HeaderMap) -> Result<(), Failure> {
+    if uri.authority().is_some_and(|authority| !is_host_and_port(authority)) {
+        return Err(Failure::BadRequest("the target's authority is not host[:port]"));
+    }
+    let mut hosts = headers.get_all(HOST).iter();
+    let host = match (hosts.next(), hosts.next()) {
+        (_, Some(_)) => return Err(Failure::BadRequest("more than one host")),
+        (None, None) if version == Version::HTTP_11 => {
+            return Err(Failure::BadRequest("no host"));
+        }
+        (None, None) => return Ok(()),
+        (Some(host), None) => host.as_bytes(),
+    };
+    let is_plain = Authority::try_from(host).is_ok_and(|host| is_host_and_port(&host));
+    if !is_plain && !host.is_empty() {
+        return Err(Failure::BadRequest("host is not host[:port]"));
+    }
+    match uri.authority() {
+        Some(target) if !target.as_str().as_bytes().eq_ignore_ascii_case(host) => {
+            Err(Failure::BadRequest("host is not the target's"))
+        }
+        Some(_) | None => Ok(()),
+    }
+}
+
+/// Without userinfo, and with a port that is one: `http` takes anything for a port, and +80 for 80.
+fn is_host_and_port(authority: &Authority) -> bool {
+    let Some(rest) = authority.as_str().strip_prefix(authority.host()) else { return false };
+    let Some(port) = rest.strip_prefix(':') else { return rest.is_empty() };
+    port.is_empty()
+        || (port.bytes().all(|byte| byte.is_ascii_digit()) && port.parse::<u16>().is_ok())
 }
 
 /// The protocol that a request wants to change to, if it is one that is passed on. HTTP/2 is not
@@ -418,7 +430,7 @@ pub(super) fn accept_switch<B>(response: &mut Response<B>) -> Result<(), Failure
         }
     }
     if present.has(Present::CONTENT_LENGTH) {
-        framing::length(headers).map_err(bad)?;
+        framing::rewrite_length(headers).map_err(bad)?;
     }
     strip(headers, present).map_err(bad)?;
     if status.is_informational() || status == StatusCode::NO_CONTENT {
@@ -432,6 +444,12 @@ pub(super) fn accept_switch<B>(response: &mut Response<B>) -> Result<(), Failure
     Ok(())
 }
 
+/// What the engine leaves to do to a head that came by HTTP/2.
+pub(crate) fn accept_http2<B>(response: &mut Response<B>) -> Result<(), Failure> {
+    framing::rewrite_length(response.headers_mut())
+        .map_err(|why| Failure::BadResponse(why.to_owned()))
+}
+
 /// Fields that may not come behind a body (RFC 9110 section 6.5.1): who merges them into the head
 /// would be led astray.
 pub(crate) fn check_trailers(trailers: &HeaderMap) -> Result<(), &'static str> {
@@ -441,4 +459,31 @@ pub(crate) fn check_trailers(trailers: &HeaderMap) -> Result<(), &'static str> {
         }
     }
     Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_port_is_a_number() {
+        for (authority, fits) in [
+            ("a", true),
+            ("a:", true),
+            ("a:80", true),
+            ("[::1]", true),
+            ("[::1]:80", true),
+            ("a:http", false),
+            ("a:+80", false),
+            ("a:65536", false),
+            ("[::1]:http", false),
+            ("u@a", false),
+            ("u:80@a", false),
+            ("a@a:80", false),
+            ("a:1@a:80", false),
+        ] {
+            let authority = Authority::from_static(authority);
+            assert_eq!(is_host_and_port(&authority), fits, "{authority}");
+        }
+    }
 }

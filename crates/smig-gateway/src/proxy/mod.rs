@@ -327,6 +327,8 @@ impl Usual<'_> {
         if response.version() < Version::HTTP_2 {
             pool.forget_alpn();
             head::accept(&mut response)?;
+        } else {
+            head::accept_http2(&mut response)?;
         }
         if let Some(server) = under_way.server() {
             server.on_success();

@@ -83,6 +83,8 @@ async fn ambiguous_requests_are_refused_before_an_origin_sees_them() {
         ("no host", of("Content-Length: 0")),
         ("userinfo", of("Host: u@a\r\nContent-Length: 0")),
         ("host is a path", of("Host: a/b\r\nContent-Length: 0")),
+        ("a port of letters", of("Host: a:http\r\nContent-Length: 0")),
+        ("a port of letters in the target", "GET http://a:http/ HTTP/1.0\r\n\r\n".to_owned()),
         ("another host", "GET http://b/ HTTP/1.1\r\nHost: a\r\n\r\n".to_owned()),
         ("gzip, chunked", of("Host: a\r\nTransfer-Encoding: gzip, chunked")),
         ("chunked, gzip", of("Host: a\r\nTransfer-Encoding: chunked, gzip")),
@@ -103,6 +105,7 @@ async fn ambiguous_requests_are_refused_before_an_origin_sees_them() {
         ("xchunked", of("Host: a\r\nTransfer-Encoding: xchunked")),
         ("LF alone", of("Host: a\nContent-Length: 5")),
         ("a fragment", "GET /a#b HTTP/1.1\r\nHost: a\r\n\r\n".to_owned()),
+        ("2^63", of("Host: a\r\nContent-Length: 9223372036854775808")),
         ("too long", of("Host: a\r\nContent-Length: 99999999999999999999")),
         ("folded", of("Host: a\r\nX: 1\r\n 2")),
         ("space before colon", of("Host: a\r\nContent-Length : 5")),
@@ -191,6 +194,8 @@ async fn responses_without_a_body_have_none() {
         ("GET", "HTTP/1.1 304 Not Modified\r\nContent-Length: 5\r\n\r\n", Some("5")),
         ("GET", "HTTP/1.1 204 No Content\r\n\r\n", None),
         ("GET", "HTTP/1.1 200 OK\r\nContent-Length: 0\r\n\r\n", Some("0")),
+        ("GET", "HTTP/1.1 200 OK\r\nContent-Length: 00\r\n\r\n", Some("0")),
+        ("HEAD", "HTTP/1.1 200 OK\r\nContent-Length: 005\r\n\r\n", Some("5")),
     ] {
         let (addr, connections) = same_answer(octets).await;
         let gateway = Gateway::before(format!("http://{addr}"));

@@ -111,7 +111,8 @@ impl Section {
 }
 
 /// content-length, if there is one. Two that are equal are refused as well, as by HTTP/1.1: whoever sends
-/// them has been confused by somebody (RFC 9110 section 8.6 leaves the choice).
+/// them has been confused by somebody (RFC 9110 section 8.6 leaves the choice). So is what a reader whose
+/// lengths have a sign takes for less than nothing.
 pub(crate) fn content_length(headers: &HeaderMap) -> Result<Option<u64>, Cause> {
     let mut lengths = headers.get_all(CONTENT_LENGTH).iter();
     let Some(length) = lengths.next() else { return Ok(None) };
@@ -121,7 +122,11 @@ pub(crate) fn content_length(headers: &HeaderMap) -> Result<Option<u64>, Cause> 
         return Err(Cause::BadContentLength);
     }
     let digits = core::str::from_utf8(digits).map_err(|_| Cause::BadContentLength)?;
-    digits.parse().map(Some).map_err(|_| Cause::BadContentLength)
+    let length = digits.parse().map_err(|_| Cause::BadContentLength)?;
+    if length > i64::MAX.unsigned_abs() {
+        return Err(Cause::BadContentLength);
+    }
+    Ok(Some(length))
 }
 
 /// Connection-specific fields are for HTTP/1.1 alone (RFC 9113 section 8.2.2).
@@ -159,12 +164,14 @@ fn parse_authority(value: Bytes) -> Result<Authority, Cause> {
         return Err(Cause::BadAuthority);
     }
     let authority = Authority::from_maybe_shared(value).map_err(|_| Cause::BadAuthority)?;
-    // `http` takes anything for a port.
-    match authority.as_str().get(authority.host().len()..) {
-        Some("" | ":") => Ok(authority),
-        Some(_) if authority.port_u16().is_some() => Ok(authority),
-        Some(_) | None => Err(Cause::BadAuthority),
-    }
+    // `http` takes anything for a port, and +80 for 80.
+    let port = match authority.as_str().get(authority.host().len()..) {
+        Some("" | ":") => return Ok(authority),
+        Some(rest) => rest.strip_prefix(':').ok_or(Cause::BadAuthority)?,
+        None => return Err(Cause::BadAuthority),
+    };
+    let is_number = port.bytes().all(|byte| byte.is_ascii_digit()) && port.parse::<u16>().is_ok();
+    is_number.then_some(authority).ok_or(Cause::BadAuthority)
 }
 
 fn check_host(headers: &HeaderMap, authority: Option<&Authority>) -> Result<(), Cause> {
@@ -203,4 +210,48 @@ fn parse_path(path: Bytes, method: &Method) -> Result<PathAndQuery, Cause> {
         return Err(Cause::BadPseudo);
     }
     PathAndQuery::from_maybe_shared(path).map_err(|_| Cause::BadPseudo)
+}
+
+#[cfg(test)]
+mod tests {
+    use http::HeaderValue;
+
+    use super::*;
+
+    #[test]
+    fn a_port_is_a_number() {
+        for (value, fits) in [
+            ("a", true),
+            ("a:", true),
+            ("a:80", true),
+            ("[::1]", true),
+            ("[::1]:80", true),
+            ("a:http", false),
+            ("a:+80", false),
+            ("a:65536", false),
+            ("[::1]:+80", false),
+            ("u@a", false),
+        ] {
+            let parsed = parse_authority(Bytes::from_static(value.as_bytes()));
+            assert_eq!(parsed.is_ok(), fits, "{value}");
+        }
+    }
+
+    #[test]
+    fn a_length_is_one_number_that_all_can_read() {
+        for (length, expected) in [
+            ("0", Some(0)),
+            ("005", Some(5)),
+            ("9223372036854775807", Some(i64::MAX.unsigned_abs())),
+            ("9223372036854775808", None),
+            ("18446744073709551615", None),
+            ("18446744073709551616", None),
+            ("+5", None),
+            ("", None),
+        ] {
+            let value = HeaderValue::from_static(length);
+            let headers = [(CONTENT_LENGTH, value)].into_iter().collect();
+            assert_eq!(content_length(&headers).ok().flatten(), expected, "{length}");
+        }
+    }
 }

@@ -204,7 +204,9 @@ impl Head {
                     return Err("more than one content-length");
                 }
                 let value = value.get(1..).unwrap_or_default().trim_ascii();
-                self.length = Some(number(value, 10).ok_or("content-length is not one number")?);
+                // More is less than nothing to whom a length has a sign.
+                let length = number(value, 10).filter(|length| i64::try_from(*length).is_ok());
+                self.length = Some(length.ok_or("content-length is not one number")?);
             }
             17 if name.eq_ignore_ascii_case(b"transfer-encoding") => {
                 if self.chunked {
@@ -354,6 +356,7 @@ mod tests {
             ("hexadecimal", post("Content-Length: 0x5\r\n", "hello")),
             ("no digits", post("Content-Length:\r\n", "")),
             ("too big", post("Content-Length: 18446744073709551616\r\n", "")),
+            ("too big with a sign", post("Content-Length: 9223372036854775808\r\n", "")),
             ("far away", post(&long, "hello")),
             ("identity", post("Transfer-Encoding: identity\r\n", "")),
             ("chunked before", post("Transfer-Encoding: chunked, identity\r\n", "")),
