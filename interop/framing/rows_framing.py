@@ -81,8 +81,9 @@ def codings():
                     "byte-ff", "empty"):
             # Without a length: who does not know it sees no body.
             yield h1(f"te-{name}", rfc, head(line) + chunked(HIDDEN), refuse=(400, 501))
-    for name, line in (("underscore", b"Transfer_Encoding: chunked"), ("minus-less", b"TransferEncoding: chunked"),
-                       ("prefix", b"X-Transfer-Encoding: chunked")):
+    yield h1("te-underscore-cl", rfc + "; CGI", head(b"Content-Length: %d" % len(behind), b"Transfer_Encoding: chunked")
+             + behind)
+    for name, line in (("minus-less", b"TransferEncoding: chunked"), ("prefix", b"X-Transfer-Encoding: chunked")):
         yield h1(f"te-{name}-cl", rfc, head(b"Content-Length: %d" % len(behind), line) + behind,
                  forward=(form(behind),))
     yield h1("te-upper-case", "RFC 9112 7: case does not count",
@@ -139,7 +140,8 @@ def lengths():
              (form(HIDDEN),))
     yield h1("cl-half", "control: half a request as a body", head(b"Content-Length: %d" % len(HALF)) + HALF, (),
              (form(HALF),))
-    yield h1("cl-underscore", "CL.0", head(b"Content_Length: 5") + HIDDEN, forward=(TWO,), answers=2)
+    # What follows is a request of its own, as it is without the field.
+    yield h1("cl-underscore", "CL.0; CGI", head(b"Content_Length: 5") + HIDDEN, forward=((HIDDEN_FORM,),), answers=2)
     yield h1("cl-smaller", rfc, head(b"Content-Length: 5") + HELLO + HIDDEN, (), (PAIR,), answers=2)
     for method in (b"GET", b"HEAD", b"OPTIONS", b"DELETE", b"PUT", b"PROPFIND"):
         name = method.decode().lower()

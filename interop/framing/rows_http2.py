@@ -67,8 +67,8 @@ def codings():
     yield h2("h2-te-in-authority", SPLIT, post(authority=b"a.test\r\nTransfer-Encoding: chunked"),
              D(b"0\r\n\r\n" + HIDDEN))
     yield h2("h2-te-in-scheme", SPLIT, post(scheme=b"http\r\nTransfer-Encoding: chunked"), D(b"0\r\n\r\n" + HIDDEN))
-    yield h2("h2-te-underscore", "control", post((b"transfer_encoding", b"chunked")), D(HELLO),
-             forward=(form(HELLO),))
+    for name in (b"transfer_encoding", b"content_length", b"x_forwarded_for"):
+        yield h2("h2-" + name.decode().replace("_", "-") + "-underscore", "CGI", post((name, b"chunked")), D(HELLO))
 
 
 def of_one_hop():

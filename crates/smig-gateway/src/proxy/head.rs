@@ -75,6 +75,9 @@ pub(crate) fn admit<B: http_body::Body>(
             None => Wish::Usual,
         }
     };
+    if headers.keys().any(poses_as_ours) {
+        return Err(Failure::BadRequest("a field whose name differs from one of ours by _ alone"));
+    }
     let content = match wish {
         Wish::Usual => Content::announced(&headers, body),
         Wish::Upgrade(_) | Wish::Extended(_) | Wish::Tunnel => Content::switched(&headers, body),
@@ -293,6 +296,19 @@ fn is_of_one_hop(name: &HeaderName) -> bool {
         || *name == PROXY_CONNECTION
 }
 
+/// Whether a server that makes variables of fields (CGI, WSGI) takes this one for a field that frames the
+/// message or says who sent it: there `_` is as good as `-`.
+fn poses_as_ours(name: &HeaderName) -> bool {
+    let name = name.as_str();
+    if !name.contains('_') {
+        return false;
+    }
+    let other = name.replace('_', "-");
+    let other = other.as_str();
+    other.starts_with("x-forwarded-")
+        || ["content-length", "transfer-encoding", "x-real-ip"].contains(&other)
+}
+
 /// Fields that no connection option may name.
 fn is_for_all_hops(name: &HeaderName) -> bool {
     const NAMES: [HeaderName; 10] = [
@@ -464,6 +480,23 @@ pub(crate) fn check_trailers(trailers: &HeaderMap) -> Result<(), &'static str> {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_field_is_not_taken_for_another() {
+        for (name, poses) in [
+            ("content_length", true),
+            ("transfer_encoding", true),
+            ("x_forwarded-for", true),
+            ("x-forwarded_proto", true),
+            ("x_real_ip", true),
+            ("content-length", false),
+            ("x-forwarded-for", false),
+            ("x_request_id", false),
+            ("content_type", false),
+        ] {
+            assert_eq!(poses_as_ours(&HeaderName::from_static(name)), poses, "{name}");
+        }
+    }
 
     #[test]
     fn a_port_is_a_number() {

@@ -212,6 +212,7 @@ async fn an_http2_head_does_not_write_http1() {
         ("a colon in a name", with(&[("transfer-encoding:chunked", "a")])),
         ("space in a name", with(&[("transfer-encoding ", "chunked")])),
         ("capitals in a name", with(&[("Transfer-Encoding", "chunked")])),
+        ("a name with _", with(&[("content_length", "500")])),
         ("no name", with(&[("", "a")])),
         ("a list of hosts", with(&[("host", "a"), ("host", "a")])),
         ("another host", with(&[("host", "b")])),

@@ -103,6 +103,8 @@ async fn ambiguous_requests_are_refused_before_an_origin_sees_them() {
         ("both", of("Host: a\r\nContent-Length: 5\r\nTransfer-Encoding: chunked")),
         ("both, the other way", of("Host: a\r\nTransfer-Encoding: chunked\r\nContent-Length: 5")),
         ("xchunked", of("Host: a\r\nTransfer-Encoding: xchunked")),
+        ("by another name", of("Host: a\r\nContent-Length: 0\r\nTransfer_Encoding: chunked")),
+        ("as if forwarded", of("Host: a\r\nContent-Length: 0\r\nX_Forwarded_For: 192.0.2.1")),
         ("LF alone", of("Host: a\nContent-Length: 5")),
         ("a fragment", "GET /a#b HTTP/1.1\r\nHost: a\r\n\r\n".to_owned()),
         ("2^63", of("Host: a\r\nContent-Length: 9223372036854775808")),
