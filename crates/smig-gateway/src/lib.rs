@@ -17,7 +17,6 @@ pub mod forward;
 pub mod front;
 mod network;
 pub mod proxy;
-mod seldom;
 pub mod telemetry;
 pub mod tls;
 pub mod tunnel;

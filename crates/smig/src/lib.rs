@@ -43,6 +43,8 @@ mod grpc;
 mod moves;
 mod observe;
 mod resolve;
+#[doc(hidden)]
+pub mod seldom;
 mod server;
 mod snapshot;
 mod socket;

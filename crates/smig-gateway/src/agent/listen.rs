@@ -3,6 +3,7 @@
 use std::sync::Arc;
 use std::time::Duration;
 
+use smig::seldom;
 use tokio::net::{TcpListener, TcpStream};
 use tokio::sync::{OwnedSemaphorePermit, watch};
 use tokio::task::JoinSet;
@@ -55,7 +56,7 @@ pub(super) async fn accept_all(
                 ));
             }
             Err(error) => {
-                tracing::warn!(%error, "a local connection was not accepted");
+                seldom!(warn, "local accept", %error, "a local connection was not accepted");
                 tokio::time::sleep(PAUSE).await;
             }
         }
@@ -94,7 +95,9 @@ fn waiting(listener: TcpListener, shared: &Shared) -> Vec<(TcpStream, OwnedSemap
     {
         match tcp.set_nonblocking(true).and_then(|()| TcpStream::from_std(tcp)) {
             Ok(tcp) => accepted.push((tcp, place)),
-            Err(error) => tracing::warn!(%error, "a local connection was not accepted"),
+            Err(error) => {
+                seldom!(warn, "local accept", %error, "a local connection was not accepted");
+            }
         }
     }
     accepted

@@ -14,7 +14,7 @@ use http::{HeaderValue, Request, Response, StatusCode, Uri, Version};
 use hyper::server::conn::http2;
 use hyper::service::service_fn;
 use hyper_util::rt::{TokioExecutor, TokioIo, TokioTimer};
-use smig::Speaks;
+use smig::{Speaks, seldom};
 use tokio::net::TcpStream;
 
 use super::Shared;
@@ -63,7 +63,7 @@ pub(super) async fn serve(
         // There is no other way to say it than a reset.
         Err(failure) => {
             span.answered(failure.status());
-            tracing::warn!(target = %forward.target, why = failure.text(), "no tunnel");
+            seldom!(warn, "no tunnel", target = %forward.target, why = failure.text(), "no tunnel");
         }
     }
 }

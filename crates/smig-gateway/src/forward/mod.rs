@@ -20,7 +20,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 use http::header::{HeaderName, PROXY_AUTHORIZATION};
 use http::uri::Authority;
 use http::{Method, Request, Response, Uri, Version};
-use smig::{ConnectionInfo, Incoming, Protocol, Resolver};
+use smig::{ConnectionInfo, Incoming, Protocol, Resolver, seldom};
 
 pub use address::Nat64;
 pub use pattern::{Pattern, PortRange};
@@ -100,7 +100,7 @@ impl Forward {
         subject: Option<&str>,
     ) -> Response<Body> {
         let Some(user) = self.users.find(request.headers(), subject) else {
-            tracing::info!(uri = %request.uri(), "a request without a known user was refused");
+            seldom!(info, "unknown user", uri = %request.uri(), "a request without a known user was refused");
             return failure::unauthenticated();
         };
         request.headers_mut().remove(PROXY_AUTHORIZATION);
@@ -111,7 +111,7 @@ impl Forward {
             self.exchange(request, &user).await
         };
         answered.unwrap_or_else(|failure| {
-            tracing::info!(user, %uri, why = failure.detail(), "a forwarded request failed");
+            seldom!(info, "forwarded request", user, %uri, why = failure.detail(), "a forwarded request failed");
             failure.response()
         })
     }
@@ -221,7 +221,8 @@ impl Permit {
         let mut open = forward.open.0.lock().unwrap_or_else(PoisonError::into_inner);
         let count = open.entry(user.to_owned()).or_default();
         if *count >= forward.spec.max_tunnels {
-            tracing::warn!(user, limit = forward.spec.max_tunnels, "limit hit: tunnels of a user");
+            let limit = forward.spec.max_tunnels;
+            seldom!(warn, "tunnels of a user", user, limit, "limit hit: tunnels of a user");
             return Err(Failure::too_many(forward.spec.max_tunnels));
         }
         *count += 1;

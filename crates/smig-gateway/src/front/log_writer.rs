@@ -9,9 +9,8 @@ use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 use std::sync::mpsc::{Receiver, SyncSender, sync_channel};
 use std::thread;
 
+use smig::seldom;
 use tokio::sync::oneshot;
-
-use crate::seldom::Seldom;
 
 /// Lines that may wait...
 const MAX_LINES: usize = 4096;
@@ -45,7 +44,6 @@ enum Message {
 #[derive(Debug, Default)]
 pub(super) struct Dropped {
     count: AtomicU64,
-    said: Seldom,
 }
 
 impl Dropped {
@@ -55,9 +53,7 @@ impl Dropped {
 
     fn add(&self, lines: u64, why: &str) {
         self.count.fetch_add(lines, Ordering::Relaxed);
-        if let Some(lines) = self.said.due(lines) {
-            tracing::warn!(lines, "lines of the access log are dropped: {why}");
-        }
+        seldom!(warn, "dropped lines", times = lines, "lines of the access log are dropped: {why}");
     }
 }
 

@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use bytes::Bytes;
 use http_body::{Body as _, Frame, SizeHint};
-use smig::{BoxError, Incoming};
+use smig::{BoxError, Incoming, seldom};
 use tokio::time::{Instant, Sleep};
 
 use super::head::check_trailers;
@@ -198,7 +198,7 @@ impl Http2 {
 /// A response broke in its body: the client learns by a reset.
 fn failed(under_way: &UnderWay, error: &BoxError) {
     if let Some(server) = under_way.server() {
-        tracing::warn!(server = %server.url(), %error, "a response broke off");
+        seldom!(warn, "broken response", server = %server.url(), %error, "a response broke off");
         server.on_failure();
     }
 }

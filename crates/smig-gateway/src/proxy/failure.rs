@@ -6,10 +6,9 @@ use std::net::SocketAddr;
 use bytes::Bytes;
 use http::header::{CACHE_CONTROL, CONTENT_TYPE, HeaderName, HeaderValue};
 use http::{Response, StatusCode};
-use smig::TlsFault;
+use smig::{TlsFault, seldom};
 
 use super::Body;
-use crate::seldom::Seldom;
 use crate::upstream::Upstream;
 
 /// The name of this program in `proxy-status`.
@@ -287,11 +286,10 @@ impl Failure {
 
     /// The response that tells a client, and a line that tells us.
     pub(crate) fn answer(self, upstream: &Upstream, client: SocketAddr) -> Response<Body> {
-        static EXHAUSTED: Seldom = Seldom::new();
-        if !self.is_own() {
-            tracing::warn!(upstream = upstream.name(), %client, failure = %self, "no response");
-        } else if let Some(times) = EXHAUSTED.due(1) {
-            tracing::error!(times, failure = %self, "this machine has too little to connect with");
+        if self.is_own() {
+            seldom!(error, "exhausted", failure = %self, "this machine has too little to connect with");
+        } else {
+            seldom!(warn, "no response", upstream = upstream.name(), %client, failure = %self, "no response");
         }
         self.into_response()
     }

@@ -21,6 +21,7 @@ use crate::driver::{App, FAREWELL, Mailbox, Slot, Slots, Turn};
 use crate::error::{Error, Kind, Phase, Reset};
 use crate::moves::{self, Surroundings, Tracked};
 use crate::observe::{Migration, Observed};
+use crate::seldom;
 use crate::server::content_length;
 use crate::snapshot::{self, Asked, Book, MoveCause, Record, StreamName};
 use crate::stream::{self, Feed, Head, Pumped};
@@ -437,7 +438,7 @@ impl App for ClientSession {
                 self.spares.on_joined(turn);
             }
             Event::JoinRefused { conn, reason } => {
-                tracing::info!(%conn, ?reason, "the server refused a spare connection");
+                seldom!(info, "refused spare", %conn, ?reason, "the server refused a spare connection");
                 let ends = self.host.counters.ends_of(turn, conn);
                 self.host.counters.on(&Observed::JoinRefused { ends });
                 self.spares.on_refused(turn, conn, reason);
@@ -463,7 +464,7 @@ impl App for ClientSession {
                 self.spares.on_closed(turn, error.and_then(|error| error.cause));
             }
             Event::LimitHit { conn, limit } => {
-                tracing::warn!(%conn, limit, "limit hit");
+                seldom!(warn, limit, %conn, limit, "limit hit");
                 self.host.counters.on(&Observed::LimitHit(limit));
             }
             _ => {}

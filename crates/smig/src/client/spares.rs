@@ -19,6 +19,7 @@ use super::session::Command;
 use crate::connection::{ConnectionInfo, Permit};
 use crate::driver::{Mailbox, Turn};
 use crate::error::Error;
+use crate::seldom;
 use crate::transport::Transport;
 
 /// How long no spare is dialed after one failed or was refused; doubled each time.
@@ -135,7 +136,7 @@ impl Spares {
             // The session closes or has enough.
             Ok(_) => self.decline_all(turn),
             Err(error) => {
-                tracing::info!(%error, "no spare connection");
+                seldom!(info, "no spare", %error, "no spare connection");
                 self.fail(turn);
             }
         }

@@ -15,6 +15,7 @@ use super::hold::Hold;
 use super::link::{Departed, Link, Progress, Role, Stage};
 use super::pace::{LEAST_BASE, Pace, Reading};
 use crate::connection::ConnectionInfo;
+use crate::seldom;
 use crate::snapshot::{ConnectionRole, ConnectionSnapshot};
 use crate::socket::{PathSample, SocketOptions};
 use crate::transport::Transport;
@@ -145,7 +146,9 @@ impl Links {
                     Ok(material) => {
                         session.handle_keying_material(*conn, material, crate::entropy::nonce());
                     }
-                    Err(error) => tracing::warn!(%conn, %error, "no TLS exporter; SMig stays off"),
+                    Err(error) => {
+                        seldom!(warn, "exporter", %conn, %error, "no TLS exporter; SMig stays off")
+                    }
                 }
             }
             Event::Closed { conn, .. } => {

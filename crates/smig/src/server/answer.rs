@@ -15,6 +15,7 @@ use crate::driver::{Slot, Turn};
 use crate::error::{BoxError, Reset};
 use crate::moves::Tracked;
 use crate::observe::{Migration, Observed};
+use crate::seldom;
 use crate::stream::{Incoming, Length, Pumped, pump};
 
 impl<S, B> ServerSession<S, B>
@@ -50,11 +51,11 @@ where
     fn on_failure(&mut self, turn: &mut Turn<'_>, slot: Slot, failure: Failure) {
         match failure {
             Failure::Panicked => {
-                tracing::error!("a handler panicked; its stream is reset");
+                seldom!(error, "panic", "a handler panicked; its stream is reset");
                 self.worker.shared.counters.on(&Observed::Panicked);
             }
             Failure::Error(error) => {
-                tracing::warn!(%error, "a handler failed; its stream is reset")
+                seldom!(warn, "handler", %error, "a handler failed; its stream is reset");
             }
         }
         self.abort(turn, slot, ErrorCode::InternalError);
@@ -114,7 +115,7 @@ where
                 let code = match error.downcast_ref() {
                     Some(Reset(code)) => *code,
                     None => {
-                        tracing::warn!(%error, "a response body failed; its stream is reset");
+                        seldom!(warn, "response body", %error, "a response body failed; its stream is reset");
                         ErrorCode::InternalError
                     }
                 };

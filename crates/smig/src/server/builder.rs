@@ -16,7 +16,6 @@ use tower_service::Service;
 
 use super::crowd::Crowd;
 use super::listening::{Ids, ListenerId, Listening, Open};
-use super::notices::Notices;
 use super::registry::Registry;
 use super::roll::Roll;
 use super::tls::ServerTls;
@@ -306,7 +305,6 @@ impl ServerBuilder {
             crowd: Crowd::new(self.max_connections_per_client),
             handshake_timeout: self.handshake_timeout,
             deadlines,
-            notices: Notices::default(),
             tenant: self.tenant,
             authority: self.authority,
             describe_streams: self.describe_streams,

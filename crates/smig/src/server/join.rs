@@ -15,6 +15,7 @@ use crate::driver::{Departed, Turn};
 use crate::entropy;
 use crate::error::BoxError;
 use crate::observe::Observed;
+use crate::seldom;
 use crate::stream::Incoming;
 use crate::transport::Parted;
 
@@ -52,7 +53,9 @@ where
         let Departed { transport, info, output } = departed;
         let parted = match transport.part() {
             Ok(parted) => parted,
-            Err(error) => return tracing::warn!(%error, "joining connection lost"),
+            Err(error) => {
+                return seldom!(warn, "join", %error, "joining connection lost");
+            }
         };
         let arrival = Box::new(Arrival { detached, parted, info, output });
         if let Err(Command::Join(arrival)) = owner.send(Command::Join(arrival)) {
@@ -66,11 +69,15 @@ where
         let Arrival { detached, parted, info, output } = arrival;
         let transport = match parted.join() {
             Ok(transport) => transport,
-            Err(error) => return tracing::warn!(%error, "joining connection lost"),
+            Err(error) => {
+                return seldom!(warn, "join", %error, "joining connection lost");
+            }
         };
         let exporter = match transport.keying_material(&detached.exporter_request()) {
             Ok(exporter) => exporter,
-            Err(error) => return tracing::warn!(%error, "joining connection has no exporter"),
+            Err(error) => {
+                return seldom!(warn, "join", %error, "joining connection has no exporter");
+            }
         };
         match turn.session.verify_join(&detached, exporter) {
             Ok(proof) => {
@@ -94,7 +101,7 @@ where
             Ok(transport) => {
                 self.found(turn, detached, Departed { transport, info, output }, refusal);
             }
-            Err(error) => tracing::warn!(%error, "joining connection lost"),
+            Err(error) => seldom!(warn, "join", %error, "joining connection lost"),
         }
     }
 
@@ -106,7 +113,8 @@ where
         departed: Departed,
         refusal: JoinRefusal,
     ) {
-        tracing::info!(?refusal, peer = %departed.info.peer_addr(), "connection refused by its session");
+        let peer = departed.info.peer_addr();
+        seldom!(info, "join refused", ?refusal, %peer, "connection refused by its session");
         let counters = &self.worker.shared.counters;
         let ends = counters.ends(|| Some(departed.info.ends()));
         counters.on(&Observed::JoinRefused { ends });

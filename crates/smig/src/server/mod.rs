@@ -16,7 +16,6 @@ mod join;
 mod line;
 mod listening;
 mod names;
-mod notices;
 mod registry;
 mod requests;
 mod respond;

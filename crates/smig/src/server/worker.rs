@@ -19,17 +19,16 @@ use super::builder::AuthorityCheck;
 use super::crowd::Crowd;
 use super::date::Date;
 use super::listening::ListenerId;
-use super::notices::Notices;
 use super::registry::Registry;
 use super::roll::Roll;
 use super::session::{Command, ServerSession};
 use super::tls::ServerTls;
-use crate::clock;
 use crate::deadlines::Deadlines;
 use crate::driver::{Driver, LinkOptions, Links, Mailbox};
 use crate::error::BoxError;
 use crate::moves::MoveRules;
 use crate::observe::{Counters, Observed};
+use crate::seldom;
 use crate::stream::Incoming;
 
 /// What all workers of a server share.
@@ -45,7 +44,6 @@ pub(super) struct Shared {
     pub(super) crowd: Arc<Crowd>,
     pub(super) handshake_timeout: Duration,
     pub(super) deadlines: Deadlines,
-    pub(super) notices: Notices,
     pub(super) tenant: Vec<u8>,
     pub(super) authority: AuthorityCheck,
     pub(super) describe_streams: usize,
@@ -55,17 +53,13 @@ impl Shared {
     /// A client ran into a limit.
     pub(super) fn on_limit(&self, limit: &'static str, peer: Option<SocketAddr>) {
         self.counters.on(&Observed::LimitHit(limit));
-        if let Some(times) = self.notices.due(limit, clock::now()) {
-            tracing::warn!(limit, ?peer, times, "limit hit");
-        }
+        seldom!(warn, limit, limit, ?peer, "limit hit");
     }
 
     /// This machine or process has no more of something. It is no client's fault, and no server's.
     pub(super) fn on_exhausted(&self, what: &'static str, error: &std::io::Error) {
         self.counters.on(&Observed::LimitHit(what));
-        if let Some(times) = self.notices.due(what, clock::now()) {
-            tracing::error!(%error, times, "connections wait to be accepted: {what}");
-        }
+        seldom!(error, what, %error, "connections wait to be accepted: {what}");
     }
 
     /// Whether somebody wants to see streams to their end.

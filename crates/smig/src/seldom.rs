@@ -1,0 +1,145 @@
+//! Log lines that a peer can cause: of each kind one a second, which says how often it happened. A
+//! peer must not fill a disk. Metrics count each time.
+
+use std::sync::{Mutex, PoisonError};
+use std::time::{Duration, Instant};
+
+/// Between two lines of a kind.
+const BETWEEN: Duration = Duration::from_secs(1);
+
+/// What a line is about: the module that writes it, and which of that module's lines it is.
+type Kind = (&'static str, &'static str);
+
+/// Writes a line by [`tracing`], unless one of its kind was written within the last second:
+/// `seldom!(warn, "the kind", fields, "the message")`. A kind is of its module. The field `times` says
+/// how often it happened since the last line. `times = N` before other fields: it happened N times.
+#[macro_export]
+#[doc(hidden)]
+macro_rules! seldom {
+    ($level:ident, $kind:expr, times = $times:expr, $($line:tt)+) => {
+        if let Some(times) = $crate::seldom::due((module_path!(), $kind), $times) {
+            ::tracing::$level!(times, $($line)+);
+        }
+    };
+    ($level:ident, $kind:expr, $($line:tt)+) => {
+        $crate::seldom!($level, $kind, times = 1, $($line)+)
+    };
+}
+
+/// Of the whole process: connections share its log.
+static LINES: Thinning = Thinning::new();
+
+/// Something of this kind happened so many times. `Some`: a line is due, and so often it happened since
+/// the last.
+#[must_use]
+pub fn due(kind: Kind, times: u64) -> Option<u64> {
+    LINES.due(kind, times, Instant::now())
+}
+
+/// When each kind was last written. There are as many as there are places that write and limits.
+#[derive(Debug)]
+struct Thinning(Mutex<Vec<Line>>);
+
+#[derive(Debug)]
+struct Line {
+    kind: Kind,
+    written: Instant,
+    unsaid: u64,
+}
+
+impl Thinning {
+    const fn new() -> Self {
+        Self(Mutex::new(Vec::new()))
+    }
+
+    fn due(&self, kind: Kind, times: u64, now: Instant) -> Option<u64> {
+        let mut lines = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        let Some(line) = lines.iter_mut().find(|line| line.kind == kind) else {
+            lines.push(Line { kind, written: now, unsaid: 0 });
+            return Some(times);
+        };
+        line.unsaid = line.unsaid.saturating_add(times);
+        if now.saturating_duration_since(line.written) < BETWEEN {
+            return None;
+        }
+        line.written = now;
+        Some(std::mem::take(&mut line.unsaid))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::Arc;
+
+    use tracing::field::{Field, Visit};
+    use tracing::span::{Attributes, Id, Record};
+    use tracing::{Event, Metadata, Subscriber};
+
+    use super::*;
+
+    const RESETS: Kind = ("server", "resets");
+
+    #[test]
+    fn a_flood_is_one_line_a_second_that_counts() {
+        let (lines, start) = (Thinning::new(), Instant::now());
+        let at = |millis| start + Duration::from_millis(millis);
+        let hits: Vec<_> = (0..3000).filter_map(|n| lines.due(RESETS, 1, at(n))).collect();
+        assert_eq!(hits, [1, 1000, 1000]);
+        assert_eq!(lines.due(RESETS, 5, at(3000)), Some(1004));
+        assert_eq!(lines.due(RESETS, 1, at(60_000)), Some(1));
+    }
+
+    #[test]
+    fn kinds_do_not_hide_each_other() {
+        let (lines, now) = (Thinning::new(), Instant::now());
+        assert_eq!(lines.due(RESETS, 1, now), Some(1));
+        assert_eq!(lines.due(("server", "migrations"), 1, now), Some(1));
+        assert_eq!(lines.due(("client", "resets"), 1, now), Some(1));
+        assert_eq!(lines.due(RESETS, 1, now), None);
+    }
+
+    /// Collects the field `times` of each line.
+    #[derive(Default)]
+    struct Lines(Arc<Mutex<Vec<u64>>>);
+
+    impl Subscriber for Lines {
+        fn enabled(&self, _: &Metadata<'_>) -> bool {
+            true
+        }
+        fn new_span(&self, _: &Attributes<'_>) -> Id {
+            Id::from_u64(1)
+        }
+        fn record(&self, _: &Id, _: &Record<'_>) {}
+        fn record_follows_from(&self, _: &Id, _: &Id) {}
+        fn event(&self, event: &Event<'_>) {
+            event.record(&mut Times(&self.0));
+        }
+        fn enter(&self, _: &Id) {}
+        fn exit(&self, _: &Id) {}
+    }
+
+    struct Times<'a>(&'a Mutex<Vec<u64>>);
+
+    impl Visit for Times<'_> {
+        fn record_u64(&mut self, field: &Field, value: u64) {
+            if field.name() == "times" {
+                self.0.lock().unwrap().push(value);
+            }
+        }
+        fn record_debug(&mut self, _: &Field, _: &dyn std::fmt::Debug) {}
+    }
+
+    #[test]
+    fn what_is_written_is_due() {
+        let (lines, start) = (Lines::default(), Instant::now());
+        let seen = Arc::clone(&lines.0);
+        tracing::subscriber::with_default(lines, || {
+            for _ in 0..5000 {
+                seldom!(warn, "a kind of this test", limit = "none", "limit hit");
+            }
+        });
+        let seen = seen.lock().unwrap();
+        let most = 1 + start.elapsed().as_secs();
+        assert!(!seen.is_empty() && seen.len() as u64 <= most, "{seen:?}");
+    }
+}
