@@ -18,6 +18,9 @@ const END_HEADERS: u8 = 4;
 const OK: &[u8] = &[0x88];
 /// `:status: 200`, `content-length: 10`.
 const OK_TEN: &[u8] = &[0x88, 0x0f, 0x0d, 2, b'1', b'0'];
+/// `:status: 103`.
+const EARLY_HINTS: &[u8] = b"\x08\x03103";
+const REFUSED_STREAM: &[u8] = &[0, 0, 0, 7];
 
 /// The server's end of a connection.
 struct Peer(TcpStream);
@@ -41,13 +44,18 @@ impl Peer {
 
     /// The stream of the next request.
     async fn request(&mut self) -> u32 {
+        self.next(HEADERS).await
+    }
+
+    /// The stream of the next frame of this kind.
+    async fn next(&mut self, kind: u8) -> u32 {
         loop {
             let mut head = [0; 9];
             self.0.read_exact(&mut head).await.unwrap();
             let len = u32::from_be_bytes([0, head[0], head[1], head[2]]);
             let mut payload = vec![0; len as usize];
             self.0.read_exact(&mut payload).await.unwrap();
-            if head[3] == HEADERS {
+            if head[3] == kind {
                 return u32::from_be_bytes([head[5], head[6], head[7], head[8]]);
             }
         }
@@ -66,7 +74,7 @@ async fn a_refused_stream_is_opened_again() {
     let answering = async {
         let mut peer = Peer::accept(&mut origin).await;
         let first = peer.request().await;
-        peer.send(RST_STREAM, 0, first, &7_u32.to_be_bytes()).await;
+        peer.send(RST_STREAM, 0, first, REFUSED_STREAM).await;
         let second = peer.request().await;
         peer.send(HEADERS, END_HEADERS | END_STREAM, second, OK).await;
         peer
@@ -112,12 +120,53 @@ async fn a_post_that_was_begun_is_not_sent_again() {
     assert_eq!(response.headers()["proxy-status"], "smig; error=connection_terminated");
 }
 
-/// Frames behind a response's head.
-type Rest = &'static [(u8, u8, &'static [u8])];
+/// Frames: kind, flags, payload.
+type Frames = &'static [(u8, u8, &'static [u8])];
+
+#[tokio::test]
+async fn a_post_that_was_begun_and_then_refused_is_not_sent_again() {
+    let cases: [(&str, &str, Frames); 4] = [
+        ("its body was sent", "x", &[]),
+        ("103 came", "", &[(HEADERS, END_HEADERS, EARLY_HINTS)]),
+        ("a head came", "", &[(HEADERS, END_HEADERS, OK)]),
+        ("data came", "", &[(HEADERS, END_HEADERS, OK), (DATA, 0, b"o")]),
+    ];
+    for (what, body, before) in cases {
+        let (mut origin, gateway) = setup().await;
+        let answering = async {
+            let mut peer = Peer::accept(&mut origin).await;
+            let stream = peer.request().await;
+            if !body.is_empty() {
+                peer.next(DATA).await;
+            }
+            for (kind, flags, payload) in before {
+                peer.send(*kind, *flags, stream, payload).await;
+            }
+            peer.send(RST_STREAM, 0, stream, REFUSED_STREAM).await;
+            let stream = peer.request().await;
+            peer.send(HEADERS, END_HEADERS | END_STREAM, stream, OK).await;
+            peer
+        };
+        let client = client();
+        let asking = async {
+            let request = Request::post(gateway.url("/")).body(Full::<bytes::Bytes>::from(body));
+            let broke = match client.request(request.unwrap()).await.unwrap() {
+                // 503: the server did nothing, so that the client may send it again.
+                response if response.status().is_server_error() => true,
+                response => response.into_body().collect().await.is_err(),
+            };
+            // Sent again, it is the one that is answered.
+            assert!(broke, "{what}");
+            let next = client.request(get(gateway.url("/"))).await.unwrap();
+            assert_eq!(next.status(), 200, "{what}");
+        };
+        let ((), _peer) = tokio::join!(asking, answering);
+    }
+}
 
 #[tokio::test]
 async fn a_body_that_breaks_or_lies_is_never_taken_for_complete() {
-    let cases: [(&str, &[u8], Rest); 4] = [
+    let cases: [(&str, &[u8], Frames); 4] = [
         ("reset", OK, &[(DATA, 0, b"short"), (RST_STREAM, 0, &[0, 0, 0, 2])]),
         ("reset without error", OK, &[(DATA, 0, b"short"), (RST_STREAM, 0, &[0, 0, 0, 0])]),
         ("short", OK_TEN, &[(DATA, END_STREAM, b"short")]),

@@ -10,5 +10,6 @@ mod http2;
 mod limits;
 mod migration;
 mod other_protocols;
+mod retries;
 mod snapshot;
 mod support;

@@ -1,0 +1,136 @@
+//! What a client sends again by itself after REFUSED_STREAM, from a server by hand.
+
+use bytes::Bytes;
+use http::{Method, Request};
+use http_body_util::{BodyExt as _, Full};
+use smig::{ClearTrust, Cleartext, Client, Error, ErrorCode, Processed};
+use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
+use tokio::net::{TcpListener, TcpStream};
+
+use crate::support::loopback;
+
+const DATA: u8 = 0;
+const HEADERS: u8 = 1;
+const RST_STREAM: u8 = 3;
+const SETTINGS: u8 = 4;
+const END_STREAM: u8 = 1;
+const END_HEADERS: u8 = 4;
+/// `:status: 200`.
+const OK: &[u8] = &[0x88];
+/// `:status: 103`.
+const EARLY_HINTS: &[u8] = b"\x08\x03103";
+const REFUSED_STREAM: &[u8] = &[0, 0, 0, 7];
+
+/// The server's end of a connection.
+struct Peer(TcpStream);
+
+impl Peer {
+    async fn accept(listener: &TcpListener) -> Self {
+        let (mut tcp, _) = listener.accept().await.unwrap();
+        tcp.read_exact(&mut [0; 24]).await.unwrap();
+        let mut peer = Self(tcp);
+        peer.send(SETTINGS, 0, 0, &[]).await;
+        peer
+    }
+
+    async fn send(&mut self, kind: u8, flags: u8, stream: u32, payload: &[u8]) {
+        let mut frame = u32::try_from(payload.len()).unwrap().to_be_bytes()[1..].to_vec();
+        frame.extend([kind, flags]);
+        frame.extend(stream.to_be_bytes());
+        frame.extend(payload);
+        self.0.write_all(&frame).await.unwrap();
+    }
+
+    /// The stream of the next frame of this kind.
+    async fn next(&mut self, kind: u8) -> u32 {
+        loop {
+            let mut head = [0; 9];
+            self.0.read_exact(&mut head).await.unwrap();
+            let len = u32::from_be_bytes([0, head[0], head[1], head[2]]);
+            let mut payload = vec![0; len as usize];
+            self.0.read_exact(&mut payload).await.unwrap();
+            if head[3] == kind {
+                return u32::from_be_bytes([head[5], head[6], head[7], head[8]]);
+            }
+        }
+    }
+
+    /// Answers the next request, whichever it is.
+    async fn answer(&mut self) {
+        let stream = self.next(HEADERS).await;
+        self.send(HEADERS, END_HEADERS | END_STREAM, stream, OK).await;
+    }
+}
+
+async fn setup() -> (TcpListener, Client) {
+    let cleartext = Cleartext::PriorKnowledge(ClearTrust::None);
+    let client = Client::builder().cleartext(cleartext).build().unwrap();
+    (TcpListener::bind(loopback()).await.unwrap(), client)
+}
+
+/// Sends a request, and reads the whole response.
+async fn ask(
+    client: &Client,
+    listener: &TcpListener,
+    method: Method,
+    body: &'static str,
+) -> Result<Bytes, Error> {
+    let url = format!("http://{}/", listener.local_addr().unwrap());
+    let request = Request::builder().method(method).uri(url).body(Full::<Bytes>::from(body));
+    let response = client.request(request.unwrap()).await?;
+    Ok(response.into_body().collect().await?.to_bytes())
+}
+
+#[tokio::test]
+async fn a_refused_request_of_which_nothing_was_heard_is_sent_again() {
+    for method in [Method::GET, Method::POST] {
+        let (listener, client) = setup().await;
+        let answering = async {
+            let mut peer = Peer::accept(&listener).await;
+            let refused = peer.next(HEADERS).await;
+            peer.send(RST_STREAM, 0, refused, REFUSED_STREAM).await;
+            peer.answer().await;
+            peer
+        };
+        let (asked, _peer) = tokio::join!(ask(&client, &listener, method, ""), answering);
+        assert_eq!(asked.unwrap(), "");
+    }
+}
+
+/// What comes before the reset on the request's stream: kind, flags, payload.
+type Before = &'static [(u8, u8, &'static [u8])];
+
+#[tokio::test]
+async fn a_post_that_was_begun_is_not_sent_again() {
+    let cases: [(&str, &str, Before, Processed); 4] = [
+        // The server did nothing, but a part of the body is gone.
+        ("its body was sent", "x", &[], Processed::No),
+        ("103 came", "", &[(HEADERS, END_HEADERS, EARLY_HINTS)], Processed::Maybe),
+        ("a head came", "", &[(HEADERS, END_HEADERS, OK)], Processed::Maybe),
+        ("data came", "", &[(HEADERS, END_HEADERS, OK), (DATA, 0, b"o")], Processed::Maybe),
+    ];
+    for (what, body, before, processed) in cases {
+        let (listener, client) = setup().await;
+        let answering = async {
+            let mut peer = Peer::accept(&listener).await;
+            let stream = peer.next(HEADERS).await;
+            if !body.is_empty() {
+                peer.next(DATA).await;
+            }
+            for (kind, flags, payload) in before {
+                peer.send(*kind, *flags, stream, payload).await;
+            }
+            peer.send(RST_STREAM, 0, stream, REFUSED_STREAM).await;
+            peer.answer().await;
+            peer
+        };
+        let asking = async {
+            // Sent again, it is the one that is answered.
+            let error = ask(&client, &listener, Method::POST, body).await.expect_err(what);
+            assert_eq!(error.code(), Some(ErrorCode::RefusedStream), "{what}");
+            assert_eq!(error.was_processed(), processed, "{what}");
+            ask(&client, &listener, Method::GET, "").await.unwrap();
+        };
+        let ((), _peer) = tokio::join!(asking, answering);
+    }
+}
