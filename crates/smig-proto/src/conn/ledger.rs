@@ -239,9 +239,11 @@ mod tests {
         assert_eq!(ledger.skipped.rows.len(), SKIPPED);
         assert_eq!(ledger.standing(StreamId::new(3_995)), Standing::Skipped);
         assert_eq!(ledger.standing(StreamId::new(3)), Standing::Closed);
-        // One row, cut into as many.
+        // A row of each jump, cut into half as many rows as it has ids.
         let mut ledger = Ledger::default();
-        ledger.mark_used(StreamId::new(4_001));
+        for id in [1_001, 2_001, 3_001, 4_001] {
+            ledger.mark_used(StreamId::new(id));
+        }
         for id in (3..4_000).step_by(4) {
             ledger.mark_used(StreamId::new(id));
         }
