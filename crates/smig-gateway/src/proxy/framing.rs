@@ -9,10 +9,10 @@ use std::pin::Pin;
 use std::task::{Context, Poll, ready};
 
 use bytes::Bytes;
+use http::Method;
 use http::header::{
     CONTENT_LENGTH, HeaderMap, HeaderName, HeaderValue, SEC_WEBSOCKET_KEY, TRANSFER_ENCODING, VIA,
 };
-use http::{Method, Response, StatusCode, Version};
 use http_body::{Body, Frame, SizeHint};
 use smig::BoxError;
 
@@ -152,16 +152,6 @@ pub(super) fn rewrite_length(headers: &mut HeaderMap) -> Result<(), &'static str
 pub(crate) fn announces_content(headers: &HeaderMap) -> bool {
     headers.contains_key(TRANSFER_ENCODING)
         || headers.get_all(CONTENT_LENGTH).iter().any(|length| length != "0")
-}
-
-/// Whether the connection that a response came by may carry no other request: it is not certain that the
-/// server holds the message to end where we do.
-pub(crate) fn leaves_doubt<B>(response: &Response<B>) -> bool {
-    // A server of HTTP/1.0 may take chunks for requests, and hyper would speak HTTP/1.0 to it from now
-    // on, which drops a body whose length is not known.
-    response.version() != Version::HTTP_11
-        // RFC 9110 section 15.3.5, RFC 9112 section 6.1: who announces content there may send it.
-        || (response.status() == StatusCode::NO_CONTENT && announces_content(response.headers()))
 }
 
 impl<B> Body for Content<B>
@@ -404,24 +394,5 @@ mod tests {
         all.append("x", HeaderValue::from_static("1"));
         let fields = Fields::of(all);
         assert_eq!(fields.keys().collect::<Vec<_>>(), ["x"]);
-    }
-
-    #[test]
-    fn some_responses_are_the_last_of_their_connection() {
-        for (version, status, field, doubt) in [
-            (Version::HTTP_11, 200, None, false),
-            (Version::HTTP_11, 204, None, false),
-            (Version::HTTP_11, 204, Some((CONTENT_LENGTH, "0")), false),
-            (Version::HTTP_11, 204, Some((CONTENT_LENGTH, "5")), true),
-            (Version::HTTP_11, 204, Some((TRANSFER_ENCODING, "chunked")), true),
-            (Version::HTTP_11, 304, Some((CONTENT_LENGTH, "5")), false),
-            (Version::HTTP_10, 200, Some((CONTENT_LENGTH, "5")), true),
-        ] {
-            let mut response = Response::builder().version(version).status(status);
-            if let Some((name, value)) = field {
-                response = response.header(name, value);
-            }
-            assert_eq!(leaves_doubt(&response.body(()).unwrap()), doubt, "{version:?} {status}");
-        }
     }
 }

@@ -1,6 +1,5 @@
 //! One exchange with an upstream.
 
-mod authenticated;
 mod body;
 mod failure;
 pub(crate) mod framing;
@@ -34,7 +33,6 @@ use crate::tunnel::Tunnels;
 use crate::upstream::{
     Asked, Connection, Lease, ServerPool, Session, Tried, Unanswered, UnderWay, Upstream, Worker,
 };
-use authenticated::authenticates_connection;
 use framing::Content;
 use head::{Outward, Upgrades, Wish};
 use switch::Switch;
@@ -269,9 +267,6 @@ impl Usual<'_> {
             });
         }
         let Some(connection) = lease.get() else { return Err(Failure::NoServer) };
-        if authenticates_connection(request.headers()) {
-            connection.use_no_more();
-        }
         let patience = Patience::new(self.upload(), self.upstream.timeouts());
         Ok(connection.send(request, patience))
     }
@@ -280,15 +275,10 @@ impl Usual<'_> {
     fn take_http1(
         &self,
         mut response: Response<Received>,
-        mut lease: Lease,
+        lease: Lease,
         under_way: UnderWay,
     ) -> Result<Response<Body>, Failure> {
         head::accept(&mut response)?;
-        if authenticates_connection(response.headers())
-            && let Some(connection) = lease.get()
-        {
-            connection.use_no_more();
-        }
         if let Some(server) = under_way.server() {
             server.on_success();
         }

@@ -20,7 +20,7 @@ use tokio::time::{Instant, Sleep};
 
 use super::connect::Io;
 use super::relay::Relay;
-use crate::proxy::framing::{self, Content};
+use crate::proxy::framing::Content;
 use crate::proxy::{Failure, Patience, Upload};
 
 /// Rounds of a connection's parts until other tasks of the thread get their turn.
@@ -39,7 +39,7 @@ pub(crate) struct Http1 {
     ended: bool,
     /// It has carried a request before: the server may have closed it meanwhile.
     used: bool,
-    /// It carries no further request: where the next one would begin is not certain.
+    /// It carries no further request, as what it has carried says.
     last: bool,
     pub(super) idle_since: Instant,
     place: OwnedSemaphorePermit,
@@ -153,7 +153,7 @@ impl Http1 {
         quiet && !self.ended && !self.last && self.sender.is_ready()
     }
 
-    /// Says that its present request is its last.
+    /// Says that its present request is its last, whatever it carries.
     pub(crate) const fn use_no_more(&mut self) {
         self.last = true;
     }
@@ -192,6 +192,7 @@ impl Http1 {
         request: Request<Content<Upload>>,
         patience: Patience,
     ) -> impl Future<Output = Result<Response<Incoming>, Unanswered>> + use<'_> {
+        self.last |= smig::is_last_request(request.headers());
         self.relay.begin_alone();
         let sending = self.sender.try_send_request(request);
         self.relay.end_silently();
@@ -243,9 +244,7 @@ where
     fn poll(self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Self::Output> {
         let mut this = self.project();
         if let Poll::Ready(sent) = this.connection.drive(cx, |cx| this.sending.as_mut().poll(cx)) {
-            if sent.as_ref().is_ok_and(framing::leaves_doubt) {
-                this.connection.use_no_more();
-            }
+            this.connection.last |= sent.as_ref().is_ok_and(smig::is_last_response);
             return Poll::Ready(sent.map_err(|mut failed| {
                 let unsent = failed.take_message().is_some();
                 let failure = Failure::from_hyper(failed.into_error());

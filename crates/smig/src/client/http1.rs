@@ -1,10 +1,11 @@
 //! Servers that speak only HTTP/1.1: hyper's client, one request a connection at a time.
 
-use std::pin::pin;
 use std::sync::{Arc, Mutex, PoisonError};
 
-use http::{HeaderValue, Method, Request, header};
+use http::{HeaderValue, Method, Request, Response, header};
 use http_body::Body as _;
+use hyper::body::Incoming;
+use hyper::client::conn::TrySendError;
 use hyper::client::conn::http1::{SendRequest, handshake};
 use smig_proto::{Processed, RequestHead};
 use tokio::sync::Semaphore;
@@ -14,6 +15,7 @@ use tokio::time::timeout;
 use super::body::RequestBody;
 use super::call::Outgoing;
 use super::host::{self, Host};
+use super::reuse::{is_last_request, is_last_response};
 use super::session::{Command, Speaks};
 use crate::driver::Mailbox;
 use crate::error::{Error, Kind};
@@ -24,7 +26,13 @@ use crate::transport::Transport;
 /// Connections to one server at once, as browsers have it.
 const CONNECTIONS: usize = 6;
 
-type Sender = SendRequest<RequestBody>;
+/// One connection.
+#[derive(Debug)]
+struct Sender {
+    hyper: SendRequest<RequestBody>,
+    /// It carries no further request, as what it has carried says.
+    last: bool,
+}
 
 /// Connections that wait for a request.
 #[derive(Debug)]
@@ -85,28 +93,44 @@ pub(super) async fn run(host: Arc<Host>, mailbox: Arc<Mailbox<Command>>, first: 
     host.forget(&mailbox);
 }
 
+impl Sender {
+    /// Sends a request and waits for the response's head.
+    async fn send(
+        &mut self,
+        request: Request<RequestBody>,
+    ) -> Result<Response<Incoming>, TrySendError<Request<RequestBody>>> {
+        self.last |= is_last_request(request.headers());
+        let response = self.hyper.try_send_request(request).await?;
+        self.last |= is_last_response(&response);
+        Ok(response)
+    }
+}
+
 impl Pool {
+    /// Takes a connection back, unless it has carried its last request.
     fn put(&self, sender: Sender) {
-        self.idle.lock().unwrap_or_else(PoisonError::into_inner).push(sender);
+        if !sender.last {
+            self.idle.lock().unwrap_or_else(PoisonError::into_inner).push(sender);
+        }
     }
 
     fn pick(&self) -> Option<Sender> {
         let mut idle = self.idle.lock().unwrap_or_else(PoisonError::into_inner);
-        idle.retain(|sender| !sender.is_closed());
-        let ready = idle.iter().rposition(Sender::is_ready)?;
+        idle.retain(|sender| !sender.hyper.is_closed());
+        let ready = idle.iter().rposition(|sender| sender.hyper.is_ready())?;
         Some(idle.swap_remove(ready))
     }
 
     async fn shake(&self, transport: Transport) -> hyper::Result<Sender> {
-        let (mut sender, connection) = handshake(transport).await?;
+        let (mut hyper, connection) = handshake(transport).await?;
         tokio::spawn(async move {
             if let Err(error) = connection.with_upgrades().await {
                 tracing::debug!(%error, "HTTP/1.1 connection ended");
             }
         });
         // Before that it is not picked, and the first request would go by a second connection.
-        sender.ready().await?;
-        Ok(sender)
+        hyper.ready().await?;
+        Ok(Sender { hyper, last: false })
     }
 
     async fn connect(&self) -> Result<Sender, Error> {
@@ -130,15 +154,14 @@ impl Pool {
                 Err(error) => return shared.fail(error),
             },
         };
-        let sending = pin!(sender.try_send_request(request(head, body)));
-        match sending.await {
+        match sender.send(request(head, body)).await {
             Ok(response) => {
                 // The response's body is hyper's from here on. The head first: an end without one
                 // is a cancelled stream.
                 shared.put_head(Head::Http1(response), None);
                 shared.put_end();
                 // Until the body is read the connection is busy.
-                if sender.ready().await.is_ok() {
+                if sender.hyper.ready().await.is_ok() {
                     self.put(sender);
                 }
             }

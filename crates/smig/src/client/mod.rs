@@ -9,6 +9,7 @@ mod http1;
 mod interim;
 mod limits;
 mod origin;
+mod reuse;
 mod service;
 mod session;
 mod spares;
@@ -34,6 +35,7 @@ pub use dial::connect_any;
 pub use interim::on_interim;
 pub use limits::{ConnectionLimit, ConnectionPlace, QueueLimit};
 pub use origin::Origin;
+pub use reuse::{is_last_request, is_last_response};
 pub use session::Speaks;
 pub use tls::{Loaded, TlsFault, Trust};
 

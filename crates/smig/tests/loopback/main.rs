@@ -6,6 +6,7 @@ mod cut;
 mod deadlines;
 mod ending;
 mod exporters;
+mod http1_pool;
 mod http2;
 mod limits;
 mod migration;

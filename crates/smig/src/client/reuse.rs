@@ -1,0 +1,80 @@
+//! Whether an HTTP/1.1 connection may carry a request after another: one rule for every pool.
+
+use http::header::{AUTHORIZATION, CONTENT_LENGTH, TRANSFER_ENCODING, WWW_AUTHENTICATE};
+use http::{HeaderMap, Response, StatusCode, Version};
+
+/// Whether the HTTP/1.1 connection that a request with these fields goes by may carry no other request
+/// behind it: the server may know a user by the connection from then on.
+#[must_use]
+pub fn is_last_request(headers: &HeaderMap) -> bool {
+    authenticates_connection(headers)
+}
+
+/// Whether the HTTP/1.1 connection that a response came by may carry no other request: the server may know
+/// a user by it, or it is not certain that the server holds the message to end where we do.
+#[must_use]
+pub fn is_last_response<B>(response: &Response<B>) -> bool {
+    let headers = response.headers();
+    // A server of HTTP/1.0 may take chunks for requests, and hyper would speak HTTP/1.0 to it from now
+    // on, which drops a body whose length is not known.
+    response.version() != Version::HTTP_11
+        // RFC 9110 section 15.3.5, RFC 9112 section 6.1: who announces content there may send it.
+        || (response.status() == StatusCode::NO_CONTENT && announces_content(headers))
+        || authenticates_connection(headers)
+}
+
+fn announces_content(headers: &HeaderMap) -> bool {
+    headers.contains_key(TRANSFER_ENCODING)
+        || headers.get_all(CONTENT_LENGTH).iter().any(|length| length != "0")
+}
+
+/// Whether a user is known by the connection from here on, and not by each request: NTLM, and Negotiate
+/// where it is that (RFC 4559). Whoever sent the next request on it would be taken for the same user.
+fn authenticates_connection(headers: &HeaderMap) -> bool {
+    [AUTHORIZATION, WWW_AUTHENTICATE].iter().any(|name| {
+        headers.get_all(name).iter().any(|value| {
+            value.as_bytes().split(|&byte| byte == b',').any(|part| {
+                let part = part.trim_ascii_start();
+                let scheme = part.split(|&byte| byte == b' ').next().unwrap_or_default();
+                scheme.eq_ignore_ascii_case(b"ntlm") || scheme.eq_ignore_ascii_case(b"negotiate")
+            })
+        })
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn some_responses_are_the_last_of_their_connection() {
+        for (version, status, field, last) in [
+            (Version::HTTP_11, 200, None, false),
+            (Version::HTTP_11, 204, None, false),
+            (Version::HTTP_11, 204, Some((CONTENT_LENGTH, "0")), false),
+            (Version::HTTP_11, 204, Some((CONTENT_LENGTH, "5")), true),
+            (Version::HTTP_11, 204, Some((TRANSFER_ENCODING, "chunked")), true),
+            (Version::HTTP_11, 304, Some((CONTENT_LENGTH, "5")), false),
+            (Version::HTTP_10, 200, Some((CONTENT_LENGTH, "5")), true),
+            (Version::HTTP_11, 401, Some((WWW_AUTHENTICATE, "Basic realm=\"a\"")), false),
+            (Version::HTTP_11, 401, Some((WWW_AUTHENTICATE, "Basic realm=\"a\", NTLM")), true),
+        ] {
+            let mut response = Response::builder().version(version).status(status);
+            if let Some((name, value)) = field {
+                response = response.header(name, value);
+            }
+            let response = response.body(()).unwrap();
+            assert_eq!(is_last_response(&response), last, "{version:?} {status}");
+        }
+    }
+
+    #[test]
+    fn some_requests_are_the_last_of_their_connection() {
+        for (credentials, last) in
+            [("Bearer ntlm", false), ("NTLM TlRM", true), ("negotiate YII=", true)]
+        {
+            let headers = HeaderMap::from_iter([(AUTHORIZATION, credentials.parse().unwrap())]);
+            assert_eq!(is_last_request(&headers), last, "{credentials}");
+        }
+    }
+}
