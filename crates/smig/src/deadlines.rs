@@ -34,6 +34,12 @@ impl Deadlines {
             idle,
         }
     }
+
+    /// How often it is looked whether a client has all of a response, so that its next turn begins.
+    pub(crate) fn delivery_tick(&self) -> Duration {
+        let turn = self.idle.min(self.head) / 4;
+        self.send.tick().min(turn).max(Duration::from_millis(1))
+    }
 }
 
 /// So much must move in so long.

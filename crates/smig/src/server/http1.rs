@@ -76,10 +76,10 @@ pub(super) async fn serve<S, B>(
             told = true;
             connection.as_mut().graceful_shutdown();
         }
-        if let Poll::Ready(ended) = connection.as_mut().poll(cx) {
-            return Poll::Ready(ended);
-        }
         loop {
+            if let Poll::Ready(ended) = connection.as_mut().poll(cx) {
+                return Poll::Ready(ended);
+            }
             let now = clock::now();
             if let Some(late) = vigil.look(now) {
                 vigil.give_up(late);

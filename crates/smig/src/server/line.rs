@@ -19,7 +19,7 @@ use super::worker::Active;
 use crate::clock;
 use crate::deadlines::Pace;
 use crate::driver::Timer;
-use crate::socket::{abandon_on_close, tcp_info};
+use crate::socket::{TcpInfo, abandon_on_close, tcp_info};
 use crate::transport::Transport;
 
 /// Interim responses of one connection.
@@ -146,6 +146,8 @@ pub(super) struct Line {
     timer: Timer,
     /// What was written and waits for the client to make room.
     unsent: Option<Pace>,
+    /// The end of a response, which was sent and waits for the client to take it.
+    untaken: Option<Pace>,
     /// The worker waits for it also when it speaks something else, in the hands of a handler.
     _active: Active,
     /// Of an interim response, to be sent before anything else.
@@ -183,6 +185,7 @@ impl Line {
             vigil,
             timer: Timer::default(),
             unsent: None,
+            untaken: None,
             _active: active,
             rest: Bytes::new(),
             flushed: true,
@@ -216,12 +219,37 @@ impl Line {
             ready!(self.timer.poll(cx, Some(next)));
             let taken = tcp_info(self.transport.tcp()).map_or(0, |info| info.bytes_acked);
             if self.unsent.as_mut().is_some_and(|pace| pace.is_late(clock::now(), taken)) {
-                // What the kernel keeps for this client goes as well.
-                self.reset_on_close();
-                self.vigil.give_up(Late::Send);
-                return Poll::Ready(Err(io::ErrorKind::TimedOut.into()));
+                return Poll::Ready(Err(self.give_up_sending()));
             }
         }
+    }
+
+    /// After a response: whether the client has all of it, as far as it has acknowledged, or takes it too
+    /// slowly. Asked whenever the connection is polled, and the vigil sees to it that it is.
+    fn look_at_delivery(&mut self) -> io::Result<()> {
+        if !self.vigil.is_delivering() {
+            self.untaken = None;
+            return Ok(());
+        }
+        let (now, send) = (clock::now(), self.vigil.deadlines.send);
+        let info = tcp_info(self.transport.tcp()).filter(TcpInfo::is_delivering);
+        let Some(info) = info else {
+            self.untaken = None;
+            self.vigil.on_delivered(now);
+            return Ok(());
+        };
+        let pace = self.untaken.get_or_insert_with(|| Pace::new(send, now));
+        if pace.is_late(now, info.bytes_acked) {
+            return Err(self.give_up_sending());
+        }
+        Ok(())
+    }
+
+    /// What the kernel keeps for this client goes as well.
+    fn give_up_sending(&mut self) -> io::Error {
+        self.reset_on_close();
+        self.vigil.give_up(Late::Send);
+        io::ErrorKind::TimedOut.into()
     }
 
     /// What a write came to, or that the client lets it wait for too long.
@@ -249,6 +277,7 @@ impl Line {
         }
         drop(state);
         self.flushed = false;
+        self.untaken = None;
         ready!(self.poll_rest(cx))?;
         Pin::new(&mut self.transport).poll_write(cx, buf)
     }
@@ -373,7 +402,8 @@ impl Write for Line {
 
     fn poll_flush(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
         let polled = self.flush(cx);
-        self.timed(cx, polled)
+        ready!(self.timed(cx, polled))?;
+        Poll::Ready(self.look_at_delivery())
     }
 
     fn poll_shutdown(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<io::Result<()>> {

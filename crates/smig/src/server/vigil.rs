@@ -34,10 +34,26 @@ enum Turn {
     Handler(Option<Arc<Intake>>),
     /// The response's. The request's body may still come, as slowly as it likes.
     Response(Option<Arc<Intake>>),
-    /// hyper has all of the response.
-    Answered(Option<Arc<Intake>>),
+    /// hyper has all of the response, the client perhaps not: it may take long to come to the end of what
+    /// is on its way, and is not idle then.
+    Answered(Answered),
     /// Something else is spoken, which has limits of its own.
     Switched,
+}
+
+#[derive(Debug)]
+struct Answered {
+    /// The request's, of which the rest may still come.
+    body: Option<Arc<Intake>>,
+    /// Something came behind the request.
+    heard: bool,
+}
+
+impl Answered {
+    /// Whether nothing is left of the request.
+    fn is_whole(&self) -> bool {
+        self.body.as_ref().is_none_or(|body| body.is_over())
+    }
 }
 
 /// What a client did not do in time.
@@ -86,8 +102,10 @@ impl Vigil {
     /// Something came.
     pub(super) fn on_read(&self, now: Instant) {
         let mut state = self.lock();
-        if matches!(state.turn, Turn::Idle(_)) {
-            state.turn = Turn::Head(now);
+        match &mut state.turn {
+            Turn::Idle(_) => state.turn = Turn::Head(now),
+            Turn::Answered(answered) => answered.heard |= answered.is_whole(),
+            _ => {}
         }
     }
 
@@ -110,7 +128,22 @@ impl Vigil {
     pub(super) fn on_taken(&self) {
         let mut state = self.lock();
         if let Turn::Response(body) = &mut state.turn {
-            state.turn = Turn::Answered(body.take());
+            state.turn = Turn::Answered(Answered { body: body.take(), heard: false });
+        }
+    }
+
+    /// Whether all that is left of the exchange is that the client takes the response.
+    pub(super) fn is_delivering(&self) -> bool {
+        matches!(&self.lock().turn, Turn::Answered(answered) if answered.is_whole())
+    }
+
+    /// The client has all that was written.
+    pub(super) fn on_delivered(&self, now: Instant) {
+        let mut state = self.lock();
+        if let Turn::Answered(answered) = &state.turn
+            && answered.is_whole()
+        {
+            state.turn = if answered.heard { Turn::Head(now) } else { Turn::Idle(now) };
         }
     }
 
@@ -121,17 +154,15 @@ impl Vigil {
 
     /// When to look, if the client is waited for.
     pub(super) fn next_look(&self, now: Instant) -> Option<Instant> {
-        let mut state = self.lock();
-        if let Turn::Answered(body) = &state.turn
-            && body.as_ref().is_none_or(|body| body.is_over())
-        {
-            state.turn = Turn::Idle(now);
-        }
-        match &state.turn {
+        match &self.lock().turn {
             Turn::Idle(since) => Some(*since + self.deadlines.idle),
             Turn::Head(since) => Some(*since + self.deadlines.head),
             Turn::Handler(body) => Some(now + body.as_ref()?.tick()?),
-            Turn::Response(_) | Turn::Answered(_) | Turn::Switched => None,
+            // The line looks then.
+            Turn::Answered(answered) => {
+                answered.is_whole().then(|| now + self.deadlines.delivery_tick())
+            }
+            Turn::Response(_) | Turn::Switched => None,
         }
     }
 
@@ -185,6 +216,7 @@ mod tests {
         assert_eq!((vigil.next_look(at(20)), vigil.look(at(1000))), (None, None));
         vigil.on_response(Becomes::Http);
         vigil.on_taken();
+        vigil.on_delivered(at(30));
         assert_eq!(vigil.next_look(at(30)), Some(at(330)));
         assert_eq!((vigil.look(at(329)), vigil.look(at(330))), (None, Some(Late::Idle)));
         vigil.on_read(at(100));
@@ -194,6 +226,27 @@ mod tests {
             (vigil.next_look(at(109)), vigil.look(at(110))),
             (Some(at(110)), Some(Late::Head))
         );
+    }
+
+    #[test]
+    fn who_takes_a_response_is_not_idle() {
+        for heard in [false, true] {
+            let vigil = vigil();
+            vigil.on_request(None);
+            vigil.on_response(Becomes::Http);
+            assert!(!vigil.is_delivering());
+            vigil.on_taken();
+            if heard {
+                vigil.on_read(at(1));
+            }
+            assert!(vigil.is_delivering());
+            // Looked at again and again, and never late.
+            assert!(vigil.next_look(at(5000)).is_some_and(|next| next <= at(5300)));
+            assert_eq!(vigil.look(at(9999)), None);
+            vigil.on_delivered(at(9999));
+            let limit = if heard { 10 } else { 300 };
+            assert_eq!(vigil.next_look(at(9999)), Some(at(9999 + limit)));
+        }
     }
 
     #[test]

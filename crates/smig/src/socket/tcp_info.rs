@@ -56,6 +56,13 @@ pub(crate) struct TcpInfo {
     pub(crate) delivery_rate: u64,
 }
 
+impl TcpInfo {
+    /// Whether anything that was written is not acknowledged yet.
+    pub(crate) const fn is_delivering(&self) -> bool {
+        self.unacked > 0 || self.not_sent_bytes > 0
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::TcpInfo;

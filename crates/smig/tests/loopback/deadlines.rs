@@ -7,10 +7,10 @@ use std::time::Duration;
 use http::{Request, Response, StatusCode};
 use smig::{ClearTrust, Config, Incoming, Observed, Server, ServerBuilder, Switched};
 use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
-use tokio::net::TcpStream;
+use tokio::net::{TcpSocket, TcpStream};
 use tower::service_fn;
 
-use crate::support::{Body, Events, Watch, answer, full, loopback, until};
+use crate::support::{Body, Events, Watch, answer, full, loopback, octets, until};
 
 const SHORT: Duration = Duration::from_millis(40);
 const HOUR: Duration = Duration::from_secs(3600);
@@ -77,6 +77,51 @@ async fn a_response_that_nobody_reads_is_given_up() {
     let _unread = say(&server, "GET /octets/67108864 HTTP/1.1\r\nhost: a\r\n\r\n").await;
     assert_eq!(within("the limit", limit(&mut events)).await, "stalled stream");
     within("the end", until(&mut events, |e| matches!(e, Observed::ConnectionClosed { .. }))).await;
+}
+
+/// A connection with little room at the client's end, on which that asks for so much.
+async fn ask_narrowly(server: &Server, len: usize) -> TcpStream {
+    let socket = TcpSocket::new_v4().unwrap();
+    socket.set_recv_buffer_size(4096).unwrap();
+    let mut stream = socket.connect(server.local_addrs()[0]).await.unwrap();
+    let ask = format!("GET /octets/{len} HTTP/1.1\r\nhost: a\r\n\r\n");
+    stream.write_all(ask.as_bytes()).await.unwrap();
+    stream
+}
+
+/// More than the kernel keeps, and so little that it keeps all that hyper wrote.
+const LENGTHS: [usize; 2] = [64 << 20, 20_000];
+
+#[tokio::test]
+async fn who_takes_a_response_slowly_is_not_idle() {
+    let (server, engine) = patient();
+    let server = server.engine(engine).idle_timeout(SHORT).start(service_fn(answer)).unwrap();
+    let (clock, mut engine) = patient();
+    engine.limits.headers_timeout = SHORT;
+    let clock = clock.engine(engine).start(service_fn(answer)).unwrap();
+    for len in LENGTHS {
+        let mut stream = ask_narrowly(&server, len).await;
+        within("a first byte", stream.read_u8()).await.unwrap();
+        // Time passes, several times over.
+        for _ in 0..4 {
+            let half = say(&clock, "GET / HTTP/1.1\r\nhos").await;
+            within("the end of half a head", rest(half)).await;
+        }
+        let came = within("the rest", rest(stream)).await;
+        assert!(came.len() >= len && came.ends_with(&octets(len)[len - 9..]), "{}", came.len());
+    }
+}
+
+#[tokio::test]
+async fn a_response_that_nobody_takes_is_given_up_wherever_it_waits() {
+    for len in LENGTHS {
+        let (server, mut engine) = patient();
+        engine.limits.stall_timeout = SHORT;
+        let (watch, mut events) = Watch::new();
+        let server = server.engine(engine).observer(watch).start(service_fn(answer)).unwrap();
+        let _unread = ask_narrowly(&server, len).await;
+        assert_eq!(within("the limit", limit(&mut events)).await, "stalled stream", "{len}");
+    }
 }
 
 #[tokio::test]
