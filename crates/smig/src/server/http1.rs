@@ -59,6 +59,8 @@ pub(super) async fn serve<S, B>(
     let connection = hyper::server::conn::http1::Builder::new()
         // Time limits are the line's, whatever they are for.
         .header_read_timeout(None)
+        // What a head may have by HTTP/2; hyper takes no less than 8 KiB.
+        .max_buf_size(worker.shared.engine.limits.max_header_block.max(8 << 10))
         .serve_connection(line, service)
         .with_upgrades();
     let mut connection = std::pin::pin!(connection);

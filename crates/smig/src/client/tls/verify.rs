@@ -17,11 +17,13 @@ use rustls::{
     CertificateError, DigitallySignedStruct, Error, OtherError, RootCertStore, SignatureScheme,
 };
 
-/// Accepts what the named certificates have signed, and themselves.
+/// Accepts the named certificates, and what those of them that are authorities have signed.
 #[derive(Debug)]
 pub(super) struct Named {
     certificates: Vec<CertificateDer<'static>>,
-    chains: Arc<WebPkiServerVerifier>,
+    /// None where no authority was named: a server's own certificate vouches for nobody else.
+    chains: Option<Arc<WebPkiServerVerifier>>,
+    provider: Arc<CryptoProvider>,
 }
 
 impl Named {
@@ -31,12 +33,20 @@ impl Named {
     ) -> Result<Self, Error> {
         let mut roots = RootCertStore::empty();
         for certificate in &certificates {
-            roots.add(certificate.clone())?;
+            // rustls asks no root whether it is an authority.
+            if is_authority(certificate).ok_or(CertificateError::BadEncoding)? {
+                roots.add(certificate.clone())?;
+            }
         }
-        let chains = WebPkiServerVerifier::builder_with_provider(Arc::new(roots), provider)
-            .build()
-            .map_err(|error| Error::Other(OtherError(Arc::new(error))))?;
-        Ok(Self { certificates, chains })
+        let chains = if roots.is_empty() {
+            None
+        } else {
+            let builder =
+                WebPkiServerVerifier::builder_with_provider(Arc::new(roots), Arc::clone(&provider));
+            let built = builder.build();
+            Some(built.map_err(|error| Error::Other(OtherError(Arc::new(error))))?)
+        };
+        Ok(Self { certificates, chains, provider })
     }
 }
 
@@ -50,7 +60,8 @@ impl ServerCertVerifier for Named {
         now: UnixTime,
     ) -> Result<ServerCertVerified, Error> {
         if !self.certificates.iter().any(|named| **named == **end_entity) {
-            return self.chains.verify_server_cert(end_entity, intermediates, name, ocsp, now);
+            let chains = self.chains.as_ref().ok_or(CertificateError::UnknownIssuer)?;
+            return chains.verify_server_cert(end_entity, intermediates, name, ocsp, now);
         }
         verify_server_name(&ParsedCertificate::try_from(end_entity)?, name)?;
         let validity = Validity::of(end_entity).ok_or(CertificateError::BadEncoding)?;
@@ -64,7 +75,8 @@ impl ServerCertVerifier for Named {
         certificate: &CertificateDer<'_>,
         signature: &DigitallySignedStruct,
     ) -> Result<HandshakeSignatureValid, Error> {
-        self.chains.verify_tls12_signature(message, certificate, signature)
+        let algorithms = &self.provider.signature_verification_algorithms;
+        verify_tls12_signature(message, certificate, signature, algorithms)
     }
 
     fn verify_tls13_signature(
@@ -73,19 +85,81 @@ impl ServerCertVerifier for Named {
         certificate: &CertificateDer<'_>,
         signature: &DigitallySignedStruct,
     ) -> Result<HandshakeSignatureValid, Error> {
-        self.chains.verify_tls13_signature(message, certificate, signature)
+        let algorithms = &self.provider.signature_verification_algorithms;
+        verify_tls13_signature(message, certificate, signature, algorithms)
     }
 
     fn supported_verify_schemes(&self) -> Vec<SignatureScheme> {
-        self.chains.supported_verify_schemes()
+        self.provider.signature_verification_algorithms.supported_schemes()
     }
 }
 
+const BOOLEAN: u8 = 0x01;
 const INTEGER: u8 = 0x02;
+const OCTET_STRING: u8 = 0x04;
+const OBJECT_IDENTIFIER: u8 = 0x06;
 const UTC_TIME: u8 = 0x17;
 const GENERALIZED_TIME: u8 = 0x18;
 const SEQUENCE: u8 = 0x30;
 const VERSION: u8 = 0xa0;
+const EXTENSIONS: u8 = 0xa3;
+
+/// id-ce-basicConstraints (RFC 5280 section 4.2.1.9).
+const BASIC_CONSTRAINTS: &[u8] = &[0x55, 0x1d, 0x13];
+
+/// Whether a certificate has a version, which one without does not say, and what is behind its issuer.
+fn version_and(certificate: &[u8]) -> Option<(bool, &[u8])> {
+    let (certificate, _) = take(certificate, SEQUENCE)?;
+    let (mut rest, _) = take(certificate, SEQUENCE)?;
+    let version = take(rest, VERSION);
+    if let Some((_, behind)) = version {
+        rest = behind;
+    }
+    // Serial number, signature, issuer.
+    for tag in [INTEGER, SEQUENCE, SEQUENCE] {
+        (_, rest) = take(rest, tag)?;
+    }
+    Some((version.is_some(), rest))
+}
+
+/// Whether a certificate may sign others: its basic constraints say so, or it is of version 1, which has
+/// none.
+fn is_authority(certificate: &[u8]) -> Option<bool> {
+    let (has_version, mut rest) = version_and(certificate)?;
+    if !has_version {
+        return Some(true);
+    }
+    // Validity, subject, public key.
+    for _ in 0..3 {
+        (_, rest) = take(rest, SEQUENCE)?;
+    }
+    // Unique identifiers, which nobody uses, may come before.
+    while let Some(&tag) = rest.first() {
+        let (content, behind) = take(rest, tag)?;
+        if tag == EXTENSIONS {
+            return signs(take(content, SEQUENCE)?.0);
+        }
+        rest = behind;
+    }
+    Some(false)
+}
+
+/// Whether extensions have basic constraints that say that the certificate is an authority's.
+fn signs(mut extensions: &[u8]) -> Option<bool> {
+    while !extensions.is_empty() {
+        let (extension, behind) = take(extensions, SEQUENCE)?;
+        extensions = behind;
+        let (id, mut rest) = take(extension, OBJECT_IDENTIFIER)?;
+        if id == BASIC_CONSTRAINTS {
+            if let Some((_critical, behind)) = take(rest, BOOLEAN) {
+                rest = behind;
+            }
+            let (constraints, _) = take(take(rest, OCTET_STRING)?.0, SEQUENCE)?;
+            return Some(take(constraints, BOOLEAN).is_some_and(|(says, _)| says == [0xff]));
+        }
+    }
+    Some(false)
+}
 
 /// The time in which a certificate holds, both ends included, in seconds since 1970 (RFC 5280 section 4.1.2.5).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -96,15 +170,7 @@ struct Validity {
 
 impl Validity {
     fn of(certificate: &[u8]) -> Option<Self> {
-        let (certificate, _) = take(certificate, SEQUENCE)?;
-        let (mut rest, _) = take(certificate, SEQUENCE)?;
-        if let Some((_, behind)) = take(rest, VERSION) {
-            rest = behind;
-        }
-        // Serial number, signature, issuer.
-        for tag in [INTEGER, SEQUENCE, SEQUENCE] {
-            (_, rest) = take(rest, tag)?;
-        }
+        let (_, rest) = version_and(certificate)?;
         let (validity, _) = take(rest, SEQUENCE)?;
         let (not_before, rest) = time(validity)?;
         let (not_after, _) = time(rest)?;
@@ -271,6 +337,24 @@ mod tests {
         verdict(&leaf, &leaf, "a.example", NOW).unwrap();
     }
 
+    /// Who names a server's own certificate does not make an authority of that server.
+    #[test]
+    fn only_an_authority_vouches_for_others() {
+        let authority = IsCa::Ca(rcgen::BasicConstraints::Unconstrained);
+        for (kind, vouches) in [(IsCa::NoCa, false), (IsCa::ExplicitNoCa, false), (authority, true)]
+        {
+            let mut params = CertificateParams::new(vec!["a.example".to_owned()]).unwrap();
+            params.is_ca = kind;
+            let key = KeyPair::generate().unwrap();
+            let named = params.self_signed(&key).unwrap().der().clone();
+            let issuer = rcgen::Issuer::new(params, key);
+            let leaf = CertificateParams::new(vec!["b.example".to_owned()]).unwrap();
+            let leaf = leaf.signed_by(&KeyPair::generate().unwrap(), &issuer).unwrap();
+            let said = verdict(&named, leaf.der(), "b.example", NOW);
+            assert_eq!(said.is_ok(), vouches, "{said:?}");
+        }
+    }
+
     #[test]
     fn its_name_and_its_time_are_checked() {
         let own = certificate(|_| {});
@@ -295,13 +379,13 @@ mod tests {
     fn a_damaged_certificate_does_no_harm() {
         let whole = certificate(|_| {});
         for end in 0..whole.len() {
-            let _ = Validity::of(&whole[..end]);
+            let _ = (Validity::of(&whole[..end]), is_authority(&whole[..end]));
         }
         for at in 0..whole.len().min(200) {
             for byte in [0, 0x7f, 0x80, 0x84, 0xff] {
                 let mut damaged = whole.to_vec();
                 damaged[at] = byte;
-                let _ = Validity::of(&damaged);
+                let _ = (Validity::of(&damaged), is_authority(&damaged));
             }
         }
     }
