@@ -212,17 +212,31 @@ pub(crate) struct Patience {
     head: Duration,
     stall: Duration,
     octets: u64,
+    ended: bool,
+    /// How long nothing has moved.
+    quiet: Duration,
 }
 
 impl Patience {
     pub(crate) fn new(upload: &Upload, limits: &Timeouts) -> Self {
         let stall = limits.stall.unwrap_or(ENDLESS);
-        Self { upload: upload.clone(), head: limits.head, stall, octets: 0 }
+        Self::within(upload, limits.head, stall)
     }
 
     /// For what has its own time limits.
     pub(crate) fn endless(upload: &Upload) -> Self {
-        Self { upload: upload.clone(), head: ENDLESS, stall: ENDLESS, octets: 0 }
+        Self::within(upload, ENDLESS, ENDLESS)
+    }
+
+    fn within(upload: &Upload, head: Duration, stall: Duration) -> Self {
+        let quiet = Duration::ZERO;
+        Self { upload: upload.clone(), head, stall, octets: 0, ended: false, quiet }
+    }
+
+    /// How long the upload goes on until it is looked at. Not longer than a head may take, whatever a stall
+    /// may: the upload's end is not told, and the time for the head begins there.
+    fn window(&self) -> Duration {
+        self.head.min(self.stall)
     }
 
     /// The first time limit.
@@ -230,7 +244,7 @@ impl Patience {
         match &self.upload.0 {
             None => self.head,
             Some(_) if self.upload.is_closed() => CONTINUE,
-            Some(_) => self.head.min(self.stall),
+            Some(_) => self.window(),
         }
     }
 
@@ -238,14 +252,60 @@ impl Patience {
     pub(crate) fn next(&mut self) -> Result<Duration, Failure> {
         let Some(shared) = &self.upload.0 else { return Err(Failure::ResponseTimeout) };
         if self.upload.open_gate() {
-            return Ok(self.head.min(self.stall));
+            return Ok(self.window());
         }
         let ended = shared.ended.load(Ordering::Relaxed);
         let starved = shared.starved.load(Ordering::Relaxed) && !ended;
         let octets = shared.octets.load(Ordering::Relaxed);
-        if std::mem::replace(&mut self.octets, octets) != octets || starved {
-            return Ok(if ended { self.head } else { self.stall });
+        let moved = std::mem::replace(&mut self.octets, octets) != octets;
+        if moved || starved || std::mem::replace(&mut self.ended, ended) != ended {
+            self.quiet = Duration::ZERO;
+            self.ended = ended;
+            return Ok(if ended { self.head } else { self.window() });
         }
-        Err(if ended { Failure::ResponseTimeout } else { Failure::WriteTimeout })
+        if ended {
+            return Err(Failure::ResponseTimeout);
+        }
+        self.quiet += self.window();
+        if octets == 0 || self.quiet >= self.stall {
+            return Err(Failure::WriteTimeout);
+        }
+        Ok(self.window())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use http_body_util::{BodyExt as _, StreamBody};
+
+    use super::*;
+
+    const HEAD: Duration = Duration::from_secs(2);
+
+    #[tokio::test]
+    async fn the_time_for_a_head_begins_when_the_upload_ends_however_long_that_took() {
+        let pieces = [Ok(Frame::data(Bytes::from_static(b"piece")))];
+        let mut upload = Upload::tunnel(StreamBody::new(futures_util::stream::iter(pieces)));
+        let mut patience = Patience::within(&upload, HEAD, ENDLESS);
+        assert_eq!(patience.first(), HEAD);
+        upload.frame().await.unwrap().unwrap();
+        // A stall may be endless: it is looked again all the same.
+        assert_eq!(patience.next().ok(), Some(HEAD));
+        assert_eq!(patience.next().ok(), Some(HEAD));
+        assert!(upload.frame().await.is_none());
+        assert_eq!(patience.next().ok(), Some(HEAD));
+        assert!(matches!(patience.next(), Err(Failure::ResponseTimeout)));
+    }
+
+    #[tokio::test]
+    async fn a_server_that_takes_no_more_has_as_long_as_a_stall_may_take() {
+        let pieces = (0..9).map(|_| Ok(Frame::data(Bytes::from_static(b"piece"))));
+        let mut upload = Upload::tunnel(StreamBody::new(futures_util::stream::iter(pieces)));
+        let mut patience = Patience::within(&upload, HEAD, HEAD * 3);
+        upload.frame().await.unwrap().unwrap();
+        for _ in 0..3 {
+            assert_eq!(patience.next().ok(), Some(HEAD));
+        }
+        assert!(matches!(patience.next(), Err(Failure::WriteTimeout)));
     }
 }

@@ -147,7 +147,7 @@ impl<S> Adapter<S> {
         let has_body = !request.body().is_end_stream();
         let intake = has_body.then(|| {
             let deadlines = &self.worker.shared.deadlines;
-            let pace = uploads::pace(deadlines, kind, request.headers(), now);
+            let pace = uploads::pace(deadlines, kind, request.version(), request.headers(), now);
             Arc::new(Intake::new(pace, now))
         });
         self.vigil.on_request(intake.clone());

@@ -6,7 +6,7 @@ use std::sync::Arc;
 use std::task::{Context, Poll};
 use std::time::Duration;
 
-use http::{Request, Response};
+use http::{Request, Response, Version};
 use http_body::Body;
 use rustc_hash::FxHashMap;
 use smig_proto::{
@@ -200,6 +200,8 @@ where
             EndStream::No => respond::continues(&head.headers),
         };
         let work = self.spare_work.pop().unwrap_or_else(|| Box::pin(Work::Idle));
+        let deadlines = &self.worker.shared.deadlines;
+        let pace = uploads::pace(deadlines, kind, Version::HTTP_2, &head.headers, turn.now);
         let slot = self.slots.insert(Exchange {
             key,
             conn,
@@ -210,7 +212,7 @@ where
             inbound: if end == EndStream::Yes { Feed::Ended } else { Feed::Open },
             outbound: Outbound::Open,
             length: Length::Unknown,
-            pace: uploads::pace(&self.worker.shared.deadlines, kind, &head.headers, turn.now),
+            pace,
             tracked: None,
             record: Record::begin(turn.now, name),
         });

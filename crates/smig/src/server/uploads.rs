@@ -4,7 +4,7 @@
 //! Counts only while no response has begun: an exchange in both directions may rest as long as it
 //! likes. So may tunnels, and gRPC's calls: a client that streams is not answered before its end.
 
-use http::{HeaderMap, Request, Response};
+use http::{HeaderMap, Request, Response, Version};
 use http_body::Body;
 use smig_proto::{ErrorCode, Instant};
 use tower_service::Service;
@@ -21,10 +21,13 @@ use crate::stream::{Feed, Incoming};
 pub(super) fn pace(
     deadlines: &Deadlines,
     kind: RequestKind,
+    version: Version,
     headers: &HeaderMap,
     now: Instant,
 ) -> Option<Pace> {
-    let is_free = kind == RequestKind::Connect || is_grpc(headers);
+    // There are no calls by HTTP/1.1, whatever a head says: its trailers are not theirs.
+    let is_call = version == Version::HTTP_2 && is_grpc(headers);
+    let is_free = kind == RequestKind::Connect || is_call;
     (!is_free).then(|| Pace::new(deadlines.body, now))
 }
 
