@@ -113,6 +113,49 @@ fn frames_before_their_barrier_hold_little_more_than_the_window() {
     assert!(held <= 10 * MIB, "{held}");
 }
 
+/// Many times one frame on a stream of C2, for as long as the connection lives.
+fn flood(peer: &mut Peer, frame: &[u8]) -> usize {
+    held_by(|| {
+        for _ in 0..200_000 {
+            if peer.is_closed(C2) {
+                break;
+            }
+            peer.send_octets(C2, frame);
+        }
+        while peer.next_if_any(C2).is_some() {}
+        peer.clear_events();
+    })
+}
+
+#[test]
+fn empty_frames_before_their_barrier_hold_nothing() {
+    // Each costs its sender nine bytes, and would cost an item of 56 here.
+    const END: u8 = 1;
+    for flags in [0, END] {
+        let empty = |stream| {
+            let mut octets = frame(kind::DATA, stream, 0);
+            octets[4] = flags;
+            octets
+        };
+        // A carrier that no MIGRATE has named.
+        let mut peer = Peer::of_client(Config::client()).with_spare();
+        peer.open(C1, Method::GET, EndStream::Yes);
+        let held = flood(&mut peer, &empty(2));
+        assert!(held <= 64 << 10, "unbound, flags {flags}: {held}");
+        // A mover's carrier, of a server and of a client.
+        let mut peer = Peer::of_server(Config::server()).with_spare();
+        let key = peer.post(C1, 1);
+        peer.migrate(key, C2).unwrap();
+        let held = flood(&mut peer, &empty(2));
+        assert!(held <= 64 << 10, "server, flags {flags}: {held}");
+        let mut peer = Peer::of_client(Config::client()).with_spare();
+        let key = peer.open(C1, Method::POST, EndStream::No);
+        peer.migrate(key, C2).unwrap();
+        let held = flood(&mut peer, &empty(1));
+        assert!(held <= 64 << 10, "client, flags {flags}: {held}");
+    }
+}
+
 #[test]
 fn fields_and_reasons_hold_no_buffer() {
     let mut peer = Peer::of_client(Config::client());

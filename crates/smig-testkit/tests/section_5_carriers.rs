@@ -119,6 +119,60 @@ fn there_are_no_carriers_on_a_connection_that_has_not_joined() {
 }
 
 #[test]
+fn nothing_is_kept_behind_the_end_of_a_carrier() {
+    // SMIG-5.31/ended-carrier: no MIGRATE has named it yet. It is closed, the stream lives.
+    let ends: [Frame; 2] = [data(2, "").end(), headers(2).status(200).end().into()];
+    let behind: [Frame; 3] = [data(2, "").end(), data(2, "x"), headers(2).field("a", "b").into()];
+    for end in ends {
+        for frame in behind.clone() {
+            let (mut peer, key) = client(Config::client());
+            let cid = peer.cid(C2);
+            peer.send(C2, end.clone());
+            // Credit is of the other direction.
+            peer.send(C2, window_update(2, 100));
+            peer.expect_silence();
+            peer.send(C2, frame);
+            peer.expect(C2, reset(2, ErrorCode::StreamClosed));
+            assert_eq!(unbound(&peer, C2), 0);
+            assert_eq!(peer.session().connection(peer.conn(C2)).unwrap().unread, 0);
+            peer.send(C2, data(2, "late").end());
+            peer.send(C1, migrate(1, cid, 2));
+            peer.expect(C1, decline(1).end());
+            peer.expect_silence();
+            peer.expect_unharmed(key);
+        }
+    }
+    // SMIG-5.31/ended-carrier, at a mover: the stream has failed.
+    for frame in [data(2, "").end(), data(2, "x"), headers(2).field("a", "b").end().into()] {
+        let (mut peer, key) = server(Config::server());
+        let (c1, c2) = (peer.cid(C1), peer.cid(C2));
+        peer.respond(key, 200, EndStream::No);
+        peer.expect(C1, headers(1).status(200));
+        peer.migrate(key, C2).unwrap();
+        peer.expect(C1, migrate(1, c2, 2));
+        peer.send(C2, data(2, "").end());
+        peer.send(C2, window_update(2, 100));
+        peer.expect_silence();
+        peer.send(C2, frame);
+        peer.expect(C2, reset(2, ErrorCode::StreamClosed));
+        assert_eq!(peer.take_error(key).code, ErrorCode::StreamClosed);
+        // SMIG-5.31/ended-carrier: who has ended may still move.
+        let (mut peer, key) = server(Config::server());
+        peer.respond(key, 200, EndStream::No);
+        peer.expect(C1, headers(1).status(200));
+        peer.migrate(key, C2).unwrap();
+        peer.expect(C1, migrate(1, c2, 2));
+        peer.send(C2, data(2, "").end());
+        peer.send(C2, migrate(2, c1, 3));
+        peer.send(C1, accept(1, c2, 2));
+        peer.expect(C2, accept(2, c1, 3));
+        peer.expect_silence();
+        peer.expect_unharmed(key);
+        assert_eq!(peer.place(key), (C1, 3));
+    }
+}
+
+#[test]
 fn an_unbound_carrier_holds_no_more_than_the_largest_window() {
     // SMIG-5.22/unbound-bytes: it is the open window of some stream, at the time. 20000 octets were
     // used on S1.

@@ -3,6 +3,7 @@
 
 use bytes::BytesMut;
 
+use crate::error::Cause;
 use crate::flow::Credit;
 use crate::message::Section;
 use crate::stream::{Chunk, GATHERED, SMALL};
@@ -23,34 +24,89 @@ pub(crate) enum EarlyItem {
     Stop,
 }
 
-/// What a carrier received before its barrier. What each further frame asks of the items is counted as
+/// What the sender of early frames may still send here.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+enum Sender {
+    #[default]
+    Open,
+    /// END_STREAM came: no HEADERS and no DATA (SMIG-5.31/ended-carrier).
+    Ended,
+    /// It moved the stream on: nothing of it (SMIG-5.19/behind-barrier).
+    Left,
+    /// It wants no more of what this side sends, and sends nothing either.
+    Stopped,
+}
+
+impl Sender {
+    /// HEADERS and DATA.
+    const fn may_send(self) -> Result<(), Cause> {
+        match self {
+            Self::Open => Ok(()),
+            Self::Ended => Err(Cause::HalfClosed),
+            Self::Left | Self::Stopped => Err(Cause::StreamClosed),
+        }
+    }
+
+    const fn may_leave(self) -> bool {
+        matches!(self, Self::Open | Self::Ended)
+    }
+}
+
+/// Header sections that are kept. Each is bounded in size; so must their number be. A response has
+/// few 1xx.
+const SECTIONS: usize = 16;
+
+/// Items that are kept beside two for each [`SMALL`] bytes of DATA. Whoever keeps to the other
+/// rules stays below: short DATA is gathered, so of two neighbours one has that many.
+const ITEMS: usize = 64;
+
+/// What a carrier received before its barrier. Everything that it keeps goes by a `push`, which
+/// refuses what may not come or is too much. What each further frame asks of the items is counted as
 /// they come: a peer must not have them searched with every frame.
 #[derive(Debug, Default)]
 pub(crate) struct Early {
     items: Vec<EarlyItem>,
     sections: usize,
-    /// A MIGRATE is among them.
+    /// A MIGRATE is among them: there is at most one, for nobody answers it before
+    /// (SMIG-5.8/one-open-move).
     migrate: bool,
-    /// Their sender's last frame here is among them.
-    barrier: bool,
-    stopped: bool,
-    pub(crate) octets: usize,
+    sender: Sender,
+    octets: usize,
     /// Sum of WINDOW_UPDATE.
     pub(crate) credit: u64,
 }
 
 impl Early {
-    /// Whether it would hold more than a window of this size with one more chunk.
-    pub(crate) fn would_exceed(&self, window: i64, chunk: &Chunk) -> bool {
-        let total = self.octets + chunk.data.len() + chunk.padding as usize;
-        i64::try_from(total).is_ok_and(|total| total > window.max(0))
+    /// Whether there is room for one item more, whatever it is: in proportion to the DATA, of which
+    /// the windows are a bound.
+    fn has_room(&self) -> Result<(), Cause> {
+        let most = ITEMS + 2 * self.octets / SMALL;
+        if self.items.len() >= most { Err(Cause::CarrierItems) } else { Ok(()) }
     }
 
-    pub(crate) fn push_data(&mut self, chunk: Chunk, end: EndStream) {
-        self.octets += chunk.data.len() + chunk.padding as usize;
+    /// Keeps DATA, if a window of this size has room for it, too.
+    pub(crate) fn push_data(
+        &mut self,
+        chunk: Chunk,
+        end: EndStream,
+        window: i64,
+    ) -> Result<(), (Cause, Credit)> {
+        let total = self.octets + chunk.data.len() + chunk.padding as usize;
+        let fits = i64::try_from(total).is_ok_and(|total| total <= window.max(0));
+        let admitted = self
+            .sender
+            .may_send()
+            .and_then(|()| if fits { self.has_room() } else { Err(Cause::CarrierWindow) });
+        if let Err(cause) = admitted {
+            return Err((cause, chunk.credit));
+        }
+        self.octets = total;
+        if end.is_end() {
+            self.sender = Sender::Ended;
+        }
         if end.is_end() || chunk.data.len() >= SMALL {
             self.items.push(EarlyItem::Data(chunk, end));
-            return;
+            return Ok(());
         }
         match self.items.last_mut() {
             Some(EarlyItem::Gathered(buf, credit, padding)) if buf.len() < GATHERED => {
@@ -63,22 +119,44 @@ impl Early {
                 self.items.push(EarlyItem::Gathered(data.into_gathered(), credit, padding));
             }
         }
+        Ok(())
     }
 
-    pub(crate) fn push_section(&mut self, section: Section, end: EndStream) {
+    pub(crate) fn push_section(&mut self, section: Section, end: EndStream) -> Result<(), Cause> {
+        self.sender.may_send()?;
+        self.has_room()?;
+        if self.sections >= SECTIONS {
+            return Err(Cause::CarrierSections);
+        }
         self.sections += 1;
+        if end.is_end() {
+            self.sender = Sender::Ended;
+        }
         self.items.push(EarlyItem::Section(Box::new(section), end));
+        Ok(())
     }
 
-    pub(crate) fn push_migrate(&mut self, migrate: Migrate, end: EndStream) {
+    pub(crate) fn push_migrate(&mut self, migrate: Migrate, end: EndStream) -> Result<(), Cause> {
+        if self.migrate || !self.sender.may_leave() {
+            return Err(Cause::BadMigrate);
+        }
+        self.has_room()?;
         self.migrate = true;
-        self.barrier |= migrate.dst.is_some();
+        if migrate.dst.is_some() {
+            self.sender = Sender::Left;
+        }
         self.items.push(EarlyItem::Migrate(migrate, end));
+        Ok(())
     }
 
-    pub(crate) fn push_stop(&mut self) {
-        (self.barrier, self.stopped) = (true, true);
-        self.items.push(EarlyItem::Stop);
+    /// Keeps the wish to stop. False: its sender has left already, and it is any reset.
+    pub(crate) fn push_stop(&mut self) -> bool {
+        let may = self.sender.may_leave() && self.has_room().is_ok();
+        if may {
+            self.sender = Sender::Stopped;
+            self.items.push(EarlyItem::Stop);
+        }
+        may
     }
 
     /// What came, in order.
@@ -86,26 +164,9 @@ impl Early {
         self.items
     }
 
-    /// Whether a MIGRATE is kept: there is at most one, for nobody answers it before
-    /// (SMIG-5.8/one-open-move).
-    pub(crate) const fn has_migrate(&self) -> bool {
-        self.migrate
-    }
-
-    /// Whether it holds its sender's last frame here: nothing of the stream may follow
-    /// (SMIG-5.19/behind-barrier).
-    pub(crate) const fn has_barrier(&self) -> bool {
-        self.barrier
-    }
-
     /// Whether its sender wants no more of what this side sends.
     pub(crate) const fn is_stopped(&self) -> bool {
-        self.stopped
-    }
-
-    /// How many header sections it holds.
-    pub(crate) const fn sections(&self) -> usize {
-        self.sections
+        matches!(self.sender, Sender::Stopped)
     }
 
     /// Octets of the connection's receive window that it holds.
@@ -182,25 +243,94 @@ impl Carriers {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::conn::ConnId;
     use crate::wire::{AppId, Cid};
 
-    #[test]
-    fn what_a_frame_asks_is_known_without_a_search() {
-        let mut early = Early::default();
-        assert!(!early.has_migrate() && !early.has_barrier() && !early.is_stopped());
-        early.push_section(Section::default(), EndStream::No);
-        early.push_section(Section::default(), EndStream::No);
-        assert_eq!(early.sections(), 2);
-        // An offer is no barrier.
-        early.push_migrate(Migrate { dst: None }, EndStream::No);
-        assert!(early.has_migrate() && !early.has_barrier());
+    fn chunk(length: usize) -> Chunk {
+        let data = BytesMut::zeroed(length).into();
+        Chunk { data, padding: 0, conn: ConnId(0), credit: Credit::NONE }
+    }
+
+    fn data(early: &mut Early, length: usize, end: EndStream) -> Result<(), Cause> {
+        early.push_data(chunk(length), end, 1 << 30).map_err(|(cause, credit)| {
+            credit.forfeit();
+            cause
+        })
+    }
+
+    fn section(early: &mut Early, end: EndStream) -> Result<(), Cause> {
+        early.push_section(Section::default(), end)
+    }
+
+    fn moves_on() -> Migrate {
         let cid = Cid { app: AppId::new(1), number: 2 };
+        Migrate { dst: Some((cid, StreamId::new(2))) }
+    }
+
+    #[test]
+    fn behind_the_end_come_no_headers_and_no_data() {
+        for by_data in [true, false] {
+            let mut early = Early::default();
+            assert_eq!(section(&mut early, EndStream::No), Ok(()));
+            let ended = if by_data {
+                data(&mut early, 0, EndStream::Yes)
+            } else {
+                section(&mut early, EndStream::Yes)
+            };
+            assert_eq!(ended, Ok(()));
+            for end in [EndStream::Yes, EndStream::No] {
+                assert_eq!(data(&mut early, 0, end), Err(Cause::HalfClosed));
+                assert_eq!(section(&mut early, end), Err(Cause::HalfClosed));
+            }
+            assert_eq!(early.push_migrate(moves_on(), EndStream::Yes), Ok(()));
+            assert_eq!(early.into_items().len(), 3);
+        }
+    }
+
+    #[test]
+    fn behind_the_barrier_comes_nothing() {
+        let offer = Migrate { dst: None };
+        let mut moved = Early::default();
+        assert_eq!(moved.push_migrate(moves_on(), EndStream::No), Ok(()));
+        let mut stopped = Early::default();
+        // An offer is no barrier.
+        assert_eq!(stopped.push_migrate(offer, EndStream::No), Ok(()));
+        assert_eq!(stopped.push_migrate(moves_on(), EndStream::No), Err(Cause::BadMigrate));
+        assert_eq!(data(&mut stopped, 1, EndStream::No), Ok(()));
+        assert!(stopped.push_stop());
+        assert!(stopped.is_stopped() && !moved.is_stopped());
+        for mut early in [moved, stopped] {
+            assert_eq!(data(&mut early, 0, EndStream::No), Err(Cause::StreamClosed));
+            assert_eq!(section(&mut early, EndStream::Yes), Err(Cause::StreamClosed));
+            assert_eq!(early.push_migrate(offer, EndStream::No), Err(Cause::BadMigrate));
+            assert!(!early.push_stop());
+        }
+    }
+
+    #[test]
+    fn items_are_bounded_whatever_they_are() {
         let mut early = Early::default();
-        early.push_migrate(Migrate { dst: Some((cid, StreamId::new(2))) }, EndStream::No);
-        assert!(early.has_migrate() && early.has_barrier() && !early.is_stopped());
+        early.items.extend((0..ITEMS).map(|_| EarlyItem::Stop));
+        assert_eq!(data(&mut early, 1, EndStream::No), Err(Cause::CarrierItems));
+        assert_eq!(section(&mut early, EndStream::No), Err(Cause::CarrierItems));
+        let migrate = Migrate { dst: None };
+        assert_eq!(early.push_migrate(migrate, EndStream::No), Err(Cause::CarrierItems));
+        assert!(!early.push_stop());
+        // The most that a peer can have, which keeps to the other rules.
         let mut early = Early::default();
-        early.push_stop();
-        assert!(!early.has_migrate() && early.has_barrier() && early.is_stopped());
-        assert_eq!(early.into_items().len(), 1);
+        for _ in 0..SECTIONS {
+            assert_eq!(data(&mut early, 0, EndStream::No), Ok(()));
+            assert_eq!(section(&mut early, EndStream::No), Ok(()));
+        }
+        assert_eq!(section(&mut early, EndStream::No), Err(Cause::CarrierSections));
+        for _ in 0..1000 {
+            assert_eq!(data(&mut early, 0, EndStream::No), Ok(()));
+            assert_eq!(data(&mut early, SMALL, EndStream::No), Ok(()));
+        }
+        let offer = Migrate { dst: None };
+        assert_eq!(early.push_migrate(offer, EndStream::No), Ok(()));
+        assert_eq!(data(&mut early, 0, EndStream::No), Ok(()));
+        assert_eq!(data(&mut early, 0, EndStream::Yes), Ok(()));
+        assert!(early.push_stop());
     }
 }

@@ -118,6 +118,7 @@ causes! {
     TooManyCarriers => EnhanceYourCalm, "more unbound carriers than SETTINGS_SMIG";
     CarrierWindow => FlowControlError, "unbound carrier holds more than a stream's window";
     CarrierSections => EnhanceYourCalm, "unbound carrier holds too many header sections";
+    CarrierItems => EnhanceYourCalm, "carrier holds too many frames before its barrier";
     CarrierTimeout => Cancel, "carrier not bound in time";
     CarrierMisuse => ProtocolError, "frame that an unbound carrier may not receive";
     Unresumable => InternalError, "migration declined and the stream cannot be resumed";

@@ -3,7 +3,6 @@
 
 use crate::conn::{ConnId, Connection, Early, EarlyItem, Offence};
 use crate::error::{Cause, ErrorCode, Fault};
-use crate::message::Section;
 use crate::migrate::HandOver;
 use crate::session::{Event, Session};
 use crate::stream::{Chunk, Route, Stream, StreamKey};
@@ -121,29 +120,16 @@ impl Session {
         }
     }
 
-    /// Keeps a header section of an unbound carrier or of the mover's peer.
-    pub(crate) fn keep_section(
-        early: &mut Early,
-        section: Section,
-        end: EndStream,
-    ) -> Result<(), Cause> {
-        // Each section is bounded in size; so must their number be. A response has few 1xx.
-        if early.sections() >= 16 {
-            return Err(Cause::CarrierSections);
-        }
-        early.push_section(section, end);
-        Ok(())
-    }
-
-    /// An unbound carrier holds too much.
+    /// An unbound carrier holds too much, or goes on behind its end.
     pub(crate) fn refuse_unbound(&mut self, at: Route, cause: Cause) -> Result<(), Fault> {
         self.events.push_back(Event::LimitHit { conn: at.conn, limit: cause.describe() });
         self.close_unbound(at, Some(cause.code()));
         self.count_answer(at.conn)
     }
 
-    /// An unbound carrier ends: its time is over, it holds too much, or the peer reset it
-    /// (SMIG-5.24/unbound-timeout, SMIG-5.22/unbound-bytes, SMIG-5.25/unbound-reset).
+    /// An unbound carrier ends: its time is over, it holds too much, goes on behind its end, or the
+    /// peer reset it (SMIG-5.24/unbound-timeout, SMIG-5.22/unbound-bytes, SMIG-5.31/ended-carrier,
+    /// SMIG-5.25/unbound-reset).
     pub(crate) fn close_unbound(&mut self, at: Route, tell: Option<ErrorCode>) {
         let early = self.conn_mut(at.conn).and_then(|conn| conn.carriers.take(at.id));
         if let Some(early) = early {

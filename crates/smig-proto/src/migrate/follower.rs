@@ -31,11 +31,7 @@ impl Session {
             return self.on_stray_migrate(now, from, migrate);
         };
         if let Some(early) = self.early_of(key, conn, id) {
-            if early.has_migrate() || early.has_barrier() {
-                return Err(Cause::BadMigrate.into());
-            }
-            early.push_migrate(migrate, end);
-            return Ok(());
+            return Ok(early.push_migrate(migrate, end)?);
         }
         self.check_barrier(from)?;
         self.count_answer(conn)?;

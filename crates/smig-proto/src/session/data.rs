@@ -46,19 +46,9 @@ impl Session {
         // Its window is charged when the data is handed on.
         let window = self.streams.find(key).map_or(0, |stream| stream.recv.window.open());
         if let Some(early) = self.early_of(key, id, stream) {
-            let refused = if early.has_barrier() {
-                Some(Cause::StreamClosed)
-            } else if early.would_exceed(window, &chunk) {
-                Some(Cause::CarrierWindow)
-            } else {
-                None
-            };
-            if let Some(cause) = refused {
-                self.give_back_to(id, chunk.credit);
-                return Err(Fault::Stream(stream, cause));
-            }
-            early.push_data(chunk, end);
-            return Ok(());
+            let Err((cause, credit)) = early.push_data(chunk, end, window) else { return Ok(()) };
+            self.give_back_to(id, credit);
+            return Err(Fault::Stream(stream, cause));
         }
         if let Err(fault) = self.check_barrier(Route { conn: id, id: stream }) {
             self.give_back_to(id, chunk.credit);
@@ -108,13 +98,11 @@ impl Session {
                         return Err(fault);
                     }
                 };
-                if early.would_exceed(window, &chunk) {
-                    self.give_back_to(id, chunk.credit);
-                    return self
-                        .refuse_unbound(Route { conn: id, id: stream }, Cause::CarrierWindow);
-                }
-                early.push_data(chunk, end);
-                Ok(())
+                let Err((cause, credit)) = early.push_data(chunk, end, window) else {
+                    return Ok(());
+                };
+                self.give_back_to(id, credit);
+                self.refuse_unbound(Route { conn: id, id: stream }, cause)
             }
         }
     }

@@ -210,11 +210,7 @@ impl Session {
             return false;
         }
         let Some(early) = self.early_of(key, at.conn, at.id) else { return false };
-        let first = !early.has_barrier();
-        if first {
-            early.push_stop();
-        }
-        first
+        early.push_stop()
     }
 
     /// Client: nothing more of the request is sent, so an open move of it means nothing. The server

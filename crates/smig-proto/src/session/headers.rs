@@ -50,11 +50,8 @@ impl Session {
     ) -> Result<(), Fault> {
         if let Some(key) = self.key_at(conn, id) {
             if let Some(early) = self.early_of(key, conn, id) {
-                if early.has_barrier() {
-                    return Err(Fault::Stream(id, Cause::StreamClosed));
-                }
-                return Self::keep_section(early, section, end)
-                    .map_err(|cause| Fault::Stream(id, cause));
+                let kept = early.push_section(section, end);
+                return kept.map_err(|cause| Fault::Stream(id, cause));
             }
             self.check_barrier(Route { conn, id })?;
             return self
@@ -86,7 +83,7 @@ impl Session {
                     return Err(Cause::IdleStream.into());
                 }
                 let Some(early) = self.unbound(now, conn, id)? else { return Ok(()) };
-                match Self::keep_section(early, section, end) {
+                match early.push_section(section, end) {
                     Ok(()) => Ok(()),
                     Err(cause) => self.refuse_unbound(Route { conn, id }, cause),
                 }
