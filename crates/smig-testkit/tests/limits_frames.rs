@@ -392,6 +392,43 @@ fn a_migration_does_not_restart_the_stall_clock() {
 }
 
 #[test]
+fn a_released_response_that_comes_back_has_its_stall_clock() {
+    // The response was whole on the carrier, so nobody holds the stream any more; declined, it is to
+    // be sent once more, and the client never opens the window of the old connection.
+    let mut peer = Peer::of_server(Config::server()).with_spare();
+    let cid = peer.cid(C2);
+    let key = peer.post(C1, 1);
+    peer.respond(key, 200, EndStream::No);
+    peer.expect(C1, headers(1).status(200));
+    peer.migrate(key, C2).unwrap();
+    peer.expect(C1, migrate(1, cid, 2));
+    for stream in [0, 2] {
+        peer.send(C2, window_update(stream, 1_000_000));
+    }
+    peer.body(key, vec![b'x'; 50_000], EndStream::No);
+    peer.body(key, vec![b'x'; 50_000], EndStream::Yes);
+    while peer.skip_data(C2) {}
+    peer.app(|session, _| session.release(key));
+    for _ in 0..10 {
+        peer.advance(Duration::from_secs(1));
+    }
+    peer.send(C1, decline(1));
+    peer.expect(C2, reset(2, ErrorCode::Cancel));
+    while peer.skip_data(C1) {}
+    for _ in 0..50 {
+        peer.advance(Duration::from_secs(1));
+    }
+    peer.expect_silence();
+    assert_eq!(peer.session().stream_count(), 1);
+    for _ in 0..20 {
+        peer.advance(Duration::from_secs(1));
+    }
+    peer.expect(C1, reset(1, ErrorCode::Cancel));
+    assert_eq!(peer.limit(), "stalled stream");
+    assert_eq!(peer.session().stream_count(), 0);
+}
+
+#[test]
 fn octets_that_a_decline_takes_back_are_no_progress() {
     // The client gives a window on the carrier only and declines: nothing has arrived.
     let setup = Setup::new(Config::server()).setting(setting::INITIAL_WINDOW_SIZE, 0);

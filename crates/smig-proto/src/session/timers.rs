@@ -126,11 +126,13 @@ impl Session {
             if unanswered {
                 self.events.push_back(Event::LimitHit { conn, limit: "migration answer time" });
                 self.fail_by_delay(key, Cause::CarrierTimeout);
-            } else if self.is_drained_long(key) {
-                self.ask_to_stop(key);
             } else if self.is_stalled(now, key) {
                 self.events.push_back(Event::LimitHit { conn, limit: "stalled stream" });
                 self.fail_by_delay(key, Cause::Stalled);
+            } else if self.is_drained_long(key) {
+                // Last: it is so from then on at each tick, and asking ends nothing while there is
+                // something to send.
+                self.ask_to_stop(key);
             }
         }
     }
