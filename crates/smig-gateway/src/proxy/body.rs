@@ -10,6 +10,7 @@ use smig::{BoxError, Incoming, seldom};
 use tokio::time::{Instant, Sleep};
 
 use super::head::check_trailers;
+use super::upload::Upload;
 use crate::upstream::{Lease, UnderWay};
 
 /// A response's body: an upstream's, passed on piece by piece as the client takes it, or one of our own.
@@ -44,6 +45,8 @@ struct Http1 {
 struct Http2 {
     incoming: Incoming,
     under_way: UnderWay,
+    /// Given up when the response has ended; empty where the two directions have ends of their own.
+    upload: Upload,
     /// `None`: it may rest as long as it likes.
     stall: Option<Duration>,
     timer: Option<Pin<Box<Sleep>>>,
@@ -108,9 +111,14 @@ impl Body {
         Self(Source::Http1(Http1 { incoming, lease, under_way, stall, waits: false }))
     }
 
-    pub(super) fn http2(incoming: Incoming, under_way: UnderWay, stall: Option<Duration>) -> Self {
-        let waits = false;
-        Self(Source::Http2(Http2 { incoming, under_way, stall, timer: None, waits }))
+    pub(super) fn http2(
+        incoming: Incoming,
+        under_way: UnderWay,
+        upload: Upload,
+        stall: Option<Duration>,
+    ) -> Self {
+        let (timer, waits) = (None, false);
+        Self(Source::Http2(Http2 { incoming, under_way, upload, stall, timer, waits }))
     }
 }
 
@@ -185,6 +193,9 @@ impl Http2 {
             return Poll::Ready(Some(Err(error)));
         };
         self.waits = false;
+        if frame.is_none() || self.incoming.is_end_stream() {
+            self.upload.give_up();
+        }
         Poll::Ready(frame.map(|frame| {
             frame.map_err(|error| {
                 let error = error.into();

@@ -326,9 +326,11 @@ impl Usual<'_> {
         let (mut parts, incoming) = response.into_parts();
         parts.version = Version::default();
         let body = if incoming.is_end_stream() {
+            self.upload().give_up();
             Body::empty()
         } else {
-            Body::http2(incoming, under_way, limits.stall_of(&parts.headers))
+            let stall = limits.stall_of(&parts.headers);
+            Body::http2(incoming, under_way, self.upload().clone(), stall)
         };
         Ok(Response::from_parts(parts, body))
     }

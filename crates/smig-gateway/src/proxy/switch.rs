@@ -180,7 +180,7 @@ async fn by_http2(
     parts.version = http::Version::default();
     if !parts.status.is_success() {
         let stall = limits.stall_of(&parts.headers);
-        let body = Body::http2(incoming, under_way, stall);
+        let body = Body::http2(incoming, under_way, Upload::default(), stall);
         return Ok(Response::from_parts(parts, body));
     }
     if let (Wish::Upgrade(_), Some(key)) = (&wish, &key)

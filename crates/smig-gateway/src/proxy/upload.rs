@@ -44,19 +44,29 @@ struct Shared {
 struct Source {
     body: SourceBody,
     gate: Gate,
+    /// Who waits for the client.
+    waiting: Option<Waker>,
 }
 
 /// Where the octets come from.
 enum SourceBody {
     Client(Incoming),
     Tunnel(Pin<Box<dyn http_body::Body<Data = Bytes, Error = BoxError> + Send>>),
+    /// The server has answered: nobody wants the rest.
+    Answered,
 }
+
+/// What was not sent of a request when its response had ended.
+#[derive(Debug, thiserror::Error)]
+#[error("the response has ended before the request")]
+struct Unwanted;
 
 impl std::fmt::Debug for SourceBody {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         f.write_str(match self {
             Self::Client(_) => "Client",
             Self::Tunnel(_) => "Tunnel",
+            Self::Answered => "Answered",
         })
     }
 }
@@ -90,7 +100,7 @@ impl Upload {
 
     fn of(body: SourceBody, gate: Gate) -> Self {
         Self(Some(Arc::new(Shared {
-            source: Mutex::new(Source { body, gate }),
+            source: Mutex::new(Source { body, gate, waiting: None }),
             octets: AtomicU64::new(0),
             touched: AtomicBool::new(false),
             starved: AtomicBool::new(false),
@@ -124,6 +134,24 @@ impl Upload {
         }
     }
 
+    /// Gives up what is not sent yet, as the whole response is here (RFC 9113 section 8.1): the stream to the
+    /// server is not held by a client whose upload rests.
+    pub(crate) fn give_up(&self) {
+        let Some(shared) = &self.0 else { return };
+        let (body, waiting, gate) = {
+            let mut source = shared.source();
+            let body = std::mem::replace(&mut source.body, SourceBody::Answered);
+            (body, source.waiting.take(), std::mem::replace(&mut source.gate, Gate::Open))
+        };
+        // The client's side is told outside of the lock.
+        drop(body);
+        let at_gate = match gate {
+            Gate::Open => None,
+            Gate::Closed(waiting) => waiting,
+        };
+        waiting.into_iter().chain(at_gate).for_each(Waker::wake);
+    }
+
     fn is_closed(&self) -> bool {
         self.0.as_ref().is_some_and(|shared| matches!(shared.source().gate, Gate::Closed(_)))
     }
@@ -140,6 +168,7 @@ impl SourceBody {
         match self {
             Self::Client(body) => Pin::new(body).poll_frame(cx).map_err(Into::into),
             Self::Tunnel(body) => body.as_mut().poll_frame(cx),
+            Self::Answered => Poll::Ready(Some(Err(Unwanted.into()))),
         }
     }
 }
@@ -159,6 +188,7 @@ impl http_body::Body for Upload {
             return Poll::Pending;
         }
         let polled = source.body.poll_frame(cx);
+        source.waiting = polled.is_pending().then(|| cx.waker().clone());
         drop(source);
         shared.starved.store(polled.is_pending(), Ordering::Relaxed);
         let Poll::Ready(frame) = polled else { return Poll::Pending };
@@ -188,6 +218,7 @@ impl http_body::Body for Upload {
         let end = match &shared.source().body {
             SourceBody::Client(body) => body.is_end_stream(),
             SourceBody::Tunnel(body) => body.is_end_stream(),
+            SourceBody::Answered => false,
         };
         if end {
             shared.ended.store(true, Ordering::Relaxed);
@@ -199,7 +230,7 @@ impl http_body::Body for Upload {
         let Some(shared) = &self.0 else { return SizeHint::with_exact(0) };
         match &shared.source().body {
             SourceBody::Client(body) => body.size_hint(),
-            SourceBody::Tunnel(_) => SizeHint::default(),
+            SourceBody::Tunnel(_) | SourceBody::Answered => SizeHint::default(),
         }
     }
 }

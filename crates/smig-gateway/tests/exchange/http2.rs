@@ -1,5 +1,7 @@
 //! HTTP/2 servers that refuse, go away, break off or lie about length, frame by frame.
 
+use std::time::Duration;
+
 use http::Request;
 use http_body_util::{BodyExt as _, Full};
 use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
@@ -82,6 +84,37 @@ async fn a_refused_stream_is_opened_again() {
     let (client, request) = (client(), get(gateway.url("/")));
     let (response, _peer) = tokio::join!(client.request(request), answering);
     assert_eq!(response.unwrap().status(), 200);
+}
+
+/// RFC 9113 section 8.1: a server may answer before it has the whole request, and need not say that it wants
+/// no more. Its stream is not held by a client that rests.
+#[tokio::test]
+async fn an_upload_is_given_up_when_its_response_has_ended() {
+    for with_data in [false, true] {
+        let (mut origin, gateway) = setup().await;
+        let posting = async {
+            let head = "POST / HTTP/1.1\r\nhost: a\r\ncontent-length: 1000\r\n\r\npiece";
+            let mut client = gateway.connect(head).await;
+            let mut said = [0; 12];
+            client.read_exact(&mut said).await.unwrap();
+            assert_eq!(said, *b"HTTP/1.1 200");
+            client
+        };
+        let answering = async {
+            let mut peer = Peer::accept(&mut origin).await;
+            let stream = peer.request().await;
+            assert_eq!(peer.next(DATA).await, stream);
+            let end = if with_data { 0 } else { END_STREAM };
+            peer.send(HEADERS, END_HEADERS | end, stream, OK).await;
+            if with_data {
+                peer.send(DATA, END_STREAM, stream, b"ok").await;
+            }
+            let reset = tokio::time::timeout(Duration::from_secs(60), peer.next(RST_STREAM)).await;
+            assert_eq!(reset.expect("the stream is reset"), stream);
+        };
+        // The client is there, and rests.
+        let (_client, ()) = tokio::join!(posting, answering);
+    }
 }
 
 #[tokio::test]
