@@ -26,6 +26,12 @@ use crate::upstream::{Ejection, Timeouts, Upstream, UpstreamSpec};
 /// How long an origin is remembered that nobody asks for; its unused connections are kept as long.
 const KEPT: Duration = Duration::from_secs(30);
 
+/// How many origins are remembered beside those that are in use: whoever asks for more at a time makes the
+/// unused ones forgotten.
+const MAX_ORIGINS: usize = 1024;
+/// So many are looked at by nobody.
+const FEW: usize = 64;
+
 /// What an origin is asked in.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub(super) enum Protocol {
@@ -40,7 +46,15 @@ pub(super) struct Plain {
     timeouts: Timeouts,
     max_connections: usize,
     max_waiting: usize,
-    origins: Mutex<HashMap<(Target, Protocol), Origin>>,
+    origins: Mutex<Origins>,
+}
+
+#[derive(Debug, Default)]
+struct Origins {
+    by_key: HashMap<(Target, Protocol), Origin>,
+    /// At how many they are looked through: twice as many as were left the last time, so that a new origin
+    /// costs the same however many there are.
+    tidy_at: usize,
 }
 
 #[derive(Debug)]
@@ -102,14 +116,11 @@ impl Plain {
         let now = Instant::now();
         let mut origins = self.origins.lock().unwrap_or_else(PoisonError::into_inner);
         let key = (target.clone(), protocol);
-        if let Some(origin) = origins.get_mut(&key) {
+        if let Some(origin) = origins.by_key.get_mut(&key) {
             origin.used = now;
             return Ok(Arc::clone(&origin.upstream));
         }
-        // Who is new looks for those that are old: there are never more than were asked for of late.
-        origins.retain(|_, origin| {
-            origin.upstream.load() > 0 || now.saturating_duration_since(origin.used) < KEPT
-        });
+        origins.tidy(now);
         let scheme = match protocol {
             Protocol::Http1 => "http",
             Protocol::H2c => "h2c",
@@ -125,8 +136,26 @@ impl Plain {
         };
         let upstream = Upstream::with_resolver(target.to_string(), &spec, self.resolver.clone());
         let upstream = upstream.map_err(|error| Failure::bad_request(&error.to_string()))?;
-        origins.insert(key, Origin { upstream: Arc::clone(&upstream), used: now });
+        origins.by_key.insert(key, Origin { upstream: Arc::clone(&upstream), used: now });
         Ok(upstream)
+    }
+}
+
+impl Origins {
+    /// Makes room for a new one.
+    fn tidy(&mut self, now: Instant) {
+        if self.by_key.len() < self.tidy_at.max(FEW) {
+            return;
+        }
+        let in_use = |origin: &Origin| origin.upstream.load() > 0;
+        let is_new = |origin: &Origin| now.saturating_duration_since(origin.used) < KEPT;
+        self.by_key.retain(|_, origin| in_use(origin) || is_new(origin));
+        if self.by_key.len() >= MAX_ORIGINS {
+            self.by_key.retain(|_, origin| in_use(origin));
+        }
+        // Those in use are counted by their users' limits.
+        let twice = self.by_key.len() * 2;
+        self.tidy_at = if self.by_key.len() < MAX_ORIGINS { twice.min(MAX_ORIGINS) } else { twice };
     }
 }
 
@@ -194,14 +223,33 @@ mod tests {
         }
     }
 
+    fn count(plain: &Plain) -> usize {
+        plain.origins.lock().unwrap().by_key.len()
+    }
+
     #[tokio::test(start_paused = true)]
     async fn origins_that_nobody_asks_for_are_forgotten() {
         let plain = Plain::new(&ForwardSpec::default(), Resolver::system());
-        for n in 0..100 {
+        for n in 0..1000 {
             let target = Target::new(&format!("{n}.example"), 80).unwrap();
             plain.origin(&target, Protocol::Http1).unwrap();
             tokio::time::advance(KEPT / 2).await;
         }
-        assert!(plain.origins.lock().unwrap().len() <= 3);
+        assert!(count(&plain) <= FEW, "{}", count(&plain));
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn origins_are_not_more_than_their_limit_however_many_are_asked_for() {
+        let plain = Plain::new(&ForwardSpec::default(), Resolver::system());
+        let mut tidied = 0;
+        for n in 0..MAX_ORIGINS * 4 {
+            let target = Target::new(&format!("{n}.example"), 80).unwrap();
+            let before = count(&plain);
+            plain.origin(&target, Protocol::Http1).unwrap();
+            assert!(count(&plain) <= MAX_ORIGINS, "{n}");
+            tidied += usize::from(count(&plain) <= before);
+        }
+        // Each time all are looked at: seldom.
+        assert!(tidied <= 4, "{tidied}");
     }
 }
