@@ -23,7 +23,8 @@ pub(super) struct Named {
     certificates: Vec<CertificateDer<'static>>,
     /// None where no authority was named: a server's own certificate vouches for nobody else.
     chains: Option<Arc<WebPkiServerVerifier>>,
-    provider: Arc<CryptoProvider>,
+    /// Signatures of the handshake are checked in one way, whoever is trusted.
+    signatures: AcceptAll,
 }
 
 impl Named {
@@ -46,7 +47,7 @@ impl Named {
             let built = builder.build();
             Some(built.map_err(|error| Error::Other(OtherError(Arc::new(error))))?)
         };
-        Ok(Self { certificates, chains, provider })
+        Ok(Self { certificates, chains, signatures: AcceptAll(provider) })
     }
 }
 
@@ -75,8 +76,7 @@ impl ServerCertVerifier for Named {
         certificate: &CertificateDer<'_>,
         signature: &DigitallySignedStruct,
     ) -> Result<HandshakeSignatureValid, Error> {
-        let algorithms = &self.provider.signature_verification_algorithms;
-        verify_tls12_signature(message, certificate, signature, algorithms)
+        self.signatures.verify_tls12_signature(message, certificate, signature)
     }
 
     fn verify_tls13_signature(
@@ -85,12 +85,11 @@ impl ServerCertVerifier for Named {
         certificate: &CertificateDer<'_>,
         signature: &DigitallySignedStruct,
     ) -> Result<HandshakeSignatureValid, Error> {
-        let algorithms = &self.provider.signature_verification_algorithms;
-        verify_tls13_signature(message, certificate, signature, algorithms)
+        self.signatures.verify_tls13_signature(message, certificate, signature)
     }
 
     fn supported_verify_schemes(&self) -> Vec<SignatureScheme> {
-        self.provider.signature_verification_algorithms.supported_schemes()
+        self.signatures.supported_verify_schemes()
     }
 }
 
@@ -252,6 +251,7 @@ fn take(der: &[u8], tag: u8) -> Option<(&[u8], &[u8])> {
 /// Accepts every certificate; signatures are still checked, so that the handshake means something.
 #[derive(Debug)]
 pub(super) struct AcceptAll(pub(super) Arc<CryptoProvider>);
+
 impl ServerCertVerifier for AcceptAll {
     fn verify_server_cert(
         &self,
