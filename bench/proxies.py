@@ -10,7 +10,8 @@ import sys
 import threading
 
 import setting
-from peers.process import free_port, run
+from peers.ports import reserve
+from peers.process import run
 from peers.servers import Server, smig_program
 
 # Below 256 requests at once none has to make a connection anew.
@@ -22,7 +23,7 @@ class Upstream:
     """nginx with files, without TLS: HTTP/1.1 at one port, HTTP/2 at another."""
 
     def __init__(self, place):
-        self.http1, self.h2c = free_port(), free_port()
+        self.http1, self.h2c = reserve(), reserve()
         config = place.write("upstream.conf", f"""
 {nginx_head(place, "upstream")}
     open_file_cache max=1000 inactive=60s;
@@ -76,7 +77,7 @@ http {{
 
 
 def smig(place, upstream, protocol, admin=False):
-    port = free_port()
+    port = reserve()
     scheme = {"http1": "http", "h2c": "h2c"}[protocol]
     page = '[admin]\nlisten = "127.0.0.1:0"' if admin else ""
     mine = f"smig-{protocol}{'-admin' if admin else ''}"
@@ -129,7 +130,7 @@ def smig_watched(place, upstream, protocol):
 def nginx(place, upstream, protocol):
     if protocol == "h2c":
         return None  # only gRPC goes to upstreams by HTTP/2
-    port = free_port()
+    port = reserve()
     config = place.write("nginx-gateway.conf", f"""
 {nginx_head(place, "nginx-gateway")}
     upstream app {{
@@ -161,7 +162,7 @@ def nginx(place, upstream, protocol):
 
 
 def haproxy(place, upstream, protocol):
-    port = free_port()
+    port = reserve()
     both = place.path("both.pem")
     with open(both, "wb") as out:
         for part in (place.certificate.cert, place.certificate.key):
@@ -192,7 +193,7 @@ backend app
 
 
 def nghttpx(place, upstream, protocol):
-    port = free_port()
+    port = reserve()
     by = ";;proto=h2" if protocol == "h2c" else ""
     process = place.start(f"nghttpx-{protocol}", [
         "nghttpx", "--conf=/dev/null", "--workers=1", "--no-ocsp", "--add-x-forwarded-for", "--errorlog-file=/dev/stderr",
@@ -209,7 +210,7 @@ def envoy_program():
 
 
 def envoy(place, upstream, protocol):
-    port = free_port()
+    port = reserve()
     address = lambda port: {"socket_address": {"address": "127.0.0.1", "port_value": port}}
     typed = lambda of, **fields: {"@type": f"type.googleapis.com/envoy.extensions.{of}", **fields}
     manager = typed(

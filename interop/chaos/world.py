@@ -12,12 +12,12 @@ import json
 import os
 import re
 import signal
-import socket
 import subprocess
 import sys
 import urllib.request
 
 from peers.material import write_file
+from peers.ports import reserve
 from peers.process import Process
 from peers.servers import smig_program
 
@@ -27,21 +27,6 @@ DRAIN = 6
 # For a program to come up, on a machine that has much else to do.
 START = 240
 TOKEN = "chaos-" + "5" * 32
-# Below the ports that the kernel gives to outgoing connections: a port stays free while its server is down.
-FIRST_PORT = 20_000
-
-
-def ports():
-    port = FIRST_PORT + os.getpid() * 37 % 8_000
-    while True:
-        port += 1
-        with socket.socket() as s:
-            s.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
-            try:
-                s.bind(("127.0.0.1", port))
-            except OSError:
-                continue
-        yield port
 
 
 class Service:
@@ -115,8 +100,7 @@ class World:
             os.makedirs(os.path.join(base, folder), exist_ok=True)
         self.hashes = {name: write_file(os.path.join(self.www, name), size, name) for name, size in SIZES.items()}
         self.journal = os.path.join(base, "journal")
-        free = ports()
-        self.port = {name: next(free) for name in (
+        self.port = {name: reserve() for name in (
             "nginx-a", "nginx-a-tls", "nginx-b", "nginx-b-tls", "serve-a", "serve-b", "echo-a", "echo-a-raw", "echo-b",
             "echo-b-raw", "gateway-1", "gateway-2", "admin-1", "admin-2", "front-1", "front-2", "agent-1", "agent-2",
             "socks-1", "socks-2", "forward-1", "forward-2", "agent-admin-1", "agent-admin-2",

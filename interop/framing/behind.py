@@ -3,7 +3,7 @@
 import os
 import sys
 
-from peers.process import free_port
+from peers.ports import reserve
 from peers.servers import READY
 
 HERE = os.path.dirname(os.path.abspath(__file__))
@@ -27,7 +27,7 @@ def hyper(place, _recorder_port):
 
 def nginx(place, _recorder_port):
     """Answers by itself, and throws bodies away: an answer may come before a body's end."""
-    port = free_port()
+    port = reserve()
     user = "user root;" if os.geteuid() == 0 else ""
     temporary = "\n".join(f"    {kind}_temp_path {place.path('nginx-' + kind)};"
                           for kind in ("client_body", "proxy", "fastcgi", "uwsgi", "scgi"))
@@ -61,7 +61,7 @@ http {{
 
 def haproxy(place, recorder_port):
     """In front of the recorder, so that a third reading stands between."""
-    port = free_port()
+    port = reserve()
     config = place.write("haproxy.cfg", f"""
 global
     maxconn 1000
@@ -94,13 +94,12 @@ NEEDS = {"go": "FRAMING_GO_ECHO", "hyper": "HYPER_ECHO"}
 def smig(place, name):
     """A function that starts a gateway in front of a port, with one connection for all."""
     def begin(upstream):
-        port = free_port()
         config = place.write(f"{name}.toml", f"""
 [server]
 workers = 1
 drain_timeout = "1s"
 [[listen]]
-address = "127.0.0.1:{port}"
+address = "127.0.0.1:0"
 protocol = "cleartext"
 [upstreams.app]
 servers = ["http://127.0.0.1:{upstream}"]
@@ -117,8 +116,7 @@ failures = 0
 upstream = "app"
 """)
         process = place.start(name, [os.environ["SMIG"], "gateway", "--config", config], env={"NO_COLOR": "1"})
-        process.wait_for_port(port)
-        return process, port
+        return process, int(process.wait_for_line(READY).group(2))
     return begin
 
 

@@ -37,13 +37,6 @@ def raise_file_limit(wanted=65_536):
     return soft
 
 
-def free_port():
-    """A port that nobody listened on a moment ago; only for servers that cannot pick one themselves."""
-    with socket.socket() as s:
-        s.bind(("127.0.0.1", 0))
-        return s.getsockname()[1]
-
-
 class Process:
     """A server in the background. `log` is a file with all that it printed."""
 

@@ -5,7 +5,8 @@ import re
 import shutil
 import sys
 
-from .process import Process, free_port, run
+from .ports import reserve
+from .process import Process, run
 
 READY = re.compile(r"listening on (https?)://[^\s:]+:(\d+)")
 HERE = os.path.dirname(os.path.abspath(__file__))
@@ -62,7 +63,7 @@ def smig(place, *extra, cleartext=False):
 
 
 def nginx(place, tls="TLSv1.2 TLSv1.3"):
-    port = free_port()
+    port = reserve()
     user = "user root;" if os.geteuid() == 0 else ""
     config = place.write("nginx.conf", f"""
 {user}
@@ -102,7 +103,7 @@ http {{
 
 
 def h2o(place):
-    port = free_port()
+    port = reserve()
     user = "user: root" if os.geteuid() == 0 else ""
     config = place.write("h2o.conf", f"""
 {user}
@@ -127,7 +128,7 @@ hosts:
 
 
 def nghttpd(place):
-    port = free_port()
+    port = reserve()
     process = place.start(
         "nghttpd", ["nghttpd", "-a", "127.0.0.1", "-n", "1", "-d", place.folder, "-m", "128",
                     port, place.certificate.key, place.certificate.cert])

@@ -1,5 +1,7 @@
 //! Whatever is wrong is named, with the exit code that says so.
 
+use smig_testkit::port::ReservedPort;
+
 use crate::support::{Place, assert_exit, sha256_of, text};
 
 #[track_caller]
@@ -93,9 +95,8 @@ fn cleartext_needs_nobodys_certificates() {
 #[test]
 fn nobody_there() {
     let place = Place::new();
-    // A port that was free a moment ago.
-    let port = std::net::TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap().port();
-    assert_exit(&place.run(&["get", &format!("https://127.0.0.1:{port}/")]), 7);
+    let nobody = ReservedPort::new();
+    assert_exit(&place.run(&["get", &format!("https://{nobody}/")]), 7);
     assert_exit(&place.run(&["get", "https://no-such-name.invalid/"]), 6);
 }
 

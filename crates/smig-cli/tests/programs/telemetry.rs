@@ -6,6 +6,7 @@ use std::process::{Command, Stdio};
 use std::thread::JoinHandle;
 
 use rustix::process::Signal;
+use smig_testkit::port::ReservedPort;
 
 use crate::support::{Place, Serving, assert_exit, line_with, text};
 
@@ -70,7 +71,7 @@ fn the_environment_names_a_collector_and_the_last_batch_goes_with_sigterm() {
 #[test]
 fn a_collector_that_is_away_is_said_once_and_its_spans_are_counted() {
     let place = Place::new();
-    let nobody = TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap();
+    let nobody = ReservedPort::new();
     let file = place.shown("gateway.toml");
     let config = format!(
         "[[listen]]\naddress = '127.0.0.1:0'\nprotocol = 'cleartext'\n[[route]]\nstatus = 200\n\

@@ -6,20 +6,16 @@ use std::time::Duration;
 use http::Request;
 use http_body_util::Full;
 use smig_gateway::upstream::{Balance, Ejection, HashKey, HealthSpec, Timeouts, Upstream};
+use smig_testkit::port::ReservedPort;
 
 use crate::support::{Gateway, Got, Origin, client, get, same_answer, spec, text};
 
 const OK: &str = "HTTP/1.1 200 OK\r\nContent-Length: 2\r\n\r\nok";
 
-/// An address where nobody listens.
-async fn nobody() -> String {
-    let origin = tokio::net::TcpListener::bind("127.0.0.1:0").await.unwrap();
-    format!("http://{}", origin.local_addr().unwrap())
-}
-
 #[tokio::test]
 async fn no_server_listens() {
-    let gateway = Gateway::before(nobody().await);
+    let nobody = ReservedPort::new();
+    let gateway = Gateway::before(format!("http://{nobody}"));
     let response = client().request(get(gateway.url("/"))).await.unwrap();
     assert_eq!(response.status(), 502);
     assert_eq!(response.headers()["proxy-status"], "smig; error=connection_refused");
@@ -34,8 +30,9 @@ async fn no_server_listens() {
 
 #[tokio::test]
 async fn another_server_takes_over_even_for_a_post() {
+    let nobody = ReservedPort::new();
     let (good, _) = same_answer(OK).await;
-    let gateway = Gateway::start(&spec(&[&nobody().await, &format!("http://{good}")]));
+    let gateway = Gateway::start(&spec(&[&format!("http://{nobody}"), &format!("http://{good}")]));
     for _ in 0..4 {
         let request =
             Request::post(gateway.url("/")).body(Full::<bytes::Bytes>::from("body")).unwrap();
@@ -46,8 +43,9 @@ async fn another_server_takes_over_even_for_a_post() {
 
 #[tokio::test]
 async fn a_server_that_keeps_failing_is_left_alone() {
+    let nobody = ReservedPort::new();
     let (good, _) = same_answer(OK).await;
-    let mut spec = spec(&[&nobody().await, &format!("http://{good}")]);
+    let mut spec = spec(&[&format!("http://{nobody}"), &format!("http://{good}")]);
     spec.ejection = Ejection { failures: 2, time: Duration::from_secs(3600) };
     let gateway = Gateway::start(&spec);
     let client = client();

@@ -7,6 +7,7 @@ use base64::Engine as _;
 use http::Request;
 use smig::{ClearTrust, Origin as Target, Protocol, Server};
 use smig_gateway::tunnel::{Opened, open};
+use smig_testkit::port::ReservedPort;
 use tokio::io::{AsyncRead, AsyncReadExt as _, AsyncWrite, AsyncWriteExt as _};
 
 use crate::servers::Echo;
@@ -237,7 +238,7 @@ async fn an_end_that_breaks_breaks_the_other() {
 
 #[tokio::test]
 async fn a_server_that_cannot_be_reached_is_passed_over() {
-    let nobody = tokio::net::TcpListener::bind(loopback()).await.unwrap().local_addr().unwrap();
+    let nobody = ReservedPort::new();
     let mut origin = Origin::start().await;
     let gateway = Gateway::start(&spec(&[&format!("http://{nobody}"), &origin.url()]));
     // Whichever server's turn it is.

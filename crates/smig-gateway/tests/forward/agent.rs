@@ -10,8 +10,10 @@ use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
 use tokio::net::{TcpListener, TcpStream};
 
 use crate::plain::echo_server;
+use smig_testkit::port::ReservedPort;
+
 use crate::support::{
-    Gateway, connect, echo, loopback, nobody, octets, origin, read_head, spec, strict, told, until,
+    Gateway, connect, echo, loopback, octets, origin, read_head, spec, strict, told, until,
 };
 
 /// Sends a request that closes, and reads all of the answer.
@@ -79,7 +81,8 @@ async fn browsers_find_the_way() {
 async fn what_the_gateway_refuses_is_said() {
     let gateway = Gateway::start(spec());
     let agent = gateway.agent(Vec::new()).await;
-    let target = nobody().await;
+    let nobody = ReservedPort::new();
+    let target = nobody.addr();
     let (mut tcp, head) = connect(&agent, target).await;
     assert!(head.starts_with("HTTP/1.1 502"), "{head}");
     let mut page = [0; 100];
@@ -115,7 +118,8 @@ async fn a_gateway_without_migration_does() {
 #[tokio::test]
 async fn a_gateway_that_is_not_there_is_named() {
     let gateway = Gateway::start(spec());
-    let via = smig::Origin::https("127.0.0.1", nobody().await.port());
+    let nobody = ReservedPort::new();
+    let via = smig::Origin::https("127.0.0.1", nobody.addr().port());
     let agent_spec = AgentSpec { via, ..gateway.agent_spec() };
     let agent = Agent::start(agent_spec, gateway.client_builder()).await.unwrap();
     let (mut tcp, head) = connect(&agent, "example.org:443").await;
@@ -217,7 +221,8 @@ async fn operators_see_the_gateway_and_the_tunnels() {
     }
     assert!(look("/api/sessions").await.contains("\"CONNECT\""));
 
-    let via = smig::Origin::https("127.0.0.1", nobody().await.port());
+    let nobody = ReservedPort::new();
+    let via = smig::Origin::https("127.0.0.1", nobody.addr().port());
     let agent_spec =
         AgentSpec { via, admin: Some(AdminSpec { listen: loopback() }), ..gateway.agent_spec() };
     let agent = Agent::start(agent_spec, gateway.client_builder()).await.unwrap();

@@ -3,12 +3,11 @@
 use http::{Method, Request, StatusCode};
 use smig_gateway::forward::ForwardSpec;
 use smig_gateway::tunnel::{self, Opened};
+use smig_testkit::port::ReservedPort;
 use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
 use tokio::net::{TcpListener, TcpStream};
 
-use crate::support::{
-    Gateway, TOKEN, echo, nobody, origin, proxy_status, read_head, spec, strict, text,
-};
+use crate::support::{Gateway, TOKEN, echo, origin, proxy_status, read_head, spec, strict, text};
 
 /// The status of a CONNECT with this Proxy-Authorization.
 async fn status(gateway: &Gateway, target: &str, credentials: Option<&str>) -> StatusCode {
@@ -85,7 +84,8 @@ async fn a_name_that_is_allowed_reaches_its_address() {
 #[tokio::test]
 async fn a_destination_that_refuses_is_named() {
     let gateway = Gateway::start(spec());
-    let target = nobody().await;
+    let nobody = ReservedPort::new();
+    let target = nobody.addr();
     let response = gateway.refused(target).await;
     assert_eq!(response.status(), StatusCode::BAD_GATEWAY);
     assert!(proxy_status(&response).starts_with("smig; error=connection_refused"));

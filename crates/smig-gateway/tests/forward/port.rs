@@ -10,7 +10,9 @@ use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
 use tokio::net::{TcpListener, TcpStream};
 
 use crate::plain::echo_server;
-use crate::support::{Gateway, echo, loopback, nobody, octets, origin, spec, until};
+use smig_testkit::port::ReservedPort;
+
+use crate::support::{Gateway, echo, loopback, octets, origin, spec, until};
 
 fn forward(target: std::net::SocketAddr, protocol: PortProtocol) -> PortForward {
     PortForward { listen: loopback(), target: target.to_string().parse().unwrap(), protocol }
@@ -102,7 +104,8 @@ async fn everything_else_is_a_tunnel() {
 #[tokio::test]
 async fn a_destination_that_refuses_is_a_reset() {
     let gateway = Gateway::start(spec());
-    let agent = gateway.agent(vec![forward(nobody().await, PortProtocol::Tcp)]).await;
+    let nobody = ReservedPort::new();
+    let agent = gateway.agent(vec![forward(nobody.addr(), PortProtocol::Tcp)]).await;
     let mut tcp = TcpStream::connect(agent.forward_addrs()[0]).await.unwrap();
     let error = tcp.read(&mut [0]).await.unwrap_err();
     assert_eq!(error.kind(), std::io::ErrorKind::ConnectionReset);

@@ -1,10 +1,11 @@
 //! The agent's SOCKS5 proxy.
 
 use smig_gateway::agent::Agent;
+use smig_testkit::port::ReservedPort;
 use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
 use tokio::net::TcpStream;
 
-use crate::support::{Gateway, echo, nobody, origin, spec, strict};
+use crate::support::{Gateway, echo, origin, spec, strict};
 
 /// Greets and asks; gives the reply's code.
 async fn ask(agent: &Agent, request: &[u8]) -> (TcpStream, u8) {
@@ -52,7 +53,8 @@ async fn addresses_and_names_are_reached() {
 async fn each_failure_has_its_reply() {
     let gateway = Gateway::start(spec());
     let agent = gateway.agent(Vec::new()).await;
-    let port = nobody().await.port();
+    let nobody = ReservedPort::new();
+    let port = nobody.addr().port();
     let here = [127, 0, 0, 1];
     for (asked, expected) in [
         (request(1, 1, &here, port), 5),

@@ -204,11 +204,6 @@ pub(crate) async fn told(
     }
 }
 
-/// An address where nobody listens.
-pub(crate) async fn nobody() -> SocketAddr {
-    TcpListener::bind(loopback()).await.unwrap().local_addr().unwrap()
-}
-
 /// `len` octets that differ from place to place.
 pub(crate) fn octets(len: usize) -> Bytes {
     (0..len).map(|at| (at * 31 + at / 251) as u8).collect::<Vec<_>>().into()

@@ -4,6 +4,7 @@ use crate::support::{
     Authority, Dial, Place, address, ask, assert_status, by_http2, exchange, get, origin,
     until_file, url,
 };
+use smig_testkit::port::ReservedPort;
 use tokio::net::TcpStream;
 
 const CLEAR: &str = "[[listen]]\naddress = '127.0.0.1:0'\nprotocol = 'cleartext'\n";
@@ -55,7 +56,7 @@ async fn host_and_path_decide() {
 
 #[tokio::test]
 async fn what_the_gateway_refuses_is_a_status_to_a_call() {
-    let nobody = std::net::TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap();
+    let nobody = ReservedPort::new();
     let place = Place::new();
     let gateway = place.gateway(&format!(
         "{CLEAR}

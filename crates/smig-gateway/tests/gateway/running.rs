@@ -6,6 +6,7 @@ use bytes::Bytes;
 use http::Request;
 use http_body_util::{BodyExt as _, Full};
 use smig::{Client, Trust};
+use smig_testkit::port::ReservedPort;
 use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
 use tokio::net::TcpStream;
 
@@ -67,8 +68,8 @@ async fn listeners_come_and_go() {
     let route = "[[route]]\nstatus = 200\n";
     let mut gateway = place.gateway(&format!("{}{route}", clear(0)));
     let first = address(&gateway);
-    // A port that nobody has.
-    let port = std::net::TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap().port();
+    let chosen = ReservedPort::new();
+    let port = chosen.addr().port();
     gateway.reload(place.config(&format!("{}{route}", clear(port)))).unwrap();
     let second = address(&gateway);
     assert_eq!(second.port(), port);
@@ -141,11 +142,6 @@ async fn a_gateway_that_ends_lets_streams_finish() {
     assert_eq!(body.unwrap().to_bytes().len(), LEN);
 }
 
-/// A port that nobody has.
-fn free_port() -> u16 {
-    std::net::TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap().port()
-}
-
 /// A request on a connection that stays, and its answer's last bytes.
 async fn again(stream: &mut TcpStream) {
     stream.write_all(b"GET / HTTP/1.1\r\nHost: a\r\n\r\n").await.unwrap();
@@ -160,7 +156,8 @@ async fn an_address_changes_its_protocol_and_changes_back() {
     let ca = Authority::new();
     let place = Place::new();
     place.certificate(&ca, "a", &["a"]);
-    let (changes, stays) = (free_port(), free_port());
+    let held = [ReservedPort::new(), ReservedPort::new()];
+    let [changes, stays] = held.each_ref().map(|port| port.addr().port());
     let text = |protocol: &str| {
         format!(
             "[[certificate]]\nchain = 'a.pem'\nkey = 'a.key'\n[[route]]\nstatus = 200\ntext = 'here'\n\
@@ -219,7 +216,8 @@ async fn a_redirect_is_of_its_listener_and_not_of_its_port() {
     let ca = Authority::new();
     let place = Place::new();
     place.certificate(&ca, "a", &["a"]);
-    let port = free_port();
+    let chosen = ReservedPort::new();
+    let port = chosen.addr().port();
     let text = format!(
         "[[certificate]]\nchain = 'a.pem'\nkey = 'a.key'\n[[route]]\nstatus = 200\n\
          [[listen]]\naddress = '127.0.0.2:{port}'\n\

@@ -1,5 +1,6 @@
 //! A collector that is not there, or takes nothing: requests do not notice.
 
+use smig_testkit::port::ReservedPort;
 use tokio::io::AsyncReadExt as _;
 use tokio::net::TcpListener;
 use tokio::sync::mpsc;
@@ -9,8 +10,8 @@ use crate::support::{LONG, gateway, get, origin, telemetry};
 #[tokio::test]
 async fn a_collector_that_refuses_costs_its_spans_only() {
     let origin = origin();
-    let address = TcpListener::bind("127.0.0.1:0").await.unwrap().local_addr().unwrap();
-    let more = telemetry(&format!("http://{address}"), "");
+    let nobody = ReservedPort::new();
+    let more = telemetry(&format!("http://{nobody}"), "");
     let (gateway, address) = gateway(&origin, &more);
     assert_eq!(get(address, "/octets/7", "").await.len(), 7);
     gateway.drain(LONG).await.unwrap();

@@ -152,10 +152,10 @@ mod tests {
     async fn an_address_that_refuses_does_not_hide_the_next() {
         let listener = tokio::net::TcpListener::bind("127.0.0.1:0").await.unwrap();
         let good = listener.local_addr().unwrap();
-        let refused = {
-            let gone = tokio::net::TcpListener::bind("127.0.0.1:0").await.unwrap();
-            gone.local_addr().unwrap()
-        };
+        // Bound, and nobody listens.
+        let nobody = tokio::net::TcpSocket::new_v4().unwrap();
+        nobody.bind("127.0.0.1:0".parse().unwrap()).unwrap();
+        let refused = nobody.local_addr().unwrap();
         let tcp = connect_any(vec![refused, good]).await.unwrap();
         assert_eq!(tcp.peer_addr().unwrap(), good);
         let error = connect_any(vec![refused]).await.unwrap_err();

@@ -1,0 +1,43 @@
+//! A port of the loopback interface that is one test's alone.
+
+use std::fmt;
+use std::net::{Ipv4Addr, SocketAddr};
+
+use socket2::{Domain, Socket, Type};
+
+/// Holds a port on which nobody listens: connections to it are refused, and the kernel gives it to nobody else. Who
+/// sets `SO_REUSEADDR`, as servers do, can listen on it meanwhile, and with `SO_REUSEPORT` in several sockets.
+#[derive(Debug)]
+pub struct ReservedPort(Socket);
+
+impl ReservedPort {
+    /// Takes a port of 127.0.0.1.
+    ///
+    /// # Panics
+    /// If there is none, or no socket to hold it with.
+    #[must_use]
+    #[expect(clippy::new_without_default, reason = "it takes something of the machine")]
+    pub fn new() -> Self {
+        let socket = Socket::new(Domain::IPV4, Type::STREAM, None).expect("a socket");
+        socket.set_reuse_address(true).expect("SO_REUSEADDR");
+        socket.set_reuse_port(true).expect("SO_REUSEPORT");
+        socket.bind(&SocketAddr::from((Ipv4Addr::LOCALHOST, 0)).into()).expect("a port");
+        Self(socket)
+    }
+
+    /// 127.0.0.1 and the port.
+    ///
+    /// # Panics
+    /// Never: a bound socket has an address.
+    #[must_use]
+    pub fn addr(&self) -> SocketAddr {
+        self.0.local_addr().expect("it is bound").as_socket().expect("it is of IPv4")
+    }
+}
+
+/// The address, as [`addr`](Self::addr) has it.
+impl fmt::Display for ReservedPort {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        self.addr().fmt(f)
+    }
+}
