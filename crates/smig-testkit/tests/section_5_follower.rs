@@ -149,6 +149,44 @@ fn a_waiting_migrate_is_declined_when_the_join_fails() {
 }
 
 #[test]
+fn a_waiting_migrate_is_declined_when_the_session_is_left() {
+    // SMIG-5.12/join-pending and SMIG-4.8/new-session: the server to which C3 led does not know the
+    // session, so the client leaves it, while C2 is still joining it. Whatever becomes of that JOIN.
+    for end in ["accepted", "refused", "lost"] {
+        let (mut peer, key) = joining();
+        peer.connect();
+        let cid = peer.cid(C2);
+        peer.send(C1, migrate(1, cid, 2));
+        peer.expect_silence();
+        let answer = peer.join_answer(C2);
+        peer.send(C3, join_refused(1));
+        peer.expect(C1, decline(1));
+        match end {
+            "accepted" => peer.send(C2, answer),
+            "refused" => peer.send(C2, join_refused(5)),
+            _ => peer.lose(C2),
+        }
+        peer.body(key, "here", EndStream::Yes);
+        peer.expect(C1, data(1, "here").end());
+        peer.expect_silence();
+    }
+}
+
+#[test]
+fn a_waiting_migrate_is_declined_when_its_connection_is_closed_here() {
+    // SMIG-5.12/join-pending: the connection ends by the client; its transport may live on for a while.
+    let (mut peer, key) = joining();
+    let cid = peer.cid(C2);
+    peer.send(C1, migrate(1, cid, 2));
+    peer.expect_silence();
+    let c2 = peer.conn(C2);
+    peer.app(|session, now| session.close(now, c2, ErrorCode::NoError, "not needed"));
+    peer.expect(C1, decline(1));
+    peer.body(key, "here", EndStream::Yes);
+    peer.expect(C1, data(1, "here").end());
+}
+
+#[test]
 fn a_stream_that_ends_while_its_migrate_waits_is_declined() {
     // SMIG-5.12/join-pending and SMIG-5.10/always-answer
     let (mut peer, key) = joining();

@@ -498,7 +498,7 @@ fn a_connection_is_drained_without_killing_its_downloads() {
     assert!(peer.should_close(C1));
     // SMIG-8.14/drain-by-moving: what left is not affected by C1's GOAWAY.
     let conn = peer.conn(C1);
-    peer.app(|session, _| session.close(conn, ErrorCode::NoError, "drained"));
+    peer.app(|session, now| session.close(now, conn, ErrorCode::NoError, "drained"));
     peer.body(key, "on", EndStream::Yes);
     peer.expect(C2, data(1, "on").end());
     let (mut peer, key) = client();

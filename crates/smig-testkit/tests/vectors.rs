@@ -302,7 +302,7 @@ fn a_refusal_is_these_bytes() {
     let mut other = Session::server(Config::server(), NOW);
     let conn = other.add_connection(NOW, spec(Security::Tls13));
     End { session: &mut other, conn }.input(&flight);
-    other.refuse_join(conn, JoinRefusal::DifferentIdentity);
+    other.refuse_join(NOW, conn, JoinRefusal::DifferentIdentity);
     let output = End { session: &mut other, conn }.output();
     check_frame("JOIN with REFUSED", &frame(&output, JOIN));
 }

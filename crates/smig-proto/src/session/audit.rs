@@ -1,6 +1,6 @@
 //! For tests: what does not fit together in a session. Reads everything and changes nothing.
 
-use crate::conn::{ConnId, Connection};
+use crate::conn::{ConnId, Connection, Membership};
 use crate::migrate::HandOver;
 use crate::session::Session;
 use crate::stream::{Opener, Route, Stream, StreamKey};
@@ -15,8 +15,12 @@ impl Session {
         for (key, stream) in self.streams.iter() {
             self.audit_stream(key, stream, &mut wrong);
         }
-        for conn in self.conns.iter().filter(|conn| !conn.is_dead()) {
-            self.audit_connection(conn, &mut wrong);
+        for conn in &self.conns {
+            if !conn.is_dead() {
+                self.audit_connection(conn, &mut wrong);
+            } else if !conn.waiting_moves.is_empty() {
+                wrong.push(format!("{} has ended, and moves wait for its JOIN", conn.id));
+            }
         }
         wrong
     }
@@ -79,6 +83,10 @@ impl Session {
         if places != scheduled {
             wrong
                 .push(format!("{}: {places} places in the schedule, {scheduled} streams", conn.id));
+        }
+        if !conn.waiting_moves.is_empty() && !matches!(conn.membership, Membership::Joining { .. })
+        {
+            wrong.push(format!("{}: moves wait for a JOIN that is over", conn.id));
         }
         let held = self.held_of(conn);
         if conn.recv_window.outstanding() != held {

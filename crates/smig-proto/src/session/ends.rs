@@ -26,7 +26,7 @@ impl Session {
     /// An error in peer input: ends the stream or the connection that it hit, by the RFC's code.
     pub(crate) fn on_fault(&mut self, now: Instant, id: ConnId, fault: Fault) {
         match fault {
-            Fault::Connection(cause) => self.fail_connection(id, cause),
+            Fault::Connection(cause) => self.fail_connection(now, id, cause),
             Fault::Stream(stream, cause) => {
                 let at = Route { conn: id, id: stream };
                 // A frame where the stream was before it moved hits it where it is
@@ -45,12 +45,12 @@ impl Session {
                     None if !answered => {}
                     // RST_STREAM has no place on an idle stream (RFC 9113 section 6.4), but on what
                     // may be a carrier (SMIG-5.21/unbound-frames).
-                    None if self.is_idle_stream(at) => self.fail_connection(id, cause),
+                    None if self.is_idle_stream(at) => self.fail_connection(now, id, cause),
                     None => self.close_unbound(at, Some(cause.code())),
                 }
                 match paid {
-                    Err(cause) => self.fail_connection(id, cause),
-                    Ok(()) if !answered => self.fail_connection(id, Cause::TooManyAnswers),
+                    Err(cause) => self.fail_connection(now, id, cause),
+                    Ok(()) if !answered => self.fail_connection(now, id, Cause::TooManyAnswers),
                     Ok(()) => {}
                 }
             }
@@ -483,11 +483,12 @@ impl Session {
                 && conn.streams.len() == 1
                 && conn.carriers.len() == 0
                 && conn.answers_due.is_empty()
+                && conn.waiting_moves.is_empty()
         });
         if self.role == Role::Client && settled && elsewhere && alone {
             // Closing the connection cuts off what is in flight (SMIG-8.4/cancel-by-close).
             self.end_here(key, Ending::Own(code, None));
-            self.kill(route.conn, None);
+            self.cut_off(route.conn, None);
             self.events.push_back(Event::Abandon { conn: route.conn });
             return;
         }
@@ -495,7 +496,7 @@ impl Session {
     }
 
     /// An error of the whole connection: GOAWAY, and the end of all that runs on it.
-    pub(crate) fn fail_connection(&mut self, id: ConnId, cause: Cause) {
+    pub(crate) fn fail_connection(&mut self, now: Instant, id: ConnId, cause: Cause) {
         let Some(conn) = self.conn_mut(id) else { return };
         if conn.is_dead() {
             return;
@@ -510,7 +511,7 @@ impl Session {
             detail: String::new(),
         };
         self.say_goodbye(id, cause.code(), cause.to_string().as_bytes());
-        self.kill(id, Some(error.clone()));
+        self.kill(now, id, Some(error.clone()));
         self.events.push_back(Event::Closed { conn: id, error: Some(error) });
     }
 
@@ -523,12 +524,12 @@ impl Session {
     }
 
     /// Ends a connection at once, with GOAWAY.
-    pub fn close(&mut self, id: ConnId, code: ErrorCode, reason: &str) {
+    pub fn close(&mut self, now: Instant, id: ConnId, code: ErrorCode, reason: &str) {
         if self.conn(id).is_none_or(Connection::is_dead) {
             return;
         }
         self.say_goodbye(id, code, &Bytes::copy_from_slice(reason.as_bytes()));
-        self.kill(id, None);
+        self.kill(now, id, None);
         self.events.push_back(Event::Closed { conn: id, error: None });
     }
 
@@ -547,11 +548,10 @@ impl Session {
                     LostReason::Failed(why) => why,
                 },
             };
-            self.kill(id, Some(error.clone()));
+            self.kill(now, id, Some(error.clone()));
             let error = (!orderly).then_some(error);
             self.events.push_back(Event::Closed { conn: id, error });
         }
-        self.release_waiting_moves(now, id);
         self.conns.retain(|conn| conn.id != id);
         if !self.conns.iter().any(Connection::is_member) {
             // SMIG-3.7/session-key.
@@ -559,8 +559,14 @@ impl Session {
         }
     }
 
-    /// The connection carries nothing from now on; what ran on it fails or lives on elsewhere.
-    fn kill(&mut self, id: ConnId, error: Option<ConnectionError>) {
+    /// The connection carries nothing from now on; what ran on it fails or lives on elsewhere, and what
+    /// waited for its JOIN is declined (SMIG-5.12/join-pending).
+    fn kill(&mut self, now: Instant, id: ConnId, error: Option<ConnectionError>) {
+        self.cut_off(id, error);
+        self.release_waiting_moves(now, id);
+    }
+
+    fn cut_off(&mut self, id: ConnId, error: Option<ConnectionError>) {
         let Some(conn) = self.conn_mut(id) else { return };
         conn.phase = Phase::Dead;
         conn.error = error;

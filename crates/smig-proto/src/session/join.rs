@@ -286,6 +286,10 @@ impl Session {
                     }
                 };
             }
+            let conns: Vec<_> = self.conns.iter().map(|conn| conn.id).collect();
+            for conn in conns {
+                self.release_waiting_moves(now, conn);
+            }
             self.found_session(id, cid);
             self.arm(now);
         }
@@ -294,7 +298,7 @@ impl Session {
 
     /// Server: refuses a JOIN. With [`JoinRefusal::UnknownSession`] the connection founds a session
     /// of its own, else it is a plain one.
-    pub fn refuse_join(&mut self, id: ConnId, reason: JoinRefusal) {
+    pub fn refuse_join(&mut self, now: Instant, id: ConnId, reason: JoinRefusal) {
         let points = self.config.smig.as_ref().map(|smig| smig.code_points).unwrap_or_default();
         let Some(conn) = self.conn_mut(id) else { return };
         if !matches!(conn.phase, Phase::JoinPending { .. }) {
@@ -304,7 +308,7 @@ impl Session {
         wire::join(&mut conn.out.frames, &points, Join::Refused(reason));
         conn.nuisances.refused_joins += 1;
         if conn.nuisances.refused_joins >= 3 {
-            return self.fail_connection(id, Cause::TooManyJoins);
+            return self.fail_connection(now, id, Cause::TooManyJoins);
         }
         if reason != JoinRefusal::UnknownSession {
             conn.membership = Membership::Plain;
@@ -416,7 +420,7 @@ impl Session {
         if reason == JoinRefusal::UnknownSession {
             session.found_session(id, cid);
         }
-        session.refuse_join(id, reason);
+        session.refuse_join(now, id, reason);
         session.arm(now);
         (session, id)
     }

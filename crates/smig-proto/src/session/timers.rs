@@ -62,13 +62,13 @@ impl Session {
         let Some(conn) = self.conn(id).filter(|conn| !conn.is_dead()) else { return };
         let age = now.saturating_duration_since(conn.born);
         if matches!(conn.phase, Phase::Preface | Phase::Settings) && age >= limits.preface_timeout {
-            return self.fail_connection(id, Cause::SlowPreface);
+            return self.fail_connection(now, id, Cause::SlowPreface);
         }
         if !conn.settings_acked && age >= limits.settings_timeout {
-            return self.fail_connection(id, Cause::SettingsTimeout);
+            return self.fail_connection(now, id, Cause::SettingsTimeout);
         }
         if self.is_join_late(now, id) {
-            return self.fail_connection(id, Cause::JoinTimeout);
+            return self.fail_connection(now, id, Cause::JoinTimeout);
         }
         let Some(conn) = self.conn_mut(id) else { return };
         if conn
@@ -83,7 +83,7 @@ impl Session {
         let Some(conn) = self.conn(id) else { return };
         let slow = |since| now.saturating_duration_since(since) >= limits.headers_timeout;
         if conn.assembly.as_ref().is_some_and(|assembly| slow(assembly.since)) {
-            return self.fail_connection(id, Cause::SlowHeaders);
+            return self.fail_connection(now, id, Cause::SlowHeaders);
         }
         if let Some(timeout) = unbound_timeout {
             let before = now.as_nanos().saturating_sub(timeout.as_nanos() as u64);

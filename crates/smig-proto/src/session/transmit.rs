@@ -141,7 +141,7 @@ impl Session {
         let most = self.config.limits.max_tiny_frames;
         let Some(conn) = self.conn_mut(id) else { return };
         if conn.nuisances.tiny_frames.exceeds(now, most) {
-            self.fail_connection(id, Cause::TooManyTinyWindows);
+            self.fail_connection(now, id, Cause::TooManyTinyWindows);
         }
     }
 

@@ -318,13 +318,18 @@ impl Mesh {
 
     fn on_join(&mut self, session: usize, conn: ConnId, app: AppId) {
         let Some(link) = self.link_of(Side::Server, session, conn) else { return };
-        let refusal = self.refusals.pop_front();
+        let (now, refusal) = (self.now, self.refusals.pop_front());
         let owner = self.owner_of(app).filter(|&owner| owner != session);
         match (owner, refusal) {
-            (None, _) => self.servers[session].refuse_join(conn, JoinRefusal::UnknownSession),
+            (None, _) => {
+                self.servers[session].refuse_join(now, conn, JoinRefusal::UnknownSession);
+            }
             (Some(_), Some(reason)) => {
-                self.watch.seen.insert("join refused");
-                self.servers[session].refuse_join(conn, reason);
+                self.watch.seen.insert(match reason {
+                    JoinRefusal::UnknownSession => "session left",
+                    _ => "join refused",
+                });
+                self.servers[session].refuse_join(now, conn, reason);
             }
             (Some(owner), None) => self.hand_over(link, session, conn, owner),
         }

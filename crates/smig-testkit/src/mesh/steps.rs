@@ -1,6 +1,6 @@
 //! What each step does to a world.
 
-use smig_proto::{EndStream, ErrorCode, Priority, Target};
+use smig_proto::{EndStream, ErrorCode, JoinRefusal, Priority, Target};
 
 use crate::mesh::link::Side;
 use crate::mesh::op::{Op, Whither};
@@ -74,15 +74,22 @@ impl World {
                 self.seen("shutdown");
                 self.shutdown(side);
             }
-            Op::Close { link, side } => self.on_conn(link, side, |session, conn| {
-                session.close(conn, ErrorCode::NoError, "the test says so");
-            }),
+            Op::Close { link, side } => {
+                let now = self.mesh.now;
+                self.on_conn(link, side, |session, conn| {
+                    session.close(now, conn, ErrorCode::NoError, "the test says so");
+                });
+            }
             Op::Cut { link, keep } => {
                 let link = self.link(link);
                 self.seen("cut");
                 self.mesh.cut(link, keep);
             }
-            Op::RefuseJoin => self.mesh.refusals.push_back(smig_proto::JoinRefusal::NotHere),
+            Op::RefuseJoin { is_known } => {
+                let reason =
+                    if is_known { JoinRefusal::NotHere } else { JoinRefusal::UnknownSession };
+                self.mesh.refusals.push_back(reason);
+            }
             Op::Sleep { millis } => self.sleep(millis),
             Op::Settle => {
                 self.settle(Zeal::Idle);

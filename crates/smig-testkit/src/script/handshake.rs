@@ -276,7 +276,9 @@ impl Peer {
         let (session, conn) = (self.link(line).session, self.conn(line));
         let app = self.session_of(line).app_id().expect("a JOIN needs an AppID");
         match self.owner(app).filter(|&owner| owner != session) {
-            None => self.sessions[session].refuse_join(conn, JoinRefusal::UnknownSession),
+            None => {
+                self.sessions[session].refuse_join(self.now, conn, JoinRefusal::UnknownSession);
+            }
             Some(owner) => self.hand_over(line, owner),
         }
         self.feed(line);
@@ -305,7 +307,7 @@ impl Peer {
     #[track_caller]
     pub fn refuse_join(&mut self, line: Line, reason: JoinRefusal) {
         let (session, conn) = (self.link(line).session, self.conn(line));
-        self.sessions[session].refuse_join(conn, reason);
+        self.sessions[session].refuse_join(self.now, conn, reason);
         self.feed(line);
         self.pump();
     }

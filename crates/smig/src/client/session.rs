@@ -369,7 +369,7 @@ impl ClientSession {
             self.spares.close_idle(turn);
             self.slots.shrink();
         } else if self.stage == Stage::Ended && idle >= FAREWELL {
-            turn.links.close_all(turn.session);
+            turn.links.close_all(turn.now, turn.session);
             self.idle_since = Some(turn.now);
         }
         self.end_if_idle(turn);

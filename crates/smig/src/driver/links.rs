@@ -302,9 +302,9 @@ impl Links {
     }
 
     /// Ends every connection now: who was told that it ends has not let go in time.
-    pub(crate) fn close_all(&self, session: &mut Session) {
+    pub(crate) fn close_all(&self, now: Instant, session: &mut Session) {
         for link in &self.links {
-            session.close(link.id, ErrorCode::NoError, "the session has ended");
+            session.close(now, link.id, ErrorCode::NoError, "the session has ended");
         }
     }
 

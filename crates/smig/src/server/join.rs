@@ -40,14 +40,14 @@ where
     pub(super) fn on_join_requested(&mut self, turn: &mut Turn<'_>, conn: ConnId, cid: Cid) {
         let owner = self.worker.shared.registry.find(cid.app).filter(|owner| !owner.is_closed());
         let Some(owner) = owner else {
-            return turn.session.refuse_join(conn, JoinRefusal::UnknownSession);
+            return turn.session.refuse_join(turn.now, conn, JoinRefusal::UnknownSession);
         };
         if Arc::ptr_eq(&owner, &self.mailbox) {
             // It names the session that it has begun itself: nobody else knows one of this name.
-            return turn.session.refuse_join(conn, JoinRefusal::UnknownSession);
+            return turn.session.refuse_join(turn.now, conn, JoinRefusal::UnknownSession);
         }
         let Some(detached) = turn.session.detach(conn) else {
-            return turn.session.refuse_join(conn, JoinRefusal::NotHere);
+            return turn.session.refuse_join(turn.now, conn, JoinRefusal::NotHere);
         };
         let Some(departed) = turn.links.remove(conn) else { return };
         let Departed { transport, info, output } = departed;

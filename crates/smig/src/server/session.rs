@@ -157,7 +157,7 @@ where
         match self.stage {
             Stage::Open => self.drain(turn),
             Stage::Ending => {
-                turn.links.close_all(turn.session);
+                turn.links.close_all(turn.now, turn.session);
                 self.idle_since = Some(turn.now);
             }
         }
