@@ -33,7 +33,8 @@ def nginx(place, _recorder_port):
                           for kind in ("client_body", "proxy", "fastcgi", "uwsgi", "scgi"))
     config = place.write("nginx.conf", f"""
 {user}
-worker_processes 1;
+# One process: a worker would outlive a master that is killed.
+master_process off;
 daemon off;
 pid {place.path("nginx.pid")};
 error_log stderr warn;

@@ -67,7 +67,8 @@ def nginx(place, tls="TLSv1.2 TLSv1.3"):
     user = "user root;" if os.geteuid() == 0 else ""
     config = place.write("nginx.conf", f"""
 {user}
-worker_processes 1;
+# One process: a worker would outlive a master that is killed.
+master_process off;
 daemon off;
 pid {place.path("nginx.pid")};
 error_log stderr warn;

@@ -32,7 +32,7 @@ pub(crate) enum Action {
     TimeOutEarly(Side, Carrier),
 }
 
-/// Whether the world still moves by itself.
+/// Whether nothing happens any more by itself.
 pub(crate) fn is_at_rest(scenario: &Scenario, world: &World) -> bool {
     let mut actions = Vec::new();
     must_happen(scenario, world, &mut actions);

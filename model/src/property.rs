@@ -28,9 +28,9 @@ fn no_fault(_: &Machine, world: &World) -> bool {
     !world.has_fault()
 }
 
-/// Each end is complete or failed. An end is complete only with every unit and the END_STREAM of
-/// both directions, so one that fails alone has a peer that has finished (SMIG-8.18/same-bytes,
-/// last sentence).
+/// Each end is complete or failed. That an end which is complete has every unit and
+/// the END_STREAM of both directions is what `fate` says; one end may be complete and the other failed
+/// (SMIG-8.18/same-bytes, last sentence).
 fn no_deadlock(machine: &Machine, world: &World) -> bool {
     world.has_fault()
         || both(|side| world.endpoint(side).fate() != Fate::Running)

@@ -34,6 +34,7 @@ pub use config::{Config, ConnectProtocol, Limits, MAX_CONNECTIONS, Push, SmigCon
 pub use conn::{ConnId, ConnectionRole, ConnectionSpec, Identity, Security, Transmit};
 pub use error::{Cause, ConnectionError, ErrorCode, Initiator, Processed, StreamError};
 pub use head::{Protocol, RequestHead, ResponseHead};
+pub use message::is_host_and_port;
 pub use migrate::{MigrateError, Mover, Target, policy};
 pub use priority::Priority;
 pub use session::{

@@ -74,4 +74,6 @@ pub use socket::{Mark, SocketOptions};
 pub use stream::{Incoming, Segment, StreamInfo};
 
 pub use smig_proto::policy::{Hint, MoveReason, Policy, StayReason};
-pub use smig_proto::{Config, ConnId, ErrorCode, Mover, Priority, Processed, Protocol, StreamKey};
+pub use smig_proto::{
+    Config, ConnId, ErrorCode, Mover, Priority, Processed, Protocol, StreamKey, is_host_and_port,
+};

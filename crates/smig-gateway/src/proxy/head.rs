@@ -7,7 +7,7 @@ use http::header::{
 };
 use http::uri::{Authority, PathAndQuery, Scheme};
 use http::{Extensions, Method, Request, Response, StatusCode, Uri, Version, request};
-use smig::Protocol;
+use smig::{Protocol, is_host_and_port};
 
 use super::Failure;
 use super::framing::{self, Content, Fields};
@@ -167,14 +167,6 @@ fn check_host(uri: &Uri, version: Version, headers: &HeaderMap) -> Result<(), Fa
         }
         Some(_) | None => Ok(()),
     }
-}
-
-/// Without userinfo, and with a port that is one: `http` takes anything for a port, and +80 for 80.
-fn is_host_and_port(authority: &Authority) -> bool {
-    let Some(rest) = authority.as_str().strip_prefix(authority.host()) else { return false };
-    let Some(port) = rest.strip_prefix(':') else { return rest.is_empty() };
-    port.is_empty()
-        || (port.bytes().all(|byte| byte.is_ascii_digit()) && port.parse::<u16>().is_ok())
 }
 
 /// The protocol that a request wants to change to, if it is one that is passed on. HTTP/2 is not

@@ -89,7 +89,7 @@ impl Skipped {
 #[derive(Debug, Default)]
 struct Recent {
     ids: FxHashSet<u32>,
-    /// In order of adding; one that was taken out since stays until its turn.
+    /// The same in order of adding.
     order: VecDeque<u32>,
 }
 
@@ -111,7 +111,9 @@ impl Recent {
     }
 
     fn remove(&mut self, id: u32) {
-        self.ids.remove(&id);
+        if self.ids.remove(&id) {
+            self.order.retain(|&other| other != id);
+        }
     }
 }
 
@@ -265,6 +267,19 @@ mod tests {
         assert_eq!(ledger.standing(StreamId::new(3_951)), Standing::Closed);
         ledger.close_ignored(StreamId::new(5_999));
         assert_eq!(ledger.standing(StreamId::new(5_999)), Standing::Closed);
+    }
+
+    #[test]
+    fn what_is_ignored_no_more_takes_no_place() {
+        // SMIG-5.27/abandoned-dropped: so many are remembered, however many came and went meanwhile.
+        let mut ledger = Ledger::default();
+        let kept = StreamId::new(1);
+        ledger.ignore(kept);
+        for id in (3..6_001).step_by(2) {
+            ledger.ignore(StreamId::new(id));
+            ledger.close_ignored(StreamId::new(id));
+        }
+        assert_eq!(ledger.standing(kept), Standing::Ignored);
     }
 
     #[test]

@@ -164,14 +164,17 @@ fn parse_authority(value: Bytes) -> Result<Authority, Cause> {
         return Err(Cause::BadAuthority);
     }
     let authority = Authority::from_maybe_shared(value).map_err(|_| Cause::BadAuthority)?;
-    // `http` takes anything for a port, and +80 for 80.
-    let port = match authority.as_str().get(authority.host().len()..) {
-        Some("" | ":") => return Ok(authority),
-        Some(rest) => rest.strip_prefix(':').ok_or(Cause::BadAuthority)?,
-        None => return Err(Cause::BadAuthority),
-    };
-    let is_number = port.bytes().all(|byte| byte.is_ascii_digit()) && port.parse::<u16>().is_ok();
-    is_number.then_some(authority).ok_or(Cause::BadAuthority)
+    is_host_and_port(&authority).then_some(authority).ok_or(Cause::BadAuthority)
+}
+
+/// Whether an authority is `host[:port]`: without userinfo (RFC 9110 section 4.2.4), and with a port that is
+/// empty or a number. [`Authority`] takes anything for a port, and `+80` for 80.
+#[must_use]
+pub fn is_host_and_port(authority: &Authority) -> bool {
+    let Some(rest) = authority.as_str().strip_prefix(authority.host()) else { return false };
+    let Some(port) = rest.strip_prefix(':') else { return rest.is_empty() };
+    port.is_empty()
+        || (port.bytes().all(|byte| byte.is_ascii_digit()) && port.parse::<u16>().is_ok())
 }
 
 fn check_host(headers: &HeaderMap, authority: Option<&Authority>) -> Result<(), Cause> {

@@ -1,6 +1,8 @@
 //! What may happen next: the alphabet of random sequences. Numbers name things modulo how many there
 //! are, so that a sequence stays valid when a part of it is left out.
 
+use smig_proto::JoinRefusal;
+
 use crate::mesh::link::Side;
 use crate::mesh::plan::Plan;
 use crate::mesh::rng::Rng;
@@ -64,8 +66,8 @@ pub enum Op {
     Close { link: u8, side: Side },
     /// A connection fails; so many thousandths of what is under way still arrive.
     Cut { link: u8, keep: [u16; 2] },
-    /// The next JOIN is refused, by a server that does not know the session or by one that cannot reach it.
-    RefuseJoin { is_known: bool },
+    /// The next JOIN is refused.
+    RefuseJoin(JoinRefusal),
     /// Time passes.
     Sleep { millis: u32 },
     /// All that is under way arrives, and applications do all that they can.
@@ -141,8 +143,8 @@ impl Op {
             14..19 => Self::Drain { link, side },
             19..20 => Self::Shutdown { side },
             20..23 => Self::Close { link, side },
-            23 => Self::RefuseJoin { is_known: true },
-            24 => Self::RefuseJoin { is_known: false },
+            23 => Self::RefuseJoin(JoinRefusal::NotHere),
+            24 => Self::RefuseJoin(JoinRefusal::UnknownSession),
             25..31 => Self::Sleep { millis: rng.pick(&[6000, 11_000, 31_000, 61_000]) },
             _ => {
                 let mut keep = || {

@@ -1,6 +1,6 @@
 //! What each step does to a world.
 
-use smig_proto::{EndStream, ErrorCode, JoinRefusal, Priority, Target};
+use smig_proto::{EndStream, ErrorCode, Priority, Target};
 
 use crate::mesh::link::Side;
 use crate::mesh::op::{Op, Whither};
@@ -74,22 +74,13 @@ impl World {
                 self.seen("shutdown");
                 self.shutdown(side);
             }
-            Op::Close { link, side } => {
-                let now = self.mesh.now;
-                self.on_conn(link, side, |session, conn| {
-                    session.close(now, conn, ErrorCode::NoError, "the test says so");
-                });
-            }
+            Op::Close { link, side } => self.close(link, side),
             Op::Cut { link, keep } => {
                 let link = self.link(link);
                 self.seen("cut");
                 self.mesh.cut(link, keep);
             }
-            Op::RefuseJoin { is_known } => {
-                let reason =
-                    if is_known { JoinRefusal::NotHere } else { JoinRefusal::UnknownSession };
-                self.mesh.refusals.push_back(reason);
-            }
+            Op::RefuseJoin(reason) => self.mesh.refusals.push_back(reason),
             Op::Sleep { millis } => self.sleep(millis),
             Op::Settle => {
                 self.settle(Zeal::Idle);
@@ -205,6 +196,13 @@ impl World {
         (part.key, part.session, part.ended) = (Some(key), session, true);
         talk.part(Side::Client).finished = true;
         self.talks.push(talk);
+    }
+
+    fn close(&mut self, link: u8, side: Side) {
+        let now = self.mesh.now;
+        self.on_conn(link, side, |session, conn| {
+            session.close(now, conn, ErrorCode::NoError, "the test says so");
+        });
     }
 
     fn shutdown(&mut self, side: Side) {
