@@ -155,3 +155,45 @@ fn an_upload_is_not_stopped_before_the_answer() {
     peer.app(|session, _| session.reset(key, ErrorCode::NoError));
     peer.expect(C2, reset(2, ErrorCode::NoError));
 }
+
+#[test]
+fn an_upload_is_stopped_also_when_nothing_is_sent_again() {
+    // SMIG-8.19/stop-after-answer: all of the response went before the barrier, so the decline alone lets the
+    // reset go.
+    let mut peer = Peer::of_server(Config::server()).with_spare();
+    let key = peer.post(C1, 1);
+    peer.respond(key, 200, EndStream::Yes);
+    peer.expect(C1, headers(1).status(200).end());
+    let cid = peer.cid(C2);
+    peer.migrate(key, C2).unwrap();
+    peer.expect(C1, migrate(1, cid, 2).end());
+    peer.app(|session, _| session.reset(key, ErrorCode::NoError));
+    peer.expect_silence();
+    peer.send(C1, decline(1));
+    peer.expect(C1, reset(1, ErrorCode::NoError));
+    peer.expect_silence();
+}
+
+#[test]
+fn a_stop_on_a_carrier_that_is_then_declined_comes_to_the_stream() {
+    // SMIG-8.3/reset-remembered: with the same code, on S1.
+    let (mut peer, key) = uploading();
+    peer.send(C2, reset(1, ErrorCode::NoError));
+    peer.expect_silence();
+    peer.send(C1, decline(1));
+    peer.expect(C1, reset(1, ErrorCode::NoError));
+    assert_eq!(peer.take_error(key).code, ErrorCode::NoError);
+    peer.expect_silence();
+}
+
+#[test]
+fn what_comes_on_the_carrier_of_a_withdrawn_move_is_dropped() {
+    // SMIG-8.20/stop-crosses and SMIG-5.27/abandoned-dropped
+    let (mut peer, key) = uploading();
+    whole_response(&mut peer, C1, 1);
+    peer.send(C1, reset(1, ErrorCode::NoError));
+    peer.send(C2, data(1, "late"));
+    peer.send(C1, decline(1).end());
+    reads_whole_response(&mut peer, key);
+    peer.expect_silence();
+}
