@@ -4,7 +4,9 @@
 use core::time::Duration;
 
 use http::Method;
-use smig_proto::{Config, EndStream, ErrorCode, Event, Limits, ResponseHead, StreamKey};
+use smig_proto::{
+    Config, EndStream, ErrorCode, Event, Limits, RequestHead, ResponseHead, StreamKey,
+};
 use smig_testkit::script::frame::*;
 use smig_testkit::script::{C1, C2, Peer, Setup};
 
@@ -282,6 +284,22 @@ fn frames_are_not_small_without_need() {
         assert!(data.len() >= 1_024, "{}", data.len());
     }
     assert_eq!(sum, 10_000);
+}
+
+#[test]
+fn own_requests_that_wait_are_no_reason_not_to_read() {
+    // Two ends that stopped to read each other for what they have to say themselves would stand still.
+    let mut peer = Peer::of_client(Config::client());
+    peer.pause(C1);
+    let mut fields = http::HeaderMap::new();
+    fields.insert("x-long", "v".repeat(8_000).parse().unwrap());
+    let uri = "https://localhost/".parse().unwrap();
+    let head = RequestHead { method: Method::GET, uri, protocol: None, headers: fields };
+    let conn = peer.conn(C1);
+    for _ in 0..60 {
+        peer.app(|session, now| session.open(now, Some(conn), &head, EndStream::Yes)).unwrap();
+        assert!(peer.session().wants_input(conn));
+    }
 }
 
 #[test]

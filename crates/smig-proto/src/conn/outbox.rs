@@ -15,6 +15,28 @@ pub(crate) struct Outbox {
     pub(crate) frames: BytesMut,
     /// Answers among them that the peer caused: acknowledgements, resets.
     pub(crate) answers: u32,
+    /// Bytes of requests and promises among them: the application wants those, whatever the peer does.
+    unprovoked: usize,
+}
+
+impl Outbox {
+    /// Frames a request or a promise.
+    pub(crate) fn open_stream(&mut self, frame: impl FnOnce(&mut BytesMut)) {
+        let before = self.frames.len();
+        frame(&mut self.frames);
+        self.unprovoked += self.frames.len().saturating_sub(before);
+    }
+
+    /// Bytes that a peer piles up here that sends and does not read. If an end stopped to read because of its
+    /// own requests, two ends with many of them could stand still.
+    pub(crate) fn provoked(&self) -> usize {
+        self.frames.len().saturating_sub(self.unprovoked)
+    }
+
+    /// The driver has taken everything.
+    pub(crate) fn on_taken(&mut self) {
+        (self.answers, self.unprovoked) = (0, 0);
+    }
 }
 
 /// Octets on their way to a transport, owned by the driver: filled by

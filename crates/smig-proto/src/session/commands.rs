@@ -128,8 +128,10 @@ impl Session {
         }
         let stream = conn.local_ids.next(1).ok_or(OpenError::NoConnection)?;
         let max = conn.max_frame();
-        let (encoder, out) = (&mut conn.encoder, &mut conn.out.frames);
-        wire::headers(out, stream, end, max, |out| encode_request(encoder, head, out));
+        let encoder = &mut conn.encoder;
+        conn.out.open_stream(|out| {
+            wire::headers(out, stream, end, max, |out| encode_request(encoder, head, out));
+        });
         let mut send = SendHalf::new(conn.peer.initial_window, SendPhase::Head);
         send.on_head(end, length);
         let window =
@@ -335,8 +337,12 @@ impl Session {
         }
         let promised = conn.local_ids.next(2).ok_or(PushError::Refused)?;
         let (window, max) = (conn.peer.initial_window, conn.max_frame());
-        let (encoder, out) = (&mut conn.encoder, &mut conn.out.frames);
-        wire::push_promise(out, route.id, promised, max, |out| encode_request(encoder, head, out));
+        let encoder = &mut conn.encoder;
+        conn.out.open_stream(|out| {
+            wire::push_promise(out, route.id, promised, max, |out| {
+                encode_request(encoder, head, out)
+            });
+        });
         let halves = (SendHalf::new(window, SendPhase::Head), RecvHalf::new(0, RecvPhase::Ended));
         let route = Route { conn: route.conn, id: promised };
         let key =

@@ -35,7 +35,7 @@ impl Session {
     pub fn wants_input(&self, conn: ConnId) -> bool {
         self.conn(conn).is_some_and(|conn| {
             !matches!(conn.phase, Phase::JoinPending { .. } | Phase::Dead)
-                && conn.out.frames.len() < self.config.limits.max_unsent
+                && conn.out.provoked() < self.config.limits.max_unsent
         })
     }
 

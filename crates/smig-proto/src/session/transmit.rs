@@ -52,7 +52,7 @@ impl Session {
                 }
             });
         }
-        conn.out.answers = 0;
+        conn.out.on_taken();
         if conn.is_dead() {
             return out.len() - before;
         }
