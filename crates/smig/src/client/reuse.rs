@@ -34,8 +34,10 @@ fn authenticates_connection(headers: &HeaderMap) -> bool {
     [AUTHORIZATION, WWW_AUTHENTICATE].iter().any(|name| {
         headers.get_all(name).iter().any(|value| {
             value.as_bytes().split(|&byte| byte == b',').any(|part| {
-                let part = part.trim_ascii_start();
-                let scheme = part.split(|&byte| byte == b' ').next().unwrap_or_default();
+                // Whatever a server takes for the end of the scheme's name ends it here.
+                let scheme = part.trim_ascii_start();
+                let end = scheme.iter().position(|byte| !byte.is_ascii_alphanumeric());
+                let scheme = end.and_then(|end| scheme.get(..end)).unwrap_or(scheme);
                 scheme.eq_ignore_ascii_case(b"ntlm") || scheme.eq_ignore_ascii_case(b"negotiate")
             })
         })
@@ -70,9 +72,12 @@ mod tests {
 
     #[test]
     fn some_requests_are_the_last_of_their_connection() {
-        for (credentials, last) in
-            [("Bearer ntlm", false), ("NTLM TlRM", true), ("negotiate YII=", true)]
-        {
+        for (credentials, last) in [
+            ("Bearer ntlm", false),
+            ("NTLM TlRM", true),
+            ("ntlm\tTlRM", true),
+            ("negotiate YII=", true),
+        ] {
             let headers = HeaderMap::from_iter([(AUTHORIZATION, credentials.parse().unwrap())]);
             assert_eq!(is_last_request(&headers), last, "{credentials}");
         }
