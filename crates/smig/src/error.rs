@@ -119,11 +119,15 @@ impl Error {
         }
     }
 
-    /// Whether this side has as much under way as it may: as many requests wait as may, or one waited too
-    /// long for its turn. Nothing was sent; the same request may be sent when there is less to do.
+    /// Whether this side has as much under way as it may: as many requests or lookups of names wait as may, or
+    /// one waited too long for its turn. Nothing was sent; the same request may be sent when there is less to do.
     #[must_use]
     pub fn is_busy(&self) -> bool {
-        matches!(*self.0, Kind::Busy | Kind::Timeout { phase: Phase::Queue, .. })
+        match &*self.0 {
+            Kind::Busy | Kind::Timeout { phase: Phase::Queue, .. } => true,
+            Kind::Resolve { source, .. } => source.kind() == io::ErrorKind::ResourceBusy,
+            _ => false,
+        }
     }
 
     /// Whether the server's name could not be resolved.

@@ -104,20 +104,22 @@ impl Failure {
 
     pub(crate) fn from_smig(error: smig::Error) -> Self {
         let text = error.to_string();
+        if error.is_resolve() {
+            let source = std::error::Error::source(&error);
+            let source = source.and_then(|source| source.downcast_ref::<io::Error>());
+            let kind = source.map_or(io::ErrorKind::Other, io::Error::kind);
+            return Self::of_lookup(match source {
+                Some(source) if kind == io::ErrorKind::PermissionDenied => {
+                    io::Error::new(kind, source.to_string())
+                }
+                _ => io::Error::new(kind, text),
+            });
+        }
         if error.is_busy() {
             return Self::ConnectionLimit;
         }
         if error.is_timeout() {
             return if error.is_connect() { Self::ConnectTimeout } else { Self::ResponseTimeout };
-        }
-        if error.is_resolve() {
-            let kind = std::error::Error::source(&error).and_then(|source| source.downcast_ref());
-            return match kind.map(|source: &io::Error| (source.kind(), source.to_string())) {
-                Some((kind @ io::ErrorKind::PermissionDenied, why)) => {
-                    Self::of_lookup(io::Error::new(kind, why))
-                }
-                _ => Self::Resolve(io::Error::other(text)),
-            };
         }
         if let Some(fault) = error.tls_fault() {
             return Self::Tls(fault.clone());
@@ -216,9 +218,11 @@ impl Failure {
             )
     }
 
-    /// Whether this machine or process has no more descriptors, ports or memory: that is no server's fault.
+    /// Whether this machine or process has no more descriptors, ports or memory, or as many names that wait to
+    /// be looked up as may: that is no server's fault.
     fn is_own(&self) -> bool {
         match self {
+            Self::Resolve(error) if error.kind() == io::ErrorKind::ResourceBusy => true,
             Self::Resolve(error) | Self::Connect(error) => error.raw_os_error().is_some_and(is_own),
             _ => false,
         }
@@ -355,6 +359,9 @@ mod tests {
             assert!(!connect(own).is_servers(), "{own}");
             assert_eq!(connect(own).status(), 503, "{own}");
         }
+        let busy = Failure::of_lookup(io::ErrorKind::ResourceBusy.into());
+        assert!(!busy.is_servers());
+        assert_eq!(busy.status(), 503);
         assert!(connect(Errno::CONNREFUSED).is_servers());
         assert_eq!(connect(Errno::CONNREFUSED).status(), 502);
     }

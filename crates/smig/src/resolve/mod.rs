@@ -6,9 +6,12 @@
 //! was known of it is used for some minutes: servers outlive their resolvers.
 //!
 //! getaddrinfo blocks, for half a minute where nobody answers. It does so on threads that no runtime waits
-//! for; one question for each name is under way, however many ask.
+//! for; one question for each name is under way, however many ask, and their number is limited and shared
+//! (`queue`).
 
-use std::collections::VecDeque;
+mod known;
+mod queue;
+
 use std::fmt;
 use std::io;
 use std::net::{IpAddr, SocketAddr, ToSocketAddrs as _};
@@ -16,11 +19,12 @@ use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
 use std::time::Duration;
 
-use rustc_hash::FxHashMap;
 use tokio::sync::watch;
 use tokio::time::{Instant, timeout};
 
 use crate::aside;
+use known::{Answer, Known};
+use queue::{Full, Queue, Turn};
 
 /// How long an answer is good.
 const FRESH: Duration = Duration::from_secs(10);
@@ -28,10 +32,6 @@ const FRESH: Duration = Duration::from_secs(10);
 const STALE: Duration = Duration::from_secs(300);
 /// How long a newer answer is waited for where there is an old one.
 const PATIENCE: Duration = Duration::from_secs(1);
-/// Questions under way at once; more wait.
-const MAX_THREADS: usize = 128;
-/// Names that are remembered.
-const MAX_NAMES: usize = 4096;
 /// Addresses of one name that are used.
 const MAX_ADDRESSES: usize = 32;
 
@@ -44,6 +44,8 @@ type Outcome = Option<Result<Arc<[IpAddr]>, (io::ErrorKind, Arc<str>)>>;
 #[derive(Clone)]
 pub struct Resolver {
     names: Arc<Names>,
+    /// On whose behalf it asks.
+    who: Arc<str>,
     fresh: Duration,
     check: Option<Arc<Check>>,
 }
@@ -55,29 +57,8 @@ struct Names {
 
 #[derive(Default)]
 struct State {
-    known: FxHashMap<Arc<str>, Name>,
-    queue: VecDeque<Question>,
-    threads: usize,
-}
-
-#[derive(Default)]
-struct Name {
-    answer: Option<Answer>,
-    /// The lookup that is under way.
-    asked: Option<watch::Receiver<Outcome>>,
-}
-
-#[derive(Clone)]
-struct Answer {
-    /// When it was asked for.
-    since: Instant,
-    addresses: Arc<[IpAddr]>,
-}
-
-struct Question {
-    host: Arc<str>,
-    since: Instant,
-    told: watch::Sender<Outcome>,
+    known: Known,
+    queue: Queue,
 }
 
 impl fmt::Debug for Resolver {
@@ -109,13 +90,21 @@ impl Resolver {
     /// By a function of one's own, which may block.
     pub fn by(lookup: impl Fn(&str) -> io::Result<Vec<IpAddr>> + Send + Sync + 'static) -> Self {
         let names = Arc::new(Names { lookup: Box::new(lookup), state: Mutex::default() });
-        Self { names, fresh: FRESH, check: None }
+        Self { names, who: Arc::from(""), fresh: FRESH, check: None }
     }
 
     /// The same resolver, with answers that are good for this long (10 s).
     #[must_use]
     pub const fn fresh_for(mut self, limit: Duration) -> Self {
         self.fresh = limit;
+        self
+    }
+
+    /// The same resolver for one of several who share it: what is known is known to all, but whoever asks for
+    /// many names delays the lookups of no others, and how many may wait counts for each.
+    #[must_use]
+    pub fn on_behalf_of(mut self, who: &str) -> Self {
+        self.who = who.into();
         self
     }
 
@@ -130,16 +119,16 @@ impl Resolver {
         self
     }
 
-    /// The addresses of a host, in the system's order, both families. Dropped, it lets the lookup run on,
-    /// for the next who asks. There is no time limit here.
+    /// The addresses of a host, in the system's order, both families. Dropped, it lets a lookup that has
+    /// begun run on, for the next who asks. There is no time limit here.
     ///
     /// # Errors
     /// The name cannot be looked up or has no address; [`io::ErrorKind::PermissionDenied`] with the reason if
-    /// all of them are refused.
+    /// all of them are refused; [`io::ErrorKind::ResourceBusy`] at once if 1,024 other names wait already.
     pub async fn resolve(&self, host: &str, port: u16) -> io::Result<Vec<SocketAddr>> {
         let addresses = match host.parse::<IpAddr>() {
             Ok(ip) => Arc::from([ip]),
-            Err(_) => self.names.find(host, self.fresh).await?,
+            Err(_) => self.names.find(&self.who, host, self.fresh).await?,
         };
         let mut found = addresses.iter().map(|&ip| SocketAddr::new(ip, port)).collect::<Vec<_>>();
         let Some(check) = &self.check else { return Ok(found) };
@@ -165,20 +154,18 @@ impl Names {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    async fn find(self: &Arc<Self>, host: &str, fresh: Duration) -> io::Result<Arc<[IpAddr]>> {
-        let (known, mut asked) = match self.look(host, fresh)? {
-            Found::Fresh(addresses) => return Ok(addresses),
-            Found::Asked(known, asked) => (known, asked),
+    async fn find(
+        self: &Arc<Self>,
+        who: &Arc<str>,
+        host: &str,
+        fresh: Duration,
+    ) -> io::Result<Arc<[IpAddr]>> {
+        let (known, waiting) = match self.look(who, host, fresh)? {
+            Found::Usable(addresses) => return Ok(addresses),
+            Found::Asked(known, waiting) => (known, waiting),
         };
-        let told = async {
-            match asked.wait_for(Option::is_some).await.as_deref() {
-                Ok(Some(Ok(addresses))) => Ok(Arc::clone(addresses)),
-                Ok(Some(Err((kind, text)))) => Err(io::Error::new(*kind, &**text)),
-                Ok(None) | Err(_) => Err(io::Error::other("the lookup broke off")),
-            }
-        };
-        let Some(known) = known else { return told.await };
-        match timeout(PATIENCE, told).await {
+        let Some(known) = known else { return waiting.outcome().await };
+        match timeout(PATIENCE, waiting.outcome()).await {
             Ok(Ok(addresses)) => Ok(addresses),
             failed => {
                 let error = failed.ok().and_then(Result::err);
@@ -189,55 +176,52 @@ impl Names {
     }
 
     /// A good answer, or who is asked.
-    fn look(self: &Arc<Self>, host: &str, fresh: Duration) -> io::Result<Found> {
+    fn look<'a>(
+        self: &Arc<Self>,
+        who: &'a Arc<str>,
+        host: &'a str,
+        fresh: Duration,
+    ) -> io::Result<Found<'a>> {
         let now = Instant::now();
         let mut state = self.lock();
-        state.make_room(now);
-        let name = match state.known.get_mut(host) {
-            Some(name) => name,
-            None => state.known.entry(host.into()).or_default(),
-        };
+        let answer = state.known.get(host);
         let age = |answer: &Answer| now.saturating_duration_since(answer.since);
-        if let Some(answer) = name.answer.as_ref().filter(|answer| age(answer) < fresh) {
-            return Ok(Found::Fresh(Arc::clone(&answer.addresses)));
+        if let Some(answer) = answer.filter(|answer| age(answer) < fresh) {
+            return Ok(Found::Usable(Arc::clone(&answer.addresses)));
         }
-        let usable = name.answer.as_ref().filter(|answer| age(answer) < fresh + STALE);
+        let usable = answer.filter(|answer| age(answer) < fresh + STALE);
         let known = usable.map(|answer| Arc::clone(&answer.addresses));
-        if let Some(asked) = &name.asked {
-            return Ok(Found::Asked(known, asked.clone()));
-        }
-        let (told, asked) = watch::channel(None);
-        name.asked = Some(asked.clone());
-        state.queue.push_back(Question { host: host.into(), since: now, told });
-        if state.threads < MAX_THREADS {
-            let names = Arc::clone(self);
-            match aside::start("resolver", move || names.work()) {
-                Ok(()) => state.threads += 1,
-                // The threads that there are will come to it.
-                Err(_) if state.threads > 0 => {}
-                Err(error) => {
-                    state.queue.clear();
-                    state.known.remove(host);
-                    return Err(error);
-                }
+        let told = match (state.queue.ask(who, host, now), &known) {
+            (Ok(told), _) => told,
+            (Err(Full), Some(known)) => return Ok(Found::Usable(Arc::clone(known))),
+            (Err(Full), None) => {
+                crate::seldom!(
+                    warn,
+                    "lookups",
+                    who = &**who,
+                    "limit hit: names that wait to be looked up"
+                );
+                let busy = "too many names wait to be looked up";
+                return Err(io::Error::new(io::ErrorKind::ResourceBusy, busy));
+            }
+        };
+        if let Some(turn) = state.queue.begin() {
+            let (names, begun) = (Arc::clone(self), turn.clone());
+            if let Err(error) = aside::start("resolver", move || names.work(begun))
+                && state.queue.put_back(&turn).is_err()
+            {
+                return Err(error);
             }
         }
-        Ok(Found::Asked(known, asked))
+        drop(state);
+        let waiting = Waiting { names: Arc::clone(self), who, host, told: Some(told) };
+        Ok(Found::Asked(known, waiting))
     }
 
-    /// A thread's life: answers until nobody asks.
-    fn work(&self) {
+    /// A thread's life: one lookup after another until none may begin.
+    fn work(&self, mut turn: Turn) {
         loop {
-            let question = {
-                let mut state = self.lock();
-                let Some(question) = state.queue.pop_front() else {
-                    state.threads -= 1;
-                    return;
-                };
-                question
-            };
-            let Question { host, since, told } = question;
-            let found = catch_unwind(AssertUnwindSafe(|| (self.lookup)(&host)));
+            let found = catch_unwind(AssertUnwindSafe(|| (self.lookup)(&turn.host)));
             let found = found.unwrap_or_else(|_| Err(io::Error::other("the lookup panicked")));
             let outcome = match found.map(distinct) {
                 Ok(addresses) if addresses.is_empty() => {
@@ -247,37 +231,58 @@ impl Names {
                 Err(error) => Err((error.kind(), Arc::from(error.to_string()))),
             };
             let mut state = self.lock();
-            if let Some(name) = state.known.get_mut(&host) {
-                name.asked = None;
-                if let Ok(addresses) = &outcome {
-                    let addresses = Arc::clone(addresses);
-                    name.answer = Some(Answer { since, addresses });
-                }
+            if let Ok(addresses) = &outcome {
+                let (since, addresses) = (turn.since, Arc::clone(addresses));
+                state.known.insert(Arc::clone(&turn.host), Answer { since, addresses });
             }
+            let told = state.queue.end(&turn);
+            let next = state.queue.begin();
             drop(state);
-            told.send_replace(Some(outcome));
+            if let Some(told) = told {
+                told.send_replace(Some(outcome));
+            }
+            match next {
+                Some(next) => turn = next,
+                None => return,
+            }
         }
     }
 }
 
 /// What is known of a name.
-enum Found {
-    Fresh(Arc<[IpAddr]>),
+enum Found<'a> {
+    /// Good, or the best there will be.
+    Usable(Arc<[IpAddr]>),
     /// An old answer, if there is one, and where a new one will be.
-    Asked(Option<Arc<[IpAddr]>>, watch::Receiver<Outcome>),
+    Asked(Option<Arc<[IpAddr]>>, Waiting<'a>),
 }
 
-impl State {
-    /// Forgets names that nobody waits for, when there are too many: the old ones, else all.
-    fn make_room(&mut self, now: Instant) {
-        if self.known.len() < MAX_NAMES {
-            return;
+/// Somebody who waits for a lookup. Dropped, it has the question taken back that nobody else waits for.
+struct Waiting<'a> {
+    names: Arc<Names>,
+    who: &'a Arc<str>,
+    host: &'a str,
+    told: Option<watch::Receiver<Outcome>>,
+}
+
+impl Waiting<'_> {
+    async fn outcome(mut self) -> io::Result<Arc<[IpAddr]>> {
+        let broke_off = || io::Error::other("the lookup broke off");
+        let told = self.told.as_mut().ok_or_else(broke_off)?;
+        match told.wait_for(Option::is_some).await.as_deref() {
+            Ok(Some(Ok(addresses))) => Ok(Arc::clone(addresses)),
+            Ok(Some(Err((kind, text)))) => Err(io::Error::new(*kind, &**text)),
+            Ok(None) | Err(_) => Err(broke_off()),
         }
-        let young = |answer: &Answer| now.saturating_duration_since(answer.since) < FRESH;
-        self.known
-            .retain(|_, name| name.asked.is_some() || name.answer.as_ref().is_some_and(young));
-        if self.known.len() >= MAX_NAMES {
-            self.known.retain(|_, name| name.asked.is_some());
+    }
+}
+
+impl Drop for Waiting<'_> {
+    fn drop(&mut self) {
+        // The queue sees who waits by the receivers that there are.
+        let answered = self.told.take().is_some_and(|told| told.borrow().is_some());
+        if !answered {
+            self.names.lock().queue.give_up(self.who, self.host);
         }
     }
 }
@@ -301,10 +306,24 @@ mod tests {
     use std::sync::atomic::{AtomicUsize, Ordering};
     use std::sync::mpsc;
 
+    use futures_util::FutureExt as _;
+    use futures_util::future::BoxFuture;
+
     use super::*;
 
     fn ip(text: &str) -> IpAddr {
         text.parse().unwrap()
+    }
+
+    /// A question that has been asked, and has no answer yet.
+    fn asking(
+        resolver: &Resolver,
+        host: String,
+    ) -> BoxFuture<'static, io::Result<Vec<SocketAddr>>> {
+        let resolver = resolver.clone();
+        let mut asking = async move { resolver.resolve(&host, 80).await }.boxed();
+        assert!((&mut asking).now_or_never().is_none(), "it was answered at once");
+        asking
     }
 
     #[tokio::test]
@@ -386,11 +405,52 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn names_that_nobody_needs_are_forgotten() {
-        let resolver = Resolver::by(|_| Ok(vec![ip("192.0.2.1")]));
-        for n in 0..MAX_NAMES + 10 {
-            resolver.resolve(&format!("{n}.example"), 80).await.unwrap();
+    async fn a_lookup_that_nobody_waits_for_any_more_is_not_begun() {
+        let begun = Arc::new(Mutex::new(Vec::new()));
+        let log = Arc::clone(&begun);
+        let (release, blocked) = mpsc::channel::<()>();
+        let blocked = Mutex::new(blocked);
+        let resolver = Resolver::by(move |host| {
+            log.lock().unwrap().push(host.to_owned());
+            let _ = blocked.lock().unwrap().recv();
+            Ok(vec![ip("192.0.2.1")])
+        });
+        let names = (0..queue::MAX_UNDER_WAY).map(|n| format!("{n}.example"));
+        let others: Vec<_> = names.map(|name| asking(&resolver, name)).collect();
+        drop(asking(&resolver, "gone.example".to_owned()));
+        let kept = asking(&resolver, "kept.example".to_owned());
+        drop(release);
+        kept.await.unwrap();
+        for other in others {
+            other.await.unwrap();
         }
-        assert!(resolver.names.lock().known.len() < MAX_NAMES);
+        assert!(!begun.lock().unwrap().iter().any(|host| host == "gone.example"));
+    }
+
+    #[tokio::test]
+    async fn whoever_asks_for_much_is_refused_and_delays_nobody_else() {
+        let (release, blocked) = mpsc::channel::<()>();
+        let blocked = Mutex::new(blocked);
+        let resolver = Resolver::by(move |host| {
+            if host.ends_with(".slow.example") {
+                let _ = blocked.lock().unwrap().recv();
+            }
+            Ok(vec![ip("192.0.2.1")])
+        });
+        let greedy = resolver.clone().on_behalf_of("greedy");
+        let names =
+            (0..queue::MAX_UNDER_WAY / 2 + queue::MAX_WAITING).map(|n| format!("{n}.slow.example"));
+        let asked: Vec<_> = names.map(|name| asking(&greedy, name)).collect();
+        let refused = greedy.resolve("more.example", 80).await.unwrap_err();
+        assert_eq!(refused.kind(), io::ErrorKind::ResourceBusy, "{refused}");
+        // This waits for as long as it takes, but not for what is blocked until the end.
+        resolver.on_behalf_of("modest").resolve("a.example", 80).await.unwrap();
+        // What is known to one is known to all.
+        greedy.resolve("a.example", 80).await.unwrap();
+        drop(release);
+        for answer in asked {
+            answer.await.unwrap();
+        }
+        greedy.resolve("more.example", 80).await.unwrap();
     }
 }

@@ -1,0 +1,70 @@
+//! What names were found to be, for as many names as are remembered.
+
+use std::collections::HashMap;
+use std::net::IpAddr;
+use std::sync::Arc;
+
+use tokio::time::Instant;
+
+/// Names that are remembered at most.
+pub(super) const MAX_NAMES: usize = 4096;
+
+/// What was found.
+#[derive(Clone)]
+pub(super) struct Answer {
+    /// When it was asked for.
+    pub(super) since: Instant,
+    pub(super) addresses: Arc<[IpAddr]>,
+}
+
+/// Answers by name. The map is keyed against those who choose names so that they collide.
+#[derive(Default)]
+pub(super) struct Known(HashMap<Arc<str>, Answer>);
+
+impl Known {
+    /// Nothing is walked or forgotten here, however many names there are.
+    pub(super) fn get(&self, host: &str) -> Option<&Answer> {
+        self.0.get(host)
+    }
+
+    /// Remembers an answer. When there are too many the older half is forgotten: each new name pays for two.
+    pub(super) fn insert(&mut self, host: Arc<str>, answer: Answer) {
+        if self.0.len() >= MAX_NAMES && !self.0.contains_key(&host) {
+            let mut all: Vec<_> =
+                self.0.iter().map(|(host, answer)| (answer.since, Arc::clone(host))).collect();
+            let (older, ..) = all.select_nth_unstable_by_key(MAX_NAMES / 2, |(since, _)| *since);
+            for (_, host) in older {
+                self.0.remove(host);
+            }
+        }
+        self.0.insert(host, answer);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::time::Duration;
+
+    use super::*;
+
+    #[test]
+    fn a_known_name_costs_no_walk_and_a_new_one_seldom() {
+        let (begin, mut known) = (Instant::now(), Known::default());
+        let mut walks = 0;
+        for n in 0..MAX_NAMES * 4 {
+            let since = begin + Duration::from_millis(u64::try_from(n).unwrap());
+            let before = known.0.len();
+            known.insert(n.to_string().into(), Answer { since, addresses: Arc::from([]) });
+            walks += usize::from(known.0.len() <= before);
+            assert!(known.0.len() <= MAX_NAMES, "{n}");
+            // The newer half is there, by a look that can change nothing.
+            let unchanged: &Known = &known;
+            assert!(unchanged.get(&n.saturating_sub(MAX_NAMES / 2 - 1).to_string()).is_some());
+        }
+        assert_eq!(walks, 6, "each time half of them are new");
+        let known_already = known.0.len();
+        let newest = (MAX_NAMES * 4 - 1).to_string();
+        known.insert(newest.into(), Answer { since: begin, addresses: Arc::from([]) });
+        assert_eq!(known.0.len(), known_already);
+    }
+}
