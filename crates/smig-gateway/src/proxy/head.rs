@@ -2,8 +2,8 @@
 //! two parsers could read in two ways is refused, never repaired. Where a message ends is `framing`'s.
 
 use http::header::{
-    self, CONNECTION, CONTENT_LENGTH, EXPECT, HOST, HeaderMap, HeaderName, HeaderValue, TE,
-    TRANSFER_ENCODING, UPGRADE,
+    self, CONNECTION, CONTENT_LENGTH, EXPECT, HOST, HeaderMap, HeaderName, HeaderValue,
+    PROXY_AUTHENTICATE, PROXY_AUTHORIZATION, TE, TRANSFER_ENCODING, UPGRADE,
 };
 use http::uri::{Authority, PathAndQuery, Scheme};
 use http::{Extensions, Method, Request, Response, StatusCode, Uri, Version, request};
@@ -14,6 +14,7 @@ use super::framing::{self, Content, Fields};
 
 const KEEP_ALIVE: HeaderName = HeaderName::from_static("keep-alive");
 const PROXY_CONNECTION: HeaderName = HeaderName::from_static("proxy-connection");
+const PROXY_AUTHENTICATION_INFO: HeaderName = HeaderName::from_static("proxy-authentication-info");
 
 /// What a request wants beside a response.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -95,6 +96,7 @@ pub(crate) fn admit<B: http_body::Body>(
         let present = Present::of(&headers);
         strip(&mut headers, present).map_err(Failure::BadRequest)?;
     }
+    strip_proxys(&mut headers);
     let host = host.filter(|_| uri.authority().is_some());
     Ok((Outward { method, uri, fields: Fields::of(headers), host, wish }, content, extensions))
 }
@@ -250,6 +252,14 @@ fn strip(headers: &mut HeaderMap, present: Present) -> Result<(), &'static str> 
         }
     }
     Ok(())
+}
+
+/// Takes away what is between a client and its proxy (RFC 9110 section 11.7), whatever version it came by.
+/// A server behind is neither: the credentials are not for it, and clients would take its challenge for ours.
+pub(super) fn strip_proxys(headers: &mut HeaderMap) {
+    for name in [PROXY_AUTHORIZATION, PROXY_AUTHENTICATE, PROXY_AUTHENTICATION_INFO] {
+        headers.remove(name);
+    }
 }
 
 /// Takes away the fields that `connection` names.
@@ -441,6 +451,7 @@ pub(super) fn accept_switch<B>(response: &mut Response<B>) -> Result<(), Failure
         framing::rewrite_length(headers).map_err(bad)?;
     }
     strip(headers, present).map_err(bad)?;
+    strip_proxys(headers);
     if status.is_informational() || status == StatusCode::NO_CONTENT {
         // RFC 9110 section 8.6.
         headers.remove(CONTENT_LENGTH);
@@ -454,6 +465,7 @@ pub(super) fn accept_switch<B>(response: &mut Response<B>) -> Result<(), Failure
 
 /// What the engine leaves to do to a head that came by HTTP/2.
 pub(crate) fn accept_http2<B>(response: &mut Response<B>) -> Result<(), Failure> {
+    strip_proxys(response.headers_mut());
     framing::rewrite_length(response.headers_mut())
         .map_err(|why| Failure::BadResponse(why.to_owned()))
 }

@@ -178,6 +178,7 @@ async fn by_http2(
     }
     let (mut parts, incoming) = response.into_parts();
     parts.version = http::Version::default();
+    head::strip_proxys(&mut parts.headers);
     if !parts.status.is_success() {
         let stall = limits.stall_of(&parts.headers);
         let body = Body::http2(incoming, under_way, Upload::default(), stall);

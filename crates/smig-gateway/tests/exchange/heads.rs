@@ -1,9 +1,13 @@
 //! Heads: what stays here, what goes on, what is refused.
 
-use http::{Request, Version};
-use http_body_util::Full;
+use std::num::NonZeroUsize;
 
-use crate::support::{Gateway, Origin, client, get, same_answer, text};
+use bytes::Bytes;
+use http::{Request, Response, Version};
+use http_body_util::Full;
+use smig::{ClearTrust, Incoming, Server};
+
+use crate::support::{Gateway, Origin, client, get, loopback, same_answer, text};
 
 #[tokio::test]
 async fn what_is_for_one_hop_stays_here() {
@@ -39,6 +43,72 @@ async fn what_is_for_one_hop_stays_here() {
     }
 }
 
+/// RFC 9110 section 11.7: they are between a client and its proxy, and our servers are neither's.
+#[tokio::test]
+async fn what_is_for_the_next_proxy_stays_here() {
+    let mut origin = Origin::start().await;
+    let gateway = Gateway::before(origin.url());
+    for by in ["HTTP/1.1", "HTTP/2"] {
+        let asking = async {
+            if by == "HTTP/1.1" {
+                return gateway
+                    .raw(
+                        "GET / HTTP/1.1\r\nHost: a\r\nProxy-Authorization: Basic eDp5\r\n\
+                         Authorization: Basic YTpi\r\nConnection: close\r\n\r\n",
+                    )
+                    .await
+                    .to_ascii_lowercase();
+            }
+            let mut request = get(gateway.url("/"));
+            let headers = request.headers_mut();
+            headers.insert("proxy-authorization", "Basic eDp5".parse().unwrap());
+            headers.insert("authorization", "Basic YTpi".parse().unwrap());
+            let response = client().request(request).await.unwrap();
+            let names = response.headers().keys().map(|name| format!("{name}: \r\n"));
+            names.collect::<String>() + &text(response.into_body()).await
+        };
+        let answering = async {
+            let mut got = origin.request().await;
+            assert!(got.has("authorization: Basic YTpi"), "{by}: {}", got.head);
+            assert!(!got.head.to_ascii_lowercase().contains("proxy-"), "{by}: {}", got.head);
+            got.answer(
+                "HTTP/1.1 401 No\r\nProxy-Authenticate: Basic realm=a\r\nContent-Length: 2\r\n\
+                 Proxy-Authentication-Info: x\r\nWWW-Authenticate: Basic realm=a\r\n\r\nok",
+            )
+            .await;
+        };
+        let (answer, ()) = tokio::join!(asking, answering);
+        assert!(answer.ends_with("ok") && answer.contains("www-authenticate: "), "{by}: {answer}");
+        assert!(!answer.contains("proxy-auth"), "{by}: {answer}");
+    }
+}
+
+#[tokio::test]
+async fn what_is_for_the_next_proxy_stays_here_before_a_server_of_http2() {
+    let answer = async |request: Request<Incoming>| {
+        let seen = request.headers().contains_key("proxy-authorization");
+        let response = Response::builder()
+            .header("proxy-authenticate", "Basic realm=a")
+            .header("proxy-authentication-info", "x")
+            .header("x-seen", seen.to_string());
+        response.body(Full::<Bytes>::from("ok"))
+    };
+    let server = Server::builder()
+        .workers(NonZeroUsize::MIN)
+        .listen_cleartext(loopback(), ClearTrust::None)
+        .start(tower::service_fn(answer))
+        .unwrap();
+    let gateway = Gateway::before(format!("h2c://{}", server.local_addrs()[0]));
+    let mut request = get(gateway.url("/"));
+    request.headers_mut().insert("proxy-authorization", "Basic eDp5".parse().unwrap());
+    let response = client().request(request).await.unwrap();
+    assert_eq!(response.headers()["x-seen"], "false");
+    for name in ["proxy-authenticate", "proxy-authentication-info"] {
+        assert!(!response.headers().contains_key(name), "{name}");
+    }
+    assert_eq!(text(response.into_body()).await, "ok");
+}
+
 #[tokio::test]
 async fn http2_becomes_http1_and_back() {
     let mut origin = Origin::start().await;
@@ -48,7 +118,7 @@ async fn http2_becomes_http1_and_back() {
         .header("te", "trailers")
         .header("cookie", "a=1")
         .header("cookie", "b=2")
-        .body(Full::<bytes::Bytes>::from("body"))
+        .body(Full::<Bytes>::from("body"))
         .unwrap();
     let answering = async {
         let mut got = origin.request().await;
@@ -204,7 +274,7 @@ async fn responses_without_a_body_have_none() {
         let client = client();
         for _ in 0..3 {
             let request = Request::builder().method(method).uri(gateway.url("/"));
-            let request = request.body(Full::<bytes::Bytes>::default()).unwrap();
+            let request = request.body(Full::<Bytes>::default()).unwrap();
             let response = client.request(request).await.unwrap();
             let found = response.headers().get("content-length").map(|l| l.to_str().unwrap());
             assert_eq!(found, length, "{octets}");
