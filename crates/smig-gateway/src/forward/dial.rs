@@ -44,7 +44,7 @@ impl fmt::Display for Target {
 /// Connects to the target, by those of its addresses that the resolver lets through.
 ///
 /// # Errors
-/// The rules forbid it, the name is not known, or nothing answers within `limit`.
+/// The rules forbid it, the name is not known, too many are looked up, or nothing answers within `limit`.
 pub(super) async fn dial(
     target: &Target,
     resolver: &Resolver,
@@ -58,6 +58,7 @@ pub(super) async fn dial(
             io::ErrorKind::PermissionDenied => {
                 Failure::prohibited(format!("{target} is not allowed: {error}"))
             }
+            io::ErrorKind::ResourceBusy => Failure::too_many_lookups(&target.host, &error),
             _ => Failure::unresolved(&target.host, &error),
         })?;
     let tcp = timeout_at(until, smig::connect_any(addrs))

@@ -65,6 +65,17 @@ impl Failure {
         Self::new(StatusCode::SERVICE_UNAVAILABLE, "connection_limit_reached", detail)
     }
 
+    pub(super) fn too_many_origins(limit: usize) -> Self {
+        let detail = format!("a user may have {limit} origins at once");
+        Self::new(StatusCode::SERVICE_UNAVAILABLE, "connection_limit_reached", detail)
+    }
+
+    /// As the reverse proxy says it.
+    pub(super) fn too_many_lookups(host: &str, error: &io::Error) -> Self {
+        let detail = format!("cannot resolve {host}: {error}");
+        Self::new(StatusCode::SERVICE_UNAVAILABLE, "proxy_internal_error", detail)
+    }
+
     pub(super) fn unresolved(host: &str, error: &io::Error) -> Self {
         let detail = format!("cannot resolve {host}: {error}");
         Self::new(StatusCode::BAD_GATEWAY, "dns_error", detail)

@@ -6,6 +6,7 @@
 mod address;
 mod dial;
 mod failure;
+mod origins;
 mod pattern;
 mod plain;
 mod rules;
@@ -131,7 +132,8 @@ impl Forward {
         let target = target(request.uri(), None)?;
         self.rules.check_name(&target.host, target.port)?;
         let permit = Permit::take(self, user)?;
-        let tcp = dial::dial(&target, &self.resolver, self.spec.connect_timeout).await?;
+        let resolver = self.resolver.clone().on_behalf_of(user);
+        let tcp = dial::dial(&target, &resolver, self.spec.connect_timeout).await?;
         Ok(self.join(request, Socket::new(tcp), permit, target))
     }
 
@@ -176,7 +178,7 @@ impl Forward {
         self.rules.check_name(&target.host, target.port)?;
         let info = request.extensions().get::<Arc<ConnectionInfo>>();
         let client = info.map_or(NOBODY, |info| info.peer_addr());
-        self.plain.send(request, &target, client, &self.tunnels).await
+        self.plain.send(request, user, &target, client, &self.tunnels).await
     }
 }
 

@@ -1,43 +1,25 @@
 //! Requests to `http://` origins: HTTP/1.1, or HTTP/2 with prior knowledge where the client asks for it.
 //!
-//! An origin is an upstream of one server, made when it is asked for first: its limits, its connections and
-//! its retries are those of the reverse proxy. What is its own is the resolver, which leaves out the
+//! A user's origin is an upstream of one server, made when it is asked for first: its limits, its connections
+//! and its retries are those of the reverse proxy. What is its own is the resolver, which leaves out the
 //! addresses that the rules forbid.
 
-use std::collections::HashMap;
 use std::net::SocketAddr;
 use std::sync::{Arc, Mutex, PoisonError};
-use std::time::Duration;
 
-use http::header::{HOST, PROXY_AUTHENTICATE};
+use http::header::HOST;
 use http::uri::Authority;
 use http::{HeaderValue, Request, Response, Version};
 use smig::{Incoming, Resolver};
-use tokio::time::Instant;
 
 use super::NEXT_PROTOCOL;
 use super::dial::Target;
 use super::failure::Failure;
+use super::origins::{KEPT, Key, Origins, Protocol};
 use super::spec::ForwardSpec;
 use crate::proxy::{self, Admitted, Body};
 use crate::tunnel::Tunnels;
 use crate::upstream::{Ejection, Timeouts, Upstream, UpstreamSpec};
-
-/// How long an origin is remembered that nobody asks for; its unused connections are kept as long.
-const KEPT: Duration = Duration::from_secs(30);
-
-/// How many origins are remembered beside those that are in use: whoever asks for more at a time makes the
-/// unused ones forgotten.
-const MAX_ORIGINS: usize = 1024;
-/// So many are looked at by nobody.
-const FEW: usize = 64;
-
-/// What an origin is asked in.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-pub(super) enum Protocol {
-    Http1,
-    H2c,
-}
 
 /// Connections to origins.
 #[derive(Debug)]
@@ -47,20 +29,6 @@ pub(super) struct Plain {
     max_connections: usize,
     max_waiting: usize,
     origins: Mutex<Origins>,
-}
-
-#[derive(Debug, Default)]
-struct Origins {
-    by_key: HashMap<(Target, Protocol), Origin>,
-    /// At how many they are looked through: twice as many as were left the last time, so that a new origin
-    /// costs the same however many there are.
-    tidy_at: usize,
-}
-
-#[derive(Debug)]
-struct Origin {
-    upstream: Arc<Upstream>,
-    used: Instant,
 }
 
 impl Plain {
@@ -91,6 +59,7 @@ impl Plain {
     pub(super) async fn send(
         &self,
         mut request: Request<Incoming>,
+        user: &str,
         target: &Target,
         client: SocketAddr,
         tunnels: &Tunnels,
@@ -102,25 +71,23 @@ impl Plain {
         let authority = request.uri().authority().cloned();
         let authority = authority.ok_or_else(|| Failure::bad_request("no authority"))?;
         let admitted = prepare(request, &authority)?;
-        let upstream = self.origin(target, protocol)?;
+        let upstream = self.origin(user, target, protocol)?;
         let answered = admitted.exchange(&upstream, client, tunnels).await;
-        let mut response =
-            answered.map_err(|failure| Failure::of_exchange(&target.to_string(), &failure))?;
-        // A challenge of the origin's is for nobody: ours is the only proxy that the client knows.
-        response.headers_mut().remove(PROXY_AUTHENTICATE);
-        Ok(response)
+        answered.map_err(|failure| Failure::of_exchange(&target.to_string(), &failure))
     }
 
-    /// The origin as an upstream. No lock is held while anything is waited for.
-    fn origin(&self, target: &Target, protocol: Protocol) -> Result<Arc<Upstream>, Failure> {
-        let now = Instant::now();
+    /// The user's origin as an upstream. No lock is held while anything is waited for.
+    fn origin(
+        &self,
+        user: &str,
+        target: &Target,
+        protocol: Protocol,
+    ) -> Result<Arc<Upstream>, Failure> {
         let mut origins = self.origins.lock().unwrap_or_else(PoisonError::into_inner);
-        let key = (target.clone(), protocol);
-        if let Some(origin) = origins.by_key.get_mut(&key) {
-            origin.used = now;
-            return Ok(Arc::clone(&origin.upstream));
-        }
-        origins.tidy(now);
+        origins.find(user, (target.clone(), protocol), |key| self.make(user, key))
+    }
+
+    fn make(&self, user: &str, (target, protocol): &Key) -> Result<Arc<Upstream>, Failure> {
         let scheme = match protocol {
             Protocol::Http1 => "http",
             Protocol::H2c => "h2c",
@@ -134,28 +101,9 @@ impl Plain {
             ejection: Ejection { failures: 0, ..Ejection::default() },
             ..UpstreamSpec::new(vec![url])
         };
-        let upstream = Upstream::with_resolver(target.to_string(), &spec, self.resolver.clone());
-        let upstream = upstream.map_err(|error| Failure::bad_request(&error.to_string()))?;
-        origins.by_key.insert(key, Origin { upstream: Arc::clone(&upstream), used: now });
-        Ok(upstream)
-    }
-}
-
-impl Origins {
-    /// Makes room for a new one.
-    fn tidy(&mut self, now: Instant) {
-        if self.by_key.len() < self.tidy_at.max(FEW) {
-            return;
-        }
-        let in_use = |origin: &Origin| origin.upstream.load() > 0;
-        let is_new = |origin: &Origin| now.saturating_duration_since(origin.used) < KEPT;
-        self.by_key.retain(|_, origin| in_use(origin) || is_new(origin));
-        if self.by_key.len() >= MAX_ORIGINS {
-            self.by_key.retain(|_, origin| in_use(origin));
-        }
-        // Those in use are counted by their users' limits.
-        let twice = self.by_key.len() * 2;
-        self.tidy_at = if self.by_key.len() < MAX_ORIGINS { twice.min(MAX_ORIGINS) } else { twice };
+        let resolver = self.resolver.clone().on_behalf_of(user);
+        Upstream::with_resolver(target.to_string(), &spec, resolver)
+            .map_err(|error| Failure::bad_request(&error.to_string()))
     }
 }
 
@@ -179,10 +127,16 @@ fn prepare(mut request: Request<Incoming>, target: &Authority) -> Result<Admitte
 #[cfg(test)]
 mod tests {
     use std::sync::mpsc;
+    use std::time::Duration;
 
     use futures_util::future::join_all;
+    use tokio::time::Instant;
 
     use super::*;
+    use crate::forward::dial;
+    use crate::forward::origins::MAX_ORIGINS;
+    use crate::proxy::head::{self, Upgrades};
+    use crate::upstream::{Asked, Tried, UnderWay};
 
     /// An origin whose name is never found: a connection that never comes.
     fn black_hole(spec: &ForwardSpec) -> (Plain, mpsc::Sender<()>) {
@@ -211,7 +165,7 @@ mod tests {
                     .header(NEXT_PROTOCOL, protocol)
                     .body(Incoming::empty())
                     .unwrap();
-                plain.send(request, &target, client, &tunnels)
+                plain.send(request, "ann", &target, client, &tunnels)
             };
             let calls = join_all((0..20).map(|_| call()));
             for answer in local.run_until(calls).await {
@@ -223,33 +177,147 @@ mod tests {
         }
     }
 
+    #[tokio::test]
+    async fn when_too_many_names_wait_to_be_looked_up_it_is_503_whatever_is_spoken() {
+        let resolver = Resolver::by(|_| Err(std::io::ErrorKind::ResourceBusy.into()));
+        let target = Target::new("a.example", 80).unwrap();
+        let limit = Duration::from_secs(60);
+        let by_connect = dial::dial(&target, &resolver, limit).await.unwrap_err();
+        let mut responses = vec![by_connect.response()];
+        let plain = Plain::new(&ForwardSpec::default(), resolver);
+        let (client, tunnels) = (SocketAddr::from(([192, 0, 2, 1], 1)), Tunnels::of_gateway());
+        let local = tokio::task::LocalSet::new();
+        for protocol in ["h2c", "http/1.1"] {
+            let request = Request::get("http://a.example/")
+                .header(NEXT_PROTOCOL, protocol)
+                .body(Incoming::empty())
+                .unwrap();
+            let sending = plain.send(request, "ann", &target, client, &tunnels);
+            responses.push(local.run_until(sending).await.unwrap_err().response());
+        }
+        for response in responses {
+            let why = response.headers()["proxy-status"].to_str().unwrap();
+            assert_eq!(response.status(), 503, "{why}");
+            assert!(why.starts_with("smig; error=proxy_internal_error; "), "{why}");
+        }
+    }
+
+    /// The number-th origin of a user.
+    fn origin(plain: &Plain, user: &str, number: usize) -> Result<Arc<Upstream>, Failure> {
+        let target = Target::new(&format!("{number}.example"), 80).unwrap();
+        plain.origin(user, &target, Protocol::Http1)
+    }
+
     fn count(plain: &Plain) -> usize {
-        plain.origins.lock().unwrap().by_key.len()
+        plain.origins.lock().unwrap().count()
+    }
+
+    /// A request under way at an origin.
+    fn use_it(upstream: &Arc<Upstream>) -> UnderWay {
+        let request = Request::get("http://a/").header(HOST, "a").body(Incoming::empty()).unwrap();
+        let (parts, body) = request.into_parts();
+        let (outward, ..) = head::admit(parts, body, None, Upgrades::Ignored).unwrap();
+        let client = SocketAddr::from(([192, 0, 2, 1], 1));
+        let asked = Asked { client, uri: &outward.uri, headers: &outward.fields };
+        upstream.choose(asked, Tried::default()).unwrap().1
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn an_origin_by_h2c_that_nobody_asks_for_is_looked_up_no_more() {
+        let (looked_up, mut lookups) = mpsc::channel();
+        let resolver = Resolver::by(move |_| {
+            let _ = looked_up.send(());
+            Err(std::io::Error::other("no such name"))
+        });
+        let plain = Plain::new(&ForwardSpec::default(), resolver);
+        let target = Target::new("a1.example", 80).unwrap();
+        let request = Request::get("http://a1.example/")
+            .header(NEXT_PROTOCOL, "h2c")
+            .body(Incoming::empty())
+            .unwrap();
+        let (client, tunnels) = (SocketAddr::from(([192, 0, 2, 1], 1)), Tunnels::of_gateway());
+        let local = tokio::task::LocalSet::new();
+        let run = async {
+            plain.send(request, "ann", &target, client, &tunnels).await.unwrap_err();
+            let mut times = 0;
+            for second in 0..60 {
+                tokio::time::sleep(Duration::from_secs(1)).await;
+                // Time does not pass beside this: a lookup that has begun gets as far as telling.
+                let hear =
+                    move || (lookups.recv_timeout(Duration::from_millis(10)).is_ok(), lookups);
+                let (heard, back) = tokio::task::spawn_blocking(hear).await.unwrap();
+                lookups = back;
+                times += usize::from(heard && second > 10);
+            }
+            assert!(times <= 1, "{times} lookups while nobody asked for it");
+        };
+        local.run_until(run).await;
     }
 
     #[tokio::test(start_paused = true)]
     async fn origins_that_nobody_asks_for_are_forgotten() {
         let plain = Plain::new(&ForwardSpec::default(), Resolver::system());
         for n in 0..1000 {
-            let target = Target::new(&format!("{n}.example"), 80).unwrap();
-            plain.origin(&target, Protocol::Http1).unwrap();
+            origin(&plain, "ann", n).unwrap();
             tokio::time::advance(KEPT / 2).await;
         }
-        assert!(count(&plain) <= FEW, "{}", count(&plain));
+        assert!(count(&plain) <= 3, "{}", count(&plain));
+        // Also those of a user who asks for nothing at all any more.
+        tokio::time::advance(KEPT * 2).await;
+        origin(&plain, "bob", 0).unwrap();
+        assert_eq!(count(&plain), 1);
     }
 
     #[tokio::test(start_paused = true)]
-    async fn origins_are_not_more_than_their_limit_however_many_are_asked_for() {
+    async fn a_user_of_many_origins_leaves_others_their_connections() {
         let plain = Plain::new(&ForwardSpec::default(), Resolver::system());
-        let mut tidied = 0;
-        for n in 0..MAX_ORIGINS * 4 {
-            let target = Target::new(&format!("{n}.example"), 80).unwrap();
-            let before = count(&plain);
-            plain.origin(&target, Protocol::Http1).unwrap();
-            assert!(count(&plain) <= MAX_ORIGINS, "{n}");
-            tidied += usize::from(count(&plain) <= before);
+        let kept = origin(&plain, "bob", 0).unwrap();
+        let mut in_use = Vec::new();
+        for n in 1..MAX_ORIGINS * 4 {
+            let Ok(upstream) = origin(&plain, "ann", n) else { break };
+            if n % 4 == 0 {
+                in_use.push(use_it(&upstream));
+            }
         }
-        // Each time all are looked at: seldom.
-        assert!(tidied <= 4, "{tidied}");
+        assert!(Arc::ptr_eq(&kept, &origin(&plain, "bob", 0).unwrap()), "it was forgotten");
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn origins_are_few_again_when_many_were_in_use() {
+        let plain = Plain::new(&ForwardSpec::default(), Resolver::system());
+        let mut in_use = Vec::new();
+        for n in 0..MAX_ORIGINS * 2 {
+            let Ok(upstream) = origin(&plain, "ann", n) else { break };
+            in_use.push(use_it(&upstream));
+        }
+        assert!(count(&plain) <= MAX_ORIGINS, "{}", count(&plain));
+        // A long time: they are in use, however old.
+        tokio::time::advance(KEPT * 10).await;
+        origin(&plain, "ann", 0).unwrap();
+        assert_eq!(count(&plain), MAX_ORIGINS);
+        drop(in_use);
+        origin(&plain, "ann", 0).unwrap();
+        assert_eq!(count(&plain), MAX_ORIGINS, "their connections are kept for a while");
+        tokio::time::advance(KEPT).await;
+        origin(&plain, "ann", 0).unwrap();
+        assert_eq!(count(&plain), 1);
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn origins_are_not_looked_through_for_each_new_one_where_nearly_all_are_in_use() {
+        let plain = Plain::new(&ForwardSpec::default(), Resolver::system());
+        let in_use: Vec<_> =
+            (0..MAX_ORIGINS - 24).map(|n| use_it(&origin(&plain, "ann", n).unwrap())).collect();
+        let mut more = MAX_ORIGINS..;
+        let mut ask = || origin(&plain, "ann", more.next().unwrap());
+        for walk in 0..3 {
+            // There is room for 24; by each walk half of them are forgotten.
+            let found = (0..1000).filter(|_| ask().is_ok()).count();
+            assert_eq!(found, if walk == 0 { 24 + 12 } else { 12 });
+            assert_eq!(ask().unwrap_err().response().status(), 503);
+            tokio::time::advance(Duration::from_millis(100)).await;
+        }
+        drop(in_use);
+        assert_eq!((0..1000).filter(|_| ask().is_ok()).count(), 1000);
     }
 }

@@ -40,9 +40,9 @@ pub struct ForwardSpec {
     pub ports: Vec<PortRange>,
     /// Tunnels of one user that may be open at once.
     pub max_tunnels: usize,
-    /// Connections to one origin of requests (not of tunnels), of all workers together.
+    /// Connections of one user to one origin of requests (not of tunnels), of all workers together.
     pub max_connections: usize,
-    /// Requests to one origin that may wait for one of them; further ones are answered 503.
+    /// Requests of one user to one origin that may wait for one of them; further ones are answered 503.
     pub max_waiting: usize,
     /// Until there is a connection to the destination.
     #[serde(deserialize_with = "deserialize_time")]

@@ -16,6 +16,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
 use smig::{Loaded, Resolver, Trust};
+use tokio::sync::watch;
 
 pub use server::{Server, ServerStatus};
 pub use spec::{
@@ -56,6 +57,8 @@ pub struct Upstream {
     trust: Loaded,
     resolver: Resolver,
     turn: AtomicUsize,
+    /// Nothing is sent: its end tells the workers that there is no such upstream any more.
+    present: watch::Sender<()>,
 }
 
 impl Upstream {
@@ -102,6 +105,7 @@ impl Upstream {
             trust: trust.load()?,
             resolver: resolver.fresh_for(spec.resolve),
             turn: AtomicUsize::new(0),
+            present: watch::Sender::new(()),
         }))
     }
 

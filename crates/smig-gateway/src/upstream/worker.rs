@@ -10,6 +10,7 @@ use std::sync::{Arc, Weak};
 use std::time::Duration;
 
 use smig::{ClearTrust, Cleartext, Client, Config, Origin, SocketOptions, Trust};
+use tokio::sync::watch;
 use tokio::time::timeout;
 
 use super::Upstream;
@@ -77,7 +78,8 @@ impl Worker {
             let pools = upstream.servers.iter().map(|_| ServerPool::default()).collect();
             let worker = Rc::new(Self { pools });
             workers.insert(upstream.number, Rc::clone(&worker));
-            tokio::task::spawn_local(tidy(Arc::downgrade(upstream), upstream.number));
+            let (number, present) = (upstream.number, upstream.present.subscribe());
+            tokio::task::spawn_local(tidy(Arc::downgrade(upstream), number, present));
             worker
         })
     }
@@ -87,10 +89,10 @@ impl Worker {
     }
 }
 
-/// Looks at connections at rest now and then, until the upstream is gone.
-async fn tidy(upstream: Weak<Upstream>, number: usize) {
-    loop {
-        tokio::time::sleep(TIDY).await;
+/// Looks at connections at rest now and then. They go with the upstream, at once: who makes it anew counts
+/// from the start how many there may be.
+async fn tidy(upstream: Weak<Upstream>, number: usize, mut present: watch::Receiver<()>) {
+    while timeout(TIDY, present.changed()).await.is_err() {
         let worker = WORKERS.with_borrow(|workers| workers.get(&number).cloned());
         let (Some(upstream), Some(worker)) = (upstream.upgrade(), worker) else { break };
         for (pool, server) in worker.pools.iter().zip(&upstream.servers) {
@@ -104,7 +106,7 @@ async fn tidy(upstream: Weak<Upstream>, number: usize) {
 impl ServerPool {
     /// Lets go of what is not used, and of what leads where the server's name does no more.
     async fn tidy(&self, upstream: &Upstream, server: &Server) {
-        let session = self.session.borrow().clone();
+        let session = self.session_that_lasts();
         let homes = match &server.url().target {
             Target::Tcp { host, port }
                 if host.parse::<IpAddr>().is_err()
@@ -125,6 +127,20 @@ impl ServerPool {
             // Another worker has none: who ends first makes room for it.
             session.client.retire(&session.origin);
         }
+    }
+
+    /// The session, unless it has ended: one that has no connection for [`Timeouts::idle`], or never had one,
+    /// is nobody's whose name would have to be looked up.
+    ///
+    /// [`Timeouts::idle`]: super::Timeouts::idle
+    fn session_that_lasts(&self) -> Option<Rc<Session>> {
+        let mut present = self.session.borrow_mut();
+        // A request holds it until its client has a session.
+        let has_ended = |session: &mut Rc<Session>| {
+            Rc::strong_count(session) == 1 && !session.client.has_session(&session.origin)
+        };
+        drop(present.take_if(has_ended));
+        present.clone()
     }
 
     /// A connection that can take a request.
@@ -247,5 +263,32 @@ impl Session {
                 Self { client, origin: Origin::https(host, port), scheme: http::uri::Scheme::HTTPS }
             }
         })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::upstream::UpstreamSpec;
+
+    #[tokio::test(start_paused = true)]
+    async fn connections_go_with_their_upstream_at_once() {
+        let local = tokio::task::LocalSet::new();
+        let run = async {
+            let spec = UpstreamSpec::new(vec!["http://a.example".parse().unwrap()]);
+            let upstream = Upstream::new("a", &spec).unwrap();
+            let worker = Rc::downgrade(&Worker::of(&upstream));
+            // Until the task waits.
+            tokio::time::sleep(TIDY * 2).await;
+            assert!(worker.upgrade().is_some());
+            let begin = tokio::time::Instant::now();
+            drop(upstream);
+            while worker.upgrade().is_some() {
+                // Time passes only if nothing else is left to do.
+                tokio::time::sleep(Duration::from_millis(1)).await;
+            }
+            assert!(begin.elapsed() < TIDY / 10, "{:?}", begin.elapsed());
+        };
+        local.run_until(run).await;
     }
 }

@@ -168,6 +168,12 @@ impl Client {
         }
     }
 
+    /// Whether there is a session with the origin that takes requests, or one that begins.
+    #[must_use]
+    pub fn has_session(&self, origin: &Origin) -> bool {
+        self.inner.hosts.present(origin).is_some_and(|mailbox| !mailbox.is_closed())
+    }
+
     /// The same as [`Self::request`], to an origin that the URI does not tell: CONNECT, or a proxy.
     ///
     /// # Errors
