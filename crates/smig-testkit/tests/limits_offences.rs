@@ -45,10 +45,37 @@ fn moving(peer: &mut Peer) -> StreamKey {
 type Way = (&'static str, u32, fn(&mut Peer));
 
 /// Frames on a stream that has not moved.
-const ON_A_STREAM: [Way; 12] = [
+const ON_A_STREAM: [Way; 16] = [
     ("nothing", 0, |peer| _ = peer.get(C1, 1)),
     ("RST_STREAM", 1, |peer| {
         peer.get(C1, 1);
+        peer.send(C1, reset(1, ErrorCode::Cancel));
+    }),
+    ("RST_STREAM of an upload behind its whole response", 0, |peer| {
+        let key = peer.post(C1, 1);
+        peer.respond(key, 200, EndStream::Yes);
+        peer.send(C1, reset(1, ErrorCode::Cancel));
+    }),
+    ("RST_STREAM of an upload within its response", 1, |peer| {
+        let key = peer.post(C1, 1);
+        peer.respond(key, 200, EndStream::No);
+        peer.body(key, "x", EndStream::No);
+        peer.send(C1, reset(1, ErrorCode::Cancel));
+    }),
+    ("RST_STREAM of an upload whose response is whole but not sent", 1, |peer| {
+        let key = peer.post(C1, 1);
+        peer.respond(key, 200, EndStream::No);
+        // More than the window takes.
+        for end in [EndStream::No, EndStream::Yes] {
+            peer.body(key, vec![0; 60_000], end);
+        }
+        peer.send(C1, reset(1, ErrorCode::Cancel));
+    }),
+    ("RST_STREAM of a tunnel whose other direction has ended", 1, |peer| {
+        peer.send(C1, headers(1).connect("a:1"));
+        let key = peer.take_request();
+        peer.respond(key, 200, EndStream::No);
+        peer.body(key, "x", EndStream::Yes);
         peer.send(C1, reset(1, ErrorCode::Cancel));
     }),
     ("window update of 0", 2, |peer| {
@@ -152,7 +179,12 @@ const BY_ITS_MOVE: [Way; 9] = [
 ];
 
 /// What it does to moves of ours.
-const BY_OUR_MOVE: [Way; 9] = [
+const BY_OUR_MOVE: [Way; 10] = [
+    ("RST_STREAM behind a whole response that a decline might still ask for again", 1, |peer| {
+        let key = moving(peer);
+        peer.body(key, "whole", EndStream::Yes);
+        peer.send(C1, reset(1, ErrorCode::Cancel));
+    }),
     ("an answer whose end is too early", 2, |peer| {
         moving(peer);
         let cid = peer.cid(C2);

@@ -50,6 +50,39 @@ fn then_33_resets_a_second_are() {
 }
 
 #[test]
+fn a_reset_behind_a_whole_response_costs_nothing() {
+    // RFC 9113 section 8.1: a server may answer before it has the whole request, and a client need not
+    // send what is left of it. Nothing is won by that: a response of a request that had ended may be
+    // followed by RST_STREAM as well.
+    let mut peer = Peer::of_server(Config { max_concurrent_streams: 1, ..Config::server() });
+    for n in 0..1_000 {
+        let id = 2 * n + 1;
+        let key = peer.post(C1, id);
+        peer.respond(key, 200, EndStream::Yes);
+        peer.expect(C1, headers(id).status(200).end());
+        // As long as the application works on it, it keeps its place.
+        if n % 2 == 0 {
+            peer.app(|session, _| session.release(key));
+            peer.send(C1, reset(id, ErrorCode::Cancel));
+        } else {
+            peer.send(C1, reset(id, ErrorCode::Cancel));
+            assert_eq!(peer.take_error(key).code, ErrorCode::Cancel);
+            peer.app(|session, _| session.release(key));
+        }
+        assert_eq!(peer.session().stream_count(), 0, "{n}");
+    }
+    peer.expect_silence();
+    // The budget is untouched, and not larger.
+    for n in 1_000..1_200 {
+        rapid(&mut peer, C1, 2 * n + 1);
+    }
+    peer.expect_silence();
+    peer.get(C1, 2_401);
+    peer.send(C1, reset(2_401, ErrorCode::Cancel));
+    peer.expect_goaway(C1, ErrorCode::EnhanceYourCalm);
+}
+
+#[test]
 fn a_running_handler_counts_as_a_stream_until_it_ends() {
     // CVE-2023-44487: a reset frees nothing while the application works on the request.
     let mut peer = Peer::of_server(Config { max_concurrent_streams: 10, ..Config::server() });

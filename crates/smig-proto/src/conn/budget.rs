@@ -50,6 +50,11 @@ impl TokenBucket {
 pub(crate) enum Offence {
     /// It reset a stream, or said by GOAWAY that it ignores one.
     Reset,
+    /// It reset a stream behind our whole response (RFC 9113 section 8.1). That is none: no work was
+    /// saved or wasted by it. Until the response had left, the stream counted among those that the peer
+    /// may have open, and the response took the window that it takes of anybody; had the request ended
+    /// first, the stream would be closed here and the same RST_STREAM would say nothing.
+    Leftover,
     /// It made this side reset a stream.
     Fault,
     /// It let a stream run into a time limit.
@@ -64,6 +69,7 @@ impl Offence {
             // As dear as two of its own: it costs the peer one cheap frame.
             Self::Fault => 2,
             Self::Reset | Self::Delay | Self::Refused => 1,
+            Self::Leftover => 0,
         }
     }
 }
@@ -150,6 +156,7 @@ mod tests {
         assert_eq!(budget.charge(at(0), Offence::Reset).1, Ok(()));
         assert_eq!(budget.charge(at(0), Offence::Fault).1, Err(Cause::TooManyResets));
         budget.debit(Offence::Fault);
+        assert_eq!(budget.charge(at(0), Offence::Leftover).1, Ok(()));
         assert_eq!(budget.charge(at(999), Offence::Refused).1, Err(Cause::TooManyResets));
         assert_eq!(budget.charge(at(1000), Offence::Refused).1, Ok(()));
         let mut unlimited = ResetBudget::of_server();

@@ -7,7 +7,7 @@ use crate::error::{Cause, ConnectionError, ErrorCode, Fault, Initiator, Processe
 use crate::migrate::{AnswerDue, HandOver, Moving};
 use crate::session::control::send_goaway;
 use crate::session::{Event, LostReason, Role, Session};
-use crate::stream::{Exchange, Hold, Opener, RecvPhase, Route, SendPhase, StreamKey};
+use crate::stream::{Exchange, Hold, Opener, RecvPhase, Route, SendPhase, Stream, StreamKey};
 use crate::time::Instant;
 use crate::wire::{self, Cid, StreamId};
 
@@ -94,7 +94,9 @@ impl Session {
             if self.keep_stop(key, at, code) {
                 return Ok(());
             }
-            let (charge, paid) = self.reset_budget.charge(now, Offence::Reset);
+            let answered = self.streams.find(key).is_some_and(Stream::is_answered);
+            let offence = if answered { Offence::Leftover } else { Offence::Reset };
+            let (charge, paid) = self.reset_budget.charge(now, offence);
             paid?;
             self.fail_by_peer(key, at, code, charge);
             return Ok(());

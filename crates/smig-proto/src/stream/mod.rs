@@ -108,6 +108,15 @@ impl Stream {
             && !matches!(self.hand_over, HandOver::Moving(_))
     }
 
+    /// Server: whether the whole response has been framed, and no decline can ask for it once more. A
+    /// tunnel's two directions are no request and response: the end of one says nothing of the other.
+    pub(crate) fn is_answered(&self) -> bool {
+        self.opener == Opener::Peer
+            && self.exchange != Exchange::Tunnel
+            && self.send.phase() == SendPhase::Ended
+            && !matches!(self.hand_over, HandOver::Moving(_))
+    }
+
     /// Whether its own direction has something that may be framed now, connection window aside.
     pub(crate) fn has_frames(&self) -> bool {
         !self.is_over() && self.hand_over.lets_send() && self.send.has_frames()
