@@ -10,7 +10,7 @@ use smig::{BoxError, Incoming, seldom};
 use tokio::time::{Instant, Sleep};
 
 use super::head::check_trailers;
-use super::upload::Upload;
+use super::upload::Rest;
 use crate::upstream::{Lease, UnderWay};
 
 /// A response's body: an upstream's, passed on piece by piece as the client takes it, or one of our own.
@@ -44,9 +44,10 @@ struct Http1 {
 /// What comes by our own client.
 struct Http2 {
     incoming: Incoming,
-    under_way: UnderWay,
-    /// Given up when the response has ended; empty where the two directions have ends of their own.
-    upload: Upload,
+    /// `None` only when it is dropped.
+    under_way: Option<UnderWay>,
+    /// What may be left of the request when the response has ended.
+    rest: Rest,
     /// `None`: it may rest as long as it likes.
     stall: Option<Duration>,
     timer: Option<Pin<Box<Sleep>>>,
@@ -114,11 +115,11 @@ impl Body {
     pub(super) fn http2(
         incoming: Incoming,
         under_way: UnderWay,
-        upload: Upload,
+        rest: Rest,
         stall: Option<Duration>,
     ) -> Self {
-        let (timer, waits) = (None, false);
-        Self(Source::Http2(Http2 { incoming, under_way, upload, stall, timer, waits }))
+        let (under_way, timer, waits) = (Some(under_way), None, false);
+        Self(Source::Http2(Http2 { incoming, under_way, rest, stall, timer, waits }))
     }
 }
 
@@ -189,20 +190,31 @@ impl Http2 {
             }
             self.incoming = Incoming::empty();
             let error = Stalled(stall).into();
-            failed(&self.under_way, &error);
+            self.failed(&error);
             return Poll::Ready(Some(Err(error)));
         };
         self.waits = false;
-        if frame.is_none() || self.incoming.is_end_stream() {
-            self.upload.give_up();
-        }
         Poll::Ready(frame.map(|frame| {
             frame.map_err(|error| {
                 let error = error.into();
-                failed(&self.under_way, &error);
+                self.failed(&error);
                 error
             })
         }))
+    }
+
+    fn failed(&self, error: &BoxError) {
+        if let Some(under_way) = &self.under_way {
+            failed(under_way, error);
+        }
+    }
+}
+
+impl Drop for Http2 {
+    fn drop(&mut self) {
+        if let Some(under_way) = self.under_way.take() {
+            self.rest.hold(under_way);
+        }
     }
 }
 

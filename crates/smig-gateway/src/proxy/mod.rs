@@ -325,12 +325,19 @@ impl Usual<'_> {
         }
         let (mut parts, incoming) = response.into_parts();
         parts.version = Version::default();
+        let rest = self.upload().rest();
+        if !self.upload().is_nothing()
+            && let Some(stream) = incoming.stream_info()
+        {
+            // RFC 9113 section 8.1: the server need not say that it wants no more, and its stream is not to
+            // be held by a client that rests.
+            stream.give_up_rest();
+        }
         let body = if incoming.is_end_stream() {
-            self.upload().give_up();
+            rest.hold(under_way);
             Body::empty()
         } else {
-            let stall = limits.stall_of(&parts.headers);
-            Body::http2(incoming, under_way, self.upload().clone(), stall)
+            Body::http2(incoming, under_way, rest, limits.stall_of(&parts.headers))
         };
         Ok(Response::from_parts(parts, body))
     }

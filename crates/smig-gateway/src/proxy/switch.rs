@@ -12,6 +12,7 @@ use smig::Incoming;
 
 use super::framing::{Content, Own};
 use super::head::{self, Outward, Wish};
+use super::upload::Rest;
 use super::{Body, Failure, Patience, Upload, websocket, within};
 use crate::tunnel::{Abort, End, FedBody, Kind, Socket, Stream, Tunnel, Tunnels, feed};
 use crate::upstream::{
@@ -163,7 +164,7 @@ async fn by_http2(
     let limits = *upstream.timeouts();
     let wish = outward.wish.clone();
     let key = outward.fields.remove(&websocket::KEY);
-    let (feed, fed) = feed();
+    let (mut feed, fed) = feed();
     let content = Content::tunnel(Upload::tunnel(fed));
     let request = head::for_http2(outward, &session.scheme, content)?;
     let sending = session.client.request_to(&session.origin, request);
@@ -180,8 +181,10 @@ async fn by_http2(
     parts.version = http::Version::default();
     head::strip_proxys(&mut parts.headers);
     if !parts.status.is_success() {
+        // Nothing was sent and nothing is cut off: it ends in order, and the answer is read to its own end.
+        feed.finish();
         let stall = limits.stall_of(&parts.headers);
-        let body = Body::http2(incoming, under_way, Upload::default(), stall);
+        let body = Body::http2(incoming, under_way, Rest::default(), stall);
         return Ok(Response::from_parts(parts, body));
     }
     if let (Wish::Upgrade(_), Some(key)) = (&wish, &key)

@@ -2,7 +2,7 @@
 
 use std::pin::Pin;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, Mutex, PoisonError, Weak};
 use std::task::{Context, Poll, Waker};
 use std::time::Duration;
 
@@ -12,7 +12,7 @@ use smig::{BoxError, Incoming};
 
 use super::Failure;
 use super::head::check_trailers;
-use crate::upstream::Timeouts;
+use crate::upstream::{Timeouts, UnderWay};
 
 /// How long a server that was asked to say 100 is waited for until the body is sent anyway
 /// (RFC 9110 section 10.1.1).
@@ -38,35 +38,31 @@ struct Shared {
     ended: AtomicBool,
     /// The client's body failed.
     failed: AtomicBool,
+    /// The request is under way at its server as long as something of it may be sent.
+    under_way: Mutex<Option<UnderWay>>,
 }
+
+/// What may be left of a request when its response has ended. Does not keep the body.
+#[derive(Debug, Default)]
+pub(crate) struct Rest(Weak<Shared>);
 
 #[derive(Debug)]
 struct Source {
     body: SourceBody,
     gate: Gate,
-    /// Who waits for the client.
-    waiting: Option<Waker>,
 }
 
 /// Where the octets come from.
 enum SourceBody {
     Client(Incoming),
     Tunnel(Pin<Box<dyn http_body::Body<Data = Bytes, Error = BoxError> + Send>>),
-    /// The server has answered: nobody wants the rest.
-    Answered,
 }
-
-/// What was not sent of a request when its response had ended.
-#[derive(Debug, thiserror::Error)]
-#[error("the response has ended before the request")]
-struct Unwanted;
 
 impl std::fmt::Debug for SourceBody {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         f.write_str(match self {
             Self::Client(_) => "Client",
             Self::Tunnel(_) => "Tunnel",
-            Self::Answered => "Answered",
         })
     }
 }
@@ -100,12 +96,13 @@ impl Upload {
 
     fn of(body: SourceBody, gate: Gate) -> Self {
         Self(Some(Arc::new(Shared {
-            source: Mutex::new(Source { body, gate, waiting: None }),
+            source: Mutex::new(Source { body, gate }),
             octets: AtomicU64::new(0),
             touched: AtomicBool::new(false),
             starved: AtomicBool::new(false),
             ended: AtomicBool::new(false),
             failed: AtomicBool::new(false),
+            under_way: Mutex::default(),
         })))
     }
 
@@ -134,26 +131,27 @@ impl Upload {
         }
     }
 
-    /// Gives up what is not sent yet, as the whole response is here (RFC 9113 section 8.1): the stream to the
-    /// server is not held by a client whose upload rests.
-    pub(crate) fn give_up(&self) {
-        let Some(shared) = &self.0 else { return };
-        let (body, waiting, gate) = {
-            let mut source = shared.source();
-            let body = std::mem::replace(&mut source.body, SourceBody::Answered);
-            (body, source.waiting.take(), std::mem::replace(&mut source.gate, Gate::Open))
-        };
-        // The client's side is told outside of the lock.
-        drop(body);
-        let at_gate = match gate {
-            Gate::Open => None,
-            Gate::Closed(waiting) => waiting,
-        };
-        waiting.into_iter().chain(at_gate).for_each(Waker::wake);
+    /// What an attempt may leave of it.
+    pub(crate) fn rest(&self) -> Rest {
+        Rest(self.0.as_ref().map_or_else(Weak::new, Arc::downgrade))
+    }
+
+    /// Whether there is nothing to send, and never was.
+    pub(crate) const fn is_nothing(&self) -> bool {
+        self.0.is_none()
     }
 
     fn is_closed(&self) -> bool {
         self.0.as_ref().is_some_and(|shared| matches!(shared.source().gate, Gate::Closed(_)))
+    }
+}
+
+impl Rest {
+    /// The response has ended: the request is under way until nothing more of it is to be sent.
+    pub(crate) fn hold(&self, under_way: UnderWay) {
+        if let Some(shared) = self.0.upgrade() {
+            *shared.under_way.lock().unwrap_or_else(PoisonError::into_inner) = Some(under_way);
+        }
     }
 }
 
@@ -168,7 +166,6 @@ impl SourceBody {
         match self {
             Self::Client(body) => Pin::new(body).poll_frame(cx).map_err(Into::into),
             Self::Tunnel(body) => body.as_mut().poll_frame(cx),
-            Self::Answered => Poll::Ready(Some(Err(Unwanted.into()))),
         }
     }
 }
@@ -188,7 +185,6 @@ impl http_body::Body for Upload {
             return Poll::Pending;
         }
         let polled = source.body.poll_frame(cx);
-        source.waiting = polled.is_pending().then(|| cx.waker().clone());
         drop(source);
         shared.starved.store(polled.is_pending(), Ordering::Relaxed);
         let Poll::Ready(frame) = polled else { return Poll::Pending };
@@ -218,7 +214,6 @@ impl http_body::Body for Upload {
         let end = match &shared.source().body {
             SourceBody::Client(body) => body.is_end_stream(),
             SourceBody::Tunnel(body) => body.is_end_stream(),
-            SourceBody::Answered => false,
         };
         if end {
             shared.ended.store(true, Ordering::Relaxed);
@@ -230,7 +225,7 @@ impl http_body::Body for Upload {
         let Some(shared) = &self.0 else { return SizeHint::with_exact(0) };
         match &shared.source().body {
             SourceBody::Client(body) => body.size_hint(),
-            SourceBody::Tunnel(_) | SourceBody::Answered => SizeHint::default(),
+            SourceBody::Tunnel(_) => SizeHint::default(),
         }
     }
 }
@@ -307,9 +302,11 @@ impl Patience {
 
 #[cfg(test)]
 mod tests {
+    use http::{HeaderMap, Uri};
     use http_body_util::{BodyExt as _, StreamBody};
 
     use super::*;
+    use crate::upstream::{Asked, Tried, Upstream, UpstreamSpec};
 
     const HEAD: Duration = Duration::from_secs(2);
 
@@ -326,6 +323,29 @@ mod tests {
         assert!(upload.frame().await.is_none());
         assert_eq!(patience.next().ok(), Some(HEAD));
         assert!(matches!(patience.next(), Err(Failure::ResponseTimeout)));
+    }
+
+    #[test]
+    fn a_request_is_under_way_as_long_as_something_of_it_may_be_sent() {
+        let spec = UpstreamSpec::new(vec!["h2c://127.0.0.1:1".parse().unwrap()]);
+        let upstream = Upstream::new("a", &spec).unwrap();
+        let begin = || {
+            let (uri, headers) = (Uri::from_static("/"), HeaderMap::new());
+            let client = "192.0.2.1:1".parse().unwrap();
+            let asked = Asked { client, uri: &uri, headers: &headers };
+            upstream.choose(asked, Tried::default()).unwrap().1
+        };
+        let load = || upstream.servers()[0].load();
+        let upload = Upload::tunnel(http_body_util::Empty::new().map_err(|never| match never {}));
+        let (sent, rest) = (upload.clone(), upload.rest());
+        rest.hold(begin());
+        drop(upload);
+        assert_eq!(load(), 1);
+        drop(sent);
+        assert_eq!(load(), 0);
+        // Nothing was left.
+        rest.hold(begin());
+        assert_eq!(load(), 0);
     }
 
     #[tokio::test]

@@ -1,6 +1,7 @@
 //! WebSocket and CONNECT, from and to each protocol.
 
 use std::num::NonZeroUsize;
+use std::time::Duration;
 
 use aws_lc_rs::digest;
 use base64::Engine as _;
@@ -10,6 +11,7 @@ use smig_gateway::tunnel::{Opened, open};
 use smig_testkit::port::ReservedPort;
 use tokio::io::{AsyncRead, AsyncReadExt as _, AsyncWrite, AsyncWriteExt as _};
 
+use crate::http2::{self, DATA, END_HEADERS, END_STREAM, HEADERS, Peer, RST_STREAM};
 use crate::servers::Echo;
 use crate::support::{Gateway, Got, Origin, client, loopback, spec};
 
@@ -90,7 +92,7 @@ async fn a_websocket_may_finish_when_the_gateway_ends() {
     assert!(head(&mut tcp).await.starts_with("http/1.1 101 "));
     let ended = tokio::spawn(gateway.drain());
     while tokio::net::TcpStream::connect(addr).await.is_ok() {
-        tokio::time::sleep(std::time::Duration::from_millis(5)).await;
+        tokio::time::sleep(Duration::from_millis(5)).await;
     }
     talk(tcp, got.tcp).await;
     ended.await.unwrap();
@@ -162,6 +164,37 @@ async fn a_server_may_refuse() {
     assert_eq!(crate::support::text(response.into_body()).await, "no");
 }
 
+/// Refused by HTTP/2, a tunnel ends in order: nothing of it was sent. A reset would cost the gateway of what a
+/// server bears on a connection that others use too, and it might cut the answer.
+#[tokio::test]
+async fn a_server_of_http2_may_refuse() {
+    let (mut origin, gateway) = http2::setup().await;
+    let answering = async {
+        // SETTINGS_ENABLE_CONNECT_PROTOCOL
+        let mut peer = Peer::accept_with(&mut origin, &[0, 8, 0, 0, 0, 1]).await;
+        let stream = peer.request().await;
+        // `:status: 403`
+        peer.send(HEADERS, END_HEADERS, stream, b"\x08\x03403").await;
+        loop {
+            let (kind, flags, _, len) = peer.flagged().await;
+            assert_ne!(kind, RST_STREAM);
+            if kind == DATA {
+                assert_eq!((flags, len), (END_STREAM, 0));
+                break;
+            }
+        }
+        peer.send(DATA, END_STREAM, stream, b"no").await;
+        peer
+    };
+    let refused = async {
+        let Opened::Refused(response) = extended(&gateway).await else { panic!("a tunnel") };
+        assert_eq!(response.status(), 403);
+        assert_eq!(crate::support::text(response.into_body()).await, "no");
+    };
+    let both = async { tokio::join!(refused, answering) };
+    tokio::time::timeout(Duration::from_secs(60), both).await.expect("the tunnel is refused");
+}
+
 fn echo() -> Server {
     Server::builder()
         .listen_cleartext(loopback(), ClearTrust::None)
@@ -228,7 +261,7 @@ async fn an_end_that_breaks_breaks_the_other() {
     let mut octets = [0; 5];
     stream.read_exact(&mut octets).await.unwrap();
     let socket = got.tcp.into_std().unwrap();
-    socket2::SockRef::from(&socket).set_linger(Some(std::time::Duration::ZERO)).unwrap();
+    socket2::SockRef::from(&socket).set_linger(Some(Duration::ZERO)).unwrap();
     drop(socket);
     assert!(stream.read(&mut octets).await.is_err());
     while gateway.upstream.load() > 0 {

@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use smig_proto::policy::{Hint, Transfer};
-use smig_proto::{Instant, RequestHead, StreamKey};
+use smig_proto::{ErrorCode, Instant, RequestHead, StreamKey};
 
 use super::body::RequestBody;
 use super::interim::OnInterim;
@@ -53,6 +53,7 @@ pub(super) struct Call {
     pub(super) touched: bool,
     pub(super) inbound: Feed,
     pub(super) outbound: Outbound,
+    pub(super) rest: Rest,
     pub(super) tracked: Option<Tracked>,
     pub(super) on_interim: Option<OnInterim>,
     pub(super) record: Record,
@@ -61,8 +62,23 @@ pub(super) struct Call {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Outbound {
     Open,
+    /// The engine has all of it.
     Ended,
+    /// The body failed behind the whole response: there is no more of it, and no end.
+    Broken(ErrorCode),
+    /// The transport has all of it, or nothing more is to be sent.
     Sent,
+}
+
+/// What becomes of a request that goes on behind its whole response.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Rest {
+    /// It is sent.
+    Wanted,
+    /// It is given up.
+    Unwanted,
+    /// The response is whole, and the stream is among the leftovers.
+    Left,
 }
 
 impl Outgoing {
@@ -80,12 +96,30 @@ impl Outgoing {
 impl Call {
     /// Whether nothing more happens on the stream.
     pub(super) fn is_over(&self) -> bool {
-        let sent = match self.outbound {
-            Outbound::Open => false,
-            // While the rules may move it, it is watched to the end.
-            Outbound::Ended => self.tracked.is_none(),
-            Outbound::Sent => true,
-        };
-        self.inbound == Feed::Ended && sent
+        // What is queued is watched to the end: the rules may move it, and where the server takes no more
+        // of it, it may be given up.
+        self.inbound == Feed::Ended && self.outbound == Outbound::Sent
+    }
+
+    /// Nothing more of the request is wanted than until the response is whole.
+    pub(super) fn give_up(&mut self) {
+        if self.rest == Rest::Wanted {
+            self.rest = Rest::Unwanted;
+        }
+    }
+
+    /// What its stream is reset by when it is given up.
+    pub(super) const fn code(&self) -> ErrorCode {
+        match self.outbound {
+            Outbound::Broken(code) => code,
+            Outbound::Open | Outbound::Ended | Outbound::Sent => ErrorCode::Cancel,
+        }
+    }
+
+    /// Whether the response is whole, and what is left of the request is to be given up.
+    pub(super) fn is_leftover(&self) -> bool {
+        self.inbound == Feed::Ended
+            && self.outbound != Outbound::Sent
+            && self.rest == Rest::Unwanted
     }
 }

@@ -7,6 +7,7 @@ mod dial;
 mod host;
 mod http1;
 mod interim;
+mod leftovers;
 mod limits;
 mod origin;
 mod reuse;

@@ -14,8 +14,9 @@ use smig_proto::{
 use tokio::sync::oneshot;
 
 use super::body::RequestBody;
-use super::call::{Call, Outbound, Outgoing};
+use super::call::{Call, Outbound, Outgoing, Rest};
 use super::host::Host;
+use super::leftovers::Leftovers;
 use super::spares::Spares;
 use crate::driver::{App, FAREWELL, Mailbox, Slot, Slots, Turn};
 use crate::error::{Error, Kind, Phase, Reset};
@@ -24,7 +25,7 @@ use crate::observe::{Migration, Observed};
 use crate::seldom;
 use crate::server::content_length;
 use crate::snapshot::{self, Asked, Book, MoveCause, Record, StreamName};
-use crate::stream::{self, Feed, Head, Pumped};
+use crate::stream::{self, Feed, Head, Pumped, Sends};
 use crate::transport::Transport;
 
 /// How long spares are kept in a session that nobody uses.
@@ -81,6 +82,7 @@ pub(super) struct ClientSession {
     pub(super) spares: Spares,
     around: Surroundings,
     watched: Vec<Slot>,
+    leftovers: Leftovers<StreamKey>,
     book: Book,
     stage: Stage,
     idle_since: Option<Instant>,
@@ -103,6 +105,7 @@ impl ClientSession {
             spares,
             around: Surroundings::default(),
             watched: Vec::new(),
+            leftovers: Leftovers::default(),
             book: Book::begin(crate::clock::now()),
             stage: Stage::Open,
             idle_since: None,
@@ -190,6 +193,7 @@ impl ClientSession {
             touched: false,
             inbound: Feed::Open,
             outbound,
+            rest: Rest::Wanted,
             tracked,
             on_interim: asides.on_interim,
             record: Record::begin(turn.now, name),
@@ -229,6 +233,13 @@ impl ClientSession {
             }
             Pumped::Failed(error) => {
                 let code = error.downcast_ref().map_or(ErrorCode::Cancel, |Reset(code)| *code);
+                if call.inbound == Feed::Ended && !is_tunnel(turn, call.key) {
+                    // Nobody waits for the reset: it is one of many perhaps.
+                    call.outbound = Outbound::Broken(code);
+                    call.body = RequestBody::default();
+                    call.give_up();
+                    return self.settle(turn, slot);
+                }
                 call.shared.fail(Error::new(Kind::Body(error)));
                 turn.session.reset(call.key, code);
                 self.forget(turn, slot);
@@ -276,6 +287,25 @@ impl ClientSession {
         let Some((call, _)) = self.slots.entry(slot) else { return };
         if call.is_over() {
             self.host.counters.ended(turn, &self.book, call.key, &call.record);
+            self.forget(turn, slot);
+        } else if call.is_leftover() && !is_tunnel(turn, call.key) {
+            call.rest = Rest::Left;
+            self.leftovers.add(turn.now, call.key);
+        }
+    }
+
+    /// Resets streams whose responses are whole, and whose requests nobody wants any more.
+    fn give_up_leftovers(&mut self, turn: &mut Turn<'_>) {
+        loop {
+            let Self { leftovers, by_key, .. } = self;
+            let Some(key) = leftovers.pop(turn.now, |key| by_key.contains_key(&key)) else {
+                return;
+            };
+            let Some(&slot) = by_key.get(&key) else { continue };
+            if let Some((call, _)) = self.slots.entry(slot) {
+                self.host.counters.ended(turn, &self.book, key, &call.record);
+                turn.session.reset(key, call.code());
+            }
             self.forget(turn, slot);
         }
     }
@@ -506,6 +536,9 @@ impl App for ClientSession {
             let why = MoveCause::Asked;
             moves::migrate(turn, key, moves::Offers::Never, why, &mut call.record);
         }
+        if asked.sends == Sends::UntilAnswered {
+            call.give_up();
+        }
         self.on_readable(turn, slot);
         self.pump(turn, slot);
     }
@@ -514,6 +547,7 @@ impl App for ClientSession {
         if !self.watched.is_empty() {
             self.look_at_watched(turn);
         }
+        self.give_up_leftovers(turn);
         self.queue.retain(|outgoing| !outgoing.shared.is_gone());
         self.give_up_waiting(turn.now);
         if !self.unheard.is_empty() && (turn.links.have_heard() || turn.links.is_empty()) {
@@ -537,7 +571,8 @@ impl App for ClientSession {
 
     fn deadline(&self) -> Option<Instant> {
         let idle = self.idle_since.zip(self.idle_deadline()).map(|(since, limit)| since + limit);
-        [idle, self.queue_deadline()].into_iter().flatten().min()
+        let leftovers = self.leftovers.deadline();
+        [idle, self.queue_deadline(), leftovers].into_iter().flatten().min()
     }
 
     fn is_done(&self) -> bool {
@@ -564,4 +599,9 @@ impl App for ClientSession {
             outgoing.shared.give_back(outgoing.body, error);
         }
     }
+}
+
+/// Whether the stream's two directions have nothing to do with each other's ends.
+fn is_tunnel(turn: &Turn<'_>, key: StreamKey) -> bool {
+    turn.session.stream(key).is_some_and(|view| view.tunnel)
 }

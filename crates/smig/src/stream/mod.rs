@@ -13,4 +13,4 @@ pub use info::{Segment, StreamInfo};
 pub(crate) use inflow::{Feed, feed};
 pub(crate) use intake::Intake;
 pub(crate) use outflow::{Length, Pumped, pump};
-pub(crate) use shared::{Head, Shared};
+pub(crate) use shared::{Head, Sends, Shared};

@@ -82,8 +82,19 @@ pub(crate) struct Asked {
     pub(crate) reads: bool,
     /// It wants the stream on another connection.
     pub(crate) migrate: bool,
+    /// How much of its own body it wants to be sent.
+    pub(crate) sends: Sends,
     /// It wants another priority.
     pub(crate) priority: Option<Priority>,
+}
+
+/// How much of a request's body is wanted.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(crate) enum Sends {
+    #[default]
+    All,
+    /// Nothing behind the whole response.
+    UntilAnswered,
 }
 
 impl Shared {
@@ -296,6 +307,11 @@ impl Shared {
 
     pub(super) fn ask_migrate(&self) {
         self.lock().asked.migrate = true;
+        self.call();
+    }
+
+    pub(super) fn ask_give_up(&self) {
+        self.lock().asked.sends = Sends::UntilAnswered;
         self.call();
     }
 

@@ -8,6 +8,7 @@ mod ending;
 mod exporters;
 mod http1_pool;
 mod http2;
+mod leftovers;
 mod limits;
 mod migration;
 mod other_protocols;

@@ -1,0 +1,232 @@
+//! Servers of HTTP/2 that answer before they have the whole request (RFC 9113 section 8.1).
+
+use std::collections::HashSet;
+use std::net::SocketAddr;
+use std::num::NonZeroUsize;
+use std::sync::{Arc, Mutex};
+use std::time::{Duration, Instant};
+
+use bytes::Bytes;
+use futures_util::future::join_all;
+use http::{Request, Response};
+use http_body::Frame;
+use http_body_util::{BodyExt as _, Empty, StreamBody};
+use smig::{BoxError, ClearTrust, Config, ConnectionInfo, Incoming, Server};
+use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
+use tokio::net::TcpStream;
+use tokio::sync::mpsc;
+
+use crate::http2::{DATA, END_HEADERS, END_STREAM, HEADERS, OK, Peer, RST_STREAM, SETTINGS, setup};
+use crate::raw_http2::{block, frame};
+use crate::support::{Gateway, client, get, loopback};
+
+/// No machine is so slow.
+const LIMIT: Duration = Duration::from_secs(60);
+const ACK: u8 = 1;
+const CANCEL: &[u8] = &[0, 0, 0, 8];
+
+/// A client's connection by HTTP/2 with uploads that rest after one octet.
+struct Uploads(TcpStream);
+
+impl Uploads {
+    async fn start(gateway: &Gateway, count: u32) -> Self {
+        let head =
+            block(&[(":method", "POST"), (":scheme", "http"), (":path", "/"), (":authority", "a")]);
+        let mut octets = b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n".to_vec();
+        octets.extend(frame(SETTINGS, 0, 0, &[]));
+        for n in 0..count {
+            octets.extend(frame(HEADERS, END_HEADERS, 2 * n + 1, &head));
+            octets.extend(frame(DATA, 0, 2 * n + 1, b"x"));
+        }
+        Self(gateway.connect(octets).await)
+    }
+
+    /// Reads so many frames of this kind. What the client does with each stream, if anything.
+    async fn read(&mut self, kind: u8, count: usize, then: Option<&[u8]>) {
+        let mut found = 0;
+        while found < count {
+            let mut head = [0; 9];
+            self.0.read_exact(&mut head).await.unwrap();
+            let len = u32::from_be_bytes([0, head[0], head[1], head[2]]);
+            self.0.read_exact(&mut vec![0; len as usize]).await.unwrap();
+            let stream = u32::from_be_bytes([head[5], head[6], head[7], head[8]]);
+            match head[3] {
+                SETTINGS if head[4] == 0 => {
+                    self.0.write_all(&frame(SETTINGS, ACK, 0, &[])).await.unwrap();
+                }
+                found_kind if found_kind == kind => {
+                    found += 1;
+                    if let Some(code) = then {
+                        self.0.write_all(&frame(RST_STREAM, 0, stream, code)).await.unwrap();
+                    }
+                }
+                _ => {}
+            }
+        }
+    }
+}
+
+/// A server need not say that it wants no more. Its stream is not held by a client that rests.
+#[tokio::test]
+async fn an_upload_is_given_up_when_its_response_has_ended() {
+    for with_data in [false, true] {
+        let (mut origin, gateway) = setup().await;
+        let posting = async {
+            let head = "POST / HTTP/1.1\r\nhost: a\r\ncontent-length: 1000\r\n\r\npiece";
+            let mut client = gateway.connect(head).await;
+            let mut said = [0; 12];
+            client.read_exact(&mut said).await.unwrap();
+            assert_eq!(said, *b"HTTP/1.1 200");
+            client
+        };
+        let answering = async {
+            let mut peer = Peer::accept(&mut origin).await;
+            let stream = peer.request().await;
+            assert_eq!(peer.next(DATA).await, stream);
+            let end = if with_data { 0 } else { END_STREAM };
+            peer.send(HEADERS, END_HEADERS | end, stream, OK).await;
+            if with_data {
+                peer.send(DATA, END_STREAM, stream, b"ok").await;
+            }
+            let reset = tokio::time::timeout(LIMIT, peer.next(RST_STREAM)).await;
+            assert_eq!(reset.expect("the stream is reset"), stream);
+        };
+        // The client is there, and rests.
+        let (_client, ()) = tokio::join!(posting, answering);
+    }
+}
+
+/// A server that takes no more leaves the rest queued here, whether the gateway has all of it or not.
+#[tokio::test]
+async fn an_upload_is_given_up_also_when_the_server_takes_no_more() {
+    for (announced, sent, with_data) in
+        [(1_000_000, 200_000, false), (1_000_000, 200_000, true), (100_000, 100_000, false)]
+    {
+        let (mut origin, gateway) = setup().await;
+        let posting = async {
+            let head = format!("POST / HTTP/1.1\r\nhost: a\r\ncontent-length: {announced}\r\n\r\n");
+            let mut client = gateway.connect(head).await;
+            let (mut reads, mut writes) = client.split();
+            let body = vec![b'x'; sent];
+            let mut said = [0; 12];
+            // The gateway may end the connection when it wants no more of the body.
+            let (_, read) = tokio::join!(writes.write_all(&body), reads.read_exact(&mut said));
+            read.unwrap();
+            assert_eq!(said, *b"HTTP/1.1 200");
+            client
+        };
+        let answering = async {
+            let mut peer = Peer::accept(&mut origin).await;
+            let stream = peer.request().await;
+            let mut received = 0;
+            while received < 65_535 {
+                let (kind, on, len) = peer.frame().await;
+                if kind == DATA && on == stream {
+                    received += len;
+                }
+            }
+            let end = if with_data { 0 } else { END_STREAM };
+            peer.send(HEADERS, END_HEADERS | end, stream, OK).await;
+            if with_data {
+                peer.send(DATA, END_STREAM, stream, b"ok").await;
+            }
+            let asked = Instant::now();
+            let reset = tokio::time::timeout(LIMIT, peer.next(RST_STREAM)).await;
+            assert_eq!(reset.expect("the stream is reset"), stream);
+            assert!(asked.elapsed() < LIMIT / 2, "it was the stall clock that reset it");
+        };
+        let (_client, ()) = tokio::join!(posting, answering);
+    }
+}
+
+/// What a client lets a gateway reset must not cost others the connection that they share.
+#[tokio::test]
+async fn uploads_given_up_do_not_end_the_connection_of_others() {
+    let (pieces, fed) = mpsc::unbounded_channel::<Result<Frame<Bytes>, BoxError>>();
+    let fed = Arc::new(Mutex::new(Some(fed)));
+    let connections = Arc::<Mutex<HashSet<SocketAddr>>>::default();
+    let seen = Arc::clone(&connections);
+    let answer = move |request: Request<Incoming>| {
+        let from = request.extensions().get::<Arc<ConnectionInfo>>().unwrap().peer_addr();
+        seen.lock().unwrap().insert(from);
+        let body = if request.uri().path() == "/download" {
+            let fed = fed.lock().unwrap().take().unwrap();
+            let stream = futures_util::stream::unfold(fed, async |mut fed| {
+                let piece = fed.recv().await?;
+                Some((piece, fed))
+            });
+            StreamBody::new(stream).boxed_unsync()
+        } else {
+            // The request is dropped unread.
+            Empty::new().map_err(|never| match never {}).boxed_unsync()
+        };
+        std::future::ready(Ok::<_, std::io::Error>(Response::new(body)))
+    };
+    let server = Server::builder()
+        .workers(NonZeroUsize::MIN)
+        .engine(Config { max_concurrent_streams: 400, ..Config::server() })
+        .listen_cleartext(loopback(), ClearTrust::None)
+        .start(tower::service_fn(answer))
+        .unwrap();
+    let gateway = Gateway::before(format!("h2c://{}", server.local_addrs()[0]));
+    let response = client().request(get(gateway.url("/download"))).await.unwrap();
+    let mut download = response.into_body();
+    pieces.send(Ok(Frame::data(Bytes::from_static(b"first")))).unwrap();
+    let first = download.frame().await.unwrap().unwrap().into_data().unwrap();
+    assert_eq!(first, "first");
+
+    let uploads = (0..3).map(|_| async {
+        let mut uploads = Uploads::start(&gateway, 100).await;
+        // The gateway asks its clients to stop, as each of the uploads is given up.
+        uploads.read(RST_STREAM, 100, None).await;
+        uploads
+    });
+    let uploads = tokio::time::timeout(LIMIT, join_all(uploads)).await.expect("all are given up");
+
+    // A server whose connection has ended takes no more of it.
+    let _ = pieces.send(Ok(Frame::data(Bytes::from_static(b"last"))));
+    drop(pieces);
+    let rest = download.collect().await.expect("the download goes on").to_bytes();
+    assert_eq!(rest, "last");
+    assert_eq!(connections.lock().unwrap().len(), 1, "all were on one connection");
+    drop(uploads);
+}
+
+/// Servers end connections on which too many streams are reset, for whatever reason: 33 a second is what they
+/// bear. It is not for a client to decide how many there are, neither by resting nor by resetting its own.
+#[tokio::test]
+async fn uploads_are_given_up_at_a_bounded_rate() {
+    const BURST: u32 = 100;
+    const COUNT: u32 = 120;
+    for then in [None, Some(CANCEL)] {
+        let (mut origin, gateway) = setup().await;
+        let begun = Instant::now();
+        let posting = async {
+            let mut uploads = Uploads::start(&gateway, COUNT).await;
+            uploads.read(HEADERS, COUNT as usize, then).await;
+            uploads
+        };
+        let answering = async {
+            let mut peer = Peer::accept(&mut origin).await;
+            let mut resets = 0;
+            while resets < COUNT {
+                match peer.frame().await {
+                    (HEADERS, stream, _) => {
+                        peer.send(HEADERS, END_HEADERS | END_STREAM, stream, OK).await;
+                    }
+                    (RST_STREAM, ..) => {
+                        resets += 1;
+                        let beyond = Duration::from_secs(1) * resets.saturating_sub(BURST) / 20;
+                        let least = Duration::from_secs(1) + beyond;
+                        let taken = begun.elapsed();
+                        assert!(taken >= least, "reset {resets} after {taken:?}");
+                    }
+                    _ => {}
+                }
+            }
+            peer
+        };
+        let both = async { tokio::join!(posting, answering) };
+        tokio::time::timeout(LIMIT, both).await.expect("all are given up");
+    }
+}

@@ -1,0 +1,93 @@
+//! Requests that go on behind their whole responses (RFC 9113 section 8.1).
+
+use std::time::Duration;
+
+use bytes::Bytes;
+use http::{Request, Response};
+use http_body::Frame;
+use http_body_util::{BodyExt as _, StreamBody};
+use smig::{BoxError, Client, Error, ErrorCode, Incoming, Reset, Server};
+use tokio::sync::mpsc;
+use tower::service_fn;
+
+use crate::support::{full, pair, url};
+
+/// No machine is so slow.
+const LIMIT: Duration = Duration::from_secs(60);
+
+/// Ends the body in order when it is dropped.
+type Sender = mpsc::UnboundedSender<Result<Frame<Bytes>, BoxError>>;
+type Received = mpsc::UnboundedReceiver<Result<Bytes, Error>>;
+
+/// A server that answers at once and reads on, and tells what it has read.
+fn reader() -> (Server, Client, Received) {
+    let (server, client) = pair();
+    let (tell, received) = mpsc::unbounded_channel();
+    let answer = move |request: Request<Incoming>| {
+        let tell = tell.clone();
+        tokio::task::spawn_local(async move {
+            let body = request.into_body().collect().await;
+            let _ = tell.send(body.map(|body| body.to_bytes()));
+        });
+        std::future::ready(Ok::<_, BoxError>(Response::new(full("early"))))
+    };
+    let server = server.start(service_fn(answer)).unwrap();
+    (server, client.spares(0).build().unwrap(), received)
+}
+
+/// A request that has begun, and its response.
+async fn begun(server: &Server, client: &Client) -> (Sender, Response<Incoming>) {
+    let (sender, frames) = mpsc::unbounded_channel();
+    let frames = futures_util::stream::unfold(frames, async |mut frames| {
+        let frame = frames.recv().await?;
+        Some((frame, frames))
+    });
+    let body = StreamBody::new(frames).boxed_unsync();
+    let request = Request::post(url(server, "/")).body(body).unwrap();
+    sender.send(Ok(Frame::data("begin".into()))).unwrap();
+    (sender, client.request(request).await.unwrap())
+}
+
+async fn told(received: &mut Received) -> Result<Bytes, Error> {
+    tokio::time::timeout(LIMIT, received.recv()).await.expect("the request ends").unwrap()
+}
+
+#[tokio::test]
+async fn the_rest_of_a_request_is_given_up_when_that_is_asked_for() {
+    for whole in [false, true] {
+        let (server, client, mut received) = reader();
+        let (sender, response) = begun(&server, &client).await;
+        let info = response.body().stream_info().unwrap();
+        if whole {
+            // It can be said at any time, by a handle that outlives the response.
+            assert_eq!(response.into_body().collect().await.unwrap().to_bytes(), "early");
+            info.give_up_rest();
+        } else {
+            info.give_up_rest();
+            assert_eq!(response.into_body().collect().await.unwrap().to_bytes(), "early");
+        }
+        assert_eq!(told(&mut received).await.unwrap_err().code(), Some(ErrorCode::Cancel));
+        drop(sender);
+    }
+}
+
+#[tokio::test]
+async fn a_request_goes_on_when_its_response_is_let_go() {
+    let (server, client, mut received) = reader();
+    let (sender, response) = begun(&server, &client).await;
+    assert_eq!(response.into_body().collect().await.unwrap().to_bytes(), "early");
+    // Longer than what is given up has.
+    tokio::time::sleep(Duration::from_millis(1500)).await;
+    sender.send(Ok(Frame::data(" end".into()))).unwrap();
+    drop(sender);
+    assert_eq!(told(&mut received).await.unwrap(), "begin end");
+}
+
+#[tokio::test]
+async fn a_body_that_fails_behind_its_response_resets_the_stream_by_its_code() {
+    let (server, client, mut received) = reader();
+    let (sender, response) = begun(&server, &client).await;
+    assert_eq!(response.into_body().collect().await.unwrap().to_bytes(), "early");
+    sender.send(Err(Reset(ErrorCode::InternalError).into())).unwrap();
+    assert_eq!(told(&mut received).await.unwrap_err().code(), Some(ErrorCode::InternalError));
+}
