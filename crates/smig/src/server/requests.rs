@@ -12,6 +12,9 @@
 /// As much of a line as decides on it.
 const START: usize = 128;
 
+/// Empty lines before a request (RFC 9112 section 2.2). hyper reads all of them again with each one more.
+const MAX_EMPTY: u8 = 8;
+
 const BARE: &str = "a line ends without CR";
 
 /// Follows the requests of one connection.
@@ -20,6 +23,8 @@ pub(super) struct Requests {
     state: State,
     head: Head,
     line: Partial,
+    /// Empty lines since the last request.
+    empty: u8,
     /// Heads that were whole.
     heads: u64,
 }
@@ -78,7 +83,7 @@ impl Requests {
     pub(super) const fn new() -> Self {
         let head = Head { length: None, chunked: false, may_switch: false };
         let line = Partial { start: Vec::new(), len: 0, last: 0 };
-        Self { state: State::Start, head, line, heads: 0 }
+        Self { state: State::Start, head, line, empty: 0, heads: 0 }
     }
 
     /// Follows the next bytes: how many of them may be passed on, and why not more.
@@ -154,9 +159,15 @@ impl Requests {
     /// What comes behind a line, of which at least the start is here.
     fn next(&mut self, line: &[u8], len: usize) -> Result<State, &'static str> {
         match self.state {
-            // Empty lines before a request (RFC 9112 section 2.2).
-            State::Start if len == 0 => Ok(State::Start),
+            State::Start if len == 0 && self.empty == MAX_EMPTY => {
+                Err("too many empty lines before a request")
+            }
+            State::Start if len == 0 => {
+                self.empty += 1;
+                Ok(State::Start)
+            }
             State::Start => {
+                self.empty = 0;
                 let may_switch = line.starts_with(b"CONNECT ");
                 self.head = Head { may_switch, ..Head::default() };
                 Ok(State::Fields)
@@ -419,5 +430,16 @@ mod tests {
         let (passed, stop) = Requests::new().follow(bytes.as_bytes());
         assert_eq!(passed, good.len());
         assert_eq!(stop, Some(Stop::Refused("transfer-encoding and content-length")));
+    }
+
+    /// hyper reads all of them again whenever one more comes.
+    #[test]
+    fn many_empty_lines_before_a_request_are_refused() {
+        let lines = |count| "\r\n".repeat(count);
+        let (few, many) = (lines(8), lines(9));
+        assert_eq!(outcome(&format!("{few}{NEXT}{few}{NEXT}{few}")), Ok(2));
+        for bytes in [many.clone(), format!("{NEXT}{many}"), lines(32 << 10)] {
+            assert_eq!(outcome(&bytes), Err("too many empty lines before a request"));
+        }
     }
 }
