@@ -18,6 +18,7 @@ use tower_service::Service;
 use super::exchange::RequestKind;
 use super::interim::Interim;
 use super::line::{Asides, Line};
+use super::linger::{End, Leaving, linger};
 use super::respond;
 use super::uploads;
 use super::vigil::{Becomes, Late, Vigil};
@@ -46,7 +47,9 @@ pub(super) async fn serve<S, B>(
     let asides = Arc::<Asides>::default();
     let vigil = Arc::new(Vigil::new(worker.shared.deadlines, clock::now()));
     let active = Active::new(&worker);
-    let line = Line::new(transport, Arc::clone(&asides), Arc::clone(&vigil), active);
+    let leaving = Arc::<Leaving>::default();
+    let of_line = (Arc::clone(&asides), Arc::clone(&vigil), Arc::clone(&leaving));
+    let line = Line::new(transport, of_line, active);
     let asked = Rc::new(Asked::default());
     let peer = info.peer_addr();
     let service = Adapter {
@@ -56,46 +59,62 @@ pub(super) async fn serve<S, B>(
         vigil: Arc::clone(&vigil),
         asked: Rc::clone(&asked),
     };
-    let connection = hyper::server::conn::http1::Builder::new()
-        // Time limits are the line's, whatever they are for.
-        .header_read_timeout(None)
-        // What a head may have by HTTP/2; hyper takes no less than 8 KiB.
-        .max_buf_size(worker.shared.engine.limits.max_header_block.max(8 << 10))
-        .serve_connection(line, service)
-        .with_upgrades();
-    let mut connection = std::pin::pin!(connection);
-    let mut phase = worker.phase.clone();
-    let draining = async move {
-        // A sender that is gone stops the whole worker.
-        let _ = phase.wait_for(|phase| *phase != Phase::Running).await;
-        // hyper closes a connection at once that waits for a request, and the first one is on its way.
-        let _ = tokio::time::timeout(FAREWELL, asked.once()).await;
+    // hyper's buffers are needed no longer than hyper.
+    let ended = {
+        let connection = hyper::server::conn::http1::Builder::new()
+            // Time limits are the line's, whatever they are for.
+            .header_read_timeout(None)
+            // What a head may have by HTTP/2; hyper takes no less than 8 KiB.
+            .max_buf_size(worker.shared.engine.limits.max_header_block.max(8 << 10))
+            .serve_connection(line, service)
+            .with_upgrades();
+        let mut connection = std::pin::pin!(connection);
+        let draining = async {
+            is_draining(&worker).await;
+            // hyper closes a connection at once that waits for a request, and the first one is on its way.
+            let _ = tokio::time::timeout(FAREWELL, asked.once()).await;
+        };
+        let (mut draining, mut timer) = (std::pin::pin!(draining), Timer::default());
+        let mut told = false;
+        poll_fn(|cx| {
+            if !told && draining.as_mut().poll(cx).is_ready() {
+                told = true;
+                connection.as_mut().graceful_shutdown();
+            }
+            loop {
+                if let Poll::Ready(ended) = connection.as_mut().poll(cx) {
+                    return Poll::Ready(ended);
+                }
+                let now = clock::now();
+                if let Some(late) = vigil.look(now) {
+                    vigil.give_up(late);
+                    return Poll::Ready(Ok(()));
+                }
+                ready!(timer.poll(cx, vigil.next_look(now)));
+            }
+        })
+        .await
     };
-    let (mut draining, mut timer) = (std::pin::pin!(draining), Timer::default());
-    let mut told = false;
-    let ended = poll_fn(|cx| {
-        if !told && draining.as_mut().poll(cx).is_ready() {
-            told = true;
-            connection.as_mut().graceful_shutdown();
-        }
-        loop {
-            if let Poll::Ready(ended) = connection.as_mut().poll(cx) {
-                return Poll::Ready(ended);
-            }
-            let now = clock::now();
-            if let Some(late) = vigil.look(now) {
-                vigil.give_up(late);
-                return Poll::Ready(Ok(()));
-            }
-            ready!(timer.poll(cx, vigil.next_look(now)));
-        }
-    });
-    if let Err(error) = ended.await {
+    if let Err(error) = ended {
         tracing::debug!(%error, "HTTP/1.1 connection ended");
+    }
+    if let Some(left) = leaving.take() {
+        let send = worker.shared.deadlines.send;
+        match linger(left, send, is_draining(&worker)).await {
+            End::Clients | End::Quiet => {}
+            End::Limit => vigil.give_up(Late::Leave),
+            End::Stalled => vigil.give_up(Late::Send),
+        }
     }
     if let Some(late) = vigil.late() {
         on_late(late, peer, &worker);
     }
+}
+
+/// Waits until the server ends.
+async fn is_draining<S>(worker: &Worker<S>) {
+    // A sender that is gone stops the whole worker.
+    let _ = worker.phase.clone().wait_for(|phase| *phase != Phase::Running).await;
 }
 
 /// The connection, and with it the handler, has ended.

@@ -13,6 +13,7 @@ use bytes::{Buf as _, Bytes};
 use http::{HeaderMap, StatusCode};
 use hyper::rt::{Read, ReadBufCursor, Write};
 
+use super::linger::Leaving;
 use super::requests::{Requests, Stop};
 use super::vigil::{Becomes, Late, Vigil};
 use super::worker::Active;
@@ -140,7 +141,9 @@ impl Asides {
 /// on until the connection's end it is reset: a part must not seem whole.
 #[derive(Debug)]
 pub(super) struct Line {
-    transport: Transport,
+    /// None when hyper has said all on it.
+    transport: Option<Transport>,
+    leaving: Arc<Leaving>,
     asides: Arc<Asides>,
     vigil: Arc<Vigil>,
     timer: Timer,
@@ -175,12 +178,12 @@ const REFUSED: &[u8] = b"\0\n\r\n\r\n";
 impl Line {
     pub(super) fn new(
         transport: Transport,
-        asides: Arc<Asides>,
-        vigil: Arc<Vigil>,
+        (asides, vigil, leaving): (Arc<Asides>, Arc<Vigil>, Arc<Leaving>),
         active: Active,
     ) -> Self {
         Self {
-            transport,
+            transport: Some(transport),
+            leaving,
             asides,
             vigil,
             timer: Timer::default(),
@@ -204,7 +207,18 @@ impl Line {
 
     /// Makes the close that follows a TCP reset.
     pub(super) fn reset_on_close(&mut self) {
-        abandon_on_close(self.transport.tcp());
+        if let Some(transport) = &self.transport {
+            abandon_on_close(transport.tcp());
+        }
+    }
+
+    /// The transport, which hyper does not use after its end.
+    fn transport(&mut self) -> io::Result<&mut Transport> {
+        self.transport.as_mut().ok_or_else(|| io::ErrorKind::NotConnected.into())
+    }
+
+    fn tcp_info(&self) -> Option<TcpInfo> {
+        tcp_info(self.transport.as_ref()?.tcp())
     }
 
     /// Waits for the client to take something, as long as it may take. What counts is what it has
@@ -217,7 +231,7 @@ impl Line {
             }
             let next = now + self.unsent.get_or_insert_with(|| Pace::new(send, now)).tick();
             ready!(self.timer.poll(cx, Some(next)));
-            let taken = tcp_info(self.transport.tcp()).map_or(0, |info| info.bytes_acked);
+            let taken = self.tcp_info().map_or(0, |info| info.bytes_acked);
             if self.unsent.as_mut().is_some_and(|pace| pace.is_late(clock::now(), taken)) {
                 return Poll::Ready(Err(self.give_up_sending()));
             }
@@ -232,7 +246,7 @@ impl Line {
             return Ok(());
         }
         let (now, send) = (clock::now(), self.vigil.deadlines.send);
-        let info = tcp_info(self.transport.tcp()).filter(TcpInfo::is_delivering);
+        let info = self.tcp_info().filter(TcpInfo::is_delivering);
         let Some(info) = info else {
             self.untaken = None;
             self.vigil.on_delivered(now);
@@ -279,12 +293,12 @@ impl Line {
         self.flushed = false;
         self.untaken = None;
         ready!(self.poll_rest(cx))?;
-        Pin::new(&mut self.transport).poll_write(cx, buf)
+        Pin::new(self.transport()?).poll_write(cx, buf)
     }
 
     fn flush(&mut self, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
         ready!(self.poll_rest(cx))?;
-        ready!(Pin::new(&mut self.transport).poll_flush(cx))?;
+        ready!(Pin::new(self.transport()?).poll_flush(cx))?;
         self.flushed = true;
         let asides = Arc::clone(&self.asides);
         let mut state = asides.lock();
@@ -294,7 +308,7 @@ impl Line {
                 self.rest = core::mem::take(&mut state.octets).into();
                 drop(state);
                 ready!(self.poll_rest(cx))?;
-                return Pin::new(&mut self.transport).poll_flush(cx);
+                return Pin::new(self.transport()?).poll_flush(cx);
             }
             match &mut state.connection {
                 Some(connection) => connection.clone_from(cx.waker()),
@@ -304,16 +318,29 @@ impl Line {
         Poll::Ready(Ok(()))
     }
 
+    /// Ends our half. Of HTTP nothing comes behind that, and what the client still sends is not hyper's to
+    /// wait for, with its buffers.
     fn shutdown(&mut self, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
         ready!(self.poll_rest(cx))?;
-        ready!(Pin::new(&mut self.transport).poll_shutdown(cx))?;
+        ready!(Pin::new(self.transport()?).poll_shutdown(cx))?;
         self.flushed = true;
+        if self.vigil.is_http()
+            && !self.is_mid_body()
+            && let Some(mut transport) = self.transport.take()
+        {
+            let is_whole = matches!(&self.input, Input::Http1(requests) if requests.is_whole());
+            let is_unread = !is_whole || !transport.input().is_empty();
+            self.leaving.leave(transport, is_unread);
+        }
         Poll::Ready(Ok(()))
     }
 
     fn poll_rest(&mut self, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
         while !self.rest.is_empty() {
-            let written = ready!(Pin::new(&mut self.transport).poll_write(cx, &self.rest))?;
+            let Some(transport) = &mut self.transport else {
+                return Poll::Ready(Err(io::ErrorKind::NotConnected.into()));
+            };
+            let written = ready!(Pin::new(transport).poll_write(cx, &self.rest))?;
             if written == 0 {
                 return Poll::Ready(Err(io::ErrorKind::WriteZero.into()));
             }
@@ -338,7 +365,9 @@ impl Line {
         cx: &mut Context<'_>,
         mut buf: ReadBufCursor<'_>,
     ) -> Poll<io::Result<()>> {
-        let transport = &mut self.transport;
+        let Some(transport) = &mut self.transport else {
+            return Poll::Ready(Err(io::ErrorKind::NotConnected.into()));
+        };
         loop {
             let requests = match &mut self.input {
                 Input::Http1(requests) => requests,

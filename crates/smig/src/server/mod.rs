@@ -14,6 +14,7 @@ mod identity;
 mod interim;
 mod join;
 mod line;
+mod linger;
 mod listening;
 mod names;
 mod registry;

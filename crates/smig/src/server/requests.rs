@@ -121,6 +121,11 @@ impl Requests {
         self.heads
     }
 
+    /// Whether nothing is left of the last request.
+    pub(super) const fn is_whole(&self) -> bool {
+        matches!(self.state, State::Start | State::Held) && self.line.len == 0
+    }
+
     /// The last request was answered, and the protocol stays.
     pub(super) fn resume(&mut self) {
         if self.state == State::Held {

@@ -65,6 +65,8 @@ pub(super) enum Late {
     Body,
     /// It did not take what was sent.
     Send,
+    /// It went on sending after the last response.
+    Leave,
 }
 
 impl Late {
@@ -75,6 +77,7 @@ impl Late {
             Self::Head => Some("header time"),
             Self::Body => Some("slow request body"),
             Self::Send => Some("stalled stream"),
+            Self::Leave => Some("lingering time"),
         }
     }
 }

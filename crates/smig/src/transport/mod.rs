@@ -7,6 +7,7 @@
 mod handshake;
 mod http1;
 mod scratch;
+mod spent;
 mod tls_io;
 
 use std::io::{self, IoSlice, Read as _, Write as _};
@@ -21,6 +22,7 @@ use tokio::io::{AsyncWrite, ReadBuf};
 use tokio::net::TcpStream;
 
 pub(crate) use handshake::{accept, connect};
+pub(crate) use spent::Spent;
 
 use crate::connection::Permit;
 use crate::entropy;

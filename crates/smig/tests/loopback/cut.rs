@@ -1,7 +1,7 @@
 //! Connections by HTTP/1.1 that are cut: a part must never seem whole.
 
 use std::convert::Infallible;
-use std::io::{ErrorKind, Read as _, Write as _};
+use std::io::{ErrorKind, Read, Write};
 use std::num::NonZeroUsize;
 use std::sync::Arc;
 use std::time::Duration;
@@ -10,7 +10,7 @@ use bytes::Bytes;
 use futures_util::StreamExt as _;
 use http::{Request, Response, StatusCode};
 use http_body::Frame;
-use http_body_util::{BodyExt as _, StreamBody};
+use http_body_util::{BodyExt as _, Full, StreamBody};
 use hyper::rt::ReadBuf;
 use rustls::pki_types::pem::PemObject as _;
 use rustls::pki_types::{CertificateDer, PrivateKeyDer, ServerName};
@@ -20,7 +20,7 @@ use tokio::net::TcpStream;
 use tokio::sync::mpsc;
 use tower::service_fn;
 
-use crate::support::{Certificate, certificate, get, loopback};
+use crate::support::{Certificate, certificate, get, loopback, octets};
 
 /// How the raw side leaves.
 #[derive(Clone, Copy, Debug, PartialEq)]
@@ -62,6 +62,23 @@ fn raw_server(made: &Certificate, leave: Leave) -> u16 {
         leave_by(&mut tls.conn, &mut tls.sock, leave);
     });
     port
+}
+
+/// TLS without ALPN, and so HTTP/1.1.
+fn raw_client(
+    made: &Certificate,
+    tcp: std::net::TcpStream,
+) -> rustls::StreamOwned<rustls::ClientConnection, std::net::TcpStream> {
+    let mut roots = rustls::RootCertStore::empty();
+    roots.add(CertificateDer::from_pem_slice(made.certificate.as_bytes()).unwrap()).unwrap();
+    let config = rustls::ClientConfig::builder_with_provider(provider())
+        .with_safe_default_protocol_versions()
+        .unwrap()
+        .with_root_certificates(roots)
+        .with_no_client_auth();
+    let name = ServerName::try_from("localhost").unwrap();
+    let tls = rustls::ClientConnection::new(Arc::new(config), name).unwrap();
+    rustls::StreamOwned::new(tls, tcp)
 }
 
 /// Ends a connection, or waits until the other side does.
@@ -141,19 +158,7 @@ async fn a_tunnels_client_that_dies_has_not_ended_it() {
             .unwrap();
         let addr = server.local_addrs()[0];
         let client = std::thread::spawn(move || {
-            let mut roots = rustls::RootCertStore::empty();
-            roots
-                .add(CertificateDer::from_pem_slice(made.certificate.as_bytes()).unwrap())
-                .unwrap();
-            let config = rustls::ClientConfig::builder_with_provider(provider())
-                .with_safe_default_protocol_versions()
-                .unwrap()
-                .with_root_certificates(roots)
-                .with_no_client_auth();
-            let name = ServerName::try_from("localhost").unwrap();
-            let tls = rustls::ClientConnection::new(Arc::new(config), name).unwrap();
-            let tcp = std::net::TcpStream::connect(addr).unwrap();
-            let mut tls = rustls::StreamOwned::new(tls, tcp);
+            let mut tls = raw_client(&made, std::net::TcpStream::connect(addr).unwrap());
             let ask = "GET / HTTP/1.1\r\nHost: a\r\nConnection: upgrade\r\nUpgrade: octets\r\n\r\n";
             tls.write_all(ask.as_bytes()).unwrap();
             let mut head = [0; 12];
@@ -223,4 +228,54 @@ async fn a_server_that_stops_does_not_end_a_body_with_its_connection() {
     server.shutdown(Duration::ZERO).await.unwrap();
     let error = tcp.read(&mut [0]).await.unwrap_err();
     assert_eq!(error.kind(), ErrorKind::ConnectionReset);
+}
+
+/// Bytes of a response that comes before its request is whole. The kernel takes them all at once.
+const EARLY: usize = 600_000;
+
+/// Reads a little at a time, and goes on with its upload in between.
+fn read_while_sending(mut io: impl Read + Write) -> Vec<u8> {
+    let ask = b"POST / HTTP/1.1\r\nHost: a\r\nContent-Length: 1000000\r\n\r\n";
+    io.write_all(ask).unwrap();
+    let mut came = Vec::new();
+    let mut piece = [0; 4096];
+    loop {
+        // A reset shows where the response ends.
+        let _ = io.write_all(&[b'x'; 100]);
+        match io.read(&mut piece) {
+            Ok(read @ 1..) => came.extend_from_slice(&piece[..read]),
+            Ok(0) | Err(_) => return came,
+        }
+    }
+}
+
+#[test]
+fn a_response_arrives_whole_though_the_client_goes_on_sending() {
+    for tls in [false, true] {
+        let made = certificate();
+        let server = Server::builder().workers(NonZeroUsize::MIN);
+        let server = if tls {
+            let identity = ServerTls::from_pem(made.certificate.as_bytes(), made.key.as_bytes());
+            server.listen(loopback(), identity.unwrap())
+        } else {
+            server.listen_cleartext(loopback(), ClearTrust::None)
+        };
+        let answer = |_: Request<Incoming>| {
+            std::future::ready(Ok::<_, Infallible>(Response::new(Full::new(octets(EARLY)))))
+        };
+        let server = server.start(service_fn(answer)).unwrap();
+        // With little room, so that most of the response waits at the server.
+        let stream = socket2::Type::STREAM;
+        let socket = socket2::Socket::new(socket2::Domain::IPV4, stream, None).unwrap();
+        socket.set_recv_buffer_size(4096).unwrap();
+        socket.set_read_timeout(Some(Duration::from_secs(60))).unwrap();
+        socket.connect(&server.local_addrs()[0].into()).unwrap();
+        let tcp = std::net::TcpStream::from(socket);
+        let came = match tls {
+            false => read_while_sending(tcp),
+            true => read_while_sending(raw_client(&made, tcp)),
+        };
+        let whole = came.ends_with(&octets(EARLY)[EARLY - 100..]);
+        assert!(whole, "TLS: {tls}; {} bytes came of {EARLY} and a head", came.len());
+    }
 }

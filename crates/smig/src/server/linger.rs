@@ -1,0 +1,335 @@
+//! The end of a connection by HTTP/1.1 whose client may still be sending (RFC 9112 section 9.6).
+//!
+//! A socket that is closed over unread bytes is reset by the kernel, and what the client has not taken yet of the
+//! response is lost. So what comes is read and thrown away until the client has ended its half, too, or has
+//! acknowledged all of the response and is silent, or goes on for too long all the same.
+//!
+//! hyper has ended by then: its buffers and TLS are gone. The connection counts as open until the end, for
+//! the server and for its client's address, and a draining server waits for it, within its limit.
+
+use std::future::{Future, poll_fn};
+use std::pin::pin;
+use std::sync::{Mutex, PoisonError};
+use std::time::Duration;
+
+use smig_proto::Instant;
+
+use crate::clock;
+use crate::deadlines::{Pace, Progress};
+use crate::socket::{TcpInfo, abandon_on_close, tcp_info};
+use crate::transport::{Spent, Transport};
+
+/// How long a client that has all of the response may go on sending. What it has acknowledged may wait to be
+/// read, and many systems throw that away at a reset. As long as nginx's `lingering_time`.
+const LINGER: Duration = Duration::from_secs(30);
+/// How long one that may have more to send may be silent then, and not end its half. As long as nginx's `lingering_timeout`.
+const SILENCE: Duration = Duration::from_secs(5);
+/// Both, while the server drains. As long as by HTTP/2.
+const DRAINING: Duration = Duration::from_secs(1);
+/// So much is thrown away. The rest stays with the kernel, which soon lets the client send no more.
+const MOST: u64 = 256 << 20;
+/// How soon it is looked whether the client has all of the response, for no event tells: not before what has come is
+/// known, ...
+const FIRST_LOOK: Duration = Duration::from_millis(2);
+/// ...then twice as late each time, but at least so often.
+const LOOK: Duration = Duration::from_secs(1);
+/// Reads of one connection, then others have a turn.
+const READS: u32 = 16;
+
+/// Where a connection is left when hyper has said all on it.
+#[derive(Debug, Default)]
+pub(super) struct Leaving(Mutex<Option<Left>>);
+
+/// A connection whose own half has ended.
+#[derive(Debug)]
+pub(super) struct Left {
+    spent: Spent,
+    /// Something of the last request was not read.
+    is_unread: bool,
+}
+
+impl Leaving {
+    /// Our half has ended.
+    pub(super) fn leave(&self, transport: Transport, is_unread: bool) {
+        let left = Left { spent: transport.spend(), is_unread };
+        *self.0.lock().unwrap_or_else(PoisonError::into_inner) = Some(left);
+    }
+
+    pub(super) fn take(&self) -> Option<Left> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner).take()
+    }
+}
+
+/// Why a connection is closed at last.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum End {
+    /// The client has ended it, or it failed.
+    Clients,
+    /// The client has all of the response and is silent, or the server drains.
+    Quiet,
+    /// The client has all of the response and sends on and on.
+    Limit,
+    /// The client takes the response too slowly. The close is a reset.
+    Stalled,
+}
+
+/// Reads what still comes on a connection whose own half has ended, and drops it when it has ended. `send`: how
+/// fast the client must take what is on its way to it; `draining`: the server ends.
+pub(super) async fn linger(
+    Left { mut spent, is_unread }: Left,
+    send: Progress,
+    draining: impl Future<Output = ()>,
+) -> End {
+    let mut draining = pin!(draining);
+    let mut watch = Watch::new(send, clock::now(), is_unread);
+    let mut reads = 0;
+    loop {
+        let now = clock::now();
+        if watch.is_due(now) {
+            watch.look(now, tcp_info(spent.tcp()));
+        }
+        match watch.end(now) {
+            Some(End::Stalled) => {
+                abandon_on_close(spent.tcp());
+                return End::Stalled;
+            }
+            Some(end) => return end,
+            None => {}
+        }
+        // What has come counts before the time that has passed.
+        tokio::select! {
+            biased;
+            read = poll_fn(|cx| spent.poll_discard(cx)), if watch.left > 0 => match read {
+                Ok(0) | Err(_) => return End::Clients,
+                Ok(count) => watch.on_read(count, clock::now()),
+            },
+            () = tokio::time::sleep_until(clock::deadline(watch.next())) => {}
+            () = &mut draining, if watch.draining.is_none() => watch.draining = Some(clock::now()),
+        }
+        reads += 1;
+        if reads % READS == 0 {
+            tokio::task::yield_now().await;
+        }
+    }
+}
+
+/// How far the client is.
+#[derive(Debug)]
+struct Watch {
+    /// When the socket is asked next, as long as the client has not acknowledged everything.
+    look: Instant,
+    /// How long after that again.
+    wait: Duration,
+    pace: Pace,
+    stalled: bool,
+    /// Since when the client has all of the response.
+    delivered: Option<Instant>,
+    draining: Option<Instant>,
+    heard: Instant,
+    /// Something of a request was unread at the end, or has come since. By the time that the client has
+    /// acknowledged the end, what it was sending has come.
+    is_sending: bool,
+    /// So many bytes may still be thrown away.
+    left: u64,
+}
+
+impl Watch {
+    fn new(send: Progress, now: Instant, is_sending: bool) -> Self {
+        Self {
+            look: now + FIRST_LOOK,
+            wait: FIRST_LOOK,
+            pace: Pace::new(send, now),
+            stalled: false,
+            delivered: None,
+            draining: None,
+            heard: now,
+            is_sending,
+            left: MOST,
+        }
+    }
+
+    fn on_read(&mut self, count: usize, now: Instant) {
+        (self.heard, self.is_sending) = (now, true);
+        self.left = self.left.saturating_sub(count as u64);
+    }
+
+    fn is_due(&self, now: Instant) -> bool {
+        self.delivered.is_none() && now >= self.look
+    }
+
+    /// Sees how far the client is. Where that cannot be known, it has everything.
+    fn look(&mut self, now: Instant, info: Option<TcpInfo>) {
+        self.look = now + self.wait;
+        self.wait = (self.wait * 2).min(LOOK).min(self.pace.tick());
+        match info.filter(TcpInfo::is_delivering) {
+            Some(info) => self.stalled = self.pace.is_late(now, info.bytes_acked),
+            None => self.delivered = Some(now),
+        }
+    }
+
+    /// When a client that has everything is let go, as far as is known now.
+    fn limit(&self, delivered: Instant) -> Instant {
+        if !self.is_sending {
+            return delivered;
+        }
+        let late = (delivered + LINGER).min(delivered.max(self.heard) + SILENCE);
+        self.draining.map_or(late, |since| late.min(delivered.max(since) + DRAINING))
+    }
+
+    fn next(&self) -> Instant {
+        self.delivered.map_or(self.look, |delivered| self.limit(delivered))
+    }
+
+    fn end(&self, now: Instant) -> Option<End> {
+        match self.delivered {
+            None => self.stalled.then_some(End::Stalled),
+            Some(delivered) => {
+                if self.left == 0 || now >= delivered + LINGER {
+                    return Some(End::Limit);
+                }
+                (now >= self.limit(delivered)).then_some(End::Quiet)
+            }
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use tokio::io::AsyncWriteExt as _;
+    use tokio::net::{TcpListener, TcpStream};
+
+    use super::*;
+
+    const SEND: Progress = Progress { least: 1024, within: Duration::from_secs(60) };
+
+    /// The server's end of a connection, and the client's. Time stands still from here on.
+    async fn pair() -> (Transport, TcpStream) {
+        // The clock begins when it is asked first, by any test, and cannot show what was before.
+        clock::now();
+        tokio::time::pause();
+        let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+        let addr = listener.local_addr().unwrap();
+        let (client, server) = tokio::join!(TcpStream::connect(addr), listener.accept());
+        (Transport::clear(server.unwrap().0).unwrap(), client.unwrap())
+    }
+
+    /// How a connection ends whose half has ended and was acknowledged, and after what time.
+    async fn ended(
+        mut server: Transport,
+        is_unread: bool,
+        draining: impl Future<Output = ()>,
+    ) -> (End, Duration) {
+        poll_fn(|cx| server.poll_close_write(cx)).await.unwrap();
+        while tcp_info(server.tcp()).unwrap().is_delivering() {
+            tokio::task::yield_now().await;
+        }
+        let left = Left { spent: server.spend(), is_unread };
+        let since = tokio::time::Instant::now();
+        let end = linger(left, SEND, draining).await;
+        (end, since.elapsed())
+    }
+
+    /// Not less, and no more than the first look and what timers are late.
+    fn is_about(time: Duration, limit: Duration) -> bool {
+        time >= limit && time <= limit + FIRST_LOOK * 2
+    }
+
+    #[tokio::test]
+    async fn a_client_that_does_not_end_is_let_go() {
+        let (server, _client) = pair().await;
+        let (end, after) = ended(server, true, std::future::pending()).await;
+        assert!(end == End::Quiet && is_about(after, SILENCE), "{end:?} after {after:?}");
+    }
+
+    #[tokio::test]
+    async fn a_client_that_has_said_all_and_has_everything_is_not_waited_for() {
+        let (server, _client) = pair().await;
+        let (end, after) = ended(server, false, std::future::pending()).await;
+        assert!(end == End::Quiet && is_about(after, Duration::ZERO), "{end:?} after {after:?}");
+    }
+
+    #[tokio::test]
+    async fn a_client_that_goes_on_for_ever_is_let_go() {
+        let (server, mut client) = pair().await;
+        let going_on = async {
+            // What is written after the close fails.
+            while client.write_all(b"more").await.is_ok() {
+                tokio::time::sleep(Duration::from_secs(1)).await;
+            }
+        };
+        let ended = ended(server, true, std::future::pending());
+        tokio::pin!(going_on, ended);
+        let (end, after) = tokio::select! {
+            ended = &mut ended => ended,
+            () = &mut going_on => panic!("the client cannot go on"),
+        };
+        // Time that stands still may run ahead of what is on its way here: silence, at worst.
+        let limit = if end == End::Limit { LINGER } else { SILENCE };
+        let goes_on = matches!(end, End::Limit | End::Quiet);
+        assert!(goes_on && after >= limit, "{end:?} after {after:?}");
+        assert!(after <= LINGER + FIRST_LOOK * 2, "{after:?}");
+    }
+
+    #[tokio::test]
+    async fn a_server_that_drains_waits_less() {
+        let (server, _client) = pair().await;
+        let (end, after) = ended(server, true, std::future::ready(())).await;
+        assert!(end == End::Quiet && is_about(after, DRAINING), "{end:?} after {after:?}");
+    }
+
+    #[tokio::test]
+    async fn a_client_that_ends_is_not_waited_for() {
+        let (server, mut client) = pair().await;
+        client.write_all(&[b'x'; 100_000]).await.unwrap();
+        drop(client);
+        assert_eq!(ended(server, false, std::future::pending()).await.0, End::Clients);
+    }
+
+    /// However long that takes, and also while the server drains: within the drain's own limit.
+    #[tokio::test]
+    async fn who_has_not_taken_its_response_has_the_time_that_any_response_has() {
+        let (mut server, _client) = pair().await;
+        server.tcp().writable().await.unwrap();
+        while server.tcp().try_write(&[b'x'; 64 << 10]).is_ok() {}
+        poll_fn(|cx| server.poll_close_write(cx)).await.unwrap();
+        let left = Left { spent: server.spend(), is_unread: false };
+        let since = tokio::time::Instant::now();
+        let end = linger(left, SEND, std::future::ready(())).await;
+        let after = since.elapsed();
+        assert!(end == End::Stalled && after >= SEND.within, "{end:?} after {after:?}");
+    }
+
+    #[test]
+    fn what_is_thrown_away_is_bounded() {
+        let at = |seconds| Instant::from_nanos(0) + Duration::from_secs(seconds);
+        let mut watch = Watch::new(SEND, at(0), false);
+        let delivering = TcpInfo { unacked: 1, ..TcpInfo::default() };
+        watch.look(at(0), Some(delivering));
+        watch.on_read(usize::MAX, at(1));
+        // What is unread does no harm before the close, and that comes when the client has everything.
+        assert_eq!((watch.left, watch.end(at(1))), (0, None));
+        watch.look(at(2), Some(TcpInfo::default()));
+        assert_eq!(watch.end(at(2)), Some(End::Limit));
+    }
+
+    #[test]
+    fn who_sends_on_and_on_runs_into_a_limit_and_who_is_silent_does_not() {
+        let at = |seconds| Instant::from_nanos(0) + Duration::from_secs(seconds);
+        let mut watch = Watch::new(SEND, at(0), false);
+        watch.on_read(1, at(1));
+        watch.look(at(1), Some(TcpInfo::default()));
+        for second in (4..=31).step_by(3) {
+            assert_eq!(watch.end(at(second)), if second < 31 { None } else { Some(End::Limit) });
+            watch.on_read(1, at(second));
+        }
+        let mut watch = Watch::new(SEND, at(0), false);
+        watch.look(at(1), Some(TcpInfo::default()));
+        watch.on_read(1, at(10));
+        assert_eq!(
+            (watch.next(), watch.end(at(14)), watch.end(at(15))),
+            (at(15), None, Some(End::Quiet))
+        );
+        watch.draining = Some(at(11));
+        assert_eq!(watch.end(at(12)), Some(End::Quiet));
+    }
+}
