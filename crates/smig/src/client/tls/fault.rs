@@ -7,6 +7,8 @@ use std::io;
 
 use rustls::{AlertDescription, CertificateError, Error};
 
+use super::verify::Unfit;
+
 /// Why there is no TLS connection with a server.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct TlsFault {
@@ -140,6 +142,15 @@ impl TlsFault {
             }
             Fault::Other(inner) => {
                 let said = words(&inner.0);
+                if let Some(unfit) = inner.0.downcast_ref::<Unfit>() {
+                    let kind = match unfit {
+                        Unfit::MayNotSign => Kind::Unfit,
+                        Unfit::Expired | Unfit::NotYet => Kind::Time,
+                    };
+                    let what =
+                        format!("the authority that signed the server's certificate: {unfit}");
+                    return Self::new(kind, what);
+                }
                 match &*said {
                     "ca used as end entity" => (
                         Kind::Untrusted,
@@ -289,6 +300,9 @@ mod tests {
             CertificateError::ExpiredRevocationList,
             CertificateError::InvalidOcspResponse,
             CertificateError::ApplicationVerificationFailure,
+            CertificateError::Other(OtherError(Arc::new(Unfit::MayNotSign))),
+            CertificateError::Other(OtherError(Arc::new(Unfit::Expired))),
+            CertificateError::Other(OtherError(Arc::new(Unfit::NotYet))),
         ]
     }
 

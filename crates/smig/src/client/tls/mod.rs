@@ -5,6 +5,7 @@
 
 mod fault;
 mod verify;
+mod x509;
 
 use std::path::PathBuf;
 use std::sync::Arc;

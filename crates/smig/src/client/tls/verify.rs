@@ -1,15 +1,19 @@
 //! Verifiers beside the usual one.
 //!
-//! Whoever names a certificate means that certificate, whatever it says of itself: a self-signed one that
-//! calls itself an authority, or a server's own whose issuer is not at hand. So one that is shown exactly
-//! as it was named needs no chain. Its name and its time are checked like any other's.
+//! Whoever names a certificate means that certificate: a self-signed one that calls itself an authority, or a
+//! server's own whose issuer is not at hand. So one that is shown exactly as it was named needs no chain. Its
+//! name, its time and its purpose are checked like any other's.
+//!
+//! A named authority must say that it may sign, and hold at the time; webpki asks a trusted one for neither. In all
+//! this OpenSSL, and so `curl --cacert`, is the measure, but for authorities of version 3 without basic
+//! constraints, which RFC 5280 section 4.2.1.9 forbids and OpenSSL takes.
 
+use std::borrow::Cow;
+use std::fmt;
 use std::sync::Arc;
-use std::time::Duration;
 
-use rustls::client::WebPkiServerVerifier;
 use rustls::client::danger::{HandshakeSignatureValid, ServerCertVerified, ServerCertVerifier};
-use rustls::client::verify_server_name;
+use rustls::client::{verify_server_cert_signed_by_trust_anchor, verify_server_name};
 use rustls::crypto::{CryptoProvider, verify_tls12_signature, verify_tls13_signature};
 use rustls::pki_types::{CertificateDer, ServerName, UnixTime};
 use rustls::server::ParsedCertificate;
@@ -17,12 +21,13 @@ use rustls::{
     CertificateError, DigitallySignedStruct, Error, OtherError, RootCertStore, SignatureScheme,
 };
 
+use super::x509::{Certificate, Validity};
+
 /// Accepts the named certificates, and what those of them that are authorities have signed.
 #[derive(Debug)]
 pub(super) struct Named {
-    certificates: Vec<CertificateDer<'static>>,
-    /// None where no authority was named: a server's own certificate vouches for nobody else.
-    chains: Option<Arc<WebPkiServerVerifier>>,
+    certificates: Vec<(CertificateDer<'static>, Certificate)>,
+    authorities: Authorities,
     /// Signatures of the handshake are checked in one way, whoever is trusted.
     signatures: AcceptAll,
 }
@@ -32,24 +37,118 @@ impl Named {
         certificates: Vec<CertificateDer<'static>>,
         provider: Arc<CryptoProvider>,
     ) -> Result<Self, Error> {
-        let mut roots = RootCertStore::empty();
-        for certificate in &certificates {
-            // rustls asks no root whether it is an authority.
-            if is_authority(certificate).ok_or(CertificateError::BadEncoding)? {
-                roots.add(certificate.clone())?;
-            }
-        }
-        let chains = if roots.is_empty() {
-            None
-        } else {
-            let builder =
-                WebPkiServerVerifier::builder_with_provider(Arc::new(roots), Arc::clone(&provider));
-            let built = builder.build();
-            Some(built.map_err(|error| Error::Other(OtherError(Arc::new(error))))?)
+        let read = |der: CertificateDer<'static>| {
+            let says = Certificate::of(&der).ok_or(CertificateError::BadEncoding)?;
+            Ok::<_, CertificateError>((der, says))
         };
-        Ok(Self { certificates, chains, signatures: AcceptAll(provider) })
+        let certificates = certificates.into_iter().map(read).collect::<Result<Vec<_>, _>>()?;
+        let authorities = Authorities::of(&certificates, UnixTime::now())?;
+        Ok(Self { certificates, authorities, signatures: AcceptAll(provider) })
     }
 }
+
+/// Those of the named certificates that are authorities': a server's own vouches for nobody else.
+#[derive(Debug)]
+struct Authorities {
+    /// Those that may sign, ...
+    roots: RootCertStore,
+    /// ...and when, in the same order.
+    validity: Vec<Validity>,
+    /// Those that may not.
+    barred: RootCertStore,
+}
+
+impl Authorities {
+    fn of(named: &[(CertificateDer<'static>, Certificate)], now: UnixTime) -> Result<Self, Error> {
+        let (roots, barred) = (RootCertStore::empty(), RootCertStore::empty());
+        let mut this = Self { roots, validity: Vec::new(), barred };
+        for (number, (der, says)) in named.iter().enumerate() {
+            if !says.is_authority() {
+                continue;
+            }
+            let unfit = if says.may_sign() {
+                this.roots.add(der.clone())?;
+                this.validity.push(says.validity);
+                Unfit::at(says.validity, now)
+            } else {
+                this.barred.add(der.clone())?;
+                Some(Unfit::MayNotSign)
+            };
+            if let Some(unfit) = unfit {
+                let number = number + 1;
+                tracing::warn!("named certificate {number} vouches for nobody: {unfit}");
+            }
+        }
+        Ok(this)
+    }
+
+    /// Those that hold now: an authority may expire while it is trusted.
+    fn now(&self, now: UnixTime) -> Cow<'_, RootCertStore> {
+        if self.validity.iter().all(|validity| validity.check(now).is_ok()) {
+            return Cow::Borrowed(&self.roots);
+        }
+        let all = self.roots.roots.iter().zip(&self.validity);
+        let good = all.filter(|(_, validity)| validity.check(now).is_ok());
+        Cow::Owned(good.map(|(anchor, _)| anchor.clone()).collect())
+    }
+
+    /// Whether one of those that hold now has signed a certificate; where another one has that was named, the error says
+    /// why that does not do.
+    fn check(
+        &self,
+        now: UnixTime,
+        is_signed_by: impl Fn(&RootCertStore) -> Result<(), Error>,
+    ) -> Result<(), Error> {
+        let unknown = match is_signed_by(&self.now(now)) {
+            Err(error @ Error::InvalidCertificate(CertificateError::UnknownIssuer)) => error,
+            other => return other,
+        };
+        let unfit = |why: Unfit| CertificateError::Other(OtherError(Arc::new(why))).into();
+        if is_signed_by(&self.barred).is_ok() {
+            return Err(unfit(Unfit::MayNotSign));
+        }
+        for (anchor, validity) in self.roots.roots.iter().zip(&self.validity) {
+            if let Some(why) = Unfit::at(*validity, now)
+                && is_signed_by(&RootCertStore { roots: vec![anchor.clone()] }).is_ok()
+            {
+                return Err(unfit(why));
+            }
+        }
+        Err(unknown)
+    }
+}
+
+/// Why an authority that was named vouches for nobody.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Unfit {
+    MayNotSign,
+    Expired,
+    NotYet,
+}
+
+impl Unfit {
+    fn at(validity: Validity, now: UnixTime) -> Option<Self> {
+        match validity.check(now) {
+            Ok(()) => None,
+            Err(CertificateError::NotValidYetContext { .. }) => Some(Self::NotYet),
+            Err(_) => Some(Self::Expired),
+        }
+    }
+}
+
+impl fmt::Display for Unfit {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            Self::MayNotSign => {
+                "its key usage or purpose does not let it sign servers' certificates"
+            }
+            Self::Expired => "it has expired",
+            Self::NotYet => "it is not valid yet",
+        })
+    }
+}
+
+impl std::error::Error for Unfit {}
 
 impl ServerCertVerifier for Named {
     fn verify_server_cert(
@@ -57,16 +156,29 @@ impl ServerCertVerifier for Named {
         end_entity: &CertificateDer<'_>,
         intermediates: &[CertificateDer<'_>],
         name: &ServerName<'_>,
-        ocsp: &[u8],
+        _ocsp: &[u8],
         now: UnixTime,
     ) -> Result<ServerCertVerified, Error> {
-        if !self.certificates.iter().any(|named| **named == **end_entity) {
-            let chains = self.chains.as_ref().ok_or(CertificateError::UnknownIssuer)?;
-            return chains.verify_server_cert(end_entity, intermediates, name, ocsp, now);
+        let certificate = ParsedCertificate::try_from(end_entity)?;
+        if let Some((_, says)) = self.certificates.iter().find(|(named, _)| **named == **end_entity)
+        {
+            says.validity.check(now)?;
+            if !says.may_serve() {
+                return Err(CertificateError::InvalidPurpose.into());
+            }
+        } else {
+            let algorithms = self.signatures.0.signature_verification_algorithms.all;
+            self.authorities.check(now, |roots| {
+                verify_server_cert_signed_by_trust_anchor(
+                    &certificate,
+                    roots,
+                    intermediates,
+                    now,
+                    algorithms,
+                )
+            })?;
         }
-        verify_server_name(&ParsedCertificate::try_from(end_entity)?, name)?;
-        let validity = Validity::of(end_entity).ok_or(CertificateError::BadEncoding)?;
-        validity.check(now)?;
+        verify_server_name(&certificate, name)?;
         Ok(ServerCertVerified::assertion())
     }
 
@@ -91,161 +203,6 @@ impl ServerCertVerifier for Named {
     fn supported_verify_schemes(&self) -> Vec<SignatureScheme> {
         self.signatures.supported_verify_schemes()
     }
-}
-
-const BOOLEAN: u8 = 0x01;
-const INTEGER: u8 = 0x02;
-const OCTET_STRING: u8 = 0x04;
-const OBJECT_IDENTIFIER: u8 = 0x06;
-const UTC_TIME: u8 = 0x17;
-const GENERALIZED_TIME: u8 = 0x18;
-const SEQUENCE: u8 = 0x30;
-const VERSION: u8 = 0xa0;
-const EXTENSIONS: u8 = 0xa3;
-
-/// id-ce-basicConstraints (RFC 5280 section 4.2.1.9).
-const BASIC_CONSTRAINTS: &[u8] = &[0x55, 0x1d, 0x13];
-
-/// Whether a certificate has a version, which one without does not say, and what is behind its issuer.
-fn version_and(certificate: &[u8]) -> Option<(bool, &[u8])> {
-    let (certificate, _) = take(certificate, SEQUENCE)?;
-    let (mut rest, _) = take(certificate, SEQUENCE)?;
-    let version = take(rest, VERSION);
-    if let Some((_, behind)) = version {
-        rest = behind;
-    }
-    // Serial number, signature, issuer.
-    for tag in [INTEGER, SEQUENCE, SEQUENCE] {
-        (_, rest) = take(rest, tag)?;
-    }
-    Some((version.is_some(), rest))
-}
-
-/// Whether a certificate may sign others: its basic constraints say so, or it is of version 1, which has
-/// none.
-fn is_authority(certificate: &[u8]) -> Option<bool> {
-    let (has_version, mut rest) = version_and(certificate)?;
-    if !has_version {
-        return Some(true);
-    }
-    // Validity, subject, public key.
-    for _ in 0..3 {
-        (_, rest) = take(rest, SEQUENCE)?;
-    }
-    // Unique identifiers, which nobody uses, may come before.
-    while let Some(&tag) = rest.first() {
-        let (content, behind) = take(rest, tag)?;
-        if tag == EXTENSIONS {
-            return signs(take(content, SEQUENCE)?.0);
-        }
-        rest = behind;
-    }
-    Some(false)
-}
-
-/// Whether extensions have basic constraints that say that the certificate is an authority's.
-fn signs(mut extensions: &[u8]) -> Option<bool> {
-    while !extensions.is_empty() {
-        let (extension, behind) = take(extensions, SEQUENCE)?;
-        extensions = behind;
-        let (id, mut rest) = take(extension, OBJECT_IDENTIFIER)?;
-        if id == BASIC_CONSTRAINTS {
-            if let Some((_critical, behind)) = take(rest, BOOLEAN) {
-                rest = behind;
-            }
-            let (constraints, _) = take(take(rest, OCTET_STRING)?.0, SEQUENCE)?;
-            return Some(take(constraints, BOOLEAN).is_some_and(|(says, _)| says == [0xff]));
-        }
-    }
-    Some(false)
-}
-
-/// The time in which a certificate holds, both ends included, in seconds since 1970 (RFC 5280 section 4.1.2.5).
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-struct Validity {
-    not_before: u64,
-    not_after: u64,
-}
-
-impl Validity {
-    fn of(certificate: &[u8]) -> Option<Self> {
-        let (_, rest) = version_and(certificate)?;
-        let (validity, _) = take(rest, SEQUENCE)?;
-        let (not_before, rest) = time(validity)?;
-        let (not_after, _) = time(rest)?;
-        Some(Self { not_before, not_after })
-    }
-
-    fn check(self, now: UnixTime) -> Result<(), CertificateError> {
-        let at = |seconds| UnixTime::since_unix_epoch(Duration::from_secs(seconds));
-        if now.as_secs() < self.not_before {
-            let not_before = at(self.not_before);
-            return Err(CertificateError::NotValidYetContext { time: now, not_before });
-        }
-        if now.as_secs() > self.not_after {
-            let not_after = at(self.not_after);
-            return Err(CertificateError::ExpiredContext { time: now, not_after });
-        }
-        Ok(())
-    }
-}
-
-/// A time, and what is behind it. A time before 1970 counts as 1970.
-fn time(der: &[u8]) -> Option<(u64, &[u8])> {
-    let (year, digits, rest) = match take(der, UTC_TIME) {
-        Some((text, rest)) => {
-            let (year, digits) = number(text, 2)?;
-            (if year < 50 { 2000 + year } else { 1900 + year }, digits, rest)
-        }
-        None => {
-            let (text, rest) = take(der, GENERALIZED_TIME)?;
-            let (year, digits) = number(text, 4)?;
-            (year, digits, rest)
-        }
-    };
-    let (month, digits) = number(digits, 2)?;
-    let (day, digits) = number(digits, 2)?;
-    let (hour, digits) = number(digits, 2)?;
-    let (minute, digits) = number(digits, 2)?;
-    let (second, digits) = number(digits, 2)?;
-    let in_range = (1..=12).contains(&month) && (1..=31).contains(&day);
-    if digits != b"Z" || !in_range || hour > 23 || minute > 59 || second > 59 {
-        return None;
-    }
-    let seconds = days(year, month, day) * 86400 + hour * 3600 + minute * 60 + second;
-    Some((u64::try_from(seconds).unwrap_or(0), rest))
-}
-
-/// Days since 1970 of a date in the Gregorian calendar, counted in years that begin in March.
-const fn days(year: i64, month: i64, day: i64) -> i64 {
-    let year = if month <= 2 { year - 1 } else { year };
-    let month = (month + 9) % 12;
-    let leaps = year / 4 - year / 100 + year / 400;
-    year * 365 + leaps + (month * 153 + 2) / 5 + day - 1 - 719_468
-}
-
-fn number(digits: &[u8], len: usize) -> Option<(i64, &[u8])> {
-    let (digits, rest) = digits.split_at_checked(len)?;
-    let number = digits.iter().try_fold(0, |number, digit| {
-        digit.is_ascii_digit().then(|| number * 10 + i64::from(digit - b'0'))
-    });
-    Some((number?, rest))
-}
-
-/// A value of this type: its content, and what is behind it.
-fn take(der: &[u8], tag: u8) -> Option<(&[u8], &[u8])> {
-    let (head, rest) = der.split_at_checked(2)?;
-    let &[first, short] = head else { return None };
-    let (len, rest) = match short {
-        0..=0x7f => (usize::from(short), rest),
-        // Four bytes at most, and so no overflow.
-        0x81..=0x84 => {
-            let (long, rest) = rest.split_at_checked(usize::from(short & 0x7f))?;
-            (long.iter().fold(0, |len, &byte| (len << 8) | usize::from(byte)), rest)
-        }
-        _ => return None,
-    };
-    if first == tag { rest.split_at_checked(len) } else { None }
 }
 
 /// Accepts every certificate; signatures are still checked, so that the handshake means something.
@@ -291,7 +248,12 @@ impl ServerCertVerifier for AcceptAll {
 
 #[cfg(test)]
 mod tests {
-    use rcgen::{CertificateParams, IsCa, KeyPair, date_time_ymd};
+    use std::time::Duration;
+
+    use rcgen::{
+        CertificateParams, ExtendedKeyUsagePurpose, IsCa, Issuer, KeyPair, KeyUsagePurpose,
+        date_time_ymd,
+    };
 
     use super::*;
 
@@ -321,7 +283,7 @@ mod tests {
     const NOW: u64 = 1_767_225_600;
 
     #[test]
-    fn the_very_certificate_is_trusted_whatever_it_says_of_itself() {
+    fn the_very_certificate_is_trusted_whoever_signed_it() {
         let authority = IsCa::Ca(rcgen::BasicConstraints::Unconstrained);
         for kind in [IsCa::NoCa, IsCa::ExplicitNoCa, authority] {
             let own = certificate(|params| params.is_ca = kind);
@@ -331,7 +293,7 @@ mod tests {
         }
         // Signed by an authority that nobody named.
         let (ca, leaf) = (KeyPair::generate().unwrap(), KeyPair::generate().unwrap());
-        let issuer = rcgen::Issuer::new(CertificateParams::default(), ca);
+        let issuer = Issuer::new(CertificateParams::default(), ca);
         let params = CertificateParams::new(vec!["a.example".to_owned()]).unwrap();
         let leaf = params.signed_by(&leaf, &issuer).unwrap().der().clone();
         verdict(&leaf, &leaf, "a.example", NOW).unwrap();
@@ -347,7 +309,7 @@ mod tests {
             params.is_ca = kind;
             let key = KeyPair::generate().unwrap();
             let named = params.self_signed(&key).unwrap().der().clone();
-            let issuer = rcgen::Issuer::new(params, key);
+            let issuer = Issuer::new(params, key);
             let leaf = CertificateParams::new(vec!["b.example".to_owned()]).unwrap();
             let leaf = leaf.signed_by(&KeyPair::generate().unwrap(), &issuer).unwrap();
             let said = verdict(&named, leaf.der(), "b.example", NOW);
@@ -375,17 +337,129 @@ mod tests {
         assert!(matches!(said("a.example", end + 1), CertificateError::ExpiredContext { .. }));
     }
 
+    /// As curl has it: a key that may sign certificates only is no server's.
+    #[test]
+    fn the_very_certificate_must_be_for_servers() {
+        use ExtendedKeyUsagePurpose::{Any, ClientAuth, ServerAuth};
+        use KeyUsagePurpose::{CrlSign, DigitalSignature, KeyCertSign};
+        let usage = |usages: &[KeyUsagePurpose]| certificate(|p| p.key_usages = usages.to_vec());
+        let purpose = |purposes: &[ExtendedKeyUsagePurpose]| {
+            certificate(|params| params.extended_key_usages = purposes.to_vec())
+        };
+        for (own, good) in [
+            (usage(&[DigitalSignature]), true),
+            (usage(&[KeyCertSign, DigitalSignature]), true),
+            (usage(&[KeyCertSign, CrlSign]), false),
+            (purpose(&[ClientAuth, ServerAuth]), true),
+            (purpose(&[ClientAuth]), false),
+            (purpose(&[Any]), false),
+        ] {
+            let wanted = if good { Ok(()) } else { Err(CertificateError::InvalidPurpose.into()) };
+            assert_eq!(verdict(&own, &own, "a.example", NOW), wanted);
+        }
+    }
+
+    /// What is said at `now` of a certificate that was signed by an authority.
+    fn vouched(change: impl FnOnce(&mut CertificateParams), now: u64) -> Result<(), Error> {
+        let mut params = CertificateParams::default();
+        params.is_ca = IsCa::Ca(rcgen::BasicConstraints::Unconstrained);
+        (params.not_before, params.not_after) =
+            (date_time_ymd(2024, 1, 1), date_time_ymd(2028, 1, 1));
+        change(&mut params);
+        let key = KeyPair::generate().unwrap();
+        let named = params.self_signed(&key).unwrap().der().clone();
+        verdict(&named, &leaf(&Issuer::new(params, key)), "b.example", now)
+    }
+
+    /// What an authority has signed.
+    fn leaf(issuer: &Issuer<'_, KeyPair>) -> CertificateDer<'static> {
+        let leaf = CertificateParams::new(vec!["b.example".to_owned()]).unwrap();
+        leaf.signed_by(&KeyPair::generate().unwrap(), issuer).unwrap().der().clone()
+    }
+
+    /// webpki asks a trusted authority neither for its time nor for what it may do.
+    #[test]
+    fn an_authority_that_may_not_sign_or_has_expired_vouches_for_nobody() {
+        use ExtendedKeyUsagePurpose::{ClientAuth, ServerAuth};
+        use KeyUsagePurpose::{CrlSign, DigitalSignature, KeyCertSign};
+        const YEAR: u64 = 31_557_600;
+        let usage = |usages: &[KeyUsagePurpose]| vouched(|p| p.key_usages = usages.to_vec(), NOW);
+        let purpose = |purpose| vouched(|p| p.extended_key_usages = vec![purpose], NOW);
+        let at = |now| vouched(|_| {}, now);
+        for good in [at(NOW), usage(&[KeyCertSign]), purpose(ServerAuth)] {
+            good.unwrap();
+        }
+        for (said, why) in [
+            (usage(&[DigitalSignature, CrlSign]), Unfit::MayNotSign),
+            (purpose(ClientAuth), Unfit::MayNotSign),
+            (at(NOW - 3 * YEAR), Unfit::NotYet),
+            (at(NOW + 3 * YEAR), Unfit::Expired),
+        ] {
+            let Err(Error::InvalidCertificate(CertificateError::Other(OtherError(said)))) = said
+            else {
+                panic!("{said:?}, not {why:?}");
+            };
+            assert_eq!(said.downcast_ref(), Some(&why));
+        }
+    }
+
+    /// The value with this tag.
+    fn der(tag: u8, content: &[u8]) -> Vec<u8> {
+        let len = u16::try_from(content.len()).unwrap().to_be_bytes();
+        let head = match len {
+            [0, len @ 0..0x80] => vec![tag, len],
+            [0, len] => vec![tag, 0x81, len],
+            [high, low] => vec![tag, 0x82, high, low],
+        };
+        [&head, content].concat()
+    }
+
+    /// The certificate as one of version 1, which has no extensions. Nobody checks a named one's signature.
+    fn of_version_1(certificate: &[u8]) -> CertificateDer<'static> {
+        let take = |der, tag| super::super::x509::take(der, tag).unwrap();
+        let (content, _) = take(certificate, 0x30);
+        let (signed, signature) = take(content, 0x30);
+        let (_version, rest) = take(signed, 0xa0);
+        let mut end = rest;
+        for tag in [0x02, 0x30, 0x30, 0x30, 0x30, 0x30] {
+            (_, end) = take(end, tag);
+        }
+        let kept = &rest[..rest.len() - end.len()];
+        CertificateDer::from(der(0x30, &[&der(0x30, kept), signature].concat()))
+    }
+
+    #[test]
+    fn one_of_version_1_is_an_authority_if_nobody_is_above_it() {
+        let name = |name: &str| {
+            let mut params = CertificateParams::default();
+            params.distinguished_name.push(rcgen::DnType::CommonName, name);
+            params
+        };
+        let key = KeyPair::generate().unwrap();
+        let root = of_version_1(name("root").self_signed(&key).unwrap().der());
+        let root_key = Issuer::new(name("root"), key);
+        verdict(&root, &leaf(&root_key), "b.example", NOW).unwrap();
+        let key = KeyPair::generate().unwrap();
+        let below = of_version_1(name("below").signed_by(&key, &root_key).unwrap().der());
+        let said = verdict(&below, &leaf(&Issuer::new(name("below"), key)), "b.example", NOW);
+        assert_eq!(said, Err(CertificateError::UnknownIssuer.into()));
+    }
+
     #[test]
     fn a_damaged_certificate_does_no_harm() {
-        let whole = certificate(|_| {});
+        let whole = certificate(|params| {
+            params.key_usages = vec![KeyUsagePurpose::KeyCertSign];
+            params.extended_key_usages = vec![ExtendedKeyUsagePurpose::ServerAuth];
+        });
+        assert!(Certificate::of(&whole).is_some());
         for end in 0..whole.len() {
-            let _ = (Validity::of(&whole[..end]), is_authority(&whole[..end]));
+            assert!(Certificate::of(&whole[..end]).is_none());
         }
-        for at in 0..whole.len().min(200) {
+        for at in 0..whole.len() {
             for byte in [0, 0x7f, 0x80, 0x84, 0xff] {
                 let mut damaged = whole.to_vec();
                 damaged[at] = byte;
-                let _ = (Validity::of(&damaged), is_authority(&damaged));
+                let _ = Certificate::of(&damaged);
             }
         }
     }

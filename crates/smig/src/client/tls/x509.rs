@@ -1,0 +1,214 @@
+//! What a certificate says of itself, as far as a named one is asked (RFC 5280 section 4). webpki tells
+//! neither of these of a certificate that is trusted, nor its key usage of any.
+
+use std::time::Duration;
+
+use rustls::CertificateError;
+use rustls::pki_types::UnixTime;
+
+const BOOLEAN: u8 = 0x01;
+const INTEGER: u8 = 0x02;
+const BIT_STRING: u8 = 0x03;
+const OCTET_STRING: u8 = 0x04;
+const OBJECT_IDENTIFIER: u8 = 0x06;
+const UTC_TIME: u8 = 0x17;
+const GENERALIZED_TIME: u8 = 0x18;
+const SEQUENCE: u8 = 0x30;
+const VERSION: u8 = 0xa0;
+const EXTENSIONS: u8 = 0xa3;
+
+/// id-ce-keyUsage (RFC 5280 section 4.2.1.3).
+const KEY_USAGE: &[u8] = &[0x55, 0x1d, 0x0f];
+/// id-ce-basicConstraints (section 4.2.1.9).
+const BASIC_CONSTRAINTS: &[u8] = &[0x55, 0x1d, 0x13];
+/// id-ce-extKeyUsage (section 4.2.1.12).
+const PURPOSES: &[u8] = &[0x55, 0x1d, 0x25];
+/// id-kp-serverAuth.
+const SERVER: &[u8] = &[0x2b, 0x06, 0x01, 0x05, 0x05, 0x07, 0x03, 0x01];
+
+/// keyCertSign.
+const SIGN: u8 = 0x04;
+/// What a server of TLS does with its key: digitalSignature, keyEncipherment or keyAgreement.
+const SERVE: u8 = 0x80 | 0x20 | 0x08;
+
+/// What a certificate says of itself.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Certificate {
+    pub(super) validity: Validity,
+    is_authority: bool,
+    /// The first byte, which has all that is asked here.
+    key_usage: Option<u8>,
+    /// Whether the purposes that it names have TLS servers among them.
+    for_servers: Option<bool>,
+}
+
+impl Certificate {
+    /// `None`: it is damaged.
+    pub(super) fn of(der: &[u8]) -> Option<Self> {
+        let (certificate, _) = take(der, SEQUENCE)?;
+        let (mut rest, _) = take(certificate, SEQUENCE)?;
+        let version = take(rest, VERSION);
+        if let Some((_, behind)) = version {
+            rest = behind;
+        }
+        // Serial number and signature.
+        for tag in [INTEGER, SEQUENCE] {
+            (_, rest) = take(rest, tag)?;
+        }
+        let (issuer, rest) = take(rest, SEQUENCE)?;
+        let (validity, rest) = take(rest, SEQUENCE)?;
+        let (subject, rest) = take(rest, SEQUENCE)?;
+        let (_public_key, rest) = take(rest, SEQUENCE)?;
+        // One of version 1 can say nothing of this: it is an authority if nobody is above it.
+        let is_authority = version.is_none() && issuer == subject;
+        let validity = Validity::of(validity)?;
+        let mut this = Self { validity, is_authority, key_usage: None, for_servers: None };
+        this.read_extensions(rest)?;
+        Some(this)
+    }
+
+    fn read_extensions(&mut self, mut rest: &[u8]) -> Option<()> {
+        // Unique identifiers, which nobody uses, may come before.
+        while let Some(&tag) = rest.first() {
+            let (content, behind) = take(rest, tag)?;
+            rest = behind;
+            if tag != EXTENSIONS {
+                continue;
+            }
+            let (mut extensions, _) = take(content, SEQUENCE)?;
+            while !extensions.is_empty() {
+                let (extension, behind) = take(extensions, SEQUENCE)?;
+                extensions = behind;
+                self.read_extension(extension)?;
+            }
+        }
+        Some(())
+    }
+
+    fn read_extension(&mut self, extension: &[u8]) -> Option<()> {
+        let (id, mut rest) = take(extension, OBJECT_IDENTIFIER)?;
+        if let Some((_critical, behind)) = take(rest, BOOLEAN) {
+            rest = behind;
+        }
+        let (value, _) = take(rest, OCTET_STRING)?;
+        if id == BASIC_CONSTRAINTS {
+            let (constraints, _) = take(value, SEQUENCE)?;
+            self.is_authority = take(constraints, BOOLEAN).is_some_and(|(says, _)| says == [0xff]);
+        } else if id == KEY_USAGE {
+            // Behind the number of bits that do not count.
+            let (bits, _) = take(value, BIT_STRING)?;
+            self.key_usage = Some(bits.get(1).copied().unwrap_or(0));
+        } else if id == PURPOSES {
+            let (mut purposes, _) = take(value, SEQUENCE)?;
+            let mut found = false;
+            while !purposes.is_empty() {
+                let (purpose, behind) = take(purposes, OBJECT_IDENTIFIER)?;
+                purposes = behind;
+                found |= purpose == SERVER;
+            }
+            self.for_servers = Some(found);
+        }
+        Some(())
+    }
+
+    /// Whether it calls itself an authority.
+    pub(super) const fn is_authority(&self) -> bool {
+        self.is_authority
+    }
+
+    /// Whether its key may sign certificates of servers, if it is an authority's.
+    pub(super) fn may_sign(&self) -> bool {
+        self.key_usage.is_none_or(|usage| usage & SIGN != 0) && self.for_servers.unwrap_or(true)
+    }
+
+    /// Whether it may be a server's.
+    pub(super) fn may_serve(&self) -> bool {
+        self.key_usage.is_none_or(|usage| usage & SERVE != 0) && self.for_servers.unwrap_or(true)
+    }
+}
+
+/// The time in which a certificate holds, both ends included, in seconds since 1970 (RFC 5280 section 4.1.2.5).
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct Validity {
+    not_before: u64,
+    not_after: u64,
+}
+
+impl Validity {
+    fn of(validity: &[u8]) -> Option<Self> {
+        let (not_before, rest) = time(validity)?;
+        let (not_after, _) = time(rest)?;
+        Some(Self { not_before, not_after })
+    }
+
+    pub(super) fn check(self, now: UnixTime) -> Result<(), CertificateError> {
+        let at = |seconds| UnixTime::since_unix_epoch(Duration::from_secs(seconds));
+        if now.as_secs() < self.not_before {
+            let not_before = at(self.not_before);
+            return Err(CertificateError::NotValidYetContext { time: now, not_before });
+        }
+        if now.as_secs() > self.not_after {
+            let not_after = at(self.not_after);
+            return Err(CertificateError::ExpiredContext { time: now, not_after });
+        }
+        Ok(())
+    }
+}
+
+/// A time, and what is behind it. A time before 1970 counts as 1970.
+fn time(der: &[u8]) -> Option<(u64, &[u8])> {
+    let (year, digits, rest) = match take(der, UTC_TIME) {
+        Some((text, rest)) => {
+            let (year, digits) = number(text, 2)?;
+            (if year < 50 { 2000 + year } else { 1900 + year }, digits, rest)
+        }
+        None => {
+            let (text, rest) = take(der, GENERALIZED_TIME)?;
+            let (year, digits) = number(text, 4)?;
+            (year, digits, rest)
+        }
+    };
+    let (month, digits) = number(digits, 2)?;
+    let (day, digits) = number(digits, 2)?;
+    let (hour, digits) = number(digits, 2)?;
+    let (minute, digits) = number(digits, 2)?;
+    let (second, digits) = number(digits, 2)?;
+    let in_range = (1..=12).contains(&month) && (1..=31).contains(&day);
+    if digits != b"Z" || !in_range || hour > 23 || minute > 59 || second > 59 {
+        return None;
+    }
+    let seconds = days(year, month, day) * 86400 + hour * 3600 + minute * 60 + second;
+    Some((u64::try_from(seconds).unwrap_or(0), rest))
+}
+
+/// Days since 1970 of a date in the Gregorian calendar, counted in years that begin in March.
+const fn days(year: i64, month: i64, day: i64) -> i64 {
+    let year = if month <= 2 { year - 1 } else { year };
+    let month = (month + 9) % 12;
+    let leaps = year / 4 - year / 100 + year / 400;
+    year * 365 + leaps + (month * 153 + 2) / 5 + day - 1 - 719_468
+}
+
+fn number(digits: &[u8], len: usize) -> Option<(i64, &[u8])> {
+    let (digits, rest) = digits.split_at_checked(len)?;
+    let number = digits.iter().try_fold(0, |number, digit| {
+        digit.is_ascii_digit().then(|| number * 10 + i64::from(digit - b'0'))
+    });
+    Some((number?, rest))
+}
+
+/// A value of this type: its content, and what is behind it.
+pub(super) fn take(der: &[u8], tag: u8) -> Option<(&[u8], &[u8])> {
+    let (head, rest) = der.split_at_checked(2)?;
+    let &[first, short] = head else { return None };
+    let (len, rest) = match short {
+        0..=0x7f => (usize::from(short), rest),
+        // Four bytes at most, and so no overflow.
+        0x81..=0x84 => {
+            let (long, rest) = rest.split_at_checked(usize::from(short & 0x7f))?;
+            (long.iter().fold(0, |len, &byte| (len << 8) | usize::from(byte)), rest)
+        }
+        _ => return None,
+    };
+    if first == tag { rest.split_at_checked(len) } else { None }
+}
