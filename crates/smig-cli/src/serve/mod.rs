@@ -7,7 +7,6 @@ pub(crate) mod stop;
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 use std::sync::Arc;
-use std::time::Duration;
 
 use anyhow::{Context as _, Result};
 use clap::Args;
@@ -21,9 +20,6 @@ use crate::open_files::OpenFiles;
 use crate::paint;
 use crate::settings::{self, Flags, Settings, Wire};
 use logged::Logged;
-
-/// How long the end waits for the access log's last lines.
-const LAST_LINES: Duration = Duration::from_secs(1);
 
 /// Serve a folder of files
 #[derive(Debug, Args)]
@@ -88,9 +84,7 @@ pub(crate) fn run(args: &ServeArgs) -> Result<ExitCode> {
         let server = start(&settings, files, Arc::clone(&log), voice)?;
         voice.say(&paint::faint(&open_files.report(settings.max_connections, 1)));
         announce(&server, &settings, &folder, voice);
-        let ended = signals.drain(server, settings.drain_timeout, voice).await;
-        log.flush(LAST_LINES).await;
-        ended
+        signals.drain(server, &log, settings.drain_timeout, voice).await
     });
     // Whatever still blocks a thread ends with the process.
     runtime.shutdown_background();

@@ -1,13 +1,17 @@
 //! The end of a server: the first signal drains, the second ends at once.
 
 use std::process::ExitCode;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use anyhow::{Context as _, Result};
 use smig::Server;
+use smig_gateway::front::access_log::AccessLog;
 use tokio::signal::unix::{Signal, SignalKind, signal};
 
 use super::Voice;
+
+/// How long the end waits for the access log's last lines, if the drain leaves less.
+const LAST_LINES: Duration = Duration::from_secs(1);
 
 /// The signals that end a server.
 pub(crate) struct Signals {
@@ -36,6 +40,7 @@ impl Signals {
     pub(super) async fn drain(
         &mut self,
         server: Server,
+        log: &AccessLog,
         limit: Duration,
         voice: Voice,
     ) -> Result<ExitCode> {
@@ -45,9 +50,17 @@ impl Signals {
             limit.as_secs()
         ));
         let stats = server.stats();
+        let drained = async {
+            let end = Instant::now() + limit;
+            let ended = server.shutdown(limit).await;
+            let left = end.saturating_duration_since(Instant::now());
+            log.flush(left.max(LAST_LINES)).await;
+            ended
+        };
         tokio::select! {
-            ended = server.shutdown(limit) => ended?,
+            ended = drained => ended?,
             (name, number) = self.next() => {
+                log.flush(LAST_LINES).await;
                 voice.say(&format!("{name}: ended at once"));
                 return Ok(ExitCode::from(128 + number));
             }

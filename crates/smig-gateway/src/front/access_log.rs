@@ -86,11 +86,11 @@ impl AccessLog {
         self.dropped.count()
     }
 
-    /// Waits until the lines so far are written, for `limit` at most.
+    /// Waits until the lines so far are written, for `limit` at most; not for a pipe that nobody reads, or a disk
+    /// that takes nothing.
     pub async fn flush(&self, limit: Duration) {
         if let Some(writer) = &self.writer {
-            // What cannot be written in this time is lost, as a blocked disk's would be anyway.
-            let _ = tokio::time::timeout(limit, writer.written()).await;
+            writer.flush(limit).await;
         }
     }
 

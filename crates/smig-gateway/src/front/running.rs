@@ -6,7 +6,7 @@ use std::io;
 use std::net::{IpAddr, Ipv6Addr, SocketAddr};
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use smig::{AuthorityCheck, ClearTrust, ListenerId, Server, ServerTls, Stats};
 use smig_settings::Faults;
@@ -22,7 +22,7 @@ use crate::telemetry::{self, Telemetry, TelemetryError};
 use crate::tls::{self, Stamps};
 use crate::upstream::SILENT_FOR;
 
-/// How long the end waits for the access log's last lines.
+/// How long the end waits for the access log's last lines, if the drain leaves less.
 const LAST_LINES: Duration = Duration::from_secs(1);
 
 /// Why a gateway does not start, or does not take a configuration.
@@ -308,8 +308,10 @@ impl Gateway {
     /// A worker that failed.
     pub async fn drain(self, limit: Duration) -> Result<(), GatewayError> {
         self.draining.store(true, Ordering::Relaxed);
+        let end = Instant::now() + limit;
         let ended = self.server.shutdown(limit).await;
-        self.front.table().log.flush(LAST_LINES).await;
+        let left = end.saturating_duration_since(Instant::now());
+        self.front.table().log.flush(left.max(LAST_LINES)).await;
         if let Some(watch) = self.front.watch() {
             watch.cut();
         }
