@@ -2,6 +2,7 @@
 //! and our own HTTP/2 client on the other.
 
 mod bodies;
+mod cancels;
 mod early_answers;
 mod failing;
 mod framing;

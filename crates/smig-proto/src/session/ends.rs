@@ -494,6 +494,7 @@ impl Session {
             self.events.push_back(Event::Abandon { conn: route.conn });
             return;
         }
+        self.cancelled += 1;
         self.end_here(key, Ending::Own(code, None));
     }
 

@@ -81,6 +81,8 @@ pub struct Session {
     /// The largest receive window that a stream had when it was reset here: the peer may be moving it.
     pub(crate) widest_reset: i64,
     pub(crate) reset_budget: ResetBudget,
+    /// Streams that were reset by the application's wish.
+    pub(crate) cancelled: u64,
     pub(crate) migration_budget: TokenBucket,
     pub(crate) tick: Option<Instant>,
     pub(crate) closing: bool,
@@ -117,6 +119,7 @@ impl Session {
             open_blocked: false,
             open_moving: 0,
             widest_reset: 0,
+            cancelled: 0,
             reset_budget: match role {
                 Role::Client => ResetBudget::of_server(),
                 Role::Server => ResetBudget::of_client(resets),

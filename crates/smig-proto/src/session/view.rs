@@ -98,6 +98,13 @@ impl Session {
         self.streams.len()
     }
 
+    /// Streams that this end reset in its whole life, by its application's wish. The peer may bear only so many
+    /// (CVE-2023-44487).
+    #[must_use]
+    pub fn cancelled(&self) -> u64 {
+        self.cancelled
+    }
+
     /// The code with which a connection ended, while it is still known.
     #[must_use]
     pub fn end_code(&self, id: ConnId) -> Option<ErrorCode> {

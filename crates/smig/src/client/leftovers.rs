@@ -11,24 +11,23 @@ use std::time::Duration;
 
 use smig_proto::Instant;
 
+use super::allowance::Allowance;
+
 /// How long the server, or the body, may end it in order.
 const GRACE: Duration = Duration::from_secs(1);
 /// Streams that are reset at once. Servers allow 200 (our own) to 1000 (nghttp2).
 const BURST: u32 = 100;
-/// Then one in this time: 20 a second, where servers allow 33.
-const INTERVAL: Duration = Duration::from_millis(50);
 
 /// Streams that are to be reset, in the order of their time.
 #[derive(Debug)]
 pub(super) struct Leftovers<K> {
     waiting: VecDeque<(Instant, K)>,
-    /// When the next may be reset.
-    next: Instant,
+    resets: Allowance<BURST>,
 }
 
 impl<K> Default for Leftovers<K> {
     fn default() -> Self {
-        Self { waiting: VecDeque::new(), next: Instant::default() }
+        Self { waiting: VecDeque::new(), resets: Allowance::default() }
     }
 }
 
@@ -42,12 +41,12 @@ impl<K: Copy> Leftovers<K> {
     pub(super) fn pop(&mut self, now: Instant, open: impl Fn(K) -> bool) -> Option<K> {
         while let Some(&(at, key)) = self.waiting.front() {
             let open = open(key);
-            if open && now < at.max(self.next) {
+            if open && now < at.max(self.resets.next()) {
                 return None;
             }
             self.waiting.pop_front();
             if open {
-                self.pay(now);
+                self.resets.pay(now);
                 return Some(key);
             }
         }
@@ -56,13 +55,7 @@ impl<K: Copy> Leftovers<K> {
 
     /// When to look again.
     pub(super) fn deadline(&self) -> Option<Instant> {
-        self.waiting.front().map(|&(at, _)| at.max(self.next))
-    }
-
-    fn pay(&mut self, now: Instant) {
-        let saved = INTERVAL * (BURST - 1);
-        let earliest = now.saturating_duration_since(Instant::default()).saturating_sub(saved);
-        self.next = self.next.max(Instant::default() + earliest) + INTERVAL;
+        self.waiting.front().map(|&(at, _)| at.max(self.resets.next()))
     }
 }
 

@@ -1,5 +1,6 @@
 //! The client: one session a host, spare connections, requests and streaming responses.
 
+mod allowance;
 mod body;
 mod builder;
 mod call;

@@ -13,6 +13,7 @@ use smig_proto::{
 };
 use tokio::sync::oneshot;
 
+use super::allowance::Allowance;
 use super::body::RequestBody;
 use super::call::{Call, Outbound, Outgoing, Rest};
 use super::host::Host;
@@ -30,6 +31,10 @@ use crate::transport::Transport;
 
 /// How long spares are kept in a session that nobody uses.
 const SPARE_IDLE: Duration = Duration::from_secs(30);
+
+/// Streams that may be reset before their responses are whole, until the session takes no more requests. Those
+/// that it still has may be reset as well, 128 at our servers, and 200 together are what these bear.
+const CANCELS: u32 = 64;
 
 /// What a session is asked from outside its task.
 #[derive(Debug)]
@@ -83,6 +88,9 @@ pub(super) struct ClientSession {
     around: Surroundings,
     watched: Vec<Slot>,
     leftovers: Leftovers<StreamKey>,
+    cancels: Allowance<CANCELS>,
+    /// Of the streams that the engine has reset, those that are paid.
+    cancels_paid: u64,
     book: Book,
     stage: Stage,
     idle_since: Option<Instant>,
@@ -106,6 +114,8 @@ impl ClientSession {
             around: Surroundings::default(),
             watched: Vec::new(),
             leftovers: Leftovers::default(),
+            cancels: Allowance::default(),
+            cancels_paid: 0,
             book: Book::begin(crate::clock::now()),
             stage: Stage::Open,
             idle_since: None,
@@ -304,7 +314,10 @@ impl ClientSession {
             let Some(&slot) = by_key.get(&key) else { continue };
             if let Some((call, _)) = self.slots.entry(slot) {
                 self.host.counters.ended(turn, &self.book, key, &call.record);
+                let before = turn.session.cancelled();
                 turn.session.reset(key, call.code());
+                // These have an allowance of their own.
+                self.cancels_paid += turn.session.cancelled() - before;
             }
             self.forget(turn, slot);
         }
@@ -373,6 +386,25 @@ impl ClientSession {
         }
         self.open_queued(turn);
         self.end_if_idle(turn);
+    }
+
+    /// Servers end a connection on which many streams are reset, together with all that others have on it. Requests
+    /// that come from now on go by another.
+    fn count_cancels(&mut self, turn: &mut Turn<'_>) {
+        let cancelled = turn.session.cancelled();
+        while self.cancels_paid < cancelled {
+            self.cancels_paid += 1;
+            self.cancels.pay(turn.now);
+        }
+        if self.stage == Stage::Open && self.cancels.next() > turn.now {
+            tracing::debug!("many streams were reset: the session takes no more requests");
+            self.stop_accepting(turn);
+            for outgoing in self.queue.drain(..).chain(self.unheard.drain(..)) {
+                let error = Error::new(Kind::Refused("many streams were reset on its connection"));
+                outgoing.shared.give_back(outgoing.body, error);
+            }
+            self.end_if_idle(turn);
+        }
     }
 
     fn end_if_idle(&mut self, turn: &mut Turn<'_>) {
@@ -547,6 +579,7 @@ impl App for ClientSession {
         if !self.watched.is_empty() {
             self.look_at_watched(turn);
         }
+        self.count_cancels(turn);
         self.give_up_leftovers(turn);
         self.queue.retain(|outgoing| !outgoing.shared.is_gone());
         self.give_up_waiting(turn.now);
