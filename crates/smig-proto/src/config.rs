@@ -117,7 +117,7 @@ pub struct Limits {
     pub max_idle_priorities: usize,
     /// DATA frames under 1 KB that the peer's window forced in ten seconds (CVE-2019-9511).
     pub max_tiny_frames: u32,
-    /// Framed and unsent octets of a connection, requests and promises apart; above it the peer is not read
+    /// Framed and unsent octets of a connection, requests apart; above it the peer is not read
     /// (CVE-2019-9517).
     pub max_unsent: usize,
     /// A stream that has octets to send and moves fewer than [`Limits::stall_octets`] in this time

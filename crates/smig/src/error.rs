@@ -45,19 +45,40 @@ pub enum Phase {
 pub(crate) enum Kind {
     Config(String),
     Request(String),
-    Resolve { host: String, source: io::Error },
-    Connect { target: String, source: io::Error },
-    Tls { target: String, fault: TlsFault, source: io::Error },
-    Timeout { phase: Phase, after: Duration },
+    Resolve {
+        host: String,
+        source: io::Error,
+    },
+    Connect {
+        target: String,
+        source: io::Error,
+    },
+    Tls {
+        target: String,
+        fault: TlsFault,
+        source: io::Error,
+    },
+    Timeout {
+        phase: Phase,
+        after: Duration,
+    },
     Stream(StreamError),
     Connection(Option<ConnectionError>),
     Body(BoxError),
     Refused(&'static str),
+    /// The session makes room for another one.
+    Retired,
     Busy,
     Closed,
     Canceled,
-    Http1 { source: hyper::Error, processed: Processed },
-    Io { doing: &'static str, source: io::Error },
+    Http1 {
+        source: hyper::Error,
+        processed: Processed,
+    },
+    Io {
+        doing: &'static str,
+        source: io::Error,
+    },
 }
 
 impl Error {
@@ -81,6 +102,7 @@ impl Error {
             Kind::Connection(error) => Kind::Connection(error.clone()),
             Kind::Timeout { phase, after } => Kind::Timeout { phase: *phase, after: *after },
             Kind::Refused(why) => Kind::Refused(why),
+            Kind::Retired => Kind::Retired,
             Kind::Busy => Kind::Busy,
             Kind::Closed => Kind::Closed,
             Kind::Canceled => Kind::Canceled,
@@ -189,6 +211,11 @@ impl Error {
         self.was_processed() == Processed::No && !self.is_user()
     }
 
+    /// Whether the request was given back because another session is the better place for it.
+    pub(crate) fn is_retired(&self) -> bool {
+        matches!(&*self.0, Kind::Retired)
+    }
+
     /// Whether the server may have acted on the request.
     #[must_use]
     pub fn was_processed(&self) -> Processed {
@@ -268,6 +295,9 @@ impl fmt::Display for Kind {
             Self::Refused(why) => {
                 write!(f, "the session takes no request now: {why}; send it again")
             }
+            Self::Retired => f.write_str(
+                "many streams were reset on the session's connection; send the request again",
+            ),
             Self::Busy => f.write_str(
                 "as many requests wait as may; send it when some are answered, or raise the queue's limit",
             ),

@@ -1,95 +1,192 @@
-//! Clients that give their requests up before there is an answer.
+//! Clients that give their requests up before there is an answer. Servers end a connection on which many streams
+//! are reset (CVE-2023-44487). Clients share the gateway's: what some of them give up must not cost the others
+//! theirs.
 
 use std::num::NonZeroUsize;
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use bytes::Bytes;
-use http::{Request, Response};
+use http::{Request, Response, StatusCode};
 use http_body::Frame;
-use http_body_util::{BodyExt as _, StreamBody};
+use http_body_util::{BodyExt as _, Full, StreamBody};
 use smig::{BoxError, ClearTrust, Incoming, Server};
 use tokio::io::AsyncWriteExt as _;
+use tokio::net::TcpStream;
 use tokio::sync::mpsc;
 
 use crate::http2::{END_HEADERS, END_STREAM, HEADERS, RST_STREAM, SETTINGS};
 use crate::raw_http2::{block, frame};
-use crate::support::{Gateway, client, get, loopback};
+use crate::support::{Gateway, client, get, loopback, spec};
 
 /// No machine is so slow.
 const LIMIT: Duration = Duration::from_secs(60);
 const CANCEL: &[u8] = &[0, 0, 0, 8];
-/// Of each client: what the gateway bears of one.
-const REQUESTS: usize = 100;
-const CLIENTS: usize = 4;
 
-/// Servers end a connection on which many streams are reset (CVE-2023-44487). Clients share the gateway's: what some
-/// of them give up must not cost the others theirs.
-#[tokio::test]
-async fn requests_that_are_given_up_do_not_end_the_connection_of_others() {
-    let (pieces, fed) = mpsc::unbounded_channel::<Result<Frame<Bytes>, BoxError>>();
-    let fed = Arc::new(Mutex::new(Some(fed)));
-    let (arrived, mut arrivals) = mpsc::unbounded_channel();
-    let answer = move |request: Request<Incoming>| {
-        let download = (request.uri().path() == "/download").then(|| {
-            let fed = fed.lock().unwrap().take().unwrap();
-            let stream = futures_util::stream::unfold(fed, async |mut fed| {
-                let piece = fed.recv().await?;
-                Some((piece, fed))
-            });
-            Response::new(StreamBody::new(stream).boxed_unsync())
-        });
-        let arrived = arrived.clone();
-        async move {
-            let Some(download) = download else {
-                // No answer comes.
-                let _ = arrived.send(());
-                return std::future::pending().await;
+type Piece = Result<Frame<Bytes>, BoxError>;
+
+/// A server that answers /quick at once, sends of /download what it is given, and answers nothing else.
+struct Origin {
+    server: Server,
+    pieces: mpsc::UnboundedSender<Piece>,
+    arrivals: mpsc::UnboundedReceiver<()>,
+}
+
+impl Origin {
+    fn start() -> Self {
+        let (pieces, fed) = mpsc::unbounded_channel::<Piece>();
+        let fed = Arc::new(Mutex::new(Some(fed)));
+        let (arrived, arrivals) = mpsc::unbounded_channel();
+        let answer = move |request: Request<Incoming>| {
+            let body = match request.uri().path() {
+                "/quick" => Some(Full::default().map_err(|never| match never {}).boxed_unsync()),
+                "/download" => {
+                    let fed = fed.lock().unwrap().take().unwrap();
+                    let stream = futures_util::stream::unfold(fed, async |mut fed| {
+                        let piece = fed.recv().await?;
+                        Some((piece, fed))
+                    });
+                    Some(StreamBody::new(stream).boxed_unsync())
+                }
+                _ => None,
             };
-            Ok::<_, std::io::Error>(download)
+            let arrived = arrived.clone();
+            async move {
+                let Some(body) = body else {
+                    // No answer comes. The test may have ended.
+                    let _ = arrived.send(());
+                    return std::future::pending().await;
+                };
+                Ok::<_, std::io::Error>(Response::new(body))
+            }
+        };
+        let server = Server::builder()
+            .workers(NonZeroUsize::MIN)
+            .listen_cleartext(loopback(), ClearTrust::None)
+            .start(tower::service_fn(answer))
+            .unwrap();
+        Self { server, pieces, arrivals }
+    }
+
+    fn url(&self) -> String {
+        format!("h2c://{}", self.server.local_addrs()[0])
+    }
+
+    async fn arrivals(&mut self, count: usize) {
+        for _ in 0..count {
+            self.arrivals.recv().await.unwrap();
         }
-    };
-    let server = Server::builder()
-        .workers(NonZeroUsize::MIN)
-        .listen_cleartext(loopback(), ClearTrust::None)
-        .start(tower::service_fn(answer))
-        .unwrap();
-    let gateway = Gateway::before(format!("h2c://{}", server.local_addrs()[0]));
+    }
+
+    async fn resets(&self, count: usize) {
+        while self.server.stats().streams_reset < count as u64 {
+            tokio::time::sleep(Duration::from_millis(1)).await;
+        }
+    }
+
+    fn send(&self, piece: &'static str) {
+        // A server whose connection has ended takes no more of it.
+        let _ = self.pieces.send(Ok(Frame::data(Bytes::from_static(piece.as_bytes()))));
+    }
+}
+
+/// Begins a download, lets others give up requests meanwhile, and sees that it arrives whole.
+async fn others_do_not_notice(
+    max_connections: usize,
+    giving_up: impl AsyncFnOnce(&mut Origin, &Gateway) -> Vec<TcpStream>,
+) {
+    let mut origin = Origin::start();
+    let mut spec = spec(&[&origin.url()]);
+    spec.max_connections = max_connections;
+    let gateway = Gateway::start(&spec);
     let response = client().request(get(gateway.url("/download"))).await.unwrap();
     let mut download = response.into_body();
-    pieces.send(Ok(Frame::data(Bytes::from_static(b"first")))).unwrap();
+    origin.send("first");
     let first = download.frame().await.unwrap().unwrap().into_data().unwrap();
     assert_eq!(first, "first");
 
-    let head =
-        block(&[(":method", "GET"), (":scheme", "http"), (":path", "/"), (":authority", "a")]);
-    let (mut requests, mut resets) = (b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n".to_vec(), Vec::new());
-    requests.extend(frame(SETTINGS, 0, 0, &[]));
-    for n in 0..REQUESTS as u32 {
-        requests.extend(frame(HEADERS, END_HEADERS | END_STREAM, 2 * n + 1, &head));
-        resets.extend(frame(RST_STREAM, 0, 2 * n + 1, CANCEL));
-    }
-    let giving_up = async {
-        let mut clients = Vec::new();
-        for n in 1..=CLIENTS {
-            let mut client = gateway.connect(requests.clone()).await;
-            for _ in 0..REQUESTS {
-                arrivals.recv().await.unwrap();
-            }
-            client.write_all(&resets).await.unwrap();
-            while server.stats().streams_reset < (n * REQUESTS) as u64 {
-                tokio::time::sleep(Duration::from_millis(1)).await;
-            }
-            clients.push(client);
-        }
-        clients
-    };
+    let giving_up = giving_up(&mut origin, &gateway);
     let clients = tokio::time::timeout(LIMIT, giving_up).await.expect("all are given up");
+    let client = client();
+    let next = client.request(get(gateway.url("/quick")));
+    let next = tokio::time::timeout(LIMIT, next).await.expect("the next is answered").unwrap();
+    assert_eq!(next.status(), StatusCode::OK);
 
-    // A server whose connection has ended takes no more of it.
-    let _ = pieces.send(Ok(Frame::data(Bytes::from_static(b"last"))));
-    drop(pieces);
+    origin.send("last");
+    origin.pieces = mpsc::unbounded_channel().0;
     let rest = download.collect().await.expect("the download goes on").to_bytes();
     assert_eq!(rest, "last");
     drop(clients);
+}
+
+/// A client with so many requests that are not answered.
+async fn asking(gateway: &Gateway, count: u32) -> TcpStream {
+    let head =
+        block(&[(":method", "GET"), (":scheme", "http"), (":path", "/"), (":authority", "a")]);
+    let mut octets = b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n".to_vec();
+    octets.extend(frame(SETTINGS, 0, 0, &[]));
+    for n in 0..count {
+        octets.extend(frame(HEADERS, END_HEADERS | END_STREAM, 2 * n + 1, &head));
+    }
+    gateway.connect(octets).await
+}
+
+/// It gives them all up.
+async fn give_up(client: &mut TcpStream, count: u32) {
+    let resets: Vec<u8> =
+        (0..count).flat_map(|n| frame(RST_STREAM, 0, 2 * n + 1, CANCEL)).collect();
+    client.write_all(&resets).await.unwrap();
+}
+
+#[tokio::test]
+async fn requests_that_are_given_up_do_not_end_the_connection_of_others() {
+    others_do_not_notice(100, async |origin, gateway| {
+        let mut clients = Vec::new();
+        for n in 1..=4 {
+            let mut client = asking(gateway, 100).await;
+            origin.arrivals(100).await;
+            give_up(&mut client, 100).await;
+            origin.resets(n * 100).await;
+            clients.push(client);
+        }
+        clients
+    })
+    .await;
+}
+
+/// Those that wait while others are given up may be given up as well.
+#[tokio::test]
+async fn requests_that_wait_are_not_opened_where_many_were_reset() {
+    others_do_not_notice(100, async |origin, gateway| {
+        let mut one = asking(gateway, 127).await;
+        origin.arrivals(127).await;
+        // The server takes 128, and one of them is the download.
+        let mut other = asking(gateway, 127).await;
+        while gateway.upstream.load() < 255 {
+            tokio::time::sleep(Duration::from_millis(1)).await;
+        }
+        give_up(&mut one, 127).await;
+        origin.arrivals(127).await;
+        give_up(&mut other, 127).await;
+        origin.resets(254).await;
+        vec![one, other]
+    })
+    .await;
+}
+
+/// Where there may be no other connection, this one goes on taking requests: not so many at once.
+#[tokio::test]
+async fn cancels_do_not_close_the_only_connection() {
+    others_do_not_notice(1, async |origin, gateway| {
+        let mut clients = Vec::new();
+        for n in 1..=2 {
+            let mut client = asking(gateway, 120).await;
+            origin.arrivals(120).await;
+            give_up(&mut client, 120).await;
+            origin.resets(n * 120).await;
+            clients.push(client);
+        }
+        clients
+    })
+    .await;
 }

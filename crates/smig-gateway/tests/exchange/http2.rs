@@ -68,14 +68,24 @@ impl Peer {
         (kind, stream, len)
     }
 
+    /// The same, or the connection's end.
+    pub(crate) async fn frame_or_end(&mut self) -> Option<(u8, u32, u32)> {
+        let (kind, _, stream, len) = self.read_frame().await.ok()?;
+        Some((kind, stream, len))
+    }
+
     /// The same, with its flags.
     pub(crate) async fn flagged(&mut self) -> (u8, u8, u32, u32) {
+        self.read_frame().await.unwrap()
+    }
+
+    async fn read_frame(&mut self) -> std::io::Result<(u8, u8, u32, u32)> {
         let mut head = [0; 9];
-        self.0.read_exact(&mut head).await.unwrap();
+        self.0.read_exact(&mut head).await?;
         let len = u32::from_be_bytes([0, head[0], head[1], head[2]]);
         let mut payload = vec![0; len as usize];
-        self.0.read_exact(&mut payload).await.unwrap();
-        (head[3], head[4], u32::from_be_bytes([head[5], head[6], head[7], head[8]]), len)
+        self.0.read_exact(&mut payload).await?;
+        Ok((head[3], head[4], u32::from_be_bytes([head[5], head[6], head[7], head[8]]), len))
     }
 }
 

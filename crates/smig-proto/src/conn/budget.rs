@@ -59,11 +59,17 @@ pub(crate) enum Offence {
     Fault,
     /// It let a stream run into a time limit.
     Delay,
-    /// It sent what was refused without touching a stream: a move, a carrier, a head too large.
+    /// It sent what was refused without touching a stream: a move, a carrier, a head too large, a request above
+    /// the limit. That limit counts handlers that run on behind a reset, which the peer cannot know.
     Refused,
 }
 
 impl Offence {
+    /// The cause of a stream error.
+    pub(crate) fn of(cause: Cause) -> Self {
+        if cause == Cause::TooManyStreams { Self::Refused } else { Self::Fault }
+    }
+
     const fn price(self) -> u32 {
         match self {
             // As dear as two of its own: it costs the peer one cheap frame.

@@ -15,12 +15,12 @@ pub(crate) struct Outbox {
     pub(crate) frames: BytesMut,
     /// Answers among them that the peer caused: acknowledgements, resets.
     pub(crate) answers: u32,
-    /// Bytes of requests and promises among them: the application wants those, whatever the peer does.
+    /// Bytes of requests among them: the application wants those, whatever the peer does.
     unprovoked: usize,
 }
 
 impl Outbox {
-    /// Frames a request or a promise.
+    /// Frames a request.
     pub(crate) fn open_stream(&mut self, frame: impl FnOnce(&mut BytesMut)) {
         let before = self.frames.len();
         frame(&mut self.frames);

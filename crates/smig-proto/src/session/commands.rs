@@ -337,12 +337,8 @@ impl Session {
         }
         let promised = conn.local_ids.next(2).ok_or(PushError::Refused)?;
         let (window, max) = (conn.peer.initial_window, conn.max_frame());
-        let encoder = &mut conn.encoder;
-        conn.out.open_stream(|out| {
-            wire::push_promise(out, route.id, promised, max, |out| {
-                encode_request(encoder, head, out)
-            });
-        });
+        let (encoder, out) = (&mut conn.encoder, &mut conn.out.frames);
+        wire::push_promise(out, route.id, promised, max, |out| encode_request(encoder, head, out));
         let halves = (SendHalf::new(window, SendPhase::Head), RecvHalf::new(0, RecvPhase::Ended));
         let route = Route { conn: route.conn, id: promised };
         let key =

@@ -32,7 +32,7 @@ impl Session {
                 // A frame where the stream was before it moved hits it where it is
                 // (SMIG-5.19/behind-barrier).
                 let key = self.key_at(id, stream).or_else(|| self.departed_key(at));
-                let (charge, paid) = self.reset_budget.charge(now, Offence::Fault);
+                let (charge, paid) = self.reset_budget.charge(now, Offence::of(cause));
                 let answered = paid.is_ok() && self.count_answer(id).is_ok();
                 if cause.is_limit() && answered {
                     let limit = cause.describe();

@@ -2,60 +2,51 @@
 //!
 //! RFC 9113 section 8.1: a server may answer before it has the whole request. Most servers then say by
 //! RST_STREAM(NO_ERROR) that they want no more, and most bodies end at once: both have a moment. Then the stream
-//! is reset, for it is held at the server by whoever rests. But servers count the streams that a connection
-//! resets, and end it when they are many (CVE-2023-44487), together with all that others have on it. So only
-//! so many are reset in a time, and what is left waits.
+//! is reset, for it is held at the server by whoever rests; but not while the server may have had enough of
+//! resets.
 
 use std::collections::VecDeque;
 use std::time::Duration;
 
 use smig_proto::Instant;
 
-use super::allowance::Allowance;
-
 /// How long the server, or the body, may end it in order.
 const GRACE: Duration = Duration::from_secs(1);
-/// Streams that are reset at once. Servers allow 200 (our own) to 1000 (nghttp2).
-const BURST: u32 = 100;
 
 /// Streams that are to be reset, in the order of their time.
 #[derive(Debug)]
-pub(super) struct Leftovers<K> {
-    waiting: VecDeque<(Instant, K)>,
-    resets: Allowance<BURST>,
-}
+pub(super) struct Leftovers<K>(VecDeque<(Instant, K)>);
 
 impl<K> Default for Leftovers<K> {
     fn default() -> Self {
-        Self { waiting: VecDeque::new(), resets: Allowance::default() }
+        Self(VecDeque::new())
     }
 }
 
 impl<K: Copy> Leftovers<K> {
     /// The stream's response is whole.
     pub(super) fn add(&mut self, now: Instant, key: K) {
-        self.waiting.push_back((now + GRACE, key));
+        self.0.push_back((now + GRACE, key));
     }
 
-    /// A stream that is to be reset now. Those that are not `open` any more cost nothing.
+    /// A stream whose time has come. Those that are not `open` any more are forgotten.
     pub(super) fn pop(&mut self, now: Instant, open: impl Fn(K) -> bool) -> Option<K> {
-        while let Some(&(at, key)) = self.waiting.front() {
+        while let Some(&(at, key)) = self.0.front() {
             let open = open(key);
-            if open && now < at.max(self.resets.next()) {
+            if open && now < at {
                 return None;
             }
-            self.waiting.pop_front();
+            self.0.pop_front();
             if open {
-                self.resets.pay(now);
                 return Some(key);
             }
         }
         None
     }
 
-    /// When to look again.
+    /// When the time of the first one comes.
     pub(super) fn deadline(&self) -> Option<Instant> {
-        self.waiting.front().map(|&(at, _)| at.max(self.resets.next()))
+        self.0.front().map(|&(at, _)| at)
     }
 }
 
@@ -63,40 +54,9 @@ impl<K: Copy> Leftovers<K> {
 mod tests {
     use super::*;
 
-    fn at(millis: u64) -> Instant {
-        Instant::from_nanos(millis * 1_000_000)
-    }
-
-    /// How many are reset then.
-    fn reset(leftovers: &mut Leftovers<u32>, now: Instant) -> u32 {
-        let mut count = 0;
-        while leftovers.pop(now, |_| true).is_some() {
-            count += 1;
-        }
-        count
-    }
-
     #[test]
-    fn a_burst_is_reset_and_then_so_many_a_second() {
-        let start = 1_000_000;
-        let mut leftovers = Leftovers::default();
-        assert_eq!(leftovers.deadline(), None);
-        for _ in 0..1_000 {
-            leftovers.add(at(start), 1);
-        }
-        assert_eq!(reset(&mut leftovers, at(start + 999)), 0);
-        assert_eq!(leftovers.deadline(), Some(at(start + 1_000)));
-        assert_eq!(reset(&mut leftovers, at(start + 1_000)), 100);
-        assert_eq!(leftovers.deadline(), Some(at(start + 1_050)));
-        assert_eq!(reset(&mut leftovers, at(start + 1_049)), 0);
-        assert_eq!(reset(&mut leftovers, at(start + 1_050)), 1);
-        assert_eq!(reset(&mut leftovers, at(start + 3_050)), 40);
-        // No more is saved up than the burst.
-        assert_eq!(reset(&mut leftovers, at(start + 1_000_000)), 100);
-    }
-
-    #[test]
-    fn what_ended_in_order_costs_nothing_and_holds_nobody_up() {
+    fn what_ended_in_order_holds_nobody_up() {
+        let at = |millis: u64| Instant::from_nanos(millis * 1_000_000);
         let mut leftovers = Leftovers::default();
         for _ in 0..1_000 {
             leftovers.add(at(0), 1);
@@ -104,6 +64,7 @@ mod tests {
         leftovers.add(at(0), 2);
         let open = |key| key == 2;
         assert_eq!(leftovers.pop(at(999), open), None);
+        assert_eq!(leftovers.deadline(), Some(at(1_000)));
         assert_eq!(leftovers.pop(at(1_000), open), Some(2));
         assert_eq!(leftovers.deadline(), None);
     }

@@ -1,6 +1,5 @@
 //! The client: one session a host, spare connections, requests and streaming responses.
 
-mod allowance;
 mod body;
 mod builder;
 mod call;
@@ -11,6 +10,7 @@ mod interim;
 mod leftovers;
 mod limits;
 mod origin;
+mod resets;
 mod reuse;
 mod service;
 mod session;
@@ -228,7 +228,8 @@ impl Client {
                 _ => return Err(error),
             }
             tracing::debug!(%error, "request is sent again");
-            attempt += 1;
+            // One that was given back before it had a stream has cost nobody anything.
+            attempt += usize::from(!error.is_retired());
         }
     }
 

@@ -13,11 +13,11 @@ use smig_proto::{
 };
 use tokio::sync::oneshot;
 
-use super::allowance::Allowance;
 use super::body::RequestBody;
 use super::call::{Call, Outbound, Outgoing, Rest};
 use super::host::Host;
 use super::leftovers::Leftovers;
+use super::resets::Resets;
 use super::spares::Spares;
 use crate::driver::{App, FAREWELL, Mailbox, Slot, Slots, Turn};
 use crate::error::{Error, Kind, Phase, Reset};
@@ -31,10 +31,6 @@ use crate::transport::Transport;
 
 /// How long spares are kept in a session that nobody uses.
 const SPARE_IDLE: Duration = Duration::from_secs(30);
-
-/// Streams that may be reset before their responses are whole, until the session takes no more requests. Those
-/// that it still has may be reset as well, 128 at our servers, and 200 together are what these bear.
-const CANCELS: u32 = 64;
 
 /// What a session is asked from outside its task.
 #[derive(Debug)]
@@ -88,9 +84,11 @@ pub(super) struct ClientSession {
     around: Surroundings,
     watched: Vec<Slot>,
     leftovers: Leftovers<StreamKey>,
-    cancels: Allowance<CANCELS>,
-    /// Of the streams that the engine has reset, those that are paid.
-    cancels_paid: u64,
+    resets: Resets,
+    /// Of the streams that the engine has reset, those that are among `resets`.
+    resets_counted: u64,
+    /// Until then no stream is opened and no leftover is reset: the server may have had enough of resets.
+    held_until: Option<Instant>,
     book: Book,
     stage: Stage,
     idle_since: Option<Instant>,
@@ -114,8 +112,9 @@ impl ClientSession {
             around: Surroundings::default(),
             watched: Vec::new(),
             leftovers: Leftovers::default(),
-            cancels: Allowance::default(),
-            cancels_paid: 0,
+            resets: Resets::default(),
+            resets_counted: 0,
+            held_until: None,
             book: Book::begin(crate::clock::now()),
             stage: Stage::Open,
             idle_since: None,
@@ -125,11 +124,17 @@ impl ClientSession {
         }
     }
 
-    /// Sends requests as long as the server allows more streams.
+    /// Sends requests as long as the server allows more streams, and bears that all of them are reset.
     fn open_queued(&mut self, turn: &mut Turn<'_>) {
         while let Some(outgoing) = self.queue.pop_front() {
             if outgoing.shared.is_gone() {
                 continue;
+            }
+            self.count_resets(turn);
+            if !self.resets.may_open(turn.now, self.slots.len()) {
+                self.hold(turn.now);
+                self.queue.push_front(outgoing);
+                return;
             }
             if outgoing.head.protocol.is_some() && !turn.links.have_heard() {
                 // Whether it may be sent is in the server's SETTINGS (RFC 8441 section 3).
@@ -282,6 +287,10 @@ impl ClientSession {
             let ends = self.host.counters.ends_of_stream(turn, call.key);
             let stream = self.host.counters.place(turn, &self.book, call.key);
             self.host.counters.on(&Observed::StreamReset { ends, stream });
+            if error.code == ErrorCode::RefusedStream {
+                // The server has counted it like one that was reset here.
+                self.resets.add(turn.now);
+            }
             let error = Error::from(error);
             if error.is_retryable() && !call.touched {
                 call.shared.give_back(core::mem::take(&mut call.body), error);
@@ -307,6 +316,10 @@ impl ClientSession {
     /// Resets streams whose responses are whole, and whose requests nobody wants any more.
     fn give_up_leftovers(&mut self, turn: &mut Turn<'_>) {
         loop {
+            let due = self.leftovers.deadline().is_some_and(|at| at <= turn.now);
+            if due && !self.resets.may_reset(turn.now) {
+                return self.hold(turn.now);
+            }
             let Self { leftovers, by_key, .. } = self;
             let Some(key) = leftovers.pop(turn.now, |key| by_key.contains_key(&key)) else {
                 return;
@@ -314,13 +327,45 @@ impl ClientSession {
             let Some(&slot) = by_key.get(&key) else { continue };
             if let Some((call, _)) = self.slots.entry(slot) {
                 self.host.counters.ended(turn, &self.book, key, &call.record);
-                let before = turn.session.cancelled();
                 turn.session.reset(key, call.code());
-                // These have an allowance of their own.
-                self.cancels_paid += turn.session.cancelled() - before;
             }
             self.forget(turn, slot);
+            self.count_resets(turn);
         }
+    }
+
+    fn count_resets(&mut self, turn: &Turn<'_>) {
+        let all = turn.session.cancelled();
+        while self.resets_counted < all {
+            self.resets_counted += 1;
+            self.resets.add(turn.now);
+        }
+    }
+
+    fn hold(&mut self, now: Instant) {
+        self.held_until = Some(self.resets.next(now));
+    }
+
+    /// What is held for the sake of the server goes on when that has forgotten some of the resets. Meanwhile
+    /// another session is the better place for requests, if there may be one.
+    fn look_at_held(&mut self, turn: &mut Turn<'_>) {
+        if self.held_until.is_some_and(|at| at <= turn.now) {
+            self.held_until = None;
+            self.open_queued(turn);
+        }
+        let waits = self.held_until.is_some() && !self.queue.is_empty();
+        if !waits || self.stage != Stage::Open || self.host.spare_place().is_err() {
+            return;
+        }
+        tracing::debug!("many streams were reset: the session takes no more requests");
+        self.stop_accepting(turn);
+        // It has no use for them, and there may soon be more such sessions.
+        self.spares_wanted = false;
+        self.spares.close_idle(turn);
+        for outgoing in self.queue.drain(..) {
+            outgoing.shared.give_back(outgoing.body, Error::new(Kind::Retired));
+        }
+        self.end_if_idle(turn);
     }
 
     /// Drops everything of a stream; one that is not complete is cancelled.
@@ -386,25 +431,6 @@ impl ClientSession {
         }
         self.open_queued(turn);
         self.end_if_idle(turn);
-    }
-
-    /// Servers end a connection on which many streams are reset, together with all that others have on it. Requests
-    /// that come from now on go by another.
-    fn count_cancels(&mut self, turn: &mut Turn<'_>) {
-        let cancelled = turn.session.cancelled();
-        while self.cancels_paid < cancelled {
-            self.cancels_paid += 1;
-            self.cancels.pay(turn.now);
-        }
-        if self.stage == Stage::Open && self.cancels.next() > turn.now {
-            tracing::debug!("many streams were reset: the session takes no more requests");
-            self.stop_accepting(turn);
-            for outgoing in self.queue.drain(..).chain(self.unheard.drain(..)) {
-                let error = Error::new(Kind::Refused("many streams were reset on its connection"));
-                outgoing.shared.give_back(outgoing.body, error);
-            }
-            self.end_if_idle(turn);
-        }
     }
 
     fn end_if_idle(&mut self, turn: &mut Turn<'_>) {
@@ -579,8 +605,9 @@ impl App for ClientSession {
         if !self.watched.is_empty() {
             self.look_at_watched(turn);
         }
-        self.count_cancels(turn);
+        self.count_resets(turn);
         self.give_up_leftovers(turn);
+        self.look_at_held(turn);
         self.queue.retain(|outgoing| !outgoing.shared.is_gone());
         self.give_up_waiting(turn.now);
         if !self.unheard.is_empty() && (turn.links.have_heard() || turn.links.is_empty()) {
@@ -604,8 +631,9 @@ impl App for ClientSession {
 
     fn deadline(&self) -> Option<Instant> {
         let idle = self.idle_since.zip(self.idle_deadline()).map(|(since, limit)| since + limit);
-        let leftovers = self.leftovers.deadline();
-        [idle, self.queue_deadline(), leftovers].into_iter().flatten().min()
+        // Leftovers may be held as well.
+        let resets = self.held_until.or_else(|| self.leftovers.deadline());
+        [idle, self.queue_deadline(), resets].into_iter().flatten().min()
     }
 
     fn is_done(&self) -> bool {

@@ -63,7 +63,7 @@ impl Leaving {
 /// Why a connection is closed at last.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum End {
-    /// The client has ended it, or it failed.
+    /// The client has all of the response and has ended its half, or the connection failed.
     Clients,
     /// The client has all of the response and is silent, or the server drains.
     Quiet,
@@ -99,8 +99,10 @@ pub(super) async fn linger(
         // What has come counts before the time that has passed.
         tokio::select! {
             biased;
-            read = poll_fn(|cx| spent.poll_discard(cx)), if watch.left > 0 => match read {
-                Ok(0) | Err(_) => return End::Clients,
+            read = poll_fn(|cx| spent.poll_discard(cx)), if watch.left > 0 && !watch.has_ended => match read {
+                // It may still have to take the response.
+                Ok(0) => watch.has_ended = true,
+                Err(_) => return End::Clients,
                 Ok(count) => watch.on_read(count, clock::now()),
             },
             () = tokio::time::sleep_until(clock::deadline(watch.next())) => {}
@@ -131,6 +133,8 @@ struct Watch {
     is_sending: bool,
     /// So many bytes may still be thrown away.
     left: u64,
+    /// The client has ended its half.
+    has_ended: bool,
 }
 
 impl Watch {
@@ -145,6 +149,7 @@ impl Watch {
             heard: now,
             is_sending,
             left: MOST,
+            has_ended: false,
         }
     }
 
@@ -183,6 +188,7 @@ impl Watch {
     fn end(&self, now: Instant) -> Option<End> {
         match self.delivered {
             None => self.stalled.then_some(End::Stalled),
+            Some(_) if self.has_ended => Some(End::Clients),
             Some(delivered) => {
                 if self.left == 0 || now >= delivered + LINGER {
                     return Some(End::Limit);
@@ -288,7 +294,19 @@ mod tests {
     /// However long that takes, and also while the server drains: within the drain's own limit.
     #[tokio::test]
     async fn who_has_not_taken_its_response_has_the_time_that_any_response_has() {
-        let (mut server, _client) = pair().await;
+        let (server, _client) = pair().await;
+        takes_nothing(server).await;
+    }
+
+    /// A half that has ended says nothing of the other one.
+    #[tokio::test]
+    async fn a_client_that_has_ended_and_takes_nothing_counts_until_it_stalls() {
+        let (server, mut client) = pair().await;
+        client.shutdown().await.unwrap();
+        takes_nothing(server).await;
+    }
+
+    async fn takes_nothing(mut server: Transport) {
         server.tcp().writable().await.unwrap();
         while server.tcp().try_write(&[b'x'; 64 << 10]).is_ok() {}
         poll_fn(|cx| server.poll_close_write(cx)).await.unwrap();

@@ -4,9 +4,10 @@
 //! server's own whose issuer is not at hand. So one that is shown exactly as it was named needs no chain. Its
 //! name, its time and its purpose are checked like any other's.
 //!
-//! A named authority must say that it may sign, and hold at the time; webpki asks a trusted one for neither. In all
-//! this OpenSSL, and so `curl --cacert`, is the measure, but for authorities of version 3 without basic
-//! constraints, which RFC 5280 section 4.2.1.9 forbids and OpenSSL takes.
+//! A named authority must say that it may sign, and hold at the time; webpki asks a trusted one for neither. In this
+//! OpenSSL, and so `curl --cacert`, is the measure, but for authorities of version 3 without basic
+//! constraints, which RFC 5280 section 4.2.1.9 forbids and OpenSSL takes. What OpenSSL asks beside that is not asked
+//! here: an authority's path length and unknown critical extensions, and an intermediate's key usage.
 
 use std::borrow::Cow;
 use std::fmt;

@@ -1,0 +1,97 @@
+//! Streams of a session that were reset here, and how many more its server bears (CVE-2023-44487).
+//!
+//! Servers end a connection on which many streams are reset, together with all that others have on it. A stream
+//! that is open may have to be reset at any time, because its application gives it up. So where many have been, only
+//! so many may be open that all of them could be reset, too.
+
+use std::time::Duration;
+
+use smig_proto::Instant;
+
+/// Together at once. Our servers bear 200, nghttp2's 1000.
+const BORNE: u32 = 192;
+/// Up to here as many may be open as the server allows: that are 128 at most of our servers', so it fits all the same,
+/// and a server that allows more will bear more.
+const FREE: u32 = BORNE - 128;
+/// After so long one is forgotten: 20 a second, where servers forget 33.
+const INTERVAL: Duration = Duration::from_millis(50);
+
+/// How many there were lately.
+#[derive(Clone, Copy, Debug, Default)]
+pub(super) struct Resets {
+    /// When all are forgotten.
+    forgotten: Instant,
+}
+
+impl Resets {
+    /// One more.
+    pub(super) fn add(&mut self, now: Instant) {
+        self.forgotten = self.forgotten.max(now) + INTERVAL;
+    }
+
+    /// Whether one more stream may be opened beside those that are.
+    pub(super) fn may_open(&self, now: Instant, open: usize) -> bool {
+        let count = self.count(now);
+        count < FREE || count as usize + open < BORNE as usize
+    }
+
+    /// Whether one may be reset that could as well wait.
+    pub(super) fn may_reset(&self, now: Instant) -> bool {
+        self.count(now) < BORNE
+    }
+
+    /// When one more will be forgotten.
+    pub(super) fn next(&self, now: Instant) -> Instant {
+        let left = self.forgotten.saturating_duration_since(now);
+        let whole = INTERVAL * self.count(now).saturating_sub(1);
+        now + left.saturating_sub(whole)
+    }
+
+    fn count(&self, now: Instant) -> u32 {
+        let left = self.forgotten.saturating_duration_since(now);
+        left.as_millis().div_ceil(INTERVAL.as_millis()) as u32
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn at(millis: u64) -> Instant {
+        Instant::from_nanos(millis * 1_000_000)
+    }
+
+    fn after(resets: u32, now: Instant) -> Resets {
+        let mut all = Resets::default();
+        (0..resets).for_each(|_| all.add(now));
+        all
+    }
+
+    #[test]
+    fn what_is_open_and_what_was_reset_are_never_more_than_a_server_bears() {
+        let start = at(1_000_000);
+        // Few: as many as the server allows.
+        assert!(after(63, start).may_open(start, 127) && after(63, start).may_open(start, 10_000));
+        for (resets, open) in [(64, 127), (100, 91), (191, 0)] {
+            assert!(after(resets, start).may_open(start, open), "{resets} {open}");
+            assert!(!after(resets, start).may_open(start, open + 1), "{resets} {open}");
+        }
+        assert!(after(191, start).may_reset(start) && !after(192, start).may_reset(start));
+    }
+
+    #[test]
+    fn twenty_are_forgotten_in_a_second() {
+        let start = at(1_000_000);
+        let resets = after(192, start);
+        assert!(!resets.may_open(start, 0));
+        assert_eq!(resets.next(start), at(1_000_050));
+        assert!(!resets.may_open(at(1_000_049), 0) && resets.may_open(at(1_000_050), 0));
+        assert_eq!(resets.next(at(1_000_060)), at(1_000_100));
+        assert!(resets.may_open(at(1_001_000), 19) && !resets.may_open(at(1_001_000), 20));
+        // No more is saved up.
+        let mut later = resets;
+        later.add(at(9_000_000));
+        assert_eq!(later.next(at(9_000_000)), at(9_000_050));
+        assert_eq!(later.next(at(9_000_050)), at(9_000_050));
+    }
+}
