@@ -22,12 +22,15 @@ pub(super) struct Target {
     pub(super) port: u16,
 }
 
+/// The longest name, as it is written.
+const MAX_HOST: usize = 253;
+
 impl Target {
-    /// The host as a URI has it; `None` if it is empty.
+    /// The host as a URI has it; `None` if no name can be so (RFC 1035 section 2.3.4).
     pub(super) fn new(host: &str, port: u16) -> Option<Self> {
         let bare = host.strip_prefix('[').and_then(|h| h.strip_suffix(']')).unwrap_or(host);
         let bare = bare.strip_suffix('.').unwrap_or(bare);
-        (!bare.is_empty()).then(|| Self { host: bare.to_ascii_lowercase(), port })
+        (1..=MAX_HOST).contains(&bare.len()).then(|| Self { host: bare.to_ascii_lowercase(), port })
     }
 }
 
@@ -69,4 +72,20 @@ pub(super) async fn dial(
     let _ = tcp.set_nodelay(true);
     let _ = SockRef::from(&tcp).set_tcp_keepalive(&TcpKeepalive::new().with_time(KEEPALIVE));
     Ok(tcp)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_host_that_no_name_can_be_is_refused() {
+        let host = |len| "a".repeat(len);
+        assert!(
+            Target::new(&host(253), 80).is_some() && Target::new(&(host(253) + "."), 80).is_some()
+        );
+        for host in [host(254), String::new(), ".".to_owned()] {
+            assert!(Target::new(&host, 80).is_none(), "{}", host.len());
+        }
+    }
 }

@@ -17,7 +17,7 @@ use http_body::{Body, Frame, SizeHint};
 use serde::Deserialize;
 use smig::ConnectionInfo;
 
-use super::log_writer::{Dropped, LogWriter, Sink};
+use super::log_writer::{Ledger, LogWriter, Sink};
 
 /// The form of the lines.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Deserialize)]
@@ -40,7 +40,7 @@ pub struct AccessLog {
     format: Format,
     /// `None`: there are no lines.
     writer: Option<LogWriter>,
-    dropped: Arc<Dropped>,
+    ledger: Arc<Ledger>,
 }
 
 impl AccessLog {
@@ -57,12 +57,12 @@ impl AccessLog {
     /// # Errors
     /// As [`new`](Self::new).
     pub fn next(&self, format: Format, file: Option<&Path>) -> io::Result<Arc<Self>> {
-        Self::open(format, file, Arc::clone(&self.dropped))
+        Self::open(format, file, Arc::clone(&self.ledger))
     }
 
-    fn open(format: Format, file: Option<&Path>, dropped: Arc<Dropped>) -> io::Result<Arc<Self>> {
+    fn open(format: Format, file: Option<&Path>, ledger: Arc<Ledger>) -> io::Result<Arc<Self>> {
         if format == Format::Off {
-            return Ok(Arc::new(Self { format, writer: None, dropped }));
+            return Ok(Arc::new(Self { format, writer: None, ledger }));
         }
         let sink = match file {
             None => Sink::Output,
@@ -72,8 +72,8 @@ impl AccessLog {
                 Sink::File(OpenOptions::new().create(true).append(true).read(is_pipe).open(path)?)
             }
         };
-        let writer = LogWriter::start(sink, Arc::clone(&dropped))?;
-        Ok(Arc::new(Self { format, writer: Some(writer), dropped }))
+        let writer = LogWriter::start(sink, Arc::clone(&ledger))?;
+        Ok(Arc::new(Self { format, writer: Some(writer), ledger }))
     }
 
     pub(crate) const fn is_on(&self) -> bool {
@@ -83,15 +83,13 @@ impl AccessLog {
     /// Lines that were dropped since the start: there was no room for them, or they could not be written.
     #[must_use]
     pub fn dropped(&self) -> u64 {
-        self.dropped.count()
+        self.ledger.dropped()
     }
 
-    /// Waits until the lines so far are written, for `limit` at most; not for a pipe that nobody reads, or a disk
-    /// that takes nothing.
+    /// Waits until the lines so far are written, also those of the logs whose place this one took, for `limit` at
+    /// most; not for a pipe that nobody reads, or a disk that takes nothing.
     pub async fn flush(&self, limit: Duration) {
-        if let Some(writer) = &self.writer {
-            writer.flush(limit).await;
-        }
+        self.ledger.flush(limit).await;
     }
 
     /// Begins a line; `None` if nothing is logged.

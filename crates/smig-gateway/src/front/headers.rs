@@ -1,15 +1,23 @@
 //! Changes to header fields, as the configuration says.
 
 use http::header::{
-    CONNECTION, CONTENT_LENGTH, HOST, HeaderMap, HeaderName, HeaderValue, TE, TRAILER,
-    TRANSFER_ENCODING, UPGRADE,
+    CONNECTION, CONTENT_LENGTH, HOST, HeaderMap, HeaderName, HeaderValue, PROXY_AUTHORIZATION, TE,
+    TRAILER, TRANSFER_ENCODING, UPGRADE,
 };
 
 use crate::config::HeaderSpec;
 
 /// Fields that frame messages, or are for one hop only.
-const OURS: [HeaderName; 7] =
-    [CONNECTION, CONTENT_LENGTH, HOST, TE, TRAILER, TRANSFER_ENCODING, UPGRADE];
+const OURS: [HeaderName; 8] = [
+    CONNECTION,
+    CONTENT_LENGTH,
+    HOST,
+    PROXY_AUTHORIZATION,
+    TE,
+    TRAILER,
+    TRANSFER_ENCODING,
+    UPGRADE,
+];
 
 #[derive(Clone, Debug, PartialEq, Eq)]
 enum Step {
@@ -84,6 +92,14 @@ fn content(value: &str) -> Result<HeaderValue, String> {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_field_that_would_not_arrive_cannot_be_set() {
+        for name in ["Host", "Connection", "Proxy-Authorization"] {
+            let spec: HeaderSpec = toml::from_str(&format!("set = {{ {name} = 'x' }}")).unwrap();
+            assert!(HeaderRules::new(&spec).is_err(), "{name}");
+        }
+    }
 
     #[test]
     fn fields_are_removed_set_and_added_in_this_order() {

@@ -4,24 +4,28 @@
 
 use std::fs::File;
 use std::io::{self, Write};
-use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 use std::sync::mpsc::{Receiver, Sender, channel};
+use std::sync::{Arc, Mutex, PoisonError, Weak};
 use std::thread;
 use std::time::Duration;
 
 use smig::seldom;
-use tokio::sync::oneshot;
-use tokio::time::{Instant, timeout};
+use tokio::time::{Instant, sleep};
 
 /// Lines that may wait...
 const MAX_LINES: usize = 4096;
 /// ...and their bytes.
 const MAX_BYTES: usize = 4 << 20;
-/// Bytes that are written at once, about.
+/// Bytes that are taken from the queue at once, about.
 const BATCH: usize = 64 << 10;
-/// At the end: who has taken no batch in this time will take none.
+/// Bytes that are written at once, about: a pipe takes what it gets as a whole, and until then nothing shows
+/// that it is read.
+const PIECE: usize = 4 << 10;
+/// At the end: who has taken no piece in this time will take none.
 const STUCK: Duration = Duration::from_secs(1);
+/// At the end it is looked so often.
+const LOOK: Duration = Duration::from_millis(10);
 
 /// Where lines go.
 #[derive(Debug)]
@@ -33,23 +37,19 @@ pub(super) enum Sink {
 /// The way to the thread. It ends when this is dropped and what waits is written.
 #[derive(Debug)]
 pub(super) struct LogWriter {
-    /// What waits is bounded by the room that it takes. A question takes none.
-    messages: Sender<Message>,
+    /// What waits is bounded by the room that it takes.
+    lines: Sender<String>,
     room: Arc<Room>,
-    dropped: Arc<Dropped>,
+    ledger: Arc<Ledger>,
 }
 
-enum Message {
-    Line(String),
-    /// Tells when all before it is written.
-    Written(oneshot::Sender<()>),
-}
-
-/// What waits to be written.
+/// What waits to be written. The thread holds it until that is done.
 #[derive(Debug, Default)]
 struct Room {
     lines: AtomicUsize,
     bytes: AtomicUsize,
+    /// Bytes that were written so far.
+    written: AtomicU64,
 }
 
 impl Room {
@@ -65,109 +65,127 @@ impl Room {
     }
 
     fn give_back(&self, lines: usize, bytes: usize) {
-        self.lines.fetch_sub(lines, Ordering::Relaxed);
         self.bytes.fetch_sub(bytes, Ordering::Relaxed);
+        // Whoever sees that no line waits sees all of them written.
+        self.lines.fetch_sub(lines, Ordering::Release);
     }
 
-    fn lines(&self) -> usize {
-        self.lines.load(Ordering::Relaxed)
+    fn is_empty(&self) -> bool {
+        self.lines.load(Ordering::Acquire) == 0
+    }
+
+    fn written(&self) -> u64 {
+        self.written.load(Ordering::Relaxed)
     }
 }
 
-/// Lines that were not written, of a log and of those that took its place.
+/// What is known of a log and of those whose place it took: lines that were not written, and those that wait.
 #[derive(Debug, Default)]
-pub(super) struct Dropped {
-    count: AtomicU64,
+pub(super) struct Ledger {
+    dropped: AtomicU64,
+    rooms: Mutex<Vec<Weak<Room>>>,
 }
 
-impl Dropped {
-    pub(super) fn count(&self) -> u64 {
-        self.count.load(Ordering::Relaxed)
+impl Ledger {
+    pub(super) fn dropped(&self) -> u64 {
+        self.dropped.load(Ordering::Relaxed)
     }
 
-    fn add(&self, lines: u64, why: &str) {
-        self.count.fetch_add(lines, Ordering::Relaxed);
+    fn drop_lines(&self, lines: u64, why: &str) {
+        self.dropped.fetch_add(lines, Ordering::Relaxed);
         seldom!(warn, "dropped lines", times = lines, "lines of the access log are dropped: {why}");
+    }
+
+    fn add(&self, room: &Arc<Room>) {
+        let mut rooms = self.rooms.lock().unwrap_or_else(PoisonError::into_inner);
+        rooms.retain(|room| room.strong_count() > 0);
+        rooms.push(Arc::downgrade(room));
+    }
+
+    /// Waits until no line waits, for `limit` at most, and no longer than something is written from time to time.
+    pub(super) async fn flush(&self, limit: Duration) {
+        let all = self.rooms.lock().unwrap_or_else(PoisonError::into_inner).clone();
+        let mut rooms: Vec<Arc<Room>> = all.iter().filter_map(Weak::upgrade).collect();
+        let end = Instant::now() + limit;
+        let (mut written, mut since) = (0, Instant::now());
+        loop {
+            rooms.retain(|room| !room.is_empty());
+            let now = Instant::now();
+            let so_far = rooms.iter().map(|room| room.written()).sum();
+            if so_far != written {
+                (written, since) = (so_far, now);
+            }
+            if rooms.is_empty() || now >= end.min(since + STUCK) {
+                return;
+            }
+            sleep(LOOK).await;
+        }
     }
 }
 
 impl LogWriter {
     /// Starts the thread.
-    pub(super) fn start(sink: Sink, dropped: Arc<Dropped>) -> io::Result<Self> {
-        let (messages, receiver) = channel();
+    pub(super) fn start(sink: Sink, ledger: Arc<Ledger>) -> io::Result<Self> {
+        let (lines, receiver) = channel();
         let room = Arc::<Room>::default();
-        let (left, tally) = (Arc::clone(&room), Arc::clone(&dropped));
+        ledger.add(&room);
+        let (left, tally) = (Arc::clone(&room), Arc::clone(&ledger));
         // Nobody joins it: it may be in a write that never ends.
         thread::Builder::new()
             .name("smig-access-log".to_owned())
             .spawn(move || write_all(&receiver, sink, &left, &tally))?;
-        Ok(Self { messages, room, dropped })
+        Ok(Self { lines, room, ledger })
     }
 
     /// Passes a line on if there is room.
     pub(super) fn write(&self, line: String) {
         let len = line.len();
         if !self.room.take(len) {
-            return self.dropped.add(1, "whoever reads it, or the disk, is too slow");
+            return self.ledger.drop_lines(1, "whoever reads it, or the disk, is too slow");
         }
-        if self.messages.send(Message::Line(line)).is_err() {
+        if self.lines.send(line).is_err() {
             self.room.give_back(1, len);
-            self.dropped.add(1, "its thread has ended");
+            self.ledger.drop_lines(1, "its thread has ended");
         }
-    }
-
-    /// Waits until all that waits now is written, for `limit` at most, and no longer than something of it is
-    /// written from time to time.
-    pub(super) async fn flush(&self, limit: Duration) {
-        let end = Instant::now() + limit;
-        let mut written = self.written();
-        loop {
-            let before = self.room.lines();
-            let left = end.saturating_duration_since(Instant::now());
-            // Told or, if the thread has ended, not: nothing is waited for any more.
-            if timeout(left.min(STUCK), &mut written).await.is_ok()
-                || self.room.lines() == before
-                || left.is_zero()
-            {
-                return;
-            }
-        }
-    }
-
-    /// Told when all that waits now is written.
-    fn written(&self) -> oneshot::Receiver<()> {
-        let (tell, told) = oneshot::channel();
-        // It fails only if the thread has ended, and is dropped then.
-        drop(self.messages.send(Message::Written(tell)));
-        told
     }
 }
 
-fn write_all(receiver: &Receiver<Message>, mut sink: Sink, room: &Room, dropped: &Dropped) {
-    let (mut batch, mut told) = (String::new(), Vec::new());
+fn write_all(receiver: &Receiver<String>, mut sink: Sink, room: &Room, ledger: &Ledger) {
+    let mut batch = String::new();
     while let Ok(first) = receiver.recv() {
         let mut lines = 0;
         let mut next = Some(first);
-        while let Some(message) = next {
-            match message {
-                Message::Line(line) => {
-                    lines += 1;
-                    batch.push_str(&line);
-                }
-                Message::Written(tell) => told.push(tell),
-            }
+        while let Some(line) = next {
+            lines += 1;
+            batch.push_str(&line);
             next = if batch.len() < BATCH { receiver.try_recv().ok() } else { None };
         }
-        if let Err(error) = sink.write_all(batch.as_bytes()) {
-            dropped.add(lines as u64, &error.to_string());
+        for piece in pieces(&batch) {
+            if let Err(error) = sink.write_all(piece.as_bytes()) {
+                ledger.drop_lines(piece.lines().count() as u64, &error.to_string());
+            }
+            room.written.fetch_add(piece.len() as u64, Ordering::Relaxed);
         }
         room.give_back(lines, batch.len());
         batch.clear();
-        for tell in told.drain(..) {
-            // Who asked may have gone.
-            let _ = tell.send(());
-        }
     }
+}
+
+/// Whole lines, so that those of two logs to one file are not mixed.
+fn pieces(batch: &str) -> impl Iterator<Item = &str> {
+    let mut rest = batch;
+    core::iter::from_fn(move || {
+        let bytes = rest.as_bytes();
+        let last = |part: &[u8]| part.iter().rposition(|&byte| byte == b'\n');
+        let end = bytes
+            .get(..PIECE)
+            .map_or(Some(bytes.len()), |part| last(part).map(|at| at + 1))
+            .or_else(|| bytes.iter().position(|&byte| byte == b'\n').map(|at| at + 1))
+            .unwrap_or(bytes.len());
+        let (piece, left) = rest.split_at_checked(end)?;
+        rest = left;
+        (!piece.is_empty()).then_some(piece)
+    })
 }
 
 impl Sink {
@@ -189,42 +207,99 @@ mod tests {
     use std::io::Read as _;
     use std::os::fd::OwnedFd;
 
-    /// A log into a pipe that nobody reads yet, with as many lines as there is room for: how many that were.
-    fn full() -> (LogWriter, io::PipeReader, u64) {
+    const HOUR: Duration = Duration::from_secs(3600);
+
+    /// A log into a pipe that nobody reads yet.
+    fn piped(ledger: &Arc<Ledger>) -> (LogWriter, io::PipeReader) {
         let (reader, pipe) = io::pipe().unwrap();
-        let dropped = Arc::<Dropped>::default();
         let sink = Sink::File(File::from(OwnedFd::from(pipe)));
-        let writer = LogWriter::start(sink, Arc::clone(&dropped)).unwrap();
-        let mut lines = 0;
-        while dropped.count() == 0 {
+        (LogWriter::start(sink, Arc::clone(ledger)).unwrap(), reader)
+    }
+
+    /// As many lines as there is room for: how many that are.
+    fn fill(writer: &LogWriter) -> u64 {
+        let (before, mut lines) = (writer.ledger.dropped(), 0);
+        while writer.ledger.dropped() == before {
             writer.write("a line of a log that is long enough to fill a pipe\n".to_owned());
             lines += 1;
         }
-        (writer, reader, lines - 1)
+        lines - 1
+    }
+
+    /// Reads all, so many bytes in each of so many milliseconds: how many lines that are.
+    fn read(mut pipe: io::PipeReader, bytes: usize, millis: u64) -> thread::JoinHandle<u64> {
+        thread::spawn(move || {
+            let (mut piece, mut lines) = (vec![0; bytes], 0);
+            loop {
+                match pipe.read(&mut piece).unwrap() {
+                    0 => return lines,
+                    len => {
+                        lines += piece[..len].iter().filter(|&&byte| byte == b'\n').count() as u64
+                    }
+                }
+                thread::sleep(Duration::from_millis(millis));
+            }
+        })
     }
 
     #[tokio::test]
     async fn lines_that_wait_are_written_before_the_end_also_when_there_is_no_room_for_more() {
-        let (writer, mut pipe, lines) = full();
-        let told = writer.written();
-        let reader = thread::spawn(move || {
-            let mut text = String::new();
-            pipe.read_to_string(&mut text).unwrap();
-            text.lines().count() as u64
-        });
-        let limit = Duration::from_secs(60);
-        let told = timeout(limit, told).await;
-        told.expect("never told that lines are written").expect("not told when they are");
+        let ledger = Arc::default();
+        let (writer, pipe) = piped(&ledger);
+        let lines = fill(&writer);
+        let reader = read(pipe, 64 << 10, 0);
+        ledger.flush(HOUR).await;
+        assert!(writer.room.is_empty());
         drop(writer);
+        assert_eq!(reader.join().unwrap(), lines);
+    }
+
+    #[tokio::test]
+    async fn the_end_waits_for_a_pipe_that_is_read_slower_than_a_batch_a_second() {
+        let ledger = Arc::default();
+        let (writer, pipe) = piped(&ledger);
+        fill(&writer);
+        // 40 KB a second.
+        let reader = read(pipe, 4 << 10, 100);
+        ledger.flush(HOUR).await;
+        assert!(writer.room.is_empty());
+        drop(writer);
+        reader.join().unwrap();
+    }
+
+    #[tokio::test]
+    async fn lines_of_the_log_before_are_written_at_the_end() {
+        let ledger = Arc::default();
+        let (before, pipe) = piped(&ledger);
+        let lines = fill(&before);
+        let room = Arc::downgrade(&before.room);
+        // A reload: those who hold it end, and another takes its place.
+        drop(before);
+        let (_after, _) = piped(&ledger);
+        let reader = read(pipe, 64 << 10, 1);
+        ledger.flush(HOUR).await;
+        assert!(room.upgrade().is_none_or(|room| room.is_empty()));
         assert_eq!(reader.join().unwrap(), lines);
     }
 
     #[tokio::test(start_paused = true)]
     async fn the_end_does_not_wait_for_a_pipe_that_nobody_reads() {
-        let (writer, _pipe, _) = full();
+        let ledger = Arc::default();
+        let (writer, _pipe) = piped(&ledger);
+        fill(&writer);
         let since = Instant::now();
-        writer.flush(Duration::from_secs(3600)).await;
+        ledger.flush(HOUR).await;
         // While the pipe fills, there is something to wait for.
         assert!(since.elapsed() < Duration::from_secs(60), "{:?}", since.elapsed());
+    }
+
+    #[test]
+    fn pieces_are_whole_lines() {
+        let line = format!("{}\n", "x".repeat(1500));
+        let long = format!("{}\n", "y".repeat(10_000));
+        let batch = format!("{line}{line}{line}{long}{line}");
+        let found: Vec<usize> = pieces(&batch).map(str::len).collect();
+        assert_eq!(found, [3002, 1501, 10_001, 1501]);
+        assert_eq!(pieces("").count(), 0);
     }
 }

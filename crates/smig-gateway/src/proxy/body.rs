@@ -9,7 +9,7 @@ use http_body::{Body as _, Frame, SizeHint};
 use smig::{BoxError, Incoming, seldom};
 use tokio::time::{Instant, Sleep};
 
-use super::head::check_trailers;
+use super::head::admit_trailers;
 use super::upload::Rest;
 use crate::upstream::{Lease, UnderWay};
 
@@ -132,9 +132,9 @@ impl Http1 {
         };
         let incoming = &mut self.incoming;
         match connection.drive(cx, |cx| Pin::new(&mut *incoming).poll_frame(cx)) {
-            Poll::Ready(Some(Ok(frame))) => {
+            Poll::Ready(Some(Ok(mut frame))) => {
                 self.waits = false;
-                if let Some(Err(why)) = frame.trailers_ref().map(check_trailers) {
+                if let Some(Err(why)) = frame.trailers_mut().map(admit_trailers) {
                     return self.fail(why.into());
                 }
                 if self.incoming.is_end_stream() {
@@ -195,11 +195,13 @@ impl Http2 {
         };
         self.waits = false;
         Poll::Ready(frame.map(|frame| {
-            frame.map_err(|error| {
-                let error = error.into();
-                self.failed(&error);
-                error
-            })
+            let frame = frame.map_err(BoxError::from);
+            let frame =
+                frame.and_then(|mut frame| match frame.trailers_mut().map(admit_trailers) {
+                    Some(Err(why)) => Err(why.into()),
+                    Some(Ok(())) | None => Ok(frame),
+                });
+            frame.inspect_err(|error| self.failed(error))
         }))
     }
 

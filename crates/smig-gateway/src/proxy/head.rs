@@ -471,8 +471,9 @@ pub(crate) fn accept_http2<B>(response: &mut Response<B>) -> Result<(), Failure>
 }
 
 /// Fields that may not come behind a body (RFC 9110 section 6.5.1): who merges them into the head
-/// would be led astray.
-pub(crate) fn check_trailers(trailers: &HeaderMap) -> Result<(), &'static str> {
+/// would be led astray. Those between a client and its proxy are taken away.
+pub(crate) fn admit_trailers(trailers: &mut HeaderMap) -> Result<(), &'static str> {
+    strip_proxys(trailers);
     for name in trailers.keys() {
         if is_of_one_hop(name) || *name == CONTENT_LENGTH || *name == HOST || *name == TE {
             return Err("the trailers hold a field of framing or routing");

@@ -1,6 +1,7 @@
 //! Bodies: trailers, back-pressure, and what breaks on the way.
 
 use std::convert::Infallible;
+use std::num::NonZeroUsize;
 use std::pin::Pin;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -8,13 +9,14 @@ use std::task::{Context, Poll};
 use std::time::Duration;
 
 use bytes::Bytes;
-use http::{HeaderMap, Request};
+use http::{HeaderMap, Request, Response};
 use http_body::Frame;
 use http_body_util::{BodyExt as _, StreamBody};
+use smig::{ClearTrust, Incoming, Server};
 use smig_gateway::upstream::Timeouts;
 use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
 
-use crate::support::{Gateway, Origin, client, get, spec, text};
+use crate::support::{Gateway, Origin, client, get, loopback, spec, text};
 
 #[tokio::test]
 async fn trailers_go_both_ways() {
@@ -38,6 +40,52 @@ async fn trailers_go_both_ways() {
     let body = response.unwrap().into_body().collect().await.unwrap();
     assert_eq!(body.trailers().unwrap()["x-end"], "2");
     assert_eq!(body.to_bytes(), "ok");
+}
+
+/// A server behind is no proxy, whatever it speaks (RFC 9110 section 11.7).
+#[tokio::test]
+async fn what_is_for_a_proxy_does_not_pass_in_trailers() {
+    let mut origin = Origin::start().await;
+    let gateway = Gateway::before(origin.url());
+    let trailers = |name: &'static str| {
+        let fields = [(name, "x"), ("x-sum", "1")];
+        let fields = fields.map(|(name, value)| (name.parse().unwrap(), value.parse().unwrap()));
+        let frames = [
+            Frame::data(Bytes::from_static(b"body")),
+            Frame::trailers(HeaderMap::from_iter(fields)),
+        ];
+        StreamBody::new(Frames(frames.into_iter().collect()))
+    };
+    let body = trailers("proxy-authorization");
+    let request = Request::post(gateway.url("/")).header("trailer", "x-sum, proxy-authorization");
+    let request = request.body(body).unwrap();
+    let answering = async {
+        let mut got = origin.request().await;
+        let body = got.read_until("\r\n\r\n").await.to_ascii_lowercase();
+        assert_eq!(body, "4\r\nbody\r\n0\r\nx-sum: 1\r\n\r\n");
+        got.answer("HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n2\r\nok\r\n0\r\n").await;
+        got.answer("Proxy-Authentication-Info: x\r\nX-Sum: 1\r\n\r\n").await;
+    };
+    let client = client();
+    let (response, ()) = tokio::join!(client.request(request), answering);
+    let body = response.unwrap().into_body().collect().await.unwrap();
+    let names: Vec<_> = body.trailers().unwrap().keys().collect();
+    assert_eq!(names, ["x-sum"]);
+
+    let answer = move |_: Request<Incoming>| {
+        let body = trailers("proxy-authentication-info");
+        std::future::ready(Ok::<_, Infallible>(Response::new(body)))
+    };
+    let server = Server::builder()
+        .workers(NonZeroUsize::MIN)
+        .listen_cleartext(loopback(), ClearTrust::None)
+        .start(tower::service_fn(answer))
+        .unwrap();
+    let gateway = Gateway::before(format!("h2c://{}", server.local_addrs()[0]));
+    let response = client.request(get(gateway.url("/"))).await.unwrap();
+    let body = response.into_body().collect().await.unwrap();
+    let names: Vec<_> = body.trailers().unwrap().keys().collect();
+    assert_eq!(names, ["x-sum"]);
 }
 
 /// Frames that are there.

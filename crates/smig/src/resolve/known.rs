@@ -28,7 +28,11 @@ impl Known {
     }
 
     /// Remembers an answer. When there are too many the older half is forgotten: each new name pays for two.
+    /// An answer to a later question stays: each of those who ask has questions of its own.
     pub(super) fn insert(&mut self, host: Arc<str>, answer: Answer) {
+        if self.0.get(&host).is_some_and(|known| known.since > answer.since) {
+            return;
+        }
         if self.0.len() >= MAX_NAMES && !self.0.contains_key(&host) {
             let mut all: Vec<_> =
                 self.0.iter().map(|(host, answer)| (answer.since, Arc::clone(host))).collect();
@@ -46,6 +50,20 @@ mod tests {
     use std::time::Duration;
 
     use super::*;
+
+    #[test]
+    fn an_older_question_does_not_take_a_newer_answers_place() {
+        let (begin, mut known) = (Instant::now(), Known::default());
+        let answer = |seconds, last| Answer {
+            since: begin + Duration::from_secs(seconds),
+            addresses: Arc::from([IpAddr::from([192, 0, 2, last])]),
+        };
+        known.insert("a".into(), answer(1, 1));
+        known.insert("a".into(), answer(0, 2));
+        assert_eq!(*known.get("a").unwrap().addresses, [IpAddr::from([192, 0, 2, 1])]);
+        known.insert("a".into(), answer(2, 3));
+        assert_eq!(*known.get("a").unwrap().addresses, [IpAddr::from([192, 0, 2, 3])]);
+    }
 
     #[test]
     fn a_known_name_costs_no_walk_and_a_new_one_seldom() {

@@ -210,7 +210,7 @@ impl Names {
             if let Err(error) = aside::start("resolver", move || names.work(begun))
                 && state.queue.put_back(&turn).is_err()
             {
-                return Err(error);
+                return known.map(Found::Usable).ok_or(error);
             }
         }
         drop(state);
