@@ -12,7 +12,7 @@ fn a_command_has_two_hosts_and_its_own_end() {
     let script = "readlink /proc/self/ns/net; \
         for host in \"$SMIG_LAB_SERVER\" \"$SMIG_LAB_CLIENT\"; do $host readlink /proc/self/ns/net; done; \
         echo $SMIG_LAB_SERVER_ADDRESS $SMIG_LAB_CLIENT_ADDRESS; \
-        $SMIG_LAB_SERVER sleep 100000 & exit 7";
+        $SMIG_LAB_SERVER sleep 100000 2>/dev/null & exit 7";
     let output = place.run(&["link", "paper-wired", "--", "sh", "-c", script]);
     assert_exit(&output, 7);
     let said = text(&output.stdout);
@@ -22,7 +22,8 @@ fn a_command_has_two_hosts_and_its_own_end() {
     let outside = std::fs::read_link("/proc/self/ns/net").unwrap();
     assert_eq!(own, outside.to_str().unwrap());
     assert!(own != server && own != client && server != client, "{said}");
-    // The background command may still be about to enter its host when that is taken away, and say so.
+    // Not of the background command: it may still be about to enter its host when that is taken away, and say
+    // so in half a line.
     let said = text(&output.stderr);
     assert!(said.lines().any(|line| line.starts_with("paper-wired: to the client ")), "{said}");
 }
