@@ -101,7 +101,7 @@ pub(super) async fn linger(
             biased;
             read = poll_fn(|cx| spent.poll_discard(cx)), if watch.left > 0 && !watch.has_ended => match read {
                 // It may still have to take the response.
-                Ok(0) => watch.has_ended = true,
+                Ok(0) => watch.on_end(clock::now()),
                 Err(_) => return End::Clients,
                 Ok(count) => watch.on_read(count, clock::now()),
             },
@@ -156,6 +156,11 @@ impl Watch {
     fn on_read(&mut self, count: usize, now: Instant) {
         (self.heard, self.is_sending) = (now, true);
         self.left = self.left.saturating_sub(count as u64);
+    }
+
+    /// Most have taken everything when they end.
+    fn on_end(&mut self, now: Instant) {
+        (self.has_ended, self.look) = (true, now);
     }
 
     fn is_due(&self, now: Instant) -> bool {
@@ -289,6 +294,13 @@ mod tests {
         client.write_all(&[b'x'; 100_000]).await.unwrap();
         drop(client);
         assert_eq!(ended(server, false, std::future::pending()).await.0, End::Clients);
+        // Not even until the next look.
+        let now = Instant::from_nanos(0) + LINGER;
+        let mut watch = Watch::new(SEND, now, false);
+        watch.on_end(now);
+        assert!(watch.is_due(now));
+        watch.look(now, Some(TcpInfo::default()));
+        assert_eq!(watch.end(now), Some(End::Clients));
     }
 
     /// However long that takes, and also while the server drains: within the drain's own limit.
