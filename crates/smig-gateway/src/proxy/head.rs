@@ -502,26 +502,4 @@ mod tests {
             assert_eq!(poses_as_ours(&HeaderName::from_static(name)), poses, "{name}");
         }
     }
-
-    #[test]
-    fn a_port_is_a_number() {
-        for (authority, fits) in [
-            ("a", true),
-            ("a:", true),
-            ("a:80", true),
-            ("[::1]", true),
-            ("[::1]:80", true),
-            ("a:http", false),
-            ("a:+80", false),
-            ("a:65536", false),
-            ("[::1]:http", false),
-            ("u@a", false),
-            ("u:80@a", false),
-            ("a@a:80", false),
-            ("a:1@a:80", false),
-        ] {
-            let authority = Authority::from_static(authority);
-            assert_eq!(is_host_and_port(&authority), fits, "{authority}");
-        }
-    }
 }

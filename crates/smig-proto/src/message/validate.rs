@@ -233,10 +233,15 @@ mod tests {
             ("a:+80", false),
             ("a:65536", false),
             ("[::1]:+80", false),
+            ("[::1]:http", false),
             ("u@a", false),
+            ("u:80@a", false),
+            ("a@a:80", false),
+            ("a:1@a:80", false),
         ] {
             let parsed = parse_authority(Bytes::from_static(value.as_bytes()));
             assert_eq!(parsed.is_ok(), fits, "{value}");
+            assert_eq!(is_host_and_port(&Authority::from_static(value)), fits, "{value}");
         }
     }
 
