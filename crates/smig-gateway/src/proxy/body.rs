@@ -9,7 +9,7 @@ use http_body::{Body as _, Frame, SizeHint};
 use smig::{BoxError, Incoming, seldom};
 use tokio::time::{Instant, Sleep};
 
-use super::head::admit_trailers;
+use super::head::admit_frame;
 use super::upload::Rest;
 use crate::upstream::{Lease, UnderWay};
 
@@ -132,11 +132,12 @@ impl Http1 {
         };
         let incoming = &mut self.incoming;
         match connection.drive(cx, |cx| Pin::new(&mut *incoming).poll_frame(cx)) {
-            Poll::Ready(Some(Ok(mut frame))) => {
+            Poll::Ready(Some(Ok(frame))) => {
                 self.waits = false;
-                if let Some(Err(why)) = frame.trailers_mut().map(admit_trailers) {
-                    return self.fail(why.into());
-                }
+                let frame = match admit_frame(frame) {
+                    Ok(frame) => frame,
+                    Err(why) => return self.fail(why),
+                };
                 if self.incoming.is_end_stream() {
                     self.release();
                 }
@@ -195,12 +196,7 @@ impl Http2 {
         };
         self.waits = false;
         Poll::Ready(frame.map(|frame| {
-            let frame = frame.map_err(BoxError::from);
-            let frame =
-                frame.and_then(|mut frame| match frame.trailers_mut().map(admit_trailers) {
-                    Some(Err(why)) => Err(why.into()),
-                    Some(Ok(())) | None => Ok(frame),
-                });
+            let frame = frame.map_err(BoxError::from).and_then(admit_frame);
             frame.inspect_err(|error| self.failed(error))
         }))
     }

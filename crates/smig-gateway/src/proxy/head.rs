@@ -1,13 +1,15 @@
 //! Heads on their way through: what is for one hop only stays here (RFC 9110 section 7.6.1), and what
 //! two parsers could read in two ways is refused, never repaired. Where a message ends is `framing`'s.
 
+use bytes::Bytes;
 use http::header::{
     self, CONNECTION, CONTENT_LENGTH, EXPECT, HOST, HeaderMap, HeaderName, HeaderValue,
     PROXY_AUTHENTICATE, PROXY_AUTHORIZATION, TE, TRANSFER_ENCODING, UPGRADE,
 };
 use http::uri::{Authority, PathAndQuery, Scheme};
 use http::{Extensions, Method, Request, Response, StatusCode, Uri, Version, request};
-use smig::{Protocol, is_host_and_port};
+use http_body::Frame;
+use smig::{BoxError, Protocol, is_host_and_port};
 
 use super::Failure;
 use super::framing::{self, Content, Fields};
@@ -470,16 +472,17 @@ pub(crate) fn accept_http2<B>(response: &mut Response<B>) -> Result<(), Failure>
         .map_err(|why| Failure::BadResponse(why.to_owned()))
 }
 
-/// Fields that may not come behind a body (RFC 9110 section 6.5.1): who merges them into the head
-/// would be led astray. Those between a client and its proxy are taken away.
-pub(crate) fn admit_trailers(trailers: &mut HeaderMap) -> Result<(), &'static str> {
+/// Passes a frame on, if its trailers may be. Some fields may not come behind a body (RFC 9110 section 6.5.1):
+/// who merges them into the head would be led astray. Those between a client and its proxy are taken away.
+pub(crate) fn admit_frame(mut frame: Frame<Bytes>) -> Result<Frame<Bytes>, BoxError> {
+    let Some(trailers) = frame.trailers_mut() else { return Ok(frame) };
     strip_proxys(trailers);
     for name in trailers.keys() {
         if is_of_one_hop(name) || *name == CONTENT_LENGTH || *name == HOST || *name == TE {
-            return Err("the trailers hold a field of framing or routing");
+            return Err("the trailers hold a field of framing or routing".into());
         }
     }
-    Ok(())
+    Ok(frame)
 }
 
 #[cfg(test)]

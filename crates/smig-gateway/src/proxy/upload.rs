@@ -11,7 +11,7 @@ use http_body::{Body as _, Frame, SizeHint};
 use smig::{BoxError, Incoming};
 
 use super::Failure;
-use super::head::admit_trailers;
+use super::head::admit_frame;
 use crate::upstream::{Timeouts, UnderWay};
 
 /// How long a server that was asked to say 100 is waited for until the body is sent anyway
@@ -194,12 +194,7 @@ impl http_body::Body for Upload {
                 shared.ended.store(true, Ordering::Relaxed);
                 return Poll::Ready(None);
             }
-            Some(frame) => {
-                frame.and_then(|mut frame| match frame.trailers_mut().map(admit_trailers) {
-                    Some(Err(why)) => Err(why.into()),
-                    Some(Ok(())) | None => Ok(frame),
-                })
-            }
+            Some(frame) => frame.and_then(admit_frame),
         };
         match &frame {
             Err(_) => shared.failed.store(true, Ordering::Relaxed),

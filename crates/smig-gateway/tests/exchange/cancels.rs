@@ -138,20 +138,28 @@ async fn give_up(client: &mut TcpStream, count: u32) {
     client.write_all(&resets).await.unwrap();
 }
 
+/// One client after the other asks so often, and gives everything up.
+async fn in_rounds(
+    origin: &mut Origin,
+    gateway: &Gateway,
+    rounds: usize,
+    each: u32,
+) -> Vec<TcpStream> {
+    let mut clients = Vec::new();
+    for n in 1..=rounds {
+        let mut client = asking(gateway, each).await;
+        origin.arrivals(each as usize).await;
+        give_up(&mut client, each).await;
+        origin.resets(n * each as usize).await;
+        clients.push(client);
+    }
+    clients
+}
+
 #[tokio::test]
 async fn requests_that_are_given_up_do_not_end_the_connection_of_others() {
-    others_do_not_notice(100, async |origin, gateway| {
-        let mut clients = Vec::new();
-        for n in 1..=4 {
-            let mut client = asking(gateway, 100).await;
-            origin.arrivals(100).await;
-            give_up(&mut client, 100).await;
-            origin.resets(n * 100).await;
-            clients.push(client);
-        }
-        clients
-    })
-    .await;
+    others_do_not_notice(100, async |origin, gateway| in_rounds(origin, gateway, 4, 100).await)
+        .await;
 }
 
 /// Those that wait while others are given up may be given up as well.
@@ -177,16 +185,5 @@ async fn requests_that_wait_are_not_opened_where_many_were_reset() {
 /// Where there may be no other connection, this one goes on taking requests: not so many at once.
 #[tokio::test]
 async fn cancels_do_not_close_the_only_connection() {
-    others_do_not_notice(1, async |origin, gateway| {
-        let mut clients = Vec::new();
-        for n in 1..=2 {
-            let mut client = asking(gateway, 120).await;
-            origin.arrivals(120).await;
-            give_up(&mut client, 120).await;
-            origin.resets(n * 120).await;
-            clients.push(client);
-        }
-        clients
-    })
-    .await;
+    others_do_not_notice(1, async |origin, gateway| in_rounds(origin, gateway, 2, 120).await).await;
 }
