@@ -18,6 +18,7 @@ mod paint;
 mod probe;
 mod serve;
 mod settings;
+mod stderr;
 mod stdout;
 mod suffix;
 mod trace;

@@ -31,7 +31,7 @@ pub(crate) fn start(level: Level) {
     // Fails only where something was installed before, which nothing does.
     let _ = tracing_subscriber::fmt()
         .with_env_filter(filter)
-        .with_writer(std::io::stderr)
+        .with_writer(|| crate::stderr::Lines)
         .with_ansi(is_painted)
         .with_target(false)
         .try_init();

@@ -19,7 +19,7 @@ use tokio::sync::watch;
 
 use crate::exit::{Exit, Failure};
 use crate::serve::stop::Signals;
-use crate::{paint, trust};
+use crate::{paint, stderr, trust};
 use smig_settings::value::parse_seconds;
 
 /// Where a token is looked for, if no file is named.
@@ -136,6 +136,7 @@ fn parse_listen(text: &str) -> Result<Listen, String> {
 }
 
 pub(crate) fn run(args: &AgentArgs) -> Result<ExitCode> {
+    let _apart = stderr::apart();
     crate::trace::start(match args.verbose {
         0 => crate::trace::Level::Warnings,
         _ => crate::trace::Level::Everything,
@@ -175,7 +176,7 @@ pub(crate) fn run(args: &AgentArgs) -> Result<ExitCode> {
         let mut signals = Signals::new()?;
         let say = |text: String| {
             if !args.quiet {
-                eprintln!("{text}");
+                stderr::say(&text);
             }
         };
         let agent = Agent::start(spec, client).await.map_err(|error| usage(error.to_string()))?;
@@ -299,10 +300,10 @@ fn announce(agent: &Agent, forwards: &[PortForward], say: impl Fn(String)) {
     }
     let all = [agent.http_addrs(), agent.socks_addrs(), agent.forward_addrs()].concat();
     for addr in all.iter().filter(|addr| !addr.ip().is_loopback()) {
-        eprintln!(
+        stderr::say(&format!(
             "{} whoever reaches {addr} can use the gateway as you; listen on 127.0.0.1 unless that is meant",
             paint::bad("warning:")
-        );
+        ));
     }
 }
 

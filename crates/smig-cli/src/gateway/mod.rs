@@ -19,6 +19,7 @@ use crate::dev_cert::{self, DevCert, Freshness};
 use crate::exit::{Exit, Failure};
 use crate::open_files::OpenFiles;
 use crate::paint;
+use crate::stderr;
 use signals::{Cause, Signals};
 
 /// Have other servers behind this one, whose streams can move
@@ -111,9 +112,10 @@ pub(crate) fn run(args: &GatewayArgs) -> Result<ExitCode> {
     let level = if args.quiet { crate::trace::Level::Errors } else { crate::trace::Level::Notices };
     let say = |text: &str| {
         if !args.quiet {
-            eprintln!("{text}");
+            stderr::say(text);
         }
     };
+    let _apart = stderr::apart();
     crate::trace::start(level);
     let open_files = OpenFiles::raise();
     let config = config(args, &say)?;
@@ -254,10 +256,8 @@ fn reload(args: &GatewayArgs, gateway: &mut Gateway, say: &dyn Fn(&str)) -> Opti
             Some(limit)
         }
         Err(error) => {
-            eprintln!(
-                "{} SIGHUP: the configuration stays as it was: {error:#}",
-                paint::bad("error:")
-            );
+            let error = format!("SIGHUP: the configuration stays as it was: {error:#}");
+            stderr::say(&format!("{} {error}", paint::bad("error:")));
             None
         }
     }

@@ -19,6 +19,7 @@ use crate::exit::{Exit, Failure};
 use crate::open_files::OpenFiles;
 use crate::paint;
 use crate::settings::{self, Flags, Settings, Wire};
+use crate::stderr;
 use logged::Logged;
 
 /// Serve a folder of files
@@ -62,13 +63,14 @@ enum Voice {
 impl Voice {
     fn say(self, text: &str) {
         if self == Self::Normal {
-            eprintln!("{text}");
+            stderr::say(text);
         }
     }
 }
 
 pub(crate) fn run(args: &ServeArgs) -> Result<ExitCode> {
     let voice = if args.quiet { Voice::Quiet } else { Voice::Normal };
+    let _apart = stderr::apart();
     crate::trace::start(crate::trace::Level::Warnings);
     let settings = settings(args).map_err(|why| Failure::new(Exit::Usage, why))?;
     let open_files = OpenFiles::raise();

@@ -1,10 +1,13 @@
 //! `smig gateway`: one route, a file, signals.
 
+use std::io::{BufRead as _, BufReader, Read as _, Write as _};
+use std::net::TcpStream;
 use std::process::Command;
+use std::time::Duration;
 
 use rustix::process::Signal;
 
-use crate::support::{Place, assert_exit, line_with, sha256_of, text};
+use crate::support::{Ended, Place, assert_exit, line_with, sha256_of, text};
 
 #[test]
 fn one_server_behind_a_development_certificate() {
@@ -50,6 +53,42 @@ fn a_trust_store_that_cannot_be_read_holds_nothing_up() {
     gateway.signal(Signal::TERM);
     assert_eq!(gateway.child.wait().unwrap().code(), Some(0));
     assert!(!waiting.wait().unwrap().success());
+}
+
+/// Log and messages to one reader, as `2>&1 |` and systemd have it, who stops to read.
+#[test]
+fn a_reader_who_stops_holds_nobody_up() {
+    const REQUESTS: usize = 6_000;
+    const AT_ONCE: usize = 50;
+    let place = Place::new();
+    let file = place.shown("gateway.toml");
+    let config = "server = { workers = 1, drain_timeout = '1s' }\n\
+                  access_log = { format = 'json' }\n\
+                  [[listen]]\naddress = '127.0.0.1:0'\nprotocol = 'cleartext'\n\
+                  [[route]]\nstatus = 200\n";
+    std::fs::write(&file, config).unwrap();
+    let (reader, writer) = std::io::pipe().unwrap();
+    let mut command = place.smig(&["gateway", "--config", &file]);
+    let mut gateway =
+        Ended(command.stdout(writer.try_clone().unwrap()).stderr(writer).spawn().unwrap());
+    let mut lines = BufReader::new(reader).lines().map(Result::unwrap);
+    let line = lines.find(|line| line.contains("listening on http://")).unwrap();
+    let mut tcp = TcpStream::connect(line.rsplit_once('/').unwrap().1).unwrap();
+    // A limit that no slow machine meets.
+    tcp.set_read_timeout(Some(Duration::from_secs(120))).unwrap();
+    for _ in 0..REQUESTS / AT_ONCE {
+        tcp.write_all("GET / HTTP/1.1\r\nHost: a\r\n\r\n".repeat(AT_ONCE).as_bytes()).unwrap();
+        let mut heads = Vec::new();
+        while heads.windows(4).filter(|four| four == b"\r\n\r\n").count() < AT_ONCE {
+            let mut piece = [0; 4096];
+            let len = tcp.read(&mut piece).expect("an answer in time");
+            assert_ne!(len, 0, "the gateway closed the connection");
+            heads.extend_from_slice(&piece[..len]);
+        }
+    }
+    drop(tcp);
+    gateway.signal(Signal::TERM);
+    assert_eq!(gateway.0.wait().unwrap().code(), Some(0));
 }
 
 #[test]

@@ -137,6 +137,23 @@ impl Drop for Serving {
     }
 }
 
+/// A command that is killed when this is dropped.
+pub(crate) struct Ended(pub(crate) Child);
+
+impl Ended {
+    pub(crate) fn signal(&self, signal: Signal) {
+        kill_process(Pid::from_child(&self.0), signal).unwrap();
+    }
+}
+
+impl Drop for Ended {
+    fn drop(&mut self) {
+        // It may have ended already, as the test wanted.
+        let _ = self.0.kill();
+        let _ = self.0.wait();
+    }
+}
+
 /// Octets in which every stretch is different.
 pub(crate) fn content(length: usize) -> Vec<u8> {
     let mut content: Vec<u8> =
