@@ -35,6 +35,8 @@ struct Http1 {
     /// `None` once the connection has gone back.
     lease: Option<Lease>,
     under_way: UnderWay,
+    /// What may be left of the request.
+    rest: Rest,
     /// `None`: it may rest as long as it likes.
     stall: Option<Duration>,
     /// The last poll found nothing: the time limit runs.
@@ -46,7 +48,7 @@ struct Http2 {
     incoming: Incoming,
     /// `None` only when it is dropped.
     under_way: Option<UnderWay>,
-    /// What may be left of the request when the response has ended.
+    /// What may be left of the request, also when the response has ended.
     rest: Rest,
     /// `None`: it may rest as long as it likes.
     stall: Option<Duration>,
@@ -106,10 +108,11 @@ impl Body {
         incoming: hyper::body::Incoming,
         lease: Lease,
         under_way: UnderWay,
+        rest: Rest,
         stall: Option<Duration>,
     ) -> Self {
         let lease = Some(lease);
-        Self(Source::Http1(Http1 { incoming, lease, under_way, stall, waits: false }))
+        Self(Source::Http1(Http1 { incoming, lease, under_way, rest, stall, waits: false }))
     }
 
     pub(super) fn http2(
@@ -168,7 +171,7 @@ impl Http1 {
 
     fn fail(&mut self, error: BoxError) -> Polled {
         self.lease = None;
-        failed(&self.under_way, &error);
+        failed(&self.under_way, &self.rest, &error);
         Poll::Ready(Some(Err(error)))
     }
 }
@@ -203,7 +206,7 @@ impl Http2 {
 
     fn failed(&self, error: &BoxError) {
         if let Some(under_way) = &self.under_way {
-            failed(under_way, error);
+            failed(under_way, &self.rest, error);
         }
     }
 }
@@ -216,8 +219,13 @@ impl Drop for Http2 {
     }
 }
 
-/// A response broke in its body: the client learns by a reset.
-fn failed(under_way: &UnderWay, error: &BoxError) {
+/// A response broke in its body: the client learns by a reset. Where the request's body failed before, the
+/// exchange was given up for that, and the server is not to be blamed.
+fn failed(under_way: &UnderWay, rest: &Rest, error: &BoxError) {
+    if rest.has_failed() {
+        tracing::debug!(%error, "a response was given up with its request");
+        return;
+    }
     if let Some(server) = under_way.server() {
         seldom!(warn, "broken response", server = %server.url(), %error, "a response broke off");
         server.on_failure();

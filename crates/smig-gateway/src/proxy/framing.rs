@@ -85,6 +85,14 @@ impl<B: Body> Content<B> {
         &self.body
     }
 
+    /// How much is left of it, if that is known from the head.
+    pub(super) const fn left(&self) -> Option<u64> {
+        match self.framing {
+            Framing::Exact(left) => Some(left),
+            Framing::Nothing | Framing::Chunked | Framing::Tunnel => None,
+        }
+    }
+
     /// Whether there is none.
     pub(super) fn is_nothing(&self) -> bool {
         self.framing == Framing::Nothing

@@ -93,6 +93,7 @@ pub(crate) fn admit_forwarded(
     mut request: Request<Incoming>,
     via: HeaderValue,
 ) -> Result<Admitted, Failure> {
+    head::check_expect(request.headers())?;
     // Our own side says 100.
     request.headers_mut().remove(EXPECT);
     let mut admitted = admit_as(request, None, Upgrades::Ignored)?;
@@ -112,7 +113,8 @@ fn admit_as(
     let kind = match outward.wish {
         Wish::Usual => {
             let expects = outward.fields.contains_key(EXPECT);
-            let content = content.map(|body| Upload::new(body, expects));
+            let announced = content.left();
+            let content = content.map(|body| Upload::new(body, announced, expects));
             Kind::Usual { content, interim, extensions }
         }
         Wish::Upgrade(_) | Wish::Extended(_) | Wish::Tunnel => {
@@ -290,7 +292,7 @@ impl Usual<'_> {
             Body::empty()
         } else {
             let stall = self.upstream.timeouts().stall_of(&parts.headers);
-            Body::http1(incoming, lease, under_way, stall)
+            Body::http1(incoming, lease, under_way, self.upload().rest(), stall)
         };
         Ok(Response::from_parts(parts, body))
     }

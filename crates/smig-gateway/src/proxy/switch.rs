@@ -130,7 +130,8 @@ async fn by_http1(
     head::accept_switch(&mut response)?;
     if !switches {
         let (parts, incoming) = response.into_parts();
-        let body = Body::http1(incoming, lease, under_way, limits.stall_of(&parts.headers));
+        let stall = limits.stall_of(&parts.headers);
+        let body = Body::http1(incoming, lease, under_way, Rest::default(), stall);
         return Ok(Response::from_parts(parts, body));
     }
     if wish != Wish::Tunnel {

@@ -36,15 +36,21 @@ struct Shared {
     /// The client is waited for.
     starved: AtomicBool,
     ended: AtomicBool,
-    /// The client's body failed.
-    failed: AtomicBool,
+    /// What the request's head says of its length: by HTTP/1.1 nobody asks for the end behind the last octet.
+    announced: Option<u64>,
+    /// The client's body failed. Outlives the body.
+    failed: Arc<AtomicBool>,
     /// The request is under way at its server as long as something of it may be sent.
     under_way: Mutex<Option<UnderWay>>,
 }
 
-/// What may be left of a request when its response has ended. Does not keep the body.
+/// What may be left of a request while its response comes, and behind that. Does not keep the body.
 #[derive(Debug, Default)]
-pub(crate) struct Rest(Weak<Shared>);
+pub(crate) struct Rest {
+    shared: Weak<Shared>,
+    /// `None`: there was no body.
+    failed: Option<Arc<AtomicBool>>,
+}
 
 #[derive(Debug)]
 struct Source {
@@ -76,14 +82,14 @@ enum Gate {
 }
 
 impl Upload {
-    /// The body that a client sends; closed until [`Self::open_gate`] if the client wants to hear the
-    /// server's opinion first.
-    pub(crate) fn new(body: Incoming, expects_continue: bool) -> Self {
+    /// The body that a client sends, of so many octets if it said so; closed until [`Self::open_gate`] if the
+    /// client wants to hear the server's opinion first.
+    pub(crate) fn new(body: Incoming, announced: Option<u64>, expects_continue: bool) -> Self {
         if body.is_end_stream() {
             return Self(None);
         }
         let gate = if expects_continue { Gate::Closed(None) } else { Gate::Open };
-        Self::of(SourceBody::Client(body), gate)
+        Self::of(SourceBody::Client(body), announced, gate)
     }
 
     /// One direction of a tunnel.
@@ -91,17 +97,18 @@ impl Upload {
     where
         B: http_body::Body<Data = Bytes, Error = BoxError> + Send + 'static,
     {
-        Self::of(SourceBody::Tunnel(Box::pin(body)), Gate::Open)
+        Self::of(SourceBody::Tunnel(Box::pin(body)), None, Gate::Open)
     }
 
-    fn of(body: SourceBody, gate: Gate) -> Self {
+    fn of(body: SourceBody, announced: Option<u64>, gate: Gate) -> Self {
         Self(Some(Arc::new(Shared {
             source: Mutex::new(Source { body, gate }),
             octets: AtomicU64::new(0),
             touched: AtomicBool::new(false),
             starved: AtomicBool::new(false),
             ended: AtomicBool::new(false),
-            failed: AtomicBool::new(false),
+            announced,
+            failed: Arc::default(),
             under_way: Mutex::default(),
         })))
     }
@@ -133,7 +140,11 @@ impl Upload {
 
     /// What an attempt may leave of it.
     pub(crate) fn rest(&self) -> Rest {
-        Rest(self.0.as_ref().map_or_else(Weak::new, Arc::downgrade))
+        let shared = self.0.as_ref();
+        Rest {
+            shared: shared.map_or_else(Weak::new, Arc::downgrade),
+            failed: shared.map(|shared| Arc::clone(&shared.failed)),
+        }
     }
 
     /// Whether there is nothing to send, and never was.
@@ -149,9 +160,15 @@ impl Upload {
 impl Rest {
     /// The response has ended: the request is under way until nothing more of it is to be sent.
     pub(crate) fn hold(&self, under_way: UnderWay) {
-        if let Some(shared) = self.0.upgrade() {
+        if let Some(shared) = self.shared.upgrade() {
             *shared.under_way.lock().unwrap_or_else(PoisonError::into_inner) = Some(under_way);
         }
+    }
+
+    /// Whether the client's side of the request failed: what the server answers to it then says nothing of the
+    /// server.
+    pub(super) fn has_failed(&self) -> bool {
+        self.failed.as_ref().is_some_and(|failed| failed.load(Ordering::Relaxed))
     }
 }
 
@@ -277,9 +294,12 @@ impl Patience {
         if self.upload.open_gate() {
             return Ok(self.window());
         }
-        let ended = shared.ended.load(Ordering::Relaxed);
-        let starved = shared.starved.load(Ordering::Relaxed) && !ended;
         let octets = shared.octets.load(Ordering::Relaxed);
+        let starved = shared.starved.load(Ordering::Relaxed);
+        // Whoever asks for more than was announced waits for the client's END_STREAM.
+        let whole = !starved && shared.announced.is_some_and(|announced| octets >= announced);
+        let ended = whole || shared.ended.load(Ordering::Relaxed);
+        let starved = starved && !ended;
         let moved = std::mem::replace(&mut self.octets, octets) != octets;
         if moved || starved || std::mem::replace(&mut self.ended, ended) != ended {
             self.quiet = Duration::ZERO;
@@ -299,6 +319,7 @@ impl Patience {
 
 #[cfg(test)]
 mod tests {
+    use futures_util::{FutureExt as _, StreamExt as _};
     use http::{HeaderMap, Uri};
     use http_body_util::{BodyExt as _, StreamBody};
 
@@ -320,6 +341,25 @@ mod tests {
         assert!(upload.frame().await.is_none());
         assert_eq!(patience.next().ok(), Some(HEAD));
         assert!(matches!(patience.next(), Err(Failure::ResponseTimeout)));
+    }
+
+    #[tokio::test]
+    async fn what_was_announced_is_the_end_unless_more_is_asked_for() {
+        let pieces = [Ok::<_, BoxError>(Frame::data(Bytes::from_static(b"piece")))];
+        let pieces = futures_util::stream::iter(pieces).chain(futures_util::stream::pending());
+        let body = SourceBody::Tunnel(Box::pin(StreamBody::new(pieces)));
+        let mut upload = Upload::of(body, Some(5), Gate::Open);
+        let mut patience = Patience::within(&upload, HEAD, ENDLESS);
+        upload.frame().await.unwrap().unwrap();
+        // By HTTP/1.1 this was all, and the server has it: its time for the head runs.
+        let mut asked_again = Patience::within(&upload, HEAD, ENDLESS);
+        assert_eq!(patience.next().ok(), Some(HEAD));
+        assert!(matches!(patience.next(), Err(Failure::ResponseTimeout)));
+        // By HTTP/2 the end is waited for: it is the client who does not send it.
+        assert!(upload.frame().now_or_never().is_none());
+        for _ in 0..3 {
+            assert_eq!(asked_again.next().ok(), Some(HEAD));
+        }
     }
 
     #[test]

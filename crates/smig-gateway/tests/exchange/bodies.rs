@@ -9,6 +9,7 @@ use std::task::{Context, Poll};
 use std::time::Duration;
 
 use bytes::Bytes;
+use futures_util::{StreamExt as _, stream};
 use http::{HeaderMap, Request, Response};
 use http_body::Frame;
 use http_body_util::{BodyExt as _, StreamBody};
@@ -160,6 +161,48 @@ async fn a_body_that_breaks_is_never_taken_for_complete() {
             assert!(head.contains("transfer-encoding: chunked"), "{what}: {answer}");
             assert!(!body.contains("\r\n0\r\n"), "{what}: {answer}");
         }
+    }
+}
+
+/// A client that sends what may not be sent says nothing of the server, whenever it does so.
+#[tokio::test]
+async fn a_request_that_breaks_beside_its_response_is_not_the_servers_fault() {
+    let mut origin = Origin::start().await;
+    let answer = move |_: Request<Incoming>| {
+        let pieces = [Ok::<_, Infallible>(Frame::data(Bytes::from_static(b"short")))];
+        let body = StreamBody::new(stream::iter(pieces).chain(stream::pending()));
+        std::future::ready(Ok::<_, Infallible>(Response::new(body)))
+    };
+    let server = Server::builder()
+        .workers(NonZeroUsize::MIN)
+        .listen_cleartext(loopback(), ClearTrust::None)
+        .start(tower::service_fn(answer))
+        .unwrap();
+    let by_hand = origin.url();
+    tokio::spawn(async move {
+        let mut got = origin.request().await;
+        got.answer("HTTP/1.1 200 OK\r\nContent-Length: 10\r\n\r\nshort").await;
+        // Until the gateway gives up.
+        let _ = got.tcp.read_to_end(&mut Vec::new()).await;
+    });
+    for url in [by_hand, format!("h2c://{}", server.local_addrs()[0])] {
+        let gateway = Gateway::before(&url);
+        let (go_on, has_response) = tokio::sync::oneshot::channel::<()>();
+        let trailers = HeaderMap::from_iter([("host".parse().unwrap(), "x".parse().unwrap())]);
+        let frames = stream::once(std::future::ready(Frame::data(Bytes::from_static(b"x")))).chain(
+            stream::once(async move {
+                has_response.await.unwrap();
+                Frame::trailers(trailers)
+            }),
+        );
+        let body = StreamBody::new(Box::pin(frames.map(Ok::<_, Infallible>)));
+        let client = client();
+        let response = client.request(Request::post(gateway.url("/")).body(body).unwrap()).await;
+        let response = response.unwrap();
+        assert_eq!(response.status(), 200, "{url}");
+        go_on.send(()).unwrap();
+        assert!(response.into_body().collect().await.is_err(), "{url}");
+        assert_eq!(gateway.upstream.servers()[0].status().failed, 0, "{url}");
     }
 }
 

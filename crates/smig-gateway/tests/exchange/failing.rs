@@ -1,10 +1,14 @@
 //! Servers that refuse, stall or go away: what the client hears, and what is tried again.
 
+use std::convert::Infallible;
 use std::sync::atomic::Ordering;
 use std::time::Duration;
 
+use bytes::Bytes;
+use futures_util::{StreamExt as _, stream};
 use http::Request;
-use http_body_util::Full;
+use http_body::Frame;
+use http_body_util::{Full, StreamBody};
 use smig_gateway::upstream::{Balance, Ejection, HashKey, HealthSpec, Timeouts, Upstream};
 use smig_testkit::port::ReservedPort;
 
@@ -34,8 +38,7 @@ async fn another_server_takes_over_even_for_a_post() {
     let (good, _) = same_answer(OK).await;
     let gateway = Gateway::start(&spec(&[&format!("http://{nobody}"), &format!("http://{good}")]));
     for _ in 0..4 {
-        let request =
-            Request::post(gateway.url("/")).body(Full::<bytes::Bytes>::from("body")).unwrap();
+        let request = Request::post(gateway.url("/")).body(Full::<Bytes>::from("body")).unwrap();
         let response = client().request(request).await.unwrap();
         assert_eq!(response.status(), 200);
     }
@@ -73,6 +76,30 @@ async fn no_response_in_time() {
     assert_eq!(response.headers()["proxy-status"], "smig; error=http_response_timeout");
     // It was not sent again.
     assert!(got.next().await.is_none() && origin.is_untouched());
+}
+
+/// By HTTP/1.1 an upload is over with its last announced byte, wherever the client's END_STREAM is.
+#[tokio::test]
+async fn no_response_in_time_to_an_upload_whose_end_comes_apart() {
+    let mut origin = Origin::start().await;
+    let mut spec = spec(&[&origin.url()]);
+    spec.timeouts =
+        Timeouts { head: Duration::from_millis(50), stall: None, ..Timeouts::default() };
+    let gateway = Gateway::start(&spec);
+    let pieces = [Ok::<_, Infallible>(Frame::data(Bytes::from_static(b"x")))];
+    let pieces = stream::iter(pieces).chain(stream::pending());
+    let request = Request::post(gateway.url("/")).header("content-length", 1);
+    let request = request.body(StreamBody::new(pieces)).unwrap();
+    let client = client();
+    let answering = async {
+        let mut got = origin.request().await;
+        got.read_until("x").await;
+        got
+    };
+    let (response, _got) = tokio::join!(client.request(request), answering);
+    let response = response.unwrap();
+    assert_eq!(response.status(), 504);
+    assert_eq!(response.headers()["proxy-status"], "smig; error=http_response_timeout");
 }
 
 #[tokio::test]
@@ -149,7 +176,7 @@ async fn a_server_that_dies_with_a_request_on_a_kept_connection_is_replaced() {
     let client = client();
     let ask = async |user: usize| {
         let request = Request::get(gateway.url("/")).header("x-user", user);
-        let request = request.body(Full::<bytes::Bytes>::default()).unwrap();
+        let request = request.body(Full::<Bytes>::default()).unwrap();
         let response = client.request(request).await.unwrap();
         assert_eq!(response.status(), 200);
         assert_eq!(text(response.into_body()).await, "ok");
@@ -186,8 +213,7 @@ async fn a_post_is_not_sent_twice() {
     let asking = async {
         let response = client.request(get(gateway.url("/"))).await.unwrap();
         assert_eq!(text(response.into_body()).await, "ok");
-        let request =
-            Request::post(gateway.url("/")).body(Full::<bytes::Bytes>::default()).unwrap();
+        let request = Request::post(gateway.url("/")).body(Full::<Bytes>::default()).unwrap();
         client.request(request).await.unwrap()
     };
     let (response, ()) = tokio::join!(asking, closes_at_the_second(&mut origin));
@@ -203,8 +229,7 @@ async fn a_closed_connection_is_not_used_again() {
     let gateway = Gateway::before(format!("http://{addr}"));
     let client = client();
     for _ in 0..3 {
-        let request =
-            Request::post(gateway.url("/")).body(Full::<bytes::Bytes>::default()).unwrap();
+        let request = Request::post(gateway.url("/")).body(Full::<Bytes>::default()).unwrap();
         assert_eq!(client.request(request).await.unwrap().status(), 200);
     }
     assert_eq!(connections.load(Ordering::SeqCst), 3);
@@ -272,7 +297,7 @@ async fn the_same_key_finds_the_same_server() {
         let mut answers = std::collections::BTreeSet::new();
         for _ in 0..3 {
             let request = Request::get(gateway.url("/")).header("x-user", user);
-            let request = request.body(Full::<bytes::Bytes>::default()).unwrap();
+            let request = request.body(Full::<Bytes>::default()).unwrap();
             let response = client.request(request).await.unwrap();
             answers.insert(text(response.into_body()).await);
         }
