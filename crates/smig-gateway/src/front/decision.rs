@@ -67,6 +67,8 @@ pub(super) fn decide(
     let Some(info) = request.extensions().get::<Arc<ConnectionInfo>>().cloned() else {
         return Decision::short(StatusCode::INTERNAL_SERVER_ERROR, "no connection\n");
     };
+    // What is decided here about a path is decided about the one that goes on.
+    *request.uri_mut() = proxy::head::with_path(std::mem::take(request.uri_mut()));
     let Ok(authority) = authority(&request) else {
         return Decision::short(StatusCode::BAD_REQUEST, "one host is needed\n");
     };
@@ -230,6 +232,9 @@ fn prepare(
     // Whoever could call our fields a matter of one hop could take them away.
     if names_ours(request.headers(), &target.request) {
         return Err("connection names a field of the gateway's\n");
+    }
+    if request.headers().keys().any(|name| target.request.is_posed_as(name)) {
+        return Err("a field's name differs by _ alone from one of the gateway's\n");
     }
     tell(request.headers_mut());
     target.request.apply(request.headers_mut());

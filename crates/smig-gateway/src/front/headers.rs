@@ -8,11 +8,13 @@ use http::header::{
 use crate::config::HeaderSpec;
 
 /// Fields that frame messages, or are for one hop only.
-const OURS: [HeaderName; 8] = [
+const OURS: [HeaderName; 10] = [
     CONNECTION,
     CONTENT_LENGTH,
     HOST,
+    HeaderName::from_static("keep-alive"),
     PROXY_AUTHORIZATION,
+    HeaderName::from_static("proxy-connection"),
     TE,
     TRAILER,
     TRANSFER_ENCODING,
@@ -75,6 +77,18 @@ impl HeaderRules {
     pub(super) fn name(&self, field: &str) -> bool {
         self.0.iter().any(|step| step.name().as_str().eq_ignore_ascii_case(field))
     }
+
+    /// Whether a field's name is that of a rule but for `_` and `-`, which are the same to a server that makes
+    /// variables of fields (CGI, WSGI): the rule would not see it, and the server would take it for the other.
+    pub(super) fn is_posed_as(&self, field: &HeaderName) -> bool {
+        let plain = |byte: u8| if byte == b'_' { b'-' } else { byte };
+        let poses = |name: &HeaderName| {
+            let (name, field) = (name.as_str().bytes(), field.as_str().bytes());
+            name.len() == field.len() && name.map(plain).eq(field.map(plain))
+        };
+        self.0.iter().any(|step| step.name() != field && poses(step.name()))
+            && !self.0.iter().any(|step| step.name() == field)
+    }
 }
 
 fn field(name: &str) -> Result<HeaderName, String> {
@@ -95,7 +109,8 @@ mod tests {
 
     #[test]
     fn a_field_that_would_not_arrive_cannot_be_set() {
-        for name in ["Host", "Connection", "Proxy-Authorization"] {
+        for name in ["Host", "Connection", "Proxy-Authorization", "Keep-Alive", "Proxy-Connection"]
+        {
             let spec: HeaderSpec = toml::from_str(&format!("set = {{ {name} = 'x' }}")).unwrap();
             assert!(HeaderRules::new(&spec).is_err(), "{name}");
         }
@@ -118,6 +133,24 @@ mod tests {
         let both: Vec<_> = headers.get_all("x-b").iter().collect();
         assert_eq!(both, ["2", "3"]);
         assert!(rules.name("x-a") && !rules.name("x-c"));
+    }
+
+    #[test]
+    fn a_field_is_not_taken_for_that_of_a_rule() {
+        let spec: HeaderSpec =
+            toml::from_str("remove = ['X-User-Id', 'a_b']\nset = { a-b = '1' }").unwrap();
+        let rules = HeaderRules::new(&spec).unwrap();
+        for (name, poses) in [
+            ("x_user_id", true),
+            ("x-user_id", true),
+            ("x-user-id", false),
+            ("x_user-idx", false),
+            ("a_b", false),
+            ("a-b", false),
+        ] {
+            assert_eq!(rules.is_posed_as(&HeaderName::from_static(name)), poses, "{name}");
+        }
+        assert!(!HeaderRules::default().is_posed_as(&HeaderName::from_static("x_user_id")));
     }
 
     #[test]

@@ -125,8 +125,9 @@ fn normal<'a>(host: &str, buffer: &'a mut [u8; LONGEST_NAME]) -> Option<&'a str>
     std::str::from_utf8(place).ok()
 }
 
-/// Whether a path has segments that another program may take away: `.`, `..`, plain or encoded. Who
-/// sends them wants a path to mean one thing here and another thing there.
+/// Whether a path has segments that another program may take away: `.`, `..`, plain or encoded, with or without
+/// parameters (`..;a`, as Tomcat reads them). Who sends them wants a path to mean one thing here and another
+/// thing there.
 pub(crate) fn has_dot_segments(path: &str) -> bool {
     // Most paths have no such octets at all.
     if !path.contains("/.") && !path.contains('%') && !path.contains('\\') {
@@ -134,7 +135,7 @@ pub(crate) fn has_dot_segments(path: &str) -> bool {
     }
     let is_dots = |segment: &[u8]| {
         let (mut rest, mut dots) = (segment, 0);
-        while !rest.is_empty() {
+        while !rest.is_empty() && !rest.starts_with(b";") {
             rest = match rest {
                 [b'.', rest @ ..] | [b'%', b'2', b'e' | b'E', rest @ ..] => rest,
                 _ => return false,
@@ -233,12 +234,23 @@ mod tests {
             "/a%2f..%2fb",
             "/a\\..\\b",
             "/a%5c..",
+            "/a/..;/b",
+            "/a/%2e%2e;x=1/b",
+            "/.;",
         ] {
             assert!(has_dot_segments(bad), "{bad}");
         }
-        for good in
-            ["/", "/a.b", "/.well-known/x", "/...", "/a..b/c", "/%2ehidden", "/100%25", "/a%2fb"]
-        {
+        for good in [
+            "/",
+            "/a.b",
+            "/.well-known/x",
+            "/...",
+            "/a..b/c",
+            "/%2ehidden",
+            "/100%25",
+            "/a%2fb",
+            "/a;..",
+        ] {
             assert!(!has_dot_segments(good), "{good}");
         }
     }

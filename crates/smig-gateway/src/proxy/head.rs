@@ -63,8 +63,9 @@ pub(crate) fn admit<B: http_body::Body>(
         // The library checked this for HTTP/2.
         check_http1(&method, &uri, version, &headers)?;
         let upgrade = match upgrades {
-            Upgrades::Heard => upgrade_of(&method, &headers),
-            Upgrades::Ignored => None,
+            // RFC 9110 section 7.8: there is none in HTTP/1.0.
+            Upgrades::Heard if version == Version::HTTP_11 => upgrade_of(&method, &headers),
+            Upgrades::Heard | Upgrades::Ignored => None,
         };
         match upgrade {
             Some(protocol) => Wish::Upgrade(protocol),
@@ -100,11 +101,26 @@ pub(crate) fn admit<B: http_body::Body>(
     }
     strip_proxys(&mut headers);
     let host = host.filter(|_| uri.authority().is_some());
+    let uri = with_path(uri);
     Ok((Outward { method, uri, fields: Fields::of(headers), host, wish }, content, extensions))
 }
 
+/// The URI with a path where it has a query and none: `http://a?x`, which `http` keeps as it is (RFC 9110
+/// section 4.2.3). Whoever takes path and query for one text would find something else there than whoever
+/// asks for the path.
+pub(crate) fn with_path(uri: Uri) -> Uri {
+    if !uri.path_and_query().is_some_and(|whole| whole.as_str().starts_with('?')) {
+        return uri;
+    }
+    let mut parts = uri.clone().into_parts();
+    parts.path_and_query = parts
+        .path_and_query
+        .and_then(|whole| PathAndQuery::try_from(format!("/{}", whole.as_str())).ok());
+    Uri::from_parts(parts).unwrap_or(uri)
+}
+
 /// Only one expectation is known, and what is like it may be it to somebody else.
-fn check_expect(headers: &HeaderMap) -> Result<(), Failure> {
+pub(super) fn check_expect(headers: &HeaderMap) -> Result<(), Failure> {
     let mut expectations = headers.get_all(EXPECT).iter();
     let known = |value: &HeaderValue| value.as_bytes().eq_ignore_ascii_case(b"100-continue");
     match (expectations.next().is_none_or(known), expectations.next()) {
@@ -315,7 +331,7 @@ fn poses_as_ours(name: &HeaderName) -> bool {
 
 /// Fields that no connection option may name.
 fn is_for_all_hops(name: &HeaderName) -> bool {
-    const NAMES: [HeaderName; 10] = [
+    const NAMES: [HeaderName; 12] = [
         HOST,
         CONTENT_LENGTH,
         TRANSFER_ENCODING,
@@ -326,8 +342,18 @@ fn is_for_all_hops(name: &HeaderName) -> bool {
         header::CONTENT_TYPE,
         header::FORWARDED,
         header::VIA,
+        HeaderName::from_static("traceparent"),
+        HeaderName::from_static("tracestate"),
     ];
-    NAMES.contains(name) || name.as_str().starts_with("x-forwarded") || name == "x-real-ip"
+    NAMES.contains(name) || says_who_sent(name)
+}
+
+/// Whether a field says who sent a request, or what for.
+fn says_who_sent(name: &HeaderName) -> bool {
+    *name == header::FORWARDED
+        || name.as_str().starts_with("x-forwarded")
+        || name == "x-real-ip"
+        || poses_as_ours(name)
 }
 
 /// The authority that a request is for.
@@ -478,8 +504,11 @@ pub(crate) fn admit_frame(mut frame: Frame<Bytes>) -> Result<Frame<Bytes>, BoxEr
     let Some(trailers) = frame.trailers_mut() else { return Ok(frame) };
     strip_proxys(trailers);
     for name in trailers.keys() {
-        if is_of_one_hop(name) || *name == CONTENT_LENGTH || *name == HOST || *name == TE {
-            return Err("the trailers hold a field of framing or routing".into());
+        if is_of_one_hop(name)
+            || says_who_sent(name)
+            || [CONTENT_LENGTH, HOST, TE, header::AUTHORIZATION, header::COOKIE].contains(name)
+        {
+            return Err("the trailers hold a field of framing, routing or identity".into());
         }
     }
     Ok(frame)
@@ -488,6 +517,43 @@ pub(crate) fn admit_frame(mut frame: Frame<Bytes>) -> Result<Frame<Bytes>, BoxEr
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_query_without_a_path_has_one() {
+        for (said, written) in [
+            ("http://a?x=1", "/?x=1"),
+            ("http://a?../x", "/?../x"),
+            ("http://a", "/"),
+            ("http://a/?x", "/?x"),
+            ("/y?x", "/y?x"),
+        ] {
+            let uri = with_path(said.parse().unwrap());
+            assert_eq!(uri.path_and_query().unwrap().as_str(), written, "{said}");
+            assert_eq!(uri.authority().is_some(), said.starts_with("http"), "{said}");
+        }
+        assert_eq!(with_path("a:1".parse().unwrap()), "a:1");
+        assert_eq!(with_path("*".parse().unwrap()), "*");
+    }
+
+    #[test]
+    fn what_says_who_sent_a_request_is_not_believed_behind_it() {
+        for (name, fits) in [
+            ("x-sum", true),
+            ("grpc-status", true),
+            ("x-forwarded-for", false),
+            ("x_forwarded_for", false),
+            ("forwarded", false),
+            ("x-real-ip", false),
+            ("authorization", false),
+            ("cookie", false),
+            ("host", false),
+            ("content-length", false),
+        ] {
+            let mut trailers = HeaderMap::new();
+            trailers.insert(name, HeaderValue::from_static("1"));
+            assert_eq!(admit_frame(Frame::trailers(trailers)).is_ok(), fits, "{name}");
+        }
+    }
 
     #[test]
     fn a_field_is_not_taken_for_another() {

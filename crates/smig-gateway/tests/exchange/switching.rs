@@ -35,6 +35,38 @@ fn accepts(proof: &str) -> String {
     )
 }
 
+/// There is no Upgrade in HTTP/1.0 (RFC 9110 section 7.8): the rest of the request counts.
+#[tokio::test]
+async fn an_upgrade_in_http_1_0_is_ignored() {
+    let mut origin = Origin::start().await;
+    let gateway = Gateway::before(origin.url());
+    let old = UPGRADE.replace("HTTP/1.1", "HTTP/1.0").replace("keep-alive, ", "");
+    let answering = async {
+        let mut got = origin.request().await;
+        for _ in 0..2 {
+            assert!(!got.head.to_ascii_lowercase().contains("\nupgrade:"), "{}", got.head);
+            got.answer("HTTP/1.1 200 OK\r\nContent-Length: 2\r\n\r\nok").await;
+            // The connection carries the next one, too.
+            got = match got.next().await {
+                Some(next) => next,
+                None => return,
+            };
+        }
+    };
+    let asking = async {
+        for _ in 0..2 {
+            let answer = gateway.raw(&old).await;
+            assert!(
+                answer.starts_with("HTTP/1.0 200") || answer.starts_with("HTTP/1.1 200"),
+                "{answer}"
+            );
+            assert!(answer.ends_with("ok"), "{answer}");
+        }
+        gateway.drain().await;
+    };
+    tokio::join!(asking, answering);
+}
+
 /// Octets both ways, then an end from each side.
 async fn talk(
     mut near: impl AsyncRead + AsyncWrite + Unpin,

@@ -115,11 +115,15 @@ async fn what_another_parser_could_read_in_another_way_is_refused() {
     let to = address(&gateway);
     assert_status(&get(to, "a", "/a/../b", "").await, 400);
     assert_status(&get(to, "a", "/a/%2e%2E/b", "").await, 400);
+    assert_status(&get(to, "a", "/a/..;/b", "").await, 400);
     assert_status(&get(to, "a", "/", "Host: b\n").await, 400);
     assert_status(&get(to, "a@b", "/", "").await, 400);
     // Who names our fields in Connection would have them taken away.
     assert_status(&get(to, "a", "/", "Connection: x-forwarded-for\n").await, 400);
     assert_status(&get(to, "a", "/", "Connection: X-User\n").await, 400);
+    assert_status(&get(to, "a", "/", "Connection: traceparent\n").await, 400);
+    // Where servers make variables of fields it is the one that a rule sets.
+    assert_status(&get(to, "a", "/", "X_User: root\n").await, 400);
     let whole = TcpStream::connect(to).await.unwrap();
     let text = "OPTIONS * HTTP/1.1\nHost: a\nConnection: close\n\n";
     assert_status(&exchange(whole, text).await, 200);
@@ -129,6 +133,41 @@ async fn what_another_parser_could_read_in_another_way_is_refused() {
     let answer = exchange(tunnel, "CONNECT a:1 HTTP/1.1\nHost: a:1\nConnection: close\n\n").await;
     assert_status(&answer, 405);
     assert_eq!(one.stats().streams_opened, 1);
+}
+
+/// What decides about a path, and what goes on, is the same.
+#[tokio::test]
+async fn a_query_without_a_path_stays_a_query() {
+    let (one, other) = (origin("one"), origin("other"));
+    let place = Place::new();
+    let gateway = place.gateway(&format!(
+        "{CLEAR}
+        [upstreams.one]
+        servers = ['{}']
+        [upstreams.other]
+        servers = ['{}']
+        [[route]]
+        host = 'a.example'
+        replace_path = '/public'
+        upstream = 'one'
+        [[route]]
+        host = 'b.example'
+        upstream = 'other'",
+        url(&one),
+        url(&other).replace("http:", "h2c:")
+    ));
+    for (host, query, arrives) in [
+        ("a.example", "../admin", "one\nGET /public?../admin\n"),
+        ("a.example", "x=1", "one\nGET /public?x=1\n"),
+        ("b.example", "x=1", "other\nGET http://b.example/?x=1\n"),
+    ] {
+        let stream = TcpStream::connect(address(&gateway)).await.unwrap();
+        let text =
+            format!("GET http://{host}?{query} HTTP/1.1\nHost: {host}\nConnection: close\n\n");
+        let answer = exchange(stream, &text).await;
+        assert_status(&answer, 200);
+        assert!(answer.contains(arrives), "{answer}");
+    }
 }
 
 #[tokio::test]
