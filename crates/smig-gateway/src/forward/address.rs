@@ -3,9 +3,11 @@
 //! After IANA's registries of special-purpose addresses. Everything that is not known to be public is
 //! not: this is what keeps a proxy from being a way into the network that it stands in.
 
+use std::io;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, UdpSocket};
 use std::str::FromStr;
 
+use rustix::io::Errno;
 use serde::{Deserialize, Deserializer, de::Error as _};
 
 use crate::network::Network;
@@ -78,12 +80,27 @@ pub(super) fn is_own(ip: IpAddr) -> bool {
         IpAddr::V4(_) => Ipv4Addr::UNSPECIFIED.into(),
         IpAddr::V6(_) => Ipv6Addr::UNSPECIFIED.into(),
     };
-    // Where there is no way to it, it is not ours.
     let source = UdpSocket::bind((any, 0)).and_then(|socket| {
         socket.connect((ip, 9))?;
         socket.local_addr()
     });
-    ip.is_unspecified() || source.is_ok_and(|source| source.ip() == ip)
+    match source {
+        Ok(source) => ip.is_unspecified() || source.ip() == ip,
+        Err(error) => may_be_own(&error),
+    }
+}
+
+/// Whether an address may be ours to which a socket could not be connected. Where there is no way to it, it is
+/// not; whoever has no socket left does not know.
+fn may_be_own(error: &io::Error) -> bool {
+    const NO_WAY: [Errno; 5] = [
+        Errno::NETUNREACH,
+        Errno::HOSTUNREACH,
+        Errno::NETDOWN,
+        Errno::ADDRNOTAVAIL,
+        Errno::AFNOSUPPORT,
+    ];
+    !error.raw_os_error().is_some_and(|code| NO_WAY.contains(&Errno::from_raw_os_error(code)))
 }
 
 /// A prefix behind which a translator of the operator's own reaches IPv4 (RFC 6052 section 2.2).
@@ -219,6 +236,8 @@ mod tests {
     fn this_machines_addresses_are_known() {
         assert!(is_own("127.0.0.1".parse().unwrap()) && is_own("0.0.0.0".parse().unwrap()));
         assert!(!is_own("192.0.2.1".parse().unwrap()) && !is_own("2001:db8::1".parse().unwrap()));
+        // Who cannot find out takes it for one.
+        assert!(may_be_own(&Errno::MFILE.into()) && !may_be_own(&Errno::NETUNREACH.into()));
     }
 
     #[test]

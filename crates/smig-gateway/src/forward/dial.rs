@@ -30,7 +30,8 @@ impl Target {
     pub(super) fn new(host: &str, port: u16) -> Option<Self> {
         let bare = host.strip_prefix('[').and_then(|h| h.strip_suffix(']')).unwrap_or(host);
         let bare = bare.strip_suffix('.').unwrap_or(bare);
-        (1..=MAX_HOST).contains(&bare.len()).then(|| Self { host: bare.to_ascii_lowercase(), port })
+        let fits = bare.len() <= MAX_HOST && !bare.split('.').any(str::is_empty);
+        fits.then(|| Self { host: bare.to_ascii_lowercase(), port })
     }
 }
 
@@ -84,8 +85,13 @@ mod tests {
         assert!(
             Target::new(&host(253), 80).is_some() && Target::new(&(host(253) + "."), 80).is_some()
         );
-        for host in [host(254), String::new(), ".".to_owned()] {
-            assert!(Target::new(&host, 80).is_none(), "{}", host.len());
+        for host in
+            ["", ".", "..", "a..", "a..b", ".a"].map(str::to_owned).into_iter().chain([host(254)])
+        {
+            assert!(Target::new(&host, 80).is_none(), "{} {host}", host.len());
+        }
+        for host in ["::1", "[::ffff:1.2.3.4]", "1.2.3.4", "a.b."] {
+            assert!(Target::new(host, 80).is_some(), "{host}");
         }
     }
 }

@@ -47,17 +47,33 @@ const NOBODY: SocketAddr = SocketAddr::new(IpAddr::V4(Ipv4Addr::UNSPECIFIED), 0)
 #[derive(Debug)]
 pub struct Forward {
     users: Users,
-    rules: Arc<Rules>,
-    resolver: Resolver,
+    to: Arc<Destinations>,
     spec: ForwardSpec,
-    plain: Plain,
     open: Arc<Open>,
     tunnels: Tunnels,
+}
+
+/// What leads to other hosts.
+#[derive(Debug)]
+struct Destinations {
+    rules: Arc<Rules>,
+    resolver: Resolver,
+    plain: Plain,
 }
 
 /// Tunnels that are open, by user.
 #[derive(Debug, Default)]
 struct Open(Mutex<HashMap<String, usize>>);
+
+impl Destinations {
+    fn new(spec: &ForwardSpec) -> Arc<Self> {
+        let rules = Arc::new(Rules::new(spec));
+        let checked = Arc::clone(&rules);
+        let resolver = Resolver::apart()
+            .checked(move |host, addr| checked.check_address(host, addr.ip(), addr.port()));
+        Arc::new(Self { rules, plain: Plain::new(spec, resolver.clone()), resolver })
+    }
+}
 
 impl Forward {
     /// A proxy as `spec` describes it, whose tunnels are counted among `tunnels`.
@@ -65,31 +81,32 @@ impl Forward {
     /// # Errors
     /// Nobody may use it, or its file of users cannot be read.
     pub fn new(spec: ForwardSpec, tunnels: &Tunnels) -> io::Result<Arc<Self>> {
-        Self::with(spec, tunnels, Arc::default())
+        Self::with(Destinations::new(&spec), spec, tunnels.clone(), Arc::default())
     }
 
-    /// The same proxy by another description: the tunnels that are open count on.
+    /// The same proxy by another description: the tunnels that are open count on. Where nothing but its users
+    /// differs, connections to origins stay, and so does what is counted there.
     ///
     /// # Errors
     /// As [`Forward::new`].
     pub fn next(&self, spec: ForwardSpec) -> io::Result<Arc<Self>> {
-        Self::with(spec, &self.tunnels, Arc::clone(&self.open))
+        let to =
+            if self.spec.leads_as(&spec) { Arc::clone(&self.to) } else { Destinations::new(&spec) };
+        Self::with(to, spec, self.tunnels.clone(), Arc::clone(&self.open))
     }
 
-    fn with(spec: ForwardSpec, tunnels: &Tunnels, open: Arc<Open>) -> io::Result<Arc<Self>> {
-        let rules = Arc::new(Rules::new(&spec));
-        let checked = Arc::clone(&rules);
-        let resolver = Resolver::apart()
-            .checked(move |host, addr| checked.check_address(host, addr.ip(), addr.port()));
-        Ok(Arc::new(Self {
-            users: Users::new(&spec)?,
-            rules,
-            plain: Plain::new(&spec, resolver.clone()),
-            resolver,
-            open,
-            tunnels: tunnels.clone(),
-            spec,
-        }))
+    fn with(
+        to: Arc<Destinations>,
+        spec: ForwardSpec,
+        tunnels: Tunnels,
+        open: Arc<Open>,
+    ) -> io::Result<Arc<Self>> {
+        Ok(Arc::new(Self { users: Users::new(&spec)?, to, spec, open, tunnels }))
+    }
+
+    /// From now on nobody reaches this port of this machine, whatever is allowed: the admin port.
+    pub(crate) fn close_port(&self, port: u16) {
+        self.to.rules.close_port(port);
     }
 
     /// Answers CONNECT, or a request for another host. `subject` is the name of the client's
@@ -130,9 +147,9 @@ impl Forward {
             return Err(Failure::bad_request("content in a CONNECT request"));
         }
         let target = target(request.uri(), None)?;
-        self.rules.check_name(&target.host, target.port)?;
+        self.to.rules.check_name(&target.host, target.port)?;
         let permit = Permit::take(self, user)?;
-        let resolver = self.resolver.clone().on_behalf_of(user);
+        let resolver = self.to.resolver.clone().on_behalf_of(user);
         let tcp = dial::dial(&target, &resolver, self.spec.connect_timeout).await?;
         Ok(self.join(request, Socket::new(tcp), permit, target))
     }
@@ -175,10 +192,10 @@ impl Forward {
         let target = target(request.uri(), Some(80))?;
         tracing::debug!(user, %target, "a request is forwarded");
         // Rules may forbid what an open connection would allow.
-        self.rules.check_name(&target.host, target.port)?;
+        self.to.rules.check_name(&target.host, target.port)?;
         let info = request.extensions().get::<Arc<ConnectionInfo>>();
         let client = info.map_or(NOBODY, |info| info.peer_addr());
-        self.plain.send(request, user, &target, client, &self.tunnels).await
+        self.to.plain.send(request, user, &target, client, &self.tunnels).await
     }
 }
 

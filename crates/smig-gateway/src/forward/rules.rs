@@ -1,6 +1,7 @@
 //! Which destinations are allowed.
 
 use std::net::IpAddr;
+use std::sync::OnceLock;
 
 use super::address::{self, Nat64};
 use super::failure::Failure;
@@ -15,7 +16,8 @@ pub(super) struct Rules {
     deny: Vec<Pattern>,
     ports: Vec<PortRange>,
     nat64: Vec<Nat64>,
-    own_ports: Vec<u16>,
+    /// A port of this gateway's at this machine that nobody reaches: the admin port.
+    own_port: OnceLock<u16>,
 }
 
 impl Rules {
@@ -25,8 +27,14 @@ impl Rules {
             deny: spec.deny.clone(),
             ports: spec.ports.clone(),
             nat64: spec.nat64.clone(),
-            own_ports: spec.own_ports.clone(),
+            own_port: OnceLock::new(),
         }
+    }
+
+    /// From now on nobody reaches this port of this machine, whatever is allowed.
+    pub(super) fn close_port(&self, port: u16) {
+        let closed = *self.own_port.get_or_init(|| port);
+        debug_assert_eq!(closed, port, "a gateway has one admin port as long as it runs");
     }
 
     /// Whether a host may be asked for at all, by its name and port. Its addresses are checked when
@@ -85,7 +93,7 @@ impl Rules {
         }
         // Whatever listens at this machine trusts its neighbours.
         if address::is_own(ip) {
-            if self.own_ports.contains(&port) {
+            if self.own_port.get() == Some(&port) {
                 return Err("it is this gateway's own port".to_owned());
             }
             if !ip.is_loopback() && !self.opened(ip, port).any(|opened| opened.is_one()) {
@@ -186,12 +194,11 @@ mod tests {
 
     #[test]
     fn the_gateways_own_ports_are_closed_whatever_is_allowed() {
-        let spec = ForwardSpec {
-            allow: vec!["127.0.0.0/8".parse().unwrap()],
-            own_ports: vec![443],
-            ..ForwardSpec::default()
-        };
+        let spec =
+            ForwardSpec { allow: vec!["127.0.0.0/8".parse().unwrap()], ..ForwardSpec::default() };
         let rules = Rules::new(&spec);
+        assert!(address(&rules, "x", "127.0.0.1"));
+        rules.close_port(443);
         assert!(!address(&rules, "x", "127.0.0.1"));
         assert!(rules.check_address("x", "127.0.0.1".parse().unwrap(), 80).is_ok());
         assert!(rules.check_address("x", "8.8.8.8".parse().unwrap(), 443).is_err(), "not allowed");

@@ -33,9 +33,6 @@ pub struct ForwardSpec {
     /// Prefixes of the operator's own translators from IPv6 to IPv4 (RFC 6052): an address behind one is what
     /// it is translated to. `64:ff9b::/96` is known.
     pub nat64: Vec<Nat64>,
-    /// Ports of this gateway's at this machine that nobody reaches: the admin port.
-    #[serde(skip)]
-    pub own_ports: Vec<u16>,
     /// Ports that are allowed; all but mail's unless set.
     pub ports: Vec<PortRange>,
     /// Tunnels of one user that may be open at once.
@@ -64,7 +61,6 @@ impl Default for ForwardSpec {
             allow: Vec::new(),
             deny: Vec::new(),
             nat64: Vec::new(),
-            own_ports: Vec::new(),
             ports: vec![PortRange::new(1, 24), PortRange::new(26, u16::MAX)],
             max_tunnels: 1024,
             max_connections: 256,
@@ -73,6 +69,14 @@ impl Default for ForwardSpec {
             response_timeout: Duration::from_secs(120),
             tunnel_idle: Some(Duration::from_secs(3600)),
         }
+    }
+}
+
+impl ForwardSpec {
+    /// Whether nothing but the users differs.
+    pub(super) fn leads_as(&self, other: &Self) -> bool {
+        let Self { users, users_file, subjects, .. } = other.clone();
+        Self { users, users_file, subjects, ..self.clone() } == *other
     }
 }
 
@@ -95,6 +99,11 @@ mod tests {
         .unwrap();
         assert_eq!(spec.users.len(), 1);
         assert_eq!(spec.tunnel_idle, None);
+        let mut others = ForwardSpec { users: BTreeMap::new(), ..spec.clone() };
+        others.subjects.push("ann".to_owned());
+        assert!(spec.leads_as(&others) && spec.leads_as(&spec));
+        others.max_waiting = 1;
+        assert!(!spec.leads_as(&others));
         assert_eq!(spec.ports, [PortRange::new(443, 443), PortRange::new(8000, 8999)]);
         for bad in
             ["user = {}", "users = { a = \"test\" }", "allow = [\"a b\"]", "ports = [\"9-1\"]"]

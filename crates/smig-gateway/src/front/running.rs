@@ -50,6 +50,8 @@ pub struct Gateway {
     front: Front,
     kept: Kept,
     doors: Vec<Door>,
+    /// Those that are gone and did redirect: their connections last longer.
+    gone_redirects: HashMap<ListenerId, u16>,
     watched: Arc<Mutex<Watched>>,
     keeper: Keeper,
     admin: Option<Admin>,
@@ -168,6 +170,7 @@ impl Gateway {
                 }
                 let admin = admin::start(spec, subject)
                     .map_err(|error| config.fault(&["admin", "listen"], error.to_string()))?;
+                kept.close_port(admin.local_addr().port());
                 Some(admin)
             }
             _ => None,
@@ -188,7 +191,18 @@ impl Gateway {
         for upstream in kept.upstreams() {
             keeper.check(upstream);
         }
-        Ok(Self { server, front, kept, doors, watched, keeper, admin, draining, telemetry })
+        Ok(Self {
+            server,
+            front,
+            kept,
+            doors,
+            gone_redirects: HashMap::new(),
+            watched,
+            keeper,
+            admin,
+            draining,
+            telemetry,
+        })
     }
 
     /// Takes another configuration. Connections and streams stay; upstreams that are described as
@@ -200,6 +214,10 @@ impl Gateway {
     pub fn reload(&mut self, config: Config) -> Result<Vec<&'static str>, GatewayError> {
         let stamps = Stamps::of(&config);
         let kept = self.kept.next(&config)?;
+        if let Some(admin) = &self.admin {
+            // It runs on where it is, whatever the file says now.
+            kept.close_port(admin.local_addr().port());
+        }
         let log = access_log(&config, Some(&self.front.table().log))?;
         let wanted = addresses(&config, &self.doors)?;
         let tls = material(&config, &wanted)?;
@@ -224,7 +242,10 @@ impl Gateway {
                 return Err(config.fault(&["listen", &at, "address"], error.to_string()).into());
             }
         };
-        self.front.swap(Table::new(&config, &kept, log, redirects(&doors))?);
+        self.gone_redirects.extend(redirects(&gone));
+        let mut https = self.gone_redirects.clone();
+        https.extend(redirects(&doors));
+        self.front.swap(Table::new(&config, &kept, log, https)?);
         for door in gone {
             self.server.close(door.id);
         }

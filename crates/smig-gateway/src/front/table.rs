@@ -73,16 +73,20 @@ impl Kept {
             upstreams.insert(name.clone(), (spec.clone(), upstream));
         }
         // Its file of users is read again, whether or not the description is the same.
-        let forward = config.forward.clone().map(|mut spec| {
-            spec.own_ports = config.admin.iter().map(|admin| admin.listen.port()).collect();
-            match &self.forward {
-                Some(before) => before.next(spec),
-                None => Forward::new(spec, &self.tunnels),
-            }
+        let forward = config.forward.clone().map(|spec| match &self.forward {
+            Some(before) => before.next(spec),
+            None => Forward::new(spec, &self.tunnels),
         });
         let forward =
             forward.transpose().map_err(|error| config.fault(&["forward"], error.to_string()))?;
         Ok(Self { upstreams, forward, tunnels: self.tunnels.clone() })
+    }
+
+    /// Nobody reaches this port of this machine by the forward proxy.
+    pub(super) fn close_port(&self, port: u16) {
+        if let Some(forward) = &self.forward {
+            forward.close_port(port);
+        }
     }
 
     pub(super) fn upstreams(&self) -> impl Iterator<Item = &Arc<Upstream>> {

@@ -235,6 +235,81 @@ async fn a_redirect_is_of_its_listener_and_not_of_its_port() {
 }
 
 #[tokio::test]
+async fn who_came_to_be_redirected_is_also_when_the_listener_has_gone() {
+    let place = Place::new();
+    let held = [ReservedPort::new(), ReservedPort::new()];
+    let [goes, stays] = held.each_ref().map(|port| port.addr().port());
+    let text = |listen: &str| format!("[[route]]\nstatus = 200\n{}{listen}", clear(stays));
+    let redirects = format!("{}redirect_to_https = 443\n", clear(goes));
+    let mut gateway = place.gateway(&text(&redirects));
+    let mut kept = TcpStream::connect(("127.0.0.1", goes)).await.unwrap();
+    for _ in 0..2 {
+        kept.write_all(b"GET / HTTP/1.1\r\nHost: a\r\n\r\n").await.unwrap();
+        let mut head = Vec::new();
+        while !head.ends_with(b"\r\n\r\n") {
+            head.push(kept.read_u8().await.expect("the connection stays"));
+        }
+        assert_status(&String::from_utf8(head).unwrap(), 308);
+        kept.read_exact(&mut [0; "https://a/\n".len()]).await.unwrap();
+        gateway.reload(place.config(&text(""))).unwrap();
+        assert_eq!(gateway.listeners().count(), 1);
+    }
+}
+
+/// A forward proxy; the secret of `user` is "test".
+fn forward(user: &str, more: &str) -> String {
+    format!(
+        "{}{more}[[route]]\nstatus = 200\n[forward]\nallow = ['127.0.0.0/8']\nusers = {{ {user} = \
+         'sha256:9f86d081884c7d659a2feaa0c55ad015a3bf4f1b2b0b822cd15d6c15b0f00a08' }}\n",
+        clear(0)
+    )
+}
+
+#[tokio::test]
+async fn a_forward_proxy_with_other_users_keeps_its_connections() {
+    let one = origin("one");
+    let place = Place::new();
+    let mut gateway = place.gateway(&forward("bob", ""));
+    for (user, credentials) in [("bob", "Ym9iOnRlc3Q="), ("ann", "YW5uOnRlc3Q=")] {
+        gateway.reload(place.config(&forward(user, ""))).unwrap();
+        for _ in 0..2 {
+            let text = format!(
+                "GET {0}/ HTTP/1.1\nHost: {1}\nProxy-Authorization: Basic {credentials}\n\
+                 Connection: close\n\n",
+                url(&one),
+                &url(&one)["http://".len()..]
+            );
+            let stream = TcpStream::connect(address(&gateway)).await.unwrap();
+            assert_status(&exchange(stream, &text).await, 200);
+            gateway.reload(place.config(&forward(user, ""))).unwrap();
+        }
+    }
+    // One for each user: nobody shares them.
+    assert_eq!(one.stats().connections_opened, 2);
+}
+
+#[tokio::test]
+async fn users_of_the_forward_proxy_never_reach_the_admin_port() {
+    let place = Place::new();
+    let text = |admin: &str| forward("ann", admin);
+    let mut gateway = place.gateway(&text("[admin]\nlisten = '127.0.0.1:0'\n"));
+    let admin = gateway.admin().unwrap();
+    // It stays until a restart, whatever the file says.
+    for admin_of_file in ["", "[admin]\nlisten = '127.0.0.1:1'\n"] {
+        let mut stream = TcpStream::connect(address(&gateway)).await.unwrap();
+        let ask = format!(
+            "CONNECT {admin} HTTP/1.1\r\nHost: {admin}\r\n\
+             Proxy-Authorization: Basic YW5uOnRlc3Q=\r\n\r\n"
+        );
+        stream.write_all(ask.as_bytes()).await.unwrap();
+        let mut status = [0; "HTTP/1.1 403".len()];
+        stream.read_exact(&mut status).await.unwrap();
+        assert_eq!(&status, b"HTTP/1.1 403");
+        assert_eq!(gateway.reload(place.config(&text(admin_of_file))).unwrap(), ["admin"]);
+    }
+}
+
+#[tokio::test]
 async fn an_access_log_that_nobody_reads_holds_nobody_up() {
     const REQUESTS: usize = 400;
     let place = Place::new();
