@@ -245,7 +245,12 @@ fn upstreams(encoder: &mut DescriptorEncoder<'_>, reported: &Reported) -> Result
                 one.healthy.into()
             }),
             kind("upstream_running", "Requests that run there now", Gauge, |one| one.running),
-            kind("upstream_connections", "Connections open to it", Gauge, |one| one.connections),
+            kind(
+                "upstream_connections",
+                "Connections to it that are open or being made",
+                Gauge,
+                |one| one.connections,
+            ),
             kind("upstream_requests", "Requests sent there", Counter, |one| one.requests),
             kind("upstream_failures", "Requests without a whole answer", Counter, |one| {
                 one.failures

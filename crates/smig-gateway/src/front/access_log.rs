@@ -218,10 +218,13 @@ impl Entry {
                      \"{referer}\" \"{agent}\""
                 )
             }
-            Format::Text | Format::Off => format!(
-                "{date} {peer} \"{method} {target} {version:?}\" {status} {sent} {millis:.1}ms \
-                 {outcome}"
-            ),
+            Format::Text | Format::Off => {
+                let target = escaped(target.as_bytes());
+                format!(
+                    "{date} {peer} \"{method} {target} {version:?}\" {status} {sent} \
+                     {millis:.1}ms {outcome}"
+                )
+            }
         }
     }
 }
@@ -325,7 +328,7 @@ mod tests {
 
     fn line(format: Format) -> String {
         let log = AccessLog::new(Format::Off, None).unwrap();
-        let request = Request::get("https://a.example/x?y=1")
+        let request = Request::get("https://a.example/x\"\u{9b}31m?y=1")
             .header(USER_AGENT, "bad\"agent\\")
             .body(())
             .unwrap();
@@ -341,6 +344,8 @@ mod tests {
         assert_eq!(common_date("Sun, 06 Nov 1994 08:49:37 GMT"), "06/Nov/1994:08:49:37 +0000");
         let combined = line(Format::Combined);
         assert_eq!(combined.matches('"').count(), 6, "{combined}");
+        let text = line(Format::Text);
+        assert!(text.contains(" \"GET /x\\x22\\xC2\\x9B31m?y=1 HTTP/1.1\" 200 5 "), "{text}");
         assert!(combined.ends_with("\"bad\\x22agent\\x5C\""), "{combined}");
         let json: serde_json::Value = serde_json::from_str(&line(Format::Json)).unwrap();
         assert_eq!(json["bytes"], 5);

@@ -16,7 +16,7 @@ impl Report for Front {
                     server: status.url.to_string(),
                     healthy: status.well,
                     running: status.load as u64,
-                    connections: status.connections,
+                    connections: status.open as u64,
                     requests: status.requests,
                     failures: status.failed,
                 }

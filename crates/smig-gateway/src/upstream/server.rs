@@ -28,6 +28,7 @@ pub struct Server {
     pub(super) waiting: AtomicUsize,
     /// A connection each.
     pub(super) places: Arc<Semaphore>,
+    max_connections: usize,
     /// The same places, for connections of our own client.
     pub(super) connections_limit: ConnectionLimit,
     /// Requests that may wait in our own client.
@@ -61,7 +62,9 @@ pub struct ServerStatus {
     pub requests: u64,
     /// Those of them that failed.
     pub failed: u64,
-    /// Connections made so far.
+    /// Connections that are open or being made.
+    pub open: usize,
+    /// Connections made so far, without those of HTTP/2 sessions.
     pub connections: u64,
 }
 
@@ -78,8 +81,8 @@ impl Server {
         max_waiting: usize,
         ejection: Ejection,
     ) -> Self {
-        let places = max_connections.clamp(1, Semaphore::MAX_PERMITS);
-        let places = Arc::new(Semaphore::new(places));
+        let max_connections = max_connections.clamp(1, Semaphore::MAX_PERMITS);
+        let places = Arc::new(Semaphore::new(max_connections));
         Self {
             connections_limit: ConnectionLimit::sharing(Arc::clone(&places)),
             queue: QueueLimit::new(max_waiting.max(MIN_QUEUE)),
@@ -88,6 +91,7 @@ impl Server {
             load: AtomicUsize::new(0),
             waiting: AtomicUsize::new(0),
             places,
+            max_connections,
             ejection,
             failures: AtomicU32::new(0),
             ejections: AtomicU32::new(0),
@@ -131,6 +135,7 @@ impl Server {
             waiting: self.waiting.load(Ordering::Relaxed),
             requests: self.requests.load(Ordering::Relaxed),
             failed: self.failed.load(Ordering::Relaxed),
+            open: self.max_connections.saturating_sub(self.places.available_permits()),
             connections: self.connections.load(Ordering::Relaxed),
         }
     }

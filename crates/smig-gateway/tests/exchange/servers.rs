@@ -122,9 +122,11 @@ async fn http1_and_h2c() {
     let addr = server.local_addrs()[0];
     let gateway = Gateway::before(format!("http://{addr}"));
     assert_eq!(exercise(&gateway, "none").await, "HTTP/1.1");
-    assert_eq!(gateway.upstream.servers()[0].status().connections, 1);
+    let status = gateway.upstream.servers()[0].status();
+    assert_eq!((status.connections, status.open), (1, 1));
     let gateway = Gateway::before(format!("h2c://{addr}"));
     assert_eq!(exercise(&gateway, "http").await, "HTTP/2.0");
+    assert_eq!(gateway.upstream.servers()[0].status().open, 1);
 }
 
 #[tokio::test]
