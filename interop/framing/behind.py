@@ -88,13 +88,15 @@ def recorder(_place, recorder_port):
     return recorder_port
 
 
-SERVERS = {"nginx": nginx, "go": go, "node": node, "hyper": hyper, "haproxy": haproxy, "recorder": recorder}
+# Behind "h2c" is the recorder, too; between it and the gateway a second one, to which the first speaks HTTP/2.
+SERVERS = {"nginx": nginx, "go": go, "node": node, "hyper": hyper, "haproxy": haproxy, "h2c": recorder,
+           "recorder": recorder}
 NEEDS = {"go": "FRAMING_GO_ECHO", "hyper": "HYPER_ECHO"}
 
 
-def smig(place, name):
+def smig(place, name, server):
     """A function that starts a gateway in front of a port, with one connection for all."""
-    def begin(upstream):
+    def gateway(name, url):
         config = place.write(f"{name}.toml", f"""
 [server]
 workers = 1
@@ -103,7 +105,7 @@ drain_timeout = "1s"
 address = "127.0.0.1:0"
 protocol = "cleartext"
 [upstreams.app]
-servers = ["http://127.0.0.1:{upstream}"]
+servers = ["{url}"]
 max_connections = 1
 [upstreams.app.timeouts]
 connect = "30s"
@@ -118,10 +120,16 @@ upstream = "app"
 """)
         process = place.start(name, [os.environ["SMIG"], "gateway", "--config", config], env={"NO_COLOR": "1"})
         return process, int(process.wait_for_line(READY).group(2))
+
+    def begin(upstream):
+        url = f"http://127.0.0.1:{upstream}"
+        if server == "h2c":
+            url = f"h2c://127.0.0.1:{gateway(name + '-behind', url)[1]}"
+        return gateway(name, url)
     return begin
 
 
-def vulnerable(place, name):
+def vulnerable(place, name, _server):
     """The same for the proxy that makes every mistake: it must be found out."""
     def begin(upstream):
         process = place.start(name, [sys.executable, os.path.join(HERE, "vulnerable.py"), upstream])

@@ -205,6 +205,15 @@ def chunks():
                 b"evil.test")
         yield h1(f"trailer-{name.decode().lower()}", "RFC 9110 6.5.1",
                  te + b"5\r\nhello\r\n0\r\n%s: %s\r\n\r\n" % (name, value), cut, fine)
+    # Only what is announced is sent on by some.
+    for name in (b"Content-Length", b"Transfer-Encoding", b"Host", b"Connection", b"Authorization", b"Cookie",
+                 b"Forwarded", b"X-Forwarded-For", b"X_Forwarded_For", b"X-Real-IP"):
+        announced = head(b"Transfer-Encoding: chunked", b"Trailer: " + name)
+        yield h1(f"trailer-announced-{name.decode().lower()}", "RFC 9110 6.5.1",
+                 announced + b"5\r\nhello\r\n0\r\n%s: 60\r\n\r\n" % name, cut, fine)
+    yield h1("trailer-announced", "control",
+             head(b"Transfer-Encoding: chunked", b"Trailer: X-Sum") + b"5\r\nhello\r\n0\r\nX-Sum: 1\r\n\r\n", (),
+             fine)
     yield h1("trailer", "control", te + b"5\r\nhello\r\n0\r\nX-Sum: 1\r\n\r\n", (), fine)
     yield h1("trailer-no-colon", "RFC 9112 7.1.2", te + b"5\r\nhello\r\n0\r\nGET /hidden/ATTACKER HTTP/1.1\r\n\r\n",
              cut, fine)

@@ -222,9 +222,10 @@ def bodies():
                         ("host", (b"host", b"evil.test")), ("connection", (b"connection", b"close")),
                         ("crlf", (b"x", b"y\r\n\r\n" + HIDDEN)),
                         ("upper-case", (b"X", b"y")), ("name-crlf", (b"x\r\ny", b"z")),
-                        ("authorization", (b"authorization", b"x"))):
-        yield h2(f"h2-trailer-{name}", rfc, *trailers(field),
-                 forward=fine if name in ("content-length", "host", "authorization") else ())
+                        ("authorization", (b"authorization", b"x")), ("cookie", (b"cookie", b"x")),
+                        ("forwarded", (b"forwarded", b"for=127.0.0.1")),
+                        ("x-forwarded-for", (b"x-forwarded-for", b"127.0.0.1"))):
+        yield h2(f"h2-trailer-{name}", rfc, *trailers(field))
     yield h2("h2-trailer-no-end", rfc, post(), D(HELLO, end=False), H(((b"x", b"y"),)))
     yield h2("h2-trailer-cl-mismatch", rfc, post((b"content-length", b"6")), D(HELLO, end=False),
              H(((b"x", b"y"),), end=True))

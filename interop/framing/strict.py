@@ -19,7 +19,8 @@ HOST = re.compile(rb"([A-Za-z0-9._~%!$&'()*+,;=-]*|\[[0-9A-Fa-f:.]+\])(:[0-9]*)?
 # What a gateway may say of this hop.
 OPTIONS = {b"te", b"upgrade", b"close", b"keep-alive"}
 NEVER_BEHIND = {b"content-length", b"transfer-encoding", b"host", b"connection", b"te", b"upgrade", b"keep-alive",
-                b"proxy-connection", b"trailer", b"content-encoding", b"content-type", b"authorization", b"expect"}
+                b"proxy-connection", b"trailer", b"content-encoding", b"content-type", b"authorization", b"expect",
+                b"cookie", b"forwarded", b"x-forwarded-for", b"x_forwarded_for", b"x-forwarded-proto", b"x-real-ip"}
 
 
 class Ambiguous(Exception):
