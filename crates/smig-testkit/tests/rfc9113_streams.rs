@@ -2,7 +2,8 @@
 
 use http::Method;
 use smig_proto::{
-    Config, EndStream, ErrorCode, Event, Initiator, OpenError, Processed, Read, SendError,
+    Config, EndStream, ErrorCode, Event, Initiator, OpenError, Processed, Read, RequestHead,
+    SendError,
 };
 use smig_testkit::script::frame::*;
 use smig_testkit::script::{C1, Peer, Setup, request_head};
@@ -385,10 +386,34 @@ fn an_engine_does_not_send_what_it_would_refuse() {
     peer.expect_silence();
 }
 
+#[test]
+fn a_path_begins_with_a_slash_whatever_the_uri() {
+    // Section 8.3.1: a URI may have a query and no path, a request may not; and OPTIONS alone asks for `*`.
+    let mut peer = Peer::of_client(Config::client());
+    let conn = peer.conn(C1);
+    for (method, uri, path) in [
+        (Method::GET, "https://example.com?x=1", "/?x=1"),
+        (Method::GET, "https://example.com?", "/?"),
+        (Method::GET, "https://example.com", "/"),
+        (Method::GET, "https://example.com/a?x", "/a?x"),
+        (Method::GET, "https://example.com/*", "/*"),
+        (Method::GET, "*", "/*"),
+        (Method::OPTIONS, "https://example.com?x", "/?x"),
+        (Method::OPTIONS, "https://example.com/*", "*"),
+        (Method::OPTIONS, "*", "*"),
+    ] {
+        let head = RequestHead { uri: uri.parse().unwrap(), ..request_head(method) };
+        peer.app(|session, now| session.open(now, Some(conn), &head, EndStream::Yes)).unwrap();
+        let Frame::Headers { fields, .. } = peer.next(C1) else { panic!("HEADERS come first") };
+        let sent = fields.0.iter().find(|(name, _)| name == ":path");
+        assert_eq!(sent.map(|(_, value)| &value[..]), Some(path.as_bytes()), "{uri}");
+    }
+}
+
 /// A client's CONNECT, as the engine is asked to send it.
 fn connect() -> (Peer, smig_proto::StreamKey) {
     let mut peer = Peer::of_client(Config::client());
-    let head = smig_proto::RequestHead {
+    let head = RequestHead {
         method: Method::CONNECT,
         uri: http::Uri::from_static("example.com:443"),
         protocol: None,
@@ -458,7 +483,7 @@ fn extended_connect_is_taken_where_it_is_offered() {
     peer.expect(C1, reset(1, ErrorCode::ProtocolError));
     // A client asks nobody who does not offer it.
     let mut peer = Peer::of_client(Config::client());
-    let head = smig_proto::RequestHead {
+    let head = RequestHead {
         protocol: smig_proto::Protocol::new("websocket"),
         ..request_head(Method::CONNECT)
     };

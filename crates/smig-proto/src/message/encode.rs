@@ -1,8 +1,11 @@
 //! Heads to header blocks.
 
+use std::borrow::Cow;
+
 use bytes::BytesMut;
 use http::Method;
 use http::header::{CONNECTION, HOST, HeaderMap, HeaderName, TE, TRANSFER_ENCODING, UPGRADE};
+use http::uri::PathAndQuery;
 
 use super::validate::{KEEP_ALIVE, PROXY_CONNECTION};
 use crate::head::{RequestHead, ResponseHead};
@@ -21,14 +24,23 @@ pub(crate) fn encode_request(encoder: &mut Encoder, head: &RequestHead, out: &mu
         if let Some(authority) = authority {
             encoder.pseudo(Pseudo::Authority, authority, out);
         }
-        let path = head.uri.path_and_query().map_or("/", |path| path.as_str());
-        let path = if head.method == Method::OPTIONS && path == "/*" { "*" } else { path };
-        encoder.pseudo(Pseudo::Path, path.as_bytes(), out);
+        encoder.pseudo(Pseudo::Path, path_of(head).as_bytes(), out);
         if let Some(protocol) = &head.protocol {
             encoder.pseudo(Pseudo::Protocol, protocol.as_bytes(), out);
         }
     }
     encode_fields(encoder, &head.headers, SkipHost::Yes, out);
+}
+
+/// What `:path` says. A URI may have a query and no path, and `*` is a path of OPTIONS alone: else there is a
+/// slash in front, for a request without is malformed (RFC 9113 section 8.3.1), and a server may end the
+/// connection for it that others share.
+fn path_of(head: &RequestHead) -> Cow<'_, str> {
+    let path = head.uri.path_and_query().map_or("/", PathAndQuery::as_str);
+    if head.method == Method::OPTIONS && matches!(path, "*" | "/*") {
+        return Cow::Borrowed("*");
+    }
+    if path.starts_with('/') { Cow::Borrowed(path) } else { Cow::Owned(format!("/{path}")) }
 }
 
 /// Appends the header block of a response.
