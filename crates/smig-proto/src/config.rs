@@ -107,7 +107,8 @@ pub struct Limits {
     pub max_informational: u32,
     /// Empty frames in a row (CVE-2019-9518).
     pub max_empty_frames: u32,
-    /// Answers owed and unsent: PING, SETTINGS, RST_STREAM (CVE-2019-9512, -9514, -9515).
+    /// Answers owed and unsent: PING, SETTINGS, MIGRATE, and RST_STREAM to a server (CVE-2019-9512, -9514,
+    /// -9515). A client pays for RST_STREAM by [`Self::reset_burst`].
     pub max_queued_answers: u32,
     /// Entries of one SETTINGS frame.
     pub max_settings_entries: usize,

@@ -306,3 +306,50 @@ fn a_fault_that_cannot_be_paid_ends_its_stream_wherever_it_is() {
     peer.expect_goaway(C1, ErrorCode::EnhanceYourCalm);
     peer.expect_unharmed(other);
 }
+
+#[test]
+fn streams_that_are_refused_by_one_read_are_paid_for_and_harm_no_other() {
+    // RFC 9113 section 5.1.2: whoever resets a stream may open another, and a head above the limit is an
+    // error of its stream. What was reset counts here as long as the application holds it.
+    let mut peer = Peer::of_server(Config::server());
+    let keys: Vec<StreamKey> = (0..128).map(|n| peer.get(C1, 2 * n + 1)).collect();
+    let resets = (0..70).map(|n| reset(2 * n + 1, ErrorCode::Cancel));
+    let heads = (128..198).map(|n| headers(2 * n + 1).get("/").end().into());
+    peer.send_all(C1, resets.chain(heads));
+    for n in 128..198 {
+        peer.expect(C1, reset(2 * n + 1, ErrorCode::RefusedStream));
+    }
+    keys[70..].iter().for_each(|&key| peer.expect_unharmed(key));
+    peer.expect_silence();
+    // A client that has not read the server's limit yet.
+    let mut peer = Peer::of_server(Config { max_concurrent_streams: 30, ..Config::server() });
+    peer.send_all(C1, (0..100).map(|n| headers(2 * n + 1).get("/").end()));
+    for n in 30..100 {
+        peer.expect(C1, reset(2 * n + 1, ErrorCode::RefusedStream));
+    }
+    peer.expect_silence();
+    // Heads that are too large.
+    let mut peer = Peer::of_server(Config::server());
+    let key = peer.get(C1, 1);
+    let large = |id| (0..200).fold(headers(id).get("/"), |head, _| head.field("x", "v"));
+    peer.send_all(C1, (1..71).map(|n| large(2 * n + 1).end()));
+    for n in 1..71 {
+        peer.expect(C1, headers(2 * n + 1).status(431).end());
+        peer.expect(C1, reset(2 * n + 1, ErrorCode::NoError));
+    }
+    peer.expect_unharmed(key);
+    peer.expect_silence();
+}
+
+#[test]
+fn faults_that_come_in_one_read_are_paid_for() {
+    let mut peer = Peer::of_server(config());
+    let other = peer.get(C1, 1);
+    peer.send_all(C1, (1..11).map(|n| window_update(2 * n + 1, 0)));
+    for n in 1..11 {
+        peer.expect(C1, reset(2 * n + 1, ErrorCode::ProtocolError));
+    }
+    peer.expect_unharmed(other);
+    peer.send(C1, window_update(23, 0));
+    peer.expect_goaway(C1, ErrorCode::EnhanceYourCalm);
+}

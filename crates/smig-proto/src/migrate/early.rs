@@ -47,7 +47,7 @@ impl Session {
                 self.events.push_back(Event::LimitHit { conn: id, limit: "unbound carriers" });
                 self.close_unbound(Route { conn: id, id: carrier }, Some(ErrorCode::RefusedStream));
                 self.reset_budget.charge(now, Offence::Refused).1?;
-                return self.count_answer(id).map(|()| None);
+                return self.count_reset(id).map(|()| None);
             }
             conn.carriers.open(carrier, now);
         }

@@ -33,7 +33,7 @@ impl Session {
                 // (SMIG-5.19/behind-barrier).
                 let key = self.key_at(id, stream).or_else(|| self.departed_key(at));
                 let (charge, paid) = self.reset_budget.charge(now, Offence::of(cause));
-                let answered = paid.is_ok() && self.count_answer(id).is_ok();
+                let answered = paid.is_ok() && self.count_reset(id).is_ok();
                 if cause.is_limit() && answered {
                     let limit = cause.describe();
                     self.events.push_back(Event::LimitHit { conn: id, limit });
@@ -73,6 +73,16 @@ impl Session {
         let Some(conn) = self.conn_mut(id) else { return Ok(()) };
         conn.out.answers += 1;
         if conn.out.answers > most { Err(Cause::TooManyAnswers.into()) } else { Ok(()) }
+    }
+
+    /// Counts RST_STREAM that the peer caused. Not one that a client caused, for it has paid: its budget is
+    /// a bound, and one read may bring many heads above the limit of streams from a client that breaks no
+    /// rule (RFC 9113 section 5.1.2).
+    pub(crate) fn count_reset(&mut self, id: ConnId) -> Result<(), Fault> {
+        match self.role {
+            Role::Server => Ok(()),
+            Role::Client => self.count_answer(id),
+        }
     }
 
     pub(crate) fn queue_reset(&mut self, at: Route, code: ErrorCode) {
@@ -620,7 +630,6 @@ impl Session {
         stream: StreamId,
     ) -> Result<(), Fault> {
         self.reset_budget.charge(now, Offence::Refused).1?;
-        self.count_answer(id)?;
         let max = self.conn(id).map_or(0, Connection::max_frame);
         let Some(conn) = self.conn_mut(id) else { return Ok(()) };
         let (encoder, out) = (&mut conn.encoder, &mut conn.out.frames);

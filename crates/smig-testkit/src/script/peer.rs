@@ -182,6 +182,16 @@ impl Peer {
         self.send_octets(line, &octets);
     }
 
+    /// Sends frames that the engine reads at once.
+    #[track_caller]
+    pub fn send_all<F: Into<Frame>>(&mut self, line: Line, frames: impl IntoIterator<Item = F>) {
+        let mut octets = BytesMut::new();
+        for frame in frames {
+            codec::encode(&frame.into(), &mut octets);
+        }
+        self.send_octets(line, &octets);
+    }
+
     /// Sends one frame, unless the engine has closed the connection.
     pub fn send_if_open(&mut self, line: Line, frame: impl Into<Frame>) {
         if !self.is_closed(line) {
