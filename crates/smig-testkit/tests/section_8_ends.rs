@@ -215,6 +215,31 @@ fn a_cancelled_stream_that_is_alone_closes_its_connection() {
     peer.expect_silence();
 }
 
+fn is_abandoned(peer: &mut Peer) -> bool {
+    peer.find_event(|event| matches!(event, Event::Abandon { .. }).then_some(())).is_some()
+}
+
+#[test]
+fn a_stream_that_is_over_takes_nobodys_connection_along() {
+    // SMIG-8.4/cancel-by-close: whoever cancels it too late finds another stream alone on C2.
+    for end in [data(2, "x").end(), reset(2, ErrorCode::InternalError)] {
+        let (mut peer, key) = client();
+        let cid = peer.cid(C2);
+        peer.send(C1, migrate(1, cid, 2));
+        peer.expect(C1, accept(1, cid, 2).end());
+        let other = peer.open(C2, Method::GET, EndStream::Yes);
+        peer.send(C2, end);
+        cancel(&mut peer, key);
+        assert!(!is_abandoned(&mut peer));
+        peer.expect_unharmed(other);
+        peer.expect_silence();
+        // What came whole can still be read.
+        if peer.session().stream(key).is_some_and(|view| view.received > 0) {
+            assert_eq!(&peer.read_to_end(key)[..], b"x");
+        }
+    }
+}
+
 // Completion.
 
 #[test]

@@ -467,9 +467,9 @@ impl Session {
         }
     }
 
-    /// Resets a stream by the application's wish. A server's NO_ERROR behind the end of its response
-    /// asks the client to stop sending: it goes out when all of the response has, and no decline can
-    /// recall that any more.
+    /// Resets a stream by the application's wish, unless it is complete or has failed. A server's
+    /// NO_ERROR behind the end of its response asks the client to stop sending: it goes out when all of
+    /// the response has, and no decline can recall that any more.
     pub fn reset(&mut self, key: StreamKey, code: ErrorCode) {
         let Some(stream) = self.streams.find(key) else { return };
         let finished = !stream.send.is_open();
@@ -481,6 +481,10 @@ impl Session {
 
     fn cancel(&mut self, key: StreamKey, code: ErrorCode) {
         let Some(stream) = self.streams.find(key) else { return };
+        if stream.is_over() || stream.is_complete() {
+            // It is nowhere any more: its connection is that of others.
+            return;
+        }
         let code = match (code, self.role, stream.send.phase()) {
             // It says that nothing was done (RFC 9113 section 8.7), which a response's head belies.
             (ErrorCode::RefusedStream, Role::Server, SendPhase::Body | SendPhase::Ended) => {
