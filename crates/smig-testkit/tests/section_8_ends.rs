@@ -240,6 +240,34 @@ fn a_stream_that_is_over_takes_nobodys_connection_along() {
     }
 }
 
+#[test]
+fn a_connection_with_an_answer_under_way_is_not_closed_to_cancel() {
+    // SMIG-8.4/cancel-by-close: without the answer the server would fail the stream that moved on
+    // (SMIG-8.8/c1-ends-at-mover), also one that is whole here.
+    for whole in [false, true] {
+        let (mut peer, key) = client();
+        peer.connect();
+        let other = peer.open(C1, Method::GET, EndStream::Yes);
+        let (c2, c3) = (peer.cid(C2), peer.cid(C3));
+        for (from, to) in [(1, 2), (3, 4)] {
+            peer.send(C1, migrate(from, c2, to));
+            peer.expect(C1, accept(from, c2, to).end());
+        }
+        peer.pause(C2);
+        peer.send(C2, migrate(2, c3, 2));
+        if whole {
+            peer.send(C3, data(2, "whole").end());
+        }
+        cancel(&mut peer, other);
+        assert!(!is_abandoned(&mut peer));
+        peer.resume(C2);
+        peer.expect(C2, accept(2, c3, 2).end());
+        peer.expect(C2, reset(4, ErrorCode::Cancel));
+        peer.expect_unharmed(key);
+        peer.expect_silence();
+    }
+}
+
 // Completion.
 
 #[test]

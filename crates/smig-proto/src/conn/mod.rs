@@ -192,6 +192,9 @@ pub(crate) struct Connection {
     pub(crate) streams: FxHashMap<StreamId, StreamKey>,
     /// Streams that were here and moved on.
     pub(crate) departed: FxHashMap<StreamId, StreamKey>,
+    /// A move from here was accepted. Nothing tells when that answer has arrived, on which the stream depends
+    /// wherever it is (SMIG-8.8/c1-ends-at-mover).
+    pub(crate) let_go: bool,
     pub(crate) answers_due: Vec<AnswerDue>,
     pub(crate) waiting_moves: Vec<WaitingMove>,
     pub(crate) local_ids: Ledger,
@@ -233,6 +236,7 @@ impl Connection {
             recv_window: RecvWindow::new(INITIAL_WINDOW),
             streams: FxHashMap::default(),
             departed: FxHashMap::default(),
+            let_go: false,
             answers_due: Vec::new(),
             waiting_moves: Vec::new(),
             local_ids: Ledger::default(),

@@ -237,6 +237,9 @@ impl Session {
         stream.send_home = None;
         stream.recv_home = None;
         self.send_migrate(from, Migrate { dst: Some((cid, sid)) }, flag::SMIG_ACK | ended.flag());
+        if let Some(conn) = self.conn_mut(from.conn) {
+            conn.let_go = true;
+        }
         self.depart(key, from);
         let early = self.conn_mut(to.conn).and_then(|conn| {
             conn.role = ConnectionRole::Bulk;

@@ -500,6 +500,7 @@ impl Session {
                 && conn.carriers.len() == 0
                 && conn.answers_due.is_empty()
                 && conn.waiting_moves.is_empty()
+                && !conn.let_go
         });
         if self.role == Role::Client && settled && elsewhere && alone {
             // Closing the connection cuts off what is in flight (SMIG-8.4/cancel-by-close).
