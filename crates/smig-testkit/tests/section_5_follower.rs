@@ -187,6 +187,27 @@ fn a_waiting_migrate_is_declined_when_its_connection_is_closed_here() {
 }
 
 #[test]
+fn a_connection_is_not_closed_to_cancel_while_a_migrate_of_it_waits() {
+    // SMIG-8.4/cancel-by-close and SMIG-5.12/join-pending: the stream is alone on C2, and its MIGRATE to C3
+    // is not answered.
+    let (mut peer, key) = joining();
+    let answer = peer.join_answer(C2);
+    peer.send(C2, answer);
+    peer.connect();
+    let (c2, c3) = (peer.cid(C2), peer.cid(C3));
+    peer.send(C1, migrate(1, c2, 2));
+    peer.expect(C1, accept(1, c2, 2));
+    peer.send(C2, migrate(2, c3, 2));
+    peer.expect_silence();
+    peer.app(|session, _| session.reset(key, ErrorCode::Cancel));
+    peer.expect(C2, reset(2, ErrorCode::Cancel));
+    let answer = peer.join_answer(C3);
+    peer.send(C3, answer);
+    peer.expect(C2, decline(2).end());
+    peer.expect_silence();
+}
+
+#[test]
 fn a_stream_that_ends_while_its_migrate_waits_is_declined() {
     // SMIG-5.12/join-pending and SMIG-5.10/always-answer
     let (mut peer, key) = joining();

@@ -502,6 +502,7 @@ impl Session {
                 && conn.waiting_moves.is_empty()
                 && !conn.let_go
         });
+        let alone = alone && !self.keeps_moves_from(route.conn);
         if self.role == Role::Client && settled && elsewhere && alone {
             // Closing the connection cuts off what is in flight (SMIG-8.4/cancel-by-close).
             self.end_here(key, Ending::Own(code, None));
