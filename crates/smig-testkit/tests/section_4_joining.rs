@@ -388,7 +388,9 @@ fn an_unknown_session_is_founded_anew_at_the_client() {
     assert!(joined(&peer, C3));
     // The stream on C1 goes on where it is, and moves nowhere.
     assert!(peer.app(|session, now| session.migrate(now, old, Target::Spare)).is_err());
-    // What was on its way there is declined and harms nothing.
+    // What was on its way there is declined and harms nothing, offers as well (SMIG-6.2/offer-answered).
+    peer.send(C1, offer(1));
+    peer.expect(C1, decline(1).end());
     let cid = peer.cid(C2);
     peer.send(C1, migrate(1, cid, 2));
     peer.expect(C1, decline(1).end());

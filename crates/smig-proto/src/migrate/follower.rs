@@ -170,10 +170,13 @@ impl Session {
 
     /// An offer came (SMIG-6.2/offer-answered).
     fn on_offer(&mut self, now: Instant, key: StreamKey) -> Result<(), Fault> {
+        let Some(stream) = self.streams.find(key) else { return Ok(()) };
+        let joined = self.conn(stream.route.conn).is_some_and(Connection::is_joined);
         let Some(stream) = self.streams.find_mut(key) else { return Ok(()) };
         match stream.hand_over {
-            HandOver::Settled if stream.offered => {
-                // Declined before: nothing has changed (SMIG-6.4/offered-once).
+            HandOver::Settled if stream.offered || !joined => {
+                // Declined before, and nothing has changed (SMIG-6.4/offered-once); or its session was left,
+                // whose streams stay where they are (SMIG-4.8/new-session).
                 let (route, ended) = (stream.route, stream.send.closed_flag());
                 let charge = self.charge_refusal(now)?;
                 self.decline(route, ended, charge);
