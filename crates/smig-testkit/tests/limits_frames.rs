@@ -491,6 +491,43 @@ fn priority_updates_for_idle_streams_are_bounded() {
     peer.expect_silence();
 }
 
+#[test]
+fn priority_updates_of_requests_that_come_to_nothing_take_no_place() {
+    type Way = (&'static str, u32, fn(&mut Peer, u32));
+    let ways: [Way; 4] = [
+        ("refused", 0, |peer, id| peer.send(C1, headers(id).get("/").end())),
+        ("malformed", 128, |peer, id| {
+            peer.send(C1, headers(id).get("/").field("connection", "close").end());
+        }),
+        ("too large", 128, |peer, id| {
+            let head = (0..200).fold(headers(id).get("/"), |head, _| head.field("x", "v"));
+            peer.send(C1, head.end());
+        }),
+        ("passed over", 128, |peer, id| {
+            if id == 199 {
+                peer.get(C1, 201);
+            }
+        }),
+    ];
+    for (what, max_concurrent_streams, ask) in ways {
+        let mut peer = Peer::of_server(Config { max_concurrent_streams, ..Config::server() });
+        for n in 0..100 {
+            peer.send(C1, priority_update(2 * n + 1, "u=1"));
+            ask(&mut peer, 2 * n + 1);
+        }
+        while peer.next_if_any(C1).is_some() {}
+        peer.clear_events();
+        for n in 101..201 {
+            assert!(!peer.is_closed(C1), "{what}, {n}");
+            peer.send(C1, priority_update(2 * n + 1, "u=1"));
+        }
+        peer.expect_silence();
+        // As many as ever, and not more.
+        peer.send(C1, priority_update(403, "u=1"));
+        expect_limit(&mut peer, "too many PRIORITY_UPDATE for idle streams");
+    }
+}
+
 // Slowness.
 
 #[test]

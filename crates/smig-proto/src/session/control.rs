@@ -290,6 +290,10 @@ impl Session {
         let Some(conn) = self.conn_mut(id) else { return Ok(()) };
         conn.idle_priorities.retain(|&(other, _)| other != stream);
         if conn.idle_priorities.len() >= most {
+            // Some may be of requests that were refused or passed over.
+            conn.idle_priorities.retain(|&(other, _)| conn.peer_ids.may_open(other));
+        }
+        if conn.idle_priorities.len() >= most {
             return Err(Cause::TooManyPriorities.into());
         }
         conn.idle_priorities.push((stream, priority));
