@@ -104,6 +104,20 @@ fn promises_have_their_form() {
 }
 
 #[test]
+fn a_carriers_id_is_no_promises() {
+    // SMIG-5.21/unbound-frames: frames of a carrier have come on it, so it is not idle any more.
+    for frame in [data(2, "x"), window_update(2, 1)] {
+        let config = Config { push: Push::Enabled, ..Config::client() };
+        let mut peer = Peer::of_client(config).with_spare();
+        peer.open(C2, Method::GET, EndStream::Yes);
+        peer.send(C2, frame);
+        peer.send(C2, push_promise(1, 2, headers(0).get("/style.css")));
+        peer.expect_goaway(C2, ErrorCode::ProtocolError);
+        assert_eq!(peer.session().audit(), [""; 0]);
+    }
+}
+
+#[test]
 fn a_promised_stream_may_be_moved_to_the_client() {
     // SMIG-9.1/push: before its HEADERS, and in the middle of its body (Figure 2 for a pushed
     // stream).

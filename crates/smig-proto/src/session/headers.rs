@@ -253,6 +253,9 @@ impl Session {
             // The server reads of it in our GOAWAY (RFC 9113 section 6.8).
             return Ok(());
         }
+        if conn.carriers.find(promised).is_some() {
+            return Err(Cause::CarrierMisuse.into());
+        }
         conn.peer_ids.mark_opened(promised);
         let (Some(parent), false) = (parent, full) else {
             return Err(Fault::Stream(promised, Cause::TooManyStreams));
