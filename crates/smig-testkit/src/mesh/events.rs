@@ -2,7 +2,7 @@
 
 use smig_proto::{Cause, ErrorCode, Event, Initiator, Mover, StreamError, StreamKey};
 
-use crate::mesh::link::Side;
+use crate::mesh::link::{Doom, Side};
 use crate::mesh::net::Happening;
 use crate::mesh::plan::number_of;
 use crate::mesh::world::World;
@@ -172,5 +172,48 @@ impl World {
         if !cause || !code || (user && !gave_up) {
             self.fault(format!("exchange {at} failed at {side:?} without need: {error}"));
         }
+        if error.cause == Some(Cause::ConnectionLost) {
+            self.check_loss(at, side, error);
+        }
+        let other = self.talks[at].part_at(side.other());
+        let by_peer = error.initiator == Initiator::Peer && error.code != ErrorCode::RefusedStream;
+        // A carrier that is unbound for too long is reset, and its stream lives at that end.
+        let late = self.slept >= 1000 * u32::from(self.mesh.setup.patience);
+        if by_peer && other.is_alive() && !gave_up && !late {
+            let text = "by an end that goes on";
+            self.fault(format!("exchange {at} was reset at {side:?} {text}: {error}"));
+        }
+    }
+
+    /// A connection took the stream along. Not without a cause; and when the client closed it to cancel
+    /// another stream, this one must not have depended on it (SMIG-8.4/cancel-by-close).
+    fn check_loss(&mut self, at: usize, side: Side, error: &StreamError) {
+        let session = self.talks[at].part_at(side).session;
+        match self.mesh.doom_of(side, session, error.connection) {
+            Some(Doom::Step) => {}
+            Some(Doom::Cancel) if !self.was_at_work(at, side) => {}
+            Some(Doom::Cancel) => {
+                let text = "the client closed its connection to cancel another";
+                self.fault(format!("exchange {at} failed at {side:?}, for {text}: {error}"));
+            }
+            None if self.mesh.watch.slept_long => {}
+            None => {
+                let text = "its connection ended without a cause";
+                self.fault(format!("exchange {at} failed at {side:?}, for {text}: {error}"));
+            }
+        }
+    }
+
+    /// Whether the client still waited for something of the exchange, which neither end gave up.
+    fn was_at_work(&self, at: usize, side: Side) -> bool {
+        let talk = &self.talks[at];
+        let [client, server] = &talk.parts;
+        // All was sent both ways, and the last octets of the request were on their way.
+        let whole = client.finished && server.finished && !talk.plan.is_bare(Side::Client);
+        let waits = match side {
+            Side::Client => true,
+            Side::Server => client.is_alive() && !whole,
+        };
+        waits && !client.gave_up && !server.gave_up
     }
 }

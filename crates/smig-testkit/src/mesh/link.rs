@@ -78,6 +78,15 @@ pub(crate) struct End {
     pub(crate) conn: Option<ConnId>,
 }
 
+/// What may take a connection from streams that run on it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Doom {
+    /// The sequence: it cuts or closes it.
+    Step,
+    /// The client's engine, to cancel a stream that was alone there.
+    Cancel,
+}
+
 #[derive(Debug)]
 pub(crate) struct Link {
     /// What both ends' TLS would derive exporters from.
@@ -88,11 +97,22 @@ pub(crate) struct Link {
     pub(crate) pipes: [Pipe; 2],
     /// It failed, rather than being closed.
     pub(crate) broken: bool,
+    /// The first cause.
+    pub(crate) doom: Option<Doom>,
+    /// What the engines called it that have been told of its end: session and connection.
+    pub(crate) lost: [Option<(usize, ConnId)>; 2],
 }
 
 impl Link {
     pub(crate) fn is_open_at(&self, side: Side) -> bool {
         self.ends[side.index()].conn.is_some()
+    }
+
+    /// Whether this end knows it by that name, or did.
+    pub(crate) fn is_known_as(&self, side: Side, session: usize, conn: ConnId) -> bool {
+        let end = self.ends[side.index()];
+        (end.session == session && end.conn == Some(conn))
+            || self.lost[side.index()] == Some((session, conn))
     }
 
     /// It fails: of what is under way, so many octets each way still arrive.

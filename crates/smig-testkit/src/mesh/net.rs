@@ -12,7 +12,7 @@ use smig_proto::{
     LostReason, Session, Transmit,
 };
 
-use crate::mesh::link::{End, Link, Pipe, Side};
+use crate::mesh::link::{Doom, End, Link, Pipe, Side};
 use crate::mesh::rng::{Rng, mix};
 use crate::mesh::setup::Setup;
 use crate::mesh::watch::{Place, Watch};
@@ -92,6 +92,11 @@ impl Mesh {
         })
     }
 
+    /// What took the connection from its streams that an end knew by this name.
+    pub(crate) fn doom_of(&self, side: Side, session: usize, conn: ConnId) -> Option<Doom> {
+        self.links.iter().find(|link| link.is_known_as(side, session, conn))?.doom
+    }
+
     /// Opens a connection, if the client may.
     pub(crate) fn connect(&mut self) -> bool {
         if self.links.len() >= 20 || !(self.client.can_join() || self.client.is_closed()) {
@@ -113,6 +118,8 @@ impl Mesh {
             ends,
             pipes: [Pipe::default(), Pipe::default()],
             broken: false,
+            doom: None,
+            lost: [None, None],
         });
         self.pump_events();
         true
@@ -219,6 +226,7 @@ impl Mesh {
         let End { session, conn } = self.links[link].ends[side.index()];
         let Some(conn) = conn else { return };
         self.links[link].ends[side.index()].conn = None;
+        self.links[link].lost[side.index()] = Some((session, conn));
         self.links[link].pipes[side.index()].ended = true;
         self.links[link].pipes[side.index()].backlog.clear();
         let (now, broken) = (self.now, self.links[link].broken);
@@ -250,6 +258,7 @@ impl Mesh {
             flight * usize::from(keep[at].min(1000)) / 1000
         };
         let keep = [share(0), share(1)];
+        self.links[link].doom.get_or_insert(Doom::Step);
         self.links[link].cut(keep);
     }
 
@@ -302,6 +311,7 @@ impl Mesh {
             Event::Abandon { conn } => {
                 if let Some(link) = self.link_of(side, session, *conn) {
                     self.watch.seen.insert("connection closed to cancel");
+                    self.links[link].doom.get_or_insert(Doom::Cancel);
                     self.links[link].cut([0, 0]);
                     self.lose(link, side);
                 }

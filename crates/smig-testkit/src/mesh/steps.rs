@@ -2,7 +2,7 @@
 
 use smig_proto::{EndStream, ErrorCode, Priority, Target};
 
-use crate::mesh::link::Side;
+use crate::mesh::link::{Doom, Side};
 use crate::mesh::op::{Op, Whither};
 use crate::mesh::plan::Plan;
 use crate::mesh::talk::Talk;
@@ -200,6 +200,8 @@ impl World {
 
     fn close(&mut self, link: u8, side: Side) {
         let now = self.mesh.now;
+        let at = self.link(link);
+        self.mesh.links[at].doom.get_or_insert(Doom::Step);
         self.on_conn(link, side, |session, conn| {
             session.close(now, conn, ErrorCode::NoError, "the test says so");
         });
