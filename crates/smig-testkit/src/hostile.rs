@@ -29,6 +29,8 @@ pub struct Outcome {
     pub streams: u32,
     /// Migrations that the engine took part in to their end.
     pub moves: u32,
+    /// Directions that the application ended.
+    pub ends: u32,
     /// Connections that the engine closed.
     pub closed: u32,
 }
@@ -214,7 +216,9 @@ impl Attack<'_> {
             }
             16..24 if end => data(stream, self.octets()).end(),
             16..24 => data(stream, self.octets()),
-            24..28 => reset(stream, ErrorCode::Cancel),
+            // A server says so that has answered and wants no more of the request.
+            24..26 => reset(stream, ErrorCode::NoError),
+            26..28 => reset(stream, ErrorCode::Cancel),
             28..32 => window_update(stream, 1 + (u32::from(self.octet()) << 8)),
             32 => settings(&[(u16::from(self.octet() % 10), u32::from(self.octet()) << 10)]),
             33..45 => migrate(stream, cid, self.fresh(other)),
@@ -236,7 +240,7 @@ impl Attack<'_> {
     /// Something that an application does.
     fn command(&mut self) {
         let what = self.octet();
-        if self.role == Role::Client && what.is_multiple_of(4) && self.keys.len() < MOST_OPEN {
+        if self.role == Role::Client && what.is_multiple_of(4) && self.streams() < MOST_OPEN {
             let head =
                 request_head(if what < 128 { http::Method::GET } else { http::Method::POST });
             let end = if what < 128 { EndStream::Yes } else { EndStream::No };
@@ -247,11 +251,22 @@ impl Attack<'_> {
         }
         let Some(key) = self.key() else { return };
         let body = self.octets();
-        self.peer.app(|session, now| match what % 4 {
-            0 | 1 => drop(session.send_data(key, body.into(), EndStream::No)),
-            2 => drop(session.migrate(now, key, Target::Spare)),
-            _ => session.reset(key, ErrorCode::Cancel),
-        });
+        let end = if what % 8 == 1 { EndStream::Yes } else { EndStream::No };
+        match what % 32 {
+            0..16 => {
+                let sent = self.peer.app(|session, _| session.send_data(key, body.into(), end));
+                self.outcome.ends += u32::from(end.is_end() && sent.is_ok());
+            }
+            16..24 => drop(self.peer.app(|session, now| session.migrate(now, key, Target::Spare))),
+            24..28 => self.peer.app(|session, _| session.reset(key, ErrorCode::Cancel)),
+            28..30 => self.peer.app(|session, _| session.reset(key, ErrorCode::NoError)),
+            _ => self.release(key),
+        }
+    }
+
+    /// Streams that the engine has, those included that were let go of and are not over.
+    fn streams(&self) -> usize {
+        self.peer.session().stream_count()
     }
 
     fn take(&mut self, key: StreamKey) {
@@ -307,7 +322,7 @@ impl Attack<'_> {
         let wrong = self.peer.session().audit();
         assert!(wrong.is_empty(), "{wrong:#?}");
         let most = Config::server().max_concurrent_streams as usize + 2 * MOST_OPEN;
-        let streams = self.peer.session().stream_count();
+        let streams = self.streams();
         assert!(streams <= most, "{streams} streams");
     }
 

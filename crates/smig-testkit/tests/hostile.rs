@@ -33,12 +33,13 @@ fn attacks(role: Role) {
         total.steps += outcome.steps;
         total.streams += outcome.streams;
         total.moves += outcome.moves;
+        total.ends += outcome.ends;
         total.closed += outcome.closed;
     }
     println!("{total:?}");
     // The attacks come far enough to hurt.
     assert!(total.steps > 30_000 && total.streams > 2_000, "{total:?}");
-    assert!(total.moves > 100, "{total:?}");
+    assert!(total.moves > 100 && total.ends > 100, "{total:?}");
 }
 
 #[test]
