@@ -46,6 +46,9 @@ pub enum Omission {
     SettingsSkipped,
     /// A mover forgets that it reset the stream before the answer (SMIG-8.3/reset-remembered).
     ResetForgotten,
+    /// A client that reset its upload on a carrier, which it then gives up, declines the server's move
+    /// before it says so (SMIG-8.3/reset-remembered).
+    CutTakenForWhole,
     /// C1 ends before the answer: the mover takes it as given when the peer's direction is closed
     /// (SMIG-8.8/c1-ends-at-mover).
     AnswerTakenAsGiven,
@@ -55,7 +58,7 @@ pub enum Omission {
 
 impl Omission {
     /// Every rule that can be left out.
-    pub const ALL: [Self; 21] = [
+    pub const ALL: [Self; 22] = [
         Self::EndLostInCollision,
         Self::ClientDoesNotHold,
         Self::ForgetAtEnd,
@@ -72,6 +75,7 @@ impl Omission {
         Self::UnboundCreditDropped,
         Self::SettingsSkipped,
         Self::ResetForgotten,
+        Self::CutTakenForWhole,
         Self::AnswerTakenAsGiven,
         Self::GoAwayBelowBound,
         Self::StopBeforeAnswer,
@@ -98,7 +102,7 @@ impl Omission {
             Self::InitialWindowOfCarrier => "SMIG-7.1/windows-move",
             Self::UnboundCreditDropped => "SMIG-7.3/unbound-credit",
             Self::SettingsSkipped => "SMIG-7.5/undone-barrier",
-            Self::ResetForgotten => "SMIG-8.3/reset-remembered",
+            Self::ResetForgotten | Self::CutTakenForWhole => "SMIG-8.3/reset-remembered",
             Self::AnswerTakenAsGiven => "SMIG-8.8/c1-ends-at-mover",
             Self::GoAwayBelowBound => "SMIG-8.16/bound-is-processed",
             Self::StopBeforeAnswer => "SMIG-8.19/stop-after-answer",

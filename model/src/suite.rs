@@ -103,6 +103,9 @@ pub fn witness(omission: Omission) -> Scenario {
         }
         Omission::UnboundCreditDropped => Scenario { up: 2, budget: server, ..upload },
         Omission::OfferWithdrawn => Scenario { budget: Budget { offers: 1, ..server }, ..download },
+        Omission::CutTakenForWhole => {
+            Scenario { budget: Budget { client_resets: 1, declines: 1, ..both }, ..upload }
+        }
         Omission::EndLostInCollision => {
             Scenario { budget: Budget { declines: 1, ..both }, ..upload }
         }

@@ -87,8 +87,12 @@ impl Endpoint {
             self.accept(to);
         } else {
             let reset = std::mem::take(&mut self.reset_owed);
+            let late = self.omits(Omission::CutTakenForWhole);
+            if reset && !late {
+                self.push(self.place, Frame::Reset); // SMIG-8.3/reset-remembered
+            }
             self.decline(self.place, Request::Move { to, end: End::No });
-            if reset {
+            if reset && late {
                 self.push(self.place, Frame::Reset);
             }
         }
@@ -116,7 +120,9 @@ impl Endpoint {
 
     /// Answers with the zero CID and abandons the carrier that was named (SMIG-6.7/decline-drops).
     pub(super) fn decline(&mut self, at: Carrier, request: Request) {
-        let ended = self.send.ended && !self.omits(Omission::EndLostInCollision);
+        // A reset closes the direction as well (SMIG-5.4/end-stream).
+        let closed = self.send.ended || self.fate == Fate::Failed;
+        let ended = closed && !self.omits(Omission::EndLostInCollision);
         self.push(at, |id| Frame::Answer(id, Answer { to: None, end: End::when(ended) }));
         if let Request::Move { to, .. } = request {
             self.abandon(to);
