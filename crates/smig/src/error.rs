@@ -295,9 +295,9 @@ impl fmt::Display for Kind {
             Self::Refused(why) => {
                 write!(f, "the session takes no request now: {why}; send it again")
             }
-            Self::Retired => f.write_str(
-                "many streams were reset on the session's connection; send the request again",
-            ),
+            Self::Retired => {
+                f.write_str("the session makes room for another one; send the request again")
+            }
             Self::Busy => f.write_str(
                 "as many requests wait as may; send it when some are answered, or raise the queue's limit",
             ),

@@ -9,8 +9,8 @@ use hyper::client::conn::TrySendError;
 use hyper::client::conn::http1::{SendRequest, handshake};
 use smig_proto::{Processed, RequestHead};
 use tokio::sync::Semaphore;
-use tokio::task::JoinHandle;
-use tokio::time::timeout;
+use tokio::task::{AbortHandle, JoinSet};
+use tokio::time::sleep;
 
 use super::body::RequestBody;
 use super::call::Outgoing;
@@ -42,8 +42,34 @@ struct Pool {
     places: Semaphore,
 }
 
-/// Serves the session's requests until nobody wants one for long.
+/// Requests that are under way.
+#[derive(Debug, Default)]
+struct Running {
+    tasks: JoinSet<()>,
+    asked: Vec<(Arc<Shared>, AbortHandle)>,
+}
+
+/// Whether the session takes requests.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Stage {
+    Open,
+    /// No new ones; it ends with the last.
+    Closing,
+}
+
+/// A session with such a server.
+#[derive(Debug)]
+struct Http1Session {
+    host: Arc<Host>,
+    mailbox: Arc<Mailbox<Command>>,
+    pool: Arc<Pool>,
+    running: Running,
+    stage: Stage,
+}
+
+/// Serves the session's requests until it is to end, or nobody wants one for long.
 pub(super) async fn run(host: Arc<Host>, mailbox: Arc<Mailbox<Command>>, first: Transport) {
+    let idle_timeout = host.idle_timeout;
     let pool = Arc::new(Pool {
         host: Arc::clone(&host),
         idle: Mutex::default(),
@@ -53,44 +79,84 @@ pub(super) async fn run(host: Arc<Host>, mailbox: Arc<Mailbox<Command>>, first: 
         Ok(sender) => pool.put(sender),
         Err(error) => tracing::debug!(%error, "HTTP/1.1 connection failed at once"),
     }
-    let mut running: Vec<(Arc<Shared>, JoinHandle<()>)> = Vec::new();
-    loop {
-        let commands = match timeout(host.idle_timeout, mailbox.receive()).await {
-            Ok(commands) => commands,
-            Err(_) if running.iter().any(|(_, task)| !task.is_finished()) => continue,
-            Err(_) if mailbox.close_if_empty() => break,
-            Err(_) => continue,
+    let (running, stage) = (Running::default(), Stage::Open);
+    let mut session = Http1Session { host, mailbox, pool, running, stage };
+    while session.stage == Stage::Open || !session.running.is_empty() {
+        let is_idle = session.running.is_empty();
+        let commands = tokio::select! {
+            commands = session.mailbox.receive() => commands,
+            _ = session.running.tasks.join_next(), if !is_idle => Vec::new(),
+            () = sleep(idle_timeout), if is_idle => {
+                if session.mailbox.close_if_empty() {
+                    break;
+                }
+                continue;
+            }
         };
-        // Who let go of a request is not waited for.
-        running.retain(|(shared, task)| {
+        session.running.look();
+        for command in commands {
+            session.on_command(command);
+        }
+    }
+    session.host.forget(&session.mailbox);
+}
+
+impl Http1Session {
+    fn on_command(&mut self, command: Command) {
+        match command {
+            Command::Request(outgoing) => match self.stage {
+                Stage::Open => self.begin(*outgoing),
+                Stage::Closing => {
+                    outgoing.shared.give_back(outgoing.body, Error::new(Kind::Retired));
+                }
+            },
+            Command::Dialed(_) | Command::MoveTo(_) | Command::Describe(_) => {}
+            // Nobody may want to know any more.
+            Command::Meet(sender) => drop(sender.send(Ok(Speaks::Http1))),
+            Command::Finish => self.stop_accepting(),
+        }
+    }
+
+    fn begin(&mut self, outgoing: Outgoing) {
+        self.host.counters.on(&Observed::StreamOpened { stream: None });
+        let (shared, pool) = (Arc::clone(&outgoing.shared), Arc::clone(&self.pool));
+        self.running.begin(shared, async move { pool.send(outgoing).await });
+    }
+
+    /// No request is taken from now on: those that came behind go to the next session.
+    fn stop_accepting(&mut self) {
+        if self.stage == Stage::Closing {
+            return;
+        }
+        self.stage = Stage::Closing;
+        self.host.forget(&self.mailbox);
+        for command in self.mailbox.close() {
+            self.on_command(command);
+        }
+    }
+}
+
+impl Running {
+    fn begin(&mut self, shared: Arc<Shared>, task: impl Future<Output = ()> + Send + 'static) {
+        let task = self.tasks.spawn(task);
+        self.asked.push((shared, task));
+    }
+
+    fn is_empty(&self) -> bool {
+        self.tasks.is_empty()
+    }
+
+    /// Who let go of a request is not waited for.
+    fn look(&mut self) {
+        // How it ended its application was told.
+        while self.tasks.try_join_next().is_some() {}
+        self.asked.retain(|(shared, task)| {
             if shared.is_abandoned() {
                 task.abort();
             }
             !task.is_finished()
         });
-        for command in commands {
-            match command {
-                Command::Request(outgoing) => {
-                    host.counters.on(&Observed::StreamOpened { stream: None });
-                    let shared = Arc::clone(&outgoing.shared);
-                    let pool = Arc::clone(&pool);
-                    running.push((shared, tokio::spawn(async move { pool.send(*outgoing).await })));
-                }
-                Command::Dialed(_) | Command::MoveTo(_) | Command::Describe(_) => {}
-                // Nobody may want to know any more.
-                Command::Meet(sender) => drop(sender.send(Ok(Speaks::Http1))),
-                Command::Finish => {
-                    host.forget(&mailbox);
-                    for (_, task) in running {
-                        // A task that was aborted has told its application.
-                        let _ = task.await;
-                    }
-                    return;
-                }
-            }
-        }
     }
-    host.forget(&mailbox);
 }
 
 impl Sender {

@@ -1,6 +1,5 @@
 //! How long a client may take, by HTTP/1.1 as by HTTP/2.
 
-use std::future::Future;
 use std::num::NonZeroUsize;
 use std::time::Duration;
 
@@ -10,16 +9,10 @@ use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
 use tokio::net::{TcpSocket, TcpStream};
 use tower::service_fn;
 
-use crate::support::{Body, Events, Watch, answer, full, loopback, octets, until};
+use crate::support::{Body, Events, Watch, answer, full, loopback, octets, until, within};
 
 const SHORT: Duration = Duration::from_millis(40);
 const HOUR: Duration = Duration::from_secs(3600);
-
-/// Waits for what must come; says what did not.
-async fn within<T>(what: &str, future: impl Future<Output = T>) -> T {
-    let limit = Duration::from_secs(60);
-    tokio::time::timeout(limit, future).await.unwrap_or_else(|_| panic!("never came: {what}"))
-}
 
 /// A cleartext server with patience in everything.
 fn patient() -> (ServerBuilder, Config) {

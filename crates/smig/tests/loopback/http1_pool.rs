@@ -1,14 +1,17 @@
-//! Which HTTP/1.1 connections of a client carry one request after another.
+//! Which HTTP/1.1 connections of a client carry one request after another, and what ends a session.
 
 use std::net::SocketAddr;
 
-use http::{Request, Version};
+use http::{Request, Response, Version};
 use http_body_util::BodyExt as _;
-use smig::{Cleartext, Client};
+use smig::{Cleartext, Client, Incoming, Origin};
 use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
 use tokio::net::{TcpListener, TcpStream};
 
-use crate::support::{full, loopback};
+use crate::support::{full, get, loopback, within};
+
+/// The head of a usual answer.
+const OK: &str = "HTTP/1.1 200 OK\r\nContent-Length: 4\r\n";
 
 /// Says with each answer which one of its connection it is.
 async fn count(mut tcp: TcpStream, head: &str) -> std::io::Result<()> {
@@ -50,15 +53,25 @@ async fn most(head: &'static str, fields: &[(&str, &str)]) -> u32 {
         }
         let response = client.request(request.body(full("")).unwrap()).await.unwrap();
         assert!(response.version() <= Version::HTTP_11);
-        let body = response.into_body().collect().await.unwrap().to_bytes();
-        most = most.max(std::str::from_utf8(&body).unwrap().trim().parse().unwrap());
+        most = most.max(number(response).await);
     }
     most
 }
 
+/// Which one of its connection it is.
+async fn number(response: Response<Incoming>) -> u32 {
+    let body = response.into_body().collect().await.unwrap().to_bytes();
+    std::str::from_utf8(&body).unwrap().trim().parse().unwrap()
+}
+
+/// A client, and what it knows the server by.
+fn client_of(addr: SocketAddr) -> (Client, Origin, String) {
+    let client = Client::builder().cleartext(Cleartext::Http1).build().unwrap();
+    (client, Origin::http(addr.ip().to_string(), addr.port()), format!("http://{addr}/"))
+}
+
 #[tokio::test]
 async fn a_connection_that_leaves_doubt_carries_no_other_request() {
-    const OK: &str = "HTTP/1.1 200 OK\r\nContent-Length: 4\r\n";
     assert!(most(OK, &[]).await > 1, "usual ones are shared");
     for credentials in ["NTLM TlRM", "negotiate YII="] {
         assert_eq!(most(OK, &[("authorization", credentials)]).await, 1, "{credentials}");
@@ -70,4 +83,40 @@ async fn a_connection_that_leaves_doubt_carries_no_other_request() {
     ] {
         assert_eq!(most(head, &[]).await, 1, "{head}");
     }
+}
+
+#[tokio::test]
+async fn a_request_behind_the_end_of_a_session_goes_by_the_next() {
+    let (client, origin, url) = client_of(counting(OK).await);
+    assert_eq!(number(client.request(get(&url)).await.unwrap()).await, 1);
+    // The session's task finds both at once.
+    client.retire(&origin);
+    let response = within("an answer", client.request(get(&url))).await.unwrap();
+    assert_eq!(number(response).await, 1, "a new connection");
+}
+
+#[tokio::test]
+async fn who_lets_go_of_a_request_is_not_waited_for_at_the_end_either() {
+    let listener = TcpListener::bind(loopback()).await.unwrap();
+    let (client, origin, url) = client_of(listener.local_addr().unwrap());
+    let asking = tokio::spawn({
+        let client = client.clone();
+        async move { client.request(get(url)).await.map(|_| ()) }
+    });
+    let (mut tcp, _) = within("a connection", listener.accept()).await.unwrap();
+    let mut came = Vec::new();
+    while !came.ends_with(b"\r\n\r\n") {
+        assert_ne!(within("a request", tcp.read_buf(&mut came)).await.unwrap(), 0);
+    }
+    client.retire(&origin);
+    let ended = async {
+        while client.has_session(&origin) {
+            tokio::task::yield_now().await;
+        }
+    };
+    within("the session's end", ended).await;
+    asking.abort();
+    // By a reset perhaps.
+    let rest = within("the connection's end", tcp.read_buf(&mut came)).await;
+    assert!(matches!(rest, Ok(0) | Err(_)), "{rest:?}");
 }

@@ -151,6 +151,12 @@ impl Events {
     }
 }
 
+/// Waits for what must come; says what did not.
+pub(crate) async fn within<T>(what: &str, future: impl Future<Output = T>) -> T {
+    let limit = Duration::from_secs(60);
+    tokio::time::timeout(limit, future).await.unwrap_or_else(|_| panic!("never came: {what}"))
+}
+
 /// Waits until something was observed; each observation answers one wait.
 pub(crate) async fn until(events: &mut Events, wanted: impl Fn(&Observed) -> bool) -> Observed {
     let limit = Duration::from_secs(120);
