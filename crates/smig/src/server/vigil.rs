@@ -198,6 +198,7 @@ mod tests {
     use smig_proto::Limits;
 
     use super::*;
+    use crate::deadlines::Pace;
 
     const SECOND: Duration = Duration::from_secs(1);
 
@@ -261,6 +262,14 @@ mod tests {
         vigil.on_read(at(1));
         assert_eq!((vigil.next_look(at(2)), vigil.look(at(9999))), (None, None));
         assert!(!vigil.is_http());
+    }
+
+    #[test]
+    fn a_body_is_looked_at_also_before_anybody_waits_for_it() {
+        let vigil = vigil();
+        let pace = Pace::new(vigil.deadlines.body, at(0));
+        vigil.on_request(Some(Arc::new(Intake::new(Some(pace), at(0)))));
+        assert_eq!((vigil.next_look(at(1)), vigil.look(at(9999))), (Some(at(16)), None));
     }
 
     #[test]

@@ -71,12 +71,13 @@ impl Intake {
         matches!(self.lock().reader, Reader::Gone)
     }
 
-    /// How long to wait until the clock is looked at, if it runs.
+    /// How long to wait until the clock is looked at, if there is one. Also while the reader is busy: one on another
+    /// task begins to wait, and nobody tells the connection.
     pub(crate) fn tick(&self) -> Option<Duration> {
         let state = self.lock();
         match state.reader {
-            Reader::Waits => state.pace.as_ref().map(Pace::tick),
-            Reader::Busy(_) | Reader::Gone => None,
+            Reader::Busy(_) | Reader::Waits => state.pace.as_ref().map(Pace::tick),
+            Reader::Gone => None,
         }
     }
 

@@ -4,12 +4,12 @@ use std::num::NonZeroUsize;
 use std::time::Duration;
 
 use http::{Request, Response, StatusCode};
-use smig::{ClearTrust, Config, Incoming, Observed, Server, ServerBuilder, Switched};
+use smig::{BoxError, ClearTrust, Config, Incoming, Observed, Server, ServerBuilder, Switched};
 use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
 use tokio::net::{TcpSocket, TcpStream};
 use tower::service_fn;
 
-use crate::support::{Body, Events, Watch, answer, full, loopback, octets, until, within};
+use crate::support::{Body, Events, Watch, answer, digest, full, loopback, octets, until, within};
 
 const SHORT: Duration = Duration::from_millis(40);
 const HOUR: Duration = Duration::from_secs(3600);
@@ -61,6 +61,25 @@ async fn a_body_that_does_not_come_is_not_waited_for() {
         within("the end of a connection whose body rests", rest(stream)).await;
         assert_eq!(within("the limit", limit(&mut events)).await, "slow request body");
     }
+}
+
+/// Reads on a task of its own, as whoever passes a body on does.
+async fn answer_aside(request: Request<Incoming>) -> Result<Response<Body>, BoxError> {
+    let (hash, _) = tokio::task::spawn_local(digest(request.into_body())).await??;
+    Ok(Response::new(full(hash.to_vec())))
+}
+
+#[tokio::test]
+async fn a_body_that_does_not_come_is_not_waited_for_on_another_task_either() {
+    let (server, engine) = patient();
+    let (watch, mut events) = Watch::new();
+    let server = server.engine(engine).body_timeout(SHORT).observer(watch);
+    let server = server.start(service_fn(answer_aside)).unwrap();
+    // All that ever comes is there before the handler runs.
+    let head = "POST / HTTP/1.1\r\nhost: a\r\ncontent-length: 9000\r\n\r\n";
+    let stream = say(&server, head).await;
+    within("the end of a connection whose body rests", rest(stream)).await;
+    assert_eq!(within("the limit", limit(&mut events)).await, "slow request body");
 }
 
 #[tokio::test]
@@ -146,7 +165,7 @@ async fn a_head_comes_in_time_whether_it_is_the_first_or_a_later_one() {
 }
 
 /// Answers with another protocol: what comes is said again.
-async fn switch(mut request: Request<Incoming>) -> Result<Response<Body>, smig::BoxError> {
+async fn switch(mut request: Request<Incoming>) -> Result<Response<Body>, BoxError> {
     let switching = hyper::upgrade::on(&mut request);
     tokio::task::spawn_local(async move {
         let (mut io, _) = Switched::of(switching.await.unwrap()).unwrap();
