@@ -2,7 +2,8 @@
 
 use core::time::Duration;
 
-use smig_proto::{Config, EndStream, ErrorCode, StreamKey};
+use http::Method;
+use smig_proto::{Config, EndStream, ErrorCode, Initiator, StreamKey};
 use smig_testkit::script::frame::*;
 use smig_testkit::script::{C1, C2, Line, Peer};
 
@@ -96,6 +97,37 @@ fn a_running_handler_counts_as_a_stream_until_it_ends() {
     peer.app(|session, _| session.release(keys[0]));
     peer.get(C1, 23);
     peer.expect_silence();
+}
+
+#[test]
+fn a_client_counts_what_it_resets_whoever_wanted_it() {
+    // A server bears only so many, and does not ask why (CVE-2023-44487).
+    let mut peer = Peer::of_client(Config::client());
+    let count = |peer: &Peer| peer.session().cancelled();
+    let key = peer.open(C1, Method::GET, EndStream::Yes);
+    peer.app(|session, _| session.release(key));
+    peer.expect(C1, reset(1, ErrorCode::Cancel));
+    assert_eq!(count(&peer), 1, "the application");
+    // An upload of which the server takes no more than its window.
+    let key = peer.open(C1, Method::POST, EndStream::No);
+    peer.body(key, vec![0; 70_000], EndStream::No);
+    while peer.skip_data(C1) {}
+    peer.advance(2 * Config::client().limits.stall_timeout);
+    peer.expect(C1, reset(3, ErrorCode::Cancel));
+    assert_eq!(peer.take_error(key).initiator, Initiator::Local);
+    peer.app(|session, _| session.release(key));
+    assert_eq!(count(&peer), 2, "a time limit, and it is counted once");
+    let key = peer.open(C1, Method::GET, EndStream::Yes);
+    peer.send(C1, headers(5).status(200).field("content-length", "1"));
+    peer.send(C1, data(5, "xy"));
+    peer.expect(C1, reset(5, ErrorCode::ProtocolError));
+    peer.app(|session, _| session.release(key));
+    assert_eq!(count(&peer), 3, "a response that breaks rules");
+    // What the server resets is its own business.
+    let key = peer.open(C1, Method::GET, EndStream::Yes);
+    peer.send(C1, reset(7, ErrorCode::Cancel));
+    peer.app(|session, _| session.release(key));
+    assert_eq!(count(&peer), 3);
 }
 
 /// Makes the server reset an open stream; the stream's id and its key are given.

@@ -201,6 +201,7 @@ fn a_cancelled_stream_that_is_alone_closes_its_connection() {
         _ => None,
     });
     assert_eq!(abandoned, conn);
+    assert_eq!(peer.session().cancelled(), 0, "the server sees no reset of a stream");
     // SMIG-8.4/cancel-by-close: the session lives on.
     peer.open(C1, Method::GET, EndStream::Yes);
     peer.connect();

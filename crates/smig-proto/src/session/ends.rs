@@ -153,12 +153,18 @@ impl Session {
         self.end_here(key, Ending::Own(cause.code(), Some(cause)));
     }
 
-    /// RST_STREAM on the stream's present place, and the end here.
+    /// RST_STREAM on the stream's present place, and the end here. The peer counts it, whoever wanted it.
     fn end_here(&mut self, key: StreamKey, ending: Ending) {
-        let Some(stream) = self.streams.find(key) else { return };
-        if stream.is_over() {
-            return;
+        if self.end_untold(key, ending) {
+            self.cancelled += 1;
         }
+    }
+
+    /// The same where the connection's end keeps RST_STREAM from the peer. Whether the stream was running.
+    fn end_untold(&mut self, key: StreamKey, ending: Ending) -> bool {
+        let Some(stream) = self.streams.find(key).filter(|stream| !stream.is_over()) else {
+            return false;
+        };
         let (code, initiator, cause) = match ending {
             Ending::Own(code, cause) => (code, Initiator::User, cause),
             Ending::Fault(cause, Charge { .. }) => (cause.code(), Initiator::Local, Some(cause)),
@@ -172,6 +178,7 @@ impl Session {
         let processed = Processed::Maybe;
         let error = StreamError { code, initiator, cause, connection: route.conn, processed };
         self.finish_failed(key, error, None);
+        true
     }
 
     /// The peer's RST_STREAM, read at `at` (the table of SMIG section 8).
@@ -505,12 +512,11 @@ impl Session {
         let alone = alone && !self.keeps_moves_from(route.conn);
         if self.role == Role::Client && settled && elsewhere && alone {
             // Closing the connection cuts off what is in flight (SMIG-8.4/cancel-by-close).
-            self.end_here(key, Ending::Own(code, None));
+            self.end_untold(key, Ending::Own(code, None));
             self.cut_off(route.conn, None);
             self.events.push_back(Event::Abandon { conn: route.conn });
             return;
         }
-        self.cancelled += 1;
         self.end_here(key, Ending::Own(code, None));
     }
 

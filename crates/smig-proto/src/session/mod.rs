@@ -81,7 +81,7 @@ pub struct Session {
     /// The largest receive window that a stream had when it was reset here: the peer may be moving it.
     pub(crate) widest_reset: i64,
     pub(crate) reset_budget: ResetBudget,
-    /// Streams that were reset by the application's wish.
+    /// Streams that were reset here.
     pub(crate) cancelled: u64,
     pub(crate) migration_budget: TokenBucket,
     pub(crate) tick: Option<Instant>,

@@ -98,8 +98,8 @@ impl Session {
         self.streams.len()
     }
 
-    /// Streams that this end reset in its whole life, by its application's wish. The peer may bear only so many
-    /// (CVE-2023-44487).
+    /// Streams that this end reset in its whole life, by its application's wish or by its own judgement. The peer
+    /// may bear only so many (CVE-2023-44487).
     #[must_use]
     pub fn cancelled(&self) -> u64 {
         self.cancelled
