@@ -33,6 +33,9 @@ impl Credit {
     }
 }
 
+/// What is worth an update of its own where most of a window is held.
+const WORTHWHILE: u32 = 256 << 10;
+
 /// A receive window of a constant target size.
 ///
 /// Invariant: `open + outstanding credit + returned == size`, but for a `size` that SETTINGS changed.
@@ -70,8 +73,10 @@ impl RecvWindow {
         Some(Credit(octets))
     }
 
-    /// Takes credit back. The result is the increment that is due to be announced now, if any:
-    /// half a window at a time, so that updates stay few and the peer never waits.
+    /// Takes credit back, perhaps none: what was too little may be enough now that less is open. The result is the
+    /// increment that is due to be announced now, if any: half a window at a time, so that updates stay few and the
+    /// peer never waits. Where that cannot come together, because what nobody reads holds the rest, it is less:
+    /// whoever is read does not wait for whoever is not.
     pub(crate) fn give_back(&mut self, credit: Credit) -> Option<u32> {
         self.returned = self.returned.saturating_add(credit.octets());
         credit.forfeit();
@@ -79,10 +84,12 @@ impl RecvWindow {
     }
 
     fn due(&mut self) -> Option<u32> {
-        if self.returned == 0 || u64::from(self.returned) * 2 < u64::from(self.size) {
-            return None;
-        }
-        Some(self.announce())
+        let is_half = u64::from(self.returned) * 2 >= u64::from(self.size);
+        let (returned, quarter) = (i64::from(self.returned), self.size / 4);
+        let is_short = self.open <= returned.min(i64::from(quarter));
+        let is_worthwhile = self.returned >= quarter.min(WORTHWHILE);
+        let is_due = self.returned > 0 && (is_half || (is_short && is_worthwhile));
+        is_due.then(|| self.announce())
     }
 
     /// Raises the target size; the result is the increment to announce.
@@ -106,5 +113,57 @@ impl RecvWindow {
         let increment = core::mem::take(&mut self.returned);
         self.open += i64::from(increment);
         increment
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// So much comes and is not read.
+    fn hold(window: &mut RecvWindow, octets: u32) -> Option<u32> {
+        window.charge(octets).expect("it may come").forfeit();
+        window.give_back(Credit::NONE)
+    }
+
+    /// So much comes and is read.
+    fn pass(window: &mut RecvWindow, octets: u32) -> Option<u32> {
+        let credit = window.charge(octets).expect("it may come");
+        window.give_back(credit)
+    }
+
+    #[test]
+    fn half_of_a_window_is_announced_at_a_time() {
+        let mut window = RecvWindow::new(100);
+        assert_eq!((pass(&mut window, 49), pass(&mut window, 1)), (None, Some(50)));
+        assert_eq!((window.open(), window.outstanding()), (100, 0));
+    }
+
+    #[test]
+    fn who_is_read_does_not_wait_for_who_is_not() {
+        // Before it comes, or behind it.
+        let mut window = RecvWindow::new(100);
+        assert_eq!((hold(&mut window, 51), pass(&mut window, 49)), (None, Some(49)));
+        let mut window = RecvWindow::new(100);
+        assert_eq!((pass(&mut window, 49), hold(&mut window, 51)), (None, Some(49)));
+        assert_eq!((window.open(), window.outstanding()), (49, 51));
+    }
+
+    #[test]
+    fn a_window_of_which_little_is_left_is_not_announced_in_small_change() {
+        for size in [65_536, 16 << 20] {
+            let least = (size / 4).min(WORTHWHILE);
+            let mut window = RecvWindow::new(size);
+            assert_eq!(hold(&mut window, size - least), None);
+            for _ in 0..10 {
+                assert_eq!(pass(&mut window, least - 1), None);
+                assert_eq!(pass(&mut window, 1), Some(least));
+            }
+        }
+        // Where half of what is left is more, that: the other half is open meanwhile.
+        let mut window = RecvWindow::new(16 << 20);
+        hold(&mut window, 12 << 20);
+        let due: Vec<u32> = (0..16).filter_map(|_| pass(&mut window, 1 << 20)).collect();
+        assert_eq!(due, [2 << 20; 8]);
     }
 }
