@@ -271,6 +271,38 @@ fn padding_counts_in_both_windows_and_comes_back() {
 }
 
 #[test]
+fn what_nobody_reads_does_not_keep_a_connections_window_from_others() {
+    // Section 6.9: whether it comes before or behind what is read.
+    for read_first in [true, false] {
+        let config = Config { connection_window: 100_000, ..Config::server() };
+        let mut peer = Peer::of_server(config);
+        let key = peer.post(C1, 1);
+        peer.post(C1, 3);
+        let pass = |peer: &mut Peer| {
+            for _ in 0..4 {
+                peer.send(C1, data(1, vec![0; 10_000]));
+                assert_eq!(peer.read(key).len(), 10_000);
+            }
+        };
+        if read_first {
+            pass(&mut peer);
+        }
+        for _ in 0..6 {
+            peer.send(C1, data(3, vec![0; 10_000]));
+        }
+        if !read_first {
+            pass(&mut peer);
+        }
+        let mut open = 0;
+        while let Some((0, increment)) = peer.skip_credit(C1) {
+            open += increment;
+        }
+        assert!(open >= 30_000, "{open} of the 40000 octets that were read");
+        peer.expect_silence();
+    }
+}
+
+#[test]
 fn settings_are_applied_and_acknowledged() {
     // Section 6.5: once each, in order; unknown ones are ignored.
     let mut peer = server();

@@ -33,12 +33,10 @@ impl Session {
         if !data.is_empty() {
             conn.nuisances.end_rows();
         }
-        // Padding is used up on arrival.
+        // Padding is used up on arrival. Without any, what others gave back may be due now that less is open.
         let padding = charged - u32::try_from(data.len()).unwrap_or(charged).min(charged);
-        if padding > 0 {
-            let padding = credit.split(padding);
-            self.give_back_to(id, padding);
-        }
+        let used = credit.split(padding);
+        self.give_back_to(id, used);
         let chunk = Chunk { data, padding, conn: id, credit };
         let Some(key) = self.key_at(id, stream) else {
             return self.on_stray_data(now, id, stream, chunk, end);
