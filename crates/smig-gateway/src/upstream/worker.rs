@@ -220,10 +220,6 @@ impl Session {
         counts: Counts,
     ) -> Result<Self, smig::Error> {
         let url = server.url();
-        let mut engine = Config::client();
-        if url.protocol != Protocol::Smig {
-            engine.smig = None;
-        }
         let limits = &upstream.timeouts;
         let noticing = |mut options: SocketOptions| {
             options.silent_for = Some(SILENT_FOR);
@@ -241,7 +237,7 @@ impl Session {
             .resolver(upstream.resolver.clone())
             .interactive_socket(noticing(SocketOptions::interactive()))
             .bulk_socket(noticing(SocketOptions::bulk()))
-            .engine(engine)
+            .engine(engine(url.protocol))
             .cleartext(match url.protocol {
                 Protocol::H2c => Cleartext::PriorKnowledge(ClearTrust::None),
                 Protocol::Http1 | Protocol::Https | Protocol::Smig => Cleartext::Http1,
@@ -263,6 +259,19 @@ impl Session {
                 Self { client, origin: Origin::https(host, port), scheme: http::uri::Scheme::HTTPS }
             }
         })
+    }
+}
+
+/// HTTP/2 settings for a server. All clients of a worker share its session, and some of them read nothing: as many
+/// streams' windows as our servers allow streams fit into the connection's, so that these hold up nobody else. It is
+/// a bound, and no memory until they do. A stream's is an agent's, so that the way behind a gateway is no narrower
+/// than the one before: 1 Gbit/s over 16 ms, 320 Mbit/s over 50 ms.
+fn engine(protocol: Protocol) -> Config {
+    let windows =
+        Config { stream_window: 2 << 20, connection_window: 256 << 20, ..Config::client() };
+    match protocol {
+        Protocol::Smig => windows,
+        Protocol::Http1 | Protocol::H2c | Protocol::Https => Config { smig: None, ..windows },
     }
 }
 

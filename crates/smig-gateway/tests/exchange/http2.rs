@@ -1,10 +1,13 @@
 //! HTTP/2 servers that refuse, go away, break off or lie about length, frame by frame.
 
+use std::time::Duration;
+
 use http::Request;
 use http_body_util::{BodyExt as _, Full};
 use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
 use tokio::net::TcpStream;
 
+use crate::raw_http2::{block, frame};
 use crate::support::{Gateway, Origin, client, get, text};
 
 pub(crate) const DATA: u8 = 0;
@@ -12,6 +15,7 @@ pub(crate) const HEADERS: u8 = 1;
 pub(crate) const RST_STREAM: u8 = 3;
 pub(crate) const SETTINGS: u8 = 4;
 const GOAWAY: u8 = 7;
+const WINDOW_UPDATE: u8 = 8;
 pub(crate) const END_STREAM: u8 = 1;
 pub(crate) const END_HEADERS: u8 = 4;
 /// `:status: 200`.
@@ -21,6 +25,10 @@ const OK_TEN: &[u8] = &[0x88, 0x0f, 0x0d, 2, b'1', b'0'];
 /// `:status: 103`.
 const EARLY_HINTS: &[u8] = b"\x08\x03103";
 const REFUSED_STREAM: &[u8] = &[0, 0, 0, 7];
+/// SETTINGS_INITIAL_WINDOW_SIZE.
+const INITIAL_WINDOW_SIZE: u16 = 4;
+/// No machine is so slow.
+const LIMIT: Duration = Duration::from_secs(60);
 
 /// The server's end of a connection.
 pub(crate) struct Peer(TcpStream);
@@ -80,12 +88,18 @@ impl Peer {
     }
 
     async fn read_frame(&mut self) -> std::io::Result<(u8, u8, u32, u32)> {
+        let (kind, flags, stream, payload) = self.read_whole().await?;
+        Ok((kind, flags, stream, payload.len() as u32))
+    }
+
+    /// The next frame with what is in it.
+    async fn read_whole(&mut self) -> std::io::Result<(u8, u8, u32, Vec<u8>)> {
         let mut head = [0; 9];
         self.0.read_exact(&mut head).await?;
         let len = u32::from_be_bytes([0, head[0], head[1], head[2]]);
         let mut payload = vec![0; len as usize];
         self.0.read_exact(&mut payload).await?;
-        Ok((head[3], head[4], u32::from_be_bytes([head[5], head[6], head[7], head[8]]), len))
+        Ok((head[3], head[4], u32::from_be_bytes([head[5], head[6], head[7], head[8]]), payload))
     }
 }
 
@@ -238,4 +252,106 @@ async fn a_connection_that_ends_in_a_body_breaks_it() {
         assert!(response.into_body().collect().await.is_err());
     };
     tokio::join!(asking, answering);
+}
+
+/// The server's end of a connection that sends what the gateway takes, and no more.
+struct Sender {
+    peer: Peer,
+    /// The window of each stream in the beginning.
+    stream: usize,
+    /// What is left of the connection's.
+    connection: usize,
+}
+
+impl Sender {
+    async fn accept(origin: &mut Origin) -> Self {
+        let peer = Peer::accept(origin).await;
+        Self { peer, stream: 65_535, connection: 65_535 }
+    }
+
+    /// Reads a frame and heeds it; the stream, if that was a request.
+    async fn read(&mut self) -> Option<u32> {
+        let (kind, _, stream, payload) = self.peer.read_whole().await.unwrap();
+        match (kind, stream) {
+            (SETTINGS, _) => {
+                for entry in payload.chunks_exact(6) {
+                    let (id, value) = entry.split_at(2);
+                    if id == INITIAL_WINDOW_SIZE.to_be_bytes() {
+                        self.stream = u32::from_be_bytes(value.try_into().unwrap()) as usize;
+                    }
+                }
+                None
+            }
+            (WINDOW_UPDATE, 0) => {
+                let increment = u32::from_be_bytes(payload.try_into().unwrap());
+                self.connection += increment as usize;
+                None
+            }
+            (HEADERS, _) => Some(stream),
+            _ => None,
+        }
+    }
+
+    /// The stream of the next request, and the head of its response.
+    async fn begin(&mut self) -> u32 {
+        loop {
+            if let Some(stream) = self.read().await {
+                self.peer.send(HEADERS, END_HEADERS, stream, OK).await;
+                return stream;
+            }
+        }
+    }
+
+    /// Sends of an endless body what the windows take.
+    async fn fill(&mut self, stream: u32) {
+        let mut left = self.stream.min(self.connection);
+        self.connection -= left;
+        while left > 0 {
+            let len = left.min(16_384);
+            self.peer.send(DATA, 0, stream, &vec![b'x'; len]).await;
+            left -= len;
+        }
+    }
+
+    /// Sends a whole body, as soon as the connection's window takes it.
+    async fn end(&mut self, stream: u32, body: &[u8]) {
+        while self.connection < body.len() {
+            self.read().await;
+        }
+        self.peer.send(DATA, END_STREAM, stream, body).await;
+    }
+}
+
+/// A client by HTTP/2 that asks and reads nothing: its windows are those of RFC 9113 section 6.9.2.
+async fn ask_and_rest(gateway: &Gateway) -> TcpStream {
+    let head =
+        block(&[(":method", "GET"), (":scheme", "http"), (":path", "/"), (":authority", "a")]);
+    let mut octets = b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n".to_vec();
+    octets.extend(frame(SETTINGS, 0, 0, &[]));
+    octets.extend(frame(HEADERS, END_HEADERS | END_STREAM, 1, &head));
+    gateway.connect(octets).await
+}
+
+/// Clients share a session with the server, and so its connection's window.
+#[tokio::test]
+async fn responses_that_nobody_reads_hold_up_no_others() {
+    let (mut origin, gateway) = setup().await;
+    let _one = ask_and_rest(&gateway).await;
+    let mut server = Sender::accept(&mut origin).await;
+    let first = server.begin().await;
+    assert!(server.connection >= 128 * server.stream, "as many as our servers allow");
+    server.fill(first).await;
+    let _other = ask_and_rest(&gateway).await;
+    let second = server.begin().await;
+    server.fill(second).await;
+
+    let (client, request) = (client(), get(gateway.url("/")));
+    let answering = async {
+        let third = server.begin().await;
+        server.end(third, &[b'y'; 1024]).await;
+    };
+    let asking = async { text(client.request(request).await.unwrap().into_body()).await };
+    let both = async { tokio::join!(asking, answering) };
+    let (body, ()) = tokio::time::timeout(LIMIT, both).await.expect("a response beside others");
+    assert_eq!(body, "y".repeat(1024));
 }
