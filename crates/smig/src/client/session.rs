@@ -429,6 +429,7 @@ impl ClientSession {
         for command in self.mailbox.close() {
             self.on_command(turn, command);
         }
+        self.spares.finish(turn);
         self.open_queued(turn);
         self.end_if_idle(turn);
     }

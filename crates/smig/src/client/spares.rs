@@ -46,6 +46,8 @@ enum State {
     /// The server does not speak SMig, or has not said so yet.
     Off,
     On,
+    /// The session takes no more requests, and dials no more.
+    Over,
 }
 
 impl Spares {
@@ -68,7 +70,20 @@ impl Spares {
     }
 
     pub(super) fn on_established(&mut self) {
-        self.state = State::On;
+        if self.state == State::Off {
+            self.state = State::On;
+        }
+    }
+
+    /// Nothing more is dialed, and nobody tells what becomes of what is: no offer waits for that.
+    pub(super) fn finish(&mut self, turn: &mut Turn<'_>) {
+        self.state = State::Over;
+        self.decline_all(turn);
+    }
+
+    /// Whether a connection may be dialed now, as far as those before it say.
+    fn may_dial(&self, now: Instant) -> bool {
+        self.state == State::On && self.not_before.is_none_or(|at| now >= at)
     }
 
     /// Closes spares that nobody needed for long.
@@ -89,7 +104,7 @@ impl Spares {
         host: &Arc<Host>,
         mailbox: &Arc<Mailbox<Command>>,
     ) {
-        if self.state == State::Off || self.not_before.is_some_and(|at| turn.now < at) {
+        if !self.may_dial(turn.now) {
             return;
         }
         let primary = primary(turn);
@@ -173,12 +188,13 @@ impl Spares {
         }
     }
 
-    /// The server would like a stream to move.
+    /// The server would like a stream to move. It waits for a connection only if one can be dialed at once: an
+    /// answer is due in the time that this takes (SMIG-6.2/offer-answered).
     pub(super) fn on_offer(&mut self, turn: &mut Turn<'_>, stream: StreamKey) {
         if turn.session.migrate(turn.now, stream, Target::Spare).is_ok() {
             return;
         }
-        if turn.session.can_join() {
+        if self.may_dial(turn.now) && turn.session.can_join() {
             self.offers.push(stream);
         } else {
             turn.session.decline_offer(stream);
@@ -211,5 +227,25 @@ pub(super) fn counted(
     match Permit::take(&host.open, usize::MAX, &host.counters, ends) {
         Some(permit) => transport.count(permit.with(place)),
         None => transport,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn an_offer_waits_only_for_what_can_be_dialed() {
+        // SMIG-6.2/offer-answered
+        let at = |seconds: u64| Instant::from_nanos(seconds * 1_000_000_000);
+        let mut spares = Spares::new(([127, 0, 0, 1], 1).into(), Security::Plain, 0);
+        assert!(!spares.may_dial(at(1)), "the server cannot migrate");
+        spares.on_established();
+        assert!(spares.may_dial(at(1)));
+        spares.not_before = Some(at(3));
+        assert!(!spares.may_dial(at(2)) && spares.may_dial(at(3)), "one failed");
+        spares.state = State::Over;
+        spares.on_established();
+        assert!(!spares.may_dial(at(4)), "the session ends");
     }
 }

@@ -3,11 +3,15 @@
 use std::num::NonZeroUsize;
 use std::time::Duration;
 
-use crate::support::{Watch, answer, digest, get, loopback, octets, pair, sha256, until, url};
+use crate::support::{
+    Watch, answer, digest, get, loopback, octets, pair, sha256, until, url, within,
+};
 use bytes::Bytes;
 use http::Request;
 use http_body_util::{BodyExt as _, Full};
-use smig::{ClearTrust, Cleartext, Client, MoveMode, MoveRules, Observed, Offers, Server, Trust};
+use smig::{
+    ClearTrust, Cleartext, Client, MoveMode, MoveRules, Observed, Offers, Origin, Server, Trust,
+};
 use tower::service_fn;
 
 const LEN: usize = 8 << 20;
@@ -105,6 +109,30 @@ async fn a_download_moves_when_the_server_offers() {
     let (hash, len) = digest(response.into_body()).await.unwrap();
     assert_eq!((hash, len), (sha256(&octets(LEN)), LEN as u64));
     assert!(info.segments().len() >= 2, "{:?}", info.segments());
+}
+
+#[tokio::test]
+async fn an_offer_to_a_session_that_takes_no_more_requests_is_declined() {
+    // SMIG-6.2/offer-answered
+    let (server, client) = pair();
+    // Not before the test reads: it is behind the window.
+    let mut rules = at(&[4 << 20]);
+    rules.offers = Offers::WhenNoSpare;
+    let (seen, mut at_server) = Watch::new();
+    let server = server.moves(rules).observer(seen).start(service_fn(answer)).unwrap();
+    let client = client.engine(small_window()).moves(never()).spares(0).build().unwrap();
+    let response = client.request(get(url(&server, &format!("/octets/{LEN}")))).await.unwrap();
+    let origin = Origin::https("localhost", server.local_addrs()[0].port());
+    client.retire(&origin);
+    let closed = async {
+        while client.has_session(&origin) {
+            tokio::task::yield_now().await;
+        }
+    };
+    within("the end of requests", closed).await;
+    let read = within("the download", digest(response.into_body())).await.unwrap();
+    assert_eq!(read, (sha256(&octets(LEN)), LEN as u64));
+    until(&mut at_server, |event| matches!(event, Observed::MoveDeclined { .. })).await;
 }
 
 #[tokio::test]
