@@ -8,6 +8,7 @@ use smig_proto::{ErrorCode, Instant, RequestHead, StreamKey};
 use super::body::RequestBody;
 use super::interim::OnInterim;
 use super::limits::QueuePlace;
+use crate::error::Error;
 use crate::moves::Tracked;
 use crate::snapshot::Record;
 use crate::stream::{Feed, Length, Shared};
@@ -24,6 +25,14 @@ pub(crate) struct Outgoing {
     /// Since when it waits for a stream.
     pub(crate) since: Option<Instant>,
     pub(crate) shared: Arc<Shared>,
+}
+
+/// What is left of a request that was not sent.
+#[derive(Debug)]
+pub(crate) struct Unsent {
+    pub(crate) body: RequestBody,
+    /// The request waits on, and keeps it.
+    pub(crate) place: Option<QueuePlace>,
 }
 
 /// A request that no session has yet, without its body.
@@ -82,6 +91,12 @@ pub(super) enum Rest {
 }
 
 impl Outgoing {
+    /// Gives it back to who asked, with its place in the queue.
+    pub(crate) fn give_back(self, error: Error) {
+        let Self { body, place, shared, .. } = self;
+        shared.give_back(Unsent { body, place: Some(place) }, error);
+    }
+
     /// What the rules for moves make of it. A download's length is known later.
     pub(super) fn transfer(&self) -> Transfer {
         match self.length {

@@ -13,7 +13,7 @@ use tokio::task::{AbortHandle, JoinSet};
 use tokio::time::sleep;
 
 use super::body::RequestBody;
-use super::call::Outgoing;
+use super::call::{Outgoing, Unsent};
 use super::host::{self, Host};
 use super::reuse::{is_last_request, is_last_response};
 use super::session::{Command, Speaks};
@@ -106,9 +106,7 @@ impl Http1Session {
         match command {
             Command::Request(outgoing) => match self.stage {
                 Stage::Open => self.begin(*outgoing),
-                Stage::Closing => {
-                    outgoing.shared.give_back(outgoing.body, Error::new(Kind::Retired));
-                }
+                Stage::Closing => outgoing.give_back(Error::new(Kind::Retired)),
             },
             Command::Dialed(_) | Command::MoveTo(_) | Command::Describe(_) => {}
             // Nobody may want to know any more.
@@ -237,7 +235,10 @@ impl Pool {
                 let source = failed.into_error();
                 let error = Error::new(Kind::Http1 { source, processed });
                 match unsent {
-                    Some(request) => shared.give_back(request.into_body(), error),
+                    Some(request) => {
+                        let body = request.into_body();
+                        shared.give_back(Unsent { body, place: None }, error);
+                    }
                     None => shared.fail(error),
                 }
             }

@@ -41,7 +41,7 @@ pub use reuse::{is_last_request, is_last_response};
 pub use session::Speaks;
 pub use tls::{Loaded, TlsFault, Trust};
 
-pub(crate) use body::RequestBody;
+pub(crate) use call::Unsent;
 pub(crate) use interim::OnInterim;
 
 use crate::driver::{LinkOptions, Mailbox};
@@ -52,6 +52,7 @@ use crate::resolve::Resolver;
 use crate::server::content_length;
 use crate::snapshot::{self, Snapshot};
 use crate::stream::{Head, Incoming, Length, Shared};
+use body::RequestBody;
 use call::{Asides, Draft, Outgoing};
 use dial::DialLimits;
 use host::{Host, Hosts};
@@ -210,20 +211,19 @@ impl Client {
         let (head, length) = with_length(head, &body);
         let mut attempt = 1;
         loop {
-            let Some(place) = place.take().or_else(|| self.inner.queue.try_take()) else {
+            let Some(taken) = place.take().or_else(|| self.inner.queue.try_take()) else {
                 return Err(Error::new(Kind::Busy));
             };
-            let draft = Draft { head: head.clone(), length, asides: asides.clone(), place };
+            let asides = asides.clone();
+            let draft = Draft { head: head.clone(), length, asides, place: taken };
             let shared = self.submit(origin, draft, body)?;
             let error = match self.response(&shared).await {
                 Ok(response) => return Ok(response),
                 Err(error) => error,
             };
-            match shared.take_untouched() {
-                Some(untouched)
-                    if error.is_retryable() && !error.is_busy() && attempt < ATTEMPTS =>
-                {
-                    body = untouched;
+            match shared.take_unsent() {
+                Some(unsent) if error.is_retryable() && !error.is_busy() && attempt < ATTEMPTS => {
+                    Unsent { body, place } = unsent;
                 }
                 _ => return Err(error),
             }

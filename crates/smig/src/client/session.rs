@@ -14,7 +14,7 @@ use smig_proto::{
 use tokio::sync::oneshot;
 
 use super::body::RequestBody;
-use super::call::{Call, Outbound, Outgoing, Rest};
+use super::call::{Call, Outbound, Outgoing, Rest, Unsent};
 use super::host::Host;
 use super::leftovers::Leftovers;
 use super::resets::Resets;
@@ -154,7 +154,8 @@ impl ClientSession {
                     return;
                 }
                 Err(OpenError::NoConnection) => {
-                    shared.give_back(body, Error::new(Kind::Refused("no connection takes it")));
+                    let error = Error::new(Kind::Refused("no connection takes it"));
+                    shared.give_back(Unsent { body, place: Some(place) }, error);
                 }
                 Err(error) => shared.fail(Error::new(Kind::Request(error.to_string()))),
             }
@@ -173,7 +174,8 @@ impl ClientSession {
             && let Some(outgoing) = self.queue.pop_front()
         {
             let error = Error::new(Kind::Timeout { phase: Phase::Queue, after });
-            outgoing.shared.give_back(outgoing.body, error);
+            // Its place is free for who waits less long.
+            outgoing.shared.give_back(Unsent { body: outgoing.body, place: None }, error);
         }
     }
 
@@ -293,7 +295,8 @@ impl ClientSession {
             }
             let error = Error::from(error);
             if error.is_retryable() && !call.touched {
-                call.shared.give_back(core::mem::take(&mut call.body), error);
+                let body = core::mem::take(&mut call.body);
+                call.shared.give_back(Unsent { body, place: None }, error);
             } else {
                 call.shared.fail(error);
             }
@@ -363,7 +366,7 @@ impl ClientSession {
         self.spares_wanted = false;
         self.spares.close_idle(turn);
         for outgoing in self.queue.drain(..) {
-            outgoing.shared.give_back(outgoing.body, Error::new(Kind::Retired));
+            outgoing.give_back(Error::new(Kind::Retired));
         }
         self.end_if_idle(turn);
     }
@@ -657,8 +660,7 @@ impl App for ClientSession {
             | Command::Describe(_) => None,
         });
         for outgoing in self.queue.drain(..).chain(self.unheard.drain(..)).chain(left) {
-            let error = Error::new(Kind::Refused("its last connection ended"));
-            outgoing.shared.give_back(outgoing.body, error);
+            outgoing.give_back(Error::new(Kind::Refused("its last connection ended")));
         }
     }
 }

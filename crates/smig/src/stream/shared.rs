@@ -14,7 +14,7 @@ use http_body::Frame;
 use smig_proto::{ConnId, Priority, ResponseHead};
 
 use super::info::Segment;
-use crate::client::RequestBody;
+use crate::client::Unsent;
 use crate::driver::{Notifier, Slot};
 use crate::error::{Error, Kind};
 
@@ -37,8 +37,8 @@ pub(crate) struct Shared {
 #[derive(Debug, Default)]
 struct State {
     head: Option<Head>,
-    /// A request body that was not touched, for another attempt.
-    untouched: Option<RequestBody>,
+    /// What is needed for another attempt of a request that was not touched.
+    unsent: Option<Unsent>,
     chunks: VecDeque<Bytes>,
     buffered: usize,
     trailers: Option<HeaderMap>,
@@ -160,15 +160,15 @@ impl Shared {
         !state.paused
     }
 
-    /// Gives an untouched request body back, then fails: the request may be sent again.
-    pub(crate) fn give_back(&self, body: RequestBody, error: Error) {
-        self.lock().untouched = Some(body);
+    /// Gives a request back whose body is untouched, then fails: it may be sent again.
+    pub(crate) fn give_back(&self, unsent: Unsent, error: Error) {
+        self.lock().unsent = Some(unsent);
         self.fail(error);
     }
 
     /// Takes what [`Self::give_back`] gave.
-    pub(crate) fn take_untouched(&self) -> Option<RequestBody> {
-        self.lock().untouched.take()
+    pub(crate) fn take_unsent(&self) -> Option<Unsent> {
+        self.lock().unsent.take()
     }
 
     /// The response's head has come.

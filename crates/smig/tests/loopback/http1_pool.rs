@@ -1,10 +1,12 @@
 //! Which HTTP/1.1 connections of a client carry one request after another, and what ends a session.
 
 use std::net::SocketAddr;
+use std::task::{Context, Waker};
 
+use bytes::Bytes;
 use http::{Request, Response, Version};
-use http_body_util::BodyExt as _;
-use smig::{Cleartext, Client, Incoming, Origin};
+use http_body_util::{BodyExt as _, Full};
+use smig::{Cleartext, Client, Incoming, Origin, QueueLimit};
 use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
 use tokio::net::{TcpListener, TcpStream};
 
@@ -93,6 +95,26 @@ async fn a_request_behind_the_end_of_a_session_goes_by_the_next() {
     client.retire(&origin);
     let response = within("an answer", client.request(get(&url))).await.unwrap();
     assert_eq!(number(response).await, 1, "a new connection");
+}
+
+#[tokio::test]
+async fn a_request_that_is_given_back_keeps_its_place_in_the_queue() {
+    let addr = counting(OK).await;
+    let queue = QueueLimit::new(1);
+    let builder = Client::builder().cleartext(Cleartext::Http1);
+    let client = builder.queue(queue.clone()).build().unwrap();
+    let url = format!("http://{addr}/");
+    client.request(get(&url)).await.unwrap();
+    client.retire(&Origin::http(addr.ip().to_string(), addr.port()));
+    let cx = &mut Context::from_waker(Waker::noop());
+    let mut next = Box::pin(client.request(get(&url)));
+    assert!(next.as_mut().poll(cx).is_pending());
+    assert_eq!(queue.free(), 0);
+    // Whoever stands in line gets each place that is given back.
+    let mut other = client.clone();
+    assert!(tower::Service::<Request<Full<Bytes>>>::poll_ready(&mut other, cx).is_pending());
+    let response = within("an answer", next).await.expect("it is not refused");
+    assert_eq!(number(response).await, 1);
 }
 
 #[tokio::test]
