@@ -199,7 +199,8 @@ impl ClientBuilder {
         self
     }
 
-    /// How long a request may wait for a stream that the server allows; no limit unless set.
+    /// How long a request may wait for a stream that the server allows, or by HTTP/1.1 for one of six connections; no
+    /// limit unless set.
     #[must_use]
     pub fn queue_timeout(mut self, limit: Duration) -> Self {
         self.queue_timeout = Some(limit);

@@ -1,6 +1,7 @@
 //! Servers that speak only HTTP/1.1: hyper's client, one request a connection at a time.
 
-use std::sync::{Arc, Mutex, PoisonError};
+use std::net::IpAddr;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use http::{HeaderValue, Method, Request, Response, header};
 use http_body::Body as _;
@@ -8,9 +9,9 @@ use hyper::body::Incoming;
 use hyper::client::conn::TrySendError;
 use hyper::client::conn::http1::{SendRequest, handshake};
 use smig_proto::{Processed, RequestHead};
-use tokio::sync::Semaphore;
+use tokio::sync::{Semaphore, SemaphorePermit};
 use tokio::task::{AbortHandle, JoinSet};
-use tokio::time::sleep;
+use tokio::time::{sleep, timeout};
 
 use super::body::RequestBody;
 use super::call::{Outgoing, Unsent};
@@ -18,7 +19,7 @@ use super::host::{self, Host};
 use super::reuse::{is_last_request, is_last_response};
 use super::session::{Command, Speaks};
 use crate::driver::Mailbox;
-use crate::error::{Error, Kind};
+use crate::error::{Error, Kind, Phase};
 use crate::observe::Observed;
 use crate::stream::{Head, Shared};
 use crate::transport::Transport;
@@ -32,14 +33,26 @@ struct Sender {
     hyper: SendRequest<RequestBody>,
     /// It carries no further request, as what it has carried says.
     last: bool,
+    peer: IpAddr,
+    /// How often it had been said where the server is when it was dialed.
+    moves: u64,
 }
 
-/// Connections that wait for a request.
+/// Connections of one session.
 #[derive(Debug)]
 struct Pool {
     host: Arc<Host>,
-    idle: Mutex<Vec<Sender>>,
+    idle: Mutex<Idle>,
     places: Semaphore,
+}
+
+/// Those that wait for a request.
+#[derive(Debug, Default)]
+struct Idle {
+    senders: Vec<Sender>,
+    /// Where the server is by the last word, and how often that came.
+    homes: Vec<IpAddr>,
+    moves: u64,
 }
 
 /// Requests that are under way.
@@ -75,7 +88,7 @@ pub(super) async fn run(host: Arc<Host>, mailbox: Arc<Mailbox<Command>>, first: 
         idle: Mutex::default(),
         places: Semaphore::new(CONNECTIONS),
     });
-    match pool.shake(first).await {
+    match pool.shake(first, 0).await {
         Ok(sender) => pool.put(sender),
         Err(error) => tracing::debug!(%error, "HTTP/1.1 connection failed at once"),
     }
@@ -108,7 +121,8 @@ impl Http1Session {
                 Stage::Open => self.begin(*outgoing),
                 Stage::Closing => outgoing.give_back(Error::new(Kind::Retired)),
             },
-            Command::Dialed(_) | Command::MoveTo(_) | Command::Describe(_) => {}
+            Command::Dialed(_) | Command::Describe(_) => {}
+            Command::MoveTo(addresses) => self.pool.move_to(addresses),
             // Nobody may want to know any more.
             Command::Meet(sender) => drop(sender.send(Ok(Speaks::Http1))),
             Command::Finish => self.stop_accepting(),
@@ -131,6 +145,12 @@ impl Http1Session {
         for command in self.mailbox.close() {
             self.on_command(command);
         }
+    }
+}
+
+impl Idle {
+    fn leads_home(&self, sender: &Sender) -> bool {
+        sender.moves == self.moves || self.homes.contains(&sender.peer)
     }
 }
 
@@ -171,21 +191,36 @@ impl Sender {
 }
 
 impl Pool {
-    /// Takes a connection back, unless it has carried its last request.
+    fn lock(&self) -> MutexGuard<'_, Idle> {
+        self.idle.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Takes a connection back, unless it has carried its last request or leads elsewhere by now.
     fn put(&self, sender: Sender) {
-        if !sender.last {
-            self.idle.lock().unwrap_or_else(PoisonError::into_inner).push(sender);
+        let mut idle = self.lock();
+        if !sender.last && idle.leads_home(&sender) {
+            idle.senders.push(sender);
         }
     }
 
     fn pick(&self) -> Option<Sender> {
-        let mut idle = self.idle.lock().unwrap_or_else(PoisonError::into_inner);
-        idle.retain(|sender| !sender.hyper.is_closed());
-        let ready = idle.iter().rposition(|sender| sender.hyper.is_ready())?;
-        Some(idle.swap_remove(ready))
+        let mut idle = self.lock();
+        let senders = &mut idle.senders;
+        senders.retain(|sender| !sender.hyper.is_closed());
+        let ready = senders.iter().rposition(|sender| sender.hyper.is_ready())?;
+        Some(senders.swap_remove(ready))
     }
 
-    async fn shake(&self, transport: Transport) -> hyper::Result<Sender> {
+    /// Lets go of connections that lead elsewhere; of busy ones when they are not.
+    fn move_to(&self, homes: Vec<IpAddr>) {
+        let mut idle = self.lock();
+        idle.senders.retain(|sender| homes.contains(&sender.peer));
+        idle.homes = homes;
+        idle.moves += 1;
+    }
+
+    async fn shake(&self, transport: Transport, moves: u64) -> hyper::Result<Sender> {
+        let peer = transport.peer().ip().to_canonical();
         let (mut hyper, connection) = handshake(transport).await?;
         tokio::spawn(async move {
             if let Err(error) = connection.with_upgrades().await {
@@ -194,14 +229,25 @@ impl Pool {
         });
         // Before that it is not picked, and the first request would go by a second connection.
         hyper.ready().await?;
-        Ok(Sender { hyper, last: false })
+        Ok(Sender { hyper, last: false, peer, moves })
     }
 
     async fn connect(&self) -> Result<Sender, Error> {
-        let host = &self.host;
-        self.shake(host::connect(host).await?)
+        let (host, moves) = (&self.host, self.lock().moves);
+        self.shake(host::connect(host).await?, moves)
             .await
             .map_err(|source| Error::new(Kind::Http1 { source, processed: Processed::No }))
+    }
+
+    /// Waits until a request may have a connection, for the time that it may wait.
+    async fn turn(&self) -> Result<SemaphorePermit<'_>, Error> {
+        let turn = async {
+            // Nobody closes it.
+            self.places.acquire().await.map_err(|_| Error::new(Kind::Closed))
+        };
+        let Some(after) = self.host.queue_timeout else { return turn.await };
+        let late = |_| Err(Error::new(Kind::Timeout { phase: Phase::Queue, after }));
+        timeout(after, turn).await.unwrap_or_else(late)
     }
 
     async fn send(&self, outgoing: Outgoing) {
@@ -209,8 +255,12 @@ impl Pool {
         if let Err(why) = check(&head, &body) {
             return shared.fail(Error::new(Kind::Request(why.to_owned())));
         }
-        let Ok(_connection) = self.places.acquire().await else { return };
+        let turn = self.turn().await;
         drop(place);
+        let _turn = match turn {
+            Ok(turn) => turn,
+            Err(error) => return shared.give_back(Unsent { body, place: None }, error),
+        };
         let mut sender = match self.pick() {
             Some(sender) => sender,
             None => match self.connect().await {

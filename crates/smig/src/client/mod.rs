@@ -155,7 +155,7 @@ impl Client {
     }
 
     /// Tells where the origin is now: a session that is connected elsewhere takes no further request and
-    /// ends after its last; the next request begins a new one.
+    /// ends after its last; the next request begins a new one. By HTTP/1.1 this holds for each connection.
     pub fn move_to(&self, origin: &Origin, addresses: &[SocketAddr]) {
         if let Some(mailbox) = self.inner.hosts.present(origin) {
             let addresses = addresses.iter().map(|addr| addr.ip().to_canonical()).collect();

@@ -1,6 +1,8 @@
 //! Which HTTP/1.1 connections of a client carry one request after another, and what ends a session.
 
 use std::net::SocketAddr;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
 use std::task::{Context, Waker};
 
 use bytes::Bytes;
@@ -31,15 +33,23 @@ async fn count(mut tcp: TcpStream, head: &str) -> std::io::Result<()> {
 }
 
 async fn counting(head: &'static str) -> SocketAddr {
+    counting_all(head).await.0
+}
+
+/// The same, and how many connections there were.
+async fn counting_all(head: &'static str) -> (SocketAddr, Arc<AtomicUsize>) {
     let listener = TcpListener::bind(loopback()).await.unwrap();
     let addr = listener.local_addr().unwrap();
+    let connections = Arc::<AtomicUsize>::default();
+    let accepted = Arc::clone(&connections);
     tokio::spawn(async move {
         while let Ok((tcp, _)) = listener.accept().await {
+            accepted.fetch_add(1, Ordering::SeqCst);
             // Whoever wants no more of it may reset it.
             tokio::spawn(async move { drop(count(tcp, head).await) });
         }
     });
-    addr
+    (addr, connections)
 }
 
 /// The greatest number that a connection came to.
@@ -84,6 +94,32 @@ async fn a_connection_that_leaves_doubt_carries_no_other_request() {
         "HTTP/1.0 200 OK\r\nConnection: keep-alive\r\nContent-Length: 4\r\n",
     ] {
         assert_eq!(most(head, &[]).await, 1, "{head}");
+    }
+}
+
+#[tokio::test]
+async fn a_connection_that_leads_elsewhere_carries_no_other_request() {
+    for is_busy in [false, true] {
+        let (addr, connections) = counting_all(OK).await;
+        let (client, origin, url) = client_of(addr);
+        let ask = async || within("an answer", client.request(get(&url))).await.unwrap();
+        // One is kept.
+        while number(ask().await).await < 2 {}
+        let last = if is_busy { Some(ask().await) } else { None };
+        let before = connections.load(Ordering::SeqCst);
+        client.move_to(&origin, &["127.0.0.2:80".parse().unwrap()]);
+        if let Some(last) = last {
+            number(last).await;
+        }
+        assert_eq!(number(ask().await).await, 1);
+        assert_eq!(connections.load(Ordering::SeqCst), before + 1);
+        // Those that lead there are kept: so many requests need some of them again.
+        let mut most = 0;
+        for _ in 0..20 {
+            client.move_to(&origin, &[addr]);
+            most = most.max(number(ask().await).await);
+        }
+        assert!(most > 1);
     }
 }
 

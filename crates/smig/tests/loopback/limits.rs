@@ -14,7 +14,7 @@ use smig::{
 use tokio::sync::watch;
 use tower::Service as _;
 
-use crate::support::{get, loopback};
+use crate::support::{get, loopback, within};
 
 /// A server that answers one request at a time, when it is told to.
 fn slow() -> (Server, watch::Sender<bool>) {
@@ -106,6 +106,31 @@ async fn a_request_that_nobody_wants_any_more_gives_its_place_back() {
     drop(second);
     free().await;
     first.abort();
+}
+
+#[tokio::test]
+async fn by_http1_a_request_waits_for_a_connection_within_limits() {
+    let (server, _go) = slow();
+    let url = format!("http://{}/", server.local_addrs()[0]);
+    let short = Duration::from_millis(20);
+    let builder = Client::builder().cleartext(Cleartext::Http1).queue_timeout(short);
+    let queue = QueueLimit::new(1);
+    let client = builder.queue(queue.clone()).build().unwrap();
+    let mut asked = tokio::task::JoinSet::new();
+    for n in 1..=6 {
+        let (client, url) = (client.clone(), url.clone());
+        asked.spawn(async move { client.request(get(url)).await.map(|_| ()) });
+        let begun = async {
+            while server.stats().streams_opened < n || queue.free() == 0 {
+                tokio::task::yield_now().await;
+            }
+        };
+        within("a request at the server", begun).await;
+    }
+    let seventh = within("the seventh's end", client.request(get(&*url))).await;
+    let error = seventh.unwrap_err();
+    assert!(error.is_busy() && error.is_timeout() && error.is_retryable(), "{error}");
+    assert_eq!(queue.free(), 1);
 }
 
 #[tokio::test]
