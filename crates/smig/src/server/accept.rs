@@ -15,6 +15,7 @@ use tokio::time::timeout;
 use tower_service::Service;
 
 use super::CertificateNames;
+use super::requests::MAX_EMPTY;
 use super::worker::{Active, ListenerKind, ListenerSpec, Worker};
 use super::{http1, identity, worker};
 use crate::clock;
@@ -34,6 +35,7 @@ const PAUSE: Duration = Duration::from_millis(50);
 const MAX_WAITING: i32 = super::builder::BACKLOG;
 
 /// What a new connection speaks.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Protocol {
     Http2,
     Http1,
@@ -207,24 +209,11 @@ async fn greet(tcp: TcpStream, spec: &ListenerSpec) -> io::Result<Greeted> {
     Ok(Greeted { transport, protocol, names })
 }
 
-/// Reads until it is clear whether the octets are HTTP/2's preface.
+/// Reads until it is clear what the octets are.
 async fn sniff(transport: &mut Transport) -> io::Result<Protocol> {
     loop {
-        let input = transport.input();
-        let known = input.len().min(PREFACE.len());
-        if input.get(..known) != PREFACE.get(..known) {
-            match input.iter().position(|&octet| octet == b'\n') {
-                Some(end) if is_request_line(input.get(..end).unwrap_or_default()) => {
-                    return Ok(Protocol::Http1);
-                }
-                // An answer in HTTP/1.1 would be taken for frames by who meant HTTP/2.
-                Some(_) => return Err(io::Error::other("neither HTTP/2 nor HTTP/1.1")),
-                None if input.len() > LONGEST_LINE => return Ok(Protocol::Http1),
-                None => {}
-            }
-        }
-        if known == PREFACE.len() && input.starts_with(PREFACE) {
-            return Ok(Protocol::Http2);
+        if let Some(protocol) = recognize(transport.input())? {
+            return Ok(protocol);
         }
         if std::future::poll_fn(|cx| transport.poll_receive(cx)).await? == Received::End {
             return Err(io::ErrorKind::UnexpectedEof.into());
@@ -232,8 +221,67 @@ async fn sniff(transport: &mut Transport) -> io::Result<Protocol> {
     }
 }
 
+/// What octets are that begin so, if that is clear.
+fn recognize(input: &[u8]) -> io::Result<Option<Protocol>> {
+    let known = input.len().min(PREFACE.len());
+    if input.get(..known) == PREFACE.get(..known) {
+        return Ok((known == PREFACE.len()).then_some(Protocol::Http2));
+    }
+    let (mut line, mut empty) = (input, 0);
+    while let Some(rest) = line.strip_prefix(b"\r\n") {
+        if empty == MAX_EMPTY {
+            // Who reads them says so.
+            return Ok(Some(Protocol::Http1));
+        }
+        (line, empty) = (rest, empty + 1);
+    }
+    match line.iter().position(|&octet| octet == b'\n') {
+        Some(end) if is_request_line(line.get(..end).unwrap_or_default()) => {
+            Ok(Some(Protocol::Http1))
+        }
+        // An answer in HTTP/1.1 would be taken for frames by who meant HTTP/2.
+        Some(_) => Err(io::Error::other("neither HTTP/2 nor HTTP/1.1")),
+        None if input.len() > LONGEST_LINE => Ok(Some(Protocol::Http1)),
+        None => Ok(None),
+    }
+}
+
 /// Whether this is the first line of an HTTP/1.x request (RFC 9112 section 3).
 fn is_request_line(line: &[u8]) -> bool {
     const VERSION: &[u8] = b" HTTP/1.";
     line.windows(VERSION.len()).any(|part| part == VERSION)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_is_spoken_is_clear_as_soon_as_it_can_be() {
+        const GET: &str = "GET / HTTP/1.1\r\n";
+        const PRI: &str = "PRI * HTTP/2.0\r\n";
+        let lines = |count| "\r\n".repeat(count);
+        let long = "a".repeat(LONGEST_LINE);
+        for (input, expected) in [
+            (String::new(), None),
+            ("PRI * HTTP/2.".to_owned(), None),
+            (PRI.to_owned(), Some(Protocol::Http2)),
+            ("GET /".to_owned(), None),
+            (GET.to_owned(), Some(Protocol::Http1)),
+            (long.clone(), None),
+            (format!("{long}a"), Some(Protocol::Http1)),
+            // RFC 9112 section 2.2
+            ("\r".to_owned(), None),
+            (lines(1), None),
+            (format!("{}{GET}", lines(1)), Some(Protocol::Http1)),
+            (lines(8), None),
+            (format!("{}{GET}", lines(8)), Some(Protocol::Http1)),
+            (lines(9), Some(Protocol::Http1)),
+        ] {
+            assert_eq!(recognize(input.as_bytes()).unwrap(), expected, "{input:?}");
+        }
+        for input in ["\n".to_owned(), "x\r\n".to_owned(), format!("\r\n{PRI}")] {
+            assert!(recognize(input.as_bytes()).is_err(), "{input:?}");
+        }
+    }
 }

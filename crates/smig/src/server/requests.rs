@@ -13,7 +13,7 @@
 const START: usize = 128;
 
 /// Empty lines before a request (RFC 9112 section 2.2). hyper reads all of them again with each one more.
-const MAX_EMPTY: u8 = 8;
+pub(super) const MAX_EMPTY: u8 = 8;
 
 const BARE: &str = "a line ends without CR";
 

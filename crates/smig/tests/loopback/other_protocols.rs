@@ -2,7 +2,7 @@
 
 use std::num::NonZeroUsize;
 
-use crate::support::{answer, certificate, digest, get, loopback, octets, sha256, url};
+use crate::support::{answer, certificate, digest, get, loopback, octets, sha256, url, within};
 use bytes::Bytes;
 use http::{Request, Version};
 use http_body_util::{BodyExt as _, Full};
@@ -110,6 +110,26 @@ async fn a_head_of_http1_is_no_larger_than_one_of_http2() {
         let mut said = String::new();
         raw.read_to_string(&mut said).await.unwrap();
         assert!(said.starts_with(status), "{len}: {said}");
+    }
+}
+
+#[tokio::test]
+async fn empty_lines_before_the_first_request_are_skipped() {
+    use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
+    let server = Server::builder()
+        .listen_cleartext(loopback(), ClearTrust::None)
+        .start(service_fn(answer))
+        .unwrap();
+    let request = "GET / HTTP/1.1\r\nhost: a\r\nconnection: close\r\n\r\n";
+    for (count, request, status) in
+        [(1, request, "HTTP/1.1 200 "), (8, request, "HTTP/1.1 200 "), (9, "", "HTTP/1.1 400 ")]
+    {
+        let mut raw = tokio::net::TcpStream::connect(server.local_addrs()[0]).await.unwrap();
+        let lines = "\r\n".repeat(count);
+        raw.write_all(format!("{lines}{request}").as_bytes()).await.unwrap();
+        let mut said = String::new();
+        let read = within("an answer", raw.read_to_string(&mut said)).await;
+        assert!(read.is_ok() && said.starts_with(status), "{count}: {read:?} {said}");
     }
 }
 
