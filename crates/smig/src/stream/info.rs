@@ -47,8 +47,9 @@ impl StreamInfo {
     /// A client: gives up what its response leaves of the request (RFC 9113 section 8.1). When the response
     /// is whole and a second later neither the request's body has ended nor the server said that it
     /// wants no more, the stream is reset, also where the server takes nothing more of the body. A
-    /// session resets no more than 100 streams so at once and 20 in each second after that: servers end
-    /// connections that reset too many. What the response has is not touched.
+    /// session does so only while it has fewer than 192 resets behind it, whatever they were for and
+    /// those by which the server refused a request among them; 20 are forgotten in each second. Servers
+    /// end connections that reset too many. What the response has is not touched.
     ///
     /// Unasked, the request goes on to its end. Nothing happens at a server, and on a tunnel.
     pub fn give_up_rest(&self) {
