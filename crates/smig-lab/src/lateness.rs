@@ -1,6 +1,6 @@
-//! How late the emulator delivered packets, against its own schedule.
+//! How late the emulator delivered packets, relative to its own schedule.
 //!
-//! Owns a fixed-size histogram; never grows with the length of a run.
+//! Owns a fixed-size histogram: memory does not grow with the length of a run.
 
 use std::time::Duration;
 
@@ -8,10 +8,10 @@ use serde::{Deserialize, Serialize};
 
 use crate::millis;
 
-/// Each power of two is split into this many steps: 3 % resolution.
+/// Buckets for each power of two: 3 % resolution.
 const STEPS: u64 = 32;
 const STEP_BITS: u32 = STEPS.trailing_zeros();
-/// Enough for 2^32 microseconds, over an hour.
+/// Covers 2^33 microseconds, over two hours; the last bucket also counts longer times.
 const BUCKETS: usize = (STEPS as usize) * 29;
 
 /// A histogram of microseconds, exact below 32 and within 3 % above.
@@ -22,18 +22,18 @@ pub struct Lateness {
     max: Duration,
 }
 
-/// What remains of a [`Lateness`] in a report.
+/// Summary of a [`Lateness`] for reports.
 #[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize)]
 pub struct LatenessSummary {
     /// Packets measured.
     pub packets: u64,
-    /// Half of the packets were later than this.
+    /// The median lateness.
     #[serde(with = "millis", rename = "p50_ms")]
     pub p50: Duration,
-    /// One packet in a hundred was later than this.
+    /// The 99th percentile.
     #[serde(with = "millis", rename = "p99_ms")]
     pub p99: Duration,
-    /// The latest packet.
+    /// The maximum.
     #[serde(with = "millis", rename = "max_ms")]
     pub max: Duration,
 }
@@ -45,7 +45,7 @@ impl Default for Lateness {
 }
 
 impl Lateness {
-    /// Counts one packet.
+    /// Records the lateness of one packet.
     pub fn record(&mut self, late: Duration) {
         let micros = u64::try_from(late.as_micros()).unwrap_or(u64::MAX);
         self.counts[bucket(micros)] += 1;
@@ -53,7 +53,7 @@ impl Lateness {
         self.max = self.max.max(late);
     }
 
-    /// The lateness that a share `q` (0 to 1) of the packets did not exceed.
+    /// Returns the `q`-quantile, `q` from 0 to 1; zero if nothing was recorded.
     #[must_use]
     pub fn quantile(&self, q: f64) -> Duration {
         let rank = (self.total as f64 * q.clamp(0.0, 1.0)).ceil() as u64;
@@ -67,7 +67,7 @@ impl Lateness {
         self.max
     }
 
-    /// Median, 99th percentile and maximum.
+    /// Returns the number of packets, median, 99th percentile and maximum.
     #[must_use]
     pub fn summary(&self) -> LatenessSummary {
         LatenessSummary {
@@ -89,7 +89,7 @@ fn bucket(micros: u64) -> usize {
     (index as usize).min(BUCKETS - 1)
 }
 
-/// The largest value that falls into a bucket.
+/// Returns the largest value that falls into a bucket.
 fn upper_bound(index: usize) -> u64 {
     let index = index as u64;
     if index < STEPS {

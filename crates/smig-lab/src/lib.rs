@@ -1,22 +1,22 @@
 //! Emulated links and the measurements made over them.
 //!
-//! - [`link`]: a bottleneck link as a model without sockets or clocks;
+//! - [`link`]: a model of a bottleneck link, without sockets or clocks;
 //! - [`netns`]: two hosts on one machine, joined by that link, with real TCP
 //!   between them (Linux);
-//! - [`check`]: whether the emulated links do what they are told;
-//! - [`hystart`]: the one TCP setting that is the whole machine's (Linux);
-//! - [`demo`]: what the demonstration records and how it is told;
+//! - [`check`]: accuracy of the emulated links against their configuration (Linux);
+//! - [`hystart`]: HyStart, a TCP setting that applies to the whole machine (Linux);
+//! - [`demo`]: the demonstration's results and their presentation;
 //! - [`browser`]: a browser through agent and gateway, beside a download (Linux);
-//! - [`sample`]: what happens during a run, all on one clock;
-//! - [`compare`]: results held against each other;
-//! - [`survey`]: large objects on the sites of the web, the paper's Table 1;
-//! - [`stats`]: medians, intervals, tests and effects, as pure functions;
-//! - [`scenario`]: what is to be measured, from a TOML file;
+//! - [`sample`]: time series of a run, all on one clock;
+//! - [`compare`]: comparison of results;
+//! - [`survey`]: large objects on websites, the paper's Table 1;
+//! - [`stats`]: medians, intervals, tests and effect sizes, as pure functions;
+//! - [`scenario`]: what to measure, from a TOML file;
 //! - [`reproduce`]: the paper's evaluation, with its numbers beside ours;
-//! - [`report`]: charts and pages; [`terminal`]: the same while it runs;
-//! - [`stop`]: a person's wish to end a measurement, seen by all its threads;
-//! - [`lateness`]: how far behind its own schedule the emulator ran, which
-//!   every result carries.
+//! - [`report`]: charts and pages; [`terminal`]: charts while a run lasts;
+//! - [`stop`]: cancellation token for long measurements (Linux);
+//! - [`lateness`]: how far the emulator was behind its own schedule, part of
+//!   every result.
 
 #[cfg(target_os = "linux")]
 pub mod browser;

@@ -1,4 +1,4 @@
-//! Durations in files: a number of milliseconds, to the microsecond.
+//! Durations in files: a number of milliseconds, with microsecond resolution.
 //!
 //! Used as `#[serde(with = "crate::millis", rename = "took_ms")]`.
 
@@ -6,21 +6,21 @@ use std::time::Duration;
 
 use serde::{Deserialize, Deserializer, Serializer, de::Error};
 
-/// Milliseconds as a number with three decimals.
+/// Returns a duration in milliseconds, rounded to three decimals.
 #[must_use]
 pub fn of(duration: Duration) -> f64 {
     (duration.as_secs_f64() * 1e6).round() / 1e3
 }
 
-/// Writes a duration as milliseconds.
+/// Serialises a duration as milliseconds.
 ///
 /// # Errors
-/// Those of the serialiser.
+/// The serialiser's.
 pub fn serialize<S: Serializer>(duration: &Duration, serializer: S) -> Result<S::Ok, S::Error> {
     serializer.serialize_f64(of(*duration))
 }
 
-/// Reads a duration from milliseconds.
+/// Deserialises a duration from milliseconds.
 ///
 /// # Errors
 /// When the number is negative, not finite, or too large for a [`Duration`].

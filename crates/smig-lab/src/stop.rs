@@ -1,10 +1,10 @@
-//! The wish to end a long measurement before its end.
+//! Cancellation token for long measurements.
 
 use std::sync::Arc;
 
 use tokio::sync::watch;
 
-/// Tells what runs to stop; clones tell the same.
+/// Cancels a measurement. All clones share one state.
 #[derive(Debug, Clone)]
 pub struct Stop(Arc<watch::Sender<bool>>);
 
@@ -15,20 +15,20 @@ impl Default for Stop {
 }
 
 impl Stop {
-    /// Stops it, now or as soon as it has begun.
+    /// Cancels the measurement, also one that has not started yet.
     pub fn stop(&self) {
         self.0.send_replace(true);
     }
 
-    /// Whether somebody said so.
+    /// Returns whether the measurement was cancelled.
     #[must_use]
     pub fn is_stopped(&self) -> bool {
         *self.0.borrow()
     }
 
-    /// Waits until somebody says so.
+    /// Waits for cancellation.
     pub(crate) async fn stopped(&self) {
-        // Fails only when the sender is gone, and this holds one.
+        // Fails only after the last sender is dropped, and `self` holds one.
         let _ = self.0.subscribe().wait_for(|stop| *stop).await;
     }
 }

@@ -1,7 +1,7 @@
 //! A short demonstration over real namespaces, with `harness = false` for the same reason as the
-//! testbed's test: a user namespace can only be made before the process has a second thread.
+//! testbed's test: a user namespace can only be created before the process has a second thread.
 //!
-//! Looks at what is recorded, not at how fast it was. Ignored, with the reason, where this machine
+//! Checks what is recorded, not how fast it was. Ignored, with the reason, where this machine
 //! forbids namespaces or has no TUN device.
 
 fn main() -> anyhow::Result<()> {
@@ -47,7 +47,7 @@ mod linux {
             other => other.map(|()| false)?,
         };
         let mut arguments = Arguments::from_args();
-        // On the main thread: namespaces are a thread's.
+        // Run tests on the main thread: namespaces are per thread.
         arguments.test_threads = Some(1);
         let trials = TESTS.map(|(name, test)| {
             let run = move || test().map_err(|error| Failed::from(format!("{error:?}")));
@@ -56,7 +56,7 @@ mod linux {
         libtest_mimic::run(&arguments, trials.into()).exit()
     }
 
-    /// Big enough for the policy to move it, small enough for a test.
+    /// Large enough for the policy to migrate it, small enough for a test.
     fn short() -> DemoOptions {
         let mut options = DemoOptions::default();
         let (rate, round_trip) = (Rate::mbit(10), Duration::from_millis(20));
@@ -70,7 +70,7 @@ mod linux {
     fn three_runs_are_recorded() -> Result<()> {
         let options = short();
         let mut recorder = DemoRecorder::new(options.setup("a test"));
-        // An error if the big file's hash or an object's length is wrong.
+        // Fails if the large file's hash or an object's length is wrong.
         drive(&options, &Stop::default(), &mut |event| {
             recorder.apply(event);
             Ok(())
@@ -126,7 +126,7 @@ mod linux {
 
     fn it_stops_when_it_is_told_to() -> Result<()> {
         let (mut options, stop) = (short(), Stop::default());
-        // It would take hours.
+        // Without the stop it would take hours.
         options.big_file_bytes = 3_000_000;
         options.link.to_client.rate = Rate::kbit(1).into();
         options.link.to_server.rate = Rate::mbit(1).into();

@@ -1,4 +1,4 @@
-//! The browser's process: found, started inside a host, driven through its debugging pipe.
+//! The browser's process: found, started inside a host, controlled through its debugging pipe.
 
 use std::fs::File;
 use std::path::{Path, PathBuf};
@@ -15,37 +15,37 @@ use crate::peer::in_path;
 const NAMES: [&str; 5] =
     ["chromium", "chromium-browser", "google-chrome", "google-chrome-stable", "chrome"];
 
-/// The browser of this machine.
+/// Returns the browser that is installed on this machine.
 #[must_use]
 pub fn find() -> Option<PathBuf> {
     NAMES.into_iter().find_map(in_path)
 }
 
-/// A browser that runs. It and all that it started are killed when this is dropped.
+/// A running browser. It and its child processes are killed on drop.
 pub(super) struct Browser {
     pub(super) devtools: DevTools<ChildStdin>,
-    /// Name and version, as it says them.
+    /// Name and version, as it reports them.
     pub(super) name: String,
     _process: Child,
 }
 
-/// What a browser is started with.
+/// The parameters of a browser's start.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Launch<'a> {
     pub(super) program: &'a Path,
-    /// The SHA-256 of the key that is trusted whatever its certificate says, in base64.
+    /// The SHA-256 of the key that is trusted with any certificate, in base64.
     pub(super) trusted_key: &'a str,
-    /// Its home; everything that it writes is in there.
+    /// Its home directory; everything that it writes is in there.
     pub(super) home: &'a Path,
     /// The proxy, as a URL.
     pub(super) proxy: &'a str,
 }
 
 impl Launch<'_> {
-    /// Starts it inside a host, without a window.
+    /// Starts the browser inside a host, headless.
     pub(super) fn start(self, host: &Host) -> Result<Browser, BrowserError> {
         let mut command = Command::new("/bin/sh");
-        // It reads commands from descriptor 3 and answers on 4.
+        // It reads commands from descriptor 3 and responds on 4.
         command.args(["-c", "exec \"$@\" 3<&0 4>&1 </dev/null >/dev/null", "sh"]);
         command.arg(self.program).args(self.arguments());
         command.env("HOME", self.home).env("TMPDIR", self.home);
@@ -66,12 +66,12 @@ impl Launch<'_> {
         let mut arguments: Vec<String> = [
             "--headless",
             "--remote-debugging-pipe",
-            // It shows nothing but our own page, and root may not have its sandbox.
+            // It loads only our own page, and root may not have its sandbox.
             "--no-sandbox",
             "--disable-gpu",
             "--disable-dev-shm-usage",
             "--hide-scrollbars",
-            // Nothing that it wants for itself is to cross the link.
+            // No background traffic of its own may cross the link.
             "--no-first-run",
             "--no-default-browser-check",
             "--disable-background-networking",
@@ -81,7 +81,7 @@ impl Launch<'_> {
             "--disable-extensions",
             "--disable-sync",
             "--disable-features=MediaRouter,OptimizationHints,Translate",
-            // The proxy is for loopback addresses too.
+            // Loopback addresses go through the proxy too.
             "--proxy-bypass-list=<-loopback>",
         ]
         .map(str::to_owned)

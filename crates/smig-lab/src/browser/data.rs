@@ -1,24 +1,24 @@
-//! What is recorded. Serialised, this is the `--json` output: names end in their unit.
+//! The measurement's record. Serialised, it is the `--json` output: names end in their unit.
 
 use serde::{Deserialize, Serialize};
 
 use crate::demo::{Load, Variant};
 use crate::link::{LinkReport, LinkSpec};
 
-/// What all page loads have in common.
+/// The setup that all page loads share.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct BrowserSetup {
     /// The emulated link.
     pub link: LinkSpec,
-    /// What is compared, in the order of the runs.
+    /// The variants, in the order of the runs.
     pub variants: Vec<Variant>,
     /// The hosts' congestion control.
     pub congestion_control: String,
-    /// Page loads alone, and as many beside the download.
+    /// Number of page loads alone, and of those beside the download.
     pub loads: u32,
-    /// Pictures of the page.
+    /// Number of images of the page.
     pub tiles: usize,
-    /// Octets of all of them.
+    /// Size of all images together in bytes.
     pub tiles_bytes: u64,
     /// The browser's name and version.
     pub browser: String,
@@ -28,67 +28,67 @@ pub struct BrowserSetup {
     pub kernel: String,
 }
 
-/// Moments of Navigation Timing, in ms; 0 where the browser says nothing.
+/// Navigation Timing, in ms; 0 where the browser reports nothing.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Serialize, Deserialize)]
 pub struct Timing {
-    /// The browser began to connect to the proxy.
+    /// The browser begins to connect to the proxy.
     pub connect_start_ms: f64,
-    /// The tunnel is open, TLS begins.
+    /// The tunnel is open, the TLS handshake begins.
     pub secure_connection_start_ms: f64,
-    /// TLS is done.
+    /// The TLS handshake is complete.
     pub connect_end_ms: f64,
-    /// The page is asked for.
+    /// The page is requested.
     pub request_start_ms: f64,
-    /// Its first octet.
+    /// Its first byte.
     pub response_start_ms: f64,
-    /// Its last octet.
+    /// Its last byte.
     pub response_end_ms: f64,
-    /// The end of the load event: everything has come.
+    /// The end of the load event: everything has arrived.
     pub load_event_end_ms: f64,
 }
 
-/// Resource Timing of one picture.
+/// Resource Timing of one image.
 #[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize)]
 pub struct TileTiming {
-    /// When the browser wanted it.
+    /// When the browser started the fetch.
     pub start_ms: f64,
-    /// When its last octet had come.
+    /// When its last byte had arrived.
     pub end_ms: f64,
-    /// Octets of its body.
+    /// Size of its body in bytes.
     pub bytes: u64,
 }
 
-/// What the browser showed from a moment on: a JPEG.
+/// The browser's display from a moment on: a JPEG.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Frame {
-    /// When it was shown first; before 0 for what was there before.
+    /// When it was first displayed; negative for what was displayed before the navigation.
     pub at_ms: f64,
-    /// The picture, in base64.
+    /// The JPEG, in base64.
     pub jpeg: String,
 }
 
-/// One load of the page, by a browser without cache and connections.
+/// One load of the page, by a browser with an empty cache and no open connections.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct PageLoad {
-    /// What it had to share the link with.
+    /// The concurrent load on the link.
     pub load: Load,
-    /// What the browser says of the page.
+    /// The page's times as the browser reports them.
     pub timing: Timing,
-    /// What it says of the pictures, in the page's order.
+    /// The images' times as it reports them, in the page's order.
     pub tiles: Vec<TileTiming>,
-    /// What it showed, in order of time; not in files.
+    /// Frames displayed, in chronological order; not serialised.
     #[serde(skip)]
     pub frames: Vec<Frame>,
 }
 
 impl PageLoad {
-    /// From the beginning of the navigation to the end of the load event.
+    /// Returns the time from the beginning of the navigation to the end of the load event.
     #[must_use]
     pub const fn took_ms(&self) -> f64 {
         self.timing.load_event_end_ms
     }
 
-    /// What the browser showed at a moment.
+    /// Returns the frame displayed at a moment.
     #[must_use]
     pub fn frame_at(&self, at_ms: f64) -> Option<&Frame> {
         self.frames.iter().rev().find(|frame| frame.at_ms <= at_ms)
@@ -98,22 +98,22 @@ impl PageLoad {
 /// All loads of one variant.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct VariantRun {
-    /// What it did differently.
+    /// The variant.
     pub variant: Variant,
-    /// In the order of time.
+    /// Page loads, in chronological order.
     pub loads: Vec<PageLoad>,
-    /// Streams that went to another connection, as the gateway counts them.
+    /// Number of stream migrations that the gateway counted.
     pub moves: u64,
-    /// What the download got while pages were loaded beside it, Mbit/s.
+    /// Rate of the download during the page loads beside it, in Mbit/s.
     pub download_mbit_per_s: Option<f64>,
-    /// What went wrong: whole sentences.
+    /// Problems, in complete sentences.
     pub problems: Vec<String>,
-    /// What the emulated link counted.
+    /// Counters of the emulated link.
     pub link: Option<LinkReport>,
 }
 
 impl VariantRun {
-    /// A run of which nothing is known yet.
+    /// Returns an empty run.
     #[must_use]
     pub const fn new(variant: Variant) -> Self {
         Self {
@@ -126,7 +126,7 @@ impl VariantRun {
         }
     }
 
-    /// The load in the middle of those under one load of the link; of two the slower one.
+    /// Returns the median page load under one load of the link; of two, the slower.
     #[must_use]
     pub fn median(&self, load: Load) -> Option<&PageLoad> {
         let mut loads: Vec<_> = self.loads.iter().filter(|l| l.load == load).collect();
@@ -135,31 +135,31 @@ impl VariantRun {
     }
 }
 
-/// Everything.
+/// The result of the measurement.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct BrowserResult {
-    /// What the runs have in common.
+    /// The setup that the runs share.
     pub setup: BrowserSetup,
-    /// In the order they were made.
+    /// The runs, in chronological order.
     pub runs: Vec<VariantRun>,
 }
 
-/// What happens while it runs.
+/// A progress event.
 #[derive(Debug, Clone, PartialEq)]
 pub enum BrowserEvent {
-    /// The browser is there; the measurement begins.
+    /// The browser has started; the measurement begins.
     Began(Box<BrowserSetup>),
-    /// A variant's turn.
+    /// The run of a variant begins.
     RunStarted(Variant),
-    /// A page was loaded: under what, and how long it took in ms.
+    /// A page was loaded: under which load, and the time in ms.
     Loaded(Load, f64),
     /// The download has begun.
     DownloadStarted,
-    /// The variant is done.
+    /// The run is complete.
     RunFinished {
-        /// As in [`VariantRun::moves`].
+        /// See [`VariantRun::moves`].
         moves: u64,
-        /// As in [`VariantRun::download_mbit_per_s`].
+        /// See [`VariantRun::download_mbit_per_s`].
         download_mbit_per_s: Option<f64>,
     },
 }

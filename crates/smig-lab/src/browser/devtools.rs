@@ -1,4 +1,4 @@
-//! The DevTools protocol over a pair of pipes: JSON, each message ended by an octet 0.
+//! The DevTools protocol over a pair of pipes: JSON messages, each terminated by a zero byte.
 
 use std::collections::VecDeque;
 use std::io::{Read, Write};
@@ -11,10 +11,10 @@ use serde_json::{Value, json};
 
 use super::error::BrowserError;
 
-/// No answer takes longer, unless the browser hangs.
+/// Timeout of a response; a browser that exceeds it hangs.
 const PATIENCE: Duration = Duration::from_secs(60);
 
-/// Something that the browser tells by itself.
+/// A notification from the browser.
 #[derive(Debug, Clone, PartialEq, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub(super) struct Event {
@@ -25,7 +25,7 @@ pub(super) struct Event {
     pub(super) session_id: String,
 }
 
-/// A conversation with a browser.
+/// A DevTools connection to a browser.
 pub(super) struct DevTools<W> {
     to: W,
     from: Receiver<Value>,
@@ -34,14 +34,14 @@ pub(super) struct DevTools<W> {
 }
 
 impl<W: Write> DevTools<W> {
-    /// Speaks by `to`; a thread reads `from` until its end.
+    /// Writes to `to`; a thread reads `from` until its end.
     pub(super) fn new(to: W, from: impl Read + Send + 'static) -> std::io::Result<Self> {
         let (tell, heard) = mpsc::channel();
         thread::Builder::new().name("devtools".into()).spawn(move || read(from, &tell))?;
         Ok(Self { to, from: heard, asked: 0, events: VecDeque::new() })
     }
 
-    /// Asks, and does not wait for the answer. `session` is a page's, empty for the browser itself.
+    /// Sends a command without waiting for the response. `session` is a page's, empty for the browser itself.
     pub(super) fn send(
         &mut self,
         session: &str,
@@ -59,7 +59,7 @@ impl<W: Write> DevTools<W> {
         Ok(self.asked)
     }
 
-    /// Asks and waits for the answer; events that come before it are kept.
+    /// Sends a command and waits for the response; events that arrive before it are buffered.
     pub(super) fn call(
         &mut self,
         session: &str,
@@ -82,7 +82,7 @@ impl<W: Write> DevTools<W> {
         }
     }
 
-    /// The next event, if one comes in time.
+    /// Returns the next event, or `None` after `wait`.
     pub(super) fn next_event(&mut self, wait: Duration) -> Result<Option<Event>, BrowserError> {
         let until = Instant::now() + wait;
         loop {
@@ -94,7 +94,7 @@ impl<W: Write> DevTools<W> {
         }
     }
 
-    /// Events are kept; answers that nobody waits for are not.
+    /// Buffers events; discards responses that no call awaits.
     fn keep(&mut self, message: Value) {
         if let Ok(event) = serde_json::from_value(message) {
             self.events.push_back(event);
@@ -117,7 +117,7 @@ fn gone(why: impl std::fmt::Display) -> BrowserError {
 fn read(mut from: impl Read, tell: &mpsc::Sender<Value>) {
     let mut messages = Messages::default();
     let mut piece = vec![0; 64 << 10];
-    // The end and an error mean the same: the browser is gone.
+    // The end and an error mean the same: the browser has exited.
     while let Ok(count @ 1..) = from.read(&mut piece) {
         for message in messages.take(&piece[..count]) {
             if tell.send(message).is_err() {
@@ -127,14 +127,14 @@ fn read(mut from: impl Read, tell: &mpsc::Sender<Value>) {
     }
 }
 
-/// Puts messages together from pieces.
+/// Reassembles messages from chunks.
 #[derive(Debug, Default)]
 struct Messages {
     begun: Vec<u8>,
 }
 
 impl Messages {
-    /// The messages that are complete now. What is no JSON is left out: nobody could wait for it.
+    /// Returns the messages that are complete now. Data that is not JSON is dropped: no call awaits it.
     fn take(&mut self, piece: &[u8]) -> Vec<Value> {
         let mut complete = Vec::new();
         let mut rest = piece;

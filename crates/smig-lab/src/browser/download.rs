@@ -1,4 +1,4 @@
-//! The download beside the page: HTTPS through the agent's proxy, as any other program would do it.
+//! The download beside the page: HTTPS through the agent's proxy, like any other program's.
 
 use std::io;
 use std::net::SocketAddr;
@@ -21,10 +21,10 @@ use super::material::{ADDRESS, BIG_FILE, ORIGIN_PORT};
 use crate::netns::{Host, Running};
 use crate::workload::connector;
 
-/// How soon a download that nobody wants any more ends.
+/// Poll interval of the stop flag: a dropped download ends within this time.
 const LOOK_EVERY: Duration = Duration::from_millis(100);
 
-/// A download that runs. It ends when this is dropped.
+/// A running download. It ends on drop.
 pub(super) struct Download {
     octets: Arc<AtomicU64>,
     ended: Arc<AtomicBool>,
@@ -32,7 +32,7 @@ pub(super) struct Download {
 }
 
 impl Download {
-    /// Starts it in the browser's host.
+    /// Starts the download in the browser's host.
     pub(super) fn start(
         host: &Host,
         proxy: SocketAddr,
@@ -58,12 +58,12 @@ impl Download {
         Ok(Self { octets, ended, thread: Some(thread) })
     }
 
-    /// Octets of its body so far.
+    /// Returns the bytes of its body so far.
     pub(super) fn octets(&self) -> u64 {
         self.octets.load(Ordering::Relaxed)
     }
 
-    /// An error if it runs no more.
+    /// Returns an error if the download has ended.
     pub(super) fn check(&mut self) -> Result<(), BrowserError> {
         let Some(thread) = self.thread.take_if(|thread| thread.is_finished()) else {
             return Ok(());
@@ -78,7 +78,7 @@ impl Drop for Download {
     fn drop(&mut self) {
         self.ended.store(true, Ordering::Relaxed);
         if let Some(thread) = self.thread.take() {
-            // Whatever it says now, nobody wants to know.
+            // The download is no longer needed, so its outcome does not matter.
             let _ = thread.join();
         }
     }
@@ -94,7 +94,7 @@ async fn fetch(proxy: SocketAddr, certificate: &str, octets: &AtomicU64) -> Resu
     let name = ServerName::IpAddress(std::net::IpAddr::V4(ADDRESS).into());
     let tls = connector(certificate)?.connect(name, tcp).await.map_err(shown)?;
     let (mut sender, connection) = handshake(TokioIo::new(tls)).await.map_err(shown)?;
-    // Its errors are those of the response.
+    // Its errors are also those of the response.
     tokio::spawn(connection);
     let request = Request::get(format!("/{BIG_FILE}"))
         .header(http::header::HOST, ADDRESS.to_string())
@@ -112,7 +112,7 @@ async fn fetch(proxy: SocketAddr, certificate: &str, octets: &AtomicU64) -> Resu
     Ok(())
 }
 
-/// Asks a proxy for a tunnel.
+/// Requests a tunnel from a proxy.
 async fn open_tunnel<S>(proxy: &mut S, target: &str) -> io::Result<()>
 where
     S: AsyncRead + AsyncWrite + Unpin,
@@ -120,7 +120,7 @@ where
     let request = format!("CONNECT {target} HTTP/1.1\r\nHost: {target}\r\n\r\n");
     proxy.write_all(request.as_bytes()).await?;
     let mut head = Vec::new();
-    // Octet by octet: what comes behind the head belongs to the tunnel.
+    // Byte by byte: the data after the header section belongs to the tunnel.
     while !head.ends_with(b"\r\n\r\n") {
         if head.len() > 8 << 10 {
             return Err(io::Error::other("the proxy's answer does not end"));
@@ -136,7 +136,7 @@ where
     }
 }
 
-/// What a server of a host answers to a GET, in clear.
+/// Sends a GET in cleartext to a server of a host, and returns the response.
 pub(super) fn get(host: &Host, at: SocketAddr, path: &str) -> Result<String, BrowserError> {
     let path = path.to_owned();
     let asked = host.run(move || {

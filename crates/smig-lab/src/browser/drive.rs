@@ -1,5 +1,5 @@
-//! The order of events: for each variant hosts of its own, programs, a browser; page loads alone, then
-//! page loads beside a download.
+//! The order of events: each variant has its own hosts, programs and browser; page loads alone, then page
+//! loads beside a download.
 
 use std::io;
 use std::path::{Path, PathBuf};
@@ -21,38 +21,38 @@ use crate::netns::{HostSpec, Testbed};
 use crate::peer::is_program;
 use crate::stop::Stop;
 
-/// From the download's request to the first page beside it at least: slow start is over, and what moves
-/// has moved.
+/// Minimum time from the download's request to the first page beside it: slow start is over, and streams
+/// have migrated.
 const HEAD_START: Duration = Duration::from_secs(4);
-/// The same in octets, for slow links.
+/// The same in bytes, for slow links.
 const HEAD_START_BYTES: u64 = 2_000_000;
-/// A download that has not come so far by then gets nothing.
+/// Timeout: a download with fewer bytes by then has stalled.
 const HEAD_START_PATIENCE: Duration = Duration::from_secs(120);
-/// Between two pages.
+/// Pause between two pages.
 const PAUSE: Duration = Duration::from_millis(500);
 const LOOK_EVERY: Duration = Duration::from_millis(50);
-/// More than any link carries while pages are loaded. It takes no place on the disk.
+/// More bytes than any link carries during the page loads. The file is sparse.
 const BIG_FILE_BYTES: u64 = 1 << 40;
 
-/// What is measured.
+/// Options of the measurement.
 #[derive(Debug, Clone, PartialEq)]
 pub struct BrowserOptions {
     /// The emulated link.
     pub link: LinkSpec,
     /// The hosts' congestion control.
     pub congestion_control: String,
-    /// What is compared, in this order.
+    /// The variants, in the order of the runs.
     pub variants: Vec<Variant>,
-    /// Page loads alone, and as many beside the download.
+    /// Number of page loads alone, and of those beside the download.
     pub loads: u32,
-    /// The `smig` program whose gateway, agent and web server run.
+    /// The `smig` program that runs as gateway, agent and web server.
     pub smig: PathBuf,
-    /// The browser; found in PATH if absent.
+    /// The browser; searched in PATH if `None`.
     pub browser: Option<PathBuf>,
 }
 
 impl BrowserOptions {
-    /// Plain HTTP/2 and SMig over the demonstration's link.
+    /// Returns options for plain HTTP/2 and SMig over the demonstration's link.
     #[must_use]
     pub fn new(smig: &Path) -> Self {
         Self {
@@ -82,10 +82,10 @@ impl BrowserOptions {
     }
 }
 
-/// Tries whether this machine has what it takes, in a moment.
+/// Checks quickly whether this machine meets the requirements.
 ///
 /// # Errors
-/// What it lacks, and what to do.
+/// What it lacks, and what to do about it.
 pub fn check(options: &BrowserOptions) -> Result<(), BrowserError> {
     options.browser()?;
     program_version(&options.smig)?;
@@ -93,13 +93,13 @@ pub fn check(options: &BrowserOptions) -> Result<(), BrowserError> {
     Ok(())
 }
 
-/// Makes all runs and tells what happens, as it happens.
+/// Makes all runs and reports events as they occur.
 ///
 /// Without root, [`crate::netns::enter_user_namespace`] must have been called before the process had a
 /// second thread.
 ///
 /// # Errors
-/// What failed, and what to do; [`BrowserError::Stopped`] soon after `stop` says so. Nothing is left
+/// The failure, and what to do about it; [`BrowserError::Stopped`] soon after `stop` is set. Nothing is left
 /// behind either way.
 pub fn drive(
     options: &BrowserOptions,
@@ -126,7 +126,7 @@ pub fn drive(
     result.ok_or_else(|| BrowserError::Io(io::Error::other("there is nothing to compare")))
 }
 
-/// What all runs have in common.
+/// The state that all runs share.
 struct Measurement<'a> {
     options: &'a BrowserOptions,
     mosaic: &'a Mosaic,
@@ -151,7 +151,7 @@ impl Measurement<'_> {
         })
     }
 
-    /// One variant, from nothing to nothing.
+    /// Runs one variant, from the setup of its hosts to their removal.
     fn run(&self, variant: Variant, tell: &mut Tell<'_>) -> Result<VariantRun, BrowserError> {
         let testbed = self.options.hosts()?;
         let mut programs =
@@ -165,7 +165,7 @@ impl Measurement<'_> {
         let mut browser = launch.start(testbed.client())?;
         tell(&browser.name, &BrowserEvent::RunStarted(variant))?;
         let mut run = VariantRun::new(variant);
-        // A browser's first page takes longer, whatever the link: it counts for nothing.
+        // A browser's first page takes longer on any link: it is a warm-up and is not counted.
         self.visit(&mut browser, &mut programs, Load::Unloaded)?;
         for _ in 0..self.options.loads {
             let page = self.visit(&mut browser, &mut programs, Load::Unloaded)?;
@@ -241,7 +241,7 @@ fn proxy() -> String {
     format!("http://{}:{}", PROXY.0, PROXY.1)
 }
 
-/// What the program says of its version.
+/// Returns the version that the program reports.
 fn program_version(smig: &Path) -> Result<String, BrowserError> {
     let output = Command::new(smig).arg("--version").stdin(Stdio::null()).output();
     let said = output.ok().filter(|output| output.status.success());
@@ -251,7 +251,7 @@ fn program_version(smig: &Path) -> Result<String, BrowserError> {
     })
 }
 
-/// How many streams have moved, from a gateway's metrics.
+/// Returns the number of migrated streams from a gateway's metrics.
 fn moves(metrics: &str) -> Result<u64, BrowserError> {
     let value = metrics.lines().find_map(|line| line.strip_prefix("smig_moves_total "));
     value.and_then(|value| value.trim().parse().ok()).ok_or_else(|| {

@@ -1,4 +1,4 @@
-//! What can stop it.
+//! Errors of the measurement.
 
 use std::io;
 
@@ -8,7 +8,7 @@ use crate::netns::LabError;
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum BrowserError {
-    /// The emulated link could not be set up; the text says what to do.
+    /// The emulated link could not be set up; the message includes a remedy.
     #[error(transparent)]
     Lab(#[from] LabError),
     /// There is no browser.
@@ -17,32 +17,32 @@ pub enum BrowserError {
          chromium; or name the program with --chromium"
     )]
     NoBrowser,
-    /// The browser said no, or nothing.
+    /// The browser returned an error, or nothing.
     #[error("the browser: {0}")]
     Browser(String),
-    /// A page did not come whole.
+    /// A page did not load completely.
     #[error("the page did not load whole: {0}")]
     NotWhole(String),
-    /// A program of ours did not come up, or ended.
+    /// A program of ours failed to start, or ended.
     #[error("{name} {what}; it said:\n{words}")]
     Program {
         /// `smig gateway` and so on.
         name: &'static str,
-        /// What it did.
+        /// The failure.
         what: String,
-        /// Its last lines.
+        /// The last lines of its output.
         words: String,
     },
-    /// The download beside the page.
+    /// The download beside the page failed.
     #[error("the download failed: {0}")]
     Download(String),
-    /// Files, threads, showing what happens.
+    /// An error of files, threads, or of displaying events.
     #[error("it cannot go on: {0}")]
     Io(#[from] io::Error),
-    /// Keys and certificates.
+    /// Keys or certificates could not be made.
     #[error("no certificate could be made: {0}")]
     Certificate(#[from] rcgen::Error),
-    /// It was asked to stop.
+    /// The operator stopped it.
     #[error("stopped")]
     Stopped,
     /// A thread panicked. This is a bug: please report it.

@@ -1,4 +1,4 @@
-//! Everything that the programs need, in a folder that goes when it is dropped.
+//! Everything that the programs need, in a directory that is removed on drop.
 
 use std::fmt::Write as _;
 use std::fs::{self, File};
@@ -18,20 +18,20 @@ use crate::demo::Variant;
 
 /// The server host's address in every testbed.
 pub(super) const ADDRESS: Ipv4Addr = Ipv4Addr::new(10, 99, 0, 1);
-/// Where the web server listens, and where the gateway: ports that need no rights.
+/// The ports of the web server and of the gateway; unprivileged ones.
 pub(super) const ORIGIN_PORT: u16 = 8444;
 pub(super) const GATEWAY_PORT: u16 = 8443;
-/// Where the gateway tells what it does, in its own host.
+/// The gateway's admin address, in its own host.
 pub(super) const ADMIN: (Ipv4Addr, u16) = (Ipv4Addr::LOCALHOST, 9901);
-/// Where the agent listens, in the browser's host.
+/// The agent's address, in the browser's host.
 pub(super) const PROXY: (Ipv4Addr, u16) = (Ipv4Addr::LOCALHOST, 8118);
-/// The file beside the page.
+/// The name of the file that is downloaded beside the page.
 pub(super) const BIG_FILE: &str = "big.bin";
 
-/// Between the agent and the gateway of one measurement, in its own networks.
+/// The token shared by the agent and the gateway of one measurement, in its own networks.
 const TOKEN: &str = "mosaic";
 
-/// TCP_NOTSENT_LOWAT of the tuned variant, octets.
+/// TCP_NOTSENT_LOWAT of the tuned variant, in bytes.
 const LOW_WATER: u32 = 16 << 10;
 
 /// Files, keys, settings.
@@ -44,7 +44,7 @@ pub(super) struct Material {
 }
 
 impl Material {
-    /// Writes everything. The big file has no content on the disk, and zeros for who reads it.
+    /// Writes everything. The big file is sparse and reads as zeros.
     pub(super) fn make(mosaic: &Mosaic, big_file: u64) -> Result<Self, BrowserError> {
         let folder = TempDir::with_prefix("smig-browser-")?;
         let key = KeyPair::generate()?;
@@ -61,7 +61,7 @@ impl Material {
         Ok(material)
     }
 
-    /// What the web server shows.
+    /// Returns the web server's document root.
     pub(super) fn site(&self) -> PathBuf {
         self.path("site")
     }
@@ -78,12 +78,12 @@ impl Material {
         self.path("token")
     }
 
-    /// The log of a program.
+    /// Returns the log of a program.
     pub(super) fn log_of(&self, program: &str) -> PathBuf {
         self.path(&format!("{program}.log"))
     }
 
-    /// An empty folder for a browser.
+    /// Creates an empty directory for a browser.
     pub(super) fn home(&self, variant: Variant) -> io::Result<PathBuf> {
         let home = self.path(&format!("home-{}", variant as u8));
         fs::create_dir(&home)?;
@@ -102,7 +102,7 @@ impl Material {
     }
 }
 
-/// The same for all variants but for what they are about.
+/// Returns settings that are the same for all variants except for the compared factor.
 fn gateway_settings(variant: Variant) -> String {
     let token = Sha256::digest(TOKEN).iter().fold(String::new(), |mut hex, octet| {
         // Writing to a string does not fail.

@@ -1,7 +1,7 @@
 //! A real browser through `smig agent` and `smig gateway`, over an emulated link, beside a download.
 //!
-//! Owns the mosaic (a page of many small pictures), the browser and its conversation by the DevTools
-//! protocol, the order of events ([`drive`]), and what comes of it: [`render_html`], [`render_svg`],
+//! Owns the mosaic (a page of many small images), the browser and its control over the DevTools
+//! protocol, the order of events ([`drive`]), and the output: [`render_html`], [`render_svg`],
 //! [`render_json`], [`render_text`]. The gateway and the agent are processes of the `smig` program.
 //!
 //! All times of a page load count from the beginning of its navigation.

@@ -1,6 +1,6 @@
-//! The mosaic: one picture, cut into many small files, as pages are that made people want HTTP/2.
+//! The mosaic: one image, cut into many small files, like the pages that motivated HTTP/2.
 //!
-//! The same octets on every machine: integer and plain floating-point arithmetic only, and an encoder
+//! The same bytes on every machine: integer and basic floating-point arithmetic only, and an encoder
 //! of a fixed version.
 
 use std::fmt::Write as _;
@@ -8,17 +8,17 @@ use std::fs;
 use std::io;
 use std::path::Path;
 
-/// Pictures in a row.
+/// Tiles in a row.
 const COLUMNS: usize = 18;
 const ROWS: usize = 13;
-/// Pixels of a picture's side.
+/// Side of a tile in pixels.
 pub(super) const SIDE: usize = 32;
 
 /// The page's size in pixels.
 pub(super) const WIDTH: usize = COLUMNS * SIDE;
 pub(super) const HEIGHT: usize = ROWS * SIDE;
 
-/// Where in the Mandelbrot set the picture is, and how wide.
+/// Centre and width of the image's part of the Mandelbrot set.
 const CENTRE: (f64, f64) = (-0.743, 0.131);
 const SPAN: f64 = 0.012;
 const MOST_STEPS: usize = 400;
@@ -26,26 +26,26 @@ const MOST_STEPS: usize = 400;
 /// One small file.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Tile {
-    /// Its name in the page's folder.
+    /// Its name in the page's directory.
     pub name: String,
     /// A PNG of 32 by 32 pixels.
     pub png: Vec<u8>,
 }
 
-/// A page and its pictures.
+/// A page and its tiles.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Mosaic {
     /// The page.
     pub html: String,
-    /// Its pictures, row by row.
+    /// Its tiles, row by row.
     pub tiles: Vec<Tile>,
 }
 
 impl Mosaic {
-    /// Draws it.
+    /// Draws the mosaic.
     ///
     /// # Errors
-    /// The encoder's; none is known.
+    /// An error of the encoder; none is known.
     pub fn draw() -> io::Result<Self> {
         let mut tiles = Vec::with_capacity(COLUMNS * ROWS);
         for index in 0..COLUMNS * ROWS {
@@ -56,29 +56,29 @@ impl Mosaic {
         Ok(Self { html: html(&tiles), tiles })
     }
 
-    /// Octets of all pictures.
+    /// Returns the size of all tiles together in bytes.
     #[must_use]
     pub fn tiles_bytes(&self) -> u64 {
         self.tiles.iter().map(|tile| tile.png.len() as u64).sum()
     }
 
-    /// Writes it to a folder.
+    /// Writes the mosaic to a directory.
     ///
     /// # Errors
-    /// The folder cannot be written.
+    /// The directory cannot be written.
     pub fn write(&self, folder: &Path) -> io::Result<()> {
         fs::write(folder.join("index.html"), &self.html)?;
         self.tiles.iter().try_for_each(|tile| fs::write(folder.join(&tile.name), &tile.png))
     }
 }
 
-/// The picture's colours, one octet a pixel.
+/// Returns a tile's colours, one byte per pixel.
 fn shades(left: usize, top: usize) -> Vec<u8> {
     let pixel = |index: usize| shade(left + index % SIDE, top + index / SIDE);
     (0..SIDE * SIDE).map(pixel).collect()
 }
 
-/// 0 inside the set, else which of 15 bands.
+/// Returns 0 inside the set, otherwise one of 15 bands.
 fn shade(x: usize, y: usize) -> u8 {
     let scale = SPAN / WIDTH as f64;
     let c = (
@@ -89,7 +89,7 @@ fn shade(x: usize, y: usize) -> u8 {
     for step in 0..MOST_STEPS {
         let (a2, b2) = (a * a, b * b);
         if a2 + b2 > 16.0 {
-            // Bands grow wider where the steps are many.
+            // Bands widen where the number of steps is large.
             return 1 + ((step * 16).isqrt() % 15) as u8;
         }
         b = 2.0 * a * b + c.1;
@@ -98,7 +98,7 @@ fn shade(x: usize, y: usize) -> u8 {
     0
 }
 
-/// Night blue inside; outside from blue over white to amber and back.
+/// Dark blue inside; outside from blue through white to amber and back.
 const PALETTE: [[u8; 3]; 16] = [
     [8, 16, 36],
     [10, 47, 96],
@@ -157,7 +157,7 @@ mod tests {
         let mosaic = Mosaic::draw().unwrap();
         assert_eq!(mosaic, Mosaic::draw().unwrap());
         assert_eq!(mosaic.tiles.len(), 234);
-        // As the first such page had: 230 objects, a good second at 780 kbit/s.
+        // Like the first such page: 230 objects, slightly more than a second at 780 kbit/s.
         assert!((70_000..120_000).contains(&mosaic.tiles_bytes()), "{}", mosaic.tiles_bytes());
         for tile in &mosaic.tiles {
             assert!((80..1_000).contains(&tile.png.len()), "{}: {}", tile.name, tile.png.len());

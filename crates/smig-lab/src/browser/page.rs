@@ -12,10 +12,10 @@ use crate::report::html::{Bar, Page, escape};
 use crate::report::svg::{Axis, Colour, Figure, Layer, Panel, Shape};
 use crate::report::{bytes, number};
 
-/// The result with its summary, as a JSON document; without the pictures.
+/// Renders the result with its summary as a JSON document, without the frames.
 ///
 /// # Panics
-/// Never: all of it can be written as JSON.
+/// Never: every value can be serialised as JSON.
 #[must_use]
 pub fn render_json(result: &BrowserResult) -> String {
     #[derive(Serialize)]
@@ -30,7 +30,7 @@ pub fn render_json(result: &BrowserResult) -> String {
     serde_json::to_string_pretty(&document).expect("numbers, strings and lists") + "\n"
 }
 
-/// The result as one self-contained page.
+/// Renders the result as one self-contained page.
 #[must_use]
 pub fn render_html(result: &BrowserResult) -> String {
     let summaries = summary::summaries(result);
@@ -74,7 +74,7 @@ fn bars(summaries: &[LoadSummary]) -> Vec<Bar> {
     bars
 }
 
-/// Rows of pictures, in markup of their own: they grow with the page.
+/// Returns rows of frames, in their own markup, so that they scale with the page.
 fn film(rows: &[Row<'_>], tiles: usize) -> String {
     let moments = strip::moments(rows);
     let mut out = format!("<style>{FILM_STYLE}</style>");
@@ -112,7 +112,7 @@ const FILM_STYLE: &str = "\
 @media(max-width:720px){.film{grid-template-columns:repeat(2,1fr)}}\
 ";
 
-/// Pictures that have come, over time.
+/// Plots the number of loaded tiles over time.
 fn arrivals(rows: &[Row<'_>], width: f64) -> Figure {
     let most = rows.iter().map(|row| row.page.took_ms()).fold(0.0, f64::max) / 1e3;
     let layer = |row: &Row<'_>| {

@@ -1,4 +1,4 @@
-//! The rows of pictures as one SVG file, for a text that shows the result.
+//! The rows of frames as one SVG file, for use in a document.
 
 use std::fmt::Write as _;
 
@@ -12,16 +12,16 @@ use crate::report::svg::{STYLE, with_plain_colours};
 
 const MARGIN: f64 = 12.0;
 const GAP: f64 = 12.0;
-/// One picture.
+/// Size of one frame.
 const WIDE: f64 = 200.0;
 const HIGH: f64 = WIDE * HEIGHT as f64 / WIDTH as f64;
-/// Above a row: its name; below it: moments and counts.
+/// Height above a row, for its name, and below it, for moments and counts.
 const HEAD: f64 = 30.0;
 const FOOT: f64 = 24.0;
-/// Below all: what it is, in two lines.
+/// Height below all rows, for the caption in two lines.
 const SCENE: f64 = 40.0;
 
-/// The result's picture as a file that stands alone, light or dark as its reader has it.
+/// Renders the result as a standalone SVG file that follows the reader's light or dark scheme.
 #[must_use]
 pub fn render_svg(result: &BrowserResult) -> String {
     let rows = strip::rows(result);

@@ -13,14 +13,14 @@ use crate::demo::Variant;
 use crate::netns::{Child, Host, Testbed};
 use crate::stop::Stop;
 
-/// A program that does not listen by then will not.
+/// Timeout until a program listens.
 const PATIENCE: Duration = Duration::from_secs(30);
-/// How often it is tried.
+/// Interval between connection attempts.
 const TRY_EVERY: Duration = Duration::from_millis(20);
-/// How much of its last words is shown.
+/// Number of lines of its last output to show.
 const LAST_LINES: usize = 12;
 
-/// A program that runs; killed when dropped.
+/// A running program; killed on drop.
 struct Program {
     name: &'static str,
     process: Child,
@@ -47,7 +47,7 @@ impl Program {
         }
     }
 
-    /// An error if it has ended.
+    /// Returns an error if the program has ended.
     fn check(&mut self) -> Result<(), BrowserError> {
         match self.process.try_wait()? {
             None => Ok(()),
@@ -55,7 +55,7 @@ impl Program {
         }
     }
 
-    /// Waits until it takes connections, as seen from inside its host.
+    /// Waits until the program accepts connections, as seen from inside its host.
     fn listens(&mut self, host: &Host, at: SocketAddr, stop: &Stop) -> Result<(), BrowserError> {
         let until = Instant::now() + PATIENCE;
         while Instant::now() < until {
@@ -74,7 +74,7 @@ impl Program {
     }
 }
 
-/// All that stands between the page and the browser.
+/// All programs between the page and the browser.
 pub(super) struct Programs {
     origin: Program,
     gateway: Program,
@@ -82,7 +82,7 @@ pub(super) struct Programs {
 }
 
 impl Programs {
-    /// Starts them and waits until they take connections.
+    /// Starts the programs and waits until they accept connections.
     pub(super) fn start(
         testbed: &Testbed,
         smig: &Path,
@@ -93,7 +93,7 @@ impl Programs {
         let (server, client) = (testbed.server(), testbed.client());
         let run = |subcommand: &str| {
             let mut command = Command::new(smig);
-            // Nothing of the caller's own settings counts.
+            // The caller's settings must not affect the measurement.
             command.arg(subcommand).env_remove("SMIG_AGENT_TOKEN").env_remove("RUST_LOG");
             command
         };
@@ -127,7 +127,7 @@ impl Programs {
         Ok(Self { origin, gateway, agent })
     }
 
-    /// An error if one of them has ended.
+    /// Returns an error if one of the programs has ended.
     pub(super) fn check(&mut self) -> Result<(), BrowserError> {
         [&mut self.origin, &mut self.gateway, &mut self.agent]
             .into_iter()

@@ -1,4 +1,4 @@
-//! Made-up results, to test and to look at what draws them. Not measurements.
+//! Synthetic results for tests and previews of the output. Not measurements.
 
 use super::data::{BrowserResult, BrowserSetup, Frame, PageLoad, TileTiming, Timing, VariantRun};
 use crate::demo::sample::link_report;
@@ -7,7 +7,7 @@ use crate::link::LinkSpec;
 
 const TILES: usize = 234;
 
-/// Two variants, three loads each way.
+/// A result with two variants, three loads each alone and beside the download.
 pub fn result() -> BrowserResult {
     let setup = BrowserSetup {
         link: LinkSpec::paper_wired(),
@@ -38,7 +38,7 @@ pub fn result() -> BrowserResult {
     BrowserResult { setup, runs }
 }
 
-/// Pictures come evenly from a third of the time on; something new is shown eight times.
+/// A page load: tiles arrive evenly from a third of the time on; the display changes eight times.
 fn page(load: Load, took: f64) -> PageLoad {
     let timing = Timing {
         connect_start_ms: 5.0,
@@ -53,7 +53,7 @@ fn page(load: Load, took: f64) -> PageLoad {
         let end_ms = took * (1.0 + 2.0 * index as f64 / (TILES - 1) as f64) / 3.0;
         TileTiming { start_ms: took / 3.0, end_ms, bytes: 427 }
     };
-    // Not pictures, but as long as one: nobody decodes them here.
+    // Only the start and the end of a JPEG: it is not decoded here.
     let frame = |index: u32| Frame {
         at_ms: took * f64::from(index) / 8.0,
         jpeg: "/9j/4AAQSkZJRgABAQAAAQABAAD/2Q==".into(),

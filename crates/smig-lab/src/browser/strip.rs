@@ -1,17 +1,17 @@
-//! The rows of pictures that are shown: which page loads, at which moments.
+//! The rows of frames to show: which page loads, at which moments.
 
 use super::data::{BrowserResult, PageLoad};
 use crate::demo::{Load, Variant};
 
-/// Pictures in a row.
+/// Number of frames in a row.
 pub(super) const MOMENTS: usize = 4;
 
 /// One page load to show.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Row<'a> {
-    /// Absent for the load without a download.
+    /// `None` for the load without a download.
     pub(super) variant: Option<Variant>,
-    /// The load in the middle of its kind.
+    /// The median load of its kind.
     pub(super) page: &'a PageLoad,
 }
 
@@ -23,13 +23,13 @@ impl Row<'_> {
         }
     }
 
-    /// Pictures of the page that have come by a moment.
+    /// Returns the number of tiles that have arrived by a moment.
     pub(super) fn tiles_at(&self, at_ms: f64) -> usize {
         self.page.tiles.iter().filter(|tile| tile.end_ms <= at_ms).count()
     }
 }
 
-/// First the page alone, by the first variant; then each variant beside the download.
+/// Returns the rows: first the page alone, by the first variant; then each variant beside the download.
 pub(super) fn rows(result: &BrowserResult) -> Vec<Row<'_>> {
     let alone = result.runs.first().and_then(|run| run.median(Load::Unloaded));
     let beside = result.runs.iter().filter_map(|run| {
@@ -38,7 +38,7 @@ pub(super) fn rows(result: &BrowserResult) -> Vec<Row<'_>> {
     alone.map(|page| Row { variant: None, page }).into_iter().chain(beside).collect()
 }
 
-/// Moments in ms, each twice the one before; at the last one all pages have loaded.
+/// Returns moments in ms, each twice the previous one; at the last one all pages have loaded.
 pub(super) fn moments(rows: &[Row<'_>]) -> [f64; MOMENTS] {
     let slowest = rows.iter().map(|row| row.page.took_ms()).fold(0.0, f64::max);
     let mut last = 250.0;

@@ -1,4 +1,4 @@
-//! The result in numbers and sentences.
+//! The result as numbers and sentences.
 
 use serde::{Deserialize, Serialize};
 
@@ -9,32 +9,32 @@ use crate::report::html::{Align, Table};
 use crate::report::{bytes, ms, number, quantile, table};
 use crate::stats::sorted;
 
-/// One variant in numbers; a number is absent when there is nothing to take it from.
+/// One variant as numbers; a number is `None` if there are no values for it.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct LoadSummary {
-    /// Which variant.
+    /// The variant.
     pub variant: Variant,
-    /// Median of the page loads with nothing else on the link, in ms.
+    /// Median of the page loads without concurrent load, in ms.
     pub alone_ms: Option<f64>,
-    /// Pages that were loaded beside the download.
+    /// Number of page loads beside the download.
     pub loads: usize,
     /// Their median, in ms.
     pub median_ms: Option<f64>,
-    /// The fastest of them.
+    /// The minimum of them, in ms.
     pub min_ms: Option<f64>,
-    /// The slowest of them.
+    /// The maximum of them, in ms.
     pub max_ms: Option<f64>,
-    /// From the beginning of the navigation to the page's first octet, median in ms.
+    /// Median time from the beginning of the navigation to the page's first byte, beside the download, in ms.
     pub first_byte_ms: Option<f64>,
-    /// What the download got meanwhile, Mbit/s.
+    /// Rate of the download meanwhile, in Mbit/s.
     pub download_mbit_per_s: Option<f64>,
-    /// Streams that went to another connection.
+    /// Number of migrated streams.
     pub moves: u64,
-    /// How much went wrong.
+    /// Number of problems.
     pub problems: usize,
 }
 
-/// All variants in numbers.
+/// Summarises all variants.
 #[must_use]
 pub fn summaries(result: &BrowserResult) -> Vec<LoadSummary> {
     result.runs.iter().map(summarise).collect()
@@ -60,12 +60,12 @@ fn summarise(run: &VariantRun) -> LoadSummary {
     }
 }
 
-/// The median of all variants' medians alone; they differ by noise only.
+/// Returns the median of all variants' medians without load, which differ only by noise.
 pub(super) fn alone(summaries: &[LoadSummary]) -> Option<f64> {
     quantile(&sorted(&summaries.iter().filter_map(|s| s.alone_ms).collect::<Vec<_>>()), 0.5)
 }
 
-/// What was done, in one sentence.
+/// Describes the measurement in one sentence.
 #[must_use]
 pub fn scene(setup: &BrowserSetup) -> String {
     format!(
@@ -77,12 +77,12 @@ pub fn scene(setup: &BrowserSetup) -> String {
     )
 }
 
-/// Seconds as they are said of a page.
+/// Formats a page load time in seconds.
 pub(super) fn seconds(millis: f64) -> String {
     format!("{:.2} s", millis / 1e3)
 }
 
-/// What came out, in sentences. Says what the numbers say, whoever is ahead.
+/// Returns the findings as sentences; they follow the numbers, whichever variant is ahead.
 #[must_use]
 pub fn findings(summaries: &[LoadSummary]) -> Vec<String> {
     let alone = alone(summaries);
@@ -121,7 +121,7 @@ pub fn findings(summaries: &[LoadSummary]) -> Vec<String> {
     sentences
 }
 
-/// The final table.
+/// Returns the final table.
 pub(super) fn numbers(summaries: &[LoadSummary]) -> Table {
     let columns = [
         ("", Align::Left),
@@ -153,10 +153,10 @@ pub(super) fn numbers(summaries: &[LoadSummary]) -> Table {
     }
 }
 
-/// Late enough to change what a round trip of tens of milliseconds shows.
+/// Lateness that affects measurements of a round trip of tens of milliseconds.
 const LATE_MS: f64 = 2.0;
 
-/// What went wrong, and why the numbers may not be those of the link.
+/// Returns problems, and reasons why the numbers may not reflect the link alone.
 pub(super) fn warnings(result: &BrowserResult) -> Vec<String> {
     let mut warnings = Vec::new();
     for run in &result.runs {
@@ -174,7 +174,7 @@ pub(super) fn warnings(result: &BrowserResult) -> Vec<String> {
     warnings
 }
 
-/// The end as text, for a terminal of 80 columns.
+/// Renders the result as text, for a terminal of 80 columns.
 #[must_use]
 pub fn render_text(result: &BrowserResult) -> String {
     let summaries = summaries(result);

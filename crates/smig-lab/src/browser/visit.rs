@@ -1,4 +1,4 @@
-//! One load of the page: navigate, watch what is shown, ask for the times.
+//! One load of the page: navigates, records what is displayed, reads the times.
 
 use std::io::Write;
 use std::time::{Duration, Instant};
@@ -13,20 +13,20 @@ use super::mosaic::{HEIGHT, Mosaic, SIDE, WIDTH};
 use crate::demo::Load;
 use crate::stop::Stop;
 
-/// A page that takes longer does not come.
+/// Timeout of a page load.
 const PATIENCE: Duration = Duration::from_secs(180);
-/// From the load event until all of it is shown.
+/// Time from the load event until everything is displayed.
 const SHOWING: Duration = Duration::from_millis(400);
-/// How often the wish to stop is looked at.
+/// Poll interval of the stop flag.
 const LOOK_EVERY: Duration = Duration::from_millis(100);
 
-/// What the page says of itself when it has loaded.
+/// The page's report when it has loaded.
 #[derive(Debug, Deserialize)]
 struct Told {
     origin: f64,
     navigation: Value,
     resources: Vec<Resource>,
-    /// Width and height of the picture in each place.
+    /// Width and height of the image in each place.
     sizes: Vec<(usize, usize)>,
 }
 
@@ -46,7 +46,7 @@ const ASK: &str = "JSON.stringify({\
     resources: performance.getEntriesByType('resource').map(entry => entry.toJSON()),\
     sizes: [...document.images].map(image => [image.naturalWidth, image.naturalHeight])})";
 
-/// A page load to make.
+/// The parameters of a page load.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Visit<'a> {
     pub(super) url: &'a str,
@@ -57,7 +57,7 @@ pub(super) struct Visit<'a> {
 }
 
 impl Visit<'_> {
-    /// Loads the page without anything that an earlier load has left: cache, connections, sessions.
+    /// Loads the page without any state of an earlier load: cache, connections, sessions.
     pub(super) fn make<W: Write>(
         self,
         devtools: &mut DevTools<W>,
@@ -92,7 +92,7 @@ impl Visit<'_> {
         Ok(PageLoad { load: self.load, timing, tiles, frames })
     }
 
-    /// What is shown from the navigation's beginning to its end, with the clock's seconds.
+    /// Returns the frames from the navigation's beginning to its end, with their wall-clock times in seconds.
     fn watch<W: Write>(
         self,
         devtools: &mut DevTools<W>,
@@ -132,12 +132,12 @@ impl Visit<'_> {
         }
     }
 
-    /// The times of all pictures; each must have come, as it was made.
+    /// Returns the times of all images; each must have loaded with its original size.
     fn tiles(self, told: &Told) -> Result<Vec<TileTiming>, BrowserError> {
         let whole = told.sizes.iter().filter(|size| **size == (SIDE, SIDE)).count();
         let tiles = &self.mosaic.tiles;
         if whole != tiles.len() {
-            // Without one it is an error page of the browser's own.
+            // Without any, it is an error page of the browser's own.
             let text = format!("{whole} of {} pictures are there", tiles.len());
             return Err(BrowserError::NotWhole(text));
         }

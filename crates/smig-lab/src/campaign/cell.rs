@@ -1,6 +1,7 @@
-//! One cell, run in this process: hosts, servers, clients, and all of it taken down again.
+//! Runs one cell in this process: sets up hosts, servers and clients, and tears everything down.
 //!
-//! The process is the cell's own: whatever happens to it, the next cell begins with nothing.
+//! The process runs only this cell: whatever happens to it, the next cell starts from a clean
+//! state.
 
 use std::collections::BTreeMap;
 use std::fs;
@@ -24,58 +25,58 @@ use crate::peer::{Errand, Owner, Peer, PeerError, Place};
 use crate::scenario::{Cell, HostSettings, ServerKind, ServerSpec};
 use crate::workload::{self, Material, Moment, Observation, WorkloadError, WorkloadOrder};
 
-/// What a cell's process is told.
+/// Input of a cell's process.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct CellOrder {
-    /// What to measure.
+    /// Cell to measure.
     pub cell: Cell,
-    /// The folder with files and certificate ([`Material`]).
+    /// Directory with content and certificate ([`Material`]).
     pub material: PathBuf,
-    /// An empty folder for this run alone.
+    /// Empty directory for this run.
     pub scratch: PathBuf,
-    /// The `smig` program.
+    /// Path of the `smig` program.
     pub smig: PathBuf,
-    /// Each server's program.
+    /// Path of each server's program.
     pub programs: BTreeMap<String, PathBuf>,
-    /// What the result says of versions.
+    /// Versions for the result.
     pub versions: BTreeMap<String, String>,
-    /// The program that measures.
+    /// Build of the measuring program.
     pub build: Build,
-    /// Which try it is, from 1.
+    /// Number of the attempt, from 1.
     pub attempt: u32,
-    /// Cells that run at once.
+    /// Number of cells that run in parallel.
     pub jobs: usize,
-    /// Where the run's timeline is to be written, if it is wanted.
+    /// Path for the run's timeline, if one is to be recorded.
     pub timeline: Option<PathBuf>,
 }
 
-/// Why a cell gave no result.
+/// Why a cell has no result.
 #[derive(Debug, thiserror::Error)]
 pub enum CellError {
-    /// The hosts or the link.
+    /// The hosts or the link failed.
     #[error(transparent)]
     Lab(#[from] LabError),
-    /// HyStart.
+    /// HyStart could not be set.
     #[error(transparent)]
     Hystart(#[from] HystartError),
-    /// A server.
+    /// A server failed to start.
     #[error(transparent)]
     Peer(#[from] PeerError),
-    /// The clients.
+    /// The clients failed.
     #[error(transparent)]
     Workload(#[from] WorkloadError),
-    /// A server's end during the run.
+    /// A server exited during the run.
     #[error("{0}")]
     PeerEnded(String),
-    /// Files.
+    /// A file could not be read or written.
     #[error("{doing}: {cause}")]
     Io {
-        /// What was being done.
+        /// Attempted operation.
         doing: &'static str,
-        /// The kernel's answer.
+        /// Error of the system call.
         cause: io::Error,
     },
-    /// A bug of the lab.
+    /// A bug in the lab.
     #[error("a thread of the lab panicked; this is a bug, please report it")]
     Panicked,
 }
@@ -84,19 +85,19 @@ fn io_error(doing: &'static str) -> impl Fn(io::Error) -> CellError {
     move |cause| CellError::Io { doing, cause }
 }
 
-/// Tries whether hosts and a link can be set up here.
+/// Checks whether hosts and a link can be set up on this machine.
 ///
 /// # Errors
-/// What the machine lacks, and what to do.
+/// What the machine lacks, and how to fix it.
 pub fn check() -> Result<(), LabError> {
     Testbed::start(crate::link::LinkSpec::paper_wired()).map(drop)
 }
 
-/// Runs a cell. [`crate::netns::enter_user_namespace`] must have been called before the process had a
-/// second thread; `privilege` is its answer.
+/// Runs a cell. [`crate::netns::enter_user_namespace`] must have been called before the process
+/// started a second thread; `privilege` is its result.
 ///
 /// # Errors
-/// [`CellError`]; nothing is left behind.
+/// [`CellError`]; everything has been torn down.
 pub fn run_cell(order: &CellOrder, privilege: Privilege) -> Result<CellResult, CellError> {
     let began = Instant::now();
     let load_before = load_average();
@@ -152,7 +153,7 @@ pub fn run_cell(order: &CellOrder, privilege: Privilege) -> Result<CellResult, C
     })
 }
 
-/// The process that keeps HyStart as this cell wants it.
+/// Builds the command of the process that maintains the cell's HyStart setting.
 fn keeper(order: &CellOrder) -> Command {
     let mut command = Command::new(&order.smig);
     command.args(["lab", "hystart"]);
@@ -197,7 +198,7 @@ fn host_spec(host: &HostSettings) -> HostSpec {
     host.sysctls.iter().fold(spec, |spec, (name, value)| spec.sysctl(name, value))
 }
 
-/// Servers that run, and each one's port.
+/// Running servers, and the port of each.
 type Started = (Vec<Peer>, BTreeMap<String, u16>);
 
 fn start_servers(
@@ -244,7 +245,7 @@ struct RunOf<'a> {
 }
 
 impl RunOf<'_> {
-    /// Lets the clients do their work; what they saw, and what the links did meanwhile.
+    /// Runs the clients; returns their observation and the links' reports.
     fn observe(
         &mut self,
         order: &CellOrder,
@@ -261,10 +262,11 @@ impl RunOf<'_> {
         };
         let (tell, told) = mpsc::channel();
         let (go_on, wait) = mpsc::channel();
-        // The clients stand still while this thread does what belongs to the moment.
+        // The clients pause while this thread does the work that belongs to the moment.
         let mut pause = move |moment| {
             if tell.send(moment).is_ok() {
-                // Fails if this thread gave up: then nobody waits for the result either.
+                // Fails only if this thread has returned early; then the result is discarded
+                // anyway.
                 let _ = wait.recv();
             }
         };
@@ -279,7 +281,7 @@ impl RunOf<'_> {
                 Moment::Begins => self.begin()?,
                 Moment::Ended => links = Some(self.end()?),
             }
-            // Fails if the clients are gone: their answer says why.
+            // Fails only if the clients have returned; `join` reports why.
             let _ = go_on.send(());
         }
         let observation = clients.join().map_err(|_| CellError::Panicked)??;
@@ -303,7 +305,7 @@ impl RunOf<'_> {
     }
 }
 
-/// Where each client finds its server, by the link that it goes by.
+/// Returns the address of each client's server on the client's link.
 fn targets(
     order: &CellOrder,
     host: &Host,
@@ -319,13 +321,13 @@ fn targets(
         .collect()
 }
 
-/// What our own servers wrote down.
+/// Reads the events that our own servers logged.
 fn events_of(order: &CellOrder) -> BTreeMap<String, Vec<serde_json::Value>> {
     let ours = |(_, server): &(&String, &ServerSpec)| server.kind == ServerKind::Smig;
     let events = |(name, _): (&String, &ServerSpec)| {
         let path = order.scratch.join(format!("server-{name}.out"));
         let text = fs::read_to_string(path).unwrap_or_default();
-        // Warnings stand between them.
+        // The file also contains warnings.
         let events = text.lines().filter(|line| line.starts_with('{'));
         (name.clone(), events.filter_map(|line| serde_json::from_str(line).ok()).collect())
     };

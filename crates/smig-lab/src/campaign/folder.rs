@@ -1,5 +1,5 @@
-//! The folder of what a campaign's runs need while they run: gone when they have ended, and, where
-//! something ended the program before it could tidy up, gone when the next campaign begins.
+//! Temporary directory for the files of a campaign's runs. It is removed at the end of the
+//! campaign, or at the start of the next one if the program was killed.
 
 use std::fs::{self, File};
 use std::io;
@@ -9,24 +9,24 @@ use rustix::fs::{FlockOperation, flock};
 use tempfile::TempDir;
 
 const PREFIX: &str = "smig-lab-";
-/// Locked as long as its folder is in use.
+/// Lock file; locked while its directory is in use.
 const LOCK: &str = "in-use";
 
-/// A folder for files that nobody needs afterwards.
+/// A directory for temporary files.
 #[derive(Debug)]
 pub(super) struct Folder {
-    /// Released after the folder has gone.
+    /// Declared before the lock, which is therefore released after the directory is removed.
     folder: TempDir,
     _lock: File,
 }
 
 impl Folder {
-    /// Makes one, and removes those that were left behind.
+    /// Creates a directory, and removes those that killed processes left behind.
     pub(super) fn make() -> io::Result<Self> {
         let place = std::env::temp_dir();
         remove_left_behind(&place);
         let folder = TempDir::with_prefix_in(PREFIX, &place)?;
-        // It has its name only when it is locked: nobody finds it unlocked.
+        // The lock file gets its name only after it is locked, so no process finds it unlocked.
         let unlocked = folder.path().join("new");
         let lock = File::create(&unlocked)?;
         flock(&lock, FlockOperation::NonBlockingLockExclusive)?;
@@ -39,7 +39,8 @@ impl Folder {
     }
 }
 
-/// Removes the folders whose lock nobody holds. What cannot be removed is somebody else's.
+/// Removes the directories whose lock is free. Failures are ignored: the directory belongs to
+/// another user.
 fn remove_left_behind(place: &Path) {
     let Ok(entries) = fs::read_dir(place) else { return };
     for entry in entries.flatten() {

@@ -1,4 +1,4 @@
-//! How long a run is likely to take, from what the scenario says alone.
+//! Estimates the duration of a run from the scenario alone.
 
 use std::fs;
 use std::time::Duration;
@@ -6,10 +6,10 @@ use std::time::Duration;
 use crate::link::{RateSpec, Trace};
 use crate::scenario::{Direction, Scenario, Transfer};
 
-/// Setting up and taking down.
+/// Time for setup and teardown.
 const AROUND: Duration = Duration::from_secs(1);
 
-/// How long a run is likely to take.
+/// Estimates the duration of a run.
 #[must_use]
 pub fn likely_length(scenario: &Scenario) -> Duration {
     let rate = bits_per_second(&scenario.link.to_client.rate);
@@ -22,13 +22,13 @@ pub fn likely_length(scenario: &Scenario) -> Duration {
     by_rate.max(by_clock) + scenario.workload.settle.0 + AROUND
 }
 
-/// After so long, what has not ended is given up.
+/// Returns the time after which unfinished transfers are aborted.
 pub(super) fn time_limit(scenario: &Scenario) -> Duration {
     let limit = scenario.workload.time_limit.map(|limit| limit.0);
     limit.unwrap_or_else(|| likely_length(scenario) * 4 + Duration::from_secs(60))
 }
 
-/// On average.
+/// Returns the mean rate in bits per second.
 fn bits_per_second(rate: &RateSpec) -> f64 {
     let of_trace = || match rate {
         RateSpec::Trace(file) => {
@@ -37,11 +37,12 @@ fn bits_per_second(rate: &RateSpec) -> f64 {
         _ => None,
     };
     let rate = rate.mean().or_else(of_trace);
-    // A trace that cannot be read is refused elsewhere.
+    // An unreadable trace is reported elsewhere.
     rate.map_or(1e6, |rate| rate.as_bits_per_second() as f64)
 }
 
-/// At `rate` bits a second if it had the link alone.
+/// Returns the bits of a transfer; `rate`, in bits per second, is what it would get alone on the
+/// link.
 fn bits(transfer: &Transfer, rate: f64) -> f64 {
     let count = transfer.most();
     let sizes = (0..count.min(1_000)).map(|number| transfer.size_of(number) as f64);

@@ -1,4 +1,4 @@
-//! What is written down of the machine: enough to judge a result, nothing that names its owner.
+//! Describes the machine: enough to judge a result, without anything that identifies its owner.
 
 use std::fs;
 use std::thread;
@@ -6,7 +6,7 @@ use std::thread;
 use super::result::Machine;
 
 impl Machine {
-    /// This one.
+    /// Describes this machine.
     #[must_use]
     pub fn here(jobs: usize) -> Self {
         let name = rustix::system::uname();

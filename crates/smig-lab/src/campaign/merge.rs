@@ -1,4 +1,4 @@
-//! Results of several machines made one.
+//! Merges the results of several machines.
 
 use std::collections::BTreeMap;
 use std::fs;
@@ -9,23 +9,23 @@ use super::origin::Builds;
 use super::store::{Line, file_name, lines, results_in};
 use crate::scenario::CellId;
 
-/// What was joined.
+/// Summary of a merge.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Merged {
     /// The file that was written.
     pub file: PathBuf,
-    /// Results in it.
+    /// Number of results in it.
     pub results: usize,
-    /// Lines that were there more than once, all the same.
+    /// Number of duplicate lines, all identical.
     pub repeated: usize,
 }
 
-/// Joins the results in folders, or files, into `out`.
+/// Merges the results in directories, or files, into `out`.
 ///
 /// # Errors
-/// Nothing to join, something in `out` already, what cannot be read, or two results of one cell: of
-/// another scenario, or measured twice; unless any build will do, also results that do not say which
-/// build made them, or of several. Nothing is written then.
+/// Nothing to merge, existing results in `out`, unreadable files, or conflicting results of one
+/// cell: from different scenarios, or measured twice. Under [`Builds::One`] also results without a
+/// build, or from several builds. Nothing is written then.
 pub fn merge(out: &Path, from: &[PathBuf], builds: Builds) -> io::Result<Merged> {
     let file = out.join(file_name(None));
     if out.is_dir() && !results_in(out)?.is_empty() {
@@ -57,7 +57,7 @@ pub fn merge(out: &Path, from: &[PathBuf], builds: Builds) -> io::Result<Merged>
         text.push_str(&line.text);
         text.push('\n');
     }
-    // Whole or not at all.
+    // Write atomically.
     let unfinished = out.join("unfinished");
     fs::File::create(&unfinished)?.write_all(text.as_bytes())?;
     fs::rename(&unfinished, &file)?;

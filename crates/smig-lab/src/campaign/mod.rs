@@ -1,7 +1,7 @@
-//! Campaigns: many cells, each in a process of its own, with results that can be joined.
+//! Campaigns: many cells, each in a process of its own, with results that can be merged.
 //!
-//! Owns what is written of a run, which runs count, and what is still to be done. A result that was
-//! written is never changed.
+//! Owns the format of results, the criteria for runs to count, and the list of outstanding cells. A
+//! written result is never changed.
 
 mod cell;
 mod folder;

@@ -1,7 +1,7 @@
-//! Which program measured, and how busy the machine was: without it a number cannot be judged.
+//! Origin of a result: the build that measured it, and the load of the machine.
 //!
-//! Owns the rule that one report is of one build. A reader must name [`Builds::Any`] to get around it, and
-//! says so to its own readers.
+//! Owns the rule that a report covers one build. A reader must pass [`Builds::Any`] to bypass it,
+//! and must state that in its own output.
 
 use std::collections::BTreeSet;
 use std::fmt;
@@ -12,17 +12,17 @@ use std::path::Path;
 use serde::{Deserialize, Serialize};
 use sha2::{Digest, Sha256};
 
-/// The program that measures.
+/// Build of the measuring program.
 #[derive(Debug, Clone, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize)]
 pub struct Build {
-    /// The commit that it was built from, where its build was told.
+    /// Commit that it was built from, if the build was given one.
     pub commit: Option<String>,
-    /// SHA-256 of its file.
+    /// SHA-256 of the program file.
     pub program: String,
 }
 
 impl Build {
-    /// The program in this file, built from that commit.
+    /// Describes the program in this file, built from that commit.
     ///
     /// # Errors
     /// The file cannot be read.
@@ -45,47 +45,47 @@ impl fmt::Display for Build {
     }
 }
 
-/// Where a result comes from.
+/// Origin of a result.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct Origin {
-    /// The program that measured.
+    /// Build of the measuring program.
     pub build: Build,
-    /// The machine's load average over a minute when the run began and when it ended.
+    /// Load average over one minute, at the start and at the end of the run.
     pub load: [f64; 2],
 }
 
-/// The load average over the last minute; 0 where the kernel does not tell.
+/// Returns the load average over the last minute; 0 if the kernel does not report it.
 pub(super) fn load_average() -> f64 {
     let text = fs::read_to_string("/proc/loadavg").unwrap_or_default();
     text.split_whitespace().next().and_then(|first| first.parse().ok()).unwrap_or(0.0)
 }
 
-/// Of which builds results may be that are read together.
+/// Builds whose results may be read together.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub enum Builds {
-    /// All of one that names its commit.
+    /// One build, with a known commit.
     #[default]
     One,
-    /// Of any, and of none that is known: what is made of them must say so.
+    /// Any builds, known or unknown: output based on them must state that.
     Any,
 }
 
 /// Why results cannot be read together.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum Unvouched {
-    /// There are results that do not say which program made them.
+    /// There are results without a record of their build.
     #[error(
         "{0} results do not say which build made them (they are older than that record); measure again, \
          or take them as they are with --any-build"
     )]
     Silent(usize),
-    /// The program was built without being told its commit.
+    /// The program was built without a commit.
     #[error(
         "the results are of a program that does not know its commit; `scripts/reproduce` builds one that \
          does, or take them as they are with --any-build"
     )]
     NoCommit,
-    /// Several builds.
+    /// The results are from several builds.
     #[error(
         "the results are of {} builds: {}; measure with one, or take them as they are with --any-build",
         .0.len(),
@@ -95,10 +95,10 @@ pub enum Unvouched {
 }
 
 impl Builds {
-    /// Whether results of these origins may be read together.
+    /// Checks whether results of these origins may be read together.
     ///
     /// # Errors
-    /// [`Unvouched`], under [`Builds::One`] only.
+    /// [`Unvouched`], only under [`Builds::One`].
     pub fn check<'a>(
         self,
         origins: impl IntoIterator<Item = Option<&'a Origin>>,
@@ -110,7 +110,7 @@ impl Builds {
     }
 }
 
-/// What speaks against reading results of these origins together.
+/// Returns the objection to reading results of these origins together, if any.
 #[must_use]
 pub fn doubt<'a>(origins: impl IntoIterator<Item = Option<&'a Origin>>) -> Option<Unvouched> {
     let mut builds = BTreeSet::new();

@@ -1,4 +1,4 @@
-//! What is still to be done, and whether it can be: all of it known before anything runs.
+//! Determines which cells are outstanding and whether they can run, before anything runs.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt;
@@ -12,45 +12,45 @@ use crate::hystart;
 use crate::peer::{install_command, program_of, version_of};
 use crate::scenario::{Campaign, Cell, CellId, Filter, ServerKind, Share};
 
-/// How a campaign is run.
+/// Options of a campaign.
 #[derive(Debug, Clone)]
 pub struct Options {
-    /// The folder for results.
+    /// Directory for results.
     pub out: PathBuf,
-    /// A share of it.
+    /// Share of the campaign to run.
     pub share: Option<Share>,
-    /// Which variants.
+    /// Variants to run.
     pub filter: Filter,
-    /// Cells at once.
+    /// Number of cells to run in parallel.
     pub jobs: usize,
-    /// The `smig` program, which runs each cell.
+    /// Path of the `smig` program, which runs each cell.
     pub smig: PathBuf,
-    /// What results say of this program.
+    /// Version of this program for the results.
     pub version: String,
-    /// Which program that is.
+    /// Build of this program.
     pub build: Build,
-    /// Whether a folder with results of another build may be gone on with.
+    /// Whether results may be added to a directory with results of another build.
     pub builds: Builds,
-    /// What becomes of a run that was disturbed each time it was tried.
+    /// How to treat a run that was disturbed on every attempt.
     pub disturbed: Disturbed,
 }
 
-/// What becomes of a run that was disturbed each time it was tried.
+/// How to treat a run that was disturbed on every attempt.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub enum Disturbed {
-    /// It is no result; a later call tries again.
+    /// Reject it; a later call tries again.
     #[default]
     Reject,
-    /// It is a result, and says what disturbed it.
+    /// Keep it as a result, with the reasons of the disturbance.
     Keep,
 }
 
-/// A server that is not there.
+/// A server that is not installed.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Missing {
-    /// Which.
+    /// Server implementation.
     pub kind: ServerKind,
-    /// Cells that are left out for it.
+    /// Number of cells that are skipped for it.
     pub cells: usize,
 }
 
@@ -66,72 +66,72 @@ impl fmt::Display for Missing {
     }
 }
 
-/// What is to be done.
+/// A plan of cells to run.
 #[derive(Debug, Clone)]
 pub struct Plan {
     /// Cells to run, in this order.
     pub cells: Vec<Cell>,
-    /// Cells with results already.
+    /// Number of cells that already have results.
     pub done: usize,
-    /// Cells left out because a server is not there.
+    /// Servers that are not installed, whose cells are skipped.
     pub missing: Vec<Missing>,
-    /// The servers' programs.
+    /// Programs of the servers.
     pub programs: BTreeMap<ServerKind, PathBuf>,
-    /// What they say of their versions.
+    /// Versions that they report.
     pub versions: BTreeMap<String, String>,
 }
 
 /// Why a campaign cannot be run.
 #[derive(Debug, thiserror::Error)]
 pub enum CampaignError {
-    /// Results of another scenario are in the way.
+    /// The directory has results of another scenario with this name.
     #[error(
         "{} has results of another scenario named {campaign:?}: {id} was not what it is now. \
          Name another folder with --out, or another scenario with name = \"...\"", folder.display()
     )]
     OtherScenario {
-        /// The folder.
+        /// The directory.
         folder: PathBuf,
-        /// The scenario's name.
+        /// Name of the scenario.
         campaign: String,
         /// The first cell that differs.
         id: Box<CellId>,
     },
-    /// Results of another program are in the way.
+    /// The directory has results of another build.
     #[error(
         "{} has results of another build ({theirs}; this is {ours}): figures of one folder are of one build. \
          Name another folder with --out, or go on all the same with --any-build", folder.display()
     )]
     OtherBuild {
-        /// The folder.
+        /// The directory.
         folder: PathBuf,
-        /// Who measured there.
+        /// Build of the existing results.
         theirs: String,
-        /// Who would go on.
+        /// Build of this program.
         ours: Build,
     },
-    /// A server named by its path.
+    /// The configured path of a server is not a program.
     #[error("servers.{server}.program: {} is no program", program.display())]
     NoProgram {
-        /// The server's name.
+        /// Name of the server.
         server: String,
         /// The path.
         program: PathBuf,
     },
-    /// The machine cannot do it; the text says what to do.
+    /// The machine lacks a prerequisite; the text explains what to do.
     #[error("{0}")]
     Machine(String),
-    /// Files.
+    /// A file could not be read or written.
     #[error("{}: {cause}", path.display())]
     Io {
-        /// Which.
+        /// Path of the file.
         path: PathBuf,
-        /// The system's answer.
+        /// Error of the system call.
         cause: io::Error,
     },
 }
 
-/// Says what is to be done.
+/// Plans a campaign.
 ///
 /// # Errors
 /// [`CampaignError`].
@@ -172,7 +172,7 @@ pub fn plan(campaign: &Campaign, options: &Options) -> Result<Plan, CampaignErro
     Ok(plan)
 }
 
-/// Refuses to add to results of another build.
+/// Rejects a directory with results of another build.
 fn same_build(known: &BTreeMap<CellId, Line>, options: &Options) -> Result<(), CampaignError> {
     let theirs = known.values().map(|line| line.stub.origin.as_ref().map(|origin| &origin.build));
     let Some(other) = theirs.into_iter().find(|build| *build != Some(&options.build)) else {
@@ -185,7 +185,7 @@ fn same_build(known: &BTreeMap<CellId, Line>, options: &Options) -> Result<(), C
     })
 }
 
-/// The cells that have results in a folder.
+/// Returns the cells that have results in a directory.
 fn known(folder: &Path) -> Result<BTreeMap<CellId, Line>, CampaignError> {
     let io = |path: &Path| {
         let path = path.to_owned();
@@ -204,7 +204,7 @@ fn known(folder: &Path) -> Result<BTreeMap<CellId, Line>, CampaignError> {
 }
 
 impl Plan {
-    /// Looks for each server once; leaves out the cells of those that are not there.
+    /// Searches for each server once; skips the cells of servers that are not installed.
     fn find_servers(&mut self, smig: &Path) -> Result<(), CampaignError> {
         let mut absent = BTreeSet::new();
         for cell in &self.cells {
@@ -262,7 +262,7 @@ mod tests {
         parse(text, "smoke", Path::new("."), &|_| Ok(())).unwrap()
     }
 
-    /// A folder with one result of a program.
+    /// Creates a directory with one result of a program.
     fn folder(program: &str) -> tempfile::TempDir {
         let folder = tempfile::tempdir().unwrap();
         let cell = smoke().cells().remove(0);

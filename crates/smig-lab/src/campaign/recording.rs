@@ -1,4 +1,4 @@
-//! A run's timeline: queue, TCP, streams and marks on one clock.
+//! Records a run's timeline: queue, TCP, streams and marks on one clock.
 
 use std::fs::{self, File};
 use std::io::{self, BufReader, BufWriter};
@@ -15,24 +15,24 @@ use crate::sample::{
 use crate::scenario::{Cell, ServerKind};
 use crate::workload::Observation;
 
-/// The folder of timelines beside the results.
+/// Directory of timelines, next to the results.
 pub(super) const TIMELINES: &str = "timelines";
 
 const QUEUE_EVERY: Duration = Duration::from_millis(1);
 const SERVER_EVERY: Duration = Duration::from_millis(10);
 const CLIENT_EVERY: Duration = Duration::from_millis(50);
 
-/// What is recorded of one run.
+/// Recorder of one run.
 #[derive(Debug)]
 pub(super) struct Recording {
     path: PathBuf,
     title: String,
     link: LinkFacts,
     facts: Vec<(&'static str, String)>,
-    /// Names of our own servers, which write down events.
+    /// Names of our own servers, which log events.
     servers: Vec<String>,
     queue: QueueRecorder,
-    /// The clients' address on the link whose queue is recorded.
+    /// Address of the client host on the link whose queue is recorded.
     client: IpAddr,
     origin: Time,
     running: Vec<TcpSampler>,
@@ -57,25 +57,25 @@ impl Recording {
         }
     }
 
-    /// What the link's log goes to.
+    /// Returns the sink for the link's log.
     pub(super) fn queue_log(&self) -> BoxedLog {
         self.queue.log()
     }
 
-    /// The clients begin.
+    /// Starts the TCP samplers when the clients start.
     pub(super) fn begin(&mut self, testbed: &Testbed) -> io::Result<()> {
         self.origin = now();
         let (server, client) = (testbed.server(), testbed.client());
         self.client = client.address().into();
         self.running = vec![
             TcpSampler::start(server, "server", End::Server, SERVER_EVERY)?,
-            // What arrives is counted where it arrives.
+            // Received bytes are sampled at the receiver.
             TcpSampler::start(client, "client", End::Client, CLIENT_EVERY)?,
         ];
         Ok(())
     }
 
-    /// The clients have all they wanted; their connections are still open.
+    /// Stops the samplers when the clients have finished, before their connections are closed.
     pub(super) fn end(&mut self) -> io::Result<()> {
         for sampler in self.running.drain(..) {
             self.samples.push(sampler.stop()?);
@@ -83,7 +83,7 @@ impl Recording {
         Ok(())
     }
 
-    /// Writes the file. `scratch` is where servers wrote what they said.
+    /// Writes the file. `scratch` contains the servers' output.
     pub(super) fn write(self, observation: &Observation, scratch: &Path) -> io::Result<()> {
         let mut timeline = Timeline::new(&self.title, self.origin);
         timeline.head.link = Some(self.link);

@@ -1,4 +1,4 @@
-//! A cell's result: one line of JSON with everything that it takes to do it again.
+//! A cell's result: one line of JSON with everything that is needed to reproduce it.
 
 use std::collections::BTreeMap;
 use std::time::Duration;
@@ -10,54 +10,54 @@ use crate::link::{LinkReport, Scheduling};
 use crate::scenario::{Accept, CellId, Scenario};
 use crate::workload::Observation;
 
-/// The form of the lines; a reader refuses greater ones.
+/// Format version of the lines; readers reject greater ones.
 pub const FORMAT: u32 = 2;
 
-/// What a cell gave.
+/// Result of a cell.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct CellResult {
-    /// The form of this line.
+    /// Format version of this line.
     pub format: u32,
-    /// Which cell.
+    /// Identifier of the cell.
     pub id: CellId,
-    /// Names scenario and seed: see [`crate::scenario::Cell::hash`].
+    /// Digest of scenario and seed: see [`crate::scenario::Cell::hash`].
     pub hash: String,
-    /// For everything random in it.
+    /// Seed of everything random in the run.
     pub seed: u64,
-    /// What was measured.
+    /// Scenario that was measured.
     pub scenario: Scenario,
-    /// The servers and this program, in their own words.
+    /// Versions of the servers and of this program, as they report them.
     pub versions: BTreeMap<String, String>,
-    /// Where.
+    /// Machine of the run.
     pub machine: Machine,
-    /// By which program, and beside what load; absent in results of format 1.
+    /// Build of the program, and load of the machine; absent in results of format 1.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub origin: Option<Origin>,
-    /// When, seconds of Unix time.
+    /// Start of the run, in seconds of Unix time.
     pub unix_time: u64,
-    /// The try that counted, from 1.
+    /// The attempt that counted, from 1.
     pub attempt: u32,
-    /// How long it took with setting up and taking down, seconds.
+    /// Duration with setup and teardown, in seconds.
     pub seconds: f64,
-    /// What the link did, and how late it was.
+    /// Statistics of the link and its lateness.
     pub link: LinkReport,
-    /// The same of further links.
+    /// Statistics of further links.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub more_links: Vec<LinkReport>,
-    /// Packets lost in the hosts' own devices: 0 in a run that counts.
+    /// Packets dropped in the hosts' own devices: 0 in a run that counts.
     pub device_drops: u64,
-    /// Whether the machine's CUBIC had HyStart at the end; absent where the kernel does not tell.
+    /// Whether CUBIC used HyStart at the end of the run; absent if the kernel does not report it.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub hystart: Option<bool>,
     /// Why the run does not count; empty if it does.
     pub disturbed: Vec<String>,
-    /// What the clients saw.
+    /// What the clients observed.
     pub observation: Observation,
-    /// What our own servers said, by their names: connections, joins, moves, with `at_ns` of
-    /// `CLOCK_MONOTONIC`.
+    /// Events that our own servers logged, by server name: connections, joins, migrations, with
+    /// `at_ns` of `CLOCK_MONOTONIC`.
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
     pub server_events: BTreeMap<String, Vec<serde_json::Value>>,
-    /// A file with the run's time series, beside the results.
+    /// File with the run's time series, relative to the results.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub timeline: Option<String>,
 }
@@ -67,15 +67,15 @@ pub struct CellResult {
 pub struct Machine {
     /// Name and version of the kernel.
     pub kernel: String,
-    /// The processor's name.
+    /// Processor model.
     pub cpu: String,
-    /// How many of them this process may use.
+    /// Number of processors available to this process.
     pub cpus: usize,
-    /// Cells that ran at once.
+    /// Number of cells that ran in parallel.
     pub jobs: usize,
 }
 
-/// Why a run does not count.
+/// Returns why a run does not count; empty if it does.
 pub(super) fn disturbances(
     accept: &Accept,
     links: &[LinkReport],

@@ -1,7 +1,8 @@
-//! Runs what is planned: a process a cell, several at once if wanted; results as they come.
+//! Executes a plan: one process per cell, several in parallel if configured; results are written as
+//! they arrive.
 //!
-//! One thread alone writes. Whatever ends a cell's process, only that cell is lost; whatever ends this
-//! one, the kernel ends the cells, and what was written stays true.
+//! A single thread writes. If a cell's process is killed, only that cell is lost. If this process
+//! is killed, the kernel kills the cells, and the written results remain valid.
 
 use std::collections::{BTreeMap, VecDeque};
 use std::fs;
@@ -30,67 +31,67 @@ use crate::scenario::{Cell, CellId, ServerKind};
 use crate::stop::Stop;
 use crate::workload::Material;
 
-/// The servers' address on each link of every testbed.
+/// Returns the servers' address on a link of a testbed.
 const fn address_on(link: u8) -> Ipv4Addr {
     Ipv4Addr::new(10, 99, link, 1)
 }
 
-/// How often a cell's process is looked at.
+/// Interval at which a cell's process is polled.
 const LOOK_EVERY: Duration = Duration::from_millis(20);
 
-/// What happens, as it happens.
+/// Progress of a campaign.
 #[derive(Debug)]
 pub enum Event<'a> {
-    /// A cell was begun.
+    /// A cell was started.
     Started {
-        /// Which.
+        /// Identifier of the cell.
         id: &'a CellId,
-        /// Which try, from 1.
+        /// Number of the attempt, from 1.
         attempt: u32,
     },
-    /// A run was disturbed and is tried again.
+    /// A run was disturbed and will be repeated.
     Rejected {
-        /// Which.
+        /// Identifier of the cell.
         id: &'a CellId,
-        /// Which try it was.
+        /// Number of the attempt.
         attempt: u32,
-        /// What disturbed it.
+        /// The disturbance.
         why: &'a str,
     },
-    /// A cell has no result: disturbed too often, or failed.
+    /// A cell has no result: it was disturbed on every attempt, or failed.
     GivenUp {
-        /// Which.
+        /// Identifier of the cell.
         id: &'a CellId,
-        /// Why.
+        /// The reason.
         why: &'a str,
     },
-    /// A cell has its result, which is written.
+    /// A cell's result was written.
     Finished {
         /// The result.
         result: &'a CellResult,
-        /// How long the rest is likely to take.
+        /// Estimated time for the remaining cells.
         left: Duration,
     },
 }
 
-/// What became of a campaign.
+/// Outcome of a campaign.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Summary {
-    /// Cells that had results before.
+    /// Number of cells that already had results.
     pub done_before: usize,
-    /// Cells that have results now.
+    /// Number of cells that finished.
     pub finished: usize,
-    /// Disturbed runs.
+    /// Number of disturbed runs.
     pub rejected: usize,
-    /// Cells without a result, and why.
+    /// Cells without a result, and the reasons.
     pub given_up: Vec<(CellId, String)>,
-    /// Cells left out because a server is not there.
+    /// Servers that are not installed, whose cells were skipped.
     pub missing: Vec<Missing>,
-    /// Cells that were not begun, because somebody said stop.
+    /// Number of cells that were not started because the campaign was stopped.
     pub left: usize,
 }
 
-/// From the workers to the thread that writes.
+/// Messages from the workers to the writer.
 enum Told {
     Started(CellId, u32),
     Disturbed(Box<CellResult>, Verdict),
@@ -104,10 +105,10 @@ enum Verdict {
     Last,
 }
 
-/// Runs all planned cells, until `stop` says otherwise.
+/// Runs all planned cells until `stop` is triggered.
 ///
 /// # Errors
-/// What the machine lacks; files that cannot be written. A cell's failure is in the summary.
+/// What the machine lacks, or files that cannot be written. A cell's failure is in the summary.
 pub fn run(
     plan: Plan,
     options: &Options,
@@ -136,7 +137,8 @@ pub fn run(
         return Ok(writer.summary);
     }
     check_machine(&options.smig)?;
-    // For runs that say nothing of it: they take what they find. Who may not, has not set it either.
+    // Restore the value that killed runs have changed, for runs that use the machine's value. An
+    // error is ignored: a user without the permission to restore it cannot have changed it.
     let _ = hystart::repair();
     let folder = Folder::make().map_err(fail(&std::env::temp_dir()))?;
     let workshop = Workshop::make(plan, options, folder.path()).map_err(fail(folder.path()))?;
@@ -160,7 +162,7 @@ pub fn run(
     Ok(writer.summary)
 }
 
-/// Whether hosts and links can be made here: said before anything else is done.
+/// Checks whether hosts and links can be created on this machine.
 fn check_machine(smig: &Path) -> Result<(), CampaignError> {
     let output = Command::new(smig).args(["lab", "cell", "--check"]).stdin(Stdio::null()).output();
     let output = output.map_err(|cause| CampaignError::Io { path: smig.to_owned(), cause })?;
@@ -170,20 +172,20 @@ fn check_machine(smig: &Path) -> Result<(), CampaignError> {
     Err(CampaignError::Machine(words(&output.stderr)))
 }
 
-/// A program's complaint without the word that begins it.
+/// Returns a program's error message without the leading "error: ".
 fn words(stderr: &[u8]) -> String {
     let text = String::from_utf8_lossy(stderr);
     let text = text.trim();
     text.strip_prefix("error: ").unwrap_or(text).to_owned()
 }
 
-/// Takes what the workers tell: writes, counts, and tells on.
+/// Receives the workers' messages: writes results, counts, and emits events.
 struct Writer<'a> {
     store: Store,
     options: &'a Options,
-    /// What is left was expected to take so long.
+    /// Estimated total duration of the remaining cells.
     expected: Duration,
-    /// Seconds that the finished ones took, and were expected to take.
+    /// Measured and estimated total seconds of the finished cells.
     done: (f64, f64),
     summary: Summary,
 }
@@ -239,7 +241,7 @@ impl Writer<'_> {
     }
 }
 
-/// What every worker needs.
+/// State that all workers share.
 struct Workshop<'a> {
     cells: Vec<Cell>,
     programs: BTreeMap<ServerKind, PathBuf>,
@@ -272,7 +274,7 @@ impl<'a> Workshop<'a> {
     }
 
     fn cell(&self, cell: &Cell, stop: &Stop, tell: &mpsc::Sender<Told>) {
-        // The one who listens ends only after this.
+        // Cannot fail: the receiver outlives the workers.
         let tell = |told| drop(tell.send(told));
         let attempts = cell.scenario.accept.attempts;
         for attempt in 1..=attempts {
@@ -295,7 +297,7 @@ impl<'a> Workshop<'a> {
         }
     }
 
-    /// Runs a cell once, in a process of its own; nothing if it was stopped.
+    /// Runs a cell once, in its own process; `None` if it was stopped.
     fn attempt(
         &self,
         cell: &Cell,
@@ -311,7 +313,7 @@ impl<'a> Workshop<'a> {
             .stdin(Stdio::piped())
             .stdout(Stdio::piped())
             .stderr(Stdio::piped())
-            // Ctrl-C is for this process, which then ends the others.
+            // Ctrl-C must reach only this process, which then kills the others.
             .process_group(0)
             .spawn()
             .map_err(shown)?;
@@ -321,7 +323,7 @@ impl<'a> Workshop<'a> {
             let result = scope.spawn(|| read_all(stdout));
             let complaint = scope.spawn(|| read_all(stderr));
             if let Some(mut stdin) = stdin {
-                // A process that ended early says why by itself.
+                // A failed write is ignored: a process that exited early reports why itself.
                 let _ = stdin.write_all(&order);
             }
             wait(&mut child, stop);
@@ -366,7 +368,7 @@ impl<'a> Workshop<'a> {
     }
 }
 
-/// A cell as a file's name.
+/// Returns a file name for a cell.
 fn file_stem(id: &CellId) -> String {
     let text = id.to_string();
     text.chars().map(|c| if c.is_ascii_alphanumeric() || c == '=' { c } else { '-' }).collect()
@@ -375,18 +377,18 @@ fn file_stem(id: &CellId) -> String {
 fn read_all(source: Option<impl Read>) -> Vec<u8> {
     let mut octets = Vec::new();
     if let Some(mut source) = source {
-        // What came before an error is what there is.
+        // On an error, return what was read before it.
         let _ = source.read_to_end(&mut octets);
     }
     octets
 }
 
-/// Waits for a process; ends it if somebody says stop.
+/// Waits for a process; kills it if the campaign is stopped.
 fn wait(child: &mut Child, stop: &Stop) {
     loop {
         match child.try_wait() {
             Ok(None) if stop.is_stopped() => {
-                // It may have ended just now.
+                // An error is ignored: the process may have just exited.
                 let _ = kill_process_group(Pid::from_child(child), Signal::KILL);
                 return;
             }
@@ -396,10 +398,10 @@ fn wait(child: &mut Child, stop: &Stop) {
     }
 }
 
-/// Keeps the scenario beside its results.
+/// Copies the scenario next to its results.
 ///
 /// # Errors
-/// The folder cannot be written.
+/// The directory cannot be written.
 pub fn keep_scenario(options: &Options, scenario: &Path) -> io::Result<()> {
     fs::create_dir_all(&options.out)?;
     fs::copy(scenario, options.out.join("scenario.toml")).map(drop)

@@ -1,4 +1,4 @@
-//! Files of results: a line each, written whole or not at all.
+//! Result files: one line per result, written completely or not at all.
 
 use std::fs::{self, File, OpenOptions};
 use std::io::{self, BufRead as _, BufReader, Read as _, Seek as _, SeekFrom, Write as _};
@@ -11,7 +11,7 @@ use super::origin::Origin;
 use super::result::{CellResult, FORMAT};
 use crate::scenario::{CellId, Share};
 
-/// What a line must tell to know whose it is.
+/// Fields of a line that identify its cell and origin.
 #[derive(Debug, Clone, PartialEq, Deserialize)]
 pub(super) struct Stub {
     pub(super) format: u32,
@@ -21,7 +21,7 @@ pub(super) struct Stub {
     pub(super) origin: Option<Origin>,
 }
 
-/// A line as it stands in a file.
+/// A line of a file, verbatim.
 #[derive(Debug, Clone, PartialEq)]
 pub(super) struct Line {
     pub(super) stub: Stub,
@@ -29,7 +29,7 @@ pub(super) struct Line {
     pub(super) file: PathBuf,
 }
 
-/// The name of a share's file.
+/// Returns the name of a share's result file.
 pub(super) fn file_name(share: Option<Share>) -> String {
     match share {
         None => "results.jsonl".into(),
@@ -37,15 +37,15 @@ pub(super) fn file_name(share: Option<Share>) -> String {
     }
 }
 
-/// The name of the file of a share's runs that did not count, and what was wrong with them.
+/// Returns the name of the file for a share's rejected runs and the reasons.
 fn rejected_name(share: Option<Share>) -> String {
     file_name(share).replacen("results", "rejected", 1)
 }
 
-/// The files with results in a folder, in the order of their names.
+/// Lists the result files in a directory, sorted by name.
 ///
 /// # Errors
-/// The folder cannot be read.
+/// The directory cannot be read.
 pub fn results_in(folder: &Path) -> io::Result<Vec<PathBuf>> {
     let mut files = Vec::new();
     for entry in fs::read_dir(folder)? {
@@ -59,7 +59,7 @@ pub fn results_in(folder: &Path) -> io::Result<Vec<PathBuf>> {
     Ok(files)
 }
 
-/// All results of a file, or of all files in a folder.
+/// Reads all results of a file, or of all result files in a directory.
 ///
 /// # Errors
 /// What cannot be read, with file and line.
@@ -80,8 +80,8 @@ fn broken(file: &Path, line: &str, error: &serde_json::Error) -> io::Error {
     io::Error::other(format!("{}: {start}...: {error}", file.display()))
 }
 
-/// The lines of a file. One that was not written to its end, because something ended the program, is
-/// not counted.
+/// Reads the lines of a file. Ignores an incomplete last line, which a killed process leaves
+/// behind.
 pub(super) fn lines(file: &Path) -> io::Result<Vec<Line>> {
     let mut reader = BufReader::new(File::open(file)?);
     let mut lines = Vec::new();
@@ -104,7 +104,7 @@ pub(super) fn lines(file: &Path) -> io::Result<Vec<Line>> {
     }
 }
 
-/// A file that results are added to, by this process alone.
+/// A result file that this process appends to exclusively.
 #[derive(Debug)]
 pub(super) struct Store {
     file: File,
@@ -112,7 +112,7 @@ pub(super) struct Store {
 }
 
 impl Store {
-    /// Opens or makes the file; cuts off a line that was not written to its end.
+    /// Opens or creates the file; truncates an incomplete last line.
     pub(super) fn open(folder: &Path, share: Option<Share>) -> io::Result<Self> {
         fs::create_dir_all(folder)?;
         let path = folder.join(file_name(share));
@@ -132,7 +132,7 @@ impl Store {
         Ok(Self { file, rejected: folder.join(rejected_name(share)) })
     }
 
-    /// Adds a result.
+    /// Appends a result.
     pub(super) fn add(&mut self, result: &CellResult) -> io::Result<()> {
         let mut line = serde_json::to_vec(result)?;
         line.push(b'\n');
@@ -140,7 +140,7 @@ impl Store {
         self.file.sync_data()
     }
 
-    /// Writes down a run that does not count.
+    /// Records a rejected run.
     pub(super) fn reject(&self, what: &serde_json::Value) -> io::Result<()> {
         let mut file = OpenOptions::new().append(true).create(true).open(&self.rejected)?;
         file.write_all(format!("{what}\n").as_bytes())

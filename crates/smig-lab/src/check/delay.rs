@@ -1,8 +1,8 @@
-//! Delay through an empty link, packet by packet against the model.
+//! Delay through an empty link, compared with the model packet by packet.
 //!
-//! A packet's error is what it waited before the link had seen it, and what it
-//! was late when the receiver had it; between the two the model says in virtual
-//! time when it was due.
+//! A packet's error is the time from sending to its arrival at the link, plus
+//! the time from its due time to its reception. The model computes the due time
+//! from the arrival at the link, in virtual time.
 
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
@@ -12,11 +12,11 @@ use super::{Calm, CheckError, CheckOptions, DelayCheck, wait_until_empty};
 use crate::link::{DirectionSpec, Link, LinkEvent, LinkEventKind, LinkLog, LinkSpec, Packet, Time};
 use crate::netns::{Testbed, Way, seed_of};
 
-/// Of a probe's IP packet.
+/// Size of a probe's IP packet.
 const PROBE_BYTES: usize = 100;
-/// The usual time from a probe to the next.
+/// Minimum time between probes.
 const GAP: Duration = Duration::from_millis(10);
-/// Probes take at most this share of a link's rate.
+/// Maximum share of a link's rate used by probes.
 const SHARE: f64 = 0.1;
 
 pub(super) fn measure(
@@ -55,7 +55,7 @@ pub(super) fn measure(
     Ok(checks)
 }
 
-/// Remembers when packets came to the link.
+/// Records when packets arrived at the link.
 #[derive(Debug, Clone, Default)]
 struct Arrivals(Arc<Mutex<Vec<Time>>>);
 
@@ -95,7 +95,7 @@ fn compare(
         while let Some(arrival) = model.pop(*at) {
             due[arrival.packet.0 as usize] = Some(arrival.due);
         }
-        let _ = model.enqueue(*at, Probe(number)); // what it drops is never due
+        let _ = model.enqueue(*at, Probe(number)); // a dropped probe is never due
     }
     while let Some(at) = model.next_event() {
         while let Some(arrival) = model.pop(at) {
@@ -126,7 +126,7 @@ fn compare(
     }
 }
 
-/// The value that a share `q` does not exceed; 0 of nothing.
+/// Returns the `q`-quantile; 0 for an empty slice.
 fn quantile(values: &mut [f64], q: f64) -> f64 {
     values.sort_by(f64::total_cmp);
     let rank = (values.len() as f64 * q).ceil() as usize;

@@ -1,4 +1,4 @@
-//! Numbered UDP packets from one host to another, each with its moments.
+//! Numbered UDP packets from one host to another, with send and receive times.
 
 use std::io;
 use std::net::{Ipv4Addr, UdpSocket};
@@ -11,27 +11,27 @@ use crate::lateness::Lateness;
 use crate::link::Time;
 use crate::netns::{Host, Running, now, run_in_real_time};
 
-/// IPv4 and UDP headers.
+/// Bytes of the IPv4 and UDP headers.
 pub(super) const HEADERS: usize = 28;
-/// A packet must have room for its number.
+/// Smallest packet: headers and the packet's number.
 pub(super) const SMALLEST: usize = HEADERS + 4;
 const PORT: u16 = 9;
-/// How often a receiver looks whether it is to end.
+/// Interval at which a receiver checks whether to stop.
 const LOOK: Duration = Duration::from_millis(20);
-/// Asked for, so that the receiver may be late.
+/// Requested size of the receive buffer, so that a late receiver loses nothing.
 const RECEIVE_BUFFER: usize = 8 << 20;
 
-/// What is sent.
+/// Packets to send.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Packets {
-    /// Of the whole IP packet.
+    /// Size of the IP packet.
     pub(super) bytes: usize,
-    /// From one to the next.
+    /// Time between packets.
     pub(super) gap: Duration,
     pub(super) length: Duration,
 }
 
-/// A packet at the receiver.
+/// A received packet.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Received {
     pub(super) number: u32,
@@ -39,16 +39,16 @@ pub(super) struct Received {
     pub(super) at: Time,
 }
 
-/// What the sender did.
+/// Send times of a flow.
 #[derive(Debug)]
 pub(super) struct SenderLog {
     /// When each packet was sent.
     pub(super) sent: Vec<Time>,
-    /// How late each was, against the schedule.
+    /// Lateness of the packets, relative to the schedule.
     pub(super) late: Lateness,
 }
 
-/// Packets under way.
+/// A running flow.
 #[derive(Debug)]
 pub(super) struct Flow {
     sender: Running<io::Result<SenderLog>>,
@@ -57,7 +57,7 @@ pub(super) struct Flow {
 }
 
 impl Flow {
-    /// Starts sending to `address`, which is the receiver's.
+    /// Starts the receiver, then the sender to `address`, the receiver's address.
     pub(super) fn start(
         from: &Host,
         to: &Host,
@@ -70,14 +70,14 @@ impl Flow {
         let receiver = to.run(move || {
             let socket = UdpSocket::bind((Ipv4Addr::UNSPECIFIED, PORT))?;
             socket.set_read_timeout(Some(LOOK))?;
-            // Root alone may have more than the machine's usual bound.
+            // Exceeds the machine's limit, which only root may do.
             let _ =
                 rustix::net::sockopt::set_socket_recv_buffer_size_force(&socket, RECEIVE_BUFFER);
             let _ = run_in_real_time();
             let _ = bound.send(());
             receive(&socket, &told)
         })?;
-        // An error means that the receiver has ended, with the error that it tells at the end.
+        // On an error the receiver has already ended; `Receiver::end` returns its error.
         let _ = wait.recv();
         let sender = from.run(move || {
             let socket = UdpSocket::bind((Ipv4Addr::UNSPECIFIED, 0))?;
@@ -88,14 +88,14 @@ impl Flow {
         Ok(Self { sender, receiver, stop })
     }
 
-    /// Waits until all is sent.
+    /// Waits until all packets are sent.
     pub(super) fn sent(self) -> io::Result<(SenderLog, Receiver)> {
         let log = self.sender.join().expect("sending does not panic")?;
         Ok((log, Receiver { receiver: self.receiver, stop: self.stop }))
     }
 }
 
-/// The receiving end of a flow that has been sent.
+/// The receiver of a flow whose sender has finished.
 #[derive(Debug)]
 pub(super) struct Receiver {
     receiver: Running<io::Result<Vec<Received>>>,
@@ -103,7 +103,7 @@ pub(super) struct Receiver {
 }
 
 impl Receiver {
-    /// Takes what has arrived.
+    /// Stops the receiver and returns the packets that have arrived.
     pub(super) fn end(self) -> io::Result<Vec<Received>> {
         self.stop.store(true, Ordering::Relaxed);
         self.receiver.join().expect("receiving does not panic")
@@ -127,7 +127,7 @@ fn send(socket: &UdpSocket, packets: Packets) -> io::Result<SenderLog> {
         let at = now();
         log.late.record(at.since(due));
         match socket.send(&payload) {
-            // The device was full: the packet counts as sent and will be missed.
+            // The device queue was full: the packet counts as sent, and thus as lost.
             Ok(_) => {}
             Err(error)
                 if error.raw_os_error() == Some(rustix::io::Errno::NOBUFS.raw_os_error()) => {}

@@ -1,15 +1,15 @@
-//! The share of packets that gets lost on the wire.
+//! The share of packets lost on the wire.
 
 use super::flow::{Flow, SMALLEST};
 use super::rate::flood;
 use super::{Calm, CheckError, CheckOptions, LossCheck, testbed, wait_until_empty};
 use crate::link::{DirectionSpec, LinkCounters, LinkSpec};
 
-/// Small packets, so that there are many.
+/// Packet size: small, for many packets.
 const BYTES: usize = 100;
-/// Of the rate: the queue must not be what drops.
+/// Load as a share of the rate: the queue must not drop packets.
 const LOAD: f64 = 0.4;
-/// Packets a second at most.
+/// Maximum packets per second.
 const MOST: f64 = 4_000.0;
 
 pub(super) fn measure(
@@ -40,7 +40,7 @@ pub(super) fn measure(
     for (index, (sent, received)) in ends.iter().enumerate() {
         let (sent, received) = (sent.sent.len() as u64, received.len() as u64);
         let LinkCounters { offered_packets, dropped_packets, lost_packets, .. } = counters[index];
-        // What the wire has not lost and has not arrived was lost by the machine.
+        // Packets neither lost on the wire nor received were lost by the machine.
         calm.lost_outside += sent.abs_diff(offered_packets);
         calm.lost_outside += (offered_packets - dropped_packets).abs_diff(received);
         checks[index] = ways[index].loss.map(|loss| LossCheck {

@@ -1,12 +1,11 @@
-//! Whether the emulated links do what they are told, measured with real packets
-//! through the kernel.
+//! Accuracy of the emulated links, measured with real packets through the kernel.
 //!
-//! Each profile gets hosts of its own, and three measurements in each
-//! direction: delay through an empty link, rate of a full one, and loss where
-//! there is any. What is measured is held against the profile's own numbers;
-//! for what varies with time, the model is asked in virtual time what each
-//! packet should have seen. A measurement that the machine disturbed is marked,
-//! not counted.
+//! Each profile gets its own hosts, and three measurements in each direction:
+//! delay through an empty link, rate of a full one, and loss if configured. The
+//! results are compared with the profile's configuration. For properties that
+//! vary over time, the model computes the expected values in virtual time. A
+//! measurement that the machine disturbed is marked as such, not as an error of
+//! the link.
 
 mod delay;
 mod flow;
@@ -27,14 +26,14 @@ pub use result::{
 };
 pub use table::{head, lines};
 
-/// What is measured, and for how long.
+/// Parameters of a check.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct CheckOptions {
-    /// How long each measurement takes.
+    /// Length of each measurement.
     pub length: Duration,
-    /// What is random follows from it.
+    /// Seed of the links.
     pub seed: u64,
-    /// How often a disturbed profile is measured again.
+    /// Maximum number of repetitions for a disturbed profile.
     pub repeats: u32,
 }
 
@@ -47,21 +46,21 @@ impl Default for CheckOptions {
 /// Why a profile could not be measured.
 #[derive(Debug, thiserror::Error)]
 pub enum CheckError {
-    /// The hosts could not be made.
+    /// The hosts could not be created.
     #[error(transparent)]
     Lab(#[from] LabError),
     /// A socket or a host failed.
     #[error("measuring: {0}")]
     Io(#[from] io::Error),
-    /// Packets neither arrived nor were dropped.
+    /// The link did not become empty.
     #[error("the link still holds packets {0} s after the last was sent; lower its queue or delay")]
     NotEmpty(u64),
 }
 
-/// Measures one link, again if the machine disturbed it.
+/// Measures one link, and repeats the measurement if the machine disturbed it.
 ///
 /// # Errors
-/// When it cannot be measured at all.
+/// When the link cannot be measured.
 pub fn check(
     name: &str,
     link: &LinkSpec,
@@ -96,12 +95,12 @@ fn measure(
     Ok(ProfileCheck { name, link: link.clone(), to_client, to_server, tbf, calm })
 }
 
-/// Hosts for a measurement, whose schedule begins now.
+/// Starts the hosts for a measurement; the link's schedule starts now.
 fn testbed(link: LinkSpec, options: &CheckOptions) -> Result<Testbed, LabError> {
     Testbed::builder(link).seed(options.seed).start()
 }
 
-/// Waits until each packet has arrived or is lost.
+/// Waits until every packet has been delivered or dropped.
 fn wait_until_empty(testbed: &Testbed) -> Result<(), CheckError> {
     const PATIENCE_SECONDS: u64 = 60;
     const STEP: Duration = Duration::from_millis(5);

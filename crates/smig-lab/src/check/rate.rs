@@ -1,9 +1,9 @@
 //! The rate of a full link.
 //!
-//! More is sent than the link carries, so that its queue is never empty, and
-//! what arrives is held against what the wire could send in that time. Jitter
-//! and loss are left out: the one would move the ends of that time, and what is
-//! lost has been sent.
+//! The offered load exceeds the rate, so that the queue is never empty, and the
+//! received bits are compared with the capacity of the wire in that time. Jitter
+//! and loss are disabled: jitter would shift the ends of the measured interval,
+//! and lost packets also use capacity.
 
 use std::net::Ipv4Addr;
 use std::time::Duration;
@@ -13,14 +13,14 @@ use super::{Calm, CheckError, CheckOptions, RateCheck, testbed};
 use crate::link::{DirectionSpec, Link, LinkSpec, RateSpec, Time};
 use crate::netns::{Host, LabError, Way, seed_of};
 
-/// What is sent, as a multiple of the rate.
+/// Offered load, as a multiple of the rate.
 const LOAD: f64 = 1.25;
-/// The same where the rate varies: above its ceiling.
+/// Offered load for a variable rate, as a multiple of its mean: above the generator's ceiling.
 const VARIABLE_LOAD: f64 = 3.5;
-/// Faster links have their directions measured one after the other: the hosts'
-/// own threads need the processors.
+/// Total rate above which the directions are measured one after the other: the
+/// hosts' threads need the processors.
 const MOST_AT_ONCE_MBIT: f64 = 200.0;
-/// Not faster than this: a host must not starve the other.
+/// Minimum time between packets: a host must not starve the other.
 const LEAST_GAP: Duration = Duration::from_micros(5);
 
 pub(super) fn measure(
@@ -44,13 +44,13 @@ pub(super) fn measure(
         (down.sent()?, up.sent()?)
     };
     let ends = [(down.0, down.1.end()?), (up.0, up.1.end()?)];
-    // That the queue drops is the point here: the hosts' devices must not.
+    // The queue is expected to drop packets here, but the hosts' devices are not.
     calm.see(&testbed, [&ends[0].0.late, &ends[1].0.late])?;
     let mut checks = [RateCheck::default(); 2];
     let ways = [(&link.to_client, Way::ToClient), (&link.to_server, Way::ToServer)];
     for ((check, (spec, way)), (sent, received)) in checks.iter_mut().zip(ways).zip(ends) {
         let last = sent.sent.last().copied().unwrap_or_default();
-        // The same seed as the link's own: a generated rate follows from it.
+        // The link's seed, since it determines a generated rate.
         let mut model: Link<Vec<u8>> =
             Link::new(spec, seed_of(options.seed, 0, way)).map_err(LabError::Link)?;
         model.start_at(testbed.origin());
@@ -59,7 +59,7 @@ pub(super) fn measure(
     Ok(checks)
 }
 
-/// Full-size packets that fill a direction.
+/// Returns a flow of full-size packets that fills a direction.
 fn packets(spec: &DirectionSpec, options: &CheckOptions) -> Packets {
     let (rate, load) = match &spec.rate {
         RateSpec::Constant(rate) => (rate.as_bits_per_second(), LOAD),
@@ -68,13 +68,13 @@ fn packets(spec: &DirectionSpec, options: &CheckOptions) -> Packets {
             (most.unwrap_or(1), LOAD)
         }
         RateSpec::Lte(lte) => (lte.mean.as_bits_per_second(), VARIABLE_LOAD),
-        // Unknown before it is read; the check of a file's link reads it for this.
+        // The mean is unknown until the file is read, which is done here.
         RateSpec::Trace(_) => (mean_of_trace(spec), VARIABLE_LOAD),
     };
     flood(rate as f64 * load, spec.mtu as usize, options.length)
 }
 
-/// Packets of `bytes` at a rate in bits per second.
+/// Returns a flow of packets of `bytes` at a rate in bits per second.
 pub(super) fn flood(rate: f64, bytes: usize, length: Duration) -> Packets {
     let gap = Duration::from_secs_f64(bytes as f64 * 8.0 / rate).max(LEAST_GAP);
     Packets { bytes, gap, length }
@@ -95,7 +95,7 @@ fn compare(
     let Some((first, last, bits)) = window(received, last_sent) else {
         return RateCheck::default();
     };
-    // When the last bits of these packets left the wire.
+    // The time at which the last bit of such a packet left the wire.
     let before =
         |at: Time| Time::from_nanos(at.as_nanos().saturating_sub(spec.delay.as_nanos() as u64));
     let seconds = last.since(first).as_secs_f64();
@@ -107,11 +107,12 @@ fn compare(
     }
 }
 
-/// The moments of two arrivals far apart, and the bits that came after the first
-/// up to the second.
+/// Returns the times of two arrivals far apart, and the bits received after the first
+/// up to and including the second.
 pub(super) fn window(received: &[Received], until: Time) -> Option<(Time, Time, f64)> {
     let begin = received.first()?.at;
-    // The queue is filling: bursts pass, and the wire may have been idle before.
+    // The start is left out: the queue is still filling, bursts pass a token bucket, and the wire may
+    // have been idle.
     let settled = begin + until.since(begin).mul_f64(0.2);
     let within = |packet: &&Received| packet.at >= settled && packet.at <= until;
     let first = received.iter().find(within)?;
@@ -121,7 +122,7 @@ pub(super) fn window(received: &[Received], until: Time) -> Option<(Time, Time, 
     (last.at > first.at).then_some((first.at, last.at, bytes as f64 * 8.0))
 }
 
-/// A flow that fills something else than an emulated link; bits per second.
+/// Measures the rate of another bottleneck than an emulated link, in bits per second.
 pub(super) fn through(
     from: &Host,
     to: &Host,

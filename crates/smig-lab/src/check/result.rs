@@ -1,4 +1,4 @@
-//! What was measured, and what it says of a link.
+//! Results of a check, and their evaluation.
 
 use std::io;
 use std::time::Duration;
@@ -10,93 +10,93 @@ use crate::link::LinkSpec;
 use crate::millis;
 use crate::netns::Testbed;
 
-/// A link may be this much faster or slower than it was told to be.
+/// Maximum relative error of the rate.
 const RATE_BOUND: f64 = 0.01;
-/// Half of the packets may be this late.
+/// Maximum median of the delay error.
 const MEDIAN_BOUND_MS: f64 = 1.0;
-/// One packet in a hundred may be later than this.
+/// Maximum 99th percentile of the delay error.
 const P99_BOUND_MS: f64 = 2.0;
-/// Loss may be this many standard deviations off: chance goes further once in a thousand times.
+/// Maximum error of the loss in standard deviations; chance exceeds it with probability 0.001.
 const LOSS_BOUND: f64 = 3.29;
-/// A machine is calm whose threads run this soon after their time, but for one time in a hundred.
+/// Maximum 99th percentile of thread lateness on an undisturbed machine.
 const CALM: Duration = Duration::from_micros(500);
 
-/// What a measurement says.
+/// Result of a check.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Verdict {
-    /// The link does what it was told.
+    /// The link matches its configuration.
     Good,
-    /// It does not, but the machine was busy with other things meanwhile.
+    /// It does not, but the machine was disturbed.
     Disturbed,
-    /// It does not.
+    /// It does not match its configuration.
     Off,
 }
 
-/// One link, measured.
+/// Results of one link.
 #[derive(Debug, Clone, PartialEq, Serialize)]
 pub struct ProfileCheck {
-    /// What it is called.
+    /// Name of the link.
     pub name: String,
-    /// What it was told.
+    /// Configuration of the link.
     pub link: LinkSpec,
     /// From the server to the client.
     pub to_client: DirectionCheck,
     /// From the client to the server.
     pub to_server: DirectionCheck,
-    /// The same rate by the kernel's token bucket.
+    /// Rate through the kernel's token bucket, for comparison.
     pub tbf: TbfCheck,
-    /// How punctual the machine was.
+    /// Timing of the machine.
     pub calm: Calm,
 }
 
-/// One direction, measured.
+/// Results of one direction.
 #[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize)]
 pub struct DirectionCheck {
-    /// Of a full link.
+    /// Rate of a full link.
     pub rate: RateCheck,
-    /// Through an empty link.
+    /// Delay through an empty link.
     pub delay: DelayCheck,
-    /// On the wire, where there is any.
+    /// Loss on the wire, if configured.
     pub loss: Option<LossCheck>,
 }
 
-/// What a full link carried, of whole IP packets.
+/// Rate of a full link, in bits of IP packets.
 #[derive(Debug, Clone, Copy, PartialEq, Default, Serialize, Deserialize)]
 pub struct RateCheck {
-    /// What it should have carried in that time.
+    /// The expected rate.
     pub commanded_mbit: f64,
-    /// What arrived.
+    /// The measured rate.
     pub measured_mbit: f64,
-    /// How long this was measured.
+    /// Length of the measured interval.
     pub seconds: f64,
 }
 
-/// How long packets took through an empty link.
+/// Delay of packets through an empty link.
 #[derive(Debug, Clone, Copy, PartialEq, Default, Serialize, Deserialize)]
 pub struct DelayCheck {
     /// Packets measured.
     pub probes: u64,
-    /// The median of what they should have taken.
+    /// Median of the expected delay.
     pub commanded_ms: f64,
-    /// The median of what they took from program to program.
+    /// Median of the delay from program to program.
     pub measured_ms: f64,
-    /// Half of them took no more than this too long.
+    /// Median of the delay error.
     pub off_p50_ms: f64,
-    /// All but one in a hundred took no more than this too long.
+    /// 99th percentile of the delay error.
     pub off_p99_ms: f64,
 }
 
-/// What got lost on the wire.
+/// Loss on the wire.
 #[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize)]
 pub struct LossCheck {
     /// Packets sent.
     pub packets: u64,
-    /// The share that should get lost.
+    /// The configured loss rate.
     pub commanded: f64,
-    /// The standard deviation of the share of so many packets.
+    /// Standard deviation of the loss rate for this number of packets.
     pub deviation: f64,
-    /// The share that got lost.
+    /// The measured loss rate.
     pub measured: f64,
 }
 
@@ -104,34 +104,34 @@ pub struct LossCheck {
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum TbfCheck {
-    /// It was measured, Ethernet headers counted, as it counts.
+    /// It was measured. Ethernet headers are counted, as the token bucket does.
     Measured {
-        /// What it was told.
+        /// The configured rate.
         commanded_mbit: f64,
-        /// What arrived.
+        /// The measured rate.
         measured_mbit: f64,
     },
-    /// It was not.
+    /// It was not measured.
     Skipped {
-        /// Because of this.
+        /// The reason.
         why: String,
     },
 }
 
-/// How punctual the machine was during a measurement.
+/// Timing of the machine during a measurement.
 #[derive(Debug, Clone, Copy, PartialEq, Default, Serialize, Deserialize)]
 pub struct Calm {
-    /// Of the link's thread, in the measurement where it was worst.
+    /// Lateness of the link's thread, in the worst measurement.
     pub link: Option<LatenessSummary>,
-    /// Of the sending thread: one packet in a hundred went later than this, at worst.
+    /// 99th percentile of the sending thread's lateness, in the worst measurement.
     #[serde(with = "millis", rename = "sender_p99_ms")]
     pub sender_p99: Duration,
-    /// Packets that were lost neither by the model's queue nor on its wire.
+    /// Packets lost outside the model's queue and wire.
     pub lost_outside: u64,
 }
 
 impl Calm {
-    /// Looks at a measurement that has ended.
+    /// Adds a completed measurement.
     pub(super) fn see(&mut self, testbed: &Testbed, senders: [&Lateness; 2]) -> io::Result<()> {
         let summary = testbed.report().lateness;
         if self.link.is_none_or(|worst| worst.p99 < summary.p99) {
@@ -144,7 +144,7 @@ impl Calm {
         Ok(())
     }
 
-    /// Whether what was measured is the link's doing.
+    /// Returns whether the machine was undisturbed, so that errors are the link's.
     #[must_use]
     pub fn is_calm(&self) -> bool {
         let punctual = self.link.is_none_or(|link| link.p99 <= CALM);
@@ -153,7 +153,7 @@ impl Calm {
 }
 
 impl RateCheck {
-    /// By which share it was too fast (positive) or too slow.
+    /// Returns the relative error of the rate; positive if too fast.
     #[must_use]
     pub fn off(&self) -> f64 {
         off(self.measured_mbit, self.commanded_mbit)
@@ -161,7 +161,7 @@ impl RateCheck {
 }
 
 impl TbfCheck {
-    /// By which share the token bucket was too fast or too slow.
+    /// Returns the relative error of the token bucket's rate; positive if too fast.
     #[must_use]
     pub fn off(&self) -> Option<f64> {
         match self {
@@ -178,7 +178,7 @@ fn off(measured: f64, commanded: f64) -> f64 {
 }
 
 impl LossCheck {
-    /// The least and the largest share that chance allows.
+    /// Returns the interval of loss rates that chance explains.
     #[must_use]
     pub fn interval(&self) -> (f64, f64) {
         let reach = LOSS_BOUND * self.deviation;
@@ -187,7 +187,7 @@ impl LossCheck {
 }
 
 impl DirectionCheck {
-    /// What is not as it should be; nothing of a good link.
+    /// Returns the properties that exceed their bounds; empty for an accurate link.
     #[must_use]
     pub fn faults(&self) -> Vec<&'static str> {
         let mut faults = Vec::new();
@@ -212,7 +212,7 @@ impl DirectionCheck {
 }
 
 impl ProfileCheck {
-    /// What the measurement says.
+    /// Returns the verdict.
     #[must_use]
     pub fn verdict(&self) -> Verdict {
         let good = self.to_client.faults().is_empty() && self.to_server.faults().is_empty();

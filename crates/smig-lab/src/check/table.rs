@@ -1,11 +1,11 @@
-//! The measurements as a table for people.
+//! The results as a text table.
 
 use std::fmt::Write as _;
 
 use super::{DirectionCheck, ProfileCheck, TbfCheck, Verdict};
 use crate::millis;
 
-/// The head of the table.
+/// Returns the head of the table.
 #[must_use]
 pub fn head() -> String {
     format!(
@@ -25,7 +25,7 @@ pub fn head() -> String {
     )
 }
 
-/// The lines of one profile: to the client, to the server, and a note if there is one.
+/// Returns the lines of one profile: to the client, to the server, and a note if there is one.
 #[must_use]
 pub fn lines(check: &ProfileCheck) -> Vec<String> {
     let late = check.calm.link.map_or(0.0, |link| millis::of(link.p99));

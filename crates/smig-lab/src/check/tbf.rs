@@ -1,5 +1,5 @@
-//! The same rate by the kernel's own token bucket, over a pair of virtual
-//! Ethernet devices: a second opinion on what a rate is.
+//! The rate through the kernel's token bucket filter, over a veth pair, as a
+//! reference for the model's rate.
 
 use std::io;
 use std::net::Ipv4Addr;
@@ -13,11 +13,11 @@ use crate::netns::Host;
 
 const FROM: Ipv4Addr = Ipv4Addr::new(10, 98, 0, 1);
 const TO: Ipv4Addr = Ipv4Addr::new(10, 98, 0, 2);
-/// The bucket counts Ethernet frames.
+/// Bytes of the Ethernet header, which the token bucket counts.
 const FRAME_HEADER: f64 = 14.0;
 const LOAD: f64 = 1.25;
 
-/// Measures the rate of the direction to the client, where it is constant.
+/// Measures the rate of the direction to the client, if it is constant.
 pub(super) fn measure(link: &LinkSpec, options: &CheckOptions) -> Result<TbfCheck, CheckError> {
     let RateSpec::Constant(rate) = link.to_client.rate else {
         return Ok(TbfCheck::Skipped { why: "a token bucket has one rate".into() });
@@ -36,14 +36,14 @@ pub(super) fn measure(link: &LinkSpec, options: &CheckOptions) -> Result<TbfChec
 }
 
 fn set_up(from: &Host, to: &Host, rate: Rate) -> io::Result<()> {
-    // The program is in the other host, and finds this one through our descriptor of it.
+    // `ip` runs in the host `from`; it refers to `to` by this process's descriptor.
     let there = format!("/proc/{}/fd/{}", std::process::id(), to.namespace().as_raw_fd());
     ip(from, &format!("link add v0 type veth peer name v0 netns {there}"))?;
     for (host, address) in [(from, FROM), (to, TO)] {
         ip(host, &format!("address add {address}/24 dev v0"))?;
         ip(host, "link set v0 up")?;
     }
-    // Room for what comes between two ticks of the slowest kernel timer, and for two frames.
+    // Bytes sent between two ticks of a 250 Hz kernel timer, but at least two frames.
     let burst = (rate.as_bits_per_second() / 8 / 250).max(2 * 1_514);
     let bits = rate.as_bits_per_second();
     tool(
@@ -57,7 +57,7 @@ fn ip(host: &Host, arguments: &str) -> io::Result<()> {
     tool(host, "ip", arguments)
 }
 
-/// Runs a program of iproute2 in a host.
+/// Runs an iproute2 program in a host.
 fn tool(host: &Host, program: &str, arguments: &str) -> io::Result<()> {
     let mut command = Command::new(program);
     command.args(arguments.split(' ')).stdin(Stdio::null()).stdout(Stdio::null());

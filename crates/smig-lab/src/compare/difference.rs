@@ -1,4 +1,4 @@
-//! Two series, and what can be said of their difference.
+//! The comparison of two series.
 
 use serde::{Deserialize, Serialize};
 
@@ -8,73 +8,73 @@ use crate::stats::{
     cliffs_delta, mann_whitney, median,
 };
 
-/// Which way is good.
+/// Whether lower or higher values are better.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Better {
-    /// Times, bytes that nobody wanted.
+    /// Lower is better: times, unwanted bytes.
     Lower,
-    /// Rates, shares of the link.
+    /// Higher is better: rates, shares of the link.
     Higher,
 }
 
-/// One metric on one side.
+/// The values of one metric on one side.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct Series {
-    /// What is measured: `small 10 kB beside big`.
+    /// Name of the metric: `small 10 kB beside big`.
     pub metric: String,
-    /// In which unit: `ms`.
+    /// Unit: `ms`.
     pub unit: String,
-    /// Which way is good.
+    /// Whether lower or higher values are better.
     pub better: Better,
     /// The values of each run.
     pub runs: Vec<Run>,
 }
 
-/// One side in numbers.
+/// Summary of one side.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct Side {
-    /// Its name.
+    /// Label of the side.
     pub label: String,
-    /// Runs with at least one value.
+    /// Number of runs with at least one value.
     pub runs: usize,
-    /// All values of all runs together.
+    /// Summary of the pooled values of all runs.
     #[serde(flatten)]
     pub summary: Summary,
-    /// The median's interval.
+    /// Confidence interval of the median.
     pub median_interval: Option<Interval>,
 }
 
-/// Everything about one metric on two sides.
+/// The comparison of one metric on two sides.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct Comparison {
-    /// What both sides have in common beside the metric; empty if nothing need be said.
+    /// Factor levels that both sides have in common; empty if there is nothing to distinguish.
     pub setting: String,
-    /// What is measured.
+    /// Name of the metric.
     pub metric: String,
-    /// In which unit.
+    /// Unit.
     pub unit: String,
-    /// Which way is good.
+    /// Whether lower or higher values are better.
     pub better: Better,
-    /// What is compared with.
+    /// The baseline.
     pub a: Side,
-    /// What is compared.
+    /// The side that is compared with the baseline.
     pub b: Side,
     /// B's median divided by A's; none if A's is 0.
     pub ratio: Option<f64>,
-    /// The ratio's interval; none from fewer than five runs.
+    /// Confidence interval of the ratio; none for fewer than five runs.
     pub ratio_interval: Option<Interval>,
-    /// The interval of B's median less A's, which is what says whether there is a difference.
+    /// Confidence interval of B's median minus A's. It decides whether there is a difference.
     pub difference_interval: Option<Interval>,
-    /// Whether intervals are of pairs of runs with one seed.
+    /// Whether the intervals resample pairs of runs with the same seed.
     pub drawn: Drawn,
     /// B's 95th percentile divided by A's.
     pub p95_ratio: Option<f64>,
-    /// How often B is larger than A, less how often it is smaller.
+    /// Cliff's delta of B against A.
     pub effect: Effect,
-    /// Whether chance alone would do it: over the medians of runs; none from fewer than five a side.
+    /// Mann-Whitney test over the medians of runs; none for fewer than five runs on a side.
     pub test: Option<RankTest>,
-    /// The same in a sentence.
+    /// The result as a sentence.
     pub sentence: String,
 }
 

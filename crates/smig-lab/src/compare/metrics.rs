@@ -1,7 +1,7 @@
-//! The metrics of a campaign's results.
+//! Extracts metrics from a campaign's results.
 //!
-//! Objects that are not complete have no time; how many there are is a metric of its own, so that a
-//! scheme does not win by losing its slowest objects.
+//! Incomplete objects have no time. Their number is a separate metric, so that a scheme does not
+//! win by losing its slowest objects.
 
 use crate::campaign::CellResult;
 use crate::report::bytes;
@@ -11,12 +11,12 @@ use crate::workload::{ObjectResult, Outcome};
 use super::difference::{Better, Series};
 use crate::stats::Run;
 
-/// All metrics of some results, which are runs of the same setting.
+/// Collects all metrics of results that are runs of the same condition:
 ///
-/// - a small object's time, for each transfer and size, beside a big transfer and alone;
-/// - a big transfer's time, and the share of the link's rate that it had;
-/// - bytes that came after a cancel;
-/// - objects that failed, in percent of those asked for.
+/// - the time of a small object, for each transfer and size, beside a big transfer and alone;
+/// - the time of a big transfer, and its share of the link's rate;
+/// - bytes that arrived after a cancel;
+/// - failed objects, in percent of those requested.
 #[must_use]
 pub fn series_of(results: &[&CellResult]) -> Vec<Series> {
     let mut all = Collected { runs: results, series: Vec::new() };
@@ -31,7 +31,7 @@ pub fn series_of(results: &[&CellResult]) -> Vec<Series> {
             all.push("objects that failed", "%", Better::Lower, run, percent);
         }
     }
-    // A column of zeros on both sides would only fill the page.
+    // Omit the failure percentage if it is zero in every run.
     all.series.retain(|series| {
         series.unit != "%"
             || series.runs.iter().flat_map(|run| &run.values).any(|value| *value > 0.0)
@@ -86,7 +86,7 @@ impl Collected<'_> {
                     Direction::Download => &result.scenario.link.to_client,
                     Direction::Upload => &result.scenario.link.to_server,
                 };
-                // Of a trace there is no mean before it runs.
+                // The mean rate of a trace is unknown before it runs.
                 if let Some(mean) = link.rate.mean() {
                     let rate = object.bytes as f64 * 8.0 / object.seconds().max(1e-9);
                     let share = rate / mean.as_bits_per_second() as f64 * 100.0;
@@ -98,7 +98,7 @@ impl Collected<'_> {
     }
 }
 
-/// The name of a big transfer that ran while the object was asked for.
+/// Returns the name of a big transfer that was in progress when the object was requested.
 fn beside<'a>(object: &ObjectResult, all: &'a [ObjectResult]) -> Option<&'a str> {
     all.iter()
         .find(|other| {

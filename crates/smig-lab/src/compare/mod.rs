@@ -1,9 +1,10 @@
-//! Results held against each other: how much they differ, how sure that is, and whether it matters.
+//! Comparison of results: how much they differ, how certain that is, and whether it matters.
 //!
-//! Owns the numbers and sentences of a comparison. What is compared are [`Series`]: values of one
-//! metric by run. [`series_of`] makes them of a campaign's results. It computes with
-//! [`stats`](crate::stats) alone, and never tells a result better than its runs allow: values of one
-//! run depend on each other, so intervals draw whole runs, and with few runs the words say so.
+//! Owns the numbers and sentences of a comparison. It compares [`Series`], the values of one metric
+//! by run; [`series_of`] extracts them from a campaign's results. All statistics come from
+//! [`stats`](crate::stats). A comparison claims no more than its runs support: values of one run
+//! depend on each other, so intervals resample entire runs, and the sentence states if there are
+//! few runs.
 
 mod difference;
 #[cfg(target_os = "linux")]

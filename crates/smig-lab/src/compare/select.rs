@@ -1,4 +1,4 @@
-//! Which results a side is made of: `results/fig4:scheme=NoMig,buffer=large`.
+//! Selects the results of a side: `results/fig4:scheme=NoMig,buffer=large`.
 
 use std::fmt;
 use std::path::{Path, PathBuf};
@@ -6,29 +6,29 @@ use std::path::{Path, PathBuf};
 use crate::campaign::CellResult;
 use crate::scenario::Variant;
 
-/// A folder or file with results, and the variants that are wanted of it.
+/// A directory or file with results, and the variants to select from it.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Selector {
-    /// Where the results are; none if it is where the other side's are.
+    /// Path of the results; none if it is the other side's path.
     pub path: Option<PathBuf>,
-    /// Axis and name; all of them must fit.
+    /// Pairs of axis and name; a variant must match all of them.
     pub wanted: Vec<(String, String)>,
 }
 
-/// What is wrong with a selector.
+/// An error in a selector.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum SelectorError {
-    /// A part after the colon is no `axis=name`.
+    /// A part after the colon is not `axis=name`.
     #[error("{0:?} is no axis=name; a side is FOLDER, FOLDER:axis=name or :axis=name,axis=name")]
     Form(String),
-    /// Nothing is selected.
+    /// The selector is empty.
     #[error("it is empty; a side is FOLDER, FOLDER:axis=name or :axis=name,axis=name")]
     Empty,
 }
 
 impl Selector {
-    /// Reads `PATH`, `PATH:axis=name,...` or `:axis=name,...`. A path that has a colon followed by
-    /// an equals sign needs a `:` at its end.
+    /// Parses `PATH`, `PATH:axis=name,...` or `:axis=name,...`. A path that contains a colon
+    /// followed by an equals sign needs a trailing `:`.
     ///
     /// # Errors
     /// [`SelectorError`].
@@ -50,20 +50,20 @@ impl Selector {
         Ok(Self { path, wanted })
     }
 
-    /// Whether a result belongs to it.
+    /// Returns whether the selector matches a result's variant.
     #[must_use]
     pub fn takes(&self, variant: &Variant) -> bool {
         self.wanted.iter().all(|(axis, name)| variant.on(axis) == Some(name))
     }
 
-    /// What the variant is beside what was asked for.
+    /// Returns the variant's axes that neither selector names.
     fn rest(&self, variant: &Variant, other: &Self) -> Vec<(String, String)> {
         let asked =
             |axis: &str| self.wanted.iter().chain(&other.wanted).any(|(wanted, _)| wanted == axis);
         variant.0.iter().filter(|(axis, _)| !asked(axis)).cloned().collect()
     }
 
-    /// The side's name for people.
+    /// Returns the side's label in reports.
     #[must_use]
     pub fn label(&self) -> String {
         if self.wanted.is_empty() {
@@ -91,10 +91,11 @@ impl fmt::Display for Selector {
     }
 }
 
-/// Results of one setting on both sides.
+/// Results of one condition on both sides.
 #[derive(Debug)]
 pub struct Group<'a> {
-    /// What the setting is beside the sides' own selections, for people; empty if it is the only.
+    /// Factor levels of the condition other than the selected ones, as text; empty if there are
+    /// none.
     pub setting: String,
     /// A's runs.
     pub a: Vec<&'a CellResult>,
@@ -102,8 +103,8 @@ pub struct Group<'a> {
     pub b: Vec<&'a CellResult>,
 }
 
-/// Results of each side by what the sides have in common, so that like is compared with like.
-/// Runs that do not count are left out, and so are settings that only one side has.
+/// Groups the results of both sides by the factor levels that they have in common. Omits disturbed
+/// runs, and conditions that only one side has.
 #[must_use]
 pub fn pair<'a>(
     (a, a_results): (&Selector, &'a [CellResult]),

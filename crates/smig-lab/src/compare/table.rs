@@ -6,7 +6,7 @@ use crate::report::html::{Align, Table};
 use crate::report::number;
 use crate::stats::Interval;
 
-/// One row for each comparison, for any of the report's writers.
+/// Builds a table with one row per comparison, for any of the report's writers.
 #[must_use]
 pub fn table(comparisons: &[Comparison]) -> Table {
     let setting = comparisons.iter().any(|c| !c.setting.is_empty());

@@ -1,4 +1,4 @@
-//! Comparisons say what their numbers say, and no more.
+//! Tests that comparisons claim what their numbers support, and no more.
 
 use super::*;
 use crate::stats::{Bootstrap, Drawn, Run};
@@ -96,7 +96,7 @@ fn a_side_without_values_cannot_be_compared() {
     let empty = Series { runs: vec![Run::default()], ..slow.clone() };
     let bootstrap = Bootstrap::default();
     assert_eq!(compare("", ("a", &slow), ("b", &empty), &bootstrap), None);
-    // A ratio to 0 has no meaning; the rest has.
+    // A ratio to 0 is undefined; the other statistics are not.
     let none = |seed| Run { seed, values: vec![0.0; 3] };
     let zero = Series { runs: (0..5).map(none).collect(), ..slow.clone() };
     let comparison = against(&zero, &slow);

@@ -1,10 +1,10 @@
-//! A comparison in a sentence that claims no more than the numbers.
+//! States a comparison in a sentence that claims no more than the numbers support.
 
 use super::difference::{Better, Comparison};
 use crate::report::{amount, ms, number};
 use crate::stats::{LEAST_RUNS, Magnitude};
 
-/// A ratio nearer to 1 than this makes no difference to anybody, however sure it is.
+/// A ratio closer to 1 than this is irrelevant in practice, however certain it is.
 const NOTHING: f64 = 0.01;
 
 pub(super) fn sentence(comparison: &Comparison) -> String {
@@ -39,7 +39,7 @@ pub(super) fn sentence(comparison: &Comparison) -> String {
     text + "."
 }
 
-/// The p value between two marks, where there is one.
+/// Formats the p value between `before` and `after`; empty if there is no test.
 fn sure(c: &Comparison, before: &str, after: &str) -> String {
     c.test.map_or_else(String::new, |test| format!("{before}p {}{after}", probability(test.p)))
 }
@@ -50,7 +50,7 @@ enum Verdict {
     TooFew,
 }
 
-/// By the interval alone: it draws pairs of runs where there are some, which the test does not.
+/// Decides by the interval alone: it resamples pairs of runs if possible, which the test does not.
 fn verdict(c: &Comparison) -> Verdict {
     match c.difference_interval {
         None => Verdict::TooFew,
@@ -80,7 +80,7 @@ fn values(c: &Comparison) -> String {
     )
 }
 
-/// A ratio as people say it.
+/// Formats a ratio in words.
 fn share(ratio: f64) -> String {
     let percent = (ratio - 1.0).abs() * 100.0;
     let digits = usize::from(percent < 9.95);
@@ -91,7 +91,7 @@ fn share(ratio: f64) -> String {
     }
 }
 
-/// p to two digits that count, and never as 0: `= 0.013`.
+/// Formats p with two significant digits, never as 0: `= 0.013`.
 pub(super) fn probability(p: f64) -> String {
     match p {
         p if p < 0.001 => "< 0.001".into(),

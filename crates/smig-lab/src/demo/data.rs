@@ -1,5 +1,4 @@
-//! What is recorded of the demonstration. Serialised, this is the `--json`
-//! output: names end in their unit.
+//! The demonstration's record. Serialised, it is the `--json` output: names end in their unit.
 
 use std::fmt;
 use std::time::Duration;
@@ -9,7 +8,7 @@ use serde::{Deserialize, Serialize};
 use crate::link::{LinkReport, LinkSpec};
 use crate::millis;
 
-/// What one run does differently from the others.
+/// The variant of a run.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Variant {
@@ -17,15 +16,15 @@ pub enum Variant {
     PlainHttp2,
     /// The same with `TCP_NOTSENT_LOWAT` on the server's socket.
     NotsentLowat,
-    /// The big file moves to a connection of its own.
+    /// The big file migrates to a connection of its own.
     Smig,
 }
 
 impl Variant {
-    /// In the order they are run.
+    /// All variants, in the order of the runs.
     pub const ALL: [Self; 3] = [Self::PlainHttp2, Self::NotsentLowat, Self::Smig];
 
-    /// The name for people.
+    /// Returns the display name.
     #[must_use]
     pub const fn title(self) -> &'static str {
         match self {
@@ -35,7 +34,7 @@ impl Variant {
         }
     }
 
-    /// The name for narrow places.
+    /// Returns a short display name.
     #[must_use]
     pub const fn short(self) -> &'static str {
         match self {
@@ -63,29 +62,29 @@ impl fmt::Display for ConnectionId {
     }
 }
 
-/// What all runs have in common.
+/// The setup that all runs share.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct DemoSetup {
     /// The emulated link.
     pub link: LinkSpec,
-    /// What is compared, in the order of the runs.
+    /// The variants, in the order of the runs.
     pub variants: Vec<Variant>,
     /// The hosts' congestion control.
     pub congestion_control: String,
-    /// That of SMig's connections for big files; the hosts' when absent.
+    /// That of SMig's connections for big files; the hosts' if `None`.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub bulk_congestion_control: Option<String>,
-    /// How long SMig's server holds the big file back for one small object, at most.
+    /// The longest time that SMig's server holds the big file back for one small object.
     #[serde(with = "millis", rename = "max_hold_ms")]
     pub max_hold: Duration,
-    /// Size of a small object.
+    /// Size of a small object in bytes.
     pub object_bytes: u64,
-    /// From one small request to the next.
+    /// Interval between requests for small objects.
     #[serde(with = "millis", rename = "object_interval_ms")]
     pub object_interval: Duration,
-    /// Size of the big file.
+    /// Size of the big file in bytes.
     pub big_file_bytes: u64,
-    /// What one [`BulkSample`] covers.
+    /// The length of one [`BulkSample`].
     #[serde(with = "millis", rename = "sample_interval_ms")]
     pub sample_interval: Duration,
     /// The program and its version.
@@ -95,20 +94,20 @@ pub struct DemoSetup {
 }
 
 impl DemoSetup {
-    /// How long a run is going to be, from the link's rate: what TCP, TLS and small objects take
-    /// is a guess.
+    /// Returns the expected length of a run, from the link's rate; the overhead of TCP, TLS and small
+    /// objects is an estimate.
     #[must_use]
     pub fn likely_length(&self) -> Duration {
         let rate = self.link.to_client.rate.as_bits_per_second() as f64;
         let small = self.object_bytes as f64 * 8.0 / self.object_interval.as_secs_f64().max(1e-3);
         let left = (rate - small).max(rate / 10.0);
         let file = self.big_file_bytes as f64 * 8.0 / left * 1.05;
-        // Small objects alone come first.
+        // Small objects without load come first.
         self.object_interval * 6 + Duration::try_from_secs_f64(file).unwrap_or(Duration::MAX / 2)
     }
 }
 
-/// What else was on its way when a small object was asked for.
+/// The load on the link when a small object was requested.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Load {
@@ -121,41 +120,41 @@ pub enum Load {
 /// One small object.
 #[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize)]
 pub struct SmallObject {
-    /// When it was asked for.
+    /// When it was requested.
     #[serde(with = "millis", rename = "at_ms")]
     pub at: Duration,
-    /// From the request to its last byte.
+    /// The time from the request to its last byte.
     #[serde(with = "millis", rename = "took_ms")]
     pub took: Duration,
-    /// What it had to share the link with.
+    /// The concurrent load on the link.
     pub load: Load,
 }
 
-/// Bytes of the big file that came on one connection in one interval.
+/// Bytes of the big file that arrived on one connection in one interval.
 #[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize)]
 pub struct BulkSample {
     /// The interval's end; its length is [`DemoSetup::sample_interval`].
     #[serde(with = "millis", rename = "at_ms")]
     pub at: Duration,
-    /// Where they came.
+    /// The connection.
     pub connection: ConnectionId,
-    /// How many.
+    /// The number of bytes.
     pub bytes: u64,
 }
 
-/// The big file's stream went on on another connection.
+/// A migration of the big file's stream to another connection.
 #[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize)]
 pub struct Move {
-    /// When the client knew.
+    /// When the client observed the migration.
     #[serde(with = "millis", rename = "at_ms")]
     pub at: Duration,
-    /// The connection it left.
+    /// The source connection.
     pub from: ConnectionId,
-    /// The connection it went to.
+    /// The target connection.
     pub to: ConnectionId,
 }
 
-/// All body bytes that one connection brought.
+/// All body bytes that arrived on one connection.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 pub struct ConnectionBytes {
     /// The connection.
@@ -167,31 +166,31 @@ pub struct ConnectionBytes {
 /// One run.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct DemoRun {
-    /// What it did differently.
+    /// The variant.
     pub variant: Variant,
-    /// In order of their requests.
+    /// Small objects, in the order of their requests.
     pub objects: Vec<SmallObject>,
-    /// In order of time.
+    /// Samples of the big file, in chronological order.
     pub bulk: Vec<BulkSample>,
-    /// When the big file was asked for; absent before that.
+    /// When the big file was requested; `None` before that.
     #[serde(default, with = "optional_millis", rename = "bulk_started_ms")]
     pub bulk_started: Option<Duration>,
-    /// When its last byte came; absent when it did not.
+    /// When its last byte arrived; `None` if it did not.
     #[serde(default, with = "optional_millis", rename = "bulk_finished_ms")]
     pub bulk_finished: Option<Duration>,
-    /// In order of time.
+    /// Migrations, in chronological order.
     pub moves: Vec<Move>,
-    /// One entry for each connection.
+    /// Bytes of each connection.
     pub connections: Vec<ConnectionBytes>,
-    /// What went wrong: whole sentences.
+    /// Problems, in complete sentences.
     pub problems: Vec<String>,
-    /// What the emulated link counted; absent while the run goes on.
+    /// Counters of the emulated link; `None` while the run is in progress.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub link: Option<LinkReport>,
 }
 
 impl DemoRun {
-    /// A run of which nothing is known yet.
+    /// Returns an empty run.
     #[must_use]
     pub const fn new(variant: Variant) -> Self {
         Self {
@@ -207,19 +206,19 @@ impl DemoRun {
         }
     }
 
-    /// Bytes of the big file so far.
+    /// Returns the bytes of the big file so far.
     #[must_use]
     pub fn bulk_bytes(&self) -> u64 {
         self.bulk.iter().map(|sample| sample.bytes).sum()
     }
 
-    /// From the request for the big file to its last byte.
+    /// Returns the time from the request for the big file to its last byte.
     #[must_use]
     pub fn bulk_took(&self) -> Option<Duration> {
         self.bulk_finished?.checked_sub(self.bulk_started?)
     }
 
-    /// The last moment that anything is known of.
+    /// Returns the time of the last record.
     #[must_use]
     pub fn end(&self) -> Duration {
         let objects = self.objects.iter().map(|object| object.at + object.took);
@@ -228,16 +227,16 @@ impl DemoRun {
     }
 }
 
-/// Everything.
+/// The result of the demonstration.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct DemoResult {
-    /// What the runs have in common.
+    /// The setup that the runs share.
     pub setup: DemoSetup,
-    /// In the order they were run.
+    /// The runs, in chronological order.
     pub runs: Vec<DemoRun>,
 }
 
-/// As [`millis`], for a moment that may not have come.
+/// Like [`millis`], for a time that may be absent.
 mod optional_millis {
     use super::{Deserialize, Duration, Serialize, millis};
     use serde::{Deserializer, Serializer};

@@ -8,7 +8,7 @@ use crate::report::svg::{
 };
 use crate::report::{ms, number};
 
-/// One run: small objects above, the big file below.
+/// Plots one run: small objects above, the big file below.
 pub(super) fn run_figure(result: &DemoResult, summaries: &[RunSummary], run: &DemoRun) -> Figure {
     let end = result.runs.iter().map(DemoRun::end).max().unwrap_or_default();
     let alone = summary::unloaded_median(summaries);
@@ -49,10 +49,10 @@ fn describe(summaries: &[RunSummary], run: &DemoRun) -> String {
     }
 }
 
-/// Above the slowest object there is room for the word at a move.
+/// Room above the slowest object, for the label of a migration.
 const HEADROOM: f64 = 1.5;
 
-/// One axis for the small objects of all runs.
+/// Returns one axis for the small objects of all runs.
 fn object_axis(result: &DemoResult) -> Axis {
     let times = || result.runs.iter().flat_map(|run| &run.objects).map(|o| millis::of(o.took));
     let slowest = times().fold(0.0, f64::max);
@@ -81,7 +81,7 @@ fn object_layers(run: &DemoRun) -> Vec<Layer> {
     ]
 }
 
-/// Megabits per second of one sample.
+/// Returns the rate of one sample in Mbit/s.
 fn rate(setup: &DemoSetup, sample: &BulkSample) -> f64 {
     sample.bytes as f64 * 8e-6 / setup.sample_interval.as_secs_f64().max(1e-3)
 }
@@ -90,7 +90,7 @@ fn most_rate(result: &DemoResult) -> f64 {
     result.setup.link.to_client.rate.as_mbit()
 }
 
-/// A layer for each connection, those of one interval on top of each other.
+/// Returns a stacked layer for each connection.
 fn bulk_layers(setup: &DemoSetup, run: &DemoRun) -> Vec<Layer> {
     let mut connections: Vec<ConnectionId> = run.bulk.iter().map(|s| s.connection).collect();
     connections.sort_unstable();
@@ -119,7 +119,7 @@ fn bulk_layers(setup: &DemoSetup, run: &DemoRun) -> Vec<Layer> {
         .collect()
 }
 
-/// The distribution of small objects beside the big file, all runs together.
+/// Plots the distribution of small objects beside the big file, all runs together.
 pub(super) fn distribution(result: &DemoResult, summaries: &[RunSummary], width: f64) -> Figure {
     let alone = summary::unloaded_median(summaries).map(|median| Layer {
         name: "nothing else on the link (median)".into(),
@@ -143,7 +143,7 @@ pub(super) fn distribution(result: &DemoResult, summaries: &[RunSummary], width:
     }
 }
 
-/// A run's line, with its marker at the quartiles: it is told by form as well.
+/// Returns a run's line and its markers at the quartiles, which distinguish it by shape as well.
 fn distribution_layers(run: &DemoRun) -> [Layer; 2] {
     let times = object_times(run, Load::BigFile);
     let share = |index: usize| (index + 1) as f64 / times.len() as f64 * 100.0;

@@ -1,5 +1,5 @@
-//! The demonstration while it runs: both series of all runs, redrawn in place;
-//! without a terminal, a line now and then.
+//! The live view: both series of all runs, redrawn in place; without a terminal, a line of text at
+//! intervals.
 
 use std::io::{self, Stdout, Write};
 use std::time::Duration;
@@ -11,33 +11,33 @@ use super::summary::{findings, render_text, scene, summaries, summarise};
 use crate::report::ms;
 use crate::terminal::Screen;
 
-/// How often a line is written where there is no terminal.
+/// Interval between lines of text without a terminal.
 const LINE_EVERY: Duration = Duration::from_secs(5);
 
-/// Records the demonstration and shows it meanwhile.
+/// Records the demonstration and displays it while it runs.
 #[derive(Debug)]
 pub struct LiveView<W: Write = Stdout> {
     recorder: DemoRecorder,
     screen: Screen<W>,
-    /// When the next line is due, in the current run's time.
+    /// When the next line is due, in time since the start of the run.
     next_line: Duration,
 }
 
 impl LiveView {
-    /// On standard output.
+    /// Creates a live view on standard output.
     ///
     /// # Errors
-    /// Those of writing.
+    /// Errors of writing.
     pub fn stdout(setup: DemoSetup) -> io::Result<Self> {
         Self::new(setup, Screen::stdout())
     }
 }
 
 impl<W: Write> LiveView<W> {
-    /// On a screen; says what is going to happen.
+    /// Creates a live view on a screen and prints a description of the demonstration.
     ///
     /// # Errors
-    /// Those of writing.
+    /// Errors of writing.
     pub fn new(setup: DemoSetup, mut screen: Screen<W>) -> io::Result<Self> {
         let width = screen.size().map_or(usize::MAX, |(columns, _)| columns.max(40) - 1);
         screen.say(&wrap(&scene(&setup), width))?;
@@ -51,10 +51,10 @@ impl<W: Write> LiveView<W> {
         Ok(Self { recorder: DemoRecorder::new(setup), screen, next_line: LINE_EVERY })
     }
 
-    /// Takes one event and shows what has changed.
+    /// Records one event and redraws the screen.
     ///
     /// # Errors
-    /// Those of writing.
+    /// Errors of writing.
     pub fn apply(&mut self, event: &DemoEvent) -> io::Result<()> {
         self.recorder.apply(event);
         let drawing = self.screen.size().and_then(|size| draw(self.recorder.result(), size));
@@ -64,10 +64,10 @@ impl<W: Write> LiveView<W> {
         }
     }
 
-    /// Writes the table and the sentences, and gives the result.
+    /// Prints the table and the sentences, and returns the result.
     ///
     /// # Errors
-    /// Those of writing.
+    /// Errors of writing.
     pub fn finish(mut self) -> io::Result<DemoResult> {
         let width = self.screen.size().map_or(80, |(columns, _)| columns.clamp(40, 100) - 1);
         let result = self.recorder.finish();
@@ -79,7 +79,7 @@ impl<W: Write> LiveView<W> {
         Ok(result)
     }
 
-    /// What happened, in a line, unless it is too small for one.
+    /// Prints an event as a line, unless it is too minor.
     fn say(&mut self, event: &DemoEvent) -> io::Result<()> {
         let result = self.recorder.result();
         let Some(run) = result.runs.last() else { return Ok(()) };
@@ -107,7 +107,7 @@ impl<W: Write> LiveView<W> {
     }
 }
 
-/// The state of a run in a few short texts.
+/// Returns the state of a run as a few short texts.
 pub(super) fn progress(setup: &DemoSetup, run: &DemoRun) -> Vec<String> {
     let summary = summarise(setup, run);
     let mut texts = Vec::new();
@@ -137,7 +137,7 @@ pub(super) fn progress(setup: &DemoSetup, run: &DemoRun) -> Vec<String> {
     texts
 }
 
-/// Breaks a text at blanks so that no line is longer than `width`.
+/// Wraps a text at spaces so that no line is longer than `width`.
 pub(crate) fn wrap(text: &str, width: usize) -> String {
     let mut out = String::new();
     let mut column = 0;

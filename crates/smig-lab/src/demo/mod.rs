@@ -1,10 +1,9 @@
 //! The demonstration: small objects beside one big file, three ways.
 //!
-//! Owns what is recorded of it ([`DemoResult`]), how it becomes numbers and
-//! sentences ([`summary`]), one web page ([`render_html`]), one picture ([`render_svg`]), a JSON document
-//! ([`render_json`]) and a live view ([`LiveView`]). [`drive`] makes the
-//! transfers and hands on [`DemoEvent`]s; nothing else here opens a socket or
-//! reads a clock.
+//! Owns its record ([`DemoResult`]), the conversion to numbers and sentences ([`summary`]), one web page
+//! ([`render_html`]), one picture ([`render_svg`]), a JSON document ([`render_json`]) and a live view
+//! ([`LiveView`]). [`drive`] makes the transfers and emits [`DemoEvent`]s; nothing else here opens a
+//! socket or reads a clock.
 //!
 //! All times within a run count from its start.
 

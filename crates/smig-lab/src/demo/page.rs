@@ -12,10 +12,10 @@ use crate::report::html::{Align, Bar, Page, Table};
 use crate::report::svg::Colour;
 use crate::report::{bytes, ms, number};
 
-/// The result with its summary, as a JSON document.
+/// Renders the result with its summary as a JSON document.
 ///
 /// # Panics
-/// Never: all of it can be written as JSON.
+/// Never: every value can be serialised as JSON.
 #[must_use]
 pub fn render_json(result: &DemoResult) -> String {
     #[derive(Serialize)]
@@ -30,7 +30,7 @@ pub fn render_json(result: &DemoResult) -> String {
     serde_json::to_string_pretty(&document).expect("numbers, strings and lists") + "\n"
 }
 
-/// The result as one self-contained page.
+/// Renders the result as one self-contained page.
 #[must_use]
 pub fn render_html(result: &DemoResult) -> String {
     let summaries = summary::summaries(result);
@@ -82,7 +82,7 @@ pub fn render_html(result: &DemoResult) -> String {
     page.finish()
 }
 
-/// Medians: with nothing else on the link first.
+/// Returns the bars of medians, the one without load first.
 fn bars(summaries: &[RunSummary]) -> Vec<Bar> {
     let bar = |name: &str, value: f64, colour: Colour| {
         let text = format!("{} ms", ms(value));
@@ -109,7 +109,7 @@ fn numbers(summaries: &[RunSummary]) -> Table {
     Table { columns, rows }
 }
 
-/// Which one where: a run may owe its numbers to it.
+/// Returns the congestion controls; a run's numbers may depend on them.
 fn congestion_control(setup: &DemoSetup) -> String {
     let all = &setup.congestion_control;
     match &setup.bulk_congestion_control {

@@ -1,4 +1,4 @@
-//! The drawing of a running demonstration: the series of all runs side by side,
+//! The picture of a running demonstration: the series of all runs side by side,
 //! small objects above and the big file below, with a few numbers under them.
 
 use std::time::Duration;
@@ -11,21 +11,21 @@ use crate::terminal::{Bars, Dots, Grid, Paint};
 
 /// Columns left of the charts, for the numbers at the axis.
 const GUTTER: usize = 8;
-/// Between charts.
+/// Columns between charts.
 const GAP: usize = 2;
-/// Rows of the upper chart at most, and of the lower.
+/// Maximum number of rows of the upper chart, and of the lower.
 const OBJECT_ROWS: usize = 8;
 const BULK_ROWS: usize = 4;
-/// Rows besides the charts.
+/// Rows other than the charts.
 const OTHER_ROWS: usize = 10;
-/// A narrower chart shows nothing.
+/// Minimum width of a chart; a narrower one is illegible.
 const LEAST_COLUMNS: usize = 20;
-/// A wider one shows nothing more.
+/// Maximum width of a chart; a wider one adds no detail.
 const MOST_COLUMNS: usize = 60;
 
-/// The whole picture; `None` when the terminal is too small for one.
+/// Draws the complete picture; `None` if the terminal is too small for it.
 pub(super) fn draw(result: &DemoResult, (columns, rows): (usize, usize)) -> Option<Grid> {
-    // One column and one row less: the cursor needs a place.
+    // One column and one row less, for the cursor.
     let width = (columns - 1).min(132);
     let object_rows = (rows - 1).checked_sub(OTHER_ROWS + BULK_ROWS)?.min(OBJECT_ROWS);
     if object_rows < 3 || width < GUTTER + LEAST_COLUMNS {
@@ -34,7 +34,7 @@ pub(super) fn draw(result: &DemoResult, (columns, rows): (usize, usize)) -> Opti
     let variants = &result.setup.variants;
     let all = variants.len().max(1);
     let beside = ((width - GUTTER - GAP * (all - 1)) / all).min(MOST_COLUMNS);
-    // Where three do not fit, the current run alone.
+    // If three do not fit, only the current run.
     let (panels, panel_width) = if beside >= LEAST_COLUMNS {
         (variants.clone(), beside)
     } else {
@@ -56,7 +56,7 @@ pub(super) fn draw(result: &DemoResult, (columns, rows): (usize, usize)) -> Opti
     Some(picture.grid)
 }
 
-/// How long a run is going to be, from the link's rate, or already is.
+/// Returns the length of a run: as expected from the link's rate, or longer if a run already is.
 fn length(result: &DemoResult) -> Duration {
     let ends = result.runs.iter().map(DemoRun::end).max().unwrap_or_default();
     ends.max(result.setup.likely_length())
@@ -68,7 +68,7 @@ fn object_axis(result: &DemoResult) -> Axis {
     Axis::log(times().fold(alone, f64::min), times().fold(alone * 12.0, f64::max), "ms")
 }
 
-/// One drawing in the making.
+/// A picture under construction.
 struct Picture<'a> {
     grid: Grid,
     result: &'a DemoResult,
@@ -80,7 +80,7 @@ struct Picture<'a> {
 }
 
 impl Picture<'_> {
-    /// Row of the upper chart's top; its heading and the run's name are above.
+    /// First row of the upper chart; its heading and the run's name are above.
     const OBJECTS: usize = 2;
 
     const fn objects_axis(&self) -> usize {
@@ -95,7 +95,7 @@ impl Picture<'_> {
         self.bulk_top() + BULK_ROWS
     }
 
-    /// Names and numbers left of the charts.
+    /// Draws names and numbers left of the charts.
     fn draw_axes(&mut self) {
         self.grid.text(0, 1, "small object, ms", Paint::Faint);
         self.draw_ticks(&self.objects.clone(), Self::OBJECTS, self.object_rows);
@@ -105,7 +105,7 @@ impl Picture<'_> {
 
     fn draw_ticks(&mut self, axis: &Axis, top: usize, rows: usize) {
         for (value, text) in axis.ticks(rows) {
-            // The row that the value itself falls into, for its first tick.
+            // The row that contains the value itself, for its first tick.
             let above = (axis.position(value) * rows as f64) as usize;
             let row = top + rows - 1 - above.min(rows - 1);
             if self.grid.is_blank(GUTTER - 1, row) {
@@ -173,7 +173,7 @@ impl Picture<'_> {
         }
     }
 
-    /// The rates of all connections at a moment, as parts of a bar.
+    /// Returns the rates of all connections at a moment, as segments of a bar.
     fn parts(&self, run: &DemoRun, moment: f64) -> Vec<(f64, Paint, char)> {
         let interval = self.result.setup.sample_interval.as_secs_f64().max(1e-3);
         let covers = |sample: &&BulkSample| {
@@ -212,7 +212,7 @@ const fn paint(variant: Variant) -> Paint {
     }
 }
 
-/// Connections differ in texture too, for terminals without colour.
+/// Connections also differ in texture, for terminals without colour.
 const fn connection_paint(connection: ConnectionId) -> (Paint, char) {
     match connection.0 {
         0 | 1 => (Paint::Plain, '█'),

@@ -1,4 +1,4 @@
-//! The runs side by side as one SVG file, for a text that shows the result.
+//! The runs side by side as one SVG file, for use in a document.
 
 use std::fmt::Write;
 
@@ -11,12 +11,12 @@ use crate::report::svg::{STYLE, with_plain_colours};
 
 const GAP: f64 = 14.0;
 const MARGIN: f64 = 12.0;
-/// Above each run: its name, its numbers.
+/// Height above each run, for its name and its numbers.
 const HEAD: f64 = 58.0;
-/// Below all: what it is.
+/// Height below all runs, for the caption.
 const FOOT: f64 = 28.0;
 
-/// The result's picture as a file that stands alone, light or dark as its reader has it.
+/// Renders the result as a standalone SVG file that follows the reader's light or dark scheme.
 #[must_use]
 pub fn render_svg(result: &DemoResult) -> String {
     let summaries = summaries(result);

@@ -1,4 +1,4 @@
-//! Turns what happens into a [`DemoResult`].
+//! Converts events to a [`DemoResult`].
 
 use super::data::{
     BulkSample, ConnectionBytes, DemoResult, DemoRun, DemoSetup, Move, SmallObject, Variant,
@@ -6,47 +6,46 @@ use super::data::{
 use crate::link::LinkReport;
 use std::time::Duration;
 
-/// Something happened in the demonstration. Times count from the start of the run.
+/// An event of the demonstration. Times count from the start of the run.
 #[derive(Debug, Clone, PartialEq)]
 pub enum DemoEvent {
-    /// A run begins; what follows belongs to it.
+    /// A run begins; the following events belong to it.
     RunStarted(Variant),
     /// A small object is complete.
     Object(SmallObject),
-    /// The big file was asked for.
+    /// The big file was requested.
     BulkStarted(Duration),
     /// An interval of the big file on one connection is over.
     Bulk(BulkSample),
     /// The big file is complete.
     BulkFinished(Duration),
-    /// The big file went to another connection.
+    /// The big file migrated to another connection.
     Moved(Move),
-    /// Something went wrong, in a whole sentence. The run may go on.
+    /// A problem, in a complete sentence. The run may continue.
     Problem(String),
     /// The run is over.
     RunFinished {
-        /// What each connection brought.
+        /// Bytes of each connection.
         connections: Vec<ConnectionBytes>,
-        /// What the link counted.
+        /// Counters of the link.
         link: Option<LinkReport>,
     },
 }
 
-/// Keeps every event in its place.
+/// Records every event.
 #[derive(Debug, Clone)]
 pub struct DemoRecorder {
     result: DemoResult,
 }
 
 impl DemoRecorder {
-    /// Nothing has happened yet.
+    /// Creates an empty recorder.
     #[must_use]
     pub const fn new(setup: DemoSetup) -> Self {
         Self { result: DemoResult { setup, runs: Vec::new() } }
     }
 
-    /// Takes one event. Those that come before the first run have no place and
-    /// are dropped.
+    /// Records one event. Events before the first run are dropped.
     pub fn apply(&mut self, event: &DemoEvent) {
         if let DemoEvent::RunStarted(variant) = event {
             self.result.runs.push(DemoRun::new(*variant));
@@ -56,7 +55,7 @@ impl DemoRecorder {
         match event {
             DemoEvent::RunStarted(_) => {}
             DemoEvent::Object(object) => {
-                // They complete in any order.
+                // Objects complete in any order.
                 let at = run.objects.partition_point(|earlier| earlier.at <= object.at);
                 run.objects.insert(at, *object);
             }
@@ -72,13 +71,13 @@ impl DemoRecorder {
         }
     }
 
-    /// What is known so far.
+    /// Returns the result so far.
     #[must_use]
     pub const fn result(&self) -> &DemoResult {
         &self.result
     }
 
-    /// What is known in the end.
+    /// Returns the final result.
     #[must_use]
     pub fn finish(self) -> DemoResult {
         self.result

@@ -1,4 +1,4 @@
-//! Made-up results, to test and to look at what draws them. Not measurements.
+//! Synthetic results for tests and previews of the output. Not measurements.
 
 use std::time::Duration;
 
@@ -13,7 +13,7 @@ use crate::link::{LinkCounters, LinkReport, LinkSpec, Scheduling};
 const STEP: Duration = Duration::from_millis(500);
 const UNLOADED: u32 = 6;
 
-/// A setup as the demonstration has it.
+/// A typical setup.
 pub fn setup() -> DemoSetup {
     DemoSetup {
         link: LinkSpec::paper_wired(),
@@ -30,7 +30,7 @@ pub fn setup() -> DemoSetup {
     }
 }
 
-/// Three whole runs.
+/// A result with three complete runs.
 pub fn result() -> DemoResult {
     let mut recorder = DemoRecorder::new(setup());
     for event in Variant::ALL.into_iter().flat_map(events) {
@@ -39,7 +39,7 @@ pub fn result() -> DemoResult {
     recorder.finish()
 }
 
-/// One run in the order it would happen.
+/// The events of one run, in chronological order.
 pub fn events(variant: Variant) -> Vec<DemoEvent> {
     let mut events = vec![DemoEvent::RunStarted(variant)];
     let mut noise = Noise(0x9e37_79b9_7f4a_7c15 ^ variant as u64);
@@ -105,7 +105,7 @@ pub(crate) fn link_report() -> LinkReport {
     }
 }
 
-/// Numbers between 0 and 1, the same in every run of a test.
+/// Pseudorandom numbers between 0 and 1, the same in every test run.
 struct Noise(u64);
 
 impl Noise {

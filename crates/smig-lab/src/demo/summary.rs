@@ -1,7 +1,7 @@
-//! The result in numbers and sentences.
+//! The result as numbers and sentences.
 //!
-//! Small objects count as "beside the big file" when they were asked for while
-//! it was on its way. Medians and percentiles are those of [`crate::report`].
+//! Small objects count as "beside the big file" if they were requested during its transfer. Medians
+//! and percentiles are those of [`crate::report`].
 
 use std::fmt::Write;
 
@@ -12,42 +12,42 @@ use super::live::wrap;
 use crate::millis;
 use crate::report::{amount, bytes, ms, number, quantile, sorted_millis};
 
-/// One run in numbers; a number is absent when there is nothing to take it from.
+/// One run as numbers; a number is `None` if there are no values for it.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct RunSummary {
-    /// Which run.
+    /// The variant.
     pub variant: Variant,
-    /// Small objects that came with nothing else on its way.
+    /// Number of small objects without concurrent load.
     pub unloaded_objects: usize,
     /// Their median, in ms.
     pub unloaded_median_ms: Option<f64>,
-    /// Small objects that came beside the big file.
+    /// Number of small objects beside the big file.
     pub objects: usize,
     /// Their median, in ms.
     pub median_ms: Option<f64>,
-    /// One in twenty took longer, in ms.
+    /// Their 95th percentile, in ms.
     pub p95_ms: Option<f64>,
-    /// The slowest, in ms.
+    /// The maximum, in ms.
     pub max_ms: Option<f64>,
-    /// From the request for the big file to its last byte, in seconds.
+    /// The time from the request for the big file to its last byte, in seconds.
     pub big_file_s: Option<f64>,
     /// Its body's bits over that time, in Mbit/s.
     pub big_file_mbit_per_s: Option<f64>,
     /// Body bytes on each connection.
     pub connections: Vec<ConnectionBytes>,
-    /// How often the big file went to another connection.
+    /// Number of migrations of the big file.
     pub moves: usize,
-    /// How much went wrong.
+    /// Number of problems.
     pub problems: usize,
 }
 
-/// Milliseconds of the small objects under one load, smallest first.
+/// Returns the times of the small objects under one load, in ms, in ascending order.
 #[must_use]
 pub fn object_times(run: &DemoRun, load: Load) -> Vec<f64> {
     sorted_millis(run.objects.iter().filter(|o| o.load == load).map(|o| o.took))
 }
 
-/// One run in numbers.
+/// Summarises one run.
 #[must_use]
 pub fn summarise(setup: &DemoSetup, run: &DemoRun) -> RunSummary {
     let unloaded = object_times(run, Load::Unloaded);
@@ -70,13 +70,13 @@ pub fn summarise(setup: &DemoSetup, run: &DemoRun) -> RunSummary {
     }
 }
 
-/// All runs in numbers.
+/// Summarises all runs.
 #[must_use]
 pub fn summaries(result: &DemoResult) -> Vec<RunSummary> {
     result.runs.iter().map(|run| summarise(&result.setup, run)).collect()
 }
 
-/// What was done, in one sentence.
+/// Describes the demonstration in one sentence.
 #[must_use]
 pub fn scene(setup: &DemoSetup) -> String {
     format!(
@@ -89,7 +89,7 @@ pub fn scene(setup: &DemoSetup) -> String {
     )
 }
 
-/// What came out, in sentences. Says what the numbers say, whoever is ahead.
+/// Returns the findings as sentences; they follow the numbers, whichever variant is ahead.
 #[must_use]
 pub fn findings(summaries: &[RunSummary]) -> Vec<String> {
     let mut sentences = Vec::new();
@@ -125,7 +125,7 @@ pub fn findings(summaries: &[RunSummary]) -> Vec<String> {
     sentences
 }
 
-/// The beginning of a sentence about a run.
+/// Returns the beginning of a sentence about a run.
 const fn with_what(summary: &RunSummary) -> &'static str {
     match summary.variant {
         Variant::PlainHttp2 => "With plain HTTP/2",
@@ -139,7 +139,7 @@ const fn with_what(summary: &RunSummary) -> &'static str {
     }
 }
 
-/// The median of all runs' medians alone; they differ by noise only.
+/// Returns the median of all runs' medians without load, which differ only by noise.
 #[must_use]
 pub fn unloaded_median(summaries: &[RunSummary]) -> Option<f64> {
     let mut medians: Vec<f64> = summaries.iter().filter_map(|s| s.unloaded_median_ms).collect();
@@ -147,7 +147,7 @@ pub fn unloaded_median(summaries: &[RunSummary]) -> Option<f64> {
     quantile(&medians, 0.5)
 }
 
-/// Headings and cells of the final table; the first column names the run.
+/// Returns headings and cells of the final table; the first column names the run.
 #[must_use]
 pub fn table(summaries: &[RunSummary]) -> (Vec<&'static str>, Vec<Vec<String>>) {
     let headings =
@@ -172,7 +172,7 @@ pub fn table(summaries: &[RunSummary]) -> (Vec<&'static str>, Vec<Vec<String>>) 
     (headings, rows)
 }
 
-/// What each connection brought: `connection 1: 1.19 MB, connection 2: 19.2 MB`.
+/// Formats the bytes of each connection: `connection 1: 1.19 MB, connection 2: 19.2 MB`.
 #[must_use]
 pub fn connections(summary: &RunSummary) -> String {
     let each = summary.connections.iter();
@@ -180,10 +180,10 @@ pub fn connections(summary: &RunSummary) -> String {
     if texts.is_empty() { "–".into() } else { texts.join(", ") }
 }
 
-/// What every terminal has.
+/// The width of a standard terminal.
 const COLUMNS: usize = 80;
 
-/// The end of the demonstration as text, at most 80 columns wide.
+/// Renders the result as text, at most 80 columns wide.
 #[must_use]
 pub fn render_text(result: &DemoResult) -> String {
     let summaries = summaries(result);
@@ -232,10 +232,10 @@ fn line(out: &mut String, widths: &[usize], cell: impl Fn(usize) -> String) {
     out.push('\n');
 }
 
-/// Late enough to change what a round trip of tens of milliseconds shows.
+/// Lateness that affects measurements of a round trip of tens of milliseconds.
 const LATE_MS: f64 = 2.0;
 
-/// Why the numbers may not be those of the link, when there is a reason.
+/// Returns why the numbers may not reflect the link alone, if there is a reason.
 #[must_use]
 pub fn doubts(result: &DemoResult) -> Option<String> {
     let late = |run: &DemoRun| run.link.map_or(0.0, |link| millis::of(link.lateness.p99));

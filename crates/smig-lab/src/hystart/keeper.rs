@@ -1,9 +1,10 @@
-//! Who may set it, and what it was before.
+//! Access to the HyStart parameter, and its original value.
 //!
-//! Two lock files. All who use the setting have a shared lock on `users`; who is alone there may
-//! change it. Who comes passes the `state` file's lock, the gate, one at a time, and whoever waits
-//! for another value waits there: those who come later queue behind. The last who leaves gives the
-//! machine its own value back; the state file has it until then, so that it outlives its writer.
+//! There are two lock files. Every user of the setting holds a shared lock on `users`; with an
+//! exclusive lock there, a process may change the setting. New users acquire the lock of the `state`
+//! file, the gate, one at a time. A user that needs the other value waits with the gate held, so that
+//! later ones queue behind it. The last user restores the machine's original value. Until then the
+//! value is in the state file, so that it outlives the process that wrote it.
 
 use std::fs::{self, File};
 use std::io;
@@ -16,10 +17,10 @@ use rustix::io::Errno;
 
 use super::HystartError;
 
-/// How often one who waits looks again.
+/// Polling interval while waiting for a lock.
 const LOOK_EVERY: Duration = Duration::from_millis(20);
 
-/// The kernel's parameter, and the lab's files about it.
+/// The kernel's parameter, and the lab's state and lock files.
 #[derive(Debug, Clone)]
 pub(super) struct Files {
     pub(super) parameter: PathBuf,
@@ -27,25 +28,25 @@ pub(super) struct Files {
     users: PathBuf,
 }
 
-/// The setting is as it was asked for until this is dropped.
+/// Holds the setting at the requested value until dropped.
 #[derive(Debug)]
 pub(super) struct Held {
     files: Files,
     users: File,
 }
 
-/// What is remembered while somebody uses the setting.
+/// Content of the state file while the setting is in use.
 #[derive(Debug, Clone, PartialEq, Eq)]
 struct State {
-    /// The machine's own value, as the kernel writes it.
+    /// The machine's original value, as the kernel formats it.
     own: String,
-    /// What it is meanwhile.
+    /// The value in use.
     on: bool,
-    /// Who set it.
+    /// ID of the process that set it.
     by: u32,
 }
 
-/// Whether the parameter's text says that it is on.
+/// Returns whether the parameter's text means on.
 pub(super) fn is_on(text: &str) -> bool {
     !matches!(text.trim(), "0" | "N")
 }
@@ -55,7 +56,7 @@ const fn digit(on: bool) -> &'static str {
 }
 
 impl Files {
-    /// The machine's. Everybody must find the same ones, whatever TMPDIR is.
+    /// Returns the machine's files. All processes must use the same ones, whatever `TMPDIR` is.
     pub(super) fn here() -> Self {
         let folder = if Path::new("/run").is_dir() { "/run" } else { "/tmp" };
         Self::at(Path::new("/sys/module/tcp_cubic/parameters/hystart"), Path::new(folder))
@@ -69,7 +70,7 @@ impl Files {
         }
     }
 
-    /// Whether the parameter is there and may be written.
+    /// Checks that the parameter exists and may be written.
     pub(super) fn check(&self) -> Result<(), HystartError> {
         let parameter = || self.parameter.display().to_string();
         match File::options().write(true).open(&self.parameter) {
@@ -81,7 +82,7 @@ impl Files {
         }
     }
 
-    /// Sets it, or joins those who have it so. Waits for those who have it otherwise.
+    /// Sets the value, or joins the users of the same value. Waits for users of the other value.
     pub(super) fn hold(&self, on: bool, patience: Duration) -> Result<Held, HystartError> {
         self.check()?;
         let until = Instant::now() + patience;
@@ -100,7 +101,7 @@ impl Files {
                 continue;
             }
             let held = Held { files: self.clone(), users };
-            // One who just left may have been alone for a moment, and taken the setting back.
+            // A leaving user may have held the exclusive lock in between and restored the original value.
             if self.is_set(on) {
                 return Ok(held);
             }
@@ -122,24 +123,24 @@ impl Files {
         self.state().is_some_and(|state| state.on == on)
     }
 
-    /// Gives the machine its own value back if nobody uses another one any more.
+    /// Restores the machine's original value if no process uses the setting.
     pub(super) fn repair(&self) -> Result<(), HystartError> {
         if self.state().is_none() {
             return Ok(());
         }
         let (gate, users) = (open(&self.state)?, open(&self.users)?);
         let exclusive = FlockOperation::NonBlockingLockExclusive;
-        // Whoever is at the gate, or uses it, sees to it.
+        // A process that holds the gate or uses the setting restores the value itself.
         if try_lock(&gate, exclusive)? && try_lock(&users, exclusive)? {
             self.give_back()?;
         }
         Ok(())
     }
 
-    /// To be called by who is alone.
+    /// The caller must hold the exclusive lock on `users`.
     fn set(&self, on: bool) -> Result<(), HystartError> {
         let own = match self.state() {
-            // Left behind, or passed on by one who left while this one waited.
+            // Left by a killed process, or by one that left while another waited.
             Some(state) => state.own,
             None => {
                 let text =
@@ -147,12 +148,12 @@ impl Files {
                 text.trim().to_owned()
             }
         };
-        // Remembered before it is changed.
+        // Record the original value before changing the parameter.
         self.remember(Some(&State { own, on, by: std::process::id() }))?;
         fs::write(&self.parameter, digit(on)).map_err(io_error(&self.parameter))
     }
 
-    /// To be called by who is alone.
+    /// The caller must hold the exclusive lock on `users`.
     fn give_back(&self) -> Result<(), HystartError> {
         let Some(state) = self.state() else { return Ok(()) };
         fs::write(&self.parameter, &state.own).map_err(io_error(&self.parameter))?;
@@ -163,7 +164,7 @@ impl Files {
         State::parse(&fs::read_to_string(&self.state).ok()?)
     }
 
-    /// The file stays, since it is also the gate.
+    /// Writes the state file. It is never removed, since it is also the gate.
     fn remember(&self, state: Option<&State>) -> Result<(), HystartError> {
         let text = state.map(State::text).unwrap_or_default();
         fs::write(&self.state, text).map_err(io_error(&self.state))
@@ -172,9 +173,9 @@ impl Files {
 
 impl Drop for Held {
     fn drop(&mut self) {
-        // Fails while others are there: the last of them does it.
+        // Fails while there are other users; the last one restores the value.
         if try_lock(&self.users, FlockOperation::NonBlockingLockExclusive).unwrap_or(false) {
-            // What fails here, the next run tries again.
+            // After a failure, the next run tries again.
             let _ = self.files.give_back();
         }
     }
@@ -206,7 +207,7 @@ fn io_error<E: Into<io::Error>>(path: &Path) -> impl FnOnce(E) -> HystartError {
     move |cause| HystartError::Io { doing, cause: cause.into() }
 }
 
-/// Whether the lock was there to be had.
+/// Returns whether the lock was acquired.
 fn try_lock(file: &File, how: FlockOperation) -> Result<bool, HystartError> {
     match flock(file, how) {
         Ok(()) => Ok(true),
@@ -291,7 +292,7 @@ mod tests {
         assert_eq!(State::parse(&left.text()), Some(left.clone()));
         files.repair().unwrap();
         assert_eq!((value(&files).as_str(), files.state()), ("1", None));
-        // Who comes next without a repair knows the machine's own value as well.
+        // Without a repair, the next user also reads the machine's original value.
         fs::write(&files.parameter, "0").unwrap();
         files.remember(Some(&left)).unwrap();
         let held = files.hold(false, NOW).unwrap();

@@ -1,9 +1,9 @@
-//! HyStart of CUBIC, for as long as a run lasts.
+//! HyStart of CUBIC, set for the length of a run.
 //!
-//! It is one setting of the whole machine, so runs that want it the same way share it, others wait
-//! their turn, and a process of its own keeps it: that process gives the machine its own value back
-//! when the run's process has ended, however it ended. What even that one did not give back, because
-//! it was killed as well, the next run does ([`repair`]).
+//! The setting applies to the whole machine. Runs that need the same value share it; others wait. A
+//! separate process, the keeper, holds the setting and restores the machine's original value when the
+//! run's process has ended, however it ended. If the keeper is killed as well, the next run restores
+//! the value ([`repair`]).
 
 mod keeper;
 
@@ -15,24 +15,24 @@ use std::time::Duration;
 
 use keeper::Files;
 
-/// How long a run waits for others that want it the other way.
+/// How long a run waits for runs that use the other value.
 const PATIENCE: Duration = Duration::from_secs(600);
-/// What the keeper says when the setting is as it should be.
+/// Line that the keeper prints when it holds the setting.
 const HELD: &str = "held";
 
-/// Why it cannot be set.
+/// Why HyStart cannot be set.
 #[derive(Debug, thiserror::Error)]
 pub enum HystartError {
-    /// The kernel has no such parameter.
+    /// The kernel does not have the parameter.
     #[error(
         "the scenario sets HyStart, but there is no {parameter}: this kernel has no CUBIC, or has \
          not loaded it (`modprobe tcp_cubic`)"
     )]
     Absent {
-        /// The file that is not there.
+        /// The missing file.
         parameter: String,
     },
-    /// It may not be written.
+    /// The parameter cannot be written.
     #[error(
         "the scenario sets HyStart, which is one setting of the whole machine, but {parameter} \
          cannot be written ({cause}). Run it as root (sudo); in a container, /sys must be writable \
@@ -41,56 +41,56 @@ pub enum HystartError {
     ReadOnly {
         /// The file.
         parameter: String,
-        /// The kernel's answer.
+        /// The kernel's error.
         cause: io::Error,
     },
-    /// Other runs want it the other way, for too long.
+    /// Other runs used the other value for too long.
     #[error(
         "HyStart is one setting of the whole machine, and process {by} of another campaign has kept \
          it {} for {} minutes. Run campaigns that differ in it one after the other", word(*.on), .waited.as_secs() / 60
     )]
     Busy {
-        /// How it is.
+        /// The value in use.
         on: bool,
-        /// Who keeps it so.
+        /// ID of the process that set it.
         by: u32,
-        /// How long this was waited for.
+        /// How long this run waited.
         waited: Duration,
     },
-    /// A file of the lab's own.
+    /// An I/O error of the lab's files or of the keeper process.
     #[error("{doing}: {cause}")]
     Io {
-        /// What was being done.
+        /// The file or operation that failed.
         doing: String,
-        /// The kernel's answer.
+        /// The kernel's error.
         cause: io::Error,
     },
-    /// The keeping process's own words.
+    /// The error message of the keeper process.
     #[error("{0}")]
     Keeper(String),
 }
 
-/// The word for it on the keeper's command line.
+/// Returns the value as on the keeper's command line.
 const fn word(on: bool) -> &'static str {
     if on { "on" } else { "off" }
 }
 
-/// Whether it is on now; nothing where there is no such parameter.
+/// Returns whether HyStart is on; `None` if the parameter cannot be read.
 #[must_use]
 pub fn present() -> Option<bool> {
     let text = fs::read_to_string(&Files::here().parameter).ok()?;
     Some(keeper::is_on(&text))
 }
 
-/// Whether it can be set here.
+/// Checks that HyStart can be set on this machine.
 ///
 /// # Errors
-/// What is in the way, and what to do.
+/// The reason why not, with advice.
 pub fn check() -> Result<(), HystartError> {
     Files::here().check()
 }
 
-/// Gives the machine its own value back if runs that were killed have not.
+/// Restores the machine's original value after runs that were killed.
 ///
 /// # Errors
 /// When files cannot be read or written.
@@ -98,30 +98,30 @@ pub fn repair() -> Result<(), HystartError> {
     Files::here().repair()
 }
 
-/// What the keeper does: holds it until standard input ends.
+/// Runs the keeper: holds the setting until the end of standard input.
 ///
 /// # Errors
 /// [`HystartError`].
 pub fn keep(on: bool) -> Result<(), HystartError> {
     let held = Files::here().hold(on, PATIENCE)?;
-    // Whoever waited for this may be gone; then standard input has ended.
+    // The parent may have ended; then standard input has ended too.
     let _ = writeln!(io::stdout(), "{HELD}");
-    // An error is an end as well.
+    // A read error also ends the keeper.
     let _ = io::stdin().read_to_end(&mut Vec::new());
     drop(held);
     Ok(())
 }
 
-/// It is as it was asked for until this is dropped.
+/// A keeper process, which holds HyStart at the requested value until this is dropped.
 #[derive(Debug)]
 pub struct Hold(Child);
 
 impl Hold {
-    /// Waits until it can be had so. `keeper` is a program that calls [`keep`] with the word `on` or
-    /// `off` that is appended to its arguments.
+    /// Starts a keeper and waits until it holds the setting. `keeper` is a command that calls [`keep`]
+    /// according to its last argument, `on` or `off`, which is appended here.
     ///
     /// # Errors
-    /// [`HystartError::Keeper`] with the keeper's words, or when it cannot be started.
+    /// [`HystartError::Keeper`] with the keeper's message; [`HystartError::Io`] when it cannot be started.
     pub fn start(mut keeper: Command, on: bool) -> Result<Self, HystartError> {
         let failed = |doing: &str| {
             let doing = doing.to_owned();
@@ -132,7 +132,7 @@ impl Hold {
             .stdin(Stdio::piped())
             .stdout(Stdio::piped())
             .stderr(Stdio::piped())
-            // What ends this process's group must not end the keeper before it has done its work.
+            // A signal to this process's group must not end the keeper before it has restored the value.
             .process_group(0)
             .spawn()
             .map_err(failed("cannot start the process that keeps HyStart"))?;
@@ -149,7 +149,7 @@ impl Hold {
         Err(HystartError::Keeper(words.strip_prefix("error: ").unwrap_or(words).to_owned()))
     }
 
-    /// The keeper's process id.
+    /// Returns the keeper's process ID.
     #[must_use]
     pub fn keeper(&self) -> u32 {
         self.0.id()
@@ -160,7 +160,7 @@ impl Drop for Hold {
     fn drop(&mut self) {
         drop(self.0.stdin.take());
         if !self.0.wait().is_ok_and(|status| status.success()) {
-            // It was killed. What fails here, the next run tries again.
+            // The keeper was killed. After a failure here, the next run tries again.
             let _ = repair();
         }
     }

@@ -1,7 +1,7 @@
-//! Propagation delay that changes with time and never reorders packets.
+//! Propagation delay that varies over time without reordering packets.
 //!
-//! What changes is the delay of the path, not that of a packet: a packet that
-//! would overtake the one before it arrives together with it.
+//! The delay is the path's, not a single packet's: a packet that would overtake
+//! the one before it arrives at the same time.
 
 use std::time::Duration;
 
@@ -11,16 +11,17 @@ use super::random::{Purpose, Random, mix};
 use super::{SpecError, Time};
 use crate::millis;
 
-/// How the delay of a direction changes around, or atop of, its constant part.
+/// How the delay of a direction varies around, or above, its constant part.
 #[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case", deny_unknown_fields)]
 pub enum JitterSpec {
-    /// The whole delay is redrawn from a normal distribution around the
-    /// constant part; what falls below zero counts as zero.
+    /// The delay is redrawn from a normal distribution with the constant part
+    /// as its mean; negative values become zero.
     Normal(NormalJitter),
-    /// The whole delay is redrawn from a range around the constant part.
+    /// The delay is redrawn from a uniform distribution centred on the constant
+    /// part; negative values become zero.
     Uniform(UniformJitter),
-    /// The delay grows with time from the constant part on.
+    /// The delay starts at the constant part and grows with time.
     Slowdown(Slowdown),
 }
 
@@ -31,7 +32,7 @@ pub struct NormalJitter {
     /// The standard deviation.
     #[serde(with = "millis", rename = "sd_ms")]
     pub deviation: Duration,
-    /// How long a drawn delay holds; 0 redraws it for each packet.
+    /// How long a drawn delay is used; 0 draws one for each packet.
     #[serde(with = "millis", rename = "every_ms", default = "interval")]
     pub every: Duration,
 }
@@ -40,10 +41,10 @@ pub struct NormalJitter {
 #[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct UniformJitter {
-    /// From the least to the largest delay.
+    /// The difference between the largest and the smallest delay.
     #[serde(with = "millis", rename = "width_ms")]
     pub width: Duration,
-    /// How long a drawn delay holds; 0 redraws it for each packet.
+    /// How long a drawn delay is used; 0 draws one for each packet.
     #[serde(with = "millis", rename = "every_ms", default = "interval")]
     pub every: Duration,
 }
@@ -52,18 +53,18 @@ pub struct UniformJitter {
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Slowdown {
-    /// What is added.
+    /// The delay added in each step.
     #[serde(with = "millis", rename = "add_ms")]
     pub add: Duration,
-    /// How often.
+    /// The time between steps.
     #[serde(with = "millis", rename = "every_ms")]
     pub every: Duration,
-    /// Until this much has been added; then it stays.
+    /// The maximum added delay.
     #[serde(with = "millis", rename = "up_to_ms")]
     pub up_to: Duration,
 }
 
-/// What a drawn delay holds for unless the file says otherwise.
+/// Default time for which a drawn delay is used.
 const fn interval() -> Duration {
     Duration::from_millis(100)
 }
@@ -79,7 +80,7 @@ impl JitterSpec {
     }
 }
 
-/// The delay of one direction while time goes by.
+/// The delay of one direction over time.
 #[derive(Debug)]
 pub(super) struct Delays {
     base: Duration,
@@ -106,7 +107,7 @@ impl Delays {
         self.interval = None;
     }
 
-    /// When a packet arrives whose last bit left at `left`.
+    /// Returns the arrival time of a packet whose last bit left at `left`.
     #[inline]
     pub(super) fn arrival(&mut self, left: Time) -> Time {
         let delay = match self.jitter {
@@ -138,7 +139,8 @@ impl Delays {
         }
     }
 
-    /// Draws once an interval, the same whether or not there were packets in others.
+    /// Draws once per interval, or per packet if `every` is zero. An interval's value
+    /// depends on the seed alone, not on packets in other intervals.
     fn hold(
         &mut self,
         age: Duration,

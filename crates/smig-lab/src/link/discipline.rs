@@ -1,4 +1,4 @@
-//! Who goes first, and who is dropped, as it stands in a file.
+//! Queue disciplines as configured in files: the order of packets, and which are dropped.
 
 use std::fmt;
 use std::time::Duration;
@@ -9,7 +9,7 @@ use serde::{Deserialize, Deserializer, Serialize, Serializer};
 use super::SpecError;
 use crate::millis;
 
-/// What a direction does with its queue.
+/// The queue discipline of one direction.
 ///
 /// In files: a name, `drop-tail`, `drop-head`, `codel` or `fq`, or a table with
 /// the parameters of the last two.
@@ -18,22 +18,22 @@ pub enum Discipline {
     /// First in, first out; a packet that finds the queue full is dropped.
     #[default]
     DropTail,
-    /// First in, first out; a packet that finds the queue full pushes out the oldest.
+    /// First in, first out; a packet that finds the queue full displaces the oldest.
     DropHead,
     /// First in, first out, kept short by `CoDel` (RFC 8289).
     CoDel(CoDelSpec),
-    /// A queue for each flow, each kept short by `CoDel` (RFC 8290).
+    /// One queue per flow, each kept short by `CoDel` (RFC 8290).
     Fair(FairSpec),
 }
 
-/// Parameters of `CoDel` (RFC 8289, section 4.2).
+/// Parameters of `CoDel` (RFC 8289, sections 4.3 and 4.4).
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields, default)]
 pub struct CoDelSpec {
-    /// The waiting time that is accepted for good.
+    /// The acceptable standing queueing delay.
     #[serde(with = "millis", rename = "target_ms")]
     pub target: Duration,
-    /// How long it may be exceeded: about the round-trip time of most flows.
+    /// How long `target` may be exceeded: about the round-trip time of most flows.
     #[serde(with = "millis", rename = "interval_ms")]
     pub interval: Duration,
 }
@@ -44,19 +44,19 @@ impl Default for CoDelSpec {
     }
 }
 
-/// Parameters of the fair queue (RFC 8290, section 4).
+/// Parameters of the fair queue (RFC 8290, section 5.2).
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields, default)]
 pub struct FairSpec {
-    /// `CoDel`'s accepted waiting time.
+    /// `CoDel`'s target.
     #[serde(with = "millis", rename = "target_ms")]
     pub target: Duration,
     /// `CoDel`'s interval.
     #[serde(with = "millis", rename = "interval_ms")]
     pub interval: Duration,
-    /// Queues that flows are hashed to.
+    /// Number of queues that flows are hashed to.
     pub flows: usize,
-    /// Bytes that a flow may send in its turn.
+    /// Bytes that a flow may send in one round.
     pub quantum: u32,
 }
 
@@ -74,13 +74,13 @@ impl FairSpec {
 }
 
 impl Discipline {
-    /// `CoDel` with the parameters that RFC 8289 recommends.
+    /// Returns `CoDel` with the parameters that RFC 8289 recommends.
     #[must_use]
     pub fn codel() -> Self {
         Self::CoDel(CoDelSpec::default())
     }
 
-    /// The fair queue with the parameters that RFC 8290 recommends.
+    /// Returns the fair queue with the parameters that RFC 8290 recommends.
     #[must_use]
     pub fn fair() -> Self {
         Self::Fair(FairSpec::default())
@@ -108,7 +108,7 @@ impl Discipline {
     }
 }
 
-/// The name, as in files.
+/// Formats the name, as in files.
 impl fmt::Display for Discipline {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(match self {

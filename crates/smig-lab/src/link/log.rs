@@ -1,18 +1,18 @@
-//! What a link tells about each packet.
+//! Events of a link, per packet.
 
 use serde::{Deserialize, Serialize};
 
 use super::{Ports, Time};
 
-/// What happened to a packet.
+/// Kind of a packet event.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum LinkEventKind {
-    /// It came to the link and was let in.
+    /// It was accepted into the queue.
     Enqueue,
-    /// It left the queue: its first bit went onto the wire.
+    /// It left the queue: transmission of its first bit started.
     Dequeue,
-    /// It is gone.
+    /// It was dropped or lost.
     Drop(DropReason),
 }
 
@@ -20,30 +20,30 @@ pub enum LinkEventKind {
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum DropReason {
-    /// The queue was full when it came. It was never in the queue.
+    /// The queue was full when it arrived. It was never in the queue.
     Full,
-    /// It was in the queue and gave way to one that came later.
+    /// It was in the queue and was displaced by a later packet.
     PushedOut,
-    /// It was in the queue, and `CoDel` dropped it in its turn.
+    /// It was in the queue, and `CoDel` dropped it at dequeue.
     #[serde(rename = "codel")]
     CoDel,
-    /// It got lost on the wire, at the moment of its [`LinkEventKind::Dequeue`].
+    /// It was lost on the wire, at the time of its [`LinkEventKind::Dequeue`].
     Lost,
     /// It was larger than the MTU. It was never in the queue.
     TooBig,
 }
 
 impl DropReason {
-    /// All of them.
+    /// All reasons.
     pub const ALL: [Self; 5] = [Self::Full, Self::PushedOut, Self::CoDel, Self::Lost, Self::TooBig];
 
-    /// Whether the packet had been in the queue and was not dequeued.
+    /// Returns whether the packet was removed from the queue without being dequeued.
     #[must_use]
     pub const fn shortens_queue(self) -> bool {
         matches!(self, Self::PushedOut | Self::CoDel)
     }
 
-    /// The word for it in files.
+    /// Returns the name used in files.
     #[must_use]
     pub const fn word(self) -> &'static str {
         match self {
@@ -57,7 +57,7 @@ impl DropReason {
 }
 
 impl LinkEventKind {
-    /// The word for it in files; for a drop it is the reason's.
+    /// Returns the name used in files; for a drop, that of the reason.
     #[must_use]
     pub const fn word(self) -> &'static str {
         match self {
@@ -67,7 +67,7 @@ impl LinkEventKind {
         }
     }
 
-    /// The event that a file's word means.
+    /// Returns the event with this name in files.
     #[must_use]
     pub fn from_word(word: &str) -> Option<Self> {
         match word {
@@ -78,32 +78,32 @@ impl LinkEventKind {
     }
 }
 
-/// One entry of the log. `queue_*` are the state after the event and do not
-/// count the packet on the wire.
+/// One entry of the log. `queue_*` are the state after the event, without the
+/// packet on the wire.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct LinkEvent {
-    /// When, in the link's logical time.
+    /// Time of the event, in the link's logical time.
     pub at: Time,
-    /// What.
+    /// The event.
     pub kind: LinkEventKind,
     /// Size of the packet in bytes.
     pub bytes: u64,
-    /// Whose packet.
+    /// Ports of the packet.
     pub ports: Ports,
-    /// Packets waiting.
+    /// Queued packets.
     pub queue_packets: usize,
-    /// Bytes waiting.
+    /// Queued bytes.
     pub queue_bytes: u64,
 }
 
-/// Takes the log of one direction, in order of time. Runs on the thread that
-/// moves packets: it must be quick and must not block.
+/// Receives the events of one direction, in order of time. Runs on the thread that
+/// forwards packets: it must be fast and must not block.
 pub trait LinkLog {
-    /// One event.
+    /// Records one event.
     fn record(&mut self, event: LinkEvent);
 }
 
-/// Keeps nothing.
+/// Discards events.
 impl LinkLog for () {
     fn record(&mut self, _event: LinkEvent) {}
 }
@@ -120,7 +120,7 @@ impl<L: LinkLog + ?Sized> LinkLog for Box<L> {
     }
 }
 
-/// Both hear of it.
+/// Passes events to both.
 impl<A: LinkLog, B: LinkLog> LinkLog for (A, B) {
     fn record(&mut self, event: LinkEvent) {
         self.0.record(event);

@@ -1,23 +1,23 @@
-//! Packets that are lost on the wire, independently or in bursts.
+//! Packet loss on the wire, independent or in bursts.
 //!
-//! A lost packet has taken its time on the wire: the link was busy with it.
+//! A lost packet still occupies the wire for its serialisation time.
 
 use serde::{Deserialize, Serialize};
 
 use super::SpecError;
 use super::random::{Purpose, Random};
 
-/// Which packets get lost.
+/// The loss model of a direction.
 #[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case", deny_unknown_fields)]
 pub enum LossSpec {
-    /// Each with this probability.
+    /// Each packet is lost with this probability, independently.
     Random(f64),
-    /// In bursts (Gilbert and Elliott).
+    /// Packets are lost in bursts (Gilbert-Elliott model).
     Bursts(Bursts),
 }
 
-/// A link that is good or bad, and may change with each packet.
+/// Parameters of [`LossSpec::Bursts`]: the link is good or bad, and may change with each packet.
 #[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Bursts {
@@ -25,10 +25,10 @@ pub struct Bursts {
     pub enter: f64,
     /// The probability that a bad link turns good: 1 / the mean length of a burst, in packets.
     pub leave: f64,
-    /// The probability that a packet gets lost on the bad link.
+    /// The probability that a packet is lost on the bad link.
     #[serde(default = "one")]
     pub inside: f64,
-    /// The probability that a packet gets lost on the good link.
+    /// The probability that a packet is lost on the good link.
     #[serde(default)]
     pub outside: f64,
 }
@@ -38,7 +38,7 @@ const fn one() -> f64 {
 }
 
 impl Bursts {
-    /// The share of time that the link is bad.
+    /// Returns the share of packets for which the link is bad.
     fn bad(&self) -> f64 {
         let change = self.enter + self.leave;
         if change > 0.0 { self.enter / change } else { 0.0 }
@@ -64,7 +64,7 @@ impl LossSpec {
         }
     }
 
-    /// The share of packets that get lost in the long run.
+    /// Returns the expected share of lost packets.
     #[must_use]
     pub fn share(&self) -> f64 {
         match self {
@@ -76,10 +76,10 @@ impl LossSpec {
         }
     }
 
-    /// The standard deviation of the share of `packets` that get lost.
+    /// Returns the standard deviation of the share of lost packets among `packets`.
     ///
-    /// Neighbours depend on each other in bursts: their covariance falls by the
-    /// same factor with each packet between them.
+    /// In bursts, losses are correlated: the covariance decays geometrically with
+    /// the distance between packets.
     #[must_use]
     pub fn deviation(&self, packets: u64) -> f64 {
         let share = self.share();
@@ -95,7 +95,7 @@ impl LossSpec {
     }
 }
 
-/// Decides packet by packet.
+/// State of the loss model.
 #[derive(Debug)]
 pub(super) struct Loss {
     spec: Option<LossSpec>,
@@ -113,7 +113,7 @@ impl Loss {
         Self { spec, random, bad }
     }
 
-    /// Whether the next packet gets lost.
+    /// Returns whether the next packet is lost, and advances the state.
     #[inline]
     pub(super) fn strikes(&mut self) -> bool {
         match self.spec {

@@ -1,10 +1,9 @@
-//! A seeded generator of links that vary as a phone's does.
+//! A seeded generator of links that vary like a cellular link.
 //!
 //! The model is that of Sprout (Winstein, Sivaraman, Balakrishnan, NSDI 2013):
-//! packets leave as a Poisson process whose rate moves randomly, and an outage
-//! holds on once it is there. Here the rate is also drawn back to a mean, so
-//! that a link has one. It is no recording of a network: whoever has one uses
-//! it as a trace file.
+//! packets leave as a Poisson process whose rate is a random walk with sticky
+//! outages. Here the rate also reverts to a mean, so that a link has one. The
+//! result is not a recording of a network; recordings are used as trace files.
 
 use std::time::Duration;
 
@@ -14,31 +13,30 @@ use super::random::{Purpose, Random};
 use super::trace::OPPORTUNITY_BYTES;
 use super::{Rate, Trace};
 
-/// The rate's random movement over a second, as a share of the mean (Sprout:
-/// 200 of 1,000 packets).
+/// Standard deviation of the rate's change over one second, as a share of the
+/// mean (Sprout: 200 of 1,000 packets).
 const VOLATILITY: f64 = 0.2;
-/// How fast the rate is drawn back to its mean. With the volatility it gives a
-/// deviation of 0.4 of the mean.
+/// Time constant of the reversion to the mean. With the volatility it gives a
+/// standard deviation of 0.4 of the mean.
 const RETURN_SECONDS: f64 = 8.0;
-/// The rate stays below this multiple of the mean.
+/// Maximum rate, as a multiple of the mean.
 const CEILING: f64 = 3.0;
-/// How long an outage lasts on average.
+/// Mean length of an outage.
 const OUTAGE_SECONDS: f64 = 1.0;
-/// The rate after an outage. Were it nothing, the next outage would follow at once, again and again.
+/// The rate after an outage, as a share of the mean. At 0, the next outage would follow at once.
 const AFTER_OUTAGE: f64 = 0.25;
 const TICK_SECONDS: f64 = 1e-3;
 
-/// What the generator is asked for.
+/// Parameters of the generator.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields, default)]
 pub struct LteSpec {
-    /// The same seed gives the same link; without one each run has its own, which follows from the
-    /// run's seed.
+    /// The same seed gives the same link; if absent, each run derives its link from the run's seed.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub seed: Option<u64>,
-    /// The rate that it moves around.
+    /// The mean rate.
     pub mean: Rate,
-    /// After this time it repeats.
+    /// The period after which the trace repeats.
     pub seconds: u32,
 }
 
@@ -50,7 +48,7 @@ impl Default for LteSpec {
 }
 
 impl LteSpec {
-    /// The delivery opportunities of such a link in the run with the seed `run`.
+    /// Generates the delivery opportunities for the run with the seed `run`.
     #[must_use]
     pub fn generate(&self, run: u64) -> Trace {
         let ticks = u64::from(self.seconds.max(1)) * 1_000;
@@ -58,7 +56,7 @@ impl LteSpec {
         let mut random =
             self.seed.map_or_else(|| Random::for_purpose(run, Purpose::Rate), Random::new);
         let shape = shape(&mut random, ticks);
-        // Outages and bounds have moved the mean of the shape, and chance has, too.
+        // Outages, bounds and chance move the mean of the shape away from 1.
         let of_shape = shape.iter().sum::<f64>() / f64::from(ticks);
         let packets_per_second =
             self.mean.as_bits_per_second() as f64 / (OPPORTUNITY_BYTES * 8) as f64;
@@ -68,21 +66,21 @@ impl LteSpec {
             let packets = random.poisson(rate * scale);
             millis.extend((0..packets).map(|_| tick));
         }
-        // The trace must be as long as it was asked to be, also if it ends in an outage.
+        // The trace must have the requested length even if it ends in an outage.
         if millis.last() != Some(&ticks) {
             millis.push(ticks);
         }
         Trace::new(millis).expect("ticks increase from 1")
     }
 
-    /// Its length.
+    /// Returns the length of the trace.
     #[must_use]
     pub const fn length(&self) -> Duration {
         Duration::from_secs(self.seconds as u64)
     }
 }
 
-/// The rate in each tick, around 1.
+/// Returns the rate in each tick, relative to the mean.
 fn shape(random: &mut Random, ticks: u32) -> Vec<f64> {
     let step = VOLATILITY * TICK_SECONDS.sqrt();
     let (mut rate, mut outage) = (1.0_f64, false);

@@ -1,21 +1,20 @@
-//! Bottleneck links as a model: rates that vary, delay and jitter, loss, queue
-//! disciplines, each direction by itself.
+//! Model of bottleneck links: variable rates, delay and jitter, loss, queue
+//! disciplines, each direction independently.
 //!
-//! Owns the arithmetic of when a packet leaves and arrives, and the links that
-//! have a name. It has no socket, clock or thread: time is an argument, so the
+//! Owns the computation of departure and arrival times, and the named link
+//! profiles. It has no socket, clock or thread: time is an argument, so the
 //! same code runs under real TCP (`netns`) and in tests with a virtual clock.
-//! Nothing here reorders the packets of a flow, and all that is random follows
-//! from a seed.
+//! Packets of a flow are never reordered, and all randomness comes from a seed.
 //!
 //! | file | owns |
 //! |---|---|
-//! | `spec`, `rate`, `discipline` | what stands in a file |
-//! | `profile` | links by name |
+//! | `spec`, `rate`, `discipline` | configuration, as in files |
+//! | `profile` | named links |
 //! | `model` | [`Link`]: one direction, from queue to arrival |
 //! | `queue/` | drop-tail, drop-head, `CoDel`, fair queue |
-//! | `wire`, `trace`, `lte` | when bits leave |
-//! | `delays`, `loss`, `random` | what happens to them on the way |
-//! | `log`, `report` | what is told of it |
+//! | `wire`, `trace`, `lte` | serialisation: when bits leave |
+//! | `delays`, `loss`, `random` | propagation delay and loss |
+//! | `log`, `report` | events and counters |
 
 mod delays;
 mod discipline;

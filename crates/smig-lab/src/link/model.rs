@@ -12,23 +12,23 @@ use super::{
     SpecError, Time,
 };
 
-/// Dropped packets that are kept for [`Link::reclaim`].
+/// Maximum number of dropped packets kept for [`Link::reclaim`].
 const KEPT_DROPPED: usize = 64;
 
-/// Whether the queue took a packet.
+/// Whether the queue accepted a packet.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 #[must_use]
 pub enum Verdict<P> {
-    /// It waits, or is on the wire. A discipline or the wire may still lose it.
+    /// It is queued or on the wire. The discipline may still drop it, or the wire lose it.
     Accepted,
-    /// It was dropped. Here is the packet, so that its memory can be used again.
+    /// It was dropped. Contains the packet, so that its memory can be reused.
     Dropped(P),
 }
 
 /// A packet at the far end of the link.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Arrival<P> {
-    /// When it was due; the caller is late by the time since.
+    /// The time it was due; the difference to the current time is the caller's lateness.
     pub due: Time,
     /// The packet.
     pub packet: P,
@@ -36,11 +36,11 @@ pub struct Arrival<P> {
 
 /// One direction of a link.
 ///
-/// Feed packets with [`enqueue`](Self::enqueue), call [`pop`](Self::pop) until
-/// it gives `None`, and come back at [`next_event`](Self::next_event). A caller
-/// that comes late gets the packets late, but what the link computes does not
-/// change: a departure follows from the departure before it, not from the
-/// moment of the call.
+/// Add packets with [`enqueue`](Self::enqueue), call [`pop`](Self::pop) until
+/// it returns `None`, and call it again at [`next_event`](Self::next_event). A
+/// late caller receives packets late, but the computed times do not change: a
+/// departure time follows from the departure before it, not from the time of
+/// the call.
 #[derive(Debug)]
 pub struct Link<P, L = ()> {
     limit: QueueLimit,
@@ -48,37 +48,37 @@ pub struct Link<P, L = ()> {
     wire: Wire,
     delays: Delays,
     loss: Loss,
-    /// Waiting for the wire, none of them on it.
+    /// Packets waiting for the wire; the packet on the wire is not included.
     queue: Queue<P>,
     queue_packets: usize,
     queue_bytes: u64,
-    /// The last bit has a known time of departure; ordered by time of arrival.
+    /// Packets on the wire or propagating, ordered by arrival time.
     flight: VecDeque<Arrival<P>>,
-    /// When the last bit of the last packet leaves.
+    /// When the last bit of the last dequeued packet leaves.
     busy_until: Time,
-    /// When the wire is free for the next packet.
+    /// When the wire can take the next packet.
     free_at: Time,
-    /// The latest time seen; calls with an earlier one count as this.
+    /// The latest time passed in; an earlier time in a later call is replaced by it.
     now: Time,
     counters: LinkCounters,
-    /// What the queue dropped while it was asked for the next packet.
+    /// Packets that the queue dropped during the current dequeue.
     dropping: Vec<Queued<P>>,
     dropped: Vec<P>,
     log: L,
 }
 
 impl<P: Packet> Link<P> {
-    /// An idle link without a log. All that is random follows from `seed`.
+    /// Creates an idle link without a log. `seed` determines all randomness.
     ///
     /// # Errors
-    /// When a value of `spec` makes no sense, or its trace file cannot be read.
+    /// When a value of `spec` is invalid, or its trace file cannot be read.
     pub fn new(spec: &DirectionSpec, seed: u64) -> Result<Self, SpecError> {
         Self::with_log(spec, seed, ())
     }
 }
 
 impl<P: Packet, L: LinkLog> Link<P, L> {
-    /// An idle link that tells `log` of each packet.
+    /// Creates an idle link that reports each event to `log`.
     ///
     /// # Errors
     /// As [`Link::new`].
@@ -104,9 +104,8 @@ impl<P: Packet, L: LinkLog> Link<P, L> {
         })
     }
 
-    /// Makes `now` the moment from which steps, traces, generated rates and
-    /// changing delays are counted. A link that has not been told counts from
-    /// [`Time::ZERO`]. Packets that are on their way stay on it.
+    /// Sets the origin of steps, traces, generated rates and changing delays to
+    /// `now`. Initially it is [`Time::ZERO`]. Packets in flight are not affected.
     pub fn start_at(&mut self, now: Time) {
         self.advance(now);
         self.wire.start_at(self.now);
@@ -114,7 +113,7 @@ impl<P: Packet, L: LinkLog> Link<P, L> {
         self.free_at = self.wire.ready(self.now.max(self.busy_until));
     }
 
-    /// A packet comes to the link at `now`.
+    /// Offers a packet to the link at `now`.
     pub fn enqueue(&mut self, now: Time, packet: P) -> Verdict<P> {
         self.advance(now);
         self.counters.offered_packets += 1;
@@ -142,7 +141,7 @@ impl<P: Packet, L: LinkLog> Link<P, L> {
         Verdict::Accepted
     }
 
-    /// When to call [`pop`](Self::pop) next; `None` while the link is empty.
+    /// Returns when to call [`pop`](Self::pop) next; `None` while the link is empty.
     #[must_use]
     pub fn next_event(&self) -> Option<Time> {
         match self.flight.front() {
@@ -151,7 +150,7 @@ impl<P: Packet, L: LinkLog> Link<P, L> {
         }
     }
 
-    /// The next packet that has arrived by `now`.
+    /// Returns the next packet that has arrived by `now`.
     pub fn pop(&mut self, now: Time) -> Option<Arrival<P>> {
         self.advance(now);
         if self.flight.front()?.due > self.now {
@@ -163,43 +162,43 @@ impl<P: Packet, L: LinkLog> Link<P, L> {
         Some(arrival)
     }
 
-    /// A packet that was dropped after it had been accepted, so that its memory
-    /// can be used again. Some are kept for this, the others are freed.
+    /// Returns a packet that was dropped after it had been accepted, so that its
+    /// memory can be reused. A limited number is kept for this.
     pub fn reclaim(&mut self) -> Option<P> {
         self.dropped.pop()
     }
 
-    /// Packets waiting for the wire.
+    /// Returns the number of packets waiting for the wire.
     #[must_use]
     pub const fn queue_packets(&self) -> usize {
         self.queue_packets
     }
 
-    /// Packets whose turn has come, and which have not arrived.
+    /// Returns the number of packets that have left the queue and not been popped.
     #[must_use]
     pub fn packets_in_flight(&self) -> usize {
         self.flight.len()
     }
 
-    /// Bytes that a link which never lacks packets sends between two moments.
+    /// Returns the bytes that the link sends between two times if its queue is never empty.
     #[must_use]
     pub fn capacity(&self, from: Time, to: Time) -> f64 {
         self.wire.capacity(from, to)
     }
 
-    /// What it did so far.
+    /// Returns the counters.
     #[must_use]
     pub const fn counters(&self) -> LinkCounters {
         self.counters
     }
 
-    /// The log.
+    /// Returns the log.
     #[must_use]
     pub const fn log(&self) -> &L {
         &self.log
     }
 
-    /// Whether a packet may wait, if need be after others have given way.
+    /// Returns whether a packet may be queued; first drops others if the discipline does so.
     fn find_room(&mut self, bytes: u64) -> bool {
         while !self.has_room(bytes) {
             let Room::Made(item, reason) = self.queue.make_room() else { return false };
@@ -213,7 +212,7 @@ impl<P: Packet, L: LinkLog> Link<P, L> {
             && self.limit.bytes.is_none_or(|most| self.queue_bytes + bytes <= most)
     }
 
-    /// Puts onto the wire every packet whose turn has come by `now`.
+    /// Dequeues every packet whose transmission starts by `now`.
     fn advance(&mut self, now: Time) {
         self.now = self.now.max(now);
         while self.queue_packets > 0 && self.free_at <= self.now {
@@ -247,7 +246,7 @@ impl<P: Packet, L: LinkLog> Link<P, L> {
         self.dropping = dropping;
     }
 
-    /// Takes a packet out of the count of the queue that has dropped it.
+    /// Accounts for a packet that the queue has dropped.
     fn discard(&mut self, at: Time, reason: DropReason, item: Queued<P>) {
         self.queue_packets -= 1;
         self.queue_bytes -= item.bytes;

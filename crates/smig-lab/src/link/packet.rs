@@ -1,26 +1,26 @@
-//! What a link must know of a packet: its length, and the flow it belongs to.
+//! The properties of a packet that a link uses: size, flow and ports.
 
 use super::random::mix;
 
-/// What travels over a link.
+/// A packet that a link carries.
 pub trait Packet {
-    /// Bytes, from the first of the IP header to the last of the payload: what
-    /// the packet takes of the wire's time.
+    /// Returns the size in bytes, IP header included: it determines the
+    /// serialisation time.
     fn wire_size(&self) -> usize;
 
-    /// A number that is the same for all packets of a flow and, for different
-    /// values of `perturbation`, collides with different other flows.
+    /// Returns a hash that is equal for all packets of a flow. Which flows
+    /// collide depends on `perturbation`.
     fn flow(&self, perturbation: u64) -> u64 {
         perturbation
     }
 
-    /// Its ports, to tell connections apart in a log.
+    /// Returns the ports, which identify connections in a log.
     fn ports(&self) -> Ports {
         Ports::default()
     }
 }
 
-/// Where a packet comes from and goes to; 0 where it has no ports.
+/// Source and destination port; 0 for packets without ports.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Hash)]
 #[expect(missing_docs, reason = "they say it")]
 pub struct Ports {
@@ -44,7 +44,7 @@ impl Packet for Vec<u8> {
     }
 }
 
-/// Hashes addresses, protocol and, where there are any, ports.
+/// Hashes addresses, protocol and, if present, ports.
 fn hash(packet: &[u8], perturbation: u64) -> u64 {
     let Some(key) = five_tuple(packet) else { return mix(perturbation) };
     let Key { addresses, protocol, ports } = key;
@@ -62,7 +62,7 @@ struct Key<'a> {
     /// Source, then destination.
     addresses: &'a [u8],
     protocol: u8,
-    /// Source and destination; 0 when the protocol has none or they are in another fragment.
+    /// Source and destination; 0 for fragments and for protocols without ports.
     ports: u32,
 }
 
@@ -79,7 +79,7 @@ fn version_4(packet: &[u8]) -> Option<Key<'_>> {
     let header = usize::from(packet[0] & 0x0f) * 4;
     let protocol = *packet.get(9)?;
     let addresses = packet.get(12..20)?;
-    // More-fragments flag or an offset: only the first fragment has ports.
+    // A fragment has the more-fragments flag or an offset. Only the first has ports, so none is used.
     let whole = packet[6] & 0x3f == 0 && packet[7] == 0;
     let ports = if whole { ports(packet, header, protocol) } else { 0 };
     Some(Key { addresses, protocol, ports })
@@ -98,7 +98,7 @@ fn version_6(packet: &[u8]) -> Option<Key<'_>> {
     Some(Key { addresses, protocol, ports: ports(packet, at, protocol) })
 }
 
-/// Both ports of TCP, UDP, DCCP, SCTP or UDP-Lite.
+/// Returns both ports of TCP, UDP, DCCP, SCTP or UDP-Lite.
 fn ports(packet: &[u8], at: usize, protocol: u8) -> u32 {
     let bytes = packet.get(at..at + 4).filter(|_| matches!(protocol, 6 | 17 | 33 | 132 | 136));
     bytes.and_then(|bytes| bytes.try_into().ok()).map_or(0, u32::from_be_bytes)

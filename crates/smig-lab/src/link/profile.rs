@@ -1,34 +1,34 @@
-//! Links that have a name.
+//! Named link profiles.
 //!
-//! Rates and round-trip times are those of the sources named. Where a source
-//! says nothing of the queue, it holds as many packets as go into 200 ms, but
-//! at least 20: a home router's, neither shallow nor bloated. Of a round-trip
-//! time half is the delay of each direction.
+//! Rates and round-trip times are from the sources named. Where a source does
+//! not specify the queue, it holds 200 ms of full-size packets, but at least
+//! 20: like a home router's, neither shallow nor bloated. Each direction has
+//! half of the round-trip time as its delay.
 
 use std::time::Duration;
 
 use super::delays::{JitterSpec, NormalJitter, Slowdown};
 use super::{Bursts, DirectionSpec, LinkSpec, LossSpec, LteSpec, QueueLimit, Rate, RateSpec};
 
-/// A link with a name.
+/// A named link.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Profile {
-    /// What a scenario and the command line call it.
+    /// Its name in scenarios and on the command line.
     pub name: &'static str,
-    /// Where its numbers come from; one line.
+    /// The source of its numbers; one line.
     pub about: &'static str,
     /// The link.
     pub spec: LinkSpec,
 }
 
 impl Profile {
-    /// The profile of this name.
+    /// Returns the profile with this name.
     #[must_use]
     pub fn named(name: &str) -> Option<Self> {
         Self::all().into_iter().find(|profile| profile.name == name)
     }
 
-    /// All profiles: those of papers first, then those of page-speed tools.
+    /// Returns all profiles: first those from papers, then those of page-speed tools.
     #[must_use]
     pub fn all() -> Vec<Self> {
         let mut all = papers();
@@ -36,7 +36,7 @@ impl Profile {
         all
     }
 
-    /// The name of the profile that is this link, if there is one.
+    /// Returns the name of the profile that is equal to this link, if there is one.
     #[must_use]
     pub fn name_of(spec: &LinkSpec) -> Option<&'static str> {
         Self::all().into_iter().find(|profile| profile.spec == *spec).map(|profile| profile.name)
@@ -47,7 +47,7 @@ const fn ms(millis: u64) -> Duration {
     Duration::from_millis(millis)
 }
 
-/// 200 ms of full-size packets.
+/// Returns the queue limit that holds 200 ms of full-size packets, but at least 20.
 fn usual_queue(rate: Rate) -> QueueLimit {
     let packets = rate.as_bits_per_second() / 5 / (1_500 * 8);
     QueueLimit::packets(usize::try_from(packets).unwrap_or(usize::MAX).max(20))
@@ -80,7 +80,7 @@ fn papers() -> Vec<Profile> {
     ]
 }
 
-/// Bad once in about four hundred packets, then for four.
+/// A loss burst starts about every 400 packets and lasts four packets on average.
 const BURSTS: LossSpec =
     LossSpec::Bursts(Bursts { enter: 0.25 / 99.0, leave: 0.25, inside: 1.0, outside: 0.0 });
 
@@ -91,7 +91,7 @@ fn lossy(name: &'static str, about: &'static str, loss: LossSpec) -> Profile {
     Profile { name, about, spec }
 }
 
-/// Base stations hold much; the way up is slower and varies by itself.
+/// Base stations have large buffers; the uplink is slower and varies independently.
 fn lte_like() -> Profile {
     let direction = |mean, packets| {
         let queue = QueueLimit::packets(packets);
@@ -135,7 +135,7 @@ fn slowdown() -> Profile {
     profile
 }
 
-/// Numbers in kbit/s down, kbit/s up, ms round trip.
+/// Profiles of page-speed tools: kbit/s down, kbit/s up (bit/s with `exact`), ms round trip.
 fn tools() -> Vec<Profile> {
     const SITESPEED: &str = "sitespeed.io and WebPageTest";
     let kbit = |name, about, down, up, round_trip| {

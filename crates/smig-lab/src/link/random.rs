@@ -1,5 +1,5 @@
-//! The link's own random numbers: the same from the same seed, on every machine
-//! and in every version of this program. No cryptography.
+//! The link's own random number generator: reproducible from a seed, on every
+//! machine and in every version of this program. Not cryptographically secure.
 
 /// `SplitMix64` (Steele, Lea, Flood 2014): one word of state, equidistributed.
 #[derive(Debug, Clone)]
@@ -10,7 +10,7 @@ impl Random {
         Self(seed)
     }
 
-    /// A generator for one `purpose` of many that share a seed.
+    /// Creates an independent generator for one `purpose` of a seed.
     pub(super) const fn for_purpose(seed: u64, purpose: Purpose) -> Self {
         Self(mix(seed ^ mix(purpose as u64 + 1)))
     }
@@ -20,27 +20,27 @@ impl Random {
         mix(self.0)
     }
 
-    /// From 0 up to, and without, 1.
+    /// Returns a uniform number in [0, 1).
     pub(super) fn unit(&mut self) -> f64 {
         (self.word() >> 11) as f64 / (1_u64 << 53) as f64
     }
 
-    /// Whether something of this probability happens.
+    /// Returns true with this probability.
     pub(super) fn happens(&mut self, probability: f64) -> bool {
         self.unit() < probability
     }
 
-    /// Normally distributed, mean 0, deviation 1 (Box and Muller).
+    /// Returns a standard normal number (Box and Muller).
     pub(super) fn normal(&mut self) -> f64 {
         let radius = (-2.0 * (1.0 - self.unit()).ln()).sqrt();
         radius * (std::f64::consts::TAU * self.unit()).cos()
     }
 
-    /// Poisson distributed (Knuth: count factors until their product is small).
+    /// Returns a Poisson-distributed number (Knuth: count factors until their product is small).
     pub(super) fn poisson(&mut self, mean: f64) -> u32 {
         let (mut count, mut left) = (0, mean);
         while left > 0.0 {
-            // In parts, so that the exponential does not vanish.
+            // In parts, so that the exponential does not underflow.
             let part = left.min(500.0);
             left -= part;
             let (end, mut product) = ((-part).exp(), self.unit());
@@ -53,7 +53,7 @@ impl Random {
     }
 }
 
-/// What a direction of a link draws numbers for.
+/// Purposes for which a direction of a link draws random numbers.
 #[derive(Debug, Clone, Copy)]
 pub(super) enum Purpose {
     Loss,
@@ -62,7 +62,7 @@ pub(super) enum Purpose {
     Rate,
 }
 
-/// Spreads every bit of `word` over all of the result.
+/// Mixes the bits of `word`: each one affects the whole result.
 pub(super) const fn mix(word: u64) -> u64 {
     let word = (word ^ (word >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
     let word = (word ^ (word >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);

@@ -1,5 +1,5 @@
-//! How fast a direction is, as it stands in a file: a constant, steps, a trace,
-//! or the generator.
+//! Rate of a direction as configured in files: a constant, steps, a trace, or
+//! the generator.
 
 use std::fmt;
 use std::fs;
@@ -12,14 +12,14 @@ use serde::{Deserialize, Deserializer, Serialize, Serializer};
 use super::{LteSpec, Rate, SpecError, Trace};
 use crate::millis;
 
-/// How fast bits of IP packets go onto the wire.
+/// Rate of a wire, in bits of IP packets.
 ///
 /// In files: a [`Rate`], or a table with one of `steps`, `trace` and `lte`.
 #[derive(Debug, Clone, PartialEq)]
 pub enum RateSpec {
-    /// Always the same.
+    /// A constant rate.
     Constant(Rate),
-    /// Changes at given times.
+    /// A rate that changes at given times.
     Steps(Steps),
     /// A Mahimahi trace file.
     Trace(PathBuf),
@@ -30,26 +30,26 @@ pub enum RateSpec {
 /// A rate that changes at given times after the start of the link.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Steps {
-    /// The first is at 0, the others in order.
+    /// The steps in order of time; the first is at 0.
     pub steps: Vec<RateStep>,
-    /// After this time they begin again; the last one stays when absent.
+    /// Period after which they repeat; if absent, the last step lasts forever.
     pub repeat: Option<Duration>,
 }
 
-/// From when on a link has which rate.
+/// A step of a rate.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct RateStep {
-    /// Since the start of the link.
+    /// Time since the start of the link.
     #[serde(with = "millis", rename = "at_ms")]
     pub at: Duration,
-    /// From then on.
+    /// The rate from then on.
     pub rate: Rate,
 }
 
 impl RateSpec {
-    /// Bits per second, on average: of the given steps or of the generator's
-    /// mean. That of a trace file is not known before it is read: `None`.
+    /// Returns the average rate: of the steps over one period, or else the last
+    /// step's, or the generator's mean. `None` for a trace file, which is not read here.
     #[must_use]
     pub fn mean(&self) -> Option<Rate> {
         match self {
@@ -60,26 +60,26 @@ impl RateSpec {
         }
     }
 
-    /// Bits per second on average, 1 where it is unknown.
+    /// Returns the average bits per second, 1 if unknown.
     #[must_use]
     pub fn as_bits_per_second(&self) -> u64 {
         self.mean().map_or(1, Rate::as_bits_per_second)
     }
 
-    /// Megabits per second on average.
+    /// Returns the average megabits per second.
     #[must_use]
     pub fn as_mbit(&self) -> f64 {
         self.as_bits_per_second() as f64 / 1e6
     }
 
-    /// Looks for the trace file, if there is one, in `folder`.
+    /// Resolves a relative path of the trace file, if there is one, against `folder`.
     pub(super) fn relative_to(&mut self, folder: &Path) {
         if let Self::Trace(file) = self {
             *file = folder.join(&*file);
         }
     }
 
-    /// The trace that the file holds or the generator makes for the run with this seed.
+    /// Reads the trace file, or generates the trace of the run with this seed; `None` for other rates.
     pub(super) fn trace(&self, seed: u64) -> Result<Option<Trace>, SpecError> {
         match self {
             Self::Constant(_) | Self::Steps(_) => Ok(None),

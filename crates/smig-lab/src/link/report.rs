@@ -1,45 +1,45 @@
-//! What a carried link tells about itself after a run.
+//! Counters and timing of an emulated link.
 
 use serde::{Deserialize, Serialize};
 
 use super::log::DropReason;
 use crate::lateness::LatenessSummary;
 
-/// How the thread that carries packets is scheduled.
+/// Scheduling policy of the thread that forwards packets.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Scheduling {
-    /// Before all ordinary threads of the machine.
+    /// Real-time: before all ordinary threads of the machine.
     RealTime,
-    /// As an ordinary thread: the right to more was not there. A busy machine
-    /// makes the link late.
+    /// As an ordinary thread, because the process may not use real-time scheduling.
+    /// A busy machine delays the link.
     Ordinary,
 }
 
-/// What one direction of a link did so far.
+/// Counters of one direction of a link.
 ///
-/// Every packet offered was delivered, dropped, or is still on its way.
+/// Every offered packet was delivered or dropped, or is still in the link.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize)]
 pub struct LinkCounters {
-    /// Packets that came to the link.
+    /// Packets offered to the link.
     #[serde(default)]
     pub offered_packets: u64,
-    /// Packets handed out at the far end.
+    /// Packets delivered at the far end.
     pub delivered_packets: u64,
-    /// Bytes of those.
+    /// Bytes of the delivered packets.
     pub delivered_bytes: u64,
-    /// Packets that never arrive, for whatever reason.
+    /// Packets dropped or lost, for any reason.
     pub dropped_packets: u64,
-    /// Of those: what found the queue full, or gave way in it.
+    /// Those dropped because the queue was full: new packets and displaced ones.
     #[serde(default)]
     pub dropped_full: u64,
-    /// Of those: what `CoDel` dropped.
+    /// Those dropped by `CoDel`.
     #[serde(default)]
     pub dropped_codel: u64,
-    /// Of those: what got lost on the wire.
+    /// Those lost on the wire.
     #[serde(default)]
     pub lost_packets: u64,
-    /// The longest the queue was, in packets.
+    /// Maximum queue length, in packets.
     pub longest_queue: usize,
 }
 
@@ -55,15 +55,15 @@ impl LinkCounters {
     }
 }
 
-/// What the link did so far, and how punctually.
+/// Counters of a link, and how punctual it was.
 #[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize)]
 pub struct LinkReport {
     /// From the server to the client.
     pub to_client: LinkCounters,
     /// From the client to the server.
     pub to_server: LinkCounters,
-    /// Both directions together.
+    /// Lateness of deliveries, both directions together.
     pub lateness: LatenessSummary,
-    /// How the carrying thread is scheduled.
+    /// Scheduling policy of the forwarding thread.
     pub scheduling: Scheduling,
 }

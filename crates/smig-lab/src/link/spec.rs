@@ -1,4 +1,4 @@
-//! What a link is asked to be, as it stands in a file and in the code.
+//! Configuration of a link, in files and in code.
 
 use std::fmt;
 use std::io;
@@ -14,22 +14,22 @@ use super::wire::Wire;
 use super::{Discipline, LossSpec, Profile, Rate, RateSpec};
 use crate::millis;
 
-/// The largest IP packet of a link, in bytes, unless it says otherwise.
+/// Default MTU of a link, in bytes of an IP packet.
 pub const USUAL_MTU: u32 = 1_500;
 
-/// How much may wait for the wire. The packet on the wire is not counted.
+/// Limit of a queue. The packet on the wire is not counted.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct QueueLimit {
-    /// Packets that may wait.
+    /// Maximum number of queued packets.
     pub packets: usize,
-    /// Bytes that may wait; no bound when absent.
+    /// Maximum number of queued bytes; unlimited if absent.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub bytes: Option<u64>,
 }
 
 impl QueueLimit {
-    /// A bound in packets alone.
+    /// Creates a limit in packets only.
     #[must_use]
     pub const fn packets(packets: usize) -> Self {
         Self { packets, bytes: None }
@@ -40,24 +40,24 @@ impl QueueLimit {
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct DirectionSpec {
-    /// How fast bits of IP packets go onto the wire.
+    /// Rate of the wire, in bits of IP packets.
     #[serde(alias = "rate_bits_per_s")]
     pub rate: RateSpec,
-    /// From the last bit onto the wire to the packet's arrival.
+    /// Propagation delay: from the departure of the last bit to the packet's arrival.
     #[serde(with = "millis", rename = "delay_ms")]
     pub delay: Duration,
-    /// How that changes; never when absent.
+    /// Variation of the delay; none if absent.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub jitter: Option<JitterSpec>,
-    /// What gets lost on the wire; nothing when absent.
+    /// Loss on the wire; none if absent.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub loss: Option<LossSpec>,
-    /// How much may wait before the wire.
+    /// Limit of the queue in front of the wire.
     pub queue: QueueLimit,
-    /// In which order, and who gives way.
+    /// Queue discipline.
     #[serde(default, skip_serializing_if = "Discipline::is_default")]
     pub discipline: Discipline,
-    /// The largest IP packet that passes, in bytes.
+    /// The MTU in bytes: larger IP packets are dropped.
     #[serde(default = "usual_mtu", skip_serializing_if = "is_usual_mtu")]
     pub mtu: u32,
 }
@@ -72,7 +72,7 @@ const fn is_usual_mtu(mtu: &u32) -> bool {
 }
 
 impl DirectionSpec {
-    /// A constant rate and delay before a drop-tail queue, without loss.
+    /// Creates a direction with a constant rate and delay and a drop-tail queue, without loss.
     #[must_use]
     pub const fn new(rate: Rate, delay: Duration, queue: QueueLimit) -> Self {
         Self {
@@ -86,7 +86,8 @@ impl DirectionSpec {
         }
     }
 
-    /// Checks the values, reads the trace or makes that of the run with this seed.
+    /// Validates the values and creates the wire: reads the trace file, or generates the trace
+    /// from the run's seed.
     pub(super) fn wire(&self, seed: u64) -> Result<Wire, SpecError> {
         if !(68..=65_535).contains(&self.mtu) {
             let text = format!("mtu = {} is not from 68 to 65535 bytes", self.mtu);
@@ -109,7 +110,7 @@ impl DirectionSpec {
 /// Both directions of a link between a server and a client.
 ///
 /// In files: the name of a [`Profile`], or a table with `to_client` and
-/// `to_server`, or with `both` for a direction that is not there.
+/// `to_server`, or with `both` in place of an absent direction.
 #[derive(Debug, Clone, PartialEq, Serialize)]
 pub struct LinkSpec {
     /// From the server to the client.
@@ -119,14 +120,14 @@ pub struct LinkSpec {
 }
 
 impl LinkSpec {
-    /// The wired link of the SMig paper: 10 Mbit/s, 50 ms round trip, a queue
-    /// of 75 packets each way.
+    /// Returns the wired link of the SMig paper: 10 Mbit/s, 50 ms round trip, a
+    /// queue of 75 packets in each direction.
     #[must_use]
     pub const fn paper_wired() -> Self {
         Self::symmetric(Rate::mbit(10), Duration::from_millis(50), QueueLimit::packets(75))
     }
 
-    /// The same both ways; half of `round_trip` is the delay of each.
+    /// Creates a symmetric link; the delay of each direction is half of `round_trip`.
     #[must_use]
     pub const fn symmetric(rate: Rate, round_trip: Duration, queue: QueueLimit) -> Self {
         let half = Duration::from_nanos(round_trip.as_nanos() as u64 / 2);
@@ -136,13 +137,13 @@ impl LinkSpec {
         }
     }
 
-    /// The round-trip time of an empty packet through empty queues, without jitter.
+    /// Returns the round-trip propagation delay, without jitter.
     #[must_use]
     pub fn round_trip(&self) -> Duration {
         self.to_client.delay + self.to_server.delay
     }
 
-    /// The same link, its trace files looked for in `folder` where their paths are relative.
+    /// Resolves relative paths of trace files against `folder`.
     #[must_use]
     pub fn relative_to(mut self, folder: &Path) -> Self {
         self.to_client.rate.relative_to(folder);
@@ -150,10 +151,10 @@ impl LinkSpec {
         self
     }
 
-    /// Whether a link can be made of it. Reads the trace files.
+    /// Validates both directions. Reads the trace files.
     ///
     /// # Errors
-    /// The first value that makes no sense, or what is wrong with a trace file.
+    /// The first invalid value, or the error of a trace file.
     pub fn check(&self) -> Result<(), SpecError> {
         self.to_client.wire(0).map_err(|error| error.of("to_client"))?;
         self.to_server.wire(0).map_err(|error| error.of("to_server"))?;
@@ -161,10 +162,10 @@ impl LinkSpec {
     }
 }
 
-/// Why a link cannot be made.
+/// Why a link cannot be created.
 #[derive(Debug, thiserror::Error)]
 pub enum SpecError {
-    /// A value makes no sense; the text names the key.
+    /// A value is invalid; the text names the key.
     #[error("{0}")]
     Value(String),
     /// A trace file cannot be read.
@@ -172,15 +173,15 @@ pub enum SpecError {
     TraceFile {
         /// Its path.
         file: PathBuf,
-        /// The system's answer.
+        /// The I/O error.
         cause: io::Error,
     },
-    /// A trace file is no trace.
+    /// A trace file is not valid.
     #[error("the trace {} is not in Mahimahi's format: {cause}", file.display())]
     Trace {
         /// Its path.
         file: PathBuf,
-        /// What is wrong with it.
+        /// The parse error.
         cause: TraceError,
     },
 }
@@ -194,7 +195,7 @@ impl SpecError {
     }
 }
 
-/// One line for people: what the big direction carries, the round trip and the queue.
+/// Formats a one-line summary: rates, round-trip time, jitter, loss, and the queue to the client.
 impl fmt::Display for LinkSpec {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let (down, up) = (&self.to_client, &self.to_server);

@@ -1,8 +1,8 @@
-//! Mahimahi's trace files: when a link can carry a packet.
+//! Mahimahi's trace files: delivery opportunities of a link.
 //!
-//! One line a delivery opportunity: the millisecond, counted from the start, at
-//! which 1,500 bytes can leave. Lines do not decrease; several may be the same.
-//! After the last line the trace starts again, that many milliseconds later.
+//! One line for each opportunity: the millisecond, counted from the start, at
+//! which 1,500 bytes can leave. Lines do not decrease; several may be equal.
+//! The last line is also the period after which the trace repeats.
 
 use std::fmt;
 use std::str::FromStr;
@@ -11,16 +11,16 @@ use std::time::Duration;
 use super::wire::Wire;
 use super::{Rate, SpecError, Steps, Time};
 
-/// Bytes of IP packets that one opportunity carries.
+/// Bytes of IP packets in one delivery opportunity.
 pub const OPPORTUNITY_BYTES: u64 = 1_500;
 
-/// A sequence of delivery opportunities that repeats itself.
+/// A periodic sequence of delivery opportunities.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Trace {
     millis: Vec<u32>,
 }
 
-/// Why a text is no trace.
+/// Why a text is not a valid trace.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum TraceError {
     /// A line is not a number.
@@ -28,26 +28,26 @@ pub enum TraceError {
     Number {
         /// Counted from 1.
         line: usize,
-        /// What stands there.
+        /// Its content.
         text: String,
     },
-    /// Time runs backwards.
+    /// Times decrease.
     #[error("line {line}: {millis} comes after {before}; lines must not decrease")]
     Order {
         /// Counted from 1.
         line: usize,
-        /// What stands there.
+        /// Its content.
         millis: u32,
-        /// What stood in the line before.
+        /// The content of the line before.
         before: u32,
     },
-    /// The trace has no length, so that repeating it would be an infinite rate.
+    /// The trace has no length: repeating it would give an infinite rate.
     #[error("the last line must be later than 0 ms: it is the length of the trace")]
     Empty,
 }
 
 impl Trace {
-    /// A trace of these milliseconds.
+    /// Creates a trace from times in milliseconds.
     ///
     /// # Errors
     /// When they decrease, or the last is 0 or missing.
@@ -62,7 +62,7 @@ impl Trace {
         }
     }
 
-    /// A trace of this constant rate, as even as whole milliseconds allow.
+    /// Creates a trace of a constant rate, as evenly spaced as whole milliseconds allow.
     #[must_use]
     pub fn constant(rate: Rate, length: Duration) -> Self {
         let length = u32::try_from(length.as_millis()).unwrap_or(u32::MAX).max(1);
@@ -70,15 +70,15 @@ impl Trace {
         let opportunities = (u128::from(rate.as_bits_per_second()) * u128::from(length)
             / u128::from(bits * 1_000))
         .max(1) as u64;
-        // The last opportunity is at the end of the trace: this is its length.
+        // The last opportunity is at the end of the trace and defines its length.
         let at = |index: u64| (index * u64::from(length)).div_ceil(opportunities) as u32;
         Self { millis: (1..=opportunities).map(at).collect() }
     }
 
-    /// A trace of rates that change at given moments, of a given length.
+    /// Creates a trace of a given length from rates that change in steps.
     ///
     /// # Errors
-    /// When the steps make no sense, or the rates carry nothing in that time.
+    /// When the steps are invalid, or the trace would have no length.
     pub fn from_steps(steps: &Steps, length: Duration) -> Result<Self, SpecError> {
         steps.check()?;
         let mut wire = Wire::steps(steps.clone());
@@ -91,7 +91,7 @@ impl Trace {
             }
             millis.push(u32::try_from(at.as_nanos().div_ceil(1_000_000)).unwrap_or(u32::MAX));
         }
-        // An opportunity at the end keeps the length; it is one more than the rates give.
+        // An extra opportunity at the end preserves the length.
         let last = u32::try_from(length.as_millis()).unwrap_or(u32::MAX);
         if millis.last().is_none_or(|at| *at < last) {
             millis.push(last);
@@ -99,13 +99,13 @@ impl Trace {
         Self::new(millis).map_err(|error| SpecError::Value(error.to_string()))
     }
 
-    /// The rate in each interval of this length; what is left at the end is left out.
+    /// Returns the rate in each interval of this length; a partial interval at the end is left out.
     #[must_use]
     pub fn rates(&self, interval: Duration) -> Vec<Rate> {
         let interval = u32::try_from(interval.as_millis()).unwrap_or(u32::MAX).max(1);
         let by = |at: u32| self.millis.partition_point(|&millis| millis <= at);
         let rate = |round: u32| {
-            // The first interval has the opportunities at 0 as well.
+            // The first interval also includes the opportunities at 0.
             let before = if round == 0 { 0 } else { by(round * interval) };
             let opportunities = (by((round + 1) * interval) - before) as u64;
             let bits = opportunities * OPPORTUNITY_BYTES * 8;
@@ -114,13 +114,13 @@ impl Trace {
         (0..self.length_ms() / interval).map(rate).collect()
     }
 
-    /// The milliseconds, not decreasing.
+    /// Returns the times of the opportunities in milliseconds, not decreasing.
     #[must_use]
     pub fn millis(&self) -> &[u32] {
         &self.millis
     }
 
-    /// After this time it repeats.
+    /// Returns the period of the trace.
     #[must_use]
     pub fn length(&self) -> Duration {
         Duration::from_millis(u64::from(self.length_ms()))
@@ -130,7 +130,7 @@ impl Trace {
         self.millis.last().copied().unwrap_or(1)
     }
 
-    /// What it carries on average.
+    /// Returns the average rate.
     #[must_use]
     pub fn mean(&self) -> Rate {
         let bits = u128::from(OPPORTUNITY_BYTES * 8) * self.millis.len() as u128;
@@ -138,7 +138,7 @@ impl Trace {
         Rate::bits_per_second(u64::try_from(rate).unwrap_or(u64::MAX))
     }
 
-    /// Opportunities up to and with this moment, repetitions included.
+    /// Returns the number of opportunities up to and including this time, repetitions included.
     pub(super) fn opportunities_by(&self, since_start: Duration) -> u64 {
         let millis = since_start.as_millis();
         let length = u128::from(self.length_ms());
@@ -169,7 +169,7 @@ impl FromStr for Trace {
     }
 }
 
-/// The text of the file.
+/// Formats the trace as in the file.
 impl fmt::Display for Trace {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         self.millis.iter().try_for_each(|at| writeln!(f, "{at}"))

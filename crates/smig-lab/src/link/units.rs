@@ -17,19 +17,19 @@ impl Time {
     /// The origin.
     pub const ZERO: Self = Self(0);
 
-    /// The point this many nanoseconds after the origin.
+    /// Returns the point this many nanoseconds after the origin.
     #[must_use]
     pub const fn from_nanos(nanos: u64) -> Self {
         Self(nanos)
     }
 
-    /// Nanoseconds since the origin.
+    /// Returns the nanoseconds since the origin.
     #[must_use]
     pub const fn as_nanos(self) -> u64 {
         self.0
     }
 
-    /// The time since `earlier`, zero if that is later.
+    /// Returns the time since `earlier`, zero if `earlier` is later.
     #[must_use]
     pub const fn since(self, earlier: Self) -> Duration {
         Duration::from_nanos(self.0.saturating_sub(earlier.0))
@@ -60,37 +60,37 @@ impl Sub for Time {
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub struct Rate(u64);
 
-/// A text that is no rate.
+/// A text that is not a rate.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[error("{0:?} is not a rate; write it like \"10 Mbit/s\", \"780 kbit/s\" or \"1 Gbit/s\"")]
 pub struct RateError(String);
 
 impl Rate {
-    /// A rate in bits per second; 0 is read as 1.
+    /// Creates a rate in bits per second; 0 becomes 1.
     #[must_use]
     pub const fn bits_per_second(bits: u64) -> Self {
         Self(if bits == 0 { 1 } else { bits })
     }
 
-    /// A rate in units of 1,000 bits per second.
+    /// Creates a rate in units of 1,000 bits per second.
     #[must_use]
     pub const fn kbit(kbit: u64) -> Self {
         Self::bits_per_second(kbit.saturating_mul(1_000))
     }
 
-    /// A rate in units of 1,000,000 bits per second.
+    /// Creates a rate in units of 1,000,000 bits per second.
     #[must_use]
     pub const fn mbit(mbit: u64) -> Self {
         Self::bits_per_second(mbit.saturating_mul(1_000_000))
     }
 
-    /// Bits per second.
+    /// Returns the bits per second.
     #[must_use]
     pub const fn as_bits_per_second(self) -> u64 {
         self.0
     }
 
-    /// Megabits (1,000,000) per second.
+    /// Returns the megabits (1,000,000 bits) per second.
     #[must_use]
     pub fn as_mbit(self) -> f64 {
         self.0 as f64 / 1e6
@@ -123,7 +123,7 @@ impl FromStr for Rate {
             _ => return Err(error()),
         };
         let bits = (number * factor).round();
-        // More than the largest link by far, and still exact as a float.
+        // The maximum is far above any link's rate, and still exact as a float.
         if (1.0..=1e15).contains(&bits) { Ok(Self(bits as u64)) } else { Err(error()) }
     }
 }

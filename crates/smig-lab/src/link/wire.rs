@@ -1,7 +1,7 @@
-//! When bits leave: the wire behind a queue.
+//! Serialisation of packets onto the wire behind a queue.
 //!
-//! Exact in nanoseconds: what rounding cuts off a departure is carried to the
-//! next one, so that a busy wire has exactly its rate.
+//! Exact to the nanosecond: the rounding error of a departure time is carried
+//! over to the next, so that a busy wire has exactly its rate.
 
 use std::time::Duration;
 
@@ -34,7 +34,7 @@ impl Wire {
         Self::Trace(Opportunities { trace, origin, round: 0, index: 0, current })
     }
 
-    /// Makes `origin` the moment 0 of steps and traces.
+    /// Sets the origin of steps and traces.
     pub(super) const fn start_at(&mut self, origin: Time) {
         match self {
             Self::Constant(_) => {}
@@ -47,7 +47,7 @@ impl Wire {
         }
     }
 
-    /// The first moment from `at` on at which a first bit can leave.
+    /// Returns the earliest time from `at` on at which a first bit can leave.
     #[inline]
     pub(super) fn ready(&mut self, at: Time) -> Time {
         match self {
@@ -56,7 +56,8 @@ impl Wire {
         }
     }
 
-    /// Sends `bytes` from `start` on, which [`ready`](Self::ready) gave. When the last bit leaves.
+    /// Sends `bytes` from `start`, a time that [`ready`](Self::ready) returned. Returns when the last
+    /// bit leaves.
     #[inline]
     pub(super) fn carry(&mut self, start: Time, bytes: u64) -> Time {
         match self {
@@ -66,7 +67,7 @@ impl Wire {
         }
     }
 
-    /// Bytes that a wire which never lacks packets sends in this time.
+    /// Returns the bytes sent in this time if there is always a packet to send.
     pub(super) fn capacity(&self, from: Time, to: Time) -> f64 {
         match self {
             Self::Constant(constant) => constant.rate as f64 / 8.0 * to.since(from).as_secs_f64(),
@@ -79,7 +80,7 @@ impl Wire {
     }
 }
 
-/// What the departure at `at` was rounded down by, in bits * nanoseconds per second.
+/// Rounding error of the departure at `at`, in bits * nanoseconds per second.
 #[derive(Debug, Clone, Copy)]
 struct Leftover {
     at: Time,
@@ -89,13 +90,13 @@ struct Leftover {
 impl Leftover {
     const NONE: Self = Self { at: Time::ZERO, work: 0 };
 
-    /// What counts for a packet that starts at `start`: nothing after a pause.
+    /// Returns the error to add for a packet that starts at `start`: 0 after an idle period.
     fn before(self, start: Time) -> u64 {
         if self.at == start { self.work } else { 0 }
     }
 }
 
-/// Bits times nanoseconds per second: divided by a rate it is nanoseconds.
+/// Returns bits times nanoseconds per second; divided by a rate, this is nanoseconds.
 fn work_of(bytes: u64) -> u64 {
     bytes.saturating_mul(8 * NANOS_PER_SECOND)
 }
@@ -143,7 +144,7 @@ impl Stepped {
         }
     }
 
-    /// The rate at this moment, and the moment of the next step.
+    /// Returns the rate at this time, and the time of the next step.
     fn segment(&self, at: Time) -> (u64, Option<Time>) {
         let age = at.since(self.origin);
         let (round, age) = match self.repeat {
@@ -173,16 +174,16 @@ impl Stepped {
     }
 }
 
-/// A trace and how much of it has been used.
+/// A trace and the position in it.
 #[derive(Debug)]
 pub(super) struct Opportunities {
     trace: Trace,
     origin: Time,
-    /// Repetitions before that of the next opportunity.
+    /// Completed repetitions before the next opportunity.
     round: u64,
-    /// The next opportunity.
+    /// Index of the next opportunity.
     index: usize,
-    /// The last opportunity, and its bytes that nothing has used.
+    /// Time of the last opportunity, and its unused bytes.
     current: (Time, u64),
 }
 
@@ -198,8 +199,8 @@ impl Opportunities {
         self.next()
     }
 
-    /// What is left of an opportunity is lost unless a packet waits for it at
-    /// that moment, as in Mahimahi.
+    /// The unused part of an opportunity is lost unless a packet is queued at
+    /// that time, as in Mahimahi.
     fn carry(&mut self, start: Time, bytes: u64) -> Time {
         let mut missing = bytes;
         if self.current.0 == start {
@@ -220,7 +221,7 @@ impl Opportunities {
         self.current.0
     }
 
-    /// The moment of the next opportunity.
+    /// Returns the time of the next opportunity.
     fn next(&self) -> Time {
         let millis = self.trace.millis().get(self.index).copied().unwrap_or_default();
         let length = u64::from(self.trace.length_ms());
@@ -228,13 +229,13 @@ impl Opportunities {
         self.origin + Duration::from_millis(since)
     }
 
-    /// Leaves out the opportunities before `at`.
+    /// Skips the opportunities before `at`.
     fn skip_to(&mut self, at: Time) {
         let age = at.since(self.origin).as_nanos().div_ceil(1_000_000) as u64;
         let length = u64::from(self.trace.length_ms());
         let (round, rest) = (age / length, (age % length) as u32);
-        // A moment that ends one round is also the start of the next: its opportunity
-        // at the end of the trace belongs to the round that it ends.
+        // The end of one round is also the start of the next: an opportunity at the
+        // end of the trace belongs to the round that ends there.
         let (round, rest) =
             if rest == 0 && round > 0 { (round - 1, length as u32) } else { (round, rest) };
         self.round = round;

@@ -1,9 +1,9 @@
-//! A foreign program inside a host, or beside both.
+//! A child process inside a host, or outside of both.
 //!
-//! It lives in a PID namespace of its own, as its first process: when it ends,
-//! the kernel kills all that it started. It is told to die with the thread that
-//! started it, and that thread lives until the program has ended: so nothing is
-//! left behind, not even when this process is killed.
+//! The program is the first process of its own PID namespace: when it ends, the
+//! kernel kills its descendants. Its parent-death signal is `SIGKILL`, and the
+//! thread that started it lives until the program has ended. So no process is
+//! left behind, even if this process is killed.
 
 use std::io;
 use std::process::{self, ChildStderr, ChildStdin, ChildStdout, Command, ExitStatus};
@@ -16,30 +16,30 @@ use rustix::thread::UnshareFlags;
 use super::host::{Host, Running};
 use super::sys;
 
-/// A program of the lab's. Killed, with all that it started, when dropped.
+/// A running program. It and its descendants are killed when this is dropped.
 #[derive(Debug)]
 pub struct Child {
     id: u32,
     pidfd: OwnedFd,
-    /// What the program reads, if the command piped it.
+    /// Standard input of the program, if the command piped it.
     pub stdin: Option<ChildStdin>,
-    /// What the program writes, if the command piped it.
+    /// Standard output of the program, if the command piped it.
     pub stdout: Option<ChildStdout>,
-    /// What the program complains of, if the command piped it.
+    /// Standard error of the program, if the command piped it.
     pub stderr: Option<ChildStderr>,
-    /// Waits for the program.
+    /// The thread that waits for the program.
     waiting: Option<Running<io::Result<ExitStatus>>>,
     status: Option<ExitStatus>,
 }
 
 impl Child {
-    /// Starts it inside `host`, or on the machine itself.
+    /// Starts a program inside `host`, or outside of both hosts.
     pub(super) fn spawn(host: Option<&Host>, command: Command) -> io::Result<Self> {
         let (started, wait) = mpsc::sync_channel(1);
         let start = move || match start(command) {
             Ok(mut child) => {
                 let pipes = (child.stdin.take(), child.stdout.take(), child.stderr.take());
-                // The receiver waits for exactly this.
+                // The receiver waits for this message.
                 let _ = started.send(open(&child).map(|pidfd| (child.id(), pidfd, pipes)));
                 child.wait()
             }
@@ -57,15 +57,15 @@ impl Child {
         Ok(Self { id, pidfd, stdin, stdout, stderr, waiting: Some(waiting), status: None })
     }
 
-    /// The program's process id as this process sees it; the program itself
-    /// believes to be process 1.
+    /// Returns the program's process ID in this process's PID namespace; in its
+    /// own namespace the program is process 1.
     #[must_use]
     pub const fn id(&self) -> u32 {
         self.id
     }
 
-    /// Sends a signal to the program. One that it has no handler for does
-    /// nothing, `KILL` excepted: it is the first process of its namespace.
+    /// Sends a signal to the program. As the init process of its namespace, it
+    /// ignores signals for which it has no handler, except `KILL` and `STOP`.
     ///
     /// # Errors
     /// When the program has ended.
@@ -73,7 +73,7 @@ impl Child {
         Ok(pidfd_send_signal(&self.pidfd, signal)?)
     }
 
-    /// Kills the program and all that it started, and waits for their end.
+    /// Kills the program and its descendants, and waits for it.
     ///
     /// # Errors
     /// When it cannot be waited for.
@@ -85,7 +85,7 @@ impl Child {
         self.wait()
     }
 
-    /// Waits for the end of the program.
+    /// Waits for the program to end.
     ///
     /// # Errors
     /// When it cannot be waited for.
@@ -96,7 +96,7 @@ impl Child {
         self.status.ok_or_else(|| io::Error::other("the program could not be waited for"))
     }
 
-    /// How the program ended, if it has.
+    /// Returns the exit status of the program, if it has ended.
     ///
     /// # Errors
     /// When it cannot be waited for.
@@ -114,9 +114,10 @@ impl Drop for Child {
     }
 }
 
-/// Starts a program from the calling thread, and to die with it.
+/// Starts a program that is killed when the calling thread ends.
 fn start(mut command: Command) -> io::Result<process::Child> {
-    // Without the right to it the program's own processes are not contained; the rest holds.
+    // Without the capability for it, only the program itself is killed with the thread, not its
+    // descendants.
     let _ = sys::unshare(UnshareFlags::NEWPID);
     sys::die_with_parent(&mut command);
     command.spawn()

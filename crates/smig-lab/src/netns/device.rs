@@ -1,5 +1,5 @@
-//! Devices, addresses and routes of a host: all that is set up inside its
-//! namespace, by a thread that is in it.
+//! Devices, addresses and routes of a host: the setup inside its namespace, by
+//! a thread in that namespace.
 
 use std::fs;
 use std::io;
@@ -15,34 +15,34 @@ use super::host_spec::HostSpec;
 use super::netlink::{Route, set_queue_length};
 use super::sys;
 
-/// The device must never be the bottleneck: the model is.
+/// Queue length in packets: the bottleneck must be the model, not the device.
 const DEVICE_QUEUE: u32 = 10_000;
-/// Linux's own choice. A new namespace has its machine's instead.
+/// Linux's default. A new namespace inherits the machine's setting instead.
 const USUAL_CONGESTION_CONTROL: &str = "cubic";
 const NETMASK: Ipv4Addr = Ipv4Addr::new(255, 255, 255, 0);
 
-/// One end of a link, as its host sees it.
+/// One end of a link, at its host.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct End {
-    /// Counted from 0.
+    /// Number of the link, counted from 0.
     pub(super) link: usize,
     pub(super) address: Ipv4Addr,
     pub(super) peer: Ipv4Addr,
-    /// The largest packet that the host sends.
+    /// The largest packet that the host sends, in bytes.
     pub(super) mtu: u32,
 }
 
 impl End {
-    /// The device's name, the same at both ends.
+    /// Returns the device's name, the same at both ends.
     pub(super) fn device(self) -> String {
         format!("link{}", self.link)
     }
 }
 
-/// Sets up everything in the calling thread's namespace; gives the TUN devices
-/// in the order of the ends.
+/// Sets up the devices in the calling thread's namespace; returns the TUN
+/// descriptors in the order of the ends.
 pub(super) fn set_up(ends: &[End], spec: &HostSpec) -> Result<Vec<OwnedFd>, LabError> {
-    // Otherwise IPv6 would send router solicitations over the link.
+    // Otherwise the kernel would send IPv6 router solicitations over the link.
     if Path::new("/proc/sys/net/ipv6").exists() {
         write_sysctl("ipv6/conf/default/disable_ipv6", "1")?;
     }
@@ -88,7 +88,7 @@ fn check_congestion_control(spec: &HostSpec) -> Result<(), LabError> {
     let Some(name) = spec.congestion_control.as_deref() else { return Ok(()) };
     let path = "/proc/sys/net/ipv4/tcp_available_congestion_control";
     let available = fs::read_to_string(path).step(|| format!("cannot read {path}"))?;
-    // The kernel may load one that is not in the list when a socket asks for it.
+    // The kernel may load one that is not in the list when a socket requests it.
     if available.split_whitespace().any(|known| known == name) || loads(name) {
         return Ok(());
     }
@@ -96,7 +96,7 @@ fn check_congestion_control(spec: &HostSpec) -> Result<(), LabError> {
     Err(LabError::CongestionControl { name: name.to_owned(), available })
 }
 
-/// Whether a socket gets this congestion control.
+/// Returns whether a socket can use this congestion control.
 pub(super) fn loads(name: &str) -> bool {
     socket_with(AddressFamily::INET, SocketType::STREAM, SocketFlags::CLOEXEC, None)
         .and_then(|socket| rustix::net::sockopt::set_tcp_congestion(&socket, name))

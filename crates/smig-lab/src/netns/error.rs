@@ -1,26 +1,26 @@
-//! What can keep the lab from its two hosts, and what to do about it.
+//! Errors of the lab's setup, with advice.
 
 use std::io;
 
 use crate::link::SpecError;
 
-/// What the machine lacks.
+/// A requirement that the machine lacks.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Missing {
-    /// Neither the rights of root nor a user namespace to have them in.
+    /// Neither root's capabilities nor user namespaces are available.
     UserNamespace,
-    /// A user namespace was made after the process had started threads.
+    /// A user namespace was requested after the process had started threads.
     CalledTooLate,
-    /// A network namespace could not be made.
+    /// A network namespace could not be created.
     NetworkNamespace,
-    /// There is no TUN driver, or its device file is not there.
+    /// The TUN driver or its device file is missing.
     Tun,
-    /// The TUN device file is there, but may not be opened.
+    /// The process may not open the TUN device file.
     TunAccess,
 }
 
 impl Missing {
-    /// What the reader can do; whole sentences.
+    /// Returns advice for the operator, in complete sentences.
     const fn advice(self) -> &'static str {
         match self {
             Self::UserNamespace => {
@@ -60,44 +60,44 @@ impl Missing {
     }
 }
 
-/// Why the lab could not do what it was asked. The text is complete: the
-/// kernel's answer is in it and is not a source beside it.
+/// An error of the lab. The message includes the kernel's error, which is
+/// therefore not a separate source.
 #[derive(Debug, thiserror::Error)]
 pub enum LabError {
-    /// The machine lacks something that can be provided.
+    /// The machine lacks a requirement that the operator can provide.
     #[error("{} ({cause}). {}", missing.what(), missing.advice())]
     Missing {
-        /// What.
+        /// The requirement.
         missing: Missing,
-        /// The kernel's answer.
+        /// The kernel's error.
         cause: io::Error,
     },
-    /// A congestion control that this kernel does not have.
+    /// This kernel does not have the congestion control.
     #[error(
         "this kernel has no congestion control named {name:?}; it has: {available}. \
          Try `modprobe tcp_{name}`"
     )]
     CongestionControl {
-        /// The name asked for.
+        /// The requested name.
         name: String,
-        /// The names there are, with spaces between.
+        /// The available names, separated by spaces.
         available: String,
     },
-    /// The link that was asked for cannot be made.
+    /// The link cannot be created.
     #[error("the link: {0}")]
     Link(SpecError),
     /// A step of setting up a host failed.
     #[error("{step}: {cause}")]
     Setup {
-        /// What was being done.
+        /// The step that failed.
         step: String,
-        /// The kernel's answer.
+        /// The kernel's error.
         cause: io::Error,
     },
 }
 
 impl LabError {
-    /// Whether the machine lacks something, so that a test may be skipped.
+    /// Returns whether the machine lacks a requirement, so that a test may be skipped.
     #[must_use]
     pub const fn is_missing(&self) -> bool {
         matches!(self, Self::Missing { .. })
@@ -108,7 +108,7 @@ impl LabError {
     }
 }
 
-/// Names the step that an I/O error comes from.
+/// Adds the failed step to an I/O error.
 pub(super) trait Step<T> {
     fn step(self, step: impl FnOnce() -> String) -> Result<T, LabError>;
 }

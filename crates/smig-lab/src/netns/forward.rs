@@ -1,8 +1,8 @@
-//! The thread that carries packets between the two ends of a link.
+//! The thread that forwards packets between the two ends of a link.
 //!
-//! Owns both TUN descriptors and both link models. Sleeps until a packet comes
-//! or one is due; never spins. Lateness is the time from a packet's due moment
-//! to the end of its write into the far device.
+//! Owns both TUN descriptors and both link models. Sleeps until a packet arrives
+//! or one is due; never busy-waits. Lateness is the time from a packet's due time
+//! to the end of its write to the far device.
 
 use std::num::NonZeroU64;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
@@ -24,9 +24,9 @@ use super::testbed::BoxedLog;
 use crate::lateness::Lateness;
 use crate::link::{Link, LinkCounters, LinkReport, Scheduling, Time, Verdict};
 
-/// Packets read from one device before the other has its turn.
+/// Maximum number of packets read from one device before the other is served.
 const BATCH: usize = 32;
-/// Buffers kept for use again.
+/// Maximum number of buffers kept for reuse.
 const SPARE_BUFFERS: usize = 1024;
 
 /// The two ends of one direction and the link between them.
@@ -36,14 +36,14 @@ pub(super) struct Direction {
     pub(super) link: Link<Vec<u8>, BoxedLog>,
 }
 
-/// Who writes down what passes the server's and the client's end.
+/// Packet captures at the server's and the client's end.
 #[derive(Debug, Default)]
 pub(super) struct Captures {
     pub(super) server: Option<Capture>,
     pub(super) client: Option<Capture>,
 }
 
-/// The running thread; stops when dropped.
+/// Handle of the running thread, which stops when this is dropped.
 #[derive(Debug)]
 pub(super) struct Forwarder {
     wake: Arc<OwnedFd>,
@@ -59,17 +59,17 @@ struct Shared {
     orders: Orders,
 }
 
-/// What the thread is asked to do next.
+/// Requests from other threads.
 #[derive(Debug, Default)]
 struct Orders {
     stop: bool,
-    /// Count steps, traces and changing delays from this moment.
+    /// New origin of steps, traces and changing delays.
     restart: Option<Time>,
 }
 
 impl Forwarder {
-    /// Starts carrying, to the client and to the server, packets of at most
-    /// `largest` bytes.
+    /// Starts forwarding packets of at most `largest` bytes, to the client and to
+    /// the server.
     pub(super) fn start(
         directions: [Direction; 2],
         captures: Captures,
@@ -122,12 +122,12 @@ impl Forwarder {
         self.wake();
     }
 
-    /// Forgets how late packets were so far.
+    /// Clears the lateness histogram.
     pub(super) fn reset_lateness(&self) {
         lock(&self.shared).lateness = Lateness::default();
     }
 
-    /// Ends the thread and waits for that.
+    /// Stops the thread and waits for it.
     pub(super) fn stop(&mut self) {
         lock(&self.shared).orders.stop = true;
         self.wake();
@@ -137,7 +137,7 @@ impl Forwarder {
     }
 
     fn wake(&self) {
-        // Fails only at 2^64, when the thread is awake already.
+        // Fails only if the counter would overflow; the thread is then already woken.
         let _ = rustix::io::write(&self.wake, &1_u64.to_ne_bytes());
     }
 }
@@ -153,18 +153,18 @@ struct Carrying {
     captures: Captures,
     largest: usize,
     timer: OwnedFd,
-    /// What the timer is set to.
+    /// Time the timer is set to.
     armed: Option<Time>,
     wake: Arc<OwnedFd>,
     shared: Arc<Mutex<Shared>>,
     buffers: Vec<Vec<u8>>,
-    /// Lateness that `shared` does not have yet.
+    /// Lateness values not yet in `shared`.
     late: Vec<Duration>,
 }
 
 impl Carrying {
     fn run(mut self) {
-        // Without these rights the lateness in the report says what it cost.
+        // Without these capabilities the thread still runs; the report's lateness shows the effect.
         let real_time = sys::run_in_real_time().is_ok();
         let _ = rustix::thread::set_current_timer_slack(NonZeroU64::new(1));
         if real_time {
@@ -179,17 +179,17 @@ impl Carrying {
             self.deliver();
             self.publish();
             if read > 0 {
-                continue; // there may be more, and no wait is shorter than none
+                continue; // there may be more packets: do not sleep
             }
             match self.sleep() {
                 Ok(Wake::Work) => {}
-                // The descriptors are this thread's own: an error is the end of them.
+                // The descriptors belong to this thread: an error is permanent.
                 Ok(Wake::Stop) | Err(_) => return,
             }
         }
     }
 
-    /// Reads packets that a host has sent; gives how many.
+    /// Reads packets that a host has sent; returns how many.
     fn take_in(&mut self, direction: usize) -> usize {
         for count in 0..BATCH {
             let mut buffer = self.buffers.pop().unwrap_or_default();
@@ -221,7 +221,7 @@ impl Carrying {
             loop {
                 let Direction { to, link, .. } = &mut self.directions[direction];
                 let Some(arrival) = link.pop(now()) else { break };
-                // A device takes a packet or drops it, and counts the drop itself.
+                // The device accepts or drops the packet, and counts drops itself.
                 let _ = rustix::io::write(&**to, &arrival.packet);
                 let now = now();
                 self.late.push(now.since(arrival.due));
@@ -252,13 +252,13 @@ impl Carrying {
         }
         let [woken, rang] = [0, 1].map(|index: usize| fds[index].revents().contains(PollFlags::IN));
         if rang {
-            // Set again next time: this also takes back its readiness.
+            // Forces the timer to be set again, which also clears its readiness.
             self.armed = Some(Time::ZERO);
         }
         Ok(if woken { self.obey() } else { Wake::Work })
     }
 
-    /// Does what another thread has asked for.
+    /// Handles requests of other threads.
     fn obey(&mut self) -> Wake {
         let _ = rustix::io::read(&*self.wake, &mut [0; 8]);
         let Orders { stop, restart } = std::mem::take(&mut lock(&self.shared).orders);
@@ -285,7 +285,7 @@ impl Carrying {
 }
 
 impl Captures {
-    /// The end that a direction comes from: the first leads to the client.
+    /// Returns the capture at a direction's source. Direction 0 is to the client.
     const fn at_source(&mut self, direction: usize) -> Option<&mut Capture> {
         if direction == 0 { self.server.as_mut() } else { self.client.as_mut() }
     }
@@ -308,11 +308,11 @@ fn readable(fd: BorrowedFd<'_>) -> PollFd<'_> {
     PollFd::from_borrowed_fd(fd, PollFlags::IN)
 }
 
-/// Sets the timer to a point in time, or to never.
+/// Sets the timer to a point in time, or disarms it.
 fn arm(timer: &OwnedFd, at: Option<Time>) -> Result<(), Errno> {
     let never = Timespec { tv_sec: 0, tv_nsec: 0 };
     let it_value = at.map_or(never, |at| {
-        let nanos = at.as_nanos().max(1); // zero would mean never
+        let nanos = at.as_nanos().max(1); // zero would disarm it
         Timespec {
             tv_sec: (nanos / 1_000_000_000).cast_signed(),
             tv_nsec: (nanos % 1_000_000_000).cast_signed(),
@@ -322,7 +322,7 @@ fn arm(timer: &OwnedFd, at: Option<Time>) -> Result<(), Errno> {
     timerfd_settime(timer, TimerfdTimerFlags::ABSTIME, &spec).map(drop)
 }
 
-/// Nanoseconds of `CLOCK_MONOTONIC`, which never steps back and has no sign.
+/// Returns the time of `CLOCK_MONOTONIC`, which never decreases and is not negative.
 pub(crate) fn now() -> Time {
     let time = clock_gettime(ClockId::Monotonic);
     Time::from_nanos(time.tv_sec.cast_unsigned() * 1_000_000_000 + time.tv_nsec.cast_unsigned())

@@ -27,8 +27,8 @@ pub struct Host {
 }
 
 impl Host {
-    /// Makes a namespace with a device for each end. Runs on a thread of its
-    /// own, which alone enters the namespace and then ends.
+    /// Creates a namespace with a device for each end, on a temporary thread, so
+    /// that the calling thread stays in its namespace.
     pub(super) fn make(
         name: &'static str,
         ends: Vec<End>,
@@ -46,44 +46,44 @@ impl Host {
             .expect("setting up a host does not panic")
     }
 
-    /// A host without any link, for comparisons with what the kernel itself can do.
+    /// Creates a host without links, for comparison with the kernel's own emulation.
     pub(crate) fn bare(name: &'static str) -> Result<Self, LabError> {
         Self::make(name, Vec::new(), HostSpec::default()).map(|(host, _)| host)
     }
 
-    /// The host's address on the first link.
+    /// Returns the host's address on the first link.
     #[must_use]
     pub fn address(&self) -> Ipv4Addr {
         self.address_on(0)
     }
 
-    /// The host's address on a link, counted from 0; unspecified (0.0.0.0) if
-    /// there is no such link.
+    /// Returns the host's address on a link, counted from 0; unspecified
+    /// (0.0.0.0) if there is no such link.
     #[must_use]
     pub fn address_on(&self, link: usize) -> Ipv4Addr {
         self.ends.get(link).map_or(Ipv4Addr::UNSPECIFIED, |end| end.address)
     }
 
-    /// The host's addresses, one on each link.
+    /// Returns the host's addresses, one on each link.
     pub fn addresses(&self) -> impl Iterator<Item = Ipv4Addr> + '_ {
         self.ends.iter().map(|end| end.address)
     }
 
-    /// The name of the host's device on a link, counted from 0.
+    /// Returns the name of the host's device on a link, counted from 0.
     #[must_use]
     pub fn device_on(&self, link: usize) -> Option<String> {
         self.ends.get(link).map(|end| end.device())
     }
 
-    /// The host's network namespace.
+    /// Returns the host's network namespace.
     #[must_use]
     pub fn namespace(&self) -> BorrowedFd<'_> {
         self.namespace.as_fd()
     }
 
     /// Runs `work` on a new thread inside the host. Sockets that it opens,
-    /// threads that it starts and programs that it runs are inside as well; a
-    /// runtime belongs inside the closure too.
+    /// threads that it starts and programs that it runs are inside as well. An
+    /// async runtime must be created inside the closure.
     ///
     /// # Errors
     /// When the thread cannot be started or cannot enter the host.
@@ -98,7 +98,7 @@ impl Host {
             let result =
                 move_into_link_name_space(namespace.as_fd(), Some(LinkNameSpaceType::Network));
             let inside = result.is_ok();
-            // The receiver waits for exactly this.
+            // The receiver waits for this message.
             let _ = entered.send(result);
             inside.then(work)
         })?;
@@ -106,8 +106,8 @@ impl Host {
         Ok(Running(thread))
     }
 
-    /// Starts a program inside the host. It and all that it starts are killed
-    /// when the [`Child`] is dropped, and when this process ends, however it ends.
+    /// Starts a program inside the host. It and its descendants are killed when
+    /// the [`Child`] is dropped, and when this process ends, however it ends.
     ///
     /// # Errors
     /// When the host cannot be entered or the program cannot be started.
@@ -115,8 +115,8 @@ impl Host {
         Child::spawn(Some(self), command)
     }
 
-    /// Whether a socket inside the host gets this congestion control; the
-    /// kernel may load it for that.
+    /// Returns whether a socket inside the host can use this congestion control;
+    /// the kernel may load its module.
     ///
     /// # Errors
     /// When the host cannot be entered.
@@ -126,8 +126,8 @@ impl Host {
         Ok(self.run(loads)?.join().expect("opening a socket does not panic"))
     }
 
-    /// Packets that the host's own devices dropped, in either direction. They
-    /// never reached a link: a run with any is not a measurement of it.
+    /// Returns the number of packets that the host's devices dropped, in either
+    /// direction, outside the links. A run with any is not a valid measurement.
     ///
     /// # Errors
     /// When the kernel's counters cannot be read.
@@ -144,7 +144,7 @@ impl Host {
     }
 }
 
-/// Moves the calling thread into a new network namespace.
+/// Moves the calling thread into a new network namespace and returns it.
 fn new_namespace() -> Result<OwnedFd, LabError> {
     sys::unshare(UnshareFlags::NEWNET)
         .map_err(|errno| LabError::missing(Missing::NetworkNamespace, errno))?;
@@ -153,7 +153,7 @@ fn new_namespace() -> Result<OwnedFd, LabError> {
         .step(|| format!("cannot open {path}"))
 }
 
-/// Work that runs in a host.
+/// A thread that runs in a host.
 #[derive(Debug)]
 pub struct Running<T>(JoinHandle<Option<T>>);
 
@@ -165,7 +165,7 @@ impl<T: Send + 'static> Running<T> {
 }
 
 impl<T> Running<T> {
-    /// Waits for the end of the work.
+    /// Waits for the work to end.
     ///
     /// # Errors
     /// The work's panic, as from [`JoinHandle::join`].
@@ -173,7 +173,7 @@ impl<T> Running<T> {
         self.0.join().map(|value| value.expect("run() has seen the thread enter the host"))
     }
 
-    /// Whether the work has ended.
+    /// Returns whether the work has ended.
     #[must_use]
     pub fn is_finished(&self) -> bool {
         self.0.is_finished()

@@ -1,7 +1,7 @@
-//! How a host's TCP is set up.
+//! TCP configuration of a host.
 
-/// How a host's TCP is set up. The default is Linux's own, with what is left
-/// over from earlier connections forgotten.
+/// TCP configuration of a host. The default is Linux's, without metrics cached
+/// from earlier connections.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct HostSpec {
     pub(super) congestion_control: Option<String>,
@@ -19,35 +19,35 @@ impl Default for HostSpec {
 }
 
 impl HostSpec {
-    /// The congestion control of every connection to the peer that does not
-    /// choose its own: `cubic`, `bbr`, `reno`, as the kernel has them. Unless
-    /// set it is `cubic`, whatever the machine's own is.
+    /// Sets the congestion control of connections to the peer that do not choose
+    /// their own: `cubic`, `bbr`, `reno`, as available in the kernel. The default
+    /// is `cubic` if the kernel has it, whatever the machine's setting is.
     #[must_use]
     pub fn congestion_control(mut self, name: &str) -> Self {
         self.congestion_control = Some(name.to_owned());
         self
     }
 
-    /// The initial congestion window, in segments.
+    /// Sets the initial congestion window, in segments.
     #[must_use]
     pub const fn initial_window(mut self, segments: u32) -> Self {
         self.initial_window = Some(segments);
         self
     }
 
-    /// Least, initial and largest send buffer (`tcp_wmem`), in bytes.
+    /// Sets the minimum, initial and maximum send buffer (`tcp_wmem`), in bytes.
     #[must_use]
     pub fn send_buffer(self, least: u64, initial: u64, most: u64) -> Self {
         self.sysctl("ipv4/tcp_wmem", &format!("{least} {initial} {most}"))
     }
 
-    /// Least, initial and largest receive buffer (`tcp_rmem`), in bytes.
+    /// Sets the minimum, initial and maximum receive buffer (`tcp_rmem`), in bytes.
     #[must_use]
     pub fn receive_buffer(self, least: u64, initial: u64, most: u64) -> Self {
         self.sysctl("ipv4/tcp_rmem", &format!("{least} {initial} {most}"))
     }
 
-    /// Any file below `/proc/sys/net` that belongs to a namespace, for example
+    /// Sets any per-namespace sysctl below `/proc/sys/net`, for example
     /// `ipv4/tcp_sack`. A later value replaces an earlier one.
     #[must_use]
     pub fn sysctl(mut self, name: &str, value: &str) -> Self {

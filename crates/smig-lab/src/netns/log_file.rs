@@ -1,9 +1,9 @@
-//! The log of a direction as a file, written while the link runs.
+//! The log of a direction in a file, written while the link runs.
 //!
-//! Comma-separated text, one line an event: time in nanoseconds of
-//! `CLOCK_MONOTONIC`, the event's word (see
-//! [`LinkEventKind::word`]), bytes of the packet, the queue's packets and bytes
-//! after the event, and the packet's ports (0 where it has none).
+//! Comma-separated values, one line per event: time in nanoseconds of
+//! `CLOCK_MONOTONIC`, the event's name (see [`LinkEventKind::word`]), bytes of
+//! the packet, the queue's packets and bytes after the event, and the packet's
+//! ports (0 if it has none).
 
 use std::fs::File;
 use std::io::{self, BufRead as _, BufReader, Write as _};
@@ -15,27 +15,29 @@ use crate::link::{LinkEvent, LinkEventKind, LinkLog, Ports, Time};
 const HEAD: &str = "nanoseconds,event,bytes,queue_packets,queue_bytes,source_port,destination_port";
 
 /// Writes a link's log to a file. The file is complete when this has been
-/// dropped, which the testbed does at its end.
+/// dropped, which the testbed does when its links stop.
 #[derive(Debug)]
 pub struct LogFile(Spool<LinkEvent>);
 
-/// Tells whether a [`LogFile`] could be written.
+/// The result of writing a [`LogFile`].
 #[derive(Debug, Clone)]
 pub struct LogFileOutcome(Outcome);
 
 impl LogFileOutcome {
+    /// Checks for write errors.
+    ///
     /// # Errors
-    /// What went wrong so far; told once.
+    /// The error so far; returned once.
     pub fn check(&self) -> io::Result<()> {
         self.0.take()
     }
 }
 
 impl LogFile {
-    /// Begins a file, replacing what was there.
+    /// Creates a file, or truncates an existing one.
     ///
     /// # Errors
-    /// When the file cannot be made.
+    /// When the file cannot be created.
     pub fn create(path: &Path) -> io::Result<(Self, LogFileOutcome)> {
         let format = |events: &[LinkEvent], to: &mut Vec<u8>| {
             for event in events {
@@ -53,10 +55,10 @@ impl LogFile {
         Ok((Self(spool), LogFileOutcome(outcome)))
     }
 
-    /// Reads a file back.
+    /// Reads a file.
     ///
     /// # Errors
-    /// When it cannot be read, or a line is not of this format; the line is named.
+    /// When it cannot be read, or a line is not in this format; the error names the line.
     pub fn read(path: &Path) -> io::Result<Vec<LinkEvent>> {
         let mut events = Vec::new();
         for (index, line) in BufReader::new(File::open(path)?).lines().enumerate() {

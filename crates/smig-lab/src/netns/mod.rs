@@ -1,11 +1,11 @@
 //! Two hosts on one machine, joined by emulated links, with real TCP between them.
 //!
-//! Network namespaces belong to threads, so one process holds both hosts: a
+//! Network namespaces are per thread, so one process contains both hosts: a
 //! thread that enters a host's namespace opens its sockets there. Each host has
-//! a TUN device for each link; a thread a link carries packets between the two
-//! devices through the [`link`](crate::link) model. Nothing outlives the process,
-//! however it ends: the kernel takes the namespaces and devices away with the
-//! last descriptor, and programs that were started inside die with it.
+//! a TUN device for each link; one thread per link forwards packets between the
+//! two devices through the [`link`](crate::link) model. Nothing outlives the
+//! process, however it ends: the kernel removes the namespaces and devices with
+//! the last descriptor, and kills the programs that were started inside.
 //!
 //! ```no_run
 //! use smig_lab::link::LinkSpec;

@@ -1,4 +1,4 @@
-//! What the kernel counts of a host's devices (`/proc/net/dev`).
+//! The kernel's counters of a host's devices (`/proc/net/dev`).
 
 use std::fs;
 use std::io;
@@ -7,24 +7,24 @@ use std::io;
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct DeviceCounts {
     pub(crate) name: String,
-    /// Octets of the packets that it took in.
+    /// Bytes received.
     pub(crate) received_bytes: u64,
-    /// Packets that it dropped, in either direction.
+    /// Packets dropped, in either direction.
     pub(crate) drops: u64,
 }
 
-/// All devices of the calling thread's host.
+/// Returns the counters of all devices of the calling thread's host.
 pub(crate) fn device_counts() -> io::Result<Vec<DeviceCounts>> {
     Ok(parse(&fs::read_to_string("/proc/thread-self/net/dev")?))
 }
 
-/// The devices of a table; lines that are none are left out.
+/// Parses the table; other lines are skipped.
 fn parse(text: &str) -> Vec<DeviceCounts> {
     let device = |line: &str| {
         let (name, counters) = line.trim().split_once(':')?;
         let fields: Vec<u64> =
             counters.split_whitespace().map_while(|field| field.parse().ok()).collect();
-        // Received: bytes packets errs drop ...; sent: the same from the ninth on.
+        // Received: bytes packets errs drop ...; sent: the same, from the ninth field on.
         Some(DeviceCounts {
             name: name.to_owned(),
             received_bytes: *fields.first()?,

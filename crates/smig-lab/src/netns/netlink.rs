@@ -1,10 +1,10 @@
-//! What only netlink can set: the length of a device's queue (the `ioctl` asks
-//! for rights outside a user namespace), and what TCP takes from a route,
+//! Settings that need netlink: the queue length of a device (the `ioctl` requires
+//! capabilities outside the user namespace), and the TCP parameters of a route,
 //! congestion control and initial window.
 //!
-//! Congestion control is set by the route and not by `tcp_congestion_control`: that
-//! sysctl refuses, outside the machine's first namespace, every algorithm that
-//! `tcp_allowed_congestion_control` does not name, and that list is global.
+//! Congestion control is set on the route and not with `tcp_congestion_control`: outside
+//! the initial network namespace, that sysctl rejects every algorithm that is not in
+//! `tcp_allowed_congestion_control`, and that list is global.
 
 use std::io;
 use std::net::Ipv4Addr;
@@ -19,7 +19,7 @@ pub(super) struct Route<'a> {
     pub(super) to: Ipv4Addr,
     pub(super) interface: &'a str,
     pub(super) congestion_control: Option<&'a str>,
-    /// Segments.
+    /// In segments.
     pub(super) initial_window: Option<u32>,
 }
 
@@ -72,24 +72,23 @@ impl Route<'_> {
     }
 }
 
-/// Sets how many packets may wait for a reader of the device, in the calling
-/// thread's namespace.
+/// Sets the queue length of a device, in packets, in the calling thread's namespace.
 pub(super) fn set_queue_length(interface: &str, packets: u32) -> io::Result<()> {
     let mut body = vec![0; 4]; // family, padding, device type: any
     body.extend(interface_index(interface)?.to_ne_bytes());
-    body.extend([0; 8]); // flags, and which to change: none
+    body.extend([0; 8]); // flags and change mask: none
     attribute(&mut body, IFLA_TXQLEN, &packets.to_ne_bytes());
     request(RTM_NEWLINK, 0, &body)
 }
 
-/// Sends one request and waits for the kernel's word on it.
+/// Sends one request and waits for the kernel's acknowledgement.
 fn request(kind: u16, flags: u16, body: &[u8]) -> io::Result<()> {
     let length = u32::try_from(body.len() + 16).expect("a message of some hundred bytes");
     let mut message = length.to_ne_bytes().to_vec();
     message.extend(kind.to_ne_bytes());
     message.extend((flags | NLM_F_REQUEST | NLM_F_ACK).to_ne_bytes());
     message.extend(1_u32.to_ne_bytes()); // sequence number
-    message.extend(0_u32.to_ne_bytes()); // from: filled in by the kernel
+    message.extend(0_u32.to_ne_bytes()); // port ID: filled in by the kernel
     message.extend(body);
 
     let socket = socket_with(AddressFamily::NETLINK, SocketType::RAW, SocketFlags::CLOEXEC, None)?;
@@ -108,7 +107,7 @@ fn attribute(to: &mut Vec<u8>, kind: u16, value: &[u8]) {
     to.resize(to.len().next_multiple_of(4), 0);
 }
 
-/// Reads the kernel's answer: an error message whose code is 0 on success.
+/// Parses the kernel's response: an error message whose code is 0 on success.
 fn acknowledged(answer: &[u8]) -> io::Result<()> {
     let unexpected = || io::Error::other("netlink answered with something else than a status");
     let kind = answer.get(4..6).and_then(|bytes| bytes.try_into().ok()).map(u16::from_ne_bytes);

@@ -1,7 +1,6 @@
-//! Packets as they are at one end of a link, in a file that tcpdump and
-//! Wireshark read.
+//! Packet captures at one end of a link, for tcpdump and Wireshark.
 //!
-//! The format is pcap with nanoseconds, of raw IP packets. Times are
+//! The format is pcap with nanosecond timestamps, of raw IP packets. Times are
 //! `CLOCK_MONOTONIC`, as in the link's log: not the time of day, but the same
 //! clock in all files of a run.
 
@@ -11,12 +10,12 @@ use std::path::Path;
 use super::spool::{Outcome, Spool};
 use crate::link::Time;
 
-/// pcap with nanoseconds.
+/// pcap with nanosecond timestamps.
 const MAGIC: u32 = 0xa1b2_3c4d;
 const VERSION: [u16; 2] = [2, 4];
 /// `LINKTYPE_RAW`: the packet begins with the IP header.
 const RAW_IP: u32 = 101;
-/// Bytes handed over at once.
+/// Bytes per chunk.
 const CHUNK: usize = 64 * 1024;
 
 /// Writes the packets of one end of a link.
@@ -27,7 +26,7 @@ pub(super) struct Capture {
 }
 
 impl Capture {
-    /// Begins a file of packets, of which at most `most` bytes are kept.
+    /// Creates a file; of each packet at most `most` bytes are recorded.
     pub(super) fn create(path: &Path, most: usize) -> io::Result<(Self, Outcome)> {
         let mut head = MAGIC.to_ne_bytes().to_vec();
         head.extend(VERSION.iter().flat_map(|part| part.to_ne_bytes()));

@@ -1,4 +1,4 @@
-//! The right to make network namespaces.
+//! The capabilities to create network namespaces.
 
 use std::fs;
 use std::io;
@@ -13,24 +13,24 @@ use rustix::thread::{
 use super::error::{LabError, Missing, Step};
 use super::sys;
 
-/// Where the right to make network namespaces comes from.
+/// Source of the capabilities to create network namespaces.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Privilege {
-    /// The process had it already.
+    /// The process already had them.
     Root,
-    /// A user namespace of the process's own. The process keeps its user and
-    /// group: files that it writes belong to whoever started it.
+    /// A new user namespace. The process keeps its user and group IDs: files that
+    /// it writes belong to the user that started it.
     UserNamespace,
 }
 
-/// Gets the right to make network namespaces, in a new user namespace unless
-/// the process has it already.
+/// Acquires the capabilities to create network namespaces: enters a new user
+/// namespace, unless the process already has them.
 ///
-/// To be called first in `main`: the kernel refuses it to a process with more
-/// than one thread, so also before any async runtime is built.
+/// Must be called first in `main`, before an async runtime is built: the kernel
+/// rejects it for a process with more than one thread.
 ///
 /// # Errors
-/// [`LabError::Missing`] where user namespaces are forbidden, with what to do.
+/// [`LabError::Missing`] if user namespaces are forbidden, with advice.
 pub fn enter_user_namespace() -> Result<Privilege, LabError> {
     let needed = CapabilitySet::SYS_ADMIN | CapabilitySet::NET_ADMIN;
     if capabilities(None).is_ok_and(|sets| sets.effective.contains(needed)) {
@@ -44,18 +44,19 @@ pub fn enter_user_namespace() -> Result<Privilege, LabError> {
         };
         LabError::missing(missing, errno)
     })?;
-    // A group map is only allowed once setgroups() is given up.
+    // A group map is only allowed after setgroups() is denied.
     write_own("setgroups", "deny")?;
     write_own("uid_map", &format!("{uid} {uid} 1"))?;
     write_own("gid_map", &format!("{gid} {gid} 1"))?;
     Ok(Privilege::UserNamespace)
 }
 
-/// Lets the programs that the calling thread starts enter hosts as well. Root's can without; in a user
-/// namespace a program that is started loses all rights that are not handed on to it.
+/// Lets programs that the calling thread starts enter hosts: passes `CAP_SYS_ADMIN` on to them as an
+/// ambient capability. Root's programs do not need this; in a user namespace, `execve` drops
+/// capabilities that are not ambient.
 ///
 /// # Errors
-/// When the process itself has not that right.
+/// When the process itself does not have that capability.
 pub fn hand_on_rights() -> io::Result<()> {
     let right = CapabilitySet::SYS_ADMIN;
     let own = capabilities(None)?;

@@ -1,8 +1,8 @@
-//! Writing to a file without keeping the packet thread waiting.
+//! Writes to a file without blocking the packet thread.
 //!
-//! Items are collected and handed over in chunks to a thread that formats and
-//! writes them. Memory grows if the disk is slower than the link, nothing is
-//! lost and nothing blocks before the end.
+//! Items are buffered and sent in chunks to a thread that formats and writes
+//! them. If the disk is slower than the link, memory grows; no item is lost, and
+//! only the end waits for the disk.
 
 use std::fs::File;
 use std::io::{self, BufWriter, Write as _};
@@ -11,10 +11,10 @@ use std::sync::mpsc::{self, Sender};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::thread::{self, JoinHandle};
 
-/// Items handed over at once.
+/// Items per chunk.
 const CHUNK: usize = 4_096;
 
-/// Takes items; the file is complete when this has been dropped.
+/// Writes items to a file, which is complete when this has been dropped.
 #[derive(Debug)]
 pub(super) struct Spool<T> {
     chunk: Vec<T>,
@@ -23,12 +23,12 @@ pub(super) struct Spool<T> {
     writer: Option<JoinHandle<()>>,
 }
 
-/// How the writing goes.
+/// The writer's error, if there is one.
 #[derive(Debug, Clone, Default)]
 pub(super) struct Outcome(Arc<Mutex<Option<io::Error>>>);
 
 impl Outcome {
-    /// What went wrong, told once.
+    /// Returns the error of the writer, once.
     pub(super) fn take(&self) -> io::Result<()> {
         self.0.lock().unwrap_or_else(PoisonError::into_inner).take().map_or(Ok(()), Err)
     }
@@ -39,7 +39,7 @@ impl Outcome {
 }
 
 impl<T: Send + 'static> Spool<T> {
-    /// A new file that begins with `head`, and to which `format` writes each chunk.
+    /// Creates a file that begins with `head`. `format` encodes each chunk.
     pub(super) fn create(
         path: &Path,
         head: &[u8],
@@ -78,13 +78,13 @@ impl<T: Send + 'static> Spool<T> {
         self.pass_on_if_full();
     }
 
-    /// Appends several items, which then stay together.
+    /// Appends several items to one chunk.
     pub(super) fn extend(&mut self, items: impl IntoIterator<Item = T>) {
         self.chunk.extend(items);
         self.pass_on_if_full();
     }
 
-    /// Sets how many items are handed over at once.
+    /// Sets the number of items per chunk.
     pub(super) const fn with_chunks_of(mut self, items: usize) -> Self {
         self.size = items;
         self
@@ -100,7 +100,7 @@ impl<T: Send + 'static> Spool<T> {
         let empty = Vec::with_capacity(self.chunk.len());
         let chunk = std::mem::replace(&mut self.chunk, empty);
         if let Some(chunks) = &self.chunks {
-            // The writer has ended if the disk is full; it has told so.
+            // Fails if the writer has ended after an error, which is in the outcome.
             let _ = chunks.send(chunk);
         }
     }

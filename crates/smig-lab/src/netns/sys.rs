@@ -1,5 +1,5 @@
-//! The system calls that have no safe wrapper: `unshare`, interface `ioctl`s,
-//! the scheduler. All unsafe code of the lab is here; nothing else is.
+//! System calls without a safe wrapper: `unshare`, `pre_exec`, interface
+//! `ioctl`s, the scheduler. All unsafe code of the lab is here, and no other code.
 
 #![expect(unsafe_code, reason = "system calls without a safe wrapper in rustix")]
 
@@ -13,14 +13,14 @@ use rustix::fs::{Mode, OFlags};
 use rustix::process::{Signal, set_parent_process_death_signal};
 use rustix::thread::UnshareFlags;
 
-/// Moves the calling thread into new namespaces.
+/// Creates new namespaces for the calling thread; a new PID namespace is for its children.
 pub(super) fn unshare(flags: UnshareFlags) -> rustix::io::Result<()> {
     debug_assert!(!flags.contains(UnshareFlags::FILES));
-    // SAFETY: unsafe only for a new descriptor table, which no caller asks for.
+    // SAFETY: unsafe only for a new descriptor table, which no caller requests.
     unsafe { rustix::thread::unshare_unsafe(flags) }
 }
 
-/// Has the kernel kill the program when the thread that starts it ends.
+/// Makes the kernel kill the program when the thread that starts it ends.
 pub(super) fn die_with_parent(command: &mut Command) {
     let tell = || Ok(set_parent_process_death_signal(Some(Signal::KILL))?);
     // SAFETY: between fork and exec the closure makes one system call and
@@ -28,8 +28,8 @@ pub(super) fn die_with_parent(command: &mut Command) {
     unsafe { command.pre_exec(tell) };
 }
 
-/// Opens a TUN device called `name` in the calling thread's namespace: whole
-/// IP packets, no header, one per read and write, never blocking.
+/// Opens a TUN device called `name` in the calling thread's namespace. Each read
+/// and write is one IP packet without a header, and does not block.
 pub(super) fn open_tun(name: &str) -> io::Result<OwnedFd> {
     let flags = OFlags::RDWR | OFlags::NONBLOCK | OFlags::CLOEXEC;
     let tun = rustix::fs::open("/dev/net/tun", flags, Mode::empty())?;
@@ -39,7 +39,7 @@ pub(super) fn open_tun(name: &str) -> io::Result<OwnedFd> {
     Ok(tun)
 }
 
-/// Sets an interface's address and prefix length.
+/// Sets an interface's address and netmask.
 pub(super) fn set_address(
     socket: &OwnedFd,
     name: &str,
@@ -53,7 +53,7 @@ pub(super) fn set_address(
     ioctl(socket, libc::SIOCSIFNETMASK, &mut request)
 }
 
-/// Sets the largest IP packet, in bytes.
+/// Sets an interface's MTU, in bytes.
 pub(super) fn set_mtu(socket: &OwnedFd, name: &str, mtu: i32) -> io::Result<()> {
     let mut request = request(name);
     request.ifr_ifru.ifru_mtu = mtu;
@@ -67,11 +67,11 @@ pub(super) fn set_up(socket: &OwnedFd, name: &str) -> io::Result<()> {
     ioctl(socket, libc::SIOCSIFFLAGS, &mut request)
 }
 
-/// Asks for the calling thread to run before all ordinary ones.
+/// Switches the calling thread to real-time scheduling (`SCHED_FIFO`).
 pub(crate) fn run_in_real_time() -> io::Result<()> {
     let priority = libc::sched_param { sched_priority: 10 };
     // SAFETY: 0 names the calling thread, and the kernel only reads `priority`.
-    // The raw call, because not every C library implements its wrapper.
+    // The raw system call, because not every C library implements the wrapper.
     let result = unsafe {
         libc::syscall(libc::SYS_sched_setscheduler, 0, libc::SCHED_FIFO, &raw const priority)
     };
@@ -79,13 +79,13 @@ pub(crate) fn run_in_real_time() -> io::Result<()> {
 }
 
 fn ioctl(fd: impl AsFd, code: libc::Ioctl, request: &mut libc::ifreq) -> io::Result<()> {
-    // SAFETY: every code used above takes a pointer to one `ifreq`, which lives
-    // through the call, and `request()` has initialised all its bytes.
+    // SAFETY: every code used above takes a pointer to one `ifreq`, which outlives
+    // the call, and `request()` has initialised all its bytes.
     let result = unsafe { libc::ioctl(fd.as_fd().as_raw_fd(), code, &raw mut *request) };
     if result < 0 { Err(io::Error::last_os_error()) } else { Ok(()) }
 }
 
-/// An empty request about the interface `name`.
+/// Returns an empty request for the interface `name`.
 fn request(name: &str) -> libc::ifreq {
     // SAFETY: `ifreq` is a C struct of integers and pointers; zero is valid for all.
     let mut request: libc::ifreq = unsafe { std::mem::zeroed() };

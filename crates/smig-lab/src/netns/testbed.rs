@@ -22,18 +22,18 @@ const fn address(link: usize, host: u8) -> Ipv4Addr {
     Ipv4Addr::new(10, 99, link as u8, host)
 }
 
-/// More would not have subnets of their own.
+/// Maximum number of links: one subnet each.
 const MOST_LINKS: usize = 256;
 
-/// Takes the log of one direction; called on the thread that carries packets.
-/// Its times are `CLOCK_MONOTONIC`.
+/// Receives the events of one direction; called on the thread that forwards
+/// packets. Times are `CLOCK_MONOTONIC`.
 pub type BoxedLog = Box<dyn LinkLog + Send>;
 
-/// A server and a client joined by emulated links. The links stop, and the
-/// hosts lose their devices, when this is dropped.
+/// A server and a client joined by emulated links. When this is dropped, the
+/// links stop and the hosts' devices are removed.
 #[derive(Debug)]
 pub struct Testbed {
-    // Before the hosts, so that nothing moves while they go.
+    // Before the hosts, so that the links stop before the hosts are dropped.
     links: Vec<Forwarder>,
     server: Host,
     client: Host,
@@ -41,7 +41,7 @@ pub struct Testbed {
     origin: Time,
 }
 
-/// A link between the hosts, and who hears of its packets.
+/// A link between the hosts, and the logs of its directions.
 pub struct LinkSetup {
     spec: LinkSpec,
     to_client: BoxedLog,
@@ -49,20 +49,20 @@ pub struct LinkSetup {
 }
 
 impl LinkSetup {
-    /// A link that nobody hears of.
+    /// Creates a link without logs.
     #[must_use]
     pub fn new(spec: LinkSpec) -> Self {
         Self { spec, to_client: Box::new(()), to_server: Box::new(()) }
     }
 
-    /// Who hears of every packet from the server to the client.
+    /// Sets the log of packets from the server to the client.
     #[must_use]
     pub fn log_to_client(mut self, log: BoxedLog) -> Self {
         self.to_client = log;
         self
     }
 
-    /// Who hears of every packet from the client to the server.
+    /// Sets the log of packets from the client to the server.
     #[must_use]
     pub fn log_to_server(mut self, log: BoxedLog) -> Self {
         self.to_server = log;
@@ -70,24 +70,24 @@ impl LinkSetup {
     }
 }
 
-/// Which packets are written to files: those at both ends of every link.
+/// Packet capture at both ends of every link.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct CaptureSpec {
-    /// The files are `link0-server.pcap`, `link0-client.pcap` and so on in here.
+    /// Directory of the files: `link0-server.pcap`, `link0-client.pcap` and so on.
     pub folder: PathBuf,
-    /// Bytes kept of each packet, from its IP header on.
+    /// Maximum bytes captured of each packet, IP header included.
     pub most_bytes: usize,
 }
 
 impl CaptureSpec {
-    /// Whole packets.
+    /// Captures complete packets.
     #[must_use]
     pub fn new(folder: &Path) -> Self {
         Self { folder: folder.to_owned(), most_bytes: 65_535 }
     }
 }
 
-/// Sets up a [`Testbed`].
+/// Builds a [`Testbed`].
 pub struct Builder {
     links: Vec<LinkSetup>,
     server: HostSpec,
@@ -116,61 +116,60 @@ impl fmt::Debug for LinkSetup {
 }
 
 impl Builder {
-    /// How the server's TCP is set up.
+    /// Sets the server's TCP configuration.
     #[must_use]
     pub fn server(mut self, spec: HostSpec) -> Self {
         self.server = spec;
         self
     }
 
-    /// How the client's TCP is set up.
+    /// Sets the client's TCP configuration.
     #[must_use]
     pub fn client(mut self, spec: HostSpec) -> Self {
         self.client = spec;
         self
     }
 
-    /// Who hears of every packet from the server to the client on the first link.
+    /// Sets the log of packets from the server to the client on the first link.
     #[must_use]
     pub fn log_to_client(mut self, log: BoxedLog) -> Self {
         self.links[0].to_client = log;
         self
     }
 
-    /// Who hears of every packet from the client to the server on the first link.
+    /// Sets the log of packets from the client to the server on the first link.
     #[must_use]
     pub fn log_to_server(mut self, log: BoxedLog) -> Self {
         self.links[0].to_server = log;
         self
     }
 
-    /// One more link between the hosts, beside those there are.
+    /// Adds another link between the hosts.
     #[must_use]
     pub fn and_link(mut self, link: LinkSetup) -> Self {
         self.links.push(link);
         self
     }
 
-    /// Writes the packets at both ends of every link to files.
+    /// Captures the packets at both ends of every link to files.
     #[must_use]
     pub fn capture(mut self, capture: CaptureSpec) -> Self {
         self.capture = Some(capture);
         self
     }
 
-    /// What all that is random on the links follows from; 1 unless set.
+    /// Sets the seed of all randomness on the links; the default is 1.
     #[must_use]
     pub const fn seed(mut self, seed: u64) -> Self {
         self.seed = seed;
         self
     }
 
-    /// Makes the hosts and starts the links.
+    /// Creates the hosts and starts the links.
     ///
     /// # Errors
-    /// [`LabError::Missing`] when the machine lacks what this needs, with what
-    /// to do; [`LabError::Link`] when a link makes no sense; otherwise the step
-    /// that failed.
+    /// [`LabError::Missing`] when the machine lacks a requirement, with advice;
+    /// [`LabError::Link`] when a link is invalid; otherwise the step that failed.
     pub fn start(self) -> Result<Testbed, LabError> {
         for link in &self.links {
             link.spec.check().map_err(LabError::Link)?;
@@ -198,7 +197,7 @@ impl Builder {
         Ok(Testbed { links: running, server, client, captures: outcomes, origin })
     }
 
-    /// The ends of all links at host `own`, 1 or 2.
+    /// Returns the ends of all links at host `own`, 1 or 2.
     fn ends(&self, own: u8) -> Vec<End> {
         let end = |(link, setup): (usize, &LinkSetup)| {
             let sends = if own == 1 { &setup.spec.to_client } else { &setup.spec.to_server };
@@ -208,14 +207,14 @@ impl Builder {
     }
 }
 
-/// Which way packets go.
+/// Direction of packets.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Way {
     ToClient,
     ToServer,
 }
 
-/// The seed of one direction of one link.
+/// Returns the seed of one direction of one link.
 pub(crate) const fn seed_of(seed: u64, link: usize, way: Way) -> u64 {
     seed.wrapping_mul(1_000_003).wrapping_add(link as u64 * 2 + way as u64)
 }
@@ -254,7 +253,7 @@ fn capture_link(
 }
 
 impl Testbed {
-    /// Two hosts with Linux's own settings, joined by `link`.
+    /// Starts two hosts with default settings, joined by `link`.
     ///
     /// # Errors
     /// As [`Builder::start`].
@@ -262,7 +261,7 @@ impl Testbed {
         Self::builder(link).start()
     }
 
-    /// Two hosts joined by `link`, with settings of their own.
+    /// Returns a builder for two hosts joined by `link`.
     #[must_use]
     pub fn builder(link: LinkSpec) -> Builder {
         Builder {
@@ -274,20 +273,20 @@ impl Testbed {
         }
     }
 
-    /// The host that `to_client` packets come from.
+    /// Returns the host that sends `to_client` packets.
     #[must_use]
     pub const fn server(&self) -> &Host {
         &self.server
     }
 
-    /// The host that `to_server` packets come from.
+    /// Returns the host that sends `to_server` packets.
     #[must_use]
     pub const fn client(&self) -> &Host {
         &self.client
     }
 
     /// Starts a program on the machine itself, outside of both hosts. As with [`Host::spawn`], it and
-    /// all that it started are killed with the [`Child`] and with this process.
+    /// its descendants are killed with the [`Child`] and with this process.
     ///
     /// # Errors
     /// When the program cannot be started.
@@ -295,19 +294,19 @@ impl Testbed {
         Child::spawn(None, command)
     }
 
-    /// What the first link did so far, and how punctually.
+    /// Returns the counters and the lateness of the first link.
     #[must_use]
     pub fn report(&self) -> LinkReport {
         self.links[0].report()
     }
 
-    /// What each link did so far, and how punctually.
+    /// Returns the counters and the lateness of each link.
     #[must_use]
     pub fn reports(&self) -> Vec<LinkReport> {
         self.links.iter().map(Forwarder::report).collect()
     }
 
-    /// Packets lost in the hosts' devices, outside the links: 0 in a good run.
+    /// Returns the number of packets dropped by the hosts' devices, outside the links: 0 in a valid run.
     ///
     /// # Errors
     /// As [`Host::device_drops`].
@@ -315,26 +314,26 @@ impl Testbed {
         Ok(self.server.device_drops()? + self.client.device_drops()?)
     }
 
-    /// The moment from which rates in steps, traces and changing delays are
-    /// counted: the start, or the last [`restart_clock`](Self::restart_clock).
+    /// Returns the origin of rates in steps, traces and changing delays: the
+    /// start, or the last [`restart_clock`](Self::restart_clock).
     #[must_use]
     pub const fn origin(&self) -> Time {
         self.origin
     }
 
-    /// Lets rates in steps, traces and changing delays begin again now, as for
-    /// a run that begins some time after its hosts.
+    /// Restarts rates in steps, traces and changing delays now, for a run that
+    /// starts some time after its hosts.
     pub fn restart_clock(&mut self) {
         self.origin = now();
         self.links.iter().for_each(|link| link.restart_clock(self.origin));
     }
 
-    /// Forgets how late packets were so far: a measurement begins.
+    /// Clears the lateness histogram, at the start of a measurement.
     pub fn reset_lateness(&self) {
         self.links.iter().for_each(Forwarder::reset_lateness);
     }
 
-    /// Stops the links and closes the files of captured packets.
+    /// Stops the links, closes the capture files and returns the links' reports.
     ///
     /// # Errors
     /// When a capture could not be written.

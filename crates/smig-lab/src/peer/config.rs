@@ -1,4 +1,4 @@
-//! What each server is told: its command, its files. Pure, so that it can be shown without being run.
+//! Command and configuration files of each server. Pure, so that they can be printed without a run.
 
 use std::fmt::Write as _;
 use std::net::{Ipv4Addr, SocketAddr};
@@ -8,79 +8,79 @@ use toml::{Table, Value};
 
 use crate::scenario::{ServerKind, ServerSpec};
 
-/// A server's first port; each has one of its own.
+/// Port of the first server; each server has its own.
 const FIRST_PORT: u16 = 8443;
-/// The first port of servers behind servers, on the loopback.
+/// First port of backends, on the loopback.
 const FIRST_BACKEND_PORT: u16 = 9080;
 
-/// Bytes on the way above which h2o gives up its latency optimisation. Its own default is 65,535, less than a
-/// link of 10 Mbit/s and 50 ms with its queue holds; this is more than any link of the lab does.
+/// Bytes in flight above which h2o disables its latency optimisation. h2o's default is 65,535, less than a
+/// link of 10 Mbit/s and 50 ms with its queue holds; this is more than any link of the lab holds.
 const H2O_MOST_ON_THE_WAY: u32 = 1 << 30;
 
-/// Where a run's servers find what they need.
+/// Paths and addresses for a run's servers.
 #[derive(Debug, Clone)]
 pub struct Place {
-    /// The files to serve.
+    /// Directory of the files to serve.
     pub folder: PathBuf,
     /// The certificate chain, PEM.
     pub certificate: PathBuf,
     /// Its private key, PEM.
     pub key: PathBuf,
-    /// Both in one file.
+    /// Certificate chain and private key in one file, PEM.
     pub both: PathBuf,
-    /// A folder for the servers' own files.
+    /// Directory for the servers' own files.
     pub scratch: PathBuf,
     /// The `smig` program.
     pub smig: PathBuf,
     /// The address of the servers' host.
     pub address: Ipv4Addr,
-    /// Whether the servers run as root, which some ask to be told.
+    /// User that the servers run as: some need it in their configuration.
     pub owner: Owner,
 }
 
-/// Whose processes the servers are.
+/// The user that server processes belong to.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Owner {
-    /// The superuser's.
+    /// The superuser.
     Root,
-    /// An ordinary user's.
+    /// An ordinary user.
     User,
 }
 
-/// One server of a run.
+/// Description of one server of a run.
 #[derive(Debug, Clone, Copy)]
 pub struct Errand<'a> {
     /// Its name in the scenario.
     pub name: &'a str,
     /// Its number among the run's servers, from 0.
     pub number: u16,
-    /// What it is to be.
+    /// Its specification in the scenario.
     pub server: &'a ServerSpec,
-    /// The program found for it.
+    /// Its program.
     pub program: &'a Path,
 }
 
-/// A server ready to be started.
+/// Everything needed to start a server.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Launch {
     /// Its name in the scenario.
     pub name: String,
     /// Program and arguments.
     pub command: Vec<String>,
-    /// Files to be written before.
+    /// Files to write before the start: path and content.
     pub files: Vec<(PathBuf, String)>,
-    /// Where it can be reached when it is ready.
+    /// Address for connections to it.
     pub address: SocketAddr,
-    /// Where it listens.
+    /// Address that it listens on.
     pub everywhere: SocketAddr,
-    /// Where it writes what it says.
+    /// File for its standard output and standard error.
     pub log: PathBuf,
-    /// Servers that must run before it.
+    /// Backends, which are started before it.
     pub behind: Vec<Self>,
 }
 
 impl Launch {
-    /// Everything as text: what `--show-config` shows.
+    /// Returns files and commands as text, for `--show-config`.
     #[must_use]
     pub fn shown(&self) -> String {
         let mut text = String::new();
@@ -96,11 +96,11 @@ impl Launch {
 }
 
 impl Place {
-    /// How a server is started.
+    /// Returns how to start a server.
     #[must_use]
     pub fn launch(&self, errand: &Errand<'_>) -> Launch {
         let port = FIRST_PORT + errand.number;
-        // On every link of its host, which is the run's alone.
+        // On every link of its host, which no other run uses.
         let everywhere = SocketAddr::from((Ipv4Addr::UNSPECIFIED, port));
         let mut launch = Launch {
             name: errand.name.to_owned(),
@@ -201,8 +201,8 @@ http {{
 
     fn h2o(&self, errand: &Errand<'_>, launch: &mut Launch) {
         let user = if self.owner == Owner::Root { "user: root\n" } else { "" };
-        // Milliseconds of round trip from which it keeps the kernel's buffer short; the greatest number
-        // means never.
+        // Minimum round-trip time in milliseconds for the latency optimisation, which keeps the kernel's
+        // send buffer short; the maximum value disables it.
         let least_rtt = match errand.server.latency_optimization {
             Some(true) => "10",
             Some(false) | None => "4294967295",
@@ -327,7 +327,7 @@ backend files
     }
 }
 
-/// Settings of `smig serve` with the lab's own in the section about the server.
+/// Returns settings of `smig serve` with the lab's own in the section `server`.
 fn with_server<const N: usize>(settings: &Table, ours: [(&str, Value); N]) -> Table {
     let mut settings = settings.clone();
     let server = settings.entry("server").or_insert_with(|| Value::Table(Table::new()));
@@ -394,8 +394,8 @@ mod tests {
         }
     }
 
-    /// h2o's documentation: the optimisation is off for a round trip below min-rtt, and for more than
-    /// max-cwnd on the way, which is 65,535 if nothing is said.
+    /// h2o's documentation: the optimisation is off for a round-trip time below min-rtt, and for more than
+    /// max-cwnd bytes in flight, by default 65,535.
     #[test]
     fn h2o_optimises_on_every_link_of_the_lab() {
         use crate::link::Profile;

@@ -1,4 +1,4 @@
-//! Which servers this machine has, and how to get those that it has not.
+//! Finds the servers installed on this machine, and the commands that install missing ones.
 
 use std::env;
 use std::fs;
@@ -9,17 +9,17 @@ use std::process::{Command, Stdio};
 
 use crate::scenario::{ServerKind, ServerSpec};
 
-/// Debian keeps servers where only root's PATH looks.
+/// More directories to search: Debian installs servers in directories that only root's `PATH` has.
 const MORE_FOLDERS: [&str; 4] = ["/usr/local/sbin", "/usr/sbin", "/sbin", "/usr/local/go/bin"];
 
 const GO_SERVER: &str = include_str!("server.go");
 
-/// The program of a server that is not ours.
+/// Returns the program name of a server other than `smig`.
 const fn program_name(kind: ServerKind) -> &'static str {
     kind.word()
 }
 
-/// The program that a server is, if it is there. `smig` is this program itself.
+/// Returns the program of a server, if it is installed. `smig` is the path of this program itself.
 #[must_use]
 pub fn program_of(server: &ServerSpec, smig: &Path) -> Option<PathBuf> {
     if let Some(program) = &server.program {
@@ -41,7 +41,7 @@ pub(crate) fn is_program(path: &Path) -> bool {
     fs::metadata(path).is_ok_and(|meta| meta.is_file() && meta.permissions().mode() & 0o111 != 0)
 }
 
-/// The command that installs a server.
+/// Returns the command that installs a server.
 #[must_use]
 pub const fn install_command(kind: ServerKind) -> &'static str {
     match kind {
@@ -55,7 +55,7 @@ pub const fn install_command(kind: ServerKind) -> &'static str {
     }
 }
 
-/// What a server says of its version, for the record of a run.
+/// Returns the version that a server reports, for the record of a run.
 #[must_use]
 pub fn version_of(kind: ServerKind, program: &Path) -> String {
     let argument = match kind {
@@ -70,10 +70,10 @@ pub fn version_of(kind: ServerKind, program: &Path) -> String {
     text.lines().next().map_or_else(|| "unknown".into(), |line| line.trim().to_owned())
 }
 
-/// Builds the server in Go, which is ten lines around its standard library.
+/// Builds the Go server, a few lines around Go's standard library.
 ///
 /// # Errors
-/// The folder cannot be written, or Go's own words.
+/// When the directory cannot be written, or with the compiler's message.
 pub fn build_go_server(go: &Path, folder: &Path) -> io::Result<PathBuf> {
     let source = folder.join("server.go");
     fs::write(&source, GO_SERVER)?;

@@ -1,7 +1,8 @@
-//! Servers by name: found, configured, started in a host, ended.
+//! Servers under test: finds, configures, starts and stops them.
 //!
-//! Owns how each server is told what to do. Every one gets a folder and a configuration of its own and
-//! touches nothing else of the machine; who reads `--show-config` sees all that it was told.
+//! Owns the configuration of each server. Every server has its own configuration and its own files in
+//! the run's directory, and changes nothing else on the machine; `--show-config` prints the complete
+//! configuration.
 
 mod config;
 mod find;

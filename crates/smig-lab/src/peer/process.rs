@@ -1,4 +1,4 @@
-//! A server that runs in a host: started, waited for, ended with all that it started.
+//! A server process in a host: start, readiness, and stop with all its child processes.
 
 use std::fs::{self, File};
 use std::io;
@@ -15,59 +15,59 @@ use rustix::process::{Pid, Signal, kill_process_group};
 use super::config::Launch;
 use crate::netns::{Host, Running};
 
-/// A server that does not listen by then will not.
+/// Timeout for a server to start listening.
 const PATIENCE: Duration = Duration::from_secs(60);
-/// How often it is tried.
+/// Time between connection attempts.
 const TRY_EVERY: Duration = Duration::from_millis(5);
-/// How much of its last words is shown.
+/// Number of log lines in an error message.
 const LAST_LINES: usize = 12;
 
 /// Why a server does not run.
 #[derive(Debug, thiserror::Error)]
 pub enum PeerError {
-    /// Its files, its process.
+    /// An I/O error of its files or its process.
     #[error("{server}: {doing}: {cause}")]
     Io {
         /// The server's name in the scenario.
         server: String,
-        /// What was being done.
+        /// The step that failed.
         doing: &'static str,
-        /// The kernel's answer.
+        /// The kernel's error.
         cause: io::Error,
     },
-    /// It ended by itself.
+    /// The server ended during its start.
     #[error("{server} ended ({status}); it was started by\n  {command}\nand said:\n{words}")]
     Ended {
         /// The server's name in the scenario.
         server: String,
-        /// How.
+        /// Its exit status.
         status: ExitStatus,
-        /// What started it.
+        /// Its command line.
         command: String,
-        /// Its last lines.
+        /// The last lines of its log.
         words: String,
     },
-    /// It runs, but does not listen.
+    /// The server runs, but does not listen.
     #[error("{server} does not listen on {address} after {} s; it said:\n{words}", PATIENCE.as_secs())]
     Silent {
         /// The server's name in the scenario.
         server: String,
-        /// Where it should.
+        /// The address it should listen on.
         address: SocketAddr,
-        /// Its last lines.
+        /// The last lines of its log.
         words: String,
     },
 }
 
-/// A server that runs, and those behind it. Ended and waited for when dropped.
+/// A running server and its backends. Dropping it stops them and waits for them.
 #[derive(Debug)]
 pub struct Peer {
     name: String,
     log: PathBuf,
-    /// Dropping it ends the server.
+    /// Dropping it stops the server.
     stop: Option<mpsc::Sender<()>>,
     thread: Option<Running<Option<ExitStatus>>>,
-    /// After the server itself.
+    /// Backends, stopped after the server itself.
     _behind: Vec<Self>,
 }
 
@@ -75,18 +75,18 @@ impl Drop for Peer {
     fn drop(&mut self) {
         drop(self.stop.take());
         if let Some(thread) = self.thread.take() {
-            // It does nothing that could panic.
+            // The thread does not panic.
             let _ = thread.join();
         }
     }
 }
 
 impl Launch {
-    /// Starts the server in a host and waits until it takes connections. `smig` starts it, so that
-    /// it ends with whoever called this.
+    /// Starts the server in a host and waits until it accepts connections. `smig` starts the program
+    /// (`smig lab peer`), so that it ends with the calling process.
     ///
     /// # Errors
-    /// What the server said, if it does not come up.
+    /// When the server does not start, with the last lines of its log.
     pub fn start(&self, host: &Host, smig: &Path) -> Result<Peer, PeerError> {
         let behind = self
             .behind
@@ -130,17 +130,18 @@ impl Launch {
         let mut command = Command::new(smig);
         command.args(["lab", "peer", "--"]).args(&self.command);
         command.stdin(Stdio::null()).stderr(log.try_clone()?).stdout(log);
-        // A group of its own: a key pressed at the terminal is not for it, and ending it ends its own too.
+        // Its own process group: it gets no signals from the terminal, and its child processes are killed
+        // with it.
         command.process_group(0);
         Ok(command)
     }
 }
 
 impl Peer {
-    /// Whether the server is still there.
+    /// Checks that the server is still running.
     ///
     /// # Errors
-    /// Its last words if it is not.
+    /// The last lines of its log if it has ended.
     pub fn check(&self) -> Result<(), String> {
         if self.thread.as_ref().is_some_and(|thread| !thread.is_finished()) {
             return Ok(());
@@ -155,8 +156,8 @@ enum Trouble {
     Silent,
 }
 
-/// Runs the server until `stopped`; its thread is inside the host. The thread must live as long as the
-/// process: the kernel ends the one with the other.
+/// Runs the server until it ends or the sender of `stopped` is dropped, on a thread inside the host. The
+/// thread must live as long as the process: the kernel kills the process when the thread ends.
 fn carry(
     mut command: Command,
     address: SocketAddr,
@@ -166,7 +167,7 @@ fn carry(
     let mut child = match command.spawn() {
         Ok(child) => child,
         Err(error) => {
-            // The starter waits for it.
+            // The thread that called `start` waits for it.
             let _ = ready.send(Err(Trouble::Io(error)));
             return None;
         }
@@ -205,9 +206,9 @@ fn come_up(child: &mut Child, address: SocketAddr) -> Result<(), Trouble> {
     }
 }
 
-/// Ends the process and those that it started, and waits for it.
+/// Kills the process group of the server, and waits for the server.
 fn end(child: &mut Child) {
-    // They may be gone already.
+    // Fails if they have already ended.
     let _ = kill_process_group(Pid::from_child(child), Signal::KILL);
     let _ = child.wait();
 }

@@ -1,13 +1,12 @@
-//! One self-contained page: no network, no script.
+//! Builds one self-contained HTML page, without network access or scripts.
 //!
-//! Owns escaping: text that goes into the page goes through [`escape`], by way
-//! of the functions here.
+//! Owns escaping: the functions here pass all text of the page through [`escape`].
 
 use std::fmt::Write;
 
 use super::svg::{Colour, STYLE};
 
-/// Text as it may stand between tags and in attributes.
+/// Escapes text for element content and attribute values.
 #[must_use]
 pub fn escape(text: &str) -> String {
     let mut out = String::with_capacity(text.len());
@@ -24,38 +23,38 @@ pub fn escape(text: &str) -> String {
     out
 }
 
-/// How a column of a table is set.
+/// Alignment of a table's column.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Align {
-    /// Words.
+    /// For text.
     Left,
-    /// Numbers.
+    /// For numbers.
     Right,
 }
 
 /// A table; cells are plain text.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Table {
-    /// Headings with their alignment.
+    /// Headings and their alignment.
     pub columns: Vec<(String, Align)>,
-    /// Rows; the first cell of each names it.
+    /// Rows; the first cell of each is its heading.
     pub rows: Vec<Vec<String>>,
 }
 
-/// A bar with its name and its number as text.
+/// A horizontal bar with its name and value as text.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Bar {
-    /// Left of it.
+    /// Text to the left of the bar.
     pub name: String,
-    /// Its length, in the unit of the others.
+    /// Length, in the same unit as the other bars.
     pub value: f64,
-    /// Right of it.
+    /// Text to the right of the bar.
     pub text: String,
-    /// Its colour.
+    /// Colour of the bar.
     pub colour: Colour,
 }
 
-/// A page under construction, written from top to bottom.
+/// A page under construction, appended from top to bottom.
 #[derive(Debug, Clone)]
 pub struct Page {
     title: String,
@@ -63,33 +62,33 @@ pub struct Page {
 }
 
 impl Page {
-    /// An empty page with its title as the heading.
+    /// Creates an empty page with its title as the heading.
     #[must_use]
     pub fn new(title: &str) -> Self {
         Self { title: title.to_owned(), body: format!("<h1>{}</h1>", escape(title)) }
     }
 
-    /// The sentence under the heading, set larger.
+    /// Adds the lead paragraph, in larger type.
     pub fn lead(&mut self, text: &str) {
         let _ = write!(self.body, "<p class=\"lead\">{}</p>", escape(text));
     }
 
-    /// A heading.
+    /// Adds a heading.
     pub fn heading(&mut self, text: &str) {
         let _ = write!(self.body, "<h2>{}</h2>", escape(text));
     }
 
-    /// A paragraph.
+    /// Adds a paragraph.
     pub fn paragraph(&mut self, text: &str) {
         let _ = write!(self.body, "<p>{}</p>", escape(text));
     }
 
-    /// A paragraph that must not be overlooked.
+    /// Adds a highlighted paragraph.
     pub fn warning(&mut self, text: &str) {
         let _ = write!(self.body, "<p class=\"warning\">{}</p>", escape(text));
     }
 
-    /// Charts side by side where there is room, each with a title.
+    /// Adds charts with titles, side by side if there is room.
     pub fn charts(&mut self, charts: &[(String, String)], caption: &str) {
         self.body.push_str("<figure><div class=\"row\">");
         for (title, svg) in charts {
@@ -98,7 +97,7 @@ impl Page {
         let _ = write!(self.body, "</div><figcaption>{}</figcaption></figure>", escape(caption));
     }
 
-    /// One chart, drawn twice: for wide pages and for narrow ones.
+    /// Adds one chart in two versions: for wide and for narrow pages.
     pub fn chart(&mut self, wide: &str, narrow: &str, caption: &str) {
         let _ = write!(
             self.body,
@@ -108,7 +107,7 @@ impl Page {
         );
     }
 
-    /// Bars from a common line, in markup of their own: they grow with the page.
+    /// Adds bars with a common baseline, in HTML: they scale with the page.
     pub fn bars(&mut self, caption: &str, bars: &[Bar]) {
         let most = bars.iter().map(|bar| bar.value).fold(f64::MIN_POSITIVE, f64::max);
         let _ = write!(
@@ -130,7 +129,7 @@ impl Page {
         self.body.push_str("</div>");
     }
 
-    /// A table. On a narrow page each row becomes a block with its headings.
+    /// Adds a table. On a narrow page each row becomes a block with its headings.
     pub fn table(&mut self, table: &Table) {
         self.body.push_str("<table><thead><tr>");
         for (heading, align) in &table.columns {
@@ -155,7 +154,7 @@ impl Page {
         self.body.push_str("</tbody></table>");
     }
 
-    /// Terms and what is to be said of each.
+    /// Adds a list of terms and descriptions.
     pub fn facts(&mut self, facts: &[(&str, String)]) {
         self.body.push_str("<dl>");
         for (term, text) in facts {
@@ -164,12 +163,12 @@ impl Page {
         self.body.push_str("</dl>");
     }
 
-    /// Markup made by the caller, who has escaped it.
+    /// Adds markup that the caller has escaped.
     pub fn raw(&mut self, markup: &str) {
         self.body.push_str(markup);
     }
 
-    /// The whole document.
+    /// Returns the complete document.
     #[must_use]
     pub fn finish(self) -> String {
         format!(
@@ -191,7 +190,7 @@ const fn class(align: Align) -> &'static str {
     }
 }
 
-/// The bar and its number share a cell; the longest leaves room for its number.
+/// The bar and its number share a grid cell; the longest bar leaves room for its number.
 const BAR_STYLE: &str = "\
 .bars{margin:22px 0}.bars p{margin:0 0 12px;color:var(--soft);font-size:15px}\
 .bar{display:grid;grid-template:'name value'/280px 1fr;align-items:center;gap:2px 14px;\

@@ -1,11 +1,11 @@
-//! Charts and pages, made here so that a report is one file that needs no
-//! network and no script.
+//! Charts and pages, rendered by this crate, so that a report is one file that needs neither network
+//! access nor scripts.
 //!
-//! - [`charts`]: the kinds of charts that measurements need, from plain numbers;
+//! - [`charts`]: chart types for measurements, from plain numbers;
 //! - [`svg`]: time series and distributions as SVG;
 //! - [`html`]: one self-contained page;
 //! - [`table`]: tables as text, Markdown and CSV;
-//! - [`timeline`]: what was sampled of a run, on one time axis.
+//! - [`timeline`]: the samples of a run on one time axis.
 
 pub mod charts;
 pub mod html;

@@ -1,10 +1,10 @@
-//! Tables as text: for a terminal, for Markdown, and for spreadsheets.
+//! Tables as text, as Markdown, and as CSV.
 
 use std::fmt::Write;
 
 use super::html::{Align, Table};
 
-/// Columns that line up, two spaces apart.
+/// Formats aligned columns, two spaces apart.
 #[must_use]
 pub fn to_text(table: &Table) -> String {
     let width = |index: usize| {
@@ -29,7 +29,7 @@ pub fn to_text(table: &Table) -> String {
     out
 }
 
-/// A table of GitHub's Markdown.
+/// Formats a table in GitHub's Markdown.
 #[must_use]
 pub fn to_markdown(table: &Table) -> String {
     let mut out = String::new();
@@ -54,7 +54,7 @@ pub fn to_markdown(table: &Table) -> String {
     out
 }
 
-/// Comma-separated values (RFC 4180), lines ended by a line feed alone.
+/// Formats comma-separated values (RFC 4180), but with LF line endings.
 #[must_use]
 pub fn to_csv(table: &Table) -> String {
     let mut out = String::new();

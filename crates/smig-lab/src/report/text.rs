@@ -1,7 +1,6 @@
-//! Numbers as people read them.
+//! Formats numbers for readers.
 
-/// A number without digits that mean nothing: three that count, none after the
-/// point from 100 on.
+/// Formats a number with three significant digits, and without decimals from 100 on.
 #[must_use]
 pub fn number(value: f64) -> String {
     let digits = match value.abs() {
@@ -18,7 +17,7 @@ pub fn number(value: f64) -> String {
     }
 }
 
-/// Milliseconds, with a comma in thousands.
+/// Formats milliseconds, with a comma as the thousands separator.
 #[must_use]
 pub fn ms(millis: f64) -> String {
     let text = if millis.abs() >= 9.95 { format!("{millis:.0}") } else { format!("{millis:.1}") };
@@ -30,7 +29,7 @@ pub fn ms(millis: f64) -> String {
     }
 }
 
-/// Bytes in decimal units.
+/// Formats bytes in decimal units.
 #[must_use]
 pub fn bytes(bytes: u64) -> String {
     let size = bytes as f64;
@@ -42,7 +41,7 @@ pub fn bytes(bytes: u64) -> String {
     }
 }
 
-/// A count with its noun: `1 move`, `2 moves`.
+/// Formats a count with its noun: `1 move`, `2 moves`.
 #[must_use]
 pub fn amount(count: usize, noun: &str) -> String {
     if count == 1 { format!("1 {noun}") } else { format!("{count} {noun}s") }

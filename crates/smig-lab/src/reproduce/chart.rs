@@ -1,6 +1,6 @@
-//! Draws a [`Chart`]: a line for each value, its name on the left and its number on the right.
+//! Renders a [`Chart`]: one horizontal line per value, its name on the left, its number on the right.
 //!
-//! Lines lie, so names can be read and a phone shows the same as a desk.
+//! With horizontal lines, names stay legible and the layout fits desktop and phone screens.
 
 use std::fmt::Write;
 
@@ -13,11 +13,11 @@ const ROW: f64 = 22.0;
 const HEADING: f64 = 26.0;
 const TOP: f64 = 26.0;
 const BOTTOM: f64 = 34.0;
-/// For the numbers on the right.
+/// Width of the numbers on the right.
 const NUMBERS: f64 = 58.0;
 const CAP: f64 = 3.5;
 
-/// Where things are.
+/// The chart's geometry.
 struct Frame {
     width: f64,
     left: f64,
@@ -27,13 +27,13 @@ struct Frame {
 }
 
 impl Chart {
-    /// As an element for a page that has the style sheet.
+    /// Renders the chart as an element for a page that includes the style sheet.
     #[must_use]
     pub fn to_element(&self, width: f64) -> String {
         self.render(width, "")
     }
 
-    /// As a file of its own.
+    /// Renders the chart as a standalone file.
     #[must_use]
     pub fn to_file(&self, width: f64) -> String {
         let style = format!("<style>{STYLE}svg{{background:var(--paper)}}</style>");
@@ -211,7 +211,7 @@ impl Frame {
     }
 }
 
-/// With commas in thousands.
+/// Formats a number with thousands separators.
 fn shown(value: f64) -> String {
     let text = number(value);
     match text.len().checked_sub(3) {
@@ -223,7 +223,7 @@ fn shown(value: f64) -> String {
     }
 }
 
-/// Roughly how wide text is at 12 pixels.
+/// Returns the approximate width of text at 12 pixels.
 fn text_width(text: &str) -> f64 {
     text.chars().map(|c| if c.is_uppercase() || c == '_' { 8.6 } else { 6.4 }).sum()
 }

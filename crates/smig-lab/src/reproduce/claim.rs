@@ -1,5 +1,5 @@
-//! What the paper claims, and when a measurement bears it out. The rules are fixed before anything is
-//! measured, and the report states them.
+//! The paper's claims, and the rules by which a measurement reproduces them. The rules are fixed before
+//! anything is measured, and the report states them.
 
 use std::fmt;
 
@@ -7,66 +7,66 @@ use serde::Serialize;
 
 use crate::report::{bytes, ms};
 
-/// One statement of the paper.
+/// A claim of the paper.
 #[derive(Debug, Clone, Copy, PartialEq, Serialize)]
 pub struct Claim {
     /// The experiment's name.
     pub experiment: &'static str,
-    /// Its name within the experiment.
+    /// The claim's key within the experiment.
     pub key: &'static str,
-    /// In words.
+    /// The claim as text.
     pub text: &'static str,
-    /// In numbers.
+    /// The claim as numbers.
     pub expected: Expected,
-    /// Where it stands.
+    /// The place in the paper.
     pub place: &'static str,
 }
 
-/// What a claim expects. Shares are 0 to 1.
+/// The value that a claim expects. Shares are 0 to 1.
 #[derive(Debug, Clone, Copy, PartialEq, Serialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Expected {
-    /// So many seconds.
+    /// A time in seconds.
     Seconds(f64),
-    /// So many octets.
+    /// A number of bytes.
     Octets(f64),
-    /// Less by this share.
+    /// A reduction by this share.
     LessBy(f64),
-    /// Less; the paper gives no number.
+    /// A reduction; the paper gives no number.
     Less,
-    /// More by less than this share.
+    /// An increase of less than this share.
     MoreByLessThan(f64),
-    /// More seconds than this.
+    /// A time longer than this, in seconds.
     LongerThan(f64),
-    /// The first of two is more; the paper gives no number.
+    /// The first of two values is larger; the paper gives no number.
     More,
-    /// Of the web's 1500 most visited sites of 2016; there is nothing to hold against it.
+    /// A number of the 1500 most visited sites of 2016; there is no measurement to compare with it.
     Web,
 }
 
-/// Ours, with its interval where there is one: in the unit of [`Expected`]; for [`Expected::Less`] and
-/// [`Expected::More`], the share by which it is less or more.
+/// Our measurement, with its confidence interval if there is one, in the unit of [`Expected`]; for
+/// [`Expected::Less`] and [`Expected::More`], the share of the decrease or increase.
 #[derive(Debug, Clone, Copy, PartialEq, Serialize)]
 pub(super) struct Ours {
     pub(super) value: f64,
     pub(super) interval: Option<(f64, f64)>,
 }
 
-/// Whether a claim is borne out.
+/// Whether a measurement reproduces a claim.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Verdict {
-    /// Within what the rules allow.
+    /// The interval lies within the rule for a reproduced claim.
     Reproduced,
-    /// The same direction, another size.
+    /// The interval lies within the wider rule: the same direction, but another effect size.
     InPart,
-    /// Otherwise.
+    /// The interval lies outside of the wider rule.
     NotReproduced,
-    /// The interval has both what bears it out and what does not.
+    /// The interval overlaps the end of the wider rule.
     Undecided,
-    /// There is a number of ours, but none that decides: too few runs, or a maximum.
+    /// The measurement decides nothing: too few runs, or a maximum.
     NotJudged,
-    /// There is no number of ours.
+    /// There is no measurement.
     NotMeasured,
 }
 
@@ -83,7 +83,7 @@ impl fmt::Display for Verdict {
     }
 }
 
-/// The rules of [`judge`], for readers.
+/// The rules of [`judge`], as text for the report.
 pub(super) const RULES: &str = "Every verdict is the 95 % interval's, not the mean's. Reproduced means \
     that the whole interval fits: a time or a number of bytes within a factor of 1.5 of the paper's; a \
     reduction of at least the paper's less 10 percentage points; a bound that holds; a direction. In part \
@@ -98,10 +98,10 @@ const NEAR: f64 = 1.5;
 const FAR: f64 = 4.0;
 const POINTS: f64 = 0.10;
 
-/// What an interval is held against, its ends included.
+/// A range to compare an interval with, its ends included.
 type Rule = (f64, f64);
 
-/// The rule for a claim that is borne out, and the wider one for one that is in part.
+/// Returns the rule for a reproduced claim, and the wider rule for one reproduced in part.
 fn rules(expected: Expected) -> Option<(Rule, Rule)> {
     const MOST: f64 = f64::INFINITY;
     let factor = |theirs: f64, by: f64| (theirs / by, theirs * by);
@@ -112,7 +112,7 @@ fn rules(expected: Expected) -> Option<(Rule, Rule)> {
         Expected::LessBy(theirs) => Some(((theirs - POINTS, MOST), (theirs / 2.0, MOST))),
         Expected::MoreByLessThan(bound) => Some(((-MOST, bound), (-MOST, 2.0 * bound))),
         Expected::LongerThan(bound) => Some(((bound, MOST), (bound / 2.0, MOST))),
-        // Nothing is no direction.
+        // Zero has no direction.
         Expected::Less | Expected::More => {
             Some(((f64::MIN_POSITIVE, MOST), (f64::MIN_POSITIVE, MOST)))
         }
@@ -120,7 +120,7 @@ fn rules(expected: Expected) -> Option<(Rule, Rule)> {
     }
 }
 
-/// Holds a measurement against a claim.
+/// Compares a measurement with a claim.
 pub(super) fn judge(expected: Expected, ours: Ours) -> Verdict {
     let Some((near, far)) = rules(expected) else { return Verdict::NotMeasured };
     let Some((low, high)) = ours.interval else { return Verdict::NotJudged };
@@ -137,7 +137,7 @@ pub(super) fn judge(expected: Expected, ours: Ours) -> Verdict {
 }
 
 impl Expected {
-    /// An interval in the words of what is expected; empty if there is none.
+    /// Formats an interval in the unit of the claim; empty if there is none.
     pub(super) fn between(self, ours: Ours) -> String {
         let Some((low, high)) = ours.interval else { return String::new() };
         let percent = |share: f64, digits: usize| format!("{:.digits$}", share * 100.0);
@@ -166,7 +166,7 @@ impl Expected {
         }
     }
 
-    /// A measured value in the words of what is expected.
+    /// Formats a measured value in the unit of the claim.
     pub(super) fn shown(self, ours: Ours) -> String {
         let percent = |share: f64| format!("{:.0} %", share * 100.0);
         match self {
@@ -187,7 +187,7 @@ impl Expected {
     }
 }
 
-/// Seconds, or milliseconds below one.
+/// Formats a time in seconds, or in milliseconds below one second.
 pub(super) fn seconds(value: f64) -> String {
     if value < 0.9995 { format!("{} ms", ms(value * 1e3)) } else { format!("{value:.2} s") }
 }

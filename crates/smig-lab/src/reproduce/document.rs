@@ -1,4 +1,4 @@
-//! All findings as one page, and as JSON.
+//! The report: all findings as one page, and as JSON.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -11,11 +11,11 @@ use crate::campaign::{CellResult, doubt};
 use crate::report::html::{Align, Page, Table};
 use crate::report::{amount, number};
 
-/// Where a chart is drawn for a desk and for a phone.
+/// Chart widths for desktop and for phone screens.
 const WIDE: f64 = 860.0;
 const NARROW: f64 = 340.0;
 
-/// Every claim of the paper with ours.
+/// Returns a table of every claim of the paper with our measurement.
 #[must_use]
 pub fn summary(findings: &[Finding]) -> Table {
     let heading = |text: &str| (text.to_owned(), Align::Left);
@@ -44,7 +44,7 @@ pub fn summary(findings: &[Finding]) -> Table {
     }
 }
 
-/// One self-contained page.
+/// Renders the report as one self-contained page.
 #[must_use]
 pub fn render_html(findings: &[Finding], results: &[CellResult]) -> String {
     let mut page = Page::new("The SMig paper, measured again");
@@ -143,7 +143,7 @@ fn section(page: &mut Page, finding: &Finding) {
     page.raw("</details>");
 }
 
-/// Machines, versions, lateness: what it takes to judge the numbers.
+/// Returns machines, versions and lateness, for judging the numbers.
 fn facts(results: &[CellResult]) -> Vec<(&'static str, String)> {
     let mut machines: BTreeMap<String, usize> = BTreeMap::new();
     let mut versions = BTreeSet::new();
@@ -206,7 +206,7 @@ fn facts(results: &[CellResult]) -> Vec<(&'static str, String)> {
     ]
 }
 
-/// Which builds of smig measured.
+/// Returns the builds of smig that measured.
 fn builds(results: &[CellResult]) -> String {
     let mut builds: BTreeMap<String, usize> = BTreeMap::new();
     for result in results {
@@ -218,7 +218,7 @@ fn builds(results: &[CellResult]) -> String {
     words.collect::<Vec<_>>().join("; ")
 }
 
-/// The load average, which counts the runs themselves too.
+/// Returns the load average, which includes the runs themselves.
 fn load(results: &[CellResult]) -> String {
     let origins = results.iter().filter_map(|result| result.origin.as_ref());
     let loads: Vec<f64> = origins.flat_map(|origin| origin.load).collect();
@@ -247,7 +247,7 @@ fn lateness(results: &[CellResult]) -> String {
     )
 }
 
-/// All of it for machines.
+/// Renders all findings as JSON.
 #[must_use]
 pub fn render_json(findings: &[Finding]) -> Value {
     let finding = |finding: &Finding| {

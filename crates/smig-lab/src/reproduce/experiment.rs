@@ -1,7 +1,7 @@
 //! The experiments: a scenario file for each, and how `--quick` shortens it.
 //!
-//! A quick campaign is a part of the full one: fewer settings, repetitions and objects, shorter files, and
-//! nothing that the full one does not have.
+//! A quick campaign is a subset of the full one: fewer settings, repetitions and objects, shorter files, and
+//! nothing that the full one lacks.
 
 use std::path::Path;
 
@@ -12,40 +12,40 @@ use crate::scenario::{Campaign, Fault, SettingsCheck, Size, Span, Variant, parse
 /// How much of an experiment is measured.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Extent {
-    /// All of it, with the paper's repetitions in its settings, fewer with other queues and congestion
+    /// The complete campaign: the paper's repetitions in its settings, fewer with other queues and congestion
     /// controls.
     Full,
-    /// What shows the same in minutes.
+    /// A subset that shows the same effects in minutes.
     Quick,
 }
 
-/// One figure or table.
+/// An experiment that reproduces one figure or table.
 #[derive(Debug)]
 pub struct Experiment {
-    /// What the command line calls it.
+    /// The name on the command line.
     pub name: &'static str,
-    /// What the paper calls it.
+    /// The name in the paper.
     pub place: &'static str,
-    /// What it is about.
+    /// The title.
     pub title: &'static str,
-    /// What is asked, in a sentence.
+    /// The research question, in a sentence.
     pub question: &'static str,
-    /// Its scenario in this repository.
+    /// The path of its scenario in this repository.
     pub file: &'static str,
-    /// The same, as text.
+    /// The scenario's text.
     pub text: &'static str,
     quick: Quick,
 }
 
-/// How often a setting is measured in quick runs.
+/// Returns the number of repetitions of a setting in a quick campaign.
 type Repeats = fn(&Variant) -> u32;
 
 #[derive(Debug)]
 struct Quick {
     repeats: Repeats,
-    /// Transfers with other sizes and counts.
+    /// Replacement sizes and counts of transfers.
     shorter: &'static [Shorter],
-    /// Milliseconds after which a download is cancelled.
+    /// Time in milliseconds after which a download is cancelled.
     cancel_after: Option<u64>,
 }
 
@@ -66,23 +66,23 @@ const fn objects(count: u32) -> Shorter {
 
 /// Twelve small objects beside a file that outlasts them.
 const WIRED: &[Shorter] = &[files(18_000_000), objects(12)];
-/// The same where the link may be twice as fast for a while.
+/// The same on a link that may be twice as fast for a while.
 const LTE: &[Shorter] = &[files(28_000_000), objects(12)];
 
-/// The few schemes that are measured beside the paper's own setting.
+/// The schemes that are measured in settings other than the paper's.
 const SIDE: [&str; 4] = ["NoMig", "MigSW", "SMig", "Lowat"];
 
-/// Whether a setting has the paper's congestion control and queue.
+/// Returns whether a setting has the paper's congestion control and queue.
 fn is_the_papers(variant: &Variant) -> bool {
     is(variant, "congestion", "cubic") && is(variant, "queue", "shallow")
 }
 
-/// Also where the axis is not varied.
+/// Returns whether a setting has this level on an axis, or the axis is not varied.
 fn is(variant: &Variant, axis: &str, name: &str) -> bool {
     variant.on(axis).is_none_or(|found| found == name)
 }
 
-/// The paper's setting with all schemes twice; others once, one thing changed at a time, with few.
+/// Measures all schemes twice in the paper's setting; [`SIDE`] once with one factor changed.
 fn beside_big(variant: &Variant) -> u32 {
     match (is(variant, "congestion", "cubic"), is(variant, "queue", "shallow")) {
         (true, true) => 2,
@@ -227,13 +227,13 @@ const ALL: &[Experiment] = &[
 ];
 
 impl Experiment {
-    /// All of them, in the paper's order.
+    /// Returns all experiments, in the paper's order.
     #[must_use]
     pub const fn all() -> &'static [Self] {
         ALL
     }
 
-    /// The one of this name.
+    /// Returns the experiment of this name.
     #[must_use]
     pub fn named(name: &str) -> Option<&'static Self> {
         ALL.iter().find(|experiment| experiment.name == name)
@@ -244,7 +244,7 @@ impl Experiment {
         Subject { name, place, title, question, file }
     }
 
-    /// The name that its results carry.
+    /// Returns the campaign name that its results carry.
     #[must_use]
     pub fn campaign_name(&self, extent: Extent) -> String {
         match extent {
@@ -253,11 +253,11 @@ impl Experiment {
         }
     }
 
-    /// What is measured. The repetitions are those of the setting that is measured most often;
-    /// [`Experiment::repeats`] says how often others are.
+    /// Returns the campaign. Its repetitions are the maximum over the settings;
+    /// [`Experiment::repeats`] gives those of each setting.
     ///
     /// # Errors
-    /// Faults of the scenario file.
+    /// Errors in the scenario file.
     pub fn campaign(
         &self,
         extent: Extent,
@@ -271,7 +271,7 @@ impl Experiment {
         Ok(campaign)
     }
 
-    /// How often a setting is measured.
+    /// Returns the number of repetitions of a setting.
     #[must_use]
     pub fn repeats(&self, extent: Extent, campaign: &Campaign, variant: &Variant) -> u32 {
         match extent {
@@ -303,7 +303,7 @@ impl Experiment {
         }
     }
 
-    /// How many runs of the full campaign have no result.
+    /// Returns the number of runs of the full campaign that have no result.
     pub(super) fn missing(&self, results: &[&CellResult]) -> usize {
         let Ok(full) = self.campaign(Extent::Full, &|_| Ok(())) else { return 0 };
         let of = |variant: &Variant| {
@@ -314,7 +314,7 @@ impl Experiment {
         full.settings.iter().map(|setting| of(&setting.variant)).sum()
     }
 
-    /// What results of a quick campaign lack, in words: from the results themselves and the scenario.
+    /// Returns, as text, what a quick campaign omits: from the results and the scenario.
     pub(super) fn trimmed(&self, results: &[&CellResult]) -> Vec<String> {
         let Ok(full) = self.campaign(Extent::Full, &|_| Ok(())) else { return Vec::new() };
         let mut words = Vec::new();
@@ -338,7 +338,7 @@ impl Experiment {
     }
 }
 
-/// The most and the least runs of a setting.
+/// Returns the maximum and the minimum number of runs of a setting.
 fn repetitions(results: &[&CellResult]) -> (usize, usize) {
     let count =
         |variant: &Variant| results.iter().filter(|result| result.id.variant == *variant).count();

@@ -8,25 +8,25 @@ use super::document::{render_html, render_json, summary};
 use super::finding::Finding;
 use crate::campaign::CellResult;
 
-/// Wide enough for a README.
+/// Chart width, for a README.
 const WIDTH: f64 = 860.0;
 
-/// Where the parts of a report are.
+/// Paths of the parts of a report.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Written {
     /// The page.
     pub page: PathBuf,
-    /// All of it as JSON.
+    /// All findings as JSON.
     pub json: PathBuf,
     /// The claims as Markdown, for a README.
     pub summary: PathBuf,
-    /// A file a figure.
+    /// One file per figure.
     pub figures: Vec<PathBuf>,
-    /// A CSV and a JSON file a table.
+    /// One CSV and one JSON file per table.
     pub tables: Vec<PathBuf>,
 }
 
-/// Writes `report.html`, `report.json`, `summary.md`, `figures/` and `tables/` into a folder.
+/// Writes `report.html`, `report.json`, `summary.md`, `figures/` and `tables/` into a directory.
 ///
 /// # Errors
 /// A file cannot be written; the error names it.

@@ -1,4 +1,4 @@
-//! What an experiment gave: rows of a table, a chart, verdicts, sentences.
+//! The outcome of an experiment: table rows, a chart, verdicts, sentences.
 
 use serde::Serialize;
 use serde_json::{Value, json};
@@ -10,40 +10,40 @@ use crate::campaign::CellResult;
 use crate::report::html::{Align, Table};
 use crate::report::svg::Colour;
 
-/// One figure or table, done again.
+/// A reproduced figure or table.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Finding {
     /// The experiment's name.
     pub name: &'static str,
-    /// What the paper calls it.
+    /// The name in the paper.
     pub place: &'static str,
-    /// What it is about.
+    /// The title.
     pub title: &'static str,
-    /// What is asked.
+    /// The research question.
     pub question: &'static str,
     /// Its scenario file.
     pub file: &'static str,
-    /// How many runs it rests on.
+    /// Number of runs.
     pub runs: usize,
-    /// Runs of a full version that are still to be made.
+    /// Runs of the full campaign that are still missing.
     pub missing: usize,
-    /// What a quick version lacks; empty for a full one.
+    /// What a quick campaign omits; empty for a full one.
     pub trimmed: Vec<String>,
-    /// Each claim of the paper with ours.
+    /// Each claim of the paper with our measurement.
     pub rows: Vec<Row>,
     /// The numbers.
     pub table: DataTable,
-    /// The same, drawn.
+    /// The same numbers, as charts.
     pub charts: Vec<Chart>,
-    /// What they say: nothing that is not computed from them.
+    /// Conclusions, each computed from the numbers.
     pub sentences: Vec<String>,
-    /// What we take for the causes. Nothing here has measured them.
+    /// Presumed causes. They are not measured here.
     pub readings: Vec<String>,
-    /// What must not be overlooked.
+    /// Warnings for the reader.
     pub warnings: Vec<String>,
 }
 
-/// What a figure or table is about.
+/// The description of a figure or table.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Subject {
     pub(super) name: &'static str,
@@ -53,103 +53,103 @@ pub(super) struct Subject {
     pub(super) file: &'static str,
 }
 
-/// A claim of the paper, and ours.
+/// A claim of the paper with our measurement.
 #[derive(Debug, Clone, PartialEq, Serialize)]
 pub struct Row {
-    /// The paper's.
+    /// The paper's claim.
     pub claim: Claim,
-    /// Ours, in words; or why there is none.
+    /// Our measurement as text, or why there is none.
     pub ours: String,
-    /// Ours as a number, in the unit of the claim.
+    /// Our measurement as a number, in the unit of the claim.
     pub value: Option<f64>,
-    /// Its 95 % interval.
+    /// Its 95 % confidence interval.
     pub interval: Option<(f64, f64)>,
-    /// Whether it is borne out.
+    /// Whether the measurement reproduces the claim.
     pub verdict: Verdict,
 }
 
-/// A table whose numbers stay numbers.
+/// A table with numeric cells.
 #[derive(Debug, Clone, Default, PartialEq)]
 pub struct DataTable {
-    /// From left to right.
+    /// The columns, from left to right.
     pub columns: Vec<Column>,
-    /// Each with as many cells as there are columns.
+    /// The rows, each with one cell per column.
     pub rows: Vec<Vec<Cell>>,
 }
 
 /// A column.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Column {
-    /// For machines.
+    /// The name in CSV and JSON.
     pub key: &'static str,
-    /// For readers, with the unit.
+    /// The heading for readers, with the unit.
     pub heading: &'static str,
-    /// Digits after the point for readers; none for words.
+    /// Decimal places for readers; `None` for text.
     pub digits: Option<usize>,
 }
 
-/// What stands in a cell.
+/// The content of a cell.
 #[derive(Debug, Clone, PartialEq)]
 pub enum Cell {
-    /// Words.
+    /// Text.
     Text(String),
     /// A number in the column's unit.
     Number(f64),
-    /// There is none.
+    /// No value.
     Empty,
 }
 
 /// Points along one axis, in groups.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Chart {
-    /// Its file's name without ending.
+    /// The file name without its extension.
     pub name: String,
-    /// What the axis counts.
+    /// The axis title.
     pub title: String,
-    /// What it shows, in a sentence.
+    /// The caption, in a sentence.
     pub caption: String,
-    /// Written after the axis' last number.
+    /// The unit, written after the axis' last number.
     pub unit: &'static str,
-    /// From top to bottom.
+    /// The groups, from top to bottom.
     pub groups: Vec<Group>,
-    /// A value to compare with, and its name.
+    /// A reference value and its name.
     pub reference: Option<(f64, String)>,
-    /// How values are spread.
+    /// The axis' scale.
     pub spread: Spread,
 }
 
-/// How values are spread along an axis.
+/// The scale of an axis.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Spread {
-    /// From 0.
+    /// Linear, from 0.
     Even,
-    /// By their logarithm.
+    /// Logarithmic.
     Logarithmic,
 }
 
 /// Points that belong together.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Group {
-    /// Above them; may be empty.
+    /// The heading above the points; may be empty.
     pub title: String,
-    /// From top to bottom.
+    /// The points, from top to bottom.
     pub dots: Vec<Dot>,
 }
 
-/// One value with its interval.
+/// One value with its confidence interval.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Dot {
-    /// Beside it.
+    /// The label beside it.
     pub label: String,
     /// Its colour.
     pub colour: Colour,
     /// The mean.
     pub value: f64,
-    /// Its 95 % interval.
+    /// Its 95 % confidence interval.
     pub interval: Option<(f64, f64)>,
-    /// One in twenty is more than this.
+    /// The 95th percentile.
     pub p95: Option<f64>,
-    /// The paper's.
+    /// The paper's value.
     pub paper: Option<f64>,
 }
 
@@ -173,7 +173,7 @@ impl Finding {
         }
     }
 
-    /// One without results.
+    /// Returns a finding without results.
     pub(super) fn missing(experiment: &Experiment, why: &str) -> Self {
         let mut finding = Self::about(experiment.subject());
         for claim in claims_of(experiment.name) {
@@ -204,7 +204,7 @@ impl Finding {
         claims_of(self.name).find(|claim| claim.key == key)
     }
 
-    /// Holds a measurement against a claim; `named` says of what it is.
+    /// Adds the comparison of a measurement with a claim; `named` describes the measurement.
     pub(super) fn hold(&mut self, key: &str, ours: Option<Ours>, named: &str) {
         let Some(claim) = self.claim(key) else { return };
         let Some(ours) = ours else {
@@ -231,7 +231,7 @@ impl Finding {
         });
     }
 
-    /// Puts a number beside a claim that it cannot decide.
+    /// Adds a value beside a claim that it cannot decide.
     pub(super) fn beside(&mut self, key: &str, shown: &str, value: Option<f64>) {
         let Some(claim) = self.claim(key) else { return };
         self.rows.push(Row {
@@ -243,7 +243,7 @@ impl Finding {
         });
     }
 
-    /// Whether a claim has a verdict, and is not borne out as a whole.
+    /// Returns whether a claim has a verdict, and the claim is not fully reproduced.
     pub(super) fn falls_short(&self, key: &str) -> bool {
         self.verdict(key).is_some_and(|verdict| {
             matches!(verdict, Verdict::InPart | Verdict::NotReproduced | Verdict::Undecided)
@@ -258,7 +258,7 @@ impl Finding {
         self.sentences.push(sentence.into());
     }
 
-    /// Says what we take for a cause.
+    /// Adds a presumed cause.
     pub(super) fn read(&mut self, reading: impl Into<String>) {
         self.readings.push(reading.into());
     }
@@ -274,18 +274,18 @@ impl Cell {
     }
 }
 
-/// A column of words.
+/// A text column.
 pub(super) const fn words(key: &'static str, heading: &'static str) -> Column {
     Column { key, heading, digits: None }
 }
 
-/// A column of numbers.
+/// A numeric column.
 pub(super) const fn numbers(key: &'static str, heading: &'static str, digits: usize) -> Column {
     Column { key, heading, digits: Some(digits) }
 }
 
 impl DataTable {
-    /// For readers.
+    /// Renders the table for readers.
     #[must_use]
     pub fn shown(&self) -> Table {
         let align = |column: &Column| match column.digits {
@@ -299,14 +299,14 @@ impl DataTable {
         })
     }
 
-    /// For spreadsheets.
+    /// Renders the table as CSV.
     #[must_use]
     pub fn to_csv(&self) -> String {
         let columns = self.columns.iter().map(|column| (column.key.to_owned(), Align::Left));
         crate::report::table::to_csv(&self.as_table(columns.collect(), |_, value| exact(value)))
     }
 
-    /// Rows as objects.
+    /// Returns the rows as JSON objects.
     #[must_use]
     pub fn to_json(&self) -> Value {
         let row = |cells: &Vec<Cell>| {
@@ -340,7 +340,7 @@ impl DataTable {
     }
 }
 
-/// To the sixth digit after the point: more than was measured.
+/// Rounds to six decimal places: more than the measurement's precision.
 fn rounded(value: f64) -> f64 {
     (value * 1e6).round() / 1e6
 }
@@ -349,7 +349,7 @@ fn exact(value: f64) -> String {
     format!("{}", rounded(value))
 }
 
-/// With commas in thousands.
+/// Inserts thousands separators.
 fn grouped(text: &str) -> String {
     let whole = text.find('.').unwrap_or(text.len());
     let mut out = String::new();

@@ -1,19 +1,19 @@
-//! From results to numbers: which objects count, and what is computed of them.
+//! Turns results into numbers: which objects count, and the statistics.
 
 use super::claim::Ours;
 use crate::campaign::CellResult;
 use crate::stats::{Bootstrap, Contrast, Run, Statistic};
 use crate::workload::Outcome;
 
-/// Values of one setting, by run.
+/// The values of one setting, grouped by run.
 #[derive(Debug, Clone, Default, PartialEq)]
 pub(super) struct Sample {
     pub(super) runs: Vec<Run>,
-    /// Objects that did not end as they should have.
+    /// Number of objects that did not end as expected.
     pub(super) failed: usize,
 }
 
-/// The results that have these names on these axes.
+/// Returns the results with these levels on these axes.
 pub(super) fn with<'a>(results: &[&'a CellResult], wanted: &[(&str, &str)]) -> Vec<&'a CellResult> {
     let fits = |result: &&&CellResult| {
         wanted
@@ -23,7 +23,7 @@ pub(super) fn with<'a>(results: &[&'a CellResult], wanted: &[(&str, &str)]) -> V
     results.iter().filter(fits).copied().collect()
 }
 
-/// The names on an axis: first those of `order` that are there, then others.
+/// Returns the levels of an axis: first those of `order` that occur, then others.
 pub(super) fn names_on(results: &[&CellResult], axis: &str, order: &[&str]) -> Vec<String> {
     let mut names: Vec<String> = Vec::new();
     let there = || results.iter().filter_map(|result| result.id.variant.on(axis));
@@ -36,14 +36,14 @@ pub(super) fn names_on(results: &[&CellResult], axis: &str, order: &[&str]) -> V
     names
 }
 
-/// `10MB` as readers write it: 10 MB.
+/// Formats `10MB` as 10 MB.
 pub(super) fn spaced(size: &str) -> String {
     let digits = size.find(|c: char| !c.is_ascii_digit()).unwrap_or(size.len());
     let (number, unit) = size.split_at(digits);
     format!("{number} {unit}")
 }
 
-/// Seconds of the objects of a transfer.
+/// Returns the times of a transfer's objects, in seconds.
 pub(super) fn seconds(results: &[&CellResult], transfer: &str) -> Sample {
     let mut sample = Sample::default();
     for result in results {
@@ -59,7 +59,7 @@ pub(super) fn seconds(results: &[&CellResult], transfer: &str) -> Sample {
     sample
 }
 
-/// Octets that came to the client's host after a cancel, without those of other transfers' bodies.
+/// Returns the bytes that arrived at the client's host after a cancel, without other transfers' bodies.
 pub(super) fn tail_octets(results: &[&CellResult]) -> Sample {
     let mut sample = Sample::default();
     for result in results {
@@ -86,7 +86,7 @@ impl Sample {
         self.runs.iter().map(|run| run.values.len()).sum()
     }
 
-    /// Runs that gave values.
+    /// Returns the number of runs that have values.
     pub(super) fn runs(&self) -> usize {
         self.runs.iter().filter(|run| !run.values.is_empty()).count()
     }
@@ -103,7 +103,7 @@ impl Sample {
         self.values().into_iter().reduce(f64::max)
     }
 
-    /// Of each run, its mean in units of the same run's of another sample; the greatest.
+    /// Returns the maximum over the runs of this sample's mean relative to that of `alone` in the same run.
     pub(super) fn slowest_run(&self, alone: &Self) -> Option<f64> {
         let mean = |run: &Run| Statistic::Mean.of(&run.values);
         let times =
@@ -113,18 +113,18 @@ impl Sample {
         times.reduce(f64::max)
     }
 
-    /// The mean's 95 % interval; none from fewer than five runs.
+    /// Returns the 95 % confidence interval of the mean; `None` from fewer than five runs.
     pub(super) fn interval(&self) -> Option<(f64, f64)> {
         let interval = Bootstrap::default().interval(&self.runs, Statistic::Mean)?;
         Some((interval.low, interval.high))
     }
 
-    /// The mean as a measurement.
+    /// Returns the mean as a measurement.
     pub(super) fn ours(&self) -> Option<Ours> {
         Some(Ours { value: self.mean()?, interval: self.interval() })
     }
 
-    /// This one's mean in units of the other's, in pairs where the seeds are the same.
+    /// Returns the ratio of this sample's mean to the other's, paired where the seeds are equal.
     pub(super) fn times(&self, other: &Self) -> Option<Ours> {
         let bootstrap = Bootstrap::default();
         let ratio =
@@ -133,14 +133,14 @@ impl Sample {
         Some(Ours { value: ratio.value, interval })
     }
 
-    /// The share by which this one's mean is less than the other's; negative when it is more.
+    /// Returns the share by which this mean is less than the other; negative if it is more.
     pub(super) fn less_than(&self, other: &Self) -> Option<Ours> {
         let times = self.times(other)?;
         let interval = times.interval.map(|(low, high)| (1.0 - high, 1.0 - low));
         Some(Ours { value: 1.0 - times.value, interval })
     }
 
-    /// The share by which this one's mean is more than the other's; negative when it is less.
+    /// Returns the share by which this mean is more than the other; negative if it is less.
     pub(super) fn more_than(&self, other: &Self) -> Option<Ours> {
         let times = self.times(other)?;
         let interval = times.interval.map(|(low, high)| (low - 1.0, high - 1.0));

@@ -1,8 +1,8 @@
-//! The paper's evaluation, done again: one experiment a figure, with the paper's numbers beside ours.
+//! Reproduces the paper's evaluation: one experiment per figure, with the paper's numbers beside ours.
 //!
-//! Owns which scenario belongs to which figure, what the paper says of it, how results become a table, a
-//! chart and sentences, and the one report. Runs nothing itself: [`crate::campaign`] does. Invents no
-//! number: what the paper's text does not give is not here.
+//! Owns the mapping of scenarios to figures, the paper's claims about them, the conversion of results to a
+//! table, a chart and sentences, and the combined report. Runs nothing itself: [`crate::campaign`] does.
+//! Contains only numbers that the paper's text gives.
 
 mod chart;
 mod claim;
@@ -32,13 +32,13 @@ pub use web::{NAME as SURVEY, SURVEY_FILE, WebError, read_survey, survey_test_we
 use crate::campaign::CellResult;
 use crate::survey::Table;
 
-/// What results say of every figure, in the paper's order. Results of other campaigns are passed over;
-/// where a figure has full and quick results, the full ones count. `survey` is that of the test sites.
+/// Returns the finding of every figure, in the paper's order. Results of other campaigns are ignored; if a
+/// figure has full and quick results, the full ones are used. `survey` is that of the test sites.
 #[must_use]
 pub fn findings(results: &[CellResult], survey: Option<&Table>) -> Vec<Finding> {
     let measured = Experiment::all().iter().map(|experiment| finding(experiment, results));
     let mut findings: Vec<_> = measured.collect();
-    // After the slides' table, which is the paper's question in short.
+    // After the slides' table, which summarises the paper's question.
     findings.insert(1, web::finding(survey));
     findings
 }

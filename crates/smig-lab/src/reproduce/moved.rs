@@ -1,4 +1,4 @@
-//! Figure 10: the big file's own time.
+//! Figure 10: the download time of the big file.
 
 use super::finding::{Cell, Chart, Dot, Finding, Group, Spread, numbers, words};
 use super::measure::{Sample, names_on, seconds, spaced, with};
@@ -36,8 +36,8 @@ fn lines(results: &[&CellResult]) -> Vec<Line> {
     lines
 }
 
-/// Figure 10. The paper's sockets were the system's unless it says otherwise, so the default buffers
-/// are held against it.
+/// Figure 10. The paper's sockets have the system's send buffers unless it states otherwise, so our results
+/// with default buffers are compared with it.
 pub(super) fn big_file(results: &[&CellResult], finding: &mut Finding) {
     let lines = lines(results);
     for (key, scheme) in [("existing", "Existing"), ("new", "New")] {

@@ -1,6 +1,6 @@
 //! The numbers of the paper (SMig, CoNEXT 2016) and of the slides of its talk, as data.
 //!
-//! Only what its text gives in numbers or plain words. Bars of its figures are not read off.
+//! Only values that its text gives in numbers or words. Bars of its figures are not measured.
 
 use super::claim::{Claim, Expected};
 
@@ -178,7 +178,7 @@ const CLAIMS: &[Claim] = &[
     ),
 ];
 
-/// What the paper claims of an experiment, in the order of its text.
+/// Returns the paper's claims about an experiment, in the order of its text.
 pub fn claims_of(experiment: &str) -> impl Iterator<Item = &'static Claim> {
     CLAIMS.iter().filter(move |claim| claim.experiment == experiment)
 }

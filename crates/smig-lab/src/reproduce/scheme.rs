@@ -1,15 +1,15 @@
-//! The schemes: their names in the paper or ours, in the order in which they are shown.
+//! The schemes: their names in the paper or ours, in display order.
 
 use crate::report::svg::Colour;
 
-/// A way to carry small and big objects.
+/// A way to transfer small and big objects.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Scheme {
     /// Its name in the scenarios.
     pub(super) key: &'static str,
     /// Its name in charts.
     pub(super) label: &'static str,
-    /// What it is.
+    /// Its description.
     pub(super) about: &'static str,
     pub(super) colour: Colour,
 }
@@ -78,15 +78,15 @@ const ALL: &[Scheme] = &[
     ),
 ];
 
-/// The paper's three ways to move.
+/// The paper's three migration schemes.
 pub(super) const MOVING: [&str; 3] = ["MigSW", "MigSP", "MigCP"];
 
-/// All keys in the order in which they are shown.
+/// Returns all keys in display order.
 pub(super) fn order() -> Vec<&'static str> {
     ALL.iter().map(|scheme| scheme.key).collect()
 }
 
-/// The scheme of this name; one that is not known has its own name.
+/// Returns the scheme of this key; `None` if it is unknown.
 pub(super) fn named(key: &str) -> Option<&'static Scheme> {
     ALL.iter().find(|scheme| scheme.key == key)
 }
@@ -99,7 +99,7 @@ pub(super) fn colour(key: &str) -> Colour {
     named(key).map_or(Colour::Slate, |scheme| scheme.colour)
 }
 
-/// Labels with what they are, each once.
+/// Returns the labels with their descriptions, each once.
 pub(super) fn shown() -> impl Iterator<Item = (&'static str, &'static str)> {
     ALL.iter().map(|scheme| (scheme.label, scheme.about))
 }

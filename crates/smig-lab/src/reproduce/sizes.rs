@@ -1,4 +1,4 @@
-//! Figures 8 and 9: what the sizes of the small object and of the big file change.
+//! Figures 8 and 9: the effects of the small object's size and of the big file's size.
 
 use super::claim::seconds as shown;
 use super::finding::{Cell, Chart, Dot, Finding, Group, Spread, numbers, words};
@@ -71,12 +71,12 @@ pub(super) fn by_small_size(results: &[&CellResult], finding: &mut Finding) {
     ratio_chart(&pairs, finding);
 }
 
-/// From the smallest to the largest.
+/// Compares the trend from the smallest to the largest size with the claim.
 fn hold_trend(wired: &[&Pair], finding: &mut Finding) {
     let share = |pair: &Pair| Some(1.0 - pair.moved.less_than(&pair.unmoved)?.value);
     let ends = wired.first().zip(wired.last()).filter(|(first, last)| first.size != last.size);
     let ours = ends.and_then(|(first, last)| {
-        // What the largest keeps of its time, against what the smallest keeps.
+        // The remaining share of the largest object's time relative to that of the smallest.
         let (small, large) = (share(first)?, share(last)?);
         let interval = |pair: &Pair| {
             let (low, high) = pair.moved.less_than(&pair.unmoved)?.interval?;
@@ -107,7 +107,7 @@ pub(super) fn by_big_size(results: &[&CellResult], finding: &mut Finding) {
     let beside = find("lte", "10MB").map(|pair| &pair.unmoved);
     let longest = beside.and_then(Sample::most);
     match (longest, beside.and_then(Sample::mean)) {
-        // A maximum grows with the number of objects: it is shown and decides nothing.
+        // A maximum grows with the number of objects, so it is shown without a verdict.
         (Some(most), Some(mean)) => {
             let words = format!("{} at most, {} in the mean", shown(most), shown(mean));
             finding.beside("lte", &words, Some(most));

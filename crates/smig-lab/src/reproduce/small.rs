@@ -13,13 +13,13 @@ struct Line {
     scheme: String,
     small: Sample,
     big: Sample,
-    /// Small objects before the big file, of the same runs.
+    /// Small objects before the big file, in the same runs.
     alone: Sample,
-    /// Of the big file, Mbit/s.
+    /// Rate of the big file, in Mbit/s.
     rate: Option<f64>,
 }
 
-/// All schemes of one network or buffer.
+/// All schemes on one network or with one buffer.
 struct Setting {
     title: String,
     lines: Vec<Line>,
@@ -80,7 +80,7 @@ impl Setting {
         self.line(scheme)?.small.mean()
     }
 
-    /// The paper's schemes that move, the fastest first.
+    /// Returns the paper's migration schemes, the fastest first.
     fn moving(&self) -> Vec<(&Line, f64)> {
         let mut moving: Vec<_> = MOVING
             .iter()
@@ -92,8 +92,8 @@ impl Setting {
     }
 }
 
-/// "Up to": the best of the three. Beside it stand a second connection that was there from the start, and
-/// our server as it comes, which also paces what it moves.
+/// The paper's "up to" is the best of the three. The sentence also gives a second connection that was open
+/// from the start, and our server with its defaults, which also paces migrated streams.
 fn hold_reduction(setting: &Setting, finding: &mut Finding) {
     let best = setting.moving().first().map(|(line, _)| *line);
     let less = |line: Option<&Line>| {
@@ -153,7 +153,7 @@ fn sentences(settings: &[Setting], alone: &Sample, finding: &mut Finding) {
     lost(settings, finding);
 }
 
-/// Why the share that is saved is smaller than the paper's.
+/// Explains why the reduction is smaller than the paper's.
 fn short_of_the_paper(setting: &Setting, unmoved: f64, best: &str, least: f64) -> String {
     let mut words = format!(
         "the paper's share needs a plain HTTP/2 that is slower: what waits in front of a small object here \
@@ -176,11 +176,11 @@ fn rate(link: &LinkSpec) -> f64 {
     link.to_client.rate.as_bits_per_second() as f64
 }
 
-/// What the paper did not compare with.
+/// Schemes that the paper did not compare with.
 const SCEPTICS: [&str; 8] =
     ["Lowat", "LowatPriorities", "OnePaced", "Http1", "Pool", "PoolPaced", "h2o", "h2oTuned"];
 
-/// Where `smig serve` does worst, and what the big file pays for it.
+/// Reports the worst case of `smig serve`, and its cost for the big file.
 fn worst_of_ours(settings: &[Setting], alone: &Sample, finding: &mut Finding) {
     let ours = |setting: &Setting| {
         Some((setting.line("SMig")?.small.times(alone)?, setting.title.clone()))
@@ -222,7 +222,7 @@ fn interval_words(ours: Ours, by: f64) -> String {
     )
 }
 
-/// What a sceptic would use.
+/// Reports the alternatives that the paper did not compare with.
 fn sceptic(setting: &Setting, finding: &mut Finding) {
     let known: Vec<_> = SCEPTICS
         .iter()
@@ -344,7 +344,7 @@ pub(super) fn slide_table(results: &[&CellResult], finding: &mut Finding) {
     let settings: Vec<_> =
         names_on(results, "buffer", &BUFFERS).iter().filter_map(setting_of).collect();
     for (key, scheme) in [("https", "Https"), ("http2", "Http2")] {
-        // The talk names no send buffer: the slowest is held against it.
+        // The talk names no send buffer: the slowest setting is compared with it.
         let slowest = settings
             .iter()
             .filter_map(|setting| {

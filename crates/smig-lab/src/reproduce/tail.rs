@@ -1,4 +1,4 @@
-//! Figure 11 and Table 2: what still comes after a cancel.
+//! Figure 11 and Table 2: data that arrives after a cancel.
 
 use super::finding::{Cell, Chart, Dot, Finding, Group, Spread, numbers, words};
 use super::measure::{Sample, names_on, tail_octets, with};
@@ -50,7 +50,7 @@ pub(super) fn figure_11(results: &[&CellResult], finding: &mut Finding) {
     fill(&lines, &[], finding);
 }
 
-/// Table 2. It does not name its send buffers; the larger number of ours is held against it.
+/// Table 2. It does not name its send buffers; the larger of our values is compared with it.
 pub(super) fn table_2(results: &[&CellResult], finding: &mut Finding) {
     let lines = lines(results);
     for (key, scheme) in [("http1", "Http1"), ("http2", "NoMig"), ("closed", "Closed")] {
@@ -100,7 +100,7 @@ fn every_buffer(lines: &[Line], finding: &mut Finding) {
     }
 }
 
-/// What a cancelled move leaves, and what it could leave at best.
+/// Reports what arrives after a migrated stream is cancelled, and the presumed cause.
 fn why(lines: &[Line], finding: &mut Finding) {
     let unmet = ["large", "default", "http2"].iter().any(|key| finding.falls_short(key));
     let moved = find(lines, "default", "MigSW").and_then(|line| line.sample.mean());

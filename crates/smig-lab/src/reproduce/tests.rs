@@ -1,11 +1,11 @@
-//! Scenario files, quick against full, and what is made of results that were recorded.
+//! Scenario files, quick against full campaigns, and findings from recorded results.
 
 use std::collections::BTreeSet;
 
 use super::*;
 use crate::scenario::{Campaign, Scenario, Variant};
 
-/// Runs that were recorded, a line each: objects shortened to what analyses read.
+/// Recorded runs, one per line; objects are reduced to the fields that analyses read.
 const RECORDED: &str = include_str!("recorded.jsonl");
 
 fn recorded() -> Vec<CellResult> {
@@ -40,7 +40,7 @@ fn every_scheme_has_words() {
     }
 }
 
-/// A quick scenario differs from the full one in lengths alone, and is never longer.
+/// Asserts that a quick scenario differs from the full one only in lengths, and is never longer.
 fn assert_part_of(quick: &Scenario, full: &Scenario) {
     let mut same = full.clone();
     for (name, transfer) in &mut same.workload.transfers {
@@ -69,7 +69,7 @@ fn quick_is_a_part_of_full() {
             let repeats = experiment.repeats(Extent::Quick, &quick, &setting.variant);
             assert!((1..=quick.repetitions).contains(&repeats), "{}", setting.variant);
         }
-        // Each keeps plain HTTP/2, or what stands for it, to compare with.
+        // Each includes plain HTTP/2, or its equivalent, as the baseline.
         let schemes: BTreeSet<_> =
             quick.settings.iter().filter_map(|setting| setting.variant.on("scheme")).collect();
         assert!(schemes.contains("NoMig") || schemes.contains("Http2"), "{schemes:?}");
@@ -102,7 +102,7 @@ fn small_objects_are_asked_for_while_the_file_lasts() {
     }
 }
 
-/// Figures 4 to 7 differ in link and send buffers alone.
+/// Figures 4 to 7 differ only in link and send buffers.
 #[test]
 fn figures_4_to_7_are_one_experiment() {
     let scenario = |name: &str| {
@@ -165,7 +165,7 @@ fn the_page_is_alone_and_whole() {
     }
     let json = render_json(&findings).to_string();
     assert!(json.contains("\"place\":\"Figure 5\"") && json.contains("\"verdict\":\"not-judged\""));
-    // These were recorded before results said which build they are of: a reader is told.
+    // These were recorded before results named their build, which the report states.
     assert!(html.contains("Not of one build that names its commit"));
     assert!(!html.contains("probably") || html.contains("Our reading, not measured"));
 }
@@ -220,7 +220,7 @@ fn verdicts_follow_their_rules() {
     }
 }
 
-/// Recorded runs of one setting, as if each had been measured again with other seeds.
+/// Recorded runs of one setting, repeated with other seeds.
 fn repeated(times: u64) -> Vec<CellResult> {
     let again = |seed: u64| {
         recorded().into_iter().map(move |mut result| {

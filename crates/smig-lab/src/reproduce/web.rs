@@ -1,7 +1,7 @@
-//! Table 1's instrument on a web whose objects are known: sites on loopback, surveyed as any other.
+//! Table 1's survey on sites with known objects: served on loopback, surveyed like any other site.
 //!
-//! Owns what is planted there. The paper's numbers are those of the web of 2016, which nobody can ask any
-//! more; what can be shown here is that the survey counts what there is, no more and no less.
+//! Owns the generated sites. The paper's numbers are those of the web of 2016, which cannot be measured any
+//! more; this shows that the survey counts exactly the objects that exist.
 
 use std::fs::{self, File};
 use std::io;
@@ -18,7 +18,7 @@ use crate::survey::crawl::{
 };
 use crate::survey::{Source, SurveyError, Table, Tally};
 
-/// The file with what the survey found, beside the other results.
+/// The file of the survey's results, beside the other results.
 pub const SURVEY_FILE: &str = "survey.jsonl";
 
 const SUBJECT: Subject = Subject {
@@ -29,33 +29,33 @@ const SUBJECT: Subject = Subject {
     file: "docs/survey.md",
 };
 
-/// What the command line calls it.
+/// The name on the command line.
 pub const NAME: &str = "table-1";
 
 const MB: u64 = 1_000_000;
 const SITES: usize = 150;
-/// The paper's shares of 1500 sites, of 150: how many hold an object of this size and none larger.
+/// The paper's shares scaled to 150 sites: how many have an object of this size and none larger.
 const LARGE: [(usize, u64); 4] = [(17, MB), (2, 5 * MB), (1, 10 * MB), (1, 25 * MB)];
-/// Objects of a site besides its pages and its large one.
+/// Number of a site's objects other than its pages and its large object.
 const SMALL: usize = 12;
-/// On a fourth level, where nobody may look.
+/// Size of an object on a fourth level, which the survey must not reach.
 const TOO_DEEP: u64 = 60 * MB;
-/// Shares of small objects, and the size that they do not exceed: the paper's percentiles.
+/// Quantiles of small objects and their sizes: the paper's percentiles.
 const SIZES: [(f64, f64); 5] = [(0.0, 2e3), (0.25, 18e3), (0.5, 40e3), (0.75, 115e3), (1.0, 900e3)];
 
-/// Why there is no survey.
+/// Why the survey failed.
 #[derive(Debug, thiserror::Error)]
 pub enum WebError {
-    /// Files.
+    /// Writing the sites' files failed.
     #[error("the test sites cannot be made: {0}")]
     Io(#[from] io::Error),
-    /// The sites' server.
+    /// The sites' server failed.
     #[error("the test sites cannot be served: {0}")]
     Server(#[from] smig::Error),
-    /// Their certificate.
+    /// The sites' certificate could not be made.
     #[error("the test sites' certificate cannot be made: {0}")]
     Certificate(#[from] rcgen::Error),
-    /// The survey.
+    /// The survey failed.
     #[error(transparent)]
     Survey(#[from] SurveyError),
 }
@@ -64,7 +64,7 @@ pub enum WebError {
 struct Site {
     small: Vec<u64>,
     large: Option<u64>,
-    /// Where the large one is linked.
+    /// The level of the page that links the large object.
     level: Level,
 }
 
@@ -79,7 +79,7 @@ fn plan() -> Vec<Site> {
         LARGE.iter().flat_map(|(count, size)| std::iter::repeat_n(*size, *count)).collect();
     let all = (SITES * SMALL) as f64;
     let site = |number: usize| {
-        // Small sizes are spread over the sites so that each has some of all.
+        // Small sizes are distributed so that each site has some of each.
         let share = |index: usize| ((index * SITES + number) as f64 + 0.5) / all;
         Site {
             small: (0..SMALL).map(|index| size_at(share(index))).collect(),
@@ -90,15 +90,15 @@ fn plan() -> Vec<Site> {
     (0..SITES).map(site).collect()
 }
 
-/// The size that this share of the objects does not exceed, between the paper's percentiles by
-/// logarithm.
+/// Returns the quantile of the object sizes, interpolated logarithmically between the paper's
+/// percentiles.
 fn size_at(share: f64) -> u64 {
     let above = SIZES.iter().position(|(at, _)| share < *at).unwrap_or(SIZES.len() - 1).max(1);
     let ((from, low), (to, high)) = (SIZES[above - 1], SIZES[above]);
     (low * (high / low).powf((share - from) / (to - from))) as u64
 }
 
-/// A site's pages by name: the landing page, a second and a third level.
+/// Returns a site's pages by name: the landing page, a second and a third level.
 fn pages(site: &Site) -> [(&'static str, String); 3] {
     let images = |range: std::ops::Range<usize>| -> String {
         range.map(|index| format!("<img src=\"{index}.bin\">")).collect()
@@ -134,7 +134,7 @@ fn write(site: &Site, folder: &Path) -> io::Result<()> {
     for (name, text) in pages(site) {
         fs::write(folder.join(name), text)?;
     }
-    // Sizes are all that is asked for: the files are holes.
+    // Only the sizes matter: the files are sparse.
     let file = |name: &str, size| File::create(folder.join(name))?.set_len(size);
     for (index, size) in site.small.iter().enumerate() {
         file(&format!("{index}.bin"), *size)?;
@@ -145,7 +145,7 @@ fn write(site: &Site, folder: &Path) -> io::Result<()> {
     file("too-deep.bin", TOO_DEEP)
 }
 
-/// What the survey must find: sites with an object of at least 1, 5, 10, 25, 50 MB, and all sizes.
+/// Returns the expected result: sites with an object of at least 1, 5, 10, 25, 50 MB, and all sizes.
 fn planted() -> ([u64; 5], Vec<u64>) {
     let sites = plan();
     let at_least = |bytes: u64| {
@@ -162,8 +162,8 @@ fn planted() -> ([u64; 5], Vec<u64>) {
     ([1, 5, 10, 25, 50].map(|mega| at_least(mega * MB)), sizes)
 }
 
-/// Serves the test sites on loopback and surveys them; what it finds is added to `folder`. A survey
-/// that was broken off is made anew.
+/// Serves the test sites on loopback and surveys them; the findings are added to `folder`. An
+/// interrupted survey starts anew.
 ///
 /// # Errors
 /// [`WebError`].
@@ -211,10 +211,10 @@ async fn serve_and_ask(root: &Path, out: &Path) -> Result<(), WebError> {
     Ok(())
 }
 
-/// The table of a survey of the test sites in a folder of results, if there is one.
+/// Returns the table of a survey of the test sites in a directory of results, if there is one.
 ///
 /// # Errors
-/// A file that cannot be read.
+/// The file cannot be read.
 pub fn read_survey(folder: &Path) -> Result<Option<Table>, WebError> {
     let path = folder.join(SURVEY_FILE);
     if !path.exists() {
@@ -225,7 +225,7 @@ pub fn read_survey(folder: &Path) -> Result<Option<Table>, WebError> {
     Ok(Some(Table::new(Source::Crawl, &tally)))
 }
 
-/// Table 1: the paper's numbers, the planted ones, and what the survey found.
+/// Table 1: the paper's numbers, the generated ones, and the survey's result.
 pub(super) fn finding(survey: Option<&Table>) -> Finding {
     const WEB: &str = "not measured here: it takes the web, of which this machine sees nothing. `smig lab \
         survey` measures it";
@@ -330,7 +330,7 @@ mod tests {
         let finding = finding(Some(&table));
         assert!(finding.rows.iter().all(|row| row.ours.ends_with("as planted")), "{finding:#?}");
         assert!(!finding.rows.iter().any(|row| row.ours.contains("NOT")), "{finding:#?}");
-        // A second call has nothing to do.
+        // A second call does nothing.
         let before = fs::metadata(folder.path().join(SURVEY_FILE)).unwrap().modified().unwrap();
         survey_test_web(folder.path()).unwrap();
         let after = fs::metadata(folder.path().join(SURVEY_FILE)).unwrap().modified().unwrap();

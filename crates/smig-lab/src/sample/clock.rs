@@ -1,10 +1,11 @@
-//! The one clock.
+//! The clock of all samples.
 
 use rustix::time::{ClockId, clock_gettime};
 
 use crate::link::Time;
 
-/// Now, in nanoseconds of `CLOCK_MONOTONIC`: the same clock in every process of the machine.
+/// Returns the current time of `CLOCK_MONOTONIC` in nanoseconds: the same clock in every process of
+/// the machine.
 #[must_use]
 pub fn now() -> Time {
     let time = clock_gettime(ClockId::Monotonic);

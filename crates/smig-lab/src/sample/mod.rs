@@ -1,15 +1,15 @@
-//! What happens during a run, on one clock: nanoseconds of `CLOCK_MONOTONIC`, which the link, the
-//! kernel's sockets and our own programs share.
+//! Samples of a run on one clock: nanoseconds of `CLOCK_MONOTONIC`, which the link, the kernel's
+//! sockets and our own programs share.
 //!
-//! - [`Timeline`]: everything that was sampled of one run, and its file;
+//! - [`Timeline`]: all samples of one run, and its file;
 //! - [`QueueRecorder`]: the queue of a link, from its log;
-//! - `TcpSampler`: what the kernel knows of every TCP connection of a host, by sock_diag, whoever
-//!   owns the connection (Linux);
-//! - [`ServerEvents`]: moves, joins and resets, from our server's own words;
-//! - [`put_observation`]: each object, and which connection brought which bytes of it.
+//! - `TcpSampler`: the kernel's state of every TCP connection of a host, from sock_diag, whichever
+//!   process owns the connection (Linux);
+//! - [`ServerEvents`]: migrations, joins and resets, from our server's own log;
+//! - [`put_observation`]: each object, and the bytes of it that each connection carried.
 //!
-//! Samplers only look: none of them sets an option, opens a connection or sends a packet. Their
-//! own cost is a walk through the kernel's table of connections each period, about 0.2 ms.
+//! Samplers are passive: none of them sets an option, opens a connection or sends a packet. Each
+//! period costs one walk through the kernel's table of connections, about 0.2 ms.
 
 #[cfg(target_os = "linux")]
 mod clock;

@@ -1,4 +1,4 @@
-//! What a run's clients saw, on a timeline.
+//! Converts the observation of a run's clients to timeline entries.
 
 use super::timeline::{
     Column, ConnectionName, Outcome, Span, Subject, Timeline, Track, micros_after,
@@ -7,8 +7,8 @@ use crate::link::Time;
 use crate::report::bytes;
 use crate::workload::{self, ObjectResult, Observation};
 
-/// Puts every object onto a timeline: a span each, and what its connections brought over time.
-/// A connection is named by its client's end, or by its number (`c1`) where that is not known.
+/// Adds every object to a timeline: a span, and the bytes that its connections carried over time. A
+/// connection is named by its client's end, or by its number (`c1`) if that is unknown.
 pub fn put_observation(timeline: &mut Timeline, observation: &Observation) {
     let began = Time::from_nanos(observation.began_ns);
     let origin = timeline.origin();
@@ -43,7 +43,7 @@ const fn outcome(outcome: &workload::Outcome) -> Outcome {
     }
 }
 
-/// The connections that a stream was on, each with the offset at which it took over.
+/// Connections of a stream, each with the offset from which it carried the stream.
 struct Route(Vec<(u32, u64)>);
 
 impl Route {
@@ -58,7 +58,7 @@ impl Route {
         self.0.last().map(|(connection, _)| *connection)
     }
 
-    /// Which of the first `total` bytes came by a connection.
+    /// Returns how many of the first `total` bytes a connection carried.
     fn carried(&self, connection: u32, total: u64) -> u64 {
         let ends = self.0.iter().skip(1).map(|(_, from)| *from).chain([u64::MAX]);
         let parts = self.0.iter().zip(ends).filter(|((by, _), _)| *by == connection);

@@ -1,8 +1,8 @@
-//! The queue of one direction of a link, from the link's log: all of it, and whose packets they are.
+//! Records the queue of one direction of a link from the link's log, in total and by connection.
 //!
-//! Keeps the shape, not every packet: of each interval the moment with the longest queue and the
-//! last one. Drops are kept one by one. The log is written on the thread that carries packets, so
-//! recording is a few comparisons and now and then a push.
+//! Keeps the shape, not every packet: for each interval the point with the longest queue and the
+//! last point. Every drop is kept. The log is written on the thread that carries packets, so
+//! recording costs only a few comparisons and an occasional push.
 
 use std::net::{IpAddr, SocketAddr};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -11,14 +11,14 @@ use std::time::Duration;
 use super::timeline::{Column, ConnectionName, Direction, Subject, Track, micros_after};
 use crate::link::{LinkEvent, LinkEventKind, LinkLog, Time};
 
-/// Records a link's queue; clones share what was recorded.
+/// Records a link's queue; clones share the recording.
 #[derive(Debug, Clone)]
 pub struct QueueRecorder {
     direction: Direction,
     record: Arc<Mutex<Record>>,
 }
 
-/// How long the queue was.
+/// Length of the queue at a point in time.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 struct Length {
     at: Time,
@@ -29,13 +29,13 @@ struct Length {
 /// The packets of one connection.
 #[derive(Debug)]
 struct Share {
-    /// The client's port.
+    /// Port of the client.
     port: u16,
-    /// Packets that wait now.
+    /// Number of queued packets now.
     now: u64,
-    /// Packets that waited at the running interval's longest moment.
+    /// Number of queued packets when the queue was longest in the current interval.
     at_longest: u64,
-    /// How many waited when, where that is another number than before.
+    /// Number of queued packets over time; only changes are recorded.
     kept: Vec<(Time, u64)>,
 }
 
@@ -43,11 +43,11 @@ struct Share {
 struct Record {
     direction: Direction,
     resolution: Duration,
-    /// What is certain.
+    /// Points of completed intervals.
     lengths: Vec<Length>,
-    /// By connection; few, so that looking for one costs less than a table would.
+    /// By connection; there are few, so a linear search is cheaper than a map.
     shares: Vec<Share>,
-    /// The interval that runs.
+    /// The current interval.
     begin: Time,
     longest: Option<Length>,
     last: Option<Length>,
@@ -55,13 +55,14 @@ struct Record {
 }
 
 impl QueueRecorder {
-    /// Records one direction, with at most two points in each interval of `resolution`.
+    /// Creates a recorder of one direction with at most two points per interval of `resolution`.
     #[must_use]
     pub fn new(direction: Direction, resolution: Duration) -> Self {
         let record = Record {
             direction,
             resolution,
-            // A minute at two points a millisecond, so that the carrying thread need not grow it.
+            // One minute at two points per millisecond, to avoid reallocation on the thread that
+            // carries packets.
             lengths: Vec::with_capacity(1 << 17),
             shares: Vec::with_capacity(16),
             begin: Time::ZERO,
@@ -72,14 +73,14 @@ impl QueueRecorder {
         Self { direction, record: Arc::new(Mutex::new(record)) }
     }
 
-    /// What the link writes to.
+    /// Returns the sink for the link's log.
     #[must_use]
     pub fn log(&self) -> Box<dyn LinkLog + Send> {
         Box::new(self.clone())
     }
 
-    /// The queue, each connection's part of it, and the drops if there were any, on an axis that
-    /// begins at `origin`. The clients have the address `client`.
+    /// Returns tracks of the queue, of each connection's part of it, and of the drops if there were
+    /// any, on an axis that starts at `origin`. `client` is the clients' address.
     #[must_use]
     pub fn tracks(&self, origin: Time, client: IpAddr) -> Vec<Track> {
         let mut record = self.lock();
@@ -140,7 +141,7 @@ impl Record {
         self.last = Some(length);
     }
 
-    /// Counts a packet in or out of its connection's part.
+    /// Counts a packet in or out of its connection's part of the queue.
     fn count(&mut self, event: &LinkEvent) {
         let enters = match event.kind {
             LinkEventKind::Enqueue => true,
@@ -168,7 +169,7 @@ impl Record {
         share.now = if enters { share.now + 1 } else { share.now.saturating_sub(1) };
     }
 
-    /// Ends the running interval: keeps its longest moment, and its last if that is another.
+    /// Ends the current interval: keeps its longest point, and its last point if that differs.
     fn close(&mut self) {
         let Some(last) = self.last.take() else { return };
         let longest = self.longest.take().filter(|longest| *longest != last);
@@ -212,7 +213,7 @@ mod tests {
     fn peaks_survive_and_the_rest_is_thinned() {
         let recorder = QueueRecorder::new(Direction::ToClient, Duration::from_millis(1));
         let mut log = recorder.log();
-        // 1,000 events in 10 ms: up to 50 and down again, a saw.
+        // 1,000 events in 10 ms: a sawtooth between 0 and 50 packets.
         for step in 0..1_000_u64 {
             let tooth = usize::try_from(step % 100).unwrap();
             let packets = if tooth < 50 { tooth } else { 100 - tooth };
@@ -238,7 +239,7 @@ mod tests {
             let _ = link.enqueue(Time::ZERO, vec![0_u8; 1_000]);
         }
         let tracks = recorder.tracks(Time::ZERO, CLIENT);
-        // One goes onto the wire at once, two wait.
+        // One packet is transmitted at once, two are queued.
         assert_eq!(tracks[1].points(Column::DroppedBytes).count(), 7);
         assert_eq!(tracks[0].last(Column::QueuePackets), Some(2));
     }

@@ -1,7 +1,7 @@
-//! Marks from our own server: the lines of JSON that `smig lab server` writes.
+//! Marks from our own server: the JSON lines that `smig lab server` logs.
 //!
-//! They come from another process and may be cut off or mixed with other output: what is no
-//! event is counted and left out, never an error.
+//! They come from another process and may be truncated or mixed with other output: lines that are
+//! not events are counted and skipped, never an error.
 
 use std::io::{self, BufRead};
 
@@ -10,7 +10,7 @@ use serde::Deserialize;
 use super::timeline::{ConnectionName, Mark, MarkKind, Timeline};
 use crate::link::Time;
 
-/// One line.
+/// An event line.
 #[derive(Debug, Deserialize)]
 struct Event {
     at_ns: u64,
@@ -21,25 +21,25 @@ struct Event {
     to: Option<serde_json::Value>,
     #[serde(default)]
     by: Option<String>,
-    /// The client's end of the connection; for a move that of the one that it led to.
+    /// Client's end of the connection; for a migration that of the target connection.
     #[serde(default)]
     peer: Option<String>,
 }
 
-/// What was read of a program's events.
+/// Events of a program.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct ServerEvents {
-    /// When, what.
+    /// Time, kind, connection and label.
     events: Vec<(Time, MarkKind, Option<ConnectionName>, String)>,
-    /// Lines that were no events.
+    /// Number of lines that were not events.
     pub unread_lines: usize,
 }
 
 impl ServerEvents {
-    /// Reads lines of JSON to the end.
+    /// Reads JSON lines to EOF.
     ///
     /// # Errors
-    /// Those of the reader.
+    /// Errors of the reader.
     pub fn read(from: &mut dyn BufRead) -> io::Result<Self> {
         let mut all = Self::default();
         for line in from.split(b'\n') {
@@ -74,7 +74,7 @@ impl ServerEvents {
         self.events.push((Time::from_nanos(event.at_ns), kind, connection, label));
     }
 
-    /// Puts them onto a timeline, as seen by `host`.
+    /// Adds the events to a timeline, as observed by `host`.
     pub fn put_on(&self, timeline: &mut Timeline, host: &str) {
         for (at, kind, connection, label) in &self.events {
             timeline.marks.push(Mark {
@@ -89,7 +89,7 @@ impl ServerEvents {
     }
 }
 
-/// A string without its quotes, anything else as JSON has it.
+/// Formats a string without quotes, any other value as JSON.
 fn plain(value: &serde_json::Value) -> String {
     value.as_str().map_or_else(|| value.to_string(), str::to_owned)
 }

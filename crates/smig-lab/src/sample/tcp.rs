@@ -1,4 +1,4 @@
-//! Samples all TCP connections of a host, on a thread inside it.
+//! Samples all TCP connections of a host, on a thread inside its network namespace.
 
 use std::collections::BTreeMap;
 use std::io;
@@ -13,12 +13,12 @@ use super::timeline::{
 use crate::link::Time;
 use crate::netns::{Host, Running};
 
-/// Which end of its connections a host is.
+/// The end of its connections at which a host is.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum End {
-    /// They come to it.
+    /// It accepts connections.
     Server,
-    /// They go from it.
+    /// It opens connections.
     Client,
 }
 
@@ -32,7 +32,7 @@ impl End {
     }
 }
 
-/// Samples until it is stopped.
+/// A sampler that runs until it is stopped.
 #[derive(Debug)]
 pub struct TcpSampler {
     stop: mpsc::Sender<()>,
@@ -41,7 +41,7 @@ pub struct TcpSampler {
     end: End,
 }
 
-/// What was sampled of a host's connections.
+/// Samples of a host's connections.
 #[derive(Debug)]
 pub struct TcpSamples {
     host: String,
@@ -49,20 +49,20 @@ pub struct TcpSamples {
     connections: BTreeMap<u64, Samples>,
 }
 
-/// One connection, by the kernel's cookie.
+/// Samples of one connection, identified by the kernel's cookie.
 #[derive(Debug, Default)]
 struct Samples {
     kept: Vec<(Time, TcpState)>,
-    /// The latest of those that say nothing new, kept when something new follows.
+    /// Time of the latest sample without a change; recorded when a change follows.
     same: Option<Time>,
 }
 
 impl TcpSampler {
-    /// Starts to sample a host's connections, once each period; 10 ms cost about 2 % of a core.
-    /// The first sample is taken before this returns.
+    /// Starts to sample a host's connections once per period; a period of 10 ms costs about 2 % of
+    /// a core. The first sample is taken before this returns.
     ///
     /// # Errors
-    /// When the host cannot be entered, or its kernel has no sock_diag.
+    /// If the host's namespace cannot be entered, or its kernel has no sock_diag.
     pub fn start(host: &Host, name: &str, end: End, period: Duration) -> io::Result<Self> {
         let (stop, stopped) = mpsc::channel();
         let (ready, wait) = mpsc::sync_channel(1);
@@ -92,7 +92,7 @@ impl TcpSampler {
     /// Takes a last sample and stops.
     ///
     /// # Errors
-    /// When a sample could not be taken.
+    /// If a sample could not be taken.
     pub fn stop(self) -> io::Result<TcpSamples> {
         drop(self.stop);
         let connections =
@@ -114,7 +114,7 @@ fn sample_until(
         if over != Err(RecvTimeoutError::Timeout) {
             return Ok(());
         }
-        // What was missed is missed: two samples at once say no more than one.
+        // Skip missed samples: two at once carry no more information than one.
         due = (due + period).max(Instant::now());
     }
 }
@@ -122,7 +122,7 @@ fn sample_until(
 fn sample(asker: &mut Asker, connections: &mut BTreeMap<u64, Samples>) -> io::Result<()> {
     let before = now();
     let states = asker.ask()?;
-    // Half-way through the walk.
+    // Use the middle of the walk as the time of its samples.
     let at = before + now().since(before) / 2;
     for state in states {
         connections.entry(state.cookie).or_default().take(at, state);
@@ -147,8 +147,8 @@ impl Samples {
 }
 
 impl TcpSamples {
-    /// Puts a track for each connection onto a timeline, with a mark for its begin and for each
-    /// congestion control that it had. Connections that never carried a byte are left out.
+    /// Adds a track for each connection to a timeline, with a mark for its start and for each
+    /// congestion control that it used. Omits connections that never carried a byte.
     pub fn put_on(&self, timeline: &mut Timeline) {
         let origin = timeline.origin();
         let mut tracks = Vec::new();

@@ -1,4 +1,4 @@
-//! Cells: what a campaign consists of. Each can be run alone, anywhere, in any order.
+//! Cells: the units of a campaign. Each can be run alone, on any machine, in any order.
 
 use std::fmt;
 
@@ -7,36 +7,36 @@ use sha2::{Digest, Sha256};
 
 use super::spec::Scenario;
 
-/// A scenario file: all its settings, and how often each is measured.
+/// A scenario file: all its settings, and the number of repetitions of each.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Campaign {
-    /// Its name.
+    /// Name of the campaign.
     pub name: String,
-    /// What it is for, in the author's words.
+    /// Description by the author.
     pub about: String,
-    /// Runs of each setting.
+    /// Number of runs of each setting.
     pub repetitions: u32,
-    /// From which the seeds of the repetitions follow.
+    /// Base seed from which the seeds of the repetitions are derived.
     pub seed: u64,
-    /// What is measured, in the order of the file.
+    /// Settings to measure, in the order of the file.
     pub settings: Vec<Setting>,
 }
 
-/// One combination of variants.
+/// One combination of variants: an experimental condition.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Setting {
-    /// Its name on each axis.
+    /// Name of the variant on each axis.
     pub variant: Variant,
-    /// What it is.
+    /// Scenario of this combination.
     pub scenario: Scenario,
-    /// It as it was written, and the traces that it names: the same on every machine.
+    /// The scenario as written, and the traces that it refers to: identical on every machine.
     pub(super) fingerprint: Fingerprint,
 }
 
-/// What a cell's hash is made of, beside its seed.
+/// Input of a cell's hash, in addition to its seed.
 #[derive(Debug, Clone, PartialEq)]
 pub(super) struct Fingerprint {
-    /// The scenario before paths were looked up.
+    /// The scenario before relative paths were resolved.
     pub(super) written: String,
     /// Digests of the trace files.
     pub(super) traces: String,
@@ -53,13 +53,13 @@ pub(super) fn hex(octets: &[u8]) -> String {
     octets.iter().map(|octet| format!("{octet:02x}")).collect()
 }
 
-/// The names of a combination: axis and variant, in the order of the file.
+/// The names of a combination: pairs of axis and variant, in the order of the file.
 #[derive(Debug, Clone, Default, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 #[serde(transparent)]
 pub struct Variant(pub Vec<(String, String)>);
 
 impl Variant {
-    /// The variant's name on an axis.
+    /// Returns the variant's name on an axis.
     #[must_use]
     pub fn on(&self, axis: &str) -> Option<&str> {
         self.0.iter().find(|(name, _)| name == axis).map(|(_, name)| name.as_str())
@@ -84,14 +84,14 @@ impl fmt::Display for Variant {
     }
 }
 
-/// Which cell of a campaign.
+/// Identifies a cell of a campaign.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 pub struct CellId {
-    /// The campaign's name.
+    /// Name of the campaign.
     pub campaign: String,
-    /// What is measured.
+    /// Combination of variants.
     pub variant: Variant,
-    /// Which time, from 1.
+    /// Number of the repetition, from 1.
     pub repetition: u32,
 }
 
@@ -101,20 +101,21 @@ impl fmt::Display for CellId {
     }
 }
 
-/// Everything to run one cell.
+/// Everything that is needed to run one cell.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct Cell {
-    /// Which one.
+    /// Identifier of the cell.
     pub id: CellId,
-    /// For everything random in it. The same for all variants of a repetition.
+    /// Seed of everything random in the cell. The same for all variants of a repetition.
     pub seed: u64,
-    /// What is measured.
+    /// Scenario to measure.
     pub scenario: Scenario,
     hash: String,
 }
 
 impl Cell {
-    /// Names scenario and seed: results with the same hash are results of the same cell.
+    /// Returns the digest of scenario and seed: results with the same hash are results of the same
+    /// cell.
     #[must_use]
     pub fn hash(&self) -> &str {
         &self.hash
@@ -122,9 +123,9 @@ impl Cell {
 }
 
 impl Campaign {
-    /// All cells. A repetition of every variant comes before the next repetition: what changes slowly
-    /// on a machine changes for all alike, and a campaign that is broken off is complete as far as it
-    /// goes.
+    /// Returns all cells. A repetition of every variant comes before the next repetition: slow
+    /// drift of the machine affects all variants alike, and an interrupted campaign is balanced as
+    /// far as it got.
     #[must_use]
     pub fn cells(&self) -> Vec<Cell> {
         let mut cells = Vec::new();
@@ -146,7 +147,7 @@ impl Campaign {
     fn seed_of(&self, repetition: u32) -> u64 {
         let text = format!("{}/{repetition}", self.seed);
         let digest: [u8; 32] = Sha256::digest(text).into();
-        // JSON's readers keep 53 bits of a number.
+        // Use 48 bits: JSON readers represent integers exactly only up to 53 bits.
         digest.iter().take(6).fold(0, |seed, &octet| seed << 8 | u64::from(octet))
     }
 }
@@ -154,17 +155,17 @@ impl Campaign {
 /// One share of a campaign: number `index` of `of`.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Share {
-    /// From 1.
+    /// Number of the share, from 1.
     pub index: u32,
-    /// How many there are.
+    /// Number of shares.
     pub of: u32,
 }
 
 impl Share {
-    /// Reads `2/8`.
+    /// Parses `2/8`.
     ///
     /// # Errors
-    /// What is wrong with the text.
+    /// A description of the error in the text.
     pub fn parse(text: &str) -> Result<Self, String> {
         let numbers = text.split_once('/').map(|(index, of)| (index.parse(), of.parse()));
         match numbers {
@@ -173,8 +174,8 @@ impl Share {
         }
     }
 
-    /// The share's cells. Whole repetitions as long as there are enough, so that what is compared was
-    /// measured on one machine.
+    /// Selects the share's cells. Splits by repetition if there are at least as many repetitions as
+    /// shares, so that runs to compare were measured on one machine.
     #[must_use]
     pub fn of_cells(self, cells: Vec<Cell>, repetitions: u32) -> Vec<Cell> {
         let by_repetition = repetitions >= self.of;
@@ -187,12 +188,12 @@ impl Share {
     }
 }
 
-/// Which variants are wanted: `axis=name`. Several names of an axis are alternatives.
+/// Selects variants by `axis=name`. Several names of an axis are alternatives.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Filter(Vec<(String, String)>);
 
 impl Filter {
-    /// Reads `axis=name` texts against a campaign.
+    /// Parses `axis=name` texts against a campaign.
     ///
     /// # Errors
     /// An axis or a name that the campaign does not have.
@@ -221,7 +222,7 @@ impl Filter {
         Ok(Self(wanted))
     }
 
-    /// Whether a variant is wanted.
+    /// Returns whether the filter selects a variant.
     #[must_use]
     pub fn takes(&self, variant: &Variant) -> bool {
         self.0.iter().all(|(axis, _)| {

@@ -1,4 +1,4 @@
-//! What the types of a scenario cannot say: names that must be there, keys that do not go together.
+//! Checks what the types of a scenario cannot express: references to names, and keys that conflict.
 
 use std::collections::BTreeMap;
 
@@ -7,13 +7,13 @@ use super::spec::{
     Transfer,
 };
 
-/// A key's path, and what is wrong there.
+/// Path of a key, and the fault there.
 pub(super) type Found = (Vec<String>, String);
 
-/// Connections that one client may have.
+/// Maximum number of connections of one client.
 const MOST_CONNECTIONS: u32 = 100;
 
-/// Everything that is wrong.
+/// Returns all faults.
 pub(super) fn faults(scenario: &Scenario) -> Vec<Found> {
     let mut faults = Faults(Vec::new());
     for (what, count) in [
@@ -63,7 +63,8 @@ pub(super) fn faults(scenario: &Scenario) -> Vec<Found> {
 struct Faults(Vec<Found>);
 
 impl Faults {
-    /// At a path with dots between its keys; names with dots in them are refused earlier.
+    /// Adds a fault at a path with dots between its keys; names that contain dots are rejected
+    /// earlier.
     fn add(&mut self, path: &str, what: impl Into<String>) {
         self.0.push((path.split('.').map(str::to_owned).collect(), what.into()));
     }
@@ -126,7 +127,7 @@ fn name_is_plain(name: &str, path: &str, faults: &mut Faults) {
     }
 }
 
-/// The one that is named, or the only one.
+/// Returns the named entry, or the only one if no name is given.
 fn pick<'a, T>(
     named: Option<&str>,
     among: &'a BTreeMap<String, T>,

@@ -1,7 +1,7 @@
-//! From the file's text to a campaign, with every fault named by line and key.
+//! Loads a campaign from the text of a scenario file; every fault is reported with line and key.
 //!
-//! Each combination of variants is put together and checked as a whole, so that nothing is wrong with
-//! the last cell that was not wrong before the first.
+//! Each combination of variants is merged and validated before anything runs, so that the last cell
+//! cannot fail for a reason that was visible before the first.
 
 use std::collections::BTreeMap;
 use std::path::Path;
@@ -17,13 +17,13 @@ use super::check;
 use super::spec::{Scenario, ServerKind};
 use crate::link::RateSpec;
 
-/// Says what is wrong with one setting of `smig serve`, given as TOML text with its section.
+/// Validates one setting of `smig serve`, given as TOML text with its section; returns the error.
 pub type SettingsCheck<'a> = &'a dyn Fn(&str) -> Result<(), String>;
 
-/// Reads a scenario file.
+/// Loads a scenario file.
 ///
 /// # Errors
-/// Everything that is wrong with it.
+/// All faults in the file.
 pub fn load(path: &Path, settings: SettingsCheck<'_>) -> Result<Campaign, Faults> {
     let file = path.display().to_string();
     let text = std::fs::read_to_string(path)
@@ -34,7 +34,7 @@ pub fn load(path: &Path, settings: SettingsCheck<'_>) -> Result<Campaign, Faults
     parse(&text, &stem, folder, settings).map_err(|faults| Faults { file, faults })
 }
 
-/// What stands above the scenario itself.
+/// Keys of the file above the scenario itself.
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields)]
 struct Head {
@@ -55,10 +55,11 @@ const fn one() -> u32 {
     1
 }
 
-/// Reads a scenario's text; `name` is its name if it has none. Relative paths are looked for in `folder`.
+/// Parses a scenario's text; `name` is its default name. Relative paths are resolved against
+/// `folder`.
 ///
 /// # Errors
-/// Everything that is wrong with it.
+/// All faults in the text.
 pub fn parse(
     text: &str,
     name: &str,
@@ -67,7 +68,7 @@ pub fn parse(
 ) -> Result<Campaign, Vec<Fault>> {
     let located = Located::parse(text)
         .map_err(|(line, what)| vec![Fault { line, key: String::new(), what }])?;
-    // What the located form takes, this takes too.
+    // Does not fail: the located parse has accepted the text.
     let mut base: Table =
         text.parse().map_err(|error: toml::de::Error| vec![plain(error.message())])?;
     let mut head = Table::new();
@@ -117,8 +118,8 @@ fn path(keys: &[&str]) -> Vec<String> {
     keys.iter().map(|&key| key.to_owned()).collect()
 }
 
-/// Puts a variant's keys over the others. A table that names its kind takes the place of the other one:
-/// what one kind of server has means nothing to another.
+/// Merges a variant's keys into the base. A table that names its `kind` replaces the other one: the
+/// settings of one kind of server are meaningless to another.
 fn put_over(base: &mut Table, over: &Table) {
     for (key, value) in over {
         match (base.get_mut(key), value) {
@@ -139,7 +140,7 @@ struct Reader<'a> {
 }
 
 impl Reader<'_> {
-    /// Every combination of one variant of each axis, in the order of the file.
+    /// Returns every combination of one variant of each axis, in the order of the file.
     fn variants(&self, axes: &BTreeMap<String, BTreeMap<String, Table>>) -> Vec<Variant> {
         let mut all = vec![Variant::default()];
         for axis in self.located.keys(&["variants"]) {
@@ -157,14 +158,14 @@ impl Reader<'_> {
         all
     }
 
-    /// Reads and checks one combination.
+    /// Deserializes and validates one combination.
     fn scenario(
         &self,
         merged: Table,
         variant: &Variant,
     ) -> Result<(Scenario, Fingerprint), Vec<Fault>> {
         let mut scenario: Scenario = self.read(merged, &variant.0).map_err(|fault| vec![fault])?;
-        // A scenario is plain data with text for keys.
+        // Serialization does not fail: a scenario is plain data with string keys.
         let written = serde_json::to_string(&scenario).unwrap_or_default();
         scenario.link = scenario.link.relative_to(self.folder);
         let more = scenario.more_links.into_iter();
@@ -178,7 +179,8 @@ impl Reader<'_> {
         if faults.is_empty() { Ok((scenario, fingerprint)) } else { Err(faults) }
     }
 
-    /// A variant that does not say it would get whatever the one beside it has.
+    /// Reports a variant without a HyStart setting if another variant has one: it would use the
+    /// value that a run beside it has set, because the setting is machine-wide.
     fn hystart_by_halves(&self, campaign: &Campaign) -> Option<Fault> {
         let says = |setting: &&Setting| setting.scenario.hosts.hystart().is_some();
         campaign.settings.iter().find(says)?;
@@ -229,7 +231,8 @@ impl Reader<'_> {
         })
     }
 
-    /// A fault at a key, wherever the file says it: in one of the variants, else below.
+    /// Reports a fault at the place of a key in the file: in one of the variants, otherwise in the
+    /// base.
     fn fault(&self, at: &[String], variant: &[(String, String)], what: &str) -> Fault {
         let below = self.located.find(at);
         let places = variant.iter().rev().map(|(axis, name)| {
@@ -245,12 +248,12 @@ impl Reader<'_> {
     }
 }
 
-/// Digests of the trace files of all links.
+/// Returns the digests of the trace files of all links.
 fn traces(scenario: &Scenario) -> String {
     let links = std::iter::once(&scenario.link).chain(&scenario.more_links);
     let rates = links.flat_map(|link| [&link.to_client.rate, &link.to_server.rate]);
     let digest = |rate: &RateSpec| match rate {
-        // One that cannot be read is a fault already.
+        // An unreadable file has already been reported as a fault.
         RateSpec::Trace(file) => {
             Some(hex(&Sha256::digest(std::fs::read(file).unwrap_or_default())))
         }
@@ -267,7 +270,7 @@ fn word(segment: &Segment) -> Option<String> {
     }
 }
 
-/// The key of "unknown field `key`, ...".
+/// Extracts the key from "unknown field `key`, ...".
 fn unknown_key(what: &str) -> Option<String> {
     let rest = what.strip_prefix("unknown field `")?;
     rest.split_once('`').map(|(key, _)| key.to_owned())

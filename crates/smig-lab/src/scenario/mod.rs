@@ -1,7 +1,7 @@
-//! Scenarios: what is measured, from a TOML file.
+//! Scenarios: descriptions of measurements, read from a TOML file.
 //!
-//! Owns the file's words, their checks, and how variants become cells. Starts nothing: everything that
-//! can be wrong with a file is known before anything runs.
+//! Owns the file's schema, its validation, and the expansion of variants into cells. Starts
+//! nothing: every error in a file is reported before anything runs.
 //!
 //! ```toml
 //! link = "paper-wired"
@@ -21,7 +21,7 @@
 //! every = "1s"
 //! until = "big"
 //!
-//! [variants.scheme.NoMig]                 # each variant's keys go over the others
+//! [variants.scheme.NoMig]                 # a variant's keys override the others
 //! servers.main.settings.smig.enabled = false
 //!
 //! [variants.scheme.MigSP]

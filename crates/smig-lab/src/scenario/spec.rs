@@ -1,4 +1,4 @@
-//! What a scenario says, as types. The words of the file are the names of the fields.
+//! Schema of a scenario. The keys of the file are the names of the fields.
 
 use std::collections::BTreeMap;
 use std::fmt;
@@ -10,76 +10,76 @@ use serde::{Deserialize, Serialize};
 use super::value::{Size, Span};
 use crate::link::LinkSpec;
 
-/// Bodies of at least this size are big unless the scenario says otherwise.
+/// Bodies of at least this size are big unless the scenario sets a role.
 const BIG: u64 = 256 << 10;
 
-/// One setting to measure in: everything but how often.
+/// One setting: everything to measure except the number of repetitions.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Scenario {
-    /// The bottleneck between the two hosts: a profile's name, or a table.
+    /// Bottleneck link between the two hosts: a profile's name, or a table.
     pub link: LinkSpec,
-    /// Further links beside it; each with addresses of its own.
+    /// Further links in parallel, each with its own addresses.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub more_links: Vec<LinkSpec>,
-    /// How the hosts' TCP is set up.
+    /// TCP settings of the hosts.
     #[serde(default)]
     pub hosts: Hosts,
-    /// The servers by name; all in one host, each on a port of its own.
+    /// Servers by name; all on one host, each on its own port.
     pub servers: BTreeMap<String, ServerSpec>,
-    /// The clients by name; all in one host.
+    /// Clients by name; all on one host.
     pub clients: BTreeMap<String, ClientSpec>,
-    /// What is transferred.
+    /// Transfers to run.
     pub workload: Workload,
-    /// What makes a run count.
+    /// Criteria for a run to count.
     #[serde(default)]
     pub accept: Accept,
-    /// What is written down beside the objects.
+    /// Recordings in addition to the objects.
     #[serde(default)]
     pub record: Record,
 }
 
-/// The two hosts.
+/// Settings of the two hosts.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields, default)]
 pub struct Hosts {
-    /// Where the servers run.
+    /// Host of the servers.
     pub server: HostSettings,
-    /// Where the clients run.
+    /// Host of the clients.
     pub client: HostSettings,
 }
 
 impl Hosts {
-    /// Whether CUBIC is to have HyStart, if that is said.
+    /// Returns whether CUBIC is to use HyStart; `None` if the scenario does not set it.
     #[must_use]
     pub fn hystart(&self) -> Option<bool> {
         self.server.hystart.or(self.client.hystart)
     }
 }
 
-/// One host's TCP; what is absent is Linux's default.
+/// TCP settings of one host; the defaults are Linux's, except that congestion control is `cubic`.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields, default)]
 pub struct HostSettings {
-    /// `cubic`, `bbr`, `reno`, as the kernel has them.
+    /// `cubic`, `bbr`, `reno`, as the kernel names them.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub congestion_control: Option<String>,
-    /// Initial congestion window, segments.
+    /// Initial congestion window in segments.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub initial_window: Option<u32>,
-    /// Least, initial and largest send buffer (`tcp_wmem`).
+    /// Minimum, default and maximum send buffer (`tcp_wmem`).
     #[serde(skip_serializing_if = "Option::is_none")]
     pub send_buffer: Option<[Size; 3]>,
-    /// Least, initial and largest receive buffer (`tcp_rmem`).
+    /// Minimum, default and maximum receive buffer (`tcp_rmem`).
     #[serde(skip_serializing_if = "Option::is_none")]
     pub receive_buffer: Option<[Size; 3]>,
     /// Selective acknowledgements (`tcp_sack`).
     #[serde(skip_serializing_if = "Option::is_none")]
     pub sack: Option<bool>,
-    /// `TCP_NOTSENT_LOWAT` of every socket that does not set its own (`tcp_notsent_lowat`).
+    /// `TCP_NOTSENT_LOWAT` for sockets that do not set their own (`tcp_notsent_lowat`).
     #[serde(skip_serializing_if = "Option::is_none")]
     pub not_sent_low_water: Option<Size>,
-    /// Whether CUBIC has HyStart: one setting of the whole machine, so of both hosts.
+    /// Whether CUBIC uses HyStart. The setting is machine-wide, so it applies to both hosts.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub hystart: Option<bool>,
     /// Files below `/proc/sys/net`, such as `"ipv4/tcp_ecn" = "1"`.
@@ -87,7 +87,7 @@ pub struct HostSettings {
     pub sysctls: BTreeMap<String, String>,
 }
 
-/// Whose server.
+/// Server implementation.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 #[expect(missing_docs, reason = "each is the server of its name")]
@@ -101,91 +101,91 @@ pub enum ServerKind {
     Go,
 }
 
-/// A server.
+/// Specification of a server.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct ServerSpec {
-    /// Whose.
+    /// Server implementation.
     pub kind: ServerKind,
     /// Settings by section, as `smig serve --config` takes them (`smig config example`).
     #[serde(default, skip_serializing_if = "toml::Table::is_empty")]
     pub settings: toml::Table,
-    /// h2o: whether it keeps the kernel's buffer short to send what is urgent first.
+    /// h2o: whether it keeps the kernel's send buffer short, so that urgent data is sent first.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub latency_optimization: Option<bool>,
-    /// Lines for its configuration, in the part about the server.
+    /// Lines to add to the server section of its configuration file.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub lines: Vec<String>,
-    /// Another program than the one in PATH.
+    /// Path of a program to run instead of the one in PATH.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub program: Option<PathBuf>,
 }
 
-/// Which client.
+/// Client implementation.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum ClientKind {
-    /// HTTP/2 with streams that can move.
+    /// HTTP/2 with stream migration.
     Smig,
-    /// HTTP/2 without.
+    /// HTTP/2 without stream migration.
     H2,
     /// HTTP/1.1.
     Http1,
 }
 
-/// Which of several connections a request takes.
+/// Assignment of requests to one of several connections.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Assignment {
-    /// Small ones the first, big ones the others in turn.
+    /// Small ones to the first connection, big ones to the others in turn.
     #[default]
     BigApart,
-    /// Each in turn.
+    /// Round-robin.
     InTurn,
 }
 
-/// Whether priorities (RFC 9218) are sent.
+/// Whether the client sends priorities (RFC 9218).
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Priorities {
-    /// They are not.
+    /// It does not.
     #[default]
     Silent,
-    /// As the transfers have them; else small ones `u=1`, big ones `u=5, i`.
+    /// As set by the transfers; by default `u=1` for small ones and `u=5, i` for big ones.
     Sent,
 }
 
-/// A client.
+/// Specification of a client.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct ClientSpec {
-    /// Which kind.
+    /// Client implementation.
     pub kind: ClientKind,
-    /// Its server's name; the only one if absent.
+    /// Name of its server; optional if there is only one.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub server: Option<String>,
-    /// The link that it goes by: 0, the first, if absent.
+    /// Index of the link that it uses; 0, the first, if absent.
     #[serde(default, skip_serializing_if = "is_first")]
     pub link: usize,
-    /// h2: connections, 1 if absent; http1: at most, 6 if absent.
+    /// h2: number of connections, 1 if absent; http1: maximum number of connections, 6 if absent.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub connections: Option<u32>,
-    /// h2 with several connections: which request takes which.
+    /// h2 with several connections: assignment of requests to connections.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub assignment: Option<Assignment>,
-    /// smig: when the client itself moves a stream; `"never"` if absent.
+    /// smig: when the client itself migrates a stream; `"never"` if absent.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub migrate: Option<Moving>,
-    /// smig: connections kept ready to move to; 1 if absent.
+    /// smig: number of spare connections kept ready for migrations; 1 if absent.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub spares: Option<usize>,
-    /// Whether priorities are sent.
+    /// Whether the client sends priorities.
     #[serde(default)]
     pub priorities: Priorities,
-    /// Receive window of each stream; 8 MiB if absent.
+    /// Flow-control window of each stream; 8 MiB if absent.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub stream_window: Option<Size>,
-    /// Receive window of each connection; 16 MiB if absent.
+    /// Flow-control window of each connection; 16 MiB if absent.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub connection_window: Option<Size>,
 }
@@ -195,13 +195,13 @@ const fn is_first(link: &usize) -> bool {
     *link == 0
 }
 
-/// When a client moves a stream.
+/// When a client migrates a stream.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(try_from = "String", into = "String")]
 pub enum Moving {
     /// Never; the server may.
     Never,
-    /// When so much of its response has come.
+    /// After this many bytes of the response have arrived.
     At(Size),
 }
 
@@ -227,14 +227,15 @@ impl From<Moving> for String {
     }
 }
 
-/// What is transferred.
+/// The transfers of a run.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Workload {
-    /// From open connections to the first transfer.
+    /// Delay between the opening of the connections and the first transfer.
     #[serde(default = "settle")]
     pub settle: Span,
-    /// What has not ended by then is given up; several times the likely length if absent.
+    /// Transfers that are unfinished after this time are aborted; a multiple of the estimated
+    /// duration if absent.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub time_limit: Option<Span>,
     /// Transfers by name.
@@ -245,7 +246,7 @@ const fn settle() -> Span {
     Span(Duration::from_millis(500))
 }
 
-/// Which way.
+/// Direction of a transfer.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 #[expect(missing_docs, reason = "seen from the client")]
@@ -255,20 +256,21 @@ pub enum Direction {
     Upload,
 }
 
-/// How one request follows another.
+/// Arrival process of the requests.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Arrival {
-    /// By the clock, whether or not the last one has ended.
+    /// At fixed intervals, whether or not the previous request has ended.
     #[default]
     Periodic,
-    /// With independent pauses of this mean, whether or not the last one has ended.
+    /// At exponentially distributed intervals with this mean, whether or not the previous one has
+    /// ended.
     Poisson,
-    /// So long after the last one has ended.
+    /// After a fixed delay since the end of the previous request.
     OneByOne,
 }
 
-/// What a transfer is to those who wait.
+/// Role of a transfer from the user's point of view.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 #[expect(missing_docs, reason = "they say it")]
@@ -277,64 +279,64 @@ pub enum Role {
     Big,
 }
 
-/// One or several objects by one rule.
+/// One or several objects that follow one rule.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Transfer {
-    /// Its client's name; the only one if absent.
+    /// Name of its client; optional if there is only one.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub client: Option<String>,
-    /// The body's size, or several to be taken in turn.
+    /// Body size, or several sizes to use in turn.
     pub size: Sizes,
-    /// Which way.
+    /// Direction of the transfer.
     #[serde(default)]
     pub direction: Direction,
-    /// The first request, from the beginning of the run.
+    /// Time of the first request since the start of the run.
     #[serde(default)]
     pub start: Span,
-    /// Requests; 1 if absent, or as many as come with `until`.
+    /// Number of requests; if absent 1, or unlimited with `until`.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub count: Option<u32>,
-    /// From one request to the next.
+    /// Interval between requests.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub every: Option<Span>,
-    /// How they follow each other.
+    /// Arrival process of the requests.
     #[serde(default)]
     pub arrival: Arrival,
-    /// Requests come until the transfer of this name has ended.
+    /// Issue requests until the transfer of this name has ended.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub until: Option<String>,
-    /// Big or small; by size if absent.
+    /// Role of the objects; determined by size if absent.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub role: Option<Role>,
-    /// A priority field value (RFC 9218), sent if the client sends priorities.
+    /// Priority field value (RFC 9218), sent if the client sends priorities.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub priority: Option<String>,
-    /// When the client cancels it.
+    /// When the client cancels the transfer.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub cancel: Option<Cancel>,
 }
 
-/// When a client cancels a download: whichever comes first.
+/// When a client cancels a download: at the first of these events.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Cancel {
-    /// When so much has come.
+    /// After this many bytes have arrived.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub at: Option<Size>,
-    /// So long after the request.
+    /// After this time since the request.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub after: Option<Span>,
-    /// What of the client ends.
+    /// What the client ends.
     #[serde(default)]
     pub how: CancelHow,
 }
 
-/// What of a client ends when it cancels.
+/// What a client ends when it cancels.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum CancelHow {
-    /// The stream; with HTTP/1.1 its connection.
+    /// The stream; with HTTP/1.1 the connection.
     #[default]
     Stream,
     /// All connections to the server at once, as when a browser is closed.
@@ -387,13 +389,13 @@ impl<'de> Deserialize<'de> for Sizes {
     }
 }
 
-/// What makes a run count.
+/// Criteria for a run to count.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields, default)]
 pub struct Accept {
-    /// A run in which one packet in a hundred was later than this does not count.
+    /// Maximum 99th percentile of the packets' lateness.
     pub lateness_p99: Span,
-    /// How often a run is tried.
+    /// Maximum number of attempts for a run.
     pub attempts: u32,
 }
 
@@ -403,14 +405,14 @@ impl Default for Accept {
     }
 }
 
-/// What is written down beside the objects.
+/// Recordings in addition to the objects.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields, default)]
 pub struct Record {
-    /// How often the octets of a big transfer are written down.
+    /// Interval at which the progress of a big transfer is recorded.
     pub progress: Span,
-    /// Queue, TCP, streams and marks on one clock, in a file of its own for each run
-    /// (`smig lab timeline`).
+    /// Whether to record a timeline: queue, TCP, streams and marks on one clock, in a separate file
+    /// for each run (`smig lab timeline`).
     #[serde(skip_serializing_if = "is_off")]
     pub timeline: bool,
 }
@@ -427,11 +429,11 @@ impl Default for Record {
 }
 
 impl ServerKind {
-    /// All of them.
+    /// All server implementations.
     pub const ALL: [Self; 7] =
         [Self::Smig, Self::Nginx, Self::H2o, Self::Nghttpd, Self::Haproxy, Self::Caddy, Self::Go];
 
-    /// The word in the file.
+    /// Returns the kind's name in a scenario file.
     #[must_use]
     pub const fn word(self) -> &'static str {
         match self {
@@ -445,7 +447,7 @@ impl ServerKind {
         }
     }
 
-    /// Whether it takes request bodies as the lab sends them.
+    /// Returns whether the server accepts request bodies as the lab sends them.
     #[must_use]
     pub const fn takes_uploads(self) -> bool {
         matches!(self, Self::Smig | Self::Go)
@@ -459,20 +461,20 @@ impl fmt::Display for ServerKind {
 }
 
 impl Transfer {
-    /// The size of the object with this number, from 0.
+    /// Returns the size of the object with this number, from 0.
     #[must_use]
     pub fn size_of(&self, number: u32) -> u64 {
         let sizes = &self.size.0;
         sizes.get(number as usize % sizes.len().max(1)).map_or(0, |size| size.0)
     }
 
-    /// What an object of this size is.
+    /// Returns the role of an object of this size.
     #[must_use]
     pub fn role_of(&self, size: u64) -> Role {
         self.role.unwrap_or(if size >= BIG { Role::Big } else { Role::Small })
     }
 
-    /// Requests if nothing ends them earlier.
+    /// Returns the maximum number of requests.
     #[must_use]
     pub fn most(&self) -> u32 {
         match (self.count, &self.until) {
@@ -484,13 +486,13 @@ impl Transfer {
 }
 
 impl Scenario {
-    /// The name of a client's server, which [`super::load`] has checked to be there.
+    /// Returns the name of a client's server; [`super::load`] has checked that it exists.
     #[must_use]
     pub fn server_of<'a>(&'a self, client: &'a ClientSpec) -> Option<&'a str> {
         client.server.as_deref().or_else(|| self.servers.keys().next().map(String::as_str))
     }
 
-    /// The name of a transfer's client, which [`super::load`] has checked to be there.
+    /// Returns the name of a transfer's client; [`super::load`] has checked that it exists.
     #[must_use]
     pub fn client_of<'a>(&'a self, transfer: &'a Transfer) -> Option<&'a str> {
         transfer.client.as_deref().or_else(|| self.clients.keys().next().map(String::as_str))

@@ -1,4 +1,4 @@
-//! Scenarios as text: what is understood, what is refused, which cells come of it.
+//! Tests of scenario texts: what is accepted, what is rejected, and the resulting cells.
 
 use std::path::Path;
 
@@ -14,7 +14,7 @@ kind = \"smig\"
 size = \"50MB\"
 ";
 
-/// Takes what a test's own rule for settings takes: a section of one letter is unknown.
+/// A stand-in for the validation of settings: sections with a one-letter name are unknown.
 fn settings(text: &str) -> Result<(), String> {
     let section = text.trim_start_matches('[').split(']').next().unwrap_or_default();
     if section.len() == 1 { Err(format!("unknown section [{section}]")) } else { Ok(()) }
@@ -48,7 +48,7 @@ fn a_small_one_has_defaults_for_the_rest() {
     assert_eq!(scenario.accept, Accept::default());
 }
 
-/// What stands behind the small scenario, where the error is, and what it says.
+/// Text to append to the small scenario, place of the error, and parts of its message.
 const WRONG: &[(&str, &str, &[&str])] = &[
     ("sise = 3\n", "test.toml:8: workload.transfers.big.sise: ", &["unknown field", "`size`"]),
     ("size = 3\n", "test.toml:8: ", &["duplicate key"]),

@@ -1,15 +1,15 @@
-//! Sizes and times as people write them in a scenario.
+//! Sizes and times in a scenario's notation.
 
 use std::fmt;
 use std::time::Duration;
 
 use serde::{Deserialize, Deserializer, Serialize, Serializer, de};
 
-/// Octets: `10000`, `"10kB"`, `"64KiB"`, `"50MB"`.
+/// Size in bytes: `10000`, `"10kB"`, `"64KiB"`, `"50MB"`.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Size(pub u64);
 
-/// A time: `"500ms"`, `"1.5s"`, `"2min"`; `0` needs no unit.
+/// Duration: `"500ms"`, `"1.5s"`, `"2min"`; `0` needs no unit.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Default)]
 pub struct Span(pub Duration);
 
@@ -27,7 +27,7 @@ const SIZES: [(&str, u64); 8] = [
 const TIMES: [(&str, f64); 5] =
     [("us", 1e-6), ("ms", 1e-3), ("s", 1.0), ("min", 60.0), ("h", 3600.0)];
 
-/// The number and the unit behind it.
+/// Splits a text into a number and its unit.
 fn split(text: &str) -> Option<(f64, &str)> {
     let digits = text.bytes().take_while(|b| b.is_ascii_digit() || *b == b'.').count();
     let (number, unit) = text.split_at(digits);
@@ -35,7 +35,7 @@ fn split(text: &str) -> Option<(f64, &str)> {
 }
 
 impl Size {
-    /// Reads a size with or without a unit.
+    /// Parses a size with or without a unit.
     #[must_use]
     pub fn parse(text: &str) -> Option<Self> {
         let (number, unit) = split(text)?;
@@ -46,7 +46,7 @@ impl Size {
 }
 
 impl Span {
-    /// Reads a time with its unit.
+    /// Parses a duration with its unit.
     #[must_use]
     pub fn parse(text: &str) -> Option<Self> {
         let (number, unit) = split(text)?;

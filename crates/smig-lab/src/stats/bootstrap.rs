@@ -1,11 +1,12 @@
-//! Intervals by resampling (Efron's bootstrap, percentile method).
+//! Bootstrap confidence intervals (Efron's percentile method), clustered by run.
 //!
-//! Values come in runs. Those of one run share a queue, a congestion window, a disturbance: they
-//! depend on each other, and twenty-five of them say less than twenty-five runs. So whole runs are
-//! drawn, with all their values; runs of one seed, which met the same link, are drawn together. Two
-//! sides that were measured with the same seeds are drawn in pairs: what a seed does to both is then
-//! no difference between them. Fewer than [`LEAST_RUNS`] runs give no interval at all: there are too
-//! few ways to draw them for its ends to mean anything.
+//! The values of one run share a queue, a congestion window and a disturbance, so they are not
+//! independent: 25 values of one run carry less information than 25 runs. The bootstrap therefore
+//! resamples entire runs, each with all its values. Runs with the same seed met the same link and
+//! form one resampling unit. Two sides that were measured with the same seeds are resampled in
+//! pairs, so that the effect of a seed on both does not count as a difference between them. Fewer
+//! than [`LEAST_RUNS`] runs give no interval: there are too few distinct resamples for its ends to
+//! mean anything.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -13,71 +14,71 @@ use serde::{Deserialize, Serialize};
 
 use super::{quantile, sorted};
 
-/// A range that holds the true value in a share `level` of all such ranges.
+/// A confidence interval: a share `level` of such intervals contains the true value.
 #[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize)]
 pub struct Interval {
-    /// Its lower end.
+    /// Lower end.
     pub low: f64,
-    /// Its upper end.
+    /// Upper end.
     pub high: f64,
-    /// 0.95, for example.
+    /// Confidence level, for example 0.95.
     pub level: f64,
 }
 
 impl Interval {
-    /// Whether the value is in it, its ends included.
+    /// Returns whether the interval contains the value; both ends are inclusive.
     #[must_use]
     pub fn holds(&self, value: f64) -> bool {
         (self.low..=self.high).contains(&value)
     }
 }
 
-/// Runs, of different seeds, below which there is no interval.
+/// Minimum number of runs with different seeds for an interval.
 pub const LEAST_RUNS: usize = 5;
 
 /// The values of one run.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
 pub struct Run {
-    /// What everything random in it followed from. Runs of the same seed belong together.
+    /// Seed of everything random in the run. Runs with the same seed form one resampling unit.
     pub seed: u64,
     /// In any order.
     pub values: Vec<f64>,
 }
 
-/// How two sides differ.
+/// The difference between two sides.
 #[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize)]
 pub struct Contrasted {
-    /// Of the runs that `interval` is of.
+    /// Value of the contrast over the same runs that `interval` covers.
     pub value: f64,
-    /// Where it lies; none if there are too few runs.
+    /// Confidence interval of the contrast; none if there are too few runs.
     pub interval: Option<Interval>,
-    /// What was drawn.
+    /// Whether pairs of runs or runs of each side were resampled.
     pub drawn: Drawn,
 }
 
-/// What was drawn for a contrast.
+/// The resampling unit of a contrast.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Drawn {
-    /// Pairs of runs of one seed.
+    /// Pairs of runs with the same seed.
     Pairs,
-    /// Runs of each side by themselves.
+    /// Runs of each side independently.
     Sides,
 }
 
-/// What is computed of each list.
+/// The statistic to compute of each list.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub enum Statistic {
-    /// The middle value.
+    /// The median.
     Median,
     /// The arithmetic mean.
     Mean,
-    /// The value that this share (0 to 1) does not exceed: [`quantile`].
+    /// The value that this share (0 to 1) of the list does not exceed: [`quantile`].
     Quantile(f64),
 }
 
 impl Statistic {
-    /// Of values in any order; `None` when there are none.
+    /// Computes the statistic of values in any order; `None` if there are none.
     #[must_use]
     pub fn of(self, values: &[f64]) -> Option<f64> {
         match self {
@@ -88,17 +89,17 @@ impl Statistic {
     }
 }
 
-/// How the second list's statistic is held against the first's.
+/// How the second list's statistic is compared with the first's.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Contrast {
-    /// Second less first.
+    /// Second minus first.
     Difference,
     /// Second divided by first.
     Ratio,
 }
 
 impl Contrast {
-    /// `None` where a ratio has no meaning: the first is 0.
+    /// Computes the contrast; `None` for a ratio whose first value is 0.
     #[must_use]
     pub fn of(self, first: f64, second: f64) -> Option<f64> {
         match self {
@@ -108,14 +109,14 @@ impl Contrast {
     }
 }
 
-/// How to resample.
+/// Parameters of the bootstrap.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct Bootstrap {
-    /// How often; 10,000 settles the ends of the interval to the second digit.
+    /// Number of resamples; 10,000 settle the ends of the interval to the second digit.
     pub resamples: u32,
-    /// The interval's level, for example 0.95.
+    /// Confidence level, for example 0.95.
     pub level: f64,
-    /// The same seed and values give the same interval.
+    /// Seed of the generator: the same seed and values give the same interval.
     pub seed: u64,
 }
 
@@ -126,8 +127,8 @@ impl Default for Bootstrap {
 }
 
 impl Bootstrap {
-    /// The interval of a statistic of the values of all runs together. `None` with fewer than
-    /// [`LEAST_RUNS`] runs of different seeds that have values, and without resamples.
+    /// Computes the interval of a statistic of the pooled values of all runs. `None` if fewer than
+    /// [`LEAST_RUNS`] runs with different seeds have values, or if `resamples` is 0.
     #[must_use]
     pub fn interval(&self, runs: &[Run], statistic: Statistic) -> Option<Interval> {
         let units = Units::of(runs);
@@ -135,9 +136,9 @@ impl Bootstrap {
         self.percentiles(units.len(), || units.statistic(&random.draw(units.len()), statistic))
     }
 
-    /// How the second side differs from the first: over pairs of runs of one seed where both sides
-    /// have [`LEAST_RUNS`] seeds in common, otherwise over all runs of either side. `None` when one has
-    /// no values, or when the contrast has no meaning for these.
+    /// Compares the second side with the first: over pairs of runs with the same seed if both sides
+    /// have at least [`LEAST_RUNS`] seeds in common, otherwise over all runs of each side. `None`
+    /// if a side has no values, or if the contrast is undefined for these values.
     #[must_use]
     pub fn contrast(
         &self,
@@ -149,7 +150,7 @@ impl Bootstrap {
         let (mut first, mut second) = (Units::of(first), Units::of(second));
         let (ours, theirs) = (first.seeds(), second.seeds());
         let drawn = if ours.intersection(&theirs).count() >= LEAST_RUNS {
-            // One index is one pair.
+            // From here on, one index selects one pair.
             first.keep(&theirs);
             second.keep(&ours);
             Drawn::Pairs
@@ -172,7 +173,8 @@ impl Bootstrap {
         Some(Contrasted { value, interval, drawn })
     }
 
-    /// The middle share `level` of what `one` gives. `None` for too few runs, and if it ever gives none.
+    /// Returns the central share `level` of the values that `one` returns. `None` if there are too
+    /// few runs, or if `one` ever returns `None`.
     fn percentiles(&self, runs: usize, one: impl FnMut() -> Option<f64>) -> Option<Interval> {
         if runs < LEAST_RUNS {
             return None;
@@ -189,14 +191,14 @@ impl Bootstrap {
     }
 }
 
-/// What is drawn: the values of all runs of a seed.
+/// A resampling unit: the values of all runs with one seed.
 struct Unit {
     seed: u64,
     values: Vec<f64>,
     sum: f64,
 }
 
-/// One for each seed that has values, in the order of the seeds.
+/// One unit for each seed that has values, sorted by seed.
 struct Units(Vec<Unit>);
 
 impl Units {
@@ -214,7 +216,7 @@ impl Units {
         self.0.len()
     }
 
-    /// Only those whose seeds the others have as well.
+    /// Retains only the units whose seeds are in `others`.
     fn keep(&mut self, others: &BTreeSet<u64>) {
         self.0.retain(|unit| others.contains(&unit.seed));
     }
@@ -223,11 +225,11 @@ impl Units {
         self.0.iter().map(|unit| unit.seed).collect()
     }
 
-    /// Of the units at these places, each as often as it is named.
+    /// Computes the statistic over the units at these indices; repeated indices count repeatedly.
     fn statistic(&self, places: &[usize], statistic: Statistic) -> Option<f64> {
         let drawn = || places.iter().filter_map(|place| self.0.get(*place));
         match statistic {
-            // Sums do instead of values, of which there are thousands.
+            // The sums suffice: there may be thousands of values.
             Statistic::Mean => {
                 let (mut sum, mut count) = (0.0, 0);
                 for unit in drawn() {
@@ -244,8 +246,8 @@ impl Units {
     }
 }
 
-/// SplitMix64 (Steele, Lea, Flood 2014). Its few lines are here, not in a library, because a
-/// published interval must come out the same in ten years.
+/// SplitMix64 (Steele, Lea, Flood 2014). Implemented here and not taken from a library, because a
+/// published interval must be reproducible in ten years.
 struct SplitMix(u64);
 
 impl SplitMix {
@@ -257,12 +259,13 @@ impl SplitMix {
         z ^ (z >> 31)
     }
 
-    /// As many places as there are, each time any of them.
+    /// Draws `count` indices below `count`, with replacement.
     fn draw(&mut self, count: usize) -> Vec<usize> {
         (0..count).map(|_| self.below(count)).collect()
     }
 
-    /// An index below `bound`, which is not 0. The bias is below 2^-40 for any list in memory here.
+    /// Returns an index below `bound`, which must not be 0. The bias is below 2^-40 for any list
+    /// that fits in memory.
     const fn below(&mut self, bound: usize) -> usize {
         ((self.next() as u128 * bound as u128) >> 64) as usize
     }
@@ -276,7 +279,7 @@ mod tests {
     const TREATED: [f64; 7] = [94.0, 197.0, 16.0, 38.0, 99.0, 141.0, 23.0];
     const CONTROL: [f64; 9] = [52.0, 104.0, 146.0, 10.0, 50.0, 31.0, 40.0, 27.0, 46.0];
 
-    /// Each value a run of its own.
+    /// Puts each value into a run of its own.
     fn each(values: &[f64]) -> Vec<Run> {
         (0..).zip(values).map(|(seed, value)| Run { seed, values: vec![*value] }).collect()
     }
@@ -296,8 +299,8 @@ mod tests {
         );
     }
 
-    /// SciPy 1.17: `bootstrap(..., method='percentile', n_resamples=200000)`. Another generator, so
-    /// the same to the width of resampling.
+    /// SciPy 1.17: `bootstrap(..., method='percentile', n_resamples=200000)`. Its generator
+    /// differs, so the results agree only within the resampling error.
     #[test]
     fn intervals_are_scipys() {
         let mut treated = each(&TREATED);
@@ -329,8 +332,8 @@ mod tests {
 
     #[test]
     fn whole_runs_are_drawn() {
-        // Thirty values in six runs that agree within themselves are six observations, and the
-        // interval says so. Drawn one by one they would look like thirty.
+        // Thirty values in six runs that are constant within each run are six observations, and the
+        // interval must show that. Resampled one by one they would count as thirty.
         let runs: Vec<Run> =
             (0..6).map(|seed| Run { seed, values: vec![(seed % 2) as f64; 5] }).collect();
         let apart: Vec<f64> = runs.iter().flat_map(|run| run.values.clone()).collect();
@@ -375,7 +378,7 @@ mod tests {
         let apart = ratio(&side(50, 1.1));
         assert_eq!(apart.drawn, Drawn::Sides);
         assert!(apart.interval.unwrap().holds(1.0) && (apart.value - 1.1).abs() < 1e-9);
-        // A run without its pair does not count, neither for the interval nor for the value.
+        // An unpaired run counts neither for the interval nor for the value.
         let mut more = side(0, 1.1);
         more.push(Run { seed: 99, values: vec![1e6] });
         assert_eq!(ratio(&more), pairs);

@@ -1,4 +1,4 @@
-//! How much two lists differ, whatever their unit and distribution.
+//! Effect size: how much two lists differ, independent of unit and distribution.
 
 use std::fmt;
 
@@ -6,18 +6,18 @@ use serde::{Deserialize, Serialize};
 
 use super::sorted;
 
-/// The size of a difference in a word. The bounds are those of Romano et al. (2006), which are in
-/// common use: |δ| below 0.147, 0.33, 0.474.
+/// Magnitude of an effect, by the common thresholds of Romano et al. (2006): |δ| below 0.147, 0.33,
+/// 0.474.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Magnitude {
-    /// Nobody would notice.
+    /// |δ| < 0.147.
     Negligible,
-    /// Only many values show it.
+    /// |δ| < 0.33.
     Small,
-    /// A careful eye sees it.
+    /// |δ| < 0.474.
     Medium,
-    /// Anyone sees it.
+    /// |δ| ≥ 0.474.
     Large,
 }
 
@@ -32,17 +32,17 @@ impl fmt::Display for Magnitude {
     }
 }
 
-/// Cliff's delta with its word.
+/// Cliff's delta and its magnitude.
 #[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize)]
 pub struct Effect {
-    /// How often a value of the first list is larger than one of the second, less how often it is
-    /// smaller: 1 when always larger, -1 when always smaller, 0 when neither wins.
+    /// The share of pairs in which the first list's value is larger, minus the share in which it is
+    /// smaller: 1 when always larger, -1 when always smaller, 0 when balanced.
     pub delta: f64,
-    /// The same as a word.
+    /// Magnitude of `delta`.
     pub magnitude: Magnitude,
 }
 
-/// Cliff's delta of the first list against the second; `None` when one is empty.
+/// Computes Cliff's delta of the first list against the second; `None` if either is empty.
 #[must_use]
 pub fn cliffs_delta(first: &[f64], second: &[f64]) -> Option<Effect> {
     let (first, second) = (sorted(first), sorted(second));
@@ -85,7 +85,7 @@ mod tests {
 
     #[test]
     fn words_begin_at_their_bounds() {
-        // One value against a thousand: the share below it sets delta.
+        // One value against a thousand: delta follows from the share of values below it.
         let against: Vec<f64> = (0..1_000).map(f64::from).collect();
         let word = |below: f64| cliffs_delta(&[below - 0.5], &against).unwrap().magnitude;
         assert_eq!(word(573.0), Magnitude::Negligible); // 0.146

@@ -1,18 +1,18 @@
-//! Statistics as pure functions on slices: what a result's numbers say, and how sure that is.
+//! Statistics as pure functions on slices: summaries, confidence intervals, tests and effect sizes.
 //!
-//! Owns every definition of a median, a percentile, an interval, a test and an effect that the lab
-//! reports, so that two reports never mean different things by one word. Randomness comes from a
-//! seed: the same values give the same interval on every machine, in every version. It must never
+//! Owns every definition of a median, a percentile, an interval, a test and an effect size that the
+//! lab reports, so that all reports use the same definitions. Randomness comes from a seed: the
+//! same values give the same interval on every machine, in every version. This module must never
 //! read a clock, a file or a result's format.
 //!
 //! | question | answer |
 //! |---|---|
 //! | what is typical? | [`median`], [`mean`] |
-//! | what must one expect? | [`quantile`] at 0.95 or 0.99: R's type 7, the spreadsheet's |
-//! | how sure? | [`Bootstrap`]: percentile intervals, resampled by whole runs |
-//! | is there a difference? | [`mann_whitney`]: exact while that is feasible, ties included |
-//! | does it matter? | [`cliffs_delta`], with the usual words |
-//! | how often? | [`wilson`]: the interval of a share |
+//! | what are the tails? | [`quantile`] at 0.95 or 0.99: R's type 7, the spreadsheets' default |
+//! | how certain is it? | [`Bootstrap`]: percentile intervals, resampled by run |
+//! | is there a difference? | [`mann_whitney`]: exact for small samples, ties included |
+//! | how large is it? | [`cliffs_delta`], with the usual magnitudes |
+//! | how often does it occur? | [`wilson`]: the confidence interval of a proportion |
 
 mod bootstrap;
 mod effect;

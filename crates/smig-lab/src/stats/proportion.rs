@@ -1,12 +1,12 @@
-//! The interval of a share: of lost packets, of failed requests.
+//! Confidence interval of a proportion, such as lost packets or failed requests.
 
 use super::Interval;
 
 /// The 97.5th percentile of the normal distribution.
 const Z95: f64 = 1.959_963_984_540_054;
 
-/// Wilson's 95 % interval of a share, of which `hits` in `trials` were seen. Unlike the textbook's
-/// it is right for none and for few. `None` without trials.
+/// Wilson's 95 % interval of a proportion with `hits` in `trials`. Unlike the normal approximation
+/// it is valid for zero and for few hits. `None` if `trials` is 0.
 #[must_use]
 pub fn wilson(hits: u64, trials: u64) -> Option<Interval> {
     if trials == 0 {

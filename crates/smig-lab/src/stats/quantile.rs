@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use crate::millis;
 
-/// Milliseconds, smallest first.
+/// Converts durations to milliseconds, in ascending order.
 #[must_use]
 pub fn sorted_millis(durations: impl IntoIterator<Item = Duration>) -> Vec<f64> {
     let mut sorted: Vec<f64> = durations.into_iter().map(millis::of).collect();
@@ -12,9 +12,8 @@ pub fn sorted_millis(durations: impl IntoIterator<Item = Duration>) -> Vec<f64> 
     sorted
 }
 
-/// The value that a share `q` (0 to 1) of `sorted` does not exceed, with a
-/// straight line between neighbours (R's type 7, the spreadsheet's). `None`
-/// when there are no values.
+/// Returns the value that a share `q` (0 to 1) of `sorted` does not exceed, interpolated linearly
+/// between neighbours (R's type 7, the spreadsheets' default). `None` if there are no values.
 #[must_use]
 pub fn quantile(sorted: &[f64], q: f64) -> Option<f64> {
     let last = sorted.len().checked_sub(1)?;

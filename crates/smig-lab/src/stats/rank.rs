@@ -1,19 +1,19 @@
-//! The Mann-Whitney test: do values of one list tend to be larger than those of the other?
+//! The Mann-Whitney U test: do values of one list tend to be larger than those of the other?
 //!
-//! Exact by counting while that is quick, with ties as they are (midranks): the number of ways to
-//! draw the first list's ranks from all, for every sum of ranks. Beyond that the normal
+//! For small samples the test is exact, with ties as midranks: it counts, for every rank sum, the
+//! ways to draw the first list's ranks from all ranks. For larger samples it uses the normal
 //! approximation with corrections for ties and continuity.
 
 use serde::{Deserialize, Serialize};
 
-/// Values in both lists together up to which the distribution is counted.
+/// Maximum number of values in both lists together for the exact test.
 const EXACT_UP_TO: usize = 60;
 
-/// Where a p value comes from.
+/// How the p value was computed.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Method {
-    /// Counted over all ways to divide the values.
+    /// Counted over all ways to divide the values between the lists.
     Exact,
     /// The normal approximation.
     Normal,
@@ -22,17 +22,16 @@ pub enum Method {
 /// The result of the test.
 #[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize)]
 pub struct RankTest {
-    /// Pairs in which the first list's value is larger; a tie is half of one.
+    /// Number of pairs in which the first list's value is larger; a tie counts half.
     pub u: f64,
-    /// Two-sided: how often a difference this large comes from chance alone, if both lists come
-    /// from one distribution and their values do not depend on each other.
+    /// Two-sided p value: the probability of a difference at least this large if both lists come
+    /// from one distribution and their values are independent.
     pub p: f64,
     /// Where `p` comes from.
     pub method: Method,
 }
 
-/// Tests the first list against the second, two-sided. `None` when one of them has no (finite)
-/// values.
+/// Tests the first list against the second, two-sided. `None` if either has no finite values.
 #[must_use]
 pub fn mann_whitney(first: &[f64], second: &[f64]) -> Option<RankTest> {
     let ranks = Ranks::of(first, second)?;
@@ -47,9 +46,9 @@ pub fn mann_whitney(first: &[f64], second: &[f64]) -> Option<RankTest> {
 
 /// The ranks of both lists together.
 struct Ranks {
-    /// Twice the rank of each value, so that midranks are whole numbers.
+    /// Twice the rank of each value, so that midranks are integers.
     doubled: Vec<usize>,
-    /// Twice the sum of the first list's.
+    /// Twice the rank sum of the first list.
     sum: usize,
     first: usize,
     second: usize,
@@ -75,7 +74,8 @@ impl Ranks {
             ties: 0.0,
         };
         for equal in all.chunk_by(|a, b| a.0 == b.0) {
-            // Ranks from 1: the first and the last of the group, added, are twice their middle.
+            // Ranks start at 1: the first and the last rank of the group add up to twice the
+            // midrank.
             let doubled = 2 * ranks.doubled.len() + equal.len() + 1;
             ranks.sum += doubled * equal.iter().filter(|(_, of_first)| *of_first).count();
             ranks.doubled.extend(equal.iter().map(|_| doubled));
@@ -90,8 +90,8 @@ impl Ranks {
         (self.sum - least) as f64 / 2.0
     }
 
-    /// Ways to draw as many values as the first list has, for each (doubled) sum of ranks. As
-    /// floating point: 60 values have more ways than 64 bits count, and 15 digits are plenty.
+    /// Counts the ways to draw as many values as the first list has, for each (doubled) rank sum.
+    /// In floating point: 60 values have more ways than fit 64 bits, and 15 digits suffice.
     fn ways(&self) -> Vec<f64> {
         let most: usize = self.doubled.iter().sum();
         // ways[drawn][sum]

@@ -1,10 +1,10 @@
-//! One list of values in a few numbers.
+//! Summary statistics of one list of values.
 
 use serde::{Deserialize, Serialize};
 
 use super::quantile;
 
-/// The finite values, smallest first; the others have no place in any order.
+/// Returns the finite values in ascending order; non-finite values are dropped.
 #[must_use]
 pub fn sorted(values: &[f64]) -> Vec<f64> {
     let mut sorted: Vec<f64> = values.iter().copied().filter(|value| value.is_finite()).collect();
@@ -12,46 +12,47 @@ pub fn sorted(values: &[f64]) -> Vec<f64> {
     sorted
 }
 
-/// The arithmetic mean; `None` when there are no values.
+/// Returns the arithmetic mean; `None` if there are no values.
 #[must_use]
 pub fn mean(values: &[f64]) -> Option<f64> {
     (!values.is_empty()).then(|| values.iter().sum::<f64>() / values.len() as f64)
 }
 
-/// The middle value, or half-way between the two in the middle; `None` when there are no values.
-/// The values may be in any order.
+/// Returns the median of values in any order; for an even count the mean of the two middle values.
+/// `None` if there are no values.
 #[must_use]
 pub fn median(values: &[f64]) -> Option<f64> {
     quantile(&sorted(values), 0.5)
 }
 
-/// What a table says of one list of values, in the values' unit. Percentiles are [`quantile`]'s.
+/// Summary statistics of one list of values, in the values' unit. Percentiles are those of
+/// [`quantile`].
 #[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize)]
 pub struct Summary {
-    /// How many values.
+    /// Number of values.
     pub n: usize,
-    /// Their arithmetic mean.
+    /// Arithmetic mean.
     pub mean: f64,
-    /// The sample's standard deviation (divided by n - 1); 0 for a single value.
+    /// Sample standard deviation (divided by n - 1); 0 for a single value.
     pub standard_deviation: f64,
-    /// The smallest.
+    /// Minimum.
     pub min: f64,
-    /// A quarter is at or below.
+    /// 25th percentile.
     pub p25: f64,
-    /// Half is at or below.
+    /// 50th percentile.
     pub median: f64,
-    /// Three quarters are at or below.
+    /// 75th percentile.
     pub p75: f64,
-    /// 95 in 100 are at or below.
+    /// 95th percentile.
     pub p95: f64,
-    /// 99 in 100 are at or below.
+    /// 99th percentile.
     pub p99: f64,
-    /// The largest.
+    /// Maximum.
     pub max: f64,
 }
 
 impl Summary {
-    /// Sums up the finite values; `None` when there are none.
+    /// Summarizes the finite values; `None` if there are none.
     #[must_use]
     pub fn of(values: &[f64]) -> Option<Self> {
         let sorted = sorted(values);

@@ -1,4 +1,4 @@
-//! What can be wrong with a survey's input, said with its place.
+//! Errors in a survey's input, with their place.
 
 use std::io;
 use std::path::PathBuf;
@@ -9,64 +9,64 @@ use thiserror::Error;
 #[derive(Debug, Error)]
 #[non_exhaustive]
 pub enum SurveyError {
-    /// A file that could not be read.
+    /// A file cannot be read.
     #[error("cannot read {name}: {cause}")]
     Read {
         /// The file, as the user named it.
         name: String,
-        /// What the system said.
+        /// The error of the operating system.
         cause: io::Error,
     },
-    /// A results file that could not be written.
+    /// A results file cannot be written.
     #[error("cannot write {}: {cause}; does its folder exist?", path.display())]
     Write {
         /// The file.
         path: PathBuf,
-        /// What the system said.
+        /// The error of the operating system.
         cause: io::Error,
     },
-    /// Input that is not what it should be.
+    /// Malformed input.
     #[error(transparent)]
     Damage(#[from] Damage),
-    /// A results file that belongs to something else.
+    /// A results file that does not fit this crawl.
     #[error("{}: {why}", path.display())]
     Results {
         /// The file.
         path: PathBuf,
-        /// What is wrong and what to do.
+        /// The problem, and what to do about it.
         why: String,
     },
     /// Addresses that cannot be crawled.
     #[error("{0}")]
     Start(String),
-    /// The client could not be made.
+    /// The client could not be built.
     #[error("{0}")]
     Client(String),
 }
 
-/// A damaged piece of input.
+/// A malformed part of the input.
 #[derive(Debug, Clone, PartialEq, Eq, Error)]
 #[error("{name}: {place}: {why}")]
 pub struct Damage {
     /// The file, as the user named it.
     pub name: String,
-    /// The line or the entry in it.
+    /// The line or the entry in the file.
     pub place: String,
-    /// What is wrong and what is expected.
+    /// The problem, and what is expected.
     pub why: String,
 }
 
-/// What happens at damaged input.
+/// What to do on damaged input.
 #[expect(missing_debug_implementations, reason = "a closure has nothing to show")]
 pub enum OnDamage<'a> {
-    /// Nothing is counted any more.
+    /// Stop counting.
     Stop,
-    /// The piece is left out, counted as such, and told.
+    /// Leave the piece out, count it as such, and report it.
     Skip(&'a mut dyn FnMut(&Damage)),
 }
 
 impl OnDamage<'_> {
-    /// Tells of the damage, or passes it on.
+    /// Reports the damage, or returns it as an error.
     pub(super) fn take(&mut self, damage: Damage) -> Result<(), SurveyError> {
         match self {
             Self::Stop => Err(damage.into()),

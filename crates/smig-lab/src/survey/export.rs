@@ -1,6 +1,6 @@
-//! Exports of the HTTP Archive: one row a request, as JSON lines or CSV, read as a stream.
+//! Exports of the HTTP Archive: one row per request, as JSON lines or CSV, read as a stream.
 //!
-//! Owns the columns that are understood; docs/survey.md has the query. Memory holds one row.
+//! Owns the recognised columns; docs/survey.md has the query. Memory holds one row.
 
 use std::cell::Cell;
 use std::io::{self, BufRead, BufReader, Read};
@@ -14,22 +14,23 @@ use super::har::{Response, SizeRule, shortened};
 use super::site::{Site, canonical};
 use super::tally::{LeftOut, Tally};
 
-/// The longest row. A payload of the HTTP Archive has some 10 KB.
+/// The longest row, in bytes. A payload of the HTTP Archive has about 10 KB.
 const MAX_ROW: u64 = 64 << 20;
 
-/// Columns that name the landing page, the best first.
+/// Columns that name the landing page, preferred first.
 const PAGE: [&str; 2] = ["root_page", "page"];
 
-/// Columns that hold a size, the best first.
+/// Columns that hold a size, preferred first.
 const SIZE: [&str; 3] = ["size", "respBodySize", "respSize"];
 
-/// Columns that hold more, as JSON.
+/// Columns that hold nested JSON.
 const NESTED: [&str; 2] = ["summary", "payload"];
 
-/// Counts an export; `name` is how errors call it. What begins with `{` is JSON lines, else CSV.
+/// Counts an export; `name` identifies it in errors. Input that begins with `{` is JSON lines,
+/// other input CSV.
 ///
 /// # Errors
-/// What cannot be read, and damaged rows if `on_damage` says so, with their line.
+/// Input that cannot be read, and damaged rows if `on_damage` is [`OnDamage::Stop`], with their line.
 pub fn read_export(
     from: impl Read,
     name: &str,
@@ -165,7 +166,7 @@ fn too_long() -> String {
     format!("the row is longer than {} MB; are line ends or quotes missing?", MAX_ROW >> 20)
 }
 
-/// A column, by its name in any case.
+/// Compares a column's name, ignoring case.
 fn is_named(name: &str, column: &str) -> bool {
     name.trim_start_matches('\u{feff}').eq_ignore_ascii_case(column)
 }
@@ -204,7 +205,7 @@ impl Row {
         let is_good = match (status, &response) {
             (Some(status), _) => matches!(status, 200 | 203 | 206),
             (None, Some(response)) => response.status.is_none() || response.is_good(),
-            // The query took only what is good.
+            // The query selected good responses only.
             (None, None) => true,
         };
         Ok(Self { site: Site::of(&page), url, is_good, bytes })
@@ -240,7 +241,7 @@ fn address(value: Option<Value>, column: &str) -> Result<Url, String> {
     Url::parse(text).map_err(|error| format!("{column}: \"{}\": {error}", shortened(text)))
 }
 
-/// BigQuery writes integers as text into JSON.
+/// Parses a number; BigQuery writes integers as strings into JSON.
 fn number(value: Value) -> Option<u64> {
     let number = match value {
         Value::Number(number) => number.as_f64()?,
@@ -250,7 +251,7 @@ fn number(value: Value) -> Option<u64> {
     (number >= 0.0).then_some(number as u64)
 }
 
-/// A JSON column, exported as such or as text.
+/// Returns a JSON column, exported as JSON or as text.
 fn object(value: Value) -> Option<Map<String, Value>> {
     match value {
         Value::Object(map) => Some(map),
@@ -259,7 +260,7 @@ fn object(value: Value) -> Option<Map<String, Value>> {
     }
 }
 
-/// Ends a row that never ends.
+/// A reader that bounds the length of a row.
 struct Metered<R> {
     inner: R,
     read: Rc<Cell<u64>>,

@@ -1,7 +1,7 @@
 //! HAR 1.2: what a browser loaded.
 //!
-//! Owns the rules of sizes: what went over the connection, or what it becomes when decoded. Bodies
-//! that a HAR file holds are skipped while it is read.
+//! Owns the size rules: bytes on the connection, or bytes after decoding. Bodies that a HAR file
+//! holds are skipped while it is read.
 
 use std::io::{BufReader, Read};
 
@@ -12,13 +12,13 @@ use super::error::{Damage, SurveyError};
 use super::site::{Site, canonical};
 use super::tally::{LeftOut, Tally};
 
-/// How many redirects lead to a landing page, at most.
+/// Maximum number of redirects that lead to a landing page.
 const MAX_REDIRECTS: usize = 20;
 
-/// Which of an object's sizes counts.
+/// Which of an object's sizes is counted.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum SizeRule {
-    /// The body as it went over the connection, compressed if it was: that is what blocks others.
+    /// The body as transferred, with its compression: that is what blocks other streams.
     #[default]
     Transferred,
     /// The content after decoding.
@@ -82,7 +82,7 @@ struct Content {
 }
 
 impl Response {
-    /// The object's size in bytes, 0 if it is empty, `None` if no field tells it.
+    /// Returns the object's size in bytes, 0 if it is empty, `None` if no field gives it.
     pub(super) fn bytes(&self, rule: SizeRule) -> Option<u64> {
         let whole = (self.status == Some(206.0)).then(|| self.total_of_range()).flatten();
         let size = self.content.as_ref().and_then(|content| some(content.size));
@@ -111,7 +111,7 @@ impl Response {
         [self.body_size, self.transfer_size, content].contains(&Some(0.0))
     }
 
-    /// `content-range: bytes 0-0/1234`.
+    /// Returns the complete size from `content-range: bytes 0-0/1234`.
     fn total_of_range(&self) -> Option<u64> {
         let is_range = |header: &&Header| header.name.eq_ignore_ascii_case("content-range");
         let header = self.headers.iter().flatten().find(is_range)?;
@@ -122,22 +122,22 @@ impl Response {
         matches!(self.status, Some(status) if status >= 300.0 && status < 400.0)
     }
 
-    /// An object came, whole or in part.
+    /// Returns whether the response carries the object, complete or in part.
     pub(super) fn is_good(&self) -> bool {
         self.status.is_some_and(|status| [200.0, 203.0, 206.0].contains(&status))
     }
 }
 
-/// A size that is there and not 0.
+/// Returns a size if it is present and not 0.
 fn some(size: Option<f64>) -> Option<u64> {
     size.filter(|size| *size >= 1.0).map(|size| size as u64)
 }
 
 /// Counts a HAR file. Each of its pages belongs to the site where its first request ended up, after
-/// redirects; `name` is how errors call the file.
+/// redirects; `name` identifies the file in errors.
 ///
 /// # Errors
-/// What is no HAR 1.2, with the line and the entry. Nothing of such a file is counted.
+/// Input that is not HAR 1.2, with the line and the entry. Nothing of such a file is counted.
 pub fn read_har(
     from: impl Read,
     name: &str,
@@ -186,7 +186,7 @@ fn parse(from: impl Read, name: &str) -> Result<Har, SurveyError> {
     Ok(har)
 }
 
-/// Some tools begin the file with a byte order mark.
+/// Skips the byte order mark that some tools write.
 fn skip_mark(reader: &mut impl std::io::BufRead) -> std::io::Result<()> {
     if reader.fill_buf()?.starts_with(b"\xef\xbb\xbf") {
         reader.consume(3);
@@ -194,8 +194,8 @@ fn skip_mark(reader: &mut impl std::io::BufRead) -> std::io::Result<()> {
     Ok(())
 }
 
-/// The entries of each page, in the order in which the pages began. What names no page belongs to
-/// the first.
+/// Returns the entries of each page, in the order in which the pages began. Entries that name no
+/// page belong to the first.
 fn pages<'a, 'b>(entries: &'b [Loaded<'a>]) -> Vec<Vec<&'b Loaded<'a>>> {
     let first = entries.iter().find_map(|(entry, _)| entry.pageref.as_deref());
     let mut pages: Vec<(Option<&str>, Vec<&Loaded<'a>>)> = Vec::new();
@@ -209,7 +209,7 @@ fn pages<'a, 'b>(entries: &'b [Loaded<'a>]) -> Vec<Vec<&'b Loaded<'a>>> {
     pages.into_iter().map(|(_, entries)| entries).collect()
 }
 
-/// Where the first request ended up.
+/// Returns the site where the first request ended up.
 fn landing(page: &[&Loaded<'_>]) -> Option<Site> {
     let mut at = page.iter().position(|(_, url)| Site::of(url).is_some())?;
     for _ in 0..MAX_REDIRECTS {
@@ -248,7 +248,7 @@ fn count(page: &[&Loaded<'_>], rule: SizeRule, tally: &mut Tally) {
     }
 }
 
-/// The beginning of a text, for a message.
+/// Returns the beginning of a text, for a message.
 pub(super) fn shortened(text: &str) -> String {
     let short: String = text.chars().take(60).collect();
     if short.len() < text.len() { format!("{short}...") } else { short }

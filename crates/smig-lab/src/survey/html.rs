@@ -1,7 +1,7 @@
-//! From an HTML page to the URLs that it contains.
+//! Extracts the URLs from an HTML page.
 //!
-//! Owns which attributes hold URLs. Scripts are not run. Text that is not UTF-8 is read as if it
-//! were: URLs are nearly always ASCII.
+//! Owns which attributes hold URLs. Scripts are not run. Text in another encoding is read as
+//! UTF-8: URLs are nearly always ASCII.
 
 use std::collections::BTreeSet;
 
@@ -10,12 +10,12 @@ use url::Url;
 
 use super::site::canonical;
 
-/// What a page that came from `url` shows, runs or links to: absolute, canonical, each once, in
-/// order of appearance. Links that ask not to be followed (`rel=nofollow`, or the page's robots
+/// Returns the URLs that a page at `url` embeds, runs or links to: absolute, canonical, distinct, in
+/// order of appearance. Links marked as not to be followed (`rel=nofollow`, or the page's robots
 /// meta tag) are left out.
 pub(super) fn page_links(html: &[u8], url: &Url) -> Vec<Url> {
     let mut emitter = DefaultEmitter::default();
-    // The text of scripts and styles is no markup.
+    // The text of scripts and styles is not markup.
     emitter.naively_switch_states(true);
     let mut found = Found {
         base: url.clone(),
@@ -38,7 +38,7 @@ pub(super) fn page_links(html: &[u8], url: &Url) -> Vec<Url> {
     found.links()
 }
 
-/// A URL as it stands in the page, and whether it is shown or linked to.
+/// A URL as written in the page, and whether it is embedded or linked to.
 struct Raw {
     text: String,
     kind: Kind,
@@ -107,7 +107,7 @@ impl Found {
         }
     }
 
-    /// `<link>`: a part of the page, a link, or an address to connect to only.
+    /// `<link>`: a part of the page, a link, or an address for a preconnect only.
     fn link(&mut self, tag: &StartTag<()>) {
         const PARTS: [&str; 7] = [
             "stylesheet",
@@ -127,7 +127,7 @@ impl Found {
         }
     }
 
-    /// `<meta>`: an automatic redirect, or a wish of the page's author.
+    /// `<meta>`: an automatic redirect, or a directive to robots.
     fn meta(&mut self, tag: &StartTag<()>) {
         let Some(content) = attribute(tag, "content") else { return };
         let lower = content.to_ascii_lowercase();
@@ -177,7 +177,7 @@ impl Found {
         }
     }
 
-    /// `url(...)` in a style sheet.
+    /// Extracts `url(...)` from a style sheet.
     fn css(&mut self, text: &str) {
         let mut rest = text;
         while let Some((_, after)) = rest.split_once("url(") {
@@ -212,7 +212,7 @@ fn attribute(tag: &StartTag<()>, name: &str) -> Option<String> {
     Some(String::from_utf8_lossy(value).into_owned())
 }
 
-/// The words of an attribute, in lower case.
+/// Returns the words of an attribute, in lower case.
 fn words(tag: &StartTag<()>, name: &str) -> impl Iterator<Item = String> {
     let text = attribute(tag, name).unwrap_or_default().to_ascii_lowercase();
     text.split_ascii_whitespace().map(str::to_owned).collect::<Vec<_>>().into_iter()

@@ -1,12 +1,12 @@
 //! Table 1 of the SMig paper: how many sites hold large objects beside small ones, on one host.
 //!
 //! Owns the definitions (site, object, size), the readers of HAR files and of HTTP Archive exports,
-//! a polite crawler, and the table. It must never fetch an object's content to learn its size when
-//! a header can tell it.
+//! a polite crawler, and the table. It must never fetch an object's content to determine its size
+//! when a header field gives it.
 //!
 //! - [`Tally`] counts; [`Table`] puts the counts beside the paper's;
-//! - [`crawl`] asks sites itself (Linux);
-//! - [`read_har`] and [`read_export`] fill a tally from what others recorded.
+//! - [`crawl`] requests the sites itself (Linux);
+//! - [`read_har`] and [`read_export`] fill a tally from others' recordings.
 
 #[cfg(target_os = "linux")]
 pub mod crawl;

@@ -1,20 +1,20 @@
-//! Sites and the one spelling of a URL.
+//! Sites and the canonical form of a URL.
 
 use std::fmt;
 
 use serde::{Deserialize, Serialize};
 use url::Url;
 
-/// Longer URLs are not asked about: they are traps more often than objects.
+/// Longer URLs are not requested: they are traps more often than objects.
 const MAX_URL: usize = 4096;
 
-/// A site: the host of its landing page, with the port if that is not the scheme's own.
+/// A site: the host of its landing page, with the port unless it is the scheme's default.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 #[serde(transparent)]
 pub struct Site(String);
 
 impl Site {
-    /// The site that a URL belongs to; `None` unless it is http or https with a host.
+    /// Returns the site that a URL belongs to; `None` unless it is http or https with a host.
     #[must_use]
     pub fn of(url: &Url) -> Option<Self> {
         if !matches!(url.scheme(), "http" | "https") {
@@ -34,8 +34,8 @@ impl fmt::Display for Site {
     }
 }
 
-/// The one spelling of a URL: no fragment, no user, no empty query, percent encodings as RFC 3986
-/// section 6.2.2 wants them. `None` for what is not http or https, or is too long.
+/// Returns the canonical form of a URL: no fragment, no user, no empty query, percent-encodings
+/// normalised as in RFC 3986 section 6.2.2. `None` if it is not http or https, or is too long.
 #[must_use]
 pub fn canonical(mut url: Url) -> Option<Url> {
     if !matches!(url.scheme(), "http" | "https") || url.as_str().len() > MAX_URL {
@@ -61,7 +61,7 @@ pub fn canonical(mut url: Url) -> Option<Url> {
     Some(url)
 }
 
-/// Decodes what needs no encoding, and writes the rest with upper-case digits.
+/// Decodes percent-encodings of unreserved characters, and writes the others in upper case.
 pub(super) fn plain_percents(text: &str) -> String {
     let mut plain = String::with_capacity(text.len());
     let mut rest = text;

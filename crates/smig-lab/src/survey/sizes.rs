@@ -1,17 +1,17 @@
 //! Percentiles of any number of sizes in bounded memory.
 //!
-//! Owns the counts. Exact while there are few different sizes; from then on sizes are rounded to
-//! one part in 4,096, which the table says.
+//! Owns the counts. They are exact while there are few distinct sizes; beyond that, sizes are
+//! rounded to one part in 4,096, which the table reports.
 
 use std::collections::BTreeMap;
 
-/// How many different sizes are kept exactly.
+/// Number of distinct sizes that are counted exactly.
 const EXACT: usize = 1 << 18;
 
-/// How many leading bits of a size survive rounding.
+/// Number of leading bits of a size that rounding preserves.
 const KEPT_BITS: u32 = 12;
 
-/// Sizes in bytes, counted.
+/// A histogram of sizes in bytes.
 #[derive(Debug, Default)]
 pub(super) struct Sizes {
     counts: BTreeMap<u64, u64>,
@@ -41,7 +41,7 @@ impl Sizes {
         self.is_rounded
     }
 
-    /// The same definition as [`crate::stats::quantile`].
+    /// Returns the quantile, defined as in [`crate::stats::quantile`].
     pub(super) fn quantile(&self, q: f64) -> Option<f64> {
         let last = self.total.checked_sub(1)?;
         let position = q.clamp(0.0, 1.0) * last as f64;
@@ -51,7 +51,7 @@ impl Sizes {
         Some(low + (high - low) * (position - below as f64))
     }
 
-    /// The size at a place among the sorted.
+    /// Returns the size at a rank in ascending order.
     fn at(&self, place: u64) -> Option<u64> {
         let mut passed = 0;
         for (size, count) in &self.counts {
@@ -64,7 +64,7 @@ impl Sizes {
     }
 }
 
-/// The middle of the sizes that share the leading bits.
+/// Returns the midpoint of the sizes that share the leading bits.
 const fn rounded(size: u64) -> u64 {
     let bits = u64::BITS - size.leading_zeros();
     let shift = bits.saturating_sub(KEPT_BITS);

@@ -1,4 +1,4 @@
-//! The table: what was counted, beside the paper's Table 1, and in words how they differ.
+//! The survey's table: the counts beside the paper's Table 1, and a sentence on how they differ.
 
 use std::collections::BTreeMap;
 use std::fmt::Write as _;
@@ -8,19 +8,19 @@ use serde::Serialize;
 use super::tally::{Large, LeftOut, Tally};
 use crate::stats::wilson;
 
-/// How many sites the paper studied: the Alexa top 1500.
+/// Number of sites that the paper studied: the Alexa top 1500.
 const PAPER_SITES: u64 = 1500;
 
-/// Table 1: how many of them hold an object of each size.
+/// Table 1: number of sites that hold an object of each size.
 const PAPER_REACHED: [u64; 5] = [209, 43, 21, 10, 4];
 
 /// Section 2.1: percentiles of object sizes, in bytes.
 const PAPER_PERCENTILES: [(u8, u64); 3] = [(25, 18_000), (50, 40_000), (75, 115_000)];
 
-/// Fewer sites tell nothing about the web.
+/// Below this number of sites, no conclusion about the web is drawn.
 const FEW: u64 = 30;
 
-/// Where the sizes come from; each sees other objects.
+/// Where the sizes come from; each source sees different objects.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Source {
@@ -33,7 +33,7 @@ pub enum Source {
 }
 
 impl Source {
-    /// What this source cannot see, or sees otherwise than the paper did.
+    /// Returns what this source cannot see, or counts differently from the paper.
     const fn caveat(self) -> &'static str {
         match self {
             Self::Har => {
@@ -62,9 +62,9 @@ pub struct Row {
     pub bytes: u64,
     /// Sites that hold one.
     pub sites: u64,
-    /// Their share of all sites; absent without sites.
+    /// Their share of all sites; `None` without sites.
     pub share: Option<f64>,
-    /// Wilson's 95 % interval of the share: from, to.
+    /// Wilson's 95 % confidence interval of the share: low, high.
     pub interval: Option<(f64, f64)>,
     /// The paper's number, of 1500.
     pub paper_sites: u64,
@@ -72,14 +72,14 @@ pub struct Row {
     pub paper_share: f64,
 }
 
-/// A percentile of the objects' sizes.
+/// A percentile of the object sizes.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct Percentile {
-    /// Which.
+    /// The percentage.
     pub percent: u8,
-    /// Its size in bytes; absent without objects.
+    /// The size in bytes; `None` without objects.
     pub bytes: Option<f64>,
-    /// The paper's, in bytes.
+    /// The paper's value, in bytes.
     pub paper_bytes: u64,
 }
 
@@ -88,7 +88,7 @@ pub struct Percentile {
 pub struct Table {
     /// Where the sizes come from.
     pub source: Source,
-    /// Sites.
+    /// Number of sites.
     pub sites: u64,
     /// Objects on their landing pages' hosts.
     pub objects: u64,
@@ -96,20 +96,20 @@ pub struct Table {
     pub at_least: Vec<Row>,
     /// Sizes of all objects.
     pub percentiles: Vec<Percentile>,
-    /// Sizes were rounded to one part in 4,096, because there are so many.
+    /// Whether sizes were rounded to one part in 4,096, because there are too many.
     pub rounded: bool,
-    /// What was seen and does not count.
+    /// Entries that were not counted, by reason.
     pub left_out: BTreeMap<LeftOut, u64>,
     /// The sites with the largest objects.
     pub largest: Vec<Large>,
-    /// How this differs from the paper's, and why.
+    /// How this differs from the paper's table, and why.
     pub differs: String,
-    /// What else to know.
+    /// Further notes for the reader.
     pub notes: Vec<String>,
 }
 
 impl Table {
-    /// The table of what was counted.
+    /// Builds the table from the counts.
     #[must_use]
     pub fn new(source: Source, tally: &Tally) -> Self {
         let sites = tally.sites();
@@ -146,7 +146,7 @@ impl Table {
         }
     }
 
-    /// For people, in a terminal or a file.
+    /// Renders the table as text, for a terminal or a file.
     #[must_use]
     pub fn text(&self) -> String {
         let mut text = format!(
@@ -194,7 +194,7 @@ impl Table {
         text
     }
 
-    /// For spreadsheets: one line a number of Table 1.
+    /// Renders the table as CSV, one line per number of Table 1.
     #[must_use]
     pub fn csv(&self) -> String {
         let mut csv =
@@ -227,7 +227,7 @@ impl Table {
     }
 }
 
-/// The plain sentence.
+/// Returns the sentence that compares the result with the paper.
 fn differs(source: Source, sites: u64, rows: &[Row], percentiles: &[Percentile]) -> String {
     let mut text = String::new();
     if let Some((row, (share, (low, high)))) =
@@ -258,7 +258,7 @@ fn differs(source: Source, sites: u64, rows: &[Row], percentiles: &[Percentile])
     text
 }
 
-/// Lines of some 100 characters.
+/// Wraps text to lines of at most 100 characters.
 fn wrapped(text: &str) -> String {
     let (mut lines, mut width) = (String::new(), 0);
     for word in text.split(' ') {
@@ -280,7 +280,7 @@ fn percent(share: f64) -> String {
     format!("{:.1} %", share * 100.0)
 }
 
-/// A size as the paper writes it: 1 KB is 1,000 bytes.
+/// Formats a size as in the paper: 1 KB is 1,000 bytes.
 fn size(bytes: f64) -> String {
     let shown = |value: f64, unit| {
         if value.fract().abs() < 0.05 || value >= 100.0 {
@@ -302,7 +302,7 @@ mod tests {
     use super::*;
     use crate::survey::Site;
 
-    /// 1500 sites as the paper found them, each with the paper's percentiles of sizes.
+    /// Counts with the paper's 1500 sites and percentiles.
     fn paper() -> Tally {
         let mut tally = Tally::default();
         for number in 0..1500_u64 {

@@ -1,6 +1,6 @@
-//! The counting: sites by their largest object, sizes of all objects, and what was left out.
+//! Counts: sites by their largest object, sizes of all objects, and what was left out.
 //!
-//! Memory grows with the number of sites (some 20 octets each), never with the number of objects.
+//! Memory grows with the number of sites (about 20 bytes each), never with the number of objects.
 
 use std::collections::{BTreeMap, HashMap, HashSet};
 use std::hash::{DefaultHasher, Hash, Hasher as _};
@@ -10,36 +10,36 @@ use serde::{Deserialize, Serialize};
 use super::site::Site;
 use super::sizes::Sizes;
 
-/// One megabyte, as the table counts it.
+/// One megabyte, as Table 1 counts it.
 const MB: u64 = 1_000_000;
 
-/// The sizes of Table 1, in bytes.
+/// The size thresholds of Table 1, in bytes.
 pub(super) const THRESHOLDS: [u64; 5] = [MB, 5 * MB, 10 * MB, 25 * MB, 50 * MB];
 
-/// How many objects are remembered at least, so that one that comes again is known.
+/// Minimum number of recent objects remembered to detect repeats.
 const REMEMBERED: usize = 1 << 20;
 
-/// How many sites with the largest objects are named.
+/// Number of sites with the largest objects that are listed by name.
 const NAMED: usize = 20;
 
-/// Why something that was seen is no object of the survey.
+/// Why an entry was not counted as an object.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 #[non_exhaustive]
 pub enum LeftOut {
-    /// On another host than the landing page.
+    /// On a host other than the landing page's.
     OffHost,
     /// Neither http nor https: data, blobs, extensions.
     NotWeb,
     /// The status is not 200, 203 or 206: redirects, errors, cached copies.
     Status,
-    /// Nothing in it.
+    /// The object is empty.
     Empty,
-    /// Nobody said how large it is.
+    /// No source gives its size.
     NoSize,
-    /// Counted already for this site.
+    /// Already counted for this site.
     Again,
-    /// robots.txt says no.
+    /// Disallowed by robots.txt.
     Disallowed,
     /// The request failed.
     Failed,
@@ -48,7 +48,7 @@ pub enum LeftOut {
 }
 
 impl LeftOut {
-    /// In words, for the table.
+    /// Returns the reason as text for the table.
     #[must_use]
     pub const fn words(self) -> &'static str {
         match self {
@@ -65,7 +65,7 @@ impl LeftOut {
     }
 }
 
-/// A site's largest object, if that is one of the largest of all.
+/// A site's largest object, if it is among the largest of the survey.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub struct Large {
     /// The site.
@@ -76,7 +76,7 @@ pub struct Large {
     pub bytes: u64,
 }
 
-/// What was counted so far.
+/// The counts so far.
 #[derive(Debug, Default)]
 pub struct Tally {
     /// The largest object of each site, in bytes, by the site's hash.
@@ -89,13 +89,13 @@ pub struct Tally {
 }
 
 impl Tally {
-    /// Counts a site, also if no object of it is ever seen.
+    /// Counts a site, even if it never contributes an object.
     pub fn site(&mut self, site: &Site) {
         self.sites.entry(hash(&site)).or_default();
     }
 
-    /// Counts an object of a site. One that comes again counts once, if its first coming is among
-    /// the last million objects.
+    /// Counts an object of a site. A repeated object counts once if its first occurrence is among the
+    /// last million objects.
     pub fn object(&mut self, site: &Site, url: &str, bytes: u64) {
         let key = hash(&site);
         let largest = self.sites.entry(key).or_default();
@@ -113,12 +113,12 @@ impl Tally {
         }
     }
 
-    /// Counts something that is no object of the survey.
+    /// Counts an entry that is not an object of the survey.
     pub fn leave_out(&mut self, why: LeftOut) {
         *self.left_out.entry(why).or_default() += 1;
     }
 
-    /// Keeps the name of a large object.
+    /// Records a large object's URL.
     fn name(&mut self, site: &Site, url: &str, bytes: u64) {
         if bytes < THRESHOLDS[0] || self.largest.get(site).is_some_and(|known| known.0 >= bytes) {
             return;
@@ -132,19 +132,19 @@ impl Tally {
         }
     }
 
-    /// How many sites there are.
+    /// Returns the number of sites.
     #[must_use]
     pub fn sites(&self) -> u64 {
         self.sites.len() as u64
     }
 
-    /// How many objects there are.
+    /// Returns the number of objects.
     #[must_use]
     pub const fn objects(&self) -> u64 {
         self.sizes.total()
     }
 
-    /// How many sites hold an object of at least so many bytes, for each size of the table.
+    /// Returns each size threshold with the number of sites that hold an object of at least that size.
     pub(super) fn at_least(&self) -> impl Iterator<Item = (u64, u64)> {
         THRESHOLDS.into_iter().zip(self.reached)
     }
@@ -157,7 +157,7 @@ impl Tally {
         &self.left_out
     }
 
-    /// The largest first.
+    /// Returns the largest objects in descending order of size.
     pub(super) fn largest(&self) -> Vec<Large> {
         let named = |(site, (bytes, url)): (&Site, &(u64, String))| Large {
             site: site.clone(),
@@ -170,14 +170,14 @@ impl Tally {
     }
 }
 
-/// Two sites of ten million have one hash once in 400,000 surveys.
+/// Hashes a value. With ten million sites, two of them collide in one survey of 400,000.
 fn hash(of: &impl Hash) -> u64 {
     let mut hasher = DefaultHasher::new();
     of.hash(&mut hasher);
     hasher.finish()
 }
 
-/// What came lately: the last million at least, two at most.
+/// The most recent keys: at least the last million, at most two million.
 #[derive(Debug, Default)]
 struct Window {
     now: HashSet<u64>,

@@ -1,8 +1,8 @@
-//! Small charts: dots (two by four to a character) and bars (eight steps high).
+//! Small charts: dots (two by four per character) and bars (eight steps per character).
 
 use super::grid::{Grid, Paint};
 
-/// A place in a grid where values between 0 and 1 are drawn.
+/// A region of a grid, in characters, where values from 0 to 1 are drawn.
 #[derive(Debug, Clone, Copy)]
 struct Area {
     left: usize,
@@ -11,7 +11,7 @@ struct Area {
     height: usize,
 }
 
-/// Single values as braille dots.
+/// A scatter chart of braille dots.
 #[derive(Debug, Clone)]
 pub struct Dots {
     area: Area,
@@ -22,15 +22,15 @@ pub struct Dots {
 const BRAILLE: [[u8; 4]; 2] = [[0x01, 0x02, 0x04, 0x40], [0x08, 0x10, 0x20, 0x80]];
 
 impl Dots {
-    /// Nothing yet, in an area of characters.
+    /// Creates an empty chart in an area of characters.
     #[must_use]
     pub fn new(left: usize, top: usize, width: usize, height: usize) -> Self {
         let cells = vec![(0, Paint::Plain); width * height];
         Self { area: Area { left, top, width, height }, cells }
     }
 
-    /// A value: `x` from the left and `y` from the bottom, each from 0 to 1.
-    /// Drawn two dots high, to be seen.
+    /// Adds a value: `x` from the left and `y` from the bottom, each from 0 to 1.
+    /// Drawn two dots high for visibility.
     pub fn add(&mut self, x: f64, y: f64, paint: Paint) {
         let Area { width, height, .. } = self.area;
         if width == 0 || height == 0 {
@@ -44,7 +44,7 @@ impl Dots {
         }
     }
 
-    /// Puts the dots over what is there.
+    /// Draws the dots over the grid's content.
     pub fn draw(&self, grid: &mut Grid) {
         for (index, (bits, paint)) in self.cells.iter().enumerate() {
             if *bits != 0 {
@@ -56,7 +56,7 @@ impl Dots {
     }
 }
 
-/// Quantities as bars, several stacked in one column.
+/// A chart of stacked bars, one per column.
 #[derive(Debug, Clone)]
 pub struct Bars {
     area: Area,
@@ -66,21 +66,21 @@ pub struct Bars {
 const EIGHTHS: [char; 9] = [' ', '▁', '▂', '▃', '▄', '▅', '▆', '▇', '█'];
 
 impl Bars {
-    /// In an area of characters.
+    /// Creates a chart in an area of characters.
     #[must_use]
     pub const fn new(left: usize, top: usize, width: usize, height: usize) -> Self {
         Self { area: Area { left, top, width, height } }
     }
 
-    /// Draws one column: parts from the bottom up, each a height from 0 to 1
-    /// with a paint and the character for where it fills a whole cell.
+    /// Draws one column: parts from the bottom up, each with a height from 0 to
+    /// 1, a paint, and the character for a full cell.
     pub fn draw(&self, grid: &mut Grid, column: usize, parts: &[(f64, Paint, char)]) {
         let Area { left, top, width, height } = self.area;
         if column >= width {
             return;
         }
         let total: f64 = parts.iter().map(|(part, ..)| part).sum();
-        // A little is still seen.
+        // A small value is still visible.
         let least = usize::from(total > 0.0);
         let eighths = ((total.clamp(0.0, 1.0) * (height * 8) as f64).round() as usize).max(least);
         for row in 0..height {
@@ -96,7 +96,7 @@ impl Bars {
     }
 }
 
-/// The part that a height falls into, or the last.
+/// Returns the part at a height, or the last part.
 fn part_at(parts: &[(f64, Paint, char)], at: f64) -> Option<(Paint, char)> {
     let mut below = 0.0;
     for (part, paint, c) in parts {
@@ -108,7 +108,7 @@ fn part_at(parts: &[(f64, Paint, char)], at: f64) -> Option<(Paint, char)> {
     parts.last().map(|(_, paint, c)| (*paint, *c))
 }
 
-/// A value from 0 to 1 as one of `count` steps.
+/// Maps a value from 0 to 1 to one of `count` steps.
 fn scaled(value: f64, count: usize) -> usize {
     let step = (value.clamp(0.0, 1.0) * count as f64) as usize; // NaN becomes 0
     step.min(count - 1)

@@ -1,17 +1,17 @@
-//! A rectangle of painted characters. Whatever does not fit is cut off.
+//! A rectangle of painted characters. Content outside of it is clipped.
 
 use crossterm::style::{Attribute, Color, SetAttribute, SetForegroundColor};
 
-/// How a character is painted. Only colours that every terminal theme defines
-/// for both light and dark backgrounds.
+/// Colour or attribute of a character. Only colours that every terminal theme
+/// defines for both light and dark backgrounds.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub enum Paint {
-    /// The terminal's own.
+    /// The terminal's default.
     #[default]
     Plain,
     /// Bold.
     Strong,
-    /// Less than plain.
+    /// Dim.
     Faint,
     /// Red.
     Red,
@@ -26,7 +26,7 @@ pub enum Paint {
 }
 
 impl Paint {
-    /// The escape sequence that starts it, after a reset.
+    /// Returns the escape sequence that starts it after a reset.
     fn sequence(self) -> String {
         let colour = |colour| SetForegroundColor(colour).to_string();
         match self {
@@ -42,7 +42,7 @@ impl Paint {
     }
 }
 
-/// The characters of one drawing.
+/// The painted characters of one drawing.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Grid {
     width: usize,
@@ -50,25 +50,25 @@ pub struct Grid {
 }
 
 impl Grid {
-    /// An empty drawing.
+    /// Creates an empty drawing.
     #[must_use]
     pub fn new(width: usize, height: usize) -> Self {
         Self { width, cells: vec![(' ', Paint::Plain); width * height] }
     }
 
-    /// Columns.
+    /// Returns the number of columns.
     #[must_use]
     pub const fn width(&self) -> usize {
         self.width
     }
 
-    /// Rows.
+    /// Returns the number of rows.
     #[must_use]
     pub fn height(&self) -> usize {
         self.cells.len().checked_div(self.width).unwrap_or(0)
     }
 
-    /// Puts one character.
+    /// Sets one character.
     pub fn put(&mut self, x: usize, y: usize, c: char, paint: Paint) {
         if x < self.width
             && let Some(cell) = self.cells.get_mut(y * self.width + x)
@@ -77,34 +77,34 @@ impl Grid {
         }
     }
 
-    /// Puts a text, from `x` to the right.
+    /// Writes a text, from `x` to the right.
     pub fn text(&mut self, x: usize, y: usize, text: &str, paint: Paint) {
         for (offset, c) in text.chars().enumerate() {
             self.put(x + offset, y, c, paint);
         }
     }
 
-    /// Puts a text so that it ends left of `x`.
+    /// Writes a text so that it ends left of `x`.
     pub fn text_before(&mut self, x: usize, y: usize, text: &str, paint: Paint) {
         let length = text.chars().count();
         let start = x.saturating_sub(length);
         self.text(start, y, text, paint);
     }
 
-    /// Whether nothing was put there.
+    /// Returns whether the cell is blank.
     #[must_use]
     pub fn is_blank(&self, x: usize, y: usize) -> bool {
         self.cells.get(y * self.width + x).is_none_or(|(c, _)| *c == ' ')
     }
 
-    /// The rows as text without paint.
+    /// Returns the rows as text without paint.
     #[must_use]
     pub fn plain_rows(&self) -> Vec<String> {
         let row = |cells: &[(char, Paint)]| cells.iter().map(|(c, _)| c).collect::<String>();
         self.rows().map(|cells| row(cells).trim_end().to_owned()).collect()
     }
 
-    /// The rows as text with escape sequences; each ends unpainted.
+    /// Returns the rows as text with escape sequences; each row ends with a reset if it is painted.
     #[must_use]
     pub fn painted_rows(&self) -> Vec<String> {
         self.rows().map(painted).collect()
@@ -121,7 +121,7 @@ fn painted(cells: &[(char, Paint)]) -> String {
     let mut out = String::new();
     let mut current = Paint::Plain;
     for (c, paint) in &cells[..end] {
-        // A blank looks the same in any paint: no need to change for it.
+        // A blank looks the same in any paint.
         if *paint != current && *c != ' ' {
             if current != Paint::Plain {
                 out.push_str(&reset);

@@ -1,8 +1,9 @@
 //! Drawing in a terminal: a grid of characters, small charts on it, and a
 //! screen that redraws it in place.
 //!
-//! Owns escape sequences. The cursor is never hidden and no mode is switched
-//! on, so that a program that dies here leaves the terminal as it was.
+//! Owns escape sequences. The cursor is never hidden, and no mode except
+//! synchronized update during a drawing is enabled, so that a crash leaves the
+//! terminal as it was.
 
 mod chart;
 mod grid;

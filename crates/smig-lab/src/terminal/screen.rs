@@ -1,4 +1,4 @@
-//! Where drawings go: redrawn in place on a terminal, lines of text elsewhere.
+//! Output of drawings: redrawn in place on a terminal, lines of text elsewhere.
 
 use std::env;
 use std::io::{self, IsTerminal, Stdout, Write};
@@ -9,19 +9,19 @@ use crossterm::terminal::{BeginSynchronizedUpdate, Clear, ClearType, EndSynchron
 
 use super::grid::Grid;
 
-/// What the reader's side can show.
+/// Capabilities of an output stream.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Output {
     /// A terminal with colours.
     Painted,
-    /// A terminal, but the reader wants no colours (`NO_COLOR`).
+    /// A terminal without colours (`NO_COLOR` is set).
     Unpainted,
-    /// A file or a pipe: lines of text, now and then.
+    /// A file, a pipe or a dumb terminal: lines of text from time to time.
     Lines,
 }
 
 impl Output {
-    /// What standard output or standard error can show.
+    /// Detects the capabilities of standard output or standard error.
     #[must_use]
     pub fn of(stream: &impl IsTerminal) -> Self {
         let set = |name| env::var_os(name).is_some_and(|value| !value.is_empty());
@@ -34,17 +34,17 @@ impl Output {
     }
 }
 
-/// A place to draw.
+/// An output for drawings.
 #[derive(Debug)]
 pub struct Screen<W: Write = Stdout> {
     to: W,
     output: Output,
-    /// Rows of the last drawing, with the cursor below the last of them.
+    /// Number of rows of the last drawing; the cursor is below them.
     drawn: u16,
 }
 
 impl Screen {
-    /// On standard output.
+    /// Creates a screen on standard output.
     #[must_use]
     pub fn stdout() -> Self {
         Self::new(io::stdout(), Output::of(&io::stdout()))
@@ -52,19 +52,19 @@ impl Screen {
 }
 
 impl<W: Write> Screen<W> {
-    /// On something else.
+    /// Creates a screen on another writer.
     pub const fn new(to: W, output: Output) -> Self {
         Self { to, output, drawn: 0 }
     }
 
-    /// What it can show.
+    /// Returns the capabilities of the output.
     #[must_use]
     pub const fn output(&self) -> Output {
         self.output
     }
 
-    /// Columns and rows of the terminal; `None` when there is none, or it does
-    /// not say.
+    /// Returns the columns and rows of the terminal; `None` if there is no
+    /// terminal, or its size is unknown.
     #[must_use]
     pub fn size(&self) -> Option<(usize, usize)> {
         if self.output == Output::Lines {
@@ -77,7 +77,7 @@ impl<W: Write> Screen<W> {
     /// Draws over the last drawing.
     ///
     /// # Errors
-    /// Those of writing.
+    /// Write errors.
     pub fn draw(&mut self, grid: &Grid) -> io::Result<()> {
         queue!(self.to, BeginSynchronizedUpdate)?;
         if self.drawn > 0 {
@@ -101,14 +101,14 @@ impl<W: Write> Screen<W> {
     /// Writes text below the last drawing, which stays as it is.
     ///
     /// # Errors
-    /// Those of writing.
+    /// Write errors.
     pub fn say(&mut self, text: &str) -> io::Result<()> {
         self.drawn = 0;
         writeln!(self.to, "{text}")?;
         self.to.flush()
     }
 
-    /// Gives back what it writes to.
+    /// Returns the writer.
     pub fn into_inner(self) -> W {
         self.to
     }

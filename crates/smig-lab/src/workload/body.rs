@@ -1,4 +1,4 @@
-//! Request bodies: nothing, or the content of an upload.
+//! Request bodies: empty, or the content of an upload.
 
 use std::convert::Infallible;
 use std::pin::Pin;
@@ -9,10 +9,10 @@ use http_body::{Body, Frame, SizeHint};
 
 use super::content::Content;
 
-/// How much of an upload is made at once.
+/// Size of the frames of an upload in bytes.
 const PIECE: usize = 16 << 10;
 
-/// Octets of [`Content`], made as they are sent.
+/// A body of [`Content`], generated as it is sent.
 #[derive(Debug)]
 pub(super) struct Upload {
     content: Content,

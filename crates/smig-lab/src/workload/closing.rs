@@ -1,5 +1,5 @@
-//! All connections to a server ended at once, below the libraries that hold them: what the kernel does
-//! when a browser is closed.
+//! Closes all connections to a server at once, below the libraries that own them, as the kernel
+//! does when a browser is closed.
 
 use std::fs;
 use std::net::SocketAddr;
@@ -8,20 +8,20 @@ use std::os::fd::OwnedFd;
 use rustix::net::{Shutdown, getpeername, shutdown};
 use rustix::process::{PidfdFlags, PidfdGetfdFlags, getpid, pidfd_getfd, pidfd_open};
 
-/// Ends this process's connections to `server`, both ways. Their owners see the end and close them;
-/// what still comes is answered by resets.
+/// Shuts down this process's connections to `server` in both directions. Their owners read EOF and
+/// close them; the kernel answers later segments with resets.
 pub(super) fn close_all(server: SocketAddr) {
     for socket in sockets() {
         let peer = getpeername(&socket).ok().flatten();
         let peer = peer.and_then(|peer| SocketAddr::try_from(peer).ok());
         if peer == Some(server) {
-            // It may have ended meanwhile.
+            // An error is ignored: the connection may have just ended.
             let _ = shutdown(&socket, Shutdown::Both);
         }
     }
 }
 
-/// Second descriptors of all sockets of this process.
+/// Returns duplicates of all socket descriptors of this process.
 fn sockets() -> Vec<OwnedFd> {
     let Ok(this) = pidfd_open(getpid(), PidfdFlags::empty()) else { return Vec::new() };
     let Ok(entries) = fs::read_dir("/proc/self/fd") else { return Vec::new() };

@@ -1,4 +1,4 @@
-//! Numbers for connections: 1 for the first that anything came by, and so on.
+//! Connection numbers: assigned in the order of first use, from 1.
 
 use std::collections::BTreeMap;
 use std::net::SocketAddr;
@@ -8,16 +8,16 @@ use smig::{ConnId, Observed, Observer, Segment};
 
 use super::result::{ConnectionBytes, ConnectionSeen};
 
-/// What tells a connection from all others of a run.
+/// Identifies a connection within a run.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Key {
-    /// One of a session's; sessions are numbered.
+    /// A connection of a session; sessions are numbered.
     Session(u32, ConnId),
-    /// One of HTTP/1.1, by its own end.
+    /// An HTTP/1.1 connection, by its local address.
     Address(SocketAddr),
 }
 
-/// The numbers given so far. Clones share them.
+/// The numbers assigned so far. Clones share them.
 #[derive(Debug, Clone, Default)]
 pub(super) struct Connections(Arc<Mutex<Vec<Key>>>);
 
@@ -26,7 +26,7 @@ impl Connections {
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// The connection's number.
+    /// Returns the connection's number; assigns one on first use.
     pub(super) fn number(&self, key: Key) -> u32 {
         let mut seen = self.lock();
         let at = seen.iter().position(|&other| other == key).unwrap_or_else(|| {
@@ -36,7 +36,7 @@ impl Connections {
         u32::try_from(at + 1).unwrap_or(u32::MAX)
     }
 
-    /// All that have a number, as far as `address` knows them.
+    /// Returns all numbered connections whose address is known to `address`.
     pub(super) fn seen(&self, address: impl Fn(Key) -> Option<SocketAddr>) -> Vec<ConnectionSeen> {
         let numbered = (1..).zip(self.lock().clone());
         let seen =
@@ -44,7 +44,7 @@ impl Connections {
         seen.flatten().collect()
     }
 
-    /// What came by each of a session's connections.
+    /// Sums the bytes that arrived on each of a session's connections.
     pub(super) fn totals(&self, session: u32, segments: &[Segment]) -> Vec<ConnectionBytes> {
         let mut totals: BTreeMap<u32, u64> = BTreeMap::new();
         for segment in segments {
@@ -58,13 +58,13 @@ impl Connections {
     }
 }
 
-/// The own ends of a session's connections, as its client tells them.
+/// Local addresses of a session's connections, as reported by its client.
 #[derive(Debug, Default)]
 pub(super) struct Addresses(Mutex<Told>);
 
 #[derive(Debug, Default)]
 struct Told {
-    /// The connection that the session began with.
+    /// The first connection of the session.
     first: Option<SocketAddr>,
     joined: BTreeMap<ConnId, SocketAddr>,
 }
@@ -74,7 +74,7 @@ impl Addresses {
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// The own end of a connection.
+    /// Returns the local address of a connection.
     pub(super) fn of(&self, connection: ConnId) -> Option<SocketAddr> {
         let told = self.lock();
         told.joined.get(&connection).copied().or(told.first)

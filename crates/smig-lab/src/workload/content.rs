@@ -1,9 +1,9 @@
-//! What bodies consist of: octets that do not compress and differ everywhere, the same for every size,
-//! so that whoever receives them can check each without keeping any.
+//! Content of bodies: an incompressible, non-repeating byte stream. Every body is a prefix of it,
+//! so a receiver can verify it without storing it.
 
 use bytes::Bytes;
 
-/// The stream of octets from its beginning.
+/// Generator of the byte stream from its start.
 #[derive(Debug, Clone)]
 pub(super) struct Content {
     state: u64,
@@ -16,7 +16,7 @@ impl Content {
         Self { state: 0x9e37_79b9_7f4a_7c15, word: [0; 8], used: 8 }
     }
 
-    /// The next octets.
+    /// Fills `out` with the next bytes.
     pub(super) fn fill(&mut self, out: &mut [u8]) {
         let mut out = out;
         while !out.is_empty() {
@@ -32,7 +32,7 @@ impl Content {
         }
     }
 
-    /// Whether these are the next octets.
+    /// Returns whether these are the next bytes.
     pub(super) fn matches(&mut self, octets: &[u8]) -> bool {
         let mut expected = [0; 4096];
         octets.chunks(expected.len()).all(|part| {
@@ -41,14 +41,14 @@ impl Content {
         })
     }
 
-    /// The next octets as one piece.
+    /// Returns the next `length` bytes.
     pub(super) fn piece(&mut self, length: usize) -> Bytes {
         let mut piece = vec![0; length];
         self.fill(&mut piece);
         piece.into()
     }
 
-    /// xorshift64: enough to be noise.
+    /// xorshift64: noise of sufficient quality.
     const fn next_word(&mut self) -> [u8; 8] {
         self.state ^= self.state << 13;
         self.state ^= self.state >> 7;

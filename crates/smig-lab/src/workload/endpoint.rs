@@ -1,4 +1,4 @@
-//! A client of the scenario: its connections, and how a request goes out by them.
+//! A client of the scenario: its connections, and how requests are sent over them.
 
 use std::net::SocketAddr;
 use std::sync::Arc;
@@ -21,12 +21,12 @@ use crate::scenario::{
     Assignment, ClientKind, ClientSpec, Direction, Moving, Priorities, Role, Size,
 };
 
-/// How long a session's spare connections are waited for before the run begins.
+/// Time limit for opening a session's spare connections before the run begins.
 const SPARES_PATIENCE: Duration = Duration::from_secs(10);
-/// Browsers' number.
+/// Number of HTTP/1.1 connections in browsers.
 const HTTP1_CONNECTIONS: u32 = 6;
 
-/// A client that is ready to ask.
+/// A client that is ready to send requests.
 #[derive(Debug)]
 pub(super) struct Endpoint {
     server: SocketAddr,
@@ -44,12 +44,12 @@ enum Way {
 struct Session {
     client: Client,
     number: u32,
-    /// The connection on which requests begin.
+    /// Connection on which requests are sent.
     home: OnceCell<ConnId>,
     addresses: Arc<Addresses>,
 }
 
-/// One request.
+/// Parameters of a request.
 #[derive(Debug, Clone)]
 pub(super) struct Ask<'a> {
     pub(super) size: u64,
@@ -58,7 +58,7 @@ pub(super) struct Ask<'a> {
     pub(super) priority: Option<&'a str>,
 }
 
-/// A response whose body is being read. Dropping it cancels.
+/// A response whose body is being read. Dropping it cancels the request.
 #[derive(Debug)]
 pub(super) enum Answer {
     Stream { body: Incoming, session: u32, home: Option<ConnId> },
@@ -66,7 +66,7 @@ pub(super) enum Answer {
 }
 
 impl Endpoint {
-    /// `first_session` is the number of its first session in the run.
+    /// Creates a client. `first_session` is the number of its first session in the run.
     pub(super) fn new(
         spec: &ClientSpec,
         server: SocketAddr,
@@ -104,12 +104,12 @@ impl Endpoint {
         Ok(Self { server, priorities: spec.priorities, way })
     }
 
-    /// Where its server is.
+    /// Returns its server's address.
     pub(super) const fn server(&self) -> SocketAddr {
         self.server
     }
 
-    /// Sessions that it numbers.
+    /// Returns the number of its sessions, which are numbered in the run.
     pub(super) fn sessions(&self) -> u32 {
         match &self.way {
             Way::Sessions { all, .. } => u32::try_from(all.len()).unwrap_or(u32::MAX),
@@ -117,7 +117,7 @@ impl Endpoint {
         }
     }
 
-    /// The own end of a connection, if it is one of this client's.
+    /// Returns the local address of a connection if it belongs to this client.
     pub(super) fn address(&self, connection: Key) -> Option<SocketAddr> {
         match (&self.way, connection) {
             (Way::Sessions { all, .. }, Key::Session(number, id)) => {
@@ -128,7 +128,7 @@ impl Endpoint {
         }
     }
 
-    /// Opens its connections: what is measured later is not their handshakes.
+    /// Opens its connections, so that handshakes are not part of the measurement.
     pub(super) async fn open(&self) -> Result<(), String> {
         let warm_up = Ask {
             size: WARM_UP,
@@ -143,7 +143,7 @@ impl Endpoint {
                     if let Answer::Stream { body, .. } = &answer
                         && let Some(home) = body.stream_info().and_then(|info| info.connection())
                     {
-                        // Nothing else sets it.
+                        // Cannot fail: set only here.
                         let _ = session.home.set(home);
                     }
                     read_all(&mut answer).await?;
@@ -151,7 +151,7 @@ impl Endpoint {
                 }
             }
             Way::Http1 { connections, .. } => {
-                // Held all together, so that each is another connection.
+                // Keep all responses open, so that each request opens a new connection.
                 let mut answers = Vec::new();
                 for _ in 0..*connections {
                     answers.push(self.request(&warm_up).await?);
@@ -164,7 +164,7 @@ impl Endpoint {
         Ok(())
     }
 
-    /// Sends a request and waits for the response's head.
+    /// Sends a request and waits for the response's header section.
     pub(super) async fn request(&self, ask: &Ask<'_>) -> Result<Answer, String> {
         match &self.way {
             Way::Sessions { all, assignment, turn, .. } => {
@@ -238,13 +238,14 @@ fn client(
         .build()
 }
 
-/// Waits until a session has its spare connections, if it is one that has any.
+/// Waits until a session has its spare connections, if the server supports the extension.
 async fn wait_for_spares(client: &Client, spares: u64) {
     let until = Instant::now() + SPARES_PATIENCE;
     loop {
         let stats = client.stats();
         let is_complete = stats.joined >= spares || stats.joins_refused > 0;
-        // A server without the extension has said so by its SETTINGS, which came before its response.
+        // The SETTINGS frame of a server arrives before its response and shows whether it supports
+        // the extension.
         let is_plain = stats.sessions_established == 0;
         if is_complete || is_plain || Instant::now() >= until {
             return;
@@ -276,7 +277,7 @@ async fn read_all(answer: &mut Answer) -> Result<(), String> {
 }
 
 impl Answer {
-    /// The next octets of the body.
+    /// Returns the next bytes of the body.
     pub(super) async fn next(&mut self) -> Option<Result<Bytes, String>> {
         match self {
             Self::Http1(reply) => reply.next().await,
@@ -293,7 +294,7 @@ impl Answer {
         }
     }
 
-    /// The connection on which its request went out.
+    /// Returns the connection on which its request was sent.
     pub(super) fn home(&self) -> Option<Key> {
         match self {
             Self::Stream { session, home, .. } => home.map(|id| Key::Session(*session, id)),
@@ -301,7 +302,7 @@ impl Answer {
         }
     }
 
-    /// The connection that it is on now.
+    /// Returns the connection that it is on now.
     pub(super) fn connection(&self) -> Option<Key> {
         match self {
             Self::Stream { body, session, .. } => {
@@ -312,7 +313,7 @@ impl Answer {
         }
     }
 
-    /// What came by which connection, of `bytes` in all.
+    /// Returns the bytes by connection, of `bytes` in total.
     pub(super) fn totals(&self, connections: &Connections, bytes: u64) -> Vec<ConnectionBytes> {
         match self {
             Self::Stream { body, session, .. } => connections.totals(*session, &body.segments()),

@@ -1,4 +1,4 @@
-//! HTTP/1.1 as a browser speaks it: a few connections, each with one request at a time.
+//! HTTP/1.1 client like a browser: a few connections, each with one request at a time.
 
 use std::net::SocketAddr;
 use std::sync::{Arc, Mutex, PoisonError};
@@ -18,7 +18,7 @@ use tokio_rustls::TlsConnector;
 
 use super::body::Upload;
 
-/// A client's connections to one server.
+/// Connection pool of a client to one server.
 #[derive(Debug)]
 pub(super) struct Pool {
     server: SocketAddr,
@@ -27,14 +27,14 @@ pub(super) struct Pool {
     places: Arc<Semaphore>,
 }
 
-/// A connection that waits for a request.
+/// An idle connection.
 #[derive(Debug)]
 struct Line {
     sender: SendRequest<Upload>,
     local: SocketAddr,
 }
 
-/// A response whose body is being read. Dropped before its end, its connection is closed.
+/// A response whose body is being read. If it is dropped before its end, its connection is closed.
 #[derive(Debug)]
 pub(super) struct Reply {
     body: Incoming,
@@ -56,7 +56,7 @@ fn lock(idle: &Mutex<Vec<Line>>) -> std::sync::MutexGuard<'_, Vec<Line>> {
     idle.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
-/// TLS for HTTP/1.1 to servers that this certificate proves.
+/// Builds the TLS connector for HTTP/1.1 to servers with this certificate.
 pub(crate) fn connector(certificate: &str) -> Result<TlsConnector, String> {
     let mut roots = RootCertStore::empty();
     for certificate in CertificateDer::pem_slice_iter(certificate.as_bytes()) {
@@ -73,7 +73,7 @@ pub(crate) fn connector(certificate: &str) -> Result<TlsConnector, String> {
 }
 
 impl Pool {
-    /// At most `connections` to a server that this certificate proves.
+    /// Creates a pool of at most `connections` to a server with this certificate.
     pub(super) fn new(
         server: SocketAddr,
         certificate: &str,
@@ -94,12 +94,12 @@ impl Pool {
         let name = ServerName::IpAddress(self.server.ip().into());
         let tls = self.tls.0.connect(name, tcp).await.map_err(shown)?;
         let (sender, connection) = handshake(TokioIo::new(tls)).await.map_err(shown)?;
-        // Its errors are those of the requests.
+        // Its errors are reported by the requests.
         tokio::spawn(connection);
         Ok(Line { sender, local })
     }
 
-    /// Sends a request when a connection is free.
+    /// Sends a request as soon as a connection is available.
     pub(super) async fn request(
         &self,
         request: Request<Upload>,
@@ -122,7 +122,7 @@ impl Pool {
 }
 
 impl Reply {
-    /// The next octets; at the end the connection is free for another request.
+    /// Returns the next bytes; at the end it returns the connection to the pool.
     pub(super) async fn next(&mut self) -> Option<Result<Bytes, String>> {
         loop {
             match self.body.frame().await {
@@ -140,7 +140,7 @@ impl Reply {
         }
     }
 
-    /// The connection's own end.
+    /// Returns the local address of the connection.
     pub(super) const fn local(&self) -> SocketAddr {
         self.local
     }

@@ -1,4 +1,4 @@
-//! What servers need: files of every size in the workload, and a certificate for their address.
+//! Content for servers: files of every size in the workload, and a certificate for their address.
 
 use std::fs::{self, File};
 use std::io::{self, BufWriter, Write as _};
@@ -10,29 +10,29 @@ use rcgen::{CertificateParams, KeyPair};
 use super::content::Content;
 use crate::scenario::{Direction, Scenario};
 
-/// The size of the object that connections are opened with.
+/// Size of the warm-up object, which is requested when connections are opened.
 pub const WARM_UP: u64 = 1_000;
 
-/// A folder of files, a certificate and its key.
+/// A directory with files, a certificate and its key.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Material {
-    /// What is served: `SIZE.bin` for every size.
+    /// Directory to serve: `SIZE.bin` for every size.
     pub files: PathBuf,
-    /// The certificate, PEM; clients trust it as it is.
+    /// The certificate, PEM; clients trust it directly.
     pub certificate: PathBuf,
-    /// Its key, PEM.
+    /// Its private key, PEM.
     pub key: PathBuf,
-    /// Both in one file.
+    /// Certificate and key in one file.
     pub both: PathBuf,
 }
 
-/// The path of an object in its server.
+/// Returns the path of an object on its server.
 pub(super) fn path_of(size: u64) -> String {
     format!("/{size}.bin")
 }
 
 impl Material {
-    /// The material in a folder.
+    /// Returns the paths of the material in a directory.
     #[must_use]
     pub fn at(folder: &Path) -> Self {
         let path = |name: &str| folder.join(name);
@@ -44,10 +44,10 @@ impl Material {
         }
     }
 
-    /// Makes the certificate, for servers at these addresses.
+    /// Creates the certificate for servers at these addresses.
     ///
     /// # Errors
-    /// The folder cannot be written.
+    /// The directory cannot be written.
     pub fn make(folder: &Path, addresses: &[Ipv4Addr]) -> io::Result<Self> {
         let material = Self::at(folder);
         fs::create_dir_all(&material.files)?;
@@ -63,10 +63,10 @@ impl Material {
         Ok(material)
     }
 
-    /// Makes the files that a scenario's downloads need, unless they are there.
+    /// Creates the files for a scenario's downloads, unless they exist.
     ///
     /// # Errors
-    /// The folder cannot be written, or the disk is full.
+    /// The directory cannot be written, or the disk is full.
     pub fn provide(&self, scenario: &Scenario) -> io::Result<()> {
         let transfers = scenario.workload.transfers.values();
         let downloads = transfers.filter(|transfer| transfer.direction == Direction::Download);

@@ -1,7 +1,7 @@
-//! The clients of a run: what they ask for, when, and what they see of it.
+//! The clients of a run: which requests they send, when, and what they observe.
 //!
-//! Runs inside the clients' host, on one thread. Owns the measured times: all are nanoseconds of
-//! `CLOCK_MONOTONIC`, told from the beginning of the run.
+//! Runs on one thread inside the clients' host. Owns the measured times: all are nanoseconds of
+//! `CLOCK_MONOTONIC` since the start of the run.
 
 mod body;
 mod closing;

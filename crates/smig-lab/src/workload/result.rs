@@ -1,4 +1,4 @@
-//! What is written down of each object.
+//! Measurements of each object.
 
 use std::net::SocketAddr;
 
@@ -6,16 +6,16 @@ use serde::{Deserialize, Serialize};
 
 use crate::scenario::{Direction, Role};
 
-/// Everything that a run's clients saw.
+/// Observation of a run by its clients.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
 pub struct Observation {
-    /// The beginning of the run: nanoseconds of `CLOCK_MONOTONIC`. All other times count from it.
+    /// Start of the run in nanoseconds of `CLOCK_MONOTONIC`. All other times are relative to it.
     pub began_ns: u64,
-    /// The end of the last transfer.
+    /// End of the last transfer.
     pub ended_ns: u64,
     /// Objects in the order of their requests.
     pub objects: Vec<ObjectResult>,
-    /// The connections that they came by.
+    /// Connections that were used.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub connections: Vec<ConnectionSeen>,
 }
@@ -23,87 +23,87 @@ pub struct Observation {
 /// A connection.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 pub struct ConnectionSeen {
-    /// Its number in the run, by first use.
+    /// Number in the run, in the order of first use.
     pub number: u32,
-    /// The client's end.
+    /// Address of the client's end.
     pub client: SocketAddr,
 }
 
 /// One object.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct ObjectResult {
-    /// Its transfer's name in the scenario.
+    /// Name of the transfer in the scenario.
     pub name: String,
-    /// Its number in the transfer, from 0.
+    /// Number of the object in the transfer, from 0.
     pub number: u32,
-    /// Its client's name in the scenario.
+    /// Name of the client in the scenario.
     pub client: String,
-    /// Big or small.
+    /// Role of the object.
     pub role: Role,
-    /// Which way.
+    /// Direction of the transfer.
     pub direction: Direction,
-    /// What its body should have, octets.
+    /// Expected size of the body in bytes.
     pub size: u64,
-    /// When the application wanted it, whether or not a connection was free.
+    /// Time of the application's request, whether or not a connection was available.
     pub started_ns: u64,
-    /// When the response's head was there.
+    /// Arrival of the response's header section.
     pub head_ns: Option<u64>,
-    /// When the first octets of the response's body were there.
+    /// Arrival of the first bytes of the response's body.
     pub first_byte_ns: Option<u64>,
-    /// When it was complete, cancelled, or known to have failed.
+    /// Time at which the object was complete, was cancelled, or failed.
     pub ended_ns: u64,
-    /// Octets of the body that were transferred.
+    /// Transferred bytes of the body.
     pub bytes: u64,
-    /// Which connections brought them (downloads), numbered in the run by first use.
+    /// Bytes by connection (downloads); connections are numbered in the order of first use.
     pub connections: Vec<ConnectionBytes>,
-    /// When its stream was seen on another connection.
+    /// Observed migrations of its stream.
     pub moves: Vec<MoveSeen>,
-    /// How it ended.
+    /// How the transfer ended.
     pub outcome: Outcome,
-    /// What followed on its cancelling.
+    /// Traffic after the cancel.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub cancel: Option<CancelSeen>,
-    /// Big ones: octets so far, now and then.
+    /// For big objects: bytes so far, at intervals.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub progress: Vec<ProgressPoint>,
 }
 
 impl ObjectResult {
-    /// From the wish to the end, seconds.
+    /// Returns the time from the request to the end in seconds.
     #[must_use]
     pub fn seconds(&self) -> f64 {
         self.ended_ns.saturating_sub(self.started_ns) as f64 / 1e9
     }
 }
 
-/// Octets that came by one connection.
+/// Bytes that arrived on one connection.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 pub struct ConnectionBytes {
-    /// The connection's number in the run.
+    /// Number of the connection in the run.
     pub connection: u32,
-    /// Octets of body.
+    /// Bytes of the body.
     pub bytes: u64,
 }
 
-/// A stream was seen on another connection.
+/// An observed migration: the stream is on another connection.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 pub struct MoveSeen {
-    /// When.
+    /// Time of the observation.
     pub at_ns: u64,
-    /// Octets of body that had come.
+    /// Bytes of the body that had arrived.
     pub bytes: u64,
-    /// The connection before; the number in the run.
+    /// Number of the previous connection in the run.
     pub from: u32,
-    /// The connection now.
+    /// Number of the new connection in the run.
     pub to: u32,
 }
 
-/// Octets at a time.
+/// Transferred bytes at a point in time.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 pub struct ProgressPoint(
-    /// When, nanoseconds from the beginning of the run.
+    /// Nanoseconds since the start of the run.
     pub u64,
-    /// Octets so far.
+    /// Bytes so far.
     pub u64,
 );
 
@@ -111,28 +111,28 @@ pub struct ProgressPoint(
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Outcome {
-    /// All octets, all right.
+    /// All bytes arrived, and match the content.
     Complete,
-    /// As the scenario wanted it.
+    /// Cancelled as the scenario specifies.
     Cancelled,
-    /// Not within the run's time limit.
+    /// Not finished within the run's time limit.
     TimedOut,
-    /// Other octets than were sent, or too few, or too many.
+    /// The body does not match the content, or has the wrong length.
     Damaged,
-    /// An error; its words.
+    /// An error, with its message.
     Failed(String),
 }
 
-/// What came to the client's host after a cancel.
+/// Traffic to the client's host after a cancel.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 pub struct CancelSeen {
-    /// When the client cancelled.
+    /// Time of the cancel.
     pub at_ns: u64,
-    /// IP octets that the client's devices took in from then until nothing had come for
-    /// half a second, but ten seconds at most: headers and other transfers included.
+    /// IP bytes that the client's devices received from then until there was no traffic for half a
+    /// second, for at most ten seconds: includes headers and other transfers.
     pub wire_bytes: u64,
-    /// Of these, octets of other transfers' bodies.
+    /// Of these, bytes of other transfers' bodies.
     pub other_bytes: u64,
-    /// When the last of them came.
+    /// Arrival of the last of these bytes.
     pub last_ns: u64,
 }

@@ -1,4 +1,5 @@
-//! A run of all clients: connections first, then every transfer by its schedule, until the last ended.
+//! Runs all clients: opens connections, then runs every transfer by its schedule until the last one
+//! has ended.
 
 use std::collections::BTreeMap;
 use std::net::SocketAddr;
@@ -17,21 +18,21 @@ use super::result::{ObjectResult, Observation};
 use super::schedule::Schedule;
 use crate::scenario::{Arrival, Scenario, Transfer};
 
-/// How long opening all connections may take.
+/// Time limit for opening all connections of a client.
 const OPEN_PATIENCE: Duration = Duration::from_secs(60);
 
-/// What the clients are to do.
+/// Input of a run.
 #[derive(Debug, Clone)]
 pub struct WorkloadOrder {
     /// The scenario.
     pub scenario: Scenario,
-    /// For everything random.
+    /// Seed of everything random in the run.
     pub seed: u64,
-    /// Where each client's server listens.
+    /// Address of each client's server.
     pub servers: BTreeMap<String, SocketAddr>,
     /// The certificate of all servers, PEM.
     pub certificate: String,
-    /// What has not ended so long after the beginning is given up.
+    /// Transfers that are unfinished after this time since the start are aborted.
     pub time_limit: Duration,
 }
 
@@ -41,27 +42,27 @@ pub enum WorkloadError {
     /// A client could not open its connections.
     #[error("client {client} cannot use its server: {why}")]
     Open {
-        /// The client's name in the scenario.
+        /// Name of the client in the scenario.
         client: String,
-        /// What went wrong.
+        /// Cause of the failure.
         why: String,
     },
-    /// The runtime.
+    /// The runtime could not be created.
     #[error("the clients cannot run: {0}")]
     Io(#[from] std::io::Error),
-    /// A bug of the lab.
+    /// A bug in the lab.
     #[error("a client's task panicked; this is a bug, please report it")]
     Panicked,
 }
 
-/// What all tasks of a run share.
+/// State that all tasks of a run share.
 #[derive(Debug)]
 pub(super) struct Run {
     scenario: Scenario,
     seed: u64,
     endpoints: BTreeMap<String, Endpoint>,
     pub(super) connections: Connections,
-    /// Octets of all downloads' bodies so far.
+    /// Bytes of all downloads' bodies so far.
     pub(super) body_bytes: AtomicU64,
     pub(super) progress_every: Duration,
     pub(super) began_ns: u64,
@@ -71,26 +72,26 @@ pub(super) struct Run {
     ended: BTreeMap<String, watch::Sender<bool>>,
 }
 
-/// Nanoseconds of `CLOCK_MONOTONIC`.
+/// Returns nanoseconds of `CLOCK_MONOTONIC`.
 pub(super) fn now_ns() -> u64 {
     let time = clock_gettime(ClockId::Monotonic);
     time.tv_sec.cast_unsigned() * 1_000_000_000 + time.tv_nsec.cast_unsigned()
 }
 
-/// A moment at which nothing is transferred.
+/// A point in time at which nothing is transferred.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Moment {
-    /// All connections are open; the first transfer comes after this.
+    /// All connections are open; the first transfer starts after this.
     Begins,
     /// The last transfer has ended; all connections are still open.
     Ended,
 }
 
-/// Does it, on a runtime of its own. Must be called in the clients' host. Stands still in `pause` at
-/// each [`Moment`].
+/// Runs the workload on a runtime of its own. Must be called in the clients' host. Calls `pause` at
+/// each [`Moment`], which blocks the clients.
 ///
 /// # Errors
-/// [`WorkloadError`]. What happens to a single object is in its result.
+/// [`WorkloadError`]. The failure of a single object is recorded in its result.
 pub fn run(
     order: WorkloadOrder,
     pause: &mut dyn FnMut(Moment),
@@ -160,7 +161,7 @@ impl Run {
         Ok(Observation { began_ns: self.began_ns, ended_ns, objects, connections })
     }
 
-    /// All objects of one transfer.
+    /// Runs all objects of one transfer.
     async fn transfer(self: Arc<Self>, name: String) -> Result<Vec<ObjectResult>, WorkloadError> {
         let Some(transfer) = self.scenario.workload.transfers.get(&name).cloned() else {
             return Ok(Vec::new());
@@ -175,7 +176,7 @@ impl Run {
         Ok(objects)
     }
 
-    /// A transfer has ended: those that last until then end as well.
+    /// Marks a transfer as ended, which also ends the transfers that run until then.
     pub(super) fn tell_end(&self, name: &str) {
         if let Some(ended) = self.ended.get(name) {
             ended.send_replace(true);
@@ -216,13 +217,13 @@ impl Run {
         Ok(objects)
     }
 
-    /// Waits for the next request's time; whether there is none any more.
+    /// Waits until the time of the next request; returns whether the transfer ends before it.
     async fn ends_before(&self, transfer: &Transfer, next: Instant) -> bool {
         let other = transfer.until.as_ref().and_then(|until| self.ended.get(until));
         let other_ended = async {
             match other {
                 Some(ended) => {
-                    // Fails only when the sender is gone, and this run holds it.
+                    // Fails only if the sender is dropped, and this run owns it.
                     let _ = ended.subscribe().wait_for(|ended| *ended).await;
                 }
                 None => std::future::pending().await,

@@ -1,4 +1,4 @@
-//! When a transfer's requests are made. Pure: the same seed gives the same times.
+//! Request times of a transfer. Pure: the same seed gives the same times.
 
 use std::time::Duration;
 
@@ -6,7 +6,7 @@ use sha2::{Digest, Sha256};
 
 use crate::scenario::{Arrival, Transfer};
 
-/// Times of requests from the beginning of a run, without end. Not for [`Arrival::OneByOne`].
+/// Infinite sequence of request times since the start of a run. Not for [`Arrival::OneByOne`].
 #[derive(Debug, Clone)]
 pub(super) struct Schedule {
     next: Duration,
@@ -27,7 +27,7 @@ impl Schedule {
         }
     }
 
-    /// Between 0 (not included) and 1.
+    /// Returns a number in (0, 1].
     fn random(&mut self) -> f64 {
         self.state ^= self.state << 13;
         self.state ^= self.state >> 7;

@@ -1,4 +1,4 @@
-//! One object: asked for, read and checked, or cancelled.
+//! Transfers one object: requests, reads and verifies it, or cancels it.
 
 use std::sync::atomic::Ordering;
 use std::time::Duration;
@@ -14,13 +14,13 @@ use super::run::{Run, now_ns};
 use super::wire::Trickle;
 use crate::scenario::{CancelHow, Direction, Role, Transfer};
 
-/// After a cancel: nothing came for so long, so nothing comes any more.
+/// After a cancel: silence after which the traffic counts as finished.
 const QUIET: Duration = Duration::from_millis(500);
-/// After a cancel: longer is not looked.
+/// After a cancel: maximum duration of the measurement.
 const LONGEST_LOOK: Duration = Duration::from_secs(10);
 const LOOK_EVERY: Duration = Duration::from_millis(10);
 
-/// Why reading ended.
+/// Why reading the body ended.
 enum End {
     Whole,
     Cancel,
@@ -29,7 +29,7 @@ enum End {
 }
 
 impl Run {
-    /// Transfers one object; what became of it.
+    /// Transfers one object; returns its result.
     pub(super) async fn object(
         &self,
         name: &str,
@@ -108,7 +108,7 @@ impl Run {
         })
     }
 
-    /// Cancels by letting go of the answer, and counts what comes nevertheless.
+    /// Cancels by dropping the answer, and counts what still arrives.
     async fn cancelled(
         &self,
         result: &mut ObjectResult,
@@ -126,7 +126,7 @@ impl Run {
         drop(answer);
         result.ended_ns = at_ns;
         if transfer.most() == 1 {
-            // Whoever waits for its end does not wait for what trickles in.
+            // Transfers that run until the end of this one do not wait for late traffic.
             self.tell_end(&result.name);
         }
         let end = Instant::now() + LONGEST_LOOK;
@@ -146,7 +146,7 @@ impl Run {
     }
 }
 
-/// An answer being read.
+/// State of reading an answer.
 struct Reading<'a> {
     run: &'a Run,
     at: Option<Key>,
@@ -193,7 +193,7 @@ impl Reading<'_> {
         }
         self.look_for_a_move(answer, result);
         if is_upload {
-            // The server answers when it has read all.
+            // The server responds after it has read the complete body.
             result.bytes = result.size;
         }
         if result.bytes == result.size { End::Whole } else { End::Damaged }
@@ -222,7 +222,7 @@ impl Reading<'_> {
 }
 
 impl Run {
-    /// Nanoseconds from the beginning of the run.
+    /// Returns the nanoseconds since the start of the run.
     pub(super) fn since_began(&self) -> u64 {
         now_ns().saturating_sub(self.began_ns)
     }

@@ -1,16 +1,17 @@
-//! What the client's host took in, by its devices' own count.
+//! Bytes received by the client's host, from the counters of its devices.
 
 use super::run::now_ns;
 use crate::netns::device_counts;
 
-/// IP octets that all devices but the loopback of the calling thread's host have taken in.
+/// Returns the IP bytes that all devices of the calling thread's host, except the loopback, have
+/// received.
 pub(super) fn bytes_taken_in() -> u64 {
-    // There is always a table to read.
+    // The device table always exists.
     let devices = device_counts().unwrap_or_default();
     devices.iter().filter(|device| device.name != "lo").map(|device| device.received_bytes).sum()
 }
 
-/// Follows the count until nothing comes any more.
+/// Follows the counter until no more bytes arrive.
 #[derive(Debug)]
 pub(super) struct Trickle {
     first: u64,
@@ -24,7 +25,7 @@ impl Trickle {
         Self { first: count, last: count, last_ns: now_ns() }
     }
 
-    /// Looks again; nanoseconds since the last octet.
+    /// Reads the counter; returns the nanoseconds since it last changed.
     pub(super) fn look(&mut self) -> u64 {
         let (now, count) = (now_ns(), bytes_taken_in());
         if count != self.last {
@@ -33,12 +34,12 @@ impl Trickle {
         now.saturating_sub(self.last_ns)
     }
 
-    /// Octets since the start.
+    /// Returns the bytes received since the start.
     pub(super) const fn bytes(&self) -> u64 {
         self.last.saturating_sub(self.first)
     }
 
-    /// When the last of them came.
+    /// Returns when the last of them arrived.
     pub(super) const fn last_ns(&self) -> u64 {
         self.last_ns
     }

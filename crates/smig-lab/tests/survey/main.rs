@@ -1,4 +1,4 @@
-//! The survey's crawl, against sites on loopback that note everything they are asked.
+//! The survey's crawl, against sites on loopback that log all requests.
 
 #![cfg(target_os = "linux")]
 
@@ -25,7 +25,7 @@ fn manners(rate: &str) -> Manners {
     }
 }
 
-/// Crawls, until `stop` says so.
+/// Crawls until completion, or until `stop` returns true.
 async fn run(
     sites: &[&Site],
     manners: &Manners,
@@ -55,7 +55,7 @@ fn table(out: &Path) -> (Table, BTreeMap<End, u64>) {
     (Table::new(Source::Crawl, &tally), crawled.ends())
 }
 
-/// Each request came at least a pause after the one before.
+/// Checks that consecutive requests are at least `pause` apart.
 fn assert_pace(asked: &[Asked], pause: Duration) {
     for pair in asked.windows(2) {
         let gap = pair[1].at - pair[0].at;
@@ -67,7 +67,7 @@ fn of<'a>(asked: &'a [Asked], path: &str) -> Vec<&'a Asked> {
     asked.iter().filter(|asked| asked.path == path).collect()
 }
 
-/// A site with all that a crawl can meet. Level 1 is `/`, level 3 is `/deep.html` and `/film.bin`.
+/// A site with every case that a crawl handles. Level 1 is `/`, level 3 is `/deep.html` and `/film.bin`.
 fn full_site(other: &Site) -> Site {
     let site = Site::new();
     let pages = [
@@ -126,7 +126,7 @@ async fn a_site_is_surveyed_politely() {
     for request in &asked {
         assert!(request.agent.ends_with("(+https://example.org/who)"), "{request:?}");
     }
-    // Of large objects comes a head, or one octet.
+    // Large objects are only probed, with HEAD or for one byte.
     for (path, octets) in
         [("/big.bin", 0), ("/film.bin", 0), ("/photo.jpg", 0), ("/no-head.bin", 1)]
     {
@@ -135,7 +135,7 @@ async fn a_site_is_surveyed_politely() {
     let methods: Vec<_> = of(&asked, "/no-head.bin").iter().map(|a| a.method.as_str()).collect();
     assert_eq!(methods, ["HEAD", "GET"]);
     assert_eq!(of(&asked, "/no-head.bin")[1].range, "bytes=0-0");
-    // Loops end, and nothing is asked twice but what said "later".
+    // Redirect loops end, and no URL is requested twice except after 503 with Retry-After.
     assert_eq!((of(&asked, "/loop").len(), of(&asked, "/loop2").len()), (1, 1));
     assert_eq!((of(&asked, "/big.bin").len(), of(&asked, "/once.bin").len()), (1, 2));
 
@@ -180,7 +180,7 @@ async fn a_stopped_crawl_goes_on_where_it_was() {
     assert_eq!(once.len(), all.len(), "{all:?}");
     let (table, ends) = table(&out);
     assert_eq!((table.objects, ends), (11, BTreeMap::from([(End::Complete, 1)])));
-    // Nothing is left to do.
+    // Nothing is left to crawl.
     let before = site.asked().len();
     run(&[&site], &manners("1000/s"), &out, |_| false).await;
     assert_eq!(site.asked().len(), before);
@@ -200,7 +200,7 @@ async fn a_host_sets_its_own_pace_and_closes_its_door() {
     let folder = tempfile::tempdir().unwrap();
     let out = folder.path().join("results.jsonl");
     run(&[&slow, &closed, &broken], &manners("1000/s"), &out, |_| false).await;
-    // The wish is known once robots.txt is read.
+    // Crawl-delay applies as soon as robots.txt is read.
     assert_pace(&slow.asked(), Duration::from_millis(150));
     assert!(slow.asked().len() >= 5, "{:?}", slow.asked());
     for site in [&closed, &broken] {

@@ -1,4 +1,4 @@
-//! A site on loopback: files, some paths that behave badly, and a log of all requests.
+//! A site on loopback: files, paths that misbehave, and a log of all requests.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fs::{self, File};
@@ -15,7 +15,7 @@ use smig_files::{Files, Options};
 use smig_lab::survey::crawl::Url;
 use tower::Service as _;
 
-/// A request, as it arrived.
+/// A received request.
 #[derive(Debug, Clone)]
 pub(crate) struct Asked {
     pub(crate) at: Instant,
@@ -28,12 +28,12 @@ pub(crate) struct Asked {
 #[derive(Debug, Default)]
 struct Log {
     asked: Vec<Asked>,
-    /// Octets of content, by path.
+    /// Bytes of content sent, by path.
     sent: BTreeMap<String, usize>,
     failing: BTreeSet<String>,
 }
 
-/// The site; it ends with this.
+/// The site; the server stops when this is dropped.
 pub(crate) struct Site {
     folder: tempfile::TempDir,
     log: Arc<Mutex<Log>>,
@@ -70,12 +70,12 @@ impl Site {
         fs::write(path, content).unwrap();
     }
 
-    /// A file of this size that takes no space.
+    /// Creates a sparse file of this size.
     pub(crate) fn size(&self, name: &str, octets: u64) {
         File::create(self.folder.path().join(name)).unwrap().set_len(octets).unwrap();
     }
 
-    /// From now on this path answers 500.
+    /// Makes this path respond with 500 from now on.
     pub(crate) fn fail(&self, path: &str) {
         self.log.lock().unwrap().failing.insert(path.to_owned());
     }
@@ -84,7 +84,7 @@ impl Site {
         self.log.lock().unwrap().asked.clone()
     }
 
-    /// Octets of content that were given out under a path.
+    /// Returns the bytes of content sent for a path.
     pub(crate) fn sent(&self, path: &str) -> usize {
         self.log.lock().unwrap().sent.get(path).copied().unwrap_or(0)
     }
@@ -130,7 +130,7 @@ async fn answer(
     }))
 }
 
-/// Writes a request down, and says whether its path fails and how often it came before.
+/// Logs a request; returns whether its path fails and how many requests for it came before.
 fn note(log: &Mutex<Log>, request: &Request<Incoming>, path: &str) -> (bool, usize) {
     let at = Instant::now();
     let text = |headers: &HeaderMap, name: HeaderName| {

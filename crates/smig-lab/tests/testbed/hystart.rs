@@ -1,4 +1,4 @@
-//! HyStart is the machine's own again after a run, however that ended.
+//! HyStart is restored after a run, however that ended.
 
 use std::io::{BufRead as _, BufReader};
 use std::process::{Command, Stdio};
@@ -9,9 +9,9 @@ use smig_lab::hystart::{self, Hold};
 
 use crate::removal::{ended, watch};
 
-/// The argument that makes this program [`keep`]; `on` or `off` follows.
+/// Argument that makes this program call [`keep`]; `on` or `off` follows.
 pub(crate) const KEEP: &str = "keep-hystart";
-/// The argument that makes this program [`hold`].
+/// Argument that makes this program call [`hold`].
 pub(crate) const HOLD: &str = "hold-hystart";
 
 pub(crate) fn keep(at: usize) -> Result<()> {
@@ -25,7 +25,7 @@ fn keeper() -> Result<Command> {
     Ok(command)
 }
 
-/// Holds the other value than the machine's own, tells who keeps it, and waits to be killed.
+/// Holds the value that is not the machine's own, prints the keeper's process ID, and waits to be killed.
 pub(crate) fn hold() -> Result<()> {
     let hold = Hold::start(keeper()?, hystart::present() != Some(true))?;
     println!("{}", hold.keeper());
@@ -41,7 +41,7 @@ pub(crate) fn it_is_given_back_whoever_is_killed() -> Result<()> {
     }
     let own = hystart::present().context("it can be written, so it can be read")?;
 
-    // The run's process is killed: its keeper sees the end of it.
+    // The run's process is killed: its keeper detects that and restores the value.
     let mut holder =
         Command::new(std::env::current_exe()?).arg(HOLD).stdout(Stdio::piped()).spawn()?;
     let mut line = String::new();
@@ -53,14 +53,14 @@ pub(crate) fn it_is_given_back_whoever_is_killed() -> Result<()> {
     ended(&keeper_process)?;
     ensure!(hystart::present() == Some(own), "a killed run left it changed");
 
-    // The keeper is killed: the run's process puts it right.
+    // The keeper is killed: the run's process restores the value.
     let hold = Hold::start(keeper()?, !own)?;
     let id = Pid::from_raw(hold.keeper().cast_signed()).context("a process id")?;
     kill_process(id, Signal::KILL)?;
     drop(hold);
     ensure!(hystart::present() == Some(own), "a killed keeper left it changed");
 
-    // Two runs that agree: the second keeps it when the first ends.
+    // Two runs with the same value: it stays set for the second when the first ends.
     let (one, two) = (Hold::start(keeper()?, !own)?, Hold::start(keeper()?, !own)?);
     drop(one);
     ensure!(hystart::present() == Some(!own), "the first took it from the second");

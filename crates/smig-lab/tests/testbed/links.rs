@@ -67,7 +67,7 @@ pub(crate) fn packets_are_captured_at_both_ends() -> Result<()> {
     let report = testbed.finish()?[0];
     let server = packets(&std::fs::read(folder.path().join("link0-server.pcap"))?);
     let client = packets(&std::fs::read(folder.path().join("link0-client.pcap"))?);
-    // From the server (10.99.0.1): what left there arrives, later by the delay, in order.
+    // Packets from the server (10.99.0.1) arrive in order, later by the delay.
     let from_server = |packets: &[Captured]| {
         packets.iter().filter(|p| p.source == 1).copied().collect::<Vec<_>>()
     };
@@ -129,7 +129,7 @@ pub(crate) fn a_link_without_sense_is_refused() -> Result<()> {
     let error = Testbed::start(spec).unwrap_err();
     ensure!(matches!(error, LabError::Link(_)), "{error:?}");
     ensure!(error.to_string().contains("to_server.loss.random"), "{error}");
-    // Nothing is left of it: the next one starts.
+    // The failed testbed left nothing behind: the next one starts.
     round_trip(&Testbed::start(LinkSpec::paper_wired())?).map(drop)
 }
 
@@ -140,9 +140,9 @@ pub(crate) fn a_link_is_measured() -> Result<()> {
     let check = check("a link", &spec, &options)?;
     for way in [&check.to_client, &check.to_server] {
         ensure!((way.rate.commanded_mbit - 8.0).abs() < 1e-6, "{way:?}");
-        // A slow machine makes a link slow, but never fast.
+        // A slow machine makes a link slower, never faster.
         ensure!(way.rate.measured_mbit < 8.08, "{way:?}");
-        // Ten milliseconds, and 100 bytes at 8 Mbit/s.
+        // 10 ms, and the transmission time of 100 bytes at 8 Mbit/s.
         ensure!((way.delay.commanded_ms - 10.1).abs() < 1e-6, "{way:?}");
         ensure!(way.delay.measured_ms >= 10.1 && way.delay.probes > 0, "{way:?}");
         ensure!(way.delay.off_p50_ms > 0.0 && way.delay.off_p99_ms >= way.delay.off_p50_ms);
@@ -154,7 +154,7 @@ pub(crate) fn a_link_is_measured() -> Result<()> {
     Ok(())
 }
 
-/// What a generated link should carry follows from the run's seed, as the link itself does.
+/// A generated link's nominal rate follows from the run's seed, like the link itself.
 pub(crate) fn a_link_that_varies_is_held_against_itself() -> Result<()> {
     let mut spec = link(Rate::mbit(6), 20, 200);
     for (way, seed) in [(&mut spec.to_client, None), (&mut spec.to_server, Some(5))] {
@@ -164,7 +164,7 @@ pub(crate) fn a_link_that_varies_is_held_against_itself() -> Result<()> {
     let check = check("a link that varies", &spec, &options)?;
     for way in [&check.to_client, &check.to_server] {
         ensure!(way.rate.commanded_mbit > 0.0, "{way:?}");
-        // A slow machine makes a link slow, but never fast; one that was calm does neither.
+        // A slow machine makes a link slower, never faster; a calm machine does neither.
         ensure!(way.rate.off() < 0.02, "{way:?}");
         ensure!(!check.calm.is_calm() || way.rate.off() > -0.1, "{way:?}");
     }

@@ -1,5 +1,5 @@
-//! Real packets through the testbed. Bounds are only checked on the side that a
-//! slow machine cannot cross: nothing is ever faster than the link.
+//! Real packets through the testbed. Only bounds that a slow machine cannot violate are checked:
+//! nothing is ever faster than the link.
 
 #[cfg(target_os = "linux")]
 mod hystart;
@@ -18,7 +18,7 @@ fn main() -> anyhow::Result<()> {
     use smig_lab::link::LinkSpec;
     use smig_lab::netns::{Testbed, enter_user_namespace};
 
-    // The harness would have started threads by now; hence a main of our own.
+    // The standard test harness starts threads first, so this test has its own main.
     let possible = enter_user_namespace().and_then(|privilege| {
         Testbed::start(LinkSpec::paper_wired())?;
         Ok(privilege)
@@ -31,7 +31,7 @@ fn main() -> anyhow::Result<()> {
         }
         Err(error) => return Err(error.into()),
     };
-    // What tests start of this very program.
+    // Roles in which tests start this program again.
     if std::env::args().any(|argument| argument == removal::HOLD) {
         return removal::hold();
     }
@@ -42,7 +42,7 @@ fn main() -> anyhow::Result<()> {
         return hystart::hold();
     }
     let mut arguments = Arguments::from_args();
-    // On the main thread: namespaces are a thread's.
+    // Run tests on the main thread: namespaces are per thread.
     arguments.test_threads = Some(1);
     let trials = TESTS.map(|(name, test)| {
         let run = move || test().map_err(|error| Failed::from(format!("{error:?}")));

@@ -1,4 +1,4 @@
-//! The pace of a connection that nothing moves on: it begins where it is asked for, and nowhere else.
+//! Pacing of a connection without migration: it is used where configured, and nowhere else.
 
 use std::fs::File;
 use std::net::SocketAddr;
@@ -18,7 +18,7 @@ use smig_lab::netns::Testbed;
 use crate::tcp::link;
 
 const BYTES: u64 = 1_500_000;
-/// How often the server is looked at.
+/// Polling interval of the server's state.
 const EVERY: Duration = Duration::from_millis(20);
 
 pub(crate) fn one_connection_is_paced_where_that_is_asked_for() -> Result<()> {
@@ -31,7 +31,7 @@ fn runtime() -> Result<tokio::runtime::Runtime> {
     Ok(tokio::runtime::Builder::new_current_thread().enable_all().build()?)
 }
 
-/// Whether the server bounded the rate of a download's connection at any time.
+/// Returns whether the server ever capped the pacing rate of a download's connection.
 fn was_bounded(pacing: Pacing) -> Result<bool> {
     let testbed = Testbed::start(link(Rate::mbit(10), 20, 75))?;
     let address: SocketAddr = (testbed.server().address(), 443).into();
@@ -69,7 +69,7 @@ fn was_bounded(pacing: Pacing) -> Result<bool> {
         while ended.recv_timeout(EVERY) == Err(mpsc::RecvTimeoutError::Timeout) {
             seen |= bounded();
         }
-        // The client's connection is still there: the bound stays on it.
+        // The client's connection is still open: a cap stays on it.
         Ok(seen | bounded())
     })?;
     wait.recv().context("the server did not start")?;
@@ -83,7 +83,7 @@ fn was_bounded(pacing: Pacing) -> Result<bool> {
             anyhow::Ok((length, client))
         })?;
         done.send(())?;
-        // Ends when the server has looked.
+        // Ends when the server has checked.
         let _ = may_go.recv();
         drop((client, runtime));
         Ok(length)

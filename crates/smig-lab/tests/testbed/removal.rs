@@ -1,4 +1,4 @@
-//! Programs inside hosts, and what is left when all is over: nothing.
+//! Programs inside hosts, and complete removal afterwards.
 
 use std::fs;
 use std::io::{self, BufRead as _, BufReader};
@@ -14,10 +14,10 @@ use rustix::process::{Pid, PidfdFlags, Signal, kill_process, pidfd_open};
 use smig_lab::link::LinkSpec;
 use smig_lab::netns::{Child, Host, Testbed};
 
-/// The argument that makes this program [`hold`].
+/// Argument that makes this program call [`hold`].
 pub(crate) const HOLD: &str = "hold-a-testbed";
 
-/// A program with a program of its own; the first tells its network namespace.
+/// A program with a child; prints its network namespace.
 const FAMILY: &str = "readlink /proc/self/ns/net; sleep 1000 & echo started; wait";
 
 fn family(host: &Host) -> Result<(Child, Vec<String>)> {
@@ -30,14 +30,14 @@ fn family(host: &Host) -> Result<(Child, Vec<String>)> {
     Ok((child, lines))
 }
 
-/// The processes that a process has started.
+/// Returns the child processes of a process.
 fn children_of(parent: u32) -> Result<Vec<u32>> {
     let mut found = Vec::new();
     for entry in fs::read_dir("/proc")?.flatten() {
         let Some(id) = entry.file_name().to_str().and_then(|name| name.parse().ok()) else {
             continue;
         };
-        // It may have ended since.
+        // The process may have ended since.
         let status = fs::read_to_string(entry.path().join("status")).unwrap_or_default();
         let mut words = status.lines().filter_map(|line| line.strip_prefix("PPid:"));
         if words.next().is_some_and(|word| word.trim().parse() == Ok(parent)) {
@@ -52,7 +52,7 @@ pub(crate) fn watch(id: u32) -> Result<OwnedFd> {
     Ok(pidfd_open(pid, PidfdFlags::empty())?)
 }
 
-/// Waits for the end of a process.
+/// Waits for a process to end.
 pub(crate) fn ended(process: &OwnedFd) -> Result<()> {
     poll(&mut [PollFd::from_borrowed_fd(process.as_fd(), PollFlags::IN)], None)?;
     Ok(())
@@ -99,8 +99,8 @@ pub(crate) fn a_programs_end_is_told() -> Result<()> {
     Ok(())
 }
 
-/// Holds a testbed with programs inside until it is killed. Tells its
-/// namespaces, then its children's and their children's process ids.
+/// Holds a testbed with programs inside until it is killed. Prints its namespaces, then the process
+/// IDs of its children and their children.
 pub(crate) fn hold() -> Result<()> {
     let testbed = Testbed::start(LinkSpec::paper_wired())?;
     let (server, _) = family(testbed.server())?;
@@ -112,7 +112,7 @@ pub(crate) fn hold() -> Result<()> {
         children_of(child.id())?.iter().for_each(|id| println!("{id}"));
     }
     println!("ready");
-    // Until the signal comes.
+    // Waits for the signal.
     loop {
         std::thread::park();
     }
@@ -149,15 +149,16 @@ pub(crate) fn nothing_survives_the_process() -> Result<()> {
     Ok(())
 }
 
-/// Children ignore what their parent does. A shell has its background commands ignore SIGINT.
+/// Returns whether a signal is ignored: children inherit this, and shells set it for SIGINT in
+/// background commands.
 fn is_ignored(signal: Signal) -> Result<bool> {
     let status = fs::read_to_string("/proc/self/status")?;
     let mask = status.lines().find_map(|line| line.strip_prefix("SigIgn:")).context("SigIgn")?;
     Ok(u64::from_str_radix(mask.trim(), 16)? >> (signal.as_raw() - 1) & 1 == 1)
 }
 
-/// All that keeps a network namespace, and with it its devices: threads in it,
-/// descriptors of it, and mounts of it.
+/// Returns what keeps a network namespace and its devices alive: threads in it, descriptors of it,
+/// and mounts of it.
 fn keepers(namespace: &str) -> Result<Vec<String>> {
     let mut keepers = Vec::new();
     let mounts = fs::read_to_string("/proc/self/mountinfo")?;
@@ -170,7 +171,7 @@ fn keepers(namespace: &str) -> Result<Vec<String>> {
         if !name.to_str().is_some_and(|name| name.bytes().all(|byte| byte.is_ascii_digit())) {
             continue;
         }
-        // Any of these may end while it is looked at.
+        // Any of these processes may end while it is examined.
         let threads = fs::read_dir(process.path().join("task")).into_iter().flatten().flatten();
         let threads = threads.map(|thread| thread.path().join("ns/net"));
         let files = fs::read_dir(process.path().join("fd")).into_iter().flatten().flatten();

@@ -1,4 +1,4 @@
-//! What TCP sees of a link, and of its host.
+//! What TCP observes of a link and of its host.
 
 use std::io::{self, Read, Write};
 use std::net::{Ipv4Addr, TcpListener, TcpStream};
@@ -29,7 +29,7 @@ pub(crate) fn nothing_is_faster_than_the_link() -> Result<()> {
     Ok(())
 }
 
-/// Keeps the log where the test can read it.
+/// A log that the test can read.
 #[derive(Clone, Default)]
 struct Shared(Arc<Mutex<Vec<LinkEvent>>>);
 
@@ -107,8 +107,8 @@ pub(crate) fn testbeds_do_not_see_each_other() -> Result<()> {
 }
 
 pub(crate) fn nothing_is_left_behind() -> Result<()> {
-    // Threads have been joined by the time a testbed is dropped, so that
-    // what they held is closed: a count that grew is a leak.
+    // Threads are joined by the time a testbed is dropped, so their descriptors are closed: a count
+    // that grew is a leak.
     let descriptors = || std::fs::read_dir("/proc/self/fd").map(Iterator::count);
     let before = descriptors()?;
     for _ in 0..5 {
@@ -119,12 +119,12 @@ pub(crate) fn nothing_is_left_behind() -> Result<()> {
     Ok(())
 }
 
-/// What a download saw.
+/// Result of a download.
 pub(crate) struct Download {
     pub(crate) connect: Duration,
-    /// From then to the last byte.
+    /// Time from the connection's establishment to the last byte.
     pub(crate) took: Duration,
-    /// Bytes that were right, up to the first that was not.
+    /// Correct bytes before the first wrong one.
     pub(crate) right: usize,
 }
 
@@ -133,7 +133,7 @@ pub(crate) fn download(testbed: &Testbed, bytes: usize) -> Result<Download> {
     download_on(testbed, 0, bytes)
 }
 
-/// The same on a link, counted from 0.
+/// Downloads over the link with index `link`, from 0.
 pub(crate) fn download_on(testbed: &Testbed, link: usize, bytes: usize) -> Result<Download> {
     let address = testbed.server().address_on(link);
     let (port_is, port) = std::sync::mpsc::channel();
@@ -167,7 +167,7 @@ pub(crate) fn fs_text(path: &str) -> Result<String> {
     Ok(std::fs::read_to_string(path)?.trim().to_owned())
 }
 
-/// One connection with a byte each way; the congestion control at either end.
+/// Opens one connection and sends a byte each way; returns the congestion control of both ends.
 pub(crate) fn round_trip(testbed: &Testbed) -> Result<(String, String)> {
     use rustix::net::sockopt::tcp_congestion;
 

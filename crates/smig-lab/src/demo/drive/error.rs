@@ -1,4 +1,4 @@
-//! What can stop the demonstration.
+//! Errors of the demonstration.
 
 use std::io;
 
@@ -8,22 +8,22 @@ use crate::netns::LabError;
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum DriveError {
-    /// The emulated link could not be set up; the text says what to do.
+    /// The emulated link could not be set up; the message includes a remedy.
     #[error(transparent)]
     Lab(#[from] LabError),
     /// The server or the client failed.
     #[error("HTTP over the emulated link failed: {0}")]
     Http(#[from] smig::Error),
-    /// Writing the files to serve, or showing what happens.
+    /// Writing the files to serve, or displaying events, failed.
     #[error("the demonstration cannot go on: {0}")]
     Io(#[from] io::Error),
-    /// The certificate of the demonstration's server.
+    /// The certificate of the demonstration's server could not be made.
     #[error("no certificate could be made: {0}")]
     Certificate(#[from] rcgen::Error),
     /// The big file arrived with other bytes than were sent. This is a bug: please report it.
     #[error("the big file arrived damaged; this is a bug, please report it")]
     Damaged,
-    /// It was asked to stop.
+    /// The operator stopped it.
     #[error("stopped")]
     Stopped,
     /// A thread panicked. This is a bug: please report it.

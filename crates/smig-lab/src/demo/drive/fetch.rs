@@ -1,4 +1,4 @@
-//! The client's side of a run: small objects by the clock, and the big file.
+//! The client's side of a run: small objects at a fixed interval, and the big file.
 
 use std::collections::BTreeMap;
 use std::net::SocketAddr;
@@ -21,10 +21,10 @@ use crate::stop::Stop;
 
 type Events = mpsc::UnboundedSender<DemoEvent>;
 
-/// How long a small object may take before the run counts as failed.
+/// Timeout of a small object; exceeding it is reported as a problem of the run.
 const PATIENCE: Duration = Duration::from_secs(60);
 
-/// What the client is to do.
+/// The client's parameters.
 #[derive(Debug, Clone)]
 pub(super) struct Plan {
     pub(super) server: SocketAddr,
@@ -36,7 +36,7 @@ pub(super) struct Plan {
     pub(super) unloaded_objects: u32,
 }
 
-/// Does it, on a runtime of its own. Must be called in the client's host.
+/// Runs the client on a runtime of its own. Must be called in the client's host.
 pub(super) fn run(
     plan: Plan,
     stop: &Stop,
@@ -59,7 +59,7 @@ pub(super) fn run(
     })
 }
 
-/// Names connections by the order in which they were first seen.
+/// Numbers connections in the order in which they were first seen.
 #[derive(Debug, Default)]
 struct Connections {
     seen: Vec<smig::ConnId>,
@@ -97,7 +97,7 @@ struct Run {
 
 impl Run {
     async fn all(self) -> Result<Vec<ConnectionBytes>, DriveError> {
-        // The connection itself is not what is measured: it is open before the first object.
+        // The setup of the connection is not measured: it is open before the first object.
         let mut connections = Connections::default();
         let first = self.object().await?;
         let first = first.first().map(|segment| connections.number(segment.connection));
@@ -106,7 +106,7 @@ impl Run {
         let (done, watch_done) = watch::channel(false);
         let small = tokio::spawn(std::sync::Arc::clone(&run).small_objects(watch_load, watch_done));
         let pause = run.plan.object_interval * run.plan.unloaded_objects;
-        // Between two small requests, as a person's click would come.
+        // A quarter of an interval after a small request, since a user's click has no relation to them.
         tokio::time::sleep(pause + run.plan.object_interval / 4).await;
         loaded.send_replace(Load::BigFile);
         let big_file = run.big_file(&mut connections, first).await;
@@ -118,11 +118,11 @@ impl Run {
     }
 
     fn tell(&self, event: DemoEvent) {
-        // Nobody listens any more when the demonstration is being broken off.
+        // The receiver is closed while the demonstration is being cancelled.
         let _ = self.events.send(event);
     }
 
-    /// Asks for a small object at each interval, whether or not the last one has come.
+    /// Requests a small object at each interval, whether or not the last one has arrived.
     async fn small_objects(
         self: std::sync::Arc<Self>,
         load: watch::Receiver<Load>,
@@ -186,7 +186,7 @@ impl Run {
         if bytes == self.plan.object_bytes { Ok(body.segments()) } else { Err(DriveError::Damaged) }
     }
 
-    /// `first` is the connection on which it is asked for.
+    /// Downloads the big file. `first` is the connection on which it is requested.
     async fn big_file(
         &self,
         connections: &mut Connections,
@@ -222,11 +222,11 @@ impl Run {
     }
 }
 
-/// What of the big file was told so far.
+/// What has been reported of the big file so far.
 #[derive(Debug)]
 struct Meter {
     told: BTreeMap<ConnectionId, u64>,
-    /// Where its stream is. It may move before its first byte.
+    /// The connection of its stream, which may migrate before its first byte.
     at: Option<ConnectionId>,
 }
 

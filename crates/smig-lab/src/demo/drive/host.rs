@@ -16,10 +16,10 @@ pub(super) const PORT: u16 = 443;
 /// The server's address in every testbed.
 pub(super) const ADDRESS: Ipv4Addr = Ipv4Addr::new(10, 99, 0, 1);
 
-/// TCP_NOTSENT_LOWAT of the tuned variant, octets.
+/// TCP_NOTSENT_LOWAT of the tuned variant, in bytes.
 const LOW_WATER: u32 = 16 << 10;
 
-/// A server that runs in its host.
+/// A server running in its host.
 pub(super) struct Serving {
     stop: mpsc::Sender<()>,
     thread: Running<Result<(), DriveError>>,
@@ -68,7 +68,7 @@ pub(super) fn serve(
             .max_hold(max_hold)
             .start(files)?;
         let _ = ready.send(());
-        // Ends when the other side is dropped.
+        // Returns when the sender is dropped.
         let _ = stopped.recv();
         drop(server);
         Ok(())

@@ -1,4 +1,4 @@
-//! What the demonstration's server needs: real files, and a certificate for its address.
+//! The files that the demonstration's server serves, and a certificate for its address.
 
 use std::fs::File;
 use std::io::{self, BufWriter, Write};
@@ -14,10 +14,10 @@ use super::DriveError;
 pub(super) const OBJECT: &str = "object.bin";
 /// The big file's name.
 pub(super) const BIG_FILE: &str = "big.bin";
-/// The name that the certificate is for.
+/// The name in the certificate.
 pub(super) const HOST_NAME: &str = "server.smig.test";
 
-/// Files in a folder that goes when this is dropped, and TLS keys.
+/// Files in a directory that is removed on drop, and TLS keys.
 #[derive(Debug)]
 pub(super) struct Material {
     pub(super) folder: TempDir,
@@ -39,14 +39,14 @@ impl Material {
     }
 }
 
-/// Writes bytes that do not compress; the result is their SHA-256.
+/// Writes incompressible bytes and returns their SHA-256.
 fn write_noise(path: &Path, bytes: u64) -> io::Result<[u8; 32]> {
     let mut file = BufWriter::new(File::create(path)?);
     let (mut digest, mut state, mut left) = (Sha256::new(), 0x9e37_79b9_7f4a_7c15_u64, bytes);
     let mut block = [0; 8192];
     while left > 0 {
         for word in block.chunks_exact_mut(8) {
-            // xorshift64: enough to be noise.
+            // xorshift64 suffices: the bytes need only be incompressible.
             state ^= state << 13;
             state ^= state >> 7;
             state ^= state << 17;

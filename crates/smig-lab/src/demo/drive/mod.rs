@@ -1,7 +1,7 @@
 //! Drives the demonstration: real servers and clients in the hosts of a [`Testbed`].
 //!
-//! Owns the order of events of a run. Each run has a testbed of its own, so that nothing of one
-//! (queues, TCP metrics, buffers) reaches the next.
+//! Owns the order of events of a run. Each run has its own testbed, so that no state (queues, TCP
+//! metrics, buffers) carries over to the next.
 
 mod error;
 mod fetch;
@@ -23,27 +23,27 @@ use crate::stop::Stop;
 use fetch::Plan;
 use material::Material;
 
-/// What is demonstrated.
+/// Options of the demonstration.
 #[derive(Debug, Clone, PartialEq)]
 pub struct DemoOptions {
     /// The emulated link.
     pub link: LinkSpec,
-    /// The servers' congestion control, but for [`DemoOptions::bulk_congestion_control`].
+    /// The servers' congestion control, except for [`DemoOptions::bulk_congestion_control`].
     pub congestion_control: String,
-    /// SMig's congestion control for connections that carry moved streams; the other one if absent
-    /// or if the kernel has none of this name.
+    /// SMig's congestion control for connections that carry migrated streams; the other one if `None`
+    /// or if the kernel lacks it.
     pub bulk_congestion_control: Option<String>,
-    /// How long SMig's server may hold the big file back for one small object.
+    /// The longest time that SMig's server may hold the big file back for one small object.
     pub max_hold: Duration,
-    /// Size of a small object.
+    /// Size of a small object in bytes.
     pub object_bytes: u64,
-    /// From one small request to the next.
+    /// Interval between requests for small objects.
     pub object_interval: Duration,
-    /// Small objects before the big file is asked for.
+    /// Number of small objects before the big file is requested.
     pub unloaded_objects: u32,
-    /// Size of the big file.
+    /// Size of the big file in bytes.
     pub big_file_bytes: u64,
-    /// What is compared, in this order.
+    /// The variants, in the order of the runs.
     pub variants: Vec<Variant>,
 }
 
@@ -64,7 +64,7 @@ impl Default for DemoOptions {
 }
 
 impl DemoOptions {
-    /// The part of it that is recorded. `program` is the name and version to record.
+    /// Returns the setup to record. `program` is the name and version to record.
     #[must_use]
     pub fn setup(&self, program: &str) -> DemoSetup {
         DemoSetup {
@@ -83,35 +83,35 @@ impl DemoOptions {
     }
 }
 
-/// The running kernel's name and version.
+/// Returns the running kernel's name and version.
 pub(crate) fn kernel() -> String {
     let name = rustix::system::uname();
     format!("{} {}", name.sysname().to_string_lossy(), name.release().to_string_lossy())
 }
 
-/// Tries whether the link can be set up here, in a moment.
+/// Checks quickly whether the link can be set up on this machine.
 ///
 /// # Errors
-/// What the machine lacks, and what to do; see [`crate::netns::LabError`].
+/// What the machine lacks, and what to do about it; see [`crate::netns::LabError`].
 pub fn check(options: &DemoOptions) -> Result<(), DriveError> {
     hosts(options)?;
     Ok(())
 }
 
-/// The two hosts and the link between them.
+/// Builds the two hosts and the link between them.
 fn hosts(options: &DemoOptions) -> Result<Testbed, DriveError> {
     let host = || HostSpec::default().congestion_control(&options.congestion_control);
     Ok(Testbed::builder(options.link.clone()).server(host()).client(host()).start()?)
 }
 
-/// Runs all variants and hands on what happens, as it happens.
+/// Runs all variants and passes on their events as they occur.
 ///
 /// Without root, [`crate::netns::enter_user_namespace`] must have been called before the process had
 /// a second thread.
 ///
 /// # Errors
-/// [`DriveError`]: what failed, and what to do; [`DriveError::Stopped`] soon after `stop` says so.
-/// What was handed on before stays true. Nothing is left behind either way.
+/// [`DriveError`]: the failure, and what to do; [`DriveError::Stopped`] soon after `stop` is set.
+/// Events passed on before an error remain valid. Nothing is left behind either way.
 pub fn drive(
     options: &DemoOptions,
     stop: &Stop,
@@ -160,7 +160,7 @@ fn run(
     while let Some(event) = received.blocking_recv() {
         shown = on_event(&event);
         if shown.is_err() {
-            // The client sees that nobody listens any more, and ends.
+            // The client notices that the receiver is closed, and ends.
             break;
         }
     }

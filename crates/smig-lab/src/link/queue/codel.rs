@@ -1,6 +1,6 @@
-//! `CoDel`: drops so that packets do not wait longer than a target for good.
+//! `CoDel`: drops packets to keep the standing queueing delay below a target.
 //!
-//! The rules and the names of the state are those of RFC 8289, section 5.
+//! Rules and state names are from RFC 8289, section 5.
 
 use std::collections::VecDeque;
 use std::time::Duration;
@@ -8,7 +8,7 @@ use std::time::Duration;
 use super::Queued;
 use crate::link::{CoDelSpec, Time};
 
-/// One queue with its control.
+/// One queue with its control state.
 #[derive(Debug)]
 pub(in crate::link) struct CoDelQueue<P> {
     queue: VecDeque<Queued<P>>,
@@ -20,15 +20,15 @@ pub(in crate::link) struct CoDelQueue<P> {
 #[derive(Debug, Clone)]
 struct CoDel {
     spec: CoDelSpec,
-    /// A queue of no more than this is never bad: the largest packet.
+    /// Size of the largest packet: a backlog up to this size is never dropped from.
     largest: u64,
-    /// When the waiting time will have been above the target for an interval.
+    /// When the queueing delay will have been above the target for an interval.
     first_above: Option<Time>,
-    /// When to drop next, while dropping.
+    /// Time of the next drop, in the dropping state.
     drop_next: Time,
-    /// Packets dropped since dropping began.
+    /// Drops in the dropping state; starts at the previous state's drops if that was recent, or at 1.
     count: u32,
-    /// What `count` was when dropping began.
+    /// Value of `count` when the dropping state was entered.
     last_count: u32,
     dropping: bool,
 }
@@ -56,14 +56,14 @@ impl<P> CoDelQueue<P> {
         self.queue.push_back(item);
     }
 
-    /// The oldest, whatever `CoDel` thinks of it.
+    /// Removes the oldest packet, without the control law.
     pub(super) fn take_head(&mut self) -> Option<Queued<P>> {
         let item = self.queue.pop_front()?;
         self.bytes -= item.bytes;
         Some(item)
     }
 
-    /// Section 5.5.
+    /// Dequeues a packet (section 5.5).
     pub(super) fn pop(&mut self, now: Time, dropped: &mut Vec<Queued<P>>) -> Option<Queued<P>> {
         let (mut item, mut may_drop) = self.next(now)?;
         if self.control.dropping {
@@ -93,7 +93,7 @@ impl<P> CoDelQueue<P> {
         Some(item)
     }
 
-    /// The next packet, and whether it may be dropped (section 5.6, `dodequeue`).
+    /// Returns the next packet, and whether it may be dropped (section 5.6, `dodequeue`).
     fn next(&mut self, now: Time) -> Option<(Queued<P>, bool)> {
         let Some(item) = self.take_head() else {
             self.control.first_above = None;
@@ -106,7 +106,7 @@ impl<P> CoDelQueue<P> {
 }
 
 impl CoDel {
-    /// Whether packets have waited too long for a whole interval.
+    /// Returns whether the queueing delay has been above the target for an interval.
     fn is_bad(&mut self, now: Time, waited: Duration, bytes_left: u64) -> bool {
         if waited < self.spec.target || bytes_left <= self.largest {
             self.first_above = None;
@@ -121,7 +121,7 @@ impl CoDel {
         }
     }
 
-    /// Section 5.5: drops at the rate of last time if that was not long ago.
+    /// Enters the dropping state (section 5.5), at the previous drop rate if that state was recent.
     fn begin_dropping(&mut self, now: Time) {
         self.dropping = true;
         let delta = self.count.saturating_sub(self.last_count);
@@ -131,7 +131,7 @@ impl CoDel {
         self.last_count = self.count;
     }
 
-    /// Section 5.4: the square root makes a TCP's throughput fall linearly.
+    /// The control law (section 5.6): the square root makes TCP throughput fall linearly.
     fn law(&self, at: Time) -> Time {
         at + self.spec.interval.div_f64(f64::from(self.count.max(1)).sqrt())
     }

@@ -1,9 +1,9 @@
-//! A queue for each flow, served in turns, each kept short by `CoDel`.
+//! Flow queueing: one queue per flow, served round robin, each kept short by `CoDel`.
 //!
-//! RFC 8290: flows are hashed to queues; a new queue goes before the old ones,
-//! once; a turn is a quantum of bytes. Where the whole is full, the oldest
-//! packet of the longest queue gives way: one for each packet that comes, not
-//! the batch of the RFC, which is a matter of its cost alone.
+//! RFC 8290: flows are hashed to queues; a new queue is served before the old
+//! ones, once; each round serves a quantum of bytes. At the limit, the oldest
+//! packet of the longest queue is dropped: one packet at a time, not a batch
+//! as in the RFC, where the batch only reduces the cost.
 
 use std::collections::VecDeque;
 
@@ -18,7 +18,7 @@ pub(in crate::link) struct FairQueue<P> {
     spec: FairSpec,
     perturbation: u64,
     flows: Vec<Flow<P>>,
-    /// Bytes that wait, by flow: beside the flows, to be searched fast.
+    /// Queued bytes by flow; separate from `flows` for a fast search.
     backlogs: Vec<u64>,
     new: VecDeque<usize>,
     old: VecDeque<usize>,
@@ -27,12 +27,12 @@ pub(in crate::link) struct FairQueue<P> {
 #[derive(Debug)]
 struct Flow<P> {
     queue: CoDelQueue<P>,
-    /// What the flow may still send in this turn.
+    /// Bytes that the flow may still send in this round.
     credit: i64,
     listed: bool,
 }
 
-/// Flows that have had no turn yet go first.
+/// The list a flow is in. New flows are served first.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum List {
     New,
@@ -53,7 +53,7 @@ impl<P: Packet> FairQueue<P> {
         }
     }
 
-    /// Section 4.1.
+    /// Enqueues a packet (section 4.1).
     pub(super) fn push(&mut self, item: Queued<P>) {
         let hash = item.packet.flow(self.perturbation);
         let index = (hash % self.flows.len() as u64) as usize;
@@ -67,7 +67,7 @@ impl<P: Packet> FairQueue<P> {
         }
     }
 
-    /// Section 4.1.2.
+    /// Drops the oldest packet of the longest queue (section 4.1).
     pub(super) fn make_room(&mut self) -> Room<P> {
         let mut fattest = 0;
         for (index, bytes) in self.backlogs.iter().enumerate() {
@@ -80,7 +80,7 @@ impl<P: Packet> FairQueue<P> {
         Room::Made(item, DropReason::PushedOut)
     }
 
-    /// Section 4.2.
+    /// Dequeues a packet (section 4.2).
     pub(super) fn pop(&mut self, now: Time, dropped: &mut Vec<Queued<P>>) -> Option<Queued<P>> {
         loop {
             let (index, list) = match (self.new.front(), self.old.front()) {
@@ -107,8 +107,9 @@ impl<P: Packet> FairQueue<P> {
         }
     }
 
-    /// A new flow without packets goes behind the old ones, so that it does not
-    /// become new again at once and starve them.
+    /// Unlists an empty flow. A new one moves to the end of the old list, if that
+    /// is not empty, so that it does not become new again at once and starve the
+    /// old flows.
     fn has_nothing(&mut self, index: usize, list: List) {
         debug_assert!(self.flows[index].queue.is_empty());
         if list == List::New && !self.old.is_empty() {
@@ -119,7 +120,7 @@ impl<P: Packet> FairQueue<P> {
         self.flows[index].listed = false;
     }
 
-    /// Moves the first flow of a list behind all old ones.
+    /// Moves the first flow of a list to the end of the old list.
     fn retire(&mut self, from: List) {
         let index = self.list(from).pop_front();
         self.old.extend(index);

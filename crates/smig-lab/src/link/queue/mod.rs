@@ -1,8 +1,8 @@
-//! What waits for the wire: queue disciplines, without time of their own.
+//! Queue disciplines, without a clock.
 //!
-//! A queue says which packet goes next and which are dropped; the
-//! [`Link`](super::Link) counts, bounds and logs. Packets of a flow keep their
-//! order in every discipline.
+//! A queue decides which packet is sent next and which are dropped; the
+//! [`Link`](super::Link) counts, enforces limits and logs. Every discipline
+//! preserves the order of a flow's packets.
 
 mod codel;
 mod fair;
@@ -14,31 +14,31 @@ use self::fifo::Fifo;
 use super::log::DropReason;
 use super::{Discipline, Packet, Ports, Time};
 
-/// A packet that waits.
+/// A queued packet.
 #[derive(Debug)]
 pub(super) struct Queued<P> {
     pub(super) packet: P,
     pub(super) bytes: u64,
     pub(super) ports: Ports,
-    /// When it came.
+    /// When it was enqueued.
     pub(super) since: Time,
 }
 
-/// The packets that wait, in the order of a discipline.
+/// The queue of one direction, by discipline.
 #[derive(Debug)]
 pub(super) enum Queue<P> {
-    /// Also drop-head: the difference is in who gives way.
+    /// Drop-tail and drop-head: they differ in which packet is dropped.
     Fifo(Fifo<P>),
     CoDel(CoDelQueue<P>),
     Fair(Box<FairQueue<P>>),
 }
 
-/// What a queue gives way with when it is full.
+/// The packet that a full queue drops for a new one.
 #[derive(Debug)]
 pub(super) enum Room<P> {
-    /// Nothing: it is the new packet that goes.
+    /// None: the new packet is dropped.
     None,
-    /// This one, for that reason.
+    /// This packet, for this reason.
     Made(Queued<P>, DropReason),
 }
 
@@ -61,7 +61,7 @@ impl<P: Packet> Queue<P> {
         }
     }
 
-    /// Asks for room for a packet that found the queue full.
+    /// Drops a packet, if the discipline does so, to make room for a new one.
     pub(super) fn make_room(&mut self) -> Room<P> {
         match self {
             Self::Fifo(fifo) => fifo.make_room(),
@@ -70,8 +70,8 @@ impl<P: Packet> Queue<P> {
         }
     }
 
-    /// The packet that goes onto the wire at `now`. Packets that are dropped
-    /// instead are appended to `dropped`, in their order.
+    /// Removes the packet to send at `now`. Packets dropped before it are
+    /// appended to `dropped`, in queue order.
     #[inline]
     pub(super) fn pop(&mut self, now: Time, dropped: &mut Vec<Queued<P>>) -> Option<Queued<P>> {
         match self {

@@ -1,4 +1,4 @@
-//! A constant rate before a drop-tail queue.
+//! A constant rate with a drop-tail queue.
 
 use std::time::Duration;
 
@@ -19,7 +19,7 @@ fn a_lone_packet_takes_its_time_on_the_wire_and_the_delay() {
 
 #[test]
 fn a_busy_link_has_exactly_its_rate() {
-    // Each packet's time is not a whole number of nanoseconds.
+    // The serialisation time is not a whole number of nanoseconds.
     let rate = Rate::bits_per_second(7_777_777);
     let mut link = link(spec(rate, 0, usize::MAX));
     let packets = 50_000_u32;

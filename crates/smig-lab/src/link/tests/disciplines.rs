@@ -1,4 +1,4 @@
-//! Queue disciplines: what they keep, and what the RFCs promise of them.
+//! Queue disciplines: their invariants, and the properties that the RFCs state.
 
 use std::time::Duration;
 
@@ -24,13 +24,13 @@ fn drop_head_keeps_the_newest() {
     }
     assert_eq!(link.reclaim().map(|packet| packet.0), Some(2));
     let numbers: Vec<_> = drain(&mut link).iter().map(|arrival| arrival.packet.0).collect();
-    // The first is on the wire; 1 and 2 gave way to 4 and 5.
+    // 0 is on the wire; 1 and 2 were displaced by 4 and 5.
     assert_eq!(numbers, [0, 3, 4, 5]);
     check_log(link.log(), 4);
     assert_eq!(link.counters().dropped_full, 2);
 }
 
-/// Numbers between 0 and `most`, the same in every run.
+/// Pseudo-random numbers from 0 to below `most`, the same in every run.
 fn numbers(mut state: u64) -> impl FnMut(u64) -> u64 {
     move |most| {
         state ^= state << 13;
@@ -40,7 +40,7 @@ fn numbers(mut state: u64) -> impl FnMut(u64) -> u64 {
     }
 }
 
-/// A link of which everything but the numbers of the flows is drawn.
+/// A random link configuration.
 fn any_spec(next: &mut impl FnMut(u64) -> u64) -> DirectionSpec {
     let discipline =
         [Discipline::DropTail, Discipline::DropHead, Discipline::codel(), Discipline::fair()]
@@ -77,7 +77,7 @@ fn every_link_keeps_the_order_of_flows_and_loses_count_of_nothing() {
             now = now + Duration::from_micros(next(3_000));
             let flow = next(5) as u32;
             let _ = link.enqueue(now, Numbered(number * 1_000 + flow, 40 + next(1_380) as usize));
-            // A caller that comes when it likes.
+            // The caller polls at irregular times.
             if next(3) == 0 {
                 arrivals.extend(std::iter::from_fn(|| link.pop(now)));
             }
@@ -109,8 +109,8 @@ fn every_link_keeps_the_order_of_flows_and_loses_count_of_nothing() {
     }
 }
 
-/// A source that halves its rate with each drop it hears of, one round trip
-/// later, and adds a packet a round trip else: how TCP meets a queue.
+/// Runs a TCP-like source: it halves its window after drops, at most once per
+/// round trip, and otherwise adds one packet per round trip.
 fn reactive(spec: DirectionSpec, seconds: u64) -> (Vec<LinkEvent>, Vec<Duration>) {
     let round_trip = ms(100);
     let mut link = logged(spec);
@@ -121,7 +121,7 @@ fn reactive(spec: DirectionSpec, seconds: u64) -> (Vec<LinkEvent>, Vec<Duration>
     while now < end {
         let _ = link.enqueue(now, Numbered(number, 1_500));
         number += 1;
-        // Paced at a window for each round trip, queueing included.
+        // Paced at one window per round trip, queueing delay included.
         let queueing = Duration::from_micros(1_200) * link.queue_packets() as u32;
         waits.push(queueing);
         now = now + (round_trip + queueing).div_f64(window);
@@ -151,7 +151,7 @@ fn codel_holds_a_short_queue_against_a_source_that_listens() {
     assert!(wait < ms(10), "median wait {wait:?}");
     let drops = |event: &&LinkEvent| event.kind == LinkEventKind::Drop(DropReason::CoDel);
     assert!(log.iter().filter(drops).count() > 10);
-    // The link was kept as busy as halving without a standing queue allows: three quarters.
+    // Halving without a standing queue keeps the link at least three quarters busy.
     let sent: u64 = log
         .iter()
         .filter(|event| event.kind == LinkEventKind::Dequeue)
@@ -166,7 +166,7 @@ fn codel_holds_a_short_queue_against_a_source_that_listens() {
 
 #[test]
 fn codel_drops_at_the_moments_of_its_control_law() {
-    // A source that never listens: the time between drops shrinks with the square root.
+    // An unresponsive source: the time between drops shrinks with the square root of their number.
     let mut link = logged(with(Discipline::codel(), Rate::mbit(12), 100_000));
     offer(&mut link, flood(Rate::mbit(24), 1_500, ms(3_000), 0));
     let drops: Vec<_> = link
@@ -175,8 +175,8 @@ fn codel_drops_at_the_moments_of_its_control_law() {
         .filter(|event| event.kind == LinkEventKind::Drop(DropReason::CoDel))
         .map(|event| event.at)
         .collect();
-    // The wait passes 5 ms when 10 ms have gone (half the packets wait), and an
-    // interval later the first is dropped.
+    // The queueing delay exceeds 5 ms after 10 ms (half of the packets are queued),
+    // and the first drop is one interval later.
     let first = drops[0].since(Time::ZERO).as_secs_f64() * 1e3;
     assert!((110.0..113.0).contains(&first), "first drop at {first} ms");
     let (mut next, mut count) = (drops[0], 1_u32);
@@ -190,7 +190,7 @@ fn codel_drops_at_the_moments_of_its_control_law() {
 
 #[test]
 fn codel_lets_a_short_queue_alone() {
-    // 3 ms of standing queue, for good: below the target.
+    // A permanent standing queue of 3 ms: below the target.
     let mut link = logged(with(Discipline::codel(), Rate::mbit(12), 1_000));
     for number in 0..3 {
         assert_eq!(link.enqueue(Time::ZERO, Numbered(number, 1_500)), Verdict::Accepted);
@@ -201,7 +201,7 @@ fn codel_lets_a_short_queue_alone() {
 
 #[test]
 fn a_fair_queue_keeps_a_sparse_flow_from_waiting() {
-    // A flood at almost twice the rate, and a small packet each 20 ms.
+    // A flood at almost twice the rate, and a small packet every 20 ms.
     let sparse = (0..100_u32).map(|n| (micros(500_000 + 20_137 * u64::from(n)), n * 1_000 + 7));
     let sparse = sparse.map(|(at, number)| (at, Numbered(number, 200)));
     let run = |discipline| {
@@ -223,7 +223,7 @@ fn a_fair_queue_keeps_a_sparse_flow_from_waiting() {
     };
     let fair = run(Discipline::fair());
     assert_eq!(fair.len(), 100, "a packet of the sparse flow was dropped");
-    // The packet on the wire, and its own time there.
+    // The residual time of the packet on the wire, and the serialisation time.
     assert!(fair[99] < Duration::from_micros(1_200), "{:?}", fair[99]);
     let tail = run(Discipline::DropTail);
     assert!(tail.len() < 100 && tail[tail.len() / 2] > ms(150), "{} {tail:?}", tail.len());

@@ -1,4 +1,4 @@
-//! What scenario files may say of a link, and what they are told otherwise.
+//! Links in scenario files, and the errors for invalid ones.
 
 use std::path::Path;
 use std::time::Duration;

@@ -1,4 +1,4 @@
-//! Delay that changes, loss, and the MTU.
+//! Variable delay, loss, and the MTU.
 
 use std::time::Duration;
 
@@ -20,7 +20,7 @@ fn delays(spec: DirectionSpec, every: Duration, count: u32) -> Vec<f64> {
     let packets = (0..count).map(|index| (Time::ZERO + every * index, Numbered(index, 125)));
     let arrivals = offer(&mut link(spec), packets);
     assert!(arrivals.is_sorted_by(|a, b| a.packet.0 < b.packet.0), "reordered");
-    // A microsecond on the wire.
+    // Serialisation takes one microsecond.
     let late = |index: u32| Time::ZERO + every * index + Duration::from_micros(1);
     arrivals.iter().map(|a| a.due.since(late(a.packet.0)).as_secs_f64() * 1e3).collect()
 }
@@ -33,7 +33,7 @@ fn mean_and_deviation(values: &[f64]) -> (f64, f64) {
 
 #[test]
 fn a_redrawn_delay_has_its_distribution() {
-    // Packets so far apart that none waits for the one before it.
+    // The gaps are large enough that no packet waits for the one before it.
     let normal = NormalJitter { deviation: ms(20), every: ms(100) };
     let got = delays(jittery(JitterSpec::Normal(normal), 200), ms(500), 20_000);
     let (mean, deviation) = mean_and_deviation(&got);
@@ -53,7 +53,7 @@ fn a_delay_holds_for_its_interval_and_never_falls_below_zero() {
     let got = delays(jittery(JitterSpec::Normal(normal), 50), ms(10), 5_000);
     assert!(got.iter().all(|delay| *delay >= 0.0));
     let intervals: Vec<_> = got.chunks(10).collect();
-    // Within an interval the delay is the same, but for those that may not overtake.
+    // Within an interval the delay is constant, except for packets that may not overtake.
     for interval in &intervals {
         let last = interval[9];
         assert!(interval.iter().all(|delay| *delay >= last - 1e-6), "{interval:?}");
@@ -85,8 +85,8 @@ fn a_seed_is_a_run_and_another_is_another() {
     assert_ne!(run(7), run(8));
 }
 
-/// The share of packets lost, and how far that is from what was asked for, in
-/// standard deviations.
+/// Returns the share of lost packets, and its difference from the configured
+/// share in standard deviations.
 fn lost(loss: LossSpec, seed: u64, packets: u64) -> (f64, f64) {
     let spec = DirectionSpec { loss: Some(loss), ..spec(Rate::mbit(100), 1, 10) };
     let mut link = Link::new(&spec, seed).unwrap();
@@ -107,7 +107,7 @@ fn loss_is_within_its_confidence_interval() {
     let bursts = Bursts { enter: 0.002, leave: 0.2, inside: 0.8, outside: 0.001 };
     for loss in [LossSpec::Random(0.01), LossSpec::Random(0.2), LossSpec::Bursts(bursts)] {
         let off: Vec<_> = (1..=40).map(|seed| lost(loss, seed, 20_000).1).collect();
-        // Two in 1.96 standard deviations on average: neither bias nor a wrong width.
+        // On average 2 of 40 are outside 1.96 standard deviations.
         let outside = off.iter().filter(|off| off.abs() > 1.96).count();
         assert!(outside <= 6, "{loss:?}: {off:?}");
         let (mean, width) = mean_and_deviation(&off);

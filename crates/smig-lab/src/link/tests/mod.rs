@@ -43,7 +43,7 @@ fn micros(micros: u64) -> Time {
     Time::from_nanos(micros * 1_000)
 }
 
-/// Follows `next_event` to the end, as a caller that is never late.
+/// Polls at each `next_event` until the link is empty, like a caller that is never late.
 fn drain<L: LinkLog>(link: &mut Link<Numbered, L>) -> Vec<Arrival<Numbered>> {
     let mut arrivals = Vec::new();
     while let Some(at) = link.next_event() {
@@ -55,7 +55,7 @@ fn drain<L: LinkLog>(link: &mut Link<Numbered, L>) -> Vec<Arrival<Numbered>> {
     arrivals
 }
 
-/// Offers packets at their moments to a link, as a caller that is never late.
+/// Offers packets to a link at their times, like a caller that is never late.
 fn offer<L: LinkLog>(
     link: &mut Link<Numbered, L>,
     packets: impl IntoIterator<Item = (Time, Numbered)>,
@@ -73,7 +73,7 @@ fn offer<L: LinkLog>(
     arrivals
 }
 
-/// Packets of `size` bytes that come at an even `rate` from 0 on.
+/// Returns packets of `size` bytes at a constant `rate` from time 0 on.
 fn flood(
     rate: Rate,
     size: usize,
@@ -86,7 +86,7 @@ fn flood(
         .map(move |index| (Time::ZERO + gap * index, Numbered(index * 1_000 + flow, size)))
 }
 
-/// The log is in order of time and its queue length follows from its events.
+/// Asserts that the log is in order of time and that its queue lengths follow from its events.
 pub(super) fn check_log(log: &[LinkEvent], delivered: u64) {
     assert!(log.is_sorted_by(|a, b| a.at <= b.at));
     let (mut packets, mut bytes, mut dequeued) = (0_usize, 0_u64, 0);

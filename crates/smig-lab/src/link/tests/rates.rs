@@ -1,4 +1,4 @@
-//! Steps, traces and the generator against what they promise.
+//! Steps, traces and the generator.
 
 use std::time::Duration;
 
@@ -17,7 +17,7 @@ fn stepped(steps: &[(u64, Rate)], repeat: Option<u64>) -> DirectionSpec {
     DirectionSpec { rate, ..spec(Rate::mbit(1), 0, usize::MAX) }
 }
 
-/// A link that has read its trace from a file.
+/// Creates a link that reads its trace from a file.
 fn traced(text: &str) -> Link<Numbered> {
     let file = tempfile::NamedTempFile::new().expect("a temporary file");
     std::fs::write(file.path(), text).expect("room for it");
@@ -27,8 +27,8 @@ fn traced(text: &str) -> Link<Numbered> {
 
 #[test]
 fn a_step_takes_effect_in_the_middle_of_a_packet() {
-    // 1,500 bytes: 1 ms at 12 Mbit/s. The second packet has half of its bits out after
-    // 1.5 ms, and the rest takes 0.5 ms * 12 / 1.2 = 5 ms.
+    // 1,500 bytes take 1 ms at 12 Mbit/s. The rate changes at 2 ms, when half of the bits of
+    // the second packet have left; the rest takes 0.5 ms * 12 / 1.2 = 5 ms.
     let mut link = link(stepped(&[(0, Rate::mbit(12)), (2, Rate::kbit(1_200))], None));
     for number in 0..2 {
         assert_eq!(link.enqueue(micros(500), Numbered(number, 1_500)), Verdict::Accepted);
@@ -47,7 +47,8 @@ fn stepped_rates_are_exact_over_many_rounds() {
         assert_eq!(link.enqueue(Time::ZERO, Numbered(number, 1_317)), Verdict::Accepted);
     }
     let last = drain(&mut link).last().copied().unwrap().due;
-    // Bits of a round, and where in a round the rest ends, in bits * nanoseconds.
+    // Bits of one round, and the position in a round at which the rest ends; both are scaled by
+    // 1,000, since the steps are in milliseconds.
     let round = 7_777_777_u128 * 30 + 333_000 * 20 + 91_000_000 * 30;
     let bits = u128::from(packets) * 1_317 * 8 * 1_000;
     let rounds = bits / round;
@@ -86,13 +87,13 @@ fn a_trace_gives_the_moments_at_which_packets_leave() {
 #[test]
 fn an_opportunity_is_shared_by_those_that_wait_and_lost_otherwise() {
     let mut link = traced("5\n9\n20\n");
-    // Three of 500 bytes fill the first opportunity, the fourth needs the next.
+    // Three packets of 500 bytes fill the first opportunity; the fourth needs the next.
     for number in 0..4 {
         assert_eq!(link.enqueue(Time::ZERO, Numbered(number, 500)), Verdict::Accepted);
     }
-    // One that comes after 9 ms cannot use what is left of that opportunity.
+    // A packet that arrives after 9 ms cannot use the rest of that opportunity.
     let mut arrivals = offer(&mut link, [(micros(9_001), Numbered(4, 400))]);
-    // One that is larger than an opportunity takes two.
+    // A packet larger than an opportunity takes two.
     arrivals.extend(offer(&mut link, [(micros(21_000), Numbered(5, 1_501))]));
     let due: Vec<_> = arrivals.iter().map(|a| a.due.as_nanos() / 1_000_000).collect();
     assert_eq!(due, [5, 5, 5, 9, 20, 29]);

@@ -1,4 +1,4 @@
-//! Bars side by side, with their intervals and with what others measured.
+//! Grouped bars with confidence intervals and reference values.
 
 use super::{Outline, look};
 use crate::report::svg::{
@@ -6,32 +6,33 @@ use crate::report::svg::{
 };
 use crate::report::{ms, number};
 
-/// Between groups, as a share of a group's place.
+/// Gap between groups, as a share of a group's width.
 const GAP: f64 = 0.2;
-/// Narrower bars, in pixels, have no number above them.
+/// Minimum width of a bar, in pixels, for a number above it.
 const NUMBERED: f64 = 26.0;
 
 /// One bar.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct BarValue {
-    /// Its height.
+    /// Height of the bar.
     pub value: f64,
-    /// From and to, if it is known how sure it is.
+    /// Confidence interval, if known.
     pub interval: Option<(f64, f64)>,
-    /// What others measured: the paper.
+    /// Reference value, for example the paper's.
     pub reference: Option<f64>,
 }
 
-/// Bars of one name, one in each group; a group may lack it.
+/// The bars of one series, one in each group; a group may lack it.
 #[derive(Debug, Clone, PartialEq)]
 pub struct BarSeries {
-    /// For the legend.
+    /// Name for the legend.
     pub name: String,
-    /// In the order of the groups.
+    /// Values in the order of the groups.
     pub values: Vec<Option<BarValue>>,
 }
 
-/// Bars in groups, with their numbers above them where there is room and no reference. `reference` names what the references are, for the legend.
+/// Draws bars in groups, with numbers above them if there is room and no reference. `reference` is
+/// the name of the references in the legend.
 #[must_use]
 pub fn grouped_bars(
     outline: Outline,
@@ -42,7 +43,7 @@ pub fn grouped_bars(
     let all = || series.iter().flat_map(|one| one.values.iter().flatten());
     let heights = all().flat_map(|value| {
         let high = value.interval.map(|(_, high)| high);
-        // Room for the number above.
+        // Leaves room for the number above.
         [Some(value.value * 1.08), high, value.reference].into_iter().flatten()
     });
     let y = outline.axis(heights.chain(all().map(|value| value.value)), "");
@@ -79,7 +80,7 @@ pub fn grouped_bars(
         layers.push(Layer { name: one.name.clone(), colour, shape });
     }
     layers.push(unnamed(Colour::Ink, Shape::Whiskers(whiskers)));
-    // Numbers would lie on the references' strokes.
+    // Numbers would overlap the references' strokes.
     let numbered = references.is_empty() && pixels >= NUMBERED;
     if !references.is_empty() {
         let shape = Shape::Levels(references);
@@ -98,7 +99,7 @@ pub fn grouped_bars(
     outline.figure(Axis::names(groups.to_vec()), panel)
 }
 
-/// With a comma in thousands.
+/// Formats a value with a comma as the thousands separator.
 fn grouped(value: f64) -> String {
     if value >= 1_000.0 { ms(value) } else { number(value) }
 }

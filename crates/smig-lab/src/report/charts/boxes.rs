@@ -1,4 +1,4 @@
-//! Distributions side by side, as boxes or violins.
+//! Distributions side by side, as box plots or violin plots.
 
 use super::{Outline, look};
 use crate::report::number;
@@ -7,25 +7,25 @@ use crate::report::svg::{
 };
 use crate::stats::{Summary, quantile, sorted};
 
-/// How a distribution is drawn.
+/// Form of a distribution plot.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Form {
-    /// From the 25th to the 75th percentile with the median in it, whiskers from the 5th to the
+    /// A box from the 25th to the 75th percentile with the median, whiskers from the 5th to the
     /// 95th, and a dot for each value outside.
     Box,
-    /// As wide as values are dense (Gaussian kernel, Silverman's bandwidth; on the logarithm where
-    /// the axis is one), with the median and the same whiskers.
+    /// A kernel density estimate (Gaussian kernel, Silverman's bandwidth; of the logarithms if the
+    /// axis is logarithmic), with the median and the same whiskers.
     Violin,
 }
 
-/// Half of a box's width, as a share of its place.
+/// Half the width of a box, as a share of its slot.
 const HALF: f64 = 0.28;
-/// Half of a violin's.
+/// Half the maximum width of a violin, as a share of its slot.
 const BELLY: f64 = 0.42;
-/// Steps of a violin's outline.
+/// Number of steps of a violin's outline.
 const STEPS: usize = 64;
 
-/// The distribution of each series, side by side: name and values in any order.
+/// Draws the distributions of several series side by side; the values may be in any order.
 #[must_use]
 pub fn boxes(outline: Outline, form: Form, series: &[(String, Vec<f64>)]) -> Figure {
     let all: Vec<Vec<f64>> = series.iter().map(|(_, values)| sorted(values)).collect();
@@ -88,7 +88,7 @@ fn outliers(values: &[f64], middle: f64, low: f64, high: f64) -> Shape {
 
 type Map = fn(f64) -> f64;
 
-/// Up on the right, down on the left.
+/// Computes a violin's outline: up on the right, down on the left.
 fn violin(sorted: &[f64], middle: f64, scale: Scale) -> Vec<(f64, f64)> {
     let (to, from): (Map, Map) = match scale {
         Scale::Log => (f64::ln, f64::exp),
@@ -105,14 +105,14 @@ fn violin(sorted: &[f64], middle: f64, scale: Scale) -> Vec<(f64, f64)> {
     let spread = if spread > 0.0 { spread } else { summary.standard_deviation };
     let width = 0.9 * spread * (values.len() as f64).powf(-0.2);
     if width <= 0.0 {
-        // All the same: a stroke.
+        // All values are equal: draw a stroke.
         let y = from(*first);
         return vec![(middle - BELLY, y), (middle + BELLY, y)];
     }
     let density = |at: f64| -> f64 {
         values.iter().map(|value| (-0.5 * ((at - value) / width).powi(2)).exp()).sum()
     };
-    // Not beyond the values: there is nothing.
+    // Do not extrapolate beyond the values.
     let at = |step: usize| first + (last - first) * step as f64 / STEPS as f64;
     let curve: Vec<(f64, f64)> =
         (0..=STEPS).map(|step| (density(at(step)), from(at(step)))).collect();

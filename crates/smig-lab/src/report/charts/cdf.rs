@@ -1,13 +1,13 @@
-//! Distributions as the share of values up to each value.
+//! Empirical cumulative distribution functions.
 
 use super::{Outline, look};
 use crate::report::number;
 use crate::report::svg::{Axis, Figure, Layer, Panel, Point, Shape};
 use crate::stats::{quantile, sorted};
 
-/// The distribution of each series: name and values in any order. The outline's scale is that of
-/// the values, which go along; `unit` is written at the axis' end. Each line has its marker at the
-/// quartiles.
+/// Draws the distribution of each series; the values may be in any order. The outline's scale
+/// applies to the values, on the x axis; `unit` is written at the axis' end. Each line has its
+/// marker at the quartiles.
 #[must_use]
 pub fn cdf(outline: Outline, unit: &'static str, series: &[(String, Vec<f64>)]) -> Figure {
     let all: Vec<Vec<f64>> = series.iter().map(|(_, values)| sorted(values)).collect();
@@ -35,7 +35,7 @@ pub fn cdf(outline: Outline, unit: &'static str, series: &[(String, Vec<f64>)]) 
     outline.figure(x, panel)
 }
 
-/// From nothing at the smallest to all at the largest.
+/// Computes the steps from 0 % at the smallest value to 100 % at the largest.
 fn steps(sorted: &[f64]) -> Vec<(f64, f64)> {
     let share = |index: usize| (index + 1) as f64 / sorted.len() as f64 * 100.0;
     let start = sorted.first().map(|first| (*first, 0.0));

@@ -1,26 +1,26 @@
-//! Values along an axis, with the band in which they are likely to be.
+//! Line charts with bands of confidence intervals.
 
 use super::{Outline, look};
 use crate::report::number;
 use crate::report::svg::{Axis, Figure, Layer, Panel, Point, Range, Shape, Tint};
 
-/// One value.
+/// One point of a line.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct LinePoint {
-    /// Along.
+    /// Horizontal value.
     pub x: f64,
-    /// Up.
+    /// Vertical value.
     pub y: f64,
-    /// From and to, if it is known how sure it is.
+    /// Confidence interval of `y`, if known.
     pub interval: Option<(f64, f64)>,
 }
 
 /// A line.
 #[derive(Debug, Clone, PartialEq)]
 pub struct LineSeries {
-    /// For the legend.
+    /// Name for the legend.
     pub name: String,
-    /// In order of `x`.
+    /// Points, sorted by `x`.
     pub points: Vec<LinePoint>,
 }
 
@@ -31,8 +31,8 @@ impl LineSeries {
     }
 }
 
-/// Lines over an axis that the caller chose. A band is drawn where two neighbours have an interval;
-/// points that are no numbers are left out.
+/// Draws lines over a given x axis. A band is drawn where two neighbours have an interval; points
+/// that are not finite are omitted.
 #[must_use]
 pub fn lines(outline: Outline, x: Axis, series: &[LineSeries]) -> Figure {
     let series: Vec<LineSeries> = series.iter().map(LineSeries::finite).collect();

@@ -1,8 +1,9 @@
-//! The kinds of charts that measurements need, made of plain numbers.
+//! Chart types for measurements, from plain numbers.
 //!
-//! Each gives a [`Figure`] of one panel; several become one by moving their panels together. Series
-//! keep their order, colour and marker across charts: the third scheme looks the same everywhere.
-//! Whoever calls gives values in the axis' unit and writes the unit into the title.
+//! Each function returns a [`Figure`] with one panel; to combine several, move their panels into
+//! one figure. Series keep their order, colour and marker across charts, so the third scheme looks
+//! the same in all of them. Values are in the axis' unit; the caller writes the unit into the
+//! title.
 
 mod bars;
 mod boxes;
@@ -18,25 +19,25 @@ pub use boxes::{Form, boxes};
 pub use cdf::cdf;
 pub use lines::{LinePoint, LineSeries, lines};
 
-/// What all charts have.
+/// Properties that all charts have.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Outline {
-    /// For those who do not see it: what it is.
+    /// Accessible name of the chart.
     pub name: String,
-    /// For the same: what it shows, in a sentence.
+    /// Accessible description: what the chart shows, in a sentence.
     pub description: String,
-    /// Above the plot: what is counted, in which unit.
+    /// Title above the plot: quantity and unit.
     pub title: String,
-    /// Of the whole chart, in pixels.
+    /// Width of the chart in pixels.
     pub width: f64,
-    /// Of the plot, in pixels.
+    /// Height of the plot in pixels.
     pub height: f64,
-    /// Of the values' axis.
+    /// Scale of the values' axis.
     pub scale: Scale,
 }
 
 impl Outline {
-    /// The values' axis for values between these; a linear one begins at 0.
+    /// Returns the values' axis for these values; a linear one starts at 0.
     fn axis(&self, values: impl Iterator<Item = f64>, unit: &'static str) -> Axis {
         let (mut least, mut most) = (f64::INFINITY, 0.0_f64);
         for value in values.filter(|value| value.is_finite()) {
@@ -63,7 +64,7 @@ impl Outline {
     }
 }
 
-/// The look of the series with an index: neighbours differ in hue, lightness and form.
+/// Returns the look of the series with this index: neighbours differ in hue, lightness and form.
 #[must_use]
 pub const fn look(index: usize) -> (Colour, Marker) {
     match index % 6 {

@@ -1,4 +1,4 @@
-//! Charts show the numbers they were given, and are well-formed with any.
+//! Tests that charts show their input, and are well-formed with any input.
 
 use super::*;
 use crate::report::svg::{Layer, Shape, assert_balanced};
@@ -34,7 +34,7 @@ fn bars(scale: Scale) -> Figure {
 }
 
 fn noise(count: u64, around: f64) -> Vec<f64> {
-    // Multiplicative, a few far out.
+    // Multiplicative noise with a few outliers.
     (1..=count).map(|at| around * (1.0 + (at * 7_919 % 1_000) as f64 / 300.0)).collect()
 }
 
@@ -157,7 +157,7 @@ fn pictures_are_what_they_were() {
     );
 }
 
-/// An element a line, so that a difference can be seen.
+/// Puts each element on a line of its own, for readable differences.
 fn lined(figure: &Figure) -> String {
     figure.to_element().replace("><", ">\n<")
 }

@@ -1,15 +1,15 @@
-//! From values to positions, and where the ticks are.
+//! Axes: map values to positions, and place the ticks.
 
 use crate::report::number;
 
-/// How values become lengths.
+/// Scale of an axis.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Scale {
-    /// Equal steps are equally long.
+    /// Equal differences have equal lengths.
     Linear,
-    /// Equal ratios are equally long.
+    /// Equal ratios have equal lengths.
     Log,
-    /// One place after the other, each with a name: the first from 0 to 1.
+    /// A sequence of named slots; the first from 0 to 1.
     Names,
 }
 
@@ -24,7 +24,7 @@ pub struct Axis {
 }
 
 impl Axis {
-    /// From 0 to a round number at or above `most`.
+    /// Creates an axis from 0 to a round number at or above `most`.
     #[must_use]
     pub fn linear(most: f64, unit: &'static str) -> Self {
         let most = positive(most);
@@ -33,13 +33,13 @@ impl Axis {
         Self { scale: Scale::Linear, from: 0.0, to, unit, names: Vec::new() }
     }
 
-    /// From 0 to exactly `most`.
+    /// Creates an axis from 0 to exactly `most`.
     #[must_use]
     pub fn linear_exact(most: f64, unit: &'static str) -> Self {
         Self::between(0.0, positive(most), unit)
     }
 
-    /// From exactly `from` to exactly `to`; a range that is none is widened.
+    /// Creates an axis from exactly `from` to exactly `to`; an empty range is widened.
     #[must_use]
     pub fn between(from: f64, to: f64, unit: &'static str) -> Self {
         let from = if from.is_finite() { from } else { 0.0 };
@@ -47,14 +47,15 @@ impl Axis {
         Self { scale: Scale::Linear, from, to, unit, names: Vec::new() }
     }
 
-    /// A place for each name. The place with index i lies from i to i + 1, its middle half-way.
+    /// Creates an axis with a slot for each name. Slot i extends from i to i + 1, with its middle
+    /// at i + 0.5.
     #[must_use]
     pub fn names(names: Vec<String>) -> Self {
         let to = names.len().max(1) as f64;
         Self { scale: Scale::Names, from: 0.0, to, unit: "", names }
     }
 
-    /// Between round numbers (1, 2, 5 times a power of ten) around the values.
+    /// Creates an axis between round numbers (1, 2, 5 times a power of ten) around the values.
     #[must_use]
     pub fn log(least: f64, most: f64, unit: &'static str) -> Self {
         let (least, most) = (positive(least), positive(most));
@@ -66,32 +67,32 @@ impl Axis {
         Self { scale: Scale::Log, from, to, unit, names: Vec::new() }
     }
 
-    /// The value at the axis' begin.
+    /// Returns the value at the start of the axis.
     #[must_use]
     pub const fn from(&self) -> f64 {
         self.from
     }
 
-    /// The value at the axis' end.
+    /// Returns the value at the end of the axis.
     #[must_use]
     pub const fn to(&self) -> f64 {
         self.to
     }
 
-    /// Whether its ticks are places with names.
+    /// Returns whether its ticks are named slots.
     #[must_use]
     pub const fn has_names(&self) -> bool {
         matches!(self.scale, Scale::Names)
     }
 
-    /// What is written after the last tick's number.
+    /// Returns the text after the last tick's number.
     #[must_use]
     pub const fn unit(&self) -> &'static str {
         self.unit
     }
 
-    /// Where a value lies, 0 at the axis' begin and 1 at its end; values
-    /// outside are moved to the edge.
+    /// Returns the position of a value, 0 at the start of the axis and 1 at its end; values outside
+    /// are clamped.
     #[must_use]
     pub fn position(&self, value: f64) -> f64 {
         let share = match self.scale {
@@ -101,7 +102,7 @@ impl Axis {
         if share.is_finite() { share.clamp(0.0, 1.0) } else { 0.0 }
     }
 
-    /// Values for ticks, about `wanted` of them, with their text.
+    /// Returns about `wanted` values for ticks, with their text.
     #[must_use]
     pub fn ticks(&self, wanted: usize) -> Vec<(f64, String)> {
         let values: Vec<f64> = match self.scale {
@@ -110,7 +111,7 @@ impl Axis {
                 let first = (self.from / step - 1e-9).ceil();
                 let last = (self.to / step + 1e-9).floor();
                 let count = (last - first).max(0.0) as usize;
-                // Adding 0 turns -0 into 0.
+                // Adding 0 converts -0 to 0.
                 (0..=count).map(|index| (first + index as f64) * step + 0.0).collect()
             }
             Scale::Names => {
@@ -130,7 +131,7 @@ impl Axis {
     }
 }
 
-/// A value that a logarithm or a division can take.
+/// Replaces a value that is invalid for a logarithm or a division by 1.
 fn positive(value: f64) -> f64 {
     if value.is_finite() && value > 1e-6 { value } else { 1.0 }
 }
@@ -148,7 +149,7 @@ fn is_power_of_ten(value: f64) -> bool {
     (exponent - exponent.round()).abs() < 1e-6
 }
 
-/// 1, 2 or 5 times a power of ten, so that `range` has at most `wanted` of it.
+/// Returns 1, 2 or 5 times a power of ten, such that `range` has at most `wanted` steps.
 fn step(range: f64, wanted: f64) -> f64 {
     let rough = positive(range) / wanted;
     let power = 10_f64.powf(rough.log10().floor());
@@ -159,7 +160,7 @@ fn step(range: f64, wanted: f64) -> f64 {
         .unwrap_or(rough)
 }
 
-/// All 1, 2 and 5 times a power of ten between the two, both included.
+/// Returns all 1, 2 and 5 times a power of ten in the range, both ends inclusive.
 fn round_numbers(from: f64, to: f64) -> Vec<f64> {
     let (first, last) = (from.log10().floor() as i32, to.log10().ceil() as i32);
     (first..=last)

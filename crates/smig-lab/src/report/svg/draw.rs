@@ -1,4 +1,4 @@
-//! Drawing a figure.
+//! Renders a figure as SVG.
 
 use std::fmt::Write;
 
@@ -7,25 +7,25 @@ use super::shapes::{draw_shape, draw_swatch, round};
 use super::style::{STYLE, with_plain_colours};
 use crate::report::html::escape;
 
-/// Left of the plots, at least.
+/// Minimum space left of the plots.
 const LEFT: f64 = 44.0;
 const RIGHT: f64 = 12.0;
-/// Above a panel, for its title.
+/// Space for a title above a panel.
 const TITLE: f64 = 26.0;
-/// Above a panel without a title.
+/// Space above a panel without a title.
 const NO_TITLE: f64 = 6.0;
-/// One line of a legend.
+/// Height of one line of a legend.
 const LEGEND: f64 = 19.0;
-/// Below the last panel, for the x axis.
+/// Space for the x axis below the last panel.
 const BOTTOM: f64 = 34.0;
 const GAP: f64 = 12.0;
 
-/// Roughly how wide text is at 12 pixels.
+/// Estimates the width of text at 12 pixels.
 fn text_width(text: &str) -> f64 {
     text.chars().map(|c| if c.is_uppercase() || c == '_' { 8.6 } else { 6.6 }).sum()
 }
 
-/// Where one panel's plot is.
+/// Position and size of a panel's plot.
 struct Area {
     left: f64,
     top: f64,
@@ -34,33 +34,33 @@ struct Area {
 }
 
 impl Figure {
-    /// The chart as an element for a page that has the [style](STYLE).
+    /// Renders the chart as an element for a page that has the [style](STYLE).
     #[must_use]
     pub fn to_element(&self) -> String {
         self.render("")
     }
 
-    /// The chart as a file of its own.
+    /// Renders the chart as a standalone file.
     #[must_use]
     pub fn to_file(&self) -> String {
         let style = format!("<style>{STYLE}svg{{background:var(--paper)}}</style>");
         with_plain_colours(&self.render(&style))
     }
 
-    /// In CSS pixels, as [`Figure::width`].
+    /// Returns the height in CSS pixels, the unit of [`Figure::width`].
     #[must_use]
     pub fn height(&self) -> f64 {
         self.areas().last().map_or(0.0, |area| area.top + area.height) + BOTTOM
     }
 
-    /// Room for the longest number at a y axis.
+    /// Returns the space left of the plots, enough for the longest number of a y axis.
     fn left(&self) -> f64 {
         let ticks = self.panels.iter().flat_map(|panel| panel.y.ticks(8));
         let longest = ticks.map(|(_, text)| text.chars().count()).max().unwrap_or(0);
         LEFT.max(longest as f64 * 7.2 + 8.0)
     }
 
-    /// Where the panels' plots are.
+    /// Lays out the panels' plots.
     fn areas(&self) -> Vec<Area> {
         let (left, mut top) = (self.left(), 0.0);
         let area = |panel: &Panel| {
@@ -137,7 +137,7 @@ impl Figure {
         );
     }
 
-    /// Lines and numbers along.
+    /// Draws the vertical grid lines and the numbers of the x axis.
     fn write_x_axis(&self, lines: &mut String, texts: &mut String, area: &Area, labels: XLabels) {
         let ticks = self.x.ticks((area.width / 56.0) as usize);
         let count = ticks.len();
@@ -150,7 +150,8 @@ impl Figure {
             }
             let half = text_width(&text) / 2.0;
             let middle = x.min(self.width - half - 1.0);
-            // The last has the unit and stays; others give way.
+            // The last label has the unit and is always drawn; labels that would overlap are
+            // omitted.
             if labels == XLabels::Shown && middle + half <= free_until {
                 free_until = middle - half - 6.0;
                 write_label(texts, middle, area.top + area.height + 17.0, &text);
@@ -158,7 +159,7 @@ impl Figure {
         }
     }
 
-    /// Names along: all of them, every other one a line lower where they are too wide.
+    /// Draws all names of the x axis; if they are too wide, every other one a line lower.
     fn write_names(&self, texts: &mut String, area: &Area) {
         let names = self.x.ticks(0);
         let place = area.width / names.len().max(1) as f64;
@@ -196,7 +197,7 @@ impl Figure {
         self.legend(panel).len()
     }
 
-    /// The named layers in lines that fit, each with its position.
+    /// Breaks the legend's entries into lines that fit, each entry with its position.
     fn legend<'a>(&self, panel: &'a Panel) -> Vec<Vec<(f64, &'a Layer)>> {
         let mut lines: Vec<Vec<(f64, &Layer)>> = Vec::new();
         let mut x = f64::INFINITY;
@@ -219,8 +220,8 @@ impl Figure {
         draw_shape(out, layer, area.top, &at);
     }
 
-    /// A line through every plot, and the words in the first: those that would lie on others go
-    /// a line lower.
+    /// Draws a vertical line through all plots for each mark, and the labels in the first plot:
+    /// labels that would overlap go a line lower.
     fn draw_marks(&self, out: &mut String, areas: &[Area]) {
         let Some(first) = areas.first() else { return };
         let mut lines_until: Vec<f64> = Vec::new();
@@ -248,7 +249,7 @@ impl Figure {
                 escape(&mark.label),
             );
         }
-        // Over the lines, which their edge of paper hides.
+        // Drawn after the lines, so that the labels' background-coloured edge hides them.
         out.push_str(&words);
     }
 }
@@ -265,7 +266,7 @@ impl Area {
     }
 }
 
-/// Text below the plot.
+/// Draws centred text below the plot.
 fn write_label(out: &mut String, x: f64, y: f64, text: &str) {
     let (x, y, text) = (round(x), round(y), escape(text));
     let _ = write!(out, "<text x=\"{x}\" y=\"{y}\" text-anchor=\"middle\">{text}</text>");

@@ -1,131 +1,131 @@
-//! What a chart is made of.
+//! Data model of a chart.
 
 use super::Axis;
 
-/// A whole chart.
+/// A complete chart.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Figure {
-    /// A short name, for those who do not see the chart.
+    /// Accessible name.
     pub title: String,
-    /// What it shows, in a sentence, for the same readers.
+    /// Accessible description: what the chart shows, in a sentence.
     pub description: String,
-    /// In CSS pixels. Text keeps its size, so a narrow page needs a narrow chart.
+    /// Width in CSS pixels. Text does not scale, so a narrow page needs a narrow chart.
     pub width: f64,
-    /// What all panels share.
+    /// The x axis that all panels share.
     pub x: Axis,
-    /// From top to bottom.
+    /// Panels from top to bottom.
     pub panels: Vec<Panel>,
-    /// Moments, drawn through all panels.
+    /// Points in time, drawn through all panels.
     pub marks: Vec<Mark>,
 }
 
 /// One pair of axes.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Panel {
-    /// What the y axis counts; written above it.
+    /// Quantity of the y axis, written above it.
     pub title: String,
     /// The y axis.
     pub y: Axis,
-    /// Of the plot alone, in CSS pixels.
+    /// Height of the plot alone, in CSS pixels.
     pub height: f64,
-    /// Later ones lie over earlier ones.
+    /// Layers; later ones are drawn over earlier ones.
     pub layers: Vec<Layer>,
-    /// Values to compare with.
+    /// Reference values.
     pub rules: Vec<Rule>,
 }
 
 /// One series of a panel.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Layer {
-    /// For the legend; a layer without a name is not in it.
+    /// Name for the legend; a layer without a name has no entry.
     pub name: String,
-    /// Its colour.
+    /// Colour of the layer.
     pub colour: Colour,
-    /// How it is drawn.
+    /// Shape of the layer.
     pub shape: Shape,
 }
 
-/// How a layer is drawn. Values are in the axes' units.
+/// Shape of a layer. Values are in the axes' units.
 #[derive(Debug, Clone, PartialEq)]
 pub enum Shape {
-    /// Single values.
+    /// Individual values.
     Dots(Marker, Vec<Point>),
-    /// Straight lines from point to point.
+    /// A polyline.
     Line(Vec<(f64, f64)>),
-    /// Each value holds until the next: distributions.
+    /// A step function, where each value holds until the next: distributions.
     Steps(Vec<(f64, f64)>),
-    /// Filled areas: quantities per interval, stacked by whoever makes them.
+    /// Filled rectangles: quantities per interval, stacked by the caller.
     Blocks(Vec<Block>),
-    /// Blocks that each say something, with a line of paper between neighbours.
+    /// Rectangles with tooltips, and a gap between neighbours.
     Bars(Vec<Bar>),
-    /// Between two lines: stacked quantities, and intervals along a line.
+    /// The area between two lines: stacked quantities, and intervals along a line.
     Area(Tint, Vec<Range>),
-    /// From and to, with a cap at either end: intervals of single values.
+    /// Error bars with caps: intervals of individual values.
     Whiskers(Vec<Range>),
-    /// Moments, as short strokes at the panel's upper edge.
+    /// Points in time, as short strokes at the panel's upper edge.
     Ticks(Vec<f64>),
-    /// Values over a stretch, as level strokes: medians in boxes.
+    /// Horizontal strokes: medians in boxes.
     Levels(Vec<Level>),
-    /// A closed line with what is inside: distributions.
+    /// A closed, filled polygon: distributions.
     Outline(Tint, Vec<(f64, f64)>),
-    /// Text whose lower edge's middle is at its place: the values of bars.
+    /// Text, centred above its position: the values of bars.
     Words(Vec<Word>),
 }
 
-/// A value over a stretch.
+/// A horizontal stroke.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct Level {
-    /// From and to, along.
+    /// Left and right end.
     pub x: (f64, f64),
-    /// Up.
+    /// Vertical value.
     pub y: f64,
 }
 
-/// A few characters at a place.
+/// A short text at a position.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Word {
-    /// Along.
+    /// Horizontal value.
     pub x: f64,
-    /// Up.
+    /// Vertical value.
     pub y: f64,
     /// Plain text.
     pub text: String,
 }
 
-/// How much of its colour an area has.
+/// Opacity of an area.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Tint {
-    /// All.
+    /// Opaque.
     Full,
-    /// Enough to be told from both others.
+    /// Distinguishable from both others.
     Half,
-    /// So little that lines and grid show through.
+    /// Transparent enough for lines and grid to show through.
     Faint,
 }
 
-/// From and to, at a place.
+/// A vertical range at a position.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct Range {
-    /// Along.
+    /// Horizontal value.
     pub x: f64,
-    /// Up.
+    /// Lower end.
     pub low: f64,
-    /// Up.
+    /// Upper end.
     pub high: f64,
 }
 
-/// A block with what is shown when a pointer rests on it.
+/// A rectangle with a tooltip.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Bar {
-    /// Where.
+    /// Position and size.
     pub block: Block,
-    /// How much colour.
+    /// Opacity.
     pub tint: Tint,
-    /// Plain text.
+    /// Tooltip, plain text.
     pub tooltip: String,
 }
 
-/// The form of a dot.
+/// Form of a dot.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Marker {
     /// ●
@@ -138,41 +138,41 @@ pub enum Marker {
     Ring,
 }
 
-/// A value with what is shown when a pointer rests on it.
+/// A point with a tooltip.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Point {
-    /// Along.
+    /// Horizontal value.
     pub x: f64,
-    /// Up.
+    /// Vertical value.
     pub y: f64,
-    /// Plain text.
+    /// Tooltip, plain text.
     pub tooltip: String,
 }
 
 /// A filled rectangle.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct Block {
-    /// From and to, along.
+    /// Left and right end.
     pub x: (f64, f64),
-    /// From and to, up.
+    /// Lower and upper end.
     pub y: (f64, f64),
 }
 
-/// A moment.
+/// A labelled point in time.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Mark {
-    /// When, in the x axis' unit.
+    /// Position, in the x axis' unit.
     pub x: f64,
-    /// A word or two, written beside the line.
+    /// Short label, written beside the line.
     pub label: String,
 }
 
-/// A value to compare with: a horizontal line.
+/// A reference value, drawn as a horizontal line.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Rule {
-    /// In the y axis' unit.
+    /// Value, in the y axis' unit.
     pub y: f64,
-    /// A word or two, written above the line.
+    /// Short label, written above the line.
     pub label: String,
 }
 
@@ -185,18 +185,18 @@ pub enum Colour {
     Purple,
     /// Blue.
     Blue,
-    /// Dark grey-blue on light, light on dark.
+    /// Dark grey-blue in the light style, light in the dark style.
     Slate,
     /// Yellow-orange.
     Amber,
     /// Blue-green.
     Teal,
-    /// As text: black on light, white on dark.
+    /// The text colour: black in the light style, white in the dark style.
     Ink,
 }
 
 impl Colour {
-    /// The name of its CSS variable.
+    /// Returns the name of its CSS variable.
     #[must_use]
     pub const fn variable(self) -> &'static str {
         match self {

@@ -1,10 +1,9 @@
-//! Charts as SVG: panels one above the other that share an x axis.
+//! Charts as SVG: stacked panels that share an x axis.
 //!
-//! Owns layout and drawing; knows nothing of what is drawn. Colours are CSS
-//! variables with a light and a dark value each, so a chart follows its reader's
-//! choice inside a page and alone. The palette can be told apart with any
-//! colour vision, and no meaning hangs on colour alone: layers have markers of
-//! different form, or labels.
+//! Owns layout and drawing; independent of the data. Colours are CSS variables with a light and a
+//! dark value each, so a chart follows the reader's colour scheme, both inside a page and as a
+//! standalone file. The palette is distinguishable with any colour vision, and no information is
+//! conveyed by colour alone: layers have markers of different form, or labels.
 
 mod axis;
 mod draw;

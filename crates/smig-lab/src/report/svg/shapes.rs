@@ -1,16 +1,16 @@
-//! Drawing what a layer is made of.
+//! Draws the shape of a layer.
 
 use std::fmt::Write;
 
 use super::figure::{Bar, Block, Colour, Layer, Level, Marker, Point, Range, Shape, Tint, Word};
 use crate::report::html::escape;
 
-/// Half of a whisker's cap.
+/// Half the width of a whisker's cap.
 const CAP: f64 = 3.5;
-/// A stroke that marks a moment.
+/// Length of a tick.
 const TICK: f64 = 7.0;
 
-/// Draws a layer; `at` turns values into places, `top` is the plot's upper edge.
+/// Draws a layer; `at` maps values to positions, `top` is the plot's upper edge.
 pub(super) fn draw_shape(
     out: &mut String,
     layer: &Layer,
@@ -78,7 +78,7 @@ pub(super) fn draw_shape(
     }
 }
 
-/// A rectangle as part of a path, with a hair of paper to its right.
+/// Appends a rectangle to a path, with a hairline gap to its right.
 fn outline(out: &mut String, block: &Block, least: f64, at: &dyn Fn(f64, f64) -> (f64, f64)) {
     let (left, bottom) = at(block.x.0, block.y.0);
     let (right, top) = at(block.x.1, block.y.1);
@@ -113,7 +113,7 @@ fn draw_area(
     draw_outline(out, colour, tint, upper.chain(lower));
 }
 
-/// A filled shape with these corners.
+/// Draws a filled polygon with these corners.
 fn draw_outline(
     out: &mut String,
     colour: Colour,
@@ -169,7 +169,7 @@ const fn tint_style(tint: Tint) -> &'static str {
     }
 }
 
-/// A layer's sign in a legend, ten pixels wide, at the middle of its left edge.
+/// Draws a layer's symbol in a legend, ten pixels wide; (`x`, `y`) is the middle of its left edge.
 pub(super) fn draw_swatch(out: &mut String, layer: &Layer, x: f64, y: f64) {
     match &layer.shape {
         Shape::Dots(marker, _) => {
@@ -186,7 +186,7 @@ pub(super) fn draw_swatch(out: &mut String, layer: &Layer, x: f64, y: f64) {
             swatch(out, layer.colour, tint, x, y);
         }
         Shape::Area(tint, _) | Shape::Outline(tint, _) => swatch(out, layer.colour, *tint, x, y),
-        // Words need no key.
+        // Text needs no symbol.
         Shape::Words(_) => {}
         Shape::Whiskers(_) => {
             let range = |x: f64, y: f64| (x, y);
@@ -252,8 +252,8 @@ fn fill(colour: Colour) -> String {
     format!("style=\"fill:var({})\"", colour.variable())
 }
 
-/// To a tenth of a pixel: sharper than any screen, and shorter.
+/// Rounds to a tenth of a pixel: finer than any screen, and shorter output.
 pub(super) fn round(value: f64) -> f64 {
     let tenths = (value * 10.0).round() / 10.0;
-    if tenths == 0.0 { 0.0 } else { tenths } // not -0
+    if tenths == 0.0 { 0.0 } else { tenths } // normalizes -0
 }

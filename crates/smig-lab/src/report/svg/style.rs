@@ -1,8 +1,7 @@
-//! Colours and type of charts, as CSS. A page has this once; an SVG file that
-//! stands alone carries it.
+//! Colours and fonts of charts, as CSS. A page contains it once; a standalone SVG file embeds it.
 
-/// The style sheet. All of its rules are below the class `fig`, and the colours
-/// are variables of the root.
+/// The style sheet. All of its rules are scoped to the class `fig`; the colours are variables of
+/// the root.
 pub const STYLE: &str = "\
 :root{--paper:#fff;--ink:#1c2128;--soft:#59636e;--grid:#dde2e8;--vermilion:#c8500a;\
 --purple:#a8508e;--blue:#0a66a8;--slate:#52657a;--amber:#e39b00;--teal:#00856a}\
@@ -27,8 +26,9 @@ stroke-linejoin:round}\
 .fig .dots{stroke:var(--paper);stroke-width:.8}\
 ";
 
-/// For programs that know no CSS variables, as many that put an SVG file into a paper do not: before each
-/// declaration that uses one, the same declaration with the light value. Others take the later of the two.
+/// Adds fallbacks for programs without CSS variables, such as many SVG converters for papers:
+/// before each declaration with a variable, the same declaration with the light value. Other
+/// programs use the later of the two.
 #[must_use]
 pub fn with_plain_colours(svg: &str) -> String {
     let light = STYLE.split("@media").next().unwrap_or_default();

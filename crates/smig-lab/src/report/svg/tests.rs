@@ -1,4 +1,4 @@
-//! Charts are well-formed and draw what they were given.
+//! Tests that charts are well-formed and draw their input.
 
 use super::{Axis, Block, Colour, Figure, Layer, Mark, Marker, Panel, Point, Rule, Shape};
 
@@ -38,7 +38,8 @@ fn figure() -> Figure {
     }
 }
 
-/// Every tag is closed, in the right order. Enough of XML for what is made here.
+/// Asserts that all tags are closed in the right order. Covers only the XML that this crate
+/// generates.
 pub(crate) fn assert_balanced(markup: &str) {
     let void = ["meta", "link", "br", "hr", "img", "!doctype"];
     let mut open: Vec<&str> = Vec::new();
@@ -70,7 +71,7 @@ fn dots_sit_where_their_values_are() {
     let Shape::Dots(marker, _) = &mut figure.panels[0].layers[0].shape else { unreachable!() };
     *marker = Marker::Circle;
     let svg = figure.to_element();
-    // The plot is 304 wide from 44 on; its y axis runs from 50 to 2,000.
+    // The plot starts at 44 and is 304 wide; its y axis extends from 50 to 2,000.
     assert!(svg.contains("<circle cx=\"44\" "), "{svg}");
     assert!(svg.contains("<circle cx=\"196\" cy=\"45\" "), "{svg}");
 }
@@ -83,7 +84,8 @@ fn a_file_stands_alone_and_an_element_leans_on_its_page() {
     assert_balanced(&figure.to_file());
 }
 
-/// Inkscape, librsvg and LaTeX's converters know no CSS variables and draw black on black without these.
+/// Inkscape, librsvg and LaTeX's converters do not support CSS variables and draw black on black
+/// without the fallbacks.
 #[test]
 fn each_colour_of_a_file_has_its_plain_value_before_it() {
     let svg = figure().to_file();

@@ -1,4 +1,5 @@
-//! Several runs side by side, panel by panel on the same scales: what changes is what one sees.
+//! Renders several runs side by side, panel by panel on the same scales, so that differences are
+//! visible.
 
 use std::fmt::Write;
 
@@ -11,12 +12,12 @@ use crate::sample::Timeline;
 
 const MARGIN: f64 = 14.0;
 const GAP: f64 = 18.0;
-/// Above the panels: the run's name.
+/// Space above the panels for the run's name.
 const HEAD: f64 = 34.0;
 
-/// The pictures of several runs as one SVG file, from the same panels: requests, what they took,
-/// what arrives, the queue, what senders hold, round trips. Time begins with each run and is equally
-/// long in all.
+/// Renders the charts of several runs as one SVG file with the same panels: requests, their
+/// durations, arriving data, the queue, data held at senders, round-trip times. The time axis
+/// starts with each run and has the same length in all.
 #[must_use]
 pub fn render_beside(timelines: &[&Timeline], width: f64) -> String {
     let count = timelines.len().max(1) as f64;
@@ -56,7 +57,7 @@ pub fn render_beside(timelines: &[&Timeline], width: f64) -> String {
     ))
 }
 
-/// The panels that every run has, whether or not it has something for them.
+/// Builds the panels that every run has, even without values.
 fn figure(timeline: &Timeline, view: &View, rows: usize) -> Figure {
     let connections = Connections::of(timeline);
     let marks = moves(timeline, &connections, view);
@@ -83,7 +84,7 @@ fn figure(timeline: &Timeline, view: &View, rows: usize) -> Figure {
     }
 }
 
-/// Without a legend, whose lines would push panels apart.
+/// Removes the legend, whose lines would misalign the panels.
 fn without_names(mut panel: Panel) -> Panel {
     for layer in &mut panel.layers {
         layer.name.clear();
@@ -91,12 +92,12 @@ fn without_names(mut panel: Panel) -> Panel {
     panel
 }
 
-/// With another title, for what the legend would have said.
+/// Replaces the title, to state what the legend would.
 fn titled(title: &str) -> impl Fn(Panel) -> Panel {
     move |panel| Panel { title: title.to_owned(), ..panel }
 }
 
-/// With a legend that fits in one line: the title says that numbers are connections.
+/// Shortens the legend to one line: the title states that the numbers are connections.
 fn with_short_names(mut panel: Panel) -> Panel {
     for layer in &mut panel.layers {
         if let Some(short) = layer.name.strip_prefix(panels::BY_CONNECTION) {
@@ -106,7 +107,7 @@ fn with_short_names(mut panel: Panel) -> Panel {
     panel
 }
 
-/// Gives panels of one title the same axis: the longest.
+/// Gives panels with the same title the same y axis: the longest.
 fn share_scales(figures: &mut [Figure]) {
     let axes: Vec<(String, Axis)> = figures
         .iter()

@@ -1,37 +1,37 @@
-//! Which connections there were, with a number and a colour each.
+//! The connections of a timeline, with a number and a colour each.
 
 use crate::report::bytes;
 use crate::report::svg::Colour;
 use crate::sample::{Column, ConnectionName, MarkKind, Subject, Timeline, Track};
 
-/// One that carried something.
+/// A connection that carried data.
 #[derive(Debug, Clone, PartialEq)]
 pub(super) struct Connection {
     pub(super) name: ConnectionName,
-    /// In order of opening, from 1, among those that carried something.
+    /// Number in order of opening, from 1, among the connections that carried data.
     pub(super) number: usize,
     pub(super) colour: Colour,
-    /// The congestion controls that its sender had, in order.
+    /// Congestion controls of its sender, in order.
     pub(super) controls: Vec<String>,
-    /// Bytes that its sender got acknowledged.
+    /// Bytes of its sender that were acknowledged.
     pub(super) acked: u64,
 }
 
-/// All of a timeline.
+/// The connections of a timeline.
 #[derive(Debug, Clone, PartialEq)]
 pub(super) struct Connections {
-    /// The host that sent most.
+    /// Host that sent the most data.
     pub(super) sender: String,
     used: Vec<Connection>,
-    /// Opened, but of no account.
+    /// Number of connections that were opened but carried no significant data.
     pub(super) unused: usize,
 }
 
-/// By number. Neighbours differ in lightness.
+/// Colours by number. Neighbours differ in lightness.
 const COLOURS: [Colour; 5] =
     [Colour::Blue, Colour::Amber, Colour::Teal, Colour::Purple, Colour::Slate];
 
-/// A connection that carried less of the sender's bytes than one in this many is a spare.
+/// A connection that carried at most one in this many of the sender's bytes counts as unused.
 const LEAST_SHARE: u64 = 1_000;
 
 impl Connections {
@@ -47,7 +47,7 @@ impl Connections {
                 _ => {}
             }
         }
-        // Names that only streams know: of a run without the kernel's word.
+        // Connections that occur only in streams' tracks, in a run without kernel samples.
         for track in &timeline.tracks {
             let Subject::Stream { connection, .. } = &track.of else { continue };
             let carried = track.last(Column::CarriedBytes).unwrap_or(0);
@@ -88,7 +88,7 @@ impl Connections {
         Some(self.by_name(name)?.number)
     }
 
-    /// For those who do not see the picture.
+    /// Returns a description for the accessible text.
     pub(super) fn describe(&self) -> String {
         let each = self.used.iter().map(|one| {
             let Connection { number, acked, .. } = one;
@@ -100,7 +100,7 @@ impl Connections {
 }
 
 impl Connection {
-    /// `2 (bbr)`
+    /// Returns the title: `2 (bbr)`.
     pub(super) fn title(&self) -> String {
         let number = self.number;
         if self.controls.is_empty() {
@@ -110,7 +110,7 @@ impl Connection {
         }
     }
 
-    /// What the kernel of the sender knows of it.
+    /// Returns the track of the sender's kernel.
     pub(super) fn track<'a>(&self, timeline: &'a Timeline) -> Option<&'a Track> {
         let sender = sender(timeline);
         timeline.tracks.iter().find(|track| {
@@ -120,7 +120,7 @@ impl Connection {
     }
 }
 
-/// The host whose connections got most acknowledged; of equal ones the first.
+/// Returns the host with the most acknowledged bytes; the first one of equals.
 fn sender(timeline: &Timeline) -> String {
     let mut totals: Vec<(&str, u64)> = Vec::new();
     for track in &timeline.tracks {

@@ -1,8 +1,8 @@
-//! What was sampled of a run, in one picture on one time axis: each request, what arrives by which
-//! connection, the queue before the link, what each connection holds, and its round trips.
+//! Renders the samples of a run as one chart on one time axis: each request, the data that arrives
+//! by connection, the link's queue, the data that each connection holds, and its round-trip times.
 //!
-//! Owns what is shown of a [`Timeline`] and how. It computes nothing that is not drawn, and it
-//! shows what the timeline has: panels without values are left out.
+//! Owns the presentation of a [`Timeline`]. It computes only what is drawn, and omits panels
+//! without values.
 
 mod beside;
 mod connections;
@@ -22,19 +22,19 @@ pub use beside::render_beside;
 pub use page::render_html;
 pub use poster::render_svg;
 
-/// The part of the time axis that is shown, and how wide.
+/// The visible part of the time axis, and its width.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct View {
-    /// Microseconds after the timeline's origin.
+    /// Start, in microseconds since the timeline's origin.
     pub from_us: u64,
-    /// The same.
+    /// End, in microseconds since the timeline's origin.
     pub to_us: u64,
-    /// In CSS pixels.
+    /// Width in CSS pixels.
     pub width: f64,
 }
 
 impl View {
-    /// All of it.
+    /// Returns a view of the complete timeline.
     #[must_use]
     pub fn whole(timeline: &Timeline, width: f64) -> Self {
         Self { from_us: 0, to_us: timeline.end_us().max(1), width }
@@ -48,18 +48,18 @@ impl View {
         self.to_us.saturating_sub(self.from_us)
     }
 
-    /// Points that a line across the plot can show.
+    /// Returns the number of points that a line across the plot can show.
     fn columns(&self) -> usize {
         self.width.max(100.0) as usize
     }
 }
 
-/// Seconds on the axis.
+/// Converts microseconds to the axis' seconds.
 fn seconds(us: u64) -> f64 {
     us as f64 / 1e6
 }
 
-/// The picture as a chart.
+/// Builds the chart.
 #[must_use]
 pub fn figure(timeline: &Timeline, view: &View) -> Figure {
     let connections = Connections::of(timeline);
@@ -85,8 +85,8 @@ pub fn figure(timeline: &Timeline, view: &View) -> Figure {
     }
 }
 
-/// What SMig did, as words at lines through all panels. Those that are too close to be told apart
-/// become one.
+/// Returns SMig's actions as labelled marks. Marks of one kind that are too close to be
+/// distinguishable are merged.
 fn moves(timeline: &Timeline, connections: &Connections, view: &View) -> Vec<Mark> {
     let shown = [MarkKind::Join, MarkKind::Migrate, MarkKind::Reset, MarkKind::Declined];
     let close_us = (view.length_us() as f64 * 5.0 / view.width) as u64;

@@ -1,4 +1,4 @@
-//! The picture as a page: all of it, and a closer look at each move.
+//! Renders the chart as a page: the complete run, and a close-up of each migration.
 
 use super::connections::Connections;
 use super::poster::summary;
@@ -9,13 +9,13 @@ use crate::sample::{Column, MarkKind, Timeline};
 
 const WIDE: f64 = 1_092.0;
 const NARROW: f64 = 360.0;
-/// A closer look begins this long before its moment, and ends this long after.
+/// Time that a close-up shows before and after its migration.
 const BEFORE_US: u64 = 400_000;
 const AFTER_US: u64 = 800_000;
-/// Closer looks at most.
+/// Maximum number of close-ups.
 const LOOKS: usize = 6;
 
-/// The picture as one page without network and script.
+/// Renders the chart as one page without network access and scripts.
 #[must_use]
 pub fn render_html(timeline: &Timeline) -> String {
     let mut page = Page::new(&timeline.head.title);
@@ -52,7 +52,7 @@ const CAPTION: &str = "Everything is on one clock. Bars: each request; pale unti
     sender: what one connection has sent without an acknowledgement yet, and above it what still \
     waits in the socket; the line is its congestion window.";
 
-/// The first of moves that follow closely on each other.
+/// Returns the first migration of each group that fits one close-up.
 fn looks(timeline: &Timeline) -> Vec<(u64, String)> {
     let mut looks: Vec<(u64, String)> = Vec::new();
     let moves = timeline.marks.iter().filter(|mark| mark.kind == MarkKind::Migrate);

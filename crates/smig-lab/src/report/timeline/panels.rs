@@ -1,4 +1,4 @@
-//! Quantities over time.
+//! Panels of quantities over time.
 
 use super::connections::{Connection, Connections};
 use super::thin::thin;
@@ -7,15 +7,15 @@ use crate::report::svg::{Axis, Block, Colour, Layer, Panel, Range, Rule, Shape, 
 use crate::report::{ms, number};
 use crate::sample::{Column, ConnectionName, Direction, Subject, Timeline, Track};
 
-/// Of a plot, in pixels.
+/// Height of a plot in pixels.
 const HEIGHT: f64 = 80.0;
-/// Above the highest value.
+/// Space above the highest value.
 const ROOM: f64 = 1.08;
 
-/// Before a connection's name in a legend.
+/// Prefix of a connection's name in a legend.
 pub(super) const BY_CONNECTION: &str = "by connection ";
 
-/// Only the words at the marks, which need more lines where they are closer.
+/// A panel for the marks' labels alone, which need more lines if the marks are closer.
 pub(super) fn strip(view: &View) -> Panel {
     Panel {
         title: String::new(),
@@ -26,7 +26,7 @@ pub(super) fn strip(view: &View) -> Panel {
     }
 }
 
-/// What came by each connection, stacked.
+/// Data that arrived on each connection, stacked.
 pub(super) fn arriving(
     timeline: &Timeline,
     connections: &Connections,
@@ -56,7 +56,7 @@ pub(super) fn arriving(
     let rule = link.map(|rate| Rule { y: rate, label: String::new() });
     (!layers.is_empty()).then(|| Panel {
         title: "Arriving at the client, Mbit/s (dotted: the link)".into(),
-        // A burst out of a full buffer may be higher than the link for a moment.
+        // A burst out of a full buffer may exceed the link's rate briefly.
         y: Axis::linear_exact(most.max(link.unwrap_or(0.0)) * ROOM, ""),
         height: HEIGHT,
         layers,
@@ -64,7 +64,7 @@ pub(super) fn arriving(
     })
 }
 
-/// About a hundred bins, each a round length.
+/// Returns the length of a bin, a round number: about a hundred bins.
 fn bin_us(view: &View) -> u64 {
     let rough = view.length_us() / 100;
     let mut bin = 1_000;
@@ -76,8 +76,8 @@ fn bin_us(view: &View) -> u64 {
     bin
 }
 
-/// Megabits a second that came by a connection in each bin: by the receiver's kernel, or by the
-/// bodies of streams where that was not asked.
+/// Returns the rate in Mbit/s that arrived on a connection, by bin: from the receiver's kernel, or
+/// from the bodies of streams if that was not sampled.
 fn rates(
     timeline: &Timeline,
     connections: &Connections,
@@ -105,7 +105,7 @@ fn rates(
     bytes.into_iter().map(|bytes| bytes * 8.0 / bin as f64).collect()
 }
 
-/// Adds what a counter grew by to bins, evenly from each look at it to the next.
+/// Adds a counter's growth to bins, distributed evenly between two samples.
 fn spread(counter: impl Iterator<Item = (u64, u64)>, origin: u64, bin: u64, into: &mut [f64]) {
     let mut before: Option<(u64, u64)> = None;
     for (at, total) in counter {
@@ -114,7 +114,7 @@ fn spread(counter: impl Iterator<Item = (u64, u64)>, origin: u64, bin: u64, into
         let came = total.saturating_sub(from) as f64;
         let length = (at - since).max(1) as f64;
         let end = origin + into.len() as u64 * bin;
-        // The bins that the stretch touches, within the view.
+        // The bins that the interval overlaps, within the view.
         let mut begin = since.max(origin);
         while came > 0.0 && begin < at.max(since + 1).min(end) {
             let index = (begin - origin) / bin;
@@ -127,7 +127,7 @@ fn spread(counter: impl Iterator<Item = (u64, u64)>, origin: u64, bin: u64, into
     }
 }
 
-/// How far long transfers are, in the colour of the connection that brings their bytes.
+/// Progress of long transfers, in the colour of the connection that carries their bytes.
 pub(super) fn progress(
     timeline: &Timeline,
     connections: &Connections,
@@ -166,10 +166,10 @@ pub(super) fn progress(
     })
 }
 
-/// A transfer with fewer looks at it is too short to be followed.
+/// A transfer with fewer samples is too short to be drawn.
 const LOOKS: usize = 8;
 
-/// Each look at a stream: when, which connection had brought more, and the total so far.
+/// Returns each sample of a stream: time, connection that carried more, and total so far.
 fn looks<'a>(timeline: &'a Timeline, stream: &str) -> Vec<(u64, &'a ConnectionName, u64)> {
     let mut steps: Vec<(u64, &ConnectionName, u64)> = Vec::new();
     for track in &timeline.tracks {
@@ -192,7 +192,7 @@ fn looks<'a>(timeline: &'a Timeline, stream: &str) -> Vec<(u64, &'a ConnectionNa
     steps
 }
 
-/// The queue towards the client by whose packets stand in it, with every drop.
+/// The queue towards the client by connection, with every drop.
 pub(super) fn queue(timeline: &Timeline, connections: &Connections, view: &View) -> Option<Panel> {
     let of = |connection| Subject::Link { direction: Direction::ToClient, connection };
     let all = of(None);
@@ -231,7 +231,7 @@ pub(super) fn queue(timeline: &Timeline, connections: &Connections, view: &View)
         let label = format!("full: {} packets, {} ms of the link", link.queue_packets, ms(drain));
         Rule { y: link.queue_packets as f64, label }
     });
-    // A deep queue that is never half full would only press the picture down.
+    // Omit the limit of a queue that never fills to 40 %: it would only compress the chart.
     let limit = limit.filter(|rule| rule.y <= most * 2.5);
     let axis = most.max(limit.as_ref().map_or(0.0, |rule| rule.y * 1.3));
     if !drops.is_empty() {
@@ -247,13 +247,13 @@ pub(super) fn queue(timeline: &Timeline, connections: &Connections, view: &View)
     })
 }
 
-/// From `floors` to `tops` at the points' moments; each holds until the next.
+/// Returns ranges from `floors` to `tops` at the times of the points; each holds until the next.
 fn steps(points: &[(u64, u64)], floors: &[u64], tops: &[u64]) -> Vec<Range> {
     let mut ranges: Vec<Range> = Vec::new();
     for (((at, _), low), high) in points.iter().zip(floors).zip(tops) {
         let (x, low, high) = (seconds(*at), *low as f64, *high as f64);
         match ranges.last().copied() {
-            // Nothing to draw but the same line.
+            // No change: extend the previous range.
             Some(last) if (last.low, last.high) == (low, high) => {}
             last => {
                 ranges.extend(last.map(|last| Range { x, ..last }));
@@ -270,7 +270,7 @@ fn layer(name: &str, colour: Colour, shape: Shape) -> Layer {
     Layer { name: name.to_owned(), colour, shape }
 }
 
-/// What one connection holds at its sender: on its way, and not sent yet.
+/// Data that one connection holds at its sender: in flight, and not sent yet.
 pub(super) fn sender(timeline: &Timeline, one: &Connection, view: &View) -> Option<Panel> {
     let track = one.track(timeline)?;
     let flight: Vec<Range> = thin(track.points(Column::UnackedBytes), view)
@@ -288,7 +288,7 @@ pub(super) fn sender(timeline: &Timeline, one: &Connection, view: &View) -> Opti
     let most = unsent.iter().map(|range| range.high).fold(0.0, f64::max);
     let window = line(track, Column::CwndBytes, 1e-3, view);
     let widest = window.iter().map(|(_, y)| *y).fold(0.0, f64::max);
-    // A window that is far from being used would press down what uses it.
+    // The limit of a window that is far from being used would compress the other values.
     let top = widest.min(most * 3.0).max(most);
     if most <= 0.0 {
         return None;
@@ -317,8 +317,7 @@ pub(super) fn sender(timeline: &Timeline, one: &Connection, view: &View) -> Opti
     })
 }
 
-/// What all connections together hold at the sender, on top of each other: sent and unacknowledged
-/// in full colour, unsent faint.
+/// Data that all connections together hold at the sender, stacked: in flight opaque, unsent faint.
 pub(super) fn senders(
     timeline: &Timeline,
     connections: &Connections,
@@ -326,7 +325,7 @@ pub(super) fn senders(
 ) -> Option<Panel> {
     let tracks: Vec<(&Connection, &Track)> =
         connections.used().filter_map(|one| Some((one, one.track(timeline)?))).collect();
-    // One list of moments for all, so that areas lie on each other.
+    // One list of times for all connections, so that their areas can be stacked.
     let mut moments: Vec<u64> = tracks
         .iter()
         .flat_map(|(_, track)| thin(track.points(Column::UnsentBytes), view))
@@ -367,7 +366,7 @@ fn line(track: &Track, column: Column, scale: f64, view: &View) -> Vec<(f64, f64
         .collect()
 }
 
-/// When bytes were sent again.
+/// Returns the times of retransmissions.
 fn retransmissions(track: &Track, view: &View) -> Vec<f64> {
     let points: Vec<(u64, u64)> = track.points(Column::RetransmittedBytes).collect();
     points
@@ -377,7 +376,7 @@ fn retransmissions(track: &Track, view: &View) -> Vec<f64> {
         .collect()
 }
 
-/// The smoothed round-trip time of each connection, as its sender has it.
+/// The smoothed round-trip time of each connection, as measured by its sender.
 pub(super) fn round_trips(
     timeline: &Timeline,
     connections: &Connections,

@@ -1,4 +1,4 @@
-//! The picture as a file that says by itself what it shows.
+//! Renders the chart as a self-explanatory file.
 
 use std::fmt::Write;
 
@@ -11,12 +11,12 @@ use crate::sample::{Outcome, Timeline};
 use crate::stats;
 
 const MARGIN: f64 = 14.0;
-/// Above the panels: the title, and lines of facts below it.
+/// Space above the panels for the title; lines of facts add to it.
 const HEAD: f64 = 36.0;
-/// One line of facts below it.
+/// Height of one line of facts.
 pub(super) const LINE: f64 = 16.0;
 
-/// The picture as an SVG file that stands alone, light or dark as its reader has it.
+/// Renders the chart as a standalone SVG file, light or dark by the reader's colour scheme.
 #[must_use]
 pub fn render_svg(timeline: &Timeline, view: &View) -> String {
     let inner = View { width: view.width - 2.0 * MARGIN, ..*view };
@@ -42,14 +42,14 @@ pub fn render_svg(timeline: &Timeline, view: &View) -> String {
     with_plain_colours(&out)
 }
 
-/// What a poster has beside a chart's style.
+/// Rules of a poster in addition to the chart's style.
 pub(super) const HEAD_STYLE: &str = "\
 .fig .paper{fill:var(--paper)}\
 .fig .run{fill:var(--ink);font-size:17px;font-weight:600}\
 .fig .found{fill:var(--ink);font-size:13px}\
 ";
 
-/// The link, and what requests of each group took.
+/// Returns the parameters of the link, and the durations of the requests of each group.
 pub(super) fn facts(timeline: &Timeline) -> Vec<String> {
     let mut facts = Vec::new();
     if let Some(link) = timeline.head.link {
@@ -84,12 +84,12 @@ pub(super) fn facts(timeline: &Timeline) -> Vec<String> {
     facts
 }
 
-/// The facts in one line, and what the picture leaves out.
+/// Returns the facts in one line, and what the chart omits.
 pub(super) fn summary(timeline: &Timeline) -> String {
     all_facts(timeline).join(" · ")
 }
 
-/// Facts in as few lines as fit, roughly.
+/// Joins facts into lines that fit approximately.
 pub(super) fn in_lines(facts: Vec<String>, width: f64) -> Vec<String> {
     let mut lines: Vec<String> = Vec::new();
     for fact in facts {
@@ -113,7 +113,7 @@ fn all_facts(timeline: &Timeline) -> Vec<String> {
     facts
 }
 
-/// Milliseconds, or seconds from ten on.
+/// Formats milliseconds, or seconds from ten seconds on.
 fn time(millis: f64) -> String {
     if millis >= 10_000.0 {
         format!("{:.1} s", millis / 1e3)

@@ -1,4 +1,4 @@
-//! Each request as a bar, in as few rows as keep them apart.
+//! Each request as a bar, in the fewest rows without overlaps.
 
 use super::connections::Connections;
 use super::{View, seconds};
@@ -6,18 +6,18 @@ use crate::report::svg::{Axis, Bar, Block, Colour, Layer, Marker, Panel, Point, 
 use crate::report::{bytes, ms, number};
 use crate::sample::{Column, ConnectionName, Outcome, Span, Subject, Timeline, Track};
 
-/// Of a row.
+/// Height of a row.
 const TALL: f64 = 15.0;
-/// Rows get lower when there are more than this many.
+/// Number of rows above which further rows are lower.
 const TALL_ROWS: usize = 8;
-/// Higher than this, rows would push the rest out of sight.
+/// Maximum height of the panel.
 const MOST: f64 = 170.0;
-/// Requests of one group from which on their times are a series.
+/// Minimum number of requests in a group for a series of their durations.
 const MANY: usize = 5;
-/// Paper between rows, as a share of one.
+/// Gap between rows, as a share of a row.
 const GAP: f64 = 0.16;
 
-/// With at least this many rows.
+/// Builds the panel with at least `least_rows` rows.
 pub(super) fn panel(
     timeline: &Timeline,
     connections: &Connections,
@@ -51,8 +51,7 @@ pub(super) fn panel(
     })
 }
 
-/// What each of many small requests took. Those that are alone of their kind, or long, are seen
-/// well enough as bars.
+/// Durations of groups of many requests. Single requests are visible enough as bars.
 pub(super) fn times(timeline: &Timeline, connections: &Connections, view: &View) -> Option<Panel> {
     let shown = |span: &&Span| {
         let many = timeline.spans.iter().filter(|other| other.group == span.group).count() >= MANY;
@@ -88,12 +87,12 @@ pub(super) fn times(timeline: &Timeline, connections: &Connections, view: &View)
     })
 }
 
-/// Rows that a timeline needs.
+/// Returns the number of rows that a timeline needs.
 pub(super) fn rows(timeline: &Timeline, view: &View) -> usize {
     pack(&shown(timeline, view)).into_iter().max().map_or(0, |most| most + 1)
 }
 
-/// The longest on top, and the rest by the clock.
+/// Sorts the long spans first, the others by time.
 fn shown<'a>(timeline: &'a Timeline, view: &View) -> Vec<&'a Span> {
     let mut spans: Vec<&Span> = timeline
         .spans
@@ -105,16 +104,16 @@ fn shown<'a>(timeline: &'a Timeline, view: &View) -> Vec<&'a Span> {
     spans
 }
 
-/// How a piece of a request is drawn.
+/// How a part of a request is drawn.
 #[derive(Debug, Clone, Copy, PartialEq)]
 enum Kind {
-    /// Nothing has come yet; the colour is that of who brings it.
+    /// No data yet; in the colour of the connection that carries the response.
     Waiting(Colour, usize),
-    /// Bytes come by the connection of this number.
+    /// Data arrives on the connection of this number.
     Coming(Colour, usize),
-    /// Who brings it is not known.
+    /// The connection is unknown.
     Unknown,
-    /// It did not come to its end.
+    /// The request was cancelled or failed.
     Ended,
 }
 
@@ -150,7 +149,7 @@ struct Piece {
     kind: Kind,
 }
 
-/// The row of each span: the first that is free.
+/// Assigns each span the first free row.
 fn pack(spans: &[&Span]) -> Vec<usize> {
     let mut free_from: Vec<u64> = Vec::new();
     let mut rows = Vec::with_capacity(spans.len());
@@ -164,7 +163,7 @@ fn pack(spans: &[&Span]) -> Vec<usize> {
     rows
 }
 
-/// A span by what it waits for or receives.
+/// Splits a span by the connection that it waits for or receives from.
 fn pieces(timeline: &Timeline, connections: &Connections, span: &Span) -> Vec<Piece> {
     let mut by: Vec<(u64, ConnectionName)> = changes(timeline, &span.name);
     if by.is_empty()
@@ -197,13 +196,13 @@ fn pieces(timeline: &Timeline, connections: &Connections, span: &Span) -> Vec<Pi
         pieces.push(Piece { from_us: span.from_us, to_us: span.to_us, kind: Kind::Unknown });
     }
     if matches!(span.outcome, Outcome::Cancelled | Outcome::Failed) {
-        // A stroke at its end, as wide as a bar is at least.
+        // A stroke at its end, with a bar's minimum width.
         pieces.push(Piece { from_us: span.to_us, to_us: span.to_us, kind: Kind::Ended });
     }
     pieces
 }
 
-/// Which connection brought a stream's bytes from when on.
+/// Returns the connections that carried a stream's bytes, with the times of the changes.
 fn changes(timeline: &Timeline, stream: &str) -> Vec<(u64, ConnectionName)> {
     let tracks: Vec<(&ConnectionName, &Track)> = timeline
         .tracks
@@ -222,7 +221,7 @@ fn changes(timeline: &Timeline, stream: &str) -> Vec<(u64, ConnectionName)> {
     steps.into_iter().map(|(at, name)| (at, name.clone())).collect()
 }
 
-/// One layer for each kind, in a fixed order for the legend.
+/// Groups bars into one layer per kind, in a fixed order for the legend.
 fn layers(bars: Vec<(Kind, Bar)>) -> Vec<Layer> {
     let mut layers: Vec<(Kind, Vec<Bar>)> = Vec::new();
     for (kind, bar) in bars {

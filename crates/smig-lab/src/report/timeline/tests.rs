@@ -1,4 +1,4 @@
-//! The picture shows what the timeline has, and nothing else.
+//! Tests that the chart shows the timeline's values, and nothing else.
 
 use super::*;
 use crate::link::Time;
@@ -9,8 +9,8 @@ fn name(number: u64) -> ConnectionName {
     ConnectionName(format!("10.99.0.2:{}", 5_000 + number))
 }
 
-/// Two seconds: a stream comes by connection 1 for half of the time, then by connection 2. Not a
-/// measurement.
+/// Two seconds: a stream arrives on connection 1 for half of the time, then on connection 2.
+/// Synthetic, not a measurement.
 fn timeline() -> Timeline {
     let mut timeline = Timeline::new("A <run>", Time::ZERO);
     timeline.head.link =
@@ -135,7 +135,7 @@ fn a_request_has_the_colours_of_those_who_bring_it() {
     );
     let Shape::Bars(second) = &figure.panels[1].layers[2].shape else { panic!("bars") };
     assert_eq!(second[0].block.x, (1.01, 2.0));
-    // Three rows: the big one, and two that overlap.
+    // Three rows: the big request, and two that overlap.
     assert_eq!(figure.panels[1].y.ticks(1).len(), 3);
 }
 
@@ -144,7 +144,7 @@ fn what_came_between_two_looks_came_evenly() {
     let mut timeline = timeline();
     let connection = name(2);
     let mut kernel = Track::new(Subject::Connection { host: "client".into(), connection });
-    // 1 MB in the second second: 8 Mbit/s, looked at four times a second.
+    // 1 MB in the second second: 8 Mbit/s, sampled four times per second.
     for quarter in 0..=4_u64 {
         kernel.push(1_000_000 + quarter * 250_000, &[(Column::ReceivedBytes, quarter * 250_000)]);
     }
@@ -171,7 +171,7 @@ fn the_queue_has_the_colours_of_those_who_stand_in_it() {
     let panel = figure.panels.iter().find(|panel| panel.title.starts_with("Queue")).unwrap();
     let names: Vec<&str> = panel.layers.iter().map(|layer| layer.name.as_str()).collect();
     assert_eq!(names, ["of connection 1", "of connection 2", "of others", "dropped (1)"]);
-    // Of 49 packets at 1.549 s two are of the first and forty of the second.
+    // Of 49 packets at 1.549 s, two belong to the first connection and forty to the second.
     let at = |layer: usize| {
         let Shape::Area(_, ranges) = &panel.layers[layer].shape else { panic!("an area") };
         let last = ranges.iter().rev().find(|range| range.x <= 1.549).unwrap();
@@ -224,7 +224,7 @@ fn side_by_side_means_the_same_scales() {
     assert!(svg.contains("A &lt;run&gt;") && svg.contains("Another"));
     let columns: Vec<&str> = svg.split("<g transform=\"translate(").skip(1).collect();
     assert_eq!(columns.len(), 2);
-    // Titles, plots and numbers at the axes stand at the same heights.
+    // Titles, plots and the axes' numbers have the same heights.
     let heights = |column: &str| -> Vec<String> {
         let titles = column.split("<text class=\"name\"").skip(1);
         titles.map(|title| title.split('<').next().unwrap_or_default().to_owned()).collect()

@@ -1,9 +1,10 @@
-//! As many points as a picture can show.
+//! Reduces points to as many as a chart can show.
 
 use super::View;
 
-/// The points within the view, and one on either side so that lines go on to the edges. Where
-/// several fall onto one pixel, the first, lowest, highest and last remain: no peak is lost.
+/// Returns the points within the view, and one at each edge so that lines continue to it. Where
+/// several fall onto one pixel, the first, lowest, highest and last remain, so that no peak is
+/// lost.
 pub(super) fn thin(points: impl Iterator<Item = (u64, u64)>, view: &View) -> Vec<(u64, u64)> {
     let mut before = None;
     let mut inside = Vec::new();
@@ -13,7 +14,7 @@ pub(super) fn thin(points: impl Iterator<Item = (u64, u64)>, view: &View) -> Vec
         } else if point.0 <= view.to_us {
             inside.push(point);
         } else {
-            // What was last holds until the next.
+            // The last value holds until the next point.
             let last = inside.last().copied().or(before);
             inside.extend(last.map(|(_, value)| (view.to_us, value)));
             break;

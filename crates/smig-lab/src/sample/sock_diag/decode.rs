@@ -1,6 +1,6 @@
-//! From the kernel's bytes to numbers (linux/inet_diag.h, linux/tcp.h).
+//! Decodes the kernel's structures (linux/inet_diag.h, linux/tcp.h).
 //!
-//! A kernel that is older gives a shorter `tcp_info`: what it does not have is 0.
+//! Older kernels return a shorter `tcp_info`: missing fields are 0.
 
 use std::io;
 use std::net::{IpAddr, SocketAddr};
@@ -13,19 +13,19 @@ const AF_INET: u8 = 2;
 const AF_INET6: u8 = 10;
 const INET_DIAG_INFO: u16 = 2;
 const INET_DIAG_CONG: u16 = 4;
-/// Of `inet_diag_msg`: family to inode.
+/// Length of `inet_diag_msg`, from family to inode.
 const MESSAGE: usize = 72;
-/// Where `tcp_info` ends that has the fields without which there is nothing to say: Linux 4.9.
+/// Minimum length of `tcp_info`, with the fields that a sample requires: Linux 4.9.
 const SHORTEST_INFO: usize = 168;
 
-/// One TCP connection at one moment. Bytes, microseconds, bytes a second; 0 where the kernel does
-/// not know, or has no limit.
+/// State of a TCP connection at one point in time. Bytes, microseconds, bytes per second; 0 if
+/// unknown to the kernel or unlimited.
 #[derive(Debug, Clone, PartialEq, Eq)]
 #[expect(missing_docs, reason = "each is the column of its name, or tcp_info's field")]
 pub struct TcpState {
     pub local: SocketAddr,
     pub remote: SocketAddr,
-    /// The kernel's number of the socket, so that a port used again is another connection.
+    /// The kernel's identifier of the socket, which distinguishes connections that reuse a port.
     pub cookie: u64,
     pub state: u8,
     pub congestion_control: String,
@@ -49,17 +49,17 @@ pub struct TcpState {
     pub buffer_limited_us: u64,
 }
 
-/// Whether an answer goes on.
+/// Whether more parts of an answer follow.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Part {
     More,
     Done,
 }
 
-/// Reads the connections of one datagram of an answer; what is no connection is left out.
+/// Decodes the connections of one datagram of an answer; skips other messages.
 ///
 /// # Errors
-/// When the datagram says that the kernel refused, or breaks off within a message.
+/// If the datagram reports an error of the kernel, or ends within a message.
 pub fn decode_connections(datagram: &[u8]) -> io::Result<Vec<TcpState>> {
     let mut all = Vec::new();
     let sequence = Fields(datagram).u32(8).unwrap_or(0);
@@ -67,7 +67,7 @@ pub fn decode_connections(datagram: &[u8]) -> io::Result<Vec<TcpState>> {
     Ok(all)
 }
 
-/// Appends what one datagram has; messages of an earlier answer are left out.
+/// Appends the connections of one datagram; skips messages of an earlier answer.
 pub(super) fn decode_part(
     datagram: &[u8],
     sequence: u32,
@@ -89,7 +89,7 @@ pub(super) fn decode_part(
     Ok(Part::More)
 }
 
-/// Kind, sequence number and body of the first message, and what follows.
+/// Returns kind, sequence number and body of the first message, and the remaining bytes.
 fn split_message(bytes: &[u8]) -> Option<(u16, u32, &[u8], &[u8])> {
     let fields = Fields(bytes);
     let (kind, number) = (fields.u16(4)?, fields.u32(8)?);
@@ -108,19 +108,19 @@ fn refusal(body: &[u8]) -> io::Error {
     }
 }
 
-/// A connection; `None` for what has no `tcp_info`, such as one that waits for its end.
+/// Decodes a connection; `None` without a long enough `tcp_info`. Sockets in TIME_WAIT have none.
 fn connection(body: &[u8]) -> Option<TcpState> {
     let message = Fields(body);
     let address: fn(Fields<'_>, usize) -> Option<IpAddr> = match message.u8(0)? {
         AF_INET => |fields, at| fields.ipv4(at).map(IpAddr::from),
-        // A server that listens on both families has its IPv4 peers as mapped addresses.
+        // A listener for both families has its IPv4 peers as mapped addresses.
         AF_INET6 => |fields, at| fields.ipv6(at).map(|address| address.to_canonical()),
         _ => return None,
     };
     let local = SocketAddr::new(address(message, 8)?, message.u16_be(4)?);
     let remote = SocketAddr::new(address(message, 24)?, message.u16_be(6)?);
     let cookie = message.u64(44)?;
-    // Sent and not acknowledged, and what is not sent yet.
+    // Bytes that are unacknowledged or not sent yet.
     let waiting = u64::from(message.u32(60)?);
     let (mut info, mut name) = (None, String::new());
     let mut rest = body.get(MESSAGE..)?;
@@ -137,7 +137,7 @@ fn connection(body: &[u8]) -> Option<TcpState> {
     Some(TcpState { local, remote, cookie, congestion_control: name, ..state })
 }
 
-/// Kind and value of the first attribute, and what follows.
+/// Returns kind and value of the first attribute, and the remaining bytes.
 fn split_attribute(bytes: &[u8]) -> Option<(u16, &[u8], &[u8])> {
     let fields = Fields(bytes);
     let kind = fields.u16(2)?;
@@ -145,15 +145,15 @@ fn split_attribute(bytes: &[u8]) -> Option<(u16, &[u8], &[u8])> {
     Some((kind, attribute.get(4..)?, rest))
 }
 
-/// Up to the first zero byte.
+/// Returns the text before the first NUL byte.
 fn text(value: &[u8]) -> String {
     let end = value.iter().position(|byte| *byte == 0).unwrap_or(value.len());
     String::from_utf8_lossy(&value[..end]).into_owned()
 }
 
-/// `struct tcp_info`; the addresses are not in it.
+/// Decodes `struct tcp_info`, which does not contain the addresses.
 fn tcp_info(info: Fields<'_>) -> Option<TcpState> {
-    // "No limit" and "not known" are all ones in the kernel.
+    // The kernel represents "unlimited" and "unknown" as all ones.
     let known = |value: u32| if value == u32::MAX { 0 } else { value };
     let limit = |value: u64| if value == u64::MAX { 0 } else { value };
     let later = |at| info.u64(at).unwrap_or(0);
@@ -168,7 +168,7 @@ fn tcp_info(info: Fields<'_>) -> Option<TcpState> {
         mss: info.u32(16)?,
         lost_segments: info.u32(32)?,
         srtt_us: info.u32(68)?,
-        // 0x7fffffff is "none yet".
+        // 0x7fffffff means that there is no threshold yet.
         ssthresh_segments: info.u32(76).filter(|value| *value < 0x7fff_ffff).unwrap_or(0),
         cwnd_segments: info.u32(80)?,
         pacing_bytes_per_s: limit(info.u64(104)?),

@@ -1,8 +1,8 @@
-//! Fields at fixed places of messages whose length is not known to be what it should.
+//! Bounds-checked access to fields at fixed offsets in messages of unverified length.
 
 use std::net::{Ipv4Addr, Ipv6Addr};
 
-/// A slice that is read at offsets: past its end there is nothing.
+/// A slice with reads at offsets, which return `None` past its end.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Fields<'a>(pub(super) &'a [u8]);
 
@@ -39,7 +39,8 @@ impl<'a> Fields<'a> {
         self.array::<16>(at).map(Ipv6Addr::from)
     }
 
-    /// The first `length` bytes, if they are there, and what follows after padding to four.
+    /// Splits off the first `length` bytes, if available, and skips the padding to a multiple of
+    /// four.
     pub(super) fn split_padded(self, length: usize) -> Option<(&'a [u8], &'a [u8])> {
         let first = self.0.get(..length)?;
         let rest = self.0.get(length.checked_next_multiple_of(4)?..).unwrap_or_default();

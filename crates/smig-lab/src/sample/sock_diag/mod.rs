@@ -1,9 +1,9 @@
-//! The kernel's word on TCP connections: `NETLINK_SOCK_DIAG`.
+//! Queries the kernel's state of TCP connections: `NETLINK_SOCK_DIAG`.
 //!
-//! Owns the request and the decoder. One walk through the table gives the connections of both
-//! address families in the namespace in which the socket was made. Written here and not taken from
-//! a library: those that exist decode a `tcp_info` without the fields of the last ten years, which
-//! are the ones that are needed. No length that a message gives is trusted.
+//! Owns the request and the decoder. One walk through the table returns the connections of both
+//! address families in the network namespace in which the socket was created. Implemented here
+//! because the existing libraries decode a `tcp_info` without the fields of the last ten years,
+//! which the lab needs. No length in a message is trusted.
 
 mod decode;
 mod fields;
@@ -20,16 +20,16 @@ use rustix::net::{
 use decode::{Part, decode_part};
 pub use decode::{TcpState, decode_connections};
 
-/// linux/inet_diag.h: the request that asks for both address families at once.
+/// linux/inet_diag.h: the request for both address families at once.
 const TCPDIAG_GETSOCK: u16 = 18;
 const NLM_F_REQUEST: u16 = 0x1;
 const NLM_F_DUMP: u16 = 0x300;
-/// INET_DIAG_INFO and INET_DIAG_CONG, as bits from 1.
+/// INET_DIAG_INFO and INET_DIAG_CONG as a bit mask; bit 0 stands for 1.
 const EXTENSIONS: u8 = 1 << (2 - 1) | 1 << (4 - 1);
-/// All states (net/tcp_states.h) but LISTEN and TIME_WAIT, whose sockets carry nothing.
+/// All states (net/tcp_states.h) except LISTEN and TIME_WAIT, whose sockets carry no data.
 const STATES: u32 = 0xfff & !(1 << 10) & !(1 << 6);
 
-/// Asks again and again.
+/// Client for repeated queries.
 #[derive(Debug)]
 pub(super) struct Asker {
     socket: OwnedFd,
@@ -38,7 +38,7 @@ pub(super) struct Asker {
 }
 
 impl Asker {
-    /// For the calling thread's network namespace.
+    /// Creates a client for the calling thread's network namespace.
     pub(super) fn new() -> io::Result<Self> {
         let socket = socket_with(
             AddressFamily::NETLINK,
@@ -49,7 +49,7 @@ impl Asker {
         Ok(Self { socket, answer: vec![0; 1 << 16], sequence: 0 })
     }
 
-    /// All TCP connections, as they are now.
+    /// Returns the current state of all TCP connections.
     pub(super) fn ask(&mut self) -> io::Result<Vec<TcpState>> {
         self.sequence = self.sequence.wrapping_add(1);
         send(&self.socket, &request(self.sequence), SendFlags::empty())?;
@@ -64,7 +64,7 @@ impl Asker {
     }
 }
 
-/// A netlink header and an `inet_diag_req`.
+/// Builds a netlink header and an `inet_diag_req`.
 fn request(sequence: u32) -> Vec<u8> {
     const LENGTH: u32 = 16 + 60;
     let mut message = LENGTH.to_ne_bytes().to_vec();
@@ -73,7 +73,7 @@ fn request(sequence: u32) -> Vec<u8> {
     message.extend(sequence.to_ne_bytes());
     message.extend(0_u32.to_ne_bytes()); // from: filled in by the kernel
     message.extend([2, 0, 0, EXTENSIONS]); // AF_INET, no prefixes
-    message.extend([0; 48]); // no connection in particular
+    message.extend([0; 48]); // no specific connection
     message.extend(STATES.to_ne_bytes());
     message.extend(0_u32.to_ne_bytes()); // tables: those of TCP
     message

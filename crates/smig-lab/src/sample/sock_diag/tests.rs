@@ -1,4 +1,4 @@
-//! The decoder against a real kernel's answer, and against every way to cut it.
+//! Tests the decoder with a real kernel's answer, and with truncations at every offset.
 
 use std::io::{Read, Write};
 use std::net::{TcpListener, TcpStream};
@@ -6,7 +6,7 @@ use std::net::{TcpListener, TcpStream};
 use super::decode::{Part, decode_part};
 use super::*;
 
-/// A kernel's answer about one connection, with its end.
+/// A kernel's answer with one connection and the final message.
 fn recorded() -> Vec<u8> {
     let mut datagram = message(TCPDIAG_GETSOCK, &connection());
     datagram.extend(message(3, &0_u32.to_ne_bytes()));
@@ -33,7 +33,8 @@ fn attribute(kind: u16, value: &[u8]) -> Vec<u8> {
     bytes
 }
 
-/// By the header files: an `inet_diag_msg`, the congestion control, a `tcp_info` of 232 bytes.
+/// Built from the header files: an `inet_diag_msg`, the congestion control, a `tcp_info` of 232
+/// bytes.
 fn connection() -> Vec<u8> {
     let mut body = vec![2, 1, 0, 0];
     body.extend(443_u16.to_be_bytes());
@@ -91,7 +92,7 @@ fn mapped_addresses_are_version_4() {
 #[test]
 fn a_cut_message_is_an_error_and_never_a_panic() {
     let whole = recorded();
-    let first = whole.len() - 20; // where the end's message begins
+    let first = whole.len() - 20; // start of the final message
     for length in 0..whole.len() {
         let decoded = decode_connections(&whole[..length]);
         if length == 0 {
@@ -105,7 +106,7 @@ fn a_cut_message_is_an_error_and_never_a_panic() {
 #[test]
 fn no_length_is_believed() {
     let whole = recorded();
-    // Every 16-bit word of the answer, with values that lengths should not have.
+    // Every 16-bit word of the answer, with invalid lengths.
     for at in (0..whole.len() - 1).step_by(2) {
         for value in [0_u16, 1, 3, 4, 15, 17, 0x7fff, 0xffff] {
             let mut bytes = whole.clone();
@@ -148,7 +149,7 @@ fn this_kernel_answers() {
     let (mut server, peer) = listener.accept().unwrap();
     client.write_all(&[1; 5_000]).unwrap();
     server.read_exact(&mut [0; 5_000]).unwrap();
-    // The acknowledgement of what was read comes before the answer, or with it.
+    // The acknowledgement of the data that was read arrives before the reply, or with it.
     server.write_all(&[2]).unwrap();
     client.read_exact(&mut [0]).unwrap();
     let mut asker = Asker::new().unwrap();
@@ -159,7 +160,7 @@ fn this_kernel_answers() {
         assert_eq!(receiver.remote, peer);
         assert_eq!(receiver.received_bytes, 5_000);
         assert_eq!((sender.sent_bytes, sender.state), (5_000, 1));
-        // The kernel counts the SYN's place among the acknowledged.
+        // The kernel counts the SYN as an acknowledged byte.
         assert!((5_000..=5_001).contains(&sender.acked_bytes), "{sender:?}");
         assert_eq!((sender.unacked_bytes, sender.unsent_bytes), (0, 0));
         assert!(

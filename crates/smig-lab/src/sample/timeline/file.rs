@@ -1,4 +1,4 @@
-//! A timeline as JSON lines: the head first, then one track, mark or span a line.
+//! A timeline as JSON lines: the head, followed by one track, mark or span per line.
 
 use std::io::{self, BufRead, Write};
 
@@ -6,7 +6,7 @@ use serde::{Deserialize, Serialize};
 
 use super::{Head, Mark, Span, Timeline, Track};
 
-/// The format that this code reads and writes.
+/// Version of the format that this code reads and writes.
 pub(super) const VERSION: u32 = 1;
 
 #[derive(Deserialize)]
@@ -33,26 +33,26 @@ pub enum ReadError {
     /// The file could not be read.
     #[error("cannot read the timeline")]
     Io(#[from] io::Error),
-    /// A line is not one of a timeline.
+    /// A line is not part of a timeline.
     #[error(
         "line {line}: {cause}; a timeline is what `smig lab run` writes for a cell that is sampled"
     )]
     Line {
-        /// Which, from 1.
+        /// Number of the line, from 1.
         line: usize,
-        /// What is wrong with it.
+        /// Description of the error.
         cause: String,
     },
-    /// There is nothing in it.
+    /// The file is empty.
     #[error("the file is empty; was the run that wrote it broken off?")]
     Empty,
 }
 
 impl Timeline {
-    /// Writes it as JSON lines.
+    /// Writes the timeline as JSON lines.
     ///
     /// # Errors
-    /// Those of the writer.
+    /// Errors of the writer.
     pub fn write_to(&self, to: &mut dyn Write) -> io::Result<()> {
         let tracks = self.tracks.iter().map(LineRef::Track);
         let marks = self.marks.iter().map(LineRef::Mark);
@@ -66,8 +66,9 @@ impl Timeline {
         to.flush()
     }
 
-    /// Reads what [`Timeline::write_to`] wrote. What it does not keep to is an error, never a panic
-    /// later: columns are as long as their times, and times do not fall.
+    /// Reads the output of [`Timeline::write_to`]. Verifies its invariants, so that a violation is
+    /// an error here and not a panic later: columns are as long as their times, and times do not
+    /// decrease.
     ///
     /// # Errors
     /// [`ReadError`], with the number of the line.

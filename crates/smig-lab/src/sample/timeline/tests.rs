@@ -1,4 +1,5 @@
-//! Timelines survive their file, and files that are not timelines are refused by line.
+//! Tests that timelines survive a round trip through their file, and that invalid files are
+//! rejected with the line.
 
 use super::*;
 

@@ -1,4 +1,4 @@
-//! The names in a timeline's file.
+//! Names in a timeline's file.
 
 use std::fmt;
 
@@ -7,8 +7,8 @@ use serde::{Deserialize, Serialize};
 use crate::link::LinkSpec;
 use crate::millis;
 
-/// A TCP connection, named by its client's end: `10.99.0.2:41230`. Both ends, and the link between
-/// them, can tell that name from what they see.
+/// A TCP connection, named by its client's end: `10.99.0.2:41230`. Both ends and the link between
+/// them can derive this name.
 #[derive(Debug, Clone, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize)]
 #[serde(transparent)]
 pub struct ConnectionName(pub String);
@@ -23,97 +23,97 @@ impl fmt::Display for ConnectionName {
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Direction {
-    /// From the server.
+    /// From the server to the client.
     ToClient,
-    /// From the client.
+    /// From the client to the server.
     ToServer,
 }
 
-/// What a track is of.
+/// Subject of a track.
 #[derive(Debug, Clone, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case", tag = "kind")]
 pub enum Subject {
     /// The link's queue.
     Link {
-        /// One of its two.
+        /// Direction of the link.
         direction: Direction,
-        /// The packets of this connection alone; of all when absent.
+        /// Restricts the track to the packets of this connection; all packets if absent.
         #[serde(default, skip_serializing_if = "Option::is_none")]
         connection: Option<ConnectionName>,
     },
-    /// What a host's kernel knows of a TCP connection.
+    /// A host's kernel state of a TCP connection.
     Connection {
-        /// The host.
+        /// Name of the host.
         host: String,
         /// The connection.
         connection: ConnectionName,
     },
-    /// What a connection brought of a stream's body.
+    /// The bytes of a stream's body that a connection carried.
     Stream {
-        /// The stream's name.
+        /// Name of the stream.
         name: String,
         /// The connection.
         connection: ConnectionName,
     },
 }
 
-/// What a column counts. 0 stands for "not known yet" where 0 makes no sense.
+/// Quantity of a column. 0 means "not known yet" where 0 is not a valid value.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Column {
-    /// Packets waiting before the link.
+    /// Packets in the queue of the link.
     QueuePackets,
-    /// Their bytes.
+    /// Bytes in the queue of the link.
     QueueBytes,
-    /// The size of a packet that the queue did not take.
+    /// Size of a dropped packet.
     DroppedBytes,
     /// Body bytes of a stream so far.
     CarriedBytes,
-    /// The congestion window.
+    /// Congestion window.
     CwndBytes,
-    /// The slow-start threshold; 0 while there is none.
+    /// Slow-start threshold; 0 while there is none.
     SsthreshBytes,
-    /// Sent and not acknowledged.
+    /// Bytes in flight: sent and not acknowledged.
     UnackedBytes,
-    /// In the send buffer and not sent.
+    /// Bytes in the send buffer that are not sent yet.
     UnsentBytes,
-    /// What the peer lets us send.
+    /// Send window advertised by the peer.
     SendWindowBytes,
-    /// Sent and acknowledged so far.
+    /// Bytes sent and acknowledged so far.
     AckedBytes,
-    /// Received so far.
+    /// Bytes received so far.
     ReceivedBytes,
-    /// Sent so far, again and again included.
+    /// Bytes sent so far, including retransmissions.
     SentBytes,
-    /// Of these, sent again.
+    /// Bytes retransmitted so far.
     RetransmittedBytes,
-    /// Segments believed lost just now.
+    /// Segments currently considered lost.
     LostSegments,
-    /// The smoothed round-trip time.
+    /// Smoothed round-trip time.
     SrttUs,
-    /// The shortest round-trip time of late.
+    /// Minimum round-trip time in the kernel's window.
     MinRttUs,
-    /// The latest delivery rate.
+    /// Latest delivery rate.
     DeliveryBytesPerS,
-    /// The rate at which the kernel paces; 0 while it does not.
+    /// Pacing rate of the kernel; 0 without pacing.
     PacingBytesPerS,
     /// Time with data to send, so far.
     BusyUs,
-    /// Of this, time in which the receiver's window was the limit.
+    /// Part of it in which the receiver's window was the limit.
     ReceiverLimitedUs,
-    /// Of this, time in which the send buffer was the limit.
+    /// Part of it in which the send buffer was the limit.
     BufferLimitedUs,
 }
 
-/// What happened at a mark.
+/// Kind of an event.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum MarkKind {
     /// A connection joined the session (JOIN).
     Join,
-    /// A stream moved (MIGRATE).
+    /// A stream migrated (MIGRATE).
     Migrate,
-    /// A move was declined.
+    /// A migration was declined.
     Declined,
     /// A stream ended with an error (RST_STREAM).
     Reset,
@@ -121,9 +121,9 @@ pub enum MarkKind {
     Opened,
     /// A connection was closed.
     Closed,
-    /// A connection has this congestion control from here on.
+    /// A connection uses this congestion control from here on.
     CongestionControl,
-    /// Anything else: the label says it.
+    /// Any other event: the label describes it.
     Note,
 }
 
@@ -148,30 +148,30 @@ impl fmt::Display for MarkKind {
 pub enum Outcome {
     /// With its last byte.
     Complete,
-    /// Somebody did not want it any more.
+    /// Cancelled by the client.
     Cancelled,
     /// With an error.
     Failed,
-    /// Not while anybody looked.
+    /// Not before the end of the observation.
     Unfinished,
 }
 
-/// What a picture says of the link, in the direction to the client.
+/// Parameters of the link for a chart, in the direction to the client.
 #[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize)]
 pub struct LinkFacts {
-    /// Its rate; its mean where it varies.
+    /// Rate; the mean if it varies.
     pub bits_per_s: u64,
-    /// The round-trip time while it is idle.
+    /// Round-trip time of the idle link.
     pub round_trip_ms: f64,
-    /// Packets that may wait.
+    /// Capacity of the queue in packets.
     pub queue_packets: u64,
 }
 
-// The only field that is not a whole number is a duration, never NaN.
+// The only floating-point field is a duration, never NaN.
 impl Eq for LinkFacts {}
 
 impl LinkFacts {
-    /// Of a link.
+    /// Returns the parameters of a link.
     #[must_use]
     pub fn of(link: &LinkSpec) -> Self {
         let down = &link.to_client;

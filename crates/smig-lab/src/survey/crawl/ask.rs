@@ -1,7 +1,7 @@
-//! Asking hosts: one request at a time each, at their pace, by their robots.txt.
+//! Sends requests: one at a time per host, at the host's pace, as its robots.txt allows.
 //!
-//! Owns the requests. It must never take more of an object than its head, one octet, or, of an HTML
-//! page, [`MAX_PAGE`] octets.
+//! Owns the requests. It must never read more of an object than its header section or one byte or,
+//! of an HTML page, [`MAX_PAGE`] bytes.
 
 use std::collections::HashMap;
 use std::sync::{Arc, Mutex, PoisonError};
@@ -21,24 +21,24 @@ use super::walk::{By, Outcome, Target, Wants};
 use crate::survey::html::page_links;
 use crate::survey::{Site, canonical};
 
-/// As much of a page as is read.
+/// The maximum number of bytes read of a page.
 pub(super) const MAX_PAGE: usize = 2 << 20;
 
-/// Time for one answer.
+/// Timeout of one response.
 const PATIENCE: Duration = Duration::from_secs(60);
 
-/// How long a host is left alone that asks for it without a time.
+/// How long to back off when a host requests it without giving a time.
 const BACK_OFF: Duration = Duration::from_secs(30);
 
-/// Redirects of a robots.txt (RFC 9309 section 2.3.1.2).
+/// Maximum number of redirects of a robots.txt (RFC 9309 section 2.3.1.2).
 const ROBOTS_HOPS: usize = 5;
 
-/// What is asked for.
+/// What to request.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum How {
-    /// The head.
+    /// The header section.
     Head,
-    /// One octet; a page if the server sends one nevertheless.
+    /// One byte; a page if the server sends one nevertheless.
     Octet,
     /// A page.
     Page,
@@ -52,7 +52,7 @@ struct Answer {
     is_whole: bool,
 }
 
-/// Asks all hosts of a crawl.
+/// Sends the requests to all hosts of a crawl.
 #[derive(Debug)]
 pub(super) struct Asker {
     client: Client,
@@ -67,7 +67,7 @@ impl Asker {
         Self { client, agent, rate, hosts: Mutex::default(), rules: Mutex::default() }
     }
 
-    /// What becomes of a target.
+    /// Returns the outcome of a target.
     pub(super) async fn look(&self, target: &Target) -> Outcome {
         match self.rules(&target.url).await {
             Err(why) => return Outcome::Failed { why: format!("robots.txt: {why}") },
@@ -97,7 +97,7 @@ impl Asker {
         Ok(conclude(target, head, By::Get, page))
     }
 
-    /// The rules for a URL.
+    /// Returns the robots.txt rules for a URL.
     async fn rules(&self, url: &Url) -> Result<Arc<Rules>, String> {
         let origin = url.origin().ascii_serialization();
         if let Some(rules) = locked(&self.rules).get(&origin) {
@@ -132,7 +132,7 @@ impl Asker {
         Arc::clone(locked(&self.hosts).entry(host).or_insert_with(pace))
     }
 
-    /// Asks, and once more later if the server wants that.
+    /// Sends a request, and once more later if the server requests that.
     async fn ask(&self, url: &Url, how: How) -> Result<Answer, String> {
         let answer = self.ask_once(url, how).await?;
         match answer.head.meaning() {
@@ -141,7 +141,7 @@ impl Asker {
         }
     }
 
-    /// One request. The host is asked nothing else until its answer was taken.
+    /// Sends one request. The host gets no other request until its response has been read.
     async fn ask_once(&self, url: &Url, how: How) -> Result<Answer, String> {
         let pace = self.pace(url);
         let mut pace = pace.lock().await;
@@ -180,7 +180,7 @@ impl Asker {
         };
         let is_read = head.status == StatusCode::OK && most > 0;
         if !is_read {
-            // Letting go of the response cancels the rest.
+            // Dropping the response cancels the rest.
             return Ok(Answer { head, body: Bytes::new(), is_whole: false });
         }
         let (body, is_whole) = read(response, most).await?;
@@ -192,7 +192,7 @@ fn locked<T>(of: &Mutex<T>) -> std::sync::MutexGuard<'_, T> {
     of.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
-/// The body up to a limit, and whether that is all.
+/// Reads the body up to a limit, and returns whether that is all of it.
 async fn read(mut response: Response<Incoming>, most: usize) -> Result<(Bytes, bool), String> {
     let mut body = BytesMut::new();
     while let Some(frame) = response.frame().await {
@@ -208,7 +208,7 @@ async fn read(mut response: Response<Incoming>, most: usize) -> Result<(Bytes, b
     Ok((body.freeze(), true))
 }
 
-/// What the last answer about a target says.
+/// Returns the outcome that the last response for a target implies.
 fn conclude(target: &Target, head: &Head, by: By, page: Option<(&Bytes, bool)>) -> Outcome {
     let status = head.status.as_u16();
     let (bytes, by) = match (head.meaning(), page) {

@@ -1,4 +1,4 @@
-//! What an answer's head means for a survey: pure functions.
+//! What a response's header section means for a survey: pure functions.
 
 use std::time::Duration;
 
@@ -8,24 +8,24 @@ use http::header::{
 };
 use http::{Response, StatusCode};
 
-/// What to do after an answer.
+/// What to do after a response.
 #[derive(Debug, PartialEq, Eq)]
 pub(super) enum Meaning {
     /// The object's size is known.
     Sized(u64),
-    /// It is there; its size is not said.
+    /// The object exists; its size is not given.
     Unsized,
-    /// It is at this place.
+    /// The object is at this location.
     Redirect(String),
-    /// The server wants to be asked later.
+    /// The server requests a later retry.
     Later(Option<Duration>),
-    /// The server does not like the method.
+    /// The server may reject the method.
     Method,
-    /// It is not there, or not for us.
+    /// The object does not exist, or access is denied.
     Refused,
 }
 
-/// The head of an answer, as far as the survey looks at it.
+/// The status and the header fields of a response.
 #[derive(Debug, Clone)]
 pub(super) struct Head {
     pub(super) status: StatusCode,
@@ -41,7 +41,7 @@ impl Head {
         self.headers.get(name)?.to_str().ok()
     }
 
-    /// The media type without parameters, in lower case.
+    /// Returns the media type without parameters, in lower case.
     pub(super) fn media(&self) -> Option<String> {
         let media = self.text(&CONTENT_TYPE)?.split(';').next()?.trim().to_ascii_lowercase();
         (!media.is_empty() && media.len() < 100).then_some(media)
@@ -51,12 +51,12 @@ impl Head {
         self.media().is_some_and(|media| is_html(&media))
     }
 
-    /// The size of the whole object, if the head tells it.
+    /// Returns the size of the complete object, if the header section gives it.
     fn size(&self) -> Option<u64> {
         if self.status == StatusCode::PARTIAL_CONTENT {
             return self.text(&CONTENT_RANGE)?.rsplit_once('/')?.1.trim().parse().ok();
         }
-        // We ask for no coding; a server that uses one tells another size.
+        // The request accepts no coding; if the server applies one, Content-Length is another size.
         let coding = self.text(&CONTENT_ENCODING).unwrap_or("identity");
         if !coding.eq_ignore_ascii_case("identity") {
             return None;
@@ -71,7 +71,7 @@ impl Head {
                 Some(place) => Meaning::Redirect(place.to_owned()),
                 None => Meaning::Refused,
             },
-            // A range of an empty object.
+            // A range request for an empty object.
             416 => Meaning::Sized(0),
             429 | 503 => {
                 let seconds = self.text(&RETRY_AFTER).and_then(|text| text.trim().parse().ok());
@@ -83,7 +83,7 @@ impl Head {
     }
 }
 
-/// Whether a page of this media type has links.
+/// Returns whether a page of this media type has links.
 pub(super) fn is_html(media: &str) -> bool {
     matches!(media, "text/html" | "application/xhtml+xml")
 }

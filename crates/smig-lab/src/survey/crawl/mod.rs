@@ -1,8 +1,8 @@
-//! Asks sites themselves, politely: three levels, one host, robots.txt, a rate, heads only.
+//! Crawls sites politely: three levels, one host, robots.txt, a rate limit, headers only.
 //!
-//! Owns the order of sites; `Walk` has that of a site's URLs, `Asker` the requests, [`Results`]
-//! the file from which a stopped crawl goes on. Dropping [`crawl`]'s future stops it: what it
-//! found out is in the file.
+//! Owns the order of sites; `Walk` owns the order of a site's URLs, `Asker` the requests,
+//! [`Results`] the file from which a stopped crawl resumes. Dropping [`crawl`]'s future stops it;
+//! its findings so far are in the file.
 
 mod ask;
 mod judge;
@@ -30,31 +30,31 @@ use ask::Asker;
 use record::{Line, Visits};
 use walk::Walk;
 
-/// How to crawl; what each walk may cost is said by [`Results::open`].
+/// How to crawl. [`Results::open`] takes the limits of each walk.
 #[derive(Debug, Clone)]
 pub struct Manners {
-    /// How often one host is asked, at most. Its Crawl-delay can make that slower.
+    /// The maximum request rate per host. A host's Crawl-delay can lower it.
     pub rate: Rate,
-    /// Sites at once.
+    /// The number of sites crawled concurrently.
     pub parallel: usize,
-    /// Where the sites' owners learn who asks: a URL or a mail address. It is in the User-Agent.
+    /// Contact for the sites' owners: a URL or a mail address. It is sent in the User-Agent.
     pub contact: String,
 }
 
-/// What happens, for whoever shows it.
+/// A progress event, for display.
 #[derive(Debug, Clone, Copy)]
 #[non_exhaustive]
 pub enum CrawlEvent<'a> {
-    /// A URL was looked at.
+    /// A URL was visited.
     Visited(&'a Visit),
     /// A site's walk ended.
     Ended(&'a Ended),
 }
 
-/// A start address: a URL, or a host, which means https.
+/// Parses a start address: a URL, or a host, which implies https.
 ///
 /// # Errors
-/// What is neither, in words.
+/// Text that is neither, with the reason.
 pub fn start(text: &str) -> Result<Url, SurveyError> {
     let text = text.trim();
     let full = if text.contains("://") { text.to_owned() } else { format!("https://{text}/") };
@@ -63,7 +63,7 @@ pub fn start(text: &str) -> Result<Url, SurveyError> {
     canonical(url).ok_or_else(|| wrong("only http:// and https:// can be crawled".into()))
 }
 
-/// A client for foreign servers: plain HTTP/2 or HTTP/1.1.
+/// Builds a client for foreign servers: plain HTTP/2 or HTTP/1.1, without SMig.
 ///
 /// # Errors
 /// Certificates that cannot be read.
@@ -77,10 +77,10 @@ pub fn client(trust: Trust) -> Result<Client, SurveyError> {
         .map_err(|error| SurveyError::Client(error.to_string()))
 }
 
-/// Crawls sites that the results file does not have yet, and adds them to it.
+/// Crawls the sites that the results file does not hold yet, and appends them to it.
 ///
 /// # Errors
-/// A contact that fits in no header, and a results file that cannot be written.
+/// A contact that is not a valid header value, or a results file that cannot be written.
 pub async fn crawl(
     starts: &[Url],
     manners: &Manners,
@@ -137,7 +137,7 @@ fn keep(
     Ok(())
 }
 
-/// One site, from its start to its end.
+/// Crawls one site, from its start to its end.
 async fn walk_through(
     start: Url,
     mut walk: Walk,
@@ -154,7 +154,7 @@ async fn walk_through(
         walk.take(&target, &outcome);
         let (start, level) = (start.clone(), target.level);
         let visit = Visit { start, url: target.url, level, outcome };
-        // Nobody listens when the crawl was dropped; then this ends as well.
+        // The receiver is closed if the crawl was dropped; then this task ends as well.
         if lines.send(Line::Visit(Box::new(visit))).await.is_err() {
             return;
         }
@@ -163,7 +163,7 @@ async fn walk_through(
     let _ = lines.send(Line::Site(ended)).await;
 }
 
-/// Who asks, as RFC 9110 section 10.1.5 wants it of robots.
+/// Returns the User-Agent value, with the contact that RFC 9110 section 10.1.5 requires of robots.
 fn agent(contact: &str) -> Result<HeaderValue, SurveyError> {
     let contact = contact.trim();
     let is_contact = contact.contains("://") || contact.contains('@');

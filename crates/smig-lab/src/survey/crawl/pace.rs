@@ -1,22 +1,22 @@
-//! How often one host is asked.
+//! Request pacing for one host.
 //!
-//! Owns the schedule; time is an argument. The pause counts from the end of an answer, so whatever
-//! the network does, the host never sees two requests closer together than that.
+//! Owns the schedule; time is an argument. The pause starts at the end of a response, so on the
+//! host's side two requests are never closer together than that, whatever the network does.
 
 use std::str::FromStr;
 use std::time::{Duration, Instant};
 
-/// The longest pause that is still obeyed; a host that wants a longer one is not asked at all.
+/// The longest pause that is obeyed; a host with a longer one is not crawled at all.
 pub(super) const LONGEST_PAUSE: Duration = Duration::from_secs(600);
 
-/// How often a host is asked, at most.
+/// The maximum request rate per host.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Rate {
     pause: Duration,
 }
 
 impl Rate {
-    /// The pause between an answer and the next request.
+    /// Returns the pause between a response and the next request.
     #[must_use]
     pub const fn pause(self) -> Duration {
         self.pause
@@ -26,7 +26,7 @@ impl Rate {
 impl FromStr for Rate {
     type Err = String;
 
-    /// `1/s`, `0.5/s`, `30/min`, `100/h`.
+    /// Parses `1/s`, `0.5/s`, `30/min`, `100/h`.
     fn from_str(text: &str) -> Result<Self, String> {
         let wrong = || "a rate is like 1/s, 30/min or 100/h".to_owned();
         let (count, unit) = text.split_once('/').ok_or_else(wrong)?;
@@ -58,7 +58,7 @@ impl Pace {
         Self { pause: rate.pause, ready: None }
     }
 
-    /// The host's own wish; it can only make the pause longer.
+    /// Applies the pause that the host requests; it can only lengthen the configured one.
     pub(super) fn ask_for(&mut self, pause: Duration) {
         if pause > self.pause {
             if let Some(ready) = &mut self.ready {
@@ -68,17 +68,17 @@ impl Pace {
         }
     }
 
-    /// When the next request may be sent.
+    /// Returns when the next request may be sent.
     pub(super) const fn ready(&self) -> Option<Instant> {
         self.ready
     }
 
-    /// An answer ended, or a request failed.
+    /// Records the end of a response or the failure of a request.
     pub(super) fn answered(&mut self, now: Instant) {
         self.hold(now + self.pause);
     }
 
-    /// The host wants nothing for a while.
+    /// Records that the host requested a back-off.
     pub(super) fn back_off(&mut self, now: Instant, after: Duration) {
         self.hold(now + after.min(LONGEST_PAUSE).max(self.pause));
     }
@@ -112,7 +112,7 @@ mod tests {
         assert_eq!(pace.ready(), None);
         pace.answered(at(10));
         assert_eq!(pace.ready(), Some(at(11)));
-        // Its robots.txt came with that answer and wants five seconds.
+        // Its robots.txt came with that response and requests five seconds.
         pace.ask_for(Duration::from_secs(5));
         assert_eq!(pace.ready(), Some(at(15)));
         pace.ask_for(Duration::from_secs(2));

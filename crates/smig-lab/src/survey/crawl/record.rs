@@ -1,6 +1,6 @@
-//! The file of a crawl: a line for each URL and each site, so that a stopped crawl goes on.
+//! The results file of a crawl: one line per URL and per site, so that a stopped crawl can resume.
 //!
-//! Owns the format. A line is written whole or, when the machine dies, cut off by the next try.
+//! Owns the format. If the machine stops during a write, the next run truncates the partial line.
 
 use std::collections::{BTreeMap, BTreeSet, HashMap, HashSet};
 use std::fs::{File, OpenOptions};
@@ -13,13 +13,13 @@ use url::Url;
 use super::walk::{End, Limits, Outcome};
 use crate::survey::{Damage, LeftOut, Site, SurveyError, Tally};
 
-/// Raised when old files cannot be read any more.
+/// Format version; incremented when older files can no longer be read.
 const FORMAT: u32 = 1;
 
-/// The longest line: a page with all its links.
+/// The maximum length of a line in bytes: a page with all its links.
 const MAX_LINE: u64 = 64 << 20;
 
-/// The first line: what the walks may cost.
+/// The first line: the limits of the walks.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 pub(super) struct Header {
     format: u32,
@@ -27,24 +27,24 @@ pub(super) struct Header {
     limits: Limits,
 }
 
-/// A URL that was looked at.
+/// A visited URL.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Visit {
-    /// The address that the site's walk began with.
+    /// The start address of the site's walk.
     pub start: Url,
     /// The URL.
     pub url: Url,
     /// Its level in the object tree, from 1.
     pub level: u8,
-    /// What became of it.
+    /// The outcome.
     #[serde(flatten)]
     pub outcome: Outcome,
 }
 
-/// A site whose walk ended.
+/// A site whose walk has ended.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Ended {
-    /// The address that its walk began with.
+    /// The start address of its walk.
     pub start: Url,
     /// The host of its landing page.
     pub site: Option<Site>,
@@ -74,10 +74,10 @@ pub struct Results {
 }
 
 impl Results {
-    /// Opens a results file, and reads what an earlier try has left in it.
+    /// Opens a results file and reads what an earlier run recorded.
     ///
     /// # Errors
-    /// A file that cannot be read and written, that is in use, that is no results file, or that was
+    /// A file that cannot be read and written, that is in use, that is not a results file, or that was
     /// made with other limits.
     pub fn open(path: &Path, limits: Limits) -> Result<Self, SurveyError> {
         let cannot = |cause| SurveyError::Write { path: path.to_owned(), cause };
@@ -103,7 +103,7 @@ impl Results {
             }
             Line::Site(ended) => {
                 visits.remove(&ended.start);
-                // What did not answer may answer now.
+                // A site that did not answer may answer now.
                 if ended.end != End::Unreachable {
                     done.insert(ended.start);
                 }
@@ -141,19 +141,19 @@ impl Results {
         Ok(())
     }
 
-    /// What each walk may cost.
+    /// Returns the limits of each walk.
     #[must_use]
     pub const fn limits(&self) -> Limits {
         self.limits
     }
 
-    /// Whether a site needs nothing more.
+    /// Returns whether a site is finished.
     #[must_use]
     pub fn is_done(&self, start: &Url) -> bool {
         self.done.contains(start)
     }
 
-    /// What an earlier try found out about a site.
+    /// Removes and returns the outcomes that an earlier run recorded for a site.
     pub(super) fn take_visits(&mut self, start: &Url) -> Visits {
         self.visits.remove(start).unwrap_or_default()
     }
@@ -166,7 +166,7 @@ impl Results {
     }
 }
 
-/// What crawls found, from their files.
+/// The findings of crawls, read from their results files.
 #[derive(Debug, Default)]
 pub struct Crawled {
     sites: BTreeMap<Url, Option<End>>,
@@ -174,10 +174,10 @@ pub struct Crawled {
 }
 
 impl Crawled {
-    /// Counts a results file; `name` is how errors call it.
+    /// Counts a results file; `name` identifies it in errors.
     ///
     /// # Errors
-    /// What cannot be read, or is no results file, with the line.
+    /// Input that cannot be read or is not a results file; the error gives the line.
     pub fn read(
         &mut self,
         from: impl Read,
@@ -205,7 +205,7 @@ impl Crawled {
         Err(Damage { name: name.to_owned(), place: "line 1".into(), why }.into())
     }
 
-    /// How many sites ended in each way.
+    /// Returns the number of sites for each way that a walk ended.
     #[must_use]
     pub fn ends(&self) -> BTreeMap<End, u64> {
         let mut ends = BTreeMap::new();
@@ -215,7 +215,7 @@ impl Crawled {
         ends
     }
 
-    /// In words, what a reader of the table must know.
+    /// Returns notes, as text, for the reader of the table.
     #[must_use]
     pub fn notes(&self) -> Vec<String> {
         let mut parts: Vec<_> =
@@ -253,8 +253,8 @@ fn count(visit: &Visit, tally: &mut Tally) {
     }
 }
 
-/// Reads whole lines, and says how many octets they have: what follows was being written when the
-/// machine stopped.
+/// Reads complete lines and returns their length in bytes. Any data after them is a line whose
+/// write was interrupted when the machine stopped.
 fn lines(from: impl Read, name: &str, mut take: impl FnMut(Line)) -> Result<u64, SurveyError> {
     let mut reader = BufReader::new(from);
     let (mut text, mut whole) = (Vec::new(), 0);

@@ -1,7 +1,7 @@
-//! robots.txt (RFC 9309): what a host allows and how often.
+//! robots.txt (RFC 9309): which paths a host allows, and how often it may be requested.
 //!
-//! Owns the file's language and what an answer for it means. Written so that a hostile file costs
-//! no more than a look at each of its octets a URL: there are no regular expressions.
+//! Owns the file's syntax and the meaning of the response's status. There are no regular
+//! expressions: a hostile file costs at most one pass over its bytes per URL.
 
 use std::time::Duration;
 
@@ -12,10 +12,10 @@ use crate::survey::site::plain_percents;
 /// The name by which a robots.txt addresses this crawler.
 pub const PRODUCT: &str = "smig-survey";
 
-/// As much of a file as is read (RFC 9309 section 2.5).
+/// The maximum number of bytes read of a file (RFC 9309 section 2.5).
 pub(super) const MAX_FILE: usize = 500 << 10;
 
-/// The longest pattern. Of a longer one that disallows, the beginning counts, which disallows more.
+/// The longest pattern. A longer `Disallow` is truncated, which disallows more.
 const MAX_PATTERN: usize = 2048;
 
 /// What a host allows.
@@ -23,17 +23,17 @@ const MAX_PATTERN: usize = 2048;
 pub(super) enum Rules {
     /// There are no rules.
     Everything,
-    /// The host cannot say now: then nothing is allowed (section 2.3.1.4).
+    /// The host's rules are unavailable, so nothing is allowed (section 2.3.1.4).
     Nothing,
     File(Group),
 }
 
 impl Rules {
-    /// What an answer for robots.txt means.
+    /// Returns the rules that a response for robots.txt implies.
     pub(super) fn of(status: u16, body: &[u8]) -> Self {
         match status {
             200..=299 => Self::File(Group::of(&body[..body.len().min(MAX_FILE)])),
-            // "Too many requests" is no permission for more.
+            // 429 Too Many Requests is no permission for more.
             429 => Self::Nothing,
             300..=499 => Self::Everything,
             _ => Self::Nothing,
@@ -48,7 +48,7 @@ impl Rules {
         }
     }
 
-    /// The pause that the host asks for.
+    /// Returns the pause that the host requests.
     pub(super) const fn pause(&self) -> Option<Duration> {
         match self {
             Self::File(group) => group.pause,
@@ -57,7 +57,7 @@ impl Rules {
     }
 }
 
-/// The lines of a file that are for us.
+/// The lines of a file that apply to this crawler.
 #[derive(Debug, Default)]
 pub(super) struct Group {
     rules: Vec<Rule>,
@@ -76,7 +76,7 @@ enum Verdict {
     Disallow,
 }
 
-/// Whom the lines that follow are for.
+/// The user agents to which the following lines apply.
 #[derive(Debug, Clone, Copy, Default)]
 struct For {
     us: bool,
@@ -84,8 +84,8 @@ struct For {
 }
 
 impl Group {
-    /// All groups that name us, or, without any, all for everybody (section 2.2.1). Lines before the
-    /// first user-agent line are taken as for everybody.
+    /// Merges all groups that name this crawler or, without any, all groups for `*` (section 2.2.1).
+    /// Lines before the first user-agent line apply to every crawler.
     fn of(file: &[u8]) -> Self {
         let text = String::from_utf8_lossy(file);
         let (mut ours, mut everybodys, mut is_named) = (Self::default(), Self::default(), false);
@@ -123,9 +123,9 @@ impl Group {
         }
     }
 
-    /// The longest pattern that fits counts; of two, the one that allows (section 2.2.2).
+    /// The longest matching pattern decides; of two equally long ones, `Allow` (section 2.2.2).
     fn allows(&self, path: &str) -> bool {
-        // A pattern's star is never itself; one that is meant so is written %2A.
+        // `*` in a pattern is always the wildcard; a literal one is written %2A.
         let path = plain_percents(path).replace('*', "%2A");
         let fitting = self.rules.iter().filter(|rule| fits(&rule.pattern, &path));
         let best = fitting.max_by_key(|rule| (rule.pattern.len(), rule.verdict == Verdict::Allow));
@@ -133,7 +133,7 @@ impl Group {
     }
 }
 
-/// A line that says something.
+/// A line with an effect.
 enum Line<'a> {
     Rule(Verdict, &'a str),
     Pause(Duration),
@@ -153,18 +153,18 @@ impl<'a> Line<'a> {
     }
 }
 
-/// A user-agent line's product token, without what may follow it.
+/// Compares a user-agent line's product token, without any suffix, with this crawler's.
 fn is_us(value: &str) -> bool {
     let end = value.find(|c: char| !(c.is_ascii_alphabetic() || c == '-' || c == '_'));
     value[..end.unwrap_or(value.len())].eq_ignore_ascii_case(PRODUCT)
 }
 
 impl Rule {
-    /// `None` for an empty pattern, which says nothing.
+    /// Returns `None` for an empty pattern, which has no effect.
     fn new(verdict: Verdict, value: &str) -> Option<Self> {
         let mut pattern = String::with_capacity(value.len());
         for octet in value.bytes() {
-            // As the URLs that it is compared with are written.
+            // Percent-encode as in the URLs that the pattern is compared with.
             if (0x21..0x7f).contains(&octet) && !b"\"<>`{}".contains(&octet) {
                 pattern.push(octet.into());
             } else {
@@ -182,7 +182,7 @@ impl Rule {
     }
 }
 
-/// Whether a path begins as a pattern says: `*` is anything, `$` at the end is the path's end.
+/// Matches a path's prefix with a pattern: `*` matches anything, a final `$` the path's end.
 fn fits(pattern: &str, path: &str) -> bool {
     let (pattern, is_whole) = match pattern.strip_suffix('$') {
         Some(pattern) => (pattern, true),

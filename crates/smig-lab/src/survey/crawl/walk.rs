@@ -1,7 +1,7 @@
-//! The walk through one site's object tree: what to ask next, and when to stop.
+//! The walk through one site's object tree: what to request next, and when to stop.
 //!
-//! Owns the levels, the limits and the bounds of loops. It must never wait, ask or read a clock:
-//! the answers are given to it, from the network or from the file of an earlier try.
+//! Owns the levels, the limits and the bounds of loops. It must never wait, send a request or read
+//! a clock: its caller passes the outcomes, from the network or from an earlier run's file.
 
 use std::collections::{HashSet, VecDeque};
 
@@ -11,48 +11,48 @@ use url::Url;
 use super::judge::is_html;
 use crate::survey::Site;
 
-/// Redirects in a row.
+/// Maximum number of redirects in a row.
 const MAX_HOPS: u8 = 5;
 
-/// Answers in a row that say "later" before the site is left alone.
+/// Number of consecutive "retry later" responses after which the site is abandoned.
 const MAX_LATER: u8 = 3;
 
-/// Requests in a row that fail before the site is given up.
+/// Number of consecutive failed requests after which the site is abandoned.
 const MAX_FAILED: u8 = 5;
 
-/// What a walk may cost.
+/// Limits of a walk.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Limits {
     /// Levels of the object tree; the landing page is the first.
     pub levels: u8,
-    /// HTML pages read for their links, a site.
+    /// HTML pages read for their links, per site.
     pub max_pages: u32,
-    /// URLs asked about, a site.
+    /// URLs requested, per site.
     pub max_objects: u32,
 }
 
 impl Default for Limits {
-    /// The paper's three levels; at one request a second some 20 minutes a site.
+    /// The paper's three levels; at one request per second about 20 minutes per site.
     fn default() -> Self {
         Self { levels: 3, max_pages: 50, max_objects: 1000 }
     }
 }
 
-/// How a size became known.
+/// How a size was determined.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum By {
-    /// The answer to HEAD.
+    /// The response to HEAD.
     Head,
-    /// The answer to GET, of which one octet or no content was taken.
+    /// The response to GET, of which one byte or no content was read.
     Get,
-    /// The page was read.
+    /// Reading the page.
     Reading,
-    /// It was read up to a limit and is larger.
+    /// Reading the page up to a limit; it is larger.
     AtLeast,
 }
 
-/// What became of a URL.
+/// The outcome of a URL.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(tag = "outcome", rename_all = "kebab-case")]
 pub enum Outcome {
@@ -60,39 +60,39 @@ pub enum Outcome {
     Object {
         /// Its size in bytes.
         bytes: u64,
-        /// How that became known.
+        /// How the size was determined.
         by: By,
         /// Its media type.
         #[serde(default, skip_serializing_if = "Option::is_none")]
         media: Option<String>,
-        /// URLs of the same site in it, if it is a page that was read for them.
+        /// URLs of the same site in it, if it is a page that was read for its links.
         #[serde(default, skip_serializing_if = "Vec::is_empty")]
         links: Vec<Url>,
-        /// How many others it has.
+        /// Number of its links to other hosts.
         #[serde(default, skip_serializing_if = "is_zero")]
         off_host: u32,
     },
-    /// An object that tells its size to nobody.
+    /// An object whose size is unknown.
     Unsized {
         /// Its media type.
         #[serde(default, skip_serializing_if = "Option::is_none")]
         media: Option<String>,
     },
-    /// It is elsewhere.
+    /// A redirect.
     Redirect {
-        /// There.
+        /// The target.
         to: Url,
     },
-    /// robots.txt says no.
+    /// Disallowed by robots.txt.
     Disallowed,
-    /// Neither there nor a redirect.
+    /// A status that is neither success nor a redirect.
     Refused {
         /// The HTTP status.
         status: u16,
     },
-    /// No answer.
+    /// No response.
     Failed {
-        /// Why.
+        /// The reason.
         why: String,
     },
 }
@@ -106,20 +106,20 @@ const fn is_zero(count: &u32) -> bool {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum End {
-    /// The whole tree was seen.
+    /// The complete tree was visited.
     Complete,
-    /// A limit cut it.
+    /// A limit cut it short.
     Limited,
     /// robots.txt disallows the landing page.
     Disallowed,
-    /// The landing page did not come.
+    /// The landing page could not be loaded.
     Unreachable,
-    /// The server wanted no more requests, or failed too often.
+    /// The server requested an end, or failed too often.
     TurnedAway,
 }
 
 impl End {
-    /// In words, for the table.
+    /// Returns the end as text for the table.
     #[must_use]
     pub const fn words(self) -> &'static str {
         match self {
@@ -132,7 +132,7 @@ impl End {
     }
 }
 
-/// A URL to ask about.
+/// A URL to request.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct Target {
     pub(super) url: Url,
@@ -141,7 +141,7 @@ pub(super) struct Target {
     pub(super) wants: Wants,
 }
 
-/// What is to be known of it.
+/// What to determine about a target.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Wants {
     /// Its size.
@@ -181,7 +181,7 @@ impl Walk {
         walk
     }
 
-    /// The next URL to ask about; `None` at the end.
+    /// Returns the next URL to request; `None` at the end.
     pub(super) fn next(&mut self) -> Option<Target> {
         let mut target = self.queue.pop_front()?;
         if target.level < self.limits.levels && self.pages < self.limits.max_pages {
@@ -190,7 +190,7 @@ impl Walk {
         Some(target)
     }
 
-    /// What became of a target.
+    /// Records the outcome of a target.
     pub(super) fn take(&mut self, target: &Target, outcome: &Outcome) {
         let (later, failed) = (self.later, self.failed);
         (self.later, self.failed) = (0, 0);
@@ -228,12 +228,12 @@ impl Walk {
         }
     }
 
-    /// The site, once its landing page came.
+    /// Returns the site, once its landing page was loaded.
     pub(super) const fn site(&self) -> Option<&Site> {
         self.site.as_ref()
     }
 
-    /// How it ended; ask when there is no next.
+    /// Returns how the walk ended. Valid once [`Self::next`] has returned `None`.
     pub(super) fn end(&self) -> End {
         match (self.end, &self.site) {
             (Some(End::Disallowed), None) => End::Disallowed,
@@ -243,7 +243,7 @@ impl Walk {
         }
     }
 
-    /// The first object that comes is the landing page, wherever redirects led.
+    /// Sets the site: the first object loaded is the landing page, wherever redirects led.
     fn land(&mut self, target: &Target) {
         if self.site.is_none() {
             self.site = Site::of(&target.url);
@@ -260,13 +260,13 @@ impl Walk {
         self.end = Some(End::TurnedAway);
     }
 
-    /// Queues a URL of the site that was not seen yet.
+    /// Queues a URL of the site unless it was seen before.
     fn offer(&mut self, mut url: Url, level: u8, hops: u8) {
         if let Some(site) = &self.site {
             if Site::of(&url).as_ref() != Some(site) {
                 return;
             }
-            // http and https of one host are one site, asked as its landing page was.
+            // http and https of one host are one site, requested with the landing page's scheme.
             if url.port().is_none() && url.set_scheme(&self.scheme).is_err() {
                 return;
             }

@@ -14,21 +14,21 @@ fn response(fields: serde_json::Value) -> Response {
 #[test]
 fn the_size_is_what_was_transferred() {
     for (fields, transferred, decoded) in [
-        // Firefox, WebPageTest: the body's size is known.
+        // Firefox, WebPageTest: the body's size is given.
         (json!({"bodySize": 700, "content": {"size": 2000}}), Some(700), Some(2000)),
-        // Chrome with HTTP/2: no body size, the transfer includes headers of unknown size.
+        // Chrome over HTTP/2: no body size, the transfer includes headers of unknown size.
         (
             json!({"bodySize": -1, "headersSize": -1, "_transferSize": 900, "content": {"size": 2000}}),
             Some(900),
             Some(2000),
         ),
-        // Chrome with HTTP/1.1: the headers can be taken away.
+        // Chrome over HTTP/1.1: the size of the headers can be subtracted.
         (
             json!({"bodySize": -1, "headersSize": 250, "_transferSize": 900, "content": {"size": 650}}),
             Some(650),
             Some(650),
         ),
-        // From a cache: nothing was transferred, but the object is as large as it is.
+        // From a cache: nothing was transferred, but the object has its size.
         (
             json!({"bodySize": 0, "_transferSize": 0, "content": {"size": 2000, "compression": 1300}}),
             Some(700),
@@ -38,7 +38,7 @@ fn the_size_is_what_was_transferred() {
         (json!({"bodySize": -1, "content": {"size": -1}}), None, None),
         (json!({"bodySize": null}), None, None),
         (json!({"bodySize": 12.0, "content": {}}), Some(12), Some(12)),
-        // A part of a film says how long the film is.
+        // A range of a video gives the video's size.
         (
             json!({"status": 206, "bodySize": 10, "content": {"size": 10},
                 "headers": [{"name": "Content-Range", "value": "bytes 0-9/5000000"}]}),

@@ -1,4 +1,4 @@
-//! Walks through sites that exist in these tests only.
+//! Walks through simulated sites.
 
 use std::collections::BTreeMap;
 
@@ -26,7 +26,7 @@ fn redirect(to: &str) -> Outcome {
     Outcome::Redirect { to: url(to) }
 }
 
-/// Walks, and says what was asked, with its level.
+/// Runs a walk and returns the requested URLs with their levels.
 fn walk(start: &str, limits: Limits, answers: &[(&str, Outcome)]) -> (Vec<(String, u8)>, Walk) {
     let answers: BTreeMap<_, _> = answers.iter().cloned().collect();
     let mut walk = Walk::new(&url(start), limits);
@@ -35,7 +35,7 @@ fn walk(start: &str, limits: Limits, answers: &[(&str, Outcome)]) -> (Vec<(Strin
         asked.push((target.url.to_string(), target.level));
         let refused = Outcome::Refused { status: 404 };
         let answer = answers.get(target.url.as_str()).cloned().unwrap_or(refused);
-        // What is not read has no links.
+        // A page that is not read yields no links.
         let answer = match (target.wants, answer) {
             (Wants::Size, Outcome::Object { bytes, by, media, .. }) => {
                 Outcome::Object { bytes, by, media, links: Vec::new(), off_host: 0 }
