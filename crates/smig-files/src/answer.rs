@@ -1,6 +1,6 @@
-//! From a representation and a request's headers to a response (RFC 9110 section 13.2.2).
+//! From a representation and a request's header fields to a response (RFC 9110 section 13.2.2).
 //!
-//! Owns the status and headers of 200, 206, 304, 412 and 416. Never touches the file system.
+//! Owns the status and the header fields of 200, 206, 304, 412 and 416. Never accesses the file system.
 
 use std::sync::Arc;
 use std::time::SystemTime;
@@ -19,18 +19,18 @@ use crate::range::{Selection, Span, select};
 use crate::refusal::{Audience, Refusal, text};
 use crate::resource::{Representation, Source};
 
-/// The headers of a request that make its answer anything but the whole file. If-Range counts
-/// only beside Range.
+/// The request header fields that make the response anything but the complete file. If-Range has an
+/// effect only together with Range.
 const SPECIAL: [HeaderName; 5] =
     [RANGE, IF_NONE_MATCH, IF_MODIFIED_SINCE, IF_MATCH, IF_UNMODIFIED_SINCE];
 
-/// Whether the answer is simply the whole file, as for most requests. They have none of the
-/// headers in question, and one pass over the few that they have settles it.
+/// Returns whether the response is the complete file. Most requests have none of the header fields in
+/// question, and one pass over the few that they have decides it.
 pub(crate) fn is_plain(request: &HeaderMap) -> bool {
     !request.keys().any(|name| SPECIAL.contains(name))
 }
 
-/// The response to GET or HEAD for what was found.
+/// Returns the response to GET or HEAD for a representation.
 pub(crate) fn answer(
     of: &Representation,
     request: &HeaderMap,
@@ -41,7 +41,7 @@ pub(crate) fn answer(
         Verdict::NotModified => return not_modified(of),
         Verdict::Failed => return with_vary(Refusal::PreconditionFailed.response(audience), of),
     }
-    // Range is defined for GET alone (section 14.2).
+    // Range is defined only for GET (section 14.2).
     let ranged = audience == Audience::Client
         && request.contains_key(RANGE)
         && range_applies(request, of.validators(), SystemTime::now());
@@ -63,7 +63,7 @@ fn response(status: StatusCode, headers: HeaderMap, body: FileBody) -> Response<
     response
 }
 
-/// The whole file.
+/// Returns the response with the complete file.
 #[inline]
 pub(crate) fn whole(of: &Representation, audience: Audience) -> Response<FileBody> {
     let body = match (audience, &of.source) {
@@ -106,14 +106,14 @@ fn piece(of: &Representation, span: Span) -> Piece {
     match &of.source {
         Source::File(file) => Piece::File(Arc::clone(file), span),
         Source::Memory { bytes, .. } => {
-            // Within the size of the content, which is in memory.
+            // Within the size of the content, which is in memory, so it fits into `usize`.
             let place = |at: u64| usize::try_from(at).unwrap_or(bytes.len());
             Piece::Memory(bytes.slice(place(span.start)..place(span.end)))
         }
     }
 }
 
-/// Section 15.4.5: what a cache needs to update what it has, and nothing about content.
+/// Returns a 304 with what a cache needs for its update, without content (section 15.4.5).
 fn not_modified(of: &Representation) -> Response<FileBody> {
     let mut headers = of.headers.clone();
     for name in [CONTENT_LENGTH, CONTENT_TYPE, CONTENT_ENCODING, ACCEPT_RANGES] {
@@ -138,10 +138,10 @@ fn with_vary(mut response: Response<FileBody>, of: &Representation) -> Response<
     response
 }
 
-/// Sends a client that named a folder without its slash to the right place.
+/// Redirects a request for a directory without a trailing slash.
 ///
-/// The path has been checked: it begins with one slash and has no backslash, so that no browser
-/// can take it for another host.
+/// The path has been checked: it begins with exactly one slash and has no backslash, so that no browser
+/// can interpret it as another host.
 pub(crate) fn redirect(uri: &Uri, audience: Audience) -> Response<FileBody> {
     const TEXT: &str = "308: this is a folder, its name ends in a slash\n";
     let location = match uri.query() {
@@ -156,7 +156,7 @@ pub(crate) fn redirect(uri: &Uri, audience: Audience) -> Response<FileBody> {
     response
 }
 
-/// A folder's listing.
+/// Returns the response with a directory listing.
 pub(crate) fn page(page: Bytes, audience: Audience) -> Response<FileBody> {
     let mut headers = HeaderMap::with_capacity(6);
     headers.insert(CONTENT_TYPE, HeaderValue::from_static("text/html; charset=utf-8"));
@@ -168,7 +168,7 @@ pub(crate) fn page(page: Bytes, audience: Audience) -> Response<FileBody> {
     response(StatusCode::OK, headers, body)
 }
 
-/// A header value of our own making: digits, letters and punctuation.
+/// Builds a header value from generated text: digits, letters and punctuation.
 fn ascii(value: &str) -> HeaderValue {
     HeaderValue::from_str(value).unwrap_or(HeaderValue::from_static(""))
 }

@@ -15,22 +15,22 @@ use crate::reader::{OpenFile, Reader};
 
 /// The content of a response.
 ///
-/// Its [`size_hint`](Body::size_hint) is always exact. It gives just that many bytes, in data
-/// frames of at most 64 KB (the whole, if it is kept in memory), or ends in an error: when the
-/// file became shorter, was overwritten, or could not be read. After an error the response must
-/// be broken off, as its length is not what was announced.
+/// Its [`size_hint`](Body::size_hint) is always exact. It yields exactly that many bytes, in data frames
+/// of at most 64 KB (or one frame, if the content is in memory), or an error: if the file was truncated,
+/// was overwritten, or could not be read. After an error the server must abort the response, since its
+/// length is not the one announced.
 ///
-/// Polled outside of a tokio runtime it reads on the calling thread, however long that takes.
+/// Polled outside of a tokio runtime it reads on the calling thread and blocks.
 pub struct FileBody {
     inner: Inner,
-    /// Bytes that are still to come.
+    /// Bytes not yet yielded.
     left: u64,
 }
 
 enum Inner {
     Done,
     Memory(Bytes),
-    /// Boxed, as most bodies are small and all are moved about.
+    /// Boxed, since most bodies are small and all are moved.
     Pieces(Box<Pieces>),
 }
 
@@ -118,7 +118,7 @@ impl Body for FileBody {
             Err(_) => this.left = 0,
         }
         if this.left == 0 {
-            // The file is not kept open for as long as someone keeps the empty body.
+            // Close the file even if the caller retains the consumed body.
             this.inner = Inner::Done;
         }
         Poll::Ready(Some(result.map(Frame::data)))

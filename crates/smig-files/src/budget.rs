@@ -1,14 +1,14 @@
-//! How much all caches of one service together may hold.
+//! The memory and file limits of all caches of one service together.
 //!
-//! Each thread has its own cache and so needs no lock for a hit; this is what they share. It is
-//! touched only when something is put in or thrown out.
+//! Each thread has its own cache, so a hit needs no lock; this is the state that they share. It is
+//! accessed only on insertion and eviction.
 
 use std::ops::{Add, Sub};
 use std::sync::atomic::{AtomicUsize, Ordering::Relaxed};
 
 use crate::options::Options;
 
-/// What something costs, or may cost.
+/// A cost or a limit.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub(crate) struct Weight {
     pub(crate) entries: usize,
@@ -46,14 +46,14 @@ impl Sub for Weight {
     }
 }
 
-/// The limits of a service and what its caches use of them.
+/// The limits of a service and the current usage of its caches.
 #[derive(Debug)]
 pub(crate) struct Budget {
     limit: Weight,
     entries: AtomicUsize,
     files: AtomicUsize,
     bytes: AtomicUsize,
-    /// How many caches there are. Each may use an equal share.
+    /// The number of caches. Each may use an equal share.
     caches: AtomicUsize,
 }
 
@@ -86,7 +86,7 @@ impl Budget {
         self.caches.fetch_sub(1, Relaxed);
     }
 
-    /// Whether a cache that would use `own` keeps within its share.
+    /// Returns whether a cache that would use `own` stays within its share.
     pub(crate) fn allows(&self, own: Weight) -> bool {
         let caches = self.caches.load(Relaxed).max(1);
         own.fits(Weight {
@@ -96,8 +96,8 @@ impl Budget {
         })
     }
 
-    /// Takes `more` if all caches together keep within the limits. Two threads at once can
-    /// overdraw by one entry each.
+    /// Reserves `more` if all caches together stay within the limits. Two concurrent threads can
+    /// exceed them by one entry each.
     pub(crate) fn take(&self, more: Weight) -> Taken {
         if !(self.used() + more).fits(self.limit) {
             return Taken::No;

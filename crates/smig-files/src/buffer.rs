@@ -1,22 +1,22 @@
 //! Memory that file content is read into.
 //!
-//! Owns the buffers of bulk reads. A buffer comes back when the last [`Bytes`] over it is dropped
-//! and is used again as it is: zeroing 64 KB for each read, or faulting in fresh pages, costs a
-//! good part of what copying from the page cache costs. The one used last is used next, as it is
-//! the one that is still in the CPU's cache.
+//! Owns the buffers of bulk reads. A buffer is returned when the last [`Bytes`] over it is dropped and
+//! is reused without clearing: zeroing 64 KB for each read, or faulting in fresh pages, costs a
+//! substantial part of a copy from the page cache. The most recently used buffer is reused first,
+//! since it is still in the CPU's cache.
 
 use std::cell::RefCell;
 
 use bytes::Bytes;
 
-/// Size of a bulk read in bytes: four TLS records. Larger chunks no longer fit the CPU's second
-/// level cache together with their encrypted copy; smaller ones pay more system calls.
+/// Size of a bulk read in bytes: four TLS records. Larger chunks no longer fit the CPU's second-level
+/// cache together with their ciphertext; smaller ones need more system calls.
 pub(crate) const CHUNK: usize = 64 << 10;
 
-/// Up to this size a buffer is made to measure: a small response must not hold a whole chunk.
+/// Up to this size a buffer has the exact length: a small response must not hold a complete chunk.
 const SMALL: usize = CHUNK / 4;
 
-/// How many buffers a thread keeps for later.
+/// Number of free buffers per thread.
 const KEPT: usize = 16;
 
 thread_local! {
@@ -26,11 +26,11 @@ thread_local! {
 /// The free buffers of a thread.
 struct Free {
     buffers: Vec<Vec<u8>>,
-    /// Whether this thread takes buffers. One that does not has no reason to keep any.
+    /// Whether this thread takes buffers. A thread that does not has no reason to retain any.
     used: bool,
 }
 
-/// Space to read into.
+/// A buffer to read into.
 #[derive(Debug)]
 pub(crate) struct Buffer {
     space: Vec<u8>,
@@ -38,7 +38,7 @@ pub(crate) struct Buffer {
 }
 
 impl Buffer {
-    /// Space for `want` bytes, at most [`CHUNK`].
+    /// Returns space for `want` bytes, at most [`CHUNK`].
     pub(crate) fn take(want: usize) -> Self {
         let want = want.min(CHUNK);
         if want <= SMALL {
@@ -55,7 +55,7 @@ impl Buffer {
         &mut self.space[..self.want]
     }
 
-    /// The first `len` bytes of the space.
+    /// Returns the first `len` bytes of the space.
     pub(crate) fn filled(mut self, len: usize) -> Bytes {
         let mut space = std::mem::take(&mut self.space);
         if space.len() < CHUNK {
@@ -72,7 +72,7 @@ impl Drop for Buffer {
     }
 }
 
-/// A full-size buffer that is out in the form of [`Bytes`].
+/// A full-size buffer in use by a [`Bytes`].
 struct Lease {
     space: Vec<u8>,
     len: usize,
@@ -94,7 +94,7 @@ fn give_back(space: Vec<u8>) {
     if space.len() < CHUNK {
         return;
     }
-    // An error means that the thread is ending and its list is gone: then the memory just goes.
+    // An error means that the thread is ending and its list is dropped: the memory is then freed.
     let _ = FREE.try_with(|free| {
         if let Ok(mut free) = free.try_borrow_mut()
             && free.used

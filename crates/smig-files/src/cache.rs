@@ -1,8 +1,8 @@
-//! What one thread remembers of paths.
+//! A thread's cache of paths.
 //!
-//! Owns expiry and eviction. Bounded by its share of the [`Budget`]; what has not been asked for
-//! since the hand last came round is thrown out first (the clock form of LRU). Only paths that
-//! name a file are remembered: requests for what is not there cannot displace what is.
+//! Owns expiry and eviction. Bounded by its share of the [`Budget`]; eviction is the clock approximation
+//! of LRU: the first entry without a lookup since the hand's last pass is evicted. Only paths that
+//! name a file are cached: requests for nonexistent files cannot displace existing ones.
 
 use std::collections::HashMap;
 use std::sync::Arc;
@@ -28,15 +28,15 @@ struct Slot {
     resource: Arc<Resource>,
     /// When it was last compared with the file system.
     seen: Instant,
-    /// Whether it was asked for since the hand came by.
+    /// Whether it was looked up since the hand's last pass.
     asked: bool,
 }
 
-/// What is known of a path.
+/// The result of a lookup.
 #[derive(Debug)]
 pub(crate) enum Lookup<'a> {
     Fresh(&'a Resource),
-    /// It has to be compared with the file system before it is used.
+    /// It must be compared with the file system before use.
     Stale(&'a Arc<Resource>),
     Unknown,
 }
@@ -65,9 +65,9 @@ impl Cache {
         }
     }
 
-    /// Remembers what a path names, in place of what was known, if there is room for it.
+    /// Replaces a path's entry. The new resource is cached only if there is room for it.
     pub(crate) fn insert(&mut self, key: &[u8], resource: Arc<Resource>, seen: Instant) {
-        // The old one's place and its having been asked for stay, the rest is new.
+        // Keep the old entry's reference bit; replace the rest.
         let asked = self.forget(key);
         let weight = resource.weight();
         if !self.budget.allows(weight) {
@@ -89,13 +89,13 @@ impl Cache {
         self.slots.push(Slot { key, resource, seen, asked });
     }
 
-    /// Forgets a path. Says whether it was asked for lately.
+    /// Removes a path. Returns whether it was looked up recently.
     pub(crate) fn forget(&mut self, key: &[u8]) -> bool {
         self.index.get(key).copied().is_some_and(|place| self.remove(place))
     }
 
-    /// Forgets all that holds an open file: when the process is out of file descriptors, these
-    /// are what it can give back.
+    /// Removes all entries that hold an open file: these descriptors can be released when the
+    /// process has run out of them.
     pub(crate) fn close_files(&mut self) {
         let mut place = 0;
         while let Some(slot) = self.slots.get(place) {
@@ -107,7 +107,7 @@ impl Cache {
         }
     }
 
-    /// Throws one entry out; false if there is none.
+    /// Evicts one entry; returns false if there is none.
     fn evict(&mut self) -> bool {
         loop {
             if self.hand >= self.slots.len() {

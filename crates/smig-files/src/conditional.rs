@@ -1,7 +1,7 @@
 //! Conditional requests (RFC 9110 section 13).
 //!
-//! Owns whether a request's conditions let it through, in the order of section 13.2.2. Knows the
-//! validators of the selected representation only, nothing of files.
+//! Owns the evaluation of a request's preconditions, in the order of section 13.2.2. Depends only on
+//! the validators of the selected representation, not on files.
 
 use std::time::{Duration, SystemTime};
 
@@ -13,7 +13,7 @@ use http::{HeaderMap, HeaderName};
 pub(crate) struct Validators<'a> {
     /// A strong entity-tag, with its quotes.
     pub(crate) etag: &'a [u8],
-    /// The value of last-modified, in seconds since 1970; `None` where it has none.
+    /// The value of last-modified, in seconds since 1970; `None` if it has none.
     pub(crate) modified: Option<u64>,
 }
 
@@ -26,7 +26,7 @@ pub(crate) enum Verdict {
     Failed,
 }
 
-/// Steps 1 to 4 of section 13.2.2, for GET and HEAD.
+/// Evaluates steps 1 to 4 of section 13.2.2, for GET and HEAD.
 pub(crate) fn evaluate(headers: &HeaderMap, of: Validators<'_>) -> Verdict {
     if headers.contains_key(IF_MATCH) {
         if !matches(headers, IF_MATCH, of.etag, Comparison::Strong) {
@@ -49,7 +49,7 @@ pub(crate) fn evaluate(headers: &HeaderMap, of: Validators<'_>) -> Verdict {
     Verdict::Proceed
 }
 
-/// Step 5: whether If-Range lets the Range header count. True where there is no If-Range.
+/// Evaluates step 5: returns whether If-Range permits the Range header field. True without If-Range.
 pub(crate) fn range_applies(headers: &HeaderMap, of: Validators<'_>, now: SystemTime) -> bool {
     let Some(value) = headers.get(IF_RANGE) else { return true };
     let value = value.as_bytes().trim_ascii();
@@ -57,32 +57,32 @@ pub(crate) fn range_applies(headers: &HeaderMap, of: Validators<'_>, now: System
         return value == of.etag;
     }
     let (Some(date), Some(modified)) = (date(headers, IF_RANGE), of.modified) else { return false };
-    // A date is a strong validator only when the file cannot change again within the second it
-    // names (section 8.8.2.2).
+    // A date is a strong validator only if the file cannot change again within that second
+    // (section 8.8.2.2).
     let settled = seconds(now).is_some_and(|now| now > modified + 1);
     date == modified && settled
 }
 
-/// A time in whole seconds since 1970, rounded down; `None` before that.
+/// Returns a time in whole seconds since 1970, rounded down; `None` before that.
 pub(crate) fn seconds(time: SystemTime) -> Option<u64> {
     time.duration_since(SystemTime::UNIX_EPOCH).ok().as_ref().map(Duration::as_secs)
 }
 
-/// A header with one date; anything else is as if the header were absent (section 13.1.3).
+/// Returns a header field's date; any other value is treated as absent (section 13.1.3).
 fn date(headers: &HeaderMap, name: HeaderName) -> Option<u64> {
     let mut values = headers.get_all(name).iter();
     let (Some(value), None) = (values.next(), values.next()) else { return None };
     httpdate::parse_http_date(value.to_str().ok()?.trim()).ok().and_then(seconds)
 }
 
-/// Section 8.8.3.2.
+/// The comparison functions of section 8.8.3.2.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Comparison {
     Strong,
     Weak,
 }
 
-/// Whether a list of entity-tags has one that equals `etag`, which is strong.
+/// Returns whether a list of entity-tags has one that equals `etag`, which is strong.
 fn matches(headers: &HeaderMap, name: HeaderName, etag: &[u8], how: Comparison) -> bool {
     headers.get_all(name).iter().any(|line| {
         let line = line.as_bytes().trim_ascii();
@@ -90,7 +90,7 @@ fn matches(headers: &HeaderMap, name: HeaderName, etag: &[u8], how: Comparison) 
     })
 }
 
-/// A comma may stand inside an entity-tag, so the list cannot just be split.
+/// Parses the list: an entity-tag may contain a comma, so splitting at commas would be wrong.
 fn list_has(mut list: &[u8], etag: &[u8], how: Comparison) -> bool {
     loop {
         list = list.trim_ascii_start();
@@ -172,15 +172,15 @@ mod tests {
     fn precedence() {
         use Verdict::{Failed, NotModified, Proceed};
         let table: [(&[(HeaderName, &str)], Verdict); 6] = [
-            // If-Unmodified-Since does not count beside If-Match.
+            // If-Unmodified-Since is ignored if If-Match is present.
             (&[(IF_MATCH, "\"a,b\""), (IF_UNMODIFIED_SINCE, BEFORE)], Proceed),
-            // If-Modified-Since does not count beside If-None-Match.
+            // If-Modified-Since is ignored if If-None-Match is present.
             (&[(IF_NONE_MATCH, "\"x\""), (IF_MODIFIED_SINCE, DATE)], Proceed),
             (&[(IF_NONE_MATCH, "\"a,b\""), (IF_MODIFIED_SINCE, BEFORE)], NotModified),
-            // A failed precondition comes before a cache's question.
+            // A failed precondition has precedence over revalidation.
             (&[(IF_MATCH, "\"x\""), (IF_NONE_MATCH, "\"a,b\"")], Failed),
             (&[(IF_MATCH, "*"), (IF_NONE_MATCH, "\"a,b\"")], NotModified),
-            // Two lines are one list; two dates are none.
+            // Two field lines form one list; two dates are invalid.
             (&[(IF_NONE_MATCH, "\"x\""), (IF_NONE_MATCH, "\"a,b\"")], NotModified),
         ];
         for (fields, expected) in table {

@@ -1,11 +1,11 @@
-//! Which precompressed sibling a client gets (RFC 9110 sections 12.4.2 and 12.5.3).
+//! Selection of a precompressed sibling (RFC 9110 sections 12.4.2 and 12.5.3).
 //!
-//! Owns the content codings that a sibling can have and the choice among those that exist.
+//! Owns the content codings of siblings and the choice among the existing ones.
 
 use http::header::ACCEPT_ENCODING;
 use http::{HeaderMap, HeaderValue};
 
-/// The content coding of a sibling. The order is ours: the earlier is preferred.
+/// The content coding of a sibling, in the server's order of preference.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) enum Coding {
     Brotli,
@@ -16,7 +16,7 @@ pub(crate) enum Coding {
 impl Coding {
     pub(crate) const ALL: [Self; 3] = [Self::Brotli, Self::Zstd, Self::Gzip];
 
-    /// What is appended to a file's name after a dot.
+    /// Returns the extension of a sibling's name, without the dot.
     pub(crate) fn extension(self) -> &'static str {
         match self {
             Self::Brotli => "br",
@@ -25,7 +25,7 @@ impl Coding {
         }
     }
 
-    /// What tells the entity-tag from that of the file as it is.
+    /// Returns the suffix that distinguishes the entity-tag from that of the uncoded file.
     pub(crate) fn etag_suffix(self) -> &'static str {
         match self {
             Self::Brotli => "-br",
@@ -56,7 +56,7 @@ impl Coding {
 type Weight = u16;
 const FULL: Weight = 1000;
 
-/// What a request says of each coding; `None`: nothing.
+/// The weight of each coding in a request; `None` if it is not listed.
 #[derive(Debug, Default)]
 struct Accepted {
     codings: [Option<Weight>; 3],
@@ -64,10 +64,10 @@ struct Accepted {
     others: Option<Weight>,
 }
 
-/// The best of the codings that exist; `None`: the file as it is.
+/// Returns the best of the existing codings; `None` selects the uncoded file.
 ///
-/// The highest weight wins, then our own order. The plain file wins only when its weight is said
-/// to be higher, or when nothing else is acceptable: it is sent even where it is refused, as
+/// The highest weight wins, then the server's preference. The uncoded file wins only if its weight is
+/// explicitly higher, or if nothing else is acceptable: it is sent even if the request excludes it, as
 /// section 12.5.3 allows.
 pub(crate) fn choose(
     headers: &HeaderMap,
@@ -102,7 +102,7 @@ fn accepted(headers: &HeaderMap) -> Accepted {
     accepted
 }
 
-/// A list element: token and weight. `None` for one that is malformed, which is skipped.
+/// Parses a list element: token and weight. `None` if it is malformed; it is then skipped.
 fn weighed(element: &str) -> Option<(&str, Weight)> {
     let (token, parameter) = match element.split_once(';') {
         None => (element, None),

@@ -1,9 +1,9 @@
-//! A tower service that serves a folder of files.
+//! A tower service that serves a directory of files.
 //!
-//! [`Files`] answers GET, HEAD and OPTIONS with the regular files below one folder: ranges,
-//! conditional requests, precompressed siblings, index files, redirects to folders, and, if asked
-//! for, plain folder listings (RFC 9110). It sets every header of the response but `date`, which
-//! is the server's.
+//! [`Files`] responds to GET, HEAD and OPTIONS with the regular files below one directory: ranges,
+//! conditional requests, precompressed siblings, index files, redirects to directories, and, if
+//! enabled, plain directory listings (RFC 9110). It sets every header field of the response except
+//! `date`, which the server sets.
 //!
 //! ```no_run
 //! use smig_files::{Files, Options};
@@ -13,16 +13,17 @@
 //! # std::io::Result::Ok(())
 //! ```
 //!
-//! What it promises:
+//! Guarantees:
 //!
-//! - A path never leaves the folder, by `..`, by encoding tricks or by a symbolic link.
+//! - A path never leaves the directory, by `..`, by encoding tricks or, unless [`Links::Follow`] allows
+//!   it, by a symlink.
 //! - A file of any size streams in bounded memory. A body is exactly as long as `content-length`
-//!   says, or it ends in an [`std::io::Error`]: never short, never padded.
-//! - A changed file is seen after [`Options::validity`] at the latest.
-//! - What is in the page cache is read on the calling thread. Only a read or a lookup that the
-//!   kernel says would wait for the disk goes to tokio's blocking threads.
+//!   states, or it ends in an [`std::io::Error`]: never short, never padded.
+//! - A changed file is detected after [`Options::validity`] at the latest.
+//! - Data in the page cache is read on the calling thread. Only a read or a lookup that would block
+//!   on the disk, as the kernel reports, is sent to tokio's blocking threads.
 //!
-//! It needs Linux: it rests on `openat2`, with a slower way around it, and on `preadv2`.
+//! It requires Linux: it uses `openat2`, with a slower fallback, and `preadv2`.
 
 mod answer;
 mod body;

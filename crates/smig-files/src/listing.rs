@@ -1,8 +1,8 @@
-//! The page that lists a folder.
+//! Directory listings.
 //!
-//! Owns its HTML. Lists only what a request could get: no hidden names unless they are served, no
-//! links that lead outside, nothing but folders and regular files. Names are made by others, so
-//! every one of them is escaped.
+//! Owns their HTML. Lists only what a request could get: no hidden names unless they are served, no
+//! symlinks that lead outside, nothing but directories and regular files. Names are untrusted, so
+//! each one is escaped.
 
 use std::fmt::Write as _;
 use std::os::fd::OwnedFd;
@@ -17,20 +17,20 @@ use crate::refusal::Refusal;
 use crate::root::Root;
 use crate::stamp::Stamp;
 
-/// The most names on a page. A folder with more is said to have more.
+/// The maximum number of names on a page. The page states if there are more.
 const MAX_NAMES: usize = 10_000;
 
 /// Everything but the unreserved characters (RFC 3986 section 2.3).
 const RESERVED: AsciiSet = NON_ALPHANUMERIC.remove(b'-').remove(b'.').remove(b'_').remove(b'~');
 
-/// A line of the page. Folders sort before files.
+/// A line of the page. Directories sort before files.
 #[derive(Debug, PartialEq, Eq, PartialOrd, Ord)]
 enum Line {
     Folder { name: Vec<u8>, modified: Option<u64> },
     File { name: Vec<u8>, modified: Option<u64>, size: u64 },
 }
 
-/// The page for a folder. Waits for the disk.
+/// Returns the page for a directory. Blocks on the disk.
 pub(crate) fn page(
     root: &Root,
     relative: &[u8],
@@ -59,7 +59,7 @@ fn is_listed(name: &[u8], hidden: Hidden) -> bool {
     !refused && (hidden == Hidden::Serve || !name.starts_with(b"."))
 }
 
-/// `None` for what cannot be served.
+/// Returns a line, or `None` for an entry that cannot be served.
 fn line(root: &Root, relative: &[u8], name: Vec<u8>) -> Option<Line> {
     let mut path = relative.to_vec();
     if !path.is_empty() {
@@ -117,7 +117,7 @@ fn date(seconds: u64) -> Option<String> {
     (seconds <= LAST).then(|| httpdate::fmt_http_date(time))
 }
 
-/// Safe in HTML text and in quoted attributes.
+/// Escapes text for HTML content and for quoted attributes.
 fn escape(text: &str) -> String {
     let mut escaped = String::with_capacity(text.len());
     for character in text.chars() {

@@ -1,8 +1,8 @@
-//! Finding out what a path names.
+//! Resolution of a path to a resource.
 //!
-//! Owns the way from a checked path to a [`Resource`]: index files, redirects to folders, siblings,
-//! and taking small files into memory. Without patience it does nothing that could wait for the
-//! disk, so it may run on a thread that serves others; then everything is at hand or it says so.
+//! Owns the steps from a checked path to a [`Resource`]: index files, redirects to directories, siblings,
+//! and reading small files into memory. With [`Patience::None`] it never blocks on the disk, so it may run
+//! on a thread that serves other requests; it then returns [`Failure::WouldBlock`] if data is missing.
 
 use std::ffi::OsStr;
 use std::io::IoSliceMut;
@@ -27,23 +27,23 @@ use crate::resource::{Presentation, Representation, Resource, Source, Trust, Var
 use crate::root::{Patience, Root};
 use crate::stamp::Stamp;
 
-/// How often a small file that changes while it is read is read again.
+/// Number of attempts to read a small file that changes during the read.
 const ATTEMPTS: usize = 3;
 
-/// What a path names.
+/// The result of a path's resolution.
 #[derive(Debug)]
 pub(crate) enum Found {
     File(Arc<Resource>),
-    /// A folder, but the path has no slash at its end.
+    /// A directory, but the path has no trailing slash.
     Folder,
-    /// A folder's listing.
+    /// A directory listing.
     Page(Bytes),
 }
 
-/// Why nothing was found.
+/// Why a path could not be resolved.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Failure {
-    /// It would take waiting for the disk.
+    /// It would block on the disk.
     WouldBlock,
     /// The process has no file descriptor left.
     OutOfFiles,
@@ -56,14 +56,14 @@ impl From<Refusal> for Failure {
     }
 }
 
-/// An open file, and what it is.
+/// An open file and its metadata.
 struct Opened {
     fd: OwnedFd,
     stamp: Stamp,
     kind: FileType,
 }
 
-/// The folder and how it is served.
+/// The directory and its options.
 #[derive(Debug)]
 pub(crate) struct Site {
     pub(crate) root: Root,
@@ -71,8 +71,8 @@ pub(crate) struct Site {
 }
 
 impl Site {
-    /// Looks a path up. `known` is what it named before; contents that have not changed are taken
-    /// from there.
+    /// Resolves a path. `known` is its earlier resource; contents that have not changed are taken from
+    /// there.
     pub(crate) fn load(
         &self,
         path: &RequestPath<'_>,
@@ -166,7 +166,7 @@ impl Site {
         Ok(Found::File(Arc::new(Resource { plain, coded })))
     }
 
-    /// The sibling of a file in one coding, if there is one that is not older than the file.
+    /// Returns the sibling of a file in one coding, if it exists and is not older than the file.
     fn sibling(
         &self,
         relative: &[u8],
@@ -186,7 +186,7 @@ impl Site {
         }
     }
 
-    /// Where the bytes of a file shall come from: from memory if it is small.
+    /// Returns the source of a file's bytes: memory if the file is small.
     fn source(
         &self,
         opened: Opened,
@@ -220,7 +220,7 @@ impl Site {
     }
 }
 
-/// The first `size` bytes of a file; fewer if there are fewer.
+/// Returns the first `size` bytes of a file, or fewer if it is shorter.
 fn read_all(file: &OpenFile, size: usize, patience: Patience) -> Result<Vec<u8>, Failure> {
     let mut bytes = vec![0; size];
     let mut filled = 0;
@@ -263,7 +263,7 @@ mod tests {
         }
     }
 
-    /// The same resource as if it had been read with this trust in its stamp.
+    /// Returns the same resource as if its stamp had been read with this trust.
     fn trusted(resource: &Resource, trust: Trust) -> Resource {
         let shown = Presentation {
             content_type: content_type(Path::new("a")),
@@ -276,7 +276,7 @@ mod tests {
         Resource { plain, coded: Vec::new() }
     }
 
-    /// However late it is looked at again: what was read just after a change is read again.
+    /// Content that was read just after a change is read again, however late the next lookup is.
     #[test]
     fn content_is_kept_only_if_every_change_would_show() {
         let folder = tempfile::tempdir().unwrap();

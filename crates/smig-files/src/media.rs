@@ -6,7 +6,7 @@ use http::HeaderValue;
 
 const UNKNOWN: &str = "application/octet-stream";
 
-/// The value of content-type for a file of this name. Text is said to be UTF-8.
+/// Returns the value of content-type for a file name. Text is labelled as UTF-8.
 pub(crate) fn content_type(name: &Path) -> HeaderValue {
     let extension = name.extension().and_then(|extension| extension.to_str()).unwrap_or("");
     let essence = mime_guess::from_ext(extension).first_raw().unwrap_or(UNKNOWN);

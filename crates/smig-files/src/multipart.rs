@@ -8,10 +8,10 @@ use bytes::Bytes;
 use crate::body::Piece;
 use crate::range::Span;
 
-/// A multipart body being put together.
+/// A multipart body under construction.
 #[derive(Debug)]
 pub(crate) struct Multipart {
-    /// Random, so that nobody can put it into a file beforehand.
+    /// Random, so that an attacker cannot predict it and place it in a file.
     boundary: String,
     part_type: Vec<u8>,
     size: u64,
@@ -20,7 +20,7 @@ pub(crate) struct Multipart {
 }
 
 impl Multipart {
-    /// For spans of a representation of this type, which has `size` bytes in all.
+    /// Starts a body for spans of a representation of this type, which has `size` bytes in total.
     pub(crate) fn new(part_type: &[u8], size: u64) -> Self {
         let random = || RandomState::new().build_hasher().finish();
         Self {
@@ -32,7 +32,7 @@ impl Multipart {
         }
     }
 
-    /// The content-type of the response.
+    /// Returns the content-type of the response.
     pub(crate) fn content_type(&self) -> String {
         format!("multipart/byteranges; boundary={}", self.boundary)
     }
@@ -47,7 +47,7 @@ impl Multipart {
         self.queue.push_back(piece);
     }
 
-    /// The body's pieces and its length in bytes.
+    /// Returns the body's pieces and its length in bytes.
     pub(crate) fn finish(mut self) -> (VecDeque<Piece>, u64) {
         self.add(format!("\r\n--{}--\r\n", self.boundary).into_bytes());
         (self.queue, self.length)

@@ -1,4 +1,4 @@
-//! Work that may wait for the disk, on tokio's blocking threads.
+//! Work that may block on the disk, on tokio's blocking threads.
 
 use std::future::Future as _;
 use std::io;
@@ -8,11 +8,11 @@ use std::task::{Context, Poll};
 use tokio::runtime::Handle;
 use tokio::task::JoinHandle;
 
-/// The outcome of such work. Dropping it lets the work end unobserved.
+/// A pending result of such work. Dropping it detaches the work, which runs to its end.
 #[derive(Debug)]
 pub(crate) enum Offload<T> {
     Running(JoinHandle<T>),
-    /// There was no runtime, so the work was done on the spot. `None` after it was taken.
+    /// There was no runtime, so the work ran on the calling thread. `None` after it was taken.
     Done(Option<T>),
 }
 
@@ -26,8 +26,8 @@ impl<T: Send + 'static> Offload<T> {
 }
 
 impl<T> Offload<T> {
-    /// Ready with an error when the runtime shuts down before the work was begun, or when the
-    /// work panicked.
+    /// Returns an error if the runtime shut down before the work began, or if the work
+    /// panicked.
     pub(crate) fn poll(&mut self, context: &mut Context<'_>) -> Poll<io::Result<T>> {
         match self {
             Self::Running(handle) => Pin::new(handle).poll(context).map_err(io::Error::other),

@@ -1,10 +1,10 @@
-//! What the owner of the folder can choose.
+//! The options of the service.
 
 use std::time::Duration;
 
 use http::HeaderValue;
 
-/// Files and folders whose name begins with a dot.
+/// Files and directories with a name that begins with a dot.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub enum Hidden {
     /// They do not exist for clients (404), except `/.well-known/` (RFC 8615).
@@ -14,28 +14,28 @@ pub enum Hidden {
     Serve,
 }
 
-/// Symbolic links below the folder.
+/// Symlinks below the directory.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub enum Links {
-    /// Links are refused (404).
+    /// Symlinks are refused (404).
     Refuse,
-    /// Relative links that stay below the folder are followed, all others are refused (404).
+    /// Relative symlinks that stay below the directory are followed, all others are refused (404).
     ///
-    /// Where the kernel has no `openat2` (before Linux 5.6) all links are refused.
+    /// If the kernel has no `openat2` (before Linux 5.6), all symlinks are refused.
     #[default]
     Inside,
-    /// Links are followed wherever they lead. Whoever can make a link below the folder can then
-    /// publish any file that this process can read.
+    /// Symlinks are followed to any target. Any user who can create a symlink below the directory can
+    /// then publish every file that this process can read.
     Follow,
 }
 
-/// The answer for a folder that has no index file.
+/// The response for a directory without an index file.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub enum Listing {
     /// 403.
     #[default]
     Off,
-    /// A plain HTML page with the names, sizes and times of what is in the folder.
+    /// A plain HTML page with the names, sizes and times of the directory's entries.
     On,
 }
 
@@ -44,41 +44,41 @@ pub enum Listing {
 pub enum Precompressed {
     /// Never used in place of `FILE`.
     Ignore,
-    /// Sent in place of `FILE` to clients that accept the coding, if not older than `FILE`
-    /// (in whole seconds, as some compressors cut the time they copy).
+    /// Sent in place of `FILE` to clients that accept the coding, unless older than `FILE`
+    /// (in whole seconds, since some compressors truncate the time that they copy).
     #[default]
     Serve,
 }
 
-/// How a folder is served.
+/// How a directory is served.
 #[derive(Debug, Clone)]
 pub struct Options {
-    /// Name of the file that is served for a folder; `None`: no file is.
+    /// Name of the file that is served for a directory; `None` serves no index file.
     pub index: Option<String>,
     /// Names that begin with a dot.
     pub hidden: Hidden,
-    /// Symbolic links.
+    /// Symlinks below the directory.
     pub links: Links,
-    /// Folders without an index file.
+    /// Directories without an index file.
     pub listing: Listing,
     /// Precompressed siblings.
     pub precompressed: Precompressed,
-    /// Value of `cache-control` in 200, 206 and 304 responses; `None`: no such header.
+    /// Value of `cache-control` in 200, 206 and 304 responses; `None` omits the header field.
     pub cache_control: Option<HeaderValue>,
-    /// For how long what is known of a path is believed before it is looked at again. A change of
-    /// a file is seen after this time at the latest; zero looks at every request.
+    /// How long a cached path is valid before it is compared with the file system again. A change of a
+    /// file is detected after this time at the latest; with zero, every request checks.
     pub validity: Duration,
-    /// How many paths are remembered, over all threads. Each takes about 1 KB beside the file's
+    /// Maximum number of cached paths, over all threads. Each takes about 1 KB in addition to the file's
     /// content.
     pub max_entries: usize,
-    /// How many files are kept open between requests, over all threads. At most a quarter of the
-    /// process's limit of open files is used, whatever this says.
+    /// Maximum number of files kept open between requests, over all threads. Never more than a quarter of
+    /// the process's limit of open files is used.
     pub max_open_files: usize,
-    /// How many bytes of file contents are kept between requests, over all threads. Zero: every
-    /// response is read from its file.
+    /// Maximum number of bytes of file contents cached between requests, over all threads. With zero,
+    /// every response is read from its file.
     pub max_memory: usize,
-    /// The largest file, in bytes, whose content is kept in memory. Reading it for each response
-    /// instead costs some 2 microseconds for system calls and 50 a megabyte for copying.
+    /// The largest file, in bytes, whose content is cached in memory. Reading a file for each response
+    /// instead costs about 2 microseconds for system calls and 50 per megabyte for copying.
     pub max_in_memory_file: usize,
 }
 

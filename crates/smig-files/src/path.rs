@@ -1,10 +1,10 @@
 //! The path of a request, decoded once and checked.
 //!
-//! Owns what may reach the file system: no empty, `.` or `..` segment, no encoded slash, no
+//! Owns which paths may reach the file system: no empty, `.` or `..` segment, no encoded slash, no
 //! backslash, no NUL, and no hidden name unless allowed. Must never decode twice, and never repair
-//! a path: what is not plain is refused (RFC 3986 section 6, RFC 9110 section 17.3).
+//! a path: anything else is refused (RFC 3986 section 6, RFC 9110 section 17.3).
 //!
-//! Confinement does not rest on this alone: see `root`.
+//! Confinement does not depend on this alone: see `root`.
 
 use std::borrow::Cow;
 
@@ -13,7 +13,7 @@ use percent_encoding::percent_decode_str;
 use crate::options::Hidden;
 use crate::refusal::Refusal;
 
-/// A path that may be looked up below the folder.
+/// A path that may be looked up below the directory.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct RequestPath<'a>(Cow<'a, [u8]>);
 
@@ -39,18 +39,18 @@ impl<'a> RequestPath<'a> {
         Ok(Self(decoded))
     }
 
-    /// The decoded path with its leading slash: the same for every spelling of one path.
+    /// Returns the decoded path with its leading slash: the same for every spelling of one path.
     pub(crate) fn canonical(&self) -> &[u8] {
         &self.0
     }
 
-    /// The path below the folder, without slashes at its ends; empty for the folder itself.
+    /// Returns the path below the directory, without slashes at its ends; empty for the directory itself.
     pub(crate) fn relative(&self) -> &[u8] {
         let inside = self.0.strip_prefix(b"/").unwrap_or(&self.0);
         inside.strip_suffix(b"/").unwrap_or(inside)
     }
 
-    /// Whether the path ends in a slash, and so can only name a folder.
+    /// Returns whether the path ends in a slash, and so can only name a directory.
     pub(crate) fn names_folder(&self) -> bool {
         self.0.ends_with(b"/")
     }
@@ -60,12 +60,12 @@ impl<'a> RequestPath<'a> {
     }
 }
 
-/// Whether a raw path has to be decoded. One that has not is its own canonical form.
+/// Returns whether a raw path has to be decoded. One that has not is its own canonical form.
 pub(crate) fn is_encoded(raw: &str) -> bool {
     raw.as_bytes().contains(&b'%')
 }
 
-/// Every `%` begins two hexadecimal digits, and none of them spells a slash.
+/// Checks that every `%` is followed by two hexadecimal digits that do not encode a slash.
 fn check_encoding(raw: &[u8]) -> Result<(), Refusal> {
     let mut rest = raw;
     while let Some(at) = rest.iter().position(|byte| *byte == b'%') {

@@ -1,16 +1,16 @@
-//! The Range header (RFC 9110 section 14).
+//! The Range header field (RFC 9110 section 14).
 //!
-//! Owns which bytes of a representation a request gets. A header that is malformed, names another
-//! unit, or asks for more work than the whole file costs is ignored, as section 14.2 allows.
+//! Owns the selection of a representation's bytes. A value that is malformed, names another unit, or
+//! costs more than the complete file is ignored, as section 14.2 allows.
 
 use http::HeaderMap;
 use http::header::RANGE;
 
-/// The most ranges answered in one response. Players and resuming clients ask for a handful; each
+/// The maximum number of ranges in one response. Players and resuming clients request a handful; each
 /// range costs a part header and a read.
 const MAX_RANGES: usize = 32;
 
-/// Some bytes of a representation, never empty: from `start` up to but not including `end`.
+/// A non-empty span of a representation: from `start`, inclusive, to `end`, exclusive.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct Span {
     pub(crate) start: u64,
@@ -22,30 +22,30 @@ impl Span {
         self.end - self.start
     }
 
-    /// The value of content-range for this span of a representation of `size` bytes.
+    /// Returns the value of content-range for this span of a representation of `size` bytes.
     pub(crate) fn content_range(self, size: u64) -> String {
         format!("bytes {}-{}/{size}", self.start, self.end - 1)
     }
 }
 
-/// What a request wants of a representation.
+/// The parts of a representation that a request selects.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) enum Selection {
-    /// All of it.
+    /// The complete representation.
     Whole,
     One(Span),
-    /// Two or more spans, in the order asked for.
+    /// Two or more spans, in the order requested.
     Many(Vec<Span>),
-    /// Nothing that there is: 416.
+    /// No satisfiable range: 416.
     Unsatisfiable,
 }
 
-/// What the Range header asks for of a representation of `size` bytes.
+/// Evaluates the Range header field for a representation of `size` bytes.
 pub(crate) fn select(headers: &HeaderMap, size: u64) -> Selection {
     let mut values = headers.get_all(RANGE).iter();
     let (Some(value), None) = (values.next(), values.next()) else { return Selection::Whole };
     let Ok(value) = value.to_str() else { return Selection::Whole };
-    // Some clients ask for ranges of everything; nothing can be said of an empty file with 206.
+    // Some clients request ranges of every file; 206 cannot describe an empty one.
     if size == 0 {
         return Selection::Whole;
     }
@@ -59,7 +59,7 @@ pub(crate) fn select(headers: &HeaderMap, size: u64) -> Selection {
     }
 }
 
-/// The satisfiable spans; `None` when the header is to be ignored.
+/// Returns the satisfiable spans; `None` if the header field is to be ignored.
 fn spans(value: &str, size: u64) -> Option<Vec<Span>> {
     let (unit, set) = value.split_once('=')?;
     if !unit.trim().eq_ignore_ascii_case("bytes") {
@@ -78,12 +78,12 @@ fn spans(value: &str, size: u64) -> Option<Vec<Span>> {
         spans.extend(span(part, size)?);
     }
     let total = spans.iter().map(|span| u128::from(span.len())).sum::<u128>();
-    // Overlapping ranges that cost more than the whole are an attack or a mistake.
+    // Overlapping ranges with more bytes than the complete file are an attack or a mistake.
     let wasteful = spans.len() > 1 && total > u128::from(size);
     (asked > 0 && !wasteful).then_some(spans)
 }
 
-/// One range: outer `None` is a syntax error, inner `None` is not satisfiable.
+/// Parses one range: outer `None` is a syntax error, inner `None` is not satisfiable.
 fn span(part: &str, size: u64) -> Option<Option<Span>> {
     let (first, last) = part.split_once('-')?;
     if first.is_empty() {
@@ -105,7 +105,7 @@ fn span(part: &str, size: u64) -> Option<Option<Span>> {
     Some((start < size).then_some(Span { start, end }))
 }
 
-/// Digits only; what is too large for any file counts as the largest number.
+/// Parses digits; a number too large for any file saturates.
 fn number(digits: &str) -> Option<u64> {
     if digits.is_empty() || !digits.bytes().all(|byte| byte.is_ascii_digit()) {
         return None;

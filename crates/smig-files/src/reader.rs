@@ -1,8 +1,8 @@
-//! Reading a span of an open file, in order and in bounded memory.
+//! Reads a span of an open file, in order and in bounded memory.
 //!
-//! Owns when to read on the calling thread (the page cache has it) and when to send the read to a
-//! blocking thread (the disk has it), and the check that the file is still the one announced.
-//! Never gives fewer or other bytes without an error.
+//! Owns the choice between reading on the calling thread (data in the page cache) and on a blocking
+//! thread (data on the disk), and the check that the file is still the one announced. Never yields
+//! fewer or other bytes without an error.
 
 use std::collections::VecDeque;
 use std::io::{self, IoSliceMut};
@@ -19,21 +19,21 @@ use crate::offload::Offload;
 use crate::range::Span;
 use crate::stamp::Stamp;
 
-/// How many chunks a blocking thread reads at once: enough that the hop to the thread and back
-/// (some 20 microseconds) is small beside the read, and that two such reads, one on its way to
-/// the client and one under way, keep a disk busy.
+/// Number of chunks that a blocking thread reads at once: enough that the hop to the thread and back
+/// (about 20 microseconds) is small compared with the read, and that two such reads, one being sent
+/// and one in progress, saturate a disk.
 const COLD_CHUNKS: usize = 4;
 
-/// After so many bytes the file is checked for changes, and again after the last one. A check
-/// costs about a hundredth of reading this much.
+/// The file is checked for changes after this number of bytes, and after the last one. A check costs
+/// about a hundredth of reading this much.
 const CHECK_EVERY: u64 = 1 << 20;
 
-/// A file that is open for reading, as it was when it was opened.
+/// A file that is open for reading, with its state when it was opened.
 #[derive(Debug)]
 pub(crate) struct OpenFile {
     fd: OwnedFd,
     stamp: Stamp,
-    /// Whether this file system can tell if a read would wait. Overlay and network file systems
+    /// Whether this file system can report that a read would block. Overlay and network file systems
     /// cannot.
     can_tell: AtomicBool,
 }
@@ -47,19 +47,19 @@ impl OpenFile {
         &self.stamp
     }
 
-    /// Whether nothing at all has changed since the file was opened.
+    /// Returns whether the file is unchanged since it was opened.
     pub(crate) fn is_current(&self) -> bool {
         Stamp::of(&self.fd).is_ok_and(|(now, _)| now == self.stamp)
     }
 
-    /// Takes the file as it is now for the one announced.
+    /// Takes the file's current state as the one announced.
     pub(crate) fn restamp(&mut self) -> Result<Stamp, Errno> {
         let (stamp, _) = Stamp::of(&self.fd)?;
         self.stamp = stamp;
         Ok(stamp)
     }
 
-    /// Reads what is in memory already; `None`: it would wait.
+    /// Reads data that is in the page cache; `None` if the read would block.
     pub(crate) fn read_now(&self, at: u64, into: &mut [u8]) -> Result<Option<usize>, Errno> {
         if !self.can_tell.load(Ordering::Relaxed) {
             return Ok(None);
@@ -79,7 +79,7 @@ impl OpenFile {
         }
     }
 
-    /// Reads however long it takes.
+    /// Reads, blocking on the disk if necessary.
     pub(crate) fn read_blocking(
         &self,
         at: u64,
@@ -88,7 +88,7 @@ impl OpenFile {
         rustix::io::retry_on_intr(|| preadv(&self.fd, into, at))
     }
 
-    /// An error if the bytes are not those that were announced.
+    /// Returns an error if the bytes are not those that were announced.
     fn check(&self) -> io::Result<()> {
         let (now, _) = Stamp::of(&self.fd)?;
         if now.size() < self.stamp.size() {
@@ -114,21 +114,21 @@ pub(crate) struct Reader {
     /// The next byte to read.
     at: u64,
     end: u64,
-    /// The position from which on the next check is due.
+    /// The position at which the next check is due.
     check_at: u64,
     pace: Pace,
-    /// Read and not yet given out.
+    /// Chunks read but not yet yielded.
     ready: VecDeque<Bytes>,
     /// A read on a blocking thread.
     pending: Option<Offload<io::Result<Vec<Bytes>>>>,
 }
 
-/// Where the last bytes came from.
+/// The source of the last bytes.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Pace {
-    /// From memory: read one chunk when it is asked for.
+    /// The page cache: read one chunk on demand.
     Hot,
-    /// From the disk: keep one read ahead of what is asked for.
+    /// The disk: keep one read ahead of the demand.
     Cold,
 }
 
@@ -145,7 +145,7 @@ impl Reader {
         }
     }
 
-    /// The next bytes of the span; `None` after the last.
+    /// Returns the next bytes of the span; `None` after the last.
     pub(crate) fn poll_chunk(&mut self, cx: &mut Context<'_>) -> Poll<Option<io::Result<Bytes>>> {
         match ready!(self.poll_inner(cx)) {
             Ok(chunk) => Poll::Ready(chunk.map(Ok)),
@@ -183,7 +183,7 @@ impl Reader {
         }
     }
 
-    /// While the disk is the source, the next read is under way before this one is used up.
+    /// If the disk is the source, starts the next read before the current one is used up.
     fn read_ahead(&mut self) -> io::Result<()> {
         let idle = self.ready.is_empty() && self.pending.is_none() && self.at < self.end;
         if !idle || self.pace == Pace::Hot {
@@ -219,7 +219,7 @@ impl Reader {
         self.pending = Some(Offload::start(move || read_blocking(&file, at, buffers)));
     }
 
-    /// Bytes from here to the end, as far as that can be counted.
+    /// Returns the number of bytes left, saturating at `usize::MAX`.
     fn left(&self) -> usize {
         usize::try_from(self.end - self.at).unwrap_or(usize::MAX)
     }
@@ -237,7 +237,7 @@ impl Reader {
     }
 }
 
-/// Runs on a blocking thread. Gives at least one chunk, which is empty at the end of the file.
+/// Runs on a blocking thread. Returns at least one chunk, which is empty at the end of the file.
 fn read_blocking(file: &OpenFile, at: u64, mut buffers: Vec<Buffer>) -> io::Result<Vec<Bytes>> {
     let mut slices: Vec<_> =
         buffers.iter_mut().map(|buffer| IoSliceMut::new(buffer.space())).collect();
@@ -262,7 +262,7 @@ mod tests {
 
     use super::*;
 
-    /// A file on a file system that cannot tell if a read would wait: all reads are sent away.
+    /// A file on a file system that cannot report blocking reads: all reads are offloaded.
     fn cold(content: &[u8]) -> (File, Arc<OpenFile>) {
         let mut file = tempfile::tempfile().unwrap();
         file.write_all(content).unwrap();
@@ -311,7 +311,7 @@ mod tests {
             let waiting: usize = reader.ready.iter().map(Bytes::len).sum();
             assert!(waiting < COLD_CHUNKS * CHUNK);
             let ahead = reader.pending.is_some();
-            // The last of what was read is given out, so the next is on its way.
+            // The last chunk of a read has been yielded, so the next read is in progress.
             assert_eq!(ahead, waiting == 0 && given < content.len(), "{given}");
         }
         assert_eq!(given, content.len());

@@ -1,6 +1,6 @@
-//! Why a request gets no file, and the response that says so.
+//! Responses without a file, and their reasons.
 //!
-//! Owns the status and the text of every answer that is not a file. The texts never name anything
+//! Owns the status and the text of every response that is not a file. The texts never reveal anything
 //! of the server's file system.
 
 use bytes::Bytes;
@@ -10,23 +10,23 @@ use rustix::io::Errno;
 
 use crate::body::FileBody;
 
-/// The methods that this service has, as `allow` lists them.
+/// The methods that this service supports, as listed in `allow`.
 const ALLOWED: HeaderValue = HeaderValue::from_static("GET, HEAD, OPTIONS");
 
-/// Why there is no file in the response.
+/// Why the response has no file.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Refusal {
-    /// The path is not one that a well-behaved client sends: 400.
+    /// No well-behaved client sends this path: 400.
     BadPath,
-    /// No such file, or one that clients shall not know of: 404.
+    /// No such file, or one that is hidden from clients: 404.
     NotFound,
-    /// There is something, but it may not be read: 403.
+    /// The file exists, but may not be read: 403.
     Forbidden,
     /// Not GET, HEAD or OPTIONS: 405.
     Method,
     /// If-Match or If-Unmodified-Since does not hold: 412.
     PreconditionFailed,
-    /// Out of file descriptors or memory, or the path does not hold still: 503.
+    /// Out of file descriptors or memory, or the path keeps changing: 503.
     Busy,
     /// The disk or the file system failed: 500.
     Broken,
@@ -57,7 +57,7 @@ impl Refusal {
         }
     }
 
-    /// The response, with a short text as body (which HEAD does not get).
+    /// Returns the response, with a short text as body (omitted for HEAD).
     pub(crate) fn response(self, audience: Audience) -> Response<FileBody> {
         let mut response = text(self.status(), self.text(), audience);
         match self {
@@ -76,12 +76,12 @@ impl Refusal {
     }
 }
 
-/// From what the kernel said when a path was opened.
+/// Maps the error of opening a path.
 impl From<Errno> for Refusal {
     fn from(errno: Errno) -> Self {
         match errno {
-            // XDEV: the path or a link in it leaves the folder. LOOP: a link where none is
-            // allowed. NXIO: a socket, or a device without a driver. All as if not there.
+            // XDEV: the path or a symlink in it leaves the directory. LOOP: a symlink where none is
+            // allowed. NXIO: a socket, or a device without a driver. All are treated as nonexistent.
             Errno::NOENT
             | Errno::NOTDIR
             | Errno::NAMETOOLONG
@@ -98,16 +98,16 @@ impl From<Errno> for Refusal {
     }
 }
 
-/// Who reads the body of a response.
+/// The receiver of a response's body.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Audience {
     /// The client (GET).
     Client,
-    /// Nobody: only the headers are asked for (HEAD).
+    /// None: the request is for header fields only (HEAD).
     Nobody,
 }
 
-/// A response with a short text.
+/// Returns a response with a short text.
 pub(crate) fn text(status: StatusCode, text: &'static str, to: Audience) -> Response<FileBody> {
     let body = match to {
         Audience::Client => FileBody::full(Bytes::from_static(text.as_bytes())),
@@ -122,7 +122,7 @@ pub(crate) fn text(status: StatusCode, text: &'static str, to: Audience) -> Resp
     response
 }
 
-/// The answer to OPTIONS.
+/// Returns the response to OPTIONS.
 pub(crate) fn options() -> Response<FileBody> {
     let mut response = Response::new(FileBody::empty());
     *response.status_mut() = StatusCode::NO_CONTENT;

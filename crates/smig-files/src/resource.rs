@@ -1,7 +1,7 @@
-//! What a path names: a file, its precompressed siblings, and the headers they are sent with.
+//! The resource that a path names: a file, its precompressed siblings, and their header fields.
 //!
-//! Owns the header values of a representation, made once when it is loaded. Knows no requests but
-//! for the choice by Accept-Encoding.
+//! Owns the header values of a representation, computed once when it is loaded. Independent of requests,
+//! except for the selection by Accept-Encoding.
 
 use std::sync::Arc;
 
@@ -20,22 +20,22 @@ use crate::encoding::{Coding, choose};
 use crate::reader::OpenFile;
 use crate::stamp::Stamp;
 
-/// Where the bytes of a representation are.
+/// The source of a representation's bytes.
 #[derive(Debug, Clone)]
 pub(crate) enum Source {
-    /// In memory, as the file was at this stamp.
+    /// In memory, as read from the file at this stamp.
     Memory { stamp: Stamp, bytes: Bytes, trust: Trust },
-    /// In the file, to be read for each response.
+    /// In the file, read for each response.
     File(Arc<OpenFile>),
 }
 
-/// Whether content in memory may be used again while the file's stamp stays the same.
+/// Whether content in memory may be reused while the file's stamp stays the same.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Trust {
-    /// The stamp was old enough, when the content was read, to tell any later change.
+    /// When the content was read, the stamp was old enough to reveal any later change.
     Lasting,
-    /// The file had just changed: it may have changed again within the same tick of the file
-    /// system's clock, after it was read.
+    /// The file had just changed: it may have changed again after the read, within the same tick of the
+    /// file system's clock.
     Once,
 }
 
@@ -48,17 +48,17 @@ impl Source {
     }
 }
 
-/// One form in which a file can be sent: as it is, or one of its siblings.
+/// One form in which a file can be sent: the file itself, or one of its siblings.
 #[derive(Debug)]
 pub(crate) struct Representation {
     pub(crate) source: Source,
-    /// All headers of a 200 response.
+    /// All header fields of a 200 response.
     pub(crate) headers: HeaderMap,
     etag: HeaderValue,
     modified: Option<u64>,
 }
 
-/// The headers that do not come from the file's state.
+/// The header fields that do not depend on the file's state.
 #[derive(Debug, Clone)]
 pub(crate) struct Presentation {
     pub(crate) content_type: HeaderValue,
@@ -77,7 +77,7 @@ impl Representation {
     pub(crate) fn new(source: Source, coding: Option<Coding>, shown: &Presentation) -> Self {
         let stamp = source.stamp();
         let suffix = coding.map_or("", Coding::etag_suffix);
-        // It is made of hexadecimal digits, dashes and letters.
+        // The value consists of hexadecimal digits, dashes and letters.
         let etag =
             HeaderValue::from_str(&stamp.etag(suffix)).unwrap_or(HeaderValue::from_static("\"\""));
         // A time in the future must not be sent (RFC 9110 section 8.8.2.1).
@@ -115,8 +115,8 @@ impl Representation {
         Validators { etag: self.etag.as_bytes(), modified: self.modified }
     }
 
-    /// Whether it may still be announced. Content in memory is what it is until it expires; a
-    /// file that is about to be read is looked at again, since its bytes come from now on.
+    /// Returns whether it may still be announced. Content in memory is valid until it expires; a file is
+    /// checked again, since its bytes are read from now on.
     pub(crate) fn is_current(&self) -> bool {
         match &self.source {
             Source::Memory { .. } => true,
@@ -132,7 +132,7 @@ impl Representation {
     }
 }
 
-/// What a path names.
+/// The resource that a path names.
 #[derive(Debug)]
 pub(crate) struct Resource {
     pub(crate) plain: Arc<Representation>,
@@ -140,7 +140,7 @@ pub(crate) struct Resource {
 }
 
 impl Resource {
-    /// The representation for a request.
+    /// Returns the representation for a request.
     pub(crate) fn select(&self, headers: &HeaderMap) -> &Arc<Representation> {
         if self.coded.is_empty() {
             return &self.plain;
@@ -153,7 +153,7 @@ impl Resource {
         self.coded.iter().find(|(coding, _)| *coding == wanted).map(|(_, coded)| coded)
     }
 
-    /// What it costs to remember this.
+    /// Returns the cost of caching this resource.
     pub(crate) fn weight(&self) -> Weight {
         let own = Weight { entries: 1, files: 0, bytes: 0 };
         self.coded.iter().fold(own + self.plain.weight(), |sum, (_, coded)| sum + coded.weight())

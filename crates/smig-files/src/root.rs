@@ -1,8 +1,8 @@
-//! Opening files below one folder, and never outside of it.
+//! Opens files below one directory.
 //!
-//! Owns confinement. The kernel enforces it (`openat2` with RESOLVE_BENEATH), so a link that is
-//! changed while a path is walked cannot win a race. Where `openat2` is missing, the path is
-//! walked one component at a time and no link is followed at all.
+//! Owns confinement. The kernel enforces it (`openat2` with RESOLVE_BENEATH), so a symlink that is
+//! changed during path resolution cannot win a race. Without `openat2`, the path is resolved one
+//! component at a time, and no symlink is followed. Only [`Links::Follow`] lets symlinks lead outside.
 
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::path::Path;
@@ -12,39 +12,39 @@ use rustix::io::Errno;
 
 use crate::options::Links;
 
-/// How often an open is tried again that the kernel calls off because of a concurrent rename.
+/// Number of attempts of an open that the kernel aborts because of a concurrent rename.
 const ATTEMPTS: usize = 16;
 
-/// Flags for whatever is opened. NONBLOCK: opening a FIFO must not wait for its writer.
+/// Flags of every open. NONBLOCK: opening a FIFO must not wait for its writer.
 const FLAGS: OFlags = OFlags::RDONLY
     .union(OFlags::CLOEXEC)
     .union(OFlags::NONBLOCK)
     .union(OFlags::NOCTTY)
     .union(OFlags::LARGEFILE);
 
-/// Whether an operation may wait for the disk.
+/// Whether an operation may block on the disk.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Patience {
-    /// It may not: it is on a thread that serves others.
+    /// It may not: its thread also serves other requests.
     None,
-    /// It may: it is on a thread for that purpose.
+    /// It may: its thread is meant for blocking operations.
     Blocking,
 }
 
-/// How a path is kept below the folder.
+/// How a path is confined to the directory.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Confinement {
-    /// `openat2`, which can also be told not to wait for the disk (Linux 5.12).
+    /// `openat2` with RESOLVE_CACHED, which does not block on the disk (Linux 5.12).
     KernelCached,
     /// `openat2`.
     Kernel,
-    /// Component by component, no links.
+    /// Component by component, no symlinks.
     Walk,
-    /// Not at all: the owner wants links to be followed anywhere, and there is no `openat2`.
+    /// Not confined: the options allow symlinks to any target, and there is no `openat2`.
     Off,
 }
 
-/// The folder that is served. It stays the same folder when its name is given to another.
+/// The served directory. It stays the same directory if its name is given to another.
 #[derive(Debug)]
 pub(crate) struct Root {
     folder: OwnedFd,
@@ -63,15 +63,15 @@ impl Root {
         Ok(Self { folder, links, confinement })
     }
 
-    /// Opens what `relative` names, for reading; the empty path is the folder itself.
+    /// Opens `relative` for reading; the empty path is the directory itself.
     ///
     /// `relative` comes from [`crate::path::RequestPath`]: it has no `..` and no empty segment.
-    /// [`Errno::AGAIN`] without patience: try again with it.
+    /// [`Errno::AGAIN`] with [`Patience::None`]: retry with [`Patience::Blocking`].
     pub(crate) fn open(&self, relative: &[u8], patience: Patience) -> Result<OwnedFd, Errno> {
         self.open_with(relative, FLAGS, patience)
     }
 
-    /// Like [`Self::open`], but good for `fstat` only.
+    /// Like [`Self::open`], but the descriptor is only for `fstat`.
     pub(crate) fn open_for_facts(&self, relative: &[u8]) -> Result<OwnedFd, Errno> {
         self.open_with(relative, OFlags::PATH | OFlags::CLOEXEC, Patience::Blocking)
     }
@@ -136,7 +136,7 @@ impl Root {
         let at = folder.as_ref().unwrap_or(&self.folder);
         let file = openat(at, last, flags | OFlags::NOFOLLOW, Mode::empty())?;
         if flags.contains(OFlags::PATH) {
-            // With O_PATH, O_NOFOLLOW opens the link instead of refusing it.
+            // With O_PATH, O_NOFOLLOW opens the symlink instead of refusing it.
             let mode = rustix::fs::fstat(&file)?.st_mode;
             if rustix::fs::FileType::from_raw_mode(mode).is_symlink() {
                 return Err(Errno::LOOP);
@@ -146,7 +146,7 @@ impl Root {
     }
 }
 
-/// What this kernel can do. A sandbox may refuse `openat2` with PERM.
+/// Returns what this kernel supports. A sandbox may refuse `openat2` with PERM.
 fn probe(folder: BorrowedFd<'_>) -> Confinement {
     let beneath = ResolveFlags::BENEATH | ResolveFlags::NO_MAGICLINKS;
     let flags = OFlags::PATH | OFlags::CLOEXEC;

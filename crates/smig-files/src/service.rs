@@ -1,4 +1,4 @@
-//! The service: from request to response, over the cache where that knows, else over the disk.
+//! The service: from request to response, from the cache on a hit, otherwise from the disk.
 
 use std::cell::RefCell;
 use std::convert::Infallible;
@@ -26,14 +26,14 @@ use crate::refusal::{Audience, Refusal, options};
 use crate::resource::{Representation, Resource};
 use crate::root::{Patience, Root};
 
-/// Serves the files below one folder.
+/// Serves the files below one directory.
 ///
-/// Clones share everything. It can be called from any thread; each thread has a cache of its own,
-/// so that threads do not wait for each other. The service is always ready and never fails: what
-/// goes wrong is in the status of the response.
+/// Clones share all state. It can be called from any thread; each thread has its own cache, so that
+/// threads do not contend. The service is always ready and never fails: errors are reported in the
+/// status of the response.
 ///
-/// The folder is opened once: if its name is given to another folder later (a deployment that
-/// swaps a symbolic link, say), make a new `Files`.
+/// The directory is opened once: if its name is given to another directory later (for instance by a
+/// deployment that swaps a symlink), create a new `Files`.
 #[derive(Debug, Clone)]
 pub struct Files {
     shared: Arc<Shared>,
@@ -47,11 +47,11 @@ struct Shared {
 }
 
 impl Files {
-    /// Serves the folder `root`.
+    /// Serves the directory `root`.
     ///
     /// # Errors
     ///
-    /// If `root` cannot be opened, or is not a folder.
+    /// If `root` cannot be opened, or is not a directory.
     pub fn new(root: impl AsRef<Path>, options: Options) -> io::Result<Self> {
         let root = root.as_ref();
         let explain = |errno: rustix::io::Errno| {
@@ -65,10 +65,10 @@ impl Files {
     }
 }
 
-/// A response, or what it takes to make it.
+/// A response, or the data to build it.
 ///
-/// A response is some 160 bytes. Making it only when it is asked for moves it once instead of
-/// five times on its way out of here, and keeps the future small.
+/// A response takes about 160 bytes. Building it only when it is polled moves it once instead of
+/// five times, and keeps the future small.
 #[derive(Debug)]
 enum Answer {
     Whole(Arc<Representation>, Audience),
@@ -98,10 +98,10 @@ impl From<Response<FileBody>> for Answer {
     }
 }
 
-/// What came of looking at a request without waiting.
+/// The result of handling a request without blocking.
 enum Glance {
     Answered(Answer),
-    /// The disk has to be waited for.
+    /// The request must wait for the disk.
     Wait {
         path: RequestPath<'static>,
         known: Option<Arc<Resource>>,
@@ -126,8 +126,8 @@ impl Shared {
         let raw = request.uri().path();
         let now = Instant::now();
         let mut known = None;
-        // What is in the cache has been checked, so a path that needs no decoding is looked up
-        // before it is checked.
+        // Cached paths have been checked, so a path that needs no decoding is looked up before it
+        // is checked.
         if !is_encoded(raw) {
             match self.remembered(raw.as_bytes(), request, audience, now) {
                 Ok(answer) => return Glance::Answered(answer),
@@ -146,7 +146,7 @@ impl Shared {
         }
         let result = self.site.load(&path, known.as_deref(), Patience::None);
         if matches!(result, Err(Failure::OutOfFiles)) {
-            // What is being sent keeps its own.
+            // Responses in progress keep their own descriptors.
             self.cache().borrow_mut().close_files();
         }
         if matches!(result, Err(Failure::WouldBlock | Failure::OutOfFiles)) {
@@ -156,7 +156,7 @@ impl Shared {
         Glance::Answered(self.conclude(&path, result, head, audience, now))
     }
 
-    /// The answer from the cache; the error is what was known but has to be looked at again.
+    /// Returns the answer from the cache; the error is the stale entry, if any, which must be checked again.
     fn remembered<B>(
         &self,
         key: &[u8],
@@ -179,7 +179,7 @@ impl Shared {
         }
     }
 
-    /// Remembers what was found and answers with it.
+    /// Caches a result and returns its answer.
     fn conclude(
         &self,
         path: &RequestPath<'_>,
@@ -238,8 +238,8 @@ impl<B> Service<Request<B>> for Files {
     }
 }
 
-/// The response of [`Files`]. Ready at once unless the disk has to be waited for; dropping it is
-/// safe at any time.
+/// The response future of [`Files`]. Ready at once unless it waits for the disk; cancel safe: it may
+/// be dropped at any time.
 #[derive(Debug)]
 #[must_use = "futures do nothing unless polled"]
 pub struct FilesFuture {
@@ -250,11 +250,11 @@ pub struct FilesFuture {
 enum State {
     Answered(Answer),
     Waiting(Box<Waiting>),
-    /// The response was taken.
+    /// The response was already returned.
     Done,
 }
 
-/// A request whose path is looked up on a blocking thread.
+/// A request whose path is resolved on a blocking thread.
 #[derive(Debug)]
 struct Waiting {
     shared: Arc<Shared>,
@@ -299,7 +299,7 @@ impl Future for FilesFuture {
                 };
                 Poll::Ready(Ok(waiting.conclude(result).into_response()))
             }
-            // A mistake of the caller that need not bring it down.
+            // A poll after completion is the caller's error, but need not panic.
             State::Done => Poll::Ready(Ok(Refusal::Broken.response(Audience::Client))),
         }
     }

@@ -1,4 +1,4 @@
-//! What tells two states of a file apart: the facts of `fstat`.
+//! File stamps: the `fstat` fields that distinguish two states of a file.
 
 use std::os::fd::AsFd;
 use std::time::{Duration, SystemTime};
@@ -6,11 +6,11 @@ use std::time::{Duration, SystemTime};
 use rustix::fs::{FileType, Stat};
 use rustix::io::Errno;
 
-/// How long after its last change a file is looked at with suspicion: two changes within one tick
-/// of the file system's clock (up to a second) leave the same stamp.
+/// How long after its last change a file's stamp is unreliable: two changes within one tick of the
+/// file system's clock (up to a second) produce the same stamp.
 const UNSETTLED: Duration = Duration::from_secs(2);
 
-/// A point in time as `fstat` gives it.
+/// A time as returned by `fstat`.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 struct Moment {
     seconds: i64,
@@ -24,12 +24,12 @@ pub(crate) struct Stamp {
     inode: u64,
     size: u64,
     modified: Moment,
-    /// Also moved by rename, unlink and chmod; but unlike `modified` it cannot be set back.
+    /// Also changed by rename, unlink and chmod; but unlike `modified` it cannot be set back.
     changed: Moment,
 }
 
 impl Stamp {
-    /// The state of an open file, and what kind of file it is.
+    /// Returns the state and the type of an open file.
     pub(crate) fn of(fd: impl AsFd) -> Result<(Self, FileType), Errno> {
         let stat = rustix::fs::fstat(fd)?;
         Ok((Self::from_stat(&stat), FileType::from_raw_mode(stat.st_mode)))
@@ -45,32 +45,32 @@ impl Stamp {
         }
     }
 
-    /// The size of the file in bytes.
+    /// Returns the size of the file in bytes.
     pub(crate) fn size(&self) -> u64 {
         self.size
     }
 
-    /// When the content changed last, in seconds since 1970; `None` before that.
+    /// Returns when the content last changed, in seconds since 1970; `None` before that.
     pub(crate) fn modified(&self) -> Option<u64> {
         u64::try_from(self.modified.seconds).ok()
     }
 
-    /// Whether a change from `now` on is sure to show in the stamp.
+    /// Returns whether any change from `now` on is certain to change the stamp.
     pub(crate) fn is_settled(&self, now: SystemTime) -> bool {
         let seconds = u64::try_from(self.changed.seconds).unwrap_or(0);
         let changed = SystemTime::UNIX_EPOCH + Duration::from_secs(seconds);
         now.duration_since(changed).is_ok_and(|age| age > UNSETTLED)
     }
 
-    /// Whether the first `self.size()` bytes are still the same in `later`, a stamp of the same
-    /// open file. A file that only grew counts as the same: it was appended to.
+    /// Returns whether the first `self.size()` bytes are unchanged in `later`, a stamp of the same open
+    /// file. A file that only grew counts as unchanged: data was appended.
     pub(crate) fn still_holds(&self, later: &Self) -> bool {
         later.size > self.size || (later.size == self.size && later.modified == self.modified)
     }
 
-    /// A strong entity-tag (RFC 9110 section 8.8.3), with its quotes. The inode is in it because
-    /// deployment tools that set all times alike would otherwise give two files of one size the
-    /// same tag.
+    /// Returns a strong entity-tag (RFC 9110 section 8.8.3), with its quotes. It includes the inode, because
+    /// deployment tools that set all times alike would otherwise give two files of one size the same
+    /// tag.
     pub(crate) fn etag(&self, suffix: &str) -> String {
         let Moment { seconds, nanoseconds } = self.modified;
         let nanoseconds = i128::from(seconds) * 1_000_000_000 + i128::from(nanoseconds);

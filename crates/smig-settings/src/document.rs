@@ -1,4 +1,4 @@
-//! A file that serde describes: each part is read alone, so that one fault does not hide the next.
+//! A file that serde describes: each part is read separately, so that one fault does not hide the next.
 
 use serde::de::DeserializeOwned;
 use serde_path_to_error::Segment;
@@ -8,16 +8,16 @@ use toml::{Table, Value};
 use crate::fault::nearest;
 use crate::{Fault, Located, Schema};
 
-/// A value that knows where the file says it.
+/// A value with its position in the file.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Placed<T> {
     /// The path of its key.
     pub at: Vec<String>,
-    /// What stands there.
+    /// The value.
     pub value: T,
 }
 
-/// A file being read.
+/// A file that is being read.
 #[derive(Debug)]
 pub struct Document<'a> {
     located: Located<'a>,
@@ -26,14 +26,14 @@ pub struct Document<'a> {
 }
 
 impl<'a> Document<'a> {
-    /// Begins with a file's text.
+    /// Parses a file's text.
     ///
     /// # Errors
-    /// What is no TOML.
+    /// Text that is not TOML.
     pub fn parse(text: &'a str) -> Result<Self, Fault> {
         let fault = |line, what| Fault { line, key: String::new(), what };
         let located = Located::parse(text).map_err(|(line, what)| fault(line, what))?;
-        // What the located form takes, this takes too.
+        // Text that parses in the located form parses here too.
         let rest =
             text.parse().map_err(|error: toml::de::Error| fault(1, error.message().to_owned()))?;
         Ok(Self { located, rest, faults: Vec::new() })
@@ -52,13 +52,13 @@ impl<'a> Document<'a> {
         }
     }
 
-    /// Whether the file says anything at a key of its top that was not read yet.
+    /// Returns whether the file has a top-level key that was not read yet.
     #[must_use]
     pub fn has(&self, key: &str) -> bool {
         self.rest.contains_key(key)
     }
 
-    /// Reads a key of the file's top.
+    /// Reads a top-level key.
     pub fn one<T: DeserializeOwned>(&mut self, key: &str) -> Option<Placed<T>> {
         let value = self.rest.remove(key)?;
         self.read(value, vec![key.to_owned()])
@@ -117,20 +117,20 @@ impl<'a> Document<'a> {
         }
     }
 
-    /// Something is wrong at a key, or at what is there of its path.
+    /// Records a fault at a key, or at the existing prefix of its path.
     pub fn fault(&mut self, at: &[String], what: impl Into<String>) {
         let line = self.located.find(at).line;
         self.faults.push(Fault { line, key: at.join("."), what: what.into() });
     }
 
-    /// Ends the reading: what nobody asked for is unknown; `known` are the keys of the file's top.
+    /// Finishes reading. Keys that were not read are unknown; `known` are the file's top-level keys.
     ///
     /// # Errors
     /// Every fault, in the file's order.
     pub fn finish(mut self, known: &[&str]) -> Result<(), Vec<Fault>> {
         for key in std::mem::take(&mut self.rest).into_iter().map(|(key, _)| key) {
             let what = match nearest(&key, known.iter().copied()) {
-                // Known, and of the wrong form.
+                // A known key with a value of the wrong form.
                 Some(same) if same == key => "this is a table: write it as a [section]".to_owned(),
                 Some(near) => format!("unknown key; did you mean {near}?"),
                 None => format!("unknown key; known are {}", known.join(", ")),
@@ -141,7 +141,7 @@ impl<'a> Document<'a> {
         if self.faults.is_empty() { Ok(()) } else { Err(self.faults) }
     }
 
-    /// Whether something was wrong so far.
+    /// Returns whether there are faults so far.
     #[must_use]
     pub const fn has_faults(&self) -> bool {
         !self.faults.is_empty()
@@ -156,7 +156,7 @@ fn word(segment: &Segment) -> Option<String> {
     }
 }
 
-/// The key of serde's "unknown field `key`, expected one of `a`, `b`", and better words.
+/// Returns the key of serde's "unknown field `key`, expected one of `a`, `b`", and a better message.
 fn unknown_key(what: &str) -> Option<(String, String)> {
     let (key, rest) = what.strip_prefix("unknown field `")?.split_once('`')?;
     let known: Vec<&str> = rest.split('`').skip(1).step_by(2).collect();

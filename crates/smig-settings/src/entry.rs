@@ -1,16 +1,16 @@
-//! What entries of a table are made of.
+//! Helpers and macros for the entries of a settings table.
 
 use std::fmt::Display;
 
 use crate::value::parse_size;
 
-/// The last of a setting's values: a flag that is repeated counts as it was said last.
+/// Returns the last of a setting's values: of a repeated flag, the last one takes effect.
 #[must_use]
 pub fn last(values: &[String]) -> &str {
     values.last().map_or("", String::as_str)
 }
 
-/// A number that fits its field.
+/// Converts a number to its field's type.
 ///
 /// # Errors
 /// A number that does not fit.
@@ -18,16 +18,16 @@ pub fn narrow<T: TryFrom<u64>>(number: u64) -> Result<T, String> {
     T::try_from(number).map_err(|_| format!("{number} is too big"))
 }
 
-/// A field as a number.
+/// Converts a field to a number.
 #[must_use]
 pub fn wide<T: TryInto<u64>>(number: T) -> u64 {
     number.try_into().unwrap_or(u64::MAX)
 }
 
-/// Number or nothing: 0 leaves the system's value.
+/// Parses an optional number: 0 selects the system's default.
 ///
 /// # Errors
-/// Text that is no number.
+/// Text that is not a number.
 pub fn optional<T: TryFrom<u64>>(values: &[String]) -> Result<Option<T>, String> {
     match parse_size(last(values))? {
         0 => Ok(None),
@@ -35,26 +35,26 @@ pub fn optional<T: TryFrom<u64>>(values: &[String]) -> Result<Option<T>, String>
     }
 }
 
-/// Number or 0.
+/// Formats an optional number; `None` is 0.
 #[must_use]
 pub fn or_zero<T: Display + Copy>(number: Option<T>) -> String {
     number.map_or_else(|| "0".to_owned(), |number| number.to_string())
 }
 
-/// A text as TOML has it.
+/// Formats a string as TOML.
 #[must_use]
 pub fn show_text(text: &str) -> String {
     toml::Value::from(text).to_string()
 }
 
-/// Texts as TOML has them.
+/// Formats strings as a TOML array.
 #[must_use]
 pub fn show_list(texts: &[String]) -> String {
     let quoted: Vec<_> = texts.iter().map(|text| show_text(text)).collect();
     format!("[{}]", quoted.join(", "))
 }
 
-/// An entry for octets.
+/// An entry for a size in bytes.
 #[macro_export]
 macro_rules! size {
     ($key:literal, $flag:literal, $($field:ident).+, $help:literal) => {
@@ -68,7 +68,7 @@ macro_rules! size {
         }
     };
 }
-/// An entry for a whole number.
+/// An entry for an integer.
 #[macro_export]
 macro_rules! count {
     ($key:literal, $flag:literal, $($field:ident).+, $help:literal) => {
@@ -82,7 +82,7 @@ macro_rules! count {
         }
     };
 }
-/// An entry for a time.
+/// An entry for a duration.
 #[macro_export]
 macro_rules! time {
     ($key:literal, $flag:literal, $($field:ident).+, $help:literal) => {
@@ -96,7 +96,7 @@ macro_rules! time {
         }
     };
 }
-/// An entry for one of a few words.
+/// An entry for one of a few keywords.
 #[macro_export]
 macro_rules! word {
     ($key:literal, $flag:literal, $value:literal, $words:expr, $($field:ident).+, $help:literal) => {

@@ -1,11 +1,11 @@
-//! The example file, made from a schema.
+//! The example file, generated from a schema.
 
 use std::fmt::Write as _;
 
 use crate::Schema;
 
 impl<T: Default> Schema<T> {
-    /// Every key with its default, each commented out; `flags`: with the flag that says the same.
+    /// Returns every key with its default, commented out; with `flags`, also the equivalent flag.
     #[must_use]
     pub fn example(&self, flags: bool) -> String {
         let defaults = T::default();

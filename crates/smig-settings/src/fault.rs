@@ -1,33 +1,33 @@
-//! What is wrong with a file.
+//! Faults of a file.
 
 use std::fmt;
 use std::path::Path;
 
-/// Words that differ by more than this share of their letters are no typing errors.
+/// Minimum Jaro-Winkler similarity of a word to a suggestion.
 const LIKENESS: f64 = 0.7;
 
-/// One thing that is wrong.
+/// A fault.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
 pub struct Fault {
-    /// Where in the file, from 1.
+    /// The line in the file, from 1.
     pub line: usize,
-    /// The key with its tables; empty where there is none, or `what` names it.
+    /// The key with its tables; empty if there is none, or if `what` names it.
     pub key: String,
-    /// What is wrong, and what would be right.
+    /// What is wrong, and what would be correct.
     pub what: String,
 }
 
-/// Everything that is wrong with a file.
+/// All faults of a file.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Faults {
-    /// The file's name as it was given.
+    /// The file's name as given.
     pub file: String,
-    /// In the order of the file; never empty.
+    /// The faults, in the file's order; never empty.
     pub faults: Vec<Fault>,
 }
 
 impl Faults {
-    /// A file that cannot be read: `what` it is.
+    /// Returns the fault of a file that cannot be read; `what` describes the file.
     #[must_use]
     pub fn unreadable(file: &Path, what: &str, error: &std::io::Error) -> Self {
         let what = format!("{what} cannot be read: {error}");
@@ -54,7 +54,7 @@ impl fmt::Display for Faults {
 
 impl std::error::Error for Faults {}
 
-/// The known word that somebody may have meant; of equally near ones the last.
+/// Returns the known word that is most similar to a misspelt one; of equally similar ones, the last.
 #[must_use]
 pub fn nearest<'a>(word: &str, known: impl IntoIterator<Item = &'a str>) -> Option<&'a str> {
     let likeness = |known: &str| strsim::jaro_winkler(word, known);

@@ -1,4 +1,4 @@
-//! A file by a schema's keys, and messages that name line and key.
+//! Reads a file by a schema's keys, with messages that name line and key.
 
 use std::path::Path;
 
@@ -9,10 +9,10 @@ use crate::fault::nearest;
 use crate::{Fault, Faults, Kind, Located, Schema, Setting};
 
 impl<T> Schema<T> {
-    /// Reads a configuration file over the settings.
+    /// Reads a configuration file and applies it to the settings.
     ///
     /// # Errors
-    /// Everything that is wrong with the file.
+    /// All faults of the file.
     pub fn load(&self, path: &Path, settings: &mut T) -> Result<(), Faults> {
         let text = std::fs::read_to_string(path)
             .map_err(|error| Faults::unreadable(path, "the configuration file", &error))?;
@@ -86,7 +86,7 @@ impl<T> Schema<T> {
 
     fn unknown_key(&self, key: &str) -> String {
         let (section, name) = key.split_once('.').unwrap_or(("", key));
-        // The same name in another section is as near as can be.
+        // The own section comes last, so that it wins against the same name in another section.
         let here = self.settings.iter().filter(|setting| setting.section() == section);
         let there = self.settings.iter().filter(|setting| setting.section() != section);
         let all: Vec<&Setting<T>> = there.chain(here).collect();
@@ -104,7 +104,7 @@ impl<T> Schema<T> {
         }
     }
 
-    /// A key above the first section.
+    /// Returns the message for a key above the first section.
     fn outside(&self, name: &str) -> String {
         match self.settings.iter().find(|setting| setting.name() == name) {
             Some(setting) => {
@@ -118,7 +118,7 @@ impl<T> Schema<T> {
     }
 }
 
-/// The value as text, if its type is right.
+/// Returns the value as text if its type is correct.
 fn texts(kind: Kind, value: &DeValue<'_>) -> Option<Vec<String>> {
     let string = |value: &DeValue<'_>| value.as_str().map(str::to_owned);
     let number = |value: &DeValue<'_>| match value {

@@ -1,9 +1,9 @@
-//! The settings that every server program of ours shares, and configuration files whose faults have
-//! a line.
+//! The settings that all our server programs share, and configuration files whose faults are reported
+//! with a line.
 //!
-//! A [`Schema`] is one table, from which come a file's keys, the example file, their checks, and (by
-//! who has them) command-line flags. A new setting is one entry; nothing else knows the names.
-//! [`Document`] reads what serde describes and says where the file is wrong.
+//! A [`Schema`] is one table, from which a file's keys, the example file, their checks, and (in programs
+//! that have them) command-line flags are derived. A new setting is one entry; the names are defined
+//! nowhere else. [`Document`] reads what serde describes and reports where the file is wrong.
 
 mod document;
 pub mod entry;
@@ -25,7 +25,7 @@ pub use locate::{Found, Located};
 pub use model::{Extension, ServerSettings};
 pub use value::Kind;
 
-/// Whatever has the shared settings beside its own.
+/// A type that has the shared settings in addition to its own.
 pub trait Shared: DerefMut<Target = ServerSettings> {}
 
 impl<T: DerefMut<Target = ServerSettings>> Shared for T {}
@@ -33,37 +33,37 @@ impl<T: DerefMut<Target = ServerSettings>> Shared for T {}
 /// One setting of a `T`.
 #[derive(Clone, Copy, Debug)]
 pub struct Setting<T> {
-    /// The key's place in the file, `section.name`.
+    /// The key in the file, `section.name`.
     pub key: &'static str,
     /// The flag, without dashes.
     pub flag: &'static str,
-    /// What it takes.
+    /// The kind of its value.
     pub kind: Kind,
-    /// What the flag's argument is called in help.
+    /// The name of the flag's argument in help.
     pub value: &'static str,
-    /// What it means, for people.
+    /// The description.
     pub help: &'static str,
-    /// The value in TOML; for what is unset, an example.
+    /// Formats the value as TOML; an example if it is unset.
     pub show: fn(&T) -> String,
-    /// Takes a value; the error says what is wrong with it.
+    /// Applies a value; the error describes what is wrong with it.
     pub set: fn(&mut T, &[String]) -> Result<(), String>,
 }
 
 impl<T> Setting<T> {
-    /// The part of the file that it belongs to.
+    /// Returns the file section that it belongs to.
     #[must_use]
     pub fn section(&self) -> &'static str {
         self.key.split_once('.').map_or("", |(section, _)| section)
     }
 
-    /// Its name in there.
+    /// Returns its name in the section.
     #[must_use]
     pub fn name(&self) -> &'static str {
         self.key.split_once('.').map_or(self.key, |(_, name)| name)
     }
 }
 
-/// The sections of the shared settings with what they are about, in the order of an example file.
+/// The sections of the shared settings with their descriptions, in the order of an example file.
 pub const SECTIONS: [(&str, &str); 7] = [
     ("server", "What is served, where and by how many"),
     ("policy", "When a running stream moves to another connection"),
@@ -74,7 +74,7 @@ pub const SECTIONS: [(&str, &str); 7] = [
     ("limits", "What a client may cause before it is stopped"),
 ];
 
-/// The shared settings, section by section.
+/// Returns the shared settings, section by section.
 #[must_use]
 pub fn shared<T: Shared>() -> Vec<Setting<T>> {
     let mut all = table::table();
@@ -86,10 +86,10 @@ pub fn shared<T: Shared>() -> Vec<Setting<T>> {
 /// All settings of a program.
 #[derive(Debug)]
 pub struct Schema<T> {
-    /// In the order of the example file, with what they are about.
+    /// The sections with their descriptions, in the order of the example file.
     pub sections: Vec<(&'static str, &'static str)>,
-    /// Section by section.
+    /// The settings, section by section.
     pub settings: Vec<Setting<T>>,
-    /// What prints an example, for messages.
+    /// The command that prints an example, for messages.
     pub example: &'static str,
 }

@@ -1,8 +1,8 @@
-//! The settings that bound what a client may cause; each has its reason in the engine's `Limits`.
+//! The settings that bound what a client may cause; the engine's `Limits` gives their reasons.
 
 use crate::{Setting, Shared, count, size, time};
 
-/// The settings, for whatever has them.
+/// Returns the settings, for any type that has them.
 #[expect(clippy::too_many_lines, reason = "a table")]
 pub(crate) fn table<T: Shared>() -> Vec<Setting<T>> {
     vec![

@@ -1,29 +1,29 @@
-//! From a key's path to its line in the file.
+//! Maps a key's path to its line in the file.
 
 use toml::Spanned;
 use toml::de::{DeArray, DeTable, DeValue};
 
-/// A parsed file that knows where its keys stand.
+/// A parsed file with the positions of its keys.
 #[derive(Debug)]
 pub struct Located<'a> {
     text: &'a str,
     document: Spanned<DeTable<'a>>,
 }
 
-/// How far a path leads into the file.
+/// The existing prefix of a path.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Found {
-    /// Keys of the path that are there.
+    /// Number of keys of the path that exist.
     pub depth: usize,
-    /// The line of the last of them, from 1.
+    /// The line of the last existing key, from 1.
     pub line: usize,
 }
 
 impl<'a> Located<'a> {
-    /// Reads the file.
+    /// Parses the file.
     ///
     /// # Errors
-    /// Line and words for what is no TOML.
+    /// The line and the message for text that is not TOML.
     pub fn parse(text: &'a str) -> Result<Self, (usize, String)> {
         match DeTable::parse(text) {
             Ok(document) => Ok(Self { text, document }),
@@ -34,17 +34,17 @@ impl<'a> Located<'a> {
         }
     }
 
-    /// The file's top.
+    /// Returns the file's top-level table.
     pub(crate) fn table(&self) -> &DeTable<'a> {
         self.document.get_ref()
     }
 
-    /// The line of an octet, from 1.
+    /// Returns the line of a byte offset, from 1.
     pub(crate) fn line(&self, at: usize) -> usize {
         line_at(self.text, at)
     }
 
-    /// Where a path leads.
+    /// Resolves a path as far as it exists.
     #[must_use]
     pub fn find(&self, path: &[String]) -> Found {
         let mut found = Found { depth: 0, line: 1 };
@@ -72,7 +72,7 @@ impl<'a> Located<'a> {
         found
     }
 
-    /// The keys of a table in the order of the file.
+    /// Returns the keys of a table in the file's order.
     #[must_use]
     pub fn keys(&self, path: &[&str]) -> Vec<String> {
         let mut table = self.document.get_ref();

@@ -1,4 +1,4 @@
-//! What the shared settings set.
+//! The values of the shared settings.
 
 use std::num::NonZeroUsize;
 use std::time::Duration;
@@ -6,49 +6,49 @@ use std::time::Duration;
 use smig::{Config, MoveRules, Pacing, Server, ServerBuilder, SocketOptions};
 use smig_proto::SmigConfig;
 
-/// Whether the extension is on.
+/// Whether the SMig extension is enabled.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Extension {
     /// Plain HTTP/2.
     Off,
-    /// Clients are told that streams can move.
+    /// The server advertises to clients that streams can migrate.
     On,
 }
 
-/// What every server of ours can be told, whatever it serves.
+/// The settings that every server has, independent of what it serves.
 #[derive(Clone, Debug)]
 pub struct ServerSettings {
-    /// Threads; none: one for each processor.
+    /// Worker threads; `None` starts one per processor.
     pub workers: Option<usize>,
-    /// Connections open at once.
+    /// Maximum number of open connections.
     pub max_connections: usize,
-    /// Connections open at once from one address.
+    /// Maximum number of open connections from one address.
     pub max_connections_per_client: usize,
-    /// Time for a TLS handshake.
+    /// Timeout of a TLS handshake.
     pub handshake_timeout: Duration,
-    /// How long a session without a stream stays open.
+    /// How long a session without streams stays open.
     pub idle_timeout: Duration,
     /// How long a handler may wait for 1 KB of its request's body.
     pub body_timeout: Duration,
-    /// Time for running transfers when the server ends.
+    /// How long running transfers may take after the server begins to shut down.
     pub drain_timeout: Duration,
-    /// Whether streams can move.
+    /// Whether streams can migrate.
     pub extension: Extension,
-    /// The extension's numbers.
+    /// The extension's parameters.
     pub smig: SmigConfig,
-    /// When streams move.
+    /// The rules for migrating streams.
     pub rules: MoveRules,
-    /// Whether moved streams are kept near the path's rate.
+    /// Whether connections with migrated streams are paced near the path's rate.
     pub pace_bulk: bool,
-    /// Whether connections that nothing was moved to are, too.
+    /// Whether connections without migrated streams are paced too.
     pub pace_unmoved: bool,
     /// How long one interactive response may hold bulk back.
     pub max_hold: Duration,
-    /// Sockets that carry what people wait for.
+    /// Socket options of interactive connections.
     pub interactive: SocketOptions,
-    /// Sockets that carry moved streams.
+    /// Socket options of connections that carry migrated streams.
     pub bulk: SocketOptions,
-    /// HTTP/2, without the extension's part.
+    /// HTTP/2 settings, without the extension's.
     pub engine: Config,
 }
 
@@ -84,7 +84,7 @@ impl ServerSettings {
         }
     }
 
-    /// A server that is told all of this, and has no address yet.
+    /// Returns a server builder with these settings, without an address.
     #[must_use]
     pub fn builder(&self) -> ServerBuilder {
         let smig = match self.extension {

@@ -37,7 +37,7 @@ fn show_mode(mode: &MoveMode) -> String {
     }
 }
 
-/// The settings, for whatever has them.
+/// Returns the settings, for any type that has them.
 #[expect(clippy::too_many_lines, reason = "a table")]
 pub(crate) fn table<T: Shared>() -> Vec<Setting<T>> {
     vec![

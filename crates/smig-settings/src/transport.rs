@@ -1,4 +1,4 @@
-//! The settings of HTTP/2's windows and of the sockets by role.
+//! The settings of HTTP/2's windows, and of the sockets by role.
 
 use smig::Mark;
 
@@ -7,7 +7,7 @@ use crate::{Kind, Setting, Shared, count, size, word};
 
 const MARKS: [(&str, Mark); 2] = [("default", Mark::Default), ("lower-effort", Mark::LowerEffort)];
 
-/// The settings, for whatever has them.
+/// Returns the settings, for any type that has them.
 #[expect(clippy::too_many_lines, reason = "a table")]
 pub(crate) fn table<T: Shared>() -> Vec<Setting<T>> {
     vec![

@@ -1,7 +1,7 @@
-//! The kinds of value that a setting can have: how each is read from text, shown, and checked.
+//! The kinds of a setting's value: how each is parsed from text, formatted, and checked.
 //!
-//! Text is the one form between flags and the file: a flag gives its argument, the file the text of
-//! a TOML value of the right type.
+//! Flags and the file have text as their common form: a flag gives its argument, the file the text of
+//! a TOML value of the correct type.
 
 use std::fmt::Display;
 use std::net::{Ipv4Addr, Ipv6Addr, SocketAddr};
@@ -11,25 +11,25 @@ use std::time::Duration;
 use serde::Deserialize;
 use serde::de::{Deserializer, Error as _};
 
-/// What a setting takes. Decides which TOML type is right for it.
+/// The kind of a setting's value. Determines the expected TOML type.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Kind {
     /// A string.
     Text,
-    /// Several strings.
+    /// An array of strings.
     List,
-    /// A whole number.
+    /// An integer.
     Count,
-    /// Octets: a whole number, or a string with a unit.
+    /// A size in bytes: an integer, or a string with a unit.
     Size,
-    /// A string with a unit.
+    /// A duration: a string with a unit.
     Time,
     /// true or false.
     Switch,
 }
 
 impl Kind {
-    /// What is expected, for messages.
+    /// Returns a description of the expected value, for messages.
     #[must_use]
     pub const fn expected(self) -> &'static str {
         match self {
@@ -55,10 +55,10 @@ const UNITS: [(&str, u64); 9] = [
     ("g", 1 << 30),
 ];
 
-/// Octets: `65536`, `64KiB`, `64k`, `1MB`.
+/// Parses a size in bytes: `65536`, `64KiB`, `64k`, `1MB`.
 ///
 /// # Errors
-/// Text that is no such number.
+/// Text that is not a size.
 pub fn parse_size(text: &str) -> Result<u64, String> {
     let bad = || format!("{text:?} is not {}", Kind::Size.expected());
     let digits = text.bytes().take_while(u8::is_ascii_digit).count();
@@ -76,10 +76,10 @@ pub fn parse_size(text: &str) -> Result<u64, String> {
     number.checked_mul(factor).ok_or_else(|| format!("{text}: too big"))
 }
 
-/// A time with its unit: `20ms`, `1.5s`, `2min`, `1h`; `0` needs none.
+/// Parses a duration with its unit: `20ms`, `1.5s`, `2min`, `1h`; `0` needs none.
 ///
 /// # Errors
-/// Text that is no such time.
+/// Text that is not a duration.
 pub fn parse_time(text: &str) -> Result<Duration, String> {
     let bad = || format!("{text:?} is not {}", Kind::Time.expected());
     if text == "0" {
@@ -100,10 +100,10 @@ pub fn parse_time(text: &str) -> Result<Duration, String> {
     Duration::try_from_secs_f64(seconds).map_err(|_| format!("{text}: too long"))
 }
 
-/// `ADDR:PORT`, or `localhost:PORT` for both loopback addresses.
+/// Parses `ADDR:PORT`, or `localhost:PORT` for both loopback addresses.
 ///
 /// # Errors
-/// Text that is no address with a port.
+/// Text that is not an address with a port.
 pub fn parse_addresses(text: &str) -> Result<Vec<SocketAddr>, String> {
     if let Ok(addr) = text.parse() {
         return Ok(vec![addr]);
@@ -118,10 +118,10 @@ pub fn parse_addresses(text: &str) -> Result<Vec<SocketAddr>, String> {
     Ok(vec![(Ipv4Addr::LOCALHOST, port).into(), (Ipv6Addr::LOCALHOST, port).into()])
 }
 
-/// A time, or seconds without a unit, as curl's flags have it.
+/// Parses a duration, or seconds without a unit, as in curl's flags.
 ///
 /// # Errors
-/// Text that is no such time.
+/// Text that is not a duration.
 pub fn parse_seconds(text: &str) -> Result<Duration, String> {
     match text.parse::<f64>() {
         Ok(seconds) => {
@@ -131,7 +131,7 @@ pub fn parse_seconds(text: &str) -> Result<Duration, String> {
     }
 }
 
-/// A size in TOML, by the biggest unit that divides it.
+/// Formats a size as TOML, in the largest unit that divides it.
 #[must_use]
 pub fn show_size(octets: u64) -> String {
     for (unit, factor) in [("GiB", 1_u64 << 30), ("MiB", 1 << 20), ("KiB", 1 << 10)] {
@@ -142,7 +142,7 @@ pub fn show_size(octets: u64) -> String {
     octets.to_string()
 }
 
-/// A time in TOML, by the biggest unit that divides it.
+/// Formats a duration as TOML, in the largest unit that divides it.
 #[must_use]
 pub fn show_time(time: Duration) -> String {
     let millis = time.as_millis();
@@ -154,10 +154,10 @@ pub fn show_time(time: Duration) -> String {
     }
 }
 
-/// A whole number.
+/// Parses an integer.
 ///
 /// # Errors
-/// Text that is no such number.
+/// Text that is not an integer of this type.
 pub fn parse_count<T: FromStr>(text: &str) -> Result<T, String>
 where
     T::Err: Display,
@@ -165,7 +165,7 @@ where
     text.parse().map_err(|error| format!("{text:?}: {error}"))
 }
 
-/// `true` or `false`.
+/// Parses `true` or `false`.
 ///
 /// # Errors
 /// Any other text.
@@ -177,10 +177,10 @@ pub fn parse_switch(text: &str) -> Result<bool, String> {
     }
 }
 
-/// One of a few words.
+/// Parses one of a few keywords.
 ///
 /// # Errors
-/// A word that is none of them.
+/// A word that is not one of them.
 pub fn parse_word<T: Copy>(text: &str, words: &[(&str, T)]) -> Result<T, String> {
     words.iter().find(|(word, _)| *word == text).map(|(_, value)| *value).ok_or_else(|| {
         let known: Vec<_> = words.iter().map(|(word, _)| *word).collect();
@@ -188,7 +188,7 @@ pub fn parse_word<T: Copy>(text: &str, words: &[(&str, T)]) -> Result<T, String>
     })
 }
 
-/// The word of a value.
+/// Formats a value as its keyword.
 #[must_use]
 pub fn show_word<T: PartialEq>(value: &T, words: &[(&str, T)]) -> String {
     let word = words.iter().find(|(_, known)| known == value).map_or("", |(word, _)| word);
@@ -202,10 +202,10 @@ enum NumberOrText {
     Text(String),
 }
 
-/// A time in what serde describes: `#[serde(deserialize_with = ...)]`.
+/// Deserialises a duration, for `#[serde(deserialize_with = ...)]`.
 ///
 /// # Errors
-/// What is no time with a unit.
+/// A value that is not a duration with a unit.
 pub fn deserialize_time<'de, D: Deserializer<'de>>(from: D) -> Result<Duration, D::Error> {
     match NumberOrText::deserialize(from) {
         Ok(NumberOrText::Text(text)) => parse_time(&text).map_err(D::Error::custom),
@@ -213,10 +213,10 @@ pub fn deserialize_time<'de, D: Deserializer<'de>>(from: D) -> Result<Duration, 
     }
 }
 
-/// A time, or `"never"`, in what serde describes.
+/// Deserialises a duration or `"never"`.
 ///
 /// # Errors
-/// Anything else.
+/// Any other value.
 pub fn deserialize_time_or_never<'de, D: Deserializer<'de>>(
     from: D,
 ) -> Result<Option<Duration>, D::Error> {
@@ -225,17 +225,17 @@ pub fn deserialize_time_or_never<'de, D: Deserializer<'de>>(
         Ok(NumberOrText::Text(text)) => text,
         _ => String::new(),
     };
-    // Of no time at all nobody could say what it means here: at once, or never.
+    // Reject zero: it could mean immediately or never.
     match parse_time(&text) {
         Ok(time) if !time.is_zero() => Ok(Some(time)),
         _ => Err(D::Error::custom(format!("{text:?} is neither a time like \"5s\" nor \"never\""))),
     }
 }
 
-/// A number of octets in what serde describes.
+/// Deserialises a size in bytes.
 ///
 /// # Errors
-/// What is no number of octets.
+/// A value that is not a size.
 pub fn deserialize_size<'de, D: Deserializer<'de>>(from: D) -> Result<u64, D::Error> {
     match NumberOrText::deserialize(from) {
         Ok(NumberOrText::Number(number)) => Ok(number),

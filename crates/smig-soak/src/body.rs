@@ -1,4 +1,4 @@
-//! The bodies that are sent: a part of the pool in pieces of random size, and a verdict that comes
+//! The bodies that are sent: a part of the pool in chunks of random size, and a verdict that is sent
 //! when it is known.
 
 use std::future::Future;
@@ -19,16 +19,16 @@ use crate::plan::Framing;
 /// The trailer that carries a body's hash.
 pub(crate) const HASH: &str = "x-soak-sha256";
 
-/// A part of the pool as a body.
+/// A body that sends a part of the pool.
 #[derive(Debug)]
 pub(crate) struct Pieces {
     pub(crate) left: Bytes,
     pub(crate) framing: Framing,
     pub(crate) hash: String,
     pub(crate) dice: Dice,
-    /// How far it is, for who watches.
+    /// Number of bytes sent so far, for the watcher.
     pub(crate) sent: Arc<AtomicU64>,
-    /// Where it asks for a move, and whom.
+    /// Offsets at which it requests migrations through `info`.
     pub(crate) moves: Vec<u64>,
     pub(crate) info: Option<StreamInfo>,
     pub(crate) rested: bool,
@@ -37,7 +37,7 @@ pub(crate) struct Pieces {
 }
 
 impl Pieces {
-    /// Asks for the moves that are due.
+    /// Requests the migrations that are due.
     fn ask(&mut self) {
         let Some(info) = &self.info else { return };
         let sent = self.sent.load(Ordering::Relaxed);
@@ -73,7 +73,7 @@ impl Body for Pieces {
         if self.left.is_empty() {
             return Poll::Ready(self.end().map(Ok));
         }
-        // Now and then it is not ready at once.
+        // Occasionally return pending once.
         if !self.rested && self.dice.percent(4) {
             self.rested = true;
             cx.waker().wake_by_ref();
@@ -100,7 +100,7 @@ impl Body for Pieces {
     }
 }
 
-/// A body that is one piece, once a future knows it.
+/// A body of one chunk, sent when a future resolves to it.
 pub(crate) struct Verdict<F>(Option<Pin<Box<F>>>);
 
 impl<F> Verdict<F> {

@@ -1,4 +1,4 @@
-//! What is alive: handlers, bodies and sessions by guards, tasks, sockets and memory by asking.
+//! Counts of live objects: handlers, bodies and sessions by guards; tasks, sockets and memory by queries.
 
 use std::fs;
 use std::sync::Arc;
@@ -6,7 +6,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 
 use serde::Serialize;
 
-/// Counts itself as long as it lives; a clone counts as another.
+/// A guard that counts itself while it exists; a clone counts separately.
 #[derive(Debug)]
 pub(crate) struct Alive(Arc<AtomicU64>);
 
@@ -29,23 +29,23 @@ impl Drop for Alive {
     }
 }
 
-/// What this process holds, and what the server's application does.
+/// The resources of this process, and the activity of the server's application.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
 pub(crate) struct Census {
     /// Tasks of the client's runtime: its sessions, its dials, the relays.
     pub(crate) tasks: usize,
     /// File descriptors of the process: the sockets of server, client and relay.
     pub(crate) descriptors: usize,
-    /// Connections that the lasting server has open.
+    /// Open connections of the shared server.
     pub(crate) connections: u64,
-    /// Copies of the service: one a worker, one a session.
+    /// Copies of the service: one per worker, one per session.
     pub(crate) services: u64,
-    /// Handlers and bodies that run.
+    /// Running handlers and bodies.
     pub(crate) handlers: u64,
 }
 
 impl Census {
-    /// What is more now than it was at `before`.
+    /// Returns the counts that are larger than at `before`.
     pub(crate) fn excess(&self, before: &Self) -> Option<String> {
         let rows = [
             ("tasks", self.tasks as u64, before.tasks as u64),
@@ -61,20 +61,20 @@ impl Census {
     }
 }
 
-/// How many file descriptors this process has open.
+/// Returns the number of open file descriptors of this process.
 pub(crate) fn descriptors() -> usize {
-    // The one that reads the folder is in it each time.
+    // The descriptor that reads the directory is always included.
     fs::read_dir("/proc/self/fd").map_or(0, Iterator::count)
 }
 
-/// The resident memory of this process, KiB.
+/// Returns the resident memory of this process in KiB.
 pub(crate) fn resident_kib() -> u64 {
     let status = fs::read_to_string("/proc/self/status").unwrap_or_default();
     let line = status.lines().find_map(|line| line.strip_prefix("VmRSS:"));
     line.and_then(|rest| rest.split_whitespace().next()?.parse().ok()).unwrap_or(0)
 }
 
-/// Processor and kernel, for the report.
+/// Returns processor and kernel, for the report.
 pub(crate) fn machine() -> String {
     let info = fs::read_to_string("/proc/cpuinfo").unwrap_or_default();
     let model = info.lines().find_map(|line| line.strip_prefix("model name")?.split_once(": "));

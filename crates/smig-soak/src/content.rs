@@ -1,7 +1,7 @@
-//! The octets that are transferred: one pool that never repeats itself, and pieces of it.
+//! The transferred bytes: one pool without repetition, and parts of it.
 //!
-//! Every transfer is a part of the pool at a known place, so that its receiver can say where the
-//! first wrong octet is, and its SHA-256 is computed once.
+//! Every transfer is a part of the pool at a known offset, so that its receiver can report the position
+//! of the first wrong byte, and its SHA-256 is computed once.
 
 use std::collections::HashMap;
 use std::fmt::Write as _;
@@ -10,9 +10,9 @@ use std::sync::{Mutex, PoisonError};
 use bytes::Bytes;
 use sha2::{Digest as _, Sha256};
 
-/// Places where transfers begin lie so far apart.
+/// Distance in bytes between the offsets at which transfers begin.
 const STEP: u64 = 65_521;
-/// How many such places there are.
+/// Number of such offsets.
 pub(crate) const PLACES: u64 = 16;
 
 /// The pool.
@@ -30,7 +30,7 @@ pub(crate) struct Part {
 }
 
 impl Content {
-    /// A pool for transfers of at most `longest` octets.
+    /// Builds a pool for transfers of at most `longest` bytes.
     pub(crate) fn new(longest: u64) -> Self {
         let len = (longest + STEP * PLACES) as usize;
         let mut dice = crate::dice::Dice::new(0x0073_6d69_675f_736f);
@@ -42,20 +42,20 @@ impl Content {
         Self { pool: pool.into(), hashes: Mutex::default() }
     }
 
-    /// The octets of a part.
+    /// Returns the bytes of a part.
     pub(crate) fn octets(&self, part: Part) -> Bytes {
         let start = ((part.place % PLACES) * STEP) as usize;
         self.pool.slice(start..start + part.len as usize)
     }
 
-    /// The SHA-256 of a part.
+    /// Returns the SHA-256 of a part.
     pub(crate) fn hash(&self, part: Part) -> [u8; 32] {
         let mut hashes = self.hashes.lock().unwrap_or_else(PoisonError::into_inner);
         *hashes.entry(part).or_insert_with(|| Sha256::digest(self.octets(part)).into())
     }
 }
 
-/// Takes a transfer in, piece by piece, and finds out whether it is what was sent.
+/// Receives a transfer chunk by chunk, and compares it with what was sent.
 #[derive(Debug)]
 pub(crate) struct Checker {
     expected: Bytes,
@@ -76,7 +76,7 @@ impl Checker {
         }
     }
 
-    /// How many octets have come.
+    /// Returns the number of bytes received.
     pub(crate) const fn taken(&self) -> u64 {
         self.taken
     }
@@ -93,7 +93,7 @@ impl Checker {
         self.taken += data.len() as u64;
     }
 
-    /// What the octets so far amount to, against a prefix of the part.
+    /// Compares the bytes received so far with a prefix of the part.
     pub(crate) fn prefix(&self) -> Result<(), String> {
         match self.first_wrong {
             None => Ok(()),
@@ -101,7 +101,7 @@ impl Checker {
         }
     }
 
-    /// What they amount to, given that there will be no more.
+    /// Compares the bytes received with the complete part.
     pub(crate) fn whole(self) -> Result<(), String> {
         self.prefix()?;
         let wanted = self.expected.len() as u64;
@@ -115,7 +115,7 @@ impl Checker {
     }
 }
 
-/// Hexadecimal digits.
+/// Formats bytes as hexadecimal digits.
 pub(crate) fn hex(octets: &[u8]) -> String {
     octets.iter().fold(String::new(), |mut text, octet| {
         // Writing to a string does not fail.

@@ -1,8 +1,8 @@
-//! Random numbers that a seed repeats.
+//! Pseudorandom numbers from a seed.
 
 use std::ops::Range;
 
-/// A small generator (SplitMix64): good enough for plans, no use for secrets.
+/// A small generator (SplitMix64): sufficient for plans, not for secrets.
 #[derive(Clone, Debug)]
 pub(crate) struct Dice(u64);
 
@@ -11,7 +11,7 @@ impl Dice {
         Self(seed)
     }
 
-    /// The dice of one of several runs.
+    /// Returns the generator of one of several runs.
     pub(crate) fn of_run(seed: u64, run: usize) -> Self {
         let mut dice = Self(seed ^ (run as u64).wrapping_mul(0xd134_2543_de82_ef95));
         dice.next();
@@ -26,7 +26,7 @@ impl Dice {
         z ^ (z >> 31)
     }
 
-    /// One of a range; its start if it is empty.
+    /// Returns a number of a range; its start if it is empty.
     pub(crate) fn within(&mut self, range: Range<u64>) -> u64 {
         match range.end.saturating_sub(range.start) {
             0 => range.start,
@@ -34,18 +34,18 @@ impl Dice {
         }
     }
 
-    /// True `percent` times of a hundred.
+    /// Returns true with a probability of `percent`.
     pub(crate) fn percent(&mut self, percent: u64) -> bool {
         self.within(0..100) < percent
     }
 
-    /// One of several.
+    /// Returns one of several values.
     pub(crate) fn one_of<T: Copy>(&mut self, first: T, rest: &[T]) -> T {
         let index = self.within(0..rest.len() as u64 + 1) as usize;
         index.checked_sub(1).and_then(|index| rest.get(index)).copied().unwrap_or(first)
     }
 
-    /// `count` offsets in ascending order.
+    /// Returns `count` offsets in ascending order.
     pub(crate) fn offsets(&mut self, count: u64, range: &Range<u64>) -> Vec<u64> {
         let mut offsets: Vec<_> = (0..count).map(|_| self.within(range.clone())).collect();
         offsets.sort_unstable();

@@ -1,7 +1,7 @@
-//! Transfers over real sockets under forced moves and killed connections.
+//! Transfers over real sockets with forced migrations and killed connections.
 //!
-//! Each run moves big bodies both ways through a relay that kills, stalls and slows TCP connections,
-//! while both ends are told to move the streams at random places. A transfer must be right or fail
+//! Each run transfers big bodies in both directions through a relay that kills, stalls and slows TCP
+//! connections, while both ends migrate the streams at random offsets. A transfer must be correct or fail
 //! with an error that names its connection; nothing may be left when the runs are over.
 
 mod body;
@@ -34,12 +34,12 @@ use server::{Identity, serve};
 use service::Stage;
 use tally::{Residue, Tally};
 
-/// Runs of a batch: then everything must have ended, and memory is looked at.
+/// Runs per batch. After a batch everything must have ended, and memory is measured.
 const BATCH: usize = 20;
-/// Resident memory may grow by this since the first batch. One buffer of 64 KiB that a run leaves
-/// behind is 11 MiB after 180 runs; the allocator's own noise stays well below.
+/// Limit on the growth of resident memory since the first batch. One leaked buffer of 64 KiB per run is
+/// 11 MiB after 180 runs; the allocator's own noise stays well below.
 const MEMORY_BOUND_KIB: u64 = 10 << 10;
-/// How long everything may take to end after a batch.
+/// Timeout for everything to end after a batch.
 const SETTLE: Duration = Duration::from_secs(20);
 
 /// Moves and kills at random, over real sockets.
@@ -172,8 +172,8 @@ async fn all(options: &Options) -> Result<Tally> {
     }
     tally.limits_hit = ground.stage.fired.counts();
     for (limit, count) in &tally.limits_hit {
-        // Moves beyond what a run's plan tolerates are part of the plan. A carrier stays unbound when
-        // the connection that had to name it is killed after its mover had sent everything.
+        // Migrations beyond the limit of a run's plan are planned. A carrier remains unbound if the connection
+        // that had to name it is killed after the migrating side has sent everything.
         let kills = tally.kills.interactive + tally.kills.bulk + tally.kills.spare;
         let planned = match *limit {
             "migrations" => true,
@@ -200,7 +200,7 @@ fn bar(runs: u64) -> ProgressBar {
     bar.with_style(style.unwrap_or_else(|_| ProgressStyle::default_bar()))
 }
 
-/// Makes the runs of a batch, some at a time.
+/// Makes the runs of a batch, `--jobs` at a time.
 async fn runs(
     ground: &Arc<Ground>,
     batch: &[usize],
@@ -252,7 +252,7 @@ fn census(ground: &Ground) -> Census {
     }
 }
 
-/// The census when the lasting server's workers have their copies of the service and listen.
+/// Returns the census once it is stable: the shared server's workers have their copies of the service.
 async fn until_services(ground: &Ground) -> Census {
     let mut last = census(ground);
     let mut look = tokio::time::interval(Duration::from_millis(50));
@@ -266,7 +266,7 @@ async fn until_services(ground: &Ground) -> Census {
     last
 }
 
-/// Waits until nothing is left of the runs; what is left then.
+/// Waits until nothing is left of the runs, and returns what is left at the deadline.
 async fn settle(ground: &Ground, before: &Census, tally: &mut Tally) -> Census {
     let deadline = Instant::now() + SETTLE;
     let mut look = tokio::time::interval(Duration::from_millis(20));

@@ -1,6 +1,6 @@
-//! What one run does, thrown from its seed: the same seed makes the same plan.
+//! The plan of a run, generated from its seed: the same seed gives the same plan.
 //!
-//! The order in which the machine runs things is not in it, so a failure may need several replays.
+//! It does not determine the scheduling on the machine, so reproducing a failure may take several runs.
 
 use std::time::Duration;
 
@@ -8,18 +8,18 @@ use crate::content::{PLACES, Part};
 use crate::dice::Dice;
 use crate::relay::{Planned, Trouble, Way};
 
-/// Who moves streams at the server.
+/// The component that migrates streams at the server.
 #[derive(Clone, Debug)]
 pub(crate) enum ServerMoves {
-    /// The handlers, where each request says; on the server that lives as long as the soak.
+    /// The handlers, at the offsets in each request; on the server that exists for the complete soak.
     Asked,
-    /// [`smig::MoveMode::At`], on a server of this run's own.
+    /// [`smig::MoveMode::At`], on the run's own server.
     At(Vec<u64>),
-    /// The policy, on a server of this run's own.
+    /// The policy, on the run's own server.
     Policy,
 }
 
-/// Who moves streams at the client, beside the readers of responses.
+/// The component that migrates streams at the client, in addition to the response readers.
 #[derive(Clone, Debug)]
 pub(crate) enum ClientMoves {
     Nobody,
@@ -27,7 +27,7 @@ pub(crate) enum ClientMoves {
     Policy,
 }
 
-/// How a body says where it ends.
+/// How a body's end is signalled.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Framing {
     /// By content-length.
@@ -38,14 +38,14 @@ pub(crate) enum Framing {
     Trailers,
 }
 
-/// How a download is asked for.
+/// How a download is requested.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Asking {
     /// GET.
     Get,
-    /// GET, and the server's application says that the response is to move.
+    /// GET; the server's application hints that the response should migrate.
     Hinted,
-    /// POST with a small body: then the handler has a handle of the stream and can move it.
+    /// POST with a small body: the handler then has a handle of the stream and can migrate it.
     Post,
 }
 
@@ -55,15 +55,15 @@ pub(crate) struct Transfer {
     pub(crate) part: Part,
     pub(crate) framing: Framing,
     pub(crate) asking: Asking,
-    /// The server sends the response's head before it has the upload.
+    /// Whether the server sends the response's header section before it has received the upload.
     pub(crate) early_head: bool,
-    /// Offsets at which the server's handler asks for a move.
+    /// Offsets at which the server's handler requests a migration.
     pub(crate) server_moves: Vec<u64>,
-    /// Offsets at which the client asks for a move.
+    /// Offsets at which the client requests a migration.
     pub(crate) client_moves: Vec<u64>,
-    /// The client lets go of it here.
+    /// Offset at which the client cancels it.
     pub(crate) cancel_at: Option<u64>,
-    /// Dice for the sizes of the pieces in which the body comes.
+    /// Seed for the sizes of the body's chunks.
     pub(crate) pieces: u64,
 }
 
@@ -73,7 +73,7 @@ pub(crate) struct Plan {
     pub(crate) server_moves: ServerMoves,
     pub(crate) client_moves: ClientMoves,
     pub(crate) spares: usize,
-    /// Moves of one stream that each side tolerates.
+    /// Maximum number of migrations of one stream that each side tolerates.
     pub(crate) max_moves: u8,
     /// Receive window of a stream at both ends.
     pub(crate) stream_window: u32,
@@ -83,7 +83,7 @@ pub(crate) struct Plan {
 }
 
 impl Plan {
-    /// The plan of a run whose big transfers have `size` octets.
+    /// Generates the plan of a run with big transfers of `size` bytes.
     pub(crate) fn throw(dice: &mut Dice, size: u64) -> Self {
         let server_moves = match dice.within(0..10) {
             0..6 => ServerMoves::Asked,
@@ -113,7 +113,7 @@ impl Plan {
         }
     }
 
-    /// How many connections are to be killed.
+    /// Returns the number of connections to kill.
     #[cfg(test)]
     fn kills(&self) -> usize {
         self.troubles.iter().filter(|planned| planned.trouble.kills()).count()
@@ -135,7 +135,7 @@ impl Transfer {
     }
 }
 
-/// Up to six offsets; some right at the start, some close to each other.
+/// Returns up to six offsets; a quarter of the lists lies within the first 256 KiB.
 fn offsets(dice: &mut Dice, size: u64) -> Vec<u64> {
     let count = dice.within(0..7);
     let range = match dice.within(0..4) {

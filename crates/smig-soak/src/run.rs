@@ -1,4 +1,4 @@
-//! One run: a client, a relay, a download and an upload at once, small requests beside them.
+//! One run: a client, a relay, a concurrent download and upload, and small requests beside them.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
@@ -15,34 +15,34 @@ use crate::server::{HANDSHAKE, Identity, serve};
 use crate::service::{Fired, Stage};
 use crate::transfer::{Customer, Outcome, Watched};
 
-/// How often a big transfer that failed is begun anew.
+/// Maximum number of attempts of a big transfer.
 const ATTEMPTS: usize = 3;
-/// How long a session may take to end when nobody needs it any more.
+/// How long a session may take to end when it is no longer used.
 const WIND_DOWN: Duration = Duration::from_secs(15);
 
-/// What the runs share.
+/// State shared by the runs.
 #[derive(Debug)]
 pub(crate) struct Ground {
     pub(crate) stage: Arc<Stage>,
     pub(crate) identity: Identity,
-    /// The server that lives as long as the soak.
+    /// The server that exists for the complete soak.
     pub(crate) lasting: Server,
     pub(crate) seed: u64,
     pub(crate) size: u64,
-    /// A transfer on which nothing happens for so long hangs.
+    /// How long a transfer may make no progress; then it counts as hung.
     pub(crate) patience: Duration,
-    /// Octets of big transfers that have gone, for the progress bar.
+    /// Bytes of big transfers so far, for the progress bar.
     pub(crate) moved: AtomicU64,
 }
 
-/// What a run was like.
+/// The results of a run.
 #[derive(Debug)]
 pub(crate) struct Report {
     pub(crate) downloads: Vec<Outcome>,
     pub(crate) uploads: Vec<Outcome>,
     pub(crate) smalls: Vec<Outcome>,
     pub(crate) kills: Vec<Kill>,
-    /// The client's counters, and those of a server of this run's own.
+    /// The counters of the client, and those of the run's own server.
     pub(crate) client: Stats,
     pub(crate) server: Option<Stats>,
     pub(crate) wrong: Vec<String>,
@@ -126,7 +126,7 @@ enum Way {
     Upload,
 }
 
-/// A big transfer, begun anew when it fails, until it is complete.
+/// Makes a big transfer, repeated on failure up to [`ATTEMPTS`] times.
 async fn big(
     ground: &Ground,
     transfer: &Transfer,
@@ -163,12 +163,12 @@ async fn big(
             break;
         }
     }
-    // The first of the two that is over ends the small ones.
+    // The first big transfer that ends stops the small ones.
     over.store(true, Ordering::Relaxed);
     outcomes
 }
 
-/// Returns when nothing has happened for too long.
+/// Returns when a transfer makes no progress for too long.
 async fn hang(ground: &Ground, watched: &Watched) {
     let (mut last, mut since) = (0, Instant::now());
     let mut look = tokio::time::interval(Duration::from_millis(100));
@@ -184,7 +184,7 @@ async fn hang(ground: &Ground, watched: &Watched) {
     }
 }
 
-/// What is wrong with an outcome, if anything. `excused`: a connection was killed in this run.
+/// Returns what is wrong with an outcome, if anything. `excused`: a connection was killed in this run.
 fn verdict(outcome: &Outcome, excused: bool) -> Option<String> {
     let error = match outcome {
         Outcome::Complete | Outcome::Cancelled => return None,
@@ -203,7 +203,7 @@ fn verdict(outcome: &Outcome, excused: bool) -> Option<String> {
     None
 }
 
-/// Waits until a server has no connection any more.
+/// Waits until a server has no open connections.
 async fn wind_down(server: &Server, wrong: &mut Vec<String>) -> Stats {
     let deadline = Instant::now() + WIND_DOWN;
     let mut look = tokio::time::interval(Duration::from_millis(5));

@@ -1,4 +1,4 @@
-//! The server's application: downloads, uploads, small things, each checked on this side as well.
+//! The server's application: downloads, uploads, small objects, each checked on this side as well.
 
 use std::collections::BTreeMap;
 use std::pin::Pin;
@@ -19,7 +19,7 @@ use crate::content::{Checker, Content, Part, hex};
 use crate::dice::Dice;
 use crate::plan::Framing;
 
-/// Limits that fired, by name.
+/// Counts of limits that were reached, by name.
 #[derive(Debug, Default)]
 pub(crate) struct Fired(Mutex<BTreeMap<&'static str, u64>>);
 
@@ -38,10 +38,10 @@ impl Observer for Fired {
     }
 }
 
-/// What is wrong with the library, as far as it was seen.
+/// Observed violations of the library's guarantees.
 pub(crate) type Violations = Arc<Mutex<Vec<String>>>;
 
-/// What all handlers share.
+/// State shared by all handlers.
 #[derive(Debug)]
 pub(crate) struct Stage {
     pub(crate) content: Content,
@@ -49,7 +49,7 @@ pub(crate) struct Stage {
     pub(crate) fired: Arc<Fired>,
     pub(crate) services: Arc<AtomicU64>,
     pub(crate) handlers: Arc<AtomicU64>,
-    /// Uploads that the server read to their end.
+    /// Uploads that the server read completely and correctly.
     pub(crate) uploads_whole: AtomicU64,
 }
 
@@ -65,7 +65,7 @@ impl Stage {
         })
     }
 
-    /// Writes down what must not be.
+    /// Records a violation.
     pub(crate) fn accuse(&self, what: String) {
         self.violations.lock().unwrap_or_else(PoisonError::into_inner).push(what);
     }
@@ -121,7 +121,7 @@ async fn answer(
     }
 }
 
-/// What a request asks of this application.
+/// The parameters of a request.
 #[derive(Debug)]
 struct Asked {
     part: Part,
@@ -133,7 +133,7 @@ struct Asked {
 }
 
 impl Asked {
-    /// From the query, which the client writes with [`query`].
+    /// Parses the query, which the client writes with [`query`].
     fn of(request: &Request<Incoming>) -> Result<Self, BoxError> {
         let mut asked = Self {
             part: Part { place: 0, len: 0 },
@@ -164,7 +164,7 @@ impl Asked {
     }
 }
 
-/// The query for [`Asked`].
+/// Returns the query for [`Asked`].
 pub(crate) fn query(transfer: &crate::plan::Transfer) -> String {
     let moves: Vec<_> = transfer.server_moves.iter().map(u64::to_string).collect();
     let mut query = format!(
@@ -188,7 +188,7 @@ pub(crate) fn query(transfer: &crate::plan::Transfer) -> String {
     query
 }
 
-/// Sends a part of the pool. A request's body is read first, so that the stream has a handle.
+/// Sends a part of the pool. The request's body is read first, so that the stream has a handle.
 async fn down(
     stage: &Stage,
     alive: Alive,
@@ -214,7 +214,7 @@ async fn down(
     Ok(response)
 }
 
-/// Takes a part of the pool in and says what it was.
+/// Receives a part of the pool and responds with the verdict.
 async fn up(
     stage: Arc<Stage>,
     alive: Alive,
@@ -236,7 +236,7 @@ async fn up(
     Ok(Response::new(body))
 }
 
-/// Reads an upload to its end; the verdict is its hash.
+/// Reads an upload to its end and returns its hash.
 async fn read(stage: &Stage, asked: &Asked, mut body: Incoming) -> Result<Bytes, BoxError> {
     let info = body.stream_info();
     let mut moves = asked.moves.iter().copied().peekable();

@@ -1,4 +1,4 @@
-//! The sum of all runs: counted, told, and judged.
+//! The totals of all runs.
 
 use std::collections::BTreeMap;
 use std::fmt;
@@ -11,7 +11,7 @@ use crate::relay::Victim;
 use crate::run::Report;
 use crate::transfer::Outcome;
 
-/// How transfers of one kind ended.
+/// Outcomes of the transfers of one kind.
 #[derive(Clone, Copy, Debug, Default, Serialize)]
 pub(crate) struct Ends {
     pub(crate) complete: u64,
@@ -31,7 +31,7 @@ impl Ends {
     }
 }
 
-/// What one side's counters say.
+/// The counters of one side.
 #[derive(Clone, Copy, Debug, Default, Serialize)]
 pub(crate) struct Side {
     pub(crate) connections: u64,
@@ -40,11 +40,11 @@ pub(crate) struct Side {
     pub(crate) joins_refused: u64,
     pub(crate) streams: u64,
     pub(crate) streams_reset: u64,
-    /// Streams that went to another connection, whoever moved them.
+    /// Streams that migrated to another connection, whichever side initiated it.
     pub(crate) moves: u64,
-    /// Of these, the ones that this side began.
+    /// Those of them that this side initiated.
     pub(crate) moves_made: u64,
-    /// Moves and offers of this side that the other declined: the stream resumed where it was.
+    /// Migrations and offers of this side that the other declined: the stream resumed on its connection.
     pub(crate) moves_declined: u64,
     pub(crate) panics: u64,
 }
@@ -64,7 +64,7 @@ impl Side {
     }
 }
 
-/// Connections that the relay killed, by what they were for.
+/// Connections that the relay killed, by role.
 #[derive(Clone, Copy, Debug, Default, Serialize)]
 pub(crate) struct Kills {
     pub(crate) interactive: u64,
@@ -79,7 +79,7 @@ pub(crate) struct Residue {
     pub(crate) after: Census,
     /// Resident memory after each batch of runs, KiB.
     pub(crate) resident_kib: Vec<u64>,
-    /// What it may have grown by since the first batch, KiB.
+    /// The limit on its growth since the first batch, in KiB.
     pub(crate) bound_kib: u64,
 }
 
@@ -103,17 +103,17 @@ pub(crate) struct Tally {
     pub(crate) downloads: Ends,
     pub(crate) uploads: Ends,
     pub(crate) small: Ends,
-    /// Uploads that the server read to their end, all right: at least as many as the client knows of.
+    /// Uploads that the server read completely and correctly: at least as many as the client counts.
     pub(crate) uploads_whole_at_server: u64,
-    /// Clean failures by what they say, numbers left out.
+    /// Clean failures by message, without its numbers.
     pub(crate) failures: BTreeMap<String, u64>,
     pub(crate) kills: Kills,
     pub(crate) client: Side,
     pub(crate) server: Side,
-    /// Limits that fired at either end: only those on moves may.
+    /// Limits reached at either end: only those on migrations may be.
     pub(crate) limits_hit: BTreeMap<&'static str, u64>,
     pub(crate) residue: Option<Residue>,
-    /// Whatever must not be; the run's number first.
+    /// Violations, each with its run's number first.
     pub(crate) violations: Vec<String>,
 }
 
@@ -140,7 +140,7 @@ impl Tally {
         }
     }
 
-    /// Adds a run.
+    /// Adds a run's report.
     pub(crate) fn add(&mut self, number: usize, report: &Report) {
         self.runs += 1;
         self.runs_with_kills += u64::from(!report.kills.is_empty());
@@ -171,7 +171,7 @@ impl Tally {
     }
 }
 
-/// A text whose numbers are all the same.
+/// Replaces each number by `N`, so that messages that differ only in numbers compare equal.
 fn without_numbers(text: &str) -> String {
     let mut out = String::new();
     for c in text.chars() {

@@ -1,4 +1,4 @@
-//! The client's transfers and what became of each.
+//! The client's transfers and their outcomes.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
@@ -16,29 +16,29 @@ use crate::dice::Dice;
 use crate::plan::{Asking, Framing, Transfer};
 use crate::service::{Stage, query};
 
-/// Octets of a small object.
+/// Mean size of a small object in bytes.
 const SMALL: u64 = 10 << 10;
-/// From one small request to the next.
+/// Interval between small requests.
 const PERIOD: Duration = Duration::from_millis(10);
-/// How often a small request is sent, at most.
+/// Maximum number of attempts of a small request.
 const SMALL_ATTEMPTS: usize = 4;
 
 /// How a transfer ended.
 #[derive(Debug)]
 pub(crate) enum Outcome {
     Complete,
-    /// The client let go of it, as planned.
+    /// The client cancelled it, as planned.
     Cancelled,
-    /// It failed with an error that was reported.
+    /// It failed and returned an error.
     Failed(Error),
-    /// What must not be.
+    /// A violation.
     Wrong(String),
 }
 
-/// What a watcher may see of a transfer.
+/// The state of a transfer for its watcher.
 #[derive(Debug, Default)]
 pub(crate) struct Watched {
-    /// Grows whenever something happens.
+    /// Increases with any progress.
     pub(crate) position: Arc<AtomicU64>,
     info: std::sync::Mutex<Option<StreamInfo>>,
 }
@@ -48,7 +48,7 @@ impl Watched {
         *self.info.lock().unwrap_or_else(std::sync::PoisonError::into_inner) = info;
     }
 
-    /// Where the transfer is, in words.
+    /// Returns the position of the transfer as text.
     pub(crate) fn describe(&self) -> String {
         let position = self.position.load(Ordering::Relaxed);
         let info = self.info.lock().unwrap_or_else(std::sync::PoisonError::into_inner);
@@ -69,7 +69,7 @@ impl Watched {
     }
 }
 
-/// What every transfer of a run needs.
+/// State that all transfers of a run share.
 #[derive(Clone, Debug)]
 pub(crate) struct Customer {
     pub(crate) client: Client,
@@ -77,14 +77,14 @@ pub(crate) struct Customer {
     pub(crate) base: String,
 }
 
-/// How reading a response's body ended before its end.
+/// Why reading a response's body stopped early.
 enum Cut {
     Failed(Error),
     Cancelled,
 }
 
 impl Customer {
-    /// The whole of a big download.
+    /// Makes a big download.
     pub(crate) async fn download(&self, transfer: &Transfer, watched: &Watched) -> Outcome {
         let (method, body) = match transfer.asking {
             Asking::Post => (Method::POST, Either::Left(Full::new(Bytes::from_static(b"please")))),
@@ -123,7 +123,7 @@ impl Customer {
         Outcome::Complete
     }
 
-    /// The whole of a big upload; the server answers with the hash of what it got.
+    /// Makes a big upload; the server responds with the hash of what it received.
     pub(crate) async fn upload(&self, transfer: &Transfer, watched: &Watched) -> Outcome {
         let body = Pieces {
             left: self.stage.content.octets(transfer.part),
@@ -166,7 +166,7 @@ impl Customer {
         }
     }
 
-    /// One small download after another until the big ones are over; how each ended.
+    /// Makes small downloads one after another until the big ones are over; returns their outcomes.
     pub(crate) async fn smalls(&self, over: &AtomicBool, mut dice: Dice) -> Vec<Outcome> {
         let mut outcomes = Vec::new();
         let mut pace = tokio::time::interval(PERIOD);
@@ -188,7 +188,7 @@ impl Customer {
         outcomes
     }
 
-    /// A small download, sent again where that is safe.
+    /// Makes a small download, repeated where that is safe.
     async fn small(&self, transfer: &Transfer) -> Outcome {
         for _ in 1..SMALL_ATTEMPTS {
             match self.download(transfer, &Watched::default()).await {
@@ -200,7 +200,7 @@ impl Customer {
     }
 }
 
-/// Reads a response to its end, moves it, or lets go of it, as planned; its hash if it has trailers.
+/// Reads a response to its end, migrates or cancels it as planned; returns the hash in its trailers, if any.
 async fn receive(
     response: Response<Incoming>,
     transfer: &Transfer,
@@ -234,7 +234,7 @@ async fn receive(
     }
 }
 
-/// Watches an upload, moves it as planned, and returns when it is to be cancelled.
+/// Watches an upload, migrates it as planned, and returns when it is to be cancelled.
 async fn follow(transfer: &Transfer, watched: &Watched) {
     let mut moves = transfer.client_moves.iter().copied().peekable();
     let mut look = tokio::time::interval(Duration::from_millis(2));

@@ -16,17 +16,17 @@ use tokio::time::timeout;
 
 use super::{Board, Kill, Planned, Trouble, Victim, Way};
 
-/// Octets read at a time.
+/// Maximum number of bytes per read.
 const CHUNK: usize = 64 << 10;
-/// Octets read at a time while it is slow, and how long each takes.
+/// Maximum number of bytes per read while it is slow, and the pause per read.
 const SLOW_CHUNK: usize = 16 << 10;
 const SLOW_PAUSE: Duration = Duration::from_millis(1);
-/// A connection that carried less is a spare to whoever reads the summary.
+/// In the summary, a connection that carried fewer bytes counts as a spare.
 const BULK: u64 = 256 << 10;
-/// How long the ends of a connection that ended in order may take to end it as well.
+/// How long both ends may take to close after a connection was closed with FIN.
 const PARTING: Duration = Duration::from_secs(2);
 
-/// One connection: what is to happen to it, and what did.
+/// One connection: its planned troubles and its state.
 #[derive(Debug)]
 pub(crate) struct Line {
     number: usize,
@@ -44,7 +44,7 @@ struct Half {
     stalled: AtomicBool,
 }
 
-/// Why a connection ended before its ends ended it.
+/// How the relay ended a connection before its ends closed it.
 #[derive(Clone, Copy, Debug)]
 enum Cut {
     Reset,
@@ -101,7 +101,7 @@ impl fmt::Display for Line {
     }
 }
 
-/// Marks a line as ended however its task ends.
+/// Marks a line as ended on drop, however its task ends.
 struct Ended(Arc<Line>);
 
 impl Drop for Ended {
@@ -110,7 +110,7 @@ impl Drop for Ended {
     }
 }
 
-/// Carries a connection from its first octet to its end.
+/// Relays a connection from its first byte to its end.
 pub(super) async fn carry(mut client: TcpStream, line: Arc<Line>, board: Arc<Board>) {
     let _ended = Ended(Arc::clone(&line));
     let Ok(mut server) = TcpStream::connect(board.server).await else {
@@ -118,7 +118,7 @@ pub(super) async fn carry(mut client: TcpStream, line: Arc<Line>, board: Arc<Boa
         return;
     };
     for tcp in [&client, &server] {
-        // Without it the relay delays more than it was told to, nothing else.
+        // If this fails, the relay only adds delay.
         let _ = tcp.set_nodelay(true);
     }
     let outcome = {
@@ -144,12 +144,12 @@ pub(super) async fn carry(mut client: TcpStream, line: Arc<Line>, board: Arc<Boa
     }
 }
 
-/// Why both directions end now.
+/// Why both directions end.
 #[derive(Clone, Copy, Debug)]
 enum Ending {
-    /// One of the two ends reset it: the other must see that as well.
+    /// One end reset the connection, or the run cut it: both ends must see a reset.
     Broken,
-    /// The plan says so.
+    /// The plan ends it.
     Cut(Cut),
 }
 
@@ -159,7 +159,7 @@ impl From<io::Error> for Ending {
     }
 }
 
-/// Carries one direction until its sender ends it.
+/// Relays one direction until its sender closes it.
 async fn pump(
     mut from: ReadHalf<'_>,
     mut to: WriteHalf<'_>,
@@ -204,16 +204,16 @@ async fn pump(
     }
 }
 
-/// Makes both ends see a TCP reset when the sockets are dropped.
+/// Makes both ends receive a TCP reset when the sockets are dropped.
 fn reset(client: &TcpStream, server: &TcpStream) {
     for tcp in [client, server] {
-        // A socket that is gone already needs none.
+        // A closed socket needs none.
         let _ = SockRef::from(tcp).set_linger(Some(Duration::ZERO));
     }
 }
 
-/// Ends both in order: what they still say is thrown away, for a socket that is closed with unread
-/// octets sends a reset.
+/// Closes both with FIN and discards what they still send, since closing a socket with unread bytes
+/// sends a reset.
 async fn part(client: TcpStream, server: TcpStream) {
     let empty = async |mut tcp: TcpStream| {
         if tcp.shutdown().await.is_err() {
@@ -223,7 +223,7 @@ async fn part(client: TcpStream, server: TcpStream) {
         while matches!(tcp.read(&mut buffer).await, Ok(1..)) {}
     };
     let both = async { tokio::join!(empty(client), empty(server)) };
-    // Whoever does not end by then gets the reset.
+    // An end that has not closed by then receives the reset.
     let _ = timeout(PARTING, both).await;
 }
 

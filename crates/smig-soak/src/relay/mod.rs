@@ -1,6 +1,6 @@
-//! A TCP relay between client and server that makes trouble where it was told to.
+//! A TCP relay between client and server that injects the planned troubles.
 //!
-//! Never drops, adds or reorders an octet: it delays them, and it ends connections.
+//! Never drops, adds or reorders a byte: it delays data and ends connections.
 
 mod line;
 
@@ -24,16 +24,16 @@ pub(crate) enum Way {
     Down,
 }
 
-/// What happens to a connection.
+/// A trouble of a connection.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Trouble {
     /// Both halves end with a TCP reset.
     Reset,
-    /// Both halves end in order, in the middle of whatever was being said.
+    /// Both halves end with FIN, at any point of the data.
     Fin,
-    /// Nothing goes this way for a while.
+    /// This direction stalls for a while.
     Stall(Duration),
-    /// So many octets go slowly, in small pieces.
+    /// The given number of bytes is relayed slowly, in small chunks.
     Slow(u64),
 }
 
@@ -44,7 +44,7 @@ impl Trouble {
     }
 }
 
-/// Trouble when so many octets have gone this way on this connection.
+/// A trouble after `at` bytes in one direction of a connection.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Planned {
     /// The connection, in the order in which the client opens them.
@@ -54,31 +54,31 @@ pub(crate) struct Planned {
     pub(crate) trouble: Trouble,
 }
 
-/// What a connection was for when it was killed.
+/// The role of a killed connection.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Victim {
-    /// The session's first.
+    /// The session's first connection.
     Interactive,
-    /// A further one that carried a moved stream.
+    /// A further connection that carried a migrated stream.
     Bulk,
-    /// A further one that carried nothing big, or was not even joined.
+    /// A further connection that carried nothing big, or was not even joined.
     Spare,
 }
 
-/// A connection that was killed.
+/// A killed connection.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Kill {
     pub(crate) victim: Victim,
 }
 
-/// What the lines of a relay share.
+/// State shared by the lines of a relay.
 #[derive(Debug)]
 pub(super) struct Board {
     server: SocketAddr,
     troubles: Vec<Planned>,
     lines: Mutex<Vec<Arc<Line>>>,
     kills: Mutex<Vec<Kill>>,
-    /// A connection to the server that the relay could not make counts as a kill.
+    /// Connections to the server that the relay could not open; they count as kills.
     refused: AtomicU64,
     /// The run is over: no more delays.
     hurry: AtomicBool,
@@ -94,7 +94,7 @@ impl Board {
     }
 }
 
-/// A relay that runs. Dropped, it takes no new connection; those that are open go on.
+/// A running relay. When dropped, it accepts no new connection; open ones continue.
 #[derive(Debug)]
 pub(crate) struct Relay {
     addr: SocketAddr,
@@ -129,23 +129,23 @@ impl Relay {
         self.addr.port()
     }
 
-    /// The connections that were killed so far.
+    /// Returns the connections killed so far.
     pub(crate) fn kills(&self) -> Vec<Kill> {
         self.board.kills.lock().unwrap_or_else(PoisonError::into_inner).clone()
     }
 
-    /// Connections to the server that could not be made.
+    /// Returns the number of connections to the server that could not be opened.
     pub(crate) fn refused(&self) -> u64 {
         self.board.refused.load(Ordering::Relaxed)
     }
 
-    /// What the connections are doing, for a report of a hang.
+    /// Returns the state of the connections, for the report of a hang.
     pub(crate) fn describe(&self) -> String {
         let lines: Vec<_> = self.board.lines().iter().map(|line| line.to_string()).collect();
         if lines.is_empty() { "no connection was opened".into() } else { lines.join("; ") }
     }
 
-    /// Ends every connection that is still open.
+    /// Ends every open connection.
     pub(crate) fn cut(&self) {
         for line in self.board.lines() {
             line.cut();
@@ -165,7 +165,7 @@ async fn accept(listener: TcpListener, board: Arc<Board>) {
                 };
                 tokio::spawn(line::carry(client, line, Arc::clone(&board)));
             }
-            // The client was gone before it was accepted.
+            // The client closed before the connection was accepted.
             Err(error) if error.kind() == io::ErrorKind::ConnectionAborted => {}
             Err(error) => {
                 tracing::error!(%error, "the relay accepts no more");
