@@ -1,7 +1,7 @@
-//! Server-sent events: pictures a few times a second, and what is worth telling as it happens.
+//! Server-sent events: snapshots several times a second, and log entries as they happen.
 //!
-//! Nothing is buffered for a slow reader beyond a few records: pictures that it has no time for are
-//! not taken, of the log it is told how much it missed, and one that reads nothing for long is let go.
+//! At most a few records are buffered for a slow reader: it skips snapshots, receives the number of log
+//! entries that it missed, and is disconnected when it reads nothing for [`PATIENCE`].
 
 use std::convert::Infallible;
 use std::pin::Pin;
@@ -19,16 +19,16 @@ use tokio::time::{Interval, MissedTickBehavior, interval, timeout};
 use super::sampler::{PERIOD, Sampler};
 use super::watch::Looker;
 
-/// Records on their way to one reader.
+/// Records queued for one reader.
 const ON_THEIR_WAY: usize = 4;
-/// A reader that takes nothing for so long is let go.
+/// How long a reader may accept no record before it is disconnected.
 const PATIENCE: Duration = Duration::from_secs(10);
-/// How often something is said, if nothing else is.
+/// Interval of the comments that keep an otherwise silent event stream alive.
 const HEARTBEAT: Duration = Duration::from_secs(10);
-/// How long a browser waits before it asks again, milliseconds.
+/// The `retry` field: how long a browser waits before it reconnects, milliseconds.
 const RETRY_MS: u32 = 1000;
 
-/// The body of an answer that never ends by itself.
+/// The body of an event stream, which does not end by itself.
 #[derive(Debug)]
 pub(super) struct Events(mpsc::Receiver<Bytes>);
 
@@ -44,7 +44,7 @@ impl http_body::Body for Events {
     }
 }
 
-/// One reader's task.
+/// The task that feeds one reader.
 struct Reader {
     sampler: Arc<Sampler>,
     live: broadcast::Receiver<Bytes>,
@@ -54,7 +54,7 @@ struct Reader {
     _looker: Looker,
 }
 
-/// Begins to tell somebody; `None` if too many look already. Must run inside a tokio runtime.
+/// Starts an event stream; returns `None` at the limit of readers. Must run inside a tokio runtime.
 pub(super) fn begin(sampler: &Arc<Sampler>) -> Option<Events> {
     let (kept, live, looker) = sampler.watch().look()?;
     let (sender, receiver) = mpsc::channel(ON_THEIR_WAY);
@@ -81,7 +81,7 @@ impl Reader {
         }
     }
 
-    /// What it is about, and what happened lately.
+    /// Returns the first record: title and version, then the buffered log entries.
     fn hello(&self, kept: &[Bytes]) -> Bytes {
         let about = json!({
             "title": self.sampler.subject().title,
@@ -95,7 +95,7 @@ impl Reader {
         records.freeze()
     }
 
-    /// The next record; `None` when there is none any more.
+    /// Returns the next record; `None` when the stream ends.
     async fn next(&mut self) -> Option<Bytes> {
         loop {
             tokio::select! {

@@ -1,23 +1,23 @@
-//! Sessions as JSON: the shape of `/api/sessions` and of what the page is fed with.
+//! Sessions as JSON: the format of `/api/sessions` and of the admin page's events.
 //!
-//! Octets unless a name says otherwise; rates are octets a second. Ids that may have more digits than a
-//! JavaScript number are strings.
+//! Units are bytes and bytes per second unless a name says otherwise. Ids that may have more digits than a
+//! JavaScript number can represent are strings.
 
 use std::time::Duration;
 
 use serde::Serialize;
 use smig::{ConnectionSnapshot, SessionSnapshot, Snapshot, StreamSnapshot};
 
-/// Sessions shown at most; the ones with the most streams.
+/// Maximum number of sessions shown: sessions with migration first, then those with the most streams.
 const SESSIONS: usize = 64;
-/// Streams shown at most, all sessions together.
+/// Maximum number of streams shown, over all sessions.
 const STREAMS: usize = 512;
 
-/// Everything that runs.
+/// All open sessions, up to the limits above.
 #[derive(Debug, Serialize)]
 pub(super) struct Sessions {
     sessions: Vec<Session>,
-    /// Sessions that run and are not shown.
+    /// Open sessions that are left out.
     sessions_not_shown: usize,
 }
 
@@ -71,7 +71,7 @@ struct Stream {
 impl Sessions {
     pub(super) fn of(snapshot: Snapshot) -> Self {
         let mut all = snapshot.sessions;
-        // What people look for first: where something can move, and where much runs.
+        // Most relevant first: sessions with migration, then those with the most streams.
         all.sort_by_key(|session| {
             (std::cmp::Reverse((session.migrates, session.open_streams)), session.id)
         });
@@ -140,7 +140,7 @@ impl Stream {
     }
 }
 
-/// Milliseconds, as people read round-trip times.
+/// Converts to milliseconds, the usual unit of round-trip times.
 pub(super) fn millis(time: Duration) -> f64 {
     time.as_secs_f64() * 1e3
 }

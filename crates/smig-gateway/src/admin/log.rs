@@ -1,4 +1,4 @@
-//! The last things worth telling, in order, and their form on the wire.
+//! The latest events for operators, in order, and their wire format.
 
 use std::collections::VecDeque;
 use std::time::SystemTime;
@@ -7,7 +7,7 @@ use bytes::Bytes;
 use serde_json::{Value, json};
 use smig::{Mover, Observed, StayReason, StreamPlace, Verdict};
 
-/// Things that are kept for who comes later.
+/// Entries kept for readers that connect later.
 const KEPT: usize = 200;
 
 #[derive(Debug, Default)]
@@ -16,7 +16,7 @@ pub(super) struct Log {
     next: u64,
 }
 
-/// Something that happened. Put into words only when somebody reads it.
+/// An event with its time. Formatted only when it is read.
 #[derive(Debug)]
 struct Entry {
     number: u64,
@@ -25,7 +25,7 @@ struct Entry {
 }
 
 impl Log {
-    /// Keeps it, and returns its form on the wire if `wanted`. Nothing of what is only counted.
+    /// Appends an entry, and returns its record if `wanted`. Events that are only counted are ignored.
     pub(super) fn add(&mut self, what: &Observed, wanted: bool) -> Option<Bytes> {
         if !is_told(what) {
             return None;
@@ -40,14 +40,14 @@ impl Log {
         record
     }
 
-    /// All that is kept, the oldest first.
+    /// Returns the records of all entries, oldest first.
     pub(super) fn records(&self) -> Vec<Bytes> {
         self.entries.iter().map(Entry::record).collect()
     }
 }
 
-/// Whether people want to read it one by one. Of each tunnel the rules first say that it is too early to
-/// say anything.
+/// Returns whether an event is logged individually. The policy's first verdicts on each tunnel, too few
+/// bytes and too young, are left out.
 const fn is_told(what: &Observed) -> bool {
     !matches!(
         what,
@@ -69,7 +69,7 @@ impl Entry {
     }
 }
 
-/// What happened, for machines and for people.
+/// Returns an event as JSON with a text for humans.
 fn words(what: &Observed) -> Value {
     let of = |kind: &str, stream: &Option<StreamPlace>, text: String| {
         let mut value = json!({ "kind": kind, "text": text });

@@ -1,4 +1,4 @@
-//! Metrics in the OpenMetrics text format: their names, units and help are all here.
+//! Metrics in the OpenMetrics text format: all names, units and help texts.
 
 use std::fmt;
 use std::sync::Arc;
@@ -24,7 +24,7 @@ const BOUNDS: [f64; 16] = [
     0.001, 0.002, 0.005, 0.01, 0.02, 0.035, 0.05, 0.075, 0.1, 0.2, 0.35, 0.5, 1.0, 2.0, 10.0, 60.0,
 ];
 
-/// What is counted as requests end.
+/// Metrics that are updated as requests end.
 #[derive(Clone, Debug)]
 pub(super) struct Requests {
     latency: Family<SizeLabels, Histogram, fn() -> Histogram>,
@@ -50,7 +50,7 @@ impl Default for Requests {
         let new: fn() -> Histogram = || Histogram::new(BOUNDS);
         let latency = Family::new_with_constructor(new);
         let octets = Family::default();
-        // Looked up once: what is counted for each request takes no lock of a family.
+        // Looked up once: updating per request takes no lock of a family.
         let of_size = |size| latency.get_or_create_owned(&SizeLabels { size });
         let (small, big) = (of_size("small"), of_size("big"));
         let towards =
@@ -102,7 +102,7 @@ impl Metrics {
         Self(registry)
     }
 
-    /// The text format.
+    /// Encodes all metrics in the text format.
     pub(super) fn text(&self) -> Result<String, fmt::Error> {
         let mut out = String::new();
         text::encode(&mut out, &self.0)?;
@@ -110,7 +110,7 @@ impl Metrics {
     }
 }
 
-/// What is read at each scrape.
+/// Metrics that are collected at each scrape.
 #[derive(Debug)]
 struct Live(Arc<Sampler>);
 
@@ -189,7 +189,7 @@ struct TunnelLabels {
     kind: &'static str,
 }
 
-/// One metric of many places.
+/// A metric with one value per label set.
 struct Kind<T> {
     name: &'static str,
     help: &'static str,
@@ -293,7 +293,7 @@ struct EndingLabels {
     why: &'static str,
 }
 
-/// Why tunnels ended, and how long they had lasted.
+/// Encodes why tunnels ended, and how long they lasted.
 fn endings(encoder: &mut DescriptorEncoder<'_>, all: &[TunnelReport]) -> Result<(), fmt::Error> {
     if all.is_empty() {
         return Ok(());

@@ -1,8 +1,8 @@
-//! What operators see of a gateway or an agent while it runs, on a port of this machine: a live page,
-//! its events, sessions as JSON, metrics, health.
+//! The admin interface of a running gateway or agent, on a loopback port: a live page, its event stream,
+//! sessions as JSON, metrics, health checks.
 //!
-//! It only looks. Sessions are asked for their pictures while somebody reads them, a few times a
-//! second; besides, it counts. To be started after what it shows, with the [`Watch`] that observed it:
+//! It is read-only. Snapshots of the sessions are taken only while a client reads them, a few times a second
+//! at most; all else is counters. Start it after its subject, with the [`Watch`] that observes the subject:
 //!
 //! ```no_run
 //! # use smig_gateway::admin::{self, AdminSpec, Subject, Watch};
@@ -49,27 +49,27 @@ pub use watch::Watch;
 use sampler::Sampler;
 use service::Desk;
 
-/// Octets of a stream's method, authority and path that the page shows: for `describe_streams` of what
-/// is shown.
+/// Maximum length in bytes of a stream's method, authority and path on the page, each: the argument for the
+/// subject's `describe_streams`.
 pub const NAME_LENGTH: usize = 120;
 
-/// Connections to the admin port at once.
+/// Maximum number of concurrent connections to the admin port.
 const MAX_CONNECTIONS: usize = 64;
 
-/// Where operators look.
+/// Configuration of the admin interface.
 #[derive(Clone, Debug, PartialEq, Eq, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct AdminSpec {
-    /// A loopback address and a port: what is shown is for who may log in here. Others get it by a
-    /// reverse proxy that knows them.
+    /// A loopback address and a port: everyone who can log in to this machine may see the page. Remote access
+    /// needs a reverse proxy that authenticates its users.
     pub listen: SocketAddr,
 }
 
-/// Where sessions and counters come from: a server, a client, or several.
+/// A source of sessions and counters: a server, a client, or several of them.
 pub trait Source: Send + Sync + 'static {
-    /// Counters since the start.
+    /// Returns the counters since the start.
     fn stats(&self) -> Stats;
-    /// A picture of the sessions.
+    /// Takes a snapshot of the sessions.
     fn sessions(&self) -> Pin<Box<dyn Future<Output = Snapshot> + Send + '_>>;
 }
 
@@ -93,7 +93,7 @@ impl Source for Client {
     }
 }
 
-/// What is shown.
+/// What the admin interface shows.
 pub struct Subject {
     title: String,
     source: Box<dyn Source>,
@@ -102,11 +102,11 @@ pub struct Subject {
     ready: Ready,
 }
 
-/// Says whether work is welcome, and if not, why.
+/// Readiness check: an error's text says why the process does not accept work.
 type Ready = Box<dyn Fn() -> Result<(), String> + Send + Sync>;
 
 impl Subject {
-    /// Sessions of `source`, as `watch` observed them, under a title: what it is, and perhaps where.
+    /// The sessions of `source`, observed by `watch`, under a title: the program, and perhaps its location.
     #[must_use]
     pub fn new(title: impl Into<String>, source: impl Source, watch: Arc<Watch>) -> Self {
         Self {
@@ -118,14 +118,14 @@ impl Subject {
         }
     }
 
-    /// Shows the numbers of upstreams or tunnels too.
+    /// Adds statistics of another module, such as upstreams or tunnels.
     #[must_use]
     pub fn report(mut self, report: Arc<dyn Report>) -> Self {
         self.reports.push(report);
         self
     }
 
-    /// What `/readyz` asks: an error's text says why work is not welcome, such as "draining".
+    /// Sets the check of `/readyz`: an error's text says why the process is not ready, such as "draining".
     #[must_use]
     pub fn ready(mut self, ready: impl Fn() -> Result<(), String> + Send + Sync + 'static) -> Self {
         self.ready = Box::new(ready);
@@ -139,7 +139,7 @@ impl fmt::Debug for Subject {
     }
 }
 
-/// The running admin port; dropping it closes it at once.
+/// The running admin interface; dropping it closes its port at once.
 #[derive(Debug)]
 pub struct Admin {
     addr: SocketAddr,
@@ -147,32 +147,32 @@ pub struct Admin {
 }
 
 impl Admin {
-    /// Where it listens, the port filled in.
+    /// The listening address, with the actual port.
     #[must_use]
     pub const fn local_addr(&self) -> SocketAddr {
         self.addr
     }
 }
 
-/// Why there is no admin port.
+/// Why the admin interface did not start.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum AdminError {
-    /// It would be open to others than this machine.
+    /// The address is reachable from other machines.
     #[error(
         "admin.listen: {0} is not a loopback address; use 127.0.0.1 or [::1], and a reverse proxy \
          that authenticates for others"
     )]
     NotLocal(SocketAddr),
-    /// The address cannot be used.
+    /// The address cannot be bound.
     #[error("admin.listen: {0}")]
     Listen(#[source] smig::Error),
 }
 
-/// Opens the admin port.
+/// Starts the admin interface.
 ///
 /// # Errors
-/// An address that is not this machine's own, or that cannot be bound.
+/// The address is not a loopback address, or cannot be bound.
 pub fn start(spec: &AdminSpec, subject: Subject) -> Result<Admin, AdminError> {
     if !spec.listen.ip().to_canonical().is_loopback() {
         return Err(AdminError::NotLocal(spec.listen));

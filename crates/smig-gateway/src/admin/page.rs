@@ -1,4 +1,4 @@
-//! The page: one file, built into the program, that loads nothing and runs nothing but itself.
+//! The admin page: one self-contained file, embedded in the binary.
 
 use base64::Engine as _;
 use base64::prelude::BASE64_STANDARD;
@@ -6,8 +6,8 @@ use sha2::{Digest as _, Sha256};
 
 pub(super) const PAGE: &str = include_str!("page.html");
 
-/// A Content-Security-Policy that allows the page's own style and script, by their hashes, and requests
-/// to where it came from.
+/// Returns the Content-Security-Policy: it allows the page's own style and script, by their hashes, and
+/// requests to the page's origin.
 pub(super) fn policy() -> String {
     let style = hash(between(PAGE, "<style>", "</style>"));
     let script = hash(between(PAGE, "<script>", "</script>"));
@@ -38,7 +38,7 @@ mod tests {
         }
         assert_eq!(PAGE.matches("<script>").count(), 1);
         assert_eq!(PAGE.matches("<style>").count(), 1);
-        // What the policy forbids, a browser would drop without a word to us.
+        // A browser blocks what the policy forbids, and the server is not notified.
         for inline in [" style=\"", " onclick=", "javascript:"] {
             assert!(!PAGE.contains(inline), "the page's policy forbids {inline}");
         }

@@ -1,35 +1,35 @@
-//! What other rooms of the house tell operators: numbers of upstreams and tunnels.
+//! Statistics that other modules contribute to the admin page and to `/metrics`.
 //!
-//! One list of each, filled by whoever has some; names and units of the metrics are in `metrics`.
+//! Names and units of the metrics are in `metrics`.
 
 use serde::Serialize;
 
-/// Somebody who has numbers for operators. Asked at each scrape, and a few times a second while the
-/// page is open.
+/// A module with statistics for operators. Called at each scrape, and a few times a second while a client
+/// reads the page's events.
 pub trait Report: Send + Sync + 'static {
-    /// Adds them.
+    /// Adds the module's statistics.
     fn report(&self, to: &mut Reported);
 }
 
-/// What was reported.
+/// The statistics of all modules.
 #[derive(Clone, Debug, Default, PartialEq, Serialize)]
 pub struct Reported {
-    /// Servers that requests go to.
+    /// Servers of the upstreams.
     pub upstreams: Vec<UpstreamReport>,
     /// Tunnels, by kind.
     pub tunnels: Vec<TunnelReport>,
-    /// Lines that were dropped since the start, if there is an access log.
+    /// Access log lines dropped since the start, if there is an access log.
     pub unlogged: Option<u64>,
-    /// Spans for a collector, if there is one.
+    /// Counters of exported spans, if there is a collector.
     pub telemetry: Option<TelemetryReport>,
 }
 
-/// What became of spans that have ended.
+/// Counters of spans that have ended.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
 pub struct TelemetryReport {
-    /// The collector took them.
+    /// Accepted by the collector.
     pub sent: u64,
-    /// It did not, or too many waited for it.
+    /// Dropped: the export failed, or the queue was full.
     pub dropped: u64,
 }
 
@@ -40,37 +40,37 @@ pub struct UpstreamReport {
     pub upstream: String,
     /// The server's URL.
     pub server: String,
-    /// Whether requests are sent there.
+    /// Whether the balancer may pick this server.
     pub healthy: bool,
-    /// Requests that run now.
+    /// Active requests.
     pub running: u64,
-    /// Connections that are open now.
+    /// Connections that are open or being made.
     pub connections: u64,
     /// Requests since the start.
     pub requests: u64,
-    /// Of these, the ones that got no whole answer.
+    /// Of these, the ones without a complete response.
     pub failures: u64,
 }
 
 /// Tunnels of one kind.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct TunnelReport {
-    /// How they are asked for: `connect`, `upgrade`, `socks`, `port`.
+    /// How they are requested: `connect`, `upgrade`, `socks`, `port`.
     pub kind: &'static str,
-    /// Open now.
+    /// Open tunnels.
     pub open: u64,
     /// Opened since the start.
     pub opened: u64,
-    /// Of these, the ones whose stream moved to another connection.
+    /// Of these, the ones whose stream migrated to another connection.
     pub moved: u64,
-    /// Octets from clients, of open ones too.
+    /// Bytes from clients, including those of open tunnels.
     pub octets_in: u64,
-    /// Octets to clients.
+    /// Bytes to clients.
     pub octets_out: u64,
-    /// Those that have ended, by why: `in_order`; an end broke, `client` or `far`; `idle`; `stopped`.
+    /// Closed tunnels by reason: `in_order`; an end failed, `client` or `far`; `idle`; `stopped`.
     pub ended: Vec<(&'static str, u64)>,
-    /// How long they lasted: upper bounds, seconds, and how many ended within and beyond the bound before.
+    /// Histogram of their durations, not cumulative: upper bound of each bucket in seconds, and its count.
     pub lasted: Vec<(f64, u64)>,
-    /// All of them together.
+    /// Sum of the durations, seconds.
     pub lasted_seconds: f64,
 }

@@ -1,5 +1,5 @@
-//! Pictures of what runs, shared by all who look: taken when somebody asks, and not more often than a
-//! few times a second however many ask.
+//! Snapshots of the sessions, shared by all readers: taken on request, and at most once per [`PERIOD`]
+//! however many readers there are.
 
 use std::sync::Arc;
 use std::time::{Duration, SystemTime};
@@ -14,7 +14,7 @@ use super::json::{Sessions, millis};
 use super::watch::Watch;
 use super::{Reported, Subject};
 
-/// Time between two pictures.
+/// Minimum time between two snapshots.
 pub(super) const PERIOD: Duration = Duration::from_millis(250);
 
 #[derive(Debug)]
@@ -23,28 +23,28 @@ pub(super) struct Sampler {
     last: Mutex<Option<Sample>>,
 }
 
-/// A picture, ready to be sent.
+/// A snapshot, serialized.
 #[derive(Clone, Debug)]
 pub(super) struct Sample {
-    /// Of the pictures of this process.
+    /// Sequence number of the snapshot.
     pub(super) number: u64,
     taken: Instant,
-    /// What `/api/sessions` answers.
+    /// The body of `/api/sessions`.
     pub(super) sessions: Bytes,
-    /// The same and more, as an event of the page.
+    /// The same with counters and statistics, as an event of the page.
     pub(super) event: Bytes,
 }
 
-/// What the page is fed with.
+/// The data of a page event.
 #[derive(Debug, Serialize)]
 struct Picture<'a> {
     at_ms: u64,
     #[serde(flatten)]
     sessions: &'a Sessions,
     counters: serde_json::Value,
-    /// Why work is not welcome; nothing if it is.
+    /// Why the process is not ready; `None` if it is.
     not_ready: Option<String>,
-    /// Small requests that ended since the last picture: session, connection, milliseconds.
+    /// Small requests that ended since the last snapshot: session, connection, milliseconds.
     ended: Vec<(String, String, f64)>,
     #[serde(flatten)]
     reported: Reported,
@@ -63,7 +63,7 @@ impl Sampler {
         &self.subject
     }
 
-    /// A picture that is fresh enough.
+    /// Returns a snapshot that is younger than [`PERIOD`]; takes one if there is none.
     pub(super) async fn get(&self) -> Result<Sample, serde_json::Error> {
         let mut last = self.last.lock().await;
         if let Some(sample) = &*last
@@ -107,7 +107,7 @@ impl Sampler {
 }
 
 impl Subject {
-    /// What upstreams and tunnels report now.
+    /// Collects the current statistics of all modules.
     pub(super) fn reported(&self) -> Reported {
         let mut reported = Reported::default();
         for report in &self.reports {

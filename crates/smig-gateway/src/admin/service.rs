@@ -1,4 +1,4 @@
-//! The admin port's addresses: which request gets which answer.
+//! The paths of the admin interface and their handlers.
 
 use std::convert::Infallible;
 use std::future::Future;
@@ -22,7 +22,7 @@ use super::sampler::Sampler;
 
 type Body = Either<Full<Bytes>, Events>;
 
-/// Answers operators.
+/// The handler of the admin interface.
 #[derive(Clone, Debug)]
 pub(super) struct Desk {
     sampler: Arc<Sampler>,
@@ -55,7 +55,7 @@ impl Desk {
 
     async fn find(&self, request: &Request<()>) -> Response<Body> {
         if !is_local(request) {
-            // A page of somebody else, in a browser of this machine, under a name that leads here.
+            // A foreign page in a local browser, under a name that resolves to this machine.
             return text(
                 StatusCode::MISDIRECTED_REQUEST,
                 "ask by a loopback address or localhost\n",
@@ -116,7 +116,8 @@ impl Service<Request<Incoming>> for Desk {
     }
 }
 
-/// Whether the request names this machine as such: other names may be anybody's (DNS rebinding).
+/// Returns whether the request names this machine by a loopback address or as localhost. Any other name may
+/// be an attacker's (DNS rebinding).
 fn is_local(request: &Request<()>) -> bool {
     let host = request.uri().authority().map(Authority::as_str);
     let host = host.or_else(|| named(request.headers())).unwrap_or_default();

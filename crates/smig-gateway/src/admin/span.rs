@@ -1,8 +1,9 @@
-//! A tracing span for a request, filled in as things become known: how it was asked for, where it
-//! went, what came of it, and at the end its octets and its moves.
+//! Tracing spans of requests. Attributes are recorded as they become known: how the request was made, where
+//! it was routed, its outcome, and at its end its bytes and its migrations.
 //!
-//! Field names are OpenTelemetry's where it has one. Spans are of level DEBUG and of one target, so that
-//! nobody pays for them who has not asked for them. Where there is telemetry a collector gets the same.
+//! Attribute names follow OpenTelemetry's semantic conventions where these have one. Spans have level DEBUG
+//! and one target, so that they cost nothing unless a subscriber enables them. With telemetry, the same
+//! spans are exported to a collector.
 
 use std::collections::HashMap;
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -18,38 +19,39 @@ use tracing::{Level, Span};
 use super::Watch;
 use crate::telemetry::{Traced, Tracer};
 
-/// The target of the spans: what a subscriber's filter names.
+/// The target of the spans, for a subscriber's filter.
 pub const TARGET: &str = "smig_gateway::request";
 
-/// Requests that are followed at once, at most; further ones lack octets and moves.
+/// Maximum number of streams followed at the same time; further spans lack bytes and migrations.
 const FOLLOWED: usize = 4096;
 
-/// Characters of a text that a collector gets: what clients say is kept until it is sent.
+/// Maximum length in characters of an exported text: the client controls it, and it is buffered until it
+/// is sent.
 const MAX_TEXT: usize = 1024;
 
-/// Methods that everybody knows: a client can invent others without end.
+/// The well-known methods; all others are `_OTHER`, so that clients cannot create unlimited values.
 const METHODS: [&str; 9] =
     ["GET", "HEAD", "POST", "PUT", "DELETE", "CONNECT", "OPTIONS", "TRACE", "PATCH"];
 
-/// One request's span. The span ends when this is dropped and the stream has ended.
+/// A request's span. It ends when this is dropped and the stream has ended.
 #[derive(Clone, Debug)]
 pub struct RequestSpan {
-    /// For who subscribes to this process's spans.
+    /// For subscribers within this process.
     span: Span,
-    /// For a collector.
+    /// For the exporter.
     traced: Option<Traced>,
-    /// Its stream ends it.
+    /// The span ends with its stream.
     has_stream: bool,
 }
 
-/// What is known of a request at its beginning.
+/// What is known about a request at its start.
 struct Asked<'a> {
-    /// The method, for HTTP.
+    /// The method of an HTTP request.
     method: Option<&'a Method>,
-    /// How it was asked for, otherwise.
+    /// The protocol, which is the span's name where there is no known method.
     way: &'static str,
     route: Option<&'a str>,
-    /// The host that it is for.
+    /// The target host.
     to: Option<&'a Authority>,
     path: &'a str,
     scheme: Option<&'a str>,
@@ -129,7 +131,7 @@ const fn version(version: Version) -> Option<&'static str> {
 }
 
 impl RequestSpan {
-    /// Begins a span for a request to the host `to` that took `route`, and lets `watch` end it with the
+    /// Starts a span for a request to the host `to` that matched `route`. `watch` ends it together with the
     /// stream.
     #[must_use]
     pub fn begin<B>(
@@ -141,14 +143,14 @@ impl RequestSpan {
         Self::new(&Asked::of(request, to, Some(route)), watch.tracer()).followed(request, watch)
     }
 
-    /// The same for a request to another host, by a forward proxy.
+    /// Starts a span for a request that a forward proxy sends to another host.
     #[must_use]
     pub fn forwarded<B>(request: &Request<B>, watch: &Watch) -> Self {
         let asked = Asked::of(request, request.uri().authority(), None);
         Self::new(&asked, watch.tracer()).followed(request, watch)
     }
 
-    /// Begins a span for a local program's request to an agent.
+    /// Starts a span for a local program's request to an agent.
     pub(crate) fn local<B>(
         request: &Request<B>,
         to: Option<&Authority>,
@@ -157,7 +159,7 @@ impl RequestSpan {
         Self::new(&Asked::of(request, to, None), tracer)
     }
 
-    /// Begins a span for a tunnel that a local program asked an agent for by something else than HTTP.
+    /// Starts a span for a tunnel that a local program requested from an agent by a protocol other than HTTP.
     pub(crate) fn tunnel(way: &'static str, to: &Authority, tracer: Option<&Tracer>) -> Self {
         let (method, route, path) = (None, None, "");
         let (scheme, version, headers) = (None, None, None);
@@ -203,25 +205,25 @@ impl RequestSpan {
         self
     }
 
-    /// Whether anybody asks for it.
+    /// Returns whether the span is enabled in this process or exported.
     pub(crate) fn is_wanted(&self) -> bool {
         self.traced.is_some() || !self.span.is_disabled()
     }
 
-    /// Whether it lasts as long as a stream.
+    /// Returns whether the span ends with its stream.
     pub(crate) const fn has_stream(&self) -> bool {
         self.has_stream
     }
 
-    /// Names this span in a request that is sent on (W3C Trace Context). Without telemetry the fields of
-    /// the client stay.
+    /// Sets this span as the parent in a forwarded request's fields (W3C Trace Context). Without telemetry the
+    /// client's fields are left in place.
     pub(crate) fn tell(&self, headers: &mut HeaderMap) {
         if let Some(traced) = &self.traced {
             traced.tell(headers);
         }
     }
 
-    /// The request goes to this upstream.
+    /// Records the upstream of the request.
     pub fn sent_to(&self, upstream: &str) {
         self.span.record("smig.upstream", upstream);
         if let Some(traced) = &self.traced {
@@ -229,7 +231,7 @@ impl RequestSpan {
         }
     }
 
-    /// The response has this status.
+    /// Records the status of the response.
     pub fn answered(&self, status: StatusCode) {
         self.record("http.response.status_code", status.as_u16().into());
         if status.is_server_error() {
@@ -237,7 +239,7 @@ impl RequestSpan {
         }
     }
 
-    /// It is over: octets of both bodies, and the stream that carried it.
+    /// Records the bytes of both bodies, and the migrations of the stream.
     pub(crate) fn ended(&self, received: Option<u64>, sent: u64, stream: Option<&StreamInfo>) {
         if !self.is_wanted() {
             return;
@@ -251,7 +253,7 @@ impl RequestSpan {
         }
     }
 
-    /// It broke off.
+    /// Records that the exchange failed.
     pub(crate) fn broke(&self, how: &str) {
         self.failed(how);
     }
@@ -272,10 +274,10 @@ impl RequestSpan {
     }
 }
 
-/// Spans of streams that have not ended.
+/// Spans of open streams.
 #[derive(Debug, Default)]
 pub(super) struct Spans {
-    /// So that nobody waits for the lock when there are none.
+    /// Avoids the lock when there are none.
     count: AtomicUsize,
     spans: Mutex<HashMap<(SessionId, StreamKey), RequestSpan>>,
 }
@@ -300,14 +302,14 @@ impl Spans {
         span
     }
 
-    /// Nothing more will be observed: what still ran was cut.
+    /// Marks all remaining spans as cut and ends them: the observed server has stopped.
     pub(super) fn cut(&self) {
         let spans = std::mem::take(&mut *self.lock());
         self.count.store(0, Ordering::Relaxed);
         spans.into_values().for_each(|span| span.failed("cut"));
     }
 
-    /// Tells a span what was observed of its stream.
+    /// Updates the span of an observed stream.
     pub(super) fn on(&self, what: &Observed) {
         if self.count.load(Ordering::Relaxed) == 0 {
             return;

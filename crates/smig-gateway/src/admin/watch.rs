@@ -1,4 +1,4 @@
-//! The observer: counts requests, keeps the log, and tells who looks at once.
+//! The observer: counts requests, records the log, and notifies connected readers.
 
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -13,16 +13,16 @@ use super::metrics::Requests;
 use super::span::Spans;
 use crate::telemetry::Tracer;
 
-/// A request below this many octets, both bodies together, is a small one: somebody waits for it.
+/// Requests with fewer bytes, both bodies together, count as small, that is, latency-sensitive.
 pub(super) const SMALL: u64 = 64 << 10;
-/// Records that a slow reader may fall behind; then it is told how many it missed.
+/// Records that a slow reader may lag behind; beyond that it gets the number that it missed.
 const BEHIND: usize = 256;
-/// Small requests that are shown one by one, from one sample to the next.
+/// Maximum number of small requests reported individually per snapshot.
 const SHOWN: usize = 256;
-/// Who may look at once.
+/// Maximum number of concurrent readers of the event stream.
 const MAX_LOOKERS: usize = 16;
 
-/// Observes a server or a client for its operators: give it to the builder as observer, and to
+/// The observer of a server or a client for the admin interface: pass it to the builder as observer, and to
 /// [`Subject::new`](super::Subject::new).
 #[derive(Debug)]
 pub struct Watch {
@@ -32,11 +32,11 @@ pub struct Watch {
     ended: Mutex<Vec<Small>>,
     requests: Requests,
     spans: Spans,
-    /// Who sends spans to a collector.
+    /// The tracer that exports spans to a collector.
     tracer: Option<Tracer>,
 }
 
-/// A small request that has ended.
+/// A completed small request.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Small {
     pub(super) place: StreamPlace,
@@ -44,13 +44,13 @@ pub(super) struct Small {
 }
 
 impl Watch {
-    /// One that has seen nothing yet.
+    /// An observer without telemetry.
     #[must_use]
     pub fn new() -> Arc<Self> {
         Self::with(None)
     }
 
-    /// One whose spans go to a collector as well, if there is one.
+    /// An observer that also exports spans, if there is a tracer.
     pub(crate) fn with(tracer: Option<Tracer>) -> Arc<Self> {
         Arc::new(Self {
             log: Mutex::default(),
@@ -75,7 +75,7 @@ impl Watch {
         self.tracer.as_ref()
     }
 
-    /// What was observed is over: spans that have not ended do now.
+    /// Ends the remaining spans: the observed server has stopped.
     pub(crate) fn cut(&self) {
         self.spans.cut();
     }
@@ -84,7 +84,8 @@ impl Watch {
         self.log.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Begins to look, unless too many do: what was kept, and what comes.
+    /// Registers a reader: returns the buffered records, and a receiver of the following ones; `None` at the
+    /// limit of readers.
     pub(super) fn look(
         self: &Arc<Self>,
     ) -> Option<(Vec<Bytes>, broadcast::Receiver<Bytes>, Looker)> {
@@ -93,12 +94,12 @@ impl Watch {
             return None;
         }
         let looker = Looker(Arc::clone(self));
-        // Under the lock nothing is told twice, and nothing is missed.
+        // Under the lock, no record is missed or duplicated.
         let log = self.log();
         Some((log.records(), self.live.subscribe(), looker))
     }
 
-    /// Takes the small requests that have ended while somebody looked.
+    /// Takes the small requests that completed while a reader was connected.
     pub(super) fn take_ended(&self) -> Vec<Small> {
         core::mem::take(&mut *self.ended.lock().unwrap_or_else(PoisonError::into_inner))
     }
@@ -129,7 +130,7 @@ impl Observer for Watch {
             told => {
                 let mut log = self.log();
                 if let Some(record) = log.add(told, self.live.receiver_count() > 0) {
-                    // Who looked may just have gone.
+                    // The last reader may just have disconnected.
                     drop(self.live.send(record));
                 }
             }
@@ -137,7 +138,7 @@ impl Observer for Watch {
     }
 }
 
-/// Somebody who looks; no longer when dropped.
+/// A registered reader; dropping it unregisters it.
 #[derive(Debug)]
 pub(super) struct Looker(Arc<Watch>);
 

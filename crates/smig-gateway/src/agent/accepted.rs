@@ -1,5 +1,6 @@
-//! A local client's socket, and response bodies for it: what breaks, or is given up in the middle, resets
-//! the connection, so that a client that reads to the end does not take a part for the whole.
+//! A local client's socket, and its response bodies. A response or tunnel that fails or is cancelled resets
+//! the connection, so that a client that reads to the end does not take a truncated response for a complete
+//! one.
 
 use std::io;
 use std::pin::Pin;
@@ -20,15 +21,15 @@ use super::gateway::Gateway;
 use crate::admin::span::RequestSpan;
 use crate::tunnel::Abort;
 
-/// How far a connection is with what its client waits for.
+/// Whether a connection's current response or tunnel is complete.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Progress(Arc<AtomicU8>);
 
-/// The client has, or is about to get, all that there is for it.
+/// No response or tunnel is under way, or it has reached its end.
 const WHOLE: u8 = 0;
-/// A response's body, or a tunnel, is not at its end.
+/// A response's body, or a tunnel, has not reached its end.
 const UNDER_WAY: u8 = 1;
-/// It will never be.
+/// It failed and will not reach its end.
 const BROKEN: u8 = 2;
 
 impl Progress {
@@ -40,9 +41,9 @@ impl Progress {
         self.0.store(BROKEN, Ordering::Relaxed);
     }
 
-    /// It is at its end, unless it broke.
+    /// Marks it as complete, unless it failed.
     pub(super) fn end(&self) {
-        // Only who began it ends or breaks it.
+        // Only the owner that called `begin` may end or fail it.
         let _ = self.0.compare_exchange(UNDER_WAY, WHOLE, Ordering::Relaxed, Ordering::Relaxed);
     }
 
@@ -51,14 +52,14 @@ impl Progress {
     }
 }
 
-/// A socket that was accepted. Dropped in the middle of something it is reset.
+/// An accepted socket. If it is dropped before a response or tunnel is complete, it is reset.
 #[derive(Debug)]
 pub(super) struct Accepted {
     tcp: TcpStream,
-    /// Octets that were read to see what is spoken.
+    /// Bytes that were read to detect the protocol.
     first: Bytes,
     progress: Progress,
-    /// The system has all that was written.
+    /// Everything written was handed to the kernel.
     flushed: bool,
 }
 
@@ -71,8 +72,8 @@ impl Accepted {
         self.progress.clone()
     }
 
-    /// Reads as much as is needed to see whether the client begins with `preface`. What was read is read
-    /// again. Silence for `patience`, an end and an error mean that it does not.
+    /// Reads until it is certain whether the client's first bytes are `preface`. The bytes are buffered and
+    /// returned again by the next read. Silence for `patience`, end of file and errors count as a mismatch.
     pub(super) async fn begins_with(&mut self, preface: &[u8], patience: Duration) -> bool {
         let mut first = BytesMut::with_capacity(preface.len());
         let until = Instant::now() + patience;
@@ -134,7 +135,7 @@ impl AsyncWrite for Accepted {
 
     fn poll_shutdown(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
         if !self.progress.is_whole() {
-            // An end in order is just what must not be said.
+            // Do not send FIN: the client would take a truncated response for a complete one.
             return Poll::Ready(Ok(()));
         }
         ready!(Pin::new(&mut self.tcp).poll_shutdown(cx))?;
@@ -159,13 +160,14 @@ impl AsyncWrite for Accepted {
 /// A response's body for a local client.
 #[derive(Debug)]
 pub(super) enum LocalBody {
-    /// An answer of the agent's own.
+    /// A response that the agent generates.
     Text(Full<Bytes>),
-    /// What comes by the session.
+    /// A body received over the session.
     Session { body: Incoming, sending: Sending, gateway: Arc<Gateway>, told: Told },
 }
 
-/// Tells a connection of its response's body: hyper lets go of one that it has all of, or that failed.
+/// Marks the connection's response as complete when dropped: hyper drops a body that was read to its end,
+/// or that failed.
 #[derive(Debug)]
 pub(super) struct Sending(Progress);
 
@@ -175,7 +177,7 @@ impl Drop for Sending {
     }
 }
 
-/// Tells a span what came, when the body is dropped.
+/// Records the received bytes in the span when the body is dropped.
 #[derive(Debug)]
 pub(super) struct Told {
     span: RequestSpan,

@@ -1,8 +1,8 @@
-//! Why a local client gets no answer, in each language that local clients speak.
+//! Failures of local requests, with their form in each protocol of local clients.
 
 use http::StatusCode;
 
-/// A request that is not answered by its destination.
+/// Why a request got no response from its destination.
 #[derive(Debug)]
 pub(super) struct Failure {
     status: StatusCode,
@@ -40,7 +40,7 @@ impl Failure {
         self
     }
 
-    /// Says more by a proxy error type (RFC 9209 section 2.3).
+    /// Sets the SOCKS reply by a proxy error type (RFC 9209 section 2.3).
     pub(super) fn because(mut self, kind: Option<&str>) -> Self {
         self.reply = match kind {
             Some("connection_refused") => Reply::ConnectionRefused,

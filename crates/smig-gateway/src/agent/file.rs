@@ -1,4 +1,4 @@
-//! The file that describes an agent.
+//! The agent's configuration file.
 
 use std::net::{Ipv4Addr, SocketAddr};
 use std::path::{Path, PathBuf};
@@ -15,47 +15,47 @@ use super::spec::PortForward;
 use crate::admin::AdminSpec;
 use crate::telemetry::TelemetrySpec;
 
-/// The keys of the file's top.
+/// The top-level keys of the file.
 const KEYS: [&str; 5] = ["gateway", "listen", "limits", "admin", "telemetry"];
 
-/// What an agent is told.
+/// The configuration of an agent.
 #[derive(Clone, Debug, PartialEq)]
 pub struct AgentFile {
-    /// By whom its traffic goes.
+    /// The gateway that carries its traffic.
     pub gateway: GatewaySpec,
-    /// Where programs find it.
+    /// The local ports.
     pub listen: EntranceSpec,
-    /// What one agent may hold.
+    /// Resource limits.
     pub limits: LimitSpec,
-    /// The live page; absent: none.
+    /// The admin page; disabled if absent.
     pub admin: Option<AdminSpec>,
-    /// The collector that gets spans of requests; absent: none.
+    /// The collector of request spans; disabled if absent.
     pub telemetry: Option<TelemetrySpec>,
 }
 
-/// The gateway.
+/// How to reach the gateway.
 #[derive(Clone, Debug, PartialEq, Eq, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct GatewaySpec {
     /// `https://host:port`.
     #[serde(deserialize_with = "gateway_url")]
     pub url: Origin,
-    /// A file with the token that it wants.
+    /// A file with the token for the gateway.
     pub token_file: Option<PathBuf>,
-    /// Basic authentication as this user; the token is the password.
+    /// The user of Basic authentication; the token is the password.
     pub user: Option<String>,
-    /// Authorities of its certificate, PEM; the system's unless set.
+    /// CA certificates for the gateway, PEM; the system's unless set.
     pub ca: Option<PathBuf>,
-    /// Accept every certificate.
+    /// Accepts any certificate.
     #[serde(default)]
     pub insecure: bool,
-    /// Until one attempt to connect is given up.
+    /// Timeout of one connection attempt.
     #[serde(default = "connect_timeout", deserialize_with = "deserialize_time")]
     pub connect_timeout: Duration,
-    /// Whether streams may move.
+    /// Whether streams may migrate.
     #[serde(default = "yes")]
     pub migrate: bool,
-    /// Connections that are kept ready for moves.
+    /// Number of spare connections kept open for migrations.
     #[serde(default = "one")]
     pub spares: usize,
 }
@@ -64,11 +64,11 @@ pub struct GatewaySpec {
 #[derive(Clone, Debug, PartialEq, Eq, Deserialize)]
 #[serde(deny_unknown_fields, default)]
 pub struct EntranceSpec {
-    /// Of the HTTP proxy.
+    /// Addresses of the HTTP proxy.
     pub http: Vec<SocketAddr>,
-    /// Of the SOCKS5 proxy.
+    /// Addresses of the SOCKS5 proxy.
     pub socks: Vec<SocketAddr>,
-    /// That lead to one destination each.
+    /// Forwarded ports, each with one destination.
     pub forward: Vec<PortForward>,
 }
 
@@ -79,16 +79,16 @@ impl Default for EntranceSpec {
     }
 }
 
-/// What one agent may hold.
+/// Resource limits of one agent.
 #[derive(Clone, Debug, PartialEq, Eq, Deserialize)]
 #[serde(deny_unknown_fields, default)]
 pub struct LimitSpec {
-    /// Local connections at once; further ones wait.
+    /// Maximum number of concurrent local connections; further ones wait.
     pub max_connections: usize,
-    /// How long a tunnel may rest; `"never"`: as long as it likes.
+    /// Idle timeout of a tunnel; `"never"`: no limit.
     #[serde(deserialize_with = "deserialize_time_or_never")]
     pub tunnel_idle: Option<Duration>,
-    /// For what runs when the agent ends.
+    /// How long active exchanges may continue at shutdown.
     #[serde(deserialize_with = "deserialize_time")]
     pub drain_timeout: Duration,
 }
@@ -121,7 +121,7 @@ fn gateway_url<'de, D: Deserializer<'de>>(from: D) -> Result<Origin, D::Error> {
 }
 
 impl GatewaySpec {
-    /// A gateway, and everything else as usual.
+    /// A gateway, with defaults for all else.
     #[must_use]
     pub const fn new(url: Origin) -> Self {
         Self {
@@ -136,10 +136,10 @@ impl GatewaySpec {
         }
     }
 
-    /// What a URL says of a gateway.
+    /// Returns the gateway's origin from its URL.
     ///
     /// # Errors
-    /// It is not `https://host:port`.
+    /// The URL is not `https://host:port`.
     pub fn origin(uri: &Uri) -> Result<Origin, String> {
         if uri.scheme_str() != Some("https") {
             return Err("the gateway's URL begins with https://".to_owned());
@@ -152,10 +152,10 @@ impl GatewaySpec {
 }
 
 impl AgentFile {
-    /// Reads a file. Paths in it are looked for in its folder.
+    /// Reads a file. Relative paths in it are resolved against its directory.
     ///
     /// # Errors
-    /// Everything that is wrong with it.
+    /// All faults of the file.
     pub fn load(path: &Path) -> Result<Self, Faults> {
         let text = std::fs::read_to_string(path)
             .map_err(|error| Faults::unreadable(path, "the configuration file", &error))?;
@@ -163,7 +163,7 @@ impl AgentFile {
             .map_err(|faults| Faults { file: path.display().to_string(), faults })
     }
 
-    /// Reads a file's text; `path` is where it is from.
+    /// Parses a file's text; `path` is where it was read.
     ///
     /// # Errors
     /// Every fault, in the file's order.
@@ -183,7 +183,7 @@ impl AgentFile {
             document.fault(&["gateway".to_owned()], what);
         }
         document.finish(&KEYS)?;
-        // Without a gateway there was a fault.
+        // A missing gateway was reported as a fault above.
         let mut gateway = gateway.ok_or_else(Vec::new)?;
         let whole = std::path::absolute(path).unwrap_or_else(|_| path.to_owned());
         let folder = whole.parent().unwrap_or(&whole);
@@ -198,7 +198,7 @@ impl AgentFile {
         Ok(Self { gateway, listen, limits, admin, telemetry })
     }
 
-    /// Whether a file is an agent's: no other program's has this section.
+    /// Returns whether a file configures an agent: only an agent's has the section `gateway`.
     #[must_use]
     pub fn is_one(path: &Path) -> bool {
         let text = std::fs::read_to_string(path).unwrap_or_default();

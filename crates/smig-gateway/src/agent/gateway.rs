@@ -1,7 +1,7 @@
-//! The way to the gateway: kept there, and known why it is not.
+//! The connection to the gateway: established and re-established, with the reason while it is down.
 //!
-//! One task connects. While it has not, requests are told why at once, so that a gateway that comes
-//! back meets one attempt and not one for each request that waits.
+//! A single task connects. While the gateway is unreachable, requests fail at once with the reason, so that
+//! a gateway that comes back meets one attempt, not one for each waiting request.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -20,37 +20,38 @@ use super::spec::Credentials;
 use crate::admin::span::RequestSpan;
 use crate::tunnel::{self, Opened, Stream};
 
-/// Time until the first attempt after one that failed; doubled each time.
+/// Backoff after the first failed attempt; doubled after each further one.
 const BACKOFF: Duration = Duration::from_millis(250);
 const MAX_BACKOFF: Duration = Duration::from_secs(8);
-/// How often it is looked whether the session is still there, if no request finds it gone before.
+/// Interval at which the session is checked, if no request finds it closed before.
 const LOOK: Duration = Duration::from_secs(1);
-/// More than the client's own limits: a gateway that shakes hands and says nothing.
+/// Timeout of connecting. Longer than the client's own timeouts: it covers a gateway that completes the
+/// handshake and then sends nothing.
 const MEETING: Duration = Duration::from_secs(30);
-/// Time for a gateway to open a tunnel; it has its own limits.
+/// Timeout of opening a tunnel; the gateway has its own limits.
 const OPENING: Duration = Duration::from_secs(45);
-/// Octets of a refusal's text that are read.
+/// Maximum number of bytes read of a refusal's text.
 const MAX_TEXT: usize = 4 << 10;
 
-/// How things stand with the gateway.
+/// The state of the connection to the gateway.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Link {
     /// The agent connects for the first time, or again after the connection was lost.
     Connecting,
-    /// The gateway answers, and speaks this.
+    /// The gateway is connected and speaks this protocol.
     Up(Speaks),
-    /// It cannot be reached, and why; the agent goes on trying.
+    /// The gateway is unreachable, and why; the agent keeps trying.
     Away(Arc<str>),
 }
 
-/// The gateway as the local entrances see it.
+/// The interface to the gateway for the local ports.
 #[derive(Debug)]
 pub(super) struct Gateway {
     client: Client,
     origin: Origin,
     credentials: Option<Credentials>,
     link: watch::Sender<Link>,
-    /// A request found the session gone.
+    /// Notified when a request finds the session closed.
     lost: Notify,
     stop: Notify,
 }
@@ -79,7 +80,7 @@ impl Gateway {
         self.stop.notify_one();
     }
 
-    /// Connects, and again whenever the connection is lost.
+    /// Connects, and reconnects whenever the connection is lost.
     pub(super) async fn keep(&self) {
         tokio::select! {
             () = self.stop.notified() => {}
@@ -99,7 +100,7 @@ impl Gateway {
                         () = tokio::time::sleep(LOOK) => {}
                     }
                 }
-                // Away stays what it is until more is known: requests need not wait for each attempt.
+                // The state remains `Away` during the next attempt: requests do not wait for each attempt.
                 Err(why) => {
                     tracing::debug!(%why, "the gateway is away");
                     self.now(Link::Away(why.into()));
@@ -110,7 +111,7 @@ impl Gateway {
         }
     }
 
-    /// Tells those who wait for a change, if it is one.
+    /// Sets the state, and notifies the receivers if it changed.
     fn now(&self, link: Link) {
         self.link.send_if_modified(|known| {
             let changed = *known != link;
@@ -119,7 +120,7 @@ impl Gateway {
         });
     }
 
-    /// Has a session; one that is there already is asked no further.
+    /// Opens a session, or returns immediately if there is one.
     async fn meet(&self) -> Result<Speaks, String> {
         match timeout(MEETING, self.client.connect(&self.origin)).await {
             Ok(Ok(Speaks::Http1)) => {
@@ -131,10 +132,10 @@ impl Gateway {
         }
     }
 
-    /// What the gateway speaks, as soon as it is there.
+    /// Waits for the gateway, and returns the protocol that it speaks.
     ///
     /// # Errors
-    /// It is away.
+    /// The gateway is unreachable.
     pub(super) async fn ready(&self) -> Result<Speaks, Failure> {
         let mut link = self.link.subscribe();
         match link.wait_for(|link| *link != Link::Connecting).await.as_deref() {
@@ -149,7 +150,7 @@ impl Gateway {
         Failure::new(StatusCode::BAD_GATEWAY, text)
     }
 
-    /// What an error of the session means to who waits for an answer.
+    /// Converts an error of the session to a failure of the local request.
     fn failure(&self, error: &smig::Error) -> Failure {
         if error.is_connect() || error.is_transport() {
             self.lost.notify_one();
@@ -162,7 +163,7 @@ impl Gateway {
     /// Opens a tunnel to a destination, whose name the gateway resolves.
     ///
     /// # Errors
-    /// The gateway is away, or refuses.
+    /// The gateway is unreachable, or refuses the tunnel.
     pub(super) async fn tunnel(
         &self,
         target: &Authority,
@@ -185,7 +186,7 @@ impl Gateway {
             match opened {
                 Ok(Opened::Tunnel(_, stream)) => return Ok(stream),
                 Ok(Opened::Refused(response)) => return Err(refusal(response).await),
-                // The session ended just then, and nobody has seen the request.
+                // The session was just closed and did not process the request: safe to retry.
                 Err(error) if error.is_retryable() && !error.is_connect() && !tried => {
                     tried = true;
                 }
@@ -197,7 +198,7 @@ impl Gateway {
     /// Sends a request whose URI names another host.
     ///
     /// # Errors
-    /// The gateway is away, or does not take the agent's credentials.
+    /// The gateway is unreachable, or rejects the agent's credentials.
     pub(super) async fn send<B>(
         &self,
         mut request: Request<B>,
@@ -210,7 +211,7 @@ impl Gateway {
         self.ready().await?;
         self.authorize(&mut request);
         match self.client.request_to(&self.origin, request).await {
-            // An origin's own 407 comes without the challenge, which is for one hop.
+            // An origin's own 407 arrives without the challenge, which is for one hop.
             Ok(response)
                 if response.status() == StatusCode::PROXY_AUTHENTICATION_REQUIRED
                     && response.headers().contains_key(PROXY_AUTHENTICATE) =>
@@ -222,14 +223,14 @@ impl Gateway {
         }
     }
 
-    /// Tells that a stream broke in the middle.
+    /// Triggers a check of the session after a stream failed.
     pub(super) fn on_broken(&self) {
         self.lost.notify_one();
     }
 
     fn authorize<B>(&self, request: &mut Request<B>) {
         let headers = request.headers_mut();
-        // What local programs send is not for the gateway.
+        // Credentials of local programs are not for the gateway.
         headers.remove(PROXY_AUTHORIZATION);
         if let Some(credentials) = &self.credentials {
             headers.insert(PROXY_AUTHORIZATION, credentials.value());
@@ -237,11 +238,11 @@ impl Gateway {
     }
 }
 
-/// A refusal in the gateway's own words.
+/// Converts a refusal to a failure with the gateway's text.
 async fn refusal(response: Response<Incoming>) -> Failure {
     let status = response.status();
     if status == StatusCode::PROXY_AUTHENTICATION_REQUIRED {
-        // Passed on it would have browsers ask their users for a password.
+        // If it were forwarded, browsers would prompt their users for a password.
         let text = "the gateway wants a token, and does not take this agent's";
         return Failure::new(StatusCode::BAD_GATEWAY, text.to_owned()).not_allowed();
     }
@@ -251,7 +252,7 @@ async fn refusal(response: Response<Incoming>) -> Failure {
         .and_then(|value| value.to_str().ok())
         .and_then(|value| value.split(';').find_map(|part| part.trim().strip_prefix("error=")))
         .map(str::to_owned);
-    // A text that does not come is no reason to wait, or to fail differently.
+    // Bound the wait: a text that does not arrive in time is left out.
     let body =
         timeout(Duration::from_secs(5), Limited::new(response.into_body(), MAX_TEXT).collect());
     let text = match body.await {
@@ -267,7 +268,8 @@ async fn refusal(response: Response<Incoming>) -> Failure {
     Failure::new(status, text).because(kind.as_deref())
 }
 
-/// Half of it to all of it, so that agents that lost their gateway together do not come back together.
+/// Returns a random duration between half of `backoff` and all of it, so that agents that lost their gateway
+/// at the same time do not reconnect at the same time.
 fn jitter(backoff: Duration) -> Duration {
     use std::hash::{BuildHasher as _, RandomState};
     let random = RandomState::new().hash_one(0_u8);

@@ -1,4 +1,4 @@
-//! Local connections: accepted, counted, given to what their port speaks.
+//! Local listeners: accept connections within the limit, and dispatch them by the protocol of their port.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -11,10 +11,10 @@ use tokio::task::JoinSet;
 use super::spec::PortForward;
 use super::{Shared, port, proxy, socks};
 
-/// How long nothing is accepted after the system refused.
+/// Pause after `accept` failed.
 const PAUSE: Duration = Duration::from_millis(100);
 
-/// What a local port speaks.
+/// The protocol of a local port.
 #[derive(Clone, Debug)]
 pub(super) enum Entrance {
     Http,
@@ -22,16 +22,17 @@ pub(super) enum Entrance {
     Port(Arc<PortForward>),
 }
 
-/// Becomes true when the agent is to end.
+/// Becomes true at the agent's shutdown.
 pub(super) type Stop = watch::Receiver<bool>;
 
-/// Waits for the agent's end.
+/// Waits for the agent's shutdown.
 pub(super) async fn stopped(mut stop: Stop) {
-    // A sender that is gone means the same.
+    // A dropped sender means the same.
     let _ = stop.wait_for(|&stop| stop).await;
 }
 
-/// Serves a port until the agent ends, then waits for what runs. Dropped, it resets what runs.
+/// Serves a port until the agent's shutdown, then waits for active connections. Dropping the future resets
+/// them.
 pub(super) async fn accept_all(
     listener: TcpListener,
     entrance: Entrance,
@@ -75,7 +76,7 @@ async fn serve(
     stop: Stop,
 ) {
     let _place = place;
-    // Small pieces wait for nobody; the connection may be gone already.
+    // Disable Nagle's algorithm; the connection may be closed already.
     let _ = tcp.set_nodelay(true);
     match entrance {
         Entrance::Http => proxy::serve(tcp, shared, stop).await,
@@ -84,11 +85,11 @@ async fn serve(
     }
 }
 
-/// What the system has accepted already, as far as there are places: a listener that is closed over its
-/// queue resets those who wait there.
+/// Accepts the connections in the kernel's queue, as far as the limit allows: closing a listener resets those
+/// that are still queued.
 fn waiting(listener: TcpListener, shared: &Shared) -> Vec<(TcpStream, OwnedSemaphorePermit)> {
     let mut accepted = Vec::new();
-    // The system is asked itself: the runtime may not know yet what waits.
+    // Ask the kernel directly: the runtime may not yet have seen that the listener is readable.
     let Ok(listener) = listener.into_std() else { return accepted };
     while let Ok(place) = Arc::clone(&shared.places).try_acquire_owned()
         && let Ok((tcp, _)) = listener.accept()
@@ -103,7 +104,7 @@ fn waiting(listener: TcpListener, shared: &Shared) -> Vec<(TcpStream, OwnedSemap
     accepted
 }
 
-/// The next connection, when there is a place for it.
+/// Accepts the next connection once the limit allows one more.
 async fn accept(
     listener: &TcpListener,
     shared: &Shared,

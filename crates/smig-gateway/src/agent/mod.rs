@@ -1,8 +1,8 @@
-//! The agent: a local proxy whose traffic travels in one session to a gateway.
+//! The agent: a local proxy whose traffic is carried by one session to a gateway.
 //!
-//! Whatever comes in by a local port becomes a stream of the session: a tunnel by CONNECT, or a
-//! request. What becomes of the session is the client's business ([`smig::Client`]) and that of
-//! `gateway`, which keeps it there and knows why it is not.
+//! Each connection or request to a local port becomes a stream of the session: a CONNECT tunnel, or a request.
+//! The session itself belongs to the client ([`smig::Client`]); `gateway` keeps it connected, and knows why it
+//! is not.
 
 mod accepted;
 mod failure;
@@ -37,7 +37,7 @@ use crate::admin::{self, Admin, Subject, Watch};
 use crate::telemetry::{self, Telemetry, Tracer};
 use crate::tunnel::Tunnels;
 
-/// A running agent. Dropping it ends it at once: what is open is reset.
+/// A running agent. Dropping it stops it at once: open connections are reset.
 #[derive(Debug)]
 pub struct Agent {
     http: Vec<SocketAddr>,
@@ -50,28 +50,28 @@ pub struct Agent {
     telemetry: Option<Telemetry>,
 }
 
-/// What every entrance of an agent shares.
+/// State that all local ports of an agent share.
 #[derive(Debug)]
 struct Shared {
     gateway: Arc<Gateway>,
-    /// Where the SOCKS entrance is, for the PAC file.
+    /// The address of the SOCKS proxy, for the PAC file.
     socks: Option<SocketAddr>,
     tunnel_idle: Option<Duration>,
     tunnels: Tunnels,
-    /// Who sends spans to a collector.
+    /// The tracer that exports spans to a collector.
     tracer: Option<Tracer>,
     places: Arc<Semaphore>,
 }
 
-/// HTTP/2 settings that fit an agent. Some of its streams may end at programs that do not read: the
-/// windows of many of them together fit into the connection's, so that they do not hold up the rest.
+/// HTTP/2 settings for an agent. Some of its streams may end at programs that do not read: the connection's
+/// window holds those of many streams, so that they do not block the others.
 #[must_use]
 pub fn engine() -> Config {
     Config { stream_window: 2 << 20, connection_window: 64 << 20, ..Config::client() }
 }
 
-/// A client's description that fits an agent: its settings, and sockets that notice within half a minute
-/// that the gateway, or the network to it, is gone.
+/// A client builder for an agent: its HTTP/2 settings, and sockets that detect within half a minute that the
+/// gateway, or the network path to it, is lost.
 #[must_use]
 pub fn client() -> ClientBuilder {
     let noticing = |mut options: SocketOptions| {
@@ -84,22 +84,24 @@ pub fn client() -> ClientBuilder {
         .bulk_socket(noticing(SocketOptions::bulk()))
 }
 
-/// Requests that may wait for the gateway, however few connections may be open: calls share them.
+/// Minimum length of the queue of requests that wait for the gateway, however few connections are allowed:
+/// one connection may carry many gRPC calls.
 const MIN_QUEUE: usize = 1024;
 
 impl Agent {
-    /// Binds the local addresses and begins to connect to the gateway. `client` begins as [`client()`],
-    /// and says whom to trust.
+    /// Binds the local addresses and starts to connect to the gateway. `client` is built on [`client()`], and
+    /// sets the trusted CAs.
     ///
     /// # Errors
-    /// An address that cannot be bound, certificates that cannot be read.
+    /// An address that cannot be bound, certificates that cannot be read, or an invalid telemetry or admin
+    /// configuration.
     pub async fn start(spec: AgentSpec, client: ClientBuilder) -> io::Result<Self> {
         let telemetry = spec.telemetry.as_ref();
         let telemetry = telemetry.map(|spec| Telemetry::start(spec, "smig-agent")).transpose();
         let telemetry =
             telemetry.map_err(|error| io::Error::other(format!("telemetry: {error}")))?;
         let watch = spec.admin.as_ref().map(|_| Watch::new());
-        // Whatever is accepted may wait for the gateway.
+        // Everything that is accepted may wait for the gateway.
         let client = client.queue(QueueLimit::new(spec.max_connections.max(MIN_QUEUE)));
         let client = match &watch {
             Some(watch) => client.observer(watch.clone()).describe_streams(admin::NAME_LENGTH),
@@ -153,31 +155,31 @@ impl Agent {
         Ok(Self { http, socks: socks_addrs, forwards, gateway, admin, stopping, tasks, telemetry })
     }
 
-    /// The addresses of the HTTP proxy, ports filled in.
+    /// The addresses of the HTTP proxy, with the actual ports.
     #[must_use]
     pub fn http_addrs(&self) -> &[SocketAddr] {
         &self.http
     }
 
-    /// The addresses of the SOCKS proxy, ports filled in.
+    /// The addresses of the SOCKS proxy, with the actual ports.
     #[must_use]
     pub fn socks_addrs(&self) -> &[SocketAddr] {
         &self.socks
     }
 
-    /// The forwarded ports' addresses, in their order, ports filled in.
+    /// The addresses of the forwarded ports, in configuration order, with the actual ports.
     #[must_use]
     pub fn forward_addrs(&self) -> &[SocketAddr] {
         &self.forwards
     }
 
-    /// Where the live page is.
+    /// The address of the admin page.
     #[must_use]
     pub fn admin(&self) -> Option<SocketAddr> {
         self.admin.as_ref().map(Admin::local_addr)
     }
 
-    /// How things stand with the gateway, now and whenever it changes.
+    /// The state of the connection to the gateway, and its changes.
     #[must_use]
     pub fn link(&self) -> watch::Receiver<Link> {
         self.gateway.link()
@@ -189,8 +191,8 @@ impl Agent {
         self.gateway.stats()
     }
 
-    /// Stops in order: nothing new is accepted, what runs may finish; what still runs after `limit` is
-    /// reset. The last spans are sent then, for three seconds at most.
+    /// Shuts down gracefully: stops accepting, and lets active exchanges finish; what still runs after `limit` is
+    /// reset. Then the last spans are sent, for three seconds at most.
     pub async fn shutdown(mut self, limit: Duration) {
         self.stopping.send_replace(true);
         self.gateway.stop();
@@ -205,7 +207,7 @@ impl Agent {
     }
 }
 
-/// Work is welcome while the gateway is there.
+/// The readiness check: ready while the gateway is connected.
 fn ready(link: watch::Receiver<Link>) -> impl Fn() -> Result<(), String> {
     move || match &*link.borrow() {
         Link::Up(_) => Ok(()),

@@ -1,14 +1,14 @@
-//! The file that tells browsers to use the agent.
+//! The proxy auto-configuration (PAC) file that makes browsers use the agent.
 
 use std::net::SocketAddr;
 
-/// What the file is served as.
+/// The file's media type.
 pub(super) const MEDIA_TYPE: &str = "application/x-ns-proxy-autoconfig";
-/// Where it is.
+/// The file's path.
 pub(super) const PATH: &str = "/proxy.pac";
 
-/// Everything goes by the agent but names of this machine. No way around it is given: a program that
-/// finds the agent away fails, and does not go out by another way unnoticed.
+/// Returns the PAC script: all traffic but that to names of this machine uses the agent. There is no fallback
+/// to a direct connection: if the agent is down, requests fail instead of silently bypassing it.
 pub(super) fn script(http: SocketAddr, socks: Option<SocketAddr>) -> String {
     let socks = socks.map(|socks| format!("; SOCKS5 {socks}")).unwrap_or_default();
     format!(

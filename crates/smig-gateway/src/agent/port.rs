@@ -1,7 +1,7 @@
-//! Local ports that lead to one destination each.
+//! Forwarded local ports, each with one destination.
 //!
-//! A client that begins with HTTP/2 has each of its requests travel as a stream of its own, so that a
-//! big response can move out of the way of the others. All else is a tunnel.
+//! Each request of a client that starts with HTTP/2 becomes a stream of its own, so that a large response can
+//! migrate away from the others. Any other connection becomes a tunnel.
 
 use std::convert::Infallible;
 use std::pin::pin;
@@ -28,9 +28,9 @@ use crate::forward::NEXT_PROTOCOL;
 use crate::proxy::grpc;
 use crate::tunnel::{Kind, Socket};
 
-/// The client's first octets in HTTP/2 (RFC 9113 section 3.4).
+/// The client connection preface of HTTP/2 (RFC 9113 section 3.4).
 const PREFACE: &[u8] = b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n";
-/// How long a client may be silent until it is taken for one that waits for the server to speak.
+/// How long a client may be silent before it is assumed to wait for the server's first bytes.
 const SILENCE: Duration = Duration::from_millis(300);
 
 /// Serves a local connection to its end.
@@ -42,14 +42,14 @@ pub(super) async fn serve(
 ) {
     let mut accepted = Accepted::new(tcp);
     let progress = accepted.progress();
-    // Whoever ends it now: no tunnel has come to its end.
+    // Until the tunnel or HTTP/2 starts, every exit resets the connection.
     progress.begin();
     let is_http2 = match forward.protocol {
         PortProtocol::Tcp => false,
         PortProtocol::H2c => true,
         PortProtocol::Detect => accepted.begins_with(PREFACE, SILENCE).await,
     };
-    // A gateway without migration gains nothing from it, and may not know what is asked of it.
+    // Without migration there is no benefit, and the gateway may not know the field `NEXT_PROTOCOL`.
     if is_http2 && shared.gateway.ready().await.is_ok_and(|speaks| speaks == Speaks::Smig) {
         progress.end();
         return serve_http2(accepted, forward, shared, stop).await;
@@ -60,7 +60,7 @@ pub(super) async fn serve(
             progress.end();
             shared.carry(Kind::Port, Socket::new(accepted), stream, span).await;
         }
-        // There is no other way to say it than a reset.
+        // A reset is the only way to signal the failure.
         Err(failure) => {
             span.answered(failure.status());
             seldom!(warn, "no tunnel", target = %forward.target, why = failure.text(), "no tunnel");
@@ -127,7 +127,7 @@ async fn answer(
     let gateway = Arc::clone(&shared.gateway);
     let response = gateway.send(request).await;
     span.answered(response.as_ref().map_or_else(Failure::status, Response::status));
-    // A stream that breaks is reset by itself: the connection and its other streams go on.
+    // A failed stream is reset alone: the connection and its other streams continue.
     let progress = Progress::default();
     let mut response = response?.map(|body| LocalBody::session(body, progress, gateway, span));
     *response.version_mut() = Version::HTTP_2;

@@ -27,7 +27,7 @@ use crate::proxy::framing::Content;
 use crate::proxy::head::{self, Upgrades};
 use crate::tunnel::{Kind, Socket, Stream};
 
-/// How long a connection that has asked for nothing yet may do so when the agent ends.
+/// How long a connection without a request yet may still send its first one at shutdown.
 const FIRST_REQUEST: Duration = Duration::from_secs(1);
 
 /// One local connection.
@@ -35,9 +35,9 @@ struct Connection {
     shared: Arc<Shared>,
     local: SocketAddr,
     progress: Progress,
-    /// Whether a request has come.
+    /// Whether a request has arrived.
     asked: watch::Sender<bool>,
-    /// A tunnel that begins when the connection has done with HTTP.
+    /// A tunnel that starts once the connection has finished HTTP.
     tunnel: Mutex<Option<(OnUpgrade, Stream, RequestSpan)>>,
 }
 
@@ -71,7 +71,7 @@ pub(super) async fn serve(tcp: TcpStream, shared: Arc<Shared>, stop: Stop) {
     connection.shared.carry(Kind::Connect, socket, stream, span).await;
 }
 
-/// Runs a connection. In a function of its own: a tunnel that follows needs none of its state.
+/// Drives a connection to its end. A separate function, so that a tunnel that follows does not hold its state.
 async fn until_stopped<I, S>(
     http: http1::UpgradeableConnection<I, S>,
     stop: Stop,
@@ -85,7 +85,7 @@ where
     let mut http = Box::pin(http);
     let ending = async move {
         stopped(stop).await;
-        // hyper closes a connection at once that waits for a request, and the first one is on its way.
+        // hyper would immediately close a connection that waits for a request, while the first one is on its way.
         let _ = timeout(FIRST_REQUEST, is_asked.wait_for(|&asked| asked)).await;
     };
     tokio::select! {
@@ -98,7 +98,7 @@ where
 }
 
 impl Shared {
-    /// Carries a tunnel to its end.
+    /// Relays a tunnel to its end.
     pub(super) async fn carry<T>(
         &self,
         kind: Kind,
@@ -154,7 +154,7 @@ impl Connection {
         span.answered(stream.as_ref().map_or_else(Failure::status, |_| StatusCode::OK));
         let stream = stream?;
         let upgrade = hyper::upgrade::on(&mut request);
-        // Until it is carried: a connection that ends before is no tunnel that has come to its end.
+        // Until the relay starts: a connection that ends before that is reset.
         self.progress.begin();
         *self.tunnel.lock().unwrap_or_else(PoisonError::into_inner) = Some((upgrade, stream, span));
         Ok(Response::new(LocalBody::text(Bytes::new())))
@@ -181,7 +181,7 @@ impl Connection {
         Ok(response)
     }
 
-    /// What is asked of the agent itself.
+    /// Handles a request to the agent itself.
     fn own(&self, method: &Method, path: &str) -> Response<LocalBody> {
         if *method != Method::GET && *method != Method::HEAD {
             return page(StatusCode::METHOD_NOT_ALLOWED, "this is a proxy");
@@ -209,12 +209,12 @@ impl Connection {
     }
 }
 
-/// A local request as the gateway is to see it.
+/// Converts a local request to the form that is sent to the gateway.
 pub(super) fn outward(
     mut request: Request<hyper::body::Incoming>,
 ) -> Result<Request<Content<hyper::body::Incoming>>, Failure> {
     let bad = |failure: crate::proxy::Failure| Failure::new(failure.status(), failure.to_string());
-    // The target's authority goes before Host (RFC 9112 section 3.2.2).
+    // The target's authority takes precedence over Host (RFC 9112 section 3.2.2).
     let host = request.uri().authority().map(|target| HeaderValue::from_str(target.as_str()));
     if let Some(Ok(host)) = host
         && request.headers().get_all(HOST).iter().count() <= 1
@@ -224,12 +224,12 @@ pub(super) fn outward(
     let (parts, body) = request.into_parts();
     let (mut outward, content, _) =
         head::admit(parts, body, None, Upgrades::Ignored).map_err(bad)?;
-    // hyper answers it when the body is read.
+    // hyper sends 100 (Continue) when the body is read.
     outward.fields.remove(&EXPECT);
     head::for_http2(outward, &Scheme::HTTP, content).map_err(bad)
 }
 
-/// A short text to read.
+/// Creates a plain-text response.
 pub(super) fn page(status: StatusCode, text: &str) -> Response<LocalBody> {
     let mut response = Response::new(LocalBody::text(format!("{text}\n")));
     *response.status_mut() = status;

@@ -23,7 +23,7 @@ const IPV4: u8 = 1;
 const NAME: u8 = 3;
 const IPV6: u8 = 4;
 
-/// Time for a client to say what it wants.
+/// Timeout of a client's request.
 const ASKING: Duration = Duration::from_secs(10);
 
 /// Serves a local connection to its end.
@@ -51,7 +51,7 @@ pub(super) async fn serve(mut tcp: TcpStream, shared: Arc<Shared>) {
     }
 }
 
-/// Reads what the client wants: a destination, or what it is to be told.
+/// Reads the client's request: returns the destination, or the reply that refuses it.
 async fn ask(tcp: &mut TcpStream) -> io::Result<Result<Authority, Reply>> {
     if tcp.read_u8().await? != VERSION {
         return Err(io::Error::other("it speaks another version of SOCKS"));
@@ -89,7 +89,7 @@ async fn ask(tcp: &mut TcpStream) -> io::Result<Result<Authority, Reply>> {
     if command != CONNECT {
         return Ok(Err(Reply::CommandNotSupported));
     }
-    // A name is a name: nothing else that an authority may hold.
+    // Reject any other character that an authority may contain.
     let is_plain = |octet: u8| octet.is_ascii_alphanumeric() || b"-_.".contains(&octet);
     if kind == NAME && (host.is_empty() || !host.bytes().all(is_plain)) {
         return Ok(Err(Reply::HostUnreachable));
@@ -98,13 +98,13 @@ async fn ask(tcp: &mut TcpStream) -> io::Result<Result<Authority, Reply>> {
     Ok(target.map_err(|_| Reply::GeneralFailure))
 }
 
-/// A reply; the address in it says nothing (0.0.0.0:0), as it is the gateway's.
+/// Encodes a reply. The bound address is left unspecified (0.0.0.0:0): it is the gateway's.
 const fn answer(reply: Reply) -> [u8; 10] {
     [VERSION, reply as u8, 0, IPV4, 0, 0, 0, 0, 0, 0]
 }
 
 async fn refuse(mut tcp: TcpStream, reply: Reply) {
-    // The client may be gone.
+    // The client may have closed the connection.
     let _ = tcp.write_all(&answer(reply)).await;
     let _ = tcp.shutdown().await;
 }

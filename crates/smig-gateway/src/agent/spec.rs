@@ -1,4 +1,4 @@
-//! How an agent is described.
+//! The description of an agent.
 
 use std::fmt;
 use std::net::SocketAddr;
@@ -15,31 +15,31 @@ use smig::Origin;
 use crate::admin::AdminSpec;
 use crate::telemetry::TelemetrySpec;
 
-/// Where an agent listens, and by whom its traffic goes.
+/// The gateway and the local ports of an agent.
 #[derive(Clone, Debug)]
 pub struct AgentSpec {
     /// The gateway.
     pub via: Origin,
-    /// What the gateway is shown.
+    /// The credentials for the gateway.
     pub credentials: Option<Credentials>,
-    /// Where the HTTP proxy listens.
+    /// Addresses of the HTTP proxy.
     pub listen: Vec<SocketAddr>,
-    /// Where the SOCKS5 proxy listens.
+    /// Addresses of the SOCKS5 proxy.
     pub socks: Vec<SocketAddr>,
-    /// Local ports that lead to one destination each.
+    /// Forwarded ports, each with one destination.
     pub forwards: Vec<PortForward>,
-    /// Local connections that may be open at once; further ones wait.
+    /// Maximum number of concurrent local connections; further ones wait.
     pub max_connections: usize,
-    /// How long a tunnel may rest before it is reset; `None`: as long as it likes.
+    /// Idle timeout of a tunnel, which is then reset; `None`: no limit.
     pub tunnel_idle: Option<Duration>,
-    /// The live page; `None`: nowhere.
+    /// The admin page; disabled if `None`.
     pub admin: Option<AdminSpec>,
-    /// The collector that gets spans of requests; `None`: nobody.
+    /// The collector of request spans; disabled if `None`.
     pub telemetry: Option<TelemetrySpec>,
 }
 
 impl AgentSpec {
-    /// An agent that listens nowhere yet.
+    /// An agent without local ports.
     #[must_use]
     pub const fn new(via: Origin) -> Self {
         Self {
@@ -56,12 +56,12 @@ impl AgentSpec {
     }
 }
 
-/// What proves to the gateway who asks. Its text is never shown.
+/// Credentials for the gateway. Not shown in debug output.
 #[derive(Clone)]
 pub struct Credentials(HeaderValue);
 
 impl Credentials {
-    /// A bearer token. `None` if it has characters that no token has.
+    /// A bearer token. `None` if it is empty or contains an invalid character.
     #[must_use]
     pub fn bearer(token: &str) -> Option<Self> {
         let is_token = |octet: u8| octet.is_ascii_graphic();
@@ -71,7 +71,7 @@ impl Credentials {
         Self::new(&format!("Bearer {token}"))
     }
 
-    /// A user and a password.
+    /// A user and a password for Basic authentication. `None` if the user contains a colon.
     #[must_use]
     pub fn basic(user: &str, password: &str) -> Option<Self> {
         if user.contains(':') {
@@ -97,22 +97,22 @@ impl fmt::Debug for Credentials {
     }
 }
 
-/// A local port that leads to one destination: `127.0.0.1:50051=host:port`, with `h2c://` or `tcp://`
-/// before the host if what is spoken is not to be found out.
+/// A forwarded local port with one destination: `127.0.0.1:50051=host:port`, with `h2c://` or `tcp://` before
+/// the host if the protocol is not to be detected.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct PortForward {
     /// The local address.
     pub listen: SocketAddr,
     /// The destination; the gateway resolves its name.
     pub target: Authority,
-    /// What is spoken.
+    /// The protocol.
     pub protocol: PortProtocol,
 }
 
-/// What is spoken on a forwarded port.
+/// The protocol on a forwarded port.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum PortProtocol {
-    /// HTTP/2 if the client begins so, else anything.
+    /// HTTP/2 if the client starts with its preface, else a tunnel.
     Detect,
     /// HTTP/2 with prior knowledge, such as gRPC: each request is a stream of its own.
     H2c,

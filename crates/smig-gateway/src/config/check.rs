@@ -1,4 +1,4 @@
-//! What the types of the file cannot say: names that must be there, keys that do not go together.
+//! Validation beyond the types of the file: references that must exist, keys that exclude each other.
 
 use std::collections::BTreeMap;
 
@@ -47,7 +47,7 @@ pub(super) fn routes(
     }
     let names: Vec<&str> =
         upstreams.iter().filter_map(|placed| placed.at.last()).map(String::as_str).collect();
-    // An upstream that has faults is not among them: its routes are not to blame.
+    // An upstream with faults is missing from the names: that is not a fault of its routes.
     let complete = !document.has_faults();
     let mut seen = BTreeMap::new();
     for Placed { at, value } in routes {
@@ -98,7 +98,7 @@ pub(super) fn routes(
     }
 }
 
-/// What a route does, and that it is one thing only.
+/// Checks that a route has exactly one action.
 fn action(route: &RouteSpec) -> Result<(), (&'static str, String)> {
     let bad = |key, what: &str| Err((key, what.to_owned()));
     let status = route.status.map(StatusCode::from_u16).transpose();

@@ -1,5 +1,5 @@
-//! The file that describes a gateway: it composes what the other modules describe, and says of every
-//! fault where it is.
+//! The gateway's configuration file: combines the specifications of the other modules, and reports each fault
+//! with its line and key.
 
 mod check;
 mod spec;
@@ -22,7 +22,7 @@ use crate::forward::ForwardSpec;
 use crate::telemetry::TelemetrySpec;
 use crate::upstream::{ServerUrl, UpstreamSpec};
 
-/// The keys of the file's top that are not shared with other servers.
+/// The top-level keys of the file that are not shared with other servers.
 pub const KEYS: [&str; 10] = [
     "listen",
     "certificate",
@@ -36,44 +36,44 @@ pub const KEYS: [&str; 10] = [
     "telemetry",
 ];
 
-/// The shared settings, in a place of their own.
+/// The schema of the shared settings.
 static SCHEMA: LazyLock<Schema<Box<ServerSettings>>> = LazyLock::new(|| {
     let sections = smig_settings::SECTIONS.to_vec();
     Schema { sections, settings: smig_settings::shared(), example: "smig config example gateway" }
 });
 
-/// What a gateway is told.
+/// The configuration of a gateway.
 #[derive(Clone, Debug, Default)]
 pub struct Config {
-    /// Workers, limits, sockets, and when streams move.
+    /// Workers, limits, sockets, and the migration policy.
     pub server: Box<ServerSettings>,
-    /// Where it listens.
+    /// Listeners.
     pub listen: Vec<ListenSpec>,
-    /// What it proves itself with.
+    /// Server certificates.
     pub certificates: Vec<CertificateSpec>,
-    /// Chain and key (PEM) for when there are no certificates.
+    /// Chain and key (PEM) to use if there are no certificates.
     pub development: Option<(Vec<u8>, Vec<u8>)>,
-    /// Clients' certificates.
+    /// Verification of clients' certificates.
     pub tls: ClientTlsSpec,
-    /// Where requests can go, by name.
+    /// Upstreams by name.
     pub upstreams: BTreeMap<String, UpstreamSpec>,
-    /// Which requests go there.
+    /// Routes.
     pub routes: Vec<RouteSpec>,
-    /// What upstreams are told of the client.
+    /// The fields that inform upstreams about the client.
     pub forwarded: ForwardedSpec,
-    /// What is written of each request.
+    /// The access log.
     pub access_log: AccessLogSpec,
-    /// Tunnels and requests to other hosts; absent: none.
+    /// The forward proxy: tunnels and requests to other hosts; disabled if absent.
     pub forward: Option<ForwardSpec>,
-    /// The live page; absent: none.
+    /// The admin page; disabled if absent.
     pub admin: Option<AdminSpec>,
-    /// The collector that gets spans of requests; absent: none.
+    /// The collector of request spans; disabled if absent.
     pub telemetry: Option<TelemetrySpec>,
-    /// Where it is from.
+    /// The file it was read from.
     source: Option<Source>,
 }
 
-/// The text of a file.
+/// A file and its text.
 #[derive(Clone, Debug)]
 struct Source {
     file: PathBuf,
@@ -81,7 +81,7 @@ struct Source {
 }
 
 impl Config {
-    /// All requests go to one server.
+    /// A configuration that routes all requests to one server.
     #[must_use]
     pub fn to(server: ServerUrl) -> Self {
         let route = RouteSpec {
@@ -96,10 +96,10 @@ impl Config {
         }
     }
 
-    /// Reads a file. Paths in it are looked for in its folder.
+    /// Reads a file. Relative paths in it are resolved against its directory.
     ///
     /// # Errors
-    /// Everything that is wrong with it.
+    /// All faults of the file.
     pub fn load(path: &Path) -> Result<Self, Faults> {
         let text = std::fs::read_to_string(path)
             .map_err(|error| Faults::unreadable(path, "the configuration file", &error))?;
@@ -107,7 +107,7 @@ impl Config {
             .map_err(|faults| Faults { file: path.display().to_string(), faults })
     }
 
-    /// Reads a file's text; `path` is where it is from.
+    /// Parses a file's text; `path` is where it was read.
     ///
     /// # Errors
     /// Every fault, in the file's order.
@@ -152,15 +152,15 @@ impl Config {
         Ok(config)
     }
 
-    /// One more certificate; paths are as the program's own.
+    /// Adds a certificate; relative paths are resolved against the current directory.
     pub fn add_certificate(&mut self, chain: &Path, key: &Path) {
         self.certificates.push(CertificateSpec { chain: chain.to_owned(), key: key.to_owned() });
     }
 
-    /// Whether the files that this one names can be used.
+    /// Checks that the referenced files can be used.
     ///
     /// # Errors
-    /// The first that cannot, with its line and key.
+    /// The first file that cannot, with its line and key.
     pub fn check_files(&self) -> Result<(), Faults> {
         let by_tls = self.listen.iter().any(|listen| listen.protocol == ListenProtocol::Tls);
         if by_tls && !self.certificates.is_empty() {
@@ -172,7 +172,7 @@ impl Config {
         crate::front::check(self)
     }
 
-    /// Makes paths relative to the file's folder.
+    /// Resolves relative paths against the file's directory.
     fn resolve(&mut self, file: &Path) {
         let whole = std::path::absolute(file).unwrap_or_else(|_| file.to_owned());
         let folder = whole.parent().unwrap_or(&whole);
@@ -194,7 +194,7 @@ impl Config {
         }
     }
 
-    /// Something is wrong at a key that only shows when it is used.
+    /// Creates a fault at a key, for errors that only appear when its value is used.
     #[must_use]
     pub fn fault(&self, at: &[&str], what: impl Into<String>) -> Faults {
         let at: Vec<String> = at.iter().map(|&key| key.to_owned()).collect();
@@ -207,7 +207,8 @@ impl Config {
         Faults { file, faults: vec![Fault { line, key: at.join("."), what: what.into() }] }
     }
 
-    /// The shared settings that differ from another configuration's: they need a restart.
+    /// Returns the keys that differ from another configuration's and take effect only after a restart: shared
+    /// settings, `admin`, `telemetry`.
     #[must_use]
     pub fn changed_server_settings(&self, other: &Self) -> Vec<&'static str> {
         let differs = |setting: &&smig_settings::Setting<Box<ServerSettings>>| {
@@ -224,7 +225,7 @@ impl Config {
         changed
     }
 
-    /// The names that routes are for, without wildcards.
+    /// The host names of all routes, without wildcards.
     #[must_use]
     pub fn hosts(&self) -> Vec<String> {
         let all = self.routes.iter().flat_map(|route| route.host.all());
@@ -236,14 +237,14 @@ impl Config {
     }
 }
 
-/// Defaults where an agent brings all that its programs do in one session: more at once, and room on a
-/// connection for uploads whose destinations do not read.
+/// Adjusts defaults for agents, which carry all traffic of their programs in one session: more concurrent
+/// streams, and a larger connection window for uploads whose destinations do not read.
 const fn for_agents(engine: &mut smig::Config) {
     engine.max_concurrent_streams = 1024;
     engine.connection_window = 16 << 20;
 }
 
-/// Whether a file is a gateway's: some key of its top is no other program's.
+/// Returns whether a file configures a gateway: one of its top-level keys is a gateway's alone.
 #[must_use]
 pub fn is_gateways(path: &Path) -> bool {
     let text = std::fs::read_to_string(path).unwrap_or_default();

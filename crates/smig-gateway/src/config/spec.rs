@@ -1,4 +1,4 @@
-//! What the file says: plain data, each with its default.
+//! The sections of the file: plain data with defaults.
 
 use std::collections::BTreeMap;
 use std::net::SocketAddr;
@@ -10,17 +10,17 @@ use smig_settings::value::{deserialize_time, parse_addresses};
 
 use crate::network::Network;
 
-/// An address to listen at.
+/// A listener.
 #[derive(Clone, Debug, PartialEq, Eq, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct ListenSpec {
     /// `ADDR:PORT`, or `localhost:PORT` for both loopback addresses.
     #[serde(deserialize_with = "addresses")]
     pub address: Vec<SocketAddr>,
-    /// What is spoken there.
+    /// The protocol.
     #[serde(default)]
     pub protocol: ListenProtocol,
-    /// The port of https to which every request is redirected; for cleartext.
+    /// The HTTPS port to which every request is redirected; for cleartext listeners.
     pub redirect_to_https: Option<u16>,
 }
 
@@ -28,38 +28,38 @@ fn addresses<'de, D: Deserializer<'de>>(from: D) -> Result<Vec<SocketAddr>, D::E
     parse_addresses(&String::deserialize(from)?).map_err(D::Error::custom)
 }
 
-/// What is spoken at an address.
+/// The protocol of a listener.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum ListenProtocol {
-    /// HTTP/2 and HTTP/1.1 by ALPN; streams can move.
+    /// HTTP/2 and HTTP/1.1 over TLS, by ALPN; streams can migrate.
     #[default]
     Tls,
-    /// HTTP/1.1, and HTTP/2 with prior knowledge; no stream moves.
+    /// HTTP/1.1, and HTTP/2 with prior knowledge; streams do not migrate.
     Cleartext,
-    /// The same, and streams move nevertheless: protects against nobody on the path.
+    /// Like `Cleartext`, but streams migrate: there is no protection against attackers on the path.
     TrustedCleartext,
 }
 
-/// A certificate, used for the names that are in it.
+/// A certificate, served for the names that it contains.
 #[derive(Clone, Debug, PartialEq, Eq, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct CertificateSpec {
-    /// The chain, its own certificate first; PEM.
+    /// The certificate chain, leaf first; PEM.
     pub chain: PathBuf,
     /// The private key; PEM.
     pub key: PathBuf,
 }
 
-/// How TLS is spoken with clients.
+/// TLS settings of the listeners.
 #[derive(Clone, Debug, PartialEq, Eq, Deserialize)]
 #[serde(deny_unknown_fields, default)]
 pub struct ClientTlsSpec {
-    /// The authorities of clients' certificates; PEM. Clients are asked for none unless it is set.
+    /// CA certificates for clients' certificates; PEM. Unless set, clients are not asked for certificates.
     pub client_ca: Option<PathBuf>,
-    /// Whether a client without a certificate is served.
+    /// Whether clients must present a certificate.
     pub client_certificate: ClientCertificate,
-    /// How often certificates' files are looked at for a change.
+    /// Interval at which the certificate files are checked for changes.
     #[serde(deserialize_with = "deserialize_time")]
     pub watch: Duration,
 }
@@ -74,44 +74,44 @@ impl Default for ClientTlsSpec {
     }
 }
 
-/// Whether a client without a certificate is served.
+/// Whether clients must present a certificate.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum ClientCertificate {
-    /// It is.
+    /// A client without a certificate is served.
     Optional,
-    /// It gets no connection.
+    /// The handshake fails without a certificate.
     Required,
 }
 
-/// Which requests are answered how. The longest path of the best host counts: an exact name before a
-/// wildcard, a long wildcard before a short one, and last no host.
+/// A route: which requests it matches, and its action. The longest path of the best matching host wins: an
+/// exact name before a wildcard, a longer wildcard before a shorter one, and no host last.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct RouteSpec {
-    /// Names, `*.NAME` for all below it; empty: every name.
+    /// Host names, `*.NAME` for all subdomains; empty: any host.
     #[serde(default)]
     pub host: OneOrMore,
-    /// `/api` stands for itself and all below it, `/api/` for what is below it.
+    /// Path prefix: `/api` matches itself and all below it, `/api/` matches what is below it.
     #[serde(default = "root")]
     pub path: String,
-    /// The upstream that answers.
+    /// The upstream that handles the requests.
     pub upstream: Option<String>,
-    /// Takes the place of `path` in what the upstream is asked for.
+    /// Replaces `path` in requests to the upstream.
     pub replace_path: Option<String>,
-    /// A URL to redirect to; path and query of the request are put behind it.
+    /// The URL to redirect to; the request's path and query are appended.
     pub redirect: Option<String>,
-    /// The status of a redirect (308), or of an answer of the gateway's own.
+    /// The status of a redirect (308 by default), or of a response that the gateway generates.
     pub status: Option<u16>,
-    /// The body of an answer of its own.
+    /// The body of a response that the gateway generates.
     pub text: Option<String>,
-    /// Whether responses move.
+    /// Whether responses migrate.
     #[serde(default, rename = "move")]
     pub moves: MoveSpec,
-    /// Changes to requests on their way to the upstream.
+    /// Changes to the fields of requests to the upstream.
     #[serde(default)]
     pub request_headers: HeaderSpec,
-    /// Changes to responses on their way to the client.
+    /// Changes to the fields of responses to the client.
     #[serde(default)]
     pub response_headers: HeaderSpec,
 }
@@ -120,13 +120,13 @@ fn root() -> String {
     "/".to_owned()
 }
 
-/// A text, or several.
+/// One string, or a list of strings.
 #[derive(Clone, Debug, PartialEq, Eq, Deserialize)]
 #[serde(untagged, expecting = "this takes a string or an array of strings")]
 pub enum OneOrMore {
-    /// One.
+    /// One string.
     One(String),
-    /// None or more.
+    /// A list, possibly empty.
     More(Vec<String>),
 }
 
@@ -137,7 +137,7 @@ impl Default for OneOrMore {
 }
 
 impl OneOrMore {
-    /// All of them.
+    /// Returns all strings.
     #[must_use]
     pub const fn all(&self) -> &[String] {
         match self {
@@ -147,21 +147,21 @@ impl OneOrMore {
     }
 }
 
-/// Whether a route's responses move to another connection.
+/// Whether a route's responses migrate to another connection.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum MoveSpec {
-    /// As the policy says.
+    /// By the migration policy.
     #[default]
     Policy,
     /// As soon as possible.
     Soon,
-    /// They stay.
+    /// Never.
     Never,
 }
 
-/// Changes to header fields: first `remove`, then `set` (in the place of what is there), then `add`
-/// (beside it).
+/// Changes to header fields: first `remove`, then `set` (replaces existing fields), then `add` (keeps existing
+/// fields).
 #[derive(Clone, Debug, Default, PartialEq, Eq, Deserialize)]
 #[serde(deny_unknown_fields, default)]
 pub struct HeaderSpec {
@@ -173,18 +173,18 @@ pub struct HeaderSpec {
     pub add: BTreeMap<String, String>,
 }
 
-/// What upstreams are told of the client.
+/// The fields that inform upstreams about the client.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Deserialize)]
 #[serde(deny_unknown_fields, default)]
 pub struct ForwardedSpec {
-    /// By which fields.
+    /// The fields to send.
     pub send: ForwardedFields,
-    /// Peers that are proxies themselves: what they say of their clients is passed on. From all
-    /// others it is removed.
+    /// Networks of trusted proxies, whose forwarding fields are passed on. Those of all other peers are
+    /// removed.
     pub trust: Vec<Network>,
 }
 
-/// The fields that name the client.
+/// The sets of fields that name the client.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum ForwardedFields {
@@ -199,12 +199,12 @@ pub enum ForwardedFields {
     Off,
 }
 
-/// What is written of each request.
+/// The access log.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Deserialize)]
 #[serde(deny_unknown_fields, default)]
 pub struct AccessLogSpec {
-    /// The form of its lines.
+    /// The format of its lines.
     pub format: crate::front::access_log::Format,
-    /// Where to; standard output unless set. Opened again on a reload.
+    /// The file to append to; standard output unless set. Reopened on a reload.
     pub file: Option<PathBuf>,
 }

@@ -1,4 +1,4 @@
-//! The file: the example, and what is said of faults.
+//! Tests of the configuration file: the example, and the reports of faults.
 
 use std::time::Duration;
 
@@ -20,8 +20,7 @@ fn faults(text: &str) -> Vec<String> {
     parse(text).unwrap_err()
 }
 
-/// The example as somebody would have it who took the # away from every key of a section, and from
-/// every section.
+/// Returns the example with every key and every section uncommented.
 pub(crate) fn uncommented(example: &str) -> String {
     let is_key = |line: &str| {
         let name = line.split(" = ").next().unwrap_or_default();

@@ -1,4 +1,4 @@
-//! The way out: a bounded queue, batches, and the requests that carry them.
+//! The export of spans: a bounded queue, batches, and their requests to the collector.
 
 use std::fmt;
 use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
@@ -26,14 +26,14 @@ use tokio::time::timeout;
 use super::{TelemetryError, TelemetrySpec};
 use crate::admin::{Report, Reported, TelemetryReport};
 
-/// Spans that wait, with those under way.
+/// Maximum number of spans that are queued or being exported.
 const WAITING: usize = 4096;
-/// For a batch, with what is tried again.
+/// Timeout of a batch, including its retries.
 const PATIENCE: Duration = Duration::from_secs(10);
-/// Octets of a collector's answer that are read.
+/// Maximum number of bytes read of a collector's response.
 const MAX_ANSWER: usize = 64 << 10;
 
-/// What takes spans that have ended.
+/// Creates the processor of ended spans.
 pub(super) fn processor(
     spec: &TelemetrySpec,
     tally: &Arc<Tally>,
@@ -45,25 +45,25 @@ pub(super) fn processor(
         .with_protocol(Protocol::HttpBinary)
         .with_timeout(PATIENCE)
         .build()?;
-    // 512 spans, or what has come in five seconds; the environment's OTEL_BSP variables may say otherwise.
+    // Up to 512 spans, at least every five seconds; the OTEL_BSP_* environment variables override this.
     let batches = BatchConfigBuilder::default().with_max_queue_size(WAITING).build();
     let exporter = Counted { exporter, tally: Arc::clone(tally) };
     let processor = BatchSpanProcessor::builder(exporter).with_batch_config(batches).build();
     Ok(Bounded { processor, tally: Arc::clone(tally) })
 }
 
-/// What becomes of the spans.
+/// Counters and state of the export.
 pub(crate) struct Tally {
     endpoint: String,
-    /// In the queue and under way.
+    /// Spans that are queued or being exported.
     waiting: AtomicUsize,
     sent: AtomicU64,
     dropped: AtomicU64,
-    /// The last batch was lost, and that was said.
+    /// The last batch failed, and that was logged.
     is_away: AtomicBool,
-    /// Spans were dropped as too many waited, and that was said.
+    /// Spans were dropped because the queue was full, and that was logged.
     is_full: AtomicBool,
-    /// What went wrong last.
+    /// The last error.
     why: Mutex<String>,
 }
 
@@ -86,7 +86,7 @@ impl Tally {
         }
     }
 
-    /// Whether there is a place for one more span, which then is taken.
+    /// Takes a place in the queue; returns `false`, and counts a dropped span, if the queue is full.
     fn takes_one(&self) -> bool {
         if self.waiting.fetch_add(1, Ordering::Relaxed) < WAITING {
             return true;
@@ -106,7 +106,7 @@ impl Tally {
         *self.why.lock().unwrap_or_else(PoisonError::into_inner) = why;
     }
 
-    /// A batch was taken, or is lost. Said once, until it changes.
+    /// Counts a batch that was accepted or lost. Logs only changes between the two.
     fn on_batch(&self, count: usize, taken: bool) {
         self.waiting.fetch_sub(count, Ordering::Relaxed);
         let was_away = self.is_away.swap(!taken, Ordering::Relaxed);
@@ -129,7 +129,7 @@ impl Tally {
         }
     }
 
-    /// Says how many spans were left when all was over.
+    /// Logs how many spans were left unsent at shutdown.
     pub(super) fn tell_unsent(&self) {
         let left = self.waiting.load(Ordering::Relaxed);
         if left > 0 {
@@ -147,7 +147,8 @@ impl Report for Tally {
     }
 }
 
-/// The library's queue, which does not tell what it drops: here none comes that it has no place for.
+/// The library's queue, behind our own limit: the library does not report what it drops, so it never gets
+/// more than it has room for.
 #[derive(Debug)]
 struct Bounded {
     processor: BatchSpanProcessor,
@@ -176,7 +177,7 @@ impl SpanProcessor for Bounded {
     }
 }
 
-/// The library's exporter, and what comes of each batch.
+/// The library's exporter, with the result of each batch counted.
 #[derive(Debug)]
 struct Counted {
     exporter: OtlpExporter,
@@ -200,12 +201,12 @@ impl SpanExporter for Counted {
     }
 }
 
-/// Sends the exporter's requests. It has a thread of its own, so that no worker's is needed for it.
+/// Sends the exporter's requests, on a thread of its own: it takes no time of the workers.
 struct Post {
     client: Client,
     headers: HeaderMap,
     tally: Arc<Tally>,
-    /// `None` at the end.
+    /// `None` once it is dropped.
     runtime: Option<Runtime>,
 }
 
@@ -237,7 +238,7 @@ impl Post {
 
 impl Drop for Post {
     fn drop(&mut self) {
-        // A name that is being resolved is not waited for.
+        // Do not wait for a name lookup that is in progress.
         if let Some(runtime) = self.runtime.take() {
             runtime.shutdown_background();
         }

@@ -1,6 +1,6 @@
-//! Spans of requests on their way to a collector: OTLP over HTTP, in batches, behind everybody's back.
+//! The export of request spans to a collector: OTLP over HTTP, in batches, in the background.
 //!
-//! Nothing waits for a collector. What it does not take in time is dropped and counted.
+//! Requests never wait for the collector. Spans that it does not accept in time are dropped and counted.
 
 mod export;
 mod parent;
@@ -24,27 +24,29 @@ pub use spec::TelemetrySpec;
 
 pub(crate) use export::Tally;
 
-/// For the last batch, when a program ends.
+/// Timeout of the last batch at shutdown.
 pub(crate) const LAST: Duration = Duration::from_secs(3);
 
 const VERSION: &str = env!("CARGO_PKG_VERSION");
 
-/// Why there is no telemetry.
+/// Why telemetry did not start.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum TelemetryError {
-    /// Certificates that cannot be read.
+    /// The CA certificates cannot be read.
     #[error(transparent)]
     Trust(#[from] smig::Error),
-    /// What the environment's OTEL variables want is not there.
+    /// The exporter cannot be built, for example because the OTEL environment variables request something that
+    /// is not compiled in.
     #[error(transparent)]
     Exporter(#[from] ExporterBuildError),
-    /// No threads for it.
+    /// A thread cannot be started.
     #[error("cannot start a thread: {0}")]
     Thread(#[from] std::io::Error),
 }
 
-/// Sends spans from threads of its own. Dropped, it sends what it has, and nobody waits for that.
+/// The exporter of spans, on threads of its own. Dropping it sends the queued spans without waiting for the
+/// result.
 #[derive(Debug)]
 pub(crate) struct Telemetry {
     provider: SdkTracerProvider,
@@ -52,10 +54,10 @@ pub(crate) struct Telemetry {
 }
 
 impl Telemetry {
-    /// Begins; `service` is what the program is called unless the description or the environment say it.
+    /// Starts the exporter; `service` is the service name unless the configuration or the environment sets one.
     ///
     /// # Errors
-    /// [`TelemetryError`]. That the collector is away is none.
+    /// [`TelemetryError`]. An unreachable collector is not an error.
     pub(crate) fn start(
         spec: &TelemetrySpec,
         service: &'static str,
@@ -77,18 +79,18 @@ impl Telemetry {
         Tracer(self.provider.tracer_with_scope(scope))
     }
 
-    /// Counts what became of the spans.
+    /// Returns the counters of exported and dropped spans.
     pub(crate) fn tally(&self) -> Arc<Tally> {
         Arc::clone(&self.tally)
     }
 
-    /// Sends what is left, for as long as `limit`; then nothing is sent any more.
+    /// Sends the queued spans, for `limit` at most, and stops the exporter.
     pub(crate) async fn end(self, limit: Duration) {
         let provider = self.provider.clone();
         let (done, ended) = oneshot::channel();
-        // A thread that a runtime does not wait for when it ends.
+        // A plain thread: a runtime would wait for a blocking task at its end.
         thread::spawn(move || {
-            // That it took too long is said below.
+            // A timeout is logged below, as unsent spans.
             let _ = provider.shutdown_with_timeout(limit);
             let _ = done.send(());
         });
@@ -103,7 +105,7 @@ impl Drop for Telemetry {
     }
 }
 
-/// What all spans have in common.
+/// The resource attributes of all spans.
 fn resource(spec: &TelemetrySpec, service: &'static str) -> Resource {
     let said = std::env::var_os("OTEL_SERVICE_NAME").is_some_and(|name| !name.is_empty())
         || std::env::var("OTEL_RESOURCE_ATTRIBUTES")
@@ -117,12 +119,12 @@ fn resource(spec: &TelemetrySpec, service: &'static str) -> Resource {
     .build()
 }
 
-/// Begins spans for a collector.
+/// Starts spans that are exported to a collector.
 #[derive(Clone, Debug)]
 pub(crate) struct Tracer(SdkTracer);
 
 impl Tracer {
-    /// Begins a span of a server. If `headers` name a span, it is the parent.
+    /// Starts a span of kind server. If `headers` carry a trace context, its span is the parent.
     pub(crate) fn begin(
         &self,
         name: String,
@@ -142,15 +144,15 @@ impl Tracer {
     }
 }
 
-/// A span for a collector. It ends when the last clone of it is dropped. Small, as requests carry a place
-/// for it also where there is none.
+/// An exported span. It ends when its last clone is dropped. It is one pointer in size, because every request
+/// has a place for it, even without telemetry.
 #[derive(Clone, Debug)]
 pub(crate) struct Traced(Arc<Begun>);
 
 #[derive(Debug)]
 struct Begun {
     context: Context,
-    /// It belongs to a trace that the client began.
+    /// The span belongs to a trace that the client started.
     joined: bool,
 }
 
@@ -168,7 +170,7 @@ impl Traced {
         self.0.context.span().set_status(Status::error(""));
     }
 
-    /// Names this span in a request that is sent on, in the place of the client's.
+    /// Sets this span as the parent in a forwarded request's fields, in place of the client's.
     pub(crate) fn tell(&self, headers: &mut HeaderMap) {
         parent::tell(self.0.context.span().span_context(), self.0.joined, headers);
     }

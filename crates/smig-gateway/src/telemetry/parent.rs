@@ -1,4 +1,4 @@
-//! W3C Trace Context: the span that a request comes from, and how the next hop is told ours.
+//! W3C Trace Context: the parent of a request's span, and its propagation to the next hop.
 
 use http::header::{HeaderMap, HeaderName, HeaderValue};
 use opentelemetry::trace::{SpanContext, SpanId, TraceFlags, TraceId, TraceState};
@@ -6,13 +6,13 @@ use opentelemetry::trace::{SpanContext, SpanId, TraceFlags, TraceId, TraceState}
 const TRACEPARENT: HeaderName = HeaderName::from_static("traceparent");
 const TRACESTATE: HeaderName = HeaderName::from_static("tracestate");
 
-/// Octets of version, trace, span and flags, and of the dashes between them.
+/// Length in bytes of version, trace id, parent id and flags, with the dashes between them.
 const LENGTH: usize = 55;
-/// Octets of tracestate that a span keeps while it waits for a collector; upstreams are told all of it.
+/// Maximum length in bytes of a tracestate that is queued with a span; upstreams receive all of it.
 const MAX_STATE: usize = 512;
 
-/// The span that a request comes from. One that is not named as the text says is none, and then what
-/// tracestate says has no meaning either.
+/// Returns the parent of a request's span. An invalid traceparent is ignored, and the tracestate with it, as
+/// the specification requires.
 pub(super) fn of(headers: &HeaderMap) -> Option<SpanContext> {
     let mut values = headers.get_all(TRACEPARENT).iter();
     let (Some(value), None) = (values.next(), values.next()) else { return None };
@@ -37,7 +37,7 @@ fn read(text: &[u8]) -> Option<(TraceId, SpanId, TraceFlags)> {
     let (version, trace) = (known.get(..2)?, TraceId::from_hex(known.get(3..35)?).ok()?);
     let span = SpanId::from_hex(known.get(36..52)?).ok()?;
     let flags = u8::from_str_radix(known.get(53..)?, 16).ok()?;
-    // Later versions may say more behind it.
+    // Later versions may append further fields.
     let ends = rest.is_empty() || (version != "00" && rest.starts_with(b"-"));
     if version == "ff" || !ends || trace == TraceId::INVALID || span == SpanId::INVALID {
         return None;
@@ -45,11 +45,11 @@ fn read(text: &[u8]) -> Option<(TraceId, SpanId, TraceFlags)> {
     Some((trace, span, TraceFlags::new(flags) & TraceFlags::SAMPLED))
 }
 
-/// Names our span in the place of the client's. Where `joined`, the trace is the client's, and
-/// tracestate stays as it is.
+/// Sets our span as the parent, in place of the client's. If `joined`, the trace is the client's, and its
+/// tracestate is left as it is.
 pub(super) fn tell(span: &SpanContext, joined: bool, headers: &mut HeaderMap) {
     if !span.is_valid() {
-        // Telemetry has ended.
+        // Telemetry was shut down.
         return;
     }
     let flags = span.trace_flags() & TraceFlags::SAMPLED;
@@ -89,7 +89,7 @@ mod tests {
             assert_eq!(context.is_sampled(), sampled, "{flags}");
             assert!(context.is_remote());
         }
-        // Later versions begin in the same way.
+        // Later versions start with the same fields.
         for rest in ["", "-", "-what-ever"] {
             let context = parent(&format!("cc-{TRACE}-{SPAN}-01{rest}")).unwrap();
             assert_eq!(context.span_id().to_string(), SPAN);
@@ -147,7 +147,7 @@ mod tests {
         let state: Vec<_> = fields.get_all(TRACESTATE).iter().collect();
         assert_eq!(state, ["a=1", "b=2"]);
 
-        // Another trace: what belongs to the client's does not go with it.
+        // A new trace: the tracestate of the client's trace is removed.
         tell(&ours(TraceFlags::NOT_SAMPLED), false, &mut fields);
         assert!(fields[TRACEPARENT].to_str().unwrap().ends_with("def-00"));
         assert!(!fields.contains_key(TRACESTATE));

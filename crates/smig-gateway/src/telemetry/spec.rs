@@ -1,4 +1,4 @@
-//! How telemetry is described.
+//! The configuration of telemetry.
 
 use std::collections::BTreeMap;
 use std::path::PathBuf;
@@ -8,47 +8,47 @@ use serde::de::Error as _;
 use serde::{Deserialize, Deserializer};
 use smig::{Error, Trust};
 
-/// What is put behind an endpoint.
+/// The path that is appended to an endpoint.
 const PATH: &str = "/v1/traces";
-/// Where the environment says the endpoint.
+/// The environment variable of the endpoint.
 const ENDPOINT: &str = "OTEL_EXPORTER_OTLP_ENDPOINT";
 
-/// Where spans of requests go.
+/// The exporter of request spans.
 #[derive(Clone, Debug, PartialEq, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct TelemetrySpec {
-    /// The collector: `http://host:port` or `https://host:port`. `/v1/traces` is put behind it.
+    /// The collector: `http://host:port` or `https://host:port`. `/v1/traces` is appended.
     #[serde(deserialize_with = "endpoint")]
     pub endpoint: Uri,
-    /// Fields for each of its requests, such as `authorization`.
+    /// Header fields of each request to the collector, such as `authorization`.
     #[serde(default, deserialize_with = "headers")]
     pub headers: HeaderMap,
-    /// What this program is called; the environment's `OTEL_SERVICE_NAME`, or `smig-gateway` or
-    /// `smig-agent`, unless set.
+    /// The service name; unless set, `OTEL_SERVICE_NAME` from the environment, or `smig-gateway` or
+    /// `smig-agent`.
     pub service_name: Option<String>,
-    /// The part of the traces that begin here which is sent, 0 to 1; all of them, or what
-    /// `OTEL_TRACES_SAMPLER` says, unless set. For others the client has decided.
+    /// The sampling ratio of traces that start here, 0 to 1; unless set, `OTEL_TRACES_SAMPLER`, or all of them.
+    /// For other traces the client's sampling decision holds.
     #[serde(default, deserialize_with = "ratio")]
     pub sample: Option<f64>,
-    /// Authorities of its certificate, PEM; the system's unless set.
+    /// CA certificates for the collector, PEM; the system's unless set.
     pub ca: Option<PathBuf>,
 }
 
 impl TelemetrySpec {
-    /// A collector, and everything else as usual.
+    /// A collector, with defaults for all else.
     ///
     /// # Errors
-    /// It is no `http://` or `https://` URL.
+    /// `endpoint` is not an `http://` or `https://` URL.
     pub fn new(endpoint: &str) -> Result<Self, String> {
         let endpoint = parse(endpoint)?;
         let headers = HeaderMap::new();
         Ok(Self { endpoint, headers, service_name: None, sample: None, ca: None })
     }
 
-    /// What the environment says: `OTEL_EXPORTER_OTLP_ENDPOINT`.
+    /// Reads the endpoint from the environment: `OTEL_EXPORTER_OTLP_ENDPOINT`; `None` if it is not set.
     ///
     /// # Errors
-    /// It is no URL.
+    /// The value is not an `http://` or `https://` URL.
     pub fn from_environment() -> Result<Option<Self>, String> {
         let said = std::env::var(ENDPOINT).unwrap_or_default();
         if said.is_empty() {
@@ -65,10 +65,10 @@ impl TelemetrySpec {
         if base.ends_with(PATH) { base.to_owned() } else { format!("{base}{PATH}") }
     }
 
-    /// Whether the files that it names can be used.
+    /// Checks that the files it names can be used.
     ///
     /// # Errors
-    /// Certificates that cannot be read.
+    /// The CA certificates cannot be read.
     pub fn check_files(&self) -> Result<(), Error> {
         if self.ca.is_some() {
             self.trust().client_config()?;
@@ -110,7 +110,7 @@ fn headers<'de, D: Deserializer<'de>>(from: D) -> Result<HeaderMap, D::Error> {
     for (name, value) in BTreeMap::<String, String>::deserialize(from)? {
         let name: HeaderName =
             name.parse().map_err(|_| D::Error::custom(format!("{name:?} is no field name")))?;
-        // The value is a secret more often than not.
+        // The value is often a secret.
         let mut value = HeaderValue::try_from(value)
             .map_err(|_| D::Error::custom(format!("the value of {name} is none of a field")))?;
         value.set_sensitive(true);

@@ -1,4 +1,4 @@
-//! Certificates by name, from files that are watched for renewal; clients' certificates.
+//! Server certificates by name, from files that are watched for renewal; clients' certificates.
 
 mod subject;
 
@@ -12,10 +12,10 @@ pub use subject::subject;
 
 use crate::config::{ClientCertificate, Config};
 
-/// What listeners prove themselves with.
+/// Loads the TLS material of the listeners: certificates with their keys, and the CA of clients.
 ///
 /// # Errors
-/// A file that cannot be used, with its place in the configuration.
+/// A file that cannot be used, with its line and key in the configuration.
 pub(crate) fn material(config: &Config) -> Result<ServerTls, Faults> {
     let mut certificates = Vec::new();
     for (number, spec) in config.certificates.iter().enumerate() {
@@ -60,12 +60,12 @@ fn read(path: &Path) -> Result<Vec<u8>, String> {
     std::fs::read(path).map_err(|error| format!("cannot read {}: {error}", path.display()))
 }
 
-/// The files' sizes and times of change: whatever replaces a file changes one of them.
+/// Modification times and sizes of files, to detect their replacement.
 #[derive(Debug, Default, PartialEq, Eq)]
 pub(crate) struct Stamps(Vec<(PathBuf, Option<(SystemTime, u64)>)>);
 
 impl Stamps {
-    /// Those of every certificate, key and authority of a configuration.
+    /// Reads those of every certificate, key and client CA file of a configuration.
     pub(crate) fn of(config: &Config) -> Self {
         let certificates = config.certificates.iter().flat_map(|spec| [&spec.chain, &spec.key]);
         let stamp = |path: &PathBuf| {

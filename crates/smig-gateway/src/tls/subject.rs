@@ -1,6 +1,6 @@
-//! The name in a client's certificate.
+//! The common name in a client's certificate.
 //!
-//! TLS has verified the certificate; here it is only read, as far as the subject's common name
+//! TLS has verified the certificate; here it is only parsed, as far as the subject's common name
 //! (RFC 5280 section 4.1).
 
 use smig::ConnectionInfo;
@@ -17,7 +17,7 @@ const VERSION: u8 = 0xa0;
 /// id-at-commonName, 2.5.4.3.
 const COMMON_NAME: [u8; 3] = [0x55, 0x04, 0x03];
 
-/// The common name of the client's certificate, if it showed one that was verified.
+/// Returns the common name of the client's certificate, if it presented one that was verified.
 #[must_use]
 pub fn subject(connection: &ConnectionInfo) -> Option<&str> {
     common_name(connection.tls()?.peer_certificates().first()?)
@@ -40,7 +40,7 @@ fn common_name(certificate: &[u8]) -> Option<&str> {
         let (attribute, _) = take(set, SEQUENCE)?;
         let (kind, value) = take(attribute, OBJECT_ID)?;
         if kind == COMMON_NAME {
-            // The most specific one stands last.
+            // The most specific name comes last.
             found = Some(value);
         }
     }
@@ -50,7 +50,7 @@ fn common_name(certificate: &[u8]) -> Option<&str> {
     std::str::from_utf8(name).ok()
 }
 
-/// A value of this type: its content, and what is behind it.
+/// Parses a DER value with this tag; returns its content, and the rest of the input.
 fn take(der: &[u8], tag: u8) -> Option<(&[u8], &[u8])> {
     let (&first, rest) = der.split_first()?;
     let (&length, rest) = rest.split_first()?;
@@ -98,7 +98,7 @@ mod tests {
     fn a_damaged_one_has_none_and_does_no_harm() {
         let der = certificate(&[(DnType::CommonName, "ann")]);
         for end in 0..der.len() {
-            // Whatever was cut off, this ends.
+            // A truncated certificate neither panics nor loops.
             let _ = common_name(&der[..end]);
         }
         for at in 0..der.len().min(200) {

@@ -1,4 +1,4 @@
-//! A body that is written to while it is sent.
+//! A streaming body and its writer.
 
 use std::collections::VecDeque;
 use std::io;
@@ -10,22 +10,22 @@ use bytes::Bytes;
 use http_body::{Body, Frame, SizeHint};
 use smig::{BoxError, ErrorCode, Reset};
 
-/// Octets that wait in a body at most; the writer waits then.
+/// Maximum number of bytes buffered in a body; the writer then waits.
 const ROOM: usize = 64 << 10;
 
-/// A writer and the body that sends what it writes. An idle pair holds no buffer.
+/// Creates a writer and the body that sends what it writes. An idle pair holds no buffer.
 #[must_use]
 pub fn feed() -> (Feed, FedBody) {
     let shared = Arc::new(Shared::default());
     (Feed(Arc::clone(&shared)), FedBody(shared))
 }
 
-/// The writing side of a [`FedBody`]. Dropped before [`Feed::finish`] the body fails, and its stream is
-/// reset.
+/// The writing side of a [`FedBody`]. If it is dropped before [`Feed::finish`], the body fails, and its
+/// stream is reset.
 #[derive(Debug)]
 pub struct Feed(Arc<Shared>);
 
-/// A request's or response's body that a [`Feed`] writes.
+/// A body of a request or response that a [`Feed`] writes.
 #[derive(Debug)]
 pub struct FedBody(Arc<Shared>);
 
@@ -37,9 +37,9 @@ struct State {
     chunks: VecDeque<Bytes>,
     buffered: usize,
     writer: Writer,
-    /// The body was dropped, and with it what it still held.
+    /// The body was dropped, with its buffered data.
     is_dropped: bool,
-    /// Whoever waits to write, and whoever waits to send.
+    /// The wakers of the writer and of the body.
     waiting: [Option<Waker>; 2],
 }
 
@@ -48,7 +48,7 @@ enum Writer {
     #[default]
     Open,
     Finished,
-    /// It went away in the middle.
+    /// The writer was dropped before the end.
     Dropped,
 }
 
@@ -71,7 +71,7 @@ impl State {
     }
 }
 
-/// Wakes one side, outside of the lock.
+/// Wakes one side, after releasing the lock.
 fn wake(mut state: MutexGuard<'_, State>, who: usize) {
     let waker = state.waiting.get_mut(who).and_then(Option::take);
     drop(state);
@@ -81,10 +81,10 @@ fn wake(mut state: MutexGuard<'_, State>, who: usize) {
 }
 
 impl Feed {
-    /// Ready when the body takes more.
+    /// Ready when the body has room.
     ///
     /// # Errors
-    /// The body was dropped: its stream is over.
+    /// The body was dropped: its stream is closed.
     pub fn poll_ready(&mut self, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
         let mut state = self.0.lock();
         if state.is_dropped {
@@ -97,7 +97,7 @@ impl Feed {
         Poll::Pending
     }
 
-    /// Gives octets to the body. What comes after the end, or after the body was dropped, is lost.
+    /// Appends data to the body. Data after the end, or after the body was dropped, is discarded.
     pub fn push(&mut self, data: Bytes) {
         let mut state = self.0.lock();
         if data.is_empty() || state.is_dropped || state.writer != Writer::Open {
@@ -108,12 +108,12 @@ impl Feed {
         wake(state, BODY);
     }
 
-    /// Ends the body in order.
+    /// Completes the body.
     pub fn finish(&mut self) {
         self.end(Writer::Finished);
     }
 
-    /// Ready when the body was dropped before it was sent to its end.
+    /// Ready when the body was dropped before all of it was sent.
     pub fn poll_dropped(&mut self, cx: &mut Context<'_>) -> Poll<()> {
         let mut state = self.0.lock();
         if state.is_dropped && (state.writer == Writer::Open || state.buffered > 0) {
@@ -148,7 +148,7 @@ impl Body for FedBody {
     ) -> Poll<Option<Result<Frame<Bytes>, BoxError>>> {
         let mut state = self.0.lock();
         if state.writer == Writer::Dropped {
-            // RFC 9113 section 8.5: an error of the TCP connection.
+            // RFC 9113 section 8.5: a TCP connection error is signaled as CONNECT_ERROR.
             return Poll::Ready(Some(Err(Reset(ErrorCode::ConnectError).into())));
         }
         if let Some(data) = state.chunks.pop_front() {

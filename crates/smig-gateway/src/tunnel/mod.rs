@@ -1,9 +1,9 @@
-//! Octets between two ends, both ways, with back-pressure and half-close.
+//! Bidirectional relay of bytes between two ends, with back-pressure and half-close.
 //!
-//! An end is a socket ([`Socket`]) or the two bodies of an HTTP stream ([`Stream`]). [`relay`] joins
-//! two of them. An end that is dropped before both of its directions have ended in order is reset:
-//! RST on TCP, RST_STREAM on HTTP/2. So whoever fails, and wherever a task is dropped, no peer takes
-//! a broken tunnel for a finished one.
+//! An end is a socket ([`Socket`]) or the two bodies of an HTTP stream ([`Stream`]). [`relay`] joins two of
+//! them. An end that is dropped before both of its directions have completed is reset: RST on TCP,
+//! RST_STREAM over HTTP/2. So whatever fails, and wherever a task is dropped, no peer takes a truncated tunnel
+//! for a completed one.
 
 mod end;
 mod feed;

@@ -1,4 +1,4 @@
-//! The beginning of a tunnel by CONNECT, at either side.
+//! Opening a tunnel by CONNECT, on either side.
 
 use http::{Request, Response, response};
 use smig::{Client, Incoming, Origin};
@@ -6,21 +6,20 @@ use smig::{Client, Incoming, Origin};
 use super::feed::{FedBody, feed};
 use super::stream::Stream;
 
-/// What a proxy made of a CONNECT request.
+/// A proxy's response to a CONNECT request.
 #[derive(Debug)]
 pub enum Opened {
-    /// It answered 2xx: the tunnel is there.
+    /// 2xx: the tunnel is open.
     Tunnel(response::Parts, Stream),
-    /// Any other answer, with its body.
+    /// Any other response, with its body.
     Refused(Response<Incoming>),
 }
 
-/// Sends a CONNECT request, usual or extended, to a proxy and waits for its answer. The request's
-/// body is the tunnel's outgoing direction. Dropping the future cancels the stream.
-///
+/// Sends a CONNECT request, plain or extended, to a proxy and waits for its response. The request's body is
+/// the tunnel's outgoing direction. Dropping the future cancels the stream.
 /// # Errors
-/// See the questions on [`smig::Error`]. Nothing was written to the tunnel then, so that an error
-/// which [is retryable](smig::Error::is_retryable) leaves the caller free to try again.
+/// See the methods of [`smig::Error`]. Nothing was written to the tunnel then: if the error
+/// [is retryable](smig::Error::is_retryable), the caller may try again.
 pub async fn open(
     client: &Client,
     proxy: &Origin,
@@ -29,7 +28,7 @@ pub async fn open(
     let (mut feed, body) = feed();
     let response = client.request_to(proxy, request.map(|()| body)).await?;
     if !response.status().is_success() {
-        // Broken off, the request would take the response with it.
+        // Resetting the request's direction would discard the response.
         feed.finish();
         return Ok(Opened::Refused(response));
     }
@@ -37,7 +36,7 @@ pub async fn open(
     Ok(Opened::Tunnel(parts, Stream::new(incoming, feed)))
 }
 
-/// The server's side of a tunnel: the end to relay, and the body of the 2xx response, which is the
+/// Creates the server's side of a tunnel: the end to relay, and the body of the 2xx response, which is the
 /// tunnel's outgoing direction.
 #[must_use]
 pub fn accept(request: Incoming) -> (Stream, FedBody) {

@@ -1,4 +1,4 @@
-//! Two ends joined.
+//! The relay between two ends.
 
 use std::future::{Future as _, poll_fn};
 use std::io;
@@ -10,34 +10,34 @@ use tokio::time::{Instant, sleep};
 
 use super::end::End;
 
-/// Which of the two ends.
+/// One of the two ends of a tunnel.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Side {
-    /// The first one.
+    /// The first end.
     A,
-    /// The second one.
+    /// The second end.
     B,
 }
 
-/// Why a tunnel ended before both of its directions had ended in order.
+/// Why a tunnel ended before both of its directions had completed.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum Broken {
-    /// An end failed: its peer reset it, or the way to it broke.
+    /// An end failed: its peer reset it, or the connection to it failed.
     #[error("the tunnel broke at its {} end: {source}", match side { Side::A => "near", Side::B => "far" })]
     End {
         /// The end.
         side: Side,
-        /// What it reported.
+        /// The error that it reported.
         source: io::Error,
     },
-    /// Nothing moved for this long, either way.
+    /// No byte was relayed for this long, in either direction.
     #[error("no octet moved in the tunnel for {} s", .0.as_secs())]
     Idle(Duration),
 }
 
 impl Broken {
-    /// Whether a session's connection broke under the tunnel.
+    /// Returns whether the tunnel failed because its session's connection did.
     #[must_use]
     pub fn is_transport(&self) -> bool {
         let Self::End { source, .. } = self else { return false };
@@ -46,25 +46,25 @@ impl Broken {
     }
 }
 
-/// What became of a tunnel.
+/// The result of a tunnel.
 #[derive(Debug)]
 pub struct Outcome {
-    /// Octets from A to B.
+    /// Bytes from A to B.
     pub sent: u64,
-    /// Octets from B to A.
+    /// Bytes from B to A.
     pub received: u64,
-    /// Whether both directions ended in order.
+    /// Whether both directions completed.
     pub end: Result<(), Broken>,
 }
 
-/// Carries octets between two ends until both directions have ended, one of the ends fails, or
-/// nothing moved for `idle`. An end of one direction is passed on while the other goes on. Unless
-/// both ended in order, both ends are reset.
+/// Relays bytes between two ends until both directions have completed, one of the ends fails, or nothing was
+/// relayed for `idle`. The end of one direction is passed on while the other continues. Unless both completed,
+/// both ends are reset.
 pub async fn relay<A: End, B: End>(a: A, b: B, idle: Option<Duration>) -> Outcome {
     relay_telling(a, b, idle, |_, _| {}).await
 }
 
-/// The same, and tells on the way how many octets have passed from A to B and from B to A.
+/// Like [`relay`], and calls `tell` with the bytes relayed so far, from A to B and from B to A.
 pub(super) async fn relay_telling<A: End, B: End>(
     mut a: A,
     mut b: B,
@@ -95,7 +95,7 @@ pub(super) async fn relay_telling<A: End, B: End>(
         if has_moved {
             last = Instant::now();
         }
-        // The timer is set again when it fires, not for each piece.
+        // The timer is reset when it fires, not for each chunk.
         while timer.as_mut().poll(cx).is_ready() {
             if last.elapsed() >= *idle {
                 return Poll::Ready(Err(Broken::Idle(*idle)));
@@ -111,7 +111,7 @@ pub(super) async fn relay_telling<A: End, B: End>(
 /// One direction of a tunnel.
 #[derive(Debug, Default)]
 struct Direction {
-    /// Read and not written yet.
+    /// Data that was read and not yet written.
     pending: Bytes,
     octets: u64,
     phase: Phase,
@@ -121,7 +121,7 @@ struct Direction {
 enum Phase {
     #[default]
     Carrying,
-    /// The source has ended.
+    /// The source's direction has completed.
     Finishing,
     Ended,
 }
@@ -142,7 +142,7 @@ impl Direction {
                 ready!(to.poll_write(cx, &mut self.pending)).map_err(at(to_side))?;
                 self.octets += (before - self.pending.len()) as u64;
                 if self.pending.is_empty() {
-                    // Even of no octets it would hold the buffer that they came in.
+                    // Even when empty it would hold the buffer that the bytes were read into.
                     self.pending = Bytes::new();
                 }
                 continue;

@@ -15,9 +15,9 @@ use tokio::net::{TcpStream, UnixStream};
 
 use super::end::End;
 
-/// As much as one read may bring.
+/// Buffer space that is reserved for a read, bytes.
 const READ: usize = 64 << 10;
-/// Pieces up to this size are copied, so that a short one that waits does not hold a whole buffer.
+/// Chunks up to this size are copied, so that a short pending one does not hold a whole read buffer.
 const SHORT: usize = 4 << 10;
 
 thread_local! {
@@ -25,21 +25,21 @@ thread_local! {
     static BUFFER: RefCell<BytesMut> = RefCell::default();
 }
 
-/// What can tell its peer that a connection did not end in order.
+/// A transport that can close with a reset instead of an orderly end.
 pub trait Abort {
-    /// Makes the close that follows a reset.
+    /// Turns the following close into a reset.
     fn abort(&mut self);
 }
 
 impl Abort for TcpStream {
     fn abort(&mut self) {
-        // Without it the peer would see an end in order. The socket may be gone already.
+        // Without it the peer would receive a FIN. The socket may be closed already.
         let _ = socket2::SockRef::from(&*self).set_linger(Some(Duration::ZERO));
     }
 }
 
 impl Abort for UnixStream {
-    /// There is no reset: the peer sees the end.
+    /// Unix sockets have no reset: the peer reads an end of file.
     fn abort(&mut self) {}
 }
 
@@ -49,25 +49,25 @@ impl Abort for TokioIo<Switched> {
     }
 }
 
-/// A connected socket, or anything that reads and writes like one.
+/// A connected socket, or another transport with the same interface.
 #[derive(Debug)]
 pub struct Socket<T: Abort> {
     io: T,
-    /// Octets that were read before the tunnel began.
+    /// Bytes that were read before the tunnel started.
     first: Bytes,
     received_end: bool,
     sent_end: bool,
 }
 
 impl<T: Abort> Socket<T> {
-    /// An end that has read nothing yet.
+    /// An end from which nothing was read yet.
     pub const fn new(io: T) -> Self {
         Self { io, first: Bytes::new(), received_end: false, sent_end: false }
     }
 
-    /// An end of which `first` was read already.
+    /// An end from which `first` was already read.
     pub fn with_first(io: T, first: Bytes) -> Self {
-        // Even of no octets it would hold the buffer that they were read into.
+        // Even when empty it would hold the buffer that the bytes were read into.
         let first = if first.is_empty() { Bytes::new() } else { first };
         Self { io, first, received_end: false, sent_end: false }
     }
@@ -79,10 +79,10 @@ impl<T: Abort> Socket<T> {
 }
 
 impl Socket<TokioIo<Switched>> {
-    /// The client's end of a tunnel by HTTP/1.1.
+    /// The client's end of a tunnel over HTTP/1.1.
     ///
     /// # Errors
-    /// It is no connection of a [`smig::Server`].
+    /// `upgraded` is not a connection of a [`smig::Server`].
     pub fn of_client(upgraded: Upgraded) -> io::Result<Self> {
         let (io, first) = Switched::of(upgraded).ok_or(io::ErrorKind::Unsupported)?;
         Ok(Self::with_first(TokioIo::new(io), first))
@@ -127,9 +127,9 @@ impl<T: AsyncRead + AsyncWrite + Abort + Unpin> End for Socket<T> {
     }
 }
 
-/// Reads what is there.
+/// Reads the available bytes; empty at the end.
 fn poll_read_into<T: AsyncRead>(io: Pin<&mut T>, cx: &mut Context<'_>) -> Poll<io::Result<Bytes>> {
-    // Taken out, so that a reader that comes back here finds none and makes its own.
+    // Taken out of its place: a nested call on this thread finds none and allocates its own.
     let mut buffer = BUFFER.take();
     buffer.reserve(READ);
     let polled = tokio_util::io::poll_read_buf(io, cx, &mut buffer);

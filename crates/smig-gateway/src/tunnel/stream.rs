@@ -1,4 +1,4 @@
-//! The two bodies of an HTTP stream as one end of a tunnel, or as a socket for those who want one.
+//! The two bodies of an HTTP stream as one end of a tunnel, or as an asynchronous socket.
 
 use std::io;
 use std::pin::Pin;
@@ -12,11 +12,11 @@ use tokio::io::{AsyncBufRead, AsyncRead, AsyncWrite, ReadBuf};
 use super::end::End;
 use super::feed::Feed;
 
-/// A body that is read and a body that is written: the two directions of one HTTP stream.
+/// A body to read and a body to write: the two directions of one HTTP stream.
 #[derive(Debug)]
 pub struct Stream<B = Incoming> {
     incoming: B,
-    /// Came and was not read yet.
+    /// Data that was received and not yet read.
     unread: Bytes,
     feed: Feed,
 }
@@ -26,17 +26,17 @@ where
     B: Body<Data = Bytes> + Unpin,
     B::Error: Into<BoxError>,
 {
-    /// Joins what the peer sends with what is sent to it.
+    /// Combines the body received from the peer with the writer of the body sent to it.
     pub const fn new(incoming: B, feed: Feed) -> Self {
         Self { incoming, unread: Bytes::new(), feed }
     }
 
-    /// What the peer sends.
+    /// The body received from the peer.
     pub const fn incoming(&self) -> &B {
         &self.incoming
     }
 
-    /// Fills `unread`, which stays empty at the end.
+    /// Fills `unread`, which remains empty at the end of the body.
     fn poll_fill(&mut self, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
         while self.unread.is_empty() {
             match ready!(Pin::new(&mut self.incoming).poll_frame(cx)) {
@@ -46,7 +46,7 @@ where
                     return Poll::Ready(Err(error));
                 }
                 Some(Ok(frame)) => {
-                    // Trailers have no place in a tunnel (RFC 9113 section 8.5).
+                    // A tunnel has no trailers (RFC 9113 section 8.5).
                     if let Ok(data) = frame.into_data() {
                         self.unread = data;
                     }

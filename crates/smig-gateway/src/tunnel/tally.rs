@@ -1,4 +1,4 @@
-//! Tunnels counted for operators: how many, how much, how long, and why they ended.
+//! Statistics of tunnels for operators: number, bytes, duration, and why they ended.
 
 use std::collections::HashMap;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -12,16 +12,16 @@ use super::end::End;
 use super::relay::{Broken, Outcome, Side, relay_telling};
 use crate::admin::{Report, Reported, TunnelReport};
 
-/// How a tunnel was asked for.
+/// How a tunnel was requested.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Kind {
     /// By CONNECT.
     Connect,
-    /// By Upgrade, or by extended CONNECT (RFC 8441), of an upstream.
+    /// By Upgrade or extended CONNECT (RFC 8441), to an upstream.
     Upgrade,
     /// By SOCKS5.
     Socks,
-    /// By a local port that leads to one destination.
+    /// By a connection to a forwarded local port.
     Port,
 }
 
@@ -38,18 +38,18 @@ impl Kind {
     }
 }
 
-/// Why a tunnel is over.
+/// Why a tunnel ended.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Ending {
-    /// Both directions had ended.
+    /// Both directions completed.
     InOrder,
-    /// The client's end broke.
+    /// The client's end failed.
     Client,
-    /// The other end broke.
+    /// The other end failed.
     Far,
-    /// Nothing moved for too long.
+    /// Nothing was relayed for the idle timeout.
     Idle,
-    /// This program gave it up: it ends, or lost what carried it.
+    /// The relay was dropped before its end: at shutdown, or with the connection that carried it.
     Stopped,
 }
 
@@ -61,10 +61,10 @@ const ENDINGS: [(Ending, &str); 5] = [
     (Ending::Stopped, "stopped"),
 ];
 
-/// Upper bounds of the histogram of durations, seconds.
+/// Bucket bounds of the histogram of durations, seconds.
 const BOUNDS: [f64; 9] = [0.1, 1.0, 5.0, 30.0, 120.0, 600.0, 3600.0, 21600.0, f64::INFINITY];
 
-/// Tunnels of a gateway or an agent. Clones count together.
+/// Statistics of the tunnels of a gateway or an agent. Clones share them.
 #[derive(Clone, Debug)]
 pub struct Tunnels(Arc<Book>);
 
@@ -79,16 +79,16 @@ struct Counts {
     opened: AtomicU64,
     octets_in: AtomicU64,
     octets_out: AtomicU64,
-    /// Of those that have ended.
+    /// Closed tunnels whose stream migrated.
     moved: AtomicU64,
     ended: [AtomicU64; ENDINGS.len()],
     lasted: [AtomicU64; BOUNDS.len()],
     lasted_millis: AtomicU64,
-    /// By their numbers.
+    /// Open tunnels by their numbers.
     open: Mutex<HashMap<u64, Place>>,
 }
 
-/// Where a tunnel's stream began, if it has one.
+/// A tunnel's stream and its first connection, if it has a stream.
 #[derive(Debug)]
 struct Place(Option<(StreamInfo, Option<ConnId>)>);
 
@@ -100,7 +100,7 @@ impl Place {
         }))
     }
 
-    /// Whether it travels by another connection than at first, or did.
+    /// Returns whether the stream has migrated from its first connection.
     fn has_moved(&self) -> bool {
         self.0.as_ref().is_some_and(|(stream, first)| {
             stream.connection() != *first || stream.segments().len() > 1
@@ -132,13 +132,13 @@ impl Counts {
 }
 
 impl Tunnels {
-    /// Those of a gateway.
+    /// The statistics of a gateway.
     #[must_use]
     pub fn of_gateway() -> Self {
         Self::new(&[Kind::Connect, Kind::Upgrade])
     }
 
-    /// Those of an agent.
+    /// The statistics of an agent.
     #[must_use]
     pub fn of_agent() -> Self {
         Self::new(&[Kind::Connect, Kind::Socks, Kind::Port])
@@ -148,8 +148,8 @@ impl Tunnels {
         Self(Arc::new(Book { shown, counts: Default::default() }))
     }
 
-    /// A tunnel is open; `stream` is what carries it, or its client's side, if it is an HTTP/2 stream.
-    /// To be [carried](Tunnel::carry).
+    /// Registers an open tunnel; `stream` is the stream that carries it, or its client's side, if that is an
+    /// HTTP/2 stream. Call [`Tunnel::carry`] next.
     #[must_use]
     pub fn begin(&self, kind: Kind, stream: Option<StreamInfo>) -> Tunnel {
         let book = Arc::clone(&self.0);
@@ -170,7 +170,7 @@ impl Report for Tunnels {
     }
 }
 
-/// A tunnel that is open; dropped, it is over.
+/// A registered open tunnel; dropping it records its end.
 #[derive(Debug)]
 pub struct Tunnel {
     book: Arc<Book>,
@@ -178,7 +178,7 @@ pub struct Tunnel {
     number: u64,
     since: Instant,
     ending: Ending,
-    /// Counted already.
+    /// Bytes already counted.
     sent: u64,
     received: u64,
 }
@@ -188,7 +188,7 @@ impl Tunnel {
         self.book.counts.get(self.kind as usize)
     }
 
-    /// Carries octets between the client and the other end, as [`relay`](super::relay) does.
+    /// Relays bytes between the client and the other end, as [`relay`](super::relay) does.
     pub async fn carry<A: End, B: End>(
         mut self,
         client: A,
@@ -209,7 +209,7 @@ impl Tunnel {
         outcome
     }
 
-    /// So many octets have passed since its beginning.
+    /// Adds the bytes since the last call; both arguments are totals since the start.
     fn carried(&mut self, sent: u64, received: u64) {
         if let Some(counts) = self.counts() {
             counts.octets_in.fetch_add(sent - self.sent, Ordering::Relaxed);
@@ -222,7 +222,7 @@ impl Tunnel {
 impl Drop for Tunnel {
     fn drop(&mut self) {
         let Some(counts) = self.counts() else { return };
-        // To the end: a report finds it open or ended, and never neither.
+        // Held until the end: a report counts the tunnel either as open or as ended.
         let mut open = counts.open();
         let place = open.remove(&self.number);
         if place.is_some_and(|place| place.has_moved()) {

@@ -1,4 +1,4 @@
-//! Which server a request goes to.
+//! Load balancing: the choice of a server for a request.
 
 use std::net::SocketAddr;
 
@@ -7,7 +7,7 @@ use http::{HeaderMap, Uri};
 use super::Server;
 use super::spec::{Balance, HashKey};
 
-/// Servers that a request has been sent to, by number. Those beyond the 64th may be tried twice.
+/// The set of servers that were already tried, by index. Those beyond the 64th may be tried twice.
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct Tried(u64);
 
@@ -21,7 +21,7 @@ impl Tried {
     }
 }
 
-/// What a request's server is chosen by.
+/// The properties of a request that the balancer uses.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Asked<'a> {
     pub(crate) client: SocketAddr,
@@ -42,7 +42,7 @@ impl Asked<'_> {
     }
 }
 
-/// A server that was not tried yet: a well one, or any if none is well.
+/// Picks a server that was not yet tried: a healthy one, or any if none is healthy.
 pub(super) fn choose(
     servers: &[Server],
     balance: &Balance,
@@ -61,10 +61,10 @@ pub(super) fn choose(
         let all = servers.iter().enumerate();
         let left = all.filter(|&(n, server)| !tried.has(n) && (!well || server.is_well()));
         match key {
-            // The server whose hash together with the key is highest: when one is lost, only its
-            // keys go elsewhere.
+            // Rendezvous hashing: the server whose hash, mixed with the key, is highest. When a server is lost,
+            // only its keys move.
             Some(key) => left.max_by_key(|(_, server)| mix(key ^ server.hash)),
-            // Begins with another server each time, so that ties are spread.
+            // Start at a different server each time, so that ties are distributed.
             None => left.min_by_key(|&(n, server)| {
                 (server.load(), (n + servers.len() - turn % servers.len()) % servers.len())
             }),
@@ -82,7 +82,7 @@ pub(super) fn hash(octets: &[u8]) -> u64 {
     mix(fnv)
 }
 
-/// The last steps of splitmix64: each bit in depends on each bit out.
+/// The finalizer of splitmix64: each output bit depends on each input bit.
 const fn mix(mut value: u64) -> u64 {
     value = (value ^ (value >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
     value = (value ^ (value >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
@@ -143,7 +143,7 @@ mod tests {
         let mut tried = Tried::default();
         tried.add(2);
         assert_eq!(least(tried, 0), Some(0));
-        // None is well: all are tried.
+        // None is healthy: all are tried.
         servers.iter().for_each(|server| server.on_failure());
         assert_eq!(least(tried, 0), Some(0));
         tried.add(0);

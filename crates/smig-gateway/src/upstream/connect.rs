@@ -1,4 +1,4 @@
-//! From a server to an open connection: name, TCP or unix socket, TLS.
+//! Opens a connection to a server: name lookup, TCP or Unix socket, TLS.
 
 use std::io;
 use std::net::IpAddr;
@@ -17,8 +17,8 @@ use tokio_rustls::client::TlsStream;
 use super::spec::Target;
 use crate::proxy::Failure;
 
-/// How long a peer may leave the kernel's questions unanswered until its connection is given up. What may
-/// rest (gRPC, events, tunnels) has no other sign that nobody is there any more.
+/// How long a peer may leave TCP keep-alive probes unanswered until its connection is closed. Exchanges that
+/// may idle (gRPC, events, tunnels) have no other way to detect a dead peer.
 pub(crate) const SILENT_FOR: Duration = Duration::from_secs(60);
 
 /// An open connection.
@@ -30,7 +30,7 @@ pub(crate) enum Io {
 }
 
 impl Io {
-    /// The server's address, if it has one.
+    /// The server's IP address, if it has one.
     pub(super) fn peer(&self) -> Option<IpAddr> {
         let tcp = match self {
             Self::Tcp(tcp) => tcp,
@@ -40,7 +40,7 @@ impl Io {
         tcp.peer_addr().ok().map(|addr| addr.ip().to_canonical())
     }
 
-    /// Whether ALPN chose HTTP/2.
+    /// Returns whether ALPN selected HTTP/2.
     pub(super) fn is_h2(&self) -> bool {
         match self {
             Self::Tls(tls) => tls.get_ref().1.alpn_protocol() == Some(b"h2"),
@@ -49,7 +49,7 @@ impl Io {
     }
 }
 
-/// Connects. There is no time limit here.
+/// Connects, without a timeout.
 pub(super) async fn connect(
     target: &Target,
     resolver: &Resolver,
@@ -76,11 +76,11 @@ pub(super) async fn connect(
 fn ask_when_silent(tcp: &TcpStream) {
     let socket = SockRef::from(tcp);
     let keepalive = TcpKeepalive::new().with_time(SILENT_FOR / 2).with_interval(SILENT_FOR / 8);
-    // It makes it better, not possible. TCP_USER_TIMEOUT would also end whose receive buffer is full.
+    // Best effort. TCP_USER_TIMEOUT would also close connections to peers with a full receive buffer.
     let _ = socket.set_tcp_keepalive(&keepalive.with_retries(4));
 }
 
-/// Whichever of the name's addresses answers first.
+/// Connects to the first of the name's addresses that accepts.
 async fn dial(host: &str, port: u16, resolver: &Resolver) -> Result<TcpStream, Failure> {
     let addrs = resolver.resolve(host, port).await.map_err(Failure::of_lookup)?;
     smig::connect_any(addrs).await.map_err(Failure::Connect)
@@ -119,7 +119,7 @@ impl AsyncWrite for Io {
         bufs: &[io::IoSlice<'_>],
     ) -> Poll<io::Result<usize>> {
         match self.get_mut() {
-            // Most requests are one piece, and the system has less to look at then.
+            // Most requests are a single slice, for which a plain write is cheaper.
             Self::Tcp(tcp) => match bufs {
                 [buf] => Pin::new(tcp).poll_write(cx, buf),
                 _ => Pin::new(tcp).poll_write_vectored(cx, bufs),

@@ -1,4 +1,4 @@
-//! Asking servers whether they are well.
+//! Active health checks.
 
 use std::sync::{Arc, Weak};
 use std::time::Duration;
@@ -16,8 +16,8 @@ use super::{Server, Upstream};
 use crate::proxy::Failure;
 
 impl Upstream {
-    /// Asks each server every now and then, for as long as the upstream lives; returns at once if the
-    /// description does not ask for it. To be spawned once, on any runtime.
+    /// Checks each server at its interval, for as long as the upstream exists; returns at once if no health check
+    /// is configured. Spawn it once, on any runtime.
     pub async fn check_health(this: Weak<Self>) {
         let Some(upstream) = this.upgrade() else { return };
         let Some(health) = upstream.health.clone() else { return };
@@ -51,7 +51,7 @@ async fn check_always(upstream: Weak<Upstream>, health: HealthSpec, server: usiz
     }
 }
 
-/// One GET on a connection of its own.
+/// Sends one GET request on a new connection.
 async fn ask(
     upstream: &Arc<Upstream>,
     server: &Server,

@@ -1,6 +1,6 @@
-//! One HTTP/1.1 connection: hyper's, polled by the exchange that uses it.
+//! An HTTP/1.1 connection of hyper, polled by the exchange that uses it.
 //!
-//! It has no task of its own, so a request wakes nobody but its own exchange.
+//! It has no task of its own, so its events wake only the task of that exchange.
 
 use std::future::{Future, poll_fn};
 use std::net::IpAddr;
@@ -23,27 +23,27 @@ use super::relay::Relay;
 use crate::proxy::framing::Content;
 use crate::proxy::{Failure, Patience, Upload};
 
-/// Rounds of a connection's parts until other tasks of the thread get their turn.
+/// Maximum number of polling rounds before yielding to other tasks of the thread.
 const ROUNDS: usize = 16;
 
-/// One connection.
+/// An HTTP/1.1 connection to a server.
 pub(crate) struct Http1 {
     sender: http1::SendRequest<Content<Upload>>,
     connection: http1::Connection<TokioIo<Io>, Content<Upload>>,
     relay: Arc<Relay>,
     waker: Waker,
     timer: Pin<Box<Sleep>>,
-    /// When the time limit that runs ends; the timer may fire before.
+    /// Deadline of the current timeout; the timer may fire earlier.
     limit: Instant,
     /// The connection must not be polled any more.
     ended: bool,
-    /// It has carried a request before: the server may have closed it meanwhile.
+    /// It has carried a request before: the server may have closed it since.
     used: bool,
-    /// It carries no further request, as what it has carried says.
+    /// It must not be reused, because of what it has carried.
     last: bool,
     pub(super) idle_since: Instant,
     place: OwnedSemaphorePermit,
-    /// Where it leads, if that is an address.
+    /// The server's IP address, if it has one.
     pub(super) peer: Option<IpAddr>,
 }
 
@@ -53,11 +53,11 @@ impl std::fmt::Debug for Http1 {
     }
 }
 
-/// Why a request has no response.
+/// Why a request got no response.
 #[derive(Debug)]
 pub(crate) struct Unanswered {
     pub(crate) failure: Failure,
-    /// Not an octet of it was written.
+    /// No byte of the request was written.
     pub(crate) unsent: bool,
 }
 
@@ -70,13 +70,13 @@ impl From<Unanswered> for Failure {
     }
 }
 
-/// A connection that speaks something else now.
+/// A connection that was switched to another protocol.
 #[derive(Debug)]
 pub(crate) struct Switched {
     pub(crate) io: Io,
-    /// Octets that came behind the response's head.
+    /// Bytes received after the response's header section.
     pub(crate) early: Bytes,
-    /// The connection counts while this lives.
+    /// The connection counts against the limit while this exists.
     pub(crate) place: OwnedSemaphorePermit,
 }
 
@@ -118,7 +118,7 @@ impl Http1 {
         }
     }
 
-    /// Polls a part and the connection that feeds it until neither goes on.
+    /// Polls a part and the connection that feeds it until both are pending.
     pub(crate) fn drive<R>(
         &mut self,
         cx: &Context<'_>,
@@ -142,7 +142,7 @@ impl Http1 {
         Poll::Pending
     }
 
-    /// Brings the connection to rest. `false`: it cannot be used again.
+    /// Polls the connection until it is idle. Returns whether it can be reused.
     pub(super) fn rest(&mut self) -> bool {
         self.relay.begin_alone();
         let quiet = (0..ROUNDS).any(|_| {
@@ -153,18 +153,18 @@ impl Http1 {
         quiet && !self.ended && !self.last && self.sender.is_ready()
     }
 
-    /// Says that its present request is its last, whatever it carries.
+    /// Marks the current request as the connection's last, whatever it carries.
     pub(crate) const fn use_no_more(&mut self) {
         self.last = true;
     }
 
-    /// Whether it can be used again, after it was brought to rest.
+    /// Returns whether an idle connection can still be reused.
     pub(super) fn stands(&mut self) -> bool {
         !self.relay.is_called() || self.rest()
     }
 
-    /// Waits for the time limit. It begins when `fresh` is set. A limit that moves away, as it does with
-    /// every request, leaves the timer as it is.
+    /// Polls a timeout, which starts when `fresh` is set. A deadline that moves later, as it does with each
+    /// request, does not reset the timer.
     pub(crate) fn poll_limit(
         &mut self,
         cx: &mut Context<'_>,
@@ -186,7 +186,7 @@ impl Http1 {
         Poll::Pending
     }
 
-    /// Sends a request; the future waits for the response's head.
+    /// Sends a request; the future waits for the response's header section.
     pub(crate) fn send(
         &mut self,
         request: Request<Content<Upload>>,
@@ -201,7 +201,7 @@ impl Http1 {
         Sending { sending, connection: self, patience, limit, used }
     }
 
-    /// Takes the connection itself, when both ends have agreed to speak something else on it.
+    /// Takes over the transport after both ends have agreed on another protocol.
     pub(crate) async fn switch(mut self, limit: Duration) -> Result<Switched, Failure> {
         let mut fresh = true;
         poll_fn(|cx| {
@@ -222,13 +222,13 @@ impl Http1 {
 }
 
 pin_project! {
-    /// Waits for a response's head. Not an async block: that would have room for `sending` twice.
+    /// Waits for a response's header section. Not an async block: that would reserve space for `sending` twice.
     struct Sending<'a, F> {
         #[pin]
         sending: F,
         connection: &'a mut Http1,
         patience: Patience,
-        // A time limit that has not begun.
+        // A timeout that has not started.
         limit: Option<Duration>,
         // The connection has carried a request before.
         used: bool,

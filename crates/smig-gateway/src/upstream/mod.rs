@@ -1,6 +1,6 @@
-//! Where requests go: servers, pools of connections to them, and which one is taken.
+//! Upstreams: servers, connection pools, and load balancing.
 //!
-//! Load and health are shared by all workers; connections belong to the worker that made them.
+//! Load and health are shared by all workers; connections belong to the worker that opened them.
 
 mod balance;
 mod connect;
@@ -30,23 +30,23 @@ pub(crate) use pool::Lease;
 pub(crate) use server::UnderWay;
 pub(crate) use worker::{Connection, ServerPool, Session, Worker};
 
-/// What is wrong with an upstream's description.
+/// Why an upstream cannot be created.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum SpecError {
-    /// There is nowhere to send requests.
+    /// The upstream has no server.
     #[error("upstream {0}: no server; write servers = [\"http://host:port\"]")]
     NoServer(String),
-    /// Authorities cannot be read.
+    /// The CA certificates cannot be read.
     #[error(transparent)]
     Trust(#[from] smig::Error),
 }
 
-/// Servers that answer the same requests.
+/// A group of equivalent servers.
 #[derive(Debug)]
 pub struct Upstream {
     name: String,
-    /// Of this process: where a worker keeps its pools.
+    /// Unique within the process: the key of a worker's pools.
     number: usize,
     servers: Vec<Server>,
     balance: Balance,
@@ -57,12 +57,12 @@ pub struct Upstream {
     trust: Loaded,
     resolver: Resolver,
     turn: AtomicUsize,
-    /// Nothing is sent: its end tells the workers that there is no such upstream any more.
+    /// Carries no values: its drop notifies the workers that the upstream was removed.
     present: watch::Sender<()>,
 }
 
 impl Upstream {
-    /// An upstream by its description. It connects when the first request comes.
+    /// Creates an upstream. It connects when the first request arrives.
     ///
     /// # Errors
     /// [`SpecError`].
@@ -70,7 +70,7 @@ impl Upstream {
         Self::with_resolver(name, spec, Resolver::system())
     }
 
-    /// The same, whose servers' names are looked up by a resolver of one's own.
+    /// Like [`Upstream::new`], with another resolver for the servers' names.
     ///
     /// # Errors
     /// [`SpecError`].
@@ -109,7 +109,7 @@ impl Upstream {
         }))
     }
 
-    /// The name that the configuration gives it.
+    /// Its name in the configuration.
     #[must_use]
     pub fn name(&self) -> &str {
         &self.name
@@ -121,13 +121,13 @@ impl Upstream {
         &self.servers
     }
 
-    /// Whether any server gets requests because it is well.
+    /// Returns whether any server is healthy and not ejected.
     #[must_use]
     pub fn is_well(&self) -> bool {
         self.servers.iter().any(Server::is_well)
     }
 
-    /// Requests under way at all servers.
+    /// Active requests at all servers.
     #[must_use]
     pub fn load(&self) -> usize {
         self.servers.iter().map(Server::load).sum()
@@ -141,7 +141,7 @@ impl Upstream {
         self.retries
     }
 
-    /// The server for a request, which begins there.
+    /// Picks a server for a request, and counts the request as active there.
     pub(crate) fn choose(
         self: &Arc<Self>,
         asked: Asked<'_>,

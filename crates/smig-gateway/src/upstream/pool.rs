@@ -1,4 +1,4 @@
-//! HTTP/1.1 connections of one worker to one server that wait for a request.
+//! A worker's pool of idle HTTP/1.1 connections to one server.
 
 use std::cell::{Cell, RefCell};
 use std::net::{IpAddr, SocketAddr};
@@ -14,26 +14,26 @@ use super::http1::Http1;
 use super::server::Server;
 use crate::proxy::Failure;
 
-/// Connections at rest, the one used last on top.
+/// Idle connections, the most recently used last.
 #[derive(Debug, Default)]
 pub(crate) struct Pool {
     #[expect(clippy::vec_box, reason = "a connection goes to an exchange and back as a pointer")]
     idle: RefCell<Vec<Box<Http1>>>,
-    /// Requests of this worker that wait.
+    /// Requests of this worker that wait for a connection.
     waiting: Cell<usize>,
     freed: Notify,
 }
 
-/// What a request that waited gets.
+/// The result of waiting for a connection.
 pub(super) enum Turn {
-    /// A connection that came back.
+    /// A connection that was checked in.
     Idle(Box<Http1>),
-    /// The right to make one.
+    /// A permit to open a new one.
     Place(OwnedSemaphorePermit),
 }
 
 impl Pool {
-    /// A connection that still stands.
+    /// Checks out the most recently used connection that is still open.
     pub(super) fn pick(&self) -> Option<Box<Http1>> {
         loop {
             let mut connection = self.idle.borrow_mut().pop()?;
@@ -43,7 +43,7 @@ impl Pool {
         }
     }
 
-    /// Takes a connection back, unless somebody elsewhere waits for its place.
+    /// Checks in a connection, or closes it if a request of another worker waits for its permit.
     fn put(&self, mut connection: Box<Http1>, server: &Server) {
         if !connection.rest() {
             return;
@@ -55,7 +55,7 @@ impl Pool {
         self.idle.borrow_mut().push(connection);
     }
 
-    /// Waits until a connection comes back or another may be made.
+    /// Waits until a connection is checked in, or another one may be opened.
     pub(super) async fn wait(
         &self,
         server: &Server,
@@ -89,8 +89,8 @@ impl Pool {
         self.idle.borrow().is_empty()
     }
 
-    /// Lets connections go that were not used for long, that the server has closed, whose place
-    /// somebody else waits for, or that lead elsewhere than to one of `homes`.
+    /// Closes connections that were idle for longer than `idle`, that the server has closed, whose permits other
+    /// workers' requests wait for, or that lead to an address that is not in `homes`.
     pub(super) fn tidy(&self, server: &Server, idle: Duration, homes: Option<&[SocketAddr]>) {
         let is_home = |peer: Option<IpAddr>| match (homes, peer) {
             (Some(homes), Some(peer)) => homes.iter().any(|home| home.ip().to_canonical() == peer),
@@ -126,7 +126,7 @@ impl Drop for Waiting<'_> {
     }
 }
 
-/// A connection in use. Dropped before its response has ended, it is closed.
+/// A checked-out connection. If it is dropped before its response has ended, it is closed.
 #[derive(Debug)]
 pub(crate) struct Lease {
     connection: Option<Box<Http1>>,
@@ -138,19 +138,19 @@ impl Lease {
         Self { connection: Some(connection), pool: Rc::clone(pool) }
     }
 
-    /// Gives the connection back when its response has ended.
+    /// Checks in the connection after its response has ended.
     pub(crate) fn release(mut self, server: &Server) {
         if let Some(connection) = self.connection.take() {
             self.pool.put(connection, server);
         }
     }
 
-    /// Takes the connection out for good.
+    /// Removes the connection from the pool for good.
     pub(crate) fn into_inner(mut self) -> Option<Box<Http1>> {
         self.connection.take()
     }
 
-    /// The connection; `None` never happens while the lease is held.
+    /// The connection; never `None` while the lease is held.
     pub(crate) fn get(&mut self) -> Option<&mut Http1> {
         self.connection.as_deref_mut()
     }

@@ -1,21 +1,21 @@
-//! A waker that stays with a connection while the tasks that use it change.
+//! A waker that remains with a connection while the tasks that use it change.
 //!
-//! A connection is polled by the exchange that uses it, and has no task of its own. What wakes it
-//! while it is polled (its own parts wake each other) makes for another round and wakes nobody.
+//! A connection is polled by the exchange that uses it, and has no task of its own. Wake-ups during a poll (its
+//! parts wake each other) cause another polling round and wake no task.
 
 use std::sync::atomic::{AtomicU8, Ordering};
 use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::task::{Wake, Waker};
 
-/// Nobody polls.
+/// No poll is in progress.
 const RESTING: u8 = 0;
-/// The same, and a part has called since.
+/// No poll is in progress, and the waker was called since the last one.
 const CALLED: u8 = 1;
 const POLLING: u8 = 2;
-/// The same, and a part has called meanwhile.
+/// A poll is in progress, and the waker was called during it.
 const AGAIN: u8 = 3;
 
-/// Wakes who polled last.
+/// Wakes the task that polled last.
 #[derive(Debug, Default)]
 pub(super) struct Relay {
     state: AtomicU8,
@@ -27,7 +27,7 @@ impl Relay {
         self.user.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Begins to poll for `user`.
+    /// Starts polling on behalf of `user`.
     pub(super) fn begin(&self, user: &Waker) {
         let mut present = self.user();
         match &mut *present {
@@ -38,18 +38,18 @@ impl Relay {
         self.state.store(POLLING, Ordering::Release);
     }
 
-    /// Begins to poll for nobody: who used it last is forgotten.
+    /// Starts polling without a task: the last one is no longer woken.
     pub(super) fn begin_alone(&self) {
         *self.user() = None;
         self.state.store(POLLING, Ordering::Release);
     }
 
-    /// Whether a part asked for another round since the last time.
+    /// Returns whether the waker was called since the last call or the start of polling.
     pub(super) fn again(&self) -> bool {
         self.state.swap(POLLING, Ordering::AcqRel) == AGAIN
     }
 
-    /// Ends polling.
+    /// Ends polling; wakes the task if the waker was called since the last round.
     pub(super) fn end(&self) {
         if self.state.swap(RESTING, Ordering::AcqRel) == AGAIN
             && let Some(user) = &*self.user()
@@ -58,14 +58,14 @@ impl Relay {
         }
     }
 
-    /// Ends polling, and nobody wants to hear of it.
+    /// Ends polling without waking the task; a call of the waker is remembered.
     pub(super) fn end_silently(&self) {
         if self.state.swap(RESTING, Ordering::AcqRel) == AGAIN {
             self.state.store(CALLED, Ordering::Release);
         }
     }
 
-    /// Whether a part has called since polling ended.
+    /// Returns whether the waker was called since the last completed round.
     pub(super) fn is_called(&self) -> bool {
         self.state.load(Ordering::Acquire) == CALLED
     }
@@ -77,7 +77,7 @@ impl Wake for Relay {
     }
 
     fn wake_by_ref(self: &std::sync::Arc<Self>) {
-        // The bit that tells the two states of each kind apart.
+        // The bit that distinguishes RESTING from CALLED, and POLLING from AGAIN.
         let before = self.state.fetch_or(CALLED, Ordering::AcqRel);
         if before < POLLING
             && let Some(user) = &*self.user()

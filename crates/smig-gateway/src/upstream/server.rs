@@ -1,4 +1,4 @@
-//! One server of an upstream: its load and how well it is, shared by all workers.
+//! A server of an upstream: its load and health, shared by all workers.
 
 use std::sync::atomic::{AtomicU32, AtomicU64, AtomicUsize, Ordering};
 use std::sync::{Arc, OnceLock};
@@ -10,68 +10,69 @@ use tokio::sync::Semaphore;
 use super::balance;
 use super::spec::{Ejection, ServerUrl};
 
-/// Times of this process, in milliseconds since the first was asked for.
+/// Returns a monotonic time in milliseconds since the first call.
 fn millis() -> u64 {
     static START: OnceLock<Instant> = OnceLock::new();
     u64::try_from(START.get_or_init(Instant::now).elapsed().as_millis()).unwrap_or(u64::MAX)
 }
 
-/// One server, as all workers see it.
+/// A server, shared by all workers.
 #[derive(Debug)]
 pub struct Server {
     url: ServerUrl,
-    /// Of its URL, for consistent hashing.
+    /// Hash of its URL, for consistent hashing.
     pub(super) hash: u64,
-    /// Requests under way.
+    /// Active requests.
     load: AtomicUsize,
     /// Requests that wait for a connection.
     pub(super) waiting: AtomicUsize,
-    /// A connection each.
+    /// One permit per connection.
     pub(super) places: Arc<Semaphore>,
     max_connections: usize,
-    /// The same places, for connections of our own client.
+    /// The same permits, for connections of our own client.
     pub(super) connections_limit: ConnectionLimit,
-    /// Requests that may wait in our own client.
+    /// Limit on the requests that wait in our own client.
     pub(super) queue: QueueLimit,
     ejection: Ejection,
-    /// Failures in a row.
+    /// Consecutive failures.
     failures: AtomicU32,
-    /// Ejections in a row.
+    /// Consecutive ejections.
     ejections: AtomicU32,
-    /// In [`millis`]; 0: not ejected.
+    /// End of the ejection in [`millis`]; 0: not ejected.
     ejected_until: AtomicU64,
-    /// Answers of the health check in a row: good ones above, bad ones below zero. Starts well.
+    /// State of the health check: the flag [`DOWN`], and the number of consecutive results that contradict it.
+    /// Initially up.
     checks: AtomicU32,
     requests: AtomicU64,
     failed: AtomicU64,
     connections: AtomicU64,
 }
 
-/// Counters and state of a server, for metrics and the live page.
+/// Counters and state of a server, for metrics and the admin page.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ServerStatus {
     /// The server.
     pub url: ServerUrl,
-    /// Whether it gets requests.
+    /// Whether the balancer may pick it.
     pub well: bool,
-    /// Requests under way.
+    /// Active requests.
     pub load: usize,
     /// Requests that wait for a connection.
     pub waiting: usize,
-    /// Requests so far.
+    /// Requests since the start.
     pub requests: u64,
-    /// Those of them that failed.
+    /// Of these, the failed ones.
     pub failed: u64,
     /// Connections that are open or being made.
     pub open: usize,
-    /// Connections made so far, without those of HTTP/2 sessions.
+    /// Connection attempts since the start, without those of HTTP/2 sessions.
     pub connections: u64,
 }
 
-/// By HTTP/2 every request is in the queue for a moment: so many may be, if fewer are to wait.
+/// Minimum length of the queue, whatever is configured: over HTTP/2 each request passes through it.
 const MIN_QUEUE: usize = 16;
 
-/// `checks` while the last answers were bad.
+/// Flag in `checks`: the health check considers the server down.
 const DOWN: u32 = 1 << 31;
 
 impl Server {
@@ -103,19 +104,19 @@ impl Server {
         }
     }
 
-    /// Where it is.
+    /// Its URL.
     #[must_use]
     pub const fn url(&self) -> &ServerUrl {
         &self.url
     }
 
-    /// Requests under way.
+    /// Active requests.
     #[must_use]
     pub fn load(&self) -> usize {
         self.load.load(Ordering::Relaxed)
     }
 
-    /// Whether it gets requests: neither ejected nor found ill.
+    /// Returns whether the balancer may pick this server: not ejected, and not failing its health checks.
     #[must_use]
     pub fn is_well(&self) -> bool {
         if self.checks.load(Ordering::Relaxed) & DOWN != 0 {
@@ -125,7 +126,7 @@ impl Server {
         until == 0 || millis() >= until
     }
 
-    /// Everything worth showing.
+    /// Returns its counters and state.
     #[must_use]
     pub fn status(&self) -> ServerStatus {
         ServerStatus {
@@ -153,9 +154,9 @@ impl Server {
         self.connections.fetch_add(1, Ordering::Relaxed);
     }
 
-    /// It answered.
+    /// Records a response: ends a row of failures, or an ejection.
     pub(crate) fn on_success(&self) {
-        // Looked at first: the line is shared by all workers.
+        // Load before storing: the cache line is shared by all workers.
         if self.failures.load(Ordering::Relaxed) != 0 {
             self.failures.store(0, Ordering::Relaxed);
         }
@@ -166,7 +167,8 @@ impl Server {
         }
     }
 
-    /// It gave no connection, no response, or a broken one.
+    /// Records a failure: no connection, no response, or a truncated one. Ejects the server after too many in a
+    /// row.
     pub(crate) fn on_failure(&self) {
         self.failed.fetch_add(1, Ordering::Relaxed);
         let failures = self.failures.fetch_add(1, Ordering::Relaxed) + 1;
@@ -181,11 +183,11 @@ impl Server {
         tracing::warn!(server = %self.url, failures, ?time, "a server fails and is left alone");
     }
 
-    /// The health check's answer; `rise` and `fall` in a row change what is thought of it.
+    /// Records a result of the health check; `rise` or `fall` consecutive ones change the state.
     pub(super) fn on_check(&self, good: bool, rise: u32, fall: u32) {
         let checks = self.checks.load(Ordering::Relaxed);
         let (down, against) = (checks & DOWN != 0, checks & !DOWN);
-        // Counts the answers that speak against what is thought now.
+        // Count the consecutive results that contradict the current state.
         let against = if good == down { against + 1 } else { 0 };
         let turned = against >= if down { rise.max(1) } else { fall.max(1) };
         let next = match (turned, down) {
@@ -202,7 +204,7 @@ impl Server {
         }
     }
 
-    /// Time until an ejected server is tried again.
+    /// Returns the remaining time of an ejection.
     #[must_use]
     pub fn ejected_for(&self) -> Option<Duration> {
         let until = self.ejected_until.load(Ordering::Relaxed);
@@ -210,7 +212,7 @@ impl Server {
     }
 }
 
-/// A request under way at a server.
+/// An active request at a server; dropping it ends the count.
 #[derive(Debug)]
 pub(crate) struct UnderWay {
     upstream: Arc<super::Upstream>,

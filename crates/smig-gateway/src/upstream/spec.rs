@@ -1,4 +1,4 @@
-//! How an upstream is described: plain data with a default for everything but the servers.
+//! The configuration of an upstream: plain data with a default for everything but the servers.
 
 use std::fmt;
 use std::path::PathBuf;
@@ -12,46 +12,45 @@ use smig_settings::value::{deserialize_time, deserialize_time_or_never};
 
 use crate::proxy::grpc;
 
-/// Where requests go, and how.
+/// An upstream: its servers, and how requests are sent to them.
 #[derive(Clone, Debug, PartialEq, Eq, serde::Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct UpstreamSpec {
-    /// The servers; each gets its share of the requests.
+    /// The servers among which requests are distributed.
     pub servers: Vec<ServerUrl>,
-    /// Which server a request goes to.
+    /// The load balancing policy.
     #[serde(default)]
     pub balance: Balance,
-    /// Time limits.
+    /// Timeouts.
     #[serde(default)]
     pub timeouts: Timeouts,
-    /// Connections to one server, of all workers together and by any version of HTTP, that may be open at once.
+    /// Maximum number of open connections to one server, over all workers and HTTP versions.
     #[serde(default = "max_connections")]
     pub max_connections: usize,
-    /// Requests to one server that may wait for a connection, or by HTTP/2 for a stream (16 at least);
-    /// further ones are answered 503.
+    /// Maximum number of requests to one server that wait for a connection, or over HTTP/2 for a stream (16 at
+    /// least); further ones are answered with 503.
     #[serde(default = "max_waiting")]
     pub max_waiting: usize,
-    /// How often a request is sent again, where that is safe; 0: never. Beyond that it is sent once more where it met
-    /// a kept connection that had ended.
+    /// Maximum number of retries of a request, where a retry is safe; 0: none. Beyond that, a request is retried
+    /// once if the server had closed the idle connection that it was sent on.
     #[serde(default = "retries")]
     pub retries: u32,
-    /// How long the addresses of a server's name are good until it is looked up again. The system's resolver tells
-    /// no time to live.
+    /// How long a server's resolved addresses are cached. The system's resolver does not return a time to live.
     #[serde(default = "resolve", deserialize_with = "deserialize_time")]
     pub resolve: Duration,
-    /// When a server that fails is left alone for a while.
+    /// Outlier detection: when a failing server is ejected.
     #[serde(default)]
     pub ejection: Ejection,
-    /// Asking servers whether they are well; not done unless set.
+    /// Active health checks; off unless set.
     #[serde(default)]
     pub health: Option<HealthSpec>,
-    /// Whom TLS to the servers trusts.
+    /// TLS settings of connections to the servers.
     #[serde(default)]
     pub tls: TlsSpec,
 }
 
 impl UpstreamSpec {
-    /// Servers, and the defaults.
+    /// An upstream of these servers, with defaults for all else.
     #[must_use]
     pub fn new(servers: Vec<ServerUrl>) -> Self {
         Self {
@@ -94,25 +93,25 @@ pub struct ServerUrl {
     pub(super) target: Target,
 }
 
-/// What is spoken with a server.
+/// The protocol of a server.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Protocol {
-    /// HTTP/1.1 in the clear.
+    /// HTTP/1.1 over cleartext TCP or a Unix socket.
     Http1,
-    /// HTTP/2 in the clear, with prior knowledge.
+    /// HTTP/2 over cleartext TCP, with prior knowledge.
     H2c,
-    /// TLS; HTTP/2 or HTTP/1.1.
+    /// HTTP/2 or HTTP/1.1 over TLS, by ALPN.
     Https,
-    /// TLS; HTTP/2 with migration.
+    /// HTTP/2 over TLS, with migration.
     Smig,
 }
 
-/// Where a server listens.
+/// The address of a server.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) enum Target {
-    /// Host without brackets, and port.
+    /// The host without brackets, and the port.
     Tcp { host: String, port: u16 },
-    /// A socket in the file system.
+    /// The path of a Unix socket.
     Unix(PathBuf),
 }
 
@@ -160,7 +159,7 @@ impl FromStr for ServerUrl {
 }
 
 impl ServerUrl {
-    /// `host:port`; empty for a unix socket.
+    /// Returns `host:port`; empty for a Unix socket.
     pub(super) fn authority(&self) -> String {
         match &self.target {
             Target::Unix(_) => String::new(),
@@ -191,24 +190,24 @@ impl<'de> Deserialize<'de> for ServerUrl {
     }
 }
 
-/// Which server a request goes to: `least-loaded`, `hash:client`, `hash:path`, `hash:header:NAME`.
+/// The load balancing policy: `least-loaded`, `hash:client`, `hash:path`, `hash:header:NAME`.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub enum Balance {
-    /// The one with the fewest requests under way.
+    /// The server with the fewest active requests.
     #[default]
     LeastLoaded,
-    /// The same for the same key, as long as it is well.
+    /// Consistent hashing: the same server for the same key, as long as it is healthy.
     Hash(HashKey),
 }
 
-/// What is hashed.
+/// The key of consistent hashing.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum HashKey {
     /// The client's address.
     Client,
     /// Path and query.
     Path,
-    /// The first field of this name; least loaded where there is none.
+    /// The first header field of this name; least loaded without one.
     Header(HeaderName),
 }
 
@@ -239,28 +238,28 @@ impl<'de> Deserialize<'de> for Balance {
     }
 }
 
-/// Time limits of one exchange, each for its phase.
+/// Timeouts of the phases of an exchange.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, serde::Deserialize)]
 #[serde(deny_unknown_fields, default)]
 pub struct Timeouts {
-    /// Until there is a connection: name, TCP, TLS.
+    /// Of connecting: name lookup, TCP, TLS.
     #[serde(deserialize_with = "deserialize_time")]
     pub connect: Duration,
-    /// How long a request waits for a connection, or for a stream, when all are in use.
+    /// Of waiting for a connection, or for a stream, when all are in use.
     #[serde(deserialize_with = "deserialize_time")]
     pub queue: Duration,
-    /// From the end of the request (as far as the server takes it) to the response's head; not for
+    /// From the end of the request (as far as the server accepts it) to the response's header section; not for
     /// gRPC, whose calls have deadlines of their own.
     #[serde(deserialize_with = "deserialize_time")]
     pub head: Duration,
-    /// Between two pieces of a body, when the server is the one who is waited for; `"never"`: no limit.
-    /// What may rest by its nature (gRPC, server-sent events) has none either.
+    /// Between two chunks of a body, while waiting for the server; `"never"`: no limit. Streams that may idle
+    /// (gRPC, server-sent events) have no limit either.
     #[serde(deserialize_with = "deserialize_time_or_never")]
     pub stall: Option<Duration>,
-    /// How long a tunnel (WebSocket, CONNECT) may rest.
+    /// Idle timeout of a tunnel (WebSocket, CONNECT).
     #[serde(deserialize_with = "deserialize_time")]
     pub tunnel: Duration,
-    /// How long an unused connection is kept.
+    /// Idle timeout of pooled connections.
     #[serde(deserialize_with = "deserialize_time")]
     pub idle: Duration,
 }
@@ -279,19 +278,19 @@ impl Default for Timeouts {
 }
 
 impl Timeouts {
-    /// The limit between two pieces of the body of a response with this head.
+    /// Returns the `stall` timeout for the body of a response with these header fields.
     pub(crate) fn stall_of(&self, headers: &http::HeaderMap) -> Option<Duration> {
         self.stall.filter(|_| !grpc::may_rest(headers))
     }
 }
 
-/// When a server that fails is left alone. While none is well, all are tried.
+/// Outlier detection. If no server is healthy, all are tried.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, serde::Deserialize)]
 #[serde(deny_unknown_fields, default)]
 pub struct Ejection {
-    /// Failures in a row (no connection, no response, a broken one); 0: never.
+    /// Consecutive failures (no connection, no response, or a truncated one) until ejection; 0: never.
     pub failures: u32,
-    /// For how long; each time in a row as long again, up to ten times.
+    /// Base ejection time, multiplied by the number of consecutive ejections, up to ten.
     #[serde(deserialize_with = "deserialize_time")]
     pub time: Duration,
 }
@@ -302,23 +301,23 @@ impl Default for Ejection {
     }
 }
 
-/// How servers are asked whether they are well.
+/// Active health checks.
 #[derive(Clone, Debug, PartialEq, Eq, serde::Deserialize)]
 #[serde(deny_unknown_fields, default)]
 pub struct HealthSpec {
-    /// The path of a GET; a status below 400 is well.
+    /// The path of the GET request; 2xx and 3xx are healthy.
     pub path: String,
-    /// The authority that is asked for; the server's own unless set.
+    /// The authority of the request; the server's own unless set.
     pub host: Option<String>,
-    /// Between two questions.
+    /// Time between two checks.
     #[serde(deserialize_with = "deserialize_time")]
     pub interval: Duration,
-    /// For one answer.
+    /// Timeout of a check.
     #[serde(deserialize_with = "deserialize_time")]
     pub timeout: Duration,
-    /// Good answers in a row until a server is used again.
+    /// Consecutive passed checks until a failing server is healthy.
     pub rise: u32,
-    /// Bad ones in a row until it is not.
+    /// Consecutive failed checks until a healthy server is not.
     pub fall: u32,
 }
 
@@ -335,13 +334,13 @@ impl Default for HealthSpec {
     }
 }
 
-/// Whom TLS to the servers trusts.
+/// TLS settings of connections to the servers.
 #[derive(Clone, Debug, Default, PartialEq, Eq, serde::Deserialize)]
 #[serde(deny_unknown_fields, default)]
 pub struct TlsSpec {
-    /// A PEM file of authorities; the system's unless set.
+    /// CA certificates, PEM; the system's unless set.
     pub ca: Option<PathBuf>,
-    /// Accepts every certificate: for tests.
+    /// Accepts any certificate: for tests.
     pub insecure: bool,
 }
 
