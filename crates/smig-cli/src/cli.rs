@@ -1,4 +1,4 @@
-//! The command line's outline.
+//! Top level of the command line.
 
 use clap::{Parser, Subcommand};
 

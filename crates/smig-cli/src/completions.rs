@@ -1,4 +1,4 @@
-//! `smig completions`: scripts for shells.
+//! `smig completions`: shell completion scripts.
 
 use std::io::Write as _;
 use std::process::ExitCode;
@@ -23,7 +23,7 @@ pub(crate) struct CompletionsArgs {
 pub(crate) fn run(args: &CompletionsArgs) -> anyhow::Result<ExitCode> {
     let mut script = Vec::new();
     clap_complete::generate(args.shell, &mut Cli::command(), "smig", &mut script);
-    // A reader that has had enough (`| head`) is no error.
+    // A reader that closes the pipe early (`| head`) is not an error.
     let _ = std::io::stdout().write_all(&script);
     Ok(ExitCode::SUCCESS)
 }

@@ -1,4 +1,4 @@
-//! `smig config`: look at a configuration file, or make one.
+//! `smig config`: check a configuration file, or print an example.
 
 use std::io::Write as _;
 use std::path::PathBuf;
@@ -69,7 +69,7 @@ pub(crate) fn run(args: &ConfigArgs) -> Result<ExitCode> {
                 Program::Gateway => smig_gateway::config::example(),
                 Program::Agent => agent::example().to_owned(),
             };
-            // A reader that has had enough (`| head`) is no error.
+            // A reader that closes the pipe early (`| head`) is not an error.
             let _ = std::io::stdout().write_all(example.as_bytes());
         }
     }

@@ -1,7 +1,6 @@
-//! `smig demo`: small objects beside a big file, by plain HTTP/2 and with streams that move.
+//! `smig demo`: small objects beside a large download, over plain HTTP/2 and with stream migration.
 //!
-//! Owns the command line and the files that are written. The link, the transfers and the drawing
-//! are smig-lab's.
+//! Owns the command line and the output files. smig-lab does the link, the transfers and the drawing.
 
 mod browser;
 mod target;
@@ -115,7 +114,7 @@ impl DemoArgs {
         self.link.clone().unwrap_or_else(|| LinkSpec::symmetric(self.rate, self.rtt, queue))
     }
 
-    /// What is compared, unless something is named twice.
+    /// Returns the variants to compare: `--variants` or the default. Fails if a variant is named twice.
     fn variants(&self, unless_said: &[Variant]) -> Result<Vec<Variant>, Failure> {
         let variants = self.variants.as_deref().unwrap_or(unless_said);
         for (index, variant) in variants.iter().enumerate() {
@@ -151,7 +150,7 @@ pub(crate) fn run(args: &DemoArgs) -> Result<ExitCode> {
         return browser::run(args);
     }
     let options = args.options()?;
-    // While the process has one thread.
+    // User namespaces require a single-threaded process.
     enter_user_namespace()?;
     crate::trace::start(crate::trace::Level::Errors);
     check(&options)?;
@@ -179,7 +178,7 @@ pub(crate) fn run(args: &DemoArgs) -> Result<ExitCode> {
     Ok(ExitCode::SUCCESS)
 }
 
-/// Runs it, and shows it on standard output unless the JSON goes there.
+/// Runs the demonstration and draws it on standard output, or on standard error if the JSON goes to stdout.
 fn show(options: &DemoOptions, stop: &Stop, json: Option<&Target>) -> Result<DemoResult> {
     let setup = options.setup(concat!("smig ", env!("CARGO_PKG_VERSION")));
     let mut view = LiveView::new(setup, screen(json))?;
@@ -187,7 +186,7 @@ fn show(options: &DemoOptions, stop: &Stop, json: Option<&Target>) -> Result<Dem
     Ok(view.finish()?)
 }
 
-/// Standard output, unless the JSON goes there.
+/// Returns the screen: standard output, or standard error if the JSON goes to standard output.
 fn screen(json: Option<&Target>) -> Screen<Box<dyn Write>> {
     match json {
         Some(Target::Stdout) => Screen::new(Box::new(io::stderr()), Output::of(&io::stderr())),
@@ -209,7 +208,7 @@ fn variant(text: &str) -> Result<Variant, String> {
     }
 }
 
-/// Bits a second: `10000000`, `10mbit`, `2.5 Mbit/s`.
+/// Parses a rate in bits per second: `10000000`, `10mbit`, `2.5 Mbit/s`.
 fn rate(text: &str) -> Result<Rate, String> {
     let digits = text.bytes().take_while(|byte| byte.is_ascii_digit() || *byte == b'.').count();
     let (number, unit) = text.split_at(digits);

@@ -1,7 +1,7 @@
-//! The development certificate: an authority and a certificate signed by it, made on first use.
+//! The development certificate: an authority and a certificate that it signs, created on first use.
 //!
-//! Owns the folder they are kept in. The authority's key never leaves this machine and is readable
-//! by its owner alone; `smig get` trusts the authority for loopback names only.
+//! Owns the directory that stores them. The authority's key never leaves this machine and is
+//! readable by its owner only; `smig get` trusts the authority for loopback names only.
 
 use std::fs::{self, File, OpenOptions};
 use std::io::Write as _;
@@ -22,59 +22,59 @@ use crate::suffix::with_suffix;
 
 const DAY: Duration = Duration::from_secs(86_400);
 const AUTHORITY_LIFE: Duration = Duration::from_secs(3650 * 86_400);
-/// Apple's programs accept no longer one.
+/// Longest validity that Apple's programs accept.
 const CERTIFICATE_LIFE: Duration = Duration::from_secs(397 * 86_400);
-/// Less left than this at the start of a server: a new one is made.
+/// A certificate with less validity left than this is replaced when a server starts.
 const RENEW: Duration = Duration::from_secs(60 * 86_400);
 
 const NAMES: [&str; 3] = ["localhost", "127.0.0.1", "::1"];
 
-/// What a server needs.
+/// Certificate, key and authority of a server.
 #[derive(Debug)]
 pub(crate) struct DevCert {
     /// Certificate chain, PEM.
     pub(crate) certificate: Vec<u8>,
-    /// Its key, PEM.
+    /// Private key, PEM.
     pub(crate) key: Vec<u8>,
-    /// The authority's certificate, for clients.
+    /// Path of the authority's certificate, for clients.
     pub(crate) authority: PathBuf,
-    /// Whether the authority was made just now.
+    /// Whether the authority was created by this call.
     pub(crate) freshness: Freshness,
 }
 
-/// Whether people have seen this authority before.
+/// Whether the authority existed before.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Freshness {
     Old,
-    /// Clients that trusted an earlier one must be told of it.
+    /// Users must be notified: clients that trusted an earlier authority do not trust this one.
     New,
 }
 
-/// What is remembered beside a certificate.
+/// Metadata stored beside a certificate.
 #[derive(Debug, Serialize, Deserialize)]
 struct Note {
-    /// Seconds since 1970.
+    /// Expiry, in seconds since 1970.
     expires: u64,
-    /// The authority: its name. The certificate: its names.
+    /// Name of the authority, or names that the certificate covers.
     names: Vec<String>,
 }
 
-/// Where they are: `$XDG_DATA_HOME/smig`, or `~/.local/share/smig`.
+/// Returns the directory of the files: `$XDG_DATA_HOME/smig`, or `~/.local/share/smig`.
 pub(crate) fn folder() -> Option<PathBuf> {
     let set = |name| std::env::var_os(name).filter(|value| !value.is_empty()).map(PathBuf::from);
     let data = set("XDG_DATA_HOME").filter(|path| path.is_absolute());
     data.or_else(|| Some(set("HOME")?.join(".local/share"))).map(|data| data.join("smig"))
 }
 
-/// The authority's certificate, if there is one.
+/// Returns the path of the authority's certificate, if the file exists.
 pub(crate) fn authority() -> Option<PathBuf> {
     folder().map(|folder| folder.join("ca.pem")).filter(|path| path.is_file())
 }
 
-/// The certificate for localhost and `hosts`; made, or made anew, where needed.
+/// Returns the certificate for localhost and `hosts`. Creates or renews it where needed.
 ///
 /// # Errors
-/// A folder that cannot be written, or files in it that are not ours.
+/// The directory cannot be written, its files cannot be parsed, or one of `hosts` is not a host name.
 pub(crate) fn obtain(hosts: &[String]) -> Result<DevCert> {
     let folder = folder().ok_or_else(|| {
         anyhow!(
@@ -93,7 +93,7 @@ pub(crate) fn obtain(hosts: &[String]) -> Result<DevCert> {
 
 fn obtain_in(folder: &Path, hosts: &[String], now: SystemTime) -> Result<DevCert> {
     fs::DirBuilder::new().recursive(true).mode(0o700).create(folder)?;
-    // Two servers that start at once make one authority.
+    // Lock: two servers that start at the same time must create only one authority.
     let lock = File::create(folder.join("lock"))?;
     lock.lock()?;
     let now = now.duration_since(UNIX_EPOCH)?.as_secs();
@@ -126,7 +126,7 @@ fn obtain_in(folder: &Path, hosts: &[String], now: SystemTime) -> Result<DevCert
     })
 }
 
-/// A certificate, its key, and the note on them.
+/// Paths of a certificate, its key and its metadata.
 struct Files {
     certificate: PathBuf,
     key: PathBuf,
@@ -138,7 +138,7 @@ impl Files {
         Self { certificate, key, note }
     }
 
-    /// What is there and good for long enough.
+    /// Returns the stored files if they exist and stay valid for at least [`RENEW`].
     fn load(&self, now: u64) -> Option<(Note, String, String)> {
         let note: Note = serde_json::from_slice(&fs::read(&self.note).ok()?).ok()?;
         let certificate = fs::read_to_string(&self.certificate).ok()?;
@@ -146,7 +146,7 @@ impl Files {
         (note.expires >= now + RENEW.as_secs()).then_some((note, certificate, key))
     }
 
-    /// The note goes last: without it the rest is made again.
+    /// Writes the metadata last: a set without metadata is created again.
     fn store(&self, note: &Note, certificate: &str, key: &str) -> Result<()> {
         if self.note.exists() {
             fs::remove_file(&self.note)?;
@@ -157,7 +157,7 @@ impl Files {
     }
 }
 
-/// Writes a file that others see whole or not at all.
+/// Writes a file atomically: readers see the complete content or none.
 fn replace(path: &Path, content: &[u8], mode: u32) -> Result<()> {
     let new = with_suffix(path, ".new");
     let write = || {
@@ -181,7 +181,7 @@ impl Authority {
         params
     }
 
-    /// The authority whose certificate was made with this name and key.
+    /// Rebuilds the authority from the name and key that its certificate was created with.
     fn restore(note: &Note, key: &str) -> Result<Self> {
         let name = note.names.first().map_or("", String::as_str);
         Ok(Self(Issuer::new(Self::params(name), KeyPair::from_pem(key)?)))
@@ -190,7 +190,7 @@ impl Authority {
     fn make(files: &Files, now: u64) -> Result<Self> {
         let key = KeyPair::generate()?;
         let expires = now + AUTHORITY_LIFE.as_secs();
-        // Told apart from an earlier one by its name too: some programs look at nothing else.
+        // The name differs from that of earlier authorities: some programs compare names only.
         let name = format!("smig development authority {now:x}");
         let mut params = Self::params(&name);
         set_validity(&mut params, now, expires)?;
@@ -219,7 +219,7 @@ impl Authority {
     }
 }
 
-/// Begins a day ago, for clocks that differ.
+/// Sets the validity period. It starts a day before `now`, to tolerate clock differences.
 fn set_validity(params: &mut CertificateParams, now: u64, expires: u64) -> Result<()> {
     let date = |seconds: u64| {
         Ok::<_, anyhow::Error>(OffsetDateTime::from_unix_timestamp(i64::try_from(seconds)?)?)

@@ -1,13 +1,13 @@
-//! Exit codes: curl's where curl has one, so that scripts need not learn new ones.
+//! Exit codes: curl's where curl has one, so that scripts need no new ones.
 
 use std::fmt;
 use std::process::ExitCode;
 
-/// Why the program ends.
+/// Outcome of the program.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Exit {
     Success,
-    /// An error that no other code names.
+    /// An error that has no code of its own.
     Failure,
     /// The command line or the configuration is wrong.
     Usage,
@@ -28,7 +28,7 @@ pub(crate) enum Exit {
 }
 
 impl Exit {
-    /// The number.
+    /// Returns the exit code.
     pub(crate) const fn code(self) -> u8 {
         match self {
             Self::Success => 0,
@@ -52,7 +52,7 @@ impl Exit {
     }
 }
 
-/// The codes, for `smig get --help`.
+/// Table of exit codes for `smig get --help`.
 pub(crate) const TABLE: &str = "\
 Exit codes (curl's where curl has one; several URLs: that of the first that failed):
     0  all came            26  a file to send could not be read
@@ -71,7 +71,7 @@ impl From<Exit> for ExitCode {
     }
 }
 
-/// An error that knows its exit code.
+/// An error with an exit code.
 #[derive(Debug)]
 pub(crate) struct Failure {
     pub(crate) exit: Exit,

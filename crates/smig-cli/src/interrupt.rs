@@ -1,4 +1,4 @@
-//! Ctrl-C during a measurement: the first stops it in order, the second ends the process.
+//! Ctrl-C during a measurement: the first stops it cleanly, the second ends the process.
 
 use std::thread;
 
@@ -6,7 +6,7 @@ use anyhow::{Context as _, Result};
 use smig_lab::stop::Stop;
 use tokio::signal::unix::{SignalKind, signal};
 
-/// What a shell reports of a program that SIGINT ended.
+/// Exit status that shells report for a program killed by SIGINT.
 pub(crate) const INTERRUPTED: u8 = 130;
 
 /// Stops at the first SIGINT or SIGTERM; ends the process at the second.
@@ -17,7 +17,7 @@ pub(crate) fn listen(stop: Stop) -> Result<()> {
             let (Ok(mut interrupt), Ok(mut terminate)) =
                 (signal(SignalKind::interrupt()), signal(SignalKind::terminate()))
             else {
-                // They end the process then, as they do by default.
+                // Without handlers the default action of the signals ends the process.
                 return;
             };
             loop {

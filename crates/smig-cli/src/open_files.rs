@@ -1,27 +1,27 @@
-//! How many files this process may open: each connection is one, and one more behind a gateway.
+//! Limit of open files: each connection takes one descriptor, and one more behind a gateway.
 
 use rustix::process::{Resource, getrlimit, setrlimit};
 
-/// RLIMIT_NOFILE, raised as far as it goes.
+/// RLIMIT_NOFILE, raised to its hard limit.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct OpenFiles {
-    /// `None`: as many as there is memory for.
+    /// `None`: unlimited.
     limit: Option<u64>,
 }
 
 impl OpenFiles {
-    /// Raises the limit. Ten thousand connections need more than the usual soft one.
+    /// Raises the soft limit to the hard limit: 10,000 connections need more than the usual soft limit.
     pub(crate) fn raise() -> Self {
         let mut limit = getrlimit(Resource::Nofile);
         if limit.current < limit.maximum || limit.current.is_some() && limit.maximum.is_none() {
             limit.current = limit.maximum;
-            // The system's limit is what there is then.
+            // On failure the current limit stays.
             let _ = setrlimit(Resource::Nofile, limit);
         }
         Self { limit: getrlimit(Resource::Nofile).current }
     }
 
-    /// What an operator wants to know of it: for how many connections it is enough, each with `each` files.
+    /// Describes for operators whether the limit suffices for `max_connections` of `each` descriptors.
     pub(crate) fn report(self, max_connections: usize, each: u64) -> String {
         let Some(limit) = self.limit else { return "open files: no limit".to_owned() };
         let wanted = u64::try_from(max_connections).unwrap_or(u64::MAX).saturating_mul(each);

@@ -1,4 +1,4 @@
-//! Colours on standard error, where a terminal is and NO_COLOR is not.
+//! Colours on standard error, if it is a terminal and NO_COLOR is unset.
 
 use std::io::IsTerminal as _;
 use std::sync::LazyLock;
@@ -13,22 +13,22 @@ fn paint(text: &str, code: &str) -> String {
     if *IS_PAINTED { format!("\x1b[{code}m{text}\x1b[0m") } else { text.to_owned() }
 }
 
-/// Something that went wrong.
+/// Colours an error.
 pub(crate) fn bad(text: &str) -> String {
     paint(text, "1;31")
 }
 
-/// Something that went well.
+/// Colours a success.
 pub(crate) fn good(text: &str) -> String {
     paint(text, "32")
 }
 
-/// Something beside the point.
+/// Dims secondary text.
 pub(crate) fn faint(text: &str) -> String {
     paint(text, "2")
 }
 
-/// Something to look at.
+/// Emphasizes text.
 pub(crate) fn strong(text: &str) -> String {
     paint(text, "1")
 }

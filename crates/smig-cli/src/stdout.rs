@@ -1,11 +1,12 @@
-//! What goes to standard output. `println!` panics when nobody reads it any more, as in `smig lab compare a b | head`.
+//! Writes to standard output. `println!` panics when the reader has closed it, as in `smig lab
+//! compare a b | head`.
 
 use std::fmt;
 use std::io::{self, ErrorKind, Write as _};
 
 use crate::exit::{Exit, Failure};
 
-/// Writes. A reader that has gone has seen enough: that is no error.
+/// Writes to standard output. A broken pipe is not an error.
 pub(crate) fn write(text: fmt::Arguments<'_>) -> Result<(), Failure> {
     match io::stdout().lock().write_fmt(text) {
         Err(error) if error.kind() != ErrorKind::BrokenPipe => {

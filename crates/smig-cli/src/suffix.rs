@@ -1,8 +1,8 @@
-//! File names with something behind them.
+//! File names with a suffix.
 
 use std::path::{Path, PathBuf};
 
-/// `path` with `suffix` at the end of its name, whatever extension it has.
+/// Returns `path` with `suffix` appended to its name. An existing extension stays.
 pub(crate) fn with_suffix(path: &Path, suffix: &str) -> PathBuf {
     let mut name = path.as_os_str().to_owned();
     name.push(suffix);

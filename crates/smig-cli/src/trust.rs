@@ -1,5 +1,5 @@
-//! Whom the program's clients trust: what the system trusts, a named authority, and for this machine's own
-//! names the development authority.
+//! Trust anchors of the program's clients: the system's, a given authority, and for loopback names
+//! the development authority.
 
 use std::path::Path;
 use std::sync::Arc;
@@ -13,10 +13,10 @@ use smig::Trust;
 
 use crate::dev_cert;
 
-/// The trust for one host, by the flags --cacert and --insecure.
+/// Returns the trust anchors for a host, according to the flags --cacert and --insecure.
 ///
 /// # Errors
-/// A development authority that is damaged.
+/// The development authority is damaged.
 pub(crate) fn of(cacert: Option<&Path>, insecure: bool, host: &str) -> Result<Trust> {
     match (cacert, insecure) {
         (Some(path), _) => Ok(Trust::File(path.to_owned())),
@@ -28,7 +28,7 @@ pub(crate) fn of(cacert: Option<&Path>, insecure: bool, host: &str) -> Result<Tr
     }
 }
 
-/// A name that always means this machine (RFC 6761 section 6.3), or such an address.
+/// Returns whether `host` is a loopback name (RFC 6761 section 6.3) or a loopback address.
 pub(crate) fn is_loopback(host: &str) -> bool {
     let bare = host.strip_prefix('[').and_then(|h| h.strip_suffix(']')).unwrap_or(host);
     let lower = bare.to_ascii_lowercase();
@@ -37,10 +37,10 @@ pub(crate) fn is_loopback(host: &str) -> bool {
         || bare.parse::<std::net::IpAddr>().is_ok_and(|ip| ip.is_loopback())
 }
 
-/// What the system trusts, and the development authority.
+/// Returns a TLS configuration that trusts the system's authorities and the development authority.
 pub(crate) fn with_authority(path: &Path) -> Result<ClientConfig> {
     let mut roots = RootCertStore::empty();
-    // A system without authorities can have this one nevertheless.
+    // A system without authorities is not an error: the development authority is still added.
     roots.add_parsable_certificates(rustls_native_certs::load_native_certs().certs);
     let bad =
         || format!("the development authority {} is damaged; delete its folder", path.display());

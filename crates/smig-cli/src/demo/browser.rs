@@ -54,7 +54,7 @@ pub(super) fn options(args: &DemoArgs) -> Result<BrowserOptions> {
 
 pub(super) fn run(args: &DemoArgs) -> Result<ExitCode> {
     let options = options(args)?;
-    // While the process has one thread.
+    // User namespaces require a single-threaded process.
     enter_user_namespace()?;
     crate::trace::start(crate::trace::Level::Errors);
     check(&options)?;
@@ -93,7 +93,7 @@ fn write(
     page.write(&render_html(result))
 }
 
-/// Runs it, with a line for each thing that happens.
+/// Runs the demonstration and prints a line for each event.
 fn show<W: Write>(
     options: &BrowserOptions,
     stop: &Stop,

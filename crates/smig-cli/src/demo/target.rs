@@ -1,5 +1,5 @@
-//! Where results go. Tried before the demonstration: two minutes are too long to learn at their end
-//! that a folder is missing.
+//! Destinations of results. Opened before the demonstration starts, so a missing directory is
+//! reported at once instead of after two minutes.
 
 use std::fs::{self, OpenOptions};
 use std::io::{self, Write as _};
@@ -7,27 +7,27 @@ use std::path::{Path, PathBuf};
 
 use crate::exit::{Exit, Failure};
 
-/// A place for a result.
+/// Destination of a result.
 #[derive(Debug)]
 pub(super) enum Target {
     Stdout,
     File(TargetFile),
 }
 
-/// A file; what this made goes again if nothing is written.
+/// An output file. If it was created by this program and nothing is written, it is removed on drop.
 #[derive(Debug)]
 pub(super) struct TargetFile {
     path: PathBuf,
     made: bool,
 }
 
-/// Whether a file's name stands for standard output.
+/// Returns whether a path stands for standard output.
 pub(super) fn is_stdout(path: &Path) -> bool {
     path == Path::new("-")
 }
 
 impl Target {
-    /// A file that can be written.
+    /// Opens a file for writing, and creates it if it does not exist.
     pub(super) fn file(path: &Path) -> Result<Self, Failure> {
         if is_stdout(path) {
             let text =
@@ -44,12 +44,12 @@ impl Target {
         Ok(Self::File(TargetFile { path: path.to_owned(), made }))
     }
 
-    /// The same, or standard output for `-`.
+    /// Like [`Self::file`], but `-` means standard output.
     pub(super) fn file_or_stdout(path: &Path) -> Result<Self, Failure> {
         if is_stdout(path) { Ok(Self::Stdout) } else { Self::file(path) }
     }
 
-    /// Writes all of it.
+    /// Writes the complete result.
     pub(super) fn write(self, text: &str) -> Result<(), Failure> {
         match self {
             Self::Stdout => io::stdout()
@@ -67,7 +67,7 @@ impl Target {
 impl Drop for TargetFile {
     fn drop(&mut self) {
         if self.made {
-            // Empty, and nobody's: if it stays, it does no harm.
+            // On failure an empty file remains, which does no harm.
             let _ = fs::remove_file(&self.path);
         }
     }

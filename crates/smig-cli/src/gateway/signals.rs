@@ -1,13 +1,13 @@
-//! The signals of a gateway: read the file again, or end.
+//! Signals of a gateway: reload the configuration file, or stop.
 
 use anyhow::{Context as _, Result};
 use tokio::signal::unix::{Signal, SignalKind, signal};
 
 use crate::serve::stop;
 
-/// What a signal wants.
+/// Action that a signal requests.
 pub(super) enum Cause {
-    /// Its name and number.
+    /// Signal name and number.
     Stop(&'static str, u8),
     Reload,
 }
@@ -23,7 +23,7 @@ impl Signals {
         Ok(Self { hangup, stop: stop::Signals::new()? })
     }
 
-    /// The next signal.
+    /// Waits for the next signal.
     pub(super) async fn next(&mut self) -> Cause {
         tokio::select! {
             (name, number) = self.stop.next() => Cause::Stop(name, number),
@@ -31,7 +31,7 @@ impl Signals {
         }
     }
 
-    /// The next one that ends.
+    /// Waits for the next signal that stops the gateway.
     pub(super) async fn stop(&mut self) -> (&'static str, u8) {
         self.stop.next().await
     }

@@ -1,4 +1,4 @@
-//! The clients behind `smig get`, and whom they trust.
+//! The clients of `smig get`, and their trust anchors.
 
 use std::sync::Arc;
 
@@ -12,7 +12,8 @@ use super::args::GetArgs;
 use super::screen::Screen;
 use crate::{dev_cert, trust};
 
-/// One client for the world, and one for this machine if the development authority is there.
+/// A client for all hosts, and one for loopback hosts that also trusts the development authority,
+/// if it exists.
 #[derive(Clone, Debug)]
 pub(super) struct Clients {
     world: Client,
@@ -40,7 +41,7 @@ impl Clients {
         Ok(Self { world, loopback })
     }
 
-    /// The client for a URL.
+    /// Returns the client for a URL.
     pub(super) fn of(&self, uri: &Uri) -> &Client {
         match &self.loopback {
             Some(loopback) if is_loopback(uri) => loopback,

@@ -1,4 +1,4 @@
-//! From the library's errors to exit codes and words.
+//! Maps the library's errors to exit codes and messages.
 
 use std::time::Duration;
 
@@ -6,23 +6,23 @@ use http::StatusCode;
 
 use crate::exit::{Exit, Failure};
 
-/// Why a try failed, and whether another may help.
+/// An error of an attempt, and whether to retry.
 #[derive(Debug)]
 pub(super) struct Failed {
     pub(super) failure: Failure,
     pub(super) again: Again,
 }
 
-/// Whether to try again.
+/// Whether a retry may succeed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Again {
-    /// It fails the same way.
+    /// A retry fails the same way.
     Never,
-    /// It may work; only if the request may be repeated.
+    /// A retry may succeed, and is safe only if the request is idempotent.
     IfRepeatable,
-    /// The server did not act on it: it may work and is always safe.
+    /// The server did not process the request: a retry may succeed and is always safe.
     Safe,
-    /// The server says when.
+    /// Delay that the server gives in Retry-After.
     After(Duration),
 }
 
@@ -32,7 +32,7 @@ impl From<Failure> for Failed {
     }
 }
 
-/// A request that got no response.
+/// Maps the error of a request that got no response.
 pub(super) fn request(error: &smig::Error) -> Failed {
     let text = error.to_string();
     let (exit, message) = if error.is_resolve() {
@@ -41,7 +41,7 @@ pub(super) fn request(error: &smig::Error) -> Failed {
         (Exit::Timeout, text)
     } else if let Some(fault) = error.tls_fault() {
         let exit = if fault.is_certificate() { Exit::Certificate } else { Exit::Tls };
-        // The library's advice is for programs; ours names flags.
+        // The library's advice is for programs; this hint names flags.
         let hint =
             "--cacert FILE names it, or the authority that signed it; --insecure accepts it unseen";
         let own = text.strip_suffix(fault.advice()).filter(|_| fault.is_untrusted());
@@ -66,14 +66,14 @@ pub(super) fn request(error: &smig::Error) -> Failed {
     Failed { failure: Failure::new(exit, message), again }
 }
 
-/// A body that ended before its end.
+/// Error for an incomplete body.
 pub(super) fn partial(came: u64, total: Option<u64>, why: &str) -> Failed {
     let of = total.map(|total| format!(" of {total}")).unwrap_or_default();
     let message = format!("the body ended after {came}{of} bytes: {why}");
     Failed { failure: Failure::new(Exit::Partial, message), again: Again::IfRepeatable }
 }
 
-/// A response that is no success.
+/// Error for a response without a success status.
 pub(super) fn status(status: StatusCode, headers: &http::HeaderMap) -> Failed {
     let header = |name| headers.get(name).and_then(|value: &http::HeaderValue| value.to_str().ok());
     let mut message = format!("the server answered {status}");

@@ -1,4 +1,4 @@
-//! `smig get`: URLs to files.
+//! `smig get`: fetches URLs to files.
 
 mod args;
 mod clients;
@@ -33,7 +33,7 @@ use screen::{Chatter, Screen};
 use transfer::{Orders, Resume};
 use upload::Upload;
 
-/// Threads for the sessions of several hosts.
+/// Most worker threads for the sessions of several hosts.
 const MAX_THREADS: usize = 4;
 
 pub(crate) fn run(args: GetArgs) -> Result<ExitCode> {
@@ -51,16 +51,16 @@ pub(crate) fn run(args: GetArgs) -> Result<ExitCode> {
         .enable_all()
         .build()?;
     let exit = runtime.block_on(fetch_all(&args, jobs, &screen))?;
-    // A thread that waits for standard input must not hold the program.
+    // Shutdown must not wait for a thread that reads standard input.
     runtime.shutdown_background();
     Ok(exit.into())
 }
 
-/// Fetches everything; the exit code is that of the first URL that failed.
+/// Fetches all URLs; the exit code is that of the first URL that failed.
 async fn fetch_all(args: &GetArgs, jobs: Vec<Job>, screen: &Arc<Screen>) -> Result<Exit> {
     let orders = orders(args, &jobs, screen)?;
-    // On this thread, which is none of the runtime's: a write that waits for a slow disk or a
-    // pipe's reader holds up no session.
+    // Runs on the main thread, which is not a worker thread: a write that blocks on a slow disk or
+    // a full pipe does not block a session.
     let mut results = stream::iter(jobs.iter().enumerate())
         .map(|(number, job)| {
             let orders = &orders;
@@ -147,7 +147,7 @@ fn headers(fields: &[String]) -> Result<HeaderMap, Failure> {
     Ok(headers)
 }
 
-/// Where an unfinished file is.
+/// Returns the path of a partial file.
 fn part_of(path: &Path) -> PathBuf {
     with_suffix(path, ".part")
 }

@@ -1,4 +1,4 @@
-//! What is remembered beside a partial file, so that it is only continued with the same content.
+//! Metadata of a partial file, so that it is resumed only with the same content.
 
 use std::path::{Path, PathBuf};
 
@@ -8,18 +8,18 @@ use serde::{Deserialize, Serialize};
 
 use crate::suffix::with_suffix;
 
-/// The note in `NAME.part.json`.
+/// Content of `NAME.part.json`.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub(super) struct Note {
     pub(super) url: String,
-    /// What If-Range is to say: a strong entity tag, or a date.
+    /// Value for If-Range: a strong entity tag, or a date.
     pub(super) validator: String,
-    /// The whole length, if the server said it.
+    /// Length of the complete content, if known.
     pub(super) total: Option<u64>,
 }
 
 impl Note {
-    /// The note for a response; `None` if nothing in it identifies the content for certain.
+    /// Builds the metadata of a response; `None` if it has no strong validator.
     pub(super) fn of(url: &str, headers: &HeaderMap, total: Option<u64>) -> Option<Self> {
         let validator = strong_tag(headers).or_else(|| strong_date(headers))?;
         Some(Self { url: url.to_owned(), validator, total })
@@ -34,7 +34,7 @@ impl Note {
         std::fs::write(path, serde_json::to_vec(self)?)
     }
 
-    /// The note's place, by the file's.
+    /// Returns the path of the metadata for a partial file.
     pub(super) fn place(part: &Path) -> PathBuf {
         with_suffix(part, ".json")
     }
@@ -48,7 +48,7 @@ fn strong_tag(headers: &HeaderMap) -> Option<String> {
     text(headers, ETAG).filter(|tag| tag.starts_with('"')).map(str::to_owned)
 }
 
-/// A date is strong if the content did not change within the second before the response (RFC 9110
+/// Returns Last-Modified if it is a strong validator: at least one second before Date (RFC 9110
 /// section 8.8.2.2).
 fn strong_date(headers: &HeaderMap) -> Option<String> {
     let modified = text(headers, LAST_MODIFIED)?;

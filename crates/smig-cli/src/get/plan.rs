@@ -1,5 +1,5 @@
-//! From the command line to jobs: which URL goes where. Everything that can be refused before the
-//! first connection is refused here.
+//! Maps the command line to jobs: which URL is written where. Rejects everything that can be
+//! rejected before the first connection.
 
 use std::collections::BTreeMap;
 use std::io::IsTerminal as _;
@@ -12,7 +12,7 @@ use percent_encoding::{AsciiSet, CONTROLS, percent_decode_str, utf8_percent_enco
 use super::args::GetArgs;
 use crate::exit::{Exit, Failure};
 
-/// What a URL may not hold as it is; people paste it nevertheless.
+/// Characters that a URL must not contain unencoded, but that pasted URLs contain.
 const UNSAFE: &AsciiSet = &CONTROLS
     .add(b' ')
     .add(b'"')
@@ -25,42 +25,42 @@ const UNSAFE: &AsciiSet = &CONTROLS
     .add(b'|')
     .add(b'}');
 
-/// One URL and its destination.
+/// A URL and its destination.
 #[derive(Clone, Debug)]
 pub(super) struct Job {
-    /// As the person wrote it.
+    /// The URL as given on the command line.
     pub(super) url: String,
     pub(super) uri: Uri,
     pub(super) target: Target,
     pub(super) sha256: Option<[u8; 32]>,
 }
 
-/// Where a body goes.
+/// Destination of a body.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) enum Target {
     Stdout,
-    /// Something that is no file and is written as it is: /dev/null, a pipe.
+    /// A path that is not a regular file and is written directly: /dev/null, a pipe.
     Device(PathBuf),
     File {
         path: PathBuf,
         existing: Existing,
     },
-    /// Nowhere: there is no body (--head).
+    /// There is no body (--head).
     Nowhere,
 }
 
-/// What to do with a file that is there already.
+/// Action for an existing file.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Existing {
     Replace,
-    /// It is an error.
+    /// Fail.
     Keep,
-    /// It is what an earlier try fetched.
+    /// An earlier run has fetched it.
     Done,
 }
 
 impl Target {
-    /// For people and JSON.
+    /// Returns the destination for messages and JSON.
     pub(super) fn shown(&self) -> Option<String> {
         match self {
             Self::Stdout => Some("-".to_owned()),
@@ -70,10 +70,10 @@ impl Target {
     }
 }
 
-/// The jobs.
+/// Builds the jobs.
 ///
 /// # Errors
-/// Anything that is wrong with the command line.
+/// The command line is invalid.
 pub(super) fn plan(args: &GetArgs) -> Result<Vec<Job>, Failure> {
     let naming = naming(args)?;
     let sums = sums(args)?;
@@ -104,7 +104,7 @@ fn usage(message: impl Into<String>) -> Failure {
     Failure::new(Exit::Usage, message)
 }
 
-/// How files get their names.
+/// How destinations are chosen.
 enum Naming {
     Nowhere,
     Stdout,
@@ -140,7 +140,7 @@ fn naming(args: &GetArgs) -> Result<Naming, Failure> {
     Ok(Naming::Folder(PathBuf::new()))
 }
 
-/// A destination that the person named.
+/// Returns the destination for a path given on the command line.
 fn given(path: &Path) -> Target {
     match std::fs::metadata(path) {
         Ok(found) if !found.is_file() && !found.is_dir() => Target::Device(path.to_owned()),
@@ -170,7 +170,7 @@ fn from_url(args: &GetArgs, folder: &Path, url: &str, uri: &Uri) -> Result<Targe
     Ok(Target::File { path, existing: Existing::Keep })
 }
 
-/// The file name at the end of a URL's path; `None` if it is none, or a dangerous one.
+/// Returns the file name at the end of a URL's path; `None` if there is none or it is unsafe.
 fn name(uri: &Uri) -> Option<String> {
     let last = uri.path().rsplit('/').next().unwrap_or_default();
     let last = if last.is_empty() { "index.html" } else { last };

@@ -1,4 +1,4 @@
-//! What is known of a fetched URL at its end, for people and for machines.
+//! The result of a fetched URL, as text and as JSON.
 
 use std::time::Duration;
 
@@ -9,17 +9,17 @@ use smig::{Segment, StreamInfo};
 use super::sink;
 use crate::exit::Failure;
 
-/// The story of one URL.
+/// Result of one URL.
 #[derive(Debug, Default)]
 pub(super) struct Report {
     pub(super) status: Option<StatusCode>,
     pub(super) version: Option<Version>,
-    /// From the last try's request to its response's head.
+    /// From the last attempt's request to its response header section.
     pub(super) first_byte: Option<Duration>,
     pub(super) total: Duration,
-    /// Octets that were there from an earlier run.
+    /// Bytes from an earlier run.
     pub(super) resumed: u64,
-    /// Octets of the destination.
+    /// Length of the destination in bytes.
     pub(super) length: u64,
     pub(super) tries: u32,
     pub(super) sum: Option<[u8; 32]>,
@@ -28,17 +28,17 @@ pub(super) struct Report {
     running: Option<(StreamInfo, u64)>,
 }
 
-/// How it ended.
+/// How the fetch ended.
 #[derive(Debug, Default, PartialEq, Eq)]
 pub(super) enum Outcome {
     #[default]
     Fetched,
-    /// The file was there.
+    /// The file already existed.
     Skipped,
 }
 
-/// Octets that came by one connection, as offsets of the file. HTTP/1.1 connections have no number;
-/// another try may be another session, in which the numbers begin again.
+/// Bytes received over one connection, as offsets in the file. HTTP/1.1 connections have no number.
+/// Another attempt may use another session, which numbers its connections from the beginning.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 struct Range {
     r#try: u32,
@@ -48,12 +48,12 @@ struct Range {
 }
 
 impl Report {
-    /// A body begins that will be written at `at`.
+    /// Records the start of a body that is written at offset `at`.
     pub(super) fn body_starts(&mut self, info: Option<StreamInfo>, at: u64) {
         self.running = info.map(|info| (info, at));
     }
 
-    /// The body ended, or did not; `written` octets are at the destination.
+    /// Records the end of a body, complete or not; the destination holds `written` bytes.
     pub(super) fn body_ends(&mut self, began: u64, written: u64) {
         self.length = written;
         match self.running.take() {
@@ -72,13 +72,13 @@ impl Report {
         }
     }
 
-    /// Everything came to nothing: the next body starts at 0.
+    /// Discards the ranges: the next body starts at 0.
     pub(super) fn starts_over(&mut self) {
         self.ranges.clear();
         self.resumed = 0;
     }
 
-    /// How often the body changed its connection.
+    /// Returns how often the body migrated to another connection.
     fn moves(&self) -> usize {
         let changed = |pair: &[Range]| match pair {
             [a, b] => a.r#try == b.r#try && a.connection != b.connection && a.end == b.start,
@@ -116,7 +116,7 @@ impl Report {
         .to_string()
     }
 
-    /// For people.
+    /// Returns a summary as text.
     pub(super) fn words(&self, name: &str) -> String {
         if self.outcome == Outcome::Skipped {
             return format!("{name} was there");
@@ -136,7 +136,7 @@ impl Report {
         words
     }
 
-    /// Which bytes came by which connection, a line each.
+    /// Returns which bytes came over which connection, a line for each range.
     pub(super) fn details(&self) -> Vec<String> {
         let shown = |range: &Range| {
             let by = range.connection.as_deref().unwrap_or("HTTP/1.1");
@@ -146,7 +146,7 @@ impl Report {
     }
 }
 
-/// The segments of a body that was written at `at`, as far as it was written.
+/// Converts the segments of a body written at offset `at` to ranges, up to offset `written`.
 fn ranges(segments: &[Segment], r#try: u32, at: u64, written: u64) -> Vec<Range> {
     let shifted = segments.iter().map(|segment| Range {
         r#try,

@@ -1,4 +1,4 @@
-//! What people see while it runs: progress bars on a terminal, words with -v, nothing in a pipe.
+//! Progress output: progress bars on a terminal, messages with -v, nothing in a pipe.
 
 use std::io::IsTerminal as _;
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -10,17 +10,17 @@ use smig_proto::Mover;
 
 use crate::paint;
 
-/// How much is said.
+/// Verbosity.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(super) enum Chatter {
     /// Errors only.
     Quiet,
     Normal,
-    /// Connections and moves too.
+    /// Connections and migrations too.
     Detailed,
 }
 
-/// Standard error.
+/// Output on standard error.
 #[derive(Debug)]
 pub(super) struct Screen {
     chatter: Chatter,
@@ -43,33 +43,33 @@ impl Screen {
         }
     }
 
-    /// An error, always shown.
+    /// Prints an error at every verbosity.
     pub(super) fn error(&self, text: &str) {
         self.line(&format!("{} {text}", paint::bad("error:")));
     }
 
-    /// Something to know.
+    /// Prints a message unless quiet.
     pub(super) fn note(&self, text: &str) {
         if self.chatter > Chatter::Quiet {
             self.line(text);
         }
     }
 
-    /// Something for those who asked for details.
+    /// Prints a message with -v.
     pub(super) fn detail(&self, text: &str) {
         if self.chatter == Chatter::Detailed {
             self.line(&paint::faint(&format!("* {text}")));
         }
     }
 
-    /// A finished URL: said on a terminal, and to those who asked.
+    /// Reports a completed URL, on a terminal or with -v.
     pub(super) fn done(&self, text: &str) {
         if self.bars.is_some() || self.chatter == Chatter::Detailed {
             self.line(&format!("{} {text}", paint::good("done:")));
         }
     }
 
-    /// A progress bar.
+    /// Adds a progress bar.
     pub(super) fn bar(&self, name: &str) -> Bar {
         Bar(self.bars.as_ref().map(|bars| {
             let bar = bars.add(ProgressBar::no_length());
@@ -89,12 +89,12 @@ fn style(template: &str) -> ProgressStyle {
         .progress_chars("=> ")
 }
 
-/// One URL's progress.
+/// Progress of one URL.
 #[derive(Debug)]
 pub(super) struct Bar(Option<ProgressBar>);
 
 impl Bar {
-    /// The body's place and length, once they are known.
+    /// Sets the start offset and the length, once known.
     pub(super) fn start(&self, at: u64, total: Option<u64>) {
         let Some(bar) = &self.0 else { return };
         if let Some(total) = total {

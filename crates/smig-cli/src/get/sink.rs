@@ -1,7 +1,7 @@
-//! Where a body is written, and what is left behind when it does not end.
+//! Writes a body to its destination, and keeps the part of an incomplete one.
 //!
-//! A file is written as NAME.part, with a note beside it, and gets its name when it is complete.
-//! Never truncates or replaces a file that the person did not name.
+//! A file is written as NAME.part with metadata beside it, and renamed when it is complete. Never
+//! truncates or replaces a file that was not named on the command line.
 
 use std::fs::{File, OpenOptions, TryLockError};
 use std::io::{self, Read as _, Seek as _, SeekFrom, Write as _};
@@ -14,7 +14,7 @@ use super::note::Note;
 use super::plan::{Existing, Target};
 use crate::exit::{Exit, Failure};
 
-/// How much of a partial file is read at once to go on with its checksum.
+/// Size of reads that hash an existing partial file, in bytes.
 const CHUNK: usize = 256 << 10;
 
 /// Whether the content is hashed.
@@ -24,7 +24,7 @@ pub(super) enum Hashing {
     On,
 }
 
-/// What an earlier try left.
+/// Partial content of an earlier attempt.
 #[derive(Debug)]
 pub(super) struct Left {
     pub(super) length: u64,
@@ -52,7 +52,7 @@ fn fail(path: &Path, error: &io::Error) -> Failure {
 }
 
 impl Sink {
-    /// Opens the destination. Nothing of a partial file is lost yet.
+    /// Opens the destination. Keeps the content of a partial file.
     pub(super) fn open(target: &Target, hashing: Hashing) -> Result<Self, Failure> {
         let out = match target {
             Target::Nowhere => Out::Nowhere,
@@ -87,13 +87,13 @@ impl Sink {
                 let why = "another smig get writes it; wait for that, or use -o";
                 return Err(Failure::new(Exit::Write, format!("{}: {why}", part.display())));
             }
-            // A file system without locks.
+            // The file system does not support locks.
             Err(TryLockError::Error(_)) => {}
         }
         Ok(Out::Part { file, part, path: path.to_owned(), existing })
     }
 
-    /// What an earlier try left of this URL, if it can be continued.
+    /// Returns the partial content of this URL, if it can be resumed.
     pub(super) fn left(&self, url: &str) -> Option<Left> {
         let Out::Part { file, part, .. } = &self.out else { return None };
         let length = file.metadata().ok()?.len();
@@ -102,7 +102,7 @@ impl Sink {
         (length > 0 && fits).then_some(Left { length, note })
     }
 
-    /// Begins at the start, or behind what is there. The note describes the content that comes.
+    /// Prepares for writing at offset `at`. `note` describes the content that follows.
     pub(super) fn begin(&mut self, at: u64, note: Option<&Note>) -> Result<(), Failure> {
         self.written = at;
         let is_hashed = self.hash.is_some();
@@ -127,7 +127,7 @@ impl Sink {
         prepare().map_err(|error| fail(part, &error))
     }
 
-    /// Octets of the destination so far.
+    /// Returns the length of the destination in bytes.
     pub(super) const fn written(&self) -> u64 {
         self.written
     }
@@ -150,10 +150,10 @@ impl Sink {
         Ok(())
     }
 
-    /// The body is complete: checks its checksum, gives the file its name.
+    /// Completes the body: verifies its checksum and gives the file its final name.
     ///
     /// # Errors
-    /// A wrong checksum leaves NAME.part without its note, so that nothing goes on with it.
+    /// A wrong checksum leaves NAME.part without its metadata, so that it is never resumed.
     pub(super) fn finish(mut self, wanted: Option<[u8; 32]>) -> Result<Option<[u8; 32]>, Failure> {
         let sum: Option<[u8; 32]> = self.hash.take().map(|hash| hash.finalize().into());
         if let (Some(wanted), Some(sum)) = (wanted, sum)
@@ -183,18 +183,18 @@ impl Sink {
         Ok(sum)
     }
 
-    /// Leaves nothing behind if nothing came.
+    /// Removes an empty partial file.
     pub(super) fn discard_if_empty(&self) {
         if let Out::Part { file, part, .. } = &self.out
             && file.metadata().is_ok_and(|found| found.len() == 0)
         {
-            // What cannot be removed is empty and harmless.
+            // On failure an empty file remains, which does no harm.
             let _ = std::fs::remove_file(part);
             let _ = forget(part);
         }
     }
 
-    /// Where the unfinished content is.
+    /// Returns the path of the partial file.
     pub(super) fn part(&self) -> Option<&Path> {
         match &self.out {
             Out::Part { part, .. } => Some(part),
@@ -203,7 +203,7 @@ impl Sink {
     }
 }
 
-/// Removes the note of a partial file.
+/// Removes the metadata of a partial file.
 fn forget(part: &Path) -> io::Result<()> {
     match std::fs::remove_file(Note::place(part)) {
         Err(error) if error.kind() != io::ErrorKind::NotFound => Err(error),
@@ -222,14 +222,14 @@ fn read_into(file: &mut File, length: u64, hash: &mut Sha256) -> io::Result<()> 
     }
 }
 
-/// Gives the partial file its name, in one step.
+/// Renames the partial file atomically.
 fn name(part: &Path, path: &Path, existing: Existing) -> io::Result<()> {
     if existing == Existing::Replace {
         return std::fs::rename(part, path);
     }
     match renameat_with(CWD, part, CWD, path, RenameFlags::NOREPLACE) {
         Ok(()) => Ok(()),
-        // A file system that cannot: look first, then rename.
+        // The file system does not support RENAME_NOREPLACE: check, then rename.
         Err(rustix::io::Errno::INVAL | rustix::io::Errno::NOSYS) => {
             if path.symlink_metadata().is_ok() {
                 return Err(io::ErrorKind::AlreadyExists.into());
@@ -240,7 +240,7 @@ fn name(part: &Path, path: &Path, existing: Existing) -> io::Result<()> {
     }
 }
 
-/// A checksum in hexadecimal.
+/// Formats a checksum in hexadecimal.
 pub(super) fn show(sum: &[u8; 32]) -> String {
     use std::fmt::Write as _;
     let mut text = String::with_capacity(64);

@@ -1,4 +1,4 @@
-//! One URL: the request, the body, further tries.
+//! Fetches one URL: request, body, retries.
 
 use std::path::Path;
 use std::sync::Arc;
@@ -21,11 +21,11 @@ use super::sink::{Hashing, Left, Sink};
 use super::upload::Upload;
 use crate::exit::{Exit, Failure};
 
-/// The wait before the second try; doubled before each further one.
+/// Delay before the first retry; it doubles with each further one.
 const BACKOFF: Duration = Duration::from_secs(1);
 const MAX_BACKOFF: Duration = Duration::from_secs(60);
 
-/// What all URLs share.
+/// State shared by all URLs.
 #[derive(Debug)]
 pub(super) struct Orders {
     pub(super) clients: Clients,
@@ -38,7 +38,7 @@ pub(super) struct Orders {
     pub(super) max_time: Option<Duration>,
 }
 
-/// Whether a partial file of an earlier run is continued.
+/// Whether to resume a partial file.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Resume {
     No,
@@ -46,7 +46,7 @@ pub(super) enum Resume {
 }
 
 impl Orders {
-    /// Fetches a URL, in as many tries as are allowed.
+    /// Fetches a URL, with retries.
     pub(super) async fn fetch(&self, job: &Job) -> (Report, Result<(), Failure>) {
         let began = Instant::now();
         let mut report = Report::default();
@@ -103,7 +103,7 @@ impl Orders {
         }
     }
 
-    /// How long to wait for the next try, if there is to be one.
+    /// Returns the delay before the next attempt; `None` if there is none.
     fn wait(
         &self,
         failed: &Failed,
@@ -111,7 +111,7 @@ impl Orders {
         sink: &Sink,
         backoff: Duration,
     ) -> Option<Duration> {
-        // What went to a pipe cannot be taken back.
+        // Data written to a pipe cannot be withdrawn.
         let is_lost = sink.written() > 0 && sink.part().is_none();
         if tries > self.retries || is_lost || !self.upload.is_repeatable() {
             return None;
@@ -138,7 +138,7 @@ impl Orders {
             _ => None,
         };
         if let Some(left) = left.as_ref().filter(|left| left.note.total == Some(left.length)) {
-            // An earlier try got all of it and could not give it its name.
+            // An earlier attempt received everything but could not rename the file.
             sink.begin(left.length, Some(&left.note))?;
             report.resumed = left.length;
             report.length = left.length;
@@ -155,7 +155,7 @@ impl Orders {
         let at = match self.place(job, &response, left, sink)? {
             Place::At(at) => at,
             Place::Refused => {
-                // The server cannot continue it: all of it, then.
+                // The server cannot serve the range: fetch all of it.
                 sink.begin(0, None)?;
                 report.starts_over();
                 return Box::pin(self.attempt(job, report, sink, Resume::No)).await;
@@ -206,7 +206,7 @@ impl Orders {
         Ok(request)
     }
 
-    /// Where the body is to be written; prepares the destination for it.
+    /// Returns the offset at which to write the body, and prepares the destination.
     fn place(
         &self,
         job: &Job,
@@ -239,13 +239,13 @@ impl Orders {
     }
 }
 
-/// Where a body goes.
+/// Offset of a body in the destination.
 enum Place {
     At(u64),
     Refused,
 }
 
-/// A continued body has to begin and end where it must.
+/// Checks that a resumed body covers the rest of the file.
 fn check_range(headers: &HeaderMap, left: &Left) -> Result<(), Failure> {
     let fail = |why: String| {
         Failure::new(
@@ -271,7 +271,7 @@ fn length(headers: &HeaderMap) -> Option<u64> {
     headers.get(CONTENT_LENGTH)?.to_str().ok()?.parse().ok()
 }
 
-/// Reads the body to its end.
+/// Reads the complete body.
 async fn receive(
     report: &mut Report,
     sink: &mut Sink,
@@ -311,7 +311,7 @@ async fn receive(
     }
 }
 
-/// Prints a response's head.
+/// Prints a response's status line and header section.
 fn head(response: &Response<Incoming>) -> Result<(), Failed> {
     use std::io::Write as _;
     let mut text = format!("{:?} {}\n", response.version(), response.status());
@@ -323,7 +323,7 @@ fn head(response: &Response<Incoming>) -> Result<(), Failed> {
     Ok(std::io::stdout().write_all(text.as_bytes()).map_err(fail)?)
 }
 
-/// A short name for the progress bar.
+/// Returns a short name for the progress bar.
 pub(super) fn name(job: &Job) -> String {
     match &job.target {
         Target::File { path, .. } => path
@@ -341,7 +341,7 @@ fn what_is_left(part: &Path) -> String {
     }
 }
 
-/// Says what is left of an unfinished body.
+/// Adds a hint on an incomplete file to the message.
 fn with_hint(failure: Failure, written: u64, left: Option<String>) -> Failure {
     match left {
         Some(left) if written > 0 => Failure::new(failure.exit, format!("{failure}; {left}")),

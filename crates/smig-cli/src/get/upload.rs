@@ -1,4 +1,4 @@
-//! Request bodies: text, a file, or standard input, read on a thread of their own.
+//! Request bodies: text, a file, or standard input; the latter two are read on a thread of their own.
 
 use std::fs::File;
 use std::io::{self, Read};
@@ -13,10 +13,10 @@ use tokio::sync::mpsc;
 use crate::exit::{Exit, Failure};
 
 const CHUNK: usize = 64 << 10;
-/// Chunks read before they are sent.
+/// Chunks read ahead of sending.
 const AHEAD: usize = 4;
 
-/// What `--data` says.
+/// Value of `--data`.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) enum Upload {
     Nothing,
@@ -37,7 +37,7 @@ impl Upload {
         }
     }
 
-    /// The media type that is announced unless a header says another.
+    /// Returns the default Content-Type.
     pub(super) const fn media_type(&self) -> Option<&'static str> {
         match self {
             Self::Nothing => None,
@@ -46,15 +46,15 @@ impl Upload {
         }
     }
 
-    /// Whether it can be sent a second time.
+    /// Returns whether the body can be sent again.
     pub(super) fn is_repeatable(&self) -> bool {
         *self != Self::Stdin
     }
 
-    /// The body, from its beginning.
+    /// Returns the body from its beginning.
     ///
     /// # Errors
-    /// A file that cannot be opened.
+    /// The file cannot be opened.
     pub(super) fn body(&self) -> Result<UploadBody, Failure> {
         match self {
             Self::Nothing => Ok(UploadBody::whole(Bytes::new())),
@@ -74,7 +74,7 @@ impl Upload {
     }
 }
 
-/// A body that is sent.
+/// A request body.
 #[derive(Debug)]
 pub(super) struct UploadBody {
     ready: Option<Bytes>,
@@ -89,7 +89,7 @@ impl UploadBody {
 
     fn read(mut source: impl Read + Send + 'static, length: Option<u64>) -> Self {
         let (sender, receiver) = mpsc::channel(AHEAD);
-        // Ends with the body: a receiver that is gone stops it at the next chunk.
+        // The thread ends with the body: after the receiver is dropped it stops at the next chunk.
         std::thread::spawn(move || {
             loop {
                 let mut chunk = vec![0; CHUNK];

@@ -1,4 +1,4 @@
-//! Which program this is, for the record of what it measures.
+//! Identity of this program, recorded with its measurements.
 
 use std::path::Path;
 
@@ -6,8 +6,8 @@ use anyhow::{Context as _, Result};
 use clap::Args;
 use smig_lab::campaign::{Build, Builds};
 
-/// Told by `scripts/reproduce`, which builds what is committed and nothing else. Cargo knows no commit, and
-/// one that was asked for now need not be that of a program that was built before.
+/// Set by `scripts/reproduce`, which builds committed code only. Cargo does not provide the commit,
+/// and the working directory's commit at run time may differ from the program's.
 const COMMIT: Option<&str> = option_env!("SMIG_COMMIT");
 
 /// Whose results are taken.
@@ -24,7 +24,7 @@ impl BuildArgs {
     }
 }
 
-/// The program in this file, which is this one.
+/// Returns the build of the program file `smig`, which is the running program.
 pub(super) fn build(smig: &Path) -> Result<Build> {
     let commit = COMMIT.filter(|commit| !commit.is_empty());
     Build::of(smig, commit).with_context(|| format!("cannot read {}", smig.display()))

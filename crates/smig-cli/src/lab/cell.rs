@@ -1,7 +1,7 @@
-//! `smig lab cell`, `smig lab peer`, `smig lab hystart`: the processes that `smig lab run` consists of.
+//! `smig lab cell`, `smig lab peer`, `smig lab hystart`: the processes that `smig lab run` starts.
 //!
-//! A cell's process takes its order from standard input and gives its result on standard output. It, and
-//! every server in it, ends with whoever started it.
+//! A cell's process reads its order from standard input and writes its result to standard output.
+//! It and every server in it end with the parent process.
 
 use std::ffi::OsString;
 use std::io::{self, Read as _, Write as _};
@@ -48,7 +48,7 @@ enum HystartState {
 
 pub(super) fn run(args: &CellArgs) -> Result<ExitCode> {
     set_parent_process_death_signal(Some(Signal::KILL)).context("cannot follow its parent")?;
-    // While the process has one thread.
+    // User namespaces require a single-threaded process.
     let privilege = enter_user_namespace()?;
     if args.check {
         check()?;
@@ -64,7 +64,8 @@ pub(super) fn run(args: &CellArgs) -> Result<ExitCode> {
     Ok(ExitCode::SUCCESS)
 }
 
-/// The one process that does not end with its parent: it has something to put right first.
+/// Keeps HyStart on or off. The only process that does not end with its parent: it first restores
+/// the original setting.
 pub(super) fn hystart(args: &HystartArgs) -> Result<ExitCode> {
     interrupt::listen(Stop::default())?;
     hystart::keep(args.state == HystartState::On)?;
@@ -74,7 +75,7 @@ pub(super) fn hystart(args: &HystartArgs) -> Result<ExitCode> {
 pub(super) fn peer(args: &PeerArgs) -> Result<ExitCode> {
     set_parent_process_death_signal(Some(Signal::KILL)).context("cannot follow its parent")?;
     let (program, arguments) = args.command.split_first().context("which program?")?;
-    // Only comes back if it could not.
+    // Returns only on failure.
     let error = Command::new(program).args(arguments).exec();
     Err(error).with_context(|| format!("cannot start {}", program.display()))
 }

@@ -1,4 +1,4 @@
-//! `smig lab check`: whether the emulated links do what they are told.
+//! `smig lab check`: checks whether the emulated links behave as configured.
 
 use std::io::IsTerminal as _;
 use std::path::Path;
@@ -54,7 +54,7 @@ pub(crate) struct CheckArgs {
 
 pub(super) fn run(args: &CheckArgs) -> Result<ExitCode> {
     let links = links(&args.profiles)?;
-    // While the process has one thread.
+    // User namespaces require a single-threaded process.
     enter_user_namespace()?;
     let options = CheckOptions {
         length: Duration::from_secs(args.seconds),
@@ -123,7 +123,7 @@ fn conclude(args: &CheckArgs, verdicts: &[Verdict]) -> Result<ExitCode> {
     Ok(if off > 0 { Exit::Failure.into() } else { ExitCode::SUCCESS })
 }
 
-/// The links that are named, all profiles if none is.
+/// Returns the named links, or all profiles if no name is given.
 fn links(names: &[String]) -> Result<Vec<(String, LinkSpec)>> {
     if names.is_empty() {
         let all = Profile::all().into_iter();
@@ -132,7 +132,7 @@ fn links(names: &[String]) -> Result<Vec<(String, LinkSpec)>> {
     names.iter().map(|name| Ok((name.clone(), link(name)?))).collect()
 }
 
-/// A profile, or the link that a file describes.
+/// Returns a profile's link, or the link that a file describes.
 pub(super) fn link(name: &str) -> Result<LinkSpec, Failure> {
     let wrong = |text: String| Failure::new(Exit::Usage, text);
     if let Some(profile) = Profile::named(name) {

@@ -1,6 +1,6 @@
-//! `smig lab compare`: how much results differ, and how sure that is.
+//! `smig lab compare`: differences between results, with confidence intervals and effect sizes.
 //!
-//! Owns the command line and what is printed. The numbers are smig-lab's.
+//! Owns the command line and the output. smig-lab computes the numbers.
 
 use std::path::Path;
 use std::process::ExitCode;
@@ -129,13 +129,13 @@ fn read(path: &Path) -> Result<Vec<CellResult>, Failure> {
     })
 }
 
-/// Short names, that differ.
+/// Returns short labels of the two sides, or long ones if the short ones are equal.
 fn labels(args: &CompareArgs) -> (String, String) {
     let (a, b) = (args.a.label(), args.b.label());
     if a == b { (args.a.to_string(), args.b.to_string()) } else { (a, b) }
 }
 
-/// Why there is nothing to compare.
+/// Explains why there is nothing to compare.
 fn nothing(args: &CompareArgs, a: &[CellResult], b: &[CellResult]) -> Failure {
     let side = |selector: &Selector, results: &[CellResult]| {
         let taken = results.iter().filter(|one| selector.takes(&one.id.variant)).count();

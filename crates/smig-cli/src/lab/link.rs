@@ -1,7 +1,7 @@
-//! `smig lab link`: a command of the user's own beside two hosts with an emulated link between them.
+//! `smig lab link`: a user's command beside two hosts with an emulated link between them.
 //!
-//! The command is started by a process of ours, `smig lab beside`, which is the first of a PID namespace:
-//! signals mean to the command what they always do, and all that it started ends with it.
+//! The command is started by `smig lab beside`, which is the init process of a PID namespace:
+//! signals act on the command as usual, and all its descendants end with it.
 
 use std::ffi::OsString;
 use std::fs;
@@ -31,11 +31,11 @@ use super::check;
 use crate::exit::{Exit, Failure};
 use crate::interrupt::INTERRUPTED;
 
-/// What `timeout` reports.
+/// Exit status that `timeout` reports.
 const TIMED_OUT: u8 = 124;
-/// What a shell reports of a program that it cannot start.
+/// Exit status that shells report for a command that cannot be started.
 const NOT_STARTED: u8 = 127;
-/// From being told to end until being killed.
+/// Grace period between the signal to end and SIGKILL.
 const GRACE: Duration = Duration::from_secs(5);
 
 /// Try your own programs over an emulated link
@@ -104,12 +104,12 @@ pub(crate) struct BesideArgs {
 
 pub(super) fn run(args: &LinkArgs) -> Result<ExitCode> {
     let link = check::link(&args.link)?;
-    // While the process has one thread.
+    // User namespaces require a single-threaded process.
     if enter_user_namespace()? == Privilege::UserNamespace {
         hand_on_rights().context("cannot hand on the right to enter the hosts")?;
     }
     let testbed = start(args, link)?;
-    // The command's own copies: those of the testbed close when a program is started.
+    // Copies for the command: the testbed's own descriptors are close-on-exec.
     let server = handed_on(testbed.server().namespace())?;
     let client = handed_on(testbed.client().namespace())?;
     let place = |fd: &OwnedFd, address: Ipv4Addr| [fd.as_raw_fd().to_string(), address.to_string()];
@@ -125,7 +125,7 @@ pub(super) fn run(args: &LinkArgs) -> Result<ExitCode> {
     if !args.quiet
         && let Some(report) = reports.first()
     {
-        // A terminal that was closed is no reason to fail.
+        // A closed terminal is not an error.
         let _ = writeln!(io::stderr(), "{}: {}", args.link, shown(report));
     }
     Ok(code)
@@ -148,12 +148,12 @@ fn start(args: &LinkArgs, link: LinkSpec) -> Result<Testbed> {
     Ok(builder.start()?)
 }
 
-/// A copy that stays open in programs that are started.
+/// Duplicates a descriptor without close-on-exec.
 fn handed_on(namespace: std::os::fd::BorrowedFd<'_>) -> Result<OwnedFd> {
     rustix::io::dup(namespace).context("cannot hand on a host")
 }
 
-/// Waits for the end, or makes it.
+/// Waits for the child, and ends it on a signal or at the time limit.
 async fn follow(child: &mut Child, limit: Duration) -> Result<ExitCode> {
     let mut interrupt = signal(SignalKind::interrupt())?;
     let mut terminate = signal(SignalKind::terminate())?;
@@ -162,7 +162,7 @@ async fn follow(child: &mut Child, limit: Duration) -> Result<ExitCode> {
     let out_of_time = Instant::now().checked_add(limit);
     let far = || Instant::now() + Duration::from_secs(1 << 30);
     let mut killed_at = None;
-    // What is said in the place of the status of a command that was ended.
+    // Exit status that replaces the command's own after a timeout or an interrupt.
     let mut instead = None;
     loop {
         tokio::select! {
@@ -178,11 +178,11 @@ async fn follow(child: &mut Child, limit: Duration) -> Result<ExitCode> {
             }
             () = sleep_until(out_of_time.unwrap_or_else(far)), if instead.is_none() => {
                 instead = Some(TIMED_OUT);
-                // May have just ended.
+                // The child may just have ended.
                 let _ = child.signal(Signal::TERM);
             }
             _ = interrupt.recv() => {
-                // A terminal tells the command itself.
+                // The terminal sends SIGINT to the command itself.
                 instead = Some(INTERRUPTED);
                 if killed_at.is_some() {
                     child.kill()?;
@@ -205,7 +205,7 @@ fn code_of(status: ExitStatus) -> ExitCode {
         .map_or_else(|| Exit::Failure.into(), ExitCode::from)
 }
 
-/// What the link did, in a line.
+/// Summarizes the link's counters in one line.
 fn shown(report: &LinkReport) -> String {
     let way = |name: &str, link: &LinkCounters| {
         let (packets, dropped) = (link.delivered_packets, link.dropped_packets);
@@ -221,7 +221,7 @@ fn shown(report: &LinkReport) -> String {
 }
 
 pub(super) fn beside(args: &BesideArgs) -> Result<ExitCode> {
-    // In the machine's own /proc, which the command sees.
+    // The process ID in the /proc of the machine, which the command sees.
     let own = fs::read_link("/proc/self").context("cannot read /proc")?;
     let enter = |fd: &str| format!("nsenter --net=/proc/{}/fd/{fd} --", own.display());
     let (program, arguments) = args.command.split_first().context("which program?")?;
@@ -233,7 +233,7 @@ pub(super) fn beside(args: &BesideArgs) -> Result<ExitCode> {
         command.env(format!("SMIG_LAB_{name}_ADDRESS"), address);
     }
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
-    // Before the command is there: none is lost.
+    // Install the handlers before the command starts, so that no signal is lost.
     let (mut interrupt, mut terminate, mut hangup) = {
         let _inside = runtime.enter();
         let of = |kind| signal(kind).context("cannot wait for signals");
@@ -251,7 +251,7 @@ pub(super) fn beside(args: &BesideArgs) -> Result<ExitCode> {
         runtime.block_on(async {
             loop {
                 let which = tokio::select! {
-                    // The terminal has told the command as well.
+                    // The terminal sends SIGINT to the command as well.
                     _ = interrupt.recv() => continue,
                     _ = terminate.recv() => Signal::TERM,
                     _ = hangup.recv() => Signal::HUP,
@@ -267,7 +267,7 @@ pub(super) fn beside(args: &BesideArgs) -> Result<ExitCode> {
     Ok(await_end(child)?)
 }
 
-/// Waits for the command; what others left behind is waited for as well, being the first process of all.
+/// Waits for the command. Also reaps orphans, because this process is the init of its PID namespace.
 fn await_end(child: Pid) -> io::Result<ExitCode> {
     loop {
         match wait(WaitOptions::empty()) {

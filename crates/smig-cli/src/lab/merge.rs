@@ -1,4 +1,4 @@
-//! `smig lab merge`: results of several shares or machines made one.
+//! `smig lab merge`: joins the results of several shares or machines.
 
 use std::path::PathBuf;
 use std::process::ExitCode;

@@ -1,6 +1,6 @@
 //! `smig lab`: measurements over emulated links.
 //!
-//! Owns the outline of its commands; each has a file. The work is smig-lab's.
+//! Owns the list of subcommands; each has a file. smig-lab does the work.
 
 mod build;
 mod cell;

@@ -1,4 +1,4 @@
-//! `smig lab profiles`: links by name.
+//! `smig lab profiles`: lists the named links.
 
 use std::process::ExitCode;
 

@@ -1,4 +1,4 @@
-//! `smig lab run`: a scenario's cells, one after the other or several at once, with their progress.
+//! `smig lab run`: runs a scenario's cells, serially or in parallel, and shows their progress.
 
 use std::collections::BTreeMap;
 use std::io::{self, Write as _};
@@ -119,13 +119,13 @@ pub(super) fn run(args: &RunArgs) -> Result<ExitCode> {
     conclude(args, &options, &summary?)
 }
 
-/// What is wrong with one setting of `smig serve`, by its own check.
+/// Checks one setting of `smig serve` with the parser of `smig serve`; returns its faults.
 pub(super) fn check_setting(text: &str) -> Result<(), String> {
     let folder = std::env::temp_dir();
     let path = folder.join(format!("smig-lab-setting-{}.toml", std::process::id()));
     std::fs::write(&path, text).map_err(|error| format!("cannot be checked: {error}"))?;
     let result = settings::load(&path, &mut Settings::default());
-    // A file of a few octets that nobody reads again.
+    // On failure a small temporary file remains, which does no harm.
     let _ = std::fs::remove_file(&path);
     let shown = path.display().to_string();
     result.map_err(|faults| {
@@ -165,7 +165,7 @@ fn show_config(campaign: &Campaign, filter: &Filter, smig: &Path) -> Result<()> 
     Ok(())
 }
 
-/// Progress, on standard error.
+/// Progress on standard error.
 pub(super) struct View {
     bar: ProgressBar,
     is_drawn: bool,
@@ -196,7 +196,7 @@ impl View {
         view
     }
 
-    /// Takes the bar away.
+    /// Removes the progress bar.
     pub(super) fn end(&self) {
         self.bar.finish_and_clear();
     }
@@ -243,7 +243,7 @@ pub(super) fn shown(time: Duration) -> String {
     }
 }
 
-/// A run in a line.
+/// Summarizes a run in one line.
 fn digest(result: &CellResult) -> String {
     let mut parts = Vec::new();
     let mut by_name: BTreeMap<&str, Vec<_>> = BTreeMap::new();
@@ -276,7 +276,7 @@ const fn outcome(object: &smig_lab::workload::ObjectResult) -> &Outcome {
     &object.outcome
 }
 
-/// Says it on standard error. A terminal that was closed does not end a campaign.
+/// Prints a line on standard error. A closed terminal does not end a campaign.
 fn tell(line: &str) {
     let _ = writeln!(io::stderr(), "{line}");
 }

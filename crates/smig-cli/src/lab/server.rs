@@ -1,7 +1,7 @@
-//! `smig lab server`: `smig serve` as scenarios need it. It takes uploads too, and says on standard
-//! output when something happened to a session, by the clock of all measurements.
+//! `smig lab server`: `smig serve` for scenarios. Also accepts uploads, and logs session events on
+//! standard output with the clock of all measurements.
 //!
-//! Must never set anything that the configuration file does not say: what is measured is `smig serve`.
+//! Must never set anything that the configuration file does not: the subject of measurement is `smig serve`.
 
 use std::convert::Infallible;
 use std::future::Future;
@@ -41,7 +41,7 @@ pub(super) fn run(args: &ServerArgs) -> Result<ExitCode> {
     let folder = settings.root.clone().ok_or_else(|| usage("server.root is missing"))?;
     let files = Files::new(&folder, settings.files.clone())?;
     let server = start(&settings, files)?;
-    // Whoever started this ends it by a signal: it has nothing to finish.
+    // Runs until a signal kills the process: there is nothing to finish.
     loop {
         std::thread::park();
         let _ = &server;
@@ -75,7 +75,7 @@ fn usage(message: impl Into<String>) -> anyhow::Error {
     Failure::new(Exit::Usage, message).into()
 }
 
-/// Files, and a place that takes whatever is sent.
+/// File service that also accepts any upload.
 #[derive(Clone, Debug)]
 struct WithUploads(Files);
 
@@ -99,7 +99,7 @@ impl Service<Request<Incoming>> for WithUploads {
     }
 }
 
-/// Reads an upload to its end; the answer comes after it.
+/// Reads a complete upload, then responds.
 async fn take(mut body: Incoming) -> Answer {
     let mut answer = Response::new(Either::Right(Empty::new()));
     while let Some(frame) = body.frame().await {
@@ -111,7 +111,7 @@ async fn take(mut body: Incoming) -> Answer {
     answer
 }
 
-/// Writes one JSON object a line.
+/// Observer that writes each event as a JSON object on one line.
 #[derive(Debug)]
 struct Diary;
 
@@ -139,12 +139,12 @@ impl Observer for Diary {
         if let Some(ends) = ends {
             line["peer"] = ends.peer.to_string().into();
         }
-        // Nobody listens any more: the server is being ended.
+        // A write error means that the reader has closed the pipe: the server is being stopped.
         let _ = writeln!(io::stdout().lock(), "{}", dated(line));
     }
 }
 
-/// With nanoseconds of `CLOCK_MONOTONIC`.
+/// Adds the time: nanoseconds of `CLOCK_MONOTONIC`.
 fn dated(mut line: serde_json::Value) -> serde_json::Value {
     let time = clock_gettime(ClockId::Monotonic);
     line["at_ns"] = (time.tv_sec * 1_000_000_000 + time.tv_nsec).into();

@@ -1,6 +1,6 @@
-//! `smig lab survey`: how many sites hold large objects, Table 1 of the paper.
+//! `smig lab survey`: counts the sites that hold large objects, Table 1 of the paper.
 //!
-//! Owns the command lines, the progress and where results go. What counts is smig-lab's.
+//! Owns the command lines, the progress and the output. smig-lab decides what counts.
 
 use std::fs::File;
 use std::io::{self, Read};
@@ -247,7 +247,7 @@ fn crawl(args: &CrawlArgs) -> Result<ExitCode> {
             result = crawl::crawl(&starts, &manners, client, &mut results, &mut tell) => {
                 result.map(|()| false)
             }
-            // Without signals the process just ends, and the file is as good.
+            // If the handler cannot be installed, Ctrl-C ends the process; the results file stays valid.
             Ok(()) = tokio::signal::ctrl_c() => Ok(true),
         }
     });
@@ -262,7 +262,7 @@ fn crawl(args: &CrawlArgs) -> Result<ExitCode> {
     Ok(ExitCode::SUCCESS)
 }
 
-/// The sites of the command line and of the list, each once.
+/// Returns the sites of the command line and of the list, without duplicates.
 fn starts(args: &CrawlArgs) -> Result<Vec<Url>> {
     let mut texts = args.urls.clone();
     if let Some(path) = &args.list {
@@ -285,7 +285,7 @@ fn starts(args: &CrawlArgs) -> Result<Vec<Url>> {
     Ok(starts)
 }
 
-/// Progress, on standard error.
+/// Progress on standard error.
 struct View {
     bar: ProgressBar,
 }

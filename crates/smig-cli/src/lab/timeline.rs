@@ -1,6 +1,6 @@
-//! `smig lab timeline`: the picture of a run that was sampled.
+//! `smig lab timeline`: draws a sampled run.
 //!
-//! Owns the command line and the files that are written. What is drawn is smig-lab's.
+//! Owns the command line and the output files. smig-lab draws.
 
 use std::fs::{self, File};
 use std::io::BufReader;

@@ -1,4 +1,4 @@
-//! `smig lab trace`: Mahimahi's trace files, made, converted and described.
+//! `smig lab trace`: generates, converts and describes Mahimahi's trace files.
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -142,7 +142,7 @@ fn parse_rates(text: &str) -> Result<(Steps, Duration), String> {
     let mut steps: Vec<RateStep> = Vec::new();
     for (number, line) in (1..).zip(text.lines()) {
         let line = line.trim();
-        // A line of column names may come first.
+        // The first line may hold column names.
         let heading = steps.is_empty() && line.starts_with(|c: char| c.is_ascii_alphabetic());
         if line.is_empty() || heading {
             continue;
@@ -166,7 +166,7 @@ fn parse_rates(text: &str) -> Result<(Steps, Duration), String> {
 
 fn rates(trace: &Trace, interval: Duration) -> String {
     let line = |(round, rate): (u32, Rate)| {
-        // A rate of 0 is read and written as 1 bit/s.
+        // Rates are at least 1 bit/s, which stands for 0 here.
         let mbit = if rate.as_bits_per_second() > 1 { rate.as_mbit() } else { 0.0 };
         format!("{},{mbit}\n", (interval * round).as_secs_f64())
     };

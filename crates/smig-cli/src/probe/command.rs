@@ -1,4 +1,4 @@
-//! The commands that send: a line's words to a frame.
+//! Commands that send a frame: parses a script line into the frame.
 
 use super::script::{code, kind};
 use super::wire::{
@@ -8,11 +8,11 @@ use super::wire::{
 };
 use super::words::{Quoting, Word, hex, number};
 
-/// The words of a line, taken out one by one; what is left at the end is an error.
+/// Words of a line, removed as they are parsed; words left at the end are an error.
 struct Rest(Vec<Word>);
 
 impl Rest {
-    /// Takes `key=VALUE`.
+    /// Removes `key=VALUE` and returns the value.
     fn value(&mut self, key: &str) -> Option<Vec<u8>> {
         let is_it = |word: &Word| word.pair().is_some_and(|(name, _)| name == key.as_bytes());
         let at = self.0.iter().position(is_it)?;
@@ -35,7 +35,7 @@ impl Rest {
         self.value(key).map(|value| hex(&value).map_err(|why| format!("{key}: {why}"))).transpose()
     }
 
-    /// Takes a bare word; the flag it stands for, or none.
+    /// Removes a bare word and returns its flag; 0 if the word is absent.
     fn flag(&mut self, word: &str, flag: u8) -> u8 {
         match self.0.iter().position(|found| found.is(word)) {
             Some(at) => {
@@ -46,14 +46,14 @@ impl Rest {
         }
     }
 
-    /// Takes quoted text.
+    /// Removes quoted text and returns it.
     fn text(&mut self) -> Option<Vec<u8>> {
         let at = self.0.iter().position(|word| word.quoting == Quoting::Quoted)?;
         Some(self.0.remove(at).text)
     }
 
-    /// Takes the header fields: every `name=value` that is left; `+` in front makes one of a word
-    /// that has another meaning here.
+    /// Removes the header fields: every remaining `name=value`. A leading `+` marks a field whose
+    /// name has another meaning here.
     fn fields(&mut self) -> Vec<(Vec<u8>, Vec<u8>)> {
         let words = std::mem::take(&mut self.0);
         let (fields, others) = words.into_iter().partition(|word| word.pair().is_some());
@@ -66,13 +66,13 @@ impl Rest {
         fields.iter().map(split).collect()
     }
 
-    /// Takes the rest as octets.
+    /// Removes the remaining words and returns them as bytes.
     fn octets(&mut self) -> Result<Vec<u8>, String> {
         octets(&std::mem::take(&mut self.0))
     }
 }
 
-/// Octets: hexadecimal words and quoted text.
+/// Returns the bytes of hexadecimal words and quoted text.
 pub(super) fn octets(words: &[Word]) -> Result<Vec<u8>, String> {
     let mut octets = Vec::new();
     for word in words {
@@ -84,12 +84,12 @@ pub(super) fn octets(words: &[Word]) -> Result<Vec<u8>, String> {
     Ok(octets)
 }
 
-/// The frame that a line describes.
+/// Builds the frame that a line describes.
 pub(super) fn frame(name: &str, words: &[Word]) -> Result<FrameText, String> {
     let mut rest = Rest(words.to_vec());
     let mut frame = FrameText::default();
     let stream = rest.number("stream")?;
-    // Said outright, they go before what the command would set.
+    // Explicit flags take precedence over those that the command would set.
     let flags = rest.octet("flags")?;
     frame.length = rest.number("length")?;
     frame.stream = stream.unwrap_or(0);
@@ -161,7 +161,7 @@ fn fill(frame: &mut FrameText, rest: &mut Rest, stream: Option<u32>) -> Result<(
             frame.payload = by.to_be_bytes().to_vec();
         }
         PRIORITY_UPDATE => {
-            // The frame itself is on stream 0 (RFC 9218 section 7.1).
+            // The frame is sent on stream 0 (RFC 9218 section 7.1).
             frame.payload = frame.stream.to_be_bytes().to_vec();
             frame.stream = rest.number("on")?.unwrap_or(0);
             frame.payload.extend(rest.text().ok_or("a value is needed, such as \"u=1, i\"")?);
@@ -199,7 +199,7 @@ fn headers(frame: &mut FrameText, rest: &mut Rest) -> Result<(), String> {
     if frame.kind == HEADERS {
         frame.flags |= rest.flag("end", END_STREAM);
     }
-    // `open`: the block goes on in CONTINUATION.
+    // `open`: CONTINUATION frames follow.
     if rest.flag("open", END_HEADERS) == 0 {
         frame.flags |= END_HEADERS;
     }

@@ -1,4 +1,4 @@
-//! A frame that came: what it says, for people, for machines, and whether it is what was wanted.
+//! A received frame: formats it as text and as JSON, and matches it against a pattern.
 
 use std::fmt::Write as _;
 
@@ -11,17 +11,17 @@ use super::wire::{
     SETTINGS_NAMES, SMIG_ACK, WINDOW_UPDATE, name_of,
 };
 
-/// How much of a payload is shown.
+/// Longest part of a payload that is printed, in bytes.
 const SHOWN: usize = 48;
 
-/// A frame off the wire.
+/// A received frame.
 #[derive(Clone, Debug)]
 pub(super) struct Frame {
     pub(super) kind: u8,
     pub(super) flags: u8,
     pub(super) stream: u32,
     pub(super) payload: Vec<u8>,
-    /// The decoded header section, if the frame ends one; or why it cannot be decoded.
+    /// The decoded header section or the decoding error, if the frame ends a header section.
     pub(super) fields: Option<Result<Fields, String>>,
 }
 
@@ -38,7 +38,7 @@ impl Frame {
         Some(u32::from_be_bytes(octets.try_into().ok()?))
     }
 
-    /// The error code of RST_STREAM and GOAWAY.
+    /// Returns the error code of RST_STREAM or GOAWAY.
     fn code(&self) -> Option<u32> {
         match self.kind {
             RST_STREAM => self.word(0),
@@ -90,7 +90,7 @@ impl Frame {
         name_of(&KINDS, self.kind).map_or_else(|| format!("{:#04x}", self.kind), str::to_owned)
     }
 
-    /// One line.
+    /// Formats the frame as one line.
     pub(super) fn line(&self) -> String {
         let mut line =
             format!("{} stream={} length={}", self.name(), self.stream, self.payload.len());
@@ -117,7 +117,7 @@ impl Frame {
         line
     }
 
-    /// One object.
+    /// Formats the frame as a JSON object.
     pub(super) fn json(&self) -> Value {
         let mut value = json!({
             "type": self.name(),
@@ -189,7 +189,7 @@ impl Frame {
         details
     }
 
-    /// Whether a script wanted this frame.
+    /// Returns whether the frame matches a script's pattern.
     pub(super) fn matches(&self, pattern: &Pattern) -> bool {
         let fields = match &self.fields {
             Some(Ok(fields)) => fields.as_slice(),
@@ -223,7 +223,7 @@ fn holds(payload: &[u8], text: &[u8]) -> bool {
     text.is_empty() || payload.windows(text.len()).any(|window| window == text)
 }
 
-/// Octets in hexadecimal.
+/// Formats bytes in hexadecimal.
 pub(super) fn hex(octets: &[u8]) -> String {
     let mut text = String::with_capacity(octets.len() * 2);
     for octet in octets {
@@ -243,14 +243,14 @@ fn excerpt(octets: &[u8]) -> String {
     }
 }
 
-/// Text on one line; quotes where it has to be told from what is around it.
+/// Returns the text on one line, quoted if it is empty or holds spaces, quotes or control characters.
 fn quoted(text: &str) -> String {
     let is_plain =
         !text.is_empty() && text.chars().all(|c| !c.is_control() && !c.is_whitespace() && c != '"');
     if is_plain { text.to_owned() } else { format!("{text:?}") }
 }
 
-/// The part of a frame's payload that is a header block.
+/// Returns the field block fragment of a payload.
 pub(super) fn fragment(kind: u8, flags: u8, payload: &[u8]) -> &[u8] {
     let mut rest = payload;
     if flags & PADDED != 0 && kind != CONTINUATION {

@@ -1,4 +1,4 @@
-//! `smig probe`: frames by script, legal or not, and what comes back.
+//! `smig probe`: sends frames by script, valid or not, and prints the frames received.
 
 mod command;
 mod frame;
@@ -24,7 +24,7 @@ use script::{Action, Step};
 use smig_settings::value::parse_time;
 use wire::{FrameText, PREFACE, SETTINGS};
 
-/// What is played where no script is given.
+/// Default script.
 const HELLO: &str = "settings\nwait settings\nping \"smigping\"\nwait ping ack";
 
 /// Send frames by script, legal or not, and print what comes back
@@ -143,7 +143,7 @@ async fn probe(args: &ProbeArgs, script: &[Step]) -> Result<(), Failure> {
         let listener = TcpListener::bind(target).await.map_err(|error| {
             Failure::new(Exit::Usage, format!("cannot listen on {target}: {error}"))
         })?;
-        // The certificate is there before a client can look for its authority.
+        // The certificate must exist before a client reads the authority's file.
         let door = Door::new(wire)?;
         if let Ok(addr) = listener.local_addr() {
             let scheme = if args.cleartext { "http" } else { "https" };
@@ -158,7 +158,7 @@ async fn probe(args: &ProbeArgs, script: &[Step]) -> Result<(), Failure> {
     play.run(script).await
 }
 
-/// HOST:PORT, also out of a URL.
+/// Returns HOST:PORT; `target` may be a URL.
 fn address(target: &str) -> Result<&str, Failure> {
     let bare = target.split_once("://").map_or(target, |(_, rest)| rest);
     let bare = bare.split('/').next().unwrap_or_default();
@@ -171,7 +171,7 @@ fn address(target: &str) -> Result<&str, Failure> {
     }
 }
 
-/// The beginning of a connection, as far as the script leaves it to us.
+/// Sends the connection preface and SETTINGS, unless the script sends them or --raw is set.
 async fn open(args: &ProbeArgs, script: &[Step], play: &mut Play) -> Result<(), Failure> {
     if args.raw {
         return Ok(());

@@ -1,4 +1,4 @@
-//! The connection to whoever is probed: octets out, frames in.
+//! The connection to the probed peer: sends bytes, receives frames.
 
 use std::io;
 use std::sync::Arc;
@@ -21,24 +21,24 @@ use crate::exit::{Exit, Failure};
 trait Stream: AsyncRead + AsyncWrite + Send + Unpin {}
 impl<T: AsyncRead + AsyncWrite + Send + Unpin> Stream for T {}
 
-/// What came.
+/// Result of a read.
 #[derive(Debug)]
 pub(super) enum Came {
     Frame(Frame),
-    /// The peer ended the connection; with an error's text if it did so rudely.
+    /// The peer closed the connection; holds the error's text if it did not close cleanly.
     End(Option<String>),
-    /// Nothing, until the deadline.
+    /// Nothing arrived before the deadline.
     Silence,
 }
 
-/// TLS or not.
+/// Whether the connection uses TLS.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Wire {
     Tls,
     Cleartext,
 }
 
-/// What a client is let in by: TLS with the development certificate, or nothing.
+/// Acceptor for a client: TLS with the development certificate, or none for cleartext.
 pub(super) struct Door(Option<TlsAcceptor>);
 
 impl Door {
@@ -55,17 +55,17 @@ impl Door {
 /// One connection.
 pub(super) struct Peer {
     stream: Box<dyn Stream>,
-    /// Whom it is to, for people.
+    /// Description of the peer, for messages.
     pub(super) about: String,
     buffer: Vec<u8>,
     preface: Preface,
     hpack: Decoder,
-    /// The header block that is being received.
+    /// The field block being received.
     block: Option<Vec<u8>>,
     end: Option<Option<String>>,
 }
 
-/// Whether the peer's first octets are a client's preface.
+/// Whether the peer's first bytes are a client's connection preface.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Preface {
     Due,
@@ -88,7 +88,7 @@ impl Peer {
         let connecting = tokio::time::timeout(limit, TcpStream::connect(target));
         let tcp =
             connecting.await.map_err(late)?.map_err(|error| connect_failed(target, &error))?;
-        // Small frames go out one by one.
+        // Send small frames without delay.
         let _ = tcp.set_nodelay(true);
         if wire == Wire::Cleartext {
             return Ok(Self::new(
@@ -112,7 +112,7 @@ impl Peer {
         Ok(Self::new(Box::new(tls), about, Preface::Done))
     }
 
-    /// Waits for a client.
+    /// Waits for a client to connect.
     pub(super) async fn accept(listener: &TcpListener, door: &Door) -> Result<Self, Failure> {
         let failed = |error: &io::Error| {
             Failure::new(Exit::Connect, format!("cannot accept a connection: {error}"))
@@ -151,12 +151,12 @@ impl Peer {
         self.stream.flush().await
     }
 
-    /// Sends no more (TLS: close_notify; TCP: FIN).
+    /// Closes the sending direction (TLS: close_notify; TCP: FIN).
     pub(super) async fn finish(&mut self) -> io::Result<()> {
         self.stream.shutdown().await
     }
 
-    /// The next frame, or what there is instead.
+    /// Returns the next frame, the end of the connection, or silence until `deadline`.
     pub(super) async fn next(&mut self, deadline: Instant) -> Result<Came, Failure> {
         loop {
             self.strip_preface()?;
@@ -173,7 +173,7 @@ impl Peer {
                 Err(_) => return Ok(Came::Silence),
                 Ok(Ok(0)) => self.end = Some(self.cut_short()),
                 Ok(Ok(read)) => self.buffer.extend(chunk.get(..read).unwrap_or_default()),
-                // Peers that end TLS without close_notify are no news.
+                // Many peers close TLS without close_notify.
                 Ok(Err(error)) if error.kind() == io::ErrorKind::UnexpectedEof => {
                     self.end = Some(self.cut_short());
                 }
@@ -182,7 +182,7 @@ impl Peer {
         }
     }
 
-    /// What is left of an unfinished frame at the end.
+    /// Describes an incomplete frame left in the buffer at the end of the connection.
     fn cut_short(&self) -> Option<String> {
         (!self.buffer.is_empty())
             .then(|| format!("{} bytes of an unfinished frame", self.buffer.len()))
@@ -208,7 +208,7 @@ impl Peer {
         Ok(())
     }
 
-    /// A whole frame off the buffer.
+    /// Removes a complete frame from the buffer.
     fn take(&mut self) -> Option<Frame> {
         let &[l0, l1, l2, kind, flags, s0, s1, s2, s3] =
             self.buffer.first_chunk::<{ wire::HEAD }>()?;
@@ -220,7 +220,7 @@ impl Peer {
         Some(Frame { kind, flags, stream, payload, fields })
     }
 
-    /// Collects a header block; decodes it at its end.
+    /// Collects a field block, and decodes it at its end.
     fn fields(&mut self, kind: u8, flags: u8, payload: &[u8]) -> Option<Result<Fields, String>> {
         if !matches!(kind, HEADERS | PUSH_PROMISE | CONTINUATION) {
             return None;

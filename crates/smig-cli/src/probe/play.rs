@@ -1,4 +1,4 @@
-//! A script against a peer: sends, waits, and writes down what comes.
+//! Runs a script against a peer: sends, waits, and logs the frames received.
 
 use std::io::Write as _;
 use std::time::Duration;
@@ -12,32 +12,32 @@ use super::script::{Action, Step, Wanted};
 use super::wire::{ACK, FrameText, PING, SETTINGS};
 use crate::exit::{Exit, Failure};
 
-/// How it is written down.
+/// Output format.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Format {
     Text,
     Json,
 }
 
-/// Whether SETTINGS and PING are answered without being told to.
+/// Whether SETTINGS and PING are acknowledged automatically.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Manners {
     Polite,
     Raw,
 }
 
-/// What holds for a whole run.
+/// Options of a run.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Rules {
     pub(super) format: Format,
     pub(super) manners: Manners,
-    /// How long `wait` and `expect` wait.
+    /// Timeout of `wait` and `expect`.
     pub(super) patience: Duration,
-    /// How long silence lasts at the end before the run is over.
+    /// Silence after the script that ends the run.
     pub(super) linger: Duration,
 }
 
-/// A run.
+/// State of a run.
 pub(super) struct Play {
     peer: Peer,
     rules: Rules,
@@ -52,10 +52,10 @@ impl Play {
         Ok(play)
     }
 
-    /// Plays the script, then listens until nothing comes any more.
+    /// Runs the script, then reads until the peer is silent or closes the connection.
     ///
     /// # Errors
-    /// An expectation that was not met, a peer that is gone when something is to be sent.
+    /// An expectation is not met, or the peer has closed the connection before a send.
     pub(super) async fn run(&mut self, script: &[Step]) -> Result<(), Failure> {
         for step in script {
             self.step(step).await?;
@@ -69,10 +69,10 @@ impl Play {
         Ok(())
     }
 
-    /// Sends what the peer is owed without the script's saying so.
+    /// Sends bytes that the protocol requires and that the script leaves out.
     pub(super) async fn send_unasked(&mut self, octets: &[u8], what: &str) -> Result<(), Failure> {
         self.note(">", &format!("{what} (automatic)"), json!({ "sent": what, "automatic": true }))?;
-        // A peer that is gone is seen by who reads.
+        // A closed connection is reported by the next read.
         let _ = self.peer.send(octets).await;
         Ok(())
     }
@@ -146,7 +146,7 @@ impl Play {
         }
     }
 
-    /// The next thing that comes, written down, and answered if it has to be.
+    /// Returns the next read result; logs it, and acknowledges it where required.
     async fn next(&mut self, deadline: Instant) -> Result<Came, Failure> {
         let came = self.peer.next(deadline).await?;
         match &came {

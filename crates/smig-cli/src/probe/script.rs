@@ -1,5 +1,4 @@
-//! A script: lines to steps. What is wrong with a line is said with its number, before anything is
-//! sent.
+//! Parses a script into steps. Faults are reported with their line number before anything is sent.
 
 use std::time::Duration;
 
@@ -8,7 +7,7 @@ use super::wire::{self, CODES, KINDS};
 use super::words::{self, Word, number};
 use smig_settings::value::parse_time;
 
-/// One line that does something.
+/// A line with a command.
 #[derive(Debug)]
 pub(super) struct Step {
     pub(super) line: usize,
@@ -20,44 +19,44 @@ pub(super) struct Step {
 pub(super) enum Action {
     Send(Vec<u8>),
     Sleep(Duration),
-    /// Reads until such a frame comes.
+    /// Reads until a matching frame arrives.
     Wait(Wanted),
-    /// The next frame has to be such a one.
+    /// The next frame must match.
     Expect(Wanted),
-    /// Sends no more.
+    /// Closes the sending direction.
     Finish,
-    /// Ends the connection.
+    /// Closes the connection.
     Close,
 }
 
-/// What a script wants to see.
+/// Event that a script waits for.
 #[derive(Debug, Default, PartialEq, Eq)]
 pub(super) enum Wanted {
-    /// The peer ends the connection.
+    /// The peer closes the connection.
     #[default]
     End,
-    /// Nothing comes for this long.
+    /// Nothing arrives for this long.
     Silence(Duration),
     Frame(Pattern),
 }
 
-/// A frame's properties; what is not said may be anything.
+/// Properties of a frame; unset ones match anything.
 #[derive(Debug, Default, PartialEq, Eq)]
 pub(super) struct Pattern {
     pub(super) kind: Option<u8>,
     pub(super) stream: Option<u32>,
-    /// Flags that have to be set.
+    /// Flags that must be set.
     pub(super) flags: u8,
     pub(super) code: Option<u32>,
     pub(super) fields: Vec<(Vec<u8>, Vec<u8>)>,
-    /// Octets that the payload has to hold.
+    /// Bytes that the payload must contain.
     pub(super) text: Option<Vec<u8>>,
 }
 
-/// Reads a script.
+/// Parses a script.
 ///
 /// # Errors
-/// Every line that cannot be understood: `NAME:LINE: why`.
+/// Every line that cannot be parsed: `NAME:LINE: why`.
 pub(super) fn parse(name: &str, text: &str) -> Result<Vec<Step>, String> {
     let mut steps = Vec::new();
     let mut faults = Vec::new();
@@ -133,7 +132,7 @@ fn wanted(rest: &[Word]) -> Result<Wanted, String> {
     Ok(Wanted::Frame(pattern))
 }
 
-/// A frame type by word or number.
+/// Parses a frame type, given by name or number.
 pub(super) fn kind(word: &[u8]) -> Result<u8, String> {
     let name = String::from_utf8_lossy(word);
     let known = KINDS.iter().find(|(known, _)| known.eq_ignore_ascii_case(&name));
@@ -147,7 +146,7 @@ pub(super) fn kind(word: &[u8]) -> Result<u8, String> {
     })
 }
 
-/// An error code by name or number.
+/// Parses an error code, given by name or number.
 pub(super) fn code(value: &[u8]) -> Result<u32, String> {
     let name = String::from_utf8_lossy(value);
     match CODES.iter().find(|(known, _)| known.eq_ignore_ascii_case(&name)) {

@@ -1,4 +1,4 @@
-//! TLS that trusts everybody: whoever is probed sends and gets nothing of worth.
+//! TLS without certificate verification: a probe sends no secrets and does not rely on what it receives.
 
 use std::sync::Arc;
 
@@ -11,7 +11,7 @@ pub(super) fn provider() -> Arc<CryptoProvider> {
     Arc::new(aws_lc_rs::default_provider())
 }
 
-/// A client's configuration, ALPN h2.
+/// Returns a client configuration with ALPN h2.
 pub(super) fn config() -> Result<ClientConfig, rustls::Error> {
     let provider = provider();
     let mut config = ClientConfig::builder_with_provider(Arc::clone(&provider))

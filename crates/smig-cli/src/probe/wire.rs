@@ -1,13 +1,13 @@
-//! Names and numbers of frames, flags, settings and error codes, and octets made of them.
+//! Names and numbers of frames, flags, settings and error codes, and their encoding.
 //!
-//! Written by hand and not by the engine's encoder: what nobody may send has to be possible here.
+//! Does not use the engine's encoder, because scripts must be able to send invalid frames.
 
 use bytes::{BufMut, BytesMut};
 
 /// The client connection preface (RFC 9113 section 3.4).
 pub(super) const PREFACE: &[u8] = b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n";
 
-/// Octets in front of each frame.
+/// Length of a frame header in bytes (RFC 9113 section 4.1).
 pub(super) const HEAD: usize = 9;
 
 pub(super) const END_STREAM: u8 = 0x01;
@@ -33,7 +33,7 @@ pub(super) const PRIORITY_UPDATE: u8 = 0x10;
 pub(super) const MIGRATE: u8 = 0xf5;
 pub(super) const JOIN: u8 = 0xf6;
 
-/// Frame types by the word that scripts use.
+/// Frame types by their names in scripts.
 pub(super) const KINDS: [(&str, u8); 13] = [
     ("data", DATA),
     ("headers", HEADERS),
@@ -84,7 +84,7 @@ pub(super) const CODES: [(&str, u32); 14] = [
     ("HTTP_1_1_REQUIRED", 0xd),
 ];
 
-/// The name of a number in one of the tables.
+/// Returns the name of a number in one of the tables.
 pub(super) fn name_of<T: Copy + PartialEq>(
     table: &'static [(&'static str, T)],
     number: T,
@@ -92,13 +92,13 @@ pub(super) fn name_of<T: Copy + PartialEq>(
     table.iter().find(|(_, known)| *known == number).map(|(name, _)| *name)
 }
 
-/// A frame as scripts make it: every part can be wrong.
+/// A frame as a script describes it; every part may be invalid.
 #[derive(Debug, Default)]
 pub(super) struct FrameText {
     pub(super) kind: u8,
     pub(super) flags: u8,
     pub(super) stream: u32,
-    /// What the length field says instead of the truth.
+    /// Overrides the length field; `None` is the payload's length.
     pub(super) length: Option<u32>,
     pub(super) payload: Vec<u8>,
 }
@@ -115,8 +115,8 @@ impl FrameText {
     }
 }
 
-/// A header block of literals that are never indexed and not Huffman coded, so that no table
-/// changes and any octets are possible (RFC 7541 section 6.2.3).
+/// Encodes a field block with literals that are never indexed and not Huffman coded: no dynamic
+/// table changes, and any bytes are possible (RFC 7541 section 6.2.3).
 pub(super) fn block(fields: &[(Vec<u8>, Vec<u8>)]) -> Vec<u8> {
     let mut out = BytesMut::new();
     for (name, value) in fields {
@@ -129,7 +129,7 @@ pub(super) fn block(fields: &[(Vec<u8>, Vec<u8>)]) -> Vec<u8> {
     out.to_vec()
 }
 
-/// An integer with a prefix of 7 bits (RFC 7541 section 5.1).
+/// Encodes an integer with a 7-bit prefix (RFC 7541 section 5.1).
 fn put_length(out: &mut BytesMut, length: usize) {
     const PREFIX: usize = 127;
     let Some(mut rest) = length.checked_sub(PREFIX) else {

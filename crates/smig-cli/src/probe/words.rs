@@ -1,16 +1,16 @@
-//! A script's line as words: quoted text, `key=value`, hexadecimal octets.
+//! Splits a script's line into words: quoted text, `key=value`, hexadecimal bytes.
 
 /// One word of a line.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct Word {
     pub(super) text: Vec<u8>,
-    /// Where the first `=` outside of quotes is.
+    /// Index of the first `=` outside of quotes.
     equals: Option<usize>,
-    /// Whether it began with a quote.
+    /// Whether the word began with a quote.
     pub(super) quoting: Quoting,
 }
 
-/// How a word was written.
+/// Notation of a word.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Quoting {
     Bare,
@@ -18,27 +18,27 @@ pub(super) enum Quoting {
 }
 
 impl Word {
-    /// The parts of `key=value`.
+    /// Returns the key and value of `key=value`.
     pub(super) fn pair(&self) -> Option<(&[u8], &[u8])> {
         let at = self.equals?;
         Some((self.text.get(..at)?, self.text.get(at + 1..)?))
     }
 
-    /// For messages.
+    /// Returns the text for messages.
     pub(super) fn shown(&self) -> String {
         String::from_utf8_lossy(&self.text).into_owned()
     }
 
-    /// Whether it is this bare word.
+    /// Returns whether this is the bare word `word`.
     pub(super) fn is(&self, word: &str) -> bool {
         self.quoting == Quoting::Bare && self.text == word.as_bytes()
     }
 }
 
-/// Splits a line; `#` at the beginning of a word starts a comment.
+/// Splits a line into words; `#` at the beginning of a word starts a comment.
 ///
 /// # Errors
-/// An open quote or a bad escape.
+/// An unclosed quote or an invalid escape.
 pub(super) fn split(line: &str) -> Result<Vec<Word>, String> {
     let mut words = Vec::new();
     let mut octets = line.bytes().peekable();
@@ -96,7 +96,7 @@ fn escaped(octets: &mut Octets<'_>) -> Result<u8, String> {
     }
 }
 
-/// Octets in hexadecimal, with or without spaces between them.
+/// Parses bytes in hexadecimal, with or without spaces between them.
 pub(super) fn hex(text: &[u8]) -> Result<Vec<u8>, String> {
     let digits: Vec<u8> =
         text.iter().copied().filter(|octet| !octet.is_ascii_whitespace()).collect();
@@ -113,7 +113,7 @@ pub(super) fn hex(text: &[u8]) -> Result<Vec<u8>, String> {
         .collect()
 }
 
-/// A number: decimal, or hexadecimal with 0x.
+/// Parses a number: decimal, or hexadecimal with 0x.
 pub(super) fn number(text: &[u8]) -> Result<u32, String> {
     let text = String::from_utf8_lossy(text);
     let parsed = match text.strip_prefix("0x") {

@@ -1,4 +1,4 @@
-//! Which addresses to listen on, and whether somebody listens there already.
+//! Listen addresses, and the check that they are free.
 
 use std::io::ErrorKind;
 use std::net::{Ipv4Addr, Ipv6Addr, SocketAddr, TcpListener};
@@ -6,10 +6,11 @@ use std::net::{Ipv4Addr, Ipv6Addr, SocketAddr, TcpListener};
 use crate::exit::{Exit, Failure};
 use crate::settings::{DEFAULT_PORT, Listen};
 
-/// The addresses, each of them free.
+/// Returns the listen addresses, each checked to be free.
 ///
-/// The server's workers share their addresses (SO_REUSEPORT), which would let a second server take
-/// half of the first one's clients without a word. So each is tried alone before.
+/// The server's workers share their addresses (SO_REUSEPORT), so a second server would silently
+/// take half of the first one's clients. Therefore each address is first bound without
+/// SO_REUSEPORT.
 pub(super) fn addresses(listen: &Listen) -> Result<Vec<SocketAddr>, Failure> {
     match listen {
         Listen::At(addrs) => {
@@ -25,7 +26,7 @@ pub(super) fn addresses(listen: &Listen) -> Result<Vec<SocketAddr>, Failure> {
             match try_bind(v6) {
                 Ok(()) => Ok(vec![v4, v6]),
                 Err(error) if error.kind() == ErrorKind::AddrInUse => Err(explain(v6, &error)),
-                // A machine without IPv6.
+                // No IPv6 on this machine.
                 Err(_) => Ok(vec![v4]),
             }
         }

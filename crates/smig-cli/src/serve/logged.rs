@@ -1,4 +1,4 @@
-//! The files, with a line for each response.
+//! File service with an access log.
 
 use std::convert::Infallible;
 use std::pin::Pin;
@@ -11,7 +11,7 @@ use smig_files::{FileBody, Files};
 use smig_gateway::front::access_log::{AccessLog, Counted, counted};
 use tower_service::Service;
 
-/// The files, with a log.
+/// File service that logs each response.
 #[derive(Clone, Debug)]
 pub(super) struct Logged {
     files: Files,

@@ -1,4 +1,4 @@
-//! The end of a server: the first signal drains, the second ends at once.
+//! Shutdown of a server: the first signal drains, the second ends it at once.
 
 use std::process::ExitCode;
 use std::time::{Duration, Instant};
@@ -10,10 +10,10 @@ use tokio::signal::unix::{Signal, SignalKind, signal};
 
 use super::Voice;
 
-/// How long the end waits for the access log's last lines, if the drain leaves less.
+/// Shortest time that shutdown waits to flush the access log, even if the drain used up its own limit.
 const LAST_LINES: Duration = Duration::from_secs(1);
 
-/// The signals that end a server.
+/// Signals that stop a server.
 pub(crate) struct Signals {
     terminate: Signal,
     interrupt: Signal,
@@ -28,7 +28,7 @@ impl Signals {
         })
     }
 
-    /// The next signal: its name and number.
+    /// Waits for the next signal; returns its name and number.
     pub(crate) async fn next(&mut self) -> (&'static str, u8) {
         tokio::select! {
             _ = self.terminate.recv() => ("SIGTERM", 15),
@@ -36,7 +36,8 @@ impl Signals {
         }
     }
 
-    /// Runs until a signal comes, then until everything is finished, or `limit`, or the next signal.
+    /// Runs until a signal arrives, then until all transfers complete, `limit` expires or the next
+    /// signal arrives.
     pub(super) async fn drain(
         &mut self,
         server: Server,

@@ -1,4 +1,4 @@
-//! The settings of how the folder is served.
+//! Settings of the file service.
 
 use smig_settings::entry::{last, show_text};
 use smig_settings::{Kind, count, size, time, word};

@@ -1,4 +1,4 @@
-//! The table as command-line flags.
+//! The settings table as command-line flags.
 
 use clap::parser::ValueSource;
 use clap::{Arg, ArgAction, ArgMatches, Args, Command, FromArgMatches};
@@ -7,15 +7,15 @@ use smig_settings::Kind;
 
 use super::{SCHEMA, Setting, Settings, all};
 
-/// What the command line says about settings, in the table's order.
+/// Settings given on the command line, in the table's order.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Flags(Vec<(&'static str, Vec<String>)>);
 
 impl Flags {
-    /// Applies them; they go before the file.
+    /// Applies the flags; they take precedence over the file.
     ///
     /// # Errors
-    /// A value that its setting cannot have; the text names the flag.
+    /// A value is invalid for its setting; the text names the flag.
     pub(crate) fn apply(&self, settings: &mut Settings) -> Result<(), String> {
         for (flag, values) in &self.0 {
             if let Some(setting) = all().find(|setting| setting.flag == *flag) {

@@ -1,7 +1,6 @@
-//! The settings of `smig serve`: its own and the shared ones, as flags and as the configuration
-//! file's keys.
+//! The settings of `smig serve`: its own and the shared ones, as flags and as keys of the configuration file.
 //!
-//! A new setting is one entry of a table; nothing else knows the names.
+//! A new setting is one entry of a table; no other code repeats its name.
 
 mod files;
 mod flags;
@@ -30,20 +29,20 @@ static SCHEMA: LazyLock<Schema<Settings>> = LazyLock::new(|| {
     Schema { sections, settings, example: "smig config example" }
 });
 
-/// Every setting, section by section.
+/// Returns every setting, section by section.
 fn all() -> impl Iterator<Item = &'static Setting> {
     SCHEMA.settings.iter()
 }
 
-/// Reads a configuration file over the settings.
+/// Applies a configuration file to the settings.
 ///
 /// # Errors
-/// Everything that is wrong with the file, one line each, `FILE:LINE: what`.
+/// All faults of the file, one line each, `FILE:LINE: what`.
 pub(crate) fn load(path: &Path, settings: &mut Settings) -> Result<(), String> {
     SCHEMA.load(path, settings).map_err(|faults| faults.to_string())
 }
 
-/// Every key with its default, each commented out.
+/// Returns an example file: every key with its default, each commented out.
 pub(crate) fn example() -> String {
     let head = "# Settings of `smig serve`: smig serve --config FILE; smig config check FILE.\n\
          # Every key is here with its default; take the # away to change one. Flags of the same\n\

@@ -1,4 +1,4 @@
-//! What the settings of `smig serve` set.
+//! Fields that the settings of `smig serve` set.
 
 use std::net::SocketAddr;
 use std::ops::{Deref, DerefMut};
@@ -11,28 +11,28 @@ use smig_settings::ServerSettings;
 use smig_settings::entry::show_list;
 use smig_settings::value::parse_addresses;
 
-/// The port of a server that was told none.
+/// Default port.
 pub(crate) const DEFAULT_PORT: u16 = 8443;
 
-/// Where a server listens.
+/// Listen addresses of a server.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum Listen {
-    /// Both loopback addresses, the default port; IPv6's is left out where there is none.
+    /// Both loopback addresses at the default port; IPv6 is left out where the machine has none.
     Default,
-    /// These.
+    /// Explicit addresses.
     At(Vec<SocketAddr>),
 }
 
-/// TLS or not.
+/// Whether connections use TLS.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Wire {
     Tls,
     Cleartext,
-    /// Cleartext on which streams may move as well.
+    /// Cleartext on which streams may migrate too.
     TrustedCleartext,
 }
 
-/// Everything about `smig serve` that can be set.
+/// All settings of `smig serve`.
 #[derive(Clone, Debug)]
 pub(crate) struct Settings {
     pub(crate) server: ServerSettings,
@@ -62,7 +62,7 @@ impl Default for Settings {
     }
 }
 
-/// The shared settings are read and set as if they were this program's own.
+/// Reads and sets the shared settings like this program's own.
 impl Deref for Settings {
     type Target = ServerSettings;
 
@@ -77,7 +77,7 @@ impl DerefMut for Settings {
     }
 }
 
-/// Addresses to listen at.
+/// Parses listen addresses.
 pub(super) fn parse_listen(texts: &[String]) -> Result<Listen, String> {
     let mut addrs = Vec::new();
     for text in texts {
@@ -102,7 +102,7 @@ pub(super) const LISTING: [(&str, Listing); 2] = [("off", Listing::Off), ("on", 
 pub(super) const PRECOMPRESSED: [(&str, Precompressed); 2] =
     [("serve", Precompressed::Serve), ("ignore", Precompressed::Ignore)];
 
-/// A header's value, or nothing for the empty text.
+/// Parses a header field value; the empty string means none.
 pub(super) fn parse_header(text: &str) -> Result<Option<HeaderValue>, String> {
     if text.is_empty() {
         return Ok(None);

@@ -1,4 +1,4 @@
-//! The settings of `smig serve` itself: key, flag, kind, words for people, and the field they set.
+//! Settings of `smig serve` itself: key, flag, kind, help text, and the field that each sets.
 
 use smig_gateway::front::access_log::Format;
 use smig_settings::entry::{last, show_list, show_text};
@@ -8,7 +8,7 @@ use smig_settings::{Kind, word};
 use super::model::{Wire, parse_listen, show_listen};
 use super::{Setting, Settings};
 
-/// The forms of the access log.
+/// Formats of the access log.
 pub(crate) const ACCESS_LOG: [(&str, Format); 4] = [
     ("off", Format::Off),
     ("text", Format::Text),

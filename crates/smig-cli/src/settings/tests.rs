@@ -1,10 +1,10 @@
-//! The table, the example and the file's faults.
+//! Tests of the table, the example and the faults of a file.
 
 use std::time::Duration;
 
 use super::*;
 
-/// The file as somebody would have it who took every # away from a key.
+/// Returns the example file with every key uncommented.
 fn uncommented() -> String {
     let lines = example();
     let lines = lines.lines().map(|line| match line.strip_prefix('#') {
@@ -22,7 +22,7 @@ fn the_example_parses_as_it_is_and_with_every_key_in_force() {
 
     SCHEMA.parse(&uncommented(), &mut settings).unwrap();
     assert_eq!(uncommented().matches(" = ").count(), all().count());
-    // What has no default is an example.
+    // Keys without a default show an example value.
     settings.root = None;
     settings.certificate = None;
     settings.key = None;

@@ -1,4 +1,4 @@
-//! A campaign is run to its end, whatever happens to it on the way.
+//! A campaign runs to completion despite interruptions.
 
 use std::io::{BufRead as _, BufReader};
 use std::process::Child;
@@ -33,7 +33,7 @@ fn each_variant_is_measured_each_time_and_never_twice() {
         let joined = result.server_events["main"].iter().any(|event| event["event"] == "joined");
         assert_eq!(joined, result.id.variant.on("scheme") == Some("smig"), "{result:#?}");
     }
-    // The third time is added; the others stay as they are.
+    // Only the third repetition is run; the existing results stay unchanged.
     let second = place.run(&["run", &file, "--out", "out"]);
     assert_exit(&second, 0);
     let more = place.results("out");
@@ -41,14 +41,14 @@ fn each_variant_is_measured_each_time_and_never_twice() {
     let third = place.run(&["run", &file, "--out", "out"]);
     assert!(text(&third.stderr).contains("0 to run, 6 done"), "{}", text(&third.stderr));
     assert!(place.is_clean());
-    // What changed meanwhile is another scenario.
+    // A changed file is another scenario.
     let file = place.scenario(&SHORT.replace("10kB", "11kB"));
     let other = place.run(&["run", &file, "--out", "out"]);
     assert_exit(&other, 2);
     assert!(text(&other.stderr).contains("--out"), "{}", text(&other.stderr));
 }
 
-/// Starts it and waits until so many results are told.
+/// Starts a campaign, and waits until it has reported `results` results.
 fn start(place: &Place, file: &str, results: usize) -> Child {
     let mut child = place.lab(&["run", file, "--out", "out"]).spawn().unwrap();
     let lines = BufReader::new(child.stderr.take().unwrap()).lines();
@@ -69,7 +69,7 @@ fn killed_it_goes_on_where_it_was() {
     child.wait().unwrap();
     let before = place.results("out");
     assert!((3..=40).contains(&before.len()), "{}", before.len());
-    // The machine went down in the middle of a line.
+    // Simulate a crash of the machine in the middle of a line.
     let path = place.path("out/results.jsonl");
     let mut octets = std::fs::read(&path).unwrap();
     octets.extend_from_slice(b"{\"format\":1,\"id\":{\"camp");
@@ -111,7 +111,7 @@ fn shares_are_joined_to_the_whole() {
     for share in ["1/2", "2/2"] {
         assert_exit(&place.run(&["run", &file, "--out", "shares", "--shard", share]), 0);
     }
-    // This build was not told its commit: what it measured is joined only when that is asked for.
+    // This build has no commit: its results are joined only with --any-build.
     let refused = place.run(&["merge", "all", "shares"]);
     assert_exit(&refused, 1);
     assert!(
@@ -124,10 +124,10 @@ fn shares_are_joined_to_the_whole() {
     assert_exit(&merged, 0);
     let summary: serde_json::Value = serde_json::from_slice(&merged.stdout).unwrap();
     assert_eq!(summary["results"], 6);
-    // The whole campaign finds nothing to do there.
+    // The complete campaign has nothing left to run.
     let rest = place.run(&["run", &file, "--out", "all", "--jobs", "2"]);
     assert!(text(&rest.stderr).contains("0 to run, 6 done"), "{}", text(&rest.stderr));
-    // Measured once more, it is a conflict.
+    // A second measurement of the same cells conflicts.
     assert_exit(&place.run(&["run", &file, "--out", "again", "--jobs", "2"]), 0);
     let conflict = place.run(&["merge", "both", "all", "again", "--any-build"]);
     assert_exit(&conflict, 1);
@@ -141,7 +141,7 @@ fn a_disturbed_run_is_repeated_and_then_no_result() {
         return;
     }
     let place = Place::new();
-    // No packet is so punctual.
+    // No packet arrives within this bound.
     let strict = "lateness_p99 = \"1us\"\nattempts = 2";
     let file = place.scenario(&SHORT.replace("lateness_p99 = \"1h\"", strict));
     let args = ["run", &file, "--out", "out", "--repetitions", "1", "--filter", "scheme=plain"];
@@ -163,13 +163,13 @@ fn a_disturbed_run_is_repeated_and_then_no_result() {
     assert_eq!((results.len(), results[0].attempt, results[0].disturbed.len()), (1, 2, 1));
 }
 
-/// The process that runs the cell of this campaign, once there is one.
+/// Waits for the process that runs a cell of this campaign, and returns its ID.
 fn cell_of(campaign: &Child) -> Pid {
     loop {
         for entry in std::fs::read_dir("/proc").unwrap().flatten() {
             let read =
                 |file: &str| std::fs::read_to_string(entry.path().join(file)).unwrap_or_default();
-            // After the name in brackets: state, parent.
+            // Fields after the name in parentheses: state, parent.
             let stat = read("stat");
             let parent = stat.rsplit_once(')').and_then(|(_, rest)| rest.split_whitespace().nth(1));
             let is_cell = read("cmdline").ends_with("\0lab\0cell\0");

@@ -1,4 +1,4 @@
-//! Commands of one's own beside two hosts.
+//! Users' commands beside two hosts.
 
 use crate::support::{Place, assert_exit, can_run, text};
 
@@ -8,7 +8,7 @@ fn a_command_has_two_hosts_and_its_own_end() {
         return;
     }
     let place = Place::new();
-    // Whoever still holds standard output when the command has ended would keep this test waiting.
+    // Any process that keeps standard output open after the command has ended would block this test.
     let script = "readlink /proc/self/ns/net; \
         for host in \"$SMIG_LAB_SERVER\" \"$SMIG_LAB_CLIENT\"; do $host readlink /proc/self/ns/net; done; \
         echo $SMIG_LAB_SERVER_ADDRESS $SMIG_LAB_CLIENT_ADDRESS; \
@@ -22,8 +22,8 @@ fn a_command_has_two_hosts_and_its_own_end() {
     let outside = std::fs::read_link("/proc/self/ns/net").unwrap();
     assert_eq!(own, outside.to_str().unwrap());
     assert!(own != server && own != client && server != client, "{said}");
-    // Not of the background command: it may still be about to enter its host when that is taken away, and say
-    // so in half a line.
+    // Any line may match: the background command may fail to enter its removed host, and print an
+    // incomplete line.
     let said = text(&output.stderr);
     assert!(said.lines().any(|line| line.starts_with("paper-wired: to the client ")), "{said}");
 }

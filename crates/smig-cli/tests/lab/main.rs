@@ -1,7 +1,7 @@
-//! `smig lab run`, `smig lab merge` and `smig lab link` as programs: resuming, sharing, refusing, and every
-//! server that is installed.
+//! `smig lab run`, `smig lab merge` and `smig lab link` as programs: resuming, sharing, errors, and
+//! every installed server.
 //!
-//! Where the machine allows no network namespaces, what needs them is left out and says so.
+//! Where the machine forbids network namespaces, the tests that need them are skipped with a message.
 
 mod campaign;
 mod link;

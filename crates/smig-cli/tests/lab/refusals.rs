@@ -1,4 +1,4 @@
-//! What is wrong is said before anything runs, with its place.
+//! Errors are reported with their location before anything runs.
 
 use crate::support::{Place, SHORT, assert_exit, text};
 
@@ -76,7 +76,7 @@ fn a_server_that_is_not_installed_is_left_out_with_the_command_that_installs_it(
     let file =
         place.scenario(&format!("{SHORT}[variants.scheme.caddy.servers.main]\nkind = \"caddy\"\n"));
     let mut command = place.lab(&["run", &file, "--repetitions", "1", "--json"]);
-    // No folder that is looked into has it, but for the superuser's.
+    // This PATH has no servers: only the sbin directories that are always searched may have them.
     let output = command.env("PATH", place.path("tmp")).output().unwrap();
     assert_exit(&output, 0);
     let said = text(&output.stderr);

@@ -1,4 +1,4 @@
-//! Every server that is installed gives what it is asked for, to every kind of client.
+//! Every installed server serves every kind of client.
 
 use smig_lab::scenario::Direction;
 use smig_lab::workload::Outcome;
@@ -106,7 +106,7 @@ servers.main.settings.policy.migrate = \"at:100kB\"
         used.dedup();
         match scheme {
             "plain" => assert_eq!(used.len(), 1, "{scheme}"),
-            // The one of the cancelled download is closed.
+            // The connection of the cancelled download is closed.
             "http1" => assert!((2..=4).contains(&used.len()), "{scheme}: {used:?}"),
             "pool" => assert_eq!(used.len(), 2, "{scheme}"),
             _ => {}

@@ -1,4 +1,4 @@
-//! Scenarios, folders and commands for the tests.
+//! Scenarios, directories and commands for the tests.
 
 use std::path::{Path, PathBuf};
 use std::process::{Command, Output, Stdio};
@@ -6,7 +6,7 @@ use std::process::{Command, Output, Stdio};
 use smig_lab::campaign::{CellResult, read_results};
 use tempfile::TempDir;
 
-/// A link so fast that a run is over in a moment, one small object, two variants.
+/// A scenario with a link so fast that a run takes a moment, one small object, two variants.
 pub(crate) const SHORT: &str = "\
 repetitions = 3
 [link.both]
@@ -42,14 +42,14 @@ impl Place {
         self.0.path().join(name)
     }
 
-    /// Writes a scenario; its path.
+    /// Writes a scenario and returns its path.
     pub(crate) fn scenario(&self, text: &str) -> String {
         let path = self.path("test.toml");
         std::fs::write(&path, text).unwrap();
         path.display().to_string()
     }
 
-    /// `smig lab` in this place, with a folder of its own for what must go again.
+    /// Returns a `smig lab` command in this directory, with its own TMPDIR for files that must be removed.
     pub(crate) fn lab(&self, args: &[&str]) -> Command {
         let mut command = Command::new(env!("CARGO_BIN_EXE_smig"));
         command
@@ -65,7 +65,7 @@ impl Place {
         command
     }
 
-    /// Runs it to its end.
+    /// Runs the command to completion.
     pub(crate) fn run(&self, args: &[&str]) -> Output {
         self.lab(args).output().unwrap()
     }
@@ -74,7 +74,7 @@ impl Place {
         read_results(&self.path(folder)).unwrap()
     }
 
-    /// Whether nothing is left of what was made for the runs.
+    /// Returns whether no temporary files of the runs are left.
     pub(crate) fn is_clean(&self) -> bool {
         is_empty(&self.path("tmp"))
     }
@@ -84,7 +84,7 @@ fn is_empty(folder: &Path) -> bool {
     std::fs::read_dir(folder).unwrap().next().is_none()
 }
 
-/// Whether hosts and links can be made here; says why not.
+/// Returns whether hosts and links can be created here; prints the reason if not.
 pub(crate) fn can_run() -> bool {
     let output = Place::new().run(&["cell", "--check"]);
     if !output.status.success() {

@@ -1,4 +1,4 @@
-//! `smig agent`: what it says, how it ends, and how it refuses.
+//! `smig agent`: its output, its shutdown, and its errors.
 
 use std::io::{BufRead as _, BufReader, Read as _, Write as _};
 use std::net::TcpStream;
@@ -37,7 +37,7 @@ fn it_says_what_the_gateway_speaks_and_ends_in_order() {
     line_with(&mut agent.stderr, "SMig, big streams move");
     let answer = ask(&agent, "GET /proxy.pac HTTP/1.1\r\nHost: x\r\nConnection: close\r\n\r\n");
     assert!(answer.contains(&format!("PROXY {}", agent.address())), "{answer}");
-    // A server of files is no proxy; it says so, and the agent passes that on.
+    // A file server is not a proxy; the agent forwards its error response.
     let answer =
         ask(&agent, "CONNECT example.org:443 HTTP/1.1\r\nHost: x\r\nConnection: close\r\n\r\n");
     assert!(!answer.starts_with("HTTP/1.1 200"), "{answer}");

@@ -1,4 +1,4 @@
-//! The configuration file and the smaller commands.
+//! The configuration file and smaller commands.
 
 use crate::support::{Place, assert_exit, text};
 

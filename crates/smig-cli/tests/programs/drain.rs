@@ -1,4 +1,4 @@
-//! The end of a server: what runs may finish.
+//! Shutdown of a server: running transfers may complete.
 
 use std::io::{Read as _, Write as _};
 use std::net::TcpStream;
@@ -11,7 +11,7 @@ use rustix::process::Signal;
 
 use crate::support::{Place, Serving, line_with, sha256};
 
-/// A download of which nothing but the first octet has been read.
+/// Starts a download and reads only its first byte.
 fn begun(place: &Place, server: &Serving) -> (Child, Vec<u8>) {
     let url = server.url("big");
     let mut child = place.smig(&["get", "-o", "-", &url]).stdout(Stdio::piped()).spawn().unwrap();
@@ -61,7 +61,7 @@ fn nothing_running_ends_at_once() {
 #[test]
 fn a_name_that_is_looked_up_for_ever_does_not_hold_a_gateway_that_ends() {
     let place = Place::new();
-    // The resolver reads this file for names without a dot; nothing ever comes out of it.
+    // The resolver reads this file for names without a dot; reading it never returns.
     let pipe = place.path("aliases");
     assert!(Command::new("mkfifo").arg(&pipe).status().unwrap().success());
     let gateway = [
@@ -87,7 +87,8 @@ fn a_name_that_is_looked_up_for_ever_does_not_hold_a_gateway_that_ends() {
         let _ = stream.read(&mut [0; 1]);
         tell.send(None)
     });
-    // It is open when the look-up has begun. Not every system's resolver reads it: then it is answered.
+    // The open succeeds once the lookup has begun. Some resolvers do not read the file; then a
+    // response arrives.
     let Some(_pipe) = told.recv().unwrap() else { return };
     server.signal(Signal::TERM);
     assert_eq!(server.child.wait().unwrap().code(), Some(0));

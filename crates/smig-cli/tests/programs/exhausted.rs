@@ -1,4 +1,4 @@
-//! A server that has no more of what the machine gives.
+//! A server that has run out of file descriptors.
 
 use std::io::{Read as _, Write as _};
 use std::net::TcpStream;
@@ -27,7 +27,7 @@ fn without_descriptors_connections_wait_and_it_is_said() {
     prlimit(Some(Pid::from_child(&server.child)), Resource::Nofile, few).unwrap();
 
     let waiting: Vec<_> = (0..100).map(|_| TcpStream::connect(&address).unwrap()).collect();
-    // Once a second, with how often it was so, and not each time.
+    // The message is logged once a second with a count, not once per failure.
     for _ in 0..2 {
         let line = line_with(&mut server.stderr, "this process may open no more files");
         assert!(line.contains("times"), "{line}");

@@ -1,4 +1,4 @@
-//! What comes is what is there, and the report of it is true.
+//! Fetched content equals the served content, and the report is correct.
 
 use std::io::{BufRead as _, BufReader, Read as _};
 use std::process::Stdio;
@@ -11,7 +11,7 @@ fn json(line: &str) -> Value {
     serde_json::from_str(line).unwrap()
 }
 
-/// The ranges follow each other from 0 to the end.
+/// Checks that the ranges cover the content without gaps.
 fn assert_whole(report: &Value, length: u64) {
     let mut at = 0;
     for range in report["ranges"].as_array().unwrap() {
@@ -63,7 +63,7 @@ fn a_forced_move_is_reported_by_both_connections() {
         .stderr(Stdio::piped())
         .spawn()
         .unwrap();
-    // Nobody reads: the body cannot pass the window before there is somewhere to move to.
+    // The body is not read: it fills the flow-control window and stops until a spare connection exists.
     let mut stderr = BufReader::new(child.stderr.take().unwrap()).lines();
     line_with(&mut stderr, "a spare connection joined");
     let mut body = Vec::new();

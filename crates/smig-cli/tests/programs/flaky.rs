@@ -1,4 +1,4 @@
-//! A server that does what `smig serve` never does: bodies that break off, odd ranges, silence.
+//! A server that misbehaves as `smig serve` never does: truncated bodies, wrong ranges, stalls.
 
 use std::convert::Infallible;
 use std::num::NonZeroUsize;
@@ -16,16 +16,16 @@ use smig::{ClearTrust, Incoming, Server};
 use crate::support::content;
 
 pub(crate) const LENGTH: usize = 1_000_000;
-/// Where the first body breaks off.
+/// Offset at which the first body is truncated.
 pub(crate) const CUT: usize = 300_000;
 
-/// The server; what it was asked.
+/// The server, and a log of its requests.
 pub(crate) struct Flaky {
     server: Server,
     seen: Arc<Mutex<Vec<Seen>>>,
 }
 
-/// A request.
+/// A received request.
 #[derive(Clone, Debug)]
 pub(crate) struct Seen {
     pub(crate) method: String,
@@ -36,9 +36,9 @@ pub(crate) struct Seen {
 }
 
 impl Flaky {
-    /// Starts it. Paths: /cut breaks off the first time and continues then; /changed is another
-    /// file the second time; /shifted continues at the wrong place; /silent never answers; /busy
-    /// answers 503 the first time; /post takes bodies.
+    /// Starts the server. Paths: /cut truncates the first response, and serves the rest afterwards;
+    /// /changed serves another file the second time; /shifted resumes at a wrong offset; /silent
+    /// stalls after one byte; /busy responds with 503 the first time; /post accepts bodies.
     pub(crate) fn start() -> Self {
         let seen = Arc::new(Mutex::new(Vec::new()));
         let count = Arc::new(AtomicUsize::new(0));
@@ -116,7 +116,7 @@ fn response(status: u16, headers: &[(&str, &str)], body: Piece) -> Response<Piec
     response.body(body).unwrap()
 }
 
-/// A body, and how it ends.
+/// A response body, and how it ends.
 struct Piece {
     data: Option<Vec<u8>>,
     then: Then,

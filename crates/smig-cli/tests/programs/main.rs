@@ -1,4 +1,4 @@
-//! The program as people run it: real processes over loopback.
+//! Tests of the program as users run it: real processes over loopback.
 
 mod agent;
 mod config;

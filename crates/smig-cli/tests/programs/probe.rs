@@ -147,7 +147,7 @@ fn a_client_is_probed() {
     let mut stderr = BufReader::new(probe.stderr.take().unwrap()).lines();
     let line = line_with(&mut stderr, "listening on ");
     let url = format!("{}/x", line.rsplit_once(' ').unwrap().1);
-    // A body that is shorter than announced is never taken for whole.
+    // A body that is shorter than announced is never reported as complete.
     let got = place.run(&["get", "-o", "x", &url]);
     assert_exit(&got, 18);
     assert!(!place.path("out/x").exists());

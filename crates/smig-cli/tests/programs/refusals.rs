@@ -1,4 +1,4 @@
-//! Whatever is wrong is named, with the exit code that says so.
+//! Errors name their cause, and have the matching exit code.
 
 use smig_testkit::port::ReservedPort;
 
@@ -57,7 +57,7 @@ fn the_very_certificate_that_a_server_shows_can_be_named() {
     for ca in [false, true] {
         let mut params = rcgen::CertificateParams::new(["127.0.0.1".to_owned()]).unwrap();
         if ca {
-            // As `openssl req -x509` makes it.
+            // Like a certificate made by `openssl req -x509`.
             params.is_ca = rcgen::IsCa::Ca(rcgen::BasicConstraints::Unconstrained);
         }
         let key = rcgen::KeyPair::generate().unwrap();
@@ -67,7 +67,7 @@ fn the_very_certificate_that_a_server_shows_can_be_named() {
         let server = place.serve(&["--cert", &cert, "--key", &key]);
         let url = server.url("file");
         assert_exit(&place.run(&["get", "--cacert", &cert, &url]), 0);
-        // Its name is checked, and no error shows how rustls calls it.
+        // The name is checked, and the error does not show rustls's internal name for it.
         let other = url.replace("127.0.0.1", "localhost");
         let wrong = place.run(&["get", "--cacert", &cert, &other]);
         assert_exit(&wrong, 60);

@@ -1,9 +1,9 @@
-//! Bodies that break off, further tries, and what is sent.
+//! Truncated bodies, retries, and uploads.
 
 use crate::flaky::{CUT, Flaky, LENGTH};
 use crate::support::{Place, assert_exit, content, sha256, text};
 
-/// By HTTP/2 a broken body is a reset, which loses nothing that came before.
+/// Over HTTP/2 a truncated body is a stream reset, which does not discard data received before.
 const H2: &str = "--http2-prior-knowledge";
 
 #[test]
@@ -18,7 +18,7 @@ fn a_body_that_ends_early_is_an_error_and_can_be_continued() {
     assert!(part.len() <= CUT && content(LENGTH).starts_with(&part));
     assert!(!place.path("out/file").exists());
 
-    // The test's server continues at one place only.
+    // The test's server resumes at one offset only.
     std::fs::write(place.path("out/file.part"), content(CUT)).unwrap();
     let got = place.run(&["get", H2, "--json", "-C", "--sha256", &hash, "-o", "file", &url]);
     assert_exit(&got, 0);
@@ -41,7 +41,7 @@ fn a_part_without_its_note_is_not_trusted() {
     std::fs::write(place.path("out/file.part"), "something else").unwrap();
     assert_exit(&place.get(&server, &["-C", "-O"], &["file"]), 0);
     assert_eq!(sha256(&std::fs::read(place.path("out/file")).unwrap()), hash);
-    // Now it is there, and that is what was wanted.
+    // The file exists now, and -C accepts it as complete.
     assert_exit(&place.get(&server, &["-C", "-O"], &["file"]), 0);
 }
 
@@ -74,7 +74,7 @@ fn further_tries() {
     assert_exit(&place.run(&["get", "--retry", "1", "-o", "file", &server.url("busy")]), 0);
     assert_eq!(std::fs::read(place.path("out/file")).unwrap(), b"thanks");
     assert_eq!(server.seen().len(), 2);
-    // A POST may have been acted on.
+    // A POST is not retried: the server may have processed it.
     let server = Flaky::start();
     let got = place.run(&["get", "--retry", "1", "-d", "x", "-o", "file", &server.url("busy")]);
     assert_exit(&got, 22);

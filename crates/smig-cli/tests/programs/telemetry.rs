@@ -1,4 +1,4 @@
-//! `[telemetry]` of `smig gateway` and `smig agent`: where spans go, when they go, and what is refused.
+//! `[telemetry]` of `smig gateway` and `smig agent`: where and when spans are sent, and invalid settings.
 
 use std::io::{BufRead as _, BufReader, Read as _, Write as _};
 use std::net::{TcpListener, TcpStream};
@@ -10,7 +10,7 @@ use smig_testkit::port::ReservedPort;
 
 use crate::support::{Place, Serving, assert_exit, line_with, text};
 
-/// A collector that takes one request: its head and its body.
+/// Starts a collector that accepts one request, and returns its head and body.
 fn collector() -> (String, JoinHandle<(String, Vec<u8>)>) {
     let listener = TcpListener::bind("127.0.0.1:0").unwrap();
     let endpoint = format!("http://{}", listener.local_addr().unwrap());
@@ -51,7 +51,7 @@ fn the_environment_names_a_collector_and_the_last_batch_goes_with_sigterm() {
     let listen = "[[listen]]\naddress = '127.0.0.1:0'\nprotocol = 'cleartext'\n";
     std::fs::write(&file, format!("{listen}[[route]]\nstatus = 200\n")).unwrap();
     let mut command = place.smig(&["gateway", "--config", &file]);
-    // No batch goes before the end.
+    // No batch is sent before shutdown.
     command
         .env("OTEL_EXPORTER_OTLP_ENDPOINT", &endpoint)
         .env("OTEL_BSP_SCHEDULE_DELAY", "86400000");

@@ -1,4 +1,4 @@
-//! The command lines, and how damage is reported.
+//! Tests of the command lines and of the reports of damaged files.
 
 use std::fs;
 
