@@ -1,6 +1,6 @@
-//! Real time, as the engine counts it: nanoseconds since this process first asked.
+//! Real time in the engine's unit: nanoseconds since the first call in this process.
 //!
-//! The engine reads no clock; everything that it learns of time comes through here.
+//! The engine reads no clock; every time that it gets comes from here.
 
 use std::sync::OnceLock;
 
@@ -12,13 +12,13 @@ fn origin() -> TokioInstant {
     *ORIGIN.get_or_init(TokioInstant::now)
 }
 
-/// The present.
+/// Returns the current time.
 pub(crate) fn now() -> Instant {
     let since = TokioInstant::now().saturating_duration_since(origin());
     Instant::from_nanos(u64::try_from(since.as_nanos()).unwrap_or(u64::MAX))
 }
 
-/// When a point of the engine's time comes, for tokio's timers.
+/// Converts a point in the engine's time to tokio's, for timers.
 pub(crate) fn deadline(at: Instant) -> TokioInstant {
     origin() + at.saturating_duration_since(Instant::from_nanos(0))
 }

@@ -1,4 +1,4 @@
-//! What an application may know of the connection that a request came by.
+//! Properties of the connection that carried a request, for applications; and the count of open connections.
 
 use std::net::SocketAddr;
 use std::sync::Arc;
@@ -24,7 +24,7 @@ pub struct ConnectionInfo {
     listener: Option<ListenerId>,
 }
 
-/// What TLS agreed on.
+/// The parameters that TLS negotiated.
 #[derive(Clone, Debug)]
 pub struct TlsInfo {
     server_name: Option<String>,
@@ -47,7 +47,7 @@ impl ConnectionInfo {
                 rustls::Connection::Server(tls) => {
                     tls.peer_certificates().unwrap_or_default().to_vec()
                 }
-                // The server's chain is big, the same each time, and nobody asks.
+                // The server's chain is large and always the same, and nothing reads it.
                 rustls::Connection::Client(_) => Vec::new(),
             },
         });
@@ -61,45 +61,45 @@ impl ConnectionInfo {
         }
     }
 
-    /// A server's, which came by this listener.
+    /// Sets the listener that accepted the connection (server).
     pub(crate) const fn by(mut self, listener: ListenerId) -> Self {
         self.listener = Some(listener);
         self
     }
 
-    /// The listener that it came by; `None` at a client.
+    /// Returns the listener that accepted the connection; `None` at a client.
     #[must_use]
     pub const fn listener(&self) -> Option<ListenerId> {
         self.listener
     }
 
-    /// Whether a request for `authority` may come by this connection: the client asked for it by SNI
-    /// or asked for no name, or the certificate covers it (RFC 9113 section 9.1.1). True wherever the
-    /// certificate is not known: on cleartext and by [`ServerTls::from_rustls`](crate::ServerTls::from_rustls).
+    /// Returns whether requests for `authority` may use this connection: the client sent this name or no
+    /// name by SNI, or the certificate covers it (RFC 9113 section 9.1.1). True wherever the certificate is
+    /// not known: on cleartext and with [`ServerTls::from_rustls`](crate::ServerTls::from_rustls).
     #[must_use]
     pub fn serves(&self, authority: &Authority) -> bool {
         let server_name = self.tls.as_ref().and_then(TlsInfo::server_name);
         self.names.as_ref().is_none_or(|names| names.allow(server_name, authority))
     }
 
-    /// The other end's address.
+    /// Returns the peer's address.
     #[must_use]
     pub const fn peer_addr(&self) -> SocketAddr {
         self.peer
     }
 
-    /// This end's address.
+    /// Returns the local address.
     #[must_use]
     pub const fn local_addr(&self) -> SocketAddr {
         self.local
     }
 
-    /// Both addresses.
+    /// Returns both addresses.
     pub(crate) const fn ends(&self) -> Ends {
         Ends { local: self.local, peer: self.peer }
     }
 
-    /// TLS parameters; `None` on cleartext.
+    /// Returns the TLS parameters; `None` on cleartext.
     #[must_use]
     pub const fn tls(&self) -> Option<&TlsInfo> {
         self.tls.as_ref()
@@ -107,46 +107,46 @@ impl ConnectionInfo {
 }
 
 impl TlsInfo {
-    /// The name that the client asked for (SNI).
+    /// Returns the name that the client sent by SNI.
     #[must_use]
     pub fn server_name(&self) -> Option<&str> {
         self.server_name.as_deref()
     }
 
-    /// The protocol that ALPN chose.
+    /// Returns the protocol that ALPN negotiated.
     #[must_use]
     pub fn alpn(&self) -> Option<&[u8]> {
         self.alpn.as_deref()
     }
 
-    /// The TLS version.
+    /// Returns the TLS version.
     #[must_use]
     pub const fn version(&self) -> Option<rustls::ProtocolVersion> {
         self.version
     }
 
-    /// The client's certificate chain, its own first; empty if it showed none.
+    /// Returns the client's certificate chain, its own certificate first; empty if it sent none.
     #[must_use]
     pub fn peer_certificates(&self) -> &[rustls::pki_types::CertificateDer<'static>] {
         &self.peer_certificates
     }
 }
 
-/// A connection's place among those that may be open; given back when dropped.
+/// A connection's place in the count of open connections; released when dropped.
 #[derive(Debug)]
 pub(crate) struct Permit {
     open: Arc<AtomicUsize>,
-    /// At a server: its place among those from its address.
+    /// At a server: its place in the count for the client's address.
     seat: Option<Seat>,
     counters: Arc<Counters>,
     /// For the observer, if there is one. Boxed: there is one permit for each connection.
     ends: Option<Box<Ends>>,
-    /// Where connections are limited by somebody else.
+    /// Its place in a [`ConnectionLimit`](crate::ConnectionLimit), if the application set one.
     place_beside: Option<ConnectionPlace>,
 }
 
 impl Permit {
-    /// A place for a connection, if fewer than `max` are taken.
+    /// Returns a permit if fewer than `max` connections are open.
     pub(crate) fn take(
         open: &Arc<AtomicUsize>,
         max: usize,
@@ -165,13 +165,13 @@ impl Permit {
 }
 
 impl Permit {
-    /// The same, which gives back another place as well.
+    /// Adds a place that is released together with the permit.
     pub(crate) fn with(mut self, place: Option<ConnectionPlace>) -> Self {
         self.place_beside = place;
         self
     }
 
-    /// Keeps its place among those from its address as long.
+    /// Adds the place in the count for the client's address, released together with the permit.
     pub(crate) fn seated(mut self, seat: Seat) -> Self {
         self.seat = Some(seat);
         self

@@ -1,31 +1,31 @@
-//! How long a client may take: one set of numbers and one clock, whichever version of HTTP it speaks.
+//! Time limits for a server's clients: one set of numbers and one clock, whichever version of HTTP they use.
 //!
-//! The clock runs on bytes that moved, so that whoever moves next to nothing does not restart it. By HTTP/2 the
-//! session asks it of each stream (what is sent by the engine, what is received by `server::uploads`); by HTTP/1.1
-//! the connection of itself (`server::vigil`).
+//! The clock counts bytes transferred, so that a client that moves next to nothing does not restart it. Over HTTP/2
+//! the session checks it for each stream (the engine counts what is sent, `server::uploads` what is received); over
+//! HTTP/1.1 the connection checks its own (`server::vigil`).
 
 use std::time::Duration;
 
 use smig_proto::{Instant, Limits, StallClock};
 
-/// Bytes of a request's body that must come within its time limit.
+/// Bytes of a request body that must arrive within its time limit.
 const LEAST_BODY: u64 = 1024;
 
 /// The time limits of a server's clients.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Deadlines {
-    /// From a head's first byte to its last.
+    /// From the first byte of a request head to its last.
     pub(crate) head: Duration,
-    /// A request's body that a handler waits for before it has answered.
+    /// For a request body that a handler reads before it has responded.
     pub(crate) body: Progress,
-    /// What is sent and not taken.
+    /// For output that the client does not accept.
     pub(crate) send: Progress,
-    /// Until the next request.
+    /// From one request to the next.
     pub(crate) idle: Duration,
 }
 
 impl Deadlines {
-    /// Those of the engine's limits, and what the server adds.
+    /// Combines the engine's limits with those that the server adds.
     pub(crate) const fn new(limits: &Limits, body: Duration, idle: Duration) -> Self {
         Self {
             head: limits.headers_timeout,
@@ -35,14 +35,15 @@ impl Deadlines {
         }
     }
 
-    /// How often it is looked whether a client has all of a response, so that its next turn begins.
+    /// Returns how often to check whether a client has the whole response, so that the time limits for its next
+    /// request begin.
     pub(crate) fn delivery_tick(&self) -> Duration {
         let turn = self.idle.min(self.head) / 4;
         self.send.tick().min(turn).max(Duration::from_millis(1))
     }
 }
 
-/// So much must move in so long.
+/// Progress that is required: `least` bytes in each period `within`.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Progress {
     pub(crate) least: u64,
@@ -50,13 +51,13 @@ pub(crate) struct Progress {
 }
 
 impl Progress {
-    /// How often a clock with this limit is looked at.
+    /// Returns how often to check a clock with this limit.
     pub(crate) fn tick(self) -> Duration {
         (self.within / 4).max(Duration::from_millis(1))
     }
 }
 
-/// How far something has come, and since when it should have come further.
+/// A stall clock with its limit.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Pace {
     clock: StallClock,
@@ -68,17 +69,17 @@ impl Pace {
         Self { clock: StallClock::new(now), progress }
     }
 
-    /// The other end is not waited for: the clock begins anew.
+    /// Restarts the clock, because the other end is not being waited for.
     pub(crate) const fn rest(&mut self, now: Instant, moved: u64) {
         self.clock.rest(now, moved);
     }
 
-    /// Whether too little has moved for too long.
+    /// Returns whether too few bytes moved for too long.
     pub(crate) fn is_late(&mut self, now: Instant, moved: u64) -> bool {
         self.clock.is_stalled(now, moved, self.progress.least, self.progress.within)
     }
 
-    /// How often it is looked at.
+    /// Returns how often to check it.
     pub(crate) fn tick(&self) -> Duration {
         self.progress.tick()
     }

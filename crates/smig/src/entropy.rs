@@ -1,18 +1,18 @@
-//! Random octets for the engine, which makes none itself.
+//! Random bytes for the engine, which generates none.
 
 use crate::error::{Error, Kind};
 
-/// A JOIN nonce.
+/// Returns a JOIN nonce.
 pub(crate) fn nonce() -> [u8; 16] {
     bytes()
 }
 
-/// An AppID: random for each session, so that it links nothing.
+/// Returns an AppID: random for each session, so that sessions cannot be linked.
 pub(crate) fn app_id() -> u64 {
     u64::from_ne_bytes(bytes())
 }
 
-/// Proves, before anything depends on it, that the system gives random octets.
+/// Checks that the system provides random bytes, before anything depends on them.
 pub(crate) fn check() -> Result<(), Error> {
     let mut probe = [0; 1];
     getrandom::fill(&mut probe).map_err(|error| {
@@ -23,7 +23,7 @@ pub(crate) fn check() -> Result<(), Error> {
     })
 }
 
-/// Random octets.
+/// Returns random bytes.
 pub(crate) fn bytes<const N: usize>() -> [u8; N] {
     let mut bytes = [0; N];
     // Checked at start; Linux's generator does not fail later.

@@ -1,9 +1,9 @@
-//! How a gRPC call is known (gRPC over HTTP/2, "Requests"). Its time limits are its own (`grpc-timeout`).
+//! Detection of gRPC calls (gRPC over HTTP/2, "Requests"). They have time limits of their own (`grpc-timeout`).
 
 use http::HeaderMap;
 use http::header::CONTENT_TYPE;
 
-/// Whether a head is a gRPC call's, or an answer to one. gRPC-Web is not: browsers read HTTP statuses.
+/// Returns whether a head is that of a gRPC request or response. gRPC-Web does not count: browsers read HTTP statuses.
 #[must_use]
 pub fn is_grpc(headers: &HeaderMap) -> bool {
     let Some(media_type) = headers.get(CONTENT_TYPE) else { return false };

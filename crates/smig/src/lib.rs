@@ -1,7 +1,7 @@
 //! HTTP/2 client and server whose running streams migrate between TCP connections.
 //!
 //! tokio and rustls around the engine of [`smig_proto`]: the [`Server`] takes a tower service, the
-//! [`Client`] takes [`http::Request`]s; both stream bodies. Peers without the extension get plain
+//! [`Client`] sends [`http::Request`]s; both stream bodies. Peers without the extension get plain
 //! HTTP/2, or HTTP/1.1.
 //!
 //! ```no_run
@@ -29,7 +29,7 @@
 //! ```
 //!
 //! Layers, from the bottom: sockets and their options, transports (TCP with TLS), the driver (one
-//! task a session), and on it the server's and the client's halves.
+//! task per session), and on top of it the server's and the client's halves.
 
 mod aside;
 mod client;

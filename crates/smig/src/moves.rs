@@ -1,6 +1,6 @@
-//! When a running stream moves: the engine's policy fed with what the sockets report.
+//! Migration of running streams: feeds the engine's policy with what the sockets report.
 //!
-//! Decides nothing itself. Used by the server for what it sends and by the client for what it
+//! The policy decides, not this module. Used by the server for what it sends, and by the client for what it
 //! sends or receives.
 
 use std::time::Duration;
@@ -11,48 +11,49 @@ use smig_proto::{ConnId, Instant, StreamKey, Target};
 use crate::driver::Turn;
 use crate::snapshot::{Departure, MoveCause, Record, Verdict};
 
-/// How often the rules are asked again while a stream runs, in octets.
+/// Bytes of body between two evaluations of the rules for a stream.
 const STEP: u64 = 32 << 10;
-/// What counts as "seen in the last second".
+/// How long a stream counts as recently opened.
 const RECENT: Duration = Duration::from_secs(1);
-/// How often TCP is asked for its rate.
+/// Shortest interval between two reads of a connection's delivery rate.
 const SAMPLE_EVERY: Duration = Duration::from_millis(20);
 
-/// The rules by which an endpoint moves streams.
+/// The rules by which an endpoint migrates streams.
 #[derive(Clone, Debug, Default, PartialEq)]
 #[non_exhaustive]
 pub struct MoveRules {
-    /// Who decides.
+    /// What decides.
     pub mode: MoveMode,
     /// Thresholds for [`MoveMode::Policy`].
     pub policy: Policy,
-    /// What a server does when no spare connection is there.
+    /// What a server does when no spare connection is available.
     pub offers: Offers,
 }
 
-/// Who decides that a stream moves.
+/// What decides that a stream migrates.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub enum MoveMode {
-    /// Nobody: this side moves no stream (the peer may).
+    /// Nothing but [`Hint::Move`]: this endpoint migrates no other stream. The peer may
+    /// migrate any.
     Never,
-    /// The policy.
+    /// The policy and its thresholds.
     #[default]
     Policy,
-    /// For tests: each stream moves when its body has reached these offsets, in ascending order.
+    /// For tests: each stream migrates when its body reaches these offsets in bytes, in ascending order.
     At(Vec<u64>),
 }
 
-/// What a server does when a stream is to move and the session has no spare connection.
+/// What a server does when a stream is to migrate and the session has no spare connection.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Offers {
     /// The stream stays.
     Never,
-    /// It asks the client, once a stream, to open one and to move the stream there.
+    /// It requests, once per stream, that the client open one and migrate the stream there.
     #[default]
     WhenNoSpare,
 }
 
-/// What the rules know of one stream.
+/// State of the rules for one stream.
 #[derive(Debug)]
 pub(crate) struct Tracked {
     transfer: Transfer,
@@ -70,7 +71,7 @@ enum State {
     Settled,
 }
 
-/// The session's surroundings of a stream.
+/// State of the session that the rules take into account.
 #[derive(Debug, Default)]
 pub(crate) struct Surroundings {
     recent: [Option<Instant>; 4],
@@ -79,7 +80,7 @@ pub(crate) struct Surroundings {
 }
 
 impl Surroundings {
-    /// A stream was opened.
+    /// Records that a stream was opened.
     pub(crate) fn on_open(&mut self, now: Instant) {
         if let Some(place) = self.recent.get_mut(self.next) {
             *place = Some(now);
@@ -87,14 +88,15 @@ impl Surroundings {
         self.next = (self.next + 1) % self.recent.len();
     }
 
-    /// Streams beside one that is open, out of `open`, or opened within the last second.
+    /// Returns the number of streams besides one that is open: of `open`, or of those opened within the last
+    /// second if these are more.
     fn others(&self, now: Instant, open: usize) -> usize {
         let fresh = |at: &&Instant| now.saturating_duration_since(**at) < RECENT;
         let recent = self.recent.iter().flatten().filter(fresh).count();
         recent.max(open).saturating_sub(1)
     }
 
-    /// The delivery rate of a connection, measured lately.
+    /// Returns the connection's delivery rate in bytes per second, at most [`SAMPLE_EVERY`] old.
     fn rate(&mut self, turn: &mut Turn<'_>, conn: ConnId) -> Option<u64> {
         if let Some((of, at, rate)) = self.sample
             && of == conn
@@ -109,7 +111,7 @@ impl Surroundings {
 }
 
 impl Tracked {
-    /// A stream to watch; `None` if the rules can never move it.
+    /// Starts to track a stream; `None` if the rules can never migrate it.
     pub(crate) fn new(
         rules: &MoveRules,
         transfer: Transfer,
@@ -132,18 +134,18 @@ impl Tracked {
         })
     }
 
-    /// The stream is on another connection now.
+    /// Records that the stream is on another connection now.
     pub(crate) fn on_moved(&mut self) {
         self.state = State::Settled;
     }
 
-    /// Whether it left the connection that it was opened on.
+    /// Returns whether the stream has left the connection on which it was opened.
     pub(crate) fn is_settled(&self) -> bool {
         self.state == State::Settled
     }
 
-    /// Looks whether the stream is to move; `open` streams share its connection, itself included.
-    /// Returns a verdict that differs from the one before.
+    /// Evaluates the rules, and migrates the stream if they say so; `open` streams share its connection, itself
+    /// included. Returns the verdict if it differs from the previous one.
     pub(crate) fn look(
         &mut self,
         turn: &mut Turn<'_>,
@@ -198,14 +200,14 @@ impl Tracked {
                 self.state = State::Offered;
                 record.judge(Verdict::Offered(why))
             }
-            // An offer may be waiting for its answer.
+            // An offer may still be unanswered.
             Outcome::NotNow if self.state == State::Offered => None,
             Outcome::NotNow => record.judge(Verdict::Waits(why)),
         }
     }
 }
 
-/// What became of a wish to move.
+/// Result of an attempt to migrate.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Outcome {
     Moved,
@@ -213,7 +215,7 @@ pub(crate) enum Outcome {
     NotNow,
 }
 
-/// Moves a stream to a spare, or offers it, and notes why.
+/// Migrates a stream to a spare, or offers the migration, and records the cause.
 pub(crate) fn migrate(
     turn: &mut Turn<'_>,
     key: StreamKey,

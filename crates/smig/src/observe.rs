@@ -1,4 +1,4 @@
-//! What operators may count: one observer a server or client, called on the session's task.
+//! Events and counters for operators: one observer per server or client, called on the session's task.
 
 use std::net::SocketAddr;
 use std::sync::Arc;
@@ -10,16 +10,16 @@ use smig_proto::{ConnId, Mover, StreamKey};
 use crate::driver::Turn;
 use crate::snapshot::{Book, MoveCause, Record, StreamPlace, Verdict};
 
-/// Something worth counting. Where it happened is in `ends`, unless that connection is gone already.
+/// An event worth counting. `ends` is the connection, unless it is closed already.
 #[derive(Clone, Debug)]
 #[non_exhaustive]
 pub enum Observed {
-    /// A server accepted a connection, its handshake comes next; a client made one.
+    /// A server accepted a connection, before its handshake; or a client connected.
     ConnectionOpened {
         /// The connection.
         ends: Option<Ends>,
     },
-    /// A connection ended.
+    /// A connection was closed.
     ConnectionClosed {
         /// The connection.
         ends: Option<Ends>,
@@ -35,75 +35,75 @@ pub enum Observed {
         /// The connection.
         ends: Option<Ends>,
     },
-    /// A connection was refused by a session and goes on alone.
+    /// A session refused a connection, which continues on its own.
     JoinRefused {
         /// The connection.
         ends: Option<Ends>,
     },
     /// A stream was opened.
     StreamOpened {
-        /// Which; `None` by HTTP/1.1.
+        /// The stream; `None` over HTTP/1.1.
         stream: Option<StreamPlace>,
     },
-    /// A stream ended in order: at a server, the last octet of its response was given to the transport;
-    /// at a client, all of it came. Not told of HTTP/1.1.
+    /// A stream completed: at a server, the last byte of its response was given to the transport; at a client,
+    /// the whole response arrived. Not reported over HTTP/1.1.
     StreamEnded {
-        /// Which, and where it was at the end; `None` if its connection was gone by then.
+        /// The stream on its last connection; `None` if that was closed before.
         stream: Option<StreamPlace>,
-        /// Since it was opened.
+        /// Time since it was opened.
         latency: Duration,
-        /// Octets of body sent.
+        /// Bytes of body sent.
         sent: u64,
-        /// Octets of body received.
+        /// Bytes of body received.
         received: u64,
-        /// How often it moved.
+        /// Number of its migrations.
         moves: u8,
     },
     /// A stream ended with an error.
     StreamReset {
-        /// The connection that it was on.
+        /// The connection that carried it.
         ends: Option<Ends>,
-        /// Which.
+        /// The stream.
         stream: Option<StreamPlace>,
     },
-    /// The rules came to another verdict on a stream than before.
+    /// The verdict of the rules on a stream changed.
     Judged {
-        /// Which.
+        /// The stream.
         stream: Option<StreamPlace>,
-        /// What they say now.
+        /// The new verdict.
         verdict: Verdict,
     },
-    /// A stream moved.
+    /// A stream migrated.
     Moved {
-        /// From the connection of this number in the session.
+        /// The connection that it left.
         from: ConnId,
-        /// To this one.
+        /// The connection that it migrated to.
         to: ConnId,
-        /// Which end began it.
+        /// Which endpoint was the mover.
         mover: Mover,
-        /// The connection that it is on now.
+        /// The addresses of the connection that it migrated to.
         ends: Option<Ends>,
-        /// Which stream.
+        /// The stream.
         stream: Option<StreamPlace>,
-        /// Octets of body, both directions together, that went before the move.
+        /// Bytes of body, both directions together, before the migration.
         offset: u64,
-        /// Why.
+        /// The cause.
         why: MoveCause,
     },
-    /// A move was declined.
+    /// A migration was declined.
     MoveDeclined {
         /// The connection that the stream stays on.
         ends: Option<Ends>,
-        /// Which stream.
+        /// The stream.
         stream: Option<StreamPlace>,
     },
     /// A handler or a body panicked.
     Panicked,
-    /// A limit fired; its name.
+    /// A limit was hit; its name.
     LimitHit(&'static str),
 }
 
-/// A connection, by its two ends: no other of the machine has the same while it is open.
+/// A connection by its two addresses: no other connection of this machine has the same pair while it is open.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 #[expect(missing_docs, reason = "they say it")]
 pub struct Ends {
@@ -111,9 +111,9 @@ pub struct Ends {
     pub peer: SocketAddr,
 }
 
-/// Gets everything worth counting, at once, on the task that saw it: it must not block.
+/// Receives events as they occur, on the task where they occur: it must not block.
 pub trait Observer: Send + Sync + 'static {
-    /// Something happened.
+    /// Handles an event.
     fn on(&self, what: &Observed);
 }
 
@@ -133,14 +133,14 @@ pub struct Stats {
     pub streams_reset: u64,
     pub judged: u64,
     pub moves: u64,
-    /// Of these, the ones that this end began.
+    /// Migrations of which this end was the mover.
     pub moves_made: u64,
     pub moves_declined: u64,
     pub panics: u64,
     pub limits_hit: u64,
 }
 
-/// What is counted. The order is that of the counters.
+/// A counter. Its value is the index of the count.
 #[derive(Clone, Copy, Debug)]
 enum Kind {
     ConnectionOpened,
@@ -154,7 +154,7 @@ enum Kind {
     StreamReset,
     Judged,
     Moved,
-    /// Of these, the ones that this end began.
+    /// Migrations of which this end was the mover.
     MoveMade,
     MoveDeclined,
     Panicked,
@@ -184,18 +184,18 @@ impl Kind {
     }
 }
 
-/// The engine's news that a stream has moved.
+/// The engine's event that a stream has migrated.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Migration {
     pub(crate) stream: StreamKey,
     pub(crate) from: ConnId,
     pub(crate) to: ConnId,
     pub(crate) mover: Mover,
-    /// Octets of body that came before.
+    /// Bytes of body received before.
     pub(crate) received: u64,
 }
 
-/// Counts, and passes on to the application's observer.
+/// Counts events, and passes them on to the application's observer.
 #[derive(Default)]
 pub(crate) struct Counters {
     counts: [AtomicU64; KINDS],
@@ -223,22 +223,22 @@ impl Counters {
         }
     }
 
-    /// What an observer is told of a connection; not asked for when there is none.
+    /// Returns the addresses of a connection for the observer. Does not call `find` if there is none.
     pub(crate) fn ends(&self, find: impl FnOnce() -> Option<Ends>) -> Option<Ends> {
         self.observer.as_ref().and_then(|_| find())
     }
 
-    /// The same, of one of a session's connections.
+    /// Like [`Self::ends`], for one of a session's connections.
     pub(crate) fn ends_of(&self, turn: &Turn<'_>, conn: ConnId) -> Option<Ends> {
         self.ends(|| Some(turn.links.info(conn)?.ends()))
     }
 
-    /// The same, of the connection that a stream is on.
+    /// Like [`Self::ends`], for the connection that carries a stream.
     pub(crate) fn ends_of_stream(&self, turn: &Turn<'_>, stream: StreamKey) -> Option<Ends> {
         self.ends(|| Some(turn.links.info(turn.session.stream(stream)?.connection)?.ends()))
     }
 
-    /// What an observer is told of a stream; not asked for when there is none.
+    /// Returns the place of a stream for the observer; `None` if there is none.
     pub(crate) fn place(
         &self,
         turn: &Turn<'_>,
@@ -248,7 +248,7 @@ impl Counters {
         self.observer.as_ref().and_then(|_| book.place(turn, stream))
     }
 
-    /// A stream has moved.
+    /// Reports a migration.
     pub(crate) fn moved(
         &self,
         turn: &Turn<'_>,
@@ -264,7 +264,7 @@ impl Counters {
         self.on(&Observed::Moved { from, to, mover, ends, stream: place, offset, why });
     }
 
-    /// A stream has ended in order.
+    /// Reports that a stream has completed.
     pub(crate) fn ended(&self, turn: &Turn<'_>, book: &Book, key: StreamKey, record: &Record) {
         if !self.is_observed() {
             return self.count(Kind::StreamEnded);
@@ -272,7 +272,7 @@ impl Counters {
         let view = turn.session.stream(key);
         self.on(&Observed::StreamEnded {
             stream: self.place(turn, book, key),
-            // A turn may begin and end a stream: its own time is too coarse for who measures.
+            // One turn may open and complete a stream: its timestamp is too coarse for a latency.
             latency: crate::clock::now().saturating_duration_since(record.opened),
             sent: view.map_or(0, |view| view.sent),
             received: view.map_or(0, |view| view.received),
@@ -280,7 +280,7 @@ impl Counters {
         });
     }
 
-    /// Whether somebody wants to know when a stream has really ended.
+    /// Returns whether there is an observer, which needs the time when a stream has really completed.
     pub(crate) const fn is_observed(&self) -> bool {
         self.observer.is_some()
     }

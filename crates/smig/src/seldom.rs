@@ -1,18 +1,18 @@
-//! Log lines that a peer can cause: of each kind one a second, which says how often it happened. A
-//! peer must not fill a disk. Metrics count each time.
+//! Log lines that a peer can cause: at most one per second of each kind, with the number of occurrences. A
+//! peer must not be able to fill a disk. Metrics count every occurrence.
 
 use std::sync::{Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
-/// Between two lines of a kind.
+/// Shortest interval between two lines of a kind.
 const BETWEEN: Duration = Duration::from_secs(1);
 
-/// What a line is about: the module that writes it, and which of that module's lines it is.
+/// Identifies a line: the module that writes it, and a name within that module.
 type Kind = (&'static str, &'static str);
 
-/// Writes a line by [`tracing`], unless one of its kind was written within the last second:
-/// `seldom!(warn, "the kind", fields, "the message")`. A kind is of its module. The field `times` says
-/// how often it happened since the last line. `times = N` before other fields: it happened N times.
+/// Writes a line through [`tracing`], unless one of its kind was written within the last second:
+/// `seldom!(warn, "the kind", fields, "the message")`. Kinds are local to a module. The field `times` is the
+/// number of occurrences since the last line. `times = N` before other fields counts N occurrences.
 #[macro_export]
 #[doc(hidden)]
 macro_rules! seldom {
@@ -26,17 +26,17 @@ macro_rules! seldom {
     };
 }
 
-/// Of the whole process: connections share its log.
+/// One for the process: connections share its log.
 static LINES: Thinning = Thinning::new();
 
-/// Something of this kind happened so many times. `Some`: a line is due, and so often it happened since
-/// the last.
+/// Counts `times` occurrences of a kind. Returns the number of occurrences since the last line if a line is
+/// due.
 #[must_use]
 pub fn due(kind: Kind, times: u64) -> Option<u64> {
     LINES.due(kind, times, Instant::now())
 }
 
-/// When each kind was last written. There are as many as there are places that write and limits.
+/// When each kind was last written. There are as many kinds as call sites and limits.
 #[derive(Debug)]
 struct Thinning(Mutex<Vec<Line>>);
 

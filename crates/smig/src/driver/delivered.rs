@@ -1,15 +1,15 @@
-//! What a path delivered lately, and how long it took: octets sent and acknowledged over time.
+//! Delivery rate and round-trip time of a path, from counts of bytes sent and acknowledged over time.
 //!
-//! Pure. A window must span a round trip or more: acknowledgements come in lumps, and what is sent
-//! comes back a round trip later.
+//! Pure. A window must span a round trip or more: ACKs arrive in bursts, and what is sent is acknowledged
+//! a round trip later.
 
 use std::collections::VecDeque;
 use std::time::Duration;
 
 use smig_proto::Instant;
 
-/// Readings kept at most; the oldest go. They span a round trip and a half through a queue of two
-/// seconds.
+/// Maximum number of readings; the oldest are dropped. They span a round trip and a half through a queue of
+/// two seconds.
 const KEPT: usize = 512;
 
 #[derive(Clone, Copy, Debug)]
@@ -17,7 +17,7 @@ struct Count {
     at: Instant,
     acknowledged: u64,
     sent: u64,
-    /// How long the octet that was acknowledged last had been on its way.
+    /// How long the byte that was acknowledged last had been in flight.
     round_trip: Option<Duration>,
 }
 
@@ -27,67 +27,67 @@ pub(super) struct Delivered {
 }
 
 impl Delivered {
-    /// So many octets were acknowledged and sent up to now, both since one fixed moment.
+    /// Adds a reading: bytes acknowledged and sent up to now, both since one fixed moment.
     pub(super) fn on_reading(&mut self, at: Instant, acknowledged: u64, sent: u64) {
         if self.counts.len() == KEPT {
             self.counts.pop_front();
         }
-        // A connection that went with octets on its way takes them out of the sum.
+        // When a connection closes, its bytes in flight disappear from the sum.
         let sent = self.counts.back().map_or(sent, |last| last.sent.max(sent));
-        // Without news since the last reading it is not known how long the news took.
+        // Without new acknowledgements there is no round-trip sample.
         let news = self.counts.back().is_some_and(|last| last.acknowledged < acknowledged);
         let then = self.sent_at(acknowledged).filter(|_| news);
         let round_trip = then.map(|then| at.saturating_duration_since(then));
         self.counts.push_back(Count { at, acknowledged, sent, round_trip });
     }
 
-    /// What was before no longer counts.
+    /// Discards all readings.
     pub(super) fn forget(&mut self) {
         self.counts.clear();
     }
 
-    /// Octets acknowledged a second over the last `window`, or a little more; `None` while readings
-    /// do not reach back so far.
+    /// Returns bytes acknowledged per second over the last `window`, or slightly more; `None` while readings
+    /// do not reach back that far.
     pub(super) fn rate(&self, window: Duration) -> Option<u64> {
         let last = self.counts.back()?;
         let first = self.before(last.at, window)?;
         Some(rate(last.acknowledged - first.acknowledged.min(last.acknowledged), first.at, last.at))
     }
 
-    /// Octets sent a second over a `window` that ended `ago`.
+    /// Returns bytes sent per second over a `window` that ended `ago` before the last reading.
     pub(super) fn sent(&self, window: Duration, ago: Duration) -> Option<u64> {
         let last = self.before(self.counts.back()?.at, ago)?;
         let first = self.before(last.at, window)?;
         Some(rate(last.sent - first.sent.min(last.sent), first.at, last.at))
     }
 
-    /// The shortest round trip that the readings of the last `window` saw: no mean of many, and
-    /// without what acknowledgements waited for one another. `None` while it is not known.
+    /// Returns the shortest round trip in the readings of the last `window`: not smoothed, and without the time
+    /// by which ACK aggregation delayed the others. `None` while it is not known.
     pub(super) fn round_trip(&self, window: Duration) -> Option<Duration> {
         let now = self.counts.back()?.at;
         let recent = |count: &&Count| now.saturating_duration_since(count.at) < window;
         self.counts.iter().rev().take_while(recent).filter_map(|count| count.round_trip).min()
     }
 
-    /// When the octet with this number was sent.
+    /// Returns when the byte with this number was sent.
     fn sent_at(&self, number: u64) -> Option<Instant> {
         let index = self.counts.partition_point(|count| count.sent < number);
         let after = self.counts.get(index)?;
         let before = self.counts.get(index.checked_sub(1)?)?;
-        // Between two readings octets are sent evenly.
+        // Linear interpolation between two readings.
         let step = after.at.saturating_duration_since(before.at);
         let part = (number - before.sent) as f64 / (after.sent - before.sent) as f64;
         Some(before.at + step.mul_f64(part))
     }
 
-    /// The newest reading that is `by` older than `at`.
+    /// Returns the newest reading that is at least `by` older than `at`.
     fn before(&self, at: Instant, by: Duration) -> Option<&Count> {
         let reaches = |count: &&Count| at.saturating_duration_since(count.at) >= by;
         self.counts.iter().rev().find(reaches)
     }
 }
 
-/// Octets a second.
+/// Returns bytes per second.
 fn rate(octets: u64, from: Instant, to: Instant) -> u64 {
     let micros = to.saturating_duration_since(from).as_micros().max(1);
     u64::try_from(u128::from(octets) * 1_000_000 / micros).unwrap_or(u64::MAX)

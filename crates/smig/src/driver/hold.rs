@@ -1,7 +1,7 @@
-//! How long bulk steps aside for what an interactive connection has just sent.
+//! How long bulk yields to what an interactive connection has just sent.
 //!
-//! The octets of a small response take a certain time on the path. If bulk sends next to nothing for
-//! just that time, the path stays full and its queue does not grow. Pure.
+//! The bytes of a small response occupy the path for a certain time. If bulk sends next to nothing for
+//! exactly that time, the path stays full and its queue does not grow. Pure.
 
 use std::time::Duration;
 
@@ -9,7 +9,7 @@ use smig_proto::Instant;
 
 #[derive(Debug)]
 pub(super) struct Hold {
-    /// The longest that one look at the interactive connections may add up to.
+    /// Upper bound on the remaining hold.
     max: Duration,
     until: Option<Instant>,
 }
@@ -19,7 +19,7 @@ impl Hold {
         Self { max, until: None }
     }
 
-    /// Interactive connections gave `octets` to a path that carries `rate` octets a second.
+    /// Extends the hold: interactive connections sent `octets` bytes on a path that carries `rate` bytes per second.
     pub(super) fn on_interactive(&mut self, now: Instant, octets: u64, rate: u64) {
         if octets == 0 || rate == 0 {
             return;
@@ -30,13 +30,13 @@ impl Hold {
         self.until = Some(until.min(now + self.max));
     }
 
-    /// Whether bulk steps aside now.
+    /// Returns whether bulk yields now.
     pub(super) fn holds(&mut self, now: Instant) -> bool {
         self.until = self.until.filter(|&until| until > now);
         self.until.is_some()
     }
 
-    /// There is no bulk connection.
+    /// Ends the hold, because there is no bulk connection.
     pub(super) fn forget(&mut self) {
         self.until = None;
     }

@@ -1,6 +1,6 @@
-//! One connection of a session in its driver: transport, output on its way, role, end.
+//! One connection of a session in its driver: transport, pending output, role, close.
 //!
-//! Never looks at frames. The engine says what to send, this says when the socket can take it.
+//! Does not parse frames. The engine decides what to send, this module when the socket can take it.
 
 use std::io;
 use std::sync::Arc;
@@ -14,26 +14,27 @@ use crate::snapshot::{ConnectionRole, ConnectionSnapshot};
 use crate::socket::{self, PathSample, SocketOptions};
 use crate::transport::{Received, Transport};
 
-/// Octets taken from the engine at a time while the socket is full now and then: what is sealed
-/// cannot be reordered any more.
+/// Bytes taken from the engine at a time while the socket fills up now and then: sealed bytes can no longer
+/// be reordered.
 const MIN_BATCH: usize = 16 << 10;
-/// Octets taken at a time while the socket takes everything.
+/// Bytes taken at a time while the socket accepts everything.
 const MAX_BATCH: usize = 256 << 10;
-/// An output buffer of this size may stay with an idle connection.
+/// Largest output buffer that an idle connection keeps.
 const KEPT_OUTPUT: usize = 4 << 10;
-/// Octets sent on one connection in one turn, then the others are looked at.
+/// Bytes sent on one connection per turn, before the others are served.
 const TURN: usize = 512 << 10;
-/// Reads of one connection in one turn.
+/// Reads from one connection per turn.
 const READS: usize = 4;
-/// Time that unsent octets may represent in the socket, where they cannot be reordered.
+/// Unsent data that the socket may hold, where it cannot be reordered, as time at the delivery rate.
 const SOCKET_MILLIS: u64 = 4;
-/// The same for bulk, which is paced and must not fall dry when this process waits for a processor.
+/// The same for bulk, which is paced and must not run dry while this process waits for a CPU.
 const BULK_SOCKET_MILLIS: u64 = 24;
-/// Unsent octets in the socket at most.
+/// Maximum of unsent bytes in the socket.
 const MAX_LOW_WATER: u32 = 1 << 20;
-/// How long a connection that we end is read to its end, so that the peer sees why.
+/// How long a connection that this end closes is still read, so that the peer gets the reason: unread input
+/// would cause an RST.
 const LINGER: Duration = Duration::from_secs(1);
-/// How long a connection that we end may take to accept what we still say.
+/// How long a connection that this end closes may take to accept the last output.
 const LAST_WORDS: Duration = Duration::from_secs(5);
 
 /// What a connection is used for.
@@ -43,28 +44,28 @@ pub(crate) enum Role {
     Bulk,
 }
 
-/// Where a connection is in its life.
+/// State of a connection.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Stage {
     Open,
-    /// The engine has ended it: what it still says is sent, until this time at most, then our half
-    /// is closed.
+    /// The engine has closed it: pending output is sent, until this time at most, then this end's half is
+    /// closed.
     Ending(Instant),
-    /// Our half is closed; the peer's octets are thrown away until its end or this time.
+    /// This end's half is closed; input is discarded until the peer closes or this time has come.
     Lingering(Instant),
     Gone,
 }
 
-/// What the peer's half has said.
+/// State of the peer's half.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum PeerSide {
     Silent,
-    /// Its SETTINGS, first of all.
+    /// Has sent something, which begins with its SETTINGS.
     Heard,
     Ended,
 }
 
-/// Whether something happened.
+/// Whether there was any work.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Progress {
     Some,
@@ -80,12 +81,12 @@ impl Progress {
     }
 }
 
-/// A connection without a session.
+/// A connection outside of a session.
 #[derive(Debug)]
 pub(crate) struct Departed {
     pub(crate) transport: Transport,
     pub(crate) info: Arc<ConnectionInfo>,
-    /// Framed and not written.
+    /// Framed and not written yet.
     pub(crate) output: Transmit,
 }
 
@@ -101,15 +102,15 @@ pub(crate) struct Link {
     batch: usize,
     min_batch: usize,
     unsampled: usize,
-    /// The role's low-water mark, and the one that is set.
+    /// The role's low-water mark, and the current one.
     low_water: u32,
     set_low_water: u32,
-    /// The role's own bound on the rate, and the bound that is set.
+    /// The role's own limit on the pacing rate, and the current limit.
     own_pace: Option<u64>,
     set_cap: Option<u64>,
-    /// Acknowledged octets that were counted.
+    /// Acknowledged bytes at the last call of [`Link::newly_acknowledged`].
     counted: Option<u64>,
-    /// Octets given to the socket that were not counted.
+    /// Bytes given to the transport since the last call of [`Link::newly_sent`].
     sent: u64,
     blocked: bool,
     peer: PeerSide,
@@ -140,12 +141,12 @@ impl Link {
         }
     }
 
-    /// Takes it out of its session, with what is on its way to the socket.
+    /// Removes the connection from its session, with its pending output.
     pub(super) fn depart(self) -> Departed {
         Departed { transport: self.transport, info: self.info, output: self.output }
     }
 
-    /// Gives the connection a role and the socket the role's options.
+    /// Sets the connection's role, and the role's socket options.
     pub(super) fn set_role(&mut self, role: Role, options: &SocketOptions) {
         self.role = role;
         self.low_water = options.not_sent_low_water.unwrap_or(0);
@@ -155,10 +156,10 @@ impl Link {
         self.set_cap = None;
     }
 
-    /// Sends at most so many octets a second from now on; `u64::MAX` is as the socket likes.
+    /// Limits the sending rate to `cap` bytes per second, or the role's own limit; `u64::MAX` is no limit.
     pub(super) fn set_cap(&mut self, cap: u64) {
         let cap = self.own_pace.map_or(cap, |own| own.min(cap));
-        // What differs by less than a hundredth is not worth a system call.
+        // A change of 1/128 or less is not worth a system call.
         let present = self.set_cap.unwrap_or(u64::MAX);
         if cap.abs_diff(present) > present / 128 {
             self.set_cap = Some(cap);
@@ -166,7 +167,7 @@ impl Link {
         }
     }
 
-    /// Octets acknowledged from one call to the next, as sampled.
+    /// Returns the bytes acknowledged between the samples of the previous call and of this one.
     pub(super) fn newly_acknowledged(&mut self) -> u64 {
         let total = self.sample.acknowledged;
         let before = self.counted.unwrap_or(total);
@@ -174,22 +175,22 @@ impl Link {
         total.saturating_sub(before)
     }
 
-    /// Octets given to the socket since this was asked the last time.
+    /// Returns the bytes given to the transport since the previous call.
     pub(super) fn newly_sent(&mut self) -> u64 {
         core::mem::take(&mut self.sent)
     }
 
-    /// Whether the peer has said something.
+    /// Returns whether the peer has sent anything.
     pub(super) fn has_heard(&self) -> bool {
         self.peer != PeerSide::Silent
     }
 
-    /// Whether octets wait for the socket.
+    /// Returns whether output waits for the socket.
     pub(super) fn is_blocked(&self) -> bool {
         self.blocked
     }
 
-    /// Reads what has come and gives it to the engine.
+    /// Reads what has arrived and passes it to the engine.
     pub(super) fn receive(
         &mut self,
         session: &mut Session,
@@ -237,7 +238,7 @@ impl Link {
         progress
     }
 
-    /// Input that was read before and waits in the buffer, because the engine did not want it.
+    /// Passes buffered input to the engine, which did not accept it when it was read.
     pub(super) fn resume_input(&mut self, session: &mut Session, now: Instant) -> Progress {
         if self.stage != Stage::Open
             || self.transport.input().is_empty()
@@ -264,7 +265,7 @@ impl Link {
         Progress::Some
     }
 
-    /// The socket failed.
+    /// Handles a failure of the socket.
     fn lose(&mut self, session: &mut Session, now: Instant, error: &io::Error) {
         tracing::debug!(conn = %self.id, %error, "connection lost");
         self.stage = Stage::Gone;
@@ -313,12 +314,12 @@ impl Link {
         if sent > 0 { Progress::Some } else { Progress::None }
     }
 
-    /// The session's task goes to sleep: what is not needed to wait is given back.
+    /// Releases spare output memory, before the session's task goes idle.
     pub(super) fn rest(&mut self) {
         self.output.rest(KEPT_OUTPUT);
     }
 
-    /// The socket is full: take less at a time, and see how fast it drains.
+    /// Handles a full socket: smaller batches from now on, and a sample of how fast it drains.
     fn on_full(&mut self) {
         self.blocked = true;
         if self.unsampled >= MAX_BATCH || self.sample.delivery_rate.is_none() {
@@ -327,7 +328,7 @@ impl Link {
         self.batch = self.min_batch;
     }
 
-    /// Reads TCP_INFO and lets the socket hold a few milliseconds of what the path delivers.
+    /// Reads TCP_INFO and sets the low-water mark to a few milliseconds at the delivery rate.
     pub(super) fn take_sample(&mut self) {
         self.unsampled = 0;
         let Some(info) = socket::tcp_info(self.transport.tcp()) else { return };
@@ -351,7 +352,7 @@ impl Link {
         }
     }
 
-    /// The connection as it is now.
+    /// Returns a snapshot of the connection.
     pub(super) fn snapshot(
         &self,
         view: &ConnectionView,
@@ -377,14 +378,14 @@ impl Link {
         }
     }
 
-    /// The engine has ended the connection.
+    /// Handles that the engine has closed the connection.
     pub(super) fn end(&mut self, now: Instant) {
         if self.stage == Stage::Open {
             self.stage = Stage::Ending(now + LAST_WORDS);
         }
     }
 
-    /// Closes at once with a TCP reset; nothing that waits is sent.
+    /// Closes at once with an RST; pending output is discarded.
     pub(super) fn abandon(&mut self, session: &mut Session, now: Instant) {
         socket::abandon_on_close(self.transport.tcp());
         self.stage = Stage::Gone;
@@ -395,7 +396,7 @@ impl Link {
         );
     }
 
-    /// Takes an ending connection one step further.
+    /// Advances a connection that is being closed by one step.
     pub(super) fn finish(
         &mut self,
         session: &mut Session,
@@ -432,7 +433,7 @@ impl Link {
         }
     }
 
-    /// When [`Self::finish`] must be called at the latest.
+    /// Returns when [`Self::finish`] must be called at the latest.
     pub(super) const fn deadline(&self) -> Option<Instant> {
         match self.stage {
             Stage::Ending(until) | Stage::Lingering(until) => Some(until),

@@ -1,7 +1,7 @@
-//! All connections of a session: whose turn it is to send, and in which role.
+//! All connections of a session: the order of sending, and their roles.
 //!
-//! Interactive connections send first. What bulk connections send is bounded ([`Pace`]), so that the
-//! queue of the path that they share stays short, and less while interactive octets leave ([`Hold`]).
+//! Interactive connections send first. The rate of bulk connections is limited ([`Pace`]), so that the queue
+//! of the path that they share stays short, and more so while interactive bytes are sent ([`Hold`]).
 
 use std::sync::Arc;
 use std::task::Context;
@@ -20,34 +20,34 @@ use crate::snapshot::{ConnectionRole, ConnectionSnapshot};
 use crate::socket::{PathSample, SocketOptions};
 use crate::transport::Transport;
 
-/// Part of the path's rate that is left to bulk while it steps aside.
+/// While bulk yields, it gets the path's rate divided by this.
 const ASIDE: u64 = 4;
 
-/// Which connections are kept near the rate that their path is seen to carry.
+/// Which connections are paced near the measured rate of their path.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Pacing {
-    /// None: all go as fast as congestion control goes.
+    /// None: all send as fast as congestion control allows.
     Off,
-    /// Those that a stream was moved to.
+    /// Those that a stream has migrated to.
     #[default]
     Moved,
-    /// Any that has more to send than its socket takes, whatever is urgent of it. For measurements: what the
-    /// pace gives where nothing moves.
+    /// Every one that has more to send than its socket takes, however urgent. For measurements of pacing
+    /// without migration.
     Every,
 }
 
-/// How a session treats its connections.
+/// Options for the connections of a session.
 #[derive(Clone, Debug)]
 pub(crate) struct LinkOptions {
     pub(crate) interactive: SocketOptions,
     pub(crate) bulk: SocketOptions,
     pub(crate) pacing: Pacing,
-    /// How long one interactive response may hold bulk back.
+    /// How long interactive output may hold bulk back at most.
     pub(crate) max_hold: Duration,
 }
 
 impl Pacing {
-    /// Whether the pace, where there is one, is of connections of this role.
+    /// Returns whether pacing, where it is active, limits connections of this role.
     const fn takes(self, role: Role) -> bool {
         matches!((self, role), (Self::Every, _) | (_, Role::Bulk))
     }
@@ -58,9 +58,9 @@ pub(crate) struct Links {
     links: Vec<Link>,
     options: Arc<LinkOptions>,
     hold: Hold,
-    /// Bounds bulk, where the path has a queue worth it.
+    /// Limits bulk, where the path's queue matters.
     pace: Option<Pace>,
-    /// Octets acknowledged on all connections.
+    /// Bytes acknowledged on all connections.
     acknowledged: u64,
 }
 
@@ -78,7 +78,7 @@ impl Links {
         self.links.len()
     }
 
-    /// Makes a connection part of the session: the client's side, or a server's first one.
+    /// Adds a connection to the session and its engine: the client's, or a server's first one.
     pub(crate) fn add(
         &mut self,
         session: &mut Session,
@@ -94,14 +94,14 @@ impl Links {
         id
     }
 
-    /// Takes a connection that the engine knows already.
+    /// Adds a connection that the engine knows already.
     pub(crate) fn insert(&mut self, id: ConnId, departed: Departed) {
         let mut link = Link::new(id, departed);
         link.set_role(Role::Interactive, &self.options.interactive);
         self.links.push(link);
     }
 
-    /// Takes a connection out, whole.
+    /// Removes a connection, with its pending output.
     pub(crate) fn remove(&mut self, id: ConnId) -> Option<Departed> {
         let index = self.links.iter().position(|link| link.id == id)?;
         Some(self.links.remove(index).depart())
@@ -111,24 +111,24 @@ impl Links {
         self.links.iter_mut().find(|link| link.id == id)
     }
 
-    /// What the application may know of a connection.
+    /// Returns what the application may know of a connection.
     pub(crate) fn info(&self, id: ConnId) -> Option<&Arc<ConnectionInfo>> {
         self.links.iter().find(|link| link.id == id).map(|link| &link.info)
     }
 
-    /// Whether the peer's SETTINGS are known.
+    /// Returns whether the peer has sent anything; its SETTINGS come first.
     pub(crate) fn have_heard(&self) -> bool {
         self.links.iter().any(Link::has_heard)
     }
 
-    /// The path of a connection, measured now.
+    /// Samples the path of a connection now.
     pub(crate) fn sample(&mut self, id: ConnId) -> PathSample {
         let Some(link) = self.find(id) else { return PathSample::default() };
         link.take_sample();
         link.sample
     }
 
-    /// A connection as it is now; nothing of its treatment changes by looking.
+    /// Returns a snapshot of a connection; unlike [`Self::sample`], it changes no socket option.
     pub(crate) fn snapshot(
         &self,
         view: &ConnectionView,
@@ -137,7 +137,7 @@ impl Links {
         self.links.iter().find(|link| link.id == view.id).map(|link| link.snapshot(view, role))
     }
 
-    /// Does what an event asks of the transports.
+    /// Applies an engine event to the transports.
     pub(super) fn on_event(&mut self, session: &mut Session, now: Instant, event: &Event) {
         match event {
             Event::KeyingMaterialNeeded { conn, request } => {
@@ -174,7 +174,7 @@ impl Links {
         }
     }
 
-    /// Reads the connection at `index`.
+    /// Reads from the connection at `index`.
     pub(super) fn receive(
         &mut self,
         index: usize,
@@ -187,7 +187,7 @@ impl Links {
         resumed.or(link.receive(session, now, cx))
     }
 
-    /// Sends: interactive connections first, bulk connections if nobody waits for those.
+    /// Sends: on interactive connections first, then on bulk connections.
     pub(super) fn transmit(
         &mut self,
         session: &mut Session,
@@ -215,13 +215,13 @@ impl Links {
         progress
     }
 
-    /// Bounds the rate of bulk, after interactive connections have sent `octets`.
+    /// Sets the rate limit of bulk, after interactive connections have sent `octets` bytes.
     fn steer(&mut self, now: Instant, octets: u64) {
         let Some(mut pace) = self.pace.take() else { return };
         if pace.is_due(now) {
             self.measure(now, &mut pace);
         }
-        // A connection does not step aside for itself.
+        // A connection does not yield to itself.
         if self.options.pacing != Pacing::Every {
             self.hold.on_interactive(now, octets, pace.capacity());
         }
@@ -238,12 +238,12 @@ impl Links {
         }
     }
 
-    /// The connections whose rate is bounded.
+    /// Returns the connections whose rate is limited.
     fn paced(&self) -> impl Iterator<Item = &Link> + Clone {
         self.links.iter().filter(|link| self.options.pacing.takes(link.role))
     }
 
-    /// Reads what TCP knows of every connection.
+    /// Samples every connection, and gives a reading to the pace.
     fn measure(&mut self, now: Instant, pace: &mut Pace) {
         let Some(base) = self.sample_all() else { return };
         let new: u64 = self.links.iter_mut().map(Link::newly_acknowledged).sum();
@@ -269,7 +269,7 @@ impl Links {
         pace.on_reading(now, reading);
     }
 
-    /// Samples all connections; the shortest round trip that any has seen.
+    /// Samples all connections; returns the lowest minimum RTT.
     fn sample_all(&mut self) -> Option<Duration> {
         let sample = |link: &mut Link| {
             link.take_sample();
@@ -278,7 +278,7 @@ impl Links {
         self.links.iter_mut().map(sample).filter(|base| !base.is_zero()).min()
     }
 
-    /// A connection becomes one for bulk.
+    /// Starts pacing, if it is enabled and the path's RTT is long enough.
     fn begin_pace(&mut self, now: Instant) {
         if self.options.pacing != Pacing::Off && self.pace.is_none() {
             let base = self.sample_all().filter(|&base| base >= LEAST_BASE);
@@ -286,7 +286,7 @@ impl Links {
         }
     }
 
-    /// Takes ending connections further, and forgets those that are gone.
+    /// Advances connections that are being closed, and removes those that are closed.
     pub(super) fn finish(
         &mut self,
         session: &mut Session,
@@ -301,21 +301,21 @@ impl Links {
         progress
     }
 
-    /// Ends every connection now: who was told that it ends has not let go in time.
+    /// Closes every connection now: the peer was notified and has not closed them in time.
     pub(crate) fn close_all(&self, now: Instant, session: &mut Session) {
         for link in &self.links {
             session.close(now, link.id, ErrorCode::NoError, "the session has ended");
         }
     }
 
-    /// The session's task goes to sleep.
+    /// Releases spare memory, before the session's task goes idle.
     pub(super) fn rest(&mut self) {
         for link in &mut self.links {
             link.rest();
         }
     }
 
-    /// When the driver must look again.
+    /// Returns when the driver must run again.
     pub(super) fn deadline(&self) -> Option<Instant> {
         let ends = self.links.iter().filter_map(Link::deadline).min();
         let pace = self.pace.as_ref().and_then(Pace::deadline);

@@ -1,13 +1,13 @@
-//! How others reach the task that owns a session: commands, and streams that have something to do.
+//! How other tasks reach the task that owns a session: commands, and streams with work to do.
 //!
-//! A wake-up is immediate and given at most once between two looks of the owner: while the owner
-//! runs, nobody wakes it, because it looks again before it sleeps.
+//! A wake-up is immediate and happens at most once between two polls of the owner: a running owner is not
+//! woken, because it checks for calls before it sleeps.
 
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::task::{Poll, Wake, Waker};
 
-/// A stream's place in its driver. Places are used again; a late call of an old stream is harmless.
+/// A stream's slot in its driver. Slots are reused; a late call for an old stream is harmless.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub(crate) struct Slot(pub(crate) u32);
 
@@ -17,9 +17,9 @@ pub(crate) struct Notifier(Mutex<Calls>);
 
 #[derive(Debug, Default)]
 struct Calls {
-    /// The owner runs, or has been woken and not run yet.
+    /// The owner is running, or has been woken and has not run yet.
     awake: bool,
-    /// Someone wants the owner for a reason that is not a slot.
+    /// There is a reason to run other than a slot.
     roused: bool,
     slots: Vec<Slot>,
     waker: Option<Waker>,
@@ -30,14 +30,14 @@ impl Notifier {
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Asks the owner to look at `slot`.
+    /// Wakes the owner for `slot`.
     pub(crate) fn call(&self, slot: Slot) {
         let mut calls = self.lock();
         calls.slots.push(slot);
         Self::wake(calls);
     }
 
-    /// Asks the owner to look at its mailbox.
+    /// Wakes the owner for its mailbox.
     pub(crate) fn rouse(&self) {
         let mut calls = self.lock();
         calls.roused = true;
@@ -55,7 +55,7 @@ impl Notifier {
         }
     }
 
-    /// The owner begins to run.
+    /// Records that the owner runs, and its waker.
     pub(super) fn begin(&self, waker: &Waker) {
         let mut calls = self.lock();
         calls.awake = true;
@@ -65,7 +65,7 @@ impl Notifier {
         }
     }
 
-    /// Takes the slots that were called, into `into`, which is empty. Tells whether anyone called.
+    /// Moves the called slots into `into`, which must be empty. Returns whether there was any call.
     pub(super) fn take(&self, into: &mut Vec<Slot>) -> Called {
         let mut calls = self.lock();
         core::mem::swap(&mut calls.slots, into);
@@ -73,7 +73,7 @@ impl Notifier {
         if roused || !into.is_empty() { Called::Yes } else { Called::No }
     }
 
-    /// The owner wants to sleep: `Called::Yes` if it must look again instead.
+    /// Marks the owner as asleep; returns `Called::Yes` if it must run again instead.
     pub(super) fn sleep(&self) -> Called {
         let mut calls = self.lock();
         if calls.roused || !calls.slots.is_empty() {
@@ -84,14 +84,14 @@ impl Notifier {
     }
 }
 
-/// Whether somebody called the owner.
+/// Whether the owner was called.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Called {
     Yes,
     No,
 }
 
-/// A stream's waker: calls its slot, once until the owner has looked.
+/// A stream's waker: calls its slot, at most once until the owner has polled the stream.
 #[derive(Debug)]
 pub(crate) struct SlotWaker {
     notifier: Arc<Notifier>,
@@ -104,7 +104,7 @@ impl SlotWaker {
         Self { notifier, slot, called: AtomicBool::new(false) }
     }
 
-    /// The owner is about to look.
+    /// Resets the waker, just before the owner polls the stream.
     pub(super) fn answered(&self) {
         self.called.store(false, Ordering::Release);
     }
@@ -122,11 +122,11 @@ impl Wake for SlotWaker {
     }
 }
 
-/// A driver's commands.
+/// A driver's command queue.
 #[derive(Debug)]
 pub(crate) struct Mailbox<C> {
     notifier: Arc<Notifier>,
-    /// `None` when the owner takes no more.
+    /// `None` when it is closed.
     commands: Mutex<Option<Vec<C>>>,
 }
 
@@ -143,7 +143,7 @@ impl<C> Mailbox<C> {
         self.commands.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Sends a command; gives it back if the owner takes no more.
+    /// Sends a command; returns it if the mailbox is closed.
     pub(crate) fn send(&self, command: C) -> Result<(), C> {
         match &mut *self.lock() {
             Some(commands) => commands.push(command),
@@ -153,12 +153,12 @@ impl<C> Mailbox<C> {
         Ok(())
     }
 
-    /// Takes what was sent.
+    /// Takes the commands that were sent.
     pub(crate) fn take(&self) -> Vec<C> {
         self.lock().as_mut().map(core::mem::take).unwrap_or_default()
     }
 
-    /// Waits for a call, for owners without a driver; then takes what was sent, perhaps nothing.
+    /// Waits for a call, for owners without a driver; then takes the commands, possibly none.
     pub(crate) async fn receive(&self) -> Vec<C> {
         core::future::poll_fn(|cx| {
             self.notifier.begin(cx.waker());
@@ -171,12 +171,12 @@ impl<C> Mailbox<C> {
         .await
     }
 
-    /// Takes no more; returns what was not taken.
+    /// Closes the mailbox; returns the commands that were left.
     pub(crate) fn close(&self) -> Vec<C> {
         self.lock().take().unwrap_or_default()
     }
 
-    /// Takes no more, unless something waits. Whether it takes no more.
+    /// Closes the mailbox if it is empty. Returns whether it is closed.
     pub(crate) fn close_if_empty(&self) -> bool {
         let mut commands = self.lock();
         if commands.as_ref().is_some_and(Vec::is_empty) {
@@ -185,7 +185,7 @@ impl<C> Mailbox<C> {
         commands.is_none()
     }
 
-    /// Whether it takes no more.
+    /// Returns whether it is closed.
     pub(crate) fn is_closed(&self) -> bool {
         self.lock().is_none()
     }

@@ -1,7 +1,7 @@
 //! The task that owns a session: its engine, its connections, its timer.
 //!
-//! One driver a session, one task a driver, no lock around the engine. What requests and responses
-//! mean is the [`App`]'s business: the server's and the client's halves are elsewhere.
+//! One driver per session, one task per driver, no lock around the engine. The [`App`] interprets requests
+//! and responses: the server's and the client's halves are elsewhere.
 
 mod delivered;
 mod hold;
@@ -32,34 +32,34 @@ pub(crate) use slots::Slots;
 use mailbox::Called;
 pub(crate) use timer::Timer;
 
-/// Turns of the loop until other tasks of the thread get theirs.
+/// Turns of the loop before the task yields to others on its thread.
 const TURNS: usize = 8;
 
-/// How long a session that has ended in order waits for the peer to let go of its connections.
+/// How long a session that has ended gracefully waits for the peer to close its connections.
 pub(crate) const FAREWELL: Duration = Duration::from_secs(5);
 
-/// What a session does: the server's half or the client's.
+/// The part of a session above the driver: the server's half or the client's.
 pub(crate) trait App {
-    /// What others ask of it.
+    /// What other tasks may request of it.
     type Command;
 
-    /// The engine has news.
+    /// Handles an event of the engine.
     fn on_event(&mut self, turn: &mut Turn<'_>, event: Event);
-    /// Somebody sent a command.
+    /// Handles a command.
     fn on_command(&mut self, turn: &mut Turn<'_>, command: Self::Command);
-    /// A stream's waker was called.
+    /// Handles a call of a stream's waker.
     fn on_call(&mut self, turn: &mut Turn<'_>, slot: Slot);
-    /// Looks at what depends on time or on the state of the connections; once a turn.
+    /// Handles what depends on time or on the state of the connections; called once per turn.
     fn on_turn(&mut self, turn: &mut Turn<'_>);
-    /// When [`App::on_turn`] must run at the latest.
+    /// Returns when [`App::on_turn`] must run at the latest.
     fn deadline(&self) -> Option<Instant>;
-    /// Whether the task may end: the session has no connection and will get none.
+    /// Returns whether the task may end: the session has no connection and will get none.
     fn is_done(&self) -> bool;
-    /// The task ends.
+    /// Handles the end of the task.
     fn on_end(&mut self);
 }
 
-/// What an [`App`] may touch while it is called.
+/// What an [`App`] may use during a call.
 #[derive(Debug)]
 pub(crate) struct Turn<'a> {
     pub(crate) session: &'a mut Session,
@@ -77,7 +77,7 @@ pub(crate) struct Driver<A: App> {
     called: Vec<Slot>,
 }
 
-// Nothing in it is pinned by its place.
+// No field is structurally pinned.
 impl<A: App> Unpin for Driver<A> {}
 
 impl<A: App> Driver<A> {
@@ -105,7 +105,7 @@ impl<A: App> Driver<A> {
         progress.or(self.links.finish(&mut self.session, now, cx))
     }
 
-    /// Looks at every stream and command that called.
+    /// Handles the commands and the streams that called.
     fn calls(&mut self, now: Instant) -> Progress {
         let mut called = core::mem::take(&mut self.called);
         let anyone = self.mailbox.notifier().take(&mut called);
@@ -126,7 +126,7 @@ impl<A: App> Driver<A> {
         }
     }
 
-    /// Reads each connection; its events are handled before the next one is read.
+    /// Reads from each connection; its events are handled before the next one is read.
     fn receive(&mut self, cx: &mut Context<'_>, now: Instant) -> Progress {
         let mut progress = Progress::None;
         for index in 0..self.links.len() {
@@ -147,7 +147,7 @@ impl<A: App> Driver<A> {
         progress
     }
 
-    /// The next time that something must happen without a call.
+    /// Returns when the driver must run without a call.
     fn deadline(&self) -> Option<Instant> {
         [self.session.poll_timeout(), self.links.deadline(), self.app.deadline()]
             .into_iter()
@@ -179,7 +179,7 @@ impl<A: App> Future for Driver<A> {
                 return Poll::Pending;
             }
         }
-        // Still busy: the others of this thread first.
+        // Still busy: yield to the other tasks of this thread.
         cx.waker().wake_by_ref();
         Poll::Pending
     }

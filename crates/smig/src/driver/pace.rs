@@ -1,10 +1,10 @@
-//! How fast bulk connections may send, so that they keep the path full and its queue short.
+//! Pacing of bulk connections: keeps the path full and its queue short.
 //!
-//! Congestion control fills the bottleneck's queue to learn the path's rate. The interactive
-//! responses of the same session then wait in that queue. This bounds the rate (SO_MAX_PACING_RATE)
-//! of bulk below what congestion control would take: near the measured rate of the path while round
-//! trips show a queue, a little above it while they show none. It only ever lowers the rate that
-//! congestion control takes. Pure: the driver measures and sets.
+//! Congestion control fills the bottleneck's queue to find the path's rate. Interactive responses of the same
+//! session then wait in that queue. This module limits the rate of bulk (SO_MAX_PACING_RATE) below what
+//! congestion control would take: near the delivery rate while round trips show a queue, slightly above it
+//! while they show none. It can only lower the rate of congestion control. Pure: the driver measures and
+//! sets.
 
 use std::time::Duration;
 
@@ -12,50 +12,50 @@ use smig_proto::Instant;
 
 use super::delivered::Delivered;
 
-/// Octets that a new connection sends in its first round trip.
+/// Bytes that a new connection sends in its first round trip.
 const INITIAL_WINDOW: u64 = 10 * 1448;
-/// Paths with a shorter round trip, or faster than this many octets a second, have no queue that a
-/// person notices: they are left alone.
+/// Paths with a shorter round trip, or faster than this many bytes per second, have no queue that a person
+/// notices: they are not paced.
 pub(super) const LEAST_BASE: Duration = Duration::from_millis(2);
 const FAST: u64 = 125_000_000;
-/// Steps in a round trip, and the shortest step.
+/// Readings per round trip, and the shortest interval between two.
 const STEPS: u32 = 8;
 const LEAST_STEP: Duration = Duration::from_millis(5);
-/// While it starts, the cap in units of the measured rate: somewhat more than twice a round trip.
+/// During startup, the cap in units of the delivery rate: more than a doubling per round trip.
 const GROWTH: (u64, u64) = (5, 2);
-/// A queue is a queue from so many packets on: fewer are the grain of acknowledgements.
+/// Packets from which on a queue counts as one: below is the granularity of ACKs.
 const GRAIN: u64 = 4;
-/// The least delay that counts as a queue.
+/// Shortest delay that counts as a queue.
 const LEAST_QUEUE: Duration = Duration::from_millis(3);
-/// How far above the measured rate it looks for more, by the number of round trips in which the
-/// path took all that it was given: 1/32 and so on.
+/// How far above the measured rate it probes, by the number of consecutive round trips in which the path
+/// delivered all that it was given: 1/32 and so on.
 const PROBES: [u64; 6] = [32, 32, 16, 8, 4, 2];
-/// How much the measured rate is distrusted in each round trip that shows no queue.
+/// The capacity estimate grows by this fraction (1/128) in each round trip without a queue.
 const DRIFT: u64 = 128;
-/// Round trips with a queue that does not shrink, although bulk gives way, until it is tried whose
-/// queue that is; and round trips that the trial takes at most.
+/// Round trips with a queue that does not shrink, although bulk yields, before a trial of whose queue it is;
+/// and the longest trial in round trips.
 const CROWDED: u32 = 4;
 const TRIAL: u32 = 3;
-/// For how long bulk then takes its share like anybody else.
+/// How long bulk then competes under congestion control alone: at first, and at most.
 const SHARING: Duration = Duration::from_secs(5);
 const MOST_SHARING: Duration = Duration::from_secs(40);
 
-/// What the sockets of a session said.
+/// A measurement of a session's sockets.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Reading {
-    /// Octets acknowledged on all connections since any fixed moment.
+    /// Bytes acknowledged on all connections since any fixed moment.
     pub(super) acknowledged: u64,
-    /// Octets sent on all connections since the same moment.
+    /// Bytes sent on all connections since the same moment.
     pub(super) sent: u64,
-    /// The smoothed round trip of bulk: what counts while it is not known better.
+    /// The smoothed round-trip time of bulk, used while [`Delivered`] has no sample.
     pub(super) rtt: Duration,
-    /// Octets of bulk sent and not acknowledged.
+    /// Bytes of bulk in flight.
     pub(super) in_flight: u64,
-    /// How far single round trips are from that, on average.
+    /// Mean deviation of the round-trip time.
     pub(super) deviation: Duration,
-    /// The shortest round trip that any of the connections has seen.
+    /// The minimum round-trip time of all connections.
     pub(super) base: Duration,
-    /// Octets in a packet.
+    /// Bytes per packet.
     pub(super) packet: u32,
 }
 
@@ -63,21 +63,21 @@ pub(super) struct Reading {
 pub(super) struct Pace {
     base: Duration,
     delivered: Delivered,
-    /// What the path carries, as far as seen.
+    /// Estimate of the path's rate, bytes per second.
     capacity: u64,
-    /// The present bound; `u64::MAX` is none.
+    /// The current limit; `u64::MAX` is none.
     cap: u64,
-    /// What it was at the beginning of this round trip and of the one before, the older one first.
+    /// The limit at the beginning of the previous round trip, and of this one.
     caps: [u64; 2],
     phase: Phase,
     next: Instant,
     silent: bool,
-    /// Since when the path took all that the cap allowed, and how often a round trip long.
+    /// When this round trip began, and in how many consecutive ones the path delivered what the cap allowed.
     round: Instant,
     tracked: usize,
     crowded: u32,
     last_queue: Duration,
-    /// What counted as no queue when the present queue came.
+    /// The threshold below which delay was no queue when the present queue appeared.
     held_grain: Option<Duration>,
     sharing: Duration,
 }
@@ -86,16 +86,16 @@ pub(super) struct Pace {
 enum Phase {
     /// The path's rate is not known.
     Starting,
-    /// It is.
+    /// It is known.
     Steady,
-    /// Bulk sends half of its rate, to see whether the queue goes: then it was its own.
+    /// Bulk sends at half of its rate, to see whether the queue drains: then it was its own.
     Trying { until: Instant, queue: Duration },
-    /// Others fill the queue: bulk competes as its congestion control does.
+    /// Others fill the queue: bulk competes under its congestion control.
     Sharing { until: Instant, queue: Duration },
 }
 
 impl Pace {
-    /// A bulk connection begins on a path with this shortest round trip.
+    /// Starts pacing, for bulk on a path with this minimum round-trip time.
     pub(super) fn begin(now: Instant, base: Duration) -> Self {
         let micros = u64::try_from(base.as_micros()).unwrap_or(u64::MAX).max(1);
         let first = (2 * INITIAL_WINDOW).saturating_mul(1_000_000) / micros;
@@ -117,27 +117,27 @@ impl Pace {
         }
     }
 
-    /// Octets a second that bulk may send, all connections together; `u64::MAX` is no bound.
+    /// Returns bytes per second that all bulk connections together may send; `u64::MAX` is no limit.
     pub(super) const fn cap(&self) -> u64 {
         self.cap
     }
 
-    /// Octets a second that the path carries, as far as seen.
+    /// Returns the estimate of the path's rate, bytes per second.
     pub(super) const fn capacity(&self) -> u64 {
         self.capacity
     }
 
-    /// Whether it is time for a reading.
+    /// Returns whether a reading is due.
     pub(super) fn is_due(&self, now: Instant) -> bool {
         now >= self.next
     }
 
-    /// When a reading is needed; none is while nothing is sent.
+    /// Returns when a reading is due; `None` while nothing is sent.
     pub(super) fn deadline(&self) -> Option<Instant> {
         (!self.silent).then_some(self.next)
     }
 
-    /// Bulk has nothing on its way: the time until it has is no measure of the path.
+    /// Handles that no bulk is in flight: the time until it sends again does not measure the path.
     pub(super) fn on_silence(&mut self, now: Instant) {
         self.plan(now);
         self.silent = true;
@@ -148,14 +148,14 @@ impl Pace {
         self.next = now + (self.base / STEPS).max(LEAST_STEP);
     }
 
-    /// Takes a reading; the cap may have changed.
+    /// Takes a reading and updates the cap.
     pub(super) fn on_reading(&mut self, now: Instant, reading: Reading) {
         self.plan(now);
         self.silent = false;
         self.base = reading.base.max(LEAST_BASE);
         self.delivered.on_reading(now, reading.acknowledged, reading.sent);
-        // The kernel's mean lags behind when few acknowledgements come, and holds what those waited for
-        // on their way.
+        // The kernel's smoothed RTT lags when ACKs are few, and includes the time that ACKs were delayed on
+        // their way.
         let window = if self.phase == Phase::Starting { LEAST_STEP } else { self.base / 2 };
         let rtt = self.delivered.round_trip(window);
         let reading = Reading { rtt: rtt.map_or(reading.rtt, |rtt| rtt.max(self.base)), ..reading };
@@ -188,21 +188,21 @@ impl Pace {
         );
     }
 
-    /// How much longer a round trip takes than it must, and how much of that is no queue.
+    /// Returns the queueing delay, and the delay up to which it counts as no queue.
     fn queue(&self, reading: Reading) -> (Duration, Duration) {
         let queue = reading.rtt.saturating_sub(self.base);
         let micros = u64::from(reading.packet) * GRAIN * 1_000_000 / self.capacity.max(1);
         let least = LEAST_QUEUE.max(self.base / 16);
         let noise = match self.phase {
-            // It begins as a guess.
+            // The kernel's deviation starts as a guess.
             Phase::Starting => Duration::ZERO,
             _ => reading.deviation * 2,
         };
-        // Not more than a round trip: a small share of a fast path must not pass for a slow path.
+        // At most a round trip: a small share of a fast path must not pass for a slow path.
         (queue, (Duration::from_micros(micros) + noise).min(self.base).max(least))
     }
 
-    /// A few packets a round trip: less says nothing about the path.
+    /// Returns the lowest cap: a few packets per round trip. Fewer say nothing about the path.
     fn least(&self, packet: u32) -> u64 {
         u64::from(packet) * GRAIN * 1_000_000 / (self.base.as_micros() as u64).max(1)
     }
@@ -213,7 +213,7 @@ impl Pace {
         self.capacity = self.capacity.max(rate);
         let (queue, grain) = self.queue(reading);
         if queue > grain + self.base / 2 {
-            // More than this has put there.
+            // More than bulk itself can have queued.
             self.try_queue(now, reading);
         } else if queue > grain {
             self.phase = Phase::Steady;
@@ -227,25 +227,25 @@ impl Pace {
     }
 
     fn steer(&mut self, now: Instant, reading: Reading, new_round: bool) {
-        // Growth shows in the last round trip; the mean of two is steadier.
+        // The last round trip alone shows growth; the mean of two is steadier.
         let window = if self.tracked > 2 { self.base } else { self.base * 2 };
         let Some(rate) = self.delivered.rate(window) else { return };
-        // What is delivered now was sent a round trip ago. It may have been less than was allowed.
+        // What is delivered now was sent a round trip ago. It may have been less than the cap allowed.
         let given = self.delivered.sent(window, reading.rtt).unwrap_or(u64::MAX).min(self.caps[0]);
         let (queue, grain) = self.queue(reading);
-        // What the rate falls to while there is a queue must not make the queue look small.
+        // A rate that falls while there is a queue must not raise the threshold.
         let grain = self.held_grain.map_or(grain, |held| grain.min(held));
         if queue > grain && !self.fills(reading) {
-            // Congestion control holds back by itself, as BBR does to measure round trips: slow
-            // acknowledgements look like a queue then.
+            // Congestion control sends less on its own, as BBR does in PROBE_RTT: delayed ACKs then look
+            // like a queue.
             self.cap = self.capacity;
             return;
         }
         if queue > grain {
             self.held_grain = Some(grain);
             self.tracked = 0;
-            // A path that delivers less than it is given has told its rate. One that delivers it all
-            // has not, and the queue may be that of others.
+            // A path that delivers less than it is given shows its rate. One that delivers all of it does not,
+            // and the queue may be that of other flows.
             if rate < given / 32 * 31 {
                 let fell = rate < self.capacity / 8 * 7;
                 self.capacity = if fell { rate } else { mean(self.capacity, rate) };
@@ -262,7 +262,7 @@ impl Pace {
             self.capacity = mean(self.capacity, rate);
         }
         if new_round {
-            // What is delivered now was sent under the cap of a round trip or two ago.
+            // What is delivered now was sent under the cap of one or two round trips ago.
             let took_all = rate >= self.caps[0] / 8 * 7;
             if self.capacity < rate * 2 {
                 self.capacity += self.capacity / DRIFT;
@@ -274,13 +274,13 @@ impl Pace {
         self.cap = self.capacity + scale(self.capacity / part, room, grain / 2);
     }
 
-    /// Whether bulk has about as much on its way as the path holds without a queue.
+    /// Returns whether bulk has about a bandwidth-delay product in flight (three quarters or more).
     fn fills(&self, reading: Reading) -> bool {
         reading.in_flight >= scale(self.capacity / 4 * 3, self.base, Duration::from_secs(1))
     }
 
-    /// What is on its way beyond a round trip's worth stands in a queue, or will: that counts what was
-    /// sent since the round trip that was measured.
+    /// Lowers the cap by what is in flight beyond the bandwidth-delay product: it stands in a queue, or will.
+    /// Unlike the measured delay, this includes what was sent since.
     fn drain(&mut self, reading: Reading, grain: Duration) {
         let micros = reading.in_flight.saturating_mul(1_000_000) / self.capacity.max(1);
         let excess = Duration::from_micros(micros).saturating_sub(self.base + grain / 2);
@@ -288,8 +288,8 @@ impl Pace {
         self.cap = self.capacity - drain.min(self.capacity / 2);
     }
 
-    /// A queue that does not shrink although bulk sends less than the path delivers may be fed by
-    /// others: nobody gains if bulk alone gives way.
+    /// Starts a trial if a queue does not shrink although bulk sends less than the path delivers: others may feed
+    /// it, and nothing is gained if bulk alone yields.
     fn look_for_others(
         &mut self,
         now: Instant,
@@ -313,7 +313,7 @@ impl Pace {
         }
     }
 
-    /// Begins to see whose queue it is.
+    /// Starts a trial of whose queue it is.
     fn try_queue(&mut self, now: Instant, reading: Reading) {
         self.capacity = self.delivered.rate(reading.rtt).unwrap_or(self.capacity);
         self.cap = self.capacity / 2;
@@ -323,7 +323,7 @@ impl Pace {
         self.crowded = 0;
     }
 
-    /// Until it is time to look again, or the queue becomes so long that bulk must have fed it.
+    /// Competes until the next trial is due, or until the queue becomes so long that bulk must have fed it.
     fn share(&mut self, now: Instant, reading: Reading, until: Instant, before: Duration) {
         self.capacity = self.delivered.rate(reading.rtt).unwrap_or(self.capacity);
         let queue = reading.rtt.saturating_sub(self.base);
@@ -332,8 +332,8 @@ impl Pace {
         }
     }
 
-    /// Half of the rate for some round trips drains what is bulk's own; of a queue that others feed
-    /// it takes away bulk's half at most.
+    /// Concludes a trial. Half of the rate for some round trips drains a queue that is bulk's own; of a queue that
+    /// others feed it drains bulk's half at most.
     fn conclude(&mut self, now: Instant, reading: Reading, until: Instant, before: Duration) {
         let queue = reading.rtt.saturating_sub(self.base);
         if queue <= LEAST_QUEUE.max(self.base / 4).max(before / 4) {
@@ -343,8 +343,7 @@ impl Pace {
         } else if now >= until {
             let rate = self.delivered.rate(reading.rtt * 3 / 2).unwrap_or(0);
             if rate.abs_diff(self.cap) > self.cap / 4 {
-                // More is delivered than is sent: the queue is being drained. Less: it is the path
-                // that has become slow.
+                // More is delivered than is sent: the queue is draining. Less: the path itself has become slower.
                 self.try_queue(now, reading);
                 return;
             }
@@ -355,7 +354,7 @@ impl Pace {
     }
 }
 
-/// The part `of` / `whole` of a rate.
+/// Returns the part `of` / `whole` of a rate.
 fn scale(rate: u64, of: Duration, whole: Duration) -> u64 {
     let part = u128::from(rate) * of.as_nanos() / whole.as_nanos().max(1);
     u64::try_from(part).unwrap_or(u64::MAX)

@@ -1,15 +1,15 @@
-//! Places for streams, each with a waker that lives as long as the place: a stream that is ready
-//! at once costs no allocation.
+//! Slots for streams, each with a waker that lives as long as the slot: a stream that is ready at once costs
+//! no allocation.
 
 use std::sync::Arc;
 use std::task::Waker;
 
 use super::mailbox::{Notifier, Slot, SlotWaker};
 
-/// Places that stay in a session that nobody uses, so that the next stream finds one.
+/// Slots that an idle session keeps for its next streams.
 const KEPT: usize = 4;
 
-/// Places by number.
+/// Slots by number.
 #[derive(Debug)]
 pub(crate) struct Slots<T> {
     notifier: Arc<Notifier>,
@@ -29,12 +29,12 @@ impl<T> Slots<T> {
         Self { notifier, places: Vec::new(), free: Vec::new() }
     }
 
-    /// How many places are taken.
+    /// Returns the number of slots in use.
     pub(crate) fn len(&self) -> usize {
         self.places.len() - self.free.len()
     }
 
-    /// How many places there are: their numbers are below.
+    /// Returns the number of slots: slot numbers are below it.
     pub(crate) fn places(&self) -> u32 {
         u32::try_from(self.places.len()).unwrap_or(u32::MAX)
     }
@@ -57,13 +57,13 @@ impl<T> Slots<T> {
         slot
     }
 
-    /// The stream and its waker.
+    /// Returns a stream and its waker.
     pub(crate) fn entry(&mut self, slot: Slot) -> Option<(&mut T, &Waker)> {
         let place = self.places.get_mut(slot.0 as usize)?;
         Some((place.value.as_mut()?, &place.waker))
     }
 
-    /// The same, when the stream was called.
+    /// Returns a stream that was called and its waker, and resets the waker.
     pub(crate) fn answer(&mut self, slot: Slot) -> Option<(&mut T, &Waker)> {
         self.places.get(slot.0 as usize)?.call.answered();
         self.entry(slot)
@@ -75,8 +75,8 @@ impl<T> Slots<T> {
         Some(value)
     }
 
-    /// Keeps little if all places are free: for when the session was not used for a while. The next
-    /// burst makes them anew, so not between two of them.
+    /// Releases memory if all slots are free. For sessions that have been idle for a while: after each burst
+    /// it would only cause new allocations in the next.
     pub(crate) fn shrink(&mut self) {
         if self.free.len() == self.places.len() && self.places.len() > KEPT {
             self.places.truncate(KEPT);
@@ -87,12 +87,12 @@ impl<T> Slots<T> {
         }
     }
 
-    /// The stream.
+    /// Returns a stream.
     pub(crate) fn get(&self, slot: Slot) -> Option<&T> {
         self.places.get(slot.0 as usize)?.value.as_ref()
     }
 
-    /// Takes every stream out.
+    /// Removes all streams and returns them.
     pub(crate) fn drain(&mut self) -> impl Iterator<Item = T> {
         self.free.clear();
         core::mem::take(&mut self.places).into_iter().filter_map(|place| place.value)

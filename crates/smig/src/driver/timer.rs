@@ -1,4 +1,4 @@
-//! One timer for all deadlines of a session, or of a connection by HTTP/1.1.
+//! One timer for all deadlines of a session, or of an HTTP/1.1 connection.
 
 use std::pin::Pin;
 use std::task::{Context, Poll};
@@ -8,8 +8,8 @@ use tokio::time::Sleep;
 
 use crate::clock;
 
-/// A tokio timer that is set anew only when it would fire too late: a deadline that moves away,
-/// as idle timeouts do with every frame, costs nothing.
+/// A tokio timer that is reset only when it would fire too late: a deadline that moves later, as idle timeouts
+/// do with every frame, costs nothing.
 #[derive(Debug, Default)]
 pub(crate) struct Timer {
     sleep: Option<Pin<Box<Sleep>>>,
@@ -17,7 +17,7 @@ pub(crate) struct Timer {
 }
 
 impl Timer {
-    /// Waits for `wanted`. `Ready` when a deadline, perhaps an old one, has come: ask again.
+    /// Waits until `wanted`. `Ready` when a deadline, perhaps an old one, has come: poll again with the current one.
     pub(crate) fn poll(&mut self, cx: &mut Context<'_>, wanted: Option<Instant>) -> Poll<()> {
         let Some(wanted) = wanted else { return Poll::Pending };
         if self.armed.is_none_or(|armed| wanted < armed) {

@@ -1,4 +1,4 @@
-//! What names were found to be, for as many names as are remembered.
+//! A bounded cache of resolved names.
 
 use std::collections::HashMap;
 use std::net::IpAddr;
@@ -6,29 +6,29 @@ use std::sync::Arc;
 
 use tokio::time::Instant;
 
-/// Names that are remembered at most.
+/// Maximum number of names in the cache.
 pub(super) const MAX_NAMES: usize = 4096;
 
-/// What was found.
+/// A cached answer.
 #[derive(Clone)]
 pub(super) struct Answer {
-    /// When it was asked for.
+    /// When the lookup was requested.
     pub(super) since: Instant,
     pub(super) addresses: Arc<[IpAddr]>,
 }
 
-/// Answers by name. The map is keyed against those who choose names so that they collide.
+/// Answers by name. Clients may choose the names, so the map's hash is keyed against collisions.
 #[derive(Default)]
 pub(super) struct Known(HashMap<Arc<str>, Answer>);
 
 impl Known {
-    /// Nothing is walked or forgotten here, however many names there are.
+    /// Returns the answer for a name. Constant time: nothing is evicted here.
     pub(super) fn get(&self, host: &str) -> Option<&Answer> {
         self.0.get(host)
     }
 
-    /// Remembers an answer. When there are too many the older half is forgotten: each new name pays for two.
-    /// An answer to a later question stays: each of those who ask has questions of its own.
+    /// Caches an answer. A full cache evicts its older half, an amortized cost of two entries per new name. An answer
+    /// to a later lookup is kept: clients that share a resolver may look up the same name concurrently.
     pub(super) fn insert(&mut self, host: Arc<str>, answer: Answer) {
         if self.0.get(&host).is_some_and(|known| known.since > answer.since) {
             return;
@@ -75,7 +75,7 @@ mod tests {
             known.insert(n.to_string().into(), Answer { since, addresses: Arc::from([]) });
             walks += usize::from(known.0.len() <= before);
             assert!(known.0.len() <= MAX_NAMES, "{n}");
-            // The newer half is there, by a look that can change nothing.
+            // The newer half is present; this reference cannot modify the cache.
             let unchanged: &Known = &known;
             assert!(unchanged.get(&n.saturating_sub(MAX_NAMES / 2 - 1).to_string()).is_some());
         }

@@ -1,13 +1,12 @@
-//! Names to addresses: asked of the system, remembered for seconds, never waited for by a shutdown.
+//! Name resolution: through the system's resolver, cached for seconds, and never a delay for a shutdown.
 //!
-//! The system's resolver is asked (getaddrinfo), since only it knows of hosts files, search domains, mDNS
-//! and whatever else a machine is set up with. It tells no time to live, so an answer is good for a fixed
-//! time that is shorter than the records of most services. When a name cannot be looked up any more, what
-//! was known of it is used for some minutes: servers outlive their resolvers.
+//! Names are resolved by getaddrinfo, since only it uses hosts files, search domains, mDNS and whatever else a
+//! machine is configured with. It reports no TTL, so an answer is fresh for a fixed time that is shorter than
+//! the TTL of most services. When a name can no longer be resolved, its old answer is used for some minutes:
+//! servers may outlive their resolvers.
 //!
-//! getaddrinfo blocks, for half a minute where nobody answers. It does so on threads that no runtime waits
-//! for; one question for each name is under way, however many ask, and their number is limited and shared
-//! (`queue`).
+//! getaddrinfo blocks, for half a minute if no nameserver answers. It runs on threads that no runtime waits for.
+//! One client's requests for the same name share one lookup, and the number of lookups is limited and shared (`queue`).
 
 mod known;
 mod queue;
@@ -26,25 +25,25 @@ use crate::aside;
 use known::{Answer, Known};
 use queue::{Full, Queue, Turn};
 
-/// How long an answer is good.
+/// How long an answer is fresh.
 const FRESH: Duration = Duration::from_secs(10);
-/// How long it is used beyond that while there is no newer one.
+/// How much longer a stale answer is used while there is no newer one.
 const STALE: Duration = Duration::from_secs(300);
-/// How long a newer answer is waited for where there is an old one.
+/// How long to wait for a newer answer if there is a stale one.
 const PATIENCE: Duration = Duration::from_secs(1);
-/// Addresses of one name that are used.
+/// Maximum number of addresses used of one name.
 const MAX_ADDRESSES: usize = 32;
 
 type Lookup = dyn Fn(&str) -> io::Result<Vec<IpAddr>> + Send + Sync;
 type Check = dyn Fn(&str, SocketAddr) -> Result<(), String> + Send + Sync;
-/// What a lookup found; None while it runs. An error is its kind and text, for all who wait.
+/// The result of a lookup; `None` while it runs. An error is its kind and text, since all waiters get it.
 type Outcome = Option<Result<Arc<[IpAddr]>, (io::ErrorKind, Arc<str>)>>;
 
-/// Looks names up. Cheap to clone; clones share what they know.
+/// Resolves names. Cheap to clone; clones share their cache.
 #[derive(Clone)]
 pub struct Resolver {
     names: Arc<Names>,
-    /// On whose behalf it asks.
+    /// The client on whose behalf it resolves.
     who: Arc<str>,
     fresh: Duration,
     check: Option<Arc<Check>>,
@@ -74,42 +73,42 @@ impl Default for Resolver {
 }
 
 impl Resolver {
-    /// The system's; all clients of the process share its answers.
+    /// Returns the system's resolver; all clients of the process share its cache.
     #[must_use]
     pub fn system() -> Self {
         static SHARED: OnceLock<Resolver> = OnceLock::new();
         SHARED.get_or_init(Self::apart).clone()
     }
 
-    /// The system's, with threads and answers of its own: whoever asks for many names here delays no others.
+    /// Returns the system's resolver with its own threads and cache: many lookups here delay none elsewhere.
     #[must_use]
     pub fn apart() -> Self {
         Self::by(ask_system)
     }
 
-    /// By a function of one's own, which may block.
+    /// Creates a resolver from a function, which may block.
     pub fn by(lookup: impl Fn(&str) -> io::Result<Vec<IpAddr>> + Send + Sync + 'static) -> Self {
         let names = Arc::new(Names { lookup: Box::new(lookup), state: Mutex::default() });
         Self { names, who: Arc::from(""), fresh: FRESH, check: None }
     }
 
-    /// The same resolver, with answers that are good for this long (10 s).
+    /// Sets how long answers are fresh (default 10 s).
     #[must_use]
     pub const fn fresh_for(mut self, limit: Duration) -> Self {
         self.fresh = limit;
         self
     }
 
-    /// The same resolver for one of several who share it: what is known is known to all, but whoever asks for
-    /// many names delays the lookups of no others, and how many may wait counts for each.
+    /// Returns a resolver for one of several clients that share it. They share the cache, but many lookups for
+    /// one client do not delay those for others, and the limit on waiting lookups applies to each.
     #[must_use]
     pub fn on_behalf_of(mut self, who: &str) -> Self {
         self.who = who.into();
         self
     }
 
-    /// The same resolver, which leaves out what `check` refuses, with its reason; addresses that are asked
-    /// for as such are checked like those of names.
+    /// Filters addresses by `check`, which returns a reason for each that it refuses. Address literals are
+    /// checked too.
     #[must_use]
     pub fn checked(
         mut self,
@@ -119,12 +118,12 @@ impl Resolver {
         self
     }
 
-    /// The addresses of a host, in the system's order, both families. Dropped, it lets a lookup that has
-    /// begun run on, for the next who asks. There is no time limit here.
+    /// Resolves a host to its addresses, in the system's order, of both families. There is no time limit here. If the
+    /// future is dropped, a lookup that has begun goes on, and its answer is cached.
     ///
     /// # Errors
-    /// The name cannot be looked up or has no address; [`io::ErrorKind::PermissionDenied`] with the reason if
-    /// all of them are refused; [`io::ErrorKind::ResourceBusy`] at once if 1,024 other names wait already.
+    /// The name cannot be resolved or has no address; [`io::ErrorKind::PermissionDenied`] with the reason if all
+    /// addresses are refused; [`io::ErrorKind::ResourceBusy`] at once if 1,024 other names are waiting already.
     pub async fn resolve(&self, host: &str, port: u16) -> io::Result<Vec<SocketAddr>> {
         let addresses = match host.parse::<IpAddr>() {
             Ok(ip) => Arc::from([ip]),
@@ -136,7 +135,7 @@ impl Resolver {
         found.retain(|addr| match check(host, *addr) {
             Ok(()) => true,
             Err(why) => {
-                // The address itself may be a secret of the network that this stands in.
+                // The address itself may be a secret of the network in which this runs.
                 tracing::debug!(host, %addr, why, "an address is not used");
                 refused = why;
                 false
@@ -175,7 +174,7 @@ impl Names {
         }
     }
 
-    /// A good answer, or who is asked.
+    /// Returns a cached answer, or the lookup to wait for.
     fn look<'a>(
         self: &Arc<Self>,
         who: &'a Arc<str>,
@@ -218,7 +217,7 @@ impl Names {
         Ok(Found::Asked(known, waiting))
     }
 
-    /// A thread's life: one lookup after another until none may begin.
+    /// Body of a lookup thread: runs one lookup after another until none may begin.
     fn work(&self, mut turn: Turn) {
         loop {
             let found = catch_unwind(AssertUnwindSafe(|| (self.lookup)(&turn.host)));
@@ -251,13 +250,13 @@ impl Names {
 
 /// What is known of a name.
 enum Found<'a> {
-    /// Good, or the best there will be.
+    /// Fresh, or the best available.
     Usable(Arc<[IpAddr]>),
-    /// An old answer, if there is one, and where a new one will be.
+    /// A stale answer, if there is one, and the lookup that was requested.
     Asked(Option<Arc<[IpAddr]>>, Waiting<'a>),
 }
 
-/// Somebody who waits for a lookup. Dropped, it has the question taken back that nobody else waits for.
+/// A waiter for a lookup. If it is the last one and is dropped, a lookup that has not begun is cancelled.
 struct Waiting<'a> {
     names: Arc<Names>,
     who: &'a Arc<str>,
@@ -279,7 +278,7 @@ impl Waiting<'_> {
 
 impl Drop for Waiting<'_> {
     fn drop(&mut self) {
-        // The queue sees who waits by the receivers that there are.
+        // The queue counts the waiters by their receivers.
         let answered = self.told.take().is_some_and(|told| told.borrow().is_some());
         if !answered {
             self.names.lock().queue.give_up(self.who, self.host);
@@ -315,7 +314,7 @@ mod tests {
         text.parse().unwrap()
     }
 
-    /// A question that has been asked, and has no answer yet.
+    /// Starts a resolution that has no answer yet.
     fn asking(
         resolver: &Resolver,
         host: String,
@@ -369,7 +368,7 @@ mod tests {
         let (release, blocked) = mpsc::channel::<()>();
         let blocked = Mutex::new(blocked);
         let resolver = Resolver::by(move |_| {
-            // Until the test has ended.
+            // Blocks until the test has ended.
             let _ = blocked.lock().unwrap().recv();
             Err(io::Error::other("released"))
         });
@@ -443,9 +442,9 @@ mod tests {
         let asked: Vec<_> = names.map(|name| asking(&greedy, name)).collect();
         let refused = greedy.resolve("more.example", 80).await.unwrap_err();
         assert_eq!(refused.kind(), io::ErrorKind::ResourceBusy, "{refused}");
-        // This waits for as long as it takes, but not for what is blocked until the end.
+        // This one waits, but not for the lookups that are blocked until the end.
         resolver.on_behalf_of("modest").resolve("a.example", 80).await.unwrap();
-        // What is known to one is known to all.
+        // The cache is shared by all.
         greedy.resolve("a.example", 80).await.unwrap();
         drop(release);
         for answer in asked {

@@ -1,9 +1,9 @@
-//! Which question is asked next: fair among those who share a resolver.
+//! Order of lookups: fair among the clients that share a resolver.
 //!
-//! Lookups hold threads for half a minute where nobody answers, and their number is limited. Whoever asks
-//! may have as many under way as there are threads free: alone half of them, two together two thirds, and
-//! for the next who comes there is always one. Each has questions of its own, also about a name that others
-//! ask for: nobody waits in another's queue.
+//! Lookups occupy threads for half a minute if no nameserver answers, and their number is limited. A client may
+//! have as many lookups running as there are threads free: alone half of the threads, two clients together two
+//! thirds, and one is always left for the next client. Each client has its own lookups, even for a name that
+//! others resolve, so that no client waits in another's queue.
 
 use std::collections::{BTreeMap, HashMap};
 use std::sync::Arc;
@@ -14,28 +14,28 @@ use tokio::time::Instant;
 
 use super::Outcome;
 
-/// Questions under way at once.
+/// Maximum number of lookups that run at once.
 pub(super) const MAX_UNDER_WAY: usize = 128;
-/// Questions that may wait, of each who asks.
+/// Maximum number of lookups that wait, per client.
 pub(super) const MAX_WAITING: usize = 1024;
 
-/// As many of one's questions wait as may.
+/// The client has as many waiting lookups as are allowed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Full;
 
-/// Questions that wait or are under way.
+/// Lookups that wait or run.
 #[derive(Default)]
 pub(super) struct Queue {
     askers: FxHashMap<Arc<str>, Asker>,
     under_way: usize,
-    /// Of the next question: those with lower numbers came earlier.
+    /// The number of the next lookup, which increases in order of arrival.
     number: u64,
 }
 
-/// One of those who ask, for as long as it has questions.
+/// One client, as long as it has lookups.
 #[derive(Default)]
 struct Asker {
-    /// Names come from anywhere: the map is keyed against those who choose them so that they collide.
+    /// Names may be chosen by an attacker, so the map's hash is keyed against collisions.
     asked: HashMap<Arc<str>, Asked>,
     waiting: BTreeMap<u64, Arc<str>>,
     under_way: usize,
@@ -48,18 +48,18 @@ struct Asked {
     told: watch::Sender<Outcome>,
 }
 
-/// The right to look a name up, until [`Queue::end`].
+/// The right to run a lookup, until [`Queue::end`].
 #[derive(Clone)]
 pub(super) struct Turn {
     who: Arc<str>,
     pub(super) host: Arc<str>,
-    /// When it was asked for.
+    /// When the lookup was requested.
     pub(super) since: Instant,
     number: u64,
 }
 
 impl Queue {
-    /// Joins those who wait for the name already, or the end of one's own queue.
+    /// Joins a lookup of the same client for the name, or appends one to the client's queue.
     pub(super) fn ask(
         &mut self,
         who: &Arc<str>,
@@ -70,7 +70,7 @@ impl Queue {
             return Ok(asked.told.subscribe());
         }
         let asker = self.askers.entry(Arc::clone(who)).or_default();
-        // One that may begin at once does not wait.
+        // A lookup that may begin at once does not wait.
         if asker.waiting.len() >= MAX_WAITING {
             return Err(Full);
         }
@@ -82,8 +82,8 @@ impl Queue {
         Ok(outcome)
     }
 
-    /// The next question that may be asked: of those who may, whoever has the fewest under way, then who
-    /// came first. By that a turn that ends needs to make one other begin, and no more.
+    /// Returns the next lookup that may run: of the clients with a free place, that with the fewest running lookups,
+    /// then the one that came first. Therefore the end of one lookup lets at most one other begin.
     pub(super) fn begin(&mut self) -> Option<Turn> {
         let free = MAX_UNDER_WAY.checked_sub(self.under_way)?;
         let may = |asker: &Asker| asker.under_way < free;
@@ -102,7 +102,7 @@ impl Queue {
         Some(Turn { who: Arc::clone(who), host, since: asked.since, number })
     }
 
-    /// The turn's lookup has ended; who waits for what it found.
+    /// Ends a lookup. Returns the sender for those that wait for its result.
     pub(super) fn end(&mut self, turn: &Turn) -> Option<watch::Sender<Outcome>> {
         let asker = self.askers.get_mut(&turn.who)?;
         asker.under_way -= 1;
@@ -112,7 +112,7 @@ impl Queue {
         asked.map(|asked| asked.told)
     }
 
-    /// The turn could not be taken: its question waits again, as long as other turns end and make it begin.
+    /// Returns a lookup for which there is no thread to the queue, if another one that runs can start it when it ends.
     pub(super) fn put_back(&mut self, turn: &Turn) -> Result<(), NobodyElse> {
         if self.under_way == 1 {
             self.end(turn);
@@ -129,7 +129,7 @@ impl Queue {
         Ok(())
     }
 
-    /// Somebody waits no more. A question that nobody waits for is not asked, unless it is being asked.
+    /// Removes a waiter. A lookup that has no waiter left is cancelled, unless it has begun.
     pub(super) fn give_up(&mut self, who: &Arc<str>, host: &str) {
         let Some(asker) = self.askers.get_mut(who) else { return };
         let Some(asked) = asker.asked.get(host) else { return };
@@ -148,7 +148,7 @@ impl Queue {
     }
 }
 
-/// No other turn is under way.
+/// No other lookup is running.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct NobodyElse;
 
@@ -174,7 +174,7 @@ mod tests {
             Ok(())
         }
 
-        /// Ends the first turn of `who`.
+        /// Ends the first lookup of `who`.
         fn end(&mut self, who: &str) {
             let turn = self.turns.iter().position(|turn| &*turn.who == who).unwrap();
             let turn = self.turns.remove(turn);
@@ -195,7 +195,7 @@ mod tests {
             all.ask("greedy", &format!("{n}.example")).unwrap();
         }
         assert_eq!(all.under_way("greedy"), MAX_UNDER_WAY / 2);
-        // Also for a name that waits in another's queue.
+        // This also holds for a name that waits in another client's queue.
         all.ask("modest", "499.example").unwrap();
         assert_eq!(all.under_way("modest"), 1);
         for n in 0..500 {
@@ -204,7 +204,7 @@ mod tests {
         for _ in 0..200 {
             all.end("greedy");
         }
-        // Whatever ends, what is there is shared by those who want it, and one is left for who comes.
+        // The running lookups are shared among the clients that have any, and one thread is left for a new client.
         let (greedy, other) = (all.under_way("greedy"), all.under_way("other"));
         assert!(greedy.abs_diff(other) <= 1, "{greedy}, {other}");
         assert!(greedy + other > MAX_UNDER_WAY / 2, "{greedy}, {other}");
@@ -234,14 +234,14 @@ mod tests {
             all.ask("greedy", &format!("{n}.example")).unwrap();
         }
         assert_eq!(all.ask("greedy", "more.example"), Err(Full));
-        // Joining costs no place, and others have theirs.
+        // Joining takes no place, and other clients have their own.
         all.ask("greedy", "100.example").unwrap();
         all.ask("modest", "more.example").unwrap();
         let one = |all: &mut Asking, n: usize| {
             drop(std::mem::replace(&mut all.answers[n], watch::channel(None).1));
             all.queue.give_up(&"greedy".into(), &format!("{n}.example"));
         };
-        // The first is being asked, and for number 100 another waits.
+        // The first lookup is running, and number 100 has another waiter.
         one(&mut all, 0);
         one(&mut all, 100);
         assert_eq!(all.ask("greedy", "more.example"), Err(Full));

@@ -1,4 +1,4 @@
-//! The server's outgoing direction: from the handler's first poll to the body's last octet.
+//! The server's outgoing direction: from the first poll of the handler to the last byte of the body.
 
 use std::task::Context;
 
@@ -26,7 +26,7 @@ where
     B: Body + 'static,
     B::Error: Into<BoxError>,
 {
-    /// Polls what the stream runs, as far as it goes now.
+    /// Polls the stream's work, as far as it can proceed now.
     pub(super) fn advance(&mut self, turn: &mut Turn<'_>, slot: Slot) {
         let Some((exchange, waker)) = self.slots.entry(slot) else { return };
         let mut cx = Context::from_waker(waker);
@@ -61,7 +61,7 @@ where
         self.abort(turn, slot, ErrorCode::InternalError);
     }
 
-    /// Sends the response's head and begins with its body.
+    /// Sends the response's head and starts its body.
     fn on_response(&mut self, turn: &mut Turn<'_>, slot: Slot, response: Response<B>) {
         let Self { worker, slots, .. } = self;
         let Some((exchange, _)) = slots.entry(slot) else { return };
@@ -94,7 +94,7 @@ where
         self.pump(turn, slot);
     }
 
-    /// Sends what the body has.
+    /// Sends what the body yields.
     fn pump(&mut self, turn: &mut Turn<'_>, slot: Slot) {
         let Some((exchange, waker)) = self.slots.entry(slot) else { return };
         let WorkProjection::Body { body } = exchange.work.as_mut().project() else { return };
@@ -109,7 +109,7 @@ where
                 }
                 self.settle(turn, slot);
             }
-            // `Event::Reset` is on its way.
+            // An `Event::Reset` follows.
             Pumped::Over => exchange.outbound = Outbound::Ended,
             Pumped::Failed(error) => {
                 let code = match error.downcast_ref() {
@@ -124,7 +124,7 @@ where
         }
     }
 
-    /// Lets the rules watch a response that may be big.
+    /// Lets the rules track a response that may be large.
     fn watch(&mut self, turn: &Turn<'_>, slot: Slot, hint: Hint) {
         let Self { worker, slots, watched, .. } = self;
         let Some((exchange, _)) = slots.entry(slot) else { return };
@@ -139,7 +139,7 @@ where
         }
     }
 
-    /// Asks the rules about each watched stream.
+    /// Evaluates the rules for each watched stream.
     pub(super) fn look_at_watched(&mut self, turn: &mut Turn<'_>) {
         let Self { worker, slots, watched, around, book, .. } = self;
         let counters = &worker.shared.counters;
@@ -160,7 +160,7 @@ where
         }
     }
 
-    /// A stream is on another connection now.
+    /// Records that a stream has migrated.
     pub(super) fn on_migrated(&mut self, turn: &Turn<'_>, migration: Migration) {
         let Migration { stream, to, received, .. } = migration;
         let entry = self.by_key.get(&stream).and_then(|&slot| self.slots.entry(slot));

@@ -1,4 +1,4 @@
-//! How a server is described and started.
+//! Configures and starts a server.
 
 use std::net::SocketAddr;
 use std::num::NonZeroUsize;
@@ -30,16 +30,16 @@ use crate::observe::{Counters, Observer};
 use crate::socket::SocketOptions;
 use crate::stream::Incoming;
 
-/// Connections that may wait to be accepted.
+/// Backlog of each listening socket.
 pub(super) const BACKLOG: i32 = 1024;
 
-/// What cleartext connections are trusted with.
+/// How far cleartext connections are trusted.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum ClearTrust {
     /// HTTP/1.1 and HTTP/2 with prior knowledge, no migration.
     None,
-    /// Migration as well. This protects against nobody on the path: for tests, a lab, a unix-like
-    /// trust between the two ends.
+    /// Migration as well. This protects against no attacker on the path: for tests, a lab, or a network
+    /// on which both ends trust each other.
     TrustedNetwork,
 }
 
@@ -52,18 +52,18 @@ impl ClearTrust {
     }
 }
 
-/// Who refuses (421) requests for names that neither SNI nor the certificate covers.
+/// Which component refuses (421) requests for names that neither SNI nor the certificate covers.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum AuthorityCheck {
-    /// The server, on HTTP/2, before the service sees them.
+    /// The server, on HTTP/2, before the service is called.
     #[default]
     Server,
-    /// The service, by [`ConnectionInfo::serves`](crate::ConnectionInfo::serves): it knows of other
-    /// requests than those for itself, as a forward proxy does.
+    /// The service, with [`ConnectionInfo::serves`](crate::ConnectionInfo::serves): it also gets requests
+    /// for other hosts, as a forward proxy does.
     Service,
 }
 
-/// Describes a server. Every setting has a default; at least one listener is needed.
+/// Configuration of a server. Every setting has a default; at least one listener is required.
 #[derive(Debug)]
 pub struct ServerBuilder {
     specs: Vec<(ListenerId, SocketAddr, Listens)>,
@@ -94,7 +94,7 @@ impl std::fmt::Debug for ObserverSlot {
     }
 }
 
-/// What is spoken at an address.
+/// The protocol at an address.
 #[derive(Clone, Debug)]
 pub(super) enum Listens {
     Tls(ServerTls),
@@ -144,123 +144,123 @@ impl ServerBuilder {
         self
     }
 
-    /// The ids of the listeners so far, in the order in which they were given: what they will be known by.
+    /// Returns the ids of the listeners so far, in the order of the calls. The running server uses the same ids.
     pub fn listener_ids(&self) -> impl Iterator<Item = ListenerId> {
         self.specs.iter().map(|(id, _, _)| *id)
     }
 
-    /// Threads; the number of processors unless set.
+    /// Sets the number of worker threads (default: the number of CPUs).
     #[must_use]
     pub fn workers(mut self, workers: NonZeroUsize) -> Self {
         self.workers = workers.get();
         self
     }
 
-    /// HTTP/2 settings and limits, for each session.
+    /// Sets the HTTP/2 settings and limits of each session.
     #[must_use]
     pub fn engine(mut self, config: Config) -> Self {
         self.engine = config;
         self
     }
 
-    /// When streams move.
+    /// Sets the rules for migrations.
     #[must_use]
     pub fn moves(mut self, rules: MoveRules) -> Self {
         self.rules = rules;
         self
     }
 
-    /// Socket options of connections that carry small things.
+    /// Sets the socket options of interactive connections, which carry small responses.
     #[must_use]
     pub fn interactive_socket(mut self, options: SocketOptions) -> Self {
         self.interactive = options;
         self
     }
 
-    /// Socket options of connections that carry moved streams.
+    /// Sets the socket options of bulk connections, which carry migrated streams.
     #[must_use]
     pub fn bulk_socket(mut self, options: SocketOptions) -> Self {
         self.bulk = options;
         self
     }
 
-    /// Which connections are kept near the rate that the path is seen to carry, so that their bytes do not
-    /// queue before small responses: those that streams have moved to, if nothing is said. Where none is,
-    /// [`max_hold`](Self::max_hold) holds nothing back.
+    /// Sets which connections are paced near the measured rate of their path, so that their bytes do not queue
+    /// before small responses (default: those that streams have migrated to). Without pacing,
+    /// [`max_hold`](Self::max_hold) has no effect.
     #[must_use]
     pub fn pacing(mut self, pacing: Pacing) -> Self {
         self.pacing = pacing;
         self
     }
 
-    /// How long one interactive response may hold bulk back; zero: never.
+    /// Sets how long interactive output may hold bulk back (default 25 ms); zero disables the hold.
     #[must_use]
     pub fn max_hold(mut self, limit: Duration) -> Self {
         self.max_hold = limit;
         self
     }
 
-    /// Connections open at once; further ones are closed.
+    /// Limits the number of open connections; further ones are closed.
     #[must_use]
     pub fn max_connections(mut self, limit: usize) -> Self {
         self.max_connections = limit;
         self
     }
 
-    /// Connections open at once from one address (of IPv6: from one network of 64 bits); further ones are
-    /// closed. A balancer or a proxy before the server is one address.
+    /// Limits the number of open connections from one address (IPv6: from one /64 network); further ones are
+    /// closed. All clients behind a balancer or proxy count as one address.
     #[must_use]
     pub fn max_connections_per_client(mut self, limit: usize) -> Self {
         self.max_connections_per_client = limit;
         self
     }
 
-    /// Time for a TLS handshake, or for the first octets on cleartext.
+    /// Sets the time limit for a TLS handshake, or for the first bytes on cleartext.
     #[must_use]
     pub fn handshake_timeout(mut self, limit: Duration) -> Self {
         self.handshake_timeout = limit;
         self
     }
 
-    /// How long a client without a request stays connected.
+    /// Sets how long a client without a request stays connected.
     #[must_use]
     pub fn idle_timeout(mut self, limit: Duration) -> Self {
         self.idle_timeout = limit;
         self
     }
 
-    /// How long a handler that has not answered yet may wait for 1 KB of its request's body; then the
-    /// stream is reset, or the connection closed (HTTP/1.1). Not for CONNECT and gRPC, whose requests may
-    /// rest.
+    /// Sets how long a handler that has not responded yet may wait for 1 KiB of the request body; then the
+    /// stream is reset, or the connection closed (HTTP/1.1). Does not apply to CONNECT and gRPC, whose
+    /// requests may idle.
     #[must_use]
     pub fn body_timeout(mut self, limit: Duration) -> Self {
         self.body_timeout = limit;
         self
     }
 
-    /// A name that separates this server's sessions from those of others behind one address.
+    /// Sets a name that separates this server's sessions from those of others behind one address.
     #[must_use]
     pub fn tenant(mut self, name: impl Into<Vec<u8>>) -> Self {
         self.tenant = name.into();
         self
     }
 
-    /// Who refuses requests for names that the connection does not stand for.
+    /// Sets which component refuses requests for names that the connection does not cover.
     #[must_use]
     pub fn authority(mut self, check: AuthorityCheck) -> Self {
         self.authority = check;
         self
     }
 
-    /// How many octets of a request's method, authority and path are remembered for
-    /// [`Server::sessions`], each; 0, the default, keeps nothing.
+    /// Sets how many bytes of a request's method, authority and path, each, are recorded for
+    /// [`Server::sessions`]; 0, the default, records nothing.
     #[must_use]
     pub fn describe_streams(mut self, limit: usize) -> Self {
         self.describe_streams = limit;
         self
     }
 
-    /// Who is told of everything worth counting.
+    /// Sets the observer, which receives all events.
     #[must_use]
     pub fn observer(mut self, observer: Arc<dyn Observer>) -> Self {
         self.observer = Some(ObserverSlot(observer));
@@ -327,7 +327,7 @@ impl ServerBuilder {
         Ok(Server { open, ids: self.ids, phase, threads, changes, view })
     }
 
-    /// Binds every address once a worker.
+    /// Binds every address once per worker.
     fn bind(&self) -> Result<Bound, Error> {
         let (mut doors, mut changes) = (Vec::new(), Vec::new());
         for _ in 0..self.workers {
@@ -347,15 +347,15 @@ impl ServerBuilder {
     }
 }
 
-/// What a server listens on.
+/// The bound listeners of a server.
 struct Bound {
     open: Open,
-    /// One for each worker.
+    /// One per worker.
     doors: Vec<Doors>,
     changes: Vec<mpsc::UnboundedSender<Change>>,
 }
 
-/// Binds an address as often as there are workers.
+/// Binds an address once per worker.
 pub(super) fn bind(
     id: ListenerId,
     addr: SocketAddr,
@@ -368,7 +368,7 @@ pub(super) fn bind(
     let mut sockets = Vec::new();
     for _ in 0..workers {
         let socket = listen(bound).map_err(fail)?;
-        // Port 0 is chosen once.
+        // For port 0 the system chooses a port once.
         bound = socket.local_addr().map_err(fail)?;
         sockets.push(socket);
     }
@@ -381,7 +381,7 @@ pub(super) fn bind(
     Ok((Listening { id, addr: bound }, sockets.into_iter().map(listener).collect()))
 }
 
-/// A listening socket that shares its address with the other workers'.
+/// Creates a listening socket that shares its address with those of the other workers.
 fn listen(addr: SocketAddr) -> std::io::Result<std::net::TcpListener> {
     let socket = Socket::new(Domain::for_address(addr), Type::STREAM, Some(Protocol::TCP))?;
     socket.set_reuse_address(true)?;

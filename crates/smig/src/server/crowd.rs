@@ -1,6 +1,6 @@
-//! How many connections each client's address has: no address may take all places.
+//! Counts connections per client address, so that one client cannot take all places.
 //!
-//! One address of IPv6 is one network of 64 bits: whoever has one has all of it.
+//! An IPv6 client is identified by its /64 network, since a client usually has all of it.
 
 use std::net::IpAddr;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -9,7 +9,7 @@ use rustc_hash::FxHashMap;
 
 const SHARDS: usize = 16;
 
-/// Where a client is from.
+/// A client's IPv4 address or IPv6 /64 network.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 enum From {
     V4(u32),
@@ -33,14 +33,14 @@ impl From {
     }
 }
 
-/// The open connections, by where they are from.
+/// The number of open connections per client.
 #[derive(Debug)]
 pub(crate) struct Crowd {
     most: usize,
     shards: [Mutex<FxHashMap<From, usize>>; SHARDS],
 }
 
-/// A connection's place among those from its address; given back when dropped.
+/// A connection's place in the count for its client; released when dropped.
 #[derive(Debug)]
 pub(crate) struct Seat {
     crowd: Arc<Crowd>,
@@ -48,7 +48,7 @@ pub(crate) struct Seat {
 }
 
 impl Crowd {
-    /// At most `most` from one address.
+    /// Creates a count with at most `most` connections per client.
     pub(crate) fn new(most: usize) -> Arc<Self> {
         Arc::new(Self { most, shards: Default::default() })
     }
@@ -58,7 +58,7 @@ impl Crowd {
         Some(shard.lock().unwrap_or_else(PoisonError::into_inner))
     }
 
-    /// A place for one more; `None`: its address has as many as it may have.
+    /// Takes a place; `None` if the client has as many as allowed.
     pub(crate) fn seat(self: &Arc<Self>, ip: IpAddr) -> Option<Seat> {
         let from = From::of(ip);
         let mut shard = self.shard(from)?;

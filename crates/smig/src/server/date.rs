@@ -1,4 +1,4 @@
-//! The `date` field, made once a second.
+//! The `date` field, formatted once per second.
 
 use std::cell::RefCell;
 use std::time::{Duration, SystemTime};
@@ -10,7 +10,7 @@ use smig_proto::Instant;
 pub(super) struct Date(RefCell<Option<(Instant, HeaderValue)>>);
 
 impl Date {
-    /// The present second's value.
+    /// Returns the value for the current second.
     pub(super) fn value(&self, now: Instant) -> Option<HeaderValue> {
         let mut cached = self.0.borrow_mut();
         if cached.as_ref().is_none_or(|(until, _)| now >= *until) {

@@ -18,7 +18,7 @@ use crate::snapshot::Record;
 use crate::stream::{Feed, Incoming, Length, Shared};
 
 pin_project! {
-    /// What a stream runs now. Its place is used again by the next stream.
+    /// The current work of a stream. Its allocation is reused by the next stream.
     #[project = WorkProjection]
     pub(super) enum Work<S, F, B> {
         Idle,
@@ -29,7 +29,7 @@ pin_project! {
     }
 }
 
-/// A request that is being answered.
+/// A request that is being handled.
 pub(super) struct Exchange<S, F, B> {
     pub(super) key: StreamKey,
     pub(super) conn: ConnId,
@@ -40,13 +40,13 @@ pub(super) struct Exchange<S, F, B> {
     pub(super) inbound: Feed,
     pub(super) outbound: Outbound,
     pub(super) length: Length,
-    /// `None`: the request's body may come as slowly as it likes.
+    /// `None`: the request body may arrive at any speed.
     pub(super) pace: Option<Pace>,
     pub(super) tracked: Option<Tracked>,
     pub(super) record: Record,
 }
 
-/// What a request's method says of the response's body.
+/// What the request's method implies for the response's body.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum RequestKind {
     Usual,
@@ -56,14 +56,14 @@ pub(super) enum RequestKind {
     Connect,
 }
 
-/// Whether the client waits for 100 (RFC 9110 section 10.1.1).
+/// Whether the client expects 100 (RFC 9110 section 10.1.1).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Continue {
     Expected,
     No,
 }
 
-/// How far our direction is.
+/// State of the outgoing direction.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Outbound {
     Open,
@@ -73,7 +73,7 @@ pub(super) enum Outbound {
     Sent,
 }
 
-/// What a handler's poll gave.
+/// Result of polling a handler.
 pub(super) enum Handled<B> {
     Pending,
     Response(Response<B>),

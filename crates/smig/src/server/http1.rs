@@ -1,4 +1,4 @@
-//! Peers that speak HTTP/1.1: the same service, by hyper.
+//! HTTP/1.1 connections: the same service, through hyper.
 
 use std::cell::Cell;
 use std::future::{Future, poll_fn};
@@ -59,19 +59,19 @@ pub(super) async fn serve<S, B>(
         vigil: Arc::clone(&vigil),
         asked: Rc::clone(&asked),
     };
-    // hyper's buffers are needed no longer than hyper.
+    // hyper's buffers are freed as soon as hyper has finished.
     let ended = {
         let connection = hyper::server::conn::http1::Builder::new()
-            // Time limits are the line's, whatever they are for.
+            // The line and its vigil enforce all time limits.
             .header_read_timeout(None)
-            // What a head may have by HTTP/2; hyper takes no less than 8 KiB.
+            // The limit on header blocks over HTTP/2; hyper's minimum is 8 KiB.
             .max_buf_size(worker.shared.engine.limits.max_header_block.max(8 << 10))
             .serve_connection(line, service)
             .with_upgrades();
         let mut connection = std::pin::pin!(connection);
         let draining = async {
             is_draining(&worker).await;
-            // hyper closes a connection at once that waits for a request, and the first one is on its way.
+            // hyper would close a connection that waits for a request at once, and the first one may be in flight.
             let _ = tokio::time::timeout(FAREWELL, asked.once()).await;
         };
         let (mut draining, mut timer) = (std::pin::pin!(draining), Timer::default());
@@ -111,13 +111,13 @@ pub(super) async fn serve<S, B>(
     }
 }
 
-/// Waits until the server ends.
+/// Waits until the server drains.
 async fn is_draining<S>(worker: &Worker<S>) {
-    // A sender that is gone stops the whole worker.
+    // A dropped sender stops the whole worker.
     let _ = worker.phase.clone().wait_for(|phase| *phase != Phase::Running).await;
 }
 
-/// The connection, and with it the handler, has ended.
+/// Reports the limit that ended the connection and with it the handler.
 fn on_late<S>(late: Late, peer: SocketAddr, worker: &Worker<S>) {
     match late.limit() {
         Some(limit) => worker.shared.on_limit(limit, Some(peer)),
@@ -125,7 +125,7 @@ fn on_late<S>(late: Late, peer: SocketAddr, worker: &Worker<S>) {
     }
 }
 
-/// Whether a request has come.
+/// Whether a request has arrived.
 #[derive(Debug, Default)]
 struct Asked {
     once: Cell<bool>,
@@ -146,7 +146,7 @@ impl Asked {
     }
 }
 
-/// The tower service as hyper's.
+/// Adapts the tower service to hyper.
 struct Adapter<S> {
     worker: Rc<Worker<S>>,
     info: Arc<ConnectionInfo>,
@@ -156,7 +156,7 @@ struct Adapter<S> {
 }
 
 impl<S> Adapter<S> {
-    /// The request as the service gets it; its body is held to its deadline.
+    /// Converts a request for the service; its body is subject to its time limit.
     fn take_in(
         &self,
         kind: RequestKind,
@@ -197,7 +197,7 @@ where
             self.asides.open();
             request.extensions_mut().insert(Interim::http1(Arc::clone(&self.asides)));
         }
-        // HTTP/1.0 knows no chunks.
+        // HTTP/1.0 has no chunked coding.
         let until_close = request.version() < Version::HTTP_11;
         let (asides, vigil) = (Arc::clone(&self.asides), Arc::clone(&self.vigil));
         let call = Call { asides, vigil, kind, until_close };
@@ -205,13 +205,13 @@ where
     }
 }
 
-/// A request whose response is awaited.
+/// State of a request that waits for its response.
 #[derive(Clone)]
 struct Call {
     asides: Arc<Asides>,
     vigil: Arc<Vigil>,
     kind: RequestKind,
-    /// The response's body may go on until the connection's end.
+    /// The response's body may be delimited by close.
     until_close: bool,
 }
 

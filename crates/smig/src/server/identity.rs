@@ -1,5 +1,5 @@
-//! What must be equal for a connection to join a session (SMIG-4.5/same-identity): listener, server
-//! name, client certificate, tenant.
+//! Identity of a connection, which must be equal for it to join a session (SMIG-4.5/same-identity): listener,
+//! server name, client certificate, tenant.
 
 use std::net::SocketAddr;
 
@@ -9,7 +9,7 @@ use smig_proto::Identity;
 
 use crate::transport::Transport;
 
-/// The identity of a connection that was accepted at `listener`.
+/// Returns the identity of a connection that was accepted at `listener`.
 pub(super) fn of(transport: &Transport, listener: SocketAddr, tenant: &[u8]) -> Identity {
     let certificates = match transport.tls() {
         Some(rustls::Connection::Server(tls)) => tls.peer_certificates().unwrap_or_default(),
@@ -25,7 +25,7 @@ fn digest(
     certificates: &[CertificateDer<'_>],
 ) -> Identity {
     let mut hash = Sha256::new();
-    // Each part with its length: no two lists of parts look alike.
+    // Each part has its length as a prefix, so that no two lists of parts have the same encoding.
     let mut part = |octets: &[u8]| {
         hash.update((octets.len() as u64).to_be_bytes());
         hash.update(octets);

@@ -1,4 +1,4 @@
-//! Responses before the response (1xx, RFC 9110 section 15.2), from handlers.
+//! Interim responses (1xx, RFC 9110 section 15.2) from handlers.
 
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
@@ -9,8 +9,8 @@ use smig_proto::{ResponseHead, StreamKey};
 use super::line::Asides;
 use crate::driver::{Notifier, Slot, Turn};
 
-/// Sends interim responses, such as 103 with early hints, while a request is handled. A request that
-/// may have some carries one as an extension.
+/// Sends interim responses, such as 103 (Early Hints), while a request is handled. A request that may have
+/// interim responses carries one as an extension.
 #[derive(Clone, Debug)]
 pub struct Interim(Way);
 
@@ -29,7 +29,7 @@ impl Interim {
         Self(Way::Http1(asides))
     }
 
-    /// Sends one. Nothing happens if the final response is on its way, or if the status is not
+    /// Sends an interim response. Does nothing if the final response has been started, or if the status is not
     /// informational; 100 is sent when the request's body is read, and 101 is a final response.
     pub fn send(&self, status: StatusCode, headers: HeaderMap) {
         if !status.is_informational() {
@@ -41,12 +41,12 @@ impl Interim {
         };
         early.queue().push((stream, ResponseHead { status, headers }));
         early.any.store(true, Ordering::Release);
-        // Its handler may wait for something else.
+        // The stream is called, since its handler may wait for something else.
         early.notifier.call(slot);
     }
 }
 
-/// The interim responses of a session that wait to be sent.
+/// The queued interim responses of a session.
 #[derive(Debug)]
 pub(super) struct Early {
     any: AtomicBool,
@@ -63,7 +63,7 @@ impl Early {
         self.queue.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Sends what waits.
+    /// Sends the queued responses.
     pub(super) fn send(&self, turn: &mut Turn<'_>) {
         if !self.any.swap(false, Ordering::AcqRel) {
             return;

@@ -1,5 +1,5 @@
-//! A connection that names a session: found in the registry, handed to the session's worker with
-//! its socket and TLS state, proved there (spec/smig.md section 4).
+//! A connection that names an existing session: looked up in the registry, passed to the session's worker
+//! with its socket and TLS state, verified there (spec/smig.md section 4).
 
 use std::sync::Arc;
 
@@ -19,7 +19,7 @@ use crate::seldom;
 use crate::stream::Incoming;
 use crate::transport::Parted;
 
-/// A connection on its way to another session, perhaps to another thread.
+/// A connection in transit to another session, possibly on another thread.
 #[derive(Debug)]
 pub(crate) struct Arrival {
     detached: DetachedConnection,
@@ -36,14 +36,14 @@ where
     B: Body + 'static,
     B::Error: Into<BoxError>,
 {
-    /// The client says that this session's connection belongs to another one.
+    /// Handles a JOIN of this session's connection to another session.
     pub(super) fn on_join_requested(&mut self, turn: &mut Turn<'_>, conn: ConnId, cid: Cid) {
         let owner = self.worker.shared.registry.find(cid.app).filter(|owner| !owner.is_closed());
         let Some(owner) = owner else {
             return turn.session.refuse_join(turn.now, conn, JoinRefusal::UnknownSession);
         };
         if Arc::ptr_eq(&owner, &self.mailbox) {
-            // It names the session that it has begun itself: nobody else knows one of this name.
+            // It names the session that it has started itself; no other one of this name is known.
             return turn.session.refuse_join(turn.now, conn, JoinRefusal::UnknownSession);
         }
         let Some(detached) = turn.session.detach(conn) else {
@@ -64,7 +64,7 @@ where
         }
     }
 
-    /// A connection wants to join this session.
+    /// Handles a connection that requests to join this session.
     pub(super) fn on_arrival(&mut self, turn: &mut Turn<'_>, arrival: Arrival) {
         let Arrival { detached, parted, info, output } = arrival;
         let transport = match parted.join() {
@@ -94,7 +94,7 @@ where
         }
     }
 
-    /// Takes a connection whose session is gone.
+    /// Takes back a connection, because the session that it was to join has ended.
     fn adopt(&self, turn: &mut Turn<'_>, arrival: Arrival, refusal: JoinRefusal) {
         let Arrival { detached, parted, info, output } = arrival;
         match parted.join() {
@@ -105,7 +105,7 @@ where
         }
     }
 
-    /// Makes a refused connection a session of its own.
+    /// Starts a new session with a refused connection.
     fn found(
         &self,
         turn: &mut Turn<'_>,

@@ -1,8 +1,8 @@
-//! A connection by HTTP/1.1 as hyper's server is not: its handlers may send interim responses, and
-//! requests that two parsers could read in two ways are refused.
+//! An HTTP/1.1 connection below hyper's server, with two additions: handlers may send interim responses, and
+//! requests that two parsers could interpret differently are refused.
 //!
-//! An interim response goes out where one message has ended and the next not begun: when all that
-//! hyper wrote is sent and the final response is not there yet, or directly before its head.
+//! An interim response is sent between two messages: when all that hyper wrote is sent and the final response
+//! is not available yet, or directly before its head.
 
 use std::io;
 use std::pin::Pin;
@@ -33,15 +33,15 @@ struct State {
     stage: Stage,
     body: BodyStage,
     connection: Option<Waker>,
-    /// Requests that were answered.
+    /// Number of requests that were answered.
     answers: u64,
-    /// What comes behind the last answer.
+    /// What follows the last response.
     next: Becomes,
-    /// Waits for the answer to the last request.
+    /// Waits for the response to the last request.
     reader: Option<Waker>,
 }
 
-/// How far the present request is.
+/// State of the current request.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 enum Stage {
     /// There is none, or its final response was given to hyper.
@@ -51,7 +51,7 @@ enum Stage {
     Open,
 }
 
-/// How far hyper is with a body whose end may be the connection's end (HTTP/1.0).
+/// State of a body that may be delimited by close (HTTP/1.0).
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 enum BodyStage {
     /// There is none.
@@ -69,14 +69,14 @@ impl Asides {
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// A request came that may have interim responses.
+    /// Records a request that may have interim responses.
     pub(super) fn open(&self) {
         let mut state = self.lock();
         state.octets.clear();
         state.stage = Stage::Open;
     }
 
-    /// Its final response is there.
+    /// Records its final response, and what follows that.
     pub(super) fn close(&self, next: Becomes) {
         let mut state = self.lock();
         (state.stage, state.next) = (Stage::Answered, next);
@@ -86,17 +86,17 @@ impl Asides {
         }
     }
 
-    /// A body begins whose end may be the connection's.
+    /// Records the start of a body that may be delimited by close.
     pub(super) fn begin_body(&self) {
         self.lock().body = BodyStage::UnderWay;
     }
 
-    /// It failed.
+    /// Records that the body failed.
     pub(super) fn break_body(&self) {
         self.lock().body = BodyStage::Broken;
     }
 
-    /// hyper has let go of it: it has all of it, unless it failed.
+    /// Records that hyper has dropped the body: hyper has all of it, unless it failed.
     pub(super) fn end_body(&self) {
         let mut state = self.lock();
         if state.body == BodyStage::UnderWay {
@@ -104,7 +104,7 @@ impl Asides {
         }
     }
 
-    /// Waits until so many requests were answered: what comes behind the last answer.
+    /// Waits until `requests` requests are answered; returns what follows the last response.
     fn poll_answer(&self, requests: u64, cx: &Context<'_>) -> Poll<Becomes> {
         let mut state = self.lock();
         if state.answers >= requests {
@@ -117,7 +117,7 @@ impl Asides {
     /// Queues an interim response.
     pub(super) fn send(&self, status: StatusCode, headers: &HeaderMap) {
         let mut state = self.lock();
-        // 100 is hyper's to send, 101 is a final response.
+        // hyper sends 100, and 101 is a final response.
         if state.stage != Stage::Open || matches!(status.as_u16(), 100 | 101) {
             return;
         }
@@ -137,42 +137,42 @@ impl Asides {
     }
 }
 
-/// A transport on which interim responses find their place. Dropped in the middle of a response that goes
-/// on until the connection's end it is reset: a part must not seem whole.
+/// A transport that inserts interim responses. Dropped in the middle of a body that is delimited by close, it
+/// is reset: the client would take a truncated response for a complete one.
 #[derive(Debug)]
 pub(super) struct Line {
-    /// None when hyper has said all on it.
+    /// `None` once it is in `leaving`, after the last output of hyper.
     transport: Option<Transport>,
     leaving: Arc<Leaving>,
     asides: Arc<Asides>,
     vigil: Arc<Vigil>,
     timer: Timer,
-    /// What was written and waits for the client to make room.
+    /// Progress of output that waits for the client to make room.
     unsent: Option<Pace>,
-    /// The end of a response, which was sent and waits for the client to take it.
+    /// Progress of a response whose end was sent and is not acknowledged.
     untaken: Option<Pace>,
-    /// The worker waits for it also when it speaks something else, in the hands of a handler.
+    /// Lets the worker wait for the connection even if a handler uses it for another protocol.
     _active: Active,
-    /// Of an interim response, to be sent before anything else.
+    /// Part of an interim response, to be sent before anything else.
     rest: Bytes,
     /// All that hyper wrote is sent.
     flushed: bool,
     input: Input,
 }
 
-/// What becomes of what the peer sends.
+/// How input from the peer is used.
 #[derive(Debug)]
 enum Input {
     /// Requests.
     Http1(Requests),
-    /// Something else, which hyper does not read.
+    /// Another protocol, which hyper does not parse.
     Another,
-    /// Nothing more: a request was refused, and hyper gets what is left of this instead.
+    /// Not at all: a request was refused, and hyper reads what is left of these bytes instead.
     Refused(&'static [u8]),
 }
 
-/// What hyper refuses wherever a request may be refused: with 400 in its head, by an error of its body
-/// in that. It has an end, without which hyper would wait for one.
+/// Bytes that hyper refuses wherever a request may be refused: in a head with 400, in a body with an error of
+/// the body. They include a terminator, so that hyper does not wait for one.
 const REFUSED: &[u8] = b"\0\n\r\n\r\n";
 
 impl Line {
@@ -196,7 +196,7 @@ impl Line {
         }
     }
 
-    /// Whether an end of the connection would seem to be the end of a body.
+    /// Returns whether closing the connection now would look like the end of a body.
     fn is_mid_body(&self) -> bool {
         match self.asides.lock().body {
             BodyStage::None => false,
@@ -205,14 +205,14 @@ impl Line {
         }
     }
 
-    /// Makes the close that follows a TCP reset.
+    /// Makes the next close an RST.
     pub(super) fn reset_on_close(&mut self) {
         if let Some(transport) = &self.transport {
             abandon_on_close(transport.tcp());
         }
     }
 
-    /// The transport, which hyper does not use after its end.
+    /// Returns the transport, which hyper does not use after it has shut it down.
     fn transport(&mut self) -> io::Result<&mut Transport> {
         self.transport.as_mut().ok_or_else(|| io::ErrorKind::NotConnected.into())
     }
@@ -221,8 +221,8 @@ impl Line {
         tcp_info(self.transport.as_ref()?.tcp())
     }
 
-    /// Waits for the client to take something, as long as it may take. What counts is what it has
-    /// acknowledged: a full socket has room again when a good part of it is gone, not sooner.
+    /// Waits until the client makes room, within its time limit. Progress is what it has acknowledged: a full
+    /// socket becomes writable only after a good part of it has drained.
     fn wait_for_room<T>(&mut self, cx: &mut Context<'_>) -> Poll<io::Result<T>> {
         loop {
             let (now, send) = (clock::now(), self.vigil.deadlines.send);
@@ -238,8 +238,8 @@ impl Line {
         }
     }
 
-    /// After a response: whether the client has all of it, as far as it has acknowledged, or takes it too
-    /// slowly. Asked whenever the connection is polled, and the vigil sees to it that it is.
+    /// After a response: checks whether the client has acknowledged all of it, or receives it too slowly. Called
+    /// whenever the connection is polled, which the vigil ensures.
     fn look_at_delivery(&mut self) -> io::Result<()> {
         if !self.vigil.is_delivering() {
             self.untaken = None;
@@ -259,14 +259,14 @@ impl Line {
         Ok(())
     }
 
-    /// What the kernel keeps for this client goes as well.
+    /// Gives up on the client, with an RST, so that the kernel's send buffer is freed as well.
     fn give_up_sending(&mut self) -> io::Error {
         self.reset_on_close();
         self.vigil.give_up(Late::Send);
         io::ErrorKind::TimedOut.into()
     }
 
-    /// What a write came to, or that the client lets it wait for too long.
+    /// Returns the result of a write, or an error if the client blocks it for too long.
     fn timed<T>(
         &mut self,
         cx: &mut Context<'_>,
@@ -303,7 +303,7 @@ impl Line {
         let asides = Arc::clone(&self.asides);
         let mut state = asides.lock();
         if state.stage == Stage::Open {
-            // hyper has nothing more, and the final response is not there yet.
+            // hyper has no more output, and the final response is not available yet.
             if !state.octets.is_empty() {
                 self.rest = core::mem::take(&mut state.octets).into();
                 drop(state);
@@ -318,8 +318,8 @@ impl Line {
         Poll::Ready(Ok(()))
     }
 
-    /// Ends our half. Of HTTP nothing comes behind that, and what the client still sends is not hyper's to
-    /// wait for, with its buffers.
+    /// Closes this end's half. No HTTP follows, and hyper, with its buffers, should not wait for what the client
+    /// still sends.
     fn shutdown(&mut self, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
         ready!(self.poll_rest(cx))?;
         ready!(Pin::new(self.transport()?).poll_shutdown(cx))?;
@@ -359,7 +359,7 @@ impl Drop for Line {
 }
 
 impl Line {
-    /// Reads what hyper may have.
+    /// Reads what hyper may see.
     fn poll_passed(
         &mut self,
         cx: &mut Context<'_>,
@@ -397,7 +397,7 @@ impl Line {
                 }
                 Some(Stop::Held) | None => return Poll::Ready(Ok(())),
             }
-            // Nothing would be the end.
+            // An empty read would mean end of file.
             if passed > 0 {
                 return Poll::Ready(Ok(()));
             }

@@ -1,11 +1,11 @@
-//! The end of a connection by HTTP/1.1 whose client may still be sending (RFC 9112 section 9.6).
+//! Lingering close of an HTTP/1.1 connection whose client may still be sending (RFC 9112 section 9.6).
 //!
-//! A socket that is closed over unread bytes is reset by the kernel, and what the client has not taken yet of the
-//! response is lost. So what comes is read and thrown away until the client has ended its half, too, or has
-//! acknowledged all of the response and is silent, or goes on for too long all the same.
+//! If a socket is closed with unread input, the kernel sends an RST, and the client may lose the end of the
+//! response. So input is read and discarded until the client closes its half, too, or has acknowledged the whole
+//! response and is silent, or exceeds a limit.
 //!
-//! hyper has ended by then: its buffers and TLS are gone. The connection counts as open until the end, for
-//! the server and for its client's address, and a draining server waits for it, within its limit.
+//! hyper has finished by then: its buffers and the TLS state are freed. The connection counts as open until the end,
+//! for the server and for its client's address, and a draining server waits for it, within its limit.
 
 use std::future::{Future, poll_fn};
 use std::pin::pin;
@@ -19,37 +19,37 @@ use crate::deadlines::{Pace, Progress};
 use crate::socket::{TcpInfo, abandon_on_close, tcp_info};
 use crate::transport::{Spent, Transport};
 
-/// How long a client that has all of the response may go on sending. What it has acknowledged may wait to be
-/// read, and many systems throw that away at a reset. As long as nginx's `lingering_time`.
+/// How long a client that has acknowledged the whole response may go on sending. What it has acknowledged may still
+/// be unread, and many systems discard that on an RST. The same as nginx's `lingering_time`.
 const LINGER: Duration = Duration::from_secs(30);
-/// How long one that may have more to send may be silent then, and not end its half. As long as nginx's `lingering_timeout`.
+/// How long it may be silent then if it may have more to send. The same as nginx's `lingering_timeout`.
 const SILENCE: Duration = Duration::from_secs(5);
-/// Both, while the server drains. As long as by HTTP/2.
+/// Both while the server drains. The same as over HTTP/2.
 const DRAINING: Duration = Duration::from_secs(1);
-/// So much is thrown away. The rest stays with the kernel, which soon lets the client send no more.
+/// Maximum number of bytes discarded. The rest stays in the receive buffer, which soon closes the client's window.
 const MOST: u64 = 256 << 20;
-/// How soon it is looked whether the client has all of the response, for no event tells: not before what has come is
-/// known, ...
+/// When to check first whether the client has acknowledged the whole response, since no event reports it: not before
+/// the input that has arrived is read, ...
 const FIRST_LOOK: Duration = Duration::from_millis(2);
-/// ...then twice as late each time, but at least so often.
+/// ...then at doubled intervals, up to this one.
 const LOOK: Duration = Duration::from_secs(1);
-/// Reads of one connection, then others have a turn.
+/// Reads from one connection before it yields to other tasks.
 const READS: u32 = 16;
 
-/// Where a connection is left when hyper has said all on it.
+/// Where a line leaves its transport after hyper's last output.
 #[derive(Debug, Default)]
 pub(super) struct Leaving(Mutex<Option<Left>>);
 
-/// A connection whose own half has ended.
+/// A connection whose own half is closed.
 #[derive(Debug)]
 pub(super) struct Left {
     spent: Spent,
-    /// Something of the last request was not read.
+    /// Part of the last request was not read.
     is_unread: bool,
 }
 
 impl Leaving {
-    /// Our half has ended.
+    /// Stores a transport whose own half is closed.
     pub(super) fn leave(&self, transport: Transport, is_unread: bool) {
         let left = Left { spent: transport.spend(), is_unread };
         *self.0.lock().unwrap_or_else(PoisonError::into_inner) = Some(left);
@@ -60,21 +60,21 @@ impl Leaving {
     }
 }
 
-/// Why a connection is closed at last.
+/// Why a connection is finally closed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum End {
-    /// The client has all of the response and has ended its half, or the connection failed.
+    /// The client has the whole response and has closed its half, or the connection failed.
     Clients,
-    /// The client has all of the response and is silent, or the server drains.
+    /// The client has the whole response and is silent, or the server drains.
     Quiet,
-    /// The client has all of the response and sends on and on.
+    /// The client has the whole response and keeps sending.
     Limit,
-    /// The client takes the response too slowly. The close is a reset.
+    /// The client receives the response too slowly. The connection is reset.
     Stalled,
 }
 
-/// Reads what still comes on a connection whose own half has ended, and drops it when it has ended. `send`: how
-/// fast the client must take what is on its way to it; `draining`: the server ends.
+/// Reads and discards input on a connection whose own half is closed, and closes it at the end. `send`: the progress
+/// that is required of the client as it receives; `draining`: completes when the server drains.
 pub(super) async fn linger(
     Left { mut spent, is_unread }: Left,
     send: Progress,
@@ -96,11 +96,11 @@ pub(super) async fn linger(
             Some(end) => return end,
             None => {}
         }
-        // What has come counts before the time that has passed.
+        // Input that has arrived precedes timers that have expired.
         tokio::select! {
             biased;
             read = poll_fn(|cx| spent.poll_discard(cx)), if watch.left > 0 && !watch.has_ended => match read {
-                // It may still have to take the response.
+                // The client may still be receiving the response.
                 Ok(0) => watch.on_end(clock::now()),
                 Err(_) => return End::Clients,
                 Ok(count) => watch.on_read(count, clock::now()),
@@ -115,25 +115,25 @@ pub(super) async fn linger(
     }
 }
 
-/// How far the client is.
+/// State of the client.
 #[derive(Debug)]
 struct Watch {
-    /// When the socket is asked next, as long as the client has not acknowledged everything.
+    /// Next check of the socket, while the client has not acknowledged everything.
     look: Instant,
-    /// How long after that again.
+    /// Interval to the check after that.
     wait: Duration,
     pace: Pace,
     stalled: bool,
-    /// Since when the client has all of the response.
+    /// Since when the client has the whole response.
     delivered: Option<Instant>,
     draining: Option<Instant>,
     heard: Instant,
-    /// Something of a request was unread at the end, or has come since. By the time that the client has
-    /// acknowledged the end, what it was sending has come.
+    /// Part of a request was unread at the end, or input has arrived since. When the client has acknowledged the
+    /// FIN, what it was sending has arrived.
     is_sending: bool,
-    /// So many bytes may still be thrown away.
+    /// Bytes that may still be discarded.
     left: u64,
-    /// The client has ended its half.
+    /// The client has closed its half.
     has_ended: bool,
 }
 
@@ -158,7 +158,7 @@ impl Watch {
         self.left = self.left.saturating_sub(count as u64);
     }
 
-    /// Most have taken everything when they end.
+    /// Checks at once: most clients have the whole response when they close.
     fn on_end(&mut self, now: Instant) {
         (self.has_ended, self.look) = (true, now);
     }
@@ -167,7 +167,7 @@ impl Watch {
         self.delivered.is_none() && now >= self.look
     }
 
-    /// Sees how far the client is. Where that cannot be known, it has everything.
+    /// Checks the client's progress. If the kernel does not report it, the response counts as delivered.
     fn look(&mut self, now: Instant, info: Option<TcpInfo>) {
         self.look = now + self.wait;
         self.wait = (self.wait * 2).min(LOOK).min(self.pace.tick());
@@ -177,7 +177,7 @@ impl Watch {
         }
     }
 
-    /// When a client that has everything is let go, as far as is known now.
+    /// Returns when to close the connection of a client that has the whole response, as far as is known now.
     fn limit(&self, delivered: Instant) -> Instant {
         if !self.is_sending {
             return delivered;
@@ -213,9 +213,9 @@ mod tests {
 
     const SEND: Progress = Progress { least: 1024, within: Duration::from_secs(60) };
 
-    /// The server's end of a connection, and the client's. Time stands still from here on.
+    /// Returns the server's end of a connection, and the client's. Time is paused from here on.
     async fn pair() -> (Transport, TcpStream) {
-        // The clock begins when it is asked first, by any test, and cannot show what was before.
+        // The clock's origin is its first use in any test, and it cannot represent earlier times.
         clock::now();
         tokio::time::pause();
         let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
@@ -224,7 +224,7 @@ mod tests {
         (Transport::clear(server.unwrap().0).unwrap(), client.unwrap())
     }
 
-    /// How a connection ends whose half has ended and was acknowledged, and after what time.
+    /// Returns how a connection ends whose own half is closed and acknowledged, and after what time.
     async fn ended(
         mut server: Transport,
         is_unread: bool,
@@ -240,7 +240,7 @@ mod tests {
         (end, since.elapsed())
     }
 
-    /// Not less, and no more than the first look and what timers are late.
+    /// Not before the limit, and after it at most the first check and the timers' delay.
     fn is_about(time: Duration, limit: Duration) -> bool {
         time >= limit && time <= limit + FIRST_LOOK * 2
     }
@@ -274,7 +274,7 @@ mod tests {
             ended = &mut ended => ended,
             () = &mut going_on => panic!("the client cannot go on"),
         };
-        // Time that stands still may run ahead of what is on its way here: silence, at worst.
+        // Paused time may advance before data arrives: silence, at worst.
         let limit = if end == End::Limit { LINGER } else { SILENCE };
         let goes_on = matches!(end, End::Limit | End::Quiet);
         assert!(goes_on && after >= limit, "{end:?} after {after:?}");
@@ -294,7 +294,7 @@ mod tests {
         client.write_all(&[b'x'; 100_000]).await.unwrap();
         drop(client);
         assert_eq!(ended(server, false, std::future::pending()).await.0, End::Clients);
-        // Not even until the next look.
+        // Not even until the next check.
         let now = Instant::from_nanos(0) + LINGER;
         let mut watch = Watch::new(SEND, now, false);
         watch.on_end(now);
@@ -303,14 +303,14 @@ mod tests {
         assert_eq!(watch.end(now), Some(End::Clients));
     }
 
-    /// However long that takes, and also while the server drains: within the drain's own limit.
+    /// However long that takes, also while the server drains: within the drain's own limit.
     #[tokio::test]
     async fn who_has_not_taken_its_response_has_the_time_that_any_response_has() {
         let (server, _client) = pair().await;
         takes_nothing(server).await;
     }
 
-    /// A half that has ended says nothing of the other one.
+    /// A closed half says nothing about the other one.
     #[tokio::test]
     async fn a_client_that_has_ended_and_takes_nothing_counts_until_it_stalls() {
         let (server, mut client) = pair().await;
@@ -336,7 +336,7 @@ mod tests {
         let delivering = TcpInfo { unacked: 1, ..TcpInfo::default() };
         watch.look(at(0), Some(delivering));
         watch.on_read(usize::MAX, at(1));
-        // What is unread does no harm before the close, and that comes when the client has everything.
+        // Unread input does no harm before the close, which follows when the client has the whole response.
         assert_eq!((watch.left, watch.end(at(1))), (0, None));
         watch.look(at(2), Some(TcpInfo::default()));
         assert_eq!(watch.end(at(2)), Some(End::Limit));

@@ -1,23 +1,23 @@
-//! The addresses that a server listens at, each with an id of its own.
+//! The addresses that a server listens at, each with its own id.
 
 use std::net::SocketAddr;
 
-/// An address that a server listens at, from when it is opened until it is closed. No other has this id, and none
-/// that is opened at the same address before or after.
+/// Identifies a listener from when it is opened until it is closed. Ids are unique, even among listeners that are
+/// opened one after another at the same address.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct ListenerId(u64);
 
-/// Where a server listens.
+/// A listener of a server.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Listening {
-    /// Whom to [close](super::Server::close), and what requests that came by it know
+    /// Its id, for [`Server::close`](super::Server::close) and in the requests that arrive through it
     /// ([`ConnectionInfo::listener`](crate::ConnectionInfo::listener)).
     pub id: ListenerId,
-    /// The address, its port filled in.
+    /// The address, with the actual port.
     pub addr: SocketAddr,
 }
 
-/// Gives ids, each once.
+/// Allocates ids.
 #[derive(Debug, Default)]
 pub(super) struct Ids(u64);
 
@@ -29,11 +29,11 @@ impl Ids {
     }
 }
 
-/// What is open.
+/// The open listeners.
 #[derive(Debug, Default)]
 pub(super) struct Open {
     all: Vec<Listening>,
-    /// The same, for those who want addresses only.
+    /// Their addresses, which the API returns as a slice.
     addrs: Vec<SocketAddr>,
 }
 

@@ -1,7 +1,7 @@
-//! The server: listeners, workers, sessions, and the tower service that answers.
+//! The server: listeners, workers, sessions, and the tower service that handles requests.
 //!
 //! Each worker is a thread with its own runtime; a session lives on one of them. Workers share a
-//! registry of sessions, so that a connection that joins a session is handed to its owner.
+//! registry of sessions, so that a connection that joins a session is passed to the session's worker.
 
 mod accept;
 mod answer;
@@ -55,7 +55,7 @@ use roll::Roll;
 use session::Command;
 use worker::{Change, Phase};
 
-/// How long a worker that was stopped may take to notice. One that does not is in a call that blocks.
+/// How long a stopped worker may take to end. After that it is stuck in a blocking call.
 const STUCK: Duration = Duration::from_millis(500);
 
 /// A running server. Dropping it stops it at once; [`Server::shutdown`] lets streams finish.
@@ -65,12 +65,12 @@ pub struct Server {
     ids: listening::Ids,
     phase: watch::Sender<Phase>,
     threads: Vec<JoinHandle<std::io::Result<()>>>,
-    /// To each worker.
+    /// One sender per worker.
     changes: Vec<mpsc::UnboundedSender<Change>>,
     view: ServerView,
 }
 
-/// What can be seen of a server from elsewhere. Cheap to clone; it keeps nothing running.
+/// A handle for a server's statistics and snapshots. Cheap to clone; it does not keep the server running.
 #[derive(Clone, Debug)]
 pub struct ServerView {
     counters: Arc<Counters>,
@@ -78,14 +78,14 @@ pub struct ServerView {
 }
 
 impl ServerView {
-    /// Counters since the start.
+    /// Returns the counters since the start.
     #[must_use]
     pub fn stats(&self) -> Stats {
         self.counters.stats()
     }
 
-    /// A picture of the sessions over HTTP/2. Each session's task is asked; it costs nothing while
-    /// nobody asks. Must be called inside a tokio runtime, any.
+    /// Returns a snapshot of the HTTP/2 sessions, which it requests from each session's task; there is no
+    /// cost without a request. Must be called inside a tokio runtime, any.
     pub async fn sessions(&self) -> Snapshot {
         let mailboxes = self.rolls.iter().flat_map(|roll| roll.all()).collect();
         snapshot::collect(mailboxes, Command::Describe).await
@@ -93,37 +93,37 @@ impl ServerView {
 }
 
 impl Server {
-    /// Describes a server.
+    /// Returns the builder of a server.
     #[must_use]
     pub fn builder() -> ServerBuilder {
         ServerBuilder::default()
     }
 
-    /// The addresses it listens on, in the order in which they were given, ports filled in.
+    /// Returns the addresses of the listeners, in the order in which they were added, with their actual ports.
     #[must_use]
     pub fn local_addrs(&self) -> &[SocketAddr] {
         self.open.addrs()
     }
 
-    /// The same, each with its id.
+    /// Returns the listeners, each with its id.
     #[must_use]
     pub fn listening(&self) -> &[Listening] {
         self.open.all()
     }
 
-    /// Listens at one more address, with TLS. It may be one where the server listens already: what is opened
-    /// first and closed then changes how an address is served, and nobody is turned away.
+    /// Adds a listener with TLS. Its address may already have one: if the new one is opened before the old one is
+    /// closed, the configuration of an address changes without a refused connection.
     ///
     /// # Errors
-    /// An address that cannot be bound.
+    /// The address cannot be bound.
     pub fn listen(&mut self, addr: SocketAddr, tls: &ServerTls) -> Result<Listening, Error> {
         self.open(addr, &Listens::Tls(tls.clone()))
     }
 
-    /// Listens at one more address, without TLS.
+    /// Adds a listener without TLS.
     ///
     /// # Errors
-    /// An address that cannot be bound.
+    /// The address cannot be bound.
     pub fn listen_cleartext(
         &mut self,
         addr: SocketAddr,
@@ -136,14 +136,14 @@ impl Server {
         let id = self.ids.next();
         let (listening, listeners) = builder::bind(id, addr, listens, self.changes.len())?;
         for (worker, listener) in self.changes.iter().zip(listeners) {
-            // A worker that ended is told of at the shutdown.
+            // A worker that has ended is reported by the shutdown.
             drop(worker.send(Change::Open(listener)));
         }
         self.open.add(listening);
         Ok(listening)
     }
 
-    /// Accepts nothing more by one of the [listeners](Self::listening). Connections that came by it stay.
+    /// Closes one of the [listeners](Self::listening). Connections that it has accepted stay open.
     pub fn close(&mut self, id: ListenerId) {
         self.open.remove(id);
         for worker in &self.changes {
@@ -151,14 +151,14 @@ impl Server {
         }
     }
 
-    /// Counters since the start.
+    /// Returns the counters since the start.
     #[must_use]
     pub fn stats(&self) -> Stats {
         self.view.stats()
     }
 
-    /// A picture of the sessions over HTTP/2: their connections, their streams, and what the rules say
-    /// of each. It costs nothing while nobody asks. Must be called inside a tokio runtime, any.
+    /// Returns a snapshot of the HTTP/2 sessions: their connections, their streams, and the rules' verdict on
+    /// each. There is no cost without a request. Must be called inside a tokio runtime, any.
     ///
     /// ```no_run
     /// # async fn run(server: smig::Server) {
@@ -174,23 +174,23 @@ impl Server {
         self.view.sessions().await
     }
 
-    /// What can be seen of it, for somebody else.
+    /// Returns a handle for the server's statistics and snapshots.
     #[must_use]
     pub fn view(&self) -> ServerView {
         self.view.clone()
     }
 
-    /// Stops gracefully: nothing new is accepted, clients are told (GOAWAY), running streams
-    /// finish; what still runs after `limit` is cut. A worker whose handler blocks its thread even then is
-    /// left behind, half a second later; threads that handlers have blocked elsewhere are not waited for.
+    /// Stops gracefully: accepts no more connections, sends GOAWAY to the clients, and lets running streams
+    /// finish; after `limit` the remaining streams are aborted. A worker whose handler still blocks its thread
+    /// half a second later is abandoned; threads that handlers have blocked elsewhere are not waited for.
     ///
     /// # Errors
-    /// A worker that failed.
+    /// A worker failed.
     pub async fn shutdown(mut self, limit: Duration) -> Result<(), Error> {
         self.phase.send_replace(Phase::Draining);
         let threads = std::mem::take(&mut self.threads);
         let (tell, mut told) = oneshot::channel();
-        // A thread of our own: a runtime waits for those that it has lent.
+        // A separate thread, because a runtime waits for its own blocking threads.
         thread::Builder::new()
             .name("smig-end".to_owned())
             .spawn(move || drop(tell.send(join(threads))))

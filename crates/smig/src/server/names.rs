@@ -1,4 +1,4 @@
-//! Which authorities a connection may ask for (RFC 9113 section 9.1.1, RFC 9110 section 7.4).
+//! Authorities that a connection's certificate covers (RFC 9113 section 9.1.1, RFC 9110 section 7.4).
 //!
 //! A client may use one connection for every name that the certificate covers, and for no other: a
 //! request for another name is misdirected (421).
@@ -8,33 +8,33 @@ use rustls::client::verify_server_name;
 use rustls::pki_types::{CertificateDer, ServerName};
 use rustls::server::ParsedCertificate;
 
-/// The names of a server's certificate.
+/// The names in a server's certificate.
 #[derive(Debug)]
 pub(crate) struct CertificateNames(CertificateDer<'static>);
 
 impl CertificateNames {
-    /// The names of `certificate`, if it can be read.
+    /// Creates the names from `certificate`, if it can be parsed.
     pub(super) fn of(certificate: &CertificateDer<'static>) -> Option<Self> {
         ParsedCertificate::try_from(certificate).ok()?;
         Some(Self(certificate.clone()))
     }
 
-    /// The names as they stand in the certificate, wildcards too. They say where to look; whether one is good
-    /// for a host is asked of [`cover`](Self::cover).
+    /// Returns the names as written in the certificate, including wildcards. They are for an index only;
+    /// [`cover`](Self::cover) decides whether the certificate is valid for a host.
     pub(super) fn written(&self) -> Vec<String> {
         let Ok(parsed) = webpki::EndEntityCert::try_from(&self.0) else { return Vec::new() };
         parsed.valid_dns_names().map(str::to_ascii_lowercase).collect()
     }
 
-    /// Whether the certificate is good for `host`.
+    /// Returns whether the certificate is valid for `host`.
     pub(super) fn cover(&self, host: &str) -> bool {
         let Ok(parsed) = ParsedCertificate::try_from(&self.0) else { return true };
         let Ok(name) = ServerName::try_from(host) else { return false };
         verify_server_name(&parsed, &name).is_ok()
     }
 
-    /// Whether a request for `uri` belongs to a connection that asked for `server_name`. One that
-    /// asked for none chose by address: nothing contradicts it.
+    /// Returns whether requests for `authority` may use a connection with the SNI `server_name`. A client that sent
+    /// none chose the server by its address, so any authority is allowed.
     pub(crate) fn allow(&self, server_name: Option<&str>, authority: &Authority) -> bool {
         let Some(server_name) = server_name else { return true };
         let host = host(authority);
@@ -42,7 +42,7 @@ impl CertificateNames {
     }
 }
 
-/// The host without an address's brackets and a name's last dot.
+/// Returns the host, without the brackets of an IPv6 address or the trailing dot of a name.
 fn host(authority: &Authority) -> &str {
     let host = authority.host();
     let host = host.strip_prefix('[').and_then(|h| h.strip_suffix(']')).unwrap_or(host);

@@ -1,6 +1,6 @@
-//! Which session has which AppID, for all workers of a server.
+//! Sessions by AppID, for all workers of a server.
 //!
-//! Touched when a session gets its key, when it ends, and when a connection asks to join.
+//! Accessed when a session gets its key, when it ends, and when a connection requests to join.
 
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
@@ -14,11 +14,11 @@ const SHARDS: usize = 16;
 
 type Shard = FxHashMap<AppId, Arc<Mailbox<Command>>>;
 
-/// Who has the name that a session wants.
+/// Whether a session has got its AppID.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Named {
     This,
-    /// A living session has it: a connection that founds a session and then asks to join, mostly.
+    /// Another open session has it: usually a connection that starts a session and then requests to join.
     NotThis,
 }
 
@@ -27,12 +27,12 @@ pub(super) struct Registry([Mutex<Shard>; SHARDS]);
 
 impl Registry {
     fn shard(&self, app: AppId) -> Option<MutexGuard<'_, Shard>> {
-        // AppIDs are random.
+        // AppIDs are random, so any byte distributes them.
         let index = usize::from(app.to_bytes()[7]) % SHARDS;
         self.0.get(index).map(|shard| shard.lock().unwrap_or_else(PoisonError::into_inner))
     }
 
-    /// Names a session. A living session keeps its name: nobody takes it over.
+    /// Registers a session. An AppID stays with its session until that has ended.
     pub(super) fn insert(&self, app: AppId, mailbox: &Arc<Mailbox<Command>>) -> Named {
         let Some(mut shard) = self.shard(app) else { return Named::NotThis };
         let present = shard.entry(app).or_insert_with(|| Arc::clone(mailbox));
@@ -42,12 +42,12 @@ impl Registry {
         if Arc::ptr_eq(present, mailbox) { Named::This } else { Named::NotThis }
     }
 
-    /// Finds a session's task.
+    /// Returns the mailbox of a session's task.
     pub(super) fn find(&self, app: AppId) -> Option<Arc<Mailbox<Command>>> {
         self.shard(app)?.get(&app).cloned()
     }
 
-    /// Forgets a session, if the name is still its own.
+    /// Removes a session, if the AppID is still its own.
     pub(super) fn remove(&self, app: AppId, mailbox: &Arc<Mailbox<Command>>) {
         let Some(mut shard) = self.shard(app) else { return };
         if shard.get(&app).is_some_and(|present| Arc::ptr_eq(present, mailbox)) {

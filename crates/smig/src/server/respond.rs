@@ -1,4 +1,4 @@
-//! From `http` types to the engine's heads and back (RFC 9110, RFC 9113 section 8).
+//! Converts `http` types to the engine's heads and back (RFC 9110, RFC 9113 section 8).
 
 use std::sync::Arc;
 
@@ -12,7 +12,7 @@ use crate::connection::ConnectionInfo;
 use crate::driver::Turn;
 use crate::stream::{Incoming, Length};
 
-/// A request for the service.
+/// Builds the request for the service.
 pub(super) fn request(
     head: RequestHead,
     body: Incoming,
@@ -47,12 +47,12 @@ pub(super) fn continues(headers: &HeaderMap) -> Continue {
     }
 }
 
-/// The announced length of a message.
+/// Returns the announced length of a message in bytes.
 pub(crate) fn content_length(headers: &HeaderMap) -> Option<u64> {
     headers.get(CONTENT_LENGTH)?.to_str().ok()?.parse().ok()
 }
 
-/// A response's head, ready for the engine, and what its body must be.
+/// A response's head for the engine, and what its body must be.
 pub(super) struct Prepared {
     pub(super) head: ResponseHead,
     pub(super) body: BodyPlan,
@@ -61,20 +61,20 @@ pub(super) struct Prepared {
 /// What follows a response's head.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum BodyPlan {
-    /// Nothing, by the rules of HTTP.
+    /// No body, by the rules of HTTP.
     Forbidden,
-    /// Nothing: the body is empty.
+    /// No body, because it is empty.
     Empty,
     /// The body, of this length.
     Send(Length),
     /// The other direction of a tunnel.
     Tunnel,
-    /// The body is empty though the head announces octets.
+    /// The body is empty although the head announces bytes.
     Short,
 }
 
-/// Completes the head and decides on the body. Fields that HTTP/2 forbids, as services are written for
-/// HTTP/1.1 too, are left out by the engine (RFC 9113 section 8.2.2).
+/// Completes the head, and decides what is sent as the body. Fields that HTTP/2 forbids are removed by the engine
+/// (RFC 9113 section 8.2.2), since services are written for HTTP/1.1, too.
 pub(super) fn prepare<B: Body>(
     parts: response::Parts,
     body: &B,
@@ -126,7 +126,7 @@ fn plan<B: Body>(
     }
 }
 
-/// Refuses a request for a name that this connection does not stand for.
+/// Refuses a request for a name that this connection does not cover.
 pub(super) fn misdirected(turn: &mut Turn<'_>, key: StreamKey) {
     let status = StatusCode::MISDIRECTED_REQUEST;
     let head = ResponseHead { status, headers: HeaderMap::new() };
@@ -136,7 +136,7 @@ pub(super) fn misdirected(turn: &mut Turn<'_>, key: StreamKey) {
     turn.session.release(key);
 }
 
-/// Tells the client to send its body.
+/// Sends 100 (Continue), so that the client sends its body.
 pub(super) fn send_continue(turn: &mut Turn<'_>, key: StreamKey) {
     let head = ResponseHead { status: StatusCode::CONTINUE, headers: HeaderMap::new() };
     if let Err(error) = turn.session.send_informational(key, &head) {

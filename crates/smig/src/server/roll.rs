@@ -1,7 +1,6 @@
-//! The sessions of one worker, in the order in which they came: how the worker, and those who look at
-//! the server, reach them.
+//! The sessions of one worker, in order of their start, for the worker and for snapshots of the server.
 //!
-//! Touched when a session begins and when it ends, by the worker's thread mostly.
+//! Accessed when a session begins and when it ends, mostly by the worker's thread.
 
 use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -23,7 +22,7 @@ impl Roll {
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// A session begins; the number that strikes it out.
+    /// Adds a session. Returns the number by which to remove it.
     pub(super) fn enter(&self, mailbox: &Arc<Mailbox<Command>>) -> usize {
         let mut list = self.lock();
         let number = list.next;
@@ -32,12 +31,12 @@ impl Roll {
         number
     }
 
-    /// A session has ended.
+    /// Removes a session.
     pub(super) fn strike(&self, number: usize) {
         self.lock().sessions.remove(&number);
     }
 
-    /// Every session, the youngest first.
+    /// Returns every session, the youngest first.
     pub(super) fn all(&self) -> Vec<Arc<Mailbox<Command>>> {
         self.lock().sessions.values().rev().map(Arc::clone).collect()
     }

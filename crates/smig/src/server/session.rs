@@ -29,19 +29,19 @@ use crate::observe::{Migration, Observed};
 use crate::snapshot::{self, Asked, Book, MoveCause, Record, StreamName};
 use crate::stream::{Feed, Incoming, Length, Shared};
 
-/// How long a session that nobody uses keeps what the next burst of requests would need again.
+/// How long a session without streams keeps memory that the next burst of requests would need again.
 const LEAN_AFTER: Duration = Duration::from_secs(1);
-/// Places of ended streams that are kept until then.
+/// Maximum number of allocations of ended streams that are kept until then.
 const KEPT_WORK: usize = 32;
 
-/// What a session is asked from outside its task.
+/// Requests to a session from outside its task.
 #[derive(Debug)]
 pub(crate) enum Command {
-    /// A connection, perhaps of another worker, wants to join.
+    /// A connection, possibly of another worker, requests to join.
     Join(Box<Arrival>),
-    /// Finish what runs, take nothing new.
+    /// Finish the running streams, accept no new ones.
     Drain,
-    /// Take a picture of the session.
+    /// Take a snapshot of the session.
     Describe(Asked),
 }
 
@@ -58,31 +58,31 @@ where
     service: S,
     pub(super) slots: Slots<Entry<S, B>>,
     pub(super) by_key: FxHashMap<StreamKey, Slot>,
-    /// Places of ended streams, to be used again.
+    /// Allocations of ended streams, for reuse.
     spare_work: Vec<Place<S, B>>,
     pub(super) app: Option<AppId>,
     pub(super) around: Surroundings,
     /// Interim responses that handlers send.
     pub(super) early: Arc<Early>,
-    /// Streams that the rules watch.
+    /// Streams that the rules track.
     pub(super) watched: Vec<Slot>,
-    /// The worker's number for this session.
+    /// The session's number in the worker's roll.
     number: usize,
     pub(super) book: Book,
-    /// No stream is open since then; `None` while one is.
+    /// Since when no stream is open; `None` while one is.
     idle_since: Option<Instant>,
-    /// It holds more than an idle session should.
+    /// Whether it holds more memory than an idle session should.
     is_fat: bool,
     stage: Stage,
-    /// When to look for request bodies that come too slowly.
+    /// When to check for slow request bodies.
     pub(super) look_at_uploads: Option<Instant>,
 }
 
-/// Whether the session takes requests.
+/// Whether the session accepts requests.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Stage {
     Open,
-    /// GOAWAY was said.
+    /// GOAWAY was sent.
     Ending,
 }
 
@@ -117,26 +117,26 @@ where
         }
     }
 
-    /// Answers somebody who looks.
+    /// Answers a request for a snapshot.
     fn describe(&self, turn: &Turn<'_>, asked: Asked) {
         let find = |key| {
             let exchange = self.slots.get(*self.by_key.get(&key)?)?;
             Some(&exchange.record)
         };
         if let Some(session) = snapshot::session(turn, &self.book, find) {
-            // Who asked may have gone.
+            // The receiver may have been dropped.
             drop(asked.send(Box::new(session)));
         }
     }
 
-    /// Ends the session in order: nothing new, what runs may finish.
+    /// Shuts the session down gracefully: no new streams, running streams may finish.
     fn drain(&mut self, turn: &mut Turn<'_>) {
         self.stage = Stage::Ending;
         self.idle_since = None;
         turn.session.shutdown(turn.now);
     }
 
-    /// Ends a session that nobody used for long.
+    /// Frees memory of a session that is idle, and ends it after the idle timeout.
     fn look_at_idleness(&mut self, turn: &mut Turn<'_>) {
         if self.slots.len() > 0 {
             self.idle_since = None;
@@ -217,7 +217,7 @@ where
             record: Record::begin(turn.now, name),
         });
         self.by_key.insert(key, slot);
-        // It may be over before anybody looks whether the session is idle.
+        // The stream may be closed before idleness is checked again.
         self.idle_since = None;
         self.is_fat = true;
         self.around.on_open(turn.now);
@@ -245,7 +245,7 @@ where
         self.advance(turn, slot);
     }
 
-    /// Gives the request to the service, or parks it until the service is ready.
+    /// Passes the request to the service, or stores it until the service is ready.
     fn begin(&mut self, slot: Slot, request: Request<Incoming>) {
         let Self { service, slots, .. } = self;
         let Some((exchange, waker)) = slots.entry(slot) else { return };
@@ -255,17 +255,17 @@ where
             Ok(Poll::Ready(Ok(()))) => {
                 guarded(|| service.call(request)).map(|future| Work::Handler { future })
             }
-            // The parked copy finds out about errors itself.
+            // The clone is polled again, and gets an error itself.
             Ok(Poll::Ready(Err(_)) | Poll::Pending) => {
                 Ok(Work::Waiting { service: service.clone(), request: Some(request) })
             }
             Err(panicked) => Err(panicked),
         };
-        // After a panic nothing runs: the stream is reset when it is looked at.
+        // After a panic there is no work: the stream is reset when it is polled.
         exchange.work.set(work.unwrap_or(Work::Idle));
     }
 
-    /// Incoming octets of a stream.
+    /// Passes received bytes on to the request's body.
     fn on_readable(&mut self, turn: &mut Turn<'_>, slot: Slot) {
         let Some((exchange, _)) = self.slots.entry(slot) else { return };
         if exchange.inbound == Feed::Open
@@ -277,7 +277,7 @@ where
         self.settle(turn, slot);
     }
 
-    /// Does what the request body's reader asked for.
+    /// Does what the reader of the request body has requested.
     fn on_asked(&mut self, turn: &mut Turn<'_>, slot: Slot) {
         let Some((exchange, _)) = self.slots.entry(slot) else { return };
         let Some(shared) = &exchange.shared else { return };
@@ -310,7 +310,7 @@ where
         self.forget(turn, slot);
     }
 
-    /// Ends a stream that this side cannot complete.
+    /// Resets a stream that this side cannot complete.
     pub(super) fn abort(&mut self, turn: &mut Turn<'_>, slot: Slot, code: ErrorCode) {
         if let Some((exchange, _)) = self.slots.entry(slot) {
             let counters = &self.worker.shared.counters;
@@ -322,13 +322,13 @@ where
         self.forget(turn, slot);
     }
 
-    /// Lets the stream go if nothing more happens on it.
+    /// Releases the stream if nothing more happens on it.
     pub(super) fn settle(&mut self, turn: &mut Turn<'_>, slot: Slot) {
         let Some((exchange, _)) = self.slots.entry(slot) else { return };
-        // What is queued goes out after this, unless the request is cut off: that waits.
+        // After a release the engine still sends what is queued, unless the request is unfinished: that waits.
         let over = match (exchange.inbound, exchange.outbound) {
             (_, Outbound::Open) => false,
-            // While the rules may move it, or somebody looks on, it is watched to the end.
+            // While the rules may migrate it, or there is an observer, it is kept until all is sent.
             (Feed::Ended, Outbound::Ended) => {
                 exchange.tracked.is_none() && !self.worker.shared.looks_on()
             }
@@ -345,7 +345,7 @@ where
         }
     }
 
-    /// Drops everything of a stream, at the engine as well.
+    /// Drops all state of a stream, in the engine as well.
     fn forget(&mut self, turn: &mut Turn<'_>, slot: Slot) {
         let Some(exchange) = self.slots.remove(slot) else { return };
         self.by_key.remove(&exchange.key);
@@ -360,7 +360,7 @@ where
         self.keep(exchange);
     }
 
-    /// Drops the application's part of an exchange, and keeps its place for the next.
+    /// Drops the application's part of an exchange, and keeps the allocation for the next.
     fn keep(&mut self, mut exchange: Entry<S, B>) {
         // A destructor of the application may panic as well.
         if guarded(|| exchange.work.set(Work::Idle)).is_err() {
@@ -471,7 +471,7 @@ where
     }
 
     fn is_done(&self) -> bool {
-        // Who sends a connection after this gets it back, and keeps it.
+        // A connection that is sent after this is returned to its sender, which keeps it.
         self.slots.len() == 0 && self.mailbox.close_if_empty()
     }
 

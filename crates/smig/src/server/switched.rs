@@ -1,4 +1,4 @@
-//! A client's connection that has done with HTTP/1.1 and speaks something else.
+//! A client's connection after its switch from HTTP/1.1 to another protocol.
 
 use std::io;
 use std::pin::Pin;
@@ -10,22 +10,21 @@ use hyper::upgrade::Upgraded;
 
 use super::line::Line;
 
-/// The connection of a client that has changed from HTTP/1.1 to something else, by CONNECT or Upgrade:
-/// what is left of a [`Server`](super::Server)'s request when `hyper::upgrade::on` has given it.
+/// A client's connection that has switched from HTTP/1.1 to another protocol, by CONNECT or Upgrade: the I/O of a
+/// [`Server`](super::Server)'s request after `hyper::upgrade::on`.
 #[derive(Debug)]
 pub struct Switched(Line);
 
 impl Switched {
-    /// Takes it out, with octets that came behind the request. `None` if it is no connection of a
-    /// [`Server`](super::Server).
+    /// Extracts the connection, and the bytes that were read after the request. `None` if it is not a connection
+    /// of a [`Server`](super::Server).
     #[must_use]
     pub fn of(upgraded: Upgraded) -> Option<(Self, Bytes)> {
         let parts = upgraded.downcast::<Line>().ok()?;
         Some((Self(parts.io), parts.read_buf))
     }
 
-    /// Makes the close that follows a TCP reset: the client sees that something is missing. What is
-    /// unsent then is dropped.
+    /// Makes the next close an RST, so that the client detects a truncation. Unsent bytes are then dropped.
     pub fn reset_on_close(&mut self) {
         self.0.reset_on_close();
     }

@@ -1,4 +1,4 @@
-//! What a TLS listener proves itself with: certificates by name, which may be changed while it runs.
+//! TLS configuration of a listener: certificates by name, which may be replaced while it runs.
 
 use std::path::Path;
 use std::sync::{Arc, PoisonError, RwLock};
@@ -14,7 +14,7 @@ use rustls::{RootCertStore, ServerConfig};
 use super::CertificateNames;
 use crate::error::Error;
 
-/// A certificate chain and its key.
+/// A certificate chain and its private key.
 #[derive(Clone, Debug)]
 pub struct Certificate {
     key: Arc<CertifiedKey>,
@@ -22,10 +22,10 @@ pub struct Certificate {
 }
 
 impl Certificate {
-    /// Chain and key in PEM.
+    /// Parses a chain and its key in PEM.
     ///
     /// # Errors
-    /// No certificate, no key, or a key that does not fit.
+    /// There is no certificate or no key, or they do not match.
     pub fn from_pem(certificate: &[u8], key: &[u8]) -> Result<Self, Error> {
         let chain = chain(certificate)?;
         let names = chain.first().and_then(CertificateNames::of).map(Arc::new);
@@ -53,24 +53,24 @@ fn chain(pem: &[u8]) -> Result<Vec<CertificateDer<'static>>, Error> {
     Ok(chain)
 }
 
-/// Whether clients are asked for certificates. The authorities are in PEM.
+/// Whether the server requests certificates of clients. The trusted CAs are in PEM.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub enum ClientCertificates {
-    /// They are not.
+    /// No.
     #[default]
     None,
-    /// Who shows one must have it from these authorities; who shows none is served as well.
+    /// A certificate must be issued by these CAs; clients without one are served as well.
     Optional(Vec<u8>),
-    /// Without one from these authorities there is no connection.
+    /// A certificate issued by these CAs is required for a connection.
     Required(Vec<u8>),
 }
 
-/// What a TLS listener proves itself with. Clones are one and the same: what takes its place
-/// ([`replace`](Self::replace)) does so for all of them.
+/// TLS configuration of a listener. Clones share it: a replacement ([`replace`](Self::replace)) applies to all of
+/// them.
 #[derive(Clone, Debug)]
 pub struct ServerTls(Arc<RwLock<Arc<Material>>>);
 
-/// What one handshake uses.
+/// The configuration of one handshake.
 #[derive(Debug)]
 pub(super) struct Material {
     pub(super) config: Arc<ServerConfig>,
@@ -78,20 +78,20 @@ pub(super) struct Material {
 }
 
 impl Material {
-    /// The names that a connection which asked for `server_name` may ask for; `None` if that is the
-    /// service's to know.
+    /// Returns the certificate names for a connection with the SNI `server_name`; `None` if only the service knows
+    /// them.
     pub(super) fn names(&self, server_name: Option<&str>) -> Option<Arc<CertificateNames>> {
         self.certificates.as_ref()?.choose(server_name)?.names.clone()
     }
 }
 
-/// Certificates, the first of which is shown where none fits. A name is looked up, however many there are.
+/// Certificates, the first of which is the default. A lookup by name takes constant time.
 #[derive(Debug)]
 struct ByName {
     all: Vec<Certificate>,
-    /// The first certificate that has the name.
+    /// The first certificate with the name.
     exact: FxHashMap<String, usize>,
-    /// The first that has a wildcard for what is directly below the name.
+    /// The first certificate with a wildcard directly below the name.
     below: FxHashMap<String, usize>,
 }
 
@@ -110,7 +110,7 @@ impl ByName {
         Self { all, exact, below }
     }
 
-    /// The certificates that may cover a name, the one that was given first before the other.
+    /// Returns the certificates that may cover a name, in the order in which they were given.
     fn candidates(&self, name: &str) -> impl Iterator<Item = &Certificate> {
         let name = name.to_ascii_lowercase();
         let exact = self.exact.get(&name).copied();
@@ -135,10 +135,10 @@ impl ResolvesServerCert for ByName {
 }
 
 impl ServerTls {
-    /// Certificate chain and key from PEM files.
+    /// Reads a certificate chain and its key from PEM files.
     ///
     /// # Errors
-    /// A file that cannot be read, holds no certificate or key, or a key that does not fit.
+    /// A file cannot be read, holds no certificate or key, or they do not match.
     pub fn from_files(certificate: &Path, key: &Path) -> Result<Self, Error> {
         let read = |path: &Path| {
             std::fs::read(path)
@@ -148,20 +148,20 @@ impl ServerTls {
             .map_err(|error| Error::config(format!("{}: {error}", certificate.display())))
     }
 
-    /// Certificate chain and key in PEM.
+    /// Parses a certificate chain and its key in PEM.
     ///
     /// # Errors
-    /// No certificate, no key, or a key that does not fit.
+    /// There is no certificate or no key, or they do not match.
     pub fn from_pem(certificate: &[u8], key: &[u8]) -> Result<Self, Error> {
         let certificate = Certificate::from_pem(certificate, key)?;
         Self::by_name(vec![certificate], &ClientCertificates::None)
     }
 
-    /// Several certificates: a client gets the first that covers the name it asks for (SNI), and the
-    /// first of all if none does or it asks for none.
+    /// Uses several certificates: a client gets the first that covers its SNI, or the first of all if none
+    /// does or if it sends none.
     ///
     /// # Errors
-    /// No certificate, or authorities of clients that cannot be read.
+    /// There is no certificate, or the CAs for clients cannot be parsed.
     pub fn by_name(
         certificates: Vec<Certificate>,
         clients: &ClientCertificates,
@@ -187,17 +187,16 @@ impl ServerTls {
         };
         let certificates = Arc::new(ByName::new(certificates));
         let mut config = builder.with_cert_resolver(Arc::clone(&certificates) as _);
-        // Tickets work on every worker and need no memory. Those of another configuration do not: who
-        // is no longer trusted cannot resume.
+        // Tickets are valid on every worker and need no memory. Another configuration has other ticket keys,
+        // so a client that is no longer trusted cannot resume.
         if let Ok(ticketer) = aws_lc_rs::Ticketer::new() {
             config.ticketer = ticketer;
         }
         Ok(Self::of(config, Some(certificates)))
     }
 
-    /// A configuration of one's own. ALPN is set to h2 and http/1.1 unless it is set; early data is
-    /// switched off (SMIG-4.10/no-early-data). Requests for names that no certificate covers are
-    /// the service's to refuse.
+    /// Uses a custom configuration. ALPN is set to h2 and http/1.1 unless it is set; early data is disabled
+    /// (SMIG-4.10/no-early-data). The service must refuse requests for names that no certificate covers.
     #[must_use]
     pub fn from_rustls(config: ServerConfig) -> Self {
         Self::of(config, None)
@@ -212,8 +211,8 @@ impl ServerTls {
         Self(Arc::new(RwLock::new(Arc::new(material))))
     }
 
-    /// Uses what `other` has, from the next handshake on; returns what was used before. Connections
-    /// that are open stay, and those that join them are let in as before (SMIG-4.5/same-identity).
+    /// Uses the configuration of `other` from the next handshake on; returns the previous one. Open connections
+    /// stay, and others may join them as before (SMIG-4.5/same-identity).
     pub fn replace(&self, other: &Self) -> Self {
         let material = other.current();
         let mut current = self.0.write().unwrap_or_else(PoisonError::into_inner);

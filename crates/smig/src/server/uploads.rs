@@ -1,8 +1,8 @@
-//! Request bodies that come too slowly: a handler that waits for one holds memory and a place among
-//! the open streams.
+//! Time limit for slow request bodies: a handler that waits for one holds memory and a place among the open
+//! streams.
 //!
-//! Counts only while no response has begun: an exchange in both directions may rest as long as it
-//! likes. So may tunnels, and gRPC's calls: a client that streams is not answered before its end.
+//! Applies only before the response begins: an exchange in both directions may idle. So may tunnels and gRPC
+//! calls: the server answers a streaming client only at the end of its stream.
 
 use http::{HeaderMap, Request, Response, Version};
 use http_body::Body;
@@ -17,7 +17,7 @@ use crate::error::BoxError;
 use crate::grpc::is_grpc;
 use crate::stream::{Feed, Incoming};
 
-/// The pace that a request's body is held to, if it is.
+/// Returns the stall clock for a request's body, unless the body may idle.
 pub(super) fn pace(
     deadlines: &Deadlines,
     kind: RequestKind,
@@ -25,7 +25,7 @@ pub(super) fn pace(
     headers: &HeaderMap,
     now: Instant,
 ) -> Option<Pace> {
-    // There are no calls by HTTP/1.1, whatever a head says: its trailers are not theirs.
+    // gRPC is not used over HTTP/1.1, whatever the head says: its trailers are not available there.
     let is_call = version == Version::HTTP_2 && is_grpc(headers);
     let is_free = kind == RequestKind::Connect || is_call;
     (!is_free).then(|| Pace::new(deadlines.body, now))
@@ -39,14 +39,14 @@ where
     B: Body + 'static,
     B::Error: Into<BoxError>,
 {
-    /// A request with a body came.
+    /// Schedules the check for a request with a body.
     pub(super) fn expect_upload(&mut self, now: Instant) {
         if self.look_at_uploads.is_none() {
             self.look_at_uploads = Some(now + self.worker.shared.deadlines.body.tick());
         }
     }
 
-    /// Resets uploads that have made no progress for too long.
+    /// Resets streams whose request body has made too little progress.
     pub(super) fn check_uploads(&mut self, turn: &mut Turn<'_>) {
         if self.look_at_uploads.is_none_or(|at| turn.now < at) {
             return;

@@ -1,5 +1,5 @@
-//! A response's body on its way to hyper, of which the connection knows how far it is, if its end may be the
-//! connection's end.
+//! A response's body on its way to hyper. It reports its state to the connection, if it may be delimited by
+//! close.
 
 use std::pin::Pin;
 use std::sync::Arc;
@@ -12,7 +12,7 @@ use super::line::Asides;
 use super::vigil::Vigil;
 
 pin_project! {
-    /// Tells the connection when it begins, fails, and ends.
+    /// Reports to the connection when it begins, fails and ends.
     pub(super) struct WatchedBody<B> {
         #[pin]
         body: B,
@@ -32,7 +32,7 @@ pin_project! {
 }
 
 impl<B: Body> WatchedBody<B> {
-    /// `line`: the connection that is to know.
+    /// Wraps a body; `line` is the connection to report to, if it needs to know.
     pub(super) fn new(body: B, line: Option<&Arc<Asides>>, vigil: &Arc<Vigil>) -> Self {
         let line = line.filter(|_| !body.is_end_stream()).cloned();
         if let Some(line) = &line {

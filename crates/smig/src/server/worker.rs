@@ -31,7 +31,7 @@ use crate::observe::{Counters, Observed};
 use crate::seldom;
 use crate::stream::Incoming;
 
-/// What all workers of a server share.
+/// State that all workers of a server share.
 #[derive(Debug)]
 pub(super) struct Shared {
     pub(super) registry: Registry,
@@ -50,29 +50,29 @@ pub(super) struct Shared {
 }
 
 impl Shared {
-    /// A client ran into a limit.
+    /// Reports that a client has hit a limit.
     pub(super) fn on_limit(&self, limit: &'static str, peer: Option<SocketAddr>) {
         self.counters.on(&Observed::LimitHit(limit));
         seldom!(warn, limit, limit, ?peer, "limit hit");
     }
 
-    /// This machine or process has no more of something. It is no client's fault, and no server's.
+    /// Reports that this machine or process has run out of a resource, which is not caused by one client or server.
     pub(super) fn on_exhausted(&self, what: &'static str, error: &std::io::Error) {
         self.counters.on(&Observed::LimitHit(what));
         seldom!(error, what, %error, "connections wait to be accepted: {what}");
     }
 
-    /// Whether somebody wants to see streams to their end.
+    /// Returns whether streams must be tracked to their end, for snapshots or an observer.
     pub(super) fn looks_on(&self) -> bool {
         self.describe_streams > 0 || self.counters.is_observed()
     }
 }
 
-/// Where a server is in its life.
+/// State of a server.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Phase {
     Running,
-    /// Nothing new is taken; what runs may finish.
+    /// No new connections; running streams may finish.
     Draining,
     Stopped,
 }
@@ -84,7 +84,7 @@ pub(super) struct Listener {
     pub(super) spec: Arc<ListenerSpec>,
 }
 
-/// What a listening address speaks.
+/// A listening address and its protocol.
 #[derive(Debug)]
 pub(super) struct ListenerSpec {
     pub(super) id: ListenerId,
@@ -92,23 +92,23 @@ pub(super) struct ListenerSpec {
     pub(super) kind: ListenerKind,
 }
 
-/// What a worker does about listeners while it runs.
+/// A change to a running worker's listeners.
 #[derive(Debug)]
 pub(super) enum Change {
     Open(Listener),
     Close(ListenerId),
 }
 
-/// A task that accepts.
+/// A task that accepts connections.
 #[derive(Debug)]
 struct Accepting {
     id: ListenerId,
-    /// Dropped to end it.
+    /// Dropped to end the task.
     close: oneshot::Sender<()>,
     task: JoinHandle<()>,
 }
 
-/// A worker's listeners: those of the beginning, and what changes.
+/// A worker's listeners: the initial ones, and the channel of changes.
 #[derive(Debug)]
 pub(super) struct Doors {
     pub(super) listeners: Vec<Listener>,
@@ -118,7 +118,7 @@ pub(super) struct Doors {
 #[derive(Debug)]
 pub(super) enum ListenerKind {
     Tls(ServerTls),
-    /// Cleartext, and what it is trusted with.
+    /// Cleartext, and its security.
     Clear(Security),
 }
 
@@ -134,11 +134,11 @@ pub(super) struct Worker<S> {
 }
 
 impl<S> Worker<S> {
-    /// Counts a session, and remembers how to reach it.
+    /// Registers a session in the roll.
     pub(super) fn register(&self, mailbox: &Arc<Mailbox<Command>>) -> usize {
         let number = self.roll.enter(mailbox);
         if *self.phase.borrow() != Phase::Running {
-            // It came late: from a handshake, or refused by another session.
+            // It starts late: after a handshake, or refused by another session.
             drop(mailbox.send(Command::Drain));
         }
         number
@@ -150,13 +150,13 @@ impl<S> Worker<S> {
 
     fn drain(&self) {
         for mailbox in self.roll.all() {
-            // A closed mailbox is a session that ends already.
+            // A closed mailbox belongs to a session that is ending already.
             drop(mailbox.send(Command::Drain));
         }
     }
 }
 
-/// What a worker waits for before it ends.
+/// Count of what a worker waits for before it ends.
 #[derive(Debug, Default)]
 struct Running {
     count: AtomicUsize,
@@ -164,7 +164,7 @@ struct Running {
 }
 
 impl Running {
-    /// Waits until nothing is left.
+    /// Waits until the count is zero.
     async fn end(&self) {
         loop {
             let quiet = self.quiet.notified();
@@ -176,7 +176,7 @@ impl Running {
     }
 }
 
-/// Counts a task of the worker, or a connection that was taken over by its handler, while it lives.
+/// Counts a task of the worker, or a connection that a handler has taken over, until it is dropped.
 #[derive(Debug)]
 pub(super) struct Active(Arc<Running>);
 
@@ -195,7 +195,7 @@ impl Drop for Active {
     }
 }
 
-/// Runs a session's task on this thread. `fill` gives it its first connection.
+/// Spawns a session's task on this thread. `fill` adds its first connection.
 pub(super) fn spawn_session<S, B>(
     worker: &Rc<Worker<S>>,
     mut session: Session,
@@ -219,7 +219,7 @@ pub(super) fn spawn_session<S, B>(
     });
 }
 
-/// The body of a worker's thread.
+/// Body of a worker's thread.
 pub(super) fn run<S, B>(
     doors: Doors,
     service: S,
@@ -244,9 +244,9 @@ where
         phase,
     });
     let ended = local.block_on(&runtime, serve(doors, Rc::clone(&worker)));
-    // This ends every task, and with it every connection.
+    // This drops every task, and with it every connection.
     drop(local);
-    // A name that is looked up or a disk that is read may take for ever: nobody waits for those threads.
+    // Blocking threads of the runtime (name resolution, disk) may hang: they are not waited for.
     runtime.shutdown_background();
     ended
 }
@@ -273,7 +273,7 @@ where
         tokio::select! {
             changed = phase.wait_for(|phase| *phase != Phase::Running) => match changed {
                 Ok(_) => break,
-                // A sender that is gone means the same as Stopped.
+                // A dropped sender means the same as Stopped.
                 Err(_) => return Ok(()),
             },
             Some(change) = doors.changes.recv() => match change {
@@ -281,14 +281,14 @@ where
                     Ok(task) => tasks.push(task),
                     Err(error) => tracing::error!(%error, "a listener is not served"),
                 },
-                // Dropping its end tells the task.
+                // Dropping the sender ends the task.
                 Change::Close(id) => tasks.retain(|accepting| accepting.id != id),
             },
         }
     }
     for Accepting { close, task, .. } in tasks {
         drop(close);
-        // One that panicked accepts nothing either.
+        // A task that panicked accepts nothing either.
         drop(task.await);
     }
     worker.drain();

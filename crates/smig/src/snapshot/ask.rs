@@ -1,4 +1,4 @@
-//! Asking many sessions at once, without waiting for long for any.
+//! Requests snapshots from many sessions at once, with one time limit for all.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -9,13 +9,13 @@ use tokio::time::{Instant, timeout_at};
 use super::{SESSIONS_SHOWN, SessionSnapshot, Snapshot};
 use crate::driver::Mailbox;
 
-/// How long an answer may take; a session whose task is not reached in time is left out.
+/// Time limit for all answers; a session whose task does not answer in time is left out.
 const PATIENCE: Duration = Duration::from_secs(1);
 
-/// Where a session's task sends its picture.
+/// Where a session's task sends its snapshot.
 pub(crate) type Asked = oneshot::Sender<Box<SessionSnapshot>>;
 
-/// Asks the sessions behind `mailboxes`, the youngest first.
+/// Requests snapshots of the sessions behind `mailboxes`, which are ordered from the youngest.
 pub(crate) async fn collect<C>(
     mailboxes: Vec<Arc<Mailbox<C>>>,
     ask: impl Fn(Asked) -> C,
@@ -27,7 +27,7 @@ pub(crate) async fn collect<C>(
     let mut answers = Vec::new();
     for mailbox in mailboxes.into_iter().take(SESSIONS_SHOWN) {
         let (sender, answer) = oneshot::channel();
-        // One that takes no more has ended.
+        // A closed mailbox means that the session has ended.
         if mailbox.send(ask(sender)).is_ok() {
             answers.push(answer);
         }
@@ -36,7 +36,7 @@ pub(crate) async fn collect<C>(
     for answer in answers {
         match timeout_at(deadline, answer).await {
             Ok(Ok(session)) => snapshot.sessions.push(*session),
-            // It ended meanwhile, or speaks HTTP/1.1.
+            // The session ended meanwhile, or speaks HTTP/1.1.
             Ok(Err(_)) => {}
             Err(_) => snapshot.not_shown += 1,
         }

@@ -1,4 +1,4 @@
-//! What a session remembers for those who look: its name, and moves that outlive their streams.
+//! Per-session state for snapshots and observers: the session's name, and migrations that outlive their streams.
 
 use std::cell::OnceCell;
 use std::collections::VecDeque;
@@ -9,14 +9,14 @@ use super::{Departure, MoveCause, Record, SessionId, StreamPlace};
 use crate::driver::Turn;
 use crate::entropy;
 
-/// Moves of streams that are over and whose answer is to come, at most.
+/// Maximum number of closed streams whose migration is still unanswered.
 const KEPT: usize = 64;
 
 #[derive(Debug)]
 pub(crate) struct Book {
     id: OnceCell<SessionId>,
     pub(super) born: Instant,
-    /// The last octet may be sent before the answer to the move is there.
+    /// Migrations of closed streams: the last byte may be sent before the migration is answered.
     left: VecDeque<(StreamKey, Departure)>,
 }
 
@@ -25,22 +25,22 @@ impl Book {
         Self { id: OnceCell::new(), born, left: VecDeque::new() }
     }
 
-    /// The session's name, made when somebody wants it.
+    /// Returns the session's name, which is created on first use.
     pub(crate) fn id(&self) -> SessionId {
         *self.id.get_or_init(|| SessionId(u64::from_ne_bytes(entropy::bytes())))
     }
 
-    /// A stream and the connection that it is on.
+    /// Returns a stream and the connection that carries it.
     pub(crate) fn place(&self, turn: &Turn<'_>, stream: StreamKey) -> Option<StreamPlace> {
         Some(self.place_on(stream, turn.session.stream(stream)?.connection))
     }
 
-    /// A stream on this connection.
+    /// Returns a stream on the connection `connection`.
     pub(crate) fn place_on(&self, stream: StreamKey, connection: ConnId) -> StreamPlace {
         StreamPlace { session: self.id(), stream, connection }
     }
 
-    /// A stream is over.
+    /// Records that a stream is closed.
     pub(crate) fn close(&mut self, stream: StreamKey, record: &Record) {
         let Some(departure) = record.departure else { return };
         if self.left.len() == KEPT {
@@ -49,8 +49,8 @@ impl Book {
         self.left.push_back((stream, departure));
     }
 
-    /// A stream has moved: why, and the octets of body that went before, of which this end counted
-    /// `counted` when it learned of the move.
+    /// Records that a stream has migrated. Returns the cause, and the bytes of body before the migration, of
+    /// which this end had counted `counted` when the migration was reported.
     pub(crate) fn moved(
         &mut self,
         stream: StreamKey,
@@ -59,12 +59,12 @@ impl Book {
         counted: u64,
     ) -> (MoveCause, u64) {
         let departure = self.take(stream, record);
-        // A move by the peer may be the answer to an offer, which knew no offset.
+        // A migration by the peer may be the answer to an offer, which has no offset.
         let begun = departure.filter(|_| mover == Mover::Local).and_then(|d| d.offset);
         (departure.map_or(MoveCause::Peer, |d| d.why), begun.unwrap_or(counted))
     }
 
-    /// Nothing comes of a move.
+    /// Records that a migration was declined.
     pub(crate) fn declined(&mut self, stream: StreamKey, record: Option<&mut Record>) {
         self.take(stream, record);
     }

@@ -1,8 +1,8 @@
-//! What can be seen of sessions while they run: pictures for people, taken when somebody asks.
+//! Snapshots of running sessions, for operators, taken on request.
 //!
-//! Each session's own task takes its picture, between two turns of its work: nothing is shared and
-//! nothing is counted for it. Only what a stream is about must be remembered from its beginning, and
-//! that is off unless it is wanted.
+//! Each session's own task takes its snapshot between two turns: nothing is shared, and nothing is counted
+//! for it. Only the names of streams must be recorded when they are opened, and that is off unless it is
+//! enabled.
 
 mod ask;
 mod book;
@@ -23,18 +23,18 @@ pub(crate) use take::session;
 
 use crate::observe::Ends;
 
-/// Sessions in a [`Snapshot`] at most; the youngest are shown.
+/// Maximum number of sessions in a [`Snapshot`]; the youngest are shown.
 pub const SESSIONS_SHOWN: usize = 256;
-/// Streams of a session in a [`Snapshot`] at most.
+/// Maximum number of streams per session in a [`Snapshot`].
 pub const STREAMS_SHOWN: usize = 256;
 
-/// The sessions of a server or a client, as they were a moment ago.
+/// The sessions of a server or a client at one moment.
 #[derive(Clone, Debug, Default, PartialEq)]
 #[non_exhaustive]
 pub struct Snapshot {
-    /// Sessions over HTTP/2, at most [`SESSIONS_SHOWN`].
+    /// HTTP/2 sessions, at most [`SESSIONS_SHOWN`].
     pub sessions: Vec<SessionSnapshot>,
-    /// How many more there are, or did not answer within a second.
+    /// Number of sessions that are not shown, or did not answer within a second.
     pub not_shown: usize,
 }
 
@@ -44,11 +44,11 @@ pub struct Snapshot {
 pub struct SessionSnapshot {
     /// Its name in snapshots and events.
     pub id: SessionId,
-    /// The other end of its first connection that is open.
+    /// The peer's address on the oldest connection that is open.
     pub peer: SocketAddr,
-    /// Whether both ends speak SMig: its streams can move.
+    /// Whether both ends support SMig, so that streams can migrate.
     pub migrates: bool,
-    /// Since it began.
+    /// Time since it began.
     pub age: Duration,
     /// Its connections, the oldest first.
     pub connections: Vec<ConnectionSnapshot>,
@@ -58,7 +58,7 @@ pub struct SessionSnapshot {
     pub open_streams: usize,
 }
 
-/// One connection. What TCP does not tell is zero or `None`.
+/// One connection. Values that TCP does not report are zero or `None`.
 #[derive(Clone, Debug, PartialEq)]
 #[non_exhaustive]
 pub struct ConnectionSnapshot {
@@ -70,23 +70,23 @@ pub struct ConnectionSnapshot {
     pub ends: Ends,
     /// Smoothed round-trip time.
     pub rtt: Duration,
-    /// The shortest round-trip time seen lately.
+    /// Minimum round-trip time, over the kernel's window.
     pub min_rtt: Duration,
-    /// The congestion window, octets.
+    /// The congestion window, bytes.
     pub congestion_window: u64,
-    /// Octets sent and not acknowledged.
+    /// Bytes in flight: sent and not acknowledged.
     pub in_flight: u64,
-    /// Octets framed and not sent yet: in this process and in the socket.
+    /// Bytes framed and not sent yet, in this process and in the socket.
     pub unsent: u64,
-    /// What TCP says that the path delivers, octets a second.
+    /// The delivery rate that TCP reports, bytes per second.
     pub delivery_rate: Option<u64>,
-    /// The bound on its rate that is set now, octets a second.
+    /// The pacing limit that is set now, bytes per second.
     pub pacing_cap: Option<u64>,
-    /// Octets of bodies sent.
+    /// Bytes of bodies sent.
     pub sent: u64,
-    /// Octets of bodies received.
+    /// Bytes of bodies received.
     pub received: u64,
-    /// Streams on it.
+    /// Number of streams on it.
     pub streams: usize,
 }
 
@@ -94,28 +94,28 @@ pub struct ConnectionSnapshot {
 #[derive(Clone, Debug, PartialEq)]
 #[non_exhaustive]
 pub struct StreamSnapshot {
-    /// Its name in the session, for as long as it lives.
+    /// Identifies it within the session.
     pub key: StreamKey,
-    /// What it is about, if that is remembered (`describe_streams` of the builders).
+    /// The request that it carries, if names are recorded (`describe_streams` of the builders).
     pub name: Option<StreamName>,
     /// The connection that carries it.
     pub connection: ConnId,
-    /// Octets of body sent.
+    /// Bytes of body sent.
     pub sent: u64,
-    /// Octets of body queued behind these.
+    /// Bytes of body queued behind these.
     pub queued: u64,
-    /// Octets of body received.
+    /// Bytes of body received.
     pub received: u64,
-    /// The announced length of the longer body, if any.
+    /// The announced length of the longer body in bytes, if any.
     pub length: Option<u64>,
-    /// Since it was opened; `None` if nothing is left of it but octets to be sent, and nobody looked
-    /// from its beginning.
+    /// Time since it was opened; `None` if only output is left of it, and streams were not recorded from
+    /// their beginning.
     pub age: Option<Duration>,
-    /// How often it moved.
+    /// Number of its migrations.
     pub moves: u8,
-    /// Whether a move or an offer of it is not answered yet.
+    /// Whether a migration or an offer of it is unanswered.
     pub moving: bool,
-    /// What the rules said last; `None` if they do not watch it: it is small, or they are off.
+    /// The last verdict of the rules; `None` if they do not track it: it is small, or they are off.
     pub verdict: Option<Verdict>,
 }
 
@@ -125,14 +125,14 @@ pub struct StreamSnapshot {
 pub enum ConnectionRole {
     /// New streams start here.
     Interactive,
-    /// Big transfers moved here.
+    /// Large transfers migrated here.
     Bulk,
-    /// It is ready for a stream that moves.
+    /// A spare, ready for a stream that migrates.
     Spare,
 }
 
 impl ConnectionRole {
-    /// One word.
+    /// Returns the role as one word.
     #[must_use]
     pub const fn as_str(self) -> &'static str {
         match self {
@@ -143,8 +143,8 @@ impl ConnectionRole {
     }
 }
 
-/// A session's name in snapshots and events: random, made when it is first asked for, and of no use to
-/// anybody else. It is not the AppID, which peers prove to know.
+/// A session's name in snapshots and events: random, created on first use, and of no other use. It is not
+/// the AppID, which peers prove to know.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct SessionId(u64);
 
@@ -160,8 +160,8 @@ impl fmt::Debug for SessionId {
     }
 }
 
-/// A stream and where it is. A server that has an observer gives it to its service with each request by
-/// HTTP/2 (`http::Request::extensions`), so that what is observed later can be told of that request.
+/// A stream and where it is. A server that has an observer adds it to each HTTP/2 request
+/// (`http::Request::extensions`), so that later events can be related to the request.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct StreamPlace {
     /// Its session.

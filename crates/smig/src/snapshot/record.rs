@@ -1,4 +1,4 @@
-//! What is remembered of a stream for those who look: its beginning, its name, why it moves.
+//! Per-stream state for snapshots and observers: its beginning, its name, why it migrates.
 
 use std::fmt;
 
@@ -6,7 +6,7 @@ use http::{Method, Uri};
 use smig_proto::Instant;
 use smig_proto::policy::{MoveReason, StayReason};
 
-/// What a stream is about, each part cut at the length that was set.
+/// The request that a stream carries, each part truncated at the configured length.
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct StreamName {
@@ -19,13 +19,13 @@ pub struct StreamName {
 }
 
 impl StreamName {
-    /// Names a request; nothing with a limit of zero.
+    /// Names a request; `None` with a limit of zero.
     pub(crate) fn of(method: &Method, uri: &Uri, limit: usize) -> Option<Box<Self>> {
         if limit == 0 {
             return None;
         }
         let authority = uri.authority().map_or("", http::uri::Authority::as_str);
-        // Passwords stay out of it.
+        // Drop the userinfo, which may hold a password.
         let authority = authority.rsplit_once('@').map_or(authority, |(_, host)| host);
         Some(Box::new(Self {
             method: cut(method.as_str(), limit),
@@ -35,7 +35,7 @@ impl StreamName {
     }
 }
 
-/// At most `limit` octets of a text; what is missing shows.
+/// Truncates a text to at most `limit` bytes, and marks a truncation.
 fn cut(text: &str, limit: usize) -> Box<str> {
     if text.len() <= limit {
         return text.into();
@@ -44,17 +44,17 @@ fn cut(text: &str, limit: usize) -> Box<str> {
     format!("{}…", text.get(..end).unwrap_or_default()).into()
 }
 
-/// What the rules said of a stream the last time that they were asked.
+/// The last verdict of the rules on a stream.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 #[non_exhaustive]
 pub enum Verdict {
     /// It stays.
     Stays(StayReason),
-    /// It moves to a spare connection.
+    /// It migrates to a spare.
     Moves(MoveReason),
-    /// It is to move; the client was asked to open a connection for it.
+    /// It is to migrate, which was offered to the client, since there is no spare.
     Offered(MoveReason),
-    /// It is to move, and no connection takes it now.
+    /// It is to migrate, and no connection is available for it.
     Waits(MoveReason),
 }
 
@@ -70,13 +70,13 @@ impl fmt::Display for Verdict {
     }
 }
 
-/// Why a stream moved.
+/// Why a stream migrated.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 #[non_exhaustive]
 pub enum MoveCause {
     /// The rules of this end.
     Policy(MoveReason),
-    /// The application asked for it.
+    /// The application requested it.
     Asked,
     /// It reached an offset of [`MoveMode::At`](crate::MoveMode::At).
     Offset,
@@ -95,21 +95,21 @@ impl fmt::Display for MoveCause {
     }
 }
 
-/// A stream's record.
+/// Per-stream state.
 #[derive(Debug)]
 pub(crate) struct Record {
     pub(crate) opened: Instant,
     pub(crate) name: Option<Box<StreamName>>,
     pub(crate) verdict: Option<Verdict>,
-    /// A move that was begun or offered.
+    /// A migration that was started or offered.
     pub(crate) departure: Option<Departure>,
 }
 
-/// A move that is not seen to be done yet.
+/// A migration that is not known to be complete.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Departure {
     pub(crate) why: MoveCause,
-    /// Octets of body of both directions before it; not known of an offer.
+    /// Bytes of body of both directions before it; `None` for an offer.
     pub(crate) offset: Option<u64>,
 }
 
@@ -118,7 +118,7 @@ impl Record {
         Self { opened, name, verdict: None, departure: None }
     }
 
-    /// Notes what the rules said; returns it if it is new.
+    /// Records a verdict; returns it if it is new.
     pub(crate) fn judge(&mut self, verdict: Verdict) -> Option<Verdict> {
         let new = self.verdict.replace(verdict) != Some(verdict);
         new.then_some(verdict)

@@ -1,4 +1,4 @@
-//! Taking the picture of one session, on its task.
+//! Takes the snapshot of one session, on its task.
 
 use smig_proto::{ConnId, ConnectionView, Instant, StreamKey, StreamView};
 
@@ -8,7 +8,7 @@ use super::{
 };
 use crate::driver::Turn;
 
-/// The session as it is now; `find` finds the records of its streams. `None` if no connection is open.
+/// Returns a snapshot of the session; `find` returns the records of its streams. `None` if no connection is open.
 pub(crate) fn session<'a>(
     turn: &Turn<'_>,
     book: &Book,
@@ -28,7 +28,7 @@ pub(crate) fn session<'a>(
     })
 }
 
-/// The session's connections.
+/// Returns the session's connections.
 fn connections(turn: &Turn<'_>) -> Vec<ConnectionSnapshot> {
     let interactive = |conn: &ConnectionView| conn.role == smig_proto::ConnectionRole::Interactive;
     let primary = turn.session.connections().find(interactive).map(|conn| conn.id);

@@ -1,7 +1,7 @@
-//! What the kernel is told about a connection, by the role that the connection plays.
+//! Socket options of a connection, by its role.
 //!
-//! Owns the choice of socket options; never fails a connection because the kernel lacks one: an
-//! option that cannot be set is logged once a process and left alone.
+//! Chooses the options; never fails a connection because the kernel lacks one: an option that cannot be set
+//! is logged once per process and skipped.
 
 mod options;
 mod sys;
@@ -15,29 +15,29 @@ pub(crate) use options::{
     abandon_on_close, apply, set_not_sent_low_water, set_pacing_rate, tcp_info,
 };
 
-/// Socket options of one role. What is `None` stays at the system's default.
+/// Socket options of one role. `None` keeps the system's default.
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct SocketOptions {
-    /// TCP_NOTSENT_LOWAT, octets: how much may wait unsent in the kernel, where it can no longer be
+    /// TCP_NOTSENT_LOWAT, bytes: how much may wait unsent in the kernel, where it can no longer be
     /// reordered.
     pub not_sent_low_water: Option<u32>,
     /// TCP_CONGESTION, such as `bbr`.
     pub congestion_control: Option<String>,
-    /// SO_MAX_PACING_RATE, octets a second.
+    /// SO_MAX_PACING_RATE, bytes per second.
     pub pacing_rate: Option<u64>,
     /// The DSCP mark.
     pub mark: Mark,
-    /// How long a peer may acknowledge nothing until the connection is given up (TCP keep-alive and
-    /// TCP_USER_TIMEOUT). That is also how long it may leave its receive buffer full.
+    /// How long a peer may acknowledge nothing before the connection is closed (TCP keepalive and
+    /// TCP_USER_TIMEOUT). It also limits how long the peer's receive buffer may stay full.
     pub dead_after: Option<Duration>,
-    /// How long a peer may be silent, half of it before it is asked whether it is there (TCP keep-alive).
-    /// One that answers and reads nothing is left alone, unlike by `dead_after`, which goes before.
+    /// How long a peer may be silent, with keepalive probes in the second half of that time. Unlike with
+    /// `dead_after`, which takes precedence, a peer that acknowledges and reads nothing is kept.
     pub silent_for: Option<Duration>,
 }
 
 impl SocketOptions {
-    /// For connections that carry what people wait for.
+    /// For connections that carry what users wait for.
     #[must_use]
     pub const fn interactive() -> Self {
         Self {
@@ -50,7 +50,7 @@ impl SocketOptions {
         }
     }
 
-    /// For connections that carry big transfers: they yield to others on the path.
+    /// For connections that carry large transfers: they yield to others on the path.
     #[must_use]
     pub fn bulk() -> Self {
         Self { mark: Mark::LowerEffort, ..Self::interactive() }
@@ -62,28 +62,28 @@ impl SocketOptions {
 pub enum Mark {
     /// Best effort.
     Default,
-    /// Lower effort (RFC 8622): networks that know it let other traffic go first.
+    /// Lower effort (RFC 8622): networks that support it forward other traffic first.
     LowerEffort,
 }
 
-/// How fast a connection sends, as the kernel measured it.
+/// The state of a connection's path, as the kernel measured it.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub(crate) struct PathSample {
-    /// Delivery rate, octets a second, if the kernel has measured one.
+    /// Delivery rate in bytes per second, if the kernel has measured one.
     pub(crate) delivery_rate: Option<u64>,
     /// Smoothed round-trip time.
     pub(crate) rtt: Duration,
-    /// How far single round trips are from it, on average.
+    /// Mean deviation of the round-trip time.
     pub(crate) deviation: Duration,
-    /// Least round-trip time seen lately.
+    /// Minimum round-trip time, over the kernel's window.
     pub(crate) min_rtt: Duration,
-    /// Octets in the socket that were never sent.
+    /// Bytes in the socket that were never sent.
     pub(crate) not_sent: u32,
-    /// Octets sent of which nothing was heard.
+    /// Bytes in flight: sent, and neither acknowledged nor SACKed.
     pub(crate) in_flight: u64,
-    /// Octets acknowledged so far, also those behind a gap.
+    /// Bytes acknowledged so far, including those SACKed.
     pub(crate) acknowledged: u64,
-    /// Octets in a full packet.
+    /// Bytes in a full packet.
     pub(crate) packet: u32,
 }
 

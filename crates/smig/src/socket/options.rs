@@ -1,4 +1,4 @@
-//! Setting and reading options, with every failure tolerated.
+//! Setting and reading socket options. Failures are tolerated.
 
 use std::io;
 use std::os::fd::AsFd;
@@ -10,7 +10,7 @@ use tokio::net::TcpStream;
 
 use super::{Mark, SocketOptions, TcpInfo, sys};
 
-/// The lower-effort code point (RFC 8622 section 3), in the place of the DSCP in the TOS octet.
+/// The lower-effort code point (RFC 8622 section 3), at the position of the DSCP in the TOS byte.
 const LOWER_EFFORT: u32 = 0b00_0001 << 2;
 
 /// Applies a role's options.
@@ -48,37 +48,37 @@ pub(crate) fn apply(tcp: &TcpStream, options: &SocketOptions) {
     MARK.check(if is_v4 { socket.set_tos_v4(tos) } else { socket.set_tclass_v6(tos) });
 }
 
-/// Has the kernel ask a silent peer, and give up one that does not answer.
+/// Enables keepalive, so that the kernel probes a silent peer, and closes the connection if it does not answer.
 fn set_keep_alive(socket: &SockRef<'_>, limit: Duration) {
     static KEEPALIVE: Once = Once::new("SO_KEEPALIVE");
 
-    // Half of the time it rests, in the other half it is asked.
+    // Idle for half of the limit, then probes in the other half.
     let second = Duration::from_secs(1);
     let (rest, interval) = ((limit / 2).max(second), (limit / 8).max(second));
     let keepalive = TcpKeepalive::new().with_time(rest).with_interval(interval).with_retries(4);
     KEEPALIVE.check(socket.set_tcp_keepalive(&keepalive));
 }
 
-/// Sets TCP_NOTSENT_LOWAT, octets.
+/// Sets TCP_NOTSENT_LOWAT, bytes.
 pub(crate) fn set_not_sent_low_water(tcp: &TcpStream, octets: u32) {
     static LOW_WATER: Once = Once::new("TCP_NOTSENT_LOWAT");
     LOW_WATER.check(SockRef::from(tcp).set_tcp_notsent_lowat(octets));
 }
 
-/// Sets SO_MAX_PACING_RATE, octets a second.
+/// Sets SO_MAX_PACING_RATE, bytes per second.
 pub(crate) fn set_pacing_rate(tcp: &TcpStream, rate: u64) {
     static PACING: Once = Once::new("SO_MAX_PACING_RATE");
     PACING.check(sys::set_max_pacing_rate(tcp.as_fd(), rate));
 }
 
-/// Makes the coming close a TCP reset that drops what is unsent and unread: what a cancelled
-/// stream's tail costs otherwise (spec/smig.md section 8).
+/// Makes the next close an RST that drops what is unsent and unread: otherwise the rest of a cancelled stream
+/// would still be sent (spec/smig.md section 8).
 pub(crate) fn abandon_on_close(tcp: &TcpStream) {
     static LINGER: Once = Once::new("SO_LINGER");
     LINGER.check(SockRef::from(tcp).set_linger(Some(Duration::ZERO)));
 }
 
-/// What the kernel knows of the path.
+/// Returns what the kernel knows of the path.
 pub(crate) fn tcp_info(tcp: &TcpStream) -> Option<TcpInfo> {
     static INFO: Once = Once::new("TCP_INFO");
     let info = sys::tcp_info(tcp.as_fd());
@@ -91,7 +91,7 @@ pub(crate) fn tcp_info(tcp: &TcpStream) -> Option<TcpInfo> {
     }
 }
 
-/// An option whose failure is logged the first time only.
+/// An option whose failure is logged only the first time.
 struct Once {
     name: &'static str,
     logged: AtomicBool,
@@ -139,7 +139,7 @@ mod tests {
         assert_eq!(socket.tcp_user_timeout().unwrap(), options.dead_after);
     }
 
-    /// A peer that pauses leaves its receive buffer full: TCP_USER_TIMEOUT counts that as death.
+    /// A peer that pauses leaves its receive buffer full, which TCP_USER_TIMEOUT counts as dead.
     #[tokio::test]
     async fn who_may_pause_is_asked_and_has_no_other_limit() {
         let (client, _server) = pair().await;

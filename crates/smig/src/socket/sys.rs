@@ -1,19 +1,19 @@
 //! The system calls that no safe crate wraps. The only unsafe code of this crate.
 //!
-//! Each function is safe to call with any descriptor: the kernel answers a wrong one with an error.
+//! Each function is safe to call with any descriptor: for a wrong one the kernel returns an error.
 
 use std::io;
 use std::os::fd::{AsRawFd, BorrowedFd};
 
 use super::TcpInfo;
 
-/// TCP_INFO of a socket; what a shorter kernel structure lacks is zero.
+/// Returns TCP_INFO of a socket; fields that the kernel's structure lacks are zero.
 #[expect(unsafe_code, reason = "getsockopt into a plain structure of integers")]
 pub(super) fn tcp_info(fd: BorrowedFd<'_>) -> io::Result<TcpInfo> {
     let mut info = TcpInfo::default();
     let mut len = size_of::<TcpInfo>() as libc::socklen_t;
-    // SAFETY: the buffer is `len` octets long, lives across the call, and every bit pattern is a
-    // valid TcpInfo. The kernel writes at most `len` octets.
+    // SAFETY: the buffer is `len` bytes long, lives across the call, and every bit pattern is a
+    // valid TcpInfo. The kernel writes at most `len` bytes.
     let result = unsafe {
         libc::getsockopt(
             fd.as_raw_fd(),
@@ -26,7 +26,7 @@ pub(super) fn tcp_info(fd: BorrowedFd<'_>) -> io::Result<TcpInfo> {
     if result == 0 { Ok(info) } else { Err(io::Error::last_os_error()) }
 }
 
-/// Sets SO_MAX_PACING_RATE, octets a second.
+/// Sets SO_MAX_PACING_RATE, bytes per second.
 #[expect(unsafe_code, reason = "setsockopt with an integer")]
 pub(super) fn set_max_pacing_rate(fd: BorrowedFd<'_>, rate: u64) -> io::Result<()> {
     // SAFETY: the value lives across the call and its size is given.

@@ -1,7 +1,7 @@
 //! The kernel's `struct tcp_info`, as far as this project reads it.
 
-/// `struct tcp_info` of Linux up to `tcpi_delivery_rate`. A kernel that knows a shorter one leaves
-/// the rest zero. The names are tcp(7)'s without their prefix.
+/// `struct tcp_info` of Linux up to `tcpi_delivery_rate`. A kernel with a shorter one leaves the rest
+/// zero. The names are those of tcp(7) without their prefix.
 #[repr(C)]
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct TcpInfo {
@@ -11,7 +11,7 @@ pub(crate) struct TcpInfo {
     pub(crate) probes: u8,
     pub(crate) backoff: u8,
     pub(crate) options: u8,
-    /// Send scale (low four bits) and receive scale.
+    /// Send window scale (low four bits) and receive window scale.
     pub(crate) window_scales: u8,
     /// Bit 0: the delivery rate was limited by the application.
     pub(crate) delivery_rate_app_limited: u8,
@@ -46,18 +46,18 @@ pub(crate) struct TcpInfo {
     pub(crate) bytes_received: u64,
     pub(crate) segs_out: u32,
     pub(crate) segs_in: u32,
-    /// Octets written and not yet sent for the first time.
+    /// Bytes written and not yet sent for the first time.
     pub(crate) not_sent_bytes: u32,
-    /// Least round-trip time, microseconds.
+    /// Minimum round-trip time, microseconds.
     pub(crate) min_rtt: u32,
     pub(crate) data_segs_in: u32,
     pub(crate) data_segs_out: u32,
-    /// Octets a second, most recent sample.
+    /// Bytes per second, most recent sample.
     pub(crate) delivery_rate: u64,
 }
 
 impl TcpInfo {
-    /// Whether anything that was written is not acknowledged yet.
+    /// Returns whether anything that was written is not acknowledged yet.
     pub(crate) const fn is_delivering(&self) -> bool {
         self.unacked > 0 || self.not_sent_bytes > 0
     }

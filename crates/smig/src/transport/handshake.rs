@@ -1,4 +1,4 @@
-//! The TLS handshake of either side.
+//! TLS handshakes of servers and clients.
 
 use std::future::poll_fn;
 use std::io;
@@ -12,13 +12,13 @@ use tokio::net::TcpStream;
 use super::tls_io::Socket;
 use super::{Channel, Transport, invalid};
 
-/// Serves a handshake. The caller bounds its time.
+/// Performs a server's handshake. The caller sets the time limit.
 pub(crate) async fn accept(tcp: TcpStream, config: Arc<ServerConfig>) -> io::Result<Transport> {
     let tls = ServerConnection::new(config).map_err(invalid)?;
     shake(tcp, Tls::Server(tls)).await
 }
 
-/// Starts a handshake with `name`. The caller bounds its time.
+/// Performs a client's handshake with the server `name`. The caller sets the time limit.
 pub(crate) async fn connect(
     tcp: TcpStream,
     config: Arc<ClientConfig>,
@@ -29,7 +29,7 @@ pub(crate) async fn connect(
 }
 
 async fn shake(mut tcp: TcpStream, mut tls: Tls) -> io::Result<Transport> {
-    // What the engine hands over is bounded by the driver, not by rustls.
+    // The driver limits what the engine writes, not rustls.
     tls.set_buffer_limit(None);
     poll_fn(|cx| poll_shake(&mut tcp, &mut tls, cx)).await?;
     let mut transport = Transport::new(tcp, Channel::Tls(Box::new(tls)))?;
@@ -57,7 +57,7 @@ fn poll_shake(tcp: &mut TcpStream, tls: &mut Tls, cx: &mut Context<'_>) -> Poll<
             Err(error) => return Poll::Ready(Err(error)),
         }
         if let Err(error) = tls.process_new_packets() {
-            // The alert tells the peer what was wrong; if it cannot be sent, nobody is told.
+            // The alert tells the peer what was wrong; an error in sending it is ignored.
             let _ = tls.write_tls(&mut Socket::new(tcp, cx));
             return Poll::Ready(Err(invalid(error)));
         }

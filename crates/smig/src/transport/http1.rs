@@ -1,4 +1,4 @@
-//! A transport as hyper's I/O, for peers that speak HTTP/1.1.
+//! [`Transport`] as hyper's I/O, for peers that speak HTTP/1.1.
 
 use std::io;
 use std::pin::Pin;
@@ -11,25 +11,25 @@ use tokio::io::AsyncWrite as _;
 
 use super::{Channel, Received, Transport};
 
-/// Octets that may be sealed and unsent before a writer has to wait.
+/// Bytes that one write may seal before the socket has to take them.
 const MAX_SEALED: usize = 64 << 10;
 
 impl Transport {
-    /// Waits for input; there is none when the peer sends no more.
+    /// Waits for input; returns none when the peer has closed its half.
     pub(crate) fn poll_input(&mut self, cx: &mut Context<'_>) -> Poll<io::Result<&[u8]>> {
         while self.input.is_empty() && !self.said_goodbye {
             if ready!(self.poll_receive(cx))? == Received::End {
                 break;
             }
         }
-        // What goes on until the connection's end must not seem whole (RFC 9112 section 9.8).
+        // A body that is delimited by close must not appear complete after a truncation (RFC 9112 section 9.8).
         if self.input.is_empty() && self.is_cut() {
             return Poll::Ready(Err(io::ErrorKind::UnexpectedEof.into()));
         }
         Poll::Ready(Ok(&self.input))
     }
 
-    /// Gives the first bytes of the input, of which there are so many.
+    /// Moves the first `count` bytes of the input to `buf`.
     pub(crate) fn give(&mut self, count: usize, buf: &mut ReadBufCursor<'_>) {
         buf.put_slice(self.input.get(..count).unwrap_or_default());
         self.input.advance(count);
@@ -64,7 +64,7 @@ impl Write for Transport {
         let Channel::Tls(tls) = &mut this.channel else { return Poll::Ready(Ok(0)) };
         let buf = buf.get(..buf.len().min(MAX_SEALED)).unwrap_or(buf);
         let written = tls.writer().write(buf)?;
-        // The records wait for the next write or flush if the socket is full now.
+        // If the socket is full now, the records wait for the next write or flush.
         if let Poll::Ready(Err(error)) = this.poll_sealed(cx) {
             return Poll::Ready(Err(error));
         }

@@ -1,8 +1,8 @@
-//! One TCP connection with its TLS state: octets in, octets out.
+//! One TCP connection with its TLS state: bytes in, bytes out.
 //!
-//! Owns the socket, the rustls connection and the decrypted input that the engine has not taken
-//! yet. Knows nothing of HTTP. Holds no buffer while idle: what is read passes through one buffer
-//! a thread, and output is sealed at the last moment, when the socket can take it.
+//! Owns the socket, the rustls connection and the decrypted input that the engine has not taken yet. Knows
+//! nothing of HTTP. Holds no buffer while idle: input passes through one buffer per thread, and output is
+//! sealed at the last moment, when the socket can take it.
 
 mod handshake;
 mod http1;
@@ -29,25 +29,25 @@ use crate::entropy;
 use crate::observe::Ends;
 use tls_io::Socket;
 
-/// Slices given to one write call. More than a turn's frames make.
+/// Maximum number of slices per write call: more than the frames of a turn.
 const MAX_SLICES: usize = 64;
 
-/// What a read brought.
+/// Result of a read.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Received {
-    /// Something was added to the input, or TLS made progress.
+    /// Input was added, or TLS made progress.
     Progress,
-    /// The peer will send no more.
+    /// The peer has closed its half.
     End,
 }
 
-/// A TCP connection with or without TLS, its handshake done.
+/// A TCP connection with or without TLS, after its handshake.
 #[derive(Debug)]
 pub(crate) struct Transport {
     tcp: TcpStream,
     channel: Channel,
     input: BytesMut,
-    /// The peer has said at the TLS level that it sends no more. Its TCP may go on.
+    /// The peer has sent close_notify. Its TCP half may still be open.
     said_goodbye: bool,
     peer: SocketAddr,
     local: SocketAddr,
@@ -60,7 +60,7 @@ enum Channel {
     Tls(Box<Tls>),
 }
 
-/// A transport without a runtime: on its way to another worker.
+/// A transport that is registered with no runtime: in transit to another worker.
 #[derive(Debug)]
 pub(crate) struct Parted {
     tcp: std::net::TcpStream,
@@ -73,7 +73,7 @@ pub(crate) struct Parted {
 }
 
 impl Transport {
-    /// A connection without TLS.
+    /// Creates a transport without TLS.
     pub(crate) fn clear(tcp: TcpStream) -> io::Result<Self> {
         Self::new(tcp, Channel::Clear)
     }
@@ -102,12 +102,12 @@ impl Transport {
         self.local
     }
 
-    /// Both addresses.
+    /// Returns both addresses.
     pub(crate) const fn ends(&self) -> Ends {
         Ends { local: self.local, peer: self.peer }
     }
 
-    /// The TLS connection, if there is one.
+    /// Returns the TLS connection, if there is one.
     pub(crate) fn tls(&self) -> Option<&Tls> {
         match &self.channel {
             Channel::Clear => None,
@@ -115,7 +115,7 @@ impl Transport {
         }
     }
 
-    /// What the engine may trust this connection with. `clear` says what cleartext counts as.
+    /// Returns the security of this connection for the engine; `clear` is that of cleartext.
     pub(crate) fn security(&self, clear: Security) -> Security {
         match &self.channel {
             Channel::Clear => clear,
@@ -126,12 +126,12 @@ impl Transport {
         }
     }
 
-    /// The protocol that ALPN chose.
+    /// Returns the protocol that ALPN negotiated.
     pub(crate) fn alpn(&self) -> Option<&[u8]> {
         self.tls().and_then(|tls| tls.alpn_protocol())
     }
 
-    /// The server name that the peer asked for (server side).
+    /// Returns the name that the peer sent by SNI (server side).
     pub(crate) fn server_name(&self) -> Option<&str> {
         match self.tls() {
             Some(Tls::Server(tls)) => tls.server_name(),
@@ -139,7 +139,7 @@ impl Transport {
         }
     }
 
-    /// What the engine asks for, a TLS exporter's value above all (RFC 8446 section 7.5).
+    /// Returns the keying material that the engine requests, usually from a TLS exporter (RFC 8446 section 7.5).
     pub(crate) fn keying_material(
         &self,
         request: &KeyingRequest,
@@ -153,7 +153,7 @@ impl Transport {
         tls.export_keying_material([0; 32], label.as_bytes(), Some(context))
     }
 
-    /// Decrypted octets that nobody took yet.
+    /// Returns the decrypted input that was not taken yet.
     pub(crate) const fn input(&mut self) -> &mut BytesMut {
         &mut self.input
     }
@@ -177,7 +177,7 @@ impl Transport {
         })
     }
 
-    /// Takes in what came from the socket.
+    /// Decrypts bytes from the socket into the input.
     fn take(&mut self, mut octets: &[u8]) -> io::Result<Received> {
         let Channel::Tls(tls) = &mut self.channel else {
             make_room(&mut self.input, octets.len());
@@ -198,7 +198,7 @@ impl Transport {
         Ok(Received::Progress)
     }
 
-    /// Takes what the handshake's last read already decrypted.
+    /// Takes what the last read of the handshake has decrypted already.
     fn take_early(&mut self) -> io::Result<()> {
         if let Channel::Tls(tls) = &mut self.channel {
             let ready = tls.process_new_packets().map_err(invalid)?.plaintext_bytes_to_read();
@@ -209,13 +209,13 @@ impl Transport {
         Ok(())
     }
 
-    /// Whether the peer may have been cut off: its TCP has ended, and TLS before it has not (RFC 8446
-    /// section 6.1). Without TLS there is no way to tell.
+    /// Returns whether the stream may be truncated: TCP ended without a close_notify before (RFC 8446 section 6.1).
+    /// Without TLS there is no way to detect that.
     const fn is_cut(&self) -> bool {
         matches!(self.channel, Channel::Tls(_)) && !self.said_goodbye
     }
 
-    /// Whether sealed octets wait for the socket.
+    /// Returns whether sealed bytes wait for the socket.
     pub(crate) fn has_sealed(&self) -> bool {
         self.tls().is_some_and(|tls| tls.wants_write())
     }
@@ -235,7 +235,7 @@ impl Transport {
         Ok(())
     }
 
-    /// Seals `output` and writes all that is sealed. `Pending`: the socket is full.
+    /// Seals `output` and writes all that is sealed. `Pending` if the socket is full.
     pub(crate) fn poll_flush(
         &mut self,
         cx: &mut Context<'_>,
@@ -272,19 +272,19 @@ impl Transport {
         Poll::Ready(Ok(()))
     }
 
-    /// Says goodbye at the TLS level; sent by the next flush.
+    /// Queues a close_notify, which the next flush sends.
     pub(crate) fn queue_close(&mut self) {
         if let Channel::Tls(tls) = &mut self.channel {
             tls.send_close_notify();
         }
     }
 
-    /// Closes our half of the connection.
+    /// Closes this end's half of the connection.
     pub(crate) fn poll_close_write(&mut self, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
         Pin::new(&mut self.tcp).poll_shutdown(cx)
     }
 
-    /// Takes it off this runtime.
+    /// Deregisters the transport from this runtime.
     pub(crate) fn part(self) -> io::Result<Parted> {
         let Self { tcp, channel, input, said_goodbye, peer, local, permit } = self;
         Ok(Parted { tcp: tcp.into_std()?, channel, input, said_goodbye, peer, local, permit })
@@ -292,7 +292,7 @@ impl Transport {
 }
 
 impl Parted {
-    /// Puts it on the runtime of the calling task.
+    /// Registers the transport with the runtime of the calling task.
     pub(crate) fn join(self) -> io::Result<Transport> {
         let Self { tcp, channel, input, said_goodbye, peer, local, permit } = self;
         let tcp = TcpStream::from_std(tcp)?;
@@ -300,8 +300,8 @@ impl Parted {
     }
 }
 
-/// Makes room for `more` octets in a buffer as small as will do. Left to itself it would double for
-/// each rest of a frame, and what the engine keeps of it, it keeps whole.
+/// Reserves room for `more` bytes in a buffer as small as possible. `BytesMut` on its own would double for each
+/// partial frame, and what the engine keeps of the buffer keeps the whole allocation.
 fn make_room(input: &mut BytesMut, more: usize) {
     if input.capacity() - input.len() >= more || input.try_reclaim(more) {
         return;

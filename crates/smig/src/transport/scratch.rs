@@ -1,15 +1,15 @@
-//! The read buffer that all connections of a thread share: an idle connection holds none.
+//! The read buffer that all connections of a thread share, so that an idle connection holds none.
 
 use std::cell::RefCell;
 
-/// As much as one read may bring: four TLS records.
+/// Bytes per read: four TLS records.
 pub(super) const SIZE: usize = 64 << 10;
 
 thread_local! {
     static BUFFER: RefCell<Vec<u8>> = const { RefCell::new(Vec::new()) };
 }
 
-/// Calls `f` with the thread's buffer. Not re-entrant: `f` must read and decrypt, nothing else.
+/// Calls `f` with the thread's buffer. Not re-entrant: `f` must only read and decrypt.
 pub(super) fn with<R>(f: impl FnOnce(&mut [u8]) -> R) -> R {
     BUFFER.with_borrow_mut(|buffer| {
         if buffer.is_empty() {

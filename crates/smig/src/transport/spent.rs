@@ -1,4 +1,4 @@
-//! What is left of a transport whose own half has ended.
+//! A transport after its own half is closed.
 
 use std::io;
 use std::pin::Pin;
@@ -10,8 +10,8 @@ use tokio::net::TcpStream;
 use super::{Transport, scratch};
 use crate::connection::Permit;
 
-/// A TCP connection of which nothing is wanted any more but that its peer takes what was sent. TLS and what was
-/// read are gone; it counts as open until it is dropped.
+/// A TCP connection that is kept only so that the peer receives what was sent. Its TLS state and its input
+/// are freed; it counts as open until it is dropped.
 #[derive(Debug)]
 pub(crate) struct Spent {
     tcp: TcpStream,
@@ -19,7 +19,7 @@ pub(crate) struct Spent {
 }
 
 impl Transport {
-    /// Lets go of everything but the socket. Our half must have ended before.
+    /// Frees all but the socket. This end's half must have been closed before.
     pub(crate) fn spend(self) -> Spent {
         Spent { tcp: self.tcp, _permit: self.permit }
     }
@@ -30,7 +30,7 @@ impl Spent {
         &self.tcp
     }
 
-    /// Reads once and throws it away: how many bytes, none at the peer's end.
+    /// Reads once and discards the input. Returns its length in bytes, zero if the peer has closed.
     pub(crate) fn poll_discard(&mut self, cx: &mut Context<'_>) -> Poll<io::Result<usize>> {
         scratch::with(|buffer| {
             let mut read = ReadBuf::new(buffer);

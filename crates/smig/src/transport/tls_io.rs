@@ -7,7 +7,7 @@ use std::task::{Context, Poll};
 use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 use tokio::net::TcpStream;
 
-/// A socket for the length of one poll. "Would block" has registered the task.
+/// A socket for the duration of one poll. An error `WouldBlock` means that the task is registered for a wake-up.
 pub(super) struct Socket<'a, 'b> {
     tcp: &'a mut TcpStream,
     cx: &'a mut Context<'b>,

@@ -1,5 +1,5 @@
 //! A bottleneck and its senders in virtual time, for tests: one queue, one rate that may change, a
-//! fixed delay, windows that grow and are halved by loss as Reno's.
+//! fixed delay, and Reno's windows, which grow and are halved by loss.
 
 use std::collections::VecDeque;
 use std::time::Duration;
@@ -8,11 +8,11 @@ use smig_proto::Instant;
 
 use super::{Pace, Reading};
 
-/// Octets of a packet.
+/// Bytes per packet.
 pub(super) const PACKET: u64 = 1448;
 const TICK: Duration = Duration::from_micros(100);
 const TICKS_A_MILLI: u64 = 10;
-/// Chances in a millisecond to send acknowledgements: 5 Mbit/s of full packets.
+/// Mean opportunities per millisecond to deliver ACKs: 5 Mbit/s of full packets.
 const CHANCES_BACK: f64 = 0.42;
 
 /// A sender of unlimited data.
@@ -80,32 +80,32 @@ pub(super) struct Path {
     now: Instant,
     base: Duration,
     limit: usize,
-    /// Octets a second.
+    /// Bytes per second.
     pub(super) rate: u64,
     served: u64,
     weather: Option<Weather>,
-    /// That of the way back.
+    /// Variation of the reverse path.
     back: Option<Weather>,
-    /// Octets that the path could have carried, since a stretch began.
+    /// Bytes that the path could have carried since the measurement began.
     offered: u64,
     queue: VecDeque<(usize, Instant)>,
-    /// In order of time: the delay is the same for all.
+    /// Ordered by time: the delay is the same for all.
     news: VecDeque<News>,
     senders: Vec<Sender>,
-    /// Packets that waited, summed over ticks.
+    /// Queue length in packets, summed over ticks.
     waiting: u64,
     ticks: u64,
     pub(super) drops: u64,
 }
 
-/// What a stretch of time brought.
+/// Results of a measurement.
 #[derive(Debug)]
 pub(super) struct Stretch {
-    /// Octets a second of each sender.
+    /// Bytes per second of each sender.
     pub(super) rates: Vec<u64>,
-    /// Octets a second that the path offered.
+    /// Bytes per second that the path offered.
     pub(super) offered: u64,
-    /// Mean delay in the queue.
+    /// Mean queueing delay.
     pub(super) queue: Duration,
 }
 
@@ -129,24 +129,24 @@ impl Path {
         }
     }
 
-    /// The rate moves around its value from now on, and packets leave at random, as on a phone.
+    /// Lets the rate vary around its value from now on, with Poisson departures, as on a cellular link.
     pub(super) fn vary(&mut self, seed: u64) {
         self.weather = Some(Weather { state: seed, level: 1.0, outage: false });
         self.back = Some(Weather { state: seed + 1, level: 1.0, outage: false });
     }
 
-    /// A sender that is paced begins.
+    /// Adds a paced sender.
     pub(super) fn add_paced(&mut self) {
         let pace = Pace::begin(self.now, self.base);
         self.senders.push(Sender::new(Some(pace)));
     }
 
-    /// A sender that is not begins.
+    /// Adds a sender without pacing.
     pub(super) fn add_plain(&mut self) {
         self.senders.push(Sender::new(None));
     }
 
-    /// The last sender goes.
+    /// Removes the last sender.
     pub(super) fn remove(&mut self) {
         let gone = self.senders.len() - 1;
         self.senders.pop();
@@ -267,7 +267,7 @@ impl Path {
     }
 }
 
-/// A rate that moves: a random walk drawn back to its mean, with Poisson departures.
+/// A rate that varies: a random walk that reverts to its mean, with Poisson departures.
 struct Weather {
     state: u64,
     level: f64,
@@ -277,11 +277,11 @@ struct Weather {
 impl Weather {
     fn packets(&mut self, mean: f64) -> u64 {
         if self.outage {
-            // A second on average.
+            // An outage lasts a second on average.
             self.outage = self.uniform() > 0.001;
             return 0;
         }
-        // The sum of twelve is close enough to a normal distribution.
+        // The sum of twelve approximates a normal distribution.
         let normal = (0..12).map(|_| self.uniform()).sum::<f64>() - 6.0;
         self.level += (1.0 - self.level) / 8000.0 + 0.0063 * normal;
         self.level = self.level.clamp(0.0, 3.0);

@@ -1,4 +1,4 @@
-//! The pace of bulk on a simulated bottleneck.
+//! Pacing of bulk on a simulated bottleneck.
 
 use std::time::Duration;
 
