@@ -1,4 +1,4 @@
-//! Message heads as the application sees them, in `http`'s types.
+//! Request and response heads in the `http` crate's types, as the application sees them.
 
 use bytes::Bytes;
 use http::{HeaderMap, Method, StatusCode, Uri};
@@ -8,7 +8,7 @@ use http::{HeaderMap, Method, StatusCode, Uri};
 pub struct Protocol(Bytes);
 
 impl Protocol {
-    /// A protocol name, such as `websocket`; `None` if it is not a token.
+    /// Creates a protocol name, such as `websocket`; `None` if it is not a token.
     #[must_use]
     pub fn new(name: impl Into<Bytes>) -> Option<Self> {
         let name = name.into();
@@ -16,7 +16,7 @@ impl Protocol {
         (Method::from_bytes(&name).is_ok()).then_some(Self(name))
     }
 
-    /// The name.
+    /// Returns the name.
     #[must_use]
     pub fn as_str(&self) -> &str {
         core::str::from_utf8(&self.0).unwrap_or_default()
@@ -27,7 +27,7 @@ impl Protocol {
     }
 }
 
-/// A request's pseudo-header fields and fields.
+/// The pseudo-header fields and regular fields of a request.
 #[derive(Clone, Debug)]
 pub struct RequestHead {
     /// `:method`.
@@ -36,15 +36,15 @@ pub struct RequestHead {
     pub uri: Uri,
     /// `:protocol`, for extended CONNECT.
     pub protocol: Option<Protocol>,
-    /// The other fields.
+    /// Regular fields.
     pub headers: HeaderMap,
 }
 
-/// A response's status and fields.
+/// The status and regular fields of a response.
 #[derive(Clone, Debug)]
 pub struct ResponseHead {
     /// `:status`.
     pub status: StatusCode,
-    /// The other fields.
+    /// Regular fields.
     pub headers: HeaderMap,
 }

@@ -1,8 +1,8 @@
 //! HTTP/2 (RFC 9113) with stream migration (spec/smig.md), without I/O.
 //!
-//! [`Session`] is the engine: all connections between one client and one server. Octets, time and
-//! keying material go in by `handle_*`; octets, deadlines and [`Event`]s come out by `poll_*`. It has
-//! no socket, clock, randomness, lock, thread or waker in it.
+//! [`Session`] is the engine: all connections between one client and one server. Bytes, time and
+//! keying material enter through `handle_*`; bytes, deadlines and [`Event`]s leave through
+//! `poll_*`. It contains no socket, clock, randomness, lock, thread or waker.
 
 #![forbid(unsafe_code)]
 #![cfg_attr(

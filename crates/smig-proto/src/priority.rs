@@ -2,7 +2,7 @@
 
 use core::fmt;
 
-/// How a response is to be scheduled beside others.
+/// The priority of a response relative to other responses.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct Priority {
     urgency: u8,
@@ -16,43 +16,46 @@ impl Default for Priority {
 }
 
 impl Priority {
-    /// What a request without any priority signal gets: its turn. RFC 9218's default, one response
-    /// after the other, is for clients that know of priorities; to others a long response would
-    /// look like a server that hangs.
+    /// Priority of a request without any priority signal: incremental. RFC 9218's default, one
+    /// response after the other, suits clients that know priorities; to other clients, a server
+    /// that sends a long response first would appear to hang.
     pub const UNSIGNALLED: Self = Self { urgency: 3, incremental: true };
 
-    /// The priority of a request with these fields.
+    /// Returns the priority of a request with these fields.
     pub(crate) fn of(headers: &http::HeaderMap) -> Self {
         headers.get("priority").map_or(Self::UNSIGNALLED, |value| Self::parse(value.as_bytes()))
     }
 
-    /// A priority for responses of which any part is useful by itself (`i`): equal ones share.
+    /// Creates an incremental priority (`i`), for responses that are useful in part: responses of
+    /// equal urgency share the bandwidth.
     #[must_use]
     pub const fn incremental(urgency: u8) -> Self {
         Self { urgency: if urgency > 7 { 7 } else { urgency }, incremental: true }
     }
 
-    /// A priority for responses that are useful when whole: equal ones are sent one by one.
+    /// Creates a non-incremental priority, for responses that are useful only when complete:
+    /// responses of equal urgency are sent one by one.
     #[must_use]
     pub const fn sequential(urgency: u8) -> Self {
         Self { urgency: if urgency > 7 { 7 } else { urgency }, incremental: false }
     }
 
-    /// 0 (first) to 7 (last).
+    /// Returns the urgency, 0 (highest) to 7 (lowest).
     #[must_use]
     pub const fn urgency(self) -> u8 {
         self.urgency
     }
 
-    /// Whether equal ones share the connection.
+    /// Returns whether responses of equal urgency share the connection.
     #[must_use]
     pub const fn is_incremental(self) -> bool {
         self.incremental
     }
 
-    /// Reads a priority field value: a structured-field dictionary of which `u` and `i` count.
+    /// Parses a priority field value: a structured-field dictionary, of which `u` and `i` are
+    /// evaluated.
     ///
-    /// What cannot be understood keeps its default, as RFC 9218 section 4 asks for.
+    /// Members that cannot be parsed keep their defaults (RFC 9218 section 4).
     #[must_use]
     pub fn parse(value: &[u8]) -> Self {
         let mut priority = Self::default();

@@ -1,28 +1,28 @@
-//! The engine's clock: a point in time that the driver supplies.
+//! The engine's time: instants that the driver supplies.
 //!
-//! Owns nothing and never reads a clock; see `clippy.toml`, which bans the standard library's.
+//! Never reads a clock; `clippy.toml` bans the standard library's.
 
 use core::ops::Add;
 use core::time::Duration;
 
-/// A point in time, in nanoseconds since an origin that the driver chose.
+/// A point in time, in nanoseconds since an origin that the driver chooses.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Instant(u64);
 
 impl Instant {
-    /// The point `nanos` nanoseconds after the driver's origin.
+    /// Returns the instant `nanos` nanoseconds after the driver's origin.
     #[must_use]
     pub const fn from_nanos(nanos: u64) -> Self {
         Self(nanos)
     }
 
-    /// Nanoseconds since the driver's origin.
+    /// Returns the nanoseconds since the driver's origin.
     #[must_use]
     pub const fn as_nanos(self) -> u64 {
         self.0
     }
 
-    /// The time from `earlier` to `self`; zero if `earlier` is later.
+    /// Returns the time from `earlier` to `self`; zero if `earlier` is later.
     #[must_use]
     pub const fn saturating_duration_since(self, earlier: Self) -> Duration {
         Duration::from_nanos(self.0.saturating_sub(earlier.0))

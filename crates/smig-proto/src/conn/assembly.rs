@@ -1,5 +1,5 @@
-//! A header block on its way in: HEADERS or PUSH_PROMISE and its CONTINUATION frames, which nothing
-//! may interrupt (RFC 9113 section 6.10).
+//! Reassembly of a field block from HEADERS or PUSH_PROMISE and its CONTINUATION frames, between
+//! which no other frame is permitted (RFC 9113 section 6.10).
 
 use bytes::{Bytes, BytesMut};
 
@@ -8,7 +8,7 @@ use crate::error::Cause;
 use crate::time::Instant;
 use crate::wire::{EndStream, StreamId};
 
-/// What the finished block will be.
+/// The frame type that started the field block.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum BlockKind {
     Headers(EndStream),
@@ -29,7 +29,7 @@ impl Assembly {
         Self { stream, kind, block: BytesMut::from(&first[..]), continuations: 0, since: now }
     }
 
-    /// Appends a CONTINUATION frame's fragment, within the limits (VU#421644).
+    /// Appends the fragment of a CONTINUATION frame, within the limits (VU#421644).
     pub(crate) fn push(&mut self, fragment: &[u8], limits: &Limits) -> Result<(), Cause> {
         self.continuations += 1;
         if self.continuations > limits.max_continuations {

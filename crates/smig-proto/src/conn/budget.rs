@@ -1,11 +1,11 @@
-//! Rates that a peer may not exceed.
+//! Rate limits for the peer.
 
 use core::time::Duration;
 
 use crate::error::Cause;
 use crate::time::Instant;
 
-/// A token bucket: `burst` at once, `per_second` sustained.
+/// A token bucket: bursts of `burst` tokens, and a sustained rate of `per_second`.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct TokenBucket {
     /// Thousandths of a token.
@@ -20,7 +20,7 @@ impl TokenBucket {
         Self { level: burst as u64 * 1000, burst, per_second, last: now }
     }
 
-    /// Takes `tokens`; false if they are not there.
+    /// Takes `tokens`; returns false, and takes none, if there are fewer.
     #[must_use]
     pub(crate) fn take(&mut self, now: Instant, tokens: u32) -> bool {
         let elapsed = now.saturating_duration_since(self.last).as_millis();
@@ -39,40 +39,42 @@ impl TokenBucket {
         }
     }
 
-    /// Takes what is there of `tokens`.
+    /// Takes up to `tokens`, as far as available.
     const fn owe(&mut self, tokens: u32) {
         self.level = self.level.saturating_sub(tokens as u64 * 1000);
     }
 }
 
-/// What a peer does that ends a stream or a move, by what it costs (CVE-2023-44487, CVE-2025-8671).
+/// An action of the peer that ends a stream or is refused, by cost (CVE-2023-44487, CVE-2025-8671).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Offence {
-    /// It reset a stream, or said by GOAWAY that it ignores one.
+    /// It reset a stream, or excluded one by GOAWAY.
     Reset,
-    /// It reset a stream behind our whole response (RFC 9113 section 8.1). That is none: no work was
-    /// saved or wasted by it. Until the response had left, the stream counted among those that the peer
-    /// may have open, and the response took the window that it takes of anybody; had the request ended
-    /// first, the stream would be closed here and the same RST_STREAM would say nothing.
+    /// It reset a stream after this side had sent the complete response (RFC 9113 section 8.1).
+    /// Costs nothing, because the reset neither saved nor wasted work: until the response was sent,
+    /// the stream counted against the limit of concurrent streams, and the response was subject to
+    /// flow control like any other. If the request had ended first, the stream would be closed
+    /// here, and the same RST_STREAM would have no effect.
     Leftover,
-    /// It made this side reset a stream.
+    /// It caused this side to reset a stream.
     Fault,
-    /// It let a stream run into a time limit.
+    /// It let a stream reach a time limit.
     Delay,
-    /// It sent what was refused without touching a stream: a move, a carrier, a head too large, a request above
-    /// the limit. That limit counts handlers that run on behind a reset, which the peer cannot know.
+    /// It sent something that was refused without affecting a stream: a migration, a carrier, an
+    /// oversized head, or a request above the limit. That limit includes handlers that still run
+    /// after a reset, which the peer cannot know.
     Refused,
 }
 
 impl Offence {
-    /// The cause of a stream error.
+    /// Returns the offence for the cause of a stream error.
     pub(crate) fn of(cause: Cause) -> Self {
         if cause == Cause::TooManyStreams { Self::Refused } else { Self::Fault }
     }
 
     const fn price(self) -> u32 {
         match self {
-            // As dear as two of its own: it costs the peer one cheap frame.
+            // Twice the price of the peer's own reset: it costs the peer only one cheap frame.
             Self::Fault => 2,
             Self::Reset | Self::Delay | Self::Refused => 1,
             Self::Leftover => 0,
@@ -80,13 +82,12 @@ impl Offence {
     }
 }
 
-/// The peer was charged for what it did. Only a [`ResetBudget`] makes one, and a stream cannot be
-/// ended by a peer's doing, nor a move be declined, without.
+/// Proof that the peer was charged. Only a [`ResetBudget`] creates it. Ending a stream because of
+/// the peer, or declining a migration, requires it.
 #[derive(Debug)]
 pub(crate) struct Charge(());
 
-/// What a client may spend on [`Offence`]s. A server has no such budget with us: it opens no streams
-/// unasked.
+/// A client's budget for [`Offence`]s. A server is not limited: it opens no streams unsolicited.
 #[derive(Debug)]
 pub(crate) struct ResetBudget(Option<TokenBucket>);
 
@@ -99,13 +100,15 @@ impl ResetBudget {
         Self(None)
     }
 
-    /// Charges; an error if the peer has spent all: its connection is to end.
+    /// Charges the peer. Returns an error if the budget is exhausted: the connection must be
+    /// closed.
     pub(crate) fn charge(&mut self, now: Instant, offence: Offence) -> (Charge, Result<(), Cause>) {
         let paid = self.0.as_mut().is_none_or(|bucket| bucket.take(now, offence.price()));
         (Charge(()), if paid { Ok(()) } else { Err(Cause::TooManyResets) })
     }
 
-    /// Charges where no connection can be ended for it: what is missing then is missing the next time.
+    /// Charges the peer where no connection can be closed for it: takes what is left, so that a
+    /// later [`Self::charge`] may fail.
     pub(crate) fn debit(&mut self, offence: Offence) -> Charge {
         if let Some(bucket) = &mut self.0 {
             bucket.owe(offence.price());
@@ -114,7 +117,7 @@ impl ResetBudget {
     }
 }
 
-/// Counts events in windows of ten seconds.
+/// Counts events in intervals of ten seconds.
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct Counter {
     since: Instant,
@@ -124,7 +127,7 @@ pub(crate) struct Counter {
 impl Counter {
     const WINDOW: Duration = Duration::from_secs(10);
 
-    /// Counts one; true if that makes more than `most` in this window.
+    /// Counts an event; returns true if the interval has more than `most`.
     #[must_use]
     pub(crate) fn exceeds(&mut self, now: Instant, most: u32) -> bool {
         if now.saturating_duration_since(self.since) >= Self::WINDOW {

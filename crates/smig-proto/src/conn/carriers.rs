@@ -1,5 +1,5 @@
-//! Frames that overtook the barrier which they stand behind (SMIG-5.15/kept-in-order): carriers
-//! that the follower cannot name yet, and the mover's frames from behind the ACK.
+//! Frames that arrived before the barrier that precedes them (SMIG-5.15/kept-in-order): on unbound
+//! carriers at the follower, and on the mover's carrier before the accepting answer.
 
 use bytes::BytesMut;
 
@@ -10,35 +10,36 @@ use crate::stream::{Chunk, GATHERED, SMALL};
 use crate::time::Instant;
 use crate::wire::{EndStream, Migrate, StreamId};
 
-/// One frame, kept in order. Header blocks were decoded on arrival.
+/// One buffered frame. Field blocks were decoded on arrival.
 #[derive(Debug)]
 pub(crate) enum EarlyItem {
     Section(Box<Section>, EndStream),
     Data(Chunk, EndStream),
-    /// Short DATA, copied together, with the sum of its padding: a peer that sends an octet a frame neither pins a receive buffer
-    /// nor costs an item with each (CVE-2019-9511).
+    /// Short DATA, coalesced, with the sum of its padding: a peer that sends one byte per frame
+    /// neither pins a receive buffer nor adds an item with each frame (CVE-2019-9511).
     Gathered(BytesMut, Credit, u32),
-    /// The follower moves the stream on, or offers it (SMIG-5.16/next-move-kept).
+    /// The follower moves the stream again, or offers it (SMIG-5.16/next-move-kept).
     Migrate(Migrate, EndStream),
-    /// RST_STREAM(NO_ERROR): the response is whole, and the request's rest not wanted.
+    /// RST_STREAM(NO_ERROR): the response is complete, and the server does not need the rest of the
+    /// request.
     Stop,
 }
 
-/// What the sender of early frames may still send here.
+/// The frames that the sender of early frames may still send here.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 enum Sender {
     #[default]
     Open,
-    /// END_STREAM came: no HEADERS and no DATA (SMIG-5.31/ended-carrier).
+    /// END_STREAM was received: neither HEADERS nor DATA may follow (SMIG-5.31/ended-carrier).
     Ended,
-    /// It moved the stream on: nothing of it (SMIG-5.19/behind-barrier).
+    /// The sender moved the stream again: no frame of it may follow (SMIG-5.19/behind-barrier).
     Left,
-    /// It wants no more of what this side sends, and sends nothing either.
+    /// The sender does not need the rest of this side's data, and sends nothing more itself.
     Stopped,
 }
 
 impl Sender {
-    /// HEADERS and DATA.
+    /// Checks whether HEADERS and DATA are permitted.
     const fn may_send(self) -> Result<(), Cause> {
         match self {
             Self::Open => Ok(()),
@@ -52,39 +53,40 @@ impl Sender {
     }
 }
 
-/// Header sections that are kept. Each is bounded in size; so must their number be. A response has
-/// few 1xx.
+/// Limit of buffered field sections. Each is limited in size, so their number must be too. A
+/// response has few 1xx.
 const SECTIONS: usize = 16;
 
-/// Items that are kept beside two for each [`SMALL`] bytes of DATA. Whoever keeps to the other
-/// rules stays below: short DATA is gathered, so of two neighbours one has that many.
+/// Limit of buffered items, in addition to two for each [`SMALL`] bytes of DATA. A peer that obeys
+/// the other rules stays below it: short DATA is coalesced, so of two adjacent DATA items at least
+/// one has [`SMALL`] bytes.
 const ITEMS: usize = 64;
 
-/// What a carrier received before its barrier. Everything that it keeps goes by a `push`, which
-/// refuses what may not come or is too much. What each further frame asks of the items is counted as
-/// they come: a peer must not have them searched with every frame.
+/// Frames received on a carrier before its barrier. They are added only by the `push_*` functions,
+/// which reject frames that are not permitted or exceed a limit. The state that these checks need
+/// is updated on each push: scanning the items for each frame would give the peer quadratic work.
 #[derive(Debug, Default)]
 pub(crate) struct Early {
     items: Vec<EarlyItem>,
     sections: usize,
-    /// A MIGRATE is among them: there is at most one, for nobody answers it before
-    /// (SMIG-5.8/one-open-move).
+    /// Whether a MIGRATE is among the items. There is at most one, because it is not answered
+    /// before the barrier arrives (SMIG-5.8/one-open-move).
     migrate: bool,
     sender: Sender,
     octets: usize,
-    /// Sum of WINDOW_UPDATE.
+    /// Sum of the WINDOW_UPDATE increments.
     pub(crate) credit: u64,
 }
 
 impl Early {
-    /// Whether there is room for one item more, whatever it is: in proportion to the DATA, of which
-    /// the windows are a bound.
+    /// Checks whether there is room for another item of any kind. The limit is proportional to the
+    /// DATA, which the windows bound.
     fn has_room(&self) -> Result<(), Cause> {
         let most = ITEMS + 2 * self.octets / SMALL;
         if self.items.len() >= most { Err(Cause::CarrierItems) } else { Ok(()) }
     }
 
-    /// Keeps DATA, if a window of this size has room for it, too.
+    /// Buffers DATA, unless the carrier's total would exceed `window`.
     pub(crate) fn push_data(
         &mut self,
         chunk: Chunk,
@@ -149,7 +151,8 @@ impl Early {
         Ok(())
     }
 
-    /// Keeps the wish to stop. False: its sender has left already, and it is any reset.
+    /// Buffers RST_STREAM(NO_ERROR). Returns false if the sender has already left or there is no
+    /// room; the frame is then an ordinary reset.
     pub(crate) fn push_stop(&mut self) -> bool {
         let may = self.sender.may_leave() && self.has_room().is_ok();
         if may {
@@ -159,17 +162,17 @@ impl Early {
         may
     }
 
-    /// What came, in order.
+    /// Returns the buffered frames, in order.
     pub(crate) fn into_items(self) -> Vec<EarlyItem> {
         self.items
     }
 
-    /// Whether its sender wants no more of what this side sends.
+    /// Returns whether RST_STREAM(NO_ERROR) was buffered.
     pub(crate) const fn is_stopped(&self) -> bool {
         matches!(self.sender, Sender::Stopped)
     }
 
-    /// Octets of the connection's receive window that it holds.
+    /// Returns the bytes of the connection's receive window that the items occupy.
     pub(crate) fn held(&self) -> u64 {
         let held = |item: &EarlyItem| match item {
             EarlyItem::Data(chunk, _) => chunk.credit.octets(),
@@ -179,7 +182,7 @@ impl Early {
         self.items.iter().map(|item| u64::from(held(item))).sum()
     }
 
-    /// Ends it unread; the connection's credit is to be given back.
+    /// Drops the items, and returns their credit, which must be returned to the connection.
     pub(crate) fn into_credit(self) -> Credit {
         let mut credit = Credit::NONE;
         for item in self.items {
@@ -221,18 +224,18 @@ impl Carriers {
         Some(self.unbound.remove(index).2)
     }
 
-    /// Takes the carriers above `last`, which GOAWAY excludes.
+    /// Removes and returns the carriers above `last`, which GOAWAY excludes.
     pub(crate) fn take_above(&mut self, last: StreamId) -> Vec<Early> {
         let excluded = self.unbound.extract_if(.., |(id, ..)| *id > last);
         excluded.map(|(.., early)| early).collect()
     }
 
-    /// A carrier that has been unbound since `before` or longer.
+    /// Returns a carrier that became unbound at `before` or earlier.
     pub(crate) fn expired(&self, before: Instant) -> Option<StreamId> {
         self.unbound.iter().find(|(_, since, _)| *since <= before).map(|&(id, ..)| id)
     }
 
-    /// Ends all of them with their connection.
+    /// Drops all carriers together with their connection.
     pub(crate) fn forfeit(&mut self) {
         for (.., early) in self.unbound.drain(..) {
             early.into_credit().forfeit();
@@ -293,7 +296,7 @@ mod tests {
         let mut moved = Early::default();
         assert_eq!(moved.push_migrate(moves_on(), EndStream::No), Ok(()));
         let mut stopped = Early::default();
-        // An offer is no barrier.
+        // An offer is not a barrier.
         assert_eq!(stopped.push_migrate(offer, EndStream::No), Ok(()));
         assert_eq!(stopped.push_migrate(moves_on(), EndStream::No), Err(Cause::BadMigrate));
         assert_eq!(data(&mut stopped, 1, EndStream::No), Ok(()));
@@ -316,7 +319,7 @@ mod tests {
         let migrate = Migrate { dst: None };
         assert_eq!(early.push_migrate(migrate, EndStream::No), Err(Cause::CarrierItems));
         assert!(!early.push_stop());
-        // The most that a peer can have, which keeps to the other rules.
+        // The maximum for a peer that obeys the other rules.
         let mut early = Early::default();
         for _ in 0..SECTIONS {
             assert_eq!(data(&mut early, 0, EndStream::No), Ok(()));

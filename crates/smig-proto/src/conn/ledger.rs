@@ -1,8 +1,7 @@
-//! Which stream ids of one side of one connection were used (RFC 9113 section 5.1.1,
-//! SMIG-5.26/skipped-ids).
+//! Used stream IDs of one side of one connection (RFC 9113 section 5.1.1, SMIG-5.26/skipped-ids).
 //!
-//! Owns a high-water mark, a bounded memory of ids that were skipped (a carrier picked by a MIGRATE
-//! that is still in flight on another connection) and of ids whose late frames are ignored.
+//! Owns the highest used ID, and two bounded sets: skipped IDs (a MIGRATE that is still in flight
+//! on another connection may name one as its carrier), and IDs whose late frames are ignored.
 
 use std::collections::VecDeque;
 
@@ -10,19 +9,20 @@ use rustc_hash::FxHashSet;
 
 use crate::wire::StreamId;
 
-/// Rows of skipped ids that are remembered, and so at least as many ids; older ones count as closed.
+/// Number of ranges of skipped IDs that are stored, each with at least one ID. Older ranges count
+/// as closed.
 const SKIPPED: usize = 256;
-/// Ids whose late frames are ignored; older ones count as closed.
+/// Number of stored IDs whose late frames are ignored. Older ones count as closed.
 const IGNORED: usize = 1024;
 
-/// What a frame on an id without a stream meets.
+/// State of an ID that has no stream.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Standing {
-    /// Never used, above every used one.
+    /// Idle, above every used ID.
     Fresh,
-    /// Never used, below a used one.
+    /// Idle, below a used ID.
     Skipped,
-    /// Reset by us or left by a migration: late frames are dropped.
+    /// Reset by this side or left by a migration: late frames are dropped.
     Ignored,
     /// Closed.
     Closed,
@@ -31,21 +31,21 @@ pub(crate) enum Standing {
 #[derive(Debug, Default)]
 pub(crate) struct Ledger {
     highest: u32,
-    /// The highest that a request or a promise opened; carriers open none.
+    /// The highest ID that a request or a promise opened; carriers do not count.
     opened: u32,
     skipped: Skipped,
     ignored: Recent,
 }
 
-/// Ids that were passed over: a row for each jump, however far, in rising order.
+/// Skipped IDs: one range for each gap, whatever its length, in ascending order.
 #[derive(Debug, Default)]
 struct Skipped {
-    /// The first and the last of each row.
+    /// The first and the last ID of each range.
     rows: VecDeque<(u32, u32)>,
 }
 
 impl Skipped {
-    /// Where the row with `id` is.
+    /// Returns the index of the range that contains `id`.
     fn find(&self, id: u32) -> Option<usize> {
         let at = self.rows.partition_point(|&(_, last)| last < id);
         self.rows.get(at).is_some_and(|&(first, _)| first <= id).then_some(at)
@@ -55,13 +55,13 @@ impl Skipped {
         self.find(id).is_some()
     }
 
-    /// Adds a row above all others.
+    /// Appends a range above all others.
     fn push(&mut self, first: u32, last: u32) {
         self.rows.push_back((first, last));
         self.forget();
     }
 
-    /// Takes one id out, which may leave two rows of one.
+    /// Removes one ID, which may split a range in two.
     fn remove(&mut self, id: u32) {
         let Some(at) = self.find(id) else { return };
         let Some(row) = self.rows.get_mut(at) else { return };
@@ -85,11 +85,11 @@ impl Skipped {
     }
 }
 
-/// The newest [`IGNORED`] ids of those that were added, found without a walk.
+/// The newest [`IGNORED`] IDs that were added, with a constant-time membership test.
 #[derive(Debug, Default)]
 struct Recent {
     ids: FxHashSet<u32>,
-    /// The same in order of adding.
+    /// The same IDs in the order of insertion.
     order: VecDeque<u32>,
 }
 
@@ -135,8 +135,9 @@ impl Ledger {
         }
     }
 
-    /// Whether a request or a promise may open `id`. Those that a connection carries count up among
-    /// themselves, but a carrier above them may have been named before, on another connection.
+    /// Returns whether a request or a promise may open `id`. Requests and promises on one
+    /// connection have ascending IDs, but a MIGRATE on another connection may already have named a
+    /// higher ID as its carrier.
     pub(crate) fn may_open(&self, id: StreamId) -> bool {
         match self.standing(id) {
             Standing::Fresh => true,
@@ -145,20 +146,20 @@ impl Ledger {
         }
     }
 
-    /// A request or a promise opened `id`.
+    /// Records that a request or a promise opened `id`.
     pub(crate) fn mark_opened(&mut self, id: StreamId) {
         self.mark_used(id);
         self.opened = self.opened.max(id.value());
     }
 
-    /// The peer used `id`.
+    /// Records that `id` was used.
     pub(crate) fn mark_used(&mut self, id: StreamId) {
         let id = id.value();
         if id <= self.highest {
             return self.skipped.remove(id);
         }
         let first = if self.highest == 0 { 2 - id % 2 } else { self.highest + 2 };
-        // Of a far jump only the newest can matter: nobody has that many migrations in flight.
+        // Of a large gap only the highest IDs matter: an endpoint has fewer migrations in flight.
         let newest = id.saturating_sub(2 * SKIPPED as u32);
         let first = first.max(newest);
         if first < id {
@@ -167,7 +168,8 @@ impl Ledger {
         self.highest = id;
     }
 
-    /// Picks the next id of this side; `parity` is 1 for a client, 2 for a server. `None`: used up.
+    /// Allocates the next ID of this side; `parity` is 1 for a client, 2 for a server. `None`:
+    /// exhausted.
     pub(crate) fn next(&mut self, parity: u32) -> Option<StreamId> {
         let next = if self.highest == 0 { parity } else { self.highest.checked_add(2)? };
         if next > StreamId::MAX.value() {
@@ -177,12 +179,12 @@ impl Ledger {
         Some(StreamId::new(next))
     }
 
-    /// The peer's last frame on `id` came: there are no late ones any more.
+    /// Stops ignoring `id`: the peer sent its last frame there, so no late frames can follow.
     pub(crate) fn close_ignored(&mut self, id: StreamId) {
         self.ignored.remove(id.value());
     }
 
-    /// Late frames on `id` are dropped from now on.
+    /// Marks `id` so that late frames on it are dropped.
     pub(crate) fn ignore(&mut self, id: StreamId) {
         self.mark_used(id);
         self.ignored.add(id.value());
@@ -195,7 +197,7 @@ mod tests {
 
     #[test]
     fn ids_below_the_highest_stay_usable_for_a_carrier() {
-        // SMIG-5.26/skipped-ids: an id that its owner skipped is not closed by a higher one.
+        // SMIG-5.26/skipped-ids: a higher ID does not close one that its owner skipped.
         let mut ledger = Ledger::default();
         ledger.mark_used(StreamId::new(1));
         ledger.mark_used(StreamId::new(7));
@@ -220,7 +222,8 @@ mod tests {
 
     #[test]
     fn a_jump_costs_one_row_however_far_it_is() {
-        // SMIG-5.26/skipped-ids: RST_STREAM on far ids of a joined connection opens and closes carriers.
+        // SMIG-5.26/skipped-ids: RST_STREAM on distant IDs of a joined connection opens and closes
+        // carriers.
         let mut ledger = Ledger::default();
         for jump in 1..=100 {
             ledger.ignore(StreamId::new(jump * 100_000));
@@ -234,14 +237,14 @@ mod tests {
     #[test]
     fn memory_of_skipped_ids_is_bounded() {
         let mut ledger = Ledger::default();
-        // Every other id of the client's, and far more of them than rows.
+        // Every other client ID, many more than there are ranges.
         for id in (1..4_000).step_by(4) {
             ledger.mark_used(StreamId::new(id));
         }
         assert_eq!(ledger.skipped.rows.len(), SKIPPED);
         assert_eq!(ledger.standing(StreamId::new(3_995)), Standing::Skipped);
         assert_eq!(ledger.standing(StreamId::new(3)), Standing::Closed);
-        // A row of each jump, cut into half as many rows as it has ids.
+        // One range per gap, split into half as many ranges as it has IDs.
         let mut ledger = Ledger::default();
         for id in [1_001, 2_001, 3_001, 4_001] {
             ledger.mark_used(StreamId::new(id));
@@ -271,7 +274,7 @@ mod tests {
 
     #[test]
     fn what_is_ignored_no_more_takes_no_place() {
-        // SMIG-5.27/abandoned-dropped: so many are remembered, however many came and went meanwhile.
+        // SMIG-5.27/abandoned-dropped: IDs that were added and removed since do not evict others.
         let mut ledger = Ledger::default();
         let kept = StreamId::new(1);
         ledger.ignore(kept);

@@ -1,21 +1,21 @@
-//! What waits to be written: control frames of a connection, and the driver's queue of octets.
+//! Unsent output: control frames of a connection, and the driver's transmit queue.
 
 use std::collections::VecDeque;
 use std::io::IoSlice;
 
 use bytes::{Buf, Bytes, BytesMut};
 
-/// Payloads shorter than this are copied behind the frame before them: cheaper than a slice more in
-/// a vectored write.
+/// Payloads shorter than this are copied after the preceding frame, which is cheaper than another
+/// slice in a vectored write.
 const COPY: usize = 2048;
 
-/// Control frames and header blocks that are framed and not yet taken by the driver.
+/// Framed control frames and field blocks that the driver has not taken yet.
 #[derive(Debug, Default)]
 pub(crate) struct Outbox {
     pub(crate) frames: BytesMut,
-    /// Answers among them that the peer caused: acknowledgements, resets.
+    /// Number of responses to the peer among them: acknowledgements and resets.
     pub(crate) answers: u32,
-    /// Bytes of requests among them: the application wants those, whatever the peer does.
+    /// Bytes of requests among them, which the application caused and not the peer.
     unprovoked: usize,
 }
 
@@ -27,51 +27,52 @@ impl Outbox {
         self.unprovoked += self.frames.len().saturating_sub(before);
     }
 
-    /// Bytes that a peer piles up here that sends and does not read. If an end stopped to read because of its
-    /// own requests, two ends with many of them could stand still.
+    /// Returns the bytes that the peer caused; they accumulate if it sends but does not read.
+    /// Requests do not count: if each end stopped reading because of its own requests, the
+    /// connection could deadlock.
     pub(crate) fn provoked(&self) -> usize {
         self.frames.len().saturating_sub(self.unprovoked)
     }
 
-    /// The driver has taken everything.
+    /// Resets the counters after the driver has taken everything.
     pub(crate) fn on_taken(&mut self) {
         (self.answers, self.unprovoked) = (0, 0);
     }
 }
 
-/// Octets on their way to a transport, owned by the driver: filled by
-/// [`crate::Session::poll_transmit`], emptied by writing.
+/// Bytes to be written to a transport. Owned by the driver; [`crate::Session::poll_transmit`] fills
+/// it, and writing drains it.
 #[derive(Debug, Default)]
 pub struct Transmit {
     sealed: VecDeque<Bytes>,
     open: BytesMut,
     length: usize,
-    /// What `open` held at most since the last rest.
+    /// Largest length of `open` since [`Self::rest`] last released memory.
     peak: usize,
-    /// The same before that rest.
+    /// Value of `peak` at that time.
     expected: usize,
 }
 
 impl Transmit {
-    /// An empty queue.
+    /// Creates an empty queue.
     #[must_use]
     pub fn new() -> Self {
         Self::default()
     }
 
-    /// Octets that wait.
+    /// Returns the number of queued bytes.
     #[must_use]
     pub const fn len(&self) -> usize {
         self.length
     }
 
-    /// Whether nothing waits.
+    /// Returns whether the queue is empty.
     #[must_use]
     pub const fn is_empty(&self) -> bool {
         self.length == 0
     }
 
-    /// Fills `slices` with what waits, in order; returns how many were filled.
+    /// Fills `slices` with queued bytes, in order; returns the number of slices filled.
     pub fn chunks<'a>(&'a self, slices: &mut [IoSlice<'a>]) -> usize {
         let waiting = self.sealed.iter().map(|chunk| &chunk[..]).chain([&self.open[..]]);
         let mut filled = 0;
@@ -82,7 +83,7 @@ impl Transmit {
         filled
     }
 
-    /// Drops the first `octets`, which were written.
+    /// Removes the first `octets` bytes, which were written.
     pub fn advance(&mut self, mut octets: usize) {
         self.length = self.length.saturating_sub(octets);
         while octets > 0 {
@@ -99,8 +100,9 @@ impl Transmit {
         }
     }
 
-    /// Gives memory back, if it is more than `keep` octets and nothing waits; for connections at rest.
-    /// The next time as much is taken at once: a buffer that doubles copies its octets each time.
+    /// Releases the memory if the queue is empty and used more than `keep` bytes; for idle
+    /// connections. The next DATA allocates the same capacity at once: growing by doubling copies
+    /// the content each time.
     pub fn rest(&mut self, keep: usize) {
         let most = self.peak.max(self.open.capacity());
         if self.is_empty() && most > keep {
@@ -108,7 +110,7 @@ impl Transmit {
         }
     }
 
-    /// Makes room for as much as there was before the last rest.
+    /// Reserves the capacity that was in use before memory was last released.
     pub(crate) fn expect_data(&mut self) {
         let expected = std::mem::take(&mut self.expected);
         if expected > self.open.capacity() {

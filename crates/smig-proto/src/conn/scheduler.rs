@@ -1,7 +1,9 @@
-//! Which stream's DATA goes next (RFC 9218 section 10): by urgency; within one, sequential streams
-//! in the order of their ids, then incremental ones in turn.
+//! Selects the stream that sends DATA next (RFC 9218 section 10): by urgency. Within one urgency,
+//! sequential streams in ascending order of their IDs alternate with incremental ones in
+//! round-robin order.
 //!
-//! Owns keys only. A stream that left or fell silent may still be named: the caller checks.
+//! Owns keys only. An entry may be stale, if the stream has moved or has nothing to send: the
+//! caller checks.
 
 use std::collections::VecDeque;
 
@@ -11,10 +13,10 @@ use crate::wire::StreamId;
 
 #[derive(Debug, Default)]
 struct Level {
-    /// Sorted by id, lowest first.
+    /// In ascending order of IDs.
     sequential: VecDeque<(StreamId, StreamKey)>,
     incremental: VecDeque<(StreamId, StreamKey)>,
-    /// Which of the two goes next when both have streams: neither starves the other.
+    /// The kind that is next when both have streams, so that neither starves the other.
     turn: Turn,
 }
 
@@ -28,7 +30,8 @@ enum Turn {
 #[derive(Debug, Default)]
 pub(crate) struct Scheduler {
     levels: [Level; 8],
-    /// One bit a level that has streams.
+    /// One bit for each level that may have streams; [`Scheduler::pop`] clears those of empty
+    /// levels.
     occupied: u8,
 }
 
@@ -37,12 +40,12 @@ impl Scheduler {
         self.occupied == 0
     }
 
-    /// Places in the schedule; for tests.
+    /// Returns the number of entries; for tests.
     pub(crate) fn len(&self) -> usize {
         self.levels.iter().map(|level| level.sequential.len() + level.incremental.len()).sum()
     }
 
-    /// Adds a stream that has something to send.
+    /// Adds a stream that has data to send.
     pub(crate) fn push(&mut self, id: StreamId, key: StreamKey, priority: Priority) {
         let urgency = usize::from(priority.urgency());
         let Some(level) = self.levels.get_mut(urgency) else { return };
@@ -57,7 +60,7 @@ impl Scheduler {
         }
     }
 
-    /// Takes a stream out; whether it was there.
+    /// Removes a stream; returns whether it had an entry.
     pub(crate) fn remove(&mut self, key: StreamKey, priority: Priority) -> bool {
         let Some(level) = self.levels.get_mut(usize::from(priority.urgency())) else {
             return false;
@@ -69,7 +72,7 @@ impl Scheduler {
         true
     }
 
-    /// Takes the stream whose turn it is.
+    /// Removes and returns the stream that is next.
     pub(crate) fn pop(&mut self) -> Option<StreamKey> {
         while self.occupied != 0 {
             let urgency = self.occupied.trailing_zeros() as usize;

@@ -10,9 +10,10 @@ pub(crate) struct PeerSettings {
     pub(crate) max_concurrent_streams: u32,
     pub(crate) push: bool,
     pub(crate) connect_protocol: bool,
-    /// SETTINGS_SMIG: migrations that the peer tolerates at once; 0: off.
+    /// SETTINGS_SMIG: number of simultaneous migrations that the peer tolerates; 0 if the extension
+    /// is off.
     pub(crate) smig: u32,
-    /// The CID's words, as far as they came.
+    /// The values of the three CID settings received so far: high, middle, low.
     pub(crate) cid: [Option<u32>; 3],
 }
 
@@ -22,7 +23,7 @@ impl Default for PeerSettings {
             initial_window: INITIAL_WINDOW,
             max_frame_size: MIN_MAX_FRAME_SIZE,
             // "It is recommended that this value be no smaller than 100" (RFC 9113 section 6.5.2):
-            // what a client may count on before it has read the server's SETTINGS.
+            // the value that a client assumes before it has received the server's SETTINGS.
             max_concurrent_streams: 100,
             push: true,
             connect_protocol: false,

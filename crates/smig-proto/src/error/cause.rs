@@ -1,4 +1,4 @@
-//! What can be wrong, and the one map from it to the code that the peer is told.
+//! Causes of errors, and their mapping to the error code that is sent to the peer.
 
 use core::fmt;
 
@@ -6,7 +6,7 @@ use super::ErrorCode;
 
 macro_rules! causes {
     ($($name:ident => $code:ident, $text:literal;)*) => {
-        /// What was wrong. Each cause has one error code and one sentence.
+        /// The cause of an error. Each cause has one error code and one sentence.
         #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
         #[non_exhaustive]
         #[expect(missing_docs, reason = "each variant's sentence is its Display text")]
@@ -15,7 +15,7 @@ macro_rules! causes {
         }
 
         impl Cause {
-            /// The code that RST_STREAM or GOAWAY carries for this cause.
+            /// Returns the code that RST_STREAM or GOAWAY carries for this cause.
             #[must_use]
             pub const fn code(self) -> ErrorCode {
                 match self {
@@ -25,14 +25,14 @@ macro_rules! causes {
         }
 
         impl Cause {
-            /// Whether a limit of ours was hit, rather than a rule broken.
+            /// Returns whether a local limit was exceeded, as opposed to a protocol violation.
             pub(crate) const fn is_limit(self) -> bool {
                 let timeout =
                     matches!(self, Self::SlowPreface | Self::SettingsTimeout | Self::JoinTimeout);
                 timeout || matches!(self.code(), ErrorCode::EnhanceYourCalm)
             }
 
-            /// The sentence.
+            /// Returns the sentence that describes the cause.
             #[must_use]
             pub const fn describe(self) -> &'static str {
                 match self {
@@ -85,7 +85,7 @@ causes! {
     BadConnectProtocol => ProtocolError, "SETTINGS_ENABLE_CONNECT_PROTOCOL not 0 or 1, or withdrawn (RFC 8441 section 3)";
     UnexpectedSettingsAck => ProtocolError, "SETTINGS acknowledged that were not sent (RFC 9113 section 6.5)";
     SettingsTimeout => SettingsTimeout, "SETTINGS not acknowledged in time (RFC 9113 section 6.5.3)";
-    // Header blocks and messages.
+    // Field blocks and messages.
     Compression => CompressionError, "header block cannot be decoded (RFC 7541)";
     MalformedField => ProtocolError, "malformed field (RFC 9113 section 8.2.1)";
     ConnectionField => ProtocolError, "connection-specific field (RFC 9113 section 8.2.2)";
@@ -122,7 +122,7 @@ causes! {
     CarrierTimeout => Cancel, "carrier not bound in time";
     CarrierMisuse => ProtocolError, "frame that an unbound carrier may not receive";
     Unresumable => InternalError, "migration declined and the stream cannot be resumed";
-    // Local.
+    // Local errors.
     ConnectionLost => Cancel, "the connection ended";
     ShortBody => InternalError, "the body is shorter or longer than its content-length";
     Internal => InternalError, "internal error";

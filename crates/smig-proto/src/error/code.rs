@@ -4,17 +4,17 @@ use core::fmt;
 
 macro_rules! codes {
     ($($(#[$doc:meta])* $name:ident = $value:literal, $text:literal;)*) => {
-        /// An error code, as RST_STREAM and GOAWAY carry it.
+        /// An error code of RST_STREAM and GOAWAY.
         #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
         #[non_exhaustive]
         pub enum ErrorCode {
             $($(#[$doc])* $name,)*
-            /// A code that no RFC known here defines; treated as INTERNAL_ERROR.
+            /// A code that RFC 9113 does not define; treated as INTERNAL_ERROR.
             Unknown(u32),
         }
 
         impl ErrorCode {
-            /// The code for a number from the wire.
+            /// Returns the code for a number from the wire.
             #[must_use]
             pub const fn from_wire(value: u32) -> Self {
                 match value {
@@ -23,7 +23,7 @@ macro_rules! codes {
                 }
             }
 
-            /// The code's number.
+            /// Returns the code's number.
             #[must_use]
             pub const fn to_wire(self) -> u32 {
                 match self {
@@ -45,7 +45,7 @@ macro_rules! codes {
 }
 
 codes! {
-    /// Graceful end, no error.
+    /// Graceful shutdown, no error.
     NoError = 0x0, "NO_ERROR";
     /// The protocol was violated.
     ProtocolError = 0x1, "PROTOCOL_ERROR";
@@ -55,21 +55,21 @@ codes! {
     FlowControlError = 0x3, "FLOW_CONTROL_ERROR";
     /// SETTINGS were not acknowledged in time.
     SettingsTimeout = 0x4, "SETTINGS_TIMEOUT";
-    /// A frame for a stream that is half-closed or closed.
+    /// A frame arrived for a stream that is half-closed or closed.
     StreamClosed = 0x5, "STREAM_CLOSED";
-    /// A frame of a wrong size.
+    /// A frame has an invalid size.
     FrameSizeError = 0x6, "FRAME_SIZE_ERROR";
-    /// Refused before anything was processed; safe to send again.
+    /// Refused before any processing; safe to retry.
     RefusedStream = 0x7, "REFUSED_STREAM";
     /// The stream is no longer wanted.
     Cancel = 0x8, "CANCEL";
-    /// The header compression context is lost.
+    /// The field section compression context cannot be maintained.
     CompressionError = 0x9, "COMPRESSION_ERROR";
-    /// A CONNECT tunnel's far connection failed.
+    /// The connection of a CONNECT tunnel to its target failed.
     ConnectError = 0xa, "CONNECT_ERROR";
-    /// The peer causes too much load.
+    /// The peer causes excessive load.
     EnhanceYourCalm = 0xb, "ENHANCE_YOUR_CALM";
-    /// TLS is weaker than allowed.
+    /// TLS does not meet the minimum requirements.
     InadequateSecurity = 0xc, "INADEQUATE_SECURITY";
     /// HTTP/1.1 is required.
     Http11Required = 0xd, "HTTP_1_1_REQUIRED";

@@ -1,4 +1,4 @@
-//! Errors: what was wrong ([`Cause`]), whom it hits ([`Fault`]), and what the application is told
+//! Errors: the cause ([`Cause`]), its scope ([`Fault`]), and what is reported to the application
 //! ([`ConnectionError`], [`StreamError`]).
 
 mod cause;
@@ -12,7 +12,7 @@ pub use code::ErrorCode;
 use crate::conn::ConnId;
 use crate::wire::StreamId;
 
-/// What an error in peer input ends: one stream or the connection.
+/// The scope of an error in the peer's input: a connection error or a stream error.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Fault {
     Connection(Cause),
@@ -20,7 +20,7 @@ pub(crate) enum Fault {
 }
 
 impl Fault {
-    /// A fault of `stream`, or of the connection if it is stream 0.
+    /// Returns a stream error for `stream`, or a connection error if it is stream 0.
     pub(crate) const fn on(stream: StreamId, cause: Cause) -> Self {
         if stream.is_connection() { Self::Connection(cause) } else { Self::Stream(stream, cause) }
     }
@@ -32,29 +32,29 @@ impl From<Cause> for Fault {
     }
 }
 
-/// Who ended a stream or a connection.
+/// The party that ended a stream or a connection.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Initiator {
     /// The application on this side.
     User,
-    /// The engine on this side, because of what the peer did or a limit.
+    /// The engine on this side, because of the peer's behavior or a limit.
     Local,
-    /// The peer said so.
+    /// The peer.
     Peer,
-    /// The transport failed.
+    /// The transport: the connection was lost.
     Transport,
 }
 
-/// Why a connection ended.
+/// The reason why a connection ended.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ConnectionError {
-    /// The code of the GOAWAY that was sent or received.
+    /// The code of the GOAWAY that this side sent; CANCEL if the connection was lost.
     pub code: ErrorCode,
-    /// Who ended it.
+    /// The party that ended it.
     pub initiator: Initiator,
-    /// What was wrong, if this side found it.
+    /// The cause, if this side detected it.
     pub cause: Option<Cause>,
-    /// The peer's words, or the transport's.
+    /// The transport's error message; empty if this side ended the connection.
     pub detail: String,
 }
 
@@ -76,24 +76,25 @@ impl std::error::Error for ConnectionError {}
 /// Whether the peer may have acted on a request that failed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Processed {
-    /// It certainly did not: sending it again is safe.
+    /// It did not: a retry is safe.
     No,
     /// It may have.
     Maybe,
 }
 
-/// Why a stream ended early.
+/// The reason why a stream ended early.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct StreamError {
-    /// The code of the RST_STREAM that was sent or received, or that its loss amounts to.
+    /// The code of the RST_STREAM that was sent or received, or the code that corresponds to the
+    /// loss of the connection.
     pub code: ErrorCode,
-    /// Who ended it.
+    /// The party that ended it.
     pub initiator: Initiator,
-    /// What was wrong, if this side found it.
+    /// The cause, if this side detected it.
     pub cause: Option<Cause>,
-    /// The connection on which it ended.
+    /// The connection that carried the stream when it ended.
     pub connection: ConnId,
-    /// Whether the peer may have acted on it.
+    /// Whether the peer may have acted on the request.
     pub processed: Processed,
 }
 

@@ -1,8 +1,9 @@
-//! Decodes header blocks, and owns the decoding side's dynamic table (RFC 7541 sections 2.3.2, 4
-//! and 6).
+//! Decodes header blocks (RFC 9113: field blocks), and owns the decoder's dynamic table (RFC 7541
+//! sections 2.3.2, 4 and 6).
 //!
-//! Time is linear in the block, and what a block can make the table keep is bounded by the table's
-//! size in force: names and values are copied out of the block, never kept as slices of it.
+//! Time is linear in the length of the block. The memory that the table retains is bounded by its
+//! current maximum size: names and values are copied out of the block, never stored as slices of
+//! it.
 
 use std::collections::VecDeque;
 
@@ -11,27 +12,27 @@ use http::HeaderValue;
 use super::field::Name;
 use super::{DecodeError, Field, huffman, integer, static_table};
 
-/// Huffman scratch beyond this is given back after a block, in octets.
+/// A Huffman buffer larger than this is released after a block, in bytes.
 const SCRATCH_KEPT: usize = 4096;
 
-/// A block may start with the smallest size since the last block and the final one
-/// (RFC 7541 section 4.2).
+/// A block may start with two size updates: the smallest size since the last block, and the final
+/// one (RFC 7541 section 4.2).
 const MAX_SIZE_UPDATES: usize = 2;
 
-/// The decoding context of one direction of one connection.
+/// The decoding context for one direction of one connection.
 #[derive(Debug)]
 pub struct Decoder {
     table: Table,
-    /// Our SETTINGS_HEADER_TABLE_SIZE, as the peer has acknowledged it.
+    /// Our SETTINGS_HEADER_TABLE_SIZE, as acknowledged by the peer.
     limit: usize,
-    /// The smallest limit since the last block, if it was below the table's size then.
+    /// The smallest limit since the last block, if it was below the table's maximum size.
     reduced_to: Option<usize>,
     scratch: Vec<u8>,
 }
 
 impl Decoder {
-    /// A decoder with an empty table. `max_table_size` is our SETTINGS_HEADER_TABLE_SIZE as the peer
-    /// knows it, in octets: 4096 at first.
+    /// Creates a decoder with an empty table. `max_table_size` is our SETTINGS_HEADER_TABLE_SIZE as
+    /// the peer knows it, in bytes; initially 4096.
     pub fn new(max_table_size: usize) -> Self {
         Self {
             table: Table { entries: VecDeque::new(), size: 0, max_size: max_table_size },
@@ -41,10 +42,10 @@ impl Decoder {
         }
     }
 
-    /// Our SETTINGS_HEADER_TABLE_SIZE, in octets, once the peer has acknowledged it.
+    /// Sets our SETTINGS_HEADER_TABLE_SIZE, in bytes, once the peer has acknowledged it.
     ///
-    /// Below the table's size in force, it obliges the peer to begin its next block with a table size
-    /// update (RFC 7541 section 4.2).
+    /// If it is below the table's current maximum size, the peer must start its next block with a
+    /// table size update (RFC 7541 section 4.2).
     pub fn set_max_table_size(&mut self, size: usize) {
         self.limit = size;
         if size < self.table.max_size {
@@ -52,13 +53,13 @@ impl Decoder {
         }
     }
 
-    /// Decodes one whole header block; `emit` gets its fields in order. A caller that has had enough
-    /// drops the fields, and the table stays in step.
+    /// Decodes one complete header block, and passes its fields to `emit` in order. A caller that
+    /// needs no more fields can drop them; the table stays in sync.
     ///
     /// # Errors
     ///
-    /// Any error is a COMPRESSION_ERROR of the connection: the table is out of step and the decoder
-    /// must not be used again. Fields before the broken one have been emitted.
+    /// Every error is a connection error COMPRESSION_ERROR: the table is out of sync, and the
+    /// decoder must not be used again. Fields before the invalid one have been emitted.
     pub fn decode(&mut self, block: &[u8], mut emit: impl FnMut(Field)) -> Result<(), DecodeError> {
         let mut rest = block;
         self.read_size_updates(&mut rest)?;
@@ -87,7 +88,7 @@ impl Decoder {
         Ok(())
     }
 
-    /// The dynamic table, the newest entry first.
+    /// Returns the dynamic table, newest entry first.
     #[cfg(test)]
     pub(super) fn table(&self) -> Vec<Field> {
         self.table.entries.iter().map(|entry| entry.field.clone()).collect()
@@ -113,8 +114,8 @@ impl Decoder {
         if self.reduced_to.is_some() { Err(DecodeError::MissingSizeUpdate) } else { Ok(()) }
     }
 
-    /// The rest of a literal, whose name's index has `prefix` bits in `first`. The name comes along
-    /// if the field does not have it.
+    /// Decodes the rest of a literal, whose name index has a prefix of `prefix` bits in `first`.
+    /// Also returns the name if the field is malformed.
     fn literal(
         &mut self,
         first: u8,
@@ -147,7 +148,7 @@ impl Decoder {
     }
 }
 
-/// Reads a string literal (RFC 7541 section 5.2), through `scratch` if it is Huffman coded.
+/// Reads a string literal (RFC 7541 section 5.2). A Huffman-coded one is decoded into `scratch`.
 #[inline]
 fn string<'a, 'block: 'a>(
     rest: &mut &'block [u8],
@@ -165,16 +166,16 @@ fn string<'a, 'block: 'a>(
 #[derive(Debug)]
 struct Table {
     entries: VecDeque<Entry>,
-    /// Octets of the entries, as RFC 7541 section 4.1 counts.
+    /// Size of the entries as RFC 7541 section 4.1 defines it, in bytes.
     size: usize,
-    /// The peer's last size update.
+    /// The maximum size, as set by the last size update.
     max_size: usize,
 }
 
 #[derive(Debug)]
 struct Entry {
     field: Field,
-    /// Set if `field` is malformed: its name may still be borrowed.
+    /// Set if `field` is malformed: later literals may still refer to its name.
     name_of_malformed: Option<Box<Name>>,
 }
 
@@ -184,7 +185,7 @@ impl Table {
         self.entries.get(index.checked_sub(static_table::LEN + 1)?)
     }
 
-    /// An entry that is larger than the table empties it (RFC 7541 section 4.4).
+    /// Inserts an entry. One that is larger than the table empties it (RFC 7541 section 4.4).
     fn insert(&mut self, field: &Field, name_of_malformed: Option<Name>) {
         let size = field.size();
         self.evict_to(self.max_size.saturating_sub(size));

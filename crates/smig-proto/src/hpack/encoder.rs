@@ -1,5 +1,5 @@
-//! Encodes header blocks (RFC 7541 section 6). What is worth an entry of the table is decided in
-//! `policy`; the table is `index`.
+//! Encodes header blocks (RFC 7541 section 6; RFC 9113: field blocks). `policy` selects the fields
+//! to index; `index` is the dynamic table.
 
 use bytes::{BufMut, BytesMut};
 use http::{HeaderName, HeaderValue};
@@ -11,29 +11,30 @@ use super::{DEFAULT_TABLE_SIZE, ENTRY_OVERHEAD, Pseudo, huffman, integer};
 mod index;
 mod policy;
 
-/// The most we use of the table that the peer offers, in octets.
+/// Limit for the part of the peer's table that we use, in bytes.
 const MAX_TABLE_SIZE: usize = DEFAULT_TABLE_SIZE;
 
-/// Representations (RFC 7541 section 6): the bits that mark them, and the bits left in the first
-/// octet for the index.
+/// Representations (RFC 7541 section 6): their bit pattern, and the number of bits that are left in
+/// the first byte for the index.
 const INDEXED: (u8, u32) = (0x80, 7);
 const WITH_INDEXING: (u8, u32) = (0x40, 6);
 const SIZE_UPDATE: (u8, u32) = (0x20, 5);
 const NEVER_INDEXED: (u8, u32) = (0x10, 4);
 const WITHOUT_INDEXING: (u8, u32) = (0x00, 4);
 
-/// Marks a Huffman coded string (RFC 7541 section 5.2), and the bits left for its length.
+/// String literals (RFC 7541 section 5.2): the bit pattern of the H flag, and the number of bits
+/// that are left for the length.
 const HUFFMAN: (u8, u32) = (0x80, 7);
 const RAW: (u8, u32) = (0x00, 7);
 
-/// The encoding context of one direction of one connection.
+/// The encoding context for one direction of one connection.
 ///
-/// A block is [`begin`](Self::begin), then its fields, in order. Blocks must reach the peer in the
-/// order in which they were encoded.
+/// Each block starts with [`begin`](Self::begin), followed by its fields in order. Blocks must
+/// reach the peer in the order in which they were encoded.
 #[derive(Debug)]
 pub struct Encoder {
     index: Index,
-    /// The size to use from the next block on.
+    /// The maximum table size from the next block on.
     target: usize,
     /// The smallest target since the last block.
     smallest: usize,
@@ -46,7 +47,7 @@ impl Default for Encoder {
 }
 
 impl Encoder {
-    /// An encoder with an empty table of 4096 octets.
+    /// Creates an encoder with an empty table of 4096 bytes.
     pub fn new() -> Self {
         Self {
             index: Index::new(DEFAULT_TABLE_SIZE),
@@ -55,8 +56,8 @@ impl Encoder {
         }
     }
 
-    /// The peer's SETTINGS_HEADER_TABLE_SIZE, in octets. The encoder uses at most 4096 of them, from
-    /// the next block on.
+    /// Sets the peer's SETTINGS_HEADER_TABLE_SIZE, in bytes. The encoder uses at most 4096 of them,
+    /// from the next block on.
     pub fn set_max_table_size(&mut self, peer_limit: usize) {
         self.target = peer_limit.min(MAX_TABLE_SIZE);
         self.smallest = self.smallest.min(self.target);
@@ -98,8 +99,8 @@ impl Encoder {
         }
     }
 
-    /// Appends a regular field. A sensitive value is never indexed, by no hop (RFC 7541 section
-    /// 7.1.3).
+    /// Appends a regular field. A sensitive value is encoded as never indexed, which holds for
+    /// every hop (RFC 7541 section 7.1.3).
     pub fn regular(&mut self, name: &HeaderName, value: &HeaderValue, out: &mut BytesMut) {
         match policy::regular(name, value) {
             Known::Field(index) => out.put_u8(INDEXED.0 | index),
@@ -127,7 +128,7 @@ impl Encoder {
                     return integer::encode(index, INDEXED.1, INDEXED.0, out);
                 }
                 let size = ENTRY_OVERHEAD + name.len() + value.len();
-                // An entry that would flush most of the table costs more than it gives.
+                // An entry that evicts most of the table costs more than it saves.
                 if size * 4 > self.index.max_size() * 3
                     || (policy == Policy::IndexSecond && !self.index.note_sighting(&key))
                 {
@@ -161,7 +162,7 @@ impl Encoder {
     }
 }
 
-/// Writes a string literal, in the Huffman code if that is shorter (RFC 7541 section 5.2).
+/// Writes a string literal, Huffman-coded if that is shorter (RFC 7541 section 5.2).
 fn string(value: &[u8], out: &mut BytesMut) {
     let len = huffman::encoded_len(value);
     if len < value.len() {

@@ -1,4 +1,4 @@
-//! Decoded fields, and what RFC 9113 section 8.2.1 allows in them.
+//! Decoded fields, and their validation according to RFC 9113 section 8.2.1.
 
 use bytes::Bytes;
 use http::{HeaderName, HeaderValue};
@@ -23,7 +23,7 @@ pub enum Pseudo {
 }
 
 impl Pseudo {
-    /// The name as it is on the wire, with its colon.
+    /// Returns the name as it is on the wire, with its colon.
     pub const fn as_str(self) -> &'static str {
         match self {
             Self::Method => ":method",
@@ -51,19 +51,19 @@ impl Pseudo {
 /// One field of a header block.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Field {
-    /// A pseudo-header field. The value's octets have been checked, its meaning has not.
+    /// A pseudo-header field. The bytes of the value have been validated, but not its meaning.
     Pseudo(Pseudo, Bytes),
-    /// A regular field. Its value is sensitive if the peer sent it as never indexed
-    /// (RFC 7541 section 6.2.3).
+    /// A regular field. Its value is marked sensitive if the peer sent it as never indexed (RFC
+    /// 7541 section 6.2.3).
     Regular(HeaderName, HeaderValue),
-    /// Decoded, but not allowed in HTTP/2 (RFC 9113 section 8.2.1): the message is malformed. The
-    /// reason, and the field's size.
+    /// A field that could be decoded, but that HTTP/2 does not allow (RFC 9113 section 8.2.1): the
+    /// message is malformed. Contains the reason and the field's size.
     Malformed(&'static str, u32),
 }
 
 impl Field {
-    /// What the field counts for in SETTINGS_MAX_HEADER_LIST_SIZE, and in a table: the octets of its
-    /// name and value, plus 32 (RFC 7541 section 4.1).
+    /// Returns the field's size, which counts towards SETTINGS_MAX_HEADER_LIST_SIZE and the table
+    /// size: the bytes of its name and value, plus 32 (RFC 7541 section 4.1).
     #[inline]
     pub fn size(&self) -> usize {
         match self {
@@ -74,8 +74,8 @@ impl Field {
     }
 }
 
-/// A field's name, kept apart from the value's fate: a literal may borrow the name of an entry whose
-/// value is malformed, and the other way round.
+/// A field name. It is validated independently of the value, because a literal may refer to the
+/// name of an entry whose value is malformed, and the reverse.
 #[derive(Clone, Debug)]
 pub(super) enum Name {
     Pseudo(Pseudo),
@@ -85,7 +85,7 @@ pub(super) enum Name {
 }
 
 impl Name {
-    /// Checks a name from the wire.
+    /// Validates a name from the wire.
     pub(super) fn from_wire(name: &[u8]) -> Self {
         if name.first() == Some(&b':') {
             return match Pseudo::from_wire(name) {
@@ -93,7 +93,7 @@ impl Name {
                 None => Self::Malformed("unknown pseudo-header field", name.len()),
             };
         }
-        // A quote is no token character (RFC 9110 section 5.6.2), but `http` lets it through.
+        // `"` is not a token character (RFC 9110 section 5.6.2), but `http` accepts it.
         match HeaderName::from_lowercase(name) {
             Ok(regular) if !name.contains(&b'"') => Self::Regular(regular),
             _ if name.is_empty() => Self::Malformed("empty field name", 0),
@@ -112,7 +112,7 @@ impl Name {
         }
     }
 
-    /// The name of `field`, unless that is malformed.
+    /// Returns the name of `field`; `None` if it is malformed.
     pub(super) fn of(field: &Field) -> Option<Self> {
         match field {
             Field::Pseudo(name, _) => Some(Self::Pseudo(*name)),
@@ -121,8 +121,8 @@ impl Name {
         }
     }
 
-    /// Checks a value from the wire and makes the field; a malformed one leaves the name. The field
-    /// owns a copy of `value`, so it keeps no larger buffer alive.
+    /// Validates a value from the wire, and builds the field. Also returns the name if the field is
+    /// malformed. The field owns a copy of `value`, so it does not keep a larger buffer alive.
     #[inline]
     pub(super) fn with_value(self, value: &[u8]) -> (Field, Option<Self>) {
         match self {
@@ -157,7 +157,8 @@ fn is_padded(value: &[u8]) -> bool {
     matches!(value, [b' ' | b'\t', ..] | [.., b' ' | b'\t'])
 }
 
-/// The octets that [`HeaderValue`] allows, for pseudo-header fields.
+/// Returns whether a pseudo-header field's value may contain this byte; the same as for
+/// [`HeaderValue`].
 fn is_allowed(octet: u8) -> bool {
     (octet >= b' ' && octet != 0x7f) || octet == b'\t'
 }

@@ -1,7 +1,7 @@
 //! The Huffman code of string literals (RFC 7541 section 5.2 and Appendix B).
 //!
 //! The code is canonical: codes of one length are consecutive and ordered by symbol, so the lengths
-//! alone give all of it. Every table here is computed from them at compile time.
+//! define it completely. All tables are computed from the lengths at compile time.
 
 use bytes::BytesMut;
 
@@ -9,7 +9,7 @@ use super::DecodeError;
 
 const EOS: usize = 256;
 
-/// Lengths in bits of the codes of the symbols 0 to 255 and EOS.
+/// Code lengths in bits of the symbols 0 to 255 and EOS.
 #[rustfmt::skip]
 const LENGTHS: [u8; EOS + 1] = [
     13, 23, 28, 28, 28, 28, 28, 28, 28, 24, 30, 28, 28, 30, 28, 28,
@@ -33,13 +33,14 @@ const LENGTHS: [u8; EOS + 1] = [
 
 const MAX_LENGTH: usize = 30;
 
-/// The canonical code, in the order of the codes.
+/// The canonical code.
 struct Canonical {
-    /// The symbols in the order of their codes.
+    /// The symbols in ascending order of their codes.
     symbols: [u16; EOS + 1],
-    /// By length: the first code beyond those of this length, aligned to the top of 32 bits.
+    /// By length: the first code after those of this length, aligned to the top of 32 bits.
     limits: [u64; MAX_LENGTH + 1],
-    /// By length: what to add to a code of this length, modulo 2^32, for its place in `symbols`.
+    /// By length: the number to add to a code of this length, modulo 2^32, to get its index in
+    /// `symbols`.
     offsets: [u32; MAX_LENGTH + 1],
 }
 
@@ -71,7 +72,7 @@ const fn canonical() -> Canonical {
     tables
 }
 
-/// The code of each octet, above its length in the lowest eight bits.
+/// The code of each byte, shifted left by eight, with its length in the lowest eight bits.
 static CODES: [u64; EOS] = codes();
 
 #[expect(clippy::indexing_slicing, reason = "evaluated by the compiler, where a panic is an error")]
@@ -89,15 +90,15 @@ const fn codes() -> [u64; EOS] {
     codes
 }
 
-/// The bits that one look-up of the decoder resolves: two of the most frequent symbols.
+/// Number of bits that one table look-up of the decoder resolves: two of the most frequent symbols.
 const FAST_BITS: usize = 12;
 
-/// What the next [`FAST_BITS`] bits begin with: one or two whole symbols, or none if the first
-/// symbol's code is longer.
+/// The symbols at the start of the next [`FAST_BITS`] bits: one or two complete ones, or none if
+/// the first code is longer.
 ///
-/// From the lowest bits: eight for the length of the codes, eight for the length of the symbols, both
-/// in bits, and the symbols, the first one lowest. So the lower half of a sum of steps tells what they
-/// take and give together.
+/// From the lowest bits: eight for the length of the codes and eight for the length of the symbols,
+/// both in bits; then the symbols, the first one lowest. The lower half of a sum of steps therefore
+/// contains the total lengths of their codes and of their symbols.
 #[derive(Clone, Copy)]
 struct Step(u32);
 
@@ -118,12 +119,12 @@ impl Step {
     }
 }
 
-/// The length of the codes in a step, or a sum of steps, in bits.
+/// Returns the total length of the codes in a step, or in a sum of steps, in bits.
 const fn taken(steps: u32) -> usize {
     (steps & 0xff) as usize
 }
 
-/// The length of the symbols in a step, or a sum of steps, in bits.
+/// Returns the total length of the symbols in a step, or in a sum of steps, in bits.
 const fn given(steps: u32) -> usize {
     (steps >> 8 & 0xff) as usize
 }
@@ -165,7 +166,7 @@ fn step(window: u64) -> Step {
     STEPS.get((window >> (64 - FAST_BITS)) as usize).copied().unwrap_or(Step::LONG)
 }
 
-/// The symbol and length of a code longer than [`FAST_BITS`] at the top of `window`.
+/// Returns the symbol and the length of a code longer than [`FAST_BITS`] at the top of `window`.
 #[cold]
 fn long_code(window: u64) -> Option<(u16, usize)> {
     let top = window >> 32;
@@ -180,16 +181,16 @@ fn long_code(window: u64) -> Option<(u16, usize)> {
     Some((*CANONICAL.symbols.get(offset.wrapping_add(code) as usize)?, length))
 }
 
-/// Decodes into the front of `scratch`, which grows as needed, and returns what was decoded.
+/// Decodes into the front of `scratch`, which grows as needed, and returns the decoded bytes.
 ///
-/// The source is read as if endless 1 bits followed it. They are never taken for a symbol: those of
-/// valid padding belong to EOS, and a symbol that starts in the source and ends beyond it shows that
-/// the padding is invalid.
+/// The source is read as if it were followed by infinitely many 1 bits. They are never decoded as a
+/// symbol: in valid padding they are a prefix of EOS, and a symbol that starts within the source
+/// and ends after it means that the padding is invalid.
 pub(super) fn decode<'a>(source: &[u8], scratch: &'a mut Vec<u8>) -> Result<&'a [u8], DecodeError> {
-    // The bits of the source that have not been decoded.
+    // Number of bits of the source that have not been decoded.
     let mut left = source.len() * 8;
     let mut rest = source;
-    // The next bits, from the top; at least `filled` of them are there.
+    // The next bits, from the top; at least `filled` of them are valid.
     let mut window = 0_u64;
     let mut filled = 0;
     let mut written = 0;
@@ -202,8 +203,8 @@ pub(super) fn decode<'a>(source: &[u8], scratch: &'a mut Vec<u8>) -> Result<&'a 
             return Ok(scratch.get(..written).unwrap_or_default());
         }
 
-        // Four steps take at most 48 of the 56 bits or more, and give at most 8 octets. Where one finds
-        // a long code, the others find it too.
+        // Four steps consume at most 48 bits, of at least 56, and produce at most 8 bytes. After a
+        // step that finds a long code, the remaining steps find the same one.
         let (mut word, mut steps, mut ahead) = (0, 0_u32, window);
         for _ in 0..4 {
             let step = step(ahead);
@@ -227,7 +228,7 @@ pub(super) fn decode<'a>(source: &[u8], scratch: &'a mut Vec<u8>) -> Result<&'a 
     }
 }
 
-/// The next eight octets, with 1 bits beyond the end.
+/// Returns the next eight bytes, padded with 1 bits after the end.
 #[inline]
 fn next_eight(source: &[u8]) -> u64 {
     if let Some(chunk) = source.first_chunk() {
@@ -240,7 +241,7 @@ fn next_eight(source: &[u8]) -> u64 {
     u64::from_be_bytes(chunk)
 }
 
-/// Writes eight octets at once: those beyond the ones that count are overwritten by the next.
+/// Writes eight bytes at once; the next call overwrites those that are not valid.
 #[inline]
 fn store(scratch: &mut Vec<u8>, at: usize, word: u64) {
     if scratch.len() < at + 8 {
@@ -262,7 +263,7 @@ fn code(octet: u8) -> (u64, u32) {
     (code >> 8, (code & 0xff) as u32)
 }
 
-/// The octets that [`encode`] needs for `source`.
+/// Returns the number of bytes that [`encode`] needs for `source`.
 #[inline]
 pub(super) fn encoded_len(source: &[u8]) -> usize {
     let length = |octet: u8| LENGTHS.get(usize::from(octet)).copied().map_or(0, usize::from);
@@ -272,7 +273,7 @@ pub(super) fn encoded_len(source: &[u8]) -> usize {
 /// Appends the code of `source`, whose [`encoded_len`] is `len`.
 pub(super) fn encode(source: &[u8], len: usize, out: &mut BytesMut) {
     let start = out.len();
-    // Eight octets are written at once, wherever the last one that counts is.
+    // Each write stores eight bytes, even at the end.
     out.reserve(len + 8);
     let mut bits = BitWriter { at: start, out, window: 0, pending: 0 };
     let (fours, tail) = source.as_chunks::<4>();
@@ -295,19 +296,19 @@ pub(super) fn encode(source: &[u8], len: usize, out: &mut BytesMut) {
     out.truncate(start + len);
 }
 
-/// Writes bits, from the highest of each octet down.
+/// Writes bits, from the highest of each byte down.
 struct BitWriter<'a> {
     out: &'a mut BytesMut,
-    /// Where the next octet goes; what lies beyond does not count.
+    /// Position of the next byte; later bytes are not valid.
     at: usize,
-    /// The bits of that octet, at the top.
+    /// The bits of that byte so far, at the top.
     window: u64,
-    /// How many they are: 0 to 7.
+    /// Number of those bits, 0 to 7.
     pending: u32,
 }
 
 impl BitWriter<'_> {
-    /// The most bits that can be appended at once.
+    /// Maximum number of bits that can be appended at once.
     const MAX: u32 = 56;
 
     #[inline]
@@ -326,7 +327,7 @@ impl BitWriter<'_> {
         self.append(code, length);
     }
 
-    /// Fills the last octet with the start of EOS.
+    /// Fills the last byte with the start of EOS.
     fn pad(&mut self) {
         self.store(self.window | u64::MAX >> self.pending);
     }

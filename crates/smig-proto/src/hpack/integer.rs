@@ -1,15 +1,15 @@
-//! Integers with a prefix (RFC 7541 section 5.1). Values end at 2^32 - 1, in at most five octets
-//! after the prefix.
+//! Integers with a prefix (RFC 7541 section 5.1). The largest value is 2^32 - 1, in at most five
+//! bytes after the prefix.
 
 use bytes::{BufMut, BytesMut};
 
 use super::DecodeError;
 
-/// The continuation octets that a value below 2^32 can need.
+/// Maximum number of continuation bytes for a value below 2^32.
 const MAX_CONTINUATION: u32 = 5;
 
-/// Reads the integer whose first octet, `first`, has already been taken from `rest`. `prefix` is the
-/// number of its bits in that octet, 4 to 7.
+/// Decodes the integer whose first byte, `first`, has already been taken from `rest`. `prefix` is
+/// its number of bits in that byte, 4 to 7.
 #[inline]
 pub(super) fn decode(first: u8, prefix: u32, rest: &mut &[u8]) -> Result<usize, DecodeError> {
     let mask = (1_u8 << prefix) - 1;
@@ -32,8 +32,8 @@ fn decode_continuation(mask: u8, rest: &mut &[u8]) -> Result<usize, DecodeError>
     Err(DecodeError::IntegerOverflow)
 }
 
-/// Writes `value` behind the bits of `pattern`; `prefix` is the number of its bits in the first
-/// octet, 4 to 7.
+/// Encodes `value` after the bits of `pattern`. `prefix` is its number of bits in the first byte, 4
+/// to 7.
 #[inline]
 pub(super) fn encode(value: usize, prefix: u32, pattern: u8, out: &mut BytesMut) {
     let mask = (1_u8 << prefix) - 1;

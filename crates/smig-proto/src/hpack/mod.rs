@@ -1,12 +1,12 @@
 //! Header compression (RFC 7541).
 //!
-//! Owns the two contexts of a connection: the [`Decoder`]'s and the [`Encoder`]'s dynamic table.
-//! It turns one whole header block into [`Field`]s and back, and knows nothing of frames, streams or
-//! the order in which fields must come. It never limits the decoded size: its caller counts
-//! [`Field::size`] as the fields arrive. It never reads a clock, takes a lock or panics.
+//! Owns the two contexts of a connection: the dynamic tables of the [`Decoder`] and the
+//! [`Encoder`]. Converts one complete header block to [`Field`]s and back, without regard to
+//! frames, streams or the required order of fields. Does not limit the decoded size: the caller
+//! adds up [`Field::size`] as the fields arrive. Never reads a clock, takes a lock or panics.
 //!
-//! Fields that RFC 9113 section 8.2.1 forbids are no compression errors: they come out as
-//! [`Field::Malformed`], so that the caller can refuse one stream and keep the connection.
+//! Fields that RFC 9113 section 8.2.1 forbids are not compression errors: they are emitted as
+//! [`Field::Malformed`], so that the caller can reset one stream and keep the connection.
 
 mod decoder;
 mod encoder;
@@ -21,10 +21,10 @@ pub use encoder::Encoder;
 pub use error::DecodeError;
 pub use field::{Field, Pseudo};
 
-/// What an entry costs beyond its name and value, in octets (RFC 7541 section 4.1).
+/// Overhead of a table entry beyond its name and value, in bytes (RFC 7541 section 4.1).
 const ENTRY_OVERHEAD: usize = 32;
 
-/// The table size both sides start with, in octets (RFC 9113 section 6.5.2).
+/// The initial table size of both sides, in bytes (RFC 9113 section 6.5.2).
 const DEFAULT_TABLE_SIZE: usize = 4096;
 
 #[cfg(test)]

@@ -5,7 +5,7 @@ use http::{HeaderName, HeaderValue, header};
 
 use super::{Field, Pseudo};
 
-/// The number of entries, which is also the last index.
+/// Number of entries, which is also the last index.
 pub(super) const LEN: usize = 61;
 
 const fn pseudo(name: Pseudo, value: &'static str) -> Field {
@@ -84,7 +84,7 @@ static ENTRIES: [Field; LEN] = [
     regular(header::WWW_AUTHENTICATE),
 ];
 
-/// The entry at `index`, which starts at 1.
+/// Returns the entry at `index`, which starts at 1.
 #[inline]
 pub(super) fn entry(index: usize) -> Option<&'static Field> {
     ENTRIES.get(index.checked_sub(1)?)

@@ -1,4 +1,4 @@
-//! Tests of both directions: the RFC's examples, every error, and what the encoder chooses.
+//! Tests of both directions: the RFC's examples, every error, and the encoder's choices.
 
 use bytes::BytesMut;
 
@@ -10,21 +10,21 @@ mod fields;
 mod huffman_code;
 mod rfc7541;
 
-/// A block written in hexadecimal; blanks do not count.
+/// Parses a block in hexadecimal, ignoring white space.
 fn hex(text: &str) -> Vec<u8> {
     let digits: Vec<u8> =
         text.chars().filter_map(|digit| Some(digit.to_digit(16)? as u8)).collect();
     digits.chunks(2).map(|pair| pair[0] << 4 | pair[1]).collect()
 }
 
-/// All fields of a block.
+/// Decodes all fields of a block.
 fn fields(decoder: &mut Decoder, block: &[u8]) -> Result<Vec<Field>, DecodeError> {
     let mut fields = Vec::new();
     decoder.decode(block, |field| fields.push(field))?;
     Ok(fields)
 }
 
-/// A well-formed field as `name: value`.
+/// Formats a well-formed field as `name: value`.
 fn line(field: &Field) -> String {
     let (name, value) = match field {
         Field::Pseudo(name, value) => (name.as_str(), &value[..]),
@@ -38,7 +38,7 @@ fn lines(decoder: &mut Decoder, block: &[u8]) -> Vec<String> {
     fields(decoder, block).unwrap().iter().map(line).collect()
 }
 
-/// One block of `fields`, in order.
+/// Encodes `fields` as one block.
 fn block(encoder: &mut Encoder, fields: &[Field]) -> Vec<u8> {
     let mut out = BytesMut::new();
     encoder.begin(&mut out);

@@ -1,6 +1,8 @@
-//! Messages (RFC 9113 section 8): from decoded fields to heads and back, with strict validation.
+//! Messages (RFC 9113 section 8): converts field sections to heads and back, with strict
+//! validation.
 //!
-//! Rejects and never repairs: what a proxy would have to guess about is a stream error.
+//! Never repairs a malformed message: ambiguity that a proxy would have to resolve is a stream
+//! error.
 
 mod encode;
 mod section;

@@ -1,4 +1,4 @@
-//! One decoded header section, before it is known to be a request, a response or trailers.
+//! One decoded field section, before it is classified as request, response or trailers.
 
 use bytes::Bytes;
 use http::header::{COOKIE, HeaderMap, HeaderValue};
@@ -6,15 +6,15 @@ use http::header::{COOKIE, HeaderMap, HeaderValue};
 use crate::error::Cause;
 use crate::hpack::{Field, Pseudo};
 
-/// Bounds on one header section (CVE-2016-1544, CVE-2022-41723).
+/// Limits for one field section (CVE-2016-1544, CVE-2022-41723).
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct SectionLimits {
     pub(crate) octets: u32,
     pub(crate) fields: u32,
 }
 
-/// The fields of one header section. The first thing wrong with it is kept in `wrong`; decoding goes
-/// on, as HPACK's table must stay in step.
+/// The fields of one field section. `wrong` is the first error; an exceeded limit replaces it.
+/// Decoding continues after an error, to keep the HPACK dynamic table in sync.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Section {
     pub(super) method: Option<Bytes>,
@@ -24,7 +24,7 @@ pub(crate) struct Section {
     pub(super) protocol: Option<Bytes>,
     pub(super) status: Option<Bytes>,
     pub(super) headers: HeaderMap,
-    /// Cookie crumbs so far, to be joined (RFC 9113 section 8.2.3).
+    /// Number of cookie crumbs; [`Self::seal`] joins them (RFC 9113 section 8.2.3).
     cookies: u32,
     octets: usize,
     fields: u32,
@@ -32,7 +32,7 @@ pub(crate) struct Section {
 }
 
 impl Section {
-    /// Takes the next field of the block.
+    /// Adds the next field of the block.
     pub(crate) fn take(&mut self, field: Field, limits: SectionLimits) {
         self.octets += field.size();
         self.fields += 1;
@@ -63,7 +63,7 @@ impl Section {
             Pseudo::Protocol => &mut self.protocol,
             Pseudo::Status => &mut self.status,
         };
-        // Once each, and all of them in front of the other fields.
+        // Each at most once, and before all regular fields.
         if slot.is_some() || !self.headers.is_empty() {
             return self.fail(Cause::BadPseudo);
         }
@@ -74,7 +74,7 @@ impl Section {
         self.wrong.get_or_insert(cause);
     }
 
-    /// The block is complete.
+    /// Completes the section at the end of the field block: joins the cookie crumbs.
     pub(crate) fn seal(&mut self) {
         if self.cookies > 1 {
             let crumbs: Vec<&[u8]> =

@@ -1,5 +1,5 @@
-//! What makes a section a well-formed request, response or trailer section
-//! (RFC 9113 sections 8.1 to 8.5, RFC 8441 section 4).
+//! Validation: which field sections are well-formed requests, responses and trailers (RFC 9113
+//! sections 8.1 to 8.5, RFC 8441 section 4).
 
 use bytes::Bytes;
 use http::header::{
@@ -24,8 +24,8 @@ pub(crate) enum ResponseKind {
 }
 
 impl Section {
-    /// The section as a request; `last` is the connection's last authority, which need not be checked
-    /// again.
+    /// Converts the section to a request head. `last` caches the connection's last authority, which
+    /// is not validated again.
     pub(crate) fn into_request(self, last: &mut Option<Authority>) -> Result<RequestHead, Cause> {
         if let Some(cause) = self.wrong {
             return Err(cause);
@@ -58,7 +58,8 @@ impl Section {
                 return Err(Cause::BadPseudo);
             }
             parts.path_and_query = Some(parse_path(path, &method)?);
-            // A URI in parts with a scheme needs an authority; Host stands in where there is none.
+            // `Uri::from_parts` accepts a scheme only with an authority; Host replaces an absent
+            // `:authority`.
             parts.authority = match (authority, self.headers.get(HOST)) {
                 (None, Some(host)) => {
                     Some(parse_authority(Bytes::copy_from_slice(host.as_bytes()))?)
@@ -72,7 +73,7 @@ impl Section {
         Ok(RequestHead { method, uri, protocol, headers: self.headers })
     }
 
-    /// The section as a response head.
+    /// Converts the section to a response head.
     pub(crate) fn into_response(self) -> Result<(ResponseHead, ResponseKind), Cause> {
         if let Some(cause) = self.wrong {
             return Err(cause);
@@ -97,7 +98,7 @@ impl Section {
         Ok((ResponseHead { status, headers: self.headers }, kind))
     }
 
-    /// The section as trailers.
+    /// Converts the section to trailers.
     pub(crate) fn into_trailers(self) -> Result<HeaderMap, Cause> {
         if let Some(cause) = self.wrong {
             return Err(cause);
@@ -110,14 +111,14 @@ impl Section {
     }
 }
 
-/// content-length, if there is one. Two that are equal are refused as well, as by HTTP/1.1: whoever sends
-/// them has been confused by somebody (RFC 9110 section 8.6 leaves the choice). So is what a reader whose
-/// lengths have a sign takes for less than nothing.
+/// Parses content-length, if present. A repeated value is rejected even if it is equal, as over
+/// HTTP/1.1: it indicates a confused sender (RFC 9110 section 8.6 permits both). A value above
+/// `i64::MAX` is rejected: a recipient with signed lengths would read it as negative.
 pub(crate) fn content_length(headers: &HeaderMap) -> Result<Option<u64>, Cause> {
     let mut lengths = headers.get_all(CONTENT_LENGTH).iter();
     let Some(length) = lengths.next() else { return Ok(None) };
     let digits = length.as_bytes();
-    // A number may have a sign for `parse`.
+    // `parse` would accept a leading `+`.
     if lengths.next().is_some() || !digits.iter().all(u8::is_ascii_digit) {
         return Err(Cause::BadContentLength);
     }
@@ -129,7 +130,7 @@ pub(crate) fn content_length(headers: &HeaderMap) -> Result<Option<u64>, Cause> 
     Ok(Some(length))
 }
 
-/// Connection-specific fields are for HTTP/1.1 alone (RFC 9113 section 8.2.2).
+/// Rejects connection-specific fields, which only HTTP/1.1 has (RFC 9113 section 8.2.2).
 fn check_fields(headers: &HeaderMap) -> Result<(), Cause> {
     for name in headers.keys() {
         if name == CONNECTION
@@ -159,7 +160,7 @@ fn authority(value: Bytes, last: &mut Option<Authority>) -> Result<Authority, Ca
 }
 
 fn parse_authority(value: Bytes) -> Result<Authority, Cause> {
-    // Userinfo is deprecated and an attack on readers (RFC 9113 section 8.3.1).
+    // Userinfo is deprecated and disguises the host (RFC 9113 section 8.3.1).
     if value.contains(&b'@') {
         return Err(Cause::BadAuthority);
     }
@@ -167,8 +168,9 @@ fn parse_authority(value: Bytes) -> Result<Authority, Cause> {
     is_host_and_port(&authority).then_some(authority).ok_or(Cause::BadAuthority)
 }
 
-/// Whether an authority is `host[:port]`: without userinfo (RFC 9110 section 4.2.4), and with a port that is
-/// empty or a number. [`Authority`] takes anything for a port, and `+80` for 80.
+/// Returns whether an authority is `host[:port]`: without userinfo (RFC 9110 section 4.2.4), and
+/// with a port that is empty or a number. [`Authority`] accepts any text as the port, and parses
+/// `+80` as 80.
 #[must_use]
 pub fn is_host_and_port(authority: &Authority) -> bool {
     let Some(rest) = authority.as_str().strip_prefix(authority.host()) else { return false };
@@ -195,7 +197,7 @@ fn parse_scheme(scheme: &Bytes) -> Result<Scheme, Cause> {
     match &scheme[..] {
         b"https" => Ok(Scheme::HTTPS),
         b"http" => Ok(Scheme::HTTP),
-        // RFC 3986 section 3.1; `http` takes the empty one, too.
+        // RFC 3986 section 3.1; `http` would accept an empty scheme.
         [b'a'..=b'z' | b'A'..=b'Z', ..] => {
             Scheme::try_from(&scheme[..]).map_err(|_| Cause::BadPseudo)
         }

@@ -1,8 +1,8 @@
-//! Moving a running stream to another connection (spec/smig.md sections 5, 6 and 8).
+//! Migration of a running stream to another connection (spec/smig.md sections 5, 6 and 8).
 //!
-//! Owns the phases of a migration and what each must remember. The mover's side is in `mover`, the
-//! follower's in `follower`; `early` hands on what overtook its barrier. When to move is
-//! [`policy`]'s, which decides nothing here.
+//! Owns the phases of a migration and the state that each needs. `mover` implements the mover,
+//! `follower` the follower, and `early` delivers frames that arrived before their barrier.
+//! [`policy`] decides when to migrate; this module does not.
 
 mod early;
 mod follower;
@@ -21,18 +21,19 @@ use crate::stream::{Route, SendPhase};
 use crate::time::Instant;
 use crate::wire::{Cid, EndStream, Migrate, StreamId};
 
-/// Where a stream is to go.
+/// Destination of a migration.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Target {
     /// This connection.
     Connection(ConnId),
     /// The spare with the smallest CID.
     Spare,
-    /// Server: ask the client to open a connection and move the stream itself.
+    /// Server: an offer, which requests that the client open a connection and move the stream
+    /// itself.
     Offer,
 }
 
-/// Who moved a stream.
+/// The side that moved a stream.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Mover {
     /// This side.
@@ -41,23 +42,23 @@ pub enum Mover {
     Peer,
 }
 
-/// Why a stream cannot be moved now.
+/// The reason why a stream cannot be moved now.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum MigrateError {
-    /// The stream is over, or unknown.
+    /// The stream has ended, or is unknown.
     Ended,
-    /// The extension is not running on the stream's connection.
+    /// The extension is off, or the stream's connection is not joined.
     Off,
-    /// A migration of the stream is open, or an offer unanswered.
+    /// A migration of the stream is open, or this side's offer is unanswered.
     Busy,
-    /// The stream was moved as often as it may be, or an offer of it was declined.
+    /// The stream has reached the maximum number of moves, or an offer of it was declined.
     Exhausted,
-    /// The peer tolerates no more migrations at once.
+    /// The peer does not tolerate more open migrations.
     TooMany,
-    /// No connection fits.
+    /// No connection is suitable.
     NoTarget,
-    /// Only a server offers.
+    /// Only a server may send an offer.
     NotServer,
 }
 
@@ -77,20 +78,22 @@ impl core::fmt::Display for MigrateError {
 
 impl std::error::Error for MigrateError {}
 
-/// The migration of one stream, as far as it is open.
+/// State of a stream's open migration.
 #[derive(Debug)]
 pub(crate) enum HandOver {
     Settled,
-    /// Server: MIGRATE with dst 0 was sent and not answered.
+    /// Server: an offer was sent and is unanswered.
     Offered,
-    /// Client: MIGRATE with dst 0 was received and not answered.
+    /// Client: an offer was received and is unanswered.
     OfferReceived,
-    /// Mover: MIGRATE was sent, the ACK is to come. A follower has no phase: it settles as it reads.
+    /// Mover: MIGRATE was sent and is unanswered. The follower has no such phase, because it
+    /// answers immediately.
     Moving(Box<Moving>),
 }
 
 impl HandOver {
-    /// Where an unanswered MIGRATE of ours was sent, and what it named.
+    /// Returns the route on which this side's unanswered MIGRATE was sent, and the destination that
+    /// it named.
     pub(crate) fn unanswered(&self) -> Option<(Route, (Cid, StreamId))> {
         match self {
             Self::Moving(moving) => Some((moving.from, moving.dst)),
@@ -98,7 +101,7 @@ impl HandOver {
         }
     }
 
-    /// Ends the phase of an open move of ours; any other stays.
+    /// Ends this side's open move, if there is one; otherwise leaves the state unchanged.
     pub(crate) fn take_moving(&mut self) -> Option<Box<Moving>> {
         match core::mem::replace(self, Self::Settled) {
             Self::Moving(moving) => Some(moving),
@@ -109,7 +112,7 @@ impl HandOver {
         }
     }
 
-    /// Whether the stream's own direction may be sent now.
+    /// Returns whether this side may send frames of the stream now.
     pub(crate) fn lets_send(&self) -> bool {
         match self {
             Self::Settled | Self::Offered | Self::OfferReceived => true,
@@ -121,11 +124,11 @@ impl HandOver {
     }
 }
 
-/// Whether a mover sends before the ACK.
+/// Whether the mover sends before the answer.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Pace {
-    /// A server does: no round trip is lost (SMIG-5.5/server-at-once). It keeps what it sends, up
-    /// to so many octets.
+    /// A server does, to save a round trip (SMIG-5.5/server-at-once). It buffers what it sends, and
+    /// pauses at this number of bytes.
     UntilReplayIsFull(usize),
     /// A client holds its direction (SMIG-5.6/client-holds).
     Held,
@@ -133,52 +136,52 @@ pub(crate) enum Pace {
 
 #[derive(Debug)]
 pub(crate) struct Moving {
-    /// Where the follower's frames come from until its barrier, and where a decline leads back to.
+    /// The route of the follower's frames until its barrier, to which a decline returns the stream.
     pub(crate) from: Route,
     pub(crate) to: Route,
-    /// The destination as MIGRATE named it, which an accepting answer repeats
-    /// (SMIG-2.7/stray-answer).
+    /// The destination that MIGRATE named; an accepting answer repeats it (SMIG-2.7/stray-answer).
     pub(crate) dst: (Cid, StreamId),
     pub(crate) pace: Pace,
-    /// The follower's frames from behind the ACK that is to come.
+    /// The follower's frames that arrived on the carrier before its accepting answer.
     pub(crate) early: Early,
     pub(crate) replay: Replay,
-    /// Sum of WINDOW_UPDATE that we sent on the carrier; a declining follower drops it.
+    /// Sum of the WINDOW_UPDATE increments that were sent on the carrier; a follower that declines
+    /// drops them.
     pub(crate) credit_on_carrier: u32,
-    /// Some frame was sent on the carrier: if it is abandoned it must be closed
+    /// A frame was sent on the carrier, so it must be closed if it is abandoned
     /// (SMIG-6.11/close-abandoned).
     pub(crate) carrier_used: bool,
-    /// The carrier's connection ended, or its GOAWAY excludes the carrier: nothing more is sent, and
-    /// the answer decides (SMIG-8.9/c2-ends-early, SMIG-8.17/goaway-excludes-s2).
+    /// The carrier's connection ended, or its GOAWAY excludes the carrier: no more is sent there,
+    /// and the answer decides (SMIG-8.9/c2-ends-early, SMIG-8.17/goaway-excludes-s2).
     pub(crate) to_lost: bool,
     pub(crate) since: Instant,
-    /// For SMIG-7.5/undone-barrier: where the stream was opened, if it had not left, and the peer's
-    /// initial window there at the barrier.
+    /// For SMIG-7.5/undone-barrier: the connection on which the stream was opened, if the stream
+    /// had not moved before, and the peer's initial window there when the barrier was sent.
     pub(crate) home: Option<(ConnId, u32)>,
 }
 
-/// What a mover must still do when the answer to its MIGRATE comes for a stream that is over.
+/// State that a mover keeps for an unanswered MIGRATE after the stream has ended.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct AnswerDue {
     pub(crate) s1: StreamId,
-    /// What an accepting answer repeats (SMIG-2.7/stray-answer).
+    /// The destination that an accepting answer repeats (SMIG-2.7/stray-answer).
     pub(crate) dst: (Cid, StreamId),
-    /// The stream was reset on the carrier: a decline brings the reset to S1
+    /// The code of a reset on the carrier, to be sent on S1 after a decline
     /// (SMIG-8.3/reset-remembered).
     pub(crate) reset: Option<ErrorCode>,
 }
 
-/// A MIGRATE to a connection whose JOIN is not answered yet (SMIG-5.12/join-pending).
+/// A MIGRATE to a connection whose JOIN is unanswered (SMIG-5.12/join-pending).
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct WaitingMove {
     pub(crate) from: Route,
     pub(crate) migrate: Migrate,
     pub(crate) end: EndStream,
-    /// The change of the receive window that was acknowledged behind it; a decline applies it.
+    /// Change of the receive window that was acknowledged after the MIGRATE; a decline applies it.
     pub(crate) window_due: i64,
 }
 
-/// What a mover sent on the carrier: after a decline it is sent again from the barrier
+/// Frames that the mover sent on the carrier. After a decline they are sent again from the barrier
 /// (SMIG-6.8/resume).
 #[derive(Debug)]
 pub(crate) struct Replay {
@@ -187,7 +190,7 @@ pub(crate) struct Replay {
     pub(crate) octets: usize,
     pub(crate) trailers: Option<HeaderMap>,
     pub(crate) end: EndStream,
-    /// The direction's phase at the barrier.
+    /// The phase of the direction at the barrier.
     pub(crate) phase: SendPhase,
 }
 

@@ -1,4 +1,4 @@
-//! The mover: sends MIGRATE, and what the answer makes of the stream.
+//! The mover: sends MIGRATE, and processes the answer.
 
 use super::{HandOver, MigrateError, Moving, Pace, Replay, Target};
 use crate::conn::{ConnId, Connection, ConnectionRole, Early, Offence, Standing};
@@ -15,7 +15,7 @@ impl Session {
     ///
     /// # Errors
     ///
-    /// [`MigrateError`] says why the stream stays where it is; nothing was sent then.
+    /// Returns the reason why the stream was not moved; nothing was sent.
     pub fn migrate(
         &mut self,
         now: Instant,
@@ -40,7 +40,7 @@ impl Session {
         if !conn.is_joined() {
             return Err(MigrateError::Off);
         }
-        // The peer's MIGRATE waits for a JOIN (SMIG-5.12/join-pending): it will be followed.
+        // The peer's MIGRATE waits for a JOIN (SMIG-5.12/join-pending); it takes precedence.
         if self.conns.iter().any(|conn| conn.waiting_moves.iter().any(|w| w.from == from)) {
             return Err(MigrateError::Busy);
         }
@@ -72,7 +72,7 @@ impl Session {
         Ok(())
     }
 
-    /// Sends the barrier and changes the route of our direction (SMIG-5.3/mover-barrier).
+    /// Sends the barrier, and changes the route of this side's direction (SMIG-5.3/mover-barrier).
     fn cross_barrier(
         &mut self,
         now: Instant,
@@ -123,7 +123,7 @@ impl Session {
         }
     }
 
-    /// An answer came: MIGRATE with ACK.
+    /// Handles MIGRATE with ACK, the answer.
     pub(crate) fn on_migrate_ack(
         &mut self,
         now: Instant,
@@ -156,7 +156,8 @@ impl Session {
         }
     }
 
-    /// An answer for a stream that is over here (SMIG-2.7/stray-answer, SMIG-8.3/reset-remembered).
+    /// Handles an answer for a stream that has ended here (SMIG-2.7/stray-answer,
+    /// SMIG-8.3/reset-remembered).
     fn on_stray_answer(&mut self, at: Route, migrate: Migrate) -> Result<(), Fault> {
         let due = self.conn_mut(at.conn).and_then(|conn| conn.take_answer_due(at.id));
         if let Some(due) = due {
@@ -175,7 +176,7 @@ impl Session {
         }
     }
 
-    /// The follower's barrier: all it sends comes on the carrier from now on
+    /// Handles the follower's barrier: its further frames arrive on the carrier
     /// (SMIG-5.11/follower-barrier).
     fn on_barrier(&mut self, now: Instant, key: StreamKey, end: EndStream) -> Result<(), Fault> {
         let Some(moving) = self.settle(key) else { return Ok(()) };
@@ -192,14 +193,14 @@ impl Session {
             received,
         });
         let ended = self.apply_barrier_end(now, key, end);
-        // Handed on or let go, whatever the barrier's end did.
+        // Apply or drop the buffered frames, even if the barrier's END_STREAM caused an error.
         let early = self.apply_early(now, key, moving.to, moving.early);
         ended.and(early)?;
         self.after_direction(key);
         let complete = self.streams.find(key).is_none_or(Stream::is_complete);
         if !complete && self.conn(moving.to.conn).is_none_or(Connection::is_dead) {
-            // Lost before the answer, and missed only now (SMIG-8.9/c2-ends-early,
-            // SMIG-8.10/c2-ends-late).
+            // The connection was lost before the answer; the stream fails only now
+            // (SMIG-8.9/c2-ends-early, SMIG-8.10/c2-ends-late).
             self.fail_with_connection(key, moving.to.conn);
             return Ok(());
         }
@@ -208,7 +209,7 @@ impl Session {
         Ok(())
     }
 
-    /// The mover's phase ends; the route stays the carrier.
+    /// Ends the mover's phase; the carrier remains the route.
     pub(crate) fn settle(&mut self, key: StreamKey) -> Option<Moving> {
         let stream = self.streams.find_mut(key)?;
         let moving = stream.hand_over.take_moving()?;
@@ -216,8 +217,8 @@ impl Session {
         Some(*moving)
     }
 
-    /// END_STREAM on any MIGRATE of a stream: nothing if the direction had ended before
-    /// (SMIG-5.4/end-stream).
+    /// Applies END_STREAM of any MIGRATE of a stream. Has no effect if the direction has already
+    /// ended (SMIG-5.4/end-stream).
     pub(crate) fn apply_barrier_end(
         &mut self,
         now: Instant,
@@ -238,9 +239,8 @@ impl Session {
         }
     }
 
-    /// The follower cannot use the carrier: both directions go on from their barriers on the old
-    /// connection (SMIG-6.8/resume, SMIG-6.9/lost-bytes, SMIG-6.10/lost-credit,
-    /// SMIG-6.11/close-abandoned).
+    /// Handles a decline: both directions resume at their barriers on the old connection
+    /// (SMIG-6.8/resume, SMIG-6.9/lost-bytes, SMIG-6.10/lost-credit, SMIG-6.11/close-abandoned).
     fn on_decline(&mut self, now: Instant, key: StreamKey, end: EndStream) -> Result<(), Fault> {
         let Some(moving) = self.settle(key) else { return Ok(()) };
         let (from, credit) = (moving.from, moving.credit_on_carrier);
@@ -252,7 +252,7 @@ impl Session {
         self.events.push_back(Event::MigrationDeclined { stream: key });
         self.apply_barrier_end(now, key, end)?;
         if stopped {
-            // The reset on the carrier comes to S1 (SMIG-8.3/reset-remembered).
+            // Repeat the reset of the carrier on S1 (SMIG-8.3/reset-remembered).
             self.queue_reset(from, ErrorCode::NoError);
             let charge = self.reset_budget.debit(Offence::Reset);
             self.fail_by_peer(key, from, ErrorCode::NoError, charge);
@@ -262,7 +262,7 @@ impl Session {
         Ok(())
     }
 
-    /// Takes the stream back to where it was before an own migration that came to nothing.
+    /// Returns the stream to its old route after a migration of this side has failed.
     pub(crate) fn return_to(&mut self, key: StreamKey, moving: Moving) {
         let Moving { from, to, early, replay, home, .. } = moving;
         self.unschedule(key);
@@ -277,7 +277,7 @@ impl Session {
         stream.route = from;
         if let Some((home, window)) = home {
             stream.send_home = Some(home);
-            // Checked when the SETTINGS came: the window fits or the connection would be over.
+            // Overflows only if the peer violates flow control; the window is then left as it is.
             let _fits = stream.send.window.adjust(i64::from(window_now) - i64::from(window));
         }
         let end = match (replay.trailers, replay.end) {
@@ -297,8 +297,8 @@ impl Session {
         self.schedule(key);
     }
 
-    /// The connection of one end of an unanswered migration was lost (SMIG-8.8/c1-ends-at-mover,
-    /// SMIG-8.9/c2-ends-early).
+    /// Handles the loss of one of the two connections of an unanswered migration
+    /// (SMIG-8.8/c1-ends-at-mover, SMIG-8.9/c2-ends-early).
     pub(crate) fn on_moving_lost(&mut self, key: StreamKey, lost: ConnId) {
         let Some(stream) = self.streams.find_mut(key) else { return };
         let complete =
@@ -312,7 +312,8 @@ impl Session {
         let to = moving.to;
         if complete {
             let Some(moving) = self.settle(key) else { return };
-            // A MIGRATE that waited for the answer is owed its own (SMIG-5.10/always-answer).
+            // A MIGRATE that waited for the answer must be answered itself
+            // (SMIG-5.10/always-answer).
             moving.early.into_items().into_iter().for_each(|item| self.drop_item(to, item));
             self.after_direction(key);
         } else {

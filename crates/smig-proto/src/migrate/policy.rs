@@ -1,4 +1,4 @@
-//! When to move a stream: pure functions from what the driver sees to a decision.
+//! When to migrate a stream: pure functions from the driver's observations to a decision.
 //!
 //! The paper's MigSW and MigSP (section 4.4, 5) are [`Policy::unknown_after`] set to 0 and to t.
 
@@ -7,27 +7,29 @@ use core::time::Duration;
 
 use crate::priority::Priority;
 
-/// A server's or a client's rules. Sizes in octets.
+/// The thresholds of a server or a client. Sizes are in bytes.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Policy {
-    /// Bodies of a known size below this stay.
+    /// A body of known length stays if less than this is left to transfer.
     pub min_size: u64,
-    /// Other streams that must be open, or have been within the last second, for a move to help.
+    /// Minimum number of other streams that are open, or were within the last second; with fewer, a
+    /// migration has no benefit.
     pub min_concurrent: usize,
-    /// A body whose transfer at the reported delivery rate takes less than this stays: it could not
-    /// delay the others for longer.
+    /// A body stays if the rest of it takes less than this at the reported delivery rate: it could
+    /// not delay the others for longer.
     pub max_blocking: Duration,
-    /// A body of unknown size moves once this much was sent (the paper's t).
+    /// A body of unknown length moves after this number of bytes (the paper's t).
     pub unknown_after: u64,
-    /// What [`min_concurrent`](Self::min_concurrent) is for tunnels. Nobody knows when one ends, and who
-    /// comes later finds its octets in the path's queue.
+    /// Like [`min_concurrent`](Self::min_concurrent), for tunnels. The default is 0: the end of a
+    /// tunnel cannot be predicted, and streams that start later would queue behind its bytes on the
+    /// path.
     pub tunnel_concurrent: usize,
-    /// A tunnel moves once this much went through it...
+    /// A tunnel moves after it has carried this number of bytes...
     pub tunnel_after: u64,
-    /// ...or what the path carries in so much time, where that is less, and at least
+    /// ...or as many as the path transfers in this time, if that is less, but at least
     /// [`min_size`](Self::min_size)...
     pub tunnel_time: Duration,
-    /// ...and it is this old.
+    /// ...and has at least this age.
     pub tunnel_age: Duration,
 }
 
@@ -46,21 +48,21 @@ impl Default for Policy {
     }
 }
 
-/// What a stream is, as far as a policy cares.
+/// Kind of transfer.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Transfer {
     /// A body with a known length.
     Sized(u64),
-    /// A body whose length nobody announced.
+    /// A body of unknown length.
     Unsized,
-    /// Both directions of a CONNECT.
+    /// Both directions of a CONNECT tunnel.
     Tunnel,
 }
 
-/// What the application, a route's rule or a response header says.
+/// An explicit instruction of the application, a route's rule or a response header field.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Hint {
-    /// Nothing: the rules decide.
+    /// None: the policy decides.
     #[default]
     None,
     /// Move as soon as possible.
@@ -69,68 +71,68 @@ pub enum Hint {
     Stay,
 }
 
-/// What the driver sees of a stream and its surroundings.
+/// Observations of a stream and its surroundings.
 #[derive(Clone, Copy, Debug)]
 pub struct Situation {
-    /// What is transferred.
+    /// Kind of transfer.
     pub transfer: Transfer,
-    /// Octets of body sent (server) or received (client) so far, both directions for a tunnel.
+    /// Bytes of body sent and received so far.
     pub transferred: u64,
     /// Time since the stream was opened.
     pub age: Duration,
     /// The stream's priority.
     pub priority: Priority,
-    /// Other streams open on the connection, or seen there within the last second.
+    /// Number of other streams on the connection that are open, or were within the last second.
     pub others: usize,
-    /// What TCP reports, octets a second, if it knows.
+    /// Delivery rate that TCP reports, in bytes per second, if available.
     pub delivery_rate: Option<u64>,
-    /// An explicit wish.
+    /// An explicit instruction.
     pub hint: Hint,
 }
 
-/// What to do with the stream.
+/// The decision for a stream.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Decision {
-    /// It stays where it is; ask again when more was sent.
+    /// The stream stays; decide again when more has been transferred.
     Stay(StayReason),
-    /// It is to move.
+    /// The stream moves.
     Move(MoveReason),
 }
 
-/// Why a stream stays. Its words are in [`StayReason::as_str`].
+/// The reason why a stream stays. [`StayReason::as_str`] describes it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum StayReason {
     /// [`Hint::Stay`].
     Hint,
-    /// Fewer others than [`Policy::company`].
+    /// Fewer other streams than [`Policy::company`].
     Alone,
-    /// Its priority is above the usual.
+    /// Its urgency is higher than the default.
     Urgent,
-    /// What is left of it is below [`Policy::min_size`].
+    /// Less than [`Policy::min_size`] is left.
     Small,
-    /// At the reported rate it ends within [`Policy::max_blocking`].
+    /// At the reported rate it completes within [`Policy::max_blocking`].
     Brief,
-    /// Below [`Policy::unknown_after`], or what a tunnel must have carried.
+    /// Fewer bytes than [`Policy::unknown_after`], or than a tunnel must have carried.
     FewOctets,
     /// Younger than [`Policy::tunnel_age`].
     Young,
 }
 
-/// Why a stream moves. Its words are in [`MoveReason::as_str`].
+/// The reason why a stream moves. [`MoveReason::as_str`] describes it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum MoveReason {
     /// [`Hint::Move`].
     Hint,
-    /// What is left of it is big.
+    /// A large part is left.
     Size,
-    /// It has become big, and nobody knows how big.
+    /// Many bytes were transferred, and the length is unknown.
     Octets,
-    /// The tunnel carries much, and is not new.
+    /// The tunnel has carried enough bytes and is old enough.
     Tunnel,
 }
 
 impl StayReason {
-    /// For logs and people, behind "stays: ".
+    /// Returns the text for logs and users, after "stays: ".
     #[must_use]
     pub const fn as_str(self) -> &'static str {
         match self {
@@ -146,7 +148,7 @@ impl StayReason {
 }
 
 impl MoveReason {
-    /// For logs and people, behind "moves: ".
+    /// Returns the text for logs and users, after "moves: ".
     #[must_use]
     pub const fn as_str(self) -> &'static str {
         match self {
@@ -168,7 +170,7 @@ impl fmt::Display for Decision {
 }
 
 impl Policy {
-    /// Decides.
+    /// Returns the decision for a stream.
     #[must_use]
     pub fn decide(&self, now: &Situation) -> Decision {
         match now.hint {
@@ -179,7 +181,7 @@ impl Policy {
         if now.others < self.company(now.transfer) {
             return Decision::Stay(StayReason::Alone);
         }
-        // What is more urgent than usual is what the others may wait for.
+        // Other streams may wait for a stream of higher urgency.
         if now.priority.urgency() < Priority::default().urgency() {
             return Decision::Stay(StayReason::Urgent);
         }
@@ -206,7 +208,7 @@ impl Policy {
         }
     }
 
-    /// Others that must be there for such a transfer to move.
+    /// Returns the number of other streams that must exist for such a transfer to move.
     #[must_use]
     pub const fn company(&self, transfer: Transfer) -> usize {
         match transfer {
@@ -215,7 +217,7 @@ impl Policy {
         }
     }
 
-    /// Octets that a tunnel must have carried on a path with this rate.
+    /// Returns the bytes that a tunnel must have carried on a path with this rate.
     fn of_tunnel(&self, rate: Option<u64>) -> u64 {
         let Some(rate) = rate else { return self.tunnel_after };
         let octets = u128::from(rate) * self.tunnel_time.as_millis() / 1000;
@@ -223,7 +225,8 @@ impl Policy {
         octets.max(self.min_size).min(self.tunnel_after)
     }
 
-    /// The adaptive rule: size by rate is the time that the others would wait.
+    /// Returns whether a transfer would block others for long: the bytes divided by the rate are
+    /// the time that the others would wait.
     fn blocks(&self, octets: u64, rate: Option<u64>) -> bool {
         let Some(rate) = rate.filter(|&rate| rate > 0) else { return true };
         let nanos = u128::from(octets) * 1_000_000_000 / u128::from(rate);
@@ -288,7 +291,7 @@ mod tests {
         assert_eq!(policy.decide(&thin), Decision::Stay(StayReason::FewOctets));
         let old = Situation { age: Duration::from_secs(2), ..young };
         assert_eq!(policy.decide(&old), Decision::Move(MoveReason::Tunnel));
-        // Who comes later would find its octets in the queue.
+        // Streams that start later would queue behind the tunnel's bytes.
         assert_eq!(policy.decide(&Situation { others: 0, ..old }), policy.decide(&old));
         let shared = Policy { tunnel_concurrent: 1, ..policy };
         let alone = Situation { others: 0, ..old };
@@ -312,7 +315,7 @@ mod tests {
         assert!(!moves(487_499, Some(97_500)) && moves(487_500, Some(97_500)));
         assert!(!moves((1 << 20) - 1, Some(1_250_000)) && moves(1 << 20, Some(1_250_000)));
         assert!(!moves((1 << 20) - 1, None));
-        // A tunnel of few octets has shown nothing of the path.
+        // After few bytes, the reported rate is not meaningful.
         assert!(!moves((256 << 10) - 1, Some(100)) && moves(256 << 10, Some(100)));
     }
 

@@ -1,10 +1,10 @@
-//! Where streams live: a slab whose keys never name two streams.
+//! Storage of streams: a slab whose keys are never reused.
 
 use slab::Slab;
 
 use super::Stream;
 
-/// A stream for its whole life, also across migrations. Never names another stream later.
+/// Identifies a stream during its lifetime, across migrations. Never reused.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct StreamKey {
     index: u32,
@@ -12,7 +12,7 @@ pub struct StreamKey {
 }
 
 impl StreamKey {
-    /// A number that is unique among the streams of a session, for maps and logs.
+    /// Returns a number that is unique among the streams of a session, for maps and logs.
     #[must_use]
     pub const fn as_u64(self) -> u64 {
         ((self.generation as u64) << 32) | self.index as u64
@@ -52,7 +52,7 @@ impl Arena {
         self.slots.len()
     }
 
-    /// Every stream, in an order that depends on nothing but the session's history.
+    /// Iterates over all streams, in an order that depends only on the session's history.
     pub(crate) fn iter(&self) -> impl Iterator<Item = (StreamKey, &Stream)> {
         self.slots.iter().map(|(index, (generation, stream))| {
             let index = u32::try_from(index).unwrap_or(u32::MAX);

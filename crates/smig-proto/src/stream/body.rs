@@ -1,24 +1,26 @@
-//! Body that is kept: what it holds in memory is bounded by its own length.
+//! Buffered body whose memory consumption is bounded by its length.
 //!
-//! DATA arrives as a slice of the buffer that the driver read into, and a slice keeps all of that
-//! buffer alive. So a window would bound memory in name only: slices of 1 KiB in buffers of 64 KiB
-//! hold 64 times what the window says. [`Body`] is what queues hold, and only [`Buffer::keep`], which
-//! copies a slice that is much smaller than its buffer, makes one of what arrived.
+//! DATA arrives as a slice of the buffer that the driver read into, and a slice keeps the entire
+//! buffer alive. A flow-control window alone would not bound memory: slices of 1 KiB in buffers of
+//! 64 KiB retain 64 times the window. Queues therefore hold [`Body`]. Input becomes [`Body`] only
+//! through [`Buffer::keep`], which copies a slice that is much smaller than its buffer.
 
 use core::ops::Deref;
 
 use bytes::{Bytes, BytesMut};
 
-/// A slice may hold a buffer of so many times its own length. Frames of 16 KiB, and of 8 KiB as some
-/// servers prefer, stay where they are in the 64 to 80 KiB that a driver reads into.
+/// Largest ratio of a buffer's size to the length of a slice that retains it. Frames of 16 KiB, and
+/// of 8 KiB as some servers prefer, are not copied out of the 64 to 80 KiB that a driver reads
+/// into.
 const HELD: usize = 8;
 
-/// Body that holds at most [`HELD`] times its length.
+/// Body that retains at most [`HELD`] times its length.
 #[derive(Debug, Default)]
 pub(crate) struct Body(Bytes);
 
 impl Body {
-    /// To gather more behind it. Nothing is copied if it is a copy already.
+    /// Converts to a buffer to which more can be appended. Does not copy if the body is already a
+    /// copy.
     pub(crate) fn into_gathered(self) -> BytesMut {
         BytesMut::from(self.0)
     }
@@ -37,32 +39,33 @@ impl Deref for Body {
 }
 
 impl From<BytesMut> for Body {
-    /// What was gathered is alone in its buffer, which is at most doubled to grow.
+    /// The gathered bytes are alone in their buffer, which grows at most by doubling.
     fn from(gathered: BytesMut) -> Self {
         Self(gathered.freeze())
     }
 }
 
-/// How large the buffer is that a connection's input lies in.
+/// Tracks the size of the buffer that contains a connection's input.
 #[derive(Debug, Default)]
 pub(crate) struct Buffer {
-    /// Where it ends in memory: that stays while frames are split off its front.
+    /// End address of the buffer. It stays the same while frames are split off the front.
     end: usize,
     size: usize,
 }
 
 impl Buffer {
-    /// Looks at the driver's buffer before frames are taken off it.
+    /// Records the driver's buffer, before frames are split off.
     pub(crate) fn look(&mut self, input: &BytesMut) {
         let end = input.as_ptr().addr() + input.capacity();
         if end != self.end {
             *self = Self { end, size: 0 };
         }
-        // Another one that ends at the same place and is smaller counts as the larger one.
+        // A smaller buffer that ends at the same address is treated as the larger one.
         self.size = self.size.max(input.capacity());
     }
 
-    /// Makes body to be kept of a slice of the input: a copy, if much more would be kept with it.
+    /// Converts a slice of the input to a body. Copies it if the slice would retain more than
+    /// [`HELD`] times its length.
     pub(crate) fn keep(&self, slice: Bytes) -> Body {
         if slice.len().saturating_mul(HELD) >= self.size {
             return Body(slice);
@@ -75,7 +78,7 @@ impl Buffer {
 mod tests {
     use super::*;
 
-    /// A buffer of `size` bytes, and slices of these lengths off its front.
+    /// Returns the tracker of a buffer of `size` bytes, and slices of `lengths` from its front.
     fn cut<const N: usize>(size: usize, lengths: [usize; N]) -> (Buffer, [Bytes; N]) {
         let mut input = BytesMut::zeroed(size);
         let mut buffer = Buffer::default();
@@ -101,14 +104,14 @@ mod tests {
 
     #[test]
     fn full_frames_are_not_copied_in_the_largest_buffer_of_a_driver() {
-        // A read of 64 KiB behind all but one byte of a frame.
+        // A read of 64 KiB after a frame that lacks one byte.
         let (buffer, slices) = cut((64 << 10) + 16_384 + 8, [16_384, 16_384, 16_384]);
         assert!(slices.iter().all(|slice| !is_copied(&buffer, slice)));
     }
 
     #[test]
     fn a_buffer_is_known_by_its_whole_size_until_it_is_another() {
-        // All but the end was taken off before.
+        // All but the last 100 bytes were split off before.
         let (mut buffer, _slices) = cut(64 << 10, [16_384, 16_384, 16_384, 16_384 - 100]);
         assert_eq!(buffer.size, 64 << 10);
         let other = BytesMut::zeroed(2000);

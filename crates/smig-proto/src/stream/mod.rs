@@ -1,7 +1,7 @@
-//! One stream for its whole life: what survives a migration.
+//! One stream during its lifetime: the state that survives a migration.
 //!
-//! Owns offsets, windows, buffered body, half-close state, priority and identity. What is bound to a
-//! connection is a [`Route`], and moving is replacing it. Knows nothing of frames.
+//! Owns offsets, windows, buffered body, half-closed state, priority and identity. The part that is
+//! bound to a connection is a [`Route`]; a migration replaces it. Does not handle frames.
 
 mod arena;
 mod body;
@@ -22,14 +22,14 @@ use crate::migrate::HandOver;
 use crate::priority::Priority;
 use crate::wire::StreamId;
 
-/// A stream's place on one connection.
+/// The connection that carries a stream, and the stream's ID there.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Route {
     pub(crate) conn: ConnId,
     pub(crate) id: StreamId,
 }
 
-/// Who opened a stream.
+/// The side that opened a stream.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Opener {
     Local,
@@ -41,12 +41,14 @@ pub(crate) enum Opener {
 pub(crate) enum Hold {
     Held,
     Released,
-    /// A server's answer is whole and the rest of the request is read and dropped: most clients end
-    /// it at once, and few expect RST_STREAM behind an answer. Counts the ticks of its patience.
+    /// Server: the response is complete, and the rest of the request is read and dropped. Most
+    /// clients end the request soon, and few expect RST_STREAM after a response. Counts timer
+    /// ticks; at the third, the client is requested to stop sending.
     Draining(u8),
 }
 
-/// Whether the message of this side's peer may have a body, by the request's method.
+/// Kind of exchange, by the request's method and the response's status. Determines whether the
+/// response may have a body.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Exchange {
     Ordinary,
@@ -58,28 +60,31 @@ pub(crate) enum Exchange {
 pub(crate) struct Stream {
     pub(crate) opener: Opener,
     pub(crate) exchange: Exchange,
-    /// Where our frames go.
+    /// The current route, to which this side's frames are sent.
     pub(crate) route: Route,
-    /// Where it was before; frames there are errors now (SMIG-5.19/behind-barrier).
+    /// Former routes; frames that arrive there are errors (SMIG-5.19/behind-barrier).
     pub(crate) departed: Vec<Route>,
-    /// Where the stream was opened: SETTINGS of that connection adjust the window of our direction
-    /// until our barrier is sent (SMIG-7.4/initial-window).
+    /// The connection on which the stream was opened: its SETTINGS adjust the send window until
+    /// this side's barrier is sent (SMIG-7.4/initial-window).
     pub(crate) send_home: Option<ConnId>,
-    /// The same for the peer's direction, until its barrier is read.
+    /// The same for the receive window, until the peer's barrier is read.
     pub(crate) recv_home: Option<ConnId>,
     pub(crate) send: SendHalf,
     pub(crate) recv: RecvHalf,
     pub(crate) priority: Priority,
     pub(crate) hand_over: HandOver,
     pub(crate) moves: u8,
-    /// Client: some frame of the stream came, or the server moved it: it was not refused unseen.
+    /// Client: the server sent a frame of the stream other than RST_STREAM, or moved it, so it may
+    /// have processed the request.
     pub(crate) heard: bool,
-    /// The server offers a declined stream no second time (SMIG-6.4/offered-once).
+    /// The stream was offered (server), or an offer was declined (client): no second offer
+    /// (SMIG-6.4/offered-once).
     pub(crate) offered: bool,
     pub(crate) hold: Hold,
-    /// Server: the client is to be told to stop, as soon as the response is whole and beyond recall.
+    /// Server: request that the client stop sending, once the response is complete and no decline
+    /// can require it to be sent again.
     pub(crate) stop_due: bool,
-    /// The connection whose scheduler knows the stream as ready.
+    /// The connection whose scheduler has an entry for the stream.
     pub(crate) scheduled: Option<ConnId>,
     pub(crate) stall: StallClock,
     pub(crate) over: Option<StreamError>,
@@ -90,9 +95,10 @@ impl Stream {
         self.over.is_some()
     }
 
-    /// What the peer may have done with the request, if it says at `at` that it did nothing (RFC 9113
-    /// section 8.7). It is believed where the request was sent and as long as nothing else came: a
-    /// carrier is refused for its own sake, and who answered has begun.
+    /// Returns whether the peer may have processed the request, given that it reports at `at` that
+    /// it did not (RFC 9113 section 8.7). The report counts only on the route where the request was
+    /// sent, and only if no other frame of the stream was received: a refused carrier says nothing
+    /// about the request, and a peer that has responded has processed it.
     pub(crate) fn processed_if_refused(&self, at: Route) -> Processed {
         let sent_to = match &self.hand_over {
             HandOver::Moving(moving) => moving.from,
@@ -101,15 +107,16 @@ impl Stream {
         if self.heard || at != sent_to { Processed::Maybe } else { Processed::No }
     }
 
-    /// Both directions have ended and no migration waits for its acknowledgement.
+    /// Returns whether both directions have ended and no MIGRATE of this side is unanswered.
     pub(crate) fn is_complete(&self) -> bool {
         self.send.phase() == SendPhase::Ended
             && self.recv.phase() == RecvPhase::Ended
             && !matches!(self.hand_over, HandOver::Moving(_))
     }
 
-    /// Server: whether the whole response has been framed, and no decline can ask for it once more. A
-    /// tunnel's two directions are no request and response: the end of one says nothing of the other.
+    /// Server: returns whether the complete response has been framed and no decline can require it
+    /// to be sent again. False for a tunnel: the end of one direction implies nothing about the
+    /// other.
     pub(crate) fn is_answered(&self) -> bool {
         self.opener == Opener::Peer
             && self.exchange != Exchange::Tunnel
@@ -117,7 +124,7 @@ impl Stream {
             && !matches!(self.hand_over, HandOver::Moving(_))
     }
 
-    /// Whether its own direction has something that may be framed now, connection window aside.
+    /// Returns whether this side has frames to send now, except for the connection's window.
     pub(crate) fn has_frames(&self) -> bool {
         !self.is_over() && self.hand_over.lets_send() && self.send.has_frames()
     }

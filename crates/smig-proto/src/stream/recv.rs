@@ -1,4 +1,4 @@
-//! The receiving half: what arrived and was not read, its window, and how the direction ends.
+//! The receiving half: unread body, receive window, and the end of the direction.
 
 use std::collections::VecDeque;
 
@@ -11,35 +11,35 @@ use crate::flow::{Credit, RecvWindow};
 use crate::stream::Body;
 use crate::wire::EndStream;
 
-/// Payloads shorter than this are copied together, so that a peer which sends an octet a frame
-/// neither pins a whole receive buffer nor costs a queue entry with each (CVE-2019-9511).
+/// Payloads shorter than this are coalesced, so that a peer that sends one byte per frame neither
+/// pins a receive buffer nor adds a queue entry with each frame (CVE-2019-9511).
 pub(crate) const SMALL: usize = 1024;
-/// Small payloads are gathered up to this size.
+/// Short payloads are coalesced up to this size.
 pub(crate) const GATHERED: usize = 8 * 1024;
 
-/// How far the direction has come.
+/// Progress of the direction.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum RecvPhase {
-    /// The head has not come.
+    /// The head has not been received.
     Head,
     /// DATA and trailers may follow.
     Body,
-    /// END_STREAM came, or the stream was reset.
+    /// END_STREAM was received, or the stream was reset.
     Ended,
 }
 
-/// Body on its way to the application, with the connection's credit that it holds.
+/// Body on its way to the application, with its credit of the connection's window.
 #[derive(Debug)]
 pub(crate) struct Chunk {
     pub(crate) data: Body,
-    /// Octets of the frame beside `data`. The connection has got them back, the stream's window has
-    /// yet to count them (RFC 9113 section 6.9.1).
+    /// Bytes of the frame other than `data`. Already returned to the connection's window, but not
+    /// yet charged to the stream's window (RFC 9113 section 6.9.1).
     pub(crate) padding: u32,
     pub(crate) conn: ConnId,
     pub(crate) credit: Credit,
 }
 
-/// What the application took.
+/// Result of a read by the application.
 #[derive(Debug)]
 pub(crate) enum Taken {
     Data { data: Bytes, conn: ConnId, conn_credit: Credit, stream_credit: Credit },
@@ -52,17 +52,17 @@ pub(crate) enum Taken {
 pub(crate) struct RecvHalf {
     phase: RecvPhase,
     queue: VecDeque<Chunk>,
-    /// Small payloads being gathered behind `queue`.
+    /// Short payloads that are being coalesced after `queue`.
     tail: Option<(BytesMut, ConnId, Credit)>,
-    /// The stream window's credit of all that is queued.
+    /// Credit of the stream's window for everything in the queue.
     held: Credit,
     trailers: Option<HeaderMap>,
     pub(crate) window: RecvWindow,
     expected: Option<u64>,
     received: u64,
-    /// 1xx responses so far.
+    /// Number of 1xx responses so far.
     pub(crate) informational: u32,
-    /// The application was told and has not read up to "nothing" since.
+    /// The application was notified, and has not read up to [`Taken::Nothing`] since.
     pub(crate) signalled: bool,
 }
 
@@ -94,15 +94,15 @@ impl RecvHalf {
         self.expected
     }
 
-    /// The head came.
+    /// Records that the head was received.
     pub(crate) fn on_head(&mut self, end: EndStream, length: Option<u64>) -> Result<(), Cause> {
         self.expected = length;
         self.phase = RecvPhase::Body;
         if end.is_end() { self.on_end() } else { Ok(()) }
     }
 
-    /// DATA came; the connection's window is charged already. The result is an increment of the
-    /// stream's window that is due.
+    /// Adds DATA that is already charged to the connection's window. Returns the increment of the
+    /// stream's window that is due, if any.
     pub(crate) fn on_data(&mut self, chunk: Chunk) -> Result<Option<u32>, (Cause, Credit)> {
         let Chunk { data, padding, conn, credit } = chunk;
         let octets = u32::try_from(data.len()).unwrap_or(u32::MAX).saturating_add(padding);
@@ -113,7 +113,7 @@ impl RecvHalf {
         let Some(mut held) = self.window.charge(octets) else {
             return Err((Cause::StreamWindow, credit));
         };
-        // Padding is used up on arrival.
+        // Padding is consumed on arrival.
         let due = self.window.give_back(held.split(padding));
         self.held.join(held);
         if data.is_empty() {
@@ -138,7 +138,7 @@ impl RecvHalf {
         Ok(due)
     }
 
-    /// END_STREAM came.
+    /// Records END_STREAM. Fails if the length of the body differs from content-length.
     pub(crate) fn on_end(&mut self) -> Result<(), Cause> {
         if self.expected.is_some_and(|expected| self.received != expected) {
             return Err(Cause::BadContentLength);
@@ -147,7 +147,7 @@ impl RecvHalf {
         Ok(())
     }
 
-    /// Trailers came.
+    /// Stores the trailers, which end the direction.
     pub(crate) fn on_trailers(&mut self, trailers: HeaderMap) -> Result<(), Cause> {
         self.trailers = Some(trailers);
         self.on_end()
@@ -159,7 +159,7 @@ impl RecvHalf {
         }
     }
 
-    /// Takes the next thing for the application.
+    /// Takes the next body, trailers or end of stream for the application.
     pub(crate) fn take(&mut self) -> Taken {
         if self.queue.is_empty() {
             self.seal_tail();
@@ -184,7 +184,7 @@ impl RecvHalf {
         Taken::Nothing
     }
 
-    /// Octets of a connection's receive window that unread body holds.
+    /// Returns the bytes of a connection's receive window that unread body occupies.
     pub(crate) fn held_of(&self, id: ConnId) -> u64 {
         let queued = self.queue.iter().map(|chunk| (chunk.conn, &chunk.credit));
         let tail = self.tail.iter().map(|(_, conn, credit)| (*conn, credit));
@@ -192,15 +192,16 @@ impl RecvHalf {
         here.map(|(_, credit)| u64::from(credit.octets())).sum()
     }
 
-    /// Drops what is unread, and goes on. Nobody reads any more, so the stream's window stays used
-    /// up; each connection's credit is to be given back.
+    /// Drops unread body; the direction goes on. The application does not read any more, so the
+    /// stream's window stays consumed. Each connection's credit must be returned.
     pub(crate) fn discard(&mut self) -> Vec<(ConnId, Credit)> {
         core::mem::replace(&mut self.held, Credit::NONE).forfeit();
         self.seal_tail();
         self.queue.drain(..).map(|chunk| (chunk.conn, chunk.credit)).collect()
     }
 
-    /// Drops what is unread; each connection's credit is to be given back.
+    /// Drops unread body and trailers, and ends the direction. Each connection's credit must be
+    /// returned.
     pub(crate) fn abort(&mut self) -> Vec<(ConnId, Credit)> {
         self.phase = RecvPhase::Ended;
         self.trailers = None;

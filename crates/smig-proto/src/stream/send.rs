@@ -1,4 +1,4 @@
-//! The sending half: body that waits, its window, and how the direction ends.
+//! The sending half: queued body, send window, and the end of the direction.
 
 use std::collections::VecDeque;
 
@@ -8,29 +8,29 @@ use http::HeaderMap;
 use crate::flow::SendWindow;
 use crate::wire::EndStream;
 
-/// How far the direction has come on the wire.
+/// Progress of the direction on the wire.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum SendPhase {
     /// The head has not been sent.
     Head,
     /// DATA and trailers may follow.
     Body,
-    /// END_STREAM was sent, or RST_STREAM.
+    /// END_STREAM or RST_STREAM was sent.
     Ended,
 }
 
-/// How the direction ends, once the application said so.
+/// How the direction ends, as the application requested.
 #[derive(Clone, Debug)]
 pub(crate) enum SendEnd {
     /// The application has not ended it.
     Open,
-    /// END_STREAM on the last DATA.
+    /// With END_STREAM on the last DATA.
     Data,
-    /// Trailers.
+    /// With trailers.
     Trailers(HeaderMap),
 }
 
-/// Part of a body that is to become one DATA frame.
+/// Part of a body that will be sent as one DATA frame.
 #[derive(Debug)]
 pub(crate) struct Payload {
     pub(crate) parts: Vec<Bytes>,
@@ -46,11 +46,12 @@ pub(crate) struct SendHalf {
     queued: usize,
     end: SendEnd,
     pub(crate) window: SendWindow,
-    /// What content-length still lets the application queue.
+    /// Bytes that the application may still queue according to content-length.
     expected: Option<u64>,
-    /// Octets of body handed to a connection, without those that a declined migration took back.
+    /// Bytes of body that were framed, without those that a declined migration returned to the
+    /// queue.
     sent: u64,
-    /// Set when the application found the buffer full and is to be told when it is not.
+    /// The application found the buffer full and must be notified when there is room.
     pub(crate) wants_room: bool,
 }
 
@@ -84,12 +85,13 @@ impl SendHalf {
         self.expected
     }
 
-    /// Whether the application may still queue body.
+    /// Returns whether the application may still queue body.
     pub(crate) const fn is_open(&self) -> bool {
         !matches!(self.phase, SendPhase::Ended) && matches!(self.end, SendEnd::Open)
     }
 
-    /// END_STREAM for a MIGRATE, if the direction is closed (SMIG-5.4/end-stream).
+    /// Returns the END_STREAM flag for a MIGRATE: set if the direction is closed
+    /// (SMIG-5.4/end-stream).
     pub(crate) const fn closed_flag(&self) -> EndStream {
         match self.phase {
             SendPhase::Ended => EndStream::Yes,
@@ -97,19 +99,19 @@ impl SendHalf {
         }
     }
 
-    /// The head was written.
+    /// Records that the head was written.
     pub(crate) fn on_head(&mut self, end: EndStream, content_length: Option<u64>) {
         self.phase = if end.is_end() { SendPhase::Ended } else { SendPhase::Body };
         self.expected = content_length;
     }
 
-    /// The head is written a second time, after a declined migration: what content-length still lets
-    /// the application queue stays as it is.
+    /// Records that the head was written again after a declined migration. Does not reset the
+    /// number of bytes that content-length still permits.
     pub(crate) fn on_head_again(&mut self, end: EndStream) {
         self.phase = if end.is_end() { SendPhase::Ended } else { SendPhase::Body };
     }
 
-    /// Queues body. False if it goes beyond the announced content-length.
+    /// Queues body. Returns false if it exceeds the announced content-length.
     #[must_use]
     pub(crate) fn queue(&mut self, data: Bytes) -> bool {
         if let Some(left) = &mut self.expected {
@@ -125,14 +127,16 @@ impl SendHalf {
         true
     }
 
-    /// Ends the direction behind what is queued. False if the body is shorter than announced.
+    /// Ends the direction after the queued body. Returns false if the body is shorter than
+    /// announced.
     #[must_use]
     pub(crate) fn finish(&mut self, end: SendEnd) -> bool {
         self.end = end;
         self.expected.is_none_or(|left| left == 0)
     }
 
-    /// Whether DATA, trailers or the bare end could be framed, connection window aside.
+    /// Returns whether DATA, trailers or an empty DATA with END_STREAM can be framed, except for
+    /// the connection's window.
     pub(crate) fn has_frames(&self) -> bool {
         if self.phase != SendPhase::Body {
             return false;
@@ -144,7 +148,7 @@ impl SendHalf {
         }
     }
 
-    /// Whether only trailers are left to send.
+    /// Returns whether only trailers are left to send.
     pub(crate) fn trailers_due(&self) -> bool {
         self.phase == SendPhase::Body
             && self.queued == 0
@@ -162,7 +166,7 @@ impl SendHalf {
         }
     }
 
-    /// Takes what makes the next DATA frame, at most `limit` octets; counts it as sent.
+    /// Takes at most `limit` bytes for the next DATA frame, and counts them as sent.
     pub(crate) fn take(&mut self, limit: usize) -> Payload {
         let octets = self.queued.min(limit).min(self.window.available());
         let mut payload = Payload { parts: Vec::new(), first: None, octets, end: EndStream::No };
@@ -190,8 +194,8 @@ impl SendHalf {
         payload
     }
 
-    /// Puts back what was sent on a carrier that the follower declined: the direction stands at its
-    /// barrier again (SMIG-6.8/resume). `parts` is in order of sending.
+    /// Returns what was sent on a declined carrier to the queue, so that the direction resumes at
+    /// its barrier (SMIG-6.8/resume). `parts` is in the order of sending.
     pub(crate) fn rewind(&mut self, parts: VecDeque<Bytes>, phase: SendPhase, end: SendEnd) {
         let octets: usize = parts.iter().map(Bytes::len).sum();
         for part in parts.into_iter().rev() {
@@ -199,7 +203,8 @@ impl SendHalf {
         }
         self.queued += octets;
         self.sent -= octets as u64;
-        // The octets came out of this window, so it cannot overflow by their return.
+        // Overflows only if the peer has granted too much credit meanwhile; the window is then left
+        // as it is.
         let _fits = self.window.adjust(octets as i64);
         self.phase = phase;
         if !matches!(end, SendEnd::Open) {
@@ -207,7 +212,7 @@ impl SendHalf {
         }
     }
 
-    /// Drops everything: the stream was reset.
+    /// Drops everything, after a reset of the stream.
     pub(crate) fn abort(&mut self) {
         self.queue = VecDeque::new();
         self.queued = 0;

@@ -1,11 +1,11 @@
-//! A clock on octets that moved, not on frames: a peer that keeps its window shut cannot keep a
-//! stream alive with WINDOW_UPDATE or by migrating it.
+//! Detects stalled transfers by transferred bytes instead of frames: a peer that keeps its window
+//! closed cannot keep a stream alive by WINDOW_UPDATE or by migrating it.
 
 use core::time::Duration;
 
 use crate::time::Instant;
 
-/// How far something has come, and since when it should have come further.
+/// Progress of a transfer: the byte count at the last sufficient progress, and its time.
 #[derive(Clone, Copy, Debug)]
 pub struct StallClock {
     since: Instant,
@@ -13,16 +13,16 @@ pub struct StallClock {
 }
 
 impl StallClock {
-    /// Nothing has moved yet.
+    /// Creates a clock for a transfer that starts at `now`.
     #[must_use]
     pub const fn new(now: Instant) -> Self {
         Self { since: now, octets: 0 }
     }
 
-    /// Looks at the count of moved octets of a stream that has something to send. True if it moved
-    /// fewer than `least` within `timeout`.
+    /// Updates the clock of a stream that has data to send. Returns true if fewer than `least`
+    /// bytes were transferred within `timeout`.
     pub fn is_stalled(&mut self, now: Instant, octets: u64, least: u64, timeout: Duration) -> bool {
-        // A declined migration takes octets back, which is no progress.
+        // A declined migration decreases the count, which is not progress.
         self.octets = self.octets.min(octets);
         if octets - self.octets >= least {
             (self.since, self.octets) = (now, octets);
@@ -31,7 +31,7 @@ impl StallClock {
         now.saturating_duration_since(self.since) >= timeout
     }
 
-    /// There is nothing to move: it cannot be stalled.
+    /// Restarts the clock, while there is nothing to transfer.
     pub const fn rest(&mut self, now: Instant, octets: u64) {
         (self.since, self.octets) = (now, octets);
     }

@@ -1,4 +1,4 @@
-//! Writing frames.
+//! Serializes frames.
 
 use bytes::{BufMut, BytesMut};
 
@@ -7,18 +7,19 @@ use crate::error::ErrorCode;
 use crate::priority::Priority;
 
 fn head(out: &mut BytesMut, length: usize, kind: u8, flags: u8, stream: StreamId) {
-    // No caller passes more than a frame holds; a longer length would be cut to 24 bits.
+    // No caller passes a payload that exceeds 24 bits of length; a longer length would be
+    // truncated.
     let length = u32::try_from(length).unwrap_or(u32::MAX);
     out.put_slice(&FrameHead { length, kind, flags, stream }.to_bytes());
 }
 
-/// The header of a DATA frame; `length` octets of data are to follow.
+/// Writes the header of a DATA frame; `length` bytes of data must follow.
 pub(crate) fn data_head(out: &mut BytesMut, stream: StreamId, length: usize, end: EndStream) {
     head(out, length, kind::DATA, end.flag(), stream);
 }
 
-/// Writes a header block that `fill` produces as HEADERS and CONTINUATION frames of at most
-/// `max_frame` octets.
+/// Writes the field block that `fill` produces as a HEADERS frame and, where needed, CONTINUATION
+/// frames, each with at most `max_frame` bytes of payload.
 pub(crate) fn headers(
     out: &mut BytesMut,
     stream: StreamId,
@@ -32,7 +33,7 @@ pub(crate) fn headers(
     finish_block(out, start, stream, max_frame);
 }
 
-/// Writes PUSH_PROMISE, with CONTINUATION frames where needed.
+/// Writes PUSH_PROMISE and, where needed, CONTINUATION frames.
 pub(crate) fn push_promise(
     out: &mut BytesMut,
     stream: StreamId,
@@ -47,7 +48,8 @@ pub(crate) fn push_promise(
     finish_block(out, start, stream, max_frame);
 }
 
-/// Sets the length of the frame that starts at `start`, and splits off CONTINUATION frames.
+/// Sets the length of the frame that starts at `start`, and splits the excess into CONTINUATION
+/// frames.
 fn finish_block(out: &mut BytesMut, start: usize, stream: StreamId, max_frame: usize) {
     let body = start + super::FRAME_HEAD;
     let length = out.len().saturating_sub(body);
@@ -120,7 +122,7 @@ pub(crate) fn priority_update(out: &mut BytesMut, stream: StreamId, priority: Pr
     out.put_slice(value.as_bytes());
 }
 
-/// Writes MIGRATE; `ack` is [`flag::SMIG_ACK`] or 0.
+/// Writes MIGRATE. `flags` is a combination of [`flag::SMIG_ACK`] and [`flag::END_STREAM`].
 pub(crate) fn migrate(
     out: &mut BytesMut,
     points: &CodePoints,

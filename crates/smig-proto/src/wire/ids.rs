@@ -1,4 +1,4 @@
-//! Identifiers that travel: stream ids (RFC 9113 section 5.1.1) and CIDs (spec/smig.md section 1).
+//! Identifiers on the wire: stream IDs (RFC 9113 section 5.1.1) and CIDs (spec/smig.md section 1).
 
 use core::fmt;
 
@@ -9,10 +9,10 @@ pub struct StreamId(u32);
 impl StreamId {
     /// Stream 0, the connection itself.
     pub const CONNECTION: Self = Self(0);
-    /// The highest identifier.
+    /// The highest stream identifier.
     pub const MAX: Self = Self(0x7fff_ffff);
 
-    /// The identifier `value`, without its highest bit, which is reserved.
+    /// Creates a stream identifier from `value` without its highest bit, which is reserved.
     #[must_use]
     pub const fn new(value: u32) -> Self {
         Self(value & 0x7fff_ffff)
@@ -22,19 +22,19 @@ impl StreamId {
         Self::new(u32::from_be_bytes(octets))
     }
 
-    /// The identifier as a number.
+    /// Returns the identifier as a number.
     #[must_use]
     pub const fn value(self) -> u32 {
         self.0
     }
 
-    /// Whether this is stream 0.
+    /// Returns whether this is stream 0.
     #[must_use]
     pub const fn is_connection(self) -> bool {
         self.0 == 0
     }
 
-    /// Whether a client opens streams with this identifier (it is odd).
+    /// Returns whether this identifier belongs to client-initiated streams (it is odd).
     #[must_use]
     pub const fn is_client_initiated(self) -> bool {
         self.0 % 2 == 1
@@ -53,18 +53,18 @@ impl fmt::Display for StreamId {
     }
 }
 
-/// The 64 random bits that a client names its session by. An identifier, not a secret.
+/// The 64 random bits by which a client names its session. An identifier, not a secret.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct AppId(u64);
 
 impl AppId {
-    /// The AppID made of these bits; they are to be random.
+    /// Creates the AppID from these bits, which must be random.
     #[must_use]
     pub const fn new(bits: u64) -> Self {
         Self(bits)
     }
 
-    /// The identifier's octets in network order.
+    /// Returns the identifier's bytes in network byte order.
     #[must_use]
     pub const fn to_bytes(self) -> [u8; 8] {
         self.0.to_be_bytes()
@@ -83,7 +83,7 @@ impl fmt::Display for AppId {
     }
 }
 
-/// A connection's name in its session: AppID, then a number that the client chose.
+/// The name of a connection in its session: the AppID and a number that the client chose.
 ///
 /// Ordered as the unsigned 96-bit integer that it is on the wire.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
@@ -101,7 +101,7 @@ impl Cid {
         [a0, a1, a2, a3, a4, a5, a6, a7, n0, n1, n2, n3]
     }
 
-    /// The CID in 12 octets; `None` for all zero, which means "no connection".
+    /// Parses a CID from 12 bytes; `None` if all are zero, which means "no connection".
     pub(crate) fn from_bytes(octets: [u8; 12]) -> Option<Self> {
         let [a0, a1, a2, a3, a4, a5, a6, a7, n0, n1, n2, n3] = octets;
         let app = AppId(u64::from_be_bytes([a0, a1, a2, a3, a4, a5, a6, a7]));
@@ -109,7 +109,7 @@ impl Cid {
         (octets != [0; 12]).then_some(Self { app, number })
     }
 
-    /// The CID in the three settings' words, high, middle, low.
+    /// Assembles the CID from the values of the three settings; `None` if ConnNo is 0.
     pub(crate) fn from_words(hi: u32, mid: u32, low: u32) -> Option<Self> {
         let app = AppId((u64::from(hi) << 32) | u64::from(mid));
         (low != 0).then_some(Self { app, number: low })

@@ -1,8 +1,8 @@
-//! Frames on the wire: RFC 9113 section 4 and 6, RFC 9218 section 7.1, and SMig's own.
+//! Frames on the wire: RFC 9113 sections 4 and 6, RFC 9218 section 7.1, and SMig's own.
 //!
-//! Owns the octets: parsing one frame into [`Frame`] and writing frames. Holds no state and takes no
-//! decision that depends on a stream or a connection; those are [`crate::conn`]'s and
-//! [`crate::session`]'s.
+//! Owns the byte format: parses one frame into [`Frame`], and serializes frames. Has no state, and
+//! makes no decision that depends on a stream or a connection: that is the task of [`crate::conn`]
+//! and [`crate::session`].
 
 mod encode;
 mod ids;
@@ -21,10 +21,10 @@ pub(crate) use smig::{Join, Migrate};
 /// The client connection preface (RFC 9113 section 3.4).
 pub(crate) const PREFACE: &[u8; 24] = b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n";
 
-/// Octets of a frame header (RFC 9113 section 4.1).
+/// Length of a frame header in bytes (RFC 9113 section 4.1).
 pub(crate) const FRAME_HEAD: usize = 9;
 
-/// The smallest SETTINGS_MAX_FRAME_SIZE, and its initial value (RFC 9113 section 6.5.2).
+/// The lowest value of SETTINGS_MAX_FRAME_SIZE, and its initial value (RFC 9113 section 6.5.2).
 pub(crate) const MIN_MAX_FRAME_SIZE: u32 = 16_384;
 
 /// Frame types (RFC 9113 section 6, RFC 9218 section 7.1). SMig's are in [`CodePoints`].
@@ -49,17 +49,17 @@ pub(crate) mod flag {
     pub(crate) const END_HEADERS: u8 = 0x04;
     pub(crate) const PADDED: u8 = 0x08;
     pub(crate) const PRIORITY: u8 = 0x20;
-    /// ACK of MIGRATE and JOIN.
+    /// The ACK flag of MIGRATE and JOIN.
     pub(crate) const SMIG_ACK: u8 = 0x02;
     pub(crate) const JOIN_REFUSED: u8 = 0x04;
 }
 
-/// Whether a frame ends its sender's direction of the stream (flag END_STREAM).
+/// Whether a frame ends its sender's direction of the stream (END_STREAM flag).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum EndStream {
-    /// It does not; more follows.
+    /// More frames of this direction follow.
     No,
-    /// It is the last frame of its direction.
+    /// The frame is the last one of its direction.
     Yes,
 }
 
@@ -75,14 +75,14 @@ impl EndStream {
         }
     }
 
-    /// Whether this is [`EndStream::Yes`].
+    /// Returns whether this is [`EndStream::Yes`].
     #[must_use]
     pub const fn is_end(self) -> bool {
         matches!(self, Self::Yes)
     }
 }
 
-/// The nine octets in front of each frame (RFC 9113 section 4.1).
+/// The nine-byte frame header (RFC 9113 section 4.1).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct FrameHead {
     pub(crate) length: u32,
@@ -92,7 +92,7 @@ pub(crate) struct FrameHead {
 }
 
 impl FrameHead {
-    /// Reads a frame header from the first nine octets of `buf`, if they are there.
+    /// Parses a frame header from the first nine bytes of `buf`; `None` if there are fewer.
     pub(crate) fn parse(buf: &[u8]) -> Option<Self> {
         let [l0, l1, l2, kind, flags, s0, s1, s2, s3] = *buf.first_chunk::<FRAME_HEAD>()?;
         Some(Self {
@@ -103,7 +103,7 @@ impl FrameHead {
         })
     }
 
-    /// The nine octets of this header. `length` must fit 24 bits.
+    /// Returns the nine bytes of this header. `length` must fit 24 bits.
     pub(crate) const fn to_bytes(self) -> [u8; FRAME_HEAD] {
         let [_, l0, l1, l2] = self.length.to_be_bytes();
         let [s0, s1, s2, s3] = self.stream.value().to_be_bytes();

@@ -1,4 +1,4 @@
-//! One frame's octets to one [`Frame`], with every check that needs no state.
+//! Parses one frame into a [`Frame`], with every check that needs no state.
 
 use bytes::{Buf, Bytes};
 
@@ -8,10 +8,10 @@ use super::{
 use crate::error::{Cause, ErrorCode, Fault};
 use crate::priority::Priority;
 
-/// A frame that passed the stateless checks of its section.
+/// A frame that passed the stateless checks for its type.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum Frame {
-    /// `charged`: the payload's length with padding, which flow control counts.
+    /// `charged` is the length of the payload including padding, which flow control counts.
     Data {
         stream: StreamId,
         data: Bytes,
@@ -72,7 +72,7 @@ pub(crate) enum Frame {
     Unknown,
 }
 
-/// Whether a header block ends with this frame (flag END_HEADERS).
+/// Whether a field block ends with this frame (END_HEADERS flag).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum LastFragment {
     No,
@@ -85,9 +85,9 @@ impl LastFragment {
     }
 }
 
-/// Parses the frame that `head` announced from its whole `payload`.
+/// Parses a frame from its header and its complete payload.
 ///
-/// SMig's frames are unknown ones while the extension is off (`points` is `None`).
+/// While the extension is off (`points` is `None`), SMig's frames are unknown frames.
 pub(crate) fn parse(
     head: FrameHead,
     payload: Bytes,
@@ -165,7 +165,8 @@ fn headers(head: FrameHead, payload: Bytes) -> Result<Frame, Fault> {
             return Err(Cause::FrameSize.into());
         }
         if StreamId::from_wire(dependency) == head.stream {
-            // An error of the connection: the block is not decoded, and HPACK would be out of step.
+            // A connection error: the field block is not decoded, so the HPACK contexts would
+            // diverge.
             return Err(Cause::SelfDependency.into());
         }
         block.advance(5);

@@ -2,12 +2,12 @@
 
 use bytes::Bytes;
 
-/// SMig's code points: experimental, configurable together (spec/smig.md section 2).
+/// SMig's code points: experimental, to be configured together (spec/smig.md section 2).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct CodePoints {
     /// SETTINGS_SMIG.
     pub settings_smig: u16,
-    /// SETTINGS_SMIG_CID_HI; `_MID` and `_LO` are the next two.
+    /// SETTINGS_SMIG_CID_HI; `_MID` and `_LO` are the next two numbers.
     pub settings_cid: u16,
     /// Frame type MIGRATE.
     pub migrate: u8,
@@ -21,7 +21,7 @@ impl Default for CodePoints {
     }
 }
 
-/// One known parameter.
+/// One parameter.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Setting {
     HeaderTableSize(u32),
@@ -36,7 +36,7 @@ pub(crate) enum Setting {
     CidHi(u32),
     CidMid(u32),
     CidLo(u32),
-    /// Ignored (RFC 9113 section 6.5.2).
+    /// Any other parameter; ignored (RFC 9113 section 6.5.2).
     Unknown,
 }
 
@@ -59,7 +59,7 @@ impl Setting {
         }
     }
 
-    /// Identifier and value, to be written.
+    /// Returns identifier and value as they are written.
     pub(crate) fn to_wire(self, points: &CodePoints) -> (u16, u32) {
         match self {
             Self::HeaderTableSize(v) => (0x1, v),
@@ -79,12 +79,12 @@ impl Setting {
     }
 }
 
-/// The payload of a SETTINGS frame, a whole number of entries.
+/// The payload of a SETTINGS frame: complete entries of six bytes.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct SettingsPayload(Bytes);
 
 impl SettingsPayload {
-    /// `None` if the length is not a multiple of 6.
+    /// Wraps a payload; `None` if its length is not a multiple of 6.
     pub(crate) fn new(payload: Bytes) -> Option<Self> {
         payload.len().is_multiple_of(6).then_some(Self(payload))
     }

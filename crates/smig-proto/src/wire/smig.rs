@@ -4,7 +4,7 @@ use core::fmt;
 
 use super::{Cid, StreamId};
 
-/// MIGRATE's 16 octets. `dst` is `None` for an offer, or for a refusal in an ACK.
+/// The 16 bytes of MIGRATE. `dst` is `None` in an offer and in a decline.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Migrate {
     pub(crate) dst: Option<(Cid, StreamId)>,
@@ -36,13 +36,14 @@ impl Migrate {
 pub enum JoinRefusal {
     /// 1: no session has this AppID; the connection founds a new one.
     UnknownSession,
-    /// 2: the proof is wrong.
+    /// 2: the proof is wrong, or the ConnNo was used before.
     BadProof,
     /// 3: listener, SNI, client certificate or tenant differ from the session's.
     DifferentIdentity,
-    /// 4: the session has as many connections as it may have.
+    /// 4: the connection would exceed a limit, such as the session's number of connections.
     Limit,
-    /// 5: the session lives where this connection cannot be handed to.
+    /// 5: the session exists, but on a server or worker to which this connection cannot be handed
+    /// over.
     NotHere,
 }
 
@@ -57,7 +58,7 @@ impl JoinRefusal {
         }
     }
 
-    /// An octet that this version does not know counts as "not here" (SMIG-10.1/unknown-reason).
+    /// Converts a reason code. Unknown reasons count as "not here" (SMIG-10.1/unknown-reason).
     pub(crate) const fn from_octet(octet: u8) -> Self {
         match octet {
             1 => Self::UnknownSession,
@@ -81,7 +82,7 @@ impl fmt::Display for JoinRefusal {
     }
 }
 
-/// JOIN's payload by its flags.
+/// The payload of JOIN, by its flags.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Join {
     Proof { nonce: [u8; 16], mac: [u8; 32] },

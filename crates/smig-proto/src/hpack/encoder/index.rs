@@ -1,9 +1,10 @@
-//! The encoding side's dynamic table (RFC 7541 sections 2.3.2 and 4), with a hash index over it.
+//! The encoder's dynamic table (RFC 7541 sections 2.3.2 and 4), with a hash index.
 //!
-//! Entries are copies in one buffer: nothing of an application's values is kept alive. The index is
-//! set-associative and never cleaned up: a slot only says where an entry may be, and looking there
-//! proves it. So an insertion or an eviction costs the same whatever the table holds, and colliding
-//! hashes cost a worse compression, never time. Nothing is allocated before the first insertion.
+//! Entries are copied to one buffer, so the application's values are not kept alive. The index is
+//! set-associative and never cleaned up: a slot is only a hint, which a comparison with the entry
+//! confirms. The cost of an insertion or an eviction therefore does not depend on the table's size,
+//! and hash collisions degrade the compression, never the speed. Nothing is allocated before the
+//! first insertion.
 
 use std::collections::VecDeque;
 use std::hash::Hasher;
@@ -12,16 +13,16 @@ use rustc_hash::FxHasher;
 
 use super::super::{ENTRY_OVERHEAD, static_table};
 
-/// Where the buffer is compacted, in octets: twice the largest table, so that compaction moves no
-/// more than was written since the last one.
+/// Length in bytes above which the buffer is compacted: twice the maximum table size, so that a
+/// compaction moves no more bytes than were written since the last one.
 const COMPACT_ABOVE: usize = 2 * super::MAX_TABLE_SIZE;
 
-/// A field, and its hash.
+/// A field and its hash.
 pub(super) struct Key<'a> {
     name: &'a [u8],
     value: &'a [u8],
     hash: Hash,
-    /// Whether the static table can name it too.
+    /// Whether the name is in the static table.
     named_by: NamedBy,
 }
 
@@ -41,20 +42,20 @@ impl Hash {
         Self(hasher.finish())
     }
 
-    /// What a slot keeps of the hash; 0 is kept for empty slots.
+    /// The part of the hash that a slot stores; never 0, which marks empty slots.
     fn tag(self) -> u16 {
         (self.0 >> 48) as u16 | 1
     }
 
-    /// The set to look in, of a power of two sets.
+    /// Returns the index of the set for this hash, where the number of sets is a power of two.
     fn set(self, sets: usize) -> usize {
         self.0 as usize & (sets - 1)
     }
 }
 
 impl<'a> Key<'a> {
-    /// `static_name` is the name's index in the static table, or 0; it stands for the name in the
-    /// hash.
+    /// `static_name` is the name's index in the static table, or 0. If it is not 0, it replaces the
+    /// name in the hash.
     #[inline]
     pub(super) fn new(static_name: u8, name: &'a [u8], value: &'a [u8]) -> Self {
         let mut hasher = FxHasher::default();
@@ -70,7 +71,7 @@ impl<'a> Key<'a> {
 
 #[derive(Clone, Copy, Debug)]
 struct Entry {
-    /// Where it starts, counted from the first octet ever written.
+    /// Start of the entry, counted from the first byte ever written.
     start: usize,
     name_len: usize,
     value_len: usize,
@@ -87,21 +88,21 @@ impl Entry {
 pub(super) struct Index {
     /// The newest entry is at the back.
     entries: VecDeque<Entry>,
-    /// How many entries have ever been inserted, modulo 2^16: the serial number of the next.
+    /// Number of entries ever inserted, modulo 2^16: the serial number of the next one.
     inserted: u16,
     octets: Vec<u8>,
-    /// How many octets have been cut from the front of `octets`.
+    /// Number of bytes that were removed from the front of `octets`.
     cut: usize,
     size: usize,
     max_size: usize,
     fields: Slots,
-    /// The newest entries by name; only names that the static table does not have.
+    /// The newest entry for each name that is not in the static table.
     names: Slots,
-    /// Tags of fields seen lately that have no entry.
+    /// Tags of recent fields without an entry.
     sightings: Vec<u16>,
 }
 
-/// Room for the table of a usual connection.
+/// Initial capacity, enough for the table of a typical connection.
 const FIRST_ENTRIES: usize = 16;
 const FIRST_OCTETS: usize = 512;
 
@@ -133,7 +134,7 @@ impl Index {
         self.evict_to(max_size);
     }
 
-    /// The index of a field, as both tables count.
+    /// Returns the index of a field, in the address space of both tables.
     #[inline]
     pub(super) fn find(&self, key: &Key<'_>) -> Option<usize> {
         self.fields.candidates(key.hash).find_map(|serial| {
@@ -142,7 +143,7 @@ impl Index {
         })
     }
 
-    /// The index of the newest entry with this name.
+    /// Returns the index of the newest entry with this name.
     pub(super) fn find_name(&self, name: &[u8]) -> Option<usize> {
         if self.entries.is_empty() {
             return None;
@@ -153,7 +154,7 @@ impl Index {
         })
     }
 
-    /// Notes that the field has been seen, and tells whether it already was.
+    /// Records that the field was seen; returns whether it was recorded already.
     pub(super) fn note_sighting(&mut self, key: &Key<'_>) -> bool {
         if self.sightings.is_empty() {
             self.sightings = vec![0; SIGHTINGS];
@@ -191,7 +192,8 @@ impl Index {
         self.compact();
     }
 
-    /// The entry with a serial number: its age, counted from 1 for the newest, name and value.
+    /// Returns the entry with a serial number: its age, counted from 1 for the newest, its name and
+    /// its value.
     #[inline]
     fn entry(&self, serial: u16) -> Option<(usize, &[u8], &[u8])> {
         let age = usize::from(self.inserted.wrapping_sub(serial));
@@ -218,8 +220,8 @@ impl Index {
     }
 }
 
-/// Hash slots, in sets of four: each a tag and the serial number of an entry. Empty until the first
-/// insertion.
+/// Hash slots, in sets of four: each has a tag and the serial number of an entry. Empty until the
+/// first insertion.
 #[derive(Debug, Default)]
 struct Slots {
     sets: Vec<[Slot; 4]>,
@@ -233,7 +235,7 @@ struct Slot {
 }
 
 impl Slots {
-    /// The serial numbers under which the hash's entry may be found.
+    /// Returns the serial numbers of the entries that may match the hash.
     #[inline]
     fn candidates(&self, hash: Hash) -> impl Iterator<Item = u16> {
         let set = match self.sets.len() {
@@ -244,8 +246,8 @@ impl Slots {
         set.into_iter().flatten().filter(move |slot| slot.tag == tag).map(|slot| slot.serial)
     }
 
-    /// Puts an entry where its predecessor with the same tag is, else where the oldest is. `serial`
-    /// is the newest of `live` entries.
+    /// Stores an entry in the slot with the same tag, else in an empty one, else in that of the
+    /// oldest entry. `serial` is the newest of `live` entries.
     fn insert(&mut self, sets: usize, hash: Hash, serial: u16, live: usize) {
         if self.sets.is_empty() {
             self.sets = vec![[Slot::default(); 4]; sets];

@@ -1,36 +1,36 @@
-//! Which fields are worth an entry of the dynamic table, and where their names stand in the static
-//! one.
+//! Selects the fields to be added to the dynamic table, and maps names to the static table.
 //!
-//! The table holds some 60 fields. A value that will not come again costs an entry that would have
-//! (a file's length), so it stays out; a value that may come again (a path: always the same few for
-//! gRPC, each another for files) gets its entry when it comes the second time.
+//! The table holds about 60 fields. A value that will not recur (the length of a file) is not
+//! added, because it would evict one that will. A value that may recur (a path: always the same few
+//! for gRPC, mostly different for files) is added when it occurs the second time.
 
 use http::{HeaderName, HeaderValue, header};
 
 use super::super::Pseudo;
 
-/// What is known of a field without the dynamic table.
+/// Encoding of a field, as far as the dynamic table is not needed.
 pub(super) enum Known {
-    /// The whole field is in the static table, at this index.
+    /// The complete field is in the static table, at this index.
     Field(u8),
-    /// The name's index in the static table, 0 if it is not there, and what to do with the field.
+    /// The name's index in the static table, or 0, and the policy for the field.
     Name(u8, Policy),
 }
 
-/// What to do with a field that is not in the static table.
+/// Policy for a field that is not in the static table.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Policy {
-    /// Give it an entry.
+    /// Add an entry.
     Index,
-    /// Give it an entry if it has been seen before.
+    /// Add an entry if the field was seen before.
     IndexSecond,
-    /// It will not come again.
+    /// Do not add an entry: the value will not recur.
     Literal,
-    /// It is a secret: no hop may give it an entry (RFC 7541 section 7.1.3).
+    /// The value is a secret: no hop may add an entry (RFC 7541 section 7.1.3).
     Never,
 }
 
-/// Shorter credentials than this could be guessed through the table (RFC 7541 section 7.1), in octets.
+/// Credentials shorter than this, in bytes, could be guessed through the table (RFC 7541 section
+/// 7.1).
 const GUESSABLE: usize = 20;
 
 pub(super) fn pseudo(name: Pseudo, value: &[u8]) -> Known {
@@ -58,7 +58,7 @@ pub(super) fn pseudo(name: Pseudo, value: &[u8]) -> Known {
     }
 }
 
-/// The index of a whole `:status` field.
+/// Returns the static index of the `:status` field with this value, if it exists.
 pub(super) fn status(status: u16) -> Option<u8> {
     Some(match status {
         200 => 8,
@@ -88,7 +88,7 @@ pub(super) fn regular(name: &HeaderName, value: &HeaderValue) -> Known {
     }
 }
 
-/// The name's index in the static table, or 0, and its fields' policy; `Never` if they are
+/// Returns the name's index in the static table, or 0, and the policy for its fields; `Never` for
 /// credentials.
 fn by_name(name: &HeaderName) -> (u8, Policy) {
     match *name {
@@ -143,7 +143,8 @@ fn by_name(name: &HeaderName) -> (u8, Policy) {
     }
 }
 
-/// The names that are known to carry another value each time; tracing, gRPC and clocks.
+/// Returns the policy for names that the static table lacks. Some fields of tracing, gRPC and
+/// clocks are known to have a different value each time.
 fn outside_static_table(name: &str) -> Policy {
     match name {
         "b3" | "traceparent" | "tracestate" | "x-b3-spanid" | "x-b3-traceid" | "x-request-id"

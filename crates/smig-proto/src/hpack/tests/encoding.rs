@@ -1,4 +1,5 @@
-//! What the encoder writes: which representation, which updates, and that its table stays in step.
+//! Output of the encoder: representations, size updates, and synchronization with the decoder's
+//! table.
 
 use bytes::Bytes;
 use http::{HeaderName, HeaderValue, header};
@@ -13,7 +14,7 @@ fn pseudo(name: Pseudo, value: &'static str) -> Field {
     Field::Pseudo(name, Bytes::from_static(value.as_bytes()))
 }
 
-/// Encodes each field alone, `times` times; the first octets of what came out.
+/// Encodes the field alone, `times` times; returns the first byte of each block.
 fn representations(field: &Field, times: usize) -> Vec<u8> {
     let mut encoder = Encoder::new();
     (0..times).map(|_| block(&mut encoder, std::slice::from_ref(field))[0]).collect()
@@ -27,7 +28,7 @@ fn whole_static_entries_are_one_octet() {
         if (2..=14).contains(&index) || index == 1 || index == 16 {
             assert_eq!(written, [0x80 | index]);
         } else {
-            // An empty value: the static entry's name, at least.
+            // An empty value: at least the static entry's name is used.
             let mut rest = &written[1..];
             let prefix = if written[0] & 0x40 != 0 { 6 } else { 4 };
             assert_eq!(integer::decode(written[0], prefix, &mut rest), Ok(usize::from(index)));
@@ -124,7 +125,7 @@ fn names_are_borrowed_from_the_dynamic_table() {
     let second = block(&mut encoder, &[regular("x-name", "two")]);
     assert_eq!(second[0], 0x40 | 63);
     assert_eq!(lines(&mut decoder, &second), ["x-name: two"]);
-    // The newest of the two.
+    // The newer of the two entries.
     let third = block(&mut encoder, &[regular("x-name", "three")]);
     assert_eq!(third[0], 0x40 | 62);
     assert_eq!(lines(&mut decoder, &third), ["x-name: three"]);
@@ -132,7 +133,7 @@ fn names_are_borrowed_from_the_dynamic_table() {
 
 #[test]
 fn huffman_only_when_shorter() {
-    // 5 bits each: one octet saved of three. 28 bits each: raw.
+    // 5 bits each: saves one byte of three. 28 bits each: raw.
     assert_eq!(block(&mut Encoder::new(), &[regular("etag", "aaa")]), hex("0f13 8218c7"));
     assert_eq!(block(&mut Encoder::new(), &[regular("etag", "a")]), hex("0f13 0161"));
     let obs_text = Field::Regular(header::ETAG, HeaderValue::from_bytes(b"\xfe\xfe").unwrap());
@@ -149,23 +150,23 @@ fn updates(encoder: &mut Encoder) -> Vec<u8> {
 fn size_updates() {
     let mut encoder = Encoder::new();
     assert!(updates(&mut encoder).is_empty());
-    // More than we use changes nothing.
+    // A limit above the size that we use changes nothing.
     encoder.set_max_table_size(65536);
     assert!(updates(&mut encoder).is_empty());
     encoder.set_max_table_size(100);
     assert_eq!(updates(&mut encoder), hex("3f45"));
     assert!(updates(&mut encoder).is_empty());
-    // Down and up: both, the smallest first.
+    // Decrease and increase: two updates, the smallest size first.
     encoder.set_max_table_size(4096);
     encoder.set_max_table_size(0);
     encoder.set_max_table_size(50);
     encoder.set_max_table_size(200);
     assert_eq!(updates(&mut encoder), hex("20 3fa9 01"));
-    // Down and back to what it was.
+    // Decrease and return to the previous size.
     encoder.set_max_table_size(0);
     encoder.set_max_table_size(200);
     assert_eq!(updates(&mut encoder), hex("20 3fa9 01"));
-    // Up, through a smaller raise: one.
+    // Increase in two steps: one update.
     encoder.set_max_table_size(300);
     encoder.set_max_table_size(4096);
     assert_eq!(updates(&mut encoder), hex("3fe1 1f"));
@@ -187,13 +188,13 @@ fn a_size_update_empties_both_tables() {
     assert_eq!(lines(&mut decoder, &block(&mut encoder, &field)), ["x: y"]);
 }
 
-/// Far more fields than the table, the index and 16-bit serial numbers hold.
+/// Encodes many more fields than the table, the index and 16-bit serial numbers can hold.
 #[test]
 fn stays_in_step_for_long() {
     let mut encoder = Encoder::new();
     let mut decoder = Decoder::new(4096);
     for round in 0..70_000_u32 {
-        // Some repeat soon, some late, some never.
+        // Some values recur soon, some late, some never.
         let all = [
             regular("x-seldom", &(round / 100).to_string()),
             regular(&format!("x-{}", round % 7), &(round % 13).to_string()),

@@ -1,4 +1,4 @@
-//! Every block that must end the connection.
+//! Header blocks that must close the connection.
 
 use super::*;
 
@@ -9,7 +9,7 @@ fn fails(block: &str, expected: DecodeError) {
 
 #[test]
 fn truncated() {
-    // Every proper prefix of a literal with a Huffman value and long lengths.
+    // Each proper prefix of a literal with a Huffman-coded name and a two-byte length.
     let mut whole = hex("4088 25a8 49e9 5ba9 7d7f 7f05");
     whole.extend([b'x'; 132]);
     assert_eq!(fields(&mut Decoder::new(4096), &whole).unwrap().len(), 1);
@@ -20,7 +20,7 @@ fn truncated() {
     fails("ff", DecodeError::Truncated);
     fails("ff80", DecodeError::Truncated);
     fails("3f", DecodeError::Truncated);
-    // Lengths far beyond the block.
+    // Lengths far beyond the end of the block.
     fails("0401", DecodeError::Truncated);
     fails("047f ffff ff7f 61", DecodeError::Truncated);
     fails("04ff ffff ff7f 61", DecodeError::Truncated);
@@ -28,16 +28,16 @@ fn truncated() {
 
 #[test]
 fn integer_overflow() {
-    // 2^32 - 1 is the last that fits, in whatever place it is.
+    // 2^32 - 1 is the largest permitted value, wherever the integer occurs.
     fails("ff80 ffff ff0f", DecodeError::InvalidIndex);
     fails("ff81 ffff ff0f", DecodeError::IntegerOverflow);
     fails("047f 81ff ffff 0f", DecodeError::IntegerOverflow);
     fails("3fe1 ffff ff0f", DecodeError::IntegerOverflow);
     fails("ffff ffff ff7f", DecodeError::IntegerOverflow);
-    // Zeros that add nothing but length.
+    // Zeros that add only length.
     fails("ff80 8080 8080 00", DecodeError::IntegerOverflow);
     fails("ff80 8080 8080 8080 8080 8080 01", DecodeError::IntegerOverflow);
-    // Five octets are allowed, whatever their value.
+    // Five bytes are permitted, whatever their value.
     assert_eq!(
         fields(&mut Decoder::new(4096), &hex("0f80 8080 8000 00")).map(|fields| fields.len()),
         Ok(1)
@@ -46,22 +46,22 @@ fn integer_overflow() {
 
 #[test]
 fn huffman_padding() {
-    // "0" is 00000: padded with 3 ones it is valid, with anything else it is not.
+    // "0" is 00000: valid with a padding of three 1 bits, and with no other.
     assert_eq!(lines(&mut Decoder::new(4096), &hex("0481 07")), [":path: 0"]);
     fails("0481 06", DecodeError::HuffmanPadding);
     fails("0481 00", DecodeError::HuffmanPadding);
     fails("0481 03", DecodeError::HuffmanPadding);
-    // 8 bits and more of padding, alone and after a symbol.
+    // Padding of 8 bits and more, alone and after a symbol.
     fails("0481 ff", DecodeError::HuffmanPadding);
     fails("0482 07ff", DecodeError::HuffmanPadding);
     fails("0483 07ff ff", DecodeError::HuffmanPadding);
     fails("0483 ffff ff", DecodeError::HuffmanPadding);
-    // A long code that is cut short.
+    // A truncated long code.
     fails("0482 fff0", DecodeError::HuffmanPadding);
     // No padding at all: "&" is 11111000.
     assert_eq!(lines(&mut Decoder::new(4096), &hex("0481 f8")), [":path: &"]);
     assert_eq!(lines(&mut Decoder::new(4096), &hex("0480")), [":path: "]);
-    // The same far from the start, beyond what is decoded at once.
+    // The same far from the start, after more input than one decoder step consumes.
     for zeros in 5..40 {
         let mut block = vec![0x04, 0x80 | (zeros as u8 * 5 + 1)];
         block.extend(vec![0; zeros * 5]);
@@ -77,7 +77,7 @@ fn huffman_padding() {
 fn huffman_eos() {
     fails("0484 ffff ffff", DecodeError::HuffmanEos);
     fails("0484 ffff fffc", DecodeError::HuffmanEos);
-    // After a symbol, and with more symbols behind it.
+    // After a symbol, and followed by more symbols.
     fails("0485 07ff ffff ff", DecodeError::HuffmanEos);
     fails("048a 07ff ffff ff07 0707 0707", DecodeError::HuffmanEos);
     fails("048c 0000 0000 00ff ffff ff00 0000", DecodeError::HuffmanEos);
@@ -134,13 +134,13 @@ fn missing_size_update() {
     };
     assert_eq!(fields(&mut reduced(), &hex("82")), missing);
     assert_eq!(fields(&mut reduced(), &[]), missing);
-    // Conformant: at most 100. It is asked for once.
+    // Valid: at most 100. The update is required only once.
     let mut decoder = reduced();
     assert_eq!(fields(&mut decoder, &hex("3f45 82")).unwrap().len(), 1);
     assert_eq!(fields(&mut decoder, &hex("82")).unwrap().len(), 1);
     assert_eq!(fields(&mut reduced(), &hex("20 82")).unwrap().len(), 1);
     assert_eq!(fields(&mut reduced(), &hex("3f46")), Err(DecodeError::SizeUpdateTooLarge));
-    // Raised again at once: the smallest size must still be signalled, and first.
+    // Increased again at once: the smallest size must still be signalled, and first.
     let raised = || {
         let mut decoder = reduced();
         decoder.set_max_table_size(4096);
@@ -150,7 +150,7 @@ fn missing_size_update() {
     assert_eq!(fields(&mut raised(), &hex("3fe1 1f 82")), missing);
     assert_eq!(fields(&mut raised(), &hex("3f45 3fe1 1f 82")).unwrap().len(), 1);
     assert_eq!(fields(&mut raised(), &hex("3f45 82")).unwrap().len(), 1);
-    // A peer that already uses less owes nothing.
+    // A peer whose table is already smaller need not send an update.
     let mut decoder = Decoder::new(4096);
     assert_eq!(fields(&mut decoder, &hex("20")), Ok(vec![]));
     decoder.set_max_table_size(100);

@@ -1,10 +1,10 @@
-//! What becomes of names and values that HTTP/2 does not allow, and of what they leave in the table.
+//! Names and values that HTTP/2 does not allow, and their effect on the table.
 
 use http::HeaderValue;
 
 use super::*;
 
-/// A literal without indexing, no Huffman code.
+/// Encodes a literal without indexing and without Huffman coding.
 fn literal(name: &[u8], value: &[u8]) -> Vec<u8> {
     let mut block = BytesMut::from(&[0x00][..]);
     for string in [name, value] {
@@ -25,7 +25,7 @@ fn names_are_lowercase_tokens() {
     for octet in 0..=u8::MAX {
         let allowed =
             matches!(octet, b'a'..=b'z' | b'0'..=b'9') || b"!#$%&'*+-.^_`|~".contains(&octet);
-        // Alone, in the middle, and in a name beyond the length that `http` checks in one go.
+        // Alone, in the middle, and in a name longer than `http` validates at once.
         for (before, after) in [(0, 0), (1, 1), (3, 80), (80, 3)] {
             let mut name = vec![b'x'; before];
             name.push(octet);
@@ -115,16 +115,16 @@ fn values_have_no_outer_whitespace() {
 #[test]
 fn malformed_fields_keep_their_place_in_the_table() {
     let mut decoder = Decoder::new(4096);
-    // "X: v" (bad name) and "y: <NUL>" (bad value), both with indexing, and then "z: v".
+    // "X: v" (invalid name) and "y: <NUL>" (invalid value), both with indexing, then "z: v".
     let all = fields(&mut decoder, &hex("4001 5801 76 4001 7901 00 4001 7a01 76")).unwrap();
     let bad_name = Field::Malformed("field name with an uppercase letter", 34);
     let bad_value = Field::Malformed("field value with a control character", 34);
     assert_eq!(all[..2], [bad_name.clone(), bad_value.clone()]);
-    // All three are found where they belong.
+    // All three have the expected indexes.
     let again = fields(&mut decoder, &hex("be bf c0")).unwrap();
     assert_eq!(line(&again[0]), "z: v");
     assert_eq!(again[1..], [bad_value, bad_name]);
-    // Their names can be borrowed: a good name is good whatever its first value was.
+    // Literals can refer to their names: a valid name stays valid whatever its first value was.
     let borrowed = fields(&mut decoder, &hex("0f30 0162 0f31 0276 76")).unwrap();
     assert_eq!(line(&borrowed[0]), "y: b");
     assert_eq!(borrowed[1], Field::Malformed("field name with an uppercase letter", 35));
@@ -170,7 +170,7 @@ fn small_values_do_not_share_a_large_buffer() {
     block[0] = 0x40;
     let received = bytes::Bytes::from(block);
     let kept = fields(&mut decoder, &received).unwrap();
-    // Nothing else holds the buffer: it can be had back.
+    // No other reference to the buffer exists: it can be converted back.
     assert!(received.try_into_mut().is_ok());
     assert_eq!(line(&kept[0]), "x: small");
 }

@@ -1,4 +1,4 @@
-//! The Huffman code against a decoder that takes one bit at a time.
+//! Compares the Huffman decoder with one that reads bit by bit.
 
 use super::*;
 
@@ -10,7 +10,7 @@ fn encoded(text: &[u8]) -> Vec<u8> {
     out.to_vec()
 }
 
-/// Every string of up to two octets, and each octet at every place of a longer one.
+/// Strings of up to two bytes, and each byte at each position of a longer string.
 #[test]
 fn all_octets_come_back() {
     let mut scratch = Vec::new();
@@ -34,7 +34,7 @@ fn all_octets_come_back() {
     }
 }
 
-/// RFC 7541 Appendix B, a row of each kind.
+/// RFC 7541 Appendix B, one row of each kind.
 #[test]
 fn codes_are_those_of_appendix_b() {
     for (text, expected) in [
@@ -61,14 +61,14 @@ fn codes_are_those_of_appendix_b() {
     }
 }
 
-/// The decoder's verdict on every sequence of three octets, by the definition: take the shortest
-/// code that matches, until at most 7 bits are left, all ones.
+/// Compares the decoder with the definition, for sequences of three bytes: take the shortest code
+/// that matches, until at most 7 bits are left, all of them 1.
 #[test]
 fn agrees_with_the_definition() {
     let codes: Vec<(u32, u32)> = (0..=u8::MAX)
         .map(|octet| {
-            // Each code is read off the encoder, whose codes the test above has checked: eight of one
-            // octet take as many octets as its code has bits.
+            // Each code is derived from the encoder, which the test above has checked: the code of
+            // eight equal bytes has as many bytes as the code of one has bits.
             let one = encoded(&[octet]);
             let eight = encoded(&[octet; 8]);
             let length = eight.len() as u32;
@@ -97,7 +97,7 @@ fn agrees_with_the_definition() {
         (length <= 7 && code == (1 << length) - 1).then_some(decoded)
     };
     let mut scratch = Vec::new();
-    // A stride that is prime to 2^24 visits all octets in all places.
+    // A stride coprime to 2^24 covers all bytes in all positions.
     for source in (0..1_u32 << 24).step_by(4099) {
         let source = &source.to_be_bytes()[1..];
         let decoded = huffman::decode(source, &mut scratch).ok().map(<[u8]>::to_vec);

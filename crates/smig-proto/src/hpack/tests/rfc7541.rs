@@ -1,8 +1,8 @@
-//! RFC 7541 Appendix C, all of it.
+//! All examples of RFC 7541 Appendix C.
 
 use super::*;
 
-/// Decodes one block of an example and compares fields and table with the RFC's.
+/// Decodes one block of an example, and compares its fields and the table with the RFC's.
 #[track_caller]
 fn example(decoder: &mut Decoder, block: &str, expected: &str, table: &str) {
     let listed = |text: &str| -> Vec<String> {
@@ -19,7 +19,7 @@ fn c1_integers() {
     for (value, prefix, encoded) in
         [(10, 5, &[0x0a][..]), (1337, 5, &[0x1f, 0x9a, 0x0a]), (42, 8, &[0x2a])]
     {
-        // An 8-bit prefix has no use in HPACK; 42 fits into 7 bits just the same.
+        // HPACK has no 8-bit prefix, but 42 fits into 7 bits as well.
         let prefix = prefix.min(7);
         let mut out = BytesMut::new();
         integer::encode(value, prefix, 0, &mut out);
@@ -67,7 +67,7 @@ fn c2_4_indexed() {
     example(&mut Decoder::new(4096), "82", ":method: GET", "");
 }
 
-/// C.3 and C.4 differ in the Huffman code only.
+/// C.3 and C.4 differ only in the Huffman coding.
 fn requests(blocks: [&str; 3]) {
     let mut decoder = Decoder::new(4096);
     example(
@@ -122,7 +122,8 @@ fn c4_requests_with_huffman() {
     ]);
 }
 
-/// C.5 and C.6 differ in the Huffman code only. The table holds 256 octets, so it evicts.
+/// C.5 and C.6 differ only in the Huffman coding. The table holds 256 bytes, so entries are
+/// evicted.
 fn responses(blocks: [&str; 3]) {
     let mut decoder = Decoder::new(256);
     example(
@@ -192,7 +193,7 @@ fn c6_responses_with_huffman() {
 
 #[test]
 fn appendix_a_static_table() {
-    // The entries with a value, and the ends of the alphabetical part.
+    // The entries with a value, and the first and last of the alphabetical part.
     for (index, expected) in [
         (1, ":authority: "),
         (2, ":method: GET"),
