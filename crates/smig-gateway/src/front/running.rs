@@ -155,26 +155,10 @@ impl Gateway {
         }
         let server = builder.start(front.clone())?;
         let draining = Arc::new(AtomicBool::new(false));
-        let admin = match (&config.admin, watch) {
-            (Some(spec), Some(watch)) => {
-                let ended = Arc::clone(&draining);
-                let ready = move || match ended.load(Ordering::Relaxed) {
-                    true => Err("draining".to_owned()),
-                    false => Ok(()),
-                };
-                let mut subject = Subject::new("smig gateway", server.view(), watch)
-                    .report(Arc::new(front.clone()))
-                    .ready(ready);
-                if let Some(telemetry) = &telemetry {
-                    subject = subject.report(telemetry.tally());
-                }
-                let admin = admin::start(spec, subject)
-                    .map_err(|error| config.fault(&["admin", "listen"], error.to_string()))?;
-                kept.close_port(admin.local_addr().port());
-                Some(admin)
-            }
-            _ => None,
-        };
+        let admin = start_admin(&config, &server, &front, watch, telemetry.as_ref(), &draining)?;
+        if let Some(admin) = &admin {
+            kept.close_port(admin.local_addr().port());
+        }
         for (door, addr) in doors.iter_mut().zip(server.local_addrs()) {
             door.bound = *addr;
         }
@@ -341,6 +325,31 @@ impl Gateway {
         }
         Ok(ended?)
     }
+}
+
+/// The admin port, if there is to be one.
+fn start_admin(
+    config: &Config,
+    server: &Server,
+    front: &Front,
+    watch: Option<Arc<Watch>>,
+    telemetry: Option<&Telemetry>,
+    draining: &Arc<AtomicBool>,
+) -> Result<Option<Admin>, Faults> {
+    let (Some(spec), Some(watch)) = (&config.admin, watch) else { return Ok(None) };
+    let ended = Arc::clone(draining);
+    let ready = move || match ended.load(Ordering::Relaxed) {
+        true => Err("draining".to_owned()),
+        false => Ok(()),
+    };
+    let mut subject = Subject::new("smig gateway", server.view(), watch)
+        .report(Arc::new(front.clone()))
+        .ready(ready);
+    if let Some(telemetry) = telemetry {
+        subject = subject.report(telemetry.tally());
+    }
+    let started = admin::start(spec, subject);
+    started.map(Some).map_err(|error| config.fault(&["admin", "listen"], error.to_string()))
 }
 
 /// What cleartext is trusted with; `None` for TLS.
