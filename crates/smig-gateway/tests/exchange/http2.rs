@@ -17,6 +17,7 @@ pub(crate) const SETTINGS: u8 = 4;
 const GOAWAY: u8 = 7;
 const WINDOW_UPDATE: u8 = 8;
 pub(crate) const END_STREAM: u8 = 1;
+const ACK: u8 = 1;
 pub(crate) const END_HEADERS: u8 = 4;
 /// `:status: 200`.
 pub(crate) const OK: &[u8] = &[0x88];
@@ -271,9 +272,10 @@ impl Sender {
 
     /// Reads a frame and heeds it; the stream, if that was a request.
     async fn read(&mut self) -> Option<u32> {
-        let (kind, _, stream, payload) = self.peer.read_whole().await.unwrap();
+        let (kind, flags, stream, payload) = self.peer.read_whole().await.unwrap();
         match (kind, stream) {
-            (SETTINGS, _) => {
+            (SETTINGS, _) if flags & ACK == 0 => {
+                self.peer.send(SETTINGS, ACK, 0, &[]).await;
                 for entry in payload.chunks_exact(6) {
                     let (id, value) = entry.split_at(2);
                     if id == INITIAL_WINDOW_SIZE.to_be_bytes() {
