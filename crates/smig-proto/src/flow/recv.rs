@@ -35,6 +35,8 @@ impl Credit {
 
 /// What is worth an update of its own where most of a window is held.
 const WORTHWHILE: u32 = 256 << 10;
+/// What is worth one when nothing is open: the peer can send nothing that would bring more together.
+const LEAST: u32 = 1 << 10;
 
 /// A receive window of a constant target size.
 ///
@@ -87,7 +89,8 @@ impl RecvWindow {
         let is_half = u64::from(self.returned) * 2 >= u64::from(self.size);
         let (returned, quarter) = (i64::from(self.returned), self.size / 4);
         let is_short = self.open <= returned.min(i64::from(quarter));
-        let is_worthwhile = self.returned >= quarter.min(WORTHWHILE);
+        let least = if self.open > 0 { WORTHWHILE } else { LEAST };
+        let is_worthwhile = self.returned >= quarter.min(least);
         let is_due = self.returned > 0 && (is_half || (is_short && is_worthwhile));
         is_due.then(|| self.announce())
     }
@@ -147,6 +150,18 @@ mod tests {
         let mut window = RecvWindow::new(100);
         assert_eq!((pass(&mut window, 49), hold(&mut window, 51)), (None, Some(49)));
         assert_eq!((window.open(), window.outstanding()), (49, 51));
+    }
+
+    #[test]
+    fn a_peer_that_can_send_nothing_is_not_kept_waiting_for_more() {
+        let mut window = RecvWindow::new(4 << 20);
+        assert_eq!(hold(&mut window, (4 << 20) - (200 << 10)), None);
+        for _ in 0..3 {
+            for _ in 1..200 {
+                assert_eq!(pass(&mut window, 1 << 10), None);
+            }
+            assert_eq!(pass(&mut window, 1 << 10), Some(200 << 10));
+        }
     }
 
     #[test]
