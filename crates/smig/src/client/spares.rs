@@ -8,8 +8,8 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use smig_proto::{
-    Cause, ConnId, ConnectionRole, ConnectionView, Identity, Instant, JoinRefusal, Security,
-    StreamKey, Target,
+    Cause, ConnId, ConnectionRole, ConnectionView, Identity, Instant, JoinRefusal, MigrateError,
+    Security, StreamKey, Target,
 };
 
 use super::dial;
@@ -191,13 +191,13 @@ impl Spares {
     /// The server would like a stream to move. It waits for a connection only if one can be dialed at once: an
     /// answer is due in the time that this takes (SMIG-6.2/offer-answered).
     pub(super) fn on_offer(&mut self, turn: &mut Turn<'_>, stream: StreamKey) {
-        if turn.session.migrate(turn.now, stream, Target::Spare).is_ok() {
-            return;
-        }
-        if self.may_dial(turn.now) && turn.session.can_join() {
-            self.offers.push(stream);
-        } else {
-            turn.session.decline_offer(stream);
+        match turn.session.migrate(turn.now, stream, Target::Spare) {
+            Ok(_) => {}
+            Err(MigrateError::NoTarget) if self.may_dial(turn.now) && turn.session.can_join() => {
+                self.offers.push(stream);
+            }
+            // No connection would change that.
+            Err(_) => turn.session.decline_offer(stream),
         }
     }
 

@@ -174,6 +174,11 @@ impl Shared {
     /// The response's head has come.
     pub(crate) fn put_head(&self, head: Head, announced: Option<u64>) {
         let mut state = self.lock();
+        if state.asked.gone {
+            // Nobody would fetch it, and by HTTP/1.1 it holds its connection.
+            drop(state);
+            return drop(head);
+        }
         state.head = Some(head);
         state.announced = announced;
         wake(state);
@@ -298,8 +303,11 @@ impl Shared {
         state.asked.gone = true;
         state.chunks.clear();
         state.buffered = 0;
+        // With the body of HTTP/1.1 in it, which holds its connection.
+        let head = state.head.take();
         let over = !matches!(state.end, End::NotYet);
         drop(state);
+        drop(head);
         if !over {
             self.call();
         }

@@ -2,8 +2,8 @@
 
 use std::net::SocketAddr;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicUsize, Ordering};
-use std::task::{Context, Waker};
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
+use std::task::{Context, Wake, Waker};
 
 use bytes::Bytes;
 use http::{Request, Response, Version};
@@ -175,6 +175,41 @@ async fn who_lets_go_of_a_request_is_not_waited_for_at_the_end_either() {
     within("the session's end", ended).await;
     asking.abort();
     // By a reset perhaps.
+    let rest = within("the connection's end", tcp.read_buf(&mut came)).await;
+    assert!(matches!(rest, Ok(0) | Err(_)), "{rest:?}");
+}
+
+/// Notes that somebody was woken.
+struct Woken(AtomicBool);
+
+impl Wake for Woken {
+    fn wake(self: Arc<Self>) {
+        self.0.store(true, Ordering::SeqCst);
+    }
+}
+
+#[tokio::test]
+async fn a_response_that_nobody_fetches_keeps_no_connection() {
+    let listener = TcpListener::bind(loopback()).await.unwrap();
+    let (client, _, url) = client_of(listener.local_addr().unwrap());
+    let woken = Arc::new(Woken(AtomicBool::new(false)));
+    let waker = Waker::from(Arc::clone(&woken));
+    let mut asking = Box::pin(client.request(get(url)));
+    assert!(asking.as_mut().poll(&mut Context::from_waker(&waker)).is_pending());
+    let (mut tcp, _) = within("a connection", listener.accept()).await.unwrap();
+    let mut came = Vec::new();
+    while !came.ends_with(b"\r\n\r\n") {
+        assert_ne!(within("a request", tcp.read_buf(&mut came)).await.unwrap(), 0);
+    }
+    let answer = "HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n4\r\nhere\r\n4\r\nmore\r\n";
+    tcp.write_all(answer.as_bytes()).await.unwrap();
+    let answered = async {
+        while !woken.0.load(Ordering::SeqCst) {
+            tokio::task::yield_now().await;
+        }
+    };
+    within("the answer's head", answered).await;
+    drop(asking);
     let rest = within("the connection's end", tcp.read_buf(&mut came)).await;
     assert!(matches!(rest, Ok(0) | Err(_)), "{rest:?}");
 }
