@@ -48,7 +48,8 @@ fn main() -> ExitCode {
         Command::Completions(args) => completions::run(&args),
     };
     result.unwrap_or_else(|error| {
-        eprintln!("{} {error:#}", paint::bad("error:"));
+        stderr::say(&format!("{} {error:#}", paint::bad("error:")));
+        stderr::finish();
         let exit = error.downcast_ref::<Failure>().map_or(Exit::Failure, |failure| failure.exit);
         exit.into()
     })

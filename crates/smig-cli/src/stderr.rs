@@ -50,12 +50,17 @@ pub(crate) fn apart() -> Apart {
 
 impl Drop for Apart {
     fn drop(&mut self) {
-        let end = Instant::now() + LAST;
-        while QUEUE.get().is_some_and(|queue| queue.waiting.load(Ordering::Acquire) > 0)
-            && Instant::now() < end
-        {
-            thread::sleep(LOOK);
-        }
+        finish();
+    }
+}
+
+/// Waits until what was said so far is written, for a second at most.
+pub(crate) fn finish() {
+    let end = Instant::now() + LAST;
+    while QUEUE.get().is_some_and(|queue| queue.waiting.load(Ordering::Acquire) > 0)
+        && Instant::now() < end
+    {
+        thread::sleep(LOOK);
     }
 }
 
@@ -79,11 +84,11 @@ impl Queue {
         for line in lines {
             // What cannot be written is lost, and there is nobody to be told.
             let _ = to.write_all(&line);
-            self.waiting.fetch_sub(line.len() + LINE, Ordering::Release);
             let lost = self.lost.swap(0, Ordering::Relaxed);
             if lost > 0 {
                 let _ = writeln!(to, "({lost} lines were lost: nobody took them in time)");
             }
+            self.waiting.fetch_sub(line.len() + LINE, Ordering::Release);
         }
     }
 }
