@@ -226,6 +226,12 @@ fn failed(under_way: &UnderWay, rest: &Rest, error: &BoxError) {
         tracing::debug!(%error, "a response was given up with its request");
         return;
     }
+    let is_cancel =
+        |error: &smig::Error| error.is_remote() && error.code() == Some(smig::ErrorCode::Cancel);
+    if error.downcast_ref().is_some_and(is_cancel) {
+        tracing::debug!(%error, "a server gave a response up, as at a call's deadline");
+        return;
+    }
     if let Some(server) = under_way.server() {
         seldom!(warn, "broken response", server = %server.url(), %error, "a response broke off");
         server.on_failure();

@@ -59,6 +59,10 @@ pub enum Failure {
     /// The connection ended before the response's head.
     #[error("the connection ended without a response: {0}")]
     Terminated(String),
+    /// The server gave the request up as one that nobody needs (RST_STREAM with CANCEL): at a call's deadline,
+    /// which its client chose.
+    #[error("the server gave the request up: {0}")]
+    Cancelled(String),
     /// A connection that was kept from an earlier request had ended.
     #[error("a kept connection had ended: {0}")]
     Stale(String),
@@ -144,6 +148,7 @@ impl Failure {
         }
         match error.code() {
             Some(smig::ErrorCode::ProtocolError) if !error.is_remote() => Self::BadResponse(text),
+            Some(smig::ErrorCode::Cancel) if error.is_remote() => Self::Cancelled(text),
             _ => Self::Terminated(text),
         }
     }
@@ -212,6 +217,7 @@ impl Failure {
                     | Self::NoServer
                     | Self::Prohibited(_)
                     | Self::ConnectionLimit
+                    | Self::Cancelled(_)
                     | Self::Stale(_)
                     | Self::Refused(_)
                     | Self::Upgrade(_)
@@ -247,6 +253,7 @@ impl Failure {
             | Self::Connect(_)
             | Self::Tls(_)
             | Self::Terminated(_)
+            | Self::Cancelled(_)
             | Self::Stale(_)
             | Self::BadResponse(_)
             | Self::HeadTooLarge
@@ -279,7 +286,7 @@ impl Failure {
             Self::Tls(fault) if fault.is_alert() => "tls_alert_received",
             Self::Tls(_) => "tls_protocol_error",
             Self::Refused(_) => "destination_unavailable",
-            Self::Terminated(_) | Self::Stale(_) => "connection_terminated",
+            Self::Terminated(_) | Self::Cancelled(_) | Self::Stale(_) => "connection_terminated",
             Self::ResponseTimeout => "http_response_timeout",
             Self::WriteTimeout => "connection_write_timeout",
             Self::BadResponse(_) => "http_protocol_error",

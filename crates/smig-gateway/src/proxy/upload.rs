@@ -11,7 +11,7 @@ use http_body::{Body as _, Frame, SizeHint};
 use smig::{BoxError, Incoming};
 
 use super::Failure;
-use super::head::admit_frame;
+use super::head::admit_request_frame;
 use crate::upstream::{Timeouts, UnderWay};
 
 /// How long a server that was asked to say 100 is waited for until the body is sent anyway
@@ -211,7 +211,7 @@ impl http_body::Body for Upload {
                 shared.ended.store(true, Ordering::Relaxed);
                 return Poll::Ready(None);
             }
-            Some(frame) => frame.and_then(admit_frame),
+            Some(frame) => frame.and_then(admit_request_frame),
         };
         match &frame {
             Err(_) => shared.failed.store(true, Ordering::Relaxed),
@@ -269,6 +269,10 @@ impl Patience {
     }
 
     fn within(upload: &Upload, head: Duration, stall: Duration) -> Self {
+        // Whom another attempt waited for says nothing of this one.
+        if let Some(shared) = &upload.0 {
+            shared.starved.store(false, Ordering::Relaxed);
+        }
         let quiet = Duration::ZERO;
         Self { upload: upload.clone(), head, stall, octets: 0, ended: false, quiet }
     }
@@ -360,6 +364,18 @@ mod tests {
         for _ in 0..3 {
             assert_eq!(asked_again.next().ok(), Some(HEAD));
         }
+    }
+
+    #[tokio::test]
+    async fn another_attempt_begins_without_what_the_first_waited_for() {
+        let body = StreamBody::new(futures_util::stream::pending());
+        let body = SourceBody::Tunnel(Box::pin(body));
+        let mut upload = Upload::of(body, Some(0), Gate::Open);
+        assert!(upload.frame().now_or_never().is_none());
+        // Nobody asks for a body of no bytes by HTTP/1.1.
+        let mut patience = Patience::within(&upload, HEAD, ENDLESS);
+        assert_eq!(patience.next().ok(), Some(HEAD));
+        assert!(matches!(patience.next(), Err(Failure::ResponseTimeout)));
     }
 
     #[test]

@@ -126,6 +126,32 @@ async fn a_refused_stream_is_opened_again() {
     assert_eq!(response.unwrap().status(), 200);
 }
 
+/// A call's deadline is its client's, and servers end calls at it by CANCEL.
+#[tokio::test]
+async fn a_server_that_gives_requests_up_is_not_to_blame() {
+    let cancel = 8_u32.to_be_bytes();
+    let (mut origin, gateway) = setup().await;
+    let answering = async {
+        let mut peer = Peer::accept(&mut origin).await;
+        let first = peer.request().await;
+        peer.send(RST_STREAM, 0, first, &cancel).await;
+        let second = peer.request().await;
+        peer.send(HEADERS, END_HEADERS, second, OK).await;
+        peer.send(RST_STREAM, 0, second, &cancel).await;
+        peer
+    };
+    let client = client();
+    let asking = async {
+        let response = client.request(get(gateway.url("/"))).await.unwrap();
+        assert_eq!(response.status(), 502);
+        let response = client.request(get(gateway.url("/"))).await.unwrap();
+        assert_eq!(response.status(), 200);
+        assert!(response.into_body().collect().await.is_err());
+    };
+    let ((), _peer) = tokio::join!(asking, answering);
+    assert_eq!(gateway.upstream.servers()[0].status().failed, 0);
+}
+
 #[tokio::test]
 async fn a_server_that_goes_away_is_asked_on_another_connection() {
     let (mut origin, gateway) = setup().await;
