@@ -269,6 +269,27 @@ fn a_connection_with_an_answer_under_way_is_not_closed_to_cancel() {
     }
 }
 
+#[test]
+fn a_connection_with_the_end_of_an_upload_under_way_is_not_closed_to_cancel() {
+    // SMIG-8.4/cancel-by-close: what is complete here may not be there.
+    let mut peer = Peer::of_client(Config::client()).with_spare();
+    let upload = peer.open(C1, Method::POST, EndStream::No);
+    let other = peer.open(C1, Method::GET, EndStream::Yes);
+    let c2 = peer.cid(C2);
+    peer.send(C1, migrate(1, c2, 2));
+    peer.expect(C1, accept(1, c2, 2));
+    peer.send(C1, migrate(3, c2, 4));
+    peer.expect(C1, accept(3, c2, 4).end());
+    peer.send(C2, headers(2).status(200).end());
+    peer.take_response(upload);
+    peer.body(upload, "tail", EndStream::Yes);
+    peer.expect(C2, data(2, "tail").end());
+    cancel(&mut peer, other);
+    assert!(!is_abandoned(&mut peer));
+    peer.expect(C2, reset(4, ErrorCode::Cancel));
+    peer.expect_silence();
+}
+
 // Completion.
 
 #[test]

@@ -192,9 +192,10 @@ pub(crate) struct Connection {
     pub(crate) streams: FxHashMap<StreamId, StreamKey>,
     /// Streams that were here and moved on.
     pub(crate) departed: FxHashMap<StreamId, StreamKey>,
-    /// A move from here was accepted. Nothing tells when that answer has arrived, on which the stream depends
-    /// wherever it is (SMIG-8.8/c1-ends-at-mover).
-    pub(crate) let_go: bool,
+    /// Something was sent here on which a stream depends that is not here any more: the answer that let it move
+    /// on (SMIG-8.8/c1-ends-at-mover), or the end of its request, with which it was complete at this side. The peer
+    /// does not report when that has arrived.
+    pub(crate) relied_on: bool,
     pub(crate) answers_due: Vec<AnswerDue>,
     pub(crate) waiting_moves: Vec<WaitingMove>,
     pub(crate) local_ids: Ledger,
@@ -236,7 +237,7 @@ impl Connection {
             recv_window: RecvWindow::new(INITIAL_WINDOW),
             streams: FxHashMap::default(),
             departed: FxHashMap::default(),
-            let_go: false,
+            relied_on: false,
             answers_due: Vec::new(),
             waiting_moves: Vec::new(),
             local_ids: Ledger::default(),

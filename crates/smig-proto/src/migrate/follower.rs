@@ -241,7 +241,7 @@ impl Session {
         stream.recv_home = None;
         self.send_migrate(from, Migrate { dst: Some((cid, sid)) }, flag::SMIG_ACK | ended.flag());
         if let Some(conn) = self.conn_mut(from.conn) {
-            conn.let_go = true;
+            conn.relied_on = true;
         }
         self.depart(key, from);
         let early = self.conn_mut(to.conn).and_then(|conn| {

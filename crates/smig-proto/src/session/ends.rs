@@ -381,12 +381,17 @@ impl Session {
             return;
         }
         let (route, released) = (stream.route, stream.hold != Hold::Held);
+        let had_body = stream.send.sent() > 0;
         let departed = core::mem::take(&mut stream.departed);
         if matches!(stream.hand_over, HandOver::Offered) {
             stream.hand_over = HandOver::Settled;
             self.open_moving = self.open_moving.saturating_sub(1);
         }
         self.unmap(route);
+        if had_body && let Some(conn) = self.conn_mut(route.conn) {
+            // It may have been answered before all of it had arrived.
+            conn.relied_on = true;
+        }
         self.forget_departed(&departed);
         if released {
             self.free(key);
@@ -507,7 +512,7 @@ impl Session {
                 && conn.carriers.len() == 0
                 && conn.answers_due.is_empty()
                 && conn.waiting_moves.is_empty()
-                && !conn.let_go
+                && !conn.relied_on
         });
         let alone = alone && !self.keeps_moves_from(route.conn);
         if self.role == Role::Client && settled && elsewhere && alone {

@@ -208,11 +208,9 @@ impl World {
     fn was_at_work(&self, at: usize, side: Side) -> bool {
         let talk = &self.talks[at];
         let [client, server] = &talk.parts;
-        // All was sent both ways, and the last octets of the request were on their way.
-        let whole = client.finished && server.finished && !talk.plan.is_bare(Side::Client);
         let waits = match side {
             Side::Client => true,
-            Side::Server => client.is_alive() && !whole,
+            Side::Server => client.is_alive(),
         };
         waits && !client.gave_up && !server.gave_up
     }
