@@ -174,17 +174,17 @@ fn nothing_is_kept_behind_the_end_of_a_carrier() {
 
 #[test]
 fn an_unbound_carrier_holds_no_more_than_the_largest_window() {
-    // SMIG-5.22/unbound-bytes: it is the open window of some stream, at the time. 20000 octets were
-    // used on S1.
+    // SMIG-5.22/unbound-bytes: it is the open window of some stream, or of one that has not begun here.
     let config = Config { stream_window: 100_000, ..Config::client() };
     let (mut peer, key) = client(config);
     let cid = peer.cid(C2);
     peer.send(C1, headers(1).status(200));
     peer.send(C1, data(1, vec![0; 16_000]));
     peer.send(C1, data(1, vec![0; 4_000]));
-    for _ in 0..5 {
+    for _ in 0..6 {
         peer.send(C2, data(2, vec![0; 16_000]));
     }
+    peer.send(C2, data(2, vec![0; 4_000]));
     peer.expect_silence();
     peer.send(C2, data(2, "x"));
     peer.expect(C2, reset(2, ErrorCode::FlowControlError));
@@ -197,6 +197,20 @@ fn an_unbound_carrier_holds_no_more_than_the_largest_window() {
     peer.expect(C1, decline(1).end());
     peer.send(C1, data(1, vec![0; 16_000]).end());
     assert_eq!(peer.read_to_end(key).len(), 36_000);
+}
+
+#[test]
+fn an_unbound_carrier_may_be_of_a_stream_that_has_not_begun() {
+    // SMIG-5.22/unbound-bytes: the promise of a pushed stream is slower than its DATA on C2, and no other
+    // stream has a window.
+    let config = Config { stream_window: 4_000, ..Config::client() };
+    let (mut peer, _) = client(config);
+    peer.send(C1, headers(1).status(200));
+    peer.send(C1, data(1, vec![0; 4_000]));
+    peer.send(C2, data(2, vec![0; 4_000]));
+    peer.expect_silence();
+    peer.send(C2, data(2, "x"));
+    peer.expect(C2, reset(2, ErrorCode::FlowControlError));
 }
 
 #[test]

@@ -107,10 +107,11 @@ impl Session {
 
     /// What an unbound carrier may hold: it is some stream's, we do not know which
     /// (SMIG-5.22/unbound-bytes). It may be that of one that was reset here, whose mover has not
-    /// read that.
+    /// read that, or of one that has not begun here: its HEADERS or PUSH_PROMISE is slower.
     fn largest_window(&self) -> i64 {
         let windows = self.streams.iter().map(|(_, stream)| stream.recv.window.open());
-        windows.max().unwrap_or(0).max(self.widest_reset)
+        let new = i64::from(self.config.stream_window);
+        windows.fold(new.max(self.widest_reset), i64::max)
     }
 
     /// DATA of a stream, in the order of the stream.
