@@ -68,7 +68,7 @@ pub(super) fn decide(
         return Decision::short(StatusCode::INTERNAL_SERVER_ERROR, "no connection\n");
     };
     // What is decided here about a path is decided about the one that goes on.
-    *request.uri_mut() = proxy::head::with_path(std::mem::take(request.uri_mut()));
+    *request.uri_mut() = with_path(std::mem::take(request.uri_mut()));
     let Ok(authority) = authority(&request) else {
         return Decision::short(StatusCode::BAD_REQUEST, "one host is needed\n");
     };
@@ -170,6 +170,20 @@ fn authority<B>(request: &Request<B>) -> Result<Option<Authority>, ()> {
 /// The path; that of the whole host for `OPTIONS *`.
 fn path(uri: &Uri) -> &str {
     if uri.path().starts_with('/') { uri.path() } else { "/" }
+}
+
+/// The URI with a path where it has a query and none: `http://a?x`, which `http` keeps as it is (RFC 9110
+/// section 4.2.3). Whoever takes path and query for one text would find something else there than whoever
+/// asks for the path.
+fn with_path(uri: Uri) -> Uri {
+    if !uri.path_and_query().is_some_and(|whole| whole.as_str().starts_with('?')) {
+        return uri;
+    }
+    let mut parts = uri.clone().into_parts();
+    parts.path_and_query = parts
+        .path_and_query
+        .and_then(|whole| PathAndQuery::try_from(format!("/{}", whole.as_str())).ok());
+    Uri::from_parts(parts).unwrap_or(uri)
 }
 
 /// Whether a request is for another host than this one.
@@ -278,6 +292,23 @@ mod tests {
         assert_eq!(other("/api", "/api", "/"), "/");
         assert_eq!(other("/api/x", "/api", "/"), "/x");
         assert_eq!(other("/api?q", "/api", "/v2"), "/v2?q");
+    }
+
+    #[test]
+    fn a_query_without_a_path_has_one() {
+        for (said, written) in [
+            ("http://a?x=1", "/?x=1"),
+            ("http://a?../x", "/?../x"),
+            ("http://a", "/"),
+            ("http://a/?x", "/?x"),
+            ("/y?x", "/y?x"),
+        ] {
+            let uri = with_path(said.parse().unwrap());
+            assert_eq!(uri.path_and_query().unwrap().as_str(), written, "{said}");
+            assert_eq!(uri.authority().is_some(), said.starts_with("http"), "{said}");
+        }
+        assert_eq!(with_path("a:1".parse().unwrap()), "a:1");
+        assert_eq!(with_path("*".parse().unwrap()), "*");
     }
 
     #[test]

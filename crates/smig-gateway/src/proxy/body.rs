@@ -9,6 +9,7 @@ use http_body::{Body as _, Frame, SizeHint};
 use smig::{BoxError, Incoming, seldom};
 use tokio::time::{Instant, Sleep};
 
+use super::failure::is_cancel;
 use super::head::admit_frame;
 use super::upload::Rest;
 use crate::upstream::{Lease, UnderWay};
@@ -226,8 +227,6 @@ fn failed(under_way: &UnderWay, rest: &Rest, error: &BoxError) {
         tracing::debug!(%error, "a response was given up with its request");
         return;
     }
-    let is_cancel =
-        |error: &smig::Error| error.is_remote() && error.code() == Some(smig::ErrorCode::Cancel);
     if error.downcast_ref().is_some_and(is_cancel) {
         tracing::debug!(%error, "a server gave a response up, as at a call's deadline");
         return;

@@ -148,7 +148,7 @@ impl Failure {
         }
         match error.code() {
             Some(smig::ErrorCode::ProtocolError) if !error.is_remote() => Self::BadResponse(text),
-            Some(smig::ErrorCode::Cancel) if error.is_remote() => Self::Cancelled(text),
+            _ if is_cancel(&error) => Self::Cancelled(text),
             _ => Self::Terminated(text),
         }
     }
@@ -321,6 +321,11 @@ impl Failure {
         headers.insert(CACHE_CONTROL, HeaderValue::from_static("no-store"));
         response
     }
+}
+
+/// Whether the server gave the request up as one that nobody needs: such an end says nothing of the server.
+pub(super) fn is_cancel(error: &smig::Error) -> bool {
+    error.is_remote() && error.code() == Some(smig::ErrorCode::Cancel)
 }
 
 /// Whether an error of the system's is about what this machine or process has used up: descriptors, ports,

@@ -101,22 +101,7 @@ pub(crate) fn admit<B: http_body::Body>(
     }
     strip_proxys(&mut headers);
     let host = host.filter(|_| uri.authority().is_some());
-    let uri = with_path(uri);
     Ok((Outward { method, uri, fields: Fields::of(headers), host, wish }, content, extensions))
-}
-
-/// The URI with a path where it has a query and none: `http://a?x`, which `http` keeps as it is (RFC 9110
-/// section 4.2.3). Whoever takes path and query for one text would find something else there than whoever
-/// asks for the path.
-pub(crate) fn with_path(uri: Uri) -> Uri {
-    if !uri.path_and_query().is_some_and(|whole| whole.as_str().starts_with('?')) {
-        return uri;
-    }
-    let mut parts = uri.clone().into_parts();
-    parts.path_and_query = parts
-        .path_and_query
-        .and_then(|whole| PathAndQuery::try_from(format!("/{}", whole.as_str())).ok());
-    Uri::from_parts(parts).unwrap_or(uri)
 }
 
 /// Only one expectation is known, and what is like it may be it to somebody else.
@@ -527,23 +512,6 @@ pub(crate) fn admit_frame(mut frame: Frame<Bytes>) -> Result<Frame<Bytes>, BoxEr
 #[cfg(test)]
 mod tests {
     use super::*;
-
-    #[test]
-    fn a_query_without_a_path_has_one() {
-        for (said, written) in [
-            ("http://a?x=1", "/?x=1"),
-            ("http://a?../x", "/?../x"),
-            ("http://a", "/"),
-            ("http://a/?x", "/?x"),
-            ("/y?x", "/y?x"),
-        ] {
-            let uri = with_path(said.parse().unwrap());
-            assert_eq!(uri.path_and_query().unwrap().as_str(), written, "{said}");
-            assert_eq!(uri.authority().is_some(), said.starts_with("http"), "{said}");
-        }
-        assert_eq!(with_path("a:1".parse().unwrap()), "a:1");
-        assert_eq!(with_path("*".parse().unwrap()), "*");
-    }
 
     #[test]
     fn what_says_who_sent_a_request_is_not_believed_behind_it() {
