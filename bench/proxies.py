@@ -12,7 +12,7 @@ import threading
 import setting
 from peers.ports import reserve
 from peers.process import run
-from peers.servers import Server, smig_program
+from peers.servers import Server, smig_before_program, smig_program
 
 # Below 256 requests at once none has to make a connection anew.
 KEPT = 512
@@ -76,11 +76,11 @@ http {{
     scgi_temp_path {place.path(name + "-scgi")};"""
 
 
-def smig(place, upstream, protocol, admin=False):
+def smig(place, upstream, protocol, admin=False, name="smig", program=None):
     port = reserve()
     scheme = {"http1": "http", "h2c": "h2c"}[protocol]
     page = '[admin]\nlisten = "127.0.0.1:0"' if admin else ""
-    mine = f"smig-{protocol}{'-admin' if admin else ''}"
+    mine = f"{name}-{protocol}{'-admin' if admin else ''}"
     config = place.write(f"{mine}.toml", f"""
 [server]
 workers = 1
@@ -95,9 +95,13 @@ servers = ["{scheme}://127.0.0.1:{upstream.port(protocol)}"]
 upstream = "app"
 {page}
 """)
-    process = place.start(mine, [smig_program(), "gateway", "--config", config], {"NO_COLOR": "1"})
+    process = place.start(mine, [program or smig_program(), "gateway", "--config", config], {"NO_COLOR": "1"})
     process.wait_for_port(port)
-    return Server("smig", process, port)
+    return Server(name, process, port)
+
+
+def smig_before(place, upstream, protocol):
+    return smig(place, upstream, protocol, name="smig-before", program=smig_before_program())
 
 
 def smig_admin(place, upstream, protocol):
@@ -246,8 +250,8 @@ def envoy(place, upstream, protocol):
 
 
 PROXIES = {"smig": smig, "nginx": nginx, "haproxy": haproxy, "nghttpx": nghttpx, "envoy": envoy}
-# What the live page costs; only when asked for.
-VARIANTS = {"smig-admin": smig_admin, "smig-watched": smig_watched}
+# What the live page costs, and an earlier build; only when asked for.
+VARIANTS = {"smig-admin": smig_admin, "smig-watched": smig_watched, "smig-before": smig_before}
 
 INSTALL = {
     "nginx": "apt-get install nginx-light",
@@ -258,6 +262,8 @@ INSTALL = {
 
 
 def program_of(name):
+    if name == "smig-before":
+        return smig_before_program()
     return envoy_program() if name == "envoy" else smig_program() if name.startswith("smig") else shutil.which(name)
 
 
@@ -272,7 +278,7 @@ def installed(names):
 
 def versions(names):
     """Of each program, and of what loads them."""
-    found = setting.versions([name for name in names if name in ("smig", "nginx")])
+    found = setting.versions([name for name in names if name in ("smig", "smig-before", "nginx")])
     for name, arguments, pattern in [
         ("haproxy", ["-v"], r"version (\S+)"), ("nghttpx", ["--version"], r"nghttp2/(\S+)"),
         ("envoy", ["--version"], r"/([\d.]+)/"),

@@ -8,6 +8,7 @@ slower than the server: what a server keeps for it is its own buffers.
     bench/memory                        10,000 connections, all peers
     bench/memory --connections 2000     fewer
     bench/memory --peers smig,nginx     these only
+    SMIG_BEFORE=PROGRAM bench/memory --peers smig,smig-before    against an earlier build
     bench/memory --json result.json     also as JSON
 """
 
@@ -58,7 +59,7 @@ def idle_connections(server, place, count, file="small"):
 
 def big_download(name, place):
     """Bytes resident: before, and at most while 1 GB is read at full speed and while a slow reader holds on to it."""
-    with setting.PEERS[name](place) as server:
+    with setting.start(name, place) as server:
         fetch(place, server, server.url("small"))
         before, _ = server.process.memory()
         got = fetch(place, server, server.url("big"))
@@ -115,7 +116,7 @@ def main():
                     f.truncate(size)  # a hole: it takes no disk and is read like any file
             places[what] = servers.Place(folder, certificate, os.path.join(base, "servers", what))
         for name in options.peers:
-            with setting.PEERS[name](places["idle"]) as server:
+            with setting.start(name, places["idle"]) as server:
                 idle[name] = idle_connections(server, places["idle"], options.connections)
             print(f"{name}: {idle[name]['per connection']} bytes for each idle connection", file=sys.stderr, flush=True)
             # hyper's files are in its memory: the download would measure the file.

@@ -21,15 +21,21 @@ PEERS = {
     "hyper": servers.hyper,
     "nginx": servers.nginx,
 }
+# An earlier build, named by SMIG_BEFORE; only when asked for.
+BEFORE = {"smig-before": servers.smig_before}
 
 
 def peer_names(text):
     """The peers that a comma-separated list names; for argparse."""
     names = text.split(",")
-    unknown = [name for name in names if name not in PEERS]
+    unknown = [name for name in names if name not in {**PEERS, **BEFORE}]
     if unknown:
-        raise ValueError(f"no peer {unknown[0]}; there are {', '.join(PEERS)}")
+        raise ValueError(f"no peer {unknown[0]}; there are {', '.join({**PEERS, **BEFORE})}")
     return names
+
+
+def start(name, place):
+    return {**PEERS, **BEFORE}[name](place)
 
 
 def versions(names):

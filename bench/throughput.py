@@ -9,6 +9,7 @@ then CPU time tells the servers apart. Ratios count; absolute figures move with 
     bench/serve                          all peers, 5 rounds of 3 s
     bench/serve --rounds 9 --seconds 5   longer
     bench/serve --peers smig,h2o         these only
+    SMIG_BEFORE=PROGRAM bench/serve --peers smig,smig-before    against an earlier build
     bench/serve --columns 4,5            these of the five only
     bench/serve --json result.json       also as JSON
 """
@@ -72,7 +73,7 @@ def measure(peers, place, options):
     _, load_prefix, _ = setting.pinning()
     runs, cpu = ({column[0]: {name: [] for name in peers} for column in options.columns} for _ in range(2))
     with contextlib.ExitStack() as stack:
-        running = {name: stack.enter_context(setting.PEERS[name](place)) for name in peers}
+        running = {name: stack.enter_context(setting.start(name, place)) for name in peers}
         for turn in range(options.rounds):
             for column in options.columns:
                 for i in range(len(peers)):

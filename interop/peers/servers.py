@@ -52,14 +52,27 @@ def smig_program():
     return program
 
 
-def smig(place, *extra, cleartext=False):
+def smig_before_program():
+    """An earlier build of smig, to compare with in the same run."""
+    program = os.environ.get("SMIG_BEFORE")
+    if not program or not os.access(program, os.X_OK):
+        raise SystemExit("error: SMIG_BEFORE must name the earlier smig program")
+    return program
+
+
+def smig(place, *extra, cleartext=False, name="smig", program=None):
     how = ["--cleartext"] if cleartext else ["--cert", place.certificate.cert, "--key", place.certificate.key]
+    program = program or smig_program()
     process = place.start(
-        "smig", [smig_program(), "serve", place.folder, "--listen", "127.0.0.1:0", "--workers", "1", *how, *extra],
-        env={"XDG_DATA_HOME": place.path("data"), "NO_COLOR": "1"},
+        name, [program, "serve", place.folder, "--listen", "127.0.0.1:0", "--workers", "1", *how, *extra],
+        env={"XDG_DATA_HOME": place.path(f"{name}-data"), "NO_COLOR": "1"},
     )
     found = process.wait_for_line(READY)
-    return Server("smig", process, int(found.group(2)), found.group(1))
+    return Server(name, process, int(found.group(2)), found.group(1))
+
+
+def smig_before(place):
+    return smig(place, name="smig-before", program=smig_before_program())
 
 
 def nginx(place, tls="TLSv1.2 TLSv1.3"):
@@ -177,6 +190,7 @@ def version_of(name):
         "go": (["go", "version"], r"go version go(\S+)"),
         "chromium": (["chromium", "--version"], r"Chromium (\S+)"),
         "smig": ([os.environ.get("SMIG", "smig"), "--version"], r"smig\S* (\S+)"),
+        "smig-before": ([os.environ.get("SMIG_BEFORE", "smig"), "--version"], r"smig\S* (\S+)"),
     }[name]
     if not shutil.which(command[0]):
         return "not installed"
