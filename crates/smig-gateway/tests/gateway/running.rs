@@ -11,7 +11,8 @@ use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
 use tokio::net::TcpStream;
 
 use crate::support::{
-    Authority, Dial, Place, address, assert_status, exchange, get, origin, until_file, url,
+    Authority, Dial, Place, address, assert_status, exchange, get, origin, try_exchange,
+    until_file, url,
 };
 
 const HOUR: Duration = Duration::from_secs(3600);
@@ -177,16 +178,16 @@ async fn an_address_changes_its_protocol_and_changes_back() {
     for protocol in ["tls", "cleartext", "tls"] {
         gateway.reload(place.config(&text(protocol))).unwrap();
         assert_eq!(gateway.listeners().count(), 2);
-        // Workers close the old socket asynchronously, and serve connections to it until then.
+        // Workers close the old socket asynchronously, and serve connections to it until then. One that
+        // arrives at that very moment is reset.
         loop {
-            let answer = match protocol {
-                "tls" => match dial.connect(at(changes), "a").await {
-                    Ok(stream) => exchange(stream, ask).await,
-                    Err(_) => continue,
-                },
-                _ => get(at(changes), "a", "/", "").await,
+            let answer = async {
+                match protocol {
+                    "tls" => try_exchange(dial.connect(at(changes), "a").await?, ask).await,
+                    _ => try_exchange(TcpStream::connect(at(changes)).await?, ask).await,
+                }
             };
-            if answer.starts_with("HTTP/1.1 200") {
+            if answer.await.is_ok_and(|answer| answer.starts_with("HTTP/1.1 200")) {
                 break;
             }
         }

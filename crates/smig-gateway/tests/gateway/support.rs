@@ -1,5 +1,6 @@
 //! Origins, gateways, clients.
 
+use std::io;
 use std::net::SocketAddr;
 use std::num::NonZeroUsize;
 use std::path::{Path, PathBuf};
@@ -134,7 +135,7 @@ impl<'a> Dial<'a> {
         &self,
         to: SocketAddr,
         name: &str,
-    ) -> std::io::Result<TlsStream<TcpStream>> {
+    ) -> io::Result<TlsStream<TcpStream>> {
         let mut roots = rustls::RootCertStore::empty();
         roots.add(CertificateDer::from_pem_slice(self.ca.pem.as_bytes()).unwrap()).unwrap();
         let builder =
@@ -165,15 +166,20 @@ pub(crate) async fn shown(dial: &Dial<'_>, to: SocketAddr, name: &str) -> Option
 }
 
 /// Sends an HTTP/1.1 request with its line ends converted, and reads to the end of the connection.
-pub(crate) async fn exchange(
+pub(crate) async fn exchange(stream: impl AsyncRead + AsyncWrite + Unpin, text: &str) -> String {
+    try_exchange(stream, text).await.unwrap()
+}
+
+/// As [`exchange`], over a connection that may have been reset before the request.
+pub(crate) async fn try_exchange(
     mut stream: impl AsyncRead + AsyncWrite + Unpin,
     text: &str,
-) -> String {
-    stream.write_all(text.replace('\n', "\r\n").as_bytes()).await.unwrap();
+) -> io::Result<String> {
+    stream.write_all(text.replace('\n', "\r\n").as_bytes()).await?;
     let mut answer = Vec::new();
     // Whether TLS was closed properly is irrelevant.
     let _ = stream.read_to_end(&mut answer).await;
-    String::from_utf8_lossy(&answer).into_owned()
+    Ok(String::from_utf8_lossy(&answer).into_owned())
 }
 
 /// Sends a GET over cleartext; `fields` follow Host.
