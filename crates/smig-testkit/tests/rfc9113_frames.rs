@@ -298,7 +298,8 @@ fn what_nobody_reads_does_not_keep_a_connections_window_from_others() {
         while let Some((0, increment)) = peer.skip_credit(C1) {
             open += increment;
         }
-        assert!(open >= 30_000, "{open} of the 40000 octets that were read");
+        // All but the last DATA and the part of a KiB that each increment leaves.
+        assert!(open >= 29_000, "{open} of the 40000 bytes that were read");
         peer.expect_silence();
     }
 }

@@ -236,7 +236,7 @@ impl Connection {
             peer: PeerSettings::default(),
             settings_acked: false,
             send_window: SendWindow::new(INITIAL_WINDOW),
-            recv_window: RecvWindow::new(INITIAL_WINDOW),
+            recv_window: RecvWindow::of_connection(INITIAL_WINDOW),
             streams: FxHashMap::default(),
             departed: FxHashMap::default(),
             relied_on: false,

@@ -33,17 +33,28 @@ impl Credit {
     }
 }
 
-/// Minimum increment of a WINDOW_UPDATE while most of the window is occupied, in bytes.
+/// Minimum increment of a WINDOW_UPDATE while most of a connection's window is occupied, in bytes.
 const WORTHWHILE: u32 = 256 << 10;
 /// Minimum increment when the peer cannot send: it could not send anything that would increase the
-/// sum. In bytes.
+/// sum. Increments below half a window are multiples of it: otherwise the peer would use up each of
+/// them with a small DATA frame (RFC 1122 section 4.2.3.3). In bytes.
 const LEAST: u32 = 1 << 10;
+
+/// Whose unread data occupies a window.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Scope {
+    /// A stream's own. Half of it becomes free as soon as the stream is read.
+    Stream,
+    /// Data of all streams of a connection, some of which may never be read.
+    Connection,
+}
 
 /// A receive window with a constant target size.
 ///
 /// Invariant: `open + outstanding credit + returned == size`, except while SETTINGS changes `size`.
 #[derive(Debug)]
 pub(crate) struct RecvWindow {
+    scope: Scope,
     /// Bytes that the peer may still send; negative after a reduction by SETTINGS.
     open: i64,
     /// Bytes that the application returned and that are not announced yet.
@@ -52,8 +63,12 @@ pub(crate) struct RecvWindow {
 }
 
 impl RecvWindow {
-    pub(crate) const fn new(size: u32) -> Self {
-        Self { open: size as i64, returned: 0, size }
+    pub(crate) const fn of_stream(size: u32) -> Self {
+        Self { scope: Scope::Stream, open: size as i64, returned: 0, size }
+    }
+
+    pub(crate) const fn of_connection(size: u32) -> Self {
+        Self { scope: Scope::Connection, open: size as i64, returned: 0, size }
     }
 
     /// Returns the bytes that the peer may still send, which may be negative.
@@ -79,8 +94,8 @@ impl RecvWindow {
     /// Returns credit to the window, possibly zero bytes: an amount that was too small may be
     /// enough now that the window is smaller. Returns the increment to announce now, if any. It is
     /// half a window, so that updates are few and the peer never waits. If unread data occupies so
-    /// much that half a window cannot become free, it is less: streams that are read must not wait
-    /// for streams that are not.
+    /// much of a connection's window that half of it cannot become free, it is less: streams that
+    /// are read must not wait for streams that are not.
     pub(crate) fn give_back(&mut self, credit: Credit) -> Option<u32> {
         self.returned = self.returned.saturating_add(credit.octets());
         credit.forfeit();
@@ -88,13 +103,28 @@ impl RecvWindow {
     }
 
     fn due(&mut self) -> Option<u32> {
-        let is_half = u64::from(self.returned) * 2 >= u64::from(self.size);
+        if self.returned == 0 {
+            None
+        } else if u64::from(self.returned) * 2 >= u64::from(self.size) {
+            Some(self.announce())
+        } else if self.scope == Scope::Connection && self.is_worthwhile() {
+            let surplus = if self.returned < LEAST { 0 } else { self.returned % LEAST };
+            self.returned -= surplus;
+            let increment = self.announce();
+            self.returned = surplus;
+            Some(increment)
+        } else {
+            None
+        }
+    }
+
+    /// Returns whether less than half of the window is enough to announce, because the rest is
+    /// occupied.
+    fn is_worthwhile(&self) -> bool {
         let (returned, quarter) = (i64::from(self.returned), self.size / 4);
         let is_short = self.open <= returned.min(i64::from(quarter));
         let least = if self.open > 0 { WORTHWHILE } else { LEAST };
-        let is_worthwhile = self.returned >= quarter.min(least);
-        let is_due = self.returned > 0 && (is_half || (is_short && is_worthwhile));
-        is_due.then(|| self.announce())
+        is_short && self.returned >= quarter.min(least)
     }
 
     /// Raises the target size. Returns the increment to announce.
@@ -140,7 +170,7 @@ mod tests {
 
     #[test]
     fn half_of_a_window_is_announced_at_a_time() {
-        let mut window = RecvWindow::new(100);
+        let mut window = RecvWindow::of_connection(100);
         assert_eq!((pass(&mut window, 49), pass(&mut window, 1)), (None, Some(50)));
         assert_eq!((window.open(), window.outstanding()), (100, 0));
     }
@@ -148,16 +178,16 @@ mod tests {
     #[test]
     fn who_is_read_does_not_wait_for_who_is_not() {
         // The read bytes arrive after the unread ones, or before.
-        let mut window = RecvWindow::new(100);
+        let mut window = RecvWindow::of_connection(100);
         assert_eq!((hold(&mut window, 51), pass(&mut window, 49)), (None, Some(49)));
-        let mut window = RecvWindow::new(100);
+        let mut window = RecvWindow::of_connection(100);
         assert_eq!((pass(&mut window, 49), hold(&mut window, 51)), (None, Some(49)));
         assert_eq!((window.open(), window.outstanding()), (49, 51));
     }
 
     #[test]
     fn a_peer_that_can_send_nothing_is_not_kept_waiting_for_more() {
-        let mut window = RecvWindow::new(4 << 20);
+        let mut window = RecvWindow::of_connection(4 << 20);
         assert_eq!(hold(&mut window, (4 << 20) - (200 << 10)), None);
         for _ in 0..3 {
             for _ in 1..200 {
@@ -168,10 +198,37 @@ mod tests {
     }
 
     #[test]
+    fn a_streams_window_is_announced_by_half_however_little_is_open() {
+        let mut window = RecvWindow::of_stream(1 << 20);
+        let mut credit = window.charge(1 << 20).expect("it may come");
+        for _ in 0..2 {
+            for _ in 1..32 {
+                assert_eq!(window.give_back(credit.split(16 << 10)), None);
+            }
+            assert_eq!(window.give_back(credit.split(16 << 10)), Some(512 << 10));
+        }
+        credit.forfeit();
+    }
+
+    #[test]
+    fn no_increment_ends_with_a_small_frame() {
+        // A peer that is blocked sends each increment as frames of 16,384 bytes and a rest.
+        let mut window = RecvWindow::of_connection(4 << 20);
+        assert_eq!(hold(&mut window, (4 << 20) - (64 << 10)), None);
+        let mut unread = window.charge(64 << 10).expect("it may come");
+        for (octets, due) in [(16_384 + 432, 16_384), (1_000, 1_024), (1_639, 1_024)] {
+            assert_eq!(window.give_back(unread.split(octets)), Some(due), "{octets}");
+            unread.join(window.charge(due).expect("it may come"));
+        }
+        assert_eq!((window.open(), window.returned), (0, 1_023));
+        unread.forfeit();
+    }
+
+    #[test]
     fn a_window_of_which_little_is_left_is_not_announced_in_small_change() {
         for size in [65_536, 16 << 20] {
             let least = (size / 4).min(WORTHWHILE);
-            let mut window = RecvWindow::new(size);
+            let mut window = RecvWindow::of_connection(size);
             assert_eq!(hold(&mut window, size - least), None);
             for _ in 0..10 {
                 assert_eq!(pass(&mut window, least - 1), None);
@@ -180,7 +237,7 @@ mod tests {
         }
         // If half of the free part is larger, the increment is that half: the other half is open
         // meanwhile.
-        let mut window = RecvWindow::new(16 << 20);
+        let mut window = RecvWindow::of_connection(16 << 20);
         hold(&mut window, 12 << 20);
         let due: Vec<u32> = (0..16).filter_map(|_| pass(&mut window, 1 << 20)).collect();
         assert_eq!(due, [2 << 20; 8]);

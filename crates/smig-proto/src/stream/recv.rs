@@ -74,7 +74,7 @@ impl RecvHalf {
             tail: None,
             held: Credit::NONE,
             trailers: None,
-            window: RecvWindow::new(window),
+            window: RecvWindow::of_stream(window),
             expected: None,
             received: 0,
             informational: 0,
