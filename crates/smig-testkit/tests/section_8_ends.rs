@@ -2,7 +2,8 @@
 
 use core::time::Duration;
 
-use http::Method;
+use http::header::EXPIRES;
+use http::{HeaderMap, HeaderValue, Method};
 use smig_proto::{Config, EndStream, ErrorCode, Event, Initiator, Processed, StreamKey};
 use smig_testkit::script::frame::*;
 use smig_testkit::script::{C1, C2, C3, Line, Peer, Setup};
@@ -271,23 +272,32 @@ fn a_connection_with_an_answer_under_way_is_not_closed_to_cancel() {
 
 #[test]
 fn a_connection_with_the_end_of_an_upload_under_way_is_not_closed_to_cancel() {
-    // SMIG-8.4/cancel-by-close: a stream that is complete here may not be complete at the peer.
-    let mut peer = Peer::of_client(Config::client()).with_spare();
-    let upload = peer.open(C1, Method::POST, EndStream::No);
-    let other = peer.open(C1, Method::GET, EndStream::Yes);
-    let c2 = peer.cid(C2);
-    peer.send(C1, migrate(1, c2, 2));
-    peer.expect(C1, accept(1, c2, 2));
-    peer.send(C1, migrate(3, c2, 4));
-    peer.expect(C1, accept(3, c2, 4).end());
-    peer.send(C2, headers(2).status(200).end());
-    peer.take_response(upload);
-    peer.body(upload, "tail", EndStream::Yes);
-    peer.expect(C2, data(2, "tail").end());
-    cancel(&mut peer, other);
-    assert!(!is_abandoned(&mut peer));
-    peer.expect(C2, reset(4, ErrorCode::Cancel));
-    peer.expect_silence();
+    // SMIG-8.4/cancel-by-close: a stream that is complete here may not be complete at the peer, also if its
+    // end is an empty DATA frame or trailers.
+    for (body, trailers) in [("tail", false), ("", false), ("", true)] {
+        let mut peer = Peer::of_client(Config::client()).with_spare();
+        let upload = peer.open(C1, Method::POST, EndStream::No);
+        let other = peer.open(C1, Method::GET, EndStream::Yes);
+        let c2 = peer.cid(C2);
+        peer.send(C1, migrate(1, c2, 2));
+        peer.expect(C1, accept(1, c2, 2));
+        peer.send(C1, migrate(3, c2, 4));
+        peer.expect(C1, accept(3, c2, 4).end());
+        peer.send(C2, headers(2).status(200).end());
+        peer.take_response(upload);
+        if trailers {
+            let fields = HeaderMap::from_iter([(EXPIRES, HeaderValue::from_static("0"))]);
+            peer.app(|session, _| session.send_trailers(upload, fields)).unwrap();
+            peer.expect(C2, headers(2).field("expires", "0").end());
+        } else {
+            peer.body(upload, body, EndStream::Yes);
+            peer.expect(C2, data(2, body).end());
+        }
+        cancel(&mut peer, other);
+        assert!(!is_abandoned(&mut peer), "{body:?}, trailers: {trailers}");
+        peer.expect(C2, reset(4, ErrorCode::Cancel));
+        peer.expect_silence();
+    }
 }
 
 // Completion.

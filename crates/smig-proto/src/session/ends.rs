@@ -387,7 +387,7 @@ impl Session {
             return;
         }
         let (route, released) = (stream.route, stream.hold != Hold::Held);
-        let had_body = stream.send.sent() > 0;
+        let had_body = stream.send.exceeds_head();
         let departed = core::mem::take(&mut stream.departed);
         if matches!(stream.hand_over, HandOver::Offered) {
             stream.hand_over = HandOver::Settled;
@@ -395,7 +395,7 @@ impl Session {
         }
         self.unmap(route);
         if had_body && let Some(conn) = self.conn_mut(route.conn) {
-            // The peer may have responded before all of the request's body had arrived.
+            // The peer may have responded before the end of the request had arrived.
             conn.relied_on = true;
         }
         self.forget_departed(&departed);

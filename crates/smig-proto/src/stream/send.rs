@@ -51,6 +51,8 @@ pub(crate) struct SendHalf {
     /// Bytes of body that were framed, without those that a declined migration returned to the
     /// queue.
     sent: u64,
+    /// DATA or trailers were framed, also on a carrier that was declined.
+    exceeds_head: bool,
     /// The application found the buffer full and must be notified when there is room.
     pub(crate) wants_room: bool,
 }
@@ -65,6 +67,7 @@ impl SendHalf {
             window: SendWindow::new(window),
             expected: None,
             sent: 0,
+            exceeds_head: false,
             wants_room: false,
         }
     }
@@ -79,6 +82,11 @@ impl SendHalf {
 
     pub(crate) const fn sent(&self) -> u64 {
         self.sent
+    }
+
+    /// Returns whether frames were sent after the head: DATA, even if empty, or trailers.
+    pub(crate) const fn exceeds_head(&self) -> bool {
+        self.exceeds_head
     }
 
     pub(crate) const fn expected(&self) -> Option<u64> {
@@ -160,6 +168,7 @@ impl SendHalf {
             return None;
         }
         self.phase = SendPhase::Ended;
+        self.exceeds_head = true;
         match core::mem::replace(&mut self.end, SendEnd::Data) {
             SendEnd::Trailers(trailers) => Some(trailers),
             SendEnd::Open | SendEnd::Data => None,
@@ -186,6 +195,7 @@ impl SendHalf {
         }
         self.queued -= octets;
         self.sent += octets as u64;
+        self.exceeds_head = true;
         self.window.consume(octets);
         if self.queued == 0 && matches!(self.end, SendEnd::Data) {
             payload.end = EndStream::Yes;
