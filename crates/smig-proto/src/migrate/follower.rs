@@ -194,6 +194,14 @@ impl Session {
         }
     }
 
+    /// Client: returns whether an offer of the stream has not been answered.
+    #[must_use]
+    pub fn has_offer(&self, key: StreamKey) -> bool {
+        self.streams
+            .find(key)
+            .is_some_and(|stream| matches!(stream.hand_over, HandOver::OfferReceived))
+    }
+
     /// Client: declines an offer.
     pub fn decline_offer(&mut self, key: StreamKey) {
         let Some(stream) = self.streams.find_mut(key) else { return };

@@ -3,6 +3,7 @@
 //! The client dials only the address that the session already uses, and only as many connections
 //! as its own limit allows, whatever the server offers.
 
+use std::collections::VecDeque;
 use std::net::SocketAddr;
 use std::sync::Arc;
 use std::time::Duration;
@@ -36,7 +37,7 @@ pub(super) struct Spares {
     dialing: usize,
     state: State,
     /// Streams whose offer waits for a connection.
-    offers: Vec<StreamKey>,
+    offers: VecDeque<StreamKey>,
     not_before: Option<Instant>,
     backoff: Duration,
 }
@@ -58,7 +59,7 @@ impl Spares {
             wanted,
             dialing: 0,
             state: State::Off,
-            offers: Vec::new(),
+            offers: VecDeque::new(),
             not_before: None,
             backoff: BACKOFF,
         }
@@ -112,6 +113,7 @@ impl Spares {
         let primary = primary(turn);
         let idle = |conn: &ConnectionView| conn.streams == 0 && Some(conn.id) != primary;
         let idle = turn.session.connections().filter(idle).count();
+        self.offers.retain(|&stream| turn.session.has_offer(stream));
         let wanted = self.wanted.max(self.offers.len());
         let missing = wanted.saturating_sub(idle + self.dialing);
         for _ in 0..missing {
@@ -180,12 +182,15 @@ impl Spares {
         self.decline_all(turn);
     }
 
-    /// Moves an offered stream to the spare that has joined.
+    /// Moves the stream of the oldest offer to the spare that has joined. Streams that have ended meanwhile do not
+    /// use up the spare.
     pub(super) fn on_joined(&mut self, turn: &mut Turn<'_>) {
         self.backoff = BACKOFF;
         self.not_before = None;
-        let Some(stream) = self.offers.pop() else { return };
-        if turn.session.migrate(turn.now, stream, Target::Spare).is_err() {
+        while let Some(stream) = self.offers.pop_front() {
+            if turn.session.migrate(turn.now, stream, Target::Spare).is_ok() {
+                return;
+            }
             turn.session.decline_offer(stream);
         }
     }
@@ -196,7 +201,7 @@ impl Spares {
         match turn.session.migrate(turn.now, stream, Target::Spare) {
             Ok(_) => {}
             Err(MigrateError::NoTarget) if self.may_dial(turn.now) && turn.session.can_join() => {
-                self.offers.push(stream);
+                self.offers.push_back(stream);
             }
             // A connection would not change that.
             Err(_) => turn.session.decline_offer(stream),
