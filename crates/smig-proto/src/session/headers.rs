@@ -194,15 +194,11 @@ impl Session {
             ResponseKind::Final => {
                 let status = head.status.as_u16();
                 if stream.exchange == Exchange::Tunnel && !head.status.is_success() {
-                    // No tunnel was established: the response is an ordinary one.
-                    stream.exchange = Exchange::Ordinary;
-                }
-                let announced = content_length(&head.headers)?;
-                if stream.exchange == Exchange::Tunnel && !head.status.is_success() {
                     // The server refused CONNECT: the response is an ordinary one (RFC 9110 section
                     // 9.3.6).
                     stream.exchange = Exchange::Ordinary;
                 }
+                let announced = content_length(&head.headers)?;
                 let length = match (stream.exchange, status) {
                     // These responses have no content, whatever their content-length (RFC 9110
                     // section 6.4.1).
