@@ -39,10 +39,11 @@ fn without_descriptors_connections_wait_and_it_is_said() {
 }
 
 #[test]
-fn how_many_files_may_be_open_is_said_at_the_start() {
+fn the_limit_of_open_files_is_raised_and_reported_at_the_start() {
     let place = Place::new();
     let smig = env!("CARGO_BIN_EXE_smig");
-    let line = format!("ulimit -n 200 && exec {smig} serve . --cleartext --listen 127.0.0.1:0");
+    let raise = "ulimit -Sn 100 && ulimit -Hn 200";
+    let line = format!("{raise} && exec {smig} serve . --cleartext --listen 127.0.0.1:0");
     let mut child = Command::new("sh")
         .args(["-c", &line])
         .current_dir(place.path("www"))

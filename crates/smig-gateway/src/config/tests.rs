@@ -148,6 +148,19 @@ fn what_types_cannot_say_is_checked() {
         faults("[[listen]]\naddress = '127.0.0.1:1'\n[[listen]]\naddress = '127.0.0.1:1'\n"),
         ["4: listen.1.address: 127.0.0.1:1 is listened at twice"]
     );
+    assert_eq!(
+        faults("[[listen]]\naddress = '127.0.0.1:1'\nredirect_to_https = 443\n"),
+        [
+            "3: listen.0.redirect_to_https: this address speaks https already; write protocol = \"cleartext\""
+        ]
+    );
+    let itself = "[[listen]]\naddress = '127.0.0.1:443'\nprotocol = 'cleartext'\nredirect_to_https = 443\n";
+    assert_eq!(
+        faults(itself),
+        [
+            "4: listen.0.redirect_to_https: this is the listener's own port: clients would come back for ever"
+        ]
+    );
 }
 
 #[test]

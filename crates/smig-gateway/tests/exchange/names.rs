@@ -1,7 +1,7 @@
 //! Server names: several addresses, unreachable ones, and addresses that change.
 
 use std::io;
-use std::net::{IpAddr, Ipv4Addr, SocketAddr};
+use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
 use std::num::NonZeroUsize;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -63,6 +63,23 @@ async fn a_dead_address_does_not_hide_a_good_one() {
         });
         let mut spec = spec(&[&format!("{scheme}://a.example:{port}")]);
         // The unreachable address alone would use up this timeout.
+        spec.timeouts.connect = Duration::from_secs(60);
+        let gateway = Gateway::with_resolver(&spec, resolver);
+        assert_eq!(ask(&gateway).await, "good");
+    }
+}
+
+#[tokio::test]
+async fn a_dead_address_of_the_other_family_does_not_hide_a_good_one() {
+    let server = named(SocketAddr::from(([127, 0, 0, 1], 0)), "good").unwrap();
+    let port = server.local_addrs()[0].port();
+    for scheme in ["http", "h2c"] {
+        // An AAAA record to which there is no route, or at which nothing answers: for documentation (RFC 3849).
+        let resolver = Resolver::by(|_| {
+            let dead = Ipv6Addr::new(0x2001, 0xdb8, 0, 0, 0, 0, 0, 1);
+            Ok(vec![dead.into(), Ipv4Addr::LOCALHOST.into()])
+        });
+        let mut spec = spec(&[&format!("{scheme}://a.example:{port}")]);
         spec.timeouts.connect = Duration::from_secs(60);
         let gateway = Gateway::with_resolver(&spec, resolver);
         assert_eq!(ask(&gateway).await, "good");

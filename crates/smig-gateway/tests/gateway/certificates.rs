@@ -48,6 +48,19 @@ async fn a_renewed_certificate_is_used_and_a_broken_one_is_not() {
 }
 
 #[tokio::test]
+async fn a_reload_changes_how_often_certificates_are_looked_for() {
+    let ca = Authority::new();
+    let place = Place::new();
+    place.certificate(&ca, "a", &["a.example"]);
+    let mut gateway = place.gateway(&config("[tls]\nwatch = '1h'\n"));
+    gateway.reload(place.config(&config("[tls]\nwatch = '10ms'\n"))).unwrap();
+    let mut renewals = gateway.renewals();
+    let before = renewals.borrow_and_update().failed;
+    place.write("a.pem", "nothing");
+    renewals.wait_for(|count| count.failed > before).await.unwrap();
+}
+
+#[tokio::test]
 async fn a_file_that_cannot_be_used_is_named_with_its_line() {
     let place = Place::new();
     let text = config("");

@@ -135,17 +135,33 @@ async fn empty_lines_before_the_first_request_are_skipped() {
 
 #[tokio::test]
 async fn connections_over_the_limit_are_closed() {
-    use tokio::io::AsyncReadExt as _;
-    let (server, client) = crate::support::pair();
-    let server = server.max_connections(1).start(service_fn(answer)).unwrap();
-    let client = client.spares(0).build().unwrap();
-    let response = client.request(get(url(&server, "/"))).await.unwrap();
-    assert_eq!(response.into_body().collect().await.unwrap().to_bytes(), "hello");
-    let mut second = tokio::net::TcpStream::connect(server.local_addrs()[0]).await.unwrap();
-    assert_eq!(second.read(&mut [0; 1]).await.unwrap(), 0);
-    assert_eq!(server.stats().limits_hit, 1);
-    let response = client.request(get(url(&server, "/"))).await.unwrap();
-    assert_eq!(response.into_body().collect().await.unwrap().to_bytes(), "hello");
+    use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
+    // Of all clients, and of one address.
+    for of_one in [false, true] {
+        let (server, client) = crate::support::pair();
+        let server =
+            if of_one { server.max_connections_per_client(1) } else { server.max_connections(1) };
+        let server = server.start(service_fn(answer)).unwrap();
+        let client = client.spares(0).build().unwrap();
+        let response = client.request(get(url(&server, "/"))).await.unwrap();
+        assert_eq!(response.into_body().collect().await.unwrap().to_bytes(), "hello");
+        let to = server.local_addrs()[0];
+        let mut second = tokio::net::TcpStream::connect(to).await.unwrap();
+        assert_eq!(second.read(&mut [0; 1]).await.unwrap(), 0);
+        assert_eq!(server.stats().limits_hit, 1);
+        let response = client.request(get(url(&server, "/"))).await.unwrap();
+        assert_eq!(response.into_body().collect().await.unwrap().to_bytes(), "hello");
+        if of_one {
+            // Another address of the same host is another client.
+            let socket = tokio::net::TcpSocket::new_v4().unwrap();
+            socket.bind(([127, 0, 0, 2], 0).into()).unwrap();
+            let mut other = socket.connect(to).await.unwrap();
+            other.write_all(b"GET / HTTP/1.1\r\nHost: a\r\nConnection: close\r\n\r\n").await.unwrap();
+            let read = other.read(&mut [0; 1]).await;
+            assert!(read.is_ok(), "{read:?}");
+            assert_eq!(server.stats().limits_hit, 1);
+        }
+    }
 }
 
 #[tokio::test]
