@@ -17,6 +17,7 @@ rounds. Four things:
                                              what the live page costs: none, with it, and with somebody who looks
     bench/gateway --columns 1,2              these of the five only
     bench/gateway --json result.json         also as JSON
+    SMIG_BEFORE=PROGRAM bench/gateway --peers smig,smig-before    against an earlier build
 """
 
 import argparse
