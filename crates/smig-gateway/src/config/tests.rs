@@ -154,7 +154,8 @@ fn what_types_cannot_say_is_checked() {
             "3: listen.0.redirect_to_https: this address speaks https already; write protocol = \"cleartext\""
         ]
     );
-    let itself = "[[listen]]\naddress = '127.0.0.1:443'\nprotocol = 'cleartext'\nredirect_to_https = 443\n";
+    let itself =
+        "[[listen]]\naddress = '127.0.0.1:443'\nprotocol = 'cleartext'\nredirect_to_https = 443\n";
     assert_eq!(
         faults(itself),
         [

@@ -2,6 +2,7 @@
 
 use std::net::SocketAddr;
 use std::num::NonZeroUsize;
+use std::sync::Arc;
 
 use bytes::Bytes;
 use futures_util::stream;
@@ -9,8 +10,10 @@ use http::{HeaderMap, HeaderValue, Method, Request, Response, StatusCode, Versio
 use http_body::Frame;
 use http_body_util::{BodyExt as _, Full, StreamBody};
 use smig::{BoxError, ClearTrust, Incoming, Server};
+use smig_gateway::forward::ForwardSpec;
 use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
 use tokio::net::TcpStream;
+use tokio::sync::Notify;
 
 use crate::support::{
     Gateway, TOKEN, loopback, octets, origin, proxy_status, read_head, spec, strict, text, uri,
@@ -113,6 +116,31 @@ async fn the_rules_hold_for_requests_too() {
     assert_eq!(server.stats().connections_opened, 0);
     let url = "https://example.com/".to_owned();
     assert_eq!(send(&gateway, url, false, Bytes::new()).await.status(), StatusCode::BAD_REQUEST);
+}
+
+#[tokio::test]
+async fn an_origin_has_so_many_connections_and_no_more() {
+    let gateway = Gateway::start(ForwardSpec { max_connections: 1, max_waiting: 0, ..spec() });
+    let refused = Arc::new(Notify::new());
+    let go_on = Arc::clone(&refused);
+    let origin = origin(move |mut tcp| {
+        let go_on = Arc::clone(&go_on);
+        async move {
+            read_head(&mut tcp).await;
+            tcp.write_all(b"HTTP/1.1 200 OK\r\nContent-Length: 2\r\n\r\no").await.unwrap();
+            go_on.notified().await;
+            tcp.write_all(b"k").await.unwrap();
+        }
+    })
+    .await;
+    let url = format!("http://{origin}/");
+    let first = send(&gateway, url.clone(), false, Bytes::new()).await;
+    assert_eq!(first.status(), StatusCode::OK);
+    let second = send(&gateway, url, false, Bytes::new()).await;
+    assert_eq!(second.status(), StatusCode::SERVICE_UNAVAILABLE);
+    assert!(proxy_status(&second).contains("connection_limit_reached"));
+    refused.notify_one();
+    assert_eq!(first.into_body().collect().await.unwrap().to_bytes(), "ok");
 }
 
 #[tokio::test]

@@ -156,7 +156,10 @@ async fn connections_over_the_limit_are_closed() {
             let socket = tokio::net::TcpSocket::new_v4().unwrap();
             socket.bind(([127, 0, 0, 2], 0).into()).unwrap();
             let mut other = socket.connect(to).await.unwrap();
-            other.write_all(b"GET / HTTP/1.1\r\nHost: a\r\nConnection: close\r\n\r\n").await.unwrap();
+            other
+                .write_all(b"GET / HTTP/1.1\r\nHost: a\r\nConnection: close\r\n\r\n")
+                .await
+                .unwrap();
             let read = other.read(&mut [0; 1]).await;
             assert!(read.is_ok(), "{read:?}");
             assert_eq!(server.stats().limits_hit, 1);
