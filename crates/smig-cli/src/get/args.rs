@@ -39,7 +39,7 @@ pub(crate) struct GetArgs {
     /// Write each URL to a file in the current directory, named after the end of its path
     #[arg(short = 'O', long, help_heading = "Output")]
     pub(super) remote_name: bool,
-    /// The same in this directory, which is created if it does not exist
+    /// Write each URL to a file in this directory, which is created if it does not exist
     #[arg(long, value_name = "DIR", help_heading = "Output")]
     pub(super) output_dir: Option<PathBuf>,
     /// Replace existing files (-o always does)

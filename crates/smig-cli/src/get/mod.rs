@@ -114,7 +114,7 @@ fn orders(args: &GetArgs, jobs: &[Job], screen: &Arc<Screen>) -> Result<Orders> 
     let upload = Upload::parse(args.data.as_deref());
     let method = match (&args.request, args.head) {
         (Some(method), _) => method.parse().map_err(|_| {
-            Failure::new(Exit::Usage, format!("--request {method:?}: not a method"))
+            Failure::new(Exit::Usage, format!("--request {method:?}: not an HTTP method"))
         })?,
         (None, true) => Method::HEAD,
         (None, false) if upload == Upload::Nothing => Method::GET,

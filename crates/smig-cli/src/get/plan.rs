@@ -162,7 +162,7 @@ fn from_url(args: &GetArgs, folder: &Path, url: &str, uri: &Uri) -> Result<Targe
         return Err(Failure::new(
             Exit::Write,
             format!(
-                "{} exists already; --overwrite replaces it, -o chooses another name",
+                "{} already exists; --overwrite replaces it, -o chooses another name",
                 path.display()
             ),
         ));

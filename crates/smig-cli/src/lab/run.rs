@@ -49,10 +49,10 @@ pub(crate) struct RunArgs {
     /// Directory for results [default: NAME-results, after the scenario's name]
     #[arg(long, value_name = "DIR")]
     out: Option<PathBuf>,
-    /// Only shard I of N shards of the runs
+    /// Only shard I of N
     #[arg(long, value_name = "I/N", value_parser = Share::parse)]
     shard: Option<Share>,
-    /// Number of parallel runs; more than half the number of processors disturb each other
+    /// Number of parallel runs; more than half as many as processors disturb each other
     #[arg(long, value_name = "N", default_value_t = 1, value_parser = jobs)]
     jobs: usize,
     /// Only these variants, may be repeated; several names of an axis are alternatives

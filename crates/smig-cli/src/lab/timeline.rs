@@ -42,7 +42,7 @@ pub(crate) struct TimelineArgs {
     /// Write a page with the chart, a close-up of each move, and a table; - is standard output
     #[arg(long, value_name = "FILE")]
     html: Option<PathBuf>,
-    /// Begin of the SVG file's time axis
+    /// Start of the SVG file's time axis
     #[arg(long, value_name = "TIME", value_parser = parse_time)]
     from: Option<Duration>,
     /// End of the SVG file's time axis

@@ -93,7 +93,7 @@ fn action(command: &Word, rest: &[Word]) -> Result<Action, String> {
 }
 
 fn time(rest: &[Word]) -> Result<Duration, String> {
-    let [word] = rest else { return Err("expected one time, such as 100ms".to_owned()) };
+    let [word] = rest else { return Err("expected a time, such as 100ms".to_owned()) };
     parse_time(&word.shown())
 }
 
@@ -152,9 +152,9 @@ pub(super) fn code(value: &[u8]) -> Result<u32, String> {
     let name = String::from_utf8_lossy(value);
     match CODES.iter().find(|(known, _)| known.eq_ignore_ascii_case(&name)) {
         Some((_, code)) => Ok(*code),
-        None => {
-            number(value).map_err(|_| format!("unknown error code {name:?}; write CANCEL or 0x8"))
-        }
+        None => number(value).map_err(|_| {
+            format!("unknown error code {name:?}; use a name such as CANCEL, or a number")
+        }),
     }
 }
 
@@ -166,7 +166,7 @@ mod tests {
     fn faults_name_their_lines() {
         let error = parse("s", "ping\n\nsleep\nbogus\nexpect nothing-known\n").unwrap_err();
         let lines: Vec<_> = error.lines().collect();
-        assert_eq!(lines[0], "s:3: expected one time, such as 100ms");
+        assert_eq!(lines[0], "s:3: expected a time, such as 100ms");
         assert!(lines[1].starts_with("s:4: unknown command \"bogus\""), "{error}");
         assert!(lines[2].starts_with("s:5: unknown frame type \"nothing-known\""), "{error}");
     }
