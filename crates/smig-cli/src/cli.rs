@@ -10,9 +10,9 @@ use clap::{Parser, Subcommand};
     max_term_width = 100,
     after_help = "\
 Examples:
-  smig serve ./public                              serve a folder on https://localhost:8443
+  smig serve ./public                              serve a directory on https://localhost:8443
   smig get https://localhost:8443/big -o big       fetch a file from it
-  smig gateway --to http://127.0.0.1:8080          the same for a server that is there already
+  smig gateway --to http://127.0.0.1:8080          put a gateway in front of an existing server
   smig help get                                    options, examples and exit codes of a command"
 )]
 pub(crate) struct Cli {

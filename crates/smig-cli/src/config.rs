@@ -27,14 +27,15 @@ pub(crate) struct ConfigArgs {
 
 #[derive(Debug, Subcommand)]
 enum Action {
-    /// Say what is wrong with a file, if anything; exit code 2 if so. Whose it is shows in its sections
+    /// Check a file and print all errors; the exit code is 2 if there are any. The command that the file
+    /// is for is detected from its sections
     Check {
         /// The file
         file: PathBuf,
     },
-    /// Print a file with every key, its meaning and its default
+    /// Print an example file with every key, its description and its default
     Example {
-        /// Whose
+        /// The command that the file is for
         #[arg(value_enum, default_value_t = Program::Serve)]
         program: Program,
     },
@@ -61,7 +62,7 @@ pub(crate) fn run(args: &ConfigArgs) -> Result<ExitCode> {
                 settings::load(file, &mut Settings::default())
             };
             checked.map_err(|faults| Failure::new(Exit::Usage, faults))?;
-            let _ = writeln!(std::io::stdout(), "{} is good", file.display());
+            let _ = writeln!(std::io::stdout(), "{}: no errors", file.display());
         }
         Action::Example { program } => {
             let example = match program {

@@ -26,24 +26,25 @@ use crate::interrupt::{self, INTERRUPTED};
 use smig_settings::value::{parse_size, parse_time};
 use target::Target;
 
-/// Show what a big download does to small ones, and what moving it changes
+/// Show how a big download delays small ones, and what moving it changes
 #[derive(Debug, Args)]
 #[command(
-    long_about = "Show what a big download does to small ones, and what moving it changes.\n\n\
-        Makes two hosts inside this machine (network namespaces) with an emulated slow link \
-        between them. Over it a client asks for a small object again and again, first alone, then \
-        while a big file comes: by plain HTTP/2; with TCP_NOTSENT_LOWAT, which leaves \
-        little unsent in the kernel; and with SMig, where the server moves the running big file to \
-        another connection and paces it. Server, client, TCP and TLS are real; only the link is emulated.\n\n\
-        All three series are shown while it runs; at the end there is a table, and a web page with the \
-        picture. Nothing else is left on the machine. It needs Linux, and root or user \
+    long_about = "Show how a big download delays small ones, and what moving it changes.\n\n\
+        Creates two hosts on this machine (network namespaces) with an emulated slow link between \
+        them. Over this link, a client requests a small object repeatedly, first alone, then during \
+        the download of a big file: over plain HTTP/2; with TCP_NOTSENT_LOWAT, which limits unsent \
+        data in the kernel; and with SMig, where the server moves the big file to another connection \
+        during the download and paces it. Server, client, TCP and TLS are real; only the link is \
+        emulated.\n\n\
+        All three series are shown while they run; at the end there is a table, and a web page with \
+        the chart. Nothing else is left on the machine. The demo needs Linux, and root or user \
         namespaces.\n\n\
-        With --browser the small ones are the 234 pictures of a page, which Chromium loads through \
+        With --browser, the small objects are the 234 images of a page, which Chromium loads through \
         smig agent and smig gateway while another program downloads through the same agent. The web \
-        page then shows what the browser showed at the same moments.",
+        page then shows the browser's screen at the same moments of each variant.",
     after_help = "\
 Examples:
-  smig demo                                  the README's picture, in less than two minutes
+  smig demo                                  the chart of the README, in less than two minutes
   smig demo --big-file 5MB                   a quick look
   smig demo --rate 50mbit --rtt 20ms --big-file 150MB
   smig demo --variants plain,smig --bulk-congestion-control bbr
@@ -54,27 +55,27 @@ pub(crate) struct DemoArgs {
     /// Write the web page to this file [default: ./smig-demo.html, with --browser ./smig-browser.html]
     #[arg(short, long, value_name = "FILE")]
     output: Option<PathBuf>,
-    /// Write everything measured to this file too; - is standard output
+    /// Also write all measurements to this file, as JSON; - is standard output
     #[arg(long, value_name = "FILE")]
     json: Option<PathBuf>,
-    /// Write the picture alone to this file too, as SVG
+    /// Also write the chart to this file, as SVG
     #[arg(long, value_name = "FILE")]
     svg: Option<PathBuf>,
-    /// What to compare, in this order: plain, lowat (TCP_NOTSENT_LOWAT), smig [default: all; with
+    /// Variants to compare, in this order: plain, lowat (TCP_NOTSENT_LOWAT), smig [default: all; with
     /// --browser plain,smig]
     #[arg(long, value_name = "LIST", value_delimiter = ',', value_parser = variant)]
     variants: Option<Vec<Variant>>,
 
-    /// A link that has a name instead, such as 3g, wifi, ftth (smig lab profiles)
+    /// Use a named link profile instead, such as 3g, wifi, ftth (smig lab profiles lists them)
     #[arg(long, value_name = "PROFILE", value_parser = profile, conflicts_with_all = ["rate", "rtt", "queue"], help_heading = "Link")]
     link: Option<LinkSpec>,
-    /// The link's rate: bits a second, or with kbit, mbit, gbit
+    /// Rate of the link in bits per second, or with a unit: kbit, mbit, gbit
     #[arg(long, value_parser = rate, default_value = "10mbit", help_heading = "Link")]
     rate: Rate,
-    /// Its round-trip time while it is idle
+    /// Round-trip time of the idle link
     #[arg(long, value_name = "TIME", value_parser = parse_time, default_value = "50ms", help_heading = "Link")]
     rtt: Duration,
-    /// Packets that may wait before it, each way; one more is dropped
+    /// Queue length of the link in packets, for each direction; further packets are dropped
     #[arg(long, value_name = "PACKETS", value_parser = clap::value_parser!(u32).range(1..=100_000), default_value = "75", help_heading = "Link")]
     queue: u32,
 
@@ -84,14 +85,14 @@ pub(crate) struct DemoArgs {
     /// Size of a small object
     #[arg(long, value_name = "SIZE", value_parser = file_size, default_value = "10kB", conflicts_with = "browser", help_heading = "Transfers")]
     object: u64,
-    /// From one small object's request to the next, whether or not it is complete
+    /// Time from one small object's request to the next, whether or not it is complete
     #[arg(long, value_name = "TIME", value_parser = interval, default_value = "500ms", conflicts_with = "browser", help_heading = "Transfers")]
     interval: Duration,
 
-    /// TCP's congestion control at both ends
+    /// TCP congestion control algorithm at both ends
     #[arg(long, value_name = "NAME", default_value = "cubic", help_heading = "Servers")]
     congestion_control: String,
-    /// The same for connections that carry what SMig moved; "same" is no other
+    /// The algorithm for connections with moved streams; "same" is --congestion-control's
     #[arg(
         long,
         value_name = "NAME",
@@ -100,7 +101,7 @@ pub(crate) struct DemoArgs {
         help_heading = "Servers"
     )]
     bulk_congestion_control: String,
-    /// How long SMig's server holds the big file back for one small object at most; 0 is not at all
+    /// How long the SMig server may hold back the big file for one small object; 0: not at all
     #[arg(long, value_name = "TIME", value_parser = parse_time, default_value = "25ms", conflicts_with = "browser", help_heading = "Servers")]
     max_hold: Duration,
 
@@ -119,7 +120,7 @@ impl DemoArgs {
         let variants = self.variants.as_deref().unwrap_or(unless_said);
         for (index, variant) in variants.iter().enumerate() {
             if variants[..index].contains(variant) {
-                let text = format!("--variants: {variant} is there twice; name each once");
+                let text = format!("--variants: {variant} is given twice; name each once");
                 return Err(Failure::new(Exit::Usage, text));
             }
         }
@@ -162,7 +163,7 @@ pub(crate) fn run(args: &DemoArgs) -> Result<ExitCode> {
     interrupt::listen(stop.clone())?;
     let result = match show(&options, &stop, json.as_ref()) {
         Err(error) if matches!(error.downcast_ref(), Some(DriveError::Stopped)) => {
-            eprintln!("\nStopped; no picture was written.");
+            eprintln!("\nStopped; nothing was written.");
             return Ok(ExitCode::from(INTERRUPTED));
         }
         other => other?,
@@ -174,7 +175,7 @@ pub(crate) fn run(args: &DemoArgs) -> Result<ExitCode> {
         svg.write(&render_svg(&result))?;
     }
     page.write(&render_html(&result))?;
-    eprintln!("\nThe picture: {} (open it in a browser)", output.display());
+    eprintln!("\nThe chart: {} (open it in a browser)", output.display());
     Ok(ExitCode::SUCCESS)
 }
 
@@ -196,7 +197,8 @@ fn screen(json: Option<&Target>) -> Screen<Box<dyn Write>> {
 
 fn profile(name: &str) -> Result<LinkSpec, String> {
     let profile = Profile::named(name);
-    profile.map(|profile| profile.spec).ok_or_else(|| "smig lab profiles lists them".to_owned())
+    let unknown = || "unknown profile; smig lab profiles lists them".to_owned();
+    profile.map(|profile| profile.spec).ok_or_else(unknown)
 }
 
 fn variant(text: &str) -> Result<Variant, String> {
@@ -204,7 +206,7 @@ fn variant(text: &str) -> Result<Variant, String> {
         "plain" => Ok(Variant::PlainHttp2),
         "lowat" => Ok(Variant::NotsentLowat),
         "smig" => Ok(Variant::Smig),
-        _ => Err("it is none of plain, lowat, smig".into()),
+        _ => Err("expected plain, lowat or smig".into()),
     }
 }
 
@@ -218,7 +220,7 @@ fn rate(text: &str) -> Result<Rate, String> {
         "kbit" => 1e3,
         "mbit" => 1e6,
         "gbit" => 1e9,
-        _ => return Err("a rate is a number of bits a second, such as 800kbit or 10mbit".into()),
+        _ => return Err("expected a rate in bits per second, such as 800kbit or 10mbit".into()),
     };
     let number: f64 =
         number.parse().map_err(|_| format!("{text:?} does not begin with a number"))?;
@@ -226,13 +228,13 @@ fn rate(text: &str) -> Result<Rate, String> {
     if (1_000.0..=1e10).contains(&bits) {
         Ok(Rate::bits_per_second(bits as u64))
     } else {
-        Err("the link can have 1kbit to 10gbit".into())
+        Err("expected 1kbit to 10gbit".into())
     }
 }
 
 fn file_size(text: &str) -> Result<u64, String> {
     match parse_size(text)? {
-        0 => Err("nothing would be transferred".into()),
+        0 => Err("expected at least 1 byte".into()),
         size => Ok(size),
     }
 }
@@ -240,7 +242,7 @@ fn file_size(text: &str) -> Result<u64, String> {
 fn interval(text: &str) -> Result<Duration, String> {
     let interval = parse_time(text)?;
     if interval < Duration::from_millis(10) {
-        return Err("10ms is the least".into());
+        return Err("expected at least 10ms".into());
     }
     Ok(interval)
 }
@@ -321,10 +323,10 @@ mod tests {
         for (flag, named) in [
             ("--rate=fast", "--rate"),
             ("--rate=0", "1kbit"),
-            ("--rate=10MB", "bits a second"),
+            ("--rate=10MB", "bits per second"),
             ("--rtt=50", "unit"),
             ("--queue=0", "--queue"),
-            ("--big-file=0", "nothing"),
+            ("--big-file=0", "1 byte"),
             ("--interval=1ms", "10ms"),
             ("--variants=plain,quic", "quic"),
             ("--variants=smig,smig", "twice"),

@@ -78,14 +78,14 @@ pub(crate) fn authority() -> Option<PathBuf> {
 pub(crate) fn obtain(hosts: &[String]) -> Result<DevCert> {
     let folder = folder().ok_or_else(|| {
         anyhow!(
-            "no place for a development certificate: neither HOME nor XDG_DATA_HOME is set; set \
-             one, or give --cert and --key"
+            "no directory for a development certificate: neither HOME nor XDG_DATA_HOME is set; \
+             set one, or use --cert and --key"
         )
     })?;
     obtain_in(&folder, hosts, SystemTime::now()).with_context(|| {
         format!(
-            "no development certificate in {} (give --cert and --key, or set XDG_DATA_HOME to a \
-             folder that can be written)",
+            "cannot create a development certificate in {} (use --cert and --key, or set \
+             XDG_DATA_HOME to a writable directory)",
             folder.display()
         )
     })
@@ -202,7 +202,7 @@ impl Authority {
 
     fn sign(&self, files: &Files, names: Vec<String>, now: u64) -> Result<(String, String)> {
         if let Some(bad) = names.iter().find(|name| !is_name(name)) {
-            return Err(anyhow!("--host {bad:?} is neither a host name nor an address"));
+            return Err(anyhow!("--host {bad:?} is neither a host name nor an IP address"));
         }
         let key = KeyPair::generate()?;
         let expires = now + CERTIFICATE_LIFE.as_secs();

@@ -54,16 +54,16 @@ impl Exit {
 
 /// Table of exit codes for `smig get --help`.
 pub(crate) const TABLE: &str = "\
-Exit codes (curl's where curl has one; several URLs: that of the first that failed):
-    0  all came            26  a file to send could not be read
-    1  another error       28  out of time
-    2  wrong usage         33  the server's range does not fit
-    3  malformed URL       35  TLS failed
-    6  name not resolved   56  the connection broke before the response
-    7  no connection       60  the certificate is not trusted
-   18  a body ended early  92  HTTP/2 error
-   22  HTTP status         110 wrong checksum
-   23  could not write";
+Exit codes (as in curl where curl has one; for several URLs, that of the first that failed):
+    0  success             26  cannot read a file to send
+    1  another error       28  timeout
+    2  usage error         33  range error
+    3  malformed URL       35  TLS error
+    6  host not resolved   56  connection lost before the response
+    7  cannot connect      60  the certificate is not trusted
+   18  incomplete body     92  HTTP/2 error
+   22  HTTP error status   110 wrong checksum
+   23  write error";
 
 impl From<Exit> for ExitCode {
     fn from(exit: Exit) -> Self {

@@ -1,4 +1,4 @@
-//! The `smig` program: arguments in, words out. The work is done by the libraries.
+//! The `smig` program: command line and output. The libraries do the work.
 
 #![warn(clippy::print_stdout)]
 
@@ -31,7 +31,7 @@ use clap::Parser as _;
 use cli::{Cli, Command};
 use exit::{Exit, Failure};
 
-/// A request costs some thirty small allocations, and the C library's allocator is the slower one at those.
+/// A request takes about thirty small allocations, for which the C library's allocator is slower.
 #[global_allocator]
 static ALLOCATOR: mimalloc::MiMalloc = mimalloc::MiMalloc;
 

@@ -29,9 +29,9 @@ impl OpenFiles {
             return format!("open files: {limit} at most");
         }
         format!(
-            "open files: {limit} at most, which is fewer than {max_connections} connections need \
-             ({wanted}): who comes when they are used up waits. Raise the hard limit (ulimit -Hn; \
-             LimitNOFILE= for systemd) or lower server.max_connections"
+            "open files: {limit} at most, but {max_connections} connections need {wanted}; when they \
+             are used up, new connections wait. Raise the hard limit (ulimit -Hn; LimitNOFILE= in \
+             systemd) or lower server.max_connections"
         )
     }
 }

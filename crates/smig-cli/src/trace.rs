@@ -1,11 +1,11 @@
-//! What the libraries report, on standard error; `SMIG_LOG` chooses more or less.
+//! Logs of the libraries on standard error, filtered by `SMIG_LOG`.
 
 use std::io::IsTerminal as _;
 
 use tracing_subscriber::EnvFilter;
 use tracing_subscriber::filter::LevelFilter;
 
-/// How much is shown unless `SMIG_LOG` says otherwise.
+/// Log level, unless `SMIG_LOG` sets another.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Level {
     Errors,
@@ -14,7 +14,7 @@ pub(crate) enum Level {
     Everything,
 }
 
-/// Begins to show; `SMIG_LOG=smig=debug` and the like go before `level`.
+/// Starts logging; `SMIG_LOG`, such as `SMIG_LOG=smig=debug`, takes precedence over `level`.
 pub(crate) fn start(level: Level) {
     let default = match level {
         Level::Errors => LevelFilter::ERROR,
@@ -28,7 +28,7 @@ pub(crate) fn start(level: Level) {
         .from_env_lossy();
     let no_color = std::env::var_os("NO_COLOR").is_some_and(|value| !value.is_empty());
     let is_painted = !no_color && std::io::stderr().is_terminal();
-    // Fails only where something was installed before, which nothing does.
+    // Fails only if a subscriber is installed already, which does not happen.
     let _ = tracing_subscriber::fmt()
         .with_env_filter(filter)
         .with_writer(|| crate::stderr::Lines)

@@ -43,7 +43,7 @@ pub(crate) fn with_authority(path: &Path) -> Result<ClientConfig> {
     // A system without authorities is not an error: the development authority is still added.
     roots.add_parsable_certificates(rustls_native_certs::load_native_certs().certs);
     let bad =
-        || format!("the development authority {} is damaged; delete its folder", path.display());
+        || format!("the development authority {} is damaged; delete its directory", path.display());
     for certificate in CertificateDer::pem_file_iter(path).with_context(bad)? {
         roots.add(certificate.with_context(bad)?).with_context(bad)?;
     }

@@ -123,7 +123,7 @@ fn not_modified(of: &Representation) -> Response<FileBody> {
 }
 
 fn unsatisfiable(of: &Representation) -> Response<FileBody> {
-    const TEXT: &str = "416: the file has no such bytes\n";
+    const TEXT: &str = "416: the file does not have this range\n";
     let mut response = text(StatusCode::RANGE_NOT_SATISFIABLE, TEXT, Audience::Client);
     let range = format!("bytes */{}", of.size());
     response.headers_mut().insert(CONTENT_RANGE, ascii(&range));
@@ -143,7 +143,7 @@ fn with_vary(mut response: Response<FileBody>, of: &Representation) -> Response<
 /// The path has been checked: it begins with exactly one slash and has no backslash, so that no browser
 /// can interpret it as another host.
 pub(crate) fn redirect(uri: &Uri, audience: Audience) -> Response<FileBody> {
-    const TEXT: &str = "308: this is a folder, its name ends in a slash\n";
+    const TEXT: &str = "308: this is a directory, its URL ends in a slash\n";
     let location = match uri.query() {
         None => format!("{}/", uri.path()),
         Some(query) => format!("{}/?{query}", uri.path()),

@@ -82,7 +82,7 @@ fn render(relative: &[u8], lines: &[Line], cut_after: Option<usize>) -> String {
          <meta name=\"viewport\" content=\"width=device-width\">\n<title>/{title}</title>\n\
          </head>\n<body>\n<h1>/{title}</h1>\n<table>\n\
          <tr><th align=\"left\">Name</th><th align=\"right\">Bytes</th>\
-         <th align=\"left\">Changed</th></tr>\n"
+         <th align=\"left\">Last modified</th></tr>\n"
     );
     if !relative.is_empty() {
         page.push_str("<tr><td><a href=\"../\">../</a></td><td></td><td></td></tr>\n");
@@ -104,7 +104,7 @@ fn render(relative: &[u8], lines: &[Line], cut_after: Option<usize>) -> String {
     }
     page.push_str("</table>\n");
     if let Some(count) = cut_after {
-        let _ = writeln!(page, "<p>Only {count} of the names in this folder are listed.</p>");
+        let _ = writeln!(page, "<p>Only {count} of the files in this directory are listed.</p>");
     }
     page.push_str("</body>\n</html>\n");
     page

@@ -99,12 +99,12 @@ impl OpenFile {
 }
 
 fn shrank() -> io::Error {
-    let text = "the file became shorter while it was sent; ask for it again";
+    let text = "the file was truncated while it was being sent; request it again";
     io::Error::new(io::ErrorKind::UnexpectedEof, text)
 }
 
 fn changed() -> io::Error {
-    io::Error::other("the file was changed while it was sent; ask for it again")
+    io::Error::other("the file was changed while it was being sent; request it again")
 }
 
 /// Reads one span of a file.

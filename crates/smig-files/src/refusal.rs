@@ -47,13 +47,13 @@ impl Refusal {
 
     fn text(self) -> &'static str {
         match self {
-            Self::BadPath => "400: the path of this request is malformed\n",
-            Self::NotFound => "404: there is no such file\n",
-            Self::Forbidden => "403: this may not be read\n",
+            Self::BadPath => "400: the request's path is malformed\n",
+            Self::NotFound => "404: file not found\n",
+            Self::Forbidden => "403: permission denied\n",
             Self::Method => "405: use GET, HEAD or OPTIONS\n",
-            Self::PreconditionFailed => "412: the file is not the one the request expects\n",
-            Self::Busy => "503: too busy to open the file, try again\n",
-            Self::Broken => "500: the file cannot be read\n",
+            Self::PreconditionFailed => "412: the precondition of the request does not hold\n",
+            Self::Busy => "503: the server is too busy to open the file; try again\n",
+            Self::Broken => "500: cannot read the file\n",
         }
     }
 

@@ -74,7 +74,7 @@ impl<'a> Document<'a> {
                 items.filter_map(|(index, item)| self.read(item, at(index))).collect()
             }
             Some(_) => {
-                self.fault(&[key.to_owned()], format!("write [[{key}]], once for each"));
+                self.fault(&[key.to_owned()], format!("write each entry as [[{key}]]"));
                 Vec::new()
             }
         }
@@ -89,7 +89,7 @@ impl<'a> Document<'a> {
                 items.into_iter().filter_map(|(name, item)| self.read(item, at(name))).collect()
             }
             Some(_) => {
-                self.fault(&[key.to_owned()], format!("write [{key}.NAME], once for each"));
+                self.fault(&[key.to_owned()], format!("write each entry as [{key}.NAME]"));
                 Vec::new()
             }
         }
@@ -131,9 +131,9 @@ impl<'a> Document<'a> {
         for key in std::mem::take(&mut self.rest).into_iter().map(|(key, _)| key) {
             let what = match nearest(&key, known.iter().copied()) {
                 // A known key with a value of the wrong form.
-                Some(same) if same == key => "this is a table: write it as a [section]".to_owned(),
+                Some(same) if same == key => format!("this is a table; write it as [{key}]"),
                 Some(near) => format!("unknown key; did you mean {near}?"),
-                None => format!("unknown key; known are {}", known.join(", ")),
+                None => format!("unknown key; known keys: {}", known.join(", ")),
             };
             self.fault(&[key], what);
         }
@@ -162,8 +162,8 @@ fn unknown_key(what: &str) -> Option<(String, String)> {
     let known: Vec<&str> = rest.split('`').skip(1).step_by(2).collect();
     let better = match nearest(key, known.iter().copied()) {
         Some(near) => format!("unknown key; did you mean {near}?"),
-        None if known.is_empty() => "unknown key; nothing can be set here".to_owned(),
-        None => format!("unknown key; known are {}", known.join(", ")),
+        None if known.is_empty() => "unknown key; this table has no keys".to_owned(),
+        None => format!("unknown key; known keys: {}", known.join(", ")),
     };
     Some((key.to_owned(), better))
 }
@@ -197,10 +197,10 @@ mod tests {
         assert_eq!(
             shown,
             [
-                "1: colour: unknown key; known are route, named",
+                "1: colour: unknown key; known keys: route, named",
                 "5: route.1.paht: unknown key; did you mean path?",
                 "7: route.2.path: invalid type: integer `5`, expected a string",
-                "10: named.a.breadth: unknown key; known are path",
+                "10: named.a.breadth: unknown key; known keys: path",
                 "11: naemd: unknown key; did you mean named?",
             ]
         );

@@ -15,7 +15,7 @@ pub fn last(values: &[String]) -> &str {
 /// # Errors
 /// A number that does not fit.
 pub fn narrow<T: TryFrom<u64>>(number: u64) -> Result<T, String> {
-    T::try_from(number).map_err(|_| format!("{number} is too big"))
+    T::try_from(number).map_err(|_| format!("{number} is too large"))
 }
 
 /// Converts a field to a number.

@@ -30,7 +30,7 @@ impl Faults {
     /// Returns the fault of a file that cannot be read; `what` describes the file.
     #[must_use]
     pub fn unreadable(file: &Path, what: &str, error: &std::io::Error) -> Self {
-        let what = format!("{what} cannot be read: {error}");
+        let what = format!("cannot read {what}: {error}");
         let fault = Fault { line: 1, key: String::new(), what };
         Self { file: file.display().to_string(), faults: vec![fault] }
     }

@@ -79,7 +79,7 @@ impl<T> Schema<T> {
         };
         let values = texts(setting.kind, value.get_ref()).ok_or_else(|| {
             let got = value.get_ref().type_str();
-            format!("{key} takes {}, not this {got}", setting.kind.expected())
+            format!("{key}: invalid type: {got}, expected {}", setting.kind.expected())
         })?;
         (setting.set)(settings, &values).map_err(|why| format!("{key}: {why}"))
     }
@@ -108,10 +108,10 @@ impl<T> Schema<T> {
     fn outside(&self, name: &str) -> String {
         match self.settings.iter().find(|setting| setting.name() == name) {
             Some(setting) => {
-                format!("{name} belongs into a section: write [{}] above it", setting.section())
+                format!("{name} belongs in a section; write [{}] above it", setting.section())
             }
             None => format!(
-                "unknown key {name} outside of every section; `{}` lists every key",
+                "unknown key {name} outside any section; `{}` lists every key",
                 self.example
             ),
         }

@@ -65,13 +65,13 @@ impl<T> Setting<T> {
 
 /// The sections of the shared settings with their descriptions, in the order of an example file.
 pub const SECTIONS: [(&str, &str); 7] = [
-    ("server", "What is served, where and by how many"),
+    ("server", "Addresses, workers, connections and timeouts"),
     ("policy", "When a running stream moves to another connection"),
-    ("smig", "The extension: sessions of several connections"),
+    ("smig", "The SMig extension: sessions of several connections"),
     ("http2", "HTTP/2 windows and sizes"),
-    ("interactive", "Sockets of connections that carry what people wait for"),
+    ("interactive", "Sockets of connections that carry interactive streams"),
     ("bulk", "Sockets of connections that carry moved streams"),
-    ("limits", "What a client may cause before it is stopped"),
+    ("limits", "Limits on what a client may cause"),
 ];
 
 /// Returns the shared settings, section by section.

@@ -16,7 +16,7 @@ fn parse_mode(text: &str) -> Result<MoveMode, String> {
         "never" => Ok(MoveMode::Never),
         _ => {
             let offsets = text.strip_prefix("at:").ok_or_else(|| {
-                format!("{text:?} is none of policy, never, at:OFFSET[,OFFSET...]")
+                format!("{text:?} is not one of policy, never, at:OFFSET[,OFFSET...]")
             })?;
             let offsets: Result<Vec<u64>, _> = offsets.split(',').map(parse_size).collect();
             let mut offsets = offsets?;
@@ -46,7 +46,7 @@ pub(crate) fn table<T: Shared>() -> Vec<Setting<T>> {
             flag: "workers",
             kind: Kind::Count,
             value: "N",
-            help: "Threads; 0: one for each processor",
+            help: "Number of worker threads; 0: one per processor",
             show: |s| s.workers.unwrap_or(0).to_string(),
             set: |s, v| {
                 s.workers = Some(parse_count(last(v))?).filter(|n| *n > 0);
@@ -57,44 +57,44 @@ pub(crate) fn table<T: Shared>() -> Vec<Setting<T>> {
             "server.max_connections",
             "max-connections",
             max_connections,
-            "Connections open at once; further ones are closed"
+            "Maximum number of open connections; further ones are closed"
         ),
         count!(
             "server.max_connections_per_client",
             "max-connections-per-client",
             max_connections_per_client,
-            "The same for one address (of IPv6 one /64): lower it where no balancer stands before"
+            "Maximum number of open connections per client address (IPv6: /64); lower it if clients connect directly"
         ),
         time!(
             "server.handshake_timeout",
             "handshake-timeout",
             handshake_timeout,
-            "Time for a TLS handshake"
+            "Timeout of a TLS handshake"
         ),
         time!(
             "server.idle_timeout",
             "idle-timeout",
             idle_timeout,
-            "How long a client without a request may stay connected"
+            "Close a session that has had no open streams for this long"
         ),
         time!(
             "server.body_timeout",
             "body-timeout",
             body_timeout,
-            "A request that is not answered yet is reset if less than 1 KB of its body comes in this time"
+            "Reset a request without a response if less than 1 KB of its body arrives within this time"
         ),
         time!(
             "server.drain_timeout",
             "drain-timeout",
             drain_timeout,
-            "Time for running transfers after SIGTERM or SIGINT"
+            "How long running transfers may take to finish after SIGTERM or SIGINT"
         ),
         Setting {
             key: "policy.migrate",
             flag: "migrate",
             kind: Kind::Text,
             value: "WHEN",
-            help: "Who decides that a stream moves: policy, never, or at:OFFSET,... to force moves there (tests)",
+            help: "When streams move: policy, never, or at:OFFSET,... to force moves at these offsets (for tests)",
             show: |s| show_mode(&s.rules.mode),
             set: |s, v| {
                 s.rules.mode = parse_mode(last(v))?;
@@ -105,49 +105,49 @@ pub(crate) fn table<T: Shared>() -> Vec<Setting<T>> {
             "policy.min_size",
             "min-size",
             rules.policy.min_size,
-            "A body with less than this left to send stays"
+            "Do not move a body with less than this left to send"
         ),
         count!(
             "policy.min_concurrent",
             "min-concurrent",
             rules.policy.min_concurrent,
-            "A stream stays unless this many others are open, or were within the last second"
+            "Move a stream only if this many others are open, or were within the last second"
         ),
         time!(
             "policy.max_blocking",
             "max-blocking",
             rules.policy.max_blocking,
-            "A body that takes less time than this at the measured rate stays"
+            "Do not move a body that takes less time than this at the measured rate"
         ),
         size!(
             "policy.unknown_after",
             "unknown-after",
             rules.policy.unknown_after,
-            "A body of unknown size moves after this much"
+            "Move a body of unknown length after this many bytes"
         ),
         count!(
             "policy.tunnel_concurrent",
             "tunnel-concurrent",
             rules.policy.tunnel_concurrent,
-            "The same for tunnels: who comes later would find a tunnel's bytes in the queue"
+            "Like min_concurrent, for tunnels; later streams would queue behind a tunnel's bytes"
         ),
         size!(
             "policy.tunnel_after",
             "tunnel-after",
             rules.policy.tunnel_after,
-            "A tunnel moves after this much..."
+            "Move a tunnel after this many bytes at the latest"
         ),
         time!(
             "policy.tunnel_time",
             "tunnel-time",
             rules.policy.tunnel_time,
-            "...or what the path carries in this time, if less (and min_size at least)..."
+            "Move a tunnel after the bytes that the path carries in this time, if fewer (but at least min_size)"
         ),
         time!(
             "policy.tunnel_age",
             "tunnel-age",
             rules.policy.tunnel_age,
-            "...and not before this age"
+            "Do not move a tunnel that is younger than this"
         ),
         word!(
             "policy.offers",
@@ -155,15 +155,15 @@ pub(crate) fn table<T: Shared>() -> Vec<Setting<T>> {
             "WHEN",
             OFFERS,
             rules.offers,
-            "Whether the client is asked to open a connection to move to: when-no-spare or never"
+            "When to ask the client for another connection to move to: when-no-spare or never"
         ),
         Setting {
             key: "policy.pace_bulk",
             flag: "pace-bulk",
             kind: Kind::Switch,
             value: "BOOL",
-            help: "Whether moved streams are kept near the rate that the path is seen to carry; false: as \
-            fast as congestion control goes",
+            help: "Pace moved streams near the measured rate of the path; false: send as fast as congestion \
+            control allows",
             show: |s| s.pace_bulk.to_string(),
             set: |s, v| {
                 s.pace_bulk = parse_switch(last(v))?;
@@ -175,8 +175,8 @@ pub(crate) fn table<T: Shared>() -> Vec<Setting<T>> {
             flag: "pace-unmoved",
             kind: Kind::Switch,
             value: "BOOL",
-            help: "Whether connections that nothing was moved to are kept near that rate as well, what is \
-            small with what is big: for comparisons",
+            help: "Pace connections without moved streams too, small and large bodies alike (for \
+            comparisons)",
             show: |s| s.pace_unmoved.to_string(),
             set: |s, v| {
                 s.pace_unmoved = parse_switch(last(v))?;
@@ -187,14 +187,14 @@ pub(crate) fn table<T: Shared>() -> Vec<Setting<T>> {
             "policy.max_hold",
             "max-hold",
             max_hold,
-            "How long one interactive response may hold bulk back; 0: never"
+            "How long one interactive response may delay bulk data; 0: not at all"
         ),
         Setting {
             key: "smig.enabled",
             flag: "smig",
             kind: Kind::Switch,
             value: "BOOL",
-            help: "Whether clients are told that streams can move; false: plain HTTP/2",
+            help: "Advertise the SMig extension to clients; false: plain HTTP/2",
             show: |s| (s.extension == Extension::On).to_string(),
             set: |s, v| {
                 s.extension = if parse_switch(last(v))? { Extension::On } else { Extension::Off };
@@ -206,7 +206,7 @@ pub(crate) fn table<T: Shared>() -> Vec<Setting<T>> {
             flag: "session-connections",
             kind: Kind::Count,
             value: "N",
-            help: "Connections of one session at most, 1 to 16",
+            help: "Maximum number of connections per session, 1 to 16",
             show: |s| s.smig.max_connections.to_string(),
             set: |s, v| {
                 let number = parse_count(last(v))?;
@@ -225,42 +225,42 @@ pub(crate) fn table<T: Shared>() -> Vec<Setting<T>> {
             flag: "tolerated",
             kind: Kind::Count,
             value: "N",
-            help: "Moves under way at once in a session, at least 1",
+            help: "Maximum number of concurrent moves in a session, at least 1",
             show: |s| s.smig.tolerated.to_string(),
             set: |s, v| {
                 s.smig.tolerated = parse_count(last(v))?;
                 if s.smig.tolerated == 0 {
                     return Err(
-                        "0 would switch the extension off; say smig.enabled = false".to_owned()
+                        "0 would disable the extension; set smig.enabled = false".to_owned()
                     );
                 }
                 Ok(())
             },
         },
-        count!("smig.max_moves", "max-moves", smig.max_moves, "Moves of one stream at most"),
+        count!("smig.max_moves", "max-moves", smig.max_moves, "Maximum number of moves per stream"),
         count!(
             "smig.moves_per_second",
             "moves-per-second",
             smig.migrations_per_second,
-            "Moves that a client may make each second in a session, sustained"
+            "Maximum sustained rate of a client's moves in a session, per second"
         ),
         time!(
             "smig.unbound_timeout",
             "unbound-timeout",
             smig.unbound_timeout,
-            "How long data may wait on a connection for the move that explains it"
+            "How long data of a moved stream may wait for its MIGRATE frame"
         ),
         time!(
             "smig.answer_timeout",
             "answer-timeout",
             smig.answer_timeout,
-            "How long a client may take to answer a move"
+            "How long to wait for the client's answer to a move"
         ),
         size!(
             "smig.replay",
             "replay",
             smig.replay_limit,
-            "What is kept of a moving stream until the client has answered"
+            "Bytes of a moving stream to keep for resumption until the client answers"
         ),
     ]
 }

@@ -27,26 +27,26 @@ pub(crate) fn table<T: Shared>() -> Vec<Setting<T>> {
             "http2.max_frame_size",
             "max-frame-size",
             engine.max_frame_size,
-            "The longest frame accepted, 16 KiB to 16 MiB less one"
+            "Largest frame to accept, 16 KiB to 16 MiB minus 1 byte"
         ),
         count!(
             "http2.max_concurrent_streams",
             "max-concurrent-streams",
             engine.max_concurrent_streams,
-            "Requests that a client may have open in its session"
+            "Maximum number of concurrent streams in a client's session"
         ),
         size!(
             "http2.send_buffer",
             "send-buffer",
             engine.send_buffer,
-            "What a stream buffers before its source waits"
+            "Bytes that a stream buffers before the source of its body has to wait"
         ),
         Setting {
             key: "interactive.not_sent_low_water",
             flag: "interactive-low-water",
             kind: Kind::Size,
             value: "BYTES",
-            help: "TCP_NOTSENT_LOWAT: what may wait unsent in the kernel; 0: the system's value",
+            help: "TCP_NOTSENT_LOWAT, the limit of unsent data in the kernel; 0: the system's default",
             show: |s| or_zero(s.interactive.not_sent_low_water),
             set: |s, v| {
                 s.interactive.not_sent_low_water = optional(v)?;
@@ -58,7 +58,7 @@ pub(crate) fn table<T: Shared>() -> Vec<Setting<T>> {
             flag: "interactive-congestion",
             kind: Kind::Text,
             value: "NAME",
-            help: "Congestion control, such as bbr; empty: the system's",
+            help: "Congestion control algorithm, such as bbr; empty: the system's default",
             show: |s| show_text(s.interactive.congestion_control.as_deref().unwrap_or_default()),
             set: |s, v| {
                 s.interactive.congestion_control =
@@ -71,7 +71,7 @@ pub(crate) fn table<T: Shared>() -> Vec<Setting<T>> {
             flag: "bulk-low-water",
             kind: Kind::Size,
             value: "BYTES",
-            help: "TCP_NOTSENT_LOWAT of the connections that streams move to; 0: the system's value",
+            help: "TCP_NOTSENT_LOWAT of connections with moved streams; 0: the system's default",
             show: |s| or_zero(s.bulk.not_sent_low_water),
             set: |s, v| {
                 s.bulk.not_sent_low_water = optional(v)?;
@@ -83,7 +83,7 @@ pub(crate) fn table<T: Shared>() -> Vec<Setting<T>> {
             flag: "bulk-congestion",
             kind: Kind::Text,
             value: "NAME",
-            help: "Congestion control of the connections that streams move to; empty: the system's",
+            help: "Congestion control algorithm of connections with moved streams; empty: the system's default",
             show: |s| show_text(s.bulk.congestion_control.as_deref().unwrap_or_default()),
             set: |s, v| {
                 s.bulk.congestion_control = Some(last(v).to_owned()).filter(|n| !n.is_empty());
@@ -95,7 +95,7 @@ pub(crate) fn table<T: Shared>() -> Vec<Setting<T>> {
             flag: "bulk-pacing",
             kind: Kind::Size,
             value: "BYTES",
-            help: "At most this much a second on each of them; 0: no limit",
+            help: "Maximum rate of each connection with moved streams, per second; 0: no limit",
             show: |s| or_zero(s.bulk.pacing_rate),
             set: |s, v| {
                 s.bulk.pacing_rate = optional(v)?;
@@ -108,7 +108,7 @@ pub(crate) fn table<T: Shared>() -> Vec<Setting<T>> {
             "WORD",
             MARKS,
             bulk.mark,
-            "Their DSCP mark: lower-effort (RFC 8622) or default"
+            "DSCP of connections with moved streams: lower-effort (RFC 8622) or default"
         ),
     ]
 }

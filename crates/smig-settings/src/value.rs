@@ -35,7 +35,7 @@ impl Kind {
         match self {
             Self::Text => "a string",
             Self::List => "a string or an array of strings",
-            Self::Count => "a whole number",
+            Self::Count => "an integer",
             Self::Size => "a number of bytes, such as 65536 or \"64KiB\"",
             Self::Time => "a string with a unit, such as \"500ms\", \"10s\" or \"2min\"",
             Self::Switch => "true or false",
@@ -73,7 +73,7 @@ pub fn parse_size(text: &str) -> Result<u64, String> {
             .map(|(_, factor)| *factor)
             .ok_or_else(bad)?,
     };
-    number.checked_mul(factor).ok_or_else(|| format!("{text}: too big"))
+    number.checked_mul(factor).ok_or_else(|| format!("{text} is too large"))
 }
 
 /// Parses a duration with its unit: `20ms`, `1.5s`, `2min`, `1h`; `0` needs none.
@@ -97,7 +97,7 @@ pub fn parse_time(text: &str) -> Result<Duration, String> {
         "d" => number * 86_400.0,
         _ => return Err(bad()),
     };
-    Duration::try_from_secs_f64(seconds).map_err(|_| format!("{text}: too long"))
+    Duration::try_from_secs_f64(seconds).map_err(|_| format!("{text} is too long"))
 }
 
 /// Parses `ADDR:PORT`, or `localhost:PORT` for both loopback addresses.
@@ -184,7 +184,7 @@ pub fn parse_switch(text: &str) -> Result<bool, String> {
 pub fn parse_word<T: Copy>(text: &str, words: &[(&str, T)]) -> Result<T, String> {
     words.iter().find(|(word, _)| *word == text).map(|(_, value)| *value).ok_or_else(|| {
         let known: Vec<_> = words.iter().map(|(word, _)| *word).collect();
-        format!("{text:?} is none of {}", known.join(", "))
+        format!("{text:?} is not one of {}", known.join(", "))
     })
 }
 

@@ -22,104 +22,105 @@ use crate::serve::stop::Signals;
 use crate::{paint, stderr, trust};
 use smig_settings::value::parse_seconds;
 
-/// Where a token is looked for, if no file is named.
+/// Environment variable that holds the token if no file is given.
 const TOKEN: &str = "SMIG_AGENT_TOKEN";
 
-/// Have other programs use a gateway: a local HTTP and SOCKS proxy
+/// Run a local HTTP and SOCKS proxy that forwards to a gateway
 #[derive(Debug, Args)]
 #[command(
-    long_about = "Have other programs use a gateway: a local HTTP proxy, SOCKS5 proxy and forwarded \
-        ports, whose traffic travels in one session to the gateway. Tunnels and requests that turn \
-        out to be big move to a connection of their own while they run, so that small ones are not \
-        delayed. TLS of the programs is not opened.\n\nNames are resolved by the gateway. If it \
-        goes away, what runs is reset, and the agent connects again by itself; until then it says \
-        why nothing works. A gateway that speaks plain HTTP/2 does as well; then nothing moves.",
+    long_about = "Run a local HTTP proxy, SOCKS5 proxy and forwarded ports, whose traffic goes to a \
+        gateway over one session. Tunnels and requests that turn out to be large move to a separate \
+        connection while they run, so that small ones are not delayed. The agent does not decrypt \
+        the TLS connections of its clients.\n\nThe gateway resolves host names. If the gateway \
+        becomes unreachable, running transfers are reset and the agent reconnects; until then, \
+        requests fail with the reason. A gateway with plain HTTP/2 works too, but no stream moves.",
     after_help = "\
 Examples:
   smig agent --via https://gateway.example:8443
-  curl -x http://127.0.0.1:8118 https://example.org/          (while it runs)
+  curl -x http://127.0.0.1:8118 https://example.org/          (while the agent runs)
   smig agent --via https://gateway.example --token-file ~/.config/smig/token --socks 127.0.0.1:1080
   curl --socks5-hostname 127.0.0.1:1080 https://example.org/
   smig agent --via https://localhost:8443 --forward 127.0.0.1:50051=grpc.internal:50051
   smig agent --via https://localhost:8443 --forward 127.0.0.1:2222=tcp://db.internal:22
   smig config example agent > agent.toml; smig agent --config agent.toml
 
-Browsers: automatic proxy configuration, http://127.0.0.1:8118/proxy.pac
+Browsers: use http://127.0.0.1:8118/proxy.pac for automatic proxy configuration.
 
-The token is read from --token-file, or from the environment: SMIG_AGENT_TOKEN.
+The token is read from --token-file, or from the environment variable SMIG_AGENT_TOKEN.
 
-SIGINT (Ctrl-C) or SIGTERM ends it: what runs has a few seconds to finish; a second one ends it at once.
+SIGINT (Ctrl-C) or SIGTERM shuts the agent down: running streams have --drain-timeout to finish. A
+second signal stops it at once.
 
 Exit codes:
-    0  ended by a signal     2  wrong usage, or an address in use
-    1  another error        26  the token could not be read"
+    0  stopped by a signal   2  usage error, or address in use
+    1  another error        26  cannot read the token"
 )]
 pub(crate) struct AgentArgs {
-    /// The gateway
+    /// The gateway's URL
     #[arg(long, value_name = "URL", required_unless_present = "config")]
     via: Option<Uri>,
-    /// Everything, from a file
+    /// Read the configuration from this file
     #[arg(long, value_name = "FILE", conflicts_with_all = [
         "via", "listen", "socks", "forward", "admin", "token_file", "user", "cacert", "insecure",
         "connect_timeout", "no_migrate", "spares", "max_connections", "tunnel_idle", "drain_timeout",
     ])]
     config: Option<PathBuf>,
-    /// Where the HTTP proxy listens; none: nowhere
+    /// Address of the HTTP proxy, may be repeated; none disables it
     #[arg(long, value_name = "ADDRESS", default_value = "127.0.0.1:8118", value_parser = parse_listen)]
     listen: Vec<Listen>,
-    /// Where a SOCKS5 proxy listens
+    /// Address of a SOCKS5 proxy, may be repeated
     #[arg(long, value_name = "ADDRESS")]
     socks: Vec<SocketAddr>,
-    /// A local port that leads to one destination: LOCAL=HOST:PORT. HTTP/2 without TLS (gRPC) is found
-    /// out by itself; tcp:// or h2c:// before the host says what it is
+    /// Forward a local port to one destination, may be repeated. HTTP/2 without TLS (gRPC) is detected
+    /// automatically; tcp:// or h2c:// before the host overrides that
     #[arg(long, value_name = "LOCAL=HOST:PORT")]
     forward: Vec<PortForward>,
 
-    /// A live page, metrics and health for operators: a loopback address
+    /// Loopback address of the admin page, metrics and health checks
     #[arg(long, value_name = "ADDRESS")]
     admin: Option<SocketAddr>,
 
-    /// A file with the token that the gateway wants
+    /// Read the token for the gateway from this file
     #[arg(long, value_name = "FILE", help_heading = "Gateway")]
     token_file: Option<PathBuf>,
-    /// Basic authentication as this user; the token is the password
+    /// Use Basic authentication as this user, with the token as the password
     #[arg(long, value_name = "NAME", help_heading = "Gateway")]
     user: Option<String>,
-    /// Trust the authorities in this PEM file and no others
+    /// Trust only the certificate authorities in this PEM file
     #[arg(long, value_name = "FILE", help_heading = "Gateway", conflicts_with = "insecure")]
     cacert: Option<PathBuf>,
-    /// Accept every certificate: anybody on the path can read and change everything
+    /// Accept every certificate: anyone on the path can read and change the traffic
     #[arg(short = 'k', long, help_heading = "Gateway")]
     insecure: bool,
-    /// Give up on one attempt to connect after this many seconds
+    /// Give up on a connection attempt after this many seconds
     #[arg(long, value_name = "SECONDS", value_parser = parse_seconds, default_value = "10", help_heading = "Gateway")]
     connect_timeout: Duration,
-    /// Plain HTTP/2: no stream moves
+    /// Use plain HTTP/2: streams do not move
     #[arg(long, help_heading = "Gateway")]
     no_migrate: bool,
-    /// Connections to keep ready for moves
+    /// Number of spare connections to keep ready for moves
     #[arg(long, value_name = "N", default_value_t = 1, help_heading = "Gateway")]
     spares: usize,
 
-    /// Local connections at once; further ones wait
+    /// Maximum number of local connections; further ones wait
     #[arg(long, value_name = "N", default_value_t = 4096, help_heading = "Limits")]
     max_connections: usize,
-    /// Reset a tunnel in which nothing moved for this many seconds; 0: never
+    /// Reset a tunnel that has been idle for this many seconds; 0: never
     #[arg(long, value_name = "SECONDS", value_parser = parse_seconds, default_value = "3600", help_heading = "Limits")]
     tunnel_idle: Duration,
-    /// What runs has this many seconds to finish when the agent ends
+    /// How many seconds running streams may take to finish at shutdown
     #[arg(long, value_name = "SECONDS", value_parser = parse_seconds, default_value = "5", help_heading = "Limits")]
     drain_timeout: Duration,
 
-    /// Say nothing but errors
+    /// Print errors only
     #[arg(short, long, conflicts_with = "verbose")]
     quiet: bool,
-    /// Say why requests fail; twice: everything
+    /// Log debug output, such as why requests fail
     #[arg(short, long, action = ArgAction::Count)]
     verbose: u8,
 }
 
-/// Where to listen, or not at all.
+/// An address to listen on, or none.
 #[derive(Clone, Copy, Debug)]
 enum Listen {
     At(SocketAddr),
@@ -182,28 +183,28 @@ pub(crate) fn run(args: &AgentArgs) -> Result<ExitCode> {
         let agent = Agent::start(spec, client).await.map_err(|error| usage(error.to_string()))?;
         announce(&agent, &listen.forward, say);
         if let Some(collector) = &collector {
-            say(format!("traces go to {}", paint::strong(collector)));
+            say(format!("sending traces to {}", paint::strong(collector)));
         }
         let name = tokio::select! {
             (name, _) = signals.next() => name,
-            () = tell(agent.link(), &via, say) => "the gateway's task ended",
+            () = tell(agent.link(), &via, say) => "the gateway task ended",
         };
         say(format!(
-            "{name}: what runs has {} s to finish; once more ends at once",
+            "{name}: waiting up to {} s for running streams; a second signal stops at once",
             limits.drain_timeout.as_secs()
         ));
         let stats = agent.stats();
         tokio::select! {
             () = agent.shutdown(limits.drain_timeout) => {}
             (name, number) = signals.next() => {
-                say(format!("{name}: ended at once"));
+                say(format!("{name}: stopped at once"));
                 return Ok(ExitCode::from(128 + number));
             }
         }
-        say(format!("ended; {} streams, {} moves", stats.streams_opened, stats.moves));
+        say(format!("stopped after {} streams, {} moves", stats.streams_opened, stats.moves));
         Ok(ExitCode::SUCCESS)
     });
-    // Whatever still blocks a thread, such as a name that is looked up, ends with the process.
+    // A thread that still blocks, such as in a DNS lookup, ends with the process.
     runtime.shutdown_background();
     ended
 }
@@ -212,13 +213,13 @@ fn usage(message: impl Into<String>) -> anyhow::Error {
     Failure::new(Exit::Usage, message).into()
 }
 
-/// The file, or what the flags say.
+/// Returns the configuration of the file, or of the flags.
 fn described(args: &AgentArgs) -> Result<AgentFile> {
     if let Some(path) = &args.config {
         return AgentFile::load(path).map_err(|faults| usage(faults.to_string()));
     }
     let via =
-        args.via.as_ref().ok_or_else(|| usage("by which gateway? Write --via or --config"))?;
+        args.via.as_ref().ok_or_else(|| usage("no gateway; use --via URL or --config FILE"))?;
     let url = GatewaySpec::origin(via).map_err(|why| usage(format!("--via: {why}")))?;
     let http = args.listen.iter().filter_map(|listen| match listen {
         Listen::At(addr) => Some(*addr),
@@ -230,7 +231,7 @@ fn described(args: &AgentArgs) -> Result<AgentFile> {
         forward: args.forward.clone(),
     };
     if listen.http.is_empty() && listen.socks.is_empty() && listen.forward.is_empty() {
-        return Err(usage("the agent listens nowhere; give --listen, --socks or --forward"));
+        return Err(usage("no address to listen on; use --listen, --socks or --forward"));
     }
     Ok(AgentFile {
         gateway: GatewaySpec {
@@ -259,7 +260,7 @@ fn credentials(gateway: &GatewaySpec) -> Result<Option<Credentials>> {
     let (token, place) = match &gateway.token_file {
         Some(path) => {
             let text = std::fs::read_to_string(path).map_err(|error| {
-                unreadable(format!("cannot read the token {}: {error}", path.display()))
+                unreadable(format!("cannot read the token file {}: {error}", path.display()))
             })?;
             (text, path.display().to_string())
         }
@@ -267,7 +268,9 @@ fn credentials(gateway: &GatewaySpec) -> Result<Option<Credentials>> {
             Ok(text) => (text, TOKEN.to_owned()),
             Err(std::env::VarError::NotPresent) if gateway.user.is_none() => return Ok(None),
             Err(std::env::VarError::NotPresent) => {
-                return Err(usage(format!("--user needs its password: --token-file or {TOKEN}")));
+                return Err(usage(format!(
+                    "--user requires a password; use --token-file or {TOKEN}"
+                )));
             }
             Err(error) => return Err(unreadable(format!("{TOKEN}: {error}")).into()),
         },
@@ -277,11 +280,14 @@ fn credentials(gateway: &GatewaySpec) -> Result<Option<Credentials>> {
         Some(user) => Credentials::basic(user, token),
         None => Credentials::bearer(token),
     };
-    let bad = || unreadable(format!("{place}: a token is one word of visible characters")).into();
+    let bad = || match &gateway.user {
+        Some(user) => unreadable(format!("{user:?}: a user name cannot contain a colon")).into(),
+        None => unreadable(format!("{place}: a token is one word of visible characters")).into(),
+    };
     made.map(Some).ok_or_else(bad)
 }
 
-/// Says where the agent listens, and who can reach it.
+/// Prints the addresses that the agent listens on, and warns of those that other machines can reach.
 fn announce(agent: &Agent, forwards: &[PortForward], say: impl Fn(String)) {
     for addr in agent.http_addrs() {
         say(format!(
@@ -293,7 +299,7 @@ fn announce(agent: &Agent, forwards: &[PortForward], say: impl Fn(String)) {
         say(format!("SOCKS5 proxy on {}", paint::strong(&addr.to_string())));
     }
     for (addr, forward) in agent.forward_addrs().iter().zip(forwards) {
-        say(format!("{} leads to {}", paint::strong(&addr.to_string()), forward.target));
+        say(format!("forwarding {} to {}", paint::strong(&addr.to_string()), forward.target));
     }
     if let Some(addr) = agent.admin() {
         say(format!("live page, metrics: {}", paint::strong(&format!("http://{addr}"))));
@@ -301,13 +307,13 @@ fn announce(agent: &Agent, forwards: &[PortForward], say: impl Fn(String)) {
     let all = [agent.http_addrs(), agent.socks_addrs(), agent.forward_addrs()].concat();
     for addr in all.iter().filter(|addr| !addr.ip().is_loopback()) {
         stderr::say(&format!(
-            "{} whoever reaches {addr} can use the gateway as you; listen on 127.0.0.1 unless that is meant",
+            "{} anyone who can reach {addr} can use the gateway as you; listen on 127.0.0.1 unless you intend that",
             paint::bad("warning:")
         ));
     }
 }
 
-/// Says how things stand with the gateway, whenever that changes.
+/// Prints the state of the connection to the gateway whenever it changes.
 async fn tell(mut link: watch::Receiver<Link>, via: &str, say: impl Fn(String)) {
     let mut said = None;
     loop {
@@ -320,7 +326,7 @@ async fn tell(mut link: watch::Receiver<Link>, via: &str, say: impl Fn(String)) 
                 Some(format!("gateway {via}: plain HTTP/2; everything works, but no stream moves"))
             }
             Link::Away(why) => {
-                Some(format!("{} gateway {via}: {why}; trying again", paint::bad("away:")))
+                Some(format!("{} gateway {via}: {why}; retrying", paint::bad("away:")))
             }
         };
         if let Some(news) = news {

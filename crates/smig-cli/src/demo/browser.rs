@@ -23,16 +23,16 @@ use crate::interrupt::{self, INTERRUPTED};
 #[derive(Debug, Args)]
 #[command(next_help_heading = "Browser")]
 pub(super) struct BrowserArgs {
-    /// Load a page of 234 pictures in Chromium, through smig agent and smig gateway
+    /// Load a page of 234 images in Chromium, through smig agent and smig gateway
     #[arg(long)]
     pub(super) browser: bool,
-    /// Page loads alone, and as many beside the download
+    /// Number of page loads alone, and again during the download
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..=1000), default_value = "5", requires = "browser")]
     loads: u32,
-    /// The browser, if it is not in PATH
+    /// Path of the browser, if it is not in PATH
     #[arg(long, value_name = "FILE", requires = "browser")]
     chromium: Option<PathBuf>,
-    /// The smig whose gateway, agent and web server run, if it is not this one
+    /// Path of the smig to run as gateway, agent and web server [default: this one]
     #[arg(long, value_name = "FILE", requires = "browser")]
     program: Option<PathBuf>,
 }
@@ -40,7 +40,7 @@ pub(super) struct BrowserArgs {
 pub(super) fn options(args: &DemoArgs) -> Result<BrowserOptions> {
     let smig = match &args.browser.program {
         Some(program) => program.clone(),
-        None => std::env::current_exe().context("cannot find the program itself")?,
+        None => std::env::current_exe().context("cannot find this program's own file")?,
     };
     Ok(BrowserOptions {
         link: args.link(),
@@ -74,7 +74,7 @@ pub(super) fn run(args: &DemoArgs) -> Result<ExitCode> {
     };
     screen.say(&format!("\n{}", render_text(&result)))?;
     write(&result, page, json, svg)?;
-    eprintln!("\nWhat the browser showed: {} (open it in a browser)", output.display());
+    eprintln!("\nThe report: {} (open it in a browser)", output.display());
     Ok(ExitCode::SUCCESS)
 }
 
@@ -103,7 +103,8 @@ fn show<W: Write>(
     drive(options, stop, &mut |event| {
         let line = match event {
             BrowserEvent::Began(setup) => format!(
-                "{}\nEach of {} loads it {} times alone and {} times beside the download. Ctrl-C ends it.",
+                "{}\nEach of {} variants loads it {} times alone and {} times beside the download. \
+                 Ctrl-C stops.",
                 scene(setup),
                 setup.variants.len(),
                 setup.loads,

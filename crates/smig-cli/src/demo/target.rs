@@ -30,8 +30,7 @@ impl Target {
     /// Opens a file for writing, and creates it if it does not exist.
     pub(super) fn file(path: &Path) -> Result<Self, Failure> {
         if is_stdout(path) {
-            let text =
-                "--output and --svg take a file's name; only --json can go to standard output";
+            let text = "--output and --svg take a file name; only --json can go to standard output";
             return Err(Failure::new(Exit::Usage, text));
         }
         let made = !path.exists();
@@ -75,9 +74,9 @@ impl Drop for TargetFile {
 
 fn failure(path: &Path, error: &io::Error) -> Failure {
     let hint = match error.kind() {
-        io::ErrorKind::NotFound => "; make its folder first",
+        io::ErrorKind::NotFound => "; create its directory first",
         io::ErrorKind::IsADirectory => "; name a file in it",
-        io::ErrorKind::PermissionDenied => "; choose another place with --output or --json",
+        io::ErrorKind::PermissionDenied => "; choose another file with --output or --json",
         _ => "",
     };
     Failure::new(Exit::Write, format!("cannot write {}: {error}{hint}", path.display()))
@@ -102,7 +101,7 @@ mod tests {
     fn what_cannot_be_written_is_known_before() {
         let folder = tempfile::tempdir().unwrap();
         let error = Target::file(&folder.path().join("no/page.html")).unwrap_err().to_string();
-        assert!(error.contains("no/page.html") && error.contains("folder first"), "{error}");
+        assert!(error.contains("no/page.html") && error.contains("directory first"), "{error}");
         assert!(Target::file(folder.path()).unwrap_err().to_string().contains("name a file"));
         assert!(Target::file(Path::new("-")).is_err());
         assert!(matches!(Target::file_or_stdout(Path::new("-")), Ok(Target::Stdout)));

@@ -22,15 +22,15 @@ use crate::paint;
 use crate::stderr;
 use signals::{Cause, Signals};
 
-/// Have other servers behind this one, whose streams can move
+/// Run a reverse and forward proxy whose streams can move
 #[derive(Debug, Args)]
 #[command(
-    long_about = "Have other servers behind this one: a reverse proxy for HTTP/2 and HTTP/1.1, and \
-        if the file says so a forward proxy for users.\n\nClients that speak SMig (smig agent, smig \
-        get) get big responses moved to a connection of their own while they run, so that small \
-        ones are not delayed; all others get plain HTTP. The servers behind need know nothing of \
-        it.\n\nWith --to all requests go to one server; without a certificate a development one is \
-        made. Everything else is said by a file: smig config example gateway.",
+    long_about = "Run a reverse proxy for HTTP/2 and HTTP/1.1 and, if the configuration file has one, \
+        a forward proxy.\n\nFor clients that support SMig (smig agent, smig get), large responses \
+        move to a separate connection while they are being sent, so that small ones are not \
+        delayed. Other clients get plain HTTP. Upstream servers need no support for SMig.\n\nWith \
+        --to, all requests go to one server; without a certificate, a development certificate is \
+        created. Everything else is set in a configuration file: smig config example gateway.",
     after_help = "\
 Examples:
   smig gateway --to http://127.0.0.1:8080                 on https://localhost:8443
@@ -40,29 +40,29 @@ Examples:
   smig config check gateway.toml
   smig gateway --config gateway.toml
 
-Servers: http:// (HTTP/1.1), h2c:// (HTTP/2 without TLS), https:// (HTTP/2 or HTTP/1.1 with TLS),
-smig:// (HTTP/2 with migration), unix:/path (HTTP/1.1).
+Upstream URLs: http:// (HTTP/1.1), h2c:// (HTTP/2 without TLS), https:// (HTTP/2 or HTTP/1.1 with
+TLS), smig:// (HTTP/2 with migration), unix:/path (HTTP/1.1).
 
-Signals: SIGHUP reads the file again without dropping a connection; if something is wrong with it, the
-line is said, and what ran runs on. SIGTERM or SIGINT ends it gracefully: running streams finish; a
-second one ends it at once. It stays in the foreground and writes to standard error (systemd:
-Type=exec, ExecReload=kill -HUP $MAINPID).
+Signals: SIGHUP reloads the configuration file without dropping connections; if the file has errors,
+they are logged and the old configuration stays in effect. SIGTERM or SIGINT shuts the gateway down
+gracefully: running streams finish. A second signal stops it at once. The gateway stays in the
+foreground and logs to standard error (systemd: Type=exec, ExecReload=kill -HUP $MAINPID).
 
 Exit codes:
-    0  ended by a signal, and everything finished
+    0  stopped by a signal
     1  another error
-    2  wrong usage, a wrong file, or an address in use
-  130, 143  ended at once by a second SIGINT or SIGTERM"
+    2  usage error, invalid configuration file, or address in use
+  130, 143  stopped at once by a second SIGINT or SIGTERM"
 )]
 pub(crate) struct GatewayArgs {
-    /// The server that answers all requests
+    /// The upstream server for all requests
     #[arg(long, value_name = "URL", conflicts_with = "config", required_unless_present = "config")]
     to: Option<ServerUrl>,
-    /// Everything, from a file
+    /// Read the configuration from this file
     #[arg(long, value_name = "FILE")]
     config: Option<PathBuf>,
 
-    /// Where to listen [default: localhost:8443]
+    /// Address to listen on, may be repeated [default: localhost:8443]
     #[arg(long, value_name = "ADDR:PORT", requires = "to", help_heading = "With --to")]
     listen: Vec<String>,
     /// Certificate chain, PEM
@@ -77,13 +77,13 @@ pub(crate) struct GatewayArgs {
     /// The certificate's private key, PEM
     #[arg(long, value_name = "FILE", requires = "cert", help_heading = "With --to")]
     key: Option<PathBuf>,
-    /// Further names for the development certificate
+    /// Additional name for the development certificate, may be repeated
     #[arg(long, value_name = "NAME", requires = "to", help_heading = "With --to")]
     host: Vec<String>,
-    /// No TLS: HTTP/1.1, and HTTP/2 with prior knowledge; no stream moves
+    /// Disable TLS: HTTP/1.1, and HTTP/2 with prior knowledge; streams do not move
     #[arg(long, requires = "to", conflicts_with = "cert", help_heading = "With --to")]
     cleartext: bool,
-    /// One line for each request on standard output: text, combined or json
+    /// Log each request to standard output: text, combined or json
     #[arg(
         long,
         value_name = "FORMAT",
@@ -95,11 +95,11 @@ pub(crate) struct GatewayArgs {
         help_heading = "With --to"
     )]
     access_log: Option<Format>,
-    /// Time for running streams after SIGTERM or SIGINT
+    /// How long running streams may take to finish after SIGTERM or SIGINT
     #[arg(long, value_name = "TIME", value_parser = parse_time, requires = "to", help_heading = "With --to")]
     drain_timeout: Option<Duration>,
 
-    /// Say nothing but errors
+    /// Print errors only
     #[arg(short, long)]
     quiet: bool,
 }
@@ -121,11 +121,11 @@ pub(crate) fn run(args: &GatewayArgs) -> Result<ExitCode> {
     let config = config(args, &say)?;
     let mut limit = config.server.drain_timeout;
     let collector = config.telemetry.as_ref().map(TelemetrySpec::traces);
-    // Before threads: signals that come while it starts are not lost.
+    // Installed before other threads start, so that no signal during startup is lost.
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
     let ended = runtime.block_on(async {
         let mut signals = Signals::new()?;
-        // A client's connection, and one behind for it.
+        // A client's connection takes a descriptor, and its upstream connection another.
         say(&paint::faint(&open_files.report(config.server.max_connections, 2)));
         let mut gateway = Gateway::start(config).map_err(explain)?;
         for line in listeners(&gateway) {
@@ -135,7 +135,7 @@ pub(crate) fn run(args: &GatewayArgs) -> Result<ExitCode> {
             say(&format!("live page, metrics: {}", paint::strong(&format!("http://{address}"))));
         }
         if let Some(collector) = collector {
-            say(&format!("traces go to {}", paint::strong(&collector)));
+            say(&format!("sending traces to {}", paint::strong(&collector)));
         }
         let (name, _) = loop {
             match signals.next().await {
@@ -148,36 +148,36 @@ pub(crate) fn run(args: &GatewayArgs) -> Result<ExitCode> {
             }
         };
         say(&format!(
-            "{name}: running streams have {} s to finish; once more ends at once",
+            "{name}: waiting up to {} s for running streams; a second signal stops at once",
             limit.as_secs()
         ));
         let stats = gateway.stats();
         tokio::select! {
             ended = gateway.drain(limit) => ended?,
             (name, number) = signals.stop() => {
-                say(&format!("{name}: ended at once"));
+                say(&format!("{name}: stopped at once"));
                 return Ok(ExitCode::from(128 + number));
             }
         }
         say(&format!(
-            "ended; {} connections, {} streams, {} moves",
+            "stopped after {} connections, {} streams, {} moves",
             stats.connections_opened, stats.streams_opened, stats.moves
         ));
         Ok(ExitCode::SUCCESS)
     });
-    // Whatever still blocks a thread ends with the process.
+    // A thread that still blocks ends with the process.
     runtime.shutdown_background();
     ended
 }
 
-/// What the command line means, or the file.
+/// Returns the configuration of the command line, or of the file.
 fn config(args: &GatewayArgs, say: &dyn Fn(&str)) -> Result<Config> {
     let usage = |what: String| Failure::new(Exit::Usage, what);
     let mut config = match (&args.config, &args.to) {
         (Some(file), _) => Config::load(file).map_err(|faults| usage(faults.to_string()))?,
         (None, Some(server)) => Config::to(server.clone()),
         (None, None) => {
-            return Err(usage("where to? Write --to URL or --config FILE".into()).into());
+            return Err(usage("no upstream server; use --to URL or --config FILE".into()).into());
         }
     };
     if config.telemetry.is_none() {
@@ -216,8 +216,8 @@ fn introduce(made: &DevCert, say: &dyn Fn(&str)) {
     let path = made.authority.display();
     match made.freshness {
         Freshness::New => say(&format!(
-            "made a development authority, good for this machine: {path}\n\
-             \x20 `smig get` and `smig agent` trust it for localhost; others must be told: \
+            "created a development certificate authority for this machine: {path}\n\
+             \x20 `smig get` and `smig agent` trust it for localhost; for other clients: \
              curl --cacert {path}"
         )),
         Freshness::Old => {
@@ -234,7 +234,7 @@ fn listeners(gateway: &Gateway) -> Vec<String> {
     gateway.listeners().map(line).collect()
 }
 
-/// Takes the file as it is now; returns the new limit for the end. What is wrong is said.
+/// Reloads the configuration file and returns the new drain timeout; prints errors.
 fn reload(args: &GatewayArgs, gateway: &mut Gateway, say: &dyn Fn(&str)) -> Option<Duration> {
     let before = listeners(gateway);
     let quiet = |_: &str| {};
@@ -248,7 +248,7 @@ fn reload(args: &GatewayArgs, gateway: &mut Gateway, say: &dyn Fn(&str)) -> Opti
             let changed: Vec<_> =
                 changed.into_iter().filter(|key| *key != "server.drain_timeout").collect();
             if !changed.is_empty() {
-                say(&format!("  these take a restart: {}", changed.join(", ")));
+                say(&format!("  these need a restart: {}", changed.join(", ")));
             }
             for line in listeners(gateway).iter().filter(|line| !before.contains(line)) {
                 say(line);
@@ -256,7 +256,8 @@ fn reload(args: &GatewayArgs, gateway: &mut Gateway, say: &dyn Fn(&str)) -> Opti
             Some(limit)
         }
         Err(error) => {
-            let error = format!("SIGHUP: the configuration stays as it was: {error:#}");
+            let error =
+                format!("SIGHUP: not reloaded, the configuration stays as it was: {error:#}");
             stderr::say(&format!("{} {error}", paint::bad("error:")));
             None
         }

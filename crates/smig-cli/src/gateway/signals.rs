@@ -19,7 +19,7 @@ pub(super) struct Signals {
 
 impl Signals {
     pub(super) fn new() -> Result<Self> {
-        let hangup = signal(SignalKind::hangup()).context("cannot watch for signals")?;
+        let hangup = signal(SignalKind::hangup()).context("cannot install a signal handler")?;
         Ok(Self { hangup, stop: stop::Signals::new()? })
     }
 

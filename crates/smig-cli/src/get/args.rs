@@ -8,76 +8,76 @@ use clap::{ArgAction, Args};
 use crate::exit;
 use smig_settings::value::{parse_seconds, parse_size};
 
-/// Fetch URLs over one session a host
+/// Fetch URLs over one session per host
 #[derive(Debug, Args)]
 #[expect(clippy::struct_excessive_bools, reason = "each is a flag of the command line")]
 #[command(
-    long_about = "Fetch URLs, all of one host over one session. A server that speaks SMig moves \
-        the big ones to connections of their own while they run.\n\nWithout -o, -O and \
-        --output-dir, one URL goes to standard output, unless that is a terminal; otherwise each \
-        goes to a file in the current folder, named by its URL. A file is written as NAME.part \
-        and gets its name when it is complete.",
+    long_about = "Fetch URLs, all of one host over one session. A server that supports SMig moves \
+        large responses to separate connections while they are being sent.\n\nWithout -o, -O and \
+        --output-dir, a single URL is written to standard output, unless that is a terminal; \
+        otherwise each URL is written to a file in the current directory, named after the end of \
+        its path. A file is written as NAME.part and renamed when it is complete.",
     after_help = exit::TABLE,
     after_long_help = concat!("\
 Examples:
   smig get https://localhost:8443/big.iso -o big.iso
   smig get https://localhost:8443/{big,small} --output-dir downloads
-  smig get -C https://example.org/big.iso            go on where the last try ended
+  smig get -C https://example.org/big.iso            resume a partial download
   smig get --json https://localhost:8443/big -o big | jq .ranges
   smig get -X PUT -d @photo.jpg https://example.org/upload -o answer.txt
 
 ")
 )]
 pub(crate) struct GetArgs {
-    /// What to fetch
+    /// URLs to fetch
     #[arg(required = true, value_name = "URL")]
     pub(super) urls: Vec<String>,
 
-    /// Write to this file; - is standard output. One URL only
+    /// Write to this file, or to standard output with -; for a single URL
     #[arg(short, long, value_name = "FILE", help_heading = "Output", conflicts_with_all = ["remote_name", "output_dir"])]
     pub(super) output: Option<PathBuf>,
-    /// Write each URL to a file in the current folder, named by the end of its path
+    /// Write each URL to a file in the current directory, named after the end of its path
     #[arg(short = 'O', long, help_heading = "Output")]
     pub(super) remote_name: bool,
-    /// The same in this folder, which is made if it is not there
+    /// Write each URL to a file in this directory, which is created if it does not exist
     #[arg(long, value_name = "DIR", help_heading = "Output")]
     pub(super) output_dir: Option<PathBuf>,
-    /// Replace files that are there already (-o always does)
+    /// Replace existing files (-o always does)
     #[arg(long, help_heading = "Output")]
     pub(super) overwrite: bool,
-    /// Go on with NAME.part of an earlier try, if the server's file is still the same
+    /// Resume from NAME.part of an earlier attempt, if the server's file has not changed
     #[arg(short = 'C', long = "continue", help_heading = "Output")]
     pub(super) resume: bool,
-    /// Fail unless the content has this SHA-256; once for each URL, in order
+    /// Fail unless the content has this SHA-256 digest; once for each URL, in order
     #[arg(long, value_name = "HEX", help_heading = "Output")]
     pub(super) sha256: Vec<String>,
-    /// Print one JSON object a URL on standard output: times, protocol, which connection each range came by
+    /// Print one JSON object per URL on standard output: times, protocol, the connection of each byte range
     #[arg(long, help_heading = "Output")]
     pub(super) json: bool,
-    /// Say nothing but errors
+    /// Print errors only
     #[arg(short, long, visible_alias = "silent", help_heading = "Output")]
     pub(super) quiet: bool,
-    /// Say what happens: connections, moves; twice: everything
+    /// Print connections and moves; twice: debug output too
     #[arg(short, long, action = ArgAction::Count, help_heading = "Output")]
     pub(super) verbose: u8,
 
-    /// The method; GET, or POST with --data
+    /// Request method [default: GET, with --data POST]
     #[arg(short = 'X', long, value_name = "METHOD", help_heading = "Request")]
     pub(super) request: Option<String>,
-    /// Fetch and print the response's head only
+    /// Send a HEAD request and print the header section of the response
     #[arg(short = 'I', long, help_heading = "Request", conflicts_with_all = ["request", "data"])]
     pub(super) head: bool,
-    /// A header field, "name: value"
+    /// Send this header field, "name: value"
     #[arg(short = 'H', long, value_name = "FIELD", help_heading = "Request")]
     pub(super) header: Vec<String>,
-    /// Send this; @FILE sends a file, @- standard input
+    /// Send this as the request body; @FILE sends a file, @- standard input
     #[arg(short, long, value_name = "DATA", help_heading = "Request")]
     pub(super) data: Option<String>,
 
-    /// Trust the authorities in this PEM file and no others
+    /// Trust only the certificate authorities in this PEM file
     #[arg(long, value_name = "FILE", help_heading = "Connection", conflicts_with = "insecure")]
     pub(super) cacert: Option<PathBuf>,
-    /// Accept every certificate: anybody on the path can read and change everything
+    /// Accept every certificate: anyone on the path can read and change the traffic
     #[arg(short = 'k', long, help_heading = "Connection")]
     pub(super) insecure: bool,
     /// Give up on a URL after this many seconds
@@ -86,23 +86,23 @@ pub(crate) struct GetArgs {
     /// Give up on connecting after this many seconds
     #[arg(long, value_name = "SECONDS", value_parser = parse_seconds, default_value = "10", help_heading = "Connection")]
     pub(super) connect_timeout: Duration,
-    /// Try again this often after an error that may pass, going on where the last try ended
+    /// Retry this many times after a transient error, and resume where the last attempt ended
     #[arg(long, value_name = "N", default_value_t = 0, help_heading = "Connection")]
     pub(super) retry: u32,
-    /// URLs at once
+    /// Number of URLs to fetch at once
     #[arg(long, value_name = "N", default_value_t = 32, value_parser = clap::value_parser!(u16).range(1..), help_heading = "Connection")]
     pub(super) parallel: u16,
-    /// For http:// URLs: HTTP/2 without asking
+    /// Use HTTP/2 with prior knowledge for http:// URLs
     #[arg(long, help_heading = "Connection")]
     pub(super) http2_prior_knowledge: bool,
 
-    /// Plain HTTP/2: no stream moves
+    /// Use plain HTTP/2: streams do not move
     #[arg(long, help_heading = "Migration")]
     pub(super) no_migrate: bool,
-    /// Connections to keep ready for moves
+    /// Number of spare connections to keep ready for moves
     #[arg(long, value_name = "N", default_value_t = 1, help_heading = "Migration")]
     pub(super) spares: usize,
-    /// Let streams move on cleartext too, if the server does (--trust-cleartext there)
+    /// Let streams move over cleartext connections too; the server needs --trust-cleartext as well
     #[arg(long, help_heading = "Migration", requires = "http2_prior_knowledge")]
     pub(super) trust_cleartext: bool,
     /// For tests: move each stream at these offsets

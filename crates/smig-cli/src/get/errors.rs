@@ -42,8 +42,7 @@ pub(super) fn request(error: &smig::Error) -> Failed {
     } else if let Some(fault) = error.tls_fault() {
         let exit = if fault.is_certificate() { Exit::Certificate } else { Exit::Tls };
         // The library's advice is for programs; this hint names flags.
-        let hint =
-            "--cacert FILE names it, or the authority that signed it; --insecure accepts it unseen";
+        let hint = "trust it, or the authority that signed it, with --cacert FILE; --insecure skips the check";
         let own = text.strip_suffix(fault.advice()).filter(|_| fault.is_untrusted());
         (exit, own.map_or_else(|| text.clone(), |text| format!("{text}{hint}")))
     } else if error.is_connect() {
@@ -53,8 +52,8 @@ pub(super) fn request(error: &smig::Error) -> Failed {
     } else if error.code().is_some() && !error.is_transport() {
         (Exit::Http2, text)
     } else if text.contains("invalid HTTP version parsed") {
-        let hint = "if the server speaks TLS there, the URL begins with https://";
-        (Exit::Receive, format!("the server does not speak HTTP/1.1 in cleartext; {hint}"))
+        let hint = "use https:// if the server expects TLS";
+        (Exit::Receive, format!("the server did not answer in cleartext HTTP/1.1; {hint}"))
     } else {
         (Exit::Receive, text)
     };
@@ -78,7 +77,7 @@ pub(super) fn status(status: StatusCode, headers: &http::HeaderMap) -> Failed {
     let header = |name| headers.get(name).and_then(|value: &http::HeaderValue| value.to_str().ok());
     let mut message = format!("the server answered {status}");
     if let Some(place) = header(http::header::LOCATION).filter(|_| status.is_redirection()) {
-        message = format!("{message}: it is at {place}; fetch that");
+        message = format!("{message}; fetch {place} instead");
     }
     let again = match status.as_u16() {
         408 | 429 | 500 | 502 | 503 | 504 => match header(http::header::RETRY_AFTER) {

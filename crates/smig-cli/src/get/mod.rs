@@ -113,9 +113,9 @@ fn orders(args: &GetArgs, jobs: &[Job], screen: &Arc<Screen>) -> Result<Orders> 
         .map_err(|error| Failure::new(Exit::Usage, format!("{error:#}")))?;
     let upload = Upload::parse(args.data.as_deref());
     let method = match (&args.request, args.head) {
-        (Some(method), _) => method
-            .parse()
-            .map_err(|_| Failure::new(Exit::Usage, format!("--request {method:?} is no method")))?,
+        (Some(method), _) => method.parse().map_err(|_| {
+            Failure::new(Exit::Usage, format!("--request {method:?}: not an HTTP method"))
+        })?,
         (None, true) => Method::HEAD,
         (None, false) if upload == Upload::Nothing => Method::GET,
         (None, false) => Method::POST,
@@ -139,9 +139,9 @@ fn headers(fields: &[String]) -> Result<HeaderMap, Failure> {
         let (name, value) =
             field.split_once(':').ok_or_else(|| bad("no colon; write \"name: value\""))?;
         let name: HeaderName =
-            name.trim().parse().map_err(|_| bad("a name has letters, digits and -"))?;
+            name.trim().parse().map_err(|_| bad("a field name has letters, digits and -"))?;
         let value = HeaderValue::from_str(value.trim())
-            .map_err(|_| bad("the value has characters that no header may have"))?;
+            .map_err(|_| bad("the value has characters that a field value cannot have"))?;
         headers.append(name, value);
     }
     Ok(headers)

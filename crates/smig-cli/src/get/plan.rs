@@ -119,14 +119,14 @@ fn naming(args: &GetArgs) -> Result<Naming, Failure> {
     if let Some(path) = &args.output {
         if args.urls.len() > 1 {
             return Err(usage(
-                "-o names one file and there are several URLs; use --output-dir DIR",
+                "-o names one file, but there are several URLs; use --output-dir DIR",
             ));
         }
         if path.as_os_str() != "-" {
             return Ok(Naming::File(path.clone()));
         }
         if args.json {
-            return Err(usage("--json is printed on standard output: write the body to a file"));
+            return Err(usage("--json prints to standard output; write the body to a file"));
         }
         return Ok(Naming::Stdout);
     }
@@ -150,7 +150,7 @@ fn given(path: &Path) -> Target {
 
 fn from_url(args: &GetArgs, folder: &Path, url: &str, uri: &Uri) -> Result<Target, Failure> {
     let name = name(uri)
-        .ok_or_else(|| usage(format!("{url} ends in no usable file name; give one with -o")))?;
+        .ok_or_else(|| usage(format!("{url} does not end in a file name; give one with -o")))?;
     let path = folder.join(name);
     if args.overwrite {
         return Ok(Target::File { path, existing: Existing::Replace });
@@ -162,7 +162,7 @@ fn from_url(args: &GetArgs, folder: &Path, url: &str, uri: &Uri) -> Result<Targe
         return Err(Failure::new(
             Exit::Write,
             format!(
-                "{} is there already; --overwrite replaces it, -o gives another name",
+                "{} already exists; --overwrite replaces it, -o chooses another name",
                 path.display()
             ),
         ));
@@ -198,15 +198,15 @@ fn parse(url: &str) -> Result<Uri, Failure> {
     let authority = uri.authority().ok_or_else(|| bad("no host; write https://host/path"))?;
     if authority.as_str().contains('@') {
         return Err(bad(
-            "a user in the URL is not supported; send -H 'authorization: Basic ...' instead",
+            "a user name in the URL is not supported; use -H 'authorization: Basic ...'",
         ));
     }
     let port = authority.as_str().strip_prefix(authority.host()).unwrap_or_default();
     if !port.is_empty() && authority.port().is_none() {
-        return Err(bad("the port is no number below 65536"));
+        return Err(bad("the port is not a number below 65536"));
     }
     if authority.host().is_empty() || authority.host().contains('%') {
-        return Err(bad("no host name; a name beyond ASCII has to be written in its xn-- form"));
+        return Err(bad("no valid host name; write a non-ASCII name in its xn-- form"));
     }
     Ok(uri)
 }
@@ -214,7 +214,7 @@ fn parse(url: &str) -> Result<Uri, Failure> {
 fn sums(args: &GetArgs) -> Result<Vec<[u8; 32]>, Failure> {
     if !args.sha256.is_empty() && args.sha256.len() != args.urls.len() {
         return Err(usage(format!(
-            "{} times --sha256 for {} URLs; give one for each, in order",
+            "--sha256 given {} times for {} URLs; give it once for each, in order",
             args.sha256.len(),
             args.urls.len()
         )));

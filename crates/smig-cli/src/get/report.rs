@@ -119,14 +119,14 @@ impl Report {
     /// Returns a summary as text.
     pub(super) fn words(&self, name: &str) -> String {
         if self.outcome == Outcome::Skipped {
-            return format!("{name} was there");
+            return format!("{name} already exists");
         }
         let seconds = self.total.as_secs_f64();
         let came = self.length.saturating_sub(self.resumed);
         let rate = if seconds > 0.0 { came as f64 / seconds / 1e6 } else { 0.0 };
         let mut words = format!("{name}: {} bytes in {seconds:.2} s, {rate:.1} MB/s", self.length);
         if self.resumed > 0 {
-            words.push_str(&format!(", {} of them were there", self.resumed));
+            words.push_str(&format!(", resumed after {} bytes", self.resumed));
         }
         match self.moves() {
             0 => {}
@@ -140,7 +140,7 @@ impl Report {
     pub(super) fn details(&self) -> Vec<String> {
         let shown = |range: &Range| {
             let by = range.connection.as_deref().unwrap_or("HTTP/1.1");
-            format!("bytes {} to {} by connection {by}", range.start, range.end)
+            format!("bytes {} to {} over connection {by}", range.start, range.end)
         };
         self.ranges.iter().map(shown).collect()
     }

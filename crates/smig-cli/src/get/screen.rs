@@ -133,15 +133,19 @@ impl Observer for Screen {
                 let open = self.open.fetch_sub(1, Ordering::Relaxed).saturating_sub(1);
                 self.detail(&format!("connection closed, {open} open"));
             }
-            Observed::SessionEstablished => self.detail("the server speaks SMig: streams can move"),
+            Observed::SessionEstablished => {
+                self.detail("the server supports SMig: streams can move");
+            }
             Observed::Joined { .. } => self.detail("a spare connection joined the session"),
             Observed::JoinRefused { .. } => self.detail("the server refused a spare connection"),
             Observed::Moved { from, to, mover, .. } => {
                 let who = match mover {
-                    Mover::Local => "this side",
+                    Mover::Local => "the client",
                     Mover::Peer => "the server",
                 };
-                self.detail(&format!("a stream moved from connection {from} to {to}, by {who}"));
+                self.detail(&format!(
+                    "a stream moved from connection {from} to {to}, initiated by {who}"
+                ));
             }
             Observed::MoveDeclined { .. } => self.detail("a move was declined"),
             Observed::StreamReset { .. } => self.detail("a stream was reset"),

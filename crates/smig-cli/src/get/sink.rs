@@ -71,7 +71,7 @@ impl Sink {
         if path.is_dir() {
             return Err(Failure::new(
                 Exit::Write,
-                format!("{} is a folder; use --output-dir, or name a file", path.display()),
+                format!("{} is a directory; use --output-dir, or name a file", path.display()),
             ));
         }
         if let Some(folder) = path.parent() {
@@ -84,7 +84,7 @@ impl Sink {
         match file.try_lock() {
             Ok(()) => {}
             Err(TryLockError::WouldBlock) => {
-                let why = "another smig get writes it; wait for that, or use -o";
+                let why = "another smig get is writing to it; wait until it ends, or use -o";
                 return Err(Failure::new(Exit::Write, format!("{}: {why}", part.display())));
             }
             // The file system does not support locks.
@@ -160,7 +160,7 @@ impl Sink {
             && wanted != sum
         {
             let mut message =
-                format!("wrong checksum: it is {}, not {}", show(&sum), show(&wanted));
+                format!("wrong checksum: got {}, expected {}", show(&sum), show(&wanted));
             if let Out::Part { part, .. } = &self.out {
                 forget(part).map_err(|error| fail(part, &error))?;
                 message.push_str(&format!("; the content is in {}", part.display()));
@@ -175,7 +175,7 @@ impl Sink {
             Out::Part { part, path, existing, .. } => {
                 name(part, path, *existing).map_err(|error| {
                     let why = format!("{error}; the content is in {}", part.display());
-                    Failure::new(Exit::Write, format!("cannot make {}: {why}", path.display()))
+                    Failure::new(Exit::Write, format!("cannot create {}: {why}", path.display()))
                 })?;
                 forget(part).map_err(|error| fail(part, &error))?;
             }

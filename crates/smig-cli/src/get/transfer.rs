@@ -62,7 +62,7 @@ impl Orders {
     }
 
     fn out_of_time(&self, job: &Job, limit: Duration) -> Failure {
-        let mut message = format!("not done after {} s (--max-time)", limit.as_secs_f64());
+        let mut message = format!("timed out after {} s (--max-time)", limit.as_secs_f64());
         if let Target::File { path, .. } = &job.target {
             message.push_str(&format!("; {}", what_is_left(&super::part_of(path))));
         }
@@ -96,7 +96,8 @@ impl Orders {
                 return Err(with_hint(failed.failure, sink.written(), left));
             };
             let seconds = wait.as_secs_f64();
-            self.screen.note(&format!("{}: {}; again in {seconds} s", job.url, failed.failure));
+            let why = &failed.failure;
+            self.screen.note(&format!("{}: {why}; retrying in {seconds} s", job.url));
             tokio::time::sleep(wait).await;
             backoff = (backoff * 2).min(MAX_BACKOFF);
             resume = Resume::Yes;
@@ -225,7 +226,7 @@ impl Orders {
             left if status.is_success() => {
                 if left.is_some() {
                     self.screen.note(&format!(
-                        "{}: the server's file is another now; starting again",
+                        "{}: the server's file has changed; starting again",
                         job.url
                     ));
                 }
@@ -248,21 +249,19 @@ enum Place {
 /// Checks that a resumed body covers the rest of the file.
 fn check_range(headers: &HeaderMap, left: &Left) -> Result<(), Failure> {
     let fail = |why: String| {
-        Failure::new(
-            Exit::Range,
-            format!("cannot continue: {why}; without --continue it starts again"),
-        )
+        Failure::new(Exit::Range, format!("cannot resume: {why}; omit --continue to start again"))
     };
     let range = ContentRange::of(headers)
-        .ok_or_else(|| fail("the server's content-range cannot be understood".to_owned()))?;
+        .ok_or_else(|| fail("the Content-Range of the response is invalid".to_owned()))?;
     if range.first != left.length {
-        return Err(fail(format!("the server begins at {}, not at {}", range.first, left.length)));
+        let (first, length) = (range.first, left.length);
+        return Err(fail(format!("the server's range begins at {first}, not at {length}")));
     }
     let total = range.total.or(left.note.total);
     if total.is_some_and(|total| range.last + 1 != total)
         || (left.note.total.is_some() && total != left.note.total)
     {
-        return Err(fail("the server's file has another length now".to_owned()));
+        return Err(fail("the length of the server's file has changed".to_owned()));
     }
     Ok(())
 }
@@ -305,7 +304,7 @@ async fn receive(
         Some(total) if total != sink.written() => Err(errors::partial(
             sink.written(),
             Some(total),
-            "the server sent another length than it had said",
+            "the length differs from Content-Length",
         )),
         _ => Ok(()),
     }
@@ -335,9 +334,9 @@ pub(super) fn name(job: &Job) -> String {
 
 fn what_is_left(part: &Path) -> String {
     if Note::place(part).exists() {
-        format!("what came is in {}; --continue goes on with it", part.display())
+        format!("the partial file is {}; --continue resumes it", part.display())
     } else {
-        format!("what came is in {}", part.display())
+        format!("the partial file is {}", part.display())
     }
 }
 

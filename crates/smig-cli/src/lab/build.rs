@@ -10,10 +10,10 @@ use smig_lab::campaign::{Build, Builds};
 /// and the working directory's commit at run time may differ from the program's.
 const COMMIT: Option<&str> = option_env!("SMIG_COMMIT");
 
-/// Whose results are taken.
+/// Builds whose results are accepted.
 #[derive(Debug, Clone, Copy, Args)]
 pub(super) struct BuildArgs {
-    /// Take also results that do not say which build made them, or of several builds
+    /// Accept results without a recorded build, or of several builds
     #[arg(long)]
     any_build: bool,
 }

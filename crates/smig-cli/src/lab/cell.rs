@@ -21,12 +21,12 @@ use crate::interrupt;
 /// Run one cell of a campaign (started by `smig lab run`)
 #[derive(Debug, Args)]
 pub(crate) struct CellArgs {
-    /// Only try whether hosts and a link can be made here
+    /// Only check whether hosts and a link can be created here
     #[arg(long)]
     check: bool,
 }
 
-/// Become another program that ends with its parent (started by `smig lab cell`)
+/// Run another program that is killed when its parent exits (started by `smig lab cell`)
 #[derive(Debug, Args)]
 pub(crate) struct PeerArgs {
     /// The program and its arguments
@@ -34,7 +34,7 @@ pub(crate) struct PeerArgs {
     command: Vec<OsString>,
 }
 
-/// Keep HyStart on or off until standard input ends (started by `smig lab cell`)
+/// Keep HyStart on or off until standard input is closed (started by `smig lab cell`)
 #[derive(Debug, Args)]
 pub(crate) struct HystartArgs {
     state: HystartState,
@@ -47,7 +47,8 @@ enum HystartState {
 }
 
 pub(super) fn run(args: &CellArgs) -> Result<ExitCode> {
-    set_parent_process_death_signal(Some(Signal::KILL)).context("cannot follow its parent")?;
+    set_parent_process_death_signal(Some(Signal::KILL))
+        .context("cannot set the parent-death signal")?;
     // User namespaces require a single-threaded process.
     let privilege = enter_user_namespace()?;
     if args.check {
@@ -56,11 +57,11 @@ pub(super) fn run(args: &CellArgs) -> Result<ExitCode> {
     }
     crate::trace::start(crate::trace::Level::Errors);
     let mut text = String::new();
-    io::stdin().read_to_string(&mut text).context("cannot read the order")?;
-    let order: CellOrder = serde_json::from_str(&text).context("the order makes no sense")?;
+    io::stdin().read_to_string(&mut text).context("cannot read the cell's order")?;
+    let order: CellOrder = serde_json::from_str(&text).context("the cell's order is invalid")?;
     let result = run_cell(&order, privilege)?;
-    let line = serde_json::to_vec(&result).context("the result cannot be written")?;
-    io::stdout().write_all(&line).context("nobody takes the result")?;
+    let line = serde_json::to_vec(&result).context("cannot serialize the result")?;
+    io::stdout().write_all(&line).context("cannot write the result")?;
     Ok(ExitCode::SUCCESS)
 }
 
@@ -73,8 +74,9 @@ pub(super) fn hystart(args: &HystartArgs) -> Result<ExitCode> {
 }
 
 pub(super) fn peer(args: &PeerArgs) -> Result<ExitCode> {
-    set_parent_process_death_signal(Some(Signal::KILL)).context("cannot follow its parent")?;
-    let (program, arguments) = args.command.split_first().context("which program?")?;
+    set_parent_process_death_signal(Some(Signal::KILL))
+        .context("cannot set the parent-death signal")?;
+    let (program, arguments) = args.command.split_first().context("no program")?;
     // Returns only on failure.
     let error = Command::new(program).args(arguments).exec();
     Err(error).with_context(|| format!("cannot start {}", program.display()))

@@ -16,35 +16,36 @@ use crate::exit::{Exit, Failure};
 use crate::paint;
 use crate::stdout::outln;
 
-/// Measure the emulated links themselves
+/// Check the emulated links against their profiles
 #[derive(Debug, Args)]
 #[command(
-    long_about = "Measure the emulated links themselves, with real packets through the kernel.\n\nEach \
-        profile is told a rate, a delay and perhaps loss. What packets meet is held against that, in \
-        both directions: the rate within 1 %, the delay within 1 ms for half of the packets and 2 ms \
-        for 99 of 100, loss within what chance allows. Where the kernel has a token bucket (tc, TBF) \
-        the same rate is measured through it. Profiles during which the machine was late with its own \
-        threads are marked as disturbed when they miss a bound: measure those again when it is calm.\n\n\
-        Columns: what was told and measured, and how far off; p50 and p99 are what packets took too \
-        long; \"late p99\" is how late the lab's own threads were.",
+    long_about = "Check the emulated links against their profiles, with real packets through the \
+        kernel.\n\nEach profile specifies a rate, a delay and possibly loss. These are measured in both \
+        directions and must match: the rate within 1 %, the delay within 1 ms for half of the packets \
+        and 2 ms for 99 of 100, loss within what chance allows. Where the kernel has a token bucket \
+        (tc, TBF), the same rate is measured through it for comparison. A profile that misses a bound \
+        while the lab's own threads were scheduled late is marked as disturbed; check it again when the \
+        machine is idle.\n\n\
+        Columns: the specified and the measured values, and their difference; p50 and p99 are the excess \
+        delays of packets; \"late p99\" is the lateness of the lab's own threads.",
     after_help = "\
 Examples:
   smig lab check                            all profiles, about seven seconds each
   smig lab check paper-wired fiber --seconds 10
   smig lab check my-link.toml --json        a file with to_client and to_server, or both
 
-Exit codes: 0 all links do what they are told, or were disturbed; 1 one does not, on a calm machine;
-2 a name or a file is wrong."
+Exit codes: 0 all links match their profiles, or were disturbed; 1 a link does not match; 2 usage
+error, or an invalid file."
 )]
 pub(crate) struct CheckArgs {
-    /// Names of profiles (smig lab profiles lists them), or TOML files of links; all profiles if
-    /// none is named
+    /// Names of profiles (smig lab profiles lists them), or TOML files of links [default: all
+    /// profiles]
     #[arg(value_name = "PROFILE")]
     profiles: Vec<String>,
-    /// How long each measurement of a profile takes
+    /// Seconds that each measurement of a profile takes
     #[arg(long, value_name = "N", default_value_t = 2, value_parser = clap::value_parser!(u64).range(1..=600))]
     seconds: u64,
-    /// What all that is random follows from
+    /// Seed of the random number generators
     #[arg(long, value_name = "N", default_value_t = 1)]
     seed: u64,
     /// Print the measurements as JSON lines
@@ -111,9 +112,9 @@ fn conclude(args: &CheckArgs, verdicts: &[Verdict]) -> Result<ExitCode> {
     let (good, disturbed, off) =
         (count(Verdict::Good), count(Verdict::Disturbed), count(Verdict::Off));
     if !args.json {
-        let mut text = format!("{good} of {} links do what they are told", verdicts.len());
+        let mut text = format!("{good} of {} links match their profiles", verdicts.len());
         if disturbed > 0 {
-            text += &format!("; {disturbed} could not be judged: the machine was busy");
+            text += &format!("; {disturbed} were disturbed: the machine was busy");
         }
         if off > 0 {
             text += &format!("; {off} do not");
@@ -144,12 +145,13 @@ pub(super) fn link(name: &str) -> Result<LinkSpec, Failure> {
         let near = smig_settings::nearest(name, known);
         let near = near.map_or_else(String::new, |near| format!(" Did you mean {near}?"));
         return Err(wrong(format!(
-            "there is no profile {name:?}.{near} `smig lab profiles` lists them"
+            "unknown profile {name:?}.{near} `smig lab profiles` lists all profiles"
         )));
     }
     let text = std::fs::read_to_string(path).map_err(|error| wrong(format!("{name}: {error}")))?;
-    let spec: LinkSpec = toml::from_str(&text)
-        .map_err(|error| wrong(format!("{name}: not a link: {}", error.to_string().trim_end())))?;
+    let spec: LinkSpec = toml::from_str(&text).map_err(|error| {
+        wrong(format!("{name}: not a valid link: {}", error.to_string().trim_end()))
+    })?;
     let spec = spec.relative_to(path.parent().unwrap_or_else(|| Path::new(".")));
     spec.check().map_err(|error| wrong(format!("{name}: {error}")))?;
     Ok(spec)

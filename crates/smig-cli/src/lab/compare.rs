@@ -15,17 +15,17 @@ use smig_lab::stats::Bootstrap;
 use crate::exit::{Exit, Failure};
 use crate::stdout::{out, outln};
 
-/// Compare results: medians, 95th percentiles, intervals, effect sizes
+/// Compare results: medians, 95th percentiles, confidence intervals, effect sizes
 #[derive(Debug, Args)]
 #[command(
-    long_about = "Compare results of `smig lab run`.\n\nA side is a folder or file with results, and \
-        after a colon the variants that are wanted of it. Where sides have several settings, like is \
-        compared with like: each setting of B with the same of A. Runs that were disturbed do not \
-        count.\n\nEach metric has its number of values and runs, median and 95th percentile on both \
-        sides, the ratio of the medians with its 95 % interval (a bootstrap that draws whole runs, in pairs \
-        where both sides were measured with the same seeds), Cliff's delta, and the p value of the \
-        Mann-Whitney test over the medians of runs. Intervals and p need five runs a side; the verdict \
-        is the interval's.",
+    long_about = "Compare results of `smig lab run`.\n\nA side is a directory or file with results, \
+        optionally followed by a colon and the variants to select. If the sides have several settings, \
+        each setting of B is compared with the same setting of A. Disturbed runs are ignored.\n\nEach \
+        metric has the number of values and runs, median and 95th percentile of both sides, the ratio \
+        of the medians with its 95 % confidence interval (a bootstrap that resamples whole runs, in \
+        pairs where both sides were measured with the same seeds), Cliff's delta, and the p value of \
+        the Mann-Whitney test over the medians of runs. Intervals and p need five runs per side; the \
+        verdict follows from the interval.",
     after_help = "\
 Examples:
   smig lab compare results/fig4:scheme=NoMig :scheme=MigSW
@@ -34,22 +34,22 @@ Examples:
   smig lab compare a:scheme=NoMig :scheme=MigSW --format markdown >> notes.md"
 )]
 pub(crate) struct CompareArgs {
-    /// What is compared with: FOLDER or FOLDER:axis=name,axis=name
+    /// The baseline: DIR or DIR:axis=name,axis=name
     #[arg(value_name = "A", value_parser = Selector::parse)]
     a: Selector,
-    /// What is compared: the same, or :axis=name for another part of A's folder
+    /// What to compare with it: the same, or :axis=name for other variants in A's directory
     #[arg(value_name = "B", value_parser = Selector::parse)]
     b: Selector,
-    /// Only metrics whose name has this in it; may be given several times
+    /// Only metrics whose name contains this; may be repeated
     #[arg(long, value_name = "TEXT")]
     metric: Vec<String>,
-    /// Everything as JSON, with the samples' summaries
+    /// Print everything as JSON, with summaries of the samples
     #[arg(long, conflicts_with = "format")]
     json: bool,
-    /// The form of the table
+    /// Format of the table
     #[arg(long, value_enum, default_value = "text")]
     format: Format,
-    /// The bootstrap's seed: the same seed gives the same intervals
+    /// Seed of the bootstrap; the same seed gives the same intervals
     #[arg(long, value_name = "NUMBER", default_value = "21273")]
     seed: u64,
 }
@@ -86,7 +86,7 @@ pub(super) fn run(args: &CompareArgs) -> Result<ExitCode> {
 
 fn comparisons(args: &CompareArgs) -> Result<Vec<Comparison>, Failure> {
     let a_path = args.a.path.as_deref().ok_or_else(|| {
-        Failure::new(Exit::Usage, "A needs a folder before its colon; only B may go without")
+        Failure::new(Exit::Usage, "A needs a directory before its colon; only B can omit it")
     })?;
     let a_results = read(a_path)?;
     let b_results = args.b.path.as_deref().map(read).transpose()?;
@@ -115,7 +115,7 @@ fn comparisons(args: &CompareArgs) -> Result<Vec<Comparison>, Failure> {
     if comparisons.is_empty() {
         metrics.sort_unstable();
         metrics.dedup();
-        let text = format!("no such metric on both sides; there are: {}", metrics.join("; "));
+        let text = format!("no such metric on both sides; known metrics: {}", metrics.join("; "));
         return Err(Failure::new(Exit::Usage, text));
     }
     Ok(comparisons)
@@ -145,12 +145,12 @@ fn nothing(args: &CompareArgs, a: &[CellResult], b: &[CellResult]) -> Failure {
             there.sort_unstable();
             there.dedup();
             let text = if there.is_empty() { "no results".to_owned() } else { there.join("; ") };
-            format!("nothing fits {selector}; there are: {text}")
+            format!("nothing matches {selector}; found: {text}")
         })
     };
     let text = side(&args.a, a).or_else(|| side(&args.b, b)).unwrap_or_else(|| {
         "no setting is on both sides; name the variant that differs on each side, such as \
-         FOLDER:scheme=NoMig :scheme=MigSW"
+         DIR:scheme=NoMig :scheme=MigSW"
             .to_owned()
     });
     Failure::new(Exit::Usage, text)
@@ -180,10 +180,10 @@ mod tests {
     fn what_cannot_be_compared_is_named() {
         let folder = tempfile::tempdir().unwrap();
         let empty = folder.path().to_str().unwrap();
-        assert!(refused(&[":scheme=NoMig", empty]).contains("A needs a folder"));
+        assert!(refused(&[":scheme=NoMig", empty]).contains("A needs a directory"));
         assert!(refused(&[empty, ":scheme"]).contains("cannot read results in :scheme"));
         assert!(refused(&[empty, ":a=b,c"]).contains("axis=name"));
         assert!(refused(&["no/such/folder", ":a=b"]).contains("smig lab run"));
-        assert!(refused(&[empty, ":a=b"]).contains("there are: no results"));
+        assert!(refused(&[empty, ":a=b"]).contains("found: no results"));
     }
 }

@@ -38,49 +38,49 @@ const NOT_STARTED: u8 = 127;
 /// Grace period between the signal to end and SIGKILL.
 const GRACE: Duration = Duration::from_secs(5);
 
-/// Try your own programs over an emulated link
+/// Run your own programs over an emulated link
 #[derive(Debug, Args)]
 #[command(
-    long_about = "Try your own programs over an emulated link.\n\nMakes two hosts on this machine with \
-        the link between them, runs COMMAND, and takes everything away again when it ends, with all \
-        that it started. COMMAND itself runs on this machine as usual. What it writes \
-        $SMIG_LAB_SERVER or $SMIG_LAB_CLIENT in front of runs on that host: it is the beginning of a \
-        command line.\n\nEach host has a loopback of its own, the one address below, and no way to \
-        anywhere else.\n\n\
-        \x20 SMIG_LAB_SERVER           runs what follows on the server's host\n\
-        \x20 SMIG_LAB_CLIENT           runs what follows on the client's host\n\
+    long_about = "Run your own programs over an emulated link.\n\nCreates two hosts on this machine \
+        with the link between them, runs COMMAND, and removes everything when it ends, including all \
+        processes that it started. COMMAND itself runs on this machine as usual. To run a program on \
+        one of the hosts, it prefixes the command line with $SMIG_LAB_SERVER or $SMIG_LAB_CLIENT.\n\n\
+        Each host has its own loopback interface, the one address below, and no other network \
+        access.\n\n\
+        \x20 SMIG_LAB_SERVER           prefix to run a command line on the server's host\n\
+        \x20 SMIG_LAB_CLIENT           prefix to run a command line on the client's host\n\
         \x20 SMIG_LAB_SERVER_ADDRESS   the server's address on the link\n\
-        \x20 SMIG_LAB_CLIENT_ADDRESS   the client's",
+        \x20 SMIG_LAB_CLIENT_ADDRESS   the client's address on the link",
     after_help = "\
 Examples:
   smig lab link paper-wired -- ./my-test.sh
   smig lab link lte-like -- sh -c '
       $SMIG_LAB_SERVER python3 -m http.server 8000 & sleep 1
       $SMIG_LAB_CLIENT curl -o /dev/null http://$SMIG_LAB_SERVER_ADDRESS:8000/big'
-  smig lab link my-link.toml --capture packets -- bash        look around by hand
-  smig lab profiles                                           links by name
+  smig lab link my-link.toml --capture packets -- bash        an interactive shell
+  smig lab profiles                                           list the named links
 
-Exit codes: COMMAND's, 128 and the signal's number if one ended it; 124 --time-limit was over; 127 COMMAND
-cannot be started; 2 the command line or the link is wrong; 1 the link cannot be made; 130 stopped by
-Ctrl-C."
+Exit codes: COMMAND's, or 128 plus the number of the signal that ended it; 124 --time-limit expired;
+127 COMMAND cannot be started; 2 usage error, or an invalid link; 1 the link cannot be created; 130
+stopped by Ctrl-C."
 )]
 pub(crate) struct LinkArgs {
-    /// A profile's name (smig lab profiles lists them), or a TOML file of a link
+    /// Name of a profile (smig lab profiles lists them), or TOML file of a link
     #[arg(value_name = "LINK")]
     link: String,
-    /// How long COMMAND may take; then it is told to end, and killed five seconds later
+    /// Time limit of COMMAND; then it gets SIGTERM, and SIGKILL five seconds later
     #[arg(long, value_name = "TIME", value_parser = parse_time, default_value = "1h")]
     time_limit: Duration,
-    /// Congestion control of both hosts [default: cubic]
+    /// Congestion control algorithm of both hosts [default: cubic]
     #[arg(long, value_name = "NAME")]
     congestion_control: Option<String>,
-    /// Write the packets at both ends of the link to pcap files in this folder
+    /// Write the packets at both ends of the link to pcap files in this directory
     #[arg(long, value_name = "DIR")]
     capture: Option<PathBuf>,
-    /// What all that is random on the link follows from
+    /// Seed of the link's random number generators
     #[arg(long, value_name = "N", default_value_t = 1)]
     seed: u64,
-    /// Say nothing of the link at the end
+    /// Do not print the link's statistics at the end
     #[arg(short, long)]
     quiet: bool,
     /// The program and its arguments
@@ -94,7 +94,7 @@ pub(crate) struct BesideArgs {
     /// Descriptor of the server's network namespace, and its address
     #[arg(long, num_args = 2, required = true)]
     server: Vec<String>,
-    /// Of the client's
+    /// The same of the client
     #[arg(long, num_args = 2, required = true)]
     client: Vec<String>,
     /// The program and its arguments
@@ -106,14 +106,15 @@ pub(super) fn run(args: &LinkArgs) -> Result<ExitCode> {
     let link = check::link(&args.link)?;
     // User namespaces require a single-threaded process.
     if enter_user_namespace()? == Privilege::UserNamespace {
-        hand_on_rights().context("cannot hand on the right to enter the hosts")?;
+        hand_on_rights().context("cannot pass on the capability to enter the hosts")?;
     }
     let testbed = start(args, link)?;
     // Copies for the command: the testbed's own descriptors are close-on-exec.
     let server = handed_on(testbed.server().namespace())?;
     let client = handed_on(testbed.client().namespace())?;
     let place = |fd: &OwnedFd, address: Ipv4Addr| [fd.as_raw_fd().to_string(), address.to_string()];
-    let mut command = Command::new(std::env::current_exe().context("where is this program?")?);
+    let mut command =
+        Command::new(std::env::current_exe().context("cannot find this program's own file")?);
     command.args(["lab", "beside", "--server"]).args(place(&server, testbed.server().address()));
     command.arg("--client").args(place(&client, testbed.client().address()));
     command.arg("--").args(&args.command);
@@ -121,7 +122,7 @@ pub(super) fn run(args: &LinkArgs) -> Result<ExitCode> {
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
     let code = runtime.block_on(follow(&mut child, args.time_limit))?;
     drop(child);
-    let reports = testbed.finish().context("cannot write the packets")?;
+    let reports = testbed.finish().context("cannot write the captured packets")?;
     if !args.quiet
         && let Some(report) = reports.first()
     {
@@ -139,7 +140,7 @@ fn start(args: &LinkArgs, link: LinkSpec) -> Result<Testbed> {
     let mut builder = Testbed::builder(link).server(host()).client(host()).seed(args.seed);
     if let Some(folder) = &args.capture {
         let unwritable = |error: io::Error| {
-            let text = format!("--capture: cannot make {}: {error}", folder.display());
+            let text = format!("--capture: cannot create {}: {error}", folder.display());
             Failure::new(Exit::Write, text)
         };
         fs::create_dir_all(folder).map_err(unwritable)?;
@@ -150,7 +151,7 @@ fn start(args: &LinkArgs, link: LinkSpec) -> Result<Testbed> {
 
 /// Duplicates a descriptor without close-on-exec.
 fn handed_on(namespace: std::os::fd::BorrowedFd<'_>) -> Result<OwnedFd> {
-    rustix::io::dup(namespace).context("cannot hand on a host")
+    rustix::io::dup(namespace).context("cannot pass on a host's namespace")
 }
 
 /// Waits for the child, and ends it on a signal or at the time limit.
@@ -224,7 +225,7 @@ pub(super) fn beside(args: &BesideArgs) -> Result<ExitCode> {
     // The process ID in the /proc of the machine, which the command sees.
     let own = fs::read_link("/proc/self").context("cannot read /proc")?;
     let enter = |fd: &str| format!("nsenter --net=/proc/{}/fd/{fd} --", own.display());
-    let (program, arguments) = args.command.split_first().context("which program?")?;
+    let (program, arguments) = args.command.split_first().context("no program")?;
     let mut command = Command::new(program);
     command.args(arguments);
     for (name, place) in [("SERVER", &args.server), ("CLIENT", &args.client)] {
@@ -236,7 +237,7 @@ pub(super) fn beside(args: &BesideArgs) -> Result<ExitCode> {
     // Install the handlers before the command starts, so that no signal is lost.
     let (mut interrupt, mut terminate, mut hangup) = {
         let _inside = runtime.enter();
-        let of = |kind| signal(kind).context("cannot wait for signals");
+        let of = |kind| signal(kind).context("cannot install a signal handler");
         (of(SignalKind::interrupt())?, of(SignalKind::terminate())?, of(SignalKind::hangup())?)
     };
     let child = match command.spawn() {

@@ -24,8 +24,8 @@ use clap::{Args, Subcommand};
 /// Measure over emulated links: scenarios, campaigns, comparisons
 #[derive(Debug, Args)]
 #[command(
-    long_about = "Measure over emulated links, on this machine alone.\n\nA scenario file says what is \
-        measured: the link, the servers, the clients and what they transfer. Servers, clients, TCP \
+    long_about = "Measure over emulated links, all on this machine.\n\nA scenario file describes what \
+        to measure: the link, the servers, the clients and their transfers. Servers, clients, TCP \
         and TLS are real; only the link is emulated. It needs Linux, and root or user namespaces."
 )]
 pub(crate) struct LabArgs {

@@ -10,18 +10,18 @@ use super::check;
 use crate::paint;
 use crate::stdout::{out, outln};
 
-/// List the links that have a name
+/// List the named link profiles
 #[derive(Debug, Args)]
 #[command(
-    long_about = "List the links that have a name, or print one as TOML to begin a link of your own.\n\n\
-        A scenario says `link = \"paper-wired\"`, or has a table [link] with what this prints.",
+    long_about = "List the named link profiles, or print one as TOML to start a link of your own.\n\n\
+        A scenario has either `link = \"paper-wired\"` or a [link] table in the format printed here.",
     after_help = "\
 Examples:
   smig lab profiles
   smig lab profiles lte-like > my-link.toml"
 )]
 pub(crate) struct ProfilesArgs {
-    /// Print this one whole, as TOML
+    /// Print this profile as TOML
     #[arg(value_name = "PROFILE")]
     profile: Option<String>,
     /// Print JSON

@@ -32,45 +32,46 @@ use crate::stdout::{out, outln};
 /// rejected. A run at 10 Mbit/s takes a few hundredths of a processor.
 const JOBS_PER_PROCESSOR: usize = 3;
 
-/// Measure the SMig paper's figures again, with its numbers beside ours
+/// Measure the figures of the SMig paper again, with its numbers beside ours
 #[derive(Debug, Args)]
 #[command(
     args_conflicts_with_subcommands = true,
     subcommand_negates_reqs = true,
-    long_about = "Measure the SMig paper's figures and tables again, and write one report with the \
-        paper's numbers beside ours.\n\nEach figure is a scenario (`smig lab reproduce list`). The full \
-        version has the paper's repetitions (three where the setting is ours) and takes hours; --quick \
-        takes a quarter of an hour on two processors. Results are added to DIR/results.jsonl; what has a result is not run again, so the \
-        same command goes on where it was stopped. DIR/report.html is the report, with figures/*.svg and \
-        tables/*.csv and *.json beside it.",
+    long_about = "Measure the figures and tables of the SMig paper again, and write one report with \
+        the paper's numbers beside ours.\n\nEach figure is a scenario (`smig lab reproduce list`). The \
+        full version has as many repetitions as the paper (three where the setting is ours) and takes \
+        hours; --quick takes a quarter of an hour on two processors. Results are appended to \
+        DIR/results.jsonl; runs that have a result are skipped, so the same command resumes where it \
+        was stopped. DIR/report.html is the report, with figures/*.svg and tables/*.csv and *.json \
+        beside it.",
     after_help = "\
 Examples:
   smig lab reproduce all --quick
   smig lab reproduce figure-4 figure-5 --quick --out small-objects
   smig lab reproduce list
-  smig lab reproduce report reproduction-quick       render again, run nothing
+  smig lab reproduce report reproduction-quick       write the report again, without runs
 
-Exit codes: 0 all runs have results; 1 some have none; 2 the command line is wrong; 130 stopped."
+Exit codes: 0 all runs have results; 1 some have none; 2 usage error; 130 stopped."
 )]
 pub(crate) struct ReproduceArgs {
     #[command(subcommand)]
     command: Option<ReproduceCommand>,
-    /// Figures, or all
+    /// Names of figures, or all
     #[arg(value_name = "NAME", required = true, value_parser = name)]
     names: Vec<String>,
-    /// Less of each figure: minutes instead of hours; the report says what is missing
+    /// Measure less of each figure: minutes instead of hours; the report says what is missing
     #[arg(long)]
     quick: bool,
-    /// The folder for results and report; reproduction or reproduction-quick if not said
+    /// Directory for results and report [default: reproduction, with --quick reproduction-quick]
     #[arg(long, value_name = "DIR")]
     out: Option<PathBuf>,
-    /// Runs at once; three for each processor if not said
+    /// Number of parallel runs [default: three per processor]
     #[arg(long, value_name = "N", value_parser = jobs)]
     jobs: Option<usize>,
-    /// How often each setting is measured, instead of what the figure says
+    /// Number of repetitions of each setting, instead of the figure's own
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..=1000))]
     repetitions: Option<u32>,
-    /// Drop runs that were disturbed each time they were tried, instead of marking them
+    /// Drop runs that were disturbed in every attempt, instead of marking them
     #[arg(long)]
     drop_disturbed: bool,
     /// Print the report as JSON on standard output
@@ -82,11 +83,11 @@ pub(crate) struct ReproduceArgs {
 
 #[derive(Debug, Subcommand)]
 enum ReproduceCommand {
-    /// Say which figures there are, and how long each takes
+    /// List the figures, and how long each takes
     List,
-    /// Write the report of a folder's results again, without running anything
+    /// Write the report of existing results again, without runs
     Report {
-        /// The folder with results
+        /// Directory with results
         dir: PathBuf,
         /// Print the report as JSON on standard output
         #[arg(long)]
@@ -101,7 +102,7 @@ fn name(text: &str) -> Result<String, String> {
         return Ok(text.to_owned());
     }
     let names: Vec<_> = Experiment::all().iter().map(|experiment| experiment.name).collect();
-    Err(format!("there is: all, {SURVEY}, {}", names.join(", ")))
+    Err(format!("known names: all, {SURVEY}, {}", names.join(", ")))
 }
 
 pub(super) fn run(args: &ReproduceArgs) -> Result<ExitCode> {
@@ -109,7 +110,7 @@ pub(super) fn run(args: &ReproduceArgs) -> Result<ExitCode> {
         Some(ReproduceCommand::List) => list(),
         Some(ReproduceCommand::Report { dir, json, build }) => {
             if !dir.is_dir() {
-                let words = format!("{}: there is no such folder", dir.display());
+                let words = format!("{}: not a directory", dir.display());
                 return Err(Failure::new(Exit::Usage, words).into());
             }
             report(dir, *json, build.builds())?;
@@ -146,7 +147,7 @@ fn list() -> Result<ExitCode> {
         );
     }
     outln!("{SURVEY:<12} {:<28} {:>10} {:>10}  Sites with large objects", "", "1 min", "1 min");
-    outln!("\nWith {jobs} runs at once, as is usual on this machine.");
+    outln!("\nTimes are for {jobs} parallel runs, the default on this machine.");
     Ok(ExitCode::SUCCESS)
 }
 
@@ -266,7 +267,7 @@ fn report(folder: &Path, json: bool, builds: Builds) -> Result<()> {
         .map_err(|error| Failure::new(Exit::Failure, format!("{}: {error}", folder.display())))?;
     let survey = read_survey(folder)?;
     if results.is_empty() && survey.is_none() {
-        let words = format!("{}: there are no results", folder.display());
+        let words = format!("{}: no results", folder.display());
         return Err(Failure::new(Exit::Failure, words).into());
     }
     let findings = findings(&results, survey.as_ref());
@@ -282,16 +283,16 @@ fn report(folder: &Path, json: bool, builds: Builds) -> Result<()> {
 
 fn conclude(done: &Summary) -> ExitCode {
     if done.rejected > 0 {
-        eprintln!("{} disturbed runs were repeated or left out", done.rejected);
+        eprintln!("{} disturbed runs were repeated or dropped", done.rejected);
     }
     if done.left > 0 {
-        eprintln!("stopped; {} runs are left: the same command goes on", done.left);
+        eprintln!("stopped; {} runs are left, the same command resumes", done.left);
         return ExitCode::from(INTERRUPTED);
     }
     if done.given_up.is_empty() {
         return ExitCode::SUCCESS;
     }
-    eprintln!("{} runs have no result; the same command tries them again:", done.given_up.len());
+    eprintln!("{} runs have no result; the same command retries them:", done.given_up.len());
     for (id, why) in &done.given_up {
         eprintln!("  {} {id}: {why}", id.campaign);
     }

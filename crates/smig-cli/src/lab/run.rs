@@ -24,15 +24,15 @@ use crate::paint;
 use crate::settings::{self, Settings};
 use crate::stdout::outln;
 
-/// Measure what a scenario file says
+/// Run the measurements of a scenario file
 #[derive(Debug, Args)]
 #[command(
-    long_about = "Measure what a scenario file says: every variant, as often as it wants.\n\nEach run \
-        has hosts, link, servers and clients of its own, in a process of its own. Results are added to \
-        DIR/results.jsonl, a line each. What has a result there is not run again, so a campaign can be \
-        stopped at any time and goes on where it was. Runs that the machine disturbed (packets late, or \
-        dropped outside of the link) do not count and are repeated.\n\nA server that is not installed is \
-        left out, with a note how to install it.",
+    long_about = "Run the measurements of a scenario file: every variant, with all its repetitions.\n\n\
+        Each run has its own hosts, link, servers and clients, in its own process. Results are appended \
+        to DIR/results.jsonl, one line per run. Runs that have a result there are skipped, so a campaign \
+        can be stopped at any time, and the same command resumes it. Runs that the machine disturbed \
+        (packets late, or dropped outside the link) do not count and are repeated.\n\nRuns with a server \
+        that is not installed are left out, with a note on how to install it.",
     after_help = "\
 Examples:
   smig lab run scenarios/smoke.toml
@@ -40,36 +40,36 @@ Examples:
   smig lab run scenarios/paper.toml --out share-3 --shard 3/8     (then: smig lab merge all share-*)
   smig lab run scenarios/paper.toml --show-config --filter scheme=nginx
 
-Exit codes: 0 all runs have results; 1 some have none; 2 the scenario or the command line is wrong;
+Exit codes: 0 all runs have results; 1 some have none; 2 usage error, or an invalid scenario;
 130 stopped."
 )]
 pub(crate) struct RunArgs {
-    /// The scenario
+    /// The scenario file
     file: PathBuf,
-    /// The folder for results; the scenario's name with -results if not said
+    /// Directory for results [default: NAME-results, after the scenario's name]
     #[arg(long, value_name = "DIR")]
     out: Option<PathBuf>,
-    /// Only one share of the runs: its number and how many there are
+    /// Only shard I of N
     #[arg(long, value_name = "I/N", value_parser = Share::parse)]
     shard: Option<Share>,
-    /// Runs at once; more than half of the processors disturb each other
+    /// Number of parallel runs; more than half as many as processors disturb each other
     #[arg(long, value_name = "N", default_value_t = 1, value_parser = jobs)]
     jobs: usize,
-    /// Only these variants; several names of an axis are alternatives
+    /// Only these variants, may be repeated; several names of an axis are alternatives
     #[arg(long, value_name = "AXIS=NAME", action = clap::ArgAction::Append)]
     filter: Vec<String>,
-    /// How often each is measured, instead of what the scenario says
+    /// Number of repetitions of each variant, instead of the scenario's own
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..))]
     repetitions: Option<u32>,
-    /// Keep runs that were disturbed each time; their results say so
+    /// Keep runs that were disturbed in every attempt; their results are marked
     #[arg(long)]
     keep_disturbed: bool,
     #[command(flatten)]
     build: BuildArgs,
-    /// Show what each server would be told, and run nothing
+    /// Print the configuration of each server, without running anything
     #[arg(long)]
     show_config: bool,
-    /// Say at the end what was done, as JSON on standard output
+    /// Print a summary as JSON on standard output at the end
     #[arg(long)]
     json: bool,
 }
@@ -77,7 +77,7 @@ pub(crate) struct RunArgs {
 pub(super) fn jobs(text: &str) -> Result<usize, String> {
     match text.parse() {
         Ok(jobs @ 1..=256) => Ok(jobs),
-        _ => Err("it is 1 to 256".into()),
+        _ => Err("expected 1 to 256".into()),
     }
 }
 
@@ -175,20 +175,20 @@ impl View {
     pub(super) fn new(name: &str, plan: &Plan, jobs: usize) -> Self {
         let total = plan.cells.len() as u64;
         let bar = ProgressBar::new(total);
-        let template = "{bar:24} {pos}/{len}  {elapsed} gone{msg}";
+        let template = "{bar:24} {pos}/{len}  {elapsed} elapsed{msg}";
         if let Ok(style) = ProgressStyle::with_template(template) {
             bar.set_style(style);
         }
         let view = Self { is_drawn: !bar.is_hidden(), bar };
         view.say(&format!("{name}: {} to run, {} done already", total, plan.done));
         for missing in &plan.missing {
-            view.say(&format!("{} {missing}", paint::bad("left out:")));
+            view.say(&format!("{} {missing}", paint::bad("warning:")));
         }
         let expected: Duration =
             plan.cells.iter().map(|cell| campaign::likely_length(&cell.scenario)).sum();
         if total > 0 {
             view.say(&paint::faint(&format!(
-                "about {}; Ctrl-C stops, the same command goes on",
+                "about {}; Ctrl-C stops, the same command resumes",
                 shown(expected / u32::try_from(jobs.max(1)).unwrap_or(u32::MAX))
             )));
             view.bar.enable_steady_tick(Duration::from_secs(1));
@@ -208,12 +208,13 @@ impl View {
     pub(super) fn show(&self, event: &Event<'_>) {
         match event {
             Event::Started { id, attempt } if self.is_drawn => {
-                let again = if *attempt > 1 { format!(", try {attempt}") } else { String::new() };
+                let again =
+                    if *attempt > 1 { format!(", attempt {attempt}") } else { String::new() };
                 self.bar.set_message(format!("  {id}{again}"));
             }
             Event::Started { .. } => {}
             Event::Rejected { id, attempt, why } => {
-                self.say(&format!("disturbed, tried again: {id} (try {attempt}): {why}"));
+                self.say(&format!("disturbed, retrying: {id} (attempt {attempt}): {why}"));
             }
             Event::GivenUp { id, why } => {
                 self.bar.inc(1);
@@ -265,7 +266,7 @@ fn digest(result: &CellResult) -> String {
             part += &format!(" (median of {})", objects.len());
         }
         if right < objects.len() {
-            part += &format!(", {} not right", objects.len() - right);
+            part += &format!(", {} failed", objects.len() - right);
         }
         parts.push(part);
     }
@@ -302,18 +303,15 @@ fn conclude(args: &RunArgs, options: &Options, summary: &Summary) -> Result<Exit
     let out = options.out.display();
     tell(&format!("{} runs have results in {out}", summary.done_before + summary.finished));
     if summary.rejected > 0 {
-        tell(&format!("{} disturbed runs did not count: {out}/rejected.jsonl", summary.rejected));
+        tell(&format!("{} disturbed runs do not count: {out}/rejected.jsonl", summary.rejected));
     }
     if summary.left > 0 {
-        tell(&format!("stopped; {} runs are left: the same command goes on", summary.left));
+        tell(&format!("stopped; {} runs are left, the same command resumes", summary.left));
         return Ok(ExitCode::from(INTERRUPTED));
     }
     if summary.given_up.is_empty() {
         return Ok(ExitCode::SUCCESS);
     }
-    tell(&format!(
-        "{} runs have no result; the same command tries them again",
-        summary.given_up.len()
-    ));
+    tell(&format!("{} runs have no result; the same command retries them", summary.given_up.len()));
     Ok(Exit::Failure.into())
 }

@@ -29,7 +29,7 @@ use crate::settings::{self, Listen, Settings, Wire};
 /// Serve a scenario's files (started by `smig lab run`)
 #[derive(Debug, Args)]
 pub(crate) struct ServerArgs {
-    /// Settings as `smig serve --config` takes them; root and listen must be in it
+    /// Configuration file of `smig serve`; it must set root and listen
     #[arg(long, value_name = "FILE")]
     config: PathBuf,
 }
@@ -68,7 +68,7 @@ fn start(settings: &Settings, files: Files) -> Result<Server> {
             Wire::TrustedCleartext => builder.listen_cleartext(address, ClearTrust::TrustedNetwork),
         };
     }
-    builder.start(WithUploads(files)).context("the scenario's server does not start")
+    builder.start(WithUploads(files)).context("cannot start the scenario's server")
 }
 
 fn usage(message: impl Into<String>) -> anyhow::Error {

@@ -23,13 +23,13 @@ use crate::exit::{Exit, Failure};
 use crate::interrupt::INTERRUPTED;
 use crate::paint;
 
-/// Count the sites that hold large objects, and how large objects are: the paper's Table 1
+/// Count the sites with large objects, and measure object sizes: the paper's Table 1
 #[derive(Debug, Args)]
 #[command(
-    long_about = "Count the sites that hold large objects on their landing page's host, and how large \
-        objects are, beside Table 1 of the paper.\n\nThe objects come from HAR files, from an export of \
-        the HTTP Archive, or from a polite crawl of sites that you name. docs/survey.md says what \
-        counts, and has the query for the HTTP Archive.",
+    long_about = "Count the sites with large objects on the host of their landing page, and measure \
+        object sizes, beside Table 1 of the paper.\n\nThe objects come from HAR files, from an export \
+        of the HTTP Archive, or from a polite crawl of sites that you name. docs/survey.md defines \
+        what is counted, and has the query for the HTTP Archive.",
     after_help = "\
 Examples:
   smig lab survey har visits/*.har
@@ -50,30 +50,30 @@ enum SurveyCommand {
     Results(ResultsArgs),
 }
 
-/// From HAR 1.2 files, as browsers save them
+/// Read HAR 1.2 files, as browsers save them
 #[derive(Debug, Args)]
 #[command(after_help = "\
 Examples:
   smig lab survey har visits/*.har
   smig lab survey har --decoded --json visit.har")]
 struct HarArgs {
-    /// HAR files; each page of each belongs to the site where its first request ended up
+    /// HAR files; each page belongs to the site of its first request, after redirects
     #[arg(required = true, value_name = "FILE")]
     files: Vec<PathBuf>,
-    /// Count content as it is after decompression, not as it was transferred
+    /// Count sizes after decompression, not as transferred
     #[arg(long)]
     decoded: bool,
-    /// Leave damaged files out, and say so
+    /// Skip damaged files with a warning
     #[arg(long)]
     skip_damaged: bool,
     #[command(flatten)]
     output: OutputArgs,
 }
 
-/// From an export of the HTTP Archive: JSON lines or CSV
+/// Read an export of the HTTP Archive: JSON lines or CSV
 #[derive(Debug, Args)]
 #[command(
-    long_about = "From an export of the HTTP Archive: JSON lines or CSV, a row a request, with the \
+    long_about = "Read an export of the HTTP Archive: JSON lines or CSV, one row per request, with the \
         columns root_page or page; url; and size, respBodySize, respSize, summary or payload. \
         docs/survey.md has the query.",
     after_help = "\
@@ -85,61 +85,61 @@ struct ExportArgs {
     /// Exported files; - is standard input
     #[arg(required = true, value_name = "FILE")]
     files: Vec<PathBuf>,
-    /// Leave damaged rows out, and say so
+    /// Skip damaged rows with a warning
     #[arg(long)]
     skip_damaged: bool,
     #[command(flatten)]
     output: OutputArgs,
 }
 
-/// By asking sites, politely
+/// Crawl sites, politely
 #[derive(Debug, Args)]
 #[command(
-    long_about = "By asking sites, politely: one request at a time a host, with a pause after each \
-        answer, never what robots.txt disallows, heads or single octets of all that is not HTML.\n\nEach \
-        URL's outcome is a line of the results file. A crawl that was stopped (Ctrl-C) goes on with the \
-        same command.",
+    long_about = "Crawl sites, politely: one request at a time per host, with a pause after each \
+        response, nothing that robots.txt disallows, and only HEAD requests or single bytes of anything \
+        but HTML.\n\nThe outcome of each URL is a line of the results file. The same command resumes a \
+        crawl that was stopped (Ctrl-C).",
     after_help = "\
 Examples:
   smig lab survey crawl --contact https://example.org/about-us example.com https://example.net/start
   smig lab survey crawl --contact me@example.org --list sites.txt --rate 30/min --out sites.jsonl"
 )]
 struct CrawlArgs {
-    /// Landing pages: URLs, or hosts for https
+    /// Landing pages: URLs, or host names for https
     #[arg(value_name = "URL", required_unless_present = "list")]
     urls: Vec<String>,
-    /// A file with one of them a line; lines that begin with # are skipped
+    /// A file with one landing page per line; lines that begin with # are skipped
     #[arg(long, value_name = "FILE")]
     list: Option<PathBuf>,
-    /// A URL or mail address where the sites' owners learn who asks; it is in the User-Agent
+    /// URL or email address at which site owners can reach you; it is sent in User-Agent
     #[arg(long, value_name = "CONTACT")]
     contact: String,
     /// Levels of a site's object tree; the landing page is the first
     #[arg(long, value_name = "N", default_value_t = Limits::default().levels, value_parser = clap::value_parser!(u8).range(1..=10))]
     levels: u8,
-    /// How often one host is asked at most: N/s, N/min or N/h. Crawl-delay can make that slower
+    /// Maximum request rate per host: N/s, N/min or N/h; Crawl-delay can lower it
     #[arg(long, value_name = "RATE", default_value = "1/s")]
     rate: Rate,
-    /// HTML pages read for links, a site
+    /// Maximum number of HTML pages per site that are read for links
     #[arg(long, value_name = "N", default_value_t = Limits::default().max_pages, value_parser = clap::value_parser!(u32).range(1..))]
     max_pages: u32,
-    /// URLs asked about, a site
+    /// Maximum number of URLs per site that are requested
     #[arg(long, value_name = "N", default_value_t = Limits::default().max_objects, value_parser = clap::value_parser!(u32).range(1..))]
     max_objects: u32,
-    /// Sites at once
+    /// Number of sites to crawl at once
     #[arg(long, value_name = "N", default_value_t = 4, value_parser = clap::value_parser!(u16).range(1..=256))]
     parallel: u16,
-    /// The results file, which a stopped crawl goes on from
+    /// The results file, from which a stopped crawl resumes
     #[arg(long, value_name = "FILE", default_value = "survey.jsonl")]
     out: PathBuf,
-    /// Trust the authorities in this PEM file and no others
+    /// Trust only the certificate authorities in this PEM file
     #[arg(long, value_name = "FILE")]
     cacert: Option<PathBuf>,
     #[command(flatten)]
     output: OutputArgs,
 }
 
-/// From the results files of crawls: several machines' too
+/// Read the results files of crawls, also of several machines
 #[derive(Debug, Args)]
 #[command(after_help = "\
 Example:
@@ -190,7 +190,7 @@ fn har(args: &HarArgs) -> Result<()> {
     bar.finish_and_clear();
     let mut table = Table::new(Source::Har, &tally);
     if damaged > 0 {
-        table.notes.push(format!("{damaged} damaged files were left out."));
+        table.notes.push(format!("{damaged} damaged files were skipped."));
     }
     print(&table, &args.output)
 }
@@ -256,7 +256,7 @@ fn crawl(args: &CrawlArgs) -> Result<ExitCode> {
     let is_stopped = is_stopped.map_err(failure)?;
     self::results(std::slice::from_ref(&args.out), &args.output)?;
     if is_stopped {
-        eprintln!("stopped; the same command goes on from {}", args.out.display());
+        eprintln!("stopped; the same command resumes from {}", args.out.display());
         return Ok(ExitCode::from(INTERRUPTED));
     }
     Ok(ExitCode::SUCCESS)
@@ -292,7 +292,7 @@ struct View {
 
 impl View {
     fn new(sites: u64, done: u64, out: &Path) -> Self {
-        let bar = bar(sites, "{bar:24} {pos}/{len} sites  {elapsed} gone  {msg}");
+        let bar = bar(sites, "{bar:24} {pos}/{len} sites  {elapsed} elapsed  {msg}");
         bar.set_position(done);
         let view = Self { bar };
         let left = sites - done;
@@ -300,7 +300,7 @@ impl View {
             "{left} sites to crawl as {PRODUCT}, {done} done already: {}",
             out.display()
         ));
-        view.say(&paint::faint("Ctrl-C stops, the same command goes on"));
+        view.say(&paint::faint("Ctrl-C stops, the same command resumes"));
         view.bar.enable_steady_tick(Duration::from_secs(1));
         view
     }
@@ -313,7 +313,7 @@ impl View {
         match event {
             CrawlEvent::Visited(visit) => {
                 if let Outcome::Failed { why } = &visit.outcome {
-                    self.say(&format!("{} {}: {why}", paint::bad("no answer:"), visit.url));
+                    self.say(&format!("{} {}: {why}", paint::bad("no response:"), visit.url));
                 }
                 self.bar.set_message(visit.url.to_string());
             }
@@ -335,7 +335,7 @@ fn bar(length: u64, template: &str) -> ProgressBar {
 }
 
 fn tell_damage(bar: &ProgressBar, damage: &Damage) {
-    bar.suspend(|| eprintln!("{} {damage}", paint::bad("left out:")));
+    bar.suspend(|| eprintln!("{} {damage}", paint::bad("skipped:")));
 }
 
 fn open(path: &Path) -> Result<File, Failure> {
@@ -354,7 +354,7 @@ fn failure(error: SurveyError) -> Failure {
 
 fn print(table: &Table, output: &OutputArgs) -> Result<()> {
     let text = if output.json {
-        serde_json::to_string_pretty(table).context("the table is no JSON")? + "\n"
+        serde_json::to_string_pretty(table).context("cannot serialize the table")? + "\n"
     } else if output.csv {
         table.csv()
     } else {

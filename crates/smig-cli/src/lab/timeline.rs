@@ -17,38 +17,38 @@ use crate::exit::{Exit, Failure};
 use crate::stdout::out;
 use smig_settings::value::parse_time;
 
-/// Draw what was sampled of a run: requests, link queue, congestion windows, moves, on one axis
+/// Plot the samples of a run on one time axis: requests, link queue, congestion windows, moves
 #[derive(Debug, Args)]
 #[command(
-    long_about = "Draw what was sampled of a run.\n\nOne picture on one time axis: each request as a \
-        bar in the colour of the connection that brings it, what arrives by which connection, the \
-        queue before the link with every drop, what each connection has sent and still holds, its \
-        congestion window and round trips, and lines where SMig moved a stream. `smig lab run` \
-        writes a timeline for the cells of a scenario that asks for it.",
+    long_about = "Plot the samples of a run.\n\nOne chart on one time axis: each request as a bar in \
+        the colour of the connection that carries it, what arrives over each connection, the queue \
+        of the link with every drop, the unacknowledged and unsent data of each connection, its \
+        congestion window and round-trip times, and lines where SMig moved a stream. `smig lab run` writes a \
+        timeline for each cell if the scenario enables it.",
     after_help = "\
 Examples:
-  smig lab timeline cell.timeline.jsonl                      cell.timeline.html, with closer looks
-  smig lab timeline cell.timeline.jsonl --svg picture.svg    the picture alone
+  smig lab timeline cell.timeline.jsonl                      cell.timeline.html, with close-ups
+  smig lab timeline cell.timeline.jsonl --svg picture.svg    only the chart
   smig lab timeline cell.timeline.jsonl --svg - --from 1.2s --to 1.6s > moment.svg
   smig lab timeline NoMig.timeline.jsonl SMig.timeline.jsonl --svg both.svg"
 )]
 pub(crate) struct TimelineArgs {
-    /// The timeline: JSON lines; several for one picture side by side, with --svg
+    /// The timeline, JSON lines; several are plotted side by side, with --svg
     #[arg(value_name = "FILE", required = true)]
     files: Vec<PathBuf>,
-    /// Write the picture as an SVG file that stands alone; - is standard output
+    /// Write the chart as a standalone SVG file; - is standard output
     #[arg(long, value_name = "FILE")]
     svg: Option<PathBuf>,
-    /// Write a page with the picture, a closer look at each move, and a table; - is standard output
+    /// Write a page with the chart, a close-up of each move, and a table; - is standard output
     #[arg(long, value_name = "FILE")]
     html: Option<PathBuf>,
-    /// The SVG file's time axis begins here
+    /// Start of the SVG file's time axis
     #[arg(long, value_name = "TIME", value_parser = parse_time)]
     from: Option<Duration>,
-    /// The SVG file's time axis ends here
+    /// End of the SVG file's time axis
     #[arg(long, value_name = "TIME", value_parser = parse_time)]
     to: Option<Duration>,
-    /// The SVG file's width in pixels
+    /// Width of the SVG file in pixels
     #[arg(long, value_name = "PIXELS", value_parser = clap::value_parser!(u16).range(300..=4000), default_value = "1000")]
     width: u16,
 }
@@ -79,11 +79,11 @@ fn one(args: &TimelineArgs, timeline: &Timeline, file: &Path) -> Result<(), Fail
 
 fn several(args: &TimelineArgs, timelines: &[Timeline]) -> Result<(), Failure> {
     let Some(path) = args.svg.as_deref().filter(|_| args.html.is_none()) else {
-        let text = "several timelines make one picture: name its file with --svg, without --html";
+        let text = "several timelines make one chart; write it with --svg FILE, without --html";
         return Err(Failure::new(Exit::Usage, text));
     };
     if args.from.or(args.to).is_some() {
-        let text = "--from and --to are for one timeline; several are shown whole";
+        let text = "--from and --to take one timeline only; several are plotted in full";
         return Err(Failure::new(Exit::Usage, text));
     }
     let all: Vec<&Timeline> = timelines.iter().collect();
@@ -110,7 +110,7 @@ fn view(args: &TimelineArgs, timeline: &Timeline) -> Result<View, Failure> {
     let to_us = args.to.map_or(whole.to_us, micros);
     if from_us >= to_us || from_us >= whole.to_us {
         let end = timeline.end_us() as f64 / 1e6;
-        let text = format!("--from and --to leave nothing: the timeline goes from 0s to {end:.3}s");
+        let text = format!("--from and --to select nothing; the timeline is 0s to {end:.3}s");
         return Err(Failure::new(Exit::Usage, text));
     }
     Ok(View { from_us, to_us, ..whole })
@@ -122,7 +122,7 @@ fn write(path: &Path, text: &str) -> Result<(), Failure> {
         return Ok(());
     }
     fs::write(path, text).map_err(|error| {
-        let text = format!("cannot write {}: {error}; does its folder exist?", path.display());
+        let text = format!("cannot write {}: {error}; does its directory exist?", path.display());
         Failure::new(Exit::Write, text)
     })?;
     eprintln!("{}", path.display());
@@ -169,7 +169,7 @@ mod tests {
             ("", &[], "empty"),
             (&format!("{HEAD}\n{MARK}\n"), &["--from", "3s"], "0s to 2.000s"),
             (&format!("{HEAD}\n{MARK}\n"), &["--from", "2s", "--to", "1s"], "--from and --to"),
-            (&format!("{HEAD}\n"), &["--svg", "no/such/folder/x.svg"], "folder exist"),
+            (&format!("{HEAD}\n"), &["--svg", "no/such/folder/x.svg"], "directory exist"),
         ] {
             let (_folder, result) = run_on(content, flags);
             let error = format!("{:#}", result.unwrap_err());

@@ -12,12 +12,13 @@ use smig_lab::link::{LteSpec, OPPORTUNITY_BYTES, Rate, RateStep, Steps, Trace};
 use crate::exit::{Exit, Failure};
 use crate::stdout::{self, out};
 
-/// Make, convert and describe trace files of links that vary
+/// Generate, convert and describe trace files of variable-rate links
 #[derive(Debug, Args)]
 #[command(
-    long_about = "Make, convert and describe trace files of links that vary.\n\nThe format is Mahimahi's: \
-        a line for each 1,500 bytes that the link can carry, with the millisecond at which it can; after \
-        the last line it begins again. A scenario uses a file as rate = { trace = \"FILE\" }.",
+    long_about = "Generate, convert and describe trace files of variable-rate links.\n\nThe format is \
+        Mahimahi's: one line for each 1,500 bytes that the link can carry, with the millisecond at which \
+        it can; after the last line the trace repeats. A scenario uses a file as rate = { trace = \
+        \"FILE\" }.",
     after_help = "\
 Examples:
   smig lab trace lte --seed 7 --seconds 60 > lte-7.trace
@@ -33,50 +34,51 @@ pub(crate) struct TraceArgs {
 
 #[derive(Debug, Subcommand)]
 enum TraceCommand {
-    /// Generate a link that varies as a phone's does; the same seed gives the same link
+    /// Generate a rate that varies as on a mobile link; the same seed gives the same trace
     Lte {
-        /// Any number
+        /// Seed of the random number generator
         #[arg(long, value_name = "N", default_value_t = 1)]
         seed: u64,
-        /// After this time it begins again
+        /// Length of the trace in seconds, after which it repeats
         #[arg(long, value_name = "N", default_value_t = 60, value_parser = clap::value_parser!(u32).range(1..=86_400))]
         seconds: u32,
-        /// The mean rate
+        /// Mean rate
         #[arg(long, value_name = "RATE", default_value = "12 Mbit/s")]
         mean: Rate,
         #[command(flatten)]
         output: Output,
     },
-    /// A rate that does not vary
+    /// Generate a constant rate
     Constant {
-        /// Like "12 Mbit/s"
+        /// The rate, such as "12 Mbit/s"
         rate: Rate,
-        /// After this time it begins again
+        /// Length of the trace in seconds, after which it repeats
         #[arg(long, value_name = "N", default_value_t = 60, value_parser = clap::value_parser!(u32).range(1..=86_400))]
         seconds: u32,
         #[command(flatten)]
         output: Output,
     },
-    /// Convert rates over time: lines of seconds and Mbit/s, each until the next
+    /// Convert from rates over time: lines of seconds and Mbit/s
     FromRates {
-        /// Lines like "0.5,12.4"; the first is at 0, and the last holds as long as the one before it
+        /// File with lines such as "0.5,12.4"; each rate holds until the next line, the first is at 0, and
+        /// the last holds as long as the one before it
         file: PathBuf,
         #[command(flatten)]
         output: Output,
     },
     /// Convert to rates over time: lines of seconds and Mbit/s
     ToRates {
-        /// A trace
+        /// The trace
         file: PathBuf,
-        /// What a line covers
+        /// Milliseconds that each line covers
         #[arg(long, value_name = "N", default_value_t = 1_000, value_parser = clap::value_parser!(u32).range(1..))]
         interval_ms: u32,
         #[command(flatten)]
         output: Output,
     },
-    /// Describe a trace: its length, its mean, and how much it varies
+    /// Describe a trace: its length, its mean rate, and how much it varies
     Show {
-        /// A trace
+        /// The trace
         file: PathBuf,
     },
 }
@@ -147,7 +149,8 @@ fn parse_rates(text: &str) -> Result<(Steps, Duration), String> {
         if line.is_empty() || heading {
             continue;
         }
-        let fault = || format!("line {number}: {line:?} is not seconds and Mbit/s, like 0.5,12.4");
+        let fault =
+            || format!("line {number}: {line:?}: expected seconds,Mbit/s, such as 0.5,12.4");
         let mut fields = line.split([',', ';', ' ', '\t']).filter(|field| !field.is_empty());
         let mut field = || fields.next().and_then(|field| field.parse::<f64>().ok());
         let (at, mbit) = (field().ok_or_else(fault)?, field().ok_or_else(fault)?);
@@ -157,7 +160,7 @@ fn parse_rates(text: &str) -> Result<(Steps, Duration), String> {
         }
         steps.push(RateStep { at, rate: Rate::bits_per_second((mbit * 1e6) as u64) });
     }
-    let last = steps.last().ok_or("no rates in it")?.at;
+    let last = steps.last().ok_or("the file has no rates")?.at;
     let before = steps.iter().rev().nth(1).map_or(Duration::ZERO, |step| step.at);
     let held = last.checked_sub(before).filter(|held| !held.is_zero());
     let length = last + held.unwrap_or(Duration::from_secs(1));
@@ -179,14 +182,14 @@ fn describe(trace: &Trace) -> String {
     seconds.sort_by(f64::total_cmp);
     let longest = trace.millis().windows(2).map(|pair| pair[1] - pair[0]).max().unwrap_or(0);
     let mut text = format!(
-        "{} opportunities of {OPPORTUNITY_BYTES} bytes in {} s\nmean rate {}\nlongest gap {longest} ms\n",
+        "{} delivery opportunities of {OPPORTUNITY_BYTES} bytes in {} s\nmean rate {}\nlongest gap {longest} ms\n",
         trace.millis().len(),
         trace.length().as_secs_f64(),
         trace.mean(),
     );
     if let (Some(least), Some(most)) = (seconds.first(), seconds.last()) {
         let median = seconds[seconds.len() / 2];
-        text += &format!("in one second {least} to {most} Mbit/s, median {median}\n");
+        text += &format!("per second {least} to {most} Mbit/s, median {median}\n");
     }
     text
 }

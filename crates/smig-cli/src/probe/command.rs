@@ -27,7 +27,7 @@ impl Rest {
 
     fn octet(&mut self, key: &str) -> Result<Option<u8>, String> {
         self.number(key)?
-            .map(|value| u8::try_from(value).map_err(|_| format!("{key}: more than 8 bits")))
+            .map(|value| u8::try_from(value).map_err(|_| format!("{key}: more than 255")))
             .transpose()
     }
 
@@ -100,7 +100,7 @@ pub(super) fn frame(name: &str, words: &[Word]) -> Result<FrameText, String> {
             fill(&mut frame, &mut rest, stream)?;
         }
         None if name == "frame" => {
-            let word = rest.value("type").ok_or("type=... is needed")?;
+            let word = rest.value("type").ok_or("type=... is missing")?;
             frame.kind = kind(&word)?;
             frame.payload = rest.octets()?;
         }
@@ -108,7 +108,7 @@ pub(super) fn frame(name: &str, words: &[Word]) -> Result<FrameText, String> {
     }
     frame.flags = flags.unwrap_or(frame.flags);
     match rest.0.first() {
-        Some(word) => Err(format!("{name} does not understand {:?}", word.shown())),
+        Some(word) => Err(format!("{name}: unexpected {:?}", word.shown())),
         None => Ok(frame),
     }
 }
@@ -117,14 +117,14 @@ fn unknown(name: &str) -> String {
     let mut names: Vec<_> = KINDS.iter().map(|(name, _)| *name).collect();
     names.extend(["frame", "raw", "preface", "sleep", "wait", "expect", "finish", "close"]);
     match smig_settings::nearest(name, names.iter().copied()) {
-        Some(known) => format!("{name:?} is no command; did you mean {known}?"),
-        None => format!("{name:?} is no command; there are {}", names.join(", ")),
+        Some(known) => format!("unknown command {name:?}; did you mean {known}?"),
+        None => format!("unknown command {name:?}; known commands: {}", names.join(", ")),
     }
 }
 
 fn fill(frame: &mut FrameText, rest: &mut Rest, stream: Option<u32>) -> Result<(), String> {
     if stream.is_none() && needs_stream(frame.kind) {
-        return Err("stream=N is needed".to_owned());
+        return Err("stream=N is missing".to_owned());
     }
     match frame.kind {
         DATA => {
@@ -135,7 +135,7 @@ fn fill(frame: &mut FrameText, rest: &mut Rest, stream: Option<u32>) -> Result<(
         HEADERS | CONTINUATION | PUSH_PROMISE => headers(frame, rest)?,
         PRIORITY => frame.payload = dependency(rest)?,
         RST_STREAM => {
-            let value = rest.value("code").ok_or("code=... is needed")?;
+            let value = rest.value("code").ok_or("code=... is missing")?;
             frame.payload = code(&value)?.to_be_bytes().to_vec();
         }
         SETTINGS => {
@@ -157,14 +157,14 @@ fn fill(frame: &mut FrameText, rest: &mut Rest, stream: Option<u32>) -> Result<(
             frame.payload.extend(rest.text().unwrap_or_default());
         }
         WINDOW_UPDATE => {
-            let by = rest.number("by")?.ok_or("by=N is needed")?;
+            let by = rest.number("by")?.ok_or("by=N is missing")?;
             frame.payload = by.to_be_bytes().to_vec();
         }
         PRIORITY_UPDATE => {
             // The frame is sent on stream 0 (RFC 9218 section 7.1).
             frame.payload = frame.stream.to_be_bytes().to_vec();
             frame.stream = rest.number("on")?.unwrap_or(0);
-            frame.payload.extend(rest.text().ok_or("a value is needed, such as \"u=1, i\"")?);
+            frame.payload.extend(rest.text().ok_or("the value is missing, such as \"u=1, i\"")?);
         }
         MIGRATE => migrate(frame, rest)?,
         JOIN => join(frame, rest)?,
@@ -205,7 +205,7 @@ fn headers(frame: &mut FrameText, rest: &mut Rest) -> Result<(), String> {
     }
     let mut payload = Vec::new();
     if frame.kind == PUSH_PROMISE {
-        payload.extend(rest.number("promised")?.ok_or("promised=N is needed")?.to_be_bytes());
+        payload.extend(rest.number("promised")?.ok_or("promised=N is missing")?.to_be_bytes());
     }
     if frame.kind == HEADERS && rest.flag("priority", PRIORITY_FLAG) != 0 {
         frame.flags |= PRIORITY_FLAG;
@@ -218,7 +218,7 @@ fn headers(frame: &mut FrameText, rest: &mut Rest) -> Result<(), String> {
     }
     frame.payload = payload;
     if let Some(padding) = padding {
-        let pad = u8::try_from(number(&padding)?).map_err(|_| "pad: more than 8 bits")?;
+        let pad = u8::try_from(number(&padding)?).map_err(|_| "pad: more than 255")?;
         frame.flags |= PADDED;
         frame.payload.insert(0, pad);
         frame.payload.extend(vec![0; usize::from(pad)]);
@@ -243,7 +243,7 @@ fn settings(rest: &mut Rest) -> Result<Vec<u8>, String> {
             Some((_, id)) => *id,
             None => number(&name).ok().and_then(|id| u16::try_from(id).ok()).ok_or_else(|| {
                 let names: Vec<_> = SETTINGS_NAMES.iter().map(|(name, _)| *name).collect();
-                format!("{shown:?} is no setting; known are {}, and numbers", names.join(", "))
+                format!("unknown setting {shown:?}; use a number or {}", names.join(", "))
             })?,
         };
         payload.extend(id.to_be_bytes());
@@ -256,7 +256,7 @@ fn migrate(frame: &mut FrameText, rest: &mut Rest) -> Result<(), String> {
     frame.flags = rest.flag("ack", SMIG_ACK) | rest.flag("end", END_STREAM);
     let cid = rest.hex("cid")?.unwrap_or_else(|| vec![0; 12]);
     if cid.len() != 12 {
-        return Err(format!("cid: 12 octets in hexadecimal are needed, not {}", cid.len()));
+        return Err(format!("cid: expected 12 bytes in hexadecimal, got {}", cid.len()));
     }
     frame.payload = cid;
     frame.payload.extend(rest.number("to")?.unwrap_or(0).to_be_bytes());
@@ -325,13 +325,13 @@ mod tests {
     #[test]
     fn what_is_wrong_is_named() {
         let error = |line: &str| of(line).unwrap_err();
-        assert_eq!(error("data \"x\""), "stream=N is needed");
-        assert_eq!(error("rst stream=1"), "code=... is needed");
-        assert_eq!(error("ping stream=x"), "stream: \"x\" is no number between 0 and 4294967295");
-        assert_eq!(error("data stream=1 wat"), "data does not understand \"wat\"");
-        assert_eq!(error("header stream=1"), "\"header\" is no command; did you mean headers?");
-        assert!(error("settings bogus=1").starts_with("\"bogus\" is no setting"));
-        assert!(error("rst stream=1 code=OOPS").starts_with("\"OOPS\" is no error code"));
-        assert!(error("migrate stream=1 cid=00").starts_with("cid: 12 octets"));
+        assert_eq!(error("data \"x\""), "stream=N is missing");
+        assert_eq!(error("rst stream=1"), "code=... is missing");
+        assert_eq!(error("ping stream=x"), "stream: \"x\" is not a number from 0 to 4294967295");
+        assert_eq!(error("data stream=1 wat"), "data: unexpected \"wat\"");
+        assert_eq!(error("header stream=1"), "unknown command \"header\"; did you mean headers?");
+        assert!(error("settings bogus=1").starts_with("unknown setting \"bogus\""));
+        assert!(error("rst stream=1 code=OOPS").starts_with("unknown error code \"OOPS\""));
+        assert!(error("migrate stream=1 cid=00").starts_with("cid: expected 12 bytes"));
     }
 }

@@ -111,7 +111,7 @@ impl Frame {
                 }
             }
             Some(Err(why)) => {
-                let _ = write!(line, " (the header block cannot be decoded: {why})");
+                let _ = write!(line, " (cannot decode the field block: {why})");
             }
         }
         line

@@ -27,37 +27,38 @@ use wire::{FrameText, PREFACE, SETTINGS};
 /// Default script.
 const HELLO: &str = "settings\nwait settings\nping \"smigping\"\nwait ping ack";
 
-/// Send frames by script, legal or not, and print what comes back
+/// Send the HTTP/2 frames of a script, valid or not, and print the frames that come back
 #[derive(Debug, Args)]
 #[expect(clippy::struct_excessive_bools, reason = "each is a flag of the command line")]
 #[command(
-    long_about = "Send frames by script, legal or not, and print what comes back, a line a frame.\n\
-        \nCertificates are not checked. Without a script it says hello: SETTINGS and a PING.",
-    after_help = "--help has the commands of a script and examples.",
+    long_about = "Send the HTTP/2 frames of a script, valid or not, and print the frames that come \
+        back, one per line.\n\nCertificates are not checked. Without a script, it sends SETTINGS and \
+        a PING.",
+    after_help = "--help describes the script commands and has examples.",
     after_long_help = "\
-Script: one command a line, # begins a comment, \"text\" may hold \\n \\r \\t \\0 \\\" \\\\ \\xHH.
-The preface goes first, and SETTINGS unless the script begins with them; SETTINGS and PING are
-answered. --raw does none of that.
+Script: one command per line; # begins a comment; \"text\" may contain \\n \\r \\t \\0 \\\" \\\\ \\xHH.
+The connection preface and SETTINGS are sent first, unless the script begins with them. SETTINGS
+and PING are acknowledged. --raw disables both.
 
   settings [ack] [NAME=N | 0xID=N]...     headers stream=N [end] [open] [pad=N] NAME=VALUE...
   data stream=N [end] [pad=N] \"text\"      headers stream=N [end] block=HEX      (own HPACK)
   data stream=N size=N | hex=HEX          headers stream=N priority dep=N weight=N ...
   rst stream=N code=CANCEL|0x8            continuation stream=N [open] NAME=VALUE...
-  ping [ack] [\"8 octets\"]                 push_promise stream=N promised=N NAME=VALUE...
+  ping [ack] [\"8 bytes\"]                  push_promise stream=N promised=N NAME=VALUE...
   window [stream=N] by=N                  priority stream=N dep=N weight=N [exclusive]
   goaway [last=N] [code=..] [\"debug\"]     priority_update stream=N \"u=1, i\"
   migrate stream=N [ack] [end] cid=HEX to=N
   join [ack] nonce=HEX mac=HEX            join refused=N
   frame type=T [flags=0xFF] [stream=N] [HEX or \"text\"]...
   raw HEX or \"text\"...                    preface
-Each frame takes flags=0xFF and length=N, which go before what is right.
-+NAME=VALUE is a field whose name is a word of the command, such as +stream=1.
+Each frame takes flags=0xFF and length=N, which override the correct values.
++NAME=VALUE is a field whose name is a keyword of the command, such as +stream=1.
 
-  wait TYPE [stream=N] [end] [ack] [code=..] [NAME=VALUE] [\"text\"]   read until it comes
-  expect ...                              the same, and it has to be the next frame
-  wait end, expect end                    the peer ends the connection
-  expect silence 200ms                    nothing comes
-  sleep 100ms        finish (send no more)        close
+  wait TYPE [stream=N] [end] [ack] [code=..] [NAME=VALUE] [\"text\"]   read until it arrives
+  expect ...                              the same, but it must be the next frame
+  wait end, expect end                    the peer closes the connection
+  expect silence 200ms                    nothing arrives
+  sleep 100ms        finish (close the sending side)        close
 
 Examples:
   smig probe localhost:8443
@@ -66,28 +67,28 @@ Examples:
   smig probe --json localhost:8443 script.txt
   smig probe --listen 127.0.0.1:9000 -e 'wait headers' -e 'goaway last=0'      a server for one client
 
-Exit codes: 0 the script ran; 1 an expectation was not met; 2 the script or usage is wrong;
-7 no connection; 28 no connection in time; 35 TLS failed; 56 the peer was gone"
+Exit codes: 0 success; 1 an expectation was not met; 2 script or usage error; 7 cannot connect;
+28 timeout while connecting; 35 TLS error; 56 the peer had closed the connection"
 )]
 pub(crate) struct ProbeArgs {
-    /// HOST:PORT of a server; with --listen, of this side
+    /// HOST:PORT of a server; with --listen, the address to listen on
     #[arg(value_name = "ADDR")]
     target: String,
-    /// The script's file; - is standard input
+    /// Read the script from this file; - is standard input
     script: Option<String>,
-    /// A line of the script; several are possible
+    /// A line of the script, may be repeated
     #[arg(short = 'e', long = "line", value_name = "LINE", conflicts_with = "script")]
     lines: Vec<String>,
-    /// Wait for one client at ADDR and probe that
+    /// Listen on ADDR for one client and probe it
     #[arg(long)]
     listen: bool,
-    /// No TLS
+    /// Disable TLS
     #[arg(long)]
     cleartext: bool,
-    /// Send what the script says and nothing else: no preface, no answers
+    /// Send only the frames of the script: no preface, no acknowledgements
     #[arg(long)]
     raw: bool,
-    /// One JSON object a line
+    /// Print one JSON object per line
     #[arg(long)]
     json: bool,
     #[command(flatten)]
@@ -96,10 +97,10 @@ pub(crate) struct ProbeArgs {
 
 #[derive(Debug, Args)]
 struct Limits {
-    /// How long wait and expect wait, and connecting takes
+    /// Timeout of connecting, wait and expect
     #[arg(long, value_name = "TIME", default_value = "5s", value_parser = parse_time)]
     timeout: Duration,
-    /// How long nothing has to come at the end before it is over
+    /// After the script, exit when nothing has arrived for this long
     #[arg(long, value_name = "TIME", default_value = "500ms", value_parser = parse_time)]
     linger: Duration,
 }

@@ -84,7 +84,7 @@ impl Peer {
         limit: Duration,
     ) -> Result<Self, Failure> {
         let late =
-            |_| Failure::new(Exit::Timeout, format!("{target}: no connection within {limit:?}"));
+            |_| Failure::new(Exit::Timeout, format!("{target}: not connected within {limit:?}"));
         let connecting = tokio::time::timeout(limit, TcpStream::connect(target));
         let tcp =
             connecting.await.map_err(late)?.map_err(|error| connect_failed(target, &error))?;
@@ -105,7 +105,7 @@ impl Peer {
             .map_err(|error| Failure::new(Exit::Tls, format!("TLS: {error}")))?;
         let shaking = TlsConnector::from(Arc::new(config)).connect(name, tcp);
         let tls = tokio::time::timeout(limit, shaking).await.map_err(late)?.map_err(|error| {
-            let hint = "--cleartext speaks without TLS";
+            let hint = "--cleartext disables TLS";
             Failure::new(Exit::Tls, format!("TLS with {target} failed: {error}; {hint}"))
         })?;
         let about = format!("connected to {target}, {}", agreed(tls.get_ref().1));
@@ -185,7 +185,7 @@ impl Peer {
     /// Describes an incomplete frame left in the buffer at the end of the connection.
     fn cut_short(&self) -> Option<String> {
         (!self.buffer.is_empty())
-            .then(|| format!("{} bytes of an unfinished frame", self.buffer.len()))
+            .then(|| format!("{} bytes of an incomplete frame", self.buffer.len()))
     }
 
     fn strip_preface(&mut self) -> Result<(), Failure> {
@@ -198,7 +198,7 @@ impl Peer {
                 String::from_utf8_lossy(self.buffer.get(..seen).unwrap_or_default()).into_owned();
             return Err(Failure::new(
                 Exit::Failure,
-                format!("the client does not begin with HTTP/2's preface but with {start:?}"),
+                format!("the client sent no HTTP/2 connection preface but {start:?}"),
             ));
         }
         if seen == wire::PREFACE.len() {

@@ -83,7 +83,10 @@ impl Play {
                 let value = json!({ "line": step.line, "sent": step.text, "octets": hex(octets) });
                 self.note(">", &step.text, value)?;
                 self.peer.send(octets).await.map_err(|error| {
-                    let why = format!("line {}: cannot send: {error}; the peer is gone", step.line);
+                    let line = step.line;
+                    let why = format!(
+                        "line {line}: cannot send: {error}; the peer closed the connection"
+                    );
                     Failure::new(Exit::Receive, why)
                 })
             }
@@ -122,11 +125,11 @@ impl Play {
                 (Came::Frame(_), _) => {}
                 (Came::End(_), Wanted::End) => return Ok(()),
                 (Came::End(_), _) => {
-                    return Err(unmet(step, "the peer ended the connection before"));
+                    return Err(unmet(step, "the peer closed the connection first"));
                 }
                 (Came::Silence, _) => {
                     let patience = self.rules.patience;
-                    return Err(unmet(step, &format!("it did not come within {patience:?}")));
+                    return Err(unmet(step, &format!("it did not arrive within {patience:?}")));
                 }
             }
         }
@@ -140,9 +143,9 @@ impl Play {
         match (self.next(Instant::now() + patience).await?, wanted) {
             (Came::Frame(frame), Wanted::Frame(pattern)) if frame.matches(pattern) => Ok(()),
             (Came::Silence, Wanted::Silence(_)) | (Came::End(_), Wanted::End) => Ok(()),
-            (Came::Frame(frame), _) => Err(unmet(step, &format!("{} came", frame.line()))),
-            (Came::End(_), _) => Err(unmet(step, "the peer ended the connection")),
-            (Came::Silence, _) => Err(unmet(step, &format!("nothing came within {patience:?}"))),
+            (Came::Frame(frame), _) => Err(unmet(step, &format!("got {}", frame.line()))),
+            (Came::End(_), _) => Err(unmet(step, "the peer closed the connection")),
+            (Came::Silence, _) => Err(unmet(step, &format!("nothing arrived within {patience:?}"))),
         }
     }
 

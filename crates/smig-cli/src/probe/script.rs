@@ -93,13 +93,13 @@ fn action(command: &Word, rest: &[Word]) -> Result<Action, String> {
 }
 
 fn time(rest: &[Word]) -> Result<Duration, String> {
-    let [word] = rest else { return Err("one time is needed, such as 100ms".to_owned()) };
+    let [word] = rest else { return Err("expected a time, such as 100ms".to_owned()) };
     parse_time(&word.shown())
 }
 
 fn wanted(rest: &[Word]) -> Result<Wanted, String> {
     let Some((what, rest)) = rest.split_first() else {
-        return Err("for what? A frame type, any, end, or silence TIME".to_owned());
+        return Err("expected a frame type, any, end, or silence TIME".to_owned());
     };
     if what.is("end") || what.is("close") {
         return Ok(Wanted::End);
@@ -116,7 +116,8 @@ fn wanted(rest: &[Word]) -> Result<Wanted, String> {
             Some((b"stream", value)) => pattern.stream = Some(number(value)?),
             Some((b"code", value)) => pattern.code = Some(code(value)?),
             Some((b"flags", value)) => {
-                pattern.flags |= u8::try_from(number(value)?).map_err(|_| "flags are 8 bits")?;
+                pattern.flags |=
+                    u8::try_from(number(value)?).map_err(|_| "flags: more than 255")?;
             }
             Some((name, value)) => pattern.fields.push((name.to_vec(), value.to_vec())),
             None if word.is("end") => pattern.flags |= wire::END_STREAM,
@@ -142,7 +143,7 @@ pub(super) fn kind(word: &[u8]) -> Result<u8, String> {
     let number = number(word).ok().and_then(|number| u8::try_from(number).ok());
     number.ok_or_else(|| {
         let names: Vec<_> = KINDS.iter().map(|(name, _)| *name).collect();
-        format!("{name:?} is no frame type; known are {}, and numbers", names.join(", "))
+        format!("unknown frame type {name:?}; use a number or {}", names.join(", "))
     })
 }
 
@@ -151,9 +152,9 @@ pub(super) fn code(value: &[u8]) -> Result<u32, String> {
     let name = String::from_utf8_lossy(value);
     match CODES.iter().find(|(known, _)| known.eq_ignore_ascii_case(&name)) {
         Some((_, code)) => Ok(*code),
-        None => {
-            number(value).map_err(|_| format!("{name:?} is no error code, such as CANCEL or 0x8"))
-        }
+        None => number(value).map_err(|_| {
+            format!("unknown error code {name:?}; use a name such as CANCEL, or a number")
+        }),
     }
 }
 
@@ -165,9 +166,9 @@ mod tests {
     fn faults_name_their_lines() {
         let error = parse("s", "ping\n\nsleep\nbogus\nexpect nothing-known\n").unwrap_err();
         let lines: Vec<_> = error.lines().collect();
-        assert_eq!(lines[0], "s:3: one time is needed, such as 100ms");
-        assert!(lines[1].starts_with("s:4: \"bogus\" is no command"), "{error}");
-        assert!(lines[2].starts_with("s:5: \"nothing-known\" is no frame type"), "{error}");
+        assert_eq!(lines[0], "s:3: expected a time, such as 100ms");
+        assert!(lines[1].starts_with("s:4: unknown command \"bogus\""), "{error}");
+        assert!(lines[2].starts_with("s:5: unknown frame type \"nothing-known\""), "{error}");
     }
 
     #[test]

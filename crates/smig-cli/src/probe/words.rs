@@ -72,7 +72,7 @@ fn word(octets: &mut Octets<'_>) -> Result<Word, String> {
 fn quoted(octets: &mut Octets<'_>, text: &mut Vec<u8>) -> Result<(), String> {
     loop {
         match octets.next() {
-            None => return Err("a quote is not closed".to_owned()),
+            None => return Err("unterminated quote".to_owned()),
             Some(b'"') => return Ok(()),
             Some(b'\\') => text.push(escaped(octets)?),
             Some(octet) => text.push(octet),
@@ -90,9 +90,10 @@ fn escaped(octets: &mut Octets<'_>) -> Result<u8, String> {
         Some(b'x') => {
             let digits: Vec<u8> = octets.by_ref().take(2).collect();
             let digits = String::from_utf8_lossy(&digits).into_owned();
-            u8::from_str_radix(&digits, 16).map_err(|_| format!("\\x{digits} is no octet"))
+            u8::from_str_radix(&digits, 16)
+                .map_err(|_| format!("\\x{digits}: expected two hexadecimal digits"))
         }
-        _ => Err("after \\ come n, r, t, 0, \\, \" or xHH".to_owned()),
+        _ => Err("invalid escape; expected n, r, t, 0, \\, \" or xHH after \\".to_owned()),
     }
 }
 
@@ -100,7 +101,8 @@ fn escaped(octets: &mut Octets<'_>) -> Result<u8, String> {
 pub(super) fn hex(text: &[u8]) -> Result<Vec<u8>, String> {
     let digits: Vec<u8> =
         text.iter().copied().filter(|octet| !octet.is_ascii_whitespace()).collect();
-    let bad = || format!("{:?} is not octets in hexadecimal", String::from_utf8_lossy(text));
+    let bad =
+        || format!("{:?} is not hexadecimal, two digits per byte", String::from_utf8_lossy(text));
     if !digits.len().is_multiple_of(2) {
         return Err(bad());
     }
@@ -120,7 +122,7 @@ pub(super) fn number(text: &[u8]) -> Result<u32, String> {
         Some(digits) => u32::from_str_radix(digits, 16),
         None => text.parse(),
     };
-    parsed.map_err(|_| format!("{text:?} is no number between 0 and 4294967295"))
+    parsed.map_err(|_| format!("{text:?} is not a number from 0 to 4294967295"))
 }
 
 #[cfg(test)]

@@ -40,16 +40,16 @@ fn try_bind(addr: SocketAddr) -> std::io::Result<()> {
 fn explain(addr: SocketAddr, error: &std::io::Error) -> Failure {
     let hint = match error.kind() {
         ErrorKind::AddrInUse => format!(
-            "another program listens there (ss -ltnp 'sport = :{port}' names it); stop it, or \
-             choose another port with --listen {ip}:PORT (0 takes any free one)",
+            "another program is listening there (ss -ltnp 'sport = :{port}' shows it); stop it, or \
+             choose another port with --listen {ip}:PORT (0 takes any free port)",
             port = addr.port(),
             ip = if addr.is_ipv6() { format!("[{}]", addr.ip()) } else { addr.ip().to_string() },
         ),
         ErrorKind::AddrNotAvailable => {
-            "this machine has no such address; `ip addr` lists those it has".to_owned()
+            "this machine has no such address; `ip addr` lists its addresses".to_owned()
         }
         ErrorKind::PermissionDenied => {
-            "ports below 1024 need root or CAP_NET_BIND_SERVICE; choose a higher one".to_owned()
+            "ports below 1024 need root or CAP_NET_BIND_SERVICE; choose a higher port".to_owned()
         }
         _ => "choose another address with --listen".to_owned(),
     };

@@ -1,4 +1,4 @@
-//! `smig serve`: a folder of files by HTTP/2 and HTTP/1.1.
+//! `smig serve`: a directory of files over HTTP/2 and HTTP/1.1.
 
 mod listen;
 mod logged;
@@ -22,14 +22,15 @@ use crate::settings::{self, Flags, Settings, Wire};
 use crate::stderr;
 use logged::Logged;
 
-/// Serve a folder of files
+/// Serve a directory of files
 #[derive(Debug, Args)]
 #[command(
-    long_about = "Serve a folder of files by HTTP/2 and HTTP/1.1.\n\nClients that speak SMig get \
-        big files moved to a connection of their own while they run, so that small ones are not \
-        delayed; all others get plain HTTP.\n\nWithout --cert and --key a development authority \
-        and a certificate for localhost are made on first use and kept in \
-        $XDG_DATA_HOME/smig (~/.local/share/smig).\n\n-h shows the usual options, --help all.",
+    long_about = "Serve a directory of files over HTTP/2 and HTTP/1.1.\n\nFor clients that support \
+        SMig, large files move to a separate connection while they are being sent, so that small \
+        files are not delayed. Other clients get plain HTTP.\n\nWithout --cert and --key, a \
+        development certificate authority and a certificate for localhost are created on first use \
+        and stored in $XDG_DATA_HOME/smig (~/.local/share/smig).\n\n-h shows common options, \
+        --help all.",
     after_help = "\
 Examples:
   smig serve ./public
@@ -38,22 +39,23 @@ Examples:
   smig serve ./public --listen 127.0.0.1:8080 --cleartext
   smig serve --config smig.toml               (smig config example > smig.toml)
 
-SIGTERM or SIGINT ends it gracefully: running transfers finish; a second signal ends it at once."
+SIGTERM or SIGINT shuts the server down gracefully: running transfers finish. A second signal stops
+it at once."
 )]
 pub(crate) struct ServeArgs {
-    /// The folder
+    /// The directory to serve
     dir: Option<PathBuf>,
-    /// Read settings from this file; flags go before it
+    /// Read settings from this file; flags take precedence
     #[arg(long, value_name = "FILE")]
     config: Option<PathBuf>,
-    /// Say nothing but errors
+    /// Print errors only
     #[arg(short, long)]
     quiet: bool,
     #[command(flatten)]
     flags: Flags,
 }
 
-/// Words for people, on standard error.
+/// Verbosity of the messages on standard error.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Voice {
     Quiet,
@@ -75,10 +77,10 @@ pub(crate) fn run(args: &ServeArgs) -> Result<ExitCode> {
     let settings = settings(args).map_err(|why| Failure::new(Exit::Usage, why))?;
     let open_files = OpenFiles::raise();
     let folder = settings.root.clone().ok_or_else(|| {
-        Failure::new(Exit::Usage, "which folder? Write smig serve DIR, or root in the file")
+        Failure::new(Exit::Usage, "no directory to serve; write smig serve DIR, or set server.root")
     })?;
     let files = open(&folder, &settings)?;
-    // Before threads: signals that come while it starts are not lost.
+    // Installed before other threads start, so that no signal during startup is lost.
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
     let log = AccessLog::new(settings.access_log, None)?;
     let ended = runtime.block_on(async {
@@ -88,7 +90,7 @@ pub(crate) fn run(args: &ServeArgs) -> Result<ExitCode> {
         announce(&server, &settings, &folder, voice);
         signals.drain(server, &log, settings.drain_timeout, voice).await
     });
-    // Whatever still blocks a thread ends with the process.
+    // A thread that still blocks ends with the process.
     runtime.shutdown_background();
     ended
 }
@@ -109,8 +111,8 @@ fn open(folder: &Path, settings: &Settings) -> Result<Files> {
     Files::new(folder, settings.files.clone()).map_err(|error| {
         let hint = match error.kind() {
             std::io::ErrorKind::NotFound => "; does it exist?",
-            std::io::ErrorKind::NotADirectory => "; name a folder, not a file",
-            std::io::ErrorKind::PermissionDenied => "; may this user read it?",
+            std::io::ErrorKind::NotADirectory => "; name a directory, not a file",
+            std::io::ErrorKind::PermissionDenied => "; check its permissions",
             _ => "",
         };
         Failure::new(Exit::Usage, format!("{error}{hint}")).into()
@@ -152,13 +154,13 @@ fn listen(mut builder: ServerBuilder, settings: &Settings, voice: Voice) -> Resu
 fn tls(settings: &Settings, voice: Voice) -> Result<ServerTls> {
     match (&settings.certificate, &settings.key) {
         (Some(certificate), Some(key)) => from_files(certificate, key),
-        (Some(_), None) => Err(usage("--cert needs --key: name the certificate's private key too")),
-        (None, Some(_)) => Err(usage("--key needs --cert: name the key's certificate too")),
+        (Some(_), None) => Err(usage("--cert requires --key, the certificate's private key")),
+        (None, Some(_)) => Err(usage("--key requires --cert, the certificate of the key")),
         (None, None) => {
             let made = dev_cert::obtain(&settings.hosts)?;
             introduce(&made, voice);
             ServerTls::from_pem(&made.certificate, &made.key)
-                .context("the development certificate is damaged; delete its folder")
+                .context("the development certificate is damaged; delete its directory")
         }
     }
 }
@@ -173,7 +175,7 @@ fn from_files(certificate: &Path, key: &Path) -> Result<ServerTls> {
     ServerTls::from_pem(&chain, &secret).map_err(|error| {
         let (certificate, key) = (certificate.display(), key.display());
         let error = error.to_string();
-        // rustls says it in its own words.
+        // Replaces rustls's own wording.
         if error.contains("KeyMismatch") || error.contains("keys may not be consistent") {
             usage(&format!("the key {key} does not belong to the certificate {certificate}"))
         } else {
@@ -190,8 +192,8 @@ fn introduce(made: &DevCert, voice: Voice) {
     let path = made.authority.display();
     match made.freshness {
         Freshness::New => voice.say(&format!(
-            "made a development authority, good for this machine: {path}\n\
-             \x20 `smig get` trusts it for localhost; others must be told: curl --cacert {path}"
+            "created a development certificate authority for this machine: {path}\n\
+             \x20 `smig get` trusts it for localhost; for other clients: curl --cacert {path}"
         )),
         Freshness::Old => voice
             .say(&paint::faint(&format!("development certificate; for clients: --cacert {path}"))),

@@ -21,7 +21,7 @@ pub(crate) struct Signals {
 
 impl Signals {
     pub(crate) fn new() -> Result<Self> {
-        let watch = |kind| signal(kind).context("cannot watch for signals");
+        let watch = |kind| signal(kind).context("cannot install a signal handler");
         Ok(Self {
             terminate: watch(SignalKind::terminate())?,
             interrupt: watch(SignalKind::interrupt())?,
@@ -47,7 +47,7 @@ impl Signals {
     ) -> Result<ExitCode> {
         let (name, _) = self.next().await;
         voice.say(&format!(
-            "{name}: running transfers have {} s to finish; once more ends at once",
+            "{name}: waiting up to {} s for running transfers; a second signal stops at once",
             limit.as_secs()
         ));
         let stats = server.stats();
@@ -62,12 +62,12 @@ impl Signals {
             ended = drained => ended?,
             (name, number) = self.next() => {
                 log.flush(LAST_LINES).await;
-                voice.say(&format!("{name}: ended at once"));
+                voice.say(&format!("{name}: stopped at once"));
                 return Ok(ExitCode::from(128 + number));
             }
         }
         voice.say(&format!(
-            "ended; {} connections, {} streams, {} moves",
+            "stopped after {} connections, {} streams, {} moves",
             stats.connections_opened, stats.streams_opened, stats.moves
         ));
         Ok(ExitCode::SUCCESS)

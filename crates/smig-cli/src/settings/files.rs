@@ -12,7 +12,7 @@ pub(super) const TABLE: &[Setting] = &[
         flag: "index",
         kind: Kind::Text,
         value: "NAME",
-        help: "The file that is served for a folder; empty: none",
+        help: "File to serve for a directory; empty: none",
         show: |s| show_text(s.files.index.as_deref().unwrap_or_default()),
         set: |s, v| {
             s.files.index = Some(last(v).to_owned()).filter(|n| !n.is_empty());
@@ -25,7 +25,7 @@ pub(super) const TABLE: &[Setting] = &[
         "WORD",
         LISTING,
         files.listing,
-        "A page of names for folders without an index: off or on"
+        "Listings of directories without an index file: off or on"
     ),
     word!(
         "files.hidden",
@@ -33,7 +33,7 @@ pub(super) const TABLE: &[Setting] = &[
         "WORD",
         HIDDEN,
         files.hidden,
-        "Names that begin with a dot: refuse or serve"
+        "Names that begin with a dot: refuse or serve them"
     ),
     word!(
         "files.links",
@@ -41,7 +41,7 @@ pub(super) const TABLE: &[Setting] = &[
         "WORD",
         LINKS,
         files.links,
-        "Symbolic links: refuse, inside (those that stay in the folder) or follow"
+        "Symbolic links: refuse, inside (follow those that stay in the directory) or follow"
     ),
     word!(
         "files.precompressed",
@@ -49,14 +49,14 @@ pub(super) const TABLE: &[Setting] = &[
         "WORD",
         PRECOMPRESSED,
         files.precompressed,
-        "Siblings FILE.br, FILE.zst and FILE.gz: serve or ignore"
+        "Precompressed files FILE.br, FILE.zst and FILE.gz: serve or ignore"
     ),
     Setting {
         key: "files.cache_control",
         flag: "cache-control",
         kind: Kind::Text,
         value: "VALUE",
-        help: "The cache-control header of every file; empty: none",
+        help: "Value of the Cache-Control header field of every file; empty: none",
         show: |s| {
             show_text(
                 s.files.cache_control.as_ref().and_then(|v| v.to_str().ok()).unwrap_or_default(),
@@ -71,20 +71,25 @@ pub(super) const TABLE: &[Setting] = &[
         "files.validity",
         "validity",
         files.validity,
-        "A changed file is seen after this time at the latest; 0 looks at every request"
+        "How long a cached path is valid before it is checked again; 0: check at every request"
     ),
-    count!("files.max_entries", "max-entries", files.max_entries, "Paths remembered"),
+    count!("files.max_entries", "max-entries", files.max_entries, "Maximum number of cached paths"),
     count!(
         "files.max_open",
         "max-open-files",
         files.max_open_files,
-        "Files kept open between requests"
+        "Maximum number of files to keep open between requests"
     ),
-    size!("files.memory", "file-memory", files.max_memory, "File contents kept in memory; 0: none"),
+    size!(
+        "files.memory",
+        "file-memory",
+        files.max_memory,
+        "Memory for cached file contents; 0: none"
+    ),
     size!(
         "files.max_in_memory",
         "max-in-memory-file",
         files.max_in_memory_file,
-        "The largest file kept in memory"
+        "Largest file to cache in memory"
     ),
 ];

@@ -22,7 +22,7 @@ type Setting = smig_settings::Setting<Settings>;
 
 static SCHEMA: LazyLock<Schema<Settings>> = LazyLock::new(|| {
     let mut sections = smig_settings::SECTIONS.to_vec();
-    sections.insert(3, ("files", "How the folder is served"));
+    sections.insert(3, ("files", "How files are served"));
     let mut settings = table::TABLE.to_vec();
     settings.extend_from_slice(files::TABLE);
     settings.extend(smig_settings::shared());
@@ -45,7 +45,7 @@ pub(crate) fn load(path: &Path, settings: &mut Settings) -> Result<(), String> {
 /// Returns an example file: every key with its default, each commented out.
 pub(crate) fn example() -> String {
     let head = "# Settings of `smig serve`: smig serve --config FILE; smig config check FILE.\n\
-         # Every key is here with its default; take the # away to change one. Flags of the same\n\
-         # meaning go before the file. Unknown keys are errors.\n";
+         # Every key is listed with its default; remove the # to change one. Command-line flags\n\
+         # take precedence over the file. Unknown keys are errors.\n";
     format!("{head}{}", SCHEMA.example(true)).replace(". Flag: --root", ".")
 }

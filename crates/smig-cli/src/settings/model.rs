@@ -109,5 +109,5 @@ pub(super) fn parse_header(text: &str) -> Result<Option<HeaderValue>, String> {
     }
     HeaderValue::from_str(text)
         .map(Some)
-        .map_err(|_| format!("{text:?} has characters that no header may have"))
+        .map_err(|_| format!("{text:?} has characters that a field value cannot have"))
 }

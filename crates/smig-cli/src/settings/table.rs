@@ -32,7 +32,7 @@ pub(super) const TABLE: &[Setting] = &[
         flag: "root",
         kind: Kind::Text,
         value: "DIR",
-        help: "The folder, if the command line names none",
+        help: "Directory to serve, if the command line names none",
         show: |s| {
             show_text(&s.root.as_ref().map_or_else(|| "./public".into(), |p| p.to_string_lossy()))
         },
@@ -46,7 +46,7 @@ pub(super) const TABLE: &[Setting] = &[
         flag: "listen",
         kind: Kind::List,
         value: "ADDR:PORT",
-        help: "Where to listen; several are possible, port 0 takes any free one, localhost:PORT is both loopback addresses",
+        help: "Address to listen on, may be repeated; port 0: any free port; localhost:PORT: both loopback addresses",
         show: |s| show_listen(&s.listen),
         set: |s, v| {
             s.listen = parse_listen(v)?;
@@ -58,7 +58,7 @@ pub(super) const TABLE: &[Setting] = &[
         flag: "cert",
         kind: Kind::Text,
         value: "FILE",
-        help: "Certificate chain, PEM; without it a development certificate is made",
+        help: "Certificate chain, PEM; without it, a development certificate is created",
         show: |s| {
             show_text(
                 &s.certificate.as_ref().map_or_else(|| "cert.pem".into(), |p| p.to_string_lossy()),
@@ -88,7 +88,7 @@ pub(super) const TABLE: &[Setting] = &[
         flag: "host",
         kind: Kind::List,
         value: "NAME",
-        help: "Further names and addresses for the development certificate, beside localhost, 127.0.0.1 and ::1",
+        help: "Additional names and addresses for the development certificate, besides localhost, 127.0.0.1 and ::1",
         show: |s| show_list(&s.hosts),
         set: |s, v| {
             s.hosts = v.to_vec();
@@ -100,7 +100,7 @@ pub(super) const TABLE: &[Setting] = &[
         flag: "cleartext",
         kind: Kind::Switch,
         value: "BOOL",
-        help: "No TLS: HTTP/1.1, and HTTP/2 with prior knowledge; no stream moves",
+        help: "Disable TLS: HTTP/1.1, and HTTP/2 with prior knowledge; streams do not move",
         show: |s| (s.wire != Wire::Tls).to_string(),
         set: |s, v| switch_wire(s, v, Wire::Cleartext),
     },
@@ -109,7 +109,7 @@ pub(super) const TABLE: &[Setting] = &[
         flag: "trust-cleartext",
         kind: Kind::Switch,
         value: "BOOL",
-        help: "No TLS, and streams move nevertheless: for a lab; it protects against nobody on the path",
+        help: "Disable TLS but move streams: for test networks only, without protection from attackers on the path",
         show: |s| (s.wire == Wire::TrustedCleartext).to_string(),
         set: |s, v| switch_wire(s, v, Wire::TrustedCleartext),
     },
@@ -119,6 +119,6 @@ pub(super) const TABLE: &[Setting] = &[
         "FORMAT",
         ACCESS_LOG,
         access_log,
-        "One line for each request on standard output: off, text, combined or json"
+        "Log each request to standard output: off, text, combined or json"
     ),
 ];

@@ -82,7 +82,7 @@ fn an_unknown_key_is_named_with_its_line_and_the_nearest_one() {
     assert_eq!(faults("\n[polcy]\n"), ["2: unknown section [polcy]; did you mean [policy]?"]);
     assert_eq!(
         faults("listen = 'x'\n"),
-        ["1: listen belongs into a section: write [server] above it"]
+        ["1: listen belongs in a section; write [server] above it"]
     );
 }
 
@@ -91,8 +91,8 @@ fn wrong_types_and_values_are_all_reported_in_order() {
     assert_eq!(
         faults("[policy]\nmax_blocking = 20\nmin_size = 'much'\n[smig]\nmax_connections = 17\n"),
         [
-            "2: policy.max_blocking takes a string with a unit, such as \"500ms\", \"10s\" or \
-             \"2min\", not this integer",
+            "2: policy.max_blocking: invalid type: integer, expected a string with a unit, such as \
+             \"500ms\", \"10s\" or \"2min\"",
             "3: policy.min_size: \"much\" is not a number of bytes, such as 65536 or \"64KiB\"",
             "5: smig.max_connections: 17 is not between 1 and 16",
         ]

@@ -149,7 +149,7 @@ fn a_disturbed_run_is_repeated_and_then_no_result() {
     assert_exit(&output, 1);
     let said = text(&output.stderr);
     assert!(
-        said.contains("disturbed, tried again: scheme=plain #1 (try 1): the link was late"),
+        said.contains("disturbed, retrying: scheme=plain #1 (attempt 1): the link was late"),
         "{said}"
     );
     assert!(said.contains("disturbed each of 2 times"), "{said}");

@@ -71,7 +71,7 @@ fn what_is_wrong_is_refused() {
         (&["--config", &file, via[0], via[1]], 2, "cannot be used with"),
         (&["--via", "http://a"], 2, "https://"),
         (&["--via", "https://a/path"], 2, "without a path"),
-        (&[via[0], via[1], "--listen", "none"], 2, "listens nowhere"),
+        (&[via[0], via[1], "--listen", "none"], 2, "no address to listen on"),
         (&[via[0], via[1], "--forward", "x"], 2, "LOCAL_ADDRESS:PORT=HOST:PORT"),
         (&[via[0], via[1], "--user", "ann"], 2, "--token-file"),
         (&[via[0], via[1], "--token-file", "nowhere"], 26, "nowhere"),

@@ -71,7 +71,7 @@ fn a_forced_move_is_reported_by_both_connections() {
     assert_eq!(sha256(&body), hash);
     line_with(&mut stderr, "a stream moved from connection");
     line_with(&mut stderr, "bytes 0 to ");
-    line_with(&mut stderr, "to 40000000 by connection");
+    line_with(&mut stderr, "to 40000000 over connection");
     assert!(child.wait().unwrap().success());
 }
 
@@ -129,7 +129,10 @@ fn migration_can_be_switched_off_by_either_side() {
         let got = place.get(&server, client_flags, &["file"]);
         assert_exit(&got, 0);
         let words = text(&got.stderr);
-        assert!(words.contains("* connected, 1 open") && !words.contains("speaks SMig"), "{words}");
+        assert!(
+            words.contains("* connected, 1 open") && !words.contains("supports SMig"),
+            "{words}"
+        );
     }
 }
 

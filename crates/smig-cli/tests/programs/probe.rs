@@ -111,12 +111,12 @@ fn scripts_that_are_wrong_or_not_met() {
     assert_exit(&wrong, 2);
     assert_eq!(
         text(&wrong.stderr),
-        "error: script:4: \"pnig\" is no command; did you mean ping?\n"
+        "error: script:4: unknown command \"pnig\"; did you mean ping?\n"
     );
     let unmet = place.run(&["probe", server.address(), "-e", "expect goaway"]);
     assert_exit(&unmet, 1);
     assert!(
-        text(&unmet.stderr).contains("line 1: expect goaway: settings stream=0"),
+        text(&unmet.stderr).contains("line 1: expect goaway: got settings stream=0"),
         "{}",
         text(&unmet.stderr)
     );

@@ -166,10 +166,10 @@ fn servers_that_cannot_start() {
     let taken = running.address();
     let not_there = place.shown("not-there");
     for (args, words) in [
-        (&["serve"][..], &["which folder"][..]),
+        (&["serve"][..], &["smig serve DIR"][..]),
         (&["serve", &not_there], &["not-there", "does it exist"]),
-        (&["serve", "/dev/null"], &["/dev/null", "name a folder"]),
-        (&["serve", &www, "--listen", taken], &[taken, "another program listens there"]),
+        (&["serve", "/dev/null"], &["/dev/null", "name a directory"]),
+        (&["serve", &www, "--listen", taken], &[taken, "another program is listening there"]),
         (&["serve", &www, "--listen", "here"], &["--listen", "127.0.0.1:8443"]),
         (&["serve", &www, "--cert", "x.pem"], &["--key"]),
         (&["serve", &www, "--cert", "/no/cert", "--key", "/no/key"], &["/no/cert"]),

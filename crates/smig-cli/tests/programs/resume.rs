@@ -13,7 +13,7 @@ fn a_body_that_ends_early_is_an_error_and_can_be_continued() {
     let hash = sha256(&content(LENGTH));
     let got = place.run(&["get", H2, "-o", "file", &url]);
     assert_exit(&got, 18);
-    assert!(text(&got.stderr).contains("--continue goes on with it"), "{}", text(&got.stderr));
+    assert!(text(&got.stderr).contains("--continue resumes it"), "{}", text(&got.stderr));
     let part = std::fs::read(place.path("out/file.part")).unwrap();
     assert!(part.len() <= CUT && content(LENGTH).starts_with(&part));
     assert!(!place.path("out/file").exists());

@@ -56,7 +56,7 @@ fn the_environment_names_a_collector_and_the_last_batch_goes_with_sigterm() {
         .env("OTEL_EXPORTER_OTLP_ENDPOINT", &endpoint)
         .env("OTEL_BSP_SCHEDULE_DELAY", "86400000");
     let mut gateway = start(command);
-    line_with(&mut gateway.stderr, &format!("traces go to {endpoint}/v1/traces"));
+    line_with(&mut gateway.stderr, &format!("sending traces to {endpoint}/v1/traces"));
     assert_exit(&place.get(&gateway, &[], &["some/path?secret"]), 0);
     gateway.signal(Signal::TERM);
     let (head, body) = taking.join().unwrap();
@@ -64,7 +64,7 @@ fn the_environment_names_a_collector_and_the_last_batch_goes_with_sigterm() {
     for part in ["service.name", "smig-gateway", "GET /", "/some/path"] {
         assert_holds(&body, part);
     }
-    line_with(&mut gateway.stderr, "ended; ");
+    line_with(&mut gateway.stderr, "stopped after ");
     assert_eq!(gateway.child.wait().unwrap().code(), Some(0));
 }
 
@@ -96,7 +96,7 @@ fn a_collector_that_is_away_is_said_once_and_its_spans_are_counted() {
         assert!(metrics.contains(line), "{metrics}");
     }
     gateway.signal(Signal::TERM);
-    line_with(&mut gateway.stderr, "ended; ");
+    line_with(&mut gateway.stderr, "stopped after ");
     assert_eq!(gateway.child.wait().unwrap().code(), Some(0));
 }
 
@@ -147,7 +147,7 @@ fn what_is_wrong_has_its_line_and_a_change_takes_a_restart() {
     let more = "[[route]]\nstatus = 200\n[telemetry]\nendpoint = 'http://127.0.0.1:1'\n";
     std::fs::write(&file, format!("{gateway}{more}")).unwrap();
     running.signal(Signal::HUP);
-    line_with(&mut running.stderr, "these take a restart: telemetry");
+    line_with(&mut running.stderr, "these need a restart: telemetry");
     running.signal(Signal::TERM);
     assert_eq!(running.child.wait().unwrap().code(), Some(0));
 }

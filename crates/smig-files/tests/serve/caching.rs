@@ -43,7 +43,7 @@ async fn every_change_is_seen_after_the_validity() {
             },
             "three",
         ),
-        (&|| fs::remove_file(site.path("a")).unwrap(), "404: there is no such file\n"),
+        (&|| fs::remove_file(site.path("a")).unwrap(), "404: file not found\n"),
     ];
     for (change, expected) in changes {
         change();
