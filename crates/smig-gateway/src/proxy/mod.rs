@@ -1,5 +1,6 @@
 //! One exchange with an upstream.
 
+mod attempts;
 mod body;
 mod failure;
 pub(crate) mod framing;
@@ -31,8 +32,9 @@ pub(crate) use upload::{Patience, Upload};
 
 use crate::tunnel::Tunnels;
 use crate::upstream::{
-    Asked, Connection, Lease, ServerPool, Session, Tried, Unanswered, UnderWay, Upstream, Worker,
+    Asked, Connection, Lease, ServerPool, Session, Unanswered, UnderWay, Upstream, Worker,
 };
+use attempts::Attempts;
 use framing::Content;
 use head::{Outward, Upgrades, Wish};
 use switch::Switch;
@@ -181,19 +183,18 @@ impl Usual<'_> {
         mut extensions: Extensions,
     ) -> Result<Response<Body>, Failure> {
         let worker = Worker::of(self.upstream);
-        let (mut tried, mut left) = (Tried::default(), self.upstream.retries());
-        let mut excused = false;
+        let mut attempts = Attempts::new(self.upstream);
         let mut next = Some(outward);
         let mut last = Failure::NoServer;
         while let Some(outward) = next.take() {
             let asked = Asked { client: self.client, uri: &outward.uri, headers: &outward.fields };
-            let Some((number, under_way)) = self.upstream.choose(asked, tried) else { break };
+            let Some((number, under_way)) = attempts.choose(asked) else { break };
             let (Some(pool), Some(server)) = (worker.pool(number), under_way.server()) else {
                 break;
             };
             let idempotent = outward.method.is_idempotent();
             // Clone it only while a retry is possible.
-            next = (left > 0).then(|| outward.clone());
+            next = attempts.may_follow().then(|| outward.clone());
             let failure = match pool.connection(self.upstream, server).await {
                 Ok(Connection::Http1(mut lease)) => {
                     let sent = match self.send_http1(*outward, &mut extensions, &mut lease) {
@@ -218,26 +219,12 @@ impl Usual<'_> {
             if self.upload().has_failed() {
                 return Err(Failure::RequestBody(failure.to_string()));
             }
-            if failure.is_servers()
-                && let Some(server) = self.upstream.servers().get(number)
+            attempts.blame(number, &failure);
+            if self.upload().is_touched()
+                || !failure.may_retry(idempotent)
+                || !attempts.another(number, &failure)
             {
-                server.on_failure();
-            }
-            if !failure.may_retry(idempotent) || self.upload().is_touched() {
                 return Err(failure);
-            }
-            if left > 0 {
-                tracing::debug!(upstream = self.upstream.name(), %failure, "sent again");
-            }
-            if failure.is_of_connection() && !excused {
-                // It does not reflect on the server. If the server is down as well, a retry remains for another one.
-                excused = true;
-            } else {
-                left = left.saturating_sub(1);
-                // A second time is no coincidence, if there is another server.
-                if !failure.is_of_connection() || self.upstream.servers().len() > 1 {
-                    tried.add(number);
-                }
             }
             last = failure;
         }

@@ -31,8 +31,8 @@ pub struct UpstreamSpec {
     /// least); further ones are answered with 503.
     #[serde(default = "max_waiting")]
     pub max_waiting: usize,
-    /// Maximum number of retries of a request, where a retry is safe; 0: none. Beyond that, a request is retried
-    /// once if the server had closed the idle connection that it was sent on.
+    /// Maximum number of retries of a request, where a retry is safe. Whatever it is, a request is sent once more if
+    /// the connection that it was sent on had ended or took no more requests.
     #[serde(default = "retries")]
     pub retries: u32,
     /// How long a server's resolved addresses are cached. The system's resolver does not return a time to live.
