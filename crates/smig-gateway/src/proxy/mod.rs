@@ -12,23 +12,24 @@ mod websocket;
 
 use std::future::{Future, poll_fn};
 use std::net::SocketAddr;
-use std::pin::pin;
+use std::pin::{Pin, pin};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
-use std::task::Poll;
+use std::task::{Poll, ready};
+use std::time::Duration;
 
 use http::header::EXPECT;
 use http::{Extensions, HeaderMap, HeaderValue, Request, Response, StatusCode, Version};
 use http_body::Body as _;
 use hyper::body::Incoming as Received;
 use hyper::upgrade::OnUpgrade;
-use smig::{Incoming, Interim};
+use smig::{Incoming, Interim, Sending};
 use tokio::time::Instant;
 
 pub use body::Body;
 pub use failure::Failure;
 
-pub(crate) use upload::{Patience, Upload};
+pub(crate) use upload::{Clock, Patience, Upload};
 
 use crate::tunnel::Tunnels;
 use crate::upstream::{
@@ -303,8 +304,8 @@ impl Usual<'_> {
                 on_interim(&interim, &upload, &passed, status, headers);
             });
         }
-        let sending = session.client.request_to(&session.origin, request);
-        let mut response = within(sending, patience).await?.map_err(Failure::from_smig)?;
+        let sending = session.client.begin(&session.origin, request).map_err(Failure::from_smig)?;
+        let mut response = answered(sending, patience).await?.map_err(Failure::from_smig)?;
         if response.version() < Version::HTTP_2 {
             pool.forget_alpn();
             head::accept(&mut response)?;
@@ -378,20 +379,43 @@ fn on_interim(
     }
 }
 
-/// Waits for a response's header section, within the timeouts.
-async fn within<F: Future>(sending: F, mut patience: Patience) -> Result<F::Output, Failure> {
-    let mut sending = pin!(sending);
+/// How often at most to look whether a request was sent.
+const LOOK: Duration = Duration::from_millis(10);
+
+/// Waits for a response's header section. The timeouts begin when the request has a stream; waiting for that, and for
+/// a connection, ends with the client's own limits.
+async fn answered(
+    mut sending: Sending<'_>,
+    patience: Patience,
+) -> Result<Result<Response<Incoming>, smig::Error>, Failure> {
+    // The clock of the current attempt, and when that was sent: the client repeats what the server did not process.
+    let mut running: Option<(std::time::Instant, Clock)> = None;
     let mut timer = pin!(tokio::time::sleep(patience.first()));
     poll_fn(|cx| {
         loop {
-            if let Poll::Ready(output) = sending.as_mut().poll(cx) {
+            if let Poll::Ready(output) = Pin::new(&mut sending).poll(cx) {
                 return Poll::Ready(Ok(output));
             }
-            std::task::ready!(timer.as_mut().poll(cx));
-            match patience.next() {
-                Ok(more) => timer.as_mut().reset(Instant::now() + more),
-                Err(failure) => return Poll::Ready(Err(failure)),
-            }
+            ready!(timer.as_mut().poll(cx));
+            let sent_at = sending.sent_at();
+            let clock = running.take().filter(|(since, _)| Some(*since) == sent_at);
+            let until = match (sent_at, clock) {
+                (None, _) => Instant::now() + patience.first().max(LOOK),
+                (Some(at), None) => {
+                    let clock = patience.clone().start();
+                    let until = Instant::from_std(at) + clock.first();
+                    running = Some((at, clock));
+                    until
+                }
+                (Some(_), Some((since, mut clock))) => match clock.next() {
+                    Ok(more) => {
+                        running = Some((since, clock));
+                        Instant::now() + more
+                    }
+                    Err(failure) => return Poll::Ready(Err(failure)),
+                },
+            };
+            timer.as_mut().reset(until);
         }
     })
     .await

@@ -248,8 +248,8 @@ pub struct Timeouts {
     /// Of waiting for a connection, or for a stream, when all are in use.
     #[serde(deserialize_with = "deserialize_time")]
     pub queue: Duration,
-    /// From the end of the request (as far as the server accepts it) to the response's header section; not for
-    /// gRPC, whose calls have deadlines of their own.
+    /// From the end of the request (as far as the server accepts it) to the response's header section; does not begin
+    /// while the request waits for a connection or a stream. Not for gRPC, whose calls have deadlines of their own.
     #[serde(deserialize_with = "deserialize_time")]
     pub head: Duration,
     /// Between two chunks of a body, while waiting for the server; `"never"`: no limit. Streams that may idle

@@ -15,7 +15,7 @@ use crate::http2::{self, DATA, END_HEADERS, END_STREAM, HEADERS, Peer, RST_STREA
 use crate::servers::Echo;
 use crate::support::{Gateway, Got, Origin, client, loopback, spec};
 
-const UPGRADE: &str = "GET /chat HTTP/1.1\r\nHost: a\r\nConnection: keep-alive, Upgrade\r\n\
+pub(crate) const UPGRADE: &str = "GET /chat HTTP/1.1\r\nHost: a\r\nConnection: keep-alive, Upgrade\r\n\
      Upgrade: websocket\r\nSec-WebSocket-Version: 13\r\nSec-WebSocket-Key: dGhlIHNhbXBsZSBub25jZQ==\r\n\r\n";
 /// RFC 6455 section 1.3.
 const PROOF: &str = "s3pPLMBiTxaQ9kYGzzhZRbK+xOo=";
