@@ -66,6 +66,8 @@ impl Switch<'_> {
             (_, Some(on_upgrade)) => Near::Connection(on_upgrade),
             (_, None) => return Err(Failure::Upgrade("the client's connection cannot change")),
         };
+        // Nothing of the client's data is sent before the answer: a WebSocket's handshake is a GET like any other.
+        let idempotent = is_websocket(&outward.wish);
         let worker = Worker::of(upstream);
         let mut attempts = Attempts::new(upstream);
         let mut last = Failure::NoServer;
@@ -80,8 +82,7 @@ impl Switch<'_> {
                 Err(failure) => failure,
             };
             attempts.blame(number, &last);
-            // A client that opens a long-lived connection can repeat what was sent itself.
-            if !last.may_retry(false) || !attempts.another(number, &last) {
+            if !last.may_retry(idempotent) || !attempts.another(number, &last) {
                 return Err(last);
             }
         };

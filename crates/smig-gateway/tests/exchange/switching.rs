@@ -13,7 +13,7 @@ use tokio::io::{AsyncRead, AsyncReadExt as _, AsyncWrite, AsyncWriteExt as _};
 
 use crate::http2::{self, DATA, END_HEADERS, END_STREAM, HEADERS, Peer, RST_STREAM};
 use crate::servers::Echo;
-use crate::support::{Gateway, Got, Origin, client, loopback, spec};
+use crate::support::{Gateway, Got, Origin, client, get, loopback, spec};
 
 pub(crate) const UPGRADE: &str = "GET /chat HTTP/1.1\r\nHost: a\r\nConnection: keep-alive, Upgrade\r\n\
      Upgrade: websocket\r\nSec-WebSocket-Version: 13\r\nSec-WebSocket-Key: dGhlIHNhbXBsZSBub25jZQ==\r\n\r\n";
@@ -315,6 +315,35 @@ async fn a_server_that_cannot_be_reached_is_passed_over() {
         assert!(head(&mut tcp).await.starts_with("http/1.1 101 "));
         talk(tcp, got.tcp).await;
     }
+}
+
+/// The handshake is a GET, of which nothing is lost.
+#[tokio::test]
+async fn a_kept_connection_that_ends_is_no_failure() {
+    let mut origin = Origin::start().await;
+    let gateway = Gateway::before(origin.url());
+    let answering = async {
+        let mut got = origin.request().await;
+        got.answer("HTTP/1.1 200 OK\r\nContent-Length: 2\r\n\r\nok").await;
+        // With the next request on it, it ends.
+        drop(got.next().await.unwrap());
+        let mut got = origin.request().await;
+        assert!(got.has("upgrade: websocket"), "{}", got.head);
+        got.answer(accepts(PROOF)).await;
+        got
+    };
+    let asking = async {
+        let request = get(gateway.url("/"));
+        let response = client().request(request).await.unwrap();
+        assert_eq!(crate::support::text(response.into_body()).await, "ok");
+        let mut tcp = gateway.connect(UPGRADE).await;
+        assert!(head(&mut tcp).await.starts_with("http/1.1 101 "));
+        tcp
+    };
+    let both = async { tokio::join!(asking, answering) };
+    let (tcp, got) = crate::support::within("a tunnel", both).await;
+    talk(tcp, got.tcp).await;
+    assert_eq!(gateway.upstream.servers()[0].status().failed, 0);
 }
 
 /// They are forwarded only after the response: into the tunnel if there is one, otherwise parsed as requests.
