@@ -78,6 +78,10 @@ pub enum Failure {
     /// The response's header section exceeds the limit.
     #[error("the response's head is too big")]
     HeadTooLarge,
+    /// The server speaks HTTP/2 without extended CONNECT (RFC 8441), or HTTP/1.1 where only a session was asked;
+    /// nothing was sent.
+    #[error("no upgrade: the server takes no extended CONNECT")]
+    NoExtendedConnect,
     /// The server did not switch protocols, or did so incorrectly.
     #[error("no upgrade: {0}")]
     Upgrade(&'static str),
@@ -182,6 +186,7 @@ impl Failure {
             | Self::Connect(_)
             | Self::ConnectTimeout
             | Self::Tls(_)
+            | Self::NoExtendedConnect
             | Self::Refused(_) => Acted::No,
             _ => Acted::Maybe,
         }
@@ -220,6 +225,7 @@ impl Failure {
                     | Self::Cancelled(_)
                     | Self::Stale(_)
                     | Self::Refused(_)
+                    | Self::NoExtendedConnect
                     | Self::Upgrade(_)
             )
     }
@@ -257,6 +263,7 @@ impl Failure {
             | Self::Stale(_)
             | Self::BadResponse(_)
             | Self::HeadTooLarge
+            | Self::NoExtendedConnect
             | Self::Upgrade(_) => StatusCode::BAD_GATEWAY,
         }
     }
@@ -291,7 +298,7 @@ impl Failure {
             Self::WriteTimeout => "connection_write_timeout",
             Self::BadResponse(_) => "http_protocol_error",
             Self::HeadTooLarge => "http_response_header_section_size",
-            Self::Upgrade(_) => "http_upgrade_failed",
+            Self::NoExtendedConnect | Self::Upgrade(_) => "http_upgrade_failed",
         }
     }
 

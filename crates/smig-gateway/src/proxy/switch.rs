@@ -9,7 +9,7 @@ use http::header::{CONTENT_LENGTH, HeaderMap, HeaderValue, UPGRADE};
 use http::{Response, StatusCode, Version};
 use hyper::body::Incoming as Received;
 use hyper::upgrade::OnUpgrade;
-use smig::Incoming;
+use smig::{Incoming, Processed};
 
 use super::attempts::Attempts;
 use super::framing::{Content, Own};
@@ -118,9 +118,21 @@ async fn ask(
     server: &Server,
 ) -> Result<Reply, Failure> {
     let limits = upstream.timeouts();
-    match pool.connection(upstream, server).await? {
-        Connection::Http1(lease) => ask_http1(outward.clone(), lease, limits).await,
-        Connection::Http2(session) => ask_http2(outward.clone(), &session, limits).await,
+    let websocket = is_websocket(&outward.wish);
+    let connection = match websocket {
+        true => pool.for_websocket(upstream, server).await?,
+        false => pool.connection(upstream, server).await?,
+    };
+    let session = match connection {
+        Connection::Http1(lease) => return ask_http1(outward.clone(), lease, limits).await,
+        Connection::Http2(session) => session,
+    };
+    match ask_http2(outward.clone(), &session, pool, limits).await {
+        Err(Failure::NoExtendedConnect) if websocket => {
+            let lease = pool.without_extended_connect(upstream, server).await?;
+            ask_http1(outward.clone(), lease, limits).await
+        }
+        other => other,
     }
 }
 
@@ -154,20 +166,27 @@ async fn ask_http1(
 async fn ask_http2(
     mut outward: Outward,
     session: &Session,
+    pool: &ServerPool,
     limits: &Timeouts,
 ) -> Result<Reply, Failure> {
     let key = outward.fields.remove(&websocket::KEY);
     let (feed, fed) = feed();
     let content = Content::tunnel(Upload::tunnel(fed));
     let request = head::for_http2(outward, &session.scheme, content)?;
-    let failed = |error: smig::Error| match error.is_user() {
-        true => Failure::Upgrade("the server takes no extended CONNECT"),
-        false => Failure::from_smig(error),
+    let failed = |error: smig::Error| match (error.is_user(), error.was_processed()) {
+        (true, Processed::No) => Failure::NoExtendedConnect,
+        (true, _) => Failure::Upgrade("the request was given up"),
+        (false, _) => Failure::from_smig(error),
     };
     let sending = session.client.begin(&session.origin, request).map_err(failed)?;
     // The tunnel's other direction waits for this response, so it cannot stall.
     let patience = Patience::new(&Upload::default(), limits);
     let response = answered(sending, patience).await?.map_err(failed)?;
+    if response.version() < Version::HTTP_2 {
+        // The client sent a CONNECT, and has no tunnel there.
+        pool.forget_alpn();
+        return Err(Failure::Upgrade("the server speaks HTTP/2 no more"));
+    }
     Ok(Reply::Http2 { response, feed, key })
 }
 

@@ -18,7 +18,7 @@ use crate::support::{Gateway, Got, Origin, client, get, loopback, spec};
 pub(crate) const UPGRADE: &str = "GET /chat HTTP/1.1\r\nHost: a\r\nConnection: keep-alive, Upgrade\r\n\
      Upgrade: websocket\r\nSec-WebSocket-Version: 13\r\nSec-WebSocket-Key: dGhlIHNhbXBsZSBub25jZQ==\r\n\r\n";
 /// RFC 6455 section 1.3.
-const PROOF: &str = "s3pPLMBiTxaQ9kYGzzhZRbK+xOo=";
+pub(crate) const PROOF: &str = "s3pPLMBiTxaQ9kYGzzhZRbK+xOo=";
 
 /// Returns the response to the key in a request.
 fn proof(got: &Got) -> String {
@@ -28,7 +28,7 @@ fn proof(got: &Got) -> String {
     base64::engine::general_purpose::STANDARD.encode(hash)
 }
 
-fn accepts(proof: &str) -> String {
+pub(crate) fn accepts(proof: &str) -> String {
     format!(
         "HTTP/1.1 101 Switching Protocols\r\nConnection: Upgrade\r\nUpgrade: websocket\r\n\
          Sec-WebSocket-Accept: {proof}\r\nSec-WebSocket-Protocol: x\r\n\r\nearly"
@@ -87,7 +87,7 @@ async fn talk(
     assert_eq!(rest, b"after");
 }
 
-async fn head(tcp: &mut tokio::net::TcpStream) -> String {
+pub(crate) async fn head(tcp: &mut (impl AsyncRead + Unpin)) -> String {
     let mut octets = Vec::new();
     while !octets.ends_with(b"\r\n\r\n") {
         octets.push(tcp.read_u8().await.unwrap());
