@@ -200,7 +200,7 @@ impl Failure {
             | Self::NotImplemented(_)
             | Self::NoServer
             | Self::Prohibited(_) => false,
-            Self::Terminated(_) | Self::Stale(_) => idempotent,
+            Self::Terminated(_) | Self::Cancelled(_) | Self::Stale(_) => idempotent,
             _ => matches!(self.acted(), Acted::No),
         }
     }

@@ -8,7 +8,7 @@ use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
 use tokio::net::TcpStream;
 
 use crate::raw_http2::{block, frame};
-use crate::support::{Gateway, Origin, client, get, text};
+use crate::support::{Gateway, Origin, client, get, spec, text, within};
 
 pub(crate) const DATA: u8 = 0;
 pub(crate) const HEADERS: u8 = 1;
@@ -150,6 +150,36 @@ async fn a_server_that_gives_requests_up_is_not_to_blame() {
     };
     let ((), _peer) = tokio::join!(asking, answering);
     assert_eq!(gateway.upstream.servers()[0].status().failed, 0);
+}
+
+#[tokio::test]
+async fn what_a_server_gives_up_another_one_answers() {
+    let mut origins = [Origin::start().await, Origin::start().await];
+    let urls = origins.each_ref().map(|origin| format!("h2c://{}", origin.addr));
+    let gateway = Gateway::start(&spec(&urls.each_ref().map(String::as_str)));
+    let [one, other] = &mut origins;
+    let answering = async {
+        // Whichever server is picked first.
+        let mut first = tokio::select! {
+            peer = Peer::accept(one) => peer,
+            peer = Peer::accept(other) => peer,
+        };
+        let stream = first.request().await;
+        first.send(RST_STREAM, 0, stream, &8_u32.to_be_bytes()).await;
+        let again = async {
+            tokio::select! {
+                peer = Peer::accept(one) => peer,
+                peer = Peer::accept(other) => peer,
+            }
+        };
+        let mut second = within("the other server's request", again).await;
+        let stream = second.request().await;
+        second.send(HEADERS, END_HEADERS | END_STREAM, stream, OK).await;
+        (first, second)
+    };
+    let (client, request) = (client(), get(gateway.url("/")));
+    let (response, _peers) = tokio::join!(client.request(request), answering);
+    assert_eq!(response.unwrap().status(), 200);
 }
 
 #[tokio::test]
