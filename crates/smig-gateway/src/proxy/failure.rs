@@ -8,7 +8,7 @@ use http::header::{CACHE_CONTROL, CONTENT_TYPE, HeaderName, HeaderValue};
 use http::{Response, StatusCode};
 use smig::{TlsFault, seldom};
 
-use super::Body;
+use super::{Body, grpc};
 use crate::upstream::Upstream;
 
 /// The name of this program in `proxy-status`.
@@ -319,6 +319,9 @@ impl Failure {
         let text = status.canonical_reason().unwrap_or_default();
         let mut response = Response::new(Body::text(Bytes::from(format!("{text}\n"))));
         *response.status_mut() = status;
+        if matches!(self, Self::Cancelled(_)) {
+            response.extensions_mut().insert(grpc::Cancelled);
+        }
         let headers = response.headers_mut();
         let why = format!("{NAME}; error={}", self.error_type());
         if let Ok(why) = HeaderValue::try_from(why) {

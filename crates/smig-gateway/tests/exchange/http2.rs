@@ -4,6 +4,7 @@ use std::time::Duration;
 
 use http::Request;
 use http_body_util::{BodyExt as _, Full};
+use smig::ErrorCode;
 use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
 use tokio::net::TcpStream;
 
@@ -146,7 +147,8 @@ async fn a_server_that_gives_requests_up_is_not_to_blame() {
         assert_eq!(response.status(), 502);
         let response = client.request(get(gateway.url("/"))).await.unwrap();
         assert_eq!(response.status(), 200);
-        assert!(response.into_body().collect().await.is_err());
+        let error = response.into_body().collect().await.unwrap_err();
+        assert_eq!(error.code(), Some(ErrorCode::Cancel));
     };
     let ((), _peer) = tokio::join!(asking, answering);
     assert_eq!(gateway.upstream.servers()[0].status().failed, 0);
