@@ -243,16 +243,21 @@ impl Answered<'_> {
     /// Relays, if the server has accepted the CONNECT on its HTTP/2 stream.
     fn by_http2(
         self,
-        response: Response<Incoming>,
+        mut response: Response<Incoming>,
         mut feed: Feed,
         key: Option<HeaderValue>,
     ) -> Result<Response<Body>, Failure> {
         let Self { upstream, wish, near, under_way, tunnels } = self;
         let limits = *upstream.timeouts();
+        let opened = response.status().is_success();
+        if opened {
+            // RFC 9110 section 9.3.6: it has no meaning there.
+            response.headers_mut().remove(CONTENT_LENGTH);
+        }
+        head::accept_http2(&mut response)?;
         let (mut parts, incoming) = response.into_parts();
         parts.version = Version::default();
-        head::strip_proxys(&mut parts.headers);
-        if !parts.status.is_success() {
+        if !opened {
             // Nothing was sent, so nothing is truncated: the request ends regularly, and the response is read to its
             // end.
             feed.finish();

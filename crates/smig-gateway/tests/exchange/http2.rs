@@ -184,6 +184,25 @@ async fn what_a_server_gives_up_another_one_answers() {
     assert_eq!(response.unwrap().status(), 200);
 }
 
+/// RFC 9110 section 8.6.
+#[tokio::test]
+async fn what_has_no_content_announces_none() {
+    let (mut origin, gateway) = setup().await;
+    let answering = async {
+        let mut peer = Peer::accept(&mut origin).await;
+        let stream = peer.request().await;
+        // `:status: 204`, `content-length: 0`.
+        let head = [0x89, 0x0f, 0x0d, 1, b'0'];
+        peer.send(HEADERS, END_HEADERS | END_STREAM, stream, &head).await;
+        peer
+    };
+    let (client, request) = (client(), get(gateway.url("/")));
+    let (response, _peer) = tokio::join!(client.request(request), answering);
+    let response = response.unwrap();
+    assert_eq!(response.status(), 204);
+    assert!(!response.headers().contains_key("content-length"), "{:?}", response.headers());
+}
+
 #[tokio::test]
 async fn a_server_that_goes_away_is_asked_on_another_connection() {
     let (mut origin, gateway) = setup().await;

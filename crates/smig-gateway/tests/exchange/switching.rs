@@ -206,8 +206,8 @@ async fn a_server_of_http2_may_refuse() {
         // SETTINGS_ENABLE_CONNECT_PROTOCOL
         let mut peer = Peer::accept_with(&mut origin, &[0, 8, 0, 0, 0, 1]).await;
         let stream = peer.request().await;
-        // `:status: 403`
-        peer.send(HEADERS, END_HEADERS, stream, b"\x08\x03403").await;
+        // `:status: 403`, `content-length: 002`.
+        peer.send(HEADERS, END_HEADERS, stream, b"\x08\x03403\x0f\x0d\x03002").await;
         loop {
             let (kind, flags, _, len) = peer.flagged().await;
             assert_ne!(kind, RST_STREAM);
@@ -222,6 +222,7 @@ async fn a_server_of_http2_may_refuse() {
     let refused = async {
         let Opened::Refused(response) = extended(&gateway).await else { panic!("a tunnel") };
         assert_eq!(response.status(), 403);
+        assert_eq!(response.headers()["content-length"], "2");
         assert_eq!(crate::support::text(response.into_body()).await, "no");
     };
     let both = async { tokio::join!(refused, answering) };
