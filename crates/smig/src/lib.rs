@@ -53,7 +53,7 @@ mod transport;
 
 pub use client::{
     Cleartext, Client, ClientBuilder, ConnectionLimit, ConnectionPlace, Loaded, Origin, QueueLimit,
-    Speaks, TlsFault, Trust, connect_any, is_last_request, is_last_response, on_interim,
+    Sending, Speaks, TlsFault, Trust, connect_any, is_last_request, is_last_response, on_interim,
 };
 pub use connection::{ConnectionInfo, TlsInfo};
 pub use driver::Pacing;

@@ -141,3 +141,20 @@ fn for_grpc(mut response: Response<Body>) -> Response<Body> {
     }
     response
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::proxy::Failure;
+
+    #[test]
+    fn a_call_that_its_server_cancelled_is_cancelled() {
+        let of = |failure: Failure| {
+            let response = for_grpc(failure.into_response());
+            assert_eq!(response.status(), 200);
+            response.headers()["grpc-status"].clone()
+        };
+        assert_eq!(of(Failure::Cancelled(String::new())), "1");
+        assert_eq!(of(Failure::Terminated(String::new())), "14");
+    }
+}

@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use bytes::Bytes;
 use http_body::{Body as _, Frame, SizeHint};
-use smig::{BoxError, Incoming, seldom};
+use smig::{BoxError, ErrorCode, Incoming, Reset, seldom};
 use tokio::time::{Instant, Sleep};
 
 use super::failure::is_cancel;
@@ -200,7 +200,10 @@ impl Http2 {
         self.waits = false;
         Poll::Ready(frame.map(|frame| {
             let frame = frame.map_err(BoxError::from).and_then(admit_frame);
-            frame.inspect_err(|error| self.failed(error))
+            frame.map_err(|error| {
+                self.failed(&error);
+                passed_on(error)
+            })
         }))
     }
 
@@ -233,6 +236,14 @@ fn failed(under_way: &UnderWay, rest: &Rest, error: &BoxError) {
     if let Some(server) = under_way.server() {
         seldom!(warn, "broken response", server = %server.url(), %error, "a response broke off");
         server.on_failure();
+    }
+}
+
+/// Returns the error for the client: the server's CANCEL stays CANCEL, which clients of gRPC tell from a failure.
+fn passed_on(error: BoxError) -> BoxError {
+    match error.downcast_ref().is_some_and(is_cancel) {
+        true => Reset(ErrorCode::Cancel).into(),
+        false => error,
     }
 }
 

@@ -8,7 +8,7 @@ use http::header::{CACHE_CONTROL, CONTENT_TYPE, HeaderName, HeaderValue};
 use http::{Response, StatusCode};
 use smig::{TlsFault, seldom};
 
-use super::Body;
+use super::{Body, grpc};
 use crate::upstream::Upstream;
 
 /// The name of this program in `proxy-status`.
@@ -78,6 +78,10 @@ pub enum Failure {
     /// The response's header section exceeds the limit.
     #[error("the response's head is too big")]
     HeadTooLarge,
+    /// The server speaks HTTP/2 without extended CONNECT (RFC 8441), or HTTP/1.1 where only a session was asked;
+    /// nothing was sent.
+    #[error("no upgrade: the server takes no extended CONNECT")]
+    NoExtendedConnect,
     /// The server did not switch protocols, or did so incorrectly.
     #[error("no upgrade: {0}")]
     Upgrade(&'static str),
@@ -182,6 +186,7 @@ impl Failure {
             | Self::Connect(_)
             | Self::ConnectTimeout
             | Self::Tls(_)
+            | Self::NoExtendedConnect
             | Self::Refused(_) => Acted::No,
             _ => Acted::Maybe,
         }
@@ -195,7 +200,7 @@ impl Failure {
             | Self::NotImplemented(_)
             | Self::NoServer
             | Self::Prohibited(_) => false,
-            Self::Terminated(_) | Self::Stale(_) => idempotent,
+            Self::Terminated(_) | Self::Cancelled(_) | Self::Stale(_) => idempotent,
             _ => matches!(self.acted(), Acted::No),
         }
     }
@@ -220,6 +225,7 @@ impl Failure {
                     | Self::Cancelled(_)
                     | Self::Stale(_)
                     | Self::Refused(_)
+                    | Self::NoExtendedConnect
                     | Self::Upgrade(_)
             )
     }
@@ -257,6 +263,7 @@ impl Failure {
             | Self::Stale(_)
             | Self::BadResponse(_)
             | Self::HeadTooLarge
+            | Self::NoExtendedConnect
             | Self::Upgrade(_) => StatusCode::BAD_GATEWAY,
         }
     }
@@ -291,7 +298,7 @@ impl Failure {
             Self::WriteTimeout => "connection_write_timeout",
             Self::BadResponse(_) => "http_protocol_error",
             Self::HeadTooLarge => "http_response_header_section_size",
-            Self::Upgrade(_) => "http_upgrade_failed",
+            Self::NoExtendedConnect | Self::Upgrade(_) => "http_upgrade_failed",
         }
     }
 
@@ -312,6 +319,9 @@ impl Failure {
         let text = status.canonical_reason().unwrap_or_default();
         let mut response = Response::new(Body::text(Bytes::from(format!("{text}\n"))));
         *response.status_mut() = status;
+        if matches!(self, Self::Cancelled(_)) {
+            response.extensions_mut().insert(grpc::Cancelled);
+        }
         let headers = response.headers_mut();
         let why = format!("{NAME}; error={}", self.error_type());
         if let Ok(why) = HeaderValue::try_from(why) {

@@ -12,6 +12,8 @@ const GRPC: HeaderValue = HeaderValue::from_static("application/grpc");
 const STATUS: HeaderName = HeaderName::from_static("grpc-status");
 const MESSAGE: HeaderName = HeaderName::from_static("grpc-message");
 
+const CANCELLED: &str = "1";
+
 /// Returns whether a response's body may idle without limit: calls, and server-sent events.
 pub(crate) fn may_rest(headers: &HeaderMap) -> bool {
     const EVENTS: &[u8] = b"text/event-stream";
@@ -22,6 +24,11 @@ pub(crate) fn may_rest(headers: &HeaderMap) -> bool {
     is_grpc(headers) || headers.get(CONTENT_TYPE).is_some_and(is_events)
 }
 
+/// In the extensions of a response of the gateway's own: the server reset the call with CANCEL. Its status is CANCELLED
+/// then, and not one that clients may answer by another call.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Cancelled;
+
 /// Turns the head of an error response into one for gRPC clients: 200, with the gRPC status that corresponds to the
 /// HTTP status. The caller must omit the body. Returns false, and changes nothing, if the HTTP status must remain:
 /// redirects, and 407.
@@ -31,10 +38,14 @@ pub(crate) fn translate<B>(response: &mut Response<B>, message: &str) -> bool {
         return false;
     }
     *response.status_mut() = StatusCode::OK;
+    let code = match response.extensions_mut().remove::<Cancelled>() {
+        Some(Cancelled) => CANCELLED,
+        None => code(status),
+    };
     let headers = response.headers_mut();
     headers.remove(CONTENT_LENGTH);
     headers.insert(CONTENT_TYPE, GRPC);
-    headers.insert(STATUS, HeaderValue::from_static(code(status)));
+    headers.insert(STATUS, HeaderValue::from_static(code));
     if let Ok(message) = HeaderValue::try_from(escaped(message)) {
         headers.insert(MESSAGE, message);
     }
@@ -107,6 +118,10 @@ mod tests {
             assert!(translate(&mut response, ""));
             assert_eq!(response.headers()["grpc-status"], grpc, "{status}");
         }
+        *response.status_mut() = StatusCode::BAD_GATEWAY;
+        response.extensions_mut().insert(Cancelled);
+        assert!(translate(&mut response, ""));
+        assert_eq!(response.headers()["grpc-status"], "1");
         for status in [308, 407] {
             *response.status_mut() = StatusCode::from_u16(status).unwrap();
             assert!(!translate(&mut response, ""));

@@ -477,9 +477,15 @@ pub(super) fn accept_switch<B>(response: &mut Response<B>) -> Result<(), Failure
 
 /// Does what the engine has not done for a header section received over HTTP/2.
 pub(crate) fn accept_http2<B>(response: &mut Response<B>) -> Result<(), Failure> {
-    strip_proxys(response.headers_mut());
-    framing::rewrite_length(response.headers_mut())
-        .map_err(|why| Failure::BadResponse(why.to_owned()))
+    let status = response.status();
+    let headers = response.headers_mut();
+    strip_proxys(headers);
+    framing::rewrite_length(headers).map_err(|why| Failure::BadResponse(why.to_owned()))?;
+    if status == StatusCode::NO_CONTENT {
+        // RFC 9110 section 8.6.
+        headers.remove(CONTENT_LENGTH);
+    }
+    Ok(())
 }
 
 /// Checks a frame of a request. Trailers must not contain fields that identify the sender or a proxy: a recipient may

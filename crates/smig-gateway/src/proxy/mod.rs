@@ -1,5 +1,6 @@
 //! One exchange with an upstream.
 
+mod attempts;
 mod body;
 mod failure;
 pub(crate) mod framing;
@@ -11,28 +12,30 @@ mod websocket;
 
 use std::future::{Future, poll_fn};
 use std::net::SocketAddr;
-use std::pin::pin;
+use std::pin::{Pin, pin};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
-use std::task::Poll;
+use std::task::{Poll, ready};
+use std::time::Duration;
 
 use http::header::EXPECT;
 use http::{Extensions, HeaderMap, HeaderValue, Request, Response, StatusCode, Version};
 use http_body::Body as _;
 use hyper::body::Incoming as Received;
 use hyper::upgrade::OnUpgrade;
-use smig::{Incoming, Interim};
+use smig::{Incoming, Interim, Sending};
 use tokio::time::Instant;
 
 pub use body::Body;
 pub use failure::Failure;
 
-pub(crate) use upload::{Patience, Upload};
+pub(crate) use upload::{Clock, Patience, Upload};
 
 use crate::tunnel::Tunnels;
 use crate::upstream::{
-    Asked, Connection, Lease, ServerPool, Session, Tried, Unanswered, UnderWay, Upstream, Worker,
+    Asked, Connection, Lease, ServerPool, Session, Unanswered, UnderWay, Upstream, Worker,
 };
+use attempts::Attempts;
 use framing::Content;
 use head::{Outward, Upgrades, Wish};
 use switch::Switch;
@@ -181,19 +184,18 @@ impl Usual<'_> {
         mut extensions: Extensions,
     ) -> Result<Response<Body>, Failure> {
         let worker = Worker::of(self.upstream);
-        let (mut tried, mut left) = (Tried::default(), self.upstream.retries());
-        let mut excused = false;
+        let mut attempts = Attempts::new(self.upstream);
         let mut next = Some(outward);
         let mut last = Failure::NoServer;
         while let Some(outward) = next.take() {
             let asked = Asked { client: self.client, uri: &outward.uri, headers: &outward.fields };
-            let Some((number, under_way)) = self.upstream.choose(asked, tried) else { break };
+            let Some((number, under_way)) = attempts.choose(asked) else { break };
             let (Some(pool), Some(server)) = (worker.pool(number), under_way.server()) else {
                 break;
             };
             let idempotent = outward.method.is_idempotent();
             // Clone it only while a retry is possible.
-            next = (left > 0).then(|| outward.clone());
+            next = attempts.may_follow().then(|| outward.clone());
             let failure = match pool.connection(self.upstream, server).await {
                 Ok(Connection::Http1(mut lease)) => {
                     let sent = match self.send_http1(*outward, &mut extensions, &mut lease) {
@@ -218,26 +220,12 @@ impl Usual<'_> {
             if self.upload().has_failed() {
                 return Err(Failure::RequestBody(failure.to_string()));
             }
-            if failure.is_servers()
-                && let Some(server) = self.upstream.servers().get(number)
+            attempts.blame(number, &failure);
+            if self.upload().is_touched()
+                || !failure.may_retry(idempotent)
+                || !attempts.another(number, &failure)
             {
-                server.on_failure();
-            }
-            if !failure.may_retry(idempotent) || self.upload().is_touched() {
                 return Err(failure);
-            }
-            if left > 0 {
-                tracing::debug!(upstream = self.upstream.name(), %failure, "sent again");
-            }
-            if failure.is_of_connection() && !excused {
-                // It does not reflect on the server. If the server is down as well, a retry remains for another one.
-                excused = true;
-            } else {
-                left = left.saturating_sub(1);
-                // A second time is no coincidence, if there is another server.
-                if !failure.is_of_connection() || self.upstream.servers().len() > 1 {
-                    tried.add(number);
-                }
             }
             last = failure;
         }
@@ -316,8 +304,8 @@ impl Usual<'_> {
                 on_interim(&interim, &upload, &passed, status, headers);
             });
         }
-        let sending = session.client.request_to(&session.origin, request);
-        let mut response = within(sending, patience).await?.map_err(Failure::from_smig)?;
+        let sending = session.client.begin(&session.origin, request).map_err(Failure::from_smig)?;
+        let mut response = answered(sending, patience).await?.map_err(Failure::from_smig)?;
         if response.version() < Version::HTTP_2 {
             pool.forget_alpn();
             head::accept(&mut response)?;
@@ -391,20 +379,43 @@ fn on_interim(
     }
 }
 
-/// Waits for a response's header section, within the timeouts.
-async fn within<F: Future>(sending: F, mut patience: Patience) -> Result<F::Output, Failure> {
-    let mut sending = pin!(sending);
+/// How often at most to look whether a request was sent.
+const LOOK: Duration = Duration::from_millis(10);
+
+/// Waits for a response's header section. The timeouts begin when the request has a stream; waiting for that, and for
+/// a connection, ends with the client's own limits.
+async fn answered(
+    mut sending: Sending<'_>,
+    patience: Patience,
+) -> Result<Result<Response<Incoming>, smig::Error>, Failure> {
+    // The clock of the current attempt, and when that was sent: the client repeats what the server did not process.
+    let mut running: Option<(std::time::Instant, Clock)> = None;
     let mut timer = pin!(tokio::time::sleep(patience.first()));
     poll_fn(|cx| {
         loop {
-            if let Poll::Ready(output) = sending.as_mut().poll(cx) {
+            if let Poll::Ready(output) = Pin::new(&mut sending).poll(cx) {
                 return Poll::Ready(Ok(output));
             }
-            std::task::ready!(timer.as_mut().poll(cx));
-            match patience.next() {
-                Ok(more) => timer.as_mut().reset(Instant::now() + more),
-                Err(failure) => return Poll::Ready(Err(failure)),
-            }
+            ready!(timer.as_mut().poll(cx));
+            let sent_at = sending.sent_at();
+            let clock = running.take().filter(|(since, _)| Some(*since) == sent_at);
+            let until = match (sent_at, clock) {
+                (None, _) => Instant::now() + patience.first().max(LOOK),
+                (Some(at), None) => {
+                    let clock = patience.clone().start();
+                    let until = Instant::from_std(at) + clock.first();
+                    running = Some((at, clock));
+                    until
+                }
+                (Some(_), Some((since, mut clock))) => match clock.next() {
+                    Ok(more) => {
+                        running = Some((since, clock));
+                        Instant::now() + more
+                    }
+                    Err(failure) => return Poll::Ready(Err(failure)),
+                },
+            };
+            timer.as_mut().reset(until);
         }
     })
     .await

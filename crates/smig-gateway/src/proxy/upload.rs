@@ -243,13 +243,20 @@ impl http_body::Body for Upload {
     }
 }
 
-/// The timeouts for a response's header section: waits as long as the request's body makes progress or the client is
-/// the slow side, and from then on for the configured time.
-#[derive(Debug)]
+/// The timeouts for a response's header section. They do not run: nothing that only has these can time out. A
+/// [`Clock`] runs, and there is none before the request is sent.
+#[derive(Clone, Debug)]
 pub(crate) struct Patience {
     upload: Upload,
     head: Duration,
     stall: Duration,
+}
+
+/// The timeouts of a request that is being sent: waits as long as the request's body makes progress or the client is
+/// the slow side, and from then on for the configured time.
+#[derive(Debug)]
+pub(crate) struct Clock {
+    patience: Patience,
     octets: u64,
     ended: bool,
     /// Time without progress.
@@ -272,8 +279,7 @@ impl Patience {
         if let Some(shared) = &upload.0 {
             shared.starved.store(false, Ordering::Relaxed);
         }
-        let quiet = Duration::ZERO;
-        Self { upload: upload.clone(), head, stall, octets: 0, ended: false, quiet }
+        Self { upload: upload.clone(), head, stall }
     }
 
     /// Returns the interval between checks of the upload. At most the timeout for the header section, whatever the
@@ -282,7 +288,8 @@ impl Patience {
         self.head.min(self.stall)
     }
 
-    /// Returns the first timeout.
+    /// Returns the first timeout of a clock that starts now. Before, it is the interval of checks whether the request was
+    /// sent: then no timeout is noticed late.
     pub(crate) fn first(&self) -> Duration {
         match &self.upload.0 {
             None => self.head,
@@ -291,11 +298,25 @@ impl Patience {
         }
     }
 
+    /// Starts to wait for the server: the request has a connection, and over HTTP/2 a stream.
+    pub(crate) const fn start(self) -> Clock {
+        Clock { patience: self, octets: 0, ended: false, quiet: Duration::ZERO }
+    }
+}
+
+impl Clock {
+    /// Returns the first timeout.
+    pub(crate) fn first(&self) -> Duration {
+        self.patience.first()
+    }
+
     /// Returns the next timeout after one has expired, or the failure.
     pub(crate) fn next(&mut self) -> Result<Duration, Failure> {
-        let Some(shared) = &self.upload.0 else { return Err(Failure::ResponseTimeout) };
-        if self.upload.open_gate() {
-            return Ok(self.window());
+        let Patience { upload, head, stall } = &self.patience;
+        let Some(shared) = &upload.0 else { return Err(Failure::ResponseTimeout) };
+        let window = self.patience.window();
+        if upload.open_gate() {
+            return Ok(window);
         }
         let octets = shared.octets.load(Ordering::Relaxed);
         let starved = shared.starved.load(Ordering::Relaxed);
@@ -307,16 +328,16 @@ impl Patience {
         if moved || starved || std::mem::replace(&mut self.ended, ended) != ended {
             self.quiet = Duration::ZERO;
             self.ended = ended;
-            return Ok(if ended { self.head } else { self.window() });
+            return Ok(if ended { *head } else { window });
         }
         if ended {
             return Err(Failure::ResponseTimeout);
         }
-        self.quiet += self.window();
-        if octets == 0 || self.quiet >= self.stall {
+        self.quiet += window;
+        if octets == 0 || self.quiet >= *stall {
             return Err(Failure::WriteTimeout);
         }
-        Ok(self.window())
+        Ok(window)
     }
 }
 
@@ -335,15 +356,15 @@ mod tests {
     async fn the_time_for_a_head_begins_when_the_upload_ends_however_long_that_took() {
         let pieces = [Ok(Frame::data(Bytes::from_static(b"piece")))];
         let mut upload = Upload::tunnel(StreamBody::new(futures_util::stream::iter(pieces)));
-        let mut patience = Patience::within(&upload, HEAD, ENDLESS);
-        assert_eq!(patience.first(), HEAD);
+        let mut clock = Patience::within(&upload, HEAD, ENDLESS).start();
+        assert_eq!(clock.first(), HEAD);
         upload.frame().await.unwrap().unwrap();
         // Checked again although stalls are not limited.
-        assert_eq!(patience.next().ok(), Some(HEAD));
-        assert_eq!(patience.next().ok(), Some(HEAD));
+        assert_eq!(clock.next().ok(), Some(HEAD));
+        assert_eq!(clock.next().ok(), Some(HEAD));
         assert!(upload.frame().await.is_none());
-        assert_eq!(patience.next().ok(), Some(HEAD));
-        assert!(matches!(patience.next(), Err(Failure::ResponseTimeout)));
+        assert_eq!(clock.next().ok(), Some(HEAD));
+        assert!(matches!(clock.next(), Err(Failure::ResponseTimeout)));
     }
 
     #[tokio::test]
@@ -352,12 +373,12 @@ mod tests {
         let pieces = futures_util::stream::iter(pieces).chain(futures_util::stream::pending());
         let body = SourceBody::Tunnel(Box::pin(StreamBody::new(pieces)));
         let mut upload = Upload::of(body, Some(5), Gate::Open);
-        let mut patience = Patience::within(&upload, HEAD, ENDLESS);
+        let mut clock = Patience::within(&upload, HEAD, ENDLESS).start();
         upload.frame().await.unwrap().unwrap();
         // Over HTTP/1.1 the body is complete, and the server has it: the timeout for the header section runs.
-        let mut asked_again = Patience::within(&upload, HEAD, ENDLESS);
-        assert_eq!(patience.next().ok(), Some(HEAD));
-        assert!(matches!(patience.next(), Err(Failure::ResponseTimeout)));
+        let mut asked_again = Patience::within(&upload, HEAD, ENDLESS).start();
+        assert_eq!(clock.next().ok(), Some(HEAD));
+        assert!(matches!(clock.next(), Err(Failure::ResponseTimeout)));
         // Over HTTP/2 the end is awaited, which the client does not send.
         assert!(upload.frame().now_or_never().is_none());
         for _ in 0..3 {
@@ -372,9 +393,9 @@ mod tests {
         let mut upload = Upload::of(body, Some(0), Gate::Open);
         assert!(upload.frame().now_or_never().is_none());
         // Over HTTP/1.1 a body of zero bytes is not polled.
-        let mut patience = Patience::within(&upload, HEAD, ENDLESS);
-        assert_eq!(patience.next().ok(), Some(HEAD));
-        assert!(matches!(patience.next(), Err(Failure::ResponseTimeout)));
+        let mut clock = Patience::within(&upload, HEAD, ENDLESS).start();
+        assert_eq!(clock.next().ok(), Some(HEAD));
+        assert!(matches!(clock.next(), Err(Failure::ResponseTimeout)));
     }
 
     #[test]
@@ -404,11 +425,11 @@ mod tests {
     async fn a_server_that_takes_no_more_has_as_long_as_a_stall_may_take() {
         let pieces = (0..9).map(|_| Ok(Frame::data(Bytes::from_static(b"piece"))));
         let mut upload = Upload::tunnel(StreamBody::new(futures_util::stream::iter(pieces)));
-        let mut patience = Patience::within(&upload, HEAD, HEAD * 3);
+        let mut clock = Patience::within(&upload, HEAD, HEAD * 3).start();
         upload.frame().await.unwrap().unwrap();
         for _ in 0..3 {
-            assert_eq!(patience.next().ok(), Some(HEAD));
+            assert_eq!(clock.next().ok(), Some(HEAD));
         }
-        assert!(matches!(patience.next(), Err(Failure::WriteTimeout)));
+        assert!(matches!(clock.next(), Err(Failure::WriteTimeout)));
     }
 }

@@ -3,6 +3,7 @@
 use std::io;
 use std::net::IpAddr;
 use std::pin::Pin;
+use std::sync::Arc;
 use std::task::{Context, Poll};
 use std::time::Duration;
 
@@ -49,11 +50,26 @@ impl Io {
     }
 }
 
+/// How to secure a connection.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Tls<'a> {
+    pub(super) trust: &'a Loaded,
+    pub(super) offer: Offer,
+}
+
+/// The protocols that ALPN offers to the server.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Offer {
+    /// HTTP/2 and HTTP/1.1.
+    Both,
+    Http1,
+}
+
 /// Connects, without a timeout.
 pub(super) async fn connect(
     target: &Target,
     resolver: &Resolver,
-    trust: Option<&Loaded>,
+    tls: Option<Tls<'_>>,
 ) -> Result<Io, Failure> {
     let (host, port) = match target {
         Target::Unix(path) => {
@@ -64,11 +80,14 @@ pub(super) async fn connect(
     let tcp = dial(host, port, resolver).await?;
     tcp.set_nodelay(true).map_err(Failure::Connect)?;
     ask_when_silent(&tcp);
-    let Some(trust) = trust else { return Ok(Io::Tcp(tcp)) };
+    let Some(Tls { trust, offer }) = tls else { return Ok(Io::Tcp(tcp)) };
     let failed = |error: io::Error| Failure::Tls(TlsFault::of(&error));
     let name = ServerName::try_from(host.to_owned())
         .map_err(|error| failed(io::Error::new(io::ErrorKind::InvalidInput, error)))?;
-    let config = trust.config().await.map_err(|error| failed(io::Error::other(error)))?;
+    let mut config = trust.config().await.map_err(|error| failed(io::Error::other(error)))?;
+    if offer == Offer::Http1 {
+        Arc::make_mut(&mut config).alpn_protocols = vec![b"http/1.1".to_vec()];
+    }
     let tls = TlsConnector::from(config).connect(name, tcp).await.map_err(failed)?;
     Ok(Io::Tls(Box::new(tls)))
 }

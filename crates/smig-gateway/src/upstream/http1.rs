@@ -21,7 +21,7 @@ use tokio::time::{Instant, Sleep};
 use super::connect::Io;
 use super::relay::Relay;
 use crate::proxy::framing::Content;
-use crate::proxy::{Failure, Patience, Upload};
+use crate::proxy::{Clock, Failure, Patience, Upload};
 
 /// Maximum number of polling rounds before yielding to other tasks of the thread.
 const ROUNDS: usize = 16;
@@ -197,8 +197,9 @@ impl Http1 {
         let sending = self.sender.try_send_request(request);
         self.relay.end_silently();
         let used = std::mem::replace(&mut self.used, true);
-        let limit = Some(patience.first());
-        Sending { sending, connection: self, patience, limit, used }
+        let clock = patience.start();
+        let limit = Some(clock.first());
+        Sending { sending, connection: self, clock, limit, used }
     }
 
     /// Takes over the transport after both ends have agreed on another protocol.
@@ -227,7 +228,7 @@ pin_project! {
         #[pin]
         sending: F,
         connection: &'a mut Http1,
-        patience: Patience,
+        clock: Clock,
         // A timeout that has not started.
         limit: Option<Duration>,
         // The connection has carried a request before.
@@ -255,7 +256,7 @@ where
             let fresh = this.limit.take();
             let (limit, fresh) = (fresh.unwrap_or_default(), fresh.is_some());
             std::task::ready!(this.connection.poll_limit(cx, limit, fresh));
-            match this.patience.next() {
+            match this.clock.next() {
                 Ok(more) => *this.limit = Some(more),
                 Err(failure) => return Poll::Ready(Err(Unanswered { failure, unsent: false })),
             }

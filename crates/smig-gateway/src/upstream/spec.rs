@@ -31,8 +31,8 @@ pub struct UpstreamSpec {
     /// least); further ones are answered with 503.
     #[serde(default = "max_waiting")]
     pub max_waiting: usize,
-    /// Maximum number of retries of a request, where a retry is safe; 0: none. Beyond that, a request is retried
-    /// once if the server had closed the idle connection that it was sent on.
+    /// Maximum number of retries of a request, where a retry is safe. Whatever it is, a request is sent once more if
+    /// the connection that it was sent on had ended or took no more requests.
     #[serde(default = "retries")]
     pub retries: u32,
     /// How long a server's resolved addresses are cached. The system's resolver does not return a time to live.
@@ -248,8 +248,8 @@ pub struct Timeouts {
     /// Of waiting for a connection, or for a stream, when all are in use.
     #[serde(deserialize_with = "deserialize_time")]
     pub queue: Duration,
-    /// From the end of the request (as far as the server accepts it) to the response's header section; not for
-    /// gRPC, whose calls have deadlines of their own.
+    /// From the end of the request (as far as the server accepts it) to the response's header section; does not begin
+    /// while the request waits for a connection or a stream. Not for gRPC, whose calls have deadlines of their own.
     #[serde(deserialize_with = "deserialize_time")]
     pub head: Duration,
     /// Between two chunks of a body, while waiting for the server; `"never"`: no limit. Streams that may idle

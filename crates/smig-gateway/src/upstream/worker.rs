@@ -10,11 +10,11 @@ use std::sync::{Arc, Weak};
 use std::time::Duration;
 
 use smig::{ClearTrust, Cleartext, Client, Config, Origin, SocketOptions, Trust};
-use tokio::sync::watch;
+use tokio::sync::{OwnedSemaphorePermit, watch};
 use tokio::time::timeout;
 
 use super::Upstream;
-use super::connect::{SILENT_FOR, connect};
+use super::connect::{Io, Offer, SILENT_FOR, Tls, connect};
 use super::http1::Http1;
 use super::pool::{Lease, Pool, Turn};
 use super::server::Server;
@@ -41,6 +41,7 @@ pub(crate) struct ServerPool {
     http1: Rc<Pool>,
     session: RefCell<Option<Rc<Session>>>,
     alpn: Cell<Alpn>,
+    websockets: Cell<WebSockets>,
 }
 
 /// A session of our own client with a server.
@@ -59,6 +60,23 @@ enum Alpn {
     Unknown,
     Http1,
     Http2,
+}
+
+/// How WebSocket gets to a server whose protocol is selected by ALPN.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+enum WebSockets {
+    /// Like other requests.
+    #[default]
+    AsOthers,
+    /// Over HTTP/1.1, which alone is offered: over HTTP/2 the server takes no extended CONNECT.
+    Http1,
+}
+
+/// A connection, before a request uses it.
+enum Dialed {
+    /// It was checked in.
+    Kept(Box<Http1>),
+    New(Io, OwnedSemaphorePermit),
 }
 
 /// The connection for a request.
@@ -159,26 +177,70 @@ impl ServerPool {
             return self.session(upstream, server).map(Connection::Http2);
         }
         if let Some(connection) = self.http1.pick() {
-            return Ok(Connection::Http1(Lease::new(connection, &self.http1)));
+            return Ok(Connection::Http1(self.lease(connection)));
         }
         // The future is large: boxed, it does not burden requests that reuse a connection.
         Box::pin(self.connect(upstream, server)).await
     }
 
+    /// Returns a connection for the handshake of a WebSocket.
+    pub(crate) async fn for_websocket(
+        &self,
+        upstream: &Upstream,
+        server: &Server,
+    ) -> Result<Connection, Failure> {
+        match self.websockets.get() {
+            WebSockets::AsOthers => self.connection(upstream, server).await,
+            WebSockets::Http1 => self.http1_alone(upstream, server).await.map(Connection::Http1),
+        }
+    }
+
+    /// Records that the server's HTTP/2 takes no WebSocket. Returns a connection over HTTP/1.1 if the server may speak
+    /// that as well.
+    pub(crate) async fn without_extended_connect(
+        &self,
+        upstream: &Upstream,
+        server: &Server,
+    ) -> Result<Lease, Failure> {
+        match server.url().protocol {
+            Protocol::Https => {
+                self.websockets.set(WebSockets::Http1);
+                self.http1_alone(upstream, server).await
+            }
+            Protocol::Http1 | Protocol::H2c | Protocol::Smig => Err(Failure::NoExtendedConnect),
+        }
+    }
+
+    /// Returns an HTTP/1.1 connection to a server that selects HTTP/2 where that is offered.
+    async fn http1_alone(&self, upstream: &Upstream, server: &Server) -> Result<Lease, Failure> {
+        if let Some(connection) = self.http1.pick() {
+            return Ok(self.lease(connection));
+        }
+        match Box::pin(self.dial(upstream, server, Offer::Http1)).await {
+            Ok(Dialed::Kept(connection)) => Ok(self.lease(connection)),
+            Ok(Dialed::New(io, place)) => {
+                let connection = Http1::begin(io, place).await?;
+                Ok(self.lease(Box::new(connection)))
+            }
+            Err(Failure::Tls(fault)) if !fault.is_certificate() => {
+                // It speaks HTTP/2 only, which is no fault of the server.
+                self.websockets.set(WebSockets::AsOthers);
+                Err(Failure::NoExtendedConnect)
+            }
+            Err(failure) => Err(failure),
+        }
+    }
+
+    fn lease(&self, connection: Box<Http1>) -> Lease {
+        Lease::new(connection, &self.http1)
+    }
+
     /// Waits for a connection of the pool, or opens a new one.
     async fn connect(&self, upstream: &Upstream, server: &Server) -> Result<Connection, Failure> {
-        let url = server.url();
-        let lease = |connection| Connection::Http1(Lease::new(connection, &self.http1));
-        let limits = &upstream.timeouts;
-        let place = match self.http1.wait(server, upstream.max_waiting, limits.queue).await? {
-            Turn::Idle(connection) => return Ok(lease(connection)),
-            Turn::Place(place) => place,
+        let (io, place) = match self.dial(upstream, server, Offer::Both).await? {
+            Dialed::Kept(connection) => return Ok(Connection::Http1(self.lease(connection))),
+            Dialed::New(io, place) => (io, place),
         };
-        server.on_connection();
-        let tls = (url.protocol == Protocol::Https).then_some(&upstream.trust);
-        let io = timeout(limits.connect, connect(&url.target, &upstream.resolver, tls))
-            .await
-            .map_err(|_| Failure::ConnectTimeout)??;
         if io.is_h2() {
             // The session opens its own connection; this one only served to determine the protocol.
             self.alpn.set(Alpn::Http2);
@@ -186,7 +248,28 @@ impl ServerPool {
             return self.session(upstream, server).map(Connection::Http2);
         }
         self.alpn.set(Alpn::Http1);
-        Ok(lease(Box::new(Http1::begin(io, place).await?)))
+        Ok(Connection::Http1(self.lease(Box::new(Http1::begin(io, place).await?))))
+    }
+
+    /// Waits until a connection is checked in, or opens a new one.
+    async fn dial(
+        &self,
+        upstream: &Upstream,
+        server: &Server,
+        offer: Offer,
+    ) -> Result<Dialed, Failure> {
+        let (url, limits) = (server.url(), &upstream.timeouts);
+        let place = match self.http1.wait(server, upstream.max_waiting, limits.queue).await? {
+            Turn::Idle(connection) => return Ok(Dialed::Kept(connection)),
+            Turn::Place(place) => place,
+        };
+        server.on_connection();
+        let trust = &upstream.trust;
+        let tls = (url.protocol == Protocol::Https).then_some(Tls { trust, offer });
+        let io = timeout(limits.connect, connect(&url.target, &upstream.resolver, tls))
+            .await
+            .map_err(|_| Failure::ConnectTimeout)??;
+        Ok(Dialed::New(io, place))
     }
 
     /// The server speaks only HTTP/1.1: the next connection negotiates again.

@@ -145,24 +145,28 @@ async fn closes_at_the_second(origin: &mut Origin) {
 
 #[tokio::test]
 async fn a_kept_connection_that_ends_is_no_failure_for_idempotent_requests() {
-    let mut origin = Origin::start().await;
-    let gateway = Gateway::before(origin.url());
-    let client = client();
-    let asking = async {
-        for _ in 0..2 {
-            let response = client.request(get(gateway.url("/"))).await.unwrap();
-            assert_eq!(response.status(), 200);
-            assert_eq!(text(response.into_body()).await, "ok");
-        }
-    };
-    let answering = async {
-        closes_at_the_second(&mut origin).await;
-        let mut again = origin.request().await;
-        again.answer(OK).await;
-        again
-    };
-    let ((), _open) = tokio::join!(asking, answering);
-    assert!(gateway.upstream.is_well());
+    for retries in [0, 1] {
+        let mut origin = Origin::start().await;
+        let mut spec = spec(&[&origin.url()]);
+        spec.retries = retries;
+        let gateway = Gateway::start(&spec);
+        let client = client();
+        let asking = async {
+            for _ in 0..2 {
+                let response = client.request(get(gateway.url("/"))).await.unwrap();
+                assert_eq!(response.status(), 200);
+                assert_eq!(text(response.into_body()).await, "ok");
+            }
+        };
+        let answering = async {
+            closes_at_the_second(&mut origin).await;
+            let mut again = origin.request().await;
+            again.answer(OK).await;
+            again
+        };
+        let ((), _open) = tokio::join!(asking, answering);
+        assert_eq!(gateway.upstream.servers()[0].status().failed, 0);
+    }
 }
 
 /// A failed reused connection does not reflect on its server: the one retry remains for another server.

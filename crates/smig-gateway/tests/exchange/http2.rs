@@ -4,11 +4,12 @@ use std::time::Duration;
 
 use http::Request;
 use http_body_util::{BodyExt as _, Full};
+use smig::ErrorCode;
 use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
 use tokio::net::TcpStream;
 
 use crate::raw_http2::{block, frame};
-use crate::support::{Gateway, Origin, client, get, text};
+use crate::support::{Gateway, Origin, client, get, spec, text, within};
 
 pub(crate) const DATA: u8 = 0;
 pub(crate) const HEADERS: u8 = 1;
@@ -146,10 +147,60 @@ async fn a_server_that_gives_requests_up_is_not_to_blame() {
         assert_eq!(response.status(), 502);
         let response = client.request(get(gateway.url("/"))).await.unwrap();
         assert_eq!(response.status(), 200);
-        assert!(response.into_body().collect().await.is_err());
+        let error = response.into_body().collect().await.unwrap_err();
+        assert_eq!(error.code(), Some(ErrorCode::Cancel));
     };
     let ((), _peer) = tokio::join!(asking, answering);
     assert_eq!(gateway.upstream.servers()[0].status().failed, 0);
+}
+
+#[tokio::test]
+async fn what_a_server_gives_up_another_one_answers() {
+    let mut origins = [Origin::start().await, Origin::start().await];
+    let urls = origins.each_ref().map(|origin| format!("h2c://{}", origin.addr));
+    let gateway = Gateway::start(&spec(&urls.each_ref().map(String::as_str)));
+    let [one, other] = &mut origins;
+    let answering = async {
+        // Whichever server is picked first.
+        let mut first = tokio::select! {
+            peer = Peer::accept(one) => peer,
+            peer = Peer::accept(other) => peer,
+        };
+        let stream = first.request().await;
+        first.send(RST_STREAM, 0, stream, &8_u32.to_be_bytes()).await;
+        let again = async {
+            tokio::select! {
+                peer = Peer::accept(one) => peer,
+                peer = Peer::accept(other) => peer,
+            }
+        };
+        let mut second = within("the other server's request", again).await;
+        let stream = second.request().await;
+        second.send(HEADERS, END_HEADERS | END_STREAM, stream, OK).await;
+        (first, second)
+    };
+    let (client, request) = (client(), get(gateway.url("/")));
+    let (response, _peers) = tokio::join!(client.request(request), answering);
+    assert_eq!(response.unwrap().status(), 200);
+}
+
+/// RFC 9110 section 8.6.
+#[tokio::test]
+async fn what_has_no_content_announces_none() {
+    let (mut origin, gateway) = setup().await;
+    let answering = async {
+        let mut peer = Peer::accept(&mut origin).await;
+        let stream = peer.request().await;
+        // `:status: 204`, `content-length: 0`.
+        let head = [0x89, 0x0f, 0x0d, 1, b'0'];
+        peer.send(HEADERS, END_HEADERS | END_STREAM, stream, &head).await;
+        peer
+    };
+    let (client, request) = (client(), get(gateway.url("/")));
+    let (response, _peer) = tokio::join!(client.request(request), answering);
+    let response = response.unwrap();
+    assert_eq!(response.status(), 204);
+    assert!(!response.headers().contains_key("content-length"), "{:?}", response.headers());
 }
 
 #[tokio::test]

@@ -1,18 +1,27 @@
 //! Limits also apply to HTTP/2 servers, and no wait is unbounded.
 
+use std::convert::Infallible;
 use std::net::SocketAddr;
 use std::num::NonZeroUsize;
 use std::time::Duration;
 
 use bytes::Bytes;
 use futures_util::future::join_all;
+use futures_util::stream;
+use http::header::{CONTENT_TYPE, HeaderValue};
 use http::{Request, Response};
-use http_body_util::Full;
-use smig::{ClearTrust, Config, Incoming, Server};
-use tokio::io::AsyncWriteExt as _;
+use http_body::Frame;
+use http_body_util::{BodyExt as _, Full, StreamBody};
+use smig::{ClearTrust, Client, Config, Incoming, Server};
+use smig_gateway::upstream::{Balance, HashKey, Timeouts};
+use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
 use tokio::sync::watch;
 
-use crate::support::{Gateway, Got, Origin, client, get, loopback, spec};
+use crate::support::{Gateway, Got, Origin, client, get, loopback, spec, text, within};
+use crate::switching::UPGRADE;
+
+const HOUR: Duration = Duration::from_secs(3600);
+const CALL: HeaderValue = HeaderValue::from_static("application/grpc");
 
 /// An HTTP/2 server that processes one request at a time, and responds once the sender is set to true.
 fn slow() -> (Server, watch::Sender<bool>) {
@@ -85,6 +94,108 @@ async fn a_request_waits_for_a_stream_no_longer_than_told() {
     go.send_replace(true);
     for late in late {
         assert_eq!(late.await.unwrap(), 200);
+    }
+}
+
+/// An HTTP/2 server that allows one stream at a time. It responds with `name`, and to calls with a head alone.
+fn narrow(name: &'static str) -> Server {
+    let answer = async move |request: Request<Incoming>| {
+        if request.headers().get(CONTENT_TYPE) != Some(&CALL) {
+            return Ok(Response::new(
+                Full::new(Bytes::from_static(name.as_bytes())).boxed_unsync(),
+            ));
+        }
+        let endless = stream::pending::<Result<Frame<Bytes>, Infallible>>();
+        let mut response = Response::new(StreamBody::new(endless).boxed_unsync());
+        response.headers_mut().insert(CONTENT_TYPE, CALL);
+        Ok::<_, Infallible>(response)
+    };
+    Server::builder()
+        .workers(NonZeroUsize::MIN)
+        .engine(Config { max_concurrent_streams: 1, ..Config::server() })
+        .listen_cleartext(loopback(), ClearTrust::None)
+        .start(tower::service_fn(answer))
+        .unwrap()
+}
+
+/// Begins a call, which the gateway's timeouts are not for: it has a stream of its server for as long as it is kept.
+async fn call(client: &Client, url: String) -> Response<Incoming> {
+    let call = Request::post(url).header(CONTENT_TYPE, CALL).body(Full::<Bytes>::default());
+    let response = client.request(call.unwrap()).await.unwrap();
+    assert_eq!(response.status(), 200);
+    response
+}
+
+fn post(url: String) -> Request<Full<Bytes>> {
+    Request::post(url).body(Full::from("a body")).unwrap()
+}
+
+#[tokio::test]
+async fn a_server_has_no_time_limit_for_a_request_that_waits_for_a_stream() {
+    let server = narrow("");
+    let soon = Duration::from_millis(50);
+    let timeouts = Timeouts { queue: HOUR, head: soon, stall: Some(soon), ..Timeouts::default() };
+    let mut waited_for = spec(&[&format!("h2c://{}", server.local_addrs()[0])]);
+    waited_for.timeouts = timeouts;
+    let (gateway, client) = (Gateway::start(&waited_for), client());
+    let _call = call(&client, gateway.url("/")).await;
+    let waiting = [get(gateway.url("/")), post(gateway.url("/"))].map(|request| {
+        let client = client.clone();
+        tokio::spawn(async move { client.request(request).await.map(|_| ()) })
+    });
+    let websocket = gateway.connect(UPGRADE).await;
+    let status = || gateway.upstream.servers()[0].status();
+    let all = async {
+        while status().requests < 4 {
+            tokio::task::yield_now().await;
+        }
+    };
+    within("all requests", all).await;
+    // Requests that another server has fail meanwhile.
+    let mut mute = Origin::start().await;
+    let mut asked = spec(&[&mute.url()]);
+    asked.timeouts = timeouts;
+    let other = Gateway::start(&asked);
+    for _ in 0..2 {
+        let both = async { tokio::join!(client.request(get(other.url("/"))), mute.request()) };
+        let (response, _got) = within("another server's failure", both).await;
+        assert_eq!(response.unwrap().status(), 504);
+    }
+    assert_eq!(status().failed, 0);
+    assert!(!waiting.iter().any(tokio::task::JoinHandle::is_finished));
+    let answered = websocket.try_read(&mut [0; 1]);
+    assert_eq!(answered.unwrap_err().kind(), std::io::ErrorKind::WouldBlock);
+}
+
+#[tokio::test]
+async fn a_request_that_waits_too_long_for_a_stream_is_sent_to_another_server() {
+    let servers = [narrow("full"), narrow("free")];
+    let urls = servers.each_ref().map(|server| format!("h2c://{}", server.local_addrs()[0]));
+    let mut spec = spec(&urls.each_ref().map(String::as_str));
+    spec.balance = Balance::Hash(HashKey::Path);
+    spec.timeouts.queue = Duration::from_millis(50);
+    let (gateway, client) = (Gateway::start(&spec), client());
+    let ask = async |request: Request<Full<Bytes>>| {
+        let response = within("an answer", client.request(request)).await.unwrap();
+        assert_eq!(response.status(), 200);
+        text(response.into_body()).await
+    };
+    let mut path = String::new();
+    for n in 0.. {
+        path = format!("/{n}");
+        if ask(get(gateway.url(&path))).await == "full" {
+            break;
+        }
+    }
+    let _call = call(&client, gateway.url(&path)).await;
+    assert_eq!(ask(get(gateway.url(&path))).await, "free");
+    assert_eq!(ask(post(gateway.url(&path))).await, "free");
+    let mut websocket = gateway.connect(UPGRADE.replace("/chat", &path)).await;
+    let mut line = [0; 12];
+    within("the answer to the WebSocket", websocket.read_exact(&mut line)).await.unwrap();
+    assert_eq!(&line, b"HTTP/1.1 101");
+    for server in gateway.upstream.servers() {
+        assert_eq!(server.status().failed, 0, "{}", server.url());
     }
 }
 

@@ -17,3 +17,4 @@ mod recorder;
 mod servers;
 mod support;
 mod switching;
+mod without_extended_connect;

@@ -53,8 +53,8 @@ impl tower_service::Service<Request<Incoming>> for Echo {
     }
 }
 
-/// Starts a TLS server that offers these protocols; returns it with its certificate.
-fn tls_server(alpn: &[&str]) -> (Server, String) {
+/// Returns settings of a TLS server that offers these protocols, and its certificate.
+pub(crate) fn tls_config(alpn: &[&str]) -> (rustls::ServerConfig, String) {
     let names = ["localhost".to_owned(), "127.0.0.1".to_owned()];
     let made = rcgen::generate_simple_self_signed(names).unwrap();
     let (pem, key) = (made.cert.pem(), made.signing_key.serialize_pem());
@@ -70,6 +70,12 @@ fn tls_server(alpn: &[&str]) -> (Server, String) {
         .with_single_cert(chain, key)
         .unwrap();
     config.alpn_protocols = alpn.iter().map(|name| name.as_bytes().to_vec()).collect();
+    (config, pem)
+}
+
+/// Starts a TLS server that offers these protocols; returns it with its certificate.
+fn tls_server(alpn: &[&str]) -> (Server, String) {
+    let (config, pem) = tls_config(alpn);
     let server = Server::builder()
         .listen(loopback(), ServerTls::from_rustls(config))
         .workers(NonZeroUsize::MIN)

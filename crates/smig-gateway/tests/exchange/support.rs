@@ -7,6 +7,7 @@ use std::num::NonZeroUsize;
 use std::pin::Pin;
 use std::sync::Arc;
 use std::task::{Context, Poll};
+use std::time::Duration;
 
 use bytes::Bytes;
 use http::{Request, Response};
@@ -18,6 +19,14 @@ use smig_gateway::upstream::{Upstream, UpstreamSpec};
 use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
 use tokio::net::{TcpListener, TcpStream};
 use tokio::sync::mpsc;
+
+/// Longer than any test takes.
+const LIMIT: Duration = Duration::from_secs(60);
+
+/// Waits for an event of this name.
+pub(crate) async fn within<T>(what: &str, future: impl Future<Output = T>) -> T {
+    tokio::time::timeout(LIMIT, future).await.unwrap_or_else(|_| panic!("never came: {what}"))
+}
 
 pub(crate) fn loopback() -> SocketAddr {
     "127.0.0.1:0".parse().unwrap()
@@ -82,7 +91,7 @@ impl Gateway {
 
     /// Shuts it down gracefully, however long that takes.
     pub(crate) async fn drain(self) {
-        self.server.shutdown(std::time::Duration::from_secs(3600)).await.unwrap();
+        self.server.shutdown(Duration::from_secs(3600)).await.unwrap();
     }
 
     /// Sends bytes on a new connection.

@@ -13,12 +13,12 @@ use tokio::io::{AsyncRead, AsyncReadExt as _, AsyncWrite, AsyncWriteExt as _};
 
 use crate::http2::{self, DATA, END_HEADERS, END_STREAM, HEADERS, Peer, RST_STREAM};
 use crate::servers::Echo;
-use crate::support::{Gateway, Got, Origin, client, loopback, spec};
+use crate::support::{Gateway, Got, Origin, client, get, loopback, spec};
 
-const UPGRADE: &str = "GET /chat HTTP/1.1\r\nHost: a\r\nConnection: keep-alive, Upgrade\r\n\
+pub(crate) const UPGRADE: &str = "GET /chat HTTP/1.1\r\nHost: a\r\nConnection: keep-alive, Upgrade\r\n\
      Upgrade: websocket\r\nSec-WebSocket-Version: 13\r\nSec-WebSocket-Key: dGhlIHNhbXBsZSBub25jZQ==\r\n\r\n";
 /// RFC 6455 section 1.3.
-const PROOF: &str = "s3pPLMBiTxaQ9kYGzzhZRbK+xOo=";
+pub(crate) const PROOF: &str = "s3pPLMBiTxaQ9kYGzzhZRbK+xOo=";
 
 /// Returns the response to the key in a request.
 fn proof(got: &Got) -> String {
@@ -28,7 +28,7 @@ fn proof(got: &Got) -> String {
     base64::engine::general_purpose::STANDARD.encode(hash)
 }
 
-fn accepts(proof: &str) -> String {
+pub(crate) fn accepts(proof: &str) -> String {
     format!(
         "HTTP/1.1 101 Switching Protocols\r\nConnection: Upgrade\r\nUpgrade: websocket\r\n\
          Sec-WebSocket-Accept: {proof}\r\nSec-WebSocket-Protocol: x\r\n\r\nearly"
@@ -87,7 +87,7 @@ async fn talk(
     assert_eq!(rest, b"after");
 }
 
-async fn head(tcp: &mut tokio::net::TcpStream) -> String {
+pub(crate) async fn head(tcp: &mut (impl AsyncRead + Unpin)) -> String {
     let mut octets = Vec::new();
     while !octets.ends_with(b"\r\n\r\n") {
         octets.push(tcp.read_u8().await.unwrap());
@@ -206,8 +206,8 @@ async fn a_server_of_http2_may_refuse() {
         // SETTINGS_ENABLE_CONNECT_PROTOCOL
         let mut peer = Peer::accept_with(&mut origin, &[0, 8, 0, 0, 0, 1]).await;
         let stream = peer.request().await;
-        // `:status: 403`
-        peer.send(HEADERS, END_HEADERS, stream, b"\x08\x03403").await;
+        // `:status: 403`, `content-length: 002`.
+        peer.send(HEADERS, END_HEADERS, stream, b"\x08\x03403\x0f\x0d\x03002").await;
         loop {
             let (kind, flags, _, len) = peer.flagged().await;
             assert_ne!(kind, RST_STREAM);
@@ -222,6 +222,7 @@ async fn a_server_of_http2_may_refuse() {
     let refused = async {
         let Opened::Refused(response) = extended(&gateway).await else { panic!("a tunnel") };
         assert_eq!(response.status(), 403);
+        assert_eq!(response.headers()["content-length"], "2");
         assert_eq!(crate::support::text(response.into_body()).await, "no");
     };
     let both = async { tokio::join!(refused, answering) };
@@ -315,6 +316,35 @@ async fn a_server_that_cannot_be_reached_is_passed_over() {
         assert!(head(&mut tcp).await.starts_with("http/1.1 101 "));
         talk(tcp, got.tcp).await;
     }
+}
+
+/// The handshake is a GET, of which nothing is lost.
+#[tokio::test]
+async fn a_kept_connection_that_ends_is_no_failure() {
+    let mut origin = Origin::start().await;
+    let gateway = Gateway::before(origin.url());
+    let answering = async {
+        let mut got = origin.request().await;
+        got.answer("HTTP/1.1 200 OK\r\nContent-Length: 2\r\n\r\nok").await;
+        // With the next request on it, it ends.
+        drop(got.next().await.unwrap());
+        let mut got = origin.request().await;
+        assert!(got.has("upgrade: websocket"), "{}", got.head);
+        got.answer(accepts(PROOF)).await;
+        got
+    };
+    let asking = async {
+        let request = get(gateway.url("/"));
+        let response = client().request(request).await.unwrap();
+        assert_eq!(crate::support::text(response.into_body()).await, "ok");
+        let mut tcp = gateway.connect(UPGRADE).await;
+        assert!(head(&mut tcp).await.starts_with("http/1.1 101 "));
+        tcp
+    };
+    let both = async { tokio::join!(asking, answering) };
+    let (tcp, got) = crate::support::within("a tunnel", both).await;
+    talk(tcp, got.tcp).await;
+    assert_eq!(gateway.upstream.servers()[0].status().failed, 0);
 }
 
 /// They are forwarded only after the response: into the tunnel if there is one, otherwise parsed as requests.

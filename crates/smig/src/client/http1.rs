@@ -18,6 +18,7 @@ use super::call::{Outgoing, Unsent};
 use super::host::{self, Host};
 use super::reuse::{is_last_request, is_last_response};
 use super::session::{Command, Speaks};
+use crate::clock;
 use crate::driver::Mailbox;
 use crate::error::{Error, Kind, Phase};
 use crate::observe::Observed;
@@ -269,6 +270,7 @@ impl Pool {
                 Err(error) => return shared.fail(error),
             },
         };
+        shared.on_sent(clock::now());
         match sender.send(request(head, body)).await {
             Ok(response) => {
                 // From here on hyper owns the response's body. Set the head first: an end without a head is a

@@ -12,12 +12,12 @@ mod limits;
 mod origin;
 mod resets;
 mod reuse;
+mod sending;
 mod service;
 mod session;
 mod spares;
 mod tls;
 
-use std::future::poll_fn;
 use std::net::SocketAddr;
 use std::sync::Arc;
 use std::sync::atomic::AtomicUsize;
@@ -26,7 +26,7 @@ use std::time::Duration;
 use http::header::{
     CONNECTION, CONTENT_LENGTH, HOST, HeaderMap, HeaderName, TRANSFER_ENCODING, UPGRADE,
 };
-use http::{Method, Request, Response, Version};
+use http::{Method, Request, Response};
 use http_body::Body;
 use smig_proto::policy::Hint;
 use smig_proto::{Config, Protocol, RequestHead};
@@ -38,6 +38,7 @@ pub use interim::on_interim;
 pub use limits::{ConnectionLimit, ConnectionPlace, QueueLimit};
 pub use origin::Origin;
 pub use reuse::{is_last_request, is_last_response};
+pub use sending::Sending;
 pub use session::Speaks;
 pub use tls::{Loaded, TlsFault, Trust};
 
@@ -45,22 +46,20 @@ pub(crate) use call::Unsent;
 pub(crate) use interim::OnInterim;
 
 use crate::driver::{LinkOptions, Mailbox};
-use crate::error::{BoxError, Error, Kind, Phase};
+use crate::error::{BoxError, Error, Kind};
 use crate::moves::MoveRules;
 use crate::observe::{Counters, Stats};
 use crate::resolve::Resolver;
 use crate::server::content_length;
 use crate::snapshot::{self, Snapshot};
-use crate::stream::{Head, Incoming, Length, Shared};
+use crate::stream::{Incoming, Length, Shared};
 use body::RequestBody;
 use call::{Asides, Draft, Outgoing};
 use dial::DialLimits;
 use host::{Host, Hosts};
 use limits::{QueuePlace, Reserved};
+use sending::Message;
 use session::Command;
-
-/// Maximum number of times a request is sent, if the server certainly did not process it.
-const ATTEMPTS: usize = 3;
 
 /// An HTTP client, and a tower service of requests. Cheap to clone; clones share sessions. Must be used inside a
 /// tokio runtime, on which its sessions run. When the last clone is dropped, each session closes after its last
@@ -194,46 +193,43 @@ impl Client {
         B::Data: Send,
         B::Error: Into<BoxError>,
     {
-        self.send(origin, request, None).await
+        self.begin(origin, request)?.await
     }
 
-    /// Sends a request, with the queue slot in `place` or with a new one.
-    async fn send<B>(
-        &self,
-        origin: &Origin,
+    /// Like [`Self::request_to`], but submits the request at once. The future that it returns also tells whether the
+    /// request still waits for a stream: a timeout for the server should begin only when it has one.
+    ///
+    /// # Errors
+    /// The request is invalid, or the [queue](ClientBuilder::queue) is full; other errors are the future's.
+    pub fn begin<'a, B>(
+        &'a self,
+        origin: &'a Origin,
         request: Request<B>,
-        mut place: Option<QueuePlace>,
-    ) -> Result<Response<Incoming>, Error>
+    ) -> Result<Sending<'a>, Error>
+    where
+        B: Body + Send + 'static,
+        B::Data: Send,
+        B::Error: Into<BoxError>,
+    {
+        self.begin_at(origin, request, None)
+    }
+
+    /// Like [`Self::begin`], with the queue slot in `place` or with a new one.
+    fn begin_at<'a, B>(
+        &'a self,
+        origin: &'a Origin,
+        request: Request<B>,
+        place: Option<QueuePlace>,
+    ) -> Result<Sending<'a>, Error>
     where
         B: Body + Send + 'static,
         B::Data: Send,
         B::Error: Into<BoxError>,
     {
         let (head, asides, body) = split(request)?;
-        let mut body = RequestBody::new(body);
+        let body = RequestBody::new(body);
         let (head, length) = with_length(head, &body);
-        let mut attempt = 1;
-        loop {
-            let Some(taken) = place.take().or_else(|| self.inner.queue.try_take()) else {
-                return Err(Error::new(Kind::Busy));
-            };
-            let asides = asides.clone();
-            let draft = Draft { head: head.clone(), length, asides, place: taken };
-            let shared = self.submit(origin, draft, body)?;
-            let error = match self.response(&shared).await {
-                Ok(response) => return Ok(response),
-                Err(error) => error,
-            };
-            match shared.take_unsent() {
-                Some(unsent) if error.is_retryable() && !error.is_busy() && attempt < ATTEMPTS => {
-                    Unsent { body, place } = unsent;
-                }
-                _ => return Err(error),
-            }
-            tracing::debug!(%error, "request is sent again");
-            // A request that was returned before it had a stream does not count as an attempt.
-            attempt += usize::from(!error.is_retired());
-        }
+        Sending::begin(self, origin, Message { head, length, asides }, body, place)
     }
 
     /// Submits a request to the origin's session.
@@ -286,31 +282,6 @@ impl Client {
                 hosts: Arc::downgrade(&inner.hosts),
             });
             tokio::spawn(host::run(host, Arc::clone(mailbox)));
-        })
-    }
-
-    /// Waits for a response. Dropping the future cancels the stream.
-    async fn response(&self, shared: &Arc<Shared>) -> Result<Response<Incoming>, Error> {
-        let body = Incoming::stream(Arc::clone(shared));
-        let head = poll_fn(|cx| shared.poll_head(cx));
-        let head = match self.inner.response_timeout {
-            None => head.await?,
-            Some(after) => match tokio::time::timeout(after, head).await {
-                Ok(head) => head?,
-                Err(_) => {
-                    return Err(Error::new(Kind::Timeout { phase: Phase::Response, after }));
-                }
-            },
-        };
-        Ok(match head {
-            Head::Http1(response) => response.map(Incoming::http1),
-            Head::Stream(head) => {
-                let mut response = Response::new(body);
-                *response.status_mut() = head.status;
-                *response.headers_mut() = head.headers;
-                *response.version_mut() = Version::HTTP_2;
-                response
-            }
         })
     }
 }

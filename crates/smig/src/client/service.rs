@@ -36,7 +36,7 @@ where
         let (client, place) = (self.clone(), self.reserved.take());
         Box::pin(async move {
             let origin = Origin::of(request.uri())?;
-            client.send(&origin, request, place).await
+            client.begin_at(&origin, request, place)?.await
         })
     }
 }

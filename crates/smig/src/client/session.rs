@@ -220,6 +220,7 @@ impl ClientSession {
             self.watched.push(slot);
         }
         shared.place(slot);
+        shared.on_sent(turn.now);
         if shared.is_gone() {
             return self.forget(turn, slot);
         }
@@ -615,7 +616,10 @@ impl App for ClientSession {
         self.queue.retain(|outgoing| !outgoing.shared.is_gone());
         self.give_up_waiting(turn.now);
         if !self.unheard.is_empty() && (turn.links.have_heard() || turn.links.is_empty()) {
-            self.queue.extend(self.unheard.drain(..));
+            // They are older than what is queued, whose timeout is that of the request at the front.
+            for outgoing in self.unheard.drain(..).rev() {
+                self.queue.push_front(outgoing);
+            }
             self.open_queued(turn);
         }
         if turn.links.have_heard() {

@@ -11,7 +11,7 @@ use std::task::{Context, Poll, Waker};
 use bytes::Bytes;
 use http::{HeaderMap, Response};
 use http_body::Frame;
-use smig_proto::{ConnId, Priority, ResponseHead};
+use smig_proto::{ConnId, Instant, Priority, ResponseHead};
 
 use super::info::Segment;
 use crate::client::Unsent;
@@ -36,6 +36,8 @@ pub(crate) struct Shared {
 
 #[derive(Debug, Default)]
 struct State {
+    /// When a client's request got its stream, or over HTTP/1.1 its connection. Before, nothing was sent.
+    sent_at: Option<Instant>,
     head: Option<Head>,
     /// What a retry needs of a request whose body was not polled.
     unsent: Option<Unsent>,
@@ -126,6 +128,11 @@ impl Shared {
     /// Sets the stream's slot.
     pub(crate) fn place(&self, slot: Slot) {
         self.slot.store(slot.0, Ordering::Release);
+    }
+
+    /// Records that the request is being sent: it has a stream, or over HTTP/1.1 a connection.
+    pub(crate) fn on_sent(&self, now: Instant) {
+        self.lock().sent_at = Some(now);
     }
 
     /// Takes the application's requests since the last call. `gone` remains set.
@@ -225,6 +232,11 @@ impl Shared {
     }
 
     // The application:
+
+    /// Returns when the request was sent; `None` as long as it waits for a stream.
+    pub(crate) fn sent_at(&self) -> Option<Instant> {
+        self.lock().sent_at
+    }
 
     /// Polls for the response's head.
     pub(crate) fn poll_head(&self, cx: &mut Context<'_>) -> Poll<Result<Head, Error>> {

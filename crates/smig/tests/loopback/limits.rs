@@ -9,7 +9,7 @@ use http::{Request, Response};
 use http_body_util::Full;
 use smig::{
     ClearTrust, Cleartext, Client, ClientBuilder, Config, ConnectionLimit, Incoming, Origin,
-    QueueLimit, Server,
+    QueueLimit, Sending, Server,
 };
 use tokio::sync::watch;
 use tower::Service as _;
@@ -157,4 +157,31 @@ async fn clients_share_a_limit_on_connections() {
     // `is_wanted` reports a waiting request, so the first client frees its slot.
     one.retire(&Origin::http(addr.ip().to_string(), addr.port()));
     assert_eq!(waiting.await.unwrap().unwrap().status(), 200);
+}
+
+#[tokio::test]
+async fn a_request_tells_since_when_the_server_has_it() {
+    let (server, go) = slow();
+    let addr = server.local_addrs()[0];
+    let (url, origin) = (format!("http://{addr}/"), Origin::http("127.0.0.1", addr.port()));
+    let client = builder().build().unwrap();
+    client.request(get(format!("{url}warm"))).await.unwrap();
+    let sent = async |sending: &Sending<'_>| {
+        while sending.sent_at().is_none() {
+            tokio::task::yield_now().await;
+        }
+    };
+    let mut first = client.begin(&origin, get(&*url)).unwrap();
+    let mut second = client.begin(&origin, get(&*url)).unwrap();
+    within("the first one's stream", sent(&first)).await;
+    assert!(second.sent_at().is_none(), "it waits");
+    go.send_replace(true);
+    assert_eq!(within("the first answer", &mut first).await.unwrap().status(), 200);
+    assert_eq!(within("the second answer", &mut second).await.unwrap().status(), 200);
+    assert!(second.sent_at() >= first.sent_at());
+
+    let client = Client::builder().cleartext(Cleartext::Http1).build().unwrap();
+    let sending = client.begin(&origin, get(&*url)).unwrap();
+    within("a connection", sent(&sending)).await;
+    assert_eq!(within("the answer by HTTP/1.1", sending).await.unwrap().status(), 200);
 }

@@ -1,0 +1,160 @@
+//! WebSocket and CONNECT to servers over TLS that speak HTTP/2 without extended CONNECT (RFC 8441), or no longer.
+
+use std::net::SocketAddr;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::time::Duration;
+
+use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
+use tokio::net::{TcpListener, TcpStream};
+use tokio::sync::{mpsc, watch};
+use tokio_rustls::TlsAcceptor;
+use tokio_rustls::server::TlsStream;
+
+use crate::servers::tls_config;
+use crate::support::{Gateway, loopback, spec, within};
+use crate::switching::{PROOF, UPGRADE, accepts, head};
+
+/// SETTINGS without an entry.
+const SETTINGS: [u8; 9] = [0, 0, 0, 4, 0, 0, 0, 0, 0];
+
+/// A server over TLS. To HTTP/2 it says its settings and nothing else; the test serves HTTP/1.1.
+struct Tls {
+    addr: SocketAddr,
+    /// Its connections over HTTP/2.
+    sessions: Arc<AtomicUsize>,
+    /// False: it speaks HTTP/1.1 alone.
+    with_http2: watch::Sender<bool>,
+    http1: mpsc::UnboundedReceiver<TlsStream<TcpStream>>,
+}
+
+impl Tls {
+    async fn start(alpn: &[&str]) -> Self {
+        let acceptor = TlsAcceptor::from(Arc::new(tls_config(alpn).0));
+        let old = TlsAcceptor::from(Arc::new(tls_config(&["http/1.1"]).0));
+        let (with_http2, speaks) = watch::channel(true);
+        let listener = TcpListener::bind(loopback()).await.unwrap();
+        let addr = listener.local_addr().unwrap();
+        let (sessions, (sender, http1)) =
+            (Arc::<AtomicUsize>::default(), mpsc::unbounded_channel());
+        let counted = Arc::clone(&sessions);
+        tokio::spawn(async move {
+            while let Ok((tcp, _)) = listener.accept().await {
+                // The handshake fails where no protocol is common.
+                let acceptor = if *speaks.borrow() { &acceptor } else { &old };
+                let Ok(mut tls) = acceptor.accept(tcp).await else { continue };
+                if tls.get_ref().1.alpn_protocol() != Some(b"h2") {
+                    if sender.send(tls).is_err() {
+                        break;
+                    }
+                    continue;
+                }
+                counted.fetch_add(1, Ordering::SeqCst);
+                let mut speaks = speaks.clone();
+                tokio::spawn(async move {
+                    // The client may have gone.
+                    let _ = tls.write_all(&SETTINGS).await;
+                    let _ = tls.flush().await;
+                    let mut ignored = Vec::new();
+                    tokio::select! {
+                        _ = tls.read_to_end(&mut ignored) => {}
+                        _ = speaks.wait_for(|speaks| !speaks) => {}
+                    }
+                });
+            }
+        });
+        Self { addr, sessions, with_http2, http1 }
+    }
+
+    fn gateway(&self) -> Gateway {
+        let mut spec = spec(&[&format!("https://{}", self.addr)]);
+        spec.tls.insecure = true;
+        spec.timeouts.head = Duration::from_secs(3600);
+        Gateway::start(&spec)
+    }
+}
+
+#[tokio::test]
+async fn it_goes_by_http1() {
+    let mut server = Tls::start(&["h2", "http/1.1"]).await;
+    let gateway = server.gateway();
+    let mut sessions = 0;
+    for n in 0..2 {
+        let mut near = gateway.connect(UPGRADE).await;
+        let mut far = within("HTTP/1.1", server.http1.recv()).await.unwrap();
+        let request = head(&mut far).await;
+        assert!(request.starts_with("get /chat http/1.1\r\n"), "{request}");
+        assert!(request.contains("upgrade: websocket\r\n"), "{request}");
+        far.write_all(accepts(PROOF).as_bytes()).await.unwrap();
+        far.flush().await.unwrap();
+        let answer = within("the answer", head(&mut near)).await;
+        assert!(answer.starts_with("http/1.1 101 "), "{answer}");
+        let mut octets = [0; 5];
+        near.read_exact(&mut octets).await.unwrap();
+        assert_eq!(&octets, b"early");
+        near.write_all(b"hello").await.unwrap();
+        far.read_exact(&mut octets).await.unwrap();
+        assert_eq!(&octets, b"hello");
+        // What the server's HTTP/2 takes is asked once.
+        let asked = server.sessions.load(Ordering::SeqCst);
+        assert!(n == 0 || asked == sessions, "{sessions}, {asked}");
+        sessions = asked;
+    }
+    assert_eq!(gateway.upstream.servers()[0].status().failed, 0);
+}
+
+#[tokio::test]
+async fn a_server_that_speaks_nothing_else_is_not_to_blame() {
+    let server = Tls::start(&["h2"]).await;
+    let gateway = server.gateway();
+    for _ in 0..2 {
+        let mut near = gateway.connect(UPGRADE).await;
+        let answer = within("the answer", head(&mut near)).await;
+        assert!(answer.starts_with("http/1.1 502 "), "{answer}");
+        assert!(answer.contains("error=http_upgrade_failed"), "{answer}");
+    }
+    assert_eq!(gateway.upstream.servers()[0].status().failed, 0);
+}
+
+#[tokio::test]
+async fn a_server_that_gave_http2_up_is_found_out() {
+    const CONNECT: &str = "CONNECT db:5432 HTTP/1.1\r\nHost: db:5432\r\n\r\n";
+    const OPENED: &[u8] = b"HTTP/1.1 200 OK\r\n\r\n";
+    let mut server = Tls::start(&["h2", "http/1.1"]).await;
+    let gateway = server.gateway();
+    let first = gateway.connect(CONNECT).await;
+    // One connection told the protocol, the other one is the session's.
+    let two = async {
+        while server.sessions.load(Ordering::SeqCst) < 2 {
+            tokio::task::yield_now().await;
+        }
+    };
+    within("a session", two).await;
+    drop(first);
+    server.with_http2.send_replace(false);
+    let none = async {
+        while gateway.upstream.servers()[0].status().open > 0 {
+            tokio::task::yield_now().await;
+        }
+    };
+    within("the session's end", none).await;
+    // The session finds HTTP/1.1, on which it cannot have a tunnel.
+    let mut second = gateway.connect(CONNECT).await;
+    let mut far = within("the second request", server.http1.recv()).await.unwrap();
+    head(&mut far).await;
+    far.write_all(OPENED).await.unwrap();
+    far.flush().await.unwrap();
+    let answer = within("the second answer", head(&mut second)).await;
+    assert!(answer.starts_with("http/1.1 502 "), "{answer}");
+    let mut third = gateway.connect(CONNECT).await;
+    let mut far = within("the third request", server.http1.recv()).await.unwrap();
+    assert!(head(&mut far).await.starts_with("connect db:5432 http/1.1\r\n"));
+    far.write_all(OPENED).await.unwrap();
+    far.flush().await.unwrap();
+    let answer = within("the third answer", head(&mut third)).await;
+    assert!(answer.starts_with("http/1.1 200 "), "{answer}");
+    third.write_all(b"hello").await.unwrap();
+    let mut octets = [0; 5];
+    within("data", far.read_exact(&mut octets)).await.unwrap();
+    assert_eq!(&octets, b"hello");
+}
