@@ -1,5 +1,5 @@
-//! Any octets as header blocks. An input is a sequence of records: an octet `n`, and `n` octets of a
-//! block; `n` = 0 takes two octets more, a new SETTINGS_HEADER_TABLE_SIZE.
+//! Decodes arbitrary bytes as field blocks. The input is a sequence of records: one byte `n`, and
+//! `n` bytes of a block. After `n` = 0 follow two bytes, a new SETTINGS_HEADER_TABLE_SIZE.
 
 #![no_main]
 
@@ -33,7 +33,7 @@ fuzz_target!(|input: &[u8]| {
     }
 });
 
-/// Our own encoder and decoder agree on whatever HTTP/2 allows.
+/// Checks that the encoder and the decoder of this crate agree on all fields that HTTP/2 permits.
 fn comes_back(mut fields: Vec<Field>) {
     fields.retain(|field| !matches!(field, Field::Malformed(..)));
     let mut block = BytesMut::new();

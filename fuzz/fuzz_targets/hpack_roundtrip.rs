@@ -1,4 +1,4 @@
-//! Header lists and table sizes through our encoder into our decoder.
+//! Encodes and decodes arbitrary field lists, with changes of the table size.
 
 #![no_main]
 
@@ -16,7 +16,7 @@ enum Step<'a> {
 
 #[derive(Arbitrary, Debug)]
 enum Name<'a> {
-    /// One of a few that come again; some of them the encoder treats differently.
+    /// One of a few names that recur; the encoder treats some of them specially.
     Known(u8),
     Other(&'a [u8]),
 }
@@ -46,7 +46,7 @@ const KNOWN: [&str; 16] = [
     "traceparent",
 ];
 
-/// The field, if HTTP/2 allows it.
+/// Returns the field if HTTP/2 permits it.
 fn field(name: &Name<'_>, value: &[u8], indexing: &Indexing) -> Option<Field> {
     use Pseudo::*;
     let name = match name {

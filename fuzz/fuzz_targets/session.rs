@@ -1,5 +1,5 @@
-//! Any octets as an attack on the engine: the first chooses its role, the rest are frames, octets,
-//! time and an application's commands (`smig_testkit::hostile`).
+//! Attacks the engine with arbitrary bytes. The first byte selects its role; the rest are frames,
+//! raw bytes, time and commands of an application (`smig_testkit::hostile`).
 
 #![no_main]
 

@@ -1,7 +1,7 @@
-//! What can happen next.
+//! The possible next steps.
 //!
-//! Actions that must happen sooner or later are told apart from those that the environment or an
-//! application may choose: a state in which none of the former is left must be a settled one.
+//! Actions that must happen eventually are separate from those that the environment or an
+//! application may choose: a state without an action of the first kind must be settled.
 
 use crate::endpoint::{Choice, Fate};
 use crate::id::{Carrier, Conn, Side};
@@ -12,12 +12,12 @@ use crate::world::World;
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Action {
     Deliver(Conn, Side, Choice),
-    /// The side notices that the connection has ended.
+    /// The side notices the end of the connection.
     Notice(Conn, Side),
     Send(Side),
     Credit(Side),
     DeclineOffer,
-    /// `unbound_timeout` when nothing is under way any more.
+    /// `unbound_timeout`, while nothing is in flight.
     TimeOutLate(Side, Carrier),
 
     Move(Side, Conn),
@@ -28,21 +28,21 @@ pub(crate) enum Action {
     Lose(Conn),
     GoAway(Side, Conn),
     ChangeSettings(Side, i8),
-    /// `unbound_timeout` while the MIGRATE may still be under way.
+    /// `unbound_timeout`, while the MIGRATE may be in flight.
     TimeOutEarly(Side, Carrier),
 }
 
-/// Whether nothing happens any more by itself.
+/// Returns whether no action must happen any more.
 pub(crate) fn is_at_rest(scenario: &Scenario, world: &World) -> bool {
     let mut actions = Vec::new();
     must_happen(scenario, world, &mut actions);
     actions.is_empty()
 }
 
-/// Actions of a network that delivers and of endpoints that do their duty.
+/// Adds the actions of a network that delivers, and of endpoints that fulfill their obligations.
 pub(crate) fn must_happen(scenario: &Scenario, world: &World, actions: &mut Vec<Action>) {
     if world.has_fault() {
-        return; // what follows a protocol error teaches nothing
+        return; // states after a protocol error carry no information
     }
     for side in Side::BOTH {
         for conn in Conn::all(scenario.conns) {
@@ -69,12 +69,12 @@ pub(crate) fn must_happen(scenario: &Scenario, world: &World, actions: &mut Vec<
     }
 }
 
-/// Actions of applications, policies and fate, as far as the budget goes.
+/// Adds the actions of applications, policies and failures, within the budget.
 pub(crate) fn may_happen(scenario: &Scenario, world: &World, actions: &mut Vec<Action>) {
     if world.has_fault()
         || Side::BOTH.iter().all(|side| world.endpoint(*side).fate() != Fate::Running)
     {
-        return; // the stream is over, and no choice concerns it any more
+        return; // the stream has ended, so no choice affects it
     }
     let budget = &world.budget;
     for side in Side::BOTH {

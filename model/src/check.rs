@@ -1,4 +1,4 @@
-//! Explores one scenario and renders what it finds.
+//! Explores one scenario and renders the result.
 
 use std::fmt::Write as _;
 use std::time::{Duration, Instant};
@@ -10,16 +10,16 @@ use crate::endpoint::Choice;
 use crate::scenario::Scenario;
 use crate::world::{Machine, World};
 
-/// What an exploration found.
+/// Result of an exploration.
 #[derive(Debug)]
 pub struct Outcome {
-    /// Different states reached.
+    /// Number of distinct states reached.
     pub states: usize,
-    /// Steps of the longest path.
+    /// Length of the longest path, in steps.
     pub depth: usize,
     /// Time spent.
     pub took: Duration,
-    /// The broken property and the trace that leads there, if any was found.
+    /// The violated property and a trace to it, if any.
     pub violation: Option<Violation>,
 }
 
@@ -28,11 +28,11 @@ pub struct Outcome {
 pub struct Violation {
     /// The property's name.
     pub property: &'static str,
-    /// The steps to the broken state, one a line, then that state.
+    /// The steps to the violation, one per line, then the state.
     pub trace: String,
 }
 
-/// Explores every state within the scenario's bounds, or up to a violation.
+/// Explores every state within the scenario's bounds, or until a violation.
 #[must_use]
 pub fn check(scenario: Scenario, threads: usize) -> Outcome {
     let start = Instant::now();
@@ -64,11 +64,11 @@ fn steps(path: &Path<World, Action>) -> usize {
     path.clone().into_actions().len()
 }
 
-/// The checker stops some time after the first violation; this looks for one with fewer steps until
-/// there is none, because a person will read it.
+/// Returns a violation with the fewest steps, for readability: the checker stops some time after
+/// the first, so the search is repeated with a smaller depth until nothing is found.
 fn shortest(scenario: Scenario, mut found: Found) -> Found {
     loop {
-        let fewer = steps(&found.1); // the depth of a state counts from 1, and the bound is exclusive
+        let fewer = steps(&found.1); // depths start at 1, and the bound is exclusive
         let checker = Machine(scenario)
             .checker()
             .finish_when(HasDiscoveries::Any)

@@ -1,12 +1,12 @@
-//! The frames that matter to a move.
+//! The frames that are relevant to a move.
 //!
-//! One unit of DATA stands for any bytes or header block. Must never decide anything.
+//! One unit of DATA represents any bytes or field block. Must never make decisions.
 
 use std::fmt;
 
 use crate::id::Carrier;
 
-/// DATA, or HEADERS with END_STREAM: one numbered unit, or none with only the end.
+/// DATA, or HEADERS with END_STREAM: one numbered unit, or none if there is only the end.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub(crate) struct Data {
     /// Position of the unit in its direction, from 0.
@@ -31,35 +31,35 @@ impl End {
     }
 }
 
-/// What a MIGRATE without ACK asks for.
+/// The content of a MIGRATE without ACK.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub(crate) enum Request {
     Move { to: Carrier, end: End },
     Offer,
 }
 
-/// What a MIGRATE with ACK says.
+/// The content of a MIGRATE with ACK.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub(crate) struct Answer {
-    /// The destination repeated, or `None` in a decline.
+    /// The repeated destination; `None` is a decline.
     pub(crate) to: Option<Carrier>,
     pub(crate) end: End,
 }
 
-/// A frame with the stream id it carries; the connection is the queue it is in.
+/// A frame with its stream ID; its connection is that of its queue.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub(crate) enum Frame {
     Data(u8, Data),
     WindowUpdate(u8, u8),
     Reset(u8),
-    /// RST_STREAM(NO_ERROR): the response is whole, and the rest of the request not wanted.
+    /// RST_STREAM(NO_ERROR): the response is complete, and the rest of the request is not needed.
     Stop(u8),
     Migrate(u8, Request),
     Answer(u8, Answer),
     GoAway {
         last: u8,
     },
-    /// SETTINGS that change SETTINGS_INITIAL_WINDOW_SIZE by this.
+    /// SETTINGS that change SETTINGS_INITIAL_WINDOW_SIZE by this amount.
     Settings(i8),
     SettingsAck,
     /// The server's accepting answer to JOIN.

@@ -1,13 +1,13 @@
-//! Names of endpoints, connections and carriers.
+//! Identifiers of endpoints, connections and carriers.
 //!
-//! Owns the parity rule of stream ids. Must never know what travels on them.
+//! Owns the parity rule of stream IDs. Must never depend on frames.
 
 use std::fmt;
 
-/// The most connections that a scenario has.
+/// Maximum number of connections in a scenario.
 pub(crate) const MAX_CONNS: usize = 3;
 
-/// Ids on a connection stay below this, so that a set of them fits in one word.
+/// IDs on a connection are below this number, so that a set of them fits into one word.
 const IDS_PER_CONN: u8 = 16;
 
 /// One of the two endpoints.
@@ -64,7 +64,7 @@ impl fmt::Display for Conn {
     }
 }
 
-/// A stream id on a connection: where a stream is, was, or will be.
+/// A stream ID on a connection: a former, current or future route of the stream.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub(crate) struct Carrier {
     pub(crate) conn: Conn,
@@ -72,10 +72,10 @@ pub(crate) struct Carrier {
 }
 
 impl Carrier {
-    /// The request's own id, on the first connection.
+    /// The request's original ID, on the first connection.
     pub(crate) const ORIGIN: Self = Self { conn: Conn(0), id: 1 };
 
-    /// The endpoint that may open this id (RFC 9113 section 5.1.1).
+    /// Returns the endpoint that may open this ID (RFC 9113 section 5.1.1).
     pub(crate) fn owner(self) -> Side {
         if self.id % 2 == 1 { Side::Client } else { Side::Server }
     }

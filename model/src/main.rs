@@ -1,7 +1,7 @@
-//! Checks every scenario, prints what was explored, and fails on a violation.
+//! Checks every scenario, prints statistics of the exploration, and fails on a violation.
 //!
-//! With the argument `omissions` it leaves the rules out one by one instead, and prints the trace
-//! that breaks without each.
+//! With the argument `omissions` it leaves out the rules one by one instead, and prints for each
+//! the trace of a violation.
 
 use std::process::ExitCode;
 use std::thread::available_parallelism;

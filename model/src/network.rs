@@ -1,7 +1,7 @@
-//! Connections: two queues each, in order, until the connection breaks.
+//! Connections, each with two ordered queues, until the connection breaks.
 //!
-//! A break loses, in each direction on its own, any suffix of what is under way: what was sent
-//! before it may still arrive until the receiver notices the end, what is sent after it is gone.
+//! A break loses any suffix of the frames in flight, in each direction independently. Frames that
+//! were sent before it may still arrive until the receiver notices the end; later ones are lost.
 //! Must never reorder the frames of one direction.
 
 use std::collections::VecDeque;
@@ -12,9 +12,9 @@ use crate::id::{Conn, MAX_CONNS, Side};
 #[derive(Clone, Debug, Default, PartialEq, Eq, Hash)]
 struct Link {
     broken: bool,
-    /// Indexed by the receiver.
+    /// Indexed by receiver.
     queues: [VecDeque<Frame>; 2],
-    /// The receiver has noticed the end.
+    /// Whether the receiver has noticed the end.
     noticed: [bool; 2],
 }
 
@@ -48,20 +48,20 @@ impl Network {
         self.links[conn.index()].broken = true;
     }
 
-    /// The connection is broken and this side does not know it yet.
+    /// Returns whether the connection is broken and this side has not noticed.
     pub(crate) fn end_is_near(&self, conn: Conn, to: Side) -> bool {
         let link = &self.links[conn.index()];
         link.broken && !link.noticed[to.index()]
     }
 
-    /// The side notices the end; what was still under way to it is lost.
+    /// Makes the side notice the end; frames in flight to it are lost.
     pub(crate) fn cut(&mut self, conn: Conn, to: Side) {
         let link = &mut self.links[conn.index()];
         link.noticed[to.index()] = true;
         link.queues[to.index()].clear();
     }
 
-    /// Nothing is under way, and every end of a connection has been noticed.
+    /// Returns whether nothing is in flight and every broken connection was noticed by both sides.
     pub(crate) fn is_quiet(&self) -> bool {
         self.links.iter().all(|link| {
             link.queues.iter().all(VecDeque::is_empty)

@@ -1,20 +1,20 @@
-//! Rules that can be left out, to show that the model notices.
+//! Rules that can be left out, to prove that the model detects a violation.
 
 use std::fmt;
 
-/// One rule of `spec/smig.md` that an endpoint does not keep.
+/// One rule of `spec/smig.md` that the endpoints do not follow.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Omission {
     /// The server ignores a MIGRATE's END_STREAM in a collision, and a decline does not repeat it
     /// (SMIG-5.4/end-stream).
     EndLostInCollision,
-    /// A client that moves sends its data before the answer (SMIG-5.6/client-holds).
+    /// A client that moves sends data before the answer (SMIG-5.6/client-holds).
     ClientDoesNotHold,
-    /// A mover forgets a stream that is complete before the answer (SMIG-5.7/replay).
+    /// A mover forgets a stream that completes before the answer (SMIG-5.7/replay).
     ForgetAtEnd,
-    /// A follower does not answer for a stream that is closed (SMIG-5.10/always-answer).
+    /// A follower does not answer for a closed stream (SMIG-5.10/always-answer).
     NoAnswerWhenClosed,
-    /// Data on the new carrier is handed on at once (SMIG-5.15/kept-in-order).
+    /// Data on the new carrier is delivered immediately (SMIG-5.15/kept-in-order).
     NoOrder,
     /// A server treats the follower's next move as a collision (SMIG-5.16/next-move-kept).
     NextMoveIgnored,
@@ -25,16 +25,16 @@ pub enum Omission {
     OfferWithdrawn,
     /// A server stops an upload before the answer to its own move (SMIG-8.19/stop-after-answer).
     StopBeforeAnswer,
-    /// A client takes RST_STREAM(NO_ERROR) on its carrier at once (SMIG-5.30/stop-kept).
+    /// A client processes RST_STREAM(NO_ERROR) on its carrier immediately (SMIG-5.30/stop-kept).
     StopTakenAtOnce,
     /// RST_STREAM(NO_ERROR) that crosses the client's MIGRATE fails the stream
     /// (SMIG-8.20/stop-crosses).
     StopFailsTheMove,
     /// Both sides of a collision follow the other (SMIG-6.5/server-wins).
     ServerFollowsInCollision,
-    /// A mover goes on behind what it sent on the declined carrier (SMIG-6.8/resume).
+    /// A mover continues after the data that it sent on the declined carrier (SMIG-6.8/resume).
     ResumeElsewhere,
-    /// Bytes on a declined carrier stay counted (SMIG-6.9/lost-bytes).
+    /// Bytes on a declined carrier remain counted (SMIG-6.9/lost-bytes).
     DroppedBytesCount,
     /// Credit sent on an abandoned carrier is not sent again (SMIG-6.10/lost-credit).
     CreditNotRepeated,
@@ -42,22 +42,22 @@ pub enum Omission {
     InitialWindowOfCarrier,
     /// Credit for an unbound carrier is dropped (SMIG-7.3/unbound-credit).
     UnboundCreditDropped,
-    /// A declined barrier shields from changes of the initial window (SMIG-7.5/undone-barrier).
+    /// A declined barrier prevents changes of the initial window (SMIG-7.5/undone-barrier).
     SettingsSkipped,
     /// A mover forgets that it reset the stream before the answer (SMIG-8.3/reset-remembered).
     ResetForgotten,
-    /// A client that reset its upload on a carrier, which it then gives up, declines the server's move
-    /// before it says so (SMIG-8.3/reset-remembered).
+    /// A client resets its upload on a carrier and then gives the carrier up. It declines the
+    /// server's move before it sends the reset again (SMIG-8.3/reset-remembered).
     CutTakenForWhole,
-    /// C1 ends before the answer: the mover takes it as given when the peer's direction is closed
+    /// C1 ends before the answer: the mover assumes acceptance if the peer's direction is closed
     /// (SMIG-8.8/c1-ends-at-mover).
     AnswerTakenAsGiven,
-    /// GOAWAY excludes a carrier that was accepted (SMIG-8.16/bound-is-processed).
+    /// GOAWAY excludes an accepted carrier (SMIG-8.16/bound-is-processed).
     GoAwayBelowBound,
 }
 
 impl Omission {
-    /// Every rule that can be left out.
+    /// All rules that can be left out.
     pub const ALL: [Self; 22] = [
         Self::EndLostInCollision,
         Self::ClientDoesNotHold,
@@ -83,7 +83,7 @@ impl Omission {
         Self::StopFailsTheMove,
     ];
 
-    /// The rule's id in `spec/smig.md`.
+    /// Returns the rule's ID in `spec/smig.md`.
     #[must_use]
     pub fn rule(self) -> &'static str {
         match self {

@@ -1,6 +1,6 @@
-//! What must hold in every state.
+//! Properties that must hold in every state.
 //!
-//! Must never look at how an endpoint got there, only at what it has.
+//! They depend only on an endpoint's state, never on the path to it.
 
 use stateright::Property;
 
@@ -23,13 +23,13 @@ fn both(holds: impl Fn(Side) -> bool) -> bool {
     Side::BOTH.into_iter().all(holds)
 }
 
-/// SMIG-8.18/same-bytes; the endpoints judge each unit as they hand it on.
+/// SMIG-8.18/same-bytes; the endpoints check each unit when they deliver it.
 fn no_fault(_: &Machine, world: &World) -> bool {
     !world.has_fault()
 }
 
-/// Each end is complete or failed. That an end which is complete has every unit and
-/// the END_STREAM of both directions is what `fate` says; one end may be complete and the other failed
+/// At rest, each end is complete or failed. `fate` is complete only with all units and the
+/// END_STREAM of both directions. One end may be complete and the other failed
 /// (SMIG-8.18/same-bytes, last sentence).
 fn no_deadlock(machine: &Machine, world: &World) -> bool {
     world.has_fault()
@@ -43,7 +43,7 @@ fn nothing_kept(machine: &Machine, world: &World) -> bool {
         || !is_at_rest(&machine.0, world)
 }
 
-/// Moves, offers, declines, collisions, GOAWAY and SETTINGS never cost a stream its life.
+/// Moves, offers, declines, collisions, GOAWAY and SETTINGS never make a stream fail.
 fn no_failure_without_cause(machine: &Machine, world: &World) -> bool {
     let (first, now) = (&machine.0.budget, &world.budget);
     let cause = first.losses != now.losses
@@ -53,7 +53,7 @@ fn no_failure_without_cause(machine: &Machine, world: &World) -> bool {
     cause || both(|side| world.endpoint(side).fate() != Fate::Failed)
 }
 
-/// With nothing under way, what a sender may send is what its receiver expects.
+/// With nothing in flight, each sender's window is equal to its receiver's.
 fn windows_agree(_: &Machine, world: &World) -> bool {
     let comparable =
         |side| world.endpoint(side).fate() == Fate::Running && world.endpoint(side).keeps_no_move();

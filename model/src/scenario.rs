@@ -1,81 +1,82 @@
 //! The bounds of one exploration.
 //!
-//! A scenario says what exists (connections, bytes, windows) and how often each thing may happen.
-//! Everything within it is tried; nothing outside it is. Must never know how endpoints work.
+//! A scenario defines the connections, bytes and windows, and how often each event may occur.
+//! Everything within these bounds is tried. Must never depend on the endpoints' implementation.
 
 use std::fmt;
 
 use crate::omission::Omission;
 
-/// How often each thing may still happen.
+/// How often each event may still occur.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 pub struct Budget {
-    /// Moves that the client starts.
+    /// Moves by the client.
     pub client_moves: u8,
-    /// Moves that the server starts.
+    /// Moves by the server.
     pub server_moves: u8,
-    /// Offers of the server.
+    /// Offers by the server.
     pub offers: u8,
-    /// Declines that the follower chooses freely; those that the rules demand are not counted.
+    /// Declines by the follower's free choice; those that the rules require are not counted.
     pub declines: u8,
     /// Resets by the client, by RST_STREAM or by closing the stream's connection.
     pub client_resets: u8,
-    /// Resets by the server, likewise.
+    /// Resets by the server, in the same ways.
     pub server_resets: u8,
     /// Losses of a connection.
     pub losses: u8,
     /// GOAWAY frames, from either side on any connection.
     pub goaways: u8,
-    /// Times that `unbound_timeout` fires, at any moment.
+    /// Expirations of `unbound_timeout`, at any time.
     pub timeouts: u8,
-    /// RST_STREAM(NO_ERROR) of the server, behind the whole response (RFC 9113 section 8.1).
+    /// RST_STREAM(NO_ERROR) of the server, after the complete response (RFC 9113 section 8.1).
     pub stops: u8,
-    /// Changes of SETTINGS_INITIAL_WINDOW_SIZE on the first connection, up or down, from either side.
+    /// Changes of SETTINGS_INITIAL_WINDOW_SIZE on the first connection, up or down, by either side.
     pub settings: u8,
 }
 
-/// Where END_STREAM travels.
+/// The frame that carries END_STREAM.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum EndAt {
-    /// On the last unit.
+    /// The DATA frame with the last unit.
     LastUnit,
-    /// On an empty DATA frame behind it, or on a MIGRATE that is sent before that.
+    /// An empty DATA frame after it, or a MIGRATE that is sent before that frame.
     Alone,
 }
 
 /// One exploration.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Scenario {
-    /// Who moves.
+    /// The side that moves.
     pub who: &'static str,
-    /// What is moved, and what else may happen.
+    /// The kind of transfer, and the possible events.
     pub what: &'static str,
-    /// Connections of the session, at most 3.
+    /// Number of connections in the session, at most 3.
     pub conns: u8,
-    /// Units from client to server; 0: the request ended with its HEADERS.
+    /// Units from client to server; 0: the request ends with its HEADERS.
     pub up: u8,
     /// Units from server to client.
     pub down: u8,
-    /// The initial window of both directions, in units.
+    /// Initial window of both directions, in units.
     pub window: u8,
-    /// Whether END_STREAM travels with the last unit or behind it.
+    /// The frame that carries END_STREAM.
     pub end: EndAt,
-    /// Whether the answer to the second connection's JOIN is still under way to the client.
+    /// Whether the answer to the second connection's JOIN is in flight to the client.
     pub joining: bool,
-    /// What may happen.
+    /// The possible events.
     pub budget: Budget,
-    /// The rule that the endpoints break, if any.
+    /// The rule that the endpoints leave out, if any.
     pub omission: Option<Omission>,
 }
 
 impl Scenario {
-    /// The same scenario with one rule left out.
+    /// Returns the scenario with one rule left out.
     #[must_use]
     pub fn without(self, omission: Omission) -> Self {
         Self { omission: Some(omission), ..self }
     }
 
-    /// The same with fewer units and events: what two movers cross costs the most, so they get the least.
+    /// Reduces units and events. Scenarios with two movers have the most states, so they are
+    /// reduced the most.
     pub(crate) fn narrow(&mut self) {
         self.up = if self.conns > 2 { 0 } else { self.up.min(1) };
         self.down = self.down.min(if self.up == 0 { 2 } else { 1 });

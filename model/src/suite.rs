@@ -1,17 +1,17 @@
 //! The scenarios that are checked.
 //!
-//! Several small ones: each crosses a few kinds of events with each other, and together they cross
+//! There are several small ones: each combines a few kinds of events, and together they combine
 //! every pair that matters. Must never name a rule; the properties do that.
 
 use crate::omission::Omission;
 use crate::scenario::{Budget, EndAt, Scenario};
 
-/// How far the bounds go.
+/// Size of the bounds.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Size {
-    /// For the program: exhaustive within wider bounds, a minute or two.
+    /// For the program: exhaustive within wider bounds; takes one to two minutes.
     Full,
-    /// For `cargo test`: the same scenarios with narrower bounds, some seconds.
+    /// For `cargo test`: the same scenarios with narrower bounds; takes some seconds.
     Small,
 }
 
@@ -29,7 +29,7 @@ const NONE: Budget = Budget {
     settings: 0,
 };
 
-/// A GET: the client's direction has ended with its HEADERS.
+/// A GET: the client's direction ends with its HEADERS.
 const DOWNLOAD: Scenario = Scenario {
     who: "",
     what: "",
@@ -43,13 +43,13 @@ const DOWNLOAD: Scenario = Scenario {
     omission: None,
 };
 
-/// Data both ways, the request's END_STREAM on its own.
+/// Data in both directions; the request's END_STREAM is sent alone.
 const UPLOAD: Scenario = Scenario { up: 2, down: 1, end: EndAt::Alone, ..DOWNLOAD };
 
-/// A tunnel, with the last unit ending each direction.
+/// A tunnel; the last unit of each direction has END_STREAM.
 const TUNNEL: Scenario = Scenario { up: 2, down: 2, ..DOWNLOAD };
 
-/// All scenarios of a size.
+/// Returns all scenarios of a size.
 #[must_use]
 pub fn suite(size: Size) -> Vec<Scenario> {
     let mut all = Vec::new();
@@ -66,7 +66,7 @@ pub fn suite(size: Size) -> Vec<Scenario> {
     all
 }
 
-/// A small scenario whose properties break when the rule is left out, and hold when it is kept.
+/// Returns a small scenario whose properties hold, and are violated if the rule is left out.
 #[must_use]
 pub fn witness(omission: Omission) -> Scenario {
     let server = Budget { server_moves: 1, ..NONE };
@@ -119,7 +119,7 @@ pub fn witness(omission: Omission) -> Scenario {
     }
 }
 
-/// One side moves once; everything may go wrong around it.
+/// One side moves once, combined with every kind of failure.
 fn one_mover(who: &'static str, moves: Budget) -> Vec<Scenario> {
     let trouble = Budget { declines: 1, losses: 2, client_resets: 1, server_resets: 1, ..moves };
     let drain = Budget { goaways: 1, timeouts: 1, declines: 1, losses: 1, ..moves };
@@ -149,7 +149,7 @@ fn one_mover(who: &'static str, moves: Budget) -> Vec<Scenario> {
     ]
 }
 
-/// Both sides move, at once or one after the other.
+/// Both sides move, simultaneously or one after the other.
 fn two_movers() -> Vec<Scenario> {
     let who = "each side";
     let movers = Budget { server_moves: 1, client_moves: 1, declines: 1, ..NONE };
@@ -178,7 +178,7 @@ fn two_movers() -> Vec<Scenario> {
     ]
 }
 
-/// The answer to the second connection's JOIN is still under way.
+/// The answer to the second connection's JOIN is in flight.
 fn joining() -> Vec<Scenario> {
     let base = Scenario { who: "server", joining: true, ..UPLOAD };
     let moves = Budget { server_moves: 1, declines: 1, ..NONE };
@@ -206,7 +206,7 @@ fn joining() -> Vec<Scenario> {
     ]
 }
 
-/// The server offers; the client moves or declines.
+/// The server sends an offer; the client moves or declines.
 fn offers() -> Vec<Scenario> {
     let who = "client";
     let offer = Budget { offers: 1, client_moves: 1, declines: 1, ..NONE };
@@ -257,7 +257,7 @@ fn repeated() -> Vec<Scenario> {
     ]
 }
 
-/// The response is whole before its upload, which the server stops (RFC 9113 section 8.1).
+/// The response completes before its upload, which the server stops (RFC 9113 section 8.1).
 fn stopped_uploads() -> Vec<Scenario> {
     let stop = Budget { stops: 1, declines: 1, ..NONE };
     let server = Budget { server_moves: 1, ..stop };

@@ -1,6 +1,6 @@
 //! Both endpoints and the network between them, as a stateright model.
 //!
-//! Must never decide by itself: every choice is an action.
+//! Must never make decisions: every choice is an action.
 
 use stateright::{Model, Property};
 
@@ -41,12 +41,12 @@ impl World {
         self.endpoints.iter().any(|endpoint| endpoint.fault().is_some())
     }
 
-    /// What a reader of a trace needs to know of the last state.
+    /// Describes the state, for the end of a trace.
     pub(crate) fn summary(&self) -> String {
         Side::BOTH.map(|side| format!("    {side}: {}", self.endpoint(side).summary())).join("\n")
     }
 
-    /// Lets one end act, and puts what it sends into the network.
+    /// Applies `act` to one end, and sends its output to the network.
     fn with(&mut self, side: Side, act: impl FnOnce(&mut Endpoint)) {
         let endpoint = &mut self.endpoints[side.index()];
         act(endpoint);

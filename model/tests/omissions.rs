@@ -1,4 +1,4 @@
-//! The model can fail: it finds a broken state when a rule is left out.
+//! The model detects violations: it finds one if a rule is left out.
 
 use smig_model::{Omission, check, witness};
 
@@ -11,7 +11,7 @@ fn every_omission_is_caught() {
     assert!(missed.is_empty(), "the model does not notice: {missed:?}");
 }
 
-/// Else a witness would prove nothing.
+/// Otherwise a witness would prove nothing.
 #[test]
 fn every_witness_holds_with_the_rule() {
     for omission in Omission::ALL {

@@ -1,4 +1,4 @@
-//! The rules hold within the smaller bounds.
+//! The rules hold within the narrower bounds.
 
 use smig_model::{Size, check, suite};
 

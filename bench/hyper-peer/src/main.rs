@@ -1,6 +1,8 @@
-//! hyper and tokio-rustls on one thread, with the files of a folder in memory: `hyper-peer DIR CERT KEY`.
+//! An HTTP server with hyper and tokio-rustls on one thread, which serves the files of a directory
+//! from memory: `hyper-peer DIR CERT KEY`.
 //!
-//! The peer that a Rust programmer would build in an afternoon; it does no file I/O, no ranges, no validators.
+//! A baseline: the server that a Rust programmer would build in an afternoon. No file I/O, no
+//! ranges, no validators.
 
 use std::{collections::HashMap, convert::Infallible, path::Path, sync::Arc};
 
@@ -74,7 +76,7 @@ async fn main() -> Result<()> {
             });
             let mut server = auto::Builder::new(TokioExecutor::new());
             server.http2().max_concurrent_streams(1000);
-            // A connection that breaks is the load generator's business.
+            // The load generator handles failed connections.
             let _ = server.serve_connection(TokioIo::new(stream), service).await;
         });
     }

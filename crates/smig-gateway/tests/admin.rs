@@ -1,4 +1,4 @@
-//! The admin port over real sockets: page, events, sessions, metrics, health, and who may ask.
+//! The admin port over real sockets: page, events, sessions, metrics, health, and access control.
 
 use std::net::SocketAddr;
 use std::num::NonZeroUsize;
@@ -23,7 +23,7 @@ fn loopback() -> SocketAddr {
     "127.0.0.1:0".parse().unwrap()
 }
 
-/// `/big` is to move, everything else is small.
+/// `/big` migrates; all other responses are small.
 async fn answer(request: Request<Incoming>) -> Result<Response<Full<Bytes>>, BoxError> {
     let mut response = Response::new(Full::new(Bytes::from_static(b"hello")));
     if request.uri().path() == "/big" {
@@ -48,7 +48,7 @@ fn show(subject: Subject) -> Admin {
 struct Site {
     server: Server,
     admin: Admin,
-    /// Speaks HTTP/2 with the server.
+    /// A client over HTTP/2.
     client: Client,
 }
 
@@ -57,7 +57,7 @@ fn site(shape: impl FnOnce(Subject) -> Subject) -> Site {
     let server = observed(&watch).start(tower::service_fn(answer)).unwrap();
     let admin = show(shape(Subject::new("smig gateway", server.view(), watch)));
     let mut config = smig::Config::client();
-    // So that the big one takes as long as it is not read.
+    // A small window, so that the big response lasts as long as it is not read.
     config.stream_window = 128 << 10;
     let client = Client::builder()
         .cleartext(Cleartext::PriorKnowledge(ClearTrust::TrustedNetwork))
@@ -81,7 +81,7 @@ impl Site {
     }
 }
 
-/// Asks the admin port, by HTTP/1.1.
+/// Sends a request to the admin port over HTTP/1.1.
 async fn ask(at: SocketAddr, path: &str) -> (StatusCode, Response<Bytes>) {
     let client = Client::builder().build().unwrap();
     let request =
@@ -91,7 +91,7 @@ async fn ask(at: SocketAddr, path: &str) -> (StatusCode, Response<Bytes>) {
     (parts.status, Response::from_parts(parts, body))
 }
 
-/// Reads server-sent events until one of this name whose data fits.
+/// Reads server-sent events until one has this name and suitable data.
 struct EventReader {
     body: Incoming,
     text: String,
@@ -162,7 +162,7 @@ async fn a_stream_is_seen_to_move() {
     assert_eq!(api["sessions"][0]["id"], session);
     let bulk = api["sessions"][0]["connections"].as_array().unwrap().iter();
     assert_eq!(bulk.filter(|conn| conn["role"] == "bulk").count(), 1, "{api}");
-    // Who comes later is told what happened before.
+    // A later reader receives the earlier events.
     let mut later = EventReader::open(site.admin.local_addr()).await.unwrap();
     assert_eq!(later.until("log", |entry| entry["kind"] == "moved").await, moved);
     drop(big);
@@ -201,7 +201,7 @@ impl Report for Invented {
 async fn metrics_have_names_units_and_help() {
     let site = site(|subject| subject.report(Arc::new(Invented)));
     site.get("/small").await.into_body().collect().await.unwrap();
-    // A stream ends when its last octet is sent, which the client may read before the server says so.
+    // A stream ends when its last byte is sent. The client may read that byte before the server has counted the end.
     while site.server.stats().streams_ended == 0 {
         tokio::task::yield_now().await;
     }
@@ -269,7 +269,7 @@ async fn the_page_comes_with_its_policy() {
     assert_eq!(site.asked("/nothing").await.0, StatusCode::NOT_FOUND);
 }
 
-/// Sends a request by hand and returns the answer's first line.
+/// Sends a raw request and returns the response's status line.
 async fn by_hand(at: SocketAddr, request: &str) -> String {
     let mut tcp = TcpStream::connect(at).await.unwrap();
     tcp.write_all(request.as_bytes()).await.unwrap();
@@ -316,7 +316,7 @@ async fn so_many_may_look_and_no_more() {
     };
     assert_eq!((refused, readers.len()), (StatusCode::SERVICE_UNAVAILABLE, 16));
     drop(readers);
-    // Their places are free when the server has seen that they are gone.
+    // Their slots are free once the server has noticed the disconnects.
     while EventReader::open(at).await.is_err() {
         tokio::task::yield_now().await;
     }

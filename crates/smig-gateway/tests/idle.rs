@@ -1,4 +1,4 @@
-//! What tunnels at rest hold, measured at 23 KB each, with a bound above it.
+//! Checks an upper bound on the memory of an idle tunnel, which was measured at 23 KB.
 
 #[path = "forward/support.rs"]
 #[expect(dead_code, reason = "other tests use the rest")]
@@ -15,8 +15,8 @@ use support::{Gateway, connect, echo, origin, spec, until};
 
 const TUNNELS: usize = 150;
 
-/// Octets that are allocated and not freed. What the system says of the process depends on how the
-/// allocator keeps free pieces.
+/// Bytes that are allocated and not freed. The memory that the kernel reports depends on how the allocator caches
+/// free blocks.
 static HELD: AtomicUsize = AtomicUsize::new(0);
 
 struct Counting;
@@ -56,9 +56,9 @@ async fn what_a_tunnel_at_rest_holds_is_bounded() {
         tunnels.push(open().await);
     }
     let each = || HELD.load(Ordering::Relaxed).saturating_sub(before) / TUNNELS;
-    // The echo's own buffer of 8 KB is among them.
+    // Includes the echo server's own buffer of 8 KB.
     let enough = 32 << 10;
-    // Whatever is still on its way takes the time it takes.
+    // Data in flight may need more time.
     for _ in 0..6000 {
         if each() < enough {
             break;

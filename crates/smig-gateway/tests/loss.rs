@@ -1,5 +1,5 @@
-//! A gateway that dies in the middle: everybody is told, nothing is left behind, and it goes on when it
-//! is back.
+//! A gateway that crashes: clients and origins receive resets, no resource leaks, and the agent reconnects when the
+//! gateway is back.
 
 #[path = "forward/support.rs"]
 #[expect(dead_code, reason = "other tests use the rest")]
@@ -18,12 +18,12 @@ use support::{Gateway, connect, loopback, origin, read_head, serve, spec, until}
 
 const TUNNELS: usize = 20;
 
-/// Tasks of this test's runtime.
+/// Returns the number of tasks of this test's runtime.
 fn tasks() -> usize {
     Handle::current().metrics().num_alive_tasks()
 }
 
-/// Sockets of this process.
+/// Returns the number of sockets of this process.
 fn sockets() -> usize {
     let is_socket = |entry: &std::fs::DirEntry| {
         std::fs::read_link(entry.path()).is_ok_and(|to| to.to_string_lossy().starts_with("socket:"))
@@ -31,7 +31,7 @@ fn sockets() -> usize {
     std::fs::read_dir("/proc/self/fd").unwrap().flatten().filter(is_socket).count()
 }
 
-/// Waits until there are no more than before.
+/// Waits until the count is at most `before`.
 async fn until_at_most(what: &str, before: usize, count: impl Fn() -> usize) {
     for _ in 0..6000 {
         if count() <= before {
@@ -58,7 +58,7 @@ async fn a_gateway_that_dies_leaves_nothing_behind() {
         assert!(head.starts_with("HTTP/1.1 200"), "{head}");
         tunnels.push((tcp, listener.accept().await.unwrap().0));
     }
-    // A response whose end is the connection's end, as HTTP/1.0 has it: half of it is no whole.
+    // An HTTP/1.0 response, delimited by the end of the connection: half of it must not count as complete.
     let mut half = TcpStream::connect(agent.http_addrs()[0]).await.unwrap();
     half.write_all(format!("GET http://{target}/ HTTP/1.0\r\n\r\n").as_bytes()).await.unwrap();
     let (mut far, _) = listener.accept().await.unwrap();
@@ -71,7 +71,7 @@ async fn a_gateway_that_dies_leaves_nothing_behind() {
     let addr = gateway.server.local_addrs()[0];
     let Gateway { server, identity, client, tunnels: counted, .. } = gateway;
     drop(client);
-    // At once, as a crash would have it.
+    // Without grace, as in a crash.
     server.shutdown(Duration::ZERO).await.unwrap();
     for (mut near, mut far) in tunnels {
         let near = near.read(&mut [0]).await.unwrap_err().kind();

@@ -1,5 +1,5 @@
-//! Spans of requests, with what is known of them when they end. A process of its own: workers are
-//! threads, and only the global subscriber sees them all.
+//! Spans of requests, and their fields at the end. A separate process: workers are threads, and only the global
+//! subscriber receives the spans of all of them.
 
 use std::collections::BTreeMap;
 use std::fmt::Debug;
@@ -34,7 +34,7 @@ impl Visit for Write<'_> {
     }
 }
 
-/// Sends the fields of each span of a request that ends.
+/// Sends the fields of each request span that ends.
 struct Collect {
     open: Mutex<BTreeMap<u64, Fields>>,
     ended: mpsc::UnboundedSender<Fields>,
@@ -64,7 +64,7 @@ impl Layer<Registry> for Collect {
 
 const BIG: usize = 4 << 20;
 
-/// The whole process has one subscriber, and so one test.
+/// The process has one global subscriber, and therefore one test.
 #[tokio::test]
 async fn requests_have_spans() {
     let (sender, mut ended) = mpsc::unbounded_channel();
@@ -186,7 +186,7 @@ async fn a_gateway_names_the_other_host(ended: &mut Ended) {
     assert_eq!(field("http.response.status_code"), Some("200"));
     assert_eq!((field("http.response.body.size"), field("http.route")), (Some("4"), None));
 
-    // A tunnel's ends with the tunnel.
+    // A tunnel's span ends with the tunnel.
     let request = Request::builder().method(Method::CONNECT).uri(target.to_string());
     let request = request.header(token.0, token.1).body(()).unwrap();
     let opened = tunnel::open(&client, &proxy, request).await.unwrap();

@@ -1,71 +1,74 @@
-//! Settings and limits of a session. Every default is named here with its reason.
+//! Settings and limits of a session. All defaults are defined here, with their reasons.
 
 use core::time::Duration;
 
 use crate::wire::CodePoints;
 
-/// What an endpoint offers and tolerates. Applies to each session alone.
+/// The settings that an endpoint announces, and what it tolerates. Each session has its own.
 #[derive(Clone, Debug)]
 pub struct Config {
-    /// The receive window of each stream, octets (SETTINGS_INITIAL_WINDOW_SIZE).
+    /// Receive window of each stream, in bytes (SETTINGS_INITIAL_WINDOW_SIZE).
     pub stream_window: u32,
-    /// The receive window of each connection, octets.
+    /// Receive window of each connection, in bytes.
     pub connection_window: u32,
-    /// The longest frame payload that we accept, octets (SETTINGS_MAX_FRAME_SIZE).
+    /// Maximum accepted frame payload, in bytes (SETTINGS_MAX_FRAME_SIZE).
     pub max_frame_size: u32,
-    /// Streams that the peer may have open in the whole session (SETTINGS_MAX_CONCURRENT_STREAMS).
+    /// Maximum number of streams that the peer may have open in the entire session
+    /// (SETTINGS_MAX_CONCURRENT_STREAMS).
     pub max_concurrent_streams: u32,
     /// Whether the client accepts pushes (SETTINGS_ENABLE_PUSH).
     pub push: Push,
-    /// Whether the server takes extended CONNECT (RFC 8441).
+    /// Whether the server supports extended CONNECT (RFC 8441).
     pub connect_protocol: ConnectProtocol,
-    /// How many octets a stream buffers for sending before it asks to wait.
+    /// Number of bytes that a stream buffers for sending before its send capacity is 0.
     pub send_buffer: usize,
-    /// The extension's own settings; `None` switches it off.
+    /// Settings of the extension; `None` disables it.
     pub smig: Option<SmigConfig>,
-    /// Bounds on what the peer may cause.
+    /// Limits on what the peer may cause.
     pub limits: Limits,
 }
 
-/// Whether pushes are accepted.
+/// Whether server push is enabled.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Push {
-    /// They are not (the default; browsers dropped push).
+    /// Pushes are rejected (the default: browsers removed support for push).
     Disabled,
-    /// They are.
+    /// Pushes are accepted.
     Enabled,
 }
 
-/// Whether extended CONNECT is offered (RFC 8441).
+/// Whether extended CONNECT is enabled (RFC 8441).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum ConnectProtocol {
-    /// It is not.
+    /// It is not announced.
     Disabled,
-    /// It is.
+    /// It is announced.
     Enabled,
 }
 
 /// Settings of the extension (spec/smig.md).
 #[derive(Clone, Debug)]
 pub struct SmigConfig {
-    /// Migrations tolerated at once (SETTINGS_SMIG): unbound carriers and unanswered offers.
+    /// Maximum number of simultaneous migrations that are tolerated (SETTINGS_SMIG): unbound
+    /// carriers and unanswered offers.
     pub tolerated: u32,
-    /// Connections of a session at most, the first included.
+    /// Maximum number of connections in a session, including the first.
     pub max_connections: usize,
-    /// Moves of one stream at most.
+    /// Maximum number of moves of one stream.
     pub max_moves: u8,
-    /// Migrations a second in a session that are followed, sustained.
+    /// Sustained number of migrations per second that a session follows.
     pub migrations_per_second: u32,
-    /// How long a client waits for the answer to a JOIN before it gives the connection up: a server
-    /// decides at once, or asks another of its workers.
+    /// How long a client waits for the answer to a JOIN before it closes the connection. A server
+    /// decides immediately, or after it has asked another of its workers.
     pub join_timeout: Duration,
-    /// How long a carrier may stay unbound.
+    /// How long a carrier may remain unbound.
     pub unbound_timeout: Duration,
     /// How long a mover waits for the answer to its MIGRATE before it resets the stream.
     pub answer_timeout: Duration,
-    /// Octets kept for resumption while a migration is not acknowledged; the mover pauses there.
+    /// Bytes buffered for resumption while a migration is unanswered; the mover pauses at this
+    /// limit.
     pub replay_limit: usize,
-    /// Code points on the wire.
+    /// Code points of the extension's frames and settings.
     pub code_points: CodePoints,
 }
 
@@ -85,55 +88,60 @@ impl Default for SmigConfig {
     }
 }
 
-/// The hard cap of connections in a session, whatever the configuration says.
+/// Upper bound for [`SmigConfig::max_connections`], whatever the configuration says.
 pub const MAX_CONNECTIONS: usize = 16;
 
-/// Bounds on what a peer may cause. Crossing one is an event ([`crate::Event::LimitHit`]).
+/// Limits on what a peer may cause. Exceeding one emits [`crate::Event::LimitHit`].
 #[derive(Clone, Debug)]
 pub struct Limits {
-    /// Streams that the peer may reset, or have us reset (weight 2): at once.
+    /// Burst of a client's budget: a reset, a refused frame or a timeout costs 1; causing this side
+    /// to reset a stream costs 2.
     pub reset_burst: u32,
-    /// The same: each second, sustained (CVE-2023-44487, CVE-2025-8671).
+    /// Sustained rate of the same budget, per second (CVE-2023-44487, CVE-2025-8671).
     pub resets_per_second: u32,
-    /// CONTINUATION frames of one header block (VU#421644).
+    /// Maximum number of CONTINUATION frames in one field block (VU#421644).
     pub max_continuations: u32,
-    /// Octets of one encoded header block.
+    /// Maximum size of one encoded field block, in bytes.
     pub max_header_block: usize,
-    /// Octets of one decoded header section, 32 added a field (CVE-2016-1544).
+    /// Maximum size of one decoded field section, in bytes, plus 32 for each field (CVE-2016-1544).
     pub max_header_list: u32,
-    /// Fields of one header section, each cookie crumb counted (CVE-2022-41723).
+    /// Maximum number of fields in one field section; each cookie crumb counts (CVE-2022-41723).
     pub max_fields: u32,
-    /// 1xx responses to one request.
+    /// Maximum number of 1xx responses to one request.
     pub max_informational: u32,
-    /// Empty frames in a row (CVE-2019-9518).
+    /// Maximum number of consecutive empty frames (CVE-2019-9518).
     pub max_empty_frames: u32,
-    /// Answers owed and unsent: PING, SETTINGS, MIGRATE, and RST_STREAM to a server (CVE-2019-9512, -9514,
-    /// -9515). A client pays for RST_STREAM by [`Self::reset_burst`].
+    /// Maximum number of unsent responses to the peer's frames: to PING, SETTINGS and MIGRATE, and
+    /// RST_STREAM to a server (CVE-2019-9512, -9514, -9515). RST_STREAM to a client is limited by
+    /// [`Self::reset_burst`].
     pub max_queued_answers: u32,
-    /// Entries of one SETTINGS frame.
+    /// Maximum number of entries in one SETTINGS frame.
     pub max_settings_entries: usize,
-    /// SETTINGS frames in ten seconds.
+    /// Maximum number of SETTINGS frames in ten seconds.
     pub max_settings_frames: u32,
-    /// PRIORITY_UPDATE for streams that are not open yet (CVE-2019-9513).
+    /// Maximum number of buffered PRIORITY_UPDATE frames for idle streams (CVE-2019-9513).
     pub max_idle_priorities: usize,
-    /// DATA frames under 1 KB that the peer's window forced in ten seconds (CVE-2019-9511).
+    /// Maximum number of DATA frames below 1 KiB that the peer's window forces in ten seconds
+    /// (CVE-2019-9511).
     pub max_tiny_frames: u32,
-    /// Framed and unsent octets of a connection, requests apart; above it the peer is not read
-    /// (CVE-2019-9517).
+    /// Maximum number of framed and unsent bytes of a connection, without requests; above it, the
+    /// connection is not read (CVE-2019-9517).
     pub max_unsent: usize,
-    /// A stream that has octets to send and moves fewer than [`Limits::stall_octets`] in this time
-    /// is reset, whatever frames the peer sends meanwhile. Migration does not restart it.
+    /// A stream that has data to send is reset if it transfers fewer than [`Limits::stall_octets`]
+    /// bytes in this time, whatever frames the peer sends meanwhile. A migration does not restart
+    /// it.
     pub stall_timeout: Duration,
     /// See [`Limits::stall_timeout`].
     pub stall_octets: u64,
-    /// Time for the preface and SETTINGS.
+    /// Timeout for the preface and SETTINGS.
     pub preface_timeout: Duration,
-    /// Time for one header block.
+    /// Timeout for one field block.
     pub headers_timeout: Duration,
-    /// Time for the peer to acknowledge our SETTINGS.
+    /// Timeout for the peer's acknowledgement of this side's SETTINGS.
     pub settings_timeout: Duration,
-    /// Time for the peer to answer the PING between the two GOAWAY of an orderly end. Then the second
-    /// is sent all the same: who answers no PING must not keep a connection for ever.
+    /// Timeout for the answer to the PING between the two GOAWAY frames of a graceful shutdown.
+    /// Then the second GOAWAY is sent anyway: a peer that answers no PING must not keep the
+    /// connection open indefinitely.
     pub drain_timeout: Duration,
 }
 
@@ -165,7 +173,7 @@ impl Default for Limits {
 }
 
 impl Config {
-    /// Defaults of a server.
+    /// Returns the defaults of a server.
     #[must_use]
     pub fn server() -> Self {
         Self {
@@ -181,7 +189,8 @@ impl Config {
         }
     }
 
-    /// Defaults of a client: windows of a downloader on a long fat link.
+    /// Returns the defaults of a client, with windows for downloads on paths with a large
+    /// bandwidth-delay product.
     #[must_use]
     pub fn client() -> Self {
         Self { stream_window: 8 << 20, connection_window: 16 << 20, ..Self::server() }

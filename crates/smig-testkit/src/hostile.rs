@@ -1,8 +1,8 @@
-//! A peer that means harm: frames in any order and of any content, and octets that are no frames.
+//! A fuzzing peer: frames in any order and with any content, and bytes that are not frames.
 //!
-//! Turns any input into an attack on one engine with three joined connections, answered as an
-//! application would. Owns what must hold whatever comes: no panic, the session's books agree, the
-//! number of streams stays within its limit, and nothing is kept once the connections are gone.
+//! Derives an attack from any input, on one engine with three joined connections and an application
+//! that responds. Checks the invariants: no panic, the engine's audit passes, the number of streams
+//! stays within its limit, and no state is left once the connections are closed.
 
 use core::time::Duration;
 
@@ -17,29 +17,29 @@ use crate::script::frame::{
 use crate::script::{C1, C2, C3, Line, Peer, request_head};
 
 const LINES: [Line; 3] = [C1, C2, C3];
-/// Streams that an application keeps open towards the peer.
+/// Maximum number of streams that the application keeps open towards the peer.
 const MOST_OPEN: usize = 8;
 
-/// What an attack met.
+/// Statistics of an attack.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Outcome {
-    /// Steps made before every connection was closed.
+    /// Steps until every connection was closed.
     pub steps: u32,
-    /// Streams that the peer or the application opened.
+    /// Streams opened by the peer or the application.
     pub streams: u32,
-    /// Migrations that the engine took part in to their end.
+    /// Migrations that the engine completed.
     pub moves: u32,
     /// Directions that the application ended.
     pub ends: u32,
-    /// Connections that the engine closed.
+    /// Connections closed by the engine.
     pub closed: u32,
 }
 
-/// Plays `input` against an engine of this role.
+/// Runs the attack given by `input` against an engine of this role.
 ///
 /// # Panics
 ///
-/// When the engine breaks a promise.
+/// When the engine violates an invariant.
 pub fn attack(role: Role, input: &[u8]) -> Outcome {
     let peer = match role {
         Role::Server => Peer::of_server(Config::server()),
@@ -66,7 +66,7 @@ pub fn attack(role: Role, input: &[u8]) -> Outcome {
     attack.outcome
 }
 
-/// An event, as far as the application here acts on it.
+/// An event that the application here responds to.
 enum Said {
     Request(StreamKey),
     Pushed(StreamKey),
@@ -97,11 +97,11 @@ struct Attack<'a> {
     role: Role,
     peer: Peer,
     input: &'a [u8],
-    /// What the application has not released.
+    /// Streams that the application has not released.
     keys: Vec<StreamKey>,
-    /// Where streams are and were.
+    /// Current and former positions of streams.
     places: Vec<(Line, u32)>,
-    /// The peer's next stream id on each line.
+    /// The peer's next stream id on each connection.
     fresh: [u32; 3],
     outcome: Outcome,
 }
@@ -124,14 +124,14 @@ impl Attack<'_> {
         LINES.into_iter().filter(|&line| !self.peer.is_closed(line))
     }
 
-    /// A connection that is still open.
+    /// Selects an open connection.
     fn line(&mut self) -> Option<Line> {
         let at = usize::from(self.octet());
         let open: Vec<_> = self.open().collect();
         (!open.is_empty()).then(|| open[at % open.len()])
     }
 
-    /// The id of a stream that is on the line, or was a while ago; rarely any id.
+    /// Selects the id of a stream that is or was on the connection; rarely an arbitrary id.
     fn stream(&mut self, line: Line) -> Option<u32> {
         let at = self.octet();
         if at >= 250 {
@@ -156,7 +156,7 @@ impl Attack<'_> {
         here.get(usize::from(at) % here.len().max(1)).copied()
     }
 
-    /// The next id that the peer may use for a new stream.
+    /// Returns the next id that the peer may use for a new stream.
     fn fresh(&mut self, line: Line) -> u32 {
         let at = LINES.iter().position(|&other| other == line).unwrap_or(0);
         let id = self.fresh[at];
@@ -191,7 +191,7 @@ impl Attack<'_> {
         }
     }
 
-    /// One frame: well formed, or of any type with any payload.
+    /// Sends one frame: well formed, or of any type with any payload.
     fn frame(&mut self) {
         let (Some(line), Some(other)) = (self.line(), self.line()) else { return };
         let (mut kind, mut stream) = (self.octet(), self.stream(line).unwrap_or(0));
@@ -216,7 +216,7 @@ impl Attack<'_> {
             }
             16..24 if end => data(stream, self.octets()).end(),
             16..24 => data(stream, self.octets()),
-            // A server says so that has answered and wants no more of the request.
+            // Sent by a server that has responded and needs no more of the request.
             24..26 => reset(stream, ErrorCode::NoError),
             26..28 => reset(stream, ErrorCode::Cancel),
             28..32 => window_update(stream, 1 + (u32::from(self.octet()) << 8)),
@@ -237,7 +237,7 @@ impl Attack<'_> {
         self.peer.send(line, frame);
     }
 
-    /// Something that an application does.
+    /// Performs one action of the application.
     fn command(&mut self) {
         let what = self.octet();
         if self.role == Role::Client && what.is_multiple_of(4) && self.streams() < MOST_OPEN {
@@ -264,7 +264,7 @@ impl Attack<'_> {
         }
     }
 
-    /// Streams that the engine has, those included that were let go of and are not over.
+    /// Returns the number of streams in the engine, including released ones that have not ended.
     fn streams(&self) -> usize {
         self.peer.session().stream_count()
     }
@@ -274,7 +274,7 @@ impl Attack<'_> {
         self.keys.push(key);
     }
 
-    /// The application's part: it answers requests, reads what comes and releases what is over.
+    /// Runs the application: it responds to requests, reads the bodies and releases ended streams.
     fn answer(&mut self) {
         while let Some(said) = self.peer.find_event(|event| Some(Said::of(event))) {
             match said {
@@ -284,7 +284,7 @@ impl Attack<'_> {
                         status: http::StatusCode::OK,
                         headers: http::HeaderMap::new(),
                     };
-                    // The stream may be over already.
+                    // The stream may have ended already.
                     let _ = self
                         .peer
                         .app(|session, _| session.send_response(stream, &head, EndStream::No));
@@ -326,7 +326,7 @@ impl Attack<'_> {
         assert!(streams <= most, "{streams} streams");
     }
 
-    /// All connections go, and with them everything that the engine kept.
+    /// Closes all connections, and checks that the engine keeps no state.
     fn end(&mut self) {
         for line in LINES {
             if !self.peer.is_closed(line) {

@@ -1,6 +1,5 @@
-//! What the engine is tested with: a frame-level peer that follows a script, and a mesh of two
-//! engines and several connections in virtual time; and ports for tests that need one of their own.
-//! Not published.
+//! Test support for the engine: a scripted peer at the level of frames, and a mesh of two engines
+//! and several connections in virtual time. Also reserves ports for tests. Not published.
 
 pub mod hostile;
 pub mod mesh;

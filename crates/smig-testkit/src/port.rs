@@ -1,20 +1,21 @@
-//! A port of the loopback interface that is one test's alone.
+//! Reserves a port of the loopback interface for one test.
 
 use std::fmt;
 use std::net::{Ipv4Addr, SocketAddr};
 
 use socket2::{Domain, Socket, Type};
 
-/// Holds a port on which nobody listens: connections to it are refused, and the kernel gives it to nobody else. Who
-/// sets `SO_REUSEADDR`, as servers do, can listen on it meanwhile, and with `SO_REUSEPORT` in several sockets.
+/// Holds a port without a listener: connections to it are refused, and the kernel assigns it to no other socket. A
+/// process that sets `SO_REUSEADDR`, as servers do, can listen on it meanwhile; with `SO_REUSEPORT`, on several
+/// sockets.
 #[derive(Debug)]
 pub struct ReservedPort(Socket);
 
 impl ReservedPort {
-    /// Takes a port of 127.0.0.1.
+    /// Reserves a port of 127.0.0.1.
     ///
     /// # Panics
-    /// If there is none, or no socket to hold it with.
+    /// If no port or no socket is available.
     #[must_use]
     #[expect(clippy::new_without_default, reason = "it takes something of the machine")]
     pub fn new() -> Self {
@@ -25,7 +26,7 @@ impl ReservedPort {
         Self(socket)
     }
 
-    /// 127.0.0.1 and the port.
+    /// Returns 127.0.0.1 and the port.
     ///
     /// # Panics
     /// Never: a bound socket has an address.
@@ -35,7 +36,7 @@ impl ReservedPort {
     }
 }
 
-/// The address, as [`addr`](Self::addr) has it.
+/// Formats [`addr`](Self::addr).
 impl fmt::Display for ReservedPort {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         self.addr().fmt(f)

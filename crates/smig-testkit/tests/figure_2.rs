@@ -1,24 +1,24 @@
-//! The exchanges of the paper's Figure 2 (SMig, CoNEXT 2016): server or client moves, with or without
-//! a spare; before HEADERS, in the middle of a body, during an upload, for both directions of a tunnel.
-//! Pushed streams are in `section_9_push.rs`.
+//! The exchanges of the paper's Figure 2 (SMig, CoNEXT 2016): server or client migrates, with or without a
+//! spare; before HEADERS, in the middle of a body, during an upload, for both directions of a tunnel. Pushed
+//! streams are in `section_9_push.rs`.
 
 use http::Method;
 use smig_proto::{Config, ConnectProtocol, EndStream, Event, Protocol, RequestHead, StreamKey};
 use smig_testkit::script::frame::*;
 use smig_testkit::script::{C1, C2, C3, Line, Peer, Setup};
 
-/// How far a response is when it moves.
+/// Progress of a response when it migrates.
 #[derive(Clone, Copy, Debug, PartialEq)]
 enum Progress {
     BeforeHeaders,
     MidBody,
-    /// In the middle of the body while the request's body is still on its way.
+    /// In the middle of the body while the request's body is still being sent.
     MidUpload,
 }
 
 const PROGRESS: [Progress; 3] = [Progress::BeforeHeaders, Progress::MidBody, Progress::MidUpload];
 
-/// A server engine that has got a request on stream 1 of C1 and come so far with it.
+/// A server engine that has received a request on stream 1 of C1, with the given progress.
 fn serving(progress: Progress, lines: usize) -> (Peer, StreamKey) {
     let mut peer = Peer::of_server(Config::server());
     for _ in 1..lines {
@@ -38,7 +38,7 @@ fn serving(progress: Progress, lines: usize) -> (Peer, StreamKey) {
     (peer, key)
 }
 
-/// The rest of the exchange, with stream `id` of `line` as its place at both ends.
+/// Completes the exchange, with the stream at `id` of `line` at both ends.
 fn finish_serving(peer: &mut Peer, key: StreamKey, progress: Progress, (line, id): (Line, u32)) {
     if progress == Progress::BeforeHeaders {
         peer.respond(key, 200, EndStream::No);
@@ -55,7 +55,7 @@ fn finish_serving(peer: &mut Peer, key: StreamKey, progress: Progress, (line, id
     peer.expect_silence();
 }
 
-/// A client engine whose request on stream 1 of C1 has come so far.
+/// A client engine whose request on stream 1 of C1 has the given progress.
 fn fetching(progress: Progress, lines: usize) -> (Peer, StreamKey) {
     let mut peer = Peer::of_client(Config::client());
     for _ in 1..lines {
@@ -93,7 +93,7 @@ fn finish_fetching(peer: &mut Peer, key: StreamKey, progress: Progress, (line, i
     peer.expect_silence();
 }
 
-/// MIGRATE or its answer, with END_STREAM where the client's direction has ended.
+/// Adds END_STREAM to a MIGRATE or its answer if the client's direction has ended.
 fn of_client(frame: Frame, progress: Progress) -> Frame {
     if progress == Progress::MidUpload { frame } else { frame.end() }
 }
@@ -101,7 +101,7 @@ fn of_client(frame: Frame, progress: Progress) -> Frame {
 #[test]
 fn the_server_moves_to_a_spare() {
     for progress in PROGRESS {
-        // Seen from the server.
+        // Server engine.
         let (mut peer, key) = serving(progress, 2);
         let cid = peer.cid(C2);
         peer.migrate_to_spare(key).unwrap();
@@ -109,7 +109,7 @@ fn the_server_moves_to_a_spare() {
         peer.send(C1, of_client(accept(1, cid, 2), progress));
         peer.take_migrated(key);
         finish_serving(&mut peer, key, progress, (C2, 2));
-        // Seen from the client.
+        // Client engine.
         let (mut peer, key) = fetching(progress, 2);
         peer.send(C1, migrate(1, cid, 2));
         peer.expect(C1, of_client(accept(1, cid, 2), progress));
@@ -120,7 +120,7 @@ fn the_server_moves_to_a_spare() {
 
 #[test]
 fn the_server_moves_without_a_spare() {
-    // SMIG-6.1/offer, SMIG-6.2/offer-answered: an offer; the client opens a connection and moves.
+    // SMIG-6.1/offer, SMIG-6.2/offer-answered: an offer; the client opens a connection and migrates.
     for progress in PROGRESS {
         let (mut peer, key) = serving(progress, 1);
         peer.offer(key).unwrap();
@@ -235,7 +235,7 @@ fn a_stream_moves_again_and_back() {
     }
 }
 
-/// Talk both ways through a tunnel at a server engine.
+/// Exchanges data in both directions of a tunnel at a server engine.
 fn talk(peer: &mut Peer, key: StreamKey, line: Line, id: u32) {
     peer.send(line, data(id, "ping"));
     assert_eq!(&peer.read(key)[..], b"ping");
@@ -246,7 +246,7 @@ fn talk(peer: &mut Peer, key: StreamKey, line: Line, id: u32) {
 
 #[test]
 fn a_connect_tunnel_moves_with_both_directions() {
-    // A server engine; the tunnel is moved by the server, then by the client.
+    // A server engine; the tunnel is migrated by the server, then by the client.
     let mut peer = Peer::of_server(Config::server()).with_spare();
     let (c1, c2) = (peer.cid(C1), peer.cid(C2));
     peer.send(C1, headers(1).connect("example.com:443"));
@@ -274,7 +274,7 @@ fn a_connect_tunnel_moves_with_both_directions() {
 
 #[test]
 fn an_extended_connect_moves_at_the_client() {
-    // RFC 8441: a WebSocket, moved by the server before the 200 and by the client behind it.
+    // RFC 8441: a WebSocket, migrated by the server before the 200 and by the client after it.
     let mut setup = Setup::new(Config::client());
     setup.settings.push((setting::ENABLE_CONNECT_PROTOCOL, 1));
     let mut peer = Peer::to_client(setup);

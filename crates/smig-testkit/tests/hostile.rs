@@ -1,9 +1,9 @@
-//! Attacks made from random octets; `fuzz/` plays the same with a fuzzer's.
+//! Attacks derived from random bytes; `fuzz/` runs the same with a fuzzer's input.
 
 use smig_proto::Role;
 use smig_testkit::hostile::{Outcome, attack};
 
-/// xorshift64*: the same octets everywhere.
+/// xorshift64*: reproducible on all platforms.
 struct Octets(u64);
 
 impl Octets {
@@ -27,7 +27,7 @@ fn attacks(role: Role) {
     let mut total = Outcome::default();
     for seed in 1..=seeds() {
         let input = Octets(seed).take(600);
-        // Shown when the attack fails.
+        // Printed if the attack fails.
         println!("seed {seed}");
         let outcome = attack(role, &input);
         total.steps += outcome.steps;
@@ -37,7 +37,7 @@ fn attacks(role: Role) {
         total.closed += outcome.closed;
     }
     println!("{total:?}");
-    // The attacks come far enough to hurt.
+    // The attacks must cover enough of the engine.
     assert!(total.steps > 30_000 && total.streams > 2_000, "{total:?}");
     assert!(total.moves > 100 && total.ends > 100, "{total:?}");
 }

@@ -1,5 +1,5 @@
-//! Floods and slowness: frames that each are legal, and that only an attacker sends so many of.
-//! Each limit ends the connection, says which it was, and hits no other connection.
+//! Floods and slow peers: frames that are each valid, but sent in numbers that only an attacker sends. Each
+//! limit closes the connection, is reported by name, and affects no other connection.
 
 use core::time::Duration;
 
@@ -20,7 +20,7 @@ fn limited(change: impl FnOnce(&mut Limits)) -> Peer {
     Peer::of_server(config)
 }
 
-/// GOAWAY(ENHANCE_YOUR_CALM) and the event that names the limit.
+/// Expects GOAWAY(ENHANCE_YOUR_CALM) and the event that names the limit.
 #[track_caller]
 fn expect_limit(peer: &mut Peer, limit: &str) {
     peer.expect_goaway(C1, ErrorCode::EnhanceYourCalm);
@@ -30,7 +30,7 @@ fn expect_limit(peer: &mut Peer, limit: &str) {
 // CONTINUATION (VU#421644).
 
 fn fragment(size: usize) -> Vec<u8> {
-    // A literal field that is long enough never to end within the test.
+    // A literal field that is too long to end within the test.
     let mut octets = vec![0, 1, b'x', 0x7f, 0xff, 0xff, 0xff, 0x0f];
     octets.resize(size, b'v');
     octets
@@ -38,7 +38,7 @@ fn fragment(size: usize) -> Vec<u8> {
 
 #[test]
 fn a_header_block_has_eight_continuations() {
-    // The block of a good request, cut into nine frames.
+    // The header block of a valid request, split into nine frames.
     let mut peer = server();
     let block = b"\x82\x84\x87\x01\x0bexample.com";
     peer.send(C1, raw(kind::HEADERS, flag::END_STREAM, 1, &block[..1]));
@@ -47,7 +47,7 @@ fn a_header_block_has_eight_continuations() {
     }
     peer.send(C1, raw(kind::CONTINUATION, flag::END_HEADERS, 1, &block[8..]));
     peer.take_request();
-    // One more.
+    // One more frame.
     let mut peer = server().with_spare();
     let other = peer.get(C2, 1);
     peer.send(C1, raw(kind::HEADERS, flag::END_STREAM, 1, &block[..1]));
@@ -101,7 +101,7 @@ fn ten_empty_frames_in_a_row_are_enough() {
         peer.send(C1, frame);
         expect_limit(&mut peer, "too many empty frames in a row");
     }
-    // An octet between them makes another row.
+    // One byte of data in between resets the count.
     let mut peer = server();
     peer.post(C1, 1);
     for _ in 0..5 {
@@ -140,7 +140,7 @@ fn a_server_says_goodbye_a_few_times() {
 
 #[test]
 fn a_browser_may_give_all_of_its_streams_other_places() {
-    // Chromium at the layout of a page with many pictures: it sends up to three for each.
+    // Chromium when it lays out a page with many images: it sends up to three for each.
     let mut peer = server();
     let most = Config::server().max_concurrent_streams;
     let priority = |n: u32| raw(kind::PRIORITY, 0, 2 * n + 1, [0x80, 0, 0, 0, 146]);
@@ -151,7 +151,7 @@ fn a_browser_may_give_all_of_its_streams_other_places() {
         }
         peer.expect_nothing(C1);
     }
-    // Nothing else for so long is no browser.
+    // No browser sends so many without other frames.
     peer.send(C1, priority(1));
     expect_limit(&mut peer, "too many PRIORITY in a row");
 }
@@ -165,7 +165,7 @@ fn pings_are_answered_while_the_peer_reads() {
         peer.send(C1, ping(n.to_be_bytes()));
         peer.expect(C1, pong(n.to_be_bytes()));
     }
-    // 64 answers may wait, the 65th may not.
+    // 64 answers may be queued; the 65th exceeds the limit.
     peer.pause(C1);
     for _ in 0..64 {
         peer.send(C1, ping([7; 8]));
@@ -184,14 +184,14 @@ fn pings_are_answered_while_the_peer_reads() {
 #[test]
 fn settings_are_bounded_in_number_and_in_entries() {
     let mut peer = server();
-    // The first SETTINGS of the handshake counts.
+    // The first SETTINGS of the handshake count.
     for _ in 0..15 {
         peer.send(C1, settings(&[]));
         peer.expect(C1, settings_ack());
     }
     peer.send(C1, settings(&[]));
     expect_limit(&mut peer, "too many SETTINGS");
-    // Ten seconds later there is room again.
+    // After ten seconds the limit allows more.
     let mut peer = server();
     for _ in 0..40 {
         peer.send(C1, settings(&[]));
@@ -207,7 +207,7 @@ fn settings_are_bounded_in_number_and_in_entries() {
 
 #[test]
 fn resets_that_nobody_reads_are_bounded() {
-    // A server's. A client pays for them, whenever it reads them (limits_offences.rs).
+    // The peer is a server. A client pays for them from its budget, read or not (limits_offences.rs).
     let mut peer = Peer::of_client(Config::client());
     peer.pause(C1);
     for n in 1..=65 {
@@ -227,7 +227,7 @@ fn migrates_that_nobody_reads_the_answers_of_are_bounded() {
     }
     assert_eq!(peer.limit(), "too many answers owed: read faster");
     peer.take_error(key);
-    // The same for a stream that is over.
+    // The same for a stream that has ended.
     let mut peer = server();
     let key = peer.get(C1, 1);
     peer.respond(key, 204, EndStream::Yes);
@@ -250,7 +250,7 @@ fn responding(peer: &mut Peer, octets: usize) -> StreamKey {
 
 #[test]
 fn a_window_that_is_kept_tiny_ends_the_connection() {
-    // Of the stream, and of the connection.
+    // The stream's window, and the connection's.
     for stream in [1, 0] {
         let window = if stream == 1 { 0 } else { 200_000 };
         let mut setup = Setup::new(Config::server()).setting(setting::INITIAL_WINDOW_SIZE, window);
@@ -271,7 +271,7 @@ fn a_window_that_is_kept_tiny_ends_the_connection() {
 
 #[test]
 fn frames_are_not_small_without_need() {
-    // The driver asks for 100 octets at a time: no DATA frame under 1 KB but the last.
+    // The driver polls for 100 bytes at a time: no DATA frame is shorter than 1 KB, except the last.
     let mut peer = server();
     peer.limit_transmit(100);
     responding(&mut peer, 10_000);
@@ -289,7 +289,7 @@ fn frames_are_not_small_without_need() {
 
 #[test]
 fn own_requests_that_wait_are_no_reason_not_to_read() {
-    // Two ends that stopped to read each other for what they have to say themselves would stand still.
+    // Two ends that stop reading because of their own unsent data would deadlock.
     let mut peer = Peer::of_client(Config::client());
     peer.pause(C1);
     let mut fields = http::HeaderMap::new();
@@ -305,8 +305,8 @@ fn own_requests_that_wait_are_no_reason_not_to_read() {
 
 #[test]
 fn a_peer_that_does_not_read_is_not_read() {
-    // 64 KB a stream in the engine, then the application waits; 256 KB framed and unsent on a
-    // connection, then its input does.
+    // The engine buffers 64 KB per stream, then the application waits; 256 KB framed and unsent on a
+    // connection, then its input waits.
     let mut peer = server();
     peer.pause(C1);
     let key = peer.get(C1, 1);
@@ -354,7 +354,7 @@ fn a_stalled_stream_is_reset_whatever_frames_come() {
     assert_eq!(peer.limit(), "stalled stream");
     assert_eq!(peer.take_error(key).code, ErrorCode::Cancel);
     peer.expect_unharmed(other);
-    // A kilobyte a minute is progress.
+    // One kilobyte per minute is progress.
     let mut peer =
         Peer::to_server(Setup::new(Config::server()).setting(setting::INITIAL_WINDOW_SIZE, 0));
     peer.connect();
@@ -375,7 +375,7 @@ fn a_stream_with_nothing_to_send_rests_as_long_as_it_likes() {
     peer.respond(key, 200, EndStream::No);
     peer.expect(C1, headers(1).status(200));
     for _ in 0..100 {
-        // Far less than a stalled stream would have to move.
+        // Below the minimum rate of a stream that has unsent data.
         peer.advance(Duration::from_secs(59));
         peer.body(key, "event", EndStream::No);
         peer.expect(C1, data(1, "event"));
@@ -385,7 +385,7 @@ fn a_stream_with_nothing_to_send_rests_as_long_as_it_likes() {
 
 #[test]
 fn a_migration_does_not_restart_the_stall_clock() {
-    // To and fro, and a move that is declined.
+    // Repeated migrations, and a declined one.
     let setup = Setup::new(Config::server()).setting(setting::INITIAL_WINDOW_SIZE, 5_000);
     let mut peer = Peer::to_server(setup);
     peer.connect();
@@ -412,8 +412,8 @@ fn a_migration_does_not_restart_the_stall_clock() {
 
 #[test]
 fn a_released_response_that_comes_back_has_its_stall_clock() {
-    // The response was whole on the carrier, so nobody holds the stream any more; declined, it is to
-    // be sent once more, and the client never opens the window of the old connection.
+    // The response was sent completely on the carrier, and the application released the stream. After the
+    // decline, the response is sent again, and the client never opens the window of the old connection.
     let mut peer = Peer::of_server(Config::server()).with_spare();
     let cid = peer.cid(C2);
     let key = peer.post(C1, 1);
@@ -449,7 +449,7 @@ fn a_released_response_that_comes_back_has_its_stall_clock() {
 
 #[test]
 fn octets_that_a_decline_takes_back_are_no_progress() {
-    // The client gives a window on the carrier only and declines: nothing has arrived.
+    // The client opens the window only on the carrier, then declines: no data was delivered.
     let setup = Setup::new(Config::server()).setting(setting::INITIAL_WINDOW_SIZE, 0);
     let mut peer = Peer::to_server(setup);
     peer.connect();
@@ -481,7 +481,7 @@ fn priority_updates_for_idle_streams_are_bounded() {
     peer.expect_nothing(C1);
     peer.send(C1, priority_update(201, "u=1"));
     expect_limit(&mut peer, "too many PRIORITY_UPDATE for idle streams");
-    // A stream that opens makes room.
+    // A stream that opens frees its entry.
     let mut peer = server();
     for n in 0..100 {
         peer.send(C1, priority_update(2 * n + 1, "u=1"));
@@ -522,13 +522,13 @@ fn priority_updates_of_requests_that_come_to_nothing_take_no_place() {
             peer.send(C1, priority_update(2 * n + 1, "u=1"));
         }
         peer.expect_silence();
-        // As many as ever, and not more.
+        // The same limit as before.
         peer.send(C1, priority_update(403, "u=1"));
         expect_limit(&mut peer, "too many PRIORITY_UPDATE for idle streams");
     }
 }
 
-// Slowness.
+// Slow peers.
 
 #[test]
 fn the_preface_has_five_seconds() {

@@ -1,5 +1,5 @@
-//! Header sections: bombs, and the forms by which requests are smuggled. What is malformed is refused,
-//! never repaired, and hits its stream alone.
+//! Header sections: compression bombs, and the forms used for request smuggling. Malformed sections are
+//! refused, never repaired, and affect only their stream.
 
 use http::Method;
 use smig_proto::{Config, EndStream, ErrorCode, Event, Limits};
@@ -11,8 +11,8 @@ fn requested(peer: &mut Peer) -> bool {
     peer.find_event(request).is_some()
 }
 
-/// The request is refused with PROTOCOL_ERROR, the application never sees it, and the connection
-/// and another stream go on.
+/// Expects that the request is refused with PROTOCOL_ERROR and not passed to the application, and that the
+/// connection and another stream are not affected.
 #[track_caller]
 fn expect_malformed(head: Head) {
     let mut peer = Peer::of_server(Config::server());
@@ -73,7 +73,7 @@ fn a_response_has_a_bounded_number_of_interim_ones_before_it() {
 
 #[test]
 fn a_decoded_section_has_64_kilobytes() {
-    // 4000 octets on the wire that stand for 20 times as much.
+    // 4000 bytes on the wire that decode to 20 times as many.
     let mut peer = Peer::of_server(Config::server());
     let other = peer.get(C1, 1);
     let flags = flag::END_HEADERS | flag::END_STREAM;
@@ -82,10 +82,10 @@ fn a_decoded_section_has_64_kilobytes() {
     peer.send(C1, raw(kind::HEADERS, flags, 5, bomb(4_000, 20)));
     assert_eq!(peer.limit(), "header section size");
     assert!(!requested(&mut peer));
-    // A person sees 431, RFC 6585; the rest of the request is not wanted.
+    // The user gets a 431 (RFC 6585); the rest of the request is not needed.
     peer.expect(C1, headers(5).status(431).end());
     peer.expect(C1, reset(5, ErrorCode::NoError));
-    // Its block was decoded all the same: the next one may refer to what it brought.
+    // Its block was decoded nevertheless: the next one may refer to its entries.
     let block = b"\x82\x84\x87\x01\x0bexample.com\xbe";
     peer.send(C1, raw(kind::HEADERS, flags, 7, block));
     assert!(requested(&mut peer));
@@ -158,7 +158,7 @@ fn values_hold_no_line_ends_and_no_space_around_them() {
         expect_malformed(get().field("x", value).end());
     }
     expect_fine(get().field("x", "").field("y", "a b\tc\u{e9}").end());
-    // In pseudo-header fields as well.
+    // Pseudo-header fields are checked as well.
     for path in ["/a\r\nx: y", "/a b\r", "/\0"] {
         expect_malformed(headers(3).get(path).end());
     }
@@ -183,7 +183,7 @@ fn pseudo_fields_are_there_once_and_in_front() {
         let mut fields = all.to_vec();
         fields.push(all[twice]);
         expect_malformed(of(&fields).end());
-        // Behind a regular field.
+        // After a regular field.
         let mut fields = all.to_vec();
         let late = fields.remove(twice);
         fields.push(("x", "y"));
@@ -240,7 +240,7 @@ fn connect_has_an_authority_alone() {
     expect_malformed(headers(3).field(":method", "CONNECT"));
     expect_malformed(headers(3).connect("a.example:443").field(":path", "/"));
     expect_malformed(headers(3).connect("a.example:443").field(":scheme", "https"));
-    // RFC 8441 section 4: with :protocol all four are needed.
+    // RFC 8441 section 4: with :protocol all four are required.
     expect_fine(headers(3).request("CONNECT", "/").field(":protocol", "websocket"));
     expect_malformed(headers(3).connect("a.example:443").field(":protocol", "websocket"));
     expect_malformed(headers(3).request("CONNECT", "/").field(":protocol", "web socket"));
@@ -281,7 +281,7 @@ fn fields_of_a_connection_are_refused() {
         expect_malformed(get().field(name, value).end());
     }
     expect_fine(get().field("te", "trailers").end());
-    // In a response, and in trailers.
+    // Also in a response, and in trailers.
     let mut peer = Peer::of_client(Config::client());
     let key = peer.open(C1, Method::GET, EndStream::Yes);
     peer.send(C1, headers(1).status(200).field("transfer-encoding", "chunked"));
@@ -311,7 +311,7 @@ fn content_length_is_one_number() {
 
 #[test]
 fn a_body_is_as_long_as_announced() {
-    // Too long: at the octet beyond; too short: at its end, by DATA or by trailers.
+    // Too long: error at the first excess byte; too short: error at its end, by DATA or by trailers.
     let bodies: [(&[Frame], bool); 5] = [
         (&[data(1, "12345").end()], true),
         (&[data(1, "123"), data(1, "45"), headers(1).field("x", "y").end().into()], true),
@@ -365,7 +365,7 @@ fn responses_are_checked_like_requests() {
         peer.send(C1, headers(3).status(204).end());
         assert_eq!(peer.take_response(other), 204);
     }
-    // One that has no content may not have any.
+    // A response without content must not have any.
     for (method, status) in [(Method::HEAD, 200), (Method::GET, 304), (Method::GET, 204)] {
         let mut peer = Peer::of_client(Config::client());
         let key = peer.open(C1, method, EndStream::Yes);
@@ -374,7 +374,7 @@ fn responses_are_checked_like_requests() {
         peer.expect(C1, reset(1, ErrorCode::ProtocolError));
         peer.take_error(key);
     }
-    // A response to HEAD and a 304 announce a length without a body.
+    // A response to HEAD and a 304 may announce a length without a body.
     for (method, status) in [(Method::HEAD, 200), (Method::GET, 304)] {
         let mut peer = Peer::of_client(Config::client());
         let key = peer.open(C1, method, EndStream::Yes);

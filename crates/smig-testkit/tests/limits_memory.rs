@@ -1,5 +1,5 @@
-//! What a peer makes an engine hold, counted by the allocator: a window bounds memory, and not only
-//! in name.
+//! Measures the memory that a peer can make an engine hold, with a counting allocator: a window
+//! bounds memory, not only bytes on the wire.
 
 #![expect(unsafe_code, reason = "an allocator that counts implements an unsafe trait")]
 
@@ -19,21 +19,21 @@ thread_local! {
 struct Counting;
 
 fn count(bytes: isize) {
-    // A thread that ends frees memory behind its thread-locals.
+    // A thread that exits frees memory after its thread-locals are destroyed.
     let _ended = HELD.try_with(|held| held.set(held.get() + bytes));
 }
 
-// SAFETY: `System` does it all, with the same arguments.
+// SAFETY: forwards to `System` with the same arguments.
 unsafe impl GlobalAlloc for Counting {
     unsafe fn alloc(&self, layout: Layout) -> *mut u8 {
         count(layout.size() as isize);
-        // SAFETY: the caller's promise.
+        // SAFETY: guaranteed by the caller.
         unsafe { System.alloc(layout) }
     }
 
     unsafe fn dealloc(&self, at: *mut u8, layout: Layout) {
         count(-(layout.size() as isize));
-        // SAFETY: the caller's promise.
+        // SAFETY: guaranteed by the caller.
         unsafe { System.dealloc(at, layout) }
     }
 }
@@ -41,7 +41,7 @@ unsafe impl GlobalAlloc for Counting {
 #[global_allocator]
 static ALLOCATOR: Counting = Counting;
 
-/// Bytes that `act` leaves allocated.
+/// Returns the bytes that `act` leaves allocated.
 fn held_by(act: impl FnOnce()) -> usize {
     let before = HELD.get();
     act();
@@ -56,7 +56,8 @@ fn frame(kind: u8, stream: u32, length: usize) -> Vec<u8> {
     octets
 }
 
-/// One read of a driver: DATA of so many bytes, then 48 KiB that nobody keeps.
+/// Returns one read buffer of a driver: DATA of `length` bytes, then 48 KiB of frames that are not
+/// stored.
 fn read(stream: u32, length: usize) -> Vec<u8> {
     let mut octets = frame(kind::DATA, stream, length);
     for _ in 0..3 {
@@ -65,7 +66,7 @@ fn read(stream: u32, length: usize) -> Vec<u8> {
     octets
 }
 
-/// The peer sends `window` bytes of body, each slice in a buffer of its own, and nobody reads them.
+/// Sends `window` bytes of unread body, each slice in a separate buffer.
 fn fill(peer: &mut Peer, line: Line, streams: &[u32], length: usize, window: usize) {
     let each = window / streams.len() / length;
     for &stream in streams {
@@ -82,7 +83,7 @@ const MIB: usize = 1 << 20;
 
 #[test]
 fn unread_uploads_hold_little_more_than_the_window() {
-    // The connection's window is 4 MiB. It held 208 MiB in slices of 1 KiB.
+    // The connection's window is 4 MiB. It used to hold 208 MiB in slices of 1 KiB.
     for (length, times) in [(1, 40), (1000, 2), (1024, 2), (4000, 2), (8192, 8), (16_384, 4)] {
         let window = if length == 1 { 4096 } else { 4 * MIB };
         let mut peer = Peer::of_server(Config::server());
@@ -98,7 +99,7 @@ fn unread_uploads_hold_little_more_than_the_window() {
 
 #[test]
 fn frames_before_their_barrier_hold_little_more_than_the_window() {
-    // A client's stream has 8 MiB, its connection 16.
+    // A client's stream has a window of 8 MiB, its connection one of 16 MiB.
     let mut peer = Peer::of_client(Config::client()).with_spare();
     peer.open(C1, Method::GET, EndStream::Yes);
     let held = held_by(|| fill(&mut peer, C2, &[2, 4], 1024, 8 * MIB));
@@ -113,7 +114,8 @@ fn frames_before_their_barrier_hold_little_more_than_the_window() {
     assert!(held <= 10 * MIB, "{held}");
 }
 
-/// Many times one frame on a stream of C2, for as long as the connection lives.
+/// Sends one frame on a stream of C2 repeatedly, until the connection is closed. Returns the bytes
+/// held.
 fn flood(peer: &mut Peer, frame: &[u8]) -> usize {
     held_by(|| {
         for _ in 0..200_000 {
@@ -129,7 +131,7 @@ fn flood(peer: &mut Peer, frame: &[u8]) -> usize {
 
 #[test]
 fn empty_frames_before_their_barrier_hold_nothing() {
-    // Each costs its sender nine bytes, and would cost an item of 56 here.
+    // Each costs its sender nine bytes, and would cost a queue entry of 56 bytes here.
     const END: u8 = 1;
     for flags in [0, END] {
         let empty = |stream| {
@@ -137,12 +139,12 @@ fn empty_frames_before_their_barrier_hold_nothing() {
             octets[4] = flags;
             octets
         };
-        // A carrier that no MIGRATE has named.
+        // A carrier that no MIGRATE has named yet.
         let mut peer = Peer::of_client(Config::client()).with_spare();
         peer.open(C1, Method::GET, EndStream::Yes);
         let held = flood(&mut peer, &empty(2));
         assert!(held <= 64 << 10, "unbound, flags {flags}: {held}");
-        // A mover's carrier, of a server and of a client.
+        // The carrier of a mover, at a server and at a client.
         let mut peer = Peer::of_server(Config::server()).with_spare();
         let key = peer.post(C1, 1);
         peer.migrate(key, C2).unwrap();

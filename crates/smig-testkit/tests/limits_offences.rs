@@ -1,5 +1,5 @@
-//! What a client pays for streams and moves that end by its doing: every way takes tokens of the one
-//! budget (CVE-2023-44487, CVE-2025-8671).
+//! Cost to a client of streams and migrations that end through its fault: all of them take tokens from the
+//! same budget (CVE-2023-44487, CVE-2025-8671).
 
 use core::time::Duration;
 
@@ -7,7 +7,7 @@ use smig_proto::{Cid, Config, EndStream, ErrorCode, StreamKey};
 use smig_testkit::script::frame::*;
 use smig_testkit::script::{C1, C2, C3, Peer};
 
-/// Tokens of a session in these tests; none come back.
+/// Tokens of a session in these tests; they are not replenished.
 const TOKENS: u32 = 20;
 
 fn config() -> Config {
@@ -19,7 +19,7 @@ fn config() -> Config {
     config
 }
 
-/// How many plain resets the client may still send before its connection ends for it.
+/// Returns how many plain resets the client may still send before its connection is closed.
 fn tokens_left(peer: &mut Peer) -> u32 {
     for n in 0..=TOKENS {
         let id = 1001 + 2 * n;
@@ -32,8 +32,8 @@ fn tokens_left(peer: &mut Peer) -> u32 {
     panic!("resets cost nothing");
 }
 
-/// A response on stream 1 of C1 whose move to stream 2 of C2 is open, and an upload of 5 octets that is
-/// under way.
+/// A response on stream 1 of C1 whose migration to stream 2 of C2 is open, and an upload of 5 bytes in
+/// progress.
 fn moving(peer: &mut Peer) -> StreamKey {
     peer.send(C1, headers(1).post("/").field("content-length", "5"));
     let key = peer.take_request();
@@ -44,7 +44,7 @@ fn moving(peer: &mut Peer) -> StreamKey {
 
 type Way = (&'static str, u32, fn(&mut Peer));
 
-/// Frames on a stream that has not moved.
+/// Frames on a stream that has not migrated.
 const ON_A_STREAM: [Way; 16] = [
     ("nothing", 0, |peer| _ = peer.get(C1, 1)),
     ("RST_STREAM", 1, |peer| {
@@ -65,7 +65,7 @@ const ON_A_STREAM: [Way; 16] = [
     ("RST_STREAM of an upload whose response is whole but not sent", 1, |peer| {
         let key = peer.post(C1, 1);
         peer.respond(key, 200, EndStream::No);
-        // More than the window takes.
+        // More than the window allows.
         for end in [EndStream::No, EndStream::Yes] {
             peer.body(key, vec![0; 60_000], end);
         }
@@ -117,7 +117,7 @@ const ON_A_STREAM: [Way; 16] = [
         peer.send(C1, headers(1).get("/").end());
         let key = peer.take_request();
         peer.respond(key, 200, EndStream::No);
-        // More than the window takes.
+        // More than the window allows.
         for _ in 0..2 {
             peer.body(key, vec![0; 60_000], EndStream::No);
         }
@@ -125,7 +125,7 @@ const ON_A_STREAM: [Way; 16] = [
     }),
 ];
 
-/// Moves that the client makes.
+/// The client's migrations.
 const BY_ITS_MOVE: [Way; 9] = [
     ("a move that is followed", 0, |peer| {
         peer.post(C1, 1);
@@ -178,7 +178,7 @@ const BY_ITS_MOVE: [Way; 9] = [
     }),
 ];
 
-/// What it does to moves of ours.
+/// The client's reactions to the server's migrations.
 const BY_OUR_MOVE: [Way; 10] = [
     ("RST_STREAM behind a whole response that a decline might still ask for again", 1, |peer| {
         let key = moving(peer);
@@ -221,7 +221,7 @@ const BY_OUR_MOVE: [Way; 10] = [
         let cid = peer.cid(C3);
         peer.send(C2, migrate(2, cid, 1));
         peer.app(|session, _| session.reset(key, ErrorCode::InternalError));
-        // And one of a stream that is over.
+        // A second MIGRATE, of a stream that has ended.
         peer.send(C1, migrate(1, cid, 3));
     }),
     ("no answer", 1, |peer| {
@@ -266,13 +266,13 @@ fn a_stream_too_many_is_paid_for() {
         peer.app(|session, _| session.release(key));
         left += 1;
     }
-    // It costs one; and the first of these costs none, as release resets what runs.
+    // The refused stream costs one token, and the last reset, which finds none left, closes the connection.
     assert_eq!(left, TOKENS - 1 + 1);
 }
 
 #[test]
 fn a_flood_of_declined_moves_ends() {
-    // CVE-2025-8671: each frame made the server reset a stream, and cost nothing.
+    // CVE-2025-8671: each frame made the server reset a stream, at no cost.
     let mut peer = Peer::of_server(Config::server()).with_spare();
     let nowhere = Cid { number: 99, ..peer.cid(C1) };
     let mut streams = 0;
@@ -291,7 +291,7 @@ fn a_flood_of_declined_moves_ends() {
 
 #[test]
 fn a_fault_that_cannot_be_paid_ends_its_stream_wherever_it_is() {
-    // SMIG-5.19/behind-barrier: the stream is on C2, and what was wrong came on C1.
+    // SMIG-5.19/behind-barrier: the stream is on C2, and the error occurred on C1.
     let mut config = config();
     config.limits.reset_burst = 1;
     let mut peer = Peer::of_server(config).with_spare();
@@ -309,8 +309,8 @@ fn a_fault_that_cannot_be_paid_ends_its_stream_wherever_it_is() {
 
 #[test]
 fn streams_that_are_refused_by_one_read_are_paid_for_and_harm_no_other() {
-    // RFC 9113 section 5.1.2: whoever resets a stream may open another, and a head above the limit is an
-    // error of its stream. What was reset counts here as long as the application holds it.
+    // RFC 9113 section 5.1.2: after a reset, a client may open another stream, and HEADERS above the limit
+    // are a stream error. Here a reset stream counts as long as the application holds it.
     let mut peer = Peer::of_server(Config::server());
     let keys: Vec<StreamKey> = (0..128).map(|n| peer.get(C1, 2 * n + 1)).collect();
     let resets = (0..70).map(|n| reset(2 * n + 1, ErrorCode::Cancel));
@@ -328,7 +328,7 @@ fn streams_that_are_refused_by_one_read_are_paid_for_and_harm_no_other() {
         peer.expect(C1, reset(2 * n + 1, ErrorCode::RefusedStream));
     }
     peer.expect_silence();
-    // Heads that are too large.
+    // Header sections that are too large.
     let mut peer = Peer::of_server(Config::server());
     let key = peer.get(C1, 1);
     let large = |id| (0..200).fold(headers(id).get("/"), |head, _| head.field("x", "v"));

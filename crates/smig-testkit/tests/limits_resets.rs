@@ -1,4 +1,4 @@
-//! Resets, by the peer and by its provocation, and what is remembered of streams that are over.
+//! Resets, sent or provoked by the peer, and the state kept for ended streams.
 
 use core::time::Duration;
 
@@ -9,7 +9,7 @@ use smig_testkit::script::{C1, C2, Line, Peer};
 
 const RESETS: &str = "too many streams were reset";
 
-/// A request that its client resets at once, and that the application lets go of.
+/// Sends a request and resets it at once; the application releases it.
 fn rapid(peer: &mut Peer, line: Line, stream: u32) {
     let key = peer.get(line, stream);
     peer.send(line, reset(stream, ErrorCode::Cancel));
@@ -52,8 +52,8 @@ fn then_33_resets_a_second_are() {
 
 #[test]
 fn a_reset_behind_a_whole_response_costs_nothing() {
-    // RFC 9113 section 8.1: a server may answer before it has the whole request, and a client need not
-    // send what is left of it. Nothing is won by that: a response of a request that had ended may be
+    // RFC 9113 section 8.1: a server may answer before it has received the whole request, and a client need
+    // not send the rest. This gains an attacker nothing: the response to a request that had ended may be
     // followed by RST_STREAM as well.
     let mut peer = Peer::of_server(Config { max_concurrent_streams: 1, ..Config::server() });
     for n in 0..1_000 {
@@ -61,7 +61,7 @@ fn a_reset_behind_a_whole_response_costs_nothing() {
         let key = peer.post(C1, id);
         peer.respond(key, 200, EndStream::Yes);
         peer.expect(C1, headers(id).status(200).end());
-        // As long as the application works on it, it keeps its place.
+        // The stream counts as long as the application works on it.
         if n % 2 == 0 {
             peer.app(|session, _| session.release(key));
             peer.send(C1, reset(id, ErrorCode::Cancel));
@@ -73,7 +73,7 @@ fn a_reset_behind_a_whole_response_costs_nothing() {
         assert_eq!(peer.session().stream_count(), 0, "{n}");
     }
     peer.expect_silence();
-    // The budget is untouched, and not larger.
+    // The budget is neither reduced nor increased.
     for n in 1_000..1_200 {
         rapid(&mut peer, C1, 2 * n + 1);
     }
@@ -85,7 +85,7 @@ fn a_reset_behind_a_whole_response_costs_nothing() {
 
 #[test]
 fn a_running_handler_counts_as_a_stream_until_it_ends() {
-    // CVE-2023-44487: a reset frees nothing while the application works on the request.
+    // CVE-2023-44487: a reset frees no slot while the application works on the request.
     let mut peer = Peer::of_server(Config { max_concurrent_streams: 10, ..Config::server() });
     let mut keys = Vec::new();
     for n in 0..10 {
@@ -101,14 +101,14 @@ fn a_running_handler_counts_as_a_stream_until_it_ends() {
 
 #[test]
 fn a_client_counts_what_it_resets_whoever_wanted_it() {
-    // A server bears only so many, and does not ask why (CVE-2023-44487).
+    // A server tolerates a limited number of resets, whatever their cause (CVE-2023-44487).
     let mut peer = Peer::of_client(Config::client());
     let count = |peer: &Peer| peer.session().cancelled();
     let key = peer.open(C1, Method::GET, EndStream::Yes);
     peer.app(|session, _| session.release(key));
     peer.expect(C1, reset(1, ErrorCode::Cancel));
     assert_eq!(count(&peer), 1, "the application");
-    // An upload of which the server takes no more than its window.
+    // An upload of which the server accepts only one window.
     let key = peer.open(C1, Method::POST, EndStream::No);
     peer.body(key, vec![0; 70_000], EndStream::No);
     while peer.skip_data(C1) {}
@@ -123,19 +123,19 @@ fn a_client_counts_what_it_resets_whoever_wanted_it() {
     peer.expect(C1, reset(5, ErrorCode::ProtocolError));
     peer.app(|session, _| session.release(key));
     assert_eq!(count(&peer), 3, "a response that breaks rules");
-    // What the server resets is its own business.
+    // The server's own resets do not count.
     let key = peer.open(C1, Method::GET, EndStream::Yes);
     peer.send(C1, reset(7, ErrorCode::Cancel));
     peer.app(|session, _| session.release(key));
     assert_eq!(count(&peer), 3);
 }
 
-/// Makes the server reset an open stream; the stream's id and its key are given.
+/// Makes the server reset an open stream, given its id.
 type Provocation = fn(&mut Peer, u32);
 
 #[test]
 fn resets_that_the_client_provokes_cost_twice() {
-    // CVE-2025-8671, by every frame that makes a server reset a stream.
+    // CVE-2025-8671, for every frame that makes a server reset a stream.
     let ways: [(&str, ErrorCode, Provocation); 8] = [
         ("window update of 0", ErrorCode::ProtocolError, |peer, id| {
             peer.send(C1, headers(id).post("/"));
@@ -185,7 +185,7 @@ fn resets_that_the_client_provokes_cost_twice() {
     }
 }
 
-/// The application lets go of all requests but one.
+/// Releases all requests but one.
 fn release_all(peer: &mut Peer, but: StreamKey) {
     while let Some(key) = peer.find_event(|event| match event {
         smig_proto::Event::Request { stream, .. } if *stream != but => Some(*stream),
@@ -197,7 +197,7 @@ fn release_all(peer: &mut Peer, but: StreamKey) {
 
 #[test]
 fn a_moved_stream_that_is_made_to_reset_costs_the_same() {
-    // CVE-2025-8671 by frames behind a barrier (SMIG-5.19/behind-barrier).
+    // CVE-2025-8671, with frames after a barrier (SMIG-5.19/behind-barrier).
     let mut config = Config::server();
     config.limits.reset_burst = 2;
     let mut peer = Peer::of_server(config).with_spare();
@@ -214,7 +214,7 @@ fn a_moved_stream_that_is_made_to_reset_costs_the_same() {
 
 #[test]
 fn streams_that_are_over_are_forgotten() {
-    // CVE-2016-0150 and memory: 5000 requests leave nothing but a few numbers.
+    // CVE-2016-0150 and memory: 5000 requests leave only a few numbers.
     let mut peer = Peer::of_server(Config::server());
     for n in 0..5_000 {
         let key = peer.get(C1, 2 * n + 1);
@@ -246,14 +246,14 @@ fn late_frames_of_streams_that_were_reset_are_ignored_as_long_as_they_are_rememb
     peer.send(C1, data(2_199, "late"));
     peer.send(C1, headers(2_197).field("late", "too").end());
     peer.expect_silence();
-    // The first of them is not remembered: memory is bounded, and DATA on a closed stream an error.
+    // The oldest are forgotten: memory is bounded, and DATA on a closed stream is an error.
     peer.send(C1, data(1, "very late"));
     peer.expect_goaway(C1, ErrorCode::StreamClosed);
 }
 
 #[test]
 fn streams_that_are_over_wait_for_no_window() {
-    // The connection's window is used up; streams that wait for it are reset, or move away.
+    // The connection's window is exhausted; streams that wait for it are reset, or migrate.
     let mut peer = Peer::of_server(Config::server()).with_spare();
     let first = peer.get(C1, 1);
     peer.respond(first, 200, EndStream::No);
@@ -270,7 +270,7 @@ fn streams_that_are_over_wait_for_no_window() {
         }
         assert_eq!(peer.session().audit(), [""; 0], "{n} streams");
     }
-    // The same while the peer reads nothing: they wait for their turn.
+    // The same for streams that wait because the peer does not read.
     let mut peer = Peer::of_server(Config::server());
     peer.pause(C1);
     for n in 0..100 {

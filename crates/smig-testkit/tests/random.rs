@@ -1,11 +1,11 @@
-//! Random sequences of steps on two engines and several connections, held to a reference model.
+//! Random sequences of steps on two engines and several connections, compared with a reference model.
 //!
-//! `SMIG_SEED` and `SMIG_SEQUENCES` choose the sequences; `SMIG_SEED=fresh` takes new ones. Run it with
+//! `SMIG_SEED` and `SMIG_SEQUENCES` select the sequences; `SMIG_SEED=fresh` uses a new seed. Run it with
 //! `--profile sim`.
 
 use smig_testkit::mesh::{Coverage, random_sequences};
 
-/// Always the same sequences unless others are asked for: what passed here passes there.
+/// Fixed by default, so that results are reproducible on other machines.
 const SEED: u64 = 0x51_4d49_4721;
 
 fn seed() -> u64 {
@@ -26,15 +26,15 @@ fn number(name: &str, default: u64) -> u64 {
     parsed.unwrap_or_else(|_| panic!("{name}={text} is not a number"))
 }
 
-/// Without optimisation a sequence takes twenty times as long. Cargo names the folder of a test after
-/// its profile.
+/// Returns the default number of sequences. Without optimisation, a sequence takes twenty times as long.
+/// Cargo names the directory of a test after its profile.
 fn default_sequences() -> u64 {
     let path = std::env::current_exe().unwrap_or_default();
     if path.components().any(|part| part.as_os_str() == "sim") { 20_000 } else { 1000 }
 }
 
-/// Cases that many sequences must meet, or the test has stopped to test: in thousandths, about half
-/// of what was usual.
+/// Minimum frequency of each case, in thousandths of the sequences: about half of what is usual. Below it,
+/// the test does not cover the case any more.
 const EXPECTED: &[(&str, u64)] = &[
     ("accepting answer", 200),
     ("collision", 100),

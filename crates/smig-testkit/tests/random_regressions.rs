@@ -1,5 +1,4 @@
-//! Sequences that once failed, as short as they could be made. Each was seen to fail with its fix
-//! taken out of the engine.
+//! Shrunk sequences that once failed. Each was verified to fail without its fix.
 
 use smig_testkit::mesh::Op::{
     Connect, Cut, Deliver, Drain, Exchange, Migrate, Open, Release, Settle, Shutdown, Sleep,
@@ -11,7 +10,7 @@ use smig_testkit::mesh::{Flow, Kind, Op, Plan, Setup, replay};
 
 const ALL: u32 = 1 << 20;
 
-/// A small download on whatever connection the engine likes.
+/// A short download on any connection.
 const GET: Op = Open { on: None, plan: Plan::download(9) };
 
 fn passes(setup: Setup, ops: &[Op]) {
@@ -31,7 +30,7 @@ fn tunnel(up: u32, down: u32) -> Plan {
 
 #[test]
 fn a_request_waits_for_the_join_of_its_connection() {
-    // The JOIN came behind the request (SMIG-4.2/join-first).
+    // The JOIN was sent after the request (SMIG-4.2/join-first).
     let request = Open { on: Some(2), plan: Plan::upload(19_966, 2648) };
     passes(seed(1), &[Exchange { link: 1 }, Connect, Connect, request]);
 }
@@ -52,8 +51,8 @@ fn a_stream_that_comes_back_after_a_decline_goes_on() {
 
 #[test]
 fn a_request_may_stand_below_a_carrier_that_overtook_it() {
-    // SMIG-5.26/skipped-ids: the MIGRATE on one connection named an id above a request that was on
-    // its way on the other.
+    // SMIG-5.26/skipped-ids: the MIGRATE on one connection named an id above that of a request in
+    // flight on the other.
     passes(
         seed(17_138_351_626_396_593_383),
         &[
@@ -69,7 +68,7 @@ fn a_request_may_stand_below_a_carrier_that_overtook_it() {
 
 #[test]
 fn a_server_that_moved_a_stream_which_is_over_ignores_the_clients_move_of_it() {
-    // SMIG-6.5/server-wins: it declined.
+    // SMIG-6.5/server-wins: the server declined.
     passes(
         seed(1),
         &[
@@ -92,7 +91,8 @@ fn a_server_that_moved_a_stream_which_is_over_ignores_the_clients_move_of_it() {
 
 #[test]
 fn two_joins_that_find_no_session_are_both_answered() {
-    // SMIG-4.8/new-session: the second answer met a client that had forgotten its question.
+    // SMIG-4.8/new-session: the client had discarded the state of its JOIN when the second answer
+    // arrived.
     passes(
         seed(11_985_288_538_251_083_819),
         &[Exchange { link: 5 }, Connect, Connect, Cut { link: 0, keep: [0, 0] }, Connect],
@@ -101,7 +101,7 @@ fn two_joins_that_find_no_session_are_both_answered() {
 
 #[test]
 fn a_migrate_that_waits_behind_an_answer_is_declined_when_the_stream_ends() {
-    // SMIG-5.10/always-answer: it was dropped with the rest.
+    // SMIG-5.10/always-answer: it was dropped with the stream.
     passes(
         seed(1),
         &[
@@ -121,7 +121,7 @@ fn a_migrate_that_waits_behind_an_answer_is_declined_when_the_stream_ends() {
 
 #[test]
 fn a_migrate_that_waits_is_declined_when_a_complete_mover_loses_the_old_connection() {
-    // SMIG-8.8/c1-ends-at-mover, SMIG-5.10/always-answer: it was dropped with the rest.
+    // SMIG-8.8/c1-ends-at-mover, SMIG-5.10/always-answer: it was dropped with the stream.
     passes(
         seed(14_774_561_190_097_929_780),
         &[
@@ -152,8 +152,8 @@ fn a_migrate_that_waits_is_declined_when_a_complete_mover_loses_the_old_connecti
 
 #[test]
 fn goaway_ends_the_unbound_carriers_that_it_excludes() {
-    // SMIG-8.16/bound-is-processed: the reset of such a carrier was ignored, and the carrier kept
-    // until its time was over.
+    // SMIG-8.16/bound-is-processed: the reset of such a carrier was ignored, and the carrier
+    // remained until its timeout.
     let ops = [
         Exchange { link: 0 },
         Connect,
@@ -207,7 +207,8 @@ fn a_head_that_is_sent_again_does_not_start_the_count_of_its_body_again() {
 
 #[test]
 fn an_initial_window_applies_to_the_direction_whose_barrier_has_not_come() {
-    // SMIG-7.4/initial-window: the mover took the peer's direction for gone with its own.
+    // SMIG-7.4/initial-window: the mover assumed that the peer's direction had migrated with its
+    // own.
     passes(
         Setup { server_window: 700, ..seed(1) },
         &[
@@ -224,7 +225,7 @@ fn an_initial_window_applies_to_the_direction_whose_barrier_has_not_come() {
 
 #[test]
 fn credit_that_a_smaller_initial_window_makes_due_is_announced() {
-    // What was too little of the default window to be announced was more than the whole new one.
+    // Credit that was too small to be announced with the default window exceeded the whole new one.
     passes(
         Setup { server_window: 700, ..seed(9_870_699_158_979_181_695) },
         &[
@@ -237,7 +238,7 @@ fn credit_that_a_smaller_initial_window_makes_due_is_announced() {
 
 #[test]
 fn a_first_connection_is_joined_before_its_key_is_there() {
-    // SMIG-3.6/founding: an offer right behind the server's SETTINGS was an error.
+    // SMIG-3.6/founding: an offer immediately after the server's SETTINGS was an error.
     passes(
         seed(1),
         &[
@@ -251,7 +252,7 @@ fn a_first_connection_is_joined_before_its_key_is_there() {
 
 #[test]
 fn a_whole_response_is_not_lost_with_the_rest_of_its_request() {
-    // RFC 9113 section 8.1: RST_STREAM(NO_ERROR) behind a response.
+    // RFC 9113 section 8.1: RST_STREAM(NO_ERROR) after a response.
     let answered = Open { on: None, plan: Plan::upload(18, 0) };
     passes(seed(1), &[answered, Settle, Release { talk: 5, side: Server }]);
 }
@@ -280,7 +281,7 @@ fn a_mover_is_not_accused_for_a_stream_that_was_reset_meanwhile() {
 
 #[test]
 fn a_path_to_a_closed_end_has_room_again() {
-    // The network of the test stood still: what nobody read any more filled it for good.
+    // The test's network deadlocked: data for an end that does not read any more filled it.
     let padded = |plan| Open { on: None, plan: Plan { padding: 20_000, prompt: false, ..plan } };
     passes(
         Setup { socket: 300, max_unsent: 500, ..seed(1) },

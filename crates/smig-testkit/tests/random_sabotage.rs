@@ -1,9 +1,9 @@
-//! Shows that the checks of the random sequences notice a fault: one frame of a correct run is spoiled.
+//! Verifies that the checks of the random sequences detect a fault: one frame of a correct run is corrupted.
 
 use smig_testkit::mesh::{Sabotage, random, replay, replay_spoiled};
 
-/// Spoils one frame in each of many random sequences. Returns in how many of those where the fault
-/// happened it was noticed, in per cent.
+/// Corrupts one frame in each of many random sequences. Returns the percentage detected, of those in which
+/// the fault took effect.
 fn noticed(kind: fn(u32) -> Sabotage) -> u32 {
     let (mut happened, mut found) = (0, 0);
     for seed in 0..250_u64 {

@@ -1,4 +1,4 @@
-//! RFC 9113 sections 3, 4 and 6: the preface, frames, and each frame type's own rules.
+//! RFC 9113 sections 3, 4 and 6: the preface, frames, and the rules of each frame type.
 
 use core::time::Duration;
 
@@ -83,11 +83,11 @@ fn the_first_frame_is_settings() {
 fn a_frame_longer_than_allowed_ends_the_connection() {
     expect_connection_error(data(1, vec![0; 16_385]), ErrorCode::FrameSizeError);
     expect_connection_error(raw(0x77, 0, 0, vec![0; 16_385]), ErrorCode::FrameSizeError);
-    // It is refused by its header: nobody waits for 16 megabytes.
+    // The header is enough to refuse it: the engine does not wait for 16 megabytes.
     let mut peer = server();
     peer.send_octets(C1, &[0xff, 0xff, 0xff, 0, 0, 0, 0, 0, 1]);
     peer.expect_goaway(C1, ErrorCode::FrameSizeError);
-    // As long as allowed is fine.
+    // The maximum length is accepted.
     let mut peer = server();
     peer.send(C1, data(1, vec![0; 16_384]));
     peer.expect_silence();
@@ -135,7 +135,7 @@ fn unknown_frames_and_flags_are_ignored() {
 
 #[test]
 fn a_broken_header_block_ends_the_connection() {
-    // Section 4.3: on an open stream, a new one, and one that is over.
+    // Section 4.3: on an open stream, a new one, and one that has ended.
     for stream in [1, 3] {
         let mut peer = server();
         peer.send(
@@ -211,7 +211,7 @@ fn frames_have_their_lengths() {
         expect_connection_error(raw(kind, 0, stream, vec![1; length]), ErrorCode::FrameSizeError);
     }
     expect_connection_error(raw(kind::SETTINGS, flag::ACK, 0, [0; 6]), ErrorCode::FrameSizeError);
-    // PRIORITY is the one whose wrong length hits its stream alone (section 6.3).
+    // PRIORITY is the only type whose wrong length is a stream error (section 6.3).
     expect_stream_error(raw(kind::PRIORITY, 0, 1, [0; 4]), ErrorCode::FrameSizeError);
 }
 
@@ -227,13 +227,13 @@ fn padding_is_checked_and_counted() {
         raw(kind::HEADERS, flag::PADDED | flag::END_HEADERS, 3, [9, 0x82]),
         ErrorCode::ProtocolError,
     );
-    // Padding alone is a body of nothing.
+    // A frame of padding only has an empty body.
     let mut peer = Peer::of_server(Config::server());
     let key = peer.post(C1, 1);
     peer.send(C1, padded_data(1, "x", 100));
     peer.send(C1, raw(kind::DATA, flag::PADDED | flag::END_STREAM, 1, [3, 0, 0, 0]));
     assert_eq!(&peer.read_to_end(key)[..], b"x");
-    // A padded head, with a deprecated priority.
+    // A padded HEADERS, with a deprecated priority.
     let mut peer = Peer::of_server(Config::server());
     let block = b"\x82\x84\x87\x01\x0bexample.com";
     let payload = [&[2, 0, 0, 0, 5, 200][..], block, &[0, 0]].concat();
@@ -244,7 +244,8 @@ fn padding_is_checked_and_counted() {
 
 #[test]
 fn padding_counts_in_both_windows_and_comes_back() {
-    // Section 6.9.1: the length octet as well. 400 frames use a window of 100000 up more than once.
+    // Section 6.9.1: the length byte counts as well. 400 frames exhaust a window of 100000 more
+    // than once.
     let config = Config { stream_window: 100_000, connection_window: 100_000, ..Config::server() };
     let mut peer = Peer::of_server(config);
     let key = peer.post(C1, 1);
@@ -262,7 +263,7 @@ fn padding_counts_in_both_windows_and_comes_back() {
         assert_eq!(view.recv_window, stream);
     }
     peer.expect_silence();
-    // And it is refused beyond the stream's window.
+    // Beyond the stream's window it is refused.
     let config = Config { stream_window: 100, ..Config::server() };
     let mut peer = Peer::of_server(config);
     peer.post(C1, 1);
@@ -272,7 +273,7 @@ fn padding_counts_in_both_windows_and_comes_back() {
 
 #[test]
 fn what_nobody_reads_does_not_keep_a_connections_window_from_others() {
-    // Section 6.9: whether it comes before or behind what is read.
+    // Section 6.9: whether it arrives before or after the data that is read.
     for read_first in [true, false] {
         let config = Config { connection_window: 100_000, ..Config::server() };
         let mut peer = Peer::of_server(config);
@@ -304,7 +305,7 @@ fn what_nobody_reads_does_not_keep_a_connections_window_from_others() {
 
 #[test]
 fn settings_are_applied_and_acknowledged() {
-    // Section 6.5: once each, in order; unknown ones are ignored.
+    // Section 6.5: each once, in order; unknown ones are ignored.
     let mut peer = server();
     peer.send(C1, settings(&[(0x0bad, 7), (setting::INITIAL_WINDOW_SIZE, 1)]));
     peer.send(
@@ -315,7 +316,7 @@ fn settings_are_applied_and_acknowledged() {
     peer.expect(C1, settings_ack());
     let key = peer.post(C1, 3);
     assert_eq!(peer.session().stream(key).unwrap().send_window, 9);
-    // An acknowledgement of nothing.
+    // An acknowledgement without SETTINGS.
     expect_connection_error(settings_ack(), ErrorCode::ProtocolError);
 }
 
@@ -332,7 +333,7 @@ fn settings_have_their_ranges() {
     for (id, value, code) in wrong {
         expect_connection_error(settings(&[(id, value)]), code);
     }
-    // A server may not turn push on, nor take extended CONNECT back.
+    // A server may not enable push, nor withdraw extended CONNECT.
     let mut peer = Peer::of_client(Config::client());
     peer.send(C1, settings(&[(setting::ENABLE_PUSH, 1)]));
     peer.expect_goaway(C1, ErrorCode::ProtocolError);
@@ -345,7 +346,7 @@ fn settings_have_their_ranges() {
 
 #[test]
 fn the_peers_table_size_is_obeyed() {
-    // Section 6.5.2 and RFC 7541 section 4.2: the codec's decoder knows nothing of a table then.
+    // Section 6.5.2 and RFC 7541 section 4.2: the codec's decoder has no dynamic table then.
     let mut peer =
         Peer::to_server(Setup::new(Config::server()).setting(setting::HEADER_TABLE_SIZE, 0));
     peer.connect();
@@ -385,7 +386,7 @@ fn pings_are_answered_ahead_of_data() {
 
 #[test]
 fn an_orderly_end_takes_two_goaways() {
-    // Section 6.8: streams that were under way at the first one are still taken.
+    // Section 6.8: streams in flight at the first one are still accepted.
     let mut peer = server();
     peer.app(|session, now| session.shutdown(now));
     let Frame::GoAway { last: 0x7fff_ffff, code: ErrorCode::NoError, .. } = peer.next(C1) else {
@@ -397,7 +398,7 @@ fn an_orderly_end_takes_two_goaways() {
     let Frame::GoAway { last: 3, code: ErrorCode::NoError, .. } = peer.next(C1) else {
         panic!("then the last id");
     };
-    // What comes behind is ignored, without an answer and without harm.
+    // Later frames are ignored: no answer, no effect.
     peer.send(C1, headers(5).get("/").end());
     peer.send(C1, data(5, "x"));
     peer.expect_silence();
@@ -423,7 +424,7 @@ fn an_orderly_end_does_not_wait_for_a_peer_that_answers_no_ping() {
         panic!("then the last id");
     };
     assert_eq!(peer.limit(), "drain PING answer time");
-    // The answer that comes late changes nothing.
+    // A late answer has no effect.
     peer.send(C1, pong(opaque));
     peer.expect_silence();
     peer.respond(running, 204, EndStream::Yes);

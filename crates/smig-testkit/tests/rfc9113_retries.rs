@@ -1,12 +1,12 @@
-//! RFC 9113 section 8.7: which requests were certainly not processed, so that whoever asks may send
-//! them again whatever their method.
+//! RFC 9113 section 8.7: requests that were certainly not processed, so that the client may send them again
+//! whatever their method.
 
 use http::Method;
 use smig_proto::{Config, EndStream, ErrorCode, Initiator, Processed, StreamKey};
 use smig_testkit::script::frame::*;
 use smig_testkit::script::{C1, C2, Line, Peer};
 
-/// How a server says that it did nothing.
+/// How a server reports that it did not process a request.
 #[derive(Clone, Copy, Debug)]
 enum Refusal {
     Reset,
@@ -45,7 +45,7 @@ fn a_refused_stream_on_which_nothing_came_was_not_processed() {
         let (mut peer, key) = upload();
         refusal.send(&mut peer, C1, 1);
         assert_eq!(processed(&mut peer, key), Processed::No, "{refusal:?}");
-        // Nor was it if its own move was under way: the server did not read that.
+        // The same while the client's own migration is open: the server has not read the MIGRATE.
         let (mut peer, key) = upload();
         peer.migrate(key, C2).unwrap();
         refusal.send(&mut peer, C1, 1);
@@ -53,7 +53,7 @@ fn a_refused_stream_on_which_nothing_came_was_not_processed() {
     }
 }
 
-/// A frame of a server that has seen the request, by its name.
+/// A frame that shows that the server has seen the request, with its name.
 type Way = (&'static str, fn(&mut Peer));
 
 #[test]
@@ -85,21 +85,21 @@ fn a_stream_on_which_something_came_may_have_been_processed() {
 #[test]
 fn a_stream_that_moved_may_have_been_processed() {
     for refusal in Refusal::ALL {
-        // It accepted the client's move.
+        // The server accepted the client's migration.
         let (mut peer, key) = upload();
         let cid = peer.cid(C2);
         peer.migrate(key, C2).unwrap();
         peer.send(C1, accept(1, cid, 1));
         refusal.send(&mut peer, C2, 1);
         assert_eq!(processed(&mut peer, key), Processed::Maybe, "{refusal:?}");
-        // Or declined it: it knows the stream.
+        // The server declined it, so it knows the stream.
         let (mut peer, key) = upload();
         peer.migrate(key, C2).unwrap();
         peer.send(C1, decline(1));
         refusal.send(&mut peer, C1, 1);
         assert_eq!(processed(&mut peer, key), Processed::Maybe, "{refusal:?}, declined");
     }
-    // It moved the stream itself.
+    // The server migrated the stream itself.
     let (mut peer, key) = upload();
     let cid = peer.cid(C2);
     peer.send(C1, migrate(1, cid, 2));

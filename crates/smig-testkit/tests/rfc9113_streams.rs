@@ -1,4 +1,4 @@
-//! RFC 9113 sections 5 and 8: states of streams, their order and number, and messages.
+//! RFC 9113 sections 5 and 8: states of streams, their ids and limits, and messages.
 
 use http::Method;
 use smig_proto::{
@@ -18,7 +18,7 @@ fn connection_error(peer: &mut Peer, frame: impl Into<Frame>, code: ErrorCode) {
     peer.expect_goaway(C1, code);
 }
 
-// Section 5.1: states. (Without the extension; with it, section 5 of spec/smig.md adds carriers.)
+// Section 5.1: states, without the extension. With it, section 5 of spec/smig.md adds carriers.
 
 fn plain_server() -> Peer {
     Peer::of_server(Config { smig: None, ..Config::server() })
@@ -32,7 +32,7 @@ fn idle_streams_take_headers_and_priority_alone() {
             connection_error(&mut plain_server(), frame, ErrorCode::ProtocolError);
         }
     }
-    // Section 6.4: errors of an idle stream are the connection's, for it cannot be reset.
+    // Section 6.4: errors of an idle stream are connection errors, because it cannot be reset.
     let wrong = raw(kind::PRIORITY, 0, 1, [0; 4]);
     connection_error(&mut plain_server(), wrong, ErrorCode::FrameSizeError);
     connection_error(&mut plain_server(), window_update(1, 0), ErrorCode::ProtocolError);
@@ -106,7 +106,7 @@ fn late_data_of_a_reset_stream_is_ignored_and_credited() {
     peer.expect(C1, reset(1, ErrorCode::Cancel));
     peer.send(C1, data(1, vec![0; 16_000]));
     peer.send(C1, data(1, vec![0; 1_000]).end());
-    // What was unread and what came late are given back.
+    // Credit for unread and late data is returned.
     peer.expect(C1, window_update(0, 33_000));
     peer.expect_silence();
 }
@@ -146,7 +146,7 @@ fn the_peers_reset_drops_queued_data_too() {
     assert_eq!(late, Err(SendError::Ended));
 }
 
-// Section 5.1.2: how many.
+// Section 5.1.2: concurrency.
 
 #[test]
 fn streams_beyond_the_limit_are_refused() {
@@ -154,7 +154,7 @@ fn streams_beyond_the_limit_are_refused() {
     let keys = [peer.get(C1, 1), peer.get(C1, 3)];
     peer.send(C1, headers(5).get("/").end());
     peer.expect(C1, reset(5, ErrorCode::RefusedStream));
-    // One that was refused is not idle, and its late frames are no error.
+    // A refused stream is not idle, and late frames on it are no error.
     peer.send(C1, window_update(5, 1));
     peer.respond(keys[0], 204, EndStream::Yes);
     peer.expect(C1, headers(1).status(204).end());
@@ -179,7 +179,7 @@ fn a_client_keeps_to_the_servers_limit() {
     peer.app(|session, _| session.release(key));
     peer.event(possible);
     peer.open(C1, Method::GET, EndStream::Yes);
-    // A higher limit makes room as well.
+    // A higher limit allows more streams as well.
     let blocked = peer.app(|session, now| session.open(now, None, &head, EndStream::Yes));
     assert_eq!(blocked, Err(OpenError::Blocked));
     peer.send(C1, settings(&[(setting::MAX_CONCURRENT_STREAMS, 2)]));
@@ -227,7 +227,7 @@ fn headers_need_no_window() {
     let key = peer.get(C1, 1);
     peer.respond(key, 200, EndStream::No);
     peer.expect(C1, headers(1).status(200));
-    // Nor does the end of a body, nor do trailers.
+    // Nor do the end of a body and trailers.
     peer.body(key, "", EndStream::Yes);
     peer.expect(C1, data(1, "").end());
     let key = peer.get(C1, 3);
@@ -292,7 +292,7 @@ fn frames_of_a_message_come_in_order() {
         peer.expect(C1, reset(1, ErrorCode::ProtocolError));
         peer.take_error(key);
     }
-    // Trailers hold no pseudo-header fields.
+    // Trailers contain no pseudo-header fields.
     let mut peer = server();
     let key = peer.post(C1, 1);
     peer.send(C1, headers(1).field(":path", "/x").end());
@@ -315,7 +315,7 @@ fn an_answer_may_come_before_the_requests_end() {
     peer.send(C1, data(1, vec![0; 16_000]));
     peer.expect(C1, reset(1, ErrorCode::NoError));
     assert_eq!(peer.session().stream_count(), 0);
-    // One that ends by itself is not reset.
+    // A request that ends in time is not reset.
     let key = peer.post(C1, 3);
     peer.respond(key, 413, EndStream::Yes);
     peer.expect(C1, headers(3).status(413).end());
@@ -323,7 +323,7 @@ fn an_answer_may_come_before_the_requests_end() {
     peer.send(C1, data(3, "the rest").end());
     peer.expect_silence();
     assert_eq!(peer.session().stream_count(), 0);
-    // The client takes NO_ERROR behind a whole answer for what it is: not a failure of the answer.
+    // The client does not treat NO_ERROR after a complete response as a failure.
     let mut peer = Peer::of_client(Config::client());
     let key = peer.open(C1, Method::POST, EndStream::No);
     peer.send(C1, headers(1).status(413));
@@ -348,7 +348,7 @@ fn an_unfinished_stream_that_is_let_go_is_cancelled() {
 
 #[test]
 fn an_engine_does_not_send_what_it_would_refuse() {
-    // A body that differs from its content-length is never taken for whole.
+    // A body that differs from its content-length must not appear complete.
     let mut fields = http::HeaderMap::new();
     fields.insert("content-length", "5".parse().unwrap());
     let head = smig_proto::ResponseHead { status: http::StatusCode::OK, headers: fields };
@@ -361,7 +361,7 @@ fn an_engine_does_not_send_what_it_would_refuse() {
         peer.expect(C1, headers(1).status(200).field("content-length", "5"));
         peer.expect(C1, reset(1, ErrorCode::InternalError));
     }
-    // Fields of HTTP/1.1's connections stay behind.
+    // Connection-specific fields of HTTP/1.1 are removed.
     let mut peer = server();
     let key = peer.get(C1, 1);
     let mut fields = http::HeaderMap::new();
@@ -373,7 +373,7 @@ fn an_engine_does_not_send_what_it_would_refuse() {
     let head = smig_proto::ResponseHead { status: http::StatusCode::OK, headers: fields };
     peer.app(|session, _| session.send_response(key, &head, EndStream::Yes)).unwrap();
     peer.expect(C1, headers(1).status(200).field("x", "y").end());
-    // 101 has no place in HTTP/2, and order is kept.
+    // 101 does not exist in HTTP/2, and the order of frames is enforced.
     let key = peer.get(C1, 3);
     let switching = smig_proto::ResponseHead {
         status: http::StatusCode::SWITCHING_PROTOCOLS,
@@ -388,7 +388,7 @@ fn an_engine_does_not_send_what_it_would_refuse() {
 
 #[test]
 fn a_path_begins_with_a_slash_whatever_the_uri() {
-    // Section 8.3.1: a URI may have a query and no path, a request may not; and OPTIONS alone asks for `*`.
+    // Section 8.3.1: a URI may have a query and no path, a request may not; and only OPTIONS may have `*`.
     let mut peer = Peer::of_client(Config::client());
     let conn = peer.conn(C1);
     for (method, uri, path) in [
@@ -410,7 +410,7 @@ fn a_path_begins_with_a_slash_whatever_the_uri() {
     }
 }
 
-/// A client's CONNECT, as the engine is asked to send it.
+/// Opens a CONNECT request at a client engine.
 fn connect() -> (Peer, smig_proto::StreamKey) {
     let mut peer = Peer::of_client(Config::client());
     let head = RequestHead {
@@ -426,7 +426,7 @@ fn connect() -> (Peer, smig_proto::StreamKey) {
 
 #[test]
 fn a_refused_connect_is_answered_by_a_response_like_others() {
-    // RFC 9110 section 9.3.6: only a 2xx makes a tunnel, which has neither a length nor trailers.
+    // RFC 9110 section 9.3.6: only a 2xx opens a tunnel, which has neither a length nor trailers.
     let mut peer = server();
     peer.send(C1, headers(1).connect("example.com:443"));
     let key = peer.take_request();
@@ -453,7 +453,7 @@ fn a_refused_connect_is_answered_by_a_response_like_others() {
     let read = peer.app(|session, _| session.read(key));
     assert!(matches!(read, Read::Trailers(fields) if fields["x"] == "y"));
 
-    // Its length counts, too.
+    // Its content-length is checked as well.
     let (mut peer, key) = connect();
     peer.send(C1, headers(1).status(403).field("content-length", "5"));
     peer.send(C1, data(1, "less").end());
@@ -481,7 +481,7 @@ fn extended_connect_is_taken_where_it_is_offered() {
     let mut peer = Peer::of_server(config);
     peer.send(C1, head());
     peer.expect(C1, reset(1, ErrorCode::ProtocolError));
-    // A client asks nobody who does not offer it.
+    // A client does not send it to a server that does not support it.
     let mut peer = Peer::of_client(Config::client());
     let head = RequestHead {
         protocol: smig_proto::Protocol::new("websocket"),

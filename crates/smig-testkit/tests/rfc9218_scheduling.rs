@@ -1,11 +1,11 @@
-//! RFC 9218: who sends first.
+//! RFC 9218: the order in which streams are sent.
 
 use smig_proto::{Config, EndStream, ErrorCode, Priority, StreamKey};
 use smig_testkit::script::frame::*;
 use smig_testkit::script::{C1, Peer, Setup};
 
-/// A server engine, not read by its client, with one response of `octets` for each priority field,
-/// on streams 1, 3, 5...
+/// A server engine whose client does not read, with one response of `octets` bytes for each
+/// priority field, on streams 1, 3, 5...
 fn responding(priorities: &[&str], octets: usize) -> (Peer, Vec<StreamKey>) {
     let setup = Setup::new(Config::server()).setting(setting::INITIAL_WINDOW_SIZE, 1 << 20);
     let mut peer = Peer::to_server(setup);
@@ -29,7 +29,7 @@ fn responding(priorities: &[&str], octets: usize) -> (Peer, Vec<StreamKey>) {
     (peer, keys)
 }
 
-/// The order of streams in the DATA frames that come.
+/// Returns the order of streams in the DATA frames sent.
 fn order(peer: &mut Peer) -> Vec<u32> {
     peer.resume(C1);
     let mut order = Vec::new();
@@ -74,7 +74,8 @@ fn incremental_and_sequential_ones_of_one_urgency_starve_neither() {
 
 #[test]
 fn responses_without_a_signal_share() {
-    // RFC 9218 section 8 leaves this to the server: a long response must not look like a hang.
+    // RFC 9218 section 8 leaves this to the server: behind a long response, another must not appear
+    // to hang.
     let (mut peer, keys) = responding(&["", ""], 40_000);
     assert_eq!(order(&mut peer), [1, 3, 1, 3, 1, 3]);
     assert_eq!(peer.session().stream(keys[0]).unwrap().priority.urgency(), 3);
@@ -82,7 +83,7 @@ fn responses_without_a_signal_share() {
 
 #[test]
 fn fields_that_cannot_be_understood_keep_the_default() {
-    // RFC 9218 section 4: unknown members are ignored, and values out of range.
+    // RFC 9218 section 4: unknown members and values out of range are ignored.
     for (field, priority) in [
         ("u=8", Priority::sequential(3)),
         ("u=-1", Priority::sequential(3)),
@@ -138,14 +139,14 @@ fn a_flood_of_priority_updates_leaves_one_place_in_the_schedule() {
 
 #[test]
 fn a_priority_update_may_come_before_its_request() {
-    // RFC 9218 section 7.1: it counts more than the request's own field.
+    // RFC 9218 section 7.1: it overrides the request's own field.
     let mut peer = Peer::of_server(Config::server());
     peer.send(C1, priority_update(1, "u=1, i"));
     peer.send(C1, priority_update(1, "u=2, i"));
     peer.send(C1, headers(1).get("/").field("priority", "u=5").end());
     let key = peer.take_request();
     assert_eq!(peer.session().stream(key).unwrap().priority, Priority::incremental(2));
-    // For a stream that is over it means nothing.
+    // For a stream that has ended it has no effect.
     peer.respond(key, 204, EndStream::Yes);
     peer.expect(C1, headers(1).status(204).end());
     peer.send(C1, priority_update(1, "u=2"));
@@ -157,7 +158,7 @@ fn a_priority_update_has_its_form() {
     let mut peer = Peer::of_server(Config::server());
     peer.send(C1, priority_update(0, "u=1"));
     peer.expect_goaway(C1, ErrorCode::ProtocolError);
-    // A client does not get any.
+    // A client must not receive any.
     let mut peer = Peer::of_client(Config::client());
     peer.open(C1, http::Method::GET, EndStream::Yes);
     peer.send(C1, priority_update(1, "u=1"));

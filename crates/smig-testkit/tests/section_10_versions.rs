@@ -1,4 +1,4 @@
-//! spec/smig.md section 10: what another version may send.
+//! spec/smig.md section 10: frames of other versions.
 
 use smig_proto::{Config, Event, JoinRefusal};
 use smig_testkit::script::frame::*;
@@ -6,7 +6,7 @@ use smig_testkit::script::{C1, C2, Peer, Setup};
 
 #[test]
 fn an_unknown_reason_means_not_here() {
-    // SMIG-10.1/unknown-reason: whatever the reason, with ACK or without.
+    // SMIG-10.1/unknown-reason: any unknown reason, with ACK or without.
     for reason in [0, 6, 255] {
         for flags in [4, 6] {
             let mut peer = Peer::to_client(Setup::new(Config::client()).joins_by_script());
@@ -26,7 +26,7 @@ fn an_unknown_reason_means_not_here() {
 
 #[test]
 fn reserved_frame_types_are_ignored_wherever_they_stand() {
-    // SMIG-10.2/reserved-types: on the connection, on a stream, on ids that are idle or no one's.
+    // SMIG-10.2/reserved-types: on the connection, and on idle ids of either side.
     for mut peer in [Peer::of_server(Config::server()), Peer::of_client(Config::client())] {
         peer.connect();
         for kind in [0xf7, 0xf8] {

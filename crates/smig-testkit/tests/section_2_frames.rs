@@ -1,4 +1,4 @@
-//! spec/smig.md section 2: code points and frames, sent to an engine in every wrong form.
+//! spec/smig.md section 2: code points and frames, in all invalid forms.
 
 use smig_proto::{AppId, Cid, Config, EndStream, ErrorCode};
 use smig_testkit::script::frame::*;
@@ -59,7 +59,7 @@ fn smig_frames_mean_nothing_while_the_extension_is_off() {
     peer.respond(key, 204, EndStream::Yes);
     peer.expect(C1, headers(1).status(204).end());
 
-    // SMIG-2.2/off-ignored, at a client whose server does not.
+    // SMIG-2.2/off-ignored, at a client whose server does not offer it.
     let mut setup = Setup::new(Config::client());
     setup.settings.clear();
     let mut peer = Peer::to_client(setup);
@@ -101,7 +101,7 @@ fn migrate_on_stream_zero_or_an_idle_stream_ends_the_connection() {
         peer.send(C1, migrate(stream, cid, 2));
         peer.expect_goaway(C1, ErrorCode::ProtocolError);
     }
-    // An answer on an idle stream answers nothing either.
+    // An answer on an idle stream is a connection error as well.
     let mut peer = two_to_server();
     peer.send(C1, decline(5));
     peer.expect_goaway(C1, ErrorCode::ProtocolError);
@@ -128,13 +128,13 @@ fn join_where_it_has_no_place_ends_the_connection() {
     let mut peer = Peer::of_server(Config::server());
     peer.send(C1, raw(kind::JOIN, 0, 1, [0; 48]));
     peer.expect_goaway(C1, ErrorCode::ProtocolError);
-    // SMIG-2.3/where-allowed: an answer, sent to a server.
+    // SMIG-2.3/where-allowed: an answer, at a server.
     for answer in [raw(kind::JOIN, flag::SMIG_ACK, 0, [0; 48]), join_refused(1)] {
         let mut peer = Peer::of_server(Config::server());
         peer.send(C1, answer);
         peer.expect_goaway(C1, ErrorCode::ProtocolError);
     }
-    // SMIG-2.3/where-allowed: none, sent to a client.
+    // SMIG-2.3/where-allowed: a JOIN without ACK, at a client.
     let mut peer = Peer::of_client(Config::client());
     peer.send(C1, raw(kind::JOIN, 0, 0, [0; 48]));
     peer.expect_goaway(C1, ErrorCode::ProtocolError);
@@ -142,8 +142,8 @@ fn join_where_it_has_no_place_ends_the_connection() {
 
 #[test]
 fn reserved_bits_and_undefined_flags_are_ignored() {
-    // SMIG-2.4/reserved-bits: R of dstSID, and all flags that MIGRATE does not define. What the
-    // engine itself sends is checked for every frame by the script's codec.
+    // SMIG-2.4/reserved-bits: R of dstSID, and all flags that MIGRATE does not define. The script's
+    // codec checks this for every frame that the engine sends.
     let mut peer = two_to_server();
     let key = peer.get(C1, 1);
     let Cid { app, number } = peer.cid(C2);
@@ -156,7 +156,7 @@ fn reserved_bits_and_undefined_flags_are_ignored() {
 
 #[test]
 fn an_offers_dst_sid_is_ignored_and_a_client_may_not_offer() {
-    // SMIG-2.5/zero-cid: dstSID of an offer and of a decline mean nothing.
+    // SMIG-2.5/zero-cid: dstSID of an offer and of a decline are ignored.
     let payload = [&[0; 12][..], &77u32.to_be_bytes()].concat();
     let mut peer = two_to_client();
     let key = peer.open(C1, http::Method::GET, EndStream::Yes);
@@ -175,7 +175,7 @@ fn an_offers_dst_sid_is_ignored_and_a_client_may_not_offer() {
     peer.expect_unharmed(key);
     assert_eq!(peer.session().stream(key).unwrap().connection, peer.conn(C1));
 
-    // SMIG-2.5/zero-cid: an offer of a client.
+    // SMIG-2.5/zero-cid: an offer from a client.
     let mut peer = two_to_server();
     peer.get(C1, 1);
     peer.send(C1, offer(1));
@@ -185,7 +185,7 @@ fn an_offers_dst_sid_is_ignored_and_a_client_may_not_offer() {
 
 #[test]
 fn a_destination_that_the_mover_may_not_open_ends_the_connection() {
-    // SMIG-2.6/bad-destination: 0, the other side's parity.
+    // SMIG-2.6/bad-destination: 0, and the other side's parity.
     for to in [0, 2] {
         let mut peer = two_to_server();
         let cid = peer.cid(C2);
@@ -233,7 +233,7 @@ fn an_answer_on_a_closed_id_is_dropped_and_on_an_open_one_an_error() {
     peer.send(C1, decline(1));
     peer.send(C1, accept(1, cid, 2));
     peer.expect_silence();
-    // SMIG-2.7/stray-answer: it is open, and no migration of it is.
+    // SMIG-2.7/stray-answer: it is open, and has no open migration.
     for answer in [decline(1), accept(1, cid, 2)] {
         let mut peer = two_to_server();
         peer.get(C1, 1);
@@ -245,8 +245,8 @@ fn an_answer_on_a_closed_id_is_dropped_and_on_an_open_one_an_error() {
 
 #[test]
 fn an_answer_that_does_not_fit_the_migrate_ends_the_connection() {
-    // SMIG-2.7/stray-answer: another connection, another id; for a live stream and for one that was
-    // reset.
+    // SMIG-2.7/stray-answer: another connection, another id; for an open stream and for one that
+    // was reset.
     for reset_first in [None, Some(ErrorCode::Cancel)] {
         let unknown = Cid { app: AppId::new(0x0102_0304_0506_0708), number: 9 };
         for wrong in 0..3 {
@@ -278,7 +278,7 @@ fn an_answer_that_does_not_fit_the_migrate_ends_the_connection() {
 
 #[test]
 fn an_answer_to_no_join_ends_the_connection() {
-    // SMIG-2.8/unasked-answer: on the first connection, and on one that has its answer.
+    // SMIG-2.8/unasked-answer: on the first connection, and on one that has received its answer.
     for line in [C1, C2] {
         for answer in [raw(kind::JOIN, flag::SMIG_ACK, 0, [0; 48]), join_refused(4)] {
             let mut peer = two_to_client();
@@ -290,14 +290,14 @@ fn an_answer_to_no_join_ends_the_connection() {
 
 #[test]
 fn migrate_comes_in_any_state_of_a_stream_but_not_within_a_header_block() {
-    // SMIG-2.9/stream-states: behind END_STREAM of its sender's direction, here a GET's.
+    // SMIG-2.9/stream-states: after END_STREAM of the sender's direction, here of a GET.
     let mut peer = two_to_server();
     let key = peer.get(C1, 1);
     let cid = peer.cid(C2);
     peer.send(C1, migrate(1, cid, 1).end());
     peer.expect(C1, accept(1, cid, 1));
     peer.take_migrated(key);
-    // SMIG-2.9/stream-states: behind END_STREAM of the other direction.
+    // SMIG-2.9/stream-states: after END_STREAM of the other direction.
     let key = peer.post(C1, 3);
     peer.respond(key, 200, EndStream::Yes);
     peer.expect(C1, headers(3).status(200).end());
@@ -313,7 +313,7 @@ fn migrate_comes_in_any_state_of_a_stream_but_not_within_a_header_block() {
 
 #[test]
 fn an_offer_ends_nothing() {
-    // SMIG-2.5/zero-cid: END_STREAM of an offer means nothing.
+    // SMIG-2.5/zero-cid: END_STREAM of an offer is ignored.
     let mut peer = two_to_client();
     let key = peer.open(C1, http::Method::GET, EndStream::Yes);
     peer.send(C1, headers(1).status(200));

@@ -9,8 +9,8 @@ fn value(entries: &[(u16, u32)], id: u16) -> Option<u32> {
     entries.iter().find(|(other, _)| *other == id).map(|&(_, value)| value)
 }
 
-/// Whether the engine takes part in the extension on its only connection, seen from outside: a JOIN
-/// that nobody asked for is an error then, and an unknown frame else.
+/// Returns whether the engine has the extension on, on its only connection. Observed from outside:
+/// an unsolicited JOIN answer is an error if it is on, and an unknown frame if it is off.
 fn is_on(peer: &mut Peer) -> bool {
     peer.send(C1, join_refused(1));
     let on = peer.is_closed(C1);
@@ -31,7 +31,7 @@ fn a_client_names_the_connection_in_its_first_settings() {
     assert_eq!(value(&entries, setting::SMIG_CID_HI), Some(0x0102_0304));
     assert_eq!(value(&entries, setting::SMIG_CID_MID), Some(0x0506_0708));
     assert_ne!(value(&entries, setting::SMIG_CID_LO), Some(0));
-    // A ConnNo is never used twice, also when its connection has ended.
+    // A ConnNo is never reused, even after its connection has ended.
     peer.greet(C1);
     peer.expect(C1, settings_ack());
     peer.connect();
@@ -55,7 +55,8 @@ fn a_server_offers_the_extension_before_it_knows_the_client() {
 
 #[test]
 fn the_extension_needs_both_settings_and_a_whole_cid() {
-    // SMIG-3.3/when-on, a server: each of the client's four entries is needed, ConnNo 0 is none.
+    // SMIG-3.3/when-on, a server: each of the client's four entries is required, and ConnNo 0 is
+    // invalid.
     let (hi, mid, lo) = (setting::SMIG_CID_HI, setting::SMIG_CID_MID, setting::SMIG_CID_LO);
     let whole = [(setting::SMIG, 1), (hi, 0), (mid, 7), (lo, 1)];
     for missing in 0..=6 {
@@ -80,7 +81,7 @@ fn the_extension_needs_both_settings_and_a_whole_cid() {
     }
 }
 
-/// A server engine whose client sends exactly these SETTINGS first.
+/// A server engine whose client sends exactly these first SETTINGS.
 fn bare_server(entries: &[(u16, u32)]) -> Peer {
     let mut peer = Peer::to_server(Setup::new(Config::server()));
     peer.open_line();
@@ -99,7 +100,7 @@ fn later_values_of_the_settings_mean_nothing() {
     peer.send(C1, settings(&entries));
     peer.expect(C1, settings_ack());
     assert!(!is_on(&mut peer));
-    // SMIG-3.3/when-on: on stays on, with the number of migrations that was said first.
+    // SMIG-3.3/when-on: on stays on, with the first value for the number of migrations.
     let mut peer = Peer::of_server(Config::server());
     peer.connect();
     peer.send(C1, settings(&[(setting::SMIG, 0), (setting::SMIG_CID_LO, 77)]));
@@ -121,14 +122,14 @@ fn nothing_of_the_extension_is_sent_before_the_peers_settings() {
     let moved = peer.app(|session, now| session.migrate(now, key, Target::Spare));
     assert!(moved.is_err());
     peer.expect_nothing(C1);
-    // SMIG-3.4/settings-first: a client that knows the server joins in its first flight. That C2's
-    // server has not said anything yet does not hinder it.
+    // SMIG-3.4/settings-first: a client that knows the server joins in its first flight, before
+    // SETTINGS arrive on C2.
     peer.greet(C1);
     peer.expect(C1, settings_ack());
     peer.open_line();
     peer.take_greeting(C2);
     peer.expect_nothing(C2);
-    // SMIG-3.4/settings-first: a server that does not know the client moves nothing.
+    // SMIG-3.4/settings-first: a server that does not know the client's SETTINGS migrates nothing.
     let mut peer = bare_server(&[]);
     peer.take_greeting(C1);
     let key = peer.get(C1, 1);
@@ -157,8 +158,8 @@ fn a_join_to_a_server_that_turns_out_to_be_without_the_extension_comes_to_nothin
 
 #[test]
 fn an_engine_does_not_forward_the_extension() {
-    // SMIG-3.5/hop-by-hop: what an application sees of a request holds nothing of it, so that
-    // nothing can be forwarded: requests and responses carry fields alone.
+    // SMIG-3.5/hop-by-hop: requests and responses, as the application sees them, contain nothing of
+    // the extension that could be forwarded.
     let mut peer = Peer::of_server(Config::server());
     peer.connect();
     peer.send(C2, headers(1).get("/").field("accept", "*/*").end());
@@ -198,8 +199,8 @@ fn a_client_waits_for_settings_and_acknowledgement_before_the_next_connection() 
     peer.send(C1, settings_ack());
     assert!(peer.session().can_join());
 
-    // SMIG-3.6/founding: a driver that does not wait gets a connection without a name, not a second
-    // session.
+    // SMIG-3.6/founding: with a driver that does not wait, the connection has no CID; it does not
+    // create a second session.
     let mut peer = Peer::to_client(Setup::new(Config::client()));
     peer.open_line();
     peer.take_greeting(C1);
@@ -211,8 +212,8 @@ fn a_client_waits_for_settings_and_acknowledgement_before_the_next_connection() 
 
 #[test]
 fn k_is_exported_from_the_first_connection_and_never_sent() {
-    // SMIG-3.7/session-key: label and context. That both ends have the same K, and that it is not
-    // the nonce, is what every JOIN of the other tests shows.
+    // SMIG-3.7/session-key: label and context. Every JOIN in the other tests shows that both ends
+    // have the same K, and that it is not the nonce.
     for mut peer in [Peer::of_server(Config::server()), Peer::of_client(Config::client())] {
         let request = peer.event(|event| match event {
             Event::KeyingMaterialNeeded { request, .. } => Some(request.clone()),
@@ -226,8 +227,8 @@ fn k_is_exported_from_the_first_connection_and_never_sent() {
 
 #[test]
 fn k_is_forgotten_with_the_last_connection_of_the_session() {
-    // SMIG-3.7/session-key: a client that comes back founds a session; it does not join one with
-    // the old K.
+    // SMIG-3.7/session-key: a client that connects again creates a new session; it does not join
+    // with the old K.
     let mut peer = Peer::of_client(Config::client());
     peer.connect();
     peer.lose(C1);
@@ -239,7 +240,7 @@ fn k_is_forgotten_with_the_last_connection_of_the_session() {
     assert_eq!(peer.next(C3), window_update(0, (16 << 20) - 65_535));
     peer.expect_nothing(C3);
 
-    // SMIG-3.7/session-key: a plain connection that lives on is none of the session's.
+    // SMIG-3.7/session-key: a plain connection that remains open is not part of the session.
     let mut peer = Peer::to_client(Setup::new(Config::client()).joins_by_script());
     peer.connect();
     peer.connect();
@@ -256,7 +257,7 @@ fn k_is_forgotten_with_the_last_connection_of_the_session() {
 #[test]
 fn without_tls_1_3_the_extension_is_off() {
     // SMIG-3.7/session-key and SMIG-3.8/cleartext-off: an earlier TLS version, and cleartext that
-    // nobody declared trusted.
+    // was not declared trusted.
     let mut peer = Peer::to_server(Setup::new(Config::server()).security(Security::Plain));
     peer.open_line();
     let Frame::Settings(entries) = peer.next(C1) else { panic!("SETTINGS come first") };
@@ -273,7 +274,7 @@ fn without_tls_1_3_the_extension_is_off() {
     assert!(!is_on(&mut peer));
 }
 
-/// K as a cleartext client sends it: the nonce, then half of the MAC field.
+/// JOIN with K as a cleartext client sends it: the nonce, then half of the MAC field.
 fn cleartext_join(key: [u8; 32]) -> Frame {
     let mut mac = [0; 32];
     mac[..16].copy_from_slice(&key[16..]);
@@ -282,7 +283,7 @@ fn cleartext_join(key: [u8; 32]) -> Frame {
 
 #[test]
 fn a_trusted_cleartext_client_sends_k_behind_its_settings() {
-    // SMIG-3.9/cleartext-key: 32 random octets (the script's random octets are 0x5a), in the first
+    // SMIG-3.9/cleartext-key: 32 random bytes (the script's random bytes are 0x5a), in the first
     // flight.
     let setup = Setup::new(Config::client()).security(Security::TrustedCleartext);
     let mut peer = Peer::to_client(setup);
@@ -304,7 +305,7 @@ fn a_trusted_cleartext_client_sends_k_behind_its_settings() {
 
 #[test]
 fn a_trusted_cleartext_server_takes_k_and_answers() {
-    // SMIG-3.9/cleartext-key: the answer is that of SMIG-4.3/server-proof with E of zero octets.
+    // SMIG-3.9/cleartext-key: the answer is that of SMIG-4.3/server-proof with E of zero bytes.
     let setup = Setup::new(Config::server()).security(Security::TrustedCleartext);
     let mut peer = Peer::to_server(setup);
     peer.open_line();
@@ -316,10 +317,10 @@ fn a_trusted_cleartext_server_takes_k_and_answers() {
     peer.send_as_join(C1, cleartext_join(key));
     peer.expect_joined(C1);
     assert!(peer.session().connection(peer.conn(C1)).unwrap().joined);
-    // A further connection proves K with E of zero octets.
+    // Another connection proves K with E of zero bytes.
     peer.connect();
     assert!(peer.session().connection(peer.conn(C2)).unwrap().joined);
-    // K comes once.
+    // K is sent only once.
     peer.lose(C2);
     peer.send(C1, cleartext_join([0x44; 32]));
     peer.expect_goaway(C1, ErrorCode::ProtocolError);
@@ -327,7 +328,7 @@ fn a_trusted_cleartext_server_takes_k_and_answers() {
 
 #[test]
 fn a_trusted_cleartext_client_joins_with_k() {
-    // SMIG-3.9/cleartext-key and SMIG-4.1/client-proof with E of zero octets.
+    // SMIG-3.9/cleartext-key and SMIG-4.1/client-proof with E of zero bytes.
     let setup = Setup::new(Config::client()).security(Security::TrustedCleartext);
     let mut peer = Peer::to_client(setup);
     peer.open_line();
@@ -349,8 +350,8 @@ fn a_trusted_cleartext_client_joins_with_k() {
 
 #[test]
 fn a_founding_join_is_told_by_its_last_sixteen_bytes() {
-    // SMIG-3.12/founding-join: all zero brings K and is answered at once; one bit makes it a proof,
-    // on which the driver decides.
+    // SMIG-3.12/founding-join: with all zero it carries K and is answered at once; one bit makes it
+    // a proof, which the driver decides on.
     for bit in [None, Some(0), Some(7)] {
         let setup = Setup::new(Config::server()).security(Security::TrustedCleartext);
         let mut peer = Peer::to_server(setup.joins_by_script());

@@ -1,6 +1,6 @@
 //! spec/smig.md section 4: joining a connection to a session.
 //!
-//! That no JOIN travels in TLS early data binds whoever drives TLS; the crate `smig` tests it.
+//! That JOIN is not sent in TLS early data is the duty of the TLS driver; the crate `smig` tests it.
 
 use core::time::Duration;
 
@@ -18,7 +18,7 @@ fn joined(peer: &Peer, line: Line) -> bool {
         && std::ptr::eq(peer.session_of(line), session)
 }
 
-/// A connection beside C1 of a server engine, with preface and SETTINGS behind it and no JOIN yet.
+/// Opens another connection to a server engine, up to preface and SETTINGS, without a JOIN.
 fn before_join(peer: &mut Peer) -> Line {
     let line = peer.open_line();
     peer.greet(line);
@@ -28,8 +28,8 @@ fn before_join(peer: &mut Peer) -> Line {
 
 #[test]
 fn a_client_proves_a_further_connection_before_it_uses_it() {
-    // SMIG-4.1/client-proof: JOIN is the frame behind SETTINGS, with a right MAC (the script checks
-    // it), and no stream goes before it.
+    // SMIG-4.1/client-proof: JOIN is the frame after SETTINGS, with a valid MAC (the script verifies it), and
+    // no stream precedes it.
     let mut peer = Peer::of_client(Config::client());
     peer.clear_events();
     peer.open_line();
@@ -97,8 +97,8 @@ fn a_join_behind_a_frame_of_a_stream_ends_the_connection() {
 
 #[test]
 fn a_server_accepts_with_a_proof_of_its_own() {
-    // SMIG-4.3/server-proof: `connect` checks the server's MAC; the connection is joined for the
-    // server then.
+    // SMIG-4.3/server-proof: `connect` verifies the server's MAC; then the connection is joined for the
+    // server.
     let mut peer = Peer::of_server(Config::server());
     peer.connect();
     assert!(joined(&peer, C2));
@@ -110,7 +110,7 @@ fn a_server_accepts_with_a_proof_of_its_own() {
 
 #[test]
 fn a_client_believes_a_right_answer_alone() {
-    // SMIG-4.3/server-proof: before the answer C2 is not joined; then it is.
+    // SMIG-4.3/server-proof: C2 is joined only after the answer.
     let mut peer = Peer::to_client(Setup::new(Config::client()).joins_by_script());
     peer.connect();
     peer.connect();
@@ -120,7 +120,7 @@ fn a_client_believes_a_right_answer_alone() {
     assert!(joined(&peer, C2));
     peer.expect_silence();
 
-    // SMIG-4.3/server-proof: a wrong MAC, one bit of it or of the nonce.
+    // SMIG-4.3/server-proof: an invalid MAC, with one bit changed in it or in the nonce.
     for wrong in 0..2 {
         let mut peer = Peer::to_client(Setup::new(Config::client()).joins_by_script());
         peer.connect();
@@ -137,13 +137,13 @@ fn a_client_believes_a_right_answer_alone() {
         peer.expect_unharmed(key);
         peer.expect_silence();
     }
-    // An answer that no JOIN asked for proves nothing.
+    // An unsolicited answer proves nothing.
     let mut peer = Peer::of_client(Config::client());
     peer.send(C1, raw(kind::JOIN, flag::SMIG_ACK, 0, [0; 48]));
     peer.expect_goaway(C1, ErrorCode::ProtocolError);
 }
 
-/// Sends JOIN with `spoil`'s change on a new connection; the result is it.
+/// Sends a JOIN changed by `spoil` on a new connection, and returns the connection.
 fn join_spoiled(peer: &mut Peer, spoil: impl FnOnce(&mut [u8; 16], &mut [u8; 32])) -> Line {
     let line = before_join(peer);
     rejoin_spoiled(peer, line, spoil);
@@ -158,8 +158,8 @@ fn rejoin_spoiled(peer: &mut Peer, line: Line, spoil: impl FnOnce(&mut [u8; 16],
 
 #[test]
 fn every_octet_of_a_proof_counts() {
-    // SMIG-4.4/constant-time: that the comparison takes constant time is `subtle`'s to promise;
-    // that it looks at every octet is seen here.
+    // SMIG-4.4/constant-time: constant time is guaranteed by `subtle`; this test shows that every byte is
+    // compared.
     for octet in 0..32 {
         let mut peer = Peer::of_server(Config::server());
         let line = join_spoiled(&mut peer, |_, mac| mac[octet] ^= 0x80);
@@ -175,8 +175,8 @@ fn every_octet_of_a_proof_counts() {
 
 #[test]
 fn a_join_cannot_be_replayed() {
-    // SMIG-4.1/client-proof: the proof holds the new connection's exporter and CID, so that what
-    // was seen on one connection proves nothing on another.
+    // SMIG-4.1/client-proof: the proof covers the new connection's exporter and CID, so that a JOIN recorded
+    // on one connection is invalid on another.
     let mut peer = Peer::of_server(Config::server());
     let line = before_join(&mut peer);
     let join = peer.proof(line);
@@ -197,8 +197,8 @@ fn a_join_cannot_be_replayed() {
 
 #[test]
 fn another_identity_is_refused() {
-    // SMIG-4.5/same-identity: listener, SNI, client certificate and tenant, in one digest of the
-    // driver's.
+    // SMIG-4.5/same-identity: listener, SNI, client certificate and tenant, in a digest computed by the
+    // driver.
     let mut peer = Peer::of_server(Config::server());
     peer.setup_mut().identity = Identity([8; 32]);
     let line = before_join(&mut peer);
@@ -215,8 +215,8 @@ fn joins_are_refused_with_the_reason() {
     peer.setup_mut().app = smig_proto::AppId::new(99);
     let line = join_spoiled(&mut peer, |_, _| {});
     peer.expect(line, join_refused(1));
-    // SMIG-4.6/refusal-reasons, reason 2: a ConnNo that is in use, that was used, the first
-    // connection's included.
+    // SMIG-4.6/refusal-reasons, reason 2: a ConnNo that is in use or was used, including that of the first
+    // connection.
     let mut peer = Peer::of_server(Config::server());
     peer.connect();
     peer.lose(C1);
@@ -247,7 +247,7 @@ fn a_session_has_a_bounded_number_of_connections() {
     let line = join_spoiled(&mut peer, |_, _| {});
     peer.expect(line, join_refused(4));
     assert!(!joined(&peer, line));
-    // SMIG-4.12/max-connections: the place of a connection that ended is free again.
+    // SMIG-4.12/max-connections: a connection that ended frees its slot.
     peer.lose(C2);
     peer.connect();
     assert!(joined(&peer, C4));
@@ -269,8 +269,7 @@ fn a_session_has_a_bounded_number_of_connections() {
 
 #[test]
 fn a_session_joins_connections_for_years() {
-    // SMIG-4.13/rising-numbers: what is remembered of ConnNos does not grow, so nothing ends with
-    // it.
+    // SMIG-4.13/rising-numbers: the state kept for ConnNos does not grow, so that it limits no session.
     let year = Duration::from_secs(365 * 24 * 60 * 60);
     let mut peer = Peer::of_server(Config::server());
     for n in 0..3_000 {
@@ -304,8 +303,8 @@ fn a_session_joins_connections_for_years() {
 
 #[test]
 fn conn_numbers_rise() {
-    // SMIG-4.13/rising-numbers: connections that were opened together join in any order; an old
-    // number is refused.
+    // SMIG-4.13/rising-numbers: connections that were opened together may join in any order; an old number is
+    // refused.
     let mut peer = Peer::of_server(Config::server());
     for (number, reason) in [(200, None), (190, None), (190, Some(2)), (137, None), (136, Some(2))]
     {
@@ -337,7 +336,7 @@ fn a_refused_connection_stays_a_working_one() {
         _ => None,
     });
     assert_eq!(requested, Some(EndStream::Yes));
-    // SMIG-4.7/refused-lives at a client: C2 is none of the session's but takes streams.
+    // SMIG-4.7/refused-lives at a client: C2 is not part of the session but accepts streams.
     for reason in [2, 3, 4, 5, 200] {
         let mut peer = Peer::to_client(Setup::new(Config::client()).joins_by_script());
         peer.connect();
@@ -386,9 +385,9 @@ fn an_unknown_session_is_founded_anew_at_the_client() {
     let answer = peer.join_answer(C3);
     peer.send(C3, answer);
     assert!(joined(&peer, C3));
-    // The stream on C1 goes on where it is, and moves nowhere.
+    // The stream on C1 continues there, and cannot migrate.
     assert!(peer.app(|session, now| session.migrate(now, old, Target::Spare)).is_err());
-    // What was on its way there is declined and harms nothing, offers as well (SMIG-6.2/offer-answered).
+    // Offers and MIGRATEs in flight there are declined and have no effect (SMIG-6.2/offer-answered).
     peer.send(C1, offer(1));
     peer.expect(C1, decline(1).end());
     let cid = peer.cid(C2);
@@ -403,8 +402,7 @@ fn an_unknown_session_is_founded_anew_at_the_client() {
 
 #[test]
 fn an_unknown_session_is_founded_anew_on_cleartext() {
-    // SMIG-4.8/new-session with SMIG-3.9/cleartext-key, a client: a JOIN with a new K, and the
-    // answer to it.
+    // SMIG-4.8/new-session with SMIG-3.9/cleartext-key, a client: a JOIN with a new K, and its answer.
     let setup = Setup::new(Config::client()).security(Security::TrustedCleartext);
     let mut peer = Peer::to_client(setup.joins_by_script());
     let random = [0x5a; 32];
@@ -433,7 +431,7 @@ fn an_unknown_session_is_founded_anew_on_cleartext() {
     let answer = peer.join_answer(C2);
     peer.send(C2, answer);
     assert!(joined(&peer, C2) && !joined(&peer, C1));
-    // SMIG-4.8/new-session, a server: it takes the new K on the refused connection.
+    // SMIG-4.8/new-session, a server: it accepts the new K on the refused connection.
     let setup = Setup::new(Config::server()).security(Security::TrustedCleartext);
     let mut peer = Peer::to_server(setup);
     peer.open_line();
@@ -488,7 +486,7 @@ fn three_refused_joins_end_the_connection_whatever_the_reasons() {
         peer.expect_goaway(line, ErrorCode::EnhanceYourCalm);
         peer.expect_nothing(C1);
     }
-    // SMIG-4.9/three-refusals: a cleartext connection that names sessions which nobody knows.
+    // SMIG-4.9/three-refusals: a cleartext connection that names unknown sessions.
     let setup = Setup::new(Config::server()).security(Security::TrustedCleartext);
     let mut peer = Peer::to_server(setup);
     peer.open_line();
@@ -505,7 +503,7 @@ fn three_refused_joins_end_the_connection_whatever_the_reasons() {
 
 #[test]
 fn a_connection_joins_one_session_once() {
-    // SMIG-4.14/join-once: a founder that was told so, and asks again.
+    // SMIG-4.14/join-once: a founder that was refused with reason 1, and sends another JOIN.
     let mut peer = Peer::of_server(Config::server());
     let join = peer.proof(C1);
     peer.send(C1, join);
@@ -519,7 +517,7 @@ fn a_connection_joins_one_session_once() {
     let join = peer.proof(C1);
     peer.send(C1, join);
     peer.expect_goaway(C1, ErrorCode::ProtocolError);
-    // SMIG-4.14/join-once: a connection that has joined, and is alone.
+    // SMIG-4.14/join-once: a connection that has joined, and is the only one.
     let mut peer = Peer::of_server(Config::server()).with_spare();
     let join = peer.proof(C2);
     peer.close(C1);
@@ -544,7 +542,7 @@ fn a_join_is_answered_in_time() {
     peer.expect(C1, decline(1).end());
     peer.expect_unharmed(key);
     assert!(peer.session().can_join());
-    // SMIG-4.15/join-timeout: an answer in time ends the watch.
+    // SMIG-4.15/join-timeout: an answer in time cancels the timeout.
     let mut peer = Peer::to_client(Setup::new(Config::client()).joins_by_script());
     peer.connect();
     peer.connect();
@@ -554,7 +552,7 @@ fn a_join_is_answered_in_time() {
     peer.advance(Duration::from_secs(60));
     assert!(joined(&peer, C2));
     peer.expect_silence();
-    // SMIG-4.15/join-timeout: the JOIN that founds a session on cleartext is one.
+    // SMIG-4.15/join-timeout: it applies to the JOIN that founds a session on cleartext.
     let setup = Setup::new(Config::client()).security(Security::TrustedCleartext);
     let mut peer = Peer::to_client(setup.joins_by_script());
     peer.open_line();
@@ -564,7 +562,7 @@ fn a_join_is_answered_in_time() {
 
 #[test]
 fn a_right_proof_behind_a_wrong_one_joins() {
-    // SMIG-4.9/three-refusals leaves two tries.
+    // SMIG-4.9/three-refusals permits two more attempts.
     let mut peer = Peer::of_server(Config::server());
     let line = join_spoiled(&mut peer, |_, mac| mac[0] ^= 1);
     peer.expect(line, join_refused(2));
@@ -575,7 +573,7 @@ fn a_right_proof_behind_a_wrong_one_joins() {
 
 #[test]
 fn limits_count_for_the_session() {
-    // SMIG-4.11/session-limits: streams. Two connections have the room of one.
+    // SMIG-4.11/session-limits: streams. Two connections have the limit of one.
     let config = Config { max_concurrent_streams: 2, ..Config::server() };
     let mut peer = Peer::of_server(config);
     peer.connect();
@@ -583,8 +581,7 @@ fn limits_count_for_the_session() {
     let second = peer.get(C2, 1);
     peer.send(C2, headers(3).get("/").end());
     peer.expect(C2, reset(3, ErrorCode::RefusedStream));
-    // SMIG-4.11/session-limits: a handler that runs counts until it ends, also when its stream was
-    // reset.
+    // SMIG-4.11/session-limits: a running handler counts until it ends, even if its stream was reset.
     peer.send(C2, reset(1, ErrorCode::Cancel));
     peer.send(C1, headers(3).get("/").end());
     peer.expect(C1, reset(3, ErrorCode::RefusedStream));
@@ -606,8 +603,7 @@ fn limits_count_for_the_session() {
     peer.get(C2, 5);
     peer.send(C2, reset(5, ErrorCode::Cancel));
     peer.expect_goaway(C2, ErrorCode::EnhanceYourCalm);
-    // SMIG-4.11/session-limits: streams, at a client: the server's limit on one connection holds
-    // for all.
+    // SMIG-4.11/session-limits: streams, at a client: the server's limit on one connection applies to all.
     let setup = Setup::new(Config::client()).setting(setting::MAX_CONCURRENT_STREAMS, 1);
     let mut peer = Peer::to_client(setup);
     peer.connect();

@@ -1,10 +1,10 @@
-//! spec/smig.md section 4: which reason a refusal gives when several hold.
+//! spec/smig.md section 4: the reason given for a refusal when several apply.
 
 use smig_proto::{AppId, Config, Identity, SmigConfig};
 use smig_testkit::script::frame::*;
 use smig_testkit::script::{Line, Peer};
 
-/// What else is wrong with a JOIN to a session that is full.
+/// Further errors of a JOIN to a session that is full.
 struct Wrong {
     session: bool,
     proof: bool,
@@ -32,7 +32,8 @@ fn join(wrong: &Wrong) -> (Peer, Line) {
 
 #[test]
 fn a_refusal_says_no_more_than_it_must() {
-    // SMIG-4.6/refusal-reasons: unknown session before bad proof before identity before limit.
+    // SMIG-4.6/refusal-reasons: unknown session takes precedence over bad proof, identity, limit,
+    // in this order.
     for (session, proof, identity, reason) in [
         (true, true, true, 1),
         (false, true, true, 2),

@@ -1,4 +1,4 @@
-//! spec/smig.md section 5, unbound carriers and skipped ids.
+//! spec/smig.md section 5: unbound carriers and skipped ids.
 
 use core::time::Duration;
 
@@ -62,7 +62,7 @@ fn a_server_takes_credit_and_resets_on_an_unbound_carrier() {
 
 #[test]
 fn any_other_use_of_an_idle_id_ends_the_connection() {
-    // SMIG-5.21/unbound-frames, a server: DATA cannot be a carrier's.
+    // SMIG-5.21/unbound-frames, a server: DATA cannot belong to a carrier.
     let (mut peer, other) = server(Config::server());
     peer.send(C2, data(1, "x"));
     peer.expect_goaway(C2, ErrorCode::ProtocolError);
@@ -89,7 +89,7 @@ fn any_other_use_of_an_idle_id_ends_the_connection() {
         peer.expect_unharmed(other);
         peer.expect_nothing(C1);
     }
-    // SMIG-5.21/unbound-frames: MIGRATE and its answer are no frames of an unbound carrier.
+    // SMIG-5.21/unbound-frames: MIGRATE and its answer are not permitted on an unbound carrier.
     for frame in
         [migrate(1, smig_proto::Cid { app: smig_proto::AppId::new(1), number: 1 }, 3), decline(1)]
     {
@@ -120,7 +120,7 @@ fn there_are_no_carriers_on_a_connection_that_has_not_joined() {
 
 #[test]
 fn nothing_is_kept_behind_the_end_of_a_carrier() {
-    // SMIG-5.31/ended-carrier: no MIGRATE has named it yet. It is closed, the stream lives.
+    // SMIG-5.31/ended-carrier: no MIGRATE has named it yet. It is closed, and the stream continues.
     let ends: [Frame; 2] = [data(2, "").end(), headers(2).status(200).end().into()];
     let behind: [Frame; 3] = [data(2, "").end(), data(2, "x"), headers(2).field("a", "b").into()];
     for end in ends {
@@ -128,7 +128,7 @@ fn nothing_is_kept_behind_the_end_of_a_carrier() {
             let (mut peer, key) = client(Config::client());
             let cid = peer.cid(C2);
             peer.send(C2, end.clone());
-            // Credit is of the other direction.
+            // Credit belongs to the other direction.
             peer.send(C2, window_update(2, 100));
             peer.expect_silence();
             peer.send(C2, frame);
@@ -156,7 +156,7 @@ fn nothing_is_kept_behind_the_end_of_a_carrier() {
         peer.send(C2, frame);
         peer.expect(C2, reset(2, ErrorCode::StreamClosed));
         assert_eq!(peer.take_error(key).code, ErrorCode::StreamClosed);
-        // SMIG-5.31/ended-carrier: who has ended may still move.
+        // SMIG-5.31/ended-carrier: a side that has ended its direction may still migrate.
         let (mut peer, key) = server(Config::server());
         peer.respond(key, 200, EndStream::No);
         peer.expect(C1, headers(1).status(200));
@@ -174,7 +174,8 @@ fn nothing_is_kept_behind_the_end_of_a_carrier() {
 
 #[test]
 fn an_unbound_carrier_holds_no_more_than_the_largest_window() {
-    // SMIG-5.22/unbound-bytes: it is the open window of some stream, or of one that has not begun here.
+    // SMIG-5.22/unbound-bytes: the limit is the open window of some stream, or of one that has not begun
+    // here.
     let config = Config { stream_window: 100_000, ..Config::client() };
     let (mut peer, key) = client(config);
     let cid = peer.cid(C2);
@@ -189,7 +190,7 @@ fn an_unbound_carrier_holds_no_more_than_the_largest_window() {
     peer.send(C2, data(2, "x"));
     peer.expect(C2, reset(2, ErrorCode::FlowControlError));
     assert_eq!(peer.limit(), "unbound carrier holds more than a stream's window");
-    // What it held is given back, it is closed, and the stream is unharmed.
+    // Its data is credited, it is closed, and the stream is not affected.
     assert_eq!(peer.session().connection(peer.conn(C2)).unwrap().unread, 0);
     peer.send(C2, data(2, "late"));
     peer.expect_silence();
@@ -201,8 +202,8 @@ fn an_unbound_carrier_holds_no_more_than_the_largest_window() {
 
 #[test]
 fn an_unbound_carrier_may_be_of_a_stream_that_has_not_begun() {
-    // SMIG-5.22/unbound-bytes: the promise of a pushed stream is slower than its DATA on C2, and no other
-    // stream has a window.
+    // SMIG-5.22/unbound-bytes: the DATA of a pushed stream arrives on C2 before its promise on C1, and no
+    // other stream has a window.
     let config = Config { stream_window: 4_000, ..Config::client() };
     let (mut peer, _) = client(config);
     peer.send(C1, headers(1).status(200));
@@ -215,7 +216,7 @@ fn an_unbound_carrier_may_be_of_a_stream_that_has_not_begun() {
 
 #[test]
 fn a_bound_carrier_holds_no_more_than_its_streams_window() {
-    // SMIG-5.22/unbound-bytes by analogy, at a mover that waits for the answer.
+    // SMIG-5.22/unbound-bytes, applied to a mover that waits for the answer.
     let config = Config { stream_window: 100_000, ..Config::server() };
     let (mut peer, key) = server(config);
     let cid = peer.cid(C2);
@@ -233,7 +234,7 @@ fn a_bound_carrier_holds_no_more_than_its_streams_window() {
 
 #[test]
 fn a_carrier_holds_no_more_than_16_header_sections() {
-    // Beside SMIG-5.22/unbound-bytes: 1xx heads are memory, too. Unbound, and bound at a mover.
+    // In addition to SMIG-5.22/unbound-bytes: 1xx heads use memory, too. Unbound, and bound at a mover.
     let (mut peer, key) = client(Config::client());
     for _ in 0..16 {
         peer.send(C2, headers(2).status(103));
@@ -257,7 +258,7 @@ fn a_carrier_holds_no_more_than_16_header_sections() {
 
 #[test]
 fn small_data_on_an_unbound_carrier_comes_out_whole_and_in_order() {
-    // SMIG-5.22/unbound-bytes and SMIG-5.15/kept-in-order: an octet a frame.
+    // SMIG-5.22/unbound-bytes and SMIG-5.15/kept-in-order: one byte per frame.
     let (mut peer, key) = client(Config::client());
     let cid = peer.cid(C2);
     peer.send(C2, headers(2).status(200));
@@ -275,8 +276,7 @@ fn small_data_on_an_unbound_carrier_comes_out_whole_and_in_order() {
 
 #[test]
 fn more_unbound_carriers_than_tolerated_are_refused() {
-    // SMIG-5.23/unbound-count: in the session, not on each connection; offers do not take their
-    // place.
+    // SMIG-5.23/unbound-count: in the session, not per connection; offers do not count.
     let (mut peer, _) = client(tolerating(2, Config::client()));
     peer.connect();
     peer.send(C2, data(2, "x"));
@@ -288,10 +288,10 @@ fn more_unbound_carriers_than_tolerated_are_refused() {
     assert_eq!(peer.limit(), "unbound carriers");
     peer.send(C3, window_update(4, 1));
     peer.expect(C3, reset(4, ErrorCode::RefusedStream));
-    // A reset of one that was not there starts none.
+    // The reset of an unused id does not create one.
     peer.send(C3, reset(6, ErrorCode::Cancel));
     peer.expect_silence();
-    // One ends: there is room again.
+    // One ends, so that another is accepted.
     peer.send(C2, reset(2, ErrorCode::Cancel));
     peer.send(C3, data(8, "x"));
     peer.expect_silence();
@@ -299,7 +299,7 @@ fn more_unbound_carriers_than_tolerated_are_refused() {
 
 #[test]
 fn a_carrier_that_nobody_binds_is_cancelled() {
-    // SMIG-5.24/unbound-timeout: after 10 seconds, by a clock that ticks once a second.
+    // SMIG-5.24/unbound-timeout: after 10 seconds, with a timer that fires once per second.
     let (mut peer, key) = client(Config::client());
     let cid = peer.cid(C2);
     peer.send(C2, data(2, "x"));
@@ -311,7 +311,7 @@ fn a_carrier_that_nobody_binds_is_cancelled() {
     peer.send(C1, migrate(1, cid, 2));
     peer.expect(C1, decline(1).end());
     peer.expect_unharmed(key);
-    // One that is bound in time is not.
+    // A carrier that is bound in time is not affected.
     let (mut peer, key) = client(Config::client());
     peer.send(C2, window_update(2, 5));
     peer.advance(Duration::from_secs(9));
@@ -324,8 +324,7 @@ fn a_carrier_that_nobody_binds_is_cancelled() {
 
 #[test]
 fn a_reset_closes_an_unbound_carrier() {
-    // SMIG-5.25/unbound-reset: what it held is dropped and given back; a MIGRATE that names it is
-    // declined.
+    // SMIG-5.25/unbound-reset: its data is dropped and credited; a MIGRATE that names it is declined.
     let (mut peer, key) = client(Config::client());
     let cid = peer.cid(C2);
     peer.send(C2, headers(2).status(200));
@@ -335,7 +334,7 @@ fn a_reset_closes_an_unbound_carrier() {
     assert_eq!((view.unbound, view.unread), (0, 0));
     peer.send(C1, migrate(1, cid, 2));
     peer.expect(C1, decline(1).end());
-    // The mover brings the reset to S1 (SMIG-8.3/reset-remembered).
+    // The mover sends the reset on S1 (SMIG-8.3/reset-remembered).
     peer.send(C1, reset(1, ErrorCode::InternalError));
     assert_eq!(peer.take_error(key).code, ErrorCode::InternalError);
     peer.expect_silence();
@@ -384,14 +383,14 @@ fn skipped_ids_stay_available_as_carriers() {
 
 #[test]
 fn a_request_may_be_overtaken_by_a_migrate_but_not_by_a_request() {
-    // SMIG-5.26/skipped-ids: the MIGRATE that names 3 on C2 is faster than request 1 there.
+    // SMIG-5.26/skipped-ids: the MIGRATE that names 3 on C2 arrives before request 1 there.
     let (mut peer, _) = server(Config::server());
     let cid = peer.cid(C2);
     peer.send(C1, migrate(1, cid, 3));
     peer.expect(C1, accept(1, cid, 3));
     peer.get(C2, 1);
     peer.expect_silence();
-    // SMIG-5.26/skipped-ids: requests count up.
+    // SMIG-5.26/skipped-ids: ids of requests increase.
     let (mut peer, _) = server(Config::server());
     peer.get(C2, 5);
     peer.send(C2, headers(3).get("/").end());
@@ -401,8 +400,8 @@ fn a_request_may_be_overtaken_by_a_migrate_but_not_by_a_request() {
 
 #[test]
 fn at_least_256_skipped_ids_are_remembered() {
-    // SMIG-5.26/skipped-ids: 255 requests below 513 were skipped; the lowest may still be a
-    // carrier. Of far more, the lowest are forgotten, that is closed.
+    // SMIG-5.26/skipped-ids: 255 ids below 513 were skipped; the lowest may still be a carrier. Of many more,
+    // the lowest are forgotten, that is, closed.
     let (mut peer, _) = server(Config::server());
     let cid = peer.cid(C2);
     peer.get(C2, 513);
@@ -435,8 +434,8 @@ fn frames_on_an_abandoned_carrier_are_dropped_without_an_error() {
     peer.send(C2, reset(2, ErrorCode::Cancel));
     peer.expect_silence();
     peer.expect_unharmed(key);
-    // SMIG-5.27/abandoned-dropped at a mover whose move was declined: the follower's frames there
-    // are dropped too.
+    // SMIG-5.27/abandoned-dropped at a mover whose migration was declined: the follower's frames there are
+    // dropped too.
     let (mut peer, key) = server(Config::server());
     peer.migrate(key, C2).unwrap();
     peer.expect(C1, migrate(1, cid, 2));

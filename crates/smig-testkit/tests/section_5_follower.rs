@@ -1,11 +1,11 @@
-//! spec/smig.md section 5, the follower and the order of frames.
+//! spec/smig.md section 5: the follower and the order of frames.
 
 use http::Method;
 use smig_proto::{Config, EndStream, ErrorCode, Event, SmigConfig, StreamKey};
 use smig_testkit::script::frame::*;
 use smig_testkit::script::{C1, C2, C3, Peer, Setup};
 
-/// A client engine that has got the head of the response on stream 1 of C1.
+/// A client engine that has received the response head on stream 1 of C1.
 fn downloading(config: Config) -> (Peer, StreamKey) {
     let mut peer = Peer::of_client(config).with_spare();
     let key = peer.open(C1, Method::GET, EndStream::Yes);
@@ -14,17 +14,16 @@ fn downloading(config: Config) -> (Peer, StreamKey) {
     (peer, key)
 }
 
-/// A server engine that takes an upload on stream 1 of C1.
+/// A server engine that receives an upload on stream 1 of C1.
 fn receiving() -> (Peer, StreamKey) {
     let mut peer = Peer::of_server(Config::server()).with_spare();
     let key = peer.post(C1, 1);
     (peer, key)
 }
 
-/// The reset and the declines that an engine owes for streams that ended.
 #[test]
 fn every_migrate_is_answered_once_where_it_was_read() {
-    // SMIG-5.10/always-answer: a live stream.
+    // SMIG-5.10/always-answer: an open stream.
     let (mut peer, key) = downloading(Config::client());
     let cid = peer.cid(C2);
     peer.send(C1, migrate(1, cid, 2));
@@ -46,7 +45,7 @@ fn every_migrate_is_answered_once_where_it_was_read() {
         peer.send(C1, migrate(1, cid, 1));
         peer.expect(C1, decline(1).end());
         peer.expect_silence();
-        // And the carrier is none from then on.
+        // The carrier is closed from then on.
         peer.send(C2, window_update(1, 10));
         peer.expect_silence();
     }
@@ -54,7 +53,7 @@ fn every_migrate_is_answered_once_where_it_was_read() {
 
 #[test]
 fn the_answer_is_the_followers_barrier() {
-    // SMIG-5.11/follower-barrier: the response goes on on S2, at once; nothing of it follows on S1.
+    // SMIG-5.11/follower-barrier: the response continues on S2 at once; none of it follows on S1.
     let (mut peer, key) = receiving();
     peer.respond(key, 200, EndStream::No);
     peer.body(key, "one", EndStream::No);
@@ -70,8 +69,8 @@ fn the_answer_is_the_followers_barrier() {
 
 #[test]
 fn the_event_says_where_the_body_goes_on() {
-    // SMIG-5.15/kept-in-order: the carrier's octets came first and are read behind the old
-    // connection's.
+    // SMIG-5.15/kept-in-order: the carrier's bytes arrived first and are read after those of the old
+    // connection.
     let (mut peer, key) = downloading(Config::client());
     let cid = peer.cid(C2);
     peer.send(C1, data(1, "old"));
@@ -84,8 +83,8 @@ fn the_event_says_where_the_body_goes_on() {
 
 #[test]
 fn what_waits_for_a_slow_connection_goes_out_on_the_new_one() {
-    // SMIG-5.11/follower-barrier and the paper's point: DATA that is not framed leaves with the
-    // stream.
+    // SMIG-5.11/follower-barrier, and the purpose of migration: DATA that is not framed yet is sent on the
+    // new connection.
     let (mut peer, key) = receiving();
     peer.respond(key, 200, EndStream::No);
     peer.expect(C1, headers(1).status(200));
@@ -100,7 +99,7 @@ fn what_waits_for_a_slow_connection_goes_out_on_the_new_one() {
     peer.expect_silence();
 }
 
-/// A client engine whose JOIN on C2 is not answered, with an upload on C1.
+/// A client engine whose JOIN on C2 is unanswered, with an upload on C1.
 fn joining() -> (Peer, StreamKey) {
     let mut peer = Peer::to_client(Setup::new(Config::client()).joins_by_script());
     peer.connect();
@@ -111,7 +110,7 @@ fn joining() -> (Peer, StreamKey) {
 
 #[test]
 fn a_migrate_to_a_connection_that_is_joining_waits_for_the_answer() {
-    // SMIG-5.12/join-pending: it is kept, and the client's direction goes on on S1.
+    // SMIG-5.12/join-pending: it is kept, and the client's direction continues on S1.
     let (mut peer, key) = joining();
     let cid = peer.cid(C2);
     peer.send(C1, headers(1).status(200));
@@ -130,7 +129,7 @@ fn a_migrate_to_a_connection_that_is_joining_waits_for_the_answer() {
 
 #[test]
 fn a_waiting_migrate_is_declined_when_the_join_fails() {
-    // SMIG-5.12/join-pending: the JOIN is refused; its connection ends.
+    // SMIG-5.12/join-pending: the JOIN is refused, or its connection ends.
     for lost in [false, true] {
         let (mut peer, key) = joining();
         let cid = peer.cid(C2);
@@ -150,8 +149,8 @@ fn a_waiting_migrate_is_declined_when_the_join_fails() {
 
 #[test]
 fn a_waiting_migrate_is_declined_when_the_session_is_left() {
-    // SMIG-5.12/join-pending and SMIG-4.8/new-session: the server to which C3 led does not know the
-    // session, so the client leaves it, while C2 is still joining it. Whatever becomes of that JOIN.
+    // SMIG-5.12/join-pending and SMIG-4.8/new-session: the server that C3 reached does not know the session,
+    // so the client leaves it while C2 is still joining. The outcome of that JOIN does not matter.
     for end in ["accepted", "refused", "lost"] {
         let (mut peer, key) = joining();
         peer.connect();
@@ -174,7 +173,7 @@ fn a_waiting_migrate_is_declined_when_the_session_is_left() {
 
 #[test]
 fn a_waiting_migrate_is_declined_when_its_connection_is_closed_here() {
-    // SMIG-5.12/join-pending: the connection ends by the client; its transport may live on for a while.
+    // SMIG-5.12/join-pending: the client closes the connection; its transport may remain open for a while.
     let (mut peer, key) = joining();
     let cid = peer.cid(C2);
     peer.send(C1, migrate(1, cid, 2));
@@ -188,8 +187,8 @@ fn a_waiting_migrate_is_declined_when_its_connection_is_closed_here() {
 
 #[test]
 fn a_connection_is_not_closed_to_cancel_while_a_migrate_of_it_waits() {
-    // SMIG-8.4/cancel-by-close and SMIG-5.12/join-pending: the stream is alone on C2, and its MIGRATE to C3
-    // is not answered.
+    // SMIG-8.4/cancel-by-close and SMIG-5.12/join-pending: the stream is the only one on C2, and its MIGRATE
+    // to C3 is unanswered.
     let (mut peer, key) = joining();
     let answer = peer.join_answer(C2);
     peer.send(C2, answer);
@@ -219,14 +218,14 @@ fn a_stream_that_ends_while_its_migrate_waits_is_declined() {
     peer.send(C2, answer);
     peer.expect(C1, decline(1).end());
     peer.expect_silence();
-    // The carrier is abandoned: what the server sent there is dropped.
+    // The carrier is abandoned: frames of the server there are dropped.
     peer.send(C2, data(2, "late"));
     peer.expect_silence();
 }
 
 #[test]
 fn a_follower_declines_what_it_cannot_follow() {
-    // SMIG-5.13/must-decline: C1 itself; a CID that nobody has; a connection that ended.
+    // SMIG-5.13/must-decline: C1 itself; an unknown CID; a connection that ended.
     let (mut peer, key) = receiving();
     let (c1, c2) = (peer.cid(C1), peer.cid(C2));
     peer.send(C1, migrate(1, c1, 3));
@@ -243,7 +242,7 @@ fn a_follower_declines_what_it_cannot_follow() {
     let foreign = peer.cid(C3);
     peer.send(C1, migrate(1, foreign, 1));
     peer.expect(C1, decline(1));
-    // The stream was touched by none of this.
+    // The stream is not affected.
     peer.send(C1, data(1, "whole").end());
     assert_eq!(&peer.read_to_end(key)[..], b"whole");
     peer.expect_silence();
@@ -251,8 +250,7 @@ fn a_follower_declines_what_it_cannot_follow() {
 
 #[test]
 fn a_follower_declines_a_closed_carrier() {
-    // SMIG-5.13/must-decline: an id that a request used, one that was reset, one that was
-    // forgotten.
+    // SMIG-5.13/must-decline: an id that a request used, one that was reset, one that was forgotten.
     let (mut peer, _) = receiving();
     let cid = peer.cid(C2);
     let other = peer.get(C2, 1);
@@ -268,7 +266,7 @@ fn a_follower_declines_a_closed_carrier() {
 
 #[test]
 fn a_follower_declines_what_its_goaway_excludes() {
-    // SMIG-5.13/must-decline: the GOAWAY on C2 names 0 as the last stream, once the drain's PING is
+    // SMIG-5.13/must-decline: the GOAWAY on C2 names 0 as the last stream, after the drain's PING was
     // answered.
     let (mut peer, key) = receiving();
     let cid = peer.cid(C2);
@@ -287,7 +285,7 @@ fn a_follower_declines_what_its_goaway_excludes() {
 
 #[test]
 fn a_stream_moves_a_bounded_number_of_times() {
-    // SMIG-5.13/must-decline: max_moves, to and fro.
+    // SMIG-5.13/must-decline: max_moves, alternating between two connections.
     let smig = SmigConfig { max_moves: 2, ..SmigConfig::default() };
     let mut peer = Peer::of_server(Config { smig: Some(smig), ..Config::server() }).with_spare();
     let key = peer.post(C1, 1);
@@ -306,7 +304,7 @@ fn a_stream_moves_a_bounded_number_of_times() {
 
 #[test]
 fn a_session_that_moves_streams_without_end_is_declined() {
-    // SMIG-5.13/must-decline: 10 a second for long; a burst is allowed.
+    // SMIG-5.13/must-decline: 10 per second in the long run; a burst is allowed.
     let smig = SmigConfig { migrations_per_second: 1, ..SmigConfig::default() };
     let mut peer = Peer::of_server(Config { smig: Some(smig), ..Config::server() }).with_spare();
     let cid = peer.cid(C2);
@@ -326,7 +324,7 @@ fn a_session_that_moves_streams_without_end_is_declined() {
 
 #[test]
 fn the_stream_is_the_carrier_from_the_answer_on() {
-    // SMIG-5.14/moved: frames of the mover on S2 are the stream's, and so is a reset.
+    // SMIG-5.14/moved: frames of the mover on S2 belong to the stream, including a reset.
     let (mut peer, key) = receiving();
     let cid = peer.cid(C2);
     peer.send(C1, data(1, "one "));
@@ -345,7 +343,7 @@ fn the_stream_is_the_carrier_from_the_answer_on() {
 
 #[test]
 fn frames_that_overtake_their_barrier_wait_for_it() {
-    // SMIG-5.15/kept-in-order, a follower: order on each connection, not between them.
+    // SMIG-5.15/kept-in-order, a follower: order is kept on each connection, not between them.
     let (mut peer, key) = downloading(Config::client());
     let cid = peer.cid(C2);
     peer.send(C2, data(2, "three "));
@@ -364,7 +362,7 @@ fn frames_that_overtake_their_barrier_wait_for_it() {
 
 #[test]
 fn the_followers_frames_wait_for_the_answer_at_the_mover() {
-    // SMIG-5.15/kept-in-order, a mover: the client's DATA on S2 is behind its answer on C1.
+    // SMIG-5.15/kept-in-order, a mover: the client's DATA on S2 follows its answer on C1.
     let (mut peer, key) = receiving();
     let cid = peer.cid(C2);
     peer.migrate(key, C2).unwrap();
@@ -380,7 +378,7 @@ fn the_followers_frames_wait_for_the_answer_at_the_mover() {
 
 #[test]
 fn a_stream_may_be_moved_on_before_the_answer_is_read() {
-    // SMIG-5.16/next-move-kept: the client accepts on C1 and moves on to C3 at once; C2 is faster.
+    // SMIG-5.16/next-move-kept: the client accepts on C1 and migrates to C3 at once; C2 is faster.
     let mut peer = Peer::of_server(Config::server()).with_spare().with_spare();
     let key = peer.post(C1, 1);
     let (c2, c3) = (peer.cid(C2), peer.cid(C3));
@@ -408,7 +406,7 @@ fn a_stream_may_be_moved_on_before_the_answer_is_read() {
     peer.event(offered);
     peer.app(|session, _| session.decline_offer(key));
     peer.expect(C2, decline(1).end());
-    // SMIG-5.16/next-move-kept: when the answer is a decline, what was kept behind it goes with the
+    // SMIG-5.16/next-move-kept: when the answer is a decline, frames kept after it are dropped with the
     // carrier.
     let mut peer = Peer::of_client(Config::client()).with_spare();
     let key = peer.open(C1, Method::GET, EndStream::Yes);
@@ -422,8 +420,7 @@ fn a_stream_may_be_moved_on_before_the_answer_is_read() {
 
 #[test]
 fn one_migrate_is_kept_and_a_second_is_an_error() {
-    // SMIG-5.16/next-move-kept with SMIG-5.8/one-open-move: a follower that moves on twice without
-    // an answer.
+    // SMIG-5.16/next-move-kept with SMIG-5.8/one-open-move: a follower that migrates twice without an answer.
     let mut peer = Peer::of_server(Config::server()).with_spare().with_spare();
     let key = peer.post(C1, 1);
     let (c2, c3) = (peer.cid(C2), peer.cid(C3));
@@ -434,7 +431,7 @@ fn one_migrate_is_kept_and_a_second_is_an_error() {
     peer.expect_goaway(C2, ErrorCode::ProtocolError);
 }
 
-/// A header block with `x-note: kept` as a literal that enters the dynamic table, behind `prefix`.
+/// A header block: `prefix`, then `x-note: kept` as a literal that enters the dynamic table.
 fn indexing(prefix: &[u8]) -> Vec<u8> {
     let mut block = prefix.to_vec();
     block.extend(b"\x40\x06x-note\x04kept");
@@ -446,8 +443,8 @@ const INDEXED: [u8; 2] = [0x88, 0xbe];
 
 #[test]
 fn header_blocks_are_decoded_where_and_when_they_arrive() {
-    // SMIG-5.17/hpack-stays: a block of an unbound carrier enters C2's table before another
-    // stream's block refers to it, and C1's table knows nothing of it.
+    // SMIG-5.17/hpack-stays: a block on an unbound carrier enters C2's table before another stream's block
+    // refers to it, and does not enter C1's table.
     let (mut peer, key) = downloading(Config::client());
     let cid = peer.cid(C2);
     peer.send(C2, data(2, "body"));
@@ -464,7 +461,7 @@ fn header_blocks_are_decoded_where_and_when_they_arrive() {
     peer.send(C1, migrate(1, cid, 2));
     peer.expect(C1, accept(1, cid, 2).end());
     assert_eq!(&peer.read_to_end(key)[..], b"body");
-    // SMIG-5.17/hpack-stays: blocks that are dropped are decoded too: on an abandoned carrier.
+    // SMIG-5.17/hpack-stays: dropped blocks are decoded too: on an abandoned carrier.
     let (mut peer, _) = downloading(Config::client());
     peer.send(C2, reset(2, ErrorCode::Cancel));
     peer.send(C2, raw(kind::HEADERS, flag::END_HEADERS, 2, indexing(&[0x88])));
@@ -476,8 +473,8 @@ fn header_blocks_are_decoded_where_and_when_they_arrive() {
 
 #[test]
 fn data_is_charged_to_the_connection_on_which_it_arrives() {
-    // SMIG-5.18/connection-window: at once, although the stream gets it later; and given back there
-    // when it is read.
+    // SMIG-5.18/connection-window: at once, although the stream gets it later; it is credited there when it
+    // is read.
     let config = Config { connection_window: 65_535, ..Config::client() };
     let (mut peer, key) = downloading(config.clone());
     let cid = peer.cid(C2);
@@ -495,7 +492,7 @@ fn data_is_charged_to_the_connection_on_which_it_arrives() {
     peer.read(key);
     peer.expect(C2, window_update(0, 48_000));
     peer.expect_silence();
-    // SMIG-5.18/connection-window: beyond it the connection ends, whatever the stream's window is.
+    // SMIG-5.18/connection-window: beyond it the connection is closed, whatever the stream's window.
     let (mut peer, _) = downloading(config);
     for _ in 0..4 {
         peer.send(C2, data(2, vec![0; 16_000]));
@@ -507,8 +504,8 @@ fn data_is_charged_to_the_connection_on_which_it_arrives() {
 
 #[test]
 fn frames_behind_the_barrier_on_the_old_id_reset_the_stream() {
-    // SMIG-5.19/behind-barrier: each kind of frame, at a follower; RST_STREAM goes to the id that
-    // the stream has.
+    // SMIG-5.19/behind-barrier: each type of frame, at a follower; RST_STREAM is sent on the current id of
+    // the stream.
     let frames: [Frame; 5] = [
         data(1, "stray"),
         headers(1).field("x", "y").end().into(),
@@ -526,7 +523,7 @@ fn frames_behind_the_barrier_on_the_old_id_reset_the_stream() {
         assert_eq!(peer.take_error(key).code, ErrorCode::StreamClosed);
         peer.expect_silence();
     }
-    // SMIG-5.19/behind-barrier at a mover, behind the answer.
+    // SMIG-5.19/behind-barrier at a mover, after the answer.
     for frame in &frames[..4] {
         let (mut peer, key) = receiving();
         let cid = peer.cid(C2);
@@ -538,8 +535,8 @@ fn frames_behind_the_barrier_on_the_old_id_reset_the_stream() {
         assert_eq!(peer.take_error(key).code, ErrorCode::StreamClosed);
         peer.expect_silence();
     }
-    // SMIG-5.19/behind-barrier at a client that keeps a MIGRATE until a JOIN is answered: the
-    // barrier was read.
+    // SMIG-5.19/behind-barrier at a client that keeps a MIGRATE until a JOIN is answered: it has read the
+    // barrier.
     for frame in &frames[..3] {
         let (mut peer, key) = joining();
         let cid = peer.cid(C2);

@@ -1,4 +1,4 @@
-//! spec/smig.md section 5, the mover, and what may move.
+//! spec/smig.md section 5: the mover, and which streams can migrate.
 
 use http::Method;
 use smig_proto::{
@@ -7,7 +7,7 @@ use smig_proto::{
 use smig_testkit::script::frame::*;
 use smig_testkit::script::{C1, C2, C3, Line, Peer, Setup};
 
-/// A server engine that answers stream 1 of C1, with `spares` more connections.
+/// A server engine that responds on stream 1 of C1, with `spares` more connections.
 fn responding(config: Config, spares: usize) -> (Peer, StreamKey) {
     let mut peer = Peer::of_server(config);
     for _ in 0..spares {
@@ -28,7 +28,7 @@ fn uploading() -> (Peer, StreamKey) {
 
 #[test]
 fn the_target_is_another_joined_connection() {
-    // SMIG-5.1/choice-of-c2: not C1 itself, not one that is gone, not one that has not joined.
+    // SMIG-5.1/choice-of-c2: not C1 itself, not one that was closed, not one that has not joined.
     let (mut peer, key) = responding(Config::server(), 0);
     assert_eq!(peer.migrate(key, C1), Err(MigrateError::NoTarget));
     assert_eq!(peer.migrate_to_spare(key), Err(MigrateError::NoTarget));
@@ -59,8 +59,8 @@ fn no_stream_moves_to_a_connection_that_is_going_away() {
 
 #[test]
 fn the_spare_with_the_smallest_cid_is_taken() {
-    // SMIG-5.1/choice-of-c2: C3 has a smaller CID than C2, and C1's neighbour with a stream on it
-    // is no spare.
+    // SMIG-5.1/choice-of-c2: C3 has the smallest CID. In the second migration, C4's CID is smaller than C2's,
+    // but C4 has a stream and so is no spare.
     let mut peer = Peer::of_server(Config::server());
     for number in [7, 3, 5] {
         let line = peer.open_line();
@@ -103,7 +103,7 @@ fn carrier_ids_are_the_movers_own_and_count_up() {
 
 #[test]
 fn nothing_follows_the_barrier_on_the_old_id() {
-    // SMIG-5.3/mover-barrier, a server: the body goes on on S2, and so do credit and a reset.
+    // SMIG-5.3/mover-barrier, a server: the body continues on S2, as do credit and a reset.
     let (mut peer, key) = {
         let mut peer = Peer::of_server(Config::server()).with_spare();
         let key = peer.post(C1, 1);
@@ -130,8 +130,7 @@ fn nothing_follows_the_barrier_on_the_old_id() {
 
 #[test]
 fn what_was_framed_before_the_barrier_stays_before_it() {
-    // SMIG-5.3/mover-barrier: a peer that reads slowly finds DATA, then the barrier, and the rest
-    // on C2.
+    // SMIG-5.3/mover-barrier: a peer that reads slowly receives DATA, then the barrier, and the rest on C2.
     let (mut peer, key) = responding(Config::server(), 1);
     peer.pause(C1);
     peer.pause(C2);
@@ -172,7 +171,7 @@ fn a_closed_direction_says_so_on_every_migrate() {
     let cid = peer.cid(C2);
     peer.migrate(key, C2).unwrap();
     peer.expect(C1, migrate(1, cid, 1).end());
-    // SMIG-5.4/end-stream: and of a response whose end has been sent, while the upload goes on.
+    // SMIG-5.4/end-stream: MIGRATE of a response whose end has been sent, while the upload continues.
     let mut peer = Peer::of_server(Config::server()).with_spare();
     let key = peer.post(C1, 1);
     peer.respond(key, 200, EndStream::Yes);
@@ -180,7 +179,7 @@ fn a_closed_direction_says_so_on_every_migrate() {
     let cid = peer.cid(C2);
     peer.migrate(key, C2).unwrap();
     peer.expect(C1, migrate(1, cid, 2).end());
-    // Behind it the server sends credit, but nothing else, on S2.
+    // After it the server sends only credit on S2.
     for _ in 0..33 {
         peer.send(C1, data(1, vec![0; 16_000]));
     }
@@ -191,7 +190,7 @@ fn a_closed_direction_says_so_on_every_migrate() {
 
 #[test]
 fn end_stream_on_a_migrate_ends_the_movers_direction() {
-    // SMIG-5.4/end-stream: on a MIGRATE that is followed, and on one that is declined.
+    // SMIG-5.4/end-stream: on an accepted MIGRATE, and on a declined one.
     for to in [C2, C1] {
         let mut peer = Peer::of_server(Config::server()).with_spare();
         let key = peer.post(C1, 1);
@@ -203,7 +202,7 @@ fn end_stream_on_a_migrate_ends_the_movers_direction() {
         assert_eq!(&peer.read_to_end(key)[..], b"all");
         peer.expect_silence();
     }
-    // SMIG-5.4/end-stream: on an answer, of either kind.
+    // SMIG-5.4/end-stream: on either kind of answer.
     for accepts in [true, false] {
         let mut peer = Peer::of_server(Config::server()).with_spare();
         let key = peer.post(C1, 1);
@@ -215,7 +214,7 @@ fn end_stream_on_a_migrate_ends_the_movers_direction() {
         peer.send(C1, answer.end());
         assert_eq!(&peer.read_to_end(key)[..], b"all");
     }
-    // SMIG-5.4/end-stream: behind it DATA is an error, as behind any END_STREAM.
+    // SMIG-5.4/end-stream: DATA after it is an error, as after any END_STREAM.
     let mut peer = Peer::of_server(Config::server()).with_spare();
     let key = peer.post(C1, 1);
     let cid = peer.cid(C2);
@@ -228,7 +227,7 @@ fn end_stream_on_a_migrate_ends_the_movers_direction() {
 
 #[test]
 fn content_length_is_checked_at_an_end_that_a_migrate_brings() {
-    // SMIG-5.4/end-stream ends a body as DATA would: a short one is malformed.
+    // SMIG-5.4/end-stream: it ends a body as DATA would, so that a short one is malformed.
     let mut peer = Peer::of_server(Config::server()).with_spare();
     peer.send(C1, headers(1).post("/").field("content-length", "10"));
     let key = peer.take_request();
@@ -279,8 +278,8 @@ fn a_client_that_moves_holds_its_direction() {
 
 #[test]
 fn a_declined_server_sends_again_what_it_sent_on_the_carrier() {
-    // SMIG-5.7/replay and SMIG-6.8/resume: HEADERS, DATA and trailers, also when both directions
-    // have ended and the application has let go of the stream.
+    // SMIG-5.7/replay and SMIG-6.8/resume: HEADERS, DATA and trailers, even if both directions have ended and
+    // the application has released the stream.
     let mut peer = Peer::of_server(Config::server()).with_spare();
     let key = peer.get(C1, 1);
     let cid = peer.cid(C2);
@@ -313,8 +312,7 @@ fn a_declined_server_sends_again_what_it_sent_on_the_carrier() {
 
 #[test]
 fn what_is_kept_for_a_decline_is_bounded() {
-    // SMIG-5.7/replay: the mover pauses when it keeps as much as it is configured to, and goes on
-    // when the answer comes.
+    // SMIG-5.7/replay: the mover pauses at the configured limit, and continues when the answer arrives.
     let smig = SmigConfig { replay_limit: 20_000, ..SmigConfig::default() };
     let (mut peer, key) = responding(Config { smig: Some(smig), ..Config::server() }, 1);
     let cid = peer.cid(C2);
@@ -341,7 +339,7 @@ fn a_stream_has_one_open_migration_of_its_mover() {
     peer.send(C1, accept(1, c2, 2).end());
     peer.migrate(key, C3).unwrap();
     peer.expect(C2, migrate(2, c3, 2));
-    // SMIG-5.8/one-open-move: an offer counts as one.
+    // SMIG-5.8/one-open-move: an offer counts as a migration.
     let (mut peer, key) = responding(Config::server(), 1);
     peer.offer(key).unwrap();
     peer.expect(C1, offer(1));
@@ -378,7 +376,7 @@ fn no_more_migrations_are_open_than_the_peer_tolerates() {
     peer.send(C1, decline(3).end());
     peer.migrate(c, C3).unwrap();
     peer.expect(C1, migrate(5, c3, 6));
-    // SMIG-5.9/open-limit: a stream that was reset before the answer still counts until it comes.
+    // SMIG-5.9/open-limit: a stream that was reset before the answer counts until the answer arrives.
     let (mut peer, [a, b, ..]) = tolerated(1);
     let c3 = peer.cid(C3);
     peer.migrate(a, C3).unwrap();
@@ -387,7 +385,7 @@ fn no_more_migrations_are_open_than_the_peer_tolerates() {
     peer.expect(C1, migrate(1, c3, 2));
     peer.send(C1, decline(1).end());
     peer.migrate(b, C3).unwrap();
-    // SMIG-5.9/open-limit: the end of the connection is an answer too.
+    // SMIG-5.9/open-limit: the end of the connection counts as an answer.
     let (mut peer, [a, _, _, d]) = tolerated(1);
     peer.migrate(a, C3).unwrap();
     peer.lose(C1);
@@ -396,7 +394,7 @@ fn no_more_migrations_are_open_than_the_peer_tolerates() {
 
 #[test]
 fn a_response_may_move_before_its_head() {
-    // SMIG-5.28/before-headers: 1xx and final HEADERS travel on S2.
+    // SMIG-5.28/before-headers: 1xx and final HEADERS are sent on S2.
     let mut peer = Peer::of_server(Config::server()).with_spare();
     let key = peer.get(C1, 1);
     let cid = peer.cid(C2);
@@ -431,8 +429,8 @@ fn a_response_may_move_before_its_head() {
 
 #[test]
 fn a_declined_move_before_the_head_keeps_the_length_that_the_head_announced() {
-    // SMIG-5.28/before-headers and SMIG-6.8/resume: the body is counted against content-length
-    // once, not twice.
+    // SMIG-5.28/before-headers and SMIG-6.8/resume: the body is counted once against content-length, not
+    // twice.
     let mut peer = Peer::of_server(Config::server()).with_spare();
     let key = peer.get(C1, 1);
     let cid = peer.cid(C2);
@@ -459,8 +457,8 @@ fn a_declined_move_before_the_head_keeps_the_length_that_the_head_announced() {
 
 #[test]
 fn what_is_not_open_does_not_move() {
-    // SMIG-5.29/only-requested: every stream that an engine has was opened by the client or
-    // promised (section 9 moves one); a stream that is over is none.
+    // SMIG-5.29/only-requested: every stream of an engine was opened by the client or promised
+    // (section_9_push.rs migrates a promised one); a stream that has ended cannot migrate.
     let (mut peer, key) = responding(Config::server(), 1);
     peer.body(key, "", EndStream::Yes);
     peer.expect(C1, data(1, "").end());

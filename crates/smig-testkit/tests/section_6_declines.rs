@@ -13,7 +13,7 @@ fn server() -> (Peer, StreamKey) {
     (peer, key)
 }
 
-/// A client engine that uploads on stream 1 of C1 and has the response's head.
+/// A client engine that uploads on stream 1 of C1 and has received the response head.
 fn client() -> (Peer, StreamKey) {
     let mut peer = Peer::of_client(Config::client()).with_spare().with_spare();
     let key = peer.open(C1, Method::POST, EndStream::No);
@@ -33,7 +33,7 @@ fn offered(peer: &mut Peer) -> StreamKey {
 
 #[test]
 fn an_offer_is_no_barrier() {
-    // SMIG-6.1/offer: the server sends on on S1.
+    // SMIG-6.1/offer: the server continues to send on S1.
     let (mut peer, key) = server();
     peer.offer(key).unwrap();
     peer.body(key, "on", EndStream::No);
@@ -41,7 +41,7 @@ fn an_offer_is_no_barrier() {
     peer.expect(C1, data(1, "on"));
     peer.send(C1, data(1, "up"));
     assert_eq!(&peer.read(key)[..], b"up");
-    // SMIG-6.1/offer at a client: it goes on, too.
+    // SMIG-6.1/offer at a client: it continues, too.
     let (mut peer, key) = client();
     peer.send(C1, offer(1));
     assert_eq!(offered(&mut peer), key);
@@ -53,8 +53,8 @@ fn an_offer_is_no_barrier() {
 
 #[test]
 fn a_client_answers_an_offer_by_a_move_of_its_own() {
-    // SMIG-6.2/offer-answered: to a connection that it opens for it (Figure 2: the server moves,
-    // without a spare).
+    // SMIG-6.2/offer-answered: to a connection that the client opens for it (Figure 2: the server
+    // migrates, without a spare).
     let mut peer = Peer::of_client(Config::client());
     let key = peer.open(C1, Method::GET, EndStream::Yes);
     peer.send(C1, headers(1).status(200));
@@ -69,7 +69,7 @@ fn a_client_answers_an_offer_by_a_move_of_its_own() {
     peer.send(C2, data(1, "two").end());
     assert_eq!(&peer.read_to_end(key)[..], b"one two");
     peer.expect_silence();
-    // SMIG-6.2/offer-answered: or it declines, which ends nothing.
+    // SMIG-6.2/offer-answered: a decline, which ends nothing.
     let (mut peer, key) = client();
     peer.send(C1, offer(1));
     peer.app(|session, _| session.decline_offer(key));
@@ -80,7 +80,7 @@ fn a_client_answers_an_offer_by_a_move_of_its_own() {
 
 #[test]
 fn an_offer_that_meets_the_clients_own_move_is_answered_by_it() {
-    // SMIG-6.2/offer-answered: no further answer; also when the stream was reset meanwhile.
+    // SMIG-6.2/offer-answered: no further answer; also if the stream was reset meanwhile.
     for reset_first in [false, true] {
         let (mut peer, key) = client();
         let cid = peer.cid(C2);
@@ -109,7 +109,7 @@ fn an_offer_that_meets_the_clients_own_move_is_answered_by_it() {
 
 #[test]
 fn an_offer_stays_open_until_it_is_answered() {
-    // SMIG-6.3/offer-stays-open: no other MIGRATE meanwhile, however long.
+    // SMIG-6.3/offer-stays-open: no other MIGRATE meanwhile, however long it takes.
     let (mut peer, key) = server();
     peer.offer(key).unwrap();
     peer.expect(C1, offer(1));
@@ -121,12 +121,12 @@ fn an_offer_stays_open_until_it_is_answered() {
         _ => None,
     });
     assert_eq!(declined, Some(key));
-    // A move to a connection is another matter than an offer.
+    // A migration to a given connection is still possible.
     let cid = peer.cid(C2);
     peer.migrate(key, C2).unwrap();
     peer.expect(C1, migrate(1, cid, 2));
-    // SMIG-6.3/offer-stays-open: a decline of the client's move in answer to the offer ends the
-    // offer as well.
+    // SMIG-6.3/offer-stays-open: the server declines the client's MIGRATE that answered the offer;
+    // this ends the offer as well.
     let (mut peer, key) = server();
     peer.offer(key).unwrap();
     peer.expect(C1, offer(1));
@@ -152,7 +152,7 @@ fn a_declined_stream_is_not_offered_again() {
     peer.send(C1, decline(1));
     assert_eq!(peer.offer(key), Err(MigrateError::Exhausted));
     peer.expect_silence();
-    // An offer that was taken may be followed by another; one that was declined is declined again.
+    // An accepted offer may be followed by another; after a decline, further offers are declined.
     let (mut peer, key) = client();
     peer.send(C1, offer(1));
     offered(&mut peer);
@@ -207,7 +207,7 @@ fn a_collision_over_a_stream_that_the_server_has_reset_is_ignored_as_well() {
     peer.expect(C2, reset(2, ErrorCode::InternalError));
     peer.send(C1, migrate(1, c3, 1));
     peer.expect_silence();
-    // SMIG-8.3/reset-remembered: a decline still brings the reset to S1.
+    // SMIG-8.3/reset-remembered: after a decline the reset is sent on S1.
     peer.send(C1, decline(1));
     peer.expect(C1, reset(1, ErrorCode::InternalError));
     peer.expect_silence();
@@ -215,7 +215,7 @@ fn a_collision_over_a_stream_that_the_server_has_reset_is_ignored_as_well() {
 
 #[test]
 fn the_client_gives_its_move_up_and_follows() {
-    // SMIG-6.6/client-yields: its data goes to the server's S2; its own carrier was not used and
+    // SMIG-6.6/client-yields: its data is sent on the server's S2; its own carrier was not used and
     // needs no reset.
     let (mut peer, key) = client();
     let (c2, c3) = (peer.cid(C2), peer.cid(C3));
@@ -231,14 +231,14 @@ fn the_client_gives_its_move_up_and_follows() {
     peer.send(C3, data(2, "down").end());
     assert_eq!(&peer.read_to_end(key)[..], b"down");
     peer.expect_silence();
-    // What still comes on the carrier that was given up is dropped (SMIG-5.27/abandoned-dropped).
+    // Later frames on the abandoned carrier are dropped (SMIG-5.27/abandoned-dropped).
     peer.send(C2, window_update(1, 5));
     peer.expect_silence();
 }
 
 #[test]
 fn both_ends_may_choose_the_same_connection() {
-    // SMIG-6.6/client-yields: the ids differ by their parity, so nothing is taken twice.
+    // SMIG-6.6/client-yields: the ids differ in parity, so that they cannot collide.
     let (mut peer, key) = client();
     let c2 = peer.cid(C2);
     peer.migrate(key, C2).unwrap();
@@ -252,7 +252,7 @@ fn both_ends_may_choose_the_same_connection() {
 
 #[test]
 fn a_client_that_gives_up_may_still_decline() {
-    // SMIG-6.6/client-yields: the stream is back on S1, and all that was held goes out there.
+    // SMIG-6.6/client-yields: the stream is back on S1, and all held data is sent there.
     let (mut peer, key) = client();
     let (c1, c2) = (peer.cid(C1), peer.cid(C2));
     peer.migrate(key, C2).unwrap();
@@ -269,7 +269,7 @@ fn a_client_that_gives_up_may_still_decline() {
 
 #[test]
 fn a_follower_that_declines_drops_what_came_on_the_carrier() {
-    // SMIG-6.7/decline-drops: credit included; its own direction goes on on S1.
+    // SMIG-6.7/decline-drops: including credit; its own direction continues on S1.
     let smig = SmigConfig { max_moves: 0, ..SmigConfig::default() };
     let config = Config { smig: Some(smig), ..Config::client() };
     let mut peer = Peer::of_client(config).with_spare();
@@ -294,7 +294,8 @@ fn a_follower_that_declines_drops_what_came_on_the_carrier() {
 
 #[test]
 fn a_declined_mover_goes_on_with_the_first_byte_behind_its_barrier() {
-    // SMIG-6.8/resume, and SMIG-6.9/lost-bytes: what was sent on S2 counts in no window.
+    // SMIG-6.8/resume, and SMIG-6.9/lost-bytes: data sent on S2 counts against no window of the
+    // stream.
     let (mut peer, key) = server();
     let cid = peer.cid(C2);
     peer.body(key, "one", EndStream::No);
@@ -315,7 +316,7 @@ fn a_declined_mover_goes_on_with_the_first_byte_behind_its_barrier() {
 
 #[test]
 fn the_connection_window_of_the_abandoned_carrier_was_used() {
-    // SMIG-6.9/lost-bytes speaks of the stream's windows; C2's own was charged for good
+    // SMIG-6.9/lost-bytes concerns the stream's windows; C2's own window stays charged
     // (SMIG-5.27/abandoned-dropped credits it).
     let (mut peer, key) = server();
     let window = |peer: &Peer| peer.session().connection(peer.conn(C2)).unwrap().send_window;
@@ -327,7 +328,7 @@ fn the_connection_window_of_the_abandoned_carrier_was_used() {
 
 #[test]
 fn an_end_that_the_barrier_brought_is_not_sent_again() {
-    // SMIG-6.8/resume: the client's GET had ended before; the move declined; nothing follows.
+    // SMIG-6.8/resume: the client's GET had ended before; after the decline nothing follows.
     let mut peer = Peer::of_client(Config::client()).with_spare();
     let key = peer.open(C1, Method::GET, EndStream::Yes);
     let cid = peer.cid(C2);
@@ -335,7 +336,7 @@ fn an_end_that_the_barrier_brought_is_not_sent_again() {
     peer.expect(C1, migrate(1, cid, 1).end());
     peer.send(C1, decline(1));
     peer.expect_silence();
-    // SMIG-6.8/resume: an end that was sent on S2 is.
+    // SMIG-6.8/resume: an end that was sent on S2 is sent again.
     let (mut peer, key) = server();
     peer.migrate(key, C2).unwrap();
     peer.expect(C1, migrate(1, cid, 2));
@@ -363,7 +364,7 @@ fn credit_that_was_given_on_an_abandoned_carrier_is_given_again() {
     peer.expect(C1, window_update(1, 528_000));
     peer.expect(C2, reset(2, ErrorCode::Cancel));
     peer.expect_silence();
-    // SMIG-6.10/lost-credit, a collision: the client repeats it on the server's S2.
+    // SMIG-6.10/lost-credit, a collision: the client repeats the credit on the server's S2.
     let (mut peer, key) = client();
     let (c2, c3) = (peer.cid(C2), peer.cid(C3));
     peer.migrate(key, C2).unwrap();
@@ -389,7 +390,7 @@ fn a_used_carrier_is_closed_and_an_unused_one_is_not() {
     peer.expect(C1, migrate(1, cid, 2));
     peer.send(C1, decline(1));
     peer.expect_silence();
-    // SMIG-6.11/close-abandoned: C2 has ended; there is nobody to tell.
+    // SMIG-6.11/close-abandoned: C2 has ended, so no reset can be sent.
     peer.migrate(key, C2).unwrap();
     peer.expect(C1, migrate(1, cid, 4));
     peer.body(key, "x", EndStream::No);

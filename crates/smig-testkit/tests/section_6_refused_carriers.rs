@@ -1,11 +1,12 @@
-//! spec/smig.md section 6: what refusing a carrier for load says of the request, which is nothing.
+//! spec/smig.md section 6: a carrier refused for load does not mean that the request was not
+//! processed.
 
 use http::Method;
 use smig_proto::{Config, EndStream, ErrorCode, Processed, SmigConfig, StreamKey};
 use smig_testkit::script::frame::*;
 use smig_testkit::script::{C1, C2, Peer};
 
-/// A client engine that tolerates one unbound carrier, and has a stream on C1.
+/// A client engine that tolerates one unbound carrier, with a stream on C1.
 fn client(end: EndStream) -> (Peer, StreamKey) {
     let smig = SmigConfig { tolerated: 1, ..SmigConfig::default() };
     let config = Config { smig: Some(smig), ..Config::client() };
@@ -16,8 +17,8 @@ fn client(end: EndStream) -> (Peer, StreamKey) {
 
 #[test]
 fn a_request_whose_carrier_was_refused_is_not_unprocessed() {
-    // SMIG-6.12/refused-carrier: the server moves a response before its HEADERS; the client has no
-    // room, and the code comes back to S1.
+    // SMIG-6.12/refused-carrier: the server migrates a response before its HEADERS; the client's
+    // limit is reached, and the code is sent on S1.
     let (mut peer, key) = client(EndStream::Yes);
     let cid = peer.cid(C2);
     peer.send(C2, window_update(8, 1));
@@ -27,7 +28,7 @@ fn a_request_whose_carrier_was_refused_is_not_unprocessed() {
     peer.expect(C1, decline(1).end());
     peer.send(C1, reset(1, ErrorCode::RefusedStream));
     assert_eq!(peer.take_error(key).processed, Processed::Maybe);
-    // SMIG-6.12/refused-carrier: the client moves, and the server has no room.
+    // SMIG-6.12/refused-carrier: the client migrates, and the server's limit is reached.
     let (mut peer, key) = client(EndStream::No);
     peer.migrate(key, C2).unwrap();
     let place = peer.place(key).1;
@@ -37,7 +38,7 @@ fn a_request_whose_carrier_was_refused_is_not_unprocessed() {
 
 #[test]
 fn a_request_that_nothing_was_heard_of_is_unprocessed_as_ever() {
-    // SMIG-6.12/refused-carrier takes nothing from RFC 9113 section 8.7.
+    // SMIG-6.12/refused-carrier does not change RFC 9113 section 8.7.
     let (mut peer, key) = client(EndStream::Yes);
     peer.send(C1, reset(1, ErrorCode::RefusedStream));
     assert_eq!(peer.take_error(key).processed, Processed::No);

@@ -5,7 +5,7 @@ use smig_proto::{Config, EndStream, ErrorCode, OpenError, Priority, RequestHead,
 use smig_testkit::script::frame::*;
 use smig_testkit::script::{C1, C2, Line, Peer, Setup};
 
-/// A server engine that responds on stream 1 of C1; C2's SETTINGS say another initial window.
+/// A server engine that responds on stream 1 of C1; C2's SETTINGS have another initial window.
 fn responding(windows: [u32; 2]) -> (Peer, StreamKey) {
     let setup = Setup::new(Config::server()).setting(setting::INITIAL_WINDOW_SIZE, windows[0]);
     let mut peer = Peer::to_server(setup);
@@ -35,8 +35,8 @@ fn set_initial_window(peer: &mut Peer, line: Line, size: u32) {
 
 #[test]
 fn the_windows_move_with_the_stream() {
-    // SMIG-7.1/windows-move: 400 of 1000 octets are used on S1; S2 has the other 600, whatever C2's
-    // SETTINGS say.
+    // SMIG-7.1/windows-move: 400 of 1000 bytes are used on S1; S2 has the other 600, whatever C2's SETTINGS
+    // are.
     for other in [0, 50, 1_000_000] {
         let (mut peer, key) = responding([1_000, other]);
         let cid = peer.cid(C2);
@@ -52,7 +52,7 @@ fn the_windows_move_with_the_stream() {
         peer.expect(C2, data(2, vec![2; 400]));
         peer.expect_silence();
     }
-    // SMIG-7.1/windows-move, the receiver: what the peer used on S1 is used on S2.
+    // SMIG-7.1/windows-move, the receiver: the part used on S1 counts on S2.
     let config = Config { stream_window: 100_000, ..Config::server() };
     let mut peer = Peer::of_server(config).with_spare();
     let key = peer.post(C1, 1);
@@ -80,13 +80,13 @@ fn credit_on_the_old_id_counts_until_the_barrier() {
     peer.send(C1, window_update(1, 150));
     peer.expect(C2, data(2, vec![1; 150]));
     peer.send(C1, accept(1, cid, 2));
-    // SMIG-7.2/credit-on-s2: behind it, on S2 only; on S1 it is a frame behind the barrier.
+    // SMIG-7.2/credit-on-s2: after it, only on S2; on S1 it is a frame behind the barrier.
     peer.send(C2, window_update(2, 50));
     peer.expect(C2, data(2, vec![1; 50]));
     peer.send(C1, window_update(1, 50));
     peer.expect(C2, reset(2, ErrorCode::StreamClosed));
-    // SMIG-7.2/credit-on-s2: the engine's own credit goes to S2 (section_5_mover.rs shows it behind
-    // MIGRATE); here behind its answer.
+    // SMIG-7.2/credit-on-s2: the engine's own credit is sent on S2, here after its answer (section_5_mover.rs
+    // shows it after MIGRATE).
     let mut peer = Peer::of_server(Config::server()).with_spare();
     let key = peer.post(C1, 1);
     for _ in 0..33 {
@@ -115,7 +115,7 @@ fn credit_for_an_unbound_carrier_is_added_when_it_is_bound() {
     peer.expect(C1, accept(1, cid, 1));
     peer.expect(C2, data(1, vec![1; 70]));
     peer.expect_silence();
-    // SMIG-7.3/unbound-credit: more than a window can be is an overflow then.
+    // SMIG-7.3/unbound-credit: credit above the maximum window overflows when the carrier is bound.
     let (mut peer, key) = responding([100, 100]);
     peer.send(C2, window_update(1, 0x7fff_ffff));
     peer.send(C2, window_update(1, 0x7fff_ffff));
@@ -127,7 +127,7 @@ fn credit_for_an_unbound_carrier_is_added_when_it_is_bound() {
 
 #[test]
 fn a_new_initial_window_adjusts_the_streams_that_have_not_left() {
-    // SMIG-7.4/initial-window, a sender of data.
+    // SMIG-7.4/initial-window, the sender of data.
     let (mut peer, key) = responding([1_000, 1_000]);
     let cid = peer.cid(C2);
     set_initial_window(&mut peer, C1, 1_500);
@@ -142,7 +142,7 @@ fn a_new_initial_window_adjusts_the_streams_that_have_not_left() {
     set_initial_window(&mut peer, C1, 3_000);
     set_initial_window(&mut peer, C2, 10);
     assert_eq!(send_window(&peer, key), 1_500, "carriers are never adjusted");
-    // SMIG-7.4/initial-window: a follower has left with its answer.
+    // SMIG-7.4/initial-window: for a follower, the answer is the barrier.
     let (mut peer, key) = responding([1_000, 1_000]);
     peer.send(C1, migrate(1, cid, 1));
     peer.expect(C1, accept(1, cid, 1));
@@ -150,8 +150,8 @@ fn a_new_initial_window_adjusts_the_streams_that_have_not_left() {
     assert_eq!(send_window(&peer, key), 1_000);
 }
 
-/// A server engine with a stream window of 10000, whose client has not acknowledged C1's SETTINGS; an
-/// upload on stream 1.
+/// A server engine with a stream window of 10000 and an upload on stream 1, whose client has not acknowledged
+/// C1's SETTINGS.
 fn unacknowledged() -> (Peer, StreamKey) {
     let config = Config { stream_window: 10_000, ..Config::server() };
     let mut peer = Peer::to_server(Setup::new(config));
@@ -169,19 +169,19 @@ fn unacknowledged() -> (Peer, StreamKey) {
 
 #[test]
 fn a_receiver_adjusts_when_it_reads_the_acknowledgement() {
-    // SMIG-7.4/initial-window: as in RFC 9113, without a move.
+    // SMIG-7.4/initial-window: as in RFC 9113, without a migration.
     let (mut peer, key) = unacknowledged();
     peer.send(C1, settings_ack());
     assert_eq!(recv_window(&peer, key), 10_000);
-    // SMIG-7.4/initial-window: the client's barrier was read first.
+    // SMIG-7.4/initial-window: the client's barrier was read before.
     let (mut peer, key) = unacknowledged();
     let cid = peer.cid(C2);
     peer.send(C1, migrate(1, cid, 1));
     peer.expect(C1, accept(1, cid, 1));
     peer.send(C1, settings_ack());
     assert_eq!(recv_window(&peer, key), 65_535);
-    // SMIG-7.4/initial-window: the server's own barrier is another direction's: the client's has
-    // not been read.
+    // SMIG-7.4/initial-window: the server's own barrier concerns the other direction; the client's was not
+    // read yet.
     let (mut peer, key) = unacknowledged();
     peer.migrate(key, C2).unwrap();
     peer.expect(C1, migrate(1, cid, 2));
@@ -208,7 +208,7 @@ fn a_barrier_that_came_to_nothing_never_was_one() {
     assert_eq!(send_window(&peer, key), 600);
     set_initial_window(&mut peer, C1, 1_300);
     assert_eq!(send_window(&peer, key), 700, "and it counts again");
-    // SMIG-7.5/undone-barrier: given up, by a client that then follows.
+    // SMIG-7.5/undone-barrier: abandoned, by a client that then follows.
     let setup = Setup::new(Config::client()).setting(setting::INITIAL_WINDOW_SIZE, 1_000);
     let mut peer = Peer::to_client(setup);
     peer.connect();
@@ -223,7 +223,7 @@ fn a_barrier_that_came_to_nothing_never_was_one() {
     assert_eq!(send_window(&peer, key), 1_700);
     set_initial_window(&mut peer, C1, 5_000);
     assert_eq!(send_window(&peer, key), 1_700, "its answer is a barrier");
-    // SMIG-7.5/undone-barrier: ignored in a collision, at the server that receives.
+    // SMIG-7.5/undone-barrier: ignored in a collision, at the receiving server.
     let (mut peer, key) = unacknowledged();
     peer.migrate(key, C2).unwrap();
     peer.expect(C1, migrate(1, cid, 2));
@@ -234,8 +234,8 @@ fn a_barrier_that_came_to_nothing_never_was_one() {
 
 #[test]
 fn a_kept_migrate_does_not_hide_an_acknowledgement() {
-    // SMIG-7.5/undone-barrier: a client that keeps a MIGRATE applies the acknowledgement when it
-    // declines, and not at all when it accepts.
+    // SMIG-7.5/undone-barrier: a client that keeps a MIGRATE applies the acknowledgement if it declines, and
+    // ignores it if it accepts.
     for accepts in [true, false] {
         let config = Config { stream_window: 10_000, ..Config::client() };
         let mut peer = Peer::to_client(Setup::new(config).joins_by_script());
@@ -262,7 +262,7 @@ fn a_kept_migrate_does_not_hide_an_acknowledgement() {
 
 #[test]
 fn a_carrier_does_not_count_as_a_stream_of_its_connection() {
-    // SMIG-7.6/counts-once: one stream is allowed, and it may move; it goes on counting once.
+    // SMIG-7.6/counts-once: one stream is allowed, and it may migrate; it still counts once.
     let config = Config { max_concurrent_streams: 1, ..Config::server() };
     let mut peer = Peer::of_server(config).with_spare();
     let key = peer.post(C1, 1);
@@ -277,7 +277,7 @@ fn a_carrier_does_not_count_as_a_stream_of_its_connection() {
     peer.expect(C2, reset(1, ErrorCode::Cancel));
     peer.get(C2, 5);
     peer.expect_silence();
-    // SMIG-7.6/counts-once, a client: C2's limit of 0 does not keep a carrier away.
+    // SMIG-7.6/counts-once, a client: C2's limit of 0 does not exclude carriers.
     let mut peer = Peer::of_client(Config::client());
     let setup = peer.setup_mut().clone().setting(setting::MAX_CONCURRENT_STREAMS, 0);
     *peer.setup_mut() = setup;
@@ -290,7 +290,7 @@ fn a_carrier_does_not_count_as_a_stream_of_its_connection() {
 
 #[test]
 fn priorities_move_with_the_stream() {
-    // SMIG-7.7/priority-moves: urgency and incremental of the request hold on C2.
+    // SMIG-7.7/priority-moves: urgency and incremental of the request apply on C2.
     let mut peer = Peer::of_server(Config::server()).with_spare();
     let cid = peer.cid(C2);
     let mut keys = Vec::new();
@@ -311,7 +311,7 @@ fn priorities_move_with_the_stream() {
     for id in [4, 6, 2] {
         peer.expect(C2, data(id, "x").end());
     }
-    // SMIG-7.7/priority-moves: PRIORITY_UPDATE names the even S2 on C2 from the answer on.
+    // SMIG-7.7/priority-moves: after the answer, PRIORITY_UPDATE names the even S2 on C2.
     peer.send(C1, priority_update(1, "u=0"));
     assert_eq!(peer.session().stream(keys[0]).unwrap().priority, Priority::sequential(0));
     peer.send(C1, accept(1, cid, 2).end());
@@ -320,14 +320,14 @@ fn priorities_move_with_the_stream() {
     peer.send(C1, accept(7, cid, 8).end());
     peer.send(C2, priority_update(8, "u=6"));
     assert_eq!(peer.session().stream(key).unwrap().priority, Priority::sequential(6));
-    // On S1 it names nothing any more.
+    // On S1 it names no stream any more.
     peer.send(C1, priority_update(7, "u=2"));
     assert!(!peer.is_closed(C1));
 }
 
 #[test]
 fn priorities_of_even_ids_may_be_faster_than_the_answer() {
-    // SMIG-7.8/even-priorities: behind the client's answer on C1, and read before it.
+    // SMIG-7.8/even-priorities: sent after the client's answer on C1, and read before it.
     let (mut peer, key) = responding([65_535, 65_535]);
     let cid = peer.cid(C2);
     peer.migrate(key, C2).unwrap();
@@ -335,19 +335,19 @@ fn priorities_of_even_ids_may_be_faster_than_the_answer() {
     peer.send(C2, priority_update(2, "u=6"));
     assert_eq!(peer.session().stream(key).unwrap().priority, Priority::sequential(6));
     peer.send(C1, accept(1, cid, 2));
-    // SMIG-7.8/even-priorities: of an id that is over it is dropped.
+    // SMIG-7.8/even-priorities: for an id that has ended it is dropped.
     peer.send(C2, reset(2, ErrorCode::Cancel));
     peer.send(C2, priority_update(2, "u=1"));
     peer.expect_silence();
     assert!(!peer.is_closed(C2));
-    // SMIG-7.8/even-priorities: of one that the server never chose it is an error.
+    // SMIG-7.8/even-priorities: for an id that the server never used it is an error.
     peer.send(C2, priority_update(4, "u=1"));
     peer.expect_goaway(C2, ErrorCode::ProtocolError);
 }
 
 #[test]
 fn a_stream_counts_against_the_limit_of_the_connection_that_opens_it() {
-    // SMIG-7.9/whose-limit: three streams may be open by C1's SETTINGS, two by C2's.
+    // SMIG-7.9/whose-limit: C1's SETTINGS allow three open streams, C2's two.
     let setup = Setup::new(Config::client()).setting(setting::MAX_CONCURRENT_STREAMS, 3);
     let mut peer = Peer::to_client(setup);
     peer.connect();
@@ -376,7 +376,7 @@ fn request() -> RequestHead {
 
 #[test]
 fn a_carrier_holds_the_window_of_its_connection_alone() {
-    // SMIG-7.10/own-window: an unbound carrier, then a bound one that nobody reads.
+    // SMIG-7.10/own-window: an unbound carrier, then a bound one that is not read.
     let config = Config { connection_window: 65_535, stream_window: 32_000, ..Config::client() };
     let mut peer = Peer::of_client(config).with_spare();
     let key = peer.open(C1, Method::GET, EndStream::Yes);
@@ -392,7 +392,7 @@ fn a_carrier_holds_the_window_of_its_connection_alone() {
     peer.send(C1, migrate(1, cid, 2));
     peer.expect(C1, accept(1, cid, 2).end());
     assert_eq!(windows(&peer), [65_535, 33_535], "bound, and not read");
-    // Another stream of C1 is not touched by that, and another of C2 has the rest.
+    // Another stream of C1 is not affected, and another of C2 has the rest.
     for (line, id) in [(C1, 3), (C2, 1)] {
         let other = peer.open(line, Method::GET, EndStream::Yes);
         peer.send(line, headers(id).status(200));
@@ -410,7 +410,7 @@ fn a_carrier_holds_the_window_of_its_connection_alone() {
 
 #[test]
 fn a_barrier_waits_for_no_window() {
-    // SMIG-7.10/own-window: C1's connection window is used up, the stream's is not.
+    // SMIG-7.10/own-window: C1's connection window is exhausted, the stream's is not.
     let (mut peer, key) = responding([100_000, 100_000]);
     let cid = peer.cid(C2);
     peer.body(key, vec![0; 70_000], EndStream::No);

@@ -7,7 +7,7 @@ use smig_proto::{Config, EndStream, ErrorCode, Event, Initiator, Processed, Stre
 use smig_testkit::script::frame::*;
 use smig_testkit::script::{C1, C2, C3, Line, Peer, Setup};
 
-/// A server engine that responds on stream 1 of C1 to an upload that goes on.
+/// A server engine that responds on stream 1 of C1 while the upload continues.
 fn server() -> (Peer, StreamKey) {
     let mut peer = Peer::of_server(Config::server()).with_spare();
     let key = peer.post(C1, 1);
@@ -16,7 +16,7 @@ fn server() -> (Peer, StreamKey) {
     (peer, key)
 }
 
-/// The same with its move to stream 2 of C2 open.
+/// The same with an open migration to stream 2 of C2.
 fn moving() -> (Peer, StreamKey) {
     let (mut peer, key) = server();
     let cid = peer.cid(C2);
@@ -25,7 +25,7 @@ fn moving() -> (Peer, StreamKey) {
     (peer, key)
 }
 
-/// A client engine with a download on stream 1 of C1, whose head has come.
+/// A client engine with a download on stream 1 of C1, whose head has arrived.
 fn client() -> (Peer, StreamKey) {
     let mut peer = Peer::of_client(Config::client()).with_spare();
     let key = peer.open(C1, Method::GET, EndStream::Yes);
@@ -38,7 +38,7 @@ fn cancel(peer: &mut Peer, key: StreamKey) {
     peer.app(|session, _| session.reset(key, ErrorCode::Cancel));
 }
 
-// The table of resets, row by row.
+// The table of resets, in the order of its rows.
 
 #[test]
 fn before_any_migrate_a_reset_goes_to_s1() {
@@ -50,8 +50,8 @@ fn before_any_migrate_a_reset_goes_to_s1() {
 
 #[test]
 fn a_mover_resets_on_the_carrier() {
-    // SMIG-8.2/reset-on-s2, row "mover, before the answer"; SMIG-8.3/reset-remembered: accepted,
-    // nothing follows.
+    // SMIG-8.2/reset-on-s2, row "mover, before the answer"; SMIG-8.3/reset-remembered: after an accepting
+    // answer nothing follows.
     let (mut peer, key) = moving();
     cancel(&mut peer, key);
     peer.expect(C2, reset(2, ErrorCode::Cancel));
@@ -59,7 +59,7 @@ fn a_mover_resets_on_the_carrier() {
     peer.send(C1, accept(1, cid, 2));
     peer.send(C1, decline(1));
     peer.expect_silence();
-    // SMIG-8.3/reset-remembered: declined, the reset follows to S1, with its code.
+    // SMIG-8.3/reset-remembered: after a decline, a reset with the same code follows on S1.
     let (mut peer, key) = moving();
     peer.app(|session, _| session.reset(key, ErrorCode::ConnectError));
     peer.expect(C2, reset(2, ErrorCode::ConnectError));
@@ -68,15 +68,15 @@ fn a_mover_resets_on_the_carrier() {
     peer.expect(C1, reset(1, ErrorCode::ConnectError));
     peer.send(C1, data(1, "later"));
     peer.expect_silence();
-    // SMIG-2.7/stray-answer: an answer that names another carrier ends the connection, and the move
-    // is not counted as open any more.
+    // SMIG-2.7/stray-answer: an answer that names another carrier closes the connection, and the migration
+    // does not count as open any more.
     let (mut peer, key) = moving();
     cancel(&mut peer, key);
     peer.expect(C2, reset(2, ErrorCode::Cancel));
     peer.send(C1, accept(1, cid, 4));
     peer.expect_goaway(C1, ErrorCode::ProtocolError);
     assert_eq!(peer.session().audit(), [""; 0]);
-    // SMIG-8.2/reset-on-s2 with C2 gone: nothing yet, S1 after the decline.
+    // SMIG-8.2/reset-on-s2 with C2 closed: no reset, then one on S1 after the decline.
     let (mut peer, key) = moving();
     peer.lose(C2);
     cancel(&mut peer, key);
@@ -98,7 +98,7 @@ fn a_reset_that_the_movers_peer_sends_on_the_carrier_is_remembered() {
 
 #[test]
 fn a_reset_on_s1_that_crosses_the_migrate_stops_the_mover() {
-    // SMIG-8.1/reset-crosses: it closes S2 if it has sent something there; the decline is read and
+    // SMIG-8.1/reset-crosses: the mover closes S2 if it has sent frames there; the decline is read and
     // dropped.
     let (mut peer, key) = moving();
     peer.body(key, "x", EndStream::No);
@@ -109,8 +109,8 @@ fn a_reset_on_s1_that_crosses_the_migrate_stops_the_mover() {
     assert_eq!((error.code, error.initiator), (ErrorCode::Cancel, Initiator::Peer));
     peer.send(C1, decline(1).end());
     peer.expect_silence();
-    // SMIG-8.1/reset-crosses with SMIG-6.11/close-abandoned: nothing was sent there, nothing is
-    // closed.
+    // SMIG-8.1/reset-crosses with SMIG-6.11/close-abandoned: no frame was sent there, so that none is needed
+    // to close it.
     let (mut peer, _) = moving();
     peer.send(C1, reset(1, ErrorCode::Cancel));
     peer.send(C1, decline(1).end());
@@ -160,8 +160,8 @@ fn after_the_answer_both_reset_where_the_stream_is() {
 
 #[test]
 fn a_client_that_gives_up_a_move_brings_its_reset_along() {
-    // SMIG-8.3/reset-remembered: it accepts the server's move and resets there, without END_STREAM:
-    // what was cut off is not whole.
+    // SMIG-8.3/reset-remembered: the client accepts the server's migration and resets there, without
+    // END_STREAM: the direction was cut off, not completed.
     let mut peer = Peer::of_client(Config::client()).with_spare().with_spare();
     let key = peer.open(C1, Method::POST, EndStream::No);
     let (c1, c2, c3) = (peer.cid(C1), peer.cid(C2), peer.cid(C3));
@@ -175,7 +175,7 @@ fn a_client_that_gives_up_a_move_brings_its_reset_along() {
     peer.expect(C3, reset(2, ErrorCode::ConnectError));
     peer.send(C3, data(2, "late"));
     peer.expect_silence();
-    // SMIG-8.3/reset-remembered: it cannot accept: declined and reset on S1.
+    // SMIG-8.3/reset-remembered: if it cannot accept, it declines and resets on S1.
     let key = peer.open(C1, Method::POST, EndStream::No);
     peer.migrate(key, C2).unwrap();
     peer.expect(C1, migrate(3, c2, 3));
@@ -189,7 +189,7 @@ fn a_client_that_gives_up_a_move_brings_its_reset_along() {
 
 #[test]
 fn a_cancelled_stream_that_is_alone_closes_its_connection() {
-    // SMIG-8.4/cancel-by-close: the engine asks for a TCP reset instead of RST_STREAM.
+    // SMIG-8.4/cancel-by-close: the engine requests a TCP reset instead of RST_STREAM.
     let (mut peer, key) = client();
     let cid = peer.cid(C2);
     peer.send(C1, migrate(1, cid, 2));
@@ -202,11 +202,11 @@ fn a_cancelled_stream_that_is_alone_closes_its_connection() {
     });
     assert_eq!(abandoned, conn);
     assert_eq!(peer.session().cancelled(), 0, "the server sees no reset of a stream");
-    // SMIG-8.4/cancel-by-close: the session lives on.
+    // SMIG-8.4/cancel-by-close: the session continues.
     peer.open(C1, Method::GET, EndStream::Yes);
     peer.connect();
-    // SMIG-8.4/cancel-by-close, the peer: the end of C2 by SMIG-8.10/c2-ends-late, and nothing else
-    // is harmed.
+    // SMIG-8.4/cancel-by-close, the peer: C2 ends as in SMIG-8.10/c2-ends-late; other streams are not
+    // affected.
     let (mut peer, key) = moving();
     peer.send(C1, accept(1, cid, 2));
     let other = peer.get(C1, 3);
@@ -222,7 +222,7 @@ fn is_abandoned(peer: &mut Peer) -> bool {
 
 #[test]
 fn a_stream_that_is_over_takes_nobodys_connection_along() {
-    // SMIG-8.4/cancel-by-close: whoever cancels it too late finds another stream alone on C2.
+    // SMIG-8.4/cancel-by-close: the cancelled stream has ended already, and another one is alone on C2.
     for end in [data(2, "x").end(), reset(2, ErrorCode::InternalError)] {
         let (mut peer, key) = client();
         let cid = peer.cid(C2);
@@ -234,7 +234,7 @@ fn a_stream_that_is_over_takes_nobodys_connection_along() {
         assert!(!is_abandoned(&mut peer));
         peer.expect_unharmed(other);
         peer.expect_silence();
-        // What came whole can still be read.
+        // Data received completely can still be read.
         if peer.session().stream(key).is_some_and(|view| view.received > 0) {
             assert_eq!(&peer.read_to_end(key)[..], b"x");
         }
@@ -243,8 +243,8 @@ fn a_stream_that_is_over_takes_nobodys_connection_along() {
 
 #[test]
 fn a_connection_with_an_answer_under_way_is_not_closed_to_cancel() {
-    // SMIG-8.4/cancel-by-close: without the answer the server would fail the stream that moved on
-    // (SMIG-8.8/c1-ends-at-mover), also one that is whole here.
+    // SMIG-8.4/cancel-by-close: without the answer, the server would fail the stream that has migrated on
+    // (SMIG-8.8/c1-ends-at-mover), even if it is complete here.
     for whole in [false, true] {
         let (mut peer, key) = client();
         peer.connect();
@@ -271,7 +271,7 @@ fn a_connection_with_an_answer_under_way_is_not_closed_to_cancel() {
 
 #[test]
 fn a_connection_with_the_end_of_an_upload_under_way_is_not_closed_to_cancel() {
-    // SMIG-8.4/cancel-by-close: what is complete here may not be there.
+    // SMIG-8.4/cancel-by-close: a stream that is complete here may not be complete at the peer.
     let mut peer = Peer::of_client(Config::client()).with_spare();
     let upload = peer.open(C1, Method::POST, EndStream::No);
     let other = peer.open(C1, Method::GET, EndStream::Yes);
@@ -294,8 +294,8 @@ fn a_connection_with_the_end_of_an_upload_under_way_is_not_closed_to_cancel() {
 
 #[test]
 fn a_complete_stream_still_waits_for_the_answer() {
-    // SMIG-8.5/ended-before-answer: accepted, the answer is dropped; the stream was complete for
-    // the application before.
+    // SMIG-8.5/ended-before-answer: an accepting answer is dropped; for the application the stream was
+    // complete before.
     let (mut peer, key) = moving();
     peer.send(C1, data(1, "up").end());
     peer.body(key, "down", EndStream::Yes);
@@ -307,8 +307,8 @@ fn a_complete_stream_still_waits_for_the_answer() {
     peer.send(C1, accept(1, cid, 2).end());
     assert_eq!(peer.session().stream_count(), 0);
     peer.expect_silence();
-    // SMIG-8.5/ended-before-answer: declined, it is all sent again (section_5_mover.rs: HEADERS and
-    // trailers too).
+    // SMIG-8.5/ended-before-answer: after a decline, everything is sent again (section_5_mover.rs: HEADERS
+    // and trailers too).
     let (mut peer, key) = moving();
     peer.send(C1, data(1, "up").end());
     peer.body(key, "down", EndStream::Yes);
@@ -325,8 +325,8 @@ fn a_complete_stream_still_waits_for_the_answer() {
 
 #[test]
 fn c1_ends_before_the_follower_has_read_the_migrate() {
-    // SMIG-8.6/c1-ends-unanswered: the stream fails there; what waited for it on C2 goes with it in
-    // time.
+    // SMIG-8.6/c1-ends-unanswered: the stream fails there; frames that wait for it on C2 are dropped after
+    // the timeout.
     let (mut peer, key) = client();
     peer.send(C2, data(2, "never named"));
     peer.lose(C1);
@@ -360,8 +360,7 @@ fn c1_ends_behind_the_followers_answer() {
 
 #[test]
 fn c1_ends_before_the_mover_has_read_the_answer() {
-    // SMIG-8.8/c1-ends-at-mover: the stream fails, and its carrier is reset, whether or not it was
-    // used.
+    // SMIG-8.8/c1-ends-at-mover: the stream fails, and its carrier is reset, whether it was used or not.
     for used in [false, true] {
         let (mut peer, key) = moving();
         if used {
@@ -373,14 +372,14 @@ fn c1_ends_before_the_mover_has_read_the_answer() {
         assert_eq!(peer.take_error(key).initiator, Initiator::Transport);
         peer.expect_silence();
     }
-    // SMIG-8.8/c1-ends-at-mover: END_STREAM sent, the peer's not read: it fails as well.
+    // SMIG-8.8/c1-ends-at-mover: END_STREAM was sent, but the peer's was not read: it fails as well.
     let (mut peer, key) = moving();
     peer.body(key, "x", EndStream::Yes);
     peer.expect(C2, data(2, "x").end());
     peer.lose(C1);
     peer.expect(C2, reset(2, ErrorCode::Cancel));
     peer.take_error(key);
-    // SMIG-8.8/c1-ends-at-mover: both ended: complete, and the carrier is left alone.
+    // SMIG-8.8/c1-ends-at-mover: with both ended the stream is complete, and the carrier is not reset.
     let (mut peer, key) = moving();
     peer.body(key, "x", EndStream::Yes);
     peer.expect(C2, data(2, "x").end());
@@ -389,7 +388,7 @@ fn c1_ends_before_the_mover_has_read_the_answer() {
     assert_eq!(&peer.read_to_end(key)[..], b"up");
     peer.expect_unharmed(key);
     peer.expect_silence();
-    // SMIG-8.8/c1-ends-at-mover: after the accepting answer the stream lives on C2.
+    // SMIG-8.8/c1-ends-at-mover: after the accepting answer the stream continues on C2.
     let (mut peer, key) = moving();
     let cid = peer.cid(C2);
     peer.send(C1, accept(1, cid, 2));
@@ -401,7 +400,7 @@ fn c1_ends_before_the_mover_has_read_the_answer() {
 
 #[test]
 fn c2_ends_before_the_answer() {
-    // SMIG-8.9/c2-ends-early, the mover: it waits on C1; declined, it goes on there.
+    // SMIG-8.9/c2-ends-early, the mover: it waits on C1; after a decline, it continues there.
     let (mut peer, key) = moving();
     peer.body(key, "one", EndStream::No);
     peer.expect(C2, data(2, "one"));
@@ -411,8 +410,8 @@ fn c2_ends_before_the_answer() {
     peer.send(C1, decline(1));
     peer.expect(C1, data(1, "onetwo").end());
     peer.expect_silence();
-    // SMIG-8.9/c2-ends-early: accepted (the follower had read it before), SMIG-8.10/c2-ends-late
-    // holds for what is missing.
+    // SMIG-8.9/c2-ends-early: after an accepting answer (the follower had read the MIGRATE before), the rest
+    // is as in SMIG-8.10/c2-ends-late.
     let (mut peer, key) = moving();
     let cid = peer.cid(C2);
     peer.body(key, "one", EndStream::No);
@@ -432,8 +431,8 @@ fn c2_ends_before_the_answer() {
 
 #[test]
 fn what_was_read_on_c2_before_it_ended_is_kept() {
-    // SMIG-8.9/c2-ends-early and SMIG-8.10/c2-ends-late: the client's end came on S2, and all of
-    // the response was sent there.
+    // SMIG-8.9/c2-ends-early and SMIG-8.10/c2-ends-late: the client's end arrived on S2, and the complete
+    // response was sent there.
     let (mut peer, key) = moving();
     let cid = peer.cid(C2);
     peer.body(key, "down", EndStream::Yes);
@@ -449,7 +448,7 @@ fn what_was_read_on_c2_before_it_ended_is_kept() {
 
 #[test]
 fn c2_ends_behind_the_answer() {
-    // SMIG-8.10/c2-ends-late: the stream fails where it is not complete, at either end.
+    // SMIG-8.10/c2-ends-late: the stream fails at each end where it is not complete.
     let (mut peer, key) = moving();
     let cid = peer.cid(C2);
     let other = peer.get(C1, 3);
@@ -464,7 +463,7 @@ fn c2_ends_behind_the_answer() {
     peer.close(C2);
     peer.take_error(key);
     peer.expect_silence();
-    // SMIG-8.10/c2-ends-late: one that is complete does not.
+    // SMIG-8.10/c2-ends-late: a complete one does not fail.
     let (mut peer, key) = client();
     peer.send(C1, migrate(1, cid, 2));
     peer.expect(C1, accept(1, cid, 2).end());
@@ -476,7 +475,7 @@ fn c2_ends_behind_the_answer() {
 
 #[test]
 fn carriers_go_with_their_connection() {
-    // SMIG-8.11/ids-go-along: unbound ones hold nothing and count for nothing any more.
+    // SMIG-8.11/ids-go-along: unbound carriers hold no data and do not count any more.
     let smig = smig_proto::SmigConfig { tolerated: 1, ..Default::default() };
     let mut peer = Peer::of_client(Config { smig: Some(smig), ..Config::client() }).with_spare();
     peer.connect();
@@ -505,8 +504,7 @@ fn drain(peer: &mut Peer, line: Line) {
 
 #[test]
 fn no_orderly_close_while_a_migrate_is_not_answered() {
-    // SMIG-8.12/no-close-unanswered: one that this side sent, for a live stream and for one that
-    // was reset.
+    // SMIG-8.12/no-close-unanswered: one that this side sent, for an open stream and for one that was reset.
     for reset_first in [false, true] {
         let (mut peer, key) = moving();
         drain(&mut peer, C1);
@@ -519,8 +517,8 @@ fn no_orderly_close_while_a_migrate_is_not_answered() {
         peer.send(C1, accept(1, cid, 2));
         assert!(peer.should_close(C1));
     }
-    // SMIG-8.12/no-close-unanswered: one that this side read and keeps (SMIG-5.12/join-pending),
-    // although the stream is over.
+    // SMIG-8.12/no-close-unanswered: one that this side read and keeps (SMIG-5.12/join-pending), although the
+    // stream has ended.
     let mut peer = Peer::to_client(Setup::new(Config::client()).joins_by_script());
     peer.connect();
     peer.connect();
@@ -539,7 +537,7 @@ fn no_orderly_close_while_a_migrate_is_not_answered() {
 
 #[test]
 fn a_mover_does_not_wait_for_ever() {
-    // SMIG-8.13/answer-timeout: 30 seconds, then a reset by SMIG-8.2/reset-on-s2, and an event.
+    // SMIG-8.13/answer-timeout: after 30 seconds a reset as in SMIG-8.2/reset-on-s2, and an event.
     let (mut peer, key) = moving();
     peer.advance(Duration::from_secs(29));
     peer.expect_silence();
@@ -547,7 +545,7 @@ fn a_mover_does_not_wait_for_ever() {
     peer.expect(C2, reset(2, ErrorCode::Cancel));
     assert_eq!(peer.limit(), "migration answer time");
     assert_eq!(peer.take_error(key).initiator, Initiator::Local);
-    // A late decline still gets its reset (SMIG-8.3/reset-remembered).
+    // A late decline is still followed by the reset (SMIG-8.3/reset-remembered).
     peer.send(C1, decline(1));
     peer.expect(C1, reset(1, ErrorCode::Cancel));
 }
@@ -556,7 +554,7 @@ fn a_mover_does_not_wait_for_ever() {
 
 #[test]
 fn a_connection_is_drained_without_killing_its_downloads() {
-    // SMIG-8.14/drain-by-moving: GOAWAY received, a server's stream moves away all the same.
+    // SMIG-8.14/drain-by-moving: after a received GOAWAY, a server's stream can still migrate.
     let (mut peer, key) = server();
     let cid = peer.cid(C2);
     peer.send(C1, goaway(0, ErrorCode::NoError));
@@ -565,13 +563,13 @@ fn a_connection_is_drained_without_killing_its_downloads() {
     peer.send(C1, accept(1, cid, 2));
     peer.body(key, "on", EndStream::Yes);
     peer.expect(C2, data(2, "on").end());
-    // SMIG-8.14/drain-by-moving: GOAWAY sent by the engine; and the follower's side of it.
+    // SMIG-8.14/drain-by-moving: a GOAWAY sent by the engine, and the follower's side.
     let (mut peer, key) = server();
     drain(&mut peer, C1);
     peer.send(C1, migrate(1, cid, 1));
     peer.expect(C1, accept(1, cid, 1));
     assert!(peer.should_close(C1));
-    // SMIG-8.14/drain-by-moving: what left is not affected by C1's GOAWAY.
+    // SMIG-8.14/drain-by-moving: a stream that has left is not affected by C1's GOAWAY.
     let conn = peer.conn(C1);
     peer.app(|session, now| session.close(now, conn, ErrorCode::NoError, "drained"));
     peer.body(key, "on", EndStream::Yes);
@@ -587,7 +585,7 @@ fn a_connection_is_drained_without_killing_its_downloads() {
 
 #[test]
 fn a_stream_that_goaway_excludes_fails_also_while_it_moves() {
-    // SMIG-8.15/goaway-excludes-s1: safe to send again unless something of it came, and the carrier is
+    // SMIG-8.15/goaway-excludes-s1: safe to repeat unless a part of the response arrived; the carrier is
     // closed if it was used.
     for used in [false, true] {
         let mut peer = Peer::of_client(Config::client()).with_spare();
@@ -614,7 +612,7 @@ fn a_stream_that_goaway_excludes_fails_also_while_it_moves() {
         }
         peer.expect_silence();
     }
-    // SMIG-8.15/goaway-excludes-s1 without a move, as in RFC 9113.
+    // SMIG-8.15/goaway-excludes-s1 without a migration, as in RFC 9113.
     let mut peer = Peer::of_client(Config::client());
     let key = peer.open(C1, Method::GET, EndStream::Yes);
     peer.send(C1, goaway(0, ErrorCode::NoError));
@@ -623,8 +621,8 @@ fn a_stream_that_goaway_excludes_fails_also_while_it_moves() {
 
 #[test]
 fn a_bound_carrier_counts_as_processed() {
-    // SMIG-8.16/bound-is-processed: the GOAWAY on C2 does not name less than the accepted 5; the
-    // unbound 9 is not named.
+    // SMIG-8.16/bound-is-processed: the GOAWAY on C2 names at least the accepted 5; the unbound 9 is not
+    // included.
     let (mut peer, _) = server();
     let cid = peer.cid(C2);
     peer.send(C1, migrate(1, cid, 5));
@@ -632,7 +630,7 @@ fn a_bound_carrier_counts_as_processed() {
     peer.send(C2, window_update(9, 1));
     peer.send(C2, raw(kind::PING, 0, 0, [0; 3]));
     assert_eq!(peer.expect_goaway(C2, ErrorCode::FrameSizeError), 5);
-    // SMIG-8.16/bound-is-processed: unbound carriers above it end with the GOAWAY, and are
+    // SMIG-8.16/bound-is-processed: unbound carriers above it end with the GOAWAY; a MIGRATE to them is
     // declined.
     let (mut peer, _) = server();
     peer.send(C2, window_update(9, 1));
@@ -661,12 +659,12 @@ fn a_mover_whose_carrier_is_excluded_waits_for_the_answer() {
     peer.expect(C2, data(2, "on").end());
 }
 
-// What always holds.
+// Invariants.
 
 #[test]
 fn a_stream_is_never_cut_in_silence() {
-    // SMIG-8.18/same-bytes: whatever is lost at whatever point of a move, the reader gets a prefix
-    // and then an error that says where, or the whole.
+    // SMIG-8.18/same-bytes: whatever connection is lost at whatever step of a migration, the reader gets the
+    // complete body, or a prefix and then an error.
     for lost in [C1, C2] {
         for step in 0..5 {
             let (mut peer, key) = client();
@@ -694,7 +692,7 @@ fn a_stream_is_never_cut_in_silence() {
                 _ => None,
             });
             let stuck = failed.is_none() && body.len() < whole.len();
-            // Where nothing more can come on C1, the peer's answer to the decline is still to come.
+            // The client declined the MIGRATE, and the script does not send the rest on C1.
             let declined = lost == C2 && step < 3;
             assert_eq!(stuck, declined, "{body:?} with {lost:?} lost at {step}");
             if let Some(error) = failed {

@@ -1,5 +1,5 @@
-//! spec/smig.md section 8: a whole response whose upload is stopped by RST_STREAM(NO_ERROR) while it
-//! moves (RFC 9113 section 8.1).
+//! spec/smig.md section 8: a complete response whose upload is stopped by RST_STREAM(NO_ERROR) while it
+//! migrates (RFC 9113 section 8.1).
 
 use core::time::Duration;
 
@@ -8,7 +8,7 @@ use smig_proto::{Config, EndStream, ErrorCode, StreamKey};
 use smig_testkit::script::frame::*;
 use smig_testkit::script::{C1, C2, Line, Peer};
 
-/// A server engine whose response on stream 1 of C1 moves to stream 2 of C2, while the upload goes on.
+/// A server engine whose response on stream 1 of C1 migrates to stream 2 of C2, while the upload continues.
 fn moving() -> (Peer, StreamKey) {
     let mut peer = Peer::of_server(Config::server()).with_spare();
     let key = peer.post(C1, 1);
@@ -20,7 +20,7 @@ fn moving() -> (Peer, StreamKey) {
     (peer, key)
 }
 
-/// A client engine whose upload's own MIGRATE to C2 is open.
+/// A client engine with an open MIGRATE of its upload to C2.
 fn uploading() -> (Peer, StreamKey) {
     let mut peer = Peer::of_client(Config::client()).with_spare();
     let key = peer.open(C1, Method::POST, EndStream::No);
@@ -47,7 +47,7 @@ fn reads_whole_response(peer: &mut Peer, key: StreamKey) {
 
 #[test]
 fn a_whole_response_survives_that_its_uploads_move_is_open() {
-    // SMIG-8.20/stop-crosses: the server answered before it read the MIGRATE, and declines.
+    // SMIG-8.20/stop-crosses: the server responded before it read the MIGRATE, and declines.
     let (mut peer, key) = uploading();
     whole_response(&mut peer, C1, 1);
     peer.send(C1, reset(1, ErrorCode::NoError));
@@ -67,11 +67,11 @@ fn a_whole_response_survives_that_its_uploads_move_is_open() {
     peer.send(C1, reset(1, ErrorCode::NoError));
     peer.expect(C2, reset(1, ErrorCode::Cancel));
     assert_eq!(&peer.read_to_end(key)[..], b"end");
-    // SMIG-8.6/c1-ends-unanswered: without the answer, too.
+    // SMIG-8.6/c1-ends-unanswered: the same without the answer.
     peer.lose(C1);
     peer.expect_unharmed(key);
     assert!(!peer.session().has_obligations());
-    // A response that is not whole is not made whole by that.
+    // An incomplete response still fails.
     let (mut peer, key) = uploading();
     peer.send(C1, headers(1).status(200));
     peer.send(C1, reset(1, ErrorCode::NoError));
@@ -80,8 +80,7 @@ fn a_whole_response_survives_that_its_uploads_move_is_open() {
 
 #[test]
 fn a_whole_response_survives_that_the_answer_is_overtaken() {
-    // SMIG-5.30/stop-kept: the server accepted, answered and stops the upload; C2 is faster than
-    // C1.
+    // SMIG-5.30/stop-kept: the server accepted, responded and stops the upload; C2 is faster than C1.
     let (mut peer, key) = uploading();
     let cid = peer.cid(C2);
     peer.send(C2, data(1, "large").end());
@@ -92,7 +91,7 @@ fn a_whole_response_survives_that_the_answer_is_overtaken() {
     peer.send(C1, accept(1, cid, 1));
     reads_whole_response(&mut peer, key);
     peer.expect_silence();
-    // SMIG-5.30/stop-kept: the response's end came before the barrier, and the answer says so.
+    // SMIG-5.30/stop-kept: the response's end arrived before the barrier, and the answer has END_STREAM.
     let (mut peer, key) = uploading();
     peer.send(C2, reset(1, ErrorCode::NoError));
     peer.expect_unharmed(key);
@@ -100,7 +99,7 @@ fn a_whole_response_survives_that_the_answer_is_overtaken() {
     peer.send(C1, accept(1, cid, 1).end());
     reads_whole_response(&mut peer, key);
     peer.expect_silence();
-    // SMIG-5.30/stop-kept: what is not whole when the answer is there has failed.
+    // SMIG-5.30/stop-kept: a response that is incomplete when the answer arrives has failed.
     let (mut peer, key) = uploading();
     peer.send(C2, reset(1, ErrorCode::NoError));
     peer.send(C1, headers(1).status(200));
@@ -116,7 +115,7 @@ fn a_whole_response_survives_that_the_answer_is_overtaken() {
 
 #[test]
 fn an_upload_is_not_stopped_before_the_answer() {
-    // SMIG-8.19/stop-after-answer: a decline asks for the response once more.
+    // SMIG-8.19/stop-after-answer: after a decline, the response must be sent again.
     for accepts in [true, false] {
         let (mut peer, key) = moving();
         let cid = peer.cid(C2);
@@ -141,7 +140,7 @@ fn an_upload_is_not_stopped_before_the_answer() {
         peer.expect_silence();
         assert_eq!(peer.session().stream_count(), 0, "accepted: {accepts}");
     }
-    // SMIG-8.19/stop-after-answer: nor by the application's own wish.
+    // SMIG-8.19/stop-after-answer: the same for a reset by the application.
     let (mut peer, key) = moving();
     let cid = peer.cid(C2);
     peer.body(key, "whole", EndStream::Yes);
@@ -150,7 +149,7 @@ fn an_upload_is_not_stopped_before_the_answer() {
     peer.expect_silence();
     peer.send(C1, accept(1, cid, 2));
     peer.expect(C2, reset(2, ErrorCode::NoError));
-    // A response that is not whole is cut as by any reset.
+    // An incomplete response is cut off as by any reset.
     let (mut peer, key) = moving();
     peer.app(|session, _| session.reset(key, ErrorCode::NoError));
     peer.expect(C2, reset(2, ErrorCode::NoError));
@@ -158,8 +157,8 @@ fn an_upload_is_not_stopped_before_the_answer() {
 
 #[test]
 fn an_upload_is_stopped_also_when_nothing_is_sent_again() {
-    // SMIG-8.19/stop-after-answer: all of the response went before the barrier, so the decline alone lets the
-    // reset go.
+    // SMIG-8.19/stop-after-answer: the complete response was sent before the barrier, so the decline is
+    // enough to send the reset.
     let mut peer = Peer::of_server(Config::server()).with_spare();
     let key = peer.post(C1, 1);
     peer.respond(key, 200, EndStream::Yes);
@@ -176,7 +175,7 @@ fn an_upload_is_stopped_also_when_nothing_is_sent_again() {
 
 #[test]
 fn a_stop_on_a_carrier_that_is_then_declined_comes_to_the_stream() {
-    // SMIG-8.3/reset-remembered: with the same code, on S1.
+    // SMIG-8.3/reset-remembered: on S1, with the same code.
     let (mut peer, key) = uploading();
     peer.send(C2, reset(1, ErrorCode::NoError));
     peer.expect_silence();

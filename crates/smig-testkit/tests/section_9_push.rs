@@ -5,7 +5,7 @@ use smig_proto::{Config, EndStream, ErrorCode, Event, Push, PushError, StreamKey
 use smig_testkit::script::frame::*;
 use smig_testkit::script::{C1, C2, Peer, Setup, request_head};
 
-/// A client engine with push on, with a page on stream 1 and the promised stream 2 of C1.
+/// A client engine with push enabled, with a page on stream 1 and the promised stream 2 of C1.
 fn pushed() -> (Peer, StreamKey) {
     let config = Config { push: Push::Enabled, ..Config::client() };
     let mut peer = Peer::of_client(config).with_spare();
@@ -33,7 +33,8 @@ fn pushing() -> (Peer, StreamKey) {
 
 #[test]
 fn a_promise_behind_the_clients_goaway_is_ignored() {
-    // RFC 9113 section 6.8, and SMIG-9.1/push: the server reads in the GOAWAY that nobody waits for it.
+    // RFC 9113 section 6.8, and SMIG-9.1/push: the GOAWAY informs the server that the promise is not
+    // expected.
     let mut peer = Peer::of_client(Config { push: Push::Enabled, ..Config::client() });
     let key = peer.open(C1, Method::GET, EndStream::Yes);
     let conn = peer.conn(C1);
@@ -62,7 +63,7 @@ fn a_client_turns_push_off_by_default() {
     peer.open(C1, Method::GET, EndStream::Yes);
     peer.send(C1, push_promise(1, 2, headers(0).get("/style.css")));
     peer.expect_goaway(C1, ErrorCode::ProtocolError);
-    // SMIG-9.1/push, a server: it pushes nothing to such a client.
+    // SMIG-9.1/push, a server: it does not push to such a client.
     let setup = Setup::new(Config::server()).setting(setting::ENABLE_PUSH, 0);
     let mut peer = Peer::to_server(setup);
     peer.connect();
@@ -75,13 +76,13 @@ fn a_client_turns_push_off_by_default() {
 
 #[test]
 fn promises_have_their_form() {
-    // RFC 9113 section 8.4: a new even id, on a stream that the client opened and that goes on.
+    // RFC 9113 section 8.4: a new even id, on an open stream of the client.
     for (stream, promised) in [(1, 3), (1, 2), (2, 4), (9, 4)] {
         let (mut peer, _) = pushed();
         peer.send(C1, push_promise(stream, promised, headers(0).get("/")));
         peer.expect_goaway(C1, ErrorCode::ProtocolError);
     }
-    // On a carrier as well: its id is even, its stream is the client's.
+    // Also on a carrier: its id is even, but its stream is the client's.
     let config = Config { push: Push::Enabled, ..Config::client() };
     let mut peer = Peer::of_client(config).with_spare();
     peer.open(C1, Method::GET, EndStream::Yes);
@@ -90,7 +91,7 @@ fn promises_have_their_form() {
     peer.expect(C1, accept(1, cid, 2).end());
     peer.send(C2, push_promise(2, 4, headers(0).get("/")));
     peer.event(|event| matches!(event, Event::Pushed { .. }).then_some(()));
-    // More than the client takes, and what is not safe: refused one by one.
+    // Promises above the limit and of unsafe methods are refused one by one.
     let config = Config { push: Push::Enabled, max_concurrent_streams: 1, ..Config::client() };
     let mut peer = Peer::of_client(config);
     peer.open(C1, Method::GET, EndStream::Yes);
@@ -105,7 +106,7 @@ fn promises_have_their_form() {
 
 #[test]
 fn a_carriers_id_is_no_promises() {
-    // SMIG-5.21/unbound-frames: frames of a carrier have come on it, so it is not idle any more.
+    // SMIG-5.21/unbound-frames: a carrier's frames have arrived on the id, so it is not idle any more.
     for frame in [data(2, "x"), window_update(2, 1)] {
         let config = Config { push: Push::Enabled, ..Config::client() };
         let mut peer = Peer::of_client(config).with_spare();
@@ -119,8 +120,7 @@ fn a_carriers_id_is_no_promises() {
 
 #[test]
 fn a_promised_stream_may_be_moved_to_the_client() {
-    // SMIG-9.1/push: before its HEADERS, and in the middle of its body (Figure 2 for a pushed
-    // stream).
+    // SMIG-9.1/push: before its HEADERS, and in the middle of its body (Figure 2 for a pushed stream).
     for before_head in [true, false] {
         let (mut peer, key) = pushed();
         let cid = peer.cid(C2);
@@ -165,7 +165,7 @@ fn a_server_may_move_what_it_promised() {
     peer.expect(C2, data(2, "body").end());
     peer.send(C1, accept(2, cid, 2).end());
     peer.expect_silence();
-    // SMIG-9.1/push: and a client may move it as well.
+    // SMIG-9.1/push: a client may migrate it as well.
     let (mut peer, key) = pushing();
     peer.respond(key, 200, EndStream::No);
     peer.expect(C1, headers(2).status(200));
@@ -177,7 +177,7 @@ fn a_server_may_move_what_it_promised() {
 
 #[test]
 fn a_client_may_refuse_a_promise_also_while_it_moves() {
-    // SMIG-9.1/push: as always, by RST_STREAM on the promised stream.
+    // SMIG-9.1/push: with RST_STREAM on the promised stream, as usual.
     let (mut peer, key) = pushed();
     let cid = peer.cid(C2);
     peer.app(|session, _| session.reset(key, ErrorCode::RefusedStream));

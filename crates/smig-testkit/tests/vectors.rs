@@ -1,7 +1,7 @@
-//! spec/vectors.md: the engine makes every byte that the page prints, from the page's own inputs.
+//! spec/vectors.md: the engine produces every byte on the page from the page's own inputs.
 //!
-//! Keys are derived here from TLS secrets by RFC 8446 alone, so that the page is right also for
-//! those who have another TLS library. A difference prints the line as it should be.
+//! Keys are derived here from TLS secrets with RFC 8446 only, so that the page does not depend on a
+//! TLS library. A difference prints the correct line.
 
 use std::collections::BTreeMap;
 use std::fmt::Write as _;
@@ -21,7 +21,7 @@ const NOW: Instant = Instant::from_nanos(0);
 const MIGRATE: u8 = 0xf5;
 const JOIN: u8 = 0xf6;
 
-/// The page's values: `NAME = hex`, in its code blocks; hex may go on in the next lines.
+/// Returns the page's values: `NAME = hex` in its code blocks; hex may continue on the next lines.
 fn page() -> BTreeMap<String, Vec<u8>> {
     let mut values = BTreeMap::<String, Vec<u8>>::new();
     let mut last = None;
@@ -41,19 +41,19 @@ fn page() -> BTreeMap<String, Vec<u8>> {
     values
 }
 
-/// What is said on the page under this name.
+/// Returns the page's value of `name`.
 fn given<const N: usize>(name: &str) -> [u8; N] {
     let value = page().remove(name).unwrap_or_else(|| panic!("spec/vectors.md lacks {name}"));
     value.try_into().unwrap_or_else(|value| panic!("{name} has not {N} bytes: {value:?}"))
 }
 
-/// The page says of `name` what the engine made.
+/// Checks that the page's value of `name` is what the engine produced.
 #[track_caller]
 fn check(name: &str, made: &[u8]) {
     check_line(name, made, &words(made));
 }
 
-/// The same for a frame: length, type, flags and stream, then the payload in lines of its own.
+/// The same for a frame: length, type, flags and stream, then the payload on separate lines.
 #[track_caller]
 fn check_frame(name: &str, made: &[u8]) {
     let (head, payload) = made.split_at(9);
@@ -67,7 +67,7 @@ fn check_line(name: &str, made: &[u8], right: &str) {
     assert!(said == made, "spec/vectors.md is wrong; it should say\n{name} = {right}\n");
 }
 
-/// Hex in words of four bytes, eight words a line.
+/// Formats hex in words of four bytes, eight words per line.
 fn words(bytes: &[u8]) -> String {
     let mut text = String::new();
     for (n, byte) in bytes.iter().enumerate() {
@@ -119,7 +119,7 @@ impl End<'_> {
         self.session.handle_input(NOW, self.conn, &mut BytesMut::from(bytes));
     }
 
-    /// Answers every request for keying material, each of which must be for `expected`.
+    /// Answers every request for keying material; each must be `expected`.
     fn key(&mut self, expected: &KeyingRequest, material: [u8; 32], nonce: [u8; 16]) {
         let mut asked = 0;
         while let Some(event) = self.session.poll_event() {
@@ -133,7 +133,7 @@ impl End<'_> {
     }
 }
 
-/// The only frame of this type in a connection's output.
+/// Returns the only frame of this type in a connection's output.
 #[track_caller]
 fn frame(mut output: &[u8], kind: u8) -> Vec<u8> {
     output = output.strip_prefix(b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n").unwrap_or(output);
@@ -157,11 +157,11 @@ fn request(label: &'static str, context: &[u8]) -> KeyingRequest {
     KeyingRequest::Exporter { label, context: context.to_vec() }
 }
 
-/// A session over TLS of two connections, C1 and C2, and the frames that made it.
+/// A session over TLS with two connections, C1 and C2, and the frames that created it.
 struct Two {
     client: Session,
     server: Session,
-    /// Client's name, server's name.
+    /// The client's id and the server's id of each connection.
     lines: [(ConnId, ConnId); 2],
     settings: Vec<u8>,
     join: Vec<u8>,
@@ -217,7 +217,7 @@ impl Two {
         two.lines[1].0 = two.client.add_connection(NOW, spec(Security::Tls13));
         two.client(1).key(&request("EXPORTER-smig-join", &cid), e, given("nonce_c"));
         let flight = two.client(1).output();
-        // C2 reaches a session of its own, which hands it over.
+        // C2 reaches a separate session, which hands it over.
         let mut other = Session::server(Config::server(), NOW);
         let conn = other.add_connection(NOW, spec(Security::Tls13));
         End { session: &mut other, conn }.input(&flight);
@@ -231,7 +231,7 @@ impl Two {
         two
     }
 
-    /// A request on C1 and the head of its response.
+    /// Sends a request on C1 and its response head.
     fn exchange(&mut self) -> (StreamKey, StreamKey) {
         let head = RequestHead {
             method: Method::GET,
@@ -259,8 +259,8 @@ impl Two {
 
 #[test]
 fn keys_are_exporters_of_both_connections() {
-    // SMIG-3.7/session-key, SMIG-4.1/client-proof: K and E from TLS secrets, and the exporters'
-    // arguments that the engine asks for.
+    // SMIG-3.7/session-key, SMIG-4.1/client-proof: K and E from TLS secrets, and the exporter
+    // arguments that the engine requests.
     let app: [u8; 8] = given("AppID");
     check("K", &exporter(&given::<32>("secret of C1"), "EXPORTER-smig-session", &app));
     let cid: [u8; 12] = given("CID of C2");
@@ -271,7 +271,7 @@ fn keys_are_exporters_of_both_connections() {
 
 #[test]
 fn a_join_and_its_answers_are_these_bytes() {
-    // SMIG-4.1/client-proof, SMIG-4.3/server-proof: the MACs, by hand and by the engine.
+    // SMIG-4.1/client-proof, SMIG-4.3/server-proof: the MACs, computed here and by the engine.
     let (k, e): ([u8; 32], [u8; 32]) = (given("K"), given("E"));
     let cid: [u8; 12] = given("CID of C2");
     let (ours, theirs): ([u8; 16], [u8; 16]) = (given("nonce_c"), given("nonce_s"));

@@ -1,4 +1,4 @@
-//! An axum application on a smig server, fetched by a smig client in the same process.
+//! An axum application on a smig server, requested by a smig client in the same process.
 //!
 //! `cargo run -p smig --example axum`
 

@@ -1,6 +1,6 @@
-//! A server of bodies of a fixed size from memory, to measure the library alone.
+//! A server with response bodies of fixed sizes from memory, to measure only the library.
 //!
-//! `cargo run --release -p smig --example fixed -- 127.0.0.1:8443 [workers]`, then fetch `/1024`.
+//! `cargo run --release -p smig --example fixed -- 127.0.0.1:8443 [workers]`, then request `/1024`.
 
 use std::collections::BTreeMap;
 use std::num::NonZeroUsize;

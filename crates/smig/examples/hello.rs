@@ -1,7 +1,7 @@
-//! The smallest server: cleartext, the same text for every request, with a body or without.
+//! A minimal server: cleartext, the same text for every request, whether it has a body or not.
 //!
-//! `cargo run -p smig --example hello -- 127.0.0.1:8080`, then
-//! `curl --http2-prior-knowledge 127.0.0.1:8080`. The HTTP/2 suite httpwg runs against it.
+//! `cargo run -p smig --example hello -- 127.0.0.1:8080`, then `curl --http2-prior-knowledge
+//! 127.0.0.1:8080`. The httpwg HTTP/2 test suite uses it.
 
 use std::num::NonZeroUsize;
 
@@ -11,7 +11,7 @@ use http_body_util::Full;
 use smig::{BoxError, ClearTrust, Incoming, Server};
 use tower::service_fn;
 
-/// Long enough that a small window cuts it.
+/// Long enough that a small flow-control window splits it.
 const TEXT: Bytes = Bytes::from_static(&[b'.'; 512]);
 
 fn main() -> Result<(), BoxError> {

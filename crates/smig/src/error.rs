@@ -1,4 +1,4 @@
-//! The one public error, opaque, with questions on it.
+//! The crate's public error type: opaque, with accessors that classify it.
 
 use std::fmt;
 use std::io;
@@ -10,12 +10,12 @@ use smig_proto::{ConnId, ConnectionError, ErrorCode, Initiator, Processed, Strea
 /// Any error as a trait object.
 pub type BoxError = Box<dyn std::error::Error + Send + Sync>;
 
-/// What went wrong with a request, a body, a connection or a configuration.
+/// An error of a request, a body, a connection or a configuration.
 #[derive(Debug)]
 pub struct Error(Box<Kind>);
 
-/// A body that ends with this error has its stream reset with this code, and not with the usual one
-/// (INTERNAL_ERROR at a server, CANCEL at a client). It is no fault of the application.
+/// Error with which a body sets the code of its stream's RST_STREAM. Without it the code is INTERNAL_ERROR at a
+/// server and CANCEL at a client. It is not logged as an application error.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Reset(pub ErrorCode);
 
@@ -27,7 +27,7 @@ impl fmt::Display for Reset {
 
 impl std::error::Error for Reset {}
 
-/// What was being waited for when time ran out.
+/// The operation that a timeout interrupted.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum Phase {
@@ -35,7 +35,7 @@ pub enum Phase {
     Connect,
     /// The TLS handshake.
     Handshake,
-    /// A place: all streams or connections that there may be are in use.
+    /// Waiting for a slot, while all permitted streams or connections are in use.
     Queue,
     /// The response's head.
     Response,
@@ -66,7 +66,7 @@ pub(crate) enum Kind {
     Connection(Option<ConnectionError>),
     Body(BoxError),
     Refused(&'static str),
-    /// The session makes room for another one.
+    /// The session takes no more requests; another session takes this one.
     Retired,
     Busy,
     Closed,
@@ -94,7 +94,7 @@ impl Error {
         Self::new(Kind::Io { doing, source })
     }
 
-    /// A second error with the same meaning, for another request that failed for the same reason.
+    /// Returns a second error with the same meaning, for another request that failed for the same reason.
     pub(crate) fn duplicate(&self) -> Self {
         let io = |error: &io::Error| io::Error::new(error.kind(), error.to_string());
         Self::new(match &*self.0 {
@@ -125,13 +125,13 @@ impl Error {
         })
     }
 
-    /// Whether a time limit of this side ran out.
+    /// Returns whether a time limit of this side expired.
     #[must_use]
     pub fn is_timeout(&self) -> bool {
         matches!(*self.0, Kind::Timeout { .. })
     }
 
-    /// Whether no connection to the server could be made: name, TCP or TLS.
+    /// Returns whether no connection to the server could be established: name resolution, TCP or TLS.
     #[must_use]
     pub fn is_connect(&self) -> bool {
         match &*self.0 {
@@ -141,8 +141,9 @@ impl Error {
         }
     }
 
-    /// Whether this side has as much under way as it may: as many requests or lookups of names wait as may, or
-    /// one waited too long for its turn. Nothing was sent; the same request may be sent when there is less to do.
+    /// Returns whether a limit of this side was reached: the request queue or the queue of name lookups is full,
+    /// or the request waited in it for too long. Nothing was sent. The request may be repeated when the load is
+    /// lower.
     #[must_use]
     pub fn is_busy(&self) -> bool {
         match &*self.0 {
@@ -152,19 +153,19 @@ impl Error {
         }
     }
 
-    /// Whether the server's name could not be resolved.
+    /// Returns whether the server's name could not be resolved.
     #[must_use]
     pub fn is_resolve(&self) -> bool {
         matches!(*self.0, Kind::Resolve { .. })
     }
 
-    /// Whether TLS failed: a certificate that is not trusted, or no common version.
+    /// Returns whether TLS failed, for example because of an untrusted certificate or no common version.
     #[must_use]
     pub fn is_tls(&self) -> bool {
         matches!(*self.0, Kind::Tls { .. })
     }
 
-    /// What was wrong with TLS, if that was it.
+    /// Returns the TLS failure, if it is one.
     #[must_use]
     pub fn tls_fault(&self) -> Option<&TlsFault> {
         match &*self.0 {
@@ -173,7 +174,7 @@ impl Error {
         }
     }
 
-    /// Whether the request or the configuration itself was wrong: a repetition fails as well.
+    /// Returns whether the request or the configuration itself was invalid. A repetition fails as well.
     #[must_use]
     pub fn is_user(&self) -> bool {
         match &*self.0 {
@@ -183,7 +184,7 @@ impl Error {
         }
     }
 
-    /// Whether the peer ended it.
+    /// Returns whether the peer reset the stream or closed the connection.
     #[must_use]
     pub fn is_remote(&self) -> bool {
         match &*self.0 {
@@ -193,7 +194,7 @@ impl Error {
         }
     }
 
-    /// Whether the connection broke under the stream.
+    /// Returns whether the connection failed while the stream was open.
     #[must_use]
     pub fn is_transport(&self) -> bool {
         match &*self.0 {
@@ -204,19 +205,18 @@ impl Error {
         }
     }
 
-    /// Whether sending the same request again is safe whatever its method: the server did not act
-    /// on it.
+    /// Returns whether the request can be repeated safely whatever its method: the server did not process it.
     #[must_use]
     pub fn is_retryable(&self) -> bool {
         self.was_processed() == Processed::No && !self.is_user()
     }
 
-    /// Whether the request was given back because another session is the better place for it.
+    /// Returns whether the request was returned unsent because its session takes no more requests.
     pub(crate) fn is_retired(&self) -> bool {
         matches!(&*self.0, Kind::Retired)
     }
 
-    /// Whether the server may have acted on the request.
+    /// Returns whether the server may have processed the request.
     #[must_use]
     pub fn was_processed(&self) -> Processed {
         match &*self.0 {
@@ -230,7 +230,7 @@ impl Error {
         }
     }
 
-    /// The HTTP/2 error code, if a stream or connection ended with one.
+    /// Returns the HTTP/2 error code of the stream or connection error, if there is one.
     #[must_use]
     pub fn code(&self) -> Option<ErrorCode> {
         match &*self.0 {
@@ -240,7 +240,7 @@ impl Error {
         }
     }
 
-    /// The connection on which the stream ended.
+    /// Returns the connection on which the stream ended.
     #[must_use]
     pub fn connection(&self) -> Option<ConnId> {
         match &*self.0 {

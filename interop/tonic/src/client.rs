@@ -1,4 +1,4 @@
-//! The client: what it finds is a line of JSON, and an error if anything was not as it should be.
+//! The client. Prints its results as one line of JSON, and fails if any check fails.
 
 use std::future::Future;
 use std::time::{Duration, Instant};
@@ -17,11 +17,11 @@ use tonic_prost::ProstCodec;
 
 use crate::{CHUNK, chunk};
 
-/// Octets of a small call, each way.
+/// Size of a small call, in bytes, in each direction.
 const SMALL: usize = 1024;
-/// Between two small calls.
+/// Time between two small calls.
 const PAUSE: Duration = Duration::from_millis(50);
-/// How long a call that must be over is waited for.
+/// Timeout for calls that must end.
 const PATIENCE: Duration = Duration::from_secs(30);
 
 /// A client of the service over a channel.
@@ -35,12 +35,12 @@ where
     <T::ResponseBody as Body>::Error: Into<StdError>,
     T::Error: std::error::Error + Send + Sync + 'static,
 {
-    /// Over a channel that knows its server.
+    /// Creates a client over a channel that knows its server.
     pub fn new(channel: T) -> Self {
         Self(Grpc::new(channel))
     }
 
-    /// Over a channel that is told the server with each request.
+    /// Creates a client over a channel that needs the server's address with each request.
     pub fn with_origin(channel: T, origin: http::Uri) -> Self {
         Self(Grpc::with_origin(channel, origin))
     }
@@ -75,7 +75,7 @@ where
         Ok(self.0.server_streaming(request, path, codec).await?.into_inner())
     }
 
-    /// One small call; how long it took, in milliseconds.
+    /// Makes one small call; returns its duration in milliseconds.
     async fn small(&mut self, number: u64) -> Result<f64> {
         let (began, sent) = (Instant::now(), chunk(number, SMALL));
         let got: Bytes = self.unary("/smig.interop.Peer/Small", sent.clone()).await?;
@@ -83,7 +83,7 @@ where
         Ok(began.elapsed().as_secs_f64() * 1e3)
     }
 
-    /// A response of so many messages; how long it took, in seconds.
+    /// Requests a response of `count` messages; returns its duration in seconds.
     async fn big(&mut self, count: u64) -> Result<f64> {
         let began = Instant::now();
         let mut answers: Streaming<Bytes> =
@@ -97,10 +97,11 @@ where
         Ok(began.elapsed().as_secs_f64())
     }
 
-    /// Small calls alone, and beside `bigs` responses of `chunks` messages, while a watch goes on.
+    /// Makes small calls alone, then during `bigs` responses of `chunks` messages, while a watch
+    /// runs.
     ///
     /// # Errors
-    /// Whatever was not as it should be.
+    /// Returns an error if any check fails.
     pub async fn load(&self, bigs: u32, chunks: u64) -> Result<serde_json::Value> {
         let (mut client, mut other, mut third) = (self.clone(), self.clone(), self.clone());
         let mut events: Streaming<u64> =
@@ -148,10 +149,10 @@ where
         }))
     }
 
-    /// What else gRPC is: uploads, statuses, deadlines, cancels.
+    /// Tests other features of gRPC: uploads, statuses, deadlines, cancellation.
     ///
     /// # Errors
-    /// Whatever was not as it should be.
+    /// Returns an error if any check fails.
     pub async fn checks(&mut self) -> Result<serde_json::Value> {
         self.small(0).await.context("a small call")?;
         self.upload(32).await.context("an upload")?;
@@ -205,14 +206,15 @@ where
         Ok(())
     }
 
-    /// A call that takes longer than it may. What was left of its time at the server, in milliseconds.
+    /// Makes a call that exceeds its deadline. Returns the remaining time at the server, in
+    /// milliseconds.
     async fn deadline(&mut self) -> Result<u64> {
         let mut request = Request::new(());
         request.set_timeout(Duration::from_secs(1));
         let mut held: Streaming<u64> = self.stream("/smig.interop.Peer/Hold", request).await?;
         let left = held.message().await?.context("no event")?;
         ensure!((1..=1000).contains(&left), "the server was told {left} ms");
-        // tonic's own limit is for the head alone: this client keeps its word itself.
+        // tonic's own timeout only covers the head, so the client enforces the deadline itself.
         let waited = tokio::time::timeout(Duration::from_secs(1), held.message()).await;
         match waited {
             Err(_) => Ok(left),

@@ -1,17 +1,19 @@
-//! A gRPC service for `interop/gateway`, and its client, on whatever tonic runs on.
+//! A gRPC service for `interop/gateway`, and its client, over any transport that tonic supports.
 //!
-//! The messages are protobuf's well-known wrappers (UInt64Value, BytesValue, Empty), which prost has for
-//! `u64`, `Bytes` and `()`: nothing is generated. `interop/go/grpcpeer` is the same in Go.
+//! The messages are protobuf's well-known wrappers (UInt64Value, BytesValue, Empty), which prost
+//! implements for `u64`, `Bytes` and `()`: no code is generated. `interop/go/grpcpeer` is the
+//! equivalent in Go.
 
 pub mod client;
 pub mod service;
 
 use bytes::{BufMut as _, Bytes, BytesMut};
 
-/// Octets of one message of a big response.
+/// Size of one message of a large response, in bytes.
 pub const CHUNK: usize = 64 << 10;
 
-/// Message `number` of a big response: its number, then octets that follow from their place.
+/// Returns message `number` of a large response: its number, then bytes that depend on their
+/// position.
 #[must_use]
 pub fn chunk(number: u64, len: usize) -> Bytes {
     let mut octets = BytesMut::with_capacity(len.max(8));

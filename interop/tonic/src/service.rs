@@ -19,13 +19,13 @@ use tower::service_fn;
 
 use crate::{CHUNK, chunk};
 
-/// Between two events of Watch.
+/// Time between two events of Watch.
 const EVENT: Duration = Duration::from_millis(100);
 
-/// The service. Clones are one.
+/// The service. Clones share their state.
 #[derive(Clone, Debug, Default)]
 pub struct Peer {
-    /// Calls of Hold that ended without having been answered to their end.
+    /// Number of Hold calls that the client ended.
     let_go: Arc<AtomicU64>,
 }
 
@@ -89,15 +89,15 @@ where
     }
 }
 
-/// Gives back what it got.
+/// Returns the request's message.
 async fn small(request: Request<Bytes>) -> Result<Response<Bytes>, Status> {
     Ok(Response::new(request.into_inner()))
 }
 
-/// An event with its number ten times a second, for ever.
+/// Sends an event with its number ten times per second, indefinitely.
 async fn watch(_: Request<()>) -> Result<Response<Answers<u64>>, Status> {
     let mut timer = tokio::time::interval(EVENT);
-    // None is left out when the machine was busy.
+    // After a delay, send the missed events too.
     timer.set_missed_tick_behavior(tokio::time::MissedTickBehavior::Burst);
     let events = stream::unfold((timer, 0), |(mut timer, number)| async move {
         timer.tick().await;
@@ -106,13 +106,13 @@ async fn watch(_: Request<()>) -> Result<Response<Answers<u64>>, Status> {
     Ok(Response::new(events.boxed()))
 }
 
-/// So many messages of 64 KiB.
+/// Sends the requested number of 64 KiB messages.
 async fn big(request: Request<u64>) -> Result<Response<Answers<Bytes>>, Status> {
     let chunks = stream::iter((0..request.into_inner()).map(|number| Ok(chunk(number, CHUNK))));
     Ok(Response::new(chunks.boxed()))
 }
 
-/// Counts the messages of 64 KiB that come, and looks at each.
+/// Checks and counts the received 64 KiB messages.
 async fn upload(request: Request<Streaming<Bytes>>) -> Result<Response<u64>, Status> {
     let (mut chunks, mut count) = (request.into_inner(), 0);
     while let Some(got) = chunks.message().await? {
@@ -124,7 +124,8 @@ async fn upload(request: Request<Streaming<Bytes>>) -> Result<Response<u64>, Sta
     Ok(Response::new(count))
 }
 
-/// So many events, then a status with metadata; with none it is in the head of the response.
+/// Sends the requested number of events, then a status with metadata; after zero events, the status
+/// is in the response's head.
 async fn fail(request: Request<u64>) -> Result<Response<Answers<u64>>, Status> {
     let mut metadata = MetadataMap::new();
     metadata.insert("x-reason", MetadataValue::from_static("asked for"));
@@ -141,8 +142,8 @@ async fn fail(request: Request<u64>) -> Result<Response<Answers<u64>>, Status> {
 }
 
 impl Peer {
-    /// One event, the time that the client has left in milliseconds (0: as long as it likes); then
-    /// nothing until the client lets go.
+    /// Sends one event, the client's remaining time in milliseconds (0: no deadline); then nothing
+    /// until the client ends the call.
     async fn hold(&self, request: Request<()>) -> Result<Response<Answers<u64>>, Status> {
         let left = request.metadata().get("grpc-timeout").and_then(|value| value.to_str().ok());
         let first = stream::iter([Ok(left.and_then(millis).unwrap_or(0))]);
@@ -154,7 +155,7 @@ impl Peer {
         Ok(Response::new(first.chain(rest).boxed()))
     }
 
-    /// How many calls of Hold their clients let go so far.
+    /// Returns the number of Hold calls that clients have ended.
     async fn let_go(&self, _: Request<()>) -> Result<Response<u64>, Status> {
         Ok(Response::new(self.let_go.load(Ordering::Relaxed)))
     }
@@ -168,7 +169,7 @@ impl Drop for Guard {
     }
 }
 
-/// A value of `grpc-timeout`.
+/// Parses a value of `grpc-timeout` to milliseconds.
 fn millis(text: &str) -> Option<u64> {
     let (number, unit) = text.split_at_checked(text.len().checked_sub(1)?)?;
     let number: u64 = number.parse().ok()?;

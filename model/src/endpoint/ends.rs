@@ -1,4 +1,4 @@
-//! Resets, the end of connections, GOAWAY: section 8.
+//! Resets, lost connections and GOAWAY: section 8.
 
 use super::{Early, Endpoint, Fate, Fault, OpenMove, ResetOn};
 use crate::frame::{End, Frame, Request};
@@ -10,7 +10,7 @@ impl Endpoint {
         self.fate == Fate::Running
     }
 
-    /// The application gives the stream up.
+    /// Resets the stream for the application.
     pub(crate) fn reset(&mut self) {
         self.fate = Fate::Failed;
         if let Some(open) = &mut self.open {
@@ -27,14 +27,15 @@ impl Endpoint {
         self.settle();
     }
 
-    /// The connection that this end may close to cancel the stream: SMIG-8.4/cancel-by-close.
+    /// Returns the connection that this end may close to cancel the stream
+    /// (SMIG-8.4/cancel-by-close).
     pub(crate) fn closable(&self) -> Option<Conn> {
         let at = self.open.as_ref().map_or(self.place, |open| open.to);
         (self.can_reset() && self.kept.is_none() && at.conn != Conn(0) && !self.view(at.conn).ended)
             .then_some(at.conn)
     }
 
-    /// Cancels the stream by closing the connection that carries it alone.
+    /// Cancels the stream by closing the connection on which it is alone.
     pub(crate) fn cancel_by_close(&mut self, conn: Conn) {
         self.fate = Fate::Failed;
         if let Some(open) = &mut self.open {
@@ -65,8 +66,8 @@ impl Endpoint {
         }
     }
 
-    /// Whether the server may stop the upload: its response is whole, and
-    /// SMIG-8.19/stop-after-answer.
+    /// Returns whether the server may stop the upload: its response is complete, and no answer is
+    /// outstanding (SMIG-8.19/stop-after-answer).
     pub(crate) fn can_stop(&self) -> bool {
         let answered = self.open.is_none() || self.omits(Omission::StopBeforeAnswer);
         self.side == Side::Server
@@ -77,7 +78,7 @@ impl Endpoint {
             && answered
     }
 
-    /// RFC 9113 section 8.1: the exchange is complete for the server.
+    /// Stops the upload: the exchange is complete for the server (RFC 9113 section 8.1).
     pub(crate) fn stop(&mut self) {
         self.fate = Fate::Complete;
         match &mut self.open {
@@ -86,7 +87,7 @@ impl Endpoint {
                 self.closed.insert(self.place);
             }
             Some(open) => {
-                // Forgotten, as by any reset.
+                // Recorded like any reset.
                 open.reset = Some(ResetOn::Carrier);
                 let to = open.to;
                 self.push(to, Frame::Stop);
@@ -113,7 +114,7 @@ impl Endpoint {
         self.reset_read(at);
     }
 
-    /// RST_STREAM on S1: SMIG-8.1/reset-crosses if it crossed a MIGRATE.
+    /// Handles RST_STREAM on S1, which may have crossed a MIGRATE (SMIG-8.1/reset-crosses).
     fn origin_reset(&mut self) {
         match self.open.take() {
             None => self.closed.insert(self.place),
@@ -133,7 +134,7 @@ impl Endpoint {
         }
     }
 
-    /// This end has read all that arrived on the connection, and then its end.
+    /// Handles the end of a connection, after everything that arrived on it was read.
     pub(crate) fn connection_ended(&mut self, conn: Conn) {
         self.conns[conn.index()].ended = true;
         self.unbound.retain(|unbound| unbound.at.conn != conn); // SMIG-8.11/ids-go-along
@@ -148,7 +149,7 @@ impl Endpoint {
         self.settle();
     }
 
-    /// SMIG-8.6/c1-ends-unanswered, SMIG-8.10/c2-ends-late.
+    /// The stream's connection ended: SMIG-8.6/c1-ends-unanswered, SMIG-8.10/c2-ends-late.
     fn place_ended(&mut self) {
         if let Some(kept) = self.kept.take() {
             self.abandon(kept.to);
@@ -157,7 +158,7 @@ impl Endpoint {
         self.closed.insert(self.place);
     }
 
-    /// SMIG-8.8/c1-ends-at-mover: C1 has ended, the answer will not come.
+    /// C1 ended, so the answer will not arrive (SMIG-8.8/c1-ends-at-mover).
     fn ended_before_answer(&mut self, open: OpenMove) {
         self.closed.insert(open.from);
         if self.omits(Omission::AnswerTakenAsGiven) && open.reset.is_none() && self.recv.ended {
@@ -177,7 +178,7 @@ impl Endpoint {
         self.fate == Fate::Running && !view.ended && view.goaway_sent.is_none()
     }
 
-    /// GOAWAY with the lowest last stream id that SMIG-8.16/bound-is-processed permits.
+    /// Sends GOAWAY with the lowest last stream ID that SMIG-8.16/bound-is-processed permits.
     pub(crate) fn go_away(&mut self, conn: Conn) {
         let bound = self.place.conn == conn && self.place.owner() != self.side;
         let processed = if bound { self.place.id } else { 0 };

@@ -6,7 +6,7 @@ use crate::id::{Carrier, Conn, Side};
 use crate::omission::Omission;
 
 impl Endpoint {
-    /// Whether this MIGRATE leaves the follower a choice.
+    /// Returns whether the follower may choose to decline this MIGRATE.
     pub(crate) fn may_decline(&self, conn: Conn, frame: &Frame) -> bool {
         let Frame::Migrate(id, Request::Move { .. }) = frame else { return false };
         let collides = self.side == Side::Server && self.open.is_some();
@@ -35,7 +35,7 @@ impl Endpoint {
         }
     }
 
-    /// The follower moves on before this mover has read its answer: SMIG-5.16/next-move-kept.
+    /// The follower moved again before this mover has read its answer (SMIG-5.16/next-move-kept).
     fn request_behind_answer(&mut self, request: Request) {
         if self.side == Side::Server && self.omits(Omission::NextMoveIgnored) {
             return;
@@ -98,7 +98,8 @@ impl Endpoint {
         }
     }
 
-    /// SMIG-5.11/follower-barrier, SMIG-5.14/moved: the barrier of this end's direction.
+    /// Sends the barrier of this end's direction, and moves (SMIG-5.11/follower-barrier,
+    /// SMIG-5.14/moved).
     fn accept(&mut self, to: Carrier) {
         let end = self.end_for_migrate();
         self.push(self.place, |id| Frame::Answer(id, Answer { to: Some(to), end }));
@@ -118,9 +119,10 @@ impl Endpoint {
         }
     }
 
-    /// Answers with the zero CID and abandons the carrier that was named (SMIG-6.7/decline-drops).
+    /// Answers with the zero CID, and abandons the carrier that the request named
+    /// (SMIG-6.7/decline-drops).
     pub(super) fn decline(&mut self, at: Carrier, request: Request) {
-        // A reset closes the direction as well (SMIG-5.4/end-stream).
+        // A reset also closes the direction (SMIG-5.4/end-stream).
         let closed = self.send.ended || self.fate == Fate::Failed;
         let ended = closed && !self.omits(Omission::EndLostInCollision);
         self.push(at, |id| Frame::Answer(id, Answer { to: None, end: End::when(ended) }));
@@ -134,7 +136,7 @@ impl Endpoint {
         self.closed.insert(to);
     }
 
-    /// The answer to JOIN: what waited for it goes on (SMIG-5.12/join-pending).
+    /// Handles the answer to JOIN: the waiting MIGRATE is answered (SMIG-5.12/join-pending).
     pub(super) fn joined(&mut self, conn: Conn) {
         self.conns[conn.index()].joined = true;
         if let Some(kept) = self.kept.take_if(|kept| kept.to.conn == conn) {
@@ -150,7 +152,7 @@ impl Endpoint {
         }
     }
 
-    /// The place for frames on an id that this end cannot name yet (SMIG-5.21/unbound-frames).
+    /// Returns the buffer for frames on an ID that no MIGRATE has named (SMIG-5.21/unbound-frames).
     pub(super) fn unbound_at(&mut self, at: Carrier) -> Option<&mut Unbound> {
         if at.owner() == self.side {
             self.blame(Fault::IdleId);
@@ -170,7 +172,7 @@ impl Endpoint {
         self.unbound.iter().map(|unbound| unbound.at)
     }
 
-    /// `unbound_timeout`: SMIG-5.24/unbound-timeout.
+    /// Handles `unbound_timeout` (SMIG-5.24/unbound-timeout).
     pub(crate) fn time_out(&mut self, at: Carrier) {
         self.abandon(at);
         self.push(at, Frame::Reset);
@@ -184,7 +186,7 @@ impl Endpoint {
             && !self.view(self.place.conn).ended
     }
 
-    /// SMIG-6.1/offer: no barrier.
+    /// Sends an offer, which is not a barrier (SMIG-6.1/offer).
     pub(crate) fn make_offer(&mut self) {
         self.offer = Offer::Open;
         self.push(self.place, |id| Frame::Migrate(id, Request::Offer));

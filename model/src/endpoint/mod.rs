@@ -1,10 +1,10 @@
-//! One end of the stream, by the rules of `spec/smig.md`.
+//! One end of the stream, as `spec/smig.md` specifies.
 //!
-//! An endpoint takes a frame, a choice of its application or the end of a connection, and leaves the
-//! frames that it sends in its outbox. It must never look at its peer or at the network.
+//! An endpoint processes a frame, a choice of its application or the end of a connection, and puts
+//! the frames that it sends into its outbox. It must never access its peer or the network.
 //!
 //! - `stream`: data, windows, SETTINGS_INITIAL_WINDOW_SIZE (sections 5 and 7)
-//! - `mover`: the open migration, its answer, giving up (sections 5 and 6)
+//! - `mover`: the open migration, its answer, yielding (sections 5 and 6)
 //! - `follower`: requests, unbound carriers, offers (sections 5 and 6)
 //! - `ends`: resets, lost connections, GOAWAY (section 8)
 
@@ -18,7 +18,7 @@ use crate::id::{Carrier, Carriers, Conn, MAX_CONNS, Side};
 use crate::omission::Omission;
 use crate::scenario::{EndAt, Scenario};
 
-/// What the application knows about the stream.
+/// The stream's state for the application.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub(crate) enum Fate {
     Running,
@@ -26,28 +26,28 @@ pub(crate) enum Fate {
     Failed,
 }
 
-/// What a correct peer never causes. Any of these breaks a property.
+/// Errors that a correct peer never causes. Each violates a property.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub(crate) enum Fault {
-    /// A unit is missing or comes twice.
+    /// A unit is missing or duplicated.
     OutOfOrder,
-    /// END_STREAM came before the last unit.
+    /// END_STREAM arrived before the last unit.
     SilentCut,
-    /// DATA came behind END_STREAM.
+    /// DATA arrived after END_STREAM.
     DataBehindEnd,
-    /// DATA came without credit.
+    /// DATA arrived without credit.
     WindowExceeded,
-    /// A frame that RFC 9113 forbids on an idle id.
+    /// A frame that RFC 9113 forbids on an idle ID.
     IdleId,
-    /// A frame on S1 behind its sender's barrier.
+    /// A frame on S1 after its sender's barrier.
     BehindBarrier,
-    /// An answer to nothing, or not to what was asked.
+    /// An answer without a request, or to a different one.
     UnexpectedAnswer,
     /// GOAWAY excludes a carrier that the peer accepted.
     AcceptedButExcluded,
 }
 
-/// Whether a follower that may decline does.
+/// Whether a follower declines when it has the choice.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub(crate) enum Choice {
     Willing,
@@ -68,11 +68,11 @@ struct ReceiveHalf {
     next: u8,
     ended: bool,
     window: i8,
-    /// Units handed on for which no credit was given yet.
+    /// Delivered units for which no credit was sent yet.
     owed: u8,
 }
 
-/// An offer: the server's view (open until answered), or the client's duty to answer it.
+/// An offer: unanswered or declined at the server, or to be answered by the client.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 enum Offer {
     No,
@@ -80,24 +80,24 @@ enum Offer {
     Refused,
 }
 
-/// On which id a stream was reset while the migration was open.
+/// The ID on which a stream was reset while the migration was open.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 enum ResetOn {
     Origin,
     Carrier,
 }
 
-/// The mover's record, from its MIGRATE to the answer.
+/// The mover's state from its MIGRATE to the answer.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 struct OpenMove {
     from: Carrier,
     to: Carrier,
-    /// The sending half as the barrier found it.
+    /// The sending half at the barrier.
     next_at_barrier: u8,
     ended_at_barrier: bool,
     /// Credit sent on the carrier.
     credit: u8,
-    /// Changes of the initial window processed behind the barrier.
+    /// Changes of the initial window that were processed after the barrier.
     settings: i8,
     /// A frame was sent on the carrier.
     used: bool,
@@ -105,7 +105,7 @@ struct OpenMove {
     early: Vec<Early>,
 }
 
-/// What arrived on the carrier before the answer.
+/// A frame that arrived on the carrier before the answer.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 enum Early {
     Data(Data),
@@ -113,11 +113,11 @@ enum Early {
     Stop,
 }
 
-/// A MIGRATE that waits for the answer to JOIN (SMIG-5.12/join-pending).
+/// A MIGRATE that waits for the answer to a JOIN (SMIG-5.12/join-pending).
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 struct Kept {
     to: Carrier,
-    /// Acknowledged changes of the initial window, for the case of a decline.
+    /// Acknowledged changes of the initial window, which a decline applies.
     settings: i8,
 }
 
@@ -150,7 +150,7 @@ pub(crate) struct Endpoint {
     open: Option<OpenMove>,
     kept: Option<Kept>,
     offer: Offer,
-    /// A reset that was sent on a carrier which was then given up (SMIG-8.3/reset-remembered).
+    /// A reset was sent on a carrier that was then given up (SMIG-8.3/reset-remembered).
     reset_owed: bool,
     unbound: Vec<Unbound>,
     closed: Carriers,
@@ -208,12 +208,12 @@ impl Endpoint {
         self.fault
     }
 
-    /// The frames to send, in order; empties the outbox.
+    /// Empties the outbox; returns the frames to send, in order.
     pub(crate) fn drain(&mut self) -> Vec<(Conn, Frame)> {
         std::mem::take(&mut self.outbox)
     }
 
-    /// Takes one frame. The choice matters only for a MIGRATE that this end may decline.
+    /// Processes one frame. `choice` matters only for a MIGRATE that this end may decline.
     pub(crate) fn receive(&mut self, conn: Conn, frame: Frame, choice: Choice) {
         let at = |id| Carrier { conn, id };
         match frame {
@@ -231,7 +231,7 @@ impl Endpoint {
         self.settle();
     }
 
-    /// Nothing is held, awaited or owed (the stream itself aside).
+    /// Returns whether nothing is buffered or outstanding, except for the stream itself.
     pub(crate) fn keeps_nothing(&self) -> bool {
         self.open.is_none()
             && self.kept.is_none()
@@ -240,22 +240,23 @@ impl Endpoint {
             && !self.reset_owed
     }
 
-    /// No move is open, kept or half arrived: the windows can be compared.
+    /// Returns whether no move is open, waiting or partly received, so that the windows can be
+    /// compared.
     pub(crate) fn keeps_no_move(&self) -> bool {
         self.open.is_none() && self.kept.is_none() && self.unbound.is_empty()
     }
 
-    /// The account of the direction in which this end sends.
+    /// Returns the window of the direction in which this end sends.
     pub(crate) fn send_window(&self) -> i8 {
         self.send.window
     }
 
-    /// The account of the direction in which this end receives.
+    /// Returns the window of the direction in which this end receives.
     pub(crate) fn receive_window(&self) -> i8 {
         self.recv.window
     }
 
-    /// One line for a trace.
+    /// Describes the state in one line, for a trace.
     pub(crate) fn summary(&self) -> String {
         let (send, recv) = (&self.send, &self.recv);
         format!(
@@ -301,7 +302,8 @@ impl Endpoint {
         self.open.as_ref().is_some_and(|open| open.to == at)
     }
 
-    /// After every step: both directions may have ended, and a finished stream frees its id.
+    /// Runs after every step: completes the stream if both directions have ended, and closes the ID
+    /// of a finished stream.
     fn settle(&mut self) {
         if self.fate == Fate::Running && self.send.ended && self.recv.ended {
             self.fate = Fate::Complete;

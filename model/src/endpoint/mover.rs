@@ -21,7 +21,7 @@ impl Endpoint {
             && !goaway // SMIG-5.1/choice-of-c2
     }
 
-    /// Sends MIGRATE: the barrier of this end's direction (SMIG-5.3/mover-barrier).
+    /// Sends MIGRATE, the barrier of this end's direction (SMIG-5.3/mover-barrier).
     pub(crate) fn start_move(&mut self, conn: Conn) {
         let id = self.next_id[conn.index()];
         self.next_id[conn.index()] += 2;
@@ -108,7 +108,7 @@ impl Endpoint {
         }
     }
 
-    /// SMIG-6.6/client-yields: the client's own move ends here, and its barrier with it.
+    /// Ends the client's own move and undoes its barrier (SMIG-6.6/client-yields).
     pub(super) fn give_up(&mut self) {
         let Some(open) = self.open.take() else { return };
         self.abandon(open.to);
@@ -120,8 +120,8 @@ impl Endpoint {
         }
     }
 
-    /// What was sent on an abandoned carrier never happened: SMIG-6.8/resume, SMIG-6.9/lost-bytes,
-    /// SMIG-6.10/lost-credit, SMIG-7.5/undone-barrier.
+    /// Undoes everything that was sent on an abandoned carrier: SMIG-6.8/resume,
+    /// SMIG-6.9/lost-bytes, SMIG-6.10/lost-credit, SMIG-7.5/undone-barrier.
     fn undo_barrier(&mut self, open: &OpenMove) {
         if !self.omits(Omission::ResumeElsewhere) {
             let dropped = self.send.next - open.next_at_barrier;
@@ -139,7 +139,7 @@ impl Endpoint {
             self.send.window += open.settings;
         }
         if self.fate == Fate::Complete && !self.send.ended {
-            self.fate = Fate::Running; // SMIG-8.5/ended-before-answer: the bytes must be sent again
+            self.fate = Fate::Running; // SMIG-8.5/ended-before-answer: send the bytes again
         }
     }
 
@@ -150,7 +150,7 @@ impl Endpoint {
         }
     }
 
-    /// Declines the next move, which waited behind an answer that no longer matters.
+    /// Declines the follower's next move, which waited for an answer that no longer matters.
     pub(super) fn refuse(&mut self, open: &OpenMove) {
         for early in &open.early {
             if let Early::Request(request) = early {

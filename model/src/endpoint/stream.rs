@@ -1,4 +1,4 @@
-//! Data, credit and the initial window: sections 5 ("Order") and 7.
+//! Data, credit and the initial window: section 5 ("Order") and section 7.
 
 use super::{Early, Endpoint, Fate, Fault};
 use crate::frame::{Data, End, Frame};
@@ -7,7 +7,7 @@ use crate::omission::Omission;
 use crate::scenario::EndAt;
 
 impl Endpoint {
-    /// Where data may be sent now, if anywhere.
+    /// Returns the carrier on which data may be sent now, if any.
     fn data_place(&self) -> Option<Carrier> {
         let Some(open) = &self.open else { return Some(self.place) };
         // SMIG-5.6/client-holds
@@ -15,8 +15,8 @@ impl Endpoint {
         (!holds && self.reaches(open.to)).then_some(open.to)
     }
 
-    /// Whether frames on this carrier can still get through: SMIG-8.9/c2-ends-early,
-    /// SMIG-8.17/goaway-excludes-s2.
+    /// Returns whether frames on this carrier can still be processed (SMIG-8.9/c2-ends-early,
+    /// SMIG-8.17/goaway-excludes-s2).
     fn reaches(&self, at: Carrier) -> bool {
         let view = self.view(at.conn);
         let excluded = at.owner() == self.side && view.goaway_read.is_some_and(|last| last < at.id);
@@ -59,7 +59,7 @@ impl Endpoint {
             && self.credit_place().is_some()
     }
 
-    /// Gives credit for all that was handed on.
+    /// Sends credit for all delivered units.
     pub(crate) fn credit(&mut self) {
         let Some(at) = self.credit_place() else { return };
         let by = std::mem::take(&mut self.recv.owed);
@@ -99,7 +99,8 @@ impl Endpoint {
         }
     }
 
-    /// Gives data to the application: the one place where order, once and windows are judged.
+    /// Delivers data to the application. The only function that checks order, duplicates and
+    /// windows.
     pub(super) fn hand_on(&mut self, data: Data) {
         if self.fate == Fate::Failed {
             return;
@@ -121,7 +122,7 @@ impl Endpoint {
         self.end_read(data.end);
     }
 
-    /// END_STREAM, on DATA or on a MIGRATE. On a MIGRATE it may repeat an earlier one
+    /// Handles END_STREAM on DATA or MIGRATE. On MIGRATE it may repeat an earlier one
     /// (SMIG-5.4/end-stream).
     pub(super) fn end_read(&mut self, end: End) {
         if !end.is_set() || self.recv.ended || self.fate == Fate::Failed {
@@ -133,8 +134,8 @@ impl Endpoint {
         self.recv.ended = true;
     }
 
-    /// The END_STREAM flag for a MIGRATE that is about to be sent: an application that has nothing
-    /// more to send ends its direction there.
+    /// Returns the END_STREAM flag for the next MIGRATE. An application with no more data ends its
+    /// direction there.
     pub(super) fn end_for_migrate(&mut self) -> End {
         if self.fate == Fate::Running && self.send.next == self.send.total {
             self.send.ended = true;
@@ -166,8 +167,8 @@ impl Endpoint {
         self.outbox.push((Conn(0), Frame::Settings(by)));
     }
 
-    /// SMIG-7.4/initial-window for the sender of data; SMIG-7.5/undone-barrier keeps the change for
-    /// a barrier that is undone.
+    /// SMIG-7.4/initial-window for the sender of data. SMIG-7.5/undone-barrier: the change is
+    /// stored in case the barrier is undone.
     pub(super) fn settings_read(&mut self, conn: Conn, by: i8) {
         self.outbox.push((conn, Frame::SettingsAck));
         if self.place == Carrier::ORIGIN {

@@ -1,7 +1,8 @@
-//! Opens HTTP/2 connections over TLS and holds them, idle: `idle PORT CA COUNT`.
+//! Opens HTTP/2 connections over TLS and keeps them idle: `idle PORT CA COUNT`.
 //!
-//! Each connection sends the preface and an empty SETTINGS frame and answers the server's SETTINGS, so that the server
-//! has done all that it does before a first request. Prints "holding COUNT" when all stand, and ends with its stdin.
+//! Each connection sends the preface and an empty SETTINGS frame and acknowledges the server's
+//! SETTINGS, so that the server has done all its work before a first request. Prints "holding COUNT
+//! after SECONDS s" when all connections are open, and exits at the end of its standard input.
 
 use std::{path::Path, sync::Arc, time::Instant};
 

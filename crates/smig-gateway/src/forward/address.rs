@@ -1,7 +1,7 @@
-//! Which addresses are public.
+//! Classifies addresses as public or special.
 //!
-//! After IANA's registries of special-purpose addresses. Everything that is not known to be public is
-//! not: this is what keeps a proxy from being a way into the network that it stands in.
+//! After IANA's registries of special-purpose addresses. An address that is not known to be public counts as special:
+//! this prevents access through the proxy to the network that it runs in.
 
 use std::io;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, UdpSocket};
@@ -12,7 +12,7 @@ use serde::{Deserialize, Deserializer, de::Error as _};
 
 use crate::network::Network;
 
-/// IPv4 networks that are not public, and what they are.
+/// IPv4 networks that are not public, with their purpose.
 const SPECIAL_V4: [([u8; 4], u32, &str); 18] = [
     ([0, 0, 0, 0], 8, "unspecified"),
     ([10, 0, 0, 0], 8, "private"),
@@ -34,7 +34,7 @@ const SPECIAL_V4: [([u8; 4], u32, &str); 18] = [
     ([240, 0, 0, 0], 4, "reserved"),
 ];
 
-/// IPv6 networks that are not public, though some of them are inside of 2000::/3.
+/// IPv6 networks that are not public, some of them within 2000::/3, with their purpose.
 const SPECIAL_V6: [(Ipv6Addr, u32, &str); 17] = [
     (Ipv6Addr::UNSPECIFIED, 128, "unspecified"),
     (Ipv6Addr::LOCALHOST, 128, "loopback"),
@@ -55,7 +55,7 @@ const SPECIAL_V6: [(Ipv6Addr, u32, &str); 17] = [
     (Ipv6Addr::new(0xff00, 0, 0, 0, 0, 0, 0, 0), 8, "multicast"),
 ];
 
-/// What an address is, if it is not public, and the network that makes it so.
+/// Returns the network that makes an address special, and its purpose; `None` if the address is public.
 pub(super) fn special(ip: IpAddr) -> Option<(Network, &'static str)> {
     let v4 = SPECIAL_V4
         .iter()
@@ -64,7 +64,7 @@ pub(super) fn special(ip: IpAddr) -> Option<(Network, &'static str)> {
     let known = v4.chain(v6).find(|(network, _)| network.contains(ip));
     known.or_else(|| match ip {
         IpAddr::V6(v6) if v6.octets()[0] >> 5 != 1 => {
-            // Of all that is not 2000::/3, what has the first 16 bits in common.
+            // Outside 2000::/3: the network of the first 16 bits.
             let [first, ..] = v6.segments();
             let network = Ipv6Addr::new(first, 0, 0, 0, 0, 0, 0, 0);
             Some((Network::new(network.into(), 16), "reserved"))
@@ -73,8 +73,8 @@ pub(super) fn special(ip: IpAddr) -> Option<(Network, &'static str)> {
     })
 }
 
-/// Whether the address is this machine's, whatever its network. Nothing is sent for that: the system
-/// takes an address of its own as the source of what goes to it.
+/// Returns whether the address is one of this machine's. Sends nothing: for its own addresses the kernel selects the
+/// address itself as the source.
 pub(super) fn is_own(ip: IpAddr) -> bool {
     let any: IpAddr = match ip {
         IpAddr::V4(_) => Ipv4Addr::UNSPECIFIED.into(),
@@ -90,8 +90,8 @@ pub(super) fn is_own(ip: IpAddr) -> bool {
     }
 }
 
-/// Whether an address may be ours to which a socket could not be connected. Where there is no way to it, it is
-/// not; whoever has no socket left does not know.
+/// Returns whether an address may be this machine's although connecting a socket to it failed. Without a route it is
+/// not; other errors (no file descriptors, for instance) leave it open, and the answer is yes.
 fn may_be_own(error: &io::Error) -> bool {
     const NO_WAY: [Errno; 5] = [
         Errno::NETUNREACH,
@@ -103,23 +103,23 @@ fn may_be_own(error: &io::Error) -> bool {
     !error.raw_os_error().is_some_and(|code| NO_WAY.contains(&Errno::from_raw_os_error(code)))
 }
 
-/// A prefix behind which a translator of the operator's own reaches IPv4 (RFC 6052 section 2.2).
+/// A prefix of the operator's own NAT64 translator (RFC 6052 section 2.2).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Nat64(Network);
 
 impl Nat64 {
-    /// The IPv4 address that an address behind this prefix stands for.
+    /// Returns the IPv4 address that is embedded in an address with this prefix.
     pub(super) fn embedded(self, ip: IpAddr) -> Option<IpAddr> {
         let IpAddr::V6(v6) = ip else { return None };
         if !self.0.contains(ip) {
             return None;
         }
-        // Bits 64 to 71 are zero, and no part of the address.
+        // Bits 64 to 71 are zero, and not part of the address.
         let bits = v6.to_bits();
         let before = bits >> (128 - 64);
         let behind = bits & (u128::MAX >> 72);
         let joined = (before << 56) | behind;
-        // 120 bits: the prefix, the address, a suffix. With 96 bits the prefix holds the zero byte itself.
+        // 120 bits: prefix, address, suffix. A prefix of 96 bits contains the zero byte itself.
         let address = match self.0.bits() {
             96 => bits,
             prefix => joined >> (120 - 32 - prefix),
@@ -148,7 +148,7 @@ impl<'de> Deserialize<'de> for Nat64 {
     }
 }
 
-/// The IPv4 address that an IPv6 address stands for, where it does.
+/// Returns the IPv4 address that is embedded in an IPv6 address (mapped, compatible, NAT64 or 6to4).
 pub(super) fn embedded(ip: IpAddr) -> Option<IpAddr> {
     let IpAddr::V6(v6) = ip else { return None };
     let [a, b, c, d, e, f, g, h] = v6.segments();
@@ -236,7 +236,7 @@ mod tests {
     fn this_machines_addresses_are_known() {
         assert!(is_own("127.0.0.1".parse().unwrap()) && is_own("0.0.0.0".parse().unwrap()));
         assert!(!is_own("192.0.2.1".parse().unwrap()) && !is_own("2001:db8::1".parse().unwrap()));
-        // Who cannot find out takes it for one.
+        // If it cannot be determined, the address counts as this machine's.
         assert!(may_be_own(&Errno::MFILE.into()) && !may_be_own(&Errno::NETUNREACH.into()));
     }
 

@@ -1,4 +1,4 @@
-//! From a destination to a connected socket.
+//! Resolves a destination and connects to it.
 
 use std::fmt;
 use std::io;
@@ -11,22 +11,22 @@ use tokio::time::{Instant, timeout_at};
 
 use super::failure::Failure;
 
-/// How long a silent connection rests until the kernel asks whether its peer is alive.
+/// Idle time after which the kernel sends TCP keep-alive probes.
 const KEEPALIVE: Duration = Duration::from_secs(60);
 
 /// A host and a port.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub(super) struct Target {
-    /// In lower case, without brackets and without a last dot.
+    /// In lower case, without brackets and without a trailing dot.
     pub(super) host: String,
     pub(super) port: u16,
 }
 
-/// The longest name, as it is written.
+/// Maximum length of a host name in its text form.
 const MAX_HOST: usize = 253;
 
 impl Target {
-    /// The host as a URI has it; `None` if no name can be so (RFC 1035 section 2.3.4).
+    /// Creates a target from a URI's host; `None` if it is not a valid name (RFC 1035 section 2.3.4).
     pub(super) fn new(host: &str, port: u16) -> Option<Self> {
         let bare = host.strip_prefix('[').and_then(|h| h.strip_suffix(']')).unwrap_or(host);
         let bare = bare.strip_suffix('.').unwrap_or(bare);
@@ -45,10 +45,11 @@ impl fmt::Display for Target {
     }
 }
 
-/// Connects to the target, by those of its addresses that the resolver lets through.
+/// Connects to one of the target's addresses that the resolver permits.
 ///
 /// # Errors
-/// The rules forbid it, the name is not known, too many are looked up, or nothing answers within `limit`.
+/// The rules forbid the target, the name cannot be resolved, too many lookups are waiting, or no connection is
+/// established within `limit`.
 pub(super) async fn dial(
     target: &Target,
     resolver: &Resolver,
@@ -69,7 +70,7 @@ pub(super) async fn dial(
         .await
         .unwrap_or_else(|_| Err(io::ErrorKind::TimedOut.into()))
         .map_err(|error| Failure::not_connected(&target.to_string(), &error))?;
-    // Options make it better, not possible.
+    // Best effort: the connection works without these options.
     let _ = tcp.set_nodelay(true);
     let _ = SockRef::from(&tcp).set_tcp_keepalive(&TcpKeepalive::new().with_time(KEEPALIVE));
     Ok(tcp)

@@ -1,4 +1,4 @@
-//! Why a request was not forwarded, as a response: a status, a Proxy-Status (RFC 9209), a line to read.
+//! Why a request was not forwarded, as a response: a status, Proxy-Status (RFC 9209), and a text for people.
 
 use std::io;
 
@@ -13,7 +13,7 @@ const PROXY_STATUS: HeaderName = HeaderName::from_static("proxy-status");
 #[derive(Debug)]
 pub(super) struct Failure {
     status: StatusCode,
-    /// A proxy error type of RFC 9209 section 2.3.
+    /// The proxy error type of RFC 9209 section 2.3.
     kind: &'static str,
     detail: String,
 }
@@ -27,19 +27,19 @@ impl Failure {
         Self::new(StatusCode::BAD_REQUEST, "http_request_error", detail)
     }
 
-    /// A request, or an origin's response, breaks a rule.
+    /// The request, or the origin's response, is malformed.
     pub(super) fn of_head(failure: &crate::proxy::Failure) -> Self {
         Self::new(failure.status(), failure.error_type(), failure.to_string())
     }
 
-    /// An origin did not answer.
+    /// The origin sent no response.
     pub(super) fn of_exchange(target: &str, failure: &crate::proxy::Failure) -> Self {
         let detail = match failure {
             crate::proxy::Failure::Prohibited(why) => format!("{target} is not allowed: {why}"),
             _ => format!("no response from {target}: {failure}"),
         };
         let status = match failure {
-            // It has no other server: the client is not to ask again soon.
+            // The origin is the only server: do not invite the client to retry soon.
             crate::proxy::Failure::Refused(_) => StatusCode::BAD_GATEWAY,
             _ => failure.status(),
         };
@@ -50,12 +50,12 @@ impl Failure {
         Self::new(StatusCode::NOT_IMPLEMENTED, "http_request_error", detail)
     }
 
-    /// A rule about names or ports forbids it.
+    /// A rule on names or ports forbids the destination.
     pub(super) fn denied(detail: impl Into<String>) -> Self {
         Self::new(StatusCode::FORBIDDEN, "http_request_denied", detail)
     }
 
-    /// No address of the host may be reached.
+    /// The rules forbid all addresses of the host.
     pub(super) fn prohibited(detail: impl Into<String>) -> Self {
         Self::new(StatusCode::FORBIDDEN, "destination_ip_prohibited", detail)
     }
@@ -70,7 +70,7 @@ impl Failure {
         Self::new(StatusCode::SERVICE_UNAVAILABLE, "connection_limit_reached", detail)
     }
 
-    /// As the reverse proxy says it.
+    /// Same status and error type as the reverse proxy.
     pub(super) fn too_many_lookups(host: &str, error: &io::Error) -> Self {
         let detail = format!("cannot resolve {host}: {error}");
         Self::new(StatusCode::SERVICE_UNAVAILABLE, "proxy_internal_error", detail)
@@ -120,7 +120,7 @@ impl Failure {
     }
 }
 
-/// Asks for credentials.
+/// Returns a 407 response that requests credentials.
 pub(super) fn unauthenticated() -> Response<Body> {
     let status = StatusCode::PROXY_AUTHENTICATION_REQUIRED;
     let detail = "the proxy wants a token or a user with a password";
@@ -131,7 +131,7 @@ pub(super) fn unauthenticated() -> Response<Body> {
     response
 }
 
-/// Text as the inside of a structured field's string (RFC 9651 section 3.3.3).
+/// Escapes text for a string of a structured field (RFC 9651 section 3.3.3).
 fn quoted(text: &str) -> String {
     let mut out = String::with_capacity(text.len());
     for character in text.chars() {

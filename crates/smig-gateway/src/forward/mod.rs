@@ -1,7 +1,7 @@
 //! The forward proxy: tunnels and requests to other hosts, for authenticated users.
 //!
-//! Names are looked up by a resolver that leaves out what the rules forbid, and only what it gives is dialled:
-//! a name that changes its address finds nothing open.
+//! Names are looked up by a resolver that filters out forbidden addresses, and only its results are dialed: DNS
+//! rebinding gains nothing.
 
 mod address;
 mod dial;
@@ -36,11 +36,11 @@ use plain::Plain;
 use rules::Rules;
 use users::Users;
 
-/// With the value `h2c` a client asks that its request reaches the origin by HTTP/2 with prior
-/// knowledge, and not by HTTP/1.1.
+/// Request field: with the value `h2c`, the request is sent to the origin over HTTP/2 with prior knowledge instead of
+/// HTTP/1.1.
 pub const NEXT_PROTOCOL: HeaderName = HeaderName::from_static("smig-next-protocol");
 
-/// A client that is not known.
+/// Placeholder for an unknown client address.
 const NOBODY: SocketAddr = SocketAddr::new(IpAddr::V4(Ipv4Addr::UNSPECIFIED), 0);
 
 /// A forward proxy. Cheap to share; all workers use one.
@@ -53,7 +53,7 @@ pub struct Forward {
     tunnels: Tunnels,
 }
 
-/// What leads to other hosts.
+/// The rules, the resolver and the connections to other hosts; independent of the users.
 #[derive(Debug)]
 struct Destinations {
     rules: Arc<Rules>,
@@ -61,7 +61,7 @@ struct Destinations {
     plain: Plain,
 }
 
-/// Tunnels that are open, by user.
+/// Number of open tunnels per user.
 #[derive(Debug, Default)]
 struct Open(Mutex<HashMap<String, usize>>);
 
@@ -76,19 +76,19 @@ impl Destinations {
 }
 
 impl Forward {
-    /// A proxy as `spec` describes it, whose tunnels are counted among `tunnels`.
+    /// Creates a proxy, whose tunnels are counted in `tunnels`.
     ///
     /// # Errors
-    /// Nobody may use it, or its file of users cannot be read.
+    /// There are no users, or the users file cannot be read.
     pub fn new(spec: ForwardSpec, tunnels: &Tunnels) -> io::Result<Arc<Self>> {
         Self::with(Destinations::new(&spec), spec, tunnels.clone(), Arc::default())
     }
 
-    /// The same proxy by another description: the tunnels that are open count on. Where nothing but its users
-    /// differs, connections to origins stay, and so does what is counted there.
+    /// Returns this proxy with another configuration. Open tunnels still count. If only the users differ, connections
+    /// to origins and their statistics remain.
     ///
     /// # Errors
-    /// As [`Forward::new`].
+    /// Those of [`Forward::new`].
     pub fn next(&self, spec: ForwardSpec) -> io::Result<Arc<Self>> {
         let to =
             if self.spec.leads_as(&spec) { Arc::clone(&self.to) } else { Destinations::new(&spec) };
@@ -104,14 +104,13 @@ impl Forward {
         Ok(Arc::new(Self { users: Users::new(&spec)?, to, spec, open, tunnels }))
     }
 
-    /// From now on nobody reaches this port of this machine, whatever is allowed: the admin port.
+    /// Closes a port of this machine, the admin port, whatever the rules allow.
     pub(crate) fn close_port(&self, port: u16) {
         self.to.rules.close_port(port);
     }
 
-    /// Answers CONNECT, or a request for another host. `subject` is the name of the client's
-    /// certificate, if it showed one that was verified. Every failure is a response, whose
-    /// Proxy-Status says why (RFC 9209).
+    /// Serves CONNECT, or a request for another host. `subject` is the name in the client's verified certificate, if
+    /// it sent one. Every failure is a response whose Proxy-Status gives the reason (RFC 9209).
     pub async fn answer(
         &self,
         mut request: Request<Incoming>,
@@ -142,7 +141,7 @@ impl Forward {
         if request.extensions().get::<Protocol>().is_some() {
             return Err(Failure::unsupported("extended CONNECT is not forwarded: use CONNECT"));
         }
-        // RFC 9110 section 9.3.6: what follows is the tunnel's, and hyper would take it for content.
+        // RFC 9110 section 9.3.6: what follows belongs to the tunnel, but hyper would parse it as content.
         if framing::announces_content(request.headers()) {
             return Err(Failure::bad_request("content in a CONNECT request"));
         }
@@ -154,7 +153,7 @@ impl Forward {
         Ok(self.join(request, Socket::new(tcp), permit, target))
     }
 
-    /// Joins the client's side with the connected socket, in a task of its own.
+    /// Starts a task that relays between the client and the connected socket.
     fn join(
         &self,
         mut request: Request<Incoming>,
@@ -191,7 +190,7 @@ impl Forward {
         }
         let target = target(request.uri(), Some(80))?;
         tracing::debug!(user, %target, "a request is forwarded");
-        // Rules may forbid what an open connection would allow.
+        // An open connection is reused without a lookup, and the resolver checks only addresses.
         self.to.rules.check_name(&target.host, target.port)?;
         let info = request.extensions().get::<Arc<ConnectionInfo>>();
         let client = info.map_or(NOBODY, |info| info.peer_addr());
@@ -215,7 +214,7 @@ async fn run<A: End, B: End>(
     }
 }
 
-/// Where a request goes, by its authority.
+/// Returns the destination of a request, from its authority.
 fn target(uri: &Uri, default_port: Option<u16>) -> Result<Target, Failure> {
     let bad = || Failure::bad_request("the authority is not host:port");
     let authority = uri.authority().filter(|a| !a.as_str().contains('@')).ok_or_else(bad)?;
@@ -228,7 +227,7 @@ fn has_no_port(authority: &Authority) -> bool {
     authority.as_str().len() == authority.host().len()
 }
 
-/// A user's place for one tunnel; given back when dropped.
+/// Counts one tunnel of a user; dropping it ends the count.
 #[derive(Debug)]
 struct Permit {
     open: Arc<Open>,

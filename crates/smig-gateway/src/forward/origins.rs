@@ -1,8 +1,8 @@
-//! Origins that users ask, and for how long they are remembered.
+//! Origins that users send requests to, and how long they are cached.
 //!
-//! Each user has origins of their own, and with them connections and limits: nobody takes another's, by
-//! however many origins or however slow ones. What nobody asks for is looked for once a second at most, and
-//! only among the origins of who asks just now, or of who has not asked for long.
+//! Each user has separate origins, with separate connections and limits: many or slow origins of one user do not
+//! affect another. A scan for unused origins runs at most once per second, and covers only the user whose request is
+//! being served and users without recent requests.
 
 use std::collections::HashMap;
 use std::sync::Arc;
@@ -14,20 +14,20 @@ use super::dial::Target;
 use super::failure::Failure;
 use crate::upstream::Upstream;
 
-/// How long an origin is remembered that nobody asks for; its unused connections are kept as long.
+/// How long an unused origin is cached, and how long its idle connections remain open.
 pub(super) const KEPT: Duration = Duration::from_secs(30);
 
-/// Origins of one user: those with requests under way, and those that are remembered. For one more the half
-/// of the unused ones is forgotten that was not asked for longest.
+/// Maximum number of origins per user, in use or cached. When it is reached, the least recently used half of the
+/// unused ones is evicted.
 pub(super) const MAX_ORIGINS: usize = 1024;
 
-/// How often those of a user are looked through who asks.
+/// Minimum interval between scans of a user's origins.
 const TIDY: Duration = Duration::from_secs(1);
 
-/// How often they are where nearly all are in use, so that there is little to be forgotten.
+/// Minimum interval between evictions if nearly all origins are in use, so that little can be evicted.
 const CROWDED: Duration = Duration::from_millis(100);
 
-/// What an origin is asked in.
+/// The protocol of requests to an origin.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub(super) enum Protocol {
     Http1,
@@ -43,12 +43,12 @@ pub(super) struct Origins {
     tidied: Option<Instant>,
 }
 
-/// One user's.
+/// The origins of one user.
 #[derive(Debug)]
 struct OfUser {
     by_key: HashMap<Key, Origin>,
     tidied: Instant,
-    /// Nearly all were in use: until then they are all that there may be.
+    /// At the last eviction nearly all were in use: no new origin until then.
     crowded_until: Instant,
 }
 
@@ -65,10 +65,10 @@ impl Origin {
 }
 
 impl Origins {
-    /// The user's origin, or a new one.
+    /// Returns the user's origin, creating it if necessary.
     ///
     /// # Errors
-    /// It cannot be made, or the user has as many in use as may be.
+    /// The origin cannot be created, or too many of the user's origins are in use.
     pub(super) fn find(
         &mut self,
         user: &str,
@@ -97,14 +97,14 @@ impl Origins {
         Ok(upstream)
     }
 
-    /// Forgets what is left of users who ask no more.
+    /// Evicts the origins of users without recent requests.
     fn tidy(&mut self, now: Instant) {
         if self.tidied.is_some_and(|tidied| now < tidied + TIDY) {
             return;
         }
         self.tidied = Some(now);
         self.by_user.retain(|_, theirs| {
-            // Whoever asks has had a look at theirs within a second before.
+            // The origins of active users were scanned less than a second ago.
             theirs.tidy(now, KEPT + TIDY);
             !theirs.by_key.is_empty()
         });
@@ -121,7 +121,7 @@ impl OfUser {
         Self { by_key: HashMap::new(), tidied: now, crowded_until: now }
     }
 
-    /// Forgets what nobody has asked for, if that was not done for `pause`.
+    /// Evicts origins that were unused for [`KEPT`], unless the last scan was less than `pause` ago.
     fn tidy(&mut self, now: Instant, pause: Duration) {
         if now < self.tidied + pause {
             return;
@@ -135,8 +135,8 @@ impl OfUser {
         });
     }
 
-    /// Whether one more may be. All are looked through once for an eighth of the limit, or ten times a
-    /// second, however many are asked for.
+    /// Makes room for one more origin; returns whether there is any. However many are requested, evictions that free
+    /// less than an eighth of the limit run at most ten times per second.
     fn make_room(&mut self, now: Instant) -> bool {
         if self.by_key.len() < MAX_ORIGINS {
             return true;

@@ -1,4 +1,4 @@
-//! Destinations as people write them: `example.com`, `*.example.com`, `10.0.0.0/8`, `[fd00::/8]:443`,
+//! Patterns for destinations in the configuration: `example.com`, `*.example.com`, `10.0.0.0/8`, `[fd00::/8]:443`,
 //! `*:8000-8999`.
 
 use std::net::IpAddr;
@@ -8,7 +8,7 @@ use serde::de::{Deserialize, Deserializer, Error as _};
 
 use crate::network::Network;
 
-/// Hosts and ports.
+/// A pattern for hosts and ports.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Pattern {
     host: Hosts,
@@ -18,15 +18,15 @@ pub struct Pattern {
 #[derive(Clone, Debug, PartialEq, Eq)]
 enum Hosts {
     Any,
-    /// This name.
+    /// Exactly this name.
     Name(String),
-    /// Every name that ends so; the dot is in it.
+    /// Every name with this suffix, which starts with a dot.
     Below(String),
-    /// Every address of a network.
+    /// Every address in this network.
     Network(Network),
 }
 
-/// Ports from the first to the last.
+/// An inclusive range of ports.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct PortRange {
     first: u16,
@@ -36,13 +36,13 @@ pub struct PortRange {
 impl PortRange {
     const ALL: Self = Self::new(0, u16::MAX);
 
-    /// From `first` to `last`, both included.
+    /// The range from `first` to `last`, both included.
     #[must_use]
     pub const fn new(first: u16, last: u16) -> Self {
         Self { first, last }
     }
 
-    /// Whether `port` is one of them.
+    /// Returns whether the range includes `port`.
     #[must_use]
     pub const fn contains(self, port: u16) -> bool {
         self.first <= port && port <= self.last
@@ -68,7 +68,7 @@ impl<'de> Deserialize<'de> for PortRange {
 }
 
 impl Pattern {
-    /// Whether it speaks of this name and port. `host` is in lower case.
+    /// Returns whether the pattern matches this name and port. `host` is in lower case.
     pub(super) fn covers_name(&self, host: &str, port: u16) -> bool {
         self.ports.contains(port)
             && match &self.host {
@@ -79,7 +79,7 @@ impl Pattern {
             }
     }
 
-    /// Its network, if it is about addresses and covers this one and the port.
+    /// Returns the pattern's network, if it has one that includes this address, and the port matches.
     pub(super) fn network_of(&self, ip: IpAddr, port: u16) -> Option<Network> {
         match self.host {
             Hosts::Network(network) if self.covers_address(ip, port) => Some(network),
@@ -87,7 +87,7 @@ impl Pattern {
         }
     }
 
-    /// Whether it is about addresses, and covers this one and the port.
+    /// Returns whether the pattern has a network that includes this address, and the port matches.
     pub(super) fn covers_address(&self, ip: IpAddr, port: u16) -> bool {
         let Hosts::Network(network) = self.host else { return false };
         self.ports.contains(port) && network.contains(ip)

@@ -1,8 +1,7 @@
-//! Requests to `http://` origins: HTTP/1.1, or HTTP/2 with prior knowledge where the client asks for it.
+//! Requests to `http://` origins, over HTTP/1.1, or over HTTP/2 with prior knowledge if the client requests it.
 //!
-//! A user's origin is an upstream of one server, made when it is asked for first: its limits, its connections
-//! and its retries are those of the reverse proxy. What is its own is the resolver, which leaves out the
-//! addresses that the rules forbid.
+//! A user's origin is an upstream with one server, created by its first request, with the limits, connections and
+//! retries of the reverse proxy. Only its resolver differs: it filters out the addresses that the rules forbid.
 
 use std::net::SocketAddr;
 use std::sync::{Arc, Mutex, PoisonError};
@@ -32,13 +31,13 @@ pub(super) struct Plain {
 }
 
 impl Plain {
-    /// Connections to what `resolver` finds.
+    /// Creates the connections, with `resolver` for the origins' names.
     pub(super) fn new(spec: &ForwardSpec, resolver: Resolver) -> Self {
         let timeouts = Timeouts {
             connect: spec.connect_timeout,
             queue: spec.connect_timeout,
             head: spec.response_timeout,
-            // Whose response it is may rest as long as its client likes.
+            // A response may stall as long as the client accepts it.
             stall: None,
             idle: KEPT,
             ..Timeouts::default()
@@ -52,10 +51,10 @@ impl Plain {
         }
     }
 
-    /// Sends a request to its origin and waits for the response's head.
+    /// Sends a request to its origin and waits for the response's header section.
     ///
     /// # Errors
-    /// The origin may not be reached, cannot be, or gives no response.
+    /// The origin is forbidden, cannot be reached, or sends no response.
     pub(super) async fn send(
         &self,
         mut request: Request<Incoming>,
@@ -76,7 +75,7 @@ impl Plain {
         answered.map_err(|failure| Failure::of_exchange(&target.to_string(), &failure))
     }
 
-    /// The user's origin as an upstream. No lock is held while anything is waited for.
+    /// Returns the user's origin as an upstream. Holds no lock across an await.
     fn origin(
         &self,
         user: &str,
@@ -107,7 +106,7 @@ impl Plain {
     }
 }
 
-/// The request as the origin is to see it.
+/// Returns the request in the form for the origin.
 fn prepare(mut request: Request<Incoming>, target: &Authority) -> Result<Admitted, Failure> {
     let by = match request.version() {
         Version::HTTP_2 => "2 smig",
@@ -116,7 +115,7 @@ fn prepare(mut request: Request<Incoming>, target: &Authority) -> Result<Admitte
     if request.headers().get_all(HOST).iter().count() > 1 {
         return Err(Failure::bad_request("more than one host"));
     }
-    // The target's authority goes before Host (RFC 9112 section 3.2.2).
+    // The target's authority takes precedence over Host (RFC 9112 section 3.2.2).
     let host = HeaderValue::from_str(target.as_str());
     let host = host.map_err(|_| Failure::bad_request("a bad authority"))?;
     request.headers_mut().insert(HOST, host);
@@ -138,12 +137,12 @@ mod tests {
     use crate::proxy::head::{self, Upgrades};
     use crate::upstream::{Asked, Tried, UnderWay};
 
-    /// An origin whose name is never found: a connection that never comes.
+    /// A proxy whose lookups block until the sender is dropped: no connection is ever made.
     fn black_hole(spec: &ForwardSpec) -> (Plain, mpsc::Sender<()>) {
         let (release, blocked) = mpsc::channel();
         let blocked = Mutex::new(blocked);
         let resolver = Resolver::by(move |_| {
-            // Until the test has ended.
+            // Block until the test ends.
             let _ = blocked.lock().unwrap_or_else(PoisonError::into_inner).recv();
             Err(std::io::Error::other("released"))
         });
@@ -202,7 +201,7 @@ mod tests {
         }
     }
 
-    /// The number-th origin of a user.
+    /// The origin of a user with this number.
     fn origin(plain: &Plain, user: &str, number: usize) -> Result<Arc<Upstream>, Failure> {
         let target = Target::new(&format!("{number}.example"), 80).unwrap();
         plain.origin(user, &target, Protocol::Http1)
@@ -212,7 +211,7 @@ mod tests {
         plain.origins.lock().unwrap().count()
     }
 
-    /// A request under way at an origin.
+    /// An active request to an origin.
     fn use_it(upstream: &Arc<Upstream>) -> UnderWay {
         let request = Request::get("http://a/").header(HOST, "a").body(Incoming::empty()).unwrap();
         let (parts, body) = request.into_parts();
@@ -242,7 +241,7 @@ mod tests {
             let mut times = 0;
             for second in 0..60 {
                 tokio::time::sleep(Duration::from_secs(1)).await;
-                // Time does not pass beside this: a lookup that has begun gets as far as telling.
+                // The paused clock does not advance meanwhile: a lookup that has started can report within 10 ms.
                 let hear =
                     move || (lookups.recv_timeout(Duration::from_millis(10)).is_ok(), lookups);
                 let (heard, back) = tokio::task::spawn_blocking(hear).await.unwrap();
@@ -262,7 +261,7 @@ mod tests {
             tokio::time::advance(KEPT / 2).await;
         }
         assert!(count(&plain) <= 3, "{}", count(&plain));
-        // Also those of a user who asks for nothing at all any more.
+        // The origins of a user without any further request, too.
         tokio::time::advance(KEPT * 2).await;
         origin(&plain, "bob", 0).unwrap();
         assert_eq!(count(&plain), 1);
@@ -291,7 +290,7 @@ mod tests {
             in_use.push(use_it(&upstream));
         }
         assert!(count(&plain) <= MAX_ORIGINS, "{}", count(&plain));
-        // A long time: they are in use, however old.
+        // Origins in use are not evicted, however old.
         tokio::time::advance(KEPT * 10).await;
         origin(&plain, "ann", 0).unwrap();
         assert_eq!(count(&plain), MAX_ORIGINS);
@@ -311,7 +310,7 @@ mod tests {
         let mut more = MAX_ORIGINS..;
         let mut ask = || origin(&plain, "ann", more.next().unwrap());
         for walk in 0..3 {
-            // There is room for 24; by each walk half of them are forgotten.
+            // There are 24 free slots; each eviction frees half of those 24.
             let found = (0..1000).filter(|_| ask().is_ok()).count();
             assert_eq!(found, if walk == 0 { 24 + 12 } else { 12 });
             assert_eq!(ask().unwrap_err().response().status(), 503);

@@ -1,4 +1,4 @@
-//! Which destinations are allowed.
+//! Rules for allowed destinations.
 
 use std::net::IpAddr;
 use std::sync::OnceLock;
@@ -9,14 +9,14 @@ use super::pattern::{Pattern, PortRange};
 use super::spec::ForwardSpec;
 use crate::network::Network;
 
-/// The rules about destinations.
+/// The rules for destinations.
 #[derive(Debug)]
 pub(super) struct Rules {
     allow: Vec<Pattern>,
     deny: Vec<Pattern>,
     ports: Vec<PortRange>,
     nat64: Vec<Nat64>,
-    /// A port of this gateway's at this machine that nobody reaches: the admin port.
+    /// This gateway's admin port, which is always closed.
     own_port: OnceLock<u16>,
 }
 
@@ -31,17 +31,16 @@ impl Rules {
         }
     }
 
-    /// From now on nobody reaches this port of this machine, whatever is allowed.
+    /// Closes this port of this machine, whatever the rules allow.
     pub(super) fn close_port(&self, port: u16) {
         let closed = *self.own_port.get_or_init(|| port);
         debug_assert_eq!(closed, port, "a gateway has one admin port as long as it runs");
     }
 
-    /// Whether a host may be asked for at all, by its name and port. Its addresses are checked when
-    /// they are known.
+    /// Checks a host's name and port. Its addresses are checked once they are resolved.
     ///
     /// # Errors
-    /// It may not; the failure says why.
+    /// The destination is forbidden; the failure contains the reason.
     pub(super) fn check_name(&self, host: &str, port: u16) -> Result<(), Failure> {
         if !self.ports.iter().any(|ports| ports.contains(port)) {
             return Err(Failure::denied(format!("port {port} is not allowed")));
@@ -52,10 +51,10 @@ impl Rules {
         Ok(())
     }
 
-    /// Whether `ip`, an address of `host`, may be dialled.
+    /// Checks `ip`, an address of `host`.
     ///
     /// # Errors
-    /// Why not, for people.
+    /// The reason why the address is forbidden, for people.
     pub(super) fn check_address(&self, host: &str, ip: IpAddr, port: u16) -> Result<(), String> {
         let translated = self.nat64.iter().find_map(|prefix| prefix.embedded(ip));
         let inside = address::embedded(ip).or(translated);
@@ -63,7 +62,7 @@ impl Rules {
         if is_denied(ip) || inside.is_some_and(is_denied) {
             return Err("a rule denies its address".to_owned());
         }
-        // Behind an operator's translator an address is what it is translated to.
+        // For an address behind the operator's translator, the translated address counts too.
         for ip in [Some(ip), translated].into_iter().flatten() {
             self.check_closed(ip, port)?;
         }
@@ -77,21 +76,22 @@ impl Rules {
         Err("no rule allows it".to_owned())
     }
 
-    /// The networks by which an address is allowed.
+    /// Returns the networks that allow an address.
     fn opened(&self, ip: IpAddr, port: u16) -> impl Iterator<Item = Network> {
         self.allow.iter().filter_map(move |pattern| pattern.network_of(ip, port))
     }
 
-    /// Whether an address may be reached by those only who are told so by its own network. Who opens
-    /// everything means the world, and not what only this machine can reach. A name opens none: names
-    /// point where their owners like.
+    /// Refuses a special address, unless the network that makes it special, or a part of it, is allowed explicitly;
+    /// and an address of this machine other than loopback, unless exactly that address is. `0.0.0.0/0` stands for the
+    /// public internet, not for what only this machine can reach. An allowed name opens no such address: its owner
+    /// decides what it resolves to.
     fn check_closed(&self, ip: IpAddr, port: u16) -> Result<(), String> {
         if let Some((network, what)) = address::special(ip)
             && !self.opened(ip, port).any(|opened| network.covers(&opened))
         {
             return Err(format!("its address is {what}"));
         }
-        // Whatever listens at this machine trusts its neighbours.
+        // Services on this machine often trust local peers.
         if address::is_own(ip) {
             if self.own_port.get() == Some(&port) {
                 return Err("it is this gateway's own port".to_owned());

@@ -1,4 +1,4 @@
-//! How a forward proxy is described.
+//! The configuration of the forward proxy.
 
 use std::collections::BTreeMap;
 use std::path::PathBuf;
@@ -11,43 +11,44 @@ use super::address::Nat64;
 use super::pattern::{Pattern, PortRange};
 use super::users::SecretDigest;
 
-/// Who may use the forward proxy, and for what.
+/// Users of the forward proxy, and what they may reach.
 #[derive(Clone, Debug, PartialEq, Eq, Deserialize)]
 #[serde(deny_unknown_fields, default)]
 pub struct ForwardSpec {
-    /// Users, each with the SHA-256 of a secret: `ann = "sha256:9f86d0..."`. The secret is a bearer
-    /// token, or the password of basic authentication. A hash without salt protects long random
-    /// secrets only; make one with `openssl rand -hex 32`.
+    /// Users, each with the SHA-256 of a secret: `ann = "sha256:9f86d0..."`. The secret is a bearer token, or the
+    /// password of basic authentication. An unsalted hash protects only long random secrets; one is created by
+    /// `openssl rand -hex 32`.
     pub users: BTreeMap<String, SecretDigest>,
-    /// A file of further users, one a line: `ann sha256:9f86d0...`. Empty lines and those that begin
-    /// with # are skipped. A user may have several lines.
+    /// A file of further users, one per line: `ann sha256:9f86d0...`. Empty lines and lines that begin with # are
+    /// skipped. A user may have several lines.
     pub users_file: Option<PathBuf>,
-    /// Names of client certificates whose holders are users.
+    /// Names in client certificates that authenticate users.
     pub subjects: Vec<String>,
-    /// Destinations that are allowed; empty: all public ones. A network that is not public (private, loopback,
-    /// link-local with a cloud's metadata, and so on) is opened by itself or a part of it, not by one that is
-    /// wider: `0.0.0.0/0` is all that is public. This machine's own addresses are opened one by one.
+    /// Allowed destinations; empty: all public ones. A network that is not public (private, loopback, link-local with
+    /// cloud metadata, and so on) is opened only by an entry for that network or a part of it, not by a wider one:
+    /// `0.0.0.0/0` is everything public. This machine's own addresses are opened one by one.
     pub allow: Vec<Pattern>,
-    /// Destinations that are refused, whatever `allow` says.
+    /// Denied destinations, whatever `allow` contains.
     pub deny: Vec<Pattern>,
-    /// Prefixes of the operator's own translators from IPv6 to IPv4 (RFC 6052): an address behind one is what
-    /// it is translated to. `64:ff9b::/96` is known.
+    /// Prefixes of the operator's own NAT64 translators (RFC 6052): the rules apply to the embedded IPv4 address.
+    /// `64:ff9b::/96` is built in.
     pub nat64: Vec<Nat64>,
-    /// Ports that are allowed; all but mail's unless set.
+    /// Allowed ports; by default all but 25 (SMTP).
     pub ports: Vec<PortRange>,
-    /// Tunnels of one user that may be open at once.
+    /// Maximum number of open tunnels per user.
     pub max_tunnels: usize,
-    /// Connections of one user to one origin of requests (not of tunnels), of all workers together.
+    /// Maximum number of connections per user to one origin, over all workers; tunnels do not count.
     pub max_connections: usize,
-    /// Requests of one user to one origin that may wait for one of them; further ones are answered 503.
+    /// Maximum number of requests per user to one origin that wait for a connection; further ones are answered with
+    /// 503.
     pub max_waiting: usize,
-    /// Until there is a connection to the destination.
+    /// Timeout of connecting to the destination.
     #[serde(deserialize_with = "deserialize_time")]
     pub connect_timeout: Duration,
-    /// From the request to the head of an HTTP/1.1 origin's response.
+    /// From the request to the header section of an HTTP/1.1 origin's response.
     #[serde(deserialize_with = "deserialize_time")]
     pub response_timeout: Duration,
-    /// How long a tunnel may rest before it is reset; `"never"`: as long as it likes.
+    /// Idle timeout of a tunnel, after which it is reset; `"never"`: no timeout.
     #[serde(deserialize_with = "deserialize_time_or_never")]
     pub tunnel_idle: Option<Duration>,
 }
@@ -73,7 +74,7 @@ impl Default for ForwardSpec {
 }
 
 impl ForwardSpec {
-    /// Whether nothing but the users differs.
+    /// Returns whether the two differ in nothing but their users.
     pub(super) fn leads_as(&self, other: &Self) -> bool {
         let Self { users, users_file, subjects, .. } = other.clone();
         Self { users, users_file, subjects, ..self.clone() } == *other

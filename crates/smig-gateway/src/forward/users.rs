@@ -1,4 +1,4 @@
-//! Who asks: bearer tokens, basic authentication, client certificates.
+//! Authentication of users: bearer tokens, basic authentication, client certificates.
 
 use std::fmt;
 use std::io;
@@ -14,12 +14,12 @@ use subtle::ConstantTimeEq as _;
 
 use super::spec::ForwardSpec;
 
-/// The SHA-256 of a secret, written `sha256:` and 64 hexadecimal digits.
+/// The SHA-256 of a secret, written as `sha256:` and 64 hexadecimal digits.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub struct SecretDigest([u8; 32]);
 
 impl SecretDigest {
-    /// The digest of a secret.
+    /// Hashes a secret.
     #[must_use]
     pub fn of(secret: &[u8]) -> Self {
         Self(Sha256::digest(secret).into())
@@ -58,7 +58,7 @@ impl<'de> Deserialize<'de> for SecretDigest {
     }
 }
 
-/// Everybody who may use the proxy.
+/// The users of the proxy.
 #[derive(Debug)]
 pub(super) struct Users {
     secrets: Vec<(String, SecretDigest)>,
@@ -93,7 +93,7 @@ impl Users {
         Ok(Self { secrets, subjects: spec.subjects.clone() })
     }
 
-    /// The user that a request comes from. Credentials go before the certificate.
+    /// Returns the user of a request. Credentials take precedence over the certificate.
     pub(super) fn find(&self, headers: &HeaderMap, subject: Option<&str>) -> Option<String> {
         let mut values = headers.get_all(PROXY_AUTHORIZATION).iter();
         let Some(value) = values.next() else {
@@ -116,7 +116,7 @@ impl Users {
         self.known(Some(std::str::from_utf8(name).ok()?), secret)
     }
 
-    /// Looks at every user, so that time tells nothing about which of them came close.
+    /// Compares with every user, so that the time does not reveal which of them matched.
     fn known(&self, name: Option<&str>, secret: &[u8]) -> Option<String> {
         let digest = SecretDigest::of(secret);
         let mut found = None;

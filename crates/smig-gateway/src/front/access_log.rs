@@ -1,4 +1,4 @@
-//! One line for each response, when its body has ended.
+//! The access log: one line per response, written when its body has ended.
 
 use std::fs::OpenOptions;
 use std::io;
@@ -19,43 +19,43 @@ use smig::ConnectionInfo;
 
 use super::log_writer::{Ledger, LogWriter, Sink};
 
-/// The form of the lines.
+/// The format of the lines.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum Format {
-    /// There are none.
+    /// No log.
     #[default]
     Off,
-    /// Short ones, for people.
+    /// Short lines, for people.
     Text,
-    /// As Apache and nginx write them.
+    /// The combined format of Apache and nginx.
     Combined,
-    /// One object each.
+    /// One JSON object per line.
     Json,
 }
 
-/// Where lines go. Whoever writes one never waits.
+/// An access log. Writing to it never blocks.
 #[derive(Debug)]
 pub struct AccessLog {
     format: Format,
-    /// `None`: there are no lines.
+    /// `None`: logging is off.
     writer: Option<LogWriter>,
     ledger: Arc<Ledger>,
 }
 
 impl AccessLog {
-    /// A log to a file, or to standard output.
+    /// Opens a log to a file, or to standard output.
     ///
     /// # Errors
-    /// A file that cannot be opened, a thread that cannot be started.
+    /// The file cannot be opened, or the thread cannot be started.
     pub fn new(format: Format, file: Option<&Path>) -> io::Result<Arc<Self>> {
         Self::open(format, file, Arc::default())
     }
 
-    /// One that takes the place of this one; what was dropped is counted on.
+    /// Returns a log that replaces this one and continues its count of dropped lines.
     ///
     /// # Errors
-    /// As [`new`](Self::new).
+    /// Those of [`new`](Self::new).
     pub fn next(&self, format: Format, file: Option<&Path>) -> io::Result<Arc<Self>> {
         Self::open(format, file, Arc::clone(&self.ledger))
     }
@@ -67,7 +67,7 @@ impl AccessLog {
         let sink = match file {
             None => Sink::Output,
             Some(path) => {
-                // A pipe without a reader is waited for by whoever opens it for writing alone.
+                // Opening a FIFO only for writing blocks until it has a reader.
                 let is_pipe = std::fs::metadata(path).is_ok_and(|data| data.file_type().is_fifo());
                 Sink::File(OpenOptions::new().create(true).append(true).read(is_pipe).open(path)?)
             }
@@ -80,19 +80,19 @@ impl AccessLog {
         self.writer.is_some()
     }
 
-    /// Lines that were dropped since the start: there was no room for them, or they could not be written.
+    /// Returns the number of lines dropped since the start: the buffer was full, or writing failed.
     #[must_use]
     pub fn dropped(&self) -> u64 {
         self.ledger.dropped()
     }
 
-    /// Waits until the lines so far are written, also those of the logs whose place this one took, for `limit` at
-    /// most; not for a pipe that nobody reads, or a disk that takes nothing.
+    /// Waits until the lines so far are written, including those of replaced logs: for at most `limit`, and only as
+    /// long as writes make progress.
     pub async fn flush(&self, limit: Duration) {
         self.ledger.flush(limit).await;
     }
 
-    /// Begins a line; `None` if nothing is logged.
+    /// Starts a line; `None` if logging is off.
     #[must_use]
     pub fn begin<B>(self: &Arc<Self>, request: &Request<B>) -> Option<Box<Entry>> {
         (self.format != Format::Off).then(|| Box::new(Entry::new(Arc::clone(self), request)))
@@ -105,7 +105,7 @@ impl AccessLog {
     }
 }
 
-/// A line in the making. It is written when this is dropped.
+/// A line in progress. Dropping it writes the line.
 #[derive(Debug)]
 pub struct Entry {
     log: Arc<AccessLog>,
@@ -123,10 +123,10 @@ pub struct Entry {
     began: Instant,
 }
 
-/// How the response ended.
+/// How the response's body ended.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Outcome {
-    /// Dropped before its end: the client went away or cancelled.
+    /// Dropped before its end: the client disconnected or cancelled.
     Cut,
     Whole,
     /// Its source failed.
@@ -164,7 +164,7 @@ impl Entry {
         }
     }
 
-    /// Says who answered.
+    /// Sets the upstream that answered.
     pub fn answered_by(&mut self, upstream: &Arc<str>) {
         self.upstream = Some(Arc::clone(upstream));
     }
@@ -237,7 +237,7 @@ fn quoted(value: &Option<HeaderValue>) -> String {
     value.as_ref().map_or_else(|| "-".to_owned(), |value| escaped(value.as_bytes()))
 }
 
-/// What a client sent, so that it cannot end its field of the line.
+/// Escapes text from a client, so that it cannot end its field of the line.
 fn escaped(octets: &[u8]) -> String {
     let mut text = String::with_capacity(octets.len());
     for &octet in octets {
@@ -249,7 +249,7 @@ fn escaped(octets: &[u8]) -> String {
     text
 }
 
-/// `Sun, 06 Nov 1994 08:49:37 GMT` as `06/Nov/1994:08:49:37 +0000`.
+/// Converts `Sun, 06 Nov 1994 08:49:37 GMT` to `06/Nov/1994:08:49:37 +0000`.
 fn common_date(date: &str) -> String {
     let mut words = date.split_ascii_whitespace().skip(1);
     let mut next = || words.next().unwrap_or_default();
@@ -265,7 +265,7 @@ impl Drop for Entry {
     }
 }
 
-/// A response whose body is counted, if somebody wants to know.
+/// Counts the bytes of a response's body, if there is an entry for it.
 #[must_use]
 pub fn counted<B: Body>(response: Response<B>, entry: Option<Box<Entry>>) -> Response<Counted<B>> {
     let Some(mut entry) = entry else {
@@ -279,7 +279,7 @@ pub fn counted<B: Body>(response: Response<B>, entry: Option<Box<Entry>>) -> Res
 }
 
 pin_project_lite::pin_project! {
-    /// A body that counts.
+    /// A body whose bytes are counted.
     #[derive(Debug)]
     pub struct Counted<B> {
         #[pin]

@@ -1,5 +1,5 @@
-//! What becomes of a request: decided at once, before anything is waited for. A request's future keeps room for
-//! all that it ever holds, and there is one for each request that runs.
+//! Decides how a request is answered, before anything is awaited: a request's future reserves space for everything
+//! that it ever holds, and there is one per active request.
 
 use std::fmt::Write as _;
 use std::future::Future;
@@ -25,19 +25,19 @@ use crate::proxy::{self, Admitted, Body};
 use crate::tls;
 use crate::upstream::Upstream;
 
-/// Who answers, and what is known of it.
+/// How a request is answered.
 pub(super) struct Decision {
     pub(super) next: Next,
-    /// The route that was taken: its place in the table.
+    /// Index of the route in the table.
     pub(super) target: Option<usize>,
     pub(super) span: Option<RequestSpan>,
 }
 
-/// Who answers.
+/// What answers a request.
 pub(super) enum Next {
-    /// We.
+    /// The gateway itself.
     Own(Box<Response<Body>>),
-    /// Another host, by the forward proxy.
+    /// Another host, through the forward proxy.
     Forward(Pin<Box<dyn Future<Output = Response<Body>>>>),
     Upstream {
         admitted: Admitted,
@@ -47,7 +47,7 @@ pub(super) enum Next {
 }
 
 impl Decision {
-    /// An answer of our own to what no route is for.
+    /// A response of the gateway's own, without a route.
     fn short(status: StatusCode, text: &'static str) -> Self {
         Self::own(short(status, text))
     }
@@ -57,7 +57,7 @@ impl Decision {
     }
 }
 
-/// Decides by the table.
+/// Decides how the table answers a request.
 pub(super) fn decide(
     table: &Table,
     watch: Option<&Watch>,
@@ -67,7 +67,7 @@ pub(super) fn decide(
     let Some(info) = request.extensions().get::<Arc<ConnectionInfo>>().cloned() else {
         return Decision::short(StatusCode::INTERNAL_SERVER_ERROR, "no connection\n");
     };
-    // What is decided here about a path is decided about the one that goes on.
+    // Normalize first: the path that is checked here must be the path that is sent.
     *request.uri_mut() = with_path(std::mem::take(request.uri_mut()));
     let Ok(authority) = authority(&request) else {
         return Decision::short(StatusCode::BAD_REQUEST, "one host is needed\n");
@@ -139,7 +139,7 @@ pub(super) fn decide(
     Decision { next, target: Some(number), span }
 }
 
-/// An answer of our own.
+/// Creates a response of the gateway's own.
 fn short(status: StatusCode, text: impl Into<Bytes>) -> Response<Body> {
     let mut response = Response::new(Body::text(text));
     *response.status_mut() = status;
@@ -149,7 +149,7 @@ fn short(status: StatusCode, text: impl Into<Bytes>) -> Response<Body> {
     response
 }
 
-/// What the request is for: HTTP/2's authority, or that of the target, or Host.
+/// Returns the request's authority: that of the target URI (over HTTP/2, `:authority`), or Host.
 fn authority<B>(request: &Request<B>) -> Result<Option<Authority>, ()> {
     if let Some(authority) = request.uri().authority() {
         return Ok(Some(authority.clone()));
@@ -167,14 +167,13 @@ fn authority<B>(request: &Request<B>) -> Result<Option<Authority>, ()> {
     }
 }
 
-/// The path; that of the whole host for `OPTIONS *`.
+/// Returns the path; `/` for `OPTIONS *`.
 fn path(uri: &Uri) -> &str {
     if uri.path().starts_with('/') { uri.path() } else { "/" }
 }
 
-/// The URI with a path where it has a query and none: `http://a?x`, which `http` keeps as it is (RFC 9110
-/// section 4.2.3). Whoever takes path and query for one text would find something else there than whoever
-/// asks for the path.
+/// Adds the path `/` to a URI with a query and no path, such as `http://a?x`, which `http` leaves as it is (RFC 9110
+/// section 4.2.3). Otherwise `Uri::path` and the text of `Uri::path_and_query` would disagree.
 fn with_path(uri: Uri) -> Uri {
     if !uri.path_and_query().is_some_and(|whole| whole.as_str().starts_with('?')) {
         return uri;
@@ -186,7 +185,7 @@ fn with_path(uri: Uri) -> Uri {
     Uri::from_parts(parts).unwrap_or(uri)
 }
 
-/// Whether a request is for another host than this one.
+/// Returns whether a request is for the forward proxy.
 fn is_forwarded<B>(
     request: &Request<B>,
     table: &Table,
@@ -204,7 +203,7 @@ fn is_forwarded<B>(
     if table.names(authority.host()) {
         return false;
     }
-    // Only a proxy's clients write HTTP/1.1 with a whole URL.
+    // HTTP/1.1 requests with an absolute URI are sent only by clients of a proxy.
     request.version() < Version::HTTP_2 || scheme != scheme_of(info) || !info.serves(authority)
 }
 
@@ -223,7 +222,7 @@ fn to_https(authority: Option<&Authority>, uri: &Uri, port: u16) -> Response<Bod
     redirect(&to, StatusCode::PERMANENT_REDIRECT, uri)
 }
 
-/// Redirects to a URL with the request's path and query behind it.
+/// Redirects to a URL with the request's path and query appended.
 fn redirect(to: &str, status: StatusCode, uri: &Uri) -> Response<Body> {
     let path = uri.path_and_query().map_or("/", PathAndQuery::as_str);
     let path = if path == "*" { "/" } else { path };
@@ -236,14 +235,14 @@ fn redirect(to: &str, status: StatusCode, uri: &Uri) -> Response<Body> {
     response
 }
 
-/// Makes of the client's request the one for the upstream.
+/// Turns the client's request into the one for the upstream.
 fn prepare(
     target: &Target,
     replace: Option<&str>,
     mut request: Request<Incoming>,
     tell: impl FnOnce(&mut HeaderMap),
 ) -> Result<Request<Incoming>, &'static str> {
-    // Whoever could call our fields a matter of one hop could take them away.
+    // Fields that Connection names are removed as hop-by-hop: a client could remove the gateway's own.
     if names_ours(request.headers(), &target.request) {
         return Err("connection names a field of the gateway's\n");
     }
@@ -265,7 +264,7 @@ fn names_ours(headers: &HeaderMap, rules: &HeaderRules) -> bool {
     options.any(|option| forwarded::is_ours(option) || rules.name(option))
 }
 
-/// The URI with `replace` in the place of the first octets of its path.
+/// Replaces the first `prefix` bytes of the URI's path with `replace`.
 fn other_path(uri: &Uri, prefix: usize, replace: &str) -> Option<Uri> {
     let whole = uri.path_and_query()?.as_str();
     let rest = whole.get(prefix..)?;

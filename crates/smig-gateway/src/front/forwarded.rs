@@ -1,4 +1,4 @@
-//! What upstreams are told of the client: `Forwarded` (RFC 7239) or the `X-Forwarded` fields.
+//! Fields that describe the client to upstreams: `Forwarded` (RFC 7239) or the `X-Forwarded` fields.
 
 use std::fmt::Write as _;
 use std::net::{IpAddr, SocketAddr};
@@ -12,7 +12,7 @@ const FOR: HeaderName = HeaderName::from_static("x-forwarded-for");
 const PROTO: HeaderName = HeaderName::from_static("x-forwarded-proto");
 const HOST: HeaderName = HeaderName::from_static("x-forwarded-host");
 
-/// Every field that names a client or what it asked for: none is believed from somebody unknown.
+/// All fields that describe the client or its request. They are removed from requests of untrusted peers.
 const NAMES: [HeaderName; 7] = [
     FORWARDED,
     FOR,
@@ -23,13 +23,13 @@ const NAMES: [HeaderName; 7] = [
     HeaderName::from_static("x-real-ip"),
 ];
 
-/// Whether a field is one of these.
+/// Returns whether a field is one of these.
 pub(super) fn is_ours(field: &str) -> bool {
     NAMES.iter().any(|name| name.as_str().eq_ignore_ascii_case(field))
 }
 
-/// What the last request said, as fields have it: most requests of a connection say the same, and writing
-/// it takes longer than everything else here.
+/// Formatted values of the last request: most requests of a connection have the same, and formatting takes longer
+/// than everything else here.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Last {
     client: Option<Client>,
@@ -44,7 +44,7 @@ pub(super) struct Client {
 }
 
 impl Last {
-    /// The client at `peer`.
+    /// Returns the client at `peer`.
     pub(super) fn client(&mut self, peer: SocketAddr) -> Option<&Client> {
         let ip = peer.ip().to_canonical();
         if self.client.as_ref().is_none_or(|client| client.ip != ip) {
@@ -54,7 +54,7 @@ impl Last {
         self.client.as_ref()
     }
 
-    /// The authority, octet for octet.
+    /// Returns the authority, byte for byte, as a field value.
     pub(super) fn host(&mut self, authority: &Authority) -> Option<HeaderValue> {
         let said = self.host.as_ref().filter(|(last, _)| last.as_str() == authority.as_str());
         if let Some((_, host)) = said {
@@ -66,7 +66,7 @@ impl Last {
     }
 }
 
-/// Writes the fields.
+/// Sets the fields.
 pub(super) fn tell(
     spec: &ForwardedSpec,
     headers: &mut HeaderMap,
@@ -82,7 +82,7 @@ pub(super) fn tell(
     }
     if matches!(spec.send, ForwardedFields::XForwarded | ForwardedFields::Both) {
         extend(headers, &FOR, &client.text);
-        // What the first proxy saw is what the client did.
+        // The value from the first proxy describes the client: keep it.
         if !said || !headers.contains_key(PROTO) {
             headers.insert(PROTO, HeaderValue::from_static(scheme));
         }
@@ -103,20 +103,20 @@ pub(super) fn tell(
     }
 }
 
-/// One element of `Forwarded`.
+/// Formats an element of `Forwarded`.
 fn element(ip: IpAddr, scheme: &str, host: Option<&str>) -> String {
     let mut element = match ip {
         IpAddr::V4(ip) => format!("for={ip};proto={scheme}"),
         IpAddr::V6(ip) => format!("for=\"[{ip}]\";proto={scheme}"),
     };
-    // A host has no quotes: it was read as an authority.
+    // A host contains no quotes, since it was parsed as an authority.
     if let Some(host) = host.filter(|host| !host.contains(['"', '\\'])) {
         let _ = write!(element, ";host=\"{host}\"");
     }
     element
 }
 
-/// Puts an element behind those that are there.
+/// Appends an element to the field's list.
 fn extend(headers: &mut HeaderMap, name: &HeaderName, element: &HeaderValue) {
     let mut list = Vec::new();
     for value in headers.get_all(name) {

@@ -1,4 +1,4 @@
-//! Changes to header fields, as the configuration says.
+//! Changes to header fields, from the configuration.
 
 use http::header::{
     CONNECTION, CONTENT_LENGTH, HOST, HeaderMap, HeaderName, HeaderValue, PROXY_AUTHORIZATION, TE,
@@ -36,15 +36,15 @@ impl Step {
     }
 }
 
-/// What is done to a header section, in its order.
+/// Changes to a header section, in order.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct HeaderRules(Box<[Step]>);
 
 impl HeaderRules {
-    /// The rules that a description means.
+    /// Compiles the rules of a configuration.
     ///
     /// # Errors
-    /// The key of what is wrong (of the description, and in it), and why.
+    /// The table and the key with the error, and the reason.
     pub fn new(spec: &HeaderSpec) -> Result<Self, (&'static str, String, String)> {
         let mut steps = Vec::new();
         for (index, name) in spec.remove.iter().enumerate() {
@@ -73,13 +73,14 @@ impl HeaderRules {
         }
     }
 
-    /// Whether a rule is about this field.
+    /// Returns whether a rule changes this field.
     pub(super) fn name(&self, field: &str) -> bool {
         self.0.iter().any(|step| step.name().as_str().eq_ignore_ascii_case(field))
     }
 
-    /// Whether a field's name is that of a rule but for `_` and `-`, which are the same to a server that makes
-    /// variables of fields (CGI, WSGI): the rule would not see it, and the server would take it for the other.
+    /// Returns whether a field's name differs from a rule's only by `_` and `-`. Servers that map fields to variables
+    /// (CGI, WSGI) do not distinguish these: the rule would miss the field, but the server would take it for the
+    /// rule's.
     pub(super) fn is_posed_as(&self, field: &HeaderName) -> bool {
         let plain = |byte: u8| if byte == b'_' { b'-' } else { byte };
         let poses = |name: &HeaderName| {

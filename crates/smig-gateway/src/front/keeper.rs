@@ -1,4 +1,4 @@
-//! The thread that looks after what no request waits for: certificates' files, upstreams' health.
+//! The thread for periodic work that no request waits for: reloading certificates, health checks.
 
 use std::io;
 use std::sync::Arc;
@@ -10,16 +10,16 @@ use tokio::time::timeout;
 
 use crate::upstream::Upstream;
 
-/// The running thread. Dropping it ends it.
+/// The running thread. Dropping it stops the thread.
 #[derive(Debug)]
 pub(super) struct Keeper {
     runtime: Handle,
-    /// How often it looks; dropped to end it.
+    /// The interval; dropped to stop the thread.
     every: watch::Sender<Duration>,
 }
 
 impl Keeper {
-    /// Calls `look` so often.
+    /// Calls `look` at this interval.
     pub(super) fn start(every: Duration, look: impl Fn() + Send + 'static) -> io::Result<Self> {
         let runtime = Builder::new_current_thread().enable_all().build()?;
         let handle = runtime.handle().clone();
@@ -29,13 +29,13 @@ impl Keeper {
                 let interval = *changes.borrow_and_update();
                 match timeout(interval, changes.changed()).await {
                     Err(_) => look(),
-                    // Another interval begins.
+                    // The interval has changed.
                     Ok(Ok(())) => {}
                     Ok(Err(_)) => return,
                 }
             }
         };
-        // Nobody joins it: a name or a disk that it asks may take its time.
+        // Not joined: it may block on name resolution or on a disk.
         std::thread::Builder::new().name("smig-keeper".to_owned()).spawn(move || {
             runtime.block_on(run);
             runtime.shutdown_background();
@@ -43,12 +43,12 @@ impl Keeper {
         Ok(Self { runtime: handle, every })
     }
 
-    /// Looks so often from now on.
+    /// Changes the interval.
     pub(super) fn every(&self, every: Duration) {
         self.every.send_replace(every);
     }
 
-    /// Asks the upstream's servers whether they are well, for as long as it lives.
+    /// Starts the upstream's health checks, which run for as long as it exists.
     pub(super) fn check(&self, upstream: &Arc<Upstream>) {
         drop(self.runtime.spawn(Upstream::check_health(Arc::downgrade(upstream))));
     }
@@ -70,7 +70,7 @@ mod tests {
         keeper.every(Duration::from_millis(1));
         told.recv_timeout(Duration::from_secs(60)).expect("it looks by the new interval");
         drop(keeper);
-        // It ends, and lets go of what it looks with.
+        // The thread ends, and drops `look`.
         while told.recv_timeout(Duration::from_secs(60)).is_ok() {}
     }
 

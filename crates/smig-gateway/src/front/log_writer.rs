@@ -1,6 +1,6 @@
-//! The thread that writes an access log: a worker never waits for a disk, a pipe or a terminal.
+//! The thread that writes an access log, so that a worker never blocks on a disk, a pipe or a terminal.
 //!
-//! What waits is bounded. A line for which there is no room is dropped and counted, and that is said.
+//! The buffer is bounded. A line that does not fit is dropped, counted and reported.
 
 use std::fs::File;
 use std::io::{self, Write};
@@ -13,47 +13,47 @@ use std::time::Duration;
 use smig::seldom;
 use tokio::time::{Instant, sleep};
 
-/// Lines that may wait...
+/// Maximum number of buffered lines.
 const MAX_LINES: usize = 4096;
-/// ...and their bytes.
+/// Maximum number of buffered bytes.
 const MAX_BYTES: usize = 4 << 20;
-/// Bytes that are taken from the queue at once, about.
+/// Approximate number of bytes that are taken from the queue at once.
 const BATCH: usize = 64 << 10;
-/// Bytes that are written at once, about: a pipe takes what it gets as a whole, and until then nothing shows
-/// that it is read.
+/// Approximate number of bytes per write. Progress is visible only when a write returns, which for a pipe means that
+/// all of it has fit.
 const PIECE: usize = 4 << 10;
-/// At the end: who has taken no piece in this time will take none.
+/// At shutdown: if nothing is written for this long, the reader counts as stuck.
 const STUCK: Duration = Duration::from_secs(1);
-/// At the end it is looked so often.
+/// At shutdown: interval between checks.
 const LOOK: Duration = Duration::from_millis(10);
 
-/// Where lines go.
+/// The destination of the lines.
 #[derive(Debug)]
 pub(super) enum Sink {
     Output,
     File(File),
 }
 
-/// The way to the thread. It ends when this is dropped and what waits is written.
+/// Sends lines to the thread, which ends once this is dropped and all buffered lines are written.
 #[derive(Debug)]
 pub(super) struct LogWriter {
-    /// What waits is bounded by the room that it takes.
+    /// Unbounded; `room` limits what it holds.
     lines: Sender<String>,
     room: Arc<Room>,
     ledger: Arc<Ledger>,
 }
 
-/// What waits to be written. The thread holds it until that is done.
+/// Accounts for the buffered lines. The thread holds a reference until they are written.
 #[derive(Debug, Default)]
 struct Room {
     lines: AtomicUsize,
     bytes: AtomicUsize,
-    /// Bytes that were written so far.
+    /// Bytes written so far.
     written: AtomicU64,
 }
 
 impl Room {
-    /// Whether there was room for a line.
+    /// Reserves space for a line; returns whether there was enough.
     fn take(&self, bytes: usize) -> bool {
         let lines = self.lines.fetch_add(1, Ordering::Relaxed) + 1;
         let all = self.bytes.fetch_add(bytes, Ordering::Relaxed) + bytes;
@@ -66,7 +66,7 @@ impl Room {
 
     fn give_back(&self, lines: usize, bytes: usize) {
         self.bytes.fetch_sub(bytes, Ordering::Relaxed);
-        // Whoever sees that no line waits sees all of them written.
+        // Release: a reader that sees no buffered line also sees all of them written.
         self.lines.fetch_sub(lines, Ordering::Release);
     }
 
@@ -79,7 +79,7 @@ impl Room {
     }
 }
 
-/// What is known of a log and of those whose place it took: lines that were not written, and those that wait.
+/// Statistics of a log and of those that it replaced: dropped lines, and buffered ones.
 #[derive(Debug, Default)]
 pub(super) struct Ledger {
     dropped: AtomicU64,
@@ -102,7 +102,7 @@ impl Ledger {
         rooms.push(Arc::downgrade(room));
     }
 
-    /// Waits until no line waits, for `limit` at most, and no longer than something is written from time to time.
+    /// Waits until no line is buffered, for at most `limit`, and only as long as writes make progress.
     pub(super) async fn flush(&self, limit: Duration) {
         let all = self.rooms.lock().unwrap_or_else(PoisonError::into_inner).clone();
         let mut rooms: Vec<Arc<Room>> = all.iter().filter_map(Weak::upgrade).collect();
@@ -130,14 +130,14 @@ impl LogWriter {
         let room = Arc::<Room>::default();
         ledger.add(&room);
         let (left, tally) = (Arc::clone(&room), Arc::clone(&ledger));
-        // Nobody joins it: it may be in a write that never ends.
+        // Not joined: it may be in a write that never returns.
         thread::Builder::new()
             .name("smig-access-log".to_owned())
             .spawn(move || write_all(&receiver, sink, &left, &tally))?;
         Ok(Self { lines, room, ledger })
     }
 
-    /// Passes a line on if there is room.
+    /// Buffers a line, or drops it if the buffer is full.
     pub(super) fn write(&self, line: String) {
         let len = line.len();
         if !self.room.take(len) {
@@ -171,7 +171,7 @@ fn write_all(receiver: &Receiver<String>, mut sink: Sink, room: &Room, ledger: &
     }
 }
 
-/// Whole lines, so that those of two logs to one file are not mixed.
+/// Splits a batch at line ends, so that lines of two logs to one file do not mix.
 fn pieces(batch: &str) -> impl Iterator<Item = &str> {
     let mut rest = batch;
     core::iter::from_fn(move || {
@@ -209,14 +209,14 @@ mod tests {
 
     const HOUR: Duration = Duration::from_secs(3600);
 
-    /// A log into a pipe that nobody reads yet.
+    /// A log to a pipe that is not being read yet.
     fn piped(ledger: &Arc<Ledger>) -> (LogWriter, io::PipeReader) {
         let (reader, pipe) = io::pipe().unwrap();
         let sink = Sink::File(File::from(OwnedFd::from(pipe)));
         (LogWriter::start(sink, Arc::clone(ledger)).unwrap(), reader)
     }
 
-    /// As many lines as there is room for: how many that are.
+    /// Fills the buffer; returns the number of lines that fit.
     fn fill(writer: &LogWriter) -> u64 {
         let (before, mut lines) = (writer.ledger.dropped(), 0);
         while writer.ledger.dropped() == before {
@@ -226,7 +226,7 @@ mod tests {
         lines - 1
     }
 
-    /// Reads all, so many bytes in each of so many milliseconds: how many lines that are.
+    /// Reads `bytes` bytes every `millis` milliseconds until the end; returns the number of lines.
     fn read(mut pipe: io::PipeReader, bytes: usize, millis: u64) -> thread::JoinHandle<u64> {
         thread::spawn(move || {
             let (mut piece, mut lines) = (vec![0; bytes], 0);
@@ -273,7 +273,7 @@ mod tests {
         let (before, pipe) = piped(&ledger);
         let lines = fill(&before);
         let room = Arc::downgrade(&before.room);
-        // A reload: those who hold it end, and another takes its place.
+        // A reload: the old log is dropped, and another replaces it.
         drop(before);
         let (_after, _) = piped(&ledger);
         let reader = read(pipe, 64 << 10, 1);
@@ -289,7 +289,7 @@ mod tests {
         fill(&writer);
         let since = Instant::now();
         ledger.flush(HOUR).await;
-        // While the pipe fills, there is something to wait for.
+        // While the pipe fills, writes make progress.
         assert!(since.elapsed() < Duration::from_secs(60), "{:?}", since.elapsed());
     }
 

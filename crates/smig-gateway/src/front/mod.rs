@@ -1,5 +1,5 @@
-//! The service that a gateway answers with: an upstream, the forward proxy, or an answer of its own;
-//! and the gateway that runs it.
+//! The service of a gateway, which answers with an upstream, the forward proxy or a response of its own; and the
+//! gateway that runs it.
 
 pub mod access_log;
 mod decision;
@@ -41,18 +41,18 @@ use crate::admin::Watch;
 use crate::config::Config;
 use crate::proxy::{Body, grpc};
 
-/// Whether upstreams and users of a configuration can be used.
+/// Checks that the upstreams and the users of a configuration can be used.
 pub(crate) fn check(config: &Config) -> Result<(), Faults> {
     table::Kept::none().next(config).map(drop)
 }
 
-/// Answers requests by the table of the moment. Clones share it.
+/// Answers requests with the current table. Clones share it.
 #[derive(Clone, Debug)]
 pub(crate) struct Front {
     table: Arc<RwLock<Arc<Table>>>,
-    /// Who follows the requests, if somebody does.
+    /// Observes requests for the admin page and for traces, if configured.
     watch: Option<Arc<Watch>>,
-    /// Of the last request: each connection has a clone of its own.
+    /// Values of the last request; each connection has its own clone.
     last: forwarded::Last,
 }
 
@@ -65,10 +65,10 @@ impl Front {
         }
     }
 
-    /// Answers by another table from the next request on.
+    /// Replaces the table, from the next request on.
     pub(crate) fn swap(&self, table: Table) {
         let table = Arc::new(table);
-        // The old one is dropped outside of the lock.
+        // Drop the old table outside the lock.
         let _old = {
             let mut current = self.table.write().unwrap_or_else(PoisonError::into_inner);
             std::mem::replace(&mut *current, table)
@@ -96,7 +96,7 @@ impl Service<Request<Incoming>> for Front {
     fn call(&mut self, request: Request<Incoming>) -> Self::Future {
         let table = self.table();
         let mut entry = table.log.begin(&request);
-        // Calls are POST; to CONNECT 200 would mean that there is a tunnel.
+        // gRPC calls are POST; for CONNECT, status 200 would mean that the tunnel is open.
         let is_grpc = *request.method() == Method::POST && grpc::is_grpc(request.headers());
         let decision = decide(&table, self.watch.as_deref(), &mut self.last, request);
         Box::pin(async move {
@@ -126,7 +126,7 @@ impl Service<Request<Incoming>> for Front {
     }
 }
 
-/// What we refuse ourselves, as the client of a call reads it. What a server answers stays as it is.
+/// Translates a response of the gateway's own for a gRPC client. Responses of servers stay unchanged.
 fn for_grpc(mut response: Response<Body>) -> Response<Body> {
     let Some(text) = response.body().own_text() else { return response };
     let mut message = String::from_utf8_lossy(text).trim_end().to_owned();

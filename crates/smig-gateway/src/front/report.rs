@@ -1,4 +1,4 @@
-//! What operators are told of the upstreams and of tunnels.
+//! Statistics of upstreams and tunnels for the admin page and /metrics.
 
 use super::Front;
 use crate::admin::{Report, Reported, UpstreamReport};

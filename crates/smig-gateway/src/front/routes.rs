@@ -1,18 +1,18 @@
-//! From a host and a path to a route, without allocating.
+//! Maps a host and a path to a route, without allocating.
 
 use std::collections::HashMap;
 use std::net::IpAddr;
 use std::str::FromStr;
 
-/// The longest name (RFC 1035 section 2.3.4).
+/// Maximum length of a name (RFC 1035 section 2.3.4).
 const LONGEST_NAME: usize = 255;
 
-/// What a route's host means.
+/// The host of a route.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum HostPattern {
-    /// This name or address, in lower case.
+    /// Exactly this name or address, in lower case.
     Exact(String),
-    /// Every name that ends with a dot and this, in lower case.
+    /// Every name that ends with a dot and this name, in lower case.
     Below(String),
 }
 
@@ -42,7 +42,7 @@ impl FromStr for HostPattern {
     }
 }
 
-/// Routes by host and path. What is found is a number: the route's place in the configuration.
+/// Routes by host and path. Lookups return the route's index in the configuration.
 #[derive(Debug, Default)]
 pub(crate) struct Routes {
     exact: HashMap<Box<str>, Paths>,
@@ -50,7 +50,7 @@ pub(crate) struct Routes {
     any: Paths,
 }
 
-/// The routes of one host, the longest path first.
+/// The routes of one host, longest path first.
 #[derive(Debug, Default)]
 struct Paths(Vec<(Box<str>, usize)>);
 
@@ -66,14 +66,14 @@ impl Paths {
     }
 }
 
-/// Whether `path` is `prefix` or below it. A prefix with a slash at its end is not itself below it.
+/// Returns whether `path` is `prefix` or below it. `/a` does not match the prefix `/a/`.
 fn is_below(path: &str, prefix: &str) -> bool {
     path.strip_prefix(prefix)
         .is_some_and(|rest| rest.is_empty() || prefix.ends_with('/') || rest.starts_with('/'))
 }
 
 impl Routes {
-    /// One more route. The first for the same host and path stays.
+    /// Adds a route. For the same host and path, the first one wins.
     pub(crate) fn insert(&mut self, host: Option<&HostPattern>, path: &str, route: usize) {
         let paths = match host {
             None => &mut self.any,
@@ -83,17 +83,17 @@ impl Routes {
         paths.insert(path, route);
     }
 
-    /// The route for a request. The best host decides, even if it has no route for the path.
+    /// Returns the route for a request. The most specific host decides, even if it has no route for the path.
     pub(crate) fn find(&self, host: Option<&str>, path: &str) -> Option<usize> {
         self.of_host(host).unwrap_or(&self.any).find(path)
     }
 
-    /// Whether any route has a host.
+    /// Returns whether any route has a host.
     pub(crate) fn have_hosts(&self) -> bool {
         !self.exact.is_empty() || !self.below.is_empty()
     }
 
-    /// Whether a route names this host, or a wildcard does.
+    /// Returns whether a route has this host, by name or wildcard.
     pub(crate) fn names(&self, host: &str) -> bool {
         self.of_host(Some(host)).is_some()
     }
@@ -115,7 +115,7 @@ impl Routes {
     }
 }
 
-/// A host as routes have it: lower case, no brackets, no dot at its end.
+/// Normalizes a host: lower case, no brackets, no trailing dot.
 fn normal<'a>(host: &str, buffer: &'a mut [u8; LONGEST_NAME]) -> Option<&'a str> {
     let host = host.strip_prefix('[').and_then(|host| host.strip_suffix(']')).unwrap_or(host);
     let host = host.strip_suffix('.').unwrap_or(host);
@@ -125,11 +125,11 @@ fn normal<'a>(host: &str, buffer: &'a mut [u8; LONGEST_NAME]) -> Option<&'a str>
     std::str::from_utf8(place).ok()
 }
 
-/// Whether a path has segments that another program may take away: `.`, `..`, plain or encoded, with or without
-/// parameters (`..;a`, as Tomcat reads them). Who sends them wants a path to mean one thing here and another
-/// thing there.
+/// Returns whether a path has segments that another program may resolve: `.`, `..`, plain or percent-encoded, with or
+/// without parameters (`..;a`, as Tomcat parses them). Such a path can mean one thing to the gateway and another to
+/// the server.
 pub(crate) fn has_dot_segments(path: &str) -> bool {
-    // Most paths have no such octets at all.
+    // Most paths contain none of these.
     if !path.contains("/.") && !path.contains('%') && !path.contains('\\') {
         return false;
     }
@@ -149,7 +149,7 @@ pub(crate) fn has_dot_segments(path: &str) -> bool {
     let mut at = 0;
     while at <= octets.len() {
         let rest = octets.get(at..).unwrap_or_default();
-        // A slash, or what some take for one.
+        // A slash, or an equivalent to some programs.
         let length = match rest {
             [] | [b'/' | b'\\', ..] => 1,
             [b'%', b'2', b'f' | b'F', ..] | [b'%', b'5', b'c' | b'C', ..] => 3,

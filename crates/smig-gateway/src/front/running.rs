@@ -1,5 +1,4 @@
-//! A gateway that runs: it starts, takes another configuration without dropping a connection, and
-//! drains.
+//! A running gateway: starts, reloads its configuration without closing connections, and drains.
 
 use std::collections::HashMap;
 use std::io;
@@ -22,23 +21,23 @@ use crate::telemetry::{self, Telemetry, TelemetryError};
 use crate::tls::{self, Stamps};
 use crate::upstream::SILENT_FOR;
 
-/// How long the end waits for the access log's last lines, if the drain leaves less.
+/// Minimum time at shutdown for the last lines of the access log, if the drain leaves less.
 const LAST_LINES: Duration = Duration::from_secs(1);
 
-/// Why a gateway does not start, or does not take a configuration.
+/// Why a gateway cannot start, or rejects a configuration.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum GatewayError {
-    /// The configuration is wrong, and where.
+    /// The configuration is invalid; includes the positions of the errors.
     #[error(transparent)]
     Config(#[from] Faults),
     /// The server cannot run.
     #[error(transparent)]
     Server(#[from] smig::Error),
-    /// The thread that looks after certificates and upstreams cannot run.
+    /// The thread for certificates and health checks cannot be started.
     #[error("cannot start a thread: {0}")]
     Thread(io::Error),
-    /// Spans cannot be sent to a collector.
+    /// The export of spans to a collector cannot be started.
     #[error("telemetry: {0}")]
     Telemetry(#[from] TelemetryError),
 }
@@ -50,7 +49,7 @@ pub struct Gateway {
     front: Front,
     kept: Kept,
     doors: Vec<Door>,
-    /// Those that are gone and did redirect: their connections last longer.
+    /// HTTPS ports of closed listeners that redirected: their connections may still be open.
     gone_redirects: HashMap<ListenerId, u16>,
     watched: Arc<Mutex<Watched>>,
     keeper: Keeper,
@@ -59,17 +58,17 @@ pub struct Gateway {
     telemetry: Option<Telemetry>,
 }
 
-/// An address of the configuration that is to be listened at.
+/// A configured address.
 #[derive(Clone, Copy, Debug)]
 struct Wanted {
-    /// Of its `[[listen]]`.
+    /// Index of its `[[listen]]`.
     number: usize,
     address: SocketAddr,
     protocol: ListenProtocol,
     redirect: Option<u16>,
 }
 
-/// An address of the configuration, and the listener that is there.
+/// A configured address, and its listener.
 #[derive(Clone, Copy, Debug)]
 struct Door {
     id: ListenerId,
@@ -86,21 +85,21 @@ impl Door {
     }
 }
 
-/// How often changed certificates' files were taken, and how often they could not be used.
+/// Number of times that changed certificate files were loaded, or could not be used.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Renewals {
-    /// Those in use since.
+    /// Loaded: the new certificates are in use.
     pub taken: u64,
-    /// The certificates before stayed in use.
+    /// The previous certificates remained in use.
     pub failed: u64,
 }
 
-/// What the watcher looks at.
+/// State of the certificate watcher.
 #[derive(Debug)]
 struct Watched {
     config: Config,
     stamps: Stamps,
-    /// None while there is no listener with TLS.
+    /// `None` while no listener uses TLS.
     tls: Option<ServerTls>,
     renewals: watch::Sender<Renewals>,
 }
@@ -109,9 +108,9 @@ impl Gateway {
     /// Starts a gateway.
     ///
     /// # Errors
-    /// Whatever of the configuration cannot be used, with its line and key; an address that is taken.
+    /// An invalid setting, with its line and key; an address that is in use.
     pub fn start(config: Config) -> Result<Self, GatewayError> {
-        // Before the files are read: a change after this is seen.
+        // Before the files are read, so that later changes are detected.
         let stamps = Stamps::of(&config);
         let kept = Kept::none().next(&config)?;
         let log = access_log(&config, None)?;
@@ -130,7 +129,7 @@ impl Gateway {
         let tracer = telemetry.as_ref().map(Telemetry::tracer);
         let watch = (config.admin.is_some() || tracer.is_some()).then(|| Watch::with(tracer));
         let mut server = config.server.clone();
-        // A response that rests does not show that its client has gone.
+        // While a response idles, nothing else detects a dead client.
         for options in [&mut server.interactive, &mut server.bulk] {
             options.silent_for.get_or_insert(SILENT_FOR);
         }
@@ -142,7 +141,7 @@ impl Gateway {
                 (None, None) => builder,
             };
         }
-        // Known before the first request can come.
+        // Determined before the first request can arrive.
         let doors = wanted.iter().zip(builder.listener_ids());
         let mut doors: Vec<Door> =
             doors.map(|(wanted, id)| Door::new(wanted, id, wanted.address)).collect();
@@ -189,26 +188,25 @@ impl Gateway {
         })
     }
 
-    /// Takes another configuration. Connections and streams stay; upstreams that are described as
-    /// before keep their connections and what is known of their health. Returns the shared settings
-    /// that differ: these need a restart.
+    /// Applies another configuration. Connections and streams remain; upstreams whose configuration is unchanged keep
+    /// their connections and health state. Returns the shared settings that differ: these require a restart.
     ///
     /// # Errors
-    /// Whatever cannot be used, with its line and key; then everything is as before.
+    /// An invalid setting, with its line and key; then nothing has changed.
     pub fn reload(&mut self, config: Config) -> Result<Vec<&'static str>, GatewayError> {
         let stamps = Stamps::of(&config);
         let kept = self.kept.next(&config)?;
         if let Some(admin) = &self.admin {
-            // It runs on where it is, whatever the file says now.
+            // The admin server keeps its address, whatever the new configuration says.
             kept.close_port(admin.local_addr().port());
         }
         let log = access_log(&config, Some(&self.front.table().log))?;
         let wanted = addresses(&config, &self.doors)?;
         let tls = material(&config, &wanted)?;
-        // All that can be wrong with a table is found before anything changes.
+        // Detect all errors in the table before anything changes.
         Table::new(&config, &kept, Arc::clone(&log), HashMap::new())?;
 
-        // Until the end: the watcher must not put back what is replaced here.
+        // Hold the lock until the end: the watcher must not restore what is replaced here.
         let watched = Arc::clone(&self.watched);
         let mut watched = lock(&watched);
         let before = match (&watched.tls, &tls) {
@@ -245,8 +243,8 @@ impl Gateway {
         Ok(changed)
     }
 
-    /// The wanted addresses: those that are open already, and the others, which it opens; all or none. Then
-    /// those that are not wanted any more. One address may be among both: it is spoken to in another way.
+    /// Opens the wanted addresses that are not open yet, all or none. Returns the doors of all wanted addresses, and
+    /// those that are no longer wanted. An address whose protocol changes is in both.
     fn open(
         &mut self,
         wanted: &[Wanted],
@@ -257,7 +255,7 @@ impl Gateway {
             let Wanted { number, address: configured, protocol, .. } = *wanted;
             let same = |door: &Door| door.configured == configured && door.protocol == protocol;
             if let Some(place) = left.iter().position(same) {
-                // Each is kept once, also where several have port 0.
+                // Each door is matched once, even if several have port 0.
                 let door = left.swap_remove(place);
                 doors.push(Door::new(wanted, door.id, door.bound));
                 continue;
@@ -283,34 +281,34 @@ impl Gateway {
         Ok((doors, left))
     }
 
-    /// Where it listens, ports filled in, with what is spoken there.
+    /// Returns the addresses with their actual ports, and the protocols.
     pub fn listeners(&self) -> impl Iterator<Item = (SocketAddr, ListenProtocol)> {
         self.doors.iter().map(|door| (door.bound, door.protocol))
     }
 
-    /// Where the live page is.
+    /// Returns the address of the admin page.
     #[must_use]
     pub fn admin(&self) -> Option<SocketAddr> {
         self.admin.as_ref().map(Admin::local_addr)
     }
 
-    /// What became of certificates' files that changed, now and whenever one changes.
+    /// Returns the results of reloading changed certificate files, now and after each further one.
     #[must_use]
     pub fn renewals(&self) -> watch::Receiver<Renewals> {
         lock(&self.watched).renewals.subscribe()
     }
 
-    /// Counters since the start.
+    /// Returns the counters since the start.
     #[must_use]
     pub fn stats(&self) -> Stats {
         self.server.stats()
     }
 
-    /// Ends gracefully: nothing new is accepted, running streams finish; what still runs after
-    /// `limit` is cut. The last spans are sent then, for three seconds at most.
+    /// Shuts down gracefully: accepts nothing new and lets running streams finish; streams that are still open after
+    /// `limit` are reset. Then waits for the access log, and sends the last spans, for at most three seconds.
     ///
     /// # Errors
-    /// A worker that failed.
+    /// A worker failed.
     pub async fn drain(self, limit: Duration) -> Result<(), GatewayError> {
         self.draining.store(true, Ordering::Relaxed);
         let end = Instant::now() + limit;
@@ -327,7 +325,7 @@ impl Gateway {
     }
 }
 
-/// The admin port, if there is to be one.
+/// Starts the admin server, if it is configured.
 fn start_admin(
     config: &Config,
     server: &Server,
@@ -352,7 +350,7 @@ fn start_admin(
     started.map(Some).map_err(|error| config.fault(&["admin", "listen"], error.to_string()))
 }
 
-/// What cleartext is trusted with; `None` for TLS.
+/// Returns the trust in cleartext peers; `None` for TLS.
 const fn trust(protocol: ListenProtocol) -> Option<ClearTrust> {
     match protocol {
         ListenProtocol::Tls => None,
@@ -361,13 +359,13 @@ const fn trust(protocol: ListenProtocol) -> Option<ClearTrust> {
     }
 }
 
-/// Certificates, if a listener needs them.
+/// Loads the certificates, if a listener needs them.
 fn material(config: &Config, wanted: &[Wanted]) -> Result<Option<ServerTls>, Faults> {
     let needed = wanted.iter().any(|wanted| wanted.protocol == ListenProtocol::Tls);
     needed.then(|| tls::material(config)).transpose()
 }
 
-/// The access log, in the place of the one before.
+/// Opens the access log, which replaces `before`.
 fn access_log(config: &Config, before: Option<&AccessLog>) -> Result<Arc<AccessLog>, Faults> {
     let (format, file) = (config.access_log.format, config.access_log.file.as_deref());
     let opened = match before {
@@ -379,19 +377,19 @@ fn access_log(config: &Config, before: Option<&AccessLog>) -> Result<Arc<AccessL
     })
 }
 
-/// The listeners that redirect, and the ports of https that they redirect to.
+/// Returns the HTTPS ports of the listeners that redirect.
 fn redirects(doors: &[Door]) -> HashMap<ListenerId, u16> {
     doors.iter().filter_map(|door| Some((door.id, door.redirect?))).collect()
 }
 
-/// Every address, each free or ours.
+/// Returns all configured addresses, each checked to be free or already open.
 fn addresses(config: &Config, doors: &[Door]) -> Result<Vec<Wanted>, Faults> {
     let mut all = Vec::new();
     for (number, listen) in config.listen.iter().enumerate() {
         for &address in &listen.address {
             let is_ours = doors.iter().any(|door| door.configured == address);
             if !is_ours && let Err(error) = try_bind(address) {
-                // localhost on a machine without IPv6.
+                // `localhost` on a machine without IPv6.
                 if address.ip() == IpAddr::V6(Ipv6Addr::LOCALHOST)
                     && listen.address.len() > 1
                     && error.kind() != io::ErrorKind::AddrInUse
@@ -411,8 +409,8 @@ fn addresses(config: &Config, doors: &[Door]) -> Result<Vec<Wanted>, Faults> {
     Ok(all)
 }
 
-/// Whether an address is free. Workers share theirs (SO_REUSEPORT), which would let a second gateway
-/// take half of the first one's clients without a word.
+/// Binds an address to check that it is free. Workers share theirs (SO_REUSEPORT), so a second gateway would silently
+/// receive half of the first one's connections.
 fn try_bind(address: SocketAddr) -> io::Result<()> {
     std::net::TcpListener::bind(address).map(drop)
 }
@@ -421,14 +419,14 @@ fn lock(watched: &Mutex<Watched>) -> MutexGuard<'_, Watched> {
     watched.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
-/// Takes certificates that changed, if they are good.
+/// Loads certificates that have changed, if they are valid.
 fn look(watched: &mut Watched) {
     let Some(tls) = &watched.tls else { return };
     let stamps = Stamps::of(&watched.config);
     if stamps == watched.stamps {
         return;
     }
-    // Said once, whatever comes of it.
+    // Report each change once, whatever the result.
     watched.stamps = stamps;
     match tls::material(&watched.config) {
         Ok(new) => {

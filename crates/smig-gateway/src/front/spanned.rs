@@ -1,4 +1,4 @@
-//! A body that keeps its request's span until its end, where no stream does: by HTTP/1.1.
+//! A body that holds its request's span until its end, for HTTP/1.1, where no stream does.
 
 use std::pin::Pin;
 use std::task::{Context, Poll, ready};
@@ -11,7 +11,7 @@ use smig::BoxError;
 use crate::admin::span::RequestSpan;
 use crate::proxy::Body;
 
-/// A response whose span lasts as long as its body, unless it does so as long as its stream.
+/// Extends the span to the end of the response's body, unless the span lasts as long as the stream.
 pub(super) fn spanned(response: Response<Body>, span: RequestSpan) -> Response<Body> {
     if span.has_stream() || !span.is_wanted() || response.body().is_end_stream() {
         return response;

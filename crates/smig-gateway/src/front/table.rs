@@ -1,4 +1,4 @@
-//! What the configuration means for requests: made whole, then put in the place of the one before.
+//! The configuration in its form for requests: built completely, then swapped in.
 
 use std::collections::HashMap;
 use std::sync::Arc;
@@ -16,7 +16,7 @@ use crate::forward::Forward;
 use crate::tunnel::Tunnels;
 use crate::upstream::{Upstream, UpstreamSpec};
 
-/// Everything that a request meets.
+/// Everything that handling a request needs.
 #[derive(Debug)]
 pub(crate) struct Table {
     routes: Routes,
@@ -25,11 +25,11 @@ pub(crate) struct Table {
     pub(super) forward: Option<Arc<Forward>>,
     pub(super) log: Arc<AccessLog>,
     pub(super) tunnels: Tunnels,
-    /// Listeners whose requests are redirected, and the ports of https that they are sent to.
+    /// HTTPS ports to which requests to these listeners are redirected.
     https: HashMap<ListenerId, u16>,
 }
 
-/// What a route does.
+/// The target of a route.
 #[derive(Debug)]
 pub(super) struct Target {
     pub(super) path: Box<str>,
@@ -46,7 +46,7 @@ pub(super) enum Action {
     Answer { status: StatusCode, text: Bytes },
 }
 
-/// What is kept from one table to the next: whatever is described as before keeps its connections.
+/// What a reload preserves: whatever is configured as before keeps its connections.
 #[derive(Debug)]
 pub(super) struct Kept {
     upstreams: HashMap<String, (UpstreamSpec, Arc<Upstream>)>,
@@ -55,12 +55,12 @@ pub(super) struct Kept {
 }
 
 impl Kept {
-    /// Nothing yet.
+    /// Nothing, before the first configuration.
     pub(super) fn none() -> Self {
         Self { upstreams: HashMap::new(), forward: None, tunnels: Tunnels::of_gateway() }
     }
 
-    /// What a configuration needs: of this what is the same, the rest made anew.
+    /// Returns what a configuration needs: reuses what is unchanged, and creates the rest.
     pub(super) fn next(&self, config: &Config) -> Result<Self, Faults> {
         let mut upstreams = HashMap::new();
         for (name, spec) in &config.upstreams {
@@ -72,7 +72,7 @@ impl Kept {
             };
             upstreams.insert(name.clone(), (spec.clone(), upstream));
         }
-        // Its file of users is read again, whether or not the description is the same.
+        // Reads the users file again, even if the configuration is unchanged.
         let forward = config.forward.clone().map(|spec| match &self.forward {
             Some(before) => before.next(spec),
             None => Forward::new(spec, &self.tunnels),
@@ -82,7 +82,7 @@ impl Kept {
         Ok(Self { upstreams, forward, tunnels: self.tunnels.clone() })
     }
 
-    /// Nobody reaches this port of this machine by the forward proxy.
+    /// Closes this port of this machine to the forward proxy.
     pub(super) fn close_port(&self, port: u16) {
         if let Some(forward) = &self.forward {
             forward.close_port(port);
@@ -93,14 +93,14 @@ impl Kept {
         self.upstreams.values().map(|(_, upstream)| upstream)
     }
 
-    /// Whether this very upstream is among them.
+    /// Returns whether it contains this instance of the upstream.
     pub(super) fn has(&self, upstream: &Arc<Upstream>) -> bool {
         self.upstreams().any(|known| Arc::ptr_eq(known, upstream))
     }
 }
 
 impl Table {
-    /// The table of a configuration; `https` are the listeners that redirect.
+    /// Builds the table of a configuration; `https` contains the listeners that redirect.
     pub(super) fn new(
         config: &Config,
         kept: &Kept,
@@ -146,7 +146,7 @@ impl Table {
         })
     }
 
-    /// The route for a request, and its place.
+    /// Returns the route for a request, with its index.
     pub(super) fn find(
         &self,
         authority: Option<&Authority>,
@@ -161,7 +161,7 @@ impl Table {
         self.targets.get(number)
     }
 
-    /// The upstreams of its routes, each once.
+    /// Returns the upstreams of its routes, without duplicates.
     pub(super) fn upstreams(&self) -> Vec<&Arc<Upstream>> {
         let mut all: Vec<&Arc<Upstream>> = Vec::new();
         for target in &self.targets {
@@ -174,12 +174,12 @@ impl Table {
         all
     }
 
-    /// Whether a route is for this host, by name or wildcard.
+    /// Returns whether a route has this host, by name or wildcard.
     pub(super) fn names(&self, host: &str) -> bool {
         self.routes.names(host)
     }
 
-    /// The port of https for requests that came by this listener.
+    /// Returns the HTTPS port to which requests to this listener are redirected.
     pub(super) fn https_port(&self, listener: ListenerId) -> Option<u16> {
         self.https.get(&listener).copied()
     }

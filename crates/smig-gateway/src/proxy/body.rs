@@ -1,4 +1,4 @@
-//! The one response body of this crate.
+//! The response body of this crate.
 
 use std::pin::Pin;
 use std::task::{Context, Poll};
@@ -14,9 +14,8 @@ use super::head::admit_frame;
 use super::upload::Rest;
 use crate::upstream::{Lease, UnderWay};
 
-/// A response's body: an upstream's, passed on piece by piece as the client takes it, or one of our own.
-/// An upstream's that breaks is an error, which resets the stream or cuts the connection, and never an
-/// end.
+/// A response's body: from an upstream, forwarded as the client reads it, or the gateway's own. A failure of an
+/// upstream's body is an error, which resets the stream or closes the connection, and never a regular end.
 #[derive(Default)]
 pub struct Body(Source);
 
@@ -30,34 +29,34 @@ enum Source {
     Other(Pin<Box<dyn http_body::Body<Data = Bytes, Error = BoxError>>>),
 }
 
-/// What comes by HTTP/1.1, and the connection that it comes by.
+/// A body received over HTTP/1.1, and its connection.
 struct Http1 {
     incoming: hyper::body::Incoming,
-    /// `None` once the connection has gone back.
+    /// `None` once the connection is checked in.
     lease: Option<Lease>,
     under_way: UnderWay,
-    /// What may be left of the request.
+    /// What may remain of the request.
     rest: Rest,
-    /// `None`: it may rest as long as it likes.
+    /// `None`: it may idle without limit.
     stall: Option<Duration>,
-    /// The last poll found nothing: the time limit runs.
+    /// The last poll was pending: the timeout is running.
     waits: bool,
 }
 
-/// What comes by our own client.
+/// A body received by our own client.
 struct Http2 {
     incoming: Incoming,
-    /// `None` only when it is dropped.
+    /// `None` only while being dropped.
     under_way: Option<UnderWay>,
-    /// What may be left of the request, also when the response has ended.
+    /// What may remain of the request, even after the response has ended.
     rest: Rest,
-    /// `None`: it may rest as long as it likes.
+    /// `None`: it may idle without limit.
     stall: Option<Duration>,
     timer: Option<Pin<Box<Sleep>>>,
     waits: bool,
 }
 
-/// Nothing came for too long.
+/// The upstream sent nothing for too long.
 #[derive(Debug, thiserror::Error)]
 #[error("the upstream sent nothing for {} s", .0.as_secs_f32())]
 struct Stalled(Duration);
@@ -75,20 +74,20 @@ impl std::fmt::Debug for Body {
 }
 
 impl Body {
-    /// No octets.
+    /// An empty body.
     #[must_use]
     pub const fn empty() -> Self {
         Self(Source::Empty)
     }
 
-    /// These octets.
+    /// A body with this text.
     #[must_use]
     pub fn text(text: impl Into<Bytes>) -> Self {
         let text = text.into();
         Self(if text.is_empty() { Source::Empty } else { Source::Text(text) })
     }
 
-    /// What is in it, if it is a text of our own.
+    /// Returns the text, if this is a text of the gateway's own.
     pub(crate) fn own_text(&self) -> Option<&Bytes> {
         match &self.0 {
             Source::Text(text) => Some(text),
@@ -96,7 +95,7 @@ impl Body {
         }
     }
 
-    /// Another body, behind a pointer.
+    /// Wraps another body in a box.
     #[must_use]
     pub fn new<B>(body: B) -> Self
     where
@@ -163,7 +162,7 @@ impl Http1 {
         }
     }
 
-    /// The connection is free for the next request.
+    /// Checks in the connection for the next request.
     fn release(&mut self) {
         if let (Some(lease), Some(server)) = (self.lease.take(), self.under_way.server()) {
             lease.release(server);
@@ -220,8 +219,8 @@ impl Drop for Http2 {
     }
 }
 
-/// A response broke in its body: the client learns by a reset. Where the request's body failed before, the
-/// exchange was given up for that, and the server is not to be blamed.
+/// Records that a response's body failed; the client receives a reset. If the request's body failed before, the
+/// exchange was aborted for that reason, and the server is not at fault.
 fn failed(under_way: &UnderWay, rest: &Rest, error: &BoxError) {
     if rest.has_failed() {
         tracing::debug!(%error, "a response was given up with its request");

@@ -1,4 +1,4 @@
-//! What can go wrong in an exchange, and the one map from it to responses (RFC 9209).
+//! Failures of an exchange, and their mapping to responses (RFC 9209).
 
 use std::io;
 use std::net::SocketAddr;
@@ -16,74 +16,74 @@ const NAME: &str = "smig";
 
 const PROXY_STATUS: HeaderName = HeaderName::from_static("proxy-status");
 
-/// Why an exchange has no response of an upstream's.
+/// Why an exchange has no response from an upstream.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum Failure {
-    /// The request breaks a rule of HTTP; nothing was sent.
+    /// The request violates HTTP; nothing was sent.
     #[error("bad request: {0}")]
     BadRequest(&'static str),
-    /// The request expects something else than 100 (RFC 9110 section 10.1.1).
+    /// The request expects something other than 100 (RFC 9110 section 10.1.1).
     #[error("an expectation that is not known")]
     Expectation,
-    /// The request needs what this proxy does not do.
+    /// The request needs a feature that this proxy does not support.
     #[error("not implemented: {0}")]
     NotImplemented(&'static str),
-    /// The client ended or broke its request's body.
+    /// The client's request body failed or was truncated.
     #[error("the request's body failed: {0}")]
     RequestBody(String),
-    /// Each server was tried.
+    /// No server is left to try.
     #[error("no server is left to try")]
     NoServer,
-    /// As many connections as may be are in use.
+    /// The maximum number of connections is in use.
     #[error("all connections to the server are in use")]
     ConnectionLimit,
-    /// The server's name has no address.
+    /// The server's name cannot be resolved.
     #[error("the server's name cannot be resolved: {0}")]
     Resolve(io::Error),
-    /// Its addresses may not be reached.
+    /// The rules forbid all its addresses.
     #[error("not allowed: {0}")]
     Prohibited(String),
-    /// No connection.
+    /// No connection could be established.
     #[error("cannot connect: {0}")]
     Connect(io::Error),
-    /// No connection in time.
+    /// No connection was established in time.
     #[error("no connection in time")]
     ConnectTimeout,
     /// TLS with the server failed.
     #[error("TLS failed: {0}")]
     Tls(TlsFault),
-    /// The server did not take the request: it refused the stream, or was going away.
+    /// The server did not process the request: it refused the stream, or was shutting down.
     #[error("the server refused the request: {0}")]
     Refused(String),
-    /// The connection ended before the response's head.
+    /// The connection was closed before the response's header section.
     #[error("the connection ended without a response: {0}")]
     Terminated(String),
-    /// The server gave the request up as one that nobody needs (RST_STREAM with CANCEL): at a call's deadline,
-    /// which its client chose.
+    /// The server reset the stream with CANCEL, which means that the response is no longer needed: at a call's
+    /// deadline, for instance, which the client chose.
     #[error("the server gave the request up: {0}")]
     Cancelled(String),
-    /// A connection that was kept from an earlier request had ended.
+    /// A reused connection had been closed.
     #[error("a kept connection had ended: {0}")]
     Stale(String),
-    /// No response's head in time.
+    /// The response's header section did not arrive in time.
     #[error("no response in time")]
     ResponseTimeout,
-    /// The server stopped taking the request's body.
+    /// The server stopped accepting the request's body.
     #[error("the server takes no more of the request")]
     WriteTimeout,
-    /// What came is not an acceptable response.
+    /// The response is malformed.
     #[error("bad response: {0}")]
     BadResponse(String),
-    /// The response's head is bigger than allowed.
+    /// The response's header section exceeds the limit.
     #[error("the response's head is too big")]
     HeadTooLarge,
-    /// The server would not speak another protocol, or wrongly.
+    /// The server did not switch protocols, or did so incorrectly.
     #[error("no upgrade: {0}")]
     Upgrade(&'static str),
 }
 
-/// Whether a server may have acted on a request that failed.
+/// Whether a server may have processed a failed request.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Acted {
     No,
@@ -99,7 +99,7 @@ impl Failure {
         if error.is_parse() || error.is_parse_status() {
             return Self::BadResponse(text);
         }
-        // The body is the client's: its errors come from there.
+        // The body comes from the client, and so do its errors.
         if error.is_user() || error.is_body_write_aborted() {
             return Self::RequestBody(text);
         }
@@ -132,7 +132,7 @@ impl Failure {
             let source = std::error::Error::source(&error);
             let source = source.and_then(|source| source.downcast_ref::<io::Error>());
             return Self::Connect(match source.and_then(io::Error::raw_os_error) {
-                // Its number says more than its text.
+                // The error number is more specific than the text.
                 Some(number) if is_own(number) => io::Error::from_raw_os_error(number),
                 _ => {
                     let kind = source.map_or(io::ErrorKind::Other, io::Error::kind);
@@ -153,7 +153,7 @@ impl Failure {
         }
     }
 
-    /// A name that gives no address that may be used.
+    /// Classifies the error of a name lookup.
     pub(crate) fn of_lookup(error: io::Error) -> Self {
         match error.kind() {
             io::ErrorKind::PermissionDenied => Self::Prohibited(error.to_string()),
@@ -161,7 +161,7 @@ impl Failure {
         }
     }
 
-    /// The same, known to have happened on a connection that was used before.
+    /// Converts [`Self::Terminated`] on a connection that was used before to [`Self::Stale`].
     pub(crate) fn at(self, used: bool) -> Self {
         match self {
             Self::Terminated(text) if used => Self::Stale(text),
@@ -169,7 +169,7 @@ impl Failure {
         }
     }
 
-    /// Whether the server may have acted on the request.
+    /// Returns whether the server may have processed the request.
     pub(crate) const fn acted(&self) -> Acted {
         match self {
             Self::BadRequest(_)
@@ -187,7 +187,7 @@ impl Failure {
         }
     }
 
-    /// Whether the same request may be sent again, if its body was not touched.
+    /// Returns whether the request may be retried, provided that its body is untouched.
     pub(crate) const fn may_retry(&self, idempotent: bool) -> bool {
         match self {
             Self::BadRequest(_)
@@ -200,12 +200,12 @@ impl Failure {
         }
     }
 
-    /// Whether it happened to a connection and says nothing of its server.
+    /// Returns whether it concerns only a connection, and does not reflect on the server.
     pub(crate) const fn is_of_connection(&self) -> bool {
         matches!(self, Self::Stale(_) | Self::Refused(_))
     }
 
-    /// Whether the server is to blame: such failures in a row eject it.
+    /// Returns whether the server caused it: consecutive ones eject the server.
     pub(crate) fn is_servers(&self) -> bool {
         !self.is_own()
             && !matches!(
@@ -224,8 +224,8 @@ impl Failure {
             )
     }
 
-    /// Whether this machine or process has no more descriptors, ports or memory, or as many names that wait to
-    /// be looked up as may: that is no server's fault.
+    /// Returns whether this machine or process is out of file descriptors, ports or memory, or too many names are
+    /// waiting for a lookup: no fault of the server.
     fn is_own(&self) -> bool {
         match self {
             Self::Resolve(error) if error.kind() == io::ErrorKind::ResourceBusy => true,
@@ -234,7 +234,7 @@ impl Failure {
         }
     }
 
-    /// The response's status.
+    /// Returns the response's status.
     #[must_use]
     pub fn status(&self) -> StatusCode {
         match self {
@@ -261,7 +261,7 @@ impl Failure {
         }
     }
 
-    /// The error type of RFC 9209 section 2.3.
+    /// Returns the error type of RFC 9209 section 2.3.
     #[must_use]
     pub fn error_type(&self) -> &'static str {
         match self {
@@ -295,7 +295,7 @@ impl Failure {
         }
     }
 
-    /// The response that tells a client, and a line that tells us.
+    /// Logs the failure, and returns the response for the client.
     pub(crate) fn answer(self, upstream: &Upstream, client: SocketAddr) -> Response<Body> {
         if self.is_own() {
             seldom!(error, "exhausted", failure = %self, "this machine has too little to connect with");
@@ -305,7 +305,7 @@ impl Failure {
         self.into_response()
     }
 
-    /// The response that tells a client. What the server is and said stays in the log.
+    /// Returns the response for the client. Details about the server are only logged.
     #[must_use]
     pub fn into_response(self) -> Response<Body> {
         let status = self.status();
@@ -323,20 +323,20 @@ impl Failure {
     }
 }
 
-/// Whether the server gave the request up as one that nobody needs: such an end says nothing of the server.
+/// Returns whether the server reset the stream with CANCEL, which does not reflect on the server's health.
 pub(super) fn is_cancel(error: &smig::Error) -> bool {
     error.is_remote() && error.code() == Some(smig::ErrorCode::Cancel)
 }
 
-/// Whether an error of the system's is about what this machine or process has used up: descriptors, ports,
-/// memory for sockets.
+/// Returns whether a system error means that this machine or process is out of a resource: file descriptors, ports,
+/// socket memory.
 fn is_own(number: i32) -> bool {
     use rustix::io::Errno;
     let own = [Errno::MFILE, Errno::NFILE, Errno::ADDRNOTAVAIL, Errno::NOBUFS, Errno::NOMEM];
     own.contains(&Errno::from_raw_os_error(number))
 }
 
-/// An error and what it comes from, in one line.
+/// Formats an error and its sources, in one line.
 fn chain(error: &dyn std::error::Error) -> String {
     let mut text = error.to_string();
     let mut source = error.source();

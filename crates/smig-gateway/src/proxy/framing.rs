@@ -1,8 +1,8 @@
-//! Where a request ends on its way out: one value, which is made when the request is admitted and
-//! written when it is sent.
+//! The framing of a request on its way out: determined once, when the request is admitted, and written when it is
+//! sent.
 //!
-//! content-length and transfer-encoding come from it alone (RFC 9112 section 6): [`Fields`] cannot hold
-//! them, and a [`Content`] gives exactly as much as it says, or fails.
+//! content-length and transfer-encoding are derived from it alone (RFC 9112 section 6): [`Fields`] cannot contain
+//! them, and a [`Content`] yields exactly what it announces, or fails.
 
 use std::ops::Deref;
 use std::pin::Pin;
@@ -16,27 +16,27 @@ use http::header::{
 use http_body::{Body, Frame, SizeHint};
 use smig::BoxError;
 
-/// How the end of a request's content is known.
+/// How the end of a request's content is determined.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Framing {
-    /// There is none.
+    /// There is no content.
     Nothing,
-    /// So many bytes are left.
+    /// The number of remaining bytes.
     Exact(u64),
-    /// The body's end is its end.
+    /// The end of the body.
     Chunked,
-    /// What follows is another protocol's, and no content.
+    /// What follows belongs to another protocol, and is not content.
     Tunnel,
 }
 
-/// What follows a request's head, together with how its end is known.
+/// What follows a request's header section, with its framing.
 #[derive(Clone, Debug)]
 pub(crate) struct Content<B> {
     framing: Framing,
     body: B,
 }
 
-/// A body is not as long as its head said.
+/// The body's length differs from the announced one.
 #[derive(Debug, thiserror::Error)]
 enum Misframed {
     #[error("the body ends {0} bytes before its announced end")]
@@ -46,7 +46,7 @@ enum Misframed {
 }
 
 impl<B: Body> Content<B> {
-    /// The content of a request that announces it in these fields.
+    /// Returns the content of a request, as these fields announce it.
     pub(super) fn announced(headers: &HeaderMap, body: B) -> Result<Self, &'static str> {
         let framing = match (length(headers)?, body.is_end_stream()) {
             (None | Some(0), true) => Framing::Nothing,
@@ -57,10 +57,10 @@ impl<B: Body> Content<B> {
         Ok(Self { framing, body })
     }
 
-    /// What follows a request for another protocol, in these fields.
+    /// Returns what follows a request with these fields that switches protocols.
     pub(super) fn switched(headers: &HeaderMap, body: B) -> Result<Self, &'static str> {
-        // What follows the head is not content, and a server that was told of some would wait for it:
-        // in the next request, if it does not change the protocol.
+        // What follows is not content. If some were announced, a server that does not switch would take it from the
+        // next request.
         if announces_content(headers) {
             return Err("content in a request for another protocol");
         }
@@ -72,7 +72,7 @@ impl<B: Body> Content<B> {
         Self { framing: Framing::Tunnel, body }
     }
 
-    /// The same content from elsewhere.
+    /// Converts the body, and keeps the framing.
     pub(super) fn map<C>(self, map: impl FnOnce(B) -> C) -> Content<C> {
         Content { framing: self.framing, body: map(self.body) }
     }
@@ -85,7 +85,7 @@ impl<B: Body> Content<B> {
         &self.body
     }
 
-    /// How much is left of it, if that is known from the head.
+    /// Returns the number of remaining bytes, if it is known from the header section.
     pub(super) const fn left(&self) -> Option<u64> {
         match self.framing {
             Framing::Exact(left) => Some(left),
@@ -93,22 +93,22 @@ impl<B: Body> Content<B> {
         }
     }
 
-    /// Whether there is none.
+    /// Returns whether there is no content.
     pub(super) fn is_nothing(&self) -> bool {
         self.framing == Framing::Nothing
     }
 
-    /// Writes the one field that says it by HTTP/1.1.
+    /// Sets the one field that frames the content over HTTP/1.1.
     pub(super) fn write_http1(&self, method: &Method, headers: &mut HeaderMap) {
         if self.framing == Framing::Chunked {
-            // Also for GET and HEAD, where hyper takes an unknown length for no content.
+            // Also for GET and HEAD, for which hyper takes an unknown length for no content.
             headers.insert(TRANSFER_ENCODING, HeaderValue::from_static("chunked"));
         } else {
             self.write_http2(method, headers);
         }
     }
 
-    /// Writes the one field that says it by HTTP/2, beside END_STREAM.
+    /// Sets the one field that frames the content over HTTP/2, in addition to END_STREAM.
     pub(super) fn write_http2(&self, method: &Method, headers: &mut HeaderMap) {
         match self.framing {
             Framing::Exact(length) => drop(headers.insert(CONTENT_LENGTH, length.into())),
@@ -121,14 +121,14 @@ impl<B: Body> Content<B> {
     }
 }
 
-/// Whether no content is worth a word.
+/// Returns whether the absence of content should be announced.
 fn expects_content(method: &Method) -> bool {
     matches!(*method, Method::POST | Method::PUT | Method::PATCH)
 }
 
-/// content-length: at most one, of digits only. Two that are equal are refused like all others: whoever
-/// sends them has been confused by somebody (RFC 9110 section 8.6 leaves the choice). So is what a reader
-/// whose lengths have a sign takes for less than nothing.
+/// Returns content-length: at most one, of digits only. Two equal ones are rejected like all others, since their
+/// sender has been confused by another component (RFC 9110 section 8.6 leaves the choice). So is a value that
+/// overflows a signed integer, and would be negative to some parsers.
 pub(super) fn length(headers: &HeaderMap) -> Result<Option<u64>, &'static str> {
     const WRONG: &str = "content-length is not one number";
     let mut lengths = headers.get_all(CONTENT_LENGTH).iter();
@@ -142,8 +142,7 @@ pub(super) fn length(headers: &HeaderMap) -> Result<Option<u64>, &'static str> {
     if i64::try_from(length).is_err() { Err(WRONG) } else { Ok(Some(length)) }
 }
 
-/// Checks a response's length, and writes it as everybody does: a number that begins with zeros is octal
-/// to some.
+/// Checks a response's length, and rewrites it without leading zeros: some parsers take those for octal.
 pub(super) fn rewrite_length(headers: &mut HeaderMap) -> Result<(), &'static str> {
     let number = length(headers)?;
     let starts_with_zero =
@@ -156,7 +155,7 @@ pub(super) fn rewrite_length(headers: &mut HeaderMap) -> Result<(), &'static str
     Ok(())
 }
 
-/// Whether a head speaks of content, or of nothing clear.
+/// Returns whether the fields announce content, or are ambiguous about it.
 pub(crate) fn announces_content(headers: &HeaderMap) -> bool {
     headers.contains_key(TRANSFER_ENCODING)
         || headers.get_all(CONTENT_LENGTH).iter().any(|length| length != "0")
@@ -216,11 +215,11 @@ where
     }
 }
 
-/// A request's fields without any that frames it or is for one hop only, and no way to put one in.
+/// A request's fields, without framing and hop-by-hop fields, and without a way to insert one.
 #[derive(Clone, Debug)]
 pub(crate) struct Fields(HeaderMap);
 
-/// Fields that this proxy says itself.
+/// Fields that this proxy sets itself.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Own {
     Via,
@@ -228,14 +227,14 @@ pub(crate) enum Own {
 }
 
 impl Fields {
-    /// Takes what frames the message away; what is for one hop only is gone already.
+    /// Removes the framing fields; hop-by-hop fields have already been removed.
     pub(super) fn of(mut headers: HeaderMap) -> Self {
         headers.remove(CONTENT_LENGTH);
         headers.remove(TRANSFER_ENCODING);
         Self(headers)
     }
 
-    /// Sets a field of our own; Via is a list, which grows.
+    /// Sets one of the proxy's own fields; Via is a list, to which the value is appended.
     pub(crate) fn say(&mut self, own: Own, value: HeaderValue) {
         match own {
             Own::Via => drop(self.0.append(VIA, value)),
@@ -247,7 +246,7 @@ impl Fields {
         self.0.remove(name)
     }
 
-    /// For the writers of heads, which add what frames the message.
+    /// Returns the fields, to which the caller adds the framing.
     pub(super) fn into_headers(self) -> HeaderMap {
         self.0
     }
@@ -311,7 +310,7 @@ mod tests {
         assert!(rewrite_length(&mut headers(&["5", "5"])).is_err());
     }
 
-    /// What is written for content that is announced so, by HTTP/1.1.
+    /// Returns the framing over HTTP/1.1 of content that is announced like this.
     fn written<B: Body>(method: &Method, lengths: &[&'static str], body: B) -> Option<String> {
         let content = Content::announced(&headers(lengths), body).ok()?;
         let mut fields = HeaderMap::new();

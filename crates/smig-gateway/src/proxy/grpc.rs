@@ -1,7 +1,7 @@
-//! gRPC on its way through: how a call is known, and failures of ours as its clients read them.
+//! gRPC through the proxy: how calls are recognized, and how failures of the gateway's own are reported to their
+//! clients.
 //!
-//! A call has a deadline of its own (`grpc-timeout`) or wants none, and its client ends it: our time
-//! limits are not for it.
+//! A call has its own deadline (`grpc-timeout`) or none, and its client ends it: the gateway's timeouts do not apply.
 
 use http::header::{CONTENT_LENGTH, CONTENT_TYPE, HeaderMap, HeaderName, HeaderValue};
 use http::{Response, StatusCode};
@@ -12,7 +12,7 @@ const GRPC: HeaderValue = HeaderValue::from_static("application/grpc");
 const STATUS: HeaderName = HeaderName::from_static("grpc-status");
 const MESSAGE: HeaderName = HeaderName::from_static("grpc-message");
 
-/// Whether a response's body may rest as long as it likes: calls, and server-sent events.
+/// Returns whether a response's body may idle without limit: calls, and server-sent events.
 pub(crate) fn may_rest(headers: &HeaderMap) -> bool {
     const EVENTS: &[u8] = b"text/event-stream";
     let is_events = |value: &HeaderValue| {
@@ -22,9 +22,9 @@ pub(crate) fn may_rest(headers: &HeaderMap) -> bool {
     is_grpc(headers) || headers.get(CONTENT_TYPE).is_some_and(is_events)
 }
 
-/// Makes of the head of a refusal one that a call's client understands: 200, with the status that its
-/// HTTP status stands for. The body must be left away. False, and nothing is changed, where the HTTP
-/// status has to stay: redirects, and what asks a proxy's client for credentials.
+/// Turns the head of an error response into one for gRPC clients: 200, with the gRPC status that corresponds to the
+/// HTTP status. The caller must omit the body. Returns false, and changes nothing, if the HTTP status must remain:
+/// redirects, and 407.
 pub(crate) fn translate<B>(response: &mut Response<B>, message: &str) -> bool {
     let status = response.status();
     if status.is_redirection() || status == StatusCode::PROXY_AUTHENTICATION_REQUIRED {
@@ -41,7 +41,7 @@ pub(crate) fn translate<B>(response: &mut Response<B>, message: &str) -> bool {
     true
 }
 
-/// As gRPC's own table has it (doc/http-grpc-status-mapping.md).
+/// Maps an HTTP status to gRPC's status (doc/http-grpc-status-mapping.md).
 const fn code(status: StatusCode) -> &'static str {
     const UNKNOWN: &str = "2";
     const PERMISSION_DENIED: &str = "7";
@@ -59,7 +59,7 @@ const fn code(status: StatusCode) -> &'static str {
     }
 }
 
-/// A message as `grpc-message` has it: percent-encoded where it is not plain.
+/// Percent-encodes a message for `grpc-message`.
 fn escaped(message: &str) -> String {
     let mut text = String::with_capacity(message.len());
     for octet in message.trim_end().bytes() {

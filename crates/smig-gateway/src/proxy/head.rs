@@ -1,5 +1,5 @@
-//! Heads on their way through: what is for one hop only stays here (RFC 9110 section 7.6.1), and what
-//! two parsers could read in two ways is refused, never repaired. Where a message ends is `framing`'s.
+//! Forwarded header sections: hop-by-hop fields are removed (RFC 9110 section 7.6.1), and what two parsers could
+//! interpret differently is rejected, never repaired. Where a message ends is determined in `framing`.
 
 use bytes::Bytes;
 use http::header::{
@@ -18,7 +18,7 @@ const KEEP_ALIVE: HeaderName = HeaderName::from_static("keep-alive");
 const PROXY_CONNECTION: HeaderName = HeaderName::from_static("proxy-connection");
 const PROXY_AUTHENTICATION_INFO: HeaderName = HeaderName::from_static("proxy-authentication-info");
 
-/// What a request wants beside a response.
+/// What a request asks for in addition to a response.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum Wish {
     /// Nothing.
@@ -31,27 +31,26 @@ pub(crate) enum Wish {
     Tunnel,
 }
 
-/// What becomes of a wish for another protocol by HTTP/1.1. A server may have no ear for it (RFC 9110
-/// section 7.8).
+/// Whether an Upgrade over HTTP/1.1 is honored. A server may ignore it (RFC 9110 section 7.8).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Upgrades {
     Heard,
     Ignored,
 }
 
-/// A request without anything that was for this hop only.
+/// A request without hop-by-hop fields.
 #[derive(Clone, Debug)]
 pub(crate) struct Outward {
     pub(crate) method: Method,
     pub(crate) uri: Uri,
     pub(crate) fields: Fields,
-    /// The URI's authority as a field has it, if somebody has made it already.
+    /// The URI's authority as a field value, if that exists already.
     pub(crate) host: Option<HeaderValue>,
     pub(crate) wish: Wish,
 }
 
-/// Checks a request's head and takes away what is for this hop only; its content knows from now on
-/// where it ends. What else was known of the request comes back as well.
+/// Checks a request's header section, removes hop-by-hop fields, and determines the framing of the content. Also
+/// returns the extensions.
 pub(crate) fn admit<B: http_body::Body>(
     parts: request::Parts,
     body: B,
@@ -60,10 +59,10 @@ pub(crate) fn admit<B: http_body::Body>(
 ) -> Result<(Outward, Content<B>, Extensions), Failure> {
     let request::Parts { method, uri, version, mut headers, mut extensions, .. } = parts;
     let wish = if version < Version::HTTP_2 {
-        // The library checked this for HTTP/2.
+        // For HTTP/2 the library has checked this.
         check_http1(&method, &uri, version, &headers)?;
         let upgrade = match upgrades {
-            // RFC 9110 section 7.8: there is none in HTTP/1.0.
+            // RFC 9110 section 7.8: HTTP/1.0 has no Upgrade.
             Upgrades::Heard if version == Version::HTTP_11 => upgrade_of(&method, &headers),
             Upgrades::Heard | Upgrades::Ignored => None,
         };
@@ -89,8 +88,8 @@ pub(crate) fn admit<B: http_body::Body>(
     let content = content.map_err(Failure::BadRequest)?;
     if headers.contains_key(EXPECT) {
         check_expect(&headers)?;
-        // RFC 9110 section 10.1.1: nobody waits, and a server that answers nevertheless would be
-        // ahead of the client.
+        // RFC 9110 section 10.1.1: the client does not wait for 100, and a server that sends it anyway would be ahead
+        // of the client.
         if content.is_nothing() || wish != Wish::Usual || version < Version::HTTP_11 {
             headers.remove(EXPECT);
         }
@@ -104,7 +103,7 @@ pub(crate) fn admit<B: http_body::Body>(
     Ok((Outward { method, uri, fields: Fields::of(headers), host, wish }, content, extensions))
 }
 
-/// Only one expectation is known, and what is like it may be it to somebody else.
+/// Accepts only 100-continue, and only once: another parser may take a similar value for it.
 pub(super) fn check_expect(headers: &HeaderMap) -> Result<(), Failure> {
     let mut expectations = headers.get_all(EXPECT).iter();
     let known = |value: &HeaderValue| value.as_bytes().eq_ignore_ascii_case(b"100-continue");
@@ -114,7 +113,7 @@ pub(super) fn check_expect(headers: &HeaderMap) -> Result<(), Failure> {
     }
 }
 
-/// RFC 9112: what hyper lets through and another parser may read in another way.
+/// Rejects what hyper accepts and another parser may interpret differently (RFC 9112).
 fn check_http1(
     method: &Method,
     uri: &Uri,
@@ -148,7 +147,7 @@ fn check_http1(
     Ok(())
 }
 
-/// One host, which is the target's if that names one.
+/// Requires one host, equal to the target's authority if there is one.
 fn check_host(uri: &Uri, version: Version, headers: &HeaderMap) -> Result<(), Failure> {
     if uri.authority().is_some_and(|authority| !is_host_and_port(authority)) {
         return Err(Failure::BadRequest("the target's authority is not host[:port]"));
@@ -174,8 +173,8 @@ fn check_host(uri: &Uri, version: Version, headers: &HeaderMap) -> Result<(), Fa
     }
 }
 
-/// The protocol that a request wants to change to, if it is one that is passed on. HTTP/2 is not
-/// (`Upgrade: h2c` would smuggle requests past the checks).
+/// Returns the protocol to which a request wants to switch, if the gateway forwards it. HTTP/2 is not forwarded:
+/// `Upgrade: h2c` would smuggle requests past the checks.
 fn upgrade_of(method: &Method, headers: &HeaderMap) -> Option<Protocol> {
     let wanted = headers.get(UPGRADE)?;
     let named = options(headers).any(|option| option.eq_ignore_ascii_case("upgrade"));
@@ -186,14 +185,14 @@ fn upgrade_of(method: &Method, headers: &HeaderMap) -> Option<Protocol> {
     Protocol::new("websocket")
 }
 
-/// The options in `connection`.
+/// Returns the options in `connection`.
 fn options(headers: &HeaderMap) -> impl Iterator<Item = &str> {
     let values = headers.get_all(CONNECTION).iter().filter_map(|value| value.to_str().ok());
     values.flat_map(|value| value.split(',')).map(str::trim).filter(|option| !option.is_empty())
 }
 
-/// Which fields about framing, and for one hop only, a head has: found in one look, as most heads have
-/// one of them at most.
+/// The framing and hop-by-hop fields that are present, found in one pass, since most header sections have at most one
+/// of them.
 #[derive(Clone, Copy)]
 struct Present(u8);
 
@@ -228,7 +227,7 @@ impl Present {
     }
 }
 
-/// Takes away what is for one hop only. `TE: trailers` stays: it holds for the next hop as well.
+/// Removes hop-by-hop fields. `TE: trailers` stays: it applies to the next hop as well.
 fn strip(headers: &mut HeaderMap, present: Present) -> Result<(), &'static str> {
     if present.has(Present::CONNECTION) {
         strip_named(headers)?;
@@ -257,15 +256,15 @@ fn strip(headers: &mut HeaderMap, present: Present) -> Result<(), &'static str> 
     Ok(())
 }
 
-/// Takes away what is between a client and its proxy (RFC 9110 section 11.7), whatever version it came by.
-/// A server behind is neither: the credentials are not for it, and clients would take its challenge for ours.
+/// Removes the fields between a client and its proxy (RFC 9110 section 11.7), for all versions. A server behind the
+/// gateway is neither: the credentials are not for it, and clients would take its challenge for the gateway's.
 pub(super) fn strip_proxys(headers: &mut HeaderMap) {
     for name in [PROXY_AUTHORIZATION, PROXY_AUTHENTICATE, PROXY_AUTHENTICATION_INFO] {
         headers.remove(name);
     }
 }
 
-/// Takes away the fields that `connection` names.
+/// Removes the fields that `connection` names.
 fn strip_named(headers: &mut HeaderMap) -> Result<(), &'static str> {
     let mut connections = headers.get_all(CONNECTION).iter();
     if let (Some(only), None) = (connections.next(), connections.next()) {
@@ -278,7 +277,7 @@ fn strip_named(headers: &mut HeaderMap) -> Result<(), &'static str> {
     for option in options(headers) {
         let name =
             HeaderName::try_from(option).map_err(|_| "a connection option is not a field name")?;
-        // Whoever could name these could take them away from who trusts them.
+        // A client could remove these from a request whose recipient relies on them.
         if is_for_all_hops(&name) {
             return Err("connection names a field that is not for one hop");
         }
@@ -301,8 +300,8 @@ fn is_of_one_hop(name: &HeaderName) -> bool {
         || *name == PROXY_CONNECTION
 }
 
-/// Whether a server that makes variables of fields (CGI, WSGI) takes this one for a field that frames the
-/// message or says who sent it: there `_` is as good as `-`.
+/// Returns whether a server that maps fields to variables (CGI, WSGI), and does not distinguish `_` and `-`, takes
+/// this for a framing field or one that identifies the sender.
 fn poses_as_ours(name: &HeaderName) -> bool {
     let name = name.as_str();
     if !name.contains('_') {
@@ -314,7 +313,7 @@ fn poses_as_ours(name: &HeaderName) -> bool {
         || ["content-length", "transfer-encoding", "x-real-ip"].contains(&other)
 }
 
-/// Fields that no connection option may name.
+/// Returns whether no connection option may name this field.
 fn is_for_all_hops(name: &HeaderName) -> bool {
     const NAMES: [HeaderName; 12] = [
         HOST,
@@ -333,7 +332,7 @@ fn is_for_all_hops(name: &HeaderName) -> bool {
     NAMES.contains(name) || says_who_sent(name)
 }
 
-/// Whether a field says who sent a request, or what for.
+/// Returns whether a field identifies the sender of a request, or its original target.
 fn says_who_sent(name: &HeaderName) -> bool {
     *name == header::FORWARDED
         || name.as_str().starts_with("x-forwarded")
@@ -341,7 +340,7 @@ fn says_who_sent(name: &HeaderName) -> bool {
         || poses_as_ours(name)
 }
 
-/// The authority that a request is for.
+/// Returns the authority of a request, as a field value.
 fn authority(outward: &Outward) -> Result<HeaderValue, Failure> {
     if let Some(host) = &outward.host {
         return Ok(host.clone());
@@ -354,7 +353,7 @@ fn authority(outward: &Outward) -> Result<HeaderValue, Failure> {
     }
 }
 
-/// The request as HTTP/1.1 says it: path as target, authority as host.
+/// Returns the request in HTTP/1.1's form: the path as target, the authority in Host.
 pub(crate) fn for_http1<B: http_body::Body>(
     outward: Outward,
     content: Content<B>,
@@ -387,7 +386,7 @@ pub(crate) fn for_http1<B: http_body::Body>(
     Ok(request)
 }
 
-/// Says that this is the other protocol from here on, or is to be.
+/// Sets the fields for a switch to another protocol.
 pub(super) fn add_upgrade(headers: &mut HeaderMap, protocol: &Protocol) {
     headers.insert(CONNECTION, HeaderValue::from_static("upgrade"));
     if let Ok(protocol) = HeaderValue::from_str(protocol.as_str()) {
@@ -402,7 +401,7 @@ fn origin_form(uri: Uri) -> Uri {
     }
 }
 
-/// The request as our client takes it: an absolute URI.
+/// Returns the request in the form for our client, with an absolute URI.
 pub(crate) fn for_http2<B: http_body::Body>(
     outward: Outward,
     scheme: &Scheme,
@@ -434,7 +433,7 @@ pub(crate) fn for_http2<B: http_body::Body>(
     Ok(request)
 }
 
-/// Checks a head that came by HTTP/1.1 and takes away what was for that hop only.
+/// Checks a header section received over HTTP/1.1, and removes hop-by-hop fields.
 pub(crate) fn accept<B>(response: &mut Response<B>) -> Result<(), Failure> {
     if response.status() == StatusCode::SWITCHING_PROTOCOLS {
         return Err(Failure::BadResponse("101 to a request without upgrade".to_owned()));
@@ -442,11 +441,11 @@ pub(crate) fn accept<B>(response: &mut Response<B>) -> Result<(), Failure> {
     accept_switch(response)
 }
 
-/// The same where another protocol was asked for.
+/// Like [`accept`], for responses to requests that switch protocols.
 pub(super) fn accept_switch<B>(response: &mut Response<B>) -> Result<(), Failure> {
     let bad = |why: &'static str| Failure::BadResponse(why.to_owned());
     let status = response.status();
-    // hyper keeps unusual reasons; HTTP/2 has none and nobody needs them.
+    // hyper stores unusual reason phrases; HTTP/2 has none, and they are not needed.
     response.extensions_mut().clear();
     let headers = response.headers_mut();
     let present = Present::of(headers);
@@ -476,15 +475,15 @@ pub(super) fn accept_switch<B>(response: &mut Response<B>) -> Result<(), Failure
     Ok(())
 }
 
-/// What the engine leaves to do to a head that came by HTTP/2.
+/// Does what the engine has not done for a header section received over HTTP/2.
 pub(crate) fn accept_http2<B>(response: &mut Response<B>) -> Result<(), Failure> {
     strip_proxys(response.headers_mut());
     framing::rewrite_length(response.headers_mut())
         .map_err(|why| Failure::BadResponse(why.to_owned()))
 }
 
-/// Passes a frame of a request on, if its trailers may be: whoever merges them into the head must not take
-/// them for what says who asks, or who passed it on (RFC 9110 section 6.5.1).
+/// Checks a frame of a request. Trailers must not contain fields that identify the sender or a proxy: a recipient may
+/// merge them into the header section (RFC 9110 section 6.5.1).
 pub(crate) fn admit_request_frame(frame: Frame<Bytes>) -> Result<Frame<Bytes>, BoxError> {
     let frame = admit_frame(frame)?;
     let says_who = |name: &HeaderName| {
@@ -496,8 +495,8 @@ pub(crate) fn admit_request_frame(frame: Frame<Bytes>) -> Result<Frame<Bytes>, B
     Ok(frame)
 }
 
-/// Passes a frame on, if its trailers may be. Some fields may not come behind a body (RFC 9110 section 6.5.1):
-/// who merges them into the head would be led astray. Those between a client and its proxy are taken away.
+/// Checks a frame. Trailers must not contain framing or routing fields (RFC 9110 section 6.5.1), since a recipient
+/// may merge them into the header section. Fields between a client and its proxy are removed.
 pub(crate) fn admit_frame(mut frame: Frame<Bytes>) -> Result<Frame<Bytes>, BoxError> {
     let Some(trailers) = frame.trailers_mut() else { return Ok(frame) };
     strip_proxys(trailers);
@@ -518,7 +517,7 @@ mod tests {
         for (name, of_request, of_response) in [
             ("x-sum", true, true),
             ("grpc-status", true, true),
-            // A server may give back what it was told.
+            // A server may return what it received.
             ("x-forwarded-for", false, true),
             ("x_forwarded_for", false, true),
             ("forwarded", false, true),

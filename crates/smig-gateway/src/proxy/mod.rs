@@ -40,9 +40,9 @@ use switch::Switch;
 /// Sends a request to one of the upstream's servers and returns the response. Must run on a worker of a
 /// [`smig::Server`] (or another [`tokio::task::LocalSet`]): connections to servers belong to the thread.
 ///
-/// What fails is a response as well: the status says what, `proxy-status` (RFC 9209) why. A request is
-/// sent again where that is safe: the server did certainly not act on it, or its method is idempotent,
-/// and nothing of its body was sent. Tunnels that come of it are counted among `tunnels`.
+/// Failures are responses as well: the status gives the kind, `proxy-status` (RFC 9209) the reason. A request is
+/// retried where that is safe: the server certainly did not process it, or its method is idempotent, and nothing of
+/// its body was sent. Tunnels that result are counted in `tunnels`.
 pub async fn exchange(
     request: Request<Incoming>,
     upstream: &Arc<Upstream>,
@@ -55,32 +55,32 @@ pub async fn exchange(
     }
 }
 
-/// A request that may go to an upstream, without anything that was for the client's hop only.
+/// A checked request for an upstream, without hop-by-hop fields.
 ///
-/// It lies in the future of each request that runs: what is big stands behind pointers.
+/// It is part of the future of each active request: large parts are boxed.
 #[derive(Debug)]
 pub(crate) struct Admitted {
     outward: Box<Outward>,
     kind: Kind,
 }
 
-/// What comes with a request.
+/// What belongs to a request, by its kind.
 #[derive(Debug)]
 enum Kind {
     Usual { content: Content<Upload>, interim: Option<Interim>, extensions: Extensions },
     Switch(Box<Near>),
 }
 
-/// The client's end of what a request may become.
+/// The client's end of a request that switches protocols.
 #[derive(Debug)]
 struct Near {
-    /// What the client sends on its stream, by HTTP/2.
+    /// The client's data on its stream, over HTTP/2.
     body: Incoming,
-    /// The client's connection, by HTTP/1.1.
+    /// The client's connection, over HTTP/1.1.
     on_upgrade: Option<OnUpgrade>,
 }
 
-/// Checks a request. `host` is its URI's authority as a field has it, if somebody has made it already.
+/// Checks a request. `host` is its URI's authority as a field value, if that exists already.
 pub(crate) fn admit(
     request: Request<Incoming>,
     host: Option<HeaderValue>,
@@ -88,13 +88,14 @@ pub(crate) fn admit(
     admit_as(request, host, Upgrades::Heard)
 }
 
-/// The same for a request to another host, which gets a response and nothing else. `via` is how it came.
+/// Checks a request of the forward proxy, which gets a response and cannot switch protocols. `via` is the value for
+/// Via.
 pub(crate) fn admit_forwarded(
     mut request: Request<Incoming>,
     via: HeaderValue,
 ) -> Result<Admitted, Failure> {
     head::check_expect(request.headers())?;
-    // Our own side says 100.
+    // The gateway's own server sends 100.
     request.headers_mut().remove(EXPECT);
     let mut admitted = admit_as(request, None, Upgrades::Ignored)?;
     admitted.outward.fields.say(framing::Own::Via, via);
@@ -125,7 +126,7 @@ fn admit_as(
 }
 
 impl Admitted {
-    /// As [`exchange`].
+    /// Sends the request, like [`exchange`].
     pub(crate) async fn send(
         self,
         upstream: &Arc<Upstream>,
@@ -136,7 +137,7 @@ impl Admitted {
         answered.unwrap_or_else(|failure| failure.answer(upstream, client))
     }
 
-    /// The same, to a caller who has words of its own for what fails.
+    /// Like [`Self::send`], but returns failures, for callers that build their own responses.
     pub(crate) async fn exchange(
         self,
         upstream: &Arc<Upstream>,
@@ -157,7 +158,7 @@ impl Admitted {
     }
 }
 
-/// A request that is answered by a response.
+/// A request that does not switch protocols.
 struct Usual<'a> {
     upstream: &'a Arc<Upstream>,
     client: SocketAddr,
@@ -170,10 +171,10 @@ impl Usual<'_> {
         self.content.body()
     }
 
-    /// Tries servers until one answers or none is left.
+    /// Tries servers until one responds or none is left.
     ///
-    /// A future is copied into the one that awaits it, with room for all of its states: what is big
-    /// stands behind pointers, and what needs not wait is not async.
+    /// A future is stored in the one that awaits it, with space for all of its states: large values are boxed, and
+    /// what does not wait is not async.
     async fn run(
         self,
         outward: Box<Outward>,
@@ -191,7 +192,7 @@ impl Usual<'_> {
                 break;
             };
             let idempotent = outward.method.is_idempotent();
-            // Kept only while it may be needed.
+            // Clone it only while a retry is possible.
             next = (left > 0).then(|| outward.clone());
             let failure = match pool.connection(self.upstream, server).await {
                 Ok(Connection::Http1(mut lease)) => {
@@ -206,7 +207,7 @@ impl Usual<'_> {
                 }
                 Ok(Connection::Http2(session)) => {
                     let exchange = self.by_http2(*outward, &session, pool, under_way);
-                    // Its state is big, and HTTP/1.1 does without it.
+                    // The state is large, and HTTP/1.1 does not need it.
                     match Box::pin(exchange).await {
                         Ok(response) => return Ok(response),
                         Err(failure) => failure,
@@ -229,11 +230,11 @@ impl Usual<'_> {
                 tracing::debug!(upstream = self.upstream.name(), %failure, "sent again");
             }
             if failure.is_of_connection() && !excused {
-                // It says nothing of the server; if that is gone as well, a retry is left for another.
+                // It does not reflect on the server. If the server is down as well, a retry remains for another one.
                 excused = true;
             } else {
                 left = left.saturating_sub(1);
-                // Twice is no accident, where there is another server.
+                // A second time is no coincidence, if there is another server.
                 if !failure.is_of_connection() || self.upstream.servers().len() > 1 {
                     tried.add(number);
                 }
@@ -243,7 +244,8 @@ impl Usual<'_> {
         Err(last)
     }
 
-    /// Calls want HTTP/2 behind, and have a deadline of their own there, or none.
+    /// Returns the timeouts for a request. gRPC calls require HTTP/2 to the server, and have their own deadlines
+    /// there, or none.
     fn patience(&self, outward: &Outward) -> Patience {
         match grpc::is_grpc(&outward.fields) {
             true => Patience::endless(self.upload()),
@@ -251,7 +253,7 @@ impl Usual<'_> {
         }
     }
 
-    /// Begins to send by HTTP/1.1. The extensions are of no meaning there, but have room for more.
+    /// Starts to send a request over HTTP/1.1. The extensions have no meaning there; their allocation is reused.
     fn send_http1<'l>(
         &self,
         outward: Outward,
@@ -273,7 +275,7 @@ impl Usual<'_> {
         Ok(connection.send(request, patience))
     }
 
-    /// What came by HTTP/1.1, as the client gets it.
+    /// Turns a response received over HTTP/1.1 into the one for the client.
     fn take_http1(
         &self,
         mut response: Response<Received>,
@@ -331,8 +333,8 @@ impl Usual<'_> {
         if !self.upload().is_nothing()
             && let Some(stream) = incoming.stream_info()
         {
-            // RFC 9113 section 8.1: the server need not say that it wants no more, and its stream is not to
-            // be held by a client that rests.
+            // RFC 9113 section 8.1: the server need not refuse the rest of the request, and an idle client must not
+            // occupy the server's stream.
             stream.give_up_rest();
         }
         let body = if incoming.is_end_stream() {
@@ -345,18 +347,18 @@ impl Usual<'_> {
     }
 }
 
-/// Bytes of the interim responses to one request that are passed on: an early hint has some hundred. A client
-/// that does not read has them all waiting for it.
+/// Maximum size in bytes of the forwarded interim responses to one request; an early hint takes a few hundred. If a
+/// client does not read, all of them are buffered.
 const MAX_INTERIM: usize = 16 << 10;
-/// What one costs without any field.
+/// Cost of one without any field.
 const INTERIM: usize = 128;
 
-/// How much the interim responses to one request have been so far.
+/// Total cost of the interim responses to one request so far.
 #[derive(Debug, Default)]
 struct Interims(AtomicUsize);
 
 impl Interims {
-    /// Counts one, if it may be passed on.
+    /// Counts an interim response; returns whether it may be forwarded.
     fn has_room(&self, headers: &HeaderMap) -> bool {
         let fields = headers.iter().map(|(name, value)| name.as_str().len() + value.len() + 32);
         let cost = INTERIM + fields.sum::<usize>();
@@ -364,7 +366,8 @@ impl Interims {
     }
 }
 
-/// An upstream's 1xx: 100 lets the body go, and the library says 100 itself when the body is read.
+/// Handles an interim response (1xx) of an upstream. 100 opens the gate of the body and is not forwarded: the library
+/// sends 100 itself when the body is read.
 fn on_interim(
     interim: &Interim,
     upload: &Upload,
@@ -388,7 +391,7 @@ fn on_interim(
     }
 }
 
-/// Waits for a response's head as long as there is hope.
+/// Waits for a response's header section, within the timeouts.
 async fn within<F: Future>(sending: F, mut patience: Patience) -> Result<F::Output, Failure> {
     let mut sending = pin!(sending);
     let mut timer = pin!(tokio::time::sleep(patience.first()));

@@ -1,5 +1,5 @@
-//! Requests that want more than a response: WebSocket by Upgrade and by RFC 8441, tunnels by CONNECT.
-//! Either side may speak HTTP/1.1 or HTTP/2.
+//! Requests that switch protocols: WebSocket by Upgrade or RFC 8441, and tunnels by CONNECT. Either side may use
+//! HTTP/1.1 or HTTP/2.
 
 use std::io;
 use std::net::SocketAddr;
@@ -19,22 +19,22 @@ use crate::upstream::{
     Asked, Connection, Io, Lease, Session, Switched, Tried, UnderWay, Upstream, Worker,
 };
 
-/// A request that wants to speak something else.
+/// A request that switches to another protocol.
 pub(super) struct Switch<'a> {
     pub(super) upstream: &'a Arc<Upstream>,
     pub(super) client: SocketAddr,
-    /// What the client sends on its stream, by HTTP/2.
+    /// The client's data on its stream, over HTTP/2.
     pub(super) body: Incoming,
-    /// The client's connection, by HTTP/1.1.
+    /// The client's connection, over HTTP/1.1.
     pub(super) on_upgrade: Option<OnUpgrade>,
     pub(super) tunnels: &'a Tunnels,
 }
 
-/// The client's end of a tunnel that is about to be.
+/// The client's end of a future tunnel.
 enum Near {
-    /// A stream; its response's body is the tunnel.
+    /// A stream; the response's body is the tunnel's other direction.
     Stream(Incoming),
-    /// A connection that comes free when its response is sent.
+    /// A connection, available once its response has been sent.
     Connection(OnUpgrade),
 }
 
@@ -57,8 +57,8 @@ impl Switch<'_> {
             if last.is_servers() {
                 server.on_failure();
             }
-            // Nothing was asked yet. No second attempt after that: who wants a connection for long may as
-            // well ask again.
+            // Nothing was sent yet. After that there is no retry: a client that opens a long-lived connection can
+            // retry itself.
             if left == 0 || !last.may_retry(false) {
                 return Err(last);
             }
@@ -88,7 +88,7 @@ impl Switch<'_> {
     }
 }
 
-/// A server that speaks HTTP/1.1: Upgrade, or CONNECT.
+/// Switches with a server over HTTP/1.1: Upgrade, or CONNECT.
 async fn by_http1(
     upstream: &Arc<Upstream>,
     mut outward: Outward,
@@ -115,7 +115,7 @@ async fn by_http1(
     }
     let request = head::for_http1(outward, Content::tunnel(Upload::default()))?;
     let Some(connection) = lease.get() else { return Err(Failure::NoServer) };
-    // What a server makes of the bytes that follow is not certain, also where it does not change.
+    // How a server parses the bytes that follow is uncertain, even if it does not switch.
     connection.use_no_more();
     let sent = connection.send(request, Patience::new(&Upload::default(), &limits)).await;
     let mut response = sent.map_err(|unanswered| unanswered.failure)?;
@@ -153,7 +153,7 @@ async fn by_http1(
     Ok(head.map(|()| body.body))
 }
 
-/// A server that speaks HTTP/2: extended CONNECT, or CONNECT.
+/// Switches with a server over HTTP/2: extended CONNECT, or CONNECT.
 async fn by_http2(
     upstream: &Arc<Upstream>,
     mut outward: Outward,
@@ -169,7 +169,7 @@ async fn by_http2(
     let content = Content::tunnel(Upload::tunnel(fed));
     let request = head::for_http2(outward, &session.scheme, content)?;
     let sending = session.client.request_to(&session.origin, request);
-    // The tunnel's other direction waits for this answer: it cannot stall.
+    // The tunnel's other direction waits for this response, so it cannot stall.
     let patience = Patience::new(&Upload::default(), &limits);
     let response = within(sending, patience).await?.map_err(|error| match error.is_user() {
         true => Failure::Upgrade("the server takes no extended CONNECT"),
@@ -182,7 +182,7 @@ async fn by_http2(
     parts.version = http::Version::default();
     head::strip_proxys(&mut parts.headers);
     if !parts.status.is_success() {
-        // Nothing was sent and nothing is cut off: it ends in order, and the answer is read to its own end.
+        // Nothing was sent, so nothing is truncated: the request ends regularly, and the response is read to its end.
         feed.finish();
         let stall = limits.stall_of(&parts.headers);
         let body = Body::http2(incoming, under_way, Rest::default(), stall);
@@ -200,14 +200,14 @@ async fn by_http2(
     Ok(head.map(|()| body.body))
 }
 
-/// The body of the answer that opens a tunnel, and who writes it.
+/// The body of the response that opens a tunnel, and its writer.
 struct Answer {
     body: Body,
-    /// By HTTP/2 only.
+    /// Over HTTP/2 only.
     feed: Option<crate::tunnel::Feed>,
 }
 
-/// The head that tells the client, in its own protocol.
+/// Returns the head of that response in the client's protocol.
 fn answer_head(wish: &Wish, near: &Near, headers: &HeaderMap) -> (Response<()>, Answer) {
     let mut head = Response::new(());
     *head.headers_mut() = headers.clone();
@@ -229,7 +229,7 @@ fn answer_head(wish: &Wish, near: &Near, headers: &HeaderMap) -> (Response<()>, 
     (head, answer)
 }
 
-/// Counts a tunnel.
+/// Starts to count a tunnel.
 fn begin(tunnels: &Tunnels, near: &Near) -> Tunnel {
     let stream = match near {
         Near::Stream(incoming) => incoming.stream_info(),
@@ -238,7 +238,7 @@ fn begin(tunnels: &Tunnels, near: &Near) -> Tunnel {
     tunnels.begin(Kind::Upgrade, stream)
 }
 
-/// Carries octets between client and server from now on. `held` lives as long.
+/// Starts a task that relays between client and server. It holds `held` until its end.
 fn join<F: End + 'static, H: 'static>(
     tunnel: Tunnel,
     near: Near,
@@ -277,7 +277,7 @@ impl Abort for Io {
         match self {
             Self::Tcp(tcp) => tcp.abort(),
             Self::Unix(unix) => unix.abort(),
-            // TLS ends without close_notify, TCP by a reset.
+            // TLS ends without close_notify, TCP with a reset.
             Self::Tls(tls) => tls.get_mut().0.abort(),
         }
     }

@@ -1,4 +1,4 @@
-//! A request's body on its way to an upstream, and how long its response is waited for.
+//! A request's body on its way to an upstream, and the timeouts of waiting for the response.
 
 use std::pin::Pin;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
@@ -14,37 +14,36 @@ use super::Failure;
 use super::head::admit_request_frame;
 use crate::upstream::{Timeouts, UnderWay};
 
-/// How long a server that was asked to say 100 is waited for until the body is sent anyway
-/// (RFC 9110 section 10.1.1).
+/// How long to wait for a 100 (Continue) of the server before the body is sent anyway (RFC 9110 section 10.1.1).
 const CONTINUE: Duration = Duration::from_secs(1);
 
-/// Longer than anything lasts, and within what timers can do.
+/// Effectively unlimited, and within the range of timers.
 const ENDLESS: Duration = Duration::from_secs(1 << 30);
 
-/// A request's body. Cheap to clone: the clones are one body, which a second attempt may send if the
-/// first did not touch it.
+/// A request's body. Cheap to clone: the clones are one body, which a retry may send if the first attempt did not
+/// touch it.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Upload(Option<Arc<Shared>>);
 
 #[derive(Debug)]
 struct Shared {
     source: Mutex<Source>,
-    /// Octets given to an upstream.
+    /// Bytes passed to an upstream.
     octets: AtomicU64,
-    /// Something was given to an upstream.
+    /// Something, or the end, was passed to an upstream.
     touched: AtomicBool,
-    /// The client is waited for.
+    /// The last poll waited for the client.
     starved: AtomicBool,
     ended: AtomicBool,
-    /// What the request's head says of its length: by HTTP/1.1 nobody asks for the end behind the last octet.
+    /// The announced length: over HTTP/1.1 the body is not polled for its end after the last byte.
     announced: Option<u64>,
     /// The client's body failed. Outlives the body.
     failed: Arc<AtomicBool>,
-    /// The request is under way at its server as long as something of it may be sent.
+    /// Counts the request as active at its server while something of it may be sent.
     under_way: Mutex<Option<UnderWay>>,
 }
 
-/// What may be left of a request while its response comes, and behind that. Does not keep the body.
+/// What may remain of a request while its response is received, and afterwards. Does not keep the body alive.
 #[derive(Debug, Default)]
 pub(crate) struct Rest {
     shared: Weak<Shared>,
@@ -58,7 +57,7 @@ struct Source {
     gate: Gate,
 }
 
-/// Where the octets come from.
+/// The source of the bytes.
 enum SourceBody {
     Client(Incoming),
     Tunnel(Pin<Box<dyn http_body::Body<Data = Bytes, Error = BoxError> + Send>>),
@@ -73,17 +72,17 @@ impl std::fmt::Debug for SourceBody {
     }
 }
 
-/// Whether the body may be sent yet.
+/// Whether the body may be sent.
 #[derive(Debug)]
 enum Gate {
     Open,
-    /// The server is to say 100 first.
+    /// Not before a 100 (Continue) of the server.
     Closed(Option<Waker>),
 }
 
 impl Upload {
-    /// The body that a client sends, of so many octets if it said so; closed until [`Self::open_gate`] if the
-    /// client wants to hear the server's opinion first.
+    /// Wraps the body from a client, with its length if announced. If the client expects 100 (Continue), the gate is
+    /// closed until [`Self::open_gate`].
     pub(crate) fn new(body: Incoming, announced: Option<u64>, expects_continue: bool) -> Self {
         if body.is_end_stream() {
             return Self(None);
@@ -113,17 +112,17 @@ impl Upload {
         })))
     }
 
-    /// Whether an attempt has taken something from it: then no other can send it.
+    /// Returns whether an attempt has taken something from the body: then no other can send it.
     pub(crate) fn is_touched(&self) -> bool {
         self.0.as_ref().is_some_and(|shared| shared.touched.load(Ordering::Relaxed))
     }
 
-    /// Whether the client's side of it failed.
+    /// Returns whether the client's side of it failed.
     pub(crate) fn has_failed(&self) -> bool {
         self.0.as_ref().is_some_and(|shared| shared.failed.load(Ordering::Relaxed))
     }
 
-    /// Lets the body be sent. `true` if it was closed before.
+    /// Allows the body to be sent. Returns whether the gate was closed before.
     pub(crate) fn open_gate(&self) -> bool {
         let Some(shared) = &self.0 else { return false };
         let gate = std::mem::replace(&mut shared.source().gate, Gate::Open);
@@ -138,7 +137,7 @@ impl Upload {
         }
     }
 
-    /// What an attempt may leave of it.
+    /// Returns a handle to what an attempt may leave of the body.
     pub(crate) fn rest(&self) -> Rest {
         let shared = self.0.as_ref();
         Rest {
@@ -147,7 +146,7 @@ impl Upload {
         }
     }
 
-    /// Whether there is nothing to send, and never was.
+    /// Returns whether there never was a body.
     pub(crate) const fn is_nothing(&self) -> bool {
         self.0.is_none()
     }
@@ -158,14 +157,14 @@ impl Upload {
 }
 
 impl Rest {
-    /// The response has ended: the request is under way until nothing more of it is to be sent.
+    /// Keeps the request active after its response has ended, until nothing more of it is to be sent.
     pub(crate) fn hold(&self, under_way: UnderWay) {
         if let Some(shared) = self.shared.upgrade() {
             *shared.under_way.lock().unwrap_or_else(PoisonError::into_inner) = Some(under_way);
         }
     }
 
-    /// Whether the client's side of the request failed: what the server answers to it then says nothing of the
+    /// Returns whether the client's side of the request failed: then the server's response does not reflect on the
     /// server.
     pub(super) fn has_failed(&self) -> bool {
         self.failed.as_ref().is_some_and(|failed| failed.load(Ordering::Relaxed))
@@ -244,8 +243,8 @@ impl http_body::Body for Upload {
     }
 }
 
-/// How long a response's head is waited for: as long as the request's body goes on, or the client is
-/// the one who is slow, and then a while.
+/// The timeouts for a response's header section: waits as long as the request's body makes progress or the client is
+/// the slow side, and from then on for the configured time.
 #[derive(Debug)]
 pub(crate) struct Patience {
     upload: Upload,
@@ -253,7 +252,7 @@ pub(crate) struct Patience {
     stall: Duration,
     octets: u64,
     ended: bool,
-    /// How long nothing has moved.
+    /// Time without progress.
     quiet: Duration,
 }
 
@@ -263,13 +262,13 @@ impl Patience {
         Self::within(upload, limits.head, stall)
     }
 
-    /// For what has its own time limits.
+    /// Creates one without limits, for exchanges that have their own.
     pub(crate) fn endless(upload: &Upload) -> Self {
         Self::within(upload, ENDLESS, ENDLESS)
     }
 
     fn within(upload: &Upload, head: Duration, stall: Duration) -> Self {
-        // Whom another attempt waited for says nothing of this one.
+        // Whether another attempt waited for the client does not matter to this one.
         if let Some(shared) = &upload.0 {
             shared.starved.store(false, Ordering::Relaxed);
         }
@@ -277,13 +276,13 @@ impl Patience {
         Self { upload: upload.clone(), head, stall, octets: 0, ended: false, quiet }
     }
 
-    /// How long the upload goes on until it is looked at. Not longer than a head may take, whatever a stall
-    /// may: the upload's end is not told, and the time for the head begins there.
+    /// Returns the interval between checks of the upload. At most the timeout for the header section, whatever the
+    /// limit on stalls: the end of the upload is not notified, and that timeout starts there.
     fn window(&self) -> Duration {
         self.head.min(self.stall)
     }
 
-    /// The first time limit.
+    /// Returns the first timeout.
     pub(crate) fn first(&self) -> Duration {
         match &self.upload.0 {
             None => self.head,
@@ -292,7 +291,7 @@ impl Patience {
         }
     }
 
-    /// The next time limit when one has run out.
+    /// Returns the next timeout after one has expired, or the failure.
     pub(crate) fn next(&mut self) -> Result<Duration, Failure> {
         let Some(shared) = &self.upload.0 else { return Err(Failure::ResponseTimeout) };
         if self.upload.open_gate() {
@@ -300,7 +299,7 @@ impl Patience {
         }
         let octets = shared.octets.load(Ordering::Relaxed);
         let starved = shared.starved.load(Ordering::Relaxed);
-        // Whoever asks for more than was announced waits for the client's END_STREAM.
+        // A poll beyond the announced length waits for the client's END_STREAM.
         let whole = !starved && shared.announced.is_some_and(|announced| octets >= announced);
         let ended = whole || shared.ended.load(Ordering::Relaxed);
         let starved = starved && !ended;
@@ -339,7 +338,7 @@ mod tests {
         let mut patience = Patience::within(&upload, HEAD, ENDLESS);
         assert_eq!(patience.first(), HEAD);
         upload.frame().await.unwrap().unwrap();
-        // A stall may be endless: it is looked again all the same.
+        // Checked again although stalls are not limited.
         assert_eq!(patience.next().ok(), Some(HEAD));
         assert_eq!(patience.next().ok(), Some(HEAD));
         assert!(upload.frame().await.is_none());
@@ -355,11 +354,11 @@ mod tests {
         let mut upload = Upload::of(body, Some(5), Gate::Open);
         let mut patience = Patience::within(&upload, HEAD, ENDLESS);
         upload.frame().await.unwrap().unwrap();
-        // By HTTP/1.1 this was all, and the server has it: its time for the head runs.
+        // Over HTTP/1.1 the body is complete, and the server has it: the timeout for the header section runs.
         let mut asked_again = Patience::within(&upload, HEAD, ENDLESS);
         assert_eq!(patience.next().ok(), Some(HEAD));
         assert!(matches!(patience.next(), Err(Failure::ResponseTimeout)));
-        // By HTTP/2 the end is waited for: it is the client who does not send it.
+        // Over HTTP/2 the end is awaited, which the client does not send.
         assert!(upload.frame().now_or_never().is_none());
         for _ in 0..3 {
             assert_eq!(asked_again.next().ok(), Some(HEAD));
@@ -372,7 +371,7 @@ mod tests {
         let body = SourceBody::Tunnel(Box::pin(body));
         let mut upload = Upload::of(body, Some(0), Gate::Open);
         assert!(upload.frame().now_or_never().is_none());
-        // Nobody asks for a body of no bytes by HTTP/1.1.
+        // Over HTTP/1.1 a body of zero bytes is not polled.
         let mut patience = Patience::within(&upload, HEAD, ENDLESS);
         assert_eq!(patience.next().ok(), Some(HEAD));
         assert!(matches!(patience.next(), Err(Failure::ResponseTimeout)));
@@ -396,7 +395,7 @@ mod tests {
         assert_eq!(load(), 1);
         drop(sent);
         assert_eq!(load(), 0);
-        // Nothing was left.
+        // Nothing remained.
         rest.hold(begin());
         assert_eq!(load(), 0);
     }

@@ -21,15 +21,15 @@ use super::server::Server;
 use super::spec::{Protocol, Target};
 use crate::proxy::Failure;
 
-/// How often connections at rest are looked at.
+/// Interval between the checks of idle connections.
 const TIDY: Duration = Duration::from_secs(1);
 
 thread_local! {
-    /// By the upstream's number.
+    /// Keyed by the upstream's number.
     static WORKERS: RefCell<HashMap<usize, Rc<Worker>>> = RefCell::default();
 }
 
-/// One worker's connections to one upstream's servers, in their order.
+/// One worker's connections to one upstream's servers, in the order of the servers.
 #[derive(Debug)]
 pub(crate) struct Worker {
     pools: Vec<ServerPool>,
@@ -43,16 +43,16 @@ pub(crate) struct ServerPool {
     alpn: Cell<Alpn>,
 }
 
-/// Our own client's session with a server.
+/// A session of our own client with a server.
 #[derive(Debug)]
 pub(crate) struct Session {
     pub(crate) client: Client,
     pub(crate) origin: Origin,
-    /// As `:scheme` says it.
+    /// The value of `:scheme`.
     pub(crate) scheme: http::uri::Scheme,
 }
 
-/// What a server chose by ALPN last time.
+/// The protocol that a server selected by ALPN last time.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 enum Alpn {
     #[default]
@@ -61,7 +61,7 @@ enum Alpn {
     Http2,
 }
 
-/// How a request reaches its server.
+/// The connection for a request.
 #[derive(Debug)]
 pub(crate) enum Connection {
     Http1(Lease),
@@ -69,7 +69,7 @@ pub(crate) enum Connection {
 }
 
 impl Worker {
-    /// This thread's connections to the upstream.
+    /// Returns this thread's connections to the upstream.
     pub(crate) fn of(upstream: &Arc<Upstream>) -> Rc<Self> {
         WORKERS.with_borrow_mut(|workers| {
             if let Some(worker) = workers.get(&upstream.number) {
@@ -89,8 +89,8 @@ impl Worker {
     }
 }
 
-/// Looks at connections at rest now and then. They go with the upstream, at once: who makes it anew counts
-/// from the start how many there may be.
+/// Checks idle connections at intervals. Closes all of them as soon as the upstream is dropped: its replacement
+/// counts its connections from zero.
 async fn tidy(upstream: Weak<Upstream>, number: usize, mut present: watch::Receiver<()>) {
     while timeout(TIDY, present.changed()).await.is_err() {
         let worker = WORKERS.with_borrow(|workers| workers.get(&number).cloned());
@@ -104,7 +104,7 @@ async fn tidy(upstream: Weak<Upstream>, number: usize, mut present: watch::Recei
 }
 
 impl ServerPool {
-    /// Lets go of what is not used, and of what leads where the server's name does no more.
+    /// Closes idle connections, and those to addresses that the server's name no longer resolves to.
     async fn tidy(&self, upstream: &Upstream, server: &Server) {
         let session = self.session_that_lasts();
         let homes = match &server.url().target {
@@ -112,7 +112,7 @@ impl ServerPool {
                 if host.parse::<IpAddr>().is_err()
                     && (session.is_some() || !self.http1.is_empty()) =>
             {
-                // As long as it cannot be looked up, all stays as it is.
+                // If the lookup fails, leave all connections as they are.
                 let homes = timeout(TIDY, upstream.resolver.resolve(host, *port)).await;
                 homes.ok().and_then(Result::ok)
             }
@@ -124,18 +124,18 @@ impl ServerPool {
             session.client.move_to(&session.origin, &homes);
         }
         if server.connections_limit.is_wanted() {
-            // Another worker has none: who ends first makes room for it.
+            // A worker is waiting for a slot: free this one after the last request.
             session.client.retire(&session.origin);
         }
     }
 
-    /// The session, unless it has ended: one that has no connection for [`Timeouts::idle`], or never had one,
-    /// is nobody's whose name would have to be looked up.
+    /// Returns the session, unless it has ended: after [`Timeouts::idle`] without a connection, or because it never
+    /// had one. The name of an ended session need not be resolved any more.
     ///
     /// [`Timeouts::idle`]: super::Timeouts::idle
     fn session_that_lasts(&self) -> Option<Rc<Session>> {
         let mut present = self.session.borrow_mut();
-        // A request holds it until its client has a session.
+        // A request holds a reference until the client has a session.
         let has_ended = |session: &mut Rc<Session>| {
             Rc::strong_count(session) == 1 && !session.client.has_session(&session.origin)
         };
@@ -143,7 +143,7 @@ impl ServerPool {
         present.clone()
     }
 
-    /// A connection that can take a request.
+    /// Returns a connection for a request.
     pub(crate) async fn connection(
         &self,
         upstream: &Upstream,
@@ -161,11 +161,11 @@ impl ServerPool {
         if let Some(connection) = self.http1.pick() {
             return Ok(Connection::Http1(Lease::new(connection, &self.http1)));
         }
-        // What connects is big, and every request that does without it is moved about.
+        // The future is large: boxed, it does not burden requests that reuse a connection.
         Box::pin(self.connect(upstream, server)).await
     }
 
-    /// A connection that comes free, or a new one.
+    /// Waits for a connection of the pool, or opens a new one.
     async fn connect(&self, upstream: &Upstream, server: &Server) -> Result<Connection, Failure> {
         let url = server.url();
         let lease = |connection| Connection::Http1(Lease::new(connection, &self.http1));
@@ -180,7 +180,7 @@ impl ServerPool {
             .await
             .map_err(|_| Failure::ConnectTimeout)??;
         if io.is_h2() {
-            // The session makes its own; this is the only one that was made to find out.
+            // The session opens its own connection; this one only served to determine the protocol.
             self.alpn.set(Alpn::Http2);
             drop((io, place));
             return self.session(upstream, server).map(Connection::Http2);
@@ -189,7 +189,7 @@ impl ServerPool {
         Ok(lease(Box::new(Http1::begin(io, place).await?)))
     }
 
-    /// The server turned out to speak HTTP/1.1 only: the next connection asks again.
+    /// The server speaks only HTTP/1.1: the next connection negotiates again.
     pub(crate) fn forget_alpn(&self) {
         self.alpn.set(Alpn::Unknown);
     }
@@ -208,12 +208,12 @@ impl ServerPool {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Counts {
     Yes,
-    /// A question whether the server is well, when it has much to do above all.
+    /// A health check, which must also work while the server is at its limits.
     No,
 }
 
 impl Session {
-    /// A client of our own for a server; it connects when it is used.
+    /// Creates a client of our own for a server; it connects on first use.
     pub(super) fn new(
         upstream: &Upstream,
         server: &Server,
@@ -248,7 +248,7 @@ impl Session {
             .build()?;
         let (host, port) = match &url.target {
             Target::Tcp { host, port } => (host.clone(), *port),
-            // Only HTTP/1.1 is spoken there.
+            // Unix sockets are used with HTTP/1.1 only.
             Target::Unix(_) => (String::new(), 0),
         };
         Ok(match url.protocol {
@@ -262,10 +262,11 @@ impl Session {
     }
 }
 
-/// HTTP/2 settings for a server. All clients of a worker share its session, and some of them read nothing: as many
-/// streams' windows as our servers allow streams fit into the connection's, so that these hold up nobody else. It is
-/// a bound, and no memory until they do. A stream's is an agent's, so that the way behind a gateway is no narrower
-/// than the one before: 1 Gbit/s over 16 ms, 320 Mbit/s over 50 ms.
+/// HTTP/2 settings for a server. All clients of a worker share its session, and some of them read nothing: the
+/// connection window has room for as many stream windows as our servers allow streams, so that stalled streams do not
+/// block others. It is an upper bound, and uses memory only if streams stall. The stream window is that of the agent,
+/// so that the path behind the gateway is no slower than the path in front of it: 1 Gbit/s at an RTT of 16 ms, 320
+/// Mbit/s at 50 ms.
 fn engine(protocol: Protocol) -> Config {
     let windows =
         Config { stream_window: 2 << 20, connection_window: 256 << 20, ..Config::client() };
@@ -293,7 +294,7 @@ mod tests {
             let begin = tokio::time::Instant::now();
             drop(upstream);
             while worker.upgrade().is_some() {
-                // Time passes only if nothing else is left to do.
+                // The paused clock advances only when no task is ready.
                 tokio::time::sleep(Duration::from_millis(1)).await;
             }
             assert!(begin.elapsed() < TIDY / 10, "{:?}", begin.elapsed());

@@ -1,4 +1,4 @@
-//! Bodies: trailers, back-pressure, and what breaks on the way.
+//! Bodies: trailers, back-pressure, and failures during transfer.
 
 use std::convert::Infallible;
 use std::num::NonZeroUsize;
@@ -43,7 +43,7 @@ async fn trailers_go_both_ways() {
     assert_eq!(body.to_bytes(), "ok");
 }
 
-/// A server behind is no proxy, whatever it speaks (RFC 9110 section 11.7).
+/// The server is no proxy, in any HTTP version (RFC 9110 section 11.7).
 #[tokio::test]
 async fn what_is_for_a_proxy_does_not_pass_in_trailers() {
     let mut origin = Origin::start().await;
@@ -89,7 +89,7 @@ async fn what_is_for_a_proxy_does_not_pass_in_trailers() {
     assert_eq!(names, ["x-sum"]);
 }
 
-/// Frames that are there.
+/// Frames that are all available.
 struct Frames(std::collections::VecDeque<Frame<Bytes>>);
 
 impl futures_util::Stream for Frames {
@@ -117,7 +117,7 @@ async fn a_get_with_a_body_keeps_it() {
     assert_eq!(response.unwrap().status(), 200);
 }
 
-/// What comes of responses that end too early: never something that looks complete.
+/// Truncated responses never appear complete to the client.
 #[tokio::test]
 async fn a_body_that_breaks_is_never_taken_for_complete() {
     for (what, octets) in [
@@ -149,7 +149,7 @@ async fn a_body_that_breaks_is_never_taken_for_complete() {
         assert_eq!(gateway.upstream.servers()[0].status().failed, 1, "{what}");
 
         let answer = gateway.raw("GET / HTTP/1.1\r\nHost: a\r\n\r\n").await.to_ascii_lowercase();
-        // The head may be lost with the connection.
+        // The header section may be lost with the connection.
         let (head, body) = answer.split_once("\r\n\r\n").unwrap_or_default();
         if answer.is_empty() {
             continue;
@@ -164,7 +164,7 @@ async fn a_body_that_breaks_is_never_taken_for_complete() {
     }
 }
 
-/// A client that sends what may not be sent says nothing of the server, whenever it does so.
+/// An invalid request never reflects on the server, whenever the client sends it.
 #[tokio::test]
 async fn a_request_that_breaks_beside_its_response_is_not_the_servers_fault() {
     let mut origin = Origin::start().await;
@@ -182,7 +182,7 @@ async fn a_request_that_breaks_beside_its_response_is_not_the_servers_fault() {
     tokio::spawn(async move {
         let mut got = origin.request().await;
         got.answer("HTTP/1.1 200 OK\r\nContent-Length: 10\r\n\r\nshort").await;
-        // Until the gateway gives up.
+        // Until the gateway aborts.
         let _ = got.tcp.read_to_end(&mut Vec::new()).await;
     });
     for url in [by_hand, format!("h2c://{}", server.local_addrs()[0])] {
@@ -238,7 +238,7 @@ async fn a_body_that_rests_too_long_is_cut_off() {
     let answering = async {
         let mut got = origin.request().await;
         got.answer("HTTP/1.1 200 OK\r\nContent-Length: 10\r\n\r\nshort").await;
-        // The gateway lets go of the connection.
+        // The gateway closes the connection.
         assert_eq!(got.tcp.read(&mut [0; 1]).await.unwrap_or(0), 0);
     };
     let (client, request) = (client(), get(gateway.url("/")));
@@ -266,7 +266,7 @@ async fn a_client_that_leaves_takes_its_connection_along() {
     tokio::join!(asking, answering);
 }
 
-/// Counts until it has rested for a while. A machine that is slow makes it smaller, never bigger.
+/// Returns the count once it is stable for a while. On a slow machine the result is smaller, never larger.
 async fn rested(count: &AtomicUsize) -> usize {
     let mut last = usize::MAX;
     loop {
@@ -281,7 +281,7 @@ async fn rested(count: &AtomicUsize) -> usize {
 
 const PIECE: usize = 64 << 10;
 
-/// What sockets, windows and buffers of both hops may hold together, as this machine is set.
+/// Returns the maximum that sockets, windows and buffers of both hops can hold, with this machine's settings.
 fn held() -> usize {
     let largest = |name| {
         let three = std::fs::read_to_string(format!("/proc/sys/net/ipv4/{name}")).ok()?;
@@ -291,7 +291,7 @@ fn held() -> usize {
     2 * sockets.iter().sum::<usize>() + (24 << 20)
 }
 
-/// More than that, in whole pieces.
+/// Returns more than that, in complete pieces.
 fn much() -> usize {
     (held() + (16 << 20)).next_multiple_of(PIECE)
 }
@@ -388,7 +388,7 @@ async fn a_response_before_the_upload_has_ended_is_passed_on() {
     let mut answer = [0; 12];
     tcp.read_exact(&mut answer).await.unwrap();
     assert_eq!(&answer, b"HTTP/1.1 413");
-    // Nobody can use the connection again.
+    // The gateway closes the connection, since it cannot be reused.
     let mut rest = Vec::new();
     let _ = got.tcp.read_to_end(&mut rest).await;
 }

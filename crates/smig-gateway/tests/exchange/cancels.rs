@@ -1,6 +1,6 @@
-//! Clients that give their requests up before there is an answer. Servers end a connection on which many streams
-//! are reset (CVE-2023-44487). Clients share the gateway's: what some of them give up must not cost the others
-//! theirs.
+//! Clients that cancel their requests before the response. Servers close a connection on which many streams are reset
+//! (CVE-2023-44487). Clients share the gateway's connection: cancellations by some of them must not fail the requests
+//! of the others.
 
 use std::num::NonZeroUsize;
 use std::sync::{Arc, Mutex};
@@ -19,13 +19,13 @@ use crate::http2::{END_HEADERS, END_STREAM, HEADERS, RST_STREAM, SETTINGS};
 use crate::raw_http2::{block, frame};
 use crate::support::{Gateway, client, get, loopback, spec};
 
-/// No machine is so slow.
+/// Longer than any test takes.
 const LIMIT: Duration = Duration::from_secs(60);
 const CANCEL: &[u8] = &[0, 0, 0, 8];
 
 type Piece = Result<Frame<Bytes>, BoxError>;
 
-/// A server that answers /quick at once, sends of /download what it is given, and answers nothing else.
+/// A server that responds to /quick at once, streams `pieces` at /download, and never responds to anything else.
 struct Origin {
     server: Server,
     pieces: mpsc::UnboundedSender<Piece>,
@@ -53,7 +53,7 @@ impl Origin {
             let arrived = arrived.clone();
             async move {
                 let Some(body) = body else {
-                    // No answer comes. The test may have ended.
+                    // No response follows. The test may have ended.
                     let _ = arrived.send(());
                     return std::future::pending().await;
                 };
@@ -85,12 +85,12 @@ impl Origin {
     }
 
     fn send(&self, piece: &'static str) {
-        // A server whose connection has ended takes no more of it.
+        // The server's connection may have been closed.
         let _ = self.pieces.send(Ok(Frame::data(Bytes::from_static(piece.as_bytes()))));
     }
 }
 
-/// Begins a download, lets others give up requests meanwhile, and sees that it arrives whole.
+/// Starts a download, has other clients cancel requests meanwhile, and checks that it completes.
 async fn others_do_not_notice(
     max_connections: usize,
     giving_up: impl AsyncFnOnce(&mut Origin, &Gateway) -> Vec<TcpStream>,
@@ -119,7 +119,7 @@ async fn others_do_not_notice(
     drop(clients);
 }
 
-/// A client with so many requests that are not answered.
+/// Connects a client that sends `count` requests, which remain unanswered.
 async fn asking(gateway: &Gateway, count: u32) -> TcpStream {
     let head =
         block(&[(":method", "GET"), (":scheme", "http"), (":path", "/"), (":authority", "a")]);
@@ -131,14 +131,14 @@ async fn asking(gateway: &Gateway, count: u32) -> TcpStream {
     gateway.connect(octets).await
 }
 
-/// It gives them all up.
+/// Cancels all of a client's requests.
 async fn give_up(client: &mut TcpStream, count: u32) {
     let resets: Vec<u8> =
         (0..count).flat_map(|n| frame(RST_STREAM, 0, 2 * n + 1, CANCEL)).collect();
     client.write_all(&resets).await.unwrap();
 }
 
-/// One client after the other asks so often, and gives everything up.
+/// In each round, a new client sends `each` requests and cancels all of them.
 async fn in_rounds(
     origin: &mut Origin,
     gateway: &Gateway,
@@ -162,13 +162,13 @@ async fn requests_that_are_given_up_do_not_end_the_connection_of_others() {
         .await;
 }
 
-/// Those that wait while others are given up may be given up as well.
+/// Requests that wait while others are cancelled may be cancelled as well.
 #[tokio::test]
 async fn requests_that_wait_are_not_opened_where_many_were_reset() {
     others_do_not_notice(100, async |origin, gateway| {
         let mut one = asking(gateway, 127).await;
         origin.arrivals(127).await;
-        // The server takes 128, and one of them is the download.
+        // The server allows 128 streams, and one of them is the download.
         let mut other = asking(gateway, 127).await;
         while gateway.upstream.load() < 255 {
             tokio::time::sleep(Duration::from_millis(1)).await;
@@ -182,7 +182,7 @@ async fn requests_that_wait_are_not_opened_where_many_were_reset() {
     .await;
 }
 
-/// Where there may be no other connection, this one goes on taking requests: not so many at once.
+/// If no other connection is allowed, this one still accepts requests, but fewer at once.
 #[tokio::test]
 async fn cancels_do_not_close_the_only_connection() {
     others_do_not_notice(1, async |origin, gateway| in_rounds(origin, gateway, 2, 120).await).await;

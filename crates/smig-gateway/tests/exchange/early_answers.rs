@@ -1,4 +1,4 @@
-//! Servers of HTTP/2 that answer before they have the whole request (RFC 9113 section 8.1).
+//! HTTP/2 servers that respond before they have the complete request (RFC 9113 section 8.1).
 
 use std::collections::HashSet;
 use std::net::SocketAddr;
@@ -20,12 +20,12 @@ use crate::http2::{DATA, END_HEADERS, END_STREAM, HEADERS, OK, Peer, RST_STREAM,
 use crate::raw_http2::{block, frame};
 use crate::support::{Gateway, Origin, client, get, loopback, spec};
 
-/// No machine is so slow.
+/// Longer than any test takes.
 const LIMIT: Duration = Duration::from_secs(60);
 const ACK: u8 = 1;
 const CANCEL: &[u8] = &[0, 0, 0, 8];
 
-/// A client's connection by HTTP/2 with uploads that rest after one octet.
+/// A client's HTTP/2 connection with uploads that stall after one byte.
 struct Uploads(TcpStream);
 
 impl Uploads {
@@ -41,7 +41,7 @@ impl Uploads {
         Self(gateway.connect(octets).await)
     }
 
-    /// Reads so many frames of this kind. What the client does with each stream, if anything.
+    /// Reads `count` frames of this type, and resets the stream of each with the code `then`, if there is one.
     async fn read(&mut self, kind: u8, count: usize, then: Option<&[u8]>) {
         let mut found = 0;
         while found < count {
@@ -66,7 +66,7 @@ impl Uploads {
     }
 }
 
-/// A server need not say that it wants no more. Its stream is not held by a client that rests.
+/// A server need not refuse the rest of a request, and an idle client must not occupy its stream.
 #[tokio::test]
 async fn an_upload_is_given_up_when_its_response_has_ended() {
     for with_data in [false, true] {
@@ -91,12 +91,12 @@ async fn an_upload_is_given_up_when_its_response_has_ended() {
             let reset = tokio::time::timeout(LIMIT, peer.next(RST_STREAM)).await;
             assert_eq!(reset.expect("the stream is reset"), stream);
         };
-        // The client is there, and rests.
+        // The client stays connected, and idles.
         let (_client, ()) = tokio::join!(posting, answering);
     }
 }
 
-/// A server that takes no more leaves the rest queued here, whether the gateway has all of it or not.
+/// If the server accepts no more, the rest remains queued in the gateway, which may have all of it or not.
 #[tokio::test]
 async fn an_upload_is_given_up_also_when_the_server_takes_no_more() {
     for (announced, sent, with_data) in
@@ -109,7 +109,7 @@ async fn an_upload_is_given_up_also_when_the_server_takes_no_more() {
             let (mut reads, mut writes) = client.split();
             let body = vec![b'x'; sent];
             let mut said = [0; 12];
-            // The gateway may end the connection when it wants no more of the body.
+            // The gateway may close the connection when it accepts no more of the body.
             let (_, read) = tokio::join!(writes.write_all(&body), reads.read_exact(&mut said));
             read.unwrap();
             assert_eq!(said, *b"HTTP/1.1 200");
@@ -139,7 +139,7 @@ async fn an_upload_is_given_up_also_when_the_server_takes_no_more() {
     }
 }
 
-/// What a client lets a gateway reset must not cost others the connection that they share.
+/// Resets that one client causes must not close the connection that it shares with others.
 #[tokio::test]
 async fn uploads_given_up_do_not_end_the_connection_of_others() {
     let (pieces, fed) = mpsc::unbounded_channel::<Result<Frame<Bytes>, BoxError>>();
@@ -177,13 +177,13 @@ async fn uploads_given_up_do_not_end_the_connection_of_others() {
 
     let uploads = (0..3).map(|_| async {
         let mut uploads = Uploads::start(&gateway, 100).await;
-        // The gateway asks its clients to stop, as each of the uploads is given up.
+        // The gateway asks its clients to stop, as it aborts each of the uploads.
         uploads.read(RST_STREAM, 100, None).await;
         uploads
     });
     let uploads = tokio::time::timeout(LIMIT, join_all(uploads)).await.expect("all are given up");
 
-    // A server whose connection has ended takes no more of it.
+    // The server's connection may have been closed.
     let _ = pieces.send(Ok(Frame::data(Bytes::from_static(b"last"))));
     drop(pieces);
     let rest = download.collect().await.expect("the download goes on").to_bytes();
@@ -192,9 +192,9 @@ async fn uploads_given_up_do_not_end_the_connection_of_others() {
     drop(uploads);
 }
 
-/// Servers end connections on which too many streams are reset, for whatever reason: 33 a second is what they
-/// bear. It is not for a client to decide how many there are, neither by resting nor by resetting its own. What is
-/// beyond goes by another connection, if there may be one.
+/// Servers close connections on which too many streams are reset, for whatever reason; they tolerate 33 per second. A
+/// client must not be able to control that rate, neither by stalling nor by resetting its own streams. Requests
+/// beyond it use another connection, if one is allowed.
 #[tokio::test]
 async fn uploads_are_given_up_at_a_bounded_rate() {
     const BURST: u32 = 192;
@@ -238,7 +238,8 @@ async fn uploads_are_given_up_at_a_bounded_rate() {
     }
 }
 
-/// Answers every request at once, and tells of each stream that is reset, as long as they are not too many.
+/// Responds to every request at once, reports each stream that is reset, and checks the rate of resets: 20 per second
+/// after a burst of `burst`.
 async fn answer_early(mut peer: Peer, burst: u32, found: mpsc::UnboundedSender<()>) {
     let (begun, mut resets) = (Instant::now(), 0_u32);
     while let Some((kind, stream, _)) = peer.frame_or_end().await {

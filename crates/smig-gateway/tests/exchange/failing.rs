@@ -1,4 +1,4 @@
-//! Servers that refuse, stall or go away: what the client hears, and what is tried again.
+//! Servers that refuse, stall or disconnect: the client's response, and what is retried.
 
 use std::convert::Infallible;
 use std::sync::atomic::Ordering;
@@ -74,11 +74,11 @@ async fn no_response_in_time() {
     let response = response.unwrap();
     assert_eq!(response.status(), 504);
     assert_eq!(response.headers()["proxy-status"], "smig; error=http_response_timeout");
-    // It was not sent again.
+    // It was not retried.
     assert!(got.next().await.is_none() && origin.is_untouched());
 }
 
-/// By HTTP/1.1 an upload is over with its last announced byte, wherever the client's END_STREAM is.
+/// Over HTTP/1.1 an upload ends with its last announced byte, wherever the client's END_STREAM is.
 #[tokio::test]
 async fn no_response_in_time_to_an_upload_whose_end_comes_apart() {
     let mut origin = Origin::start().await;
@@ -136,7 +136,7 @@ async fn no_tls_at_all() {
     assert_eq!(response.headers()["proxy-status"], "smig; error=tls_protocol_error");
 }
 
-/// Answers one request, then closes when the second has come.
+/// Answers one request, then closes when the second one has arrived.
 async fn closes_at_the_second(origin: &mut Origin) {
     let mut got = origin.request().await;
     got.answer(OK).await;
@@ -165,7 +165,7 @@ async fn a_kept_connection_that_ends_is_no_failure_for_idempotent_requests() {
     assert!(gateway.upstream.is_well());
 }
 
-/// The connection says nothing of its server: the one retry is left for another server.
+/// A failed reused connection does not reflect on its server: the one retry remains for another server.
 #[tokio::test]
 async fn a_server_that_dies_with_a_request_on_a_kept_connection_is_replaced() {
     let (good, _) = same_answer(OK).await;
@@ -181,7 +181,7 @@ async fn a_server_that_dies_with_a_request_on_a_kept_connection_is_replaced() {
         assert_eq!(response.status(), 200);
         assert_eq!(text(response.into_body()).await, "ok");
     };
-    // The first user whose server is the one that dies.
+    // Find the first user whose requests are sent to the server that fails.
     let mut user = 0;
     let got = loop {
         let asking = ask(user);

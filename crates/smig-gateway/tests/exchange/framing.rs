@@ -1,5 +1,5 @@
-//! Where a request ends, nobody may be of two minds: after each of these somebody else's request must
-//! arrive as it was sent, and have its own answer.
+//! The gateway and a server never disagree on where a request ends: after each of these, another client's request
+//! must arrive as it was sent, and get its own response.
 
 use tokio::io::AsyncReadExt as _;
 
@@ -10,7 +10,7 @@ use crate::support::Gateway;
 const WEBSOCKET: &str = "Connection: upgrade\r\nUpgrade: websocket\r\nSec-WebSocket-Version: 13\r\n\
      Sec-WebSocket-Key: dGhlIHNhbXBsZSBub25jZQ==\r\n";
 
-/// The status of the first answer to these bytes.
+/// Returns the status of the first response to these bytes.
 async fn status(gateway: &Gateway, bytes: &str) -> u16 {
     let mut tcp = gateway.connect(bytes).await;
     let mut line = [0; 12];
@@ -57,7 +57,7 @@ async fn an_extended_connect_has_no_content() {
     assert_eq!(recorder.messages().len(), 1);
 }
 
-/// A server that would not change: what it makes of the bytes that follow is not known.
+/// How a server that does not switch protocols parses the bytes that follow is uncertain.
 #[tokio::test]
 async fn a_connection_that_might_have_changed_is_not_used_again() {
     for answer in [OK, "HTTP/1.1 426 Upgrade Required\r\ncontent-length: 0\r\n\r\n"] {
@@ -70,7 +70,7 @@ async fn a_connection_that_might_have_changed_is_not_used_again() {
     }
 }
 
-/// It may know nothing of chunks, and hyper would speak to it as it did.
+/// It may not support chunks, but hyper would send them.
 #[tokio::test]
 async fn a_server_of_http_1_0_gets_one_request_a_connection() {
     let recorder =
@@ -87,7 +87,7 @@ async fn a_server_of_http_1_0_gets_one_request_a_connection() {
     assert_eq!(recorder.victim(&gateway, "HTTP/1.0").await.connection, 2);
 }
 
-/// A request that never comes to an end, or whose end is not sure, and the server's early answer.
+/// A request that is incomplete, or whose end is uncertain, and the server's early response.
 #[tokio::test]
 async fn a_request_that_is_not_over_keeps_its_connection() {
     let usual = |more| {
@@ -103,7 +103,7 @@ async fn a_request_that_is_not_over_keeps_its_connection() {
     for more in [&[][..], &[("content-length", "50")]] {
         let recorder = Recorder::start(OK).await;
         let gateway = Gateway::before(&recorder.url);
-        // The answer is whole, the request is not.
+        // The response is complete, the request is not.
         let reply = ask(&gateway, &usual(more), Then::Open).await;
         assert_eq!(reply, Reply::Status(200), "{more:?}");
         assert_eq!(recorder.victim(&gateway, "an early answer").await.connection, 1);
@@ -116,7 +116,7 @@ async fn a_request_that_is_not_over_keeps_its_connection() {
         let gateway = Gateway::before(&recorder.url);
         let bytes = format!("POST /upload HTTP/1.1\r\nHost: a\r\n{head}");
         drop(gateway.connect(bytes).await);
-        // The connection ended, and the request's rest with it.
+        // The connection was closed, and the request with it.
         let messages = recorder.count(1, head).await;
         assert!(!messages[0].is_whole, "{messages:?}");
         let sent = "GET /after HTTP/1.1\r\nHost: a\r\nConnection: close\r\n\r\n";
@@ -126,7 +126,7 @@ async fn a_request_that_is_not_over_keeps_its_connection() {
     }
 }
 
-/// What a server sends beside its response is nobody's.
+/// What a server sends after its response belongs to no request.
 #[tokio::test]
 async fn what_is_left_of_a_response_is_not_the_next_one() {
     const EVIL: &str = "HTTP/1.1 200 OK\r\ncontent-length: 4\r\n\r\nevil";
@@ -156,7 +156,7 @@ async fn what_is_left_of_a_response_is_not_the_next_one() {
         assert!(answer.starts_with("HTTP/1.1 ") && !answer.contains("evil"), "{what}: {answer}");
         assert_eq!(recorder.victim(&gateway, what).await.connection, 1, "{what}");
     }
-    // Content where there is none, of which nothing is here yet.
+    // Content where none is allowed, and not sent yet.
     for (what, answer) in [
         ("204", "HTTP/1.1 204 No Content\r\ncontent-length: 39\r\n\r\n"),
         ("204, chunked", "HTTP/1.1 204 No Content\r\ntransfer-encoding: chunked\r\n\r\n"),
@@ -182,7 +182,7 @@ async fn what_is_left_of_a_response_is_not_the_next_one() {
     }
 }
 
-/// By HTTP/2 there is no framing in a head, and nothing of one gets into that of HTTP/1.1.
+/// Over HTTP/2 a header section contains no framing, and none of it reaches that of HTTP/1.1.
 #[tokio::test]
 async fn an_http2_head_does_not_write_http1() {
     const SMUGGLED: &str = "0\r\n\r\nGET /victim HTTP/1.1\r\nHost: a\r\n\r\n";
@@ -250,7 +250,7 @@ async fn an_http2_head_does_not_write_http1() {
     }
 }
 
-/// What HTTP/2 may say, HTTP/1.1 says so that its end is known.
+/// What HTTP/2 permits is sent over HTTP/1.1 with explicit framing.
 #[tokio::test]
 async fn an_http2_body_is_framed_whatever_its_method() {
     for method in ["GET", "HEAD", "DELETE", "OPTIONS", "POST", "PURGE"] {

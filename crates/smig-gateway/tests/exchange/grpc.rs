@@ -1,4 +1,4 @@
-//! gRPC and server-sent events: what passes, and what may rest.
+//! gRPC and server-sent events: forwarding, and bodies that may idle.
 
 use std::convert::Infallible;
 use std::num::NonZeroUsize;
@@ -18,7 +18,7 @@ use tower::Service as _;
 
 use crate::support::{Gateway, client, loopback, spec};
 
-/// A body of the frames that are sent.
+/// Returns a body of the frames that are sent to the channel.
 fn channel() -> (mpsc::Sender<Frame<Bytes>>, StreamBody<Frames>) {
     let (sender, frames) = mpsc::channel(1);
     (sender, StreamBody::new(Frames(frames)))
@@ -35,13 +35,13 @@ impl futures_util::Stream for Frames {
 }
 
 fn of(media_type: &str, path: &str, gateway: &Gateway) -> Request<Full<Bytes>> {
-    // Without a body: `stall` is for uploads as well.
+    // Without a body, since `stall` also applies to uploads.
     let request = Request::post(gateway.url(path)).header(CONTENT_TYPE, media_type);
     request.body(Full::default()).unwrap()
 }
 
-/// A server by HTTP/2 that answers with the media type of the request: `a` at once, and `b` with trailers
-/// when it is time. At `/late` the head comes no sooner.
+/// A server over HTTP/2 that responds with the media type of the request: `a` at once, `b` and trailers when `time`
+/// is set. At `/late` the header section is sent only then, too.
 fn resting(time: watch::Receiver<bool>) -> Server {
     let answer = move |request: Request<Incoming>| {
         let mut time = time.clone();
@@ -55,7 +55,7 @@ fn resting(time: watch::Receiver<bool>) -> Server {
                 sender.send(Frame::data("a".into())).await.unwrap();
                 time.wait_for(|now| *now).await.unwrap();
                 let trailers = [("grpc-status".parse().unwrap(), HeaderValue::from_static("0"))];
-                // Who was cut off takes no more.
+                // The body may have been reset.
                 let _ = sender.send(Frame::data("b".into())).await;
                 let _ = sender.send(Frame::trailers(trailers.into_iter().collect())).await;
             });
@@ -71,7 +71,7 @@ fn resting(time: watch::Receiver<bool>) -> Server {
         .unwrap()
 }
 
-/// One limit that is over soon, the other never.
+/// Starts a gateway with these timeouts: one short, the other unlimited.
 fn before(server: &Server, scheme: &str, timeouts: Timeouts) -> Gateway {
     let spec = spec(&[&format!("{scheme}://{}", server.local_addrs()[0])]);
     Gateway::start(&UpstreamSpec { timeouts, ..spec })
@@ -93,7 +93,7 @@ async fn calls_and_events_rest_while_others_are_cut_off() {
             assert_eq!(first, "a");
             body
         };
-        // Begun before the one that shows that its time is over.
+        // Started first: when `other` times out, their time would be up as well.
         let events = begin("text/event-stream").await;
         let call = begin("application/grpc+proto").await;
         let other = client.request(of("text/plain", "/", &gateway)).await.unwrap();
@@ -101,7 +101,7 @@ async fn calls_and_events_rest_while_others_are_cut_off() {
         time.send_replace(true);
         for body in [events, call] {
             let rest = body.collect().await.unwrap();
-            // HTTP/1.1 has them for clients only that ask, and servers that announce them.
+            // Over HTTP/1.1, trailers require a client that accepts them and a server that announces them.
             if scheme == "h2c" {
                 assert_eq!(rest.trailers().unwrap()["grpc-status"], "0");
             }

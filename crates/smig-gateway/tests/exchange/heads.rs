@@ -1,4 +1,4 @@
-//! Heads: what stays here, what goes on, what is refused.
+//! Header sections: what is removed, what is forwarded, what is rejected.
 
 use std::num::NonZeroUsize;
 
@@ -43,7 +43,7 @@ async fn what_is_for_one_hop_stays_here() {
     }
 }
 
-/// RFC 9110 section 11.7: they are between a client and its proxy, and our servers are neither's.
+/// RFC 9110 section 11.7: these fields are between a client and its proxy, and servers are neither.
 #[tokio::test]
 async fn what_is_for_the_next_proxy_stays_here() {
     let mut origin = Origin::start().await;

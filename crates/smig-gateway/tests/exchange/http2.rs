@@ -1,4 +1,4 @@
-//! HTTP/2 servers that refuse, go away, break off or lie about length, frame by frame.
+//! HTTP/2 servers that refuse, shut down, fail or announce wrong lengths, frame by frame.
 
 use std::time::Duration;
 
@@ -28,7 +28,7 @@ const EARLY_HINTS: &[u8] = b"\x08\x03103";
 const REFUSED_STREAM: &[u8] = &[0, 0, 0, 7];
 /// SETTINGS_INITIAL_WINDOW_SIZE.
 const INITIAL_WINDOW_SIZE: u16 = 4;
-/// No machine is so slow.
+/// Longer than any test takes.
 const LIMIT: Duration = Duration::from_secs(60);
 
 /// The server's end of a connection.
@@ -39,7 +39,7 @@ impl Peer {
         Self::accept_with(origin, &[]).await
     }
 
-    /// With these settings.
+    /// With the server's settings.
     pub(crate) async fn accept_with(origin: &mut Origin, settings: &[u8]) -> Self {
         let mut tcp = origin.accept().await;
         tcp.read_exact(&mut [0; 24]).await.unwrap();
@@ -56,12 +56,12 @@ impl Peer {
         self.0.write_all(&frame).await.unwrap();
     }
 
-    /// The stream of the next request.
+    /// Returns the stream of the next request.
     pub(crate) async fn request(&mut self) -> u32 {
         self.next(HEADERS).await
     }
 
-    /// The stream of the next frame of this kind.
+    /// Returns the stream of the next frame of this type.
     pub(crate) async fn next(&mut self, kind: u8) -> u32 {
         loop {
             let (found, stream, _) = self.frame().await;
@@ -71,19 +71,19 @@ impl Peer {
         }
     }
 
-    /// The next frame: its kind, its stream and its length.
+    /// Returns the type, stream and length of the next frame.
     pub(crate) async fn frame(&mut self) -> (u8, u32, u32) {
         let (kind, _, stream, len) = self.flagged().await;
         (kind, stream, len)
     }
 
-    /// The same, or the connection's end.
+    /// The same; `None` at the end of the connection.
     pub(crate) async fn frame_or_end(&mut self) -> Option<(u8, u32, u32)> {
         let (kind, _, stream, len) = self.read_frame().await.ok()?;
         Some((kind, stream, len))
     }
 
-    /// The same, with its flags.
+    /// The same, with the flags.
     pub(crate) async fn flagged(&mut self) -> (u8, u8, u32, u32) {
         self.read_frame().await.unwrap()
     }
@@ -93,7 +93,7 @@ impl Peer {
         Ok((kind, flags, stream, payload.len() as u32))
     }
 
-    /// The next frame with what is in it.
+    /// Returns the next frame with its payload.
     async fn read_whole(&mut self) -> std::io::Result<(u8, u8, u32, Vec<u8>)> {
         let mut head = [0; 9];
         self.0.read_exact(&mut head).await?;
@@ -126,7 +126,7 @@ async fn a_refused_stream_is_opened_again() {
     assert_eq!(response.unwrap().status(), 200);
 }
 
-/// A call's deadline is its client's, and servers end calls at it by CANCEL.
+/// The client chooses a call's deadline, at which servers reset the stream with CANCEL.
 #[tokio::test]
 async fn a_server_that_gives_requests_up_is_not_to_blame() {
     let cancel = 8_u32.to_be_bytes();
@@ -176,7 +176,7 @@ async fn a_post_that_was_begun_is_not_sent_again() {
     let answering = async {
         let mut peer = Peer::accept(&mut origin).await;
         let stream = peer.request().await;
-        // INTERNAL_ERROR: it may have acted.
+        // INTERNAL_ERROR: the server may have processed the request.
         peer.send(RST_STREAM, 0, stream, &2_u32.to_be_bytes()).await;
         peer
     };
@@ -188,7 +188,7 @@ async fn a_post_that_was_begun_is_not_sent_again() {
     assert_eq!(response.headers()["proxy-status"], "smig; error=connection_terminated");
 }
 
-/// Frames: kind, flags, payload.
+/// Frames: type, flags, payload.
 type Frames = &'static [(u8, u8, &'static [u8])];
 
 #[tokio::test]
@@ -219,11 +219,11 @@ async fn a_post_that_was_begun_and_then_refused_is_not_sent_again() {
         let asking = async {
             let request = Request::post(gateway.url("/")).body(Full::<bytes::Bytes>::from(body));
             let broke = match client.request(request.unwrap()).await.unwrap() {
-                // 503: the server did nothing, so that the client may send it again.
+                // 503: the server did not process the request, so that the client may retry it.
                 response if response.status().is_server_error() => true,
                 response => response.into_body().collect().await.is_err(),
             };
-            // Sent again, it is the one that is answered.
+            // If the gateway had retried it, it would have received this response.
             assert!(broke, "{what}");
             let next = client.request(get(gateway.url("/"))).await.unwrap();
             assert_eq!(next.status(), 200, "{what}");
@@ -254,7 +254,7 @@ async fn a_body_that_breaks_or_lies_is_never_taken_for_complete() {
         let (client, request) = (client(), get(gateway.url("/")));
         let asking = async {
             match client.request(request).await.unwrap() {
-                // It may be known before the head is on its way.
+                // The gateway may notice before it has sent the header section.
                 response if response.status() == 502 => true,
                 response => response.into_body().collect().await.is_err(),
             }
@@ -281,12 +281,12 @@ async fn a_connection_that_ends_in_a_body_breaks_it() {
     tokio::join!(asking, answering);
 }
 
-/// The server's end of a connection that sends what the gateway takes, and no more.
+/// The server's end of a connection, which sends as much as the gateway's windows allow.
 struct Sender {
     peer: Peer,
-    /// The window of each stream in the beginning.
+    /// The initial window of each stream.
     stream: usize,
-    /// What is left of the connection's.
+    /// What is left of the connection's window.
     connection: usize,
 }
 
@@ -296,7 +296,7 @@ impl Sender {
         Self { peer, stream: 65_535, connection: 65_535 }
     }
 
-    /// Reads a frame and heeds it; the stream, if that was a request.
+    /// Reads and processes a frame; returns the stream if it was a request.
     async fn read(&mut self) -> Option<u32> {
         let (kind, flags, stream, payload) = self.peer.read_whole().await.unwrap();
         match (kind, stream) {
@@ -320,7 +320,7 @@ impl Sender {
         }
     }
 
-    /// The stream of the next request, and the head of its response.
+    /// Receives the next request and sends the response's header section; returns the stream.
     async fn begin(&mut self) -> u32 {
         loop {
             if let Some(stream) = self.read().await {
@@ -330,7 +330,7 @@ impl Sender {
         }
     }
 
-    /// Sends of an endless body what the windows take.
+    /// Sends as much of an endless body as the windows allow.
     async fn fill(&mut self, stream: u32) {
         let mut left = self.stream.min(self.connection);
         self.connection -= left;
@@ -341,7 +341,7 @@ impl Sender {
         }
     }
 
-    /// Sends a whole body, as soon as the connection's window takes it.
+    /// Sends a complete body, once the connection's window allows it.
     async fn end(&mut self, stream: u32, body: &[u8]) {
         while self.connection < body.len() {
             self.read().await;
@@ -350,7 +350,8 @@ impl Sender {
     }
 }
 
-/// A client by HTTP/2 that asks and reads nothing: its windows are those of RFC 9113 section 6.9.2.
+/// Connects a client over HTTP/2 that sends a request and reads nothing: its windows are the initial ones (RFC 9113
+/// section 6.9.2).
 async fn ask_and_rest(gateway: &Gateway) -> TcpStream {
     let head =
         block(&[(":method", "GET"), (":scheme", "http"), (":path", "/"), (":authority", "a")]);
@@ -360,7 +361,7 @@ async fn ask_and_rest(gateway: &Gateway) -> TcpStream {
     gateway.connect(octets).await
 }
 
-/// Clients share a session with the server, and so its connection's window.
+/// Clients share a session with the server, and so its connection window.
 #[tokio::test]
 async fn responses_that_nobody_reads_hold_up_no_others() {
     let (mut origin, gateway) = setup().await;

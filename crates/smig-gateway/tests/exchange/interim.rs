@@ -1,4 +1,4 @@
-//! Responses before the response.
+//! Interim responses.
 
 use std::sync::{Arc, Mutex};
 
@@ -25,7 +25,7 @@ async fn early_hints_are_passed_on_before_the_response() {
     let answering = async {
         let mut got = origin.request().await;
         got.answer("HTTP/1.1 103 Early\r\nLink: </a>\r\nConnection: x\r\n\r\n").await;
-        // It is there before the response is.
+        // It arrives before the final response is sent.
         hears.recv().await.unwrap();
         got.answer("HTTP/1.1 103 Early\r\nLink: </b>\r\n\r\nHTTP/1.1 200 OK\r\nContent-Length: 2\r\n\r\nok").await;
     };
@@ -108,7 +108,7 @@ async fn early_hints_reach_http1_as_well() {
         let mut octets = vec![0; expected.len()];
         tcp.read_exact(&mut octets).await.unwrap();
         assert_eq!(String::from_utf8_lossy(&octets), expected);
-        // The next one directly before the response.
+        // The next interim response is sent together with the final one.
         present
             .answer("HTTP/1.1 103 Early\r\nLink: </a>\r\n\r\nHTTP/1.1 200 OK\r\nContent-Length: 2\r\n\r\nok")
             .await;

@@ -1,4 +1,4 @@
-//! Limits hold for servers of HTTP/2 too, and nothing waits without bound.
+//! Limits also apply to HTTP/2 servers, and no wait is unbounded.
 
 use std::net::SocketAddr;
 use std::num::NonZeroUsize;
@@ -14,7 +14,7 @@ use tokio::sync::watch;
 
 use crate::support::{Gateway, Got, Origin, client, get, loopback, spec};
 
-/// A server of HTTP/2 that answers one request at a time, when it is told to.
+/// An HTTP/2 server that processes one request at a time, and responds once the sender is set to true.
 fn slow() -> (Server, watch::Sender<bool>) {
     let (go, gone) = watch::channel(false);
     let answer = move |request: Request<Incoming>| {
@@ -43,7 +43,7 @@ async fn requests_beyond_the_queue_of_an_http2_server_are_refused() {
     spec.timeouts.queue = Duration::from_secs(3600);
     let gateway = Gateway::start(&spec);
     let client = client();
-    // From then on the gateway knows the server's limit.
+    // After this the gateway knows the server's limit.
     client.request(get(gateway.url("/warm"))).await.unwrap();
     let asked: Vec<_> = (0..60)
         .map(|n| {
@@ -51,7 +51,7 @@ async fn requests_beyond_the_queue_of_an_http2_server_are_refused() {
             tokio::spawn(async move { client.request(get(url)).await.unwrap() })
         })
         .collect();
-    // Those that find no place are answered while nothing else is.
+    // Requests that exceed the queue are answered while no other is.
     let mut refused = 0;
     let mut waiting = asked;
     while refused < 39 {
@@ -63,7 +63,7 @@ async fn requests_beyond_the_queue_of_an_http2_server_are_refused() {
         waiting = rest;
     }
     go.send_replace(true);
-    // One had the stream, if it was on its way before the last was refused, and 20 waited.
+    // One had the stream, if it was sent before the last one was refused, and 20 waited.
     let statuses = join_all(waiting).await.into_iter().map(|answer| answer.unwrap().status());
     assert!(statuses.filter(|status| *status == 200).count() >= 20);
 }
@@ -79,7 +79,7 @@ async fn a_request_waits_for_a_stream_no_longer_than_told() {
         let (client, url) = (client.clone(), gateway.url(path));
         tokio::spawn(async move { client.request(get(url)).await.unwrap().status() })
     };
-    // One of the two has the stream; the other one gives up.
+    // One of the two has the stream; the other one times out.
     let (early, _, late) = futures_util::future::select_all([ask("/first"), ask("/second")]).await;
     assert_eq!(early.unwrap(), 503);
     go.send_replace(true);
@@ -109,7 +109,7 @@ async fn interim_responses_are_passed_on_as_far_as_a_client_has_room() {
     assert!(answer.contains("HTTP/1.1 200 OK") && answer.ends_with("ok"));
 }
 
-/// An origin whose connections say how many requests they have had.
+/// An origin that responds with the number of requests received on the connection so far.
 async fn counting(fields: &'static str) -> SocketAddr {
     let mut origin = Origin::start().await;
     let addr = origin.addr;
@@ -145,7 +145,7 @@ async fn a_connection_that_knows_a_user_is_nobody_elses() {
             let answer = gateway.raw(request).await;
             assert!(answer.ends_with("\r\n\r\n1"), "{asks}{answers}{answer}");
         }
-        // And usual ones are shared.
+        // Other requests share a connection.
         if answers.is_empty() {
             for n in ["1", "2"] {
                 let answer =

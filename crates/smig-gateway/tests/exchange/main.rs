@@ -1,5 +1,5 @@
-//! Exchanges through a gateway's proxy, over real sockets: scripted origins on one side, raw HTTP/1.1
-//! and our own HTTP/2 client on the other.
+//! Exchanges through a gateway's proxy, over real sockets: scripted origins on one side, raw HTTP/1.1 and our own
+//! HTTP/2 client on the other.
 
 mod bodies;
 mod cancels;

@@ -1,4 +1,4 @@
-//! Names of servers: several addresses, dead ones, and addresses that change.
+//! Server names: several addresses, unreachable ones, and addresses that change.
 
 use std::io;
 use std::net::{IpAddr, Ipv4Addr, SocketAddr};
@@ -15,7 +15,7 @@ use socket2::{Domain, Socket, Type};
 
 use crate::support::{Gateway, client, get, spec, text};
 
-/// A server at an address, which says its name.
+/// A server that responds with its name.
 fn named(addr: SocketAddr, name: &'static str) -> Result<Server, smig::Error> {
     let answer = async move |_: Request<Incoming>| {
         Ok::<_, io::Error>(Response::new(Full::new(Bytes::from_static(name.as_bytes()))))
@@ -26,12 +26,12 @@ fn named(addr: SocketAddr, name: &'static str) -> Result<Server, smig::Error> {
         .start(tower::service_fn(answer))
 }
 
-/// Two servers on one port of two addresses.
+/// Two servers on the same port of two addresses.
 fn two() -> (Server, Server, u16) {
     loop {
         let first = named(SocketAddr::from(([127, 0, 0, 1], 0)), "first").unwrap();
         let port = first.local_addrs()[0].port();
-        // Somebody else may have that port.
+        // Another process may have that port.
         if let Ok(second) = named(SocketAddr::from(([127, 0, 0, 2], port)), "second") {
             return (first, second, port);
         }
@@ -46,7 +46,7 @@ async fn ask(gateway: &Gateway) -> String {
 async fn a_dead_address_does_not_hide_a_good_one() {
     let server = named(SocketAddr::from(([127, 0, 0, 1], 0)), "good").unwrap();
     let port = server.local_addrs()[0].port();
-    // An address whose queue is full answers nothing: nobody accepts there.
+    // An address with a full accept queue does not answer.
     let dead = Socket::new(Domain::IPV4, Type::STREAM, None).unwrap();
     dead.bind(&SocketAddr::from(([127, 0, 0, 3], port)).into()).unwrap();
     dead.listen(0).unwrap();
@@ -62,7 +62,7 @@ async fn a_dead_address_does_not_hide_a_good_one() {
             Ok(vec![Ipv4Addr::new(127, 0, 0, 3).into(), Ipv4Addr::LOCALHOST.into()])
         });
         let mut spec = spec(&[&format!("{scheme}://a.example:{port}")]);
-        // One attempt, which takes what one address would take.
+        // The unreachable address alone would use up this timeout.
         spec.timeouts.connect = Duration::from_secs(60);
         let gateway = Gateway::with_resolver(&spec, resolver);
         assert_eq!(ask(&gateway).await, "good");
@@ -84,7 +84,7 @@ async fn a_name_that_moves_takes_its_requests_along() {
         let gateway = Gateway::with_resolver(&spec, resolver);
         assert_eq!(ask(&gateway).await, "first");
         home.store(2, Ordering::Relaxed);
-        // The connection that is kept is let go when it is seen that the name leads elsewhere.
+        // The idle connection is closed once the name has been resolved to another address.
         while ask(&gateway).await != "second" {
             tokio::task::yield_now().await;
         }

@@ -1,23 +1,23 @@
-//! HTTP/2 by hand, for what no client would send.
+//! Raw HTTP/2, for what no client would send.
 
 use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
 use tokio::net::TcpStream;
 
 use crate::support::Gateway;
 
-/// How a request on stream 1 ended for the client.
+/// How a request on stream 1 ended on the client's side.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum Reply {
     /// With this status.
     Status(u16),
     /// RST_STREAM with this code.
     Reset(u32),
-    /// GOAWAY with this code, or no more.
+    /// GOAWAY with this code, or the end of the connection.
     Gone(Option<u32>),
 }
 
 impl Reply {
-    /// Whether the request was refused as one that breaks rules (RFC 9113 section 8.1.1).
+    /// Returns whether the request was rejected as malformed (RFC 9113 section 8.1.1).
     pub(crate) fn is_refusal(&self) -> bool {
         matches!(self, Self::Status(400 | 417 | 501) | Self::Reset(1) | Self::Gone(Some(1)))
     }
@@ -31,7 +31,7 @@ pub(crate) fn frame(kind: u8, flags: u8, stream: u32, payload: &[u8]) -> Vec<u8>
     frame
 }
 
-/// Literal fields without indexing and Huffman code (RFC 7541 section 6.2.2).
+/// Encodes literal fields without indexing and without Huffman coding (RFC 7541 section 6.2.2).
 pub(crate) fn block(fields: &[(&str, &str)]) -> Vec<u8> {
     let mut block = Vec::new();
     for (name, value) in fields {
@@ -45,18 +45,18 @@ pub(crate) fn block(fields: &[(&str, &str)]) -> Vec<u8> {
     block
 }
 
-/// What follows a request's head.
+/// What follows a request's header section.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Then<'a> {
     /// Nothing: it has END_STREAM.
     End,
     /// One DATA frame with END_STREAM.
     Data(&'a str),
-    /// Nothing for now.
+    /// Nothing yet.
     Open,
 }
 
-/// Sends a request of these fields on a connection of its own.
+/// Sends a request with these fields on a new connection.
 pub(crate) async fn ask(gateway: &Gateway, fields: &[(&str, &str)], then: Then<'_>) -> Reply {
     let mut bytes = b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n".to_vec();
     bytes.extend(frame(4, 0, 0, &[]));
@@ -89,10 +89,10 @@ async fn reply(mut tcp: TcpStream) -> Reply {
     }
 }
 
-/// `:status`, which is the first field of a response.
+/// Returns `:status`, which is the first field of a response.
 fn status(block: &[u8]) -> u16 {
     let block = match block {
-        // A table's new size.
+        // A dynamic table size update.
         [0x20..=0x3f, rest @ ..] => rest,
         block => block,
     };
@@ -101,7 +101,7 @@ fn status(block: &[u8]) -> u16 {
         [indexed @ 0x88..=0x8e, ..] => {
             [200, 204, 206, 304, 400, 404, 500][usize::from(indexed - 0x88)]
         }
-        // Digits of five bits each, and six for those above 2 (RFC 7541 appendix B).
+        // Digits have five bits each, or six for those above 2 (RFC 7541 appendix B).
         [0x08 | 0x48, len, text @ ..] if len & 0x80 != 0 => {
             huffman(&text[..usize::from(len & 0x7f)])
         }

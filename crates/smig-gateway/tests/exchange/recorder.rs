@@ -1,6 +1,6 @@
-//! An origin that answers as soon as it has a head, takes the body that the head announces from whatever
-//! comes next, and keeps all of it: who is told less than the truth about a body takes the next
-//! request's bytes for it, and that is seen here.
+//! An origin that responds to each header section at once, reads the announced body from whatever follows, and
+//! records everything. If the gateway announces a wrong length, the origin takes bytes of the next request for the
+//! body, which the tests detect.
 
 use std::time::Duration;
 
@@ -11,21 +11,21 @@ use tokio::time::timeout;
 
 use crate::support::{Gateway, Origin};
 
-/// What the gateway's log calls the request of somebody else, and how it must arrive.
+/// The request of another client, and the form in which it must arrive.
 const VICTIM: &str = "GET /victim HTTP/1.1\r\nhost: victim\r\n\r\n";
 
 pub(crate) const OK: &str = "HTTP/1.1 200 OK\r\ncontent-length: 2\r\n\r\nok";
 
-/// A request as the origin read it.
+/// A request as received by the origin.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Message {
     pub(crate) head: String,
-    /// As it lay on the wire.
+    /// In its encoding on the wire.
     pub(crate) body: Vec<u8>,
-    /// Nothing more of it comes.
+    /// No more of it will arrive.
     pub(crate) is_over: bool,
     pub(crate) is_whole: bool,
-    /// Which connection it came by.
+    /// Index of its connection.
     pub(crate) connection: usize,
 }
 
@@ -36,7 +36,7 @@ pub(crate) struct Recorder {
 }
 
 impl Recorder {
-    /// One that answers every request so, but the victim's with [`OK`].
+    /// Starts an origin that sends `answer` to every request but the victim's, which gets [`OK`].
     pub(crate) async fn start(answer: &'static str) -> Self {
         let mut origin = Origin::start().await;
         let url = origin.url();
@@ -54,7 +54,7 @@ impl Recorder {
         self.messages.borrow().clone()
     }
 
-    /// The messages as soon as there are so many, and all but those of broken connections are whole.
+    /// Returns the messages once there are `count`, and all of them are over.
     pub(crate) async fn count(&self, count: usize, what: &str) -> Vec<Message> {
         let mut messages = self.messages.clone();
         let there = messages.wait_for(|messages| {
@@ -65,7 +65,7 @@ impl Recorder {
         there.unwrap().clone()
     }
 
-    /// Sends somebody else's request: it must arrive as it is, and have its own answer.
+    /// Sends another client's request, which must arrive unchanged and get its own response.
     pub(crate) async fn victim(&self, gateway: &Gateway, what: &str) -> Message {
         let sent = "GET /victim HTTP/1.1\r\nHost: victim\r\nConnection: close\r\n\r\n";
         let answer = gateway.raw(sent).await;
@@ -84,7 +84,7 @@ impl Recorder {
     }
 }
 
-/// Reads up to an end, which is left in front.
+/// Reads up to and including `end`.
 async fn until(tcp: &mut TcpStream, bytes: &mut Vec<u8>, end: &[u8]) -> Option<Vec<u8>> {
     loop {
         if let Some(at) = bytes.windows(end.len()).position(|window| window == end) {
@@ -139,7 +139,7 @@ async fn serve(
     }
 }
 
-/// Answers, and takes the body.
+/// Responds, and reads the body.
 async fn read_body(
     tcp: &mut TcpStream,
     bytes: &mut Vec<u8>,
@@ -149,7 +149,7 @@ async fn read_body(
     let answer = if head == VICTIM { OK } else { answer };
     tcp.write_all(answer.as_bytes()).await.ok()?;
     if field(head, "transfer-encoding").is_some() {
-        // A test's trailers are none.
+        // The tests send no trailers.
         return until(tcp, bytes, b"0\r\n\r\n").await;
     }
     let length = field(head, "content-length").map_or(0, |length| length.parse().unwrap());

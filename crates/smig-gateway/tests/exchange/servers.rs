@@ -1,4 +1,4 @@
-//! Each kind of server: the same exchange by HTTP/1.1, HTTP/2, TLS, unix sockets and SMig.
+//! Each kind of server: the same exchange over HTTP/1.1, HTTP/2, TLS, Unix sockets and SMig.
 
 use std::convert::Infallible;
 use std::future::Future;
@@ -15,7 +15,7 @@ use smig_gateway::upstream::UpstreamSpec;
 
 use crate::support::{Gateway, client, get, loopback, spec, text};
 
-/// Answers with what it got: the body, and of the head what matters.
+/// Responds with the request's body, and with parts of its header section as fields.
 #[derive(Clone)]
 pub(crate) struct Echo;
 
@@ -53,7 +53,7 @@ impl tower_service::Service<Request<Incoming>> for Echo {
     }
 }
 
-/// A server with TLS that offers these protocols, and its certificate.
+/// Starts a TLS server that offers these protocols; returns it with its certificate.
 fn tls_server(alpn: &[&str]) -> (Server, String) {
     let names = ["localhost".to_owned(), "127.0.0.1".to_owned()];
     let made = rcgen::generate_simple_self_signed(names).unwrap();
@@ -86,7 +86,7 @@ fn trusting(url: &str, pem: &str) -> (UpstreamSpec, tempfile::NamedTempFile) {
     (spec, file)
 }
 
-/// Small and big, with and without a body; the version that the server saw.
+/// Sends small and big requests, with and without a body; returns the HTTP version that the server received.
 async fn exercise(gateway: &Gateway, scheme: &str) -> String {
     let client = client();
     let response = client.request(get(gateway.url("/a?b"))).await.unwrap();
@@ -103,7 +103,7 @@ async fn exercise(gateway: &Gateway, scheme: &str) -> String {
         let body = response.into_body().collect().await.unwrap().to_bytes();
         assert!(body == big, "{} octets", body.len());
     }
-    // By HTTP/1.1 at this side.
+    // HTTP/1.1 on the client's side.
     let answer = gateway
         .raw("POST / HTTP/1.1\r\nHost: a\r\nConnection: close\r\nTransfer-Encoding: chunked\r\n\r\n2\r\nhi\r\n0\r\n\r\n")
         .await;

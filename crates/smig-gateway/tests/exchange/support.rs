@@ -1,4 +1,4 @@
-//! A gateway without a front, origins that do as they are told, and clients.
+//! A gateway without routes, scripted origins, and clients.
 
 use std::convert::Infallible;
 use std::future::Future;
@@ -23,7 +23,7 @@ pub(crate) fn loopback() -> SocketAddr {
     "127.0.0.1:0".parse().unwrap()
 }
 
-/// The service of a gateway that has one upstream.
+/// The service of a gateway with one upstream.
 #[derive(Clone)]
 struct Front(Arc<Upstream>, Tunnels);
 
@@ -53,7 +53,7 @@ impl Gateway {
         Self::of(Upstream::new("origin", spec).unwrap())
     }
 
-    /// Whose servers' names are looked up so.
+    /// Starts one that resolves its servers' names with `resolver`.
     pub(crate) fn with_resolver(spec: &UpstreamSpec, resolver: Resolver) -> Self {
         Self::of(Upstream::with_resolver("origin", spec, resolver).unwrap())
     }
@@ -67,7 +67,7 @@ impl Gateway {
         Self { upstream, server }
     }
 
-    /// In front of one server.
+    /// Starts one in front of one server.
     pub(crate) fn before(url: impl AsRef<str>) -> Self {
         Self::start(&spec(&[url.as_ref()]))
     }
@@ -80,23 +80,23 @@ impl Gateway {
         format!("http://{}{path}", self.addr())
     }
 
-    /// Ends it in order, however long that takes.
+    /// Shuts it down gracefully, however long that takes.
     pub(crate) async fn drain(self) {
         self.server.shutdown(std::time::Duration::from_secs(3600)).await.unwrap();
     }
 
-    /// Sends octets on a connection of their own.
+    /// Sends bytes on a new connection.
     pub(crate) async fn connect(&self, octets: impl AsRef<[u8]>) -> TcpStream {
         let mut tcp = TcpStream::connect(self.addr()).await.unwrap();
         tcp.write_all(octets.as_ref()).await.unwrap();
         tcp
     }
 
-    /// Sends octets and reads until the gateway closes.
+    /// Sends bytes and reads until the gateway closes the connection.
     pub(crate) async fn raw(&self, octets: impl AsRef<[u8]>) -> String {
         let mut tcp = self.connect(octets).await;
         let mut answer = Vec::new();
-        // A reset ends it as well.
+        // A reset also ends it.
         let _ = tcp.read_to_end(&mut answer).await;
         String::from_utf8_lossy(&answer).into_owned()
     }
@@ -106,7 +106,7 @@ pub(crate) fn spec(urls: &[&str]) -> UpstreamSpec {
     UpstreamSpec::new(urls.iter().map(|url| url.parse().unwrap()).collect())
 }
 
-/// A client by HTTP/2.
+/// A client over HTTP/2.
 pub(crate) fn client() -> Client {
     Client::builder().cleartext(Cleartext::PriorKnowledge(ClearTrust::None)).build().unwrap()
 }
@@ -119,16 +119,16 @@ pub(crate) async fn text(body: Incoming) -> String {
     String::from_utf8(body.collect().await.unwrap().to_bytes().to_vec()).unwrap()
 }
 
-/// A request that an origin got on a connection, which is still open.
+/// A request that an origin received, and its open connection.
 pub(crate) struct Got {
     pub(crate) head: String,
     pub(crate) tcp: TcpStream,
-    /// Octets behind the head that were read with it.
+    /// Bytes after the header section that were read with it.
     pub(crate) rest: Vec<u8>,
 }
 
 impl Got {
-    /// Reads a request's head.
+    /// Reads a request's header section.
     pub(crate) async fn read(mut tcp: TcpStream, mut octets: Vec<u8>) -> Option<Self> {
         loop {
             if let Some(end) = octets.windows(4).position(|four| four == b"\r\n\r\n") {
@@ -146,7 +146,7 @@ impl Got {
         self.tcp.write_all(octets.as_ref()).await.unwrap();
     }
 
-    /// Reads until what came behind the head ends so.
+    /// Reads until the bytes after the header section end with `end`.
     pub(crate) async fn read_until(&mut self, end: &str) -> String {
         while !self.rest.ends_with(end.as_bytes()) {
             assert_ne!(self.tcp.read_buf(&mut self.rest).await.unwrap(), 0, "ended early");
@@ -154,7 +154,7 @@ impl Got {
         String::from_utf8(self.rest.clone()).unwrap()
     }
 
-    /// The next request on the connection.
+    /// Returns the next request on the connection.
     pub(crate) async fn next(self) -> Option<Self> {
         Self::read(self.tcp, self.rest).await
     }
@@ -164,7 +164,7 @@ impl Got {
     }
 }
 
-/// An origin whose test answers each connection by hand.
+/// An origin whose connections the test serves itself.
 pub(crate) struct Origin {
     pub(crate) addr: SocketAddr,
     connections: mpsc::UnboundedReceiver<TcpStream>,
@@ -189,25 +189,24 @@ impl Origin {
         format!("http://{}", self.addr)
     }
 
-    /// The next connection.
+    /// Returns the next connection.
     pub(crate) async fn accept(&mut self) -> TcpStream {
         self.connections.recv().await.unwrap()
     }
 
-    /// The first request of the next connection.
+    /// Returns the first request of the next connection.
     pub(crate) async fn request(&mut self) -> Got {
         let tcp = self.accept().await;
         Got::read(tcp, Vec::new()).await.expect("a request came")
     }
 
-    /// Whether nobody has connected.
+    /// Returns whether there was no connection.
     pub(crate) fn is_untouched(&mut self) -> bool {
         self.connections.try_recv().is_err()
     }
 }
 
-/// An origin that answers every request of every connection with the same octets, and counts
-/// connections.
+/// An origin that responds to every request with the same bytes, and counts connections.
 pub(crate) async fn same_answer(
     octets: &'static str,
 ) -> (SocketAddr, Arc<std::sync::atomic::AtomicUsize>) {

@@ -1,4 +1,4 @@
-//! WebSocket and CONNECT, from and to each protocol.
+//! WebSocket and CONNECT, from and to each HTTP version.
 
 use std::num::NonZeroUsize;
 use std::time::Duration;
@@ -20,7 +20,7 @@ const UPGRADE: &str = "GET /chat HTTP/1.1\r\nHost: a\r\nConnection: keep-alive, 
 /// RFC 6455 section 1.3.
 const PROOF: &str = "s3pPLMBiTxaQ9kYGzzhZRbK+xOo=";
 
-/// The answer to the key in a request.
+/// Returns the response to the key in a request.
 fn proof(got: &Got) -> String {
     let key = got.head.lines().find_map(|line| line.strip_prefix("sec-websocket-key: ")).unwrap();
     let text = format!("{key}258EAFA5-E914-47DA-95CA-C5AB0DC85B11");
@@ -35,7 +35,7 @@ fn accepts(proof: &str) -> String {
     )
 }
 
-/// There is no Upgrade in HTTP/1.0 (RFC 9110 section 7.8): the rest of the request counts.
+/// HTTP/1.0 has no Upgrade (RFC 9110 section 7.8): the rest of the request applies.
 #[tokio::test]
 async fn an_upgrade_in_http_1_0_is_ignored() {
     let mut origin = Origin::start().await;
@@ -46,7 +46,7 @@ async fn an_upgrade_in_http_1_0_is_ignored() {
         for _ in 0..2 {
             assert!(!got.head.to_ascii_lowercase().contains("\nupgrade:"), "{}", got.head);
             got.answer("HTTP/1.1 200 OK\r\nContent-Length: 2\r\n\r\nok").await;
-            // The connection carries the next one, too.
+            // The connection is reused for the next request.
             got = match got.next().await {
                 Some(next) => next,
                 None => return,
@@ -67,7 +67,7 @@ async fn an_upgrade_in_http_1_0_is_ignored() {
     tokio::join!(asking, answering);
 }
 
-/// Octets both ways, then an end from each side.
+/// Sends bytes both ways, then ends each direction.
 async fn talk(
     mut near: impl AsyncRead + AsyncWrite + Unpin,
     mut far: impl AsyncRead + AsyncWrite + Unpin,
@@ -130,7 +130,7 @@ async fn a_websocket_may_finish_when_the_gateway_ends() {
     ended.await.unwrap();
 }
 
-/// Extended CONNECT through the gateway.
+/// Opens an extended CONNECT through the gateway.
 async fn extended(gateway: &Gateway) -> Opened {
     let mut request = Request::connect(gateway.url("/chat"))
         .header("sec-websocket-version", "13")
@@ -196,8 +196,9 @@ async fn a_server_may_refuse() {
     assert_eq!(crate::support::text(response.into_body()).await, "no");
 }
 
-/// Refused by HTTP/2, a tunnel ends in order: nothing of it was sent. A reset would cost the gateway of what a
-/// server bears on a connection that others use too, and it might cut the answer.
+/// A tunnel that is refused over HTTP/2 ends with END_STREAM, since nothing of it was sent. A reset would count
+/// towards the number that the server tolerates on a connection that other clients share, and might truncate the
+/// response.
 #[tokio::test]
 async fn a_server_of_http2_may_refuse() {
     let (mut origin, gateway) = http2::setup().await;
@@ -306,7 +307,7 @@ async fn a_server_that_cannot_be_reached_is_passed_over() {
     let nobody = ReservedPort::new();
     let mut origin = Origin::start().await;
     let gateway = Gateway::start(&spec(&[&format!("http://{nobody}"), &origin.url()]));
-    // Whichever server's turn it is.
+    // Whichever server is picked first.
     for _ in 0..4 {
         let mut tcp = gateway.connect(UPGRADE).await;
         let mut got = origin.request().await;
@@ -316,7 +317,7 @@ async fn a_server_that_cannot_be_reached_is_passed_over() {
     }
 }
 
-/// Nobody's before the answer: a tunnel's if there is one, requests otherwise.
+/// They are forwarded only after the response: into the tunnel if there is one, otherwise parsed as requests.
 #[tokio::test]
 async fn what_a_client_sends_ahead_waits_for_the_answer() {
     for (head, answer) in [
@@ -328,7 +329,7 @@ async fn what_a_client_sends_ahead_waits_for_the_answer() {
     ] {
         let mut origin = Origin::start().await;
         let gateway = Gateway::before(origin.url());
-        // No request, and nothing that would be refused as one.
+        // Neither a request, nor bytes that would be rejected as one.
         let mut tcp = gateway.connect(format!("{head}\n\0\x16")).await;
         let mut got = origin.request().await;
         assert!(got.rest.is_empty(), "{head}");

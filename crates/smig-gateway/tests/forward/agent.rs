@@ -16,7 +16,7 @@ use crate::support::{
     Gateway, connect, echo, loopback, octets, origin, read_head, spec, strict, told, until,
 };
 
-/// Sends a request that closes, and reads all of the answer.
+/// Sends a request with `Connection: close`, and reads the complete response.
 async fn ask(agent: &Agent, request: &[u8]) -> Vec<u8> {
     let mut tcp = TcpStream::connect(agent.http_addrs()[0]).await.unwrap();
     tcp.write_all(request).await.unwrap();
@@ -59,7 +59,7 @@ async fn requests_go_to_their_origin() {
     let text = String::from_utf8_lossy(&answer);
     assert!(text.starts_with("HTTP/1.1 200"), "{}", text.lines().next().unwrap_or_default());
     assert!(text.contains("x-version: HTTP/1.1"));
-    // Its length is not known before: it comes in chunks, each with its size before it.
+    // The length is not known in advance, so the body is chunked.
     assert!(answer.windows(1000).any(|part| part == &sent[100_000..101_000]));
 }
 
@@ -98,7 +98,7 @@ async fn what_the_gateway_refuses_is_said() {
     let agent_spec = AgentSpec { credentials, ..gateway.agent_spec() };
     let agent = Agent::start(agent_spec, gateway.client_builder()).await.unwrap();
     let (_, head) = connect(&agent, target).await;
-    // 407 would have a browser ask for a password.
+    // A 407 would make a browser prompt for a password.
     assert!(head.starts_with("HTTP/1.1 502"), "{head}");
 }
 
@@ -149,7 +149,7 @@ async fn an_agent_that_ends_does_not_make_a_whole_of_half_a_response() {
     let listener = TcpListener::bind(loopback()).await.unwrap();
     let target = listener.local_addr().unwrap();
     let mut near = TcpStream::connect(agent.http_addrs()[0]).await.unwrap();
-    // The response's end is the connection's end.
+    // A response delimited by the end of the connection.
     near.write_all(format!("GET http://{target}/ HTTP/1.0\r\n\r\n").as_bytes()).await.unwrap();
     let (mut far, _) = listener.accept().await.unwrap();
     read_head(&mut far).await;
@@ -250,7 +250,7 @@ async fn an_origins_own_407_is_the_origins() {
     let request = format!("GET http://{asking}/ HTTP/1.1\r\nHost: x\r\nConnection: close\r\n\r\n");
     let answer = String::from_utf8(ask(&agent, request.as_bytes()).await).unwrap();
     assert!(answer.starts_with("HTTP/1.1 407") && answer.ends_with("mine\n"), "{answer}");
-    // What it challenges is the hop before it.
+    // The challenge applies to the previous hop only.
     assert!(!answer.to_ascii_lowercase().contains("proxy-authenticate"), "{answer}");
 }
 

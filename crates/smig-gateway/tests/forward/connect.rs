@@ -1,4 +1,4 @@
-//! Who may open which tunnels, and what is said when one cannot be opened.
+//! Which users may open which tunnels, and the responses to failures.
 
 use http::{Method, Request, StatusCode};
 use smig_gateway::forward::ForwardSpec;
@@ -9,7 +9,7 @@ use tokio::net::{TcpListener, TcpStream};
 
 use crate::support::{Gateway, TOKEN, echo, origin, proxy_status, read_head, spec, strict, text};
 
-/// The status of a CONNECT with this Proxy-Authorization.
+/// Returns the status of a CONNECT with this Proxy-Authorization.
 async fn status(gateway: &Gateway, target: &str, credentials: Option<&str>) -> StatusCode {
     let mut request = Request::builder().method(Method::CONNECT).uri(target);
     if let Some(credentials) = credentials {
@@ -103,7 +103,7 @@ async fn a_user_has_so_many_tunnels_and_no_more() {
     assert!(proxy_status(&response).contains("connection_limit_reached"));
     first.shutdown().await.unwrap();
     assert_eq!(first.read(&mut [0]).await.unwrap(), 0);
-    // The place is free when the tunnel's task has ended, which is soon.
+    // The slot is free when the tunnel's task has ended, which is soon.
     while matches!(gateway.open(target).await, Opened::Refused(_)) {
         tokio::task::yield_now().await;
     }

@@ -1,4 +1,4 @@
-//! Requests to http:// origins.
+//! Requests to `http://` origins.
 
 use std::net::SocketAddr;
 use std::num::NonZeroUsize;
@@ -16,7 +16,7 @@ use crate::support::{
     Gateway, TOKEN, loopback, octets, origin, proxy_status, read_head, spec, strict, text, uri,
 };
 
-/// An origin that sends a request's body back, its version and length in trailers.
+/// An origin that sends the request's body back, with its version and length in trailers.
 pub(crate) fn echo_server() -> Server {
     let answer = async |request: Request<Incoming>| {
         let version = format!("{:?}", request.version());
@@ -85,7 +85,7 @@ async fn an_origin_of_http2_is_reached_with_trailers() {
 #[tokio::test]
 async fn a_kept_connection_that_ends_is_no_failure_for_idempotent_requests() {
     let gateway = Gateway::start(spec());
-    // Each connection answers once, and ends when the second request has come.
+    // Each connection responds once, and closes after the second request has arrived.
     let origin = origin(|mut tcp| async move {
         read_head(&mut tcp).await;
         tcp.write_all(b"HTTP/1.1 200 OK\r\nContent-Length: 2\r\n\r\nok").await.unwrap();
@@ -165,7 +165,7 @@ async fn a_client_of_http1_asks_in_absolute_form() {
     };
     let answer = ask(target, "Content-Length: 5\r\n\r\nhello").await;
     assert!(answer.starts_with("HTTP/1.1 200") && answer.contains("hello"), "{answer}");
-    // What two parsers may read in two ways is refused.
+    // Requests that two parsers could interpret differently are rejected.
     for smuggling in [
         "Host: twice.example\r\nContent-Length: 0\r\n\r\n",
         "Connection: content-length\r\nContent-Length: 0\r\n\r\n",
@@ -193,7 +193,7 @@ async fn a_tunnel_has_no_content() {
     assert_eq!(server.stats().connections_opened, 0);
 }
 
-/// Nobody asked for it, or it is not certain where it ends.
+/// Such a response was not requested, or its end is uncertain.
 #[tokio::test]
 async fn a_doubtful_response_is_the_last_of_its_connection() {
     for (answer, status) in [
@@ -202,7 +202,7 @@ async fn a_doubtful_response_is_the_last_of_its_connection() {
         ("HTTP/1.0 200 OK\r\nConnection: keep-alive\r\nContent-Length: 0\r\n\r\n", 200),
     ] {
         let gateway = Gateway::start(spec());
-        // Each connection answers once, and what comes then has no answer.
+        // Each connection responds only once.
         let once = origin(move |mut tcp| async move {
             read_head(&mut tcp).await;
             tcp.write_all(answer.as_bytes()).await.unwrap();

@@ -1,4 +1,4 @@
-//! Forwarded ports: HTTP/2 request by request, everything else as a tunnel.
+//! Forwarded ports: individual requests for HTTP/2, tunnels for all other protocols.
 
 use std::time::Duration;
 
@@ -86,12 +86,12 @@ async fn everything_else_is_a_tunnel() {
     let forwards = [PortProtocol::Detect, PortProtocol::Tcp].map(|p| forward(greeting, p));
     let agent = gateway.agent(forwards.into()).await;
     for &addr in agent.forward_addrs() {
-        // The server speaks first.
+        // The server sends first.
         let mut tcp = TcpStream::connect(addr).await.unwrap();
         let mut greeting = [0; 5];
         tcp.read_exact(&mut greeting).await.unwrap();
         assert_eq!(&greeting, b"hello");
-        // What begins like HTTP/2 and is not.
+        // Bytes that start like HTTP/2 but are not.
         let mut tcp = TcpStream::connect(addr).await.unwrap();
         tcp.write_all(b"PRI * HTTP/1").await.unwrap();
         tcp.shutdown().await.unwrap();
@@ -114,7 +114,7 @@ async fn a_destination_that_refuses_is_a_reset() {
 #[tokio::test]
 async fn a_tunnel_that_never_began_does_not_end() {
     let gateway = Gateway::start(spec());
-    // It takes connections, and says nothing.
+    // It accepts connections, and sends nothing.
     let mute = TcpListener::bind(loopback()).await.unwrap();
     let via = Origin::https("127.0.0.1", mute.local_addr().unwrap().port());
     for protocol in [PortProtocol::Tcp, PortProtocol::Detect] {
@@ -122,7 +122,7 @@ async fn a_tunnel_that_never_began_does_not_end() {
         let spec = AgentSpec { via: via.clone(), forwards, ..gateway.agent_spec() };
         let agent = Agent::start(spec, gateway.client_builder()).await.unwrap();
         let mut tcp = TcpStream::connect(agent.forward_addrs()[0]).await.unwrap();
-        // Not accepted yet it would be reset by the system.
+        // If it were not accepted yet, the kernel would reset it.
         tokio::time::sleep(Duration::from_millis(50)).await;
         agent.shutdown(Duration::ZERO).await;
         let error = tcp.read(&mut [0]).await.unwrap_err();

@@ -7,7 +7,7 @@ use tokio::net::TcpStream;
 
 use crate::support::{Gateway, echo, origin, spec, strict};
 
-/// Greets and asks; gives the reply's code.
+/// Performs the handshake and sends a request; returns the reply's code.
 async fn ask(agent: &Agent, request: &[u8]) -> (TcpStream, u8) {
     let mut tcp = TcpStream::connect(agent.socks_addrs()[0]).await.unwrap();
     tcp.write_all(&[5, 2, 2, 0]).await.unwrap();
@@ -86,7 +86,7 @@ async fn who_must_authenticate_is_told_that_nobody_can() {
     tcp.read_to_end(&mut answer).await.unwrap();
     assert_eq!(answer, [5, 0xff]);
     let mut tcp = TcpStream::connect(agent.socks_addrs()[0]).await.unwrap();
-    // SOCKS4. It may end before all of it is read.
+    // SOCKS4. The proxy may close before it has read everything.
     tcp.write_all(&[4]).await.unwrap();
     assert_eq!(tcp.read(&mut [0]).await.unwrap(), 0);
 }

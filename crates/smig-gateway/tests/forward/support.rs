@@ -26,12 +26,12 @@ pub(crate) fn loopback() -> SocketAddr {
     "127.0.0.1:0".parse().unwrap()
 }
 
-/// A proxy that may reach loopback.
+/// A proxy with access to loopback.
 pub(crate) fn spec() -> ForwardSpec {
     ForwardSpec { allow: vec!["127.0.0.0/8".parse().unwrap()], ..strict() }
 }
 
-/// A proxy with the usual rules.
+/// A proxy with the default rules.
 pub(crate) fn strict() -> ForwardSpec {
     ForwardSpec {
         users: [("ann".to_owned(), SecretDigest::of(TOKEN.as_bytes()))].into(),
@@ -70,12 +70,12 @@ impl Gateway {
         Self { server, client, origin, identity, tunnels }
     }
 
-    /// A client that trusts it.
+    /// A client that trusts the gateway.
     pub(crate) fn client_builder(&self) -> ClientBuilder {
         agent::client().trust(Trust::Pem(self.identity.certificate.clone().into()))
     }
 
-    /// An agent that uses it, on free ports.
+    /// An agent that uses the gateway, on free ports.
     pub(crate) async fn agent(&self, forwards: Vec<PortForward>) -> Agent {
         let spec = AgentSpec { forwards, ..self.agent_spec() };
         Agent::start(spec, self.client_builder()).await.unwrap()
@@ -90,7 +90,7 @@ impl Gateway {
         }
     }
 
-    /// Asks for a tunnel with the token.
+    /// Requests a tunnel with the token.
     pub(crate) async fn open(&self, target: impl Display) -> Opened {
         let request = Request::builder()
             .method(Method::CONNECT)
@@ -116,7 +116,7 @@ impl Gateway {
     }
 }
 
-/// A gateway's server at an address.
+/// Starts the server of a gateway at an address.
 pub(crate) fn serve(
     spec: ForwardSpec,
     tunnels: &Tunnels,
@@ -146,7 +146,7 @@ pub(crate) fn serve(
         .unwrap()
 }
 
-/// Whatever gets big moves in the middle.
+/// Migrates streams after 100,000 bytes.
 fn moves() -> MoveRules {
     let mut rules = MoveRules::default();
     rules.mode = MoveMode::At(vec![100_000]);
@@ -163,7 +163,7 @@ fn private_key(pem: &str) -> rustls::pki_types::PrivateKeyDer<'static> {
     rustls::pki_types::PrivateKeyDer::from_pem_slice(pem.as_bytes()).unwrap()
 }
 
-/// A TCP server whose every connection is answered so.
+/// A TCP server that handles each connection with `answer`.
 pub(crate) async fn origin<F>(answer: impl Fn(TcpStream) -> F + Send + 'static) -> SocketAddr
 where
     F: Future<Output = ()> + Send + 'static,
@@ -178,16 +178,16 @@ where
     addr
 }
 
-/// Sends back what it gets, and ends when its peer ends.
+/// Sends back what it receives, until the peer ends.
 pub(crate) async fn echo(mut tcp: TcpStream) {
     let (mut read, mut write) = tcp.split();
     if tokio::io::copy(&mut read, &mut write).await.is_ok() {
-        // The peer may be gone.
+        // The peer may have disconnected.
         let _ = write.shutdown().await;
     }
 }
 
-/// What operators are told of tunnels of one kind, as soon as it is so.
+/// Returns the report on tunnels of one kind as soon as it fits.
 pub(crate) async fn told(
     tunnels: &Tunnels,
     kind: &str,
@@ -204,12 +204,12 @@ pub(crate) async fn told(
     }
 }
 
-/// `len` octets that differ from place to place.
+/// Returns `len` bytes that differ by position.
 pub(crate) fn octets(len: usize) -> Bytes {
     (0..len).map(|at| (at * 31 + at / 251) as u8).collect::<Vec<_>>().into()
 }
 
-/// Reads until a head is complete.
+/// Reads until a header section is complete.
 pub(crate) async fn read_head(tcp: &mut TcpStream) -> String {
     let mut head = Vec::new();
     while !head.ends_with(b"\r\n\r\n") {
@@ -230,12 +230,12 @@ pub(crate) fn uri(text: impl AsRef<str>) -> Uri {
     text.as_ref().parse().unwrap()
 }
 
-/// Waits until the agent and the gateway stand so.
+/// Waits for a state of the connection between the agent and the gateway.
 pub(crate) async fn until(agent: &Agent, wanted: impl FnMut(&Link) -> bool) -> Link {
     agent.link().wait_for(wanted).await.unwrap().clone()
 }
 
-/// Opens a tunnel by an agent's HTTP proxy.
+/// Opens a tunnel through an agent's HTTP proxy.
 pub(crate) async fn connect(agent: &Agent, target: impl Display) -> (TcpStream, String) {
     let mut tcp = TcpStream::connect(agent.http_addrs()[0]).await.unwrap();
     let head = format!("CONNECT {target} HTTP/1.1\r\nHost: {target}\r\n\r\n");

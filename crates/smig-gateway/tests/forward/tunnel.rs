@@ -1,4 +1,4 @@
-//! Octets both ways, half-close, resets, the idle limit.
+//! Tunnels: bytes both ways, half-close, resets, the idle timeout.
 
 use std::io::ErrorKind;
 use std::time::Duration;
@@ -13,7 +13,7 @@ use tokio::sync::oneshot;
 
 use crate::support::{Gateway, echo, loopback, octets, origin, spec, told};
 
-/// Two connected sockets.
+/// Returns two connected sockets.
 async fn pair() -> (TcpStream, TcpStream) {
     let listener = TcpListener::bind(loopback()).await.unwrap();
     let near = TcpStream::connect(listener.local_addr().unwrap()).await.unwrap();
@@ -43,7 +43,7 @@ async fn much_goes_both_ways_at_once() {
 #[tokio::test]
 async fn the_clients_end_leaves_the_answer_its_way() {
     let gateway = Gateway::start(spec());
-    // Answers when all of the question is there.
+    // Responds when it has the complete question.
     let answering = async |mut tcp: TcpStream| {
         let mut question = Vec::new();
         tcp.read_to_end(&mut question).await.unwrap();
@@ -105,7 +105,7 @@ async fn a_reset_reaches_a_peer_that_does_not_read() {
     let mut stream = gateway.tunnel(listener.local_addr().unwrap()).await;
     let (mut tcp, _) = listener.accept().await.unwrap();
     let (mut read, mut write) = tcp.split();
-    // More than all buffers on the way hold: the writer waits when the stream is reset.
+    // More than all buffers on the path hold: the writer is blocked when the stream is reset.
     let writing = async {
         loop {
             if let Err(error) = write.write_all(&octets(64 << 10)).await {
@@ -207,7 +207,7 @@ async fn operators_are_told_of_tunnels() {
     assert_eq!((running.open, running.opened, running.moved, running.octets_out), (1, 1, 0, 0));
     assert!(running.ended.iter().all(|(_, count)| *count == 0), "{running:?}");
 
-    // What got big was moved, which shows while it is open.
+    // A tunnel that transferred much is migrated, which is reported while it is open.
     let sent = octets(400_000);
     let mut received = vec![0; sent.len()];
     let (written, read) = tokio::join!(tcp.write_all(&sent), stream.read_exact(&mut received));

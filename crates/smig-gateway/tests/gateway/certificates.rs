@@ -1,4 +1,4 @@
-//! Certificates: by name, renewed while the gateway runs; those of clients.
+//! Certificates: selection by name, renewal at run time, and client certificates.
 
 use crate::support::{
     Authority, Dial, Place, address, assert_status, exchange, origin, shown, url,
@@ -68,7 +68,7 @@ async fn clients_show_certificates() {
     ));
     let to = address(&gateway);
     let mut dial = Dial::new(&ca, "http/1.1");
-    // TLS 1.3 tells the client at its first read.
+    // In TLS 1.3 the client receives the rejection with its first read.
     if let Ok(stream) = dial.connect(to, "a.example").await {
         assert_eq!(exchange(stream, "GET / HTTP/1.1\nHost: a.example\n\n").await, "");
     }
@@ -81,7 +81,7 @@ async fn clients_show_certificates() {
     let text = "GET / HTTP/1.1\nHost: a.example\nConnection: close\n\n";
     assert_status(&exchange(stream, text).await, 200);
 
-    // Its subject is a user of the forward proxy.
+    // The certificate's subject is a user of the forward proxy.
     let forwarded = format!(
         "GET {}/x HTTP/1.1\nHost: {}\nConnection: close\n\n",
         url(&origin),

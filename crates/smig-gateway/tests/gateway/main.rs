@@ -1,4 +1,4 @@
-//! A gateway over real loopback sockets: what it answers, and what happens while it runs.
+//! A gateway over real loopback sockets: its responses, and changes at run time.
 
 mod certificates;
 mod requests;

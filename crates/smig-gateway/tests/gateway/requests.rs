@@ -1,4 +1,4 @@
-//! From a request to who answers it, and what is changed on the way.
+//! How requests are routed, and how they are changed on the way.
 
 use crate::support::{
     Authority, Dial, Place, address, ask, assert_status, by_http2, exchange, get, origin,
@@ -95,7 +95,7 @@ async fn what_the_gateway_refuses_is_a_status_to_a_call() {
         assert!(call.ends_with("\r\n\r\n"), "{path}: a body: {call}");
         let other = get(to, "a.example", path, "Content-Type: application/json\n").await;
         assert!(!other.contains("grpc-status") && !other.starts_with("HTTP/1.1 200"), "{other}");
-        // To CONNECT 200 would mean that there is a tunnel; calls are POST.
+        // gRPC calls are POST; for CONNECT, status 200 would mean that the tunnel is open.
         let other = get(to, "a.example", path, fields).await;
         assert!(!other.contains("grpc-status") && !other.starts_with("HTTP/1.1 200"), "{other}");
     }
@@ -118,11 +118,11 @@ async fn what_another_parser_could_read_in_another_way_is_refused() {
     assert_status(&get(to, "a", "/a/..;/b", "").await, 400);
     assert_status(&get(to, "a", "/", "Host: b\n").await, 400);
     assert_status(&get(to, "a@b", "/", "").await, 400);
-    // Who names our fields in Connection would have them taken away.
+    // Connection must not name the gateway's fields: they would be removed.
     assert_status(&get(to, "a", "/", "Connection: x-forwarded-for\n").await, 400);
     assert_status(&get(to, "a", "/", "Connection: X-User\n").await, 400);
     assert_status(&get(to, "a", "/", "Connection: traceparent\n").await, 400);
-    // Where servers make variables of fields it is the one that a rule sets.
+    // For servers that map fields to variables it is the same as the field that a rule sets.
     assert_status(&get(to, "a", "/", "X_User: root\n").await, 400);
     let whole = TcpStream::connect(to).await.unwrap();
     let text = "OPTIONS * HTTP/1.1\nHost: a\nConnection: close\n\n";
@@ -135,7 +135,7 @@ async fn what_another_parser_could_read_in_another_way_is_refused() {
     assert_eq!(one.stats().streams_opened, 1);
 }
 
-/// What decides about a path, and what goes on, is the same.
+/// The path that is checked is the path that is sent.
 #[tokio::test]
 async fn a_query_without_a_path_stays_a_query() {
     let (one, other) = (origin("one"), origin("other"));

@@ -1,4 +1,4 @@
-//! A gateway that takes another configuration, and one that ends.
+//! Reload and shutdown of a gateway.
 
 use std::time::Duration;
 
@@ -74,7 +74,7 @@ async fn listeners_come_and_go() {
     let second = address(&gateway);
     assert_eq!(second.port(), port);
     assert_status(&get(second, "a", "/", "").await, 200);
-    // Workers close their sockets in their own time.
+    // Workers close their sockets asynchronously.
     while TcpStream::connect(first).await.is_ok() {
         tokio::time::sleep(Duration::from_millis(5)).await;
     }
@@ -142,7 +142,7 @@ async fn a_gateway_that_ends_lets_streams_finish() {
     assert_eq!(body.unwrap().to_bytes().len(), LEN);
 }
 
-/// A request on a connection that stays, and its answer's last bytes.
+/// Sends a request on a connection that stays open, and reads the response to its last bytes.
 async fn again(stream: &mut TcpStream) {
     stream.write_all(b"GET / HTTP/1.1\r\nHost: a\r\n\r\n").await.unwrap();
     let mut said = Vec::new();
@@ -177,7 +177,7 @@ async fn an_address_changes_its_protocol_and_changes_back() {
     for protocol in ["tls", "cleartext", "tls"] {
         gateway.reload(place.config(&text(protocol))).unwrap();
         assert_eq!(gateway.listeners().count(), 2);
-        // Workers close the old socket in their own time; who meets it meanwhile is served by it.
+        // Workers close the old socket asynchronously, and serve connections to it until then.
         loop {
             let answer = match protocol {
                 "tls" => match dial.connect(at(changes), "a").await {
@@ -256,7 +256,7 @@ async fn who_came_to_be_redirected_is_also_when_the_listener_has_gone() {
     }
 }
 
-/// A forward proxy; the secret of each user is "test".
+/// The configuration of a forward proxy; the secret of each user is "test".
 fn forward(users: &[&str], more: &str) -> String {
     const TEST: &str = "sha256:9f86d081884c7d659a2feaa0c55ad015a3bf4f1b2b0b822cd15d6c15b0f00a08";
     let users: Vec<_> = users.iter().map(|user| format!("{user} = '{TEST}'")).collect();
@@ -292,7 +292,7 @@ async fn users_of_the_forward_proxy_never_reach_the_admin_port() {
     let text = |admin: &str| forward(&["ann"], admin);
     let mut gateway = place.gateway(&text("[admin]\nlisten = '127.0.0.1:0'\n"));
     let admin = gateway.admin().unwrap();
-    // It stays until a restart, whatever the file says.
+    // It stays open until a restart, whatever the new configuration says.
     for admin_of_file in ["", "[admin]\nlisten = '127.0.0.1:1'\n"] {
         let mut stream = TcpStream::connect(address(&gateway)).await.unwrap();
         let ask = format!(
@@ -318,7 +318,7 @@ async fn an_access_log_that_nobody_reads_holds_nobody_up() {
     let log = |file: &str| format!("{base}[access_log]\nformat = 'json'\nfile = '{file}'\n");
     let mut gateway = place.gateway(&log("pipe"));
     let mut stream = TcpStream::connect(address(&gateway)).await.unwrap();
-    // Several times what a pipe holds.
+    // Several times the capacity of a pipe.
     let long = "x".repeat(2000);
     for _ in 0..REQUESTS {
         let ask = format!("GET / HTTP/1.1\r\nHost: a\r\nUser-Agent: {long}\r\n\r\n");
@@ -328,7 +328,7 @@ async fn an_access_log_that_nobody_reads_holds_nobody_up() {
             said.push(stream.read_u8().await.unwrap());
         }
     }
-    // A reload has another log, and the end does not wait for the pipe.
+    // A reload opens another log, and shutdown does not wait for the pipe.
     gateway.reload(place.config(&log("file"))).unwrap();
     again(&mut stream).await;
     until_file(&place.path("file"), |text| text.lines().count() == 1).await;

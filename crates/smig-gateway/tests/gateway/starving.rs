@@ -1,4 +1,4 @@
-//! Clients that hold what others need: a body that does not come, a response that nobody takes.
+//! Clients that occupy shared resources: a body that is not sent, a response that is not read.
 
 use std::future::Future;
 use std::num::NonZeroUsize;
@@ -24,11 +24,11 @@ async fn within<T>(what: &str, future: impl Future<Output = T>) -> T {
     tokio::time::timeout(limit, future).await.unwrap_or_else(|_| panic!("never came: {what}"))
 }
 
-/// An origin that answers when it has all of a request, with 64 MiB below `/big`, and tells of each.
+/// An origin that responds to a complete request, with 64 MiB at `/big`, and reports the start of each request.
 fn origin() -> (Server, UnboundedReceiver<()>) {
     let (tell, told) = unbounded_channel();
     let answer = move |request: Request<Incoming>| {
-        // A test that is over looks no more.
+        // The receiver is dropped when the test ends.
         let _ = tell.send(());
         async move {
             let length = if request.uri().path() == "/big" { 64 << 20 } else { 5 };
@@ -58,7 +58,7 @@ fn gateway(origin: &Server) -> Gateway {
     Gateway::start(config).unwrap()
 }
 
-/// Takes every place of the upstream by requests that go no further.
+/// Occupies every connection of the upstream with requests that make no progress.
 async fn fill(gateway: &Gateway, told: &mut UnboundedReceiver<()>, text: &str) -> Vec<TcpStream> {
     let mut streams = Vec::new();
     for _ in 0..PLACES {

@@ -22,7 +22,7 @@ use tokio_rustls::TlsConnector;
 use tokio_rustls::client::TlsStream;
 use tower::service_fn;
 
-/// An origin that answers with its name, the request's line and its fields; `/octets/N` with N octets.
+/// An origin that responds with its name, the request's method and URI, and its fields; to `/octets/N` with N bytes.
 pub(crate) fn origin(name: &'static str) -> Server {
     let answer = move |request: Request<Incoming>| async move {
         if let Some(length) = request.uri().path().strip_prefix("/octets/") {
@@ -48,7 +48,7 @@ pub(crate) fn url(origin: &Server) -> String {
     format!("http://{}", origin.local_addrs()[0])
 }
 
-/// A folder with a gateway's files.
+/// A directory with a gateway's files.
 pub(crate) struct Place(TempDir);
 
 impl Place {
@@ -61,20 +61,20 @@ impl Place {
     }
 
     pub(crate) fn write(&self, name: &str, content: &str) -> PathBuf {
-        // As whoever renews a certificate does it: at once or not at all.
+        // Atomically, as tools that renew certificates do.
         std::fs::write(self.path("new"), content).unwrap();
         std::fs::rename(self.path("new"), self.path(name)).unwrap();
         self.path(name)
     }
 
-    /// Writes a certificate of `ca`'s for these names.
+    /// Writes a certificate for these names, signed by `ca`.
     pub(crate) fn certificate(&self, ca: &Authority, file: &str, names: &[&str]) {
         let (chain, key) = ca.sign(names, None);
         self.write(&format!("{file}.key"), &key);
         self.write(&format!("{file}.pem"), &chain);
     }
 
-    /// The configuration, with one worker and patience.
+    /// Loads a configuration, with one worker and a long timeout.
     pub(crate) fn config(&self, text: &str) -> Config {
         let text = format!("{text}\n[server]\nworkers = 1\nhandshake_timeout = '1h'\n");
         Config::load(&self.write("gateway.toml", &text)).unwrap_or_else(|faults| panic!("{faults}"))
@@ -89,7 +89,7 @@ pub(crate) fn address(gateway: &Gateway) -> SocketAddr {
     gateway.listeners().next().unwrap().0
 }
 
-/// An authority that signs certificates.
+/// A certificate authority.
 pub(crate) struct Authority {
     issuer: Issuer<'static, KeyPair>,
     pub(crate) pem: String,
@@ -105,7 +105,7 @@ impl Authority {
         Self { issuer: Issuer::new(params, key), pem }
     }
 
-    /// Chain and key.
+    /// Returns a certificate chain and its key.
     pub(crate) fn sign(&self, names: &[&str], common_name: Option<&str>) -> (String, String) {
         let names: Vec<_> = names.iter().map(|&name| name.to_owned()).collect();
         let mut params = CertificateParams::new(names).unwrap();
@@ -118,7 +118,7 @@ impl Authority {
     }
 }
 
-/// A client's TLS.
+/// The TLS settings of a client.
 pub(crate) struct Dial<'a> {
     pub(crate) ca: &'a Authority,
     pub(crate) alpn: &'static str,
@@ -157,26 +157,26 @@ impl<'a> Dial<'a> {
     }
 }
 
-/// The names in the certificate that a server shows for a name.
+/// Returns the certificate that a server sends for a name.
 pub(crate) async fn shown(dial: &Dial<'_>, to: SocketAddr, name: &str) -> Option<Vec<u8>> {
     let stream = dial.connect(to, name).await.ok()?;
     let (_, tls) = stream.get_ref();
     tls.peer_certificates()?.first().map(|certificate| certificate.to_vec())
 }
 
-/// Sends an HTTP/1.1 request as it is and reads to the end of the connection.
+/// Sends an HTTP/1.1 request with its line ends converted, and reads to the end of the connection.
 pub(crate) async fn exchange(
     mut stream: impl AsyncRead + AsyncWrite + Unpin,
     text: &str,
 ) -> String {
     stream.write_all(text.replace('\n', "\r\n").as_bytes()).await.unwrap();
     let mut answer = Vec::new();
-    // How TLS ends is not of interest.
+    // Whether TLS was closed properly is irrelevant.
     let _ = stream.read_to_end(&mut answer).await;
     String::from_utf8_lossy(&answer).into_owned()
 }
 
-/// A GET in the clear; more fields follow the host.
+/// Sends a GET over cleartext; `fields` follow Host.
 pub(crate) async fn get(to: SocketAddr, host: &str, path: &str, fields: &str) -> String {
     ask("GET", to, host, path, fields).await
 }
@@ -198,7 +198,7 @@ pub(crate) fn assert_status(answer: &str, status: u16) {
     assert!(answer.starts_with(&format!("HTTP/1.1 {status}")), "{answer}");
 }
 
-/// Requests by HTTP/2, each for an authority of its own, on one connection.
+/// Sends requests over HTTP/2 on one connection, each for its own authority.
 pub(crate) async fn by_http2(stream: TlsStream<TcpStream>, urls: &[String]) -> Vec<(u16, String)> {
     let io = hyper_util::rt::TokioIo::new(stream);
     let executor = hyper_util::rt::TokioExecutor::new();
@@ -218,7 +218,7 @@ pub(crate) async fn by_http2(stream: TlsStream<TcpStream>, urls: &[String]) -> V
     answers
 }
 
-/// Looks at a file until it has what is wanted.
+/// Polls a file until its content is as wanted.
 pub(crate) async fn until_file(path: &Path, wanted: impl Fn(&str) -> bool) -> String {
     loop {
         let text = std::fs::read_to_string(path).unwrap_or_default();

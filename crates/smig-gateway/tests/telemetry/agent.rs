@@ -1,4 +1,4 @@
-//! One trace from a local program by an agent and a gateway to an origin.
+//! One trace from a local program through an agent and a gateway to an origin.
 
 use smig::{Origin, Trust};
 use smig_gateway::agent::{self, Agent, AgentSpec, Credentials};
@@ -44,7 +44,7 @@ async fn agent_and_gateway_are_in_one_trace() {
     let parent = format!("traceparent: 00-{TRACE}-{SPAN}-01\r\ntracestate: a=1\r\n");
     let told = get(agent.http_addrs()[0], &format!("http://{target}/x"), &parent).await;
 
-    // A tunnel of SOCKS: a trace of its own.
+    // A SOCKS tunnel starts a new trace.
     let mut tcp = TcpStream::connect(agent.socks_addrs()[0]).await.unwrap();
     let mut asked = vec![5, 1, 0, 5, 1, 0, 1, 127, 0, 0, 1];
     asked.extend(target.port().to_be_bytes());

@@ -1,4 +1,4 @@
-//! A collector that is not there, or takes nothing: requests do not notice.
+//! A collector that is unreachable or stalls does not affect requests.
 
 use smig_testkit::port::ReservedPort;
 use tokio::io::AsyncReadExt as _;
@@ -29,7 +29,7 @@ async fn a_collector_that_stalls_holds_up_nothing_and_not_the_end() {
             let sender = sender.clone();
             tokio::spawn(async move {
                 let mut first = [0; 4];
-                // One that brings no request is not of interest.
+                // Connections without a request are irrelevant.
                 if tcp.read_exact(&mut first).await.is_ok() {
                     sender.send((first, tcp)).unwrap();
                 }
@@ -37,7 +37,7 @@ async fn a_collector_that_stalls_holds_up_nothing_and_not_the_end() {
         }
     });
     assert_eq!(get(address, "/octets/7", "").await.len(), 7);
-    // It ends, though nobody takes the last batch.
+    // Draining completes although the last batch is not accepted.
     gateway.drain(LONG).await.unwrap();
     let (first, _stalled) = stalled.recv().await.unwrap();
     assert_eq!(&first, b"POST");

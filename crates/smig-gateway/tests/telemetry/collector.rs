@@ -1,4 +1,4 @@
-//! A collector that understands what it gets.
+//! A collector that decodes what it receives.
 
 use std::collections::BTreeMap;
 use std::num::NonZeroUsize;
@@ -21,7 +21,7 @@ pub(crate) struct Collector {
     taken: mpsc::UnboundedReceiver<(http::request::Parts, ExportTraceServiceRequest)>,
 }
 
-/// What has come of one service.
+/// What was received from one service.
 pub(crate) struct Taken {
     pub(crate) resource: BTreeMap<String, String>,
     pub(crate) spans: Vec<Span>,
@@ -52,7 +52,7 @@ impl Collector {
         format!("http://{}", self.server.local_addrs()[0])
     }
 
-    /// Everything that has come, by service. To be called when those who send have ended.
+    /// Returns everything received, by service. Call it after all senders have ended.
     pub(crate) fn taken(&mut self) -> BTreeMap<String, Taken> {
         let mut all = BTreeMap::new();
         while let Ok((parts, request)) = self.taken.try_recv() {
@@ -75,7 +75,7 @@ impl Collector {
 }
 
 impl Taken {
-    /// The span whose path is this.
+    /// Returns the span with this path.
     pub(crate) fn at(&self, path: &str) -> &Span {
         let is_it =
             |span: &&Span| texts(&span.attributes).get("url.path").is_some_and(|p| p == path);
@@ -83,7 +83,7 @@ impl Taken {
     }
 }
 
-/// Attributes as text.
+/// Returns the attributes as text.
 pub(crate) fn texts(attributes: &[KeyValue]) -> BTreeMap<String, String> {
     let text = |value: &Value| match value {
         Value::StringValue(text) => text.clone(),

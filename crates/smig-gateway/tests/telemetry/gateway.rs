@@ -106,7 +106,7 @@ async fn a_collector_gets_spans_by_the_conventions() {
     assert_eq!(moved.events[0].name, "moved");
     assert!(texts(&moved.events[0].attributes).contains_key("why"));
 
-    // By HTTP/1.1 a span lasts as long as its body.
+    // Over HTTP/1.1 a span lasts as long as the body.
     assert_eq!(texts(&edge.at("/octets/5").attributes)["http.response.body.size"], "5");
 }
 
@@ -127,7 +127,7 @@ async fn a_parent_that_is_none_begins_a_trace_and_one_that_is_not_sampled_is_kep
     assert_eq!(spans.len(), 1);
     let (trace, span) = (hex(&spans[0].trace_id), hex(&spans[0].span_id));
     assert!(spans[0].parent_span_id.is_empty() && trace != TRACE);
-    // Without its tracestate, which was another trace's.
+    // Without the tracestate, which belonged to another trace.
     assert_eq!(told, format!("00-{trace}-{span}-01"));
     assert!(
         quiet.starts_with(&format!("00-{TRACE}-")) && quiet.ends_with("-00|a=1|b=2"),

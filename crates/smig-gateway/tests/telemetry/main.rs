@@ -1,4 +1,4 @@
-//! Spans on their way to a collector, and what upstreams are told of them.
+//! Export of spans to a collector, and trace fields sent to upstreams.
 
 mod agent;
 mod away;

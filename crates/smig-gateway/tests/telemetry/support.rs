@@ -14,13 +14,14 @@ use smig_gateway::front::Gateway;
 use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
 use tokio::net::TcpStream;
 
-/// More than any machine needs.
+/// Longer than any test takes.
 pub(crate) const LONG: Duration = Duration::from_secs(3600);
 
 pub(crate) const TRACE: &str = "4bf92f3577b34da6a3ce929d0e0e4736";
 pub(crate) const SPAN: &str = "00f067aa0ba902b7";
 
-/// Answers with what it was told of traces; below /status/ with that status, below /octets/ with so many.
+/// Responds with the trace fields that it received; below /status/ with that status, below /octets/ with that many
+/// bytes.
 pub(crate) fn origin() -> Server {
     let answer = async |request: Request<Incoming>| {
         let mut response = Response::new(Full::default());
@@ -44,7 +45,7 @@ pub(crate) fn origin() -> Server {
         .unwrap()
 }
 
-/// A gateway before an origin, whose responses move below /moved/.
+/// A gateway in front of an origin, whose responses below /moved/ migrate.
 pub(crate) fn gateway(origin: &Server, more: &str) -> (Gateway, SocketAddr) {
     let text = format!(
         "[[listen]]\naddress = '127.0.0.1:0'\nprotocol = 'trusted-cleartext'\n\
@@ -65,12 +66,12 @@ pub(crate) fn started(text: &str) -> (Gateway, SocketAddr) {
     (gateway, address)
 }
 
-/// The section for a collector.
+/// Returns the configuration section for a collector.
 pub(crate) fn telemetry(endpoint: &str, more: &str) -> String {
     format!("[telemetry]\nendpoint = '{endpoint}'\nheaders = {{ x-key = 'a key' }}\n{more}")
 }
 
-/// A GET by HTTP/1.1: what comes behind the answer's head.
+/// Sends a GET over HTTP/1.1 and returns the response's body.
 pub(crate) async fn get(to: SocketAddr, target: &str, fields: &str) -> String {
     let mut tcp = TcpStream::connect(to).await.unwrap();
     let head =

@@ -1,8 +1,8 @@
 //! One HTTP/2 connection: everything that is bound to one ordered byte stream.
 //!
-//! Owns HPACK contexts, settings, the connection's windows, which ids are used, unsent control
-//! frames and the schedule of streams. Knows streams by key only and never looks inside them; what
-//! concerns a stream or the session is [`crate::session`]'s.
+//! Owns HPACK contexts, settings, the connection's windows, the used stream IDs, unsent control
+//! frames and the scheduler. Knows streams only by key and does not access them; [`crate::session`]
+//! handles everything that concerns a stream or the session.
 
 mod assembly;
 mod budget;
@@ -35,7 +35,8 @@ use crate::stream::{Buffer, StreamKey};
 use crate::time::Instant;
 use crate::wire::{Cid, StreamId};
 
-/// One TCP connection of a session, as the driver and the engine name it. Never reused in a session.
+/// Identifies a TCP connection of a session to the driver and the engine. Never reused in a
+/// session.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct ConnId(pub(crate) u32);
 
@@ -51,66 +52,66 @@ impl fmt::Display for ConnId {
     }
 }
 
-/// What protects a connection, which decides how SMig may be used on it.
+/// Protection of a connection, which decides whether and how SMig may be used on it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Security {
     /// TLS 1.3: exporters prove membership.
     Tls13,
-    /// Cleartext on a network that both sides were told to trust (SMIG-3.8/cleartext-off). It
-    /// protects against nothing on the path.
+    /// Cleartext on a network that both sides are configured to trust (SMIG-3.8/cleartext-off).
+    /// Does not protect against attackers on the path.
     TrustedCleartext,
-    /// Anything else: SMig stays off.
+    /// Anything else: SMig is off.
     Plain,
 }
 
-/// The driver's digest of what must be equal for a connection to join a session: listener, SNI,
-/// client certificate, tenant.
+/// The driver's digest of the properties that must be equal for a connection to join a session:
+/// listener, SNI, client certificate, tenant.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct Identity(pub [u8; 32]);
 
-/// What the connection's octets are used for; the driver tunes its socket by it.
+/// Purpose of a connection; the driver tunes its socket accordingly.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum ConnectionRole {
-    /// New streams start here.
+    /// New streams are opened here.
     #[default]
     Interactive,
-    /// Big transfers were moved here.
+    /// Large transfers were moved here.
     Bulk,
 }
 
-/// What the driver knows of a new connection.
+/// Properties of a new connection that the driver supplies.
 #[derive(Clone, Copy, Debug)]
 pub struct ConnectionSpec {
-    /// What protects it.
+    /// Its protection.
     pub security: Security,
-    /// Whom it belongs to.
+    /// Its identity, which must match that of the session.
     pub identity: Identity,
 }
 
-/// How far a connection has come. Receiving side; sending needs no state before the end.
+/// Phase of a connection's receiving side. The sending side needs no state until the connection is
+/// closed.
 #[derive(Clone, Debug)]
 pub(crate) enum Phase {
-    /// Server: octets of the preface still to come.
+    /// Server: the preface is incomplete.
     Preface,
-    /// The peer's SETTINGS are to come.
+    /// The peer's SETTINGS have not been received.
     Settings,
     Open,
-    /// Server: JOIN was read and waits for its answer; nothing further is read
-    /// (SMIG-4.2/join-first).
+    /// Server: JOIN was received and is undecided; nothing more is read (SMIG-4.2/join-first).
     JoinPending {
         nonce: [u8; 16],
         mac: [u8; 32],
     },
-    /// GOAWAY with an error was sent, or the transport is gone.
+    /// GOAWAY was sent and the connection is closed, or the transport was lost.
     Dead,
 }
 
-/// The connection's place in the session (SMIG section 4).
+/// Relation of a connection to the session (SMIG section 4).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Membership {
-    /// The extension is off here, or not negotiated yet.
+    /// The extension is off on this connection, or not negotiated yet.
     Plain,
-    /// Keying material was asked for: of the session's key, or of a join.
+    /// Keying material was requested: for the session's key, or for a join.
     KeyingFounder,
     KeyingJoin,
     /// Client: JOIN was sent.
@@ -118,39 +119,40 @@ pub(crate) enum Membership {
         nonce: [u8; 16],
         exporter: [u8; 32],
     },
-    /// Founder, or proved by JOIN.
+    /// The connection founded the session, or proved its membership by JOIN.
     Joined,
-    /// Client: joined to a session that the server has forgotten since, or about to be. Its streams go
-    /// on, and none moves from it or to it (SMIG-4.8/new-session).
+    /// Client: joined a session that the server has forgotten since, or will soon. Its streams
+    /// continue, but no stream moves from or to it (SMIG-4.8/new-session).
     Former,
-    /// The same, while the answer to its JOIN is to come; the key that could check it is gone.
+    /// Like [`Self::Former`], while the answer to its JOIN is outstanding; the key that could
+    /// verify it was dropped.
     JoiningFormer,
 }
 
-/// Server: whether JOIN may come on a connection.
+/// Server: whether a connection may send JOIN.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum JoinTurn {
-    /// It may: which session the connection belongs to is not settled.
+    /// It may: its session is not final.
     Open,
-    /// It belongs to its session for good: it has joined it, has founded it by a JOIN, or others have
+    /// Its session is final: it joined the session, founded it by a JOIN, or other connections have
     /// joined it (SMIG-4.14/join-once).
     Over,
 }
 
-/// Frames that RFC 9113 allows but that only an attacker sends many of.
+/// Counters of frames that RFC 9113 permits but that only an attacker sends in large numbers.
 #[derive(Debug)]
 pub(crate) struct Nuisances {
     pub(crate) empty_in_a_row: u32,
-    /// PRIORITY frames, which mean nothing here.
+    /// PRIORITY frames, which have no effect here.
     pub(crate) priorities_in_a_row: u32,
     pub(crate) settings: Counter,
     pub(crate) tiny_frames: Counter,
-    /// JOINs that were refused, for whatever reason.
+    /// Refused JOINs, for any reason.
     pub(crate) refused_joins: u8,
 }
 
 impl Nuisances {
-    /// Something useful came: what came in a row has ended.
+    /// Resets the counters of consecutive frames, because a useful frame arrived.
     pub(crate) const fn end_rows(&mut self) {
         self.empty_in_a_row = 0;
         self.priorities_in_a_row = 0;
@@ -160,10 +162,10 @@ impl Nuisances {
 /// GOAWAY in both directions.
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct GoAways {
-    /// The last id that we told the peer; frames above it are ignored.
+    /// The last ID that this side announced; frames on higher IDs are ignored.
     pub(crate) sent: Option<StreamId>,
     pub(crate) received: Option<StreamId>,
-    /// Since when the PING is unanswered behind which the second GOAWAY follows.
+    /// When the PING was sent whose answer triggers the second GOAWAY.
     pub(crate) draining: Option<Instant>,
 }
 
@@ -175,26 +177,26 @@ pub(crate) struct Connection {
     pub(crate) phase: Phase,
     pub(crate) membership: Membership,
     pub(crate) join_turn: JoinTurn,
-    /// Client: since when its JOIN is unanswered.
+    /// Client: the time since which its JOIN is unanswered.
     pub(crate) join_since: Option<Instant>,
     pub(crate) role: ConnectionRole,
     pub(crate) decoder: hpack::Decoder,
     pub(crate) encoder: hpack::Encoder,
-    /// Of the last request that came: most are for the same.
+    /// Authority of the last request: most requests repeat it.
     pub(crate) authority: Option<Authority>,
     pub(crate) assembly: Option<Assembly>,
     pub(crate) input: Buffer,
     pub(crate) peer: PeerSettings,
-    /// Our SETTINGS were acknowledged.
+    /// Whether the peer acknowledged this side's SETTINGS.
     pub(crate) settings_acked: bool,
     pub(crate) send_window: SendWindow,
     pub(crate) recv_window: RecvWindow,
     pub(crate) streams: FxHashMap<StreamId, StreamKey>,
-    /// Streams that were here and moved on.
+    /// Streams that moved away from this connection.
     pub(crate) departed: FxHashMap<StreamId, StreamKey>,
-    /// Something was sent here on which a stream depends that is not here any more: the answer that let it move
-    /// on (SMIG-8.8/c1-ends-at-mover), or the end of its request, with which it was complete at this side. The peer
-    /// does not report when that has arrived.
+    /// Something was sent here on which a stream depends that is no longer here: the answer that
+    /// let it move on (SMIG-8.8/c1-ends-at-mover), or the end of its request, which completed it at
+    /// this side. The peer does not acknowledge its arrival.
     pub(crate) relied_on: bool,
     pub(crate) answers_due: Vec<AnswerDue>,
     pub(crate) waiting_moves: Vec<WaitingMove>,
@@ -210,7 +212,7 @@ pub(crate) struct Connection {
     pub(crate) nuisances: Nuisances,
     pub(crate) born: Instant,
     pub(crate) error: Option<ConnectionError>,
-    /// Octets of DATA payload each way.
+    /// Bytes of DATA payload in each direction.
     pub(crate) data_sent: u64,
     pub(crate) data_received: u64,
 }
@@ -266,8 +268,8 @@ impl Connection {
         matches!(self.phase, Phase::Dead)
     }
 
-    /// Whether streams may be opened here, or moved here, as far as GOAWAY says and a JOIN that must
-    /// come before them (SMIG-4.1/client-proof).
+    /// Returns whether streams may be opened here or moved here: no GOAWAY was sent or received,
+    /// and no JOIN must be sent first (SMIG-4.1/client-proof).
     pub(crate) fn takes_streams(&self) -> bool {
         !self.is_dead()
             && !self.owes_join()
@@ -275,7 +277,7 @@ impl Connection {
             && self.goaway.received.is_none()
     }
 
-    /// Whether the connection belongs to a session or is about to.
+    /// Returns whether the connection belongs to a session or is about to.
     pub(crate) fn is_member(&self) -> bool {
         let member = match self.membership {
             Membership::KeyingFounder
@@ -287,7 +289,7 @@ impl Connection {
         member && !self.is_dead()
     }
 
-    /// Client: whether a JOIN waits for its keying material.
+    /// Client: returns whether a JOIN waits for its keying material.
     pub(crate) fn owes_join(&self) -> bool {
         match self.membership {
             Membership::KeyingJoin => true,
@@ -300,33 +302,34 @@ impl Connection {
         }
     }
 
-    /// Client: whether a JOIN is to be sent or answered.
+    /// Client: returns whether a JOIN is unsent or unanswered.
     pub(crate) fn awaits_join(&self) -> bool {
         let sent =
             matches!(self.membership, Membership::Joining { .. } | Membership::JoiningFormer);
         !self.is_dead() && (sent || self.owes_join())
     }
 
-    /// Whether the extension runs on this connection and it belongs to the session.
+    /// Returns whether the extension is active on this connection and it belongs to the session.
     pub(crate) fn is_joined(&self) -> bool {
         // Over TLS the first connection is joined from the start (SMIG-3.6/founding): its frames
-        // may come before the driver has supplied the key, which only later joins need.
+        // may arrive before the driver has supplied the key, which only later joins need.
         let founds =
             self.membership == Membership::KeyingFounder && self.spec.security == Security::Tls13;
         !self.is_dead() && (founds || self.membership == Membership::Joined)
     }
 
-    /// Whether MIGRATE may come here: the peer may still take it for a connection of its session.
+    /// Returns whether MIGRATE is permitted here: the peer may still regard the connection as a
+    /// member of its session.
     pub(crate) fn may_be_named(&self) -> bool {
         self.is_joined() || (!self.is_dead() && self.membership == Membership::Former)
     }
 
-    /// Whether the peer owes the answer to a move from `s1`, whose stream is over.
+    /// Returns whether the peer owes the answer to a move from `s1`, whose stream has ended.
     pub(crate) fn owes_answer(&self, s1: StreamId) -> bool {
         self.answers_due.iter().any(|due| due.s1 == s1)
     }
 
-    /// Takes the record of an open migration from `s1`, whose stream is over.
+    /// Removes and returns the record of an open migration from `s1`, whose stream has ended.
     pub(crate) fn take_answer_due(&mut self, s1: StreamId) -> Option<AnswerDue> {
         let at = self.answers_due.iter().position(|due| due.s1 == s1)?;
         Some(self.answers_due.swap_remove(at))
@@ -336,17 +339,18 @@ impl Connection {
         self.peer.max_frame_size as usize
     }
 
-    /// Why the connection ended, for streams that end with it.
+    /// Returns the error code for streams that fail with the connection.
     pub(crate) fn end_code(&self) -> ErrorCode {
         self.error.as_ref().map_or(ErrorCode::Cancel, |error| error.code)
     }
 
-    /// Stream keys in order of their ids here: hash order must not reach behaviour.
+    /// Returns the stream keys in ascending order of their IDs here: hash order must not affect
+    /// behavior.
     pub(crate) fn keys_in_order(&self) -> Vec<(StreamId, StreamKey)> {
         self.keys_above(StreamId::CONNECTION)
     }
 
-    /// The same for ids above `last`.
+    /// Like [`Self::keys_in_order`], for IDs above `last`.
     pub(crate) fn keys_above(&self, last: StreamId) -> Vec<(StreamId, StreamKey)> {
         #[expect(clippy::disallowed_methods, reason = "sorted before use")]
         let streams = self.streams.iter();

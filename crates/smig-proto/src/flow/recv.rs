@@ -1,22 +1,22 @@
-//! What we let the peer send.
+//! The flow-control window that this side grants to the peer.
 
 use super::MAX_WINDOW;
 
-/// Octets of a receive window that the peer used and that are not given back yet.
+/// Bytes of a receive window that the peer has used and that were not yet returned to the window.
 #[must_use = "credit is given back to its window, or forfeited with its connection"]
 #[derive(Debug, PartialEq, Eq)]
 pub(crate) struct Credit(u32);
 
 impl Credit {
-    /// The credit of no octets, to join others to.
+    /// Credit of zero bytes, as the start of a sum.
     pub(crate) const NONE: Self = Self(0);
 
-    /// Joins credit of the same window.
+    /// Adds credit of the same window.
     pub(crate) const fn join(&mut self, other: Self) {
         self.0 = self.0.saturating_add(other.0);
     }
 
-    /// Splits off what `octets` of the data hold.
+    /// Splits off the credit of `octets` bytes.
     pub(crate) const fn split(&mut self, octets: u32) -> Self {
         let part = if octets < self.0 { octets } else { self.0 };
         self.0 -= part;
@@ -27,25 +27,26 @@ impl Credit {
         self.0
     }
 
-    /// Ends the credit together with the window that it belonged to.
+    /// Drops the credit together with the window that it belongs to.
     pub(crate) const fn forfeit(self) {
         let Self(_) = self;
     }
 }
 
-/// What is worth an update of its own where most of a window is held.
+/// Minimum increment of a WINDOW_UPDATE while most of the window is occupied, in bytes.
 const WORTHWHILE: u32 = 256 << 10;
-/// What is worth one when nothing is open: the peer can send nothing that would bring more together.
+/// Minimum increment when the peer cannot send: it could not send anything that would increase the
+/// sum. In bytes.
 const LEAST: u32 = 1 << 10;
 
-/// A receive window of a constant target size.
+/// A receive window with a constant target size.
 ///
-/// Invariant: `open + outstanding credit + returned == size`, but for a `size` that SETTINGS changed.
+/// Invariant: `open + outstanding credit + returned == size`, except while SETTINGS changes `size`.
 #[derive(Debug)]
 pub(crate) struct RecvWindow {
-    /// What the peer may still send; below zero after a reduction by SETTINGS.
+    /// Bytes that the peer may still send; negative after a reduction by SETTINGS.
     open: i64,
-    /// Given back by the application, not yet announced.
+    /// Bytes that the application returned and that are not announced yet.
     returned: u32,
     size: u32,
 }
@@ -55,18 +56,18 @@ impl RecvWindow {
         Self { open: size as i64, returned: 0, size }
     }
 
-    /// What the peer may still send by its own account, which may be negative.
+    /// Returns the bytes that the peer may still send, which may be negative.
     pub(crate) const fn open(&self) -> i64 {
         self.open
     }
 
-    /// Octets that arrived and were not given back.
+    /// Returns the bytes that arrived and were not returned.
     pub(crate) const fn outstanding(&self) -> u64 {
         let held = self.size as i64 - self.open - self.returned as i64;
         if held > 0 { held as u64 } else { 0 }
     }
 
-    /// Charges `octets` that arrived; `None` if the peer had no right to send them.
+    /// Charges `octets` bytes that arrived. Returns `None` if they exceed the window.
     pub(crate) fn charge(&mut self, octets: u32) -> Option<Credit> {
         if i64::from(octets) > self.open {
             return None;
@@ -75,10 +76,11 @@ impl RecvWindow {
         Some(Credit(octets))
     }
 
-    /// Takes credit back, perhaps none: what was too little may be enough now that less is open. The result is the
-    /// increment that is due to be announced now, if any: half a window at a time, so that updates stay few and the
-    /// peer never waits. Where that cannot come together, because what nobody reads holds the rest, it is less:
-    /// whoever is read does not wait for whoever is not.
+    /// Returns credit to the window, possibly zero bytes: an amount that was too small may be
+    /// enough now that the window is smaller. Returns the increment to announce now, if any. It is
+    /// half a window, so that updates are few and the peer never waits. If unread data occupies so
+    /// much that half a window cannot become free, it is less: streams that are read must not wait
+    /// for streams that are not.
     pub(crate) fn give_back(&mut self, credit: Credit) -> Option<u32> {
         self.returned = self.returned.saturating_add(credit.octets());
         credit.forfeit();
@@ -95,7 +97,7 @@ impl RecvWindow {
         is_due.then(|| self.announce())
     }
 
-    /// Raises the target size; the result is the increment to announce.
+    /// Raises the target size. Returns the increment to announce.
     pub(crate) fn grow(&mut self, size: u32) -> Option<u32> {
         let by = size.min(MAX_WINDOW).checked_sub(self.size).filter(|&by| by > 0)?;
         self.size += by;
@@ -103,8 +105,9 @@ impl RecvWindow {
         Some(self.announce())
     }
 
-    /// Applies the difference of two SETTINGS_INITIAL_WINDOW_SIZE of ours, once acknowledged. The
-    /// result is the increment that is due: what was too little of a larger window may be enough now.
+    /// Applies the difference between two values of this side's SETTINGS_INITIAL_WINDOW_SIZE, after
+    /// the acknowledgement. Returns the increment to announce: an amount that was too small for a
+    /// larger window may be enough now.
     #[must_use]
     pub(crate) fn adjust(&mut self, by: i64) -> Option<u32> {
         self.open += by;
@@ -123,13 +126,13 @@ impl RecvWindow {
 mod tests {
     use super::*;
 
-    /// So much comes and is not read.
+    /// Receives `octets` bytes that the application does not read.
     fn hold(window: &mut RecvWindow, octets: u32) -> Option<u32> {
         window.charge(octets).expect("it may come").forfeit();
         window.give_back(Credit::NONE)
     }
 
-    /// So much comes and is read.
+    /// Receives `octets` bytes that the application reads.
     fn pass(window: &mut RecvWindow, octets: u32) -> Option<u32> {
         let credit = window.charge(octets).expect("it may come");
         window.give_back(credit)
@@ -144,7 +147,7 @@ mod tests {
 
     #[test]
     fn who_is_read_does_not_wait_for_who_is_not() {
-        // Before it comes, or behind it.
+        // The read bytes arrive after the unread ones, or before.
         let mut window = RecvWindow::new(100);
         assert_eq!((hold(&mut window, 51), pass(&mut window, 49)), (None, Some(49)));
         let mut window = RecvWindow::new(100);
@@ -175,7 +178,8 @@ mod tests {
                 assert_eq!(pass(&mut window, 1), Some(least));
             }
         }
-        // Where half of what is left is more, that: the other half is open meanwhile.
+        // If half of the free part is larger, the increment is that half: the other half is open
+        // meanwhile.
         let mut window = RecvWindow::new(16 << 20);
         hold(&mut window, 12 << 20);
         let due: Vec<u32> = (0..16).filter_map(|_| pass(&mut window, 1 << 20)).collect();

@@ -1,4 +1,4 @@
-//! Heads to header blocks.
+//! Encodes heads and trailers as field blocks.
 
 use std::borrow::Cow;
 
@@ -11,7 +11,7 @@ use super::validate::{KEEP_ALIVE, PROXY_CONNECTION};
 use crate::head::{RequestHead, ResponseHead};
 use crate::hpack::{Encoder, Pseudo};
 
-/// Appends the header block of a request.
+/// Appends the field block of a request.
 pub(crate) fn encode_request(encoder: &mut Encoder, head: &RequestHead, out: &mut BytesMut) {
     encoder.begin(out);
     encoder.pseudo(Pseudo::Method, head.method.as_str().as_bytes(), out);
@@ -32,9 +32,9 @@ pub(crate) fn encode_request(encoder: &mut Encoder, head: &RequestHead, out: &mu
     encode_fields(encoder, &head.headers, SkipHost::Yes, out);
 }
 
-/// What `:path` says. A URI may have a query and no path, and `*` is a path of OPTIONS alone: else there is a
-/// slash in front, for a request without is malformed (RFC 9113 section 8.3.1), and a server may end the
-/// connection for it that others share.
+/// Returns the value of `:path`. A URI may have a query without a path, and `*` is valid only for
+/// OPTIONS. In all other cases the value starts with a slash: a request without one is malformed
+/// (RFC 9113 section 8.3.1), and a server might close the connection, which other requests share.
 fn path_of(head: &RequestHead) -> Cow<'_, str> {
     let path = head.uri.path_and_query().map_or("/", PathAndQuery::as_str);
     if head.method == Method::OPTIONS && matches!(path, "*" | "/*") {
@@ -43,14 +43,14 @@ fn path_of(head: &RequestHead) -> Cow<'_, str> {
     if path.starts_with('/') { Cow::Borrowed(path) } else { Cow::Owned(format!("/{path}")) }
 }
 
-/// Appends the header block of a response.
+/// Appends the field block of a response.
 pub(crate) fn encode_response(encoder: &mut Encoder, head: &ResponseHead, out: &mut BytesMut) {
     encoder.begin(out);
     encoder.status(head.status.as_u16(), out);
     encode_fields(encoder, &head.headers, SkipHost::No, out);
 }
 
-/// Appends the header block of a trailer section.
+/// Appends the field block of a trailer section.
 pub(crate) fn encode_trailers(encoder: &mut Encoder, trailers: &HeaderMap, out: &mut BytesMut) {
     encoder.begin(out);
     encode_fields(encoder, trailers, SkipHost::No, out);
@@ -58,7 +58,7 @@ pub(crate) fn encode_trailers(encoder: &mut Encoder, trailers: &HeaderMap, out: 
 
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum SkipHost {
-    /// `:authority` says it.
+    /// `:authority` contains the host.
     Yes,
     No,
 }
@@ -75,7 +75,8 @@ fn encode_fields(encoder: &mut Encoder, headers: &HeaderMap, host: SkipHost, out
     }
 }
 
-/// Fields that HTTP/1.1 code may have put there; they mean nothing here (RFC 9113 section 8.2.2).
+/// Returns whether the field is connection-specific, and thus not permitted over HTTP/2 (RFC 9113
+/// section 8.2.2). HTTP/1.1 code may have added it.
 fn is_connection_specific(name: &HeaderName) -> bool {
     name == CONNECTION
         || name == TRANSFER_ENCODING

@@ -1,4 +1,4 @@
-//! Frames that overtook their barrier: keeping them, and handing them on when it comes
+//! Frames that arrived before their barrier: buffers them, and applies them when it arrives
 //! (SMIG-5.15/kept-in-order).
 
 use crate::conn::{ConnId, Connection, Early, EarlyItem, Offence};
@@ -10,8 +10,8 @@ use crate::time::Instant;
 use crate::wire::{EndStream, StreamId};
 
 impl Session {
-    /// Where a frame on `id` of `conn` must wait, if it stands behind a barrier that has not come:
-    /// at the mover, the follower's frames on the carrier.
+    /// Returns the buffer for a frame on `id` of `conn`, if its barrier has not arrived: at the
+    /// mover, the follower's frames on the carrier.
     pub(crate) fn early_of(
         &mut self,
         key: StreamKey,
@@ -30,8 +30,8 @@ impl Session {
         }
     }
 
-    /// The carrier that no MIGRATE has named yet, opened by this frame; `None` if it was refused
-    /// because there are too many (SMIG-5.23/unbound-count).
+    /// Returns the buffer of a carrier that no MIGRATE has named yet; the first frame creates it.
+    /// Returns `None` if it was refused because there are too many (SMIG-5.23/unbound-count).
     pub(crate) fn unbound(
         &mut self,
         now: Instant,
@@ -54,12 +54,12 @@ impl Session {
         Ok(self.conn_mut(id).and_then(|conn| conn.carriers.find(carrier)))
     }
 
-    /// Whether `id`, which names no stream, may be an unbound carrier that the peer picked.
+    /// Returns whether `id`, which has no stream, may be an unbound carrier that the peer chose.
     pub(crate) fn may_be_carrier(&self, conn: ConnId, id: StreamId) -> bool {
         self.is_peers(id) && self.conn(conn).is_some_and(Connection::may_be_named)
     }
 
-    /// Hands on what waited behind the barrier that has come.
+    /// Applies the buffered frames after their barrier has arrived.
     pub(crate) fn apply_early(
         &mut self,
         now: Instant,
@@ -87,7 +87,7 @@ impl Session {
                 }
                 EarlyItem::Migrate(migrate, end) => {
                     if let Err(fault) = self.apply_migrate(now, key, at, migrate, end) {
-                        // Of the connection on which it came.
+                        // A fault of the connection on which the frame arrived.
                         self.on_fault(now, at.conn, fault);
                     }
                     Ok(())
@@ -106,7 +106,8 @@ impl Session {
         paid
     }
 
-    /// Lets go of what waited, for the stream is over.
+    /// Drops a buffered frame, because the stream has ended. DATA's credit is returned to the
+    /// connection, and a MIGRATE is declined.
     pub(crate) fn drop_item(&mut self, at: Route, item: EarlyItem) {
         match item {
             EarlyItem::Data(Chunk { credit, .. }, _) | EarlyItem::Gathered(_, credit, _) => {
@@ -120,16 +121,16 @@ impl Session {
         }
     }
 
-    /// An unbound carrier holds too much, or goes on behind its end.
+    /// Closes an unbound carrier that exceeds a limit, or on which frames follow its end.
     pub(crate) fn refuse_unbound(&mut self, at: Route, cause: Cause) -> Result<(), Fault> {
         self.events.push_back(Event::LimitHit { conn: at.conn, limit: cause.describe() });
         self.close_unbound(at, Some(cause.code()));
         self.count_answer(at.conn)
     }
 
-    /// An unbound carrier ends: its time is over, it holds too much, goes on behind its end, or the
-    /// peer reset it (SMIG-5.24/unbound-timeout, SMIG-5.22/unbound-bytes, SMIG-5.31/ended-carrier,
-    /// SMIG-5.25/unbound-reset).
+    /// Closes an unbound carrier: its timeout has expired, it exceeds a limit, frames follow its
+    /// end, or the peer reset it (SMIG-5.24/unbound-timeout, SMIG-5.22/unbound-bytes,
+    /// SMIG-5.31/ended-carrier, SMIG-5.25/unbound-reset).
     pub(crate) fn close_unbound(&mut self, at: Route, tell: Option<ErrorCode>) {
         let early = self.conn_mut(at.conn).and_then(|conn| conn.carriers.take(at.id));
         if let Some(early) = early {

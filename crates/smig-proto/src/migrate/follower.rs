@@ -1,4 +1,4 @@
-//! The follower: reads MIGRATE, answers with its own barrier, and follows at once.
+//! The follower: receives MIGRATE, answers with its own barrier, and follows immediately.
 
 use super::{HandOver, WaitingMove};
 use crate::conn::{Charge, ConnId, Connection, ConnectionRole, Membership, Offence, Standing};
@@ -10,7 +10,7 @@ use crate::time::Instant;
 use crate::wire::{Cid, EndStream, Migrate, StreamId, flag};
 
 impl Session {
-    /// MIGRATE without ACK came.
+    /// Handles MIGRATE without ACK.
     pub(crate) fn on_migrate(
         &mut self,
         now: Instant,
@@ -38,8 +38,8 @@ impl Session {
         self.apply_migrate(now, key, from, migrate, end)
     }
 
-    /// SMIG-2.6/bad-destination: the destination's id is one that the mover may open, and open for
-    /// it.
+    /// Checks the ID of the destination: the mover may open it, and it is not in use
+    /// (SMIG-2.6/bad-destination).
     fn check_destination(&self, migrate: Migrate) -> Result<(), Fault> {
         let Some((cid, sid)) = migrate.dst else { return Ok(()) };
         let in_use = self.conn_by_cid(cid).and_then(|conn| self.key_at(conn, sid)).is_some();
@@ -49,7 +49,7 @@ impl Session {
         Ok(())
     }
 
-    /// MIGRATE in the order of its stream.
+    /// Applies a MIGRATE in stream order.
     pub(crate) fn apply_migrate(
         &mut self,
         now: Instant,
@@ -71,7 +71,7 @@ impl Session {
                 self.open_moving = self.open_moving.saturating_sub(1);
             }
             (HandOver::Moving(_), Role::Server) => {
-                // The server's move wins (SMIG-6.5/server-wins).
+                // The server's move takes precedence (SMIG-6.5/server-wins).
                 self.drop_carrier(cid, sid);
                 self.reset_budget.charge(now, Offence::Refused).1?;
                 return self.apply_barrier_end(now, key, end);
@@ -88,8 +88,8 @@ impl Session {
         self.follow(now, key, from, (cid, sid), end)
     }
 
-    /// MIGRATE for a stream that is over here: declined, like any that cannot be followed
-    /// (SMIG-5.10/always-answer, SMIG-8.1/reset-crosses).
+    /// Handles MIGRATE for a stream that has ended here: declines it, like any MIGRATE that cannot
+    /// be followed (SMIG-5.10/always-answer, SMIG-8.1/reset-crosses).
     fn on_stray_migrate(&mut self, now: Instant, at: Route, migrate: Migrate) -> Result<(), Fault> {
         if matches!(self.standing(at.conn, at.id), Standing::Fresh | Standing::Skipped) {
             return Err(Cause::IdleStream.into());
@@ -101,14 +101,14 @@ impl Session {
         let charge = self.charge_refusal(now)?;
         let moving = self.conn(at.conn).is_some_and(|conn| conn.owes_answer(at.id));
         if moving && (self.role == Role::Server || migrate.dst.is_none()) {
-            // Our own move of the stream is open: a server's wins (SMIG-6.5/server-wins), a
-            // client's answers the offer (SMIG-6.2/offer-answered).
+            // This side's own move of the stream is open: a server's takes precedence
+            // (SMIG-6.5/server-wins), a client's answers the offer (SMIG-6.2/offer-answered).
             if let Some((cid, sid)) = migrate.dst {
                 self.drop_carrier(cid, sid);
             }
             return Ok(());
         }
-        // A client gives its own move up, for the server will not answer it.
+        // A client gives up its own move, because the server will not answer it.
         let due = self.conn_mut(at.conn).and_then(|conn| conn.take_answer_due(at.id));
         if due.is_some() {
             self.open_moving = self.open_moving.saturating_sub(1);
@@ -117,8 +117,9 @@ impl Session {
         if let (Some(dst), Some(code)) = (migrate.dst, reset)
             && let Some(carrier) = self.named_carrier(at, dst)
         {
-            // The reset finds the stream on the server's carrier (SMIG-8.3/reset-remembered). No
-            // END_STREAM: the server must not take what was cut off for whole.
+            // The reset must be sent on the server's carrier, where the stream is now
+            // (SMIG-8.3/reset-remembered). No END_STREAM: the server must not take a truncated
+            // request for a complete one.
             self.drop_carrier(dst.0, dst.1);
             self.send_migrate(at, migrate, flag::SMIG_ACK);
             self.queue_reset(carrier, code);
@@ -127,8 +128,7 @@ impl Session {
         if let Some((cid, sid)) = migrate.dst {
             self.drop_carrier(cid, sid);
         }
-        // The reset goes first: behind the decline it would come too late to say that END_STREAM is
-        // none.
+        // Send the reset first: after the decline, it would be too late to revoke END_STREAM.
         if let Some(code) = reset {
             self.queue_reset(at, code);
         }
@@ -143,13 +143,13 @@ impl Session {
         Ok(charge)
     }
 
-    /// Answers a MIGRATE of the peer by a decline, which it has paid for.
+    /// Declines a MIGRATE, for which the peer was charged.
     pub(crate) fn decline(&mut self, at: Route, ended: EndStream, Charge { .. }: Charge) {
         self.send_migrate(at, Migrate { dst: None }, flag::SMIG_ACK | ended.flag());
     }
 
-    /// The carrier will never be bound: what it holds and what still comes is dropped and credited
-    /// (SMIG-5.27/abandoned-dropped).
+    /// Drops a carrier that will never be bound: its buffered frames and those that still arrive
+    /// are dropped and credited (SMIG-5.27/abandoned-dropped).
     fn drop_carrier(&mut self, cid: Cid, sid: StreamId) {
         let Some(conn) = self.conn_by_cid(cid) else { return };
         let early = self.conn_mut(conn).and_then(|conn| conn.carriers.take(sid));
@@ -159,8 +159,8 @@ impl Session {
         self.ignore_from_peer(Route { conn, id: sid });
     }
 
-    /// Client: its own migration yields to the server's (SMIG-6.6/client-yields). The result is the
-    /// credit that it sent on its carrier, which the server drops.
+    /// Client: gives up its own migration in favor of the server's (SMIG-6.6/client-yields).
+    /// Returns the credit that was sent on its carrier, which the server drops.
     fn give_up(&mut self, key: StreamKey) -> u32 {
         let Some(moving) = self.settle(key) else { return 0 };
         let credit = moving.credit_on_carrier;
@@ -168,15 +168,16 @@ impl Session {
         credit
     }
 
-    /// An offer came (SMIG-6.2/offer-answered).
+    /// Handles an offer (SMIG-6.2/offer-answered).
     fn on_offer(&mut self, now: Instant, key: StreamKey) -> Result<(), Fault> {
         let Some(stream) = self.streams.find(key) else { return Ok(()) };
         let joined = self.conn(stream.route.conn).is_some_and(Connection::is_joined);
         let Some(stream) = self.streams.find_mut(key) else { return Ok(()) };
         match stream.hand_over {
             HandOver::Settled if stream.offered || !joined => {
-                // Declined before, and nothing has changed (SMIG-6.4/offered-once); or its session was left,
-                // whose streams stay where they are (SMIG-4.8/new-session).
+                // The stream was offered and declined before, and nothing has changed since
+                // (SMIG-6.4/offered-once). Or its connection has left the session: such streams do
+                // not move (SMIG-4.8/new-session).
                 let (route, ended) = (stream.route, stream.send.closed_flag());
                 let charge = self.charge_refusal(now)?;
                 self.decline(route, ended, charge);
@@ -187,7 +188,7 @@ impl Session {
                 self.events.push_back(Event::MigrationOffered { stream: key });
                 Ok(())
             }
-            // Our own move stands, and answers the offer.
+            // This side's own move stays open, and answers the offer.
             HandOver::Moving(_) => Ok(()),
             HandOver::Offered | HandOver::OfferReceived => Err(Cause::BadMigrate.into()),
         }
@@ -205,7 +206,7 @@ impl Session {
         }
     }
 
-    /// Follows, declines, or waits for a JOIN.
+    /// Follows a MIGRATE, declines it, or buffers it until the JOIN of its destination is answered.
     fn follow(
         &mut self,
         now: Instant,
@@ -268,7 +269,8 @@ impl Session {
         paid
     }
 
-    /// The carrier's place, if this end can use it; `None` declines (SMIG-5.13/must-decline).
+    /// Returns the carrier's route if this side can use it; `None` means decline
+    /// (SMIG-5.13/must-decline).
     fn usable_carrier(
         &mut self,
         now: Instant,
@@ -286,7 +288,7 @@ impl Session {
         Some(to)
     }
 
-    /// The carrier's place, if it is one.
+    /// Returns the carrier's route if the destination is a valid carrier.
     fn named_carrier(&self, from: Route, (cid, sid): (Cid, StreamId)) -> Option<Route> {
         let id = self.conn_by_cid(cid)?;
         let conn = self.conn(id)?;
@@ -299,7 +301,7 @@ impl Session {
         (!closed).then_some(Route { conn: id, id: sid })
     }
 
-    /// Nothing of a stream may follow a MIGRATE that is kept until a JOIN is answered
+    /// Rejects frames of a stream after a MIGRATE that is buffered until a JOIN is answered
     /// (SMIG-5.19/behind-barrier).
     pub(crate) fn check_barrier(&self, at: Route) -> Result<(), Fault> {
         let mut waiting = self.conns.iter().flat_map(|conn| &conn.waiting_moves);
@@ -309,7 +311,8 @@ impl Session {
         Ok(())
     }
 
-    /// The JOIN of `id` was answered, or the connection ended: what waited for it goes on.
+    /// Processes the moves that waited for the JOIN of `id`: it was answered, or the connection was
+    /// closed.
     pub(crate) fn release_waiting_moves(&mut self, now: Instant, id: ConnId) {
         let waiting = self.conn_mut(id).map(|conn| core::mem::take(&mut conn.waiting_moves));
         for WaitingMove { from, migrate, end, window_due } in waiting.unwrap_or_default() {

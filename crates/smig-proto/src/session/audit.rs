@@ -1,4 +1,4 @@
-//! For tests: what does not fit together in a session. Reads everything and changes nothing.
+//! Consistency checks of a session, for tests. Reads all state and changes nothing.
 
 use crate::conn::{ConnId, Connection, Membership};
 use crate::migrate::HandOver;
@@ -6,8 +6,8 @@ use crate::session::Session;
 use crate::stream::{Opener, Route, Stream, StreamKey};
 
 impl Session {
-    /// What is inconsistent, in words. Empty unless the engine is wrong; looks at all there is, so it
-    /// is for tests.
+    /// Returns a description of each inconsistency; an inconsistency is a bug in the engine. Checks
+    /// all state, so it is meant for tests.
     #[must_use]
     pub fn audit(&self) -> Vec<String> {
         let mut wrong = Vec::new();
@@ -95,7 +95,8 @@ impl Session {
         }
     }
 
-    /// Octets that hold the connection's receive window, wherever they wait.
+    /// Returns the received bytes that occupy the connection's receive window, wherever they are
+    /// buffered.
     fn held_of(&self, conn: &Connection) -> u64 {
         let unbound: u64 = conn.carriers.iter().map(|early| early.held()).sum();
         let of_stream = |stream: &Stream| -> u64 {

@@ -1,4 +1,4 @@
-//! What the application does with streams.
+//! Commands of the application for streams.
 
 use core::fmt;
 
@@ -18,16 +18,16 @@ use crate::stream::{
 use crate::time::Instant;
 use crate::wire::{self, EndStream};
 
-/// Why no stream was opened. Nothing was sent.
+/// The reason why no stream was opened. Nothing was sent.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum OpenError {
-    /// The peer's SETTINGS_MAX_CONCURRENT_STREAMS is reached: wait for
+    /// The limit of the peer's SETTINGS_MAX_CONCURRENT_STREAMS is reached: wait for
     /// [`crate::Event::OpenPossible`].
     Blocked,
-    /// No connection takes streams: open one.
+    /// No connection accepts new streams: open one.
     NoConnection,
-    /// The head cannot be sent in HTTP/2; the text says why.
+    /// The head cannot be sent over HTTP/2, for the contained reason.
     Invalid(&'static str),
     /// Only a client opens streams.
     NotClient,
@@ -46,16 +46,16 @@ impl fmt::Display for OpenError {
 
 impl std::error::Error for OpenError {}
 
-/// Why something was not sent.
+/// The reason why something was not sent.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum SendError {
-    /// The stream is over, or its direction has ended.
+    /// The stream has ended, or this side's direction of it.
     Ended,
     /// The head was sent already, or was not sent yet.
     OutOfOrder,
-    /// The body's length differs from its content-length: the stream was reset, so that nobody takes
-    /// it for whole.
+    /// The body's length differs from its content-length. The stream was reset, so that the peer
+    /// does not take the body for a complete one.
     WrongLength,
 }
 
@@ -71,13 +71,13 @@ impl fmt::Display for SendError {
 
 impl std::error::Error for SendError {}
 
-/// Why nothing was pushed.
+/// The reason why nothing was pushed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum PushError {
-    /// The client does not want pushes, or as many are open as it allows.
+    /// The client has disabled push, or its limit of concurrent pushes is reached.
     Refused,
-    /// The parent stream is over, or moved and not settled.
+    /// The parent stream has ended, or a move of it is unanswered.
     NoParent,
 }
 
@@ -93,11 +93,12 @@ impl fmt::Display for PushError {
 impl std::error::Error for PushError {}
 
 impl Session {
-    /// Client: opens a stream with a request, on `conn` or where new streams go.
+    /// Client: opens a stream with a request, on `conn` or on the connection that is selected for
+    /// new streams.
     ///
     /// # Errors
     ///
-    /// [`OpenError`]; nothing was sent then.
+    /// Returns an [`OpenError`]; nothing was sent.
     pub fn open(
         &mut self,
         now: Instant,
@@ -144,7 +145,8 @@ impl Session {
         Ok(key)
     }
 
-    /// Where new streams go: a connection for interactive use, else any that takes streams.
+    /// Selects the connection for a new stream: an interactive one, otherwise any that accepts
+    /// streams.
     fn connection_for_new(&self) -> Option<ConnId> {
         let takes = |conn: &&Connection| conn.takes_streams();
         let interactive =
@@ -157,7 +159,7 @@ impl Session {
     ///
     /// # Errors
     ///
-    /// [`SendError`] if the stream is over or the head was sent.
+    /// Returns a [`SendError`] if the stream has ended or the head was already sent.
     pub fn send_response(
         &mut self,
         key: StreamKey,
@@ -178,7 +180,7 @@ impl Session {
     ///
     /// # Errors
     ///
-    /// [`SendError`] if the stream is over or the final head was sent.
+    /// Returns a [`SendError`] if the stream has ended or the final head was already sent.
     pub fn send_informational(
         &mut self,
         key: StreamKey,
@@ -193,8 +195,8 @@ impl Session {
         Ok(())
     }
 
-    /// Writes a response head where the stream's frames go, and remembers it if a decline may ask
-    /// for it again.
+    /// Frames a response head on the stream's route, and buffers it if a decline may require it to
+    /// be sent again.
     pub(crate) fn write_response(&mut self, key: StreamKey, head: &ResponseHead, end: EndStream) {
         let Some(stream) = self.streams.find_mut(key) else { return };
         let route = stream.route;
@@ -205,7 +207,8 @@ impl Session {
         if !head.status.is_informational() {
             let status = head.status.as_u16();
             if stream.exchange == Exchange::Tunnel && !head.status.is_success() {
-                // CONNECT was refused: a response like others (RFC 9110 section 9.3.6).
+                // The server refused CONNECT: the response is an ordinary one (RFC 9110 section
+                // 9.3.6).
                 stream.exchange = Exchange::Ordinary;
             }
             let bodiless = stream.exchange != Exchange::Ordinary || matches!(status, 204 | 304);
@@ -215,7 +218,7 @@ impl Session {
         self.frame_response(route, head, end);
     }
 
-    /// Frames a response head at a place.
+    /// Frames a response head on a route.
     pub(crate) fn frame_response(&mut self, route: Route, head: &ResponseHead, end: EndStream) {
         let Some(conn) = self.conn_mut(route.conn).filter(|conn| !conn.is_dead()) else { return };
         let max = conn.max_frame();
@@ -227,8 +230,8 @@ impl Session {
         self.streams.find(key).filter(|stream| !stream.is_over()).ok_or(SendError::Ended)
     }
 
-    /// How many octets of body the stream's buffer takes now. 0: wait for
-    /// [`crate::Event::Writable`], which will come.
+    /// Returns how many bytes of body the stream's buffer accepts now. After 0, wait for
+    /// [`crate::Event::Writable`].
     pub fn send_capacity(&mut self, key: StreamKey) -> usize {
         let most = self.config.send_buffer;
         let Some(stream) = self.streams.find_mut(key) else { return 0 };
@@ -237,11 +240,12 @@ impl Session {
         room
     }
 
-    /// Queues body. More than [`Self::send_capacity`] is taken, but memory is the caller's to bound.
+    /// Queues body. Accepts more than [`Self::send_capacity`], but then the caller must bound the
+    /// memory.
     ///
     /// # Errors
     ///
-    /// [`SendError::WrongLength`] resets the stream.
+    /// Resets the stream on [`SendError::WrongLength`].
     pub fn send_data(
         &mut self,
         key: StreamKey,
@@ -263,11 +267,11 @@ impl Session {
         self.after_queueing(key, fits)
     }
 
-    /// Queues trailers, which end the direction.
+    /// Queues trailers, which end this side's direction.
     ///
     /// # Errors
     ///
-    /// [`SendError::WrongLength`] resets the stream.
+    /// Resets the stream on [`SendError::WrongLength`].
     pub fn send_trailers(&mut self, key: StreamKey, trailers: HeaderMap) -> Result<(), SendError> {
         self.live(key)?;
         let Some(stream) = self.streams.find_mut(key) else { return Err(SendError::Ended) };
@@ -290,15 +294,15 @@ impl Session {
         Ok(())
     }
 
-    /// Changes a stream's priority: a client tells the server (RFC 9218 section 7.1), a server
-    /// schedules by it.
+    /// Changes a stream's priority: a client notifies the server (RFC 9218 section 7.1), a server
+    /// schedules the stream accordingly.
     pub fn reprioritize(&mut self, key: StreamKey, priority: Priority) {
         let Some(stream) = self.streams.find(key) else { return };
         if stream.is_over() {
             return;
         }
         let place = match &stream.hand_over {
-            // Until the answer the peer may not know the carrier (SMIG-7.7/priority-moves).
+            // Until the answer, the peer may not know the carrier (SMIG-7.7/priority-moves).
             HandOver::Moving(moving) => moving.from,
             HandOver::Settled | HandOver::Offered | HandOver::OfferReceived => stream.route,
         };
@@ -310,12 +314,12 @@ impl Session {
         self.set_priority(key, priority);
     }
 
-    /// Server: promises the response to `head` on the stream of `parent` (RFC 9113 section 8.4). The
-    /// promised stream is answered like any.
+    /// Server: promises the response to `head` on the stream `parent` (RFC 9113 section 8.4). The
+    /// promised stream is answered like any other.
     ///
     /// # Errors
     ///
-    /// [`PushError`]; nothing was sent then.
+    /// Returns a [`PushError`]; nothing was sent.
     pub fn push(
         &mut self,
         now: Instant,
@@ -324,7 +328,7 @@ impl Session {
     ) -> Result<StreamKey, PushError> {
         let stream = self.live(parent).map_err(|_| PushError::NoParent)?;
         let unsettled = matches!(stream.hand_over, HandOver::Moving(_));
-        // Promises are made on what the client opened (RFC 9113 section 8.4).
+        // A promise is sent only on a stream that the client opened (RFC 9113 section 8.4).
         let promised = stream.opener == Opener::Local;
         if self.role == Role::Client || unsettled || promised || !stream.send.is_open() {
             return Err(PushError::NoParent);

@@ -1,4 +1,4 @@
-//! Frames about the connection: SETTINGS, PING, GOAWAY, PRIORITY_UPDATE.
+//! Frames that concern a connection: SETTINGS, PING, GOAWAY, PRIORITY_UPDATE.
 
 use bytes::Bytes;
 
@@ -12,7 +12,7 @@ use crate::stream::{Route, StreamKey};
 use crate::time::Instant;
 use crate::wire::{self, Cid, MIN_MAX_FRAME_SIZE, Setting, SettingsPayload, StreamId};
 
-/// The PING that separates the two GOAWAY of an orderly end (RFC 9113 section 6.8).
+/// Payload of the PING between the two GOAWAY frames of a graceful shutdown (RFC 9113 section 6.8).
 const DRAIN: [u8; 8] = *b"smigdrai";
 
 impl Session {
@@ -79,14 +79,15 @@ impl Session {
             Setting::CidMid(word) if is_first => conn.peer.cid[1] = Some(word),
             Setting::CidLo(word) if is_first => conn.peer.cid[2] = Some(word),
             Setting::Smig(_) | Setting::CidHi(_) | Setting::CidMid(_) | Setting::CidLo(_) => {}
-            // An advisory limit: a response that is larger is the application's concern.
+            // The limit is advisory: the application handles larger responses.
             Setting::MaxHeaderListSize(_) => {}
             Setting::NoRfc7540Priorities(_) | Setting::Unknown => {}
         }
         Ok(())
     }
 
-    /// Adjusts the streams that were opened there and have not left (SMIG-7.4/initial-window).
+    /// Adjusts the send windows of the streams that were opened on this connection and have not
+    /// moved (SMIG-7.4/initial-window).
     fn apply_initial_window(&mut self, id: ConnId, size: u32) -> Result<(), Fault> {
         if size > MAX_WINDOW {
             return Err(Cause::BadInitialWindow.into());
@@ -107,7 +108,7 @@ impl Session {
         Ok(())
     }
 
-    /// The peer's first SETTINGS decide on the extension (SMIG-3.3/when-on).
+    /// Negotiates the extension, as the peer's first SETTINGS specify (SMIG-3.3/when-on).
     fn on_first_settings(&mut self, now: Instant, id: ConnId) -> Result<(), Fault> {
         let role = self.role;
         let Some(spec) = self.conn(id).map(|conn| conn.spec) else { return Ok(()) };
@@ -116,7 +117,7 @@ impl Session {
         }
         let Some(conn) = self.conn_mut(id) else { return Ok(()) };
         if conn.peer.smig == 0 {
-            // A JOIN in the first flight went to a server that ignores it.
+            // Not supported by the peer; a server then ignores a JOIN that was sent in the first flight.
             conn.membership = Membership::Plain;
             self.release_waiting_moves(now, id);
             return Ok(());
@@ -133,7 +134,7 @@ impl Session {
         Ok(())
     }
 
-    /// Client: the JOIN of a connection's first flight, right behind SETTINGS and before any stream
+    /// Client: prepares the JOIN that follows a connection's SETTINGS, before any stream
     /// (SMIG-4.1/client-proof, SMIG-3.9/cleartext-key). The first connection of a session over TLS
     /// needs none.
     pub(crate) fn begin_join(&mut self, id: ConnId, cid: Cid, security: crate::conn::Security) {
@@ -144,14 +145,15 @@ impl Session {
         }
     }
 
-    /// Asks the driver for the session's key. A server does so for every connection that names a
-    /// session: whether a JOIN follows is not known yet, and it replaces this provisional session.
+    /// Requests the session's key from the driver. A server does this for every connection that
+    /// names a session: it is not known yet whether a JOIN follows, which would replace this
+    /// provisional session.
     pub(crate) fn found_session(&mut self, id: ConnId, cid: Cid) {
         let role = self.role;
         let Some(conn) = self.conn_mut(id) else { return };
         let security = conn.spec.security;
         let request = match (security, role) {
-            // K comes in a JOIN (SMIG-3.9/cleartext-key).
+            // K arrives in a JOIN (SMIG-3.9/cleartext-key).
             (crate::conn::Security::TrustedCleartext, Role::Server) => return,
             (crate::conn::Security::TrustedCleartext, Role::Client) => KeyingRequest::Random,
             (crate::conn::Security::Tls13, _) => KeyingRequest::session(cid.app),
@@ -161,7 +163,7 @@ impl Session {
         self.events.push_back(Event::KeyingMaterialNeeded { conn: id, request });
     }
 
-    /// Client: asks the driver for the exporter of a further connection.
+    /// Client: requests the exporter of an additional connection from the driver.
     fn ask_to_join(&mut self, id: ConnId, cid: Cid) {
         let Some(conn) = self.conn_mut(id) else { return };
         conn.membership = Membership::KeyingJoin;
@@ -186,7 +188,8 @@ impl Session {
                 let from = Route { conn: id, id: place };
                 let mut waiting = self.conns.iter_mut().flat_map(|conn| &mut conn.waiting_moves);
                 match waiting.find(|waiting| waiting.from == from) {
-                    // Whether the barrier was one is not known yet (SMIG-7.5/undone-barrier).
+                    // It is not known yet whether the barrier takes effect
+                    // (SMIG-7.5/undone-barrier).
                     Some(waiting) => waiting.window_due = by,
                     None => {
                         if let Some(increment) = stream.recv.window.adjust(by) {
@@ -215,7 +218,7 @@ impl Session {
         Ok(())
     }
 
-    /// Sends a PING; its answer proves that the connection lives.
+    /// Sends a PING; the answer proves that the connection is alive.
     pub fn ping(&mut self, id: ConnId) {
         if let Some(conn) = self.conn_mut(id).filter(|conn| !conn.is_dead()) {
             wire::ping(&mut conn.out.frames, *b"smigping");
@@ -233,11 +236,11 @@ impl Session {
         let earlier = conn.goaway.received;
         let last = earlier.map_or(last, |earlier| earlier.min(last));
         conn.goaway.received = Some(last);
-        // An orderly end takes two. More are allowed, and say little.
+        // A graceful shutdown sends two. More are permitted, but count as frames without effect.
         if earlier.is_some() {
             self.count_empty(id)?;
         }
-        // At most what a person would read; the rest is the peer's noise.
+        // Limit the text: it is only for people to read.
         let reason = String::from_utf8_lossy(debug.get(..debug.len().min(256)).unwrap_or_default());
         self.events.push_back(Event::GoingAway { conn: id, code, reason: reason.into_owned() });
         if earlier.is_some_and(|earlier| earlier <= last) {
@@ -252,7 +255,7 @@ impl Session {
         Ok(())
     }
 
-    /// The peer's GOAWAY says that it will not process this stream.
+    /// Handles a stream that the peer's GOAWAY excludes from processing.
     fn on_excluded(&mut self, key: StreamKey, at: Route) {
         let Some(stream) = self.streams.find_mut(key) else { return };
         if let HandOver::Moving(moving) = &mut stream.hand_over
@@ -284,13 +287,13 @@ impl Session {
             return Ok(());
         }
         if !self.is_peers(stream) {
-            // Neither promised nor chosen as a carrier (SMIG-7.8/even-priorities).
+            // The ID was neither promised nor chosen as a carrier (SMIG-7.8/even-priorities).
             return Err(Cause::IdleStream.into());
         }
         let Some(conn) = self.conn_mut(id) else { return Ok(()) };
         conn.idle_priorities.retain(|&(other, _)| other != stream);
         if conn.idle_priorities.len() >= most {
-            // Some may be of requests that were refused or passed over.
+            // Some may belong to requests that were refused, or to IDs that were skipped.
             conn.idle_priorities.retain(|&(other, _)| conn.peer_ids.may_open(other));
         }
         if conn.idle_priorities.len() >= most {
@@ -304,8 +307,8 @@ impl Session {
         let Some(stream) = self.streams.find_mut(key) else { return };
         let before = core::mem::replace(&mut stream.priority, priority);
         let Some(at) = stream.scheduled.filter(|_| before != priority) else { return };
-        // One place in the schedule, however often a peer changes its mind; a stream that waits for
-        // the connection's window has none.
+        // A stream has at most one entry in the scheduler, however often the peer changes the
+        // priority. A stream that waits for the connection's window has none.
         let Some(conn) = self.conns.iter_mut().find(|conn| conn.id == at) else { return };
         if conn.scheduler.remove(key, before) {
             stream.scheduled = None;
@@ -313,7 +316,8 @@ impl Session {
         }
     }
 
-    /// Ends the session in order: no new streams, running ones finish (RFC 9113 section 6.8).
+    /// Shuts the session down gracefully: no new streams; running streams complete (RFC 9113
+    /// section 6.8).
     pub fn shutdown(&mut self, now: Instant) {
         self.closing = true;
         for conn in self.conns.iter_mut().filter(|conn| !conn.is_dead()) {
@@ -322,7 +326,7 @@ impl Session {
         self.arm(now);
     }
 
-    /// Ends one connection in order; streams on it may still migrate away
+    /// Shuts one connection down gracefully. Its streams may still migrate to another connection
     /// (SMIG-8.14/drain-by-moving).
     pub fn drain(&mut self, now: Instant, id: ConnId) {
         if let Some(conn) = self.conn_mut(id).filter(|conn| !conn.is_dead()) {
@@ -340,7 +344,8 @@ fn drain(now: Instant, conn: &mut Connection) {
     }
 }
 
-/// The peer has read the first GOAWAY, or had its time: the second says which streams are the last.
+/// Sends the second GOAWAY, which names the last stream: the peer has received the first, or the
+/// timeout has expired.
 pub(crate) fn end_drain(conn: &mut Connection) {
     conn.goaway.draining = None;
     let last = conn.peer_ids.highest();
@@ -350,7 +355,7 @@ pub(crate) fn end_drain(conn: &mut Connection) {
 pub(crate) fn send_goaway(conn: &mut Connection, last: StreamId, code: ErrorCode, debug: &[u8]) {
     let last = conn.goaway.sent.map_or(last, |earlier| earlier.min(last));
     conn.goaway.sent = Some(last);
-    // What no MIGRATE has named yet does not count as processed, and will be declined
+    // A carrier that no MIGRATE has named does not count as processed, and will be declined
     // (SMIG-8.16/bound-is-processed).
     for early in conn.carriers.take_above(last) {
         if let Some(increment) = conn.recv_window.give_back(early.into_credit()) {

@@ -1,4 +1,4 @@
-//! DATA, and the credit that it uses.
+//! DATA frames, and the flow-control credit that they use.
 
 use bytes::Bytes;
 
@@ -33,7 +33,8 @@ impl Session {
         if !data.is_empty() {
             conn.nuisances.end_rows();
         }
-        // Padding is used up on arrival. Without any, what others gave back may be due now that less is open.
+        // Padding is consumed on arrival. Even without padding, returned credit may be due now,
+        // because the window is smaller.
         let padding = charged - u32::try_from(data.len()).unwrap_or(charged).min(charged);
         let used = credit.split(padding);
         self.give_back_to(id, used);
@@ -41,7 +42,7 @@ impl Session {
         let Some(key) = self.key_at(id, stream) else {
             return self.on_stray_data(now, id, stream, chunk, end);
         };
-        // Its window is charged when the data is handed on.
+        // The stream's window is charged when the data is applied.
         let window = self.streams.find(key).map_or(0, |stream| stream.recv.window.open());
         if let Some(early) = self.early_of(key, id, stream) {
             let Err((cause, credit)) = early.push_data(chunk, end, window) else { return Ok(()) };
@@ -55,7 +56,7 @@ impl Session {
         self.apply_data(key, chunk, end).map_err(|cause| Fault::Stream(stream, cause))
     }
 
-    /// DATA on an id that names no stream.
+    /// Handles DATA on an ID that has no stream.
     fn on_stray_data(
         &mut self,
         now: Instant,
@@ -78,8 +79,8 @@ impl Session {
                 Err(Cause::StreamClosed.into())
             }
             Standing::Fresh | Standing::Skipped => {
-                // A client holds its direction until the ACK (SMIG-5.6/client-holds), so only a
-                // client can meet DATA on a carrier that it does not know.
+                // A client holds its direction until the ACK (SMIG-5.6/client-holds), so only a client
+                // can receive DATA on an unknown carrier.
                 if self.role == crate::session::Role::Server || !self.may_be_carrier(id, stream) {
                     chunk.credit.forfeit();
                     return Err(Cause::IdleStream.into());
@@ -105,16 +106,17 @@ impl Session {
         }
     }
 
-    /// What an unbound carrier may hold: it is some stream's, we do not know which
-    /// (SMIG-5.22/unbound-bytes). It may be that of one that was reset here, whose mover has not
-    /// read that, or of one that has not begun here: its HEADERS or PUSH_PROMISE is slower.
+    /// Returns the limit for the data of an unbound carrier: the largest window of any stream,
+    /// because the carrier's stream is unknown (SMIG-5.22/unbound-bytes). It may be a stream that
+    /// was reset here, if the mover has not received the reset, or one whose HEADERS or
+    /// PUSH_PROMISE has not arrived yet.
     fn largest_window(&self) -> i64 {
         let windows = self.streams.iter().map(|(_, stream)| stream.recv.window.open());
         let new = i64::from(self.config.stream_window);
         windows.fold(new.max(self.widest_reset), i64::max)
     }
 
-    /// DATA of a stream, in the order of the stream.
+    /// Applies DATA in stream order.
     pub(crate) fn apply_data(
         &mut self,
         key: StreamKey,
@@ -168,7 +170,7 @@ impl Session {
         }
     }
 
-    /// Gives a connection's credit back to it, if it still exists, and announces it when due.
+    /// Returns credit to a connection, if it still exists, and sends a WINDOW_UPDATE if it is due.
     pub(crate) fn give_back_to(&mut self, id: ConnId, credit: Credit) {
         let Some(conn) = self.conn_mut(id).filter(|conn| !conn.is_dead()) else {
             return credit.forfeit();
@@ -178,8 +180,7 @@ impl Session {
         }
     }
 
-    /// Announces credit for a stream, on the connection where its frames go now
-    /// (SMIG-7.2/credit-on-s2).
+    /// Sends a WINDOW_UPDATE for a stream, on the stream's current route (SMIG-7.2/credit-on-s2).
     pub(crate) fn send_stream_credit(&mut self, key: StreamKey, increment: u32) {
         let Some(stream) = self.streams.find_mut(key) else { return };
         if stream.is_over() || stream.recv.phase() == RecvPhase::Ended {

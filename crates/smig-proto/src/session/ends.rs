@@ -1,4 +1,4 @@
-//! How streams and connections end, and what each end leaves behind.
+//! The end of streams and connections, and the state that each end leaves.
 
 use bytes::Bytes;
 
@@ -11,25 +11,26 @@ use crate::stream::{Exchange, Hold, Opener, RecvPhase, Route, SendPhase, Stream,
 use crate::time::Instant;
 use crate::wire::{self, Cid, StreamId};
 
-/// Octets of an unwanted request that are read before the client is told to stop.
+/// Bytes of an unneeded request that are read before the client is requested to stop sending.
 const DRAINED: i64 = 64 << 10;
 
-/// Why this side resets a stream.
+/// The reason why this side resets a stream.
 enum Ending {
-    /// The application wants it, or sent what cannot be.
+    /// The application requested it, or sent something invalid.
     Own(ErrorCode, Option<Cause>),
-    /// The peer did what ends a stream, and was charged for it.
+    /// The peer caused it, and was charged for it.
     Fault(Cause, Charge),
 }
 
 impl Session {
-    /// An error in peer input: ends the stream or the connection that it hit, by the RFC's code.
+    /// Handles an error in the peer's input: fails the stream or the connection that it concerns,
+    /// with the error code that the RFC specifies.
     pub(crate) fn on_fault(&mut self, now: Instant, id: ConnId, fault: Fault) {
         match fault {
             Fault::Connection(cause) => self.fail_connection(now, id, cause),
             Fault::Stream(stream, cause) => {
                 let at = Route { conn: id, id: stream };
-                // A frame where the stream was before it moved hits it where it is
+                // A frame on a former route of a stream concerns the stream on its current route
                 // (SMIG-5.19/behind-barrier).
                 let key = self.key_at(id, stream).or_else(|| self.departed_key(at));
                 let (charge, paid) = self.reset_budget.charge(now, Offence::of(cause));
@@ -39,12 +40,12 @@ impl Session {
                     self.events.push_back(Event::LimitHit { conn: id, limit });
                 }
                 match key {
-                    // It ends with its connection.
+                    // The stream fails with its connection.
                     Some(key) if !answered && self.is_at(key, id) => {}
                     Some(key) => self.end_here(key, Ending::Fault(cause, charge)),
                     None if !answered => {}
-                    // RST_STREAM has no place on an idle stream (RFC 9113 section 6.4), but on what
-                    // may be a carrier (SMIG-5.21/unbound-frames).
+                    // RST_STREAM is not permitted on an idle stream (RFC 9113 section 6.4), except
+                    // on one that may be a carrier (SMIG-5.21/unbound-frames).
                     None if self.is_idle_stream(at) => self.fail_connection(now, id, cause),
                     None => self.close_unbound(at, Some(cause.code())),
                 }
@@ -57,7 +58,7 @@ impl Session {
         }
     }
 
-    /// Whether the stream's frames go to this connection.
+    /// Returns whether the stream's frames are sent on this connection.
     fn is_at(&self, key: StreamKey, id: ConnId) -> bool {
         self.streams.find(key).is_some_and(|stream| stream.route.conn == id)
     }
@@ -67,7 +68,8 @@ impl Session {
         unused && !self.may_be_carrier(at.conn, at.id)
     }
 
-    /// Counts an answer that the peer caused and that is not sent yet (CVE-2019-9512 and on).
+    /// Counts a response that the peer caused and that is not sent yet (CVE-2019-9512, -9514,
+    /// -9515).
     pub(crate) fn count_answer(&mut self, id: ConnId) -> Result<(), Fault> {
         let most = self.config.limits.max_queued_answers;
         let Some(conn) = self.conn_mut(id) else { return Ok(()) };
@@ -75,9 +77,9 @@ impl Session {
         if conn.out.answers > most { Err(Cause::TooManyAnswers.into()) } else { Ok(()) }
     }
 
-    /// Counts RST_STREAM that the peer caused. Not one that a client caused, for it has paid: its budget is
-    /// a bound, and one read may bring many heads above the limit of streams from a client that breaks no
-    /// rule (RFC 9113 section 5.1.2).
+    /// Counts an RST_STREAM that the peer caused, if the peer is a server. A client was charged for
+    /// it, and its budget is the limit: one read may contain many requests above the limit of
+    /// concurrent streams although the client breaks no rule (RFC 9113 section 5.1.2).
     pub(crate) fn count_reset(&mut self, id: ConnId) -> Result<(), Fault> {
         match self.role {
             Role::Server => Ok(()),
@@ -91,7 +93,7 @@ impl Session {
         }
     }
 
-    /// RST_STREAM came.
+    /// Handles RST_STREAM.
     pub(crate) fn on_reset(
         &mut self,
         now: Instant,
@@ -129,8 +131,8 @@ impl Session {
         }
     }
 
-    /// The peer did what ends a stream. An error if it did so too often: the connection is to end on
-    /// which it did.
+    /// Resets a stream because of the peer's error. Returns an error if the peer exceeded its
+    /// budget: the connection on which it did so must be closed.
     pub(crate) fn fail_by_fault(
         &mut self,
         now: Instant,
@@ -142,25 +144,27 @@ impl Session {
         Ok(paid?)
     }
 
-    /// A time limit of a stream ran out, for the peer did not do what was due.
+    /// Resets a stream because a timeout expired that the peer should have met.
     pub(crate) fn fail_by_delay(&mut self, key: StreamKey, cause: Cause) {
         let charge = self.reset_budget.debit(Offence::Delay);
         self.end_here(key, Ending::Fault(cause, charge));
     }
 
-    /// The application sent what cannot be.
+    /// Resets a stream because the application sent something invalid.
     pub(crate) fn fail_own(&mut self, key: StreamKey, cause: Cause) {
         self.end_here(key, Ending::Own(cause.code(), Some(cause)));
     }
 
-    /// RST_STREAM on the stream's present place, and the end here. The peer counts it, whoever wanted it.
+    /// Sends RST_STREAM on the stream's current route, and ends the stream here. The peer counts
+    /// it, whatever the reason.
     fn end_here(&mut self, key: StreamKey, ending: Ending) {
         if self.end_untold(key, ending) {
             self.cancelled += 1;
         }
     }
 
-    /// The same where the connection's end keeps RST_STREAM from the peer. Whether the stream was running.
+    /// Like [`Self::end_here`], but does not count the reset: if the caller closes the connection,
+    /// RST_STREAM does not reach the peer. Returns whether the stream was running.
     fn end_untold(&mut self, key: StreamKey, ending: Ending) -> bool {
         let Some(stream) = self.streams.find(key).filter(|stream| !stream.is_over()) else {
             return false;
@@ -181,7 +185,7 @@ impl Session {
         true
     }
 
-    /// The peer's RST_STREAM, read at `at` (the table of SMIG section 8).
+    /// Handles the peer's RST_STREAM that was received at `at` (the table in SMIG section 8).
     pub(crate) fn fail_by_peer(
         &mut self,
         key: StreamKey,
@@ -207,7 +211,8 @@ impl Session {
             let (from, to, used) = (moving.from, moving.to, moving.carrier_used);
             let unanswered = (from, moving.dst);
             if at == from {
-                // Crossed our MIGRATE, which the resetter will decline (SMIG-8.1/reset-crosses).
+                // The reset crossed this side's MIGRATE, which the peer will decline
+                // (SMIG-8.1/reset-crosses).
                 if used {
                     self.queue_reset(to, ErrorCode::Cancel);
                 }
@@ -221,9 +226,10 @@ impl Session {
         self.finish_failed(key, error, Some(at));
     }
 
-    /// Client: RST_STREAM(NO_ERROR) on the carrier of an open move of ours says that the response is
-    /// whole. Its end may still be under way on the old connection, so this waits behind the answer
-    /// (SMIG-5.30/stop-kept). False: it is no such frame.
+    /// Client: buffers RST_STREAM(NO_ERROR) on the carrier of an open move of this side. The frame
+    /// means that the response is complete, but the end of the response may still be in flight on
+    /// the old connection, so the frame waits for the answer (SMIG-5.30/stop-kept). Returns false
+    /// for any other frame.
     fn keep_stop(&mut self, key: StreamKey, at: Route, code: ErrorCode) -> bool {
         if self.role != Role::Client || code != ErrorCode::NoError {
             return false;
@@ -232,8 +238,8 @@ impl Session {
         early.push_stop()
     }
 
-    /// Client: nothing more of the request is sent, so an open move of it means nothing. The server
-    /// declines it (SMIG-8.20/stop-crosses).
+    /// Client: withdraws an open move, because no more of the request is sent. The server declines
+    /// it (SMIG-8.20/stop-crosses).
     fn withdraw_move(&mut self, key: StreamKey, at: Route) {
         let Some(stream) = self.streams.find_mut(key) else { return };
         let Some(moving) = stream.hand_over.take_moving() else { return };
@@ -248,8 +254,8 @@ impl Session {
         self.events.push_back(Event::MigrationDeclined { stream: key });
     }
 
-    /// Client: the response is whole and the server wants no more of the request. The response must
-    /// not be lost by that (RFC 9113 section 8.1).
+    /// Client: stops the request, because the response is complete and the server does not need the
+    /// rest. The response must not be discarded (RFC 9113 section 8.1).
     fn stop_request(&mut self, key: StreamKey, at: Route) {
         self.unschedule(key);
         let Some(stream) = self.streams.find_mut(key) else { return };
@@ -257,15 +263,15 @@ impl Session {
         let waits = core::mem::take(&mut stream.send.wants_room);
         self.ignore_from_peer(at);
         if waits {
-            // Whoever waits for room learns that there is nothing to send any more.
+            // Wake a writer that waits for send capacity: this direction takes no more data.
             self.events.push_back(Event::Writable { stream: key });
         }
-        // So does who waits until all of it is on its way.
+        // Wake a task that waits until the entire request is sent.
         self.events.push_back(Event::Sent { stream: key });
         self.after_direction(key);
     }
 
-    /// The connection that carried the stream is gone.
+    /// Fails a stream whose connection was lost.
     pub(crate) fn fail_with_connection(&mut self, key: StreamKey, lost: ConnId) {
         let Some(stream) = self.streams.find(key).filter(|stream| !stream.is_over()) else {
             return;
@@ -288,7 +294,7 @@ impl Session {
         self.finish_failed(key, error, None);
     }
 
-    /// The peer's GOAWAY says that it ignores the stream at `at`.
+    /// Fails the stream at `at`, which the peer's GOAWAY excludes.
     pub(crate) fn fail_excluded(&mut self, key: StreamKey, at: Route) {
         let Charge { .. } = self.reset_budget.debit(Offence::Reset);
         let Some(stream) = self.streams.find(key).filter(|stream| !stream.is_over()) else {
@@ -313,7 +319,7 @@ impl Session {
         self.finish_failed(key, error, None);
     }
 
-    /// The stream is over but the answer to its MIGRATE is still to come
+    /// Records that the answer to a MIGRATE is outstanding after its stream has ended
     /// (SMIG-8.3/reset-remembered).
     fn remember_answer(&mut self, (from, dst): (Route, (Cid, StreamId)), reset: Option<ErrorCode>) {
         match self.conn_mut(from.conn).filter(|conn| !conn.is_dead()) {
@@ -322,8 +328,8 @@ impl Session {
         }
     }
 
-    /// Takes a failed stream off its connections and tells the application. `reset_at`: where the
-    /// peer's RST_STREAM came; nothing may follow it there.
+    /// Removes a failed stream from its connections and notifies the application. `reset_at` is the
+    /// route on which the peer's RST_STREAM arrived, if any: no frame may follow there.
     fn finish_failed(&mut self, key: StreamKey, error: StreamError, reset_at: Option<Route>) {
         self.unschedule(key);
         let Some(stream) = self.streams.find_mut(key) else { return };
@@ -346,7 +352,7 @@ impl Session {
         let held = stream.hold == Hold::Held;
         self.widest_reset = self.widest_reset.max(window);
         if let Some((at, early)) = early {
-            // A MIGRATE among it is owed its answer (SMIG-5.10/always-answer).
+            // A buffered MIGRATE must be answered (SMIG-5.10/always-answer).
             early.into_items().into_iter().for_each(|item| self.drop_item(at, item));
         }
         for (conn, credit) in credits {
@@ -374,7 +380,7 @@ impl Session {
         }
     }
 
-    /// One direction ended: perhaps the stream has.
+    /// Ends the stream if both directions have ended.
     pub(crate) fn after_direction(&mut self, key: StreamKey) {
         let Some(stream) = self.streams.find_mut(key) else { return };
         if stream.is_over() || !stream.is_complete() {
@@ -389,7 +395,7 @@ impl Session {
         }
         self.unmap(route);
         if had_body && let Some(conn) = self.conn_mut(route.conn) {
-            // It may have been answered before all of it had arrived.
+            // The peer may have responded before all of the request's body had arrived.
             conn.relied_on = true;
         }
         self.forget_departed(&departed);
@@ -398,7 +404,7 @@ impl Session {
         }
     }
 
-    /// The last that is known of a stream goes.
+    /// Removes the last state of a stream.
     pub(crate) fn free(&mut self, key: StreamKey) {
         self.unschedule(key);
         let Some(mut stream) = self.streams.remove(key) else { return };
@@ -416,8 +422,8 @@ impl Session {
         }
     }
 
-    /// The application lets go of a stream: called once for each key, whatever became of the stream.
-    /// What is unfinished is cancelled.
+    /// Releases the stream's key. The application calls this once for each key, however the stream
+    /// ended. An unfinished stream is cancelled.
     pub fn release(&mut self, key: StreamKey) {
         let Some(stream) = self.streams.find_mut(key) else { return };
         stream.hold = Hold::Released;
@@ -430,19 +436,20 @@ impl Session {
         let received = stream.recv.phase() == RecvPhase::Ended;
         let ended = stream.send.phase() == SendPhase::Ended;
         if received && (ended || !stream.send.is_open()) {
-            // What is queued still goes out.
+            // Queued data is still sent.
             return;
         }
         let ordinary = stream.exchange != Exchange::Tunnel;
         if ended && ordinary && self.role == Role::Server {
-            // The answer is whole; the rest of the request is not needed.
+            // The response is complete; the rest of the request is not needed.
             stream.hold = Hold::Draining(0);
             return self.discard_unread(key);
         }
         self.cancel(key, ErrorCode::Cancel);
     }
 
-    /// Drops what a released stream receives. A client that goes on sending is told to stop.
+    /// Drops the data that a released stream has received. If a client continues to send, requests
+    /// that it stop.
     pub(crate) fn discard_unread(&mut self, key: StreamKey) {
         let Some(stream) = self.streams.find_mut(key) else { return };
         let credits = stream.recv.discard();
@@ -456,9 +463,9 @@ impl Session {
         }
     }
 
-    /// Server: the response is whole, and the client is to stop sending (RFC 9113 section 8.1). Not
-    /// before the answer to an open move of ours: a decline asks for the response once more
-    /// (SMIG-8.19/stop-after-answer).
+    /// Server: requests that the client stop sending, because the response is complete (RFC 9113
+    /// section 8.1). Waits for the answer to an open move of this side: after a decline the
+    /// response must be sent again (SMIG-8.19/stop-after-answer).
     pub(crate) fn ask_to_stop(&mut self, key: StreamKey) {
         let Some(stream) = self.streams.find_mut(key) else { return };
         if stream.recv.phase() == RecvPhase::Ended {
@@ -472,16 +479,16 @@ impl Session {
         }
     }
 
-    /// What kept the client from being told to stop may be over.
+    /// Requests that the client stop sending, if that was deferred.
     pub(crate) fn stop_if_due(&mut self, key: StreamKey) {
         if self.streams.find(key).is_some_and(|stream| stream.stop_due && !stream.is_complete()) {
             self.ask_to_stop(key);
         }
     }
 
-    /// Resets a stream by the application's wish, unless it is complete or has failed. A server's
-    /// NO_ERROR behind the end of its response asks the client to stop sending: it goes out when all of
-    /// the response has, and no decline can recall that any more.
+    /// Resets a stream for the application, unless it is complete or has failed. A server's
+    /// NO_ERROR after the end of its response requests that the client stop sending: it is sent
+    /// once the entire response was sent and no decline can require it to be sent again.
     pub fn reset(&mut self, key: StreamKey, code: ErrorCode) {
         let Some(stream) = self.streams.find(key) else { return };
         let finished = !stream.send.is_open();
@@ -494,11 +501,12 @@ impl Session {
     fn cancel(&mut self, key: StreamKey, code: ErrorCode) {
         let Some(stream) = self.streams.find(key) else { return };
         if stream.is_over() || stream.is_complete() {
-            // It is nowhere any more: its connection is that of others.
+            // It has no route any more; its former connection may belong to other streams.
             return;
         }
         let code = match (code, self.role, stream.send.phase()) {
-            // It says that nothing was done (RFC 9113 section 8.7), which a response's head belies.
+            // REFUSED_STREAM asserts that nothing was processed (RFC 9113 section 8.7), which a
+            // sent response head contradicts.
             (ErrorCode::RefusedStream, Role::Server, SendPhase::Body | SendPhase::Ended) => {
                 ErrorCode::Cancel
             }
@@ -516,7 +524,7 @@ impl Session {
         });
         let alone = alone && !self.keeps_moves_from(route.conn);
         if self.role == Role::Client && settled && elsewhere && alone {
-            // Closing the connection cuts off what is in flight (SMIG-8.4/cancel-by-close).
+            // Closing the connection discards the bytes in flight (SMIG-8.4/cancel-by-close).
             self.end_untold(key, Ending::Own(code, None));
             self.cut_off(route.conn, None);
             self.events.push_back(Event::Abandon { conn: route.conn });
@@ -525,7 +533,7 @@ impl Session {
         self.end_here(key, Ending::Own(code, None));
     }
 
-    /// An error of the whole connection: GOAWAY, and the end of all that runs on it.
+    /// Fails the entire connection: sends GOAWAY, and fails everything that runs on it.
     pub(crate) fn fail_connection(&mut self, now: Instant, id: ConnId, cause: Cause) {
         let Some(conn) = self.conn_mut(id) else { return };
         if conn.is_dead() {
@@ -547,13 +555,13 @@ impl Session {
 
     fn say_goodbye(&mut self, id: ConnId, code: ErrorCode, debug: &[u8]) {
         let Some(conn) = self.conn_mut(id) else { return };
-        // No credit for a connection that ends.
+        // The connection ends, so no credit is returned to it.
         conn.carriers.forfeit();
         let last = conn.peer_ids.highest();
         send_goaway(conn, last, code, debug);
     }
 
-    /// Ends a connection at once, with GOAWAY.
+    /// Closes a connection immediately, with GOAWAY.
     pub fn close(&mut self, now: Instant, id: ConnId, code: ErrorCode, reason: &str) {
         if self.conn(id).is_none_or(Connection::is_dead) {
             return;
@@ -563,7 +571,7 @@ impl Session {
         self.events.push_back(Event::Closed { conn: id, error: None });
     }
 
-    /// The transport is gone. Afterwards the connection is unknown.
+    /// Handles the loss of the transport. Afterwards the connection is unknown.
     pub fn handle_lost(&mut self, now: Instant, id: ConnId, reason: LostReason) {
         let Some(conn) = self.conn(id) else { return };
         let was_dead = conn.is_dead();
@@ -584,13 +592,13 @@ impl Session {
         }
         self.conns.retain(|conn| conn.id != id);
         if !self.conns.iter().any(Connection::is_member) {
-            // SMIG-3.7/session-key.
+            // The key is forgotten with the last connection (SMIG-3.7/session-key).
             self.key = None;
         }
     }
 
-    /// The connection carries nothing from now on; what ran on it fails or lives on elsewhere, and what
-    /// waited for its JOIN is declined (SMIG-5.12/join-pending).
+    /// Ends the connection. Streams that run on it fail or continue elsewhere; moves that waited
+    /// for its JOIN are declined (SMIG-5.12/join-pending).
     fn kill(&mut self, now: Instant, id: ConnId, error: Option<ConnectionError>) {
         self.cut_off(id, error);
         self.release_waiting_moves(now, id);
@@ -615,7 +623,8 @@ impl Session {
         }
     }
 
-    /// Whether the driver is to flush and close this connection: it is over, or drained.
+    /// Returns whether the driver must flush and close this connection: it was closed, or it is
+    /// drained.
     #[must_use]
     pub fn should_close(&self, id: ConnId) -> bool {
         let Some(conn) = self.conn(id) else { return true };
@@ -632,14 +641,14 @@ impl Session {
             && conn.out.frames.is_empty()
     }
 
-    /// Whether a MIGRATE that was read there waits for a JOIN and is not answered
+    /// Returns whether a MIGRATE that was received there waits for a JOIN and is unanswered
     /// (SMIG-8.12/no-close-unanswered).
     fn keeps_moves_from(&self, id: ConnId) -> bool {
         let mut waiting = self.conns.iter().flat_map(|conn| &conn.waiting_moves);
         waiting.any(|waiting| waiting.from.conn == id)
     }
 
-    /// Answers a request whose head is too large: 431, so that a person can see what is wrong.
+    /// Responds to a request whose head is too large with 431, which shows the user the reason.
     pub(crate) fn refuse_large_request(
         &mut self,
         now: Instant,

@@ -1,4 +1,4 @@
-//! What the engine tells the driver and the application.
+//! Notifications of the engine to the driver and the application.
 
 use crate::conn::ConnId;
 use crate::error::{ConnectionError, ErrorCode, StreamError};
@@ -8,36 +8,36 @@ use crate::session::KeyingRequest;
 use crate::stream::StreamKey;
 use crate::wire::{AppId, Cid, EndStream, JoinRefusal};
 
-/// Why a transport ended.
+/// The reason why a transport ended.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum LostReason {
     /// The peer closed it.
     Closed,
-    /// It failed, or the driver gave it up; the text says why.
+    /// It failed, or the driver abandoned it, for the contained reason.
     Failed(String),
 }
 
-/// Something happened.
+/// A notification.
 #[derive(Debug)]
 #[non_exhaustive]
 pub enum Event {
-    /// Export keying material from this connection's TLS and hand it to
-    /// [`crate::Session::handle_keying_material`] at once.
+    /// Export keying material from this connection's TLS and pass it to
+    /// [`crate::Session::handle_keying_material`] immediately.
     KeyingMaterialNeeded {
         /// The connection.
         conn: ConnId,
         /// What to export.
         request: KeyingRequest,
     },
-    /// Server: a connection wants to join the session of `cid.app`. Nothing more is read from it
-    /// until the driver answers with [`crate::Session::detach`] or [`crate::Session::refuse_join`].
+    /// Server: a connection requests to join the session of `cid.app`. Nothing more is read from it
+    /// until the driver calls [`crate::Session::detach`] or [`crate::Session::refuse_join`].
     JoinRequested {
         /// The connection.
         conn: ConnId,
-        /// The name it claims.
+        /// The CID that it claims.
         cid: Cid,
     },
-    /// The session has its key: a server's driver makes `app` known to all workers, unless another
+    /// The session has its key. A server's driver announces `app` to all workers, unless another
     /// session has it; a client may open spares.
     SessionEstablished {
         /// The connection whose exporter made the key.
@@ -45,30 +45,30 @@ pub enum Event {
         /// The session's AppID.
         app: AppId,
     },
-    /// The connection belongs to the session now.
+    /// The connection belongs to the session.
     Joined {
         /// The connection.
         conn: ConnId,
     },
-    /// Client: the server refused; the connection is a plain one.
+    /// Client: the server refused the JOIN; the connection is an ordinary HTTP/2 connection.
     JoinRefused {
         /// The connection.
         conn: ConnId,
         /// The server's reason.
         reason: JoinRefusal,
     },
-    /// Server: a request came.
+    /// Server: a request was received.
     Request {
-        /// Where it came.
+        /// The connection on which it was received.
         conn: ConnId,
         /// Its stream.
         stream: StreamKey,
-        /// Its head; boxed, as events are moved about.
+        /// Its head, boxed to keep events small.
         head: Box<RequestHead>,
         /// Whether it has no body.
         end: EndStream,
     },
-    /// Client: the final response's head came.
+    /// Client: the head of the final response was received.
     Response {
         /// Its stream.
         stream: StreamKey,
@@ -77,7 +77,7 @@ pub enum Event {
         /// Whether it has no body.
         end: EndStream,
     },
-    /// Client: a 1xx response came.
+    /// Client: a 1xx response was received.
     Informational {
         /// Its stream.
         stream: StreamKey,
@@ -90,55 +90,57 @@ pub enum Event {
         parent: StreamKey,
         /// The promised stream.
         stream: StreamKey,
-        /// The request that it will answer.
+        /// The request that the promised response answers.
         head: Box<RequestHead>,
     },
-    /// There is something to read.
+    /// Body, trailers or the end can be read.
     Readable {
-        /// Where.
+        /// The stream.
         stream: StreamKey,
     },
     /// The send buffer has room again.
     Writable {
-        /// Where.
+        /// The stream.
         stream: StreamKey,
     },
-    /// Our direction ended and its last octet was handed to a transport, or the peer wants no more of it.
+    /// This side's direction ended: its last byte was passed to a transport, or the peer does not
+    /// need the rest.
     Sent {
-        /// Where.
+        /// The stream.
         stream: StreamKey,
     },
-    /// The stream is over with an error. It must still be released.
+    /// The stream failed. It must still be released.
     Reset {
-        /// Which.
+        /// The stream.
         stream: StreamKey,
-        /// Why.
+        /// The reason.
         error: StreamError,
     },
     /// Client: a stream may be opened again.
     OpenPossible,
-    /// Client: the server would like the stream moved (SMIG-6.1/offer): open and join a connection
-    /// and [`crate::Session::migrate`], or [`crate::Session::decline_offer`].
+    /// Client: the server requests that the stream be moved (SMIG-6.1/offer). Open and join a
+    /// connection and call [`crate::Session::migrate`], or call [`crate::Session::decline_offer`].
     MigrationOffered {
-        /// Which.
+        /// The stream.
         stream: StreamKey,
     },
-    /// The stream goes on, on another connection.
+    /// The stream continues on another connection.
     Migrated {
-        /// Which.
+        /// The stream.
         stream: StreamKey,
-        /// Where it was.
+        /// The old connection.
         from: ConnId,
-        /// Where it is.
+        /// The new connection.
         to: ConnId,
-        /// Who moved it.
+        /// The side that moved it.
         mover: Mover,
-        /// Octets of body that came before: from this offset on the body comes by `to`.
+        /// Offset of the first body byte that arrives on `to`.
         received: u64,
     },
-    /// The peer declined a migration or an offer of ours; the stream goes on where it was.
+    /// The peer declined a migration or an offer of this side; the stream continues on its old
+    /// connection.
     MigrationDeclined {
-        /// Which.
+        /// The stream.
         stream: StreamKey,
     },
     /// The peer opens or accepts no more streams on this connection.
@@ -147,29 +149,29 @@ pub enum Event {
         conn: ConnId,
         /// The peer's code.
         code: ErrorCode,
-        /// The peer's words.
+        /// The text that the peer sent.
         reason: String,
     },
-    /// The connection is over: write what [`crate::Session::poll_transmit`] still gives, close it,
-    /// and call [`crate::Session::handle_lost`].
+    /// The connection has ended: write the rest of [`crate::Session::poll_transmit`], close the
+    /// transport, and call [`crate::Session::handle_lost`].
     Closed {
         /// The connection.
         conn: ConnId,
-        /// Why, unless it ended in order.
+        /// The reason, unless it was closed gracefully.
         error: Option<ConnectionError>,
     },
-    /// A cancelled stream was alone on this bulk connection: close it at once with a TCP reset, so
-    /// that what is in flight is dropped (SMIG-8.4/cancel-by-close), and call
-    /// [`crate::Session::handle_lost`].
+    /// A cancelled stream was the only one on this bulk connection: close the connection
+    /// immediately with a TCP reset, so that data in flight is dropped (SMIG-8.4/cancel-by-close),
+    /// and call [`crate::Session::handle_lost`].
     Abandon {
         /// The connection.
         conn: ConnId,
     },
-    /// A limit fired; to be logged and counted.
+    /// A limit was exceeded, for logs and counters.
     LimitHit {
-        /// Where.
+        /// The connection.
         conn: ConnId,
-        /// Which.
+        /// The limit.
         limit: &'static str,
     },
 }

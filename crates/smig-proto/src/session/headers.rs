@@ -1,4 +1,4 @@
-//! Header blocks: requests, responses, trailers, promises.
+//! Field blocks: requests, responses, trailers, promises.
 
 use crate::config::ConnectProtocol;
 use crate::conn::{BlockKind, ConnId, Standing};
@@ -13,8 +13,8 @@ use crate::time::Instant;
 use crate::wire::{EndStream, StreamId};
 
 impl Session {
-    /// A whole header block came. It is decoded whatever becomes of it: HPACK's table must stay in
-    /// step (RFC 9113 section 4.3).
+    /// Handles a complete field block. Decodes it even if it is then ignored: the HPACK dynamic
+    /// table must stay in sync (RFC 9113 section 4.3).
     pub(crate) fn on_header_block(
         &mut self,
         now: Instant,
@@ -91,7 +91,7 @@ impl Session {
         }
     }
 
-    /// Server: a request on a stream that it opens.
+    /// Server: handles a request on a stream that it opens.
     fn on_request(
         &mut self,
         now: Instant,
@@ -119,7 +119,7 @@ impl Session {
         };
         let takes_protocol = self.config.connect_protocol == ConnectProtocol::Enabled;
         if head.protocol.is_some() && !takes_protocol {
-            // RFC 8441 section 3: not before it was offered.
+            // The client must not use it before the server has announced it (RFC 8441 section 3).
             return Err(Fault::Stream(stream, Cause::BadPseudo));
         }
         let length = content_length(&head.headers).map_err(|cause| Fault::Stream(stream, cause))?;
@@ -134,7 +134,8 @@ impl Session {
         Ok(())
     }
 
-    /// The priority field of the request, unless a PRIORITY_UPDATE came before it (RFC 9218).
+    /// Returns the priority of the last PRIORITY_UPDATE that arrived before the request; otherwise
+    /// that of the request's priority field (RFC 9218).
     fn initial_priority(&mut self, id: ConnId, stream: StreamId, head: &RequestHead) -> Priority {
         let updated = self.conn_mut(id).and_then(|conn| {
             let at = conn.idle_priorities.iter().position(|&(other, _)| other == stream)?;
@@ -143,7 +144,7 @@ impl Session {
         updated.unwrap_or_else(|| Priority::of(&head.headers))
     }
 
-    /// A header section of a stream that this side knows, in the order of the stream.
+    /// Applies a field section in stream order.
     pub(crate) fn apply_section(
         &mut self,
         now: Instant,
@@ -193,16 +194,18 @@ impl Session {
             ResponseKind::Final => {
                 let status = head.status.as_u16();
                 if stream.exchange == Exchange::Tunnel && !head.status.is_success() {
-                    // There is no tunnel: the rules of other responses hold.
+                    // No tunnel was established: the response is an ordinary one.
                     stream.exchange = Exchange::Ordinary;
                 }
                 let announced = content_length(&head.headers)?;
                 if stream.exchange == Exchange::Tunnel && !head.status.is_success() {
-                    // CONNECT was refused: a response like others (RFC 9110 section 9.3.6).
+                    // The server refused CONNECT: the response is an ordinary one (RFC 9110 section
+                    // 9.3.6).
                     stream.exchange = Exchange::Ordinary;
                 }
                 let length = match (stream.exchange, status) {
-                    // These have no content, whatever length they announce (RFC 9110 section 6.4.1).
+                    // These responses have no content, whatever their content-length (RFC 9110
+                    // section 6.4.1).
                     (Exchange::Head, _) | (Exchange::Ordinary, 204 | 304) => Some(0),
                     (Exchange::Ordinary, _) => announced,
                     (Exchange::Tunnel, _) => None,
@@ -215,13 +218,13 @@ impl Session {
         }
     }
 
-    /// Whether PUSH_PROMISE may come on `stream` (RFC 9113 section 8.4).
+    /// Checks whether PUSH_PROMISE is permitted on `stream` (RFC 9113 section 8.4).
     pub(crate) fn check_promise(&self, conn: ConnId, stream: StreamId) -> Result<(), Fault> {
         if self.role == Role::Server || self.config.push == crate::config::Push::Disabled {
             return Err(Cause::PushDisabled.into());
         }
         match self.key_at(conn, stream) {
-            // By who opened it, not by its id's parity: a carrier's id is its mover's.
+            // Check the opener, not the parity of the ID: the mover chose the ID of a carrier.
             Some(key) if !self.recv_ended(key) && self.is_ours(key) => Ok(()),
             Some(_) => Err(Cause::BadPush.into()),
             None if self.standing(conn, stream) == Standing::Ignored => Ok(()),
@@ -250,7 +253,7 @@ impl Session {
         let full = self.peer_open >= most;
         let Some(conn) = self.conn_mut(id) else { return Ok(()) };
         if conn.goaway.sent.is_some_and(|last| promised > last) {
-            // The server reads of it in our GOAWAY (RFC 9113 section 6.8).
+            // The server finds the stream excluded by this side's GOAWAY (RFC 9113 section 6.8).
             return Ok(());
         }
         if conn.carriers.find(promised).is_some() {

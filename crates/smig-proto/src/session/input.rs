@@ -1,4 +1,4 @@
-//! Octets from a transport: preface, frames, and what each frame leads to.
+//! Bytes from a transport: parses the preface and frames, and dispatches each frame.
 
 use bytes::{Buf, Bytes, BytesMut};
 
@@ -8,16 +8,16 @@ use crate::session::Session;
 use crate::time::Instant;
 use crate::wire::{self, FRAME_HEAD, Frame, FrameHead, StreamId, kind};
 
-/// What a driver reads at a time, about.
+/// Approximate size of a driver's read, in bytes.
 const MAX_READ: usize = 64 << 10;
 
 impl Session {
-    /// Reads what a connection received. Consumes whole frames; the rest stays in `buf` for the next
-    /// call. Errors in the input become events, and RST_STREAM or GOAWAY in the output.
+    /// Processes the input of a connection. Consumes complete frames; the rest stays in `buf` for
+    /// the next call. Reports errors in the input as events, and sends RST_STREAM or GOAWAY.
     ///
-    /// Body is kept where it lies in `buf`, unless it is much smaller than that. Nothing else is, so a
-    /// buffer of the size of a read and a frame, used for one connection until it is replaced, holds no
-    /// memory that the windows do not allow.
+    /// Body is retained as a slice of `buf`, unless it is much smaller than `buf`. Nothing else is
+    /// retained. If `buf` has the size of a read plus a frame, and is used for one connection until
+    /// it is replaced, the retained memory is bounded by the windows.
     pub fn handle_input(&mut self, now: Instant, conn: ConnId, buf: &mut BytesMut) {
         if let Some(conn) = self.conn_mut(conn) {
             conn.input.look(buf);
@@ -29,8 +29,8 @@ impl Session {
         }
     }
 
-    /// Whether the driver is to read the connection now. It is not while a JOIN is undecided, nor
-    /// while the peer does not read our answers.
+    /// Returns whether the driver should read the connection now: not while a JOIN is undecided,
+    /// and not while the peer does not read this side's responses.
     #[must_use]
     pub fn wants_input(&self, conn: ConnId) -> bool {
         self.conn(conn).is_some_and(|conn| {
@@ -75,7 +75,7 @@ impl Session {
         let length = head.length as usize;
         if buf.len() < FRAME_HEAD + length {
             if length > MAX_READ {
-                // It comes in many reads, and each would move it to a larger buffer.
+                // The frame arrives in many reads, and each would move it to a larger buffer.
                 buf.reserve(FRAME_HEAD + length - buf.len());
             }
             return None;
@@ -147,13 +147,14 @@ impl Session {
         }
     }
 
-    /// A frame that means nothing to us; many in a row mean harm.
+    /// Handles a frame that has no effect here; many consecutive ones indicate an attack.
     fn on_nothing(&mut self, id: ConnId) -> Result<(), Fault> {
         self.count_empty(id)
     }
 
-    /// Means nothing to us either (RFC 9113 section 5.3.2). But when a page is laid out browsers send up
-    /// to three for each of its open streams at once, and again when it is scrolled.
+    /// Handles PRIORITY, which has no effect here (RFC 9113 section 5.3.2). Its limit is higher:
+    /// browsers send up to three for each open stream of a page when its layout is computed, and
+    /// again when it is scrolled.
     fn on_priority(&mut self, id: ConnId) -> Result<(), Fault> {
         let most = self.config.max_concurrent_streams.max(100).saturating_mul(8);
         let Some(conn) = self.conn_mut(id) else { return Ok(()) };
@@ -164,9 +165,10 @@ impl Session {
         Ok(())
     }
 
-    /// Counts a frame that carries nothing (CVE-2019-9518).
+    /// Counts a frame that has no effect (CVE-2019-9518).
     pub(crate) fn count_empty(&mut self, id: ConnId) -> Result<(), Fault> {
-        // Frames of unknown types are also GREASE; what counts is that nothing useful comes between.
+        // Frames of unknown types may be GREASE; only a sequence of them without a useful frame is
+        // counted.
         let most = self.config.limits.max_empty_frames;
         let Some(conn) = self.conn_mut(id) else { return Ok(()) };
         conn.nuisances.empty_in_a_row += 1;
@@ -225,7 +227,7 @@ impl Session {
         self.on_header_block(now, id, stream, block_kind, &assembly.into_block())
     }
 
-    /// The peer closed its side of the transport.
+    /// Handles the end of the peer's side of the transport.
     pub fn handle_eof(&mut self, now: Instant, conn: ConnId) {
         self.handle_lost(now, conn, crate::session::LostReason::Closed);
     }

@@ -1,7 +1,7 @@
-//! Joining connections to a session, with a proof (spec/smig.md sections 3 and 4).
+//! Joins connections to a session, with a proof (spec/smig.md sections 3 and 4).
 //!
-//! Owns the session key. Only [`Session::verify_join`] makes a [`JoinProof`], and only a proof makes
-//! [`Session::attach`] possible. Never sends the key over TLS.
+//! Owns the session key. Only [`Session::verify_join`] creates a [`JoinProof`], and
+//! [`Session::attach`] requires one. Never sends the key over TLS.
 
 use hmac::{Hmac, KeyInit, Mac};
 use sha2::Sha256;
@@ -14,7 +14,7 @@ use crate::session::{Event, Role, Session};
 use crate::time::Instant;
 use crate::wire::{self, AppId, Cid, Join, JoinRefusal};
 
-/// K of SMIG-3.7/session-key. Not printable.
+/// The session key K (SMIG-3.7/session-key). `Debug` does not print it.
 #[derive(Clone)]
 pub(crate) struct SessionKey([u8; 32]);
 
@@ -24,19 +24,19 @@ impl core::fmt::Debug for SessionKey {
     }
 }
 
-/// Keying material that the driver is to supply.
+/// Keying material that the driver must supply.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum KeyingRequest {
-    /// The TLS exporter with this label and context, 32 octets (RFC 8446 section 7.5).
+    /// Output of the TLS exporter with this label and context, 32 bytes (RFC 8446 section 7.5).
     Exporter {
         /// The label.
         label: &'static str,
         /// The context.
         context: Vec<u8>,
     },
-    /// 32 fresh random octets (trusted cleartext, client; SMIG-3.9/cleartext-key).
+    /// 32 fresh random bytes (trusted cleartext, client; SMIG-3.9/cleartext-key).
     Random,
-    /// 32 zero octets (joins on trusted cleartext).
+    /// 32 zero bytes (joins on trusted cleartext).
     Zero,
 }
 
@@ -55,7 +55,7 @@ impl KeyingRequest {
     }
 }
 
-/// The proof that a connection may join this session. Made by [`Session::verify_join`] alone.
+/// Proof that a connection may join this session. Only [`Session::verify_join`] creates it.
 #[derive(Debug)]
 pub struct JoinProof {
     cid: Cid,
@@ -63,7 +63,7 @@ pub struct JoinProof {
     exporter: [u8; 32],
 }
 
-/// A connection that was taken out of one session, to be joined to another.
+/// A connection that was removed from one session, to be joined to another.
 #[derive(Debug)]
 pub struct DetachedConnection {
     conn: Box<Connection>,
@@ -73,19 +73,19 @@ pub struct DetachedConnection {
 }
 
 impl DetachedConnection {
-    /// The name that the connection claims.
+    /// Returns the CID that the connection claims.
     #[must_use]
     pub const fn cid(&self) -> Cid {
         self.cid
     }
 
-    /// What the driver must export from the connection's TLS for [`Session::verify_join`].
+    /// Returns what the driver must export from the connection's TLS for [`Session::verify_join`].
     #[must_use]
     pub fn exporter_request(&self) -> KeyingRequest {
         KeyingRequest::join(self.cid, self.conn.spec.security)
     }
 
-    /// The connection's identity.
+    /// Returns the connection's identity.
     #[must_use]
     pub const fn identity(&self) -> Identity {
         self.conn.spec.identity
@@ -93,7 +93,7 @@ impl DetachedConnection {
 }
 
 fn keyed(key: &SessionKey) -> Hmac<Sha256> {
-    // HMAC takes keys of any length; 32 octets are never refused.
+    // HMAC accepts keys of any length, so this does not fail.
     match Hmac::<Sha256>::new_from_slice(&key.0) {
         Ok(mac) => mac,
         Err(_) => Hmac::<Sha256>::new(&[0; 64].into()),
@@ -117,7 +117,8 @@ fn server_mac(
 }
 
 impl Session {
-    /// The driver's answer to [`Event::KeyingMaterialNeeded`]. `nonce` is 16 fresh random octets.
+    /// Supplies the material that [`Event::KeyingMaterialNeeded`] requested. `nonce` is 16 fresh
+    /// random bytes.
     pub fn handle_keying_material(&mut self, id: ConnId, material: [u8; 32], nonce: [u8; 16]) {
         let points = self.config.smig.as_ref().map(|smig| smig.code_points).unwrap_or_default();
         let (role, key) = (self.role, self.key.clone());
@@ -156,7 +157,7 @@ impl Session {
         }
     }
 
-    /// Server: a ConnNo is used up (SMIG-4.6/refusal-reasons).
+    /// Server: marks a ConnNo as used (SMIG-4.6/refusal-reasons).
     fn note_number(&mut self, cid: Cid) {
         if self.role == Role::Server {
             self.numbers.note(cid.number);
@@ -180,7 +181,8 @@ impl Session {
         let alone = self.conns.len() == 1;
         let Some(conn) = self.conn_mut(id) else { return Ok(()) };
         let Some(cid) = conn.cid else { return Err(Cause::BadCid.into()) };
-        // Before any stream (SMIG-4.2/join-first), and on no connection that others have joined.
+        // JOIN must precede every stream (SMIG-4.2/join-first), and a connection that others have
+        // joined cannot join.
         let late = conn.peer_ids.highest() > wire::StreamId::CONNECTION || conn.carriers.len() > 0;
         if late || !alone || conn.join_turn == JoinTurn::Over {
             return Err(Cause::UnexpectedJoin.into());
@@ -194,7 +196,8 @@ impl Session {
         Ok(())
     }
 
-    /// The JOIN that brings K on the first cleartext connection (SMIG-3.9/cleartext-key).
+    /// Handles the JOIN that transmits K on the first cleartext connection
+    /// (SMIG-3.9/cleartext-key).
     fn found_on_cleartext(
         &mut self,
         id: ConnId,
@@ -266,15 +269,15 @@ impl Session {
             return Err(Cause::UnexpectedJoin.into());
         }
         conn.membership = Membership::Plain;
-        // A cleartext founder's JOIN must come before any stream (SMIG-4.8/new-session).
+        // The JOIN of a cleartext founder must precede every stream (SMIG-4.8/new-session).
         let late = conn.spec.security == Security::TrustedCleartext
             && conn.local_ids.highest() > wire::StreamId::CONNECTION;
         let cid = conn.cid.filter(|_| !late);
         self.events.push_back(Event::JoinRefused { conn: id, reason });
         self.release_waiting_moves(now, id);
         if let (JoinRefusal::UnknownSession, Some(cid)) = (reason, cid) {
-            // The server has forgotten the session: this connection founds it anew, and the old
-            // ones are no place to move to or from (SMIG-4.8/new-session).
+            // The server has forgotten the session: this connection founds a new one, and streams
+            // cannot move from or to the old connections (SMIG-4.8/new-session).
             for conn in self.conns.iter_mut().filter(|conn| conn.id != id) {
                 conn.membership = match conn.membership {
                     Membership::Joined | Membership::Former => Membership::Former,
@@ -296,8 +299,8 @@ impl Session {
         Ok(())
     }
 
-    /// Server: refuses a JOIN. With [`JoinRefusal::UnknownSession`] the connection founds a session
-    /// of its own, else it is a plain one.
+    /// Server: refuses a JOIN. After [`JoinRefusal::UnknownSession`] the connection founds its own
+    /// session; otherwise it is an ordinary HTTP/2 connection.
     pub fn refuse_join(&mut self, now: Instant, id: ConnId, reason: JoinRefusal) {
         let points = self.config.smig.as_ref().map(|smig| smig.code_points).unwrap_or_default();
         let Some(conn) = self.conn_mut(id) else { return };
@@ -314,13 +317,14 @@ impl Session {
             conn.membership = Membership::Plain;
             self.key = None;
         } else if conn.spec.security == Security::Tls13 {
-            // In cleartext a further JOIN brings the key.
+            // In cleartext, another JOIN transmits the key.
             conn.join_turn = JoinTurn::Over;
         }
     }
 
-    /// Server: takes a connection whose JOIN is undecided out of the session, to hand it, with its
-    /// transport, to the session that it wants to join. `None` if no JOIN is undecided there.
+    /// Server: removes a connection with an undecided JOIN from the session, so that the driver can
+    /// pass it, with its transport, to the session that it requests to join. Returns `None` if no
+    /// JOIN is undecided there.
     pub fn detach(&mut self, id: ConnId) -> Option<DetachedConnection> {
         let at = self.conns.iter().position(|conn| conn.id == id)?;
         let Phase::JoinPending { nonce, mac } = self.conns.get(at)?.phase else { return None };
@@ -329,13 +333,13 @@ impl Session {
         Some(DetachedConnection { conn, cid, nonce, mac })
     }
 
-    /// Server: checks the JOIN of a connection that asks for this session (SMIG-4.5/same-identity,
-    /// SMIG-4.6/refusal-reasons).
-    /// `exporter` answers [`DetachedConnection::exporter_request`].
+    /// Server: verifies the JOIN of a connection that requests to join this session
+    /// (SMIG-4.5/same-identity, SMIG-4.6/refusal-reasons). `exporter` is the material for
+    /// [`DetachedConnection::exporter_request`].
     ///
     /// # Errors
     ///
-    /// The reason for the refusal, for [`Session::adopt`].
+    /// Returns the reason for the refusal, for [`Session::adopt`].
     pub fn verify_join(
         &self,
         detached: &DetachedConnection,
@@ -368,8 +372,9 @@ impl Session {
         Ok(JoinProof { cid, nonce: detached.nonce, exporter })
     }
 
-    /// Server: joins a proved connection to this session. `nonce` is 16 fresh random octets. Input
-    /// that its driver read behind the JOIN goes to [`Session::handle_input`] next.
+    /// Server: joins a verified connection to this session. `nonce` is 16 fresh random bytes.
+    /// Input that the driver has read after the JOIN must be passed to [`Session::handle_input`]
+    /// next.
     pub fn attach(
         &mut self,
         now: Instant,
@@ -395,13 +400,13 @@ impl Session {
         self.arm(now);
         self.events.push_back(Event::Joined { conn: id });
         if self.closing {
-            // It was on its way when the session was told to end.
+            // The JOIN was in flight when the session was shut down.
             self.drain(now, id);
         }
         id
     }
 
-    /// Server: makes a session of its own from a connection that was refused elsewhere.
+    /// Server: creates a session from a connection that another session refused.
     #[must_use]
     pub fn adopt(
         config: Config,
@@ -425,8 +430,8 @@ impl Session {
         (session, id)
     }
 
-    /// Client: whether a further connection may be opened and added to the session: its key is known
-    /// at both ends (SMIG-3.6/founding) and the limit is not reached.
+    /// Client: returns whether another connection may be opened and added to the session: both ends
+    /// know its key (SMIG-3.6/founding), and the limit is not reached.
     #[must_use]
     pub fn can_join(&self) -> bool {
         let Some(smig) = &self.config.smig else { return false };
@@ -440,7 +445,8 @@ impl Session {
     }
 }
 
-/// A cleartext founder's answer needs a nonce but proves nothing: it is derived, not random.
+/// Derives the nonce of the answer to a cleartext founder. It need not be random, because the
+/// answer proves nothing.
 fn nonce_after(nonce: [u8; 16]) -> [u8; 16] {
     nonce.map(|octet| !octet)
 }

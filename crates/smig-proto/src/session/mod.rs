@@ -1,7 +1,7 @@
 //! All connections between one client and one server that share an AppID, and their streams.
 //!
-//! The engine's front door. Owns connections, streams and limits; routes frames to streams wherever
-//! their carrier is. Does no I/O and reads no clock. Its methods are of four kinds: getters;
+//! The engine's main interface. Owns connections, streams and limits; routes frames to streams on
+//! any connection. Performs no I/O and reads no clock. Its methods are of four kinds: getters;
 //! `handle_*`, input from network, clock and TLS; commands from the application; `poll_*`, output.
 
 mod audit;
@@ -36,17 +36,17 @@ use crate::wire::{self, AppId, Cid, Setting};
 use join::SessionKey;
 use numbers::ConnNumbers;
 
-/// Which end of the session this is.
+/// The side of the session.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Role {
-    /// It opens connections and sends requests.
+    /// Opens connections and sends requests.
     Client,
-    /// It answers.
+    /// Responds.
     Server,
 }
 
 impl Role {
-    /// The first id that this side opens.
+    /// Returns the first stream ID that this side opens.
     pub(crate) const fn parity(self) -> u32 {
         match self {
             Self::Client => 1,
@@ -57,9 +57,9 @@ impl Role {
 
 /// All connections between one client and one server that share an AppID, and their streams.
 ///
-/// After any `handle_*` or command: drain [`Session::poll_event`], then for each connection for which
-/// [`Session::wants_transmit`] says so call [`Session::poll_transmit`] until the transport is full,
-/// then wait for the transport or for [`Session::poll_timeout`].
+/// After each `handle_*` or command: drain [`Session::poll_event`]. Then, for each connection for
+/// which [`Session::wants_transmit`] returns true, call [`Session::poll_transmit`] until the
+/// transport is full. Then wait for the transport or for [`Session::poll_timeout`].
 #[derive(Debug)]
 pub struct Session {
     pub(crate) role: Role,
@@ -71,17 +71,19 @@ pub struct Session {
     pub(crate) next_conn: u32,
     pub(crate) streams: Arena,
     pub(crate) events: VecDeque<Event>,
-    /// Streams that the peer opened and that count (RFC 9113 section 5.1.2), in the whole session.
+    /// Number of the peer's streams that count against the limit, in the entire session (RFC 9113
+    /// section 5.1.2).
     pub(crate) peer_open: u32,
     pub(crate) local_open: u32,
-    /// An open was refused for lack of room and waits for an event.
+    /// Whether an open was refused because of the peer's limit and waits for an event.
     pub(crate) open_blocked: bool,
-    /// Our migrations that are not acknowledged, and offers not answered.
+    /// Number of this side's unanswered migrations and offers.
     pub(crate) open_moving: usize,
-    /// The largest receive window that a stream had when it was reset here: the peer may be moving it.
+    /// The largest receive window of any stream at the time of its reset by this side: the peer may
+    /// be moving that stream.
     pub(crate) widest_reset: i64,
     pub(crate) reset_budget: ResetBudget,
-    /// Streams that were reset here.
+    /// Number of streams that this side reset.
     pub(crate) cancelled: u64,
     pub(crate) migration_budget: TokenBucket,
     pub(crate) tick: Option<Instant>,
@@ -89,13 +91,13 @@ pub struct Session {
 }
 
 impl Session {
-    /// A server's side of a session that has no connection yet.
+    /// Creates a server's side of a session, without connections.
     #[must_use]
     pub fn server(config: Config, now: Instant) -> Self {
         Self::new(Role::Server, config, None, now)
     }
 
-    /// A client's side. `app` is to be 64 fresh random bits.
+    /// Creates a client's side. `app` must be 64 fresh random bits.
     #[must_use]
     pub fn client(config: Config, app: AppId, now: Instant) -> Self {
         Self::new(Role::Client, config, Some(app), now)
@@ -131,8 +133,8 @@ impl Session {
         }
     }
 
-    /// Adds a connection whose transport is ready. A client's preface and SETTINGS are queued at
-    /// once; a server's SETTINGS too.
+    /// Adds a connection whose transport is ready. Queues SETTINGS immediately, and a client's
+    /// preface.
     pub fn add_connection(&mut self, now: Instant, spec: ConnectionSpec) -> ConnId {
         let id = self.new_conn_id();
         let phase = match self.role {
@@ -158,8 +160,8 @@ impl Session {
         id
     }
 
-    /// Client: whether a new connection may have a CID. Without K it would be the first one, and there
-    /// may be only one of these (SMIG-3.6/founding).
+    /// Client: returns whether a new connection may have a CID. Without K it would found the
+    /// session, and only one connection may do that (SMIG-3.6/founding).
     fn may_name_connection(&self) -> bool {
         let may_found = |conn: &Connection| {
             let undecided = matches!(conn.phase, Phase::Settings);
@@ -168,8 +170,8 @@ impl Session {
         self.key.is_some() || !self.conns.iter().any(may_found)
     }
 
-    /// The connection's window, behind SETTINGS and a JOIN that must follow them at once
-    /// (SMIG-4.1/client-proof).
+    /// Announces the connection's window, after SETTINGS and a JOIN that must immediately follow
+    /// them (SMIG-4.1/client-proof).
     pub(crate) fn announce_window(&mut self, id: ConnId) {
         let size = self.config.connection_window;
         let Some(conn) = self.conn_mut(id) else { return };
@@ -183,7 +185,7 @@ impl Session {
         ConnId(self.next_conn)
     }
 
-    /// Whether the extension may be offered on a connection so protected.
+    /// Returns whether the extension may be announced on a connection with this protection.
     pub(crate) fn may_smig(&self, spec: &ConnectionSpec) -> bool {
         self.config.smig.is_some() && spec.security != crate::conn::Security::Plain
     }
@@ -203,7 +205,7 @@ impl Session {
                 let push = config.push == crate::config::Push::Enabled;
                 entries.push(Setting::EnablePush(u32::from(push)));
                 if !push {
-                    // Without push a server opens no streams.
+                    // A server without push opens no streams.
                     entries.retain(|entry| !matches!(entry, Setting::MaxConcurrentStreams(_)));
                 }
             }
@@ -225,30 +227,30 @@ impl Session {
         wire::settings(&mut conn.out.frames, &entries, &points);
     }
 
-    /// The next thing that the driver or the application must know.
+    /// Returns the next notification for the driver or the application.
     pub fn poll_event(&mut self) -> Option<Event> {
         self.events.pop_front()
     }
 
-    /// Which end this is.
+    /// Returns the side of the session.
     #[must_use]
     pub const fn role(&self) -> Role {
         self.role
     }
 
-    /// The session's AppID, once known.
+    /// Returns the session's AppID, if known.
     #[must_use]
     pub const fn app_id(&self) -> Option<AppId> {
         self.app
     }
 
-    /// Whether no stream is open.
+    /// Returns whether no stream is open.
     #[must_use]
     pub fn is_idle(&self) -> bool {
         self.streams.len() == 0
     }
 
-    /// Whether no connection is left.
+    /// Returns whether no connection is left.
     #[must_use]
     pub fn is_closed(&self) -> bool {
         self.conns.is_empty()

@@ -1,30 +1,30 @@
-//! ConnNos of a session: which one a client gives next, which ones a server has joined.
+//! ConnNos of a session: allocated by the client, recorded by the server.
 //!
-//! They rise (SMIG-4.13/rising-numbers), so a session remembers a mark and not a list, however long
-//! it lives.
+//! They ascend (SMIG-4.13/rising-numbers), so a session stores the highest one and a window below
+//! it, not a list.
 
-/// How far below the mark a ConnNo may still be joined: connections that were opened together may
-/// finish their handshakes in any order, and a session has at most 16.
+/// Size of the window below the highest ConnNo in which another may still join. Connections that
+/// are opened together may complete their handshakes in any order, and a session has at most 16.
 const WINDOW: u32 = 64;
 
-/// The ConnNos of one session, at either end.
+/// The ConnNos of one session, at either side.
 #[derive(Clone, Copy, Debug, Default)]
 pub(super) struct ConnNumbers {
-    /// The highest one that was given (client) or joined (server); 0: none.
+    /// The highest number that was allocated (client) or joined (server); 0: none.
     highest: u32,
-    /// One bit for each of the [`WINDOW`] numbers from the highest on down: whether it was joined.
+    /// Bit n: the number `highest - n` has joined, for n below [`WINDOW`].
     joined: u64,
 }
 
 impl ConnNumbers {
-    /// Client: the number of the next connection. `None`: they are used up.
+    /// Client: allocates the number of the next connection. `None`: exhausted.
     pub(super) fn next(&mut self) -> Option<u32> {
         self.highest = self.highest.checked_add(1)?;
         Some(self.highest)
     }
 
-    /// Server: whether a connection of this number may join. What is too far below the mark counts as
-    /// used.
+    /// Server: returns whether a connection with this number may join. Numbers below the window
+    /// count as used.
     pub(super) fn may_join(&self, number: u32) -> bool {
         match self.highest.checked_sub(number) {
             None => true,
@@ -32,7 +32,7 @@ impl ConnNumbers {
         }
     }
 
-    /// Server: a connection of this number has joined.
+    /// Server: records that a connection with this number has joined.
     pub(super) fn note(&mut self, number: u32) {
         match number.checked_sub(self.highest) {
             Some(above) => {

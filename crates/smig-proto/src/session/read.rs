@@ -1,4 +1,4 @@
-//! The application reads a body.
+//! Reading of bodies by the application.
 
 use bytes::Bytes;
 use http::HeaderMap;
@@ -7,23 +7,23 @@ use crate::error::StreamError;
 use crate::session::Session;
 use crate::stream::{StreamKey, Taken};
 
-/// What [`Session::read`] found.
+/// Result of [`Session::read`].
 #[derive(Debug)]
 pub enum Read {
     /// Body, in order.
     Data(Bytes),
-    /// The trailers; the end follows.
+    /// The trailers; [`Self::End`] follows.
     Trailers(HeaderMap),
-    /// All was read.
+    /// Everything has been read.
     End,
-    /// Nothing now: [`crate::Event::Readable`] will come.
+    /// No data yet; [`crate::Event::Readable`] follows.
     Pending,
-    /// The stream is over with this error; what was not read is lost.
+    /// The stream failed with this error; unread data is lost.
     Reset(StreamError),
 }
 
 impl Session {
-    /// Takes the next part of a body, and gives the peer credit for as much more.
+    /// Returns the next part of a body, and returns its credit to the windows.
     pub fn read(&mut self, key: StreamKey) -> Read {
         let Some(stream) = self.streams.find_mut(key) else { return Read::End };
         if let Some(error) = &stream.over {

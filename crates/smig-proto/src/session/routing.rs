@@ -1,4 +1,4 @@
-//! From (connection, id) to a stream and back.
+//! The mapping between (connection, ID) and streams.
 
 use crate::conn::{ConnId, Connection, Standing};
 use crate::migrate::HandOver;
@@ -28,8 +28,8 @@ impl Session {
         self.conn(conn)?.streams.get(&id).copied()
     }
 
-    /// Client: a frame of a stream came, whatever becomes of it. RST_STREAM alone says nothing of what
-    /// was done.
+    /// Client: records that a frame of a stream was received, even if it is then ignored.
+    /// RST_STREAM is not recorded: it does not imply that the server processed the request.
     pub(crate) fn note_heard(&mut self, conn: ConnId, head: &FrameHead) {
         if self.role == Role::Server || head.stream.is_connection() || head.kind == kind::RST_STREAM
         {
@@ -42,16 +42,16 @@ impl Session {
         }
     }
 
-    /// Whether the peer opens streams with `id`.
+    /// Returns whether IDs of `id`'s parity are opened by the peer.
     pub(crate) fn is_peers(&self, id: StreamId) -> bool {
         id.is_client_initiated() == (self.role == Role::Server)
     }
 
-    /// What a frame on `id`, which names no stream, meets.
+    /// Returns the state of `id`, which has no stream.
     pub(crate) fn standing(&self, conn: ConnId, id: StreamId) -> Standing {
         let Some(conn) = self.conn(conn) else { return Standing::Closed };
         if self.is_peers(id) {
-            // Behind our GOAWAY the peer's new streams are ignored (RFC 9113 section 6.8).
+            // After this side's GOAWAY, new streams of the peer are ignored (RFC 9113 section 6.8).
             if conn.goaway.sent.is_some_and(|last| id > last) {
                 return Standing::Ignored;
             }
@@ -61,7 +61,7 @@ impl Session {
         }
     }
 
-    /// A stream begins: it counts, and frames at `route` are its.
+    /// Adds a stream, which counts against the limit from now on, and maps `route` to it.
     pub(crate) fn admit(
         &mut self,
         now: Instant,
@@ -102,15 +102,15 @@ impl Session {
         key
     }
 
-    /// The stream is no longer at this place.
+    /// Removes the mapping of this route.
     pub(crate) fn unmap(&mut self, at: Route) {
         if let Some(conn) = self.conn_mut(at.conn) {
             conn.streams.remove(&at.id);
         }
     }
 
-    /// The stream left this place for good: frames there are errors from now on
-    /// (SMIG-5.19/behind-barrier).
+    /// Records that the stream left this route permanently: frames that arrive there are errors
+    /// from now on (SMIG-5.19/behind-barrier).
     pub(crate) fn depart(&mut self, key: StreamKey, from: Route) {
         self.unmap(from);
         let Some(stream) = self.streams.find_mut(key) else { return };
@@ -120,12 +120,12 @@ impl Session {
         }
     }
 
-    /// The stream that was at this place and moved on, if it still runs.
+    /// Returns the stream that moved away from this route, if it is still running.
     pub(crate) fn departed_key(&self, at: Route) -> Option<StreamKey> {
         self.conn(at.conn)?.departed.get(&at.id).copied()
     }
 
-    /// Late frames at this place are dropped from now on.
+    /// Ignores late frames on this route from now on.
     pub(crate) fn ignore_from_peer(&mut self, at: Route) {
         let peers = self.is_peers(at.id);
         if let Some(conn) = self.conn_mut(at.conn) {
@@ -133,7 +133,8 @@ impl Session {
         }
     }
 
-    /// The peer's last frame at this place came: what follows is an error.
+    /// Stops ignoring frames on this route, because the peer has sent its last frame there: further
+    /// frames are errors.
     pub(crate) fn close_from_peer(&mut self, at: Route) {
         let peers = self.is_peers(at.id);
         if let Some(conn) = self.conn_mut(at.conn) {
@@ -145,8 +146,8 @@ impl Session {
         }
     }
 
-    /// The spare with the smallest CID: joined, open for streams, with none on it
-    /// (SMIG-5.1/choice-of-c2).
+    /// Returns the spare with the smallest CID: a joined connection that accepts streams and has
+    /// none (SMIG-5.1/choice-of-c2).
     #[must_use]
     pub fn spare(&self, except: ConnId) -> Option<ConnId> {
         let is_spare = |conn: &&Connection| {
@@ -159,8 +160,8 @@ impl Session {
         self.conns.iter().filter(is_spare).min_by_key(|conn| conn.cid).map(|conn| conn.id)
     }
 
-    /// Takes a stream off its connection's schedule, or from those that wait for the connection's
-    /// window: what ends or leaves keeps no place there.
+    /// Removes a stream from its connection's scheduler, or from the list of streams that wait for
+    /// the connection's window.
     pub(crate) fn unschedule(&mut self, key: StreamKey) {
         let Some(stream) = self.streams.find_mut(key) else { return };
         let (Some(at), priority) = (stream.scheduled.take(), stream.priority) else { return };
@@ -170,7 +171,7 @@ impl Session {
         }
     }
 
-    /// Puts a stream that has something to send on its connection's schedule.
+    /// Adds a stream that has data to send to its connection's scheduler.
     pub(crate) fn schedule(&mut self, key: StreamKey) {
         let Some(stream) = self.streams.find_mut(key) else { return };
         if stream.scheduled.is_some() || !stream.has_frames() {

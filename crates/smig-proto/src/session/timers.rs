@@ -1,5 +1,5 @@
-//! Time limits. One coarse tick a second looks at all of them: none is finer than that, and a
-//! session in which nothing can time out has no tick.
+//! Timeouts. One tick per second checks all of them, because none needs a finer resolution. A
+//! session in which no timeout can expire has no tick.
 
 use core::time::Duration;
 
@@ -14,20 +14,20 @@ use crate::time::Instant;
 const TICK: Duration = Duration::from_secs(1);
 
 impl Session {
-    /// When [`Self::handle_timeout`] is to be called, if ever.
+    /// Returns when [`Self::handle_timeout`] must be called, if at all.
     #[must_use]
     pub const fn poll_timeout(&self) -> Option<Instant> {
         self.tick
     }
 
-    /// Something that may time out has begun.
+    /// Starts the tick, because a timeout has started.
     pub(crate) fn arm(&mut self, now: Instant) {
         if self.tick.is_none() {
             self.tick = Some(now + TICK);
         }
     }
 
-    /// Time has passed.
+    /// Checks the timeouts after time has passed.
     pub fn handle_timeout(&mut self, now: Instant) {
         if self.tick.is_none_or(|tick| tick > now) {
             return;
@@ -76,7 +76,8 @@ impl Session {
             .draining
             .is_some_and(|since| now.saturating_duration_since(since) >= limits.drain_timeout)
         {
-            // What the peer still opened before it read of the end is taken to have come.
+            // Streams that the peer opened before it received the GOAWAY are assumed to have
+            // arrived.
             end_drain(conn);
             self.events.push_back(Event::LimitHit { conn: id, limit: "drain PING answer time" });
         }
@@ -95,8 +96,9 @@ impl Session {
         }
     }
 
-    /// Client: whether a JOIN waits too long for its answer. Nothing of the connection is processed
-    /// meanwhile (SMIG-4.2/join-first), and moves to it wait (SMIG-5.12/join-pending).
+    /// Client: returns whether the answer to a JOIN is overdue. Until it arrives, the server
+    /// processes nothing of the connection (SMIG-4.2/join-first), and moves to it wait
+    /// (SMIG-5.12/join-pending).
     fn is_join_late(&mut self, now: Instant, id: ConnId) -> bool {
         let Some(timeout) = self.config.smig.as_ref().map(|smig| smig.join_timeout) else {
             return false;
@@ -130,14 +132,15 @@ impl Session {
                 self.events.push_back(Event::LimitHit { conn, limit: "stalled stream" });
                 self.fail_by_delay(key, Cause::Stalled);
             } else if self.is_drained_long(key) {
-                // Last: it is so from then on at each tick, and asking ends nothing while there is
-                // something to send.
+                // Check this last: it stays true at each further tick, and the request to stop has
+                // no effect while there is data to send.
                 self.ask_to_stop(key);
             }
         }
     }
 
-    /// An answered request that its client goes on with, for one to two ticks.
+    /// Counts a tick of an answered request that its client continues to send. Returns whether
+    /// there were more than two.
     fn is_drained_long(&mut self, key: StreamKey) -> bool {
         let Some(stream) = self.streams.find_mut(key) else { return false };
         match &mut stream.hold {
@@ -149,7 +152,8 @@ impl Session {
         }
     }
 
-    /// A stream that could send but for the peer, and moved too little for too long.
+    /// Returns whether a stream with data to send has sent too little for too long, because of the
+    /// peer.
     fn is_stalled(&mut self, now: Instant, key: StreamKey) -> bool {
         let (timeout, least) = (self.config.limits.stall_timeout, self.config.limits.stall_octets);
         let Some(stream) = self.streams.find_mut(key) else { return false };
@@ -161,7 +165,8 @@ impl Session {
         stream.stall.is_stalled(now, moved, least, timeout)
     }
 
-    /// Connections for which nothing can happen any more; for tests of "nothing is kept for ever".
+    /// Returns whether anything is outstanding that the peer or a timeout must resolve; for tests
+    /// that no state is kept indefinitely.
     #[must_use]
     pub fn has_obligations(&self) -> bool {
         self.open_moving > 0

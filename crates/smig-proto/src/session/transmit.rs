@@ -1,4 +1,4 @@
-//! Octets to a transport: control frames first, then DATA by the schedule.
+//! Bytes to a transport: control frames first, then DATA in the order of the scheduler.
 
 use crate::conn::{ConnId, Transmit};
 use crate::error::Cause;
@@ -9,14 +9,15 @@ use crate::stream::{Payload, RecvPhase, SendPhase, StreamKey};
 use crate::time::Instant;
 use crate::wire::{self, EndStream, StreamId};
 
-/// DATA frames shorter than this although more is queued mean that the peer keeps its window tiny.
+/// DATA frames below this length, in bytes, with more data queued, indicate that the peer keeps its
+/// window tiny.
 const TINY: usize = 1024;
 
-/// Room for frames that a connection keeps, in octets.
+/// Maximum capacity that a connection reserves for its next frames, in bytes.
 const KEPT: usize = 4 << 10;
 
 impl Session {
-    /// Whether [`Self::poll_transmit`] may have something for this connection.
+    /// Returns whether [`Self::poll_transmit`] may have output for this connection.
     #[must_use]
     pub fn wants_transmit(&self, id: ConnId) -> bool {
         self.conn(id).is_some_and(|conn| {
@@ -24,9 +25,10 @@ impl Session {
         })
     }
 
-    /// Appends frames to `out`: all control frames, then DATA until about `limit` octets are
-    /// appended. Returns how many were. What is not taken here can still be dropped by a reset or
-    /// overtaken by something more urgent, so take no more than the transport takes soon.
+    /// Appends frames to `out`: all control frames, then DATA until about `limit` bytes were
+    /// appended. Returns the number of bytes. Data that is not taken yet can still be dropped by a
+    /// reset, or overtaken by more urgent data, so a driver should take no more than the transport
+    /// accepts soon.
     pub fn poll_transmit(
         &mut self,
         now: Instant,
@@ -42,7 +44,8 @@ impl Session {
                 if open.is_empty() {
                     let used = frames.len();
                     core::mem::swap(open, frames);
-                    // The next heads are as many: a buffer that doubles copies them each time.
+                    // The next frames will be as long: growing by doubling would copy them each
+                    // time.
                     if frames.capacity() < used {
                         frames.reserve(used.min(KEPT));
                     }
@@ -67,7 +70,7 @@ impl Session {
         out.len() - before
     }
 
-    /// Lets the stream whose turn it is send one frame.
+    /// Sends one frame of the stream that is next.
     fn transmit_stream(
         &mut self,
         now: Instant,
@@ -80,7 +83,7 @@ impl Session {
         let Some(conn) = self.conns.iter_mut().find(|conn| conn.id == id) else { return };
         let Some(stream) = self.streams.find_mut(key) else { return };
         if stream.scheduled != Some(id) {
-            // A place in the schedule that the stream has left.
+            // A stale entry: the stream has left this scheduler.
             return;
         }
         stream.scheduled = None;
@@ -111,7 +114,7 @@ impl Session {
         }
         let limit = window.min(conn.max_frame()).min(room.max(TINY));
         let payload = stream.send.take(limit);
-        // The room is never below TINY, so only a window can force this.
+        // `room` is at least TINY, so only a window can be the reason.
         let tiny = payload.octets < TINY && stream.send.queued() > 0;
         conn.send_window.consume(payload.octets);
         conn.data_sent += payload.octets as u64;
@@ -136,7 +139,7 @@ impl Session {
         }
     }
 
-    /// The peer's window forced a tiny frame (CVE-2019-9511).
+    /// Counts a tiny frame that the peer's window forced (CVE-2019-9511).
     fn count_tiny(&mut self, now: Instant, id: ConnId) {
         let most = self.config.limits.max_tiny_frames;
         let Some(conn) = self.conn_mut(id) else { return };
@@ -145,7 +148,7 @@ impl Session {
         }
     }
 
-    /// Our direction may have ended.
+    /// Handles the end of this side's direction, if it has ended.
     pub(crate) fn after_send_end(&mut self, key: StreamKey) {
         let Some(stream) = self.streams.find(key) else { return };
         if stream.send.phase() != SendPhase::Ended {

@@ -1,4 +1,4 @@
-//! What the driver may look at.
+//! Snapshots of connections and streams for the driver.
 
 use crate::conn::{ConnId, Connection, ConnectionRole, Membership};
 use crate::error::ErrorCode;
@@ -8,104 +8,104 @@ use crate::session::Session;
 use crate::stream::{Exchange, Stream, StreamKey};
 use crate::wire::{Cid, StreamId};
 
-/// A connection, seen from outside.
+/// State of a connection.
 #[derive(Clone, Copy, Debug)]
 pub struct ConnectionView {
     /// Its handle.
     pub id: ConnId,
-    /// Its name in the session, if the extension is on.
+    /// Its CID, if the extension is on.
     pub cid: Option<Cid>,
-    /// Whether it belongs to the session: streams can move to and from it.
+    /// Whether it belongs to the session: streams can move from and to it.
     pub joined: bool,
-    /// What it is used for.
+    /// Its purpose.
     pub role: ConnectionRole,
-    /// Streams on it.
+    /// Number of streams on it.
     pub streams: usize,
-    /// Whether new streams may be opened on it or moved to it.
+    /// Whether new streams may be opened here or moved here.
     pub takes_streams: bool,
-    /// Octets of DATA payload framed for it.
+    /// Bytes of DATA payload that were framed.
     pub data_sent: u64,
-    /// Octets of DATA payload received on it.
+    /// Bytes of DATA payload that were received.
     pub data_received: u64,
-    /// The connection's window towards the peer.
+    /// The connection's send window, in bytes.
     pub send_window: i64,
-    /// The peer's window by our account.
+    /// The connection's receive window, in bytes.
     pub recv_window: i64,
-    /// Octets received that still hold the window: unread, or waiting behind a barrier.
+    /// Received bytes that occupy the receive window: unread, or waiting for a barrier.
     pub unread: u64,
-    /// Carriers on it that no MIGRATE has named yet.
+    /// Number of carriers on it that no MIGRATE has named yet.
     pub unbound: usize,
 }
 
-/// A stream, seen from outside.
+/// State of a stream.
 #[derive(Clone, Copy, Debug)]
 pub struct StreamView {
-    /// The connection that its frames go to.
+    /// The connection on which its frames are sent.
     pub connection: ConnId,
-    /// Its id there.
+    /// Its ID there.
     pub id: StreamId,
-    /// Octets of body framed.
+    /// Bytes of body that were framed.
     pub sent: u64,
-    /// Octets of body queued and not framed.
+    /// Bytes of body that are queued and not framed.
     pub queued: usize,
-    /// Octets of body received.
+    /// Bytes of body that were received.
     pub received: u64,
-    /// The body's announced length that is still to be queued, when sending.
+    /// Bytes of the announced length that are not queued yet, when sending.
     pub unqueued: Option<u64>,
-    /// The announced length of the body that is received.
+    /// The announced length of the received body, in bytes.
     pub expected: Option<u64>,
     /// Its priority.
     pub priority: Priority,
-    /// How often it moved.
+    /// Number of times that it moved.
     pub moves: u8,
-    /// Whether a migration or an offer of it is open.
+    /// Whether a migration or an offer of it is unanswered.
     pub moving: bool,
     /// Whether it is a CONNECT tunnel.
     pub tunnel: bool,
-    /// The stream's window towards the peer, which may be negative.
+    /// The stream's send window, in bytes, which may be negative.
     pub send_window: i64,
-    /// The peer's window by our account.
+    /// The stream's receive window, in bytes.
     pub recv_window: i64,
 }
 
 impl Session {
-    /// The session's connections.
+    /// Returns the session's connections.
     pub fn connections(&self) -> impl Iterator<Item = ConnectionView> + '_ {
         self.conns.iter().filter(|conn| !conn.is_dead()).map(view)
     }
 
-    /// One connection.
+    /// Returns one connection.
     #[must_use]
     pub fn connection(&self, id: ConnId) -> Option<ConnectionView> {
         self.conn(id).map(view)
     }
 
-    /// One stream, unless it is over and forgotten.
+    /// Returns one stream, unless it has ended and was released.
     #[must_use]
     pub fn stream(&self, key: StreamKey) -> Option<StreamView> {
         self.streams.find(key).map(stream_view)
     }
 
-    /// The streams that are not over, released ones whose octets are still to be sent included.
+    /// Returns the running streams, including released ones that still have data to send.
     pub fn streams(&self) -> impl Iterator<Item = (StreamKey, StreamView)> + '_ {
         let running = self.streams.iter().filter(|(_, stream)| !stream.is_over());
         running.map(|(key, stream)| (key, stream_view(stream)))
     }
 
-    /// Streams that the session holds, unreleased ones included.
+    /// Returns the number of streams that the session stores, including unreleased ones.
     #[must_use]
     pub fn stream_count(&self) -> usize {
         self.streams.len()
     }
 
-    /// Streams that this end reset in its whole life, by its application's wish or by its own judgement. The peer
-    /// may bear only so many (CVE-2023-44487).
+    /// Returns the number of streams that this side has reset, for its application or because of an
+    /// error. A peer may limit that number (CVE-2023-44487).
     #[must_use]
     pub fn cancelled(&self) -> u64 {
         self.cancelled
     }
 
-    /// The code with which a connection ended, while it is still known.
+    /// Returns the error code with which a connection ended, while it is known.
     #[must_use]
     pub fn end_code(&self, id: ConnId) -> Option<ErrorCode> {
         self.conn(id)?.error.as_ref().map(|error| error.code)

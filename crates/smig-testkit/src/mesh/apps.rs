@@ -1,4 +1,4 @@
-//! The applications at both ends: they send what the plan says and compare what they read with it.
+//! The applications at both ends: they send what the plan specifies and compare what they read with it.
 
 use smig_proto::{EndStream, Read};
 
@@ -7,7 +7,7 @@ use crate::mesh::plan::{Plan, content, first_wrong};
 use crate::mesh::world::{World, nothing};
 
 impl World {
-    /// The server's application answers.
+    /// Sends the response head at the server.
     pub(crate) fn send_head(&mut self, at: usize) {
         let plan = self.talks[at].plan;
         let part = self.talks[at].part_at(Side::Server);
@@ -34,8 +34,8 @@ impl World {
         }
     }
 
-    /// An application sends up to `octets` of its body, and the end behind the last. Returns how much
-    /// it did.
+    /// Sends up to `octets` bytes of an application's body, and the end after the last. Returns the amount of
+    /// progress.
     pub(crate) fn write(&mut self, at: usize, side: Side, octets: usize) -> usize {
         if side == Side::Server && !self.talks[at].part_at(side).head_sent {
             self.send_head(at);
@@ -70,7 +70,7 @@ impl World {
         if let Some(Err(error)) = sent {
             let server = self.talks[at].part_at(Side::Server);
             if side == Side::Client && (server.released || server.stopped) {
-                // The response is whole and the server wants no more of the request.
+                // The response is complete and the server needs no more of the request.
                 self.talks[at].part(side).finished = true;
                 self.seen("whole response, rest of the request not wanted");
             } else {
@@ -84,7 +84,7 @@ impl World {
         octets + 1
     }
 
-    /// An application reads up to `pieces` times. Returns how much it got.
+    /// Reads up to `pieces` times. Returns the number of reads that made progress.
     pub(crate) fn read(&mut self, at: usize, side: Side, pieces: usize) -> usize {
         let mut got = 0;
         for _ in 0..pieces {
@@ -135,7 +135,7 @@ impl World {
         }
     }
 
-    /// The end was read: it must be the one that the other application gave.
+    /// Handles the end of a body: the other application must have ended it there.
     fn on_end(&mut self, at: usize, side: Side) {
         let flow = self.talks[at].plan.flow_of(side.other());
         let peer = self.talks[at].part_at(side.other());

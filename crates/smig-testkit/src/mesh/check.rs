@@ -1,4 +1,4 @@
-//! What must hold when nothing is under way, and at the end.
+//! Invariants of a quiescent mesh, and at the end of a sequence.
 
 use smig_proto::{Processed, StreamView};
 
@@ -7,8 +7,8 @@ use crate::mesh::talk::Talk;
 use crate::mesh::world::{World, Zeal};
 
 impl World {
-    /// Ends the sequence: everything is delivered, read and written; then every exchange must be
-    /// complete or failed at both ends, and nothing may be left behind.
+    /// Ends the sequence: delivers, reads and writes everything. Then every exchange must be complete or
+    /// failed at both ends, and no state may be left.
     pub fn finish(&mut self) {
         self.settle(Zeal::Finishing);
         let answered = |talk: &Talk| {
@@ -37,8 +37,8 @@ impl World {
             self.wait_for_patience();
         }
         if self.mesh.client.connections().any(|conn| conn.unbound > 0) {
-            // The MIGRATE that would name it went down with its connection, and its mover was done
-            // (SMIG-8.8/c1-ends-at-mover): only time tells (SMIG-5.24/unbound-timeout).
+            // The MIGRATE that would name it was lost with its connection, and its mover had completed
+            // (SMIG-8.8/c1-ends-at-mover): only the timeout resets it (SMIG-5.24/unbound-timeout).
             self.seen("unbound carrier left");
             self.sleep(11_000);
             self.react();
@@ -58,7 +58,7 @@ impl World {
         }
     }
 
-    /// A server reads the rest of an answered request for a moment, then it says that it is not wanted.
+    /// Waits for the grace period in which a server reads the rest of a request after its response.
     fn wait_for_patience(&mut self) {
         for _ in 0..4 {
             self.sleep(1100);
@@ -67,7 +67,7 @@ impl World {
         }
     }
 
-    /// An exchange that is neither complete nor failed will never be.
+    /// Checks that an exchange is complete or failed; in a quiescent mesh it makes no further progress.
     fn check_over(&mut self, at: usize, side: Side) {
         let talk = &self.talks[at];
         let (part, other) = (talk.part_at(side), talk.part_at(side.other()));
@@ -95,7 +95,7 @@ impl World {
         self.mesh.session_at(side, session).stream(key)
     }
 
-    /// What must hold whenever nothing is under way: the ends agree, and nobody waits without reason.
+    /// Checks the invariants of a quiescent mesh: the ends agree, and every waiting stream has a reason.
     pub(crate) fn check_still(&mut self) {
         self.audit();
         if !self.faults.is_empty() {
@@ -153,7 +153,7 @@ impl World {
         }
     }
 
-    /// Who has octets to send must lack a window.
+    /// Checks that an end with unsent data lacks a window.
     fn check_waiting(&mut self, at: usize, side: Side) {
         let part = self.talks[at].part_at(side);
         let Some(key) = part.live_key() else { return };
@@ -177,7 +177,7 @@ impl World {
         }
     }
 
-    /// Everything was released: nothing may be left.
+    /// Checks that no state is left after everything was released.
     fn check_empty(&mut self, side: Side, session: usize) {
         let now = self.mesh.now + core::time::Duration::from_secs(2);
         let engine = self.mesh.session(side, session);

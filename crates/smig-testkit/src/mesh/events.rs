@@ -1,4 +1,4 @@
-//! What engines tell the applications, and whether they had reason to.
+//! Handles the engines' events, and checks that each has a cause.
 
 use smig_proto::{Cause, ErrorCode, Event, Initiator, Mover, StreamError, StreamKey};
 
@@ -8,7 +8,7 @@ use crate::mesh::plan::number_of;
 use crate::mesh::world::World;
 
 impl World {
-    /// Handles what the engines told the applications.
+    /// Handles the events for the applications.
     pub(crate) fn react(&mut self) {
         while let Some(happening) = self.mesh.next_happening() {
             self.on_happening(happening);
@@ -166,7 +166,7 @@ impl World {
         let user = error.initiator == Initiator::User;
         let whole = error.code == ErrorCode::NoError && error.initiator == Initiator::Peer;
         if side == Side::Client && whole {
-            // NO_ERROR means that the response is whole (RFC 9113 section 8.1), moved or not.
+            // NO_ERROR means that the response is complete (RFC 9113 section 8.1), migrated or not.
             self.fault(format!("exchange {at}: a whole response was thrown away"));
         }
         if !cause || !code || (user && !gave_up) {
@@ -177,7 +177,7 @@ impl World {
         }
         let other = self.talks[at].part_at(side.other());
         let by_peer = error.initiator == Initiator::Peer && error.code != ErrorCode::RefusedStream;
-        // A carrier that is unbound for too long is reset, and its stream lives at that end.
+        // A carrier that stays unbound until the timeout is reset, while its stream continues at that end.
         let late = self.slept >= 1000 * u32::from(self.mesh.setup.patience);
         if by_peer && other.is_alive() && !gave_up && !late {
             let text = "by an end that goes on";
@@ -185,8 +185,8 @@ impl World {
         }
     }
 
-    /// A connection took the stream along. Not without a cause; and when the client closed it to cancel
-    /// another stream, this one must not have depended on it (SMIG-8.4/cancel-by-close).
+    /// Checks a stream lost with its connection: there must be a cause. If the client closed the connection
+    /// to cancel another stream, this one must not have depended on it (SMIG-8.4/cancel-by-close).
     fn check_loss(&mut self, at: usize, side: Side, error: &StreamError) {
         let session = self.talks[at].part_at(side).session;
         match self.mesh.doom_of(side, session, error.connection) {
@@ -204,7 +204,7 @@ impl World {
         }
     }
 
-    /// Whether the client still waited for something of the exchange, which neither end gave up.
+    /// Returns whether the client still waited for a part of the exchange that neither end had abandoned.
     fn was_at_work(&self, at: usize, side: Side) -> bool {
         let talk = &self.talks[at];
         let [client, server] = &talk.parts;

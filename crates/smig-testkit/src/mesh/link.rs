@@ -1,12 +1,12 @@
-//! A connection between the two ends: octets in order, each way, and how it breaks.
+//! A connection between the two ends: ordered bytes in each direction, and its failures.
 //!
-//! Knows nothing of HTTP/2. Octets stand in one of three places: taken from the sender's engine and not
-//! written, written and under way, or arrived and not consumed.
+//! Independent of HTTP/2. Bytes are in one of three places: taken from the sender's engine but not written,
+//! written and in flight, or arrived but not consumed.
 
 use bytes::BytesMut;
 use smig_proto::ConnId;
 
-/// Which end.
+/// An end of a connection.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Side {
     /// It opens connections.
@@ -16,10 +16,10 @@ pub enum Side {
 }
 
 impl Side {
-    /// The two ends.
+    /// Both ends.
     pub const BOTH: [Self; 2] = [Self::Client, Self::Server];
 
-    /// The other end.
+    /// Returns the other end.
     #[must_use]
     pub const fn other(self) -> Self {
         match self {
@@ -33,21 +33,21 @@ impl Side {
     }
 }
 
-/// One direction, named by its sender.
+/// One direction, identified by its sender.
 #[derive(Debug, Default)]
 pub(crate) struct Pipe {
     /// Taken from the engine, not written.
     pub(crate) backlog: BytesMut,
-    /// Written, under way.
+    /// Written, in flight.
     pub(crate) flight: BytesMut,
     /// Arrived; the receiver's engine has not consumed it.
     pub(crate) inbox: BytesMut,
-    /// Nothing is written any more.
+    /// No more is written.
     pub(crate) ended: bool,
 }
 
 impl Pipe {
-    /// Writes up to `octets` of the backlog while fewer than `room` are under way.
+    /// Writes up to `octets` bytes of the backlog while fewer than `room` are in flight.
     pub(crate) fn write(&mut self, octets: usize, room: usize) -> usize {
         if self.ended {
             self.backlog.clear();
@@ -60,7 +60,7 @@ impl Pipe {
         octets
     }
 
-    /// Lets up to `octets` arrive.
+    /// Delivers up to `octets` bytes.
     pub(crate) fn arrive(&mut self, octets: usize) -> usize {
         let octets = octets.min(self.flight.len());
         let part = self.flight.split_to(octets);
@@ -69,37 +69,37 @@ impl Pipe {
     }
 }
 
-/// Where an end of a connection is handled.
+/// The session and connection id at one end.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct End {
-    /// Which of the server's sessions; 0 for the client.
+    /// Index of the server's session; 0 for the client.
     pub(crate) session: usize,
-    /// The engine's name of the connection; `None` once this end is closed.
+    /// The engine's id of the connection; `None` once this end is closed.
     pub(crate) conn: Option<ConnId>,
 }
 
-/// What may take a connection from streams that run on it.
+/// Why streams lose their connection.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Doom {
-    /// The sequence: it cuts or closes it.
+    /// A step of the sequence cuts or closes it.
     Step,
-    /// The client's engine, to cancel a stream that was alone there.
+    /// The client's engine closes it to cancel its only stream.
     Cancel,
 }
 
 #[derive(Debug)]
 pub(crate) struct Link {
-    /// What both ends' TLS would derive exporters from.
+    /// The secret from which both ends' TLS derives exporters.
     pub(crate) secret: u64,
     /// The ConnNo that the client chose, or 0.
     pub(crate) number: u32,
     pub(crate) ends: [End; 2],
     pub(crate) pipes: [Pipe; 2],
-    /// It failed, rather than being closed.
+    /// The connection failed; it was not closed.
     pub(crate) broken: bool,
     /// The first cause.
     pub(crate) doom: Option<Doom>,
-    /// What the engines called it that have been told of its end: session and connection.
+    /// Session and connection id that an engine used, once it was notified of the end.
     pub(crate) lost: [Option<(usize, ConnId)>; 2],
 }
 
@@ -108,14 +108,14 @@ impl Link {
         self.ends[side.index()].conn.is_some()
     }
 
-    /// Whether this end knows it by that name, or did.
+    /// Returns whether this end uses, or used, that id for it.
     pub(crate) fn is_known_as(&self, side: Side, session: usize, conn: ConnId) -> bool {
         let end = self.ends[side.index()];
         (end.session == session && end.conn == Some(conn))
             || self.lost[side.index()] == Some((session, conn))
     }
 
-    /// It fails: of what is under way, so many octets each way still arrive.
+    /// Fails the connection: of the bytes in flight, `keep` in each direction still arrive.
     pub(crate) fn cut(&mut self, keep: [usize; 2]) {
         self.broken = true;
         for (pipe, keep) in self.pipes.iter_mut().zip(keep) {

@@ -1,10 +1,11 @@
 //! Two engines and several connections in virtual time.
 //!
-//! A [`World`] holds a client's session, a server's sessions and the connections between them; an
-//! [`Op`] is one step: an application writes, an engine moves a stream, octets arrive, a connection
-//! breaks. A reference model knows what each application sent, so every octet that arrives is
-//! checked, and at the end nothing may be stuck or left behind. [`random_sequences`] runs random
-//! steps and shortens those that fail; [`replay`] runs a fixed sequence.
+//! A [`World`] holds a client's session, a server's sessions and the connections between them. An
+//! [`Op`] is one step: an application writes, an engine migrates a stream, bytes arrive, a
+//! connection fails. A reference model stores what each application sent, so that every byte
+//! received is checked, and at the end no stream may be stuck and no state left.
+//! [`random_sequences`] runs random steps and shrinks those that fail; [`replay`] runs a fixed
+//! sequence.
 //!
 //! Plain synchronous code: the same seed gives the same run.
 

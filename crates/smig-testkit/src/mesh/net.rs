@@ -1,7 +1,7 @@
-//! The two ends and their connections: what a driver does, in virtual time and without sockets.
+//! The two ends and their connections: the drivers, in virtual time and without sockets.
 //!
-//! Owns engines, connections, the registry of sessions and the keying material. Decides nothing about
-//! streams; what concerns the application waits in [`Mesh::next_happening`].
+//! Owns engines, connections, the registry of sessions and the keying material. Makes no decisions about
+//! streams; events for the application are queued in [`Mesh::next_happening`].
 
 use std::collections::VecDeque;
 use std::io::IoSlice;
@@ -17,7 +17,7 @@ use crate::mesh::rng::{Rng, mix};
 use crate::mesh::setup::Setup;
 use crate::mesh::watch::{Place, Watch};
 
-/// What an engine told its driver.
+/// An event of an engine.
 pub(crate) struct Happening {
     pub(crate) side: Side,
     pub(crate) session: usize,
@@ -32,7 +32,7 @@ pub struct Mesh {
     pub(crate) servers: Vec<Session>,
     pub(crate) links: Vec<Link>,
     pub(crate) watch: Watch,
-    /// Refusals for the next joins, whatever their proof.
+    /// Refusals for the next joins, regardless of their proof.
     pub(crate) refusals: VecDeque<JoinRefusal>,
     registry: Vec<(AppId, usize)>,
     happenings: VecDeque<Happening>,
@@ -47,7 +47,7 @@ impl std::fmt::Debug for Mesh {
 }
 
 impl Mesh {
-    /// Two ends without a connection.
+    /// Creates two ends without a connection.
     #[must_use]
     pub fn new(setup: Setup) -> Self {
         let now = Instant::from_nanos(1_000_000);
@@ -92,12 +92,12 @@ impl Mesh {
         })
     }
 
-    /// What took the connection from its streams that an end knew by this name.
+    /// Returns why streams lost the connection that an end knew by this id.
     pub(crate) fn doom_of(&self, side: Side, session: usize, conn: ConnId) -> Option<Doom> {
         self.links.iter().find(|link| link.is_known_as(side, session, conn))?.doom
     }
 
-    /// Opens a connection, if the client may.
+    /// Opens a connection, if the client is permitted to.
     pub(crate) fn connect(&mut self) -> bool {
         if self.links.len() >= 20 || !(self.client.can_join() || self.client.is_closed()) {
             return false;
@@ -125,7 +125,7 @@ impl Mesh {
         true
     }
 
-    /// Takes about `octets` of frames from an engine. Returns how many came.
+    /// Takes about `octets` bytes of frames from an engine. Returns the number taken.
     pub(crate) fn take_frames(&mut self, link: usize, side: Side, octets: usize) -> usize {
         let End { session, conn } = self.links[link].ends[side.index()];
         let Some(conn) = conn else { return 0 };
@@ -157,7 +157,7 @@ impl Mesh {
         taken
     }
 
-    /// Takes frames and writes up to `octets`; closes the connection when its engine says so.
+    /// Takes frames and writes up to `octets` bytes; closes the connection when its engine requests it.
     pub(crate) fn transmit(&mut self, link: usize, side: Side, octets: usize) -> usize {
         let room = self.setup.socket as usize;
         let mut taken = 0;
@@ -178,12 +178,12 @@ impl Mesh {
         written.max(taken)
     }
 
-    /// Lets up to `octets` arrive at `to`. Returns how many left the path; their end counts as one.
+    /// Delivers up to `octets` bytes to `to`. Returns how many left the path; the end counts as one.
     pub(crate) fn deliver(&mut self, link: usize, to: Side, octets: usize) -> usize {
         let End { session, conn } = self.links[link].ends[to.index()];
         let from = to.other().index();
         let Some(conn) = conn else {
-            // Nobody reads it, and the sender has room again.
+            // This end does not read any more; the sender has room again.
             let flight = &mut self.links[link].pipes[from].flight;
             let dropped = flight.len();
             flight.clear();
@@ -208,7 +208,7 @@ impl Mesh {
         arrived
     }
 
-    /// Hands what has arrived to the engine.
+    /// Passes arrived bytes to the engine.
     fn feed(&mut self, link: usize, to: Side) {
         let End { session, conn } = self.links[link].ends[to.index()];
         let Some(conn) = conn else { return };
@@ -216,12 +216,12 @@ impl Mesh {
         let mut inbox = std::mem::take(&mut self.links[link].pipes[from].inbox);
         let now = self.now;
         self.session(to, session).handle_input(now, conn, &mut inbox);
-        // What the engine left is the beginning of a frame, or waits for a JOIN's answer.
+        // The engine leaves the beginning of a frame, or input that waits for a JOIN's answer.
         self.links[link].pipes[from].inbox = BytesMut::from(&inbox[..]);
         self.pump_events();
     }
 
-    /// `side` reads the end of a connection, in order or not.
+    /// Notifies `side` of the end of a connection, closed or failed.
     fn lose(&mut self, link: usize, side: Side) {
         let End { session, conn } = self.links[link].ends[side.index()];
         let Some(conn) = conn else { return };
@@ -239,7 +239,7 @@ impl Mesh {
         self.pump_events();
     }
 
-    /// `side` writes what is left and closes.
+    /// Writes the rest at `side` and closes.
     pub(crate) fn close(&mut self, link: usize, side: Side) {
         while self.take_frames(link, side, 1 << 20) > 0 {}
         let pipe = &mut self.links[link].pipes[side.index()];
@@ -249,7 +249,7 @@ impl Mesh {
         self.lose(link, side);
     }
 
-    /// The connection fails: of what is under way, so many thousandths still arrive.
+    /// Fails the connection: of the bytes in flight, `keep` thousandths still arrive.
     pub(crate) fn cut(&mut self, link: usize, keep: [u16; 2]) {
         let number = self.links[link].number;
         self.watch.on_cut(link, number);
@@ -268,7 +268,7 @@ impl Mesh {
         self.pump_events();
     }
 
-    /// Drains the events of all engines: answers those that are the driver's, keeps the others.
+    /// Drains the events of all engines: handles those for the driver, queues the others.
     pub(crate) fn pump_events(&mut self) {
         loop {
             let mut quiet = true;
@@ -346,7 +346,7 @@ impl Mesh {
         self.feed(link, Side::Server);
     }
 
-    /// Moves a connection from the session where it arrived to the one that it joins.
+    /// Hands a connection over from the session where it arrived to the one that it joins.
     fn hand_over(&mut self, link: usize, session: usize, conn: ConnId, owner: usize) {
         let Some(detached) = self.servers[session].detach(conn) else { return };
         let exporter = self.material(link, &detached.exporter_request());
@@ -372,7 +372,7 @@ impl Mesh {
         (u128::from(self.rng.bits()) << 64 | u128::from(self.rng.bits())).to_be_bytes()
     }
 
-    /// What a TLS exporter gives: equal at both ends of one connection, and nowhere else.
+    /// Returns a TLS exporter's output: equal at both ends of one connection, and different elsewhere.
     fn material(&mut self, link: usize, request: &KeyingRequest) -> [u8; 32] {
         let seed = match request {
             KeyingRequest::Zero => return [0; 32],

@@ -1,5 +1,5 @@
-//! What may happen next: the alphabet of random sequences. Numbers name things modulo how many there
-//! are, so that a sequence stays valid when a part of it is left out.
+//! The steps of random sequences. Indices are taken modulo the number of objects, so that a sequence stays
+//! valid when steps are removed.
 
 use smig_proto::JoinRefusal;
 
@@ -7,48 +7,48 @@ use crate::mesh::link::Side;
 use crate::mesh::plan::Plan;
 use crate::mesh::rng::Rng;
 
-/// Where a stream is to move.
+/// The destination of a migration.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Whither {
     /// The spare with the smallest CID.
     Spare,
-    /// This connection.
+    /// A given connection.
     Link(u8),
     /// The server offers it to the client.
     Offer,
 }
 
-/// One step.
+/// A step of a sequence.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[expect(missing_docs, reason = "fields are the numbers of things, and amounts")]
 pub enum Op {
-    /// The client opens a further connection.
+    /// The client opens another connection.
     Connect,
-    /// The client sends a request, on a connection or where the engine likes.
+    /// The client sends a request, on a given connection or on one that the engine selects.
     Open { on: Option<u8>, plan: Plan },
-    /// An engine writes to a connection.
+    /// An engine writes on a connection.
     Transmit { link: u8, side: Side, octets: u32 },
-    /// Octets arrive.
+    /// Bytes arrive.
     Deliver { link: u8, to: Side, octets: u32 },
-    /// Both engines write, and all of it arrives.
+    /// Both engines write, and everything arrives.
     Exchange { link: u8 },
     /// The server's application sends the response's head.
     Respond { talk: u8 },
-    /// An application sends a part of its body.
+    /// An application sends part of its body.
     Write { talk: u8, side: Side, octets: u32 },
-    /// An application reads some pieces.
+    /// An application reads some chunks.
     Read { talk: u8, side: Side, pieces: u8 },
-    /// An application stops to read.
+    /// An application stops reading.
     Pause { talk: u8, side: Side },
-    /// The server's application answers all, and wants no more of the request.
+    /// The server's application sends its complete response and needs no more of the request.
     Stop { talk: u8 },
     /// An application resets a stream.
     Reset { talk: u8, side: Side },
-    /// An application lets go of a stream.
+    /// An application releases a stream.
     Release { talk: u8, side: Side },
-    /// An end moves a stream.
+    /// An end migrates a stream.
     Migrate { talk: u8, side: Side, to: Whither },
-    /// The client follows an offer.
+    /// The client accepts an offer.
     TakeOffer { talk: u8, to: Whither },
     /// The client declines an offer.
     DeclineOffer { talk: u8 },
@@ -58,30 +58,30 @@ pub enum Op {
     Reprioritize { talk: u8, side: Side, urgency: u8 },
     /// An end sends PING.
     Ping { link: u8, side: Side },
-    /// An end ends a connection in order.
+    /// An end drains a connection.
     Drain { link: u8, side: Side },
-    /// An end ends its session in order.
+    /// An end shuts its session down gracefully.
     Shutdown { side: Side },
     /// An end closes a connection at once.
     Close { link: u8, side: Side },
-    /// A connection fails; so many thousandths of what is under way still arrive.
+    /// A connection fails; the given thousandths of the bytes in flight still arrive.
     Cut { link: u8, keep: [u16; 2] },
     /// The next JOIN is refused.
     RefuseJoin(JoinRefusal),
     /// Time passes.
     Sleep { millis: u32 },
-    /// All that is under way arrives, and applications do all that they can.
+    /// Everything in flight arrives, and the applications read and write all they can.
     Settle,
 }
 
-/// What a sequence is about.
+/// The mixture of steps in a sequence.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Temper {
-    /// Transfers and moves, and nothing ends early.
+    /// Transfers and migrations, without early ends.
     Calm,
-    /// Moves above all.
+    /// Mainly migrations.
     Restless,
-    /// Everything: resets, failures, long silence.
+    /// Everything: resets, failures, long pauses.
     Rough,
 }
 
@@ -165,10 +165,10 @@ fn amount(rng: &mut Rng) -> u32 {
     }
 }
 
-/// A random sequence.
+/// Returns a random sequence.
 pub fn sequence(rng: &mut Rng) -> Vec<Op> {
     let length = rng.pick(&[60, 150, 300, 600]);
-    // Most sequences need a second connection and something to move.
+    // Most sequences need a second connection and a stream to migrate.
     let mut ops = vec![Op::Exchange { link: 0 }, Op::Exchange { link: 0 }];
     if rng.chance(90) {
         ops.extend([Op::Connect, Op::Exchange { link: 1 }]);

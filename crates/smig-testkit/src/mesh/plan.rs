@@ -1,4 +1,4 @@
-//! What an exchange is to be: its method, its bodies, and their content.
+//! The specification of an exchange: its method, its bodies, and their content.
 
 use std::sync::OnceLock;
 
@@ -12,22 +12,22 @@ use crate::mesh::rng::{Rng, mix};
 /// A direction's body.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Flow {
-    /// Octets.
+    /// Length in bytes.
     pub length: u32,
-    /// Whether content-length announces them.
+    /// Whether content-length announces it.
     pub announced: bool,
     /// Whether trailers follow.
     pub trailers: bool,
 }
 
 impl Flow {
-    /// A body without trailers, announced.
+    /// Returns a body with content-length and without trailers.
     #[must_use]
     pub const fn plain(length: u32) -> Self {
         Self { length, announced: true, trailers: false }
     }
 
-    /// Whether the head alone is the message.
+    /// Returns whether the message is only a head.
     pub(crate) const fn is_bare(self) -> bool {
         self.length == 0 && !self.trailers
     }
@@ -38,11 +38,11 @@ impl Flow {
 pub enum Kind {
     /// A download.
     Get,
-    /// A response without its body.
+    /// A request for a response's head only.
     Head,
-    /// A request with a body, answered at once or later.
+    /// A request with a body, answered immediately or later.
     Post,
-    /// A tunnel: both directions stay open as long as they like.
+    /// A tunnel: each direction ends on its own.
     Connect,
 }
 
@@ -55,16 +55,16 @@ pub struct Plan {
     pub up: Flow,
     /// The response's body.
     pub down: Flow,
-    /// How many 1xx come first.
+    /// Number of 1xx responses before the final one.
     pub informational: u8,
-    /// Octets of padding in each head: above 16384 it needs CONTINUATION.
+    /// Bytes of padding in each head: above 16384 it needs CONTINUATION.
     pub padding: u16,
-    /// Whether the server answers when it reads the request, or later.
+    /// Whether the server answers as soon as it reads the request, or later.
     pub prompt: bool,
 }
 
 impl Plan {
-    /// A download of `length` octets.
+    /// Returns a download of `length` bytes.
     #[must_use]
     pub const fn download(length: u32) -> Self {
         Self {
@@ -77,13 +77,13 @@ impl Plan {
         }
     }
 
-    /// An upload of `length` octets, answered by `answer` octets.
+    /// Returns an upload of `length` bytes, answered by `answer` bytes.
     #[must_use]
     pub const fn upload(length: u32, answer: u32) -> Self {
         Self { kind: Kind::Post, up: Flow::plain(length), ..Self::download(answer) }
     }
 
-    /// A random one.
+    /// Returns a random plan.
     pub fn random(rng: &mut Rng) -> Self {
         let kind =
             rng.pick(&[Kind::Get, Kind::Get, Kind::Post, Kind::Post, Kind::Connect, Kind::Head]);
@@ -106,12 +106,12 @@ impl Plan {
         Self { kind, up, down, informational, padding, prompt: rng.chance(70) }
     }
 
-    /// A random one for a push.
+    /// Returns a random plan for a push.
     pub fn random_push(rng: &mut Rng) -> Self {
         Self { kind: Kind::Get, up: Flow::plain(0), ..Self::random(rng) }
     }
 
-    /// What `side` sends. A response to HEAD has no body.
+    /// Returns what `side` sends. A response to HEAD has no body.
     pub(crate) const fn flow_of(&self, side: Side) -> Flow {
         match (side, self.kind) {
             (Side::Client, _) => self.up,
@@ -120,7 +120,7 @@ impl Plan {
         }
     }
 
-    /// Whether the head of `side` ends its direction.
+    /// Returns whether the head of `side` ends its direction.
     pub(crate) const fn is_bare(&self, side: Side) -> bool {
         match (side, self.kind) {
             (_, Kind::Connect) => false,
@@ -177,12 +177,12 @@ impl Plan {
     }
 }
 
-/// The number of an exchange, from a head that is part of it.
+/// Returns the number of an exchange, from one of its heads.
 pub(crate) fn number_of(headers: &HeaderMap) -> Option<usize> {
     headers.get("x-number")?.to_str().ok()?.parse().ok()
 }
 
-/// A prime, so that no frame or window size is a multiple of it.
+/// A prime, so that it divides no frame or window size.
 const PERIOD: usize = 65_521;
 
 fn pattern() -> &'static Bytes {
@@ -199,13 +199,14 @@ fn start(number: usize, side: Side, offset: u64) -> usize {
     usize::try_from((turn + offset) % PERIOD as u64).unwrap_or(0)
 }
 
-/// The octets from `offset` of what `side` sends in exchange `number`.
+/// Returns the bytes from `offset` of what `side` sends in exchange `number`.
 pub(crate) fn content(number: usize, side: Side, offset: u64, octets: usize) -> Bytes {
     let from = start(number, side, offset);
     pattern().slice(from..from + octets.min(PERIOD))
 }
 
-/// The first octet of `data`, which came at `offset`, that is not the one that was sent there.
+/// Returns the offset of the first byte of `data`, received at `offset`, that differs from what was
+/// sent.
 pub(crate) fn first_wrong(number: usize, side: Side, offset: u64, data: &[u8]) -> Option<u64> {
     for (at, part) in data.chunks(PERIOD).enumerate() {
         let offset = offset + (at * PERIOD) as u64;

@@ -1,4 +1,4 @@
-//! Runs sequences, fixed ones and random ones.
+//! Runs fixed and random sequences.
 
 use std::collections::BTreeMap;
 use std::panic::{AssertUnwindSafe, catch_unwind};
@@ -10,24 +10,24 @@ use crate::mesh::shrink::{Failure, shrink};
 use crate::mesh::watch::Sabotage;
 use crate::mesh::world::World;
 
-/// In how many sequences each case was met.
+/// Number of sequences in which each case occurred.
 pub type Coverage = BTreeMap<&'static str, u64>;
 
 /// Runs one sequence.
 ///
 /// # Errors
 ///
-/// What is wrong.
+/// The fault that the checks found.
 pub fn replay(setup: Setup, ops: &[Op]) -> Result<Vec<&'static str>, String> {
     run(setup, ops, None, &mut None)
 }
 
-/// Runs one sequence with a fault of delivery. The cases that it met contain `"sabotage"` if the fault
-/// happened.
+/// Runs one sequence with a fault of delivery. The cases that occurred contain `"sabotage"` if the fault took
+/// effect.
 ///
 /// # Errors
 ///
-/// What the checks found wrong.
+/// The fault that the checks found.
 pub fn replay_spoiled(
     setup: Setup,
     ops: &[Op],
@@ -36,7 +36,7 @@ pub fn replay_spoiled(
     run(setup, ops, Some(sabotage), &mut None)
 }
 
-/// The frames of a sequence, as text.
+/// Returns the frames of a sequence as text.
 #[must_use]
 pub fn trace(setup: Setup, ops: &[Op]) -> Vec<String> {
     let mut log = Some(Vec::new());
@@ -84,11 +84,11 @@ fn panic_text(panic: &(dyn std::any::Any + Send)) -> String {
     text.or_else(|| panic.downcast_ref::<&str>().copied()).unwrap_or("without a text").to_owned()
 }
 
-/// Runs `sequences` random sequences; the first has the seed `seed` itself.
+/// Runs `sequences` random sequences; the first uses `seed` itself.
 ///
 /// # Errors
 ///
-/// The first that fails, shrunk.
+/// The first failure, shrunk.
 pub fn random_sequences(seed: u64, sequences: u64) -> Result<Coverage, Box<Failure>> {
     let mut coverage = Coverage::new();
     for number in 0..sequences {
@@ -106,7 +106,7 @@ pub fn random_sequences(seed: u64, sequences: u64) -> Result<Coverage, Box<Failu
     Ok(coverage)
 }
 
-/// The sequence of a seed.
+/// Returns the sequence of a seed.
 #[must_use]
 pub fn random(seed: u64) -> (Setup, Vec<Op>) {
     let mut rng = Rng::new(seed);

@@ -1,4 +1,4 @@
-//! What a sequence starts from: the ends' configurations and the transport's size.
+//! Initial conditions of a sequence: the ends' configurations and the transport's buffer size.
 
 use core::time::Duration;
 
@@ -6,22 +6,22 @@ use smig_proto::{Config, Push, Security};
 
 use crate::mesh::rng::Rng;
 
-/// The start of a sequence.
+/// The initial conditions of a sequence.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Setup {
-    /// Makes AppID, nonces and secrets, and orders deliveries while the mesh settles.
+    /// Determines AppID, nonces and secrets, and the order of deliveries while the mesh settles.
     pub seed: u64,
-    /// What protects the connections.
+    /// The security of the connections.
     pub security: Security,
-    /// The client's receive window of each stream.
+    /// The client's receive window per stream.
     pub client_window: u32,
-    /// The server's receive window of each stream.
+    /// The server's receive window per stream.
     pub server_window: u32,
-    /// Both ends' receive window of each connection.
+    /// Both ends' receive window per connection.
     pub connection_window: u32,
-    /// What a stream buffers for sending.
+    /// A stream's send buffer.
     pub send_buffer: u32,
-    /// What each direction of a connection holds.
+    /// Capacity of each direction of a connection.
     pub socket: u32,
     /// SETTINGS_SMIG of the client; 0: the extension is off.
     pub client_tolerates: u32,
@@ -29,19 +29,20 @@ pub struct Setup {
     pub server_tolerates: u32,
     /// SETTINGS_MAX_FRAME_SIZE of both ends.
     pub max_frame: u32,
-    /// Octets of unsent control frames above which an end does not read.
+    /// Bytes of unsent control frames above which an end stops reading.
     pub max_unsent: u32,
-    /// Moves of a stream that the client makes or follows.
+    /// Migrations of a stream that the client initiates or accepts.
     pub client_moves: u8,
-    /// Moves of a stream that the server makes or follows.
+    /// Migrations of a stream that the server initiates or accepts.
     pub server_moves: u8,
-    /// What a mover sends on a carrier before the answer.
+    /// Data that a mover sends on a carrier before the answer.
     pub replay_limit: u32,
-    /// Seconds that a carrier may stay unbound; a mover waits three times as long for an answer.
+    /// Seconds for which a carrier may stay unbound; a mover waits three times as long for an
+    /// answer.
     pub patience: u8,
-    /// Streams at once, at the server and for pushes.
+    /// Maximum number of concurrent streams, at the server and for pushes.
     pub max_streams: u32,
-    /// Whether the client takes pushes.
+    /// Whether the client accepts pushes.
     pub push: Push,
 }
 
@@ -70,7 +71,7 @@ impl Default for Setup {
 }
 
 impl Setup {
-    /// A random one.
+    /// Returns random initial conditions.
     pub fn random(rng: &mut Rng) -> Self {
         let windows = [700, 3000, 10_000, 65_535, 65_535, 200_000];
         let tolerates: Vec<u32> = (0..20).map(|n| if n < 17 { 16 } else { n - 17 }).collect();
@@ -119,7 +120,7 @@ impl Setup {
         config.max_concurrent_streams = self.max_streams;
         config.push = self.push;
         config.send_buffer = self.send_buffer as usize;
-        // Limits against a hostile peer: here drivers are slow at random, and windows tiny.
+        // Disable limits against hostile peers: here drivers are slow at random, and windows tiny.
         config.limits.max_tiny_frames = u32::MAX;
         config.limits.max_queued_answers = u32::MAX;
         config.limits.reset_burst = 10_000;

@@ -1,4 +1,4 @@
-//! Makes a failing sequence as short and plain as it still fails, and prints it as source.
+//! Shrinks a failing sequence to a minimal one that still fails, and prints it as source.
 
 use crate::mesh::op::Op;
 use crate::mesh::plan::{Flow, Kind, Plan};
@@ -10,15 +10,15 @@ use crate::mesh::setup::Setup;
 pub struct Failure {
     /// The seed of the sequence.
     pub seed: u64,
-    /// Its start.
+    /// Its initial conditions.
     pub setup: Setup,
-    /// Its steps, as few as still fail.
+    /// Its steps, a minimal list that still fails.
     pub ops: Vec<Op>,
-    /// What is wrong.
+    /// The fault that the checks found.
     pub fault: String,
 }
 
-/// Leaves out and simplifies while what is left still fails.
+/// Removes and simplifies steps while the sequence still fails.
 pub(crate) fn shrink(seed: u64, setup: Setup, ops: Vec<Op>) -> Failure {
     let hook = std::panic::take_hook();
     std::panic::set_hook(Box::new(|_| {}));
@@ -75,7 +75,7 @@ impl Failure {
     }
 }
 
-/// Steps that do less, the plainest first.
+/// Returns steps that do less, the simplest first.
 fn simpler_steps(op: Op) -> Vec<Op> {
     match op {
         Op::Open { on, plan } => {
@@ -86,7 +86,7 @@ fn simpler_steps(op: Op) -> Vec<Op> {
             simpler
         }
         Op::Push { talk, plan } => {
-            // A push that announces a request's body fails for another reason.
+            // A push that announces a request body fails for another reason.
             let bodiless = |plan| Plan { kind: Kind::Get, up: Flow::plain(0), ..plan };
             let plans = simpler_plans(plan).into_iter().map(bodiless);
             plans.map(|plan| Op::Push { talk, plan }).collect()
@@ -118,7 +118,7 @@ fn simpler_plans(plan: Plan) -> Vec<Plan> {
     ]
 }
 
-/// Each takes one number of a setup back to its default.
+/// Each resets one parameter of the setup to its default.
 const SIMPLER_SETUPS: [fn(Setup) -> Setup; 16] = [
     |s| Setup { seed: 1, ..s },
     |s| Setup { security: Setup::default().security, ..s },
@@ -138,7 +138,7 @@ const SIMPLER_SETUPS: [fn(Setup) -> Setup; 16] = [
     |s| Setup { max_streams: Setup::default().max_streams, ..s },
 ];
 
-/// A plan as source.
+/// Returns a plan as source.
 fn source(plan: Plan) -> String {
     let base = if plan.kind == Kind::Get {
         (Plan::download(plan.down.length), format!("Plan::download({})", plan.down.length))

@@ -1,4 +1,4 @@
-//! What each step does to a world.
+//! Implements each step of a sequence.
 
 use smig_proto::{EndStream, ErrorCode, Priority, Target};
 
@@ -120,7 +120,7 @@ impl World {
         }
     }
 
-    /// The server's application answers all that it has to, and stops the upload.
+    /// Sends the complete response at the server, then stops the upload.
     fn stop(&mut self, at: usize) {
         let talk = &self.talks[at];
         if talk.pushed || talk.plan.kind == crate::mesh::plan::Kind::Connect {

@@ -1,11 +1,11 @@
-//! One exchange, as the applications at both ends know it: the reference that engines are held to.
+//! One exchange as the applications at both ends see it: the reference for the engines.
 
 use smig_proto::{StreamError, StreamKey};
 
 use crate::mesh::link::Side;
 use crate::mesh::plan::Plan;
 
-/// What one end's application did and saw.
+/// State of one end's application.
 #[derive(Debug, Default)]
 #[expect(
     clippy::struct_excessive_bools,
@@ -14,41 +14,41 @@ use crate::mesh::plan::Plan;
 pub(crate) struct Part {
     pub(crate) session: usize,
     pub(crate) key: Option<StreamKey>,
-    /// Our head was handed to the engine.
+    /// The head was passed to the engine.
     pub(crate) head_sent: bool,
-    /// Octets handed to the engine.
+    /// Bytes passed to the engine.
     pub(crate) queued: u64,
-    /// The end was handed to the engine.
+    /// The end was passed to the engine.
     pub(crate) finished: bool,
-    /// The peer's head came.
+    /// The peer's head was received.
     pub(crate) head_got: bool,
     pub(crate) hints_got: u8,
-    /// Octets read and found right.
+    /// Bytes read and verified.
     pub(crate) received: u64,
     pub(crate) trailers_got: bool,
     /// The end was read.
     pub(crate) ended: bool,
     pub(crate) failed: Option<StreamError>,
-    /// This application reset it, or let go of it unfinished.
+    /// This application reset the stream, or released it before its end.
     pub(crate) gave_up: bool,
     pub(crate) released: bool,
-    /// This application, the server's, wants no more of the request.
+    /// This application, at the server, needs no more of the request.
     pub(crate) stopped: bool,
-    /// The application does not read now.
+    /// The application does not read at present.
     pub(crate) paused: bool,
-    /// The engine said that there is something to read.
+    /// The engine has reported readable data.
     pub(crate) readable: bool,
-    /// The engine said that there is room, or never said that there is none.
+    /// The engine has reported room, or has never reported a lack of it.
     pub(crate) writable: bool,
 }
 
 impl Part {
-    /// Whether the application has, or had, a stream and nothing ended it early.
+    /// Returns whether the stream exists or has completed, and nothing ended it early.
     pub(crate) const fn is_alive(&self) -> bool {
         self.key.is_some() && self.failed.is_none() && !self.released
     }
 
-    /// Both directions are complete for this application.
+    /// Returns whether both directions are complete for this application.
     pub(crate) const fn is_complete(&self) -> bool {
         self.finished && self.ended
     }
@@ -63,7 +63,7 @@ impl Part {
 pub(crate) struct Talk {
     pub(crate) plan: Plan,
     pub(crate) parts: [Part; 2],
-    /// The client was offered a move and has not answered.
+    /// The client was offered a migration and has not answered.
     pub(crate) offered: bool,
     pub(crate) pushed: bool,
 }

@@ -1,5 +1,5 @@
-//! Looks at every frame that an engine writes: two correct engines never accuse each other, and the
-//! frames tell which cases a sequence met. Can spoil frames, to show that the checks notice.
+//! Inspects every frame that an engine writes. Two correct engines must not report errors of each other; and
+//! the frames show which cases a sequence covers. Can corrupt frames, to test the checks themselves.
 
 use std::collections::BTreeSet;
 
@@ -15,11 +15,11 @@ const WINDOW_UPDATE: u8 = 8;
 const MIGRATE: u8 = 0xf5;
 const ACK: u8 = 2;
 
-/// A fault of delivery, for tests of the checks themselves. The number counts the frames of that kind
-/// that pass unharmed first.
+/// A fault of delivery, for tests of the checks themselves. The number is that of the frames of that kind
+/// that pass unchanged first.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Sabotage {
-    /// Two octets of a DATA frame change places.
+    /// Two bytes of a DATA frame are swapped.
     SwapOctets(u32),
     /// A stream's WINDOW_UPDATE is lost.
     DropStreamCredit(u32),
@@ -35,14 +35,14 @@ pub enum Sabotage {
     DropReset(u32),
 }
 
-/// A MIGRATE that was written and not answered.
+/// A MIGRATE that was sent and not answered.
 #[derive(Debug)]
 struct OpenMove {
     link: usize,
     stream: u32,
     side: Side,
     to: Option<(u32, u32)>,
-    /// DATA or HEADERS were written on the carrier.
+    /// DATA or HEADERS were sent on the carrier.
     used: bool,
 }
 
@@ -50,17 +50,17 @@ struct OpenMove {
 pub(crate) struct Watch {
     pub(crate) sabotage: Option<Sabotage>,
     pub(crate) faults: Vec<String>,
-    /// The cases that were seen.
+    /// The cases that occurred.
     pub(crate) seen: BTreeSet<&'static str>,
     open: Vec<OpenMove>,
     draining: BTreeSet<usize>,
-    /// So long nothing happened that connections may have run into time limits.
+    /// The sequence paused so long that timeouts of connections may have expired.
     pub(crate) slept_long: bool,
-    /// Every frame, as text, when asked for.
+    /// Every frame as text, if enabled.
     pub(crate) log: Option<Vec<String>>,
 }
 
-/// Where frames come from.
+/// Where a frame was sent.
 #[derive(Clone, Copy)]
 pub(crate) struct Place {
     pub(crate) link: usize,
@@ -70,7 +70,7 @@ pub(crate) struct Place {
 }
 
 impl Watch {
-    /// Looks at whole frames; the result is what is to be sent.
+    /// Inspects complete frames; returns the bytes to send.
     pub(crate) fn frames(&mut self, at: Place, octets: Vec<u8>) -> Vec<u8> {
         let skip = if octets.starts_with(PREFACE) { PREFACE.len() } else { 0 };
         let mut frames = Vec::new();
@@ -119,7 +119,7 @@ impl Watch {
     }
 
     fn reset(&mut self, at: Place, stream: u32, code: u32) {
-        // NO_ERROR, INTERNAL_ERROR (an application's), REFUSED_STREAM, CANCEL.
+        // NO_ERROR, INTERNAL_ERROR (of an application), REFUSED_STREAM, CANCEL.
         if !matches!(code, 0 | 2 | 7 | 8) {
             self.faults
                 .push(format!("RST_STREAM({code:#x}) on {}/{stream} by {:?}", at.link, at.side));
@@ -136,7 +136,7 @@ impl Watch {
             return;
         }
         self.seen.insert("upload stopped");
-        // A decline would ask for the response once more (SMIG-8.19/stop-after-answer).
+        // After a decline, the response would have to be sent again (SMIG-8.19/stop-after-answer).
         let own = |m: &&OpenMove| names(m) && m.side == Side::Server && m.to.is_some();
         if self.open.iter().any(|m| own(&m)) {
             self.faults.push(format!("NO_ERROR on {}/{stream} before the answer", at.link));
@@ -182,13 +182,13 @@ impl Watch {
             if to.is_none() && answered.to.is_none() {
                 self.seen.insert("offer declined");
             }
-            // The answerer's own MIGRATE there, if any, was given up or answers an offer.
+            // The answerer's own MIGRATE there, if any, was abandoned or answers an offer.
             self.open.retain(|m| m.link != link || m.stream != stream);
         }
         self.seen.insert(if to.is_some() { "accepting answer" } else { "decline" });
     }
 
-    /// A link failed.
+    /// Handles the failure of a connection.
     pub(crate) fn on_cut(&mut self, link: usize, number: u32) {
         if self.open.iter().any(|m| m.link == link) {
             self.seen.insert("old connection lost during a move");
@@ -199,7 +199,7 @@ impl Watch {
         self.open.retain(|m| m.link != link);
     }
 
-    /// Spoils a frame if its turn has come. False: it is lost.
+    /// Corrupts the frame if it is the selected one. Returns false if the frame is dropped.
     fn spoil(&mut self, frame: &mut [u8]) -> bool {
         let (kind, flags) = (frame[3], frame[4]);
         let stream = word(&frame[5..9]);
@@ -237,7 +237,7 @@ impl Watch {
 }
 
 impl Sabotage {
-    /// Counts a frame of the kind; true if it is to pass unharmed.
+    /// Counts a frame of the kind; returns true if it is to pass unchanged.
     const fn waits(&mut self) -> bool {
         let (Self::SwapOctets(n)
         | Self::DropStreamCredit(n)

@@ -1,4 +1,4 @@
-//! A mesh with applications at both ends: applies steps, reacts to events, and notes every fault.
+//! A mesh with applications at both ends: applies steps, handles events, and records faults.
 
 use bytes::Bytes;
 use smig_proto::{Session, StreamKey};
@@ -10,28 +10,28 @@ use crate::mesh::rng::Rng;
 use crate::mesh::setup::Setup;
 use crate::mesh::talk::Talk;
 
-/// All of an amount.
+/// No limit.
 pub(crate) const ALL: usize = 1 << 24;
 
-/// Both ends, their applications, and what was found wrong.
+/// Both ends, their applications, and the faults found.
 #[derive(Debug)]
 pub struct World {
     pub(crate) mesh: Mesh,
     pub(crate) talks: Vec<Talk>,
     pub(crate) faults: Vec<String>,
     pub(crate) rng: Rng,
-    /// Sessions that were ended in order.
+    /// Sessions that were shut down gracefully.
     pub(crate) shut: Vec<(Side, usize)>,
-    /// Something happened that may cost streams: a failure, a reset, a long silence.
+    /// An event occurred that may fail streams: a failure, a reset, a long pause.
     pub(crate) troubled: bool,
-    /// Milliseconds.
+    /// Total time slept, in milliseconds.
     pub(crate) slept: u32,
-    /// Streams that an engine says are over; an event must say so, too.
+    /// Streams that an engine reported as ended by an error return; an event must confirm it.
     pub(crate) doubts: Vec<(usize, Side, String)>,
 }
 
 impl World {
-    /// Two ends and their first connection.
+    /// Creates two ends and their first connection.
     #[must_use]
     pub fn new(setup: Setup) -> Self {
         let mut world = Self {
@@ -56,12 +56,12 @@ impl World {
         self.mesh.watch.seen.insert(case);
     }
 
-    /// The engine says that the stream is over.
+    /// Records that the engine reported the stream as ended.
     pub(crate) fn doubt(&mut self, at: usize, side: Side, text: String) {
         self.doubts.push((at, side, text));
     }
 
-    /// Takes one step.
+    /// Applies one step.
     pub fn apply(&mut self, op: Op) {
         self.mesh.now = self.mesh.now + core::time::Duration::from_micros(300);
         self.step(op);
@@ -69,7 +69,7 @@ impl World {
         self.audit();
     }
 
-    /// What holds inside each engine at any time.
+    /// Checks the invariants inside each engine.
     pub(crate) fn audit(&mut self) {
         let mut wrong = self.mesh.client.audit();
         for server in &self.mesh.servers {
@@ -121,7 +121,7 @@ impl World {
         Some(result)
     }
 
-    /// Lets everything arrive, and applications do what `zeal` says, until nothing happens any more.
+    /// Delivers everything, and lets the applications act as `zeal` specifies, until no progress is made.
     pub(crate) fn settle(&mut self, zeal: Zeal) {
         for _round in 0..20_000 {
             let mut moved = self.run_network();
@@ -186,16 +186,16 @@ impl World {
     }
 }
 
-/// What applications do while the mesh settles.
+/// What the applications do while the mesh settles.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Zeal {
-    /// They read what the engine tells them of, unless they pause.
+    /// They read what the engine reports as readable, unless paused.
     Idle,
-    /// They do all that is left to do.
+    /// They complete all exchanges.
     Finishing,
 }
 
-/// An empty body's end.
+/// Returns the empty chunk that ends an empty body.
 pub(crate) const fn nothing() -> Bytes {
     Bytes::new()
 }

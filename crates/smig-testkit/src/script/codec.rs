@@ -1,4 +1,4 @@
-//! Frames to octets and back.
+//! Encoder and decoder of frames.
 
 use bytes::{Buf, BufMut, Bytes, BytesMut};
 use smig_proto::hpack::{Decoder, Field};
@@ -6,7 +6,7 @@ use smig_proto::{AppId, Cid, EndStream, ErrorCode};
 
 use super::frame::{Ack, Fields, Frame, flag, kind};
 
-/// The twelve octets of a CID.
+/// Returns the twelve bytes of a CID.
 pub(super) fn cid_octets(cid: Cid) -> [u8; 12] {
     let mut octets = [0; 12];
     octets[..8].copy_from_slice(&cid.app.to_bytes());
@@ -28,7 +28,8 @@ fn put(out: &mut BytesMut, kind: u8, flags: u8, stream: u32, payload: &[u8]) {
     out.put_slice(payload);
 }
 
-/// A header block: every field a literal that is not indexed, so that both tables stay empty.
+/// Encodes a header block, every field as a literal without indexing, so that both tables stay
+/// empty.
 pub(super) fn block(fields: &Fields) -> Bytes {
     let mut out = BytesMut::new();
     for (name, value) in &fields.0 {
@@ -58,7 +59,7 @@ const fn fin(end: EndStream) -> u8 {
     if end.is_end() { flag::END_STREAM } else { 0 }
 }
 
-/// Writes one frame. A header block longer than a frame goes on in CONTINUATION frames.
+/// Writes one frame. A header block that exceeds a frame continues in CONTINUATION frames.
 pub(super) fn encode(frame: &Frame, out: &mut BytesMut) {
     match frame {
         Frame::Data { stream, data, end } => put(out, kind::DATA, fin(*end), *stream, data),
@@ -124,7 +125,7 @@ fn put_block(out: &mut BytesMut, kind: u8, flags: u8, stream: u32, mut block: By
     }
 }
 
-/// Reads the engine's frames off one connection. Panics at what no engine may send.
+/// Parses the engine's frames on one connection. Panics on input that no engine may send.
 #[derive(Debug)]
 pub(super) struct Reader {
     hpack: Decoder,
@@ -136,7 +137,7 @@ impl Reader {
         Self { hpack: Decoder::new(4096), open: None }
     }
 
-    /// The next frame, if all of it is in `buf`.
+    /// Returns the next frame, if `buf` contains all of it.
     pub(super) fn next(&mut self, buf: &mut BytesMut) -> Option<Frame> {
         loop {
             let mut head = buf.get(..9)?;

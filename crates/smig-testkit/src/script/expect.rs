@@ -1,4 +1,4 @@
-//! What came back: the engine's frames and events, and what they must be.
+//! Assertions on the engine's frames and events.
 
 use bytes::{Bytes, BytesMut};
 use smig_proto::{EndStream, ErrorCode, Event, Read, StreamKey};
@@ -25,14 +25,14 @@ impl Peer {
         self.link_mut(line).seen.pop_front()
     }
 
-    /// Drops the engine's next frame if it is DATA; whether it was.
+    /// Drops the engine's next frame if it is DATA. Returns whether it was.
     pub fn skip_data(&mut self, line: Line) -> bool {
         let seen = &mut self.link_mut(line).seen;
         let is_data = matches!(seen.front(), Some(Frame::Data { .. }));
         is_data && seen.pop_front().is_some()
     }
 
-    /// Takes the engine's next frame if it is WINDOW_UPDATE: its stream and increment.
+    /// Takes the engine's next frame if it is WINDOW_UPDATE. Returns its stream and increment.
     pub fn skip_credit(&mut self, line: Line) -> Option<(u32, u32)> {
         match self.link(line).seen.front() {
             Some(&Frame::WindowUpdate { stream, increment }) => {
@@ -43,7 +43,7 @@ impl Peer {
         }
     }
 
-    /// The engine's next frame is `expected`.
+    /// Asserts that the engine's next frame is `expected`.
     ///
     /// # Panics
     ///
@@ -61,7 +61,7 @@ impl Peer {
         );
     }
 
-    /// The engine sent nothing more on this connection.
+    /// Asserts that the engine sent nothing more on this connection.
     ///
     /// # Panics
     ///
@@ -73,7 +73,7 @@ impl Peer {
         assert!(link.output.is_empty(), "{line:?}: half a frame is left: {:?}", link.output);
     }
 
-    /// The engine sent nothing more on any connection.
+    /// Asserts that the engine sent nothing more on any connection.
     ///
     /// # Panics
     ///
@@ -85,8 +85,8 @@ impl Peer {
         }
     }
 
-    /// The engine's next frame is GOAWAY with `code`, and the connection is over. The result is the
-    /// last stream id.
+    /// Asserts that the engine's next frame is GOAWAY with `code`, and that the connection is
+    /// closed. Returns the last stream id.
     ///
     /// # Panics
     ///
@@ -102,12 +102,13 @@ impl Peer {
         last
     }
 
-    /// Takes the first event of the session under test that `pick` takes; others stay.
+    /// Takes the first event of the session under test for which `pick` returns a value; others
+    /// stay queued.
     pub fn find_event<T>(&mut self, pick: impl FnMut(&Event) -> Option<T>) -> Option<T> {
         self.find_event_of(0, pick)
     }
 
-    /// The same for the session that has `line`.
+    /// Like [`Self::find_event`], for the session that has `line`.
     pub fn find_event_on<T>(
         &mut self,
         line: Line,
@@ -129,7 +130,7 @@ impl Peer {
         Some(found)
     }
 
-    /// As [`Self::find_event`].
+    /// Like [`Self::find_event`].
     ///
     /// # Panics
     ///
@@ -142,16 +143,16 @@ impl Peer {
         }
     }
 
-    /// Forgets the events so far.
+    /// Drops the events so far.
     pub fn clear_events(&mut self) {
         self.events.clear();
     }
 
-    /// The limit that the engine says was hit.
+    /// Takes the first [`Event::LimitHit`] and returns its limit.
     ///
     /// # Panics
     ///
-    /// If none was.
+    /// If there is none.
     #[track_caller]
     pub fn limit(&mut self) -> &'static str {
         self.event(|event| match event {
@@ -160,7 +161,7 @@ impl Peer {
         })
     }
 
-    /// Reads what there is of a body.
+    /// Reads the available part of a body.
     pub fn read(&mut self, key: StreamKey) -> Bytes {
         let mut body = BytesMut::new();
         self.app(|session, _| {
@@ -171,11 +172,11 @@ impl Peer {
         body.freeze()
     }
 
-    /// Reads a body, which must be whole.
+    /// Reads a body to its end.
     ///
     /// # Panics
     ///
-    /// If it has no end yet, or was reset.
+    /// If it has not ended yet, or was reset.
     #[track_caller]
     pub fn read_to_end(&mut self, key: StreamKey) -> Bytes {
         let body = self.read(key);
@@ -184,11 +185,11 @@ impl Peer {
         body
     }
 
-    /// Sends body from the engine.
+    /// Sends body data from the engine.
     ///
     /// # Panics
     ///
-    /// If the engine does not take it.
+    /// If the engine does not accept it.
     #[track_caller]
     pub fn body(&mut self, key: StreamKey, body: impl AsRef<[u8]>, end: EndStream) {
         let body = Bytes::copy_from_slice(body.as_ref());

@@ -1,6 +1,6 @@
-//! Frames as a script names them: to send, and to expect.
+//! Frames of a script: to send, and to expect.
 //!
-//! Every function makes one frame. [`raw`] makes what no other function can: wrong lengths, unknown
+//! Every function creates one frame. [`raw`] creates those that no other function can: wrong lengths, unknown
 //! types, reserved bits.
 
 use std::fmt;
@@ -32,9 +32,9 @@ pub enum Frame {
 /// Whether a MIGRATE or a JOIN is an answer.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Ack {
-    /// It is not.
+    /// It has no ACK flag.
     No,
-    /// It is.
+    /// It has the ACK flag.
     Yes,
 }
 
@@ -105,7 +105,7 @@ impl fmt::Debug for Frame {
     }
 }
 
-/// A HEADERS frame in the making.
+/// Builder of a HEADERS frame.
 #[derive(Clone, Debug)]
 pub struct Head {
     stream: u32,
@@ -113,14 +113,14 @@ pub struct Head {
     end: EndStream,
 }
 
-/// HEADERS without fields yet.
+/// Creates HEADERS without fields.
 #[must_use]
 pub fn headers(stream: u32) -> Head {
     Head { stream, fields: Fields::default(), end: EndStream::No }
 }
 
 impl Head {
-    /// Adds a field, checked by nobody.
+    /// Adds a field without validation.
     #[must_use]
     pub fn field(mut self, name: impl AsRef<[u8]>, value: impl AsRef<[u8]>) -> Self {
         let copy = Bytes::copy_from_slice;
@@ -128,7 +128,7 @@ impl Head {
         self
     }
 
-    /// The pseudo-header fields of a request of `method` for `path` of `https://example.com`.
+    /// Adds the pseudo-header fields of a request of `method` for `path` of `https://example.com`.
     #[must_use]
     pub fn request(self, method: &str, path: &str) -> Self {
         self.field(":method", method)
@@ -137,25 +137,25 @@ impl Head {
             .field(":path", path)
     }
 
-    /// A GET request.
+    /// Adds those of a GET request.
     #[must_use]
     pub fn get(self, path: &str) -> Self {
         self.request("GET", path)
     }
 
-    /// A POST request.
+    /// Adds those of a POST request.
     #[must_use]
     pub fn post(self, path: &str) -> Self {
         self.request("POST", path)
     }
 
-    /// A CONNECT request.
+    /// Adds those of a CONNECT request.
     #[must_use]
     pub fn connect(self, authority: &str) -> Self {
         self.field(":method", "CONNECT").field(":authority", authority)
     }
 
-    /// `:status`.
+    /// Adds `:status`.
     #[must_use]
     pub fn status(self, status: u16) -> Self {
         self.field(":status", status.to_string())
@@ -168,7 +168,7 @@ impl Head {
         self
     }
 
-    /// The fields alone.
+    /// Returns only the fields.
     #[must_use]
     pub fn into_fields(self) -> Fields {
         self.fields
@@ -182,11 +182,11 @@ impl From<Head> for Frame {
 }
 
 impl Frame {
-    /// The same frame with END_STREAM.
+    /// Sets END_STREAM.
     ///
     /// # Panics
     ///
-    /// If it cannot carry it.
+    /// If the frame cannot carry it.
     #[must_use]
     pub fn end(mut self) -> Self {
         match &mut self {
@@ -223,7 +223,7 @@ pub const fn settings_ack() -> Frame {
     Frame::SettingsAck
 }
 
-/// PUSH_PROMISE; `head` gives the fields.
+/// PUSH_PROMISE with the fields of `head`.
 #[must_use]
 pub fn push_promise(stream: u32, promised: u32, head: Head) -> Frame {
     Frame::PushPromise { stream, promised, fields: head.into_fields() }
@@ -265,19 +265,19 @@ pub const fn migrate(stream: u32, cid: Cid, to: u32) -> Frame {
     Frame::Migrate { stream, ack: Ack::No, dst: Some((cid, to)), end: EndStream::No }
 }
 
-/// The accepting answer.
+/// The accepting answer to a MIGRATE.
 #[must_use]
 pub const fn accept(stream: u32, cid: Cid, to: u32) -> Frame {
     Frame::Migrate { stream, ack: Ack::Yes, dst: Some((cid, to)), end: EndStream::No }
 }
 
-/// The declining answer.
+/// The declining answer to a MIGRATE.
 #[must_use]
 pub const fn decline(stream: u32) -> Frame {
     Frame::Migrate { stream, ack: Ack::Yes, dst: None, end: EndStream::No }
 }
 
-/// An offer.
+/// A MIGRATE that offers a move.
 #[must_use]
 pub const fn offer(stream: u32) -> Frame {
     Frame::Migrate { stream, ack: Ack::No, dst: None, end: EndStream::No }
@@ -289,13 +289,13 @@ pub const fn join_refused(reason: u8) -> Frame {
     Frame::JoinRefused(reason)
 }
 
-/// Any frame at all.
+/// A frame with arbitrary content.
 #[must_use]
 pub fn raw(kind: u8, flags: u8, stream: u32, payload: impl AsRef<[u8]>) -> Frame {
     Frame::Raw { kind, flags, stream, payload: Bytes::copy_from_slice(payload.as_ref()) }
 }
 
-/// DATA with `padding` octets of padding.
+/// DATA with `padding` bytes of padding.
 #[must_use]
 pub fn padded_data(stream: u32, data: impl AsRef<[u8]>, padding: u8) -> Frame {
     let mut payload = BytesMut::from(&[padding][..]);

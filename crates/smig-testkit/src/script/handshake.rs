@@ -1,4 +1,4 @@
-//! How scripts begin: prefaces, SETTINGS, keys and JOINs, each step alone and all in one.
+//! Connection setup: prefaces, SETTINGS, keys and JOINs, as single steps and combined.
 
 use smig_proto::{Cid, Config, ConnId, JoinRefusal, KeyingRequest, Role, Security, Session};
 
@@ -10,7 +10,7 @@ use super::setup::{JoinAnswers, Setup};
 const PREFACE: &[u8] = b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n";
 
 impl Peer {
-    /// A client that has one connection to a server engine.
+    /// Creates a client with one connection to a server engine.
     #[must_use]
     #[track_caller]
     pub fn of_server(config: Config) -> Self {
@@ -19,7 +19,7 @@ impl Peer {
         peer
     }
 
-    /// A server that a client engine has connected to once.
+    /// Creates a server with one connection from a client engine.
     #[must_use]
     #[track_caller]
     pub fn of_client(config: Config) -> Self {
@@ -28,19 +28,19 @@ impl Peer {
         peer
     }
 
-    /// A client without connections yet, of a server engine.
+    /// Creates a client of a server engine, without connections.
     #[must_use]
     pub fn to_server(setup: Setup) -> Self {
         Self::bare(Role::Server, setup)
     }
 
-    /// A server without connections yet, of a client engine.
+    /// Creates a server of a client engine, without connections.
     #[must_use]
     pub fn to_client(setup: Setup) -> Self {
         Self::bare(Role::Client, setup)
     }
 
-    /// The same with one more joined connection.
+    /// Adds a joined connection.
     #[must_use]
     #[track_caller]
     pub fn with_spare(mut self) -> Self {
@@ -48,12 +48,13 @@ impl Peer {
         self
     }
 
-    /// The choices; what is changed applies to what comes.
+    /// Returns the parameters; changes apply to later steps.
     pub const fn setup_mut(&mut self) -> &mut Setup {
         &mut self.setup
     }
 
-    /// Opens a connection with the whole handshake: the first founds the session, others join it.
+    /// Opens a connection with the complete handshake: the first creates the session, others join
+    /// it.
     #[track_caller]
     pub fn connect(&mut self) -> Line {
         let line = self.open_line();
@@ -79,7 +80,7 @@ impl Peer {
         line
     }
 
-    /// A client's connection that founds a session of its own.
+    /// Opens a client's connection that creates another session.
     #[track_caller]
     pub fn connect_apart(&mut self) -> Line {
         let line = self.open_line();
@@ -93,7 +94,7 @@ impl Peer {
             && self.setup.settings.iter().any(|&(id, value)| id == setting::SMIG && value > 0)
     }
 
-    /// A transport, on which the peer has sent nothing.
+    /// Opens a transport on which the peer has sent nothing.
     pub fn open_line(&mut self) -> Line {
         let session = if self.role == Role::Server && !self.links.is_empty() {
             self.sessions.push(Session::server(self.setup.config.clone(), self.now));
@@ -110,8 +111,8 @@ impl Peer {
         line
     }
 
-    /// The peer's first octets: a client's preface, and SETTINGS. A server also acknowledges the
-    /// client's, and answers its JOIN.
+    /// Sends the peer's first bytes: a client's preface, and SETTINGS. A server also acknowledges
+    /// the client's SETTINGS, and answers its JOIN.
     #[track_caller]
     pub fn greet(&mut self, line: Line) {
         let mut entries = self.setup.settings.clone();
@@ -132,7 +133,7 @@ impl Peer {
     }
 
     /// Takes the engine's first frames: SETTINGS, a client's JOIN, the connection's window, and a
-    /// server's acknowledgement, which the peer answers with its own. The result is the SETTINGS.
+    /// server's acknowledgement, which the peer answers with its own. Returns the SETTINGS.
     #[track_caller]
     pub fn take_greeting(&mut self, line: Line) -> Vec<(u16, u32)> {
         let Frame::Settings(entries) = self.next(line) else {
@@ -154,7 +155,7 @@ impl Peer {
         entries
     }
 
-    /// Takes the engine's JOIN, whose proof must be right.
+    /// Takes the engine's JOIN and verifies its proof.
     #[track_caller]
     pub fn take_join(&mut self, line: Line) {
         let cid = self.cid(line);
@@ -166,7 +167,7 @@ impl Peer {
         self.link_mut(line).nonce = nonce;
     }
 
-    /// Sends a JOIN that the script made itself; its nonce is remembered.
+    /// Sends a JOIN constructed by the script, and stores its nonce.
     #[track_caller]
     pub fn send_as_join(&mut self, line: Line, join: Frame) {
         if let Frame::Join { nonce, .. } = join {
@@ -175,39 +176,39 @@ impl Peer {
         self.send(line, join);
     }
 
-    /// The client chose this ConnNo for a connection.
+    /// Sets the ConnNo that the client chose for a connection.
     pub fn rename(&mut self, line: Line, number: u32) {
         self.link_mut(line).cid = Some(Cid { app: self.setup.app, number });
     }
 
-    /// The engine's JOIN had this nonce.
+    /// Sets the nonce of the engine's JOIN.
     pub fn note_nonce(&mut self, line: Line, nonce: [u8; 16]) {
         self.link_mut(line).nonce = nonce;
     }
 
-    /// The engine named the connection in these SETTINGS.
+    /// Sets the connection's CID from the engine's SETTINGS.
     pub fn adopt_cid(&mut self, line: Line, entries: &[(u16, u32)]) {
         self.link_mut(line).cid = cid_in(entries);
     }
 
-    /// K of the session.
+    /// Returns K of the session.
     #[must_use]
     pub fn key(&self) -> [u8; 32] {
         self.key.unwrap_or_else(|| proof::session_key(C1, self.cid(C1)))
     }
 
-    /// K from now on.
+    /// Sets K.
     pub const fn set_key(&mut self, key: [u8; 32]) {
         self.key = Some(key);
     }
 
-    /// K becomes that of a session founded on `line`.
+    /// Sets K to that of a session created on `line`.
     #[track_caller]
     pub fn key_from(&mut self, line: Line) {
         self.key = Some(proof::session_key(line, self.cid(line)));
     }
 
-    /// A right JOIN for a connection of a client.
+    /// Returns a valid JOIN for a client's connection.
     #[track_caller]
     pub fn proof(&mut self, line: Line) -> Frame {
         let (nonce, cid) = (self.next_nonce(), self.cid(line));
@@ -216,7 +217,7 @@ impl Peer {
         Frame::Join { nonce, mac, ack: Ack::No }
     }
 
-    /// The right answer of a server to the JOIN that it took.
+    /// Returns a server's valid answer to the last JOIN.
     #[track_caller]
     pub fn join_answer(&mut self, line: Line) -> Frame {
         let (ours, cid, nonce) = (self.next_nonce(), self.cid(line), self.link(line).nonce);
@@ -224,7 +225,7 @@ impl Peer {
         Frame::Join { nonce: ours, mac, ack: Ack::Yes }
     }
 
-    /// The engine's next frame accepts the peer's JOIN, with a right proof (SMIG-4.3/server-proof).
+    /// Asserts that the engine accepts the peer's JOIN, with a valid proof (SMIG-4.3/server-proof).
     #[track_caller]
     pub fn expect_joined(&mut self, line: Line) {
         let (cid, nonce) = (self.cid(line), self.link(line).nonce);
@@ -235,7 +236,7 @@ impl Peer {
         assert_eq!(mac, right, "{line:?}: the server's proof is wrong (SMIG-4.3/server-proof)");
     }
 
-    /// E of a join (SMIG-4.1/client-proof, SMIG-3.9/cleartext-key).
+    /// Returns E of a join (SMIG-4.1/client-proof, SMIG-3.9/cleartext-key).
     fn join_exporter(&self, line: Line) -> [u8; 32] {
         match self.setup.security {
             Security::Tls13 => proof::join_exporter(line, self.cid(line)),
@@ -270,7 +271,7 @@ impl Peer {
         }
     }
 
-    /// The driver decides on a JOIN: the session that is known by this AppID is asked.
+    /// Verifies a JOIN as the driver: the session registered for its AppID decides.
     #[track_caller]
     pub fn decide_join(&mut self, line: Line) {
         let (session, conn) = (self.link(line).session, self.conn(line));
@@ -303,7 +304,7 @@ impl Peer {
         (link.session, link.conn) = (session, conn);
     }
 
-    /// The driver refuses a JOIN.
+    /// Refuses a JOIN as the driver.
     #[track_caller]
     pub fn refuse_join(&mut self, line: Line, reason: JoinRefusal) {
         let (session, conn) = (self.link(line).session, self.conn(line));
@@ -313,7 +314,7 @@ impl Peer {
     }
 }
 
-/// A client's three CID settings.
+/// Returns a client's three CID settings.
 #[must_use]
 pub fn cid_settings(cid: Cid) -> [(u16, u32); 3] {
     let app = u64::from_be_bytes(cid.app.to_bytes());

@@ -1,7 +1,7 @@
-//! A scripted peer for one engine: it sends any frame, legal or not, and checks what comes back.
+//! A scripted peer for one engine: sends any frame, valid or not, and checks the engine's frames.
 //!
-//! Owns its own frame codec, handshake and proofs, written from RFC 9113 and spec/smig.md and not
-//! shared with the engine (HPACK decoding excepted). Never uses real time or a socket.
+//! Has its own frame codec, handshake and proofs, written from RFC 9113 and spec/smig.md and not
+//! shared with the engine (except for HPACK decoding). Never uses real time or a socket.
 //!
 //! ```
 //! use smig_testkit::script::{C1, Peer, frame::*};

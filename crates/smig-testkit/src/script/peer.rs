@@ -1,4 +1,4 @@
-//! The peer: connections to one engine, virtual time, and what the engine is expected to do.
+//! The peer: connections to one engine, virtual time, and the driver for the engine.
 
 use core::time::Duration;
 use std::collections::VecDeque;
@@ -14,7 +14,7 @@ use super::codec::{self, Reader};
 use super::frame::Frame;
 use super::setup::{JoinAnswers, Setup};
 
-/// One connection of a script, in order of opening.
+/// A connection of a script; the number is the order of opening.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Line(pub(super) usize);
 
@@ -37,38 +37,38 @@ pub(super) enum Flow {
 }
 
 pub(super) struct Link {
-    /// Which of the peer's engine sessions has it, and as which connection.
+    /// Index of the engine session that has the connection, and its id there.
     pub(super) session: usize,
     pub(super) conn: ConnId,
     pub(super) cid: Option<Cid>,
-    /// Sent by the peer, not read by the engine.
+    /// Sent by the peer, not consumed by the engine.
     pub(super) unread: BytesMut,
     pub(super) reader: Reader,
     pub(super) output: BytesMut,
     pub(super) seen: VecDeque<Frame>,
     pub(super) flow: Flow,
-    /// The nonce of the JOIN that this side sent or read.
+    /// The nonce of the JOIN that this side sent or received.
     pub(super) nonce: [u8; 16],
     pub(super) preface_due: usize,
-    /// The engine said that the connection is over.
+    /// The engine reported the connection as closed.
     given_up: bool,
 }
 
-/// See the [module's description](super).
+/// A scripted peer; see the [module's description](super).
 pub struct Peer {
     pub(super) role: Role,
     pub(super) setup: Setup,
     pub(super) now: Instant,
-    /// The session under test is the first; a server has a further one for each connection that has
+    /// The session under test is the first; a server has another one for each connection that has
     /// not joined.
     pub(super) sessions: Vec<Session>,
     pub(super) links: Vec<Link>,
     pub(super) events: VecDeque<(usize, Event)>,
     pub(super) registry: Vec<(AppId, usize)>,
-    /// K, where it is not the founder's exporter.
+    /// K, if it is not derived from the exporter of the session's first connection.
     pub(super) key: Option<[u8; 32]>,
     pub(super) nonces: u64,
-    /// Octets taken from the engine in one poll.
+    /// Bytes taken from the engine per poll.
     transmit_limit: usize,
 }
 
@@ -79,7 +79,7 @@ impl fmt::Debug for Peer {
 }
 
 impl Peer {
-    /// A peer without connections.
+    /// Creates a peer without connections.
     pub(super) fn bare(role: Role, setup: Setup) -> Self {
         let now = Instant::from_nanos(1_000_000_000);
         let session = match role {
@@ -100,31 +100,32 @@ impl Peer {
         }
     }
 
-    /// The engine's clock.
+    /// Returns the engine's time.
     #[must_use]
     pub const fn now(&self) -> Instant {
         self.now
     }
 
-    /// The session under test.
+    /// Returns the session under test.
     #[must_use]
     pub fn session(&self) -> &Session {
         &self.sessions[0]
     }
 
-    /// The session that has this connection; a server's connection that has not joined has its own.
+    /// Returns the session that has this connection; a server's connection that has not joined has
+    /// its own.
     #[must_use]
     pub fn session_of(&self, line: Line) -> &Session {
         &self.sessions[self.link(line).session]
     }
 
-    /// The engine's handle of a connection.
+    /// Returns the engine's id of a connection.
     #[must_use]
     pub fn conn(&self, line: Line) -> ConnId {
         self.link(line).conn
     }
 
-    /// A connection's CID.
+    /// Returns a connection's CID.
     ///
     /// # Panics
     ///
@@ -147,7 +148,7 @@ impl Peer {
         self.links.iter().position(|l| l.session == session && l.conn == conn).map(Line)
     }
 
-    /// The session that is known by this AppID.
+    /// Returns the session registered for this AppID.
     pub(super) fn owner(&self, app: AppId) -> Option<usize> {
         self.registry.iter().find(|(other, _)| *other == app).map(|&(_, at)| at)
     }
@@ -182,7 +183,7 @@ impl Peer {
         self.send_octets(line, &octets);
     }
 
-    /// Sends frames that the engine reads at once.
+    /// Sends frames that the engine reads together.
     #[track_caller]
     pub fn send_all<F: Into<Frame>>(&mut self, line: Line, frames: impl IntoIterator<Item = F>) {
         let mut octets = BytesMut::new();
@@ -199,7 +200,7 @@ impl Peer {
         }
     }
 
-    /// Sends octets as they are.
+    /// Sends bytes unchanged.
     #[track_caller]
     pub fn send_octets(&mut self, line: Line, octets: &[u8]) {
         assert_ne!(self.link(line).flow, Flow::Closed, "{line:?} is closed");
@@ -208,25 +209,25 @@ impl Peer {
         self.pump();
     }
 
-    /// Lets the engine read what the peer sent.
+    /// Passes the peer's bytes to the engine.
     pub(super) fn feed(&mut self, line: Line) {
         let (now, link) = (self.now, &mut self.links[line.0]);
         self.sessions[link.session].handle_input(now, link.conn, &mut link.unread);
     }
 
-    /// Lets the application act on the session under test.
+    /// Calls the session under test as the application.
     pub fn app<R>(&mut self, act: impl FnOnce(&mut Session, Instant) -> R) -> R {
         let result = act(&mut self.sessions[0], self.now);
         self.pump();
         result
     }
 
-    /// The transport fails, in both directions at once.
+    /// Fails the transport, in both directions at once.
     pub fn lose(&mut self, line: Line) {
         self.end(line, LostReason::Failed("lost".to_owned()));
     }
 
-    /// The peer closes in order.
+    /// Closes the transport cleanly.
     pub fn close(&mut self, line: Line) {
         self.end(line, LostReason::Closed);
     }
@@ -238,13 +239,13 @@ impl Peer {
         self.pump();
     }
 
-    /// Whether the engine wants the connection closed now.
+    /// Returns whether the engine requests that the connection be closed.
     #[must_use]
     pub fn should_close(&self, line: Line) -> bool {
         self.session_of(line).should_close(self.conn(line))
     }
 
-    /// Whether the connection is closed, by either end.
+    /// Returns whether the connection is closed, by either end.
     #[must_use]
     pub fn is_closed(&self, line: Line) -> bool {
         self.link(line).flow == Flow::Closed
@@ -255,24 +256,24 @@ impl Peer {
         self.link_mut(line).flow = Flow::Paused;
     }
 
-    /// Reads the engine's output again.
+    /// Resumes reading the engine's output.
     pub fn resume(&mut self, line: Line) {
         self.link_mut(line).flow = Flow::Running;
         self.pump();
     }
 
-    /// From now on the engine may write this many octets in one go.
+    /// Limits the bytes that the engine may write per call.
     pub const fn limit_transmit(&mut self, octets: usize) {
         self.transmit_limit = octets;
     }
 
-    /// Takes up to `limit` octets of output from a paused connection.
+    /// Takes up to `limit` bytes of output from a paused connection.
     pub fn take_output(&mut self, line: Line, limit: usize) {
         self.transmit(line, limit);
         self.parse(line);
     }
 
-    /// Time passes; the engine's timers run when they are due.
+    /// Advances the time; the engine's timers run when they are due.
     pub fn advance(&mut self, by: Duration) {
         let end = self.now + by;
         loop {
@@ -287,7 +288,7 @@ impl Peer {
         self.now = end;
     }
 
-    // The driver's part.
+    // Driver.
 
     pub(super) fn pump(&mut self) {
         loop {
@@ -313,7 +314,7 @@ impl Peer {
         }
     }
 
-    /// Closes what the engine gave up, as a driver does behind [`Event::Closed`].
+    /// Closes connections that the engine gave up, as a driver does after [`Event::Closed`].
     fn hang_up(&mut self, line: Line) {
         let link = &mut self.links[line.0];
         if link.given_up && link.flow == Flow::Running {

@@ -1,4 +1,4 @@
-//! JOIN's proofs, and exporters that stand for TLS (spec/smig.md sections 3 and 4).
+//! JOIN's proofs, and a substitute for TLS exporters (spec/smig.md sections 3 and 4).
 
 use hmac::{Hmac, KeyInit, Mac};
 use sha2::{Digest, Sha256};
@@ -7,7 +7,8 @@ use smig_proto::Cid;
 use super::codec::cid_octets;
 use super::peer::Line;
 
-/// What a TLS exporter of this connection would give: 32 octets that differ with each argument.
+/// Simulates a TLS exporter of this connection: returns 32 bytes that differ for different
+/// arguments.
 pub(super) fn exporter(line: Line, label: &str, context: &[u8]) -> [u8; 32] {
     let mut hash = Sha256::new();
     hash.update((line.0 as u64).to_be_bytes());
@@ -17,12 +18,12 @@ pub(super) fn exporter(line: Line, label: &str, context: &[u8]) -> [u8; 32] {
     hash.finalize().into()
 }
 
-/// The session key K of a session founded on `line` (SMIG-3.7/session-key).
+/// Returns the session key K of a session created on `line` (SMIG-3.7/session-key).
 pub(super) fn session_key(line: Line, cid: Cid) -> [u8; 32] {
     exporter(line, "EXPORTER-smig-session", &cid.app.to_bytes())
 }
 
-/// E of a join on `line` (SMIG-4.1/client-proof).
+/// Returns E of a join on `line` (SMIG-4.1/client-proof).
 pub(super) fn join_exporter(line: Line, cid: Cid) -> [u8; 32] {
     exporter(line, "EXPORTER-smig-join", &cid_octets(cid))
 }
@@ -33,12 +34,12 @@ fn mac(key: [u8; 32], parts: &[&[u8]]) -> [u8; 32] {
     mac.finalize().into_bytes().into()
 }
 
-/// The client's proof (SMIG-4.1/client-proof).
+/// Returns the client's proof (SMIG-4.1/client-proof).
 pub(super) fn client(key: [u8; 32], cid: Cid, nonce: [u8; 16], e: [u8; 32]) -> [u8; 32] {
     mac(key, &[b"smig client", &cid_octets(cid), &nonce, &e])
 }
 
-/// The server's proof (SMIG-4.3/server-proof).
+/// Returns the server's proof (SMIG-4.3/server-proof).
 pub(super) fn server(
     key: [u8; 32],
     cid: Cid,

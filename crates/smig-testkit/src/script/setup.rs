@@ -1,37 +1,38 @@
-//! What a scripted peer and the engine beside it start with.
+//! Initial conditions of a script, for the peer and the engine.
 
 use smig_proto::{AppId, Config, Identity, Security};
 
 use super::frame::setting;
 
-/// Who decides on JOINs: the driver's part at a server, the peer's part at a client.
+/// What answers JOINs: the driver at a server, the peer at a client.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum JoinAnswers {
-    /// At once, by the rules.
+    /// They are answered automatically and correctly.
     AtOnce,
-    /// The script, by [`super::Peer::decide_join`], [`super::Peer::refuse_join`] or a frame.
+    /// The script, with [`super::Peer::decide_join`], [`super::Peer::refuse_join`] or a frame.
     ByScript,
 }
 
-/// Choices of one script.
+/// Parameters of a script.
 #[derive(Clone, Debug)]
 pub struct Setup {
     /// The engine's configuration.
     pub config: Config,
-    /// What protects each connection.
+    /// The security of each connection.
     pub security: Security,
-    /// The next connections' identity.
+    /// The identity of the next connections.
     pub identity: Identity,
-    /// The peer's first SETTINGS; a client's CID is added to it.
+    /// The peer's first SETTINGS; a client's CID is added to them.
     pub settings: Vec<(u16, u32)>,
     /// The session's AppID.
     pub app: AppId,
-    /// Who answers JOINs.
+    /// What answers JOINs.
     pub joins: JoinAnswers,
 }
 
 impl Setup {
-    /// TLS 1.3, and a peer that speaks the extension and sets nothing else.
+    /// Returns parameters with TLS 1.3 and a peer that supports the extension and sets nothing
+    /// else.
     #[must_use]
     pub fn new(config: Config) -> Self {
         Self {
@@ -44,7 +45,7 @@ impl Setup {
         }
     }
 
-    /// The same with one more entry in the peer's first SETTINGS.
+    /// Sets an entry in the peer's first SETTINGS.
     #[must_use]
     pub fn setting(mut self, id: u16, value: u32) -> Self {
         self.settings.retain(|&(other, _)| other != id);
@@ -52,14 +53,14 @@ impl Setup {
         self
     }
 
-    /// The same with JOINs answered by the script.
+    /// Lets the script answer JOINs.
     #[must_use]
     pub const fn joins_by_script(mut self) -> Self {
         self.joins = JoinAnswers::ByScript;
         self
     }
 
-    /// The same under another protection.
+    /// Sets the security of the connections.
     #[must_use]
     pub const fn security(mut self, security: Security) -> Self {
         self.security = security;

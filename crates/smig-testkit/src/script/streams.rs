@@ -1,4 +1,4 @@
-//! What applications do with streams, in the words of a script.
+//! The application's actions on streams.
 
 use http::{HeaderMap, Method, StatusCode};
 use smig_proto::{EndStream, Event, MigrateError, RequestHead, ResponseHead, StreamKey, Target};
@@ -7,7 +7,7 @@ use super::frame::headers;
 use super::peer::{Line, Peer};
 
 impl Peer {
-    /// The engine moves a stream to another connection.
+    /// Migrates a stream to another connection, as the engine's application.
     ///
     /// # Errors
     ///
@@ -17,7 +17,7 @@ impl Peer {
         self.app(|session, now| session.migrate(now, key, to))
     }
 
-    /// The engine moves a stream to the spare that it finds.
+    /// Migrates a stream to a spare that the engine selects.
     ///
     /// # Errors
     ///
@@ -26,7 +26,7 @@ impl Peer {
         self.app(|session, now| session.migrate(now, key, Target::Spare))
     }
 
-    /// The engine offers a stream.
+    /// Offers a stream, as the engine's application.
     ///
     /// # Errors
     ///
@@ -35,7 +35,7 @@ impl Peer {
         self.app(|session, now| session.migrate(now, key, Target::Offer))
     }
 
-    /// Where a stream is, by the engine's view: connection and id.
+    /// Returns a stream's connection and id in the engine.
     #[must_use]
     #[track_caller]
     pub fn place(&self, key: StreamKey) -> (Line, u32) {
@@ -43,21 +43,21 @@ impl Peer {
         (self.line_at(0, view.connection).expect("a line"), view.id.value())
     }
 
-    /// Server engine: a GET on `stream`; the result is its key.
+    /// Server engine: sends a GET on `stream`. Returns its key.
     #[track_caller]
     pub fn get(&mut self, line: Line, stream: u32) -> StreamKey {
         self.send(line, headers(stream).get("/").end());
         self.take_request()
     }
 
-    /// Server engine: the start of an upload on `stream`.
+    /// Server engine: starts an upload on `stream`. Returns its key.
     #[track_caller]
     pub fn post(&mut self, line: Line, stream: u32) -> StreamKey {
         self.send(line, headers(stream).post("/"));
         self.take_request()
     }
 
-    /// Server engine: the key of the next request.
+    /// Server engine: takes the next request. Returns its key.
     #[track_caller]
     pub fn take_request(&mut self) -> StreamKey {
         self.event(|event| match event {
@@ -66,7 +66,7 @@ impl Peer {
         })
     }
 
-    /// Server engine: answers with a head.
+    /// Server engine: sends a response head.
     #[track_caller]
     pub fn respond(&mut self, key: StreamKey, status: u16, end: EndStream) {
         let status = StatusCode::from_u16(status).expect("a status code");
@@ -87,7 +87,7 @@ impl Peer {
         key
     }
 
-    /// Client engine: the final response's status came for `key`.
+    /// Client engine: takes the response for `key`. Returns its status.
     #[track_caller]
     pub fn take_response(&mut self, key: StreamKey) -> u16 {
         self.event(|event| match event {
@@ -96,7 +96,7 @@ impl Peer {
         })
     }
 
-    /// The error with which a stream ended.
+    /// Takes the error with which a stream ended.
     #[track_caller]
     pub fn take_error(&mut self, key: StreamKey) -> smig_proto::StreamError {
         self.event(|event| match event {
@@ -105,7 +105,7 @@ impl Peer {
         })
     }
 
-    /// The stream has not failed.
+    /// Asserts that the stream has not failed.
     #[track_caller]
     pub fn expect_unharmed(&mut self, key: StreamKey) {
         let failed = self.find_event(|event| match event {
@@ -116,8 +116,8 @@ impl Peer {
         assert!(self.session().stream(key).is_some(), "the stream is forgotten");
     }
 
-    /// The engine says that the stream moved. The result is the offset at which the body goes on on
-    /// the new connection.
+    /// Takes the event of a migration. Returns the offset from which the new connection carries the
+    /// body.
     #[track_caller]
     pub fn take_migrated(&mut self, key: StreamKey) -> u64 {
         self.event(|event| match event {
@@ -127,7 +127,7 @@ impl Peer {
     }
 }
 
-/// A request head for `https://example.com/`.
+/// Returns a request head for `https://example.com/`.
 #[must_use]
 pub fn request_head(method: Method) -> RequestHead {
     let uri = http::Uri::from_static("https://example.com/");

@@ -1,4 +1,4 @@
-//! Request bodies of any type behind one.
+//! Type-erased request bodies.
 
 use std::fmt;
 use std::pin::Pin;
@@ -26,7 +26,7 @@ impl RequestBody {
         Self((!body.is_end_stream()).then(|| Box::pin(Erased { body }) as Boxed))
     }
 
-    /// Whether there is nothing to send.
+    /// Returns whether the body is empty.
     pub(crate) const fn is_empty(&self) -> bool {
         self.0.is_none()
     }

@@ -1,4 +1,4 @@
-//! How a client is described.
+//! Configuration of a client.
 
 use std::sync::Arc;
 use std::sync::atomic::AtomicUsize;
@@ -20,20 +20,20 @@ use crate::resolve::Resolver;
 use crate::server::ClearTrust;
 use crate::socket::SocketOptions;
 
-/// Requests that wait at once, unless said otherwise.
+/// Default length of the request queue.
 const MAX_QUEUED: usize = 1024;
 
-/// What `http://` means.
+/// The protocol for `http://` URIs.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Cleartext {
     /// HTTP/1.1.
     #[default]
     Http1,
-    /// HTTP/2 with prior knowledge: the server must speak it.
+    /// HTTP/2 with prior knowledge: the server must support it.
     PriorKnowledge(ClearTrust),
 }
 
-/// Describes a client. Every setting has a default.
+/// Builder of a client. Every setting has a default.
 pub struct ClientBuilder {
     trust: Trust,
     resolver: Resolver,
@@ -89,7 +89,7 @@ impl Default for ClientBuilder {
 }
 
 impl ClientBuilder {
-    /// Which server certificates are accepted. What the system trusts is read when a server is first reached by
+    /// Sets which server certificates are accepted. The system's trust store is read on the first connection over
     /// TLS.
     #[must_use]
     pub fn trust(mut self, trust: Trust) -> Self {
@@ -97,140 +97,140 @@ impl ClientBuilder {
         self
     }
 
-    /// Who looks names up; the system's resolver unless set.
+    /// Sets the name resolver; default: the system's.
     #[must_use]
     pub fn resolver(mut self, resolver: Resolver) -> Self {
         self.resolver = resolver;
         self
     }
 
-    /// HTTP/2 settings and limits, for each session.
+    /// Sets the HTTP/2 settings and limits of each session.
     #[must_use]
     pub fn engine(mut self, config: Config) -> Self {
         self.engine = config;
         self
     }
 
-    /// When this side moves streams: what it sends, above all.
+    /// Sets when this side migrates streams, mainly for what it sends.
     #[must_use]
     pub fn moves(mut self, rules: MoveRules) -> Self {
         self.rules = rules;
         self
     }
 
-    /// Socket options of connections that carry small things.
+    /// Sets the socket options of connections for short transfers.
     #[must_use]
     pub fn interactive_socket(mut self, options: SocketOptions) -> Self {
         self.interactive = options;
         self
     }
 
-    /// Socket options of connections that carry moved streams.
+    /// Sets the socket options of connections for migrated streams.
     #[must_use]
     pub fn bulk_socket(mut self, options: SocketOptions) -> Self {
         self.bulk = options;
         self
     }
 
-    /// Which connections' uploads are kept near the rate that the path is seen to carry: those that
-    /// streams have moved to, if nothing is said. Where none is, [`max_hold`](Self::max_hold) holds nothing
-    /// back.
+    /// Sets the connections whose uploads are paced near the measured rate of the path; default: those to which
+    /// streams have migrated. On connections without pacing, [`max_hold`](Self::max_hold) has no effect.
     #[must_use]
     pub fn pacing(mut self, pacing: Pacing) -> Self {
         self.pacing = pacing;
         self
     }
 
-    /// How long one small upload may hold big ones back; zero: never.
+    /// Sets how long one short upload may delay long ones; zero: not at all.
     #[must_use]
     pub fn max_hold(mut self, limit: Duration) -> Self {
         self.max_hold = limit;
         self
     }
 
-    /// What `http://` means.
+    /// Sets the protocol for `http://` URIs.
     #[must_use]
     pub fn cleartext(mut self, cleartext: Cleartext) -> Self {
         self.cleartext = cleartext;
         self
     }
 
-    /// Spare connections to keep ready in each session with a server that speaks SMig; 0: only
-    /// when the server offers a move.
+    /// Sets the number of spare connections per session with a server that supports SMig; 0: dial one only when the
+    /// server offers a move.
     #[must_use]
     pub fn spares(mut self, spares: usize) -> Self {
         self.spares = spares;
         self
     }
 
-    /// Time for name resolution and the TCP connection.
+    /// Sets the timeout for name resolution and the TCP connection.
     #[must_use]
     pub fn connect_timeout(mut self, limit: Duration) -> Self {
         self.connect_timeout = limit;
         self
     }
 
-    /// Time for the TLS handshake.
+    /// Sets the timeout for the TLS handshake.
     #[must_use]
     pub fn handshake_timeout(mut self, limit: Duration) -> Self {
         self.handshake_timeout = limit;
         self
     }
 
-    /// Time from a request to its response's head; no limit unless set.
+    /// Sets the timeout from a request to its response's head; default: none.
     #[must_use]
     pub fn response_timeout(mut self, limit: Duration) -> Self {
         self.response_timeout = Some(limit);
         self
     }
 
-    /// How long a session stays open unused.
+    /// Sets how long an unused session stays open.
     #[must_use]
     pub fn idle_timeout(mut self, limit: Duration) -> Self {
         self.idle_timeout = limit;
         self
     }
 
-    /// How many requests may wait at once, for a connection or for a stream that the server allows (1024); further
-    /// ones are refused. The limit may be shared with other clients.
+    /// Sets how many requests may wait at once for a connection, or for a stream that the server allows (default
+    /// 1024). Further ones fail at once. The limit may be shared with other clients.
     #[must_use]
     pub fn queue(mut self, limit: QueueLimit) -> Self {
         self.queue = limit;
         self
     }
 
-    /// How long a request may wait for a stream that the server allows, or by HTTP/1.1 for one of six connections; no
-    /// limit unless set.
+    /// Sets how long a request may wait for a stream that the server allows, or over HTTP/1.1 for one of six
+    /// connections; default: no limit.
     #[must_use]
     pub fn queue_timeout(mut self, limit: Duration) -> Self {
         self.queue_timeout = Some(limit);
         self
     }
 
-    /// How many connections may be open at once; no limit unless set. It may be shared with other
-    /// clients. A session's first connection waits for a place, for [`queue_timeout`](Self::queue_timeout); spares do without.
+    /// Sets how many connections may be open at once; default: no limit. The limit may be shared with other clients.
+    /// A session's first connection waits for a slot, at most for [`queue_timeout`](Self::queue_timeout); without a
+    /// free slot, no spare is dialed.
     #[must_use]
     pub fn connections(mut self, limit: ConnectionLimit) -> Self {
         self.connections = Some(limit);
         self
     }
 
-    /// How many octets of a request's method, authority and path are remembered for
-    /// [`Client::sessions`], each; 0, the default, keeps nothing.
+    /// Sets how many bytes of a request's method, authority and path each are stored for [`Client::sessions`];
+    /// default: 0, which stores nothing.
     #[must_use]
     pub fn describe_streams(mut self, limit: usize) -> Self {
         self.describe_streams = limit;
         self
     }
 
-    /// Who is told of everything worth counting.
+    /// Sets the observer that receives all countable events.
     #[must_use]
     pub fn observer(mut self, observer: Arc<dyn Observer>) -> Self {
         self.observer = Some(observer);
         self
     }
 
-    /// The client. It connects when the first request is sent.
+    /// Builds the client. It connects when the first request is sent.
     ///
     /// # Errors
     /// CA certificates that cannot be read.

@@ -1,4 +1,4 @@
-//! One request of a client, before and while it is on its way.
+//! A client's request, before and while it is sent.
 
 use std::sync::Arc;
 
@@ -13,29 +13,29 @@ use crate::moves::Tracked;
 use crate::snapshot::Record;
 use crate::stream::{Feed, Length, Shared};
 
-/// A request that is not sent yet.
+/// A request that was not sent yet.
 #[derive(Debug)]
 pub(crate) struct Outgoing {
     pub(crate) head: RequestHead,
     pub(crate) body: RequestBody,
     pub(crate) length: Length,
     pub(crate) asides: Asides,
-    /// In the queue: given back when the request is on its way.
+    /// The queue slot, released when the request is sent.
     pub(crate) place: QueuePlace,
-    /// Since when it waits for a stream.
+    /// Since when the request waits for a stream.
     pub(crate) since: Option<Instant>,
     pub(crate) shared: Arc<Shared>,
 }
 
-/// What is left of a request that was not sent.
+/// What a retry needs of a request that was not sent.
 #[derive(Debug)]
 pub(crate) struct Unsent {
     pub(crate) body: RequestBody,
-    /// The request waits on, and keeps it.
+    /// The queue slot, if the request goes back to the queue.
     pub(crate) place: Option<QueuePlace>,
 }
 
-/// A request that no session has yet, without its body.
+/// A request that was not submitted to a session yet, without its body.
 #[derive(Debug)]
 pub(super) struct Draft {
     pub(super) head: RequestHead,
@@ -44,21 +44,21 @@ pub(super) struct Draft {
     pub(super) place: QueuePlace,
 }
 
-/// What an application says of a request beside its head.
+/// The request's extensions that are not part of its head.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Asides {
     pub(crate) hint: Hint,
     pub(crate) on_interim: Option<OnInterim>,
 }
 
-/// A request that is on its way.
+/// A request with an open stream.
 #[derive(Debug)]
 pub(super) struct Call {
     pub(super) key: StreamKey,
     pub(super) shared: Arc<Shared>,
     pub(super) body: RequestBody,
     pub(super) length: Length,
-    /// Whether the body was polled: then it cannot be sent again.
+    /// Whether the body was polled. If so, the request cannot be repeated.
     pub(super) touched: bool,
     pub(super) inbound: Feed,
     pub(super) outbound: Outbound,
@@ -71,33 +71,33 @@ pub(super) struct Call {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Outbound {
     Open,
-    /// The engine has all of it.
+    /// The engine has all of the body.
     Ended,
-    /// The body failed behind the whole response: there is no more of it, and no end.
+    /// The body failed after the response was complete: no more data follows, and no END_STREAM.
     Broken(ErrorCode),
-    /// The transport has all of it, or nothing more is to be sent.
+    /// The transport has all of the body, or nothing more is to be sent.
     Sent,
 }
 
-/// What becomes of a request that goes on behind its whole response.
+/// What happens to a request that is still being sent when its response is complete.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Rest {
-    /// It is sent.
+    /// It is sent to its end.
     Wanted,
-    /// It is given up.
+    /// It is abandoned.
     Unwanted,
-    /// The response is whole, and the stream is among the leftovers.
+    /// The response is complete, and the stream is among the leftovers.
     Left,
 }
 
 impl Outgoing {
-    /// Gives it back to who asked, with its place in the queue.
+    /// Returns the request unsent, with its queue slot, to the caller that waits for it.
     pub(crate) fn give_back(self, error: Error) {
         let Self { body, place, shared, .. } = self;
         shared.give_back(Unsent { body, place: Some(place) }, error);
     }
 
-    /// What the rules for moves make of it. A download's length is known later.
+    /// Returns the transfer's size for the migration rules. A download's length is known later.
     pub(super) fn transfer(&self) -> Transfer {
         match self.length {
             _ if self.head.method == http::Method::CONNECT => Transfer::Tunnel,
@@ -109,21 +109,21 @@ impl Outgoing {
 }
 
 impl Call {
-    /// Whether nothing more happens on the stream.
+    /// Returns whether nothing more happens on the stream.
     pub(super) fn is_over(&self) -> bool {
-        // What is queued is watched to the end: the rules may move it, and where the server takes no more
-        // of it, it may be given up.
+        // Queued data keeps the stream watched until it is sent: the rules may move the stream, and it may be
+        // abandoned if the server accepts no more data.
         self.inbound == Feed::Ended && self.outbound == Outbound::Sent
     }
 
-    /// Nothing more of the request is wanted than until the response is whole.
+    /// Abandons the rest of the request once the response is complete.
     pub(super) fn give_up(&mut self) {
         if self.rest == Rest::Wanted {
             self.rest = Rest::Unwanted;
         }
     }
 
-    /// What its stream is reset by when it is given up.
+    /// Returns the error code for the RST_STREAM that abandons the stream.
     pub(super) const fn code(&self) -> ErrorCode {
         match self.outbound {
             Outbound::Broken(code) => code,
@@ -131,7 +131,7 @@ impl Call {
         }
     }
 
-    /// Whether the response is whole, and what is left of the request is to be given up.
+    /// Returns whether the response is complete and the rest of the request is to be abandoned.
     pub(super) fn is_leftover(&self) -> bool {
         self.inbound == Feed::Ended
             && self.outbound != Outbound::Sent

@@ -1,4 +1,4 @@
-//! From a name to a transport: resolution, happy eyeballs (RFC 8305), TLS.
+//! Establishes a transport to a host name: resolution, happy eyeballs (RFC 8305), TLS.
 
 use std::collections::VecDeque;
 use std::io;
@@ -15,17 +15,17 @@ use super::tls::TlsFault;
 use crate::error::{Error, Kind, Phase};
 use crate::transport::{self, Transport};
 
-/// Time until the next address is tried beside the last (RFC 8305 section 5).
+/// Delay before a connection attempt to the next address starts (RFC 8305 section 5).
 const STAGGER: Duration = Duration::from_millis(250);
 
-/// Time limits of one connection.
+/// Timeouts of one connection.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct DialLimits {
     pub(super) connect: Duration,
     pub(super) handshake: Duration,
 }
 
-/// Connects to the origin by whichever address answers first.
+/// Connects to the origin, at the address that answers first.
 pub(super) async fn dial(host: &Host) -> Result<Transport, Error> {
     let (origin, limit) = (&host.origin, host.limits.connect);
     let connecting = async {
@@ -42,7 +42,7 @@ pub(super) async fn dial(host: &Host) -> Result<Transport, Error> {
     secure(tcp, host).await
 }
 
-/// Connects to the address that the session already uses.
+/// Connects to the address that the session uses already.
 pub(super) async fn dial_again(addr: SocketAddr, host: &Host) -> Result<Transport, Error> {
     let limit = host.limits.connect;
     let tcp = timeout(limit, TcpStream::connect(addr))
@@ -74,7 +74,8 @@ async fn secure(tcp: TcpStream, host: &Host) -> Result<Transport, Error> {
     }
 }
 
-/// Alternates the families, beginning with that of the resolver's first address (section 4).
+/// Alternates the address families, beginning with that of the resolver's first address (section
+/// 4).
 fn interleave(addrs: Vec<SocketAddr>) -> VecDeque<SocketAddr> {
     let first_v6 = addrs.first().is_some_and(SocketAddr::is_ipv6);
     let (mut first, mut second): (VecDeque<_>, VecDeque<_>) =
@@ -87,8 +88,8 @@ fn interleave(addrs: Vec<SocketAddr>) -> VecDeque<SocketAddr> {
     mixed
 }
 
-/// Connects to whichever of a host's addresses answers first: both families in turn, one attempt
-/// begun after another (RFC 8305).
+/// Connects to the address of a host that answers first. Alternates the address families and
+/// staggers the attempts (RFC 8305).
 ///
 /// # Errors
 /// No address, or the last attempt's error.
@@ -96,7 +97,7 @@ pub async fn connect_any(addrs: Vec<SocketAddr>) -> io::Result<TcpStream> {
     race(interleave(addrs)).await
 }
 
-/// Starts one attempt after another; the first that connects wins and ends the others.
+/// Starts the attempts one after another. The first that connects wins; the others are aborted.
 async fn race(mut addrs: VecDeque<SocketAddr>) -> io::Result<TcpStream> {
     let mut attempts = JoinSet::new();
     let mut last = None;
@@ -120,7 +121,7 @@ async fn race(mut addrs: VecDeque<SocketAddr>) -> io::Result<TcpStream> {
                 None if addrs.is_empty() => {
                     return Err(last.unwrap_or_else(|| io::Error::other("no address")));
                 }
-                // All so far failed: the next at once.
+                // All attempts so far failed: start the next at once.
                 None => break,
             }
             if !addrs.is_empty() {
@@ -152,7 +153,7 @@ mod tests {
     async fn an_address_that_refuses_does_not_hide_the_next() {
         let listener = tokio::net::TcpListener::bind("127.0.0.1:0").await.unwrap();
         let good = listener.local_addr().unwrap();
-        // Bound, and nobody listens.
+        // Bound without a listener.
         let nobody = tokio::net::TcpSocket::new_v4().unwrap();
         nobody.bind("127.0.0.1:0".parse().unwrap()).unwrap();
         let refused = nobody.local_addr().unwrap();

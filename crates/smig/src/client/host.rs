@@ -1,4 +1,4 @@
-//! One origin's session: found or started by the client's handles, run by one task.
+//! The session of one origin: looked up or started by the client's handles, run by one task.
 
 use std::sync::atomic::AtomicUsize;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
@@ -33,7 +33,7 @@ impl Hosts {
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// The origin's session, or a new one that `start` runs.
+    /// Returns the origin's session, or a new one, which `start` runs.
     pub(super) fn find(
         &self,
         origin: &Origin,
@@ -51,12 +51,12 @@ impl Hosts {
         mailbox
     }
 
-    /// The origin's session, if it has one.
+    /// Returns the origin's session, if there is one.
     pub(super) fn present(&self, origin: &Origin) -> Option<Arc<Mailbox<Command>>> {
         self.lock().get(origin).cloned()
     }
 
-    /// Every session that takes requests.
+    /// Returns all sessions that accept requests.
     pub(super) fn all(&self) -> Vec<Arc<Mailbox<Command>>> {
         self.lock().values().map(Arc::clone).collect()
     }
@@ -68,17 +68,17 @@ impl Hosts {
         }
     }
 
-    /// Tells every session to finish.
+    /// Sends [`Command::Finish`] to every session.
     pub(super) fn finish(&self) {
         let hosts = core::mem::take(&mut *self.lock());
         for mailbox in hosts.into_values() {
-            // A closed mailbox is a session that ends already.
+            // A closed mailbox means that the session is closing already.
             drop(mailbox.send(Command::Finish));
         }
     }
 }
 
-/// What a session's task needs to know of its origin and of the client's settings.
+/// The origin and the client's settings, as a session's task needs them.
 #[derive(Debug)]
 pub(super) struct Host {
     pub(super) origin: Origin,
@@ -101,14 +101,15 @@ pub(super) struct Host {
 }
 
 impl Host {
-    /// New requests start a new session.
+    /// Removes the session from the map, so that new requests start a new one.
     pub(super) fn forget(&self, mailbox: &Arc<Mailbox<Command>>) {
         if let Some(hosts) = self.hosts.upgrade() {
             hosts.remove(&self.origin, mailbox);
         }
     }
 
-    /// A place for the connection that a request needs, where places are limited.
+    /// Waits for a slot for a connection that a request needs. `None` if connections are not
+    /// limited.
     pub(super) async fn place(&self) -> Result<Option<ConnectionPlace>, Error> {
         let Some(limit) = &self.connections else { return Ok(None) };
         let Some(after) = self.queue_timeout else { return Ok(Some(limit.take().await)) };
@@ -116,13 +117,14 @@ impl Host {
         timeout(after, limit.take()).await.map(Some).map_err(late)
     }
 
-    /// A place for a connection that would be of use; `Err` if there is none.
+    /// Takes a slot for a spare connection, if one is free. `Ok(None)` if connections are not
+    /// limited.
     pub(super) fn spare_place(&self) -> Result<Option<ConnectionPlace>, Full> {
         let Some(limit) = &self.connections else { return Ok(None) };
         limit.try_take().map(Some).ok_or(Full)
     }
 
-    /// What cleartext is trusted with.
+    /// The security level assumed for cleartext connections.
     const fn clear(&self) -> Security {
         match self.cleartext {
             Cleartext::Http1 => Security::Plain,
@@ -138,11 +140,11 @@ impl Host {
     }
 }
 
-/// As many connections are open as may be.
+/// The limit of open connections is reached.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Full;
 
-/// A session's task: connects, then serves requests until it ends.
+/// Runs a session's task: connects, then serves requests until the session closes.
 pub(super) async fn run(host: Arc<Host>, mailbox: Arc<Mailbox<Command>>) {
     let transport = match connect(&host).await {
         Ok(transport) => transport,
@@ -161,19 +163,19 @@ pub(super) async fn run(host: Arc<Host>, mailbox: Arc<Mailbox<Command>>) {
     Driver::new(session, links, app, mailbox).await;
 }
 
-/// A counted connection, as soon as there is a place for it.
+/// Waits for a connection slot, then connects. Counts the connection.
 pub(super) async fn connect(host: &Host) -> Result<Transport, Error> {
     let place = host.place().await?;
     Ok(counted(host, dial::dial(host).await?, place))
 }
 
-/// Fails everything that waits: there is no connection.
+/// Fails all queued commands: the connection could not be established.
 fn refuse(host: &Host, mailbox: &Arc<Mailbox<Command>>, error: &Error) {
     host.forget(mailbox);
     for command in mailbox.close() {
         match command {
             Command::Request(outgoing) => outgoing.shared.fail(error.duplicate()),
-            // Nobody may want to know any more.
+            // The caller may have dropped the receiver.
             Command::Meet(sender) => drop(sender.send(Err(error.duplicate()))),
             Command::Dialed(_) | Command::Finish | Command::MoveTo(_) | Command::Describe(_) => {}
         }

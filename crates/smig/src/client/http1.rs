@@ -1,4 +1,4 @@
-//! Servers that speak only HTTP/1.1: hyper's client, one request a connection at a time.
+//! Sessions with servers that speak only HTTP/1.1: hyper's client, one request at a time per connection.
 
 use std::net::IpAddr;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -24,17 +24,17 @@ use crate::observe::Observed;
 use crate::stream::{Head, Shared};
 use crate::transport::Transport;
 
-/// Connections to one server at once, as browsers have it.
+/// Maximum number of connections to one server, as in browsers.
 const CONNECTIONS: usize = 6;
 
 /// One connection.
 #[derive(Debug)]
 struct Sender {
     hyper: SendRequest<RequestBody>,
-    /// It carries no further request, as what it has carried says.
+    /// The connection is not persistent: its last request or response said so.
     last: bool,
     peer: IpAddr,
-    /// How often it had been said where the server is when it was dialed.
+    /// Value of [`Idle::moves`] when the connection was dialed.
     moves: u64,
 }
 
@@ -46,31 +46,31 @@ struct Pool {
     places: Semaphore,
 }
 
-/// Those that wait for a request.
+/// Idle connections.
 #[derive(Debug, Default)]
 struct Idle {
     senders: Vec<Sender>,
-    /// Where the server is by the last word, and how often that came.
+    /// The server's addresses from the last `move_to`, and the number of such calls.
     homes: Vec<IpAddr>,
     moves: u64,
 }
 
-/// Requests that are under way.
+/// Requests in progress.
 #[derive(Debug, Default)]
 struct Running {
     tasks: JoinSet<()>,
     asked: Vec<(Arc<Shared>, AbortHandle)>,
 }
 
-/// Whether the session takes requests.
+/// Whether the session accepts requests.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Stage {
     Open,
-    /// No new ones; it ends with the last.
+    /// No new requests; the session closes after the last one.
     Closing,
 }
 
-/// A session with such a server.
+/// An HTTP/1.1 session.
 #[derive(Debug)]
 struct Http1Session {
     host: Arc<Host>,
@@ -80,7 +80,7 @@ struct Http1Session {
     stage: Stage,
 }
 
-/// Serves the session's requests until it is to end, or nobody wants one for long.
+/// Serves the session's requests until it is closed or its idle timeout expires.
 pub(super) async fn run(host: Arc<Host>, mailbox: Arc<Mailbox<Command>>, first: Transport) {
     let idle_timeout = host.idle_timeout;
     let pool = Arc::new(Pool {
@@ -123,7 +123,7 @@ impl Http1Session {
             },
             Command::Dialed(_) | Command::Describe(_) => {}
             Command::MoveTo(addresses) => self.pool.move_to(addresses),
-            // Nobody may want to know any more.
+            // The caller may have dropped the receiver.
             Command::Meet(sender) => drop(sender.send(Ok(Speaks::Http1))),
             Command::Finish => self.stop_accepting(),
         }
@@ -135,7 +135,7 @@ impl Http1Session {
         self.running.begin(shared, async move { pool.send(outgoing).await });
     }
 
-    /// No request is taken from now on: those that came behind go to the next session.
+    /// Accepts no more requests. Those still in the mailbox go to the next session.
     fn stop_accepting(&mut self) {
         if self.stage == Stage::Closing {
             return;
@@ -164,9 +164,9 @@ impl Running {
         self.tasks.is_empty()
     }
 
-    /// Who let go of a request is not waited for.
+    /// Aborts requests that the application has dropped.
     fn look(&mut self) {
-        // How it ended its application was told.
+        // The result of the task was already reported to the application.
         while self.tasks.try_join_next().is_some() {}
         self.asked.retain(|(shared, task)| {
             if shared.is_abandoned() {
@@ -195,7 +195,8 @@ impl Pool {
         self.idle.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Takes a connection back, unless it has carried its last request or leads elsewhere by now.
+    /// Returns a connection to the pool, unless it is not persistent or the server has moved to other
+    /// addresses.
     fn put(&self, sender: Sender) {
         let mut idle = self.lock();
         if !sender.last && idle.leads_home(&sender) {
@@ -211,7 +212,7 @@ impl Pool {
         Some(senders.swap_remove(ready))
     }
 
-    /// Lets go of connections that lead elsewhere; of busy ones when they are not.
+    /// Closes idle connections to other addresses; busy ones are closed when they become idle.
     fn move_to(&self, homes: Vec<IpAddr>) {
         let mut idle = self.lock();
         idle.senders.retain(|sender| homes.contains(&sender.peer));
@@ -227,7 +228,7 @@ impl Pool {
                 tracing::debug!(%error, "HTTP/1.1 connection ended");
             }
         });
-        // Before that it is not picked, and the first request would go by a second connection.
+        // Before that `pick` skips the connection, and the first request would open a second one.
         hyper.ready().await?;
         Ok(Sender { hyper, last: false, peer, moves })
     }
@@ -239,10 +240,10 @@ impl Pool {
             .map_err(|source| Error::new(Kind::Http1 { source, processed: Processed::No }))
     }
 
-    /// Waits until a request may have a connection, for the time that it may wait.
+    /// Waits for a connection slot, at most for the queue timeout.
     async fn turn(&self) -> Result<SemaphorePermit<'_>, Error> {
         let turn = async {
-            // Nobody closes it.
+            // The semaphore is never closed.
             self.places.acquire().await.map_err(|_| Error::new(Kind::Closed))
         };
         let Some(after) = self.host.queue_timeout else { return turn.await };
@@ -270,11 +271,11 @@ impl Pool {
         };
         match sender.send(request(head, body)).await {
             Ok(response) => {
-                // The response's body is hyper's from here on. The head first: an end without one
-                // is a cancelled stream.
+                // From here on hyper owns the response's body. Set the head first: an end without a head is a
+                // cancelled stream.
                 shared.put_head(Head::Http1(response), None);
                 shared.put_end();
-                // Until the body is read the connection is busy.
+                // The connection stays busy until the body is read.
                 if sender.hyper.ready().await.is_ok() {
                     self.put(sender);
                 }
@@ -296,8 +297,8 @@ impl Pool {
     }
 }
 
-/// The engine is not here to see that a body is what its head says, and hyper takes the head's word: a
-/// server that waits for more would find it in the next request.
+/// Checks that the body matches the head. The engine is not involved here, and hyper does not check it: a
+/// server that waits for more content would take it from the next request.
 fn check(head: &RequestHead, body: &RequestBody) -> Result<(), &'static str> {
     if head.protocol.is_some() {
         return Err("the server speaks HTTP/1.1, which has no extended CONNECT");
@@ -313,14 +314,14 @@ fn check(head: &RequestHead, body: &RequestBody) -> Result<(), &'static str> {
     }
 }
 
-/// The request in HTTP/1.1's form: path as target, authority as host.
+/// Converts the request to HTTP/1.1: path as target, authority as Host.
 fn request(head: RequestHead, body: RequestBody) -> Request<RequestBody> {
     let is_sized = head.headers.contains_key(header::CONTENT_LENGTH);
     let is_chunked = !is_sized && !body.is_end_stream() && head.method != Method::CONNECT;
     let mut request = Request::new(body);
     *request.headers_mut() = head.headers;
     if is_chunked {
-        // hyper takes a body whose length is not known for none at all with GET and HEAD.
+        // With GET and HEAD, hyper sends no body whose length is not known.
         let chunked = HeaderValue::from_static("chunked");
         request.headers_mut().insert(header::TRANSFER_ENCODING, chunked);
     }

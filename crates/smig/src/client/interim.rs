@@ -1,4 +1,4 @@
-//! Interim responses (1xx) on their way to who asked.
+//! Callback for interim responses (1xx).
 
 use std::fmt;
 use std::sync::Arc;
@@ -7,7 +7,7 @@ use http::{HeaderMap, Request, StatusCode};
 
 type Listener = dyn Fn(StatusCode, &HeaderMap) + Send + Sync;
 
-/// Who hears of a request's interim responses.
+/// The callback for a request's interim responses.
 #[derive(Clone)]
 pub(crate) struct OnInterim(Arc<Listener>);
 
@@ -23,8 +23,8 @@ impl OnInterim {
     }
 }
 
-/// Has `listener` called for each interim response (1xx) to this request, on the session's task. Over
-/// HTTP/1.1 none is reported.
+/// Registers `listener`, which is called on the session's task for each interim response (1xx) to this
+/// request. Over HTTP/1.1 none is reported.
 pub fn on_interim<B>(
     request: &mut Request<B>,
     listener: impl Fn(StatusCode, &HeaderMap) + Send + Sync + 'static,

@@ -1,19 +1,18 @@
-//! Requests whose responses are whole before they are, and whose rest nobody wants.
+//! Requests that are still being sent although their responses are complete.
 //!
-//! RFC 9113 section 8.1: a server may answer before it has the whole request. Most servers then say by
-//! RST_STREAM(NO_ERROR) that they want no more, and most bodies end at once: both have a moment. Then the stream
-//! is reset, for it is held at the server by whoever rests; but not while the server may have had enough of
-//! resets.
+//! RFC 9113 section 8.1: a server may answer before it has received the whole request. Most servers then send
+//! RST_STREAM(NO_ERROR), and most bodies end soon; both get a grace period. Then the stream is reset, because an
+//! open stream holds resources at the server. The reset is deferred while the server's limit of resets is near.
 
 use std::collections::VecDeque;
 use std::time::Duration;
 
 use smig_proto::Instant;
 
-/// How long the server, or the body, may end it in order.
+/// Grace period in which the server, or the body, may end the stream cleanly.
 const GRACE: Duration = Duration::from_secs(1);
 
-/// Streams that are to be reset, in the order of their time.
+/// Streams to be reset, ordered by deadline.
 #[derive(Debug)]
 pub(super) struct Leftovers<K>(VecDeque<(Instant, K)>);
 
@@ -24,12 +23,12 @@ impl<K> Default for Leftovers<K> {
 }
 
 impl<K: Copy> Leftovers<K> {
-    /// The stream's response is whole.
+    /// Adds a stream whose response is complete.
     pub(super) fn add(&mut self, now: Instant, key: K) {
         self.0.push_back((now + GRACE, key));
     }
 
-    /// A stream whose time has come. Those that are not `open` any more are forgotten.
+    /// Returns a stream whose grace period has expired. Streams that are no longer `open` are dropped.
     pub(super) fn pop(&mut self, now: Instant, open: impl Fn(K) -> bool) -> Option<K> {
         while let Some(&(at, key)) = self.0.front() {
             let open = open(key);
@@ -44,7 +43,7 @@ impl<K: Copy> Leftovers<K> {
         None
     }
 
-    /// When the time of the first one comes.
+    /// Returns the first deadline.
     pub(super) fn deadline(&self) -> Option<Instant> {
         self.0.front().map(|&(at, _)| at)
     }

@@ -1,4 +1,4 @@
-//! Limits that requests and connections wait at, rather than in a queue that grows.
+//! Limits for requests and connections; callers wait at them, so that no queue grows without bound.
 
 use std::fmt;
 use std::pin::Pin;
@@ -8,25 +8,25 @@ use std::task::{Context, Poll, ready};
 
 use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 
-/// How many requests may wait at once for a connection, or for a stream that the server allows. Clones
-/// share it, and so do the clients that it is given to.
+/// Maximum number of requests that wait at once for a connection, or for a stream that the server allows.
+/// Clones share the limit, as do all clients that were built with it.
 #[derive(Clone, Debug)]
 pub struct QueueLimit(Arc<Semaphore>);
 
-/// A request's place in the queue; given back when it is on its way, or dropped.
+/// A request's queue slot. Released when the request is sent, or on drop.
 #[derive(Debug)]
 pub(crate) struct QueuePlace {
     _permit: OwnedSemaphorePermit,
 }
 
 impl QueueLimit {
-    /// For so many requests; one at least.
+    /// Creates a limit of `requests`, at least one.
     #[must_use]
     pub fn new(requests: usize) -> Self {
         Self(Arc::new(Semaphore::new(requests.clamp(1, Semaphore::MAX_PERMITS))))
     }
 
-    /// Places that are free.
+    /// Returns the number of free slots.
     #[must_use]
     pub fn free(&self) -> usize {
         self.0.available_permits()
@@ -40,7 +40,7 @@ impl QueueLimit {
 
 type Taking = Pin<Box<dyn Future<Output = Option<QueuePlace>> + Send + Sync>>;
 
-/// The place that a handle has waited for until it is ready. It belongs to the handle: a clone has none.
+/// The slot that a handle has reserved in `poll_ready`. It belongs to the handle: a clone has none.
 #[derive(Default)]
 pub(crate) enum Reserved {
     #[default]
@@ -50,7 +50,7 @@ pub(crate) enum Reserved {
 }
 
 impl Reserved {
-    /// Waits for a place, in the order of asking. Who does not go on leaves the line.
+    /// Waits for a slot, first come, first served. Dropping it leaves the line.
     pub(crate) fn poll(&mut self, limit: &QueueLimit, cx: &mut Context<'_>) -> Poll<()> {
         loop {
             match self {
@@ -61,7 +61,7 @@ impl Reserved {
                 Self::None => {
                     let limit = Arc::clone(&limit.0);
                     *self = Self::Waiting(Box::pin(async move {
-                        // Nobody closes it.
+                        // The semaphore is never closed.
                         let permit = limit.acquire_owned().await.ok()?;
                         Some(QueuePlace { _permit: permit })
                     }));
@@ -94,7 +94,7 @@ impl fmt::Debug for Reserved {
     }
 }
 
-/// How many connections may be open at once. Clones share it, and so do the clients that it is given to.
+/// Maximum number of open connections. Clones share the limit, as do all clients that were built with it.
 #[derive(Clone, Debug)]
 pub struct ConnectionLimit(Arc<Connections>);
 
@@ -104,33 +104,33 @@ struct Connections {
     waiting: AtomicUsize,
 }
 
-/// A connection's place; given back when dropped.
+/// A connection's slot; released on drop.
 #[derive(Debug)]
 pub struct ConnectionPlace {
     _permit: OwnedSemaphorePermit,
 }
 
 impl ConnectionLimit {
-    /// For so many connections; one at least.
+    /// Creates a limit of `connections`, at least one.
     #[must_use]
     pub fn new(connections: usize) -> Self {
         Self::sharing(Arc::new(Semaphore::new(connections.clamp(1, Semaphore::MAX_PERMITS))))
     }
 
-    /// A limit whose places are also taken elsewhere.
+    /// Creates a limit whose slots other users of the semaphore may take as well.
     #[must_use]
     pub fn sharing(places: Arc<Semaphore>) -> Self {
         Self(Arc::new(Connections { places, waiting: AtomicUsize::new(0) }))
     }
 
-    /// A place, if one is free.
+    /// Takes a slot, if one is free.
     #[must_use]
     pub fn try_take(&self) -> Option<ConnectionPlace> {
         let permit = Arc::clone(&self.0.places).try_acquire_owned().ok()?;
         Some(ConnectionPlace { _permit: permit })
     }
 
-    /// Waits for a place, in the order of asking. Dropped, it leaves the line.
+    /// Waits for a slot, first come, first served. Cancel safe: dropping the future leaves the line.
     pub async fn take(&self) -> ConnectionPlace {
         struct Waits<'a>(&'a AtomicUsize);
         impl Drop for Waits<'_> {
@@ -145,12 +145,12 @@ impl ConnectionLimit {
         let _waits = Waits(&self.0.waiting);
         match Arc::clone(&self.0.places).acquire_owned().await {
             Ok(permit) => ConnectionPlace { _permit: permit },
-            // Nobody closes it.
+            // The semaphore is never closed.
             Err(_) => std::future::pending().await,
         }
     }
 
-    /// Whether somebody waits because all places are taken.
+    /// Returns whether a caller waits because no slot is free.
     #[must_use]
     pub fn is_wanted(&self) -> bool {
         self.0.waiting.load(Ordering::Relaxed) > 0
@@ -174,7 +174,7 @@ mod tests {
         assert!(other.take().is_none() && limit.try_take().is_none());
         drop(one.take());
         assert!(other.poll(&limit, &mut cx).is_ready());
-        // Who has a place and does not use it gives it back as well.
+        // A handle that drops its slot unused releases it as well.
         drop(other);
         assert_eq!(limit.free(), 1);
     }

@@ -1,4 +1,4 @@
-//! The client: one session a host, spare connections, requests and streaming responses.
+//! The client: one session per origin, spare connections, requests and streaming responses.
 
 mod body;
 mod builder;
@@ -59,15 +59,16 @@ use host::{Host, Hosts};
 use limits::{QueuePlace, Reserved};
 use session::Command;
 
-/// How often a request that was certainly not processed is sent, at most.
+/// Maximum number of times a request is sent, if the server certainly did not process it.
 const ATTEMPTS: usize = 3;
 
-/// An HTTP client, and a tower service of requests. Cheap to clone; clones share sessions. Must be used inside a tokio runtime,
-/// on which its sessions run. When the last clone is dropped, sessions end after their last stream.
+/// An HTTP client, and a tower service of requests. Cheap to clone; clones share sessions. Must be used inside a
+/// tokio runtime, on which its sessions run. When the last clone is dropped, each session closes after its last
+/// stream.
 #[derive(Clone, Debug)]
 pub struct Client {
     inner: Arc<Inner>,
-    /// What this handle has waited for as a service.
+    /// The queue slot that this handle reserved in `poll_ready`.
     reserved: Reserved,
 }
 
@@ -100,35 +101,36 @@ impl Drop for Inner {
 }
 
 impl Client {
-    /// Describes a client.
+    /// Returns a builder.
     #[must_use]
     pub fn builder() -> ClientBuilder {
         ClientBuilder::default()
     }
 
-    /// Counters since the start.
+    /// Returns the counters since the client was built.
     #[must_use]
     pub fn stats(&self) -> Stats {
         self.inner.counters.stats()
     }
 
-    /// A picture of the sessions over HTTP/2 that take requests. Each session's task is asked; it costs
-    /// nothing while nobody asks.
+    /// Returns a snapshot of the sessions over HTTP/2 that accept requests. Each session's task is polled for it;
+    /// there is no cost between calls.
     pub async fn sessions(&self) -> Snapshot {
         snapshot::collect(self.inner.hosts.all(), Command::Describe).await
     }
 
     /// Sends a request to the origin of its URI and waits for the response's head.
     ///
-    /// A request that the server certainly did not process (it refused the stream, or went away
-    /// before) is sent again, if its body was not touched. Dropping the future, or the response's
-    /// body before its end, cancels the stream.
+    /// A request that the server certainly did not process (it refused the stream, or closed the connection before)
+    /// is sent again, if its body was not polled. Dropping the future, or the response's body before its end, cancels
+    /// the stream.
     ///
-    /// A request waits for a connection and for a stream that the server allows; who comes when as many
-    /// [wait](ClientBuilder::queue) as may is refused at once. As a tower service the client is ready when there is a place.
+    /// The request waits for a connection and for a stream that the server allows. When the
+    /// [queue](ClientBuilder::queue) is full, it fails at once. As a tower service, the client is ready when the
+    /// queue has a free slot.
     ///
     /// # Errors
-    /// See the questions on [`Error`].
+    /// See the accessors of [`Error`].
     pub async fn request<B>(&self, request: Request<B>) -> Result<Response<Incoming>, Error>
     where
         B: Body + Send + 'static,
@@ -139,48 +141,49 @@ impl Client {
         self.request_to(&origin, request).await
     }
 
-    /// Has a session with the origin ready, and tells what the server speaks. A session that is there
-    /// already is asked no further.
+    /// Opens a session with the origin unless there is one, and returns the protocol that the server speaks. An
+    /// existing session is not probed.
     ///
     /// # Errors
-    /// No connection, or one that ended at once; see the questions on [`Error`].
+    /// No connection, or one that closed at once; see the accessors of [`Error`].
     pub async fn connect(&self, origin: &Origin) -> Result<Speaks, Error> {
         let (sender, speaks) = oneshot::channel();
         let mut command = Command::Meet(sender);
-        // A session may end just now; the next one is new.
+        // The session may have closed in between; the next one is new.
         while let Err(unsent) = self.session(origin).send(command) {
             command = unsent;
         }
         speaks.await.unwrap_or_else(|_| Err(Error::new(Kind::Connection(None))))
     }
 
-    /// Tells where the origin is now: a session that is connected elsewhere takes no further request and
-    /// ends after its last; the next request begins a new one. By HTTP/1.1 this holds for each connection.
+    /// Sets the current addresses of the origin. A session that is connected to another address accepts no further
+    /// request and closes after its last one; the next request opens a new session. Over HTTP/1.1 this applies to
+    /// each connection.
     pub fn move_to(&self, origin: &Origin, addresses: &[SocketAddr]) {
         if let Some(mailbox) = self.inner.hosts.present(origin) {
             let addresses = addresses.iter().map(|addr| addr.ip().to_canonical()).collect();
-            // A session that ends already needs not be told.
+            // If the send fails, the session is closing already.
             drop(mailbox.send(Command::MoveTo(addresses)));
         }
     }
 
-    /// Has the session with the origin, if there is one, take no further request: it ends after its last.
+    /// Stops the session with the origin, if there is one, from accepting requests. It closes after its last one.
     pub fn retire(&self, origin: &Origin) {
         if let Some(mailbox) = self.inner.hosts.present(origin) {
             drop(mailbox.send(Command::Finish));
         }
     }
 
-    /// Whether there is a session with the origin that takes requests, or one that begins.
+    /// Returns whether a session with the origin accepts requests or is being established.
     #[must_use]
     pub fn has_session(&self, origin: &Origin) -> bool {
         self.inner.hosts.present(origin).is_some_and(|mailbox| !mailbox.is_closed())
     }
 
-    /// The same as [`Self::request`], to an origin that the URI does not tell: CONNECT, or a proxy.
+    /// Like [`Self::request`], but to an origin that differs from the URI's: for CONNECT, or through a proxy.
     ///
     /// # Errors
-    /// See the questions on [`Error`].
+    /// See the accessors of [`Error`].
     pub async fn request_to<B>(
         &self,
         origin: &Origin,
@@ -194,7 +197,7 @@ impl Client {
         self.send(origin, request, None).await
     }
 
-    /// Sends a request that has a place in the queue, or takes one.
+    /// Sends a request, with the queue slot in `place` or with a new one.
     async fn send<B>(
         &self,
         origin: &Origin,
@@ -228,12 +231,12 @@ impl Client {
                 _ => return Err(error),
             }
             tracing::debug!(%error, "request is sent again");
-            // One that was given back before it had a stream has cost nobody anything.
+            // A request that was returned before it had a stream does not count as an attempt.
             attempt += usize::from(!error.is_retired());
         }
     }
 
-    /// Gives a request to the origin's session.
+    /// Submits a request to the origin's session.
     fn submit(
         &self,
         origin: &Origin,
@@ -249,7 +252,7 @@ impl Client {
                 Outgoing { head, body, length, asides, place, since: None, shared: shared_too };
             match mailbox.send(Command::Request(Box::new(outgoing))) {
                 Ok(()) => return Ok(shared),
-                // The session ended just now; the next one is new.
+                // The session closed in between; the next one is new.
                 Err(Command::Request(outgoing)) => {
                     let Outgoing { head, length, asides, place, .. } = *outgoing;
                     draft = Draft { head, length, asides, place };
@@ -286,7 +289,7 @@ impl Client {
         })
     }
 
-    /// Waits for a response; letting go of it early cancels the stream.
+    /// Waits for a response. Dropping the future cancels the stream.
     async fn response(&self, shared: &Arc<Shared>) -> Result<Response<Incoming>, Error> {
         let body = Incoming::stream(Arc::clone(shared));
         let head = poll_fn(|cx| shared.poll_head(cx));
@@ -312,8 +315,7 @@ impl Client {
     }
 }
 
-/// A request's head in the engine's form. The extensions [`Protocol`], [`Hint`] and [`on_interim`]'s are
-/// understood.
+/// Converts a request to the engine's form. Applies the extensions [`Protocol`], [`Hint`] and that of [`on_interim`].
 fn split<B>(request: Request<B>) -> Result<(RequestHead, Asides, B), Error> {
     let (mut parts, body) = request.into_parts();
     let protocol = parts.extensions.remove::<Protocol>();
@@ -331,7 +333,7 @@ fn split<B>(request: Request<B>) -> Result<(RequestHead, Asides, B), Error> {
     Ok((head, asides, body))
 }
 
-/// Announces the body's length if it is known.
+/// Adds a content-length if the body's length is known.
 fn with_length(mut head: RequestHead, body: &RequestBody) -> (RequestHead, Length) {
     if head.method == Method::CONNECT {
         return (head, Length::Unknown);
@@ -345,7 +347,7 @@ fn with_length(mut head: RequestHead, body: &RequestBody) -> (RequestHead, Lengt
     (head, Length::Left(length))
 }
 
-/// Takes away what HTTP/2 forbids or says otherwise.
+/// Removes the fields that HTTP/2 forbids or expresses otherwise.
 fn strip(headers: &mut HeaderMap) {
     const KEEP_ALIVE: HeaderName = HeaderName::from_static("keep-alive");
     const PROXY_CONNECTION: HeaderName = HeaderName::from_static("proxy-connection");

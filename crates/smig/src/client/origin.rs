@@ -1,4 +1,4 @@
-//! Where a request goes: scheme, host, port.
+//! The target of a request: scheme, host, port.
 
 use std::fmt;
 
@@ -16,7 +16,7 @@ pub struct Origin {
     port: u16,
 }
 
-/// Whether an origin is reached by TLS.
+/// Whether an origin is reached over TLS.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub(crate) enum OriginSecurity {
     Tls,
@@ -36,7 +36,7 @@ impl Origin {
         Self { security: OriginSecurity::Clear, host: host.into(), port }
     }
 
-    /// The origin of a URI.
+    /// Returns the origin of a URI.
     ///
     /// # Errors
     /// A URI without scheme or host, or with a scheme other than http and https.
@@ -61,19 +61,19 @@ impl Origin {
         self.security
     }
 
-    /// The host, without brackets.
+    /// Returns the host, without brackets.
     #[must_use]
     pub fn host(&self) -> &str {
         &self.host
     }
 
-    /// The port.
+    /// Returns the port.
     #[must_use]
     pub const fn port(&self) -> u16 {
         self.port
     }
 
-    /// The name to be found in the certificate.
+    /// Returns the name that the certificate must contain.
     pub(crate) fn server_name(&self) -> Result<ServerName<'static>, Error> {
         ServerName::try_from(self.host.clone())
             .map_err(|_| Error::new(Kind::Request(format!("{}: not a host name", self.host))))

@@ -1,46 +1,46 @@
-//! Streams of a session that were reset here, and how many more its server bears (CVE-2023-44487).
+//! Rate limit for the streams that this client resets in a session (CVE-2023-44487).
 //!
-//! Servers end a connection on which many streams are reset, together with all that others have on it. A stream
-//! that is open may have to be reset at any time, because its application gives it up. So where many have been, only
-//! so many may be open that all of them could be reset, too.
+//! Servers close a connection on which many streams are reset, and thereby fail its other streams. Any open stream
+//! may have to be reset, because the application may cancel it. So after many resets, the number of open streams is
+//! limited: even if all of them were reset, the server's limit would not be reached.
 
 use std::time::Duration;
 
 use smig_proto::Instant;
 
-/// Together at once. Our servers bear 200, nghttp2's 1000.
+/// Resets that the server is assumed to tolerate in a burst. Our servers tolerate 200, nghttp2's 1000.
 const BORNE: u32 = 192;
-/// Up to here as many may be open as the server allows: that are 128 at most of our servers', so it fits all the same,
-/// and a server that allows more will bear more.
+/// Below this count, as many streams may be open as the server allows. Our servers allow at most 128, so the sum
+/// stays within `BORNE`; a server that allows more streams also tolerates more resets.
 const FREE: u32 = BORNE - 128;
-/// After so long one is forgotten: 20 a second, where servers forget 33.
+/// Time after which one reset is discounted: 20 per second, where servers discount 33.
 const INTERVAL: Duration = Duration::from_millis(50);
 
-/// How many there were lately.
+/// Number of recent resets, as a leaky bucket.
 #[derive(Clone, Copy, Debug, Default)]
 pub(super) struct Resets {
-    /// When all are forgotten.
+    /// When the count reaches zero.
     forgotten: Instant,
 }
 
 impl Resets {
-    /// One more.
+    /// Counts one reset.
     pub(super) fn add(&mut self, now: Instant) {
         self.forgotten = self.forgotten.max(now) + INTERVAL;
     }
 
-    /// Whether one more stream may be opened beside those that are.
+    /// Returns whether one more stream may be opened while `open` others are.
     pub(super) fn may_open(&self, now: Instant, open: usize) -> bool {
         let count = self.count(now);
         count < FREE || count as usize + open < BORNE as usize
     }
 
-    /// Whether one may be reset that could as well wait.
+    /// Returns whether a stream may be reset whose reset could also wait.
     pub(super) fn may_reset(&self, now: Instant) -> bool {
         self.count(now) < BORNE
     }
 
-    /// When one more will be forgotten.
+    /// Returns when the count next decreases.
     pub(super) fn next(&self, now: Instant) -> Instant {
         let left = self.forgotten.saturating_duration_since(now);
         let whole = INTERVAL * self.count(now).saturating_sub(1);
@@ -70,7 +70,7 @@ mod tests {
     #[test]
     fn what_is_open_and_what_was_reset_are_never_more_than_a_server_bears() {
         let start = at(1_000_000);
-        // Few: as many as the server allows.
+        // Few resets: as many streams as the server allows.
         assert!(after(63, start).may_open(start, 127) && after(63, start).may_open(start, 10_000));
         for (resets, open) in [(64, 127), (100, 91), (191, 0)] {
             assert!(after(resets, start).may_open(start, open), "{resets} {open}");
@@ -88,7 +88,7 @@ mod tests {
         assert!(!resets.may_open(at(1_000_049), 0) && resets.may_open(at(1_000_050), 0));
         assert_eq!(resets.next(at(1_000_060)), at(1_000_100));
         assert!(resets.may_open(at(1_001_000), 19) && !resets.may_open(at(1_001_000), 20));
-        // No more is saved up.
+        // Idle time earns no credit.
         let mut later = resets;
         later.add(at(9_000_000));
         assert_eq!(later.next(at(9_000_000)), at(9_000_050));

@@ -1,24 +1,24 @@
-//! Whether an HTTP/1.1 connection may carry a request after another: one rule for every pool.
+//! Whether an HTTP/1.1 connection can be reused: one rule for all pools.
 
 use http::header::{AUTHORIZATION, CONTENT_LENGTH, TRANSFER_ENCODING, WWW_AUTHENTICATE};
 use http::{HeaderMap, Response, StatusCode, Version};
 
-/// Whether the HTTP/1.1 connection that a request with these fields goes by may carry no other request
-/// behind it: the server may know a user by the connection from then on.
+/// Returns whether a request with these fields must be the last one on its HTTP/1.1 connection, because the
+/// server may authenticate the connection from then on.
 #[must_use]
 pub fn is_last_request(headers: &HeaderMap) -> bool {
     authenticates_connection(headers)
 }
 
-/// Whether the HTTP/1.1 connection that a response came by may carry no other request: the server may know
-/// a user by it, or it is not certain that the server holds the message to end where we do.
+/// Returns whether the HTTP/1.1 connection of this response must carry no further request: the server may
+/// have authenticated the connection, or it may place the message's end elsewhere than this side does.
 #[must_use]
 pub fn is_last_response<B>(response: &Response<B>) -> bool {
     let headers = response.headers();
-    // A server of HTTP/1.0 may take chunks for requests, and hyper would speak HTTP/1.0 to it from now
-    // on, which drops a body whose length is not known.
+    // A server of HTTP/1.0 may parse chunks as requests, and hyper would use HTTP/1.0 for it from now on,
+    // which drops a body whose length is not known.
     response.version() != Version::HTTP_11
-        // RFC 9110 section 15.3.5, RFC 9112 section 6.1: who announces content there may send it.
+        // RFC 9110 section 15.3.5, RFC 9112 section 6.1: a server that announces content may send it.
         || (response.status() == StatusCode::NO_CONTENT && announces_content(headers))
         || authenticates_connection(headers)
 }
@@ -28,13 +28,13 @@ fn announces_content(headers: &HeaderMap) -> bool {
         || headers.get_all(CONTENT_LENGTH).iter().any(|length| length != "0")
 }
 
-/// Whether a user is known by the connection from here on, and not by each request: NTLM, and Negotiate
-/// where it is that (RFC 4559). Whoever sent the next request on it would be taken for the same user.
+/// Returns whether the fields authenticate the connection and not each request: NTLM, and possibly Negotiate
+/// (RFC 4559). The next request on the connection would be attributed to the same user.
 fn authenticates_connection(headers: &HeaderMap) -> bool {
     [AUTHORIZATION, WWW_AUTHENTICATE].iter().any(|name| {
         headers.get_all(name).iter().any(|value| {
             value.as_bytes().split(|&byte| byte == b',').any(|part| {
-                // Whatever a server takes for the end of the scheme's name ends it here.
+                // Every byte that a server may accept as the end of the scheme's name ends it here.
                 let scheme = part.trim_ascii_start();
                 let end = scheme.iter().position(|byte| !byte.is_ascii_alphanumeric());
                 let scheme = end.and_then(|end| scheme.get(..end)).unwrap_or(scheme);

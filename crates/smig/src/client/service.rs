@@ -1,4 +1,4 @@
-//! The client as a tower service: what takes a service of requests takes it, gRPC clients for one.
+//! The client as a tower service, for example for gRPC clients.
 
 use std::future::Future;
 use std::pin::Pin;
@@ -12,11 +12,11 @@ use super::{Client, Origin};
 use crate::error::{BoxError, Error};
 use crate::stream::Incoming;
 
-/// Each call is a [`Client::request`]: to the origin of the request's URI, which must be absolute. It is
-/// ready when a further request may [wait](crate::ClientBuilder::queue) inside, for a connection or a stream, and holds
-/// that place for the next call. A call without one is refused when all places are taken.
+/// Each call is a [`Client::request`] to the origin of the request's URI, which must be absolute. The service is
+/// ready when the [queue](crate::ClientBuilder::queue) has a free slot; it reserves that slot for the next call. A
+/// call without a reservation fails when the queue is full.
 ///
-/// A tonic client runs on it, and its big responses move, if it is told its origin:
+/// A tonic client can use it, and its large responses migrate. It must be given its origin:
 /// `GreeterClient::with_origin(client, "https://localhost:8443".parse()?)`.
 impl<B> Service<Request<B>> for Client
 where

@@ -29,27 +29,27 @@ use crate::snapshot::{self, Asked, Book, MoveCause, Record, StreamName};
 use crate::stream::{self, Feed, Head, Pumped, Sends};
 use crate::transport::Transport;
 
-/// How long spares are kept in a session that nobody uses.
+/// How long spares of an unused session stay open.
 const SPARE_IDLE: Duration = Duration::from_secs(30);
 
-/// What a session is asked from outside its task.
+/// Commands to a session's task.
 #[derive(Debug)]
 pub(crate) enum Command {
     /// Send a request.
     Request(Box<Outgoing>),
-    /// A further connection is there, or could not be made.
+    /// The result of dialing a further connection.
     Dialed(Box<Result<Transport, Error>>),
-    /// Tell what the server speaks, once that is known.
+    /// Return the server's protocol as soon as it is known.
     Meet(oneshot::Sender<Result<Speaks, Error>>),
-    /// Finish what runs, then end.
+    /// Close after the current requests.
     Finish,
-    /// Finish as well, unless it is connected to one of these addresses.
+    /// Like [`Self::Finish`], unless the session is connected to one of these addresses.
     MoveTo(Vec<IpAddr>),
-    /// Take a picture of the session.
+    /// Return a snapshot of the session.
     Describe(Asked),
 }
 
-/// What a server speaks.
+/// The protocol that a server speaks.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Speaks {
     /// HTTP/2 with migration.
@@ -60,13 +60,13 @@ pub enum Speaks {
     Http1,
 }
 
-/// Whether the session takes requests.
+/// Whether the session accepts requests.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Stage {
     Open,
-    /// No new ones; it ends when the last is answered.
+    /// No new requests; the session closes after the last response.
     Closing,
-    /// GOAWAY is said.
+    /// GOAWAY was sent.
     Ended,
 }
 
@@ -85,16 +85,16 @@ pub(super) struct ClientSession {
     watched: Vec<Slot>,
     leftovers: Leftovers<StreamKey>,
     resets: Resets,
-    /// Of the streams that the engine has reset, those that are among `resets`.
+    /// Number of the engine's resets that `resets` includes.
     resets_counted: u64,
-    /// Until then no stream is opened and no leftover is reset: the server may have had enough of resets.
+    /// Until then no stream is opened and no leftover is reset: the server's limit of resets may be near.
     held_until: Option<Instant>,
     book: Book,
     stage: Stage,
     idle_since: Option<Instant>,
-    /// The session is in use: spares are kept ready.
+    /// The session is in use: keep spares ready.
     spares_wanted: bool,
-    /// What the server is known to speak so far, and who wants to know it.
+    /// The server's protocol as far as known, and the callers that wait for it.
     speaks: Speaks,
     meeting: Vec<oneshot::Sender<Result<Speaks, Error>>>,
 }
@@ -124,7 +124,7 @@ impl ClientSession {
         }
     }
 
-    /// Sends requests as long as the server allows more streams, and bears that all of them are reset.
+    /// Sends queued requests while the server allows more streams and would tolerate a reset of all of them.
     fn open_queued(&mut self, turn: &mut Turn<'_>) {
         while let Some(outgoing) = self.queue.pop_front() {
             if outgoing.shared.is_gone() {
@@ -137,7 +137,7 @@ impl ClientSession {
                 return;
             }
             if outgoing.head.protocol.is_some() && !turn.links.have_heard() {
-                // Whether it may be sent is in the server's SETTINGS (RFC 8441 section 3).
+                // The server's SETTINGS determine whether it may be sent (RFC 8441 section 3).
                 self.unheard.push_back(outgoing);
                 continue;
             }
@@ -162,24 +162,24 @@ impl ClientSession {
         }
     }
 
-    /// When the request that has waited longest for a stream has waited too long.
+    /// Returns when the queue timeout of the oldest request expires.
     fn queue_deadline(&self) -> Option<Instant> {
         Some(self.queue.front()?.since? + self.host.queue_timeout?)
     }
 
-    /// Fails what has waited too long; what waits longest stands first.
+    /// Fails the requests whose queue timeout has expired; the oldest is at the front.
     fn give_up_waiting(&mut self, now: Instant) {
         let Some(after) = self.host.queue_timeout else { return };
         while self.queue_deadline().is_some_and(|at| at <= now)
             && let Some(outgoing) = self.queue.pop_front()
         {
             let error = Error::new(Kind::Timeout { phase: Phase::Queue, after });
-            // Its place is free for who waits less long.
+            // Release its slot for other requests.
             outgoing.shared.give_back(Unsent { body: outgoing.body, place: None }, error);
         }
     }
 
-    /// Tells whoever wants to know of a 1xx response.
+    /// Calls the request's callback for a 1xx response.
     fn on_interim(&mut self, slot: Slot, head: &ResponseHead) {
         if let Some((call, _)) = self.slots.entry(slot)
             && let Some(on_interim) = &call.on_interim
@@ -200,7 +200,7 @@ impl ClientSession {
         }
         let tracked = Tracked::new(&self.host.rules, transfer, asides.hint, turn.now);
         let is_watched = tracked.is_some();
-        // Without a body all is sent with the head.
+        // Without a body, the head is all there is to send.
         let outbound = if body.is_empty() { Outbound::Sent } else { Outbound::Open };
         let slot = self.slots.insert(Call {
             key,
@@ -226,7 +226,7 @@ impl ClientSession {
         self.pump(turn, slot);
     }
 
-    /// Sends what the request's body has.
+    /// Sends what the request's body yields.
     fn pump(&mut self, turn: &mut Turn<'_>, slot: Slot) {
         let Some((call, waker)) = self.slots.entry(slot) else { return };
         if call.outbound != Outbound::Open {
@@ -242,7 +242,7 @@ impl ClientSession {
                 call.body = RequestBody::default();
                 self.settle(turn, slot);
             }
-            // Nobody will tell that the rest is sent: there is none.
+            // There is nothing left to send, so no event for it will follow.
             Pumped::Over => {
                 call.outbound = Outbound::Sent;
                 call.body = RequestBody::default();
@@ -251,7 +251,7 @@ impl ClientSession {
             Pumped::Failed(error) => {
                 let code = error.downcast_ref().map_or(ErrorCode::Cancel, |Reset(code)| *code);
                 if call.inbound == Feed::Ended && !is_tunnel(turn, call.key) {
-                    // Nobody waits for the reset: it is one of many perhaps.
+                    // No caller waits for the reset, and it may be one of many: defer it.
                     call.outbound = Outbound::Broken(code);
                     call.body = RequestBody::default();
                     call.give_up();
@@ -267,7 +267,7 @@ impl ClientSession {
     fn on_response(&mut self, turn: &mut Turn<'_>, slot: Slot, head: ResponseHead, end: EndStream) {
         let Some((call, _)) = self.slots.entry(slot) else { return };
         let announced = content_length(&head.headers);
-        // The head first: an end without a head is a cancelled stream to who waits on another thread.
+        // Set the head first: a reader on another thread takes an end without a head for a cancelled stream.
         call.shared.put_head(Head::Stream(head), announced);
         if end == EndStream::Yes {
             call.shared.put_end();
@@ -290,7 +290,7 @@ impl ClientSession {
             let stream = self.host.counters.place(turn, &self.book, call.key);
             self.host.counters.on(&Observed::StreamReset { ends, stream });
             if error.code == ErrorCode::RefusedStream {
-                // The server has counted it like one that was reset here.
+                // The server counts it like a stream that this client reset.
                 self.resets.add(turn.now);
             }
             let error = Error::from(error);
@@ -304,7 +304,7 @@ impl ClientSession {
         self.forget(turn, slot);
     }
 
-    /// Lets the stream go if nothing more happens on it.
+    /// Removes the stream if nothing more happens on it.
     fn settle(&mut self, turn: &mut Turn<'_>, slot: Slot) {
         let Some((call, _)) = self.slots.entry(slot) else { return };
         if call.is_over() {
@@ -316,7 +316,7 @@ impl ClientSession {
         }
     }
 
-    /// Resets streams whose responses are whole, and whose requests nobody wants any more.
+    /// Resets streams whose responses are complete and whose requests were abandoned.
     fn give_up_leftovers(&mut self, turn: &mut Turn<'_>) {
         loop {
             let due = self.leftovers.deadline().is_some_and(|at| at <= turn.now);
@@ -349,8 +349,8 @@ impl ClientSession {
         self.held_until = Some(self.resets.next(now));
     }
 
-    /// What is held for the sake of the server goes on when that has forgotten some of the resets. Meanwhile
-    /// another session is the better place for requests, if there may be one.
+    /// Resumes held requests and leftovers when the server has discounted some of the resets. Until then, if
+    /// another session can be opened, the queued requests are returned for it.
     fn look_at_held(&mut self, turn: &mut Turn<'_>) {
         if self.held_until.is_some_and(|at| at <= turn.now) {
             self.held_until = None;
@@ -362,7 +362,7 @@ impl ClientSession {
         }
         tracing::debug!("many streams were reset: the session takes no more requests");
         self.stop_accepting(turn);
-        // It has no use for them, and there may soon be more such sessions.
+        // The session does not need its spares any more, and further sessions may follow soon.
         self.spares_wanted = false;
         self.spares.close_idle(turn);
         for outgoing in self.queue.drain(..) {
@@ -371,7 +371,7 @@ impl ClientSession {
         self.end_if_idle(turn);
     }
 
-    /// Drops everything of a stream; one that is not complete is cancelled.
+    /// Removes a stream; one that is not complete is cancelled.
     fn forget(&mut self, turn: &mut Turn<'_>, slot: Slot) {
         let Some(call) = self.slots.remove(slot) else { return };
         self.by_key.remove(&call.key);
@@ -395,7 +395,7 @@ impl ClientSession {
         }
     }
 
-    /// Asks the rules about each watched stream.
+    /// Applies the migration rules to each watched stream.
     fn look_at_watched(&mut self, turn: &mut Turn<'_>) {
         let Self { host, slots, watched, around, book, .. } = self;
         let open = slots.len();
@@ -410,19 +410,19 @@ impl ClientSession {
         }
     }
 
-    /// Answers somebody who looks.
+    /// Sends a snapshot of the session.
     fn describe(&self, turn: &Turn<'_>, asked: Asked) {
         let find = |key| {
             let call = self.slots.get(*self.by_key.get(&key)?)?;
             Some(&call.record)
         };
         if let Some(session) = snapshot::session(turn, &self.book, find) {
-            // Who asked may have gone.
+            // The caller may have dropped the receiver.
             drop(asked.send(Box::new(session)));
         }
     }
 
-    /// No request is taken from now on.
+    /// Stops accepting requests.
     fn stop_accepting(&mut self, turn: &mut Turn<'_>) {
         if self.stage != Stage::Open {
             return;
@@ -445,7 +445,7 @@ impl ClientSession {
         }
     }
 
-    /// Ends the session when nobody used it for long.
+    /// Closes the session when its idle timeout expires.
     fn look_at_idleness(&mut self, turn: &mut Turn<'_>) {
         if self.slots.len() > 0 || !self.queue.is_empty() || !self.unheard.is_empty() {
             self.idle_since = None;
@@ -515,7 +515,7 @@ impl App for ClientSession {
                 Some(slot) => self.on_reset(turn, slot, error),
                 None => turn.session.release(stream),
             },
-            // Nobody asked for it: our settings forbid pushes.
+            // Unexpected: our settings disable push.
             Event::Pushed { stream, .. } => turn.session.release(stream),
             Event::OpenPossible => self.open_queued(turn),
             Event::SessionEstablished { .. } => {
@@ -587,7 +587,7 @@ impl App for ClientSession {
         let Some((call, _)) = self.slots.answer(slot) else { return };
         let asked = call.shared.take_asked();
         let key = call.key;
-        // Who has all of the response lets go of it, and what is sent goes on.
+        // The application has read the complete response and dropped it: continue to send the request.
         if asked.gone && call.shared.is_abandoned() {
             return self.forget(turn, slot);
         }
@@ -620,7 +620,7 @@ impl App for ClientSession {
         }
         if turn.links.have_heard() {
             for sender in self.meeting.drain(..) {
-                // Nobody may want to know any more.
+                // The caller may have dropped the receiver.
                 let _ = sender.send(Ok(self.speaks));
             }
         }
@@ -641,7 +641,7 @@ impl App for ClientSession {
     }
 
     fn is_done(&self) -> bool {
-        // What was received whole is still to be read.
+        // Responses that were received completely can still be read.
         self.slots.len() == 0
     }
 
@@ -652,7 +652,7 @@ impl App for ClientSession {
         }
         let left = self.mailbox.close().into_iter().filter_map(|command| match command {
             Command::Request(outgoing) => Some(outgoing),
-            // Who waits for a meeting sees that its sender is gone.
+            // The receiver of a dropped `Meet` is notified by the drop of its sender.
             Command::Dialed(_)
             | Command::Meet(_)
             | Command::Finish
@@ -665,7 +665,7 @@ impl App for ClientSession {
     }
 }
 
-/// Whether the stream's two directions have nothing to do with each other's ends.
+/// Returns whether the stream is a tunnel, whose two directions end independently.
 fn is_tunnel(turn: &Turn<'_>, key: StreamKey) -> bool {
     turn.session.stream(key).is_some_and(|view| view.tunnel)
 }

@@ -22,16 +22,16 @@ use crate::error::Error;
 use crate::seldom;
 use crate::transport::Transport;
 
-/// How long no spare is dialed after one failed or was refused; doubled each time.
+/// Delay after a spare failed or was refused; doubled each time.
 const BACKOFF: Duration = Duration::from_millis(500);
 const MAX_BACKOFF: Duration = Duration::from_secs(60);
 
-/// What the client knows of its spare connections.
+/// State of a session's spare connections.
 #[derive(Debug)]
 pub(super) struct Spares {
     addr: SocketAddr,
     clear: Security,
-    /// How many should be ready.
+    /// Number of spares to keep ready.
     wanted: usize,
     dialing: usize,
     state: State,
@@ -43,10 +43,10 @@ pub(super) struct Spares {
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum State {
-    /// The server does not speak SMig, or has not said so yet.
+    /// The server does not support SMig, or its SETTINGS have not arrived yet.
     Off,
     On,
-    /// The session takes no more requests, and dials no more.
+    /// The session accepts no more requests and dials no more.
     Over,
 }
 
@@ -64,7 +64,7 @@ impl Spares {
         }
     }
 
-    /// Where the session is connected.
+    /// Returns the address to which the session is connected.
     pub(super) const fn addr(&self) -> SocketAddr {
         self.addr
     }
@@ -75,18 +75,20 @@ impl Spares {
         }
     }
 
-    /// Nothing more is dialed, and nobody tells what becomes of what is: no offer waits for that.
+    /// Stops dialing. The results of attempts in progress are not reported any more, so all waiting offers are
+    /// declined.
     pub(super) fn finish(&mut self, turn: &mut Turn<'_>) {
         self.state = State::Over;
         self.decline_all(turn);
     }
 
-    /// Whether a connection may be dialed now, as far as those before it say.
+    /// Returns whether a connection may be dialed now: the server supports SMig, and no backoff is in
+    /// progress.
     fn may_dial(&self, now: Instant) -> bool {
         self.state == State::On && self.not_before.is_none_or(|at| now >= at)
     }
 
-    /// Closes spares that nobody needed for long.
+    /// Closes idle spares.
     pub(super) fn close_idle(&self, turn: &mut Turn<'_>) {
         let primary = primary(turn);
         let idle = |conn: &ConnectionView| conn.streams == 0 && Some(conn.id) != primary;
@@ -97,7 +99,7 @@ impl Spares {
         }
     }
 
-    /// Dials as many as are missing.
+    /// Dials the missing spares.
     pub(super) fn keep(
         &mut self,
         turn: &mut Turn<'_>,
@@ -135,12 +137,12 @@ impl Spares {
         tokio::spawn(async move {
             let dialed = dial::dial_again(addr, &host).await;
             let dialed = dialed.map(|transport| counted(&host, transport, place));
-            // A session that ended meanwhile drops the connection.
+            // If the session closed in the meantime, the connection is dropped.
             drop(mailbox.send(Command::Dialed(Box::new(dialed))));
         });
     }
 
-    /// A connection is there: it joins by its first frames.
+    /// Adds a dialed connection; it joins with its first frames.
     pub(super) fn on_dialed(&mut self, turn: &mut Turn<'_>, dialed: Result<Transport, Error>) {
         self.dialing = self.dialing.saturating_sub(1);
         match dialed {
@@ -148,7 +150,7 @@ impl Spares {
                 let info = ConnectionInfo::new(&transport, self.clear, None);
                 turn.links.add(turn.session, turn.now, transport, info, IDENTITY);
             }
-            // The session closes or has enough.
+            // The session is closing, or has its maximum of connections.
             Ok(_) => self.decline_all(turn),
             Err(error) => {
                 seldom!(info, "no spare", %error, "no spare connection");
@@ -157,7 +159,7 @@ impl Spares {
         }
     }
 
-    /// The server refused a spare: of no use any more, unless the session begins anew on it.
+    /// Closes a spare that the server refused, unless the session starts anew on it.
     pub(super) fn on_refused(&mut self, turn: &mut Turn<'_>, conn: ConnId, reason: JoinRefusal) {
         if reason != JoinRefusal::UnknownSession {
             turn.session.drain(turn.now, conn);
@@ -165,7 +167,7 @@ impl Spares {
         self.fail(turn);
     }
 
-    /// A connection ended, by this side's judgement for `cause`.
+    /// Handles a closed connection; `cause` is set if this side closed it.
     pub(super) fn on_closed(&mut self, turn: &mut Turn<'_>, cause: Option<Cause>) {
         if cause == Some(Cause::JoinTimeout) {
             self.fail(turn);
@@ -178,7 +180,7 @@ impl Spares {
         self.decline_all(turn);
     }
 
-    /// A spare is ready: streams that were offered take it.
+    /// Moves an offered stream to the spare that has joined.
     pub(super) fn on_joined(&mut self, turn: &mut Turn<'_>) {
         self.backoff = BACKOFF;
         self.not_before = None;
@@ -188,15 +190,15 @@ impl Spares {
         }
     }
 
-    /// The server would like a stream to move. It waits for a connection only if one can be dialed at once: an
-    /// answer is due in the time that this takes (SMIG-6.2/offer-answered).
+    /// Handles the server's offer to move a stream. The offer waits for a connection only if one can be dialed
+    /// now: an answer is due within that time (SMIG-6.2/offer-answered).
     pub(super) fn on_offer(&mut self, turn: &mut Turn<'_>, stream: StreamKey) {
         match turn.session.migrate(turn.now, stream, Target::Spare) {
             Ok(_) => {}
             Err(MigrateError::NoTarget) if self.may_dial(turn.now) && turn.session.can_join() => {
                 self.offers.push(stream);
             }
-            // No connection would change that.
+            // A connection would not change that.
             Err(_) => turn.session.decline_offer(stream),
         }
     }
@@ -208,16 +210,16 @@ impl Spares {
     }
 }
 
-/// The connection on which new streams start: the first interactive one. It is no spare.
+/// Returns the connection on which new streams start: the first interactive one. It is not a spare.
 fn primary(turn: &Turn<'_>) -> Option<ConnId> {
     let interactive = |conn: &ConnectionView| conn.role == ConnectionRole::Interactive;
     turn.session.connections().find(interactive).map(|conn| conn.id)
 }
 
-/// A client's connections differ in nothing that a join could confuse.
+/// All connections of a client have the same identity: nothing distinguishes them for a join.
 pub(super) const IDENTITY: Identity = Identity([0; 32]);
 
-/// Counts a client's connection, which has a place where places are limited.
+/// Counts a client's connection, and attaches its slot if connections are limited.
 pub(super) fn counted(
     host: &Host,
     transport: Transport,

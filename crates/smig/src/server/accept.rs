@@ -1,4 +1,4 @@
-//! From an accepted socket to a session: handshake, protocol, identity.
+//! From an accepted socket to a session: TLS handshake, protocol detection, identity.
 
 use std::io;
 use std::net::SocketAddr;
@@ -25,24 +25,24 @@ use crate::observe::{Ends, Observed};
 use crate::stream::Incoming;
 use crate::transport::{self, Received, Transport};
 
-/// The first octets of HTTP/2's preface (RFC 9113 section 3.4); no HTTP/1.1 request begins so.
+/// The first bytes of HTTP/2's preface (RFC 9113 section 3.4); no HTTP/1.1 request begins with them.
 const PREFACE: &[u8] = b"PRI * HTTP/2.0";
-/// A request line that is longer is hyper's to refuse.
+/// Limit for protocol detection; hyper refuses longer request lines.
 const LONGEST_LINE: usize = 16 << 10;
-/// How long accepting pauses when the system has no descriptor left.
+/// Pause of the accept loop after the system ran out of file descriptors.
 const PAUSE: Duration = Duration::from_millis(50);
-/// Connections that are taken in at the end: as many as may wait for it.
+/// Maximum number of connections accepted at shutdown: the length of the backlog.
 const MAX_WAITING: i32 = super::builder::BACKLOG;
 
-/// What a new connection speaks.
+/// The protocol of a new connection.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Protocol {
     Http2,
     Http1,
 }
 
-/// Accepts until `closing` is told or dropped, and then what the system has accepted already: a listener
-/// that is closed over its queue resets those who wait there.
+/// Accepts connections until `closing` is notified or dropped, then also those in the backlog: closing a
+/// listener resets the connections that wait there.
 pub(super) async fn accept_all<S, B>(
     socket: TcpListener,
     spec: Arc<ListenerSpec>,
@@ -71,8 +71,8 @@ pub(super) async fn accept_all<S, B>(
             }
         }
     }
-    // The system is asked itself: the runtime may not know yet what waits. Those that come meanwhile
-    // must not keep the worker from its streams.
+    // Bypass the runtime, whose readiness may be out of date. The number of connections is limited, so that
+    // new ones cannot keep the worker from its streams.
     let Ok(socket) = socket.into_std() else { return };
     for _ in 0..MAX_WAITING {
         match socket.accept() {
@@ -83,13 +83,13 @@ pub(super) async fn accept_all<S, B>(
                 }
             }
             Err(error) if is_of_one_connection(&error) => {}
-            // Nobody waits any more, or nobody can be accepted.
+            // The backlog is empty, or accept fails.
             Err(_) => return,
         }
     }
 }
 
-/// Begins to serve a connection, if there is room for it.
+/// Starts to serve a connection, if the limit of connections allows it.
 fn welcome<S, B>(tcp: TcpStream, peer: SocketAddr, spec: &Arc<ListenerSpec>, worker: &Rc<Worker<S>>)
 where
     S: Service<Request<Incoming>, Response = Response<B>> + Clone + Send + 'static,
@@ -115,7 +115,7 @@ where
     });
 }
 
-/// What there is too little of when connections cannot be accepted.
+/// Returns which resource is exhausted when accept(2) fails.
 fn missing(error: &io::Error) -> &'static str {
     match error.raw_os_error() {
         Some(libc::EMFILE) => "this process may open no more files",
@@ -125,7 +125,7 @@ fn missing(error: &io::Error) -> &'static str {
     }
 }
 
-/// Errors of accept(2) that belong to the connection and not to the listener.
+/// Returns whether an error of accept(2) concerns the connection and not the listener.
 fn is_of_one_connection(error: &io::Error) -> bool {
     matches!(
         error.kind(),
@@ -181,14 +181,14 @@ async fn establish<S, B>(
     }
 }
 
-/// A connection of which it is known what it speaks, and for which names.
+/// A connection whose protocol and certificate names are known.
 struct Greeted {
     transport: Transport,
     protocol: Protocol,
     names: Option<Arc<CertificateNames>>,
 }
 
-/// Finds out what the client speaks.
+/// Performs the TLS handshake, if any, and determines the protocol.
 async fn greet(tcp: TcpStream, spec: &ListenerSpec) -> io::Result<Greeted> {
     let material = match &spec.kind {
         ListenerKind::Tls(tls) => tls.current(),
@@ -198,7 +198,7 @@ async fn greet(tcp: TcpStream, spec: &ListenerSpec) -> io::Result<Greeted> {
             return Ok(Greeted { transport, protocol, names: None });
         }
     };
-    // One round trip less for the client's first flight on slow links; failure changes nothing.
+    // Saves the client's first flight a round trip on slow links.
     tcp.set_nodelay(true)?;
     let transport = transport::accept(tcp, Arc::clone(&material.config)).await?;
     let protocol = match transport.alpn() {
@@ -209,7 +209,7 @@ async fn greet(tcp: TcpStream, spec: &ListenerSpec) -> io::Result<Greeted> {
     Ok(Greeted { transport, protocol, names })
 }
 
-/// Reads until it is clear what the octets are.
+/// Reads until the protocol is determined.
 async fn sniff(transport: &mut Transport) -> io::Result<Protocol> {
     loop {
         if let Some(protocol) = recognize(transport.input())? {
@@ -221,7 +221,7 @@ async fn sniff(transport: &mut Transport) -> io::Result<Protocol> {
     }
 }
 
-/// What octets are that begin so, if that is clear.
+/// Determines the protocol from the first bytes, if they suffice.
 fn recognize(input: &[u8]) -> io::Result<Option<Protocol>> {
     let known = input.len().min(PREFACE.len());
     if input.get(..known) == PREFACE.get(..known) {
@@ -230,7 +230,7 @@ fn recognize(input: &[u8]) -> io::Result<Option<Protocol>> {
     let (mut line, mut empty) = (input, 0);
     while let Some(rest) = line.strip_prefix(b"\r\n") {
         if empty == MAX_EMPTY {
-            // Who reads them says so.
+            // The HTTP/1.1 parser refuses them.
             return Ok(Some(Protocol::Http1));
         }
         (line, empty) = (rest, empty + 1);
@@ -239,14 +239,14 @@ fn recognize(input: &[u8]) -> io::Result<Option<Protocol>> {
         Some(end) if is_request_line(line.get(..end).unwrap_or_default()) => {
             Ok(Some(Protocol::Http1))
         }
-        // An answer in HTTP/1.1 would be taken for frames by who meant HTTP/2.
+        // A client that meant HTTP/2 would parse a response in HTTP/1.1 as frames.
         Some(_) => Err(io::Error::other("neither HTTP/2 nor HTTP/1.1")),
         None if input.len() > LONGEST_LINE => Ok(Some(Protocol::Http1)),
         None => Ok(None),
     }
 }
 
-/// Whether this is the first line of an HTTP/1.x request (RFC 9112 section 3).
+/// Returns whether this is the request line of an HTTP/1.x request (RFC 9112 section 3).
 fn is_request_line(line: &[u8]) -> bool {
     const VERSION: &[u8] = b" HTTP/1.";
     line.windows(VERSION.len()).any(|part| part == VERSION)

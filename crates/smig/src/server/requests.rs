@@ -1,68 +1,68 @@
-//! Where requests begin and end on an HTTP/1.1 connection (RFC 9112 sections 2 to 7), seen before hyper
-//! reads them.
+//! Detects message boundaries on an HTTP/1.1 connection (RFC 9112 sections 2 to 7), before hyper parses the
+//! bytes.
 //!
-//! hyper repairs what two parsers may read in two ways: of content-length and transfer-encoding it
-//! believes one and hides the other, of equal lengths it shows one, a line may end without CR. What
-//! comes behind a request for another protocol belongs to nobody before that is answered.
+//! hyper accepts input that two parsers may interpret differently: of content-length and transfer-encoding it
+//! uses one and hides the other, of equal lengths it reports one, and it accepts lines without CR. And bytes
+//! after a request that switches protocols cannot be attributed to a protocol before the response.
 //!
-//! Refuses and never repairs; what it lets through is hyper's to read, and it follows only as far as it
-//! must to know what is a head and what is not. Keeps no message, but the start of a line that came in
-//! pieces.
+//! This filter rejects and never repairs; hyper parses what it passes on. It parses only what it needs to
+//! find heads and content. It buffers no message, only the start of a line that arrives in parts.
 
-/// As much of a line as decides on it.
+/// Length of a line's prefix that suffices to classify it.
 const START: usize = 128;
 
-/// Empty lines before a request (RFC 9112 section 2.2). hyper reads all of them again with each one more.
+/// Limit of empty lines before a request (RFC 9112 section 2.2). For each new one, hyper parses all of them
+/// again.
 pub(super) const MAX_EMPTY: u8 = 8;
 
 const BARE: &str = "a line ends without CR";
 
-/// Follows the requests of one connection.
+/// Parser state of one connection's requests.
 #[derive(Debug)]
 pub(super) struct Requests {
     state: State,
     head: Head,
     line: Partial,
-    /// Empty lines since the last request.
+    /// Number of empty lines since the last request.
     empty: u8,
-    /// Heads that were whole.
+    /// Number of complete heads.
     heads: u64,
 }
 
 /// Why bytes are not passed on.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Stop {
-    /// The last request may change the protocol: what follows waits for its answer.
+    /// The last request may switch protocols: the bytes after it wait for its response.
     Held,
-    /// A rule is broken.
+    /// The bytes violate the protocol.
     Refused(&'static str),
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum State {
-    /// Before or in a request line.
+    /// Before or within a request line.
     Start,
     Fields,
-    /// So many bytes of content are left.
+    /// Remaining bytes of content.
     Content(u64),
     ChunkSize,
     Chunk(u64),
-    /// The line end behind a chunk.
+    /// The CRLF after a chunk.
     ChunkEnd,
     Trailers,
     Held,
 }
 
-/// What is known of a head.
+/// Parsed properties of a head.
 #[derive(Clone, Copy, Debug, Default)]
 struct Head {
     length: Option<u64>,
     chunked: bool,
-    /// By CONNECT or Upgrade.
+    /// The request is a CONNECT or has an Upgrade field.
     may_switch: bool,
 }
 
-/// A line that is not whole yet.
+/// An incomplete line.
 #[derive(Debug, Default)]
 struct Partial {
     start: Vec<u8>,
@@ -86,7 +86,7 @@ impl Requests {
         Self { state: State::Start, head, line, empty: 0, heads: 0 }
     }
 
-    /// Follows the next bytes: how many of them may be passed on, and why not more.
+    /// Parses the next bytes. Returns how many of them may be passed on, and why not more.
     pub(super) fn follow(&mut self, bytes: &[u8]) -> (usize, Option<Stop>) {
         let mut passed = 0;
         loop {
@@ -116,28 +116,28 @@ impl Requests {
         }
     }
 
-    /// How many heads were whole so far.
+    /// Returns the number of complete heads so far.
     pub(super) const fn heads(&self) -> u64 {
         self.heads
     }
 
-    /// Whether nothing is left of the last request.
+    /// Returns whether the last request is complete and no other has begun.
     pub(super) const fn is_whole(&self) -> bool {
         matches!(self.state, State::Start | State::Held) && self.line.len == 0
     }
 
-    /// The last request was answered, and the protocol stays.
+    /// Continues after a response that did not switch the protocol.
     pub(super) fn resume(&mut self) {
         if self.state == State::Held {
             self.state = State::Start;
         }
     }
 
-    /// Takes up to the end of a line.
+    /// Consumes bytes up to the end of a line.
     fn line(&mut self, bytes: &[u8]) -> Result<usize, &'static str> {
         let end = bytes.iter().position(|byte| *byte == b'\n');
         let piece = bytes.get(..end.unwrap_or(bytes.len())).unwrap_or_default();
-        // A fragment is never sent, and who parses a URI may drop it.
+        // A request target has no fragment, and some URI parsers drop it silently.
         if self.state == State::Start && piece.contains(&b'#') {
             return Err("a fragment in the request line");
         }
@@ -145,7 +145,7 @@ impl Requests {
             self.line.add(piece);
             return Ok(piece.len());
         }
-        // The usual case first: the line is here as a whole.
+        // Fast path: the buffer contains the complete line.
         if self.line.len == 0 {
             let line = piece.strip_suffix(b"\r").ok_or(BARE)?;
             self.state = self.next(line.get(..START).unwrap_or(line), line.len())?;
@@ -161,7 +161,7 @@ impl Requests {
         Ok(piece.len() + 1)
     }
 
-    /// What comes behind a line, of which at least the start is here.
+    /// Returns the state after a line, of which at least the prefix is given.
     fn next(&mut self, line: &[u8], len: usize) -> Result<State, &'static str> {
         match self.state {
             State::Start if len == 0 && self.empty == MAX_EMPTY => {
@@ -209,7 +209,7 @@ impl Head {
             return Err("a folded line");
         }
         let Some(colon) = line.iter().position(|byte| *byte == b':') else {
-            // A name longer than that is none of ours.
+            // A name longer than that is none that matters here.
             return if len > line.len() { Ok(()) } else { Err("a field without a colon") };
         };
         let (name, value) = line.split_at(colon);
@@ -220,7 +220,7 @@ impl Head {
                     return Err("more than one content-length");
                 }
                 let value = value.get(1..).unwrap_or_default().trim_ascii();
-                // More is less than nothing to whom a length has a sign.
+                // A larger value is negative for parsers with signed lengths.
                 let length = number(value, 10).filter(|length| i64::try_from(*length).is_ok());
                 self.length = Some(length.ok_or("content-length is not one number")?);
             }
@@ -248,13 +248,13 @@ impl Head {
     }
 }
 
-/// Takes as much of a count as is there, and what is left of it.
+/// Skips up to `left` bytes; returns how many were skipped and how many remain.
 fn skip(bytes: &[u8], left: u64) -> (usize, u64) {
     let step = usize::try_from(left).map_or(bytes.len(), |left| left.min(bytes.len()));
     (step, left - step as u64)
 }
 
-/// The size in a chunk's first line; what is said behind it is nobody's (RFC 9112 section 7.1.1).
+/// Parses the size in a chunk's first line. Chunk extensions are ignored (RFC 9112 section 7.1.1).
 fn chunk_size(line: &[u8], len: usize) -> Result<u64, &'static str> {
     const WRONG: &str = "a chunk's size is not a number";
     let end = line.iter().position(|byte| !byte.is_ascii_hexdigit()).unwrap_or(line.len());
@@ -266,9 +266,9 @@ fn chunk_size(line: &[u8], len: usize) -> Result<u64, &'static str> {
     }
 }
 
-/// Digits only.
+/// Parses a number that consists only of digits.
 fn number(digits: &[u8], radix: u32) -> Option<u64> {
-    // `from_str_radix` takes a sign as well.
+    // `from_str_radix` also accepts a sign.
     let digits = std::str::from_utf8(digits).ok().filter(|digits| !digits.starts_with('+'))?;
     u64::from_str_radix(digits, radix).ok()
 }
@@ -277,7 +277,7 @@ fn number(digits: &[u8], radix: u32) -> Option<u64> {
 mod tests {
     use super::*;
 
-    /// What becomes of these bytes, in pieces of any size.
+    /// Parses these bytes in parts of several sizes, which must all give the same result.
     fn outcome(bytes: &str) -> Result<u64, &'static str> {
         let bytes = bytes.as_bytes();
         let mut outcomes = Vec::new();
@@ -437,7 +437,7 @@ mod tests {
         assert_eq!(stop, Some(Stop::Refused("transfer-encoding and content-length")));
     }
 
-    /// hyper reads all of them again whenever one more comes.
+    /// For each new one, hyper parses all of them again.
     #[test]
     fn many_empty_lines_before_a_request_are_refused() {
         let lines = |count| "\r\n".repeat(count);

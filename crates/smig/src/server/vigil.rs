@@ -1,7 +1,8 @@
-//! What a client by HTTP/1.1 is waited for, and how long.
+//! Timeouts for a client over HTTP/1.1, by what the server waits for.
 //!
-//! The exchange says whose turn it is, and the connection's task looks at the clock after each of its turns: hyper
-//! need not read while it waits. What is sent the I/O looks after ([`Line`](super::line::Line)).
+//! The state of the exchange determines who must act, and the connection's task checks the timeouts after each of
+//! its turns: hyper may not read while it waits. For sending, the I/O layer does this
+//! ([`Line`](super::line::Line)).
 
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
@@ -10,7 +11,7 @@ use smig_proto::Instant;
 use crate::deadlines::Deadlines;
 use crate::stream::Intake;
 
-/// One connection's deadlines.
+/// The timeouts of one connection.
 #[derive(Debug)]
 pub(super) struct Vigil {
     pub(super) deadlines: Deadlines,
@@ -23,54 +24,54 @@ struct State {
     late: Option<Late>,
 }
 
-/// Whose turn it is.
+/// Which side must act.
 #[derive(Debug)]
 enum Turn {
-    /// The client's: nothing of the next request has come since then.
+    /// Client: no byte of the next request has arrived since this time.
     Idle(Instant),
-    /// The client's: a head began then.
+    /// Client: a request head began at this time.
     Head(Instant),
-    /// A handler's, which may wait for the request's body.
+    /// Handler, which may wait for the request's body.
     Handler(Option<Arc<Intake>>),
-    /// The response's. The request's body may still come, as slowly as it likes.
+    /// Response. The request's body may still arrive, at any rate.
     Response(Option<Arc<Intake>>),
-    /// hyper has all of the response, the client perhaps not: it may take long to come to the end of what
-    /// is on its way, and is not idle then.
+    /// hyper has the complete response, but the client may not have received it. Transmission may take long; the
+    /// client does not count as idle meanwhile.
     Answered(Answered),
-    /// Something else is spoken, which has limits of its own.
+    /// The connection switched to another protocol, which has its own timeouts.
     Switched,
 }
 
 #[derive(Debug)]
 struct Answered {
-    /// The request's, of which the rest may still come.
+    /// The request's body, whose rest may still arrive.
     body: Option<Arc<Intake>>,
-    /// Something came behind the request.
+    /// Bytes have arrived after the request.
     heard: bool,
 }
 
 impl Answered {
-    /// Whether nothing is left of the request.
+    /// Returns whether the request is complete.
     fn is_whole(&self) -> bool {
         self.body.as_ref().is_none_or(|body| body.is_over())
     }
 }
 
-/// What a client did not do in time.
+/// The timeout that the client exceeded.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Late {
-    /// It asked for nothing more.
+    /// No further request.
     Idle,
     Head,
     Body,
-    /// It did not take what was sent.
+    /// The client did not take the data that was sent.
     Send,
-    /// It went on sending after the last response.
+    /// It continued to send after the last response.
     Leave,
 }
 
 impl Late {
-    /// The limit that it ran into, as HTTP/2's are called; `None` for what is in order.
+    /// Returns the exceeded limit, named like that of HTTP/2; `None` for a regular close.
     pub(super) const fn limit(self) -> Option<&'static str> {
         match self {
             Self::Idle => None,
@@ -82,17 +83,17 @@ impl Late {
     }
 }
 
-/// What a response makes of its connection.
+/// The connection's protocol after a response.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(super) enum Becomes {
     #[default]
     Http,
-    /// CONNECT or Upgrade has succeeded.
+    /// CONNECT or Upgrade succeeded.
     Tunnel,
 }
 
 impl Vigil {
-    /// Of a connection whose first head has as long as any.
+    /// Creates the state of a new connection; the timeout for its first head starts now.
     pub(super) fn new(deadlines: Deadlines, now: Instant) -> Self {
         let state = Mutex::new(State { turn: Turn::Head(now), late: None });
         Self { deadlines, state }
@@ -102,7 +103,7 @@ impl Vigil {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Something came.
+    /// Bytes were received.
     pub(super) fn on_read(&self, now: Instant) {
         let mut state = self.lock();
         match &mut state.turn {
@@ -112,12 +113,12 @@ impl Vigil {
         }
     }
 
-    /// A request's head is whole; `body`: it has one.
+    /// A request's head is complete; `body` is set if it has one.
     pub(super) fn on_request(&self, body: Option<Arc<Intake>>) {
         self.lock().turn = Turn::Handler(body);
     }
 
-    /// The response's head is there.
+    /// The response's head is available.
     pub(super) fn on_response(&self, becomes: Becomes) {
         let mut state = self.lock();
         state.turn = match (becomes, std::mem::replace(&mut state.turn, Turn::Switched)) {
@@ -127,7 +128,7 @@ impl Vigil {
         };
     }
 
-    /// hyper has let go of the response's body.
+    /// hyper has dropped the response's body.
     pub(super) fn on_taken(&self) {
         let mut state = self.lock();
         if let Turn::Response(body) = &mut state.turn {
@@ -135,12 +136,12 @@ impl Vigil {
         }
     }
 
-    /// Whether all that is left of the exchange is that the client takes the response.
+    /// Returns whether only the delivery of the response is outstanding.
     pub(super) fn is_delivering(&self) -> bool {
         matches!(&self.lock().turn, Turn::Answered(answered) if answered.is_whole())
     }
 
-    /// The client has all that was written.
+    /// All written data was delivered to the client.
     pub(super) fn on_delivered(&self, now: Instant) {
         let mut state = self.lock();
         if let Turn::Answered(answered) = &state.turn
@@ -150,18 +151,18 @@ impl Vigil {
         }
     }
 
-    /// Whether the limits of HTTP hold.
+    /// Returns whether HTTP's timeouts apply.
     pub(super) fn is_http(&self) -> bool {
         !matches!(self.lock().turn, Turn::Switched)
     }
 
-    /// When to look, if the client is waited for.
+    /// Returns the time of the next check, if the server waits for the client.
     pub(super) fn next_look(&self, now: Instant) -> Option<Instant> {
         match &self.lock().turn {
             Turn::Idle(since) => Some(*since + self.deadlines.idle),
             Turn::Head(since) => Some(*since + self.deadlines.head),
             Turn::Handler(body) => Some(now + body.as_ref()?.tick()?),
-            // The line looks then.
+            // `Line` checks the delivery at that time.
             Turn::Answered(answered) => {
                 answered.is_whole().then(|| now + self.deadlines.delivery_tick())
             }
@@ -169,7 +170,7 @@ impl Vigil {
         }
     }
 
-    /// Whether the client has taken too long to say something.
+    /// Returns the timeout that the client has exceeded, if any.
     pub(super) fn look(&self, now: Instant) -> Option<Late> {
         let is_over = |since: &Instant, limit| now.saturating_duration_since(*since) >= limit;
         match &self.lock().turn {
@@ -180,12 +181,12 @@ impl Vigil {
         }
     }
 
-    /// The connection is not worth waiting for.
+    /// Gives the connection up.
     pub(super) fn give_up(&self, late: Late) {
         self.lock().late.get_or_insert(late);
     }
 
-    /// Why the connection was given up, if it was.
+    /// Returns why the connection was given up, if it was.
     pub(super) fn late(&self) -> Option<Late> {
         self.lock().late
     }
@@ -224,7 +225,7 @@ mod tests {
         assert_eq!(vigil.next_look(at(30)), Some(at(330)));
         assert_eq!((vigil.look(at(329)), vigil.look(at(330))), (None, Some(Late::Idle)));
         vigil.on_read(at(100));
-        // A byte now and then does not help.
+        // Single bytes do not extend the timeout.
         vigil.on_read(at(109));
         assert_eq!(
             (vigil.next_look(at(109)), vigil.look(at(110))),
@@ -244,7 +245,7 @@ mod tests {
                 vigil.on_read(at(1));
             }
             assert!(vigil.is_delivering());
-            // Looked at again and again, and never late.
+            // Checked repeatedly, and never late.
             assert!(vigil.next_look(at(5000)).is_some_and(|next| next <= at(5300)));
             assert_eq!(vigil.look(at(9999)), None);
             vigil.on_delivered(at(9999));

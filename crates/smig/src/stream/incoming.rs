@@ -13,8 +13,8 @@ use super::intake::Intake;
 use super::shared::Shared;
 use crate::error::{Error, Kind};
 
-/// A body that comes from the peer. Reading it gives the peer credit to send more; dropping it
-/// cancels what has not come yet.
+/// A body received from the peer. Reading it gives the peer credit to send more; dropping it before
+/// its end cancels the stream.
 #[derive(Debug, Default)]
 pub struct Incoming(Source);
 
@@ -26,7 +26,7 @@ enum Source {
     Http1(Http1),
 }
 
-/// By HTTP/1.1; at a server with what the connection knows of it.
+/// A body over HTTP/1.1; at a server with the receive progress that it shares with the connection.
 #[derive(Debug)]
 struct Http1 {
     body: hyper::body::Incoming,
@@ -60,7 +60,7 @@ impl Drop for Http1 {
     }
 }
 
-/// Lets go of the stream when dropped.
+/// Releases the stream on drop.
 #[derive(Debug)]
 struct Handle(Arc<Shared>);
 
@@ -71,7 +71,7 @@ impl Drop for Handle {
 }
 
 impl Incoming {
-    /// A body without octets.
+    /// Returns an empty body.
     #[must_use]
     pub const fn empty() -> Self {
         Self(Source::Empty)
@@ -85,12 +85,12 @@ impl Incoming {
         Self(Source::Http1(Http1 { body, intake: None }))
     }
 
-    /// As [`http1`](Self::http1), and `intake` is told how far it is.
+    /// Like [`http1`](Self::http1), but reports progress to `intake`.
     pub(crate) const fn taken_in(body: hyper::body::Incoming, intake: Arc<Intake>) -> Self {
         Self(Source::Http1(Http1 { body, intake: Some(intake) }))
     }
 
-    /// A handle of the stream; `None` if the body is empty or came by HTTP/1.1.
+    /// Returns a handle of the stream; `None` if the body is empty or was received over HTTP/1.1.
     #[must_use]
     pub fn stream_info(&self) -> Option<StreamInfo> {
         match &self.0 {
@@ -99,7 +99,7 @@ impl Incoming {
         }
     }
 
-    /// Which octets came by which connection, so far.
+    /// Returns which bytes have arrived on which connection so far.
     #[must_use]
     pub fn segments(&self) -> Vec<Segment> {
         self.stream_info().map(|info| info.segments()).unwrap_or_default()

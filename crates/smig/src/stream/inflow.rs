@@ -1,20 +1,20 @@
-//! From the engine to the application: the incoming body, with back-pressure.
+//! The incoming body, from the engine to the application, with back-pressure.
 
 use smig_proto::{Read, Session, StreamKey};
 
 use super::shared::Shared;
 use crate::error::Error;
 
-/// How far an incoming direction is.
+/// State of the incoming direction.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Feed {
-    /// More is to come.
+    /// More data may arrive.
     Open,
-    /// It has ended, well or not.
+    /// Complete or failed.
     Ended,
 }
 
-/// Moves what the engine has to the application, as far as there is room.
+/// Passes data from the engine to the application while the buffer has room.
 pub(crate) fn feed(session: &mut Session, key: StreamKey, shared: &Shared) -> Feed {
     while shared.has_room() {
         match session.read(key) {

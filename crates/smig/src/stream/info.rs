@@ -1,4 +1,4 @@
-//! What an application may see and ask of a stream beside its body.
+//! A stream's handle for the application: information and control apart from the body.
 
 use std::sync::Arc;
 
@@ -6,18 +6,18 @@ use smig_proto::{ConnId, Priority};
 
 use super::shared::Shared;
 
-/// Octets of a body that came by one connection: `start..end`.
+/// A range of a body's bytes that arrived on one connection: `start..end`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Segment {
     /// The connection.
     pub connection: ConnId,
-    /// Offset of the first octet.
+    /// Offset of the first byte.
     pub start: u64,
-    /// Offset behind the last octet so far.
+    /// Offset after the last byte so far.
     pub end: u64,
 }
 
-/// A handle of a running stream. It does not keep the stream alive.
+/// A handle of an open stream. It does not keep the stream open.
 #[derive(Clone, Debug)]
 pub struct StreamInfo(Arc<Shared>);
 
@@ -26,37 +26,37 @@ impl StreamInfo {
         Self(shared)
     }
 
-    /// Which octets of the incoming body came by which connection, so far.
+    /// Returns which bytes of the incoming body have arrived on which connection so far.
     #[must_use]
     pub fn segments(&self) -> Vec<Segment> {
         self.0.segments()
     }
 
-    /// The connection that the stream is on.
+    /// Returns the connection that the stream is on.
     #[must_use]
     pub fn connection(&self) -> Option<ConnId> {
         self.0.connection()
     }
 
-    /// Asks for a move to another connection, whatever the policy says. Nothing happens if the
-    /// session has none and can get none.
+    /// Requests a migration to another connection, whatever the policy decides. Has no effect if the session
+    /// has no other connection and can open none.
     pub fn migrate(&self) {
         self.0.ask_migrate();
     }
 
-    /// A client: gives up what its response leaves of the request (RFC 9113 section 8.1). When the response
-    /// is whole and a second later neither the request's body has ended nor the server said that it
-    /// wants no more, the stream is reset, also where the server takes nothing more of the body. A
-    /// session does so only while it has fewer than 192 resets behind it, whatever they were for and
-    /// those by which the server refused a request among them; 20 are forgotten in each second. Servers
-    /// end connections that reset too many. What the response has is not touched.
+    /// Client: abandons the part of the request that is unsent when the response is complete (RFC 9113
+    /// section 8.1). If one second after the end of the response the request's body has not ended and the
+    /// server has not sent RST_STREAM(NO_ERROR), the stream is reset, even if the server takes no more data
+    /// of the body. A session does this only while its count of resets is below 192; the count includes all
+    /// resets and the requests that the server refused, and decreases by 20 per second. Servers close
+    /// connections that reset too many streams. The received response is not affected.
     ///
-    /// Unasked, the request goes on to its end. Nothing happens at a server, and on a tunnel.
+    /// By default the request is sent to its end. Has no effect at a server, and on a tunnel.
     pub fn give_up_rest(&self) {
         self.0.ask_give_up();
     }
 
-    /// Changes the stream's priority (RFC 9218): a client tells the server, a server schedules.
+    /// Changes the stream's priority (RFC 9218): a client sends it to the server, a server schedules by it.
     pub fn set_priority(&self, priority: Priority) {
         self.0.ask_priority(priority);
     }

@@ -1,5 +1,5 @@
-//! How far a request's body by HTTP/1.1 is, and whether anybody waits for it: HTTP/2's streams know this of
-//! themselves.
+//! Receive progress of an HTTP/1.1 request's body, and whether its reader waits for data. Streams of HTTP/2 have
+//! this state in the engine.
 
 use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
@@ -9,7 +9,7 @@ use smig_proto::Instant;
 use crate::clock;
 use crate::deadlines::Pace;
 
-/// What the body's reader and the connection know together.
+/// State shared by the body's reader and the connection.
 #[derive(Debug)]
 pub(crate) struct Intake(Mutex<State>);
 
@@ -17,18 +17,18 @@ pub(crate) struct Intake(Mutex<State>);
 struct State {
     received: u64,
     reader: Reader,
-    /// `None`: it may come as slowly as it likes.
+    /// `None`: no minimum rate.
     pace: Option<Pace>,
 }
 
-/// What the body's reader does.
+/// State of the body's reader.
 #[derive(Clone, Copy, Debug)]
 enum Reader {
-    /// Something else, since then.
+    /// Does not wait for data, since this time.
     Busy(Instant),
-    /// It waits for the client.
+    /// Waits for data from the client.
     Waits,
-    /// It has all, or wants no more.
+    /// Has read the complete body, or dropped it.
     Gone,
 }
 
@@ -41,13 +41,13 @@ impl Intake {
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// The reader found nothing.
+    /// The reader found no data and begins to wait.
     pub(super) fn on_wait(&self) {
         let mut state = self.lock();
         let State { received, reader, pace } = &mut *state;
         if let (Reader::Busy(since), Some(pace)) = (*reader, pace) {
             let now = clock::now();
-            // It was not the client who took this time.
+            // The handler took this time, not the client.
             if now.saturating_duration_since(since) >= pace.tick() {
                 pace.rest(now, *received);
             }
@@ -61,18 +61,18 @@ impl Intake {
         state.reader = Reader::Busy(clock::now());
     }
 
-    /// It ended, failed, or was dropped.
+    /// The body ended, failed, or was dropped.
     pub(super) fn on_end(&self) {
         self.lock().reader = Reader::Gone;
     }
 
-    /// Nothing more comes of it.
+    /// Returns whether the body has ended or is not read any more.
     pub(crate) fn is_over(&self) -> bool {
         matches!(self.lock().reader, Reader::Gone)
     }
 
-    /// How long to wait until the clock is looked at, if there is one. Also while the reader is busy: one on another
-    /// task begins to wait, and nobody tells the connection.
+    /// Returns the interval between checks of the minimum rate, if there is one. Also while the reader is busy: when
+    /// a reader on another task begins to wait, the connection is not notified.
     pub(crate) fn tick(&self) -> Option<Duration> {
         let state = self.lock();
         match state.reader {
@@ -81,7 +81,7 @@ impl Intake {
         }
     }
 
-    /// Whether the reader has waited too long for too little.
+    /// Returns whether the client sent too little while the reader waited.
     pub(crate) fn is_late(&self, now: Instant) -> bool {
         let mut state = self.lock();
         let State { received, reader, pace } = &mut *state;

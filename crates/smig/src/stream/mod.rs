@@ -1,4 +1,4 @@
-//! One stream between the application and its session's task: bodies in both directions.
+//! The state of a stream between the application and the session's task: bodies in both directions.
 
 mod incoming;
 mod inflow;

@@ -1,4 +1,5 @@
-//! From the application to the engine: the outgoing body, polled only when it can be taken.
+//! The outgoing body, from the application to the engine; polled only when the engine can take
+//! data.
 
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::pin::Pin;
@@ -10,28 +11,28 @@ use smig_proto::{EndStream, Session, StreamKey};
 
 use crate::error::BoxError;
 
-/// What a body said of its length.
+/// The announced length of a body.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Length {
-    /// So many octets are still to come.
+    /// Number of bytes still to be sent.
     Left(u64),
     Unknown,
 }
 
-/// How a turn of sending ended.
+/// Result of a call of [`pump`].
 #[derive(Debug)]
 pub(crate) enum Pumped {
-    /// The body's waker or `Event::Writable` will tell.
+    /// The body's waker or `Event::Writable` will wake the task.
     Pending,
     /// The direction is complete.
     Done,
-    /// The engine took no more: the stream is over.
+    /// The engine takes no more data: the stream has ended.
     Over,
-    /// The body failed, panicked or was not as long as it had said.
+    /// The body failed, panicked or differed from its announced length.
     Failed(BoxError),
 }
 
-/// Sends what the body has, as far as the engine takes it.
+/// Sends what the body yields, as far as the engine takes it.
 pub(crate) fn pump<B>(
     session: &mut Session,
     key: StreamKey,
@@ -78,7 +79,7 @@ where
     Pumped::Pending
 }
 
-/// Sends one piece. `Some` if that was the last.
+/// Sends one chunk. Returns `Some` if it was the last.
 fn send(
     session: &mut Session,
     key: StreamKey,

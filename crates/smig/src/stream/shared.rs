@@ -1,7 +1,7 @@
-//! What the application's handles of a stream and its session's task share.
+//! State of a stream shared by the application's handles and the session's task.
 //!
-//! Holds a bounded piece of the incoming body, the response's head (client), and what the
-//! application asked for. Locked for moments only, never across a poll.
+//! Holds a bounded part of the incoming body, the response's head (client), and the application's requests.
+//! Locked only briefly, never across a poll.
 
 use std::collections::VecDeque;
 use std::sync::atomic::{AtomicU32, Ordering};
@@ -18,10 +18,10 @@ use crate::client::Unsent;
 use crate::driver::{Notifier, Slot};
 use crate::error::{Error, Kind};
 
-/// Octets taken from the engine before the application reads them, for each stream: flow control
-/// does the rest.
+/// Limit of bytes per stream that are taken from the engine before the application reads them. Beyond it,
+/// flow control stops the peer.
 const READ_AHEAD: usize = 64 << 10;
-/// A piece counts for as much at least: it is a queue entry and an allocation, however short.
+/// Minimum cost of a chunk: a queue entry and an allocation, however short it is.
 const PIECE: usize = 256;
 
 const NO_SLOT: u32 = u32::MAX;
@@ -37,19 +37,19 @@ pub(crate) struct Shared {
 #[derive(Debug, Default)]
 struct State {
     head: Option<Head>,
-    /// What is needed for another attempt of a request that was not touched.
+    /// What a retry needs of a request whose body was not polled.
     unsent: Option<Unsent>,
     chunks: VecDeque<Bytes>,
     buffered: usize,
     trailers: Option<HeaderMap>,
     end: End,
-    /// Announced octets that the application has not read yet.
+    /// Announced bytes that the application has not read yet.
     announced: Option<u64>,
     reader: Option<Waker>,
-    /// The task stopped feeding because the buffer is full.
+    /// The session's task stopped reading because the buffer is full.
     paused: bool,
     asked: Asked,
-    /// Offset from which the body comes by which connection.
+    /// Offsets in the body from which a connection carries it.
     places: Vec<(u64, ConnId)>,
     received: u64,
 }
@@ -57,9 +57,9 @@ struct State {
 /// A response's head.
 #[derive(Debug)]
 pub(crate) enum Head {
-    /// The body comes through the shared part.
+    /// The body is read from the shared state.
     Stream(ResponseHead),
-    /// By HTTP/1.1: head and body.
+    /// Head and body over HTTP/1.1.
     Http1(Response<hyper::body::Incoming>),
 }
 
@@ -69,41 +69,41 @@ enum End {
     NotYet,
     Clean,
     Failed(Error),
-    /// The application was told.
+    /// The error was returned to the application.
     Told,
 }
 
-/// What the application asks of the session's task.
+/// The application's requests to the session's task.
 #[derive(Debug, Default)]
 pub(crate) struct Asked {
-    /// The application let go of the body.
+    /// The application dropped the body.
     pub(crate) gone: bool,
-    /// It waits for the first octet of the body.
+    /// It waits for the first byte of the body.
     pub(crate) reads: bool,
-    /// It wants the stream on another connection.
+    /// It requests a migration to another connection.
     pub(crate) migrate: bool,
-    /// How much of its own body it wants to be sent.
+    /// How much of its own body is to be sent.
     pub(crate) sends: Sends,
-    /// It wants another priority.
+    /// It requests another priority.
     pub(crate) priority: Option<Priority>,
 }
 
-/// How much of a request's body is wanted.
+/// How much of a request's body is to be sent.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) enum Sends {
     #[default]
     All,
-    /// Nothing behind the whole response.
+    /// Only until the response is complete.
     UntilAnswered,
 }
 
 impl Shared {
-    /// A stream that has no place in a driver yet.
+    /// Creates the state of a stream that has no slot in a driver yet.
     pub(crate) fn unplaced(notifier: Arc<Notifier>) -> Arc<Self> {
         Arc::new(Self { notifier, slot: AtomicU32::new(NO_SLOT), state: Mutex::default() })
     }
 
-    /// A stream at `slot`, whose body announces `announced` octets.
+    /// Creates the state of the stream at `slot`, whose body announces `announced` bytes.
     pub(crate) fn placed(notifier: Arc<Notifier>, slot: Slot, announced: Option<u64>) -> Arc<Self> {
         let state = Mutex::new(State { announced, ..State::default() });
         Arc::new(Self { notifier, slot: AtomicU32::new(slot.0), state })
@@ -113,7 +113,7 @@ impl Shared {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Calls the session's task.
+    /// Wakes the session's task.
     fn call(&self) {
         match self.slot.load(Ordering::Acquire) {
             NO_SLOT => self.notifier.rouse(),
@@ -123,12 +123,12 @@ impl Shared {
 
     // The session's task:
 
-    /// The stream has its place now.
+    /// Sets the stream's slot.
     pub(crate) fn place(&self, slot: Slot) {
         self.slot.store(slot.0, Ordering::Release);
     }
 
-    /// Takes what the application asked for since the last time. `gone` stays.
+    /// Takes the application's requests since the last call. `gone` remains set.
     pub(crate) fn take_asked(&self) -> Asked {
         let mut state = self.lock();
         let asked = core::mem::take(&mut state.asked);
@@ -136,46 +136,46 @@ impl Shared {
         asked
     }
 
-    /// Whether the application let go of the stream.
+    /// Returns whether the application has dropped the stream.
     pub(crate) fn is_gone(&self) -> bool {
         self.lock().asked.gone
     }
 
-    /// Whether the application let go of it before it was over.
+    /// Returns whether the application dropped the stream before it ended.
     pub(crate) fn is_abandoned(&self) -> bool {
         let state = self.lock();
         state.asked.gone && matches!(state.end, End::NotYet)
     }
 
-    /// Whether the application waits for octets of the body.
+    /// Returns whether the application waits for data of the body.
     pub(crate) fn is_read(&self) -> bool {
         let state = self.lock();
         state.reader.is_some() && state.chunks.is_empty() && !state.asked.gone
     }
 
-    /// Whether the buffer takes more; if not, the task is called when it does.
+    /// Returns whether the buffer has room. If not, the task is woken as soon as it has.
     pub(crate) fn has_room(&self) -> bool {
         let mut state = self.lock();
         state.paused = state.buffered >= READ_AHEAD;
         !state.paused
     }
 
-    /// Gives a request back whose body is untouched, then fails: it may be sent again.
+    /// Fails the request and returns its parts for a retry: its body was not polled.
     pub(crate) fn give_back(&self, unsent: Unsent, error: Error) {
         self.lock().unsent = Some(unsent);
         self.fail(error);
     }
 
-    /// Takes what [`Self::give_back`] gave.
+    /// Takes the parts that [`Self::give_back`] stored.
     pub(crate) fn take_unsent(&self) -> Option<Unsent> {
         self.lock().unsent.take()
     }
 
-    /// The response's head has come.
+    /// Stores the response's head.
     pub(crate) fn put_head(&self, head: Head, announced: Option<u64>) {
         let mut state = self.lock();
         if state.asked.gone {
-            // Nobody would fetch it, and by HTTP/1.1 it holds its connection.
+            // The application will not read it, and over HTTP/1.1 it keeps its connection busy.
             drop(state);
             return drop(head);
         }
@@ -184,7 +184,7 @@ impl Shared {
         wake(state);
     }
 
-    /// A piece of the body.
+    /// Appends a chunk of the body.
     pub(crate) fn put_data(&self, data: Bytes) {
         let mut state = self.lock();
         state.buffered += cost(&data);
@@ -197,7 +197,7 @@ impl Shared {
         self.lock().trailers = Some(trailers);
     }
 
-    /// The body is complete.
+    /// Marks the body as complete.
     pub(crate) fn put_end(&self) {
         let mut state = self.lock();
         if matches!(state.end, End::NotYet) {
@@ -206,7 +206,7 @@ impl Shared {
         wake(state);
     }
 
-    /// The stream failed: what was received stays readable, the error comes behind it.
+    /// Fails the stream: received data remains readable, the error follows it.
     pub(crate) fn fail(&self, error: Error) {
         let mut state = self.lock();
         if matches!(state.end, End::NotYet) {
@@ -215,7 +215,7 @@ impl Shared {
         wake(state);
     }
 
-    /// From the offset `start` on the body comes by `connection`.
+    /// Records that `connection` carries the body from offset `start` on.
     pub(crate) fn on_connection(&self, connection: ConnId, start: u64) {
         let mut state = self.lock();
         match state.places.last_mut() {
@@ -226,7 +226,7 @@ impl Shared {
 
     // The application:
 
-    /// The response's head.
+    /// Polls for the response's head.
     pub(crate) fn poll_head(&self, cx: &mut Context<'_>) -> Poll<Result<Head, Error>> {
         let mut state = self.lock();
         if let Some(head) = state.head.take() {
@@ -245,7 +245,7 @@ impl Shared {
         }
     }
 
-    /// The body's next frame.
+    /// Polls for the body's next frame.
     pub(crate) fn poll_frame(
         &self,
         cx: &mut Context<'_>,
@@ -284,7 +284,7 @@ impl Shared {
         }
     }
 
-    /// Whether the body has nothing more to give.
+    /// Returns whether the body has ended.
     pub(crate) fn is_end(&self) -> bool {
         let state = self.lock();
         state.chunks.is_empty()
@@ -292,18 +292,18 @@ impl Shared {
             && matches!(state.end, End::Clean | End::Told)
     }
 
-    /// Octets that are still to come, if they were announced.
+    /// Returns the remaining number of bytes, if the length was announced.
     pub(crate) fn announced(&self) -> Option<u64> {
         self.lock().announced
     }
 
-    /// The application lets go of the stream.
+    /// Releases the stream: the application has dropped it.
     pub(crate) fn let_go(&self) {
         let mut state = self.lock();
         state.asked.gone = true;
         state.chunks.clear();
         state.buffered = 0;
-        // With the body of HTTP/1.1 in it, which holds its connection.
+        // It may contain a body over HTTP/1.1, which keeps its connection busy.
         let head = state.head.take();
         let over = !matches!(state.end, End::NotYet);
         drop(state);
@@ -353,12 +353,12 @@ impl State {
     }
 }
 
-/// What a piece counts for in [`READ_AHEAD`].
+/// Returns the cost of a chunk in terms of [`READ_AHEAD`].
 fn cost(piece: &Bytes) -> usize {
     piece.len().max(PIECE)
 }
 
-/// Wakes the application, outside the lock.
+/// Wakes the application after releasing the lock.
 fn wake(mut state: MutexGuard<'_, State>) {
     let reader = state.reader.take();
     drop(state);
@@ -373,7 +373,7 @@ mod tests {
 
     #[test]
     fn short_pieces_fill_the_buffer_as_well() {
-        // A peer that sends a byte a frame must not have a queue entry and an allocation for each of 64 Ki.
+        // A peer that sends one byte per frame must not cause 64 Ki queue entries and allocations.
         let shared = Shared::unplaced(Arc::default());
         let mut pieces = 0;
         while shared.has_room() {

@@ -1,4 +1,4 @@
-//! Certificates by name, and what changes while a server runs.
+//! Selection of certificates by name, and changes to a running server.
 
 use std::num::NonZeroUsize;
 use std::time::Duration;
@@ -49,7 +49,7 @@ async fn a_client_gets_the_certificate_of_the_name_it_asks_for() {
         .unwrap();
     let port = server.local_addrs()[0].port();
     greets(&trusting(&other), &format!("https://localhost:{port}/")).await.unwrap();
-    // An address is no SNI: the first.
+    // An IP address is not an SNI: the first certificate is used.
     greets(&trusting(&one), &format!("https://127.0.0.1:{port}/")).await.unwrap();
     assert!(greets(&trusting(&one), &format!("https://localhost:{port}/")).await.is_err());
 }
@@ -84,11 +84,11 @@ async fn a_certificate_is_renewed_while_a_session_runs_and_grows() {
     assert_eq!(server.stats().joins_refused, 0);
 }
 
-// SMIG-3.10/same-origin: a connection whose certificate is not for the name does not join, whatever
-// its server knows. SMIG-3.11/dial-what-you-know: the client declines then, and the stream stays.
+// SMIG-3.10/same-origin: a connection whose certificate is not valid for the name does not join, whatever the
+// server accepts. SMIG-3.11/dial-what-you-know: the client then declines the offer, and the stream stays.
 #[tokio::test]
 async fn a_further_connection_needs_a_certificate_that_the_client_trusts() {
-    // More than the client's window, so that the response cannot end before it is read.
+    // Exceeds the client's window, so that the response cannot end before it is read.
     const LEN: usize = 16 << 20;
     let (own, foreign) = (made(&["localhost"]), made(&["localhost"]));
     let material = tls(&[&own]);
@@ -103,7 +103,7 @@ async fn a_further_connection_needs_a_certificate_that_the_client_trusts() {
         .start(service_fn(answer))
         .unwrap();
     let url = format!("https://localhost:{}", server.local_addrs()[0].port());
-    // No spare: the first further connection is dialed for the server's offer.
+    // No spare: the first additional connection is dialed for the server's offer.
     let client = Client::builder().trust(Trust::Pem(own.pem.clone())).spares(0).build().unwrap();
     greets(&client, &format!("{url}/")).await.unwrap();
     material.replace(&tls(&[&foreign]));
@@ -133,7 +133,7 @@ async fn addresses_come_and_go() {
 
     server.close(id);
     assert_eq!(server.local_addrs(), [second.addr]);
-    // Workers close their sockets in their own time.
+    // Workers close their sockets asynchronously.
     while tokio::net::TcpStream::connect(first).await.is_ok() {
         tokio::time::sleep(Duration::from_millis(10)).await;
     }
@@ -153,7 +153,7 @@ async fn an_address_that_is_opened_again_outlives_its_first_listener() {
     assert_eq!(second.addr, first.addr);
     server.close(first.id);
     assert_eq!(server.listening(), [second]);
-    // Workers close their sockets in their own time; until then half of the attempts meet the first one.
+    // Workers close their sockets asynchronously; until then half of the attempts reach the first one.
     let url = format!("https://localhost:{}/", first.addr.port());
     while greets(&trusting(&made), &url).await.is_err() {}
 }

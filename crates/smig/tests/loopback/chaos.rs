@@ -1,8 +1,8 @@
-//! Transfers whose streams are moved, and whose connections are cut, at random moments: the body is
-//! right to the last octet, or there is an error.
+//! Transfers whose streams migrate, and whose connections are cut, at random points: the body is
+//! complete and correct, or there is an error.
 //!
-//! `SMIG_CHAOS_RUNS` sets how many (each a download and an upload), `SMIG_CHAOS_MIB` how big,
-//! `SMIG_CHAOS_SEED` with which seed to begin: one run by one seed is always set up the same way.
+//! `SMIG_CHAOS_RUNS` sets the number of runs (each a download and an upload), `SMIG_CHAOS_MIB` the
+//! size, `SMIG_CHAOS_SEED` the first seed. The setup of a run depends only on its seed.
 
 use std::net::SocketAddr;
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -21,7 +21,7 @@ use tower::service_fn;
 
 use crate::support::{Watch, answer, digest, get, octets, pair, sha256, until};
 
-/// A small generator: each run is set up by its seed alone.
+/// A pseudo-random generator: the setup of each run depends only on its seed.
 struct Dice(u64);
 
 impl Dice {
@@ -43,7 +43,7 @@ impl Dice {
     }
 }
 
-/// Stands between client and server and cuts connections after so many octets.
+/// A TCP proxy between client and server that cuts connections after a number of bytes.
 struct Cutter {
     addr: SocketAddr,
     task: tokio::task::JoinHandle<()>,
@@ -51,7 +51,7 @@ struct Cutter {
 }
 
 impl Cutter {
-    /// The `n`th connection is cut after `cuts[n]` octets, if there is such a number.
+    /// Starts the proxy. The `n`th connection is cut after `cuts[n]` bytes, if that is set.
     async fn start(server: SocketAddr, cuts: Vec<Option<u64>>) -> Self {
         let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
         let addr = listener.local_addr().unwrap();
@@ -75,7 +75,7 @@ impl Cutter {
     }
 }
 
-/// Copies both ways until one end closes or the octets are used up.
+/// Copies in both directions until one end closes or `cut` bytes were copied.
 async fn relay(client: TcpStream, server: TcpStream, cut: u64) {
     let (left, stop) = (Arc::new(Mutex::new(cut)), watch::channel(()).0);
     let stop = Arc::new(stop);
@@ -110,7 +110,7 @@ async fn pipe(
             _ = stopped.changed() => return,
         };
         if read == 0 || pass < read || written.is_err() {
-            // Both directions end at once, as when a route is lost.
+            // Stop both directions at once, as when a route is lost.
             let _ = stop.send(());
             return;
         }
@@ -135,7 +135,7 @@ impl Run {
             .collect();
         let cutter = Cutter::start(server.local_addrs()[0], cuts).await;
         let mut config = smig::Config::client();
-        // Small, so that moves happen while octets are to come.
+        // Small, so that migrations happen before the end of the transfer.
         config.stream_window = 1 << 20;
         let (watch, mut events) = Watch::new();
         let client = client
@@ -146,7 +146,8 @@ impl Run {
             .build()
             .unwrap();
         let run = Self { seed, server, client, cutter, len };
-        // Both begin with a joined spare or with a connection that was cut before it had one.
+        // Both transfers begin with a joined spare, or after a connection that was cut before it
+        // had one.
         if run.client.request(get(run.url("/"))).await.is_ok() {
             until(&mut events, |event| {
                 let ends = matches!(event, Observed::ConnectionClosed { .. });
@@ -208,7 +209,7 @@ async fn moved_and_cut_at_random() {
     assert!(whole > 0);
 }
 
-/// An error is clean if it says that a connection or its peer ended the stream.
+/// Checks that the error reports the end of the stream by a connection or the peer.
 fn clean(seed: u64, error: &Error) -> u32 {
     println!("seed {seed}: {error}");
     let ended = error.is_transport() || error.is_remote() || error.is_connect();
@@ -216,7 +217,7 @@ fn clean(seed: u64, error: &Error) -> u32 {
     1
 }
 
-/// Nothing is left of a run: no task of the server, no connection.
+/// Checks that a run leaves no server task and no connection.
 async fn tear_down(run: Run) {
     let Run { seed, server, client, cutter, .. } = run;
     drop(client);

@@ -1,4 +1,4 @@
-//! Connections by HTTP/1.1 that are cut: a part must never seem whole.
+//! Truncated HTTP/1.1 connections: a partial body must never appear complete.
 
 use std::convert::Infallible;
 use std::io::{ErrorKind, Read, Write};
@@ -22,12 +22,12 @@ use tower::service_fn;
 
 use crate::support::{Certificate, certificate, get, loopback, octets};
 
-/// How the raw side leaves.
+/// How the raw side closes.
 #[derive(Clone, Copy, Debug, PartialEq)]
 enum Leave {
-    /// TCP ends and TLS does not, as when a process dies.
+    /// TCP is closed without a TLS close_notify, as when a process is killed.
     Dies,
-    /// TLS ends; TCP stays.
+    /// TLS is closed; TCP stays open.
     SaysGoodbye,
 }
 
@@ -35,7 +35,7 @@ fn provider() -> Arc<rustls::crypto::CryptoProvider> {
     rustls::crypto::aws_lc_rs::default_provider().into()
 }
 
-/// Answers one request with a body that ends with the connection.
+/// Answers one request with a body delimited by the end of the connection.
 fn raw_server(made: &Certificate, leave: Leave) -> u16 {
     let chain = CertificateDer::pem_slice_iter(made.certificate.as_bytes());
     let chain = chain.collect::<Result<Vec<_>, _>>().unwrap();
@@ -64,7 +64,7 @@ fn raw_server(made: &Certificate, leave: Leave) -> u16 {
     port
 }
 
-/// TLS without ALPN, and so HTTP/1.1.
+/// Connects with TLS without ALPN, and so with HTTP/1.1.
 fn raw_client(
     made: &Certificate,
     tcp: std::net::TcpStream,
@@ -81,7 +81,7 @@ fn raw_client(
     rustls::StreamOwned::new(tls, tcp)
 }
 
-/// Ends a connection, or waits until the other side does.
+/// Closes a connection, or waits until the other side does.
 fn leave_by<S>(tls: &mut rustls::ConnectionCommon<S>, tcp: &mut std::net::TcpStream, leave: Leave) {
     match leave {
         Leave::Dies => tcp.shutdown(std::net::Shutdown::Write).unwrap(),
@@ -92,7 +92,7 @@ fn leave_by<S>(tls: &mut rustls::ConnectionCommon<S>, tcp: &mut std::net::TcpStr
             }
         }
     }
-    // Not closed with something unread, which would be a reset; that one is no end in any case.
+    // Unread data would turn the close into a reset, which is never a clean end.
     let _ = tcp.read_to_end(&mut Vec::new());
 }
 
@@ -112,7 +112,7 @@ async fn a_body_whose_end_is_the_connections_needs_the_end_of_tls() {
     }
 }
 
-/// Changes the protocol, and tells how the reading of it ended.
+/// Switches protocols, and reports how reading from the connection ended.
 async fn take_over(
     mut request: Request<Incoming>,
     ended: mpsc::UnboundedSender<Result<usize, ErrorKind>>,
@@ -177,11 +177,11 @@ async fn a_tunnels_client_that_dies_has_not_ended_it() {
     }
 }
 
-/// What a response's body brings; an error breaks it.
+/// Chunks of a response's body; an error truncates it.
 type Pieces = mpsc::UnboundedReceiver<Result<Bytes, BoxError>>;
 
-/// A server whose response is what the test sends, and a client by HTTP/1.0 that has read its head: the body's
-/// end is the connection's.
+/// A server whose response body the test sends, and an HTTP/1.0 client that has read its head: the body is
+/// delimited by the end of the connection.
 async fn begun() -> (Server, TcpStream, mpsc::UnboundedSender<Result<Bytes, BoxError>>) {
     let (sender, pieces) = mpsc::unbounded_channel();
     let pieces = Arc::new(std::sync::Mutex::new(Some(pieces)));
@@ -230,10 +230,10 @@ async fn a_server_that_stops_does_not_end_a_body_with_its_connection() {
     assert_eq!(error.kind(), ErrorKind::ConnectionReset);
 }
 
-/// Bytes of a response that comes before its request is whole. The kernel takes them all at once.
+/// Size of a response that is sent before its request is complete. The kernel's buffer takes all of it.
 const EARLY: usize = 600_000;
 
-/// Reads a little at a time, and goes on with its upload in between.
+/// Reads in small parts, and continues its upload in between.
 fn read_while_sending(mut io: impl Read + Write) -> Vec<u8> {
     let ask = b"POST / HTTP/1.1\r\nHost: a\r\nContent-Length: 1000000\r\n\r\n";
     io.write_all(ask).unwrap();
@@ -264,7 +264,7 @@ fn a_response_arrives_whole_though_the_client_goes_on_sending() {
             std::future::ready(Ok::<_, Infallible>(Response::new(Full::new(octets(EARLY)))))
         };
         let server = server.start(service_fn(answer)).unwrap();
-        // With little room, so that most of the response waits at the server.
+        // A small receive buffer, so that most of the response waits at the server.
         let stream = socket2::Type::STREAM;
         let socket = socket2::Socket::new(socket2::Domain::IPV4, stream, None).unwrap();
         socket.set_recv_buffer_size(4096).unwrap();

@@ -1,4 +1,4 @@
-//! How long a client may take, by HTTP/1.1 as by HTTP/2.
+//! Timeouts for slow clients over HTTP/1.1, which equal those over HTTP/2.
 
 use std::num::NonZeroUsize;
 use std::time::Duration;
@@ -14,7 +14,7 @@ use crate::support::{Body, Events, Watch, answer, digest, full, loopback, octets
 const SHORT: Duration = Duration::from_millis(40);
 const HOUR: Duration = Duration::from_secs(3600);
 
-/// A cleartext server with patience in everything.
+/// A cleartext server with long timeouts.
 fn patient() -> (ServerBuilder, Config) {
     let server = Server::builder()
         .listen_cleartext(loopback(), ClearTrust::None)
@@ -34,7 +34,7 @@ async fn say(server: &Server, text: &str) -> TcpStream {
     stream
 }
 
-/// Reads to the end, however it comes.
+/// Reads until the connection ends, cleanly or not.
 async fn rest(mut stream: TcpStream) -> Vec<u8> {
     let mut all = Vec::new();
     let _ = stream.read_to_end(&mut all).await;
@@ -54,7 +54,7 @@ async fn a_body_that_does_not_come_is_not_waited_for() {
     let (watch, mut events) = Watch::new();
     let server = server.engine(engine).body_timeout(SHORT).observer(watch);
     let server = server.start(service_fn(answer)).unwrap();
-    // A call of gRPC may rest, but HTTP/1.1 has none.
+    // A gRPC call may pause, but gRPC does not exist over HTTP/1.1.
     for field in ["", "content-type: application/grpc\r\n"] {
         let head = format!("POST /digest HTTP/1.1\r\nhost: a\r\n{field}content-length: 9000\r\n");
         let stream = say(&server, &format!("{head}\r\na few")).await;
@@ -63,7 +63,7 @@ async fn a_body_that_does_not_come_is_not_waited_for() {
     }
 }
 
-/// Reads on a task of its own, as whoever passes a body on does.
+/// Reads in a separate task, as handlers do that forward a body.
 async fn answer_aside(request: Request<Incoming>) -> Result<Response<Body>, BoxError> {
     let (hash, _) = tokio::task::spawn_local(digest(request.into_body())).await??;
     Ok(Response::new(full(hash.to_vec())))
@@ -75,7 +75,7 @@ async fn a_body_that_does_not_come_is_not_waited_for_on_another_task_either() {
     let (watch, mut events) = Watch::new();
     let server = server.engine(engine).body_timeout(SHORT).observer(watch);
     let server = server.start(service_fn(answer_aside)).unwrap();
-    // All that ever comes is there before the handler runs.
+    // All data arrives before the handler runs.
     let head = "POST / HTTP/1.1\r\nhost: a\r\ncontent-length: 9000\r\n\r\n";
     let stream = say(&server, head).await;
     within("the end of a connection whose body rests", rest(stream)).await;
@@ -88,13 +88,13 @@ async fn a_response_that_nobody_reads_is_given_up() {
     engine.limits.stall_timeout = SHORT;
     let (watch, mut events) = Watch::new();
     let server = server.engine(engine).observer(watch).start(service_fn(answer)).unwrap();
-    // More than the kernel keeps.
+    // Exceeds the kernel's buffers.
     let _unread = say(&server, "GET /octets/67108864 HTTP/1.1\r\nhost: a\r\n\r\n").await;
     assert_eq!(within("the limit", limit(&mut events)).await, "stalled stream");
     within("the end", until(&mut events, |e| matches!(e, Observed::ConnectionClosed { .. }))).await;
 }
 
-/// A connection with little room at the client's end, on which that asks for so much.
+/// Connects with a small receive buffer and requests `len` bytes.
 async fn ask_narrowly(server: &Server, len: usize) -> TcpStream {
     let socket = TcpSocket::new_v4().unwrap();
     socket.set_recv_buffer_size(4096).unwrap();
@@ -104,7 +104,7 @@ async fn ask_narrowly(server: &Server, len: usize) -> TcpStream {
     stream
 }
 
-/// More than the kernel keeps, and so little that it keeps all that hyper wrote.
+/// One that exceeds the kernel's buffers, and one that fits into them.
 const LENGTHS: [usize; 2] = [64 << 20, 20_000];
 
 #[tokio::test]
@@ -117,7 +117,7 @@ async fn who_takes_a_response_slowly_is_not_idle() {
     for len in LENGTHS {
         let mut stream = ask_narrowly(&server, len).await;
         within("a first byte", stream.read_u8()).await.unwrap();
-        // Time passes, several times over.
+        // Wait for several timeouts.
         for _ in 0..4 {
             let half = say(&clock, "GET / HTTP/1.1\r\nhos").await;
             within("the end of half a head", rest(half)).await;
@@ -164,7 +164,7 @@ async fn a_head_comes_in_time_whether_it_is_the_first_or_a_later_one() {
     }
 }
 
-/// Answers with another protocol: what comes is said again.
+/// Switches protocols, then echoes what it receives.
 async fn switch(mut request: Request<Incoming>) -> Result<Response<Body>, BoxError> {
     let switching = hyper::upgrade::on(&mut request);
     tokio::task::spawn_local(async move {
@@ -202,7 +202,7 @@ async fn what_has_become_a_tunnel_may_rest() {
     while !head.ends_with(b"\r\n\r\n") {
         head.push(within("the head", tunnel.read_u8()).await.unwrap());
     }
-    // A clock that the same worker keeps: time passes, several times over.
+    // The timeouts of another connection on the same worker serve as a clock; wait for several.
     for _ in 0..4 {
         within("the end of half a head", rest(say(&server, "GET / HTTP/1.1\r\nhos").await)).await;
     }

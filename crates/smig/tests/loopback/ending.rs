@@ -1,4 +1,4 @@
-//! A server ends in time, whatever its handlers wait for.
+//! A server shuts down in time, even if its handlers block.
 
 use std::sync::mpsc::{Receiver, Sender, channel};
 use std::sync::{Arc, Mutex};
@@ -13,12 +13,12 @@ use tower::service_fn;
 
 use crate::support::{Body, full, loopback};
 
-/// Where a handler is stuck: until the test lets go.
+/// Where a handler blocks until the test ends.
 #[derive(Clone, Copy, Debug)]
 enum Stuck {
-    /// In a thread of the runtime's, as a look-up of a name is.
+    /// In a thread of the runtime's blocking pool, like a name lookup.
     Elsewhere,
-    /// On the worker itself.
+    /// On the worker's thread.
     OnTheWorker,
 }
 
@@ -30,7 +30,7 @@ async fn ends_in_time(stuck: Stuck) {
         let (held, tell) = (Arc::clone(&held), tell.clone());
         async move {
             let block = move || {
-                // A test that is over looks no more.
+                // A test that has ended has dropped the receiver.
                 let _ = tell.send(());
                 let _ = held.lock().unwrap().recv();
             };

@@ -1,4 +1,5 @@
-//! K and E are TLS exporters: rustls makes what spec/vectors.md derives from a connection's secret.
+//! K and E are TLS exporters: rustls exports what spec/vectors.md derives from a connection's
+//! secret.
 
 use std::sync::{Arc, Mutex};
 
@@ -13,7 +14,7 @@ use sha2::{Digest as _, Sha256};
 
 use crate::support::certificate;
 
-/// `exporter_secret` of a connection, as TLS libraries write it to a key log.
+/// The `exporter_secret` of a connection, as TLS libraries write it to a key log.
 #[derive(Debug, Default)]
 struct Secret(Mutex<Vec<u8>>);
 
@@ -44,7 +45,7 @@ fn expand_label(secret: &[u8], label: &str, context: &[u8]) -> [u8; 32] {
     hmac(secret, &[&[0, 32], &lengths[..1], label.as_bytes(), &lengths[1..], context, &[1]])
 }
 
-/// Both ends of a TLS 1.3 connection behind its handshake, and its exporter secret.
+/// Returns both ends of a TLS 1.3 connection after its handshake, and its exporter secret.
 fn connected() -> (ClientConnection, ServerConnection, Vec<u8>) {
     let made = certificate();
     let der = CertificateDer::from_pem_slice(made.certificate.as_bytes()).unwrap();

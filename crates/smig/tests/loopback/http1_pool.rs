@@ -1,4 +1,4 @@
-//! Which HTTP/1.1 connections of a client carry one request after another, and what ends a session.
+//! Reuse of a client's HTTP/1.1 connections, and the end of a session.
 
 use std::net::SocketAddr;
 use std::sync::Arc;
@@ -14,10 +14,10 @@ use tokio::net::{TcpListener, TcpStream};
 
 use crate::support::{full, get, loopback, within};
 
-/// The head of a usual answer.
+/// The head of an ordinary response.
 const OK: &str = "HTTP/1.1 200 OK\r\nContent-Length: 4\r\n";
 
-/// Says with each answer which one of its connection it is.
+/// Answers each request with its number on the connection.
 async fn count(mut tcp: TcpStream, head: &str) -> std::io::Result<()> {
     let mut came = Vec::new();
     for n in 1_u32.. {
@@ -36,7 +36,7 @@ async fn counting(head: &'static str) -> SocketAddr {
     counting_all(head).await.0
 }
 
-/// The same, and how many connections there were.
+/// Like [`counting`], and returns the number of connections.
 async fn counting_all(head: &'static str) -> (SocketAddr, Arc<AtomicUsize>) {
     let listener = TcpListener::bind(loopback()).await.unwrap();
     let addr = listener.local_addr().unwrap();
@@ -45,19 +45,19 @@ async fn counting_all(head: &'static str) -> (SocketAddr, Arc<AtomicUsize>) {
     tokio::spawn(async move {
         while let Ok((tcp, _)) = listener.accept().await {
             accepted.fetch_add(1, Ordering::SeqCst);
-            // Whoever wants no more of it may reset it.
+            // A client may reset a connection that it does not need.
             tokio::spawn(async move { drop(count(tcp, head).await) });
         }
     });
     (addr, connections)
 }
 
-/// The greatest number that a connection came to.
+/// Returns the largest number of requests on one connection.
 async fn most(head: &'static str, fields: &[(&str, &str)]) -> u32 {
     let addr = counting(head).await;
     let client = Client::builder().cleartext(Cleartext::Http1).build().unwrap();
     let mut most = 0;
-    // More than there are connections at once.
+    // More than the maximum number of connections.
     for _ in 0..20 {
         let mut request = Request::get(format!("http://{addr}/"));
         for (name, value) in fields {
@@ -70,13 +70,13 @@ async fn most(head: &'static str, fields: &[(&str, &str)]) -> u32 {
     most
 }
 
-/// Which one of its connection it is.
+/// Returns the request's number on its connection.
 async fn number(response: Response<Incoming>) -> u32 {
     let body = response.into_body().collect().await.unwrap().to_bytes();
     std::str::from_utf8(&body).unwrap().trim().parse().unwrap()
 }
 
-/// A client, and what it knows the server by.
+/// Returns a client, the server's origin, and its URL.
 fn client_of(addr: SocketAddr) -> (Client, Origin, String) {
     let client = Client::builder().cleartext(Cleartext::Http1).build().unwrap();
     (client, Origin::http(addr.ip().to_string(), addr.port()), format!("http://{addr}/"))
@@ -103,7 +103,7 @@ async fn a_connection_that_leads_elsewhere_carries_no_other_request() {
         let (addr, connections) = counting_all(OK).await;
         let (client, origin, url) = client_of(addr);
         let ask = async || within("an answer", client.request(get(&url))).await.unwrap();
-        // One is kept.
+        // Until a connection is reused.
         while number(ask().await).await < 2 {}
         let last = if is_busy { Some(ask().await) } else { None };
         let before = connections.load(Ordering::SeqCst);
@@ -113,7 +113,7 @@ async fn a_connection_that_leads_elsewhere_carries_no_other_request() {
         }
         assert_eq!(number(ask().await).await, 1);
         assert_eq!(connections.load(Ordering::SeqCst), before + 1);
-        // Those that lead there are kept: so many requests need some of them again.
+        // Connections to the current address are kept: with so many requests, some are reused.
         let mut most = 0;
         for _ in 0..20 {
             client.move_to(&origin, &[addr]);
@@ -127,7 +127,7 @@ async fn a_connection_that_leads_elsewhere_carries_no_other_request() {
 async fn a_request_behind_the_end_of_a_session_goes_by_the_next() {
     let (client, origin, url) = client_of(counting(OK).await);
     assert_eq!(number(client.request(get(&url)).await.unwrap()).await, 1);
-    // The session's task finds both at once.
+    // The session's task receives both at the same time.
     client.retire(&origin);
     let response = within("an answer", client.request(get(&url))).await.unwrap();
     assert_eq!(number(response).await, 1, "a new connection");
@@ -146,7 +146,7 @@ async fn a_request_that_is_given_back_keeps_its_place_in_the_queue() {
     let mut next = Box::pin(client.request(get(&url)));
     assert!(next.as_mut().poll(cx).is_pending());
     assert_eq!(queue.free(), 0);
-    // Whoever stands in line gets each place that is given back.
+    // A task waiting in line would get any released slot.
     let mut other = client.clone();
     assert!(tower::Service::<Request<Full<Bytes>>>::poll_ready(&mut other, cx).is_pending());
     let response = within("an answer", next).await.expect("it is not refused");
@@ -174,12 +174,12 @@ async fn who_lets_go_of_a_request_is_not_waited_for_at_the_end_either() {
     };
     within("the session's end", ended).await;
     asking.abort();
-    // By a reset perhaps.
+    // Possibly with a reset.
     let rest = within("the connection's end", tcp.read_buf(&mut came)).await;
     assert!(matches!(rest, Ok(0) | Err(_)), "{rest:?}");
 }
 
-/// Notes that somebody was woken.
+/// Records whether it was woken.
 struct Woken(AtomicBool);
 
 impl Wake for Woken {

@@ -1,4 +1,4 @@
-//! Requests and responses over TLS and HTTP/2, between this crate's two sides.
+//! Requests and responses over TLS and HTTP/2, between this crate's client and server.
 
 use std::pin::Pin;
 use std::sync::Arc;
@@ -78,7 +78,7 @@ async fn many_at_once() {
     }
 }
 
-/// Tells when it is dropped.
+/// Sends a notification on drop.
 struct Dropped(Option<oneshot::Sender<()>>);
 
 impl Drop for Dropped {
@@ -172,7 +172,7 @@ async fn a_panic_ends_its_own_stream_only() {
     assert_eq!(server.stats().panics, 1);
 }
 
-/// A body whose frames are sent by hand.
+/// A body whose frames the test sends.
 struct Sender(Option<mpsc::Sender<Result<Frame<Bytes>, BoxError>>>);
 
 impl Sender {
@@ -191,7 +191,7 @@ fn channel() -> (Sender, Body) {
     (Sender(Some(sender)), StreamBody::new(frames).boxed())
 }
 
-/// A stream from a poll function.
+/// Returns a stream that calls a poll function.
 fn futures<T>(
     poll: impl FnMut(&mut Context<'_>) -> Poll<Option<T>>,
 ) -> impl futures_util::Stream<Item = T> {
@@ -258,7 +258,7 @@ async fn an_upload_that_fails_is_a_reset() {
     let server = server
         .start(service_fn(move |request: Request<Incoming>| {
             let seen = seen.clone();
-            // The handler itself is dropped when its stream is reset; a task of its own is not.
+            // The handler is dropped when its stream is reset; a task that it spawned is not.
             tokio::task::spawn_local(async move {
                 seen.send(request.into_body().collect().await.err()).unwrap();
             });
@@ -363,7 +363,7 @@ async fn a_reader_that_stops_stops_the_writer() {
         let response = client.request(get(url(&server, "/"))).await.unwrap();
         assert_eq!(response.into_body().collect().await.unwrap().to_bytes(), "hello");
     }
-    // What the client reads ahead, a window, the engine's buffer, and a chunk over at each.
+    // The client's read-ahead, a window, the engine's buffer, and one chunk of excess for each.
     let made = MADE.load(Ordering::SeqCst);
     assert!(made < (128 << 10) + 2 * WINDOW + (64 << 10) + 60_000, "{made} octets were made");
 }
@@ -421,7 +421,7 @@ async fn a_peer_that_never_answers_is_let_go() {
         .start(service_fn(answer))
         .unwrap();
     let mut mute = tokio::net::TcpStream::connect(server.local_addrs()[0]).await.unwrap();
-    // Preface, SETTINGS, SETTINGS with ACK; the PING of the server's farewell stays unanswered.
+    // Preface, SETTINGS, SETTINGS with ACK; the PING of the server's drain is not answered.
     mute.write_all(b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n").await.unwrap();
     mute.write_all(&[0, 0, 0, 4, 0, 0, 0, 0, 0, 0, 0, 0, 4, 1, 0, 0, 0, 0]).await.unwrap();
     let mut said = Vec::new();
@@ -500,7 +500,7 @@ async fn a_request_body_that_does_not_come_is_given_up() {
     assert!(error.is_remote(), "{error}");
     assert_eq!(error.code(), Some(ErrorCode::Cancel));
     assert_eq!(server.stats().limits_hit, 1);
-    // A call may wait as long as it likes, and was begun before one that is given up.
+    // A gRPC call has no limit, and was started before the stream that is reset.
     let (mut calling, body) = channel();
     let request = Request::post(url(&server, "/digest"))
         .header(http::header::CONTENT_TYPE, "application/grpc")
@@ -513,7 +513,7 @@ async fn a_request_body_that_does_not_come_is_given_up() {
     assert_eq!(given_up.await.unwrap_err().code(), Some(ErrorCode::Cancel));
     drop(calling);
     assert_eq!(call.await.unwrap().unwrap().status(), 200);
-    // One that answers first may wait as long as it likes.
+    // A stream whose response has started has no limit.
     let (mut sender, body) = channel();
     let request = Request::post(url(&server, "/echo")).body(body).unwrap();
     let mut response = client.request(request).await.unwrap();
@@ -532,11 +532,11 @@ async fn an_upload_that_nobody_wants_leaves_no_stream_behind() {
         Ok::<_, BoxError>(Response::builder().status(502).body(full("gone")).unwrap())
     };
     let server = server.start(service_fn(refuse)).unwrap();
-    // Nothing moves: a reset that crosses a MIGRATE is another case.
+    // No migration: a reset that crosses a MIGRATE is another case.
     let mut rules = MoveRules::default();
     rules.mode = MoveMode::Never;
     let client = client.moves(rules).build().unwrap();
-    // All of it is there, or it comes for ever: more than the stream's window.
+    // A complete body in memory, and an endless one; both exceed the stream's window.
     let endless =
         futures_util::stream::repeat_with(|| Ok::<_, BoxError>(Frame::data(octets(9000))));
     let bodies: [Body; 2] = [full(octets(8 << 20)), StreamBody::new(endless).boxed()];

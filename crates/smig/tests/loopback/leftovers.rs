@@ -1,4 +1,4 @@
-//! Requests that go on behind their whole responses (RFC 9113 section 8.1).
+//! Requests that are still being sent after their complete responses (RFC 9113 section 8.1).
 
 use std::time::Duration;
 
@@ -12,14 +12,14 @@ use tower::service_fn;
 
 use crate::support::{full, pair, url};
 
-/// No machine is so slow.
+/// Long enough for any machine.
 const LIMIT: Duration = Duration::from_secs(60);
 
-/// Ends the body in order when it is dropped.
+/// Ends the body cleanly on drop.
 type Sender = mpsc::UnboundedSender<Result<Frame<Bytes>, BoxError>>;
 type Received = mpsc::UnboundedReceiver<Result<Bytes, Error>>;
 
-/// A server that answers at once and reads on, and tells what it has read.
+/// A server that responds at once, continues to read, and reports what it has read.
 fn reader() -> (Server, Client, Received) {
     let (server, client) = pair();
     let (tell, received) = mpsc::unbounded_channel();
@@ -35,7 +35,7 @@ fn reader() -> (Server, Client, Received) {
     (server, client.spares(0).build().unwrap(), received)
 }
 
-/// A request that has begun, and its response.
+/// Starts a request; returns its body's sender and its response.
 async fn begun(server: &Server, client: &Client) -> (Sender, Response<Incoming>) {
     let (sender, frames) = mpsc::unbounded_channel();
     let frames = futures_util::stream::unfold(frames, async |mut frames| {
@@ -59,7 +59,7 @@ async fn the_rest_of_a_request_is_given_up_when_that_is_asked_for() {
         let (sender, response) = begun(&server, &client).await;
         let info = response.body().stream_info().unwrap();
         if whole {
-            // It can be said at any time, by a handle that outlives the response.
+            // It can be called at any time, on a handle that outlives the response.
             assert_eq!(response.into_body().collect().await.unwrap().to_bytes(), "early");
             info.give_up_rest();
         } else {
@@ -76,7 +76,7 @@ async fn a_request_goes_on_when_its_response_is_let_go() {
     let (server, client, mut received) = reader();
     let (sender, response) = begun(&server, &client).await;
     assert_eq!(response.into_body().collect().await.unwrap().to_bytes(), "early");
-    // Longer than what is given up has.
+    // Longer than the grace period of abandoned requests.
     tokio::time::sleep(Duration::from_millis(1500)).await;
     sender.send(Ok(Frame::data(" end".into()))).unwrap();
     drop(sender);

@@ -1,4 +1,4 @@
-//! What waits, waits within limits.
+//! Limits of queued requests and connections.
 
 use std::num::NonZeroUsize;
 use std::task::{Context, Poll, Waker};
@@ -16,7 +16,7 @@ use tower::Service as _;
 
 use crate::support::{get, loopback, within};
 
-/// A server that answers one request at a time, when it is told to.
+/// A server that allows one stream at a time, and responds when it is notified.
 fn slow() -> (Server, watch::Sender<bool>) {
     let (go, gone) = watch::channel(false);
     let answer = move |request: Request<Incoming>| {
@@ -53,12 +53,12 @@ async fn a_client_is_ready_when_a_further_request_may_wait() {
         tower::Service::<Request<Full<Bytes>>>::poll_ready(client, cx)
     };
     assert!(ready(&mut client, cx).is_ready());
-    // The place is this handle's: others wait, or are refused.
+    // The slot belongs to this handle: others wait, or are refused.
     let mut other = client.clone();
     assert!(ready(&mut other, cx).is_pending());
     assert!(client.clone().request(get(&*url)).await.unwrap_err().is_busy());
     let first = tokio::spawn(client.call(get(&*url)));
-    // The server has one stream for it, and the next request waits.
+    // The server allows one stream, which this request takes; the next one waits.
     let second = tokio::spawn({
         let (mut other, url) = (other.clone(), url.clone());
         async move {
@@ -89,7 +89,7 @@ async fn a_request_that_nobody_wants_any_more_gives_its_place_back() {
         let (client, url) = (client.clone(), url.clone());
         async move { client.request(get(&*url)).await }
     });
-    // It is on its way when its place is free again.
+    // The request was sent as soon as its slot is free again.
     let free = async || {
         while queue.free() == 0 {
             tokio::task::yield_now().await;
@@ -154,7 +154,7 @@ async fn clients_share_a_limit_on_connections() {
     while !limit.is_wanted() {
         tokio::task::yield_now().await;
     }
-    // Told that somebody waits, the first one makes room.
+    // `is_wanted` reports a waiting request, so the first client frees its slot.
     one.retire(&Origin::http(addr.ip().to_string(), addr.port()));
     assert_eq!(waiting.await.unwrap().unwrap().status(), 200);
 }

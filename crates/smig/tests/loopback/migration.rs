@@ -1,4 +1,4 @@
-//! Streams that move between connections while they run, over real sockets.
+//! Streams that migrate between connections while they are open, over real sockets.
 
 use std::num::NonZeroUsize;
 use std::time::Duration;
@@ -28,15 +28,16 @@ fn never() -> MoveRules {
     rules
 }
 
-/// A client whose window is far smaller than a body of `LEN`: as long as the test does not read the
-/// body, the server cannot have sent all of it, so what the test waits for can still happen.
+/// A client configuration whose window is much smaller than `LEN`: as long as the test does not
+/// read the body, the server cannot send all of it, so that the awaited event can still occur.
 fn small_window() -> smig::Config {
     let mut config = smig::Config::client();
     config.stream_window = 1 << 20;
     config
 }
 
-/// The end that moves counts when the other has answered, which may be after the last octet.
+/// Returns whether it is the event of a completed migration. The mover emits it on the answer,
+/// possibly after the last byte.
 fn is_move(event: &Observed) -> bool {
     matches!(event, Observed::Moved { .. })
 }
@@ -115,7 +116,7 @@ async fn a_download_moves_when_the_server_offers() {
 async fn an_offer_to_a_session_that_takes_no_more_requests_is_declined() {
     // SMIG-6.2/offer-answered
     let (server, client) = pair();
-    // Not before the test reads: it is behind the window.
+    // Not before the test reads: the threshold is beyond the window.
     let mut rules = at(&[4 << 20]);
     rules.offers = Offers::WhenNoSpare;
     let (seen, mut at_server) = Watch::new();
@@ -193,7 +194,7 @@ async fn connections_join_across_workers() {
     let server = server.workers(workers).moves(at(&[100 << 10])).observer(seen);
     let server = server.start(service_fn(answer)).unwrap();
     let expected = sha256(&octets(LEN));
-    // The kernel spreads connections over the workers: some of so many joins cross.
+    // The kernel distributes connections over the workers: some of the joins change workers.
     let mut tasks = tokio::task::JoinSet::new();
     drop(client);
     for _ in 0..12 {

@@ -101,8 +101,8 @@ async fn a_head_of_http1_is_no_larger_than_one_of_http2() {
         .unwrap();
     for (len, status) in [(60 << 10, "HTTP/1.1 200 "), (70 << 10, "HTTP/1.1 431 ")] {
         let mut raw = tokio::net::TcpStream::connect(server.local_addrs()[0]).await.unwrap();
-        // Not more than the limit is read of a head that is over it: what is sent ends before its end, so
-        // that nothing unread makes a reset of the close, which could overtake the answer.
+        // The server reads no more than the limit of an oversized head. So the head sent here stops before
+        // its end: unread data would turn the close into a reset, which could overtake the response.
         let end = if len > 64 << 10 { "" } else { "\r\n\r\n" };
         let head = "GET / HTTP/1.1\r\nhost: a\r\nconnection: close\r\nx: ";
         let fill = "a".repeat(len.min(64 << 10) - head.len() - end.len());
@@ -168,7 +168,7 @@ async fn who_has_connected_when_the_server_ends_is_served() {
     }
 }
 
-/// By HTTP/1.1 the head alone tells a server what is content and what the next request.
+/// Over HTTP/1.1 only the head separates the content from the next request.
 #[tokio::test]
 async fn content_by_http1_is_what_its_head_says() {
     let (server, client) = http1_pair();

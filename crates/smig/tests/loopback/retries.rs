@@ -1,4 +1,4 @@
-//! What a client sends again by itself after REFUSED_STREAM, from a server by hand.
+//! Requests that a client repeats after REFUSED_STREAM, tested against a scripted server.
 
 use bytes::Bytes;
 use http::{Method, Request};
@@ -41,7 +41,7 @@ impl Peer {
         self.0.write_all(&frame).await.unwrap();
     }
 
-    /// The stream of the next frame of this kind.
+    /// Returns the stream of the next frame of this type.
     async fn next(&mut self, kind: u8) -> u32 {
         loop {
             let mut head = [0; 9];
@@ -55,7 +55,7 @@ impl Peer {
         }
     }
 
-    /// Answers the next request, whichever it is.
+    /// Answers the next request.
     async fn answer(&mut self) {
         let stream = self.next(HEADERS).await;
         self.send(HEADERS, END_HEADERS | END_STREAM, stream, OK).await;
@@ -68,7 +68,7 @@ async fn setup() -> (TcpListener, Client) {
     (TcpListener::bind(loopback()).await.unwrap(), client)
 }
 
-/// Sends a request, and reads the whole response.
+/// Sends a request and reads the complete response.
 async fn ask(
     client: &Client,
     listener: &TcpListener,
@@ -97,13 +97,13 @@ async fn a_refused_request_of_which_nothing_was_heard_is_sent_again() {
     }
 }
 
-/// What comes before the reset on the request's stream: kind, flags, payload.
+/// Frames before the reset on the request's stream: type, flags, payload.
 type Before = &'static [(u8, u8, &'static [u8])];
 
 #[tokio::test]
 async fn a_post_that_was_begun_is_not_sent_again() {
     let cases: [(&str, &str, Before, Processed); 4] = [
-        // The server did nothing, but a part of the body is gone.
+        // The server did not process it, but a part of the body was consumed.
         ("its body was sent", "x", &[], Processed::No),
         ("103 came", "", &[(HEADERS, END_HEADERS, EARLY_HINTS)], Processed::Maybe),
         ("a head came", "", &[(HEADERS, END_HEADERS, OK)], Processed::Maybe),
@@ -125,7 +125,7 @@ async fn a_post_that_was_begun_is_not_sent_again() {
             peer
         };
         let asking = async {
-            // Sent again, it is the one that is answered.
+            // If the POST were repeated, the server would answer that.
             let error = ask(&client, &listener, Method::POST, body).await.expect_err(what);
             assert_eq!(error.code(), Some(ErrorCode::RefusedStream), "{what}");
             assert_eq!(error.was_processed(), processed, "{what}");

@@ -1,4 +1,4 @@
-//! What operators see: pictures of sessions, and events that name their stream.
+//! Data for operators: snapshots of sessions, and events that name their stream.
 
 use crate::support::{Watch, answer, digest, get, pair, until, url};
 use http::{Request, Response};
@@ -16,7 +16,7 @@ fn never() -> MoveRules {
     rules
 }
 
-/// So that nobody can have all before it is read.
+/// A window too small for a complete transfer before the body is read.
 fn narrow() -> smig::Config {
     let mut config = smig::Config::client();
     config.stream_window = 256 << 10;
@@ -73,7 +73,7 @@ async fn both_ends_show_a_stream_and_where_it_moves() {
     assert_eq!(digest(response.into_body()).await.unwrap().1, LEN as u64);
 }
 
-/// The same answer, with the wish that it moves.
+/// The same response, with a hint to migrate it.
 async fn eager(request: Request<Incoming>) -> Result<Response<crate::support::Body>, BoxError> {
     let mut response = answer(request).await?;
     response.extensions_mut().insert(Hint::Move);
@@ -98,7 +98,7 @@ async fn events_follow_a_stream_from_its_opening_to_its_end() {
     until(&mut events, judged).await;
     let body = tokio::spawn(digest(response.into_body()));
 
-    // The last octet may be sent before the answer to the move is there.
+    // The last byte may be sent before the answer to the MIGRATE arrives.
     let (mut moved, mut ended) = (None, None);
     while moved.is_none() || ended.is_none() {
         match until(&mut events, |_| true).await {

@@ -33,7 +33,7 @@ pub(crate) fn loopback() -> SocketAddr {
     "127.0.0.1:0".parse().unwrap()
 }
 
-/// A server's and a client's description that fit together, with TLS.
+/// Returns matching builders of a server and a client, with TLS.
 pub(crate) fn pair() -> (ServerBuilder, ClientBuilder) {
     let made = certificate();
     let tls = ServerTls::from_pem(made.certificate.as_bytes(), made.key.as_bytes()).unwrap();
@@ -54,7 +54,7 @@ pub(crate) fn full(data: impl Into<Bytes>) -> Body {
     Full::new(data.into()).map_err(|never| match never {}).boxed()
 }
 
-/// `len` octets that are the same each time and differ from place to place.
+/// Returns `len` pseudo-random bytes, the same on each call.
 pub(crate) fn octets(len: usize) -> Bytes {
     let mut state = 0x9e37_79b9_7f4a_7c15_u64;
     let mut out = Vec::with_capacity(len + 8);
@@ -72,7 +72,7 @@ pub(crate) fn sha256(data: &[u8]) -> [u8; 32] {
     Sha256::digest(data).into()
 }
 
-/// Hashes a body as it comes; the length as well.
+/// Hashes a body while it arrives; also returns its length.
 pub(crate) async fn digest(mut body: Incoming) -> Result<([u8; 32], u64), smig::Error> {
     let (mut hash, mut len) = (Sha256::new(), 0);
     while let Some(frame) = body.frame().await {
@@ -84,8 +84,8 @@ pub(crate) async fn digest(mut body: Incoming) -> Result<([u8; 32], u64), smig::
     Ok((hash.finalize().into(), len))
 }
 
-/// `/echo` returns the request's body, `/octets/N` N octets, `/digest` the body's SHA-256, `/`
-/// a greeting; everything else 404.
+/// Test service: `/echo` returns the request's body, `/octets/N` N bytes, `/digest` the body's
+/// SHA-256, `/` a greeting; everything else is a 404.
 pub(crate) async fn answer(request: Request<Incoming>) -> Result<Response<Body>, BoxError> {
     let path = request.uri().path().to_owned();
     let response = match path.split_once("/octets/") {
@@ -103,12 +103,12 @@ pub(crate) async fn answer(request: Request<Incoming>) -> Result<Response<Body>,
     Ok(response)
 }
 
-/// A body of known length in pieces.
+/// Returns a body of known length.
 fn chunked(len: usize) -> Body {
     full(octets(len))
 }
 
-/// Passes everything that is observed to a channel.
+/// Observer that sends all events to a channel.
 pub(crate) struct Watch(mpsc::UnboundedSender<Observed>);
 
 impl Watch {
@@ -120,21 +120,21 @@ impl Watch {
 
 impl Observer for Watch {
     fn on(&self, what: &Observed) {
-        // A test that is over looks no more.
+        // A test that has ended has dropped the receiver.
         drop(self.0.send(what.clone()));
     }
 }
 
-/// What was observed and no test has asked for yet. Several tasks report to one observer, so what a
-/// test waits for second may well come first: nothing is lost by waiting for something else.
+/// Observed events that no test has taken yet. Several tasks report to one observer, so the order
+/// of events is not fixed: waiting for one event keeps the others.
 pub(crate) struct Events {
     receiver: mpsc::UnboundedReceiver<Observed>,
-    /// In the order in which it came.
+    /// In the order of arrival.
     passed_over: Vec<Observed>,
 }
 
 impl Events {
-    /// The first that is wanted and was not taken before, as soon as there is one.
+    /// Takes the first event that matches, as soon as there is one.
     async fn take(&mut self, wanted: impl Fn(&Observed) -> bool) -> Observed {
         if let Some(at) = self.passed_over.iter().position(&wanted) {
             return self.passed_over.remove(at);
@@ -151,13 +151,13 @@ impl Events {
     }
 }
 
-/// Waits for what must come; says what did not.
+/// Waits for the future; panics with `what` after a timeout.
 pub(crate) async fn within<T>(what: &str, future: impl Future<Output = T>) -> T {
     let limit = Duration::from_secs(60);
     tokio::time::timeout(limit, future).await.unwrap_or_else(|_| panic!("never came: {what}"))
 }
 
-/// Waits until something was observed; each observation answers one wait.
+/// Waits for an event; each event satisfies one call.
 pub(crate) async fn until(events: &mut Events, wanted: impl Fn(&Observed) -> bool) -> Observed {
     let limit = Duration::from_secs(120);
     match tokio::time::timeout(limit, events.take(wanted)).await {

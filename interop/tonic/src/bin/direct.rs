@@ -1,10 +1,10 @@
-//! The same service and client, with smig in the place of tonic's transport: big responses move.
+//! The same service and client, with smig instead of tonic's transport: large responses migrate.
 //!
 //!     tonic-direct server ADDRESS CHAIN KEY
 //!     tonic-direct client https://ADDRESS AUTHORITY checks
 //!     tonic-direct client https://ADDRESS AUTHORITY load BIGS CHUNKS
 //!
-//! What is said beside `load`'s figures are the moves of the client's session.
+//! In addition to the figures of `load`, it prints the number of moves of the client's session.
 
 use anyhow::{Result, bail};
 use interop_tonic::client::Client;

@@ -1,4 +1,4 @@
-//! A tonic client and a tonic server that know nothing of smig.
+//! A tonic client and a tonic server without smig.
 //!
 //!     tonic-peer server ADDRESS
 //!     tonic-peer client http://ADDRESS checks

@@ -1,6 +1,6 @@
-//! What went wrong in TLS, as sentences: what it was, and what to do next.
+//! TLS errors as sentences: the cause, and what to do next.
 //!
-//! rustls shows most of its errors by their names in its source. None of them is shown here as it is.
+//! rustls prints most of its errors as names of variants. None of these is shown verbatim.
 
 use std::fmt;
 use std::io;
@@ -9,7 +9,7 @@ use rustls::{AlertDescription, CertificateError, Error};
 
 use super::verify::Unfit;
 
-/// Why there is no TLS connection with a server.
+/// Why a TLS connection to a server failed.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct TlsFault {
     kind: Kind,
@@ -18,21 +18,21 @@ pub struct TlsFault {
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Kind {
-    /// Nobody who is trusted has signed it.
+    /// No trusted authority has signed it.
     Untrusted,
-    /// It is another server's.
+    /// It is valid for other names only.
     Name,
-    /// It holds no more, or not yet.
+    /// It has expired, or is not valid yet.
     Time,
-    /// It is not usable for this, whoever signed it.
+    /// It is not usable for this purpose, whatever its issuer.
     Unfit,
-    /// What is there does not speak TLS.
+    /// The peer does not speak TLS.
     NotTls,
-    /// The server gave up and said why.
+    /// The server sent an alert.
     Alert,
-    /// The two have nothing in common.
+    /// Client and server have no version, cipher suite or the like in common.
     Incompatible,
-    /// The server broke off.
+    /// The server closed the connection.
     Ended,
     /// Anything else.
     Other,
@@ -43,7 +43,7 @@ impl TlsFault {
         Self { kind, what: what.into() }
     }
 
-    /// Of an error of a handshake, as rustls' own streams and those of tokio have it.
+    /// Classifies an error of a handshake, as rustls' own streams and those of tokio return it.
     #[must_use]
     pub fn of(error: &io::Error) -> Self {
         if let Some(tls) = error.get_ref().and_then(|inner| inner.downcast_ref()) {
@@ -118,7 +118,7 @@ impl TlsFault {
                 let names = if presented.is_empty() {
                     "no name at all".to_owned()
                 } else {
-                    // rustls shows names as `DnsName("a")`.
+                    // rustls prints names as `DnsName("a")`.
                     presented.iter().map(|name| bare(name)).collect::<Vec<_>>().join(", ")
                 };
                 (Kind::Name, format!("it is for {names}, not for {}", expected.to_str()))
@@ -172,31 +172,31 @@ impl TlsFault {
         Self::new(Kind::Alert, what)
     }
 
-    /// Whether the server's certificate is what was wrong.
+    /// Returns whether the cause is the server's certificate.
     #[must_use]
     pub const fn is_certificate(&self) -> bool {
         matches!(self.kind, Kind::Untrusted | Kind::Name | Kind::Time | Kind::Unfit)
     }
 
-    /// Whether it would do if the certificate, or who signed it, were trusted.
+    /// Returns whether it would succeed if the certificate or its issuer were trusted.
     #[must_use]
     pub const fn is_untrusted(&self) -> bool {
         matches!(self.kind, Kind::Untrusted)
     }
 
-    /// Whether the server said so, by an alert.
+    /// Returns whether the server sent an alert.
     #[must_use]
     pub const fn is_alert(&self) -> bool {
         matches!(self.kind, Kind::Alert)
     }
 
-    /// What was wrong.
+    /// Returns the cause.
     #[must_use]
     pub fn what(&self) -> &str {
         &self.what
     }
 
-    /// What to do next.
+    /// Returns what to do next.
     #[must_use]
     pub const fn advice(&self) -> &'static str {
         match self.kind {
@@ -221,7 +221,8 @@ impl fmt::Display for TlsFault {
     }
 }
 
-/// A variant's name as words: `CaUsedAsEndEntity` is "ca used as end entity". What it holds is left away.
+/// Returns a variant's name as words: `CaUsedAsEndEntity` becomes "ca used as end entity". Its fields are
+/// omitted.
 fn words(named: &impl fmt::Debug) -> String {
     let shown = format!("{named:?}");
     let name = shown.split(|c: char| !c.is_ascii_alphanumeric()).next().unwrap_or_default();
@@ -237,7 +238,7 @@ fn words(named: &impl fmt::Debug) -> String {
     text
 }
 
-/// What stands between the quotes, where there are any.
+/// Returns the text between the quotes, if there are any.
 fn bare(name: &str) -> &str {
     let inside = name.split_once('(').map_or(name, |(_, inside)| inside);
     inside.trim_end_matches(')').trim_matches('"')
@@ -326,7 +327,7 @@ mod tests {
         let all = certificates().into_iter().map(Error::from).chain(others);
         for error in all {
             let text = TlsFault::of(&io::Error::new(io::ErrorKind::InvalidData, error)).to_string();
-            // No name of a variant or type: those have capitals inside of words.
+            // No name of a variant or type: those have capitals within words.
             let inside = text.split(|c: char| !c.is_alphanumeric()).any(|word| {
                 word.chars().skip(1).any(char::is_uppercase)
                     && !["TLS", "CA", "TRUE", "X"].contains(&word)

@@ -1,7 +1,7 @@
-//! Whom a client trusts.
+//! Trust configuration of a client.
 //!
-//! What the system trusts is read once for all clients of the process, by whoever first needs it, and
-//! never on an event loop: a store is hundreds of files, on a disk that may be slow.
+//! The system's trust store is read once per process, when first needed, and never on an event loop: it is
+//! hundreds of files on a disk that may be slow.
 
 mod fault;
 mod verify;
@@ -22,46 +22,46 @@ use crate::aside;
 use crate::error::Error;
 use verify::{AcceptAll, Named};
 
-/// With the system's certificates; shared by every client, as are the TLS sessions it remembers.
+/// TLS configuration with the system's certificates. Shared by all clients, as is its cache of TLS sessions.
 static SYSTEM: OnceCell<Arc<ClientConfig>> = OnceCell::const_new();
 
 /// Which server certificates a client accepts.
 #[derive(Clone, Debug, Default)]
 #[non_exhaustive]
 pub enum Trust {
-    /// Those that the system trusts.
+    /// Those that the system's trust store accepts.
     #[default]
     System,
-    /// The certificates in this PEM file and those signed by them, and no others.
+    /// The certificates in this PEM file and those that they have signed, and no others.
     File(PathBuf),
-    /// The certificates in this PEM text and those signed by them, and no others.
+    /// The certificates in this PEM text and those that they have signed, and no others.
     Pem(Vec<u8>),
-    /// All. Anybody on the path can read and change everything: for tests only.
+    /// All. An attacker on the path can read and modify everything: for tests only.
     DangerAcceptInvalidCerts,
-    /// A configuration of one's own; its ALPN is replaced.
+    /// A custom configuration; its ALPN is replaced.
     Rustls(Arc<ClientConfig>),
-    /// What was [loaded](Trust::load) before.
+    /// The result of an earlier [`load`](Trust::load).
     Loaded(Loaded),
 }
 
-/// A [`Trust`] whose files have been read. Cheap to clone: clones share what they hold.
+/// A [`Trust`] whose files have been read. Cheap to clone: clones share the certificates.
 #[derive(Clone, Debug)]
 pub struct Loaded(Source);
 
 #[derive(Clone, Debug)]
 enum Source {
-    /// Read when it is needed first.
+    /// Read on first use.
     System,
     Ready(Arc<ClientConfig>),
 }
 
 impl Loaded {
-    /// The TLS configuration, with h2 and http/1.1 for ALPN. Waits for the system's certificates the first
-    /// time that any client needs them; the thread that reads them is none of the runtime's, which can
-    /// end meanwhile.
+    /// Returns the TLS configuration, with h2 and http/1.1 for ALPN. The first call in the process waits
+    /// until the system's certificates are read. A thread outside the runtime reads them, so that the runtime
+    /// can shut down meanwhile.
     ///
     /// # Errors
-    /// The system trusts no certificate. The next call looks again.
+    /// The system's trust store is empty. The next call reads it again.
     pub async fn config(&self) -> Result<Arc<ClientConfig>, Error> {
         let read = || async {
             let failed = |error| Error::io("reading the system's certificates", error);
@@ -75,7 +75,7 @@ impl Loaded {
 }
 
 impl Trust {
-    /// Reads the files that it names, if any. The system's are left to whoever needs them first.
+    /// Reads the named files, if any. The system's trust store is read on first use.
     ///
     /// # Errors
     /// CA certificates that cannot be read.
@@ -87,8 +87,8 @@ impl Trust {
         }
     }
 
-    /// The TLS configuration of a client that trusts so, with h2 and http/1.1 for ALPN. Reads files: for
-    /// event loops there is [`Loaded::config`].
+    /// Returns the client's TLS configuration, with h2 and http/1.1 for ALPN. Blocks on file reads; on event
+    /// loops, use [`Loaded::config`].
     ///
     /// # Errors
     /// CA certificates that cannot be read.
@@ -132,7 +132,7 @@ fn builder(
         .map_err(|error| Error::config(format!("TLS: {error}")))
 }
 
-/// Trusts what the PEM text holds: as authorities, and as they are.
+/// Trusts the certificates of the PEM text, both as authorities and as servers' own.
 fn with_named(pem: &[u8]) -> Result<ClientConfig, Error> {
     let bad = |why: String| Error::config(format!("bad CA certificate: {why}"));
     let certificates: Result<Vec<_>, _> = CertificateDer::pem_slice_iter(pem).collect();

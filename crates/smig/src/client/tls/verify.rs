@@ -1,13 +1,13 @@
-//! Verifiers beside the usual one.
+//! Certificate verifiers in addition to rustls' default.
 //!
-//! Whoever names a certificate means that certificate: a self-signed one that calls itself an authority, or a
-//! server's own whose issuer is not at hand. So one that is shown exactly as it was named needs no chain. Its
-//! name, its time and its purpose are checked like any other's.
+//! A certificate that is named explicitly may be a self-signed one that is marked as an authority, or a server's own
+//! whose issuer is not at hand. So a server certificate that is identical to a named one needs no chain. Its name,
+//! validity and key usage are checked as usual.
 //!
-//! A named authority must say that it may sign, and hold at the time; webpki asks a trusted one for neither. In this
-//! OpenSSL, and so `curl --cacert`, is the measure, but for authorities of version 3 without basic
-//! constraints, which RFC 5280 section 4.2.1.9 forbids and OpenSSL takes. What OpenSSL asks beside that is not asked
-//! here: an authority's path length and unknown critical extensions, and an intermediate's key usage.
+//! A named authority must be permitted to sign certificates and be valid at the time; webpki checks neither for a
+//! trust anchor. The behaviour follows OpenSSL, and so `curl --cacert`, except for authorities of version 3 without
+//! basic constraints, which RFC 5280 section 4.2.1.9 forbids and OpenSSL accepts. Not checked, unlike in OpenSSL: an
+//! authority's path length and unknown critical extensions, and an intermediate's key usage.
 
 use std::borrow::Cow;
 use std::fmt;
@@ -24,12 +24,12 @@ use rustls::{
 
 use super::x509::{Certificate, Validity};
 
-/// Accepts the named certificates, and what those of them that are authorities have signed.
+/// Accepts the named certificates, and certificates signed by those of them that are authorities.
 #[derive(Debug)]
 pub(super) struct Named {
     certificates: Vec<(CertificateDer<'static>, Certificate)>,
     authorities: Authorities,
-    /// Signatures of the handshake are checked in one way, whoever is trusted.
+    /// Verifies the handshake's signatures, in the same way for every certificate.
     signatures: AcceptAll,
 }
 
@@ -48,14 +48,14 @@ impl Named {
     }
 }
 
-/// Those of the named certificates that are authorities': a server's own vouches for nobody else.
+/// The authorities among the named certificates. A server's own certificate cannot sign for other names.
 #[derive(Debug)]
 struct Authorities {
-    /// Those that may sign, ...
+    /// Those that may sign ...
     roots: RootCertStore,
-    /// ...and when, in the same order.
+    /// ... and their validity periods, in the same order.
     validity: Vec<Validity>,
-    /// Those that may not.
+    /// Those that may not sign.
     barred: RootCertStore,
 }
 
@@ -83,7 +83,7 @@ impl Authorities {
         Ok(this)
     }
 
-    /// Those that hold now: an authority may expire while it is trusted.
+    /// Returns the authorities that are valid at `now`: one may have expired since it was loaded.
     fn now(&self, now: UnixTime) -> Cow<'_, RootCertStore> {
         if self.validity.iter().all(|validity| validity.check(now).is_ok()) {
             return Cow::Borrowed(&self.roots);
@@ -93,8 +93,8 @@ impl Authorities {
         Cow::Owned(good.map(|(anchor, _)| anchor.clone()).collect())
     }
 
-    /// Whether one of those that hold now has signed a certificate; where another one has that was named, the error says
-    /// why that does not do.
+    /// Checks that a valid authority has signed a certificate. If another named authority has signed it, the error
+    /// says why that one is not accepted.
     fn check(
         &self,
         now: UnixTime,
@@ -119,7 +119,7 @@ impl Authorities {
     }
 }
 
-/// Why an authority that was named vouches for nobody.
+/// Why a named authority is not accepted as an issuer.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Unfit {
     MayNotSign,
@@ -206,7 +206,7 @@ impl ServerCertVerifier for Named {
     }
 }
 
-/// Accepts every certificate; signatures are still checked, so that the handshake means something.
+/// Accepts every certificate. Signatures are still verified, so that the peer must hold the private key.
 #[derive(Debug)]
 pub(super) struct AcceptAll(pub(super) Arc<CryptoProvider>);
 
@@ -266,7 +266,7 @@ mod tests {
         params.self_signed(&KeyPair::generate().unwrap()).unwrap().der().clone()
     }
 
-    /// What is said of `shown` when `named` is trusted.
+    /// Verifies `shown` while `named` is trusted.
     fn verdict(
         named: &CertificateDer<'static>,
         shown: &CertificateDer<'_>,
@@ -292,7 +292,7 @@ mod tests {
             let other = certificate(|params| params.is_ca = kind);
             verdict(&own, &other, "a.example", NOW).unwrap_err();
         }
-        // Signed by an authority that nobody named.
+        // Signed by an authority that was not named.
         let (ca, leaf) = (KeyPair::generate().unwrap(), KeyPair::generate().unwrap());
         let issuer = Issuer::new(CertificateParams::default(), ca);
         let params = CertificateParams::new(vec!["a.example".to_owned()]).unwrap();
@@ -300,7 +300,7 @@ mod tests {
         verdict(&leaf, &leaf, "a.example", NOW).unwrap();
     }
 
-    /// Who names a server's own certificate does not make an authority of that server.
+    /// Naming a server's own certificate does not make that server an authority.
     #[test]
     fn only_an_authority_vouches_for_others() {
         let authority = IsCa::Ca(rcgen::BasicConstraints::Unconstrained);
@@ -338,7 +338,7 @@ mod tests {
         assert!(matches!(said("a.example", end + 1), CertificateError::ExpiredContext { .. }));
     }
 
-    /// As curl has it: a key that may sign certificates only is no server's.
+    /// As in curl: a key that may only sign certificates is not valid for a server.
     #[test]
     fn the_very_certificate_must_be_for_servers() {
         use ExtendedKeyUsagePurpose::{Any, ClientAuth, ServerAuth};
@@ -360,7 +360,7 @@ mod tests {
         }
     }
 
-    /// What is said at `now` of a certificate that was signed by an authority.
+    /// Verifies at `now` a certificate that a named authority has signed.
     fn vouched(change: impl FnOnce(&mut CertificateParams), now: u64) -> Result<(), Error> {
         let mut params = CertificateParams::default();
         params.is_ca = IsCa::Ca(rcgen::BasicConstraints::Unconstrained);
@@ -372,13 +372,13 @@ mod tests {
         verdict(&named, &leaf(&Issuer::new(params, key)), "b.example", now)
     }
 
-    /// What an authority has signed.
+    /// Returns a certificate that the authority has signed.
     fn leaf(issuer: &Issuer<'_, KeyPair>) -> CertificateDer<'static> {
         let leaf = CertificateParams::new(vec!["b.example".to_owned()]).unwrap();
         leaf.signed_by(&KeyPair::generate().unwrap(), issuer).unwrap().der().clone()
     }
 
-    /// webpki asks a trusted authority neither for its time nor for what it may do.
+    /// webpki checks neither validity nor key usage of a trust anchor.
     #[test]
     fn an_authority_that_may_not_sign_or_has_expired_vouches_for_nobody() {
         use ExtendedKeyUsagePurpose::{ClientAuth, ServerAuth};
@@ -404,7 +404,7 @@ mod tests {
         }
     }
 
-    /// The value with this tag.
+    /// Encodes a value with this tag.
     fn der(tag: u8, content: &[u8]) -> Vec<u8> {
         let len = u16::try_from(content.len()).unwrap().to_be_bytes();
         let head = match len {
@@ -415,7 +415,8 @@ mod tests {
         [&head, content].concat()
     }
 
-    /// The certificate as one of version 1, which has no extensions. Nobody checks a named one's signature.
+    /// Converts the certificate to version 1, which has no extensions. The signature of a named certificate is not
+    /// checked.
     fn of_version_1(certificate: &[u8]) -> CertificateDer<'static> {
         let take = |der, tag| super::super::x509::take(der, tag).unwrap();
         let (content, _) = take(certificate, 0x30);

@@ -1,5 +1,5 @@
-//! What a certificate says of itself, as far as a named one is asked (RFC 5280 section 4). webpki tells
-//! neither of these of a certificate that is trusted, nor its key usage of any.
+//! Parses the fields of a certificate that the check of a named one needs (RFC 5280 section 4). webpki exposes
+//! neither validity nor authority of a trust anchor, nor the key usage of any certificate.
 
 use std::time::Duration;
 
@@ -28,22 +28,22 @@ const SERVER: &[u8] = &[0x2b, 0x06, 0x01, 0x05, 0x05, 0x07, 0x03, 0x01];
 
 /// keyCertSign.
 const SIGN: u8 = 0x04;
-/// What a server of TLS does with its key: digitalSignature, keyEncipherment or keyAgreement.
+/// Key usages of a TLS server: digitalSignature, keyEncipherment or keyAgreement.
 const SERVE: u8 = 0x80 | 0x20 | 0x08;
 
-/// What a certificate says of itself.
+/// The parsed fields of a certificate.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Certificate {
     pub(super) validity: Validity,
     is_authority: bool,
-    /// The first byte, which has all that is asked here.
+    /// The first byte of the bit string, which holds all bits used here.
     key_usage: Option<u8>,
-    /// Whether the purposes that it names have TLS servers among them.
+    /// Whether its extended key usage permits TLS servers.
     for_servers: Option<bool>,
 }
 
 impl Certificate {
-    /// `None`: it is damaged.
+    /// Parses a certificate; `None` if it is malformed.
     pub(super) fn of(der: &[u8]) -> Option<Self> {
         let (certificate, _) = take(der, SEQUENCE)?;
         let (mut rest, _) = take(certificate, SEQUENCE)?;
@@ -59,7 +59,7 @@ impl Certificate {
         let (validity, rest) = take(rest, SEQUENCE)?;
         let (subject, rest) = take(rest, SEQUENCE)?;
         let (_public_key, rest) = take(rest, SEQUENCE)?;
-        // One of version 1 can say nothing of this: it is an authority if nobody is above it.
+        // Version 1 has no basic constraints: a certificate is an authority if it is self-issued.
         let is_authority = version.is_none() && issuer == subject;
         let validity = Validity::of(validity)?;
         let mut this = Self { validity, is_authority, key_usage: None, for_servers: None };
@@ -68,7 +68,7 @@ impl Certificate {
     }
 
     fn read_extensions(&mut self, mut rest: &[u8]) -> Option<()> {
-        // Unique identifiers, which nobody uses, may come before.
+        // Unique identifiers, which are not in use, may precede.
         while let Some(&tag) = rest.first() {
             let (content, behind) = take(rest, tag)?;
             rest = behind;
@@ -95,7 +95,7 @@ impl Certificate {
             let (constraints, _) = take(value, SEQUENCE)?;
             self.is_authority = take(constraints, BOOLEAN).is_some_and(|(says, _)| says == [0xff]);
         } else if id == KEY_USAGE {
-            // Behind the number of bits that do not count.
+            // After the byte with the number of unused bits.
             let (bits, _) = take(value, BIT_STRING)?;
             self.key_usage = Some(bits.get(1).copied().unwrap_or(0));
         } else if id == PURPOSES {
@@ -111,23 +111,23 @@ impl Certificate {
         Some(())
     }
 
-    /// Whether it calls itself an authority.
+    /// Returns whether its basic constraints mark it as an authority.
     pub(super) const fn is_authority(&self) -> bool {
         self.is_authority
     }
 
-    /// Whether its key may sign certificates of servers, if it is an authority's.
+    /// Returns whether its key may sign certificates of servers, provided that it is an authority.
     pub(super) fn may_sign(&self) -> bool {
         self.key_usage.is_none_or(|usage| usage & SIGN != 0) && self.for_servers.unwrap_or(true)
     }
 
-    /// Whether it may be a server's.
+    /// Returns whether it is valid as a server's certificate.
     pub(super) fn may_serve(&self) -> bool {
         self.key_usage.is_none_or(|usage| usage & SERVE != 0) && self.for_servers.unwrap_or(true)
     }
 }
 
-/// The time in which a certificate holds, both ends included, in seconds since 1970 (RFC 5280 section 4.1.2.5).
+/// A certificate's validity period, both ends included, in seconds since 1970 (RFC 5280 section 4.1.2.5).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Validity {
     not_before: u64,
@@ -155,7 +155,7 @@ impl Validity {
     }
 }
 
-/// A time, and what is behind it. A time before 1970 counts as 1970.
+/// Parses a time; returns it with the remaining input. A time before 1970 counts as 1970.
 fn time(der: &[u8]) -> Option<(u64, &[u8])> {
     let (year, digits, rest) = match take(der, UTC_TIME) {
         Some((text, rest)) => {
@@ -181,7 +181,7 @@ fn time(der: &[u8]) -> Option<(u64, &[u8])> {
     Some((u64::try_from(seconds).unwrap_or(0), rest))
 }
 
-/// Days since 1970 of a date in the Gregorian calendar, counted in years that begin in March.
+/// Returns the days since 1970 of a Gregorian date, computed in years that begin in March.
 const fn days(year: i64, month: i64, day: i64) -> i64 {
     let year = if month <= 2 { year - 1 } else { year };
     let month = (month + 9) % 12;
@@ -197,13 +197,13 @@ fn number(digits: &[u8], len: usize) -> Option<(i64, &[u8])> {
     Some((number?, rest))
 }
 
-/// A value of this type: its content, and what is behind it.
+/// Takes a value with this tag: returns its content and the remaining input.
 pub(super) fn take(der: &[u8], tag: u8) -> Option<(&[u8], &[u8])> {
     let (head, rest) = der.split_at_checked(2)?;
     let &[first, short] = head else { return None };
     let (len, rest) = match short {
         0..=0x7f => (usize::from(short), rest),
-        // Four bytes at most, and so no overflow.
+        // At most four bytes, so that it cannot overflow.
         0x81..=0x84 => {
             let (long, rest) = rest.split_at_checked(usize::from(short & 0x7f))?;
             (long.iter().fold(0, |len, &byte| (len << 8) | usize::from(byte)), rest)
