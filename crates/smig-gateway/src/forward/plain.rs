@@ -178,7 +178,16 @@ mod tests {
 
     #[tokio::test]
     async fn when_too_many_names_wait_to_be_looked_up_it_is_503_whatever_is_spoken() {
-        let resolver = Resolver::by(|_| Err(std::io::ErrorKind::ResourceBusy.into()));
+        all_say_503(Resolver::by(|_| Err(std::io::ErrorKind::ResourceBusy.into()))).await;
+    }
+
+    #[tokio::test]
+    async fn an_address_of_which_nothing_is_known_for_now_is_503_whatever_is_spoken() {
+        let resolver = Resolver::by(|_| Ok(vec![std::net::Ipv4Addr::LOCALHOST.into()]));
+        all_say_503(resolver.checked(|_, _| Err(std::io::ErrorKind::ResourceBusy.into()))).await;
+    }
+
+    async fn all_say_503(resolver: Resolver) {
         let target = Target::new("a.example", 80).unwrap();
         let limit = Duration::from_secs(60);
         let by_connect = dial::dial(&target, &resolver, limit).await.unwrap_err();
