@@ -309,7 +309,7 @@ fn poses_as_ours(name: &HeaderName) -> bool {
     }
     let other = name.replace('_', "-");
     let other = other.as_str();
-    other.starts_with("x-forwarded-")
+    other.starts_with("x-forwarded")
         || ["content-length", "transfer-encoding", "x-real-ip"].contains(&other)
 }
 
@@ -544,6 +544,7 @@ mod tests {
             ("x_forwarded-for", true),
             ("x-forwarded_proto", true),
             ("x_real_ip", true),
+            ("x_forwarded", true),
             ("content-length", false),
             ("x-forwarded-for", false),
             ("x_request_id", false),
