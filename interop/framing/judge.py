@@ -8,7 +8,7 @@ from tap import same
 
 TOKEN = re.compile(rb"[av]q[0-9]{6}")
 # What a victim's request may have at the server beside what it said itself.
-ADDED = {b"x-forwarded-for", b"x-forwarded-proto", b"x-forwarded-host"}
+ADDED = {b"x-forwarded-for", b"x-forwarded-proto", b"x-forwarded-host", b"via"}
 OWN = {b"host", b"x-victim", b"content-length", b"transfer-encoding"}
 # The server itself refuses what the gateway has sent in good form (Node knows few methods, nginx no TRACE).
 SERVERS_OWN = {400, 404, 405, 411, 413, 414, 417, 426, 431, 501, 505}

@@ -8,7 +8,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 
 use http::header::HOST;
 use http::uri::Authority;
-use http::{HeaderValue, Request, Response, Version};
+use http::{HeaderValue, Request, Response};
 use smig::{Incoming, Resolver};
 
 use super::NEXT_PROTOCOL;
@@ -108,10 +108,6 @@ impl Plain {
 
 /// Returns the request in the form for the origin.
 fn prepare(mut request: Request<Incoming>, target: &Authority) -> Result<Admitted, Failure> {
-    let by = match request.version() {
-        Version::HTTP_2 => "2 smig",
-        _ => "1.1 smig",
-    };
     if request.headers().get_all(HOST).iter().count() > 1 {
         return Err(Failure::bad_request("more than one host"));
     }
@@ -119,8 +115,7 @@ fn prepare(mut request: Request<Incoming>, target: &Authority) -> Result<Admitte
     let host = HeaderValue::from_str(target.as_str());
     let host = host.map_err(|_| Failure::bad_request("a bad authority"))?;
     request.headers_mut().insert(HOST, host);
-    let via = HeaderValue::from_static(by);
-    proxy::admit_forwarded(request, via).map_err(|failure| Failure::of_head(&failure))
+    proxy::admit_forwarded(request).map_err(|failure| Failure::of_head(&failure))
 }
 
 #[cfg(test)]

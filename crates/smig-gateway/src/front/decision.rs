@@ -10,7 +10,7 @@ use std::sync::Arc;
 use bytes::Bytes;
 use http::header::{
     CACHE_CONTROL, CONNECTION, CONTENT_TYPE, HOST, HeaderMap, HeaderValue, LOCATION,
-    PROXY_AUTHORIZATION,
+    PROXY_AUTHORIZATION, VIA,
 };
 use http::uri::{Authority, PathAndQuery};
 use http::{Method, Request, Response, StatusCode, Uri, Version};
@@ -249,6 +249,8 @@ fn prepare(
     if request.headers().keys().any(|name| target.request.is_posed_as(name)) {
         return Err("a field's name differs by _ alone from one of the gateway's\n");
     }
+    let via = proxy::head::via(request.version());
+    request.headers_mut().append(VIA, via);
     tell(request.headers_mut());
     target.request.apply(request.headers_mut());
     if let Some(replace) = replace.filter(|_| request.uri().path() != "*") {

@@ -124,9 +124,14 @@ async fn http2_becomes_http1_and_back() {
         let mut got = origin.request().await;
         assert!(got.head.starts_with("POST /p?q=1 HTTP/1.1\r\n"), "{}", got.head);
         let host = format!("host: {}", gateway.addr());
-        for field in
-            [&*host, "te: trailers", "connection: te", "cookie: a=1; b=2", "content-length: 4"]
-        {
+        for field in [
+            &*host,
+            "via: 2 smig",
+            "te: trailers",
+            "connection: te",
+            "cookie: a=1; b=2",
+            "content-length: 4",
+        ] {
             assert!(got.has(field), "{field}: {}", got.head);
         }
         assert_eq!(got.read_until("body").await, "body");
@@ -138,6 +143,62 @@ async fn http2_becomes_http1_and_back() {
     assert_eq!((response.status().as_u16(), response.version()), (201, Version::HTTP_2));
     assert!(!response.headers().contains_key("transfer-encoding"));
     assert_eq!(text(response.into_body()).await, "ok");
+}
+
+/// RFC 9110 section 7.6.3.
+#[tokio::test]
+async fn requests_say_by_whom_they_came() {
+    let mut origin = Origin::start().await;
+    let gateway = Gateway::before(origin.url());
+    for (version, before, expected) in [
+        ("1.1", "", &["via: 1.1 smig"][..]),
+        ("1.0", "", &["via: 1.0 smig"]),
+        ("1.1", "Via: 1.0 other, 2 more\r\n", &["via: 1.0 other, 2 more", "via: 1.1 smig"]),
+    ] {
+        let asking = gateway
+            .raw(format!("GET / HTTP/{version}\r\nHost: a\r\n{before}Connection: close\r\n\r\n"));
+        let answering = async {
+            let mut got = origin.request().await;
+            let said: Vec<_> = got.head.lines().filter(|line| line.starts_with("via:")).collect();
+            assert_eq!(said, expected, "{version} {before}");
+            got.answer("HTTP/1.1 200 OK\r\nConnection: close\r\nContent-Length: 0\r\n\r\n").await;
+        };
+        let (answer, ()) = tokio::join!(asking, answering);
+        assert!(answer.contains(" 200 ") && !answer.contains("via:"), "{answer}");
+    }
+}
+
+/// RFC 9110 section 7.6.2.
+#[tokio::test]
+async fn requests_go_no_further_than_they_may() {
+    let mut origin = Origin::start().await;
+    let gateway = Gateway::before(origin.url());
+    let ask = |method: &str, hops: &str| {
+        gateway.raw(format!(
+            "{method} / HTTP/1.1\r\nHost: a\r\nMax-Forwards: {hops}\r\nConnection: close\r\n\r\n"
+        ))
+    };
+    for (method, hops, status) in [
+        ("OPTIONS", "0", "204"),
+        ("TRACE", "0", "405"),
+        ("OPTIONS", "-1", "400"),
+        ("TRACE", "1\r\nMax-Forwards: 1", "400"),
+        ("OPTIONS", "1\r\nConnection: max-forwards", "400"),
+    ] {
+        let answer = ask(method, hops).await;
+        assert!(answer.starts_with(&format!("HTTP/1.1 {status} ")), "{method} {hops}: {answer}");
+        assert_eq!(answer.contains("allow: OPTIONS"), status == "405", "{answer}");
+    }
+    assert!(origin.is_untouched());
+    for (method, hops, left) in [("OPTIONS", "1", "0"), ("TRACE", "7", "6"), ("GET", "0", "0")] {
+        let answering = async {
+            let mut got = origin.request().await;
+            assert!(got.has(&format!("max-forwards: {left}")), "{method}: {}", got.head);
+            got.answer("HTTP/1.1 200 OK\r\nConnection: close\r\nContent-Length: 0\r\n\r\n").await;
+        };
+        let (answer, ()) = tokio::join!(ask(method, hops), answering);
+        assert!(answer.starts_with("HTTP/1.1 200 "), "{method}: {answer}");
+    }
 }
 
 #[tokio::test]

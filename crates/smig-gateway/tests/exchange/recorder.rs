@@ -12,7 +12,7 @@ use tokio::time::timeout;
 use crate::support::{Gateway, Origin};
 
 /// The request of another client, and the form in which it must arrive.
-const VICTIM: &str = "GET /victim HTTP/1.1\r\nhost: victim\r\n\r\n";
+const VICTIM: &str = "GET /victim HTTP/1.1\r\nhost: victim\r\nvia: 1.1 smig\r\n\r\n";
 
 pub(crate) const OK: &str = "HTTP/1.1 200 OK\r\ncontent-length: 2\r\n\r\nok";
 
