@@ -73,34 +73,58 @@ pub(super) fn special(ip: IpAddr) -> Option<(Network, &'static str)> {
     })
 }
 
-/// Returns whether the address is one of this machine's. Sends nothing: for its own addresses the kernel selects the
-/// address itself as the source.
-pub(super) fn is_own(ip: IpAddr) -> bool {
-    let any: IpAddr = match ip {
-        IpAddr::V4(_) => Ipv4Addr::UNSPECIFIED.into(),
-        IpAddr::V6(_) => Ipv6Addr::UNSPECIFIED.into(),
-    };
-    let source = UdpSocket::bind((any, 0)).and_then(|socket| {
-        socket.connect((ip, 9))?;
-        socket.local_addr()
-    });
-    match source {
-        Ok(source) => ip.is_unspecified() || source.ip() == ip,
-        Err(error) => may_be_own(&error),
+/// Returns whether the address is one of this machine's.
+///
+/// # Errors
+/// The process or the machine lacks what is needed to tell, such as a file descriptor.
+pub(super) fn is_own(ip: IpAddr) -> io::Result<bool> {
+    let ip = ip.to_canonical();
+    if ip.is_loopback() || ip.is_unspecified() {
+        return Ok(true);
+    }
+    asked(ask_kernel(ip))
+}
+
+/// Asks the kernel whether an address is this machine's, by a socket that sends nothing.
+fn ask_kernel(ip: IpAddr) -> io::Result<bool> {
+    match ip {
+        // Only an own address can be a source. Others fail at `bind`; with `ip_nonlocal_bind`, at `connect`. The source
+        // that the kernel would select for an own address is not always that address, but may be the primary one of
+        // its network.
+        IpAddr::V4(_) => {
+            UdpSocket::bind((ip, 0))?.connect((ip, 9))?;
+            Ok(true)
+        }
+        // For an own address the kernel selects that address (RFC 6724 section 5 rule 1). With `ip_nonlocal_bind`,
+        // both calls above succeed for all others.
+        IpAddr::V6(_) => {
+            let socket = UdpSocket::bind((Ipv6Addr::UNSPECIFIED, 0))?;
+            socket.connect((ip, 9))?;
+            Ok(socket.local_addr()?.ip() == ip)
+        }
     }
 }
 
-/// Returns whether an address may be this machine's although connecting a socket to it failed. Without a route it is
-/// not; other errors (no file descriptors, for instance) leave it open, and the answer is yes.
-fn may_be_own(error: &io::Error) -> bool {
-    const NO_WAY: [Errno; 5] = [
+/// Turns the kernel's errors into an answer. An address that cannot be a source or has no route is not this
+/// machine's; without the means to ask, the answer is unknown; after any other error it is yes.
+fn asked(answer: io::Result<bool>) -> io::Result<bool> {
+    const NOT_OWN: [Errno; 6] = [
         Errno::NETUNREACH,
         Errno::HOSTUNREACH,
         Errno::NETDOWN,
         Errno::ADDRNOTAVAIL,
         Errno::AFNOSUPPORT,
+        Errno::INVAL,
     ];
-    !error.raw_os_error().is_some_and(|code| NO_WAY.contains(&Errno::from_raw_os_error(code)))
+    // The last two: all ports are in use.
+    const LACKING: [Errno; 6] =
+        [Errno::MFILE, Errno::NFILE, Errno::NOBUFS, Errno::NOMEM, Errno::ADDRINUSE, Errno::AGAIN];
+    let Err(error) = answer else { return answer };
+    match error.raw_os_error().map(Errno::from_raw_os_error) {
+        Some(errno) if NOT_OWN.contains(&errno) => Ok(false),
+        Some(errno) if LACKING.contains(&errno) => Err(error),
+        Some(_) | None => Ok(true),
+    }
 }
 
 /// A prefix of the operator's own NAT64 translator (RFC 6052 section 2.2).
@@ -234,10 +258,23 @@ mod tests {
 
     #[test]
     fn this_machines_addresses_are_known() {
-        assert!(is_own("127.0.0.1".parse().unwrap()) && is_own("0.0.0.0".parse().unwrap()));
-        assert!(!is_own("192.0.2.1".parse().unwrap()) && !is_own("2001:db8::1".parse().unwrap()));
-        // If it cannot be determined, the address counts as this machine's.
-        assert!(may_be_own(&Errno::MFILE.into()) && !may_be_own(&Errno::NETUNREACH.into()));
+        let is_own = |ip: &str| is_own(ip.parse().unwrap()).unwrap();
+        for own in ["127.0.0.1", "127.0.0.2", "0.0.0.0", "::1", "::", "::ffff:127.0.0.2"] {
+            assert!(is_own(own), "{own}");
+        }
+        for other in ["192.0.2.1", "2001:db8::1", "::ffff:192.0.2.1"] {
+            assert!(!is_own(other), "{other}");
+        }
+        // An own address for which the kernel selects another one as source.
+        assert!(ask_kernel("127.0.0.2".parse().unwrap()).unwrap());
+    }
+
+    #[test]
+    fn without_the_means_to_ask_it_is_unknown_whose_an_address_is() {
+        let asked = |errno: Errno| asked(Err(errno.into())).map_err(|error| error.raw_os_error());
+        assert_eq!(asked(Errno::MFILE), Err(Some(Errno::MFILE.raw_os_error())));
+        assert_eq!(asked(Errno::NETUNREACH), Ok(false));
+        assert_eq!(asked(Errno::PERM), Ok(true));
     }
 
     #[test]

@@ -48,8 +48,8 @@ impl fmt::Display for Target {
 /// Connects to one of the target's addresses that the resolver permits.
 ///
 /// # Errors
-/// The rules forbid the target, the name cannot be resolved, too many lookups are waiting, or no connection is
-/// established within `limit`.
+/// The rules forbid the target, the name cannot be resolved, too many lookups are waiting, this machine lacks what is
+/// needed to check the address, or no connection is established within `limit`.
 pub(super) async fn dial(
     target: &Target,
     resolver: &Resolver,
@@ -63,7 +63,7 @@ pub(super) async fn dial(
             io::ErrorKind::PermissionDenied => {
                 Failure::prohibited(format!("{target} is not allowed: {error}"))
             }
-            io::ErrorKind::ResourceBusy => Failure::too_many_lookups(&target.host, &error),
+            io::ErrorKind::ResourceBusy => Failure::busy(&target.host, &error),
             _ => Failure::unresolved(&target.host, &error),
         })?;
     let tcp = timeout_at(until, smig::connect_any(addrs))

@@ -71,7 +71,7 @@ impl Failure {
     }
 
     /// Same status and error type as the reverse proxy.
-    pub(super) fn too_many_lookups(host: &str, error: &io::Error) -> Self {
+    pub(super) fn busy(host: &str, error: &io::Error) -> Self {
         let detail = format!("cannot resolve {host}: {error}");
         Self::new(StatusCode::SERVICE_UNAVAILABLE, "proxy_internal_error", detail)
     }

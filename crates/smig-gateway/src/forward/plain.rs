@@ -8,7 +8,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 
 use http::header::HOST;
 use http::uri::Authority;
-use http::{HeaderValue, Request, Response, Version};
+use http::{HeaderValue, Request, Response};
 use smig::{Incoming, Resolver};
 
 use super::NEXT_PROTOCOL;
@@ -108,10 +108,6 @@ impl Plain {
 
 /// Returns the request in the form for the origin.
 fn prepare(mut request: Request<Incoming>, target: &Authority) -> Result<Admitted, Failure> {
-    let by = match request.version() {
-        Version::HTTP_2 => "2 smig",
-        _ => "1.1 smig",
-    };
     if request.headers().get_all(HOST).iter().count() > 1 {
         return Err(Failure::bad_request("more than one host"));
     }
@@ -119,8 +115,7 @@ fn prepare(mut request: Request<Incoming>, target: &Authority) -> Result<Admitte
     let host = HeaderValue::from_str(target.as_str());
     let host = host.map_err(|_| Failure::bad_request("a bad authority"))?;
     request.headers_mut().insert(HOST, host);
-    let via = HeaderValue::from_static(by);
-    proxy::admit_forwarded(request, via).map_err(|failure| Failure::of_head(&failure))
+    proxy::admit_forwarded(request).map_err(|failure| Failure::of_head(&failure))
 }
 
 #[cfg(test)]
@@ -178,7 +173,16 @@ mod tests {
 
     #[tokio::test]
     async fn when_too_many_names_wait_to_be_looked_up_it_is_503_whatever_is_spoken() {
-        let resolver = Resolver::by(|_| Err(std::io::ErrorKind::ResourceBusy.into()));
+        all_say_503(Resolver::by(|_| Err(std::io::ErrorKind::ResourceBusy.into()))).await;
+    }
+
+    #[tokio::test]
+    async fn an_address_of_which_nothing_is_known_for_now_is_503_whatever_is_spoken() {
+        let resolver = Resolver::by(|_| Ok(vec![std::net::Ipv4Addr::LOCALHOST.into()]));
+        all_say_503(resolver.checked(|_, _| Err(std::io::ErrorKind::ResourceBusy.into()))).await;
+    }
+
+    async fn all_say_503(resolver: Resolver) {
         let target = Target::new("a.example", 80).unwrap();
         let limit = Duration::from_secs(60);
         let by_connect = dial::dial(&target, &resolver, limit).await.unwrap_err();

@@ -1,5 +1,6 @@
 //! Rules for allowed destinations.
 
+use std::io;
 use std::net::IpAddr;
 use std::sync::OnceLock;
 
@@ -54,13 +55,14 @@ impl Rules {
     /// Checks `ip`, an address of `host`.
     ///
     /// # Errors
-    /// The reason why the address is forbidden, for people.
-    pub(super) fn check_address(&self, host: &str, ip: IpAddr, port: u16) -> Result<(), String> {
+    /// The reason why the address is forbidden, for people; or [`io::ErrorKind::ResourceBusy`] if it cannot be
+    /// determined for now.
+    pub(super) fn check_address(&self, host: &str, ip: IpAddr, port: u16) -> io::Result<()> {
         let translated = self.nat64.iter().find_map(|prefix| prefix.embedded(ip));
         let inside = address::embedded(ip).or(translated);
         let is_denied = |ip| self.deny.iter().any(|pattern| pattern.covers_address(ip, port));
         if is_denied(ip) || inside.is_some_and(is_denied) {
-            return Err("a rule denies its address".to_owned());
+            return Err(forbidden("a rule denies its address"));
         }
         // For an address behind the operator's translator, the translated address counts too.
         for ip in [Some(ip), translated].into_iter().flatten() {
@@ -73,7 +75,7 @@ impl Rules {
         if self.allow.is_empty() || self.allow.iter().any(|p| p.covers_name(host, port)) {
             return Ok(());
         }
-        Err("no rule allows it".to_owned())
+        Err(forbidden("no rule allows it"))
     }
 
     /// Returns the networks that allow an address.
@@ -85,23 +87,31 @@ impl Rules {
     /// and an address of this machine other than loopback, unless exactly that address is. `0.0.0.0/0` stands for the
     /// public internet, not for what only this machine can reach. An allowed name opens no such address: its owner
     /// decides what it resolves to.
-    fn check_closed(&self, ip: IpAddr, port: u16) -> Result<(), String> {
+    fn check_closed(&self, ip: IpAddr, port: u16) -> io::Result<()> {
         if let Some((network, what)) = address::special(ip)
             && !self.opened(ip, port).any(|opened| network.covers(&opened))
         {
-            return Err(format!("its address is {what}"));
+            return Err(forbidden(format!("its address is {what}")));
         }
+        let is_own = address::is_own(ip).map_err(|error| {
+            let what = format!("whether its address is this gateway's own is unknown: {error}");
+            io::Error::new(io::ErrorKind::ResourceBusy, what)
+        })?;
         // Services on this machine often trust local peers.
-        if address::is_own(ip) {
+        if is_own {
             if self.own_port.get() == Some(&port) {
-                return Err("it is this gateway's own port".to_owned());
+                return Err(forbidden("it is this gateway's own port"));
             }
             if !ip.is_loopback() && !self.opened(ip, port).any(|opened| opened.is_one()) {
-                return Err("its address is this gateway's own".to_owned());
+                return Err(forbidden("its address is this gateway's own"));
             }
         }
         Ok(())
     }
+}
+
+fn forbidden(why: impl Into<String>) -> io::Error {
+    io::Error::new(io::ErrorKind::PermissionDenied, why.into())
 }
 
 #[cfg(test)]
@@ -199,8 +209,16 @@ mod tests {
         let rules = Rules::new(&spec);
         assert!(address(&rules, "x", "127.0.0.1"));
         rules.close_port(443);
-        assert!(!address(&rules, "x", "127.0.0.1"));
+        assert!(!address(&rules, "x", "127.0.0.1") && !address(&rules, "x", "127.0.0.2"));
         assert!(rules.check_address("x", "127.0.0.1".parse().unwrap(), 80).is_ok());
         assert!(rules.check_address("x", "8.8.8.8".parse().unwrap(), 443).is_err(), "not allowed");
+    }
+
+    #[test]
+    fn this_machines_addresses_are_opened_one_by_one_whatever_their_form() {
+        let mapped = rules(&["::ffff:0:0/96", "::ffff:127.0.0.3"], &[]);
+        assert!(!address(&mapped, "x", "::ffff:127.0.0.1"));
+        assert!(!address(&mapped, "x", "::ffff:127.0.0.2"));
+        assert!(address(&mapped, "x", "::ffff:127.0.0.3"));
     }
 }

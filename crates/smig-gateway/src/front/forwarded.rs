@@ -12,20 +12,13 @@ const FOR: HeaderName = HeaderName::from_static("x-forwarded-for");
 const PROTO: HeaderName = HeaderName::from_static("x-forwarded-proto");
 const HOST: HeaderName = HeaderName::from_static("x-forwarded-host");
 
-/// All fields that describe the client or its request. They are removed from requests of untrusted peers.
-const NAMES: [HeaderName; 7] = [
-    FORWARDED,
-    FOR,
-    PROTO,
-    HOST,
-    HeaderName::from_static("x-forwarded-port"),
-    HeaderName::from_static("x-forwarded-server"),
-    HeaderName::from_static("x-real-ip"),
-];
-
-/// Returns whether a field is one of these.
+/// Returns whether a field describes the client or its request. Such fields are removed from requests of untrusted
+/// peers: servers believe many more than those that are set here.
 pub(super) fn is_ours(field: &str) -> bool {
-    NAMES.iter().any(|name| name.as_str().eq_ignore_ascii_case(field))
+    const START: &str = "x-forwarded";
+    field.get(..START.len()).is_some_and(|start| start.eq_ignore_ascii_case(START))
+        || field.eq_ignore_ascii_case(FORWARDED.as_str())
+        || field.eq_ignore_ascii_case("x-real-ip")
 }
 
 /// Formatted values of the last request: most requests of a connection have the same, and formatting takes longer
@@ -74,9 +67,10 @@ pub(super) fn tell(
     scheme: &'static str,
     host: Option<&HeaderValue>,
 ) {
-    let said = headers.keys().any(|name| NAMES.contains(name));
+    let said = headers.keys().any(|name| is_ours(name.as_str()));
     if said && !spec.trust.iter().any(|network| network.contains(client.ip)) {
-        for name in &NAMES {
+        let names: Vec<_> = headers.keys().filter(|name| is_ours(name.as_str())).cloned().collect();
+        for name in names {
             headers.remove(name);
         }
     }
@@ -152,8 +146,14 @@ mod tests {
 
     #[test]
     fn nobody_unknown_is_believed() {
-        let sent =
-            [("x-forwarded-for", "1.1.1.1"), ("x-real-ip", "1.1.1.1"), ("forwarded", "for=x")];
+        let sent = [
+            ("x-forwarded-for", "1.1.1.1"),
+            ("x-real-ip", "1.1.1.1"),
+            ("forwarded", "for=x"),
+            ("x-forwarded-prefix", "//evil"),
+            ("x-forwarded-ssl", "on"),
+            ("x-forwarded", "for=x"),
+        ];
         let headers = told("trust = ['10.0.0.0/8']", &sent, "192.0.2.1:5");
         assert_eq!(headers["x-forwarded-for"], "192.0.2.1");
         assert_eq!(headers["x-forwarded-proto"], "https");
@@ -181,9 +181,11 @@ mod tests {
             ("x-forwarded-for", "1.1.1.1"),
             ("x-forwarded-for", "2.2.2.2"),
             ("x-forwarded-proto", "http"),
+            ("x-forwarded-prefix", "/app"),
         ];
         let headers = told("trust = ['10.0.0.0/8']", &sent, "10.0.0.1:5");
         assert_eq!(headers["x-forwarded-for"], "1.1.1.1, 2.2.2.2, 10.0.0.1");
+        assert_eq!(headers["x-forwarded-prefix"], "/app");
         assert_eq!(headers["x-forwarded-proto"], "http");
     }
 

@@ -149,8 +149,12 @@ impl Gateway {
         if let Some(watch) = &watch {
             builder = builder.observer(watch.clone());
         }
-        if config.admin.is_some() {
+        if let Some(spec) = &config.admin {
             builder = builder.describe_streams(admin::NAME_LENGTH);
+            // Users are served before the port is bound. A port that the system selects is unknown until then.
+            if spec.listen.port() != 0 {
+                kept.close_port(spec.listen.port());
+            }
         }
         let server = builder.start(front.clone())?;
         let draining = Arc::new(AtomicBool::new(false));

@@ -4,7 +4,7 @@
 use bytes::Bytes;
 use http::header::{
     self, CONNECTION, CONTENT_LENGTH, EXPECT, HOST, HeaderMap, HeaderName, HeaderValue,
-    PROXY_AUTHENTICATE, PROXY_AUTHORIZATION, TE, TRANSFER_ENCODING, UPGRADE,
+    MAX_FORWARDS, PROXY_AUTHENTICATE, PROXY_AUTHORIZATION, TE, TRANSFER_ENCODING, UPGRADE,
 };
 use http::uri::{Authority, PathAndQuery, Scheme};
 use http::{Extensions, Method, Request, Response, StatusCode, Uri, Version, request};
@@ -111,6 +111,37 @@ pub(super) fn check_expect(headers: &HeaderMap) -> Result<(), Failure> {
         (true, None) => Ok(()),
         (_, _) => Err(Failure::Expectation),
     }
+}
+
+/// Returns the entry in Via for a message that was received in this version (RFC 9110 section 7.6.3).
+pub(crate) fn via(version: Version) -> HeaderValue {
+    HeaderValue::from_static(match version {
+        Version::HTTP_10 => "1.0 smig",
+        Version::HTTP_2 => "2 smig",
+        _ => "1.1 smig",
+    })
+}
+
+/// Counts Max-Forwards down, which only OPTIONS and TRACE have (RFC 9110 section 7.6.2). Returns whether the request
+/// must not be forwarded.
+pub(super) fn count_hop(method: &Method, headers: &mut HeaderMap) -> Result<bool, Failure> {
+    if !matches!(*method, Method::OPTIONS | Method::TRACE) {
+        return Ok(false);
+    }
+    let mut values = headers.get_all(MAX_FORWARDS).iter();
+    let Some(hops) = values.next() else { return Ok(false) };
+    let digits = std::str::from_utf8(hops.as_bytes()).unwrap_or_default();
+    let is_number = !digits.is_empty() && digits.bytes().all(|digit| digit.is_ascii_digit());
+    if !is_number || values.next().is_some() {
+        return Err(Failure::BadRequest("max-forwards is not one number"));
+    }
+    // A larger number becomes the maximum.
+    let hops = digits.parse().unwrap_or(u32::MAX);
+    let left = hops.checked_sub(1);
+    if let Some(left) = left {
+        headers.insert(MAX_FORWARDS, left.into());
+    }
+    Ok(left.is_none())
 }
 
 /// Rejects what hyper accepts and another parser may interpret differently (RFC 9112).
@@ -309,16 +340,17 @@ fn poses_as_ours(name: &HeaderName) -> bool {
     }
     let other = name.replace('_', "-");
     let other = other.as_str();
-    other.starts_with("x-forwarded-")
+    other.starts_with("x-forwarded")
         || ["content-length", "transfer-encoding", "x-real-ip"].contains(&other)
 }
 
 /// Returns whether no connection option may name this field.
 fn is_for_all_hops(name: &HeaderName) -> bool {
-    const NAMES: [HeaderName; 12] = [
+    const NAMES: [HeaderName; 13] = [
         HOST,
         CONTENT_LENGTH,
         TRANSFER_ENCODING,
+        MAX_FORWARDS,
         header::AUTHORIZATION,
         header::COOKIE,
         header::SET_COOKIE,
@@ -471,7 +503,6 @@ pub(super) fn accept_switch<B>(response: &mut Response<B>) -> Result<(), Failure
     if present.has(Present::TE) {
         headers.remove(TE);
     }
-    *response.version_mut() = Version::default();
     Ok(())
 }
 
@@ -543,6 +574,34 @@ mod tests {
     }
 
     #[test]
+    fn hops_are_counted_for_options_and_trace() {
+        let counted = |method: &Method, values: &[&'static str]| -> Result<(bool, String), ()> {
+            let values = values.iter().map(|hops| (MAX_FORWARDS, HeaderValue::from_static(hops)));
+            let mut headers: HeaderMap = values.collect();
+            let is_last = count_hop(method, &mut headers).map_err(drop)?;
+            let left = headers.get(MAX_FORWARDS).map(|left| left.to_str().unwrap().to_owned());
+            Ok((is_last, left.unwrap_or_default()))
+        };
+        for method in [Method::OPTIONS, Method::TRACE] {
+            for (hops, left) in [
+                ("1", "0"),
+                ("070", "69"),
+                ("4294967296", "4294967294"),
+                ("99999999999999999999999", "4294967294"),
+            ] {
+                assert_eq!(counted(&method, &[hops]), Ok((false, left.to_owned())), "{hops}");
+            }
+            assert_eq!(counted(&method, &["0"]), Ok((true, "0".to_owned())));
+            assert_eq!(counted(&method, &["00"]), Ok((true, "00".to_owned())));
+            assert_eq!(counted(&method, &[]), Ok((false, String::new())));
+            for wrong in [&["-1"][..], &["+1"], &[""], &["1, 0"], &["1", "0"], &["a"]] {
+                assert_eq!(counted(&method, wrong), Err(()), "{wrong:?}");
+            }
+        }
+        assert_eq!(counted(&Method::GET, &["0"]), Ok((false, "0".to_owned())));
+    }
+
+    #[test]
     fn a_field_is_not_taken_for_another() {
         for (name, poses) in [
             ("content_length", true),
@@ -550,6 +609,7 @@ mod tests {
             ("x_forwarded-for", true),
             ("x-forwarded_proto", true),
             ("x_real_ip", true),
+            ("x_forwarded", true),
             ("content-length", false),
             ("x-forwarded-for", false),
             ("x_request_id", false),

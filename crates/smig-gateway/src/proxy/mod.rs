@@ -18,8 +18,8 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use std::task::{Poll, ready};
 use std::time::Duration;
 
-use http::header::EXPECT;
-use http::{Extensions, HeaderMap, HeaderValue, Request, Response, StatusCode, Version};
+use http::header::{ALLOW, EXPECT, VIA};
+use http::{Extensions, HeaderMap, HeaderValue, Method, Request, Response, StatusCode, Version};
 use http_body::Body as _;
 use hyper::body::Incoming as Received;
 use hyper::upgrade::OnUpgrade;
@@ -65,13 +65,29 @@ pub async fn exchange(
 pub(crate) struct Admitted {
     outward: Box<Outward>,
     kind: Kind,
+    role: Role,
+}
+
+/// What this program is for a request (RFC 9110 section 3.7).
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Role {
+    /// A reverse proxy.
+    Gateway,
+    /// A forward proxy, which adds Via to requests and responses.
+    Proxy,
 }
 
 /// What belongs to a request, by its kind.
 #[derive(Debug)]
 enum Kind {
-    Usual { content: Content<Upload>, interim: Option<Interim>, extensions: Extensions },
+    Usual {
+        content: Content<Upload>,
+        interim: Option<Interim>,
+        extensions: Extensions,
+    },
     Switch(Box<Near>),
+    /// The request must not be forwarded.
+    Last,
 }
 
 /// The client's end of a request that switches protocols.
@@ -83,24 +99,23 @@ struct Near {
     on_upgrade: Option<OnUpgrade>,
 }
 
-/// Checks a request. `host` is its URI's authority as a field value, if that exists already.
+/// Checks a request of the reverse proxy, which adds no Via: nginx, as an upstream, compresses no response to a
+/// request that has it (`gzip_proxied`). `host` is its URI's authority as a field value, if
+/// that exists already.
 pub(crate) fn admit(
     request: Request<Incoming>,
     host: Option<HeaderValue>,
 ) -> Result<Admitted, Failure> {
-    admit_as(request, host, Upgrades::Heard)
+    admit_as(request, host, Role::Gateway)
 }
 
-/// Checks a request of the forward proxy, which gets a response and cannot switch protocols. `via` is the value for
-/// Via.
-pub(crate) fn admit_forwarded(
-    mut request: Request<Incoming>,
-    via: HeaderValue,
-) -> Result<Admitted, Failure> {
+/// Checks a request of the forward proxy, which gets a response and cannot switch protocols.
+pub(crate) fn admit_forwarded(mut request: Request<Incoming>) -> Result<Admitted, Failure> {
+    let via = head::via(request.version());
     head::check_expect(request.headers())?;
     // The gateway's own server sends 100.
     request.headers_mut().remove(EXPECT);
-    let mut admitted = admit_as(request, None, Upgrades::Ignored)?;
+    let mut admitted = admit_as(request, None, Role::Proxy)?;
     admitted.outward.fields.say(framing::Own::Via, via);
     Ok(admitted)
 }
@@ -108,13 +123,19 @@ pub(crate) fn admit_forwarded(
 fn admit_as(
     request: Request<Incoming>,
     host: Option<HeaderValue>,
-    upgrades: Upgrades,
+    role: Role,
 ) -> Result<Admitted, Failure> {
     let (mut parts, body) = request.into_parts();
+    let is_last = head::count_hop(&parts.method, &mut parts.headers)?;
     let interim = parts.extensions.remove::<Interim>();
     let on_upgrade = parts.extensions.remove::<OnUpgrade>();
+    let upgrades = match role {
+        Role::Gateway => Upgrades::Heard,
+        Role::Proxy => Upgrades::Ignored,
+    };
     let (outward, content, extensions) = head::admit(parts, body, host, upgrades)?;
     let kind = match outward.wish {
+        _ if is_last => Kind::Last,
         Wish::Usual => {
             let expects = outward.fields.contains_key(EXPECT);
             let announced = content.left();
@@ -125,7 +146,20 @@ fn admit_as(
             Kind::Switch(Box::new(Near { body: content.into_body(), on_upgrade }))
         }
     };
-    Ok(Admitted { outward: Box::new(outward), kind })
+    Ok(Admitted { outward: Box::new(outward), kind, role })
+}
+
+/// Returns the response to an OPTIONS or TRACE request that must not be forwarded.
+fn answer_as_last(method: &Method) -> Response<Body> {
+    let mut response = Response::new(Body::empty());
+    *response.status_mut() = if *method == Method::OPTIONS {
+        StatusCode::NO_CONTENT
+    } else {
+        // A trace would contain the client's credentials.
+        response.headers_mut().insert(ALLOW, HeaderValue::from_static("OPTIONS"));
+        StatusCode::METHOD_NOT_ALLOWED
+    };
+    response
 }
 
 impl Admitted {
@@ -147,16 +181,30 @@ impl Admitted {
         client: SocketAddr,
         tunnels: &Tunnels,
     ) -> Result<Response<Body>, Failure> {
-        match self.kind {
+        let mut response = match self.kind {
             Kind::Usual { content, interim, extensions } => {
-                let usual = Usual { upstream, client, content, interim };
-                usual.run(self.outward, extensions).await
+                let usual = Usual { upstream, client, content, interim, role: self.role };
+                usual.run(self.outward, extensions).await?
             }
             Kind::Switch(near) => {
                 let Near { body, on_upgrade } = *near;
                 let switch = Switch { upstream, client, body, on_upgrade, tunnels };
-                Box::pin(switch.run(*self.outward)).await
+                Box::pin(switch.run(*self.outward)).await?
             }
+            Kind::Last => return Ok(answer_as_last(&self.outward.method)),
+        };
+        // The client's version is that of its connection.
+        let version = std::mem::take(response.version_mut());
+        self.role.tell(response.headers_mut(), version);
+        Ok(response)
+    }
+}
+
+impl Role {
+    /// Adds the entry in Via to a response that was received in this version.
+    fn tell(self, headers: &mut HeaderMap, version: Version) {
+        if self == Self::Proxy {
+            headers.append(VIA, head::via(version));
         }
     }
 }
@@ -167,6 +215,7 @@ struct Usual<'a> {
     client: SocketAddr,
     content: Content<Upload>,
     interim: Option<Interim>,
+    role: Role,
 }
 
 impl Usual<'_> {
@@ -253,7 +302,7 @@ impl Usual<'_> {
         *request.extensions_mut() = std::mem::take(extensions);
         if let Some(interim) = &self.interim {
             let (interim, upload) = (interim.clone(), self.upload().clone());
-            let passed = Interims::default();
+            let passed = Interims::new(self.role, Version::HTTP_11);
             hyper::ext::on_informational(&mut request, move |head| {
                 on_interim(&interim, &upload, &passed, head.status(), head.headers());
             });
@@ -299,7 +348,7 @@ impl Usual<'_> {
         let mut request = head::for_http2(outward, &session.scheme, self.content.clone())?;
         if let Some(interim) = &self.interim {
             let (interim, upload) = (interim.clone(), self.upload().clone());
-            let passed = Interims::default();
+            let passed = Interims::new(self.role, Version::HTTP_2);
             smig::on_interim(&mut request, move |status, headers| {
                 on_interim(&interim, &upload, &passed, status, headers);
             });
@@ -315,8 +364,7 @@ impl Usual<'_> {
         if let Some(server) = under_way.server() {
             server.on_success();
         }
-        let (mut parts, incoming) = response.into_parts();
-        parts.version = Version::default();
+        let (parts, incoming) = response.into_parts();
         let rest = self.upload().rest();
         if !self.upload().is_nothing()
             && let Some(stream) = incoming.stream_info()
@@ -341,16 +389,25 @@ const MAX_INTERIM: usize = 16 << 10;
 /// Cost of one without any field.
 const INTERIM: usize = 128;
 
-/// Total cost of the interim responses to one request so far.
-#[derive(Debug, Default)]
-struct Interims(AtomicUsize);
+/// The interim responses to one request.
+#[derive(Debug)]
+struct Interims {
+    /// Total cost so far.
+    cost: AtomicUsize,
+    role: Role,
+    version: Version,
+}
 
 impl Interims {
+    const fn new(role: Role, version: Version) -> Self {
+        Self { cost: AtomicUsize::new(0), role, version }
+    }
+
     /// Counts an interim response; returns whether it may be forwarded.
     fn has_room(&self, headers: &HeaderMap) -> bool {
         let fields = headers.iter().map(|(name, value)| name.as_str().len() + value.len() + 32);
         let cost = INTERIM + fields.sum::<usize>();
-        self.0.fetch_add(cost, Ordering::Relaxed).saturating_add(cost) <= MAX_INTERIM
+        self.cost.fetch_add(cost, Ordering::Relaxed).saturating_add(cost) <= MAX_INTERIM
     }
 }
 
@@ -375,6 +432,7 @@ fn on_interim(
     *head.status_mut() = status;
     *head.headers_mut() = headers.clone();
     if head::accept(&mut head).is_ok() {
+        passed.role.tell(head.headers_mut(), passed.version);
         interim.send(status, std::mem::take(head.headers_mut()));
     }
 }

@@ -140,6 +140,62 @@ async fn http2_becomes_http1_and_back() {
     assert_eq!(text(response.into_body()).await, "ok");
 }
 
+/// RFC 9110 section 7.6.3.
+#[tokio::test]
+async fn a_gateway_passes_via_on_and_adds_none() {
+    let mut origin = Origin::start().await;
+    let gateway = Gateway::before(origin.url());
+    for (version, before, expected) in [
+        ("1.1", "", &[][..]),
+        ("1.0", "", &[]),
+        ("1.1", "Via: 1.0 other, 2 more\r\n", &["via: 1.0 other, 2 more"]),
+    ] {
+        let asking = gateway
+            .raw(format!("GET / HTTP/{version}\r\nHost: a\r\n{before}Connection: close\r\n\r\n"));
+        let answering = async {
+            let mut got = origin.request().await;
+            let said: Vec<_> = got.head.lines().filter(|line| line.starts_with("via:")).collect();
+            assert_eq!(said, expected, "{version} {before}");
+            got.answer("HTTP/1.1 200 OK\r\nConnection: close\r\nContent-Length: 0\r\n\r\n").await;
+        };
+        let (answer, ()) = tokio::join!(asking, answering);
+        assert!(answer.contains(" 200 ") && !answer.contains("via:"), "{answer}");
+    }
+}
+
+/// RFC 9110 section 7.6.2.
+#[tokio::test]
+async fn requests_go_no_further_than_they_may() {
+    let mut origin = Origin::start().await;
+    let gateway = Gateway::before(origin.url());
+    let ask = |method: &str, hops: &str| {
+        gateway.raw(format!(
+            "{method} / HTTP/1.1\r\nHost: a\r\nMax-Forwards: {hops}\r\nConnection: close\r\n\r\n"
+        ))
+    };
+    for (method, hops, status) in [
+        ("OPTIONS", "0", "204"),
+        ("TRACE", "0", "405"),
+        ("OPTIONS", "-1", "400"),
+        ("TRACE", "1\r\nMax-Forwards: 1", "400"),
+        ("OPTIONS", "1\r\nConnection: max-forwards", "400"),
+    ] {
+        let answer = ask(method, hops).await;
+        assert!(answer.starts_with(&format!("HTTP/1.1 {status} ")), "{method} {hops}: {answer}");
+        assert_eq!(answer.contains("allow: OPTIONS"), status == "405", "{answer}");
+    }
+    assert!(origin.is_untouched());
+    for (method, hops, left) in [("OPTIONS", "1", "0"), ("TRACE", "7", "6"), ("GET", "0", "0")] {
+        let answering = async {
+            let mut got = origin.request().await;
+            assert!(got.has(&format!("max-forwards: {left}")), "{method}: {}", got.head);
+            got.answer("HTTP/1.1 200 OK\r\nConnection: close\r\nContent-Length: 0\r\n\r\n").await;
+        };
+        let (answer, ()) = tokio::join!(ask(method, hops), answering);
+        assert!(answer.starts_with("HTTP/1.1 200 "), "{method}: {answer}");
+    }
+}
+
 #[tokio::test]
 async fn ambiguous_requests_are_refused_before_an_origin_sees_them() {
     let mut origin = Origin::start().await;

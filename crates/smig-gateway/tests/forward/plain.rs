@@ -65,6 +65,7 @@ async fn an_origin_of_http1_is_reached_again_and_again() {
         assert_eq!(response.status(), StatusCode::OK);
         assert_eq!(response.headers()["x-version"], "HTTP/1.1");
         assert_eq!(response.headers()["x-via"], "2 smig");
+        assert_eq!(response.headers()["via"], "1.1 smig");
         assert_eq!(response.into_body().collect().await.unwrap().to_bytes(), sent);
     }
 }
@@ -78,6 +79,7 @@ async fn an_origin_of_http2_is_reached_with_trailers() {
         let response = send(&gateway, url.clone(), true, sent.clone()).await;
         assert_eq!(response.version(), Version::HTTP_2);
         assert_eq!(response.headers()["x-version"], "HTTP/2.0");
+        assert_eq!(response.headers()["via"], "2 smig");
         let body = response.into_body().collect().await.unwrap();
         assert_eq!(body.trailers().unwrap()["x-length"], "300000");
         assert_eq!(body.to_bytes(), sent);
@@ -224,10 +226,18 @@ async fn a_tunnel_has_no_content() {
 /// Such a response was not requested, or its end is uncertain.
 #[tokio::test]
 async fn a_doubtful_response_is_the_last_of_its_connection() {
-    for (answer, status) in [
-        ("HTTP/1.1 101 Switching Protocols\r\nConnection: upgrade\r\nUpgrade: x\r\n\r\n", 502),
-        ("HTTP/1.1 204 No Content\r\nContent-Length: 5\r\n\r\n", 204),
-        ("HTTP/1.0 200 OK\r\nConnection: keep-alive\r\nContent-Length: 0\r\n\r\n", 200),
+    for (answer, status, via) in [
+        (
+            "HTTP/1.1 101 Switching Protocols\r\nConnection: upgrade\r\nUpgrade: x\r\n\r\n",
+            502,
+            None,
+        ),
+        ("HTTP/1.1 204 No Content\r\nContent-Length: 5\r\n\r\n", 204, Some("1.1 smig")),
+        (
+            "HTTP/1.0 200 OK\r\nConnection: keep-alive\r\nContent-Length: 0\r\n\r\n",
+            200,
+            Some("1.0 smig"),
+        ),
     ] {
         let gateway = Gateway::start(spec());
         // Each connection responds only once.
@@ -240,6 +250,65 @@ async fn a_doubtful_response_is_the_last_of_its_connection() {
         for _ in 0..2 {
             let response = send(&gateway, format!("http://{once}/"), false, Bytes::new()).await;
             assert_eq!(response.status(), status, "{answer}");
+            let said = response.headers().get("via").map(|said| said.to_str().unwrap());
+            assert_eq!(said, via, "{answer}");
         }
+    }
+}
+
+#[tokio::test]
+async fn early_hints_say_by_whom_they_came() {
+    let gateway = Gateway::start(spec());
+    let hinting = origin(async |mut tcp| {
+        read_head(&mut tcp).await;
+        let answer = "HTTP/1.1 103 Early Hints\r\nLink: </a>\r\n\r\n\
+             HTTP/1.1 200 OK\r\nVia: 1.1 other\r\nContent-Length: 0\r\n\r\n";
+        tcp.write_all(answer.as_bytes()).await.unwrap();
+        let _ = tcp.read(&mut [0; 1]).await;
+    })
+    .await;
+    let mut request = Request::get(uri(format!("http://{hinting}/")))
+        .header("proxy-authorization", format!("Bearer {TOKEN}"))
+        .body(Full::<Bytes>::default())
+        .unwrap();
+    let (told, mut hears) = tokio::sync::mpsc::unbounded_channel();
+    smig::on_interim(&mut request, move |_, headers| {
+        told.send(headers.get("via").cloned()).unwrap();
+    });
+    let response = gateway.client.request_to(&gateway.origin, request).await.unwrap();
+    let said: Vec<_> = response.headers().get_all("via").iter().collect();
+    assert_eq!(said, ["1.1 other", "1.1 smig"]);
+    assert_eq!(hears.recv().await.unwrap().unwrap(), "1.1 smig");
+}
+
+#[tokio::test]
+async fn options_are_of_the_whole_origin_or_of_the_proxy() {
+    let gateway = Gateway::start(spec());
+    let target = origin(async |mut tcp| {
+        let head = read_head(&mut tcp).await;
+        let line = head.lines().next().unwrap();
+        let left = head.lines().find_map(|line| line.strip_prefix("max-forwards: ")).unwrap();
+        let answer =
+            format!("HTTP/1.1 200 OK\r\nX-Got: {line}, {left}\r\nContent-Length: 0\r\n\r\n");
+        tcp.write_all(answer.as_bytes()).await.unwrap();
+        let _ = tcp.read(&mut [0; 1]).await;
+    })
+    .await;
+    let mut parts = uri(format!("http://{target}/")).into_parts();
+    parts.path_and_query = Some("*".parse().unwrap());
+    let star = http::Uri::from_parts(parts).unwrap();
+    for (hops, status, got) in [("5", 200, Some("OPTIONS * HTTP/1.1, 4")), ("0", 204, None)] {
+        let request = Request::builder()
+            .method(Method::OPTIONS)
+            .uri(star.clone())
+            .header("proxy-authorization", format!("Bearer {TOKEN}"))
+            .header("max-forwards", hops)
+            .body(Full::<Bytes>::default())
+            .unwrap();
+        let response = gateway.client.request_to(&gateway.origin, request).await.unwrap();
+        assert_eq!(response.status(), status, "{hops}");
+        let said = response.headers().get("x-got").map(|said| said.to_str().unwrap());
+        assert_eq!(said, got, "{hops}");
+        assert_eq!(response.headers().contains_key("via"), got.is_some(), "{hops}");
     }
 }

@@ -194,9 +194,28 @@ async fn fields_are_told_changed_and_not_believed() {
     assert!(body.contains("x-forwarded-proto: http\n"), "{body}");
     assert!(body.contains("x-forwarded-host: a.example\n"), "{body}");
     assert!(body.contains("forwarded: for=127.0.0.1;proto=http;host=\"a.example\"\n"), "{body}");
-    assert!(body.contains("x-gateway: smig\n"), "{body}");
+    assert!(body.contains("x-gateway: smig\n") && !body.contains("via:"), "{body}");
     assert!(!body.contains("1.1.1.1") && !body.contains("x-debug"), "{body}");
     assert!(head.contains("x-added: yes") && !head.contains("server:"), "{head}");
+}
+
+#[tokio::test]
+async fn a_rule_decides_what_is_said_of_the_gateway() {
+    let one = origin("one");
+    let place = Place::new();
+    for (rule, expected) in
+        [("remove = ['via']", &[][..]), ("set = { via = '1.1 other' }", &["via: 1.1 other"])]
+    {
+        let gateway = place.gateway(&format!(
+            "{CLEAR}[upstreams.one]\nservers = ['{}']\n[[route]]\nupstream = 'one'\n\
+             request_headers = {{ {rule} }}\n",
+            url(&one)
+        ));
+        let answer = get(address(&gateway), "a.example", "/", "Via: 1.0 before\n").await;
+        assert_status(&answer, 200);
+        let said: Vec<_> = answer.lines().filter(|line| line.starts_with("via:")).collect();
+        assert_eq!(said, expected, "{rule}");
+    }
 }
 
 #[tokio::test]

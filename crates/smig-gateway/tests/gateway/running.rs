@@ -289,9 +289,15 @@ async fn a_forward_proxy_with_other_users_keeps_its_connections() {
 
 #[tokio::test]
 async fn users_of_the_forward_proxy_never_reach_the_admin_port() {
+    for ip in ["127.0.0.1", "127.0.0.2"] {
+        never_reached(ip).await;
+    }
+}
+
+async fn never_reached(ip: &str) {
     let place = Place::new();
     let text = |admin: &str| forward(&["ann"], admin);
-    let mut gateway = place.gateway(&text("[admin]\nlisten = '127.0.0.1:0'\n"));
+    let mut gateway = place.gateway(&text(&format!("[admin]\nlisten = '{ip}:0'\n")));
     let admin = gateway.admin().unwrap();
     // It stays open until a restart, whatever the new configuration says.
     for admin_of_file in ["", "[admin]\nlisten = '127.0.0.1:1'\n"] {

@@ -35,7 +35,7 @@ const PATIENCE: Duration = Duration::from_secs(1);
 const MAX_ADDRESSES: usize = 32;
 
 type Lookup = dyn Fn(&str) -> io::Result<Vec<IpAddr>> + Send + Sync;
-type Check = dyn Fn(&str, SocketAddr) -> Result<(), String> + Send + Sync;
+type Check = dyn Fn(&str, SocketAddr) -> io::Result<()> + Send + Sync;
 /// The result of a lookup; `None` while it runs. An error is its kind and text, since all waiters get it.
 type Outcome = Option<Result<Arc<[IpAddr]>, (io::ErrorKind, Arc<str>)>>;
 
@@ -107,12 +107,12 @@ impl Resolver {
         self
     }
 
-    /// Filters addresses by `check`, which returns a reason for each that it refuses. Address literals are
-    /// checked too.
+    /// Filters addresses by `check`, which returns [`io::ErrorKind::PermissionDenied`] with the reason for each
+    /// that it refuses, and another error if it cannot tell. Address literals are checked too.
     #[must_use]
     pub fn checked(
         mut self,
-        check: impl Fn(&str, SocketAddr) -> Result<(), String> + Send + Sync + 'static,
+        check: impl Fn(&str, SocketAddr) -> io::Result<()> + Send + Sync + 'static,
     ) -> Self {
         self.check = Some(Arc::new(check));
         self
@@ -123,7 +123,8 @@ impl Resolver {
     ///
     /// # Errors
     /// The name cannot be resolved or has no address; [`io::ErrorKind::PermissionDenied`] with the reason if all
-    /// addresses are refused; [`io::ErrorKind::ResourceBusy`] at once if 1,024 other names are waiting already.
+    /// addresses are refused, or the error of the check if that could not tell of one of them;
+    /// [`io::ErrorKind::ResourceBusy`] at once if 1,024 other names are waiting already.
     pub async fn resolve(&self, host: &str, port: u16) -> io::Result<Vec<SocketAddr>> {
         let addresses = match host.parse::<IpAddr>() {
             Ok(ip) => Arc::from([ip]),
@@ -131,20 +132,26 @@ impl Resolver {
         };
         let mut found = addresses.iter().map(|&ip| SocketAddr::new(ip, port)).collect::<Vec<_>>();
         let Some(check) = &self.check else { return Ok(found) };
-        let mut refused = String::new();
+        let mut refused: Option<io::Error> = None;
         found.retain(|addr| match check(host, *addr) {
             Ok(()) => true,
             Err(why) => {
                 // The address itself may be a secret of the network in which this runs.
-                tracing::debug!(host, %addr, why, "an address is not used");
-                refused = why;
+                tracing::debug!(host, %addr, %why, "an address is not used");
+                // What could not be told now may be allowed later.
+                if refused
+                    .as_ref()
+                    .is_none_or(|last| last.kind() == io::ErrorKind::PermissionDenied)
+                {
+                    refused = Some(why);
+                }
                 false
             }
         });
-        if found.is_empty() {
-            return Err(io::Error::new(io::ErrorKind::PermissionDenied, refused));
+        match refused {
+            Some(refused) if found.is_empty() => Err(refused),
+            Some(_) | None => Ok(found),
         }
-        Ok(found)
     }
 }
 
@@ -389,8 +396,11 @@ mod tests {
     async fn what_is_refused_is_left_out() {
         let resolver =
             Resolver::by(|_| Ok(vec![ip("10.0.0.1"), ip("192.0.2.1")])).checked(|host, addr| {
-                if addr.ip() == ip("10.0.0.1") || host == "192.0.2.9" {
-                    return Err("private".to_owned());
+                if host == "192.0.2.8" || (host == "b.example" && addr.ip() == ip("10.0.0.1")) {
+                    return Err(io::ErrorKind::ResourceBusy.into());
+                }
+                if addr.ip() == ip("10.0.0.1") || ["192.0.2.9", "b.example"].contains(&host) {
+                    return Err(io::Error::new(io::ErrorKind::PermissionDenied, "private"));
                 }
                 Ok(())
             });
@@ -400,6 +410,11 @@ mod tests {
             let error = resolver.resolve(literal, 80).await.unwrap_err();
             assert_eq!(error.kind(), io::ErrorKind::PermissionDenied);
             assert_eq!(error.to_string(), "private");
+        }
+        // One that could not be told of comes before one that is refused.
+        for unknown in ["192.0.2.8", "b.example"] {
+            let error = resolver.resolve(unknown, 80).await.unwrap_err();
+            assert_eq!(error.kind(), io::ErrorKind::ResourceBusy, "{unknown}");
         }
     }
 
