@@ -41,6 +41,14 @@ impl Io {
         tcp.peer_addr().ok().map(|addr| addr.ip().to_canonical())
     }
 
+    /// Returns whether ALPN selected a protocol.
+    pub(super) fn has_alpn(&self) -> bool {
+        match self {
+            Self::Tls(tls) => tls.get_ref().1.alpn_protocol().is_some(),
+            Self::Tcp(_) | Self::Unix(_) => false,
+        }
+    }
+
     /// Returns whether ALPN selected HTTP/2.
     pub(super) fn is_h2(&self) -> bool {
         match self {

@@ -218,11 +218,21 @@ impl ServerPool {
         }
         match Box::pin(self.dial(upstream, server, Offer::Http1)).await {
             Ok(Dialed::Kept(connection)) => Ok(self.lease(connection)),
-            Ok(Dialed::New(io, place)) => {
+            Ok(Dialed::New(io, place)) if io.has_alpn() => {
                 let connection = Http1::begin(io, place).await?;
                 Ok(self.lease(Box::new(connection)))
             }
-            Err(Failure::Tls(fault)) if !fault.is_certificate() => {
+            Ok(Dialed::New(io, place)) => {
+                // The server selected nothing: it has no ALPN any more, or speaks HTTP/2 only and is lax. The
+                // usual offer tells them apart.
+                drop((io, place));
+                self.websockets.set(WebSockets::AsOthers);
+                match Box::pin(self.connect(upstream, server)).await? {
+                    Connection::Http1(lease) => Ok(lease),
+                    Connection::Http2(_) => Err(Failure::NoExtendedConnect),
+                }
+            }
+            Err(Failure::Tls(fault)) if fault.is_alert() => {
                 // It speaks HTTP/2 only, which is no fault of the server.
                 self.websockets.set(WebSockets::AsOthers);
                 Err(Failure::NoExtendedConnect)
