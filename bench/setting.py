@@ -21,21 +21,21 @@ PEERS = {
     "hyper": servers.hyper,
     "nginx": servers.nginx,
 }
-# An earlier build, named by SMIG_BEFORE; only when asked for.
-BEFORE = {"smig-before": servers.smig_before}
+# With an earlier build, named by SMIG_BEFORE; only when asked for.
+KNOWN = {**PEERS, "smig-before": servers.smig_before}
 
 
 def peer_names(text):
     """The peers that a comma-separated list names; for argparse."""
     names = text.split(",")
-    unknown = [name for name in names if name not in {**PEERS, **BEFORE}]
+    unknown = [name for name in names if name not in KNOWN]
     if unknown:
-        raise ValueError(f"no peer {unknown[0]}; there are {', '.join({**PEERS, **BEFORE})}")
+        raise ValueError(f"no peer {unknown[0]}; there are {', '.join(KNOWN)}")
     return names
 
 
 def start(name, place):
-    return {**PEERS, **BEFORE}[name](place)
+    return KNOWN[name](place)
 
 
 def versions(names):

@@ -114,7 +114,7 @@ pub(super) fn check_expect(headers: &HeaderMap) -> Result<(), Failure> {
 }
 
 /// Returns the entry in Via for a message that was received in this version (RFC 9110 section 7.6.3).
-pub(crate) fn via(version: Version) -> HeaderValue {
+pub(super) fn via(version: Version) -> HeaderValue {
     HeaderValue::from_static(match version {
         Version::HTTP_10 => "1.0 smig",
         Version::HTTP_2 => "2 smig",

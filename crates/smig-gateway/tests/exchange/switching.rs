@@ -67,10 +67,10 @@ async fn an_upgrade_in_http_1_0_is_ignored() {
     tokio::join!(asking, answering);
 }
 
-/// Sends bytes both ways, then ends each direction.
-async fn talk(
-    mut near: impl AsyncRead + AsyncWrite + Unpin,
-    mut far: impl AsyncRead + AsyncWrite + Unpin,
+/// Receives what followed the server's response, and sends bytes to the server.
+pub(crate) async fn greet(
+    near: &mut (impl AsyncRead + AsyncWrite + Unpin),
+    far: &mut (impl AsyncRead + AsyncWrite + Unpin),
 ) {
     let mut octets = [0; 5];
     near.read_exact(&mut octets).await.unwrap();
@@ -78,6 +78,15 @@ async fn talk(
     near.write_all(b"hello").await.unwrap();
     far.read_exact(&mut octets).await.unwrap();
     assert_eq!(&octets, b"hello");
+}
+
+/// Sends bytes both ways, then ends each direction.
+async fn talk(
+    mut near: impl AsyncRead + AsyncWrite + Unpin,
+    mut far: impl AsyncRead + AsyncWrite + Unpin,
+) {
+    greet(&mut near, &mut far).await;
+    let mut octets = [0; 5];
     near.shutdown().await.unwrap();
     assert_eq!(far.read(&mut octets).await.unwrap(), 0);
     far.write_all(b"after").await.unwrap();

@@ -13,7 +13,7 @@ use tokio_rustls::server::TlsStream;
 
 use crate::servers::tls_config;
 use crate::support::{Gateway, loopback, spec, within};
-use crate::switching::{PROOF, UPGRADE, accepts, head};
+use crate::switching::{PROOF, UPGRADE, accepts, greet, head};
 
 /// SETTINGS without an entry.
 const SETTINGS: [u8; 9] = [0, 0, 0, 4, 0, 0, 0, 0, 0];
@@ -112,12 +112,7 @@ async fn it_goes_by_http1() {
         far.flush().await.unwrap();
         let answer = within("the answer", head(&mut near)).await;
         assert!(answer.starts_with("http/1.1 101 "), "{answer}");
-        let mut octets = [0; 5];
-        near.read_exact(&mut octets).await.unwrap();
-        assert_eq!(&octets, b"early");
-        near.write_all(b"hello").await.unwrap();
-        far.read_exact(&mut octets).await.unwrap();
-        assert_eq!(&octets, b"hello");
+        greet(&mut near, &mut far).await;
         // What the server's HTTP/2 takes is asked once.
         let asked = server.sessions.load(Ordering::SeqCst);
         assert!(n == 0 || asked == sessions, "{sessions}, {asked}");

@@ -103,19 +103,14 @@ impl RecvWindow {
     }
 
     fn due(&mut self) -> Option<u32> {
-        if self.returned == 0 {
-            None
-        } else if u64::from(self.returned) * 2 >= u64::from(self.size) {
-            Some(self.announce())
+        let increment = if u64::from(self.returned) * 2 >= u64::from(self.size) {
+            self.returned
         } else if self.scope == Scope::Connection && self.is_worthwhile() {
-            let surplus = if self.returned < LEAST { 0 } else { self.returned % LEAST };
-            self.returned -= surplus;
-            let increment = self.announce();
-            self.returned = surplus;
-            Some(increment)
+            if self.returned < LEAST { self.returned } else { self.returned / LEAST * LEAST }
         } else {
-            None
-        }
+            0
+        };
+        (increment > 0).then(|| self.announce(increment))
     }
 
     /// Returns whether less than half of the window is enough to announce, because the rest is
@@ -132,7 +127,7 @@ impl RecvWindow {
         let by = size.min(MAX_WINDOW).checked_sub(self.size).filter(|&by| by > 0)?;
         self.size += by;
         self.returned = self.returned.saturating_add(by);
-        Some(self.announce())
+        Some(self.announce(self.returned))
     }
 
     /// Applies the difference between two values of this side's SETTINGS_INITIAL_WINDOW_SIZE, after
@@ -145,8 +140,9 @@ impl RecvWindow {
         self.due()
     }
 
-    fn announce(&mut self) -> u32 {
-        let increment = core::mem::take(&mut self.returned);
+    /// Opens the window by a part of what was returned.
+    fn announce(&mut self, increment: u32) -> u32 {
+        self.returned -= increment;
         self.open += i64::from(increment);
         increment
     }
