@@ -98,12 +98,17 @@ pub(crate) enum Phase {
     Settings,
     Open,
     /// Server: JOIN was received and is undecided; nothing more is read (SMIG-4.2/join-first).
-    JoinPending {
-        nonce: [u8; 16],
-        mac: [u8; 32],
-    },
+    JoinPending(Box<UndecidedJoin>),
     /// GOAWAY was sent and the connection is closed, or the transport was lost.
     Dead,
+}
+
+/// The client's proof in a JOIN that is undecided. Boxed wherever it is stored: few connections have
+/// one, and none for long.
+#[derive(Clone, Debug)]
+pub(crate) struct UndecidedJoin {
+    pub(crate) nonce: [u8; 16],
+    pub(crate) mac: [u8; 32],
 }
 
 /// Relation of a connection to the session (SMIG section 4).

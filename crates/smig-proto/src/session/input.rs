@@ -1,5 +1,7 @@
 //! Bytes from a transport: parses the preface and frames, and dispatches each frame.
 
+use std::sync::Arc;
+
 use bytes::{Buf, Bytes, BytesMut};
 
 use crate::conn::{Assembly, BlockKind, ConnId, Phase};
@@ -34,7 +36,7 @@ impl Session {
     #[must_use]
     pub fn wants_input(&self, conn: ConnId) -> bool {
         self.conn(conn).is_some_and(|conn| {
-            !matches!(conn.phase, Phase::JoinPending { .. } | Phase::Dead)
+            !matches!(conn.phase, Phase::JoinPending(_) | Phase::Dead)
                 && conn.out.provoked() < self.config.limits.max_unsent
         })
     }
@@ -60,7 +62,7 @@ impl Session {
                 buf.advance(known);
                 conn.phase = Phase::Settings;
             }
-            Phase::JoinPending { .. } => return None,
+            Phase::JoinPending(_) => return None,
             Phase::Dead => {
                 buf.clear();
                 return None;
@@ -213,12 +215,12 @@ impl Session {
         fragment: &Bytes,
         last: wire::LastFragment,
     ) -> Result<(), Fault> {
-        let limits = self.config.limits.clone();
+        let config = Arc::clone(&self.config);
         let Some(conn) = self.conn_mut(id) else { return Ok(()) };
         let Some(assembly) = &mut conn.assembly else {
             return Err(Cause::UnexpectedContinuation.into());
         };
-        assembly.push(fragment, &limits)?;
+        assembly.push(fragment, &config.limits)?;
         if last == wire::LastFragment::No {
             return Ok(());
         }

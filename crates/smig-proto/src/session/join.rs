@@ -3,12 +3,16 @@
 //! Owns the session key. Only [`Session::verify_join`] creates a [`JoinProof`], and
 //! [`Session::attach`] requires one. Never sends the key over TLS.
 
+use std::sync::Arc;
+
 use hmac::{Hmac, KeyInit, Mac};
 use sha2::Sha256;
 use subtle::ConstantTimeEq;
 
 use crate::config::{Config, MAX_CONNECTIONS};
-use crate::conn::{ConnId, Connection, Identity, JoinTurn, Membership, Phase, Security};
+use crate::conn::{
+    ConnId, Connection, Identity, JoinTurn, Membership, Phase, Security, UndecidedJoin,
+};
 use crate::error::{Cause, Fault};
 use crate::session::{Event, Role, Session};
 use crate::time::Instant;
@@ -68,8 +72,7 @@ pub struct JoinProof {
 pub struct DetachedConnection {
     conn: Box<Connection>,
     cid: Cid,
-    nonce: [u8; 16],
-    mac: [u8; 32],
+    join: Box<UndecidedJoin>,
 }
 
 impl DetachedConnection {
@@ -191,7 +194,7 @@ impl Session {
         if conn.spec.security == Security::TrustedCleartext && unused.iter().all(|&b| b == 0) {
             return self.found_on_cleartext(id, cid, nonce, mac);
         }
-        conn.phase = Phase::JoinPending { nonce, mac };
+        conn.phase = Phase::JoinPending(Box::new(UndecidedJoin { nonce, mac }));
         self.events.push_back(Event::JoinRequested { conn: id, cid });
         Ok(())
     }
@@ -304,7 +307,7 @@ impl Session {
     pub fn refuse_join(&mut self, now: Instant, id: ConnId, reason: JoinRefusal) {
         let points = self.config.smig.as_ref().map(|smig| smig.code_points).unwrap_or_default();
         let Some(conn) = self.conn_mut(id) else { return };
-        if !matches!(conn.phase, Phase::JoinPending { .. }) {
+        if !matches!(conn.phase, Phase::JoinPending(_)) {
             return;
         }
         conn.phase = Phase::Open;
@@ -327,10 +330,11 @@ impl Session {
     /// JOIN is undecided there.
     pub fn detach(&mut self, id: ConnId) -> Option<DetachedConnection> {
         let at = self.conns.iter().position(|conn| conn.id == id)?;
-        let Phase::JoinPending { nonce, mac } = self.conns.get(at)?.phase else { return None };
-        let cid = self.conns.get(at)?.cid?;
+        let conn = self.conns.get(at)?;
+        let Phase::JoinPending(join) = &conn.phase else { return None };
+        let (cid, join) = (conn.cid?, join.clone());
         let conn = Box::new(self.conns.remove(at));
-        Some(DetachedConnection { conn, cid, nonce, mac })
+        Some(DetachedConnection { conn, cid, join })
     }
 
     /// Server: verifies the JOIN of a connection that requests to join this session
@@ -357,8 +361,8 @@ impl Session {
             return Err(JoinRefusal::UnknownSession);
         };
         let used = self.conns.iter().any(|conn| conn.cid == Some(cid));
-        let expected = client_mac(key, cid, detached.nonce, exporter);
-        let proved = bool::from(expected.ct_eq(&detached.mac));
+        let expected = client_mac(key, cid, detached.join.nonce, exporter);
+        let proved = bool::from(expected.ct_eq(&detached.join.mac));
         if !proved || used || !self.numbers.may_join(cid.number) {
             return Err(JoinRefusal::BadProof);
         }
@@ -369,7 +373,7 @@ impl Session {
         if members.count() >= smig.max_connections.min(MAX_CONNECTIONS) {
             return Err(JoinRefusal::Limit);
         }
-        Ok(JoinProof { cid, nonce: detached.nonce, exporter })
+        Ok(JoinProof { cid, nonce: detached.join.nonce, exporter })
     }
 
     /// Server: joins a verified connection to this session. `nonce` is 16 fresh random bytes.
@@ -409,17 +413,17 @@ impl Session {
     /// Server: creates a session from a connection that another session refused.
     #[must_use]
     pub fn adopt(
-        config: Config,
+        config: impl Into<Arc<Config>>,
         now: Instant,
         detached: DetachedConnection,
         reason: JoinRefusal,
     ) -> (Self, ConnId) {
         let mut session = Self::server(config, now);
         let id = session.new_conn_id();
-        let DetachedConnection { conn, cid, nonce, mac } = detached;
+        let DetachedConnection { conn, cid, join } = detached;
         let mut conn = *conn;
         conn.id = id;
-        conn.phase = Phase::JoinPending { nonce, mac };
+        conn.phase = Phase::JoinPending(join);
         session.app = Some(cid.app);
         session.conns.push(conn);
         if reason == JoinRefusal::UnknownSession {

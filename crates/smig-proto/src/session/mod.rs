@@ -21,6 +21,7 @@ mod transmit;
 mod view;
 
 use std::collections::VecDeque;
+use std::sync::Arc;
 
 pub use commands::{OpenError, PushError, SendError};
 pub use event::{Event, LostReason};
@@ -63,7 +64,7 @@ impl Role {
 #[derive(Debug)]
 pub struct Session {
     pub(crate) role: Role,
-    pub(crate) config: Config,
+    pub(crate) config: Arc<Config>,
     pub(crate) app: Option<AppId>,
     pub(crate) key: Option<SessionKey>,
     numbers: ConnNumbers,
@@ -93,17 +94,17 @@ pub struct Session {
 impl Session {
     /// Creates a server's side of a session, without connections.
     #[must_use]
-    pub fn server(config: Config, now: Instant) -> Self {
-        Self::new(Role::Server, config, None, now)
+    pub fn server(config: impl Into<Arc<Config>>, now: Instant) -> Self {
+        Self::new(Role::Server, config.into(), None, now)
     }
 
     /// Creates a client's side. `app` must be 64 fresh random bits.
     #[must_use]
-    pub fn client(config: Config, app: AppId, now: Instant) -> Self {
-        Self::new(Role::Client, config, Some(app), now)
+    pub fn client(config: impl Into<Arc<Config>>, app: AppId, now: Instant) -> Self {
+        Self::new(Role::Client, config.into(), Some(app), now)
     }
 
-    fn new(role: Role, config: Config, app: Option<AppId>, now: Instant) -> Self {
+    fn new(role: Role, config: Arc<Config>, app: Option<AppId>, now: Instant) -> Self {
         let limits = &config.limits;
         let resets = TokenBucket::new(limits.reset_burst, limits.resets_per_second, now);
         let moves = config.smig.as_ref().map_or(0, |smig| smig.migrations_per_second);
@@ -254,5 +255,19 @@ impl Session {
     #[must_use]
     pub fn is_closed(&self) -> bool {
         self.conns.is_empty()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::{Connection, Session};
+
+    /// A server may have a hundred thousand idle sessions. The limits are size classes of common
+    /// allocators: one byte more costs each session the next class, 256 bytes and 64 bytes.
+    #[test]
+    #[cfg(target_pointer_width = "64")]
+    fn a_session_and_a_connection_fit_their_size_classes() {
+        assert!(size_of::<Connection>() <= 1792, "Connection: {}", size_of::<Connection>());
+        assert!(size_of::<Session>() <= 320, "Session: {}", size_of::<Session>());
     }
 }

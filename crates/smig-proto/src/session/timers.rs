@@ -2,6 +2,7 @@
 //! session in which no timeout can expire has no tick.
 
 use core::time::Duration;
+use std::sync::Arc;
 
 use crate::conn::{ConnId, Connection, Phase};
 use crate::error::{Cause, ErrorCode};
@@ -57,8 +58,9 @@ impl Session {
     }
 
     fn check_connection(&mut self, now: Instant, id: ConnId) {
-        let limits = self.config.limits.clone();
-        let unbound_timeout = self.config.smig.as_ref().map(|smig| smig.unbound_timeout);
+        let config = Arc::clone(&self.config);
+        let limits = &config.limits;
+        let unbound_timeout = config.smig.as_ref().map(|smig| smig.unbound_timeout);
         let Some(conn) = self.conn(id).filter(|conn| !conn.is_dead()) else { return };
         let age = now.saturating_duration_since(conn.born);
         if matches!(conn.phase, Phase::Preface | Phase::Settings) && age >= limits.preface_timeout {

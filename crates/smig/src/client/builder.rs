@@ -241,7 +241,7 @@ impl ClientBuilder {
             trust: self.trust.load()?,
             resolver: self.resolver,
             hosts: Arc::new(Hosts::default()),
-            engine: self.engine,
+            engine: Arc::new(self.engine),
             rules: self.rules,
             links: Arc::new(LinkOptions {
                 interactive: self.interactive,

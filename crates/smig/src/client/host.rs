@@ -85,7 +85,7 @@ pub(super) struct Host {
     pub(super) trust: Loaded,
     pub(super) resolver: Resolver,
     pub(super) limits: DialLimits,
-    pub(super) engine: Config,
+    pub(super) engine: Arc<Config>,
     pub(super) links: Arc<LinkOptions>,
     pub(super) rules: MoveRules,
     pub(super) cleartext: Cleartext,
@@ -154,7 +154,7 @@ pub(super) async fn run(host: Arc<Host>, mailbox: Arc<Mailbox<Command>>) {
         return http1::run(host, mailbox, transport).await;
     }
     let now = clock::now();
-    let mut session = Session::client(host.engine.clone(), AppId::new(entropy::app_id()), now);
+    let mut session = Session::client(Arc::clone(&host.engine), AppId::new(entropy::app_id()), now);
     let spares = Spares::new(transport.peer(), host.clear(), host.spares);
     let mut links = Links::new(Arc::clone(&host.links));
     let info = ConnectionInfo::new(&transport, host.clear(), None);

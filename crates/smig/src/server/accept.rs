@@ -172,7 +172,7 @@ async fn establish<S, B>(
         }
         Protocol::Http2 => {
             let now = clock::now();
-            let session = Session::server(worker.shared.engine.clone(), now);
+            let session = Session::server(Arc::clone(&worker.shared.engine), now);
             worker::spawn_session(&worker, session, |session, links| {
                 let info = ConnectionInfo::new(&transport, clear, names).by(spec.id);
                 links.add(session, now, transport, info, identity);

@@ -291,7 +291,7 @@ impl ServerBuilder {
         let deadlines = Deadlines::new(&self.engine.limits, self.body_timeout, self.idle_timeout);
         let shared = Arc::new(Shared {
             registry: Registry::default(),
-            engine: self.engine,
+            engine: Arc::new(self.engine),
             rules: self.rules,
             links: Arc::new(LinkOptions {
                 interactive: self.interactive,

@@ -118,7 +118,7 @@ where
         let counters = &self.worker.shared.counters;
         let ends = counters.ends(|| Some(departed.info.ends()));
         counters.on(&Observed::JoinRefused { ends });
-        let engine = self.worker.shared.engine.clone();
+        let engine = Arc::clone(&self.worker.shared.engine);
         let (session, id) = Session::adopt(engine, turn.now, detached, refusal);
         worker::spawn_session(&self.worker, session, |_, links| {
             links.insert(id, departed);

@@ -35,7 +35,7 @@ use crate::stream::Incoming;
 #[derive(Debug)]
 pub(super) struct Shared {
     pub(super) registry: Registry,
-    pub(super) engine: Config,
+    pub(super) engine: Arc<Config>,
     pub(super) rules: MoveRules,
     pub(super) links: Arc<LinkOptions>,
     pub(super) counters: Arc<Counters>,
