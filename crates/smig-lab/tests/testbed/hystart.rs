@@ -1,9 +1,13 @@
 //! HyStart is restored after a run, however that ended.
 
+use std::fs::{File, TryLockError};
 use std::io::{BufRead as _, BufReader};
-use std::process::{Command, Stdio};
+use std::path::Path;
+use std::process::{Child, Command, Stdio};
+use std::thread;
+use std::time::{Duration, Instant};
 
-use anyhow::{Context as _, Result, ensure};
+use anyhow::{Context as _, Result, bail, ensure};
 use rustix::process::{Pid, Signal, kill_process};
 use smig_lab::hystart::{self, Hold};
 
@@ -30,7 +34,45 @@ pub(crate) fn hold() -> Result<()> {
     let hold = Hold::start(keeper()?, hystart::present() != Some(true))?;
     println!("{}", hold.keeper());
     loop {
-        std::thread::park();
+        thread::park();
+    }
+}
+
+/// Waits until no other copy of this test runs on the machine: HyStart has one value for all of them.
+fn alone() -> Result<File> {
+    const LIMIT: Duration = Duration::from_secs(60);
+    let directory = if Path::new("/run").is_dir() { "/run" } else { "/tmp" };
+    let lock = File::create(Path::new(directory).join("smig-lab-hystart.test"))?;
+    let begin = Instant::now();
+    loop {
+        match lock.try_lock() {
+            Ok(()) => return Ok(lock),
+            Err(TryLockError::WouldBlock) if begin.elapsed() < LIMIT => {
+                thread::sleep(Duration::from_millis(20));
+            }
+            Err(TryLockError::WouldBlock) => {
+                bail!("another test of HyStart on this machine has not ended within {LIMIT:?}")
+            }
+            Err(TryLockError::Error(error)) => return Err(error.into()),
+        }
+    }
+}
+
+/// A process that holds the setting; killed on drop, so that a failed test leaves none behind.
+struct Holder(Child);
+
+impl Holder {
+    fn kill(&mut self) -> Result<()> {
+        self.0.kill()?;
+        self.0.wait()?;
+        Ok(())
+    }
+}
+
+impl Drop for Holder {
+    fn drop(&mut self) {
+        // It has ended already, unless the test failed.
+        let _ = self.kill();
     }
 }
 
@@ -39,17 +81,17 @@ pub(crate) fn it_is_given_back_whoever_is_killed() -> Result<()> {
         println!("  skipped: {error}");
         return Ok(());
     }
+    let _alone = alone()?;
     let own = hystart::present().context("it can be written, so it can be read")?;
 
     // The run's process is killed: its keeper detects that and restores the value.
     let mut holder =
-        Command::new(std::env::current_exe()?).arg(HOLD).stdout(Stdio::piped()).spawn()?;
+        Holder(Command::new(std::env::current_exe()?).arg(HOLD).stdout(Stdio::piped()).spawn()?);
     let mut line = String::new();
-    BufReader::new(holder.stdout.take().context("piped")?).read_line(&mut line)?;
+    BufReader::new(holder.0.stdout.take().context("piped")?).read_line(&mut line)?;
     let keeper_process = watch(line.trim().parse()?)?;
     ensure!(hystart::present() == Some(!own), "it was not set");
-    kill_process(Pid::from_child(&holder), Signal::KILL)?;
-    holder.wait()?;
+    holder.kill()?;
     ended(&keeper_process)?;
     ensure!(hystart::present() == Some(own), "a killed run left it changed");
 
