@@ -150,6 +150,11 @@ impl Server {
         self.load.fetch_sub(1, Ordering::Relaxed);
     }
 
+    /// Returns whether a request waits for a connection because all are in use.
+    pub(super) fn has_waiting(&self) -> bool {
+        self.waiting.load(Ordering::Relaxed) > 0 || self.connections_limit.is_wanted()
+    }
+
     pub(super) fn on_connection(&self) {
         self.connections.fetch_add(1, Ordering::Relaxed);
     }

@@ -141,8 +141,8 @@ impl ServerPool {
         if let Some(homes) = homes {
             session.client.move_to(&session.origin, &homes);
         }
-        if server.connections_limit.is_wanted() {
-            // A worker is waiting for a slot: free this one after the last request.
+        if server.has_waiting() {
+            // A request waits for a slot, of this worker or of another: free this one after the last request.
             session.client.retire(&session.origin);
         }
     }

@@ -90,7 +90,14 @@ impl Tls {
     }
 
     fn gateway(&self) -> Gateway {
+        self.gateway_with(100)
+    }
+
+    fn gateway_with(&self, max_connections: usize) -> Gateway {
         let mut spec = spec(&[&format!("https://{}", self.addr)]);
+        spec.max_connections = max_connections;
+        // Below the 30 s after which an idle session ends by itself.
+        spec.timeouts.queue = Duration::from_secs(25);
         spec.tls.insecure = true;
         spec.timeouts.head = Duration::from_secs(3600);
         Gateway::start(&spec)
@@ -119,6 +126,21 @@ async fn it_goes_by_http1() {
         sessions = asked;
     }
     assert_eq!(gateway.upstream.servers()[0].status().failed, 0);
+}
+
+/// The session that was told of no extended CONNECT has the only connection that the limit permits.
+#[tokio::test]
+async fn an_idle_session_makes_room() {
+    let mut server = Tls::start(&["h2", "http/1.1"]).await;
+    let gateway = server.gateway_with(1);
+    let mut near = gateway.connect(UPGRADE).await;
+    let mut far = within("HTTP/1.1", server.http1.recv()).await.unwrap();
+    head(&mut far).await;
+    far.write_all(accepts(PROOF).as_bytes()).await.unwrap();
+    far.flush().await.unwrap();
+    let answer = within("the answer", head(&mut near)).await;
+    assert!(answer.starts_with("http/1.1 101 "), "{answer}");
+    greet(&mut near, &mut far).await;
 }
 
 #[tokio::test]
