@@ -1,6 +1,6 @@
 //! Snapshots of connections and streams for the driver.
 
-use crate::conn::{ConnId, Connection, ConnectionRole, Membership};
+use crate::conn::{ConnId, Connection, ConnectionRole, Membership, Phase};
 use crate::error::ErrorCode;
 use crate::migrate::HandOver;
 use crate::priority::Priority;
@@ -78,6 +78,14 @@ impl Session {
     #[must_use]
     pub fn connection(&self, id: ConnId) -> Option<ConnectionView> {
         self.conn(id).map(view)
+    }
+
+    /// Returns whether the peer's first SETTINGS have been received on a connection that is open.
+    /// Until then, a client does not know whether the server supports extended CONNECT (RFC 8441
+    /// section 3).
+    #[must_use]
+    pub fn has_peer_settings(&self) -> bool {
+        self.conns.iter().any(|conn| matches!(conn.phase, Phase::Open))
     }
 
     /// Returns one stream, unless it has ended and was released.

@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use smig_proto::policy::{Hint, Transfer};
-use smig_proto::{ErrorCode, Instant, RequestHead, StreamKey};
+use smig_proto::{ErrorCode, RequestHead, StreamKey};
 
 use super::body::RequestBody;
 use super::interim::OnInterim;
@@ -22,8 +22,6 @@ pub(crate) struct Outgoing {
     pub(crate) asides: Asides,
     /// The queue slot, released when the request is sent.
     pub(crate) place: QueuePlace,
-    /// Since when the request waits for a stream.
-    pub(crate) since: Option<Instant>,
     pub(crate) shared: Arc<Shared>,
 }
 

@@ -6,6 +6,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::task::{Context, Poll, ready};
 
+use smig_proto::Instant;
 use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 
 /// Maximum number of requests that wait at once for a connection, or for a stream that the server allows.
@@ -16,7 +17,25 @@ pub struct QueueLimit(Arc<Semaphore>);
 /// A request's queue slot. Released when the request is sent, or on drop.
 #[derive(Debug)]
 pub(crate) struct QueuePlace {
+    /// When the request was first queued at a session. A session that closes returns the request for the next one,
+    /// which must not let it wait anew.
+    queued_at: Option<Instant>,
     _permit: OwnedSemaphorePermit,
+}
+
+impl QueuePlace {
+    const fn new(permit: OwnedSemaphorePermit) -> Self {
+        Self { queued_at: None, _permit: permit }
+    }
+
+    /// Records that the request is queued at a session, unless it was queued before.
+    pub(crate) fn begin(&mut self, now: Instant) {
+        self.queued_at.get_or_insert(now);
+    }
+
+    pub(crate) const fn queued_at(&self) -> Option<Instant> {
+        self.queued_at
+    }
 }
 
 impl QueueLimit {
@@ -34,7 +53,7 @@ impl QueueLimit {
 
     pub(crate) fn try_take(&self) -> Option<QueuePlace> {
         let permit = Arc::clone(&self.0).try_acquire_owned().ok()?;
-        Some(QueuePlace { _permit: permit })
+        Some(QueuePlace::new(permit))
     }
 }
 
@@ -63,7 +82,7 @@ impl Reserved {
                     *self = Self::Waiting(Box::pin(async move {
                         // The semaphore is never closed.
                         let permit = limit.acquire_owned().await.ok()?;
-                        Some(QueuePlace { _permit: permit })
+                        Some(QueuePlace::new(permit))
                     }));
                 }
             }
@@ -177,6 +196,15 @@ mod tests {
         // A handle that drops its slot unused releases it as well.
         drop(other);
         assert_eq!(limit.free(), 1);
+    }
+
+    #[test]
+    fn a_request_that_returns_to_the_queue_does_not_wait_anew() {
+        let mut place = QueueLimit::new(1).try_take().unwrap();
+        let (first, second) = (Instant::from_nanos(1), Instant::from_nanos(2));
+        place.begin(first);
+        place.begin(second);
+        assert_eq!(place.queued_at(), Some(first));
     }
 
     #[tokio::test]

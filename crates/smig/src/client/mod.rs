@@ -244,8 +244,7 @@ impl Client {
             let shared = Shared::unplaced(Arc::clone(mailbox.notifier()));
             let Draft { head, length, asides, place } = draft;
             let shared_too = Arc::clone(&shared);
-            let outgoing =
-                Outgoing { head, body, length, asides, place, since: None, shared: shared_too };
+            let outgoing = Outgoing { head, body, length, asides, place, shared: shared_too };
             match mailbox.send(Command::Request(Box::new(outgoing))) {
                 Ok(()) => return Ok(shared),
                 // The session closed in between; the next one is new.

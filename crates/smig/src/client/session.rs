@@ -136,20 +136,20 @@ impl ClientSession {
                 self.queue.push_front(outgoing);
                 return;
             }
-            if outgoing.head.protocol.is_some() && !turn.links.have_heard() {
+            if outgoing.head.protocol.is_some() && awaits_settings(turn) {
                 // The server's SETTINGS determine whether it may be sent (RFC 8441 section 3).
                 self.unheard.push_back(outgoing);
                 continue;
             }
-            let Outgoing { head, body, length, asides, place, since, shared } = *outgoing;
+            let Outgoing { head, body, length, asides, place, shared } = *outgoing;
             let end = if body.is_empty() { EndStream::Yes } else { EndStream::No };
             match turn.session.open(turn.now, None, &head, end) {
                 Ok(key) => {
-                    let outgoing = Outgoing { head, body, length, asides, place, since, shared };
+                    let outgoing = Outgoing { head, body, length, asides, place, shared };
                     self.opened(turn, key, outgoing);
                 }
                 Err(OpenError::Blocked) => {
-                    let outgoing = Outgoing { head, body, length, asides, place, since, shared };
+                    let outgoing = Outgoing { head, body, length, asides, place, shared };
                     self.queue.push_front(Box::new(outgoing));
                     return;
                 }
@@ -164,7 +164,7 @@ impl ClientSession {
 
     /// Returns when the queue timeout of the oldest request expires.
     fn queue_deadline(&self) -> Option<Instant> {
-        Some(self.queue.front()?.since? + self.host.queue_timeout?)
+        Some(self.queue.front()?.place.queued_at()? + self.host.queue_timeout?)
     }
 
     /// Fails the requests whose queue timeout has expired; the oldest is at the front.
@@ -567,8 +567,11 @@ impl App for ClientSession {
     fn on_command(&mut self, turn: &mut Turn<'_>, command: Command) {
         match command {
             Command::Request(mut outgoing) => {
-                outgoing.since = Some(turn.now);
-                self.queue.push_back(outgoing);
+                outgoing.place.begin(turn.now);
+                // A request that another session returned is older than those that came here directly.
+                let queued_at = outgoing.place.queued_at();
+                let at = self.queue.partition_point(|other| other.place.queued_at() <= queued_at);
+                self.queue.insert(at, outgoing);
                 self.open_queued(turn);
             }
             Command::Dialed(result) => self.spares.on_dialed(turn, *result),
@@ -615,14 +618,14 @@ impl App for ClientSession {
         self.look_at_held(turn);
         self.queue.retain(|outgoing| !outgoing.shared.is_gone());
         self.give_up_waiting(turn.now);
-        if !self.unheard.is_empty() && (turn.links.have_heard() || turn.links.is_empty()) {
+        if !self.unheard.is_empty() && !awaits_settings(turn) {
             // They are older than what is queued, whose timeout is that of the request at the front.
             for outgoing in self.unheard.drain(..).rev() {
                 self.queue.push_front(outgoing);
             }
             self.open_queued(turn);
         }
-        if turn.links.have_heard() {
+        if turn.session.has_peer_settings() {
             for sender in self.meeting.drain(..) {
                 // The caller may have dropped the receiver.
                 let _ = sender.send(Ok(self.speaks));
@@ -667,6 +670,11 @@ impl App for ClientSession {
             outgoing.give_back(Error::new(Kind::Refused("its last connection ended")));
         }
     }
+}
+
+/// Returns whether no connection has received the server's SETTINGS and one still may.
+fn awaits_settings(turn: &Turn<'_>) -> bool {
+    !turn.session.has_peer_settings() && turn.session.connections().next().is_some()
 }
 
 /// Returns whether the stream is a tunnel, whose two directions end independently.

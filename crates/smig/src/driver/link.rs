@@ -59,9 +59,7 @@ pub(super) enum Stage {
 /// State of the peer's half.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum PeerSide {
-    Silent,
-    /// Has sent something, which begins with its SETTINGS.
-    Heard,
+    Open,
     Ended,
 }
 
@@ -137,7 +135,7 @@ impl Link {
             counted: None,
             sent: 0,
             blocked: false,
-            peer: PeerSide::Silent,
+            peer: PeerSide::Open,
         }
     }
 
@@ -180,11 +178,6 @@ impl Link {
         core::mem::take(&mut self.sent)
     }
 
-    /// Returns whether the peer has sent anything.
-    pub(super) fn has_heard(&self) -> bool {
-        self.peer != PeerSide::Silent
-    }
-
     /// Returns whether output waits for the socket.
     pub(super) fn is_blocked(&self) -> bool {
         self.blocked
@@ -219,9 +212,6 @@ impl Link {
                 Poll::Pending => break,
                 Poll::Ready(Ok(received)) => {
                     progress = Progress::Some;
-                    if !self.transport.input().is_empty() {
-                        self.peer = PeerSide::Heard;
-                    }
                     session.handle_input(now, self.id, self.transport.input());
                     if received == Received::End {
                         self.peer = PeerSide::Ended;

@@ -116,11 +116,6 @@ impl Links {
         self.links.iter().find(|link| link.id == id).map(|link| &link.info)
     }
 
-    /// Returns whether the peer has sent anything; its SETTINGS come first.
-    pub(crate) fn have_heard(&self) -> bool {
-        self.links.iter().any(Link::has_heard)
-    }
-
     /// Samples the path of a connection now.
     pub(crate) fn sample(&mut self, id: ConnId) -> PathSample {
         let Some(link) = self.find(id) else { return PathSample::default() };

@@ -14,4 +14,5 @@ mod migration;
 mod other_protocols;
 mod retries;
 mod snapshot;
+mod split_settings;
 mod support;

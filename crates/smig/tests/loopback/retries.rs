@@ -10,7 +10,7 @@ use tokio::net::{TcpListener, TcpStream};
 use crate::support::loopback;
 
 const DATA: u8 = 0;
-const HEADERS: u8 = 1;
+pub(crate) const HEADERS: u8 = 1;
 const RST_STREAM: u8 = 3;
 const SETTINGS: u8 = 4;
 const END_STREAM: u8 = 1;
@@ -22,7 +22,7 @@ const EARLY_HINTS: &[u8] = b"\x08\x03103";
 const REFUSED_STREAM: &[u8] = &[0, 0, 0, 7];
 
 /// The server's end of a connection.
-struct Peer(TcpStream);
+pub(crate) struct Peer(pub(crate) TcpStream);
 
 impl Peer {
     async fn accept(listener: &TcpListener) -> Self {
@@ -56,7 +56,7 @@ impl Peer {
     }
 
     /// Answers the next request.
-    async fn answer(&mut self) {
+    pub(crate) async fn answer(&mut self) {
         let stream = self.next(HEADERS).await;
         self.send(HEADERS, END_HEADERS | END_STREAM, stream, OK).await;
     }
