@@ -61,7 +61,7 @@ impl FromStr for Network {
     type Err = String;
 
     fn from_str(text: &str) -> Result<Self, String> {
-        let bad = || format!("{text:?} is neither an address nor a network such as 10.0.0.0/8");
+        let bad = || format!("{text:?} is not an address or a network such as 10.0.0.0/8");
         let (addr, bits) = match text.split_once('/') {
             Some((addr, bits)) => (addr, Some(bits)),
             None => (text, None),
