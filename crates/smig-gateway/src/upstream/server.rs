@@ -180,7 +180,7 @@ impl Server {
         let time = self.ejection.time.saturating_mul(times);
         let until = millis().saturating_add(u64::try_from(time.as_millis()).unwrap_or(u64::MAX));
         self.ejected_until.store(until.max(1), Ordering::Relaxed);
-        tracing::warn!(server = %self.url, failures, ?time, "server ejected after consecutive failures");
+        tracing::warn!(server = %self.url, failures, ?time, "server ejected after failures");
     }
 
     /// Records a result of the health check; `rise` or `fall` consecutive ones change the state.
