@@ -104,12 +104,8 @@ fn action(route: &RouteSpec) -> Result<(), (&'static str, String)> {
     let status = route.status.map(StatusCode::from_u16).transpose();
     let Ok(status) = status else { return bad("status", "must be between 100 and 999") };
     match (&route.upstream, &route.redirect, status) {
-        (Some(_), Some(_), _) => {
-            return bad("redirect", "a route has either an upstream or a redirect");
-        }
-        (Some(_), None, Some(_)) => {
-            return bad("status", "a route has either an upstream or a status");
-        }
+        (Some(_), Some(_), _) => return bad("redirect", "not allowed with upstream; remove one"),
+        (Some(_), None, Some(_)) => return bad("status", "not allowed with upstream; remove one"),
         (None, None, None) => {
             return bad("path", "the route has no action; add upstream, redirect, or status");
         }
@@ -131,10 +127,10 @@ fn action(route: &RouteSpec) -> Result<(), (&'static str, String)> {
         }
     }
     if route.text.is_some() && (route.upstream.is_some() || route.redirect.is_some()) {
-        return bad("text", "text requires status, without upstream or redirect");
+        return bad("text", "only allowed with status; remove upstream and redirect");
     }
     if route.replace_path.is_some() && route.upstream.is_none() {
-        return bad("replace_path", "replace_path requires upstream");
+        return bad("replace_path", "only allowed with upstream");
     }
     Ok(())
 }
@@ -143,7 +139,7 @@ fn path(path: &str) -> Result<(), String> {
     let is_path =
         path.starts_with('/') && path.parse::<Uri>().is_ok_and(|uri| uri.query().is_none());
     if !is_path || path.contains('#') {
-        return Err(format!("{path:?} is not a path; write / at its beginning"));
+        return Err(format!("{path:?} is not a path; write /PATH without a query"));
     }
     if path.split('/').any(|segment| matches!(segment, "." | "..")) {
         return Err(format!("{path:?} has a dot segment; requests with one are rejected"));

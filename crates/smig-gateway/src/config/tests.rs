@@ -120,7 +120,7 @@ fn what_types_cannot_say_is_checked() {
     );
     assert_eq!(
         route("upstream = 'app'\nredirect = 'https://a'\n"),
-        ["5: route.0.redirect: a route has either an upstream or a redirect"]
+        ["5: route.0.redirect: not allowed with upstream; remove one"]
     );
     assert_eq!(
         route("redirect = 'https://a'\nstatus = 200\n"),
@@ -134,7 +134,7 @@ fn what_types_cannot_say_is_checked() {
     );
     assert_eq!(
         route("upstream = 'app'\npath = 'api'\n"),
-        ["5: route.0.path: \"api\" is not a path; write / at its beginning"]
+        ["5: route.0.path: \"api\" is not a path; write /PATH without a query"]
     );
     assert_eq!(
         route("upstream = 'app'\nrequest_headers = { set = { Host = 'a' } }\n"),
