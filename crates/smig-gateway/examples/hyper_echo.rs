@@ -23,7 +23,7 @@ async fn answer(request: Request<Incoming>) -> Result<Response<Full<Bytes>>> {
         write!(seen, "{byte:02x}")?;
     }
     let said = Full::from(format!("seen {seen}\n"));
-    Response::builder().header("x-seen", seen).body(said).context("a target that no field can hold")
+    Response::builder().header("x-seen", seen).body(said).context("the target is not a field value")
 }
 
 #[tokio::main(flavor = "current_thread")]

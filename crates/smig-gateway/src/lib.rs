@@ -1,14 +1,14 @@
-//! Migration for clients and servers that know nothing of it.
+//! Migration for clients and servers without support of their own.
 //!
-//! A gateway stands next to servers, an agent next to clients; between them runs one SMig session, in
-//! which a stream that turns out to be big moves out of the way of the small ones.
+//! A gateway runs in front of servers, an agent next to clients. Between them is one SMig session, in
+//! which large streams migrate out of the way of small ones.
 //!
-//! - `front`: the service that a gateway answers with: reverse proxy, forward proxy, or an answer of its own;
-//! - `proxy`: one exchange with an upstream; `upstream`: where requests go;
-//! - `forward`: tunnels and requests for authenticated users; `tunnel`: octets both ways;
-//! - `tls`: certificates by name, watched for renewal; `config`: the file that says all of this;
-//! - `agent`: the client's side: a local proxy whose traffic travels in one session;
-//! - `admin`: what both show while they run; `telemetry`: spans on their way to a collector.
+//! - `front`: the gateway's service: reverse proxy, forward proxy, redirects and fixed responses;
+//! - `proxy`: one exchange with an upstream; `upstream`: servers, balancing, health, connections;
+//! - `forward`: tunnels and requests for authenticated users; `tunnel`: relays bytes both ways;
+//! - `tls`: certificates by name, reloaded on renewal; `config`: the configuration file;
+//! - `agent`: the client's side: a local proxy whose traffic shares one session;
+//! - `admin`: live page, metrics and health of both; `telemetry`: export of spans to a collector.
 
 pub mod admin;
 pub mod agent;

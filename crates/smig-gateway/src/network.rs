@@ -34,13 +34,13 @@ impl Network {
         self.bits
     }
 
-    /// Whether it is one address.
+    /// Returns whether the network is a single address.
     pub(crate) const fn is_one(&self) -> bool {
         self.bits == if self.addr.is_ipv4() { 32 } else { 128 }
     }
 
-    /// Whether the address is one of them. An IPv4 address in IPv6 is one of IPv6: whoever takes it for
-    /// what is inside asks for its [canonical form](IpAddr::to_canonical).
+    /// Returns whether the network contains the address. An IPv4-mapped IPv6 address counts as IPv6; use its
+    /// [canonical form](IpAddr::to_canonical) to match IPv4 networks.
     #[must_use]
     pub fn contains(&self, addr: IpAddr) -> bool {
         match (self.addr, addr) {
@@ -61,7 +61,7 @@ impl FromStr for Network {
     type Err = String;
 
     fn from_str(text: &str) -> Result<Self, String> {
-        let bad = || format!("{text:?} is neither an address nor a network such as 10.0.0.0/8");
+        let bad = || format!("{text:?} is not an address or a network such as 10.0.0.0/8");
         let (addr, bits) = match text.split_once('/') {
             Some((addr, bits)) => (addr, Some(bits)),
             None => (text, None),

@@ -65,6 +65,6 @@ async fn what_a_tunnel_at_rest_holds_is_bounded() {
         }
         tokio::time::sleep(Duration::from_millis(10)).await;
     }
-    println!("{} octets a tunnel: agent, gateway, and this test's two sockets", each());
-    assert!(each() < enough, "{} octets a tunnel", each());
+    println!("{} bytes per tunnel: agent, gateway, and this test's two sockets", each());
+    assert!(each() < enough, "{} bytes per tunnel", each());
 }

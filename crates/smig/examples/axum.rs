@@ -48,7 +48,7 @@ async fn main() -> Result<(), BoxError> {
         return Err("the application's answer is wrong".into());
     }
     let big = fetch("/big").await?;
-    println!("{} octets", big.len());
+    println!("{} bytes", big.len());
     if big.len() != 5_000_000 {
         return Err("the big answer is not complete".into());
     }

@@ -14,7 +14,7 @@ use tower::service_fn;
 
 fn main() -> Result<(), BoxError> {
     let mut args = std::env::args().skip(1);
-    let addr: std::net::SocketAddr = args.next().ok_or("which address?")?.parse()?;
+    let addr: std::net::SocketAddr = args.next().ok_or("missing argument: address")?.parse()?;
     let workers = args.next().as_deref().unwrap_or("1").parse::<NonZeroUsize>()?;
     let made = rcgen::generate_simple_self_signed(["localhost".to_owned()])?;
     let tls = ServerTls::from_pem(

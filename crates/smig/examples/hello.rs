@@ -15,7 +15,8 @@ use tower::service_fn;
 const TEXT: Bytes = Bytes::from_static(&[b'.'; 512]);
 
 fn main() -> Result<(), BoxError> {
-    let addr = std::env::args().nth(1).ok_or("which address? For example 127.0.0.1:8080")?;
+    let addr =
+        std::env::args().nth(1).ok_or("missing argument: address, such as 127.0.0.1:8080")?;
     let server = Server::builder()
         .listen_cleartext(addr.parse()?, ClearTrust::None)
         .workers(NonZeroUsize::MIN)

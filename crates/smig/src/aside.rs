@@ -28,5 +28,5 @@ pub(crate) async fn run<T: Send + 'static>(
     let (sender, done) = oneshot::channel();
     // The receiver may have been dropped.
     start(name, move || drop(sender.send(work())))?;
-    done.await.map_err(|_| io::Error::other("the thread that did it panicked"))
+    done.await.map_err(|_| io::Error::other("its thread panicked"))
 }

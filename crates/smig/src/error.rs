@@ -279,7 +279,7 @@ impl fmt::Display for Kind {
             Self::Tls { target, fault, .. } => write!(f, "TLS with {target} failed: {fault}"),
             Self::Timeout { phase, after } => write!(
                 f,
-                "no {} within {:.1} s; raise the limit if the server is known to be slow",
+                "no {} within {:.1} s; raise the timeout if the server is slow",
                 match phase {
                     Phase::Connect => "connection",
                     Phase::Handshake => "TLS handshake",
@@ -291,16 +291,16 @@ impl fmt::Display for Kind {
             Self::Stream(error) => error.fmt(f),
             Self::Connection(Some(error)) => error.fmt(f),
             Self::Connection(None) => f.write_str("the connection was closed by the peer"),
-            Self::Body(error) => write!(f, "the body that was being sent failed: {error}"),
+            Self::Body(error) => write!(f, "the body failed while it was sent: {error}"),
             Self::Refused(why) => {
-                write!(f, "the session takes no request now: {why}; send it again")
+                write!(f, "the session accepts no requests now: {why}; retry the request")
             }
-            Self::Retired => {
-                f.write_str("the session makes room for another one; send the request again")
-            }
-            Self::Busy => f.write_str(
-                "as many requests wait as may; send it when some are answered, or raise the queue's limit",
+            Self::Retired => f.write_str(
+                "the session accepts no more requests; retry the request on another one",
             ),
+            Self::Busy => {
+                f.write_str("the queue of requests is full; retry later, or raise its limit")
+            }
             Self::Closed => f.write_str("the client or server was shut down"),
             Self::Canceled => f.write_str("the stream was cancelled by this side"),
             Self::Http1 { source, .. } => write!(f, "HTTP/1.1: {source}"),

@@ -83,7 +83,7 @@ fn words(what: &Observed) -> Value {
     };
     match what {
         Observed::Moved { from, to, mover, stream, offset, why, .. } => {
-            let text = format!("moved from connection {from} to {to} at {offset} octets: {why}");
+            let text = format!("migrated from connection {from} to {to} at {offset} bytes: {why}");
             let mut value = of("moved", stream, text);
             value["from"] = from.to_string().into();
             value["to"] = to.to_string().into();
@@ -93,19 +93,19 @@ fn words(what: &Observed) -> Value {
         }
         Observed::Judged { stream, verdict } => of("judged", stream, verdict.to_string()),
         Observed::MoveDeclined { stream, .. } => {
-            of("declined", stream, "the other end declined the move".to_owned())
+            of("declined", stream, "the peer declined the migration".to_owned())
         }
         Observed::StreamReset { stream, .. } => {
             of("reset", stream, "ended with an error".to_owned())
         }
         Observed::SessionEstablished => {
-            of("session", &None, "a session: both ends speak SMig".to_owned())
+            of("session", &None, "session established: both ends support SMig".to_owned())
         }
         Observed::Joined { conn, .. } => {
             of("joined", &None, format!("connection {conn} joined its session"))
         }
         Observed::JoinRefused { .. } => {
-            of("refused", &None, "a connection was refused by its session".to_owned())
+            of("refused", &None, "the session refused a connection".to_owned())
         }
         Observed::HandshakeFailed => of("handshake", &None, "a handshake failed".to_owned()),
         Observed::Panicked => of("panic", &None, "a handler panicked".to_owned()),

@@ -88,15 +88,15 @@ impl Metrics {
             ("version", env!("CARGO_PKG_VERSION").to_owned()),
             ("title", sampler.subject().title.clone()),
         ];
-        registry.register("build", "What runs here", Info::new(about));
+        registry.register("build", "Version and title of this process", Info::new(about));
         let requests = sampler.watch().requests();
         let help = format!(
-            "Time from a request to the end of its response, HTTP/2 only; small is below {SMALL} octets \
-             of both bodies together"
+            "Time from a request to the end of its response, HTTP/2 only; small: both bodies \
+             together have less than {SMALL} bytes"
         );
         let latency = requests.latency.clone();
         registry.register_with_unit("request_latency", help, Unit::Seconds, latency);
-        let help = "Octets of bodies of streams that ended in order";
+        let help = "Body bytes of completed streams";
         registry.register_with_unit("bodies", help, Unit::Bytes, requests.octets.clone());
         registry.register_collector(Box::new(Live(Arc::clone(sampler))));
         Self(registry)
@@ -126,8 +126,8 @@ impl Collector for Live {
         let ready = i64::from((subject.ready)().is_ok());
         let open = i64::try_from(open).unwrap_or(i64::MAX);
         for (name, help, value) in [
-            ("connections", "Connections that are open", open),
-            ("ready", "1 if work is welcome, 0 while draining", ready),
+            ("connections", "Open connections", open),
+            ("ready", "1 if new work is accepted, else 0", ready),
         ] {
             let metric = encoder.encode_descriptor(name, help, None, MetricType::Gauge)?;
             ConstGauge::new(value).encode(metric)?;
@@ -142,26 +142,26 @@ impl Collector for Live {
 
 fn counters(stats: &Stats) -> [(&'static str, &'static str, u64); 14] {
     [
-        ("connections_opened", "Connections accepted or made", stats.connections_opened),
-        ("connections_closed", "Connections that ended", stats.connections_closed),
-        ("handshakes_failed", "Handshakes that failed or took too long", stats.handshakes_failed),
-        ("sessions", "Sessions between two ends that speak SMig", stats.sessions_established),
+        ("connections_opened", "Connections accepted or opened", stats.connections_opened),
+        ("connections_closed", "Connections closed", stats.connections_closed),
+        ("handshakes_failed", "Handshakes that failed or timed out", stats.handshakes_failed),
+        ("sessions", "Sessions between two SMig endpoints", stats.sessions_established),
         ("joins", "Connections that joined a session", stats.joined),
-        ("joins_refused", "Connections that a session refused", stats.joins_refused),
-        ("streams_opened", "Streams, and requests by HTTP/1.1", stats.streams_opened),
-        ("streams_ended", "Streams that ended in order, HTTP/2 only", stats.streams_ended),
+        ("joins_refused", "Connections refused by a session", stats.joins_refused),
+        ("streams_opened", "HTTP/2 streams and HTTP/1.1 requests", stats.streams_opened),
+        ("streams_ended", "HTTP/2 streams completed", stats.streams_ended),
         ("streams_reset", "Streams that ended with an error", stats.streams_reset),
-        ("moves", "Streams moved to another connection", stats.moves),
-        ("moves_made", "Of smig_moves, the ones that this end began", stats.moves_made),
-        ("moves_declined", "Moves that the other end declined", stats.moves_declined),
-        ("panics", "Handlers or bodies that panicked", stats.panics),
-        ("limits_hit", "Limits that were reached", stats.limits_hit),
+        ("moves", "Migrations of streams to another connection", stats.moves),
+        ("moves_made", "Migrations in smig_moves that this end started", stats.moves_made),
+        ("moves_declined", "Migrations declined by the peer", stats.moves_declined),
+        ("panics", "Panics in handlers and bodies", stats.panics),
+        ("limits_hit", "Limits reached", stats.limits_hit),
     ]
 }
 
 fn access_log(encoder: &mut DescriptorEncoder<'_>, reported: &Reported) -> Result<(), fmt::Error> {
     let Some(dropped) = reported.unlogged else { return Ok(()) };
-    let (name, help) = ("access_log_lines_dropped", "Lines that found no room, or failed");
+    let (name, help) = ("access_log_lines_dropped", "Lines dropped: buffer full, or write failed");
     let metric = encoder.encode_descriptor(name, help, None, MetricType::Counter)?;
     ConstCounter::new(dropped).encode(metric)
 }
@@ -169,8 +169,8 @@ fn access_log(encoder: &mut DescriptorEncoder<'_>, reported: &Reported) -> Resul
 fn telemetry(encoder: &mut DescriptorEncoder<'_>, reported: &Reported) -> Result<(), fmt::Error> {
     let Some(telemetry) = reported.telemetry else { return Ok(()) };
     for (name, help, value) in [
-        ("telemetry_spans_sent", "Spans that the collector took", telemetry.sent),
-        ("telemetry_spans_dropped", "Spans that it did not take", telemetry.dropped),
+        ("telemetry_spans_sent", "Spans accepted by the collector", telemetry.sent),
+        ("telemetry_spans_dropped", "Spans dropped", telemetry.dropped),
     ] {
         let metric = encoder.encode_descriptor(name, help, None, MetricType::Counter)?;
         ConstCounter::new(value).encode(metric)?;
@@ -241,18 +241,15 @@ fn upstreams(encoder: &mut DescriptorEncoder<'_>, reported: &Reported) -> Result
         &reported.upstreams,
         labels,
         &[
-            kind("upstream_healthy", "1 if requests are sent there", Gauge, |one| {
+            kind("upstream_healthy", "1 if the server gets requests, else 0", Gauge, |one| {
                 one.healthy.into()
             }),
-            kind("upstream_running", "Requests that run there now", Gauge, |one| one.running),
-            kind(
-                "upstream_connections",
-                "Connections to it that are open or being made",
-                Gauge,
-                |one| one.connections,
-            ),
-            kind("upstream_requests", "Requests sent there", Counter, |one| one.requests),
-            kind("upstream_failures", "Requests without a whole answer", Counter, |one| {
+            kind("upstream_running", "Requests in progress", Gauge, |one| one.running),
+            kind("upstream_connections", "Connections open or being established", Gauge, |one| {
+                one.connections
+            }),
+            kind("upstream_requests", "Requests sent", Counter, |one| one.requests),
+            kind("upstream_failures", "Requests without a complete response", Counter, |one| {
                 one.failures
             }),
         ],
@@ -275,13 +272,11 @@ fn tunnels(encoder: &mut DescriptorEncoder<'_>, reported: &Reported) -> Result<(
         &reported.tunnels,
         labels,
         &[
-            kind("tunnels", "Tunnels that are open", None, Gauge, |one| one.open),
+            kind("tunnels", "Open tunnels", None, Gauge, |one| one.open),
             kind("tunnels_opened", "Tunnels opened", None, Counter, |one| one.opened),
-            kind("tunnels_moved", "Of these, the ones whose stream moved", None, Counter, |one| {
-                one.moved
-            }),
-            kind("tunnel_in", "Octets from clients", bytes, Counter, |one| one.octets_in),
-            kind("tunnel_out", "Octets to clients", bytes, Counter, |one| one.octets_out),
+            kind("tunnels_moved", "Tunnels whose stream migrated", None, Counter, |one| one.moved),
+            kind("tunnel_in", "Bytes received from clients", bytes, Counter, |one| one.octets_in),
+            kind("tunnel_out", "Bytes sent to clients", bytes, Counter, |one| one.octets_out),
         ],
     )?;
     endings(encoder, &reported.tunnels)
@@ -298,8 +293,7 @@ fn endings(encoder: &mut DescriptorEncoder<'_>, all: &[TunnelReport]) -> Result<
     if all.is_empty() {
         return Ok(());
     }
-    let help = "Tunnels that ended: in order, because an end of it broke, at rest for too long, or with \
-                this program";
+    let help = "Tunnels ended: completed, failed at one end, timed out idle, or aborted here";
     let mut metric = encoder.encode_descriptor("tunnels_ended", help, None, MetricType::Counter)?;
     for one in all {
         for &(why, count) in &one.ended {
@@ -307,7 +301,7 @@ fn endings(encoder: &mut DescriptorEncoder<'_>, all: &[TunnelReport]) -> Result<
             ConstCounter::new(count).encode(metric.encode_family(&labels)?)?;
         }
     }
-    let (help, unit) = ("How long tunnels lasted that ended", Some(&Unit::Seconds));
+    let (help, unit) = ("Duration of ended tunnels", Some(&Unit::Seconds));
     let mut metric =
         encoder.encode_descriptor("tunnel_duration", help, unit, MetricType::Histogram)?;
     for one in all {

@@ -161,7 +161,7 @@ pub enum AdminError {
     /// The address is reachable from other machines.
     #[error(
         "admin.listen: {0} is not a loopback address; use 127.0.0.1 or [::1], and a reverse proxy \
-         that authenticates for others"
+         with authentication for remote access"
     )]
     NotLocal(SocketAddr),
     /// The address cannot be bound.

@@ -56,13 +56,10 @@ impl Desk {
     async fn find(&self, request: &Request<()>) -> Response<Body> {
         if !is_local(request) {
             // A foreign page in a local browser, under a name that resolves to this machine.
-            return text(
-                StatusCode::MISDIRECTED_REQUEST,
-                "ask by a loopback address or localhost\n",
-            );
+            return text(StatusCode::MISDIRECTED_REQUEST, "use a loopback address or localhost\n");
         }
         if request.method() != Method::GET && request.method() != Method::HEAD {
-            let mut response = text(StatusCode::METHOD_NOT_ALLOWED, "only GET and HEAD\n");
+            let mut response = text(StatusCode::METHOD_NOT_ALLOWED, "use GET or HEAD\n");
             response.headers_mut().insert(header::ALLOW, HeaderValue::from_static("GET, HEAD"));
             return response;
         }
@@ -76,7 +73,7 @@ impl Desk {
             "/events" if request.method() == Method::HEAD => full("text/event-stream", ""),
             "/events" => match events::begin(&self.sampler) {
                 Some(events) => typed("text/event-stream", Either::Right(events)),
-                None => text(StatusCode::SERVICE_UNAVAILABLE, "too many look already\n"),
+                None => text(StatusCode::SERVICE_UNAVAILABLE, "too many readers\n"),
             },
             "/api/sessions" => match self.sampler.get().await {
                 Ok(sample) => full("application/json", sample.sessions),
@@ -95,7 +92,7 @@ impl Desk {
             },
             _ => text(
                 StatusCode::NOT_FOUND,
-                "here are: / /events /api/sessions /metrics /healthz /readyz\n",
+                "paths: / /events /api/sessions /metrics /healthz /readyz\n",
             ),
         }
     }

@@ -142,10 +142,10 @@ impl GatewaySpec {
     /// The URL is not `https://host:port`.
     pub fn origin(uri: &Uri) -> Result<Origin, String> {
         if uri.scheme_str() != Some("https") {
-            return Err("the gateway's URL begins with https://".to_owned());
+            return Err("the gateway's URL must begin with https://".to_owned());
         }
         if !matches!(uri.path(), "" | "/") || uri.query().is_some() {
-            return Err("a gateway is https://host:port, without a path".to_owned());
+            return Err("write the gateway as https://host:port, without a path".to_owned());
         }
         Origin::of(uri).map_err(|error| error.to_string())
     }
@@ -176,10 +176,10 @@ impl AgentFile {
         let admin = document.one::<AdminSpec>("admin").map(|placed| placed.value);
         let telemetry = document.one::<TelemetrySpec>("telemetry").map(|placed| placed.value);
         if listen.http.is_empty() && listen.socks.is_empty() && listen.forward.is_empty() {
-            document.fault(&["listen".to_owned()], "the agent listens nowhere");
+            document.fault(&["listen".to_owned()], "no addresses; add http, socks or forward");
         }
         if gateway.is_none() && !document.has_faults() {
-            let what = "which one? Write [gateway] and url = \"https://...\"";
+            let what = "no gateway; add [gateway] with url = \"https://...\"";
             document.fault(&["gateway".to_owned()], what);
         }
         document.finish(&KEYS)?;
@@ -249,14 +249,14 @@ mod tests {
         assert_eq!(
             parse("[gateway]\nurl = 'http://a'\n[limit]\n[listen]\nhtp = []\n").unwrap_err(),
             [
-                "2: gateway.url: the gateway's URL begins with https://",
+                "2: gateway.url: the gateway's URL must begin with https://",
                 "3: limit: unknown key; did you mean limits?",
                 "5: listen.htp: unknown key; did you mean http?",
             ]
         );
         let nowhere = parse("[gateway]\nurl = 'https://a'\n[listen]\nhttp = []\n").unwrap_err();
-        assert_eq!(nowhere, ["3: listen: the agent listens nowhere"]);
+        assert_eq!(nowhere, ["3: listen: no addresses; add http, socks or forward"]);
         let nobody = parse("[admin]\nlisten = '127.0.0.1:1'\n").unwrap_err();
-        assert!(nobody[0].contains("gateway: which one?"), "{nobody:?}");
+        assert!(nobody[0].contains("gateway: no gateway"), "{nobody:?}");
     }
 }

@@ -124,11 +124,11 @@ impl Gateway {
     async fn meet(&self) -> Result<Speaks, String> {
         match timeout(MEETING, self.client.connect(&self.origin)).await {
             Ok(Ok(Speaks::Http1)) => {
-                Err("it speaks HTTP/1.1 only; an agent needs a gateway with HTTP/2".to_owned())
+                Err("it supports only HTTP/1.1; an agent needs a gateway with HTTP/2".to_owned())
             }
             Ok(Ok(speaks)) => Ok(speaks),
             Ok(Err(error)) => Err(error.to_string()),
-            Err(_) => Err("it accepts connections and says nothing".to_owned()),
+            Err(_) => Err("it accepts connections, but does not respond".to_owned()),
         }
     }
 
@@ -141,7 +141,7 @@ impl Gateway {
         match link.wait_for(|link| *link != Link::Connecting).await.as_deref() {
             Ok(Link::Up(speaks)) => Ok(*speaks),
             Ok(Link::Away(why)) => Err(self.away(why)),
-            Ok(Link::Connecting) | Err(_) => Err(self.away("the agent ends")),
+            Ok(Link::Connecting) | Err(_) => Err(self.away("the agent is shutting down")),
         }
     }
 
@@ -157,7 +157,7 @@ impl Gateway {
         }
         let status =
             if error.is_timeout() { StatusCode::GATEWAY_TIMEOUT } else { StatusCode::BAD_GATEWAY };
-        Failure::new(status, format!("no answer from the gateway {}: {error}", self.origin))
+        Failure::new(status, format!("no response from the gateway {}: {error}", self.origin))
     }
 
     /// Opens a tunnel to a destination, whose name the gateway resolves.
@@ -179,8 +179,10 @@ impl Gateway {
             span.tell(request.headers_mut());
             let opening = timeout(OPENING, tunnel::open(&self.client, &self.origin, request));
             let Ok(opened) = opening.await else {
-                let text =
-                    format!("the gateway {} opens no tunnel to {target} in time", self.origin);
+                let text = format!(
+                    "the gateway {} did not open a tunnel to {target} in time",
+                    self.origin
+                );
                 return Err(Failure::new(StatusCode::GATEWAY_TIMEOUT, text));
             };
             match opened {
@@ -243,7 +245,7 @@ async fn refusal(response: Response<Incoming>) -> Failure {
     let status = response.status();
     if status == StatusCode::PROXY_AUTHENTICATION_REQUIRED {
         // If it were forwarded, browsers would prompt their users for a password.
-        let text = "the gateway wants a token, and does not take this agent's";
+        let text = "the gateway rejected this agent's credentials; check its token and user";
         return Failure::new(StatusCode::BAD_GATEWAY, text.to_owned()).not_allowed();
     }
     let kind = response
@@ -264,7 +266,7 @@ async fn refusal(response: Response<Incoming>) -> Failure {
     } else {
         StatusCode::BAD_GATEWAY
     };
-    let text = if text.is_empty() { format!("the gateway answered {status}") } else { text };
+    let text = if text.is_empty() { format!("the gateway responded with {status}") } else { text };
     Failure::new(status, text).because(kind.as_deref())
 }
 

@@ -57,7 +57,7 @@ pub(super) async fn accept_all(
                 ));
             }
             Err(error) => {
-                seldom!(warn, "local accept", %error, "a local connection was not accepted");
+                seldom!(warn, "local accept", %error, "local connection not accepted");
                 tokio::time::sleep(PAUSE).await;
             }
         }
@@ -97,7 +97,7 @@ fn waiting(listener: TcpListener, shared: &Shared) -> Vec<(TcpStream, OwnedSemap
         match tcp.set_nonblocking(true).and_then(|()| TcpStream::from_std(tcp)) {
             Ok(tcp) => accepted.push((tcp, place)),
             Err(error) => {
-                seldom!(warn, "local accept", %error, "a local connection was not accepted");
+                seldom!(warn, "local accept", %error, "local connection not accepted");
             }
         }
     }

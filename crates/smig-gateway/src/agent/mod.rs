@@ -198,7 +198,7 @@ impl Agent {
         self.gateway.stop();
         let ended = async { while self.tasks.join_next().await.is_some() {} };
         if timeout(limit, ended).await.is_err() {
-            tracing::debug!("what still runs is reset");
+            tracing::debug!("the remaining streams were reset");
         }
         self.tasks.shutdown().await;
         if let Some(telemetry) = self.telemetry {

@@ -63,7 +63,8 @@ pub(super) async fn serve(
         // A reset is the only way to signal the failure.
         Err(failure) => {
             span.answered(failure.status());
-            seldom!(warn, "no tunnel", target = %forward.target, why = failure.text(), "no tunnel");
+            let why = failure.text();
+            seldom!(warn, "no tunnel", target = %forward.target, why, "no tunnel was opened");
         }
     }
 }
@@ -80,7 +81,7 @@ async fn serve_http2(
             let is_grpc = grpc::is_grpc(request.headers());
             let answered = answer(request, &forward, &shared).await;
             Ok::<_, Infallible>(answered.unwrap_or_else(|failure| {
-                tracing::debug!(why = failure.text(), "a local request failed");
+                tracing::debug!(why = failure.text(), "local request failed");
                 let mut response = page(failure.status(), failure.text());
                 if is_grpc && grpc::translate(&mut response, failure.text()) {
                     *response.body_mut() = LocalBody::text(Bytes::new());
@@ -103,7 +104,7 @@ async fn serve_http2(
         }
     };
     if let Err(error) = ended {
-        tracing::debug!(%error, "a local connection ended");
+        tracing::debug!(%error, "local connection failed");
     }
 }
 

@@ -61,7 +61,7 @@ pub(super) async fn serve(tcp: TcpStream, shared: Arc<Shared>, stop: Stop) {
         .serve_connection(TokioIo::new(accepted), answering)
         .with_upgrades();
     if let Err(error) = until_stopped(http, stop, is_asked).await {
-        tracing::debug!(%error, "a local connection ended");
+        tracing::debug!(%error, "local connection failed");
     }
     let tunnel = connection.tunnel.lock().unwrap_or_else(PoisonError::into_inner).take();
     let Some((upgrade, stream, span)) = tunnel else { return };
@@ -115,7 +115,8 @@ impl Shared {
         span.ended(Some(outcome.sent), outcome.received, info.as_ref());
         if let Err(error) = outcome.end {
             span.broke("reset");
-            tracing::debug!(%error, sent = outcome.sent, received = outcome.received, "a tunnel broke");
+            let (sent, received) = (outcome.sent, outcome.received);
+            tracing::debug!(%error, sent, received, "tunnel failed");
             if error.is_transport() {
                 self.gateway.on_broken();
             }
@@ -135,7 +136,7 @@ impl Connection {
             Ok(self.own(&method, request.uri().path()))
         };
         answered.unwrap_or_else(|failure| {
-            tracing::debug!(why = failure.text(), "a local request failed");
+            tracing::debug!(why = failure.text(), "local request failed");
             page(failure.status(), failure.text())
         })
     }
@@ -146,7 +147,7 @@ impl Connection {
     ) -> Result<Response<LocalBody>, Failure> {
         let target = request.uri().authority().cloned();
         let Some(target) = target.filter(|target| target.port_u16().is_some()) else {
-            let text = "write CONNECT host:port".to_owned();
+            let text = "a CONNECT request needs host:port".to_owned();
             return Err(Failure::new(StatusCode::BAD_REQUEST, text));
         };
         let span = RequestSpan::local(&request, Some(&target), self.shared.tracer.as_ref());
@@ -165,7 +166,8 @@ impl Connection {
         request: Request<hyper::body::Incoming>,
     ) -> Result<Response<LocalBody>, Failure> {
         if request.uri().scheme_str() != Some("http") {
-            let text = "only http:// is taken in this form; https:// goes by CONNECT".to_owned();
+            let text =
+                "only http:// is supported in absolute form; use CONNECT for https://".to_owned();
             return Err(Failure::new(StatusCode::BAD_REQUEST, text));
         }
         let tracer = self.shared.tracer.as_ref();
@@ -184,7 +186,7 @@ impl Connection {
     /// Handles a request to the agent itself.
     fn own(&self, method: &Method, path: &str) -> Response<LocalBody> {
         if *method != Method::GET && *method != Method::HEAD {
-            return page(StatusCode::METHOD_NOT_ALLOWED, "this is a proxy");
+            return page(StatusCode::METHOD_NOT_ALLOWED, "this is a proxy; use GET or HEAD");
         }
         match path {
             pac::PATH => {
@@ -198,8 +200,8 @@ impl Connection {
             "/" => {
                 let local = self.local;
                 let text = format!(
-                    "This is a smig agent, an HTTP proxy. Have programs use http://{local} as proxy, or \
-                     browsers the automatic configuration http://{local}{}",
+                    "This is a smig agent, an HTTP proxy. Set http://{local} as the proxy of \
+                     programs, or http://{local}{} as the proxy configuration URL of browsers",
                     pac::PATH
                 );
                 page(StatusCode::OK, &text)

@@ -33,16 +33,16 @@ pub(super) async fn serve(mut tcp: TcpStream, shared: Arc<Shared>) {
         Ok(Ok(Ok(target))) => target,
         Ok(Ok(Err(reply))) => return refuse(tcp, reply).await,
         Ok(Err(error)) => {
-            return tracing::debug!(%error, "a SOCKS client did not say what it wants");
+            return tracing::debug!(%error, "invalid SOCKS request");
         }
-        Err(_) => return tracing::debug!("a SOCKS client did not say what it wants in time"),
+        Err(_) => return tracing::debug!("SOCKS request timed out"),
     };
     let span = RequestSpan::tunnel("SOCKS5", &target, shared.tracer.as_ref());
     let stream = match shared.gateway.tunnel(&target, &span).await {
         Ok(stream) => stream,
         Err(failure) => {
             span.answered(failure.status());
-            tracing::debug!(%target, why = failure.text(), "a SOCKS request failed");
+            tracing::debug!(%target, why = failure.text(), "SOCKS request failed");
             return refuse(tcp, failure.reply()).await;
         }
     };
@@ -54,7 +54,7 @@ pub(super) async fn serve(mut tcp: TcpStream, shared: Arc<Shared>) {
 /// Reads the client's request: returns the destination, or the reply that refuses it.
 async fn ask(tcp: &mut TcpStream) -> io::Result<Result<Authority, Reply>> {
     if tcp.read_u8().await? != VERSION {
-        return Err(io::Error::other("it speaks another version of SOCKS"));
+        return Err(io::Error::other("unsupported version of SOCKS"));
     }
     let mut methods = [0; 255];
     let count = usize::from(tcp.read_u8().await?);
@@ -62,7 +62,7 @@ async fn ask(tcp: &mut TcpStream) -> io::Result<Result<Authority, Reply>> {
     tcp.read_exact(methods).await?;
     if !methods.contains(&NO_AUTHENTICATION) {
         tcp.write_all(&[VERSION, NO_METHOD]).await?;
-        return Err(io::Error::other("it wants to authenticate"));
+        return Err(io::Error::other("the client requires authentication"));
     }
     tcp.write_all(&[VERSION, NO_AUTHENTICATION]).await?;
     let [version, command, _, kind] = {
@@ -71,7 +71,7 @@ async fn ask(tcp: &mut TcpStream) -> io::Result<Result<Authority, Reply>> {
         head
     };
     if version != VERSION {
-        return Err(io::Error::other("it changed the version of SOCKS"));
+        return Err(io::Error::other("wrong version of SOCKS in the request"));
     }
     let host = match kind {
         IPV4 => Ipv4Addr::from_bits(tcp.read_u32().await?).to_string(),

@@ -130,7 +130,8 @@ impl FromStr for PortForward {
     type Err = String;
 
     fn from_str(text: &str) -> Result<Self, String> {
-        let bad = || format!("{text:?}: write LOCAL_ADDRESS:PORT=HOST:PORT");
+        let bad =
+            || format!("{text:?} is not a forwarded port; write LOCAL_ADDRESS:PORT=HOST:PORT");
         let (listen, target) = text.split_once('=').ok_or_else(bad)?;
         let listen = listen.parse().map_err(|_| bad())?;
         let (protocol, target) = if let Some(target) = target.strip_prefix("h2c://") {

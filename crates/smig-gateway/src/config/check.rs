@@ -18,18 +18,18 @@ pub(super) fn listeners(listen: &[Placed<ListenSpec>], document: &mut Document<'
     for Placed { at, value } in listen {
         for address in &value.address {
             if address.port() != 0 && seen.contains(address) {
-                document.fault(&under(at, &["address"]), format!("{address} is listened at twice"));
+                document.fault(&under(at, &["address"]), format!("{address} is configured twice"));
             }
             seen.push(*address);
         }
         if value.redirect_to_https.is_some() && value.protocol == ListenProtocol::Tls {
-            let what = "this address speaks https already; write protocol = \"cleartext\"";
+            let what = "this listener uses TLS; set protocol = \"cleartext\"";
             document.fault(&under(at, &["redirect_to_https"]), what);
         }
         if let Some(port) = value.redirect_to_https
             && value.address.iter().any(|address| address.port() == port)
         {
-            let what = "this is the listener's own port: clients would come back for ever";
+            let what = "this is the listener's own port: redirects would loop";
             document.fault(&under(at, &["redirect_to_https"]), what);
         }
     }
@@ -42,7 +42,7 @@ pub(super) fn routes(
 ) {
     for Placed { at, value } in upstreams {
         if value.servers.is_empty() {
-            document.fault(&under(at, &["servers"]), "name one server at least");
+            document.fault(&under(at, &["servers"]), "no servers; add at least one");
         }
     }
     let names: Vec<&str> =
@@ -102,12 +102,12 @@ pub(super) fn routes(
 fn action(route: &RouteSpec) -> Result<(), (&'static str, String)> {
     let bad = |key, what: &str| Err((key, what.to_owned()));
     let status = route.status.map(StatusCode::from_u16).transpose();
-    let Ok(status) = status else { return bad("status", "a status is between 100 and 999") };
+    let Ok(status) = status else { return bad("status", "must be between 100 and 999") };
     match (&route.upstream, &route.redirect, status) {
-        (Some(_), Some(_), _) => return bad("redirect", "a route has an upstream or a redirect"),
-        (Some(_), None, Some(_)) => return bad("status", "a route has an upstream or a status"),
+        (Some(_), Some(_), _) => return bad("redirect", "not allowed with upstream; remove one"),
+        (Some(_), None, Some(_)) => return bad("status", "not allowed with upstream; remove one"),
         (None, None, None) => {
-            return bad("path", "what then? Add upstream, redirect, or status");
+            return bad("path", "the route has no action; add upstream, redirect, or status");
         }
         (None, Some(_), Some(status))
             if !matches!(status.as_u16(), 301 | 302 | 303 | 307 | 308) =>
@@ -115,7 +115,7 @@ fn action(route: &RouteSpec) -> Result<(), (&'static str, String)> {
             return bad("status", "a redirect is 301, 302, 303, 307 or 308");
         }
         (None, None, Some(status)) if status.is_informational() => {
-            return bad("status", "1xx is no answer");
+            return bad("status", "1xx is not a final status");
         }
         _ => {}
     }
@@ -123,14 +123,14 @@ fn action(route: &RouteSpec) -> Result<(), (&'static str, String)> {
         let uri: Option<Uri> = redirect.parse().ok();
         let is_whole = uri.is_some_and(|uri| uri.scheme().is_some() && uri.query().is_none());
         if !is_whole {
-            return bad("redirect", "write a whole URL without a query: https://example.com");
+            return bad("redirect", "write an absolute URL without a query: https://example.com");
         }
     }
     if route.text.is_some() && (route.upstream.is_some() || route.redirect.is_some()) {
-        return bad("text", "text goes with a status, and with nothing else");
+        return bad("text", "only allowed with status; remove upstream and redirect");
     }
     if route.replace_path.is_some() && route.upstream.is_none() {
-        return bad("replace_path", "only an upstream has another path");
+        return bad("replace_path", "only allowed with upstream");
     }
     Ok(())
 }
@@ -139,10 +139,10 @@ fn path(path: &str) -> Result<(), String> {
     let is_path =
         path.starts_with('/') && path.parse::<Uri>().is_ok_and(|uri| uri.query().is_none());
     if !is_path || path.contains('#') {
-        return Err(format!("{path:?} is no path; it begins with /"));
+        return Err(format!("{path:?} is not a path; write /PATH without a query"));
     }
     if path.split('/').any(|segment| matches!(segment, "." | "..")) {
-        return Err(format!("{path:?} has a segment that no request may have"));
+        return Err(format!("{path:?} has a dot segment; requests with one are rejected"));
     }
     Ok(())
 }

@@ -91,12 +91,12 @@ fn every_fault_is_named_with_its_line_and_key() {
     );
     assert_eq!(
         faults("[upstreams.a]\nservers = []\n"),
-        ["2: upstreams.a.servers: name one server at least"]
+        ["2: upstreams.a.servers: no servers; add at least one"]
     );
     assert_eq!(
         faults("[upstreams.a]\nservers = ['a:1']\n"),
         [
-            "2: upstreams.a.servers.0: \"a:1\": begins with none of http://, h2c://, https://, smig://, unix:"
+            "2: upstreams.a.servers.0: \"a:1\" does not begin with http://, h2c://, https://, smig:// or unix:"
         ]
     );
     assert_eq!(
@@ -116,11 +116,11 @@ fn what_types_cannot_say_is_checked() {
     );
     assert_eq!(
         route("path = '/'\n"),
-        ["4: route.0.path: what then? Add upstream, redirect, or status"]
+        ["4: route.0.path: the route has no action; add upstream, redirect, or status"]
     );
     assert_eq!(
         route("upstream = 'app'\nredirect = 'https://a'\n"),
-        ["5: route.0.redirect: a route has an upstream or a redirect"]
+        ["5: route.0.redirect: not allowed with upstream; remove one"]
     );
     assert_eq!(
         route("redirect = 'https://a'\nstatus = 200\n"),
@@ -129,16 +129,16 @@ fn what_types_cannot_say_is_checked() {
     assert_eq!(
         route("upstream = 'app'\nhost = ['a', 'b:80']\n"),
         [
-            "5: route.0.host: \"b:80\" is no host: write a name, *.NAME, or an address, without a port"
+            "5: route.0.host: \"b:80\" is not a host; write a name, *.NAME, or an address, without a port"
         ]
     );
     assert_eq!(
         route("upstream = 'app'\npath = 'api'\n"),
-        ["5: route.0.path: \"api\" is no path; it begins with /"]
+        ["5: route.0.path: \"api\" is not a path; write /PATH without a query"]
     );
     assert_eq!(
         route("upstream = 'app'\nrequest_headers = { set = { Host = 'a' } }\n"),
-        ["5: route.0.request_headers.set.Host: the gateway decides on this field"]
+        ["5: route.0.request_headers.set.Host: this field is reserved for the gateway"]
     );
     assert_eq!(
         route("upstream = 'app'\n[[route]]\nupstream = 'app'\npath = '/'\n"),
@@ -146,21 +146,17 @@ fn what_types_cannot_say_is_checked() {
     );
     assert_eq!(
         faults("[[listen]]\naddress = '127.0.0.1:1'\n[[listen]]\naddress = '127.0.0.1:1'\n"),
-        ["4: listen.1.address: 127.0.0.1:1 is listened at twice"]
+        ["4: listen.1.address: 127.0.0.1:1 is configured twice"]
     );
     assert_eq!(
         faults("[[listen]]\naddress = '127.0.0.1:1'\nredirect_to_https = 443\n"),
-        [
-            "3: listen.0.redirect_to_https: this address speaks https already; write protocol = \"cleartext\""
-        ]
+        ["3: listen.0.redirect_to_https: this listener uses TLS; set protocol = \"cleartext\""]
     );
     let itself =
         "[[listen]]\naddress = '127.0.0.1:443'\nprotocol = 'cleartext'\nredirect_to_https = 443\n";
     assert_eq!(
         faults(itself),
-        [
-            "4: listen.0.redirect_to_https: this is the listener's own port: clients would come back for ever"
-        ]
+        ["4: listen.0.redirect_to_https: this is the listener's own port: redirects would loop"]
     );
 }
 

@@ -16,9 +16,9 @@ use crate::network::Network;
 const SPECIAL_V4: [([u8; 4], u32, &str); 18] = [
     ([0, 0, 0, 0], 8, "unspecified"),
     ([10, 0, 0, 0], 8, "private"),
-    ([100, 64, 0, 0], 10, "shared by a carrier's NAT"),
+    ([100, 64, 0, 0], 10, "for carrier-grade NAT"),
     ([127, 0, 0, 0], 8, "loopback"),
-    ([168, 63, 129, 16], 32, "a cloud's own (Azure)"),
+    ([168, 63, 129, 16], 32, "internal to a cloud (Azure)"),
     ([169, 254, 0, 0], 16, "link-local"),
     ([172, 16, 0, 0], 12, "private"),
     ([192, 0, 0, 0], 24, "for protocols"),
@@ -38,11 +38,11 @@ const SPECIAL_V4: [([u8; 4], u32, &str); 18] = [
 const SPECIAL_V6: [(Ipv6Addr, u32, &str); 17] = [
     (Ipv6Addr::UNSPECIFIED, 128, "unspecified"),
     (Ipv6Addr::LOCALHOST, 128, "loopback"),
-    (Ipv6Addr::new(0, 0, 0, 0, 0, 0xffff, 0, 0), 96, "an IPv4 address in IPv6"),
-    (Ipv6Addr::new(0, 0, 0, 0, 0, 0, 0, 0), 96, "an IPv4 address in IPv6"),
+    (Ipv6Addr::new(0, 0, 0, 0, 0, 0xffff, 0, 0), 96, "an embedded IPv4 address"),
+    (Ipv6Addr::new(0, 0, 0, 0, 0, 0, 0, 0), 96, "an embedded IPv4 address"),
     (Ipv6Addr::new(0x64, 0xff9b, 0, 0, 0, 0, 0, 0), 96, "for NAT64"),
     (Ipv6Addr::new(0x64, 0xff9b, 1, 0, 0, 0, 0, 0), 48, "for NAT64"),
-    (Ipv6Addr::new(0x100, 0, 0, 0, 0, 0, 0, 0), 64, "discarded"),
+    (Ipv6Addr::new(0x100, 0, 0, 0, 0, 0, 0, 0), 64, "discard-only"),
     (Ipv6Addr::new(0x2001, 0, 0, 0, 0, 0, 0, 0), 32, "for Teredo"),
     (Ipv6Addr::new(0x2001, 0, 0, 0, 0, 0, 0, 0), 23, "for protocols"),
     (Ipv6Addr::new(0x2001, 0xdb8, 0, 0, 0, 0, 0, 0), 32, "for documentation"),
@@ -159,7 +159,7 @@ impl FromStr for Nat64 {
         let network: Network = text.parse()?;
         if network.addr().is_ipv4() || ![32, 40, 48, 56, 64, 96].contains(&network.bits()) {
             return Err(format!(
-                "{text:?} is no NAT64 prefix: those are of IPv6, with 32, 40, 48, 56, 64 or 96 bits"
+                "{text:?} is not a NAT64 prefix (IPv6, with 32, 40, 48, 56, 64 or 96 bits)"
             ));
         }
         Ok(Self(network))
@@ -200,10 +200,10 @@ mod tests {
         for (ip, what) in [
             ("0.0.0.0", "unspecified"),
             ("10.0.0.1", "private"),
-            ("100.64.0.1", "shared by a carrier's NAT"),
+            ("100.64.0.1", "for carrier-grade NAT"),
             ("127.0.0.1", "loopback"),
             ("127.255.255.255", "loopback"),
-            ("168.63.129.16", "a cloud's own (Azure)"),
+            ("168.63.129.16", "internal to a cloud (Azure)"),
             ("169.254.169.254", "link-local"),
             ("172.31.255.255", "private"),
             ("192.0.2.1", "for documentation"),
@@ -213,12 +213,12 @@ mod tests {
             ("255.255.255.255", "reserved"),
             ("::", "unspecified"),
             ("::1", "loopback"),
-            ("::ffff:8.8.8.8", "an IPv4 address in IPv6"),
-            ("::ffff:127.0.0.1", "an IPv4 address in IPv6"),
-            ("::127.0.0.1", "an IPv4 address in IPv6"),
+            ("::ffff:8.8.8.8", "an embedded IPv4 address"),
+            ("::ffff:127.0.0.1", "an embedded IPv4 address"),
+            ("::127.0.0.1", "an embedded IPv4 address"),
             ("64:ff9b::7f00:1", "for NAT64"),
             ("64:ff9b:1::1", "for NAT64"),
-            ("100::1", "discarded"),
+            ("100::1", "discard-only"),
             ("2001::1", "for Teredo"),
             ("2001:db8::1", "for documentation"),
             ("2002:7f00:1::", "for 6to4"),

@@ -61,12 +61,12 @@ impl Failure {
     }
 
     pub(super) fn too_many(limit: usize) -> Self {
-        let detail = format!("a user may have {limit} tunnels at once");
+        let detail = format!("the limit of {limit} concurrent tunnels per user is reached");
         Self::new(StatusCode::SERVICE_UNAVAILABLE, "connection_limit_reached", detail)
     }
 
     pub(super) fn too_many_origins(limit: usize) -> Self {
-        let detail = format!("a user may have {limit} origins at once");
+        let detail = format!("the limit of {limit} concurrent origins per user is reached");
         Self::new(StatusCode::SERVICE_UNAVAILABLE, "connection_limit_reached", detail)
     }
 
@@ -123,7 +123,7 @@ impl Failure {
 /// Returns a 407 response that requests credentials.
 pub(super) fn unauthenticated() -> Response<Body> {
     let status = StatusCode::PROXY_AUTHENTICATION_REQUIRED;
-    let detail = "the proxy wants a token or a user with a password";
+    let detail = "the proxy requires a token, or a user name and password";
     let mut response = Failure::new(status, "http_request_denied", detail).response();
     for scheme in ["Bearer realm=\"smig\"", "Basic realm=\"smig\", charset=\"UTF-8\""] {
         response.headers_mut().append(PROXY_AUTHENTICATE, HeaderValue::from_static(scheme));

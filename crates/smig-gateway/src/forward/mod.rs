@@ -117,7 +117,7 @@ impl Forward {
         subject: Option<&str>,
     ) -> Response<Body> {
         let Some(user) = self.users.find(request.headers(), subject) else {
-            seldom!(info, "unknown user", uri = %request.uri(), "a request without a known user was refused");
+            seldom!(info, "unknown user", uri = %request.uri(), "rejected an unknown user");
             return failure::unauthenticated();
         };
         request.headers_mut().remove(PROXY_AUTHORIZATION);
@@ -128,7 +128,8 @@ impl Forward {
             self.exchange(request, &user).await
         };
         answered.unwrap_or_else(|failure| {
-            seldom!(info, "forwarded request", user, %uri, why = failure.detail(), "a forwarded request failed");
+            let why = failure.detail();
+            seldom!(info, "forwarded request", user, %uri, why, "forwarded request failed");
             failure.response()
         })
     }
@@ -139,7 +140,7 @@ impl Forward {
         user: &str,
     ) -> Result<Response<Body>, Failure> {
         if request.extensions().get::<Protocol>().is_some() {
-            return Err(Failure::unsupported("extended CONNECT is not forwarded: use CONNECT"));
+            return Err(Failure::unsupported("extended CONNECT is not forwarded; use CONNECT"));
         }
         // RFC 9110 section 9.3.6: what follows belongs to the tunnel, but hyper would parse it as content.
         if framing::announces_content(request.headers()) {
@@ -172,7 +173,7 @@ impl Forward {
         tokio::spawn(async move {
             match upgraded.await.map_err(io::Error::other).and_then(Socket::of_client) {
                 Ok(near) => run(tunnel, near, far, idle, permit, target).await,
-                Err(error) => tracing::debug!(%error, "a tunnel's client went away"),
+                Err(error) => tracing::debug!(%error, "the client of a tunnel disconnected"),
             }
         });
         Response::new(Body::empty())
@@ -185,11 +186,11 @@ impl Forward {
     ) -> Result<Response<Body>, Failure> {
         if request.uri().scheme_str() != Some("http") {
             return Err(Failure::bad_request(
-                "only http:// is forwarded: use CONNECT for https://",
+                "only http:// is forwarded; use CONNECT for https://",
             ));
         }
         let target = target(request.uri(), Some(80))?;
-        tracing::debug!(user, %target, "a request is forwarded");
+        tracing::debug!(user, %target, "request forwarded");
         // An open connection is reused without a lookup, and the resolver checks only addresses.
         self.to.rules.check_name(&target.host, target.port)?;
         let info = request.extensions().get::<Arc<ConnectionInfo>>();
@@ -209,8 +210,8 @@ async fn run<A: End, B: End>(
     let outcome = tunnel.carry(near, far, idle).await;
     let (user, sent, received) = (&permit.user, outcome.sent, outcome.received);
     match outcome.end {
-        Ok(()) => tracing::debug!(user, %target, sent, received, "a tunnel ended"),
-        Err(error) => tracing::debug!(user, %target, sent, received, %error, "a tunnel broke"),
+        Ok(()) => tracing::debug!(user, %target, sent, received, "tunnel ended"),
+        Err(error) => tracing::debug!(user, %target, sent, received, %error, "tunnel failed"),
     }
 }
 
@@ -240,7 +241,7 @@ impl Permit {
         let count = open.entry(user.to_owned()).or_default();
         if *count >= forward.spec.max_tunnels {
             let limit = forward.spec.max_tunnels;
-            seldom!(warn, "tunnels of a user", user, limit, "limit hit: tunnels of a user");
+            seldom!(warn, "tunnels of a user", user, limit, "limit reached: tunnels per user");
             return Err(Failure::too_many(forward.spec.max_tunnels));
         }
         *count += 1;

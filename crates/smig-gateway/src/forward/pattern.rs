@@ -56,7 +56,7 @@ impl FromStr for PortRange {
         let (first, last) = text.split_once('-').unwrap_or((text, text));
         match (first.parse(), last.parse()) {
             (Ok(first), Ok(last)) if first <= last => Ok(Self { first, last }),
-            _ => Err(format!("{text:?} is neither a port nor a range like 8000-8999")),
+            _ => Err(format!("{text:?} is not a port or range; examples: 443, 8000-8999")),
         }
     }
 }
@@ -102,7 +102,8 @@ impl FromStr for Pattern {
         if let Ok(host) = network(text) {
             return Ok(Self { host, ports: PortRange::ALL });
         }
-        let bad = || format!("{text:?} is no destination like *.example.com:443 or 10.0.0.0/8");
+        let bad =
+            || format!("{text:?} is not a destination; examples: *.example.com:443, 10.0.0.0/8");
         if let Some(rest) = text.strip_prefix('[') {
             let (inside, behind) = rest.split_once(']').ok_or_else(bad)?;
             let ports = match behind.strip_prefix(':') {

@@ -113,7 +113,7 @@ fn prepare(mut request: Request<Incoming>, target: &Authority) -> Result<Admitte
     }
     // The target's authority takes precedence over Host (RFC 9112 section 3.2.2).
     let host = HeaderValue::from_str(target.as_str());
-    let host = host.map_err(|_| Failure::bad_request("a bad authority"))?;
+    let host = host.map_err(|_| Failure::bad_request("invalid authority"))?;
     request.headers_mut().insert(HOST, host);
     proxy::admit_forwarded(request).map_err(|failure| Failure::of_head(&failure))
 }

@@ -35,7 +35,7 @@ impl Rules {
     /// Closes this port of this machine, whatever the rules allow.
     pub(super) fn close_port(&self, port: u16) {
         let closed = *self.own_port.get_or_init(|| port);
-        debug_assert_eq!(closed, port, "a gateway has one admin port as long as it runs");
+        debug_assert_eq!(closed, port, "the admin port of a running gateway does not change");
     }
 
     /// Checks a host's name and port. Its addresses are checked once they are resolved.
@@ -94,13 +94,14 @@ impl Rules {
             return Err(forbidden(format!("its address is {what}")));
         }
         let is_own = address::is_own(ip).map_err(|error| {
-            let what = format!("whether its address is this gateway's own is unknown: {error}");
+            let what =
+                format!("cannot determine whether its address is this gateway's own: {error}");
             io::Error::new(io::ErrorKind::ResourceBusy, what)
         })?;
         // Services on this machine often trust local peers.
         if is_own {
             if self.own_port.get() == Some(&port) {
-                return Err(forbidden("it is this gateway's own port"));
+                return Err(forbidden("it is this gateway's admin port"));
             }
             if !ip.is_loopback() && !self.opened(ip, port).any(|opened| opened.is_one()) {
                 return Err(forbidden("its address is this gateway's own"));

@@ -36,7 +36,7 @@ impl FromStr for SecretDigest {
     type Err = String;
 
     fn from_str(text: &str) -> Result<Self, String> {
-        let bad = || "a secret is written sha256: and 64 hexadecimal digits".to_owned();
+        let bad = || "a secret must be sha256: and 64 hexadecimal digits".to_owned();
         let hex = text.strip_prefix("sha256:").ok_or_else(bad)?.as_bytes();
         let (pairs, []) = hex.as_chunks::<2>() else { return Err(bad()) };
         let mut digest = [0; 32];
@@ -87,7 +87,7 @@ impl Users {
         }
         if secrets.is_empty() && spec.subjects.is_empty() {
             return Err(io::Error::other(
-                "the forward proxy has no users; give users, users_file or subjects",
+                "the forward proxy has no users; set users, users_file or subjects",
             ));
         }
         Ok(Self { secrets, subjects: spec.subjects.clone() })

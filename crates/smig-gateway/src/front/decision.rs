@@ -70,7 +70,7 @@ pub(super) fn decide(
     // Normalize first: the path that is checked here must be the path that is sent.
     *request.uri_mut() = with_path(std::mem::take(request.uri_mut()));
     let Ok(authority) = authority(&request) else {
-        return Decision::short(StatusCode::BAD_REQUEST, "one host is needed\n");
+        return Decision::short(StatusCode::BAD_REQUEST, "exactly one host is required\n");
     };
     if let Some(forward) = &table.forward
         && is_forwarded(&request, table, &info, authority.as_ref())
@@ -84,22 +84,28 @@ pub(super) fn decide(
         return Decision { next: Next::Forward(Box::pin(answering)), target: None, span };
     }
     if *request.method() == Method::CONNECT && request.extensions().get::<Protocol>().is_none() {
-        return Decision::short(StatusCode::METHOD_NOT_ALLOWED, "this is no forward proxy\n");
+        return Decision::short(
+            StatusCode::METHOD_NOT_ALLOWED,
+            "this server is not a forward proxy\n",
+        );
     }
     if let Some(authority) = &authority
         && !info.serves(authority)
     {
-        return Decision::short(StatusCode::MISDIRECTED_REQUEST, "not a name of this connection\n");
+        return Decision::short(
+            StatusCode::MISDIRECTED_REQUEST,
+            "this connection does not serve that host\n",
+        );
     }
     if let Some(port) = info.listener().and_then(|listener| table.https_port(listener)) {
         return Decision::own(to_https(authority.as_ref(), request.uri(), port));
     }
     let path = path(request.uri());
     if routes::has_dot_segments(path) {
-        return Decision::short(StatusCode::BAD_REQUEST, "dot segments in the path\n");
+        return Decision::short(StatusCode::BAD_REQUEST, "the path has dot segments\n");
     }
     let Some((number, target)) = table.find(authority.as_ref(), path) else {
-        return Decision::short(StatusCode::NOT_FOUND, "nothing is here\n");
+        return Decision::short(StatusCode::NOT_FOUND, "no route matches\n");
     };
     let span =
         watch.map(|watch| RequestSpan::begin(&request, authority.as_ref(), &target.path, watch));
@@ -111,7 +117,7 @@ pub(super) fn decide(
             let scheme = scheme_of(&info);
             let host = authority.as_ref().and_then(|authority| last.host(authority));
             let Some(client) = last.client(info.peer_addr()) else {
-                return Decision::short(StatusCode::INTERNAL_SERVER_ERROR, "no client\n");
+                return Decision::short(StatusCode::INTERNAL_SERVER_ERROR, "no client address\n");
             };
             let tell = |headers: &mut HeaderMap| {
                 forwarded::tell(&table.forwarded, headers, client, scheme, host.as_ref());
@@ -213,7 +219,7 @@ fn scheme_of(info: &ConnectionInfo) -> &'static str {
 
 fn to_https(authority: Option<&Authority>, uri: &Uri, port: u16) -> Response<Body> {
     let Some(authority) = authority else {
-        return short(StatusCode::BAD_REQUEST, "this needs https, and a host\n");
+        return short(StatusCode::BAD_REQUEST, "https is required, but no host to redirect to\n");
     };
     let mut to = format!("https://{}", authority.host());
     if port != 443 {
@@ -230,7 +236,7 @@ fn redirect(to: &str, status: StatusCode, uri: &Uri) -> Response<Body> {
     let mut response = short(status, format!("{place}\n"));
     match HeaderValue::try_from(place) {
         Ok(place) => drop(response.headers_mut().insert(LOCATION, place)),
-        Err(_) => return short(StatusCode::BAD_REQUEST, "the path is no path\n"),
+        Err(_) => return short(StatusCode::BAD_REQUEST, "invalid path\n"),
     }
     response
 }
@@ -244,15 +250,15 @@ fn prepare(
 ) -> Result<Request<Incoming>, &'static str> {
     // Fields that Connection names are removed as hop-by-hop: a client could remove the gateway's own.
     if names_ours(request.headers(), &target.request) {
-        return Err("connection names a field of the gateway's\n");
+        return Err("connection names a field that the gateway sets\n");
     }
     if request.headers().keys().any(|name| target.request.is_posed_as(name)) {
-        return Err("a field's name differs by _ alone from one of the gateway's\n");
+        return Err("a field name differs only by _ from one that the gateway sets\n");
     }
     tell(request.headers_mut());
     target.request.apply(request.headers_mut());
     if let Some(replace) = replace.filter(|_| request.uri().path() != "*") {
-        let uri = other_path(request.uri(), target.path.len(), replace).ok_or("a bad path\n")?;
+        let uri = other_path(request.uri(), target.path.len(), replace).ok_or("invalid path\n")?;
         *request.uri_mut() = uri;
     }
     Ok(request)

@@ -93,15 +93,15 @@ impl HeaderRules {
 }
 
 fn field(name: &str) -> Result<HeaderName, String> {
-    let field: HeaderName = name.parse().map_err(|_| format!("{name:?} is no field name"))?;
+    let field: HeaderName = name.parse().map_err(|_| format!("{name:?} is not a field name"))?;
     if OURS.contains(&field) {
-        return Err("the gateway decides on this field".to_owned());
+        return Err("this field is reserved for the gateway".to_owned());
     }
     Ok(field)
 }
 
 fn content(value: &str) -> Result<HeaderValue, String> {
-    value.parse().map_err(|_| format!("{value:?} has characters that no field may have"))
+    value.parse().map_err(|_| format!("{value:?} has characters that are invalid in a field"))
 }
 
 #[cfg(test)]

@@ -93,7 +93,7 @@ impl Ledger {
 
     fn drop_lines(&self, lines: u64, why: &str) {
         self.dropped.fetch_add(lines, Ordering::Relaxed);
-        seldom!(warn, "dropped lines", times = lines, "lines of the access log are dropped: {why}");
+        seldom!(warn, "dropped lines", times = lines, "access log lines dropped: {why}");
     }
 
     fn add(&self, room: &Arc<Room>) {
@@ -141,7 +141,7 @@ impl LogWriter {
     pub(super) fn write(&self, line: String) {
         let len = line.len();
         if !self.room.take(len) {
-            return self.ledger.drop_lines(1, "whoever reads it, or the disk, is too slow");
+            return self.ledger.drop_lines(1, "its reader or disk is too slow");
         }
         if self.lines.send(line).is_err() {
             self.room.give_back(1, len);

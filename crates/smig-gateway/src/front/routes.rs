@@ -34,7 +34,7 @@ impl FromStr for HostPattern {
         };
         if !name.split('.').all(is_label) || name.len() > LONGEST_NAME {
             return Err(format!(
-                "{text:?} is no host: write a name, *.NAME, or an address, without a port"
+                "{text:?} is not a host; write a name, *.NAME, or an address, without a port"
             ));
         }
         let name = name.to_owned();

@@ -408,7 +408,7 @@ fn addresses(config: &Config, doors: &[Door]) -> Result<Vec<Wanted>, Faults> {
         }
     }
     if all.is_empty() {
-        return Err(config.fault(&["listen"], "the gateway listens nowhere; write [[listen]]"));
+        return Err(config.fault(&["listen"], "no addresses; add [[listen]] with an address"));
     }
     Ok(all)
 }
@@ -436,11 +436,11 @@ fn look(watched: &mut Watched) {
         Ok(new) => {
             tls.replace(&new);
             watched.renewals.send_modify(|count| count.taken += 1);
-            tracing::info!("certificates were renewed");
+            tracing::info!("certificates reloaded");
         }
         Err(faults) => {
             watched.renewals.send_modify(|count| count.failed += 1);
-            tracing::error!("certificates stay as they were: {faults}");
+            tracing::error!("certificates not reloaded, the old ones stay in use: {faults}");
         }
     }
 }

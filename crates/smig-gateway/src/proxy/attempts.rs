@@ -53,7 +53,7 @@ impl<'a> Attempts<'a> {
                 self.tried.add(number);
             }
         }
-        tracing::debug!(upstream = self.upstream.name(), %failure, "sent again");
+        tracing::debug!(upstream = self.upstream.name(), %failure, "request retried");
         true
     }
 }

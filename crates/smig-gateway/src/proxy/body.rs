@@ -226,15 +226,15 @@ impl Drop for Http2 {
 /// exchange was aborted for that reason, and the server is not at fault.
 fn failed(under_way: &UnderWay, rest: &Rest, error: &BoxError) {
     if rest.has_failed() {
-        tracing::debug!(%error, "a response was given up with its request");
+        tracing::debug!(%error, "response aborted with its request");
         return;
     }
     if error.downcast_ref().is_some_and(is_cancel) {
-        tracing::debug!(%error, "a server gave a response up, as at a call's deadline");
+        tracing::debug!(%error, "the server cancelled a response");
         return;
     }
     if let Some(server) = under_way.server() {
-        seldom!(warn, "broken response", server = %server.url(), %error, "a response broke off");
+        seldom!(warn, "broken response", server = %server.url(), %error, "response aborted");
         server.on_failure();
     }
 }

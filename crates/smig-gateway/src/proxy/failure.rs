@@ -24,22 +24,22 @@ pub enum Failure {
     #[error("bad request: {0}")]
     BadRequest(&'static str),
     /// The request expects something other than 100 (RFC 9110 section 10.1.1).
-    #[error("an expectation that is not known")]
+    #[error("unknown expectation")]
     Expectation,
     /// The request needs a feature that this proxy does not support.
     #[error("not implemented: {0}")]
     NotImplemented(&'static str),
     /// The client's request body failed or was truncated.
-    #[error("the request's body failed: {0}")]
+    #[error("the request body failed: {0}")]
     RequestBody(String),
     /// No server is left to try.
-    #[error("no server is left to try")]
+    #[error("no server left to try")]
     NoServer,
     /// The maximum number of connections is in use.
     #[error("all connections to the server are in use")]
     ConnectionLimit,
     /// The server's name cannot be resolved.
-    #[error("the server's name cannot be resolved: {0}")]
+    #[error("cannot resolve the server's name: {0}")]
     Resolve(io::Error),
     /// The rules forbid all its addresses.
     #[error("not allowed: {0}")]
@@ -48,7 +48,7 @@ pub enum Failure {
     #[error("cannot connect: {0}")]
     Connect(io::Error),
     /// No connection was established in time.
-    #[error("no connection in time")]
+    #[error("timed out connecting")]
     ConnectTimeout,
     /// TLS with the server failed.
     #[error("TLS failed: {0}")]
@@ -57,33 +57,33 @@ pub enum Failure {
     #[error("the server refused the request: {0}")]
     Refused(String),
     /// The connection was closed before the response's header section.
-    #[error("the connection ended without a response: {0}")]
+    #[error("the connection closed without a response: {0}")]
     Terminated(String),
     /// The server reset the stream with CANCEL, which means that the response is no longer needed: at a call's
     /// deadline, for instance, which the client chose.
-    #[error("the server gave the request up: {0}")]
+    #[error("the server cancelled the request: {0}")]
     Cancelled(String),
     /// A reused connection had been closed.
-    #[error("a kept connection had ended: {0}")]
+    #[error("a reused connection had closed: {0}")]
     Stale(String),
     /// The response's header section did not arrive in time.
-    #[error("no response in time")]
+    #[error("timed out waiting for the response")]
     ResponseTimeout,
     /// The server stopped accepting the request's body.
-    #[error("the server takes no more of the request")]
+    #[error("the server stopped accepting the request body")]
     WriteTimeout,
     /// The response is malformed.
     #[error("bad response: {0}")]
     BadResponse(String),
     /// The response's header section exceeds the limit.
-    #[error("the response's head is too big")]
+    #[error("the response's header section is too large")]
     HeadTooLarge,
     /// The server speaks HTTP/2 without extended CONNECT (RFC 8441), or HTTP/1.1 where only a session was asked;
     /// nothing was sent.
-    #[error("no upgrade: the server takes no extended CONNECT")]
+    #[error("upgrade failed: the server does not support extended CONNECT")]
     NoExtendedConnect,
     /// The server did not switch protocols, or did so incorrectly.
-    #[error("no upgrade: {0}")]
+    #[error("upgrade failed: {0}")]
     Upgrade(&'static str),
 }
 
@@ -305,9 +305,10 @@ impl Failure {
     /// Logs the failure, and returns the response for the client.
     pub(crate) fn answer(self, upstream: &Upstream, client: SocketAddr) -> Response<Body> {
         if self.is_own() {
-            seldom!(error, "exhausted", failure = %self, "this machine has too little to connect with");
+            seldom!(error, "exhausted", failure = %self, "out of local resources");
         } else {
-            seldom!(warn, "no response", upstream = upstream.name(), %client, failure = %self, "no response");
+            let upstream = upstream.name();
+            seldom!(warn, "no response", upstream, %client, failure = %self, "no response");
         }
         self.into_response()
     }

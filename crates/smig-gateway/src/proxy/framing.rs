@@ -39,7 +39,7 @@ pub(crate) struct Content<B> {
 /// The body's length differs from the announced one.
 #[derive(Debug, thiserror::Error)]
 enum Misframed {
-    #[error("the body ends {0} bytes before its announced end")]
+    #[error("the body is {0} bytes shorter than announced")]
     Short(u64),
     #[error("the body is longer than announced")]
     Long,
@@ -50,7 +50,7 @@ impl<B: Body> Content<B> {
     pub(super) fn announced(headers: &HeaderMap, body: B) -> Result<Self, &'static str> {
         let framing = match (length(headers)?, body.is_end_stream()) {
             (None | Some(0), true) => Framing::Nothing,
-            (Some(_), true) => return Err("less content than announced"),
+            (Some(_), true) => return Err("the body is shorter than announced"),
             (Some(length), false) => Framing::Exact(length),
             (None, false) => Framing::Chunked,
         };
@@ -62,7 +62,7 @@ impl<B: Body> Content<B> {
         // What follows is not content. If some were announced, a server that does not switch would take it from the
         // next request.
         if announces_content(headers) {
-            return Err("content in a request for another protocol");
+            return Err("content in a request to switch protocols");
         }
         Ok(Self::tunnel(body))
     }
@@ -130,7 +130,7 @@ fn expects_content(method: &Method) -> bool {
 /// sender has been confused by another component (RFC 9110 section 8.6 leaves the choice). So is a value that
 /// overflows a signed integer, and would be negative to some parsers.
 pub(super) fn length(headers: &HeaderMap) -> Result<Option<u64>, &'static str> {
-    const WRONG: &str = "content-length is not one number";
+    const WRONG: &str = "content-length is not a single number";
     let mut lengths = headers.get_all(CONTENT_LENGTH).iter();
     let Some(length) = lengths.next() else { return Ok(None) };
     let digits = length.as_bytes();
@@ -370,7 +370,7 @@ mod tests {
             ("5", None),
             ("4", Some("the body is longer than announced")),
             ("0", Some("the body is longer than announced")),
-            ("7", Some("the body ends 2 bytes before its announced end")),
+            ("7", Some("the body is 2 bytes shorter than announced")),
         ] {
             let content = Content::announced(&headers(&[announced]), unsized_body()).unwrap();
             assert_eq!(content.size_hint().exact(), announced.parse().ok());

@@ -79,7 +79,7 @@ pub(crate) fn admit<B: http_body::Body>(
         }
     };
     if headers.keys().any(poses_as_ours) {
-        return Err(Failure::BadRequest("a field whose name differs from one of ours by _ alone"));
+        return Err(Failure::BadRequest("a field name differs only by _ from a reserved one"));
     }
     let content = match wish {
         Wish::Usual => Content::announced(&headers, body),
@@ -133,7 +133,7 @@ pub(super) fn count_hop(method: &Method, headers: &mut HeaderMap) -> Result<bool
     let digits = std::str::from_utf8(hops.as_bytes()).unwrap_or_default();
     let is_number = !digits.is_empty() && digits.bytes().all(|digit| digit.is_ascii_digit());
     if !is_number || values.next().is_some() {
-        return Err(Failure::BadRequest("max-forwards is not one number"));
+        return Err(Failure::BadRequest("max-forwards is not a single number"));
     }
     // A larger number becomes the maximum.
     let hops = digits.parse().unwrap_or(u32::MAX);
@@ -161,18 +161,18 @@ fn check_http1(
         (Some(_), ..) => false,
     };
     if !fits {
-        return Err(Failure::BadRequest("the target has not the form that the method wants"));
+        return Err(Failure::BadRequest("the target has the wrong form for its method"));
     }
     let mut codings = headers.get_all(TRANSFER_ENCODING).iter();
     if let Some(coding) = codings.next() {
         if headers.contains_key(CONTENT_LENGTH) {
-            return Err(Failure::BadRequest("transfer-encoding and content-length"));
+            return Err(Failure::BadRequest("both transfer-encoding and content-length"));
         }
         if version != Version::HTTP_11 {
             return Err(Failure::BadRequest("transfer-encoding in HTTP/1.0"));
         }
         if codings.next().is_some() || !coding.as_bytes().eq_ignore_ascii_case(b"chunked") {
-            return Err(Failure::NotImplemented("a transfer-encoding other than chunked"));
+            return Err(Failure::NotImplemented("transfer-encoding other than chunked"));
         }
     }
     Ok(())
@@ -198,7 +198,7 @@ fn check_host(uri: &Uri, version: Version, headers: &HeaderMap) -> Result<(), Fa
     }
     match uri.authority() {
         Some(target) if !target.as_str().as_bytes().eq_ignore_ascii_case(host) => {
-            Err(Failure::BadRequest("host is not the target's"))
+            Err(Failure::BadRequest("host differs from the target's"))
         }
         Some(_) | None => Ok(()),
     }
@@ -310,7 +310,7 @@ fn strip_named(headers: &mut HeaderMap) -> Result<(), &'static str> {
             HeaderName::try_from(option).map_err(|_| "a connection option is not a field name")?;
         // A client could remove these from a request whose recipient relies on them.
         if is_for_all_hops(&name) {
-            return Err("connection names a field that is not for one hop");
+            return Err("connection names an end-to-end field");
         }
         named.push(name);
     }
@@ -379,7 +379,7 @@ fn authority(outward: &Outward) -> Result<HeaderValue, Failure> {
     }
     match (outward.uri.authority(), outward.fields.get(HOST)) {
         (Some(authority), _) => HeaderValue::from_str(authority.as_str())
-            .map_err(|_| Failure::BadRequest("a bad authority")),
+            .map_err(|_| Failure::BadRequest("invalid authority")),
         (None, Some(host)) => Ok(host.clone()),
         (None, None) => Err(Failure::BadRequest("no authority")),
     }
@@ -446,7 +446,7 @@ pub(crate) fn for_http2<B: http_body::Body>(
     let mut parts = uri.into_parts();
     if parts.authority.is_none() {
         let host = Authority::try_from(host.as_bytes());
-        parts.authority = Some(host.map_err(|_| Failure::BadRequest("a bad host"))?);
+        parts.authority = Some(host.map_err(|_| Failure::BadRequest("invalid host"))?);
     }
     let mut request = Request::new(content);
     *request.method_mut() = method;
@@ -456,7 +456,8 @@ pub(crate) fn for_http2<B: http_body::Body>(
         parts.scheme = Some(scheme.clone());
         parts.path_and_query.get_or_insert_with(|| PathAndQuery::from_static("/"));
     }
-    *request.uri_mut() = Uri::from_parts(parts).map_err(|_| Failure::BadRequest("a bad target"))?;
+    *request.uri_mut() =
+        Uri::from_parts(parts).map_err(|_| Failure::BadRequest("invalid target"))?;
     *request.headers_mut() = headers;
     if let Wish::Extended(protocol) | Wish::Upgrade(protocol) = wish {
         *request.method_mut() = Method::CONNECT;
@@ -483,12 +484,12 @@ pub(super) fn accept_switch<B>(response: &mut Response<B>) -> Result<(), Failure
     let present = Present::of(headers);
     if present.has(Present::TRANSFER_ENCODING) {
         if present.has(Present::CONTENT_LENGTH) {
-            return Err(bad("transfer-encoding and content-length"));
+            return Err(bad("both transfer-encoding and content-length"));
         }
         let mut codings = headers.get_all(TRANSFER_ENCODING).iter();
         let chunked = |coding: &HeaderValue| coding.as_bytes().eq_ignore_ascii_case(b"chunked");
         if !codings.next().is_some_and(chunked) || codings.next().is_some() {
-            return Err(bad("a transfer-encoding other than chunked"));
+            return Err(bad("transfer-encoding other than chunked"));
         }
     }
     if present.has(Present::CONTENT_LENGTH) {
@@ -527,7 +528,7 @@ pub(crate) fn admit_request_frame(frame: Frame<Bytes>) -> Result<Frame<Bytes>, B
         says_who_sent(name) || *name == header::AUTHORIZATION || *name == header::COOKIE
     };
     if frame.trailers_ref().is_some_and(|trailers| trailers.keys().any(says_who)) {
-        return Err("the trailers hold a field that says who asks".into());
+        return Err("the trailers contain a field that identifies the sender".into());
     }
     Ok(frame)
 }
@@ -539,7 +540,7 @@ pub(crate) fn admit_frame(mut frame: Frame<Bytes>) -> Result<Frame<Bytes>, BoxEr
     strip_proxys(trailers);
     for name in trailers.keys() {
         if is_of_one_hop(name) || [CONTENT_LENGTH, HOST, TE].contains(name) {
-            return Err("the trailers hold a field of framing or routing".into());
+            return Err("the trailers contain a field of framing or routing".into());
         }
     }
     Ok(frame)

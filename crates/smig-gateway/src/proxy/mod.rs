@@ -425,7 +425,7 @@ fn on_interim(
         return;
     }
     if !passed.has_room(headers) {
-        tracing::debug!(%status, "limit hit: interim responses to one request");
+        tracing::debug!(%status, "limit reached: interim responses to one request");
         return;
     }
     let mut head = Response::new(());

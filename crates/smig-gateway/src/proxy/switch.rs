@@ -64,7 +64,9 @@ impl Switch<'_> {
         let near = match (&outward.wish, on_upgrade) {
             (Wish::Extended(_), _) | (Wish::Tunnel, None) => Near::Stream(body),
             (_, Some(on_upgrade)) => Near::Connection(on_upgrade),
-            (_, None) => return Err(Failure::Upgrade("the client's connection cannot change")),
+            (_, None) => {
+                return Err(Failure::Upgrade("the client's connection cannot switch protocols"));
+            }
         };
         // Nothing of the client's data is sent before the answer: a WebSocket's handshake is a GET like any other.
         let idempotent = is_websocket(&outward.wish);
@@ -145,10 +147,10 @@ async fn ask_http1(
     let mut own_key = None;
     match &outward.wish {
         Wish::Upgrade(_) | Wish::Extended(_) if !is_websocket(&outward.wish) => {
-            return Err(Failure::NotImplemented("a protocol other than websocket"));
+            return Err(Failure::NotImplemented("protocols other than websocket"));
         }
         Wish::Extended(_) => {
-            let key = websocket::key().ok_or(Failure::Upgrade("no randomness"))?;
+            let key = websocket::key().ok_or(Failure::Upgrade("no random numbers"))?;
             outward.fields.say(Own::WebSocketKey, key.clone());
             own_key = Some(key);
         }
@@ -175,7 +177,7 @@ async fn ask_http2(
     let request = head::for_http2(outward, &session.scheme, content)?;
     let failed = |error: smig::Error| match (error.is_user(), error.was_processed()) {
         (true, Processed::No) => Failure::NoExtendedConnect,
-        (true, _) => Failure::Upgrade("the request was given up"),
+        (true, _) => Failure::Upgrade("the request was cancelled"),
         (false, _) => Failure::from_smig(error),
     };
     let sending = session.client.begin(&session.origin, request).map_err(failed)?;
@@ -185,7 +187,7 @@ async fn ask_http2(
     if response.version() < Version::HTTP_2 {
         // The client sent a CONNECT, and has no tunnel there.
         pool.forget_alpn();
-        return Err(Failure::Upgrade("the server speaks HTTP/2 no more"));
+        return Err(Failure::Upgrade("the server no longer supports HTTP/2"));
     }
     Ok(Reply::Http2 { response, feed, key })
 }
@@ -223,11 +225,11 @@ impl Answered<'_> {
         }
         if *wish != Wish::Tunnel {
             if !upgraded.is_some_and(|name| name.as_bytes().eq_ignore_ascii_case(b"websocket")) {
-                return Err(Failure::Upgrade("the server changes to another protocol"));
+                return Err(Failure::Upgrade("the server switched to another protocol"));
             }
             let answer = own_key.as_ref().and_then(websocket::accept);
             if own_key.is_some() && response.headers().get(websocket::ACCEPT) != answer.as_ref() {
-                return Err(Failure::Upgrade("the server's proof is wrong"));
+                return Err(Failure::Upgrade("sec-websocket-accept is wrong"));
             }
         }
         let connection = lease.into_inner().ok_or(Failure::Upgrade("no connection"))?;
@@ -336,15 +338,15 @@ fn join<F: End + 'static, H: 'static>(
                 match near {
                     Ok(near) => tunnel.carry(near, far, Some(idle)).await,
                     Err(error) => {
-                        return tracing::debug!(upstream = name, %error, "the client left");
+                        return tracing::debug!(upstream = name, %error, "the client disconnected");
                     }
                 }
             }
             (Near::Stream(_), None) => return,
         };
         match outcome.end {
-            Ok(()) => tracing::debug!(upstream = name, "a tunnel ended"),
-            Err(error) => tracing::debug!(upstream = name, %error, "a tunnel broke"),
+            Ok(()) => tracing::debug!(upstream = name, "tunnel ended"),
+            Err(error) => tracing::debug!(upstream = name, %error, "tunnel failed"),
         }
         drop(held);
     });

@@ -96,7 +96,7 @@ impl Tally {
         if !self.is_full.swap(true, Ordering::Relaxed) {
             tracing::warn!(
                 collector = self.endpoint,
-                "{WAITING} spans wait for the collector; further ones are dropped"
+                "the queue of {WAITING} spans is full; further ones are dropped"
             );
         }
         false
@@ -114,7 +114,7 @@ impl Tally {
             self.sent.fetch_add(count as u64, Ordering::Relaxed);
             let was_full = self.is_full.swap(false, Ordering::Relaxed);
             if was_away || was_full {
-                tracing::info!(collector = self.endpoint, "the collector takes spans again");
+                tracing::info!(collector = self.endpoint, "the collector accepts spans again");
             }
             return;
         }
@@ -124,7 +124,7 @@ impl Tally {
             tracing::warn!(
                 collector = self.endpoint,
                 why = why.as_str(),
-                "spans are dropped: the collector does not take them"
+                "spans are dropped: the collector does not accept them"
             );
         }
     }
@@ -133,7 +133,7 @@ impl Tally {
     pub(super) fn tell_unsent(&self) {
         let left = self.waiting.load(Ordering::Relaxed);
         if left > 0 {
-            tracing::warn!(collector = self.endpoint, "{left} spans were not sent in time");
+            tracing::warn!(collector = self.endpoint, "{left} spans not sent before shutdown");
         }
     }
 }
@@ -248,7 +248,7 @@ impl Drop for Post {
 #[async_trait]
 impl HttpClient for Post {
     async fn send_bytes(&self, mut request: Request<Bytes>) -> Result<Response<Bytes>, HttpError> {
-        let Some(runtime) = &self.runtime else { return Err("it has ended".into()) };
+        let Some(runtime) = &self.runtime else { return Err("the exporter has ended".into()) };
         for (name, value) in &self.headers {
             request.headers_mut().insert(name, value.clone());
         }
@@ -262,12 +262,12 @@ impl HttpClient for Post {
         let sending = runtime.spawn(async move { timeout(PATIENCE, exchange).await });
         let answer = match sending.await {
             Ok(Ok(answer)) => answer,
-            Ok(Err(_)) => Err(format!("no answer in {} s", PATIENCE.as_secs()).into()),
+            Ok(Err(_)) => Err(format!("no response within {} s", PATIENCE.as_secs()).into()),
             Err(error) => Err(error.into()),
         };
         match &answer {
             Ok(response) if response.status().is_success() => {}
-            Ok(response) => self.tally.failed(format!("it answers {}", response.status())),
+            Ok(response) => self.tally.failed(format!("it responded with {}", response.status())),
             Err(error) => self.tally.failed(error.to_string()),
         }
         answer

@@ -91,12 +91,10 @@ fn parse(text: &str) -> Result<Uri, String> {
     let is_http = matches!(uri.scheme_str(), Some("http" | "https"));
     let authority = uri.authority().filter(|_| is_http).ok_or_else(bad)?;
     if authority.as_str().contains('@') {
-        return Err(
-            "no user belongs into it; write headers = { authorization = \"...\" }".to_owned()
-        );
+        return Err("remove the user; set headers = { authorization = \"...\" }".to_owned());
     }
     if uri.query().is_some() {
-        return Err("no query belongs into it".to_owned());
+        return Err("remove the query".to_owned());
     }
     Ok(uri)
 }
@@ -112,7 +110,7 @@ fn headers<'de, D: Deserializer<'de>>(from: D) -> Result<HeaderMap, D::Error> {
             name.parse().map_err(|_| D::Error::custom(format!("{name:?} is no field name")))?;
         // The value is often a secret.
         let mut value = HeaderValue::try_from(value)
-            .map_err(|_| D::Error::custom(format!("the value of {name} is none of a field")))?;
+            .map_err(|_| D::Error::custom(format!("the value of {name} is not a field value")))?;
         value.set_sensitive(true);
         headers.append(name, value);
     }

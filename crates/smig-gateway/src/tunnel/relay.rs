@@ -24,7 +24,7 @@ pub enum Side {
 #[non_exhaustive]
 pub enum Broken {
     /// An end failed: its peer reset it, or the connection to it failed.
-    #[error("the tunnel broke at its {} end: {source}", match side { Side::A => "near", Side::B => "far" })]
+    #[error("the tunnel failed at its {} end: {source}", match side { Side::A => "near", Side::B => "far" })]
     End {
         /// The end.
         side: Side,
@@ -32,7 +32,7 @@ pub enum Broken {
         source: io::Error,
     },
     /// No byte was relayed for this long, in either direction.
-    #[error("no octet moved in the tunnel for {} s", .0.as_secs())]
+    #[error("the tunnel was idle for {} s", .0.as_secs())]
     Idle(Duration),
 }
 

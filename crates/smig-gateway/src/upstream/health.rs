@@ -40,7 +40,7 @@ async fn check_always(upstream: Weak<Upstream>, health: HealthSpec, server: usiz
         let good = match asked {
             Ok(Ok(status)) => status.is_success() || status.is_redirection(),
             Ok(Err(error)) => {
-                tracing::debug!(server = %of.url(), %error, "health check");
+                tracing::debug!(server = %of.url(), %error, "health check failed");
                 false
             }
             Err(_) => false,
@@ -62,7 +62,7 @@ async fn ask(
         Target::Unix(_) => "localhost".to_owned(),
         Target::Tcp { .. } => url.authority(),
     });
-    let bad = |_| Failure::BadRequest("the health check's path or host");
+    let bad = |_| Failure::BadRequest("invalid path or host of the health check");
     if url.protocol == Protocol::Http1 {
         let io = connect(&url.target, &upstream.resolver, None).await?;
         let (mut sender, connection) = hyper::client::conn::http1::handshake(TokioIo::new(io))

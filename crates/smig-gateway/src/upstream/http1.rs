@@ -112,7 +112,7 @@ impl Http1 {
             Poll::Pending => {}
             Poll::Ready(Ok(())) => self.ended = true,
             Poll::Ready(Err(error)) => {
-                tracing::debug!(%error, "an upstream connection failed");
+                tracing::debug!(%error, "upstream connection failed");
                 self.ended = true;
             }
         }
@@ -214,7 +214,7 @@ impl Http1 {
                 return Poll::Ready(Ok(()));
             }
             let late = self.poll_limit(cx, limit, std::mem::take(&mut fresh));
-            late.map(|()| Err(Failure::Upgrade("the connection does not come free")))
+            late.map(|()| Err(Failure::Upgrade("timed out switching protocols")))
         })
         .await?;
         let http1::Parts { io, read_buf, .. } = self.connection.into_parts();

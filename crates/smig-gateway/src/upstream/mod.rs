@@ -35,7 +35,7 @@ pub(crate) use worker::{Connection, ServerPool, Session, Worker};
 #[non_exhaustive]
 pub enum SpecError {
     /// The upstream has no server.
-    #[error("upstream {0}: no server; write servers = [\"http://host:port\"]")]
+    #[error("upstream {0} has no servers; set servers = [\"http://host:port\"]")]
     NoServer(String),
     /// The CA certificates cannot be read.
     #[error(transparent)]

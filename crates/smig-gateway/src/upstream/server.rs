@@ -168,7 +168,7 @@ impl Server {
         if self.ejected_until.load(Ordering::Relaxed) != 0 {
             self.ejected_until.store(0, Ordering::Relaxed);
             self.ejections.store(0, Ordering::Relaxed);
-            tracing::info!(server = %self.url, "an ejected server answers again");
+            tracing::info!(server = %self.url, "ejected server responded again");
         }
     }
 
@@ -185,7 +185,7 @@ impl Server {
         let time = self.ejection.time.saturating_mul(times);
         let until = millis().saturating_add(u64::try_from(time.as_millis()).unwrap_or(u64::MAX));
         self.ejected_until.store(until.max(1), Ordering::Relaxed);
-        tracing::warn!(server = %self.url, failures, ?time, "a server fails and is left alone");
+        tracing::warn!(server = %self.url, failures, ?time, "server ejected after failures");
     }
 
     /// Records a result of the health check; `rise` or `fall` consecutive ones change the state.
@@ -203,8 +203,8 @@ impl Server {
         };
         self.checks.store(next, Ordering::Relaxed);
         match (turned, down) {
-            (true, false) => tracing::warn!(server = %self.url, "the health check finds it ill"),
-            (true, true) => tracing::info!(server = %self.url, "the health check finds it well"),
+            (true, false) => tracing::warn!(server = %self.url, "server failed health checks"),
+            (true, true) => tracing::info!(server = %self.url, "server passed health checks"),
             (false, _) => {}
         }
     }

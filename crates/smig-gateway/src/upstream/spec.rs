@@ -121,7 +121,7 @@ impl FromStr for ServerUrl {
     fn from_str(text: &str) -> Result<Self, String> {
         if let Some(path) = text.strip_prefix("unix:") {
             if !path.starts_with('/') {
-                return Err(format!("{text:?}: write unix:/path/of/the/socket"));
+                return Err(format!("{text:?} is not a socket; write unix:/path/of/the/socket"));
             }
             return Ok(Self { protocol: Protocol::Http1, target: Target::Unix(path.into()) });
         }
@@ -135,7 +135,7 @@ impl FromStr for ServerUrl {
             (Protocol::Smig, rest, 443)
         } else {
             return Err(format!(
-                "{text:?}: begins with none of http://, h2c://, https://, smig://, unix:"
+                "{text:?} does not begin with http://, h2c://, https://, smig:// or unix:"
             ));
         };
         let rest = rest.strip_suffix('/').unwrap_or(rest);
@@ -143,14 +143,14 @@ impl FromStr for ServerUrl {
             .parse()
             .ok()
             .filter(|authority: &Authority| !authority.as_str().contains('@'))
-            .ok_or_else(|| format!("{text:?}: write host:port behind the scheme, and no path"))?;
+            .ok_or_else(|| format!("{text:?}: write host:port after the scheme, without a path"))?;
         let host = authority.host();
         if authority.port_u16().is_none() && authority.as_str() != host {
-            return Err(format!("{text:?}: the port is not a number"));
+            return Err(format!("{text:?}: the port is invalid; write a number from 1 to 65535"));
         }
         let host = host.strip_prefix('[').and_then(|h| h.strip_suffix(']')).unwrap_or(host);
         if host.is_empty() {
-            return Err(format!("{text:?}: no host"));
+            return Err(format!("{text:?} has no host"));
         }
         let target =
             Target::Tcp { host: host.to_owned(), port: authority.port_u16().unwrap_or(port) };

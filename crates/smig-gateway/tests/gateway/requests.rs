@@ -80,7 +80,7 @@ async fn what_the_gateway_refuses_is_a_status_to_a_call() {
     for (path, status, message) in [
         ("/gone.Service/Call", 14, "Bad Gateway (connection_refused)"),
         ("/private.Service/Call", 7, "not for you"),
-        ("/none.Service/Call", 12, "nothing is here"),
+        ("/none.Service/Call", 12, "no route matches"),
     ] {
         let fields = "Content-Type: application/grpc+proto\nContent-Length: 0\n";
         let call = ask("POST", to, "a.example", path, fields).await;

@@ -119,7 +119,7 @@ async fn race(mut addrs: VecDeque<SocketAddr>) -> io::Result<TcpStream> {
                 Some(Ok(Err(error))) => last = Some(error),
                 Some(Err(_)) => {}
                 None if addrs.is_empty() => {
-                    return Err(last.unwrap_or_else(|| io::Error::other("no address")));
+                    return Err(last.unwrap_or_else(|| io::Error::other("no addresses")));
                 }
                 // All attempts so far failed: start the next at once.
                 None => break,

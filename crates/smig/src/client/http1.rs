@@ -303,7 +303,7 @@ impl Pool {
 /// server that waits for more content would take it from the next request.
 fn check(head: &RequestHead, body: &RequestBody) -> Result<(), &'static str> {
     if head.protocol.is_some() {
-        return Err("the server speaks HTTP/1.1, which has no extended CONNECT");
+        return Err("the server supports only HTTP/1.1, which has no extended CONNECT");
     }
     let has_content = !body.is_end_stream() && head.method != Method::CONNECT;
     let mut lengths = head.headers.get_all(header::CONTENT_LENGTH).iter();

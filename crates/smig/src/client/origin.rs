@@ -76,7 +76,7 @@ impl Origin {
     /// Returns the name that the certificate must contain.
     pub(crate) fn server_name(&self) -> Result<ServerName<'static>, Error> {
         ServerName::try_from(self.host.clone())
-            .map_err(|_| Error::new(Kind::Request(format!("{}: not a host name", self.host))))
+            .map_err(|_| Error::new(Kind::Request(format!("{}: not a valid host name", self.host))))
     }
 }
 

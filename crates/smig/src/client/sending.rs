@@ -74,7 +74,7 @@ impl<'a> Sending<'a> {
         let may_repeat = error.is_retryable() && !error.is_busy() && self.attempts < ATTEMPTS;
         let unsent = self.attempt.shared.take_unsent().filter(|_| may_repeat);
         let Some(Unsent { body, place }) = unsent else { return Err(error) };
-        tracing::debug!(%error, "request is sent again");
+        tracing::debug!(%error, "request retried");
         // A request that was returned before it had a stream does not count as an attempt.
         self.attempts += usize::from(!error.is_retired());
         let message = self.message.clone();

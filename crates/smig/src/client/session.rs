@@ -154,7 +154,7 @@ impl ClientSession {
                     return;
                 }
                 Err(OpenError::NoConnection) => {
-                    let error = Error::new(Kind::Refused("no connection takes it"));
+                    let error = Error::new(Kind::Refused("no connection accepts it"));
                     shared.give_back(Unsent { body, place: Some(place) }, error);
                 }
                 Err(error) => shared.fail(Error::new(Kind::Request(error.to_string()))),
@@ -361,7 +361,7 @@ impl ClientSession {
         if !waits || self.stage != Stage::Open || self.host.spare_place().is_err() {
             return;
         }
-        tracing::debug!("many streams were reset: the session takes no more requests");
+        tracing::debug!("many streams were reset, the session accepts no more requests");
         self.stop_accepting(turn);
         // The session does not need its spares any more, and further sessions may follow soon.
         self.spares_wanted = false;
@@ -531,7 +531,7 @@ impl App for ClientSession {
                 self.spares.on_joined(turn);
             }
             Event::JoinRefused { conn, reason } => {
-                seldom!(info, "refused spare", %conn, ?reason, "the server refused a spare connection");
+                seldom!(info, "refused spare", %conn, ?reason, "spare connection refused");
                 let ends = self.host.counters.ends_of(turn, conn);
                 self.host.counters.on(&Observed::JoinRefused { ends });
                 self.spares.on_refused(turn, conn, reason);
@@ -557,7 +557,7 @@ impl App for ClientSession {
                 self.spares.on_closed(turn, error.and_then(|error| error.cause));
             }
             Event::LimitHit { conn, limit } => {
-                seldom!(warn, limit, %conn, limit, "limit hit");
+                seldom!(warn, limit, %conn, limit, "limit reached");
                 self.host.counters.on(&Observed::LimitHit(limit));
             }
             _ => {}
@@ -579,7 +579,7 @@ impl App for ClientSession {
             Command::Finish => self.stop_accepting(turn),
             Command::MoveTo(addresses) => {
                 if !addresses.contains(&self.spares.addr().ip().to_canonical()) {
-                    tracing::info!(origin = %self.host.origin, "the server has moved");
+                    tracing::info!(origin = %self.host.origin, "the server's addresses changed");
                     self.stop_accepting(turn);
                 }
             }
@@ -667,7 +667,7 @@ impl App for ClientSession {
             | Command::Describe(_) => None,
         });
         for outgoing in self.queue.drain(..).chain(self.unheard.drain(..)).chain(left) {
-            outgoing.give_back(Error::new(Kind::Refused("its last connection ended")));
+            outgoing.give_back(Error::new(Kind::Refused("its last connection was closed")));
         }
     }
 }

@@ -155,7 +155,7 @@ impl Spares {
             // The session is closing, or has its maximum of connections.
             Ok(_) => self.decline_all(turn),
             Err(error) => {
-                seldom!(info, "no spare", %error, "no spare connection");
+                seldom!(info, "no spare", %error, "spare connection failed");
                 self.fail(turn);
             }
         }

@@ -382,7 +382,7 @@ impl Link {
         session.handle_lost(
             now,
             self.id,
-            LostReason::Failed("given up with a cancelled stream".to_owned()),
+            LostReason::Failed("closed with a cancelled stream".to_owned()),
         );
     }
 

@@ -142,7 +142,7 @@ impl Links {
                         session.handle_keying_material(*conn, material, crate::entropy::nonce());
                     }
                     Err(error) => {
-                        seldom!(warn, "exporter", %conn, %error, "no TLS exporter; SMig stays off")
+                        seldom!(warn, "exporter", %conn, %error, "no TLS exporter, SMig disabled")
                     }
                 }
             }

@@ -137,7 +137,7 @@ impl Resolver {
             Ok(()) => true,
             Err(why) => {
                 // The address itself may be a secret of the network in which this runs.
-                tracing::debug!(host, %addr, %why, "an address is not used");
+                tracing::debug!(host, %addr, %why, "address rejected");
                 // What could not be told now may be allowed later.
                 if refused
                     .as_ref()
@@ -175,7 +175,7 @@ impl Names {
             Ok(Ok(addresses)) => Ok(addresses),
             failed => {
                 let error = failed.ok().and_then(Result::err);
-                tracing::debug!(host, ?error, "a name's old addresses are used");
+                tracing::debug!(host, ?error, "lookup failed, cached addresses are used");
                 Ok(known)
             }
         }
@@ -201,13 +201,8 @@ impl Names {
             (Ok(told), _) => told,
             (Err(Full), Some(known)) => return Ok(Found::Usable(Arc::clone(known))),
             (Err(Full), None) => {
-                crate::seldom!(
-                    warn,
-                    "lookups",
-                    who = &**who,
-                    "limit hit: names that wait to be looked up"
-                );
-                let busy = "too many names wait to be looked up";
+                crate::seldom!(warn, "lookups", who = &**who, "limit reached: queued name lookups");
+                let busy = "too many name lookups are queued";
                 return Err(io::Error::new(io::ErrorKind::ResourceBusy, busy));
             }
         };
@@ -231,7 +226,7 @@ impl Names {
             let found = found.unwrap_or_else(|_| Err(io::Error::other("the lookup panicked")));
             let outcome = match found.map(distinct) {
                 Ok(addresses) if addresses.is_empty() => {
-                    Err((io::ErrorKind::NotFound, Arc::from("no address")))
+                    Err((io::ErrorKind::NotFound, Arc::from("no addresses")))
                 }
                 Ok(addresses) => Ok(Arc::<[IpAddr]>::from(addresses)),
                 Err(error) => Err((error.kind(), Arc::from(error.to_string()))),
@@ -273,7 +268,7 @@ struct Waiting<'a> {
 
 impl Waiting<'_> {
     async fn outcome(mut self) -> io::Result<Arc<[IpAddr]>> {
-        let broke_off = || io::Error::other("the lookup broke off");
+        let broke_off = || io::Error::other("the lookup was aborted");
         let told = self.told.as_mut().ok_or_else(broke_off)?;
         match told.wait_for(Option::is_some).await.as_deref() {
             Ok(Some(Ok(addresses))) => Ok(Arc::clone(addresses)),

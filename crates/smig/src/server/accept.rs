@@ -63,7 +63,7 @@ pub(super) async fn accept_all<S, B>(
         match accepted {
             Ok((tcp, peer)) => welcome(tcp, peer, &spec, &worker),
             Err(error) if is_of_one_connection(&error) => {
-                tracing::debug!(%error, "a connection ended before it was accepted");
+                tracing::debug!(%error, "connection closed before it was accepted");
             }
             Err(error) => {
                 worker.shared.on_exhausted(missing(&error), &error);
@@ -120,7 +120,7 @@ fn missing(error: &io::Error) -> &'static str {
     match error.raw_os_error() {
         Some(libc::EMFILE) => "this process may open no more files",
         Some(libc::ENFILE) => "this machine may open no more files",
-        Some(libc::ENOBUFS | libc::ENOMEM) => "there is no memory for sockets",
+        Some(libc::ENOBUFS | libc::ENOMEM) => "there is not enough memory for sockets",
         _ => "accept failed",
     }
 }

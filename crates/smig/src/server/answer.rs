@@ -51,11 +51,11 @@ where
     fn on_failure(&mut self, turn: &mut Turn<'_>, slot: Slot, failure: Failure) {
         match failure {
             Failure::Panicked => {
-                seldom!(error, "panic", "a handler panicked; its stream is reset");
+                seldom!(error, "panic", "handler panicked, stream reset");
                 self.worker.shared.counters.on(&Observed::Panicked);
             }
             Failure::Error(error) => {
-                seldom!(warn, "handler", %error, "a handler failed; its stream is reset");
+                seldom!(warn, "handler", %error, "handler failed, stream reset");
             }
         }
         self.abort(turn, slot, ErrorCode::InternalError);
@@ -74,7 +74,7 @@ where
             BodyPlan::Send(length) => (EndStream::No, length),
             BodyPlan::Tunnel => (EndStream::No, Length::Unknown),
             BodyPlan::Short => {
-                let error = "the body is empty though content-length announces octets";
+                let error = "the body is empty, but content-length is not 0";
                 return self.on_failure(turn, slot, Failure::Error(error.into()));
             }
         };
@@ -115,7 +115,7 @@ where
                 let code = match error.downcast_ref() {
                     Some(Reset(code)) => *code,
                     None => {
-                        seldom!(warn, "response body", %error, "a response body failed; its stream is reset");
+                        seldom!(warn, "response body", %error, "body failed, stream reset");
                         ErrorCode::InternalError
                     }
                 };

@@ -283,7 +283,7 @@ impl ServerBuilder {
         B::Error: Into<BoxError>,
     {
         if self.specs.is_empty() {
-            return Err(Error::config("the server listens nowhere; add an address"));
+            return Err(Error::config("the server has no addresses; add one"));
         }
         entropy::check()?;
         let Bound { open, mut doors, changes } = self.bind()?;

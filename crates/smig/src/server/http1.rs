@@ -121,7 +121,7 @@ async fn is_draining<S>(worker: &Worker<S>) {
 fn on_late<S>(late: Late, peer: SocketAddr, worker: &Worker<S>) {
     match late.limit() {
         Some(limit) => worker.shared.on_limit(limit, Some(peer)),
-        None => tracing::debug!(%peer, "nothing more was asked for"),
+        None => tracing::debug!(%peer, "connection closed without a further request"),
     }
 }
 

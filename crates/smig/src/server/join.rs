@@ -76,7 +76,7 @@ where
         let exporter = match transport.keying_material(&detached.exporter_request()) {
             Ok(exporter) => exporter,
             Err(error) => {
-                return seldom!(warn, "join", %error, "joining connection has no exporter");
+                return seldom!(warn, "join", %error, "joining connection has no TLS exporter");
             }
         };
         match turn.session.verify_join(&detached, exporter) {

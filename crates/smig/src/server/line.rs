@@ -392,7 +392,7 @@ impl Line {
                 }
                 Some(Stop::Refused(why)) => {
                     let peer = transport.peer();
-                    tracing::debug!(%peer, why, "an HTTP/1.1 request was refused");
+                    tracing::debug!(%peer, why, "invalid HTTP/1.1 request rejected");
                     self.input = Input::Refused(REFUSED);
                 }
                 Some(Stop::Held) | None => return Poll::Ready(Ok(())),

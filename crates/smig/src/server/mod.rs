@@ -200,7 +200,7 @@ impl Server {
         }
         self.phase.send_replace(Phase::Stopped);
         let Ok(result) = timeout(STUCK, told).await else {
-            tracing::warn!("a worker is stuck in a call that blocks, and is left behind");
+            tracing::warn!("a worker is stuck in a blocking call and was abandoned");
             return Ok(());
         };
         result.unwrap_or_else(|_| Err(panicked()))

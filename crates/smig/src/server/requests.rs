@@ -191,10 +191,10 @@ impl Requests {
                 size => Ok(State::Chunk(size)),
             },
             State::ChunkEnd if len == 0 => Ok(State::ChunkSize),
-            State::ChunkEnd => Err("a chunk is longer than it says"),
+            State::ChunkEnd => Err("a chunk is longer than its size"),
             State::Trailers if len == 0 => Ok(self.end()),
             State::Trailers => Ok(State::Trailers),
-            State::Content(_) | State::Chunk(_) | State::Held => Err("not in a line"),
+            State::Content(_) | State::Chunk(_) | State::Held => Err("unexpected line"),
         }
     }
 
@@ -222,7 +222,7 @@ impl Head {
                 let value = value.get(1..).unwrap_or_default().trim_ascii();
                 // A larger value is negative for parsers with signed lengths.
                 let length = number(value, 10).filter(|length| i64::try_from(*length).is_ok());
-                self.length = Some(length.ok_or("content-length is not one number")?);
+                self.length = Some(length.ok_or("content-length is not a single number")?);
             }
             17 if name.eq_ignore_ascii_case(b"transfer-encoding") => {
                 if self.chunked {
@@ -239,10 +239,10 @@ impl Head {
             _ => return Ok(()),
         }
         if self.chunked && self.length.is_some() {
-            return Err("transfer-encoding and content-length");
+            return Err("both transfer-encoding and content-length");
         }
         if len > line.len() {
-            return Err("a field of framing that is too long");
+            return Err("a framing field is too long");
         }
         Ok(())
     }
@@ -434,7 +434,7 @@ mod tests {
         let bytes = format!("{good}Transfer-Encoding: chunked\r\n\r\n");
         let (passed, stop) = Requests::new().follow(bytes.as_bytes());
         assert_eq!(passed, good.len());
-        assert_eq!(stop, Some(Stop::Refused("transfer-encoding and content-length")));
+        assert_eq!(stop, Some(Stop::Refused("both transfer-encoding and content-length")));
     }
 
     /// For each new one, hyper parses all of them again.

@@ -30,7 +30,7 @@ impl Certificate {
         let chain = chain(certificate)?;
         let names = chain.first().and_then(CertificateNames::of).map(Arc::new);
         let key = PrivateKeyDer::from_pem_slice(key)
-            .map_err(|error| Error::config(format!("bad private key: {error}")))?;
+            .map_err(|error| Error::config(format!("invalid private key: {error}")))?;
         let key = CertifiedKey::from_der(chain, key, &aws_lc_rs::default_provider())
             .map_err(|error| Error::config(format!("certificate and key: {error}")))?;
         Ok(Self { key: Arc::new(key), names })
@@ -44,10 +44,10 @@ impl Certificate {
 fn chain(pem: &[u8]) -> Result<Vec<CertificateDer<'static>>, Error> {
     let chain = CertificateDer::pem_slice_iter(pem)
         .collect::<Result<Vec<_>, _>>()
-        .map_err(|error| Error::config(format!("bad certificate: {error}")))?;
+        .map_err(|error| Error::config(format!("invalid certificate: {error}")))?;
     if chain.is_empty() {
         return Err(Error::config(
-            "no certificate found; a PEM file begins -----BEGIN CERTIFICATE",
+            "no certificate found; a PEM file begins with -----BEGIN CERTIFICATE",
         ));
     }
     Ok(chain)
@@ -230,15 +230,15 @@ fn verifier(
 ) -> Result<rustls::server::ClientCertVerifierBuilder, Error> {
     let mut roots = RootCertStore::empty();
     for authority in chain(authorities)? {
-        roots
-            .add(authority)
-            .map_err(|error| Error::config(format!("an authority of clients: {error}")))?;
+        roots.add(authority).map_err(|error| {
+            Error::config(format!("invalid CA certificate for clients: {error}"))
+        })?;
     }
     Ok(WebPkiClientVerifier::builder_with_provider(Arc::new(roots), provider))
 }
 
 fn bad_authorities(error: rustls::server::VerifierBuilderError) -> Error {
-    Error::config(format!("the authorities of clients: {error}"))
+    Error::config(format!("CA certificates for clients: {error}"))
 }
 
 #[cfg(test)]

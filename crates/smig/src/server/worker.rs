@@ -53,13 +53,13 @@ impl Shared {
     /// Reports that a client has hit a limit.
     pub(super) fn on_limit(&self, limit: &'static str, peer: Option<SocketAddr>) {
         self.counters.on(&Observed::LimitHit(limit));
-        seldom!(warn, limit, limit, ?peer, "limit hit");
+        seldom!(warn, limit, limit, ?peer, "limit reached");
     }
 
     /// Reports that this machine or process has run out of a resource, which is not caused by one client or server.
     pub(super) fn on_exhausted(&self, what: &'static str, error: &std::io::Error) {
         self.counters.on(&Observed::LimitHit(what));
-        seldom!(error, what, %error, "connections wait to be accepted: {what}");
+        seldom!(error, what, %error, "cannot accept connections: {what}");
     }
 
     /// Returns whether streams must be tracked to their end, for snapshots or an observer.
@@ -279,7 +279,7 @@ where
             Some(change) = doors.changes.recv() => match change {
                 Change::Open(listener) => match open(listener) {
                     Ok(task) => tasks.push(task),
-                    Err(error) => tracing::error!(%error, "a listener is not served"),
+                    Err(error) => tracing::error!(%error, "cannot serve a listener"),
                 },
                 // Dropping the sender ends the task.
                 Change::Close(id) => tasks.retain(|accepting| accepting.id != id),

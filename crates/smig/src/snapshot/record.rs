@@ -63,8 +63,8 @@ impl fmt::Display for Verdict {
         let (does, why) = match self {
             Self::Stays(why) => ("stays", why.as_str()),
             Self::Moves(why) => ("moves", why.as_str()),
-            Self::Offered(why) => ("is offered a move", why.as_str()),
-            Self::Waits(why) => ("waits for a connection to move to", why.as_str()),
+            Self::Offered(why) => ("offered to the client", why.as_str()),
+            Self::Waits(why) => ("waits for a connection", why.as_str()),
         };
         write!(f, "{does}: {why}")
     }
@@ -88,9 +88,9 @@ impl fmt::Display for MoveCause {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(match self {
             Self::Policy(why) => why.as_str(),
-            Self::Asked => "the application asked for it",
-            Self::Offset => "it reached a set offset",
-            Self::Peer => "the other end decided it",
+            Self::Asked => "requested by the application",
+            Self::Offset => "configured offset reached",
+            Self::Peer => "decided by the peer",
         })
     }
 }

@@ -106,7 +106,7 @@ impl Once {
         if let Err(error) = result
             && !self.logged.swap(true, Ordering::Relaxed)
         {
-            tracing::warn!(option = self.name, %error, "socket option not set; going on without it");
+            tracing::warn!(option = self.name, %error, "socket option not set, continuing");
         }
     }
 }

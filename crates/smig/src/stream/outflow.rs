@@ -90,7 +90,7 @@ fn send(
     if let Length::Left(left) = length {
         match left.checked_sub(data.len() as u64) {
             Some(rest) => *left = rest,
-            None => return Some(Pumped::Failed("the body is longer than it said".into())),
+            None => return Some(Pumped::Failed("the body is longer than announced".into())),
         }
     }
     if ends && let Length::Left(1..) = *length {
@@ -119,7 +119,7 @@ fn finish(session: &mut Session, key: StreamKey, length: Length) -> Pumped {
 
 fn short(length: Length) -> BoxError {
     match length {
-        Length::Left(left) => format!("the body ended {left} octets short of its length").into(),
+        Length::Left(left) => format!("the body is {left} bytes shorter than announced").into(),
         Length::Unknown => "the body is too short".into(),
     }
 }

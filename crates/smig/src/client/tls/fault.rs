@@ -53,7 +53,7 @@ impl TlsFault {
             io::ErrorKind::UnexpectedEof
             | io::ErrorKind::ConnectionReset
             | io::ErrorKind::BrokenPipe => {
-                Self::new(Kind::Ended, "the server ended the connection during the handshake")
+                Self::new(Kind::Ended, "the server closed the connection during the handshake")
             }
             _ => Self::new(Kind::Other, error.to_string()),
         }
@@ -63,33 +63,32 @@ impl TlsFault {
         let what = match error {
             Error::InvalidCertificate(error) => return Self::of_certificate(error),
             Error::NoCertificatesPresented => {
-                return Self::new(Kind::Unfit, "the server shows no certificate");
+                return Self::new(Kind::Unfit, "the server sent no certificate");
             }
             Error::InvalidMessage(_) => {
-                return Self::new(Kind::NotTls, "what the server sends is no TLS");
+                return Self::new(Kind::NotTls, "the server's reply is not TLS");
             }
             Error::AlertReceived(alert) => return Self::of_alert(*alert),
             Error::PeerIncompatible(why) => {
-                let what =
-                    format!("the server and this side have no way in common: {}", words(why));
+                let what = format!("the server is incompatible: {}", words(why));
                 return Self::new(Kind::Incompatible, what);
             }
             Error::NoApplicationProtocol => {
-                let what = "the server speaks neither h2 nor http/1.1";
+                let what = "the server supports neither h2 nor http/1.1";
                 return Self::new(Kind::Incompatible, what);
             }
             Error::UnsupportedNameType => {
-                return Self::new(Kind::Name, "a certificate cannot hold a name of this kind");
+                return Self::new(Kind::Name, "certificates cannot contain a name of this type");
             }
             Error::PeerMisbehaved(why) => {
-                format!("the server broke a rule of TLS: {}", words(why))
+                format!("the server violated the TLS protocol: {}", words(why))
             }
             Error::InappropriateMessage { .. } | Error::InappropriateHandshakeMessage { .. } => {
-                "the server broke a rule of TLS: a message at the wrong time".to_owned()
+                "the server violated the TLS protocol: a message at the wrong time".to_owned()
             }
-            Error::DecryptError => "what the server sends cannot be decrypted".to_owned(),
+            Error::DecryptError => "cannot decrypt the server's data".to_owned(),
             Error::PeerSentOversizedRecord => {
-                "the server sends records that are too big".to_owned()
+                "the server sent a record that is too large".to_owned()
             }
             Error::General(why) => why.clone(),
             other => words(other),
@@ -101,7 +100,7 @@ impl TlsFault {
         use CertificateError as Fault;
         let (kind, what) = match error {
             Fault::UnknownIssuer | Fault::BadSignature => {
-                (Kind::Untrusted, "nobody who is trusted has signed it".to_owned())
+                (Kind::Untrusted, "it is not signed by a trusted authority".to_owned())
             }
             Fault::Expired => (Kind::Time, "it has expired".to_owned()),
             Fault::ExpiredContext { time, not_after } => {
@@ -111,12 +110,12 @@ impl TlsFault {
             Fault::NotValidYet => (Kind::Time, "it is not valid yet".to_owned()),
             Fault::NotValidYetContext { time, not_before } => {
                 let left = not_before.as_secs().saturating_sub(time.as_secs());
-                (Kind::Time, format!("it is valid only in {}", span(left)))
+                (Kind::Time, format!("it becomes valid in {}", span(left)))
             }
             Fault::NotValidForName => (Kind::Name, "it is for another name".to_owned()),
             Fault::NotValidForNameContext { expected, presented } => {
                 let names = if presented.is_empty() {
-                    "no name at all".to_owned()
+                    "no names".to_owned()
                 } else {
                     // rustls prints names as `DnsName("a")`.
                     presented.iter().map(|name| bare(name)).collect::<Vec<_>>().join(", ")
@@ -124,21 +123,21 @@ impl TlsFault {
                 (Kind::Name, format!("it is for {names}, not for {}", expected.to_str()))
             }
             Fault::Revoked => (Kind::Unfit, "it was revoked".to_owned()),
-            Fault::BadEncoding => (Kind::Unfit, "it is damaged".to_owned()),
+            Fault::BadEncoding => (Kind::Unfit, "it is malformed".to_owned()),
             Fault::UnhandledCriticalExtension => {
-                (Kind::Unfit, "it has a critical extension that is not understood".to_owned())
+                (Kind::Unfit, "it has an unsupported critical extension".to_owned())
             }
             Fault::InvalidPurpose | Fault::InvalidPurposeContext { .. } => {
-                (Kind::Unfit, "it is not for servers".to_owned())
+                (Kind::Unfit, "it is not valid for servers".to_owned())
             }
             Fault::UnsupportedSignatureAlgorithmContext { .. }
             | Fault::UnsupportedSignatureAlgorithmForPublicKeyContext { .. } => {
-                (Kind::Unfit, "it is signed in a way that is not supported".to_owned())
+                (Kind::Unfit, "it has an unsupported signature algorithm".to_owned())
             }
             Fault::UnknownRevocationStatus
             | Fault::ExpiredRevocationList
             | Fault::ExpiredRevocationListContext { .. } => {
-                (Kind::Unfit, "whether it was revoked cannot be known".to_owned())
+                (Kind::Unfit, "its revocation status is unknown".to_owned())
             }
             Fault::Other(inner) => {
                 let said = words(&inner.0);
@@ -154,7 +153,7 @@ impl TlsFault {
                 match &*said {
                     "ca used as end entity" => (
                         Kind::Untrusted,
-                        "it is an authority's (CA:TRUE), and none that was named".to_owned(),
+                        "it is an authority's (CA:TRUE), and not one that was named".to_owned(),
                     ),
                     "unsupported cert version" => {
                         (Kind::Unfit, "it is older than version 3 of X.509".to_owned())
@@ -168,7 +167,11 @@ impl TlsFault {
     }
 
     fn of_alert(alert: AlertDescription) -> Self {
-        let what = format!("the server refused it: {} (alert {})", words(&alert), u8::from(alert));
+        let what = format!(
+            "the server rejected the handshake: {} (alert {})",
+            words(&alert),
+            u8::from(alert)
+        );
         Self::new(Kind::Alert, what)
     }
 
@@ -201,16 +204,16 @@ impl TlsFault {
     pub const fn advice(&self) -> &'static str {
         match self.kind {
             Kind::Untrusted => {
-                "if it is your own, name its file, or that of the authority that signed it"
+                "if it is your own, name its file or the file of its authority as trusted"
             }
-            Kind::Name => "ask for a name that it holds, or give the server one for this name",
-            Kind::Time => "have the server renew it, or set this machine's clock",
-            Kind::Unfit => "give the server another one",
-            Kind::NotTls => "does the server speak TLS on this port?",
-            Kind::Alert => "the server's log says more; it may want a client's certificate",
-            Kind::Incompatible => "TLS 1.2 or 1.3 is needed; look at the server's TLS settings",
-            Kind::Ended => "does the server speak TLS on this port, and know this name?",
-            Kind::Other => "try again; if it stays, the server's log may say more",
+            Kind::Name => "use a name that it contains, or install one for this name",
+            Kind::Time => "renew it on the server, or correct this machine's clock",
+            Kind::Unfit => "install another one on the server",
+            Kind::NotTls => "check that the server uses TLS on this port",
+            Kind::Alert => "see the server's log; it may require a client certificate",
+            Kind::Incompatible => "TLS 1.2 or 1.3 is required; check the server's TLS settings",
+            Kind::Ended => "check that the server uses TLS on this port and serves this name",
+            Kind::Other => "try again; if it persists, see the server's log",
         }
     }
 }
@@ -342,10 +345,10 @@ mod tests {
         let said = |at: usize| TlsFault::of_certificate(&certificates()[at]).what().to_owned();
         assert_eq!(
             said(0),
-            "the server's certificate: it is an authority's (CA:TRUE), and none that was named"
+            "the server's certificate: it is an authority's (CA:TRUE), and not one that was named"
         );
         assert_eq!(said(4), "the server's certificate: it expired 2 days ago");
-        assert_eq!(said(6), "the server's certificate: it is valid only in 61 seconds");
+        assert_eq!(said(6), "the server's certificate: it becomes valid in 61 seconds");
         assert_eq!(
             said(8),
             "the server's certificate: it is for b.example, 127.0.0.1, not for a.example"

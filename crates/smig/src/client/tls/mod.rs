@@ -134,11 +134,13 @@ fn builder(
 
 /// Trusts the certificates of the PEM text, both as authorities and as servers' own.
 fn with_named(pem: &[u8]) -> Result<ClientConfig, Error> {
-    let bad = |why: String| Error::config(format!("bad CA certificate: {why}"));
+    let bad = |why: String| Error::config(format!("invalid CA certificate: {why}"));
     let certificates: Result<Vec<_>, _> = CertificateDer::pem_slice_iter(pem).collect();
     let certificates = certificates.map_err(|error| bad(error.to_string()))?;
     if certificates.is_empty() {
-        return Err(Error::config("no CA certificate found; PEM begins -----BEGIN CERTIFICATE"));
+        return Err(Error::config(
+            "no CA certificate found; PEM begins with -----BEGIN CERTIFICATE",
+        ));
     }
     let provider = provider();
     let verifier = Named::new(certificates, Arc::clone(&provider));
@@ -156,7 +158,7 @@ fn system() -> Result<RootCertStore, Error> {
     if roots.is_empty() {
         let why = found.errors.first().map_or_else(String::new, |error| format!(" ({error})"));
         return Err(Error::config(format!(
-            "the system trusts no certificate{why}; install ca-certificates or name a CA file"
+            "the system has no CA certificates{why}; install ca-certificates or name a CA file"
         )));
     }
     Ok(roots)

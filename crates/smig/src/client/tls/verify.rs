@@ -77,7 +77,7 @@ impl Authorities {
             };
             if let Some(unfit) = unfit {
                 let number = number + 1;
-                tracing::warn!("named certificate {number} vouches for nobody: {unfit}");
+                tracing::warn!("CA certificate {number} is not used: {unfit}");
             }
         }
         Ok(this)
@@ -140,9 +140,7 @@ impl Unfit {
 impl fmt::Display for Unfit {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(match self {
-            Self::MayNotSign => {
-                "its key usage or purpose does not let it sign servers' certificates"
-            }
+            Self::MayNotSign => "its key usage or purpose does not allow signing for servers",
             Self::Expired => "it has expired",
             Self::NotYet => "it is not valid yet",
         })
