@@ -89,7 +89,7 @@ async fn main() -> Result<(), BoxError> {
     slow.pacing_rate = Some(PATH);
     slow_bulk.pacing_rate = Some(PATH);
     let mut rules = MoveRules::default();
-    rules.policy.unknown_after = 2 << 20;
+    rules.policy.unknown_length_after = 2 << 20;
     let watch = Watch::new();
     let server = Server::builder()
         .listen_cleartext(server, ClearTrust::TrustedNetwork)

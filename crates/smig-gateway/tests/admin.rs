@@ -9,7 +9,9 @@ use bytes::Bytes;
 use http::{Request, Response, StatusCode};
 use http_body_util::{BodyExt as _, Full};
 use serde_json::Value;
-use smig::{BoxError, ClearTrust, Cleartext, Client, Hint, Incoming, Server, ServerBuilder};
+use smig::{
+    BoxError, ClearTrust, Cleartext, Client, Incoming, MigrationHint, Server, ServerBuilder,
+};
 use smig_gateway::admin::{
     self, Admin, AdminError, AdminSpec, Report, Reported, Subject, TunnelReport, UpstreamReport,
     Watch,
@@ -28,7 +30,7 @@ async fn answer(request: Request<Incoming>) -> Result<Response<Full<Bytes>>, Box
     let mut response = Response::new(Full::new(Bytes::from_static(b"hello")));
     if request.uri().path() == "/big" {
         *response.body_mut() = Full::new(vec![7; BIG].into());
-        response.extensions_mut().insert(Hint::Move);
+        response.extensions_mut().insert(MigrationHint::Move);
     }
     Ok(response)
 }

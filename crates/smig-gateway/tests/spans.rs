@@ -10,7 +10,7 @@ use std::sync::{Arc, Mutex};
 use bytes::Bytes;
 use http::{Method, Request, Response, StatusCode};
 use http_body_util::{BodyExt as _, Full};
-use smig::{BoxError, ClearTrust, Cleartext, Client, Hint, Incoming, Origin, Server};
+use smig::{BoxError, ClearTrust, Cleartext, Client, Incoming, MigrationHint, Origin, Server};
 use smig_gateway::admin::Watch;
 use smig_gateway::admin::span::{RequestSpan, TARGET};
 use smig_gateway::config::Config;
@@ -85,7 +85,7 @@ async fn a_span_ends_with_its_stream_and_knows_octets_and_moves(ended: &mut Ende
             let body = request.into_body().collect().await?.to_bytes();
             assert_eq!(body, "please");
             let mut response = Response::new(Full::new(Bytes::from(vec![7; BIG])));
-            response.extensions_mut().insert(Hint::Move);
+            response.extensions_mut().insert(MigrationHint::Move);
             span.answered(StatusCode::OK);
             Ok::<_, BoxError>(response)
         }

@@ -31,15 +31,15 @@ mod time;
 mod wire;
 
 pub use config::{Config, ConnectProtocol, Limits, MAX_CONNECTIONS, Push, SmigConfig};
-pub use conn::{ConnId, ConnectionRole, ConnectionSpec, Identity, Security, Transmit};
+pub use conn::{ConnId, ConnectionRole, ConnectionSpec, Identity, OutputBuffer, Security};
 pub use error::{Cause, ConnectionError, ErrorCode, Initiator, Processed, StreamError};
 pub use head::{Protocol, RequestHead, ResponseHead};
 pub use message::is_host_and_port;
-pub use migrate::{MigrateError, Mover, Target, policy};
+pub use migrate::{MigrateError, MigrationTarget, Mover, policy};
 pub use priority::Priority;
 pub use session::{
     ConnectionView, DetachedConnection, Event, JoinProof, KeyingRequest, LostReason, OpenError,
-    PushError, Read, Role, SendError, Session, StreamView,
+    PushError, Read, SendError, Session, Side, StreamView,
 };
 pub use stream::{StallClock, StreamKey};
 pub use time::Instant;

@@ -116,13 +116,13 @@ pub(crate) fn table<T: Shared>() -> Vec<Setting<T>> {
         time!(
             "policy.max_blocking",
             "max-blocking",
-            rules.policy.max_blocking,
+            rules.policy.min_transfer_time,
             "Do not move a body that takes less time than this at the measured rate"
         ),
         size!(
             "policy.unknown_after",
             "unknown-after",
-            rules.policy.unknown_after,
+            rules.policy.unknown_length_after,
             "Move a body of unknown length after this many bytes"
         ),
         count!(

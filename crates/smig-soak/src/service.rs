@@ -10,7 +10,7 @@ use bytes::Bytes;
 use http::{Request, Response, StatusCode};
 use http_body_util::combinators::UnsyncBoxBody;
 use http_body_util::{BodyExt as _, Full};
-use smig::{BoxError, Hint, Incoming, Observed, Observer, StreamInfo};
+use smig::{BoxError, Incoming, MigrationHint, Observed, Observer, StreamInfo};
 use tower::Service;
 
 use crate::body::{HASH, Pieces, Verdict};
@@ -128,7 +128,7 @@ struct Asked {
     framing: Framing,
     moves: Vec<u64>,
     pieces: u64,
-    hint: Hint,
+    hint: MigrationHint,
     early_head: bool,
 }
 
@@ -140,7 +140,7 @@ impl Asked {
             framing: Framing::Announced,
             moves: Vec::new(),
             pieces: 0,
-            hint: Hint::default(),
+            hint: MigrationHint::default(),
             early_head: false,
         };
         for field in request.uri().query().unwrap_or_default().split('&') {
@@ -151,7 +151,7 @@ impl Asked {
                 "pieces" => asked.pieces = value.parse()?,
                 "open" => asked.framing = Framing::Open,
                 "trailers" => asked.framing = Framing::Trailers,
-                "hint" => asked.hint = Hint::Move,
+                "hint" => asked.hint = MigrationHint::Move,
                 "early" => asked.early_head = true,
                 "moves" => {
                     let offsets = value.split(',').filter(|at| !at.is_empty());

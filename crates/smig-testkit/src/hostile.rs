@@ -7,7 +7,7 @@
 use core::time::Duration;
 
 use smig_proto::{
-    Config, ConnId, EndStream, ErrorCode, Event, Read, Role, Session, StreamKey, Target,
+    Config, ConnId, EndStream, ErrorCode, Event, MigrationTarget, Read, Session, Side, StreamKey,
 };
 
 use crate::script::frame::{
@@ -40,13 +40,13 @@ pub struct Outcome {
 /// # Panics
 ///
 /// When the engine violates an invariant.
-pub fn attack(role: Role, input: &[u8]) -> Outcome {
+pub fn attack(role: Side, input: &[u8]) -> Outcome {
     let peer = match role {
-        Role::Server => Peer::of_server(Config::server()),
-        Role::Client => Peer::of_client(Config::client()),
+        Side::Server => Peer::of_server(Config::server()),
+        Side::Client => Peer::of_client(Config::client()),
     };
     let peer = peer.with_spare().with_spare();
-    let fresh = if role == Role::Server { [1; 3] } else { [2; 3] };
+    let fresh = if role == Side::Server { [1; 3] } else { [2; 3] };
     let mut attack = Attack {
         role,
         peer,
@@ -94,7 +94,7 @@ impl Said {
 }
 
 struct Attack<'a> {
-    role: Role,
+    role: Side,
     peer: Peer,
     input: &'a [u8],
     /// Streams that the application has not released.
@@ -195,7 +195,7 @@ impl Attack<'_> {
     fn frame(&mut self) {
         let (Some(line), Some(other)) = (self.line(), self.line()) else { return };
         let (mut kind, mut stream) = (self.octet(), self.stream(line).unwrap_or(0));
-        if self.role == Role::Server && (kind % 64 < 8 || stream == 0) {
+        if self.role == Side::Server && (kind % 64 < 8 || stream == 0) {
             // A new request.
             (kind, stream) = (0, self.fresh(line));
         }
@@ -207,10 +207,10 @@ impl Attack<'_> {
         let frame = match kind % 64 {
             0..16 => {
                 let head = match (self.role, end) {
-                    (Role::Server, true) => headers(stream).get("/").end(),
-                    (Role::Server, false) => headers(stream).post("/"),
-                    (Role::Client, true) => headers(stream).status(200).end(),
-                    (Role::Client, false) => headers(stream).status(200),
+                    (Side::Server, true) => headers(stream).get("/").end(),
+                    (Side::Server, false) => headers(stream).post("/"),
+                    (Side::Client, true) => headers(stream).status(200).end(),
+                    (Side::Client, false) => headers(stream).status(200),
                 };
                 return self.peer.send(line, head);
             }
@@ -240,7 +240,7 @@ impl Attack<'_> {
     /// Performs one action of the application.
     fn command(&mut self) {
         let what = self.octet();
-        if self.role == Role::Client && what.is_multiple_of(4) && self.streams() < MOST_OPEN {
+        if self.role == Side::Client && what.is_multiple_of(4) && self.streams() < MOST_OPEN {
             let head =
                 request_head(if what < 128 { http::Method::GET } else { http::Method::POST });
             let end = if what < 128 { EndStream::Yes } else { EndStream::No };
@@ -257,7 +257,9 @@ impl Attack<'_> {
                 let sent = self.peer.app(|session, _| session.send_data(key, body.into(), end));
                 self.outcome.ends += u32::from(end.is_end() && sent.is_ok());
             }
-            16..24 => drop(self.peer.app(|session, now| session.migrate(now, key, Target::Spare))),
+            16..24 => drop(
+                self.peer.app(|session, now| session.migrate(now, key, MigrationTarget::Spare)),
+            ),
             24..28 => self.peer.app(|session, _| session.reset(key, ErrorCode::Cancel)),
             28..30 => self.peer.app(|session, _| session.reset(key, ErrorCode::NoError)),
             _ => self.release(key),
@@ -319,7 +321,7 @@ impl Attack<'_> {
     }
 
     fn check(&self) {
-        let wrong = self.peer.session().audit();
+        let wrong = self.peer.session().check_invariants();
         assert!(wrong.is_empty(), "{wrong:#?}");
         let most = Config::server().max_concurrent_streams as usize + 2 * MOST_OPEN;
         let streams = self.streams();

@@ -1,6 +1,6 @@
 //! Attacks derived from random bytes; `fuzz/` runs the same with a fuzzer's input.
 
-use smig_proto::Role;
+use smig_proto::Side;
 use smig_testkit::hostile::{Outcome, attack};
 
 /// xorshift64*: reproducible on all platforms.
@@ -23,7 +23,7 @@ fn seeds() -> u64 {
     std::env::var("SMIG_SEQUENCES").map_or(5000, |text| text.parse().unwrap())
 }
 
-fn attacks(role: Role) {
+fn attacks(role: Side) {
     let mut total = Outcome::default();
     for seed in 1..=seeds() {
         let input = Octets(seed).take(600);
@@ -44,10 +44,10 @@ fn attacks(role: Role) {
 
 #[test]
 fn a_server_survives_any_frames() {
-    attacks(Role::Server);
+    attacks(Side::Server);
 }
 
 #[test]
 fn a_client_survives_any_frames() {
-    attacks(Role::Client);
+    attacks(Side::Client);
 }

@@ -268,7 +268,7 @@ fn streams_that_are_over_wait_for_no_window() {
             peer.send(C1, reset(2 * n + 1, ErrorCode::Cancel));
             peer.app(|session, _| session.release(key));
         }
-        assert_eq!(peer.session().audit(), [""; 0], "{n} streams");
+        assert_eq!(peer.session().check_invariants(), [""; 0], "{n} streams");
     }
     // The same for streams that wait because the peer does not read.
     let mut peer = Peer::of_server(Config::server());
@@ -279,6 +279,6 @@ fn streams_that_are_over_wait_for_no_window() {
         peer.body(key, "waits", EndStream::No);
         peer.send(C1, reset(2 * n + 1, ErrorCode::Cancel));
         peer.app(|session, _| session.release(key));
-        assert_eq!(peer.session().audit(), [""; 0], "{n} streams");
+        assert_eq!(peer.session().check_invariants(), [""; 0], "{n} streams");
     }
 }

@@ -173,7 +173,7 @@ fn a_client_keeps_to_the_servers_limit() {
     let blocked = peer.app(|session, now| session.open(now, None, &head, EndStream::Yes));
     assert_eq!(blocked, Err(OpenError::Blocked));
     peer.expect_silence();
-    let possible = |event: &Event| matches!(event, Event::OpenPossible).then_some(());
+    let possible = |event: &Event| matches!(event, Event::StreamsAvailable).then_some(());
     assert_eq!(peer.find_event(possible), None);
     peer.send(C1, headers(1).status(204).end());
     peer.app(|session, _| session.release(key));

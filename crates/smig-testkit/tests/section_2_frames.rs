@@ -168,7 +168,8 @@ fn an_offers_dst_sid_is_ignored_and_a_client_may_not_offer() {
     let mut peer = two_to_server();
     let key = peer.get(C1, 1);
     let to = peer.conn(C2);
-    peer.app(|session, now| session.migrate(now, key, smig_proto::Target::Connection(to))).unwrap();
+    peer.app(|session, now| session.migrate(now, key, smig_proto::MigrationTarget::Connection(to)))
+        .unwrap();
     let cid = peer.cid(C2);
     peer.expect(C1, migrate(1, cid, 2));
     peer.send(C1, raw(kind::MIGRATE, flag::SMIG_ACK | flag::END_STREAM, 1, &payload));
@@ -254,7 +255,7 @@ fn an_answer_that_does_not_fit_the_migrate_ends_the_connection() {
             let (c1, c2) = (peer.cid(C1), peer.cid(C2));
             let key = peer.get(C1, 1);
             let to = peer.conn(C2);
-            let target = smig_proto::Target::Connection(to);
+            let target = smig_proto::MigrationTarget::Connection(to);
             peer.app(|session, now| session.migrate(now, key, target)).unwrap();
             peer.expect(C1, migrate(1, c2, 2));
             if let Some(code) = reset_first {
@@ -270,7 +271,7 @@ fn an_answer_that_does_not_fit_the_migrate_ends_the_connection() {
     let mut peer = two_to_server();
     let cid = peer.cid(C2);
     let key = peer.get(C1, 1);
-    peer.app(|session, now| session.migrate(now, key, smig_proto::Target::Offer)).unwrap();
+    peer.app(|session, now| session.migrate(now, key, smig_proto::MigrationTarget::Offer)).unwrap();
     peer.expect(C1, offer(1));
     peer.send(C1, accept(1, cid, 2));
     peer.expect_goaway(C1, ErrorCode::ProtocolError);

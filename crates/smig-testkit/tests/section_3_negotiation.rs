@@ -1,7 +1,7 @@
 //! spec/smig.md section 3: negotiation.
 
 use http::Method;
-use smig_proto::{Config, EndStream, ErrorCode, Event, KeyingRequest, Security, Target};
+use smig_proto::{Config, EndStream, ErrorCode, Event, KeyingRequest, MigrationTarget, Security};
 use smig_testkit::script::frame::*;
 use smig_testkit::script::{C1, C2, C3, Peer, Setup, cid_settings};
 
@@ -107,7 +107,7 @@ fn later_values_of_the_settings_mean_nothing() {
     peer.expect(C1, settings_ack());
     let key = peer.get(C1, 1);
     let cid = peer.cid(C2);
-    peer.app(|session, now| session.migrate(now, key, Target::Spare)).unwrap();
+    peer.app(|session, now| session.migrate(now, key, MigrationTarget::Spare)).unwrap();
     peer.expect(C1, migrate(1, cid, 2));
 }
 
@@ -119,7 +119,7 @@ fn nothing_of_the_extension_is_sent_before_the_peers_settings() {
     peer.take_greeting(C1);
     peer.expect_nothing(C1);
     let key = peer.open(C1, Method::GET, EndStream::Yes);
-    let moved = peer.app(|session, now| session.migrate(now, key, Target::Spare));
+    let moved = peer.app(|session, now| session.migrate(now, key, MigrationTarget::Spare));
     assert!(moved.is_err());
     peer.expect_nothing(C1);
     // SMIG-3.4/settings-first: a client that knows the server joins in its first flight, before
@@ -133,7 +133,7 @@ fn nothing_of_the_extension_is_sent_before_the_peers_settings() {
     let mut peer = bare_server(&[]);
     peer.take_greeting(C1);
     let key = peer.get(C1, 1);
-    for target in [Target::Offer, Target::Spare] {
+    for target in [MigrationTarget::Offer, MigrationTarget::Spare] {
         assert!(peer.app(|session, now| session.migrate(now, key, target)).is_err());
     }
     peer.expect_nothing(C1);
@@ -149,7 +149,7 @@ fn a_join_to_a_server_that_turns_out_to_be_without_the_extension_comes_to_nothin
     peer.send(C2, settings(&[]));
     peer.expect(C2, settings_ack());
     let key = peer.open(C1, Method::GET, EndStream::Yes);
-    let moved = peer.app(|session, now| session.migrate(now, key, Target::Spare));
+    let moved = peer.app(|session, now| session.migrate(now, key, MigrationTarget::Spare));
     assert!(moved.is_err(), "C2 is no spare");
     let other = peer.open(C2, Method::GET, EndStream::Yes);
     peer.send(C2, headers(1).status(204).end());
@@ -258,13 +258,13 @@ fn k_is_forgotten_with_the_last_connection_of_the_session() {
 fn without_tls_1_3_the_extension_is_off() {
     // SMIG-3.7/session-key and SMIG-3.8/cleartext-off: an earlier TLS version, and cleartext that
     // was not declared trusted.
-    let mut peer = Peer::to_server(Setup::new(Config::server()).security(Security::Plain));
+    let mut peer = Peer::to_server(Setup::new(Config::server()).security(Security::Ineligible));
     peer.open_line();
     let Frame::Settings(entries) = peer.next(C1) else { panic!("SETTINGS come first") };
     assert_eq!(value(&entries, setting::SMIG), None);
     peer.greet(C1);
     assert!(!is_on(&mut peer));
-    let mut peer = Peer::to_client(Setup::new(Config::client()).security(Security::Plain));
+    let mut peer = Peer::to_client(Setup::new(Config::client()).security(Security::Ineligible));
     peer.open_line();
     let entries = peer.take_greeting(C1);
     assert_eq!(value(&entries, setting::SMIG), None);

@@ -6,8 +6,8 @@ use core::time::Duration;
 
 use http::Method;
 use smig_proto::{
-    Config, EndStream, ErrorCode, Event, Identity, JoinRefusal, KeyingRequest, Security,
-    SmigConfig, Target,
+    Config, EndStream, ErrorCode, Event, Identity, JoinRefusal, KeyingRequest, MigrationTarget,
+    Security, SmigConfig,
 };
 use smig_testkit::script::frame::*;
 use smig_testkit::script::{C1, C2, C3, C4, Line, Peer, Setup};
@@ -104,7 +104,7 @@ fn a_server_accepts_with_a_proof_of_its_own() {
     assert!(joined(&peer, C2));
     let key = peer.get(C1, 1);
     let cid = peer.cid(C2);
-    peer.app(|session, now| session.migrate(now, key, Target::Spare)).unwrap();
+    peer.app(|session, now| session.migrate(now, key, MigrationTarget::Spare)).unwrap();
     peer.expect(C1, migrate(1, cid, 2));
 }
 
@@ -345,7 +345,9 @@ fn a_refused_connection_stays_a_working_one() {
         peer.expect_silence();
         assert!(!joined(&peer, C2));
         let key = peer.open(C1, Method::GET, EndStream::Yes);
-        assert!(peer.app(|session, now| session.migrate(now, key, Target::Spare)).is_err());
+        assert!(
+            peer.app(|session, now| session.migrate(now, key, MigrationTarget::Spare)).is_err()
+        );
         let other = peer.open(C2, Method::GET, EndStream::Yes);
         peer.send(C2, headers(1).status(204).end());
         assert_eq!(peer.take_response(other), 204);
@@ -386,7 +388,7 @@ fn an_unknown_session_is_founded_anew_at_the_client() {
     peer.send(C3, answer);
     assert!(joined(&peer, C3));
     // The stream on C1 continues there, and cannot migrate.
-    assert!(peer.app(|session, now| session.migrate(now, old, Target::Spare)).is_err());
+    assert!(peer.app(|session, now| session.migrate(now, old, MigrationTarget::Spare)).is_err());
     // Offers and MIGRATEs in flight there are declined and have no effect (SMIG-6.2/offer-answered).
     peer.send(C1, offer(1));
     peer.expect(C1, decline(1).end());

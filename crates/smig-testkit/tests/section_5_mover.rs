@@ -2,7 +2,8 @@
 
 use http::Method;
 use smig_proto::{
-    Config, EndStream, ErrorCode, Event, MigrateError, Priority, SmigConfig, StreamKey, Target,
+    Config, EndStream, ErrorCode, Event, MigrateError, MigrationTarget, Priority, SmigConfig,
+    StreamKey,
 };
 use smig_testkit::script::frame::*;
 use smig_testkit::script::{C1, C2, C3, Line, Peer, Setup};
@@ -334,8 +335,8 @@ fn a_stream_has_one_open_migration_of_its_mover() {
     let (c2, c3) = (peer.cid(C2), peer.cid(C3));
     peer.migrate(key, C2).unwrap();
     peer.expect(C1, migrate(1, c2, 2));
-    assert_eq!(peer.migrate(key, C3), Err(MigrateError::Busy));
-    assert_eq!(peer.offer(key), Err(MigrateError::Busy));
+    assert_eq!(peer.migrate(key, C3), Err(MigrateError::InProgress));
+    assert_eq!(peer.offer(key), Err(MigrateError::InProgress));
     peer.send(C1, accept(1, c2, 2).end());
     peer.migrate(key, C3).unwrap();
     peer.expect(C2, migrate(2, c3, 2));
@@ -343,8 +344,8 @@ fn a_stream_has_one_open_migration_of_its_mover() {
     let (mut peer, key) = responding(Config::server(), 1);
     peer.offer(key).unwrap();
     peer.expect(C1, offer(1));
-    assert_eq!(peer.migrate(key, C2), Err(MigrateError::Busy));
-    assert_eq!(peer.offer(key), Err(MigrateError::Busy));
+    assert_eq!(peer.migrate(key, C2), Err(MigrateError::InProgress));
+    assert_eq!(peer.offer(key), Err(MigrateError::InProgress));
     peer.expect_silence();
 }
 
@@ -474,7 +475,7 @@ fn what_is_not_open_does_not_move() {
 #[test]
 fn a_client_does_not_offer() {
     let (mut peer, key) = uploading();
-    let tried = peer.app(|session, now| session.migrate(now, key, Target::Offer));
+    let tried = peer.app(|session, now| session.migrate(now, key, MigrationTarget::Offer));
     assert_eq!(tried, Err(MigrateError::NotServer));
     let nothing: [Line; 2] = [C1, C2];
     nothing.into_iter().for_each(|line| peer.expect_nothing(line));

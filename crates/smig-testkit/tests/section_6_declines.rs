@@ -114,7 +114,7 @@ fn an_offer_stays_open_until_it_is_answered() {
     peer.offer(key).unwrap();
     peer.expect(C1, offer(1));
     peer.advance(core::time::Duration::from_secs(50));
-    assert_eq!(peer.migrate(key, C2), Err(MigrateError::Busy));
+    assert_eq!(peer.migrate(key, C2), Err(MigrateError::InProgress));
     peer.send(C1, decline(1));
     let declined = peer.find_event(|event| match event {
         Event::MigrationDeclined { stream } => Some(*stream),
@@ -150,7 +150,7 @@ fn a_declined_stream_is_not_offered_again() {
     peer.offer(key).unwrap();
     peer.expect(C1, offer(1));
     peer.send(C1, decline(1));
-    assert_eq!(peer.offer(key), Err(MigrateError::Exhausted));
+    assert_eq!(peer.offer(key), Err(MigrateError::LimitReached));
     peer.expect_silence();
     // An accepted offer may be followed by another; after a decline, further offers are declined.
     let (mut peer, key) = client();

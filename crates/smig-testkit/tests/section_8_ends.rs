@@ -76,7 +76,7 @@ fn a_mover_resets_on_the_carrier() {
     peer.expect(C2, reset(2, ErrorCode::Cancel));
     peer.send(C1, accept(1, cid, 4));
     peer.expect_goaway(C1, ErrorCode::ProtocolError);
-    assert_eq!(peer.session().audit(), [""; 0]);
+    assert_eq!(peer.session().check_invariants(), [""; 0]);
     // SMIG-8.2/reset-on-s2 with C2 closed: no reset, then one on S1 after the decline.
     let (mut peer, key) = moving();
     peer.lose(C2);
@@ -198,7 +198,7 @@ fn a_cancelled_stream_that_is_alone_closes_its_connection() {
     let conn = peer.conn(C2);
     peer.app(|session, _| session.release(key));
     let abandoned = peer.event(|event| match event {
-        Event::Abandon { conn } => Some(*conn),
+        Event::AbortTransport { conn } => Some(*conn),
         _ => None,
     });
     assert_eq!(abandoned, conn);
@@ -218,7 +218,7 @@ fn a_cancelled_stream_that_is_alone_closes_its_connection() {
 }
 
 fn is_abandoned(peer: &mut Peer) -> bool {
-    peer.find_event(|event| matches!(event, Event::Abandon { .. }).then_some(())).is_some()
+    peer.find_event(|event| matches!(event, Event::AbortTransport { .. }).then_some(())).is_some()
 }
 
 #[test]

@@ -42,7 +42,7 @@ fn reads_whole_response(peer: &mut Peer, key: StreamKey) {
     peer.app(|session, _| session.release(key));
     assert_eq!(peer.session().stream_count(), 0);
     assert!(!peer.session().has_obligations());
-    assert_eq!(peer.session().audit(), [""; 0]);
+    assert_eq!(peer.session().check_invariants(), [""; 0]);
 }
 
 #[test]

@@ -114,7 +114,7 @@ fn a_carriers_id_is_no_promises() {
         peer.send(C2, frame);
         peer.send(C2, push_promise(1, 2, headers(0).get("/style.css")));
         peer.expect_goaway(C2, ErrorCode::ProtocolError);
-        assert_eq!(peer.session().audit(), [""; 0]);
+        assert_eq!(peer.session().check_invariants(), [""; 0]);
     }
 }
 

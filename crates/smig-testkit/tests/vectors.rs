@@ -13,7 +13,8 @@ use http::{HeaderMap, Method, Uri};
 use sha2::{Digest, Sha256};
 use smig_proto::{
     AppId, Config, ConnId, ConnectionSpec, EndStream, Event, Identity, Instant, JoinRefusal,
-    KeyingRequest, RequestHead, ResponseHead, Security, Session, StreamKey, Target, Transmit,
+    KeyingRequest, MigrationTarget, OutputBuffer, RequestHead, ResponseHead, Security, Session,
+    StreamKey,
 };
 
 const PAGE: &str = include_str!("../../../spec/vectors.md");
@@ -108,7 +109,7 @@ struct End<'a> {
 
 impl End<'_> {
     fn output(&mut self) -> Vec<u8> {
-        let mut out = Transmit::new();
+        let mut out = OutputBuffer::new();
         self.session.poll_transmit(NOW, self.conn, usize::MAX, &mut out);
         let mut slices = [IoSlice::new(&[]); 64];
         let used = out.chunks(&mut slices);
@@ -330,11 +331,11 @@ fn a_move_and_its_answers_are_these_bytes() {
     let mut two = Two::new();
     let (_, taken) = two.exchange();
     let to = two.lines[1].1;
-    two.server.migrate(NOW, taken, Target::Connection(to)).expect("C2 is joined");
+    two.server.migrate(NOW, taken, MigrationTarget::Connection(to)).expect("C2 is joined");
     check_frame("MIGRATE of stream 1 to 2 on C2", &frame(&two.down(0), MIGRATE));
     check_frame("its accepting answer", &frame(&two.up(0), MIGRATE));
     let (asked, taken) = two.exchange();
-    two.server.migrate(NOW, taken, Target::Offer).expect("it was not offered before");
+    two.server.migrate(NOW, taken, MigrationTarget::Offer).expect("it was not offered before");
     check_frame("an offer of stream 3", &frame(&two.down(0), MIGRATE));
     two.client.decline_offer(asked);
     check_frame("its decline", &frame(&two.up(0), MIGRATE));

@@ -71,7 +71,7 @@ impl Pace {
 
     /// Restarts the clock, because the other end is not being waited for.
     pub(crate) const fn rest(&mut self, now: Instant, moved: u64) {
-        self.clock.rest(now, moved);
+        self.clock.restart(now, moved);
     }
 
     /// Returns whether too few bytes moved for too long.

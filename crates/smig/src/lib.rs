@@ -73,7 +73,7 @@ pub use snapshot::{
 pub use socket::{Mark, SocketOptions};
 pub use stream::{Incoming, Segment, StreamInfo};
 
-pub use smig_proto::policy::{Hint, MoveReason, Policy, StayReason};
+pub use smig_proto::policy::{MigrationHint, MigrationPolicy, MoveReason, StayReason};
 pub use smig_proto::{
     Config, ConnId, ErrorCode, Mover, Priority, Processed, Protocol, StreamKey, is_host_and_port,
 };

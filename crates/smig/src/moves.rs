@@ -5,8 +5,10 @@
 
 use std::time::Duration;
 
-use smig_proto::policy::{Decision, Hint, Policy, Situation, StayReason, Transfer};
-use smig_proto::{ConnId, Instant, StreamKey, Target};
+use smig_proto::policy::{
+    Decision, MigrationHint, MigrationPolicy, PolicyInput, StayReason, Transfer,
+};
+use smig_proto::{ConnId, Instant, MigrationTarget, StreamKey};
 
 use crate::driver::Turn;
 use crate::snapshot::{Departure, MoveCause, Record, Verdict};
@@ -25,7 +27,7 @@ pub struct MoveRules {
     /// What decides.
     pub mode: MoveMode,
     /// Thresholds for [`MoveMode::Policy`].
-    pub policy: Policy,
+    pub policy: MigrationPolicy,
     /// What a server does when no spare connection is available.
     pub offers: Offers,
 }
@@ -33,7 +35,7 @@ pub struct MoveRules {
 /// What decides that a stream migrates.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub enum MoveMode {
-    /// Nothing but [`Hint::Move`]: this endpoint migrates no other stream. The peer may
+    /// Nothing but [`MigrationHint::Move`]: this endpoint migrates no other stream. The peer may
     /// migrate any.
     Never,
     /// The policy and its thresholds.
@@ -57,7 +59,7 @@ pub enum Offers {
 #[derive(Debug)]
 pub(crate) struct Tracked {
     transfer: Transfer,
-    hint: Hint,
+    hint: MigrationHint,
     opened: Instant,
     next_look: u64,
     forced: usize,
@@ -115,13 +117,15 @@ impl Tracked {
     pub(crate) fn new(
         rules: &MoveRules,
         transfer: Transfer,
-        hint: Hint,
+        hint: MigrationHint,
         opened: Instant,
     ) -> Option<Self> {
         let small = matches!(transfer, Transfer::Sized(size) if size < rules.policy.min_size);
         let watched = match rules.mode {
-            MoveMode::Never => hint == Hint::Move,
-            MoveMode::Policy => hint != Hint::Stay && (!small || hint == Hint::Move),
+            MoveMode::Never => hint == MigrationHint::Move,
+            MoveMode::Policy => {
+                hint != MigrationHint::Stay && (!small || hint == MigrationHint::Move)
+            }
             MoveMode::At(_) => true,
         };
         watched.then_some(Self {
@@ -168,15 +172,17 @@ impl Tracked {
             }
             return None;
         }
-        if transferred < self.next_look && self.hint != Hint::Move {
+        if transferred < self.next_look && self.hint != MigrationHint::Move {
             return None;
         }
         let others = around.others(turn.now, open);
-        if others < rules.policy.company(self.transfer) && self.hint != Hint::Move {
-            return record.judge(Verdict::Stays(StayReason::Alone));
+        if others < rules.policy.min_concurrent_for(self.transfer)
+            && self.hint != MigrationHint::Move
+        {
+            return record.judge(Verdict::Stays(StayReason::NoConcurrency));
         }
         self.next_look = transferred + STEP;
-        let situation = Situation {
+        let situation = PolicyInput {
             transfer: self.transfer,
             transferred,
             age: turn.now.saturating_duration_since(self.opened),
@@ -224,11 +230,13 @@ pub(crate) fn migrate(
     record: &mut Record,
 ) -> Outcome {
     let offset = turn.session.stream(key).map(|view| view.sent + view.received);
-    if turn.session.migrate(turn.now, key, Target::Spare).is_ok() {
+    if turn.session.migrate(turn.now, key, MigrationTarget::Spare).is_ok() {
         record.departure = Some(Departure { why, offset });
         return Outcome::Moved;
     }
-    if offers == Offers::WhenNoSpare && turn.session.migrate(turn.now, key, Target::Offer).is_ok() {
+    if offers == Offers::WhenNoSpare
+        && turn.session.migrate(turn.now, key, MigrationTarget::Offer).is_ok()
+    {
         record.departure = Some(Departure { why, offset: None });
         return Outcome::Offered;
     }

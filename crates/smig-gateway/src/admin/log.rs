@@ -51,7 +51,7 @@ impl Log {
 const fn is_told(what: &Observed) -> bool {
     !matches!(
         what,
-        Observed::Judged { verdict: Verdict::Stays(StayReason::FewOctets | StayReason::Young), .. }
+        Observed::Judged { verdict: Verdict::Stays(StayReason::FewBytes | StayReason::Young), .. }
             | Observed::StreamOpened { .. }
             | Observed::StreamEnded { .. }
             | Observed::ConnectionOpened { .. }

@@ -113,7 +113,7 @@ impl Service<Request<Incoming>> for Front {
             }
             if let Some(target) = decision.target.and_then(|target| table.target(target)) {
                 target.response.apply(response.headers_mut());
-                if target.hint != smig::Hint::None {
+                if target.hint != smig::MigrationHint::None {
                     response.extensions_mut().insert(target.hint);
                 }
                 if let (Some(entry), Action::Upstream { name, .. }) = (&mut entry, &target.action) {

@@ -6,7 +6,7 @@ use std::sync::Arc;
 use bytes::Bytes;
 use http::StatusCode;
 use http::uri::Authority;
-use smig::{Hint, ListenerId};
+use smig::{ListenerId, MigrationHint};
 use smig_settings::Faults;
 
 use super::access_log::AccessLog;
@@ -36,7 +36,7 @@ pub(super) struct Target {
     pub(super) action: Action,
     pub(super) request: HeaderRules,
     pub(super) response: HeaderRules,
-    pub(super) hint: Hint,
+    pub(super) hint: MigrationHint,
 }
 
 #[derive(Debug)]
@@ -129,9 +129,9 @@ impl Table {
                 request: rules("request_headers", &spec.request_headers)?,
                 response: rules("response_headers", &spec.response_headers)?,
                 hint: match spec.moves {
-                    MoveSpec::Policy => Hint::None,
-                    MoveSpec::Soon => Hint::Move,
-                    MoveSpec::Never => Hint::Stay,
+                    MoveSpec::Policy => MigrationHint::None,
+                    MoveSpec::Soon => MigrationHint::Move,
+                    MoveSpec::Never => MigrationHint::Stay,
                 },
             });
         }

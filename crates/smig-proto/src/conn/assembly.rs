@@ -16,7 +16,7 @@ pub(crate) enum BlockKind {
 }
 
 #[derive(Debug)]
-pub(crate) struct Assembly {
+pub(crate) struct FieldBlockAssembly {
     pub(crate) stream: StreamId,
     pub(crate) kind: BlockKind,
     block: BytesMut,
@@ -24,7 +24,7 @@ pub(crate) struct Assembly {
     pub(crate) since: Instant,
 }
 
-impl Assembly {
+impl FieldBlockAssembly {
     pub(crate) fn new(stream: StreamId, kind: BlockKind, first: &Bytes, now: Instant) -> Self {
         Self { stream, kind, block: BytesMut::from(&first[..]), continuations: 0, since: now }
     }

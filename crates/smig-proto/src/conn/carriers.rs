@@ -5,19 +5,19 @@ use bytes::BytesMut;
 
 use crate::error::Cause;
 use crate::flow::Credit;
-use crate::message::Section;
+use crate::message::FieldSection;
 use crate::stream::{Chunk, GATHERED, SMALL};
 use crate::time::Instant;
 use crate::wire::{EndStream, Migrate, StreamId};
 
 /// One buffered frame. Field blocks were decoded on arrival.
 #[derive(Debug)]
-pub(crate) enum EarlyItem {
-    Section(Box<Section>, EndStream),
+pub(crate) enum EarlyFrame {
+    Section(Box<FieldSection>, EndStream),
     Data(Chunk, EndStream),
     /// Short DATA, coalesced, with the sum of its padding: a peer that sends one byte per frame
     /// neither pins a receive buffer nor adds an item with each frame (CVE-2019-9511).
-    Gathered(BytesMut, Credit, u32),
+    Coalesced(BytesMut, Credit, u32),
     /// The follower moves the stream again, or offers it (SMIG-5.16/next-move-kept).
     Migrate(Migrate, EndStream),
     /// RST_STREAM(NO_ERROR): the response is complete, and the server does not need the rest of the
@@ -66,8 +66,8 @@ const ITEMS: usize = 64;
 /// which reject frames that are not permitted or exceed a limit. The state that these checks need
 /// is updated on each push: scanning the items for each frame would give the peer quadratic work.
 #[derive(Debug, Default)]
-pub(crate) struct Early {
-    items: Vec<EarlyItem>,
+pub(crate) struct EarlyFrames {
+    items: Vec<EarlyFrame>,
     sections: usize,
     /// Whether a MIGRATE is among the items. There is at most one, because it is not answered
     /// before the barrier arrives (SMIG-5.8/one-open-move).
@@ -78,7 +78,7 @@ pub(crate) struct Early {
     pub(crate) credit: u64,
 }
 
-impl Early {
+impl EarlyFrames {
     /// Checks whether there is room for another item of any kind. The limit is proportional to the
     /// DATA, which the windows bound.
     fn has_room(&self) -> Result<(), Cause> {
@@ -107,24 +107,28 @@ impl Early {
             self.sender = Sender::Ended;
         }
         if end.is_end() || chunk.data.len() >= SMALL {
-            self.items.push(EarlyItem::Data(chunk, end));
+            self.items.push(EarlyFrame::Data(chunk, end));
             return Ok(());
         }
         match self.items.last_mut() {
-            Some(EarlyItem::Gathered(buf, credit, padding)) if buf.len() < GATHERED => {
+            Some(EarlyFrame::Coalesced(buf, credit, padding)) if buf.len() < GATHERED => {
                 buf.extend_from_slice(&chunk.data);
                 credit.join(chunk.credit);
                 *padding = padding.saturating_add(chunk.padding);
             }
             _ => {
                 let Chunk { data, padding, credit, .. } = chunk;
-                self.items.push(EarlyItem::Gathered(data.into_gathered(), credit, padding));
+                self.items.push(EarlyFrame::Coalesced(data.into_gathered(), credit, padding));
             }
         }
         Ok(())
     }
 
-    pub(crate) fn push_section(&mut self, section: Section, end: EndStream) -> Result<(), Cause> {
+    pub(crate) fn push_section(
+        &mut self,
+        section: FieldSection,
+        end: EndStream,
+    ) -> Result<(), Cause> {
         self.sender.may_send()?;
         self.has_room()?;
         if self.sections >= SECTIONS {
@@ -134,7 +138,7 @@ impl Early {
         if end.is_end() {
             self.sender = Sender::Ended;
         }
-        self.items.push(EarlyItem::Section(Box::new(section), end));
+        self.items.push(EarlyFrame::Section(Box::new(section), end));
         Ok(())
     }
 
@@ -147,7 +151,7 @@ impl Early {
         if migrate.dst.is_some() {
             self.sender = Sender::Left;
         }
-        self.items.push(EarlyItem::Migrate(migrate, end));
+        self.items.push(EarlyFrame::Migrate(migrate, end));
         Ok(())
     }
 
@@ -157,13 +161,13 @@ impl Early {
         let may = self.sender.may_leave() && self.has_room().is_ok();
         if may {
             self.sender = Sender::Stopped;
-            self.items.push(EarlyItem::Stop);
+            self.items.push(EarlyFrame::Stop);
         }
         may
     }
 
     /// Returns the buffered frames, in order.
-    pub(crate) fn into_items(self) -> Vec<EarlyItem> {
+    pub(crate) fn into_items(self) -> Vec<EarlyFrame> {
         self.items
     }
 
@@ -174,10 +178,10 @@ impl Early {
 
     /// Returns the bytes of the connection's receive window that the items occupy.
     pub(crate) fn held(&self) -> u64 {
-        let held = |item: &EarlyItem| match item {
-            EarlyItem::Data(chunk, _) => chunk.credit.octets(),
-            EarlyItem::Gathered(_, credit, _) => credit.octets(),
-            EarlyItem::Section(..) | EarlyItem::Migrate(..) | EarlyItem::Stop => 0,
+        let held = |item: &EarlyFrame| match item {
+            EarlyFrame::Data(chunk, _) => chunk.credit.octets(),
+            EarlyFrame::Coalesced(_, credit, _) => credit.octets(),
+            EarlyFrame::Section(..) | EarlyFrame::Migrate(..) | EarlyFrame::Stop => 0,
         };
         self.items.iter().map(|item| u64::from(held(item))).sum()
     }
@@ -187,9 +191,9 @@ impl Early {
         let mut credit = Credit::NONE;
         for item in self.items {
             match item {
-                EarlyItem::Data(chunk, _) => credit.join(chunk.credit),
-                EarlyItem::Gathered(_, gathered, _) => credit.join(gathered),
-                EarlyItem::Section(..) | EarlyItem::Migrate(..) | EarlyItem::Stop => {}
+                EarlyFrame::Data(chunk, _) => credit.join(chunk.credit),
+                EarlyFrame::Coalesced(_, gathered, _) => credit.join(gathered),
+                EarlyFrame::Section(..) | EarlyFrame::Migrate(..) | EarlyFrame::Stop => {}
             }
         }
         credit
@@ -198,34 +202,34 @@ impl Early {
 
 /// The unbound carriers of one connection.
 #[derive(Debug, Default)]
-pub(crate) struct Carriers {
-    unbound: Vec<(StreamId, Instant, Early)>,
+pub(crate) struct UnboundCarriers {
+    unbound: Vec<(StreamId, Instant, EarlyFrames)>,
 }
 
-impl Carriers {
+impl UnboundCarriers {
     pub(crate) fn len(&self) -> usize {
         self.unbound.len()
     }
 
-    pub(crate) fn find(&mut self, id: StreamId) -> Option<&mut Early> {
+    pub(crate) fn find(&mut self, id: StreamId) -> Option<&mut EarlyFrames> {
         self.unbound.iter_mut().find(|(other, ..)| *other == id).map(|(.., early)| early)
     }
 
-    pub(crate) fn iter(&self) -> impl Iterator<Item = &Early> {
+    pub(crate) fn iter(&self) -> impl Iterator<Item = &EarlyFrames> {
         self.unbound.iter().map(|(.., early)| early)
     }
 
     pub(crate) fn open(&mut self, id: StreamId, now: Instant) {
-        self.unbound.push((id, now, Early::default()));
+        self.unbound.push((id, now, EarlyFrames::default()));
     }
 
-    pub(crate) fn take(&mut self, id: StreamId) -> Option<Early> {
+    pub(crate) fn take(&mut self, id: StreamId) -> Option<EarlyFrames> {
         let index = self.unbound.iter().position(|(other, ..)| *other == id)?;
         Some(self.unbound.remove(index).2)
     }
 
     /// Removes and returns the carriers above `last`, which GOAWAY excludes.
-    pub(crate) fn take_above(&mut self, last: StreamId) -> Vec<Early> {
+    pub(crate) fn take_above(&mut self, last: StreamId) -> Vec<EarlyFrames> {
         let excluded = self.unbound.extract_if(.., |(id, ..)| *id > last);
         excluded.map(|(.., early)| early).collect()
     }
@@ -254,15 +258,15 @@ mod tests {
         Chunk { data, padding: 0, conn: ConnId(0), credit: Credit::NONE }
     }
 
-    fn data(early: &mut Early, length: usize, end: EndStream) -> Result<(), Cause> {
+    fn data(early: &mut EarlyFrames, length: usize, end: EndStream) -> Result<(), Cause> {
         early.push_data(chunk(length), end, 1 << 30).map_err(|(cause, credit)| {
             credit.forfeit();
             cause
         })
     }
 
-    fn section(early: &mut Early, end: EndStream) -> Result<(), Cause> {
-        early.push_section(Section::default(), end)
+    fn section(early: &mut EarlyFrames, end: EndStream) -> Result<(), Cause> {
+        early.push_section(FieldSection::default(), end)
     }
 
     fn moves_on() -> Migrate {
@@ -273,7 +277,7 @@ mod tests {
     #[test]
     fn behind_the_end_come_no_headers_and_no_data() {
         for by_data in [true, false] {
-            let mut early = Early::default();
+            let mut early = EarlyFrames::default();
             assert_eq!(section(&mut early, EndStream::No), Ok(()));
             let ended = if by_data {
                 data(&mut early, 0, EndStream::Yes)
@@ -293,9 +297,9 @@ mod tests {
     #[test]
     fn behind_the_barrier_comes_nothing() {
         let offer = Migrate { dst: None };
-        let mut moved = Early::default();
+        let mut moved = EarlyFrames::default();
         assert_eq!(moved.push_migrate(moves_on(), EndStream::No), Ok(()));
-        let mut stopped = Early::default();
+        let mut stopped = EarlyFrames::default();
         // An offer is not a barrier.
         assert_eq!(stopped.push_migrate(offer, EndStream::No), Ok(()));
         assert_eq!(stopped.push_migrate(moves_on(), EndStream::No), Err(Cause::BadMigrate));
@@ -312,15 +316,15 @@ mod tests {
 
     #[test]
     fn items_are_bounded_whatever_they_are() {
-        let mut early = Early::default();
-        early.items.extend((0..ITEMS).map(|_| EarlyItem::Stop));
+        let mut early = EarlyFrames::default();
+        early.items.extend((0..ITEMS).map(|_| EarlyFrame::Stop));
         assert_eq!(data(&mut early, 1, EndStream::No), Err(Cause::CarrierItems));
         assert_eq!(section(&mut early, EndStream::No), Err(Cause::CarrierItems));
         let migrate = Migrate { dst: None };
         assert_eq!(early.push_migrate(migrate, EndStream::No), Err(Cause::CarrierItems));
         assert!(!early.push_stop());
         // The maximum for a peer that obeys the other rules.
-        let mut early = Early::default();
+        let mut early = EarlyFrames::default();
         for _ in 0..SECTIONS {
             assert_eq!(data(&mut early, 0, EndStream::No), Ok(()));
             assert_eq!(section(&mut early, EndStream::No), Ok(()));

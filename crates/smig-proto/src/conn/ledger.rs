@@ -17,9 +17,9 @@ const IGNORED: usize = 1024;
 
 /// State of an ID that has no stream.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Standing {
+pub(crate) enum IdState {
     /// Idle, above every used ID.
-    Fresh,
+    Idle,
     /// Idle, below a used ID.
     Skipped,
     /// Reset by this side or left by a migration: late frames are dropped.
@@ -29,7 +29,7 @@ pub(crate) enum Standing {
 }
 
 #[derive(Debug, Default)]
-pub(crate) struct Ledger {
+pub(crate) struct StreamIdSpace {
     highest: u32,
     /// The highest ID that a request or a promise opened; carriers do not count.
     opened: u32,
@@ -117,21 +117,21 @@ impl Recent {
     }
 }
 
-impl Ledger {
+impl StreamIdSpace {
     pub(crate) fn highest(&self) -> StreamId {
         StreamId::new(self.highest)
     }
 
-    pub(crate) fn standing(&self, id: StreamId) -> Standing {
+    pub(crate) fn standing(&self, id: StreamId) -> IdState {
         let id = id.value();
         if id > self.highest {
-            Standing::Fresh
+            IdState::Idle
         } else if self.ignored.contains(id) {
-            Standing::Ignored
+            IdState::Ignored
         } else if self.skipped.contains(id) {
-            Standing::Skipped
+            IdState::Skipped
         } else {
-            Standing::Closed
+            IdState::Closed
         }
     }
 
@@ -140,9 +140,9 @@ impl Ledger {
     /// higher ID as its carrier.
     pub(crate) fn may_open(&self, id: StreamId) -> bool {
         match self.standing(id) {
-            Standing::Fresh => true,
-            Standing::Skipped => id.value() > self.opened,
-            Standing::Ignored | Standing::Closed => false,
+            IdState::Idle => true,
+            IdState::Skipped => id.value() > self.opened,
+            IdState::Ignored | IdState::Closed => false,
         }
     }
 
@@ -198,20 +198,20 @@ mod tests {
     #[test]
     fn ids_below_the_highest_stay_usable_for_a_carrier() {
         // SMIG-5.26/skipped-ids: a higher ID does not close one that its owner skipped.
-        let mut ledger = Ledger::default();
+        let mut ledger = StreamIdSpace::default();
         ledger.mark_used(StreamId::new(1));
         ledger.mark_used(StreamId::new(7));
-        assert_eq!(ledger.standing(StreamId::new(3)), Standing::Skipped);
-        assert_eq!(ledger.standing(StreamId::new(5)), Standing::Skipped);
-        assert_eq!(ledger.standing(StreamId::new(1)), Standing::Closed);
-        assert_eq!(ledger.standing(StreamId::new(9)), Standing::Fresh);
+        assert_eq!(ledger.standing(StreamId::new(3)), IdState::Skipped);
+        assert_eq!(ledger.standing(StreamId::new(5)), IdState::Skipped);
+        assert_eq!(ledger.standing(StreamId::new(1)), IdState::Closed);
+        assert_eq!(ledger.standing(StreamId::new(9)), IdState::Idle);
         ledger.mark_used(StreamId::new(5));
-        assert_eq!(ledger.standing(StreamId::new(5)), Standing::Closed);
+        assert_eq!(ledger.standing(StreamId::new(5)), IdState::Closed);
     }
 
     #[test]
     fn a_request_below_a_carrier_that_overtook_it_may_open_its_id() {
-        let mut ledger = Ledger::default();
+        let mut ledger = StreamIdSpace::default();
         ledger.mark_used(StreamId::new(5));
         assert!(ledger.may_open(StreamId::new(3)));
         ledger.mark_opened(StreamId::new(3));
@@ -224,28 +224,28 @@ mod tests {
     fn a_jump_costs_one_row_however_far_it_is() {
         // SMIG-5.26/skipped-ids: RST_STREAM on distant IDs of a joined connection opens and closes
         // carriers.
-        let mut ledger = Ledger::default();
+        let mut ledger = StreamIdSpace::default();
         for jump in 1..=100 {
             ledger.ignore(StreamId::new(jump * 100_000));
             assert_eq!(ledger.skipped.rows.len(), jump as usize);
         }
-        assert_eq!(ledger.standing(StreamId::new(100_000)), Standing::Ignored);
-        assert_eq!(ledger.standing(StreamId::new(99_998)), Standing::Skipped);
-        assert_eq!(ledger.standing(StreamId::new(2)), Standing::Closed);
+        assert_eq!(ledger.standing(StreamId::new(100_000)), IdState::Ignored);
+        assert_eq!(ledger.standing(StreamId::new(99_998)), IdState::Skipped);
+        assert_eq!(ledger.standing(StreamId::new(2)), IdState::Closed);
     }
 
     #[test]
     fn memory_of_skipped_ids_is_bounded() {
-        let mut ledger = Ledger::default();
+        let mut ledger = StreamIdSpace::default();
         // Every other client ID, many more than there are ranges.
         for id in (1..4_000).step_by(4) {
             ledger.mark_used(StreamId::new(id));
         }
         assert_eq!(ledger.skipped.rows.len(), SKIPPED);
-        assert_eq!(ledger.standing(StreamId::new(3_995)), Standing::Skipped);
-        assert_eq!(ledger.standing(StreamId::new(3)), Standing::Closed);
+        assert_eq!(ledger.standing(StreamId::new(3_995)), IdState::Skipped);
+        assert_eq!(ledger.standing(StreamId::new(3)), IdState::Closed);
         // One range per gap, split into half as many ranges as it has IDs.
-        let mut ledger = Ledger::default();
+        let mut ledger = StreamIdSpace::default();
         for id in [1_001, 2_001, 3_001, 4_001] {
             ledger.mark_used(StreamId::new(id));
         }
@@ -253,51 +253,51 @@ mod tests {
             ledger.mark_used(StreamId::new(id));
         }
         assert_eq!(ledger.skipped.rows.len(), SKIPPED);
-        assert_eq!(ledger.standing(StreamId::new(3_997)), Standing::Skipped);
-        assert_eq!(ledger.standing(StreamId::new(3_999)), Standing::Closed);
+        assert_eq!(ledger.standing(StreamId::new(3_997)), IdState::Skipped);
+        assert_eq!(ledger.standing(StreamId::new(3_999)), IdState::Closed);
     }
 
     #[test]
     fn memory_of_ignored_ids_is_bounded_and_keeps_the_newest() {
-        let mut ledger = Ledger::default();
+        let mut ledger = StreamIdSpace::default();
         ledger.mark_used(StreamId::new(9_999));
         for id in (1..6_001).step_by(2) {
             ledger.ignore(StreamId::new(id));
         }
         assert_eq!((ledger.ignored.ids.len(), ledger.ignored.order.len()), (IGNORED, IGNORED));
-        assert_eq!(ledger.standing(StreamId::new(5_999)), Standing::Ignored);
-        assert_eq!(ledger.standing(StreamId::new(3_953)), Standing::Ignored);
-        assert_eq!(ledger.standing(StreamId::new(3_951)), Standing::Closed);
+        assert_eq!(ledger.standing(StreamId::new(5_999)), IdState::Ignored);
+        assert_eq!(ledger.standing(StreamId::new(3_953)), IdState::Ignored);
+        assert_eq!(ledger.standing(StreamId::new(3_951)), IdState::Closed);
         ledger.close_ignored(StreamId::new(5_999));
-        assert_eq!(ledger.standing(StreamId::new(5_999)), Standing::Closed);
+        assert_eq!(ledger.standing(StreamId::new(5_999)), IdState::Closed);
     }
 
     #[test]
     fn what_is_ignored_no_more_takes_no_place() {
         // SMIG-5.27/abandoned-dropped: IDs that were added and removed since do not evict others.
-        let mut ledger = Ledger::default();
+        let mut ledger = StreamIdSpace::default();
         let kept = StreamId::new(1);
         ledger.ignore(kept);
         for id in (3..6_001).step_by(2) {
             ledger.ignore(StreamId::new(id));
             ledger.close_ignored(StreamId::new(id));
         }
-        assert_eq!(ledger.standing(kept), Standing::Ignored);
+        assert_eq!(ledger.standing(kept), IdState::Ignored);
     }
 
     #[test]
     fn memory_of_abandoned_ids_is_bounded() {
         // SMIG-5.27/abandoned-dropped: the oldest counts as closed.
-        let mut ledger = Ledger::default();
+        let mut ledger = StreamIdSpace::default();
         let ids: Vec<StreamId> = (1..=IGNORED as u32 + 1).map(|n| StreamId::new(2 * n)).collect();
         ids.iter().for_each(|&id| ledger.ignore(id));
-        assert_eq!(ledger.standing(ids[0]), Standing::Closed);
-        assert!(ids[1..].iter().all(|&id| ledger.standing(id) == Standing::Ignored));
+        assert_eq!(ledger.standing(ids[0]), IdState::Closed);
+        assert!(ids[1..].iter().all(|&id| ledger.standing(id) == IdState::Ignored));
     }
 
     #[test]
     fn own_ids_count_up_by_two_and_end() {
-        let mut ledger = Ledger::default();
+        let mut ledger = StreamIdSpace::default();
         assert_eq!(ledger.next(1), Some(StreamId::new(1)));
         assert_eq!(ledger.next(1), Some(StreamId::new(3)));
         ledger.highest = StreamId::MAX.value();

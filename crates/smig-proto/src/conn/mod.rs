@@ -17,19 +17,19 @@ use core::fmt;
 use http::uri::Authority;
 use rustc_hash::FxHashMap;
 
-pub(crate) use assembly::{Assembly, BlockKind};
+pub(crate) use assembly::{BlockKind, FieldBlockAssembly};
 pub(crate) use budget::{Charge, Counter, Offence, ResetBudget, TokenBucket};
-pub(crate) use carriers::{Carriers, Early, EarlyItem};
-pub(crate) use ledger::{Ledger, Standing};
-pub(crate) use outbox::Outbox;
-pub use outbox::Transmit;
+pub(crate) use carriers::{EarlyFrame, EarlyFrames, UnboundCarriers};
+pub(crate) use ledger::{IdState, StreamIdSpace};
+pub(crate) use outbox::ControlQueue;
+pub use outbox::OutputBuffer;
 pub(crate) use scheduler::Scheduler;
 pub(crate) use settings::PeerSettings;
 
 use crate::error::{ConnectionError, ErrorCode};
 use crate::flow::{INITIAL_WINDOW, RecvWindow, SendWindow};
 use crate::hpack;
-use crate::migrate::{AnswerDue, WaitingMove};
+use crate::migrate::{DeferredMigrate, PendingAnswer};
 use crate::priority::Priority;
 use crate::stream::{Buffer, StreamKey};
 use crate::time::Instant;
@@ -61,7 +61,7 @@ pub enum Security {
     /// Does not protect against attackers on the path.
     TrustedCleartext,
     /// Anything else: SMig is off.
-    Plain,
+    Ineligible,
 }
 
 /// The driver's digest of the properties that must be equal for a connection to join a session:
@@ -91,7 +91,7 @@ pub struct ConnectionSpec {
 /// Phase of a connection's receiving side. The sending side needs no state until the connection is
 /// closed.
 #[derive(Clone, Debug)]
-pub(crate) enum Phase {
+pub(crate) enum ConnState {
     /// Server: the preface is incomplete.
     Preface,
     /// The peer's SETTINGS have not been received.
@@ -115,7 +115,7 @@ pub(crate) struct UndecidedJoin {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Membership {
     /// The extension is off on this connection, or not negotiated yet.
-    Plain,
+    NotMember,
     /// Keying material was requested: for the session's key, or for a join.
     KeyingFounder,
     KeyingJoin,
@@ -146,7 +146,7 @@ pub(crate) enum JoinTurn {
 
 /// Counters of frames that RFC 9113 permits but that only an attacker sends in large numbers.
 #[derive(Debug)]
-pub(crate) struct Nuisances {
+pub(crate) struct AbuseCounters {
     pub(crate) empty_in_a_row: u32,
     /// PRIORITY frames, which have no effect here.
     pub(crate) priorities_in_a_row: u32,
@@ -156,9 +156,9 @@ pub(crate) struct Nuisances {
     pub(crate) refused_joins: u8,
 }
 
-impl Nuisances {
+impl AbuseCounters {
     /// Resets the counters of consecutive frames, because a useful frame arrived.
-    pub(crate) const fn end_rows(&mut self) {
+    pub(crate) const fn reset_runs(&mut self) {
         self.empty_in_a_row = 0;
         self.priorities_in_a_row = 0;
     }
@@ -179,7 +179,7 @@ pub(crate) struct Connection {
     pub(crate) id: ConnId,
     pub(crate) spec: ConnectionSpec,
     pub(crate) cid: Option<Cid>,
-    pub(crate) phase: Phase,
+    pub(crate) phase: ConnState,
     pub(crate) membership: Membership,
     pub(crate) join_turn: JoinTurn,
     /// Client: the time since which its JOIN is unanswered.
@@ -189,7 +189,7 @@ pub(crate) struct Connection {
     pub(crate) encoder: hpack::Encoder,
     /// Authority of the last request: most requests repeat it.
     pub(crate) authority: Option<Authority>,
-    pub(crate) assembly: Option<Assembly>,
+    pub(crate) assembly: Option<FieldBlockAssembly>,
     pub(crate) input: Buffer,
     pub(crate) peer: PeerSettings,
     /// Whether the peer acknowledged this side's SETTINGS.
@@ -203,19 +203,19 @@ pub(crate) struct Connection {
     /// let it move on (SMIG-8.8/c1-ends-at-mover), or the end of its request, which completed it at
     /// this side. The peer does not acknowledge its arrival.
     pub(crate) relied_on: bool,
-    pub(crate) answers_due: Vec<AnswerDue>,
-    pub(crate) waiting_moves: Vec<WaitingMove>,
-    pub(crate) local_ids: Ledger,
-    pub(crate) peer_ids: Ledger,
-    pub(crate) carriers: Carriers,
+    pub(crate) answers_due: Vec<PendingAnswer>,
+    pub(crate) waiting_moves: Vec<DeferredMigrate>,
+    pub(crate) local_ids: StreamIdSpace,
+    pub(crate) peer_ids: StreamIdSpace,
+    pub(crate) carriers: UnboundCarriers,
     pub(crate) idle_priorities: Vec<(StreamId, Priority)>,
     pub(crate) scheduler: Scheduler,
     /// Streams that wait for the connection's window.
     pub(crate) blocked: Vec<StreamKey>,
-    pub(crate) out: Outbox,
+    pub(crate) out: ControlQueue,
     pub(crate) goaway: GoAways,
-    pub(crate) nuisances: Nuisances,
-    pub(crate) born: Instant,
+    pub(crate) nuisances: AbuseCounters,
+    pub(crate) created_at: Instant,
     pub(crate) error: Option<ConnectionError>,
     /// Bytes of DATA payload in each direction.
     pub(crate) data_sent: u64,
@@ -223,13 +223,13 @@ pub(crate) struct Connection {
 }
 
 impl Connection {
-    pub(crate) fn new(id: ConnId, spec: ConnectionSpec, phase: Phase, now: Instant) -> Self {
+    pub(crate) fn new(id: ConnId, spec: ConnectionSpec, phase: ConnState, now: Instant) -> Self {
         Self {
             id,
             spec,
             cid: None,
             phase,
-            membership: Membership::Plain,
+            membership: Membership::NotMember,
             join_turn: JoinTurn::Open,
             join_since: None,
             role: ConnectionRole::default(),
@@ -247,22 +247,22 @@ impl Connection {
             relied_on: false,
             answers_due: Vec::new(),
             waiting_moves: Vec::new(),
-            local_ids: Ledger::default(),
-            peer_ids: Ledger::default(),
-            carriers: Carriers::default(),
+            local_ids: StreamIdSpace::default(),
+            peer_ids: StreamIdSpace::default(),
+            carriers: UnboundCarriers::default(),
             idle_priorities: Vec::new(),
             scheduler: Scheduler::default(),
             blocked: Vec::new(),
-            out: Outbox::default(),
+            out: ControlQueue::default(),
             goaway: GoAways::default(),
-            nuisances: Nuisances {
+            nuisances: AbuseCounters {
                 empty_in_a_row: 0,
                 priorities_in_a_row: 0,
                 settings: Counter::default(),
                 tiny_frames: Counter::default(),
                 refused_joins: 0,
             },
-            born: now,
+            created_at: now,
             error: None,
             data_sent: 0,
             data_received: 0,
@@ -270,12 +270,12 @@ impl Connection {
     }
 
     pub(crate) const fn is_dead(&self) -> bool {
-        matches!(self.phase, Phase::Dead)
+        matches!(self.phase, ConnState::Dead)
     }
 
     /// Returns whether streams may be opened here or moved here: no GOAWAY was sent or received,
     /// and no JOIN must be sent first (SMIG-4.1/client-proof).
-    pub(crate) fn takes_streams(&self) -> bool {
+    pub(crate) fn accepts_streams(&self) -> bool {
         !self.is_dead()
             && !self.owes_join()
             && self.goaway.sent.is_none()
@@ -289,7 +289,7 @@ impl Connection {
             | Membership::KeyingJoin
             | Membership::Joining { .. }
             | Membership::Joined => true,
-            Membership::Plain | Membership::Former | Membership::JoiningFormer => false,
+            Membership::NotMember | Membership::Former | Membership::JoiningFormer => false,
         };
         member && !self.is_dead()
     }
@@ -299,7 +299,7 @@ impl Connection {
         match self.membership {
             Membership::KeyingJoin => true,
             Membership::KeyingFounder => self.spec.security == Security::TrustedCleartext,
-            Membership::Plain
+            Membership::NotMember
             | Membership::Joining { .. }
             | Membership::Joined
             | Membership::Former
@@ -325,7 +325,7 @@ impl Connection {
 
     /// Returns whether MIGRATE is permitted here: the peer may still regard the connection as a
     /// member of its session.
-    pub(crate) fn may_be_named(&self) -> bool {
+    pub(crate) fn accepts_migrate(&self) -> bool {
         self.is_joined() || (!self.is_dead() && self.membership == Membership::Former)
     }
 
@@ -335,7 +335,7 @@ impl Connection {
     }
 
     /// Removes and returns the record of an open migration from `s1`, whose stream has ended.
-    pub(crate) fn take_answer_due(&mut self, s1: StreamId) -> Option<AnswerDue> {
+    pub(crate) fn take_answer_due(&mut self, s1: StreamId) -> Option<PendingAnswer> {
         let at = self.answers_due.iter().position(|due| due.s1 == s1)?;
         Some(self.answers_due.swap_remove(at))
     }

@@ -11,7 +11,7 @@ const COPY: usize = 2048;
 
 /// Framed control frames and field blocks that the driver has not taken yet.
 #[derive(Debug, Default)]
-pub(crate) struct Outbox {
+pub(crate) struct ControlQueue {
     pub(crate) frames: BytesMut,
     /// Number of responses to the peer among them: acknowledgements and resets.
     pub(crate) answers: u32,
@@ -19,7 +19,7 @@ pub(crate) struct Outbox {
     unprovoked: usize,
 }
 
-impl Outbox {
+impl ControlQueue {
     /// Frames a request.
     pub(crate) fn open_stream(&mut self, frame: impl FnOnce(&mut BytesMut)) {
         let before = self.frames.len();
@@ -43,7 +43,7 @@ impl Outbox {
 /// Bytes to be written to a transport. Owned by the driver; [`crate::Session::poll_transmit`] fills
 /// it, and writing drains it.
 #[derive(Debug, Default)]
-pub struct Transmit {
+pub struct OutputBuffer {
     sealed: VecDeque<Bytes>,
     open: BytesMut,
     length: usize,
@@ -53,7 +53,7 @@ pub struct Transmit {
     expected: usize,
 }
 
-impl Transmit {
+impl OutputBuffer {
     /// Creates an empty queue.
     #[must_use]
     pub fn new() -> Self {
@@ -103,7 +103,7 @@ impl Transmit {
     /// Releases the memory if the queue is empty and used more than `keep` bytes; for idle
     /// connections. The next DATA allocates the same capacity at once: growing by doubling copies
     /// the content each time.
-    pub fn rest(&mut self, keep: usize) {
+    pub fn shrink(&mut self, keep: usize) {
         let most = self.peak.max(self.open.capacity());
         if self.is_empty() && most > keep {
             *self = Self { expected: self.peak, ..Self::default() };
@@ -143,7 +143,7 @@ mod tests {
 
     #[test]
     fn octets_come_out_in_the_order_they_went_in() {
-        let mut out = Transmit::new();
+        let mut out = OutputBuffer::new();
         let mut expected = Vec::new();
         for length in [9, 3000, 9, 10, 9, 5000, 2047] {
             let part = vec![(length % 251) as u8; length];

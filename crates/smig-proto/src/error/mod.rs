@@ -14,19 +14,19 @@ use crate::wire::StreamId;
 
 /// The scope of an error in the peer's input: a connection error or a stream error.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Fault {
+pub(crate) enum InputError {
     Connection(Cause),
     Stream(StreamId, Cause),
 }
 
-impl Fault {
+impl InputError {
     /// Returns a stream error for `stream`, or a connection error if it is stream 0.
     pub(crate) const fn on(stream: StreamId, cause: Cause) -> Self {
         if stream.is_connection() { Self::Connection(cause) } else { Self::Stream(stream, cause) }
     }
 }
 
-impl From<Cause> for Fault {
+impl From<Cause> for InputError {
     fn from(cause: Cause) -> Self {
         Self::Connection(cause)
     }

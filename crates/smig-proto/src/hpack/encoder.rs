@@ -5,7 +5,7 @@ use bytes::{BufMut, BytesMut};
 use http::{HeaderName, HeaderValue};
 
 use self::index::{Index, Key};
-use self::policy::{Known, Policy};
+use self::policy::{Indexing, StaticMatch};
 use super::{DEFAULT_TABLE_SIZE, ENTRY_OVERHEAD, Pseudo, huffman, integer};
 
 mod index;
@@ -80,8 +80,8 @@ impl Encoder {
     /// Appends a pseudo-header field.
     pub fn pseudo(&mut self, name: Pseudo, value: &[u8], out: &mut BytesMut) {
         match policy::pseudo(name, value) {
-            Known::Field(index) => out.put_u8(INDEXED.0 | index),
-            Known::Name(index, policy) => {
+            StaticMatch::Field(index) => out.put_u8(INDEXED.0 | index),
+            StaticMatch::Name(index, policy) => {
                 self.field(index, policy, name.as_str().as_bytes(), value, out);
             }
         }
@@ -103,8 +103,8 @@ impl Encoder {
     /// every hop (RFC 7541 section 7.1.3).
     pub fn regular(&mut self, name: &HeaderName, value: &HeaderValue, out: &mut BytesMut) {
         match policy::regular(name, value) {
-            Known::Field(index) => out.put_u8(INDEXED.0 | index),
-            Known::Name(index, policy) => {
+            StaticMatch::Field(index) => out.put_u8(INDEXED.0 | index),
+            StaticMatch::Name(index, policy) => {
                 self.field(index, policy, name.as_str().as_bytes(), value.as_bytes(), out);
             }
         }
@@ -114,15 +114,15 @@ impl Encoder {
     fn field(
         &mut self,
         static_name: u8,
-        policy: Policy,
+        policy: Indexing,
         name: &[u8],
         value: &[u8],
         out: &mut BytesMut,
     ) {
         let representation = match policy {
-            Policy::Never => NEVER_INDEXED,
-            Policy::Literal => WITHOUT_INDEXING,
-            Policy::Index | Policy::IndexSecond => {
+            Indexing::Never => NEVER_INDEXED,
+            Indexing::Literal => WITHOUT_INDEXING,
+            Indexing::Index | Indexing::OnSecondUse => {
                 let key = Key::new(static_name, name, value);
                 if let Some(index) = self.index.find(&key) {
                     return integer::encode(index, INDEXED.1, INDEXED.0, out);
@@ -130,7 +130,7 @@ impl Encoder {
                 let size = ENTRY_OVERHEAD + name.len() + value.len();
                 // An entry that evicts most of the table costs more than it saves.
                 if size * 4 > self.index.max_size() * 3
-                    || (policy == Policy::IndexSecond && !self.index.note_sighting(&key))
+                    || (policy == Indexing::OnSecondUse && !self.index.note_sighting(&key))
                 {
                     WITHOUT_INDEXING
                 } else {

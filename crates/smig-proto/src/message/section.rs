@@ -16,7 +16,7 @@ pub(crate) struct SectionLimits {
 /// The fields of one field section. `wrong` is the first error; an exceeded limit replaces it.
 /// Decoding continues after an error, to keep the HPACK dynamic table in sync.
 #[derive(Clone, Debug, Default)]
-pub(crate) struct Section {
+pub(crate) struct FieldSection {
     pub(super) method: Option<Bytes>,
     pub(super) scheme: Option<Bytes>,
     pub(super) authority: Option<Bytes>,
@@ -28,16 +28,16 @@ pub(crate) struct Section {
     cookies: u32,
     octets: usize,
     fields: u32,
-    pub(crate) wrong: Option<Cause>,
+    pub(crate) malformed: Option<Cause>,
 }
 
-impl Section {
+impl FieldSection {
     /// Adds the next field of the block.
     pub(crate) fn take(&mut self, field: Field, limits: SectionLimits) {
         self.octets += field.size();
         self.fields += 1;
         if self.octets > limits.octets as usize || self.fields > limits.fields {
-            self.wrong = Some(Cause::HeadersTooLarge);
+            self.malformed = Some(Cause::HeadersTooLarge);
             return;
         }
         match field {
@@ -47,7 +47,7 @@ impl Section {
                     self.cookies += 1;
                 }
                 if self.headers.try_append(name, value).is_err() {
-                    self.wrong = Some(Cause::HeadersTooLarge);
+                    self.malformed = Some(Cause::HeadersTooLarge);
                 }
             }
             Field::Malformed(..) => self.fail(Cause::MalformedField),
@@ -71,7 +71,7 @@ impl Section {
     }
 
     fn fail(&mut self, cause: Cause) {
-        self.wrong.get_or_insert(cause);
+        self.malformed.get_or_insert(cause);
     }
 
     /// Completes the section at the end of the field block: joins the cookie crumbs.

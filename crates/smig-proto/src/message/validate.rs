@@ -8,7 +8,7 @@ use http::header::{
 use http::uri::{Authority, PathAndQuery, Scheme};
 use http::{Method, StatusCode, Uri};
 
-use super::Section;
+use super::FieldSection;
 use crate::error::Cause;
 use crate::head::{Protocol, RequestHead, ResponseHead};
 
@@ -23,11 +23,11 @@ pub(crate) enum ResponseKind {
     Final,
 }
 
-impl Section {
+impl FieldSection {
     /// Converts the section to a request head. `last` caches the connection's last authority, which
     /// is not validated again.
     pub(crate) fn into_request(self, last: &mut Option<Authority>) -> Result<RequestHead, Cause> {
-        if let Some(cause) = self.wrong {
+        if let Some(cause) = self.malformed {
             return Err(cause);
         }
         if self.status.is_some() {
@@ -75,7 +75,7 @@ impl Section {
 
     /// Converts the section to a response head.
     pub(crate) fn into_response(self) -> Result<(ResponseHead, ResponseKind), Cause> {
-        if let Some(cause) = self.wrong {
+        if let Some(cause) = self.malformed {
             return Err(cause);
         }
         if self.method.is_some()
@@ -100,7 +100,7 @@ impl Section {
 
     /// Converts the section to trailers.
     pub(crate) fn into_trailers(self) -> Result<HeaderMap, Cause> {
-        if let Some(cause) = self.wrong {
+        if let Some(cause) = self.malformed {
             return Err(cause);
         }
         if self.has_pseudo() {

@@ -1,11 +1,11 @@
 //! Frames that arrived before their barrier: buffers them, and applies them when it arrives
 //! (SMIG-5.15/kept-in-order).
 
-use crate::conn::{ConnId, Connection, Early, EarlyItem, Offence};
-use crate::error::{Cause, ErrorCode, Fault};
-use crate::migrate::HandOver;
+use crate::conn::{ConnId, Connection, EarlyFrame, EarlyFrames, Offence};
+use crate::error::{Cause, ErrorCode, InputError};
+use crate::migrate::MigrationState;
 use crate::session::{Event, Session};
-use crate::stream::{Chunk, Route, Stream, StreamKey};
+use crate::stream::{Chunk, Stream, StreamAddr, StreamKey};
 use crate::time::Instant;
 use crate::wire::{EndStream, StreamId};
 
@@ -17,16 +17,16 @@ impl Session {
         key: StreamKey,
         conn: ConnId,
         id: StreamId,
-    ) -> Option<&mut Early> {
+    ) -> Option<&mut EarlyFrames> {
         let stream = self.streams.find_mut(key)?;
         match &mut stream.hand_over {
-            HandOver::Moving(moving) if moving.to == (Route { conn, id }) => {
+            MigrationState::Moving(moving) if moving.to == (StreamAddr { conn, id }) => {
                 Some(&mut moving.early)
             }
-            HandOver::Moving(_)
-            | HandOver::Settled
-            | HandOver::Offered
-            | HandOver::OfferReceived => None,
+            MigrationState::Moving(_)
+            | MigrationState::Idle
+            | MigrationState::Offered
+            | MigrationState::OfferReceived => None,
         }
     }
 
@@ -37,7 +37,7 @@ impl Session {
         now: Instant,
         id: ConnId,
         carrier: StreamId,
-    ) -> Result<Option<&mut Early>, Fault> {
+    ) -> Result<Option<&mut EarlyFrames>, InputError> {
         self.arm(now);
         let tolerated = self.config.smig.as_ref().map_or(0, |smig| smig.tolerated as usize);
         let total: usize = self.conns.iter().map(|conn| conn.carriers.len()).sum();
@@ -45,7 +45,10 @@ impl Session {
         if conn.carriers.find(carrier).is_none() {
             if total >= tolerated {
                 self.events.push_back(Event::LimitHit { conn: id, limit: "unbound carriers" });
-                self.close_unbound(Route { conn: id, id: carrier }, Some(ErrorCode::RefusedStream));
+                self.close_unbound(
+                    StreamAddr { conn: id, id: carrier },
+                    Some(ErrorCode::RefusedStream),
+                );
                 self.reset_budget.charge(now, Offence::Refused).1?;
                 return self.count_reset(id).map(|()| None);
             }
@@ -56,7 +59,7 @@ impl Session {
 
     /// Returns whether `id`, which has no stream, may be an unbound carrier that the peer chose.
     pub(crate) fn may_be_carrier(&self, conn: ConnId, id: StreamId) -> bool {
-        self.is_peers(id) && self.conn(conn).is_some_and(Connection::may_be_named)
+        self.is_peers(id) && self.conn(conn).is_some_and(Connection::accepts_migrate)
     }
 
     /// Applies the buffered frames after their barrier has arrived.
@@ -64,9 +67,9 @@ impl Session {
         &mut self,
         now: Instant,
         key: StreamKey,
-        at: Route,
-        early: Early,
-    ) -> Result<(), Fault> {
+        at: StreamAddr,
+        early: EarlyFrames,
+    ) -> Result<(), InputError> {
         let mut paid = Ok(());
         if early.credit > 0
             && let Err(cause) = self.add_stream_credit(key, early.credit)
@@ -79,20 +82,20 @@ impl Session {
                 continue;
             }
             let done = match item {
-                EarlyItem::Section(section, end) => self.apply_section(now, key, *section, end),
-                EarlyItem::Data(chunk, end) => self.apply_data(key, chunk, end),
-                EarlyItem::Gathered(buf, credit, padding) => {
+                EarlyFrame::Section(section, end) => self.apply_section(now, key, *section, end),
+                EarlyFrame::Data(chunk, end) => self.apply_data(key, chunk, end),
+                EarlyFrame::Coalesced(buf, credit, padding) => {
                     let chunk = Chunk { data: buf.into(), padding, conn: at.conn, credit };
                     self.apply_data(key, chunk, EndStream::No)
                 }
-                EarlyItem::Migrate(migrate, end) => {
+                EarlyFrame::Migrate(migrate, end) => {
                     if let Err(fault) = self.apply_migrate(now, key, at, migrate, end) {
                         // A fault of the connection on which the frame arrived.
                         self.on_fault(now, at.conn, fault);
                     }
                     Ok(())
                 }
-                EarlyItem::Stop => {
+                EarlyFrame::Stop => {
                     let charge = self.reset_budget.debit(Offence::Reset);
                     self.fail_by_peer(key, at, ErrorCode::NoError, charge);
                     Ok(())
@@ -108,13 +111,13 @@ impl Session {
 
     /// Drops a buffered frame, because the stream has ended. DATA's credit is returned to the
     /// connection, and a MIGRATE is declined.
-    pub(crate) fn drop_item(&mut self, at: Route, item: EarlyItem) {
+    pub(crate) fn drop_item(&mut self, at: StreamAddr, item: EarlyFrame) {
         match item {
-            EarlyItem::Data(Chunk { credit, .. }, _) | EarlyItem::Gathered(_, credit, _) => {
+            EarlyFrame::Data(Chunk { credit, .. }, _) | EarlyFrame::Coalesced(_, credit, _) => {
                 self.give_back_to(at.conn, credit);
             }
-            EarlyItem::Section(..) | EarlyItem::Stop => {}
-            EarlyItem::Migrate(..) => {
+            EarlyFrame::Section(..) | EarlyFrame::Stop => {}
+            EarlyFrame::Migrate(..) => {
                 let charge = self.reset_budget.debit(Offence::Refused);
                 self.decline(at, EndStream::Yes, charge);
             }
@@ -122,7 +125,11 @@ impl Session {
     }
 
     /// Closes an unbound carrier that exceeds a limit, or on which frames follow its end.
-    pub(crate) fn refuse_unbound(&mut self, at: Route, cause: Cause) -> Result<(), Fault> {
+    pub(crate) fn refuse_unbound(
+        &mut self,
+        at: StreamAddr,
+        cause: Cause,
+    ) -> Result<(), InputError> {
         self.events.push_back(Event::LimitHit { conn: at.conn, limit: cause.describe() });
         self.close_unbound(at, Some(cause.code()));
         self.count_answer(at.conn)
@@ -131,7 +138,7 @@ impl Session {
     /// Closes an unbound carrier: its timeout has expired, it exceeds a limit, frames follow its
     /// end, or the peer reset it (SMIG-5.24/unbound-timeout, SMIG-5.22/unbound-bytes,
     /// SMIG-5.31/ended-carrier, SMIG-5.25/unbound-reset).
-    pub(crate) fn close_unbound(&mut self, at: Route, tell: Option<ErrorCode>) {
+    pub(crate) fn close_unbound(&mut self, at: StreamAddr, tell: Option<ErrorCode>) {
         let early = self.conn_mut(at.conn).and_then(|conn| conn.carriers.take(at.id));
         if let Some(early) = early {
             self.give_back_to(at.conn, early.into_credit());

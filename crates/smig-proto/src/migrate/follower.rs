@@ -1,11 +1,11 @@
 //! The follower: receives MIGRATE, answers with its own barrier, and follows immediately.
 
-use super::{HandOver, WaitingMove};
-use crate::conn::{Charge, ConnId, Connection, ConnectionRole, Membership, Offence, Standing};
-use crate::error::{Cause, Fault};
+use super::{DeferredMigrate, MigrationState};
+use crate::conn::{Charge, ConnId, Connection, ConnectionRole, IdState, Membership, Offence};
+use crate::error::{Cause, InputError};
 use crate::migrate::Mover;
-use crate::session::{Event, Role, Session};
-use crate::stream::{RecvPhase, Route, StreamKey};
+use crate::session::{Event, Session, Side};
+use crate::stream::{RecvState, StreamAddr, StreamKey};
 use crate::time::Instant;
 use crate::wire::{Cid, EndStream, Migrate, StreamId, flag};
 
@@ -18,15 +18,15 @@ impl Session {
         id: StreamId,
         migrate: Migrate,
         end: EndStream,
-    ) -> Result<(), Fault> {
-        if !self.conn(conn).is_some_and(Connection::may_be_named) {
+    ) -> Result<(), InputError> {
+        if !self.conn(conn).is_some_and(Connection::accepts_migrate) {
             return Err(Cause::BadMigrate.into());
         }
-        if migrate.dst.is_none() && self.role == Role::Server {
+        if migrate.dst.is_none() && self.role == Side::Server {
             return Err(Cause::BadMigrate.into());
         }
         self.check_destination(migrate)?;
-        let from = Route { conn, id };
+        let from = StreamAddr { conn, id };
         let Some(key) = self.key_at(conn, id) else {
             return self.on_stray_migrate(now, from, migrate);
         };
@@ -40,7 +40,7 @@ impl Session {
 
     /// Checks the ID of the destination: the mover may open it, and it is not in use
     /// (SMIG-2.6/bad-destination).
-    fn check_destination(&self, migrate: Migrate) -> Result<(), Fault> {
+    fn check_destination(&self, migrate: Migrate) -> Result<(), InputError> {
         let Some((cid, sid)) = migrate.dst else { return Ok(()) };
         let in_use = self.conn_by_cid(cid).and_then(|conn| self.key_at(conn, sid)).is_some();
         if sid.is_connection() || !self.is_peers(sid) || in_use {
@@ -54,29 +54,29 @@ impl Session {
         &mut self,
         now: Instant,
         key: StreamKey,
-        from: Route,
+        from: StreamAddr,
         migrate: Migrate,
         end: EndStream,
-    ) -> Result<(), Fault> {
+    ) -> Result<(), InputError> {
         let Some((cid, sid)) = migrate.dst else {
             return self.on_offer(now, key);
         };
         let Some(stream) = self.streams.find_mut(key) else { return Ok(()) };
         match (&stream.hand_over, self.role) {
-            (HandOver::Settled | HandOver::OfferReceived, _) => {}
-            (HandOver::Offered, _) => {
+            (MigrationState::Idle | MigrationState::OfferReceived, _) => {}
+            (MigrationState::Offered, _) => {
                 // The client's move answers the offer (SMIG-6.3/offer-stays-open).
-                stream.hand_over = HandOver::Settled;
+                stream.hand_over = MigrationState::Idle;
                 stream.offered = false;
-                self.open_moving = self.open_moving.saturating_sub(1);
+                self.open_migrations = self.open_migrations.saturating_sub(1);
             }
-            (HandOver::Moving(_), Role::Server) => {
+            (MigrationState::Moving(_), Side::Server) => {
                 // The server's move takes precedence (SMIG-6.5/server-wins).
                 self.drop_carrier(cid, sid);
                 self.reset_budget.charge(now, Offence::Refused).1?;
                 return self.apply_barrier_end(now, key, end);
             }
-            (HandOver::Moving(_), Role::Client) => {
+            (MigrationState::Moving(_), Side::Client) => {
                 let credit = self.give_up(key);
                 self.follow(now, key, from, (cid, sid), end)?;
                 if credit > 0 {
@@ -90,17 +90,22 @@ impl Session {
 
     /// Handles MIGRATE for a stream that has ended here: declines it, like any MIGRATE that cannot
     /// be followed (SMIG-5.10/always-answer, SMIG-8.1/reset-crosses).
-    fn on_stray_migrate(&mut self, now: Instant, at: Route, migrate: Migrate) -> Result<(), Fault> {
-        if matches!(self.standing(at.conn, at.id), Standing::Fresh | Standing::Skipped) {
+    fn on_stray_migrate(
+        &mut self,
+        now: Instant,
+        at: StreamAddr,
+        migrate: Migrate,
+    ) -> Result<(), InputError> {
+        if matches!(self.standing(at.conn, at.id), IdState::Idle | IdState::Skipped) {
             return Err(Cause::IdleStream.into());
         }
         if self.departed_key(at).is_some() {
-            return Err(Fault::Stream(at.id, Cause::StreamClosed));
+            return Err(InputError::Stream(at.id, Cause::StreamClosed));
         }
         self.count_answer(at.conn)?;
         let charge = self.charge_refusal(now)?;
         let moving = self.conn(at.conn).is_some_and(|conn| conn.owes_answer(at.id));
-        if moving && (self.role == Role::Server || migrate.dst.is_none()) {
+        if moving && (self.role == Side::Server || migrate.dst.is_none()) {
             // This side's own move of the stream is open: a server's takes precedence
             // (SMIG-6.5/server-wins), a client's answers the offer (SMIG-6.2/offer-answered).
             if let Some((cid, sid)) = migrate.dst {
@@ -111,7 +116,7 @@ impl Session {
         // A client gives up its own move, because the server will not answer it.
         let due = self.conn_mut(at.conn).and_then(|conn| conn.take_answer_due(at.id));
         if due.is_some() {
-            self.open_moving = self.open_moving.saturating_sub(1);
+            self.open_migrations = self.open_migrations.saturating_sub(1);
         }
         let reset = due.and_then(|due| due.reset);
         if let (Some(dst), Some(code)) = (migrate.dst, reset)
@@ -137,14 +142,14 @@ impl Session {
     }
 
     /// Charges the peer for a move that is about to be declined.
-    fn charge_refusal(&mut self, now: Instant) -> Result<Charge, Fault> {
+    fn charge_refusal(&mut self, now: Instant) -> Result<Charge, InputError> {
         let (charge, paid) = self.reset_budget.charge(now, Offence::Refused);
         paid?;
         Ok(charge)
     }
 
     /// Declines a MIGRATE, for which the peer was charged.
-    pub(crate) fn decline(&mut self, at: Route, ended: EndStream, Charge { .. }: Charge) {
+    pub(crate) fn decline(&mut self, at: StreamAddr, ended: EndStream, Charge { .. }: Charge) {
         self.send_migrate(at, Migrate { dst: None }, flag::SMIG_ACK | ended.flag());
     }
 
@@ -156,7 +161,7 @@ impl Session {
         if let Some(early) = early {
             self.give_back_to(conn, early.into_credit());
         }
-        self.ignore_from_peer(Route { conn, id: sid });
+        self.ignore_from_peer(StreamAddr { conn, id: sid });
     }
 
     /// Client: gives up its own migration in favor of the server's (SMIG-6.6/client-yields).
@@ -169,12 +174,12 @@ impl Session {
     }
 
     /// Handles an offer (SMIG-6.2/offer-answered).
-    fn on_offer(&mut self, now: Instant, key: StreamKey) -> Result<(), Fault> {
+    fn on_offer(&mut self, now: Instant, key: StreamKey) -> Result<(), InputError> {
         let Some(stream) = self.streams.find(key) else { return Ok(()) };
         let joined = self.conn(stream.route.conn).is_some_and(Connection::is_joined);
         let Some(stream) = self.streams.find_mut(key) else { return Ok(()) };
         match stream.hand_over {
-            HandOver::Settled if stream.offered || !joined => {
+            MigrationState::Idle if stream.offered || !joined => {
                 // The stream was offered and declined before, and nothing has changed since
                 // (SMIG-6.4/offered-once). Or its connection has left the session: such streams do
                 // not move (SMIG-4.8/new-session).
@@ -183,14 +188,16 @@ impl Session {
                 self.decline(route, ended, charge);
                 Ok(())
             }
-            HandOver::Settled => {
-                stream.hand_over = HandOver::OfferReceived;
+            MigrationState::Idle => {
+                stream.hand_over = MigrationState::OfferReceived;
                 self.events.push_back(Event::MigrationOffered { stream: key });
                 Ok(())
             }
             // This side's own move stays open, and answers the offer.
-            HandOver::Moving(_) => Ok(()),
-            HandOver::Offered | HandOver::OfferReceived => Err(Cause::BadMigrate.into()),
+            MigrationState::Moving(_) => Ok(()),
+            MigrationState::Offered | MigrationState::OfferReceived => {
+                Err(Cause::BadMigrate.into())
+            }
         }
     }
 
@@ -199,14 +206,14 @@ impl Session {
     pub fn has_offer(&self, key: StreamKey) -> bool {
         self.streams
             .find(key)
-            .is_some_and(|stream| matches!(stream.hand_over, HandOver::OfferReceived))
+            .is_some_and(|stream| matches!(stream.hand_over, MigrationState::OfferReceived))
     }
 
     /// Client: declines an offer.
     pub fn decline_offer(&mut self, key: StreamKey) {
         let Some(stream) = self.streams.find_mut(key) else { return };
-        if matches!(stream.hand_over, HandOver::OfferReceived) {
-            stream.hand_over = HandOver::Settled;
+        if matches!(stream.hand_over, MigrationState::OfferReceived) {
+            stream.hand_over = MigrationState::Idle;
             stream.offered = true;
             let (route, ended) = (stream.route, stream.send.closed_flag());
             let charge = self.reset_budget.debit(Offence::Refused);
@@ -219,20 +226,20 @@ impl Session {
         &mut self,
         now: Instant,
         key: StreamKey,
-        from: Route,
+        from: StreamAddr,
         (cid, sid): (Cid, StreamId),
         end: EndStream,
-    ) -> Result<(), Fault> {
+    ) -> Result<(), InputError> {
         if let Some(joining) = self.conn_by_cid(cid).and_then(|id| self.conn_mut(id))
             && matches!(joining.membership, Membership::Joining { .. })
         {
             let migrate = Migrate { dst: Some((cid, sid)) };
-            joining.waiting_moves.push(WaitingMove { from, migrate, end, window_due: 0 });
+            joining.waiting_moves.push(DeferredMigrate { from, migrate, end, window_due: 0 });
             return Ok(());
         }
         let carrier = self.usable_carrier(now, key, from, (cid, sid));
         let Some(stream) = self.streams.find_mut(key) else { return Ok(()) };
-        stream.hand_over = HandOver::Settled;
+        stream.hand_over = MigrationState::Idle;
         let ended = stream.send.closed_flag();
         let Some(to) = carrier else {
             let charge = self.charge_refusal(now)?;
@@ -252,7 +259,7 @@ impl Session {
         if let Some(conn) = self.conn_mut(from.conn) {
             conn.relied_on = true;
         }
-        self.depart(key, from);
+        self.vacate(key, from);
         let early = self.conn_mut(to.conn).and_then(|conn| {
             conn.role = ConnectionRole::Bulk;
             conn.peer_ids.mark_used(sid);
@@ -283,9 +290,9 @@ impl Session {
         &mut self,
         now: Instant,
         key: StreamKey,
-        from: Route,
+        from: StreamAddr,
         (cid, sid): (Cid, StreamId),
-    ) -> Option<Route> {
+    ) -> Option<StreamAddr> {
         let max_moves = self.config.smig.as_ref()?.max_moves;
         let to = self.named_carrier(from, (cid, sid))?;
         let moves = self.streams.find(key).map_or(u8::MAX, |stream| stream.moves);
@@ -297,7 +304,7 @@ impl Session {
     }
 
     /// Returns the carrier's route if the destination is a valid carrier.
-    fn named_carrier(&self, from: Route, (cid, sid): (Cid, StreamId)) -> Option<Route> {
+    fn named_carrier(&self, from: StreamAddr, (cid, sid): (Cid, StreamId)) -> Option<StreamAddr> {
         let id = self.conn_by_cid(cid)?;
         let conn = self.conn(id)?;
         let excluded = conn.goaway.sent.is_some_and(|last| sid > last);
@@ -305,16 +312,16 @@ impl Session {
         if id == from.conn || former || !conn.is_joined() || excluded {
             return None;
         }
-        let closed = matches!(conn.peer_ids.standing(sid), Standing::Ignored | Standing::Closed);
-        (!closed).then_some(Route { conn: id, id: sid })
+        let closed = matches!(conn.peer_ids.standing(sid), IdState::Ignored | IdState::Closed);
+        (!closed).then_some(StreamAddr { conn: id, id: sid })
     }
 
     /// Rejects frames of a stream after a MIGRATE that is buffered until a JOIN is answered
     /// (SMIG-5.19/behind-barrier).
-    pub(crate) fn check_barrier(&self, at: Route) -> Result<(), Fault> {
+    pub(crate) fn check_barrier(&self, at: StreamAddr) -> Result<(), InputError> {
         let mut waiting = self.conns.iter().flat_map(|conn| &conn.waiting_moves);
         if waiting.any(|waiting| waiting.from == at) {
-            return Err(Fault::Stream(at.id, Cause::StreamClosed));
+            return Err(InputError::Stream(at.id, Cause::StreamClosed));
         }
         Ok(())
     }
@@ -323,7 +330,7 @@ impl Session {
     /// closed.
     pub(crate) fn release_waiting_moves(&mut self, now: Instant, id: ConnId) {
         let waiting = self.conn_mut(id).map(|conn| core::mem::take(&mut conn.waiting_moves));
-        for WaitingMove { from, migrate, end, window_due } in waiting.unwrap_or_default() {
+        for DeferredMigrate { from, migrate, end, window_due } in waiting.unwrap_or_default() {
             let done = match self.key_at(from.conn, from.id) {
                 Some(key) => {
                     let done = self.apply_migrate(now, key, from, migrate, end);
@@ -344,6 +351,6 @@ impl Session {
     }
 
     pub(crate) fn recv_ended(&self, key: StreamKey) -> bool {
-        self.streams.find(key).is_none_or(|stream| stream.recv.phase() == RecvPhase::Ended)
+        self.streams.find(key).is_none_or(|stream| stream.recv.phase() == RecvState::Ended)
     }
 }

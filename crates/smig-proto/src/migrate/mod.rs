@@ -14,16 +14,16 @@ use std::collections::VecDeque;
 use bytes::Bytes;
 use http::HeaderMap;
 
-use crate::conn::{ConnId, Early};
+use crate::conn::{ConnId, EarlyFrames};
 use crate::error::ErrorCode;
 use crate::head::ResponseHead;
-use crate::stream::{Route, SendPhase};
+use crate::stream::{SendState, StreamAddr};
 use crate::time::Instant;
 use crate::wire::{Cid, EndStream, Migrate, StreamId};
 
 /// Destination of a migration.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Target {
+pub enum MigrationTarget {
     /// This connection.
     Connection(ConnId),
     /// The spare with the smallest CID.
@@ -49,11 +49,11 @@ pub enum MigrateError {
     /// The stream has ended, or is unknown.
     Ended,
     /// The extension is off, or the stream's connection is not joined.
-    Off,
+    Disabled,
     /// A migration of the stream is open, or this side's offer is unanswered.
-    Busy,
+    InProgress,
     /// The stream has reached the maximum number of moves, or an offer of it was declined.
-    Exhausted,
+    LimitReached,
     /// The peer does not tolerate more open migrations.
     TooMany,
     /// No connection is suitable.
@@ -66,9 +66,9 @@ impl core::fmt::Display for MigrateError {
     fn fmt(&self, f: &mut core::fmt::Formatter<'_>) -> core::fmt::Result {
         f.write_str(match self {
             Self::Ended => "the stream is over",
-            Self::Off => "the peer does not speak the extension on this connection",
-            Self::Busy => "a migration of the stream is open",
-            Self::Exhausted => "the stream may not be moved again",
+            Self::Disabled => "the peer does not speak the extension on this connection",
+            Self::InProgress => "a migration of the stream is open",
+            Self::LimitReached => "the stream may not be moved again",
             Self::TooMany => "the peer tolerates no more migrations at once",
             Self::NoTarget => "no connection to move to",
             Self::NotServer => "only a server offers",
@@ -80,32 +80,32 @@ impl std::error::Error for MigrateError {}
 
 /// State of a stream's open migration.
 #[derive(Debug)]
-pub(crate) enum HandOver {
-    Settled,
+pub(crate) enum MigrationState {
+    Idle,
     /// Server: an offer was sent and is unanswered.
     Offered,
     /// Client: an offer was received and is unanswered.
     OfferReceived,
     /// Mover: MIGRATE was sent and is unanswered. The follower has no such phase, because it
     /// answers immediately.
-    Moving(Box<Moving>),
+    Moving(Box<OpenMigration>),
 }
 
-impl HandOver {
+impl MigrationState {
     /// Returns the route on which this side's unanswered MIGRATE was sent, and the destination that
     /// it named.
-    pub(crate) fn unanswered(&self) -> Option<(Route, (Cid, StreamId))> {
+    pub(crate) fn unanswered(&self) -> Option<(StreamAddr, (Cid, StreamId))> {
         match self {
             Self::Moving(moving) => Some((moving.from, moving.dst)),
-            Self::Settled | Self::Offered | Self::OfferReceived => None,
+            Self::Idle | Self::Offered | Self::OfferReceived => None,
         }
     }
 
     /// Ends this side's open move, if there is one; otherwise leaves the state unchanged.
-    pub(crate) fn take_moving(&mut self) -> Option<Box<Moving>> {
-        match core::mem::replace(self, Self::Settled) {
+    pub(crate) fn take_moving(&mut self) -> Option<Box<OpenMigration>> {
+        match core::mem::replace(self, Self::Idle) {
             Self::Moving(moving) => Some(moving),
-            other @ (Self::Settled | Self::Offered | Self::OfferReceived) => {
+            other @ (Self::Idle | Self::Offered | Self::OfferReceived) => {
                 *self = other;
                 None
             }
@@ -115,10 +115,12 @@ impl HandOver {
     /// Returns whether this side may send frames of the stream now.
     pub(crate) fn lets_send(&self) -> bool {
         match self {
-            Self::Settled | Self::Offered | Self::OfferReceived => true,
+            Self::Idle | Self::Offered | Self::OfferReceived => true,
             Self::Moving(moving) => match moving.pace {
-                Pace::UntilReplayIsFull(limit) => !moving.to_lost && moving.replay.octets < limit,
-                Pace::Held => false,
+                SendBeforeAnswer::UpToReplayLimit(limit) => {
+                    !moving.carrier_lost && moving.replay.octets < limit
+                }
+                SendBeforeAnswer::Held => false,
             },
         }
     }
@@ -126,24 +128,24 @@ impl HandOver {
 
 /// Whether the mover sends before the answer.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Pace {
+pub(crate) enum SendBeforeAnswer {
     /// A server does, to save a round trip (SMIG-5.5/server-at-once). It buffers what it sends, and
     /// pauses at this number of bytes.
-    UntilReplayIsFull(usize),
+    UpToReplayLimit(usize),
     /// A client holds its direction (SMIG-5.6/client-holds).
     Held,
 }
 
 #[derive(Debug)]
-pub(crate) struct Moving {
+pub(crate) struct OpenMigration {
     /// The route of the follower's frames until its barrier, to which a decline returns the stream.
-    pub(crate) from: Route,
-    pub(crate) to: Route,
+    pub(crate) from: StreamAddr,
+    pub(crate) to: StreamAddr,
     /// The destination that MIGRATE named; an accepting answer repeats it (SMIG-2.7/stray-answer).
     pub(crate) dst: (Cid, StreamId),
-    pub(crate) pace: Pace,
+    pub(crate) pace: SendBeforeAnswer,
     /// The follower's frames that arrived on the carrier before its accepting answer.
-    pub(crate) early: Early,
+    pub(crate) early: EarlyFrames,
     pub(crate) replay: Replay,
     /// Sum of the WINDOW_UPDATE increments that were sent on the carrier; a follower that declines
     /// drops them.
@@ -153,7 +155,7 @@ pub(crate) struct Moving {
     pub(crate) carrier_used: bool,
     /// The carrier's connection ended, or its GOAWAY excludes the carrier: no more is sent there,
     /// and the answer decides (SMIG-8.9/c2-ends-early, SMIG-8.17/goaway-excludes-s2).
-    pub(crate) to_lost: bool,
+    pub(crate) carrier_lost: bool,
     pub(crate) since: Instant,
     /// For SMIG-7.5/undone-barrier: the connection on which the stream was opened, if the stream
     /// had not moved before, and the peer's initial window there when the barrier was sent.
@@ -162,7 +164,7 @@ pub(crate) struct Moving {
 
 /// State that a mover keeps for an unanswered MIGRATE after the stream has ended.
 #[derive(Clone, Copy, Debug)]
-pub(crate) struct AnswerDue {
+pub(crate) struct PendingAnswer {
     pub(crate) s1: StreamId,
     /// The destination that an accepting answer repeats (SMIG-2.7/stray-answer).
     pub(crate) dst: (Cid, StreamId),
@@ -173,8 +175,8 @@ pub(crate) struct AnswerDue {
 
 /// A MIGRATE to a connection whose JOIN is unanswered (SMIG-5.12/join-pending).
 #[derive(Clone, Copy, Debug)]
-pub(crate) struct WaitingMove {
-    pub(crate) from: Route,
+pub(crate) struct DeferredMigrate {
+    pub(crate) from: StreamAddr,
     pub(crate) migrate: Migrate,
     pub(crate) end: EndStream,
     /// Change of the receive window that was acknowledged after the MIGRATE; a decline applies it.
@@ -191,11 +193,11 @@ pub(crate) struct Replay {
     pub(crate) trailers: Option<HeaderMap>,
     pub(crate) end: EndStream,
     /// The phase of the direction at the barrier.
-    pub(crate) phase: SendPhase,
+    pub(crate) phase: SendState,
 }
 
 impl Replay {
-    pub(crate) const fn new(phase: SendPhase) -> Self {
+    pub(crate) const fn new(phase: SendState) -> Self {
         Self {
             heads: Vec::new(),
             data: VecDeque::new(),

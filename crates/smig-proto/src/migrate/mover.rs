@@ -1,11 +1,13 @@
 //! The mover: sends MIGRATE, and processes the answer.
 
-use super::{HandOver, MigrateError, Moving, Pace, Replay, Target};
-use crate::conn::{ConnId, Connection, ConnectionRole, Early, Offence, Standing};
-use crate::error::{Cause, ErrorCode, Fault};
+use super::{
+    MigrateError, MigrationState, MigrationTarget, OpenMigration, Replay, SendBeforeAnswer,
+};
+use crate::conn::{ConnId, Connection, ConnectionRole, EarlyFrames, IdState, Offence};
+use crate::error::{Cause, ErrorCode, InputError};
 use crate::migrate::Mover;
-use crate::session::{Event, Role, Session};
-use crate::stream::{RecvPhase, Route, SendEnd, SendPhase, Stream, StreamKey};
+use crate::session::{Event, Session, Side};
+use crate::stream::{RecvState, SendEnd, SendState, Stream, StreamAddr, StreamKey};
 use crate::time::Instant;
 use crate::wire::{self, Cid, EndStream, Migrate, StreamId};
 
@@ -20,53 +22,57 @@ impl Session {
         &mut self,
         now: Instant,
         key: StreamKey,
-        to: Target,
+        to: MigrationTarget,
     ) -> Result<(), MigrateError> {
-        let smig = self.config.smig.as_ref().ok_or(MigrateError::Off)?;
+        let smig = self.config.smig.as_ref().ok_or(MigrateError::Disabled)?;
         let (max_moves, replay_limit) = (smig.max_moves, smig.replay_limit);
         let stream = self.streams.find(key).ok_or(MigrateError::Ended)?;
         if stream.is_over() || stream.is_complete() {
             return Err(MigrateError::Ended);
         }
         match stream.hand_over {
-            HandOver::Settled | HandOver::OfferReceived => {}
-            HandOver::Offered | HandOver::Moving(_) => return Err(MigrateError::Busy),
+            MigrationState::Idle | MigrationState::OfferReceived => {}
+            MigrationState::Offered | MigrationState::Moving(_) => {
+                return Err(MigrateError::InProgress);
+            }
         }
         if stream.moves >= max_moves {
-            return Err(MigrateError::Exhausted);
+            return Err(MigrateError::LimitReached);
         }
         let (from, offered) = (stream.route, stream.offered);
         let conn = self.conn(from.conn).ok_or(MigrateError::Ended)?;
         if !conn.is_joined() {
-            return Err(MigrateError::Off);
+            return Err(MigrateError::Disabled);
         }
         // The peer's MIGRATE waits for a JOIN (SMIG-5.12/join-pending); it takes precedence.
         if self.conns.iter().any(|conn| conn.waiting_moves.iter().any(|w| w.from == from)) {
-            return Err(MigrateError::Busy);
+            return Err(MigrateError::InProgress);
         }
-        if self.open_moving >= conn.peer.smig as usize {
+        if self.open_migrations >= conn.peer.smig as usize {
             return Err(MigrateError::TooMany);
         }
         let target = match to {
-            Target::Offer if self.role != Role::Server => return Err(MigrateError::NotServer),
-            Target::Offer if offered => return Err(MigrateError::Exhausted),
-            Target::Offer => return self.offer(key, from),
-            Target::Spare => self.spare(from.conn).ok_or(MigrateError::NoTarget)?,
-            Target::Connection(id) => id,
+            MigrationTarget::Offer if self.role != Side::Server => {
+                return Err(MigrateError::NotServer);
+            }
+            MigrationTarget::Offer if offered => return Err(MigrateError::LimitReached),
+            MigrationTarget::Offer => return self.offer(key, from),
+            MigrationTarget::Spare => self.spare(from.conn).ok_or(MigrateError::NoTarget)?,
+            MigrationTarget::Connection(id) => id,
         };
         let role = self.role;
         let conn = self.conn_mut(target).ok_or(MigrateError::NoTarget)?;
-        if target == from.conn || !conn.is_joined() || !conn.takes_streams() {
+        if target == from.conn || !conn.is_joined() || !conn.accepts_streams() {
             return Err(MigrateError::NoTarget);
         }
         let cid = conn.cid.ok_or(MigrateError::NoTarget)?;
         let id = conn.local_ids.next(role.parity()).ok_or(MigrateError::NoTarget)?;
         conn.role = ConnectionRole::Bulk;
         conn.streams.insert(id, key);
-        let to = Route { conn: target, id };
+        let to = StreamAddr { conn: target, id };
         let pace = match role {
-            Role::Server => Pace::UntilReplayIsFull(replay_limit),
-            Role::Client => Pace::Held,
+            Side::Server => SendBeforeAnswer::UpToReplayLimit(replay_limit),
+            Side::Client => SendBeforeAnswer::Held,
         };
         self.cross_barrier(now, key, (from, to), cid, pace);
         Ok(())
@@ -77,46 +83,46 @@ impl Session {
         &mut self,
         now: Instant,
         key: StreamKey,
-        (from, to): (Route, Route),
+        (from, to): (StreamAddr, StreamAddr),
         cid: Cid,
-        pace: Pace,
+        pace: SendBeforeAnswer,
     ) {
         self.unschedule(key);
         let peer_window = self.conn(from.conn).map_or(0, |conn| conn.peer.initial_window);
         let Some(stream) = self.streams.find_mut(key) else { return };
         let home = stream.send_home.take().map(|home| (home, peer_window));
         let end = stream.send.closed_flag();
-        stream.hand_over = HandOver::Moving(Box::new(Moving {
+        stream.hand_over = MigrationState::Moving(Box::new(OpenMigration {
             from,
             to,
             dst: (cid, to.id),
             pace,
-            early: Early::default(),
+            early: EarlyFrames::default(),
             replay: Replay::new(stream.send.phase()),
             credit_on_carrier: 0,
             carrier_used: false,
-            to_lost: false,
+            carrier_lost: false,
             since: now,
             home,
         }));
         stream.route = to;
         stream.moves += 1;
-        self.open_moving += 1;
+        self.open_migrations += 1;
         self.send_migrate(from, Migrate { dst: Some((cid, to.id)) }, end.flag());
         self.arm(now);
         self.schedule(key);
     }
 
-    fn offer(&mut self, key: StreamKey, from: Route) -> Result<(), MigrateError> {
+    fn offer(&mut self, key: StreamKey, from: StreamAddr) -> Result<(), MigrateError> {
         let stream = self.streams.find_mut(key).ok_or(MigrateError::Ended)?;
-        stream.hand_over = HandOver::Offered;
+        stream.hand_over = MigrationState::Offered;
         stream.offered = true;
-        self.open_moving += 1;
+        self.open_migrations += 1;
         self.send_migrate(from, Migrate { dst: None }, 0);
         Ok(())
     }
 
-    pub(crate) fn send_migrate(&mut self, on: Route, migrate: Migrate, flags: u8) {
+    pub(crate) fn send_migrate(&mut self, on: StreamAddr, migrate: Migrate, flags: u8) {
         let Some(points) = self.config.smig.as_ref().map(|smig| smig.code_points) else { return };
         if let Some(conn) = self.conn_mut(on.conn).filter(|conn| !conn.is_dead()) {
             wire::migrate(&mut conn.out.frames, &points, on.id, migrate, flags);
@@ -131,37 +137,37 @@ impl Session {
         id: StreamId,
         migrate: Migrate,
         end: EndStream,
-    ) -> Result<(), Fault> {
-        let here = Route { conn, id };
+    ) -> Result<(), InputError> {
+        let here = StreamAddr { conn, id };
         let Some(key) = self.key_at(conn, id) else {
             return self.on_stray_answer(here, migrate);
         };
         let Some(stream) = self.streams.find_mut(key) else { return Ok(()) };
         match &stream.hand_over {
-            HandOver::Offered if migrate.dst.is_none() && stream.route == here => {
-                stream.hand_over = HandOver::Settled;
-                self.open_moving -= 1;
+            MigrationState::Offered if migrate.dst.is_none() && stream.route == here => {
+                stream.hand_over = MigrationState::Idle;
+                self.open_migrations -= 1;
                 self.events.push_back(Event::MigrationDeclined { stream: key });
                 self.apply_barrier_end(now, key, end)
             }
-            HandOver::Moving(moving) if moving.from == here => match migrate.dst {
+            MigrationState::Moving(moving) if moving.from == here => match migrate.dst {
                 None => self.on_decline(now, key, end),
                 Some(dst) if dst == moving.dst => self.on_barrier(now, key, end),
                 Some(_) => Err(Cause::UnexpectedMigrateAck.into()),
             },
-            HandOver::Settled
-            | HandOver::Offered
-            | HandOver::OfferReceived
-            | HandOver::Moving(_) => Err(Cause::UnexpectedMigrateAck.into()),
+            MigrationState::Idle
+            | MigrationState::Offered
+            | MigrationState::OfferReceived
+            | MigrationState::Moving(_) => Err(Cause::UnexpectedMigrateAck.into()),
         }
     }
 
     /// Handles an answer for a stream that has ended here (SMIG-2.7/stray-answer,
     /// SMIG-8.3/reset-remembered).
-    fn on_stray_answer(&mut self, at: Route, migrate: Migrate) -> Result<(), Fault> {
+    fn on_stray_answer(&mut self, at: StreamAddr, migrate: Migrate) -> Result<(), InputError> {
         let due = self.conn_mut(at.conn).and_then(|conn| conn.take_answer_due(at.id));
         if let Some(due) = due {
-            self.open_moving = self.open_moving.saturating_sub(1);
+            self.open_migrations = self.open_migrations.saturating_sub(1);
             if migrate.dst.is_some_and(|dst| dst != due.dst) {
                 return Err(Cause::UnexpectedMigrateAck.into());
             }
@@ -171,16 +177,21 @@ impl Session {
             return Ok(());
         }
         match self.standing(at.conn, at.id) {
-            Standing::Fresh | Standing::Skipped => Err(Cause::IdleStream.into()),
-            Standing::Ignored | Standing::Closed => Ok(()),
+            IdState::Idle | IdState::Skipped => Err(Cause::IdleStream.into()),
+            IdState::Ignored | IdState::Closed => Ok(()),
         }
     }
 
     /// Handles the follower's barrier: its further frames arrive on the carrier
     /// (SMIG-5.11/follower-barrier).
-    fn on_barrier(&mut self, now: Instant, key: StreamKey, end: EndStream) -> Result<(), Fault> {
+    fn on_barrier(
+        &mut self,
+        now: Instant,
+        key: StreamKey,
+        end: EndStream,
+    ) -> Result<(), InputError> {
         let Some(moving) = self.settle(key) else { return Ok(()) };
-        self.depart(key, moving.from);
+        self.vacate(key, moving.from);
         if let Some(stream) = self.streams.find_mut(key) {
             stream.recv_home = None;
         }
@@ -210,10 +221,10 @@ impl Session {
     }
 
     /// Ends the mover's phase; the carrier remains the route.
-    pub(crate) fn settle(&mut self, key: StreamKey) -> Option<Moving> {
+    pub(crate) fn settle(&mut self, key: StreamKey) -> Option<OpenMigration> {
         let stream = self.streams.find_mut(key)?;
         let moving = stream.hand_over.take_moving()?;
-        self.open_moving = self.open_moving.saturating_sub(1);
+        self.open_migrations = self.open_migrations.saturating_sub(1);
         Some(*moving)
     }
 
@@ -224,9 +235,9 @@ impl Session {
         now: Instant,
         key: StreamKey,
         end: EndStream,
-    ) -> Result<(), Fault> {
+    ) -> Result<(), InputError> {
         let Some(stream) = self.streams.find_mut(key) else { return Ok(()) };
-        if !end.is_end() || stream.is_over() || stream.recv.phase() == RecvPhase::Ended {
+        if !end.is_end() || stream.is_over() || stream.recv.phase() == RecvState::Ended {
             return Ok(());
         }
         match stream.recv.on_end() {
@@ -241,7 +252,12 @@ impl Session {
 
     /// Handles a decline: both directions resume at their barriers on the old connection
     /// (SMIG-6.8/resume, SMIG-6.9/lost-bytes, SMIG-6.10/lost-credit, SMIG-6.11/close-abandoned).
-    fn on_decline(&mut self, now: Instant, key: StreamKey, end: EndStream) -> Result<(), Fault> {
+    fn on_decline(
+        &mut self,
+        now: Instant,
+        key: StreamKey,
+        end: EndStream,
+    ) -> Result<(), InputError> {
         let Some(moving) = self.settle(key) else { return Ok(()) };
         let (from, credit) = (moving.from, moving.credit_on_carrier);
         let stopped = moving.early.is_stopped();
@@ -263,8 +279,8 @@ impl Session {
     }
 
     /// Returns the stream to its old route after a migration of this side has failed.
-    pub(crate) fn return_to(&mut self, key: StreamKey, moving: Moving) {
-        let Moving { from, to, early, replay, home, .. } = moving;
+    pub(crate) fn return_to(&mut self, key: StreamKey, moving: OpenMigration) {
+        let OpenMigration { from, to, early, replay, home, .. } = moving;
         self.unschedule(key);
         self.unmap(to);
         self.give_back_to(to.conn, early.into_credit());
@@ -302,11 +318,11 @@ impl Session {
     pub(crate) fn on_moving_lost(&mut self, key: StreamKey, lost: ConnId) {
         let Some(stream) = self.streams.find_mut(key) else { return };
         let complete =
-            stream.recv.phase() == RecvPhase::Ended && stream.send.phase() == SendPhase::Ended;
-        let HandOver::Moving(moving) = &mut stream.hand_over else { return };
+            stream.recv.phase() == RecvState::Ended && stream.send.phase() == SendState::Ended;
+        let MigrationState::Moving(moving) = &mut stream.hand_over else { return };
         if moving.to.conn == lost && moving.from.conn != lost {
             // The answer on the old connection decides.
-            moving.to_lost = true;
+            moving.carrier_lost = true;
             return;
         }
         let to = moving.to;

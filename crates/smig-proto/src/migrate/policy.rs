@@ -1,6 +1,6 @@
 //! When to migrate a stream: pure functions from the driver's observations to a decision.
 //!
-//! The paper's MigSW and MigSP (section 4.4, 5) are [`Policy::unknown_after`] set to 0 and to t.
+//! The paper's MigSW and MigSP (section 4.4, 5) are [`Policy::unknown_length_after`] set to 0 and to t.
 
 use core::fmt;
 use core::time::Duration;
@@ -9,7 +9,7 @@ use crate::priority::Priority;
 
 /// The thresholds of a server or a client. Sizes are in bytes.
 #[derive(Clone, Debug, PartialEq)]
-pub struct Policy {
+pub struct MigrationPolicy {
     /// A body of known length stays if less than this is left to transfer.
     pub min_size: u64,
     /// Minimum number of other streams that are open, or were within the last second; with fewer, a
@@ -17,9 +17,9 @@ pub struct Policy {
     pub min_concurrent: usize,
     /// A body stays if the rest of it takes less than this at the reported delivery rate: it could
     /// not delay the others for longer.
-    pub max_blocking: Duration,
+    pub min_transfer_time: Duration,
     /// A body of unknown length moves after this number of bytes (the paper's t).
-    pub unknown_after: u64,
+    pub unknown_length_after: u64,
     /// Like [`min_concurrent`](Self::min_concurrent), for tunnels. The default is 0: the end of a
     /// tunnel cannot be predicted, and streams that start later would queue behind its bytes on the
     /// path.
@@ -33,13 +33,13 @@ pub struct Policy {
     pub tunnel_age: Duration,
 }
 
-impl Default for Policy {
+impl Default for MigrationPolicy {
     fn default() -> Self {
         Self {
             min_size: 256 << 10,
             min_concurrent: 1,
-            max_blocking: Duration::from_millis(20),
-            unknown_after: 100 << 10,
+            min_transfer_time: Duration::from_millis(20),
+            unknown_length_after: 100 << 10,
             tunnel_concurrent: 0,
             tunnel_after: 1 << 20,
             tunnel_time: Duration::from_secs(5),
@@ -61,7 +61,7 @@ pub enum Transfer {
 
 /// An explicit instruction of the application, a route's rule or a response header field.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub enum Hint {
+pub enum MigrationHint {
     /// None: the policy decides.
     #[default]
     None,
@@ -73,7 +73,7 @@ pub enum Hint {
 
 /// Observations of a stream and its surroundings.
 #[derive(Clone, Copy, Debug)]
-pub struct Situation {
+pub struct PolicyInput {
     /// Kind of transfer.
     pub transfer: Transfer,
     /// Bytes of body sent and received so far.
@@ -87,7 +87,7 @@ pub struct Situation {
     /// Delivery rate that TCP reports, in bytes per second, if available.
     pub delivery_rate: Option<u64>,
     /// An explicit instruction.
-    pub hint: Hint,
+    pub hint: MigrationHint,
 }
 
 /// The decision for a stream.
@@ -104,16 +104,16 @@ pub enum Decision {
 pub enum StayReason {
     /// [`Hint::Stay`].
     Hint,
-    /// Fewer other streams than [`Policy::company`].
-    Alone,
+    /// Fewer other streams than [`Policy::min_concurrent_for`].
+    NoConcurrency,
     /// Its urgency is higher than the default.
     Urgent,
     /// Less than [`Policy::min_size`] is left.
     Small,
-    /// At the reported rate it completes within [`Policy::max_blocking`].
-    Brief,
-    /// Fewer bytes than [`Policy::unknown_after`], or than a tunnel must have carried.
-    FewOctets,
+    /// At the reported rate it completes within [`Policy::min_transfer_time`].
+    ShortTransfer,
+    /// Fewer bytes than [`Policy::unknown_length_after`], or than a tunnel must have carried.
+    FewBytes,
     /// Younger than [`Policy::tunnel_age`].
     Young,
 }
@@ -126,7 +126,7 @@ pub enum MoveReason {
     /// A large part is left.
     Size,
     /// Many bytes were transferred, and the length is unknown.
-    Octets,
+    UnknownLength,
     /// The tunnel has carried enough bytes and is old enough.
     Tunnel,
 }
@@ -137,11 +137,11 @@ impl StayReason {
     pub const fn as_str(self) -> &'static str {
         match self {
             Self::Hint => "as its hint says",
-            Self::Alone => "nobody beside it",
+            Self::NoConcurrency => "nobody beside it",
             Self::Urgent => "it is urgent",
             Self::Small => "little is left",
-            Self::Brief => "the path is fast enough for it",
-            Self::FewOctets => "few octets so far",
+            Self::ShortTransfer => "the path is fast enough for it",
+            Self::FewBytes => "few octets so far",
             Self::Young => "the tunnel is young",
         }
     }
@@ -154,7 +154,7 @@ impl MoveReason {
         match self {
             Self::Hint => "as its hint says",
             Self::Size => "much is left",
-            Self::Octets => "many octets so far, length unknown",
+            Self::UnknownLength => "many octets so far, length unknown",
             Self::Tunnel => "the tunnel's octets and age",
         }
     }
@@ -169,17 +169,17 @@ impl fmt::Display for Decision {
     }
 }
 
-impl Policy {
+impl MigrationPolicy {
     /// Returns the decision for a stream.
     #[must_use]
-    pub fn decide(&self, now: &Situation) -> Decision {
+    pub fn decide(&self, now: &PolicyInput) -> Decision {
         match now.hint {
-            Hint::Stay => return Decision::Stay(StayReason::Hint),
-            Hint::Move => return Decision::Move(MoveReason::Hint),
-            Hint::None => {}
+            MigrationHint::Stay => return Decision::Stay(StayReason::Hint),
+            MigrationHint::Move => return Decision::Move(MoveReason::Hint),
+            MigrationHint::None => {}
         }
-        if now.others < self.company(now.transfer) {
-            return Decision::Stay(StayReason::Alone);
+        if now.others < self.min_concurrent_for(now.transfer) {
+            return Decision::Stay(StayReason::NoConcurrency);
         }
         // Other streams may wait for a stream of higher urgency.
         if now.priority.urgency() < Priority::default().urgency() {
@@ -191,17 +191,17 @@ impl Policy {
                 if left < self.min_size {
                     Decision::Stay(StayReason::Small)
                 } else if !self.blocks(left, now.delivery_rate) {
-                    Decision::Stay(StayReason::Brief)
+                    Decision::Stay(StayReason::ShortTransfer)
                 } else {
                     Decision::Move(MoveReason::Size)
                 }
             }
-            Transfer::Unsized if now.transferred < self.unknown_after => {
-                Decision::Stay(StayReason::FewOctets)
+            Transfer::Unsized if now.transferred < self.unknown_length_after => {
+                Decision::Stay(StayReason::FewBytes)
             }
-            Transfer::Unsized => Decision::Move(MoveReason::Octets),
-            Transfer::Tunnel if now.transferred < self.of_tunnel(now.delivery_rate) => {
-                Decision::Stay(StayReason::FewOctets)
+            Transfer::Unsized => Decision::Move(MoveReason::UnknownLength),
+            Transfer::Tunnel if now.transferred < self.tunnel_threshold(now.delivery_rate) => {
+                Decision::Stay(StayReason::FewBytes)
             }
             Transfer::Tunnel if now.age < self.tunnel_age => Decision::Stay(StayReason::Young),
             Transfer::Tunnel => Decision::Move(MoveReason::Tunnel),
@@ -210,7 +210,7 @@ impl Policy {
 
     /// Returns the number of other streams that must exist for such a transfer to move.
     #[must_use]
-    pub const fn company(&self, transfer: Transfer) -> usize {
+    pub const fn min_concurrent_for(&self, transfer: Transfer) -> usize {
         match transfer {
             Transfer::Tunnel => self.tunnel_concurrent,
             Transfer::Sized(_) | Transfer::Unsized => self.min_concurrent,
@@ -218,7 +218,7 @@ impl Policy {
     }
 
     /// Returns the bytes that a tunnel must have carried on a path with this rate.
-    fn of_tunnel(&self, rate: Option<u64>) -> u64 {
+    fn tunnel_threshold(&self, rate: Option<u64>) -> u64 {
         let Some(rate) = rate else { return self.tunnel_after };
         let octets = u128::from(rate) * self.tunnel_time.as_millis() / 1000;
         let octets = u64::try_from(octets).unwrap_or(u64::MAX);
@@ -230,7 +230,7 @@ impl Policy {
     fn blocks(&self, octets: u64, rate: Option<u64>) -> bool {
         let Some(rate) = rate.filter(|&rate| rate > 0) else { return true };
         let nanos = u128::from(octets) * 1_000_000_000 / u128::from(rate);
-        nanos >= self.max_blocking.as_nanos()
+        nanos >= self.min_transfer_time.as_nanos()
     }
 }
 
@@ -238,70 +238,70 @@ impl Policy {
 mod tests {
     use super::*;
 
-    const BIG: Situation = Situation {
+    const BIG: PolicyInput = PolicyInput {
         transfer: Transfer::Sized(50 << 20),
         transferred: 0,
         age: Duration::ZERO,
         priority: Priority::sequential(3),
         others: 1,
         delivery_rate: Some(1_250_000),
-        hint: Hint::None,
+        hint: MigrationHint::None,
     };
 
     const MOVES: Decision = Decision::Move(MoveReason::Size);
 
     #[test]
     fn a_big_body_beside_others_moves() {
-        let policy = Policy::default();
+        let policy = MigrationPolicy::default();
         assert_eq!(policy.decide(&BIG), MOVES);
-        let alone = Situation { others: 0, ..BIG };
-        assert_eq!(policy.decide(&alone), Decision::Stay(StayReason::Alone));
-        let small = Situation { transfer: Transfer::Sized(10 << 10), ..BIG };
+        let alone = PolicyInput { others: 0, ..BIG };
+        assert_eq!(policy.decide(&alone), Decision::Stay(StayReason::NoConcurrency));
+        let small = PolicyInput { transfer: Transfer::Sized(10 << 10), ..BIG };
         assert_eq!(policy.decide(&small), Decision::Stay(StayReason::Small));
-        let nearly_done = Situation { transferred: (50 << 20) - 1000, ..BIG };
+        let nearly_done = PolicyInput { transferred: (50 << 20) - 1000, ..BIG };
         assert_eq!(policy.decide(&nearly_done), Decision::Stay(StayReason::Small));
     }
 
     #[test]
     fn a_link_so_fast_that_nobody_waits_keeps_it() {
-        let policy = Policy::default();
-        let one_mb = Situation { transfer: Transfer::Sized(1 << 20), ..BIG };
-        let fast = Situation { delivery_rate: Some(1_000_000_000), ..one_mb };
-        assert_eq!(policy.decide(&fast), Decision::Stay(StayReason::Brief));
+        let policy = MigrationPolicy::default();
+        let one_mb = PolicyInput { transfer: Transfer::Sized(1 << 20), ..BIG };
+        let fast = PolicyInput { delivery_rate: Some(1_000_000_000), ..one_mb };
+        assert_eq!(policy.decide(&fast), Decision::Stay(StayReason::ShortTransfer));
         assert_eq!(policy.decide(&one_mb), MOVES);
-        let unknown = Situation { delivery_rate: None, ..one_mb };
+        let unknown = PolicyInput { delivery_rate: None, ..one_mb };
         assert_eq!(policy.decide(&unknown), MOVES);
     }
 
     #[test]
     fn unknown_size_moves_after_t() {
-        let policy = Policy::default();
-        let early = Situation { transfer: Transfer::Unsized, transferred: 99 << 10, ..BIG };
-        assert_eq!(policy.decide(&early), Decision::Stay(StayReason::FewOctets));
-        let late = Situation { transferred: 100 << 10, ..early };
-        assert_eq!(policy.decide(&late), Decision::Move(MoveReason::Octets));
+        let policy = MigrationPolicy::default();
+        let early = PolicyInput { transfer: Transfer::Unsized, transferred: 99 << 10, ..BIG };
+        assert_eq!(policy.decide(&early), Decision::Stay(StayReason::FewBytes));
+        let late = PolicyInput { transferred: 100 << 10, ..early };
+        assert_eq!(policy.decide(&late), Decision::Move(MoveReason::UnknownLength));
     }
 
     #[test]
     fn tunnels_move_by_bytes_and_age() {
-        let policy = Policy::default();
-        let young = Situation { transfer: Transfer::Tunnel, transferred: 2 << 20, ..BIG };
+        let policy = MigrationPolicy::default();
+        let young = PolicyInput { transfer: Transfer::Tunnel, transferred: 2 << 20, ..BIG };
         assert_eq!(policy.decide(&young), Decision::Stay(StayReason::Young));
-        let thin = Situation { transferred: 0, age: Duration::from_secs(2), ..young };
-        assert_eq!(policy.decide(&thin), Decision::Stay(StayReason::FewOctets));
-        let old = Situation { age: Duration::from_secs(2), ..young };
+        let thin = PolicyInput { transferred: 0, age: Duration::from_secs(2), ..young };
+        assert_eq!(policy.decide(&thin), Decision::Stay(StayReason::FewBytes));
+        let old = PolicyInput { age: Duration::from_secs(2), ..young };
         assert_eq!(policy.decide(&old), Decision::Move(MoveReason::Tunnel));
         // Streams that start later would queue behind the tunnel's bytes.
-        assert_eq!(policy.decide(&Situation { others: 0, ..old }), policy.decide(&old));
-        let shared = Policy { tunnel_concurrent: 1, ..policy };
-        let alone = Situation { others: 0, ..old };
-        assert_eq!(shared.decide(&alone), Decision::Stay(StayReason::Alone));
+        assert_eq!(policy.decide(&PolicyInput { others: 0, ..old }), policy.decide(&old));
+        let shared = MigrationPolicy { tunnel_concurrent: 1, ..policy };
+        let alone = PolicyInput { others: 0, ..old };
+        assert_eq!(shared.decide(&alone), Decision::Stay(StayReason::NoConcurrency));
     }
 
     #[test]
     fn on_a_slow_path_a_tunnel_moves_sooner() {
-        let policy = Policy::default();
-        let tunnel = |transferred, rate| Situation {
+        let policy = MigrationPolicy::default();
+        let tunnel = |transferred, rate| PolicyInput {
             transfer: Transfer::Tunnel,
             age: Duration::from_secs(4),
             transferred,
@@ -321,12 +321,12 @@ mod tests {
 
     #[test]
     fn hints_and_urgency_decide_first() {
-        let policy = Policy::default();
-        let stays = Situation { hint: Hint::Stay, ..BIG };
+        let policy = MigrationPolicy::default();
+        let stays = PolicyInput { hint: MigrationHint::Stay, ..BIG };
         assert_eq!(policy.decide(&stays), Decision::Stay(StayReason::Hint));
-        let alone = Situation { hint: Hint::Move, others: 0, ..BIG };
+        let alone = PolicyInput { hint: MigrationHint::Move, others: 0, ..BIG };
         assert_eq!(policy.decide(&alone), Decision::Move(MoveReason::Hint));
-        let urgent = Situation { priority: Priority::sequential(1), ..BIG };
+        let urgent = PolicyInput { priority: Priority::sequential(1), ..BIG };
         assert_eq!(policy.decide(&urgent), Decision::Stay(StayReason::Urgent));
     }
 }

@@ -1,15 +1,15 @@
 //! Consistency checks of a session, for tests. Reads all state and changes nothing.
 
 use crate::conn::{ConnId, Connection, Membership};
-use crate::migrate::HandOver;
+use crate::migrate::MigrationState;
 use crate::session::Session;
-use crate::stream::{Opener, Route, Stream, StreamKey};
+use crate::stream::{Opener, Stream, StreamAddr, StreamKey};
 
 impl Session {
     /// Returns a description of each inconsistency; an inconsistency is a bug in the engine. Checks
     /// all state, so it is meant for tests.
     #[must_use]
-    pub fn audit(&self) -> Vec<String> {
+    pub fn check_invariants(&self) -> Vec<String> {
         let mut wrong = Vec::new();
         self.audit_counts(&mut wrong);
         for (key, stream) in self.streams.iter() {
@@ -27,12 +27,12 @@ impl Session {
 
     fn audit_counts(&self, wrong: &mut Vec<String>) {
         let open = |stream: &Stream| {
-            !matches!(stream.hand_over, HandOver::Settled | HandOver::OfferReceived)
+            !matches!(stream.hand_over, MigrationState::Idle | MigrationState::OfferReceived)
         };
         let open = self.streams.iter().filter(|(_, stream)| open(stream)).count();
         let owed: usize = self.conns.iter().map(|conn| conn.answers_due.len()).sum();
-        if self.open_moving != open + owed {
-            wrong.push(format!("{} open moves, not {open} and {owed}", self.open_moving));
+        if self.open_migrations != open + owed {
+            wrong.push(format!("{} open moves, not {open} and {owed}", self.open_migrations));
         }
         let opened_by =
             |opener| self.streams.iter().filter(|(_, stream)| stream.opener == opener).count();
@@ -49,10 +49,10 @@ impl Session {
             return;
         }
         let mut places = vec![stream.route];
-        if let HandOver::Moving(moving) = &stream.hand_over {
+        if let MigrationState::Moving(moving) = &stream.hand_over {
             places.push(moving.from);
         }
-        for Route { conn, id } in places {
+        for StreamAddr { conn, id } in places {
             let lives = self.conn(conn).is_some_and(|conn| !conn.is_dead());
             if lives && self.key_at(conn, id) != Some(key) {
                 wrong.push(format!("{key:?} is not found at {conn}/{id}"));
@@ -66,10 +66,10 @@ impl Session {
 
     fn audit_connection(&self, conn: &Connection, wrong: &mut Vec<String>) {
         for (id, key) in conn.keys_in_order() {
-            let place = Route { conn: conn.id, id };
+            let place = StreamAddr { conn: conn.id, id };
             let here = |stream: &Stream| match &stream.hand_over {
-                HandOver::Moving(moving) => stream.route == place || moving.from == place,
-                HandOver::Settled | HandOver::Offered | HandOver::OfferReceived => {
+                MigrationState::Moving(moving) => stream.route == place || moving.from == place,
+                MigrationState::Idle | MigrationState::Offered | MigrationState::OfferReceived => {
                     stream.route == place
                 }
             };
@@ -101,8 +101,10 @@ impl Session {
         let unbound: u64 = conn.carriers.iter().map(|early| early.held()).sum();
         let of_stream = |stream: &Stream| -> u64 {
             let early = match &stream.hand_over {
-                HandOver::Moving(moving) => held_early(moving.to.conn, conn.id, &moving.early),
-                HandOver::Settled | HandOver::Offered | HandOver::OfferReceived => 0,
+                MigrationState::Moving(moving) => {
+                    held_early(moving.to.conn, conn.id, &moving.early)
+                }
+                MigrationState::Idle | MigrationState::Offered | MigrationState::OfferReceived => 0,
             };
             early + stream.recv.held_of(conn.id)
         };
@@ -110,6 +112,6 @@ impl Session {
     }
 }
 
-fn held_early(at: ConnId, conn: ConnId, early: &crate::conn::Early) -> u64 {
+fn held_early(at: ConnId, conn: ConnId, early: &crate::conn::EarlyFrames) -> u64 {
     if at == conn { early.held() } else { 0 }
 }

@@ -9,11 +9,12 @@ use crate::conn::{ConnId, Connection, ConnectionRole};
 use crate::error::Cause;
 use crate::head::{RequestHead, ResponseHead};
 use crate::message::{content_length, encode_request, encode_response};
-use crate::migrate::HandOver;
+use crate::migrate::MigrationState;
 use crate::priority::Priority;
-use crate::session::{Role, Session};
+use crate::session::{Session, Side};
 use crate::stream::{
-    Exchange, Opener, RecvHalf, RecvPhase, Route, SendEnd, SendHalf, SendPhase, Stream, StreamKey,
+    Opener, RecvHalf, RecvState, RequestKind, SendEnd, SendHalf, SendState, Stream, StreamAddr,
+    StreamKey,
 };
 use crate::time::Instant;
 use crate::wire::{self, EndStream};
@@ -23,7 +24,7 @@ use crate::wire::{self, EndStream};
 #[non_exhaustive]
 pub enum OpenError {
     /// The limit of the peer's SETTINGS_MAX_CONCURRENT_STREAMS is reached: wait for
-    /// [`crate::Event::OpenPossible`].
+    /// [`crate::Event::StreamsAvailable`].
     Blocked,
     /// No connection accepts new streams: open one.
     NoConnection,
@@ -106,7 +107,7 @@ impl Session {
         head: &RequestHead,
         end: EndStream,
     ) -> Result<StreamKey, OpenError> {
-        if self.role != Role::Client {
+        if self.role != Side::Client {
             return Err(OpenError::NotClient);
         }
         let length = content_length(&head.headers)
@@ -117,7 +118,7 @@ impl Session {
         let id = conn.or_else(|| self.connection_for_new()).ok_or(OpenError::NoConnection)?;
         let (open, window) = (self.local_open, self.config.stream_window);
         let conn = self.conn_mut(id).ok_or(OpenError::NoConnection)?;
-        if !conn.takes_streams() {
+        if !conn.accepts_streams() {
             return Err(OpenError::NoConnection);
         }
         if head.protocol.is_some() && !conn.peer.connect_protocol {
@@ -133,14 +134,14 @@ impl Session {
         conn.out.open_stream(|out| {
             wire::headers(out, stream, end, max, |out| encode_request(encoder, head, out));
         });
-        let mut send = SendHalf::new(conn.peer.initial_window, SendPhase::Head);
+        let mut send = SendHalf::new(conn.peer.initial_window, SendState::Head);
         send.on_head(end, length);
         let window =
             if conn.settings_acked { window } else { window.max(crate::flow::INITIAL_WINDOW) };
         let priority = Priority::of(&head.headers);
-        let halves = (send, RecvHalf::new(window, RecvPhase::Head));
-        let route = Route { conn: id, id: stream };
-        let key = self.admit(now, Opener::Local, Exchange::of(head), route, halves, priority);
+        let halves = (send, RecvHalf::new(window, RecvState::Head));
+        let route = StreamAddr { conn: id, id: stream };
+        let key = self.admit(now, Opener::Local, RequestKind::of(head), route, halves, priority);
         self.arm(now);
         Ok(key)
     }
@@ -148,7 +149,7 @@ impl Session {
     /// Selects the connection for a new stream: an interactive one, otherwise any that accepts
     /// streams.
     fn connection_for_new(&self) -> Option<ConnId> {
-        let takes = |conn: &&Connection| conn.takes_streams();
+        let takes = |conn: &&Connection| conn.accepts_streams();
         let interactive =
             |conn: &&Connection| takes(conn) && conn.role == ConnectionRole::Interactive;
         let first = self.conns.iter().find(interactive);
@@ -167,7 +168,7 @@ impl Session {
         end: EndStream,
     ) -> Result<(), SendError> {
         let stream = self.live(key)?;
-        if self.role == Role::Client || stream.send.phase() != SendPhase::Head {
+        if self.role == Side::Client || stream.send.phase() != SendState::Head {
             return Err(SendError::OutOfOrder);
         }
         self.write_response(key, head, end);
@@ -187,8 +188,8 @@ impl Session {
         head: &ResponseHead,
     ) -> Result<(), SendError> {
         let stream = self.live(key)?;
-        let early = stream.send.phase() == SendPhase::Head && head.status.is_informational();
-        if self.role == Role::Client || !early || head.status.as_u16() == 101 {
+        let early = stream.send.phase() == SendState::Head && head.status.is_informational();
+        if self.role == Side::Client || !early || head.status.as_u16() == 101 {
             return Err(SendError::OutOfOrder);
         }
         self.write_response(key, head, EndStream::No);
@@ -200,18 +201,18 @@ impl Session {
     pub(crate) fn write_response(&mut self, key: StreamKey, head: &ResponseHead, end: EndStream) {
         let Some(stream) = self.streams.find_mut(key) else { return };
         let route = stream.route;
-        if let HandOver::Moving(moving) = &mut stream.hand_over {
+        if let MigrationState::Moving(moving) = &mut stream.hand_over {
             moving.carrier_used = true;
             moving.replay.heads.push((head.clone(), end));
         }
         if !head.status.is_informational() {
             let status = head.status.as_u16();
-            if stream.exchange == Exchange::Tunnel && !head.status.is_success() {
+            if stream.exchange == RequestKind::Tunnel && !head.status.is_success() {
                 // The server refused CONNECT: the response is an ordinary one (RFC 9110 section
                 // 9.3.6).
-                stream.exchange = Exchange::Ordinary;
+                stream.exchange = RequestKind::Ordinary;
             }
-            let bodiless = stream.exchange != Exchange::Ordinary || matches!(status, 204 | 304);
+            let bodiless = stream.exchange != RequestKind::Ordinary || matches!(status, 204 | 304);
             let length = if bodiless { None } else { content_length(&head.headers).ok().flatten() };
             stream.send.on_head(end, length);
         }
@@ -219,7 +220,12 @@ impl Session {
     }
 
     /// Frames a response head on a route.
-    pub(crate) fn frame_response(&mut self, route: Route, head: &ResponseHead, end: EndStream) {
+    pub(crate) fn frame_response(
+        &mut self,
+        route: StreamAddr,
+        head: &ResponseHead,
+        end: EndStream,
+    ) {
         let Some(conn) = self.conn_mut(route.conn).filter(|conn| !conn.is_dead()) else { return };
         let max = conn.max_frame();
         let (encoder, out) = (&mut conn.encoder, &mut conn.out.frames);
@@ -257,7 +263,7 @@ impl Session {
         if !stream.send.is_open() {
             return Err(SendError::Ended);
         }
-        if stream.send.phase() != SendPhase::Body {
+        if stream.send.phase() != SendState::Body {
             return Err(SendError::OutOfOrder);
         }
         let mut fits = stream.send.queue(data);
@@ -278,7 +284,7 @@ impl Session {
         if !stream.send.is_open() {
             return Err(SendError::Ended);
         }
-        if stream.send.phase() != SendPhase::Body {
+        if stream.send.phase() != SendState::Body {
             return Err(SendError::OutOfOrder);
         }
         let fits = stream.send.finish(SendEnd::Trailers(trailers));
@@ -303,10 +309,12 @@ impl Session {
         }
         let place = match &stream.hand_over {
             // Until the answer, the peer may not know the carrier (SMIG-7.7/priority-moves).
-            HandOver::Moving(moving) => moving.from,
-            HandOver::Settled | HandOver::Offered | HandOver::OfferReceived => stream.route,
+            MigrationState::Moving(moving) => moving.from,
+            MigrationState::Idle | MigrationState::Offered | MigrationState::OfferReceived => {
+                stream.route
+            }
         };
-        if self.role == Role::Client
+        if self.role == Side::Client
             && let Some(conn) = self.conn_mut(place.conn).filter(|conn| !conn.is_dead())
         {
             wire::priority_update(&mut conn.out.frames, place.id, priority);
@@ -327,26 +335,32 @@ impl Session {
         head: &RequestHead,
     ) -> Result<StreamKey, PushError> {
         let stream = self.live(parent).map_err(|_| PushError::NoParent)?;
-        let unsettled = matches!(stream.hand_over, HandOver::Moving(_));
+        let unsettled = matches!(stream.hand_over, MigrationState::Moving(_));
         // A promise is sent only on a stream that the client opened (RFC 9113 section 8.4).
         let promised = stream.opener == Opener::Local;
-        if self.role == Role::Client || unsettled || promised || !stream.send.is_open() {
+        if self.role == Side::Client || unsettled || promised || !stream.send.is_open() {
             return Err(PushError::NoParent);
         }
         let route = stream.route;
         let open = self.local_open;
         let conn = self.conn_mut(route.conn).ok_or(PushError::NoParent)?;
-        if !conn.peer.push || open >= conn.peer.max_concurrent_streams || !conn.takes_streams() {
+        if !conn.peer.push || open >= conn.peer.max_concurrent_streams || !conn.accepts_streams() {
             return Err(PushError::Refused);
         }
         let promised = conn.local_ids.next(2).ok_or(PushError::Refused)?;
         let (window, max) = (conn.peer.initial_window, conn.max_frame());
         let (encoder, out) = (&mut conn.encoder, &mut conn.out.frames);
         wire::push_promise(out, route.id, promised, max, |out| encode_request(encoder, head, out));
-        let halves = (SendHalf::new(window, SendPhase::Head), RecvHalf::new(0, RecvPhase::Ended));
-        let route = Route { conn: route.conn, id: promised };
-        let key =
-            self.admit(now, Opener::Local, Exchange::of(head), route, halves, Priority::default());
+        let halves = (SendHalf::new(window, SendState::Head), RecvHalf::new(0, RecvState::Ended));
+        let route = StreamAddr { conn: route.conn, id: promised };
+        let key = self.admit(
+            now,
+            Opener::Local,
+            RequestKind::of(head),
+            route,
+            halves,
+            Priority::default(),
+        );
         Ok(key)
     }
 }

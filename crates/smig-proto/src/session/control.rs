@@ -2,13 +2,13 @@
 
 use bytes::Bytes;
 
-use crate::conn::{ConnId, Connection, Membership, Phase, Standing};
-use crate::error::{Cause, ErrorCode, Fault};
+use crate::conn::{ConnId, ConnState, Connection, IdState, Membership};
+use crate::error::{Cause, ErrorCode, InputError};
 use crate::flow::{INITIAL_WINDOW, MAX_WINDOW};
-use crate::migrate::HandOver;
+use crate::migrate::MigrationState;
 use crate::priority::Priority;
-use crate::session::{Event, KeyingRequest, Role, Session};
-use crate::stream::{Route, StreamKey};
+use crate::session::{Event, KeyingRequest, Session, Side};
+use crate::stream::{StreamAddr, StreamKey};
 use crate::time::Instant;
 use crate::wire::{self, Cid, MIN_MAX_FRAME_SIZE, Setting, SettingsPayload, StreamId};
 
@@ -21,7 +21,7 @@ impl Session {
         now: Instant,
         id: ConnId,
         payload: &SettingsPayload,
-    ) -> Result<(), Fault> {
+    ) -> Result<(), InputError> {
         let limits = &self.config.limits;
         let (max_entries, max_frames) = (limits.max_settings_entries, limits.max_settings_frames);
         let points = self.config.smig.as_ref().map(|smig| smig.code_points).unwrap_or_default();
@@ -29,7 +29,7 @@ impl Session {
         if payload.len() > max_entries || conn.nuisances.settings.exceeds(now, max_frames) {
             return Err(Cause::TooManySettings.into());
         }
-        let is_first = matches!(conn.phase, Phase::Settings);
+        let is_first = matches!(conn.phase, ConnState::Settings);
         for setting in payload.iter(points) {
             self.apply_setting(id, setting, is_first)?;
         }
@@ -37,27 +37,32 @@ impl Session {
         if let Some(conn) = self.conn_mut(id) {
             wire::settings_ack(&mut conn.out.frames);
             if is_first {
-                conn.phase = Phase::Open;
+                conn.phase = ConnState::Open;
             }
         }
         if is_first {
             self.on_first_settings(now, id)?;
         }
         if core::mem::take(&mut self.open_blocked) {
-            self.events.push_back(Event::OpenPossible);
+            self.events.push_back(Event::StreamsAvailable);
         }
         Ok(())
     }
 
-    fn apply_setting(&mut self, id: ConnId, setting: Setting, is_first: bool) -> Result<(), Fault> {
+    fn apply_setting(
+        &mut self,
+        id: ConnId,
+        setting: Setting,
+        is_first: bool,
+    ) -> Result<(), InputError> {
         let role = self.role;
         let Some(conn) = self.conn_mut(id) else { return Ok(()) };
         match setting {
             Setting::HeaderTableSize(size) => conn.encoder.set_max_table_size(size as usize),
             Setting::EnablePush(value) => match (value, role) {
                 (0, _) => conn.peer.push = false,
-                (1, Role::Server) => conn.peer.push = true,
-                (_, Role::Server | Role::Client) => return Err(Cause::BadEnablePush.into()),
+                (1, Side::Server) => conn.peer.push = true,
+                (_, Side::Server | Side::Client) => return Err(Cause::BadEnablePush.into()),
             },
             Setting::MaxConcurrentStreams(most) => conn.peer.max_concurrent_streams = most,
             Setting::InitialWindowSize(size) => return self.apply_initial_window(id, size),
@@ -88,7 +93,7 @@ impl Session {
 
     /// Adjusts the send windows of the streams that were opened on this connection and have not
     /// moved (SMIG-7.4/initial-window).
-    fn apply_initial_window(&mut self, id: ConnId, size: u32) -> Result<(), Fault> {
+    fn apply_initial_window(&mut self, id: ConnId, size: u32) -> Result<(), InputError> {
         if size > MAX_WINDOW {
             return Err(Cause::BadInitialWindow.into());
         }
@@ -109,26 +114,26 @@ impl Session {
     }
 
     /// Negotiates the extension, as the peer's first SETTINGS specify (SMIG-3.3/when-on).
-    fn on_first_settings(&mut self, now: Instant, id: ConnId) -> Result<(), Fault> {
+    fn on_first_settings(&mut self, now: Instant, id: ConnId) -> Result<(), InputError> {
         let role = self.role;
         let Some(spec) = self.conn(id).map(|conn| conn.spec) else { return Ok(()) };
-        if !self.may_smig(&spec) {
+        if !self.may_offer_extension(&spec) {
             return Ok(());
         }
         let Some(conn) = self.conn_mut(id) else { return Ok(()) };
         if conn.peer.smig == 0 {
             // Not supported by the peer; a server then ignores a JOIN that was sent in the first flight.
-            conn.membership = Membership::Plain;
+            conn.membership = Membership::NotMember;
             self.release_waiting_moves(now, id);
             return Ok(());
         }
-        if role == Role::Server {
+        if role == Side::Server {
             let [Some(hi), Some(mid), Some(low)] = conn.peer.cid else { return Ok(()) };
             conn.cid = Cid::from_words(hi, mid, low);
             let Some(cid) = conn.cid else { return Ok(()) };
             self.app = Some(cid.app);
             self.found_session(id, cid);
-        } else if let (Membership::Plain, Some(cid)) = (conn.membership, conn.cid) {
+        } else if let (Membership::NotMember, Some(cid)) = (conn.membership, conn.cid) {
             self.found_session(id, cid);
         }
         Ok(())
@@ -154,10 +159,10 @@ impl Session {
         let security = conn.spec.security;
         let request = match (security, role) {
             // K arrives in a JOIN (SMIG-3.9/cleartext-key).
-            (crate::conn::Security::TrustedCleartext, Role::Server) => return,
-            (crate::conn::Security::TrustedCleartext, Role::Client) => KeyingRequest::Random,
+            (crate::conn::Security::TrustedCleartext, Side::Server) => return,
+            (crate::conn::Security::TrustedCleartext, Side::Client) => KeyingRequest::Random,
             (crate::conn::Security::Tls13, _) => KeyingRequest::session(cid.app),
-            (crate::conn::Security::Plain, _) => return,
+            (crate::conn::Security::Ineligible, _) => return,
         };
         conn.membership = Membership::KeyingFounder;
         self.events.push_back(Event::KeyingMaterialNeeded { conn: id, request });
@@ -171,7 +176,7 @@ impl Session {
         self.events.push_back(Event::KeyingMaterialNeeded { conn: id, request });
     }
 
-    pub(crate) fn on_settings_ack(&mut self, id: ConnId) -> Result<(), Fault> {
+    pub(crate) fn on_settings_ack(&mut self, id: ConnId) -> Result<(), InputError> {
         let size = self.config.stream_window;
         let Some(conn) = self.conn_mut(id) else { return Ok(()) };
         if conn.settings_acked {
@@ -185,7 +190,7 @@ impl Session {
                 if stream.recv_home != Some(id) {
                     continue;
                 }
-                let from = Route { conn: id, id: place };
+                let from = StreamAddr { conn: id, id: place };
                 let mut waiting = self.conns.iter_mut().flat_map(|conn| &mut conn.waiting_moves);
                 match waiting.find(|waiting| waiting.from == from) {
                     // It is not known yet whether the barrier takes effect
@@ -202,7 +207,7 @@ impl Session {
         Ok(())
     }
 
-    pub(crate) fn on_ping(&mut self, id: ConnId, opaque: [u8; 8]) -> Result<(), Fault> {
+    pub(crate) fn on_ping(&mut self, id: ConnId, opaque: [u8; 8]) -> Result<(), InputError> {
         self.count_answer(id)?;
         if let Some(conn) = self.conn_mut(id) {
             wire::pong(&mut conn.out.frames, opaque);
@@ -210,7 +215,7 @@ impl Session {
         Ok(())
     }
 
-    pub(crate) fn on_pong(&mut self, id: ConnId, opaque: [u8; 8]) -> Result<(), Fault> {
+    pub(crate) fn on_pong(&mut self, id: ConnId, opaque: [u8; 8]) -> Result<(), InputError> {
         let Some(conn) = self.conn_mut(id) else { return Ok(()) };
         if conn.goaway.draining.is_some() && opaque == DRAIN {
             end_drain(conn);
@@ -231,7 +236,7 @@ impl Session {
         last: StreamId,
         code: ErrorCode,
         debug: &Bytes,
-    ) -> Result<(), Fault> {
+    ) -> Result<(), InputError> {
         let Some(conn) = self.conn_mut(id) else { return Ok(()) };
         let earlier = conn.goaway.received;
         let last = earlier.map_or(last, |earlier| earlier.min(last));
@@ -249,20 +254,20 @@ impl Session {
         let excluded = self.conn(id).map(|conn| conn.keys_above(last)).unwrap_or_default();
         for (stream, key) in excluded {
             if !self.is_peers(stream) {
-                self.on_excluded(key, Route { conn: id, id: stream });
+                self.on_excluded(key, StreamAddr { conn: id, id: stream });
             }
         }
         Ok(())
     }
 
     /// Handles a stream that the peer's GOAWAY excludes from processing.
-    fn on_excluded(&mut self, key: StreamKey, at: Route) {
+    fn on_excluded(&mut self, key: StreamKey, at: StreamAddr) {
         let Some(stream) = self.streams.find_mut(key) else { return };
-        if let HandOver::Moving(moving) = &mut stream.hand_over
+        if let MigrationState::Moving(moving) = &mut stream.hand_over
             && moving.to == at
         {
             // The answer will be a decline (SMIG-8.17/goaway-excludes-s2).
-            moving.to_lost = true;
+            moving.carrier_lost = true;
             return;
         }
         self.fail_excluded(key, at);
@@ -273,17 +278,17 @@ impl Session {
         id: ConnId,
         stream: StreamId,
         priority: Priority,
-    ) -> Result<(), Fault> {
-        if self.role == Role::Client {
+    ) -> Result<(), InputError> {
+        if self.role == Side::Client {
             return Err(Cause::WrongStreamParity.into());
         }
-        let at = Route { conn: id, id: stream };
+        let at = StreamAddr { conn: id, id: stream };
         if let Some(key) = self.key_at(id, stream).or_else(|| self.departed_key(at)) {
             self.set_priority(key, priority);
             return Ok(());
         }
         let most = self.config.limits.max_idle_priorities;
-        if self.standing(id, stream) != Standing::Fresh {
+        if self.standing(id, stream) != IdState::Idle {
             return Ok(());
         }
         if !self.is_peers(stream) {

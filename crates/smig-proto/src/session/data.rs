@@ -2,12 +2,12 @@
 
 use bytes::Bytes;
 
-use crate::conn::{ConnId, Standing};
-use crate::error::{Cause, Fault};
+use crate::conn::{ConnId, IdState};
+use crate::error::{Cause, InputError};
 use crate::flow::Credit;
-use crate::migrate::HandOver;
+use crate::migrate::MigrationState;
 use crate::session::{Event, Session};
-use crate::stream::{Chunk, Hold, RecvPhase, Route, StreamKey};
+use crate::stream::{Chunk, KeyState, RecvState, StreamAddr, StreamKey};
 use crate::time::Instant;
 use crate::wire::{self, EndStream, StreamId};
 
@@ -20,7 +20,7 @@ impl Session {
         data: Bytes,
         charged: u32,
         end: EndStream,
-    ) -> Result<(), Fault> {
+    ) -> Result<(), InputError> {
         if data.is_empty() && !end.is_end() {
             self.count_empty(id)?;
         }
@@ -31,7 +31,7 @@ impl Session {
         let data = conn.input.keep(data);
         conn.data_received += data.len() as u64;
         if !data.is_empty() {
-            conn.nuisances.end_rows();
+            conn.nuisances.reset_runs();
         }
         // Padding is consumed on arrival. Even without padding, returned credit may be due now,
         // because the window is smaller.
@@ -47,13 +47,13 @@ impl Session {
         if let Some(early) = self.early_of(key, id, stream) {
             let Err((cause, credit)) = early.push_data(chunk, end, window) else { return Ok(()) };
             self.give_back_to(id, credit);
-            return Err(Fault::Stream(stream, cause));
+            return Err(InputError::Stream(stream, cause));
         }
-        if let Err(fault) = self.check_barrier(Route { conn: id, id: stream }) {
+        if let Err(fault) = self.check_barrier(StreamAddr { conn: id, id: stream }) {
             self.give_back_to(id, chunk.credit);
             return Err(fault);
         }
-        self.apply_data(key, chunk, end).map_err(|cause| Fault::Stream(stream, cause))
+        self.apply_data(key, chunk, end).map_err(|cause| InputError::Stream(stream, cause))
     }
 
     /// Handles DATA on an ID that has no stream.
@@ -64,24 +64,24 @@ impl Session {
         stream: StreamId,
         chunk: Chunk,
         end: EndStream,
-    ) -> Result<(), Fault> {
-        if self.departed_key(Route { conn: id, id: stream }).is_some() {
+    ) -> Result<(), InputError> {
+        if self.departed_key(StreamAddr { conn: id, id: stream }).is_some() {
             self.give_back_to(id, chunk.credit);
-            return Err(Fault::Stream(stream, Cause::StreamClosed));
+            return Err(InputError::Stream(stream, Cause::StreamClosed));
         }
         match self.standing(id, stream) {
-            Standing::Ignored => {
+            IdState::Ignored => {
                 self.give_back_to(id, chunk.credit);
                 Ok(())
             }
-            Standing::Closed => {
+            IdState::Closed => {
                 chunk.credit.forfeit();
                 Err(Cause::StreamClosed.into())
             }
-            Standing::Fresh | Standing::Skipped => {
+            IdState::Idle | IdState::Skipped => {
                 // A client holds its direction until the ACK (SMIG-5.6/client-holds), so only a client
                 // can receive DATA on an unknown carrier.
-                if self.role == crate::session::Role::Server || !self.may_be_carrier(id, stream) {
+                if self.role == crate::session::Side::Server || !self.may_be_carrier(id, stream) {
                     chunk.credit.forfeit();
                     return Err(Cause::IdleStream.into());
                 }
@@ -101,7 +101,7 @@ impl Session {
                     return Ok(());
                 };
                 self.give_back_to(id, credit);
-                self.refuse_unbound(Route { conn: id, id: stream }, cause)
+                self.refuse_unbound(StreamAddr { conn: id, id: stream }, cause)
             }
         }
     }
@@ -113,7 +113,7 @@ impl Session {
     fn largest_window(&self) -> i64 {
         let windows = self.streams.iter().map(|(_, stream)| stream.recv.window.open());
         let new = i64::from(self.config.stream_window);
-        windows.fold(new.max(self.widest_reset), i64::max)
+        windows.fold(new.max(self.max_reset_window), i64::max)
     }
 
     /// Applies DATA in stream order.
@@ -129,9 +129,9 @@ impl Session {
             return Ok(());
         };
         let refused = match stream.recv.phase() {
-            RecvPhase::Head => Some(Cause::DataBeforeHeaders),
-            RecvPhase::Ended => Some(Cause::HalfClosed),
-            RecvPhase::Body => None,
+            RecvState::Head => Some(Cause::DataBeforeHeaders),
+            RecvState::Ended => Some(Cause::HalfClosed),
+            RecvState::Body => None,
         };
         if let Some(cause) = refused {
             self.give_back_to(id, chunk.credit);
@@ -147,7 +147,7 @@ impl Session {
         if end.is_end() {
             stream.recv.on_end()?;
         }
-        let unwanted = matches!(stream.hold, Hold::Draining(_));
+        let unwanted = matches!(stream.hold, KeyState::Draining(_));
         if let Some(increment) = due {
             self.send_stream_credit(key, increment);
         }
@@ -183,10 +183,10 @@ impl Session {
     /// Sends a WINDOW_UPDATE for a stream, on the stream's current route (SMIG-7.2/credit-on-s2).
     pub(crate) fn send_stream_credit(&mut self, key: StreamKey, increment: u32) {
         let Some(stream) = self.streams.find_mut(key) else { return };
-        if stream.is_over() || stream.recv.phase() == RecvPhase::Ended {
+        if stream.is_over() || stream.recv.phase() == RecvState::Ended {
             return;
         }
-        if let HandOver::Moving(moving) = &mut stream.hand_over {
+        if let MigrationState::Moving(moving) = &mut stream.hand_over {
             moving.credit_on_carrier = moving.credit_on_carrier.saturating_add(increment);
             moving.carrier_used = true;
         }
@@ -202,7 +202,7 @@ impl Session {
         id: ConnId,
         stream: StreamId,
         increment: u32,
-    ) -> Result<(), Fault> {
+    ) -> Result<(), InputError> {
         if stream.is_connection() {
             let Some(conn) = self.conn_mut(id) else { return Ok(()) };
             conn.send_window.add(increment)?;
@@ -217,22 +217,22 @@ impl Session {
             return Ok(());
         }
         if let Some(key) = self.key_at(id, stream) {
-            self.check_barrier(Route { conn: id, id: stream })?;
+            self.check_barrier(StreamAddr { conn: id, id: stream })?;
             let added = self.add_stream_credit(key, increment.into());
-            return added.map_err(|cause| Fault::Stream(stream, cause));
+            return added.map_err(|cause| InputError::Stream(stream, cause));
         }
-        if self.departed_key(Route { conn: id, id: stream }).is_some() {
-            return Err(Fault::Stream(stream, Cause::StreamClosed));
+        if self.departed_key(StreamAddr { conn: id, id: stream }).is_some() {
+            return Err(InputError::Stream(stream, Cause::StreamClosed));
         }
         match self.standing(id, stream) {
-            Standing::Ignored | Standing::Closed => Ok(()),
-            Standing::Fresh | Standing::Skipped if self.may_be_carrier(id, stream) => {
+            IdState::Ignored | IdState::Closed => Ok(()),
+            IdState::Idle | IdState::Skipped if self.may_be_carrier(id, stream) => {
                 let Some(early) = self.unbound(now, id, stream)? else { return Ok(()) };
                 early.credit = early.credit.saturating_add(increment.into());
                 Ok(())
             }
-            Standing::Skipped => Ok(()),
-            Standing::Fresh => Err(Cause::IdleStream.into()),
+            IdState::Skipped => Ok(()),
+            IdState::Idle => Err(Cause::IdleStream.into()),
         }
     }
 

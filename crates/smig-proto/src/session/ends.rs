@@ -2,12 +2,16 @@
 
 use bytes::Bytes;
 
-use crate::conn::{Charge, ConnId, Connection, ConnectionRole, Offence, Phase, Standing};
-use crate::error::{Cause, ConnectionError, ErrorCode, Fault, Initiator, Processed, StreamError};
-use crate::migrate::{AnswerDue, HandOver, Moving};
+use crate::conn::{Charge, ConnId, ConnState, Connection, ConnectionRole, IdState, Offence};
+use crate::error::{
+    Cause, ConnectionError, ErrorCode, Initiator, InputError, Processed, StreamError,
+};
+use crate::migrate::{MigrationState, OpenMigration, PendingAnswer};
 use crate::session::control::send_goaway;
-use crate::session::{Event, LostReason, Role, Session};
-use crate::stream::{Exchange, Hold, Opener, RecvPhase, Route, SendPhase, Stream, StreamKey};
+use crate::session::{Event, LostReason, Session, Side};
+use crate::stream::{
+    KeyState, Opener, RecvState, RequestKind, SendState, Stream, StreamAddr, StreamKey,
+};
 use crate::time::Instant;
 use crate::wire::{self, Cid, StreamId};
 
@@ -25,11 +29,11 @@ enum Ending {
 impl Session {
     /// Handles an error in the peer's input: fails the stream or the connection that it concerns,
     /// with the error code that the RFC specifies.
-    pub(crate) fn on_fault(&mut self, now: Instant, id: ConnId, fault: Fault) {
+    pub(crate) fn on_fault(&mut self, now: Instant, id: ConnId, fault: InputError) {
         match fault {
-            Fault::Connection(cause) => self.fail_connection(now, id, cause),
-            Fault::Stream(stream, cause) => {
-                let at = Route { conn: id, id: stream };
+            InputError::Connection(cause) => self.fail_connection(now, id, cause),
+            InputError::Stream(stream, cause) => {
+                let at = StreamAddr { conn: id, id: stream };
                 // A frame on a former route of a stream concerns the stream on its current route
                 // (SMIG-5.19/behind-barrier).
                 let key = self.key_at(id, stream).or_else(|| self.departed_key(at));
@@ -42,7 +46,7 @@ impl Session {
                 match key {
                     // The stream fails with its connection.
                     Some(key) if !answered && self.is_at(key, id) => {}
-                    Some(key) => self.end_here(key, Ending::Fault(cause, charge)),
+                    Some(key) => self.reset_locally(key, Ending::Fault(cause, charge)),
                     None if !answered => {}
                     // RST_STREAM is not permitted on an idle stream (RFC 9113 section 6.4), except
                     // on one that may be a carrier (SMIG-5.21/unbound-frames).
@@ -63,14 +67,14 @@ impl Session {
         self.streams.find(key).is_some_and(|stream| stream.route.conn == id)
     }
 
-    fn is_idle_stream(&self, at: Route) -> bool {
-        let unused = matches!(self.standing(at.conn, at.id), Standing::Fresh | Standing::Skipped);
+    fn is_idle_stream(&self, at: StreamAddr) -> bool {
+        let unused = matches!(self.standing(at.conn, at.id), IdState::Idle | IdState::Skipped);
         unused && !self.may_be_carrier(at.conn, at.id)
     }
 
     /// Counts a response that the peer caused and that is not sent yet (CVE-2019-9512, -9514,
     /// -9515).
-    pub(crate) fn count_answer(&mut self, id: ConnId) -> Result<(), Fault> {
+    pub(crate) fn count_answer(&mut self, id: ConnId) -> Result<(), InputError> {
         let most = self.config.limits.max_queued_answers;
         let Some(conn) = self.conn_mut(id) else { return Ok(()) };
         conn.out.answers += 1;
@@ -80,14 +84,14 @@ impl Session {
     /// Counts an RST_STREAM that the peer caused, if the peer is a server. A client was charged for
     /// it, and its budget is the limit: one read may contain many requests above the limit of
     /// concurrent streams although the client breaks no rule (RFC 9113 section 5.1.2).
-    pub(crate) fn count_reset(&mut self, id: ConnId) -> Result<(), Fault> {
+    pub(crate) fn count_reset(&mut self, id: ConnId) -> Result<(), InputError> {
         match self.role {
-            Role::Server => Ok(()),
-            Role::Client => self.count_answer(id),
+            Side::Server => Ok(()),
+            Side::Client => self.count_answer(id),
         }
     }
 
-    pub(crate) fn queue_reset(&mut self, at: Route, code: ErrorCode) {
+    pub(crate) fn queue_reset(&mut self, at: StreamAddr, code: ErrorCode) {
         if let Some(conn) = self.conn_mut(at.conn).filter(|conn| !conn.is_dead()) {
             wire::reset(&mut conn.out.frames, at.id, code);
         }
@@ -100,8 +104,8 @@ impl Session {
         id: ConnId,
         stream: StreamId,
         code: ErrorCode,
-    ) -> Result<(), Fault> {
-        let at = Route { conn: id, id: stream };
+    ) -> Result<(), InputError> {
+        let at = StreamAddr { conn: id, id: stream };
         if let Some(key) = self.key_at(id, stream) {
             if self.keep_stop(key, at, code) {
                 return Ok(());
@@ -114,20 +118,20 @@ impl Session {
             return Ok(());
         }
         if self.departed_key(at).is_some() {
-            return Err(Fault::Stream(stream, Cause::StreamClosed));
+            return Err(InputError::Stream(stream, Cause::StreamClosed));
         }
         match self.standing(id, stream) {
-            Standing::Ignored => {
+            IdState::Ignored => {
                 self.close_from_peer(at);
                 Ok(())
             }
-            Standing::Closed => Ok(()),
-            Standing::Fresh | Standing::Skipped if self.may_be_carrier(id, stream) => {
+            IdState::Closed => Ok(()),
+            IdState::Idle | IdState::Skipped if self.may_be_carrier(id, stream) => {
                 self.close_unbound(at, None);
                 Ok(())
             }
-            Standing::Skipped => Ok(()),
-            Standing::Fresh => Err(Cause::IdleStream.into()),
+            IdState::Skipped => Ok(()),
+            IdState::Idle => Err(Cause::IdleStream.into()),
         }
     }
 
@@ -138,32 +142,32 @@ impl Session {
         now: Instant,
         key: StreamKey,
         cause: Cause,
-    ) -> Result<(), Fault> {
+    ) -> Result<(), InputError> {
         let (charge, paid) = self.reset_budget.charge(now, Offence::Fault);
-        self.end_here(key, Ending::Fault(cause, charge));
+        self.reset_locally(key, Ending::Fault(cause, charge));
         Ok(paid?)
     }
 
     /// Resets a stream because a timeout expired that the peer should have met.
     pub(crate) fn fail_by_delay(&mut self, key: StreamKey, cause: Cause) {
         let charge = self.reset_budget.debit(Offence::Delay);
-        self.end_here(key, Ending::Fault(cause, charge));
+        self.reset_locally(key, Ending::Fault(cause, charge));
     }
 
     /// Resets a stream because the application sent something invalid.
     pub(crate) fn fail_own(&mut self, key: StreamKey, cause: Cause) {
-        self.end_here(key, Ending::Own(cause.code(), Some(cause)));
+        self.reset_locally(key, Ending::Own(cause.code(), Some(cause)));
     }
 
     /// Sends RST_STREAM on the stream's current route, and ends the stream here. The peer counts
     /// it, whatever the reason.
-    fn end_here(&mut self, key: StreamKey, ending: Ending) {
+    fn reset_locally(&mut self, key: StreamKey, ending: Ending) {
         if self.end_untold(key, ending) {
             self.cancelled += 1;
         }
     }
 
-    /// Like [`Self::end_here`], but does not count the reset: if the caller closes the connection,
+    /// Like [`Self::reset_locally`], but does not count the reset: if the caller closes the connection,
     /// RST_STREAM does not reach the peer. Returns whether the stream was running.
     fn end_untold(&mut self, key: StreamKey, ending: Ending) -> bool {
         let Some(stream) = self.streams.find(key).filter(|stream| !stream.is_over()) else {
@@ -189,7 +193,7 @@ impl Session {
     pub(crate) fn fail_by_peer(
         &mut self,
         key: StreamKey,
-        at: Route,
+        at: StreamAddr,
         code: ErrorCode,
         Charge { .. }: Charge,
     ) {
@@ -197,8 +201,9 @@ impl Session {
         if stream.is_over() {
             return;
         }
-        let whole = stream.recv.phase() == RecvPhase::Ended && stream.exchange != Exchange::Tunnel;
-        if self.role == Role::Client && code == ErrorCode::NoError && whole {
+        let whole =
+            stream.recv.phase() == RecvState::Ended && stream.exchange != RequestKind::Tunnel;
+        if self.role == Side::Client && code == ErrorCode::NoError && whole {
             self.withdraw_move(key, at);
             return self.stop_request(key, at);
         }
@@ -207,7 +212,7 @@ impl Session {
         } else {
             Processed::Maybe
         };
-        if let HandOver::Moving(moving) = &stream.hand_over {
+        if let MigrationState::Moving(moving) = &stream.hand_over {
             let (from, to, used) = (moving.from, moving.to, moving.carrier_used);
             let unanswered = (from, moving.dst);
             if at == from {
@@ -230,8 +235,8 @@ impl Session {
     /// means that the response is complete, but the end of the response may still be in flight on
     /// the old connection, so the frame waits for the answer (SMIG-5.30/stop-kept). Returns false
     /// for any other frame.
-    fn keep_stop(&mut self, key: StreamKey, at: Route, code: ErrorCode) -> bool {
-        if self.role != Role::Client || code != ErrorCode::NoError {
+    fn keep_stop(&mut self, key: StreamKey, at: StreamAddr, code: ErrorCode) -> bool {
+        if self.role != Side::Client || code != ErrorCode::NoError {
             return false;
         }
         let Some(early) = self.early_of(key, at.conn, at.id) else { return false };
@@ -240,10 +245,10 @@ impl Session {
 
     /// Client: withdraws an open move, because no more of the request is sent. The server declines
     /// it (SMIG-8.20/stop-crosses).
-    fn withdraw_move(&mut self, key: StreamKey, at: Route) {
+    fn withdraw_move(&mut self, key: StreamKey, at: StreamAddr) {
         let Some(stream) = self.streams.find_mut(key) else { return };
         let Some(moving) = stream.hand_over.take_moving() else { return };
-        let Moving { from, to, dst, early, carrier_used, .. } = *moving;
+        let OpenMigration { from, to, dst, early, carrier_used, .. } = *moving;
         if at != to && carrier_used {
             self.queue_reset(to, ErrorCode::Cancel);
         }
@@ -256,7 +261,7 @@ impl Session {
 
     /// Client: stops the request, because the response is complete and the server does not need the
     /// rest. The response must not be discarded (RFC 9113 section 8.1).
-    fn stop_request(&mut self, key: StreamKey, at: Route) {
+    fn stop_request(&mut self, key: StreamKey, at: StreamAddr) {
         self.unschedule(key);
         let Some(stream) = self.streams.find_mut(key) else { return };
         stream.send.abort();
@@ -267,7 +272,7 @@ impl Session {
             self.events.push_back(Event::Writable { stream: key });
         }
         // Wake a task that waits until the entire request is sent.
-        self.events.push_back(Event::Sent { stream: key });
+        self.events.push_back(Event::Finished { stream: key });
         self.after_direction(key);
     }
 
@@ -276,10 +281,10 @@ impl Session {
         let Some(stream) = self.streams.find(key).filter(|stream| !stream.is_over()) else {
             return;
         };
-        if let HandOver::Moving(moving) = &stream.hand_over {
+        if let MigrationState::Moving(moving) = &stream.hand_over {
             let (from, unanswered) = (moving.from, (moving.from, moving.dst));
             if from.conn == lost {
-                self.open_moving = self.open_moving.saturating_sub(1);
+                self.open_migrations = self.open_migrations.saturating_sub(1);
             } else {
                 self.remember_answer(unanswered, Some(ErrorCode::Cancel));
             }
@@ -295,13 +300,13 @@ impl Session {
     }
 
     /// Fails the stream at `at`, which the peer's GOAWAY excludes.
-    pub(crate) fn fail_excluded(&mut self, key: StreamKey, at: Route) {
+    pub(crate) fn fail_excluded(&mut self, key: StreamKey, at: StreamAddr) {
         let Charge { .. } = self.reset_budget.debit(Offence::Reset);
         let Some(stream) = self.streams.find(key).filter(|stream| !stream.is_over()) else {
             return;
         };
         let processed = stream.processed_if_refused(at);
-        if let HandOver::Moving(moving) = &stream.hand_over {
+        if let MigrationState::Moving(moving) = &stream.hand_over {
             let (to, used, unanswered) =
                 (moving.to, moving.carrier_used, (moving.from, moving.dst));
             self.remember_answer(unanswered, Some(ErrorCode::Cancel));
@@ -321,16 +326,20 @@ impl Session {
 
     /// Records that the answer to a MIGRATE is outstanding after its stream has ended
     /// (SMIG-8.3/reset-remembered).
-    fn remember_answer(&mut self, (from, dst): (Route, (Cid, StreamId)), reset: Option<ErrorCode>) {
+    fn remember_answer(
+        &mut self,
+        (from, dst): (StreamAddr, (Cid, StreamId)),
+        reset: Option<ErrorCode>,
+    ) {
         match self.conn_mut(from.conn).filter(|conn| !conn.is_dead()) {
-            Some(conn) => conn.answers_due.push(AnswerDue { s1: from.id, dst, reset }),
-            None => self.open_moving = self.open_moving.saturating_sub(1),
+            Some(conn) => conn.answers_due.push(PendingAnswer { s1: from.id, dst, reset }),
+            None => self.open_migrations = self.open_migrations.saturating_sub(1),
         }
     }
 
     /// Removes a failed stream from its connections and notifies the application. `reset_at` is the
     /// route on which the peer's RST_STREAM arrived, if any: no frame may follow there.
-    fn finish_failed(&mut self, key: StreamKey, error: StreamError, reset_at: Option<Route>) {
+    fn finish_failed(&mut self, key: StreamKey, error: StreamError, reset_at: Option<StreamAddr>) {
         self.unschedule(key);
         let Some(stream) = self.streams.find_mut(key) else { return };
         let window = stream.recv.window.open();
@@ -338,19 +347,21 @@ impl Session {
         stream.send.abort();
         let route = stream.route;
         let credits = stream.recv.abort();
-        let departed = core::mem::take(&mut stream.departed);
+        let departed = core::mem::take(&mut stream.vacated);
         let mut places = vec![route];
         let mut early = None;
-        match core::mem::replace(&mut stream.hand_over, HandOver::Settled) {
-            HandOver::Moving(moving) => {
+        match core::mem::replace(&mut stream.hand_over, MigrationState::Idle) {
+            MigrationState::Moving(moving) => {
                 places.push(moving.from);
                 early = Some((moving.to, moving.early));
             }
-            HandOver::Offered => self.open_moving = self.open_moving.saturating_sub(1),
-            HandOver::Settled | HandOver::OfferReceived => {}
+            MigrationState::Offered => {
+                self.open_migrations = self.open_migrations.saturating_sub(1)
+            }
+            MigrationState::Idle | MigrationState::OfferReceived => {}
         }
-        let held = stream.hold == Hold::Held;
-        self.widest_reset = self.widest_reset.max(window);
+        let held = stream.hold == KeyState::Held;
+        self.max_reset_window = self.max_reset_window.max(window);
         if let Some((at, early)) = early {
             // A buffered MIGRATE must be answered (SMIG-5.10/always-answer).
             early.into_items().into_iter().for_each(|item| self.drop_item(at, item));
@@ -372,7 +383,7 @@ impl Session {
         }
     }
 
-    fn forget_departed(&mut self, places: &[Route]) {
+    fn forget_departed(&mut self, places: &[StreamAddr]) {
         for place in places {
             if let Some(conn) = self.conn_mut(place.conn) {
                 conn.departed.remove(&place.id);
@@ -386,12 +397,12 @@ impl Session {
         if stream.is_over() || !stream.is_complete() {
             return;
         }
-        let (route, released) = (stream.route, stream.hold != Hold::Held);
+        let (route, released) = (stream.route, stream.hold != KeyState::Held);
         let had_body = stream.send.exceeds_head();
-        let departed = core::mem::take(&mut stream.departed);
-        if matches!(stream.hand_over, HandOver::Offered) {
-            stream.hand_over = HandOver::Settled;
-            self.open_moving = self.open_moving.saturating_sub(1);
+        let departed = core::mem::take(&mut stream.vacated);
+        if matches!(stream.hand_over, MigrationState::Offered) {
+            stream.hand_over = MigrationState::Idle;
+            self.open_migrations = self.open_migrations.saturating_sub(1);
         }
         self.unmap(route);
         if had_body && let Some(conn) = self.conn_mut(route.conn) {
@@ -416,7 +427,7 @@ impl Session {
             Opener::Local => {
                 self.local_open = self.local_open.saturating_sub(1);
                 if core::mem::take(&mut self.open_blocked) {
-                    self.events.push_back(Event::OpenPossible);
+                    self.events.push_back(Event::StreamsAvailable);
                 }
             }
         }
@@ -426,23 +437,23 @@ impl Session {
     /// ended. An unfinished stream is cancelled.
     pub fn release(&mut self, key: StreamKey) {
         let Some(stream) = self.streams.find_mut(key) else { return };
-        stream.hold = Hold::Released;
+        stream.hold = KeyState::Released;
         if stream.is_over() || stream.is_complete() {
-            if !matches!(stream.hand_over, HandOver::Moving(_)) {
+            if !matches!(stream.hand_over, MigrationState::Moving(_)) {
                 self.free(key);
             }
             return;
         }
-        let received = stream.recv.phase() == RecvPhase::Ended;
-        let ended = stream.send.phase() == SendPhase::Ended;
+        let received = stream.recv.phase() == RecvState::Ended;
+        let ended = stream.send.phase() == SendState::Ended;
         if received && (ended || !stream.send.is_open()) {
             // Queued data is still sent.
             return;
         }
-        let ordinary = stream.exchange != Exchange::Tunnel;
-        if ended && ordinary && self.role == Role::Server {
+        let ordinary = stream.exchange != RequestKind::Tunnel;
+        if ended && ordinary && self.role == Side::Server {
             // The response is complete; the rest of the request is not needed.
-            stream.hold = Hold::Draining(0);
+            stream.hold = KeyState::Draining(0);
             return self.discard_unread(key);
         }
         self.cancel(key, ErrorCode::Cancel);
@@ -468,12 +479,12 @@ impl Session {
     /// response must be sent again (SMIG-8.19/stop-after-answer).
     pub(crate) fn ask_to_stop(&mut self, key: StreamKey) {
         let Some(stream) = self.streams.find_mut(key) else { return };
-        if stream.recv.phase() == RecvPhase::Ended {
+        if stream.recv.phase() == RecvState::Ended {
             return;
         }
-        let settled = !matches!(stream.hand_over, HandOver::Moving(_));
-        if settled && stream.send.phase() == SendPhase::Ended {
-            self.end_here(key, Ending::Own(ErrorCode::NoError, None));
+        let settled = !matches!(stream.hand_over, MigrationState::Moving(_));
+        if settled && stream.send.phase() == SendState::Ended {
+            self.reset_locally(key, Ending::Own(ErrorCode::NoError, None));
         } else {
             stream.stop_due = true;
         }
@@ -492,7 +503,7 @@ impl Session {
     pub fn reset(&mut self, key: StreamKey, code: ErrorCode) {
         let Some(stream) = self.streams.find(key) else { return };
         let finished = !stream.send.is_open();
-        if self.role == Role::Server && code == ErrorCode::NoError && finished {
+        if self.role == Side::Server && code == ErrorCode::NoError && finished {
             return self.ask_to_stop(key);
         }
         self.cancel(key, code);
@@ -507,12 +518,12 @@ impl Session {
         let code = match (code, self.role, stream.send.phase()) {
             // REFUSED_STREAM asserts that nothing was processed (RFC 9113 section 8.7), which a
             // sent response head contradicts.
-            (ErrorCode::RefusedStream, Role::Server, SendPhase::Body | SendPhase::Ended) => {
+            (ErrorCode::RefusedStream, Side::Server, SendState::Body | SendState::Ended) => {
                 ErrorCode::Cancel
             }
             (code, ..) => code,
         };
-        let (route, settled) = (stream.route, matches!(stream.hand_over, HandOver::Settled));
+        let (route, settled) = (stream.route, matches!(stream.hand_over, MigrationState::Idle));
         let elsewhere = self.conns.iter().any(|conn| conn.id != route.conn && !conn.is_dead());
         let alone = self.conn(route.conn).is_some_and(|conn| {
             conn.role == ConnectionRole::Bulk
@@ -523,14 +534,14 @@ impl Session {
                 && !conn.relied_on
         });
         let alone = alone && !self.keeps_moves_from(route.conn);
-        if self.role == Role::Client && settled && elsewhere && alone {
+        if self.role == Side::Client && settled && elsewhere && alone {
             // Closing the connection discards the bytes in flight (SMIG-8.4/cancel-by-close).
             self.end_untold(key, Ending::Own(code, None));
             self.cut_off(route.conn, None);
-            self.events.push_back(Event::Abandon { conn: route.conn });
+            self.events.push_back(Event::AbortTransport { conn: route.conn });
             return;
         }
-        self.end_here(key, Ending::Own(code, None));
+        self.reset_locally(key, Ending::Own(code, None));
     }
 
     /// Fails the entire connection: sends GOAWAY, and fails everything that runs on it.
@@ -548,12 +559,12 @@ impl Session {
             cause: Some(cause),
             detail: String::new(),
         };
-        self.say_goodbye(id, cause.code(), cause.to_string().as_bytes());
-        self.kill(now, id, Some(error.clone()));
+        self.send_final_goaway(id, cause.code(), cause.to_string().as_bytes());
+        self.mark_closed(now, id, Some(error.clone()));
         self.events.push_back(Event::Closed { conn: id, error: Some(error) });
     }
 
-    fn say_goodbye(&mut self, id: ConnId, code: ErrorCode, debug: &[u8]) {
+    fn send_final_goaway(&mut self, id: ConnId, code: ErrorCode, debug: &[u8]) {
         let Some(conn) = self.conn_mut(id) else { return };
         // The connection ends, so no credit is returned to it.
         conn.carriers.forfeit();
@@ -566,8 +577,8 @@ impl Session {
         if self.conn(id).is_none_or(Connection::is_dead) {
             return;
         }
-        self.say_goodbye(id, code, &Bytes::copy_from_slice(reason.as_bytes()));
-        self.kill(now, id, None);
+        self.send_final_goaway(id, code, &Bytes::copy_from_slice(reason.as_bytes()));
+        self.mark_closed(now, id, None);
         self.events.push_back(Event::Closed { conn: id, error: None });
     }
 
@@ -586,7 +597,7 @@ impl Session {
                     LostReason::Failed(why) => why,
                 },
             };
-            self.kill(now, id, Some(error.clone()));
+            self.mark_closed(now, id, Some(error.clone()));
             let error = (!orderly).then_some(error);
             self.events.push_back(Event::Closed { conn: id, error });
         }
@@ -599,26 +610,26 @@ impl Session {
 
     /// Ends the connection. Streams that run on it fail or continue elsewhere; moves that waited
     /// for its JOIN are declined (SMIG-5.12/join-pending).
-    fn kill(&mut self, now: Instant, id: ConnId, error: Option<ConnectionError>) {
+    fn mark_closed(&mut self, now: Instant, id: ConnId, error: Option<ConnectionError>) {
         self.cut_off(id, error);
         self.release_waiting_moves(now, id);
     }
 
     fn cut_off(&mut self, id: ConnId, error: Option<ConnectionError>) {
         let Some(conn) = self.conn_mut(id) else { return };
-        conn.phase = Phase::Dead;
+        conn.phase = ConnState::Dead;
         conn.error = error;
         conn.carriers.forfeit();
         conn.assembly = None;
         conn.departed.clear();
         let due = core::mem::take(&mut conn.answers_due).len();
         let keys = conn.keys_in_order();
-        self.open_moving = self.open_moving.saturating_sub(due);
+        self.open_migrations = self.open_migrations.saturating_sub(due);
         for (_, key) in keys {
             let moving = self
                 .streams
                 .find(key)
-                .is_some_and(|stream| matches!(stream.hand_over, HandOver::Moving(_)));
+                .is_some_and(|stream| matches!(stream.hand_over, MigrationState::Moving(_)));
             if moving { self.on_moving_lost(key, id) } else { self.fail_with_connection(key, id) }
         }
     }
@@ -632,7 +643,7 @@ impl Session {
             return true;
         }
         let drained = conn.goaway.sent.is_some() && conn.goaway.draining.is_none();
-        let told_off = conn.goaway.received.is_some() && self.role == Role::Client;
+        let told_off = conn.goaway.received.is_some() && self.role == Side::Client;
         (drained || told_off)
             && conn.streams.is_empty()
             && conn.carriers.len() == 0
@@ -654,7 +665,7 @@ impl Session {
         now: Instant,
         id: ConnId,
         stream: StreamId,
-    ) -> Result<(), Fault> {
+    ) -> Result<(), InputError> {
         self.reset_budget.charge(now, Offence::Refused).1?;
         let max = self.conn(id).map_or(0, Connection::max_frame);
         let Some(conn) = self.conn_mut(id) else { return Ok(()) };
@@ -664,7 +675,7 @@ impl Session {
             encoder.status(431, out);
         });
         self.events.push_back(Event::LimitHit { conn: id, limit: "header section size" });
-        let at = Route { conn: id, id: stream };
+        let at = StreamAddr { conn: id, id: stream };
         self.queue_reset(at, ErrorCode::NoError);
         self.ignore_from_peer(at);
         Ok(())

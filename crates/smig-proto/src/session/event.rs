@@ -105,7 +105,7 @@ pub enum Event {
     },
     /// This side's direction ended: its last byte was passed to a transport, or the peer does not
     /// need the rest.
-    Sent {
+    Finished {
         /// The stream.
         stream: StreamKey,
     },
@@ -117,7 +117,7 @@ pub enum Event {
         error: StreamError,
     },
     /// Client: a stream may be opened again.
-    OpenPossible,
+    StreamsAvailable,
     /// Client: the server requests that the stream be moved (SMIG-6.1/offer). Open and join a
     /// connection and call [`crate::Session::migrate`], or call [`crate::Session::decline_offer`].
     MigrationOffered {
@@ -163,7 +163,7 @@ pub enum Event {
     /// A cancelled stream was the only one on this bulk connection: close the connection
     /// immediately with a TCP reset, so that data in flight is dropped (SMIG-8.4/cancel-by-close),
     /// and call [`crate::Session::handle_lost`].
-    Abandon {
+    AbortTransport {
         /// The connection.
         conn: ConnId,
     },

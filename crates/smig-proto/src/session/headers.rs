@@ -1,14 +1,16 @@
 //! Field blocks: requests, responses, trailers, promises.
 
 use crate::config::ConnectProtocol;
-use crate::conn::{BlockKind, ConnId, Standing};
-use crate::error::{Cause, Fault};
+use crate::conn::{BlockKind, ConnId, IdState};
+use crate::error::{Cause, InputError};
 use crate::flow::INITIAL_WINDOW;
 use crate::head::RequestHead;
-use crate::message::{ResponseKind, Section, SectionLimits, content_length};
+use crate::message::{FieldSection, ResponseKind, SectionLimits, content_length};
 use crate::priority::Priority;
-use crate::session::{Event, Role, Session};
-use crate::stream::{Exchange, Opener, RecvHalf, RecvPhase, Route, SendHalf, SendPhase, StreamKey};
+use crate::session::{Event, Session, Side};
+use crate::stream::{
+    Opener, RecvHalf, RecvState, RequestKind, SendHalf, SendState, StreamAddr, StreamKey,
+};
 use crate::time::Instant;
 use crate::wire::{EndStream, StreamId};
 
@@ -22,14 +24,14 @@ impl Session {
         stream: StreamId,
         kind: BlockKind,
         block: &[u8],
-    ) -> Result<(), Fault> {
+    ) -> Result<(), InputError> {
         let limits = SectionLimits {
             octets: self.config.limits.max_header_list,
             fields: self.config.limits.max_fields,
         };
         let Some(conn) = self.conn_mut(id) else { return Ok(()) };
-        conn.nuisances.end_rows();
-        let mut section = Section::default();
+        conn.nuisances.reset_runs();
+        let mut section = FieldSection::default();
         if conn.decoder.decode(block, |field| section.take(field, limits)).is_err() {
             return Err(Cause::Compression.into());
         }
@@ -45,47 +47,47 @@ impl Session {
         now: Instant,
         conn: ConnId,
         id: StreamId,
-        section: Section,
+        section: FieldSection,
         end: EndStream,
-    ) -> Result<(), Fault> {
+    ) -> Result<(), InputError> {
         if let Some(key) = self.key_at(conn, id) {
             if let Some(early) = self.early_of(key, conn, id) {
                 let kept = early.push_section(section, end);
-                return kept.map_err(|cause| Fault::Stream(id, cause));
+                return kept.map_err(|cause| InputError::Stream(id, cause));
             }
-            self.check_barrier(Route { conn, id })?;
+            self.check_barrier(StreamAddr { conn, id })?;
             return self
                 .apply_section(now, key, section, end)
-                .map_err(|cause| Fault::Stream(id, cause));
+                .map_err(|cause| InputError::Stream(id, cause));
         }
-        if self.departed_key(Route { conn, id }).is_some() {
-            return Err(Fault::Stream(id, Cause::StreamClosed));
+        if self.departed_key(StreamAddr { conn, id }).is_some() {
+            return Err(InputError::Stream(id, Cause::StreamClosed));
         }
-        if !self.is_peers(id) && self.role == Role::Server {
+        if !self.is_peers(id) && self.role == Side::Server {
             return match self.standing(conn, id) {
-                Standing::Fresh | Standing::Skipped => Err(Cause::WrongStreamParity.into()),
-                Standing::Ignored => Ok(()),
-                Standing::Closed => Err(Cause::StreamClosed.into()),
+                IdState::Idle | IdState::Skipped => Err(Cause::WrongStreamParity.into()),
+                IdState::Ignored => Ok(()),
+                IdState::Closed => Err(Cause::StreamClosed.into()),
             };
         }
         match (self.standing(conn, id), self.role) {
-            (Standing::Ignored, _) => Ok(()),
-            (Standing::Closed, _) => Err(Cause::StreamClosed.into()),
-            (Standing::Fresh, Role::Server) => self.on_request(now, conn, id, section, end),
-            (Standing::Skipped, Role::Server) => {
+            (IdState::Ignored, _) => Ok(()),
+            (IdState::Closed, _) => Err(Cause::StreamClosed.into()),
+            (IdState::Idle, Side::Server) => self.on_request(now, conn, id, section, end),
+            (IdState::Skipped, Side::Server) => {
                 if !self.conn(conn).is_some_and(|conn| conn.peer_ids.may_open(id)) {
                     return Err(Cause::StreamIdNotIncreasing.into());
                 }
                 self.on_request(now, conn, id, section, end)
             }
-            (Standing::Fresh | Standing::Skipped, Role::Client) => {
+            (IdState::Idle | IdState::Skipped, Side::Client) => {
                 if !self.may_be_carrier(conn, id) {
                     return Err(Cause::IdleStream.into());
                 }
                 let Some(early) = self.unbound(now, conn, id)? else { return Ok(()) };
                 match early.push_section(section, end) {
                     Ok(()) => Ok(()),
-                    Err(cause) => self.refuse_unbound(Route { conn, id }, cause),
+                    Err(cause) => self.refuse_unbound(StreamAddr { conn, id }, cause),
                 }
             }
         }
@@ -97,9 +99,9 @@ impl Session {
         now: Instant,
         id: ConnId,
         stream: StreamId,
-        section: Section,
+        section: FieldSection,
         end: EndStream,
-    ) -> Result<(), Fault> {
+    ) -> Result<(), InputError> {
         let (most, window) = (self.config.max_concurrent_streams, self.config.stream_window);
         let full = self.peer_open >= most;
         let Some(conn) = self.conn_mut(id) else { return Ok(()) };
@@ -108,27 +110,28 @@ impl Session {
         }
         conn.peer_ids.mark_opened(stream);
         if full {
-            return Err(Fault::Stream(stream, Cause::TooManyStreams));
+            return Err(InputError::Stream(stream, Cause::TooManyStreams));
         }
         let window = if conn.settings_acked { window } else { window.max(INITIAL_WINDOW) };
         let send_window = conn.peer.initial_window;
         let head = match section.into_request(&mut conn.authority) {
             Ok(head) => Box::new(head),
             Err(Cause::HeadersTooLarge) => return self.refuse_large_request(now, id, stream),
-            Err(cause) => return Err(Fault::Stream(stream, cause)),
+            Err(cause) => return Err(InputError::Stream(stream, cause)),
         };
         let takes_protocol = self.config.connect_protocol == ConnectProtocol::Enabled;
         if head.protocol.is_some() && !takes_protocol {
             // The client must not use it before the server has announced it (RFC 8441 section 3).
-            return Err(Fault::Stream(stream, Cause::BadPseudo));
+            return Err(InputError::Stream(stream, Cause::BadPseudo));
         }
-        let length = content_length(&head.headers).map_err(|cause| Fault::Stream(stream, cause))?;
+        let length =
+            content_length(&head.headers).map_err(|cause| InputError::Stream(stream, cause))?;
         let priority = self.initial_priority(id, stream, &head);
-        let mut recv = RecvHalf::new(window, RecvPhase::Head);
-        recv.on_head(end, length).map_err(|cause| Fault::Stream(stream, cause))?;
-        let halves = (SendHalf::new(send_window, SendPhase::Head), recv);
-        let route = Route { conn: id, id: stream };
-        let key = self.admit(now, Opener::Peer, Exchange::of(&head), route, halves, priority);
+        let mut recv = RecvHalf::new(window, RecvState::Head);
+        recv.on_head(end, length).map_err(|cause| InputError::Stream(stream, cause))?;
+        let halves = (SendHalf::new(send_window, SendState::Head), recv);
+        let route = StreamAddr { conn: id, id: stream };
+        let key = self.admit(now, Opener::Peer, RequestKind::of(&head), route, halves, priority);
         self.arm(now);
         self.events.push_back(Event::Request { conn: id, stream: key, head, end });
         Ok(())
@@ -149,14 +152,14 @@ impl Session {
         &mut self,
         now: Instant,
         key: StreamKey,
-        section: Section,
+        section: FieldSection,
         end: EndStream,
     ) -> Result<(), Cause> {
         let Some(stream) = self.streams.find_mut(key) else { return Ok(()) };
-        stream.stall.rest(now, stream.send.sent());
+        stream.stall.restart(now, stream.send.sent());
         match stream.recv.phase() {
-            RecvPhase::Ended => Err(Cause::HalfClosed),
-            RecvPhase::Body => {
+            RecvState::Ended => Err(Cause::HalfClosed),
+            RecvState::Body => {
                 if !end.is_end() {
                     return Err(Cause::TrailersWithoutEnd);
                 }
@@ -165,18 +168,18 @@ impl Session {
                 self.after_direction(key);
                 Ok(())
             }
-            RecvPhase::Head => self.apply_response(key, section, end),
+            RecvState::Head => self.apply_response(key, section, end),
         }
     }
 
     fn apply_response(
         &mut self,
         key: StreamKey,
-        section: Section,
+        section: FieldSection,
         end: EndStream,
     ) -> Result<(), Cause> {
         if !section.has_status() {
-            return Err(section.wrong.unwrap_or(Cause::BadPseudo));
+            return Err(section.malformed.unwrap_or(Cause::BadPseudo));
         }
         let (head, kind) = section.into_response()?;
         let most = self.config.limits.max_informational;
@@ -193,18 +196,18 @@ impl Session {
             }
             ResponseKind::Final => {
                 let status = head.status.as_u16();
-                if stream.exchange == Exchange::Tunnel && !head.status.is_success() {
+                if stream.exchange == RequestKind::Tunnel && !head.status.is_success() {
                     // The server refused CONNECT: the response is an ordinary one (RFC 9110 section
                     // 9.3.6).
-                    stream.exchange = Exchange::Ordinary;
+                    stream.exchange = RequestKind::Ordinary;
                 }
                 let announced = content_length(&head.headers)?;
                 let length = match (stream.exchange, status) {
                     // These responses have no content, whatever their content-length (RFC 9110
                     // section 6.4.1).
-                    (Exchange::Head, _) | (Exchange::Ordinary, 204 | 304) => Some(0),
-                    (Exchange::Ordinary, _) => announced,
-                    (Exchange::Tunnel, _) => None,
+                    (RequestKind::Head, _) | (RequestKind::Ordinary, 204 | 304) => Some(0),
+                    (RequestKind::Ordinary, _) => announced,
+                    (RequestKind::Tunnel, _) => None,
                 };
                 stream.recv.on_head(end, length)?;
                 self.events.push_back(Event::Response { stream: key, head, end });
@@ -215,15 +218,15 @@ impl Session {
     }
 
     /// Checks whether PUSH_PROMISE is permitted on `stream` (RFC 9113 section 8.4).
-    pub(crate) fn check_promise(&self, conn: ConnId, stream: StreamId) -> Result<(), Fault> {
-        if self.role == Role::Server || self.config.push == crate::config::Push::Disabled {
+    pub(crate) fn check_promise(&self, conn: ConnId, stream: StreamId) -> Result<(), InputError> {
+        if self.role == Side::Server || self.config.push == crate::config::Push::Disabled {
             return Err(Cause::PushDisabled.into());
         }
         match self.key_at(conn, stream) {
             // Check the opener, not the parity of the ID: the mover chose the ID of a carrier.
             Some(key) if !self.recv_ended(key) && self.is_ours(key) => Ok(()),
             Some(_) => Err(Cause::BadPush.into()),
-            None if self.standing(conn, stream) == Standing::Ignored => Ok(()),
+            None if self.standing(conn, stream) == IdState::Ignored => Ok(()),
             None => Err(Cause::BadPush.into()),
         }
     }
@@ -238,8 +241,8 @@ impl Session {
         id: ConnId,
         parent: StreamId,
         promised: StreamId,
-        section: Section,
-    ) -> Result<(), Fault> {
+        section: FieldSection,
+    ) -> Result<(), InputError> {
         let (most, window) = (self.config.max_concurrent_streams, self.config.stream_window);
         let parent = self.key_at(id, parent);
         let opens = self.conn(id).is_some_and(|conn| conn.peer_ids.may_open(promised));
@@ -257,26 +260,32 @@ impl Session {
         }
         conn.peer_ids.mark_opened(promised);
         let (Some(parent), false) = (parent, full) else {
-            return Err(Fault::Stream(promised, Cause::TooManyStreams));
+            return Err(InputError::Stream(promised, Cause::TooManyStreams));
         };
         let send_window = conn.peer.initial_window;
-        let fault = |cause| Fault::Stream(promised, cause);
+        let fault = |cause| InputError::Stream(promised, cause);
         let head = section.into_request(&mut conn.authority).map_err(fault)?;
         if !head.method.is_safe() || content_length(&head.headers).map_err(fault)?.unwrap_or(0) > 0
         {
-            return Err(Fault::Stream(promised, Cause::BadPush));
+            return Err(InputError::Stream(promised, Cause::BadPush));
         }
         let halves =
-            (SendHalf::new(send_window, SendPhase::Ended), RecvHalf::new(window, RecvPhase::Head));
-        let route = Route { conn: id, id: promised };
-        let key =
-            self.admit(now, Opener::Peer, Exchange::of(&head), route, halves, Priority::default());
+            (SendHalf::new(send_window, SendState::Ended), RecvHalf::new(window, RecvState::Head));
+        let route = StreamAddr { conn: id, id: promised };
+        let key = self.admit(
+            now,
+            Opener::Peer,
+            RequestKind::of(&head),
+            route,
+            halves,
+            Priority::default(),
+        );
         self.events.push_back(Event::Pushed { parent, stream: key, head: Box::new(head) });
         Ok(())
     }
 }
 
-impl Exchange {
+impl RequestKind {
     pub(crate) fn of(head: &RequestHead) -> Self {
         match head.method {
             http::Method::HEAD => Self::Head,

@@ -4,8 +4,8 @@ use std::sync::Arc;
 
 use bytes::{Buf, Bytes, BytesMut};
 
-use crate::conn::{Assembly, BlockKind, ConnId, Phase};
-use crate::error::{Cause, Fault};
+use crate::conn::{BlockKind, ConnId, ConnState, FieldBlockAssembly};
+use crate::error::{Cause, InputError};
 use crate::session::Session;
 use crate::time::Instant;
 use crate::wire::{self, FRAME_HEAD, Frame, FrameHead, StreamId, kind};
@@ -36,7 +36,7 @@ impl Session {
     #[must_use]
     pub fn wants_input(&self, conn: ConnId) -> bool {
         self.conn(conn).is_some_and(|conn| {
-            !matches!(conn.phase, Phase::JoinPending(_) | Phase::Dead)
+            !matches!(conn.phase, ConnState::JoinPending(_) | ConnState::Dead)
                 && conn.out.provoked() < self.config.limits.max_unsent
         })
     }
@@ -50,7 +50,7 @@ impl Session {
         let max = self.config.max_frame_size;
         let conn = self.conns.iter_mut().find(|conn| conn.id == id)?;
         match conn.phase {
-            Phase::Preface => {
+            ConnState::Preface => {
                 let known = buf.len().min(wire::PREFACE.len());
                 if buf.get(..known) != wire::PREFACE.get(..known) {
                     self.on_fault(now, id, Cause::BadPreface.into());
@@ -60,14 +60,14 @@ impl Session {
                     return None;
                 }
                 buf.advance(known);
-                conn.phase = Phase::Settings;
+                conn.phase = ConnState::Settings;
             }
-            Phase::JoinPending(_) => return None,
-            Phase::Dead => {
+            ConnState::JoinPending(_) => return None,
+            ConnState::Dead => {
                 buf.clear();
                 return None;
             }
-            Phase::Settings | Phase::Open => {}
+            ConnState::Settings | ConnState::Open => {}
         }
         let head = FrameHead::parse(buf)?;
         if head.length > max {
@@ -92,7 +92,7 @@ impl Session {
         id: ConnId,
         head: FrameHead,
         payload: Bytes,
-    ) -> Result<(), Fault> {
+    ) -> Result<(), InputError> {
         let points = self.config.smig.as_ref().map(|smig| smig.code_points);
         let Some(conn) = self.conn_mut(id) else { return Ok(()) };
         if let Some(assembly) = &conn.assembly
@@ -100,7 +100,7 @@ impl Session {
         {
             return Err(Cause::ExpectedContinuation.into());
         }
-        if matches!(conn.phase, Phase::Settings)
+        if matches!(conn.phase, ConnState::Settings)
             && (head.kind != kind::SETTINGS || head.flags & 1 != 0)
         {
             return Err(Cause::FirstFrameNotSettings.into());
@@ -111,7 +111,7 @@ impl Session {
         self.dispatch(now, id, frame)
     }
 
-    fn dispatch(&mut self, now: Instant, conn: ConnId, frame: Frame) -> Result<(), Fault> {
+    fn dispatch(&mut self, now: Instant, conn: ConnId, frame: Frame) -> Result<(), InputError> {
         match frame {
             Frame::Data { stream, data, charged, end } => {
                 self.on_data(now, conn, stream, data, charged, end)
@@ -126,7 +126,7 @@ impl Session {
                 self.on_continuation(now, conn, stream, &block, last)
             }
             Frame::Priority => self.on_priority(conn),
-            Frame::Unknown => self.on_nothing(conn),
+            Frame::Unknown => self.on_ignored_frame(conn),
             Frame::Reset { stream, code } => self.on_reset(now, conn, stream, code),
             Frame::Settings(payload) => self.on_settings(now, conn, &payload),
             Frame::SettingsAck => self.on_settings_ack(conn),
@@ -150,14 +150,14 @@ impl Session {
     }
 
     /// Handles a frame that has no effect here; many consecutive ones indicate an attack.
-    fn on_nothing(&mut self, id: ConnId) -> Result<(), Fault> {
+    fn on_ignored_frame(&mut self, id: ConnId) -> Result<(), InputError> {
         self.count_empty(id)
     }
 
     /// Handles PRIORITY, which has no effect here (RFC 9113 section 5.3.2). Its limit is higher:
     /// browsers send up to three for each open stream of a page when its layout is computed, and
     /// again when it is scrolled.
-    fn on_priority(&mut self, id: ConnId) -> Result<(), Fault> {
+    fn on_priority(&mut self, id: ConnId) -> Result<(), InputError> {
         let most = self.config.max_concurrent_streams.max(100).saturating_mul(8);
         let Some(conn) = self.conn_mut(id) else { return Ok(()) };
         conn.nuisances.priorities_in_a_row += 1;
@@ -168,7 +168,7 @@ impl Session {
     }
 
     /// Counts a frame that has no effect (CVE-2019-9518).
-    pub(crate) fn count_empty(&mut self, id: ConnId) -> Result<(), Fault> {
+    pub(crate) fn count_empty(&mut self, id: ConnId) -> Result<(), InputError> {
         // Frames of unknown types may be GREASE; only a sequence of them without a useful frame is
         // counted.
         let most = self.config.limits.max_empty_frames;
@@ -188,7 +188,7 @@ impl Session {
         block_kind: BlockKind,
         block: Bytes,
         last: wire::LastFragment,
-    ) -> Result<(), Fault> {
+    ) -> Result<(), InputError> {
         if let BlockKind::Promise(_) = block_kind {
             self.check_promise(id, stream)?;
         }
@@ -200,7 +200,7 @@ impl Session {
                 }
                 self.arm(now);
                 if let Some(conn) = self.conn_mut(id) {
-                    conn.assembly = Some(Assembly::new(stream, block_kind, &block, now));
+                    conn.assembly = Some(FieldBlockAssembly::new(stream, block_kind, &block, now));
                 }
                 Ok(())
             }
@@ -214,7 +214,7 @@ impl Session {
         stream: StreamId,
         fragment: &Bytes,
         last: wire::LastFragment,
-    ) -> Result<(), Fault> {
+    ) -> Result<(), InputError> {
         let config = Arc::clone(&self.config);
         let Some(conn) = self.conn_mut(id) else { return Ok(()) };
         let Some(assembly) = &mut conn.assembly else {

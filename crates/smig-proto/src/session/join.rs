@@ -11,10 +11,10 @@ use subtle::ConstantTimeEq;
 
 use crate::config::{Config, MAX_CONNECTIONS};
 use crate::conn::{
-    ConnId, Connection, Identity, JoinTurn, Membership, Phase, Security, UndecidedJoin,
+    ConnId, ConnState, Connection, Identity, JoinTurn, Membership, Security, UndecidedJoin,
 };
-use crate::error::{Cause, Fault};
-use crate::session::{Event, Role, Session};
+use crate::error::{Cause, InputError};
+use crate::session::{Event, Session, Side};
 use crate::time::Instant;
 use crate::wire::{self, AppId, Cid, Join, JoinRefusal};
 
@@ -54,7 +54,7 @@ impl KeyingRequest {
             Security::Tls13 => {
                 Self::Exporter { label: "EXPORTER-smig-join", context: cid.to_bytes().to_vec() }
             }
-            Security::TrustedCleartext | Security::Plain => Self::Zero,
+            Security::TrustedCleartext | Security::Ineligible => Self::Zero,
         }
     }
 }
@@ -129,7 +129,7 @@ impl Session {
         let Some(cid) = conn.cid else { return };
         match conn.membership {
             Membership::KeyingFounder => {
-                if conn.spec.security == Security::TrustedCleartext && role == Role::Client {
+                if conn.spec.security == Security::TrustedCleartext && role == Side::Client {
                     let (first, rest) = material.split_at(16);
                     let mut join = ([0; 16], [0; 32]);
                     join.0.copy_from_slice(first);
@@ -152,7 +152,7 @@ impl Session {
                 conn.membership = Membership::Joining { nonce, exporter: material };
                 self.announce_window(id);
             }
-            Membership::Plain
+            Membership::NotMember
             | Membership::Joining { .. }
             | Membership::Joined
             | Membership::Former
@@ -162,24 +162,34 @@ impl Session {
 
     /// Server: marks a ConnNo as used (SMIG-4.6/refusal-reasons).
     fn note_number(&mut self, cid: Cid) {
-        if self.role == Role::Server {
+        if self.role == Side::Server {
             self.numbers.note(cid.number);
         }
     }
 
-    pub(crate) fn on_join(&mut self, now: Instant, id: ConnId, join: Join) -> Result<(), Fault> {
+    pub(crate) fn on_join(
+        &mut self,
+        now: Instant,
+        id: ConnId,
+        join: Join,
+    ) -> Result<(), InputError> {
         match (join, self.role) {
-            (Join::Proof { nonce, mac }, Role::Server) => self.on_join_proof(id, nonce, mac),
-            (Join::Ack { nonce, mac }, Role::Client) => self.on_join_ack(now, id, nonce, mac),
-            (Join::Refused(reason), Role::Client) => self.on_join_refused(now, id, reason),
-            (Join::Proof { .. }, Role::Client)
-            | (Join::Ack { .. } | Join::Refused(_), Role::Server) => {
+            (Join::Proof { nonce, mac }, Side::Server) => self.on_join_proof(id, nonce, mac),
+            (Join::Ack { nonce, mac }, Side::Client) => self.on_join_ack(now, id, nonce, mac),
+            (Join::Refused(reason), Side::Client) => self.on_join_refused(now, id, reason),
+            (Join::Proof { .. }, Side::Client)
+            | (Join::Ack { .. } | Join::Refused(_), Side::Server) => {
                 Err(Cause::UnexpectedJoin.into())
             }
         }
     }
 
-    fn on_join_proof(&mut self, id: ConnId, nonce: [u8; 16], mac: [u8; 32]) -> Result<(), Fault> {
+    fn on_join_proof(
+        &mut self,
+        id: ConnId,
+        nonce: [u8; 16],
+        mac: [u8; 32],
+    ) -> Result<(), InputError> {
         self.count_answer(id)?;
         let alone = self.conns.len() == 1;
         let Some(conn) = self.conn_mut(id) else { return Ok(()) };
@@ -194,7 +204,7 @@ impl Session {
         if conn.spec.security == Security::TrustedCleartext && unused.iter().all(|&b| b == 0) {
             return self.found_on_cleartext(id, cid, nonce, mac);
         }
-        conn.phase = Phase::JoinPending(Box::new(UndecidedJoin { nonce, mac }));
+        conn.phase = ConnState::JoinPending(Box::new(UndecidedJoin { nonce, mac }));
         self.events.push_back(Event::JoinRequested { conn: id, cid });
         Ok(())
     }
@@ -207,7 +217,7 @@ impl Session {
         cid: Cid,
         nonce: [u8; 16],
         mac: [u8; 32],
-    ) -> Result<(), Fault> {
+    ) -> Result<(), InputError> {
         let mut key = [0; 32];
         let (first, rest) = key.split_at_mut(16);
         first.copy_from_slice(&nonce);
@@ -233,7 +243,7 @@ impl Session {
         id: ConnId,
         theirs: [u8; 16],
         mac: [u8; 32],
-    ) -> Result<(), Fault> {
+    ) -> Result<(), InputError> {
         let key = self.key.clone();
         let founded = self.conns.iter().any(|conn| conn.is_joined());
         let Some(conn) = self.conn_mut(id) else { return Ok(()) };
@@ -266,12 +276,12 @@ impl Session {
         now: Instant,
         id: ConnId,
         reason: JoinRefusal,
-    ) -> Result<(), Fault> {
+    ) -> Result<(), InputError> {
         let Some(conn) = self.conn_mut(id) else { return Ok(()) };
         if !matches!(conn.membership, Membership::Joining { .. } | Membership::JoiningFormer) {
             return Err(Cause::UnexpectedJoin.into());
         }
-        conn.membership = Membership::Plain;
+        conn.membership = Membership::NotMember;
         // The JOIN of a cleartext founder must precede every stream (SMIG-4.8/new-session).
         let late = conn.spec.security == Security::TrustedCleartext
             && conn.local_ids.highest() > wire::StreamId::CONNECTION;
@@ -287,8 +297,8 @@ impl Session {
                     Membership::Joining { .. } | Membership::JoiningFormer => {
                         Membership::JoiningFormer
                     }
-                    Membership::Plain | Membership::KeyingFounder | Membership::KeyingJoin => {
-                        Membership::Plain
+                    Membership::NotMember | Membership::KeyingFounder | Membership::KeyingJoin => {
+                        Membership::NotMember
                     }
                 };
             }
@@ -307,17 +317,17 @@ impl Session {
     pub fn refuse_join(&mut self, now: Instant, id: ConnId, reason: JoinRefusal) {
         let points = self.config.smig.as_ref().map(|smig| smig.code_points).unwrap_or_default();
         let Some(conn) = self.conn_mut(id) else { return };
-        if !matches!(conn.phase, Phase::JoinPending(_)) {
+        if !matches!(conn.phase, ConnState::JoinPending(_)) {
             return;
         }
-        conn.phase = Phase::Open;
+        conn.phase = ConnState::Open;
         wire::join(&mut conn.out.frames, &points, Join::Refused(reason));
         conn.nuisances.refused_joins += 1;
         if conn.nuisances.refused_joins >= 3 {
             return self.fail_connection(now, id, Cause::TooManyJoins);
         }
         if reason != JoinRefusal::UnknownSession {
-            conn.membership = Membership::Plain;
+            conn.membership = Membership::NotMember;
             self.key = None;
         } else if conn.spec.security == Security::Tls13 {
             // In cleartext, another JOIN transmits the key.
@@ -331,7 +341,7 @@ impl Session {
     pub fn detach(&mut self, id: ConnId) -> Option<DetachedConnection> {
         let at = self.conns.iter().position(|conn| conn.id == id)?;
         let conn = self.conns.get(at)?;
-        let Phase::JoinPending(join) = &conn.phase else { return None };
+        let ConnState::JoinPending(join) = &conn.phase else { return None };
         let (cid, join) = (conn.cid?, join.clone());
         let conn = Box::new(self.conns.remove(at));
         Some(DetachedConnection { conn, cid, join })
@@ -390,7 +400,7 @@ impl Session {
         let points = self.config.smig.as_ref().map(|smig| smig.code_points).unwrap_or_default();
         let mut conn = *detached.conn;
         conn.id = id;
-        conn.phase = Phase::Open;
+        conn.phase = ConnState::Open;
         conn.membership = Membership::Joined;
         if let Some(key) = &self.key {
             let mac = server_mac(key, proof.cid, (proof.nonce, nonce), proof.exporter);
@@ -423,7 +433,7 @@ impl Session {
         let DetachedConnection { conn, cid, join } = detached;
         let mut conn = *conn;
         conn.id = id;
-        conn.phase = Phase::JoinPending(join);
+        conn.phase = ConnState::JoinPending(join);
         session.app = Some(cid.app);
         session.conns.push(conn);
         if reason == JoinRefusal::UnknownSession {
@@ -441,7 +451,7 @@ impl Session {
         let Some(smig) = &self.config.smig else { return false };
         let live = self.conns.iter().filter(|conn| !conn.is_dead());
         let founded = live.clone().any(|conn| conn.is_joined() && conn.settings_acked);
-        self.role == Role::Client
+        self.role == Side::Client
             && !self.closing
             && self.key.is_some()
             && founded

@@ -6,6 +6,7 @@
 
 mod audit;
 mod commands;
+mod conn_numbers;
 mod control;
 mod data;
 mod ends;
@@ -13,7 +14,6 @@ mod event;
 mod headers;
 mod input;
 mod join;
-mod numbers;
 mod read;
 mod routing;
 mod timers;
@@ -30,23 +30,23 @@ pub use read::Read;
 pub use view::{ConnectionView, StreamView};
 
 use crate::config::Config;
-use crate::conn::{ConnId, Connection, ConnectionSpec, Phase, ResetBudget, TokenBucket};
+use crate::conn::{ConnId, ConnState, Connection, ConnectionSpec, ResetBudget, TokenBucket};
 use crate::stream::Arena;
 use crate::time::Instant;
 use crate::wire::{self, AppId, Cid, Setting};
+use conn_numbers::ConnNumbers;
 use join::SessionKey;
-use numbers::ConnNumbers;
 
 /// The side of the session.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Role {
+pub enum Side {
     /// Opens connections and sends requests.
     Client,
     /// Responds.
     Server,
 }
 
-impl Role {
+impl Side {
     /// Returns the first stream ID that this side opens.
     pub(crate) const fn parity(self) -> u32 {
         match self {
@@ -63,7 +63,7 @@ impl Role {
 /// transport is full. Then wait for the transport or for [`Session::poll_timeout`].
 #[derive(Debug)]
 pub struct Session {
-    pub(crate) role: Role,
+    pub(crate) role: Side,
     pub(crate) config: Arc<Config>,
     pub(crate) app: Option<AppId>,
     pub(crate) key: Option<SessionKey>,
@@ -79,10 +79,10 @@ pub struct Session {
     /// Whether an open was refused because of the peer's limit and waits for an event.
     pub(crate) open_blocked: bool,
     /// Number of this side's unanswered migrations and offers.
-    pub(crate) open_moving: usize,
+    pub(crate) open_migrations: usize,
     /// The largest receive window of any stream at the time of its reset by this side: the peer may
     /// be moving that stream.
-    pub(crate) widest_reset: i64,
+    pub(crate) max_reset_window: i64,
     pub(crate) reset_budget: ResetBudget,
     /// Number of streams that this side reset.
     pub(crate) cancelled: u64,
@@ -95,16 +95,16 @@ impl Session {
     /// Creates a server's side of a session, without connections.
     #[must_use]
     pub fn server(config: impl Into<Arc<Config>>, now: Instant) -> Self {
-        Self::new(Role::Server, config.into(), None, now)
+        Self::new(Side::Server, config.into(), None, now)
     }
 
     /// Creates a client's side. `app` must be 64 fresh random bits.
     #[must_use]
     pub fn client(config: impl Into<Arc<Config>>, app: AppId, now: Instant) -> Self {
-        Self::new(Role::Client, config.into(), Some(app), now)
+        Self::new(Side::Client, config.into(), Some(app), now)
     }
 
-    fn new(role: Role, config: Arc<Config>, app: Option<AppId>, now: Instant) -> Self {
+    fn new(role: Side, config: Arc<Config>, app: Option<AppId>, now: Instant) -> Self {
         let limits = &config.limits;
         let resets = TokenBucket::new(limits.reset_burst, limits.resets_per_second, now);
         let moves = config.smig.as_ref().map_or(0, |smig| smig.migrations_per_second);
@@ -120,12 +120,12 @@ impl Session {
             peer_open: 0,
             local_open: 0,
             open_blocked: false,
-            open_moving: 0,
-            widest_reset: 0,
+            open_migrations: 0,
+            max_reset_window: 0,
             cancelled: 0,
             reset_budget: match role {
-                Role::Client => ResetBudget::of_server(),
-                Role::Server => ResetBudget::of_client(resets),
+                Side::Client => ResetBudget::of_server(),
+                Side::Server => ResetBudget::of_client(resets),
             },
             migration_budget: TokenBucket::new(moves.saturating_mul(4), moves, now),
             tick: None,
@@ -139,17 +139,18 @@ impl Session {
     pub fn add_connection(&mut self, now: Instant, spec: ConnectionSpec) -> ConnId {
         let id = self.new_conn_id();
         let phase = match self.role {
-            Role::Client => Phase::Settings,
-            Role::Server => Phase::Preface,
+            Side::Client => ConnState::Settings,
+            Side::Server => ConnState::Preface,
         };
         let mut conn = Connection::new(id, spec, phase, now);
-        if let (Role::Client, Some(app), true) = (self.role, self.app, self.may_smig(&spec))
-            && self.may_name_connection()
+        if let (Side::Client, Some(app), true) =
+            (self.role, self.app, self.may_offer_extension(&spec))
+            && self.may_assign_cid()
         {
             conn.cid = self.numbers.next().map(|number| Cid { app, number });
         }
         self.write_preface(&mut conn);
-        let cid = conn.cid.filter(|_| self.role == Role::Client);
+        let cid = conn.cid.filter(|_| self.role == Side::Client);
         self.conns.push(conn);
         if let Some(cid) = cid {
             self.begin_join(id, cid, spec.security);
@@ -163,9 +164,9 @@ impl Session {
 
     /// Client: returns whether a new connection may have a CID. Without K it would found the
     /// session, and only one connection may do that (SMIG-3.6/founding).
-    fn may_name_connection(&self) -> bool {
+    fn may_assign_cid(&self) -> bool {
         let may_found = |conn: &Connection| {
-            let undecided = matches!(conn.phase, Phase::Settings);
+            let undecided = matches!(conn.phase, ConnState::Settings);
             conn.cid.is_some() && (undecided || conn.is_member())
         };
         self.key.is_some() || !self.conns.iter().any(may_found)
@@ -187,8 +188,8 @@ impl Session {
     }
 
     /// Returns whether the extension may be announced on a connection with this protection.
-    pub(crate) fn may_smig(&self, spec: &ConnectionSpec) -> bool {
-        self.config.smig.is_some() && spec.security != crate::conn::Security::Plain
+    pub(crate) fn may_offer_extension(&self, spec: &ConnectionSpec) -> bool {
+        self.config.smig.is_some() && spec.security != crate::conn::Security::Ineligible
     }
 
     fn write_preface(&self, conn: &mut Connection) {
@@ -201,7 +202,7 @@ impl Session {
             Setting::NoRfc7540Priorities(1),
         ];
         match self.role {
-            Role::Client => {
+            Side::Client => {
                 conn.out.frames.extend_from_slice(wire::PREFACE);
                 let push = config.push == crate::config::Push::Enabled;
                 entries.push(Setting::EnablePush(u32::from(push)));
@@ -210,15 +211,15 @@ impl Session {
                     entries.retain(|entry| !matches!(entry, Setting::MaxConcurrentStreams(_)));
                 }
             }
-            Role::Server => {
+            Side::Server => {
                 if config.connect_protocol == crate::config::ConnectProtocol::Enabled {
                     entries.push(Setting::EnableConnectProtocol(1));
                 }
             }
         }
         let mut points = wire::CodePoints::default();
-        let named = self.role == Role::Server || conn.cid.is_some();
-        if let (Some(smig), true) = (&config.smig, named && self.may_smig(&conn.spec)) {
+        let named = self.role == Side::Server || conn.cid.is_some();
+        if let (Some(smig), true) = (&config.smig, named && self.may_offer_extension(&conn.spec)) {
             points = smig.code_points;
             entries.push(Setting::Smig(smig.tolerated));
             if let Some([hi, mid, low]) = conn.cid.map(Cid::words) {
@@ -235,7 +236,7 @@ impl Session {
 
     /// Returns the side of the session.
     #[must_use]
-    pub const fn role(&self) -> Role {
+    pub const fn role(&self) -> Side {
         self.role
     }
 

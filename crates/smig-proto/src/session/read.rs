@@ -5,7 +5,7 @@ use http::HeaderMap;
 
 use crate::error::StreamError;
 use crate::session::Session;
-use crate::stream::{StreamKey, Taken};
+use crate::stream::{RecvItem, StreamKey};
 
 /// Result of [`Session::read`].
 #[derive(Debug)]
@@ -30,7 +30,7 @@ impl Session {
             return Read::Reset(error.clone());
         }
         match stream.recv.take() {
-            Taken::Data { data, conn, conn_credit, stream_credit } => {
+            RecvItem::Data { data, conn, conn_credit, stream_credit } => {
                 let increment = stream.recv.window.give_back(stream_credit);
                 self.give_back_to(conn, conn_credit);
                 if let Some(increment) = increment {
@@ -38,9 +38,9 @@ impl Session {
                 }
                 Read::Data(data)
             }
-            Taken::Trailers(trailers) => Read::Trailers(trailers),
-            Taken::End => Read::End,
-            Taken::Nothing => Read::Pending,
+            RecvItem::Trailers(trailers) => Read::Trailers(trailers),
+            RecvItem::End => Read::End,
+            RecvItem::Nothing => Read::Pending,
         }
     }
 }

@@ -1,11 +1,11 @@
 //! The mapping between (connection, ID) and streams.
 
-use crate::conn::{ConnId, Connection, Standing};
-use crate::migrate::HandOver;
+use crate::conn::{ConnId, Connection, IdState};
+use crate::migrate::MigrationState;
 use crate::priority::Priority;
-use crate::session::{Role, Session};
+use crate::session::{Session, Side};
 use crate::stream::{
-    Exchange, Hold, Opener, RecvHalf, Route, SendHalf, StallClock, Stream, StreamKey,
+    KeyState, Opener, RecvHalf, RequestKind, SendHalf, StallClock, Stream, StreamAddr, StreamKey,
 };
 use crate::time::Instant;
 use crate::wire::{Cid, FrameHead, StreamId, kind};
@@ -31,7 +31,7 @@ impl Session {
     /// Client: records that a frame of a stream was received, even if it is then ignored.
     /// RST_STREAM is not recorded: it does not imply that the server processed the request.
     pub(crate) fn note_heard(&mut self, conn: ConnId, head: &FrameHead) {
-        if self.role == Role::Server || head.stream.is_connection() || head.kind == kind::RST_STREAM
+        if self.role == Side::Server || head.stream.is_connection() || head.kind == kind::RST_STREAM
         {
             return;
         }
@@ -44,16 +44,16 @@ impl Session {
 
     /// Returns whether IDs of `id`'s parity are opened by the peer.
     pub(crate) fn is_peers(&self, id: StreamId) -> bool {
-        id.is_client_initiated() == (self.role == Role::Server)
+        id.is_client_initiated() == (self.role == Side::Server)
     }
 
     /// Returns the state of `id`, which has no stream.
-    pub(crate) fn standing(&self, conn: ConnId, id: StreamId) -> Standing {
-        let Some(conn) = self.conn(conn) else { return Standing::Closed };
+    pub(crate) fn standing(&self, conn: ConnId, id: StreamId) -> IdState {
+        let Some(conn) = self.conn(conn) else { return IdState::Closed };
         if self.is_peers(id) {
             // After this side's GOAWAY, new streams of the peer are ignored (RFC 9113 section 6.8).
             if conn.goaway.sent.is_some_and(|last| id > last) {
-                return Standing::Ignored;
+                return IdState::Ignored;
             }
             conn.peer_ids.standing(id)
         } else {
@@ -66,8 +66,8 @@ impl Session {
         &mut self,
         now: Instant,
         opener: Opener,
-        exchange: Exchange,
-        route: Route,
+        exchange: RequestKind,
+        route: StreamAddr,
         halves: (SendHalf, RecvHalf),
         priority: Priority,
     ) -> StreamKey {
@@ -76,17 +76,17 @@ impl Session {
             opener,
             exchange,
             route,
-            departed: Vec::new(),
+            vacated: Vec::new(),
             send_home: Some(route.conn),
             recv_home: Some(route.conn),
             send,
             recv,
             priority,
-            hand_over: HandOver::Settled,
+            hand_over: MigrationState::Idle,
             moves: 0,
             heard: false,
             offered: false,
-            hold: Hold::Held,
+            hold: KeyState::Held,
             stop_due: false,
             scheduled: None,
             stall: StallClock::new(now),
@@ -103,7 +103,7 @@ impl Session {
     }
 
     /// Removes the mapping of this route.
-    pub(crate) fn unmap(&mut self, at: Route) {
+    pub(crate) fn unmap(&mut self, at: StreamAddr) {
         if let Some(conn) = self.conn_mut(at.conn) {
             conn.streams.remove(&at.id);
         }
@@ -111,22 +111,22 @@ impl Session {
 
     /// Records that the stream left this route permanently: frames that arrive there are errors
     /// from now on (SMIG-5.19/behind-barrier).
-    pub(crate) fn depart(&mut self, key: StreamKey, from: Route) {
+    pub(crate) fn vacate(&mut self, key: StreamKey, from: StreamAddr) {
         self.unmap(from);
         let Some(stream) = self.streams.find_mut(key) else { return };
-        stream.departed.push(from);
+        stream.vacated.push(from);
         if let Some(conn) = self.conn_mut(from.conn) {
             conn.departed.insert(from.id, key);
         }
     }
 
     /// Returns the stream that moved away from this route, if it is still running.
-    pub(crate) fn departed_key(&self, at: Route) -> Option<StreamKey> {
+    pub(crate) fn departed_key(&self, at: StreamAddr) -> Option<StreamKey> {
         self.conn(at.conn)?.departed.get(&at.id).copied()
     }
 
     /// Ignores late frames on this route from now on.
-    pub(crate) fn ignore_from_peer(&mut self, at: Route) {
+    pub(crate) fn ignore_from_peer(&mut self, at: StreamAddr) {
         let peers = self.is_peers(at.id);
         if let Some(conn) = self.conn_mut(at.conn) {
             if peers { conn.peer_ids.ignore(at.id) } else { conn.local_ids.ignore(at.id) }
@@ -135,7 +135,7 @@ impl Session {
 
     /// Stops ignoring frames on this route, because the peer has sent its last frame there: further
     /// frames are errors.
-    pub(crate) fn close_from_peer(&mut self, at: Route) {
+    pub(crate) fn close_from_peer(&mut self, at: StreamAddr) {
         let peers = self.is_peers(at.id);
         if let Some(conn) = self.conn_mut(at.conn) {
             if peers {
@@ -153,7 +153,7 @@ impl Session {
         let is_spare = |conn: &&Connection| {
             conn.id != except
                 && conn.is_joined()
-                && conn.takes_streams()
+                && conn.accepts_streams()
                 && conn.streams.is_empty()
                 && conn.carriers.len() == 0
         };

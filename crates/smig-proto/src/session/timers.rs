@@ -4,12 +4,12 @@
 use core::time::Duration;
 use std::sync::Arc;
 
-use crate::conn::{ConnId, Connection, Phase};
+use crate::conn::{ConnId, ConnState, Connection};
 use crate::error::{Cause, ErrorCode};
-use crate::migrate::HandOver;
+use crate::migrate::MigrationState;
 use crate::session::control::end_drain;
 use crate::session::{Event, Session};
-use crate::stream::{Hold, Route, StreamKey};
+use crate::stream::{KeyState, StreamAddr, StreamKey};
 use crate::time::Instant;
 
 const TICK: Duration = Duration::from_secs(1);
@@ -47,7 +47,7 @@ impl Session {
     fn can_time_out(&self) -> bool {
         self.streams.len() > 0
             || self.conns.iter().any(|conn| {
-                matches!(conn.phase, Phase::Preface | Phase::Settings)
+                matches!(conn.phase, ConnState::Preface | ConnState::Settings)
                     || conn.assembly.is_some()
                     || conn.carriers.len() > 0
                     || !conn.answers_due.is_empty()
@@ -62,8 +62,10 @@ impl Session {
         let limits = &config.limits;
         let unbound_timeout = config.smig.as_ref().map(|smig| smig.unbound_timeout);
         let Some(conn) = self.conn(id).filter(|conn| !conn.is_dead()) else { return };
-        let age = now.saturating_duration_since(conn.born);
-        if matches!(conn.phase, Phase::Preface | Phase::Settings) && age >= limits.preface_timeout {
+        let age = now.saturating_duration_since(conn.created_at);
+        if matches!(conn.phase, ConnState::Preface | ConnState::Settings)
+            && age >= limits.preface_timeout
+        {
             return self.fail_connection(now, id, Cause::SlowPreface);
         }
         if !conn.settings_acked && age >= limits.settings_timeout {
@@ -92,7 +94,7 @@ impl Session {
             let before = now.as_nanos().saturating_sub(timeout.as_nanos() as u64);
             let before = Instant::from_nanos(before);
             while let Some(carrier) = self.conn(id).and_then(|conn| conn.carriers.expired(before)) {
-                self.close_unbound(Route { conn: id, id: carrier }, Some(ErrorCode::Cancel));
+                self.close_unbound(StreamAddr { conn: id, id: carrier }, Some(ErrorCode::Cancel));
                 self.events.push_back(Event::LimitHit { conn: id, limit: "unbound carrier time" });
             }
         }
@@ -120,11 +122,13 @@ impl Session {
         for key in keys {
             let Some(stream) = self.streams.find(key) else { continue };
             let unanswered = match &stream.hand_over {
-                HandOver::Moving(moving) => {
+                MigrationState::Moving(moving) => {
                     let waited = now.saturating_duration_since(moving.since);
                     answer_timeout.is_some_and(|timeout| waited >= timeout)
                 }
-                HandOver::Settled | HandOver::Offered | HandOver::OfferReceived => false,
+                MigrationState::Idle | MigrationState::Offered | MigrationState::OfferReceived => {
+                    false
+                }
             };
             let conn = stream.route.conn;
             if unanswered {
@@ -146,11 +150,11 @@ impl Session {
     fn is_drained_long(&mut self, key: StreamKey) -> bool {
         let Some(stream) = self.streams.find_mut(key) else { return false };
         match &mut stream.hold {
-            Hold::Draining(ticks) => {
+            KeyState::Draining(ticks) => {
                 *ticks = ticks.saturating_add(1);
                 *ticks > 2
             }
-            Hold::Held | Hold::Released => false,
+            KeyState::Held | KeyState::Released => false,
         }
     }
 
@@ -161,7 +165,7 @@ impl Session {
         let Some(stream) = self.streams.find_mut(key) else { return false };
         let moved = stream.send.sent();
         if stream.is_over() || stream.send.queued() == 0 {
-            stream.stall.rest(now, moved);
+            stream.stall.restart(now, moved);
             return false;
         }
         stream.stall.is_stalled(now, moved, least, timeout)
@@ -171,7 +175,7 @@ impl Session {
     /// that no state is kept indefinitely.
     #[must_use]
     pub fn has_obligations(&self) -> bool {
-        self.open_moving > 0
+        self.open_migrations > 0
             || self.conns.iter().any(|conn: &Connection| {
                 conn.carriers.len() > 0
                     || !conn.answers_due.is_empty()

@@ -1,11 +1,11 @@
 //! Bytes to a transport: control frames first, then DATA in the order of the scheduler.
 
-use crate::conn::{ConnId, Transmit};
+use crate::conn::{ConnId, OutputBuffer};
 use crate::error::Cause;
 use crate::message::encode_trailers;
-use crate::migrate::HandOver;
+use crate::migrate::MigrationState;
 use crate::session::{Event, Session};
-use crate::stream::{Payload, RecvPhase, SendPhase, StreamKey};
+use crate::stream::{Payload, RecvState, SendState, StreamKey};
 use crate::time::Instant;
 use crate::wire::{self, EndStream, StreamId};
 
@@ -34,7 +34,7 @@ impl Session {
         now: Instant,
         id: ConnId,
         limit: usize,
-        out: &mut Transmit,
+        out: &mut OutputBuffer,
     ) -> usize {
         let before = out.len();
         let Some(conn) = self.conn_mut(id) else { return 0 };
@@ -77,7 +77,7 @@ impl Session {
         id: ConnId,
         key: StreamKey,
         room: usize,
-        out: &mut Transmit,
+        out: &mut OutputBuffer,
     ) {
         let low_water = self.config.send_buffer / 2;
         let Some(conn) = self.conns.iter_mut().find(|conn| conn.id == id) else { return };
@@ -99,7 +99,7 @@ impl Session {
                     encode_trailers(encoder, &trailers, open);
                 });
             });
-            if let HandOver::Moving(moving) = &mut stream.hand_over {
+            if let MigrationState::Moving(moving) = &mut stream.hand_over {
                 moving.carrier_used = true;
                 moving.replay.trailers = Some(trailers);
             }
@@ -118,7 +118,7 @@ impl Session {
         let tiny = payload.octets < TINY && stream.send.queued() > 0;
         conn.send_window.consume(payload.octets);
         conn.data_sent += payload.octets as u64;
-        if let HandOver::Moving(moving) = &mut stream.hand_over {
+        if let MigrationState::Moving(moving) = &mut stream.hand_over {
             moving.carrier_used = true;
             moving.replay.end = payload.end;
             moving.replay.octets += payload.octets;
@@ -151,11 +151,11 @@ impl Session {
     /// Handles the end of this side's direction, if it has ended.
     pub(crate) fn after_send_end(&mut self, key: StreamKey) {
         let Some(stream) = self.streams.find(key) else { return };
-        if stream.send.phase() != SendPhase::Ended {
+        if stream.send.phase() != SendState::Ended {
             return;
         }
-        let complete = stream.recv.phase() == RecvPhase::Ended;
-        self.events.push_back(Event::Sent { stream: key });
+        let complete = stream.recv.phase() == RecvState::Ended;
+        self.events.push_back(Event::Finished { stream: key });
         if complete {
             self.after_direction(key);
         }
@@ -163,7 +163,7 @@ impl Session {
     }
 }
 
-fn write_data(out: &mut Transmit, id: StreamId, payload: &Payload) {
+fn write_data(out: &mut OutputBuffer, id: StreamId, payload: &Payload) {
     out.open_buffer(|open| wire::data_head(open, id, payload.octets, payload.end));
     for part in payload.first.iter().chain(&payload.parts) {
         out.push(part.clone());

@@ -1,11 +1,11 @@
 //! Snapshots of connections and streams for the driver.
 
-use crate::conn::{ConnId, Connection, ConnectionRole, Membership, Phase};
+use crate::conn::{ConnId, ConnState, Connection, ConnectionRole, Membership};
 use crate::error::ErrorCode;
-use crate::migrate::HandOver;
+use crate::migrate::MigrationState;
 use crate::priority::Priority;
 use crate::session::Session;
-use crate::stream::{Exchange, Stream, StreamKey};
+use crate::stream::{RequestKind, Stream, StreamKey};
 use crate::wire::{Cid, StreamId};
 
 /// State of a connection.
@@ -85,7 +85,7 @@ impl Session {
     /// section 3).
     #[must_use]
     pub fn has_peer_settings(&self) -> bool {
-        self.conns.iter().any(|conn| matches!(conn.phase, Phase::Open))
+        self.conns.iter().any(|conn| matches!(conn.phase, ConnState::Open))
     }
 
     /// Returns one stream, unless it has ended and was released.
@@ -127,7 +127,7 @@ fn view(conn: &Connection) -> ConnectionView {
         joined: conn.membership == Membership::Joined,
         role: conn.role,
         streams: conn.streams.len(),
-        takes_streams: conn.takes_streams(),
+        takes_streams: conn.accepts_streams(),
         data_sent: conn.data_sent,
         data_received: conn.data_received,
         send_window: conn.send_window.value(),
@@ -148,8 +148,8 @@ fn stream_view(stream: &Stream) -> StreamView {
         expected: stream.recv.expected(),
         priority: stream.priority,
         moves: stream.moves,
-        moving: !matches!(stream.hand_over, HandOver::Settled),
-        tunnel: stream.exchange == Exchange::Tunnel,
+        moving: !matches!(stream.hand_over, MigrationState::Idle),
+        tunnel: stream.exchange == RequestKind::Tunnel,
         send_window: stream.send.window.value(),
         recv_window: stream.recv.window.open(),
     }

@@ -1,7 +1,7 @@
 //! One stream during its lifetime: the state that survives a migration.
 //!
 //! Owns offsets, windows, buffered body, half-closed state, priority and identity. The part that is
-//! bound to a connection is a [`Route`]; a migration replaces it. Does not handle frames.
+//! bound to a connection is a [`StreamAddr`]; a migration replaces it. Does not handle frames.
 
 mod arena;
 mod body;
@@ -12,19 +12,19 @@ mod stall;
 pub(crate) use arena::Arena;
 pub use arena::StreamKey;
 pub(crate) use body::{Body, Buffer};
-pub(crate) use recv::{Chunk, GATHERED, RecvHalf, RecvPhase, SMALL, Taken};
-pub(crate) use send::{Payload, SendEnd, SendHalf, SendPhase};
+pub(crate) use recv::{Chunk, GATHERED, RecvHalf, RecvItem, RecvState, SMALL};
+pub(crate) use send::{Payload, SendEnd, SendHalf, SendState};
 pub use stall::StallClock;
 
 use crate::conn::ConnId;
 use crate::error::{Processed, StreamError};
-use crate::migrate::HandOver;
+use crate::migrate::MigrationState;
 use crate::priority::Priority;
 use crate::wire::StreamId;
 
 /// The connection that carries a stream, and the stream's ID there.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) struct Route {
+pub(crate) struct StreamAddr {
     pub(crate) conn: ConnId,
     pub(crate) id: StreamId,
 }
@@ -38,7 +38,7 @@ pub(crate) enum Opener {
 
 /// Whether the application still holds the stream's key.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Hold {
+pub(crate) enum KeyState {
     Held,
     Released,
     /// Server: the response is complete, and the rest of the request is read and dropped. Most
@@ -50,7 +50,7 @@ pub(crate) enum Hold {
 /// Kind of exchange, by the request's method and the response's status. Determines whether the
 /// response may have a body.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Exchange {
+pub(crate) enum RequestKind {
     Ordinary,
     Head,
     Tunnel,
@@ -59,11 +59,11 @@ pub(crate) enum Exchange {
 #[derive(Debug)]
 pub(crate) struct Stream {
     pub(crate) opener: Opener,
-    pub(crate) exchange: Exchange,
+    pub(crate) exchange: RequestKind,
     /// The current route, to which this side's frames are sent.
-    pub(crate) route: Route,
+    pub(crate) route: StreamAddr,
     /// Former routes; frames that arrive there are errors (SMIG-5.19/behind-barrier).
-    pub(crate) departed: Vec<Route>,
+    pub(crate) vacated: Vec<StreamAddr>,
     /// The connection on which the stream was opened: its SETTINGS adjust the send window until
     /// this side's barrier is sent (SMIG-7.4/initial-window).
     pub(crate) send_home: Option<ConnId>,
@@ -72,7 +72,7 @@ pub(crate) struct Stream {
     pub(crate) send: SendHalf,
     pub(crate) recv: RecvHalf,
     pub(crate) priority: Priority,
-    pub(crate) hand_over: HandOver,
+    pub(crate) hand_over: MigrationState,
     pub(crate) moves: u8,
     /// Client: the server sent a frame of the stream other than RST_STREAM, or moved it, so it may
     /// have processed the request.
@@ -80,7 +80,7 @@ pub(crate) struct Stream {
     /// The stream was offered (server), or an offer was declined (client): no second offer
     /// (SMIG-6.4/offered-once).
     pub(crate) offered: bool,
-    pub(crate) hold: Hold,
+    pub(crate) hold: KeyState,
     /// Server: request that the client stop sending, once the response is complete and no decline
     /// can require it to be sent again.
     pub(crate) stop_due: bool,
@@ -99,19 +99,21 @@ impl Stream {
     /// it did not (RFC 9113 section 8.7). The report counts only on the route where the request was
     /// sent, and only if no other frame of the stream was received: a refused carrier says nothing
     /// about the request, and a peer that has responded has processed it.
-    pub(crate) fn processed_if_refused(&self, at: Route) -> Processed {
+    pub(crate) fn processed_if_refused(&self, at: StreamAddr) -> Processed {
         let sent_to = match &self.hand_over {
-            HandOver::Moving(moving) => moving.from,
-            HandOver::Settled | HandOver::Offered | HandOver::OfferReceived => self.route,
+            MigrationState::Moving(moving) => moving.from,
+            MigrationState::Idle | MigrationState::Offered | MigrationState::OfferReceived => {
+                self.route
+            }
         };
         if self.heard || at != sent_to { Processed::Maybe } else { Processed::No }
     }
 
     /// Returns whether both directions have ended and no MIGRATE of this side is unanswered.
     pub(crate) fn is_complete(&self) -> bool {
-        self.send.phase() == SendPhase::Ended
-            && self.recv.phase() == RecvPhase::Ended
-            && !matches!(self.hand_over, HandOver::Moving(_))
+        self.send.phase() == SendState::Ended
+            && self.recv.phase() == RecvState::Ended
+            && !matches!(self.hand_over, MigrationState::Moving(_))
     }
 
     /// Server: returns whether the complete response has been framed and no decline can require it
@@ -119,9 +121,9 @@ impl Stream {
     /// other.
     pub(crate) fn is_answered(&self) -> bool {
         self.opener == Opener::Peer
-            && self.exchange != Exchange::Tunnel
-            && self.send.phase() == SendPhase::Ended
-            && !matches!(self.hand_over, HandOver::Moving(_))
+            && self.exchange != RequestKind::Tunnel
+            && self.send.phase() == SendState::Ended
+            && !matches!(self.hand_over, MigrationState::Moving(_))
     }
 
     /// Returns whether this side has frames to send now, except for the connection's window.

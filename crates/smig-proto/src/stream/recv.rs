@@ -19,7 +19,7 @@ pub(crate) const GATHERED: usize = 8 * 1024;
 
 /// Progress of the direction.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum RecvPhase {
+pub(crate) enum RecvState {
     /// The head has not been received.
     Head,
     /// DATA and trailers may follow.
@@ -41,7 +41,7 @@ pub(crate) struct Chunk {
 
 /// Result of a read by the application.
 #[derive(Debug)]
-pub(crate) enum Taken {
+pub(crate) enum RecvItem {
     Data { data: Bytes, conn: ConnId, conn_credit: Credit, stream_credit: Credit },
     Trailers(HeaderMap),
     End,
@@ -50,7 +50,7 @@ pub(crate) enum Taken {
 
 #[derive(Debug)]
 pub(crate) struct RecvHalf {
-    phase: RecvPhase,
+    phase: RecvState,
     queue: VecDeque<Chunk>,
     /// Short payloads that are being coalesced after `queue`.
     tail: Option<(BytesMut, ConnId, Credit)>,
@@ -62,12 +62,12 @@ pub(crate) struct RecvHalf {
     received: u64,
     /// Number of 1xx responses so far.
     pub(crate) informational: u32,
-    /// The application was notified, and has not read up to [`Taken::Nothing`] since.
+    /// The application was notified, and has not read up to [`RecvItem::Nothing`] since.
     pub(crate) signalled: bool,
 }
 
 impl RecvHalf {
-    pub(crate) fn new(window: u32, phase: RecvPhase) -> Self {
+    pub(crate) fn new(window: u32, phase: RecvState) -> Self {
         Self {
             phase,
             queue: VecDeque::new(),
@@ -82,7 +82,7 @@ impl RecvHalf {
         }
     }
 
-    pub(crate) const fn phase(&self) -> RecvPhase {
+    pub(crate) const fn phase(&self) -> RecvState {
         self.phase
     }
 
@@ -97,7 +97,7 @@ impl RecvHalf {
     /// Records that the head was received.
     pub(crate) fn on_head(&mut self, end: EndStream, length: Option<u64>) -> Result<(), Cause> {
         self.expected = length;
-        self.phase = RecvPhase::Body;
+        self.phase = RecvState::Body;
         if end.is_end() { self.on_end() } else { Ok(()) }
     }
 
@@ -143,7 +143,7 @@ impl RecvHalf {
         if self.expected.is_some_and(|expected| self.received != expected) {
             return Err(Cause::BadContentLength);
         }
-        self.phase = RecvPhase::Ended;
+        self.phase = RecvState::Ended;
         Ok(())
     }
 
@@ -160,14 +160,14 @@ impl RecvHalf {
     }
 
     /// Takes the next body, trailers or end of stream for the application.
-    pub(crate) fn take(&mut self) -> Taken {
+    pub(crate) fn take(&mut self) -> RecvItem {
         if self.queue.is_empty() {
             self.seal_tail();
         }
         if let Some(Chunk { data, conn, credit, .. }) = self.queue.pop_front() {
             let octets = u32::try_from(data.len()).unwrap_or(u32::MAX);
             let stream_credit = self.held.split(octets);
-            return Taken::Data {
+            return RecvItem::Data {
                 data: data.into_bytes(),
                 conn,
                 conn_credit: credit,
@@ -175,13 +175,13 @@ impl RecvHalf {
             };
         }
         if let Some(trailers) = self.trailers.take() {
-            return Taken::Trailers(trailers);
+            return RecvItem::Trailers(trailers);
         }
-        if self.phase == RecvPhase::Ended {
-            return Taken::End;
+        if self.phase == RecvState::Ended {
+            return RecvItem::End;
         }
         self.signalled = false;
-        Taken::Nothing
+        RecvItem::Nothing
     }
 
     /// Returns the bytes of a connection's receive window that unread body occupies.
@@ -203,7 +203,7 @@ impl RecvHalf {
     /// Drops unread body and trailers, and ends the direction. Each connection's credit must be
     /// returned.
     pub(crate) fn abort(&mut self) -> Vec<(ConnId, Credit)> {
-        self.phase = RecvPhase::Ended;
+        self.phase = RecvState::Ended;
         self.trailers = None;
         self.seal_tail();
         self.queue.drain(..).map(|chunk| (chunk.conn, chunk.credit)).collect()

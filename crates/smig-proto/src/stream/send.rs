@@ -10,7 +10,7 @@ use crate::wire::EndStream;
 
 /// Progress of the direction on the wire.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum SendPhase {
+pub(crate) enum SendState {
     /// The head has not been sent.
     Head,
     /// DATA and trailers may follow.
@@ -41,7 +41,7 @@ pub(crate) struct Payload {
 
 #[derive(Debug)]
 pub(crate) struct SendHalf {
-    phase: SendPhase,
+    phase: SendState,
     queue: VecDeque<Bytes>,
     queued: usize,
     end: SendEnd,
@@ -58,7 +58,7 @@ pub(crate) struct SendHalf {
 }
 
 impl SendHalf {
-    pub(crate) fn new(window: u32, phase: SendPhase) -> Self {
+    pub(crate) fn new(window: u32, phase: SendState) -> Self {
         Self {
             phase,
             queue: VecDeque::new(),
@@ -72,7 +72,7 @@ impl SendHalf {
         }
     }
 
-    pub(crate) const fn phase(&self) -> SendPhase {
+    pub(crate) const fn phase(&self) -> SendState {
         self.phase
     }
 
@@ -95,28 +95,28 @@ impl SendHalf {
 
     /// Returns whether the application may still queue body.
     pub(crate) const fn is_open(&self) -> bool {
-        !matches!(self.phase, SendPhase::Ended) && matches!(self.end, SendEnd::Open)
+        !matches!(self.phase, SendState::Ended) && matches!(self.end, SendEnd::Open)
     }
 
     /// Returns the END_STREAM flag for a MIGRATE: set if the direction is closed
     /// (SMIG-5.4/end-stream).
     pub(crate) const fn closed_flag(&self) -> EndStream {
         match self.phase {
-            SendPhase::Ended => EndStream::Yes,
-            SendPhase::Head | SendPhase::Body => EndStream::No,
+            SendState::Ended => EndStream::Yes,
+            SendState::Head | SendState::Body => EndStream::No,
         }
     }
 
     /// Records that the head was written.
     pub(crate) fn on_head(&mut self, end: EndStream, content_length: Option<u64>) {
-        self.phase = if end.is_end() { SendPhase::Ended } else { SendPhase::Body };
+        self.phase = if end.is_end() { SendState::Ended } else { SendState::Body };
         self.expected = content_length;
     }
 
     /// Records that the head was written again after a declined migration. Does not reset the
     /// number of bytes that content-length still permits.
     pub(crate) fn on_head_again(&mut self, end: EndStream) {
-        self.phase = if end.is_end() { SendPhase::Ended } else { SendPhase::Body };
+        self.phase = if end.is_end() { SendState::Ended } else { SendState::Body };
     }
 
     /// Queues body. Returns false if it exceeds the announced content-length.
@@ -146,7 +146,7 @@ impl SendHalf {
     /// Returns whether DATA, trailers or an empty DATA with END_STREAM can be framed, except for
     /// the connection's window.
     pub(crate) fn has_frames(&self) -> bool {
-        if self.phase != SendPhase::Body {
+        if self.phase != SendState::Body {
             return false;
         }
         if self.queued == 0 {
@@ -158,7 +158,7 @@ impl SendHalf {
 
     /// Returns whether only trailers are left to send.
     pub(crate) fn trailers_due(&self) -> bool {
-        self.phase == SendPhase::Body
+        self.phase == SendState::Body
             && self.queued == 0
             && matches!(self.end, SendEnd::Trailers(_))
     }
@@ -167,7 +167,7 @@ impl SendHalf {
         if !self.trailers_due() {
             return None;
         }
-        self.phase = SendPhase::Ended;
+        self.phase = SendState::Ended;
         self.exceeds_head = true;
         match core::mem::replace(&mut self.end, SendEnd::Data) {
             SendEnd::Trailers(trailers) => Some(trailers),
@@ -199,14 +199,14 @@ impl SendHalf {
         self.window.consume(octets);
         if self.queued == 0 && matches!(self.end, SendEnd::Data) {
             payload.end = EndStream::Yes;
-            self.phase = SendPhase::Ended;
+            self.phase = SendState::Ended;
         }
         payload
     }
 
     /// Returns what was sent on a declined carrier to the queue, so that the direction resumes at
     /// its barrier (SMIG-6.8/resume). `parts` is in the order of sending.
-    pub(crate) fn rewind(&mut self, parts: VecDeque<Bytes>, phase: SendPhase, end: SendEnd) {
+    pub(crate) fn rewind(&mut self, parts: VecDeque<Bytes>, phase: SendState, end: SendEnd) {
         let octets: usize = parts.iter().map(Bytes::len).sum();
         for part in parts.into_iter().rev() {
             self.queue.push_front(part);
@@ -227,6 +227,6 @@ impl SendHalf {
         self.queue = VecDeque::new();
         self.queued = 0;
         self.end = SendEnd::Data;
-        self.phase = SendPhase::Ended;
+        self.phase = SendState::Ended;
     }
 }

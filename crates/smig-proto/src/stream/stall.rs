@@ -32,7 +32,7 @@ impl StallClock {
     }
 
     /// Restarts the clock, while there is nothing to transfer.
-    pub const fn rest(&mut self, now: Instant, octets: u64) {
+    pub const fn restart(&mut self, now: Instant, octets: u64) {
         (self.since, self.octets) = (now, octets);
     }
 }

@@ -5,7 +5,7 @@ use bytes::{Buf, Bytes};
 use super::{
     CodePoints, EndStream, FrameHead, Join, Migrate, SettingsPayload, StreamId, flag, kind,
 };
-use crate::error::{Cause, ErrorCode, Fault};
+use crate::error::{Cause, ErrorCode, InputError};
 use crate::priority::Priority;
 
 /// A frame that passed the stateless checks for its type.
@@ -92,7 +92,7 @@ pub(crate) fn parse(
     head: FrameHead,
     payload: Bytes,
     points: Option<&CodePoints>,
-) -> Result<Frame, Fault> {
+) -> Result<Frame, InputError> {
     match head.kind {
         kind::DATA => data(head, payload),
         kind::HEADERS => headers(head, payload),
@@ -117,16 +117,16 @@ pub(crate) fn parse(
     }
 }
 
-fn on_stream(head: FrameHead) -> Result<(), Fault> {
+fn on_stream(head: FrameHead) -> Result<(), InputError> {
     if head.stream.is_connection() { Err(Cause::FrameOnStreamZero.into()) } else { Ok(()) }
 }
 
-fn on_connection(head: FrameHead) -> Result<(), Fault> {
+fn on_connection(head: FrameHead) -> Result<(), InputError> {
     if head.stream.is_connection() { Ok(()) } else { Err(Cause::FrameNotOnStreamZero.into()) }
 }
 
 /// Removes padding (RFC 9113 section 6.1).
-fn unpad(head: FrameHead, mut payload: Bytes) -> Result<Bytes, Fault> {
+fn unpad(head: FrameHead, mut payload: Bytes) -> Result<Bytes, InputError> {
     if head.flags & flag::PADDED == 0 {
         return Ok(payload);
     }
@@ -143,7 +143,7 @@ fn unpad(head: FrameHead, mut payload: Bytes) -> Result<Bytes, Fault> {
     }
 }
 
-fn data(head: FrameHead, payload: Bytes) -> Result<Frame, Fault> {
+fn data(head: FrameHead, payload: Bytes) -> Result<Frame, InputError> {
     on_stream(head)?;
     let data = unpad(head, payload)?;
     Ok(Frame::Data {
@@ -154,7 +154,7 @@ fn data(head: FrameHead, payload: Bytes) -> Result<Frame, Fault> {
     })
 }
 
-fn headers(head: FrameHead, payload: Bytes) -> Result<Frame, Fault> {
+fn headers(head: FrameHead, payload: Bytes) -> Result<Frame, InputError> {
     on_stream(head)?;
     let mut block = unpad(head, payload)?;
     if head.flags & flag::PRIORITY != 0 {
@@ -179,31 +179,31 @@ fn headers(head: FrameHead, payload: Bytes) -> Result<Frame, Fault> {
     })
 }
 
-fn priority(head: FrameHead, payload: &Bytes) -> Result<Frame, Fault> {
+fn priority(head: FrameHead, payload: &Bytes) -> Result<Frame, InputError> {
     on_stream(head)?;
     let Some(&dependency) = payload.first_chunk::<4>() else {
-        return Err(Fault::Stream(head.stream, Cause::FrameSize));
+        return Err(InputError::Stream(head.stream, Cause::FrameSize));
     };
     if payload.len() != 5 {
-        return Err(Fault::Stream(head.stream, Cause::FrameSize));
+        return Err(InputError::Stream(head.stream, Cause::FrameSize));
     }
     if StreamId::from_wire(dependency) == head.stream {
-        return Err(Fault::Stream(head.stream, Cause::SelfDependency));
+        return Err(InputError::Stream(head.stream, Cause::SelfDependency));
     }
     Ok(Frame::Priority)
 }
 
-fn exactly<const N: usize>(payload: &[u8]) -> Result<[u8; N], Fault> {
+fn exactly<const N: usize>(payload: &[u8]) -> Result<[u8; N], InputError> {
     payload.try_into().map_err(|_| Cause::FrameSize.into())
 }
 
-fn reset(head: FrameHead, payload: &Bytes) -> Result<Frame, Fault> {
+fn reset(head: FrameHead, payload: &Bytes) -> Result<Frame, InputError> {
     on_stream(head)?;
     let code = ErrorCode::from_wire(u32::from_be_bytes(exactly(payload)?));
     Ok(Frame::Reset { stream: head.stream, code })
 }
 
-fn settings(head: FrameHead, payload: Bytes) -> Result<Frame, Fault> {
+fn settings(head: FrameHead, payload: Bytes) -> Result<Frame, InputError> {
     on_connection(head)?;
     if head.flags & flag::ACK != 0 {
         return if payload.is_empty() {
@@ -215,7 +215,7 @@ fn settings(head: FrameHead, payload: Bytes) -> Result<Frame, Fault> {
     SettingsPayload::new(payload).map(Frame::Settings).ok_or_else(|| Cause::FrameSize.into())
 }
 
-fn push_promise(head: FrameHead, payload: Bytes) -> Result<Frame, Fault> {
+fn push_promise(head: FrameHead, payload: Bytes) -> Result<Frame, InputError> {
     on_stream(head)?;
     let mut block = unpad(head, payload)?;
     let Some(&promised) = block.first_chunk::<4>() else {
@@ -230,13 +230,13 @@ fn push_promise(head: FrameHead, payload: Bytes) -> Result<Frame, Fault> {
     })
 }
 
-fn ping(head: FrameHead, payload: &Bytes) -> Result<Frame, Fault> {
+fn ping(head: FrameHead, payload: &Bytes) -> Result<Frame, InputError> {
     on_connection(head)?;
     let opaque = exactly(payload)?;
     Ok(if head.flags & flag::ACK == 0 { Frame::Ping(opaque) } else { Frame::Pong(opaque) })
 }
 
-fn goaway(head: FrameHead, mut payload: Bytes) -> Result<Frame, Fault> {
+fn goaway(head: FrameHead, mut payload: Bytes) -> Result<Frame, InputError> {
     on_connection(head)?;
     let Some(&[l0, l1, l2, l3, c0, c1, c2, c3]) = payload.first_chunk::<8>() else {
         return Err(Cause::FrameSize.into());
@@ -249,15 +249,15 @@ fn goaway(head: FrameHead, mut payload: Bytes) -> Result<Frame, Fault> {
     })
 }
 
-fn window_update(head: FrameHead, payload: &Bytes) -> Result<Frame, Fault> {
+fn window_update(head: FrameHead, payload: &Bytes) -> Result<Frame, InputError> {
     let increment = u32::from_be_bytes(exactly(payload)?) & 0x7fff_ffff;
     if increment == 0 {
-        return Err(Fault::on(head.stream, Cause::ZeroIncrement));
+        return Err(InputError::on(head.stream, Cause::ZeroIncrement));
     }
     Ok(Frame::WindowUpdate { stream: head.stream, increment })
 }
 
-fn priority_update(head: FrameHead, payload: &Bytes) -> Result<Frame, Fault> {
+fn priority_update(head: FrameHead, payload: &Bytes) -> Result<Frame, InputError> {
     on_connection(head)?;
     let Some((&id, value)) = payload.split_first_chunk::<4>() else {
         return Err(Cause::FrameSize.into());
@@ -269,7 +269,7 @@ fn priority_update(head: FrameHead, payload: &Bytes) -> Result<Frame, Fault> {
     Ok(Frame::PriorityUpdate { stream, priority: Priority::parse(value) })
 }
 
-fn migrate(head: FrameHead, payload: &Bytes) -> Result<Frame, Fault> {
+fn migrate(head: FrameHead, payload: &Bytes) -> Result<Frame, InputError> {
     on_stream(head)?;
     let migrate = Migrate::parse(payload).ok_or(Cause::FrameSize)?;
     let (stream, end) = (head.stream, EndStream::from_flags(head.flags));
@@ -280,7 +280,7 @@ fn migrate(head: FrameHead, payload: &Bytes) -> Result<Frame, Fault> {
     })
 }
 
-fn join(head: FrameHead, payload: &Bytes) -> Result<Frame, Fault> {
+fn join(head: FrameHead, payload: &Bytes) -> Result<Frame, InputError> {
     on_connection(head)?;
     Join::parse(head.flags, payload).map(Frame::Join).ok_or_else(|| Cause::FrameSize.into())
 }

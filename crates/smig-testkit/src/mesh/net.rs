@@ -9,7 +9,7 @@ use std::io::IoSlice;
 use bytes::BytesMut;
 use smig_proto::{
     AppId, ConnId, ConnectionSpec, Event, Identity, Instant, JoinRefusal, KeyingRequest,
-    LostReason, Session, Transmit,
+    LostReason, OutputBuffer, Session,
 };
 
 use crate::mesh::link::{Doom, End, Link, Pipe, Side};
@@ -36,7 +36,7 @@ pub struct Mesh {
     pub(crate) refusals: VecDeque<JoinRefusal>,
     registry: Vec<(AppId, usize)>,
     happenings: VecDeque<Happening>,
-    scratch: Transmit,
+    scratch: OutputBuffer,
     rng: Rng,
 }
 
@@ -60,7 +60,7 @@ impl Mesh {
             refusals: VecDeque::new(),
             registry: Vec::new(),
             happenings: VecDeque::new(),
-            scratch: Transmit::new(),
+            scratch: OutputBuffer::new(),
             rng: Rng::new(setup.seed ^ 0x6d65_7368),
             now,
             setup,
@@ -308,7 +308,7 @@ impl Mesh {
                     self.close(link, side);
                 }
             }
-            Event::Abandon { conn } => {
+            Event::AbortTransport { conn } => {
                 if let Some(link) = self.link_of(side, session, *conn) {
                     self.watch.seen.insert("connection closed to cancel");
                     self.links[link].doom.get_or_insert(Doom::Cancel);

@@ -83,7 +83,7 @@ impl Setup {
                 Security::Tls13,
                 Security::Tls13,
                 Security::TrustedCleartext,
-                Security::Plain,
+                Security::Ineligible,
             ]),
             client_window: rng.pick(&windows),
             server_window: rng.pick(&windows),

@@ -1,6 +1,6 @@
 //! Implements each step of a sequence.
 
-use smig_proto::{EndStream, ErrorCode, Priority, Target};
+use smig_proto::{EndStream, ErrorCode, MigrationTarget, Priority};
 
 use crate::mesh::link::{Doom, Side};
 use crate::mesh::op::{Op, Whither};
@@ -147,12 +147,12 @@ impl World {
     fn migrate(&mut self, at: usize, side: Side, to: Whither) {
         let session = self.talks[at].part_at(side).session;
         let target = match to {
-            Whither::Spare => Target::Spare,
-            Whither::Offer => Target::Offer,
+            Whither::Spare => MigrationTarget::Spare,
+            Whither::Offer => MigrationTarget::Offer,
             Whither::Link(link) => {
                 let end = self.mesh.links[self.link(link)].ends[side.index()];
                 match end.conn.filter(|_| end.session == session) {
-                    Some(conn) => Target::Connection(conn),
+                    Some(conn) => MigrationTarget::Connection(conn),
                     None => return,
                 }
             }

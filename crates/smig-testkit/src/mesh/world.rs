@@ -71,9 +71,9 @@ impl World {
 
     /// Checks the invariants inside each engine.
     pub(crate) fn audit(&mut self) {
-        let mut wrong = self.mesh.client.audit();
+        let mut wrong = self.mesh.client.check_invariants();
         for server in &self.mesh.servers {
-            wrong.extend(server.audit());
+            wrong.extend(server.check_invariants());
         }
         self.faults.extend(wrong);
     }

@@ -1,6 +1,6 @@
 //! Connection setup: prefaces, SETTINGS, keys and JOINs, as single steps and combined.
 
-use smig_proto::{Cid, Config, ConnId, JoinRefusal, KeyingRequest, Role, Security, Session};
+use smig_proto::{Cid, Config, ConnId, JoinRefusal, KeyingRequest, Security, Session, Side};
 
 use super::frame::{Ack, Frame, setting, settings_ack};
 use super::peer::{C1, Line, Peer};
@@ -31,13 +31,13 @@ impl Peer {
     /// Creates a client of a server engine, without connections.
     #[must_use]
     pub fn to_server(setup: Setup) -> Self {
-        Self::bare(Role::Server, setup)
+        Self::bare(Side::Server, setup)
     }
 
     /// Creates a server of a client engine, without connections.
     #[must_use]
     pub fn to_client(setup: Setup) -> Self {
-        Self::bare(Role::Client, setup)
+        Self::bare(Side::Client, setup)
     }
 
     /// Adds a joined connection.
@@ -59,7 +59,7 @@ impl Peer {
     pub fn connect(&mut self) -> Line {
         let line = self.open_line();
         match self.role {
-            Role::Server => {
+            Side::Server => {
                 self.greet(line);
                 if line != C1 && self.speaks_smig() {
                     let join = self.proof(line);
@@ -70,7 +70,7 @@ impl Peer {
                     self.expect_joined(line);
                 }
             }
-            Role::Client => {
+            Side::Client => {
                 self.take_greeting(line);
                 self.greet(line);
                 self.expect(line, settings_ack());
@@ -96,14 +96,14 @@ impl Peer {
 
     /// Opens a transport on which the peer has sent nothing.
     pub fn open_line(&mut self) -> Line {
-        let session = if self.role == Role::Server && !self.links.is_empty() {
+        let session = if self.role == Side::Server && !self.links.is_empty() {
             self.sessions.push(Session::server(self.setup.config.clone(), self.now));
             self.sessions.len() - 1
         } else {
             0
         };
         let line = self.add_link(session);
-        if self.role == Role::Server {
+        if self.role == Side::Server {
             let number = u32::try_from(line.0).expect("few lines") + 1;
             self.link_mut(line).cid = Some(Cid { app: self.setup.app, number });
         }
@@ -116,14 +116,14 @@ impl Peer {
     #[track_caller]
     pub fn greet(&mut self, line: Line) {
         let mut entries = self.setup.settings.clone();
-        if self.role == Role::Server {
+        if self.role == Side::Server {
             self.send_octets(line, PREFACE);
             if self.speaks_smig() {
                 entries.extend(cid_settings(self.cid(line)));
             }
         }
         self.send(line, Frame::Settings(entries));
-        if self.role == Role::Client {
+        if self.role == Side::Client {
             self.send(line, settings_ack());
             if line != C1 && self.speaks_smig() && self.setup.joins == JoinAnswers::AtOnce {
                 let answer = self.join_answer(line);
@@ -139,7 +139,7 @@ impl Peer {
         let Frame::Settings(entries) = self.next(line) else {
             panic!("the engine's first frame is not SETTINGS");
         };
-        if self.role == Role::Client {
+        if self.role == Side::Client {
             self.link_mut(line).cid = cid_in(&entries);
             if line != C1 && self.speaks_smig() {
                 self.take_join(line);
@@ -148,7 +148,7 @@ impl Peer {
         if matches!(self.link(line).seen.front(), Some(Frame::WindowUpdate { stream: 0, .. })) {
             self.next(line);
         }
-        if self.role == Role::Server {
+        if self.role == Side::Server {
             self.expect(line, settings_ack());
             self.send(line, settings_ack());
         }
@@ -240,7 +240,7 @@ impl Peer {
     fn join_exporter(&self, line: Line) -> [u8; 32] {
         match self.setup.security {
             Security::Tls13 => proof::join_exporter(line, self.cid(line)),
-            Security::TrustedCleartext | Security::Plain => [0; 32],
+            Security::TrustedCleartext | Security::Ineligible => [0; 32],
         }
     }
 

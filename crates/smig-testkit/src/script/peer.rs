@@ -7,7 +7,7 @@ use std::io::IoSlice;
 
 use bytes::BytesMut;
 use smig_proto::{
-    AppId, Cid, ConnId, ConnectionSpec, Event, Instant, LostReason, Role, Session, Transmit,
+    AppId, Cid, ConnId, ConnectionSpec, Event, Instant, LostReason, OutputBuffer, Session, Side,
 };
 
 use super::codec::{self, Reader};
@@ -56,7 +56,7 @@ pub(super) struct Link {
 
 /// A scripted peer; see the [module's description](super).
 pub struct Peer {
-    pub(super) role: Role,
+    pub(super) role: Side,
     pub(super) setup: Setup,
     pub(super) now: Instant,
     /// The session under test is the first; a server has another one for each connection that has
@@ -80,11 +80,11 @@ impl fmt::Debug for Peer {
 
 impl Peer {
     /// Creates a peer without connections.
-    pub(super) fn bare(role: Role, setup: Setup) -> Self {
+    pub(super) fn bare(role: Side, setup: Setup) -> Self {
         let now = Instant::from_nanos(1_000_000_000);
         let session = match role {
-            Role::Server => Session::server(setup.config.clone(), now),
-            Role::Client => Session::client(setup.config.clone(), setup.app, now),
+            Side::Server => Session::server(setup.config.clone(), now),
+            Side::Client => Session::client(setup.config.clone(), setup.app, now),
         };
         Self {
             role,
@@ -167,7 +167,7 @@ impl Peer {
             seen: VecDeque::new(),
             flow: Flow::Running,
             nonce: [0; 16],
-            preface_due: if self.role == Role::Client { 24 } else { 0 },
+            preface_due: if self.role == Side::Client { 24 } else { 0 },
             given_up: false,
         });
         Line(self.links.len() - 1)
@@ -331,7 +331,7 @@ impl Peer {
         if !session.wants_transmit(link.conn) {
             return 0;
         }
-        let mut out = Transmit::new();
+        let mut out = OutputBuffer::new();
         let taken = session.poll_transmit(self.now, link.conn, limit, &mut out);
         assert_eq!(taken, out.len(), "poll_transmit says how much it appended");
         while !out.is_empty() {
@@ -378,7 +378,7 @@ impl Peer {
                     self.links[line.0].given_up = true;
                 }
             }
-            Event::Abandon { conn } => {
+            Event::AbortTransport { conn } => {
                 if let Some(line) = self.line_at(session, *conn) {
                     self.links[line.0].flow = Flow::Closed;
                     self.sessions[session].handle_lost(self.now, *conn, LostReason::Closed);

@@ -1,7 +1,9 @@
 //! The application's actions on streams.
 
 use http::{HeaderMap, Method, StatusCode};
-use smig_proto::{EndStream, Event, MigrateError, RequestHead, ResponseHead, StreamKey, Target};
+use smig_proto::{
+    EndStream, Event, MigrateError, MigrationTarget, RequestHead, ResponseHead, StreamKey,
+};
 
 use super::frame::headers;
 use super::peer::{Line, Peer};
@@ -13,7 +15,7 @@ impl Peer {
     ///
     /// The engine's.
     pub fn migrate(&mut self, key: StreamKey, to: Line) -> Result<(), MigrateError> {
-        let to = Target::Connection(self.conn(to));
+        let to = MigrationTarget::Connection(self.conn(to));
         self.app(|session, now| session.migrate(now, key, to))
     }
 
@@ -23,7 +25,7 @@ impl Peer {
     ///
     /// The engine's.
     pub fn migrate_to_spare(&mut self, key: StreamKey) -> Result<(), MigrateError> {
-        self.app(|session, now| session.migrate(now, key, Target::Spare))
+        self.app(|session, now| session.migrate(now, key, MigrationTarget::Spare))
     }
 
     /// Offers a stream, as the engine's application.
@@ -32,7 +34,7 @@ impl Peer {
     ///
     /// The engine's.
     pub fn offer(&mut self, key: StreamKey) -> Result<(), MigrateError> {
-        self.app(|session, now| session.migrate(now, key, Target::Offer))
+        self.app(|session, now| session.migrate(now, key, MigrationTarget::Offer))
     }
 
     /// Returns a stream's connection and id in the engine.

@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use smig_proto::policy::{Hint, Transfer};
+use smig_proto::policy::{MigrationHint, Transfer};
 use smig_proto::{ErrorCode, RequestHead, StreamKey};
 
 use super::body::RequestBody;
@@ -45,7 +45,7 @@ pub(super) struct Draft {
 /// The request's extensions that are not part of its head.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Asides {
-    pub(crate) hint: Hint,
+    pub(crate) hint: MigrationHint,
     pub(crate) on_interim: Option<OnInterim>,
 }
 

@@ -127,7 +127,7 @@ impl Host {
     /// The security level assumed for cleartext connections.
     const fn clear(&self) -> Security {
         match self.cleartext {
-            Cleartext::Http1 => Security::Plain,
+            Cleartext::Http1 => Security::Ineligible,
             Cleartext::PriorKnowledge(trust) => trust.security(),
         }
     }

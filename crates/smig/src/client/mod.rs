@@ -28,7 +28,7 @@ use http::header::{
 };
 use http::{Method, Request, Response};
 use http_body::Body;
-use smig_proto::policy::Hint;
+use smig_proto::policy::MigrationHint;
 use smig_proto::{Config, Protocol, RequestHead};
 use tokio::sync::oneshot;
 
@@ -285,12 +285,12 @@ impl Client {
     }
 }
 
-/// Converts a request to the engine's form. Applies the extensions [`Protocol`], [`Hint`] and that of [`on_interim`].
+/// Converts a request to the engine's form. Applies the extensions [`Protocol`], [`MigrationHint`] and that of [`on_interim`].
 fn split<B>(request: Request<B>) -> Result<(RequestHead, Asides, B), Error> {
     let (mut parts, body) = request.into_parts();
     let protocol = parts.extensions.remove::<Protocol>();
     let asides = Asides {
-        hint: parts.extensions.remove::<Hint>().unwrap_or_default(),
+        hint: parts.extensions.remove::<MigrationHint>().unwrap_or_default(),
         on_interim: parts.extensions.remove::<OnInterim>(),
     };
     strip(&mut parts.headers);

@@ -504,7 +504,7 @@ impl App for ClientSession {
                     self.pump(turn, slot);
                 }
             }
-            Event::Sent { stream } => {
+            Event::Finished { stream } => {
                 if let Some(slot) = slot(stream)
                     && let Some((call, _)) = self.slots.entry(slot)
                 {
@@ -518,7 +518,7 @@ impl App for ClientSession {
             },
             // Unexpected: our settings disable push.
             Event::Pushed { stream, .. } => turn.session.release(stream),
-            Event::OpenPossible => self.open_queued(turn),
+            Event::StreamsAvailable => self.open_queued(turn),
             Event::SessionEstablished { .. } => {
                 self.host.counters.on(&Observed::SessionEstablished);
                 self.speaks = Speaks::Smig;

@@ -10,7 +10,7 @@ use std::time::Duration;
 
 use smig_proto::{
     Cause, ConnId, ConnectionRole, ConnectionView, Identity, Instant, JoinRefusal, MigrateError,
-    Security, StreamKey, Target,
+    MigrationTarget, Security, StreamKey,
 };
 
 use super::dial;
@@ -188,7 +188,7 @@ impl Spares {
         self.backoff = BACKOFF;
         self.not_before = None;
         while let Some(stream) = self.offers.pop_front() {
-            if turn.session.migrate(turn.now, stream, Target::Spare).is_ok() {
+            if turn.session.migrate(turn.now, stream, MigrationTarget::Spare).is_ok() {
                 return;
             }
             turn.session.decline_offer(stream);
@@ -198,7 +198,7 @@ impl Spares {
     /// Handles the server's offer to move a stream. The offer waits for a connection only if one can be dialed
     /// now: an answer is due within that time (SMIG-6.2/offer-answered).
     pub(super) fn on_offer(&mut self, turn: &mut Turn<'_>, stream: StreamKey) {
-        match turn.session.migrate(turn.now, stream, Target::Spare) {
+        match turn.session.migrate(turn.now, stream, MigrationTarget::Spare) {
             Ok(_) => {}
             Err(MigrateError::NoTarget) if self.may_dial(turn.now) && turn.session.can_join() => {
                 self.offers.push_back(stream);
@@ -245,7 +245,7 @@ mod tests {
     fn an_offer_waits_only_for_what_can_be_dialed() {
         // SMIG-6.2/offer-answered
         let at = |seconds: u64| Instant::from_nanos(seconds * 1_000_000_000);
-        let mut spares = Spares::new(([127, 0, 0, 1], 1).into(), Security::Plain, 0);
+        let mut spares = Spares::new(([127, 0, 0, 1], 1).into(), Security::Ineligible, 0);
         assert!(!spares.may_dial(at(1)), "the server cannot migrate");
         spares.on_established();
         assert!(spares.may_dial(at(1)));

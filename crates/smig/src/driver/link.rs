@@ -7,7 +7,7 @@ use std::sync::Arc;
 use std::task::{Context, Poll};
 use std::time::Duration;
 
-use smig_proto::{ConnId, ConnectionView, Instant, LostReason, Session, Transmit};
+use smig_proto::{ConnId, ConnectionView, Instant, LostReason, OutputBuffer, Session};
 
 use crate::connection::ConnectionInfo;
 use crate::snapshot::{ConnectionRole, ConnectionSnapshot};
@@ -85,7 +85,7 @@ pub(crate) struct Departed {
     pub(crate) transport: Transport,
     pub(crate) info: Arc<ConnectionInfo>,
     /// Framed and not written yet.
-    pub(crate) output: Transmit,
+    pub(crate) output: OutputBuffer,
 }
 
 #[derive(Debug)]
@@ -96,7 +96,7 @@ pub(crate) struct Link {
     pub(super) role: Role,
     pub(super) stage: Stage,
     pub(super) sample: PathSample,
-    output: Transmit,
+    output: OutputBuffer,
     batch: usize,
     min_batch: usize,
     unsampled: usize,
@@ -306,7 +306,7 @@ impl Link {
 
     /// Releases spare output memory, before the session's task goes idle.
     pub(super) fn rest(&mut self) {
-        self.output.rest(KEPT_OUTPUT);
+        self.output.shrink(KEPT_OUTPUT);
     }
 
     /// Handles a full socket: smaller batches from now on, and a sample of how fast it drains.

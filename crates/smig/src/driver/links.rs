@@ -8,7 +8,8 @@ use std::task::Context;
 use std::time::Duration;
 
 use smig_proto::{
-    ConnId, ConnectionSpec, ConnectionView, ErrorCode, Event, Identity, Instant, Session, Transmit,
+    ConnId, ConnectionSpec, ConnectionView, ErrorCode, Event, Identity, Instant, OutputBuffer,
+    Session,
 };
 
 use super::hold::Hold;
@@ -90,7 +91,7 @@ impl Links {
         let info = Arc::new(info);
         let spec = ConnectionSpec { security: info.security, identity };
         let id = session.add_connection(now, spec);
-        self.insert(id, Departed { transport, info, output: Transmit::default() });
+        self.insert(id, Departed { transport, info, output: OutputBuffer::default() });
         id
     }
 
@@ -151,7 +152,7 @@ impl Links {
                     link.end(now);
                 }
             }
-            Event::Abandon { conn } => {
+            Event::AbortTransport { conn } => {
                 if let Some(link) = self.find(*conn) {
                     link.abandon(session, now);
                 }

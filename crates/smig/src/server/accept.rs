@@ -161,7 +161,7 @@ async fn establish<S, B>(
     };
     transport = transport.count(permit);
     let clear = match spec.kind {
-        ListenerKind::Tls(_) => Security::Plain,
+        ListenerKind::Tls(_) => Security::Ineligible,
         ListenerKind::Clear(security) => security,
     };
     let identity = identity::of(&transport, spec.addr, &worker.shared.tenant);

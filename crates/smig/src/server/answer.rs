@@ -4,7 +4,7 @@ use std::task::Context;
 
 use http::{Request, Response};
 use http_body::Body;
-use smig_proto::policy::{Hint, Transfer};
+use smig_proto::policy::{MigrationHint, Transfer};
 use smig_proto::{EndStream, ErrorCode};
 use tower_service::Service;
 
@@ -66,7 +66,7 @@ where
         let Self { worker, slots, .. } = self;
         let Some((exchange, _)) = slots.entry(slot) else { return };
         let (mut parts, body) = response.into_parts();
-        let hint = parts.extensions.remove::<Hint>().unwrap_or_default();
+        let hint = parts.extensions.remove::<MigrationHint>().unwrap_or_default();
         let date = worker.date.value(turn.now);
         let prepared = respond::prepare(parts, &body, exchange.kind, date);
         let (end, length) = match prepared.body {
@@ -125,7 +125,7 @@ where
     }
 
     /// Lets the rules track a response that may be large.
-    fn watch(&mut self, turn: &Turn<'_>, slot: Slot, hint: Hint) {
+    fn watch(&mut self, turn: &Turn<'_>, slot: Slot, hint: MigrationHint) {
         let Self { worker, slots, watched, .. } = self;
         let Some((exchange, _)) = slots.entry(slot) else { return };
         let transfer = match (exchange.kind, exchange.length) {

@@ -46,7 +46,7 @@ pub enum ClearTrust {
 impl ClearTrust {
     pub(crate) const fn security(self) -> Security {
         match self {
-            Self::None => Security::Plain,
+            Self::None => Security::Ineligible,
             Self::TrustedNetwork => Security::TrustedCleartext,
         }
     }

@@ -11,7 +11,7 @@ use std::task::{Context, Poll, ready};
 use http::{Request, Response, StatusCode, Version};
 use http_body::Body;
 use pin_project_lite::pin_project;
-use smig_proto::policy::Hint;
+use smig_proto::policy::MigrationHint;
 use tokio::sync::Notify;
 use tower_service::Service;
 
@@ -225,7 +225,7 @@ impl Call {
         let becomes = if is_tunnel { Becomes::Tunnel } else { Becomes::Http };
         self.asides.close(becomes);
         self.vigil.on_response(becomes);
-        response.extensions_mut().remove::<Hint>();
+        response.extensions_mut().remove::<MigrationHint>();
         let line = Some(&self.asides).filter(|_| self.until_close);
         response.map(|body| WatchedBody::new(body, line, &self.vigil))
     }

@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use http::{Request, Response};
 use http_body::Body;
-use smig_proto::{Cid, ConnId, DetachedConnection, JoinRefusal, Session, Transmit};
+use smig_proto::{Cid, ConnId, DetachedConnection, JoinRefusal, OutputBuffer, Session};
 use tower_service::Service;
 
 use super::session::{Command, ServerSession};
@@ -25,7 +25,7 @@ pub(crate) struct Arrival {
     detached: DetachedConnection,
     parted: Parted,
     info: Arc<ConnectionInfo>,
-    output: Transmit,
+    output: OutputBuffer,
 }
 
 impl<S, B> ServerSession<S, B>

@@ -399,7 +399,7 @@ where
                     self.advance(turn, slot);
                 }
             }
-            Event::Sent { stream } => {
+            Event::Finished { stream } => {
                 if let Some(&slot) = self.by_key.get(&stream)
                     && let Some((exchange, _)) = self.slots.entry(slot)
                 {

@@ -17,7 +17,7 @@ use std::task::{Context, Poll, ready};
 
 use bytes::BytesMut;
 use rustls::Connection as Tls;
-use smig_proto::{KeyingRequest, Security, Transmit};
+use smig_proto::{KeyingRequest, OutputBuffer, Security};
 use tokio::io::{AsyncWrite, ReadBuf};
 use tokio::net::TcpStream;
 
@@ -121,7 +121,7 @@ impl Transport {
             Channel::Clear => clear,
             Channel::Tls(tls) => match tls.protocol_version() {
                 Some(rustls::ProtocolVersion::TLSv1_3) => Security::Tls13,
-                _ => Security::Plain,
+                _ => Security::Ineligible,
             },
         }
     }
@@ -221,7 +221,7 @@ impl Transport {
     }
 
     /// Seals all of `output` (TLS), so that [`Self::poll_flush`] sends it.
-    pub(crate) fn seal(&mut self, output: &mut Transmit) -> io::Result<()> {
+    pub(crate) fn seal(&mut self, output: &mut OutputBuffer) -> io::Result<()> {
         let Channel::Tls(tls) = &mut self.channel else { return Ok(()) };
         while !output.is_empty() {
             let mut slices = [IoSlice::new(&[]); MAX_SLICES];
@@ -239,7 +239,7 @@ impl Transport {
     pub(crate) fn poll_flush(
         &mut self,
         cx: &mut Context<'_>,
-        output: &mut Transmit,
+        output: &mut OutputBuffer,
     ) -> Poll<io::Result<()>> {
         self.seal(output)?;
         if matches!(self.channel, Channel::Tls(_)) {

@@ -272,9 +272,9 @@ async fn a_response_can_ask_to_move_or_to_stay() {
     let (watch, mut events) = Watch::new();
     let service = service_fn(|request: Request<smig::Incoming>| async move {
         let hint = match request.uri().query() {
-            Some("move") => smig::Hint::Move,
-            Some("stay") => smig::Hint::Stay,
-            _ => smig::Hint::None,
+            Some("move") => smig::MigrationHint::Move,
+            Some("stay") => smig::MigrationHint::Stay,
+            _ => smig::MigrationHint::None,
         };
         let mut response = answer(request).await?;
         response.extensions_mut().insert(hint);

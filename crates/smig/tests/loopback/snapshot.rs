@@ -3,8 +3,8 @@
 use crate::support::{Watch, answer, digest, get, pair, until, url};
 use http::{Request, Response};
 use smig::{
-    BoxError, ConnectionRole, Hint, Incoming, MoveCause, MoveMode, MoveReason, MoveRules, Observed,
-    SessionSnapshot, Snapshot, Verdict,
+    BoxError, ConnectionRole, Incoming, MigrationHint, MoveCause, MoveMode, MoveReason, MoveRules,
+    Observed, SessionSnapshot, Snapshot, Verdict,
 };
 use tower::service_fn;
 
@@ -76,7 +76,7 @@ async fn both_ends_show_a_stream_and_where_it_moves() {
 /// The same response, with a hint to migrate it.
 async fn eager(request: Request<Incoming>) -> Result<Response<crate::support::Body>, BoxError> {
     let mut response = answer(request).await?;
-    response.extensions_mut().insert(Hint::Move);
+    response.extensions_mut().insert(MigrationHint::Move);
     Ok(response)
 }
 
