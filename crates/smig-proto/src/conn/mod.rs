@@ -7,10 +7,10 @@
 mod assembly;
 mod budget;
 mod carriers;
-mod ledger;
-mod outbox;
+mod output;
 mod scheduler;
 mod settings;
+mod stream_ids;
 
 use core::fmt;
 
@@ -20,11 +20,11 @@ use rustc_hash::FxHashMap;
 pub(crate) use assembly::{BlockKind, FieldBlockAssembly};
 pub(crate) use budget::{Charge, Counter, Offence, ResetBudget, TokenBucket};
 pub(crate) use carriers::{EarlyFrame, EarlyFrames, UnboundCarriers};
-pub(crate) use ledger::{IdState, StreamIdSpace};
-pub(crate) use outbox::ControlQueue;
-pub use outbox::OutputBuffer;
+pub(crate) use output::ControlQueue;
+pub use output::OutputBuffer;
 pub(crate) use scheduler::Scheduler;
 pub(crate) use settings::PeerSettings;
+pub(crate) use stream_ids::{IdState, StreamIdSpace};
 
 use crate::error::{ConnectionError, ErrorCode};
 use crate::flow::{INITIAL_WINDOW, RecvWindow, SendWindow};
@@ -147,9 +147,9 @@ pub(crate) enum JoinTurn {
 /// Counters of frames that RFC 9113 permits but that only an attacker sends in large numbers.
 #[derive(Debug)]
 pub(crate) struct AbuseCounters {
-    pub(crate) empty_in_a_row: u32,
+    pub(crate) consecutive_empty: u32,
     /// PRIORITY frames, which have no effect here.
-    pub(crate) priorities_in_a_row: u32,
+    pub(crate) consecutive_priorities: u32,
     pub(crate) settings: Counter,
     pub(crate) tiny_frames: Counter,
     /// Refused JOINs, for any reason.
@@ -159,8 +159,8 @@ pub(crate) struct AbuseCounters {
 impl AbuseCounters {
     /// Resets the counters of consecutive frames, because a useful frame arrived.
     pub(crate) const fn reset_runs(&mut self) {
-        self.empty_in_a_row = 0;
-        self.priorities_in_a_row = 0;
+        self.consecutive_empty = 0;
+        self.consecutive_priorities = 0;
     }
 }
 
@@ -179,7 +179,7 @@ pub(crate) struct Connection {
     pub(crate) id: ConnId,
     pub(crate) spec: ConnectionSpec,
     pub(crate) cid: Option<Cid>,
-    pub(crate) phase: ConnState,
+    pub(crate) state: ConnState,
     pub(crate) membership: Membership,
     pub(crate) join_turn: JoinTurn,
     /// Client: the time since which its JOIN is unanswered.
@@ -189,7 +189,7 @@ pub(crate) struct Connection {
     pub(crate) encoder: hpack::Encoder,
     /// Authority of the last request: most requests repeat it.
     pub(crate) authority: Option<Authority>,
-    pub(crate) assembly: Option<FieldBlockAssembly>,
+    pub(crate) field_block: Option<FieldBlockAssembly>,
     pub(crate) input: Buffer,
     pub(crate) peer: PeerSettings,
     /// Whether the peer acknowledged this side's SETTINGS.
@@ -203,8 +203,8 @@ pub(crate) struct Connection {
     /// let it move on (SMIG-8.8/c1-ends-at-mover), or the end of its request, which completed it at
     /// this side. The peer does not acknowledge its arrival.
     pub(crate) relied_on: bool,
-    pub(crate) answers_due: Vec<PendingAnswer>,
-    pub(crate) waiting_moves: Vec<DeferredMigrate>,
+    pub(crate) pending_answers: Vec<PendingAnswer>,
+    pub(crate) deferred_migrates: Vec<DeferredMigrate>,
     pub(crate) local_ids: StreamIdSpace,
     pub(crate) peer_ids: StreamIdSpace,
     pub(crate) carriers: UnboundCarriers,
@@ -214,7 +214,7 @@ pub(crate) struct Connection {
     pub(crate) blocked: Vec<StreamKey>,
     pub(crate) out: ControlQueue,
     pub(crate) goaway: GoAways,
-    pub(crate) nuisances: AbuseCounters,
+    pub(crate) abuse: AbuseCounters,
     pub(crate) created_at: Instant,
     pub(crate) error: Option<ConnectionError>,
     /// Bytes of DATA payload in each direction.
@@ -228,7 +228,7 @@ impl Connection {
             id,
             spec,
             cid: None,
-            phase,
+            state: phase,
             membership: Membership::NotMember,
             join_turn: JoinTurn::Open,
             join_since: None,
@@ -236,7 +236,7 @@ impl Connection {
             decoder: hpack::Decoder::new(4096),
             encoder: hpack::Encoder::new(),
             authority: None,
-            assembly: None,
+            field_block: None,
             input: Buffer::default(),
             peer: PeerSettings::default(),
             settings_acked: false,
@@ -245,8 +245,8 @@ impl Connection {
             streams: FxHashMap::default(),
             departed: FxHashMap::default(),
             relied_on: false,
-            answers_due: Vec::new(),
-            waiting_moves: Vec::new(),
+            pending_answers: Vec::new(),
+            deferred_migrates: Vec::new(),
             local_ids: StreamIdSpace::default(),
             peer_ids: StreamIdSpace::default(),
             carriers: UnboundCarriers::default(),
@@ -255,9 +255,9 @@ impl Connection {
             blocked: Vec::new(),
             out: ControlQueue::default(),
             goaway: GoAways::default(),
-            nuisances: AbuseCounters {
-                empty_in_a_row: 0,
-                priorities_in_a_row: 0,
+            abuse: AbuseCounters {
+                consecutive_empty: 0,
+                consecutive_priorities: 0,
                 settings: Counter::default(),
                 tiny_frames: Counter::default(),
                 refused_joins: 0,
@@ -270,7 +270,7 @@ impl Connection {
     }
 
     pub(crate) const fn is_dead(&self) -> bool {
-        matches!(self.phase, ConnState::Dead)
+        matches!(self.state, ConnState::Dead)
     }
 
     /// Returns whether streams may be opened here or moved here: no GOAWAY was sent or received,
@@ -331,13 +331,13 @@ impl Connection {
 
     /// Returns whether the peer owes the answer to a move from `s1`, whose stream has ended.
     pub(crate) fn owes_answer(&self, s1: StreamId) -> bool {
-        self.answers_due.iter().any(|due| due.s1 == s1)
+        self.pending_answers.iter().any(|due| due.s1 == s1)
     }
 
     /// Removes and returns the record of an open migration from `s1`, whose stream has ended.
-    pub(crate) fn take_answer_due(&mut self, s1: StreamId) -> Option<PendingAnswer> {
-        let at = self.answers_due.iter().position(|due| due.s1 == s1)?;
-        Some(self.answers_due.swap_remove(at))
+    pub(crate) fn take_pending_answer(&mut self, s1: StreamId) -> Option<PendingAnswer> {
+        let at = self.pending_answers.iter().position(|due| due.s1 == s1)?;
+        Some(self.pending_answers.swap_remove(at))
     }
 
     pub(crate) fn max_frame(&self) -> usize {

@@ -1,15 +1,15 @@
-//! Encodes header blocks (RFC 7541 section 6; RFC 9113: field blocks). `policy` selects the fields
+//! Encodes header blocks (RFC 7541 section 6; RFC 9113: field blocks). `indexing` selects the fields
 //! to index; `index` is the dynamic table.
 
 use bytes::{BufMut, BytesMut};
 use http::{HeaderName, HeaderValue};
 
 use self::index::{Index, Key};
-use self::policy::{Indexing, StaticMatch};
+use self::indexing::{Indexing, StaticMatch};
 use super::{DEFAULT_TABLE_SIZE, ENTRY_OVERHEAD, Pseudo, huffman, integer};
 
 mod index;
-mod policy;
+mod indexing;
 
 /// Limit for the part of the peer's table that we use, in bytes.
 const MAX_TABLE_SIZE: usize = DEFAULT_TABLE_SIZE;
@@ -35,7 +35,7 @@ const RAW: (u8, u32) = (0x00, 7);
 pub struct Encoder {
     index: Index,
     /// The maximum table size from the next block on.
-    target: usize,
+    max_size: usize,
     /// The smallest target since the last block.
     smallest: usize,
 }
@@ -51,7 +51,7 @@ impl Encoder {
     pub fn new() -> Self {
         Self {
             index: Index::new(DEFAULT_TABLE_SIZE),
-            target: DEFAULT_TABLE_SIZE,
+            max_size: DEFAULT_TABLE_SIZE,
             smallest: DEFAULT_TABLE_SIZE,
         }
     }
@@ -59,27 +59,27 @@ impl Encoder {
     /// Sets the peer's SETTINGS_HEADER_TABLE_SIZE, in bytes. The encoder uses at most 4096 of them,
     /// from the next block on.
     pub fn set_max_table_size(&mut self, peer_limit: usize) {
-        self.target = peer_limit.min(MAX_TABLE_SIZE);
-        self.smallest = self.smallest.min(self.target);
+        self.max_size = peer_limit.min(MAX_TABLE_SIZE);
+        self.smallest = self.smallest.min(self.max_size);
     }
 
     /// Starts a header block: writes the table size updates that are due (RFC 7541 section 4.2).
     pub fn begin(&mut self, out: &mut BytesMut) {
         let (pattern, prefix) = SIZE_UPDATE;
-        if self.smallest < self.target.min(self.index.max_size()) {
+        if self.smallest < self.max_size.min(self.index.max_size()) {
             self.index.set_max_size(self.smallest);
             integer::encode(self.smallest, prefix, pattern, out);
         }
-        if self.target != self.index.max_size() {
-            self.index.set_max_size(self.target);
-            integer::encode(self.target, prefix, pattern, out);
+        if self.max_size != self.index.max_size() {
+            self.index.set_max_size(self.max_size);
+            integer::encode(self.max_size, prefix, pattern, out);
         }
-        self.smallest = self.target;
+        self.smallest = self.max_size;
     }
 
     /// Appends a pseudo-header field.
     pub fn pseudo(&mut self, name: Pseudo, value: &[u8], out: &mut BytesMut) {
-        match policy::pseudo(name, value) {
+        match indexing::pseudo(name, value) {
             StaticMatch::Field(index) => out.put_u8(INDEXED.0 | index),
             StaticMatch::Name(index, policy) => {
                 self.field(index, policy, name.as_str().as_bytes(), value, out);
@@ -90,7 +90,7 @@ impl Encoder {
     /// Appends `:status`.
     #[inline]
     pub fn status(&mut self, status: u16, out: &mut BytesMut) {
-        match policy::status(status) {
+        match indexing::status(status) {
             Some(index) => out.put_u8(INDEXED.0 | index),
             None => {
                 let digit = |unit| b'0' + (status / unit % 10) as u8;
@@ -102,7 +102,7 @@ impl Encoder {
     /// Appends a regular field. A sensitive value is encoded as never indexed, which holds for
     /// every hop (RFC 7541 section 7.1.3).
     pub fn regular(&mut self, name: &HeaderName, value: &HeaderValue, out: &mut BytesMut) {
-        match policy::regular(name, value) {
+        match indexing::regular(name, value) {
             StaticMatch::Field(index) => out.put_u8(INDEXED.0 | index),
             StaticMatch::Name(index, policy) => {
                 self.field(index, policy, name.as_str().as_bytes(), value.as_bytes(), out);

@@ -19,11 +19,11 @@ impl Session {
         id: StreamId,
     ) -> Option<&mut EarlyFrames> {
         let stream = self.streams.find_mut(key)?;
-        match &mut stream.hand_over {
-            MigrationState::Moving(moving) if moving.to == (StreamAddr { conn, id }) => {
+        match &mut stream.migration {
+            MigrationState::Open(moving) if moving.to == (StreamAddr { conn, id }) => {
                 Some(&mut moving.early)
             }
-            MigrationState::Moving(_)
+            MigrationState::Open(_)
             | MigrationState::Idle
             | MigrationState::Offered
             | MigrationState::OfferReceived => None,
@@ -91,7 +91,7 @@ impl Session {
                 EarlyFrame::Migrate(migrate, end) => {
                     if let Err(fault) = self.apply_migrate(now, key, at, migrate, end) {
                         // A fault of the connection on which the frame arrived.
-                        self.on_fault(now, at.conn, fault);
+                        self.on_input_error(now, at.conn, fault);
                     }
                     Ok(())
                 }

@@ -22,7 +22,7 @@ impl Session {
         if !self.conn(conn).is_some_and(Connection::accepts_migrate) {
             return Err(Cause::BadMigrate.into());
         }
-        if migrate.dst.is_none() && self.role == Side::Server {
+        if migrate.dst.is_none() && self.side == Side::Server {
             return Err(Cause::BadMigrate.into());
         }
         self.check_destination(migrate)?;
@@ -62,21 +62,21 @@ impl Session {
             return self.on_offer(now, key);
         };
         let Some(stream) = self.streams.find_mut(key) else { return Ok(()) };
-        match (&stream.hand_over, self.role) {
+        match (&stream.migration, self.side) {
             (MigrationState::Idle | MigrationState::OfferReceived, _) => {}
             (MigrationState::Offered, _) => {
                 // The client's move answers the offer (SMIG-6.3/offer-stays-open).
-                stream.hand_over = MigrationState::Idle;
+                stream.migration = MigrationState::Idle;
                 stream.offered = false;
                 self.open_migrations = self.open_migrations.saturating_sub(1);
             }
-            (MigrationState::Moving(_), Side::Server) => {
+            (MigrationState::Open(_), Side::Server) => {
                 // The server's move takes precedence (SMIG-6.5/server-wins).
                 self.drop_carrier(cid, sid);
                 self.reset_budget.charge(now, Offence::Refused).1?;
                 return self.apply_barrier_end(now, key, end);
             }
-            (MigrationState::Moving(_), Side::Client) => {
+            (MigrationState::Open(_), Side::Client) => {
                 let credit = self.give_up(key);
                 self.follow(now, key, from, (cid, sid), end)?;
                 if credit > 0 {
@@ -96,16 +96,16 @@ impl Session {
         at: StreamAddr,
         migrate: Migrate,
     ) -> Result<(), InputError> {
-        if matches!(self.standing(at.conn, at.id), IdState::Idle | IdState::Skipped) {
+        if matches!(self.id_state(at.conn, at.id), IdState::Idle | IdState::Skipped) {
             return Err(Cause::IdleStream.into());
         }
-        if self.departed_key(at).is_some() {
+        if self.vacated_key(at).is_some() {
             return Err(InputError::Stream(at.id, Cause::StreamClosed));
         }
         self.count_answer(at.conn)?;
         let charge = self.charge_refusal(now)?;
         let moving = self.conn(at.conn).is_some_and(|conn| conn.owes_answer(at.id));
-        if moving && (self.role == Side::Server || migrate.dst.is_none()) {
+        if moving && (self.side == Side::Server || migrate.dst.is_none()) {
             // This side's own move of the stream is open: a server's takes precedence
             // (SMIG-6.5/server-wins), a client's answers the offer (SMIG-6.2/offer-answered).
             if let Some((cid, sid)) = migrate.dst {
@@ -114,7 +114,7 @@ impl Session {
             return Ok(());
         }
         // A client gives up its own move, because the server will not answer it.
-        let due = self.conn_mut(at.conn).and_then(|conn| conn.take_answer_due(at.id));
+        let due = self.conn_mut(at.conn).and_then(|conn| conn.take_pending_answer(at.id));
         if due.is_some() {
             self.open_migrations = self.open_migrations.saturating_sub(1);
         }
@@ -176,25 +176,25 @@ impl Session {
     /// Handles an offer (SMIG-6.2/offer-answered).
     fn on_offer(&mut self, now: Instant, key: StreamKey) -> Result<(), InputError> {
         let Some(stream) = self.streams.find(key) else { return Ok(()) };
-        let joined = self.conn(stream.route.conn).is_some_and(Connection::is_joined);
+        let joined = self.conn(stream.addr.conn).is_some_and(Connection::is_joined);
         let Some(stream) = self.streams.find_mut(key) else { return Ok(()) };
-        match stream.hand_over {
+        match stream.migration {
             MigrationState::Idle if stream.offered || !joined => {
                 // The stream was offered and declined before, and nothing has changed since
                 // (SMIG-6.4/offered-once). Or its connection has left the session: such streams do
                 // not move (SMIG-4.8/new-session).
-                let (route, ended) = (stream.route, stream.send.closed_flag());
+                let (route, ended) = (stream.addr, stream.send.closed_flag());
                 let charge = self.charge_refusal(now)?;
                 self.decline(route, ended, charge);
                 Ok(())
             }
             MigrationState::Idle => {
-                stream.hand_over = MigrationState::OfferReceived;
+                stream.migration = MigrationState::OfferReceived;
                 self.events.push_back(Event::MigrationOffered { stream: key });
                 Ok(())
             }
             // This side's own move stays open, and answers the offer.
-            MigrationState::Moving(_) => Ok(()),
+            MigrationState::Open(_) => Ok(()),
             MigrationState::Offered | MigrationState::OfferReceived => {
                 Err(Cause::BadMigrate.into())
             }
@@ -206,16 +206,16 @@ impl Session {
     pub fn has_offer(&self, key: StreamKey) -> bool {
         self.streams
             .find(key)
-            .is_some_and(|stream| matches!(stream.hand_over, MigrationState::OfferReceived))
+            .is_some_and(|stream| matches!(stream.migration, MigrationState::OfferReceived))
     }
 
     /// Client: declines an offer.
     pub fn decline_offer(&mut self, key: StreamKey) {
         let Some(stream) = self.streams.find_mut(key) else { return };
-        if matches!(stream.hand_over, MigrationState::OfferReceived) {
-            stream.hand_over = MigrationState::Idle;
+        if matches!(stream.migration, MigrationState::OfferReceived) {
+            stream.migration = MigrationState::Idle;
             stream.offered = true;
-            let (route, ended) = (stream.route, stream.send.closed_flag());
+            let (route, ended) = (stream.addr, stream.send.closed_flag());
             let charge = self.reset_budget.debit(Offence::Refused);
             self.decline(route, ended, charge);
         }
@@ -234,12 +234,12 @@ impl Session {
             && matches!(joining.membership, Membership::Joining { .. })
         {
             let migrate = Migrate { dst: Some((cid, sid)) };
-            joining.waiting_moves.push(DeferredMigrate { from, migrate, end, window_due: 0 });
+            joining.deferred_migrates.push(DeferredMigrate { from, migrate, end, window_due: 0 });
             return Ok(());
         }
         let carrier = self.usable_carrier(now, key, from, (cid, sid));
         let Some(stream) = self.streams.find_mut(key) else { return Ok(()) };
-        stream.hand_over = MigrationState::Idle;
+        stream.migration = MigrationState::Idle;
         let ended = stream.send.closed_flag();
         let Some(to) = carrier else {
             let charge = self.charge_refusal(now)?;
@@ -251,7 +251,7 @@ impl Session {
         };
         self.unschedule(key);
         let Some(stream) = self.streams.find_mut(key) else { return Ok(()) };
-        stream.route = to;
+        stream.addr = to;
         stream.moves = stream.moves.saturating_add(1);
         stream.send_home = None;
         stream.recv_home = None;
@@ -319,7 +319,7 @@ impl Session {
     /// Rejects frames of a stream after a MIGRATE that is buffered until a JOIN is answered
     /// (SMIG-5.19/behind-barrier).
     pub(crate) fn check_barrier(&self, at: StreamAddr) -> Result<(), InputError> {
-        let mut waiting = self.conns.iter().flat_map(|conn| &conn.waiting_moves);
+        let mut waiting = self.conns.iter().flat_map(|conn| &conn.deferred_migrates);
         if waiting.any(|waiting| waiting.from == at) {
             return Err(InputError::Stream(at.id, Cause::StreamClosed));
         }
@@ -329,7 +329,7 @@ impl Session {
     /// Processes the moves that waited for the JOIN of `id`: it was answered, or the connection was
     /// closed.
     pub(crate) fn release_waiting_moves(&mut self, now: Instant, id: ConnId) {
-        let waiting = self.conn_mut(id).map(|conn| core::mem::take(&mut conn.waiting_moves));
+        let waiting = self.conn_mut(id).map(|conn| core::mem::take(&mut conn.deferred_migrates));
         for DeferredMigrate { from, migrate, end, window_due } in waiting.unwrap_or_default() {
             let done = match self.key_at(from.conn, from.id) {
                 Some(key) => {
@@ -345,12 +345,12 @@ impl Session {
                 None => self.on_stray_migrate(now, from, migrate),
             };
             if let Err(fault) = done {
-                self.on_fault(now, from.conn, fault);
+                self.on_input_error(now, from.conn, fault);
             }
         }
     }
 
     pub(crate) fn recv_ended(&self, key: StreamKey) -> bool {
-        self.streams.find(key).is_none_or(|stream| stream.recv.phase() == RecvState::Ended)
+        self.streams.find(key).is_none_or(|stream| stream.recv.state() == RecvState::Ended)
     }
 }

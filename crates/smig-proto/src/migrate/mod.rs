@@ -88,7 +88,7 @@ pub(crate) enum MigrationState {
     OfferReceived,
     /// Mover: MIGRATE was sent and is unanswered. The follower has no such phase, because it
     /// answers immediately.
-    Moving(Box<OpenMigration>),
+    Open(Box<OpenMigration>),
 }
 
 impl MigrationState {
@@ -96,7 +96,7 @@ impl MigrationState {
     /// it named.
     pub(crate) fn unanswered(&self) -> Option<(StreamAddr, (Cid, StreamId))> {
         match self {
-            Self::Moving(moving) => Some((moving.from, moving.dst)),
+            Self::Open(moving) => Some((moving.from, moving.dst)),
             Self::Idle | Self::Offered | Self::OfferReceived => None,
         }
     }
@@ -104,7 +104,7 @@ impl MigrationState {
     /// Ends this side's open move, if there is one; otherwise leaves the state unchanged.
     pub(crate) fn take_moving(&mut self) -> Option<Box<OpenMigration>> {
         match core::mem::replace(self, Self::Idle) {
-            Self::Moving(moving) => Some(moving),
+            Self::Open(moving) => Some(moving),
             other @ (Self::Idle | Self::Offered | Self::OfferReceived) => {
                 *self = other;
                 None
@@ -116,7 +116,7 @@ impl MigrationState {
     pub(crate) fn lets_send(&self) -> bool {
         match self {
             Self::Idle | Self::Offered | Self::OfferReceived => true,
-            Self::Moving(moving) => match moving.pace {
+            Self::Open(moving) => match moving.before_answer {
                 SendBeforeAnswer::UpToReplayLimit(limit) => {
                     !moving.carrier_lost && moving.replay.octets < limit
                 }
@@ -143,7 +143,7 @@ pub(crate) struct OpenMigration {
     pub(crate) to: StreamAddr,
     /// The destination that MIGRATE named; an accepting answer repeats it (SMIG-2.7/stray-answer).
     pub(crate) dst: (Cid, StreamId),
-    pub(crate) pace: SendBeforeAnswer,
+    pub(crate) before_answer: SendBeforeAnswer,
     /// The follower's frames that arrived on the carrier before its accepting answer.
     pub(crate) early: EarlyFrames,
     pub(crate) replay: Replay,

@@ -30,29 +30,29 @@ impl Session {
         if stream.is_over() || stream.is_complete() {
             return Err(MigrateError::Ended);
         }
-        match stream.hand_over {
+        match stream.migration {
             MigrationState::Idle | MigrationState::OfferReceived => {}
-            MigrationState::Offered | MigrationState::Moving(_) => {
+            MigrationState::Offered | MigrationState::Open(_) => {
                 return Err(MigrateError::InProgress);
             }
         }
         if stream.moves >= max_moves {
             return Err(MigrateError::LimitReached);
         }
-        let (from, offered) = (stream.route, stream.offered);
+        let (from, offered) = (stream.addr, stream.offered);
         let conn = self.conn(from.conn).ok_or(MigrateError::Ended)?;
         if !conn.is_joined() {
             return Err(MigrateError::Disabled);
         }
         // The peer's MIGRATE waits for a JOIN (SMIG-5.12/join-pending); it takes precedence.
-        if self.conns.iter().any(|conn| conn.waiting_moves.iter().any(|w| w.from == from)) {
+        if self.conns.iter().any(|conn| conn.deferred_migrates.iter().any(|w| w.from == from)) {
             return Err(MigrateError::InProgress);
         }
         if self.open_migrations >= conn.peer.smig as usize {
             return Err(MigrateError::TooMany);
         }
         let target = match to {
-            MigrationTarget::Offer if self.role != Side::Server => {
+            MigrationTarget::Offer if self.side != Side::Server => {
                 return Err(MigrateError::NotServer);
             }
             MigrationTarget::Offer if offered => return Err(MigrateError::LimitReached),
@@ -60,7 +60,7 @@ impl Session {
             MigrationTarget::Spare => self.spare(from.conn).ok_or(MigrateError::NoTarget)?,
             MigrationTarget::Connection(id) => id,
         };
-        let role = self.role;
+        let role = self.side;
         let conn = self.conn_mut(target).ok_or(MigrateError::NoTarget)?;
         if target == from.conn || !conn.is_joined() || !conn.accepts_streams() {
             return Err(MigrateError::NoTarget);
@@ -92,20 +92,20 @@ impl Session {
         let Some(stream) = self.streams.find_mut(key) else { return };
         let home = stream.send_home.take().map(|home| (home, peer_window));
         let end = stream.send.closed_flag();
-        stream.hand_over = MigrationState::Moving(Box::new(OpenMigration {
+        stream.migration = MigrationState::Open(Box::new(OpenMigration {
             from,
             to,
             dst: (cid, to.id),
-            pace,
+            before_answer: pace,
             early: EarlyFrames::default(),
-            replay: Replay::new(stream.send.phase()),
+            replay: Replay::new(stream.send.state()),
             credit_on_carrier: 0,
             carrier_used: false,
             carrier_lost: false,
             since: now,
             home,
         }));
-        stream.route = to;
+        stream.addr = to;
         stream.moves += 1;
         self.open_migrations += 1;
         self.send_migrate(from, Migrate { dst: Some((cid, to.id)) }, end.flag());
@@ -115,7 +115,7 @@ impl Session {
 
     fn offer(&mut self, key: StreamKey, from: StreamAddr) -> Result<(), MigrateError> {
         let stream = self.streams.find_mut(key).ok_or(MigrateError::Ended)?;
-        stream.hand_over = MigrationState::Offered;
+        stream.migration = MigrationState::Offered;
         stream.offered = true;
         self.open_migrations += 1;
         self.send_migrate(from, Migrate { dst: None }, 0);
@@ -143,14 +143,14 @@ impl Session {
             return self.on_stray_answer(here, migrate);
         };
         let Some(stream) = self.streams.find_mut(key) else { return Ok(()) };
-        match &stream.hand_over {
-            MigrationState::Offered if migrate.dst.is_none() && stream.route == here => {
-                stream.hand_over = MigrationState::Idle;
+        match &stream.migration {
+            MigrationState::Offered if migrate.dst.is_none() && stream.addr == here => {
+                stream.migration = MigrationState::Idle;
                 self.open_migrations -= 1;
                 self.events.push_back(Event::MigrationDeclined { stream: key });
                 self.apply_barrier_end(now, key, end)
             }
-            MigrationState::Moving(moving) if moving.from == here => match migrate.dst {
+            MigrationState::Open(moving) if moving.from == here => match migrate.dst {
                 None => self.on_decline(now, key, end),
                 Some(dst) if dst == moving.dst => self.on_barrier(now, key, end),
                 Some(_) => Err(Cause::UnexpectedMigrateAck.into()),
@@ -158,14 +158,14 @@ impl Session {
             MigrationState::Idle
             | MigrationState::Offered
             | MigrationState::OfferReceived
-            | MigrationState::Moving(_) => Err(Cause::UnexpectedMigrateAck.into()),
+            | MigrationState::Open(_) => Err(Cause::UnexpectedMigrateAck.into()),
         }
     }
 
     /// Handles an answer for a stream that has ended here (SMIG-2.7/stray-answer,
     /// SMIG-8.3/reset-remembered).
     fn on_stray_answer(&mut self, at: StreamAddr, migrate: Migrate) -> Result<(), InputError> {
-        let due = self.conn_mut(at.conn).and_then(|conn| conn.take_answer_due(at.id));
+        let due = self.conn_mut(at.conn).and_then(|conn| conn.take_pending_answer(at.id));
         if let Some(due) = due {
             self.open_migrations = self.open_migrations.saturating_sub(1);
             if migrate.dst.is_some_and(|dst| dst != due.dst) {
@@ -176,7 +176,7 @@ impl Session {
             }
             return Ok(());
         }
-        match self.standing(at.conn, at.id) {
+        match self.id_state(at.conn, at.id) {
             IdState::Idle | IdState::Skipped => Err(Cause::IdleStream.into()),
             IdState::Ignored | IdState::Closed => Ok(()),
         }
@@ -223,7 +223,7 @@ impl Session {
     /// Ends the mover's phase; the carrier remains the route.
     pub(crate) fn settle(&mut self, key: StreamKey) -> Option<OpenMigration> {
         let stream = self.streams.find_mut(key)?;
-        let moving = stream.hand_over.take_moving()?;
+        let moving = stream.migration.take_moving()?;
         self.open_migrations = self.open_migrations.saturating_sub(1);
         Some(*moving)
     }
@@ -237,7 +237,7 @@ impl Session {
         end: EndStream,
     ) -> Result<(), InputError> {
         let Some(stream) = self.streams.find_mut(key) else { return Ok(()) };
-        if !end.is_end() || stream.is_over() || stream.recv.phase() == RecvState::Ended {
+        if !end.is_end() || stream.is_over() || stream.recv.state() == RecvState::Ended {
             return Ok(());
         }
         match stream.recv.on_end() {
@@ -290,7 +290,7 @@ impl Session {
         self.ignore_from_peer(to);
         let window_now = self.conn(from.conn).map_or(0, |conn| conn.peer.initial_window);
         let Some(stream) = self.streams.find_mut(key) else { return };
-        stream.route = from;
+        stream.addr = from;
         if let Some((home, window)) = home {
             stream.send_home = Some(home);
             // Overflows only if the peer violates flow control; the window is then left as it is.
@@ -318,8 +318,8 @@ impl Session {
     pub(crate) fn on_moving_lost(&mut self, key: StreamKey, lost: ConnId) {
         let Some(stream) = self.streams.find_mut(key) else { return };
         let complete =
-            stream.recv.phase() == RecvState::Ended && stream.send.phase() == SendState::Ended;
-        let MigrationState::Moving(moving) = &mut stream.hand_over else { return };
+            stream.recv.state() == RecvState::Ended && stream.send.state() == SendState::Ended;
+        let MigrationState::Open(moving) = &mut stream.migration else { return };
         if moving.to.conn == lost && moving.from.conn != lost {
             // The answer on the old connection decides.
             moving.carrier_lost = true;

@@ -107,7 +107,7 @@ impl Session {
         head: &RequestHead,
         end: EndStream,
     ) -> Result<StreamKey, OpenError> {
-        if self.role != Side::Client {
+        if self.side != Side::Client {
             return Err(OpenError::NotClient);
         }
         let length = content_length(&head.headers)
@@ -168,7 +168,7 @@ impl Session {
         end: EndStream,
     ) -> Result<(), SendError> {
         let stream = self.live(key)?;
-        if self.role == Side::Client || stream.send.phase() != SendState::Head {
+        if self.side == Side::Client || stream.send.state() != SendState::Head {
             return Err(SendError::OutOfOrder);
         }
         self.write_response(key, head, end);
@@ -188,8 +188,8 @@ impl Session {
         head: &ResponseHead,
     ) -> Result<(), SendError> {
         let stream = self.live(key)?;
-        let early = stream.send.phase() == SendState::Head && head.status.is_informational();
-        if self.role == Side::Client || !early || head.status.as_u16() == 101 {
+        let early = stream.send.state() == SendState::Head && head.status.is_informational();
+        if self.side == Side::Client || !early || head.status.as_u16() == 101 {
             return Err(SendError::OutOfOrder);
         }
         self.write_response(key, head, EndStream::No);
@@ -200,19 +200,20 @@ impl Session {
     /// be sent again.
     pub(crate) fn write_response(&mut self, key: StreamKey, head: &ResponseHead, end: EndStream) {
         let Some(stream) = self.streams.find_mut(key) else { return };
-        let route = stream.route;
-        if let MigrationState::Moving(moving) = &mut stream.hand_over {
+        let route = stream.addr;
+        if let MigrationState::Open(moving) = &mut stream.migration {
             moving.carrier_used = true;
             moving.replay.heads.push((head.clone(), end));
         }
         if !head.status.is_informational() {
             let status = head.status.as_u16();
-            if stream.exchange == RequestKind::Tunnel && !head.status.is_success() {
+            if stream.request_kind == RequestKind::Tunnel && !head.status.is_success() {
                 // The server refused CONNECT: the response is an ordinary one (RFC 9110 section
                 // 9.3.6).
-                stream.exchange = RequestKind::Ordinary;
+                stream.request_kind = RequestKind::Ordinary;
             }
-            let bodiless = stream.exchange != RequestKind::Ordinary || matches!(status, 204 | 304);
+            let bodiless =
+                stream.request_kind != RequestKind::Ordinary || matches!(status, 204 | 304);
             let length = if bodiless { None } else { content_length(&head.headers).ok().flatten() };
             stream.send.on_head(end, length);
         }
@@ -263,7 +264,7 @@ impl Session {
         if !stream.send.is_open() {
             return Err(SendError::Ended);
         }
-        if stream.send.phase() != SendState::Body {
+        if stream.send.state() != SendState::Body {
             return Err(SendError::OutOfOrder);
         }
         let mut fits = stream.send.queue(data);
@@ -284,7 +285,7 @@ impl Session {
         if !stream.send.is_open() {
             return Err(SendError::Ended);
         }
-        if stream.send.phase() != SendState::Body {
+        if stream.send.state() != SendState::Body {
             return Err(SendError::OutOfOrder);
         }
         let fits = stream.send.finish(SendEnd::Trailers(trailers));
@@ -307,14 +308,14 @@ impl Session {
         if stream.is_over() {
             return;
         }
-        let place = match &stream.hand_over {
+        let place = match &stream.migration {
             // Until the answer, the peer may not know the carrier (SMIG-7.7/priority-moves).
-            MigrationState::Moving(moving) => moving.from,
+            MigrationState::Open(moving) => moving.from,
             MigrationState::Idle | MigrationState::Offered | MigrationState::OfferReceived => {
-                stream.route
+                stream.addr
             }
         };
-        if self.role == Side::Client
+        if self.side == Side::Client
             && let Some(conn) = self.conn_mut(place.conn).filter(|conn| !conn.is_dead())
         {
             wire::priority_update(&mut conn.out.frames, place.id, priority);
@@ -335,13 +336,13 @@ impl Session {
         head: &RequestHead,
     ) -> Result<StreamKey, PushError> {
         let stream = self.live(parent).map_err(|_| PushError::NoParent)?;
-        let unsettled = matches!(stream.hand_over, MigrationState::Moving(_));
+        let unsettled = matches!(stream.migration, MigrationState::Open(_));
         // A promise is sent only on a stream that the client opened (RFC 9113 section 8.4).
         let promised = stream.opener == Opener::Local;
-        if self.role == Side::Client || unsettled || promised || !stream.send.is_open() {
+        if self.side == Side::Client || unsettled || promised || !stream.send.is_open() {
             return Err(PushError::NoParent);
         }
-        let route = stream.route;
+        let route = stream.addr;
         let open = self.local_open;
         let conn = self.conn_mut(route.conn).ok_or(PushError::NoParent)?;
         if !conn.peer.push || open >= conn.peer.max_concurrent_streams || !conn.accepts_streams() {

@@ -26,10 +26,10 @@ impl Session {
         let (max_entries, max_frames) = (limits.max_settings_entries, limits.max_settings_frames);
         let points = self.config.smig.as_ref().map(|smig| smig.code_points).unwrap_or_default();
         let Some(conn) = self.conn_mut(id) else { return Ok(()) };
-        if payload.len() > max_entries || conn.nuisances.settings.exceeds(now, max_frames) {
+        if payload.len() > max_entries || conn.abuse.settings.exceeds(now, max_frames) {
             return Err(Cause::TooManySettings.into());
         }
-        let is_first = matches!(conn.phase, ConnState::Settings);
+        let is_first = matches!(conn.state, ConnState::Settings);
         for setting in payload.iter(points) {
             self.apply_setting(id, setting, is_first)?;
         }
@@ -37,7 +37,7 @@ impl Session {
         if let Some(conn) = self.conn_mut(id) {
             wire::settings_ack(&mut conn.out.frames);
             if is_first {
-                conn.phase = ConnState::Open;
+                conn.state = ConnState::Open;
             }
         }
         if is_first {
@@ -55,7 +55,7 @@ impl Session {
         setting: Setting,
         is_first: bool,
     ) -> Result<(), InputError> {
-        let role = self.role;
+        let role = self.side;
         let Some(conn) = self.conn_mut(id) else { return Ok(()) };
         match setting {
             Setting::HeaderTableSize(size) => conn.encoder.set_max_table_size(size as usize),
@@ -115,7 +115,7 @@ impl Session {
 
     /// Negotiates the extension, as the peer's first SETTINGS specify (SMIG-3.3/when-on).
     fn on_first_settings(&mut self, now: Instant, id: ConnId) -> Result<(), InputError> {
-        let role = self.role;
+        let role = self.side;
         let Some(spec) = self.conn(id).map(|conn| conn.spec) else { return Ok(()) };
         if !self.may_offer_extension(&spec) {
             return Ok(());
@@ -154,7 +154,7 @@ impl Session {
     /// names a session: it is not known yet whether a JOIN follows, which would replace this
     /// provisional session.
     pub(crate) fn found_session(&mut self, id: ConnId, cid: Cid) {
-        let role = self.role;
+        let role = self.side;
         let Some(conn) = self.conn_mut(id) else { return };
         let security = conn.spec.security;
         let request = match (security, role) {
@@ -191,7 +191,8 @@ impl Session {
                     continue;
                 }
                 let from = StreamAddr { conn: id, id: place };
-                let mut waiting = self.conns.iter_mut().flat_map(|conn| &mut conn.waiting_moves);
+                let mut waiting =
+                    self.conns.iter_mut().flat_map(|conn| &mut conn.deferred_migrates);
                 match waiting.find(|waiting| waiting.from == from) {
                     // It is not known yet whether the barrier takes effect
                     // (SMIG-7.5/undone-barrier).
@@ -263,7 +264,7 @@ impl Session {
     /// Handles a stream that the peer's GOAWAY excludes from processing.
     fn on_excluded(&mut self, key: StreamKey, at: StreamAddr) {
         let Some(stream) = self.streams.find_mut(key) else { return };
-        if let MigrationState::Moving(moving) = &mut stream.hand_over
+        if let MigrationState::Open(moving) = &mut stream.migration
             && moving.to == at
         {
             // The answer will be a decline (SMIG-8.17/goaway-excludes-s2).
@@ -279,16 +280,16 @@ impl Session {
         stream: StreamId,
         priority: Priority,
     ) -> Result<(), InputError> {
-        if self.role == Side::Client {
+        if self.side == Side::Client {
             return Err(Cause::WrongStreamParity.into());
         }
         let at = StreamAddr { conn: id, id: stream };
-        if let Some(key) = self.key_at(id, stream).or_else(|| self.departed_key(at)) {
+        if let Some(key) = self.key_at(id, stream).or_else(|| self.vacated_key(at)) {
             self.set_priority(key, priority);
             return Ok(());
         }
         let most = self.config.limits.max_idle_priorities;
-        if self.standing(id, stream) != IdState::Idle {
+        if self.id_state(id, stream) != IdState::Idle {
             return Ok(());
         }
         if !self.is_peers(stream) {

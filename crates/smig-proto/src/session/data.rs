@@ -31,7 +31,7 @@ impl Session {
         let data = conn.input.keep(data);
         conn.data_received += data.len() as u64;
         if !data.is_empty() {
-            conn.nuisances.reset_runs();
+            conn.abuse.reset_runs();
         }
         // Padding is consumed on arrival. Even without padding, returned credit may be due now,
         // because the window is smaller.
@@ -65,11 +65,11 @@ impl Session {
         chunk: Chunk,
         end: EndStream,
     ) -> Result<(), InputError> {
-        if self.departed_key(StreamAddr { conn: id, id: stream }).is_some() {
+        if self.vacated_key(StreamAddr { conn: id, id: stream }).is_some() {
             self.give_back_to(id, chunk.credit);
             return Err(InputError::Stream(stream, Cause::StreamClosed));
         }
-        match self.standing(id, stream) {
+        match self.id_state(id, stream) {
             IdState::Ignored => {
                 self.give_back_to(id, chunk.credit);
                 Ok(())
@@ -81,7 +81,7 @@ impl Session {
             IdState::Idle | IdState::Skipped => {
                 // A client holds its direction until the ACK (SMIG-5.6/client-holds), so only a client
                 // can receive DATA on an unknown carrier.
-                if self.role == crate::session::Side::Server || !self.may_be_carrier(id, stream) {
+                if self.side == crate::session::Side::Server || !self.may_be_carrier(id, stream) {
                     chunk.credit.forfeit();
                     return Err(Cause::IdleStream.into());
                 }
@@ -128,7 +128,7 @@ impl Session {
             self.give_back_to(id, chunk.credit);
             return Ok(());
         };
-        let refused = match stream.recv.phase() {
+        let refused = match stream.recv.state() {
             RecvState::Head => Some(Cause::DataBeforeHeaders),
             RecvState::Ended => Some(Cause::HalfClosed),
             RecvState::Body => None,
@@ -147,7 +147,7 @@ impl Session {
         if end.is_end() {
             stream.recv.on_end()?;
         }
-        let unwanted = matches!(stream.hold, KeyState::Draining(_));
+        let unwanted = matches!(stream.key_state, KeyState::Draining(_));
         if let Some(increment) = due {
             self.send_stream_credit(key, increment);
         }
@@ -183,14 +183,14 @@ impl Session {
     /// Sends a WINDOW_UPDATE for a stream, on the stream's current route (SMIG-7.2/credit-on-s2).
     pub(crate) fn send_stream_credit(&mut self, key: StreamKey, increment: u32) {
         let Some(stream) = self.streams.find_mut(key) else { return };
-        if stream.is_over() || stream.recv.phase() == RecvState::Ended {
+        if stream.is_over() || stream.recv.state() == RecvState::Ended {
             return;
         }
-        if let MigrationState::Moving(moving) = &mut stream.hand_over {
+        if let MigrationState::Open(moving) = &mut stream.migration {
             moving.credit_on_carrier = moving.credit_on_carrier.saturating_add(increment);
             moving.carrier_used = true;
         }
-        let route = stream.route;
+        let route = stream.addr;
         if let Some(conn) = self.conn_mut(route.conn).filter(|conn| !conn.is_dead()) {
             wire::window_update(&mut conn.out.frames, route.id, increment);
         }
@@ -221,10 +221,10 @@ impl Session {
             let added = self.add_stream_credit(key, increment.into());
             return added.map_err(|cause| InputError::Stream(stream, cause));
         }
-        if self.departed_key(StreamAddr { conn: id, id: stream }).is_some() {
+        if self.vacated_key(StreamAddr { conn: id, id: stream }).is_some() {
             return Err(InputError::Stream(stream, Cause::StreamClosed));
         }
-        match self.standing(id, stream) {
+        match self.id_state(id, stream) {
             IdState::Ignored | IdState::Closed => Ok(()),
             IdState::Idle | IdState::Skipped if self.may_be_carrier(id, stream) => {
                 let Some(early) = self.unbound(now, id, stream)? else { return Ok(()) };

@@ -30,7 +30,7 @@ impl Session {
             fields: self.config.limits.max_fields,
         };
         let Some(conn) = self.conn_mut(id) else { return Ok(()) };
-        conn.nuisances.reset_runs();
+        conn.abuse.reset_runs();
         let mut section = FieldSection::default();
         if conn.decoder.decode(block, |field| section.take(field, limits)).is_err() {
             return Err(Cause::Compression.into());
@@ -60,17 +60,17 @@ impl Session {
                 .apply_section(now, key, section, end)
                 .map_err(|cause| InputError::Stream(id, cause));
         }
-        if self.departed_key(StreamAddr { conn, id }).is_some() {
+        if self.vacated_key(StreamAddr { conn, id }).is_some() {
             return Err(InputError::Stream(id, Cause::StreamClosed));
         }
-        if !self.is_peers(id) && self.role == Side::Server {
-            return match self.standing(conn, id) {
+        if !self.is_peers(id) && self.side == Side::Server {
+            return match self.id_state(conn, id) {
                 IdState::Idle | IdState::Skipped => Err(Cause::WrongStreamParity.into()),
                 IdState::Ignored => Ok(()),
                 IdState::Closed => Err(Cause::StreamClosed.into()),
             };
         }
-        match (self.standing(conn, id), self.role) {
+        match (self.id_state(conn, id), self.side) {
             (IdState::Ignored, _) => Ok(()),
             (IdState::Closed, _) => Err(Cause::StreamClosed.into()),
             (IdState::Idle, Side::Server) => self.on_request(now, conn, id, section, end),
@@ -157,7 +157,7 @@ impl Session {
     ) -> Result<(), Cause> {
         let Some(stream) = self.streams.find_mut(key) else { return Ok(()) };
         stream.stall.restart(now, stream.send.sent());
-        match stream.recv.phase() {
+        match stream.recv.state() {
             RecvState::Ended => Err(Cause::HalfClosed),
             RecvState::Body => {
                 if !end.is_end() {
@@ -196,13 +196,13 @@ impl Session {
             }
             ResponseKind::Final => {
                 let status = head.status.as_u16();
-                if stream.exchange == RequestKind::Tunnel && !head.status.is_success() {
+                if stream.request_kind == RequestKind::Tunnel && !head.status.is_success() {
                     // The server refused CONNECT: the response is an ordinary one (RFC 9110 section
                     // 9.3.6).
-                    stream.exchange = RequestKind::Ordinary;
+                    stream.request_kind = RequestKind::Ordinary;
                 }
                 let announced = content_length(&head.headers)?;
-                let length = match (stream.exchange, status) {
+                let length = match (stream.request_kind, status) {
                     // These responses have no content, whatever their content-length (RFC 9110
                     // section 6.4.1).
                     (RequestKind::Head, _) | (RequestKind::Ordinary, 204 | 304) => Some(0),
@@ -219,14 +219,14 @@ impl Session {
 
     /// Checks whether PUSH_PROMISE is permitted on `stream` (RFC 9113 section 8.4).
     pub(crate) fn check_promise(&self, conn: ConnId, stream: StreamId) -> Result<(), InputError> {
-        if self.role == Side::Server || self.config.push == crate::config::Push::Disabled {
+        if self.side == Side::Server || self.config.push == crate::config::Push::Disabled {
             return Err(Cause::PushDisabled.into());
         }
         match self.key_at(conn, stream) {
             // Check the opener, not the parity of the ID: the mover chose the ID of a carrier.
             Some(key) if !self.recv_ended(key) && self.is_ours(key) => Ok(()),
             Some(_) => Err(Cause::BadPush.into()),
-            None if self.standing(conn, stream) == IdState::Ignored => Ok(()),
+            None if self.id_state(conn, stream) == IdState::Ignored => Ok(()),
             None => Err(Cause::BadPush.into()),
         }
     }

@@ -26,7 +26,7 @@ impl Session {
         }
         while let Some((head, payload)) = self.next_frame(now, conn, buf) {
             if let Err(fault) = self.handle_frame(now, conn, head, payload) {
-                self.on_fault(now, conn, fault);
+                self.on_input_error(now, conn, fault);
             }
         }
     }
@@ -36,7 +36,7 @@ impl Session {
     #[must_use]
     pub fn wants_input(&self, conn: ConnId) -> bool {
         self.conn(conn).is_some_and(|conn| {
-            !matches!(conn.phase, ConnState::JoinPending(_) | ConnState::Dead)
+            !matches!(conn.state, ConnState::JoinPending(_) | ConnState::Dead)
                 && conn.out.provoked() < self.config.limits.max_unsent
         })
     }
@@ -49,18 +49,18 @@ impl Session {
     ) -> Option<(FrameHead, Bytes)> {
         let max = self.config.max_frame_size;
         let conn = self.conns.iter_mut().find(|conn| conn.id == id)?;
-        match conn.phase {
+        match conn.state {
             ConnState::Preface => {
                 let known = buf.len().min(wire::PREFACE.len());
                 if buf.get(..known) != wire::PREFACE.get(..known) {
-                    self.on_fault(now, id, Cause::BadPreface.into());
+                    self.on_input_error(now, id, Cause::BadPreface.into());
                     return None;
                 }
                 if known < wire::PREFACE.len() {
                     return None;
                 }
                 buf.advance(known);
-                conn.phase = ConnState::Settings;
+                conn.state = ConnState::Settings;
             }
             ConnState::JoinPending(_) => return None,
             ConnState::Dead => {
@@ -71,7 +71,7 @@ impl Session {
         }
         let head = FrameHead::parse(buf)?;
         if head.length > max {
-            self.on_fault(now, id, Cause::FrameTooLong.into());
+            self.on_input_error(now, id, Cause::FrameTooLong.into());
             return None;
         }
         let length = head.length as usize;
@@ -95,12 +95,12 @@ impl Session {
     ) -> Result<(), InputError> {
         let points = self.config.smig.as_ref().map(|smig| smig.code_points);
         let Some(conn) = self.conn_mut(id) else { return Ok(()) };
-        if let Some(assembly) = &conn.assembly
+        if let Some(assembly) = &conn.field_block
             && (head.kind != kind::CONTINUATION || head.stream != assembly.stream)
         {
             return Err(Cause::ExpectedContinuation.into());
         }
-        if matches!(conn.phase, ConnState::Settings)
+        if matches!(conn.state, ConnState::Settings)
             && (head.kind != kind::SETTINGS || head.flags & 1 != 0)
         {
             return Err(Cause::FirstFrameNotSettings.into());
@@ -160,8 +160,8 @@ impl Session {
     fn on_priority(&mut self, id: ConnId) -> Result<(), InputError> {
         let most = self.config.max_concurrent_streams.max(100).saturating_mul(8);
         let Some(conn) = self.conn_mut(id) else { return Ok(()) };
-        conn.nuisances.priorities_in_a_row += 1;
-        if conn.nuisances.priorities_in_a_row > most {
+        conn.abuse.consecutive_priorities += 1;
+        if conn.abuse.consecutive_priorities > most {
             return Err(Cause::TooManyOldPriorities.into());
         }
         Ok(())
@@ -173,8 +173,8 @@ impl Session {
         // counted.
         let most = self.config.limits.max_empty_frames;
         let Some(conn) = self.conn_mut(id) else { return Ok(()) };
-        conn.nuisances.empty_in_a_row += 1;
-        if conn.nuisances.empty_in_a_row > most {
+        conn.abuse.consecutive_empty += 1;
+        if conn.abuse.consecutive_empty > most {
             return Err(Cause::TooManyEmptyFrames.into());
         }
         Ok(())
@@ -200,7 +200,8 @@ impl Session {
                 }
                 self.arm(now);
                 if let Some(conn) = self.conn_mut(id) {
-                    conn.assembly = Some(FieldBlockAssembly::new(stream, block_kind, &block, now));
+                    conn.field_block =
+                        Some(FieldBlockAssembly::new(stream, block_kind, &block, now));
                 }
                 Ok(())
             }
@@ -217,14 +218,14 @@ impl Session {
     ) -> Result<(), InputError> {
         let config = Arc::clone(&self.config);
         let Some(conn) = self.conn_mut(id) else { return Ok(()) };
-        let Some(assembly) = &mut conn.assembly else {
+        let Some(assembly) = &mut conn.field_block else {
             return Err(Cause::UnexpectedContinuation.into());
         };
         assembly.push(fragment, &config.limits)?;
         if last == wire::LastFragment::No {
             return Ok(());
         }
-        let Some(assembly) = conn.assembly.take() else { return Ok(()) };
+        let Some(assembly) = conn.field_block.take() else { return Ok(()) };
         let block_kind = assembly.kind;
         self.on_header_block(now, id, stream, block_kind, &assembly.into_block())
     }

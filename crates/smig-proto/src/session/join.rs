@@ -124,7 +124,7 @@ impl Session {
     /// random bytes.
     pub fn handle_keying_material(&mut self, id: ConnId, material: [u8; 32], nonce: [u8; 16]) {
         let points = self.config.smig.as_ref().map(|smig| smig.code_points).unwrap_or_default();
-        let (role, key) = (self.role, self.key.clone());
+        let (role, key) = (self.side, self.key.clone());
         let Some(conn) = self.conn_mut(id).filter(|conn| !conn.is_dead()) else { return };
         let Some(cid) = conn.cid else { return };
         match conn.membership {
@@ -162,7 +162,7 @@ impl Session {
 
     /// Server: marks a ConnNo as used (SMIG-4.6/refusal-reasons).
     fn note_number(&mut self, cid: Cid) {
-        if self.role == Side::Server {
+        if self.side == Side::Server {
             self.numbers.note(cid.number);
         }
     }
@@ -173,7 +173,7 @@ impl Session {
         id: ConnId,
         join: Join,
     ) -> Result<(), InputError> {
-        match (join, self.role) {
+        match (join, self.side) {
             (Join::Proof { nonce, mac }, Side::Server) => self.on_join_proof(id, nonce, mac),
             (Join::Ack { nonce, mac }, Side::Client) => self.on_join_ack(now, id, nonce, mac),
             (Join::Refused(reason), Side::Client) => self.on_join_refused(now, id, reason),
@@ -204,7 +204,7 @@ impl Session {
         if conn.spec.security == Security::TrustedCleartext && unused.iter().all(|&b| b == 0) {
             return self.found_on_cleartext(id, cid, nonce, mac);
         }
-        conn.phase = ConnState::JoinPending(Box::new(UndecidedJoin { nonce, mac }));
+        conn.state = ConnState::JoinPending(Box::new(UndecidedJoin { nonce, mac }));
         self.events.push_back(Event::JoinRequested { conn: id, cid });
         Ok(())
     }
@@ -317,13 +317,13 @@ impl Session {
     pub fn refuse_join(&mut self, now: Instant, id: ConnId, reason: JoinRefusal) {
         let points = self.config.smig.as_ref().map(|smig| smig.code_points).unwrap_or_default();
         let Some(conn) = self.conn_mut(id) else { return };
-        if !matches!(conn.phase, ConnState::JoinPending(_)) {
+        if !matches!(conn.state, ConnState::JoinPending(_)) {
             return;
         }
-        conn.phase = ConnState::Open;
+        conn.state = ConnState::Open;
         wire::join(&mut conn.out.frames, &points, Join::Refused(reason));
-        conn.nuisances.refused_joins += 1;
-        if conn.nuisances.refused_joins >= 3 {
+        conn.abuse.refused_joins += 1;
+        if conn.abuse.refused_joins >= 3 {
             return self.fail_connection(now, id, Cause::TooManyJoins);
         }
         if reason != JoinRefusal::UnknownSession {
@@ -341,7 +341,7 @@ impl Session {
     pub fn detach(&mut self, id: ConnId) -> Option<DetachedConnection> {
         let at = self.conns.iter().position(|conn| conn.id == id)?;
         let conn = self.conns.get(at)?;
-        let ConnState::JoinPending(join) = &conn.phase else { return None };
+        let ConnState::JoinPending(join) = &conn.state else { return None };
         let (cid, join) = (conn.cid?, join.clone());
         let conn = Box::new(self.conns.remove(at));
         Some(DetachedConnection { conn, cid, join })
@@ -400,7 +400,7 @@ impl Session {
         let points = self.config.smig.as_ref().map(|smig| smig.code_points).unwrap_or_default();
         let mut conn = *detached.conn;
         conn.id = id;
-        conn.phase = ConnState::Open;
+        conn.state = ConnState::Open;
         conn.membership = Membership::Joined;
         if let Some(key) = &self.key {
             let mac = server_mac(key, proof.cid, (proof.nonce, nonce), proof.exporter);
@@ -433,7 +433,7 @@ impl Session {
         let DetachedConnection { conn, cid, join } = detached;
         let mut conn = *conn;
         conn.id = id;
-        conn.phase = ConnState::JoinPending(join);
+        conn.state = ConnState::JoinPending(join);
         session.app = Some(cid.app);
         session.conns.push(conn);
         if reason == JoinRefusal::UnknownSession {
@@ -451,7 +451,7 @@ impl Session {
         let Some(smig) = &self.config.smig else { return false };
         let live = self.conns.iter().filter(|conn| !conn.is_dead());
         let founded = live.clone().any(|conn| conn.is_joined() && conn.settings_acked);
-        self.role == Side::Client
+        self.side == Side::Client
             && !self.closing
             && self.key.is_some()
             && founded

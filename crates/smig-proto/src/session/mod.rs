@@ -4,15 +4,15 @@
 //! any connection. Performs no I/O and reads no clock. Its methods are of four kinds: getters;
 //! `handle_*`, input from network, clock and TLS; commands from the application; `poll_*`, output.
 
-mod audit;
+mod closing;
 mod commands;
 mod conn_numbers;
 mod control;
 mod data;
-mod ends;
 mod event;
 mod headers;
 mod input;
+mod invariants;
 mod join;
 mod read;
 mod routing;
@@ -63,7 +63,7 @@ impl Side {
 /// transport is full. Then wait for the transport or for [`Session::poll_timeout`].
 #[derive(Debug)]
 pub struct Session {
-    pub(crate) role: Side,
+    pub(crate) side: Side,
     pub(crate) config: Arc<Config>,
     pub(crate) app: Option<AppId>,
     pub(crate) key: Option<SessionKey>,
@@ -109,7 +109,7 @@ impl Session {
         let resets = TokenBucket::new(limits.reset_burst, limits.resets_per_second, now);
         let moves = config.smig.as_ref().map_or(0, |smig| smig.migrations_per_second);
         Self {
-            role,
+            side: role,
             app,
             key: None,
             numbers: ConnNumbers::default(),
@@ -138,19 +138,19 @@ impl Session {
     /// preface.
     pub fn add_connection(&mut self, now: Instant, spec: ConnectionSpec) -> ConnId {
         let id = self.new_conn_id();
-        let phase = match self.role {
+        let phase = match self.side {
             Side::Client => ConnState::Settings,
             Side::Server => ConnState::Preface,
         };
         let mut conn = Connection::new(id, spec, phase, now);
         if let (Side::Client, Some(app), true) =
-            (self.role, self.app, self.may_offer_extension(&spec))
+            (self.side, self.app, self.may_offer_extension(&spec))
             && self.may_assign_cid()
         {
             conn.cid = self.numbers.next().map(|number| Cid { app, number });
         }
         self.write_preface(&mut conn);
-        let cid = conn.cid.filter(|_| self.role == Side::Client);
+        let cid = conn.cid.filter(|_| self.side == Side::Client);
         self.conns.push(conn);
         if let Some(cid) = cid {
             self.begin_join(id, cid, spec.security);
@@ -166,7 +166,7 @@ impl Session {
     /// session, and only one connection may do that (SMIG-3.6/founding).
     fn may_assign_cid(&self) -> bool {
         let may_found = |conn: &Connection| {
-            let undecided = matches!(conn.phase, ConnState::Settings);
+            let undecided = matches!(conn.state, ConnState::Settings);
             conn.cid.is_some() && (undecided || conn.is_member())
         };
         self.key.is_some() || !self.conns.iter().any(may_found)
@@ -201,7 +201,7 @@ impl Session {
             Setting::MaxHeaderListSize(config.limits.max_header_list),
             Setting::NoRfc7540Priorities(1),
         ];
-        match self.role {
+        match self.side {
             Side::Client => {
                 conn.out.frames.extend_from_slice(wire::PREFACE);
                 let push = config.push == crate::config::Push::Enabled;
@@ -218,7 +218,7 @@ impl Session {
             }
         }
         let mut points = wire::CodePoints::default();
-        let named = self.role == Side::Server || conn.cid.is_some();
+        let named = self.side == Side::Server || conn.cid.is_some();
         if let (Some(smig), true) = (&config.smig, named && self.may_offer_extension(&conn.spec)) {
             points = smig.code_points;
             entries.push(Setting::Smig(smig.tolerated));
@@ -237,7 +237,7 @@ impl Session {
     /// Returns the side of the session.
     #[must_use]
     pub const fn role(&self) -> Side {
-        self.role
+        self.side
     }
 
     /// Returns the session's AppID, if known.

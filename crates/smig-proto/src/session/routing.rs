@@ -31,7 +31,7 @@ impl Session {
     /// Client: records that a frame of a stream was received, even if it is then ignored.
     /// RST_STREAM is not recorded: it does not imply that the server processed the request.
     pub(crate) fn note_heard(&mut self, conn: ConnId, head: &FrameHead) {
-        if self.role == Side::Server || head.stream.is_connection() || head.kind == kind::RST_STREAM
+        if self.side == Side::Server || head.stream.is_connection() || head.kind == kind::RST_STREAM
         {
             return;
         }
@@ -44,11 +44,11 @@ impl Session {
 
     /// Returns whether IDs of `id`'s parity are opened by the peer.
     pub(crate) fn is_peers(&self, id: StreamId) -> bool {
-        id.is_client_initiated() == (self.role == Side::Server)
+        id.is_client_initiated() == (self.side == Side::Server)
     }
 
     /// Returns the state of `id`, which has no stream.
-    pub(crate) fn standing(&self, conn: ConnId, id: StreamId) -> IdState {
+    pub(crate) fn id_state(&self, conn: ConnId, id: StreamId) -> IdState {
         let Some(conn) = self.conn(conn) else { return IdState::Closed };
         if self.is_peers(id) {
             // After this side's GOAWAY, new streams of the peer are ignored (RFC 9113 section 6.8).
@@ -74,19 +74,19 @@ impl Session {
         let (send, recv) = halves;
         let key = self.streams.insert(Stream {
             opener,
-            exchange,
-            route,
+            request_kind: exchange,
+            addr: route,
             vacated: Vec::new(),
             send_home: Some(route.conn),
             recv_home: Some(route.conn),
             send,
             recv,
             priority,
-            hand_over: MigrationState::Idle,
+            migration: MigrationState::Idle,
             moves: 0,
             heard: false,
             offered: false,
-            hold: KeyState::Held,
+            key_state: KeyState::Held,
             stop_due: false,
             scheduled: None,
             stall: StallClock::new(now),
@@ -121,7 +121,7 @@ impl Session {
     }
 
     /// Returns the stream that moved away from this route, if it is still running.
-    pub(crate) fn departed_key(&self, at: StreamAddr) -> Option<StreamKey> {
+    pub(crate) fn vacated_key(&self, at: StreamAddr) -> Option<StreamKey> {
         self.conn(at.conn)?.departed.get(&at.id).copied()
     }
 
@@ -177,7 +177,7 @@ impl Session {
         if stream.scheduled.is_some() || !stream.has_frames() {
             return;
         }
-        let (route, priority) = (stream.route, stream.priority);
+        let (route, priority) = (stream.addr, stream.priority);
         let Some(conn) = self.conns.iter_mut().find(|conn| conn.id == route.conn) else { return };
         stream.scheduled = Some(route.conn);
         conn.scheduler.push(route.id, key, priority);

@@ -47,10 +47,10 @@ impl Session {
     fn can_time_out(&self) -> bool {
         self.streams.len() > 0
             || self.conns.iter().any(|conn| {
-                matches!(conn.phase, ConnState::Preface | ConnState::Settings)
-                    || conn.assembly.is_some()
+                matches!(conn.state, ConnState::Preface | ConnState::Settings)
+                    || conn.field_block.is_some()
                     || conn.carriers.len() > 0
-                    || !conn.answers_due.is_empty()
+                    || !conn.pending_answers.is_empty()
                     || !(conn.settings_acked || conn.is_dead())
                     || conn.awaits_join()
                     || (conn.goaway.draining.is_some() && !conn.is_dead())
@@ -63,7 +63,7 @@ impl Session {
         let unbound_timeout = config.smig.as_ref().map(|smig| smig.unbound_timeout);
         let Some(conn) = self.conn(id).filter(|conn| !conn.is_dead()) else { return };
         let age = now.saturating_duration_since(conn.created_at);
-        if matches!(conn.phase, ConnState::Preface | ConnState::Settings)
+        if matches!(conn.state, ConnState::Preface | ConnState::Settings)
             && age >= limits.preface_timeout
         {
             return self.fail_connection(now, id, Cause::SlowPreface);
@@ -87,7 +87,7 @@ impl Session {
         }
         let Some(conn) = self.conn(id) else { return };
         let slow = |since| now.saturating_duration_since(since) >= limits.headers_timeout;
-        if conn.assembly.as_ref().is_some_and(|assembly| slow(assembly.since)) {
+        if conn.field_block.as_ref().is_some_and(|assembly| slow(assembly.since)) {
             return self.fail_connection(now, id, Cause::SlowHeaders);
         }
         if let Some(timeout) = unbound_timeout {
@@ -121,8 +121,8 @@ impl Session {
         let keys: Vec<StreamKey> = self.streams.iter().map(|(key, _)| key).collect();
         for key in keys {
             let Some(stream) = self.streams.find(key) else { continue };
-            let unanswered = match &stream.hand_over {
-                MigrationState::Moving(moving) => {
+            let unanswered = match &stream.migration {
+                MigrationState::Open(moving) => {
                     let waited = now.saturating_duration_since(moving.since);
                     answer_timeout.is_some_and(|timeout| waited >= timeout)
                 }
@@ -130,7 +130,7 @@ impl Session {
                     false
                 }
             };
-            let conn = stream.route.conn;
+            let conn = stream.addr.conn;
             if unanswered {
                 self.events.push_back(Event::LimitHit { conn, limit: "migration answer time" });
                 self.fail_by_delay(key, Cause::CarrierTimeout);
@@ -149,7 +149,7 @@ impl Session {
     /// there were more than two.
     fn is_drained_long(&mut self, key: StreamKey) -> bool {
         let Some(stream) = self.streams.find_mut(key) else { return false };
-        match &mut stream.hold {
+        match &mut stream.key_state {
             KeyState::Draining(ticks) => {
                 *ticks = ticks.saturating_add(1);
                 *ticks > 2
@@ -178,8 +178,8 @@ impl Session {
         self.open_migrations > 0
             || self.conns.iter().any(|conn: &Connection| {
                 conn.carriers.len() > 0
-                    || !conn.answers_due.is_empty()
-                    || !conn.waiting_moves.is_empty()
+                    || !conn.pending_answers.is_empty()
+                    || !conn.deferred_migrates.is_empty()
                     || !conn.departed.is_empty()
             })
     }

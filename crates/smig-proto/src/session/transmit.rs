@@ -87,10 +87,10 @@ impl Session {
             return;
         }
         stream.scheduled = None;
-        if !stream.has_frames() || stream.route.conn != id {
+        if !stream.has_frames() || stream.addr.conn != id {
             return;
         }
-        let stream_id = stream.route.id;
+        let stream_id = stream.addr.id;
         if stream.send.trailers_due() {
             let Some(trailers) = stream.send.take_trailers() else { return };
             let (max, encoder) = (conn.max_frame(), &mut conn.encoder);
@@ -99,7 +99,7 @@ impl Session {
                     encode_trailers(encoder, &trailers, open);
                 });
             });
-            if let MigrationState::Moving(moving) = &mut stream.hand_over {
+            if let MigrationState::Open(moving) = &mut stream.migration {
                 moving.carrier_used = true;
                 moving.replay.trailers = Some(trailers);
             }
@@ -118,7 +118,7 @@ impl Session {
         let tiny = payload.octets < TINY && stream.send.queued() > 0;
         conn.send_window.consume(payload.octets);
         conn.data_sent += payload.octets as u64;
-        if let MigrationState::Moving(moving) = &mut stream.hand_over {
+        if let MigrationState::Open(moving) = &mut stream.migration {
             moving.carrier_used = true;
             moving.replay.end = payload.end;
             moving.replay.octets += payload.octets;
@@ -143,7 +143,7 @@ impl Session {
     fn count_tiny(&mut self, now: Instant, id: ConnId) {
         let most = self.config.limits.max_tiny_frames;
         let Some(conn) = self.conn_mut(id) else { return };
-        if conn.nuisances.tiny_frames.exceeds(now, most) {
+        if conn.abuse.tiny_frames.exceeds(now, most) {
             self.fail_connection(now, id, Cause::TooManyTinyWindows);
         }
     }
@@ -151,10 +151,10 @@ impl Session {
     /// Handles the end of this side's direction, if it has ended.
     pub(crate) fn after_send_end(&mut self, key: StreamKey) {
         let Some(stream) = self.streams.find(key) else { return };
-        if stream.send.phase() != SendState::Ended {
+        if stream.send.state() != SendState::Ended {
             return;
         }
-        let complete = stream.recv.phase() == RecvState::Ended;
+        let complete = stream.recv.state() == RecvState::Ended;
         self.events.push_back(Event::Finished { stream: key });
         if complete {
             self.after_direction(key);

@@ -85,7 +85,7 @@ impl Session {
     /// section 3).
     #[must_use]
     pub fn has_peer_settings(&self) -> bool {
-        self.conns.iter().any(|conn| matches!(conn.phase, ConnState::Open))
+        self.conns.iter().any(|conn| matches!(conn.state, ConnState::Open))
     }
 
     /// Returns one stream, unless it has ended and was released.
@@ -139,8 +139,8 @@ fn view(conn: &Connection) -> ConnectionView {
 
 fn stream_view(stream: &Stream) -> StreamView {
     StreamView {
-        connection: stream.route.conn,
-        id: stream.route.id,
+        connection: stream.addr.conn,
+        id: stream.addr.id,
         sent: stream.send.sent(),
         queued: stream.send.queued(),
         received: stream.recv.received(),
@@ -148,8 +148,8 @@ fn stream_view(stream: &Stream) -> StreamView {
         expected: stream.recv.expected(),
         priority: stream.priority,
         moves: stream.moves,
-        moving: !matches!(stream.hand_over, MigrationState::Idle),
-        tunnel: stream.exchange == RequestKind::Tunnel,
+        moving: !matches!(stream.migration, MigrationState::Idle),
+        tunnel: stream.request_kind == RequestKind::Tunnel,
         send_window: stream.send.window.value(),
         recv_window: stream.recv.window.open(),
     }

@@ -59,9 +59,9 @@ pub(crate) enum RequestKind {
 #[derive(Debug)]
 pub(crate) struct Stream {
     pub(crate) opener: Opener,
-    pub(crate) exchange: RequestKind,
+    pub(crate) request_kind: RequestKind,
     /// The current route, to which this side's frames are sent.
-    pub(crate) route: StreamAddr,
+    pub(crate) addr: StreamAddr,
     /// Former routes; frames that arrive there are errors (SMIG-5.19/behind-barrier).
     pub(crate) vacated: Vec<StreamAddr>,
     /// The connection on which the stream was opened: its SETTINGS adjust the send window until
@@ -72,7 +72,7 @@ pub(crate) struct Stream {
     pub(crate) send: SendHalf,
     pub(crate) recv: RecvHalf,
     pub(crate) priority: Priority,
-    pub(crate) hand_over: MigrationState,
+    pub(crate) migration: MigrationState,
     pub(crate) moves: u8,
     /// Client: the server sent a frame of the stream other than RST_STREAM, or moved it, so it may
     /// have processed the request.
@@ -80,7 +80,7 @@ pub(crate) struct Stream {
     /// The stream was offered (server), or an offer was declined (client): no second offer
     /// (SMIG-6.4/offered-once).
     pub(crate) offered: bool,
-    pub(crate) hold: KeyState,
+    pub(crate) key_state: KeyState,
     /// Server: request that the client stop sending, once the response is complete and no decline
     /// can require it to be sent again.
     pub(crate) stop_due: bool,
@@ -100,10 +100,10 @@ impl Stream {
     /// sent, and only if no other frame of the stream was received: a refused carrier says nothing
     /// about the request, and a peer that has responded has processed it.
     pub(crate) fn processed_if_refused(&self, at: StreamAddr) -> Processed {
-        let sent_to = match &self.hand_over {
-            MigrationState::Moving(moving) => moving.from,
+        let sent_to = match &self.migration {
+            MigrationState::Open(moving) => moving.from,
             MigrationState::Idle | MigrationState::Offered | MigrationState::OfferReceived => {
-                self.route
+                self.addr
             }
         };
         if self.heard || at != sent_to { Processed::Maybe } else { Processed::No }
@@ -111,9 +111,9 @@ impl Stream {
 
     /// Returns whether both directions have ended and no MIGRATE of this side is unanswered.
     pub(crate) fn is_complete(&self) -> bool {
-        self.send.phase() == SendState::Ended
-            && self.recv.phase() == RecvState::Ended
-            && !matches!(self.hand_over, MigrationState::Moving(_))
+        self.send.state() == SendState::Ended
+            && self.recv.state() == RecvState::Ended
+            && !matches!(self.migration, MigrationState::Open(_))
     }
 
     /// Server: returns whether the complete response has been framed and no decline can require it
@@ -121,13 +121,13 @@ impl Stream {
     /// other.
     pub(crate) fn is_answered(&self) -> bool {
         self.opener == Opener::Peer
-            && self.exchange != RequestKind::Tunnel
-            && self.send.phase() == SendState::Ended
-            && !matches!(self.hand_over, MigrationState::Moving(_))
+            && self.request_kind != RequestKind::Tunnel
+            && self.send.state() == SendState::Ended
+            && !matches!(self.migration, MigrationState::Open(_))
     }
 
     /// Returns whether this side has frames to send now, except for the connection's window.
     pub(crate) fn has_frames(&self) -> bool {
-        !self.is_over() && self.hand_over.lets_send() && self.send.has_frames()
+        !self.is_over() && self.migration.lets_send() && self.send.has_frames()
     }
 }

@@ -50,7 +50,7 @@ pub(crate) enum RecvItem {
 
 #[derive(Debug)]
 pub(crate) struct RecvHalf {
-    phase: RecvState,
+    state: RecvState,
     queue: VecDeque<Chunk>,
     /// Short payloads that are being coalesced after `queue`.
     tail: Option<(BytesMut, ConnId, Credit)>,
@@ -69,7 +69,7 @@ pub(crate) struct RecvHalf {
 impl RecvHalf {
     pub(crate) fn new(window: u32, phase: RecvState) -> Self {
         Self {
-            phase,
+            state: phase,
             queue: VecDeque::new(),
             tail: None,
             held: Credit::NONE,
@@ -82,8 +82,8 @@ impl RecvHalf {
         }
     }
 
-    pub(crate) const fn phase(&self) -> RecvState {
-        self.phase
+    pub(crate) const fn state(&self) -> RecvState {
+        self.state
     }
 
     pub(crate) const fn received(&self) -> u64 {
@@ -97,7 +97,7 @@ impl RecvHalf {
     /// Records that the head was received.
     pub(crate) fn on_head(&mut self, end: EndStream, length: Option<u64>) -> Result<(), Cause> {
         self.expected = length;
-        self.phase = RecvState::Body;
+        self.state = RecvState::Body;
         if end.is_end() { self.on_end() } else { Ok(()) }
     }
 
@@ -143,7 +143,7 @@ impl RecvHalf {
         if self.expected.is_some_and(|expected| self.received != expected) {
             return Err(Cause::BadContentLength);
         }
-        self.phase = RecvState::Ended;
+        self.state = RecvState::Ended;
         Ok(())
     }
 
@@ -177,7 +177,7 @@ impl RecvHalf {
         if let Some(trailers) = self.trailers.take() {
             return RecvItem::Trailers(trailers);
         }
-        if self.phase == RecvState::Ended {
+        if self.state == RecvState::Ended {
             return RecvItem::End;
         }
         self.signalled = false;
@@ -203,7 +203,7 @@ impl RecvHalf {
     /// Drops unread body and trailers, and ends the direction. Each connection's credit must be
     /// returned.
     pub(crate) fn abort(&mut self) -> Vec<(ConnId, Credit)> {
-        self.phase = RecvState::Ended;
+        self.state = RecvState::Ended;
         self.trailers = None;
         self.seal_tail();
         self.queue.drain(..).map(|chunk| (chunk.conn, chunk.credit)).collect()

@@ -41,7 +41,7 @@ pub(crate) struct Payload {
 
 #[derive(Debug)]
 pub(crate) struct SendHalf {
-    phase: SendState,
+    state: SendState,
     queue: VecDeque<Bytes>,
     queued: usize,
     end: SendEnd,
@@ -60,7 +60,7 @@ pub(crate) struct SendHalf {
 impl SendHalf {
     pub(crate) fn new(window: u32, phase: SendState) -> Self {
         Self {
-            phase,
+            state: phase,
             queue: VecDeque::new(),
             queued: 0,
             end: SendEnd::Open,
@@ -72,8 +72,8 @@ impl SendHalf {
         }
     }
 
-    pub(crate) const fn phase(&self) -> SendState {
-        self.phase
+    pub(crate) const fn state(&self) -> SendState {
+        self.state
     }
 
     pub(crate) const fn queued(&self) -> usize {
@@ -95,13 +95,13 @@ impl SendHalf {
 
     /// Returns whether the application may still queue body.
     pub(crate) const fn is_open(&self) -> bool {
-        !matches!(self.phase, SendState::Ended) && matches!(self.end, SendEnd::Open)
+        !matches!(self.state, SendState::Ended) && matches!(self.end, SendEnd::Open)
     }
 
     /// Returns the END_STREAM flag for a MIGRATE: set if the direction is closed
     /// (SMIG-5.4/end-stream).
     pub(crate) const fn closed_flag(&self) -> EndStream {
-        match self.phase {
+        match self.state {
             SendState::Ended => EndStream::Yes,
             SendState::Head | SendState::Body => EndStream::No,
         }
@@ -109,14 +109,14 @@ impl SendHalf {
 
     /// Records that the head was written.
     pub(crate) fn on_head(&mut self, end: EndStream, content_length: Option<u64>) {
-        self.phase = if end.is_end() { SendState::Ended } else { SendState::Body };
+        self.state = if end.is_end() { SendState::Ended } else { SendState::Body };
         self.expected = content_length;
     }
 
     /// Records that the head was written again after a declined migration. Does not reset the
     /// number of bytes that content-length still permits.
     pub(crate) fn on_head_again(&mut self, end: EndStream) {
-        self.phase = if end.is_end() { SendState::Ended } else { SendState::Body };
+        self.state = if end.is_end() { SendState::Ended } else { SendState::Body };
     }
 
     /// Queues body. Returns false if it exceeds the announced content-length.
@@ -146,7 +146,7 @@ impl SendHalf {
     /// Returns whether DATA, trailers or an empty DATA with END_STREAM can be framed, except for
     /// the connection's window.
     pub(crate) fn has_frames(&self) -> bool {
-        if self.phase != SendState::Body {
+        if self.state != SendState::Body {
             return false;
         }
         if self.queued == 0 {
@@ -158,7 +158,7 @@ impl SendHalf {
 
     /// Returns whether only trailers are left to send.
     pub(crate) fn trailers_due(&self) -> bool {
-        self.phase == SendState::Body
+        self.state == SendState::Body
             && self.queued == 0
             && matches!(self.end, SendEnd::Trailers(_))
     }
@@ -167,7 +167,7 @@ impl SendHalf {
         if !self.trailers_due() {
             return None;
         }
-        self.phase = SendState::Ended;
+        self.state = SendState::Ended;
         self.exceeds_head = true;
         match core::mem::replace(&mut self.end, SendEnd::Data) {
             SendEnd::Trailers(trailers) => Some(trailers),
@@ -199,7 +199,7 @@ impl SendHalf {
         self.window.consume(octets);
         if self.queued == 0 && matches!(self.end, SendEnd::Data) {
             payload.end = EndStream::Yes;
-            self.phase = SendState::Ended;
+            self.state = SendState::Ended;
         }
         payload
     }
@@ -216,7 +216,7 @@ impl SendHalf {
         // Overflows only if the peer has granted too much credit meanwhile; the window is then left
         // as it is.
         let _fits = self.window.adjust(octets as i64);
-        self.phase = phase;
+        self.state = phase;
         if !matches!(end, SendEnd::Open) {
             self.end = end;
         }
@@ -227,6 +227,6 @@ impl SendHalf {
         self.queue = VecDeque::new();
         self.queued = 0;
         self.end = SendEnd::Data;
-        self.phase = SendState::Ended;
+        self.state = SendState::Ended;
     }
 }

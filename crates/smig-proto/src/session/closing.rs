@@ -29,14 +29,14 @@ enum Ending {
 impl Session {
     /// Handles an error in the peer's input: fails the stream or the connection that it concerns,
     /// with the error code that the RFC specifies.
-    pub(crate) fn on_fault(&mut self, now: Instant, id: ConnId, fault: InputError) {
+    pub(crate) fn on_input_error(&mut self, now: Instant, id: ConnId, fault: InputError) {
         match fault {
             InputError::Connection(cause) => self.fail_connection(now, id, cause),
             InputError::Stream(stream, cause) => {
                 let at = StreamAddr { conn: id, id: stream };
                 // A frame on a former route of a stream concerns the stream on its current route
                 // (SMIG-5.19/behind-barrier).
-                let key = self.key_at(id, stream).or_else(|| self.departed_key(at));
+                let key = self.key_at(id, stream).or_else(|| self.vacated_key(at));
                 let (charge, paid) = self.reset_budget.charge(now, Offence::of(cause));
                 let answered = paid.is_ok() && self.count_reset(id).is_ok();
                 if cause.is_limit() && answered {
@@ -64,11 +64,11 @@ impl Session {
 
     /// Returns whether the stream's frames are sent on this connection.
     fn is_at(&self, key: StreamKey, id: ConnId) -> bool {
-        self.streams.find(key).is_some_and(|stream| stream.route.conn == id)
+        self.streams.find(key).is_some_and(|stream| stream.addr.conn == id)
     }
 
     fn is_idle_stream(&self, at: StreamAddr) -> bool {
-        let unused = matches!(self.standing(at.conn, at.id), IdState::Idle | IdState::Skipped);
+        let unused = matches!(self.id_state(at.conn, at.id), IdState::Idle | IdState::Skipped);
         unused && !self.may_be_carrier(at.conn, at.id)
     }
 
@@ -85,7 +85,7 @@ impl Session {
     /// it, and its budget is the limit: one read may contain many requests above the limit of
     /// concurrent streams although the client breaks no rule (RFC 9113 section 5.1.2).
     pub(crate) fn count_reset(&mut self, id: ConnId) -> Result<(), InputError> {
-        match self.role {
+        match self.side {
             Side::Server => Ok(()),
             Side::Client => self.count_answer(id),
         }
@@ -117,10 +117,10 @@ impl Session {
             self.fail_by_peer(key, at, code, charge);
             return Ok(());
         }
-        if self.departed_key(at).is_some() {
+        if self.vacated_key(at).is_some() {
             return Err(InputError::Stream(stream, Cause::StreamClosed));
         }
-        match self.standing(id, stream) {
+        match self.id_state(id, stream) {
             IdState::Ignored => {
                 self.close_from_peer(at);
                 Ok(())
@@ -177,8 +177,8 @@ impl Session {
             Ending::Own(code, cause) => (code, Initiator::User, cause),
             Ending::Fault(cause, Charge { .. }) => (cause.code(), Initiator::Local, Some(cause)),
         };
-        let route = stream.route;
-        let unanswered = stream.hand_over.unanswered();
+        let route = stream.addr;
+        let unanswered = stream.migration.unanswered();
         self.queue_reset(route, code);
         if let Some(unanswered) = unanswered {
             self.remember_answer(unanswered, Some(code));
@@ -202,8 +202,8 @@ impl Session {
             return;
         }
         let whole =
-            stream.recv.phase() == RecvState::Ended && stream.exchange != RequestKind::Tunnel;
-        if self.role == Side::Client && code == ErrorCode::NoError && whole {
+            stream.recv.state() == RecvState::Ended && stream.request_kind != RequestKind::Tunnel;
+        if self.side == Side::Client && code == ErrorCode::NoError && whole {
             self.withdraw_move(key, at);
             return self.stop_request(key, at);
         }
@@ -212,7 +212,7 @@ impl Session {
         } else {
             Processed::Maybe
         };
-        if let MigrationState::Moving(moving) = &stream.hand_over {
+        if let MigrationState::Open(moving) = &stream.migration {
             let (from, to, used) = (moving.from, moving.to, moving.carrier_used);
             let unanswered = (from, moving.dst);
             if at == from {
@@ -236,7 +236,7 @@ impl Session {
     /// the old connection, so the frame waits for the answer (SMIG-5.30/stop-kept). Returns false
     /// for any other frame.
     fn keep_stop(&mut self, key: StreamKey, at: StreamAddr, code: ErrorCode) -> bool {
-        if self.role != Side::Client || code != ErrorCode::NoError {
+        if self.side != Side::Client || code != ErrorCode::NoError {
             return false;
         }
         let Some(early) = self.early_of(key, at.conn, at.id) else { return false };
@@ -247,7 +247,7 @@ impl Session {
     /// it (SMIG-8.20/stop-crosses).
     fn withdraw_move(&mut self, key: StreamKey, at: StreamAddr) {
         let Some(stream) = self.streams.find_mut(key) else { return };
-        let Some(moving) = stream.hand_over.take_moving() else { return };
+        let Some(moving) = stream.migration.take_moving() else { return };
         let OpenMigration { from, to, dst, early, carrier_used, .. } = *moving;
         if at != to && carrier_used {
             self.queue_reset(to, ErrorCode::Cancel);
@@ -281,7 +281,7 @@ impl Session {
         let Some(stream) = self.streams.find(key).filter(|stream| !stream.is_over()) else {
             return;
         };
-        if let MigrationState::Moving(moving) = &stream.hand_over {
+        if let MigrationState::Open(moving) = &stream.migration {
             let (from, unanswered) = (moving.from, (moving.from, moving.dst));
             if from.conn == lost {
                 self.open_migrations = self.open_migrations.saturating_sub(1);
@@ -306,7 +306,7 @@ impl Session {
             return;
         };
         let processed = stream.processed_if_refused(at);
-        if let MigrationState::Moving(moving) = &stream.hand_over {
+        if let MigrationState::Open(moving) = &stream.migration {
             let (to, used, unanswered) =
                 (moving.to, moving.carrier_used, (moving.from, moving.dst));
             self.remember_answer(unanswered, Some(ErrorCode::Cancel));
@@ -332,7 +332,7 @@ impl Session {
         reset: Option<ErrorCode>,
     ) {
         match self.conn_mut(from.conn).filter(|conn| !conn.is_dead()) {
-            Some(conn) => conn.answers_due.push(PendingAnswer { s1: from.id, dst, reset }),
+            Some(conn) => conn.pending_answers.push(PendingAnswer { s1: from.id, dst, reset }),
             None => self.open_migrations = self.open_migrations.saturating_sub(1),
         }
     }
@@ -345,13 +345,13 @@ impl Session {
         let window = stream.recv.window.open();
         stream.over = Some(error.clone());
         stream.send.abort();
-        let route = stream.route;
+        let route = stream.addr;
         let credits = stream.recv.abort();
         let departed = core::mem::take(&mut stream.vacated);
         let mut places = vec![route];
         let mut early = None;
-        match core::mem::replace(&mut stream.hand_over, MigrationState::Idle) {
-            MigrationState::Moving(moving) => {
+        match core::mem::replace(&mut stream.migration, MigrationState::Idle) {
+            MigrationState::Open(moving) => {
                 places.push(moving.from);
                 early = Some((moving.to, moving.early));
             }
@@ -360,7 +360,7 @@ impl Session {
             }
             MigrationState::Idle | MigrationState::OfferReceived => {}
         }
-        let held = stream.hold == KeyState::Held;
+        let held = stream.key_state == KeyState::Held;
         self.max_reset_window = self.max_reset_window.max(window);
         if let Some((at, early)) = early {
             // A buffered MIGRATE must be answered (SMIG-5.10/always-answer).
@@ -397,11 +397,11 @@ impl Session {
         if stream.is_over() || !stream.is_complete() {
             return;
         }
-        let (route, released) = (stream.route, stream.hold != KeyState::Held);
+        let (route, released) = (stream.addr, stream.key_state != KeyState::Held);
         let had_body = stream.send.exceeds_head();
         let departed = core::mem::take(&mut stream.vacated);
-        if matches!(stream.hand_over, MigrationState::Offered) {
-            stream.hand_over = MigrationState::Idle;
+        if matches!(stream.migration, MigrationState::Offered) {
+            stream.migration = MigrationState::Idle;
             self.open_migrations = self.open_migrations.saturating_sub(1);
         }
         self.unmap(route);
@@ -437,23 +437,23 @@ impl Session {
     /// ended. An unfinished stream is cancelled.
     pub fn release(&mut self, key: StreamKey) {
         let Some(stream) = self.streams.find_mut(key) else { return };
-        stream.hold = KeyState::Released;
+        stream.key_state = KeyState::Released;
         if stream.is_over() || stream.is_complete() {
-            if !matches!(stream.hand_over, MigrationState::Moving(_)) {
+            if !matches!(stream.migration, MigrationState::Open(_)) {
                 self.free(key);
             }
             return;
         }
-        let received = stream.recv.phase() == RecvState::Ended;
-        let ended = stream.send.phase() == SendState::Ended;
+        let received = stream.recv.state() == RecvState::Ended;
+        let ended = stream.send.state() == SendState::Ended;
         if received && (ended || !stream.send.is_open()) {
             // Queued data is still sent.
             return;
         }
-        let ordinary = stream.exchange != RequestKind::Tunnel;
-        if ended && ordinary && self.role == Side::Server {
+        let ordinary = stream.request_kind != RequestKind::Tunnel;
+        if ended && ordinary && self.side == Side::Server {
             // The response is complete; the rest of the request is not needed.
-            stream.hold = KeyState::Draining(0);
+            stream.key_state = KeyState::Draining(0);
             return self.discard_unread(key);
         }
         self.cancel(key, ErrorCode::Cancel);
@@ -479,11 +479,11 @@ impl Session {
     /// response must be sent again (SMIG-8.19/stop-after-answer).
     pub(crate) fn ask_to_stop(&mut self, key: StreamKey) {
         let Some(stream) = self.streams.find_mut(key) else { return };
-        if stream.recv.phase() == RecvState::Ended {
+        if stream.recv.state() == RecvState::Ended {
             return;
         }
-        let settled = !matches!(stream.hand_over, MigrationState::Moving(_));
-        if settled && stream.send.phase() == SendState::Ended {
+        let settled = !matches!(stream.migration, MigrationState::Open(_));
+        if settled && stream.send.state() == SendState::Ended {
             self.reset_locally(key, Ending::Own(ErrorCode::NoError, None));
         } else {
             stream.stop_due = true;
@@ -503,7 +503,7 @@ impl Session {
     pub fn reset(&mut self, key: StreamKey, code: ErrorCode) {
         let Some(stream) = self.streams.find(key) else { return };
         let finished = !stream.send.is_open();
-        if self.role == Side::Server && code == ErrorCode::NoError && finished {
+        if self.side == Side::Server && code == ErrorCode::NoError && finished {
             return self.ask_to_stop(key);
         }
         self.cancel(key, code);
@@ -515,7 +515,7 @@ impl Session {
             // It has no route any more; its former connection may belong to other streams.
             return;
         }
-        let code = match (code, self.role, stream.send.phase()) {
+        let code = match (code, self.side, stream.send.state()) {
             // REFUSED_STREAM asserts that nothing was processed (RFC 9113 section 8.7), which a
             // sent response head contradicts.
             (ErrorCode::RefusedStream, Side::Server, SendState::Body | SendState::Ended) => {
@@ -523,18 +523,18 @@ impl Session {
             }
             (code, ..) => code,
         };
-        let (route, settled) = (stream.route, matches!(stream.hand_over, MigrationState::Idle));
+        let (route, settled) = (stream.addr, matches!(stream.migration, MigrationState::Idle));
         let elsewhere = self.conns.iter().any(|conn| conn.id != route.conn && !conn.is_dead());
         let alone = self.conn(route.conn).is_some_and(|conn| {
             conn.role == ConnectionRole::Bulk
                 && conn.streams.len() == 1
                 && conn.carriers.len() == 0
-                && conn.answers_due.is_empty()
-                && conn.waiting_moves.is_empty()
+                && conn.pending_answers.is_empty()
+                && conn.deferred_migrates.is_empty()
                 && !conn.relied_on
         });
         let alone = alone && !self.keeps_moves_from(route.conn);
-        if self.role == Side::Client && settled && elsewhere && alone {
+        if self.side == Side::Client && settled && elsewhere && alone {
             // Closing the connection discards the bytes in flight (SMIG-8.4/cancel-by-close).
             self.end_untold(key, Ending::Own(code, None));
             self.cut_off(route.conn, None);
@@ -617,19 +617,19 @@ impl Session {
 
     fn cut_off(&mut self, id: ConnId, error: Option<ConnectionError>) {
         let Some(conn) = self.conn_mut(id) else { return };
-        conn.phase = ConnState::Dead;
+        conn.state = ConnState::Dead;
         conn.error = error;
         conn.carriers.forfeit();
-        conn.assembly = None;
+        conn.field_block = None;
         conn.departed.clear();
-        let due = core::mem::take(&mut conn.answers_due).len();
+        let due = core::mem::take(&mut conn.pending_answers).len();
         let keys = conn.keys_in_order();
         self.open_migrations = self.open_migrations.saturating_sub(due);
         for (_, key) in keys {
             let moving = self
                 .streams
                 .find(key)
-                .is_some_and(|stream| matches!(stream.hand_over, MigrationState::Moving(_)));
+                .is_some_and(|stream| matches!(stream.migration, MigrationState::Open(_)));
             if moving { self.on_moving_lost(key, id) } else { self.fail_with_connection(key, id) }
         }
     }
@@ -643,11 +643,11 @@ impl Session {
             return true;
         }
         let drained = conn.goaway.sent.is_some() && conn.goaway.draining.is_none();
-        let told_off = conn.goaway.received.is_some() && self.role == Side::Client;
+        let told_off = conn.goaway.received.is_some() && self.side == Side::Client;
         (drained || told_off)
             && conn.streams.is_empty()
             && conn.carriers.len() == 0
-            && conn.answers_due.is_empty()
+            && conn.pending_answers.is_empty()
             && !self.keeps_moves_from(id)
             && conn.out.frames.is_empty()
     }
@@ -655,7 +655,7 @@ impl Session {
     /// Returns whether a MIGRATE that was received there waits for a JOIN and is unanswered
     /// (SMIG-8.12/no-close-unanswered).
     fn keeps_moves_from(&self, id: ConnId) -> bool {
-        let mut waiting = self.conns.iter().flat_map(|conn| &conn.waiting_moves);
+        let mut waiting = self.conns.iter().flat_map(|conn| &conn.deferred_migrates);
         waiting.any(|waiting| waiting.from.conn == id)
     }
 

@@ -18,7 +18,7 @@ impl Session {
         for conn in &self.conns {
             if !conn.is_dead() {
                 self.audit_connection(conn, &mut wrong);
-            } else if !conn.waiting_moves.is_empty() {
+            } else if !conn.deferred_migrates.is_empty() {
                 wrong.push(format!("{} has ended, and moves wait for its JOIN", conn.id));
             }
         }
@@ -27,10 +27,10 @@ impl Session {
 
     fn audit_counts(&self, wrong: &mut Vec<String>) {
         let open = |stream: &Stream| {
-            !matches!(stream.hand_over, MigrationState::Idle | MigrationState::OfferReceived)
+            !matches!(stream.migration, MigrationState::Idle | MigrationState::OfferReceived)
         };
         let open = self.streams.iter().filter(|(_, stream)| open(stream)).count();
-        let owed: usize = self.conns.iter().map(|conn| conn.answers_due.len()).sum();
+        let owed: usize = self.conns.iter().map(|conn| conn.pending_answers.len()).sum();
         if self.open_migrations != open + owed {
             wrong.push(format!("{} open moves, not {open} and {owed}", self.open_migrations));
         }
@@ -48,8 +48,8 @@ impl Session {
         if stream.is_over() || stream.is_complete() {
             return;
         }
-        let mut places = vec![stream.route];
-        if let MigrationState::Moving(moving) = &stream.hand_over {
+        let mut places = vec![stream.addr];
+        if let MigrationState::Open(moving) = &stream.migration {
             places.push(moving.from);
         }
         for StreamAddr { conn, id } in places {
@@ -58,8 +58,8 @@ impl Session {
                 wrong.push(format!("{key:?} is not found at {conn}/{id}"));
             }
         }
-        let lives = self.conn(stream.route.conn).is_some_and(|conn| !conn.is_dead());
-        if lives && stream.has_frames() && stream.scheduled != Some(stream.route.conn) {
+        let lives = self.conn(stream.addr.conn).is_some_and(|conn| !conn.is_dead());
+        if lives && stream.has_frames() && stream.scheduled != Some(stream.addr.conn) {
             wrong.push(format!("{key:?} could send and is not scheduled"));
         }
     }
@@ -67,10 +67,10 @@ impl Session {
     fn audit_connection(&self, conn: &Connection, wrong: &mut Vec<String>) {
         for (id, key) in conn.keys_in_order() {
             let place = StreamAddr { conn: conn.id, id };
-            let here = |stream: &Stream| match &stream.hand_over {
-                MigrationState::Moving(moving) => stream.route == place || moving.from == place,
+            let here = |stream: &Stream| match &stream.migration {
+                MigrationState::Open(moving) => stream.addr == place || moving.from == place,
                 MigrationState::Idle | MigrationState::Offered | MigrationState::OfferReceived => {
-                    stream.route == place
+                    stream.addr == place
                 }
             };
             if !self.streams.find(key).is_some_and(here) {
@@ -84,7 +84,8 @@ impl Session {
             wrong
                 .push(format!("{}: {places} places in the schedule, {scheduled} streams", conn.id));
         }
-        if !conn.waiting_moves.is_empty() && !matches!(conn.membership, Membership::Joining { .. })
+        if !conn.deferred_migrates.is_empty()
+            && !matches!(conn.membership, Membership::Joining { .. })
         {
             wrong.push(format!("{}: moves wait for a JOIN that is over", conn.id));
         }
@@ -100,10 +101,8 @@ impl Session {
     fn held_of(&self, conn: &Connection) -> u64 {
         let unbound: u64 = conn.carriers.iter().map(|early| early.held()).sum();
         let of_stream = |stream: &Stream| -> u64 {
-            let early = match &stream.hand_over {
-                MigrationState::Moving(moving) => {
-                    held_early(moving.to.conn, conn.id, &moving.early)
-                }
+            let early = match &stream.migration {
+                MigrationState::Open(moving) => held_early(moving.to.conn, conn.id, &moving.early),
                 MigrationState::Idle | MigrationState::Offered | MigrationState::OfferReceived => 0,
             };
             early + stream.recv.held_of(conn.id)
