@@ -134,7 +134,7 @@ impl Results {
         }
         if *limits != self.limits {
             return Err(self.unusable(format!(
-                "made with --levels {} --max-pages {} --max-objects {}; use these, or another --out",
+                "made with --levels {} --max-pages {} --max-objects {}; use these or another --out",
                 limits.levels, limits.max_pages, limits.max_objects
             )));
         }
