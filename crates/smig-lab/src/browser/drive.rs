@@ -257,7 +257,7 @@ fn moves(metrics: &str) -> Result<u64, BrowserError> {
     let value = metrics.lines().find_map(|line| line.strip_prefix("smig_moves_total "));
     value.and_then(|value| value.trim().parse().ok()).ok_or_else(|| {
         BrowserError::Io(io::Error::other(format!(
-            "no migration counter in the gateway's metrics, for {BIG_FILE}"
+            "the gateway's metrics do not count migrations of {BIG_FILE}"
         )))
     })
 }

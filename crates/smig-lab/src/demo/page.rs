@@ -114,7 +114,7 @@ fn congestion_control(setup: &DemoSetup) -> String {
     let all = &setup.congestion_control;
     match &setup.bulk_congestion_control {
         Some(bulk) if bulk != all && setup.variants.contains(&Variant::Smig) => {
-            format!("{all}; {bulk} where SMig moves the big file")
+            format!("{all}; {bulk} where SMig migrates the big file")
         }
         _ => all.clone(),
     }

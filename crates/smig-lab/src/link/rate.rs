@@ -102,7 +102,7 @@ impl Steps {
         if let Some(pair) = self.steps.windows(2).find(|pair| pair[0].at >= pair[1].at) {
             let at = millis::of(pair[1].at);
             return Err(SpecError::Value(format!(
-                "rate.steps: the step at {at} ms does not come after the one before it"
+                "rate.steps: the step at {at} ms must be later than the one before it"
             )));
         }
         let last = self.steps.last().map_or(Duration::ZERO, |step| step.at);
