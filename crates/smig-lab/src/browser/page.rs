@@ -164,7 +164,7 @@ fn facts(result: &BrowserResult) -> Vec<(&'static str, String)> {
         ),
         (
             "Page",
-            format!("{} PNG files, {} in total, and its HTML", setup.tiles, bytes(setup.tiles_bytes)),
+            format!("{} PNG files of {} in total, and HTML", setup.tiles, bytes(setup.tiles_bytes)),
         ),
         (
             "Page loads",
