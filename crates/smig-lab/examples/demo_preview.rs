@@ -9,7 +9,7 @@ use smig_lab::demo::{DemoEvent, DemoResult, LiveView, Variant, render_html, samp
 
 fn main() -> Result<()> {
     let mut arguments = std::env::args().skip(1);
-    let page = arguments.next().context("which file shall the page go to?")?;
+    let page = arguments.next().context("no path for the page")?;
     let result: DemoResult = match arguments.next() {
         Some(saved) => serde_json::from_str(&std::fs::read_to_string(&saved)?)
             .with_context(|| format!("{saved} is not a saved result"))?,

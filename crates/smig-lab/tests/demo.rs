@@ -9,7 +9,7 @@ fn main() -> anyhow::Result<()> {
     return linux::run();
     #[cfg(not(target_os = "linux"))]
     {
-        println!("skipped: namespaces are Linux's");
+        println!("skipped: namespaces require Linux");
         Ok(())
     }
 }
@@ -102,7 +102,7 @@ mod linux {
         ensure!(took >= least, "the big file took {took:?}, the link needs {least:?}");
         let total: u64 = run.connections.iter().map(|connection| connection.bytes).sum();
         ensure!(total > options.big_file_bytes, "{total} bytes on all connections");
-        let link = run.link.context("the link was not asked")?;
+        let link = run.link.context("no report of the link")?;
         ensure!(link.to_client.delivered_bytes > total, "{link:?}");
         Ok(())
     }

@@ -115,7 +115,7 @@ fn shares_are_joined_to_the_whole() {
     let refused = place.run(&["merge", "all", "shares"]);
     assert_exit(&refused, 1);
     assert!(
-        text(&refused.stderr).contains("does not know its commit"),
+        text(&refused.stderr).contains("a build without a known commit"),
         "{}",
         text(&refused.stderr)
     );
@@ -152,7 +152,7 @@ fn a_disturbed_run_is_repeated_and_then_no_result() {
         said.contains("disturbed, retrying: scheme=plain #1 (attempt 1): the link was late"),
         "{said}"
     );
-    assert!(said.contains("disturbed each of 2 times"), "{said}");
+    assert!(said.contains("disturbed in each of 2 attempts"), "{said}");
     assert_eq!(place.results("out"), []);
     let rejected = std::fs::read_to_string(place.path("out/rejected.jsonl")).unwrap();
     assert_eq!(rejected.lines().count(), 2);
@@ -194,7 +194,7 @@ fn a_crash_takes_only_its_cell_and_leaves_nothing() {
     let output = child.wait_with_output().unwrap();
     assert_exit(&output, 1);
     let said = text(&output.stderr);
-    assert!(said.contains("no result: scheme=plain #1: its process ended: signal: 9"), "{said}");
+    assert!(said.contains("no result: scheme=plain #1: its process exited: signal: 9"), "{said}");
     assert_eq!(place.results("out").len(), 3);
     assert!(place.is_clean());
     let place_of = place.path("tmp").display().to_string();

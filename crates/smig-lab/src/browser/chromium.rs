@@ -54,7 +54,7 @@ impl Launch<'_> {
         command.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(complaints);
         let mut process = host.spawn(command)?;
         let (Some(to), Some(from)) = (process.stdin.take(), process.stdout.take()) else {
-            return Err(BrowserError::Browser("it has no pipes".into()));
+            return Err(BrowserError::Browser("no pipes to the process".into()));
         };
         let mut devtools = DevTools::new(to, from)?;
         let version = devtools.call("", "Browser.getVersion", json!({}))?;

@@ -70,7 +70,7 @@ impl<W: Write> DevTools<W> {
         let until = Instant::now() + PATIENCE;
         loop {
             let Some(mut message) = self.hear(until)? else {
-                return Err(BrowserError::Browser(format!("no answer to {method}")));
+                return Err(BrowserError::Browser(format!("no response to {method}")));
             };
             if message["id"] != id {
                 self.keep(message);
@@ -105,13 +105,13 @@ impl<W: Write> DevTools<W> {
         match self.from.recv_timeout(until.saturating_duration_since(Instant::now())) {
             Ok(message) => Ok(Some(message)),
             Err(RecvTimeoutError::Timeout) => Ok(None),
-            Err(RecvTimeoutError::Disconnected) => Err(gone("its end of the pipe is closed")),
+            Err(RecvTimeoutError::Disconnected) => Err(gone("the pipe is closed")),
         }
     }
 }
 
 fn gone(why: impl std::fmt::Display) -> BrowserError {
-    BrowserError::Browser(format!("it has ended ({why})"))
+    BrowserError::Browser(format!("exited ({why})"))
 }
 
 fn read(mut from: impl Read, tell: &mpsc::Sender<Value>) {
@@ -193,6 +193,6 @@ mod tests {
         let mut talk =
             talk(b"{\"id\":1,\"error\":{\"code\":-32000,\"message\":\"no such page\"}}\0");
         let error = talk.call("", "Page.navigate", json!({})).unwrap_err().to_string();
-        assert_eq!(error, "the browser: Page.navigate: no such page");
+        assert_eq!(error, "browser: Page.navigate: no such page");
     }
 }

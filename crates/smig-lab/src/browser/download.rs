@@ -69,7 +69,7 @@ impl Download {
             return Ok(());
         };
         let ended = thread.join().map_err(|_| BrowserError::Panicked("download"))?;
-        let why = ended.err().unwrap_or_else(|| "it ended before the pages did".to_owned());
+        let why = ended.err().unwrap_or_else(|| "it ended before the last page load".to_owned());
         Err(BrowserError::Download(why))
     }
 }
@@ -123,7 +123,7 @@ where
     // Byte by byte: the data after the header section belongs to the tunnel.
     while !head.ends_with(b"\r\n\r\n") {
         if head.len() > 8 << 10 {
-            return Err(io::Error::other("the proxy's answer does not end"));
+            return Err(io::Error::other("the header section of the proxy's response is too long"));
         }
         head.push(proxy.read_u8().await?);
     }
@@ -131,7 +131,8 @@ where
     match head.split(' ').nth(1) {
         Some("200") => Ok(()),
         _ => {
-            Err(io::Error::other(format!("no tunnel: {}", head.lines().next().unwrap_or_default())))
+            let line = head.lines().next().unwrap_or_default();
+            Err(io::Error::other(format!("the proxy refused the tunnel: {line}")))
         }
     }
 }

@@ -69,7 +69,7 @@ impl BrowserOptions {
         match &self.browser {
             Some(program) if is_program(program) => Ok(program.clone()),
             Some(program) => {
-                let text = format!("{} is no program", program.display());
+                let text = format!("{} is not an executable file", program.display());
                 Err(BrowserError::Browser(text))
             }
             None => chromium::find().ok_or(BrowserError::NoBrowser),
@@ -123,7 +123,7 @@ pub fn drive(
             result.runs.push(run);
         }
     }
-    result.ok_or_else(|| BrowserError::Io(io::Error::other("there is nothing to compare")))
+    result.ok_or_else(|| BrowserError::Io(io::Error::other("no variant was run")))
 }
 
 /// The state that all runs share.
@@ -180,7 +180,8 @@ impl Measurement<'_> {
         while download.octets() < HEAD_START_BYTES {
             download.check()?;
             if Instant::now() > until {
-                return Err(BrowserError::Download(format!("{} octets came", download.octets())));
+                let text = format!("only {} bytes arrived in time", download.octets());
+                return Err(BrowserError::Download(text));
             }
             self.rest(LOOK_EVERY)?;
         }
@@ -197,7 +198,7 @@ impl Measurement<'_> {
         let drops = testbed.device_drops()?;
         if drops > 0 {
             run.problems.push(format!(
-                "The hosts' own devices dropped {drops} packets: the machine was too busy."
+                "The hosts' network devices dropped {drops} packets: the machine was overloaded."
             ));
         }
         run.link = Some(testbed.report());
@@ -247,7 +248,7 @@ fn program_version(smig: &Path) -> Result<String, BrowserError> {
     let said = output.ok().filter(|output| output.status.success());
     let said = said.map(|output| String::from_utf8_lossy(&output.stdout).trim().to_owned());
     said.filter(|version| version.starts_with("smig")).ok_or_else(|| {
-        BrowserError::Io(io::Error::other(format!("{} is no smig program", smig.display())))
+        BrowserError::Io(io::Error::other(format!("{} is not a smig program", smig.display())))
     })
 }
 
@@ -256,7 +257,7 @@ fn moves(metrics: &str) -> Result<u64, BrowserError> {
     let value = metrics.lines().find_map(|line| line.strip_prefix("smig_moves_total "));
     value.and_then(|value| value.trim().parse().ok()).ok_or_else(|| {
         BrowserError::Io(io::Error::other(format!(
-            "the gateway does not say how much of {BIG_FILE} moved"
+            "the gateway's metrics do not count migrations of {BIG_FILE}"
         )))
     })
 }

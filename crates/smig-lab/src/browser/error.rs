@@ -18,13 +18,13 @@ pub enum BrowserError {
     )]
     NoBrowser,
     /// The browser returned an error, or nothing.
-    #[error("the browser: {0}")]
+    #[error("browser: {0}")]
     Browser(String),
     /// A page did not load completely.
-    #[error("the page did not load whole: {0}")]
+    #[error("the page did not load completely: {0}")]
     NotWhole(String),
     /// A program of ours failed to start, or ended.
-    #[error("{name} {what}; it said:\n{words}")]
+    #[error("{name} {what}; its last output:\n{words}")]
     Program {
         /// `smig gateway` and so on.
         name: &'static str,
@@ -37,10 +37,10 @@ pub enum BrowserError {
     #[error("the download failed: {0}")]
     Download(String),
     /// An error of files, threads, or of displaying events.
-    #[error("it cannot go on: {0}")]
+    #[error("the measurement cannot continue: {0}")]
     Io(#[from] io::Error),
     /// Keys or certificates could not be made.
-    #[error("no certificate could be made: {0}")]
+    #[error("cannot generate a certificate: {0}")]
     Certificate(#[from] rcgen::Error),
     /// The operator stopped it.
     #[error("stopped")]

@@ -46,12 +46,11 @@ pub fn render_html(result: &BrowserResult) -> String {
     }
     page.heading("What the browser shows at the same moments");
     page.raw(&film(&rows, result.setup.tiles));
-    page.heading("When the pictures came");
+    page.heading("When the images arrived");
     page.chart(
         &arrivals(&rows, 860.0).to_element(),
         &arrivals(&rows, 340.0).to_element(),
-        "Pictures whose last octet had come, by Resource Timing, in the load in the middle of each \
-         kind.",
+        "Images received completely, by Resource Timing, in the median load of each kind.",
     );
     page.heading("In numbers");
     page.table(&summary::numbers(&summaries));
@@ -129,13 +128,13 @@ fn arrivals(rows: &[Row<'_>], width: f64) -> Figure {
     };
     let all = rows.iter().map(|row| row.page.tiles.len()).max().unwrap_or(0);
     Figure {
-        title: "Pictures that have come over time".into(),
-        description: "One line for the page alone, and one for each variant beside the download."
+        title: "Images received over time".into(),
+        description: "One line for the page alone, and one for each variant during the download."
             .into(),
         width,
         x: Axis::linear(most, "s"),
         panels: vec![Panel {
-            title: "Pictures complete".into(),
+            title: "Images received".into(),
             y: Axis::linear(all as f64, ""),
             height: 200.0,
             layers: rows.iter().map(layer).collect(),
@@ -151,30 +150,31 @@ fn facts(result: &BrowserResult) -> Vec<(&'static str, String)> {
         ("Link", format!("{}, emulated below TCP, between browser and gateway", setup.link)),
         ("Congestion control", setup.congestion_control.clone()),
         (
-            "The way",
-            "browser → smig agent → link → smig gateway → web server (smig serve). The page is https: \
-             the browser opens a tunnel by CONNECT, and neither agent nor gateway sees what is in it"
+            "Path",
+            "browser → smig agent → link → smig gateway → web server (smig serve). The page uses \
+             https: the browser opens a tunnel with CONNECT, and neither agent nor gateway sees \
+             its content"
                 .into(),
         ),
         (
-            "The download",
-            "HTTPS by another tunnel of the same agent, in the same session; it begins at least \
-             4 s and 2 MB before the first page beside it, and runs on"
+            "Download",
+            "HTTPS through another tunnel of the same agent, in the same session; it begins at \
+             least 4 s and 2 MB before the first page load during it, and continues to the last one"
                 .into(),
         ),
         (
-            "The page",
-            format!("{} PNG files, {} together, and its HTML", setup.tiles, bytes(setup.tiles_bytes)),
+            "Page",
+            format!("{} PNG files of {} in total, and HTML", setup.tiles, bytes(setup.tiles_bytes)),
         ),
         (
             "Page loads",
             format!(
-                "{} alone and {} beside the download for each variant; each with empty caches and no \
-                 open connection, and whole to the last picture. The browser's first one does not count",
+                "{} alone and {} during the download for each variant; each with empty caches, no \
+                 open connection, and all images received. The browser's first load is not counted",
                 setup.loads, setup.loads
             ),
         ),
-        ("Time", "Navigation Timing: from its beginning to the end of the load event".into()),
+        ("Time", "Navigation Timing: from navigation start to the end of the load event".into()),
         (
             "Plain HTTP/2",
             "the same programs without the extension, and with the system's send buffers".into(),
@@ -185,7 +185,7 @@ fn facts(result: &BrowserResult) -> Vec<(&'static str, String)> {
         facts.push(("TCP_NOTSENT_LOWAT", text.into()));
     }
     facts.extend([
-        ("Browser", format!("{}, headless, driven by the DevTools protocol", setup.browser)),
+        ("Browser", format!("{}, headless, controlled over the DevTools protocol", setup.browser)),
         ("Program", setup.program.clone()),
         ("Kernel", setup.kernel.clone()),
     ]);

@@ -82,7 +82,7 @@ fn draw(out: &mut String, row: &Row<'_>, moments: &[f64; MOMENTS], top: f64, til
             out,
             "<rect class=\"edge\" {place}/>\
              <text class=\"key\" x=\"{left}\" y=\"{below:.0}\">{at_s} s</text>\
-             <text x=\"{right}\" y=\"{below:.0}\" text-anchor=\"end\">{count} of {tiles} pictures</text>"
+             <text x=\"{right}\" y=\"{below:.0}\" text-anchor=\"end\">{count} of {tiles} images</text>"
         );
     }
 }
@@ -99,8 +99,7 @@ mod tests {
         let svg = render_svg(&result);
         assert_balanced(&svg);
         assert_eq!(svg.matches("<image ").count(), 3 * MOMENTS);
-        for words in ["page loaded after 3.20 s", "page loaded after 0.72 s", "234 of 234 pictures"]
-        {
+        for words in ["page loaded after 3.20 s", "page loaded after 0.72 s", "234 of 234 images"] {
             assert!(svg.contains(words), "{words}");
         }
         for outside in ["<script", "url(", "@import", "href=\"http", "NaN"] {

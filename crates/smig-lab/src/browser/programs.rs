@@ -51,7 +51,7 @@ impl Program {
     fn check(&mut self) -> Result<(), BrowserError> {
         match self.process.try_wait()? {
             None => Ok(()),
-            Some(status) => Err(self.failed(format!("ended ({status})"))),
+            Some(status) => Err(self.failed(format!("exited ({status})"))),
         }
     }
 

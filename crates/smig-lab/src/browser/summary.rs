@@ -69,7 +69,7 @@ pub(super) fn alone(summaries: &[LoadSummary]) -> Option<f64> {
 #[must_use]
 pub fn scene(setup: &BrowserSetup) -> String {
     format!(
-        "Chromium loads a page of {} pictures ({} together) while a big file downloads, both through \
+        "Chromium loads a page of {} images ({} in total) while a big file downloads, both through \
          one agent and one gateway, over an emulated link: {}.",
         setup.tiles,
         bytes(setup.tiles_bytes),
@@ -89,7 +89,7 @@ pub fn findings(summaries: &[LoadSummary]) -> Vec<String> {
     let mut sentences = Vec::new();
     if let Some(alone) = alone {
         let text = format!(
-            "With nothing else on the link half of the page loads take {} or more.",
+            "The median page load takes {} with nothing else on the link.",
             seconds(alone)
         );
         sentences.push(text);
@@ -100,22 +100,23 @@ pub fn findings(summaries: &[LoadSummary]) -> Vec<String> {
             format!(", {} times as long as alone", number(median / alone))
         });
         let with = match summary.variant {
-            Variant::PlainHttp2 => "by plain HTTP/2",
-            Variant::NotsentLowat => "by HTTP/2 with TCP_NOTSENT_LOWAT",
+            Variant::PlainHttp2 => "plain HTTP/2",
+            Variant::NotsentLowat => "TCP_NOTSENT_LOWAT",
             Variant::Smig if summary.moves > 0 => {
-                "by SMig, where the download went to a connection of its own,"
+                "SMig, where the download migrated to a connection of its own"
             }
-            Variant::Smig => "by SMig, but without any move,",
+            Variant::Smig => "SMig, but without a migration",
         };
-        sentences.push(format!("Beside the download {with} it is {}{ratio}.", seconds(median)));
+        let median = seconds(median);
+        sentences.push(format!("During the download, with {with}, it takes {median}{ratio}."));
     }
     let rate = |variant| {
         summaries.iter().find(|s| s.variant == variant).and_then(|s| s.download_mbit_per_s)
     };
     if let (Some(plain), Some(smig)) = (rate(Variant::PlainHttp2), rate(Variant::Smig)) {
         sentences.push(format!(
-            "While pages are loaded the download gets {plain:.1} Mbit/s by plain HTTP/2 and {smig:.1} \
-             Mbit/s by SMig."
+            "During the page loads the download gets {plain:.1} Mbit/s with plain HTTP/2 and \
+             {smig:.1} Mbit/s with SMig."
         ));
     }
     sentences
@@ -164,8 +165,8 @@ pub(super) fn warnings(result: &BrowserResult) -> Vec<String> {
         let late = run.link.map_or(0.0, |link| millis::of(link.lateness.p99));
         if late > LATE_MS {
             warnings.push(format!(
-                "{}: the machine was busy, one packet in a hundred came over {} ms late. Repeat it on \
-                 a calmer machine before trusting small differences.",
+                "{}: the machine was overloaded: one packet in a hundred was over {} ms late. \
+                 Measure again on an idle machine before relying on small differences.",
                 run.variant,
                 number(late)
             ));
@@ -220,7 +221,7 @@ mod tests {
             link.lateness.p99 = Duration::from_millis(7);
         }
         let text = render_text(&result);
-        for word in ["SMig: Something broke.", "7 ms", "without any move"] {
+        for word in ["SMig: Something broke.", "7 ms", "without a migration"] {
             assert!(text.contains(word), "{word}: {text}");
         }
         result.runs[1].loads.clear();

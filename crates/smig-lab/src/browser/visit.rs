@@ -138,7 +138,7 @@ impl Visit<'_> {
         let tiles = &self.mosaic.tiles;
         if whole != tiles.len() {
             // Without any, it is an error page of the browser's own.
-            let text = format!("{whole} of {} pictures are there", tiles.len());
+            let text = format!("only {whole} of {} images have loaded", tiles.len());
             return Err(BrowserError::NotWhole(text));
         }
         tiles
@@ -152,10 +152,7 @@ impl Visit<'_> {
                     bytes: r.encoded_body_size,
                 })
                 .ok_or_else(|| {
-                    BrowserError::NotWhole(format!(
-                        "{} did not come with all its octets",
-                        tile.name
-                    ))
+                    BrowserError::NotWhole(format!("{} did not arrive completely", tile.name))
                 })
             })
             .collect()
@@ -171,11 +168,11 @@ fn frame(mut event: Event) -> Option<(f64, String)> {
 }
 
 fn text(answer: &Value, name: &str) -> Result<String, BrowserError> {
-    answer[name].as_str().map(str::to_owned).ok_or_else(|| odd(format!("an answer without {name}")))
+    answer[name].as_str().map(str::to_owned).ok_or_else(|| odd(format!("no {name} in it")))
 }
 
 fn odd(what: impl std::fmt::Display) -> BrowserError {
-    BrowserError::Browser(format!("it answers differently than expected: {what}"))
+    BrowserError::Browser(format!("unexpected response: {what}"))
 }
 
 fn timing(navigation: &Value) -> Result<Timing, BrowserError> {

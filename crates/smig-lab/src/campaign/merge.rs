@@ -30,7 +30,7 @@ pub fn merge(out: &Path, from: &[PathBuf], builds: Builds) -> io::Result<Merged>
     let file = out.join(file_name(None));
     if out.is_dir() && !results_in(out)?.is_empty() {
         let out = out.display();
-        return Err(io::Error::other(format!("{out} has results already; name another folder")));
+        return Err(io::Error::other(format!("{out} already has results; name another directory")));
     }
     let mut joined: BTreeMap<(String, u32, CellId), Line> = BTreeMap::new();
     let mut repeated = 0;
@@ -46,7 +46,7 @@ pub fn merge(out: &Path, from: &[PathBuf], builds: Builds) -> io::Result<Merged>
         }
     }
     if joined.is_empty() {
-        return Err(io::Error::other("there are no results to join"));
+        return Err(io::Error::other("there are no results to merge"));
     }
     builds
         .check(joined.values().map(|line| line.stub.origin.as_ref()))
@@ -71,7 +71,7 @@ fn all_lines(path: &Path) -> io::Result<Vec<Line>> {
     }
     let files = results_in(path).map_err(named)?;
     if files.is_empty() {
-        return Err(named(io::Error::other("there are no results in it")));
+        return Err(named(io::Error::other("no results in this directory")));
     }
     let mut all = Vec::new();
     for file in files {
@@ -84,7 +84,7 @@ fn conflict(one: &Line, other: &Line) -> io::Error {
     let why = if one.stub.hash == other.stub.hash {
         "was measured twice, with different results; keep one of them"
     } else {
-        "is of two different scenarios of the same name; give one of them another name"
+        "is of two different scenarios with one name; rename one of them"
     };
     let (id, one, other) = (&one.stub.id, one.file.display(), other.file.display());
     io::Error::other(format!("{id} of {} {why}: {one} and {other}", id.campaign))
@@ -124,7 +124,7 @@ mod tests {
         let text = fs::read_to_string(merged.file).unwrap();
         assert_eq!(text, line("x", 1, "h", 2) + &line("y", 1, "h", 3) + &line("x", 2, "h", 1));
         let again = merge(&out, &[a], Builds::One).unwrap_err().to_string();
-        assert!(again.contains("has results already"), "{again}");
+        assert!(again.contains("already has results"), "{again}");
     }
 
     #[test]
@@ -161,7 +161,7 @@ mod tests {
         };
         let mixed = refused(&other);
         assert!(mixed.contains("2 builds") && mixed.contains("--any-build"), "{mixed}");
-        assert!(refused(&silent).contains("1 results do not say which build"));
+        assert!(refused(&silent).contains("1 results do not record their build"));
         assert!(!out.exists(), "nothing was written");
         let all = merge(&out, &[known, other, silent], Builds::Any).unwrap();
         assert_eq!(all.results, 3);

@@ -40,7 +40,7 @@ impl fmt::Display for Build {
             Some(commit) => {
                 write!(f, "commit {}, program {program}", commit.get(..12).unwrap_or(commit))
             }
-            None => write!(f, "no commit told, program {program}"),
+            None => write!(f, "commit unknown, program {program}"),
         }
     }
 }
@@ -75,19 +75,19 @@ pub enum Builds {
 pub enum Unvouched {
     /// There are results without a record of their build.
     #[error(
-        "{0} results do not say which build made them (they are older than that record); measure again, \
-         or take them as they are with --any-build"
+        "{0} results do not record their build (their format is older than this record); measure \
+         again, or accept them with --any-build"
     )]
     Silent(usize),
     /// The program was built without a commit.
     #[error(
-        "the results are of a program that does not know its commit; `scripts/reproduce` builds one that \
-         does, or take them as they are with --any-build"
+        "the results are of a build without a known commit; build with `scripts/reproduce`, or \
+         accept them with --any-build"
     )]
     NoCommit,
     /// The results are from several builds.
     #[error(
-        "the results are of {} builds: {}; measure with one, or take them as they are with --any-build",
+        "the results are of {} builds: {}; measure with one, or accept them with --any-build",
         .0.len(),
         .0.join("; ")
     )]

@@ -86,8 +86,9 @@ pub struct Plan {
 pub enum CampaignError {
     /// The directory has results of another scenario with this name.
     #[error(
-        "{} has results of another scenario named {campaign:?}: {id} was not what it is now. \
-         Name another folder with --out, or another scenario with name = \"...\"", folder.display()
+        "{} has results of another scenario named {campaign:?}: its {id} differs. Name another \
+         directory with --out, or rename the scenario with name = \"...\"",
+        folder.display()
     )]
     OtherScenario {
         /// The directory.
@@ -99,8 +100,9 @@ pub enum CampaignError {
     },
     /// The directory has results of another build.
     #[error(
-        "{} has results of another build ({theirs}; this is {ours}): figures of one folder are of one build. \
-         Name another folder with --out, or go on all the same with --any-build", folder.display()
+        "{} has results of another build ({theirs}; this is {ours}), and a directory is for one \
+         build. Name another directory with --out, or continue with --any-build",
+        folder.display()
     )]
     OtherBuild {
         /// The directory.
@@ -111,7 +113,7 @@ pub enum CampaignError {
         ours: Build,
     },
     /// The configured path of a server is not a program.
-    #[error("servers.{server}.program: {} is no program", program.display())]
+    #[error("servers.{server}.program: {} is not an executable file", program.display())]
     NoProgram {
         /// Name of the server.
         server: String,
@@ -180,7 +182,7 @@ fn same_build(known: &BTreeMap<CellId, Line>, options: &Options) -> Result<(), C
     };
     Err(CampaignError::OtherBuild {
         folder: options.out.clone(),
-        theirs: other.map_or_else(|| "an older one that does not say".into(), ToString::to_string),
+        theirs: other.map_or_else(|| "not recorded".into(), ToString::to_string),
         ours: options.build.clone(),
     })
 }

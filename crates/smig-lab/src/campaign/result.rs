@@ -87,17 +87,15 @@ pub(super) fn disturbances(
     if late > bound {
         let millis = |time: Duration| time.as_secs_f64() * 1e3;
         let advice = if links.iter().any(|link| link.scheduling == Scheduling::Ordinary) {
-            "; as root it would go before other programs"
+            "; as root it has priority over other programs"
         } else {
             ""
         };
         let (late, bound) = (millis(late), millis(bound));
-        why.push(format!(
-            "the link was late: {late:.1} ms at p99, {bound:.1} ms is the bound{advice}"
-        ));
+        why.push(format!("the link was late: {late:.1} ms at p99, limit {bound:.1} ms{advice}"));
     }
     if device_drops > 0 {
-        why.push(format!("the hosts' own devices dropped {device_drops} packets"));
+        why.push(format!("the hosts' network devices dropped {device_drops} packets"));
     }
     why
 }

@@ -207,7 +207,7 @@ impl Writer<'_> {
                     on_event(&Event::Rejected { id, attempt, why: &why });
                 } else {
                     self.forget(likely_length(&result.scenario));
-                    let why = format!("disturbed each of {attempt} times: {why}");
+                    let why = format!("disturbed in each of {attempt} attempts: {why}");
                     on_event(&Event::GivenUp { id, why: &why });
                     self.summary.given_up.push((id.clone(), why));
                 }
@@ -332,13 +332,13 @@ impl<'a> Workshop<'a> {
         let status = child.wait().map_err(shown)?;
         if status.success() {
             let result = serde_json::from_slice(&result);
-            return result.map(Some).map_err(|error| format!("no result: {error}"));
+            return result.map(Some).map_err(|error| format!("unreadable result: {error}"));
         }
         if stop.is_stopped() {
             return Ok(None);
         }
         let complaint = words(&complaint);
-        Err(if complaint.is_empty() { format!("its process ended: {status}") } else { complaint })
+        Err(if complaint.is_empty() { format!("its process exited: {status}") } else { complaint })
     }
 
     fn order(&self, cell: &Cell, attempt: u32, scratch: &Path) -> CellOrder {

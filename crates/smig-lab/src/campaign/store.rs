@@ -97,7 +97,7 @@ pub(super) fn lines(file: &Path) -> io::Result<Vec<Line>> {
         let stub: Stub =
             serde_json::from_str(&text).map_err(|error| broken(file, &text, &error))?;
         if stub.format > FORMAT {
-            let words = format!("{}: its lines are of a newer smig than this", file.display());
+            let words = format!("{}: written by a newer version of smig", file.display());
             return Err(io::Error::other(words));
         }
         lines.push(Line { stub, text, file: file.to_owned() });
@@ -121,7 +121,7 @@ impl Store {
         flock(&file, FlockOperation::NonBlockingLockExclusive).map_err(|_| {
             let path = path.display();
             io::Error::other(format!(
-                "{path} is being written by another smig; give each its own --out or --shard"
+                "{path} is in use by another smig process; give each its own --out or --shard"
             ))
         })?;
         let mut octets = Vec::new();

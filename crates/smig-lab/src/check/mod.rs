@@ -50,7 +50,7 @@ pub enum CheckError {
     #[error(transparent)]
     Lab(#[from] LabError),
     /// A socket or a host failed.
-    #[error("measuring: {0}")]
+    #[error("the measurement failed: {0}")]
     Io(#[from] io::Error),
     /// The link did not become empty.
     #[error("the link still holds packets {0} s after the last was sent; lower its queue or delay")]

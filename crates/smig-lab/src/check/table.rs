@@ -11,11 +11,11 @@ pub fn head() -> String {
     format!(
         "{:<27}{:>10}{:>10}{:>8}{:>9}  {:>8}{:>9}{:>7}{:>7}  {:<20}  {:>8}  {}",
         "profile",
-        "told",
+        "spec",
         "Mbit/s",
-        "off",
-        "TBF off",
-        "told ms",
+        "diff",
+        "TBF diff",
+        "spec ms",
         "ms",
         "p50",
         "p99",
@@ -33,7 +33,7 @@ pub fn lines(check: &ProfileCheck) -> Vec<String> {
     let verdict = match check.verdict() {
         Verdict::Good => "good".into(),
         Verdict::Disturbed => format!("disturbed ({})", faults(check)),
-        Verdict::Off => format!("OFF ({})", faults(check)),
+        Verdict::Off => format!("FAILED ({})", faults(check)),
     };
     let tbf = check.tbf.off().map_or_else(|| "-".to_owned(), percent);
     let mut lines = vec![
@@ -48,7 +48,7 @@ pub fn lines(check: &ProfileCheck) -> Vec<String> {
         notes.push(format!("no TBF: {why}"));
     }
     if check.calm.lost_outside > 0 {
-        notes.push(format!("{} packets were lost outside of the link", check.calm.lost_outside));
+        notes.push(format!("{} packets were lost outside the link", check.calm.lost_outside));
     }
     if !notes.is_empty() {
         lines.push(format!("    {}", notes.join("; ")));
@@ -117,7 +117,7 @@ mod tests {
         check.to_client.delay.probes = 0;
         check.tbf = TbfCheck::Skipped { why: "tc is not installed".into() };
         let text = lines(&check);
-        assert!(text[0].ends_with("OFF (delay down, rate up)"), "{text:?}");
+        assert!(text[0].ends_with("FAILED (delay down, rate up)"), "{text:?}");
         assert!(text[2].contains("no TBF: tc is not installed"), "{text:?}");
     }
 }

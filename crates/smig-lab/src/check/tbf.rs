@@ -20,7 +20,7 @@ const LOAD: f64 = 1.25;
 /// Measures the rate of the direction to the client, if it is constant.
 pub(super) fn measure(link: &LinkSpec, options: &CheckOptions) -> Result<TbfCheck, CheckError> {
     let RateSpec::Constant(rate) = link.to_client.rate else {
-        return Ok(TbfCheck::Skipped { why: "a token bucket has one rate".into() });
+        return Ok(TbfCheck::Skipped { why: "a token bucket has a constant rate".into() });
     };
     let (from, to) = (Host::bare("tbf-from")?, Host::bare("tbf-to")?);
     if let Err(error) = set_up(&from, &to, rate) {
@@ -29,7 +29,7 @@ pub(super) fn measure(link: &LinkSpec, options: &CheckOptions) -> Result<TbfChec
     let packet = USUAL_MTU as usize;
     let packets = flood(rate.as_bits_per_second() as f64 * LOAD, packet, options.length);
     let Some(bits) = through(&from, &to, TO, packets)? else {
-        return Ok(TbfCheck::Skipped { why: "too few packets came through".into() });
+        return Ok(TbfCheck::Skipped { why: "too few packets were received".into() });
     };
     let with_frames = bits * (packet as f64 + FRAME_HEADER) / packet as f64;
     Ok(TbfCheck::Measured { commanded_mbit: rate.as_mbit(), measured_mbit: with_frames / 1e6 })

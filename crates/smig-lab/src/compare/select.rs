@@ -19,10 +19,10 @@ pub struct Selector {
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum SelectorError {
     /// A part after the colon is not `axis=name`.
-    #[error("{0:?} is no axis=name; a side is FOLDER, FOLDER:axis=name or :axis=name,axis=name")]
+    #[error("{0:?} is not axis=name; a side is DIR, DIR:axis=name or :axis=name,axis=name")]
     Form(String),
     /// The selector is empty.
-    #[error("it is empty; a side is FOLDER, FOLDER:axis=name or :axis=name,axis=name")]
+    #[error("empty; a side is DIR, DIR:axis=name or :axis=name,axis=name")]
     Empty,
 }
 

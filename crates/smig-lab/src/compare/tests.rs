@@ -82,12 +82,12 @@ fn few_runs_are_admitted() {
     };
     let two = against(&first(&slow, 2), &first(&fast, 2));
     assert_eq!((two.test, two.ratio_interval, two.a.median_interval), (None, None, None));
-    assert!(two.sentence.contains("too few runs to say whether they differ"), "{two:?}");
-    assert!(two.sentence.ends_with("With 2 runs a side there is no interval; 5 are the least."));
+    assert!(two.sentence.contains("too few runs to compare"), "{two:?}");
+    assert!(two.sentence.ends_with("With 2 runs per side there is no interval; 5 are needed."));
     let shown = table(std::slice::from_ref(&two)).rows[0].join("|");
     assert!(shown.ends_with("|-"), "{shown}");
     let four = against(&first(&slow, 4), &slow);
-    assert!(four.ratio_interval.is_none() && four.sentence.contains("With 4 runs a side"));
+    assert!(four.ratio_interval.is_none() && four.sentence.contains("With 4 runs per side"));
 }
 
 #[test]

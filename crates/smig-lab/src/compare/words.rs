@@ -12,7 +12,7 @@ pub(super) fn sentence(comparison: &Comparison) -> String {
     let (a, b) = (&c.a, &c.b);
     let what = format!("{}: {}", c.metric, values(c));
     let verdict = match verdict(c) {
-        Verdict::TooFew => "too few runs to say whether they differ".to_owned(),
+        Verdict::TooFew => "too few runs to compare".to_owned(),
         Verdict::Unclear => format!("no difference shown{}", sure(c, " (", ")")),
         Verdict::Different if c.ratio.is_some_and(|ratio| (ratio - 1.0).abs() < NOTHING) => {
             let ratio = c.ratio.unwrap_or(1.0);
@@ -32,7 +32,7 @@ pub(super) fn sentence(comparison: &Comparison) -> String {
     let few = a.runs.min(b.runs);
     if few < LEAST_RUNS {
         text += &format!(
-            ". With {} a side there is no interval; {LEAST_RUNS} are the least",
+            ". With {} per side there is no interval; {LEAST_RUNS} are needed",
             amount(few, "run")
         );
     }

@@ -36,7 +36,7 @@ pub(super) fn run_figure(result: &DemoResult, summaries: &[RunSummary], run: &De
         marks: run
             .moves
             .iter()
-            .map(|moved| Mark { x: moved.at.as_secs_f64(), label: "moved".into() })
+            .map(|moved| Mark { x: moved.at.as_secs_f64(), label: "migrated".into() })
             .collect(),
     }
 }
@@ -44,8 +44,8 @@ pub(super) fn run_figure(result: &DemoResult, summaries: &[RunSummary], run: &De
 fn describe(summaries: &[RunSummary], run: &DemoRun) -> String {
     let median = summaries.iter().find(|s| s.variant == run.variant).and_then(|s| s.median_ms);
     match median {
-        Some(median) => format!("Median beside the big file: {} ms.", ms(median)),
-        None => "No small object was complete beside the big file.".into(),
+        Some(median) => format!("Median during the transfer of the big file: {} ms.", ms(median)),
+        None => "No small object was received during the transfer of the big file.".into(),
     }
 }
 
@@ -77,7 +77,7 @@ fn object_layers(run: &DemoRun) -> Vec<Layer> {
     };
     vec![
         layer(Load::Unloaded, "alone", Colour::Slate, Marker::Ring),
-        layer(Load::BigFile, "beside the big file", colour(run.variant), marker(run.variant)),
+        layer(Load::BigFile, "during the download", colour(run.variant), marker(run.variant)),
     ]
 }
 
@@ -128,12 +128,12 @@ pub(super) fn distribution(result: &DemoResult, summaries: &[RunSummary], width:
     });
     let layers = result.runs.iter().flat_map(distribution_layers);
     Figure {
-        title: "Distribution of the time of small objects".into(),
+        title: "Distribution of small objects' times".into(),
         description: summary::findings(summaries).join(" "),
         width,
         x: object_axis(result),
         panels: vec![Panel {
-            title: "Complete within the time: %".into(),
+            title: "Small objects complete within the time: %".into(),
             y: Axis::linear_exact(100.0, "%"),
             height: 200.0,
             layers: alone.into_iter().chain(layers).collect(),

@@ -89,10 +89,10 @@ impl<W: Write> LiveView<W> {
                 self.next_line = LINE_EVERY;
                 format!("{} of {}: {variant}", result.runs.len(), result.setup.variants.len())
             }
-            DemoEvent::BulkStarted(moment) => format!("{}big file asked for", at(moment)),
+            DemoEvent::BulkStarted(moment) => format!("{}big file requested", at(moment)),
             DemoEvent::BulkFinished(moment) => format!("{}big file complete", at(moment)),
             DemoEvent::Moved(moved) => {
-                format!("{}moved from {} to {}", at(&moved.at), moved.from, moved.to)
+                format!("{}migrated from {} to {}", at(&moved.at), moved.from, moved.to)
             }
             DemoEvent::Bulk(sample) if sample.at >= self.next_line => {
                 self.next_line = sample.at + LINE_EVERY;

@@ -37,7 +37,7 @@ pub fn render_html(result: &DemoResult) -> String {
     let mut page = Page::new("Small objects beside a big download");
     page.lead(&summary::scene(&result.setup));
     page.bars(
-        "Median time of a small object: with nothing else on the link, then beside the big file",
+        "Median time of a small object: with nothing else on the link, then during the download",
         &bars(&summaries),
     );
     for sentence in summary::findings(&summaries) {
@@ -52,7 +52,7 @@ pub fn render_html(result: &DemoResult) -> String {
         }
     }
 
-    page.heading("What happened, moment by moment");
+    page.heading("The runs over time");
     let charts: Vec<_> = result
         .runs
         .iter()
@@ -62,17 +62,17 @@ pub fn render_html(result: &DemoResult) -> String {
         .collect();
     page.charts(
         &charts,
-        "Above, each dot is one small object: when it was asked for, and how long it took. The \
-         scale is logarithmic. Below, how fast the big file came, and on which connection. All \
-         runs have the same axes.",
+        "Above, each dot is one small object: the time of its request and its duration, on a \
+         logarithmic scale. Below, the rate of the big file, by connection. All runs have the \
+         same axes.",
     );
 
-    page.heading("How long small objects took");
+    page.heading("Times of small objects");
     page.chart(
         &distribution(result, &summaries, 860.0).to_element(),
         &distribution(result, &summaries, 340.0).to_element(),
-        "The share of small objects, beside the big file, that were complete within a time. \
-         Further left is better; a steep line means that the time can be relied on.",
+        "The share of small objects that were complete within a time, during the download. \
+         Further left is better; a steep line means that the times vary little.",
     );
 
     page.heading("In numbers");
@@ -114,7 +114,7 @@ fn congestion_control(setup: &DemoSetup) -> String {
     let all = &setup.congestion_control;
     match &setup.bulk_congestion_control {
         Some(bulk) if bulk != all && setup.variants.contains(&Variant::Smig) => {
-            format!("{all}; {bulk} where SMig moves the big file")
+            format!("{all}; {bulk} where SMig migrates the big file")
         }
         _ => all.clone(),
     }
@@ -135,7 +135,7 @@ fn facts(setup: &DemoSetup, result: &DemoResult) -> Vec<(&'static str, String)> 
         ("Big file", bytes(setup.big_file_bytes)),
         (
             "SMig's big file",
-            format!("waits for a small object up to {} ms", number(millis::of(setup.max_hold))),
+            format!("held for a small object up to {} ms", number(millis::of(setup.max_hold))),
         ),
         ("TCP, TLS, files", "real: the kernel's TCP in two network namespaces".into()),
         ("Program", setup.program.clone()),
@@ -145,13 +145,13 @@ fn facts(setup: &DemoSetup, result: &DemoResult) -> Vec<(&'static str, String)> 
     let ms = |duration: Duration| number(millis::of(duration));
     if let Some(worst) = lateness.max_by_key(|lateness| lateness.p99) {
         let text = format!(
-            "in the worst run half of the packets came within {} ms of their time, 99 % within \
-             {} ms, all within {} ms",
+            "in the worst run, half of the packets were at most {} ms late, 99 % at most {} ms, \
+             all at most {} ms",
             ms(worst.p50),
             ms(worst.p99),
             ms(worst.max)
         );
-        facts.push(("The link's own lateness", text));
+        facts.push(("Lateness of the link", text));
     }
     facts
 }
@@ -173,7 +173,7 @@ mod tests {
         }
         let dots: usize = result.runs.iter().map(|run| run.objects.len()).sum();
         assert_eq!(html.matches("<title>at ").count(), dots, "a dot for each object");
-        assert!(html.contains(">moved</text>"));
+        assert!(html.contains(">migrated</text>"));
         for outside in ["<script", "url(", "@import", "src=", "NaN", "href="] {
             assert!(!html.contains(outside), "{outside}");
         }

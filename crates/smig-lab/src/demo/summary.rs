@@ -80,7 +80,7 @@ pub fn summaries(result: &DemoResult) -> Vec<RunSummary> {
 #[must_use]
 pub fn scene(setup: &DemoSetup) -> String {
     format!(
-        "An object of {} is asked for every {} ms while a file of {} downloads, over an emulated \
+        "An object of {} is requested every {} ms while a file of {} downloads, over an emulated \
          link: {}.",
         bytes(setup.object_bytes),
         number(millis::of(setup.object_interval)),
@@ -103,9 +103,9 @@ pub fn findings(summaries: &[RunSummary]) -> Vec<String> {
         let median = ms(median);
         let with = with_what(summary);
         sentences.push(if sentences.is_empty() {
-            format!("{with}, half of the small objects take {median} ms or more{ratio}.")
+            format!("{with}, the median small object takes {median} ms{ratio}.")
         } else {
-            format!("{with}, it is {median} ms{ratio}.")
+            format!("{with}, it takes {median} ms{ratio}.")
         });
     }
     if let (Some(plain), Some(smig)) = (of(Variant::PlainHttp2), of(Variant::Smig))
@@ -135,7 +135,7 @@ const fn with_what(summary: &RunSummary) -> &'static str {
         Variant::Smig if summary.moves > 0 => {
             "With SMig, where the server moved the big file to a connection of its own"
         }
-        Variant::Smig => "With SMig, but the big file never moved",
+        Variant::Smig => "With SMig, but without a migration of the big file",
     }
 }
 
@@ -242,8 +242,8 @@ pub fn doubts(result: &DemoResult) -> Option<String> {
     let runs: Vec<_> = result.runs.iter().filter(|run| late(run) > LATE_MS).collect();
     let worst = runs.iter().map(|run| late(run)).max_by(f64::total_cmp)?;
     Some(format!(
-        "The machine was busy: in {}, one packet in a hundred came over {} ms late. \
-         Repeat the demo on a calmer machine before trusting small differences.",
+        "The machine was overloaded: in {}, one packet in a hundred was over {} ms late. \
+         Repeat the demo on an idle machine before relying on small differences.",
         amount(runs.len(), "run"),
         number(worst),
     ))
@@ -309,7 +309,7 @@ mod tests {
         run.moves.clear();
         run.bulk_finished = run.bulk_finished.map(|at| at * 2);
         let text = findings(&summaries(&result)).join("\n");
-        assert!(text.contains("never moved") && text.contains("% more"), "{text}");
+        assert!(text.contains("without a migration") && text.contains("% more"), "{text}");
     }
 
     #[test]
@@ -320,7 +320,7 @@ mod tests {
             link.lateness.p99 = Duration::from_millis(7);
         }
         assert!(
-            doubts(&result).unwrap().contains("in 1 run, one packet in a hundred came over 7 ms")
+            doubts(&result).unwrap().contains("in 1 run, one packet in a hundred was over 7 ms")
         );
     }
 }

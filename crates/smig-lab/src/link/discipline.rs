@@ -173,7 +173,7 @@ impl<'de> Visitor<'de> for DisciplineVisitor {
         match Table::deserialize(MapAccessDeserializer::new(map))? {
             Table { codel: Some(codel), fq: None } => Ok(Discipline::CoDel(codel)),
             Table { codel: None, fq: Some(fair) } => Ok(Discipline::Fair(fair)),
-            _ => Err(Error::custom("a discipline's table has one of codel and fq")),
+            _ => Err(Error::custom("a table for discipline has either codel or fq")),
         }
     }
 }

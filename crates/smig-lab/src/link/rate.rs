@@ -102,7 +102,7 @@ impl Steps {
         if let Some(pair) = self.steps.windows(2).find(|pair| pair[0].at >= pair[1].at) {
             let at = millis::of(pair[1].at);
             return Err(SpecError::Value(format!(
-                "rate.steps: the step at {at} ms does not come after the one before it"
+                "rate.steps: the step at {at} ms must be later than the one before it"
             )));
         }
         let last = self.steps.last().map_or(Duration::ZERO, |step| step.at);
@@ -207,14 +207,14 @@ impl<'de> Visitor<'de> for RateSpecVisitor {
 
     fn visit_u64<E: Error>(self, bits: u64) -> Result<RateSpec, E> {
         match bits {
-            0 => Err(E::custom("a rate of 0 carries nothing")),
+            0 => Err(E::custom("a rate must be more than 0")),
             bits => Ok(RateSpec::Constant(Rate::bits_per_second(bits))),
         }
     }
 
     fn visit_i64<E: Error>(self, bits: i64) -> Result<RateSpec, E> {
         let bits = u64::try_from(bits);
-        bits.map_or_else(|_| Err(E::custom("a rate is not negative")), |bits| self.visit_u64(bits))
+        bits.map_or_else(|_| Err(E::custom("rate must be positive")), |bits| self.visit_u64(bits))
     }
 
     fn visit_map<A: MapAccess<'de>>(self, map: A) -> Result<RateSpec, A::Error> {
@@ -226,7 +226,7 @@ impl<'de> Visitor<'de> for RateSpecVisitor {
             Table { steps, trace: None, lte: None, .. } if !steps.is_empty() => {
                 Ok(RateSpec::Steps(Steps { steps, repeat }))
             }
-            _ if repeat.is_some() => Err(Error::custom("repeat_ms belongs to steps alone")),
+            _ if repeat.is_some() => Err(Error::custom("repeat_ms applies only to steps")),
             Table { steps, trace: Some(file), lte: None, .. } if steps.is_empty() => {
                 Ok(RateSpec::Trace(file))
             }

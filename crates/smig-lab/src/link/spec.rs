@@ -250,7 +250,7 @@ impl<'de> Visitor<'de> for LinkVisitor {
             None => {
                 let names: Vec<_> = Profile::all().iter().map(|profile| profile.name).collect();
                 let names = names.join(", ");
-                Err(E::custom(format!("{name:?} is not the name of a link; there are {names}")))
+                Err(E::custom(format!("{name:?} is not a link profile; profiles: {names}")))
             }
         }
     }

@@ -32,7 +32,7 @@ pub enum TraceError {
         text: String,
     },
     /// Times decrease.
-    #[error("line {line}: {millis} comes after {before}; lines must not decrease")]
+    #[error("line {line}: {millis} follows {before}; lines must not decrease")]
     Order {
         /// Counted from 1.
         line: usize,
@@ -194,7 +194,7 @@ mod tests {
     fn an_error_names_the_line() {
         let error = |text: &str| text.parse::<Trace>().unwrap_err().to_string();
         assert_eq!(error("1\n\nx\n"), "line 3: \"x\" is not a number of milliseconds");
-        assert_eq!(error("1\n\n5\n4\n"), "line 4: 4 comes after 5; lines must not decrease");
+        assert_eq!(error("1\n\n5\n4\n"), "line 4: 4 follows 5; lines must not decrease");
         assert!(error("").contains("length of the trace"));
         assert!(error("0\n0\n").contains("length of the trace"));
         assert!(error("-1\n").starts_with("line 1"));

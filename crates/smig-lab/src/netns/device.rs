@@ -112,7 +112,7 @@ fn tun_error(cause: io::Error) -> LabError {
     let missing = match cause.raw_os_error().map(Errno::from_raw_os_error) {
         Some(Errno::NOENT | Errno::NODEV | Errno::NXIO) => Missing::Tun,
         Some(Errno::ACCESS | Errno::PERM) => Missing::TunAccess,
-        _ => return LabError::Setup { step: "cannot make a TUN device".into(), cause },
+        _ => return LabError::Setup { step: "cannot create a TUN device".into(), cause },
     };
     LabError::missing(missing, cause)
 }

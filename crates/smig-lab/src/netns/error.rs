@@ -31,19 +31,19 @@ impl Missing {
                  run it with --privileged or --cap-add NET_ADMIN --cap-add SYS_ADMIN."
             }
             Self::CalledTooLate => {
-                "This is a mistake in the program: enter_user_namespace() comes first in main(). \
-                 As root (sudo) it works all the same."
+                "This is a bug in the program: enter_user_namespace() must come first in main(). \
+                 As root (sudo) it works regardless."
             }
             Self::NetworkNamespace => {
-                "Run it as root (sudo). If this is a user namespace on Ubuntu, its rights may be \
-                 taken away again: sysctl -w kernel.apparmor_restrict_unprivileged_userns=0. In a \
+                "Run it as root (sudo). If this is a user namespace on Ubuntu, AppArmor may \
+                 restrict it: sysctl -w kernel.apparmor_restrict_unprivileged_userns=0. In a \
                  container, add --cap-add NET_ADMIN --cap-add SYS_ADMIN."
             }
             Self::Tun => {
                 "Load the driver with `modprobe tun`. In a container, add --device /dev/net/tun."
             }
             Self::TunAccess => {
-                "Run it as root (sudo), or open the device to everyone, as most systems do: \
+                "Run it as root (sudo), or give all users access, as most systems do: \
                  chmod 0666 /dev/net/tun."
             }
         }
@@ -51,11 +51,11 @@ impl Missing {
 
     const fn what(self) -> &'static str {
         match self {
-            Self::UserNamespace => "not root, and user namespaces are forbidden here",
-            Self::CalledTooLate => "a user namespace cannot be made once threads run",
-            Self::NetworkNamespace => "network namespaces cannot be made here",
+            Self::UserNamespace => "not root, and user namespaces are not permitted",
+            Self::CalledTooLate => "a user namespace cannot be created after a thread has started",
+            Self::NetworkNamespace => "network namespaces cannot be created",
             Self::Tun => "TUN devices are missing: no /dev/net/tun",
-            Self::TunAccess => "/dev/net/tun may not be opened",
+            Self::TunAccess => "no permission to open /dev/net/tun",
         }
     }
 }

@@ -76,13 +76,13 @@ impl Forwarder {
         largest: usize,
     ) -> Result<Self, LabError> {
         let wake = eventfd(0, EventfdFlags::CLOEXEC | EventfdFlags::NONBLOCK)
-            .step(|| "cannot make an eventfd".into())?;
+            .step(|| "cannot create an eventfd".into())?;
         let wake = Arc::new(wake);
         let timer = timerfd_create(
             TimerfdClockId::Monotonic,
             TimerfdFlags::CLOEXEC | TimerfdFlags::NONBLOCK,
         )
-        .step(|| "cannot make a timer".into())?;
+        .step(|| "cannot create a timer".into())?;
         let shared = Arc::new(Mutex::new(Shared {
             counters: Default::default(),
             lateness: Lateness::default(),

@@ -68,7 +68,7 @@ impl LogFile {
             }
             let event = parse(&line).ok_or_else(|| {
                 let place = format!("{}: line {}", path.display(), index + 1);
-                let text = format!("{place}: {line:?} is not an event of a link");
+                let text = format!("{place}: {line:?} is not a link event");
                 io::Error::new(io::ErrorKind::InvalidData, text)
             })?;
             events.push(event);

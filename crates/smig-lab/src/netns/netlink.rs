@@ -109,7 +109,7 @@ fn attribute(to: &mut Vec<u8>, kind: u16, value: &[u8]) {
 
 /// Parses the kernel's response: an error message whose code is 0 on success.
 fn acknowledged(answer: &[u8]) -> io::Result<()> {
-    let unexpected = || io::Error::other("netlink answered with something else than a status");
+    let unexpected = || io::Error::other("netlink returned a message that is not a status");
     let kind = answer.get(4..6).and_then(|bytes| bytes.try_into().ok()).map(u16::from_ne_bytes);
     let code = answer.get(16..20).and_then(|bytes| bytes.try_into().ok()).map(i32::from_ne_bytes);
     match (kind, code) {

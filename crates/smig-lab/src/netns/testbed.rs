@@ -175,8 +175,8 @@ impl Builder {
             link.spec.check().map_err(LabError::Link)?;
         }
         if self.links.len() > MOST_LINKS {
-            let cause = io::Error::other(format!("{} links are too many", self.links.len()));
-            return Err(LabError::Setup { step: "cannot join the hosts".into(), cause });
+            let cause = io::Error::other(format!("too many links: {}", self.links.len()));
+            return Err(LabError::Setup { step: "cannot connect the hosts".into(), cause });
         }
         let (server, server_tuns) = Host::make("server", self.ends(1), self.server.clone())?;
         let (client, client_tuns) = Host::make("client", self.ends(2), self.client.clone())?;

@@ -36,7 +36,7 @@ pub enum PeerError {
         cause: io::Error,
     },
     /// The server ended during its start.
-    #[error("{server} ended ({status}); it was started by\n  {command}\nand said:\n{words}")]
+    #[error("{server} exited ({status}); its command:\n  {command}\nits last output:\n{words}")]
     Ended {
         /// The server's name in the scenario.
         server: String,
@@ -48,7 +48,10 @@ pub enum PeerError {
         words: String,
     },
     /// The server runs, but does not listen.
-    #[error("{server} does not listen on {address} after {} s; it said:\n{words}", PATIENCE.as_secs())]
+    #[error(
+        "{server} does not listen on {address} after {} s; its last output:\n{words}",
+        PATIENCE.as_secs()
+    )]
     Silent {
         /// The server's name in the scenario.
         server: String,
@@ -146,7 +149,8 @@ impl Peer {
         if self.thread.as_ref().is_some_and(|thread| !thread.is_finished()) {
             return Ok(());
         }
-        Err(format!("{} ended during the run; it said:\n{}", self.name, last_lines(&self.log)))
+        let words = last_lines(&self.log);
+        Err(format!("{} exited during the run; its last output:\n{words}", self.name))
     }
 }
 

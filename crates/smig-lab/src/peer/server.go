@@ -1,4 +1,4 @@
-// Go's own HTTP server over a folder: server FOLDER ADDRESS CERTIFICATE KEY. Takes uploads by POST.
+// Go's own HTTP server for a directory: server DIRECTORY ADDRESS CERTIFICATE KEY. Takes uploads by POST.
 package main
 
 import (

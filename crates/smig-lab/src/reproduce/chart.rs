@@ -162,7 +162,7 @@ impl Frame {
             let _ = write!(
                 out,
                 "<circle cx=\"{}\" cy=\"{y}\" r=\"3\" style=\"fill:var(--paper);stroke:var({colour});\
-                 stroke-width:1.6\"><title>one in twenty takes longer than {}</title></circle>",
+                 stroke-width:1.6\"><title>95th percentile: {}</title></circle>",
                 self.x(p95),
                 shown(p95)
             );

@@ -84,15 +84,16 @@ impl fmt::Display for Verdict {
 }
 
 /// The rules of [`judge`], as text for the report.
-pub(super) const RULES: &str = "Every verdict is the 95 % interval's, not the mean's. Reproduced means \
-    that the whole interval fits: a time or a number of bytes within a factor of 1.5 of the paper's; a \
-    reduction of at least the paper's less 10 percentage points; a bound that holds; a direction. In part \
-    means that the whole interval fits a wider rule: a factor of 4; at least half of the reduction; a bound \
-    exceeded by less than its double. Not reproduced means that none of it fits the wider rule, undecided \
-    that some of it does. Fewer than five runs have no interval and are not judged, nor is a maximum. \
-    Intervals of differences are of pairs of runs with one seed. Where several settings could be held \
-    against a claim, the one that the row names was chosen by its mean, and nothing is corrected for the \
-    number of claims.";
+pub(super) const RULES: &str = "Every verdict is based on the 95 % interval, not on the mean. \
+    Reproduced means that the whole interval fits the rule: a time or a number of bytes within a \
+    factor of 1.5 of the paper's; a reduction of at least the paper's less 10 percentage points; a \
+    bound that holds; a direction. In part means that the whole interval fits a wider rule: a \
+    factor of 4; at least half of the reduction; a bound exceeded by less than its double. Not \
+    reproduced means that no part of the interval fits the wider rule, undecided that a part does. \
+    Fewer than five runs have no interval and are not judged, nor is a maximum. Intervals of \
+    differences are those of pairs of runs with the same seed. Where several settings could be \
+    compared with a claim, the row names the one that was chosen by its mean, and nothing is \
+    corrected for the number of claims.";
 
 const NEAR: f64 = 1.5;
 const FAR: f64 = 4.0;

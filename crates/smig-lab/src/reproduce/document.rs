@@ -51,12 +51,12 @@ pub fn render_html(findings: &[Finding], results: &[CellResult]) -> String {
     page.lead(&lead(findings));
     if findings.iter().any(|finding| !finding.trimmed.is_empty()) {
         page.warning(
-            "This is the quick version: fewer repetitions, objects and settings than the paper's. Each figure \
-             says what is missing. The full version is made by `smig lab reproduce all`.",
+            "This is the quick version: fewer repetitions, objects and settings than the paper's. \
+             Each figure lists what is missing. `smig lab reproduce all` makes the full version.",
         );
     }
     if let Some(doubt) = doubt(results.iter().map(|result| result.origin.as_ref())) {
-        page.warning(&format!("Not of one build that names its commit: {doubt}."));
+        page.warning(&format!("Not of one build with a known commit: {doubt}."));
     }
     page.raw(
         "<style>.claims th,.claims td:last-child{white-space:nowrap}</style><div class=\"claims\">",
@@ -65,9 +65,9 @@ pub fn render_html(findings: &[Finding], results: &[CellResult]) -> String {
     page.raw("</div>");
     page.paragraph(RULES);
     page.paragraph(
-        "MigSW, MigSP and MigCP are the paper's: our server moves what the paper's moves, when the paper's \
-         does, and nothing else. `smig serve` as it comes also keeps the connections that bulk has moved to \
-         near the rate that the path carries.",
+        "MigSW, MigSP and MigCP are the paper's schemes: the server migrates what the paper's \
+         server migrates, at the same point, and nothing else. `smig serve` with its defaults also \
+         paces the connections of migrated bulk near the rate of the path.",
     );
     for finding in findings.iter().filter(|finding| finding.runs > 0) {
         section(&mut page, finding);
@@ -99,8 +99,8 @@ fn lead(findings: &[Finding]) -> String {
     let rows = || findings.iter().flat_map(|finding| &finding.rows);
     let count = |verdict| rows().filter(|row| row.verdict == verdict).count();
     format!(
-        "Of {} claims that the paper states in numbers or plain words, {} are reproduced, {} in part, {} not; \
-         {} are undecided, {} not judged, {} could not be measured.",
+        "Of {} claims that the paper states in numbers or plain words, {} are reproduced, {} in \
+         part, {} not; {} are undecided, {} not judged, {} could not be measured.",
         rows().count(),
         count(Verdict::Reproduced),
         count(Verdict::InPart),
@@ -121,7 +121,7 @@ fn section(page: &mut Page, finding: &Finding) {
         page.paragraph(sentence);
     }
     for reading in &finding.readings {
-        page.paragraph(&format!("Our reading, not measured: {reading}"));
+        page.paragraph(&format!("Our interpretation, not measured: {reading}"));
     }
     for chart in &finding.charts {
         page.chart(&chart.to_element(WIDE), &chart.to_element(NARROW), &chart.caption);
@@ -132,7 +132,7 @@ fn section(page: &mut Page, finding: &Finding) {
     }
     if finding.missing > 0 {
         from += &format!(
-            " {} of the full version are still to be made: smig lab reproduce {} goes on.",
+            " {} of the full version are missing; to continue: smig lab reproduce {}.",
             amount(finding.missing, "run"),
             finding.name
         );
@@ -185,22 +185,22 @@ fn facts(results: &[CellResult]) -> Vec<(&'static str, String)> {
         ("Lateness of the link", lateness(results)),
         (
             "Network",
-            "emulated on the machine below TCP: rate, delay and queue as the scenarios say. The paper's LTE \
-             was a commercial network; ours is a generated one of varying rate, another in each repetition, \
-             the same for every scheme"
+            "emulated on the machine, below TCP, with rate, delay and queue of the scenarios. The \
+             paper's LTE was a commercial network; ours is generated, with a varying rate that \
+             differs between repetitions and is the same for every scheme"
                 .into(),
         ),
         (
             "Numbers",
-            "means as in the paper; 95 % intervals by bootstrap over whole runs (percentiles of 10,000 \
-             resamples), differences in pairs of runs with one seed; none from fewer than five runs. What \
-             could be wrong with all of it: docs/threats-to-validity.md"
+            "means as in the paper; 95 % intervals by bootstrap over whole runs (percentiles of \
+             10,000 resamples), differences in pairs of runs with the same seed; none from fewer \
+             than five runs. Threats to validity: docs/threats-to-validity.md"
                 .into(),
         ),
         (
             "The paper",
-            "SMig: A Stream Migration Extension For HTTP/2, CoNEXT 2016. Only what its text gives in numbers \
-             or plain words is held against ours; bars of its figures are not read off"
+            "SMig: A Stream Migration Extension For HTTP/2, CoNEXT 2016. Only numbers and \
+             plain words of its text are compared with ours, not the bars of its figures"
                 .into(),
         ),
     ]
@@ -224,7 +224,7 @@ fn load(results: &[CellResult]) -> String {
     let loads: Vec<f64> = origins.flat_map(|origin| origin.load).collect();
     match (crate::stats::median(&loads), loads.iter().copied().reduce(f64::max)) {
         (Some(median), Some(most)) => format!(
-            "average of a minute, at the beginning and end of each run: median {}, most {}",
+            "average over one minute, at the start and end of each run: median {}, maximum {}",
             number(median),
             number(most)
         ),
@@ -240,7 +240,7 @@ fn lateness(results: &[CellResult]) -> String {
     let most = all.last().copied().unwrap_or(0.0);
     let again = results.iter().filter(|result| result.attempt > 1).count();
     format!(
-        "of 99 in 100 packets, the median run {} ms, the worst {} ms; {} repeated because of it",
+        "99th percentile: {} ms in the median run, {} ms in the worst; {} repeated because of it",
         number(median),
         number(most),
         amount(again, "run")

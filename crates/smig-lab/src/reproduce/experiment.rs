@@ -147,7 +147,7 @@ const ALL: &[Experiment] = &[
         "table-2",
         "Table 2",
         "Bytes after a cancel",
-        "How much still comes after a download was cancelled, at 10 Mbit/s and 80 ms?",
+        "How many bytes arrive after a download is cancelled, at 10 Mbit/s and 80 ms?",
         twice,
         &[files(16_000_000)],
         Some(6_000)
@@ -201,7 +201,7 @@ const ALL: &[Experiment] = &[
         "figure-9",
         "Figure 9",
         "The size of the big file",
-        "How long does a 10 KB object wait, by the size of the file beside it?",
+        "How long does a 10 KB object take, by the size of the file beside it?",
         big_sizes,
         &[],
         None
@@ -209,8 +209,8 @@ const ALL: &[Experiment] = &[
     experiment!(
         "figure-10",
         "Figure 10",
-        "The big file's own time",
-        "How much longer does the big file take when it moves?",
+        "Time of the big file",
+        "How much longer does the big file take when it migrates?",
         big_file,
         &[],
         None
@@ -219,7 +219,7 @@ const ALL: &[Experiment] = &[
         "figure-11",
         "Figure 11",
         "Bytes after a cancel: LTE",
-        "How much still comes after a download over LTE was cancelled, without and with a move?",
+        "How many bytes arrive after a download over LTE is cancelled, without and with migration?",
         twice,
         &[],
         Some(6_000)

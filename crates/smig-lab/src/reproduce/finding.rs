@@ -192,8 +192,8 @@ impl Finding {
         let disturbed = results.iter().filter(|result| !result.disturbed.is_empty()).count();
         if disturbed > 0 {
             finding.warnings.push(format!(
-                "{disturbed} of {} runs were disturbed each time they were tried and count nevertheless: \
-                 the machine was busy.",
+                "{disturbed} of {} runs were disturbed at every attempt and are counted \
+                 nevertheless: the machine was overloaded.",
                 results.len()
             ));
         }
@@ -208,7 +208,7 @@ impl Finding {
     pub(super) fn hold(&mut self, key: &str, ours: Option<Ours>, named: &str) {
         let Some(claim) = self.claim(key) else { return };
         let Some(ours) = ours else {
-            return self.unmeasured(key, "there are no runs of it");
+            return self.unmeasured(key, "no runs");
         };
         let shown = claim.expected.shown(ours) + &claim.expected.between(ours);
         self.rows.push(Row {

@@ -53,7 +53,7 @@ fn finding(experiment: &Experiment, results: &[CellResult]) -> Finding {
     let (extent, mine) =
         if full.is_empty() { (Extent::Quick, of(Extent::Quick)) } else { (Extent::Full, full) };
     if mine.is_empty() {
-        return Finding::missing(experiment, "there are no results of it in this folder");
+        return Finding::missing(experiment, "no results in this directory");
     }
     let mut finding = Finding::begin(experiment, extent, &mine);
     match experiment.name {

@@ -61,15 +61,15 @@ pub(super) fn big_file(results: &[&CellResult], finding: &mut Finding) {
     }
     if finding.falls_short("existing") || finding.falls_short("new") {
         finding.read(
-            "where the connection is opened for the move, our server goes on sending by the old one until the \
-             new one is there (the paper's pauses). The old connection keeps the link's queue full meanwhile, so \
-             that the new one loses packets in its handshake or its slow start. A spare connection, which \
-             clients keep by default, has none of this.",
+            "where the connection is opened for the migration, our server continues to send on the \
+             old one until the new one is open (the paper's server pauses). The old connection \
+             keeps the link's queue full meanwhile, so the new one loses packets in its handshake \
+             or slow start. A spare connection, which clients keep by default, avoids this.",
         );
     }
     let failed: usize = lines.iter().map(|line| line.sample.failed).sum();
     if failed > 0 {
-        finding.warnings.push(format!("{failed} files did not come whole and are not counted."));
+        finding.warnings.push(format!("{failed} files did not complete and are not counted."));
     }
     fill(&lines, finding);
 }
@@ -125,7 +125,7 @@ fn fill(lines: &[Line], finding: &mut Finding) {
     }
     finding.charts.push(Chart {
         name: finding.name.to_owned(),
-        title: "Time of the big file, of its time unmoved: %".into(),
+        title: "Time of the big file, relative to no migration: %".into(),
         caption: "Means with 95 % intervals. The paper: less than 102.5 %.".into(),
         unit: "%",
         groups,

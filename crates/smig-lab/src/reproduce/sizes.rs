@@ -57,14 +57,13 @@ pub(super) fn by_small_size(results: &[&CellResult], finding: &mut Finding) {
             shown(unmoved),
             shown(moved)
         ));
-        finding
-            .read("what is left is a round trip and the link's queue, which no move takes away.");
+        finding.read("a round trip and the link's queue remain, which migration does not remove.");
     }
     if finding.falls_short("lte") {
         finding.read(
-            "99 % less over LTE needs a plain HTTP/2 that is a hundred times slower than the move: some six \
-             seconds or more. The paper's network was a commercial one that nobody can have again; ours is \
-             generated, and what waits drains sooner.",
+            "99 % less over LTE requires plain HTTP/2 to be a hundred times slower than MigSW: \
+             some six seconds or more. The paper's commercial network cannot be reproduced; ours \
+             is generated, and its queued data drains sooner.",
         );
     }
     table(&pairs, "size", "object", finding);
@@ -89,7 +88,7 @@ fn hold_trend(wired: &[&Pair], finding: &mut Finding) {
     });
     let named = ends.map(|(first, last)| {
         format!(
-            "of its time is left to an object of {} than to one of {}",
+            "of its time remains for an object of {} than for one of {}",
             spaced(&last.size),
             spaced(&first.size)
         )
@@ -109,30 +108,30 @@ pub(super) fn by_big_size(results: &[&CellResult], finding: &mut Finding) {
     match (longest, beside.and_then(Sample::mean)) {
         // A maximum grows with the number of objects, so it is shown without a verdict.
         (Some(most), Some(mean)) => {
-            let words = format!("{} at most, {} in the mean", shown(most), shown(mean));
+            let words = format!("maximum {}, mean {}", shown(most), shown(mean));
             finding.beside("lte", &words, Some(most));
         }
-        _ => finding.unmeasured("lte", "there are no runs of it"),
+        _ => finding.unmeasured("lte", "no runs"),
     }
     if let Some((unmoved, moved)) =
         one.and_then(|pair| Some((pair.unmoved.mean()?, pair.moved.mean()?)))
     {
         finding.say(format!(
-            "A small object asked for 50 ms after a file of 1 MB takes {} over plain HTTP/2; with MigSW it takes \
-             {}.",
+            "A small object requested 50 ms after a file of 1 MB takes {} over plain HTTP/2 and {} \
+             with MigSW.",
             shown(unmoved),
             shown(moved)
         ));
-        finding.read("the file fits into the send buffer as a whole, and the small object waits for all of it.");
+        finding.read("the file fits into the send buffer, and the small object waits for it.");
     }
     if let Some(longest) = longest {
         let mine = with(results, &[("link", "lte"), ("big", "10MB"), ("scheme", "NoMig")]);
         let whole = seconds(&mine, "big")
             .mean()
-            .map_or(String::new(), |mean| format!(": the 10 MB are there within {}", shown(mean)));
+            .map_or(String::new(), |mean| format!(": the 10 MB arrive within {}", shown(mean)));
         finding.say(format!(
-            "Over our LTE-like link the longest wait beside 10 MB is {}{whole}. The rate of the paper's network \
-             is not given.",
+            "Over our LTE-like link the longest wait beside 10 MB is {}{whole}. The rate of the \
+             paper's network is not given.",
             shown(longest)
         ));
     }
@@ -173,7 +172,7 @@ fn table(pairs: &[Pair], axis: &'static str, heading: &'static str, finding: &mu
         let failed = pair.unmoved.failed + pair.moved.failed;
         if failed > 0 {
             finding.warnings.push(format!(
-                "{failed} objects ({}, {}) did not come whole and are not counted.",
+                "{failed} objects ({}, {}) did not complete and are not counted.",
                 link_words(&pair.link),
                 pair.size
             ));
@@ -211,10 +210,10 @@ fn ratio_chart(pairs: &[Pair], finding: &mut Finding) {
     };
     finding.charts.push(Chart {
         name: finding.name.to_owned(),
-        title: "Time with MigSW, of the time over plain HTTP/2: %".into(),
+        title: "Time with MigSW, relative to plain HTTP/2: %".into(),
         caption:
             "By the small object's size, with 95 % intervals. Diamond: the paper's, where its text \
-            gives a number (over LTE: up to 99 % less, of whichever size)."
+            gives a number (over LTE: up to 99 % less, for any size)."
                 .into(),
         unit: "%",
         groups: groups(pairs, dots),
@@ -241,8 +240,8 @@ fn time_chart(pairs: &[Pair], finding: &mut Finding) {
         name: finding.name.to_owned(),
         title: "Time of a 10 kB object, by the size of the file beside it: ms".into(),
         caption:
-            "Filled: the mean with its 95 % interval. Ring: one object in twenty takes longer. The \
-            scale is logarithmic."
+            "Filled: the mean with its 95 % interval. Ring: the 95th percentile. The scale is \
+            logarithmic."
                 .into(),
         unit: "ms",
         groups: groups(pairs, dots),

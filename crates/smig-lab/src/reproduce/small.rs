@@ -127,7 +127,7 @@ fn sentences(settings: &[Setting], alone: &Sample, finding: &mut Finding) {
     let alone_words =
         alone.mean().map_or(String::new(), |mean| format!(", alone on the link {}", shown(mean)));
     finding.say(format!(
-        "Mean time of a small object over plain HTTP/2: {}; with a move: {}{alone_words}.",
+        "Mean time of a small object over plain HTTP/2: {}; with migration: {}{alone_words}.",
         shown(unmoved),
         others.join(", ")
     ));
@@ -136,9 +136,10 @@ fn sentences(settings: &[Setting], alone: &Sample, finding: &mut Finding) {
     }
     if finding.falls_short("worst") {
         finding.read(
-            "in the paper the server's send buffer is full by the time the client's request to move arrives; \
-             our server sends the rest of what it had taken from the file by the new connection, and what is \
-             left in the old one's buffer drains before most of the small objects are asked for.",
+            "in the paper the server's send buffer is full when the client's migration request \
+             arrives; our server sends the rest of the data it has read from the file on the new \
+             connection, and what is left in the old one's buffer drains before most small objects \
+             are requested.",
         );
     }
     sceptic(first, finding);
@@ -156,13 +157,14 @@ fn sentences(settings: &[Setting], alone: &Sample, finding: &mut Finding) {
 /// Explains why the reduction is smaller than the paper's.
 fn short_of_the_paper(setting: &Setting, unmoved: f64, best: &str, least: f64) -> String {
     let mut words = format!(
-        "the paper's share needs a plain HTTP/2 that is slower: what waits in front of a small object here \
-         is {} at the link's mean rate; probably a kernel of today lets less into the same send buffer",
+        "the paper's share requires a slower plain HTTP/2: {} wait in front of a small object \
+         here, at the link's mean rate; probably a current kernel accepts less into the same send \
+         buffer",
         bytes((unmoved * rate(&setting.link) / 8.0) as u64)
     );
     words += &format!(
-        "; and {best} still takes {}, because the moved file fills the link's queue, in which the small objects \
-         wait whatever connection they use",
+        "; and {best} still takes {}, because the migrated file fills the link's queue, in which \
+         small objects wait on any connection",
         shown(least)
     );
     words += &setting.mean("SMig").map_or_else(
@@ -191,8 +193,8 @@ fn worst_of_ours(settings: &[Setting], alone: &Sample, finding: &mut Finding) {
     let run = ours.filter_map(|line| line.small.slowest_run(&line.alone)).reduce(f64::max);
     let (Some((slowest, where_)), Some(run)) = (slowest, run) else { return };
     let mut words = format!(
-        "`smig serve` at its worst: {} times the time alone ({where_}){}; its slowest run {} times what that \
-         run's own objects took before the big file.",
+        "`smig serve` at its worst: {} times the time alone ({where_}){}; in its slowest run {} \
+         times the time of that run's objects before the big file.",
         number(slowest.value),
         interval_words(slowest, 1.0),
         number(run)
@@ -207,7 +209,7 @@ fn worst_of_ours(settings: &[Setting], alone: &Sample, finding: &mut Finding) {
         let (share, word) =
             (longest.value * 100.0, if longest.value < 0.0 { "less" } else { "longer" });
         words += &format!(
-            " The big file takes at worst {:.1} % {word} than by plain HTTP/2 ({where_}){}.",
+            " The big file takes at worst {:.1} % {word} than over plain HTTP/2 ({where_}){}.",
             share.abs(),
             interval_words(longest, 100.0)
         );
@@ -217,7 +219,7 @@ fn worst_of_ours(settings: &[Setting], alone: &Sample, finding: &mut Finding) {
 
 fn interval_words(ours: Ours, by: f64) -> String {
     ours.interval.map_or_else(
-        || ", of too few runs for an interval".to_owned(),
+        || ", too few runs for an interval".to_owned(),
         |(low, high)| format!(", 95 % {} to {}", number(low * by), number(high * by)),
     )
 }
@@ -235,16 +237,16 @@ fn sceptic(setting: &Setting, finding: &mut Finding) {
         let rate = setting.line("SMig").and_then(|line| line.rate);
         let rate =
             rate.map_or(String::new(), |rate| format!(", the big file at {} Mbit/s", number(rate)));
-        format!("; `smig serve` as it comes {}{rate}", shown(mean))
+        format!("; `smig serve` with its defaults {}{rate}", shown(mean))
     });
-    finding.say(format!("What a sceptic would use instead: {}{ours}.", known.join(", ")));
+    finding.say(format!("Alternatives without migration: {}{ours}.", known.join(", ")));
 }
 
 fn lost(settings: &[Setting], finding: &mut Finding) {
     let lines = || settings.iter().flat_map(|setting| &setting.lines);
     let failed: usize = lines().map(|line| line.small.failed + line.big.failed).sum();
     if failed > 0 {
-        finding.warnings.push(format!("{failed} objects did not come whole and are not counted."));
+        finding.warnings.push(format!("{failed} objects did not complete and are not counted."));
     }
 }
 
@@ -324,8 +326,8 @@ fn chart(name: &str, groups: Vec<Group>, alone: Option<f64>) -> Chart {
         name: name.to_owned(),
         title: "Time of a 10 kB object beside the big file: ms".into(),
         caption:
-            "Filled: the mean with its 95 % interval. Ring: one object in twenty takes longer. The \
-            scale is logarithmic."
+            "Filled: the mean with its 95 % interval. Ring: the 95th percentile. The scale is \
+            logarithmic."
                 .into(),
         unit: "ms",
         groups,
@@ -357,8 +359,8 @@ pub(super) fn slide_table(results: &[&CellResult], finding: &mut Finding) {
     let worst = settings.iter().filter_map(|setting| setting.mean("Http2")).reduce(f64::max);
     if let (Some(worst), Some(alone)) = (worst, alone.mean()) {
         finding.say(format!(
-            "Beside the download HTTP/2 makes a small object wait {:.0} times as long as alone; in the talk \
-             it is 168 times.",
+            "During the download a small object over HTTP/2 takes {:.0} times as long as alone; in \
+             the talk it is 168 times.",
             worst / alone
         ));
     }
@@ -366,10 +368,11 @@ pub(super) fn slide_table(results: &[&CellResult], finding: &mut Finding) {
         && finding.falls_short("http2")
     {
         finding.read(format!(
-            "8.40 s at 10 Mbit/s would be 10.5 MB in front of the small object, more than the largest of the \
-             paper's send buffers; here it is {}. The talk does not give the setting of this table, so it \
-             cannot be set up again exactly; probably its server's kernel took more into the same buffer, \
-             where one of today counts each packet's overhead.",
+            "8.40 s at 10 Mbit/s would be 10.5 MB in front of the small object, more than the \
+             largest of the paper's send buffers; here it is {}. The talk does not give the \
+             setting of this table, so it cannot be reproduced exactly; probably its server's \
+             kernel accepted more into the same buffer, where a current one also counts the \
+             overhead of each packet.",
             bytes((worst * rate(link) / 8.0) as u64)
         ));
     }

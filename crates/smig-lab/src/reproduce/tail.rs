@@ -65,11 +65,11 @@ pub(super) fn table_2(results: &[&CellResult], finding: &mut Finding) {
     if finding.falls_short("http2") {
         let of = |buffer| {
             let mean = find(&lines, buffer, "NoMig").and_then(|line| line.sample.mean());
-            mean.map_or_else(|| "nothing measured".to_owned(), |mean| bytes(mean as u64))
+            mean.map_or_else(|| "no measurement".to_owned(), |mean| bytes(mean as u64))
         };
         finding.say(format!(
-            "The paper does not say how large its send buffers were for this table. Its 2.5 MB lie beside ours of \
-             {} with default and {} with large ones.",
+            "The paper does not give the send buffers of this table. To its 2.5 MB correspond {} \
+             here with default send buffers and {} with large ones.",
             of("default"),
             of("large")
         ));
@@ -107,15 +107,16 @@ fn why(lines: &[Line], finding: &mut Finding) {
     let (Some(moved), true) = (moved, unmet) else { return };
     let ours = find(lines, "default", "SMig").and_then(|line| line.sample.mean());
     let ours =
-        ours.map_or_else(String::new, |ours| format!(" By `smig serve`: {}.", bytes(ours as u64)));
+        ours.map_or_else(String::new, |ours| format!(" With `smig serve` {}.", bytes(ours as u64)));
     finding.say(format!(
-        "With MigSW and default send buffers {} still come.{ours}",
+        "With MigSW and default send buffers {} still arrive.{ours}",
         bytes(moved as u64)
     ));
     finding.read(
-        "a cancel can call back only what has not left the server: what is on the way and in the link's \
-         queue, which congestion control fills, still comes. The share that a move saves then follows from \
-         the queue, and from how much plain HTTP/2 lets into the send buffer, more than from the scheme.",
+        "a cancel stops only what has not left the server: what is in flight and in the link's \
+         queue, which congestion control fills, still arrives. The share that a migration saves \
+         then depends on the queue, and on how much plain HTTP/2 puts into the send buffer, more \
+         than on the scheme.",
     );
 }
 
@@ -169,7 +170,7 @@ fn fill(lines: &[Line], paper: &[(&str, f64)], finding: &mut Finding) {
     }
     finding.charts.push(Chart {
         name: finding.name.to_owned(),
-        title: "Bytes that came after the cancel: kB".into(),
+        title: "Bytes received after the cancel: kB".into(),
         caption: "Means with 95 % intervals, headers included. Diamond: the paper's. The scale is \
             logarithmic."
             .into(),

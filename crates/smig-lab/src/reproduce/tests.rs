@@ -166,8 +166,8 @@ fn the_page_is_alone_and_whole() {
     let json = render_json(&findings).to_string();
     assert!(json.contains("\"place\":\"Figure 5\"") && json.contains("\"verdict\":\"not-judged\""));
     // These were recorded before results named their build, which the report states.
-    assert!(html.contains("Not of one build that names its commit"));
-    assert!(!html.contains("probably") || html.contains("Our reading, not measured"));
+    assert!(html.contains("Not of one build with a known commit"));
+    assert!(!html.contains("probably") || html.contains("Our interpretation, not measured"));
 }
 
 #[test]
@@ -264,7 +264,7 @@ fn a_report_of_several_builds_says_so() {
     let page = |results: &[CellResult]| render_html(&findings(results, None), results);
     let one = page(&results);
     assert!(!one.contains("Not of one build") && one.contains("commit cccccccccccc"), "{one}");
-    assert!(one.contains("median 1, most 1.5"), "{one}");
+    assert!(one.contains("median 1, maximum 1.5"), "{one}");
     results[0].origin = origin("p2");
     assert!(page(&results).contains("Not of one build"));
 }

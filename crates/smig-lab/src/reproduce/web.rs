@@ -47,13 +47,13 @@ const SIZES: [(f64, f64); 5] = [(0.0, 2e3), (0.25, 18e3), (0.5, 40e3), (0.75, 11
 #[derive(Debug, thiserror::Error)]
 pub enum WebError {
     /// Writing the sites' files failed.
-    #[error("the test sites cannot be made: {0}")]
+    #[error("cannot create the test sites: {0}")]
     Io(#[from] io::Error),
     /// The sites' server failed.
-    #[error("the test sites cannot be served: {0}")]
+    #[error("cannot serve the test sites: {0}")]
     Server(#[from] smig::Error),
     /// The sites' certificate could not be made.
-    #[error("the test sites' certificate cannot be made: {0}")]
+    #[error("cannot generate the test sites' certificate: {0}")]
     Certificate(#[from] rcgen::Error),
     /// The survey failed.
     #[error(transparent)]
@@ -227,8 +227,7 @@ pub fn read_survey(folder: &Path) -> Result<Option<Table>, WebError> {
 
 /// Table 1: the paper's numbers, the generated ones, and the survey's result.
 pub(super) fn finding(survey: Option<&Table>) -> Finding {
-    const WEB: &str = "not measured here: it takes the web, of which this machine sees nothing. `smig lab \
-        survey` measures it";
+    const WEB: &str = "not measured here: it requires the web; `smig lab survey` measures it";
     let Some(table) = survey else {
         let mut finding = Finding::about(SUBJECT);
         for key in ["sites", "sizes"] {
@@ -262,10 +261,10 @@ pub(super) fn finding(survey: Option<&Table>) -> Finding {
         &format!("{WEB}; of the test sites {} kB, {}", kilo.join(", "), verdict(near)),
     );
     finding.say(format!(
-        "The web of 2016 cannot be asked again, and this machine asks no other. What is shown is the \
-         instrument: {} sites on loopback with {} objects of known sizes, in the paper's shares; a fourth \
-         level and another host that must not be counted. The survey finds {} sites with an object of at \
-         least 1, 5, 10, 25, 50 MB; planted are {}.",
+        "The web of 2016 cannot be measured again, and no other is measured here. This tests the \
+         instrument: {} sites on loopback with {} objects of known sizes, in the paper's shares; a \
+         fourth level and another host that must not be counted. The survey finds {} sites with an \
+         object of at least 1, 5, 10, 25, 50 MB; planted are {}.",
         table.sites,
         sizes.len(),
         shown(&found),

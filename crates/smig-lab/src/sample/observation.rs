@@ -146,7 +146,7 @@ mod tests {
         assert_eq!((span.from_us, span.first_byte_us, span.to_us), (11_000, Some(12_000), 19_000));
         assert_eq!(span.connection, Some(ConnectionName("10.99.0.2:41230".into())));
         let one = Subject::Stream { name: "big 1".into(), connection: ConnectionName("c1".into()) };
-        assert_eq!(timeline.tracks[0].of, one, "nobody told its client's end");
+        assert_eq!(timeline.tracks[0].of, one, "the client's address is unknown");
         assert_eq!((span.name.as_str(), span.group.as_str()), ("big 1", "big, 3 kB"));
     }
 

@@ -170,7 +170,7 @@ impl Share {
         let numbers = text.split_once('/').map(|(index, of)| (index.parse(), of.parse()));
         match numbers {
             Some((Ok(index), Ok(of))) if 1 <= index && index <= of => Ok(Self { index, of }),
-            _ => Err("a share is its number and how many there are, such as 1/8 to 8/8".into()),
+            _ => Err("a share is NUMBER/COUNT, such as 1/8 to 8/8".into()),
         }
     }
 
@@ -210,12 +210,12 @@ impl Filter {
                 let axes = campaign.settings.first().map(|setting| &setting.variant.0);
                 let axes: Vec<_> =
                     axes.into_iter().flatten().map(|(axis, _)| axis.as_str()).collect();
-                return Err(format!("there is no axis {axis:?}; there is: {}", axes.join(", ")));
+                return Err(format!("unknown axis {axis:?}; known: {}", axes.join(", ")));
             }
             if !names.contains(&name) {
                 names.sort_unstable();
                 names.dedup();
-                return Err(format!("{axis} has no {name:?}; it has: {}", names.join(", ")));
+                return Err(format!("unknown {axis} {name:?}; known: {}", names.join(", ")));
             }
             wanted.push((axis.to_owned(), name.to_owned()));
         }

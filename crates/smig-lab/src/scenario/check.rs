@@ -22,7 +22,7 @@ pub(super) fn faults(scenario: &Scenario) -> Vec<Found> {
         ("workload.transfers", scenario.workload.transfers.len()),
     ] {
         if count == 0 {
-            faults.add(what, "there must be one at least");
+            faults.add(what, "at least one is required");
         }
     }
     if let Err(error) = scenario.link.check() {
@@ -39,7 +39,7 @@ pub(super) fn faults(scenario: &Scenario) -> Vec<Found> {
     if let (Some(server), Some(client)) = wishes
         && server != client
     {
-        let what = "it is one setting of the whole machine, and hosts.server has it otherwise";
+        let what = "it applies to the whole machine, and hosts.server has another value";
         faults.add("hosts.client.hystart", what);
     }
     for (name, spec) in &scenario.servers {
@@ -76,16 +76,16 @@ fn host(path: &str, host: &HostSettings, faults: &mut Faults) {
         if let Some(sizes) = sizes
             && !(sizes[0] <= sizes[1] && sizes[1] <= sizes[2] && sizes[0].0 > 0)
         {
-            let what = "it is least, initial and largest size, each no smaller than the one before";
+            let what = "these are minimum, initial and maximum size, and must not decrease";
             faults.add(&format!("{path}.{key}"), what);
         }
     }
     if host.initial_window == Some(0) {
-        faults.add(&format!("{path}.initial_window"), "it is at least 1 segment");
+        faults.add(&format!("{path}.initial_window"), "it must be at least 1 segment");
     }
     for name in host.sysctls.keys() {
         if name.starts_with('/') || name.contains("..") || !name.contains('/') {
-            let what = format!("{name:?} is no file below /proc/sys/net, such as \"ipv4/tcp_ecn\"");
+            let what = format!("{name:?} is not a file in /proc/sys/net, such as \"ipv4/tcp_ecn\"");
             faults.add(&format!("{path}.sysctls"), what);
         }
     }
@@ -115,7 +115,7 @@ fn server(name: &str, server: &ServerSpec, faults: &mut Faults) {
     }
     let takes_lines = [ServerKind::Nginx, ServerKind::H2o, ServerKind::Haproxy, ServerKind::Caddy];
     if !server.lines.is_empty() && !takes_lines.contains(&server.kind) {
-        faults.add(&format!("{path}.lines"), "only nginx, h2o, haproxy and caddy take lines");
+        faults.add(&format!("{path}.lines"), "only nginx, h2o, haproxy and caddy have lines");
     }
 }
 
@@ -140,7 +140,7 @@ fn pick<'a, T>(
         Some(name) => {
             let found = among.get(name);
             if found.is_none() {
-                let what = format!("there is no {word} {name:?}; there is: {}", names());
+                let what = format!("unknown {word} {name:?}; known: {}", names());
                 faults.add(&format!("{path}.{word}"), what);
             }
             found
@@ -148,7 +148,7 @@ fn pick<'a, T>(
         None if among.len() == 1 => among.values().next(),
         None => {
             if !among.is_empty() {
-                let what = format!("which {word}? There are: {}", names());
+                let what = format!("name one {word} of: {}", names());
                 faults.add(&format!("{path}.{word}"), what);
             }
             None
@@ -180,7 +180,7 @@ fn client(name: &str, client: &ClientSpec, scenario: &Scenario, faults: &mut Fau
     if client.kind == ClientKind::Smig && client.connections.is_some() {
         refused.push(only(
             "connections",
-            "\"h2\" or \"http1\" (a session's are settings.smig of the server)",
+            "\"h2\" or \"http1\" (of a session: settings.smig of the server)",
         ));
     }
     if client.kind != ClientKind::H2 && client.assignment.is_some() {
@@ -197,13 +197,13 @@ fn client(name: &str, client: &ClientSpec, scenario: &Scenario, faults: &mut Fau
     if let Some(connections) = client.connections
         && !(1..=MOST_CONNECTIONS).contains(&connections)
     {
-        faults.add(&format!("{path}.connections"), format!("it is 1 to {MOST_CONNECTIONS}"));
+        faults.add(&format!("{path}.connections"), format!("it must be 1 to {MOST_CONNECTIONS}"));
     }
     for (key, window) in
         [("stream_window", client.stream_window), ("connection_window", client.connection_window)]
     {
         if window.is_some_and(|window| !(65_535..=i32::MAX as u64).contains(&window.0)) {
-            faults.add(&format!("{path}.{key}"), "a window is 65535 bytes to 2 GiB less one");
+            faults.add(&format!("{path}.{key}"), "a window must be 65535 to 2147483647 bytes");
         }
     }
     if client.kind == ClientKind::Http1
@@ -211,7 +211,7 @@ fn client(name: &str, client: &ClientSpec, scenario: &Scenario, faults: &mut Fau
     {
         faults.add(
             &format!("{path}.kind"),
-            "nghttpd speaks no HTTP/1.1; use another kind of server or client",
+            "nghttpd does not support HTTP/1.1; use another kind of server or client",
         );
     }
 }
@@ -232,7 +232,7 @@ fn transfer(name: &str, transfer: &Transfer, scenario: &Scenario, faults: &mut F
         None if several && by_clock => {
             faults.add(
                 &format!("{path}.every"),
-                "how often? Say every = \"1s\", or arrival = \"one-by-one\"",
+                "an interval is required, every = \"1s\", or arrival = \"one-by-one\"",
             );
         }
         Some(every) if every.0.is_zero() && by_clock => {
@@ -250,7 +250,7 @@ fn transfer(name: &str, transfer: &Transfer, scenario: &Scenario, faults: &mut F
                 .filter(|&other| other != name)
                 .cloned()
                 .collect();
-            let what = format!("{until:?} is no other transfer; there is: {}", others.join(", "));
+            let what = format!("{until:?} is not another transfer; known: {}", others.join(", "));
             faults.add(&format!("{path}.until"), what);
         } else if other.is_some_and(|other| other.until.is_some()) {
             faults.add(
@@ -261,10 +261,10 @@ fn transfer(name: &str, transfer: &Transfer, scenario: &Scenario, faults: &mut F
     }
     if let Some(cancel) = &transfer.cancel {
         if cancel.at.is_none() && cancel.after.is_none() {
-            faults.add(&format!("{path}.cancel"), "when? Say at = \"1MB\" or after = \"5s\"");
+            faults.add(&format!("{path}.cancel"), "at = \"1MB\" or after = \"5s\" is required");
         }
         if transfer.direction == Direction::Upload {
-            faults.add(&format!("{path}.cancel"), "only downloads are cancelled");
+            faults.add(&format!("{path}.cancel"), "only downloads can be cancelled");
         }
     }
     if transfer.direction == Direction::Upload
@@ -272,7 +272,7 @@ fn transfer(name: &str, transfer: &Transfer, scenario: &Scenario, faults: &mut F
         && let Some(server) = scenario.server_of(client).and_then(|name| scenario.servers.get(name))
         && !server.kind.takes_uploads()
     {
-        let what = format!("{} takes no uploads here; smig and go do", server.kind);
+        let what = format!("{} does not accept uploads here; smig and go do", server.kind);
         faults.add(&format!("{path}.direction"), what);
     }
 }

@@ -187,8 +187,8 @@ impl Reader<'_> {
         let silent = campaign.settings.iter().find(|setting| !says(setting))?;
         let variant = &silent.variant;
         let what = format!(
-            "it is one setting of the whole machine: say it for every variant or for none; \
-             {variant} does not say it"
+            "it applies to the whole machine: set it for every variant or for none; \
+             {variant} does not set it"
         );
         Some(self.fault(&path(&["hosts", "server", "hystart"]), &[], &what))
     }

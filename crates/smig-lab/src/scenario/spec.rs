@@ -213,7 +213,7 @@ impl TryFrom<String> for Moving {
         match (text.as_str(), at) {
             ("never", _) => Ok(Self::Never),
             (_, Some(size)) => Ok(Self::At(size)),
-            _ => Err(format!("{text:?} is none of \"never\", \"at:SIZE\" such as \"at:100kB\"")),
+            _ => Err(format!("{text:?} is not \"never\" or \"at:SIZE\", such as \"at:100kB\"")),
         }
     }
 }

@@ -18,7 +18,7 @@ pub enum SurveyError {
         cause: io::Error,
     },
     /// A results file cannot be written.
-    #[error("cannot write {}: {cause}; does its folder exist?", path.display())]
+    #[error("cannot write {}: {cause}; does its directory exist?", path.display())]
     Write {
         /// The file.
         path: PathBuf,

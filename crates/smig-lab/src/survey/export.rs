@@ -43,7 +43,7 @@ pub fn read_export(
     match first.iter().find(|octet| !octet.is_ascii_whitespace()) {
         Some(b'{') => export.json_lines(reader),
         Some(b'[') => Err(export
-            .damage(1, "a JSON array; one row a line is needed: jq -c '.[]' turns it into that")
+            .damage(1, "a JSON array; one row per line is required: convert it with jq -c '.[]'")
             .into()),
         Some(_) => export.csv(reader),
         None => Err(export.damage(1, "the file is empty; is the export complete?").into()),
@@ -237,7 +237,7 @@ fn address(value: Option<Value>, column: &str) -> Result<Url, String> {
     let Some(value) = value.filter(|value| !value.is_null()) else {
         return Err(format!("no {column}"));
     };
-    let text = value.as_str().ok_or_else(|| format!("{column} is no text"))?;
+    let text = value.as_str().ok_or_else(|| format!("{column} is not a string"))?;
     Url::parse(text).map_err(|error| format!("{column}: \"{}\": {error}", shortened(text)))
 }
 

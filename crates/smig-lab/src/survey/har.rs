@@ -150,7 +150,7 @@ pub fn read_har(
         let url = Url::parse(&entry.request.url).map_err(|error| Damage {
             name: name.to_owned(),
             place: format!("log.entries[{number}].request.url"),
-            why: format!("\"{}\" is no URL: {error}", shortened(&entry.request.url)),
+            why: format!("\"{}\" is not a URL: {error}", shortened(&entry.request.url)),
         })?;
         urls.push(url);
     }
@@ -181,7 +181,7 @@ fn parse(from: impl Read, name: &str) -> Result<Har, SurveyError> {
     json.end().map_err(|error| Damage {
         name: name.to_owned(),
         place: format!("line {}", error.line()),
-        why: "something follows the HAR; one file holds one HAR".into(),
+        why: "data after the HAR; a file holds one HAR".into(),
     })?;
     Ok(har)
 }

@@ -38,8 +38,8 @@ impl Source {
         match self {
             Self::Har => {
                 "A HAR file holds what a browser loaded for its pages, scripts included, but not \
-                 what those pages only link to: downloads behind a link, the paper's large objects \
-                 above all, are missing unless somebody clicked on them."
+                 what those pages only link to: downloads behind a link, above all the paper's \
+                 large objects, are missing unless they were clicked."
             }
             Self::HttpArchive => {
                 "The HTTP Archive loads a home page and at most one page below it and follows no \
@@ -187,8 +187,7 @@ impl Table {
         }
         let _ = write!(text, "\n{}", wrapped(&self.differs));
         if self.rounded {
-            text +=
-                "Percentiles are right to one part in 4,096: there are too many sizes to keep.\n";
+            text += "Percentiles are accurate to one part in 4,096: too many sizes to store.\n";
         }
         self.notes.iter().for_each(|note| text += &wrapped(note));
         text
@@ -234,7 +233,7 @@ fn differs(source: Source, sites: u64, rows: &[Row], percentiles: &[Percentile])
         rows.first().and_then(|row| Some((row, (row.share?, row.interval?))))
     {
         let verdict = if sites < FEW {
-            "too few sites to say more"
+            "too few sites for a conclusion"
         } else if row.paper_share < low {
             "more than in the paper"
         } else if row.paper_share > high {
@@ -251,9 +250,9 @@ fn differs(source: Source, sites: u64, rows: &[Row], percentiles: &[Percentile])
     }
     let median = percentiles.iter().find(|row| row.percent == 50);
     if let Some((here, paper)) = median.and_then(|row| Some((row.bytes?, row.paper_bytes as f64))) {
-        let _ = write!(text, "The median object is {}, there {}. ", size(here), size(paper));
+        let _ = write!(text, "The median object is {}, in the paper {}. ", size(here), size(paper));
     }
-    text += "The paper crawled the Alexa top 1500 of 2016; these are other sites of another time. ";
+    text += "The paper crawled the Alexa top 1500 of 2016; these are other sites at another time. ";
     text += source.caveat();
     text
 }
@@ -347,7 +346,7 @@ mod tests {
         let site = Site::of(&"https://a.example/".parse().unwrap()).unwrap();
         one.object(&site, "x", 60_000_000);
         let table = Table::new(Source::Har, &one);
-        assert!(table.differs.contains("too few sites to say more"), "{}", table.differs);
+        assert!(table.differs.contains("too few sites for a conclusion"), "{}", table.differs);
         let text = table.text();
         assert!(text.lines().all(|line| line.chars().count() <= 100), "{text}");
     }

@@ -57,7 +57,7 @@ impl LeftOut {
             Self::Status => "with a status other than 200, 203, 206",
             Self::Empty => "empty",
             Self::NoSize => "of unknown size",
-            Self::Again => "seen again",
+            Self::Again => "repeated",
             Self::Disallowed => "disallowed by robots.txt",
             Self::Failed => "failed",
             Self::Damaged => "damaged",

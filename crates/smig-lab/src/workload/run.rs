@@ -134,7 +134,7 @@ async fn open(order: &WorkloadOrder) -> Result<BTreeMap<String, Endpoint>, Workl
         match tokio::time::timeout(OPEN_PATIENCE, endpoint.open()).await {
             Ok(opened) => opened.map_err(fail)?,
             Err(_) => {
-                return Err(fail(format!("no answer within {} s", OPEN_PATIENCE.as_secs())));
+                return Err(fail(format!("no response within {} s", OPEN_PATIENCE.as_secs())));
             }
         }
         endpoints.insert(name.clone(), endpoint);

@@ -53,7 +53,7 @@ fn main() -> anyhow::Result<()> {
 
 #[cfg(not(target_os = "linux"))]
 fn main() {
-    println!("testbed tests SKIPPED: network namespaces are of Linux");
+    println!("testbed tests SKIPPED: network namespaces require Linux");
 }
 
 #[cfg(target_os = "linux")]

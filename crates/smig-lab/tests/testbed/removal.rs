@@ -121,7 +121,7 @@ pub(crate) fn hold() -> Result<()> {
 pub(crate) fn nothing_survives_the_process() -> Result<()> {
     for signal in [Signal::KILL, Signal::TERM, Signal::INT] {
         if is_ignored(signal)? {
-            println!("    {signal:?} is ignored by who started this: left out");
+            println!("    {signal:?} is ignored by the parent process: skipped");
             continue;
         }
         let mut holder =
@@ -131,7 +131,7 @@ pub(crate) fn nothing_survives_the_process() -> Result<()> {
             .lines()
             .take_while(|line| line.as_ref().is_ok_and(|line| line != "ready"))
             .collect::<io::Result<_>>()?;
-        ensure!(lines.len() == 6, "the holder told {lines:?}");
+        ensure!(lines.len() == 6, "the holder printed {lines:?}");
         let (namespaces, processes) = lines.split_at(2);
         ensure!(namespaces.iter().all(|namespace| keepers(namespace).is_ok_and(|k| !k.is_empty())));
         let processes =

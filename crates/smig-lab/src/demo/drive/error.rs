@@ -15,13 +15,13 @@ pub enum DriveError {
     #[error("HTTP over the emulated link failed: {0}")]
     Http(#[from] smig::Error),
     /// Writing the files to serve, or displaying events, failed.
-    #[error("the demonstration cannot go on: {0}")]
+    #[error("the demonstration cannot continue: {0}")]
     Io(#[from] io::Error),
     /// The certificate of the demonstration's server could not be made.
-    #[error("no certificate could be made: {0}")]
+    #[error("cannot generate a certificate: {0}")]
     Certificate(#[from] rcgen::Error),
     /// The big file arrived with other bytes than were sent. This is a bug: please report it.
-    #[error("the big file arrived damaged; this is a bug, please report it")]
+    #[error("the big file arrived corrupted; this is a bug, please report it")]
     Damaged,
     /// The operator stopped it.
     #[error("stopped")]

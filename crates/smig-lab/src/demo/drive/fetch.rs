@@ -158,7 +158,7 @@ impl Run {
             }
             Err(_) => {
                 let seconds = PATIENCE.as_secs();
-                let text = format!("A small object did not come within {seconds} seconds.");
+                let text = format!("A small object did not arrive within {seconds} seconds.");
                 self.tell(DemoEvent::Problem(text));
                 Ok(Vec::new())
             }

@@ -171,7 +171,7 @@ fn run(
     let drops = testbed.device_drops()?;
     if drops > 0 {
         on_event(&DemoEvent::Problem(format!(
-            "The hosts' own devices dropped {drops} packets: the machine was too busy."
+            "The hosts' network devices dropped {drops} packets: the machine was overloaded."
         )))?;
     }
     let link = Some(testbed.report());

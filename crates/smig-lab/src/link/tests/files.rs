@@ -83,10 +83,10 @@ fn a_mistake_is_named() {
         assert!(error.contains(words), "{more}: {error}");
     };
     says(r#""rate": "10 Mb""#, "\"10 Mbit/s\"");
-    says(r#""rate": 0"#, "carries nothing");
+    says(r#""rate": 0"#, "more than 0");
     says(r#""rate": {"trace": "x", "lte": {}}"#, "one of steps, trace and lte");
     says(r#""rate": {"lte": {"sed": 1}}"#, "unknown field `sed`, expected one of `seed`");
-    says(r#""rate": {"trace": "x", "repeat_ms": 5}"#, "repeat_ms belongs to steps");
+    says(r#""rate": {"trace": "x", "repeat_ms": 5}"#, "repeat_ms applies only to steps");
     says(r#""rate": 5, "discipline": "fifo""#, "drop-tail");
     says(r#""rate": 5, "dely_ms": 5"#, "unknown field `dely_ms`");
     says(r#""rate": 5, "jitter": {"normal": {"sd": 5}}"#, "expected `sd_ms` or `every_ms`");

@@ -69,7 +69,7 @@ fn unnamed(colour: Colour, shape: Shape) -> Layer {
 
 fn quartile_box(name: &str, middle: f64, summary: &Summary) -> Bar {
     let tooltip = format!(
-        "{name}: median {}, half of {} between {} and {}, 95 in 100 up to {}",
+        "{name}: median {}, n = {}, quartiles {} and {}, p95 {}",
         number(summary.median),
         summary.n,
         number(summary.p25),

@@ -67,10 +67,10 @@ fn figure(timeline: &Timeline, view: &View, rows: usize) -> Figure {
         requests::times(timeline, &connections, view).map(without_names),
         panels::arriving(timeline, &connections, view)
             .map(with_short_names)
-            .map(titled("Arriving, Mbit/s, by connection")),
+            .map(titled("Received, Mbit/s, by connection")),
         panels::queue(timeline, &connections, view)
             .map(without_names)
-            .map(titled("Queue before the link (red: dropped)")),
+            .map(titled("Queue of the link (red: dropped)")),
         panels::senders(timeline, &connections, view),
         panels::round_trips(timeline, &connections, view).map(without_names),
     ];

@@ -95,7 +95,7 @@ impl Connections {
             format!("Connection {number} carried {}", bytes(*acked))
         });
         let text = each.collect::<Vec<_>>().join(". ");
-        if text.is_empty() { "No connection carried anything.".into() } else { format!("{text}.") }
+        if text.is_empty() { "No connection carried data.".into() } else { format!("{text}.") }
     }
 }
 

@@ -28,7 +28,7 @@ pub fn render_html(timeline: &Timeline) -> String {
     page.chart(&wide, &narrow, CAPTION);
     let looks = looks(timeline);
     if !looks.is_empty() {
-        page.heading("A closer look");
+        page.heading("Details");
     }
     for (at_us, what) in looks {
         let from_us = at_us.saturating_sub(BEFORE_US);
@@ -47,10 +47,10 @@ pub fn render_html(timeline: &Timeline) -> String {
     page.finish()
 }
 
-const CAPTION: &str = "Everything is on one clock. Bars: each request; pale until its first byte. \
-    Queue: packets that wait before the emulated link, in their connections' colours. Data at its \
-    sender: what one connection has sent without an acknowledgement yet, and above it what still \
-    waits in the socket; the line is its congestion window.";
+const CAPTION: &str = "All panels share one clock. Bars: each request, pale until its first byte. \
+    Queue: packets waiting for the emulated link, in the colours of their connections. Send \
+    buffer: data of one connection that is sent and not acknowledged, and above it data not sent \
+    yet; the line is the congestion window.";
 
 /// Returns the first migration of each group that fits one close-up.
 fn looks(timeline: &Timeline) -> Vec<(u64, String)> {
@@ -59,7 +59,7 @@ fn looks(timeline: &Timeline) -> Vec<(u64, String)> {
     for mark in moves {
         if looks.last().is_none_or(|(at, _)| mark.at_us > at + AFTER_US) {
             let seconds = mark.at_us as f64 / 1e6;
-            looks.push((mark.at_us, format!("Around the move at {seconds:.2} s")));
+            looks.push((mark.at_us, format!("Around the migration at {seconds:.2} s")));
         }
     }
     looks.truncate(LOOKS);
@@ -69,14 +69,14 @@ fn looks(timeline: &Timeline) -> Vec<(u64, String)> {
 fn table(timeline: &Timeline) -> Table {
     let columns = [
         ("connection", Align::Left),
-        ("client's end", Align::Left),
+        ("client address", Align::Left),
         ("congestion control", Align::Left),
         ("acknowledged", Align::Right),
-        ("sent again", Align::Right),
-        ("shortest round trip", Align::Right),
+        ("retransmitted", Align::Right),
+        ("minimum round-trip time", Align::Right),
         ("busy", Align::Right),
-        ("receiver was the limit", Align::Right),
-        ("send buffer was the limit", Align::Right),
+        ("limited by the receiver", Align::Right),
+        ("limited by the send buffer", Align::Right),
     ];
     let row = |one: &super::connections::Connection| {
         let track = one.track(timeline);

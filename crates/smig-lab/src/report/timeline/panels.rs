@@ -13,7 +13,7 @@ const HEIGHT: f64 = 80.0;
 const ROOM: f64 = 1.08;
 
 /// Prefix of a connection's name in a legend.
-pub(super) const BY_CONNECTION: &str = "by connection ";
+pub(super) const BY_CONNECTION: &str = "on connection ";
 
 /// A panel for the marks' labels alone, which need more lines if the marks are closer.
 pub(super) fn strip(view: &View) -> Panel {
@@ -55,7 +55,7 @@ pub(super) fn arriving(
     let link = timeline.head.link.map(|link| link.bits_per_s as f64 / 1e6);
     let rule = link.map(|rate| Rule { y: rate, label: String::new() });
     (!layers.is_empty()).then(|| Panel {
-        title: "Arriving at the client, Mbit/s (dotted: the link)".into(),
+        title: "Received by the client, Mbit/s (dotted: link rate)".into(),
         // A burst out of a full buffer may exceed the link's rate briefly.
         y: Axis::linear_exact(most.max(link.unwrap_or(0.0)) * ROOM, ""),
         height: HEIGHT,
@@ -158,7 +158,7 @@ pub(super) fn progress(
         layers.extend(lines.map(|(colour, line)| layer("", colour, Shape::Line(line))));
     }
     (!layers.is_empty()).then(|| Panel {
-        title: "Long transfers, MB so far".into(),
+        title: "Long transfers, MB transferred".into(),
         y: Axis::linear_exact(most * ROOM, ""),
         height: 60.0,
         layers,
@@ -216,7 +216,7 @@ pub(super) fn queue(timeline: &Timeline, connections: &Connections, view: &View)
     }
     let tops: Vec<u64> = lengths.iter().map(|(_, packets)| *packets).collect();
     if tops != floors {
-        let name = if layers.is_empty() { "packets waiting" } else { "of others" };
+        let name = if layers.is_empty() { "all packets" } else { "of others" };
         let area = Shape::Area(Tint::Full, steps(&lengths, &floors, &tops));
         layers.push(layer(name, Colour::Slate, area));
     }
@@ -228,7 +228,7 @@ pub(super) fn queue(timeline: &Timeline, connections: &Connections, view: &View)
     let most = tops.into_iter().max().unwrap_or(0) as f64;
     let limit = timeline.head.link.map(|link| {
         let drain = link.queue_packets as f64 * 1_500.0 * 8.0 / link.bits_per_s as f64 * 1e3;
-        let label = format!("full: {} packets, {} ms of the link", link.queue_packets, ms(drain));
+        let label = format!("limit: {} packets, {} ms at link rate", link.queue_packets, ms(drain));
         Rule { y: link.queue_packets as f64, label }
     });
     // Omit the limit of a queue that never fills to 40 %: it would only compress the chart.
@@ -239,7 +239,7 @@ pub(super) fn queue(timeline: &Timeline, connections: &Connections, view: &View)
         layers.push(layer(&name, Colour::Vermilion, Shape::Ticks(drops)));
     }
     Some(Panel {
-        title: "Queue before the link, packets".into(),
+        title: "Queue of the link, packets".into(),
         y: Axis::linear_exact(axis * ROOM, ""),
         height: HEIGHT,
         layers,
@@ -305,9 +305,9 @@ pub(super) fn sender(timeline: &Timeline, one: &Connection, view: &View) -> Opti
     ];
     let again = retransmissions(track, view);
     if !again.is_empty() {
-        layers.push(layer("sent again", Colour::Vermilion, Shape::Ticks(again)));
+        layers.push(layer("retransmitted", Colour::Vermilion, Shape::Ticks(again)));
     }
-    let title = format!("Connection {}: data at its sender, kB", one.title());
+    let title = format!("Connection {}: send buffer, kB", one.title());
     Some(Panel {
         title,
         y: Axis::linear_exact(top * ROOM, ""),
@@ -347,7 +347,7 @@ pub(super) fn senders(
     }
     let most = floors.into_iter().fold(0.0, f64::max);
     (most > 0.0).then(|| Panel {
-        title: "Data at the sender, kB (pale: not sent yet)".into(),
+        title: "Send buffer, kB (pale: not sent yet)".into(),
         y: Axis::linear_exact(most * ROOM, ""),
         height: HEIGHT,
         layers,
@@ -397,7 +397,7 @@ pub(super) fn round_trips(
     });
     let most = most.fold(0.0, f64::max);
     let idle = timeline.head.link.map(|link| link.round_trip_ms);
-    let title = "Round trip, ms";
+    let title = "Round-trip time, ms";
     (!layers.is_empty()).then(|| Panel {
         title: idle.map_or_else(
             || title.to_owned(),

@@ -108,7 +108,7 @@ fn all_facts(timeline: &Timeline) -> Vec<String> {
     let mut facts = facts(timeline);
     let unused = Connections::of(timeline).unused;
     if unused > 0 {
-        facts.push(format!("{} not shown: spare", crate::report::amount(unused, "connection")));
+        facts.push(format!("{} not shown: unused", crate::report::amount(unused, "connection")));
     }
     facts
 }

@@ -43,7 +43,7 @@ pub(super) fn panel(
     let height =
         TALL * count.min(TALL_ROWS) as f64 + TALL / 2.0 * count.saturating_sub(TALL_ROWS) as f64;
     Some(Panel {
-        title: "Each request, from asking to its last byte".into(),
+        title: "Each request, until its last byte".into(),
         y: Axis::names(vec![String::new(); count]),
         height: height.clamp(2.0 * TALL, MOST),
         layers: layers(bars),
@@ -64,7 +64,7 @@ pub(super) fn times(timeline: &Timeline, connections: &Connections, view: &View)
         let by = span.connection.as_ref().and_then(|name| connections.by_name(name));
         let (colour, name) = by.map_or_else(
             || (Colour::Slate, span.group.clone()),
-            |one| (one.colour, format!("{} by connection {}", span.group, one.number)),
+            |one| (one.colour, format!("{} on connection {}", span.group, one.number)),
         );
         let took = span.to_us.saturating_sub(span.from_us) as f64 / 1e3;
         most = most.max(took);
@@ -79,7 +79,7 @@ pub(super) fn times(timeline: &Timeline, connections: &Connections, view: &View)
         }
     }
     (!layers.is_empty()).then(|| Panel {
-        title: "What each of them took, ms".into(),
+        title: "Duration of each request, ms".into(),
         y: Axis::linear_exact(most * 1.12, ""),
         height: 80.0,
         layers,
@@ -135,9 +135,9 @@ impl Kind {
 
     fn name(self) -> String {
         match self {
-            Self::Waiting(_, number) => format!("waiting for connection {number}"),
-            Self::Coming(_, number) => format!("coming by connection {number}"),
-            Self::Unknown => "connection not known".into(),
+            Self::Waiting(_, number) => format!("waiting on connection {number}"),
+            Self::Coming(_, number) => format!("receiving on connection {number}"),
+            Self::Unknown => "connection unknown".into(),
             Self::Ended => "cancelled or failed".into(),
         }
     }

@@ -102,13 +102,13 @@ fn all_panels_share_the_axis() {
         titles(&whole()),
         [
             "",
-            "Each request, from asking to its last byte",
-            "Long transfers, MB so far",
-            "Arriving at the client, Mbit/s (dotted: the link)",
-            "Queue before the link, packets",
-            "Connection 1 (cubic): data at its sender, kB",
-            "Connection 2: data at its sender, kB",
-            "Round trip, ms (dotted: idle, 50)",
+            "Each request, until its last byte",
+            "Long transfers, MB transferred",
+            "Received by the client, Mbit/s (dotted: link rate)",
+            "Queue of the link, packets",
+            "Connection 1 (cubic): send buffer, kB",
+            "Connection 2: send buffer, kB",
+            "Round-trip time, ms (dotted: idle, 50)",
         ]
     );
 }
@@ -127,9 +127,9 @@ fn a_request_has_the_colours_of_those_who_bring_it() {
     assert_eq!(
         names,
         [
-            "waiting for connection 1",
-            "coming by connection 1",
-            "coming by connection 2",
+            "waiting on connection 1",
+            "receiving on connection 1",
+            "receiving on connection 2",
             "cancelled or failed"
         ]
     );
@@ -150,7 +150,7 @@ fn what_came_between_two_looks_came_evenly() {
     }
     timeline.tracks.push(kernel);
     let figure = figure(&timeline, &View::whole(&timeline, 800.0));
-    let panel = figure.panels.iter().find(|panel| panel.title.starts_with("Arriving"));
+    let panel = figure.panels.iter().find(|panel| panel.title.starts_with("Received"));
     let Shape::Blocks(blocks) = &panel.unwrap().layers[1].shape else { panic!("blocks") };
     assert_eq!(blocks.len(), 50, "20 ms each");
     assert!(blocks.iter().all(|block| (block.y.1 - block.y.0 - 8.0).abs() < 1e-6), "{blocks:?}");
@@ -186,7 +186,7 @@ fn a_view_shows_its_part() {
     let view = View { from_us: 1_200_000, to_us: 1_500_000, width: 400.0 };
     let figure = figure(&timeline, &view);
     assert_eq!(figure.marks, []);
-    assert_eq!(figure.panels[0].layers[0].name, "coming by connection 2");
+    assert_eq!(figure.panels[0].layers[0].name, "receiving on connection 2");
     let svg = figure.to_element();
     assert_balanced(&svg);
     assert!(svg.contains("1.2") && !svg.contains("dropped"), "{svg}");
@@ -207,7 +207,7 @@ fn files_are_whole_and_stand_alone() {
     }
     assert!(svg.contains("small: 60.0 ms") || svg.contains("small: 60 ms"), "{svg}");
     assert!(svg.contains("1 connection not shown"));
-    assert!(html.contains("Around the move at 1.00 s") && html.contains("Linux &lt;6&gt;"));
+    assert!(html.contains("Around the migration at 1.00 s") && html.contains("Linux &lt;6&gt;"));
 }
 
 #[test]

@@ -98,7 +98,7 @@ fn split_message(bytes: &[u8]) -> Option<(u16, u32, &[u8], &[u8])> {
 }
 
 fn cut_off() -> io::Error {
-    io::Error::new(io::ErrorKind::InvalidData, "the kernel's answer breaks off within a message")
+    io::Error::new(io::ErrorKind::InvalidData, "the kernel's response ends within a message")
 }
 
 fn refusal(body: &[u8]) -> io::Error {

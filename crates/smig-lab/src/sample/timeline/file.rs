@@ -44,7 +44,7 @@ pub enum ReadError {
         cause: String,
     },
     /// The file is empty.
-    #[error("the file is empty; was the run that wrote it broken off?")]
+    #[error("the file is empty; was the run that wrote it interrupted?")]
     Empty,
 }
 
@@ -97,7 +97,7 @@ impl Timeline {
                     });
                 }
                 (Line::Head(_), Some(_)) => return Err(wrong("a second head".into())),
-                (_, None) => return Err(wrong("the first line is no head".into())),
+                (_, None) => return Err(wrong("the first line is not a head".into())),
                 (Line::Track(track), Some(timeline)) => {
                     check(&track).map_err(wrong)?;
                     timeline.tracks.push(track);

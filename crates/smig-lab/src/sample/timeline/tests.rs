@@ -77,7 +77,7 @@ fn what_is_no_timeline_is_refused_by_line() {
         (broken("[10,20]", "[20,10]"), "line 2: times go backwards"),
         (broken("\"migrate\"", "\"teleport\""), "line 4"),
         (broken("{\"head\":", "{\"foot\":"), "line 1"),
-        (read(&headless).unwrap_err().to_string(), "the first line is no head"),
+        (read(&headless).unwrap_err().to_string(), "the first line is not a head"),
         (read(&format!("{good}{good}")).unwrap_err().to_string(), "line 6: a second head"),
     ] {
         assert!(error.contains(wanted), "{error:?} does not say {wanted:?}");

@@ -152,7 +152,7 @@ impl Asker {
         let now = Instant::now();
         pace.answered(now);
         let answer = answer
-            .map_err(|_| format!("no answer within {} s", PATIENCE.as_secs()))
+            .map_err(|_| format!("no response within {} s", PATIENCE.as_secs()))
             .and_then(|answer| answer)?;
         if let Meaning::Later(after) = answer.head.meaning() {
             pace.back_off(now, after.unwrap_or(BACK_OFF));

@@ -59,7 +59,7 @@ pub fn start(text: &str) -> Result<Url, SurveyError> {
     let text = text.trim();
     let full = if text.contains("://") { text.to_owned() } else { format!("https://{text}/") };
     let wrong = |why: String| SurveyError::Start(format!("{text}: {why}"));
-    let url = Url::parse(&full).map_err(|error| wrong(format!("no URL and no host: {error}")))?;
+    let url = Url::parse(&full).map_err(|error| wrong(format!("not a URL or host: {error}")))?;
     canonical(url).ok_or_else(|| wrong("only http:// and https:// can be crawled".into()))
 }
 
@@ -170,7 +170,7 @@ fn agent(contact: &str) -> Result<HeaderValue, SurveyError> {
     let text = format!("{PRODUCT}/{} (+{contact})", env!("CARGO_PKG_VERSION"));
     HeaderValue::from_str(&text).ok().filter(|_| is_contact && !contact.contains(')')).ok_or_else(
         || {
-            let why = "a contact is a URL or a mail address where the sites' owners reach you";
+            let why = "a contact is a URL or an email address for the sites' owners";
             SurveyError::Start(format!("\"{contact}\": {why}"))
         },
     )

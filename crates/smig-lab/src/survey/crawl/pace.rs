@@ -41,7 +41,7 @@ impl FromStr for Rate {
         if count > 0.0 && pause <= LONGEST_PAUSE {
             Ok(Self { pause })
         } else {
-            Err(format!("one request in {} s is the least", LONGEST_PAUSE.as_secs()))
+            Err(format!("the minimum is one request in {} s", LONGEST_PAUSE.as_secs()))
         }
     }
 }

@@ -89,7 +89,7 @@ impl Results {
             .open(path)
             .map_err(cannot)?;
         if file.try_lock().is_err() {
-            let why = "another crawl writes to it; wait for its end or use another --out".into();
+            let why = "another crawl writes to it; wait for its end, or use another --out".into();
             return Err(SurveyError::Results { path: path.to_owned(), why });
         }
         let (mut done, mut visits) = (HashSet::new(), HashMap::<Url, Visits>::new());
@@ -134,7 +134,7 @@ impl Results {
         }
         if *limits != self.limits {
             return Err(self.unusable(format!(
-                "made with --levels {} --max-pages {} --max-objects {}; say the same, or use another --out",
+                "made with --levels {} --max-pages {} --max-objects {}; use these or another --out",
                 limits.levels, limits.max_pages, limits.max_objects
             )));
         }
@@ -201,7 +201,7 @@ impl Crawled {
         if has_header || whole == 0 {
             return Ok(());
         }
-        let why = "no first line {\"survey\":...}; is it the file of a crawl?".into();
+        let why = "no first line {\"survey\":...}; is it a crawl file?".into();
         Err(Damage { name: name.to_owned(), place: "line 1".into(), why }.into())
     }
 
@@ -222,15 +222,15 @@ impl Crawled {
             self.ends().iter().map(|(end, n)| format!("{n} {}", end.words())).collect();
         let unfinished = self.sites.values().filter(|end| end.is_none()).count();
         if unfinished > 0 {
-            parts.push(format!("{unfinished} unfinished: the same command goes on"));
+            parts.push(format!("{unfinished} unfinished: the same command continues"));
         }
         let mut notes = match parts.is_empty() {
-            true => vec!["No site was asked yet.".into()],
-            false => vec![format!("Of {} sites asked: {}.", self.sites.len(), parts.join(", "))],
+            true => vec!["No site has been crawled yet.".into()],
+            false => vec![format!("Of {} sites crawled: {}.", self.sites.len(), parts.join(", "))],
         };
         if self.levels.iter().any(|levels| *levels != 3) {
             let levels: Vec<_> = self.levels.iter().map(u8::to_string).collect();
-            notes.push(format!("The paper looked at 3 levels, this at {}.", levels.join(" and ")));
+            notes.push(format!("The paper crawled 3 levels, this run {}.", levels.join(" and ")));
         }
         notes
     }
@@ -268,14 +268,12 @@ fn lines(from: impl Read, name: &str, mut take: impl FnMut(Line)) -> Result<u64,
         let damage = |why| Damage { name: name.to_owned(), place: format!("line {number}"), why };
         if text.last() != Some(&b'\n') {
             if read as u64 == MAX_LINE {
-                return Err(
-                    damage("the line is too long; is it the file of a crawl?".into()).into()
-                );
+                return Err(damage("the line is too long; is it a crawl file?".into()).into());
             }
             break;
         }
         let line = serde_json::from_slice(&text)
-            .map_err(|error| damage(format!("{error}; is it the file of a crawl?")))?;
+            .map_err(|error| damage(format!("{error}; is it a crawl file?")))?;
         take(line);
         whole += read as u64;
     }
@@ -333,7 +331,8 @@ mod tests {
         crawled.read(File::open(&path).unwrap(), "results", &mut tally).unwrap();
         assert_eq!((tally.sites(), tally.objects()), (1, 1));
         assert_eq!(crawled.ends(), BTreeMap::from([(End::Limited, 1)]));
-        assert_eq!(crawled.notes(), ["Of 1 sites asked: 1 cut by --max-pages or --max-objects."]);
+        let note = "Of 1 sites crawled: 1 limited by --max-pages or --max-objects.";
+        assert_eq!(crawled.notes(), [note]);
     }
 
     #[test]

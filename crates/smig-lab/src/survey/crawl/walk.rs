@@ -123,11 +123,11 @@ impl End {
     #[must_use]
     pub const fn words(self) -> &'static str {
         match self {
-            Self::Complete => "seen completely",
-            Self::Limited => "cut by --max-pages or --max-objects",
-            Self::Disallowed => "closed by robots.txt",
+            Self::Complete => "crawled completely",
+            Self::Limited => "limited by --max-pages or --max-objects",
+            Self::Disallowed => "disallowed by robots.txt",
             Self::Unreachable => "without a landing page",
-            Self::TurnedAway => "broken off: the server wanted no more requests",
+            Self::TurnedAway => "abandoned after refusals or failures of the server",
         }
     }
 }

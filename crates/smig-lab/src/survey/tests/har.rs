@@ -123,7 +123,7 @@ fn damage_is_named_with_its_place() {
         ("{\"log\": {}}".to_owned(), "missing field `entries`"),
         (har(&[entry("p1", "https://a.example/", 200, 1), without_url]), "log.entries[1].request"),
         (har(&[entry("p1", "not a url", 200, 1)]), "log.entries[0].request.url: \"not a url\""),
-        (format!("{} {{}}", har(&[])), "something follows the HAR"),
+        (format!("{} {{}}", har(&[])), "data after the HAR"),
     ] {
         let error = read(&text).unwrap_err().to_string();
         assert!(error.starts_with("a.har: ") && error.contains(named), "{error}");
