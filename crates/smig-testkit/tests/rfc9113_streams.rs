@@ -1,9 +1,10 @@
 //! RFC 9113 sections 5 and 8: states of streams, their ids and limits, and messages.
 
+use bytes::BytesMut;
 use http::Method;
 use smig_proto::{
-    Config, EndStream, ErrorCode, Event, Initiator, OpenError, Processed, Read, RequestHead,
-    SendError,
+    AppId, Config, ConnectionSpec, EndStream, ErrorCode, Event, Identity, Initiator, Instant,
+    OpenError, Processed, Read, RequestHead, Security, SendError, Session,
 };
 use smig_testkit::script::frame::*;
 use smig_testkit::script::{C1, Peer, Setup, request_head};
@@ -490,6 +491,29 @@ fn extended_connect_is_taken_where_it_is_offered() {
     let opened = peer.app(|session, now| session.open(now, None, &head, EndStream::No));
     assert!(matches!(opened, Err(OpenError::Invalid(_))));
     peer.expect_silence();
+}
+
+#[test]
+fn an_extended_connect_awaits_the_settings_of_its_own_connection() {
+    // RFC 8441 section 3
+    const SETTINGS: &[u8] = &[0, 0, 0, 4, 0, 0, 0, 0, 0];
+    const WITH_CONNECT: &[u8] = &[0, 0, 6, 4, 0, 0, 0, 0, 0, 0, 8, 0, 0, 0, 1];
+    let now = Instant::from_nanos(0);
+    let mut session = Session::client(Config::client(), AppId::new(1), now);
+    let spec = ConnectionSpec { security: Security::Ineligible, identity: Identity([0; 32]) };
+    let (first, second) = (session.add_connection(now, spec), session.add_connection(now, spec));
+    let head = RequestHead {
+        protocol: smig_proto::Protocol::new("websocket"),
+        ..request_head(Method::CONNECT)
+    };
+    let mut open = |conn, settings: &[u8]| {
+        session.handle_input(now, conn, &mut BytesMut::from(settings));
+        session.open(now, Some(conn), &head, EndStream::No)
+    };
+    assert!(open(first, WITH_CONNECT).is_ok());
+    assert_eq!(open(second, &[]), Err(OpenError::AwaitsSettings));
+    assert_eq!(open(second, SETTINGS.split_at(8).0), Err(OpenError::AwaitsSettings));
+    assert!(matches!(open(second, SETTINGS), Err(OpenError::Invalid(_))));
 }
 
 #[test]

@@ -150,9 +150,9 @@ impl Server {
         self.load.fetch_sub(1, Ordering::Relaxed);
     }
 
-    /// Returns whether a request waits for a connection because all are in use.
+    /// Returns whether a request waits for an HTTP/1.1 connection because all connections are in use.
     pub(super) fn has_waiting(&self) -> bool {
-        self.waiting.load(Ordering::Relaxed) > 0 || self.connections_limit.is_wanted()
+        self.waiting.load(Ordering::Relaxed) > 0
     }
 
     pub(super) fn on_connection(&self) {

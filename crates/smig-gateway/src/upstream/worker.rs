@@ -141,9 +141,12 @@ impl ServerPool {
         if let Some(homes) = homes {
             session.client.move_to(&session.origin, &homes);
         }
-        if server.has_waiting() {
-            // A request waits for a slot, of this worker or of another: free this one after the last request.
+        if server.connections_limit.is_wanted() {
+            // A worker without a session waits for a slot: free this one after the last request.
             session.client.retire(&session.origin);
+        } else if server.has_waiting() {
+            // A request over HTTP/1.1 waits, as a WebSocket does: it must not displace requests of this session.
+            session.client.retire_if_idle(&session.origin);
         }
     }
 

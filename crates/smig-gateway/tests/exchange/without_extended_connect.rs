@@ -26,7 +26,7 @@ enum WithoutCommon {
     Close,
 }
 
-/// A server over TLS. To HTTP/2 it says its settings and nothing else; the test serves HTTP/1.1.
+/// A server over TLS. Over HTTP/2 it answers 200, first without an end; the test serves HTTP/1.1.
 struct Tls {
     addr: SocketAddr,
     /// Its connections over HTTP/2.
@@ -34,6 +34,34 @@ struct Tls {
     /// False: it speaks HTTP/1.1 alone.
     with_http2: watch::Sender<bool>,
     http1: mpsc::UnboundedReceiver<TlsStream<TcpStream>>,
+}
+
+/// Serves HTTP/2: each request is answered with 200, the first one of a connection without an end; PING is answered.
+async fn http2(tls: &mut TlsStream<TcpStream>) -> std::io::Result<()> {
+    const HEADERS: u8 = 1;
+    const PING: u8 = 6;
+    tls.write_all(&SETTINGS).await?;
+    tls.flush().await?;
+    tls.read_exact(&mut [0; 24]).await?;
+    let mut flags = 4;
+    loop {
+        let mut head = [0; 9];
+        tls.read_exact(&mut head).await?;
+        let mut payload = vec![0; usize::from(head[1]) << 8 | usize::from(head[2])];
+        tls.read_exact(&mut payload).await?;
+        match (head[3], head[4]) {
+            (HEADERS, _) => {
+                let stream = &head[5..];
+                tls.write_all(&[&[0, 0, 1, HEADERS, flags], stream, &[0x88]].concat()).await?;
+                flags = 5;
+            }
+            (PING, 0) => {
+                tls.write_all(&[&[0, 0, 8, PING, 1, 0, 0, 0, 0], &payload[..]].concat()).await?;
+            }
+            _ => {}
+        }
+        tls.flush().await?;
+    }
 }
 
 impl Tls {
@@ -76,11 +104,8 @@ impl Tls {
                 let mut speaks = speaks.clone();
                 tokio::spawn(async move {
                     // The client may have gone.
-                    let _ = tls.write_all(&SETTINGS).await;
-                    let _ = tls.flush().await;
-                    let mut ignored = Vec::new();
                     tokio::select! {
-                        _ = tls.read_to_end(&mut ignored) => {}
+                        _ = http2(&mut tls) => {}
                         _ = speaks.wait_for(|speaks| !speaks) => {}
                     }
                 });
@@ -141,6 +166,28 @@ async fn an_idle_session_makes_room() {
     let answer = within("the answer", head(&mut near)).await;
     assert!(answer.starts_with("http/1.1 101 "), "{answer}");
     greet(&mut near, &mut far).await;
+}
+
+/// A WebSocket that waits for a connection displaces no session that has requests.
+#[tokio::test]
+async fn a_busy_session_stays() {
+    const GET: &str = "GET / HTTP/1.1\r\nHost: a\r\n\r\n";
+    let server = Tls::start(&["h2", "http/1.1"]).await;
+    let gateway = server.gateway_with(1);
+    let mut endless = gateway.connect(GET).await;
+    let answer = within("the first answer", head(&mut endless)).await;
+    assert!(answer.starts_with("http/1.1 200 "), "{answer}");
+    let _websocket = gateway.connect(UPGRADE).await;
+    let waits = async {
+        while gateway.upstream.servers()[0].status().waiting == 0 {
+            tokio::task::yield_now().await;
+        }
+    };
+    within("the WebSocket in the queue", waits).await;
+    // Idle connections are checked each second. If that were later, the test would see less, and pass.
+    tokio::time::sleep(Duration::from_millis(2500)).await;
+    let answer = within("the second answer", head(&mut gateway.connect(GET).await)).await;
+    assert!(answer.starts_with("http/1.1 200 "), "{answer}");
 }
 
 #[tokio::test]

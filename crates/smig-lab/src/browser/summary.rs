@@ -88,10 +88,8 @@ pub fn findings(summaries: &[LoadSummary]) -> Vec<String> {
     let alone = alone(summaries);
     let mut sentences = Vec::new();
     if let Some(alone) = alone {
-        let text = format!(
-            "The median page load takes {} with nothing else on the link.",
-            seconds(alone)
-        );
+        let text =
+            format!("The median page load takes {} with nothing else on the link.", seconds(alone));
         sentences.push(text);
     }
     for summary in summaries {

@@ -8,6 +8,7 @@ use std::thread;
 use std::time::{Duration, Instant};
 
 use anyhow::{Context as _, Result, bail, ensure};
+use rustix::fd::OwnedFd;
 use rustix::process::{Pid, Signal, kill_process};
 use smig_lab::hystart::{self, Hold};
 
@@ -58,13 +59,20 @@ fn alone() -> Result<File> {
     }
 }
 
-/// A process that holds the setting; killed on drop, so that a failed test leaves none behind.
-struct Holder(Child);
+/// A process that holds the setting, and its keeper. Killed on drop, so that a failed test leaves none behind; the
+/// keeper has restored the value then.
+struct Holder {
+    process: Child,
+    keeper: Option<OwnedFd>,
+}
 
 impl Holder {
     fn kill(&mut self) -> Result<()> {
-        self.0.kill()?;
-        self.0.wait()?;
+        self.process.kill()?;
+        self.process.wait()?;
+        if let Some(keeper) = self.keeper.take() {
+            ended(&keeper)?;
+        }
         Ok(())
     }
 }
@@ -85,14 +93,14 @@ pub(crate) fn it_is_given_back_whoever_is_killed() -> Result<()> {
     let own = hystart::present().context("it can be written, so it can be read")?;
 
     // The run's process is killed: its keeper detects that and restores the value.
-    let mut holder =
-        Holder(Command::new(std::env::current_exe()?).arg(HOLD).stdout(Stdio::piped()).spawn()?);
+    let process =
+        Command::new(std::env::current_exe()?).arg(HOLD).stdout(Stdio::piped()).spawn()?;
+    let mut holder = Holder { process, keeper: None };
     let mut line = String::new();
-    BufReader::new(holder.0.stdout.take().context("piped")?).read_line(&mut line)?;
-    let keeper_process = watch(line.trim().parse()?)?;
+    BufReader::new(holder.process.stdout.take().context("piped")?).read_line(&mut line)?;
+    holder.keeper = Some(watch(line.trim().parse()?)?);
     ensure!(hystart::present() == Some(!own), "it was not set");
     holder.kill()?;
-    ended(&keeper_process)?;
     ensure!(hystart::present() == Some(own), "a killed run left it changed");
 
     // The keeper is killed: the run's process restores the value.

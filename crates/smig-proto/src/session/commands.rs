@@ -5,7 +5,7 @@ use core::fmt;
 use bytes::Bytes;
 use http::{HeaderMap, Method};
 
-use crate::conn::{ConnId, Connection, ConnectionRole};
+use crate::conn::{ConnId, ConnState, Connection, ConnectionRole};
 use crate::error::Cause;
 use crate::head::{RequestHead, ResponseHead};
 use crate::message::{content_length, encode_request, encode_response};
@@ -28,6 +28,9 @@ pub enum OpenError {
     Blocked,
     /// No connection accepts new streams: open one.
     NoConnection,
+    /// Extended CONNECT: the connection's SETTINGS, which say whether the server supports it, have
+    /// not been received (RFC 8441 section 3).
+    AwaitsSettings,
     /// The head cannot be sent over HTTP/2, for the contained reason.
     Invalid(&'static str),
     /// Only a client opens streams.
@@ -39,6 +42,7 @@ impl fmt::Display for OpenError {
         f.write_str(match self {
             Self::Blocked => "as many streams are open as the peer allows",
             Self::NoConnection => "no connection takes new streams",
+            Self::AwaitsSettings => "the server has not sent its SETTINGS yet",
             Self::Invalid(why) => why,
             Self::NotClient => "only a client opens streams",
         })
@@ -122,6 +126,9 @@ impl Session {
             return Err(OpenError::NoConnection);
         }
         if head.protocol.is_some() && !conn.peer.connect_protocol {
+            if matches!(conn.state, ConnState::Settings) {
+                return Err(OpenError::AwaitsSettings);
+            }
             return Err(OpenError::Invalid("the server takes no extended CONNECT"));
         }
         if open >= conn.peer.max_concurrent_streams {

@@ -80,9 +80,8 @@ impl Session {
         self.conn(id).map(view)
     }
 
-    /// Returns whether the peer's first SETTINGS have been received on a connection that is open.
-    /// Until then, a client does not know whether the server supports extended CONNECT (RFC 8441
-    /// section 3).
+    /// Client: returns whether the server's SETTINGS have been received on an open connection: it
+    /// speaks HTTP/2.
     #[must_use]
     pub fn has_peer_settings(&self) -> bool {
         self.conns.iter().any(|conn| matches!(conn.state, ConnState::Open))

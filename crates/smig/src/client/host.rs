@@ -177,7 +177,11 @@ fn refuse(host: &Host, mailbox: &Arc<Mailbox<Command>>, error: &Error) {
             Command::Request(outgoing) => outgoing.shared.fail(error.duplicate()),
             // The caller may have dropped the receiver.
             Command::Meet(sender) => drop(sender.send(Err(error.duplicate()))),
-            Command::Dialed(_) | Command::Finish | Command::MoveTo(_) | Command::Describe(_) => {}
+            Command::Dialed(_)
+            | Command::Finish
+            | Command::FinishIfIdle
+            | Command::MoveTo(_)
+            | Command::Describe(_) => {}
         }
     }
 }

@@ -127,6 +127,11 @@ impl Http1Session {
             // The caller may have dropped the receiver.
             Command::Meet(sender) => drop(sender.send(Ok(Speaks::Http1))),
             Command::Finish => self.stop_accepting(),
+            Command::FinishIfIdle => {
+                if self.running.is_empty() {
+                    self.stop_accepting();
+                }
+            }
         }
     }
 

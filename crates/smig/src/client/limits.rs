@@ -17,8 +17,8 @@ pub struct QueueLimit(Arc<Semaphore>);
 /// A request's queue slot. Released when the request is sent, or on drop.
 #[derive(Debug)]
 pub(crate) struct QueuePlace {
-    /// When the request was first queued at a session. A session that closes returns the request for the next one,
-    /// which must not let it wait anew.
+    /// When the request first waited for a stream. A session that closes returns the request for the next one, where
+    /// the wait goes on.
     queued_at: Option<Instant>,
     _permit: OwnedSemaphorePermit,
 }

@@ -173,6 +173,13 @@ impl Client {
         }
     }
 
+    /// Like [`Self::retire`], but leaves a session that has requests as it is.
+    pub fn retire_if_idle(&self, origin: &Origin) {
+        if let Some(mailbox) = self.inner.hosts.present(origin) {
+            drop(mailbox.send(Command::FinishIfIdle));
+        }
+    }
+
     /// Returns whether a session with the origin accepts requests or is being established.
     #[must_use]
     pub fn has_session(&self, origin: &Origin) -> bool {

@@ -43,6 +43,8 @@ pub(crate) enum Command {
     Meet(oneshot::Sender<Result<Speaks, Error>>),
     /// Close after the current requests.
     Finish,
+    /// Like [`Self::Finish`], but only if the session has no request.
+    FinishIfIdle,
     /// Like [`Self::Finish`], unless the session is connected to one of these addresses.
     MoveTo(Vec<IpAddr>),
     /// Return a snapshot of the session.
@@ -78,8 +80,8 @@ pub(super) struct ClientSession {
     slots: Slots<Call>,
     by_key: FxHashMap<StreamKey, Slot>,
     queue: VecDeque<Box<Outgoing>>,
-    /// Requests that wait for the server's SETTINGS.
-    unheard: VecDeque<Box<Outgoing>>,
+    /// Whether requests in the queue wait for the server's SETTINGS.
+    awaits_settings: bool,
     pub(super) spares: Spares,
     around: Surroundings,
     watched: Vec<Slot>,
@@ -107,7 +109,7 @@ impl ClientSession {
             mailbox,
             by_key: FxHashMap::default(),
             queue: VecDeque::new(),
-            unheard: VecDeque::new(),
+            awaits_settings: false,
             spares,
             around: Surroundings::default(),
             watched: Vec::new(),
@@ -124,42 +126,41 @@ impl ClientSession {
         }
     }
 
-    /// Sends queued requests while the server allows more streams and would tolerate a reset of all of them.
+    /// Sends queued requests while the server allows more streams and would tolerate a reset of all of them. An
+    /// extended CONNECT that awaits SETTINGS stays in its place, and others overtake it.
     fn open_queued(&mut self, turn: &mut Turn<'_>) {
-        while let Some(outgoing) = self.queue.pop_front() {
+        let mut at = 0;
+        loop {
+            self.count_resets(turn);
+            let Some(outgoing) = self.queue.get(at) else { break };
             if outgoing.shared.is_gone() {
+                self.queue.remove(at);
                 continue;
             }
-            self.count_resets(turn);
             if !self.resets.may_open(turn.now, self.slots.len()) {
                 self.hold(turn.now);
-                self.queue.push_front(outgoing);
-                return;
+                break;
             }
-            if outgoing.head.protocol.is_some() && awaits_settings(turn) {
-                // The server's SETTINGS determine whether it may be sent (RFC 8441 section 3).
-                self.unheard.push_back(outgoing);
-                continue;
+            let end = if outgoing.body.is_empty() { EndStream::Yes } else { EndStream::No };
+            let result = turn.session.open(turn.now, None, &outgoing.head, end);
+            match result {
+                Err(OpenError::Blocked) => break,
+                Err(OpenError::AwaitsSettings) => {
+                    at += 1;
+                    continue;
+                }
+                Ok(_) | Err(_) => {}
             }
-            let Outgoing { head, body, length, asides, place, shared } = *outgoing;
-            let end = if body.is_empty() { EndStream::Yes } else { EndStream::No };
-            match turn.session.open(turn.now, None, &head, end) {
-                Ok(key) => {
-                    let outgoing = Outgoing { head, body, length, asides, place, shared };
-                    self.opened(turn, key, outgoing);
-                }
-                Err(OpenError::Blocked) => {
-                    let outgoing = Outgoing { head, body, length, asides, place, shared };
-                    self.queue.push_front(Box::new(outgoing));
-                    return;
-                }
+            let Some(outgoing) = self.queue.remove(at) else { break };
+            match result {
+                Ok(key) => self.opened(turn, key, *outgoing),
                 Err(OpenError::NoConnection) => {
-                    let error = Error::new(Kind::Refused("no connection accepts it"));
-                    shared.give_back(Unsent { body, place: Some(place) }, error);
+                    outgoing.give_back(Error::new(Kind::Refused("no connection accepts it")));
                 }
-                Err(error) => shared.fail(Error::new(Kind::Request(error.to_string()))),
+                Err(error) => outgoing.shared.fail(Error::new(Kind::Request(error.to_string()))),
             }
         }
+        self.awaits_settings = at > 0;
     }
 
     /// Returns when the queue timeout of the oldest request expires.
@@ -448,7 +449,7 @@ impl ClientSession {
 
     /// Closes the session when its idle timeout expires.
     fn look_at_idleness(&mut self, turn: &mut Turn<'_>) {
-        if self.slots.len() > 0 || !self.queue.is_empty() || !self.unheard.is_empty() {
+        if self.slots.len() > 0 || !self.queue.is_empty() {
             self.idle_since = None;
             self.spares_wanted = true;
             return;
@@ -577,6 +578,11 @@ impl App for ClientSession {
             Command::Dialed(result) => self.spares.on_dialed(turn, *result),
             Command::Meet(sender) => self.meeting.push(sender),
             Command::Finish => self.stop_accepting(turn),
+            Command::FinishIfIdle => {
+                if self.slots.len() == 0 && self.queue.is_empty() {
+                    self.stop_accepting(turn);
+                }
+            }
             Command::MoveTo(addresses) => {
                 if !addresses.contains(&self.spares.addr().ip().to_canonical()) {
                     tracing::info!(origin = %self.host.origin, "the server's addresses changed");
@@ -618,11 +624,7 @@ impl App for ClientSession {
         self.look_at_held(turn);
         self.queue.retain(|outgoing| !outgoing.shared.is_gone());
         self.give_up_waiting(turn.now);
-        if !self.unheard.is_empty() && !awaits_settings(turn) {
-            // They are older than what is queued, whose timeout is that of the request at the front.
-            for outgoing in self.unheard.drain(..).rev() {
-                self.queue.push_front(outgoing);
-            }
+        if self.awaits_settings {
             self.open_queued(turn);
         }
         if turn.session.has_peer_settings() {
@@ -663,18 +665,14 @@ impl App for ClientSession {
             Command::Dialed(_)
             | Command::Meet(_)
             | Command::Finish
+            | Command::FinishIfIdle
             | Command::MoveTo(_)
             | Command::Describe(_) => None,
         });
-        for outgoing in self.queue.drain(..).chain(self.unheard.drain(..)).chain(left) {
+        for outgoing in self.queue.drain(..).chain(left) {
             outgoing.give_back(Error::new(Kind::Refused("its last connection was closed")));
         }
     }
-}
-
-/// Returns whether no connection has received the server's SETTINGS and one still may.
-fn awaits_settings(turn: &Turn<'_>) -> bool {
-    !turn.session.has_peer_settings() && turn.session.connections().next().is_some()
 }
 
 /// Returns whether the stream is a tunnel, whose two directions end independently.

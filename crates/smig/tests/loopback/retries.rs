@@ -43,6 +43,11 @@ impl Peer {
 
     /// Returns the stream of the next frame of this type.
     async fn next(&mut self, kind: u8) -> u32 {
+        self.next_frame(kind).await.0
+    }
+
+    /// Returns the stream and the payload of the next frame of this type.
+    pub(crate) async fn next_frame(&mut self, kind: u8) -> (u32, Vec<u8>) {
         loop {
             let mut head = [0; 9];
             self.0.read_exact(&mut head).await.unwrap();
@@ -50,7 +55,7 @@ impl Peer {
             let mut payload = vec![0; len as usize];
             self.0.read_exact(&mut payload).await.unwrap();
             if head[3] == kind {
-                return u32::from_be_bytes([head[5], head[6], head[7], head[8]]);
+                return (u32::from_be_bytes([head[5], head[6], head[7], head[8]]), payload);
             }
         }
     }
@@ -58,6 +63,10 @@ impl Peer {
     /// Answers the next request.
     pub(crate) async fn answer(&mut self) {
         let stream = self.next(HEADERS).await;
+        self.respond(stream).await;
+    }
+
+    pub(crate) async fn respond(&mut self, stream: u32) {
         self.send(HEADERS, END_HEADERS | END_STREAM, stream, OK).await;
     }
 }

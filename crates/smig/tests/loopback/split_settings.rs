@@ -1,44 +1,162 @@
-//! The server's first SETTINGS frame arrives in pieces. Until it is complete, a client does not know whether the server
-//! supports extended CONNECT (RFC 8441 section 3).
+//! Extended CONNECT waits for the server's first SETTINGS frame, which says whether it is supported (RFC 8441
+//! section 3), and other requests do not.
+
+use std::time::Duration;
 
 use bytes::Bytes;
-use http::Request;
+use http::{Method, Request};
 use http_body_util::Full;
-use smig::{ClearTrust, Cleartext, Client};
+use smig::{ClearTrust, Cleartext, Client, ClientBuilder, Config, Origin, QueueLimit};
 use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
-use tokio::net::TcpListener;
+use tokio::net::{TcpListener, TcpStream};
+use tokio::time::timeout;
 
-use crate::retries::Peer;
+use crate::retries::{HEADERS, Peer};
 use crate::support::loopback;
 
 /// SETTINGS_ENABLE_CONNECT_PROTOCOL = 1.
 const SETTINGS: [u8; 15] = [0, 0, 6, 4, 0, 0, 0, 0, 0, 0, 8, 0, 0, 0, 1];
+/// SETTINGS_MAX_CONCURRENT_STREAMS.
+const fn max_streams(number: u8) -> [u8; 15] {
+    [0, 0, 6, 4, 0, 0, 0, 0, 0, 0, 3, 0, 0, 0, number]
+}
+/// Of an event that must come.
+const LIMIT: Duration = Duration::from_secs(60);
+
+/// A client whose server may take its time for SETTINGS.
+fn client() -> ClientBuilder {
+    let mut engine = Config::client();
+    engine.limits.preface_timeout = LIMIT * 10;
+    Client::builder().cleartext(Cleartext::PriorKnowledge(ClearTrust::None)).engine(engine)
+}
+
+async fn listener() -> (TcpListener, String) {
+    let listener = TcpListener::bind(loopback()).await.unwrap();
+    let url = format!("http://{}/", listener.local_addr().unwrap());
+    (listener, url)
+}
+
+async fn accept(listener: &TcpListener) -> TcpStream {
+    let (mut tcp, _) = listener.accept().await.unwrap();
+    tcp.set_nodelay(true).unwrap();
+    tcp.read_exact(&mut [0; 24]).await.unwrap();
+    tcp
+}
+
+/// The client runs on this thread: afterwards it has read all that was sent.
+async fn let_the_client_run() {
+    for _ in 0..200 {
+        tokio::task::yield_now().await;
+    }
+}
+
+fn websocket(url: &str) -> Request<Full<Bytes>> {
+    let mut request = Request::connect(url).body(Full::default()).unwrap();
+    request.extensions_mut().insert(smig::Protocol::new("websocket").unwrap());
+    request
+}
 
 #[tokio::test]
-async fn extended_connect_waits_for_complete_settings() {
+async fn they_may_arrive_in_pieces() {
     for first in 1..SETTINGS.len() {
-        let listener = TcpListener::bind(loopback()).await.unwrap();
-        let cleartext = Cleartext::PriorKnowledge(ClearTrust::None);
-        let client = Client::builder().cleartext(cleartext).build().unwrap();
-        let url = format!("http://{}/chat", listener.local_addr().unwrap());
-        let mut request = Request::connect(url).body(Full::<Bytes>::default()).unwrap();
-        request.extensions_mut().insert(smig::Protocol::new("websocket").unwrap());
+        let (listener, url) = listener().await;
+        let client = client().build().unwrap();
         let serving = async {
-            let (mut tcp, _) = listener.accept().await.unwrap();
-            tcp.set_nodelay(true).unwrap();
-            tcp.read_exact(&mut [0; 24]).await.unwrap();
+            let mut tcp = accept(&listener).await;
             let (one, two) = SETTINGS.split_at(first);
             tcp.write_all(one).await.unwrap();
-            // The client runs on this thread: it reads the first piece alone.
-            for _ in 0..200 {
-                tokio::task::yield_now().await;
-            }
+            let_the_client_run().await;
             tcp.write_all(two).await.unwrap();
             let mut peer = Peer(tcp);
             peer.answer().await;
             peer
         };
-        let (response, _peer) = tokio::join!(client.request(request), serving);
+        let (response, _peer) = tokio::join!(client.request(websocket(&url)), serving);
         assert_eq!(response.unwrap().status(), 200, "first piece: {first} bytes");
+    }
+}
+
+#[tokio::test]
+async fn a_session_that_is_retired_before_them_sends_its_request() {
+    let (listener, url) = listener().await;
+    let client = client().build().unwrap();
+    let origin = Origin::of(&url.parse().unwrap()).unwrap();
+    let serving = async {
+        let mut tcp = accept(&listener).await;
+        client.retire(&origin);
+        let_the_client_run().await;
+        assert!(!client.has_session(&origin));
+        tcp.write_all(&SETTINGS).await.unwrap();
+        let mut peer = Peer(tcp);
+        timeout(LIMIT, peer.answer()).await.expect("the request on the same connection");
+        peer
+    };
+    let (response, _peer) = tokio::join!(client.request(websocket(&url)), serving);
+    assert_eq!(response.unwrap().status(), 200);
+}
+
+#[tokio::test]
+async fn a_request_that_waits_for_them_may_be_dropped_and_times_out() {
+    let (listener, url) = listener().await;
+    let queue = QueueLimit::new(5);
+    let builder = || client().queue(queue.clone());
+    let dropped = builder().build().unwrap();
+    let origin = Origin::of(&url.parse().unwrap()).unwrap();
+    let request = dropped.begin(&origin, websocket(&url)).unwrap();
+    let mut tcp = accept(&listener).await;
+    tcp.write_all(&SETTINGS[..1]).await.unwrap();
+    let_the_client_run().await;
+    assert_eq!(queue.free(), 4);
+    drop(request);
+    let released = async {
+        while queue.free() < 5 {
+            tokio::task::yield_now().await;
+        }
+    };
+    timeout(LIMIT, released).await.expect("the queue slot of a dropped request");
+
+    let late = builder().queue_timeout(Duration::from_millis(10)).build().unwrap();
+    let error = timeout(LIMIT, late.request(websocket(&url))).await.expect("the queue timeout");
+    assert!(error.unwrap_err().is_timeout());
+}
+
+#[tokio::test]
+async fn a_request_of_a_closed_session_keeps_its_place_before_younger_ones() {
+    let (listener, url) = listener().await;
+    let client = client().build().unwrap();
+    let origin = Origin::of(&url.parse().unwrap()).unwrap();
+    let ask = |method: Method| {
+        let (client, request) = (client.clone(), Request::builder().method(method).uri(&url));
+        let request = request.body(Full::<Bytes>::default()).unwrap();
+        tokio::spawn(async move { client.request(request).await.map(|_| ()) })
+    };
+    // The first request of a session takes the only stream.
+    let busy = async || {
+        let first = ask(Method::PUT);
+        let mut tcp = accept(&listener).await;
+        tcp.write_all(&max_streams(1)).await.unwrap();
+        let mut peer = Peer(tcp);
+        let (stream, _) = timeout(LIMIT, peer.next_frame(HEADERS)).await.expect("a request");
+        let_the_client_run().await;
+        (first, peer, stream)
+    };
+    let (_failed, old, _) = busy().await;
+    let older = ask(Method::GET);
+    let_the_client_run().await;
+    client.retire(&origin);
+    let_the_client_run().await;
+    let (first, mut peer, stream) = busy().await;
+    let younger = ask(Method::POST);
+    let_the_client_run().await;
+    drop(old);
+    let_the_client_run().await;
+    peer.respond(stream).await;
+    let (stream, block) = timeout(LIMIT, peer.next_frame(HEADERS)).await.expect("a request");
+    // `:method: GET` of the static table; POST is 0x83.
+    assert_eq!(block[0], 0x82, "the older request");
+    peer.respond(stream).await;
+    timeout(LIMIT, peer.answer()).await.expect("the younger request");
+    for asked in [first, older, younger] {
+        asked.await.unwrap().unwrap();
     }
 }
