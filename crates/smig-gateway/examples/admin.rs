@@ -14,7 +14,8 @@ use http::{Request, Response};
 use http_body::{Body, Frame, SizeHint};
 use http_body_util::{BodyExt as _, Full};
 use smig::{
-    BoxError, ClearTrust, Cleartext, Client, Incoming, MoveMode, MoveRules, Server, SocketOptions,
+    BoxError, Cleartext, CleartextTrust, Client, Incoming, MigrationConfig, MigrationMode, Server,
+    SocketOptions,
 };
 use smig_gateway::admin::{self, AdminSpec, Report, Reported, Subject, UpstreamReport, Watch};
 
@@ -88,26 +89,26 @@ async fn main() -> Result<(), BoxError> {
     let (mut slow, mut slow_bulk) = (SocketOptions::interactive(), SocketOptions::bulk());
     slow.pacing_rate = Some(PATH);
     slow_bulk.pacing_rate = Some(PATH);
-    let mut rules = MoveRules::default();
+    let mut rules = MigrationConfig::default();
     rules.policy.unknown_length_after = 2 << 20;
     let watch = Watch::new();
     let server = Server::builder()
-        .listen_cleartext(server, ClearTrust::TrustedNetwork)
+        .listen_cleartext(server, CleartextTrust::TrustedNetwork)
         .interactive_socket(slow)
         .bulk_socket(slow_bulk)
         .moves(rules)
         .observer(watch.clone())
-        .describe_streams(admin::NAME_LENGTH)
+        .request_label_limit(admin::NAME_LENGTH)
         .start(tower::service_fn(answer))?;
     let subject =
         Subject::new("smig gateway", server.view(), watch).report(std::sync::Arc::new(Invented));
     let admin = admin::start(&AdminSpec { listen }, subject)?;
     println!("http://{}/", admin.local_addr());
 
-    let mut leave = MoveRules::default();
-    leave.mode = MoveMode::Never;
+    let mut leave = MigrationConfig::default();
+    leave.mode = MigrationMode::Never;
     let client = Client::builder()
-        .cleartext(Cleartext::PriorKnowledge(ClearTrust::TrustedNetwork))
+        .cleartext(Cleartext::PriorKnowledge(CleartextTrust::TrustedNetwork))
         .moves(leave)
         .spares(2)
         .build()?;

@@ -12,7 +12,7 @@ use std::time::Duration;
 use bytes::Bytes;
 use http::{Request, Response};
 use http_body_util::Full;
-use smig::{BoxError, ClearTrust, Incoming, Origin, Server, Trust};
+use smig::{BoxError, CleartextTrust, Incoming, Origin, Server, Trust};
 use smig_gateway::admin::AdminSpec;
 use smig_gateway::agent::{self, Agent, AgentSpec, Credentials};
 use smig_gateway::config::Config;
@@ -33,7 +33,7 @@ fn origin() -> Result<Server, smig::Error> {
         async move { Ok::<_, Infallible>(Response::new(Full::new(body))) }
     };
     Server::builder()
-        .listen_cleartext(SocketAddr::from((Ipv4Addr::LOCALHOST, 0)), ClearTrust::None)
+        .listen_cleartext(SocketAddr::from((Ipv4Addr::LOCALHOST, 0)), CleartextTrust::None)
         .start(tower::service_fn(answer))
 }
 

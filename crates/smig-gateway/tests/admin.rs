@@ -10,7 +10,7 @@ use http::{Request, Response, StatusCode};
 use http_body_util::{BodyExt as _, Full};
 use serde_json::Value;
 use smig::{
-    BoxError, ClearTrust, Cleartext, Client, Incoming, MigrationHint, Server, ServerBuilder,
+    BoxError, Cleartext, CleartextTrust, Client, Incoming, MigrationHint, Server, ServerBuilder,
 };
 use smig_gateway::admin::{
     self, Admin, AdminError, AdminSpec, Report, Reported, Subject, TunnelReport, UpstreamReport,
@@ -37,10 +37,10 @@ async fn answer(request: Request<Incoming>) -> Result<Response<Full<Bytes>>, Box
 
 fn observed(watch: &Arc<Watch>) -> ServerBuilder {
     Server::builder()
-        .listen_cleartext(loopback(), ClearTrust::TrustedNetwork)
+        .listen_cleartext(loopback(), CleartextTrust::TrustedNetwork)
         .workers(NonZeroUsize::MIN)
         .observer(watch.clone())
-        .describe_streams(admin::NAME_LENGTH)
+        .request_label_limit(admin::NAME_LENGTH)
 }
 
 fn show(subject: Subject) -> Admin {
@@ -62,7 +62,7 @@ fn site(shape: impl FnOnce(Subject) -> Subject) -> Site {
     // A small window, so that the big response lasts as long as it is not read.
     config.stream_window = 128 << 10;
     let client = Client::builder()
-        .cleartext(Cleartext::PriorKnowledge(ClearTrust::TrustedNetwork))
+        .cleartext(Cleartext::PriorKnowledge(CleartextTrust::TrustedNetwork))
         .engine(config)
         .build()
         .unwrap();

@@ -10,7 +10,7 @@ use std::sync::{Arc, Mutex};
 use bytes::Bytes;
 use http::{Method, Request, Response, StatusCode};
 use http_body_util::{BodyExt as _, Full};
-use smig::{BoxError, ClearTrust, Cleartext, Client, Incoming, MigrationHint, Origin, Server};
+use smig::{BoxError, Cleartext, CleartextTrust, Client, Incoming, MigrationHint, Origin, Server};
 use smig_gateway::admin::Watch;
 use smig_gateway::admin::span::{RequestSpan, TARGET};
 use smig_gateway::config::Config;
@@ -91,7 +91,7 @@ async fn a_span_ends_with_its_stream_and_knows_octets_and_moves(ended: &mut Ende
         }
     };
     let server = Server::builder()
-        .listen_cleartext("127.0.0.1:0".parse().unwrap(), ClearTrust::TrustedNetwork)
+        .listen_cleartext("127.0.0.1:0".parse().unwrap(), CleartextTrust::TrustedNetwork)
         .workers(NonZeroUsize::MIN)
         .observer(observer)
         .start(tower::service_fn(answer))
@@ -99,7 +99,7 @@ async fn a_span_ends_with_its_stream_and_knows_octets_and_moves(ended: &mut Ende
     let mut config = smig::Config::client();
     config.stream_window = 128 << 10;
     let client = Client::builder()
-        .cleartext(Cleartext::PriorKnowledge(ClearTrust::TrustedNetwork))
+        .cleartext(Cleartext::PriorKnowledge(CleartextTrust::TrustedNetwork))
         .engine(config)
         .build()
         .unwrap();
@@ -127,7 +127,7 @@ async fn a_span_ends_with_its_stream_and_knows_octets_and_moves(ended: &mut Ende
 async fn a_gateway_names_route_and_upstream(ended: &mut Ended) {
     let answer = async |_| Ok::<_, BoxError>(Response::new(Full::new(Bytes::from_static(b"here"))));
     let origin = Server::builder()
-        .listen_cleartext("127.0.0.1:0".parse().unwrap(), ClearTrust::None)
+        .listen_cleartext("127.0.0.1:0".parse().unwrap(), CleartextTrust::None)
         .workers(NonZeroUsize::MIN)
         .start(tower::service_fn(answer))
         .unwrap();
@@ -141,8 +141,10 @@ async fn a_gateway_names_route_and_upstream(ended: &mut Ended) {
     let config = Config::parse(&text, Path::new("gateway.toml")).unwrap();
     let gateway = Gateway::start(config).unwrap();
     let (address, _) = gateway.listeners().next().unwrap();
-    let client =
-        Client::builder().cleartext(Cleartext::PriorKnowledge(ClearTrust::None)).build().unwrap();
+    let client = Client::builder()
+        .cleartext(Cleartext::PriorKnowledge(CleartextTrust::None))
+        .build()
+        .unwrap();
     let request = Request::get(format!("http://{address}/api/x")).body(Full::default()).unwrap();
     let body = client.request::<Full<Bytes>>(request).await.unwrap().into_body();
     assert_eq!(body.collect().await.unwrap().to_bytes(), "here");
@@ -157,7 +159,7 @@ async fn a_gateway_names_route_and_upstream(ended: &mut Ended) {
 async fn a_gateway_names_the_other_host(ended: &mut Ended) {
     let answer = async |_| Ok::<_, BoxError>(Response::new(Full::new(Bytes::from_static(b"here"))));
     let origin = Server::builder()
-        .listen_cleartext("127.0.0.1:0".parse().unwrap(), ClearTrust::None)
+        .listen_cleartext("127.0.0.1:0".parse().unwrap(), CleartextTrust::None)
         .workers(NonZeroUsize::MIN)
         .start(tower::service_fn(answer))
         .unwrap();
@@ -169,8 +171,10 @@ async fn a_gateway_names_the_other_host(ended: &mut Ended) {
     let gateway = Gateway::start(Config::parse(text, Path::new("gateway.toml")).unwrap()).unwrap();
     let (address, _) = gateway.listeners().next().unwrap();
     let proxy = Origin::of(&format!("http://{address}").parse().unwrap()).unwrap();
-    let client =
-        Client::builder().cleartext(Cleartext::PriorKnowledge(ClearTrust::None)).build().unwrap();
+    let client = Client::builder()
+        .cleartext(Cleartext::PriorKnowledge(CleartextTrust::None))
+        .build()
+        .unwrap();
     let target = origin.local_addrs()[0];
     let token = ("proxy-authorization", "Bearer a-long-secret");
     let request = Request::get(format!("http://{target}/x?secret=1")).header(token.0, token.1);

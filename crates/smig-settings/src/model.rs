@@ -3,7 +3,7 @@
 use std::num::NonZeroUsize;
 use std::time::Duration;
 
-use smig::{Config, MoveRules, Pacing, Server, ServerBuilder, SocketOptions};
+use smig::{Config, MigrationConfig, Pacing, Server, ServerBuilder, SocketOptions};
 use smig_proto::SmigConfig;
 
 /// Whether the SMig extension is enabled.
@@ -37,7 +37,7 @@ pub struct ServerSettings {
     /// The extension's parameters.
     pub smig: SmigConfig,
     /// The rules for migrating streams.
-    pub rules: MoveRules,
+    pub rules: MigrationConfig,
     /// Whether connections with migrated streams are paced near the path's rate.
     pub pace_bulk: bool,
     /// Whether connections without migrated streams are paced too.
@@ -64,7 +64,7 @@ impl Default for ServerSettings {
             drain_timeout: Duration::from_secs(30),
             extension: Extension::On,
             smig: SmigConfig::default(),
-            rules: MoveRules::default(),
+            rules: MigrationConfig::default(),
             pace_bulk: true,
             pace_unmoved: false,
             max_hold: Duration::from_millis(25),

@@ -1,6 +1,6 @@
 //! The settings of the server, the policy and the extension.
 
-use smig::{MoveMode, Offers};
+use smig::{MigrationMode, Offers};
 
 use crate::entry::last;
 use crate::model::Extension;
@@ -10,10 +10,10 @@ use crate::{Kind, Setting, Shared, count, size, time, word};
 const OFFERS: [(&str, Offers); 2] =
     [("when-no-spare", Offers::WhenNoSpare), ("never", Offers::Never)];
 
-fn parse_mode(text: &str) -> Result<MoveMode, String> {
+fn parse_mode(text: &str) -> Result<MigrationMode, String> {
     match text {
-        "policy" => Ok(MoveMode::Policy),
-        "never" => Ok(MoveMode::Never),
+        "policy" => Ok(MigrationMode::Policy),
+        "never" => Ok(MigrationMode::Never),
         _ => {
             let offsets = text.strip_prefix("at:").ok_or_else(|| {
                 format!("{text:?} is not one of policy, never, at:OFFSET[,OFFSET...]")
@@ -21,16 +21,16 @@ fn parse_mode(text: &str) -> Result<MoveMode, String> {
             let offsets: Result<Vec<u64>, _> = offsets.split(',').map(parse_size).collect();
             let mut offsets = offsets?;
             offsets.sort_unstable();
-            Ok(MoveMode::At(offsets))
+            Ok(MigrationMode::At(offsets))
         }
     }
 }
 
-fn show_mode(mode: &MoveMode) -> String {
+fn show_mode(mode: &MigrationMode) -> String {
     match mode {
-        MoveMode::Policy => "\"policy\"".to_owned(),
-        MoveMode::Never => "\"never\"".to_owned(),
-        MoveMode::At(offsets) => {
+        MigrationMode::Policy => "\"policy\"".to_owned(),
+        MigrationMode::Never => "\"never\"".to_owned(),
+        MigrationMode::At(offsets) => {
             let offsets: Vec<_> = offsets.iter().map(u64::to_string).collect();
             format!("\"at:{}\"", offsets.join(","))
         }

@@ -1,11 +1,11 @@
 //! The settings of HTTP/2's windows, and of the sockets by role.
 
-use smig::Mark;
+use smig::Dscp;
 
 use crate::entry::{last, optional, or_zero, show_text};
 use crate::{Kind, Setting, Shared, count, size, word};
 
-const MARKS: [(&str, Mark); 2] = [("default", Mark::Default), ("lower-effort", Mark::LowerEffort)];
+const MARKS: [(&str, Dscp); 2] = [("default", Dscp::Default), ("lower-effort", Dscp::LowerEffort)];
 
 /// Returns the settings, for any type that has them.
 #[expect(clippy::too_many_lines, reason = "a table")]
@@ -47,9 +47,9 @@ pub(crate) fn table<T: Shared>() -> Vec<Setting<T>> {
             kind: Kind::Size,
             value: "BYTES",
             help: "TCP_NOTSENT_LOWAT, the limit of unsent data in the kernel; 0: the system's default",
-            show: |s| or_zero(s.interactive.not_sent_low_water),
+            show: |s| or_zero(s.interactive.notsent_lowat),
             set: |s, v| {
-                s.interactive.not_sent_low_water = optional(v)?;
+                s.interactive.notsent_lowat = optional(v)?;
                 Ok(())
             },
         },
@@ -72,9 +72,9 @@ pub(crate) fn table<T: Shared>() -> Vec<Setting<T>> {
             kind: Kind::Size,
             value: "BYTES",
             help: "TCP_NOTSENT_LOWAT of connections with moved streams; 0: the system's default",
-            show: |s| or_zero(s.bulk.not_sent_low_water),
+            show: |s| or_zero(s.bulk.notsent_lowat),
             set: |s, v| {
-                s.bulk.not_sent_low_water = optional(v)?;
+                s.bulk.notsent_lowat = optional(v)?;
                 Ok(())
             },
         },

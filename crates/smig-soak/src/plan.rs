@@ -13,7 +13,7 @@ use crate::relay::{Planned, Trouble, Way};
 pub(crate) enum ServerMoves {
     /// The handlers, at the offsets in each request; on the server that exists for the complete soak.
     Asked,
-    /// [`smig::MoveMode::At`], on the run's own server.
+    /// [`smig::MigrationMode::At`], on the run's own server.
     At(Vec<u64>),
     /// The policy, on the run's own server.
     Policy,

@@ -5,7 +5,7 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::time::Duration;
 
 use anyhow::{Context as _, Result};
-use smig::{Client, Config, MoveMode, MoveRules, Server, Stats, Trust};
+use smig::{Client, Config, MigrationConfig, MigrationMode, Server, Stats, Trust};
 use tokio::time::Instant;
 
 use crate::dice::Dice;
@@ -102,11 +102,11 @@ fn client(ground: &Ground, plan: &Plan) -> Result<Client> {
     if let Some(smig) = &mut engine.smig {
         smig.max_moves = plan.max_moves;
     }
-    let mut rules = MoveRules::default();
+    let mut rules = MigrationConfig::default();
     rules.mode = match &plan.client_moves {
-        ClientMoves::Nobody => MoveMode::Never,
-        ClientMoves::At(offsets) => MoveMode::At(offsets.clone()),
-        ClientMoves::Policy => MoveMode::Policy,
+        ClientMoves::Nobody => MigrationMode::Never,
+        ClientMoves::At(offsets) => MigrationMode::At(offsets.clone()),
+        ClientMoves::Policy => MigrationMode::Policy,
     };
     let client = Client::builder()
         .trust(Trust::Pem(ground.identity.certificate.clone().into_bytes()))

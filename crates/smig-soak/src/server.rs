@@ -6,7 +6,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use anyhow::{Context as _, Result};
-use smig::{Config, MoveMode, MoveRules, Server, ServerTls};
+use smig::{Config, MigrationConfig, MigrationMode, Server, ServerTls};
 
 use crate::plan::ServerMoves;
 use crate::service::{Application, Fired, Stage};
@@ -37,11 +37,11 @@ pub(crate) fn serve(
     max_moves: u8,
 ) -> Result<Server> {
     let tls = ServerTls::from_pem(identity.certificate.as_bytes(), identity.key.as_bytes())?;
-    let mut rules = MoveRules::default();
+    let mut rules = MigrationConfig::default();
     rules.mode = match moves {
-        ServerMoves::Asked => MoveMode::Never,
-        ServerMoves::At(offsets) => MoveMode::At(offsets.clone()),
-        ServerMoves::Policy => MoveMode::Policy,
+        ServerMoves::Asked => MigrationMode::Never,
+        ServerMoves::At(offsets) => MigrationMode::At(offsets.clone()),
+        ServerMoves::Policy => MigrationMode::Policy,
     };
     let mut engine = Config::server();
     engine.limits.preface_timeout = HANDSHAKE;

@@ -10,7 +10,7 @@ use bytes::Bytes;
 use http::{Request, Response, StatusCode};
 use http_body_util::combinators::UnsyncBoxBody;
 use http_body_util::{BodyExt as _, Full};
-use smig::{BoxError, Incoming, MigrationHint, Observed, Observer, StreamInfo};
+use smig::{BoxError, Incoming, MigrationHint, Observer, ObserverEvent, StreamInfo};
 use tower::Service;
 
 use crate::body::{HASH, Pieces, Verdict};
@@ -30,8 +30,8 @@ impl Fired {
 }
 
 impl Observer for Fired {
-    fn on(&self, what: &Observed) {
-        if let Observed::LimitHit(limit) = what {
+    fn on(&self, what: &ObserverEvent) {
+        if let ObserverEvent::LimitHit(limit) = what {
             let mut counts = self.0.lock().unwrap_or_else(PoisonError::into_inner);
             *counts.entry(limit).or_default() += 1;
         }

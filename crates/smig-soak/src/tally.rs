@@ -58,7 +58,7 @@ impl Side {
         self.streams += stats.streams_opened;
         self.streams_reset += stats.streams_reset;
         self.moves += stats.moves;
-        self.moves_made += stats.moves_made;
+        self.moves_made += stats.migrations_initiated;
         self.moves_declined += stats.moves_declined;
         self.panics += stats.panics;
     }

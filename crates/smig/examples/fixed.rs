@@ -9,7 +9,7 @@ use std::sync::Arc;
 use bytes::Bytes;
 use http::{Request, Response};
 use http_body_util::Full;
-use smig::{BoxError, ClearTrust, Incoming, Server, ServerTls};
+use smig::{BoxError, CleartextTrust, Incoming, Server, ServerTls};
 use tower::service_fn;
 
 fn main() -> Result<(), BoxError> {
@@ -40,7 +40,7 @@ fn main() -> Result<(), BoxError> {
     let clear = std::net::SocketAddr::new(addr.ip(), addr.port() + 1);
     let server = Server::builder()
         .listen(addr, tls)
-        .listen_cleartext(clear, ClearTrust::None)
+        .listen_cleartext(clear, CleartextTrust::None)
         .workers(workers)
         .start(service)?;
     println!("https://{addr} and http://{clear}");

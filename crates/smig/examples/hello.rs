@@ -8,7 +8,7 @@ use std::num::NonZeroUsize;
 use bytes::Bytes;
 use http::{Request, Response};
 use http_body_util::Full;
-use smig::{BoxError, ClearTrust, Incoming, Server};
+use smig::{BoxError, CleartextTrust, Incoming, Server};
 use tower::service_fn;
 
 /// Long enough that a small flow-control window splits it.
@@ -18,7 +18,7 @@ fn main() -> Result<(), BoxError> {
     let addr =
         std::env::args().nth(1).ok_or("missing argument: address, such as 127.0.0.1:8080")?;
     let server = Server::builder()
-        .listen_cleartext(addr.parse()?, ClearTrust::None)
+        .listen_cleartext(addr.parse()?, CleartextTrust::None)
         .workers(NonZeroUsize::MIN)
         .start(service_fn(|_: Request<Incoming>| {
             std::future::ready(Ok::<_, BoxError>(Response::new(Full::new(TEXT))))

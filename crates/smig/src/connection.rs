@@ -8,7 +8,7 @@ use http::uri::Authority;
 use smig_proto::Security;
 
 use crate::client::ConnectionPlace;
-use crate::observe::{Counters, Ends, Observed};
+use crate::observe::{ConnectionAddrs, Counters, ObserverEvent};
 use crate::server::{CertificateNames, ListenerId, Seat};
 use crate::transport::Transport;
 
@@ -95,8 +95,8 @@ impl ConnectionInfo {
     }
 
     /// Returns both addresses.
-    pub(crate) const fn ends(&self) -> Ends {
-        Ends { local: self.local, peer: self.peer }
+    pub(crate) const fn ends(&self) -> ConnectionAddrs {
+        ConnectionAddrs { local: self.local, peer: self.peer }
     }
 
     /// Returns the TLS parameters; `None` on cleartext.
@@ -140,7 +140,7 @@ pub(crate) struct Permit {
     seat: Option<Seat>,
     counters: Arc<Counters>,
     /// For the observer, if there is one. Boxed: there is one permit for each connection.
-    ends: Option<Box<Ends>>,
+    ends: Option<Box<ConnectionAddrs>>,
     /// Its place in a [`ConnectionLimit`](crate::ConnectionLimit), if the application set one.
     place_beside: Option<ConnectionPlace>,
 }
@@ -151,14 +151,14 @@ impl Permit {
         open: &Arc<AtomicUsize>,
         max: usize,
         counters: &Arc<Counters>,
-        ends: impl FnOnce() -> Option<Ends>,
+        ends: impl FnOnce() -> Option<ConnectionAddrs>,
     ) -> Option<Self> {
         if open.fetch_add(1, Ordering::Relaxed) >= max {
             open.fetch_sub(1, Ordering::Relaxed);
             return None;
         }
         let ends = counters.ends(ends);
-        counters.on(&Observed::ConnectionOpened { ends });
+        counters.on(&ObserverEvent::ConnectionOpened { ends });
         let (open, counters) = (Arc::clone(open), Arc::clone(counters));
         Some(Self { open, seat: None, counters, ends: ends.map(Box::new), place_beside: None })
     }
@@ -181,6 +181,6 @@ impl Permit {
 impl Drop for Permit {
     fn drop(&mut self) {
         self.open.fetch_sub(1, Ordering::Relaxed);
-        self.counters.on(&Observed::ConnectionClosed { ends: self.ends.as_deref().copied() });
+        self.counters.on(&ObserverEvent::ConnectionClosed { ends: self.ends.as_deref().copied() });
     }
 }

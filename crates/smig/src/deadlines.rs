@@ -59,12 +59,12 @@ impl Progress {
 
 /// A stall clock with its limit.
 #[derive(Clone, Copy, Debug)]
-pub(crate) struct Pace {
+pub(crate) struct UploadProgress {
     clock: StallClock,
     progress: Progress,
 }
 
-impl Pace {
+impl UploadProgress {
     pub(crate) const fn new(progress: Progress, now: Instant) -> Self {
         Self { clock: StallClock::new(now), progress }
     }

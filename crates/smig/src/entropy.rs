@@ -1,6 +1,6 @@
 //! Random bytes for the engine, which generates none.
 
-use crate::error::{Error, Kind};
+use crate::error::{Error, ErrorKind};
 
 /// Returns a JOIN nonce.
 pub(crate) fn nonce() -> [u8; 16] {
@@ -16,7 +16,7 @@ pub(crate) fn app_id() -> u64 {
 pub(crate) fn check() -> Result<(), Error> {
     let mut probe = [0; 1];
     getrandom::fill(&mut probe).map_err(|error| {
-        Error::new(Kind::Io {
+        Error::new(ErrorKind::Io {
             doing: "no random numbers from the system",
             source: std::io::Error::other(error.to_string()),
         })

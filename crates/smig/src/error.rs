@@ -12,7 +12,7 @@ pub type BoxError = Box<dyn std::error::Error + Send + Sync>;
 
 /// An error of a request, a body, a connection or a configuration.
 #[derive(Debug)]
-pub struct Error(Box<Kind>);
+pub struct Error(Box<ErrorKind>);
 
 /// Error with which a body sets the code of its stream's RST_STREAM. Without it the code is INTERNAL_ERROR at a
 /// server and CANCEL at a client. It is not logged as an application error.
@@ -30,7 +30,7 @@ impl std::error::Error for Reset {}
 /// The operation that a timeout interrupted.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
-pub enum Phase {
+pub enum TimeoutPhase {
     /// Name resolution and the TCP connection.
     Connect,
     /// The TLS handshake.
@@ -42,7 +42,7 @@ pub enum Phase {
 }
 
 #[derive(Debug)]
-pub(crate) enum Kind {
+pub(crate) enum ErrorKind {
     Config(String),
     Request(String),
     Resolve {
@@ -59,7 +59,7 @@ pub(crate) enum Kind {
         source: io::Error,
     },
     Timeout {
-        phase: Phase,
+        phase: TimeoutPhase,
         after: Duration,
     },
     Stream(StreamError),
@@ -82,45 +82,47 @@ pub(crate) enum Kind {
 }
 
 impl Error {
-    pub(crate) fn new(kind: Kind) -> Self {
+    pub(crate) fn new(kind: ErrorKind) -> Self {
         Self(Box::new(kind))
     }
 
     pub(crate) fn config(message: impl Into<String>) -> Self {
-        Self::new(Kind::Config(message.into()))
+        Self::new(ErrorKind::Config(message.into()))
     }
 
     pub(crate) fn io(doing: &'static str, source: io::Error) -> Self {
-        Self::new(Kind::Io { doing, source })
+        Self::new(ErrorKind::Io { doing, source })
     }
 
     /// Returns a second error with the same meaning, for another request that failed for the same reason.
     pub(crate) fn duplicate(&self) -> Self {
         let io = |error: &io::Error| io::Error::new(error.kind(), error.to_string());
         Self::new(match &*self.0 {
-            Kind::Stream(error) => Kind::Stream(error.clone()),
-            Kind::Connection(error) => Kind::Connection(error.clone()),
-            Kind::Timeout { phase, after } => Kind::Timeout { phase: *phase, after: *after },
-            Kind::Refused(why) => Kind::Refused(why),
-            Kind::Retired => Kind::Retired,
-            Kind::Busy => Kind::Busy,
-            Kind::Closed => Kind::Closed,
-            Kind::Canceled => Kind::Canceled,
-            Kind::Config(message) => Kind::Config(message.clone()),
-            Kind::Request(message) => Kind::Request(message.clone()),
-            Kind::Resolve { host, source } => {
-                Kind::Resolve { host: host.clone(), source: io(source) }
+            ErrorKind::Stream(error) => ErrorKind::Stream(error.clone()),
+            ErrorKind::Connection(error) => ErrorKind::Connection(error.clone()),
+            ErrorKind::Timeout { phase, after } => {
+                ErrorKind::Timeout { phase: *phase, after: *after }
             }
-            Kind::Connect { target, source } => {
-                Kind::Connect { target: target.clone(), source: io(source) }
+            ErrorKind::Refused(why) => ErrorKind::Refused(why),
+            ErrorKind::Retired => ErrorKind::Retired,
+            ErrorKind::Busy => ErrorKind::Busy,
+            ErrorKind::Closed => ErrorKind::Closed,
+            ErrorKind::Canceled => ErrorKind::Canceled,
+            ErrorKind::Config(message) => ErrorKind::Config(message.clone()),
+            ErrorKind::Request(message) => ErrorKind::Request(message.clone()),
+            ErrorKind::Resolve { host, source } => {
+                ErrorKind::Resolve { host: host.clone(), source: io(source) }
             }
-            Kind::Tls { target, fault, source } => {
-                Kind::Tls { target: target.clone(), fault: fault.clone(), source: io(source) }
+            ErrorKind::Connect { target, source } => {
+                ErrorKind::Connect { target: target.clone(), source: io(source) }
             }
-            Kind::Io { doing, source } => Kind::Io { doing, source: io(source) },
-            Kind::Body(error) => Kind::Body(error.to_string().into()),
-            Kind::Http1 { source, .. } => {
-                Kind::Io { doing: "HTTP/1.1", source: io::Error::other(source.to_string()) }
+            ErrorKind::Tls { target, fault, source } => {
+                ErrorKind::Tls { target: target.clone(), fault: fault.clone(), source: io(source) }
+            }
+            ErrorKind::Io { doing, source } => ErrorKind::Io { doing, source: io(source) },
+            ErrorKind::Body(error) => ErrorKind::Body(error.to_string().into()),
+            ErrorKind::Http1 { source, .. } => {
+                ErrorKind::Io { doing: "HTTP/1.1", source: io::Error::other(source.to_string()) }
             }
         })
     }
@@ -128,15 +130,17 @@ impl Error {
     /// Returns whether a time limit of this side expired.
     #[must_use]
     pub fn is_timeout(&self) -> bool {
-        matches!(*self.0, Kind::Timeout { .. })
+        matches!(*self.0, ErrorKind::Timeout { .. })
     }
 
     /// Returns whether no connection to the server could be established: name resolution, TCP or TLS.
     #[must_use]
     pub fn is_connect(&self) -> bool {
         match &*self.0 {
-            Kind::Resolve { .. } | Kind::Connect { .. } | Kind::Tls { .. } => true,
-            Kind::Timeout { phase, .. } => matches!(phase, Phase::Connect | Phase::Handshake),
+            ErrorKind::Resolve { .. } | ErrorKind::Connect { .. } | ErrorKind::Tls { .. } => true,
+            ErrorKind::Timeout { phase, .. } => {
+                matches!(phase, TimeoutPhase::Connect | TimeoutPhase::Handshake)
+            }
             _ => false,
         }
     }
@@ -147,8 +151,8 @@ impl Error {
     #[must_use]
     pub fn is_busy(&self) -> bool {
         match &*self.0 {
-            Kind::Busy | Kind::Timeout { phase: Phase::Queue, .. } => true,
-            Kind::Resolve { source, .. } => source.kind() == io::ErrorKind::ResourceBusy,
+            ErrorKind::Busy | ErrorKind::Timeout { phase: TimeoutPhase::Queue, .. } => true,
+            ErrorKind::Resolve { source, .. } => source.kind() == io::ErrorKind::ResourceBusy,
             _ => false,
         }
     }
@@ -156,20 +160,20 @@ impl Error {
     /// Returns whether the server's name could not be resolved.
     #[must_use]
     pub fn is_resolve(&self) -> bool {
-        matches!(*self.0, Kind::Resolve { .. })
+        matches!(*self.0, ErrorKind::Resolve { .. })
     }
 
     /// Returns whether TLS failed, for example because of an untrusted certificate or no common version.
     #[must_use]
     pub fn is_tls(&self) -> bool {
-        matches!(*self.0, Kind::Tls { .. })
+        matches!(*self.0, ErrorKind::Tls { .. })
     }
 
     /// Returns the TLS failure, if it is one.
     #[must_use]
     pub fn tls_fault(&self) -> Option<&TlsFault> {
         match &*self.0 {
-            Kind::Tls { fault, .. } => Some(fault),
+            ErrorKind::Tls { fault, .. } => Some(fault),
             _ => None,
         }
     }
@@ -178,8 +182,11 @@ impl Error {
     #[must_use]
     pub fn is_user(&self) -> bool {
         match &*self.0 {
-            Kind::Config(_) | Kind::Request(_) | Kind::Body(_) | Kind::Canceled => true,
-            Kind::Stream(error) => error.initiator == Initiator::User,
+            ErrorKind::Config(_)
+            | ErrorKind::Request(_)
+            | ErrorKind::Body(_)
+            | ErrorKind::Canceled => true,
+            ErrorKind::Stream(error) => error.initiator == Initiator::User,
             _ => false,
         }
     }
@@ -188,8 +195,8 @@ impl Error {
     #[must_use]
     pub fn is_remote(&self) -> bool {
         match &*self.0 {
-            Kind::Stream(error) => error.initiator == Initiator::Peer,
-            Kind::Connection(Some(error)) => error.initiator == Initiator::Peer,
+            ErrorKind::Stream(error) => error.initiator == Initiator::Peer,
+            ErrorKind::Connection(Some(error)) => error.initiator == Initiator::Peer,
             _ => false,
         }
     }
@@ -198,9 +205,9 @@ impl Error {
     #[must_use]
     pub fn is_transport(&self) -> bool {
         match &*self.0 {
-            Kind::Stream(error) => error.initiator == Initiator::Transport,
-            Kind::Connection(Some(error)) => error.initiator == Initiator::Transport,
-            Kind::Connection(None) | Kind::Io { .. } | Kind::Http1 { .. } => true,
+            ErrorKind::Stream(error) => error.initiator == Initiator::Transport,
+            ErrorKind::Connection(Some(error)) => error.initiator == Initiator::Transport,
+            ErrorKind::Connection(None) | ErrorKind::Io { .. } | ErrorKind::Http1 { .. } => true,
             _ => false,
         }
     }
@@ -213,19 +220,20 @@ impl Error {
 
     /// Returns whether the request was returned unsent because its session takes no more requests.
     pub(crate) fn is_retired(&self) -> bool {
-        matches!(&*self.0, Kind::Retired)
+        matches!(&*self.0, ErrorKind::Retired)
     }
 
     /// Returns whether the server may have processed the request.
     #[must_use]
     pub fn was_processed(&self) -> Processed {
         match &*self.0 {
-            Kind::Stream(error) => error.processed,
-            Kind::Http1 { processed, .. } => *processed,
-            Kind::Connection(_) | Kind::Body(_) | Kind::Canceled | Kind::Io { .. } => {
-                Processed::Maybe
-            }
-            Kind::Timeout { phase: Phase::Response, .. } => Processed::Maybe,
+            ErrorKind::Stream(error) => error.processed,
+            ErrorKind::Http1 { processed, .. } => *processed,
+            ErrorKind::Connection(_)
+            | ErrorKind::Body(_)
+            | ErrorKind::Canceled
+            | ErrorKind::Io { .. } => Processed::Maybe,
+            ErrorKind::Timeout { phase: TimeoutPhase::Response, .. } => Processed::Maybe,
             _ => Processed::No,
         }
     }
@@ -234,8 +242,8 @@ impl Error {
     #[must_use]
     pub fn code(&self) -> Option<ErrorCode> {
         match &*self.0 {
-            Kind::Stream(error) => Some(error.code),
-            Kind::Connection(error) => error.as_ref().map(|error| error.code),
+            ErrorKind::Stream(error) => Some(error.code),
+            ErrorKind::Connection(error) => error.as_ref().map(|error| error.code),
             _ => None,
         }
     }
@@ -244,7 +252,7 @@ impl Error {
     #[must_use]
     pub fn connection(&self) -> Option<ConnId> {
         match &*self.0 {
-            Kind::Stream(error) => Some(error.connection),
+            ErrorKind::Stream(error) => Some(error.connection),
             _ => None,
         }
     }
@@ -252,7 +260,7 @@ impl Error {
 
 impl From<StreamError> for Error {
     fn from(error: StreamError) -> Self {
-        Self::new(Kind::Stream(error))
+        Self::new(ErrorKind::Stream(error))
     }
 }
 
@@ -262,7 +270,7 @@ impl fmt::Display for Error {
     }
 }
 
-impl fmt::Display for Kind {
+impl fmt::Display for ErrorKind {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::Config(message) => write!(f, "configuration: {message}"),
@@ -281,10 +289,10 @@ impl fmt::Display for Kind {
                 f,
                 "no {} within {:.1} s; raise the timeout if the server is slow",
                 match phase {
-                    Phase::Connect => "connection",
-                    Phase::Handshake => "TLS handshake",
-                    Phase::Queue => "free connection or stream",
-                    Phase::Response => "response",
+                    TimeoutPhase::Connect => "connection",
+                    TimeoutPhase::Handshake => "TLS handshake",
+                    TimeoutPhase::Queue => "free connection or stream",
+                    TimeoutPhase::Response => "response",
                 },
                 after.as_secs_f64()
             ),
@@ -312,14 +320,14 @@ impl fmt::Display for Kind {
 impl std::error::Error for Error {
     fn source(&self) -> Option<&(dyn std::error::Error + 'static)> {
         match &*self.0 {
-            Kind::Resolve { source, .. }
-            | Kind::Connect { source, .. }
-            | Kind::Tls { source, .. }
-            | Kind::Io { source, .. } => Some(source),
-            Kind::Http1 { source, .. } => Some(source),
-            Kind::Stream(error) => Some(error),
-            Kind::Connection(Some(error)) => Some(error),
-            Kind::Body(error) => Some(&**error),
+            ErrorKind::Resolve { source, .. }
+            | ErrorKind::Connect { source, .. }
+            | ErrorKind::Tls { source, .. }
+            | ErrorKind::Io { source, .. } => Some(source),
+            ErrorKind::Http1 { source, .. } => Some(source),
+            ErrorKind::Stream(error) => Some(error),
+            ErrorKind::Connection(Some(error)) => Some(error),
+            ErrorKind::Body(error) => Some(&**error),
             _ => None,
         }
     }

@@ -52,25 +52,26 @@ mod stream;
 mod transport;
 
 pub use client::{
-    Cleartext, Client, ClientBuilder, ConnectionLimit, ConnectionPlace, Loaded, Origin, QueueLimit,
-    Sending, Speaks, TlsFault, Trust, connect_any, is_last_request, is_last_response, on_interim,
+    Cleartext, Client, ClientBuilder, ConnectionLimit, ConnectionPlace, Loaded, NegotiatedProtocol,
+    Origin, QueueLimit, Sending, TlsFault, Trust, connect_any, is_last_request, is_last_response,
+    on_informational,
 };
 pub use connection::{ConnectionInfo, TlsInfo};
 pub use driver::Pacing;
-pub use error::{BoxError, Error, Phase, Reset};
+pub use error::{BoxError, Error, Reset, TimeoutPhase};
 pub use grpc::is_grpc;
-pub use moves::{MoveMode, MoveRules, Offers};
-pub use observe::{Ends, Observed, Observer, Stats};
+pub use moves::{MigrationConfig, MigrationMode, Offers};
+pub use observe::{ConnectionAddrs, Observer, ObserverEvent, Stats};
 pub use resolve::Resolver;
 pub use server::{
-    AuthorityCheck, Certificate, ClearTrust, ClientCertificates, Interim, ListenerId, Listening,
-    Server, ServerBuilder, ServerTls, ServerView, Switched,
+    AuthorityCheck, Certificate, CleartextTrust, ClientCertificates, InformationalSender,
+    ListenerId, Listening, Server, ServerBuilder, ServerTls, ServerView, UpgradedIo,
 };
 pub use snapshot::{
-    ConnectionRole, ConnectionSnapshot, MoveCause, SESSIONS_SHOWN, STREAMS_SHOWN, SessionId,
-    SessionSnapshot, Snapshot, StreamName, StreamPlace, StreamSnapshot, Verdict,
+    ConnectionRole, ConnectionSnapshot, MigrationCause, PolicyOutcome, RequestLabel,
+    SESSIONS_SHOWN, STREAMS_SHOWN, SessionId, SessionSnapshot, Snapshot, StreamRef, StreamSnapshot,
 };
-pub use socket::{Mark, SocketOptions};
+pub use socket::{Dscp, SocketOptions};
 pub use stream::{Incoming, Segment, StreamInfo};
 
 pub use smig_proto::policy::{MigrationHint, MigrationPolicy, MoveReason, StayReason};

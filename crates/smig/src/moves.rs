@@ -10,8 +10,8 @@ use smig_proto::policy::{
 };
 use smig_proto::{ConnId, Instant, MigrationTarget, StreamKey};
 
-use crate::driver::Turn;
-use crate::snapshot::{Departure, MoveCause, Record, Verdict};
+use crate::driver::TurnCx;
+use crate::snapshot::{MigrationCause, PendingMigration, PolicyOutcome, StreamRecord};
 
 /// Bytes of body between two evaluations of the rules for a stream.
 const STEP: u64 = 32 << 10;
@@ -23,10 +23,10 @@ const SAMPLE_EVERY: Duration = Duration::from_millis(20);
 /// The rules by which an endpoint migrates streams.
 #[derive(Clone, Debug, Default, PartialEq)]
 #[non_exhaustive]
-pub struct MoveRules {
+pub struct MigrationConfig {
     /// What decides.
-    pub mode: MoveMode,
-    /// Thresholds for [`MoveMode::Policy`].
+    pub mode: MigrationMode,
+    /// Thresholds for [`MigrationMode::Policy`].
     pub policy: MigrationPolicy,
     /// What a server does when no spare connection is available.
     pub offers: Offers,
@@ -34,7 +34,7 @@ pub struct MoveRules {
 
 /// What decides that a stream migrates.
 #[derive(Clone, Debug, Default, PartialEq)]
-pub enum MoveMode {
+pub enum MigrationMode {
     /// Nothing but [`MigrationHint::Move`]: this endpoint migrates no other stream. The peer may
     /// migrate any.
     Never,
@@ -57,7 +57,7 @@ pub enum Offers {
 
 /// State of the rules for one stream.
 #[derive(Debug)]
-pub(crate) struct Tracked {
+pub(crate) struct Candidate {
     transfer: Transfer,
     hint: MigrationHint,
     opened: Instant,
@@ -75,13 +75,13 @@ enum State {
 
 /// State of the session that the rules take into account.
 #[derive(Debug, Default)]
-pub(crate) struct Surroundings {
+pub(crate) struct RecentStreams {
     recent: [Option<Instant>; 4],
     next: usize,
     sample: Option<(ConnId, Instant, Option<u64>)>,
 }
 
-impl Surroundings {
+impl RecentStreams {
     /// Records that a stream was opened.
     pub(crate) fn on_open(&mut self, now: Instant) {
         if let Some(place) = self.recent.get_mut(self.next) {
@@ -99,7 +99,7 @@ impl Surroundings {
     }
 
     /// Returns the connection's delivery rate in bytes per second, at most [`SAMPLE_EVERY`] old.
-    fn rate(&mut self, turn: &mut Turn<'_>, conn: ConnId) -> Option<u64> {
+    fn rate(&mut self, turn: &mut TurnCx<'_>, conn: ConnId) -> Option<u64> {
         if let Some((of, at, rate)) = self.sample
             && of == conn
             && turn.now.saturating_duration_since(at) < SAMPLE_EVERY
@@ -112,21 +112,21 @@ impl Surroundings {
     }
 }
 
-impl Tracked {
+impl Candidate {
     /// Starts to track a stream; `None` if the rules can never migrate it.
     pub(crate) fn new(
-        rules: &MoveRules,
+        rules: &MigrationConfig,
         transfer: Transfer,
         hint: MigrationHint,
         opened: Instant,
     ) -> Option<Self> {
         let small = matches!(transfer, Transfer::Sized(size) if size < rules.policy.min_size);
         let watched = match rules.mode {
-            MoveMode::Never => hint == MigrationHint::Move,
-            MoveMode::Policy => {
+            MigrationMode::Never => hint == MigrationHint::Move,
+            MigrationMode::Policy => {
                 hint != MigrationHint::Stay && (!small || hint == MigrationHint::Move)
             }
-            MoveMode::At(_) => true,
+            MigrationMode::At(_) => true,
         };
         watched.then_some(Self {
             transfer,
@@ -150,23 +150,25 @@ impl Tracked {
 
     /// Evaluates the rules, and migrates the stream if they say so; `open` streams share its connection, itself
     /// included. Returns the verdict if it differs from the previous one.
-    pub(crate) fn look(
+    pub(crate) fn evaluate(
         &mut self,
-        turn: &mut Turn<'_>,
-        rules: &MoveRules,
-        around: &mut Surroundings,
+        turn: &mut TurnCx<'_>,
+        rules: &MigrationConfig,
+        around: &mut RecentStreams,
         key: StreamKey,
         open: usize,
-        record: &mut Record,
-    ) -> Option<Verdict> {
-        if self.state == State::Settled && !matches!(rules.mode, MoveMode::At(_)) {
+        record: &mut StreamRecord,
+    ) -> Option<PolicyOutcome> {
+        if self.state == State::Settled && !matches!(rules.mode, MigrationMode::At(_)) {
             return None;
         }
         let view = turn.session.stream(key)?;
         let transferred = view.sent + view.received;
-        if let MoveMode::At(offsets) = &rules.mode {
+        if let MigrationMode::At(offsets) = &rules.mode {
             let due = offsets.get(self.forced).is_some_and(|&at| transferred >= at);
-            if due && migrate(turn, key, rules.offers, MoveCause::Offset, record) == Outcome::Moved
+            if due
+                && migrate(turn, key, rules.offers, MigrationCause::Offset, record)
+                    == MigrationAttempt::Moved
             {
                 self.forced += 1;
             }
@@ -179,7 +181,7 @@ impl Tracked {
         if others < rules.policy.min_concurrent_for(self.transfer)
             && self.hint != MigrationHint::Move
         {
-            return record.judge(Verdict::Stays(StayReason::NoConcurrency));
+            return record.judge(PolicyOutcome::Stays(StayReason::NoConcurrency));
         }
         self.next_look = transferred + STEP;
         let situation = PolicyInput {
@@ -193,29 +195,29 @@ impl Tracked {
         };
         let why = match rules.policy.decide(&situation) {
             Decision::Move(why) => why,
-            Decision::Stay(why) => return record.judge(Verdict::Stays(why)),
+            Decision::Stay(why) => return record.judge(PolicyOutcome::Stays(why)),
         };
         let offers = if self.state == State::Home { rules.offers } else { Offers::Never };
-        match migrate(turn, key, offers, MoveCause::Policy(why), record) {
-            Outcome::Moved => {
+        match migrate(turn, key, offers, MigrationCause::Policy(why), record) {
+            MigrationAttempt::Moved => {
                 tracing::debug!(?key, why = why.as_str(), transferred, "stream moves");
                 self.state = State::Settled;
-                record.judge(Verdict::Moves(why))
+                record.judge(PolicyOutcome::Moves(why))
             }
-            Outcome::Offered => {
+            MigrationAttempt::Offered => {
                 self.state = State::Offered;
-                record.judge(Verdict::Offered(why))
+                record.judge(PolicyOutcome::Offered(why))
             }
             // An offer may still be unanswered.
-            Outcome::NotNow if self.state == State::Offered => None,
-            Outcome::NotNow => record.judge(Verdict::Waits(why)),
+            MigrationAttempt::NotNow if self.state == State::Offered => None,
+            MigrationAttempt::NotNow => record.judge(PolicyOutcome::Waits(why)),
         }
     }
 }
 
 /// Result of an attempt to migrate.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Outcome {
+pub(crate) enum MigrationAttempt {
     Moved,
     Offered,
     NotNow,
@@ -223,22 +225,22 @@ pub(crate) enum Outcome {
 
 /// Migrates a stream to a spare, or offers the migration, and records the cause.
 pub(crate) fn migrate(
-    turn: &mut Turn<'_>,
+    turn: &mut TurnCx<'_>,
     key: StreamKey,
     offers: Offers,
-    why: MoveCause,
-    record: &mut Record,
-) -> Outcome {
+    why: MigrationCause,
+    record: &mut StreamRecord,
+) -> MigrationAttempt {
     let offset = turn.session.stream(key).map(|view| view.sent + view.received);
     if turn.session.migrate(turn.now, key, MigrationTarget::Spare).is_ok() {
-        record.departure = Some(Departure { why, offset });
-        return Outcome::Moved;
+        record.departure = Some(PendingMigration { why, offset });
+        return MigrationAttempt::Moved;
     }
     if offers == Offers::WhenNoSpare
         && turn.session.migrate(turn.now, key, MigrationTarget::Offer).is_ok()
     {
-        record.departure = Some(Departure { why, offset: None });
-        return Outcome::Offered;
+        record.departure = Some(PendingMigration { why, offset: None });
+        return MigrationAttempt::Offered;
     }
-    Outcome::NotNow
+    MigrationAttempt::NotNow
 }

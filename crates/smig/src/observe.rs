@@ -7,22 +7,22 @@ use std::time::Duration;
 
 use smig_proto::{ConnId, Mover, StreamKey};
 
-use crate::driver::Turn;
-use crate::snapshot::{Book, MoveCause, Record, StreamPlace, Verdict};
+use crate::driver::TurnCx;
+use crate::snapshot::{MigrationCause, PolicyOutcome, SessionRecord, StreamRecord, StreamRef};
 
 /// An event worth counting. `ends` is the connection, unless it is closed already.
 #[derive(Clone, Debug)]
 #[non_exhaustive]
-pub enum Observed {
+pub enum ObserverEvent {
     /// A server accepted a connection, before its handshake; or a client connected.
     ConnectionOpened {
         /// The connection.
-        ends: Option<Ends>,
+        ends: Option<ConnectionAddrs>,
     },
     /// A connection was closed.
     ConnectionClosed {
         /// The connection.
-        ends: Option<Ends>,
+        ends: Option<ConnectionAddrs>,
     },
     /// A handshake failed or took too long.
     HandshakeFailed,
@@ -33,23 +33,23 @@ pub enum Observed {
         /// Its number in the session.
         conn: ConnId,
         /// The connection.
-        ends: Option<Ends>,
+        ends: Option<ConnectionAddrs>,
     },
     /// A session refused a connection, which continues on its own.
     JoinRefused {
         /// The connection.
-        ends: Option<Ends>,
+        ends: Option<ConnectionAddrs>,
     },
     /// A stream was opened.
     StreamOpened {
         /// The stream; `None` over HTTP/1.1.
-        stream: Option<StreamPlace>,
+        stream: Option<StreamRef>,
     },
     /// A stream completed: at a server, the last byte of its response was given to the transport; at a client,
     /// the whole response arrived. Not reported over HTTP/1.1.
     StreamEnded {
         /// The stream on its last connection; `None` if that was closed before.
-        stream: Option<StreamPlace>,
+        stream: Option<StreamRef>,
         /// Time since it was opened.
         latency: Duration,
         /// Bytes of body sent.
@@ -62,16 +62,16 @@ pub enum Observed {
     /// A stream ended with an error.
     StreamReset {
         /// The connection that carried it.
-        ends: Option<Ends>,
+        ends: Option<ConnectionAddrs>,
         /// The stream.
-        stream: Option<StreamPlace>,
+        stream: Option<StreamRef>,
     },
     /// The verdict of the rules on a stream changed.
     Judged {
         /// The stream.
-        stream: Option<StreamPlace>,
+        stream: Option<StreamRef>,
         /// The new verdict.
-        verdict: Verdict,
+        verdict: PolicyOutcome,
     },
     /// A stream migrated.
     Moved {
@@ -82,20 +82,20 @@ pub enum Observed {
         /// Which endpoint was the mover.
         mover: Mover,
         /// The addresses of the connection that it migrated to.
-        ends: Option<Ends>,
+        ends: Option<ConnectionAddrs>,
         /// The stream.
-        stream: Option<StreamPlace>,
+        stream: Option<StreamRef>,
         /// Bytes of body, both directions together, before the migration.
         offset: u64,
         /// The cause.
-        why: MoveCause,
+        why: MigrationCause,
     },
     /// A migration was declined.
     MoveDeclined {
         /// The connection that the stream stays on.
-        ends: Option<Ends>,
+        ends: Option<ConnectionAddrs>,
         /// The stream.
-        stream: Option<StreamPlace>,
+        stream: Option<StreamRef>,
     },
     /// A handler or a body panicked.
     Panicked,
@@ -106,7 +106,7 @@ pub enum Observed {
 /// A connection by its two addresses: no other connection of this machine has the same pair while it is open.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 #[expect(missing_docs, reason = "they say it")]
-pub struct Ends {
+pub struct ConnectionAddrs {
     pub local: SocketAddr,
     pub peer: SocketAddr,
 }
@@ -114,7 +114,7 @@ pub struct Ends {
 /// Receives events as they occur, on the task where they occur: it must not block.
 pub trait Observer: Send + Sync + 'static {
     /// Handles an event.
-    fn on(&self, what: &Observed);
+    fn on(&self, what: &ObserverEvent);
 }
 
 /// Counters of a server or a client since its start.
@@ -134,7 +134,7 @@ pub struct Stats {
     pub judged: u64,
     pub moves: u64,
     /// Migrations of which this end was the mover.
-    pub moves_made: u64,
+    pub migrations_initiated: u64,
     pub moves_declined: u64,
     pub panics: u64,
     pub limits_hit: u64,
@@ -142,7 +142,7 @@ pub struct Stats {
 
 /// A counter. Its value is the index of the count.
 #[derive(Clone, Copy, Debug)]
-enum Kind {
+enum CounterId {
     ConnectionOpened,
     ConnectionClosed,
     HandshakeFailed,
@@ -161,25 +161,25 @@ enum Kind {
     LimitHit,
 }
 
-const KINDS: usize = Kind::LimitHit as usize + 1;
+const KINDS: usize = CounterId::LimitHit as usize + 1;
 
-impl Kind {
-    const fn of(what: &Observed) -> Self {
+impl CounterId {
+    const fn of(what: &ObserverEvent) -> Self {
         match what {
-            Observed::ConnectionOpened { .. } => Self::ConnectionOpened,
-            Observed::ConnectionClosed { .. } => Self::ConnectionClosed,
-            Observed::HandshakeFailed => Self::HandshakeFailed,
-            Observed::SessionEstablished => Self::SessionEstablished,
-            Observed::Joined { .. } => Self::Joined,
-            Observed::JoinRefused { .. } => Self::JoinRefused,
-            Observed::StreamOpened { .. } => Self::StreamOpened,
-            Observed::StreamEnded { .. } => Self::StreamEnded,
-            Observed::StreamReset { .. } => Self::StreamReset,
-            Observed::Judged { .. } => Self::Judged,
-            Observed::Moved { .. } => Self::Moved,
-            Observed::MoveDeclined { .. } => Self::MoveDeclined,
-            Observed::Panicked => Self::Panicked,
-            Observed::LimitHit(_) => Self::LimitHit,
+            ObserverEvent::ConnectionOpened { .. } => Self::ConnectionOpened,
+            ObserverEvent::ConnectionClosed { .. } => Self::ConnectionClosed,
+            ObserverEvent::HandshakeFailed => Self::HandshakeFailed,
+            ObserverEvent::SessionEstablished => Self::SessionEstablished,
+            ObserverEvent::Joined { .. } => Self::Joined,
+            ObserverEvent::JoinRefused { .. } => Self::JoinRefused,
+            ObserverEvent::StreamOpened { .. } => Self::StreamOpened,
+            ObserverEvent::StreamEnded { .. } => Self::StreamEnded,
+            ObserverEvent::StreamReset { .. } => Self::StreamReset,
+            ObserverEvent::Judged { .. } => Self::Judged,
+            ObserverEvent::Moved { .. } => Self::Moved,
+            ObserverEvent::MoveDeclined { .. } => Self::MoveDeclined,
+            ObserverEvent::Panicked => Self::Panicked,
+            ObserverEvent::LimitHit(_) => Self::LimitHit,
         }
     }
 }
@@ -213,10 +213,10 @@ impl Counters {
         Self { counts: Default::default(), observer }
     }
 
-    pub(crate) fn on(&self, what: &Observed) {
-        self.count(Kind::of(what));
-        if let Observed::Moved { mover: Mover::Local, .. } = what {
-            self.count(Kind::MoveMade);
+    pub(crate) fn on(&self, what: &ObserverEvent) {
+        self.count(CounterId::of(what));
+        if let ObserverEvent::Moved { mover: Mover::Local, .. } = what {
+            self.count(CounterId::MoveMade);
         }
         if let Some(observer) = &self.observer {
             observer.on(what);
@@ -224,36 +224,43 @@ impl Counters {
     }
 
     /// Returns the addresses of a connection for the observer. Does not call `find` if there is none.
-    pub(crate) fn ends(&self, find: impl FnOnce() -> Option<Ends>) -> Option<Ends> {
+    pub(crate) fn ends(
+        &self,
+        find: impl FnOnce() -> Option<ConnectionAddrs>,
+    ) -> Option<ConnectionAddrs> {
         self.observer.as_ref().and_then(|_| find())
     }
 
     /// Like [`Self::ends`], for one of a session's connections.
-    pub(crate) fn ends_of(&self, turn: &Turn<'_>, conn: ConnId) -> Option<Ends> {
+    pub(crate) fn ends_of(&self, turn: &TurnCx<'_>, conn: ConnId) -> Option<ConnectionAddrs> {
         self.ends(|| Some(turn.links.info(conn)?.ends()))
     }
 
     /// Like [`Self::ends`], for the connection that carries a stream.
-    pub(crate) fn ends_of_stream(&self, turn: &Turn<'_>, stream: StreamKey) -> Option<Ends> {
+    pub(crate) fn ends_of_stream(
+        &self,
+        turn: &TurnCx<'_>,
+        stream: StreamKey,
+    ) -> Option<ConnectionAddrs> {
         self.ends(|| Some(turn.links.info(turn.session.stream(stream)?.connection)?.ends()))
     }
 
     /// Returns the place of a stream for the observer; `None` if there is none.
     pub(crate) fn place(
         &self,
-        turn: &Turn<'_>,
-        book: &Book,
+        turn: &TurnCx<'_>,
+        book: &SessionRecord,
         stream: StreamKey,
-    ) -> Option<StreamPlace> {
+    ) -> Option<StreamRef> {
         self.observer.as_ref().and_then(|_| book.place(turn, stream))
     }
 
     /// Reports a migration.
     pub(crate) fn moved(
         &self,
-        turn: &Turn<'_>,
-        book: &mut Book,
-        record: Option<&mut Record>,
+        turn: &TurnCx<'_>,
+        book: &mut SessionRecord,
+        record: Option<&mut StreamRecord>,
         migration: Migration,
     ) {
         let Migration { stream, from, to, mover, received } = migration;
@@ -261,16 +268,22 @@ impl Counters {
         let (why, offset) = book.moved(stream, record, mover, sent + received);
         let place = self.observer.as_ref().map(|_| book.place_on(stream, to));
         let ends = self.ends_of(turn, to);
-        self.on(&Observed::Moved { from, to, mover, ends, stream: place, offset, why });
+        self.on(&ObserverEvent::Moved { from, to, mover, ends, stream: place, offset, why });
     }
 
     /// Reports that a stream has completed.
-    pub(crate) fn ended(&self, turn: &Turn<'_>, book: &Book, key: StreamKey, record: &Record) {
+    pub(crate) fn ended(
+        &self,
+        turn: &TurnCx<'_>,
+        book: &SessionRecord,
+        key: StreamKey,
+        record: &StreamRecord,
+    ) {
         if !self.is_observed() {
-            return self.count(Kind::StreamEnded);
+            return self.count(CounterId::StreamEnded);
         }
         let view = turn.session.stream(key);
-        self.on(&Observed::StreamEnded {
+        self.on(&ObserverEvent::StreamEnded {
             stream: self.place(turn, book, key),
             // One turn may open and complete a stream: its timestamp is too coarse for a latency.
             latency: crate::clock::now().saturating_duration_since(record.opened),
@@ -285,32 +298,32 @@ impl Counters {
         self.observer.is_some()
     }
 
-    fn count(&self, kind: Kind) {
+    fn count(&self, kind: CounterId) {
         if let Some(count) = self.counts.get(kind as usize) {
             count.fetch_add(1, Ordering::Relaxed);
         }
     }
 
     pub(crate) fn stats(&self) -> Stats {
-        let count = |kind: Kind| {
+        let count = |kind: CounterId| {
             self.counts.get(kind as usize).map_or(0, |count| count.load(Ordering::Relaxed))
         };
         Stats {
-            connections_opened: count(Kind::ConnectionOpened),
-            connections_closed: count(Kind::ConnectionClosed),
-            handshakes_failed: count(Kind::HandshakeFailed),
-            sessions_established: count(Kind::SessionEstablished),
-            joined: count(Kind::Joined),
-            joins_refused: count(Kind::JoinRefused),
-            streams_opened: count(Kind::StreamOpened),
-            streams_ended: count(Kind::StreamEnded),
-            streams_reset: count(Kind::StreamReset),
-            judged: count(Kind::Judged),
-            moves: count(Kind::Moved),
-            moves_made: count(Kind::MoveMade),
-            moves_declined: count(Kind::MoveDeclined),
-            panics: count(Kind::Panicked),
-            limits_hit: count(Kind::LimitHit),
+            connections_opened: count(CounterId::ConnectionOpened),
+            connections_closed: count(CounterId::ConnectionClosed),
+            handshakes_failed: count(CounterId::HandshakeFailed),
+            sessions_established: count(CounterId::SessionEstablished),
+            joined: count(CounterId::Joined),
+            joins_refused: count(CounterId::JoinRefused),
+            streams_opened: count(CounterId::StreamOpened),
+            streams_ended: count(CounterId::StreamEnded),
+            streams_reset: count(CounterId::StreamReset),
+            judged: count(CounterId::Judged),
+            moves: count(CounterId::Moved),
+            migrations_initiated: count(CounterId::MoveMade),
+            moves_declined: count(CounterId::MoveDeclined),
+            panics: count(CounterId::Panicked),
+            limits_hit: count(CounterId::LimitHit),
         }
     }
 }

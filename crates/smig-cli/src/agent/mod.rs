@@ -8,7 +8,7 @@ use std::time::Duration;
 use anyhow::Result;
 use clap::{ArgAction, Args};
 use http::Uri;
-use smig::Speaks;
+use smig::NegotiatedProtocol;
 use smig_gateway::admin::AdminSpec;
 use smig_gateway::agent::{
     self, Agent, AgentFile, AgentSpec, Credentials, EntranceSpec, GatewaySpec, LimitSpec, Link,
@@ -321,7 +321,9 @@ async fn tell(mut link: watch::Receiver<Link>, via: &str, say: impl Fn(String)) 
         let news = match &now {
             Link::Connecting => None,
             _ if said.as_ref() == Some(&now) => None,
-            Link::Up(Speaks::Smig) => Some(format!("gateway {via}: SMig, big streams move")),
+            Link::Up(NegotiatedProtocol::Smig) => {
+                Some(format!("gateway {via}: SMig, big streams move"))
+            }
             Link::Up(_) => {
                 Some(format!("gateway {via}: plain HTTP/2; everything works, but no stream moves"))
             }

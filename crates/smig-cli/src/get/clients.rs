@@ -5,7 +5,8 @@ use std::sync::Arc;
 use anyhow::Result;
 use http::Uri;
 use smig::{
-    ClearTrust, Cleartext, Client, ClientBuilder, Config, MoveMode, MoveRules, Observer, Trust,
+    Cleartext, CleartextTrust, Client, ClientBuilder, Config, MigrationConfig, MigrationMode,
+    Observer, Trust,
 };
 
 use super::args::GetArgs;
@@ -55,14 +56,14 @@ fn builder(args: &GetArgs, screen: &Arc<Screen>) -> ClientBuilder {
     if args.no_migrate {
         engine.smig = None;
     }
-    let mut rules = MoveRules::default();
+    let mut rules = MigrationConfig::default();
     if !args.migrate_at.is_empty() {
-        rules.mode = MoveMode::At(args.migrate_at.clone());
+        rules.mode = MigrationMode::At(args.migrate_at.clone());
     }
     let cleartext = match (args.http2_prior_knowledge, args.trust_cleartext) {
         (false, _) => Cleartext::Http1,
-        (true, false) => Cleartext::PriorKnowledge(ClearTrust::None),
-        (true, true) => Cleartext::PriorKnowledge(ClearTrust::TrustedNetwork),
+        (true, false) => Cleartext::PriorKnowledge(CleartextTrust::None),
+        (true, true) => Cleartext::PriorKnowledge(CleartextTrust::TrustedNetwork),
     };
     let observer: Arc<dyn Observer> = Arc::<Screen>::clone(screen);
     Client::builder()

@@ -5,7 +5,7 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Duration;
 
 use indicatif::{MultiProgress, ProgressBar, ProgressDrawTarget, ProgressStyle};
-use smig::{Observed, Observer};
+use smig::{Observer, ObserverEvent};
 use smig_proto::Mover;
 
 use crate::paint;
@@ -123,22 +123,24 @@ impl Drop for Bar {
 }
 
 impl Observer for Screen {
-    fn on(&self, what: &Observed) {
+    fn on(&self, what: &ObserverEvent) {
         match what {
-            Observed::ConnectionOpened { .. } => {
+            ObserverEvent::ConnectionOpened { .. } => {
                 let open = self.open.fetch_add(1, Ordering::Relaxed) + 1;
                 self.detail(&format!("connected, {open} open"));
             }
-            Observed::ConnectionClosed { .. } => {
+            ObserverEvent::ConnectionClosed { .. } => {
                 let open = self.open.fetch_sub(1, Ordering::Relaxed).saturating_sub(1);
                 self.detail(&format!("connection closed, {open} open"));
             }
-            Observed::SessionEstablished => {
+            ObserverEvent::SessionEstablished => {
                 self.detail("the server supports SMig: streams can move");
             }
-            Observed::Joined { .. } => self.detail("a spare connection joined the session"),
-            Observed::JoinRefused { .. } => self.detail("the server refused a spare connection"),
-            Observed::Moved { from, to, mover, .. } => {
+            ObserverEvent::Joined { .. } => self.detail("a spare connection joined the session"),
+            ObserverEvent::JoinRefused { .. } => {
+                self.detail("the server refused a spare connection")
+            }
+            ObserverEvent::Moved { from, to, mover, .. } => {
                 let who = match mover {
                     Mover::Local => "the client",
                     Mover::Peer => "the server",
@@ -147,9 +149,9 @@ impl Observer for Screen {
                     "a stream moved from connection {from} to {to}, initiated by {who}"
                 ));
             }
-            Observed::MoveDeclined { .. } => self.detail("a move was declined"),
-            Observed::StreamReset { .. } => self.detail("a stream was reset"),
-            Observed::LimitHit(limit) => self.note(&format!("limit reached: {limit}")),
+            ObserverEvent::MoveDeclined { .. } => self.detail("a move was declined"),
+            ObserverEvent::StreamReset { .. } => self.detail("a stream was reset"),
+            ObserverEvent::LimitHit(limit) => self.note(&format!("limit reached: {limit}")),
             _ => {}
         }
     }

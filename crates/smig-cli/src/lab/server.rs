@@ -19,7 +19,7 @@ use clap::Args;
 use http::{Method, Request, Response, StatusCode};
 use http_body_util::{BodyExt as _, Either, Empty};
 use rustix::time::{ClockId, clock_gettime};
-use smig::{ClearTrust, Incoming, Mover, Observed, Observer, Server, ServerTls};
+use smig::{CleartextTrust, Incoming, Mover, Observer, ObserverEvent, Server, ServerTls};
 use smig_files::{FileBody, Files};
 use tower_service::Service;
 
@@ -64,8 +64,10 @@ fn start(settings: &Settings, files: Files) -> Result<Server> {
                 };
                 builder.listen(address, ServerTls::from_files(certificate, key)?)
             }
-            Wire::Cleartext => builder.listen_cleartext(address, ClearTrust::None),
-            Wire::TrustedCleartext => builder.listen_cleartext(address, ClearTrust::TrustedNetwork),
+            Wire::Cleartext => builder.listen_cleartext(address, CleartextTrust::None),
+            Wire::TrustedCleartext => {
+                builder.listen_cleartext(address, CleartextTrust::TrustedNetwork)
+            }
         };
     }
     builder.start(WithUploads(files)).context("cannot start the scenario's server")
@@ -116,22 +118,22 @@ async fn take(mut body: Incoming) -> Answer {
 struct Diary;
 
 impl Observer for Diary {
-    fn on(&self, what: &Observed) {
+    fn on(&self, what: &ObserverEvent) {
         let json = |event: &str| serde_json::json!({"event": event});
         let (mut line, ends) = match what {
-            Observed::ConnectionOpened { ends } => (json("opened"), *ends),
-            Observed::ConnectionClosed { ends } => (json("closed"), *ends),
-            Observed::SessionEstablished => (json("session"), None),
-            Observed::Joined { ends, .. } => (json("joined"), *ends),
-            Observed::JoinRefused { ends } => (json("join-refused"), *ends),
-            Observed::StreamReset { ends, .. } => (json("reset"), *ends),
-            Observed::Moved { from, to, mover, ends, .. } => {
+            ObserverEvent::ConnectionOpened { ends } => (json("opened"), *ends),
+            ObserverEvent::ConnectionClosed { ends } => (json("closed"), *ends),
+            ObserverEvent::SessionEstablished => (json("session"), None),
+            ObserverEvent::Joined { ends, .. } => (json("joined"), *ends),
+            ObserverEvent::JoinRefused { ends } => (json("join-refused"), *ends),
+            ObserverEvent::StreamReset { ends, .. } => (json("reset"), *ends),
+            ObserverEvent::Moved { from, to, mover, ends, .. } => {
                 let by = if *mover == Mover::Local { "server" } else { "client" };
                 let (from, to) = (from.to_string(), to.to_string());
                 (serde_json::json!({"event": "moved", "from": from, "to": to, "by": by}), *ends)
             }
-            Observed::MoveDeclined { ends, .. } => (json("declined"), *ends),
-            Observed::LimitHit(limit) => {
+            ObserverEvent::MoveDeclined { ends, .. } => (json("declined"), *ends),
+            ObserverEvent::LimitHit(limit) => {
                 (serde_json::json!({"event": "limit", "limit": limit}), None)
             }
             _ => return,

@@ -139,12 +139,12 @@ fn listen(mut builder: ServerBuilder, settings: &Settings, voice: Voice) -> Resu
         }
         Wire::Cleartext => {
             for addr in addrs {
-                builder = builder.listen_cleartext(addr, smig::ClearTrust::None);
+                builder = builder.listen_cleartext(addr, smig::CleartextTrust::None);
             }
         }
         Wire::TrustedCleartext => {
             for addr in addrs {
-                builder = builder.listen_cleartext(addr, smig::ClearTrust::TrustedNetwork);
+                builder = builder.listen_cleartext(addr, smig::CleartextTrust::TrustedNetwork);
             }
         }
     }

@@ -11,7 +11,7 @@ use bytes::Bytes;
 use http::{Request, Response, StatusCode};
 use http_body::{Body, Frame};
 use http_body_util::BodyExt as _;
-use smig::{ClearTrust, Incoming, Server};
+use smig::{CleartextTrust, Incoming, Server};
 
 use crate::support::content;
 
@@ -48,7 +48,7 @@ impl Flaky {
             async move { Ok::<_, Infallible>(answer(request, &log, &count).await) }
         });
         let server = Server::builder()
-            .listen_cleartext("127.0.0.1:0".parse().unwrap(), ClearTrust::None)
+            .listen_cleartext("127.0.0.1:0".parse().unwrap(), CleartextTrust::None)
             .workers(NonZeroUsize::MIN)
             .start(service)
             .unwrap();

@@ -5,7 +5,7 @@ use std::time::SystemTime;
 
 use bytes::Bytes;
 use serde_json::{Value, json};
-use smig::{Mover, Observed, StayReason, StreamPlace, Verdict};
+use smig::{Mover, ObserverEvent, PolicyOutcome, StayReason, StreamRef};
 
 /// Entries kept for readers that connect later.
 const KEPT: usize = 200;
@@ -21,12 +21,12 @@ pub(super) struct Log {
 struct Entry {
     number: u64,
     at: SystemTime,
-    what: Observed,
+    what: ObserverEvent,
 }
 
 impl Log {
     /// Appends an entry, and returns its record if `wanted`. Events that are only counted are ignored.
-    pub(super) fn add(&mut self, what: &Observed, wanted: bool) -> Option<Bytes> {
+    pub(super) fn add(&mut self, what: &ObserverEvent, wanted: bool) -> Option<Bytes> {
         if !is_told(what) {
             return None;
         }
@@ -48,14 +48,16 @@ impl Log {
 
 /// Returns whether an event is logged individually. The policy's first verdicts on each tunnel, too few
 /// bytes and too young, are left out.
-const fn is_told(what: &Observed) -> bool {
+const fn is_told(what: &ObserverEvent) -> bool {
     !matches!(
         what,
-        Observed::Judged { verdict: Verdict::Stays(StayReason::FewBytes | StayReason::Young), .. }
-            | Observed::StreamOpened { .. }
-            | Observed::StreamEnded { .. }
-            | Observed::ConnectionOpened { .. }
-            | Observed::ConnectionClosed { .. }
+        ObserverEvent::Judged {
+            verdict: PolicyOutcome::Stays(StayReason::FewBytes | StayReason::Young),
+            ..
+        } | ObserverEvent::StreamOpened { .. }
+            | ObserverEvent::StreamEnded { .. }
+            | ObserverEvent::ConnectionOpened { .. }
+            | ObserverEvent::ConnectionClosed { .. }
     )
 }
 
@@ -70,8 +72,8 @@ impl Entry {
 }
 
 /// Returns an event as JSON with a text for humans.
-fn words(what: &Observed) -> Value {
-    let of = |kind: &str, stream: &Option<StreamPlace>, text: String| {
+fn words(what: &ObserverEvent) -> Value {
+    let of = |kind: &str, stream: &Option<StreamRef>, text: String| {
         let mut value = json!({ "kind": kind, "text": text });
         if let Some(place) = stream {
             value["session"] = place.session.to_string().into();
@@ -82,7 +84,7 @@ fn words(what: &Observed) -> Value {
         value
     };
     match what {
-        Observed::Moved { from, to, mover, stream, offset, why, .. } => {
+        ObserverEvent::Moved { from, to, mover, stream, offset, why, .. } => {
             let text = format!("migrated from connection {from} to {to} at {offset} bytes: {why}");
             let mut value = of("moved", stream, text);
             value["from"] = from.to_string().into();
@@ -91,25 +93,25 @@ fn words(what: &Observed) -> Value {
             value["by"] = if *mover == Mover::Local { "here" } else { "peer" }.into();
             value
         }
-        Observed::Judged { stream, verdict } => of("judged", stream, verdict.to_string()),
-        Observed::MoveDeclined { stream, .. } => {
+        ObserverEvent::Judged { stream, verdict } => of("judged", stream, verdict.to_string()),
+        ObserverEvent::MoveDeclined { stream, .. } => {
             of("declined", stream, "the peer declined the migration".to_owned())
         }
-        Observed::StreamReset { stream, .. } => {
+        ObserverEvent::StreamReset { stream, .. } => {
             of("reset", stream, "ended with an error".to_owned())
         }
-        Observed::SessionEstablished => {
+        ObserverEvent::SessionEstablished => {
             of("session", &None, "session established: both ends support SMig".to_owned())
         }
-        Observed::Joined { conn, .. } => {
+        ObserverEvent::Joined { conn, .. } => {
             of("joined", &None, format!("connection {conn} joined its session"))
         }
-        Observed::JoinRefused { .. } => {
+        ObserverEvent::JoinRefused { .. } => {
             of("refused", &None, "the session refused a connection".to_owned())
         }
-        Observed::HandshakeFailed => of("handshake", &None, "a handshake failed".to_owned()),
-        Observed::Panicked => of("panic", &None, "a handler panicked".to_owned()),
-        Observed::LimitHit(limit) => of("limit", &None, format!("limit reached: {limit}")),
+        ObserverEvent::HandshakeFailed => of("handshake", &None, "a handshake failed".to_owned()),
+        ObserverEvent::Panicked => of("panic", &None, "a handler panicked".to_owned()),
+        ObserverEvent::LimitHit(limit) => of("limit", &None, format!("limit reached: {limit}")),
         other => of("other", &None, format!("{other:?}")),
     }
 }
@@ -121,11 +123,11 @@ mod tests {
     #[test]
     fn the_log_is_bounded_and_put_into_words_when_read() {
         let mut log = Log::default();
-        assert_eq!(log.add(&Observed::StreamOpened { stream: None }, true), None);
+        assert_eq!(log.add(&ObserverEvent::StreamOpened { stream: None }, true), None);
         for _ in 0..KEPT {
-            assert_eq!(log.add(&Observed::HandshakeFailed, false), None);
+            assert_eq!(log.add(&ObserverEvent::HandshakeFailed, false), None);
         }
-        let last = log.add(&Observed::LimitHit("max_connections"), true).unwrap();
+        let last = log.add(&ObserverEvent::LimitHit("max_connections"), true).unwrap();
         let records = log.records();
         assert_eq!(records.len(), KEPT);
         assert_eq!(records.last(), Some(&last));

@@ -152,7 +152,11 @@ fn counters(stats: &Stats) -> [(&'static str, &'static str, u64); 14] {
         ("streams_ended", "HTTP/2 streams completed", stats.streams_ended),
         ("streams_reset", "Streams that ended with an error", stats.streams_reset),
         ("moves", "Migrations of streams to another connection", stats.moves),
-        ("moves_made", "Migrations in smig_moves that this end started", stats.moves_made),
+        (
+            "moves_made",
+            "Migrations in smig_moves that this end started",
+            stats.migrations_initiated,
+        ),
         ("moves_declined", "Migrations declined by the peer", stats.moves_declined),
         ("panics", "Panics in handlers and bodies", stats.panics),
         ("limits_hit", "Limits reached", stats.limits_hit),

@@ -41,7 +41,7 @@ use std::pin::Pin;
 use std::sync::Arc;
 
 use serde::Deserialize;
-use smig::{ClearTrust, Client, Server, ServerView, Snapshot, Stats};
+use smig::{CleartextTrust, Client, Server, ServerView, Snapshot, Stats};
 
 pub use reports::{Report, Reported, TelemetryReport, TunnelReport, UpstreamReport};
 pub use watch::Watch;
@@ -179,7 +179,7 @@ pub fn start(spec: &AdminSpec, subject: Subject) -> Result<Admin, AdminError> {
     }
     let desk = Desk::new(Sampler::new(subject));
     let server = Server::builder()
-        .listen_cleartext(spec.listen, ClearTrust::None)
+        .listen_cleartext(spec.listen, CleartextTrust::None)
         .workers(NonZeroUsize::MIN)
         .max_connections(MAX_CONNECTIONS)
         .start(desk)

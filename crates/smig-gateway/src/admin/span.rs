@@ -12,7 +12,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use http::uri::Authority;
 use http::{HeaderMap, Method, Request, StatusCode, Version};
 use opentelemetry::KeyValue;
-use smig::{ConnectionInfo, Observed, SessionId, StreamInfo, StreamKey, StreamPlace};
+use smig::{ConnectionInfo, ObserverEvent, SessionId, StreamInfo, StreamKey, StreamRef};
 use tracing::field::Empty;
 use tracing::{Level, Span};
 
@@ -197,7 +197,7 @@ impl RequestSpan {
 
     fn followed<B>(mut self, request: &Request<B>, watch: &Watch) -> Self {
         if self.is_wanted()
-            && let Some(place) = request.extensions().get::<StreamPlace>()
+            && let Some(place) = request.extensions().get::<StreamRef>()
         {
             self.has_stream = true;
             watch.spans().follow(*place, &self);
@@ -287,7 +287,7 @@ impl Spans {
         self.spans.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    fn follow(&self, place: StreamPlace, span: &RequestSpan) {
+    fn follow(&self, place: StreamRef, span: &RequestSpan) {
         let mut spans = self.lock();
         if spans.len() < FOLLOWED {
             spans.insert((place.session, place.stream), span.clone());
@@ -295,7 +295,7 @@ impl Spans {
         }
     }
 
-    fn take(&self, place: StreamPlace) -> Option<RequestSpan> {
+    fn take(&self, place: StreamRef) -> Option<RequestSpan> {
         let mut spans = self.lock();
         let span = spans.remove(&(place.session, place.stream));
         self.count.store(spans.len(), Ordering::Relaxed);
@@ -310,23 +310,23 @@ impl Spans {
     }
 
     /// Updates the span of an observed stream.
-    pub(super) fn on(&self, what: &Observed) {
+    pub(super) fn on(&self, what: &ObserverEvent) {
         if self.count.load(Ordering::Relaxed) == 0 {
             return;
         }
         match what {
-            Observed::StreamEnded { stream: Some(place), sent, received, moves, .. } => {
+            ObserverEvent::StreamEnded { stream: Some(place), sent, received, moves, .. } => {
                 let Some(span) = self.take(*place) else { return };
                 span.record("http.request.body.size", *received);
                 span.record("http.response.body.size", *sent);
                 span.record("smig.moves", (*moves).into());
             }
-            Observed::StreamReset { stream: Some(place), .. } => {
+            ObserverEvent::StreamReset { stream: Some(place), .. } => {
                 if let Some(span) = self.take(*place) {
                     span.failed("reset");
                 }
             }
-            Observed::Moved { stream: Some(place), from, to, offset, why, .. } => {
+            ObserverEvent::Moved { stream: Some(place), from, to, offset, why, .. } => {
                 let span = self.lock().get(&(place.session, place.stream)).cloned();
                 if let Some(span) = span {
                     span.span.in_scope(|| {

@@ -5,7 +5,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 use bytes::Bytes;
-use smig::{Observed, Observer, StreamPlace};
+use smig::{Observer, ObserverEvent, StreamRef};
 use tokio::sync::broadcast;
 
 use super::log::Log;
@@ -39,7 +39,7 @@ pub struct Watch {
 /// A completed small request.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Small {
-    pub(super) place: StreamPlace,
+    pub(super) place: StreamRef,
     pub(super) latency: Duration,
 }
 
@@ -104,7 +104,7 @@ impl Watch {
         core::mem::take(&mut *self.ended.lock().unwrap_or_else(PoisonError::into_inner))
     }
 
-    fn on_ended(&self, place: Option<StreamPlace>, latency: Duration, octets: u64) {
+    fn on_ended(&self, place: Option<StreamRef>, latency: Duration, octets: u64) {
         let small = octets < SMALL;
         self.requests.observe(latency, small);
         if !small || self.lookers.load(Ordering::Relaxed) == 0 {
@@ -119,14 +119,14 @@ impl Watch {
 }
 
 impl Observer for Watch {
-    fn on(&self, what: &Observed) {
+    fn on(&self, what: &ObserverEvent) {
         self.spans.on(what);
         match what {
-            Observed::StreamEnded { stream, latency, sent, received, .. } => {
+            ObserverEvent::StreamEnded { stream, latency, sent, received, .. } => {
                 self.requests.carried(*sent, *received);
                 self.on_ended(*stream, *latency, sent + received);
             }
-            Observed::StreamOpened { .. } => {}
+            ObserverEvent::StreamOpened { .. } => {}
             told => {
                 let mut log = self.log();
                 if let Some(record) = log.add(told, self.live.receiver_count() > 0) {

@@ -11,7 +11,7 @@ use http::uri::Authority;
 use http::{Method, Request, Response, StatusCode, Uri};
 use http_body::Body;
 use http_body_util::{BodyExt as _, Limited};
-use smig::{BoxError, Client, Incoming, Origin, Speaks};
+use smig::{BoxError, Client, Incoming, NegotiatedProtocol, Origin};
 use tokio::sync::{Notify, watch};
 use tokio::time::timeout;
 
@@ -39,7 +39,7 @@ pub enum Link {
     /// The agent connects for the first time, or again after the connection was lost.
     Connecting,
     /// The gateway is connected and speaks this protocol.
-    Up(Speaks),
+    Up(NegotiatedProtocol),
     /// The gateway is unreachable, and why; the agent keeps trying.
     Away(Arc<str>),
 }
@@ -121,9 +121,9 @@ impl Gateway {
     }
 
     /// Opens a session, or returns immediately if there is one.
-    async fn meet(&self) -> Result<Speaks, String> {
+    async fn meet(&self) -> Result<NegotiatedProtocol, String> {
         match timeout(MEETING, self.client.connect(&self.origin)).await {
-            Ok(Ok(Speaks::Http1)) => {
+            Ok(Ok(NegotiatedProtocol::Http1)) => {
                 Err("it supports only HTTP/1.1; an agent needs a gateway with HTTP/2".to_owned())
             }
             Ok(Ok(speaks)) => Ok(speaks),
@@ -136,7 +136,7 @@ impl Gateway {
     ///
     /// # Errors
     /// The gateway is unreachable.
-    pub(super) async fn ready(&self) -> Result<Speaks, Failure> {
+    pub(super) async fn ready(&self) -> Result<NegotiatedProtocol, Failure> {
         let mut link = self.link.subscribe();
         match link.wait_for(|link| *link != Link::Connecting).await.as_deref() {
             Ok(Link::Up(speaks)) => Ok(*speaks),

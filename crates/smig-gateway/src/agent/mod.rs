@@ -75,7 +75,7 @@ pub fn engine() -> Config {
 #[must_use]
 pub fn client() -> ClientBuilder {
     let noticing = |mut options: SocketOptions| {
-        options.dead_after = Some(Duration::from_secs(30));
+        options.user_timeout = Some(Duration::from_secs(30));
         options
     };
     Client::builder()

@@ -14,7 +14,7 @@ use http::{HeaderValue, Request, Response, StatusCode, Uri, Version};
 use hyper::server::conn::http2;
 use hyper::service::service_fn;
 use hyper_util::rt::{TokioExecutor, TokioIo, TokioTimer};
-use smig::{Speaks, seldom};
+use smig::{NegotiatedProtocol, seldom};
 use tokio::net::TcpStream;
 
 use super::Shared;
@@ -50,7 +50,9 @@ pub(super) async fn serve(
         PortProtocol::Detect => accepted.begins_with(PREFACE, SILENCE).await,
     };
     // Without migration there is no benefit, and the gateway may not know the field `NEXT_PROTOCOL`.
-    if is_http2 && shared.gateway.ready().await.is_ok_and(|speaks| speaks == Speaks::Smig) {
+    if is_http2
+        && shared.gateway.ready().await.is_ok_and(|speaks| speaks == NegotiatedProtocol::Smig)
+    {
         progress.end();
         return serve_http2(accepted, forward, shared, stop).await;
     }

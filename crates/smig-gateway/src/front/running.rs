@@ -7,7 +7,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
-use smig::{AuthorityCheck, ClearTrust, ListenerId, Server, ServerTls, Stats};
+use smig::{AuthorityCheck, CleartextTrust, ListenerId, Server, ServerTls, Stats};
 use smig_settings::Faults;
 use tokio::sync::watch;
 
@@ -131,7 +131,7 @@ impl Gateway {
         let mut server = config.server.clone();
         // While a response idles, nothing else detects a dead client.
         for options in [&mut server.interactive, &mut server.bulk] {
-            options.silent_for.get_or_insert(SILENT_FOR);
+            options.keepalive_timeout.get_or_insert(SILENT_FOR);
         }
         let mut builder = server.builder().authority(AuthorityCheck::Service);
         for &Wanted { address, protocol, .. } in &wanted {
@@ -150,7 +150,7 @@ impl Gateway {
             builder = builder.observer(watch.clone());
         }
         if let Some(spec) = &config.admin {
-            builder = builder.describe_streams(admin::NAME_LENGTH);
+            builder = builder.request_label_limit(admin::NAME_LENGTH);
             // Users are served before the port is bound. A port that the system selects is unknown until then.
             if spec.listen.port() != 0 {
                 kept.close_port(spec.listen.port());
@@ -355,11 +355,11 @@ fn start_admin(
 }
 
 /// Returns the trust in cleartext peers; `None` for TLS.
-const fn trust(protocol: ListenProtocol) -> Option<ClearTrust> {
+const fn trust(protocol: ListenProtocol) -> Option<CleartextTrust> {
     match protocol {
         ListenProtocol::Tls => None,
-        ListenProtocol::Cleartext => Some(ClearTrust::None),
-        ListenProtocol::TrustedCleartext => Some(ClearTrust::TrustedNetwork),
+        ListenProtocol::Cleartext => Some(CleartextTrust::None),
+        ListenProtocol::TrustedCleartext => Some(CleartextTrust::TrustedNetwork),
     }
 }
 

@@ -23,7 +23,7 @@ use http::{Extensions, HeaderMap, HeaderValue, Method, Request, Response, Status
 use http_body::Body as _;
 use hyper::body::Incoming as Received;
 use hyper::upgrade::OnUpgrade;
-use smig::{Incoming, Interim, Sending};
+use smig::{Incoming, InformationalSender, Sending};
 use tokio::time::Instant;
 
 pub use body::Body;
@@ -82,7 +82,7 @@ enum Role {
 enum Kind {
     Usual {
         content: Content<Upload>,
-        interim: Option<Interim>,
+        interim: Option<InformationalSender>,
         extensions: Extensions,
     },
     Switch(Box<Near>),
@@ -127,7 +127,7 @@ fn admit_as(
 ) -> Result<Admitted, Failure> {
     let (mut parts, body) = request.into_parts();
     let is_last = head::count_hop(&parts.method, &mut parts.headers)?;
-    let interim = parts.extensions.remove::<Interim>();
+    let interim = parts.extensions.remove::<InformationalSender>();
     let on_upgrade = parts.extensions.remove::<OnUpgrade>();
     let upgrades = match role {
         Role::Gateway => Upgrades::Heard,
@@ -214,7 +214,7 @@ struct Usual<'a> {
     upstream: &'a Arc<Upstream>,
     client: SocketAddr,
     content: Content<Upload>,
-    interim: Option<Interim>,
+    interim: Option<InformationalSender>,
     role: Role,
 }
 
@@ -349,7 +349,7 @@ impl Usual<'_> {
         if let Some(interim) = &self.interim {
             let (interim, upload) = (interim.clone(), self.upload().clone());
             let passed = Interims::new(self.role, Version::HTTP_2);
-            smig::on_interim(&mut request, move |status, headers| {
+            smig::on_informational(&mut request, move |status, headers| {
                 on_interim(&interim, &upload, &passed, status, headers);
             });
         }
@@ -414,7 +414,7 @@ impl Interims {
 /// Handles an interim response (1xx) of an upstream. 100 opens the gate of the body and is not forwarded: the library
 /// sends 100 itself when the body is read.
 fn on_interim(
-    interim: &Interim,
+    interim: &InformationalSender,
     upload: &Upload,
     passed: &Interims,
     status: StatusCode,

@@ -9,7 +9,7 @@ use std::time::Duration;
 use bytes::{Buf as _, Bytes, BytesMut};
 use hyper::upgrade::Upgraded;
 use hyper_util::rt::TokioIo;
-use smig::Switched;
+use smig::UpgradedIo;
 use tokio::io::{AsyncRead, AsyncWrite};
 use tokio::net::{TcpStream, UnixStream};
 
@@ -43,7 +43,7 @@ impl Abort for UnixStream {
     fn abort(&mut self) {}
 }
 
-impl Abort for TokioIo<Switched> {
+impl Abort for TokioIo<UpgradedIo> {
     fn abort(&mut self) {
         self.inner_mut().reset_on_close();
     }
@@ -78,13 +78,13 @@ impl<T: Abort> Socket<T> {
     }
 }
 
-impl Socket<TokioIo<Switched>> {
+impl Socket<TokioIo<UpgradedIo>> {
     /// The client's end of a tunnel over HTTP/1.1.
     ///
     /// # Errors
     /// `upgraded` is not a connection of a [`smig::Server`].
     pub fn of_client(upgraded: Upgraded) -> io::Result<Self> {
-        let (io, first) = Switched::of(upgraded).ok_or(io::ErrorKind::Unsupported)?;
+        let (io, first) = UpgradedIo::of(upgraded).ok_or(io::ErrorKind::Unsupported)?;
         Ok(Self::with_first(TokioIo::new(io), first))
     }
 }

@@ -9,7 +9,7 @@ use std::rc::Rc;
 use std::sync::{Arc, Weak};
 use std::time::Duration;
 
-use smig::{ClearTrust, Cleartext, Client, Config, Origin, SocketOptions, Trust};
+use smig::{Cleartext, CleartextTrust, Client, Config, Origin, SocketOptions, Trust};
 use tokio::sync::{OwnedSemaphorePermit, watch};
 use tokio::time::timeout;
 
@@ -318,7 +318,7 @@ impl Session {
         let url = server.url();
         let limits = &upstream.timeouts;
         let noticing = |mut options: SocketOptions| {
-            options.silent_for = Some(SILENT_FOR);
+            options.keepalive_timeout = Some(SILENT_FOR);
             options
         };
         let mut builder = Client::builder();
@@ -335,7 +335,7 @@ impl Session {
             .bulk_socket(noticing(SocketOptions::bulk()))
             .engine(engine(url.protocol))
             .cleartext(match url.protocol {
-                Protocol::H2c => Cleartext::PriorKnowledge(ClearTrust::None),
+                Protocol::H2c => Cleartext::PriorKnowledge(CleartextTrust::None),
                 Protocol::Http1 | Protocol::Https | Protocol::Smig => Cleartext::Http1,
             })
             .connect_timeout(limits.connect)

@@ -13,7 +13,7 @@ use futures_util::{StreamExt as _, stream};
 use http::{HeaderMap, Request, Response};
 use http_body::Frame;
 use http_body_util::{BodyExt as _, StreamBody};
-use smig::{ClearTrust, Incoming, Server};
+use smig::{CleartextTrust, Incoming, Server};
 use smig_gateway::upstream::Timeouts;
 use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
 
@@ -79,7 +79,7 @@ async fn what_is_for_a_proxy_does_not_pass_in_trailers() {
     };
     let server = Server::builder()
         .workers(NonZeroUsize::MIN)
-        .listen_cleartext(loopback(), ClearTrust::None)
+        .listen_cleartext(loopback(), CleartextTrust::None)
         .start(tower::service_fn(answer))
         .unwrap();
     let gateway = Gateway::before(format!("h2c://{}", server.local_addrs()[0]));
@@ -175,7 +175,7 @@ async fn a_request_that_breaks_beside_its_response_is_not_the_servers_fault() {
     };
     let server = Server::builder()
         .workers(NonZeroUsize::MIN)
-        .listen_cleartext(loopback(), ClearTrust::None)
+        .listen_cleartext(loopback(), CleartextTrust::None)
         .start(tower::service_fn(answer))
         .unwrap();
     let by_hand = origin.url();

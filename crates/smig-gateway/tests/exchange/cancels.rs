@@ -10,7 +10,7 @@ use bytes::Bytes;
 use http::{Request, Response, StatusCode};
 use http_body::Frame;
 use http_body_util::{BodyExt as _, Full, StreamBody};
-use smig::{BoxError, ClearTrust, Incoming, Server};
+use smig::{BoxError, CleartextTrust, Incoming, Server};
 use tokio::io::AsyncWriteExt as _;
 use tokio::net::TcpStream;
 use tokio::sync::mpsc;
@@ -62,7 +62,7 @@ impl Origin {
         };
         let server = Server::builder()
             .workers(NonZeroUsize::MIN)
-            .listen_cleartext(loopback(), ClearTrust::None)
+            .listen_cleartext(loopback(), CleartextTrust::None)
             .start(tower::service_fn(answer))
             .unwrap();
         Self { server, pieces, arrivals }

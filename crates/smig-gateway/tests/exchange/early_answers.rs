@@ -11,7 +11,7 @@ use futures_util::future::join_all;
 use http::{Request, Response};
 use http_body::Frame;
 use http_body_util::{BodyExt as _, Empty, StreamBody};
-use smig::{BoxError, ClearTrust, Config, ConnectionInfo, Incoming, Server};
+use smig::{BoxError, CleartextTrust, Config, ConnectionInfo, Incoming, Server};
 use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
 use tokio::net::TcpStream;
 use tokio::sync::mpsc;
@@ -165,7 +165,7 @@ async fn uploads_given_up_do_not_end_the_connection_of_others() {
     let server = Server::builder()
         .workers(NonZeroUsize::MIN)
         .engine(Config { max_concurrent_streams: 400, ..Config::server() })
-        .listen_cleartext(loopback(), ClearTrust::None)
+        .listen_cleartext(loopback(), CleartextTrust::None)
         .start(tower::service_fn(answer))
         .unwrap();
     let gateway = Gateway::before(format!("h2c://{}", server.local_addrs()[0]));

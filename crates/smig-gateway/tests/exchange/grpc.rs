@@ -11,7 +11,7 @@ use http::header::CONTENT_TYPE;
 use http::{HeaderMap, HeaderValue, Request, Response};
 use http_body::Frame;
 use http_body_util::{BodyExt as _, Full, StreamBody};
-use smig::{ClearTrust, Incoming, Server};
+use smig::{CleartextTrust, Incoming, Server};
 use smig_gateway::upstream::{Timeouts, UpstreamSpec};
 use tokio::sync::{mpsc, watch};
 use tower::Service as _;
@@ -65,7 +65,7 @@ fn resting(time: watch::Receiver<bool>) -> Server {
         }
     };
     Server::builder()
-        .listen_cleartext(loopback(), ClearTrust::None)
+        .listen_cleartext(loopback(), CleartextTrust::None)
         .workers(NonZeroUsize::MIN)
         .start(tower::service_fn(answer))
         .unwrap()
@@ -126,7 +126,7 @@ async fn a_calls_head_may_come_late() {
 #[tokio::test]
 async fn a_calls_fields_and_a_status_in_the_head_pass() {
     let server = Server::builder()
-        .listen_cleartext(loopback(), ClearTrust::None)
+        .listen_cleartext(loopback(), CleartextTrust::None)
         .workers(NonZeroUsize::MIN)
         .start(tower::service_fn(async |request: Request<Incoming>| {
             let mut response = Response::new(Full::<Bytes>::default());

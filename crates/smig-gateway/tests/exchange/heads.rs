@@ -5,7 +5,7 @@ use std::num::NonZeroUsize;
 use bytes::Bytes;
 use http::{Request, Response, Version};
 use http_body_util::Full;
-use smig::{ClearTrust, Incoming, Server};
+use smig::{CleartextTrust, Incoming, Server};
 
 use crate::support::{Gateway, Origin, client, get, loopback, same_answer, text};
 
@@ -95,7 +95,7 @@ async fn what_is_for_the_next_proxy_stays_here_before_a_server_of_http2() {
     };
     let server = Server::builder()
         .workers(NonZeroUsize::MIN)
-        .listen_cleartext(loopback(), ClearTrust::None)
+        .listen_cleartext(loopback(), CleartextTrust::None)
         .start(tower::service_fn(answer))
         .unwrap();
     let gateway = Gateway::before(format!("h2c://{}", server.local_addrs()[0]));

@@ -16,7 +16,7 @@ async fn early_hints_are_passed_on_before_the_response() {
     let mut request = get(gateway.url("/"));
     let listener = Arc::clone(&heard);
     let (told, mut hears) = tokio::sync::mpsc::unbounded_channel();
-    smig::on_interim(&mut request, move |status, headers| {
+    smig::on_informational(&mut request, move |status, headers| {
         let link = headers["link"].to_str().unwrap().to_owned();
         assert!(!headers.contains_key("connection"));
         listener.lock().unwrap().push((status.as_u16(), link));

@@ -12,7 +12,7 @@ use http::header::{CONTENT_TYPE, HeaderValue};
 use http::{Request, Response};
 use http_body::Frame;
 use http_body_util::{BodyExt as _, Full, StreamBody};
-use smig::{ClearTrust, Client, Config, Incoming, Server};
+use smig::{CleartextTrust, Client, Config, Incoming, Server};
 use smig_gateway::upstream::{Balance, HashKey, Timeouts};
 use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
 use tokio::sync::watch;
@@ -38,7 +38,7 @@ fn slow() -> (Server, watch::Sender<bool>) {
     let server = Server::builder()
         .workers(NonZeroUsize::MIN)
         .engine(Config { max_concurrent_streams: 1, ..Config::server() })
-        .listen_cleartext(loopback(), ClearTrust::None)
+        .listen_cleartext(loopback(), CleartextTrust::None)
         .start(tower::service_fn(answer))
         .unwrap();
     (server, go)
@@ -113,7 +113,7 @@ fn narrow(name: &'static str) -> Server {
     Server::builder()
         .workers(NonZeroUsize::MIN)
         .engine(Config { max_concurrent_streams: 1, ..Config::server() })
-        .listen_cleartext(loopback(), ClearTrust::None)
+        .listen_cleartext(loopback(), CleartextTrust::None)
         .start(tower::service_fn(answer))
         .unwrap()
 }

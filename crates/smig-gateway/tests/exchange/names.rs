@@ -10,7 +10,7 @@ use std::time::Duration;
 use bytes::Bytes;
 use http::{Request, Response};
 use http_body_util::Full;
-use smig::{ClearTrust, Incoming, Resolver, Server};
+use smig::{CleartextTrust, Incoming, Resolver, Server};
 use socket2::{Domain, Socket, Type};
 
 use crate::support::{Gateway, client, get, spec, text};
@@ -22,7 +22,7 @@ fn named(addr: SocketAddr, name: &'static str) -> Result<Server, smig::Error> {
     };
     Server::builder()
         .workers(NonZeroUsize::MIN)
-        .listen_cleartext(addr, ClearTrust::None)
+        .listen_cleartext(addr, CleartextTrust::None)
         .start(tower::service_fn(answer))
 }
 

@@ -10,7 +10,9 @@ use std::task::{Context, Poll};
 use bytes::Bytes;
 use http::{Request, Response};
 use http_body_util::{BodyExt as _, Full, combinators::BoxBody};
-use smig::{BoxError, ClearTrust, ConnectionInfo, Incoming, Interim, Server, ServerTls};
+use smig::{
+    BoxError, CleartextTrust, ConnectionInfo, Incoming, InformationalSender, Server, ServerTls,
+};
 use smig_gateway::upstream::UpstreamSpec;
 
 use crate::support::{Gateway, client, get, loopback, spec, text};
@@ -31,7 +33,7 @@ impl tower_service::Service<Request<Incoming>> for Echo {
     fn call(&mut self, request: Request<Incoming>) -> Self::Future {
         Box::pin(async move {
             if request.uri().path() == "/early"
-                && let Some(interim) = request.extensions().get::<Interim>()
+                && let Some(interim) = request.extensions().get::<InformationalSender>()
             {
                 let headers = [("link".parse().unwrap(), "</a>".parse().unwrap())];
                 interim.send(http::StatusCode::EARLY_HINTS, headers.into_iter().collect());
@@ -121,7 +123,7 @@ async fn exercise(gateway: &Gateway, scheme: &str) -> String {
 #[tokio::test]
 async fn http1_and_h2c() {
     let server = Server::builder()
-        .listen_cleartext(loopback(), ClearTrust::None)
+        .listen_cleartext(loopback(), CleartextTrust::None)
         .workers(NonZeroUsize::MIN)
         .start(Echo)
         .unwrap();
@@ -204,14 +206,14 @@ async fn unix_sockets() {
 #[tokio::test]
 async fn early_hints_by_http2() {
     let server = Server::builder()
-        .listen_cleartext(loopback(), ClearTrust::None)
+        .listen_cleartext(loopback(), CleartextTrust::None)
         .workers(NonZeroUsize::MIN)
         .start(Echo)
         .unwrap();
     let gateway = Gateway::before(format!("h2c://{}", server.local_addrs()[0]));
     let (told, mut hears) = tokio::sync::mpsc::unbounded_channel();
     let mut request = get(gateway.url("/early"));
-    smig::on_interim(&mut request, move |status, headers| {
+    smig::on_informational(&mut request, move |status, headers| {
         told.send((status.as_u16(), headers["link"].clone())).unwrap();
     });
     let response = client().request(request).await.unwrap();

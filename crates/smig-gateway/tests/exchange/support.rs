@@ -12,7 +12,7 @@ use std::time::Duration;
 use bytes::Bytes;
 use http::{Request, Response};
 use http_body_util::{BodyExt as _, Full};
-use smig::{ClearTrust, Cleartext, Client, ConnectionInfo, Incoming, Resolver, Server};
+use smig::{Cleartext, CleartextTrust, Client, ConnectionInfo, Incoming, Resolver, Server};
 use smig_gateway::proxy::{self, Body};
 use smig_gateway::tunnel::Tunnels;
 use smig_gateway::upstream::{Upstream, UpstreamSpec};
@@ -69,7 +69,7 @@ impl Gateway {
 
     fn of(upstream: Arc<Upstream>) -> Self {
         let server = Server::builder()
-            .listen_cleartext(loopback(), ClearTrust::None)
+            .listen_cleartext(loopback(), CleartextTrust::None)
             .workers(NonZeroUsize::MIN)
             .start(Front(Arc::clone(&upstream), Tunnels::of_gateway()))
             .unwrap();
@@ -117,7 +117,7 @@ pub(crate) fn spec(urls: &[&str]) -> UpstreamSpec {
 
 /// A client over HTTP/2.
 pub(crate) fn client() -> Client {
-    Client::builder().cleartext(Cleartext::PriorKnowledge(ClearTrust::None)).build().unwrap()
+    Client::builder().cleartext(Cleartext::PriorKnowledge(CleartextTrust::None)).build().unwrap()
 }
 
 pub(crate) fn get(url: impl AsRef<str>) -> Request<Full<Bytes>> {

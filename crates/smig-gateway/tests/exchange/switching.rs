@@ -6,7 +6,7 @@ use std::time::Duration;
 use aws_lc_rs::digest;
 use base64::Engine as _;
 use http::Request;
-use smig::{ClearTrust, Origin as Target, Protocol, Server};
+use smig::{CleartextTrust, Origin as Target, Protocol, Server};
 use smig_gateway::tunnel::{Opened, open};
 use smig_testkit::port::ReservedPort;
 use tokio::io::{AsyncRead, AsyncReadExt as _, AsyncWrite, AsyncWriteExt as _};
@@ -240,7 +240,7 @@ async fn a_server_of_http2_may_refuse() {
 
 fn echo() -> Server {
     Server::builder()
-        .listen_cleartext(loopback(), ClearTrust::None)
+        .listen_cleartext(loopback(), CleartextTrust::None)
         .workers(NonZeroUsize::MIN)
         .start(Echo)
         .unwrap()

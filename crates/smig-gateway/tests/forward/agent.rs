@@ -3,7 +3,7 @@
 use std::io::ErrorKind;
 use std::time::Duration;
 
-use smig::{Config, Speaks};
+use smig::{Config, NegotiatedProtocol};
 use smig_gateway::admin::AdminSpec;
 use smig_gateway::agent::{self, Agent, AgentSpec, Credentials, Link};
 use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
@@ -108,7 +108,10 @@ async fn a_gateway_without_migration_does() {
     let engine = Config { smig: None, ..agent::engine() };
     let client = gateway.client_builder().engine(engine);
     let agent = Agent::start(gateway.agent_spec(), client).await.unwrap();
-    assert_eq!(until(&agent, |link| *link != Link::Connecting).await, Link::Up(Speaks::Http2));
+    assert_eq!(
+        until(&agent, |link| *link != Link::Connecting).await,
+        Link::Up(NegotiatedProtocol::Http2)
+    );
     let (mut tcp, head) = connect(&agent, origin(echo).await).await;
     assert!(head.starts_with("HTTP/1.1 200"), "{head}");
     tcp.write_all(b"x").await.unwrap();

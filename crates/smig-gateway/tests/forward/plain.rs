@@ -9,7 +9,7 @@ use futures_util::stream;
 use http::{HeaderMap, HeaderValue, Method, Request, Response, StatusCode, Version};
 use http_body::Frame;
 use http_body_util::{BodyExt as _, Full, StreamBody};
-use smig::{BoxError, ClearTrust, Incoming, Server};
+use smig::{BoxError, CleartextTrust, Incoming, Server};
 use smig_gateway::forward::ForwardSpec;
 use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
 use tokio::net::TcpStream;
@@ -38,7 +38,7 @@ pub(crate) fn echo_server() -> Server {
     };
     Server::builder()
         .workers(NonZeroUsize::MIN)
-        .listen_cleartext(loopback(), ClearTrust::None)
+        .listen_cleartext(loopback(), CleartextTrust::None)
         .start(tower::service_fn(answer))
         .unwrap()
 }
@@ -272,7 +272,7 @@ async fn early_hints_say_by_whom_they_came() {
         .body(Full::<Bytes>::default())
         .unwrap();
     let (told, mut hears) = tokio::sync::mpsc::unbounded_channel();
-    smig::on_interim(&mut request, move |_, headers| {
+    smig::on_informational(&mut request, move |_, headers| {
         told.send(headers.get("via").cloned()).unwrap();
     });
     let response = gateway.client.request_to(&gateway.origin, request).await.unwrap();

@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use http::{Method, Request};
 use http_body_util::{BodyExt as _, Full};
-use smig::{ClearTrust, Cleartext, Client, Origin, Speaks};
+use smig::{Cleartext, CleartextTrust, Client, NegotiatedProtocol, Origin};
 use smig_gateway::agent::{Agent, AgentSpec, Link, PortForward, PortProtocol};
 use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
 use tokio::net::{TcpListener, TcpStream};
@@ -23,8 +23,8 @@ async fn each_call_of_http2_is_a_stream_of_its_own() {
     let (gateway, server) = (Gateway::start(spec()), echo_server());
     let forward = forward(server.local_addrs()[0], PortProtocol::Detect);
     let agent = gateway.agent(vec![forward]).await;
-    until(&agent, |link| *link == Link::Up(Speaks::Smig)).await;
-    let cleartext = Cleartext::PriorKnowledge(ClearTrust::None);
+    until(&agent, |link| *link == Link::Up(NegotiatedProtocol::Smig)).await;
+    let cleartext = Cleartext::PriorKnowledge(CleartextTrust::None);
     let client = Client::builder().cleartext(cleartext).build().unwrap();
     let url = format!("http://{}/package.Service/Call", agent.forward_addrs()[0]);
     let call = async |sent: bytes::Bytes| {
@@ -53,8 +53,8 @@ async fn a_call_without_a_gateway_has_a_status() {
     let (gateway, server) = (Gateway::start(spec()), echo_server());
     let forward = forward(server.local_addrs()[0], PortProtocol::Detect);
     let agent = gateway.agent(vec![forward]).await;
-    until(&agent, |link| *link == Link::Up(Speaks::Smig)).await;
-    let cleartext = Cleartext::PriorKnowledge(ClearTrust::None);
+    until(&agent, |link| *link == Link::Up(NegotiatedProtocol::Smig)).await;
+    let cleartext = Cleartext::PriorKnowledge(CleartextTrust::None);
     let client = Client::builder().cleartext(cleartext).build().unwrap();
     let call = async |media_type: &str| {
         let request = Request::post(format!("http://{}/Call", agent.forward_addrs()[0]))

@@ -10,8 +10,8 @@ use bytes::Bytes;
 use http::{Method, Request, Response, Uri};
 use http_body_util::BodyExt as _;
 use smig::{
-    ClearTrust, Client, ClientBuilder, Config, Incoming, MoveMode, MoveRules, Origin, Server,
-    ServerTls, Trust,
+    CleartextTrust, Client, ClientBuilder, Config, Incoming, MigrationConfig, MigrationMode,
+    Origin, Server, ServerTls, Trust,
 };
 use smig_gateway::admin::{Report as _, Reported, TunnelReport};
 use smig_gateway::agent::{self, Agent, AgentSpec, Credentials, Link, PortForward};
@@ -138,7 +138,7 @@ pub(crate) fn serve(
         .engine(Config { max_concurrent_streams: 1024, ..Config::server() })
         .moves(moves())
         .listen(addr, ServerTls::from_rustls(tls))
-        .listen_cleartext(loopback(), ClearTrust::None)
+        .listen_cleartext(loopback(), CleartextTrust::None)
         .start(tower::service_fn(move |request: Request<Incoming>| {
             let forward = Arc::clone(&forward);
             async move { Ok::<_, Infallible>(forward.answer(request, None).await) }
@@ -147,9 +147,9 @@ pub(crate) fn serve(
 }
 
 /// Migrates streams after 100,000 bytes.
-fn moves() -> MoveRules {
-    let mut rules = MoveRules::default();
-    rules.mode = MoveMode::At(vec![100_000]);
+fn moves() -> MigrationConfig {
+    let mut rules = MigrationConfig::default();
+    rules.mode = MigrationMode::At(vec![100_000]);
     rules
 }
 

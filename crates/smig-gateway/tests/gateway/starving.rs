@@ -7,7 +7,7 @@ use std::time::Duration;
 use bytes::Bytes;
 use http::{Request, Response};
 use http_body_util::{BodyExt as _, Full};
-use smig::{BoxError, ClearTrust, Incoming, Server};
+use smig::{BoxError, CleartextTrust, Incoming, Server};
 use smig_gateway::front::Gateway;
 use tokio::io::AsyncWriteExt as _;
 use tokio::net::TcpStream;
@@ -37,7 +37,7 @@ fn origin() -> (Server, UnboundedReceiver<()>) {
         }
     };
     let server = Server::builder()
-        .listen_cleartext("127.0.0.1:0".parse().unwrap(), ClearTrust::None)
+        .listen_cleartext("127.0.0.1:0".parse().unwrap(), CleartextTrust::None)
         .workers(NonZeroUsize::MIN)
         .start(service_fn(answer))
         .unwrap();

@@ -13,7 +13,7 @@ use rcgen::{BasicConstraints, CertificateParams, DnType, IsCa, Issuer, KeyPair};
 use rustls::crypto::aws_lc_rs;
 use rustls::pki_types::pem::PemObject as _;
 use rustls::pki_types::{CertificateDer, PrivateKeyDer, ServerName};
-use smig::{BoxError, ClearTrust, Incoming, Server};
+use smig::{BoxError, CleartextTrust, Incoming, Server};
 use smig_gateway::config::Config;
 use smig_gateway::front::Gateway;
 use tempfile::TempDir;
@@ -39,7 +39,7 @@ pub(crate) fn origin(name: &'static str) -> Server {
         Ok(response)
     };
     Server::builder()
-        .listen_cleartext("127.0.0.1:0".parse().unwrap(), ClearTrust::None)
+        .listen_cleartext("127.0.0.1:0".parse().unwrap(), CleartextTrust::None)
         .workers(NonZeroUsize::MIN)
         .start(service_fn(answer))
         .unwrap()

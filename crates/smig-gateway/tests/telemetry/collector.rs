@@ -13,7 +13,7 @@ use opentelemetry_proto::tonic::common::v1::KeyValue;
 use opentelemetry_proto::tonic::common::v1::any_value::Value;
 use opentelemetry_proto::tonic::trace::v1::Span;
 use prost::Message as _;
-use smig::{BoxError, ClearTrust, Incoming, Server};
+use smig::{BoxError, CleartextTrust, Incoming, Server};
 use tokio::sync::mpsc;
 
 pub(crate) struct Collector {
@@ -41,7 +41,7 @@ impl Collector {
             }
         };
         let server = Server::builder()
-            .listen_cleartext("127.0.0.1:0".parse().unwrap(), ClearTrust::None)
+            .listen_cleartext("127.0.0.1:0".parse().unwrap(), CleartextTrust::None)
             .workers(NonZeroUsize::MIN)
             .start(tower::service_fn(take))
             .unwrap();

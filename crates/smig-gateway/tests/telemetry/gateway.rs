@@ -5,7 +5,7 @@ use http::{Request, Response};
 use http_body_util::{BodyExt as _, Full};
 use opentelemetry_proto::tonic::trace::v1::span::SpanKind;
 use opentelemetry_proto::tonic::trace::v1::status::StatusCode;
-use smig::{ClearTrust, Cleartext, Client, Incoming};
+use smig::{Cleartext, CleartextTrust, Client, Incoming};
 
 use crate::collector::{Collector, hex, texts};
 use crate::support::{LONG, SPAN, TRACE, gateway, get, origin, telemetry};
@@ -14,7 +14,7 @@ fn client() -> Client {
     let mut engine = smig::Config::client();
     engine.stream_window = 128 << 10;
     Client::builder()
-        .cleartext(Cleartext::PriorKnowledge(ClearTrust::TrustedNetwork))
+        .cleartext(Cleartext::PriorKnowledge(CleartextTrust::TrustedNetwork))
         .engine(engine)
         .build()
         .unwrap()

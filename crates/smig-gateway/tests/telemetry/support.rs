@@ -8,7 +8,7 @@ use std::time::Duration;
 use bytes::Bytes;
 use http::{Request, Response};
 use http_body_util::Full;
-use smig::{BoxError, ClearTrust, Incoming, Server};
+use smig::{BoxError, CleartextTrust, Incoming, Server};
 use smig_gateway::config::Config;
 use smig_gateway::front::Gateway;
 use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
@@ -39,7 +39,7 @@ pub(crate) fn origin() -> Server {
         Ok::<_, BoxError>(response)
     };
     Server::builder()
-        .listen_cleartext("127.0.0.1:0".parse().unwrap(), ClearTrust::None)
+        .listen_cleartext("127.0.0.1:0".parse().unwrap(), CleartextTrust::None)
         .workers(NonZeroUsize::MIN)
         .start(tower::service_fn(answer))
         .unwrap()

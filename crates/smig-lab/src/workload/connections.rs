@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 use std::net::SocketAddr;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
-use smig::{ConnId, Observed, Observer, Segment};
+use smig::{ConnId, Observer, ObserverEvent, Segment};
 
 use super::result::{ConnectionBytes, ConnectionSeen};
 
@@ -82,12 +82,12 @@ impl Addresses {
 }
 
 impl Observer for Addresses {
-    fn on(&self, what: &Observed) {
+    fn on(&self, what: &ObserverEvent) {
         match what {
-            Observed::ConnectionOpened { ends: Some(ends) } => {
+            ObserverEvent::ConnectionOpened { ends: Some(ends) } => {
                 self.lock().first.get_or_insert(ends.local);
             }
-            Observed::Joined { conn, ends: Some(ends) } => {
+            ObserverEvent::Joined { conn, ends: Some(ends) } => {
                 self.lock().joined.insert(*conn, ends.local);
             }
             _ => {}

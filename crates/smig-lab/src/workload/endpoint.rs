@@ -8,7 +8,7 @@ use std::time::Duration;
 use bytes::Bytes;
 use http::{Request, Response};
 use http_body_util::BodyExt as _;
-use smig::{Client, Config, ConnId, Incoming, MoveMode, MoveRules, Trust};
+use smig::{Client, Config, ConnId, Incoming, MigrationConfig, MigrationMode, Trust};
 use tokio::sync::OnceCell;
 use tokio::time::{Instant, sleep};
 
@@ -223,10 +223,10 @@ fn client(
     if spec.kind != ClientKind::Smig {
         config.smig = None;
     }
-    let mut rules = MoveRules::default();
+    let mut rules = MigrationConfig::default();
     rules.mode = match spec.migrate {
-        Some(Moving::At(size)) => MoveMode::At(vec![size.0]),
-        Some(Moving::Never) | None => MoveMode::Never,
+        Some(Moving::At(size)) => MigrationMode::At(vec![size.0]),
+        Some(Moving::Never) | None => MigrationMode::Never,
     };
     Client::builder()
         .trust(Trust::Pem(certificate.as_bytes().to_vec()))

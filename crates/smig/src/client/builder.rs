@@ -7,17 +7,17 @@ use std::time::Duration;
 use smig_proto::Config;
 
 use super::dial::DialLimits;
-use super::host::Hosts;
+use super::host::SessionPool;
 use super::limits::{ConnectionLimit, QueueLimit, Reserved};
 use super::tls::Trust;
 use super::{Client, Inner};
-use crate::driver::{LinkOptions, Pacing};
+use crate::driver::{ConnOptions, Pacing};
 use crate::entropy;
 use crate::error::Error;
-use crate::moves::{MoveMode, MoveRules};
+use crate::moves::{MigrationConfig, MigrationMode};
 use crate::observe::{Counters, Observer};
 use crate::resolve::Resolver;
-use crate::server::ClearTrust;
+use crate::server::CleartextTrust;
 use crate::socket::SocketOptions;
 
 /// Default length of the request queue.
@@ -30,7 +30,7 @@ pub enum Cleartext {
     #[default]
     Http1,
     /// HTTP/2 with prior knowledge: the server must support it.
-    PriorKnowledge(ClearTrust),
+    PriorKnowledge(CleartextTrust),
 }
 
 /// Builder of a client. Every setting has a default.
@@ -38,7 +38,7 @@ pub struct ClientBuilder {
     trust: Trust,
     resolver: Resolver,
     engine: Config,
-    rules: MoveRules,
+    rules: MigrationConfig,
     interactive: SocketOptions,
     bulk: SocketOptions,
     pacing: Pacing,
@@ -68,7 +68,7 @@ impl Default for ClientBuilder {
             trust: Trust::default(),
             resolver: Resolver::system(),
             engine: Config::client(),
-            rules: MoveRules { mode: MoveMode::Policy, ..MoveRules::default() },
+            rules: MigrationConfig { mode: MigrationMode::Policy, ..MigrationConfig::default() },
             interactive: SocketOptions::interactive(),
             bulk: SocketOptions::bulk(),
             pacing: Pacing::default(),
@@ -113,7 +113,7 @@ impl ClientBuilder {
 
     /// Sets when this side migrates streams, mainly for what it sends.
     #[must_use]
-    pub fn moves(mut self, rules: MoveRules) -> Self {
+    pub fn moves(mut self, rules: MigrationConfig) -> Self {
         self.rules = rules;
         self
     }
@@ -240,14 +240,14 @@ impl ClientBuilder {
         let inner = Arc::new(Inner {
             trust: self.trust.load()?,
             resolver: self.resolver,
-            hosts: Arc::new(Hosts::default()),
+            hosts: Arc::new(SessionPool::default()),
             engine: Arc::new(self.engine),
             rules: self.rules,
-            links: Arc::new(LinkOptions {
+            links: Arc::new(ConnOptions {
                 interactive: self.interactive,
                 bulk: self.bulk,
                 pacing: self.pacing,
-                max_hold: self.max_hold,
+                max_bulk_deferral: self.max_hold,
             }),
             cleartext: self.cleartext,
             spares: self.spares,

@@ -6,20 +6,20 @@ use smig_proto::policy::{MigrationHint, Transfer};
 use smig_proto::{ErrorCode, RequestHead, StreamKey};
 
 use super::body::RequestBody;
-use super::interim::OnInterim;
+use super::interim::OnInformational;
 use super::limits::QueuePlace;
 use crate::error::Error;
-use crate::moves::Tracked;
-use crate::snapshot::Record;
-use crate::stream::{Feed, Length, Shared};
+use crate::moves::Candidate;
+use crate::snapshot::StreamRecord;
+use crate::stream::{BodyRecvState, Length, Shared};
 
 /// A request that was not sent yet.
 #[derive(Debug)]
-pub(crate) struct Outgoing {
+pub(crate) struct QueuedRequest {
     pub(crate) head: RequestHead,
     pub(crate) body: RequestBody,
     pub(crate) length: Length,
-    pub(crate) asides: Asides,
+    pub(crate) asides: RequestOptions,
     /// The queue slot, released when the request is sent.
     pub(crate) place: QueuePlace,
     pub(crate) shared: Arc<Shared>,
@@ -38,36 +38,36 @@ pub(crate) struct Unsent {
 pub(super) struct Draft {
     pub(super) head: RequestHead,
     pub(super) length: Length,
-    pub(super) asides: Asides,
+    pub(super) asides: RequestOptions,
     pub(super) place: QueuePlace,
 }
 
 /// The request's extensions that are not part of its head.
 #[derive(Clone, Debug, Default)]
-pub(crate) struct Asides {
+pub(crate) struct RequestOptions {
     pub(crate) hint: MigrationHint,
-    pub(crate) on_interim: Option<OnInterim>,
+    pub(crate) on_interim: Option<OnInformational>,
 }
 
 /// A request with an open stream.
 #[derive(Debug)]
-pub(super) struct Call {
+pub(super) struct OpenRequest {
     pub(super) key: StreamKey,
     pub(super) shared: Arc<Shared>,
     pub(super) body: RequestBody,
     pub(super) length: Length,
     /// Whether the body was polled. If so, the request cannot be repeated.
     pub(super) touched: bool,
-    pub(super) inbound: Feed,
-    pub(super) outbound: Outbound,
+    pub(super) inbound: BodyRecvState,
+    pub(super) outbound: BodySendState,
     pub(super) rest: Rest,
-    pub(super) tracked: Option<Tracked>,
-    pub(super) on_interim: Option<OnInterim>,
-    pub(super) record: Record,
+    pub(super) tracked: Option<Candidate>,
+    pub(super) on_interim: Option<OnInformational>,
+    pub(super) record: StreamRecord,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Outbound {
+pub(super) enum BodySendState {
     Open,
     /// The engine has all of the body.
     Ended,
@@ -88,7 +88,7 @@ pub(super) enum Rest {
     Left,
 }
 
-impl Outgoing {
+impl QueuedRequest {
     /// Returns the request unsent, with its queue slot, to the caller that waits for it.
     pub(crate) fn give_back(self, error: Error) {
         let Self { body, place, shared, .. } = self;
@@ -99,19 +99,19 @@ impl Outgoing {
     pub(super) fn transfer(&self) -> Transfer {
         match self.length {
             _ if self.head.method == http::Method::CONNECT => Transfer::Tunnel,
-            Length::Left(octets) => Transfer::Sized(octets),
+            Length::Remaining(octets) => Transfer::Sized(octets),
             Length::Unknown if self.body.is_empty() => Transfer::Sized(0),
             Length::Unknown => Transfer::Unsized,
         }
     }
 }
 
-impl Call {
+impl OpenRequest {
     /// Returns whether nothing more happens on the stream.
     pub(super) fn is_over(&self) -> bool {
         // Queued data keeps the stream watched until it is sent: the rules may move the stream, and it may be
         // abandoned if the server accepts no more data.
-        self.inbound == Feed::Ended && self.outbound == Outbound::Sent
+        self.inbound == BodyRecvState::Ended && self.outbound == BodySendState::Sent
     }
 
     /// Abandons the rest of the request once the response is complete.
@@ -124,15 +124,15 @@ impl Call {
     /// Returns the error code for the RST_STREAM that abandons the stream.
     pub(super) const fn code(&self) -> ErrorCode {
         match self.outbound {
-            Outbound::Broken(code) => code,
-            Outbound::Open | Outbound::Ended | Outbound::Sent => ErrorCode::Cancel,
+            BodySendState::Broken(code) => code,
+            BodySendState::Open | BodySendState::Ended | BodySendState::Sent => ErrorCode::Cancel,
         }
     }
 
     /// Returns whether the response is complete and the rest of the request is to be abandoned.
     pub(super) fn is_leftover(&self) -> bool {
-        self.inbound == Feed::Ended
-            && self.outbound != Outbound::Sent
+        self.inbound == BodyRecvState::Ended
+            && self.outbound != BodySendState::Sent
             && self.rest == Rest::Unwanted
     }
 }

@@ -9,10 +9,10 @@ use tokio::net::TcpStream;
 use tokio::task::JoinSet;
 use tokio::time::timeout;
 
-use super::host::Host;
+use super::host::OriginContext;
 use super::origin::OriginSecurity;
 use super::tls::TlsFault;
-use crate::error::{Error, Kind, Phase};
+use crate::error::{Error, ErrorKind, TimeoutPhase};
 use crate::transport::{self, Transport};
 
 /// Delay before a connection attempt to the next address starts (RFC 8305 section 5).
@@ -26,50 +26,51 @@ pub(super) struct DialLimits {
 }
 
 /// Connects to the origin, at the address that answers first.
-pub(super) async fn dial(host: &Host) -> Result<Transport, Error> {
+pub(super) async fn dial(host: &OriginContext) -> Result<Transport, Error> {
     let (origin, limit) = (&host.origin, host.limits.connect);
     let connecting = async {
         let name = origin.host();
         let addrs = host.resolver.resolve(name, origin.port()).await;
-        let addrs =
-            addrs.map_err(|source| Error::new(Kind::Resolve { host: name.to_owned(), source }))?;
-        let failed = |source| Error::new(Kind::Connect { target: origin.to_string(), source });
+        let addrs = addrs
+            .map_err(|source| Error::new(ErrorKind::Resolve { host: name.to_owned(), source }))?;
+        let failed = |source| Error::new(ErrorKind::Connect { target: origin.to_string(), source });
         connect_any(addrs).await.map_err(failed)
     };
-    let tcp = timeout(limit, connecting)
-        .await
-        .map_err(|_| Error::new(Kind::Timeout { phase: Phase::Connect, after: limit }))??;
+    let tcp = timeout(limit, connecting).await.map_err(|_| {
+        Error::new(ErrorKind::Timeout { phase: TimeoutPhase::Connect, after: limit })
+    })??;
     secure(tcp, host).await
 }
 
 /// Connects to the address that the session uses already.
-pub(super) async fn dial_again(addr: SocketAddr, host: &Host) -> Result<Transport, Error> {
+pub(super) async fn dial_again(addr: SocketAddr, host: &OriginContext) -> Result<Transport, Error> {
     let limit = host.limits.connect;
     let tcp = timeout(limit, TcpStream::connect(addr))
         .await
-        .map_err(|_| Error::new(Kind::Timeout { phase: Phase::Connect, after: limit }))?
-        .map_err(|source| Error::new(Kind::Connect { target: addr.to_string(), source }))?;
+        .map_err(|_| Error::new(ErrorKind::Timeout { phase: TimeoutPhase::Connect, after: limit }))?
+        .map_err(|source| Error::new(ErrorKind::Connect { target: addr.to_string(), source }))?;
     secure(tcp, host).await
 }
 
-async fn secure(tcp: TcpStream, host: &Host) -> Result<Transport, Error> {
+async fn secure(tcp: TcpStream, host: &OriginContext) -> Result<Transport, Error> {
     let (origin, limit) = (&host.origin, host.limits.handshake);
     let failed = |source| {
         let fault = TlsFault::of(&source);
-        Error::new(Kind::Tls { target: origin.to_string(), fault, source })
+        Error::new(ErrorKind::Tls { target: origin.to_string(), fault, source })
     };
     match origin.security() {
-        OriginSecurity::Clear => Transport::clear(tcp)
-            .map_err(|source| Error::new(Kind::Connect { target: origin.to_string(), source })),
+        OriginSecurity::Clear => Transport::clear(tcp).map_err(|source| {
+            Error::new(ErrorKind::Connect { target: origin.to_string(), source })
+        }),
         OriginSecurity::Tls => {
             let name = origin.server_name()?;
             let shaking = async {
                 let config = host.trust.config().await?;
                 transport::connect(tcp, config, name).await.map_err(failed)
             };
-            timeout(limit, shaking)
-                .await
-                .map_err(|_| Error::new(Kind::Timeout { phase: Phase::Handshake, after: limit }))?
+            timeout(limit, shaking).await.map_err(|_| {
+                Error::new(ErrorKind::Timeout { phase: TimeoutPhase::Handshake, after: limit })
+            })?
         }
     }
 }

@@ -16,9 +16,9 @@ use super::spares::{IDENTITY, Spares, counted};
 use super::tls::Loaded;
 use super::{Cleartext, http1};
 use crate::connection::ConnectionInfo;
-use crate::driver::{Driver, LinkOptions, Links, Mailbox};
-use crate::error::{Error, Kind, Phase};
-use crate::moves::MoveRules;
+use crate::driver::{ConnOptions, ConnSet, Driver, Mailbox};
+use crate::error::{Error, ErrorKind, TimeoutPhase};
+use crate::moves::MigrationConfig;
 use crate::observe::Counters;
 use crate::resolve::Resolver;
 use crate::transport::Transport;
@@ -26,9 +26,9 @@ use crate::{clock, entropy};
 
 /// Sessions by origin.
 #[derive(Debug, Default)]
-pub(super) struct Hosts(Mutex<FxHashMap<Origin, Arc<Mailbox<Command>>>>);
+pub(super) struct SessionPool(Mutex<FxHashMap<Origin, Arc<Mailbox<Command>>>>);
 
-impl Hosts {
+impl SessionPool {
     fn lock(&self) -> MutexGuard<'_, FxHashMap<Origin, Arc<Mailbox<Command>>>> {
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
@@ -80,14 +80,14 @@ impl Hosts {
 
 /// The origin and the client's settings, as a session's task needs them.
 #[derive(Debug)]
-pub(super) struct Host {
+pub(super) struct OriginContext {
     pub(super) origin: Origin,
     pub(super) trust: Loaded,
     pub(super) resolver: Resolver,
     pub(super) limits: DialLimits,
     pub(super) engine: Arc<Config>,
-    pub(super) links: Arc<LinkOptions>,
-    pub(super) rules: MoveRules,
+    pub(super) links: Arc<ConnOptions>,
+    pub(super) rules: MigrationConfig,
     pub(super) cleartext: Cleartext,
     pub(super) spares: usize,
     pub(super) max_connections: usize,
@@ -97,10 +97,10 @@ pub(super) struct Host {
     pub(super) describe_streams: usize,
     pub(super) counters: Arc<Counters>,
     pub(super) open: Arc<AtomicUsize>,
-    pub(super) hosts: Weak<Hosts>,
+    pub(super) hosts: Weak<SessionPool>,
 }
 
-impl Host {
+impl OriginContext {
     /// Removes the session from the map, so that new requests start a new one.
     pub(super) fn forget(&self, mailbox: &Arc<Mailbox<Command>>) {
         if let Some(hosts) = self.hosts.upgrade() {
@@ -113,7 +113,7 @@ impl Host {
     pub(super) async fn place(&self) -> Result<Option<ConnectionPlace>, Error> {
         let Some(limit) = &self.connections else { return Ok(None) };
         let Some(after) = self.queue_timeout else { return Ok(Some(limit.take().await)) };
-        let late = |_| Error::new(Kind::Timeout { phase: Phase::Queue, after });
+        let late = |_| Error::new(ErrorKind::Timeout { phase: TimeoutPhase::Queue, after });
         timeout(after, limit.take()).await.map(Some).map_err(late)
     }
 
@@ -145,7 +145,7 @@ impl Host {
 pub(super) struct Full;
 
 /// Runs a session's task: connects, then serves requests until the session closes.
-pub(super) async fn run(host: Arc<Host>, mailbox: Arc<Mailbox<Command>>) {
+pub(super) async fn run(host: Arc<OriginContext>, mailbox: Arc<Mailbox<Command>>) {
     let transport = match connect(&host).await {
         Ok(transport) => transport,
         Err(error) => return refuse(&host, &mailbox, &error),
@@ -156,7 +156,7 @@ pub(super) async fn run(host: Arc<Host>, mailbox: Arc<Mailbox<Command>>) {
     let now = clock::now();
     let mut session = Session::client(Arc::clone(&host.engine), AppId::new(entropy::app_id()), now);
     let spares = Spares::new(transport.peer(), host.clear(), host.spares);
-    let mut links = Links::new(Arc::clone(&host.links));
+    let mut links = ConnSet::new(Arc::clone(&host.links));
     let info = ConnectionInfo::new(&transport, host.clear(), None);
     links.add(&mut session, now, transport, info, IDENTITY);
     let app = ClientSession::new(host, Arc::clone(&mailbox), spares);
@@ -164,19 +164,19 @@ pub(super) async fn run(host: Arc<Host>, mailbox: Arc<Mailbox<Command>>) {
 }
 
 /// Waits for a connection slot, then connects. Counts the connection.
-pub(super) async fn connect(host: &Host) -> Result<Transport, Error> {
+pub(super) async fn connect(host: &OriginContext) -> Result<Transport, Error> {
     let place = host.place().await?;
     Ok(counted(host, dial::dial(host).await?, place))
 }
 
 /// Fails all queued commands: the connection could not be established.
-fn refuse(host: &Host, mailbox: &Arc<Mailbox<Command>>, error: &Error) {
+fn refuse(host: &OriginContext, mailbox: &Arc<Mailbox<Command>>, error: &Error) {
     host.forget(mailbox);
     for command in mailbox.close() {
         match command {
             Command::Request(outgoing) => outgoing.shared.fail(error.duplicate()),
             // The caller may have dropped the receiver.
-            Command::Meet(sender) => drop(sender.send(Err(error.duplicate()))),
+            Command::AwaitProtocol(sender) => drop(sender.send(Err(error.duplicate()))),
             Command::Dialed(_)
             | Command::Finish
             | Command::FinishIfIdle

@@ -14,14 +14,14 @@ use tokio::task::{AbortHandle, JoinSet};
 use tokio::time::{sleep, timeout};
 
 use super::body::RequestBody;
-use super::call::{Outgoing, Unsent};
-use super::host::{self, Host};
+use super::call::{QueuedRequest, Unsent};
+use super::host::{self, OriginContext};
 use super::reuse::{is_last_request, is_last_response};
-use super::session::{Command, Speaks};
+use super::session::{Command, NegotiatedProtocol};
 use crate::clock;
 use crate::driver::Mailbox;
-use crate::error::{Error, Kind, Phase};
-use crate::observe::Observed;
+use crate::error::{Error, ErrorKind, TimeoutPhase};
+use crate::observe::ObserverEvent;
 use crate::stream::{Head, Shared};
 use crate::transport::Transport;
 
@@ -42,7 +42,7 @@ struct Sender {
 /// Connections of one session.
 #[derive(Debug)]
 struct Pool {
-    host: Arc<Host>,
+    host: Arc<OriginContext>,
     idle: Mutex<Idle>,
     places: Semaphore,
 }
@@ -74,7 +74,7 @@ enum Stage {
 /// An HTTP/1.1 session.
 #[derive(Debug)]
 struct Http1Session {
-    host: Arc<Host>,
+    host: Arc<OriginContext>,
     mailbox: Arc<Mailbox<Command>>,
     pool: Arc<Pool>,
     running: Running,
@@ -82,7 +82,11 @@ struct Http1Session {
 }
 
 /// Serves the session's requests until it is closed or its idle timeout expires.
-pub(super) async fn run(host: Arc<Host>, mailbox: Arc<Mailbox<Command>>, first: Transport) {
+pub(super) async fn run(
+    host: Arc<OriginContext>,
+    mailbox: Arc<Mailbox<Command>>,
+    first: Transport,
+) {
     let idle_timeout = host.idle_timeout;
     let pool = Arc::new(Pool {
         host: Arc::clone(&host),
@@ -120,12 +124,12 @@ impl Http1Session {
         match command {
             Command::Request(outgoing) => match self.stage {
                 Stage::Open => self.begin(*outgoing),
-                Stage::Closing => outgoing.give_back(Error::new(Kind::Retired)),
+                Stage::Closing => outgoing.give_back(Error::new(ErrorKind::Retired)),
             },
             Command::Dialed(_) | Command::Describe(_) => {}
             Command::MoveTo(addresses) => self.pool.move_to(addresses),
             // The caller may have dropped the receiver.
-            Command::Meet(sender) => drop(sender.send(Ok(Speaks::Http1))),
+            Command::AwaitProtocol(sender) => drop(sender.send(Ok(NegotiatedProtocol::Http1))),
             Command::Finish => self.stop_accepting(),
             Command::FinishIfIdle => {
                 if self.running.is_empty() {
@@ -135,8 +139,8 @@ impl Http1Session {
         }
     }
 
-    fn begin(&mut self, outgoing: Outgoing) {
-        self.host.counters.on(&Observed::StreamOpened { stream: None });
+    fn begin(&mut self, outgoing: QueuedRequest) {
+        self.host.counters.on(&ObserverEvent::StreamOpened { stream: None });
         let (shared, pool) = (Arc::clone(&outgoing.shared), Arc::clone(&self.pool));
         self.running.begin(shared, async move { pool.send(outgoing).await });
     }
@@ -243,24 +247,24 @@ impl Pool {
         let (host, moves) = (&self.host, self.lock().moves);
         self.shake(host::connect(host).await?, moves)
             .await
-            .map_err(|source| Error::new(Kind::Http1 { source, processed: Processed::No }))
+            .map_err(|source| Error::new(ErrorKind::Http1 { source, processed: Processed::No }))
     }
 
     /// Waits for a connection slot, at most for the queue timeout.
     async fn turn(&self) -> Result<SemaphorePermit<'_>, Error> {
         let turn = async {
             // The semaphore is never closed.
-            self.places.acquire().await.map_err(|_| Error::new(Kind::Closed))
+            self.places.acquire().await.map_err(|_| Error::new(ErrorKind::Closed))
         };
         let Some(after) = self.host.queue_timeout else { return turn.await };
-        let late = |_| Err(Error::new(Kind::Timeout { phase: Phase::Queue, after }));
+        let late = |_| Err(Error::new(ErrorKind::Timeout { phase: TimeoutPhase::Queue, after }));
         timeout(after, turn).await.unwrap_or_else(late)
     }
 
-    async fn send(&self, outgoing: Outgoing) {
-        let Outgoing { head, body, shared, place, .. } = outgoing;
+    async fn send(&self, outgoing: QueuedRequest) {
+        let QueuedRequest { head, body, shared, place, .. } = outgoing;
         if let Err(why) = check(&head, &body) {
-            return shared.fail(Error::new(Kind::Request(why.to_owned())));
+            return shared.fail(Error::new(ErrorKind::Request(why.to_owned())));
         }
         let turn = self.turn().await;
         drop(place);
@@ -291,7 +295,7 @@ impl Pool {
                 let unsent = failed.take_message();
                 let processed = if unsent.is_some() { Processed::No } else { Processed::Maybe };
                 let source = failed.into_error();
-                let error = Error::new(Kind::Http1 { source, processed });
+                let error = Error::new(ErrorKind::Http1 { source, processed });
                 match unsent {
                     Some(request) => {
                         let body = request.into_body();

@@ -9,15 +9,15 @@ type Listener = dyn Fn(StatusCode, &HeaderMap) + Send + Sync;
 
 /// The callback for a request's interim responses.
 #[derive(Clone)]
-pub(crate) struct OnInterim(Arc<Listener>);
+pub(crate) struct OnInformational(Arc<Listener>);
 
-impl fmt::Debug for OnInterim {
+impl fmt::Debug for OnInformational {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str("OnInterim")
     }
 }
 
-impl OnInterim {
+impl OnInformational {
     pub(crate) fn call(&self, status: StatusCode, headers: &HeaderMap) {
         (self.0)(status, headers);
     }
@@ -25,9 +25,9 @@ impl OnInterim {
 
 /// Registers `listener`, which is called on the session's task for each interim response (1xx) to this
 /// request. Over HTTP/1.1 none is reported.
-pub fn on_interim<B>(
+pub fn on_informational<B>(
     request: &mut Request<B>,
     listener: impl Fn(StatusCode, &HeaderMap) + Send + Sync + 'static,
 ) {
-    request.extensions_mut().insert(OnInterim(Arc::new(listener)));
+    request.extensions_mut().insert(OnInformational(Arc::new(listener)));
 }

@@ -34,29 +34,29 @@ use tokio::sync::oneshot;
 
 pub use builder::{Cleartext, ClientBuilder};
 pub use dial::connect_any;
-pub use interim::on_interim;
+pub use interim::on_informational;
 pub use limits::{ConnectionLimit, ConnectionPlace, QueueLimit};
 pub use origin::Origin;
 pub use reuse::{is_last_request, is_last_response};
 pub use sending::Sending;
-pub use session::Speaks;
+pub use session::NegotiatedProtocol;
 pub use tls::{Loaded, TlsFault, Trust};
 
 pub(crate) use call::Unsent;
-pub(crate) use interim::OnInterim;
+pub(crate) use interim::OnInformational;
 
-use crate::driver::{LinkOptions, Mailbox};
-use crate::error::{BoxError, Error, Kind};
-use crate::moves::MoveRules;
+use crate::driver::{ConnOptions, Mailbox};
+use crate::error::{BoxError, Error, ErrorKind};
+use crate::moves::MigrationConfig;
 use crate::observe::{Counters, Stats};
 use crate::resolve::Resolver;
 use crate::server::content_length;
 use crate::snapshot::{self, Snapshot};
 use crate::stream::{Incoming, Length, Shared};
 use body::RequestBody;
-use call::{Asides, Draft, Outgoing};
+use call::{Draft, QueuedRequest, RequestOptions};
 use dial::DialLimits;
-use host::{Host, Hosts};
+use host::{OriginContext, SessionPool};
 use limits::{QueuePlace, Reserved};
 use sending::Message;
 use session::Command;
@@ -75,10 +75,10 @@ pub struct Client {
 struct Inner {
     trust: Loaded,
     resolver: Resolver,
-    hosts: Arc<Hosts>,
+    hosts: Arc<SessionPool>,
     engine: Arc<Config>,
-    rules: MoveRules,
-    links: Arc<LinkOptions>,
+    rules: MigrationConfig,
+    links: Arc<ConnOptions>,
     cleartext: Cleartext,
     spares: usize,
     max_connections: usize,
@@ -145,14 +145,14 @@ impl Client {
     ///
     /// # Errors
     /// No connection, or one that closed at once; see the accessors of [`Error`].
-    pub async fn connect(&self, origin: &Origin) -> Result<Speaks, Error> {
+    pub async fn connect(&self, origin: &Origin) -> Result<NegotiatedProtocol, Error> {
         let (sender, speaks) = oneshot::channel();
-        let mut command = Command::Meet(sender);
+        let mut command = Command::AwaitProtocol(sender);
         // The session may have closed in between; the next one is new.
         while let Err(unsent) = self.session(origin).send(command) {
             command = unsent;
         }
-        speaks.await.unwrap_or_else(|_| Err(Error::new(Kind::Connection(None))))
+        speaks.await.unwrap_or_else(|_| Err(Error::new(ErrorKind::Connection(None))))
     }
 
     /// Sets the current addresses of the origin. A session that is connected to another address accepts no further
@@ -251,16 +251,16 @@ impl Client {
             let shared = Shared::unplaced(Arc::clone(mailbox.notifier()));
             let Draft { head, length, asides, place } = draft;
             let shared_too = Arc::clone(&shared);
-            let outgoing = Outgoing { head, body, length, asides, place, shared: shared_too };
+            let outgoing = QueuedRequest { head, body, length, asides, place, shared: shared_too };
             match mailbox.send(Command::Request(Box::new(outgoing))) {
                 Ok(()) => return Ok(shared),
                 // The session closed in between; the next one is new.
                 Err(Command::Request(outgoing)) => {
-                    let Outgoing { head, length, asides, place, .. } = *outgoing;
+                    let QueuedRequest { head, length, asides, place, .. } = *outgoing;
                     draft = Draft { head, length, asides, place };
                     body = outgoing.body;
                 }
-                Err(_) => return Err(Error::new(Kind::Closed)),
+                Err(_) => return Err(Error::new(ErrorKind::Closed)),
             }
         }
     }
@@ -268,7 +268,7 @@ impl Client {
     fn session(&self, origin: &Origin) -> Arc<Mailbox<Command>> {
         let inner = &self.inner;
         inner.hosts.find(origin, |mailbox| {
-            let host = Arc::new(Host {
+            let host = Arc::new(OriginContext {
                 origin: origin.clone(),
                 trust: inner.trust.clone(),
                 resolver: inner.resolver.clone(),
@@ -293,17 +293,17 @@ impl Client {
 }
 
 /// Converts a request to the engine's form. Applies the extensions [`Protocol`], [`MigrationHint`] and that of [`on_interim`].
-fn split<B>(request: Request<B>) -> Result<(RequestHead, Asides, B), Error> {
+fn split<B>(request: Request<B>) -> Result<(RequestHead, RequestOptions, B), Error> {
     let (mut parts, body) = request.into_parts();
     let protocol = parts.extensions.remove::<Protocol>();
-    let asides = Asides {
+    let asides = RequestOptions {
         hint: parts.extensions.remove::<MigrationHint>().unwrap_or_default(),
-        on_interim: parts.extensions.remove::<OnInterim>(),
+        on_interim: parts.extensions.remove::<OnInformational>(),
     };
     strip(&mut parts.headers);
     if parts.uri.authority().is_none() {
         let why = format!("{}: no authority", parts.uri);
-        return Err(Error::new(Kind::Request(why)));
+        return Err(Error::new(ErrorKind::Request(why)));
     }
     let head =
         RequestHead { method: parts.method, uri: parts.uri, protocol, headers: parts.headers };
@@ -321,7 +321,7 @@ fn with_length(mut head: RequestHead, body: &RequestBody) -> (RequestHead, Lengt
     if announced.is_none() {
         head.headers.insert(CONTENT_LENGTH, length.into());
     }
-    (head, Length::Left(length))
+    (head, Length::Remaining(length))
 }
 
 /// Removes the fields that HTTP/2 forbids or expresses otherwise.

@@ -6,7 +6,7 @@ use http::Uri;
 use http::uri::Scheme;
 use rustls::pki_types::ServerName;
 
-use crate::error::{Error, Kind};
+use crate::error::{Error, ErrorKind};
 
 /// A server's scheme, host and port. All requests to one origin share one session.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
@@ -41,7 +41,7 @@ impl Origin {
     /// # Errors
     /// A URI without scheme or host, or with a scheme other than http and https.
     pub fn of(uri: &Uri) -> Result<Self, Error> {
-        let bad = |why: &str| Error::new(Kind::Request(format!("{uri}: {why}")));
+        let bad = |why: &str| Error::new(ErrorKind::Request(format!("{uri}: {why}")));
         let host = uri.host().ok_or_else(|| bad("no host; write https://host/path"))?;
         // Brackets belong to the URI, not to the address.
         let host = host.strip_prefix('[').and_then(|h| h.strip_suffix(']')).unwrap_or(host);
@@ -75,8 +75,9 @@ impl Origin {
 
     /// Returns the name that the certificate must contain.
     pub(crate) fn server_name(&self) -> Result<ServerName<'static>, Error> {
-        ServerName::try_from(self.host.clone())
-            .map_err(|_| Error::new(Kind::Request(format!("{}: not a valid host name", self.host))))
+        ServerName::try_from(self.host.clone()).map_err(|_| {
+            Error::new(ErrorKind::Request(format!("{}: not a valid host name", self.host)))
+        })
     }
 }
 

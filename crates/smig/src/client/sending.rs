@@ -11,11 +11,11 @@ use smig_proto::RequestHead;
 use tokio::time::{Sleep, sleep};
 
 use super::body::RequestBody;
-use super::call::{Asides, Draft, Unsent};
+use super::call::{Draft, RequestOptions, Unsent};
 use super::limits::QueuePlace;
 use super::{Client, Origin};
 use crate::clock;
-use crate::error::{Error, Kind, Phase};
+use crate::error::{Error, ErrorKind, TimeoutPhase};
 use crate::stream::{Head, Incoming, Length, Shared};
 
 /// Maximum number of times a request is sent, if the server certainly did not process it.
@@ -37,7 +37,7 @@ pub struct Sending<'a> {
 pub(super) struct Message {
     pub(super) head: RequestHead,
     pub(super) length: Length,
-    pub(super) asides: Asides,
+    pub(super) asides: RequestOptions,
 }
 
 #[derive(Debug)]
@@ -106,7 +106,7 @@ impl Attempt {
         place: Option<QueuePlace>,
     ) -> Result<Self, Error> {
         let Some(place) = place.or_else(|| client.inner.queue.try_take()) else {
-            return Err(Error::new(Kind::Busy));
+            return Err(Error::new(ErrorKind::Busy));
         };
         let Message { head, length, asides } = message;
         let shared = client.submit(origin, Draft { head, length, asides, place }, body)?;
@@ -119,7 +119,7 @@ impl Attempt {
         let Poll::Ready(head) = self.shared.poll_head(cx) else {
             let Some((after, timer)) = &mut self.timeout else { return Poll::Pending };
             ready!(timer.as_mut().poll(cx));
-            let late = Kind::Timeout { phase: Phase::Response, after: *after };
+            let late = ErrorKind::Timeout { phase: TimeoutPhase::Response, after: *after };
             return Poll::Ready(Err(Error::new(late)));
         };
         Poll::Ready(Ok(match head? {

@@ -14,19 +14,21 @@ use smig_proto::{
 use tokio::sync::oneshot;
 
 use super::body::RequestBody;
-use super::call::{Call, Outbound, Outgoing, Rest, Unsent};
-use super::host::Host;
+use super::call::{BodySendState, OpenRequest, QueuedRequest, Rest, Unsent};
+use super::host::OriginContext;
 use super::leftovers::Leftovers;
 use super::resets::Resets;
 use super::spares::Spares;
-use crate::driver::{App, FAREWELL, Mailbox, Slot, Slots, Turn};
-use crate::error::{Error, Kind, Phase, Reset};
-use crate::moves::{self, Surroundings, Tracked};
-use crate::observe::{Migration, Observed};
+use crate::driver::{CLOSE_TIMEOUT, Mailbox, SessionHandler, Slot, Slots, TurnCx};
+use crate::error::{Error, ErrorKind, Reset, TimeoutPhase};
+use crate::moves::{self, Candidate, RecentStreams};
+use crate::observe::{Migration, ObserverEvent};
 use crate::seldom;
 use crate::server::content_length;
-use crate::snapshot::{self, Asked, Book, MoveCause, Record, StreamName};
-use crate::stream::{self, Feed, Head, Pumped, Sends};
+use crate::snapshot::{
+    self, MigrationCause, RequestLabel, SessionRecord, SnapshotSender, StreamRecord,
+};
+use crate::stream::{self, BodyRecvState, Head, SendProgress, Sends};
 use crate::transport::Transport;
 
 /// How long spares of an unused session stay open.
@@ -36,11 +38,11 @@ const SPARE_IDLE: Duration = Duration::from_secs(30);
 #[derive(Debug)]
 pub(crate) enum Command {
     /// Send a request.
-    Request(Box<Outgoing>),
+    Request(Box<QueuedRequest>),
     /// The result of dialing a further connection.
     Dialed(Box<Result<Transport, Error>>),
     /// Return the server's protocol as soon as it is known.
-    Meet(oneshot::Sender<Result<Speaks, Error>>),
+    AwaitProtocol(oneshot::Sender<Result<NegotiatedProtocol, Error>>),
     /// Close after the current requests.
     Finish,
     /// Like [`Self::Finish`], but only if the session has no request.
@@ -48,12 +50,12 @@ pub(crate) enum Command {
     /// Like [`Self::Finish`], unless the session is connected to one of these addresses.
     MoveTo(Vec<IpAddr>),
     /// Return a snapshot of the session.
-    Describe(Asked),
+    Describe(SnapshotSender),
 }
 
 /// The protocol that a server speaks.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Speaks {
+pub enum NegotiatedProtocol {
     /// HTTP/2 with migration.
     Smig,
     /// Plain HTTP/2.
@@ -64,7 +66,7 @@ pub enum Speaks {
 
 /// Whether the session accepts requests.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Stage {
+enum SessionState {
     Open,
     /// No new requests; the session closes after the last response.
     Closing,
@@ -75,15 +77,15 @@ enum Stage {
 /// The client's half of one session.
 #[derive(Debug)]
 pub(super) struct ClientSession {
-    pub(super) host: Arc<Host>,
+    pub(super) host: Arc<OriginContext>,
     mailbox: Arc<Mailbox<Command>>,
-    slots: Slots<Call>,
+    slots: Slots<OpenRequest>,
     by_key: FxHashMap<StreamKey, Slot>,
-    queue: VecDeque<Box<Outgoing>>,
+    queue: VecDeque<Box<QueuedRequest>>,
     /// Whether requests in the queue wait for the server's SETTINGS.
     awaits_settings: bool,
     pub(super) spares: Spares,
-    around: Surroundings,
+    around: RecentStreams,
     watched: Vec<Slot>,
     leftovers: Leftovers<StreamKey>,
     resets: Resets,
@@ -91,18 +93,22 @@ pub(super) struct ClientSession {
     resets_counted: u64,
     /// Until then no stream is opened and no leftover is reset: the server's limit of resets may be near.
     held_until: Option<Instant>,
-    book: Book,
-    stage: Stage,
+    book: SessionRecord,
+    stage: SessionState,
     idle_since: Option<Instant>,
     /// The session is in use: keep spares ready.
     spares_wanted: bool,
     /// The server's protocol as far as known, and the callers that wait for it.
-    speaks: Speaks,
-    meeting: Vec<oneshot::Sender<Result<Speaks, Error>>>,
+    speaks: NegotiatedProtocol,
+    protocol_waiters: Vec<oneshot::Sender<Result<NegotiatedProtocol, Error>>>,
 }
 
 impl ClientSession {
-    pub(super) fn new(host: Arc<Host>, mailbox: Arc<Mailbox<Command>>, spares: Spares) -> Self {
+    pub(super) fn new(
+        host: Arc<OriginContext>,
+        mailbox: Arc<Mailbox<Command>>,
+        spares: Spares,
+    ) -> Self {
         Self {
             slots: Slots::new(Arc::clone(mailbox.notifier())),
             host,
@@ -111,29 +117,29 @@ impl ClientSession {
             queue: VecDeque::new(),
             awaits_settings: false,
             spares,
-            around: Surroundings::default(),
+            around: RecentStreams::default(),
             watched: Vec::new(),
             leftovers: Leftovers::default(),
             resets: Resets::default(),
             resets_counted: 0,
             held_until: None,
-            book: Book::begin(crate::clock::now()),
-            stage: Stage::Open,
+            book: SessionRecord::begin(crate::clock::now()),
+            stage: SessionState::Open,
             idle_since: None,
             spares_wanted: true,
-            speaks: Speaks::Http2,
-            meeting: Vec::new(),
+            speaks: NegotiatedProtocol::Http2,
+            protocol_waiters: Vec::new(),
         }
     }
 
     /// Sends queued requests while the server allows more streams and would tolerate a reset of all of them. An
     /// extended CONNECT that awaits SETTINGS stays in its place, and others overtake it.
-    fn open_queued(&mut self, turn: &mut Turn<'_>) {
+    fn open_queued(&mut self, turn: &mut TurnCx<'_>) {
         let mut at = 0;
         loop {
             self.count_resets(turn);
             let Some(outgoing) = self.queue.get(at) else { break };
-            if outgoing.shared.is_gone() {
+            if outgoing.shared.is_released() {
                 self.queue.remove(at);
                 continue;
             }
@@ -155,9 +161,11 @@ impl ClientSession {
             match result {
                 Ok(key) => self.opened(turn, key, *outgoing),
                 Err(OpenError::NoConnection) => {
-                    outgoing.give_back(Error::new(Kind::Refused("no connection accepts it")));
+                    outgoing.give_back(Error::new(ErrorKind::Refused("no connection accepts it")));
                 }
-                Err(error) => outgoing.shared.fail(Error::new(Kind::Request(error.to_string()))),
+                Err(error) => {
+                    outgoing.shared.fail(Error::new(ErrorKind::Request(error.to_string())))
+                }
             }
         }
         self.awaits_settings = at > 0;
@@ -174,7 +182,7 @@ impl ClientSession {
         while self.queue_deadline().is_some_and(|at| at <= now)
             && let Some(outgoing) = self.queue.pop_front()
         {
-            let error = Error::new(Kind::Timeout { phase: Phase::Queue, after });
+            let error = Error::new(ErrorKind::Timeout { phase: TimeoutPhase::Queue, after });
             // Release its slot for other requests.
             outgoing.shared.give_back(Unsent { body: outgoing.body, place: None }, error);
         }
@@ -189,32 +197,32 @@ impl ClientSession {
         }
     }
 
-    fn opened(&mut self, turn: &mut Turn<'_>, key: StreamKey, outgoing: Outgoing) {
+    fn opened(&mut self, turn: &mut TurnCx<'_>, key: StreamKey, outgoing: QueuedRequest) {
         let transfer = outgoing.transfer();
-        let Outgoing { head, body, length, asides, shared, .. } = outgoing;
+        let QueuedRequest { head, body, length, asides, shared, .. } = outgoing;
         let stream = self.host.counters.place(turn, &self.book, key);
-        self.host.counters.on(&Observed::StreamOpened { stream });
-        let name = StreamName::of(&head.method, &head.uri, self.host.describe_streams);
+        self.host.counters.on(&ObserverEvent::StreamOpened { stream });
+        let name = RequestLabel::of(&head.method, &head.uri, self.host.describe_streams);
         self.around.on_open(turn.now);
         if let Some(view) = turn.session.stream(key) {
             shared.on_connection(view.connection, 0);
         }
-        let tracked = Tracked::new(&self.host.rules, transfer, asides.hint, turn.now);
+        let tracked = Candidate::new(&self.host.rules, transfer, asides.hint, turn.now);
         let is_watched = tracked.is_some();
         // Without a body, the head is all there is to send.
-        let outbound = if body.is_empty() { Outbound::Sent } else { Outbound::Open };
-        let slot = self.slots.insert(Call {
+        let outbound = if body.is_empty() { BodySendState::Sent } else { BodySendState::Open };
+        let slot = self.slots.insert(OpenRequest {
             key,
             shared: Arc::clone(&shared),
             body,
             length,
             touched: false,
-            inbound: Feed::Open,
+            inbound: BodyRecvState::Open,
             outbound,
             rest: Rest::Wanted,
             tracked,
             on_interim: asides.on_interim,
-            record: Record::begin(turn.now, name),
+            record: StreamRecord::begin(turn.now, name),
         });
         self.by_key.insert(key, slot);
         if is_watched {
@@ -222,75 +230,81 @@ impl ClientSession {
         }
         shared.place(slot);
         shared.on_sent(turn.now);
-        if shared.is_gone() {
+        if shared.is_released() {
             return self.forget(turn, slot);
         }
         self.pump(turn, slot);
     }
 
     /// Sends what the request's body yields.
-    fn pump(&mut self, turn: &mut Turn<'_>, slot: Slot) {
+    fn pump(&mut self, turn: &mut TurnCx<'_>, slot: Slot) {
         let Some((call, waker)) = self.slots.entry(slot) else { return };
-        if call.outbound != Outbound::Open {
+        if call.outbound != BodySendState::Open {
             return;
         }
         call.touched = true;
         let mut cx = Context::from_waker(waker);
         let body = Pin::new(&mut call.body);
         match stream::pump(turn.session, call.key, body, &mut call.length, &mut cx) {
-            Pumped::Pending => {}
-            Pumped::Done => {
-                call.outbound = Outbound::Ended;
+            SendProgress::Pending => {}
+            SendProgress::Done => {
+                call.outbound = BodySendState::Ended;
                 call.body = RequestBody::default();
                 self.settle(turn, slot);
             }
             // There is nothing left to send, so no event for it will follow.
-            Pumped::Over => {
-                call.outbound = Outbound::Sent;
+            SendProgress::Over => {
+                call.outbound = BodySendState::Sent;
                 call.body = RequestBody::default();
                 self.settle(turn, slot);
             }
-            Pumped::Failed(error) => {
+            SendProgress::Failed(error) => {
                 let code = error.downcast_ref().map_or(ErrorCode::Cancel, |Reset(code)| *code);
-                if call.inbound == Feed::Ended && !is_tunnel(turn, call.key) {
+                if call.inbound == BodyRecvState::Ended && !is_tunnel(turn, call.key) {
                     // No caller waits for the reset, and it may be one of many: defer it.
-                    call.outbound = Outbound::Broken(code);
+                    call.outbound = BodySendState::Broken(code);
                     call.body = RequestBody::default();
                     call.give_up();
                     return self.settle(turn, slot);
                 }
-                call.shared.fail(Error::new(Kind::Body(error)));
+                call.shared.fail(Error::new(ErrorKind::Body(error)));
                 turn.session.reset(call.key, code);
                 self.forget(turn, slot);
             }
         }
     }
 
-    fn on_response(&mut self, turn: &mut Turn<'_>, slot: Slot, head: ResponseHead, end: EndStream) {
+    fn on_response(
+        &mut self,
+        turn: &mut TurnCx<'_>,
+        slot: Slot,
+        head: ResponseHead,
+        end: EndStream,
+    ) {
         let Some((call, _)) = self.slots.entry(slot) else { return };
         let announced = content_length(&head.headers);
         // Set the head first: a reader on another thread takes an end without a head for a cancelled stream.
         call.shared.put_head(Head::Stream(head), announced);
         if end == EndStream::Yes {
             call.shared.put_end();
-            call.inbound = Feed::Ended;
+            call.inbound = BodyRecvState::Ended;
         }
         self.settle(turn, slot);
     }
 
-    fn on_readable(&mut self, turn: &mut Turn<'_>, slot: Slot) {
+    fn on_readable(&mut self, turn: &mut TurnCx<'_>, slot: Slot) {
         let Some((call, _)) = self.slots.entry(slot) else { return };
-        if call.inbound == Feed::Open {
+        if call.inbound == BodyRecvState::Open {
             call.inbound = stream::feed(turn.session, call.key, &call.shared);
         }
         self.settle(turn, slot);
     }
 
-    fn on_reset(&mut self, turn: &mut Turn<'_>, slot: Slot, error: StreamError) {
+    fn on_reset(&mut self, turn: &mut TurnCx<'_>, slot: Slot, error: StreamError) {
         if let Some((call, _)) = self.slots.entry(slot) {
             let ends = self.host.counters.ends_of_stream(turn, call.key);
             let stream = self.host.counters.place(turn, &self.book, call.key);
-            self.host.counters.on(&Observed::StreamReset { ends, stream });
+            self.host.counters.on(&ObserverEvent::StreamReset { ends, stream });
             if error.code == ErrorCode::RefusedStream {
                 // The server counts it like a stream that this client reset.
                 self.resets.add(turn.now);
@@ -307,7 +321,7 @@ impl ClientSession {
     }
 
     /// Removes the stream if nothing more happens on it.
-    fn settle(&mut self, turn: &mut Turn<'_>, slot: Slot) {
+    fn settle(&mut self, turn: &mut TurnCx<'_>, slot: Slot) {
         let Some((call, _)) = self.slots.entry(slot) else { return };
         if call.is_over() {
             self.host.counters.ended(turn, &self.book, call.key, &call.record);
@@ -319,7 +333,7 @@ impl ClientSession {
     }
 
     /// Resets streams whose responses are complete and whose requests were abandoned.
-    fn give_up_leftovers(&mut self, turn: &mut Turn<'_>) {
+    fn give_up_leftovers(&mut self, turn: &mut TurnCx<'_>) {
         loop {
             let due = self.leftovers.deadline().is_some_and(|at| at <= turn.now);
             if due && !self.resets.may_reset(turn.now) {
@@ -339,7 +353,7 @@ impl ClientSession {
         }
     }
 
-    fn count_resets(&mut self, turn: &Turn<'_>) {
+    fn count_resets(&mut self, turn: &TurnCx<'_>) {
         let all = turn.session.cancelled();
         while self.resets_counted < all {
             self.resets_counted += 1;
@@ -353,13 +367,13 @@ impl ClientSession {
 
     /// Resumes held requests and leftovers when the server has discounted some of the resets. Until then, if
     /// another session can be opened, the queued requests are returned for it.
-    fn look_at_held(&mut self, turn: &mut Turn<'_>) {
+    fn look_at_held(&mut self, turn: &mut TurnCx<'_>) {
         if self.held_until.is_some_and(|at| at <= turn.now) {
             self.held_until = None;
             self.open_queued(turn);
         }
         let waits = self.held_until.is_some() && !self.queue.is_empty();
-        if !waits || self.stage != Stage::Open || self.host.spare_place().is_err() {
+        if !waits || self.stage != SessionState::Open || self.host.spare_place().is_err() {
             return;
         }
         tracing::debug!("many streams were reset, the session accepts no more requests");
@@ -368,13 +382,13 @@ impl ClientSession {
         self.spares_wanted = false;
         self.spares.close_idle(turn);
         for outgoing in self.queue.drain(..) {
-            outgoing.give_back(Error::new(Kind::Retired));
+            outgoing.give_back(Error::new(ErrorKind::Retired));
         }
         self.end_if_idle(turn);
     }
 
     /// Removes a stream; one that is not complete is cancelled.
-    fn forget(&mut self, turn: &mut Turn<'_>, slot: Slot) {
+    fn forget(&mut self, turn: &mut TurnCx<'_>, slot: Slot) {
         let Some(call) = self.slots.remove(slot) else { return };
         self.by_key.remove(&call.key);
         self.book.close(call.key, &call.record);
@@ -384,7 +398,7 @@ impl ClientSession {
         turn.session.release(call.key);
     }
 
-    fn on_migrated(&mut self, turn: &Turn<'_>, migration: Migration) {
+    fn on_migrated(&mut self, turn: &TurnCx<'_>, migration: Migration) {
         let Migration { stream, to, received, .. } = migration;
         let entry = self.by_key.get(&stream).and_then(|&slot| self.slots.entry(slot));
         let mut call = entry.map(|(call, _)| call);
@@ -398,22 +412,22 @@ impl ClientSession {
     }
 
     /// Applies the migration rules to each watched stream.
-    fn look_at_watched(&mut self, turn: &mut Turn<'_>) {
+    fn look_at_watched(&mut self, turn: &mut TurnCx<'_>) {
         let Self { host, slots, watched, around, book, .. } = self;
         let open = slots.len();
         for &slot in &*watched {
             let Some((call, _)) = slots.entry(slot) else { continue };
             let Some(tracked) = &mut call.tracked else { continue };
             let (rules, record) = (&host.rules, &mut call.record);
-            if let Some(verdict) = tracked.look(turn, rules, around, call.key, open, record) {
+            if let Some(verdict) = tracked.evaluate(turn, rules, around, call.key, open, record) {
                 let stream = host.counters.place(turn, book, call.key);
-                host.counters.on(&Observed::Judged { stream, verdict });
+                host.counters.on(&ObserverEvent::Judged { stream, verdict });
             }
         }
     }
 
     /// Sends a snapshot of the session.
-    fn describe(&self, turn: &Turn<'_>, asked: Asked) {
+    fn describe(&self, turn: &TurnCx<'_>, asked: SnapshotSender) {
         let find = |key| {
             let call = self.slots.get(*self.by_key.get(&key)?)?;
             Some(&call.record)
@@ -425,11 +439,11 @@ impl ClientSession {
     }
 
     /// Stops accepting requests.
-    fn stop_accepting(&mut self, turn: &mut Turn<'_>) {
-        if self.stage != Stage::Open {
+    fn stop_accepting(&mut self, turn: &mut TurnCx<'_>) {
+        if self.stage != SessionState::Open {
             return;
         }
-        self.stage = Stage::Closing;
+        self.stage = SessionState::Closing;
         self.host.forget(&self.mailbox);
         for command in self.mailbox.close() {
             self.on_command(turn, command);
@@ -439,16 +453,16 @@ impl ClientSession {
         self.end_if_idle(turn);
     }
 
-    fn end_if_idle(&mut self, turn: &mut Turn<'_>) {
-        if self.stage == Stage::Closing && self.slots.len() == 0 && self.queue.is_empty() {
-            self.stage = Stage::Ended;
+    fn end_if_idle(&mut self, turn: &mut TurnCx<'_>) {
+        if self.stage == SessionState::Closing && self.slots.len() == 0 && self.queue.is_empty() {
+            self.stage = SessionState::Ended;
             self.idle_since = Some(turn.now);
             turn.session.shutdown(turn.now);
         }
     }
 
     /// Closes the session when its idle timeout expires.
-    fn look_at_idleness(&mut self, turn: &mut Turn<'_>) {
+    fn look_at_idleness(&mut self, turn: &mut TurnCx<'_>) {
         if self.slots.len() > 0 || !self.queue.is_empty() {
             self.idle_since = None;
             self.spares_wanted = true;
@@ -456,13 +470,13 @@ impl ClientSession {
         }
         let since = *self.idle_since.get_or_insert(turn.now);
         let idle = turn.now.saturating_duration_since(since);
-        if self.stage == Stage::Open && idle >= self.host.idle_timeout {
+        if self.stage == SessionState::Open && idle >= self.host.idle_timeout {
             self.stop_accepting(turn);
         } else if self.spares_wanted && idle >= SPARE_IDLE {
             self.spares_wanted = false;
             self.spares.close_idle(turn);
             self.slots.shrink();
-        } else if self.stage == Stage::Ended && idle >= FAREWELL {
+        } else if self.stage == SessionState::Ended && idle >= CLOSE_TIMEOUT {
             turn.links.close_all(turn.now, turn.session);
             self.idle_since = Some(turn.now);
         }
@@ -471,18 +485,20 @@ impl ClientSession {
 
     fn idle_deadline(&self) -> Option<Duration> {
         match self.stage {
-            Stage::Open if self.spares_wanted => Some(self.host.idle_timeout.min(SPARE_IDLE)),
-            Stage::Open => Some(self.host.idle_timeout),
-            Stage::Closing => None,
-            Stage::Ended => Some(FAREWELL),
+            SessionState::Open if self.spares_wanted => {
+                Some(self.host.idle_timeout.min(SPARE_IDLE))
+            }
+            SessionState::Open => Some(self.host.idle_timeout),
+            SessionState::Closing => None,
+            SessionState::Ended => Some(CLOSE_TIMEOUT),
         }
     }
 }
 
-impl App for ClientSession {
+impl SessionHandler for ClientSession {
     type Command = Command;
 
-    fn on_event(&mut self, turn: &mut Turn<'_>, event: Event) {
+    fn on_event(&mut self, turn: &mut TurnCx<'_>, event: Event) {
         let slot = |stream| self.by_key.get(&stream).copied();
         match event {
             Event::Response { stream, head, end } => {
@@ -509,7 +525,7 @@ impl App for ClientSession {
                 if let Some(slot) = slot(stream)
                     && let Some((call, _)) = self.slots.entry(slot)
                 {
-                    call.outbound = Outbound::Sent;
+                    call.outbound = BodySendState::Sent;
                     self.settle(turn, slot);
                 }
             }
@@ -521,20 +537,20 @@ impl App for ClientSession {
             Event::Pushed { stream, .. } => turn.session.release(stream),
             Event::StreamsAvailable => self.open_queued(turn),
             Event::SessionEstablished { .. } => {
-                self.host.counters.on(&Observed::SessionEstablished);
-                self.speaks = Speaks::Smig;
+                self.host.counters.on(&ObserverEvent::SessionEstablished);
+                self.speaks = NegotiatedProtocol::Smig;
                 self.spares.on_established();
             }
             Event::Joined { conn } => {
                 tracing::debug!(%conn, "connection joined");
                 let ends = self.host.counters.ends_of(turn, conn);
-                self.host.counters.on(&Observed::Joined { conn, ends });
+                self.host.counters.on(&ObserverEvent::Joined { conn, ends });
                 self.spares.on_joined(turn);
             }
             Event::JoinRefused { conn, reason } => {
                 seldom!(info, "refused spare", %conn, ?reason, "spare connection refused");
                 let ends = self.host.counters.ends_of(turn, conn);
-                self.host.counters.on(&Observed::JoinRefused { ends });
+                self.host.counters.on(&ObserverEvent::JoinRefused { ends });
                 self.spares.on_refused(turn, conn, reason);
             }
             Event::MigrationOffered { stream } => self.spares.on_offer(turn, stream),
@@ -545,7 +561,7 @@ impl App for ClientSession {
             Event::MigrationDeclined { stream } => {
                 let ends = self.host.counters.ends_of_stream(turn, stream);
                 let place = self.host.counters.place(turn, &self.book, stream);
-                self.host.counters.on(&Observed::MoveDeclined { ends, stream: place });
+                self.host.counters.on(&ObserverEvent::MoveDeclined { ends, stream: place });
                 let entry = slot(stream).and_then(|slot| self.slots.entry(slot));
                 self.book.declined(stream, entry.map(|(call, _)| &mut call.record));
             }
@@ -559,13 +575,13 @@ impl App for ClientSession {
             }
             Event::LimitHit { conn, limit } => {
                 seldom!(warn, limit, %conn, limit, "limit reached");
-                self.host.counters.on(&Observed::LimitHit(limit));
+                self.host.counters.on(&ObserverEvent::LimitHit(limit));
             }
             _ => {}
         }
     }
 
-    fn on_command(&mut self, turn: &mut Turn<'_>, command: Command) {
+    fn on_command(&mut self, turn: &mut TurnCx<'_>, command: Command) {
         match command {
             Command::Request(mut outgoing) => {
                 outgoing.place.begin(turn.now);
@@ -576,7 +592,7 @@ impl App for ClientSession {
                 self.open_queued(turn);
             }
             Command::Dialed(result) => self.spares.on_dialed(turn, *result),
-            Command::Meet(sender) => self.meeting.push(sender),
+            Command::AwaitProtocol(sender) => self.protocol_waiters.push(sender),
             Command::Finish => self.stop_accepting(turn),
             Command::FinishIfIdle => {
                 if self.slots.len() == 0 && self.queue.is_empty() {
@@ -593,8 +609,8 @@ impl App for ClientSession {
         }
     }
 
-    fn on_call(&mut self, turn: &mut Turn<'_>, slot: Slot) {
-        let Some((call, _)) = self.slots.answer(slot) else { return };
+    fn on_call(&mut self, turn: &mut TurnCx<'_>, slot: Slot) {
+        let Some((call, _)) = self.slots.take_woken(slot) else { return };
         let asked = call.shared.take_asked();
         let key = call.key;
         // The application has read the complete response and dropped it: continue to send the request.
@@ -605,7 +621,7 @@ impl App for ClientSession {
             turn.session.reprioritize(key, priority);
         }
         if asked.migrate {
-            let why = MoveCause::Asked;
+            let why = MigrationCause::Asked;
             moves::migrate(turn, key, moves::Offers::Never, why, &mut call.record);
         }
         if asked.sends == Sends::UntilAnswered {
@@ -615,20 +631,20 @@ impl App for ClientSession {
         self.pump(turn, slot);
     }
 
-    fn on_turn(&mut self, turn: &mut Turn<'_>) {
+    fn on_turn(&mut self, turn: &mut TurnCx<'_>) {
         if !self.watched.is_empty() {
             self.look_at_watched(turn);
         }
         self.count_resets(turn);
         self.give_up_leftovers(turn);
         self.look_at_held(turn);
-        self.queue.retain(|outgoing| !outgoing.shared.is_gone());
+        self.queue.retain(|outgoing| !outgoing.shared.is_released());
         self.give_up_waiting(turn.now);
         if self.awaits_settings {
             self.open_queued(turn);
         }
         if turn.session.has_peer_settings() {
-            for sender in self.meeting.drain(..) {
+            for sender in self.protocol_waiters.drain(..) {
                 // The caller may have dropped the receiver.
                 let _ = sender.send(Ok(self.speaks));
             }
@@ -637,7 +653,7 @@ impl App for ClientSession {
             self.stop_accepting(turn);
         }
         self.look_at_idleness(turn);
-        if self.stage == Stage::Open && self.spares_wanted {
+        if self.stage == SessionState::Open && self.spares_wanted {
             self.spares.keep(turn, &self.host, &self.mailbox);
         }
     }
@@ -657,25 +673,25 @@ impl App for ClientSession {
     fn on_end(&mut self) {
         self.host.forget(&self.mailbox);
         for call in self.slots.drain() {
-            call.shared.fail(Error::new(Kind::Connection(None)));
+            call.shared.fail(Error::new(ErrorKind::Connection(None)));
         }
         let left = self.mailbox.close().into_iter().filter_map(|command| match command {
             Command::Request(outgoing) => Some(outgoing),
-            // The receiver of a dropped `Meet` is notified by the drop of its sender.
+            // The receiver of a dropped `AwaitProtocol` is notified by the drop of its sender.
             Command::Dialed(_)
-            | Command::Meet(_)
+            | Command::AwaitProtocol(_)
             | Command::Finish
             | Command::FinishIfIdle
             | Command::MoveTo(_)
             | Command::Describe(_) => None,
         });
         for outgoing in self.queue.drain(..).chain(left) {
-            outgoing.give_back(Error::new(Kind::Refused("its last connection was closed")));
+            outgoing.give_back(Error::new(ErrorKind::Refused("its last connection was closed")));
         }
     }
 }
 
 /// Returns whether the stream is a tunnel, whose two directions end independently.
-fn is_tunnel(turn: &Turn<'_>, key: StreamKey) -> bool {
+fn is_tunnel(turn: &TurnCx<'_>, key: StreamKey) -> bool {
     turn.session.stream(key).is_some_and(|view| view.tunnel)
 }

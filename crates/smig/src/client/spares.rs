@@ -14,11 +14,11 @@ use smig_proto::{
 };
 
 use super::dial;
-use super::host::Host;
+use super::host::OriginContext;
 use super::limits::ConnectionPlace;
 use super::session::Command;
 use crate::connection::{ConnectionInfo, Permit};
-use crate::driver::{Mailbox, Turn};
+use crate::driver::{Mailbox, TurnCx};
 use crate::error::Error;
 use crate::seldom;
 use crate::transport::Transport;
@@ -78,7 +78,7 @@ impl Spares {
 
     /// Stops dialing. The results of attempts in progress are not reported any more, so all waiting offers are
     /// declined.
-    pub(super) fn finish(&mut self, turn: &mut Turn<'_>) {
+    pub(super) fn finish(&mut self, turn: &mut TurnCx<'_>) {
         self.state = State::Over;
         self.decline_all(turn);
     }
@@ -90,7 +90,7 @@ impl Spares {
     }
 
     /// Closes idle spares.
-    pub(super) fn close_idle(&self, turn: &mut Turn<'_>) {
+    pub(super) fn close_idle(&self, turn: &mut TurnCx<'_>) {
         let primary = primary(turn);
         let idle = |conn: &ConnectionView| conn.streams == 0 && Some(conn.id) != primary;
         let idle: Vec<ConnId> =
@@ -103,8 +103,8 @@ impl Spares {
     /// Dials the missing spares.
     pub(super) fn keep(
         &mut self,
-        turn: &mut Turn<'_>,
-        host: &Arc<Host>,
+        turn: &mut TurnCx<'_>,
+        host: &Arc<OriginContext>,
         mailbox: &Arc<Mailbox<Command>>,
     ) {
         if !self.may_dial(turn.now) {
@@ -131,7 +131,7 @@ impl Spares {
 
     fn dial(
         &self,
-        host: &Arc<Host>,
+        host: &Arc<OriginContext>,
         mailbox: &Arc<Mailbox<Command>>,
         place: Option<ConnectionPlace>,
     ) {
@@ -145,7 +145,7 @@ impl Spares {
     }
 
     /// Adds a dialed connection; it joins with its first frames.
-    pub(super) fn on_dialed(&mut self, turn: &mut Turn<'_>, dialed: Result<Transport, Error>) {
+    pub(super) fn on_dialed(&mut self, turn: &mut TurnCx<'_>, dialed: Result<Transport, Error>) {
         self.dialing = self.dialing.saturating_sub(1);
         match dialed {
             Ok(transport) if turn.session.can_join() => {
@@ -162,7 +162,7 @@ impl Spares {
     }
 
     /// Closes a spare that the server refused, unless the session starts anew on it.
-    pub(super) fn on_refused(&mut self, turn: &mut Turn<'_>, conn: ConnId, reason: JoinRefusal) {
+    pub(super) fn on_refused(&mut self, turn: &mut TurnCx<'_>, conn: ConnId, reason: JoinRefusal) {
         if reason != JoinRefusal::UnknownSession {
             turn.session.drain(turn.now, conn);
         }
@@ -170,13 +170,13 @@ impl Spares {
     }
 
     /// Handles a closed connection; `cause` is set if this side closed it.
-    pub(super) fn on_closed(&mut self, turn: &mut Turn<'_>, cause: Option<Cause>) {
+    pub(super) fn on_closed(&mut self, turn: &mut TurnCx<'_>, cause: Option<Cause>) {
         if cause == Some(Cause::JoinTimeout) {
             self.fail(turn);
         }
     }
 
-    fn fail(&mut self, turn: &mut Turn<'_>) {
+    fn fail(&mut self, turn: &mut TurnCx<'_>) {
         self.not_before = Some(turn.now + self.backoff);
         self.backoff = (self.backoff * 2).min(MAX_BACKOFF);
         self.decline_all(turn);
@@ -184,7 +184,7 @@ impl Spares {
 
     /// Moves the stream of the oldest offer to the spare that has joined. Streams that have ended meanwhile do not
     /// use up the spare.
-    pub(super) fn on_joined(&mut self, turn: &mut Turn<'_>) {
+    pub(super) fn on_joined(&mut self, turn: &mut TurnCx<'_>) {
         self.backoff = BACKOFF;
         self.not_before = None;
         while let Some(stream) = self.offers.pop_front() {
@@ -197,7 +197,7 @@ impl Spares {
 
     /// Handles the server's offer to move a stream. The offer waits for a connection only if one can be dialed
     /// now: an answer is due within that time (SMIG-6.2/offer-answered).
-    pub(super) fn on_offer(&mut self, turn: &mut Turn<'_>, stream: StreamKey) {
+    pub(super) fn on_offer(&mut self, turn: &mut TurnCx<'_>, stream: StreamKey) {
         match turn.session.migrate(turn.now, stream, MigrationTarget::Spare) {
             Ok(_) => {}
             Err(MigrateError::NoTarget) if self.may_dial(turn.now) && turn.session.can_join() => {
@@ -208,7 +208,7 @@ impl Spares {
         }
     }
 
-    fn decline_all(&mut self, turn: &mut Turn<'_>) {
+    fn decline_all(&mut self, turn: &mut TurnCx<'_>) {
         for stream in self.offers.drain(..) {
             turn.session.decline_offer(stream);
         }
@@ -216,7 +216,7 @@ impl Spares {
 }
 
 /// Returns the connection on which new streams start: the first interactive one. It is not a spare.
-fn primary(turn: &Turn<'_>) -> Option<ConnId> {
+fn primary(turn: &TurnCx<'_>) -> Option<ConnId> {
     let interactive = |conn: &ConnectionView| conn.role == ConnectionRole::Interactive;
     turn.session.connections().find(interactive).map(|conn| conn.id)
 }
@@ -226,7 +226,7 @@ pub(super) const IDENTITY: Identity = Identity([0; 32]);
 
 /// Counts a client's connection, and attaches its slot if connections are limited.
 pub(super) fn counted(
-    host: &Host,
+    host: &OriginContext,
     transport: Transport,
     place: Option<ConnectionPlace>,
 ) -> Transport {

@@ -22,11 +22,11 @@ struct Count {
 }
 
 #[derive(Debug, Default)]
-pub(super) struct Delivered {
+pub(super) struct DeliveryRate {
     counts: VecDeque<Count>,
 }
 
-impl Delivered {
+impl DeliveryRate {
     /// Adds a reading: bytes acknowledged and sent up to now, both since one fixed moment.
     pub(super) fn on_reading(&mut self, at: Instant, acknowledged: u64, sent: u64) {
         if self.counts.len() == KEPT {
@@ -103,7 +103,7 @@ mod tests {
 
     #[test]
     fn a_window_is_measured_whole() {
-        let mut delivered = Delivered::default();
+        let mut delivered = DeliveryRate::default();
         assert_eq!(delivered.rate(Duration::from_millis(1)), None);
         for step in 0..=10 {
             let acknowledged = if step < 5 { 0 } else { (step - 5) * 1000 };

@@ -8,13 +8,13 @@ use std::time::Duration;
 use smig_proto::Instant;
 
 #[derive(Debug)]
-pub(super) struct Hold {
+pub(super) struct BulkDeferral {
     /// Upper bound on the remaining hold.
     max: Duration,
     until: Option<Instant>,
 }
 
-impl Hold {
+impl BulkDeferral {
     pub(super) const fn new(max: Duration) -> Self {
         Self { max, until: None }
     }
@@ -58,7 +58,7 @@ mod tests {
 
     #[test]
     fn bulk_makes_room_for_as_long_as_the_response_takes() {
-        let mut hold = Hold::new(Duration::from_millis(25));
+        let mut hold = BulkDeferral::new(Duration::from_millis(25));
         assert!(!hold.holds(at(0)));
         hold.on_interactive(at(10), 10_000, RATE);
         assert_eq!(hold.deadline(), Some(at(20)));
@@ -69,7 +69,7 @@ mod tests {
 
     #[test]
     fn two_responses_take_the_time_of_both_within_the_bound() {
-        let mut hold = Hold::new(Duration::from_millis(25));
+        let mut hold = BulkDeferral::new(Duration::from_millis(25));
         hold.on_interactive(at(0), 10_000, RATE);
         hold.on_interactive(at(5), 10_000, RATE);
         assert_eq!(hold.deadline(), Some(at(20)));
@@ -81,11 +81,11 @@ mod tests {
 
     #[test]
     fn nothing_is_held_without_octets_or_a_rate_or_when_it_is_off() {
-        let mut hold = Hold::new(Duration::from_millis(25));
+        let mut hold = BulkDeferral::new(Duration::from_millis(25));
         hold.on_interactive(at(0), 0, RATE);
         hold.on_interactive(at(0), 10_000, 0);
         assert!(!hold.holds(at(0)));
-        let mut off = Hold::new(Duration::ZERO);
+        let mut off = BulkDeferral::new(Duration::ZERO);
         off.on_interactive(at(0), 10_000, RATE);
         assert!(!off.holds(at(0)));
     }

@@ -7,10 +7,12 @@ use std::sync::Arc;
 use std::task::{Context, Poll};
 use std::time::Duration;
 
-use smig_proto::{ConnId, ConnectionView, Instant, LostReason, OutputBuffer, Session};
+use smig_proto::{
+    ConnId, ConnectionRole, ConnectionView, Instant, LostReason, OutputBuffer, Session,
+};
 
 use crate::connection::ConnectionInfo;
-use crate::snapshot::{ConnectionRole, ConnectionSnapshot};
+use crate::snapshot::{self, ConnectionSnapshot};
 use crate::socket::{self, PathSample, SocketOptions};
 use crate::transport::{Received, Transport};
 
@@ -35,18 +37,11 @@ const MAX_LOW_WATER: u32 = 1 << 20;
 /// would cause an RST.
 const LINGER: Duration = Duration::from_secs(1);
 /// How long a connection that this end closes may take to accept the last output.
-const LAST_WORDS: Duration = Duration::from_secs(5);
-
-/// What a connection is used for.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Role {
-    Interactive,
-    Bulk,
-}
+const FLUSH_TIMEOUT: Duration = Duration::from_secs(5);
 
 /// State of a connection.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Stage {
+pub(super) enum CloseState {
     Open,
     /// The engine has closed it: pending output is sent, until this time at most, then this end's half is
     /// closed.
@@ -58,7 +53,7 @@ pub(super) enum Stage {
 
 /// State of the peer's half.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum PeerSide {
+enum PeerState {
     Open,
     Ended,
 }
@@ -81,7 +76,7 @@ impl Progress {
 
 /// A connection outside of a session.
 #[derive(Debug)]
-pub(crate) struct Departed {
+pub(crate) struct DetachedConn {
     pub(crate) transport: Transport,
     pub(crate) info: Arc<ConnectionInfo>,
     /// Framed and not written yet.
@@ -89,12 +84,12 @@ pub(crate) struct Departed {
 }
 
 #[derive(Debug)]
-pub(crate) struct Link {
+pub(crate) struct DriverConn {
     pub(super) id: ConnId,
     pub(super) transport: Transport,
     pub(super) info: Arc<ConnectionInfo>,
-    pub(super) role: Role,
-    pub(super) stage: Stage,
+    pub(super) role: ConnectionRole,
+    pub(super) stage: CloseState,
     pub(super) sample: PathSample,
     output: OutputBuffer,
     batch: usize,
@@ -106,23 +101,23 @@ pub(crate) struct Link {
     /// The role's own limit on the pacing rate, and the current limit.
     own_pace: Option<u64>,
     set_cap: Option<u64>,
-    /// Acknowledged bytes at the last call of [`Link::newly_acknowledged`].
+    /// Acknowledged bytes at the last call of [`DriverConn::newly_acknowledged`].
     counted: Option<u64>,
-    /// Bytes given to the transport since the last call of [`Link::newly_sent`].
+    /// Bytes given to the transport since the last call of [`DriverConn::newly_sent`].
     sent: u64,
     blocked: bool,
-    peer: PeerSide,
+    peer: PeerState,
 }
 
-impl Link {
-    pub(super) fn new(id: ConnId, departed: Departed) -> Self {
-        let Departed { transport, info, output } = departed;
+impl DriverConn {
+    pub(super) fn new(id: ConnId, departed: DetachedConn) -> Self {
+        let DetachedConn { transport, info, output } = departed;
         Self {
             id,
             transport,
             info,
-            role: Role::Interactive,
-            stage: Stage::Open,
+            role: ConnectionRole::Interactive,
+            stage: CloseState::Open,
             sample: PathSample::default(),
             output,
             batch: MIN_BATCH,
@@ -135,19 +130,19 @@ impl Link {
             counted: None,
             sent: 0,
             blocked: false,
-            peer: PeerSide::Open,
+            peer: PeerState::Open,
         }
     }
 
     /// Removes the connection from its session, with its pending output.
-    pub(super) fn depart(self) -> Departed {
-        Departed { transport: self.transport, info: self.info, output: self.output }
+    pub(super) fn depart(self) -> DetachedConn {
+        DetachedConn { transport: self.transport, info: self.info, output: self.output }
     }
 
     /// Sets the connection's role, and the role's socket options.
-    pub(super) fn set_role(&mut self, role: Role, options: &SocketOptions) {
+    pub(super) fn set_role(&mut self, role: ConnectionRole, options: &SocketOptions) {
         self.role = role;
-        self.low_water = options.not_sent_low_water.unwrap_or(0);
+        self.low_water = options.notsent_lowat.unwrap_or(0);
         self.set_low_water = self.low_water;
         socket::apply(self.transport.tcp(), options);
         self.own_pace = options.pacing_rate;
@@ -191,9 +186,9 @@ impl Link {
         cx: &mut Context<'_>,
     ) -> Progress {
         match self.stage {
-            Stage::Open => self.receive_open(session, now, cx),
-            Stage::Lingering(_) => self.discard(cx),
-            Stage::Ending(_) | Stage::Gone => Progress::None,
+            CloseState::Open => self.receive_open(session, now, cx),
+            CloseState::Lingering(_) => self.discard(cx),
+            CloseState::Ending(_) | CloseState::Gone => Progress::None,
         }
     }
 
@@ -205,7 +200,7 @@ impl Link {
     ) -> Progress {
         let mut progress = Progress::None;
         for _ in 0..READS {
-            if self.peer == PeerSide::Ended || !session.wants_input(self.id) {
+            if self.peer == PeerState::Ended || !session.wants_input(self.id) {
                 break;
             }
             match self.transport.poll_receive(cx) {
@@ -214,7 +209,7 @@ impl Link {
                     progress = Progress::Some;
                     session.handle_input(now, self.id, self.transport.input());
                     if received == Received::End {
-                        self.peer = PeerSide::Ended;
+                        self.peer = PeerState::Ended;
                         session.handle_eof(now, self.id);
                     }
                 }
@@ -230,7 +225,7 @@ impl Link {
 
     /// Passes buffered input to the engine, which did not accept it when it was read.
     pub(super) fn resume_input(&mut self, session: &mut Session, now: Instant) -> Progress {
-        if self.stage != Stage::Open
+        if self.stage != CloseState::Open
             || self.transport.input().is_empty()
             || !session.wants_input(self.id)
         {
@@ -247,7 +242,7 @@ impl Link {
                 Poll::Pending => return Progress::None,
                 Poll::Ready(Ok(Received::Progress)) => self.transport.input().clear(),
                 Poll::Ready(_) => {
-                    self.stage = Stage::Gone;
+                    self.stage = CloseState::Gone;
                     return Progress::Some;
                 }
             }
@@ -258,7 +253,7 @@ impl Link {
     /// Handles a failure of the socket.
     fn lose(&mut self, session: &mut Session, now: Instant, error: &io::Error) {
         tracing::debug!(conn = %self.id, %error, "connection lost");
-        self.stage = Stage::Gone;
+        self.stage = CloseState::Gone;
         session.handle_lost(now, self.id, LostReason::Failed(error.to_string()));
     }
 
@@ -269,7 +264,7 @@ impl Link {
         now: Instant,
         cx: &mut Context<'_>,
     ) -> Progress {
-        if matches!(self.stage, Stage::Lingering(_) | Stage::Gone) {
+        if matches!(self.stage, CloseState::Lingering(_) | CloseState::Gone) {
             return Progress::None;
         }
         let mut sent = 0;
@@ -328,8 +323,8 @@ impl Link {
             return;
         }
         let millis = match self.role {
-            Role::Interactive => SOCKET_MILLIS,
-            Role::Bulk => BULK_SOCKET_MILLIS,
+            ConnectionRole::Interactive => SOCKET_MILLIS,
+            ConnectionRole::Bulk => BULK_SOCKET_MILLIS,
         };
         let fits = u32::try_from(rate / 1000 * millis).unwrap_or(MAX_LOW_WATER);
         let wanted = fits.clamp(self.low_water, MAX_LOW_WATER.max(self.low_water));
@@ -346,7 +341,7 @@ impl Link {
     pub(super) fn snapshot(
         &self,
         view: &ConnectionView,
-        role: ConnectionRole,
+        role: snapshot::ConnectionRole,
     ) -> ConnectionSnapshot {
         let info = socket::tcp_info(self.transport.tcp()).unwrap_or_default();
         let path = PathSample::from(&info);
@@ -370,15 +365,15 @@ impl Link {
 
     /// Handles that the engine has closed the connection.
     pub(super) fn end(&mut self, now: Instant) {
-        if self.stage == Stage::Open {
-            self.stage = Stage::Ending(now + LAST_WORDS);
+        if self.stage == CloseState::Open {
+            self.stage = CloseState::Ending(now + FLUSH_TIMEOUT);
         }
     }
 
     /// Closes at once with an RST; pending output is discarded.
     pub(super) fn abandon(&mut self, session: &mut Session, now: Instant) {
-        socket::abandon_on_close(self.transport.tcp());
-        self.stage = Stage::Gone;
+        socket::reset_on_close(self.transport.tcp());
+        self.stage = CloseState::Gone;
         session.handle_lost(
             now,
             self.id,
@@ -393,30 +388,30 @@ impl Link {
         now: Instant,
         cx: &mut Context<'_>,
     ) -> Progress {
-        if self.stage == Stage::Open && session.should_close(self.id) {
+        if self.stage == CloseState::Open && session.should_close(self.id) {
             self.end(now);
         }
         match self.stage {
-            Stage::Ending(_) if !self.blocked && self.output.is_empty() => {
+            CloseState::Ending(_) if !self.blocked && self.output.is_empty() => {
                 session.handle_lost(now, self.id, LostReason::Closed);
                 self.transport.queue_close();
                 let flushed = self.transport.poll_flush(cx, &mut self.output);
                 let closed = self.transport.poll_close_write(cx);
                 let sent = matches!((flushed, closed), (Poll::Ready(Ok(())), Poll::Ready(Ok(()))));
-                self.stage = if sent && self.peer != PeerSide::Ended {
-                    Stage::Lingering(now + LINGER)
+                self.stage = if sent && self.peer != PeerState::Ended {
+                    CloseState::Lingering(now + LINGER)
                 } else {
-                    Stage::Gone
+                    CloseState::Gone
                 };
                 Progress::Some
             }
-            Stage::Ending(until) if now >= until => {
+            CloseState::Ending(until) if now >= until => {
                 session.handle_lost(now, self.id, LostReason::Closed);
-                self.stage = Stage::Gone;
+                self.stage = CloseState::Gone;
                 Progress::Some
             }
-            Stage::Lingering(until) if now >= until => {
-                self.stage = Stage::Gone;
+            CloseState::Lingering(until) if now >= until => {
+                self.stage = CloseState::Gone;
                 Progress::Some
             }
             _ => Progress::None,
@@ -426,7 +421,7 @@ impl Link {
     /// Returns when [`Self::finish`] must be called at the latest.
     pub(super) const fn deadline(&self) -> Option<Instant> {
         match self.stage {
-            Stage::Ending(until) | Stage::Lingering(until) => Some(until),
+            CloseState::Ending(until) | CloseState::Lingering(until) => Some(until),
             _ => None,
         }
     }

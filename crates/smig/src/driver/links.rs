@@ -1,28 +1,28 @@
 //! All connections of a session: the order of sending, and their roles.
 //!
 //! Interactive connections send first. The rate of bulk connections is limited ([`Pace`]), so that the queue
-//! of the path that they share stays short, and more so while interactive bytes are sent ([`Hold`]).
+//! of the path that they share stays short, and more so while interactive bytes are sent ([`BulkDeferral`]).
 
 use std::sync::Arc;
 use std::task::Context;
 use std::time::Duration;
 
 use smig_proto::{
-    ConnId, ConnectionSpec, ConnectionView, ErrorCode, Event, Identity, Instant, OutputBuffer,
-    Session,
+    ConnId, ConnectionRole, ConnectionSpec, ConnectionView, ErrorCode, Event, Identity, Instant,
+    OutputBuffer, Session,
 };
 
-use super::hold::Hold;
-use super::link::{Departed, Link, Progress, Role, Stage};
-use super::pace::{LEAST_BASE, Pace, Reading};
+use super::hold::BulkDeferral;
+use super::link::{CloseState, DetachedConn, DriverConn, Progress};
+use super::pace::{LEAST_BASE, Pacer, RateSample};
 use crate::connection::ConnectionInfo;
 use crate::seldom;
-use crate::snapshot::{ConnectionRole, ConnectionSnapshot};
+use crate::snapshot::{self, ConnectionSnapshot};
 use crate::socket::{PathSample, SocketOptions};
 use crate::transport::Transport;
 
 /// While bulk yields, it gets the path's rate divided by this.
-const ASIDE: u64 = 4;
+const DEFERRED_RATE_DIVISOR: u64 = 4;
 
 /// Which connections are paced near the measured rate of their path.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -39,35 +39,35 @@ pub enum Pacing {
 
 /// Options for the connections of a session.
 #[derive(Clone, Debug)]
-pub(crate) struct LinkOptions {
+pub(crate) struct ConnOptions {
     pub(crate) interactive: SocketOptions,
     pub(crate) bulk: SocketOptions,
     pub(crate) pacing: Pacing,
     /// How long interactive output may hold bulk back at most.
-    pub(crate) max_hold: Duration,
+    pub(crate) max_bulk_deferral: Duration,
 }
 
 impl Pacing {
     /// Returns whether pacing, where it is active, limits connections of this role.
-    const fn takes(self, role: Role) -> bool {
-        matches!((self, role), (Self::Every, _) | (_, Role::Bulk))
+    const fn takes(self, role: ConnectionRole) -> bool {
+        matches!((self, role), (Self::Every, _) | (_, ConnectionRole::Bulk))
     }
 }
 
 #[derive(Debug)]
-pub(crate) struct Links {
-    links: Vec<Link>,
-    options: Arc<LinkOptions>,
-    hold: Hold,
+pub(crate) struct ConnSet {
+    links: Vec<DriverConn>,
+    options: Arc<ConnOptions>,
+    hold: BulkDeferral,
     /// Limits bulk, where the path's queue matters.
-    pace: Option<Pace>,
+    pace: Option<Pacer>,
     /// Bytes acknowledged on all connections.
     acknowledged: u64,
 }
 
-impl Links {
-    pub(crate) fn new(options: Arc<LinkOptions>) -> Self {
-        let hold = Hold::new(options.max_hold);
+impl ConnSet {
+    pub(crate) fn new(options: Arc<ConnOptions>) -> Self {
+        let hold = BulkDeferral::new(options.max_bulk_deferral);
         Self { links: Vec::with_capacity(1), options, hold, pace: None, acknowledged: 0 }
     }
 
@@ -91,24 +91,24 @@ impl Links {
         let info = Arc::new(info);
         let spec = ConnectionSpec { security: info.security, identity };
         let id = session.add_connection(now, spec);
-        self.insert(id, Departed { transport, info, output: OutputBuffer::default() });
+        self.insert(id, DetachedConn { transport, info, output: OutputBuffer::default() });
         id
     }
 
     /// Adds a connection that the engine knows already.
-    pub(crate) fn insert(&mut self, id: ConnId, departed: Departed) {
-        let mut link = Link::new(id, departed);
-        link.set_role(Role::Interactive, &self.options.interactive);
+    pub(crate) fn insert(&mut self, id: ConnId, departed: DetachedConn) {
+        let mut link = DriverConn::new(id, departed);
+        link.set_role(ConnectionRole::Interactive, &self.options.interactive);
         self.links.push(link);
     }
 
     /// Removes a connection, with its pending output.
-    pub(crate) fn remove(&mut self, id: ConnId) -> Option<Departed> {
+    pub(crate) fn remove(&mut self, id: ConnId) -> Option<DetachedConn> {
         let index = self.links.iter().position(|link| link.id == id)?;
         Some(self.links.remove(index).depart())
     }
 
-    fn find(&mut self, id: ConnId) -> Option<&mut Link> {
+    fn find(&mut self, id: ConnId) -> Option<&mut DriverConn> {
         self.links.iter_mut().find(|link| link.id == id)
     }
 
@@ -128,7 +128,7 @@ impl Links {
     pub(crate) fn snapshot(
         &self,
         view: &ConnectionView,
-        role: ConnectionRole,
+        role: snapshot::ConnectionRole,
     ) -> Option<ConnectionSnapshot> {
         self.links.iter().find(|link| link.id == view.id).map(|link| link.snapshot(view, role))
     }
@@ -160,9 +160,9 @@ impl Links {
             Event::Migrated { to, .. } => {
                 let options = Arc::clone(&self.options);
                 if let Some(link) = self.find(*to)
-                    && link.role == Role::Interactive
+                    && link.role == ConnectionRole::Interactive
                 {
-                    link.set_role(Role::Bulk, &options.bulk);
+                    link.set_role(ConnectionRole::Bulk, &options.bulk);
                     self.begin_pace(now);
                 }
             }
@@ -192,11 +192,11 @@ impl Links {
     ) -> Progress {
         let mut progress = Progress::None;
         let mut octets = 0;
-        for link in self.links.iter_mut().filter(|link| link.role == Role::Interactive) {
+        for link in self.links.iter_mut().filter(|link| link.role == ConnectionRole::Interactive) {
             progress = progress.or(link.transmit(session, now, cx));
             octets += link.newly_sent();
         }
-        if self.options.pacing == Pacing::Every && self.links.iter().any(Link::is_blocked) {
+        if self.options.pacing == Pacing::Every && self.links.iter().any(DriverConn::is_blocked) {
             self.begin_pace(now);
         }
         if self.paced().next().is_none() {
@@ -205,7 +205,7 @@ impl Links {
             return progress;
         }
         self.steer(now, octets);
-        for link in self.links.iter_mut().filter(|link| link.role == Role::Bulk) {
+        for link in self.links.iter_mut().filter(|link| link.role == ConnectionRole::Bulk) {
             progress = progress.or(link.transmit(session, now, cx));
         }
         progress
@@ -223,7 +223,7 @@ impl Links {
         }
         let mut cap = pace.cap();
         if self.hold.holds(now) {
-            cap = cap.min(pace.capacity() / ASIDE);
+            cap = cap.min(pace.capacity() / DEFERRED_RATE_DIVISOR);
         }
         self.pace = Some(pace);
         let active = self.paced().filter(|link| link.is_blocked()).count();
@@ -235,16 +235,16 @@ impl Links {
     }
 
     /// Returns the connections whose rate is limited.
-    fn paced(&self) -> impl Iterator<Item = &Link> + Clone {
+    fn paced(&self) -> impl Iterator<Item = &DriverConn> + Clone {
         self.links.iter().filter(|link| self.options.pacing.takes(link.role))
     }
 
     /// Samples every connection, and gives a reading to the pace.
-    fn measure(&mut self, now: Instant, pace: &mut Pace) {
+    fn measure(&mut self, now: Instant, pace: &mut Pacer) {
         let Some(base) = self.sample_all() else { return };
-        let new: u64 = self.links.iter_mut().map(Link::newly_acknowledged).sum();
+        let new: u64 = self.links.iter_mut().map(DriverConn::newly_acknowledged).sum();
         self.acknowledged += new;
-        let in_flight = |link: &Link| link.sample.in_flight;
+        let in_flight = |link: &DriverConn| link.sample.in_flight;
         let all_in_flight: u64 = self.links.iter().map(in_flight).sum();
         let bulk = self.paced();
         let in_flight = bulk.clone().map(in_flight).sum();
@@ -253,7 +253,7 @@ impl Links {
             pace.on_silence(now);
             return;
         };
-        let reading = Reading {
+        let reading = RateSample {
             acknowledged: self.acknowledged,
             sent: self.acknowledged + all_in_flight,
             rtt: link.sample.rtt,
@@ -267,7 +267,7 @@ impl Links {
 
     /// Samples all connections; returns the lowest minimum RTT.
     fn sample_all(&mut self) -> Option<Duration> {
-        let sample = |link: &mut Link| {
+        let sample = |link: &mut DriverConn| {
             link.take_sample();
             link.sample.min_rtt
         };
@@ -278,7 +278,7 @@ impl Links {
     fn begin_pace(&mut self, now: Instant) {
         if self.options.pacing != Pacing::Off && self.pace.is_none() {
             let base = self.sample_all().filter(|&base| base >= LEAST_BASE);
-            self.pace = base.map(|base| Pace::begin(now, base));
+            self.pace = base.map(|base| Pacer::begin(now, base));
         }
     }
 
@@ -293,7 +293,7 @@ impl Links {
         for link in &mut self.links {
             progress = progress.or(link.finish(session, now, cx));
         }
-        self.links.retain(|link| link.stage != Stage::Gone);
+        self.links.retain(|link| link.stage != CloseState::Gone);
         progress
     }
 
@@ -305,7 +305,7 @@ impl Links {
     }
 
     /// Releases spare memory, before the session's task goes idle.
-    pub(super) fn rest(&mut self) {
+    pub(super) fn release_idle_memory(&mut self) {
         for link in &mut self.links {
             link.rest();
         }
@@ -313,8 +313,8 @@ impl Links {
 
     /// Returns when the driver must run again.
     pub(super) fn deadline(&self) -> Option<Instant> {
-        let ends = self.links.iter().filter_map(Link::deadline).min();
-        let pace = self.pace.as_ref().and_then(Pace::deadline);
+        let ends = self.links.iter().filter_map(DriverConn::deadline).min();
+        let pace = self.pace.as_ref().and_then(Pacer::deadline);
         [ends, self.hold.deadline(), pace].into_iter().flatten().min()
     }
 }

@@ -31,14 +31,14 @@ impl Notifier {
     }
 
     /// Wakes the owner for `slot`.
-    pub(crate) fn call(&self, slot: Slot) {
+    pub(crate) fn wake_slot(&self, slot: Slot) {
         let mut calls = self.lock();
         calls.slots.push(slot);
         Self::wake(calls);
     }
 
     /// Wakes the owner for its mailbox.
-    pub(crate) fn rouse(&self) {
+    pub(crate) fn wake_for_command(&self) {
         let mut calls = self.lock();
         calls.roused = true;
         Self::wake(calls);
@@ -66,27 +66,27 @@ impl Notifier {
     }
 
     /// Moves the called slots into `into`, which must be empty. Returns whether there was any call.
-    pub(super) fn take(&self, into: &mut Vec<Slot>) -> Called {
+    pub(super) fn take(&self, into: &mut Vec<Slot>) -> Woken {
         let mut calls = self.lock();
         core::mem::swap(&mut calls.slots, into);
         let roused = core::mem::take(&mut calls.roused);
-        if roused || !into.is_empty() { Called::Yes } else { Called::No }
+        if roused || !into.is_empty() { Woken::Yes } else { Woken::No }
     }
 
     /// Marks the owner as asleep; returns `Called::Yes` if it must run again instead.
-    pub(super) fn sleep(&self) -> Called {
+    pub(super) fn sleep(&self) -> Woken {
         let mut calls = self.lock();
         if calls.roused || !calls.slots.is_empty() {
-            return Called::Yes;
+            return Woken::Yes;
         }
         calls.awake = false;
-        Called::No
+        Woken::No
     }
 }
 
 /// Whether the owner was called.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Called {
+pub(super) enum Woken {
     Yes,
     No,
 }
@@ -117,7 +117,7 @@ impl Wake for SlotWaker {
 
     fn wake_by_ref(self: &Arc<Self>) {
         if !self.called.swap(true, Ordering::AcqRel) {
-            self.notifier.call(self.slot);
+            self.notifier.wake_slot(self.slot);
         }
     }
 }
@@ -149,7 +149,7 @@ impl<C> Mailbox<C> {
             Some(commands) => commands.push(command),
             None => return Err(command),
         }
-        self.notifier.rouse();
+        self.notifier.wake_for_command();
         Ok(())
     }
 
@@ -163,7 +163,7 @@ impl<C> Mailbox<C> {
         core::future::poll_fn(|cx| {
             self.notifier.begin(cx.waker());
             let called = self.notifier.take(&mut Vec::new());
-            if called == Called::No && self.notifier.sleep() == Called::No {
+            if called == Woken::No && self.notifier.sleep() == Woken::No {
                 return Poll::Pending;
             }
             Poll::Ready(self.take())
@@ -212,12 +212,12 @@ mod tests {
         notifier.begin(&Arc::clone(&count).into());
         mailbox.send(1).unwrap();
         assert_eq!(count.0.load(Ordering::SeqCst), 0);
-        assert_eq!(notifier.sleep(), Called::Yes);
-        assert_eq!(notifier.take(&mut Vec::new()), Called::Yes);
+        assert_eq!(notifier.sleep(), Woken::Yes);
+        assert_eq!(notifier.take(&mut Vec::new()), Woken::Yes);
         assert_eq!(mailbox.take(), [1]);
-        assert_eq!(notifier.sleep(), Called::No);
-        notifier.call(Slot(3));
-        notifier.call(Slot(3));
+        assert_eq!(notifier.sleep(), Woken::No);
+        notifier.wake_slot(Slot(3));
+        notifier.wake_slot(Slot(3));
         assert_eq!(count.0.load(Ordering::SeqCst), 1);
     }
 

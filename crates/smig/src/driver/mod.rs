@@ -1,6 +1,6 @@
 //! The task that owns a session: its engine, its connections, its timer.
 //!
-//! One driver per session, one task per driver, no lock around the engine. The [`App`] interprets requests
+//! One driver per session, one task per driver, no lock around the engine. The [`SessionHandler`] interprets requests
 //! and responses: the server's and the client's halves are elsewhere.
 
 mod delivered;
@@ -22,36 +22,36 @@ use smig_proto::{Event, Instant, Session};
 
 use crate::clock;
 
-pub(crate) use link::Departed;
+pub(crate) use link::DetachedConn;
 use link::Progress;
 pub use links::Pacing;
-pub(crate) use links::{LinkOptions, Links};
+pub(crate) use links::{ConnOptions, ConnSet};
 pub(crate) use mailbox::{Mailbox, Notifier, Slot};
 pub(crate) use slots::Slots;
 
-use mailbox::Called;
+use mailbox::Woken;
 pub(crate) use timer::Timer;
 
 /// Turns of the loop before the task yields to others on its thread.
 const TURNS: usize = 8;
 
 /// How long a session that has ended gracefully waits for the peer to close its connections.
-pub(crate) const FAREWELL: Duration = Duration::from_secs(5);
+pub(crate) const CLOSE_TIMEOUT: Duration = Duration::from_secs(5);
 
 /// The part of a session above the driver: the server's half or the client's.
-pub(crate) trait App {
+pub(crate) trait SessionHandler {
     /// What other tasks may request of it.
     type Command;
 
     /// Handles an event of the engine.
-    fn on_event(&mut self, turn: &mut Turn<'_>, event: Event);
+    fn on_event(&mut self, turn: &mut TurnCx<'_>, event: Event);
     /// Handles a command.
-    fn on_command(&mut self, turn: &mut Turn<'_>, command: Self::Command);
+    fn on_command(&mut self, turn: &mut TurnCx<'_>, command: Self::Command);
     /// Handles a call of a stream's waker.
-    fn on_call(&mut self, turn: &mut Turn<'_>, slot: Slot);
+    fn on_call(&mut self, turn: &mut TurnCx<'_>, slot: Slot);
     /// Handles what depends on time or on the state of the connections; called once per turn.
-    fn on_turn(&mut self, turn: &mut Turn<'_>);
-    /// Returns when [`App::on_turn`] must run at the latest.
+    fn on_turn(&mut self, turn: &mut TurnCx<'_>);
+    /// Returns when [`SessionHandler::on_turn`] must run at the latest.
     fn deadline(&self) -> Option<Instant>;
     /// Returns whether the task may end: the session has no connection and will get none.
     fn is_done(&self) -> bool;
@@ -59,18 +59,18 @@ pub(crate) trait App {
     fn on_end(&mut self);
 }
 
-/// What an [`App`] may use during a call.
+/// What an [`SessionHandler`] may use during a call.
 #[derive(Debug)]
-pub(crate) struct Turn<'a> {
+pub(crate) struct TurnCx<'a> {
     pub(crate) session: &'a mut Session,
-    pub(crate) links: &'a mut Links,
+    pub(crate) links: &'a mut ConnSet,
     pub(crate) now: Instant,
 }
 
 /// A session's task.
-pub(crate) struct Driver<A: App> {
+pub(crate) struct Driver<A: SessionHandler> {
     session: Session,
-    links: Links,
+    links: ConnSet,
     app: A,
     mailbox: Arc<Mailbox<A::Command>>,
     timer: Timer,
@@ -78,12 +78,12 @@ pub(crate) struct Driver<A: App> {
 }
 
 // No field is structurally pinned.
-impl<A: App> Unpin for Driver<A> {}
+impl<A: SessionHandler> Unpin for Driver<A> {}
 
-impl<A: App> Driver<A> {
+impl<A: SessionHandler> Driver<A> {
     pub(crate) fn new(
         session: Session,
-        links: Links,
+        links: ConnSet,
         app: A,
         mailbox: Arc<Mailbox<A::Command>>,
     ) -> Self {
@@ -98,7 +98,7 @@ impl<A: App> Driver<A> {
         let mut progress = self.calls(now);
         progress = progress.or(self.receive(cx, now));
         let Self { session, links, app, .. } = self;
-        app.on_turn(&mut Turn { session, links, now });
+        app.on_turn(&mut TurnCx { session, links, now });
         progress = progress.or(self.events(now));
         progress = progress.or(self.links.transmit(&mut self.session, now, cx));
         progress = progress.or(self.events(now));
@@ -109,20 +109,20 @@ impl<A: App> Driver<A> {
     fn calls(&mut self, now: Instant) -> Progress {
         let mut called = core::mem::take(&mut self.called);
         let anyone = self.mailbox.notifier().take(&mut called);
-        if anyone == Called::Yes {
+        if anyone == Woken::Yes {
             for command in self.mailbox.take() {
                 let Self { session, links, app, .. } = self;
-                app.on_command(&mut Turn { session, links, now }, command);
+                app.on_command(&mut TurnCx { session, links, now }, command);
             }
             for slot in called.drain(..) {
                 let Self { session, links, app, .. } = self;
-                app.on_call(&mut Turn { session, links, now }, slot);
+                app.on_call(&mut TurnCx { session, links, now }, slot);
             }
         }
         self.called = called;
         match anyone {
-            Called::Yes => Progress::Some,
-            Called::No => Progress::None,
+            Woken::Yes => Progress::Some,
+            Woken::No => Progress::None,
         }
     }
 
@@ -142,7 +142,7 @@ impl<A: App> Driver<A> {
             progress = Progress::Some;
             let Self { session, links, app, .. } = self;
             links.on_event(session, now, &event);
-            app.on_event(&mut Turn { session, links, now }, event);
+            app.on_event(&mut TurnCx { session, links, now }, event);
         }
         progress
     }
@@ -156,7 +156,7 @@ impl<A: App> Driver<A> {
     }
 }
 
-impl<A: App> Future for Driver<A> {
+impl<A: SessionHandler> Future for Driver<A> {
     type Output = ();
 
     fn poll(self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<()> {
@@ -174,8 +174,8 @@ impl<A: App> Future for Driver<A> {
             if this.timer.poll(cx, deadline).is_ready() {
                 continue;
             }
-            if this.mailbox.notifier().sleep() == Called::No {
-                this.links.rest();
+            if this.mailbox.notifier().sleep() == Woken::No {
+                this.links.release_idle_memory();
                 return Poll::Pending;
             }
         }

@@ -10,7 +10,7 @@ use std::time::Duration;
 
 use smig_proto::Instant;
 
-use super::delivered::Delivered;
+use super::delivered::DeliveryRate;
 
 /// Bytes that a new connection sends in its first round trip.
 const INITIAL_WINDOW: u64 = 10 * 1448;
@@ -42,12 +42,12 @@ const MOST_SHARING: Duration = Duration::from_secs(40);
 
 /// A measurement of a session's sockets.
 #[derive(Clone, Copy, Debug)]
-pub(super) struct Reading {
+pub(super) struct RateSample {
     /// Bytes acknowledged on all connections since any fixed moment.
     pub(super) acknowledged: u64,
     /// Bytes sent on all connections since the same moment.
     pub(super) sent: u64,
-    /// The smoothed round-trip time of bulk, used while [`Delivered`] has no sample.
+    /// The smoothed round-trip time of bulk, used while [`DeliveryRate`] has no sample.
     pub(super) rtt: Duration,
     /// Bytes of bulk in flight.
     pub(super) in_flight: u64,
@@ -60,16 +60,16 @@ pub(super) struct Reading {
 }
 
 #[derive(Debug)]
-pub(super) struct Pace {
+pub(super) struct Pacer {
     base: Duration,
-    delivered: Delivered,
+    delivered: DeliveryRate,
     /// Estimate of the path's rate, bytes per second.
     capacity: u64,
     /// The current limit; `u64::MAX` is none.
     cap: u64,
     /// The limit at the beginning of the previous round trip, and of this one.
     caps: [u64; 2],
-    phase: Phase,
+    phase: PacerState,
     next: Instant,
     silent: bool,
     /// When this round trip began, and in how many consecutive ones the path delivered what the cap allowed.
@@ -83,29 +83,29 @@ pub(super) struct Pace {
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Phase {
+enum PacerState {
     /// The path's rate is not known.
     Starting,
     /// It is known.
     Steady,
     /// Bulk sends at half of its rate, to see whether the queue drains: then it was its own.
-    Trying { until: Instant, queue: Duration },
+    Probing { until: Instant, queue: Duration },
     /// Others fill the queue: bulk competes under its congestion control.
     Sharing { until: Instant, queue: Duration },
 }
 
-impl Pace {
+impl Pacer {
     /// Starts pacing, for bulk on a path with this minimum round-trip time.
     pub(super) fn begin(now: Instant, base: Duration) -> Self {
         let micros = u64::try_from(base.as_micros()).unwrap_or(u64::MAX).max(1);
         let first = (2 * INITIAL_WINDOW).saturating_mul(1_000_000) / micros;
         Self {
             base,
-            delivered: Delivered::default(),
+            delivered: DeliveryRate::default(),
             capacity: first / 2,
             cap: first,
             caps: [first; 2],
-            phase: Phase::Starting,
+            phase: PacerState::Starting,
             next: now,
             silent: true,
             round: now,
@@ -149,25 +149,26 @@ impl Pace {
     }
 
     /// Takes a reading and updates the cap.
-    pub(super) fn on_reading(&mut self, now: Instant, reading: Reading) {
+    pub(super) fn on_reading(&mut self, now: Instant, reading: RateSample) {
         self.plan(now);
         self.silent = false;
         self.base = reading.base.max(LEAST_BASE);
         self.delivered.on_reading(now, reading.acknowledged, reading.sent);
         // The kernel's smoothed RTT lags when ACKs are few, and includes the time that ACKs were delayed on
         // their way.
-        let window = if self.phase == Phase::Starting { LEAST_STEP } else { self.base / 2 };
+        let window = if self.phase == PacerState::Starting { LEAST_STEP } else { self.base / 2 };
         let rtt = self.delivered.round_trip(window);
-        let reading = Reading { rtt: rtt.map_or(reading.rtt, |rtt| rtt.max(self.base)), ..reading };
+        let reading =
+            RateSample { rtt: rtt.map_or(reading.rtt, |rtt| rtt.max(self.base)), ..reading };
         let new_round = now.saturating_duration_since(self.round) >= reading.rtt;
         if new_round {
             self.round = now;
         }
         match self.phase {
-            Phase::Starting => self.start(now, reading),
-            Phase::Steady => self.steer(now, reading, new_round),
-            Phase::Trying { until, queue } => self.conclude(now, reading, until, queue),
-            Phase::Sharing { until, queue } => self.share(now, reading, until, queue),
+            PacerState::Starting => self.start(now, reading),
+            PacerState::Steady => self.steer(now, reading, new_round),
+            PacerState::Probing { until, queue } => self.conclude(now, reading, until, queue),
+            PacerState::Sharing { until, queue } => self.share(now, reading, until, queue),
         }
         self.cap = self.cap.max(self.least(reading.packet));
         if new_round {
@@ -189,13 +190,13 @@ impl Pace {
     }
 
     /// Returns the queueing delay, and the delay up to which it counts as no queue.
-    fn queue(&self, reading: Reading) -> (Duration, Duration) {
+    fn queue(&self, reading: RateSample) -> (Duration, Duration) {
         let queue = reading.rtt.saturating_sub(self.base);
         let micros = u64::from(reading.packet) * GRAIN * 1_000_000 / self.capacity.max(1);
         let least = LEAST_QUEUE.max(self.base / 16);
         let noise = match self.phase {
             // The kernel's deviation starts as a guess.
-            Phase::Starting => Duration::ZERO,
+            PacerState::Starting => Duration::ZERO,
             _ => reading.deviation * 2,
         };
         // At most a round trip: a small share of a fast path must not pass for a slow path.
@@ -207,7 +208,7 @@ impl Pace {
         u64::from(packet) * GRAIN * 1_000_000 / (self.base.as_micros() as u64).max(1)
     }
 
-    fn start(&mut self, now: Instant, reading: Reading) {
+    fn start(&mut self, now: Instant, reading: RateSample) {
         let Some(rate) = self.delivered.rate(self.base) else { return };
         let first = self.cap.min(self.capacity * 2);
         self.capacity = self.capacity.max(rate);
@@ -216,7 +217,7 @@ impl Pace {
             // More than bulk itself can have queued.
             self.try_queue(now, reading);
         } else if queue > grain {
-            self.phase = Phase::Steady;
+            self.phase = PacerState::Steady;
             self.capacity = rate;
             self.cap = rate;
         } else if rate > FAST {
@@ -226,7 +227,7 @@ impl Pace {
         }
     }
 
-    fn steer(&mut self, now: Instant, reading: Reading, new_round: bool) {
+    fn steer(&mut self, now: Instant, reading: RateSample, new_round: bool) {
         // The last round trip alone shows growth; the mean of two is steadier.
         let window = if self.tracked > 2 { self.base } else { self.base * 2 };
         let Some(rate) = self.delivered.rate(window) else { return };
@@ -275,13 +276,13 @@ impl Pace {
     }
 
     /// Returns whether bulk has about a bandwidth-delay product in flight (three quarters or more).
-    fn fills(&self, reading: Reading) -> bool {
+    fn fills(&self, reading: RateSample) -> bool {
         reading.in_flight >= scale(self.capacity / 4 * 3, self.base, Duration::from_secs(1))
     }
 
     /// Lowers the cap by what is in flight beyond the bandwidth-delay product: it stands in a queue, or will.
     /// Unlike the measured delay, this includes what was sent since.
-    fn drain(&mut self, reading: Reading, grain: Duration) {
+    fn drain(&mut self, reading: RateSample, grain: Duration) {
         let micros = reading.in_flight.saturating_mul(1_000_000) / self.capacity.max(1);
         let excess = Duration::from_micros(micros).saturating_sub(self.base + grain / 2);
         let drain = scale(self.capacity, excess, self.base * 2);
@@ -293,7 +294,7 @@ impl Pace {
     fn look_for_others(
         &mut self,
         now: Instant,
-        reading: Reading,
+        reading: RateSample,
         queue: Duration,
         grain: Duration,
     ) {
@@ -314,17 +315,17 @@ impl Pace {
     }
 
     /// Starts a trial of whose queue it is.
-    fn try_queue(&mut self, now: Instant, reading: Reading) {
+    fn try_queue(&mut self, now: Instant, reading: RateSample) {
         self.capacity = self.delivered.rate(reading.rtt).unwrap_or(self.capacity);
         self.cap = self.capacity / 2;
         let queue = reading.rtt.saturating_sub(self.base);
-        self.phase = Phase::Trying { until: now + reading.rtt * TRIAL, queue };
+        self.phase = PacerState::Probing { until: now + reading.rtt * TRIAL, queue };
         self.held_grain = None;
         self.crowded = 0;
     }
 
     /// Competes until the next trial is due, or until the queue becomes so long that bulk must have fed it.
-    fn share(&mut self, now: Instant, reading: Reading, until: Instant, before: Duration) {
+    fn share(&mut self, now: Instant, reading: RateSample, until: Instant, before: Duration) {
         self.capacity = self.delivered.rate(reading.rtt).unwrap_or(self.capacity);
         let queue = reading.rtt.saturating_sub(self.base);
         if now >= until || queue > before * 2 + self.base {
@@ -334,10 +335,10 @@ impl Pace {
 
     /// Concludes a trial. Half of the rate for some round trips drains a queue that is bulk's own; of a queue that
     /// others feed it drains bulk's half at most.
-    fn conclude(&mut self, now: Instant, reading: Reading, until: Instant, before: Duration) {
+    fn conclude(&mut self, now: Instant, reading: RateSample, until: Instant, before: Duration) {
         let queue = reading.rtt.saturating_sub(self.base);
         if queue <= LEAST_QUEUE.max(self.base / 4).max(before / 4) {
-            self.phase = Phase::Steady;
+            self.phase = PacerState::Steady;
             self.sharing = SHARING;
             self.cap = self.capacity;
         } else if now >= until {
@@ -347,7 +348,7 @@ impl Pace {
                 self.try_queue(now, reading);
                 return;
             }
-            self.phase = Phase::Sharing { until: now + self.sharing, queue };
+            self.phase = PacerState::Sharing { until: now + self.sharing, queue };
             self.sharing = (self.sharing * 2).min(MOST_SHARING);
             self.cap = u64::MAX;
         }

@@ -13,12 +13,12 @@ const KEPT: usize = 4;
 #[derive(Debug)]
 pub(crate) struct Slots<T> {
     notifier: Arc<Notifier>,
-    places: Vec<Place<T>>,
+    places: Vec<SlotEntry<T>>,
     free: Vec<Slot>,
 }
 
 #[derive(Debug)]
-struct Place<T> {
+struct SlotEntry<T> {
     value: Option<T>,
     call: Arc<SlotWaker>,
     waker: Waker,
@@ -53,7 +53,7 @@ impl<T> Slots<T> {
         let slot = Slot(u32::try_from(self.places.len()).unwrap_or(u32::MAX));
         let call = Arc::new(SlotWaker::new(Arc::clone(&self.notifier), slot));
         let waker = Waker::from(Arc::clone(&call));
-        self.places.push(Place { value: Some(value), call, waker });
+        self.places.push(SlotEntry { value: Some(value), call, waker });
         slot
     }
 
@@ -64,7 +64,7 @@ impl<T> Slots<T> {
     }
 
     /// Returns a stream that was called and its waker, and resets the waker.
-    pub(crate) fn answer(&mut self, slot: Slot) -> Option<(&mut T, &Waker)> {
+    pub(crate) fn take_woken(&mut self, slot: Slot) -> Option<(&mut T, &Waker)> {
         self.places.get(slot.0 as usize)?.call.answered();
         self.entry(slot)
     }

@@ -16,12 +16,12 @@ use tower_service::Service;
 
 use super::CertificateNames;
 use super::requests::MAX_EMPTY;
-use super::worker::{Active, ListenerKind, ListenerSpec, Worker};
+use super::worker::{ListenerKind, ListenerSpec, TaskToken, Worker};
 use super::{http1, identity, worker};
 use crate::clock;
 use crate::connection::{ConnectionInfo, Permit};
 use crate::error::BoxError;
-use crate::observe::{Ends, Observed};
+use crate::observe::{ConnectionAddrs, ObserverEvent};
 use crate::stream::Incoming;
 use crate::transport::{self, Received, Transport};
 
@@ -61,7 +61,7 @@ pub(super) async fn accept_all<S, B>(
             _ = &mut closing => break,
         };
         match accepted {
-            Ok((tcp, peer)) => welcome(tcp, peer, &spec, &worker),
+            Ok((tcp, peer)) => handle_accepted(tcp, peer, &spec, &worker),
             Err(error) if is_of_one_connection(&error) => {
                 tracing::debug!(%error, "connection closed before it was accepted");
             }
@@ -78,7 +78,7 @@ pub(super) async fn accept_all<S, B>(
         match socket.accept() {
             Ok((tcp, peer)) => {
                 match tcp.set_nonblocking(true).and_then(|()| TcpStream::from_std(tcp)) {
-                    Ok(tcp) => welcome(tcp, peer, &spec, &worker),
+                    Ok(tcp) => handle_accepted(tcp, peer, &spec, &worker),
                     Err(error) => worker.shared.on_exhausted(missing(&error), &error),
                 }
             }
@@ -90,8 +90,12 @@ pub(super) async fn accept_all<S, B>(
 }
 
 /// Starts to serve a connection, if the limit of connections allows it.
-fn welcome<S, B>(tcp: TcpStream, peer: SocketAddr, spec: &Arc<ListenerSpec>, worker: &Rc<Worker<S>>)
-where
+fn handle_accepted<S, B>(
+    tcp: TcpStream,
+    peer: SocketAddr,
+    spec: &Arc<ListenerSpec>,
+    worker: &Rc<Worker<S>>,
+) where
     S: Service<Request<Incoming>, Response = Response<B>> + Clone + Send + 'static,
     S::Error: Into<BoxError>,
     S::Future: 'static,
@@ -102,12 +106,12 @@ where
     let Some(seat) = shared.crowd.seat(peer.ip()) else {
         return shared.on_limit("max_connections_per_client", Some(peer));
     };
-    let ends = || Some(Ends { local: tcp.local_addr().ok()?, peer });
+    let ends = || Some(ConnectionAddrs { local: tcp.local_addr().ok()?, peer });
     let Some(permit) = Permit::take(&shared.open, shared.max_connections, &shared.counters, ends)
     else {
         return shared.on_limit("max_connections", Some(peer));
     };
-    let active = Active::new(worker);
+    let active = TaskToken::new(worker);
     let task = establish(tcp, permit.seated(seat), Arc::clone(spec), Rc::clone(worker));
     tokio::task::spawn_local(async move {
         let _active = active;
@@ -148,17 +152,18 @@ async fn establish<S, B>(
     B::Error: Into<BoxError>,
 {
     let limit = worker.shared.handshake_timeout;
-    let Greeted { mut transport, protocol, names } = match timeout(limit, greet(tcp, &spec)).await {
-        Ok(Ok(greeted)) => greeted,
-        Ok(Err(error)) => {
-            tracing::debug!(%error, "handshake failed");
-            return worker.shared.counters.on(&Observed::HandshakeFailed);
-        }
-        Err(_) => {
-            tracing::debug!(?limit, "handshake took too long");
-            return worker.shared.counters.on(&Observed::HandshakeFailed);
-        }
-    };
+    let Negotiated { mut transport, protocol, names } =
+        match timeout(limit, negotiate(tcp, &spec)).await {
+            Ok(Ok(greeted)) => greeted,
+            Ok(Err(error)) => {
+                tracing::debug!(%error, "handshake failed");
+                return worker.shared.counters.on(&ObserverEvent::HandshakeFailed);
+            }
+            Err(_) => {
+                tracing::debug!(?limit, "handshake took too long");
+                return worker.shared.counters.on(&ObserverEvent::HandshakeFailed);
+            }
+        };
     transport = transport.count(permit);
     let clear = match spec.kind {
         ListenerKind::Tls(_) => Security::Ineligible,
@@ -182,20 +187,20 @@ async fn establish<S, B>(
 }
 
 /// A connection whose protocol and certificate names are known.
-struct Greeted {
+struct Negotiated {
     transport: Transport,
     protocol: Protocol,
     names: Option<Arc<CertificateNames>>,
 }
 
 /// Performs the TLS handshake, if any, and determines the protocol.
-async fn greet(tcp: TcpStream, spec: &ListenerSpec) -> io::Result<Greeted> {
+async fn negotiate(tcp: TcpStream, spec: &ListenerSpec) -> io::Result<Negotiated> {
     let material = match &spec.kind {
         ListenerKind::Tls(tls) => tls.current(),
         ListenerKind::Clear(_) => {
             let mut transport = Transport::clear(tcp)?;
             let protocol = sniff(&mut transport).await?;
-            return Ok(Greeted { transport, protocol, names: None });
+            return Ok(Negotiated { transport, protocol, names: None });
         }
     };
     // Saves the client's first flight a round trip on slow links.
@@ -206,7 +211,7 @@ async fn greet(tcp: TcpStream, spec: &ListenerSpec) -> io::Result<Greeted> {
         _ => Protocol::Http1,
     };
     let names = material.names(transport.server_name());
-    Ok(Greeted { transport, protocol, names })
+    Ok(Negotiated { transport, protocol, names })
 }
 
 /// Reads until the protocol is determined.

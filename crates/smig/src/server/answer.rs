@@ -8,15 +8,17 @@ use smig_proto::policy::{MigrationHint, Transfer};
 use smig_proto::{EndStream, ErrorCode};
 use tower_service::Service;
 
-use super::exchange::{Failure, Handled, Outbound, RequestKind, Work, WorkProjection, guarded};
+use super::exchange::{
+    BodySendState, Handled, HandlerError, RequestKind, Work, WorkProjection, guarded,
+};
 use super::respond::{self, BodyPlan};
 use super::session::ServerSession;
-use crate::driver::{Slot, Turn};
+use crate::driver::{Slot, TurnCx};
 use crate::error::{BoxError, Reset};
-use crate::moves::Tracked;
-use crate::observe::{Migration, Observed};
+use crate::moves::Candidate;
+use crate::observe::{Migration, ObserverEvent};
 use crate::seldom;
-use crate::stream::{Incoming, Length, Pumped, pump};
+use crate::stream::{Incoming, Length, SendProgress, pump};
 
 impl<S, B> ServerSession<S, B>
 where
@@ -27,12 +29,12 @@ where
     B::Error: Into<BoxError>,
 {
     /// Polls the stream's work, as far as it can proceed now.
-    pub(super) fn advance(&mut self, turn: &mut Turn<'_>, slot: Slot) {
+    pub(super) fn advance(&mut self, turn: &mut TurnCx<'_>, slot: Slot) {
         let Some((exchange, waker)) = self.slots.entry(slot) else { return };
         let mut cx = Context::from_waker(waker);
         match &*exchange.work {
-            Work::Idle if exchange.outbound == Outbound::Open => {
-                self.on_failure(turn, slot, Failure::Panicked);
+            Work::Idle if exchange.outbound == BodySendState::Open => {
+                self.on_failure(turn, slot, HandlerError::Panicked);
             }
             Work::Idle => {}
             Work::Waiting { .. } | Work::Handler { .. } => {
@@ -48,13 +50,13 @@ where
         }
     }
 
-    fn on_failure(&mut self, turn: &mut Turn<'_>, slot: Slot, failure: Failure) {
+    fn on_failure(&mut self, turn: &mut TurnCx<'_>, slot: Slot, failure: HandlerError) {
         match failure {
-            Failure::Panicked => {
+            HandlerError::Panicked => {
                 seldom!(error, "panic", "handler panicked, stream reset");
-                self.worker.shared.counters.on(&Observed::Panicked);
+                self.worker.shared.counters.on(&ObserverEvent::Panicked);
             }
-            Failure::Error(error) => {
+            HandlerError::Error(error) => {
                 seldom!(warn, "handler", %error, "handler failed, stream reset");
             }
         }
@@ -62,7 +64,7 @@ where
     }
 
     /// Sends the response's head and starts its body.
-    fn on_response(&mut self, turn: &mut Turn<'_>, slot: Slot, response: Response<B>) {
+    fn on_response(&mut self, turn: &mut TurnCx<'_>, slot: Slot, response: Response<B>) {
         let Self { worker, slots, .. } = self;
         let Some((exchange, _)) = slots.entry(slot) else { return };
         let (mut parts, body) = response.into_parts();
@@ -75,16 +77,16 @@ where
             BodyPlan::Tunnel => (EndStream::No, Length::Unknown),
             BodyPlan::Short => {
                 let error = "the body is empty, but content-length is not 0";
-                return self.on_failure(turn, slot, Failure::Error(error.into()));
+                return self.on_failure(turn, slot, HandlerError::Error(error.into()));
             }
         };
         if let Err(error) = turn.session.send_response(exchange.key, &prepared.head, end) {
-            return self.on_failure(turn, slot, Failure::Error(Box::new(error)));
+            return self.on_failure(turn, slot, HandlerError::Error(Box::new(error)));
         }
         if end == EndStream::Yes {
-            exchange.outbound = Outbound::Ended;
+            exchange.outbound = BodySendState::Ended;
             if guarded(|| exchange.work.set(Work::Idle)).is_err() {
-                worker.shared.counters.on(&Observed::Panicked);
+                worker.shared.counters.on(&ObserverEvent::Panicked);
             }
             return self.settle(turn, slot);
         }
@@ -95,23 +97,23 @@ where
     }
 
     /// Sends what the body yields.
-    fn pump(&mut self, turn: &mut Turn<'_>, slot: Slot) {
+    fn pump(&mut self, turn: &mut TurnCx<'_>, slot: Slot) {
         let Some((exchange, waker)) = self.slots.entry(slot) else { return };
         let WorkProjection::Body { body } = exchange.work.as_mut().project() else { return };
         let mut cx = Context::from_waker(waker);
         let length = &mut exchange.length;
         match pump(turn.session, exchange.key, body, length, &mut cx) {
-            Pumped::Pending => {}
-            Pumped::Done => {
-                exchange.outbound = Outbound::Ended;
+            SendProgress::Pending => {}
+            SendProgress::Done => {
+                exchange.outbound = BodySendState::Ended;
                 if guarded(|| exchange.work.set(Work::Idle)).is_err() {
-                    self.worker.shared.counters.on(&Observed::Panicked);
+                    self.worker.shared.counters.on(&ObserverEvent::Panicked);
                 }
                 self.settle(turn, slot);
             }
             // An `Event::Reset` follows.
-            Pumped::Over => exchange.outbound = Outbound::Ended,
-            Pumped::Failed(error) => {
+            SendProgress::Over => exchange.outbound = BodySendState::Ended,
+            SendProgress::Failed(error) => {
                 let code = match error.downcast_ref() {
                     Some(Reset(code)) => *code,
                     None => {
@@ -125,43 +127,44 @@ where
     }
 
     /// Lets the rules track a response that may be large.
-    fn watch(&mut self, turn: &Turn<'_>, slot: Slot, hint: MigrationHint) {
+    fn watch(&mut self, turn: &TurnCx<'_>, slot: Slot, hint: MigrationHint) {
         let Self { worker, slots, watched, .. } = self;
         let Some((exchange, _)) = slots.entry(slot) else { return };
         let transfer = match (exchange.kind, exchange.length) {
             (RequestKind::Connect, _) => Transfer::Tunnel,
-            (_, Length::Left(octets)) => Transfer::Sized(octets),
+            (_, Length::Remaining(octets)) => Transfer::Sized(octets),
             (_, Length::Unknown) => Transfer::Unsized,
         };
-        exchange.tracked = Tracked::new(&worker.shared.rules, transfer, hint, turn.now);
+        exchange.tracked = Candidate::new(&worker.shared.rules, transfer, hint, turn.now);
         if exchange.tracked.is_some() {
             watched.push(slot);
         }
     }
 
     /// Evaluates the rules for each watched stream.
-    pub(super) fn look_at_watched(&mut self, turn: &mut Turn<'_>) {
+    pub(super) fn look_at_watched(&mut self, turn: &mut TurnCx<'_>) {
         let Self { worker, slots, watched, around, book, .. } = self;
         let counters = &worker.shared.counters;
         let mut moved = 0;
         for &slot in &*watched {
             let tracked = slots.entry(slot).and_then(|(exchange, _)| exchange.tracked.as_ref());
-            moved += usize::from(tracked.is_some_and(Tracked::is_settled));
+            moved += usize::from(tracked.is_some_and(Candidate::is_settled));
         }
         let open = slots.len().saturating_sub(moved);
         for &slot in &*watched {
             let Some((exchange, _)) = slots.entry(slot) else { continue };
             let Some(tracked) = &mut exchange.tracked else { continue };
             let (rules, record) = (&worker.shared.rules, &mut exchange.record);
-            if let Some(verdict) = tracked.look(turn, rules, around, exchange.key, open, record) {
+            if let Some(verdict) = tracked.evaluate(turn, rules, around, exchange.key, open, record)
+            {
                 let stream = counters.place(turn, book, exchange.key);
-                counters.on(&Observed::Judged { stream, verdict });
+                counters.on(&ObserverEvent::Judged { stream, verdict });
             }
         }
     }
 
     /// Records that a stream has migrated.
-    pub(super) fn on_migrated(&mut self, turn: &Turn<'_>, migration: Migration) {
+    pub(super) fn on_migrated(&mut self, turn: &TurnCx<'_>, migration: Migration) {
         let Migration { stream, to, received, .. } = migration;
         let entry = self.by_key.get(&stream).and_then(|&slot| self.slots.entry(slot));
         let mut exchange = entry.map(|(exchange, _)| exchange);

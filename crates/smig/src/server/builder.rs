@@ -17,15 +17,17 @@ use tower_service::Service;
 use super::crowd::Crowd;
 use super::listening::{Ids, ListenerId, Listening, Open};
 use super::registry::Registry;
-use super::roll::Roll;
+use super::roll::SessionList;
 use super::tls::ServerTls;
-use super::worker::{Change, Doors, Listener, ListenerKind, ListenerSpec, Phase, Shared, run};
+use super::worker::{
+    Listener, ListenerChange, ListenerKind, ListenerSpec, ServerState, Shared, WorkerListeners, run,
+};
 use super::{Server, ServerView};
 use crate::deadlines::Deadlines;
-use crate::driver::{LinkOptions, Pacing};
+use crate::driver::{ConnOptions, Pacing};
 use crate::entropy;
 use crate::error::{BoxError, Error};
-use crate::moves::MoveRules;
+use crate::moves::MigrationConfig;
 use crate::observe::{Counters, Observer};
 use crate::socket::SocketOptions;
 use crate::stream::Incoming;
@@ -35,7 +37,7 @@ pub(super) const BACKLOG: i32 = 1024;
 
 /// How far cleartext connections are trusted.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum ClearTrust {
+pub enum CleartextTrust {
     /// HTTP/1.1 and HTTP/2 with prior knowledge, no migration.
     None,
     /// Migration as well. This protects against no attacker on the path: for tests, a lab, or a network
@@ -43,7 +45,7 @@ pub enum ClearTrust {
     TrustedNetwork,
 }
 
-impl ClearTrust {
+impl CleartextTrust {
     pub(crate) const fn security(self) -> Security {
         match self {
             Self::None => Security::Ineligible,
@@ -66,11 +68,11 @@ pub enum AuthorityCheck {
 /// Configuration of a server. Every setting has a default; at least one listener is required.
 #[derive(Debug)]
 pub struct ServerBuilder {
-    specs: Vec<(ListenerId, SocketAddr, Listens)>,
+    specs: Vec<(ListenerId, SocketAddr, ListenSecurity)>,
     ids: Ids,
     workers: usize,
     engine: Config,
-    rules: MoveRules,
+    rules: MigrationConfig,
     interactive: SocketOptions,
     bulk: SocketOptions,
     pacing: Pacing,
@@ -96,9 +98,9 @@ impl std::fmt::Debug for ObserverSlot {
 
 /// The protocol at an address.
 #[derive(Clone, Debug)]
-pub(super) enum Listens {
+pub(super) enum ListenSecurity {
     Tls(ServerTls),
-    Clear(ClearTrust),
+    Clear(CleartextTrust),
 }
 
 impl Default for ServerBuilder {
@@ -108,7 +110,7 @@ impl Default for ServerBuilder {
             ids: Ids::default(),
             workers: thread::available_parallelism().map_or(1, NonZeroUsize::get),
             engine: Config::server(),
-            rules: MoveRules::default(),
+            rules: MigrationConfig::default(),
             interactive: SocketOptions::interactive(),
             bulk: SocketOptions::bulk(),
             pacing: Pacing::default(),
@@ -130,16 +132,16 @@ impl ServerBuilder {
     /// Listens with TLS: HTTP/2 and HTTP/1.1 by ALPN.
     #[must_use]
     pub fn listen(self, addr: SocketAddr, tls: ServerTls) -> Self {
-        self.listens(addr, Listens::Tls(tls))
+        self.listens(addr, ListenSecurity::Tls(tls))
     }
 
     /// Listens without TLS: HTTP/2 with prior knowledge and HTTP/1.1.
     #[must_use]
-    pub fn listen_cleartext(self, addr: SocketAddr, trust: ClearTrust) -> Self {
-        self.listens(addr, Listens::Clear(trust))
+    pub fn listen_cleartext(self, addr: SocketAddr, trust: CleartextTrust) -> Self {
+        self.listens(addr, ListenSecurity::Clear(trust))
     }
 
-    fn listens(mut self, addr: SocketAddr, listens: Listens) -> Self {
+    fn listens(mut self, addr: SocketAddr, listens: ListenSecurity) -> Self {
         self.specs.push((self.ids.next(), addr, listens));
         self
     }
@@ -165,7 +167,7 @@ impl ServerBuilder {
 
     /// Sets the rules for migrations.
     #[must_use]
-    pub fn moves(mut self, rules: MoveRules) -> Self {
+    pub fn moves(mut self, rules: MigrationConfig) -> Self {
         self.rules = rules;
         self
     }
@@ -255,7 +257,7 @@ impl ServerBuilder {
     /// Sets how many bytes of a request's method, authority and path, each, are recorded for
     /// [`Server::sessions`]; 0, the default, records nothing.
     #[must_use]
-    pub fn describe_streams(mut self, limit: usize) -> Self {
+    pub fn request_label_limit(mut self, limit: usize) -> Self {
         self.describe_streams = limit;
         self
     }
@@ -293,11 +295,11 @@ impl ServerBuilder {
             registry: Registry::default(),
             engine: Arc::new(self.engine),
             rules: self.rules,
-            links: Arc::new(LinkOptions {
+            links: Arc::new(ConnOptions {
                 interactive: self.interactive,
                 bulk: self.bulk,
                 pacing: self.pacing,
-                max_hold: self.max_hold,
+                max_bulk_deferral: self.max_hold,
             }),
             counters: Arc::clone(&counters),
             open: Arc::new(AtomicUsize::new(0)),
@@ -309,13 +311,13 @@ impl ServerBuilder {
             authority: self.authority,
             describe_streams: self.describe_streams,
         });
-        let (phase, watcher) = watch::channel(Phase::Running);
+        let (phase, watcher) = watch::channel(ServerState::Running);
         let (mut threads, mut rolls) = (Vec::new(), Vec::new());
         for number in 0..self.workers {
             let Some(sockets) = doors.pop() else { break };
             let (service, shared, watcher) =
                 (service.clone(), Arc::clone(&shared), watcher.clone());
-            let roll = Arc::new(Roll::default());
+            let roll = Arc::new(SessionList::default());
             rolls.push(Arc::clone(&roll));
             let thread = thread::Builder::new()
                 .name(format!("smig-{number}"))
@@ -333,7 +335,7 @@ impl ServerBuilder {
         for _ in 0..self.workers {
             let (sender, receiver) = mpsc::unbounded_channel();
             changes.push(sender);
-            doors.push(Doors { listeners: Vec::new(), changes: receiver });
+            doors.push(WorkerListeners { listeners: Vec::new(), changes: receiver });
         }
         let mut open = Open::default();
         for (id, addr, listens) in &self.specs {
@@ -351,15 +353,15 @@ impl ServerBuilder {
 struct Bound {
     open: Open,
     /// One per worker.
-    doors: Vec<Doors>,
-    changes: Vec<mpsc::UnboundedSender<Change>>,
+    doors: Vec<WorkerListeners>,
+    changes: Vec<mpsc::UnboundedSender<ListenerChange>>,
 }
 
 /// Binds an address once per worker.
 pub(super) fn bind(
     id: ListenerId,
     addr: SocketAddr,
-    listens: &Listens,
+    listens: &ListenSecurity,
     workers: usize,
 ) -> Result<(Listening, Vec<Listener>), Error> {
     let fail =
@@ -373,8 +375,8 @@ pub(super) fn bind(
         sockets.push(socket);
     }
     let kind = match listens {
-        Listens::Tls(tls) => ListenerKind::Tls(tls.clone()),
-        Listens::Clear(trust) => ListenerKind::Clear(trust.security()),
+        ListenSecurity::Tls(tls) => ListenerKind::Tls(tls.clone()),
+        ListenSecurity::Clear(trust) => ListenerKind::Clear(trust.security()),
     };
     let spec = Arc::new(ListenerSpec { id, addr: bound, kind });
     let listener = |socket| Listener { socket, spec: Arc::clone(&spec) };

@@ -11,11 +11,11 @@ use pin_project_lite::pin_project;
 use smig_proto::{ConnId, StreamKey};
 use tower_service::Service;
 
-use crate::deadlines::Pace;
+use crate::deadlines::UploadProgress;
 use crate::error::BoxError;
-use crate::moves::Tracked;
-use crate::snapshot::Record;
-use crate::stream::{Feed, Incoming, Length, Shared};
+use crate::moves::Candidate;
+use crate::snapshot::StreamRecord;
+use crate::stream::{BodyRecvState, Incoming, Length, Shared};
 
 pin_project! {
     /// The current work of a stream. Its allocation is reused by the next stream.
@@ -37,13 +37,13 @@ pub(super) struct Exchange<S, F, B> {
     pub(super) shared: Option<Arc<Shared>>,
     pub(super) kind: RequestKind,
     pub(super) continues: Continue,
-    pub(super) inbound: Feed,
-    pub(super) outbound: Outbound,
+    pub(super) inbound: BodyRecvState,
+    pub(super) outbound: BodySendState,
     pub(super) length: Length,
     /// `None`: the request body may arrive at any speed.
-    pub(super) pace: Option<Pace>,
-    pub(super) tracked: Option<Tracked>,
-    pub(super) record: Record,
+    pub(super) pace: Option<UploadProgress>,
+    pub(super) tracked: Option<Candidate>,
+    pub(super) record: StreamRecord,
 }
 
 /// What the request's method implies for the response's body.
@@ -65,7 +65,7 @@ pub(super) enum Continue {
 
 /// State of the outgoing direction.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Outbound {
+pub(super) enum BodySendState {
     Open,
     /// The engine has all of it.
     Ended,
@@ -78,12 +78,12 @@ pub(super) enum Handled<B> {
     Pending,
     Response(Response<B>),
     /// There will be no response.
-    Failed(Failure),
+    Failed(HandlerError),
 }
 
 /// Why there is no response.
 #[derive(Debug)]
-pub(super) enum Failure {
+pub(super) enum HandlerError {
     Panicked,
     Error(BoxError),
 }
@@ -104,7 +104,7 @@ where
                         Ok(Poll::Pending) => return Handled::Pending,
                         Ok(Poll::Ready(Ok(()))) => {}
                         Ok(Poll::Ready(Err(error))) => {
-                            return Handled::Failed(Failure::Error(error.into()));
+                            return Handled::Failed(HandlerError::Error(error.into()));
                         }
                         Err(panicked) => return Handled::Failed(panicked),
                     }
@@ -119,7 +119,7 @@ where
                         Ok(Poll::Pending) => Handled::Pending,
                         Ok(Poll::Ready(Ok(response))) => Handled::Response(response),
                         Ok(Poll::Ready(Err(error))) => {
-                            Handled::Failed(Failure::Error(error.into()))
+                            Handled::Failed(HandlerError::Error(error.into()))
                         }
                         Err(panicked) => Handled::Failed(panicked),
                     };
@@ -130,6 +130,6 @@ where
 }
 
 /// Runs application code: its panic ends one stream, not the session.
-pub(super) fn guarded<R>(f: impl FnOnce() -> R) -> Result<R, Failure> {
-    catch_unwind(AssertUnwindSafe(f)).map_err(|_| Failure::Panicked)
+pub(super) fn guarded<R>(f: impl FnOnce() -> R) -> Result<R, HandlerError> {
+    catch_unwind(AssertUnwindSafe(f)).map_err(|_| HandlerError::Panicked)
 }

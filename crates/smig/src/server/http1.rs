@@ -16,19 +16,19 @@ use tokio::sync::Notify;
 use tower_service::Service;
 
 use super::exchange::RequestKind;
-use super::interim::Interim;
-use super::line::{Asides, Line};
+use super::interim::InformationalSender;
+use super::line::{Http1Informational, Http1Io};
 use super::linger::{End, Leaving, linger};
 use super::respond;
 use super::uploads;
 use super::vigil::{Becomes, Late, Vigil};
-use super::watched::WatchedBody;
-use super::worker::{Active, Phase, Worker};
+use super::watched::TrackedBody;
+use super::worker::{ServerState, TaskToken, Worker};
 use crate::clock;
 use crate::connection::ConnectionInfo;
-use crate::driver::{FAREWELL, Timer};
+use crate::driver::{CLOSE_TIMEOUT, Timer};
 use crate::error::BoxError;
-use crate::observe::Observed;
+use crate::observe::ObserverEvent;
 use crate::stream::{Incoming, Intake};
 use crate::transport::Transport;
 
@@ -44,13 +44,13 @@ pub(super) async fn serve<S, B>(
     B: Body + 'static,
     B::Error: Into<BoxError>,
 {
-    let asides = Arc::<Asides>::default();
+    let asides = Arc::<Http1Informational>::default();
     let vigil = Arc::new(Vigil::new(worker.shared.deadlines, clock::now()));
-    let active = Active::new(&worker);
+    let active = TaskToken::new(&worker);
     let leaving = Arc::<Leaving>::default();
     let of_line = (Arc::clone(&asides), Arc::clone(&vigil), Arc::clone(&leaving));
-    let line = Line::new(transport, of_line, active);
-    let asked = Rc::new(Asked::default());
+    let line = Http1Io::new(transport, of_line, active);
+    let asked = Rc::new(FirstRequest::default());
     let peer = info.peer_addr();
     let service = Adapter {
         worker: Rc::clone(&worker),
@@ -72,7 +72,7 @@ pub(super) async fn serve<S, B>(
         let draining = async {
             is_draining(&worker).await;
             // hyper would close a connection that waits for a request at once, and the first one may be in flight.
-            let _ = tokio::time::timeout(FAREWELL, asked.once()).await;
+            let _ = tokio::time::timeout(CLOSE_TIMEOUT, asked.once()).await;
         };
         let (mut draining, mut timer) = (std::pin::pin!(draining), Timer::default());
         let mut told = false;
@@ -114,7 +114,7 @@ pub(super) async fn serve<S, B>(
 /// Waits until the server drains.
 async fn is_draining<S>(worker: &Worker<S>) {
     // A dropped sender stops the whole worker.
-    let _ = worker.phase.clone().wait_for(|phase| *phase != Phase::Running).await;
+    let _ = worker.phase.clone().wait_for(|phase| *phase != ServerState::Running).await;
 }
 
 /// Reports the limit that ended the connection and with it the handler.
@@ -127,12 +127,12 @@ fn on_late<S>(late: Late, peer: SocketAddr, worker: &Worker<S>) {
 
 /// Whether a request has arrived.
 #[derive(Debug, Default)]
-struct Asked {
+struct FirstRequest {
     once: Cell<bool>,
     told: Notify,
 }
 
-impl Asked {
+impl FirstRequest {
     fn tell(&self) {
         if !self.once.replace(true) {
             self.told.notify_one();
@@ -150,9 +150,9 @@ impl Asked {
 struct Adapter<S> {
     worker: Rc<Worker<S>>,
     info: Arc<ConnectionInfo>,
-    asides: Arc<Asides>,
+    asides: Arc<Http1Informational>,
     vigil: Arc<Vigil>,
-    asked: Rc<Asked>,
+    asked: Rc<FirstRequest>,
 }
 
 impl<S> Adapter<S> {
@@ -183,19 +183,19 @@ where
     S::Error: Into<BoxError>,
     B: Body,
 {
-    type Response = Response<WatchedBody<B>>;
+    type Response = Response<TrackedBody<B>>;
     type Error = BoxError;
     type Future = Oneshot<S>;
 
     fn call(&self, request: Request<hyper::body::Incoming>) -> Self::Future {
         self.asked.tell();
-        self.worker.shared.counters.on(&Observed::StreamOpened { stream: None });
+        self.worker.shared.counters.on(&ObserverEvent::StreamOpened { stream: None });
         let kind = respond::kind(request.method());
         let mut request = self.take_in(kind, request);
         request.extensions_mut().insert(Arc::clone(&self.info));
         if request.version() >= Version::HTTP_11 {
             self.asides.open();
-            request.extensions_mut().insert(Interim::http1(Arc::clone(&self.asides)));
+            request.extensions_mut().insert(InformationalSender::http1(Arc::clone(&self.asides)));
         }
         // HTTP/1.0 has no chunked coding.
         let until_close = request.version() < Version::HTTP_11;
@@ -208,7 +208,7 @@ where
 /// State of a request that waits for its response.
 #[derive(Clone)]
 struct Call {
-    asides: Arc<Asides>,
+    asides: Arc<Http1Informational>,
     vigil: Arc<Vigil>,
     kind: RequestKind,
     /// The response's body may be delimited by close.
@@ -216,7 +216,7 @@ struct Call {
 }
 
 impl Call {
-    fn answered<B: Body>(&self, mut response: Response<B>) -> Response<WatchedBody<B>> {
+    fn answered<B: Body>(&self, mut response: Response<B>) -> Response<TrackedBody<B>> {
         let status = response.status();
         let is_tunnel = match self.kind {
             RequestKind::Connect => status.is_success(),
@@ -227,7 +227,7 @@ impl Call {
         self.vigil.on_response(becomes);
         response.extensions_mut().remove::<MigrationHint>();
         let line = Some(&self.asides).filter(|_| self.until_close);
-        response.map(|body| WatchedBody::new(body, line, &self.vigil))
+        response.map(|body| TrackedBody::new(body, line, &self.vigil))
     }
 }
 
@@ -246,7 +246,7 @@ where
     S::Error: Into<BoxError>,
     B: Body,
 {
-    type Output = Result<Response<WatchedBody<B>>, BoxError>;
+    type Output = Result<Response<TrackedBody<B>>, BoxError>;
 
     fn poll(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Self::Output> {
         loop {

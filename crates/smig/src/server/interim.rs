@@ -6,27 +6,31 @@ use std::sync::{Arc, Mutex, PoisonError};
 use http::{HeaderMap, StatusCode};
 use smig_proto::{ResponseHead, StreamKey};
 
-use super::line::Asides;
-use crate::driver::{Notifier, Slot, Turn};
+use super::line::Http1Informational;
+use crate::driver::{Notifier, Slot, TurnCx};
 
 /// Sends interim responses, such as 103 (Early Hints), while a request is handled. A request that may have
 /// interim responses carries one as an extension.
 #[derive(Clone, Debug)]
-pub struct Interim(Way);
+pub struct InformationalSender(InformationalSink);
 
 #[derive(Clone, Debug)]
-enum Way {
-    Stream { early: Arc<Early>, stream: StreamKey, slot: Slot },
-    Http1(Arc<Asides>),
+enum InformationalSink {
+    Stream { early: Arc<PendingInformational>, stream: StreamKey, slot: Slot },
+    Http1(Arc<Http1Informational>),
 }
 
-impl Interim {
-    pub(super) const fn stream(early: Arc<Early>, stream: StreamKey, slot: Slot) -> Self {
-        Self(Way::Stream { early, stream, slot })
+impl InformationalSender {
+    pub(super) const fn stream(
+        early: Arc<PendingInformational>,
+        stream: StreamKey,
+        slot: Slot,
+    ) -> Self {
+        Self(InformationalSink::Stream { early, stream, slot })
     }
 
-    pub(super) const fn http1(asides: Arc<Asides>) -> Self {
-        Self(Way::Http1(asides))
+    pub(super) const fn http1(asides: Arc<Http1Informational>) -> Self {
+        Self(InformationalSink::Http1(asides))
     }
 
     /// Sends an interim response. Does nothing if the final response has been started, or if the status is not
@@ -36,25 +40,25 @@ impl Interim {
             return;
         }
         let (early, stream, slot) = match &self.0 {
-            Way::Http1(asides) => return asides.send(status, &headers),
-            Way::Stream { early, stream, slot } => (early, *stream, *slot),
+            InformationalSink::Http1(asides) => return asides.send(status, &headers),
+            InformationalSink::Stream { early, stream, slot } => (early, *stream, *slot),
         };
         early.queue().push((stream, ResponseHead { status, headers }));
         early.any.store(true, Ordering::Release);
         // The stream is called, since its handler may wait for something else.
-        early.notifier.call(slot);
+        early.notifier.wake_slot(slot);
     }
 }
 
 /// The queued interim responses of a session.
 #[derive(Debug)]
-pub(super) struct Early {
+pub(super) struct PendingInformational {
     any: AtomicBool,
     queue: Mutex<Vec<(StreamKey, ResponseHead)>>,
     notifier: Arc<Notifier>,
 }
 
-impl Early {
+impl PendingInformational {
     pub(super) fn new(notifier: Arc<Notifier>) -> Arc<Self> {
         Arc::new(Self { any: AtomicBool::new(false), queue: Mutex::default(), notifier })
     }
@@ -64,7 +68,7 @@ impl Early {
     }
 
     /// Sends the queued responses.
-    pub(super) fn send(&self, turn: &mut Turn<'_>) {
+    pub(super) fn send(&self, turn: &mut TurnCx<'_>) {
         if !self.any.swap(false, Ordering::AcqRel) {
             return;
         }

@@ -11,19 +11,19 @@ use tower_service::Service;
 use super::session::{Command, ServerSession};
 use super::worker;
 use crate::connection::ConnectionInfo;
-use crate::driver::{Departed, Turn};
+use crate::driver::{DetachedConn, TurnCx};
 use crate::entropy;
 use crate::error::BoxError;
-use crate::observe::Observed;
+use crate::observe::ObserverEvent;
 use crate::seldom;
 use crate::stream::Incoming;
-use crate::transport::Parted;
+use crate::transport::DetachedTransport;
 
 /// A connection in transit to another session, possibly on another thread.
 #[derive(Debug)]
-pub(crate) struct Arrival {
+pub(crate) struct JoinHandover {
     detached: DetachedConnection,
-    parted: Parted,
+    parted: DetachedTransport,
     info: Arc<ConnectionInfo>,
     output: OutputBuffer,
 }
@@ -37,7 +37,7 @@ where
     B::Error: Into<BoxError>,
 {
     /// Handles a JOIN of this session's connection to another session.
-    pub(super) fn on_join_requested(&mut self, turn: &mut Turn<'_>, conn: ConnId, cid: Cid) {
+    pub(super) fn on_join_requested(&mut self, turn: &mut TurnCx<'_>, conn: ConnId, cid: Cid) {
         let owner = self.worker.shared.registry.find(cid.app).filter(|owner| !owner.is_closed());
         let Some(owner) = owner else {
             return turn.session.refuse_join(turn.now, conn, JoinRefusal::UnknownSession);
@@ -50,14 +50,14 @@ where
             return turn.session.refuse_join(turn.now, conn, JoinRefusal::NotHere);
         };
         let Some(departed) = turn.links.remove(conn) else { return };
-        let Departed { transport, info, output } = departed;
-        let parted = match transport.part() {
+        let DetachedConn { transport, info, output } = departed;
+        let parted = match transport.detach() {
             Ok(parted) => parted,
             Err(error) => {
                 return seldom!(warn, "join", %error, "joining connection lost");
             }
         };
-        let arrival = Box::new(Arrival { detached, parted, info, output });
+        let arrival = Box::new(JoinHandover { detached, parted, info, output });
         if let Err(Command::Join(arrival)) = owner.send(Command::Join(arrival)) {
             // The session ended in between.
             self.adopt(turn, *arrival, JoinRefusal::UnknownSession);
@@ -65,9 +65,9 @@ where
     }
 
     /// Handles a connection that requests to join this session.
-    pub(super) fn on_arrival(&mut self, turn: &mut Turn<'_>, arrival: Arrival) {
-        let Arrival { detached, parted, info, output } = arrival;
-        let transport = match parted.join() {
+    pub(super) fn on_arrival(&mut self, turn: &mut TurnCx<'_>, arrival: JoinHandover) {
+        let JoinHandover { detached, parted, info, output } = arrival;
+        let transport = match parted.attach() {
             Ok(transport) => transport,
             Err(error) => {
                 return seldom!(warn, "join", %error, "joining connection lost");
@@ -84,22 +84,22 @@ where
                 let id = turn.session.attach(turn.now, detached, &proof, entropy::nonce());
                 let counters = &self.worker.shared.counters;
                 let ends = counters.ends(|| Some(info.ends()));
-                turn.links.insert(id, Departed { transport, info, output });
-                counters.on(&Observed::Joined { conn: id, ends });
+                turn.links.insert(id, DetachedConn { transport, info, output });
+                counters.on(&ObserverEvent::Joined { conn: id, ends });
                 tracing::debug!(conn = %id, "connection joined");
             }
             Err(refusal) => {
-                self.found(turn, detached, Departed { transport, info, output }, refusal);
+                self.found(turn, detached, DetachedConn { transport, info, output }, refusal);
             }
         }
     }
 
     /// Takes back a connection, because the session that it was to join has ended.
-    fn adopt(&self, turn: &mut Turn<'_>, arrival: Arrival, refusal: JoinRefusal) {
-        let Arrival { detached, parted, info, output } = arrival;
-        match parted.join() {
+    fn adopt(&self, turn: &mut TurnCx<'_>, arrival: JoinHandover, refusal: JoinRefusal) {
+        let JoinHandover { detached, parted, info, output } = arrival;
+        match parted.attach() {
             Ok(transport) => {
-                self.found(turn, detached, Departed { transport, info, output }, refusal);
+                self.found(turn, detached, DetachedConn { transport, info, output }, refusal);
             }
             Err(error) => seldom!(warn, "join", %error, "joining connection lost"),
         }
@@ -108,16 +108,16 @@ where
     /// Starts a new session with a refused connection.
     fn found(
         &self,
-        turn: &mut Turn<'_>,
+        turn: &mut TurnCx<'_>,
         detached: DetachedConnection,
-        departed: Departed,
+        departed: DetachedConn,
         refusal: JoinRefusal,
     ) {
         let peer = departed.info.peer_addr();
         seldom!(info, "join refused", ?refusal, %peer, "connection refused by its session");
         let counters = &self.worker.shared.counters;
         let ends = counters.ends(|| Some(departed.info.ends()));
-        counters.on(&Observed::JoinRefused { ends });
+        counters.on(&ObserverEvent::JoinRefused { ends });
         let engine = Arc::clone(&self.worker.shared.engine);
         let (session, id) = Session::adopt(engine, turn.now, detached, refusal);
         worker::spawn_session(&self.worker, session, |_, links| {

@@ -16,21 +16,21 @@ use hyper::rt::{Read, ReadBufCursor, Write};
 use super::linger::Leaving;
 use super::requests::{Requests, Stop};
 use super::vigil::{Becomes, Late, Vigil};
-use super::worker::Active;
+use super::worker::TaskToken;
 use crate::clock;
-use crate::deadlines::Pace;
+use crate::deadlines::UploadProgress;
 use crate::driver::Timer;
-use crate::socket::{TcpInfo, abandon_on_close, tcp_info};
+use crate::socket::{TcpInfo, reset_on_close, tcp_info};
 use crate::transport::Transport;
 
 /// Interim responses of one connection.
 #[derive(Debug, Default)]
-pub(super) struct Asides(Mutex<State>);
+pub(super) struct Http1Informational(Mutex<State>);
 
 #[derive(Debug, Default)]
 struct State {
     octets: Vec<u8>,
-    stage: Stage,
+    stage: RequestState,
     body: BodyStage,
     connection: Option<Waker>,
     /// Number of requests that were answered.
@@ -43,7 +43,7 @@ struct State {
 
 /// State of the current request.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-enum Stage {
+enum RequestState {
     /// There is none, or its final response was given to hyper.
     #[default]
     Answered,
@@ -64,7 +64,7 @@ enum BodyStage {
     Taken,
 }
 
-impl Asides {
+impl Http1Informational {
     fn lock(&self) -> MutexGuard<'_, State> {
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
@@ -73,13 +73,13 @@ impl Asides {
     pub(super) fn open(&self) {
         let mut state = self.lock();
         state.octets.clear();
-        state.stage = Stage::Open;
+        state.stage = RequestState::Open;
     }
 
     /// Records its final response, and what follows that.
     pub(super) fn close(&self, next: Becomes) {
         let mut state = self.lock();
-        (state.stage, state.next) = (Stage::Answered, next);
+        (state.stage, state.next) = (RequestState::Answered, next);
         state.answers += 1;
         if let Some(reader) = state.reader.take() {
             reader.wake();
@@ -118,7 +118,7 @@ impl Asides {
     pub(super) fn send(&self, status: StatusCode, headers: &HeaderMap) {
         let mut state = self.lock();
         // hyper sends 100, and 101 is a final response.
-        if state.stage != Stage::Open || matches!(status.as_u16(), 100 | 101) {
+        if state.stage != RequestState::Open || matches!(status.as_u16(), 100 | 101) {
             return;
         }
         let reason = status.canonical_reason().unwrap_or_default();
@@ -140,19 +140,19 @@ impl Asides {
 /// A transport that inserts interim responses. Dropped in the middle of a body that is delimited by close, it
 /// is reset: the client would take a truncated response for a complete one.
 #[derive(Debug)]
-pub(super) struct Line {
+pub(super) struct Http1Io {
     /// `None` once it is in `leaving`, after the last output of hyper.
     transport: Option<Transport>,
     leaving: Arc<Leaving>,
-    asides: Arc<Asides>,
+    asides: Arc<Http1Informational>,
     vigil: Arc<Vigil>,
     timer: Timer,
     /// Progress of output that waits for the client to make room.
-    unsent: Option<Pace>,
+    unsent: Option<UploadProgress>,
     /// Progress of a response whose end was sent and is not acknowledged.
-    untaken: Option<Pace>,
+    untaken: Option<UploadProgress>,
     /// Lets the worker wait for the connection even if a handler uses it for another protocol.
-    _active: Active,
+    _active: TaskToken,
     /// Part of an interim response, to be sent before anything else.
     rest: Bytes,
     /// All that hyper wrote is sent.
@@ -175,11 +175,11 @@ enum Input {
 /// the body. They include a terminator, so that hyper does not wait for one.
 const REFUSED: &[u8] = b"\0\n\r\n\r\n";
 
-impl Line {
+impl Http1Io {
     pub(super) fn new(
         transport: Transport,
-        (asides, vigil, leaving): (Arc<Asides>, Arc<Vigil>, Arc<Leaving>),
-        active: Active,
+        (asides, vigil, leaving): (Arc<Http1Informational>, Arc<Vigil>, Arc<Leaving>),
+        active: TaskToken,
     ) -> Self {
         Self {
             transport: Some(transport),
@@ -208,7 +208,7 @@ impl Line {
     /// Makes the next close an RST.
     pub(super) fn reset_on_close(&mut self) {
         if let Some(transport) = &self.transport {
-            abandon_on_close(transport.tcp());
+            reset_on_close(transport.tcp());
         }
     }
 
@@ -229,7 +229,8 @@ impl Line {
             if !self.vigil.is_http() {
                 return Poll::Pending;
             }
-            let next = now + self.unsent.get_or_insert_with(|| Pace::new(send, now)).tick();
+            let next =
+                now + self.unsent.get_or_insert_with(|| UploadProgress::new(send, now)).tick();
             ready!(self.timer.poll(cx, Some(next)));
             let taken = self.tcp_info().map_or(0, |info| info.bytes_acked);
             if self.unsent.as_mut().is_some_and(|pace| pace.is_late(clock::now(), taken)) {
@@ -252,7 +253,7 @@ impl Line {
             self.vigil.on_delivered(now);
             return Ok(());
         };
-        let pace = self.untaken.get_or_insert_with(|| Pace::new(send, now));
+        let pace = self.untaken.get_or_insert_with(|| UploadProgress::new(send, now));
         if pace.is_late(now, info.bytes_acked) {
             return Err(self.give_up_sending());
         }
@@ -282,7 +283,7 @@ impl Line {
     fn write(&mut self, cx: &mut Context<'_>, buf: &[u8]) -> Poll<io::Result<usize>> {
         let asides = Arc::clone(&self.asides);
         let mut state = asides.lock();
-        if state.stage == Stage::Answered && !state.octets.is_empty() {
+        if state.stage == RequestState::Answered && !state.octets.is_empty() {
             let octets = core::mem::take(&mut state.octets);
             if self.flushed {
                 // What hyper writes now begins with the final head.
@@ -302,7 +303,7 @@ impl Line {
         self.flushed = true;
         let asides = Arc::clone(&self.asides);
         let mut state = asides.lock();
-        if state.stage == Stage::Open {
+        if state.stage == RequestState::Open {
             // hyper has no more output, and the final response is not available yet.
             if !state.octets.is_empty() {
                 self.rest = core::mem::take(&mut state.octets).into();
@@ -350,7 +351,7 @@ impl Line {
     }
 }
 
-impl Drop for Line {
+impl Drop for Http1Io {
     fn drop(&mut self) {
         if self.is_mid_body() {
             self.reset_on_close();
@@ -358,7 +359,7 @@ impl Drop for Line {
     }
 }
 
-impl Line {
+impl Http1Io {
     /// Reads what hyper may see.
     fn poll_passed(
         &mut self,
@@ -405,7 +406,7 @@ impl Line {
     }
 }
 
-impl Read for Line {
+impl Read for Http1Io {
     fn poll_read(
         mut self: Pin<&mut Self>,
         cx: &mut Context<'_>,
@@ -419,7 +420,7 @@ impl Read for Line {
     }
 }
 
-impl Write for Line {
+impl Write for Http1Io {
     fn poll_write(
         mut self: Pin<&mut Self>,
         cx: &mut Context<'_>,

@@ -15,8 +15,8 @@ use std::time::Duration;
 use smig_proto::Instant;
 
 use crate::clock;
-use crate::deadlines::{Pace, Progress};
-use crate::socket::{TcpInfo, abandon_on_close, tcp_info};
+use crate::deadlines::{Progress, UploadProgress};
+use crate::socket::{TcpInfo, reset_on_close, tcp_info};
 use crate::transport::{Spent, Transport};
 
 /// How long a client that has acknowledged the whole response may go on sending. What it has acknowledged may still
@@ -90,7 +90,7 @@ pub(super) async fn linger(
         }
         match watch.end(now) {
             Some(End::Stalled) => {
-                abandon_on_close(spent.tcp());
+                reset_on_close(spent.tcp());
                 return End::Stalled;
             }
             Some(end) => return end,
@@ -122,7 +122,7 @@ struct Watch {
     look: Instant,
     /// Interval to the check after that.
     wait: Duration,
-    pace: Pace,
+    pace: UploadProgress,
     stalled: bool,
     /// Since when the client has the whole response.
     delivered: Option<Instant>,
@@ -142,7 +142,7 @@ impl Watch {
         Self {
             look: now + FIRST_LOOK,
             wait: FIRST_LOOK,
-            pace: Pace::new(send, now),
+            pace: UploadProgress::new(send, now),
             stalled: false,
             delivered: None,
             draining: None,

@@ -37,10 +37,10 @@ use std::time::Duration;
 use tokio::sync::{mpsc, oneshot, watch};
 use tokio::time::timeout;
 
-pub use builder::{AuthorityCheck, ClearTrust, ServerBuilder};
-pub use interim::Interim;
+pub use builder::{AuthorityCheck, CleartextTrust, ServerBuilder};
+pub use interim::InformationalSender;
 pub use listening::{ListenerId, Listening};
-pub use switched::Switched;
+pub use switched::UpgradedIo;
 pub use tls::{Certificate, ClientCertificates, ServerTls};
 
 pub(crate) use crowd::Seat;
@@ -50,10 +50,10 @@ pub(crate) use respond::content_length;
 use crate::error::Error;
 use crate::observe::{Counters, Stats};
 use crate::snapshot::{self, Snapshot};
-use builder::Listens;
-use roll::Roll;
+use builder::ListenSecurity;
+use roll::SessionList;
 use session::Command;
-use worker::{Change, Phase};
+use worker::{ListenerChange, ServerState};
 
 /// How long a stopped worker may take to end. After that it is stuck in a blocking call.
 const STUCK: Duration = Duration::from_millis(500);
@@ -63,10 +63,10 @@ const STUCK: Duration = Duration::from_millis(500);
 pub struct Server {
     open: listening::Open,
     ids: listening::Ids,
-    phase: watch::Sender<Phase>,
+    phase: watch::Sender<ServerState>,
     threads: Vec<JoinHandle<std::io::Result<()>>>,
     /// One sender per worker.
-    changes: Vec<mpsc::UnboundedSender<Change>>,
+    changes: Vec<mpsc::UnboundedSender<ListenerChange>>,
     view: ServerView,
 }
 
@@ -74,7 +74,7 @@ pub struct Server {
 #[derive(Clone, Debug)]
 pub struct ServerView {
     counters: Arc<Counters>,
-    rolls: Arc<[Arc<Roll>]>,
+    rolls: Arc<[Arc<SessionList>]>,
 }
 
 impl ServerView {
@@ -117,7 +117,7 @@ impl Server {
     /// # Errors
     /// The address cannot be bound.
     pub fn listen(&mut self, addr: SocketAddr, tls: &ServerTls) -> Result<Listening, Error> {
-        self.open(addr, &Listens::Tls(tls.clone()))
+        self.open(addr, &ListenSecurity::Tls(tls.clone()))
     }
 
     /// Adds a listener without TLS.
@@ -127,17 +127,17 @@ impl Server {
     pub fn listen_cleartext(
         &mut self,
         addr: SocketAddr,
-        trust: ClearTrust,
+        trust: CleartextTrust,
     ) -> Result<Listening, Error> {
-        self.open(addr, &Listens::Clear(trust))
+        self.open(addr, &ListenSecurity::Clear(trust))
     }
 
-    fn open(&mut self, addr: SocketAddr, listens: &Listens) -> Result<Listening, Error> {
+    fn open(&mut self, addr: SocketAddr, listens: &ListenSecurity) -> Result<Listening, Error> {
         let id = self.ids.next();
         let (listening, listeners) = builder::bind(id, addr, listens, self.changes.len())?;
         for (worker, listener) in self.changes.iter().zip(listeners) {
             // A worker that has ended is reported by the shutdown.
-            drop(worker.send(Change::Open(listener)));
+            drop(worker.send(ListenerChange::Open(listener)));
         }
         self.open.add(listening);
         Ok(listening)
@@ -147,7 +147,7 @@ impl Server {
     pub fn close(&mut self, id: ListenerId) {
         self.open.remove(id);
         for worker in &self.changes {
-            drop(worker.send(Change::Close(id)));
+            drop(worker.send(ListenerChange::Close(id)));
         }
     }
 
@@ -187,7 +187,7 @@ impl Server {
     /// # Errors
     /// A worker failed.
     pub async fn shutdown(mut self, limit: Duration) -> Result<(), Error> {
-        self.phase.send_replace(Phase::Draining);
+        self.phase.send_replace(ServerState::Draining);
         let threads = std::mem::take(&mut self.threads);
         let (tell, mut told) = oneshot::channel();
         // A separate thread, because a runtime waits for its own blocking threads.
@@ -198,7 +198,7 @@ impl Server {
         if let Ok(result) = timeout(limit, &mut told).await {
             return result.unwrap_or_else(|_| Err(panicked()));
         }
-        self.phase.send_replace(Phase::Stopped);
+        self.phase.send_replace(ServerState::Stopped);
         let Ok(result) = timeout(STUCK, told).await else {
             tracing::warn!("a worker is stuck in a blocking call and was abandoned");
             return Ok(());
@@ -209,7 +209,7 @@ impl Server {
 
 impl Drop for Server {
     fn drop(&mut self) {
-        self.phase.send_replace(Phase::Stopped);
+        self.phase.send_replace(ServerState::Stopped);
     }
 }
 

@@ -16,10 +16,10 @@ type Shard = FxHashMap<AppId, Arc<Mailbox<Command>>>;
 
 /// Whether a session has got its AppID.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Named {
+pub(super) enum Registration {
     This,
     /// Another open session has it: usually a connection that starts a session and then requests to join.
-    NotThis,
+    Taken,
 }
 
 #[derive(Debug, Default)]
@@ -33,13 +33,13 @@ impl Registry {
     }
 
     /// Registers a session. An AppID stays with its session until that has ended.
-    pub(super) fn insert(&self, app: AppId, mailbox: &Arc<Mailbox<Command>>) -> Named {
-        let Some(mut shard) = self.shard(app) else { return Named::NotThis };
+    pub(super) fn insert(&self, app: AppId, mailbox: &Arc<Mailbox<Command>>) -> Registration {
+        let Some(mut shard) = self.shard(app) else { return Registration::Taken };
         let present = shard.entry(app).or_insert_with(|| Arc::clone(mailbox));
         if present.is_closed() {
             *present = Arc::clone(mailbox);
         }
-        if Arc::ptr_eq(present, mailbox) { Named::This } else { Named::NotThis }
+        if Arc::ptr_eq(present, mailbox) { Registration::This } else { Registration::Taken }
     }
 
     /// Returns the mailbox of a session's task.
@@ -65,8 +65,8 @@ mod tests {
         let registry = Registry::default();
         let app = AppId::new(7);
         let (first, second) = (Mailbox::new(), Mailbox::new());
-        assert_eq!(registry.insert(app, &first), Named::This);
-        assert_eq!(registry.insert(app, &second), Named::NotThis);
+        assert_eq!(registry.insert(app, &first), Registration::This);
+        assert_eq!(registry.insert(app, &second), Registration::Taken);
         assert!(Arc::ptr_eq(&registry.find(app).unwrap(), &first));
         registry.remove(app, &second);
         assert!(registry.find(app).is_some());

@@ -9,7 +9,7 @@ use smig_proto::{EndStream, RequestHead, ResponseHead, StreamKey};
 
 use super::exchange::{Continue, RequestKind};
 use crate::connection::ConnectionInfo;
-use crate::driver::Turn;
+use crate::driver::TurnCx;
 use crate::stream::{Incoming, Length};
 
 /// Builds the request for the service.
@@ -121,13 +121,13 @@ fn plan<B: Body>(
             if announced.is_none() {
                 headers.insert(CONTENT_LENGTH, octets.into());
             }
-            BodyPlan::Send(Length::Left(octets))
+            BodyPlan::Send(Length::Remaining(octets))
         }
     }
 }
 
 /// Refuses a request for a name that this connection does not cover.
-pub(super) fn misdirected(turn: &mut Turn<'_>, key: StreamKey) {
+pub(super) fn misdirected(turn: &mut TurnCx<'_>, key: StreamKey) {
     let status = StatusCode::MISDIRECTED_REQUEST;
     let head = ResponseHead { status, headers: HeaderMap::new() };
     if let Err(error) = turn.session.send_response(key, &head, EndStream::Yes) {
@@ -137,7 +137,7 @@ pub(super) fn misdirected(turn: &mut Turn<'_>, key: StreamKey) {
 }
 
 /// Sends 100 (Continue), so that the client sends its body.
-pub(super) fn send_continue(turn: &mut Turn<'_>, key: StreamKey) {
+pub(super) fn send_continue(turn: &mut TurnCx<'_>, key: StreamKey) {
     let head = ResponseHead { status: StatusCode::CONTINUE, headers: HeaderMap::new() };
     if let Err(error) = turn.session.send_informational(key, &head) {
         tracing::debug!(?error, "100 not sent");

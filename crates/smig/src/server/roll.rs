@@ -9,7 +9,7 @@ use super::session::Command;
 use crate::driver::Mailbox;
 
 #[derive(Debug, Default)]
-pub(super) struct Roll(Mutex<List>);
+pub(super) struct SessionList(Mutex<List>);
 
 #[derive(Debug, Default)]
 struct List {
@@ -17,13 +17,13 @@ struct List {
     next: usize,
 }
 
-impl Roll {
+impl SessionList {
     fn lock(&self) -> MutexGuard<'_, List> {
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     /// Adds a session. Returns the number by which to remove it.
-    pub(super) fn enter(&self, mailbox: &Arc<Mailbox<Command>>) -> usize {
+    pub(super) fn insert(&self, mailbox: &Arc<Mailbox<Command>>) -> usize {
         let mut list = self.lock();
         let number = list.next;
         list.next += 1;
@@ -32,7 +32,7 @@ impl Roll {
     }
 
     /// Removes a session.
-    pub(super) fn strike(&self, number: usize) {
+    pub(super) fn remove(&self, number: usize) {
         self.lock().sessions.remove(&number);
     }
 

@@ -15,34 +15,36 @@ use smig_proto::{
 use tower_service::Service;
 
 use super::builder::AuthorityCheck;
-use super::exchange::{Continue, Exchange, Outbound, RequestKind, Work, guarded};
-use super::interim::{Early, Interim};
-use super::join::Arrival;
-use super::registry::Named;
+use super::exchange::{BodySendState, Continue, Exchange, RequestKind, Work, guarded};
+use super::interim::{InformationalSender, PendingInformational};
+use super::join::JoinHandover;
+use super::registry::Registration;
 use super::respond;
 use super::uploads;
 use super::worker::Worker;
-use crate::driver::{App, FAREWELL, Mailbox, Slot, Slots, Turn};
+use crate::driver::{CLOSE_TIMEOUT, Mailbox, SessionHandler, Slot, Slots, TurnCx};
 use crate::error::{BoxError, Error};
-use crate::moves::Surroundings;
-use crate::observe::{Migration, Observed};
-use crate::snapshot::{self, Asked, Book, MoveCause, Record, StreamName};
-use crate::stream::{Feed, Incoming, Length, Shared};
+use crate::moves::RecentStreams;
+use crate::observe::{Migration, ObserverEvent};
+use crate::snapshot::{
+    self, MigrationCause, RequestLabel, SessionRecord, SnapshotSender, StreamRecord,
+};
+use crate::stream::{BodyRecvState, Incoming, Length, Shared};
 
 /// How long a session without streams keeps memory that the next burst of requests would need again.
-const LEAN_AFTER: Duration = Duration::from_secs(1);
+const SHRINK_AFTER: Duration = Duration::from_secs(1);
 /// Maximum number of allocations of ended streams that are kept until then.
-const KEPT_WORK: usize = 32;
+const MAX_FREE_WORK: usize = 32;
 
 /// Requests to a session from outside its task.
 #[derive(Debug)]
 pub(crate) enum Command {
     /// A connection, possibly of another worker, requests to join.
-    Join(Box<Arrival>),
+    Join(Box<JoinHandover>),
     /// Finish the running streams, accept no new ones.
     Drain,
     /// Take a snapshot of the session.
-    Describe(Asked),
+    Describe(SnapshotSender),
 }
 
 type Place<S, B> = Pin<Box<Work<S, <S as Service<Request<Incoming>>>::Future, B>>>;
@@ -59,28 +61,28 @@ where
     pub(super) slots: Slots<Entry<S, B>>,
     pub(super) by_key: FxHashMap<StreamKey, Slot>,
     /// Allocations of ended streams, for reuse.
-    spare_work: Vec<Place<S, B>>,
+    free_work: Vec<Place<S, B>>,
     pub(super) app: Option<AppId>,
-    pub(super) around: Surroundings,
+    pub(super) around: RecentStreams,
     /// Interim responses that handlers send.
-    pub(super) early: Arc<Early>,
+    pub(super) early: Arc<PendingInformational>,
     /// Streams that the rules track.
     pub(super) watched: Vec<Slot>,
     /// The session's number in the worker's roll.
     number: usize,
-    pub(super) book: Book,
+    pub(super) book: SessionRecord,
     /// Since when no stream is open; `None` while one is.
     idle_since: Option<Instant>,
     /// Whether it holds more memory than an idle session should.
-    is_fat: bool,
-    stage: Stage,
+    has_burst_memory: bool,
+    stage: SessionState,
     /// When to check for slow request bodies.
     pub(super) look_at_uploads: Option<Instant>,
 }
 
 /// Whether the session accepts requests.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Stage {
+enum SessionState {
     Open,
     /// GOAWAY was sent.
     Ending,
@@ -100,25 +102,25 @@ where
         Self {
             service: worker.service.clone(),
             slots: Slots::new(Arc::clone(mailbox.notifier())),
-            early: Early::new(Arc::clone(mailbox.notifier())),
+            early: PendingInformational::new(Arc::clone(mailbox.notifier())),
             mailbox,
             worker,
             by_key: FxHashMap::default(),
-            spare_work: Vec::new(),
+            free_work: Vec::new(),
             app: None,
-            around: Surroundings::default(),
+            around: RecentStreams::default(),
             watched: Vec::new(),
             number,
-            book: Book::begin(crate::clock::now()),
+            book: SessionRecord::begin(crate::clock::now()),
             idle_since: None,
-            is_fat: false,
-            stage: Stage::Open,
+            has_burst_memory: false,
+            stage: SessionState::Open,
             look_at_uploads: None,
         }
     }
 
     /// Answers a request for a snapshot.
-    fn describe(&self, turn: &Turn<'_>, asked: Asked) {
+    fn describe(&self, turn: &TurnCx<'_>, asked: SnapshotSender) {
         let find = |key| {
             let exchange = self.slots.get(*self.by_key.get(&key)?)?;
             Some(&exchange.record)
@@ -130,33 +132,33 @@ where
     }
 
     /// Shuts the session down gracefully: no new streams, running streams may finish.
-    fn drain(&mut self, turn: &mut Turn<'_>) {
-        self.stage = Stage::Ending;
+    fn drain(&mut self, turn: &mut TurnCx<'_>) {
+        self.stage = SessionState::Ending;
         self.idle_since = None;
         turn.session.shutdown(turn.now);
     }
 
     /// Frees memory of a session that is idle, and ends it after the idle timeout.
-    fn look_at_idleness(&mut self, turn: &mut Turn<'_>) {
+    fn look_at_idleness(&mut self, turn: &mut TurnCx<'_>) {
         if self.slots.len() > 0 {
             self.idle_since = None;
             return;
         }
         let since = *self.idle_since.get_or_insert(turn.now);
         let idle = turn.now.saturating_duration_since(since);
-        if self.is_fat && idle >= LEAN_AFTER {
-            self.is_fat = false;
+        if self.has_burst_memory && idle >= SHRINK_AFTER {
+            self.has_burst_memory = false;
             self.slots.shrink();
-            self.spare_work.truncate(1);
-            self.spare_work.shrink_to_fit();
+            self.free_work.truncate(1);
+            self.free_work.shrink_to_fit();
             self.by_key.shrink_to(4);
         }
         if idle < self.idle_limit() {
             return;
         }
         match self.stage {
-            Stage::Open => self.drain(turn),
-            Stage::Ending => {
+            SessionState::Open => self.drain(turn),
+            SessionState::Ending => {
                 turn.links.close_all(turn.now, turn.session);
                 self.idle_since = Some(turn.now);
             }
@@ -165,8 +167,8 @@ where
 
     fn idle_limit(&self) -> Duration {
         match self.stage {
-            Stage::Open => self.worker.shared.deadlines.idle,
-            Stage::Ending => FAREWELL,
+            SessionState::Open => self.worker.shared.deadlines.idle,
+            SessionState::Ending => CLOSE_TIMEOUT,
         }
     }
 
@@ -176,7 +178,7 @@ where
 
     fn on_request(
         &mut self,
-        turn: &mut Turn<'_>,
+        turn: &mut TurnCx<'_>,
         conn: ConnId,
         key: StreamKey,
         head: Box<RequestHead>,
@@ -184,8 +186,8 @@ where
     ) {
         let shared = &self.worker.shared;
         let place = shared.counters.place(turn, &self.book, key);
-        shared.counters.on(&Observed::StreamOpened { stream: place });
-        let name = StreamName::of(&head.method, &head.uri, shared.describe_streams);
+        shared.counters.on(&ObserverEvent::StreamOpened { stream: place });
+        let name = RequestLabel::of(&head.method, &head.uri, shared.describe_streams);
         let kind = respond::kind(&head.method);
         let checked = self.worker.shared.authority == AuthorityCheck::Server;
         let served = !checked
@@ -199,7 +201,7 @@ where
             EndStream::Yes => Continue::No,
             EndStream::No => respond::continues(&head.headers),
         };
-        let work = self.spare_work.pop().unwrap_or_else(|| Box::pin(Work::Idle));
+        let work = self.free_work.pop().unwrap_or_else(|| Box::pin(Work::Idle));
         let deadlines = &self.worker.shared.deadlines;
         let pace = uploads::pace(deadlines, kind, Version::HTTP_2, &head.headers, turn.now);
         let slot = self.slots.insert(Exchange {
@@ -209,17 +211,17 @@ where
             shared: None,
             kind,
             continues,
-            inbound: if end == EndStream::Yes { Feed::Ended } else { Feed::Open },
-            outbound: Outbound::Open,
+            inbound: if end == EndStream::Yes { BodyRecvState::Ended } else { BodyRecvState::Open },
+            outbound: BodySendState::Open,
             length: Length::Unknown,
             pace,
             tracked: None,
-            record: Record::begin(turn.now, name),
+            record: StreamRecord::begin(turn.now, name),
         });
         self.by_key.insert(key, slot);
         // The stream may be closed before idleness is checked again.
         self.idle_since = None;
-        self.is_fat = true;
+        self.has_burst_memory = true;
         self.around.on_open(turn.now);
         let body = match end {
             EndStream::Yes => Incoming::empty(),
@@ -236,7 +238,7 @@ where
             }
         };
         let mut request = respond::request(*head, body, turn.links.info(conn));
-        let interim = Interim::stream(Arc::clone(&self.early), key, slot);
+        let interim = InformationalSender::stream(Arc::clone(&self.early), key, slot);
         request.extensions_mut().insert(interim);
         if let Some(place) = place {
             request.extensions_mut().insert(place);
@@ -266,11 +268,11 @@ where
     }
 
     /// Passes received bytes on to the request's body.
-    fn on_readable(&mut self, turn: &mut Turn<'_>, slot: Slot) {
+    fn on_readable(&mut self, turn: &mut TurnCx<'_>, slot: Slot) {
         let Some((exchange, _)) = self.slots.entry(slot) else { return };
-        if exchange.inbound == Feed::Open
+        if exchange.inbound == BodyRecvState::Open
             && let Some(shared) = &exchange.shared
-            && !shared.is_gone()
+            && !shared.is_released()
         {
             exchange.inbound = crate::stream::feed(turn.session, exchange.key, shared);
         }
@@ -278,7 +280,7 @@ where
     }
 
     /// Does what the reader of the request body has requested.
-    fn on_asked(&mut self, turn: &mut Turn<'_>, slot: Slot) {
+    fn on_asked(&mut self, turn: &mut TurnCx<'_>, slot: Slot) {
         let Some((exchange, _)) = self.slots.entry(slot) else { return };
         let Some(shared) = &exchange.shared else { return };
         let asked = shared.take_asked();
@@ -291,18 +293,18 @@ where
         }
         if asked.migrate {
             let offers = self.worker.shared.rules.offers;
-            let why = MoveCause::Asked;
+            let why = MigrationCause::Asked;
             crate::moves::migrate(turn, exchange.key, offers, why, &mut exchange.record);
         }
         self.on_readable(turn, slot);
     }
 
-    fn on_reset(&mut self, turn: &mut Turn<'_>, slot: Slot, error: StreamError) {
+    fn on_reset(&mut self, turn: &mut TurnCx<'_>, slot: Slot, error: StreamError) {
         if let Some((exchange, _)) = self.slots.entry(slot) {
             let counters = &self.worker.shared.counters;
             let ends = counters.ends_of_stream(turn, exchange.key);
             let stream = counters.place(turn, &self.book, exchange.key);
-            counters.on(&Observed::StreamReset { ends, stream });
+            counters.on(&ObserverEvent::StreamReset { ends, stream });
             if let Some(shared) = &exchange.shared {
                 shared.fail(Error::from(error));
             }
@@ -311,31 +313,31 @@ where
     }
 
     /// Resets a stream that this side cannot complete.
-    pub(super) fn abort(&mut self, turn: &mut Turn<'_>, slot: Slot, code: ErrorCode) {
+    pub(super) fn abort(&mut self, turn: &mut TurnCx<'_>, slot: Slot, code: ErrorCode) {
         if let Some((exchange, _)) = self.slots.entry(slot) {
             let counters = &self.worker.shared.counters;
             let ends = counters.ends_of_stream(turn, exchange.key);
             let stream = counters.place(turn, &self.book, exchange.key);
             turn.session.reset(exchange.key, code);
-            counters.on(&Observed::StreamReset { ends, stream });
+            counters.on(&ObserverEvent::StreamReset { ends, stream });
         }
         self.forget(turn, slot);
     }
 
     /// Releases the stream if nothing more happens on it.
-    pub(super) fn settle(&mut self, turn: &mut Turn<'_>, slot: Slot) {
+    pub(super) fn settle(&mut self, turn: &mut TurnCx<'_>, slot: Slot) {
         let Some((exchange, _)) = self.slots.entry(slot) else { return };
         // After a release the engine still sends what is queued, unless the request is unfinished: that waits.
         let over = match (exchange.inbound, exchange.outbound) {
-            (_, Outbound::Open) => false,
+            (_, BodySendState::Open) => false,
             // While the rules may migrate it, or there is an observer, it is kept until all is sent.
-            (Feed::Ended, Outbound::Ended) => {
-                exchange.tracked.is_none() && !self.worker.shared.looks_on()
+            (BodyRecvState::Ended, BodySendState::Ended) => {
+                exchange.tracked.is_none() && !self.worker.shared.tracks_stream_end()
             }
-            (Feed::Ended, Outbound::Sent) => true,
-            (Feed::Open, Outbound::Ended) => false,
-            (Feed::Open, Outbound::Sent) => {
-                exchange.shared.as_ref().is_none_or(|shared| shared.is_gone())
+            (BodyRecvState::Ended, BodySendState::Sent) => true,
+            (BodyRecvState::Open, BodySendState::Ended) => false,
+            (BodyRecvState::Open, BodySendState::Sent) => {
+                exchange.shared.as_ref().is_none_or(|shared| shared.is_released())
             }
         };
         if over {
@@ -346,7 +348,7 @@ where
     }
 
     /// Drops all state of a stream, in the engine as well.
-    fn forget(&mut self, turn: &mut Turn<'_>, slot: Slot) {
+    fn forget(&mut self, turn: &mut TurnCx<'_>, slot: Slot) {
         let Some(exchange) = self.slots.remove(slot) else { return };
         self.by_key.remove(&exchange.key);
         self.book.close(exchange.key, &exchange.record);
@@ -354,7 +356,7 @@ where
             self.watched.retain(|&watched| watched != slot);
         }
         if let Some(shared) = &exchange.shared {
-            shared.fail(Error::new(crate::error::Kind::Canceled));
+            shared.fail(Error::new(crate::error::ErrorKind::Canceled));
         }
         turn.session.release(exchange.key);
         self.keep(exchange);
@@ -364,16 +366,16 @@ where
     fn keep(&mut self, mut exchange: Entry<S, B>) {
         // A destructor of the application may panic as well.
         if guarded(|| exchange.work.set(Work::Idle)).is_err() {
-            self.worker.shared.counters.on(&Observed::Panicked);
+            self.worker.shared.counters.on(&ObserverEvent::Panicked);
             return;
         }
-        if self.spare_work.len() < KEPT_WORK {
-            self.spare_work.push(exchange.work);
+        if self.free_work.len() < MAX_FREE_WORK {
+            self.free_work.push(exchange.work);
         }
     }
 }
 
-impl<S, B> App for ServerSession<S, B>
+impl<S, B> SessionHandler for ServerSession<S, B>
 where
     S: Service<Request<Incoming>, Response = Response<B>> + Clone + Send + 'static,
     S::Error: Into<BoxError>,
@@ -383,7 +385,7 @@ where
 {
     type Command = Command;
 
-    fn on_event(&mut self, turn: &mut Turn<'_>, event: Event) {
+    fn on_event(&mut self, turn: &mut TurnCx<'_>, event: Event) {
         let counters = &self.worker.shared.counters;
         match event {
             Event::Request { conn, stream, head, end } => {
@@ -403,7 +405,7 @@ where
                 if let Some(&slot) = self.by_key.get(&stream)
                     && let Some((exchange, _)) = self.slots.entry(slot)
                 {
-                    exchange.outbound = Outbound::Sent;
+                    exchange.outbound = BodySendState::Sent;
                     self.settle(turn, slot);
                 }
             }
@@ -413,8 +415,8 @@ where
             },
             Event::SessionEstablished { app, .. } => {
                 self.app = Some(app);
-                if self.worker.shared.registry.insert(app, &self.mailbox) == Named::This {
-                    counters.on(&Observed::SessionEstablished);
+                if self.worker.shared.registry.insert(app, &self.mailbox) == Registration::This {
+                    counters.on(&ObserverEvent::SessionEstablished);
                 }
             }
             Event::JoinRequested { conn, cid } => self.on_join_requested(turn, conn, cid),
@@ -425,7 +427,7 @@ where
             Event::MigrationDeclined { stream } => {
                 let ends = counters.ends_of_stream(turn, stream);
                 let place = counters.place(turn, &self.book, stream);
-                counters.on(&Observed::MoveDeclined { ends, stream: place });
+                counters.on(&ObserverEvent::MoveDeclined { ends, stream: place });
                 let slot = self.by_key.get(&stream);
                 let entry = slot.and_then(|&slot| self.slots.entry(slot));
                 self.book.declined(stream, entry.map(|(exchange, _)| &mut exchange.record));
@@ -441,7 +443,7 @@ where
         }
     }
 
-    fn on_command(&mut self, turn: &mut Turn<'_>, command: Command) {
+    fn on_command(&mut self, turn: &mut TurnCx<'_>, command: Command) {
         match command {
             Command::Join(arrival) => self.on_arrival(turn, *arrival),
             Command::Drain => self.drain(turn),
@@ -449,23 +451,23 @@ where
         }
     }
 
-    fn on_call(&mut self, turn: &mut Turn<'_>, slot: Slot) {
-        if self.slots.answer(slot).is_some() {
+    fn on_call(&mut self, turn: &mut TurnCx<'_>, slot: Slot) {
+        if self.slots.take_woken(slot).is_some() {
             self.on_asked(turn, slot);
             self.advance(turn, slot);
         }
     }
 
-    fn on_turn(&mut self, turn: &mut Turn<'_>) {
+    fn on_turn(&mut self, turn: &mut TurnCx<'_>) {
         self.look_at_idleness(turn);
-        self.check_uploads(turn);
+        self.reset_slow_uploads(turn);
         if !self.watched.is_empty() && self.app.is_some() {
             self.look_at_watched(turn);
         }
     }
 
     fn deadline(&self) -> Option<Instant> {
-        let lean = if self.is_fat { LEAN_AFTER } else { Duration::MAX };
+        let lean = if self.has_burst_memory { SHRINK_AFTER } else { Duration::MAX };
         let idle = self.idle_since.map(|since| since + self.idle_limit().min(lean));
         [idle, self.look_at_uploads].into_iter().flatten().min()
     }
@@ -482,7 +484,7 @@ where
         self.worker.unregister(self.number);
         for exchange in self.slots.drain() {
             if let Some(shared) = &exchange.shared {
-                shared.fail(Error::new(crate::error::Kind::Connection(None)));
+                shared.fail(Error::new(crate::error::ErrorKind::Connection(None)));
             }
         }
     }

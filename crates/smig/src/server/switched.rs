@@ -8,19 +8,19 @@ use bytes::Bytes;
 use hyper::rt::{Read, ReadBufCursor, Write};
 use hyper::upgrade::Upgraded;
 
-use super::line::Line;
+use super::line::Http1Io;
 
 /// A client's connection that has switched from HTTP/1.1 to another protocol, by CONNECT or Upgrade: the I/O of a
 /// [`Server`](super::Server)'s request after `hyper::upgrade::on`.
 #[derive(Debug)]
-pub struct Switched(Line);
+pub struct UpgradedIo(Http1Io);
 
-impl Switched {
+impl UpgradedIo {
     /// Extracts the connection, and the bytes that were read after the request. `None` if it is not a connection
     /// of a [`Server`](super::Server).
     #[must_use]
     pub fn of(upgraded: Upgraded) -> Option<(Self, Bytes)> {
-        let parts = upgraded.downcast::<Line>().ok()?;
+        let parts = upgraded.downcast::<Http1Io>().ok()?;
         Some((Self(parts.io), parts.read_buf))
     }
 
@@ -30,7 +30,7 @@ impl Switched {
     }
 }
 
-impl Read for Switched {
+impl Read for UpgradedIo {
     fn poll_read(
         mut self: Pin<&mut Self>,
         cx: &mut Context<'_>,
@@ -40,7 +40,7 @@ impl Read for Switched {
     }
 }
 
-impl Write for Switched {
+impl Write for UpgradedIo {
     fn poll_write(
         mut self: Pin<&mut Self>,
         cx: &mut Context<'_>,

@@ -11,11 +11,11 @@ use tower_service::Service;
 
 use super::exchange::{RequestKind, Work};
 use super::session::ServerSession;
-use crate::deadlines::{Deadlines, Pace};
-use crate::driver::{Slot, Turn};
+use crate::deadlines::{Deadlines, UploadProgress};
+use crate::driver::{Slot, TurnCx};
 use crate::error::BoxError;
 use crate::grpc::is_grpc;
-use crate::stream::{Feed, Incoming};
+use crate::stream::{BodyRecvState, Incoming};
 
 /// Returns the stall clock for a request's body, unless the body may idle.
 pub(super) fn pace(
@@ -24,11 +24,11 @@ pub(super) fn pace(
     version: Version,
     headers: &HeaderMap,
     now: Instant,
-) -> Option<Pace> {
+) -> Option<UploadProgress> {
     // gRPC is not used over HTTP/1.1, whatever the head says: its trailers are not available there.
     let is_call = version == Version::HTTP_2 && is_grpc(headers);
     let is_free = kind == RequestKind::Connect || is_call;
-    (!is_free).then(|| Pace::new(deadlines.body, now))
+    (!is_free).then(|| UploadProgress::new(deadlines.body, now))
 }
 
 impl<S, B> ServerSession<S, B>
@@ -47,7 +47,7 @@ where
     }
 
     /// Resets streams whose request body has made too little progress.
-    pub(super) fn check_uploads(&mut self, turn: &mut Turn<'_>) {
+    pub(super) fn reset_slow_uploads(&mut self, turn: &mut TurnCx<'_>) {
         if self.look_at_uploads.is_none_or(|at| turn.now < at) {
             return;
         }
@@ -57,7 +57,7 @@ where
             let Some((exchange, _)) = self.slots.entry(slot) else { continue };
             let unanswered = matches!(*exchange.work, Work::Waiting { .. } | Work::Handler { .. });
             let Some(pace) = &mut exchange.pace else { continue };
-            if exchange.inbound != Feed::Open || !unanswered {
+            if exchange.inbound != BodyRecvState::Open || !unanswered {
                 continue;
             }
             waiting += 1;

@@ -199,7 +199,7 @@ mod tests {
     use smig_proto::Limits;
 
     use super::*;
-    use crate::deadlines::Pace;
+    use crate::deadlines::UploadProgress;
 
     const SECOND: Duration = Duration::from_secs(1);
 
@@ -268,7 +268,7 @@ mod tests {
     #[test]
     fn a_body_is_looked_at_also_before_anybody_waits_for_it() {
         let vigil = vigil();
-        let pace = Pace::new(vigil.deadlines.body, at(0));
+        let pace = UploadProgress::new(vigil.deadlines.body, at(0));
         vigil.on_request(Some(Arc::new(Intake::new(Some(pace), at(0)))));
         assert_eq!((vigil.next_look(at(1)), vigil.look(at(9999))), (Some(at(16)), None));
     }

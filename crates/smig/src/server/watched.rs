@@ -8,19 +8,19 @@ use std::task::{Context, Poll, ready};
 use http_body::{Body, Frame, SizeHint};
 use pin_project_lite::pin_project;
 
-use super::line::Asides;
+use super::line::Http1Informational;
 use super::vigil::Vigil;
 
 pin_project! {
     /// Reports to the connection when it begins, fails and ends.
-    pub(super) struct WatchedBody<B> {
+    pub(super) struct TrackedBody<B> {
         #[pin]
         body: B,
-        line: Option<Arc<Asides>>,
+        line: Option<Arc<Http1Informational>>,
         vigil: Arc<Vigil>,
     }
 
-    impl<B> PinnedDrop for WatchedBody<B> {
+    impl<B> PinnedDrop for TrackedBody<B> {
         fn drop(this: Pin<&mut Self>) {
             let this = this.project();
             if let Some(line) = this.line {
@@ -31,9 +31,9 @@ pin_project! {
     }
 }
 
-impl<B: Body> WatchedBody<B> {
+impl<B: Body> TrackedBody<B> {
     /// Wraps a body; `line` is the connection to report to, if it needs to know.
-    pub(super) fn new(body: B, line: Option<&Arc<Asides>>, vigil: &Arc<Vigil>) -> Self {
+    pub(super) fn new(body: B, line: Option<&Arc<Http1Informational>>, vigil: &Arc<Vigil>) -> Self {
         let line = line.filter(|_| !body.is_end_stream()).cloned();
         if let Some(line) = &line {
             line.begin_body();
@@ -42,7 +42,7 @@ impl<B: Body> WatchedBody<B> {
     }
 }
 
-impl<B: Body> Body for WatchedBody<B> {
+impl<B: Body> Body for TrackedBody<B> {
     type Data = B::Data;
     type Error = B::Error;
 

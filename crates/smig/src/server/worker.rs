@@ -20,14 +20,14 @@ use super::crowd::Crowd;
 use super::date::Date;
 use super::listening::ListenerId;
 use super::registry::Registry;
-use super::roll::Roll;
+use super::roll::SessionList;
 use super::session::{Command, ServerSession};
 use super::tls::ServerTls;
 use crate::deadlines::Deadlines;
-use crate::driver::{Driver, LinkOptions, Links, Mailbox};
+use crate::driver::{ConnOptions, ConnSet, Driver, Mailbox};
 use crate::error::BoxError;
-use crate::moves::MoveRules;
-use crate::observe::{Counters, Observed};
+use crate::moves::MigrationConfig;
+use crate::observe::{Counters, ObserverEvent};
 use crate::seldom;
 use crate::stream::Incoming;
 
@@ -36,8 +36,8 @@ use crate::stream::Incoming;
 pub(super) struct Shared {
     pub(super) registry: Registry,
     pub(super) engine: Arc<Config>,
-    pub(super) rules: MoveRules,
-    pub(super) links: Arc<LinkOptions>,
+    pub(super) rules: MigrationConfig,
+    pub(super) links: Arc<ConnOptions>,
     pub(super) counters: Arc<Counters>,
     pub(super) open: Arc<AtomicUsize>,
     pub(super) max_connections: usize,
@@ -52,25 +52,25 @@ pub(super) struct Shared {
 impl Shared {
     /// Reports that a client has hit a limit.
     pub(super) fn on_limit(&self, limit: &'static str, peer: Option<SocketAddr>) {
-        self.counters.on(&Observed::LimitHit(limit));
+        self.counters.on(&ObserverEvent::LimitHit(limit));
         seldom!(warn, limit, limit, ?peer, "limit reached");
     }
 
     /// Reports that this machine or process has run out of a resource, which is not caused by one client or server.
     pub(super) fn on_exhausted(&self, what: &'static str, error: &std::io::Error) {
-        self.counters.on(&Observed::LimitHit(what));
+        self.counters.on(&ObserverEvent::LimitHit(what));
         seldom!(error, what, %error, "cannot accept connections: {what}");
     }
 
     /// Returns whether streams must be tracked to their end, for snapshots or an observer.
-    pub(super) fn looks_on(&self) -> bool {
+    pub(super) fn tracks_stream_end(&self) -> bool {
         self.describe_streams > 0 || self.counters.is_observed()
     }
 }
 
 /// State of a server.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Phase {
+pub(super) enum ServerState {
     Running,
     /// No new connections; running streams may finish.
     Draining,
@@ -94,7 +94,7 @@ pub(super) struct ListenerSpec {
 
 /// A change to a running worker's listeners.
 #[derive(Debug)]
-pub(super) enum Change {
+pub(super) enum ListenerChange {
     Open(Listener),
     Close(ListenerId),
 }
@@ -110,9 +110,9 @@ struct Accepting {
 
 /// A worker's listeners: the initial ones, and the channel of changes.
 #[derive(Debug)]
-pub(super) struct Doors {
+pub(super) struct WorkerListeners {
     pub(super) listeners: Vec<Listener>,
-    pub(super) changes: mpsc::UnboundedReceiver<Change>,
+    pub(super) changes: mpsc::UnboundedReceiver<ListenerChange>,
 }
 
 #[derive(Debug)]
@@ -128,16 +128,16 @@ pub(super) struct Worker<S> {
     pub(super) service: S,
     pub(super) shared: Arc<Shared>,
     pub(super) date: Date,
-    roll: Arc<Roll>,
-    running: Arc<Running>,
-    pub(super) phase: watch::Receiver<Phase>,
+    roll: Arc<SessionList>,
+    running: Arc<TaskTracker>,
+    pub(super) phase: watch::Receiver<ServerState>,
 }
 
 impl<S> Worker<S> {
     /// Registers a session in the roll.
     pub(super) fn register(&self, mailbox: &Arc<Mailbox<Command>>) -> usize {
-        let number = self.roll.enter(mailbox);
-        if *self.phase.borrow() != Phase::Running {
+        let number = self.roll.insert(mailbox);
+        if *self.phase.borrow() != ServerState::Running {
             // It starts late: after a handshake, or refused by another session.
             drop(mailbox.send(Command::Drain));
         }
@@ -145,7 +145,7 @@ impl<S> Worker<S> {
     }
 
     pub(super) fn unregister(&self, number: usize) {
-        self.roll.strike(number);
+        self.roll.remove(number);
     }
 
     fn drain(&self) {
@@ -158,12 +158,12 @@ impl<S> Worker<S> {
 
 /// Count of what a worker waits for before it ends.
 #[derive(Debug, Default)]
-struct Running {
+struct TaskTracker {
     count: AtomicUsize,
     quiet: Notify,
 }
 
-impl Running {
+impl TaskTracker {
     /// Waits until the count is zero.
     async fn end(&self) {
         loop {
@@ -178,16 +178,16 @@ impl Running {
 
 /// Counts a task of the worker, or a connection that a handler has taken over, until it is dropped.
 #[derive(Debug)]
-pub(super) struct Active(Arc<Running>);
+pub(super) struct TaskToken(Arc<TaskTracker>);
 
-impl Active {
+impl TaskToken {
     pub(super) fn new<S>(worker: &Worker<S>) -> Self {
         worker.running.count.fetch_add(1, Ordering::Relaxed);
         Self(Arc::clone(&worker.running))
     }
 }
 
-impl Drop for Active {
+impl Drop for TaskToken {
     fn drop(&mut self) {
         if self.0.count.fetch_sub(1, Ordering::AcqRel) == 1 {
             self.0.quiet.notify_waiters();
@@ -199,7 +199,7 @@ impl Drop for Active {
 pub(super) fn spawn_session<S, B>(
     worker: &Rc<Worker<S>>,
     mut session: Session,
-    fill: impl FnOnce(&mut Session, &mut Links),
+    fill: impl FnOnce(&mut Session, &mut ConnSet),
 ) where
     S: Service<Request<Incoming>, Response = Response<B>> + Clone + Send + 'static,
     S::Error: Into<BoxError>,
@@ -207,12 +207,12 @@ pub(super) fn spawn_session<S, B>(
     B: Body + 'static,
     B::Error: Into<BoxError>,
 {
-    let mut links = Links::new(Arc::clone(&worker.shared.links));
+    let mut links = ConnSet::new(Arc::clone(&worker.shared.links));
     fill(&mut session, &mut links);
     let app = ServerSession::new(Rc::clone(worker));
     let mailbox = Arc::clone(app.mailbox());
     let driver = Driver::new(session, links, app, mailbox);
-    let active = Active::new(worker);
+    let active = TaskToken::new(worker);
     tokio::task::spawn_local(async move {
         let _active = active;
         driver.await;
@@ -221,10 +221,10 @@ pub(super) fn spawn_session<S, B>(
 
 /// Body of a worker's thread.
 pub(super) fn run<S, B>(
-    doors: Doors,
+    doors: WorkerListeners,
     service: S,
-    (shared, roll): (Arc<Shared>, Arc<Roll>),
-    phase: watch::Receiver<Phase>,
+    (shared, roll): (Arc<Shared>, Arc<SessionList>),
+    phase: watch::Receiver<ServerState>,
 ) -> std::io::Result<()>
 where
     S: Service<Request<Incoming>, Response = Response<B>> + Clone + Send + 'static,
@@ -251,7 +251,7 @@ where
     ended
 }
 
-async fn serve<S, B>(mut doors: Doors, worker: Rc<Worker<S>>) -> std::io::Result<()>
+async fn serve<S, B>(mut doors: WorkerListeners, worker: Rc<Worker<S>>) -> std::io::Result<()>
 where
     S: Service<Request<Incoming>, Response = Response<B>> + Clone + Send + 'static,
     S::Error: Into<BoxError>,
@@ -271,18 +271,18 @@ where
     let mut phase = worker.phase.clone();
     loop {
         tokio::select! {
-            changed = phase.wait_for(|phase| *phase != Phase::Running) => match changed {
+            changed = phase.wait_for(|phase| *phase != ServerState::Running) => match changed {
                 Ok(_) => break,
                 // A dropped sender means the same as Stopped.
                 Err(_) => return Ok(()),
             },
             Some(change) = doors.changes.recv() => match change {
-                Change::Open(listener) => match open(listener) {
+                ListenerChange::Open(listener) => match open(listener) {
                     Ok(task) => tasks.push(task),
                     Err(error) => tracing::error!(%error, "cannot serve a listener"),
                 },
                 // Dropping the sender ends the task.
-                Change::Close(id) => tasks.retain(|accepting| accepting.id != id),
+                ListenerChange::Close(id) => tasks.retain(|accepting| accepting.id != id),
             },
         }
     }
@@ -293,7 +293,7 @@ where
     }
     worker.drain();
     tokio::select! {
-        _ = phase.wait_for(|phase| *phase == Phase::Stopped) => {}
+        _ = phase.wait_for(|phase| *phase == ServerState::Stopped) => {}
         () = worker.running.end() => {}
     }
     Ok(())

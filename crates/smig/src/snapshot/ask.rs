@@ -13,12 +13,12 @@ use crate::driver::Mailbox;
 const PATIENCE: Duration = Duration::from_secs(1);
 
 /// Where a session's task sends its snapshot.
-pub(crate) type Asked = oneshot::Sender<Box<SessionSnapshot>>;
+pub(crate) type SnapshotSender = oneshot::Sender<Box<SessionSnapshot>>;
 
 /// Requests snapshots of the sessions behind `mailboxes`, which are ordered from the youngest.
 pub(crate) async fn collect<C>(
     mailboxes: Vec<Arc<Mailbox<C>>>,
-    ask: impl Fn(Asked) -> C,
+    ask: impl Fn(SnapshotSender) -> C,
 ) -> Snapshot {
     let mut snapshot = Snapshot {
         sessions: Vec::new(),

@@ -5,22 +5,22 @@ use std::collections::VecDeque;
 
 use smig_proto::{ConnId, Instant, Mover, StreamKey};
 
-use super::{Departure, MoveCause, Record, SessionId, StreamPlace};
-use crate::driver::Turn;
+use super::{MigrationCause, PendingMigration, SessionId, StreamRecord, StreamRef};
+use crate::driver::TurnCx;
 use crate::entropy;
 
 /// Maximum number of closed streams whose migration is still unanswered.
 const KEPT: usize = 64;
 
 #[derive(Debug)]
-pub(crate) struct Book {
+pub(crate) struct SessionRecord {
     id: OnceCell<SessionId>,
     pub(super) born: Instant,
     /// Migrations of closed streams: the last byte may be sent before the migration is answered.
-    left: VecDeque<(StreamKey, Departure)>,
+    left: VecDeque<(StreamKey, PendingMigration)>,
 }
 
-impl Book {
+impl SessionRecord {
     pub(crate) const fn begin(born: Instant) -> Self {
         Self { id: OnceCell::new(), born, left: VecDeque::new() }
     }
@@ -31,17 +31,17 @@ impl Book {
     }
 
     /// Returns a stream and the connection that carries it.
-    pub(crate) fn place(&self, turn: &Turn<'_>, stream: StreamKey) -> Option<StreamPlace> {
+    pub(crate) fn place(&self, turn: &TurnCx<'_>, stream: StreamKey) -> Option<StreamRef> {
         Some(self.place_on(stream, turn.session.stream(stream)?.connection))
     }
 
     /// Returns a stream on the connection `connection`.
-    pub(crate) fn place_on(&self, stream: StreamKey, connection: ConnId) -> StreamPlace {
-        StreamPlace { session: self.id(), stream, connection }
+    pub(crate) fn place_on(&self, stream: StreamKey, connection: ConnId) -> StreamRef {
+        StreamRef { session: self.id(), stream, connection }
     }
 
     /// Records that a stream is closed.
-    pub(crate) fn close(&mut self, stream: StreamKey, record: &Record) {
+    pub(crate) fn close(&mut self, stream: StreamKey, record: &StreamRecord) {
         let Some(departure) = record.departure else { return };
         if self.left.len() == KEPT {
             self.left.pop_front();
@@ -54,22 +54,26 @@ impl Book {
     pub(crate) fn moved(
         &mut self,
         stream: StreamKey,
-        record: Option<&mut Record>,
+        record: Option<&mut StreamRecord>,
         mover: Mover,
         counted: u64,
-    ) -> (MoveCause, u64) {
+    ) -> (MigrationCause, u64) {
         let departure = self.take(stream, record);
         // A migration by the peer may be the answer to an offer, which has no offset.
         let begun = departure.filter(|_| mover == Mover::Local).and_then(|d| d.offset);
-        (departure.map_or(MoveCause::Peer, |d| d.why), begun.unwrap_or(counted))
+        (departure.map_or(MigrationCause::Peer, |d| d.why), begun.unwrap_or(counted))
     }
 
     /// Records that a migration was declined.
-    pub(crate) fn declined(&mut self, stream: StreamKey, record: Option<&mut Record>) {
+    pub(crate) fn declined(&mut self, stream: StreamKey, record: Option<&mut StreamRecord>) {
         self.take(stream, record);
     }
 
-    fn take(&mut self, stream: StreamKey, record: Option<&mut Record>) -> Option<Departure> {
+    fn take(
+        &mut self,
+        stream: StreamKey,
+        record: Option<&mut StreamRecord>,
+    ) -> Option<PendingMigration> {
         if let Some(record) = record {
             return record.departure.take();
         }

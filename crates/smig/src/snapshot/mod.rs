@@ -15,13 +15,13 @@ use std::time::Duration;
 
 use smig_proto::{ConnId, StreamKey};
 
-pub(crate) use ask::{Asked, collect};
-pub(crate) use book::Book;
-pub(crate) use record::{Departure, Record};
-pub use record::{MoveCause, StreamName, Verdict};
+pub(crate) use ask::{SnapshotSender, collect};
+pub(crate) use book::SessionRecord;
+pub use record::{MigrationCause, PolicyOutcome, RequestLabel};
+pub(crate) use record::{PendingMigration, StreamRecord};
 pub(crate) use take::session;
 
-use crate::observe::Ends;
+use crate::observe::ConnectionAddrs;
 
 /// Maximum number of sessions in a [`Snapshot`]; the youngest are shown.
 pub const SESSIONS_SHOWN: usize = 256;
@@ -67,7 +67,7 @@ pub struct ConnectionSnapshot {
     /// What it is used for now.
     pub role: ConnectionRole,
     /// Both addresses.
-    pub ends: Ends,
+    pub ends: ConnectionAddrs,
     /// Smoothed round-trip time.
     pub rtt: Duration,
     /// Minimum round-trip time, over the kernel's window.
@@ -97,7 +97,7 @@ pub struct StreamSnapshot {
     /// Identifies it within the session.
     pub key: StreamKey,
     /// The request that it carries, if names are recorded (`describe_streams` of the builders).
-    pub name: Option<StreamName>,
+    pub name: Option<RequestLabel>,
     /// The connection that carries it.
     pub connection: ConnId,
     /// Bytes of body sent.
@@ -116,7 +116,7 @@ pub struct StreamSnapshot {
     /// Whether a migration or an offer of it is unanswered.
     pub moving: bool,
     /// The last verdict of the rules; `None` if they do not track it: it is small, or they are off.
-    pub verdict: Option<Verdict>,
+    pub verdict: Option<PolicyOutcome>,
 }
 
 /// What a connection is used for.
@@ -163,7 +163,7 @@ impl fmt::Debug for SessionId {
 /// A stream and where it is. A server that has an observer adds it to each HTTP/2 request
 /// (`http::Request::extensions`), so that later events can be related to the request.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct StreamPlace {
+pub struct StreamRef {
     /// Its session.
     pub session: SessionId,
     /// Its name there.

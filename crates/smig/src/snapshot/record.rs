@@ -9,7 +9,7 @@ use smig_proto::policy::{MoveReason, StayReason};
 /// The request that a stream carries, each part truncated at the configured length.
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
-pub struct StreamName {
+pub struct RequestLabel {
     /// The request's method.
     pub method: Box<str>,
     /// Its host and port; empty if it names none.
@@ -18,7 +18,7 @@ pub struct StreamName {
     pub path: Box<str>,
 }
 
-impl StreamName {
+impl RequestLabel {
     /// Names a request; `None` with a limit of zero.
     pub(crate) fn of(method: &Method, uri: &Uri, limit: usize) -> Option<Box<Self>> {
         if limit == 0 {
@@ -47,7 +47,7 @@ fn cut(text: &str, limit: usize) -> Box<str> {
 /// The last verdict of the rules on a stream.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 #[non_exhaustive]
-pub enum Verdict {
+pub enum PolicyOutcome {
     /// It stays.
     Stays(StayReason),
     /// It migrates to a spare.
@@ -58,7 +58,7 @@ pub enum Verdict {
     Waits(MoveReason),
 }
 
-impl fmt::Display for Verdict {
+impl fmt::Display for PolicyOutcome {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let (does, why) = match self {
             Self::Stays(why) => ("stays", why.as_str()),
@@ -73,18 +73,18 @@ impl fmt::Display for Verdict {
 /// Why a stream migrated.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 #[non_exhaustive]
-pub enum MoveCause {
+pub enum MigrationCause {
     /// The rules of this end.
     Policy(MoveReason),
     /// The application requested it.
     Asked,
-    /// It reached an offset of [`MoveMode::At`](crate::MoveMode::At).
+    /// It reached an offset of [`MigrationMode::At`](crate::MigrationMode::At).
     Offset,
     /// The other end decided it.
     Peer,
 }
 
-impl fmt::Display for MoveCause {
+impl fmt::Display for MigrationCause {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(match self {
             Self::Policy(why) => why.as_str(),
@@ -97,29 +97,29 @@ impl fmt::Display for MoveCause {
 
 /// Per-stream state.
 #[derive(Debug)]
-pub(crate) struct Record {
+pub(crate) struct StreamRecord {
     pub(crate) opened: Instant,
-    pub(crate) name: Option<Box<StreamName>>,
-    pub(crate) verdict: Option<Verdict>,
+    pub(crate) name: Option<Box<RequestLabel>>,
+    pub(crate) verdict: Option<PolicyOutcome>,
     /// A migration that was started or offered.
-    pub(crate) departure: Option<Departure>,
+    pub(crate) departure: Option<PendingMigration>,
 }
 
 /// A migration that is not known to be complete.
 #[derive(Clone, Copy, Debug)]
-pub(crate) struct Departure {
-    pub(crate) why: MoveCause,
+pub(crate) struct PendingMigration {
+    pub(crate) why: MigrationCause,
     /// Bytes of body of both directions before it; `None` for an offer.
     pub(crate) offset: Option<u64>,
 }
 
-impl Record {
-    pub(crate) const fn begin(opened: Instant, name: Option<Box<StreamName>>) -> Self {
+impl StreamRecord {
+    pub(crate) const fn begin(opened: Instant, name: Option<Box<RequestLabel>>) -> Self {
         Self { opened, name, verdict: None, departure: None }
     }
 
     /// Records a verdict; returns it if it is new.
-    pub(crate) fn judge(&mut self, verdict: Verdict) -> Option<Verdict> {
+    pub(crate) fn judge(&mut self, verdict: PolicyOutcome) -> Option<PolicyOutcome> {
         let new = self.verdict.replace(verdict) != Some(verdict);
         new.then_some(verdict)
     }
@@ -132,10 +132,10 @@ mod tests {
     #[test]
     fn a_name_is_bounded_and_tells_no_secret() {
         let uri = Uri::from_static("https://ann:secret@example.org/a/long/path?token=secret");
-        let name = StreamName::of(&Method::GET, &uri, 11).unwrap();
+        let name = RequestLabel::of(&Method::GET, &uri, 11).unwrap();
         assert_eq!((&*name.method, &*name.authority), ("GET", "example.org"));
         assert_eq!(&*name.path, "/a/long/pat…");
-        assert_eq!(StreamName::of(&Method::GET, &uri, 0), None);
+        assert_eq!(RequestLabel::of(&Method::GET, &uri, 0), None);
     }
 
     #[test]

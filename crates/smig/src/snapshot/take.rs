@@ -3,16 +3,16 @@
 use smig_proto::{ConnId, ConnectionView, Instant, StreamKey, StreamView};
 
 use super::{
-    Book, ConnectionRole, ConnectionSnapshot, Record, STREAMS_SHOWN, SessionSnapshot,
-    StreamSnapshot,
+    ConnectionRole, ConnectionSnapshot, STREAMS_SHOWN, SessionRecord, SessionSnapshot,
+    StreamRecord, StreamSnapshot,
 };
-use crate::driver::Turn;
+use crate::driver::TurnCx;
 
 /// Returns a snapshot of the session; `find` returns the records of its streams. `None` if no connection is open.
 pub(crate) fn session<'a>(
-    turn: &Turn<'_>,
-    book: &Book,
-    find: impl Fn(StreamKey) -> Option<&'a Record>,
+    turn: &TurnCx<'_>,
+    book: &SessionRecord,
+    find: impl Fn(StreamKey) -> Option<&'a StreamRecord>,
 ) -> Option<SessionSnapshot> {
     let connections = connections(turn);
     let streams = turn.session.streams().take(STREAMS_SHOWN);
@@ -29,7 +29,7 @@ pub(crate) fn session<'a>(
 }
 
 /// Returns the session's connections.
-fn connections(turn: &Turn<'_>) -> Vec<ConnectionSnapshot> {
+fn connections(turn: &TurnCx<'_>) -> Vec<ConnectionSnapshot> {
     let interactive = |conn: &ConnectionView| conn.role == smig_proto::ConnectionRole::Interactive;
     let primary = turn.session.connections().find(interactive).map(|conn| conn.id);
     let views = turn.session.connections();
@@ -50,7 +50,7 @@ fn stream(
     now: Instant,
     key: StreamKey,
     view: &StreamView,
-    record: Option<&Record>,
+    record: Option<&StreamRecord>,
 ) -> StreamSnapshot {
     let to_send = view.unqueued.map(|left| view.sent + view.queued as u64 + left);
     StreamSnapshot {

@@ -12,7 +12,7 @@ use std::time::Duration;
 pub(crate) use tcp_info::TcpInfo;
 
 pub(crate) use options::{
-    abandon_on_close, apply, set_not_sent_low_water, set_pacing_rate, tcp_info,
+    apply, reset_on_close, set_not_sent_low_water, set_pacing_rate, tcp_info,
 };
 
 /// Socket options of one role. `None` keeps the system's default.
@@ -21,19 +21,19 @@ pub(crate) use options::{
 pub struct SocketOptions {
     /// TCP_NOTSENT_LOWAT, bytes: how much may wait unsent in the kernel, where it can no longer be
     /// reordered.
-    pub not_sent_low_water: Option<u32>,
+    pub notsent_lowat: Option<u32>,
     /// TCP_CONGESTION, such as `bbr`.
     pub congestion_control: Option<String>,
     /// SO_MAX_PACING_RATE, bytes per second.
     pub pacing_rate: Option<u64>,
     /// The DSCP mark.
-    pub mark: Mark,
+    pub mark: Dscp,
     /// How long a peer may acknowledge nothing before the connection is closed (TCP keepalive and
     /// TCP_USER_TIMEOUT). It also limits how long the peer's receive buffer may stay full.
-    pub dead_after: Option<Duration>,
+    pub user_timeout: Option<Duration>,
     /// How long a peer may be silent, with keepalive probes in the second half of that time. Unlike with
-    /// `dead_after`, which takes precedence, a peer that acknowledges and reads nothing is kept.
-    pub silent_for: Option<Duration>,
+    /// `user_timeout`, which takes precedence, a peer that acknowledges and reads nothing is kept.
+    pub keepalive_timeout: Option<Duration>,
 }
 
 impl SocketOptions {
@@ -41,25 +41,25 @@ impl SocketOptions {
     #[must_use]
     pub const fn interactive() -> Self {
         Self {
-            not_sent_low_water: Some(16 << 10),
+            notsent_lowat: Some(16 << 10),
             congestion_control: None,
             pacing_rate: None,
-            mark: Mark::Default,
-            dead_after: None,
-            silent_for: None,
+            mark: Dscp::Default,
+            user_timeout: None,
+            keepalive_timeout: None,
         }
     }
 
     /// For connections that carry large transfers: they yield to others on the path.
     #[must_use]
     pub fn bulk() -> Self {
-        Self { mark: Mark::LowerEffort, ..Self::interactive() }
+        Self { mark: Dscp::LowerEffort, ..Self::interactive() }
     }
 }
 
 /// The DSCP mark of a connection's packets.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Mark {
+pub enum Dscp {
     /// Best effort.
     Default,
     /// Lower effort (RFC 8622): networks that support it forward other traffic first.

@@ -8,7 +8,7 @@ use std::time::Duration;
 use socket2::{SockRef, TcpKeepalive};
 use tokio::net::TcpStream;
 
-use super::{Mark, SocketOptions, TcpInfo, sys};
+use super::{Dscp, SocketOptions, TcpInfo, sys};
 
 /// The lower-effort code point (RFC 8622 section 3), at the position of the DSCP in the TOS byte.
 const LOWER_EFFORT: u32 = 0b00_0001 << 2;
@@ -22,7 +22,7 @@ pub(crate) fn apply(tcp: &TcpStream, options: &SocketOptions) {
 
     let socket = SockRef::from(tcp);
     NODELAY.check(socket.set_tcp_nodelay(true));
-    if let Some(octets) = options.not_sent_low_water {
+    if let Some(octets) = options.notsent_lowat {
         set_not_sent_low_water(tcp, octets);
     }
     if let Some(name) = &options.congestion_control {
@@ -31,17 +31,17 @@ pub(crate) fn apply(tcp: &TcpStream, options: &SocketOptions) {
     if let Some(rate) = options.pacing_rate {
         set_pacing_rate(tcp, rate);
     }
-    if let Some(limit) = options.dead_after {
+    if let Some(limit) = options.user_timeout {
         set_keep_alive(&socket, limit);
         USER_TIMEOUT.check(socket.set_tcp_user_timeout(Some(limit)));
-    } else if let Some(limit) = options.silent_for {
+    } else if let Some(limit) = options.keepalive_timeout {
         set_keep_alive(&socket, limit);
     }
     let tos = match options.mark {
-        Mark::Default => 0,
-        Mark::LowerEffort => LOWER_EFFORT,
+        Dscp::Default => 0,
+        Dscp::LowerEffort => LOWER_EFFORT,
     };
-    if options.mark == Mark::Default {
+    if options.mark == Dscp::Default {
         return;
     }
     let is_v4 = tcp.local_addr().is_ok_and(|addr| addr.ip().to_canonical().is_ipv4());
@@ -73,7 +73,7 @@ pub(crate) fn set_pacing_rate(tcp: &TcpStream, rate: u64) {
 
 /// Makes the next close an RST that drops what is unsent and unread: otherwise the rest of a cancelled stream
 /// would still be sent (spec/smig.md section 8).
-pub(crate) fn abandon_on_close(tcp: &TcpStream) {
+pub(crate) fn reset_on_close(tcp: &TcpStream) {
     static LINGER: Once = Once::new("SO_LINGER");
     LINGER.check(SockRef::from(tcp).set_linger(Some(Duration::ZERO)));
 }
@@ -132,11 +132,11 @@ mod tests {
         assert_eq!(socket.tos_v4().unwrap(), LOWER_EFFORT);
         let mut options = SocketOptions::bulk();
         options.congestion_control = Some("no such algorithm".into());
-        options.dead_after = Some(Duration::from_secs(30));
+        options.user_timeout = Some(Duration::from_secs(30));
         apply(&client, &options);
         assert!(socket.keepalive().unwrap());
         assert_eq!(socket.tcp_keepalive_time().unwrap(), Duration::from_secs(15));
-        assert_eq!(socket.tcp_user_timeout().unwrap(), options.dead_after);
+        assert_eq!(socket.tcp_user_timeout().unwrap(), options.user_timeout);
     }
 
     /// A peer that pauses leaves its receive buffer full, which TCP_USER_TIMEOUT counts as dead.
@@ -144,7 +144,7 @@ mod tests {
     async fn who_may_pause_is_asked_and_has_no_other_limit() {
         let (client, _server) = pair().await;
         let mut options = SocketOptions::interactive();
-        options.silent_for = Some(Duration::from_secs(60));
+        options.keepalive_timeout = Some(Duration::from_secs(60));
         apply(&client, &options);
         let socket = SockRef::from(&client);
         assert!(socket.keepalive().unwrap());

@@ -11,7 +11,7 @@ use smig_proto::Processed;
 use super::info::{Segment, StreamInfo};
 use super::intake::Intake;
 use super::shared::Shared;
-use crate::error::{Error, Kind};
+use crate::error::{Error, ErrorKind};
 
 /// A body received from the peer. Reading it gives the peer credit to send more; dropping it before
 /// its end cancels the stream.
@@ -48,7 +48,8 @@ impl Http1 {
                 Poll::Ready(None | Some(Err(_))) => intake.on_end(),
             }
         }
-        polled.map_err(|source| Error::new(Kind::Http1 { source, processed: Processed::Maybe }))
+        polled
+            .map_err(|source| Error::new(ErrorKind::Http1 { source, processed: Processed::Maybe }))
     }
 }
 
@@ -66,7 +67,7 @@ struct Handle(Arc<Shared>);
 
 impl Drop for Handle {
     fn drop(&mut self) {
-        self.0.let_go();
+        self.0.release();
     }
 }
 

@@ -7,7 +7,7 @@ use crate::error::Error;
 
 /// State of the incoming direction.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Feed {
+pub(crate) enum BodyRecvState {
     /// More data may arrive.
     Open,
     /// Complete or failed.
@@ -15,21 +15,21 @@ pub(crate) enum Feed {
 }
 
 /// Passes data from the engine to the application while the buffer has room.
-pub(crate) fn feed(session: &mut Session, key: StreamKey, shared: &Shared) -> Feed {
+pub(crate) fn feed(session: &mut Session, key: StreamKey, shared: &Shared) -> BodyRecvState {
     while shared.has_room() {
         match session.read(key) {
             Read::Data(data) => shared.put_data(data),
             Read::Trailers(trailers) => shared.put_trailers(trailers),
-            Read::Pending => return Feed::Open,
+            Read::Pending => return BodyRecvState::Open,
             Read::End => {
                 shared.put_end();
-                return Feed::Ended;
+                return BodyRecvState::Ended;
             }
             Read::Reset(error) => {
                 shared.fail(Error::from(error));
-                return Feed::Ended;
+                return BodyRecvState::Ended;
             }
         }
     }
-    Feed::Open
+    BodyRecvState::Open
 }

@@ -7,7 +7,7 @@ use std::time::Duration;
 use smig_proto::Instant;
 
 use crate::clock;
-use crate::deadlines::Pace;
+use crate::deadlines::UploadProgress;
 
 /// State shared by the body's reader and the connection.
 #[derive(Debug)]
@@ -18,7 +18,7 @@ struct State {
     received: u64,
     reader: Reader,
     /// `None`: no minimum rate.
-    pace: Option<Pace>,
+    pace: Option<UploadProgress>,
 }
 
 /// State of the body's reader.
@@ -33,7 +33,7 @@ enum Reader {
 }
 
 impl Intake {
-    pub(crate) const fn new(pace: Option<Pace>, now: Instant) -> Self {
+    pub(crate) const fn new(pace: Option<UploadProgress>, now: Instant) -> Self {
         Self(Mutex::new(State { received: 0, reader: Reader::Busy(now), pace }))
     }
 
@@ -76,7 +76,7 @@ impl Intake {
     pub(crate) fn tick(&self) -> Option<Duration> {
         let state = self.lock();
         match state.reader {
-            Reader::Busy(_) | Reader::Waits => state.pace.as_ref().map(Pace::tick),
+            Reader::Busy(_) | Reader::Waits => state.pace.as_ref().map(UploadProgress::tick),
             Reader::Gone => None,
         }
     }

@@ -10,7 +10,7 @@ mod shared;
 pub use incoming::Incoming;
 pub use info::{Segment, StreamInfo};
 
-pub(crate) use inflow::{Feed, feed};
+pub(crate) use inflow::{BodyRecvState, feed};
 pub(crate) use intake::Intake;
-pub(crate) use outflow::{Length, Pumped, pump};
+pub(crate) use outflow::{Length, SendProgress, pump};
 pub(crate) use shared::{Head, Sends, Shared};

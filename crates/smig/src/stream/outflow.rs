@@ -15,13 +15,13 @@ use crate::error::BoxError;
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Length {
     /// Number of bytes still to be sent.
-    Left(u64),
+    Remaining(u64),
     Unknown,
 }
 
 /// Result of a call of [`pump`].
 #[derive(Debug)]
-pub(crate) enum Pumped {
+pub(crate) enum SendProgress {
     /// The body's waker or `Event::Writable` will wake the task.
     Pending,
     /// The direction is complete.
@@ -39,7 +39,7 @@ pub(crate) fn pump<B>(
     mut body: Pin<&mut B>,
     length: &mut Length,
     cx: &mut Context<'_>,
-) -> Pumped
+) -> SendProgress
 where
     B: Body,
     B::Error: Into<BoxError>,
@@ -47,12 +47,12 @@ where
     while session.send_capacity(key) > 0 {
         let polled = catch_unwind(AssertUnwindSafe(|| body.as_mut().poll_frame(cx)));
         let frame = match polled {
-            Err(_) => return Pumped::Failed("the body panicked".into()),
-            Ok(Poll::Pending) => return Pumped::Pending,
+            Err(_) => return SendProgress::Failed("the body panicked".into()),
+            Ok(Poll::Pending) => return SendProgress::Pending,
             Ok(Poll::Ready(None)) => {
                 return finish(session, key, *length);
             }
-            Ok(Poll::Ready(Some(Err(error)))) => return Pumped::Failed(error.into()),
+            Ok(Poll::Ready(Some(Err(error)))) => return SendProgress::Failed(error.into()),
             Ok(Poll::Ready(Some(Ok(frame)))) => frame,
         };
         let frame = match frame.into_data() {
@@ -67,16 +67,16 @@ where
             Err(frame) => frame,
         };
         if let Ok(trailers) = frame.into_trailers() {
-            if let Length::Left(1..) = *length {
-                return Pumped::Failed(short(*length));
+            if let Length::Remaining(1..) = *length {
+                return SendProgress::Failed(short(*length));
             }
             return match session.send_trailers(key, trailers) {
-                Ok(()) => Pumped::Done,
-                Err(_) => Pumped::Over,
+                Ok(()) => SendProgress::Done,
+                Err(_) => SendProgress::Over,
             };
         }
     }
-    Pumped::Pending
+    SendProgress::Pending
 }
 
 /// Sends one chunk. Returns `Some` if it was the last.
@@ -86,40 +86,42 @@ fn send(
     data: Bytes,
     ends: bool,
     length: &mut Length,
-) -> Option<Pumped> {
-    if let Length::Left(left) = length {
+) -> Option<SendProgress> {
+    if let Length::Remaining(left) = length {
         match left.checked_sub(data.len() as u64) {
             Some(rest) => *left = rest,
-            None => return Some(Pumped::Failed("the body is longer than announced".into())),
+            None => return Some(SendProgress::Failed("the body is longer than announced".into())),
         }
     }
-    if ends && let Length::Left(1..) = *length {
-        return Some(Pumped::Failed(short(*length)));
+    if ends && let Length::Remaining(1..) = *length {
+        return Some(SendProgress::Failed(short(*length)));
     }
     if data.is_empty() && !ends {
         return None;
     }
     let end = if ends { EndStream::Yes } else { EndStream::No };
     match session.send_data(key, data, end) {
-        Err(_) => Some(Pumped::Over),
-        Ok(()) if ends => Some(Pumped::Done),
+        Err(_) => Some(SendProgress::Over),
+        Ok(()) if ends => Some(SendProgress::Done),
         Ok(()) => None,
     }
 }
 
-fn finish(session: &mut Session, key: StreamKey, length: Length) -> Pumped {
-    if let Length::Left(1..) = length {
-        return Pumped::Failed(short(length));
+fn finish(session: &mut Session, key: StreamKey, length: Length) -> SendProgress {
+    if let Length::Remaining(1..) = length {
+        return SendProgress::Failed(short(length));
     }
     match session.send_data(key, Bytes::new(), EndStream::Yes) {
-        Ok(()) => Pumped::Done,
-        Err(_) => Pumped::Over,
+        Ok(()) => SendProgress::Done,
+        Err(_) => SendProgress::Over,
     }
 }
 
 fn short(length: Length) -> BoxError {
     match length {
-        Length::Left(left) => format!("the body is {left} bytes shorter than announced").into(),
+        Length::Remaining(left) => {
+            format!("the body is {left} bytes shorter than announced").into()
+        }
         Length::Unknown => "the body is too short".into(),
     }
 }

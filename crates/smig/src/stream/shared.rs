@@ -16,7 +16,7 @@ use smig_proto::{ConnId, Instant, Priority, ResponseHead};
 use super::info::Segment;
 use crate::client::Unsent;
 use crate::driver::{Notifier, Slot};
-use crate::error::{Error, Kind};
+use crate::error::{Error, ErrorKind};
 
 /// Limit of bytes per stream that are taken from the engine before the application reads them. Beyond it,
 /// flow control stops the peer.
@@ -50,7 +50,7 @@ struct State {
     reader: Option<Waker>,
     /// The session's task stopped reading because the buffer is full.
     paused: bool,
-    asked: Asked,
+    asked: HandleRequests,
     /// Offsets in the body from which a connection carries it.
     places: Vec<(u64, ConnId)>,
     received: u64,
@@ -77,7 +77,7 @@ enum End {
 
 /// The application's requests to the session's task.
 #[derive(Debug, Default)]
-pub(crate) struct Asked {
+pub(crate) struct HandleRequests {
     /// The application dropped the body.
     pub(crate) gone: bool,
     /// It waits for the first byte of the body.
@@ -118,8 +118,8 @@ impl Shared {
     /// Wakes the session's task.
     fn call(&self) {
         match self.slot.load(Ordering::Acquire) {
-            NO_SLOT => self.notifier.rouse(),
-            slot => self.notifier.call(Slot(slot)),
+            NO_SLOT => self.notifier.wake_for_command(),
+            slot => self.notifier.wake_slot(Slot(slot)),
         }
     }
 
@@ -136,7 +136,7 @@ impl Shared {
     }
 
     /// Takes the application's requests since the last call. `gone` remains set.
-    pub(crate) fn take_asked(&self) -> Asked {
+    pub(crate) fn take_asked(&self) -> HandleRequests {
         let mut state = self.lock();
         let asked = core::mem::take(&mut state.asked);
         state.asked.gone = asked.gone;
@@ -144,7 +144,7 @@ impl Shared {
     }
 
     /// Returns whether the application has dropped the stream.
-    pub(crate) fn is_gone(&self) -> bool {
+    pub(crate) fn is_released(&self) -> bool {
         self.lock().asked.gone
     }
 
@@ -253,7 +253,7 @@ impl Shared {
                 state.end = End::Told;
                 Poll::Ready(Err(error))
             }
-            End::Clean | End::Told => Poll::Ready(Err(Error::new(Kind::Canceled))),
+            End::Clean | End::Told => Poll::Ready(Err(Error::new(ErrorKind::Canceled))),
         }
     }
 
@@ -310,7 +310,7 @@ impl Shared {
     }
 
     /// Releases the stream: the application has dropped it.
-    pub(crate) fn let_go(&self) {
+    pub(crate) fn release(&self) {
         let mut state = self.lock();
         state.asked.gone = true;
         state.chunks.clear();

@@ -17,7 +17,7 @@ const MAX_SEALED: usize = 64 << 10;
 impl Transport {
     /// Waits for input; returns none when the peer has closed its half.
     pub(crate) fn poll_input(&mut self, cx: &mut Context<'_>) -> Poll<io::Result<&[u8]>> {
-        while self.input.is_empty() && !self.said_goodbye {
+        while self.input.is_empty() && !self.received_close_notify {
             if ready!(self.poll_receive(cx))? == Received::End {
                 break;
             }

@@ -26,7 +26,7 @@ pub(crate) use spent::Spent;
 
 use crate::connection::Permit;
 use crate::entropy;
-use crate::observe::Ends;
+use crate::observe::ConnectionAddrs;
 use tls_io::Socket;
 
 /// Maximum number of slices per write call: more than the frames of a turn.
@@ -48,7 +48,7 @@ pub(crate) struct Transport {
     channel: Channel,
     input: BytesMut,
     /// The peer has sent close_notify. Its TCP half may still be open.
-    said_goodbye: bool,
+    received_close_notify: bool,
     peer: SocketAddr,
     local: SocketAddr,
     permit: Option<Permit>,
@@ -62,11 +62,11 @@ enum Channel {
 
 /// A transport that is registered with no runtime: in transit to another worker.
 #[derive(Debug)]
-pub(crate) struct Parted {
+pub(crate) struct DetachedTransport {
     tcp: std::net::TcpStream,
     channel: Channel,
     input: BytesMut,
-    said_goodbye: bool,
+    received_close_notify: bool,
     peer: SocketAddr,
     local: SocketAddr,
     permit: Option<Permit>,
@@ -80,8 +80,8 @@ impl Transport {
 
     fn new(tcp: TcpStream, channel: Channel) -> io::Result<Self> {
         let (peer, local) = (tcp.peer_addr()?, tcp.local_addr()?);
-        let (input, said_goodbye) = (BytesMut::new(), false);
-        Ok(Self { tcp, channel, input, said_goodbye, peer, local, permit: None })
+        let (input, received_close_notify) = (BytesMut::new(), false);
+        Ok(Self { tcp, channel, input, received_close_notify, peer, local, permit: None })
     }
 
     /// Counts the connection as open until it is dropped.
@@ -103,8 +103,8 @@ impl Transport {
     }
 
     /// Returns both addresses.
-    pub(crate) const fn ends(&self) -> Ends {
-        Ends { local: self.local, peer: self.peer }
+    pub(crate) const fn ends(&self) -> ConnectionAddrs {
+        ConnectionAddrs { local: self.local, peer: self.peer }
     }
 
     /// Returns the TLS connection, if there is one.
@@ -191,7 +191,7 @@ impl Transport {
                 drain_plaintext(tls, &mut self.input, state.plaintext_bytes_to_read())?;
             }
             if state.peer_has_closed() {
-                self.said_goodbye = true;
+                self.received_close_notify = true;
                 return Ok(Received::End);
             }
         }
@@ -212,7 +212,7 @@ impl Transport {
     /// Returns whether the stream may be truncated: TCP ended without a close_notify before (RFC 8446 section 6.1).
     /// Without TLS there is no way to detect that.
     const fn is_cut(&self) -> bool {
-        matches!(self.channel, Channel::Tls(_)) && !self.said_goodbye
+        matches!(self.channel, Channel::Tls(_)) && !self.received_close_notify
     }
 
     /// Returns whether sealed bytes wait for the socket.
@@ -285,18 +285,26 @@ impl Transport {
     }
 
     /// Deregisters the transport from this runtime.
-    pub(crate) fn part(self) -> io::Result<Parted> {
-        let Self { tcp, channel, input, said_goodbye, peer, local, permit } = self;
-        Ok(Parted { tcp: tcp.into_std()?, channel, input, said_goodbye, peer, local, permit })
+    pub(crate) fn detach(self) -> io::Result<DetachedTransport> {
+        let Self { tcp, channel, input, received_close_notify, peer, local, permit } = self;
+        Ok(DetachedTransport {
+            tcp: tcp.into_std()?,
+            channel,
+            input,
+            received_close_notify,
+            peer,
+            local,
+            permit,
+        })
     }
 }
 
-impl Parted {
+impl DetachedTransport {
     /// Registers the transport with the runtime of the calling task.
-    pub(crate) fn join(self) -> io::Result<Transport> {
-        let Self { tcp, channel, input, said_goodbye, peer, local, permit } = self;
+    pub(crate) fn attach(self) -> io::Result<Transport> {
+        let Self { tcp, channel, input, received_close_notify, peer, local, permit } = self;
         let tcp = TcpStream::from_std(tcp)?;
-        Ok(Transport { tcp, channel, input, said_goodbye, peer, local, permit })
+        Ok(Transport { tcp, channel, input, received_close_notify, peer, local, permit })
     }
 }
 

@@ -6,8 +6,8 @@ use std::time::Duration;
 use crate::support::{Watch, answer, digest, get, loopback, octets, sha256, until};
 use http_body_util::BodyExt as _;
 use smig::{
-    AuthorityCheck, Certificate, ClearTrust, Client, ClientCertificates, Listening, MoveMode,
-    MoveRules, Observed, Server, ServerTls, Trust,
+    AuthorityCheck, Certificate, CleartextTrust, Client, ClientCertificates, Listening,
+    MigrationConfig, MigrationMode, ObserverEvent, Server, ServerTls, Trust,
 };
 use tower::service_fn;
 
@@ -60,8 +60,8 @@ async fn a_certificate_is_renewed_while_a_session_runs_and_grows() {
     const LEN: usize = 8 << 20;
     let (old, new) = (made(&["localhost"]), made(&["localhost"]));
     let material = tls(&[&old]);
-    let mut rules = MoveRules::default();
-    rules.mode = MoveMode::At(vec![1 << 20]);
+    let mut rules = MigrationConfig::default();
+    rules.mode = MigrationMode::At(vec![1 << 20]);
     let server = Server::builder()
         .listen(loopback(), material.clone())
         .workers(NonZeroUsize::MIN)
@@ -80,7 +80,7 @@ async fn a_certificate_is_renewed_while_a_session_runs_and_grows() {
 
     let (hash, len) = digest(running.into_body()).await.unwrap();
     assert_eq!((hash, len), (sha256(&octets(LEN)), LEN as u64));
-    until(&mut events, |event| matches!(event, Observed::Joined { .. })).await;
+    until(&mut events, |event| matches!(event, ObserverEvent::Joined { .. })).await;
     assert_eq!(server.stats().joins_refused, 0);
 }
 
@@ -92,8 +92,8 @@ async fn a_further_connection_needs_a_certificate_that_the_client_trusts() {
     const LEN: usize = 16 << 20;
     let (own, foreign) = (made(&["localhost"]), made(&["localhost"]));
     let material = tls(&[&own]);
-    let mut rules = MoveRules::default();
-    rules.mode = MoveMode::At(vec![1 << 20]);
+    let mut rules = MigrationConfig::default();
+    rules.mode = MigrationMode::At(vec![1 << 20]);
     let (watch, mut events) = Watch::new();
     let server = Server::builder()
         .listen(loopback(), material.clone())
@@ -109,8 +109,8 @@ async fn a_further_connection_needs_a_certificate_that_the_client_trusts() {
     material.replace(&tls(&[&foreign]));
 
     let running = client.request(get(format!("{url}/octets/{LEN}"))).await.unwrap();
-    until(&mut events, |event| matches!(event, Observed::HandshakeFailed)).await;
-    until(&mut events, |event| matches!(event, Observed::MoveDeclined { .. })).await;
+    until(&mut events, |event| matches!(event, ObserverEvent::HandshakeFailed)).await;
+    until(&mut events, |event| matches!(event, ObserverEvent::MoveDeclined { .. })).await;
     let (hash, len) = digest(running.into_body()).await.unwrap();
     assert_eq!((hash, len), (sha256(&octets(LEN)), LEN as u64));
     assert_eq!((server.stats().joined, server.stats().moves), (0, 0));
@@ -144,7 +144,7 @@ async fn addresses_come_and_go() {
 async fn an_address_that_is_opened_again_outlives_its_first_listener() {
     let made = made(&["localhost"]);
     let mut server = Server::builder()
-        .listen_cleartext(loopback(), ClearTrust::None)
+        .listen_cleartext(loopback(), CleartextTrust::None)
         .workers(NonZeroUsize::new(2).unwrap())
         .start(service_fn(answer))
         .unwrap();

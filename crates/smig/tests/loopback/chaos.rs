@@ -12,7 +12,7 @@ use std::time::Duration;
 use bytes::Bytes;
 use http::Request;
 use http_body_util::{BodyExt as _, Full};
-use smig::{Client, Error, MoveMode, MoveRules, Observed, Server};
+use smig::{Client, Error, MigrationConfig, MigrationMode, ObserverEvent, Server};
 use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
 use tokio::net::tcp::{OwnedReadHalf, OwnedWriteHalf};
 use tokio::net::{TcpListener, TcpStream};
@@ -34,11 +34,11 @@ impl Dice {
         (z ^ (z >> 31)) % below
     }
 
-    fn moves(&mut self, len: u64) -> MoveRules {
+    fn moves(&mut self, len: u64) -> MigrationConfig {
         let mut offsets: Vec<u64> = (0..self.roll(5)).map(|_| self.roll(len)).collect();
         offsets.sort_unstable();
-        let mut rules = MoveRules::default();
-        rules.mode = MoveMode::At(offsets);
+        let mut rules = MigrationConfig::default();
+        rules.mode = MigrationMode::At(offsets);
         rules
     }
 }
@@ -150,8 +150,8 @@ impl Run {
         // had one.
         if run.client.request(get(run.url("/"))).await.is_ok() {
             until(&mut events, |event| {
-                let ends = matches!(event, Observed::ConnectionClosed { .. });
-                ends || matches!(event, Observed::Joined { .. })
+                let ends = matches!(event, ObserverEvent::ConnectionClosed { .. });
+                ends || matches!(event, ObserverEvent::Joined { .. })
             })
             .await;
         }

@@ -14,7 +14,7 @@ use http_body_util::{BodyExt as _, Full, StreamBody};
 use hyper::rt::ReadBuf;
 use rustls::pki_types::pem::PemObject as _;
 use rustls::pki_types::{CertificateDer, PrivateKeyDer, ServerName};
-use smig::{BoxError, ClearTrust, Client, Incoming, Server, ServerTls, Switched, Trust};
+use smig::{BoxError, CleartextTrust, Client, Incoming, Server, ServerTls, Trust, UpgradedIo};
 use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
 use tokio::net::TcpStream;
 use tokio::sync::mpsc;
@@ -122,7 +122,7 @@ async fn take_over(
 > {
     let upgraded = hyper::upgrade::on(&mut request);
     tokio::spawn(async move {
-        let (mut io, first) = Switched::of(upgraded.await.unwrap()).unwrap();
+        let (mut io, first) = UpgradedIo::of(upgraded.await.unwrap()).unwrap();
         let mut octets = first.len();
         let end = loop {
             let mut space = [0; 64];
@@ -193,7 +193,7 @@ async fn begun() -> (Server, TcpStream, mpsc::UnboundedSender<Result<Bytes, BoxE
         std::future::ready(Ok::<_, Infallible>(Response::new(StreamBody::new(frames.boxed()))))
     };
     let server = Server::builder()
-        .listen_cleartext(loopback(), ClearTrust::None)
+        .listen_cleartext(loopback(), CleartextTrust::None)
         .workers(NonZeroUsize::MIN)
         .start(service_fn(answer))
         .unwrap();
@@ -258,7 +258,7 @@ fn a_response_arrives_whole_though_the_client_goes_on_sending() {
             let identity = ServerTls::from_pem(made.certificate.as_bytes(), made.key.as_bytes());
             server.listen(loopback(), identity.unwrap())
         } else {
-            server.listen_cleartext(loopback(), ClearTrust::None)
+            server.listen_cleartext(loopback(), CleartextTrust::None)
         };
         let answer = |_: Request<Incoming>| {
             std::future::ready(Ok::<_, Infallible>(Response::new(Full::new(octets(EARLY)))))

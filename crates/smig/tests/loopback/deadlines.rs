@@ -4,7 +4,9 @@ use std::num::NonZeroUsize;
 use std::time::Duration;
 
 use http::{Request, Response, StatusCode};
-use smig::{BoxError, ClearTrust, Config, Incoming, Observed, Server, ServerBuilder, Switched};
+use smig::{
+    BoxError, CleartextTrust, Config, Incoming, ObserverEvent, Server, ServerBuilder, UpgradedIo,
+};
 use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
 use tokio::net::{TcpSocket, TcpStream};
 use tower::service_fn;
@@ -17,7 +19,7 @@ const HOUR: Duration = Duration::from_secs(3600);
 /// A cleartext server with long timeouts.
 fn patient() -> (ServerBuilder, Config) {
     let server = Server::builder()
-        .listen_cleartext(loopback(), ClearTrust::None)
+        .listen_cleartext(loopback(), CleartextTrust::None)
         .workers(NonZeroUsize::MIN)
         .handshake_timeout(HOUR)
         .idle_timeout(HOUR)
@@ -42,8 +44,8 @@ async fn rest(mut stream: TcpStream) -> Vec<u8> {
 }
 
 async fn limit(events: &mut Events) -> &'static str {
-    match until(events, |event| matches!(event, Observed::LimitHit(_))).await {
-        Observed::LimitHit(limit) => limit,
+    match until(events, |event| matches!(event, ObserverEvent::LimitHit(_))).await {
+        ObserverEvent::LimitHit(limit) => limit,
         _ => unreachable!(),
     }
 }
@@ -91,7 +93,8 @@ async fn a_response_that_nobody_reads_is_given_up() {
     // Exceeds the kernel's buffers.
     let _unread = say(&server, "GET /octets/67108864 HTTP/1.1\r\nhost: a\r\n\r\n").await;
     assert_eq!(within("the limit", limit(&mut events)).await, "stalled stream");
-    within("the end", until(&mut events, |e| matches!(e, Observed::ConnectionClosed { .. }))).await;
+    within("the end", until(&mut events, |e| matches!(e, ObserverEvent::ConnectionClosed { .. })))
+        .await;
 }
 
 /// Connects with a small receive buffer and requests `len` bytes.
@@ -168,7 +171,7 @@ async fn a_head_comes_in_time_whether_it_is_the_first_or_a_later_one() {
 async fn switch(mut request: Request<Incoming>) -> Result<Response<Body>, BoxError> {
     let switching = hyper::upgrade::on(&mut request);
     tokio::task::spawn_local(async move {
-        let (mut io, _) = Switched::of(switching.await.unwrap()).unwrap();
+        let (mut io, _) = UpgradedIo::of(switching.await.unwrap()).unwrap();
         let mut space = [0; 4];
         loop {
             let mut buffer = hyper::rt::ReadBuf::new(&mut space);

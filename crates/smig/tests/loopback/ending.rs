@@ -5,7 +5,7 @@ use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use http::{Request, Response};
-use smig::{BoxError, ClearTrust, Incoming, Server};
+use smig::{BoxError, CleartextTrust, Incoming, Server};
 use tokio::io::AsyncWriteExt as _;
 use tokio::net::TcpStream;
 use tokio::sync::mpsc::unbounded_channel;
@@ -42,7 +42,7 @@ async fn ends_in_time(stuck: Stuck) {
         }
     };
     let server = Server::builder()
-        .listen_cleartext(loopback(), ClearTrust::None)
+        .listen_cleartext(loopback(), CleartextTrust::None)
         .workers(std::num::NonZeroUsize::MIN)
         .start(service_fn(answer))
         .unwrap();

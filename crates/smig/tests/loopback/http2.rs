@@ -11,7 +11,9 @@ use bytes::Bytes;
 use http::{HeaderMap, Request, Response};
 use http_body::Frame;
 use http_body_util::{BodyExt as _, Full, StreamBody};
-use smig::{BoxError, ConnectionInfo, ErrorCode, Incoming, MoveMode, MoveRules, Processed};
+use smig::{
+    BoxError, ConnectionInfo, ErrorCode, Incoming, MigrationConfig, MigrationMode, Processed,
+};
 use tokio::sync::{mpsc, oneshot};
 use tower::{Service as _, service_fn};
 
@@ -406,7 +408,7 @@ async fn a_session_that_nobody_uses_ends() {
         let response = client.request(get(url(&server, "/"))).await.unwrap();
         assert_eq!(response.into_body().collect().await.unwrap().to_bytes(), "hello");
         crate::support::until(&mut events, |event| {
-            matches!(event, smig::Observed::ConnectionClosed { .. })
+            matches!(event, smig::ObserverEvent::ConnectionClosed { .. })
         })
         .await;
     }
@@ -416,7 +418,7 @@ async fn a_session_that_nobody_uses_ends() {
 async fn a_peer_that_never_answers_is_let_go() {
     use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
     let server = smig::Server::builder()
-        .listen_cleartext(crate::support::loopback(), smig::ClearTrust::None)
+        .listen_cleartext(crate::support::loopback(), smig::CleartextTrust::None)
         .idle_timeout(Duration::from_millis(10))
         .start(service_fn(answer))
         .unwrap();
@@ -533,8 +535,8 @@ async fn an_upload_that_nobody_wants_leaves_no_stream_behind() {
     };
     let server = server.start(service_fn(refuse)).unwrap();
     // No migration: a reset that crosses a MIGRATE is another case.
-    let mut rules = MoveRules::default();
-    rules.mode = MoveMode::Never;
+    let mut rules = MigrationConfig::default();
+    rules.mode = MigrationMode::Never;
     let client = client.moves(rules).build().unwrap();
     // A complete body in memory, and an endless one; both exceed the stream's window.
     let endless =

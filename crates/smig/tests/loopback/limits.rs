@@ -8,7 +8,7 @@ use bytes::Bytes;
 use http::{Request, Response};
 use http_body_util::Full;
 use smig::{
-    ClearTrust, Cleartext, Client, ClientBuilder, Config, ConnectionLimit, Incoming, Origin,
+    Cleartext, CleartextTrust, Client, ClientBuilder, Config, ConnectionLimit, Incoming, Origin,
     QueueLimit, Sending, Server,
 };
 use tokio::sync::watch;
@@ -31,14 +31,14 @@ fn slow() -> (Server, watch::Sender<bool>) {
     let server = Server::builder()
         .workers(NonZeroUsize::MIN)
         .engine(Config { max_concurrent_streams: 1, ..Config::server() })
-        .listen_cleartext(loopback(), ClearTrust::None)
+        .listen_cleartext(loopback(), CleartextTrust::None)
         .start(tower::service_fn(answer))
         .unwrap();
     (server, go)
 }
 
 fn builder() -> ClientBuilder {
-    Client::builder().cleartext(Cleartext::PriorKnowledge(ClearTrust::None))
+    Client::builder().cleartext(Cleartext::PriorKnowledge(CleartextTrust::None))
 }
 
 #[tokio::test]

@@ -10,21 +10,22 @@ use bytes::Bytes;
 use http::Request;
 use http_body_util::{BodyExt as _, Full};
 use smig::{
-    ClearTrust, Cleartext, Client, MoveMode, MoveRules, Observed, Offers, Origin, Server, Trust,
+    Cleartext, CleartextTrust, Client, MigrationConfig, MigrationMode, ObserverEvent, Offers,
+    Origin, Server, Trust,
 };
 use tower::service_fn;
 
 const LEN: usize = 8 << 20;
 
-fn at(offsets: &[u64]) -> MoveRules {
-    let mut rules = MoveRules::default();
-    rules.mode = MoveMode::At(offsets.to_vec());
+fn at(offsets: &[u64]) -> MigrationConfig {
+    let mut rules = MigrationConfig::default();
+    rules.mode = MigrationMode::At(offsets.to_vec());
     rules
 }
 
-fn never() -> MoveRules {
-    let mut rules = MoveRules::default();
-    rules.mode = MoveMode::Never;
+fn never() -> MigrationConfig {
+    let mut rules = MigrationConfig::default();
+    rules.mode = MigrationMode::Never;
     rules
 }
 
@@ -38,8 +39,8 @@ fn small_window() -> smig::Config {
 
 /// Returns whether it is the event of a completed migration. The mover emits it on the answer,
 /// possibly after the last byte.
-fn is_move(event: &Observed) -> bool {
-    matches!(event, Observed::Moved { .. })
+fn is_move(event: &ObserverEvent) -> bool {
+    matches!(event, ObserverEvent::Moved { .. })
 }
 
 #[tokio::test]
@@ -51,7 +52,7 @@ async fn a_download_moves_to_a_spare() {
     let client = client.moves(never()).observer(watch).build().unwrap();
     let first = client.request(get(url(&server, "/"))).await.unwrap();
     assert_eq!(first.into_body().collect().await.unwrap().to_bytes(), "hello");
-    let joined = until(&mut events, |event| matches!(event, Observed::Joined { .. })).await;
+    let joined = until(&mut events, |event| matches!(event, ObserverEvent::Joined { .. })).await;
 
     let response = client.request(get(url(&server, &format!("/octets/{LEN}")))).await.unwrap();
     let info = response.body().stream_info().unwrap();
@@ -65,8 +66,8 @@ async fn a_download_moves_to_a_spare() {
     assert!(segments[0].end >= 1 << 20);
     let moved = until(&mut at_server, is_move).await;
     assert_eq!(server.stats().moves, 1);
-    let Observed::Joined { conn, ends: Some(spare) } = joined else { panic!("{joined:?}") };
-    let Observed::Moved { ends: Some(to), .. } = moved else { panic!("{moved:?}") };
+    let ObserverEvent::Joined { conn, ends: Some(spare) } = joined else { panic!("{joined:?}") };
+    let ObserverEvent::Moved { ends: Some(to), .. } = moved else { panic!("{moved:?}") };
     assert_eq!(conn, segments[1].connection);
     assert_eq!((to.local, to.peer), (spare.peer, spare.local), "both ends name one connection");
 }
@@ -80,18 +81,18 @@ async fn what_is_observed_names_its_connection() {
     let client = client.engine(small_window()).spares(0).observer(watch).build().unwrap();
     let response = client.request(get(url(&server, &format!("/octets/{LEN}")))).await.unwrap();
     drop(response);
-    let is_reset = |event: &Observed| matches!(event, Observed::StreamReset { .. });
+    let is_reset = |event: &ObserverEvent| matches!(event, ObserverEvent::StreamReset { .. });
     let reset = until(&mut at_server, is_reset).await;
-    let opened = |event: &Observed| matches!(event, Observed::ConnectionOpened { .. });
+    let opened = |event: &ObserverEvent| matches!(event, ObserverEvent::ConnectionOpened { .. });
     let opened = until(&mut events, opened).await;
-    let Observed::ConnectionOpened { ends: Some(made) } = opened else { panic!("{opened:?}") };
-    let Observed::StreamReset { ends: Some(on), .. } = reset else { panic!("{reset:?}") };
+    let ObserverEvent::ConnectionOpened { ends: Some(made) } = opened else { panic!("{opened:?}") };
+    let ObserverEvent::StreamReset { ends: Some(on), .. } = reset else { panic!("{reset:?}") };
     assert_eq!(made.peer, server.local_addrs()[0]);
     assert_eq!((on.local, on.peer), (made.peer, made.local));
     drop(client);
-    let closed = |event: &Observed| matches!(event, Observed::ConnectionClosed { .. });
+    let closed = |event: &ObserverEvent| matches!(event, ObserverEvent::ConnectionClosed { .. });
     let closed = until(&mut at_server, closed).await;
-    let Observed::ConnectionClosed { ends: Some(gone) } = closed else { panic!("{closed:?}") };
+    let ObserverEvent::ConnectionClosed { ends: Some(gone) } = closed else { panic!("{closed:?}") };
     assert_eq!(gone, on);
 }
 
@@ -133,7 +134,7 @@ async fn an_offer_to_a_session_that_takes_no_more_requests_is_declined() {
     within("the end of requests", closed).await;
     let read = within("the download", digest(response.into_body())).await.unwrap();
     assert_eq!(read, (sha256(&octets(LEN)), LEN as u64));
-    until(&mut at_server, |event| matches!(event, Observed::MoveDeclined { .. })).await;
+    until(&mut at_server, |event| matches!(event, ObserverEvent::MoveDeclined { .. })).await;
 }
 
 #[tokio::test]
@@ -144,7 +145,7 @@ async fn an_upload_moves() {
     let client = client.moves(at(&[1 << 20])).observer(watch).build().unwrap();
     let first = client.request(get(url(&server, "/"))).await.unwrap();
     drop(first.into_body().collect().await.unwrap());
-    until(&mut events, |event| matches!(event, Observed::Joined { .. })).await;
+    until(&mut events, |event| matches!(event, ObserverEvent::Joined { .. })).await;
 
     let upload = Request::post(url(&server, "/digest")).body(Full::new(octets(LEN))).unwrap();
     let response = client.request(upload).await.unwrap();
@@ -161,8 +162,8 @@ async fn a_stream_moves_again_and_again() {
     let client = client.moves(never()).spares(2).observer(watch).build().unwrap();
     let first = client.request(get(url(&server, "/"))).await.unwrap();
     drop(first.into_body().collect().await.unwrap());
-    until(&mut events, |event| matches!(event, Observed::Joined { .. })).await;
-    until(&mut events, |event| matches!(event, Observed::Joined { .. })).await;
+    until(&mut events, |event| matches!(event, ObserverEvent::Joined { .. })).await;
+    until(&mut events, |event| matches!(event, ObserverEvent::Joined { .. })).await;
     let response = client.request(get(url(&server, &format!("/octets/{LEN}")))).await.unwrap();
     let info = response.body().stream_info().unwrap();
     let (hash, len) = digest(response.into_body()).await.unwrap();
@@ -177,10 +178,10 @@ async fn the_application_can_ask_for_a_move() {
     let server = server.moves(never()).start(service_fn(answer)).unwrap();
     let client = client.engine(small_window()).moves(never()).observer(watch).build().unwrap();
     let response = client.request(get(url(&server, &format!("/octets/{LEN}")))).await.unwrap();
-    until(&mut events, |event| matches!(event, Observed::Joined { .. })).await;
+    until(&mut events, |event| matches!(event, ObserverEvent::Joined { .. })).await;
     let info = response.body().stream_info().unwrap();
     info.migrate();
-    until(&mut events, |event| matches!(event, Observed::Moved { .. })).await;
+    until(&mut events, |event| matches!(event, ObserverEvent::Moved { .. })).await;
     let (hash, len) = digest(response.into_body()).await.unwrap();
     assert_eq!((hash, len), (sha256(&octets(LEN)), LEN as u64));
     assert_eq!(info.segments().len(), 2, "{:?}", info.segments());
@@ -205,7 +206,7 @@ async fn connections_join_across_workers() {
         tasks.spawn(async move {
             let first = client.request(get(hello)).await.unwrap();
             drop(first.into_body().collect().await.unwrap());
-            until(&mut events, |event| matches!(event, Observed::Joined { .. })).await;
+            until(&mut events, |event| matches!(event, ObserverEvent::Joined { .. })).await;
             let response = client.request(get(big)).await.unwrap();
             let info = response.body().stream_info().unwrap();
             let (hash, len) = digest(response.into_body()).await.unwrap();
@@ -227,21 +228,21 @@ async fn connections_join_across_workers() {
 #[tokio::test]
 async fn trusted_cleartext_migrates_too() {
     let server = Server::builder()
-        .listen_cleartext(loopback(), ClearTrust::TrustedNetwork)
+        .listen_cleartext(loopback(), CleartextTrust::TrustedNetwork)
         .workers(NonZeroUsize::MIN)
         .moves(at(&[1 << 20]))
         .start(service_fn(answer))
         .unwrap();
     let (watch, mut events) = Watch::new();
     let client = Client::builder()
-        .cleartext(Cleartext::PriorKnowledge(ClearTrust::TrustedNetwork))
+        .cleartext(Cleartext::PriorKnowledge(CleartextTrust::TrustedNetwork))
         .moves(never())
         .observer(watch)
         .build()
         .unwrap();
     let base = format!("http://{}", server.local_addrs()[0]);
     drop(client.request(get(format!("{base}/"))).await.unwrap());
-    until(&mut events, |event| matches!(event, Observed::Joined { .. })).await;
+    until(&mut events, |event| matches!(event, ObserverEvent::Joined { .. })).await;
     let response = client.request(get(format!("{base}/octets/{LEN}"))).await.unwrap();
     let info = response.body().stream_info().unwrap();
     let (hash, _) = digest(response.into_body()).await.unwrap();
@@ -256,7 +257,7 @@ async fn a_server_that_stops_lets_streams_finish() {
     let server = server.observer(watch).start(service_fn(answer)).unwrap();
     let client = client.build().unwrap();
     let response = client.request(get(url(&server, &format!("/octets/{LEN}")))).await.unwrap();
-    until(&mut events, |event| matches!(event, Observed::StreamOpened { .. })).await;
+    until(&mut events, |event| matches!(event, ObserverEvent::StreamOpened { .. })).await;
     let stopping = server.shutdown(Duration::from_secs(60));
     let reading = digest(response.into_body());
     let (stopped, read) = tokio::join!(stopping, reading);
@@ -284,7 +285,7 @@ async fn a_response_can_ask_to_move_or_to_stay() {
     let server = server.observer(seen).start(service).unwrap();
     let client = client.moves(never()).observer(watch).build().unwrap();
     drop(client.request(get(url(&server, "/"))).await.unwrap());
-    until(&mut events, |event| matches!(event, Observed::Joined { .. })).await;
+    until(&mut events, |event| matches!(event, ObserverEvent::Joined { .. })).await;
     for (query, segments) in [("stay", 1), ("move", 2)] {
         let url = url(&server, &format!("/octets/{LEN}?{query}"));
         let response = client.request(get(url)).await.unwrap();
@@ -294,5 +295,5 @@ async fn a_response_can_ask_to_move_or_to_stay() {
         assert!(info.segments().len() <= segments, "{query}: {:?}", info.segments());
     }
     until(&mut at_server, is_move).await;
-    assert_eq!(server.stats().moves_made, 1);
+    assert_eq!(server.stats().migrations_initiated, 1);
 }

@@ -6,7 +6,7 @@ use crate::support::{answer, certificate, digest, get, loopback, octets, sha256,
 use bytes::Bytes;
 use http::{Request, Version};
 use http_body_util::{BodyExt as _, Full};
-use smig::{ClearTrust, Cleartext, Client, Server, ServerTls, Trust};
+use smig::{Cleartext, CleartextTrust, Client, Server, ServerTls, Trust};
 use tower::service_fn;
 
 /// A server without HTTP/2, and a client that trusts it.
@@ -62,14 +62,14 @@ async fn a_server_without_http2_is_served_by_http1() {
 #[tokio::test]
 async fn cleartext_speaks_both() {
     let server = Server::builder()
-        .listen_cleartext(loopback(), ClearTrust::None)
+        .listen_cleartext(loopback(), CleartextTrust::None)
         .workers(NonZeroUsize::MIN)
         .start(service_fn(answer))
         .unwrap();
     let url = format!("http://{}/", server.local_addrs()[0]);
     for (cleartext, version) in [
         (Cleartext::Http1, Version::HTTP_11),
-        (Cleartext::PriorKnowledge(ClearTrust::None), Version::HTTP_2),
+        (Cleartext::PriorKnowledge(CleartextTrust::None), Version::HTTP_2),
     ] {
         let client = Client::builder().cleartext(cleartext).build().unwrap();
         let response = client.request(get(&url)).await.unwrap();
@@ -88,15 +88,17 @@ async fn who_says_nothing_is_let_go() {
     let server = server.handshake_timeout(limit).observer(watch).start(service_fn(answer)).unwrap();
     let mut mute = tokio::net::TcpStream::connect(server.local_addrs()[0]).await.unwrap();
     assert_eq!(mute.read(&mut [0; 1]).await.unwrap(), 0);
-    crate::support::until(&mut events, |event| matches!(event, smig::Observed::HandshakeFailed))
-        .await;
+    crate::support::until(&mut events, |event| {
+        matches!(event, smig::ObserverEvent::HandshakeFailed)
+    })
+    .await;
 }
 
 #[tokio::test]
 async fn a_head_of_http1_is_no_larger_than_one_of_http2() {
     use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
     let server = Server::builder()
-        .listen_cleartext(loopback(), ClearTrust::None)
+        .listen_cleartext(loopback(), CleartextTrust::None)
         .start(service_fn(answer))
         .unwrap();
     for (len, status) in [(60 << 10, "HTTP/1.1 200 "), (70 << 10, "HTTP/1.1 431 ")] {
@@ -117,7 +119,7 @@ async fn a_head_of_http1_is_no_larger_than_one_of_http2() {
 async fn empty_lines_before_the_first_request_are_skipped() {
     use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
     let server = Server::builder()
-        .listen_cleartext(loopback(), ClearTrust::None)
+        .listen_cleartext(loopback(), CleartextTrust::None)
         .start(service_fn(answer))
         .unwrap();
     let request = "GET / HTTP/1.1\r\nhost: a\r\nconnection: close\r\n\r\n";
@@ -172,7 +174,7 @@ async fn who_has_connected_when_the_server_ends_is_served() {
     use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
     for _ in 0..20 {
         let server = Server::builder()
-            .listen_cleartext(loopback(), ClearTrust::None)
+            .listen_cleartext(loopback(), CleartextTrust::None)
             .workers(NonZeroUsize::MIN)
             .start(service_fn(answer))
             .unwrap();

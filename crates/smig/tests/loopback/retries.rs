@@ -3,7 +3,7 @@
 use bytes::Bytes;
 use http::{Method, Request};
 use http_body_util::{BodyExt as _, Full};
-use smig::{ClearTrust, Cleartext, Client, Error, ErrorCode, Processed};
+use smig::{Cleartext, CleartextTrust, Client, Error, ErrorCode, Processed};
 use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
 use tokio::net::{TcpListener, TcpStream};
 
@@ -72,7 +72,7 @@ impl Peer {
 }
 
 async fn setup() -> (TcpListener, Client) {
-    let cleartext = Cleartext::PriorKnowledge(ClearTrust::None);
+    let cleartext = Cleartext::PriorKnowledge(CleartextTrust::None);
     let client = Client::builder().cleartext(cleartext).build().unwrap();
     (TcpListener::bind(loopback()).await.unwrap(), client)
 }

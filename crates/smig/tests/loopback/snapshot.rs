@@ -3,16 +3,16 @@
 use crate::support::{Watch, answer, digest, get, pair, until, url};
 use http::{Request, Response};
 use smig::{
-    BoxError, ConnectionRole, Incoming, MigrationHint, MoveCause, MoveMode, MoveReason, MoveRules,
-    Observed, SessionSnapshot, Snapshot, Verdict,
+    BoxError, ConnectionRole, Incoming, MigrationCause, MigrationConfig, MigrationHint,
+    MigrationMode, MoveReason, ObserverEvent, PolicyOutcome, SessionSnapshot, Snapshot,
 };
 use tower::service_fn;
 
 const LEN: usize = 8 << 20;
 
-fn never() -> MoveRules {
-    let mut rules = MoveRules::default();
-    rules.mode = MoveMode::Never;
+fn never() -> MigrationConfig {
+    let mut rules = MigrationConfig::default();
+    rules.mode = MigrationMode::Never;
     rules
 }
 
@@ -31,7 +31,7 @@ fn only(snapshot: Snapshot) -> SessionSnapshot {
 #[tokio::test]
 async fn both_ends_show_a_stream_and_where_it_moves() {
     let (server, client) = pair();
-    let server = server.moves(never()).describe_streams(16).start(service_fn(answer)).unwrap();
+    let server = server.moves(never()).request_label_limit(16).start(service_fn(answer)).unwrap();
     let (watch, mut events) = Watch::new();
     let client = client.engine(narrow()).moves(never()).observer(watch).build().unwrap();
     assert_eq!(client.sessions().await, Snapshot::default());
@@ -39,7 +39,7 @@ async fn both_ends_show_a_stream_and_where_it_moves() {
 
     let path = format!("/octets/{LEN}?secret=1");
     let response = client.request(get(url(&server, &path))).await.unwrap();
-    until(&mut events, |event| matches!(event, Observed::Joined { .. })).await;
+    until(&mut events, |event| matches!(event, ObserverEvent::Joined { .. })).await;
 
     let (here, there) = (only(client.sessions().await), only(server.view().sessions().await));
     assert!(here.migrates && there.migrates);
@@ -61,9 +61,11 @@ async fn both_ends_show_a_stream_and_where_it_moves() {
     assert_eq!((stream.moves, stream.connection), (0, there.connections[0].id));
 
     response.body().stream_info().unwrap().migrate();
-    let moved = until(&mut events, |event| matches!(event, Observed::Moved { .. })).await;
-    let Observed::Moved { stream: Some(place), why, to, .. } = moved else { panic!("{moved:?}") };
-    assert_eq!((place.session, place.connection, why), (here.id, to, MoveCause::Asked));
+    let moved = until(&mut events, |event| matches!(event, ObserverEvent::Moved { .. })).await;
+    let ObserverEvent::Moved { stream: Some(place), why, to, .. } = moved else {
+        panic!("{moved:?}")
+    };
+    assert_eq!((place.session, place.connection, why), (here.id, to, MigrationCause::Asked));
     assert_eq!(place.stream, here.streams[0].key);
     let after = only(client.sessions().await);
     assert_eq!(after.id, here.id);
@@ -87,12 +89,13 @@ async fn events_follow_a_stream_from_its_opening_to_its_end() {
     let server = server.observer(watch).start(service_fn(eager)).unwrap();
     let client = client.engine(narrow()).build().unwrap();
     let response = client.request(get(url(&server, &format!("/octets/{LEN}")))).await.unwrap();
-    let opened = until(&mut events, |event| matches!(event, Observed::StreamOpened { .. })).await;
-    let Observed::StreamOpened { stream: Some(opened) } = opened else { panic!("{opened:?}") };
-    let moves = Verdict::Moves(MoveReason::Hint);
-    let offered = Verdict::Offered(MoveReason::Hint);
-    let judged = |event: &Observed| {
-        matches!(event, Observed::Judged { stream: Some(at), verdict }
+    let opened =
+        until(&mut events, |event| matches!(event, ObserverEvent::StreamOpened { .. })).await;
+    let ObserverEvent::StreamOpened { stream: Some(opened) } = opened else { panic!("{opened:?}") };
+    let moves = PolicyOutcome::Moves(MoveReason::Hint);
+    let offered = PolicyOutcome::Offered(MoveReason::Hint);
+    let judged = |event: &ObserverEvent| {
+        matches!(event, ObserverEvent::Judged { stream: Some(at), verdict }
         if at.stream == opened.stream && (*verdict == moves || *verdict == offered))
     };
     until(&mut events, judged).await;
@@ -102,20 +105,20 @@ async fn events_follow_a_stream_from_its_opening_to_its_end() {
     let (mut moved, mut ended) = (None, None);
     while moved.is_none() || ended.is_none() {
         match until(&mut events, |_| true).await {
-            event @ Observed::Moved { .. } => moved = Some(event),
-            event @ Observed::StreamEnded { .. } => ended = Some(event),
+            event @ ObserverEvent::Moved { .. } => moved = Some(event),
+            event @ ObserverEvent::StreamEnded { .. } => ended = Some(event),
             _ => {}
         }
     }
     assert_eq!(body.await.unwrap().unwrap().1, LEN as u64);
-    let Some(Observed::Moved { stream: Some(at), from, to, offset, why, .. }) = moved else {
+    let Some(ObserverEvent::Moved { stream: Some(at), from, to, offset, why, .. }) = moved else {
         panic!("{moved:?}")
     };
     assert_eq!((at.session, at.stream), (opened.session, opened.stream));
     assert_eq!((from, at.connection), (opened.connection, to));
-    assert_eq!(why, MoveCause::Policy(MoveReason::Hint));
+    assert_eq!(why, MigrationCause::Policy(MoveReason::Hint));
     assert!(offset < LEN as u64);
-    let Some(Observed::StreamEnded { stream: Some(at), sent, moves, .. }) = ended else {
+    let Some(ObserverEvent::StreamEnded { stream: Some(at), sent, moves, .. }) = ended else {
         panic!("{ended:?}")
     };
     assert_eq!((at.stream, at.connection), (opened.stream, to));

@@ -6,7 +6,7 @@ use std::time::Duration;
 use bytes::Bytes;
 use http::{Method, Request};
 use http_body_util::Full;
-use smig::{ClearTrust, Cleartext, Client, ClientBuilder, Config, Origin, QueueLimit};
+use smig::{Cleartext, CleartextTrust, Client, ClientBuilder, Config, Origin, QueueLimit};
 use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
 use tokio::net::{TcpListener, TcpStream};
 use tokio::time::timeout;
@@ -27,7 +27,7 @@ const LIMIT: Duration = Duration::from_secs(60);
 fn client() -> ClientBuilder {
     let mut engine = Config::client();
     engine.limits.preface_timeout = LIMIT * 10;
-    Client::builder().cleartext(Cleartext::PriorKnowledge(ClearTrust::None)).engine(engine)
+    Client::builder().cleartext(Cleartext::PriorKnowledge(CleartextTrust::None)).engine(engine)
 }
 
 async fn listener() -> (TcpListener, String) {

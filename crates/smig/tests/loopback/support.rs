@@ -10,7 +10,7 @@ use http::{Request, Response};
 use http_body_util::{BodyExt as _, Full, combinators::BoxBody};
 use sha2::{Digest as _, Sha256};
 use smig::{
-    BoxError, Client, ClientBuilder, Incoming, Observed, Observer, Server, ServerBuilder,
+    BoxError, Client, ClientBuilder, Incoming, Observer, ObserverEvent, Server, ServerBuilder,
     ServerTls, Trust,
 };
 use tokio::sync::mpsc;
@@ -109,7 +109,7 @@ fn chunked(len: usize) -> Body {
 }
 
 /// Observer that sends all events to a channel.
-pub(crate) struct Watch(mpsc::UnboundedSender<Observed>);
+pub(crate) struct Watch(mpsc::UnboundedSender<ObserverEvent>);
 
 impl Watch {
     pub(crate) fn new() -> (Arc<Self>, Events) {
@@ -119,7 +119,7 @@ impl Watch {
 }
 
 impl Observer for Watch {
-    fn on(&self, what: &Observed) {
+    fn on(&self, what: &ObserverEvent) {
         // A test that has ended has dropped the receiver.
         drop(self.0.send(what.clone()));
     }
@@ -128,14 +128,14 @@ impl Observer for Watch {
 /// Observed events that no test has taken yet. Several tasks report to one observer, so the order
 /// of events is not fixed: waiting for one event keeps the others.
 pub(crate) struct Events {
-    receiver: mpsc::UnboundedReceiver<Observed>,
+    receiver: mpsc::UnboundedReceiver<ObserverEvent>,
     /// In the order of arrival.
-    passed_over: Vec<Observed>,
+    passed_over: Vec<ObserverEvent>,
 }
 
 impl Events {
     /// Takes the first event that matches, as soon as there is one.
-    async fn take(&mut self, wanted: impl Fn(&Observed) -> bool) -> Observed {
+    async fn take(&mut self, wanted: impl Fn(&ObserverEvent) -> bool) -> ObserverEvent {
         if let Some(at) = self.passed_over.iter().position(&wanted) {
             return self.passed_over.remove(at);
         }
@@ -158,7 +158,10 @@ pub(crate) async fn within<T>(what: &str, future: impl Future<Output = T>) -> T 
 }
 
 /// Waits for an event; each event satisfies one call.
-pub(crate) async fn until(events: &mut Events, wanted: impl Fn(&Observed) -> bool) -> Observed {
+pub(crate) async fn until(
+    events: &mut Events,
+    wanted: impl Fn(&ObserverEvent) -> bool,
+) -> ObserverEvent {
     let limit = Duration::from_secs(120);
     match tokio::time::timeout(limit, events.take(wanted)).await {
         Ok(event) => event,
@@ -169,11 +172,11 @@ pub(crate) async fn until(events: &mut Events, wanted: impl Fn(&Observed) -> boo
 #[tokio::test]
 async fn what_was_passed_over_can_be_waited_for_afterwards() {
     let (watch, mut events) = Watch::new();
-    let opened = |event: &Observed| matches!(event, Observed::StreamOpened { .. });
-    for what in [Observed::StreamOpened { stream: None }, Observed::HandshakeFailed] {
+    let opened = |event: &ObserverEvent| matches!(event, ObserverEvent::StreamOpened { .. });
+    for what in [ObserverEvent::StreamOpened { stream: None }, ObserverEvent::HandshakeFailed] {
         watch.on(&what);
     }
-    until(&mut events, |event| matches!(event, Observed::HandshakeFailed)).await;
+    until(&mut events, |event| matches!(event, ObserverEvent::HandshakeFailed)).await;
     until(&mut events, opened).await;
     assert!(!events.passed_over.iter().any(opened), "each observation answers one wait");
 }

@@ -51,11 +51,11 @@ pub(super) fn serve(
         match variant {
             Variant::PlainHttp2 => {
                 config.smig = None;
-                interactive.not_sent_low_water = None;
+                interactive.notsent_lowat = None;
             }
             Variant::NotsentLowat => {
                 config.smig = None;
-                interactive.not_sent_low_water = Some(LOW_WATER);
+                interactive.notsent_lowat = Some(LOW_WATER);
             }
             Variant::Smig => {}
         }

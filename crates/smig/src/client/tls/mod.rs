@@ -20,7 +20,7 @@ pub use fault::TlsFault;
 
 use crate::aside;
 use crate::error::Error;
-use verify::{AcceptAll, Named};
+use verify::{AcceptAnyCert, Named};
 
 /// TLS configuration with the system's certificates. Shared by all clients, as is its cache of TLS sessions.
 static SYSTEM: OnceCell<Arc<ClientConfig>> = OnceCell::const_new();
@@ -109,7 +109,7 @@ impl Trust {
                 let provider = provider();
                 builder(Arc::clone(&provider))?
                     .dangerous()
-                    .with_custom_certificate_verifier(Arc::new(AcceptAll(provider)))
+                    .with_custom_certificate_verifier(Arc::new(AcceptAnyCert(provider)))
                     .with_no_client_auth()
             }
             Self::Rustls(config) => ClientConfig::clone(config),

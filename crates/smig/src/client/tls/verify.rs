@@ -30,7 +30,7 @@ pub(super) struct Named {
     certificates: Vec<(CertificateDer<'static>, Certificate)>,
     authorities: Authorities,
     /// Verifies the handshake's signatures, in the same way for every certificate.
-    signatures: AcceptAll,
+    signatures: AcceptAnyCert,
 }
 
 impl Named {
@@ -44,7 +44,7 @@ impl Named {
         };
         let certificates = certificates.into_iter().map(read).collect::<Result<Vec<_>, _>>()?;
         let authorities = Authorities::of(&certificates, UnixTime::now())?;
-        Ok(Self { certificates, authorities, signatures: AcceptAll(provider) })
+        Ok(Self { certificates, authorities, signatures: AcceptAnyCert(provider) })
     }
 }
 
@@ -206,9 +206,9 @@ impl ServerCertVerifier for Named {
 
 /// Accepts every certificate. Signatures are still verified, so that the peer must hold the private key.
 #[derive(Debug)]
-pub(super) struct AcceptAll(pub(super) Arc<CryptoProvider>);
+pub(super) struct AcceptAnyCert(pub(super) Arc<CryptoProvider>);
 
-impl ServerCertVerifier for AcceptAll {
+impl ServerCertVerifier for AcceptAnyCert {
     fn verify_server_cert(
         &self,
         _: &CertificateDer<'_>,

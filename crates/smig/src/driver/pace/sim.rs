@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use smig_proto::Instant;
 
-use super::{Pace, Reading};
+use super::{Pacer, RateSample};
 
 /// Bytes per packet.
 pub(super) const PACKET: u64 = 1448;
@@ -17,7 +17,7 @@ const CHANCES_BACK: f64 = 0.42;
 
 /// A sender of unlimited data.
 struct Sender {
-    pace: Option<Pace>,
+    pace: Option<Pacer>,
     cwnd: f64,
     slow_start: bool,
     in_flight: u64,
@@ -29,7 +29,7 @@ struct Sender {
 }
 
 impl Sender {
-    fn new(pace: Option<Pace>) -> Self {
+    fn new(pace: Option<Pacer>) -> Self {
         Self {
             pace,
             cwnd: 10.0,
@@ -137,7 +137,7 @@ impl Path {
 
     /// Adds a paced sender.
     pub(super) fn add_paced(&mut self) {
-        let pace = Pace::begin(self.now, self.base);
+        let pace = Pacer::begin(self.now, self.base);
         self.senders.push(Sender::new(Some(pace)));
     }
 
@@ -212,7 +212,7 @@ impl Path {
             pace.on_silence(self.now);
             return;
         }
-        let reading = Reading {
+        let reading = RateSample {
             acknowledged: sender.acknowledged,
             sent: sender.acknowledged + sender.in_flight * PACKET,
             rtt: sender.srtt,
@@ -226,7 +226,7 @@ impl Path {
 
     fn send(&mut self, of: usize) {
         let sender = &mut self.senders[of];
-        let cap = sender.pace.as_ref().map_or(u64::MAX, Pace::cap);
+        let cap = sender.pace.as_ref().map_or(u64::MAX, Pacer::cap);
         let more = u128::from(cap) * TICK.as_nanos() / 1_000_000_000;
         sender.credit = sender.credit.saturating_add(more as u64).min(2 * PACKET);
         while sender.credit >= PACKET && (sender.in_flight as f64) < sender.cwnd {
