@@ -30,7 +30,7 @@ impl Fired {
 }
 
 impl Observer for Fired {
-    fn on(&self, what: &ObserverEvent) {
+    fn on_event(&self, what: &ObserverEvent) {
         if let ObserverEvent::LimitHit(limit) = what {
             let mut counts = self.0.lock().unwrap_or_else(PoisonError::into_inner);
             *counts.entry(limit).or_default() += 1;

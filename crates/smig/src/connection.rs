@@ -158,7 +158,7 @@ impl Permit {
             return None;
         }
         let ends = counters.ends(ends);
-        counters.on(&ObserverEvent::ConnectionOpened { ends });
+        counters.on_event(&ObserverEvent::ConnectionOpened { ends });
         let (open, counters) = (Arc::clone(open), Arc::clone(counters));
         Some(Self { open, seat: None, counters, ends: ends.map(Box::new), place_beside: None })
     }
@@ -181,6 +181,7 @@ impl Permit {
 impl Drop for Permit {
     fn drop(&mut self) {
         self.open.fetch_sub(1, Ordering::Relaxed);
-        self.counters.on(&ObserverEvent::ConnectionClosed { ends: self.ends.as_deref().copied() });
+        self.counters
+            .on_event(&ObserverEvent::ConnectionClosed { ends: self.ends.as_deref().copied() });
     }
 }

@@ -106,7 +106,7 @@ impl RecentStreams {
         {
             return rate;
         }
-        let rate = turn.links.sample(conn).delivery_rate;
+        let rate = turn.conns.sample(conn).delivery_rate;
         self.sample = Some((conn, turn.now, rate));
         rate
     }

@@ -67,7 +67,7 @@ pub enum ObserverEvent {
         stream: Option<StreamRef>,
     },
     /// The verdict of the rules on a stream changed.
-    Judged {
+    PolicyDecided {
         /// The stream.
         stream: Option<StreamRef>,
         /// The new verdict.
@@ -114,7 +114,7 @@ pub struct ConnectionAddrs {
 /// Receives events as they occur, on the task where they occur: it must not block.
 pub trait Observer: Send + Sync + 'static {
     /// Handles an event.
-    fn on(&self, what: &ObserverEvent);
+    fn on_event(&self, what: &ObserverEvent);
 }
 
 /// Counters of a server or a client since its start.
@@ -175,7 +175,7 @@ impl CounterId {
             ObserverEvent::StreamOpened { .. } => Self::StreamOpened,
             ObserverEvent::StreamEnded { .. } => Self::StreamEnded,
             ObserverEvent::StreamReset { .. } => Self::StreamReset,
-            ObserverEvent::Judged { .. } => Self::Judged,
+            ObserverEvent::PolicyDecided { .. } => Self::Judged,
             ObserverEvent::Moved { .. } => Self::Moved,
             ObserverEvent::MoveDeclined { .. } => Self::MoveDeclined,
             ObserverEvent::Panicked => Self::Panicked,
@@ -213,13 +213,13 @@ impl Counters {
         Self { counts: Default::default(), observer }
     }
 
-    pub(crate) fn on(&self, what: &ObserverEvent) {
+    pub(crate) fn on_event(&self, what: &ObserverEvent) {
         self.count(CounterId::of(what));
         if let ObserverEvent::Moved { mover: Mover::Local, .. } = what {
             self.count(CounterId::MoveMade);
         }
         if let Some(observer) = &self.observer {
-            observer.on(what);
+            observer.on_event(what);
         }
     }
 
@@ -233,7 +233,7 @@ impl Counters {
 
     /// Like [`Self::ends`], for one of a session's connections.
     pub(crate) fn ends_of(&self, turn: &TurnCx<'_>, conn: ConnId) -> Option<ConnectionAddrs> {
-        self.ends(|| Some(turn.links.info(conn)?.ends()))
+        self.ends(|| Some(turn.conns.info(conn)?.ends()))
     }
 
     /// Like [`Self::ends`], for the connection that carries a stream.
@@ -242,7 +242,7 @@ impl Counters {
         turn: &TurnCx<'_>,
         stream: StreamKey,
     ) -> Option<ConnectionAddrs> {
-        self.ends(|| Some(turn.links.info(turn.session.stream(stream)?.connection)?.ends()))
+        self.ends(|| Some(turn.conns.info(turn.session.stream(stream)?.connection)?.ends()))
     }
 
     /// Returns the place of a stream for the observer; `None` if there is none.
@@ -268,7 +268,7 @@ impl Counters {
         let (why, offset) = book.moved(stream, record, mover, sent + received);
         let place = self.observer.as_ref().map(|_| book.place_on(stream, to));
         let ends = self.ends_of(turn, to);
-        self.on(&ObserverEvent::Moved { from, to, mover, ends, stream: place, offset, why });
+        self.on_event(&ObserverEvent::Moved { from, to, mover, ends, stream: place, offset, why });
     }
 
     /// Reports that a stream has completed.
@@ -283,7 +283,7 @@ impl Counters {
             return self.count(CounterId::StreamEnded);
         }
         let view = turn.session.stream(key);
-        self.on(&ObserverEvent::StreamEnded {
+        self.on_event(&ObserverEvent::StreamEnded {
             stream: self.place(turn, book, key),
             // One turn may open and complete a stream: its timestamp is too coarse for a latency.
             latency: crate::clock::now().saturating_duration_since(record.opened),

@@ -123,7 +123,7 @@ impl Drop for Bar {
 }
 
 impl Observer for Screen {
-    fn on(&self, what: &ObserverEvent) {
+    fn on_event(&self, what: &ObserverEvent) {
         match what {
             ObserverEvent::ConnectionOpened { .. } => {
                 let open = self.open.fetch_add(1, Ordering::Relaxed) + 1;

@@ -118,7 +118,7 @@ async fn take(mut body: Incoming) -> Answer {
 struct Diary;
 
 impl Observer for Diary {
-    fn on(&self, what: &ObserverEvent) {
+    fn on_event(&self, what: &ObserverEvent) {
         let json = |event: &str| serde_json::json!({"event": event});
         let (mut line, ends) = match what {
             ObserverEvent::ConnectionOpened { ends } => (json("opened"), *ends),

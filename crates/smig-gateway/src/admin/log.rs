@@ -51,7 +51,7 @@ impl Log {
 const fn is_told(what: &ObserverEvent) -> bool {
     !matches!(
         what,
-        ObserverEvent::Judged {
+        ObserverEvent::PolicyDecided {
             verdict: PolicyOutcome::Stays(StayReason::FewBytes | StayReason::Young),
             ..
         } | ObserverEvent::StreamOpened { .. }
@@ -93,7 +93,9 @@ fn words(what: &ObserverEvent) -> Value {
             value["by"] = if *mover == Mover::Local { "here" } else { "peer" }.into();
             value
         }
-        ObserverEvent::Judged { stream, verdict } => of("judged", stream, verdict.to_string()),
+        ObserverEvent::PolicyDecided { stream, verdict } => {
+            of("judged", stream, verdict.to_string())
+        }
         ObserverEvent::MoveDeclined { stream, .. } => {
             of("declined", stream, "the peer declined the migration".to_owned())
         }

@@ -119,7 +119,7 @@ impl Watch {
 }
 
 impl Observer for Watch {
-    fn on(&self, what: &ObserverEvent) {
+    fn on_event(&self, what: &ObserverEvent) {
         self.spans.on(what);
         match what {
             ObserverEvent::StreamEnded { stream, latency, sent, received, .. } => {

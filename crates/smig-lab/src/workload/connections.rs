@@ -82,7 +82,7 @@ impl Addresses {
 }
 
 impl Observer for Addresses {
-    fn on(&self, what: &ObserverEvent) {
+    fn on_event(&self, what: &ObserverEvent) {
         match what {
             ObserverEvent::ConnectionOpened { ends: Some(ends) } => {
                 self.lock().first.get_or_insert(ends.local);

@@ -240,10 +240,10 @@ impl ClientBuilder {
         let inner = Arc::new(Inner {
             trust: self.trust.load()?,
             resolver: self.resolver,
-            hosts: Arc::new(SessionPool::default()),
+            pool: Arc::new(SessionPool::default()),
             engine: Arc::new(self.engine),
             rules: self.rules,
-            links: Arc::new(ConnOptions {
+            conn_options: Arc::new(ConnOptions {
                 interactive: self.interactive,
                 bulk: self.bulk,
                 pacing: self.pacing,

@@ -19,7 +19,7 @@ pub(crate) struct QueuedRequest {
     pub(crate) head: RequestHead,
     pub(crate) body: RequestBody,
     pub(crate) length: Length,
-    pub(crate) asides: RequestOptions,
+    pub(crate) options: RequestOptions,
     /// The queue slot, released when the request is sent.
     pub(crate) place: QueuePlace,
     pub(crate) shared: Arc<Shared>,
@@ -61,7 +61,7 @@ pub(super) struct OpenRequest {
     pub(super) inbound: BodyRecvState,
     pub(super) outbound: BodySendState,
     pub(super) rest: Rest,
-    pub(super) tracked: Option<Candidate>,
+    pub(super) candidate: Option<Candidate>,
     pub(super) on_interim: Option<OnInformational>,
     pub(super) record: StreamRecord,
 }

@@ -86,7 +86,7 @@ pub(super) struct OriginContext {
     pub(super) resolver: Resolver,
     pub(super) limits: DialLimits,
     pub(super) engine: Arc<Config>,
-    pub(super) links: Arc<ConnOptions>,
+    pub(super) conn_options: Arc<ConnOptions>,
     pub(super) rules: MigrationConfig,
     pub(super) cleartext: Cleartext,
     pub(super) spares: usize,
@@ -97,13 +97,13 @@ pub(super) struct OriginContext {
     pub(super) describe_streams: usize,
     pub(super) counters: Arc<Counters>,
     pub(super) open: Arc<AtomicUsize>,
-    pub(super) hosts: Weak<SessionPool>,
+    pub(super) pool: Weak<SessionPool>,
 }
 
 impl OriginContext {
     /// Removes the session from the map, so that new requests start a new one.
     pub(super) fn forget(&self, mailbox: &Arc<Mailbox<Command>>) {
-        if let Some(hosts) = self.hosts.upgrade() {
+        if let Some(hosts) = self.pool.upgrade() {
             hosts.remove(&self.origin, mailbox);
         }
     }
@@ -156,7 +156,7 @@ pub(super) async fn run(host: Arc<OriginContext>, mailbox: Arc<Mailbox<Command>>
     let now = clock::now();
     let mut session = Session::client(Arc::clone(&host.engine), AppId::new(entropy::app_id()), now);
     let spares = Spares::new(transport.peer(), host.clear(), host.spares);
-    let mut links = ConnSet::new(Arc::clone(&host.links));
+    let mut links = ConnSet::new(Arc::clone(&host.conn_options));
     let info = ConnectionInfo::new(&transport, host.clear(), None);
     links.add(&mut session, now, transport, info, IDENTITY);
     let app = ClientSession::new(host, Arc::clone(&mailbox), spares);

@@ -140,7 +140,7 @@ impl Http1Session {
     }
 
     fn begin(&mut self, outgoing: QueuedRequest) {
-        self.host.counters.on(&ObserverEvent::StreamOpened { stream: None });
+        self.host.counters.on_event(&ObserverEvent::StreamOpened { stream: None });
         let (shared, pool) = (Arc::clone(&outgoing.shared), Arc::clone(&self.pool));
         self.running.begin(shared, async move { pool.send(outgoing).await });
     }

@@ -75,10 +75,10 @@ pub struct Client {
 struct Inner {
     trust: Loaded,
     resolver: Resolver,
-    hosts: Arc<SessionPool>,
+    pool: Arc<SessionPool>,
     engine: Arc<Config>,
     rules: MigrationConfig,
-    links: Arc<ConnOptions>,
+    conn_options: Arc<ConnOptions>,
     cleartext: Cleartext,
     spares: usize,
     max_connections: usize,
@@ -95,7 +95,7 @@ struct Inner {
 
 impl Drop for Inner {
     fn drop(&mut self) {
-        self.hosts.finish();
+        self.pool.finish();
     }
 }
 
@@ -115,7 +115,7 @@ impl Client {
     /// Returns a snapshot of the sessions over HTTP/2 that accept requests. Each session's task is polled for it;
     /// there is no cost between calls.
     pub async fn sessions(&self) -> Snapshot {
-        snapshot::collect(self.inner.hosts.all(), Command::Describe).await
+        snapshot::collect(self.inner.pool.all(), Command::Describe).await
     }
 
     /// Sends a request to the origin of its URI and waits for the response's head.
@@ -159,7 +159,7 @@ impl Client {
     /// request and closes after its last one; the next request opens a new session. Over HTTP/1.1 this applies to
     /// each connection.
     pub fn move_to(&self, origin: &Origin, addresses: &[SocketAddr]) {
-        if let Some(mailbox) = self.inner.hosts.present(origin) {
+        if let Some(mailbox) = self.inner.pool.present(origin) {
             let addresses = addresses.iter().map(|addr| addr.ip().to_canonical()).collect();
             // If the send fails, the session is closing already.
             drop(mailbox.send(Command::MoveTo(addresses)));
@@ -168,14 +168,14 @@ impl Client {
 
     /// Stops the session with the origin, if there is one, from accepting requests. It closes after its last one.
     pub fn retire(&self, origin: &Origin) {
-        if let Some(mailbox) = self.inner.hosts.present(origin) {
+        if let Some(mailbox) = self.inner.pool.present(origin) {
             drop(mailbox.send(Command::Finish));
         }
     }
 
     /// Like [`Self::retire`], but leaves a session that has requests as it is.
     pub fn retire_if_idle(&self, origin: &Origin) {
-        if let Some(mailbox) = self.inner.hosts.present(origin) {
+        if let Some(mailbox) = self.inner.pool.present(origin) {
             drop(mailbox.send(Command::FinishIfIdle));
         }
     }
@@ -183,7 +183,7 @@ impl Client {
     /// Returns whether a session with the origin accepts requests or is being established.
     #[must_use]
     pub fn has_session(&self, origin: &Origin) -> bool {
-        self.inner.hosts.present(origin).is_some_and(|mailbox| !mailbox.is_closed())
+        self.inner.pool.present(origin).is_some_and(|mailbox| !mailbox.is_closed())
     }
 
     /// Like [`Self::request`], but to an origin that differs from the URI's: for CONNECT, or through a proxy.
@@ -251,12 +251,13 @@ impl Client {
             let shared = Shared::unplaced(Arc::clone(mailbox.notifier()));
             let Draft { head, length, asides, place } = draft;
             let shared_too = Arc::clone(&shared);
-            let outgoing = QueuedRequest { head, body, length, asides, place, shared: shared_too };
+            let outgoing =
+                QueuedRequest { head, body, length, options: asides, place, shared: shared_too };
             match mailbox.send(Command::Request(Box::new(outgoing))) {
                 Ok(()) => return Ok(shared),
                 // The session closed in between; the next one is new.
                 Err(Command::Request(outgoing)) => {
-                    let QueuedRequest { head, length, asides, place, .. } = *outgoing;
+                    let QueuedRequest { head, length, options: asides, place, .. } = *outgoing;
                     draft = Draft { head, length, asides, place };
                     body = outgoing.body;
                 }
@@ -267,14 +268,14 @@ impl Client {
 
     fn session(&self, origin: &Origin) -> Arc<Mailbox<Command>> {
         let inner = &self.inner;
-        inner.hosts.find(origin, |mailbox| {
+        inner.pool.find(origin, |mailbox| {
             let host = Arc::new(OriginContext {
                 origin: origin.clone(),
                 trust: inner.trust.clone(),
                 resolver: inner.resolver.clone(),
                 limits: inner.limits,
                 engine: Arc::clone(&inner.engine),
-                links: Arc::clone(&inner.links),
+                conn_options: Arc::clone(&inner.conn_options),
                 rules: inner.rules.clone(),
                 cleartext: inner.cleartext,
                 spares: inner.spares,
@@ -285,7 +286,7 @@ impl Client {
                 describe_streams: inner.describe_streams,
                 counters: Arc::clone(&inner.counters),
                 open: Arc::clone(&inner.open),
-                hosts: Arc::downgrade(&inner.hosts),
+                pool: Arc::downgrade(&inner.pool),
             });
             tokio::spawn(host::run(host, Arc::clone(mailbox)));
         })

@@ -77,7 +77,7 @@ enum SessionState {
 /// The client's half of one session.
 #[derive(Debug)]
 pub(super) struct ClientSession {
-    pub(super) host: Arc<OriginContext>,
+    pub(super) origin: Arc<OriginContext>,
     mailbox: Arc<Mailbox<Command>>,
     slots: Slots<OpenRequest>,
     by_key: FxHashMap<StreamKey, Slot>,
@@ -85,7 +85,7 @@ pub(super) struct ClientSession {
     /// Whether requests in the queue wait for the server's SETTINGS.
     awaits_settings: bool,
     pub(super) spares: Spares,
-    around: RecentStreams,
+    recent: RecentStreams,
     watched: Vec<Slot>,
     leftovers: Leftovers<StreamKey>,
     resets: Resets,
@@ -93,13 +93,13 @@ pub(super) struct ClientSession {
     resets_counted: u64,
     /// Until then no stream is opened and no leftover is reset: the server's limit of resets may be near.
     held_until: Option<Instant>,
-    book: SessionRecord,
-    stage: SessionState,
+    session_record: SessionRecord,
+    state: SessionState,
     idle_since: Option<Instant>,
     /// The session is in use: keep spares ready.
     spares_wanted: bool,
     /// The server's protocol as far as known, and the callers that wait for it.
-    speaks: NegotiatedProtocol,
+    protocol: NegotiatedProtocol,
     protocol_waiters: Vec<oneshot::Sender<Result<NegotiatedProtocol, Error>>>,
 }
 
@@ -111,23 +111,23 @@ impl ClientSession {
     ) -> Self {
         Self {
             slots: Slots::new(Arc::clone(mailbox.notifier())),
-            host,
+            origin: host,
             mailbox,
             by_key: FxHashMap::default(),
             queue: VecDeque::new(),
             awaits_settings: false,
             spares,
-            around: RecentStreams::default(),
+            recent: RecentStreams::default(),
             watched: Vec::new(),
             leftovers: Leftovers::default(),
             resets: Resets::default(),
             resets_counted: 0,
             held_until: None,
-            book: SessionRecord::begin(crate::clock::now()),
-            stage: SessionState::Open,
+            session_record: SessionRecord::begin(crate::clock::now()),
+            state: SessionState::Open,
             idle_since: None,
             spares_wanted: true,
-            speaks: NegotiatedProtocol::Http2,
+            protocol: NegotiatedProtocol::Http2,
             protocol_waiters: Vec::new(),
         }
     }
@@ -173,12 +173,12 @@ impl ClientSession {
 
     /// Returns when the queue timeout of the oldest request expires.
     fn queue_deadline(&self) -> Option<Instant> {
-        Some(self.queue.front()?.place.queued_at()? + self.host.queue_timeout?)
+        Some(self.queue.front()?.place.queued_at()? + self.origin.queue_timeout?)
     }
 
     /// Fails the requests whose queue timeout has expired; the oldest is at the front.
     fn give_up_waiting(&mut self, now: Instant) {
-        let Some(after) = self.host.queue_timeout else { return };
+        let Some(after) = self.origin.queue_timeout else { return };
         while self.queue_deadline().is_some_and(|at| at <= now)
             && let Some(outgoing) = self.queue.pop_front()
         {
@@ -199,15 +199,15 @@ impl ClientSession {
 
     fn opened(&mut self, turn: &mut TurnCx<'_>, key: StreamKey, outgoing: QueuedRequest) {
         let transfer = outgoing.transfer();
-        let QueuedRequest { head, body, length, asides, shared, .. } = outgoing;
-        let stream = self.host.counters.place(turn, &self.book, key);
-        self.host.counters.on(&ObserverEvent::StreamOpened { stream });
-        let name = RequestLabel::of(&head.method, &head.uri, self.host.describe_streams);
-        self.around.on_open(turn.now);
+        let QueuedRequest { head, body, length, options: asides, shared, .. } = outgoing;
+        let stream = self.origin.counters.place(turn, &self.session_record, key);
+        self.origin.counters.on_event(&ObserverEvent::StreamOpened { stream });
+        let name = RequestLabel::of(&head.method, &head.uri, self.origin.describe_streams);
+        self.recent.on_open(turn.now);
         if let Some(view) = turn.session.stream(key) {
             shared.on_connection(view.connection, 0);
         }
-        let tracked = Candidate::new(&self.host.rules, transfer, asides.hint, turn.now);
+        let tracked = Candidate::new(&self.origin.rules, transfer, asides.hint, turn.now);
         let is_watched = tracked.is_some();
         // Without a body, the head is all there is to send.
         let outbound = if body.is_empty() { BodySendState::Sent } else { BodySendState::Open };
@@ -220,7 +220,7 @@ impl ClientSession {
             inbound: BodyRecvState::Open,
             outbound,
             rest: Rest::Wanted,
-            tracked,
+            candidate: tracked,
             on_interim: asides.on_interim,
             record: StreamRecord::begin(turn.now, name),
         });
@@ -302,9 +302,9 @@ impl ClientSession {
 
     fn on_reset(&mut self, turn: &mut TurnCx<'_>, slot: Slot, error: StreamError) {
         if let Some((call, _)) = self.slots.entry(slot) {
-            let ends = self.host.counters.ends_of_stream(turn, call.key);
-            let stream = self.host.counters.place(turn, &self.book, call.key);
-            self.host.counters.on(&ObserverEvent::StreamReset { ends, stream });
+            let ends = self.origin.counters.ends_of_stream(turn, call.key);
+            let stream = self.origin.counters.place(turn, &self.session_record, call.key);
+            self.origin.counters.on_event(&ObserverEvent::StreamReset { ends, stream });
             if error.code == ErrorCode::RefusedStream {
                 // The server counts it like a stream that this client reset.
                 self.resets.add(turn.now);
@@ -324,7 +324,7 @@ impl ClientSession {
     fn settle(&mut self, turn: &mut TurnCx<'_>, slot: Slot) {
         let Some((call, _)) = self.slots.entry(slot) else { return };
         if call.is_over() {
-            self.host.counters.ended(turn, &self.book, call.key, &call.record);
+            self.origin.counters.ended(turn, &self.session_record, call.key, &call.record);
             self.forget(turn, slot);
         } else if call.is_leftover() && !is_tunnel(turn, call.key) {
             call.rest = Rest::Left;
@@ -345,7 +345,7 @@ impl ClientSession {
             };
             let Some(&slot) = by_key.get(&key) else { continue };
             if let Some((call, _)) = self.slots.entry(slot) {
-                self.host.counters.ended(turn, &self.book, key, &call.record);
+                self.origin.counters.ended(turn, &self.session_record, key, &call.record);
                 turn.session.reset(key, call.code());
             }
             self.forget(turn, slot);
@@ -373,7 +373,7 @@ impl ClientSession {
             self.open_queued(turn);
         }
         let waits = self.held_until.is_some() && !self.queue.is_empty();
-        if !waits || self.stage != SessionState::Open || self.host.spare_place().is_err() {
+        if !waits || self.state != SessionState::Open || self.origin.spare_place().is_err() {
             return;
         }
         tracing::debug!("many streams were reset, the session accepts no more requests");
@@ -391,8 +391,8 @@ impl ClientSession {
     fn forget(&mut self, turn: &mut TurnCx<'_>, slot: Slot) {
         let Some(call) = self.slots.remove(slot) else { return };
         self.by_key.remove(&call.key);
-        self.book.close(call.key, &call.record);
-        if call.tracked.is_some() {
+        self.session_record.close(call.key, &call.record);
+        if call.candidate.is_some() {
             self.watched.retain(|&watched| watched != slot);
         }
         turn.session.release(call.key);
@@ -403,25 +403,25 @@ impl ClientSession {
         let entry = self.by_key.get(&stream).and_then(|&slot| self.slots.entry(slot));
         let mut call = entry.map(|(call, _)| call);
         let record = call.as_mut().map(|call| &mut call.record);
-        self.host.counters.moved(turn, &mut self.book, record, migration);
+        self.origin.counters.moved(turn, &mut self.session_record, record, migration);
         let Some(call) = call else { return };
         call.shared.on_connection(to, received);
-        if let Some(tracked) = &mut call.tracked {
+        if let Some(tracked) = &mut call.candidate {
             tracked.on_moved();
         }
     }
 
     /// Applies the migration rules to each watched stream.
     fn look_at_watched(&mut self, turn: &mut TurnCx<'_>) {
-        let Self { host, slots, watched, around, book, .. } = self;
+        let Self { origin: host, slots, watched, recent: around, session_record: book, .. } = self;
         let open = slots.len();
         for &slot in &*watched {
             let Some((call, _)) = slots.entry(slot) else { continue };
-            let Some(tracked) = &mut call.tracked else { continue };
+            let Some(tracked) = &mut call.candidate else { continue };
             let (rules, record) = (&host.rules, &mut call.record);
             if let Some(verdict) = tracked.evaluate(turn, rules, around, call.key, open, record) {
                 let stream = host.counters.place(turn, book, call.key);
-                host.counters.on(&ObserverEvent::Judged { stream, verdict });
+                host.counters.on_event(&ObserverEvent::PolicyDecided { stream, verdict });
             }
         }
     }
@@ -432,7 +432,7 @@ impl ClientSession {
             let call = self.slots.get(*self.by_key.get(&key)?)?;
             Some(&call.record)
         };
-        if let Some(session) = snapshot::session(turn, &self.book, find) {
+        if let Some(session) = snapshot::session(turn, &self.session_record, find) {
             // The caller may have dropped the receiver.
             drop(asked.send(Box::new(session)));
         }
@@ -440,11 +440,11 @@ impl ClientSession {
 
     /// Stops accepting requests.
     fn stop_accepting(&mut self, turn: &mut TurnCx<'_>) {
-        if self.stage != SessionState::Open {
+        if self.state != SessionState::Open {
             return;
         }
-        self.stage = SessionState::Closing;
-        self.host.forget(&self.mailbox);
+        self.state = SessionState::Closing;
+        self.origin.forget(&self.mailbox);
         for command in self.mailbox.close() {
             self.on_command(turn, command);
         }
@@ -454,8 +454,8 @@ impl ClientSession {
     }
 
     fn end_if_idle(&mut self, turn: &mut TurnCx<'_>) {
-        if self.stage == SessionState::Closing && self.slots.len() == 0 && self.queue.is_empty() {
-            self.stage = SessionState::Ended;
+        if self.state == SessionState::Closing && self.slots.len() == 0 && self.queue.is_empty() {
+            self.state = SessionState::Ended;
             self.idle_since = Some(turn.now);
             turn.session.shutdown(turn.now);
         }
@@ -470,25 +470,25 @@ impl ClientSession {
         }
         let since = *self.idle_since.get_or_insert(turn.now);
         let idle = turn.now.saturating_duration_since(since);
-        if self.stage == SessionState::Open && idle >= self.host.idle_timeout {
+        if self.state == SessionState::Open && idle >= self.origin.idle_timeout {
             self.stop_accepting(turn);
         } else if self.spares_wanted && idle >= SPARE_IDLE {
             self.spares_wanted = false;
             self.spares.close_idle(turn);
             self.slots.shrink();
-        } else if self.stage == SessionState::Ended && idle >= CLOSE_TIMEOUT {
-            turn.links.close_all(turn.now, turn.session);
+        } else if self.state == SessionState::Ended && idle >= CLOSE_TIMEOUT {
+            turn.conns.close_all(turn.now, turn.session);
             self.idle_since = Some(turn.now);
         }
         self.end_if_idle(turn);
     }
 
     fn idle_deadline(&self) -> Option<Duration> {
-        match self.stage {
+        match self.state {
             SessionState::Open if self.spares_wanted => {
-                Some(self.host.idle_timeout.min(SPARE_IDLE))
+                Some(self.origin.idle_timeout.min(SPARE_IDLE))
             }
-            SessionState::Open => Some(self.host.idle_timeout),
+            SessionState::Open => Some(self.origin.idle_timeout),
             SessionState::Closing => None,
             SessionState::Ended => Some(CLOSE_TIMEOUT),
         }
@@ -537,20 +537,20 @@ impl SessionHandler for ClientSession {
             Event::Pushed { stream, .. } => turn.session.release(stream),
             Event::StreamsAvailable => self.open_queued(turn),
             Event::SessionEstablished { .. } => {
-                self.host.counters.on(&ObserverEvent::SessionEstablished);
-                self.speaks = NegotiatedProtocol::Smig;
+                self.origin.counters.on_event(&ObserverEvent::SessionEstablished);
+                self.protocol = NegotiatedProtocol::Smig;
                 self.spares.on_established();
             }
             Event::Joined { conn } => {
                 tracing::debug!(%conn, "connection joined");
-                let ends = self.host.counters.ends_of(turn, conn);
-                self.host.counters.on(&ObserverEvent::Joined { conn, ends });
+                let ends = self.origin.counters.ends_of(turn, conn);
+                self.origin.counters.on_event(&ObserverEvent::Joined { conn, ends });
                 self.spares.on_joined(turn);
             }
             Event::JoinRefused { conn, reason } => {
                 seldom!(info, "refused spare", %conn, ?reason, "spare connection refused");
-                let ends = self.host.counters.ends_of(turn, conn);
-                self.host.counters.on(&ObserverEvent::JoinRefused { ends });
+                let ends = self.origin.counters.ends_of(turn, conn);
+                self.origin.counters.on_event(&ObserverEvent::JoinRefused { ends });
                 self.spares.on_refused(turn, conn, reason);
             }
             Event::MigrationOffered { stream } => self.spares.on_offer(turn, stream),
@@ -559,11 +559,11 @@ impl SessionHandler for ClientSession {
                 self.on_migrated(turn, Migration { stream, from, to, mover, received });
             }
             Event::MigrationDeclined { stream } => {
-                let ends = self.host.counters.ends_of_stream(turn, stream);
-                let place = self.host.counters.place(turn, &self.book, stream);
-                self.host.counters.on(&ObserverEvent::MoveDeclined { ends, stream: place });
+                let ends = self.origin.counters.ends_of_stream(turn, stream);
+                let place = self.origin.counters.place(turn, &self.session_record, stream);
+                self.origin.counters.on_event(&ObserverEvent::MoveDeclined { ends, stream: place });
                 let entry = slot(stream).and_then(|slot| self.slots.entry(slot));
-                self.book.declined(stream, entry.map(|(call, _)| &mut call.record));
+                self.session_record.declined(stream, entry.map(|(call, _)| &mut call.record));
             }
             Event::GoingAway { conn, code, .. } => {
                 tracing::debug!(%conn, %code, "the server is going away");
@@ -575,7 +575,7 @@ impl SessionHandler for ClientSession {
             }
             Event::LimitHit { conn, limit } => {
                 seldom!(warn, limit, %conn, limit, "limit reached");
-                self.host.counters.on(&ObserverEvent::LimitHit(limit));
+                self.origin.counters.on_event(&ObserverEvent::LimitHit(limit));
             }
             _ => {}
         }
@@ -601,7 +601,7 @@ impl SessionHandler for ClientSession {
             }
             Command::MoveTo(addresses) => {
                 if !addresses.contains(&self.spares.addr().ip().to_canonical()) {
-                    tracing::info!(origin = %self.host.origin, "the server's addresses changed");
+                    tracing::info!(origin = %self.origin.origin, "the server's addresses changed");
                     self.stop_accepting(turn);
                 }
             }
@@ -646,15 +646,15 @@ impl SessionHandler for ClientSession {
         if turn.session.has_peer_settings() {
             for sender in self.protocol_waiters.drain(..) {
                 // The caller may have dropped the receiver.
-                let _ = sender.send(Ok(self.speaks));
+                let _ = sender.send(Ok(self.protocol));
             }
         }
-        if turn.links.is_empty() {
+        if turn.conns.is_empty() {
             self.stop_accepting(turn);
         }
         self.look_at_idleness(turn);
-        if self.stage == SessionState::Open && self.spares_wanted {
-            self.spares.keep(turn, &self.host, &self.mailbox);
+        if self.state == SessionState::Open && self.spares_wanted {
+            self.spares.keep(turn, &self.origin, &self.mailbox);
         }
     }
 
@@ -671,7 +671,7 @@ impl SessionHandler for ClientSession {
     }
 
     fn on_end(&mut self) {
-        self.host.forget(&self.mailbox);
+        self.origin.forget(&self.mailbox);
         for call in self.slots.drain() {
             call.shared.fail(Error::new(ErrorKind::Connection(None)));
         }

@@ -117,7 +117,7 @@ impl Spares {
         let wanted = self.wanted.max(self.offers.len());
         let missing = wanted.saturating_sub(idle + self.dialing);
         for _ in 0..missing {
-            if !turn.session.can_join() || turn.links.len() + self.dialing >= host.max_connections {
+            if !turn.session.can_join() || turn.conns.len() + self.dialing >= host.max_connections {
                 break;
             }
             let Ok(place) = host.spare_place() else { break };
@@ -150,7 +150,7 @@ impl Spares {
         match dialed {
             Ok(transport) if turn.session.can_join() => {
                 let info = ConnectionInfo::new(&transport, self.clear, None);
-                turn.links.add(turn.session, turn.now, transport, info, IDENTITY);
+                turn.conns.add(turn.session, turn.now, transport, info, IDENTITY);
             }
             // The session is closing, or has its maximum of connections.
             Ok(_) => self.decline_all(turn),

@@ -89,7 +89,7 @@ pub(crate) struct DriverConn {
     pub(super) transport: Transport,
     pub(super) info: Arc<ConnectionInfo>,
     pub(super) role: ConnectionRole,
-    pub(super) stage: CloseState,
+    pub(super) close_state: CloseState,
     pub(super) sample: PathSample,
     output: OutputBuffer,
     batch: usize,
@@ -117,7 +117,7 @@ impl DriverConn {
             transport,
             info,
             role: ConnectionRole::Interactive,
-            stage: CloseState::Open,
+            close_state: CloseState::Open,
             sample: PathSample::default(),
             output,
             batch: MIN_BATCH,
@@ -185,7 +185,7 @@ impl DriverConn {
         now: Instant,
         cx: &mut Context<'_>,
     ) -> Progress {
-        match self.stage {
+        match self.close_state {
             CloseState::Open => self.receive_open(session, now, cx),
             CloseState::Lingering(_) => self.discard(cx),
             CloseState::Ending(_) | CloseState::Gone => Progress::None,
@@ -225,7 +225,7 @@ impl DriverConn {
 
     /// Passes buffered input to the engine, which did not accept it when it was read.
     pub(super) fn resume_input(&mut self, session: &mut Session, now: Instant) -> Progress {
-        if self.stage != CloseState::Open
+        if self.close_state != CloseState::Open
             || self.transport.input().is_empty()
             || !session.wants_input(self.id)
         {
@@ -242,7 +242,7 @@ impl DriverConn {
                 Poll::Pending => return Progress::None,
                 Poll::Ready(Ok(Received::Progress)) => self.transport.input().clear(),
                 Poll::Ready(_) => {
-                    self.stage = CloseState::Gone;
+                    self.close_state = CloseState::Gone;
                     return Progress::Some;
                 }
             }
@@ -253,7 +253,7 @@ impl DriverConn {
     /// Handles a failure of the socket.
     fn lose(&mut self, session: &mut Session, now: Instant, error: &io::Error) {
         tracing::debug!(conn = %self.id, %error, "connection lost");
-        self.stage = CloseState::Gone;
+        self.close_state = CloseState::Gone;
         session.handle_lost(now, self.id, LostReason::Failed(error.to_string()));
     }
 
@@ -264,7 +264,7 @@ impl DriverConn {
         now: Instant,
         cx: &mut Context<'_>,
     ) -> Progress {
-        if matches!(self.stage, CloseState::Lingering(_) | CloseState::Gone) {
+        if matches!(self.close_state, CloseState::Lingering(_) | CloseState::Gone) {
             return Progress::None;
         }
         let mut sent = 0;
@@ -365,15 +365,15 @@ impl DriverConn {
 
     /// Handles that the engine has closed the connection.
     pub(super) fn end(&mut self, now: Instant) {
-        if self.stage == CloseState::Open {
-            self.stage = CloseState::Ending(now + FLUSH_TIMEOUT);
+        if self.close_state == CloseState::Open {
+            self.close_state = CloseState::Ending(now + FLUSH_TIMEOUT);
         }
     }
 
     /// Closes at once with an RST; pending output is discarded.
     pub(super) fn abandon(&mut self, session: &mut Session, now: Instant) {
         socket::reset_on_close(self.transport.tcp());
-        self.stage = CloseState::Gone;
+        self.close_state = CloseState::Gone;
         session.handle_lost(
             now,
             self.id,
@@ -388,17 +388,17 @@ impl DriverConn {
         now: Instant,
         cx: &mut Context<'_>,
     ) -> Progress {
-        if self.stage == CloseState::Open && session.should_close(self.id) {
+        if self.close_state == CloseState::Open && session.should_close(self.id) {
             self.end(now);
         }
-        match self.stage {
+        match self.close_state {
             CloseState::Ending(_) if !self.blocked && self.output.is_empty() => {
                 session.handle_lost(now, self.id, LostReason::Closed);
                 self.transport.queue_close();
                 let flushed = self.transport.poll_flush(cx, &mut self.output);
                 let closed = self.transport.poll_close_write(cx);
                 let sent = matches!((flushed, closed), (Poll::Ready(Ok(())), Poll::Ready(Ok(()))));
-                self.stage = if sent && self.peer != PeerState::Ended {
+                self.close_state = if sent && self.peer != PeerState::Ended {
                     CloseState::Lingering(now + LINGER)
                 } else {
                     CloseState::Gone
@@ -407,11 +407,11 @@ impl DriverConn {
             }
             CloseState::Ending(until) if now >= until => {
                 session.handle_lost(now, self.id, LostReason::Closed);
-                self.stage = CloseState::Gone;
+                self.close_state = CloseState::Gone;
                 Progress::Some
             }
             CloseState::Lingering(until) if now >= until => {
-                self.stage = CloseState::Gone;
+                self.close_state = CloseState::Gone;
                 Progress::Some
             }
             _ => Progress::None,
@@ -420,7 +420,7 @@ impl DriverConn {
 
     /// Returns when [`Self::finish`] must be called at the latest.
     pub(super) const fn deadline(&self) -> Option<Instant> {
-        match self.stage {
+        match self.close_state {
             CloseState::Ending(until) | CloseState::Lingering(until) => Some(until),
             _ => None,
         }

@@ -56,11 +56,11 @@ impl Pacing {
 
 #[derive(Debug)]
 pub(crate) struct ConnSet {
-    links: Vec<DriverConn>,
+    conns: Vec<DriverConn>,
     options: Arc<ConnOptions>,
-    hold: BulkDeferral,
+    deferral: BulkDeferral,
     /// Limits bulk, where the path's queue matters.
-    pace: Option<Pacer>,
+    pacer: Option<Pacer>,
     /// Bytes acknowledged on all connections.
     acknowledged: u64,
 }
@@ -68,15 +68,15 @@ pub(crate) struct ConnSet {
 impl ConnSet {
     pub(crate) fn new(options: Arc<ConnOptions>) -> Self {
         let hold = BulkDeferral::new(options.max_bulk_deferral);
-        Self { links: Vec::with_capacity(1), options, hold, pace: None, acknowledged: 0 }
+        Self { conns: Vec::with_capacity(1), options, deferral: hold, pacer: None, acknowledged: 0 }
     }
 
     pub(crate) fn is_empty(&self) -> bool {
-        self.links.is_empty()
+        self.conns.is_empty()
     }
 
     pub(crate) fn len(&self) -> usize {
-        self.links.len()
+        self.conns.len()
     }
 
     /// Adds a connection to the session and its engine: the client's, or a server's first one.
@@ -99,22 +99,22 @@ impl ConnSet {
     pub(crate) fn insert(&mut self, id: ConnId, departed: DetachedConn) {
         let mut link = DriverConn::new(id, departed);
         link.set_role(ConnectionRole::Interactive, &self.options.interactive);
-        self.links.push(link);
+        self.conns.push(link);
     }
 
     /// Removes a connection, with its pending output.
     pub(crate) fn remove(&mut self, id: ConnId) -> Option<DetachedConn> {
-        let index = self.links.iter().position(|link| link.id == id)?;
-        Some(self.links.remove(index).depart())
+        let index = self.conns.iter().position(|link| link.id == id)?;
+        Some(self.conns.remove(index).depart())
     }
 
     fn find(&mut self, id: ConnId) -> Option<&mut DriverConn> {
-        self.links.iter_mut().find(|link| link.id == id)
+        self.conns.iter_mut().find(|link| link.id == id)
     }
 
     /// Returns what the application may know of a connection.
     pub(crate) fn info(&self, id: ConnId) -> Option<&Arc<ConnectionInfo>> {
-        self.links.iter().find(|link| link.id == id).map(|link| &link.info)
+        self.conns.iter().find(|link| link.id == id).map(|link| &link.info)
     }
 
     /// Samples the path of a connection now.
@@ -130,7 +130,7 @@ impl ConnSet {
         view: &ConnectionView,
         role: snapshot::ConnectionRole,
     ) -> Option<ConnectionSnapshot> {
-        self.links.iter().find(|link| link.id == view.id).map(|link| link.snapshot(view, role))
+        self.conns.iter().find(|link| link.id == view.id).map(|link| link.snapshot(view, role))
     }
 
     /// Applies an engine event to the transports.
@@ -178,7 +178,7 @@ impl ConnSet {
         now: Instant,
         cx: &mut Context<'_>,
     ) -> Progress {
-        let Some(link) = self.links.get_mut(index) else { return Progress::None };
+        let Some(link) = self.conns.get_mut(index) else { return Progress::None };
         let resumed = link.resume_input(session, now);
         resumed.or(link.receive(session, now, cx))
     }
@@ -192,20 +192,20 @@ impl ConnSet {
     ) -> Progress {
         let mut progress = Progress::None;
         let mut octets = 0;
-        for link in self.links.iter_mut().filter(|link| link.role == ConnectionRole::Interactive) {
+        for link in self.conns.iter_mut().filter(|link| link.role == ConnectionRole::Interactive) {
             progress = progress.or(link.transmit(session, now, cx));
             octets += link.newly_sent();
         }
-        if self.options.pacing == Pacing::Every && self.links.iter().any(DriverConn::is_blocked) {
+        if self.options.pacing == Pacing::Every && self.conns.iter().any(DriverConn::is_blocked) {
             self.begin_pace(now);
         }
         if self.paced().next().is_none() {
-            self.pace = None;
-            self.hold.forget();
+            self.pacer = None;
+            self.deferral.forget();
             return progress;
         }
         self.steer(now, octets);
-        for link in self.links.iter_mut().filter(|link| link.role == ConnectionRole::Bulk) {
+        for link in self.conns.iter_mut().filter(|link| link.role == ConnectionRole::Bulk) {
             progress = progress.or(link.transmit(session, now, cx));
         }
         progress
@@ -213,39 +213,39 @@ impl ConnSet {
 
     /// Sets the rate limit of bulk, after interactive connections have sent `octets` bytes.
     fn steer(&mut self, now: Instant, octets: u64) {
-        let Some(mut pace) = self.pace.take() else { return };
+        let Some(mut pace) = self.pacer.take() else { return };
         if pace.is_due(now) {
             self.measure(now, &mut pace);
         }
         // A connection does not yield to itself.
         if self.options.pacing != Pacing::Every {
-            self.hold.on_interactive(now, octets, pace.capacity());
+            self.deferral.on_interactive(now, octets, pace.capacity());
         }
         let mut cap = pace.cap();
-        if self.hold.holds(now) {
+        if self.deferral.holds(now) {
             cap = cap.min(pace.capacity() / DEFERRED_RATE_DIVISOR);
         }
-        self.pace = Some(pace);
+        self.pacer = Some(pace);
         let active = self.paced().filter(|link| link.is_blocked()).count();
         let share = if cap == u64::MAX { cap } else { cap / active.max(1) as u64 };
         let pacing = self.options.pacing;
-        for link in self.links.iter_mut().filter(|link| pacing.takes(link.role)) {
+        for link in self.conns.iter_mut().filter(|link| pacing.takes(link.role)) {
             link.set_cap(share);
         }
     }
 
     /// Returns the connections whose rate is limited.
     fn paced(&self) -> impl Iterator<Item = &DriverConn> + Clone {
-        self.links.iter().filter(|link| self.options.pacing.takes(link.role))
+        self.conns.iter().filter(|link| self.options.pacing.takes(link.role))
     }
 
     /// Samples every connection, and gives a reading to the pace.
     fn measure(&mut self, now: Instant, pace: &mut Pacer) {
         let Some(base) = self.sample_all() else { return };
-        let new: u64 = self.links.iter_mut().map(DriverConn::newly_acknowledged).sum();
+        let new: u64 = self.conns.iter_mut().map(DriverConn::newly_acknowledged).sum();
         self.acknowledged += new;
         let in_flight = |link: &DriverConn| link.sample.in_flight;
-        let all_in_flight: u64 = self.links.iter().map(in_flight).sum();
+        let all_in_flight: u64 = self.conns.iter().map(in_flight).sum();
         let bulk = self.paced();
         let in_flight = bulk.clone().map(in_flight).sum();
         let sends = bulk.filter(|link| link.sample.in_flight > 0);
@@ -271,14 +271,14 @@ impl ConnSet {
             link.take_sample();
             link.sample.min_rtt
         };
-        self.links.iter_mut().map(sample).filter(|base| !base.is_zero()).min()
+        self.conns.iter_mut().map(sample).filter(|base| !base.is_zero()).min()
     }
 
     /// Starts pacing, if it is enabled and the path's RTT is long enough.
     fn begin_pace(&mut self, now: Instant) {
-        if self.options.pacing != Pacing::Off && self.pace.is_none() {
+        if self.options.pacing != Pacing::Off && self.pacer.is_none() {
             let base = self.sample_all().filter(|&base| base >= LEAST_BASE);
-            self.pace = base.map(|base| Pacer::begin(now, base));
+            self.pacer = base.map(|base| Pacer::begin(now, base));
         }
     }
 
@@ -290,31 +290,31 @@ impl ConnSet {
         cx: &mut Context<'_>,
     ) -> Progress {
         let mut progress = Progress::None;
-        for link in &mut self.links {
+        for link in &mut self.conns {
             progress = progress.or(link.finish(session, now, cx));
         }
-        self.links.retain(|link| link.stage != CloseState::Gone);
+        self.conns.retain(|link| link.close_state != CloseState::Gone);
         progress
     }
 
     /// Closes every connection now: the peer was notified and has not closed them in time.
     pub(crate) fn close_all(&self, now: Instant, session: &mut Session) {
-        for link in &self.links {
+        for link in &self.conns {
             session.close(now, link.id, ErrorCode::NoError, "the session has ended");
         }
     }
 
     /// Releases spare memory, before the session's task goes idle.
     pub(super) fn release_idle_memory(&mut self) {
-        for link in &mut self.links {
+        for link in &mut self.conns {
             link.rest();
         }
     }
 
     /// Returns when the driver must run again.
     pub(super) fn deadline(&self) -> Option<Instant> {
-        let ends = self.links.iter().filter_map(DriverConn::deadline).min();
-        let pace = self.pace.as_ref().and_then(Pacer::deadline);
-        [ends, self.hold.deadline(), pace].into_iter().flatten().min()
+        let ends = self.conns.iter().filter_map(DriverConn::deadline).min();
+        let pace = self.pacer.as_ref().and_then(Pacer::deadline);
+        [ends, self.deferral.deadline(), pace].into_iter().flatten().min()
     }
 }

@@ -63,14 +63,14 @@ pub(crate) trait SessionHandler {
 #[derive(Debug)]
 pub(crate) struct TurnCx<'a> {
     pub(crate) session: &'a mut Session,
-    pub(crate) links: &'a mut ConnSet,
+    pub(crate) conns: &'a mut ConnSet,
     pub(crate) now: Instant,
 }
 
 /// A session's task.
 pub(crate) struct Driver<A: SessionHandler> {
     session: Session,
-    links: ConnSet,
+    conns: ConnSet,
     app: A,
     mailbox: Arc<Mailbox<A::Command>>,
     timer: Timer,
@@ -87,7 +87,7 @@ impl<A: SessionHandler> Driver<A> {
         app: A,
         mailbox: Arc<Mailbox<A::Command>>,
     ) -> Self {
-        Self { session, links, app, mailbox, timer: Timer::default(), called: Vec::new() }
+        Self { session, conns: links, app, mailbox, timer: Timer::default(), called: Vec::new() }
     }
 
     fn turn(&mut self, cx: &mut Context<'_>) -> Progress {
@@ -97,12 +97,12 @@ impl<A: SessionHandler> Driver<A> {
         }
         let mut progress = self.calls(now);
         progress = progress.or(self.receive(cx, now));
-        let Self { session, links, app, .. } = self;
-        app.on_turn(&mut TurnCx { session, links, now });
+        let Self { session, conns: links, app, .. } = self;
+        app.on_turn(&mut TurnCx { session, conns: links, now });
         progress = progress.or(self.events(now));
-        progress = progress.or(self.links.transmit(&mut self.session, now, cx));
+        progress = progress.or(self.conns.transmit(&mut self.session, now, cx));
         progress = progress.or(self.events(now));
-        progress.or(self.links.finish(&mut self.session, now, cx))
+        progress.or(self.conns.finish(&mut self.session, now, cx))
     }
 
     /// Handles the commands and the streams that called.
@@ -111,12 +111,12 @@ impl<A: SessionHandler> Driver<A> {
         let anyone = self.mailbox.notifier().take(&mut called);
         if anyone == Woken::Yes {
             for command in self.mailbox.take() {
-                let Self { session, links, app, .. } = self;
-                app.on_command(&mut TurnCx { session, links, now }, command);
+                let Self { session, conns: links, app, .. } = self;
+                app.on_command(&mut TurnCx { session, conns: links, now }, command);
             }
             for slot in called.drain(..) {
-                let Self { session, links, app, .. } = self;
-                app.on_call(&mut TurnCx { session, links, now }, slot);
+                let Self { session, conns: links, app, .. } = self;
+                app.on_call(&mut TurnCx { session, conns: links, now }, slot);
             }
         }
         self.called = called;
@@ -129,8 +129,8 @@ impl<A: SessionHandler> Driver<A> {
     /// Reads from each connection; its events are handled before the next one is read.
     fn receive(&mut self, cx: &mut Context<'_>, now: Instant) -> Progress {
         let mut progress = Progress::None;
-        for index in 0..self.links.len() {
-            progress = progress.or(self.links.receive(index, &mut self.session, now, cx));
+        for index in 0..self.conns.len() {
+            progress = progress.or(self.conns.receive(index, &mut self.session, now, cx));
             progress = progress.or(self.events(now));
         }
         progress
@@ -140,16 +140,16 @@ impl<A: SessionHandler> Driver<A> {
         let mut progress = Progress::None;
         while let Some(event) = self.session.poll_event() {
             progress = Progress::Some;
-            let Self { session, links, app, .. } = self;
+            let Self { session, conns: links, app, .. } = self;
             links.on_event(session, now, &event);
-            app.on_event(&mut TurnCx { session, links, now }, event);
+            app.on_event(&mut TurnCx { session, conns: links, now }, event);
         }
         progress
     }
 
     /// Returns when the driver must run without a call.
     fn deadline(&self) -> Option<Instant> {
-        [self.session.poll_timeout(), self.links.deadline(), self.app.deadline()]
+        [self.session.poll_timeout(), self.conns.deadline(), self.app.deadline()]
             .into_iter()
             .flatten()
             .min()
@@ -166,7 +166,7 @@ impl<A: SessionHandler> Future for Driver<A> {
             if this.turn(cx) == Progress::Some {
                 continue;
             }
-            if this.links.is_empty() && this.app.is_done() {
+            if this.conns.is_empty() && this.app.is_done() {
                 this.app.on_end();
                 return Poll::Ready(());
             }
@@ -175,7 +175,7 @@ impl<A: SessionHandler> Future for Driver<A> {
                 continue;
             }
             if this.mailbox.notifier().sleep() == Woken::No {
-                this.links.release_idle_memory();
+                this.conns.release_idle_memory();
                 return Poll::Pending;
             }
         }

@@ -13,7 +13,7 @@ const KEPT: usize = 4;
 #[derive(Debug)]
 pub(crate) struct Slots<T> {
     notifier: Arc<Notifier>,
-    places: Vec<SlotEntry<T>>,
+    entries: Vec<SlotEntry<T>>,
     free: Vec<Slot>,
 }
 
@@ -26,17 +26,17 @@ struct SlotEntry<T> {
 
 impl<T> Slots<T> {
     pub(crate) const fn new(notifier: Arc<Notifier>) -> Self {
-        Self { notifier, places: Vec::new(), free: Vec::new() }
+        Self { notifier, entries: Vec::new(), free: Vec::new() }
     }
 
     /// Returns the number of slots in use.
     pub(crate) fn len(&self) -> usize {
-        self.places.len() - self.free.len()
+        self.entries.len() - self.free.len()
     }
 
     /// Returns the number of slots: slot numbers are below it.
     pub(crate) fn places(&self) -> u32 {
-        u32::try_from(self.places.len()).unwrap_or(u32::MAX)
+        u32::try_from(self.entries.len()).unwrap_or(u32::MAX)
     }
 
     pub(crate) const fn notifier(&self) -> &Arc<Notifier> {
@@ -45,32 +45,32 @@ impl<T> Slots<T> {
 
     pub(crate) fn insert(&mut self, value: T) -> Slot {
         if let Some(slot) = self.free.pop()
-            && let Some(place) = self.places.get_mut(slot.0 as usize)
+            && let Some(place) = self.entries.get_mut(slot.0 as usize)
         {
             place.value = Some(value);
             return slot;
         }
-        let slot = Slot(u32::try_from(self.places.len()).unwrap_or(u32::MAX));
+        let slot = Slot(u32::try_from(self.entries.len()).unwrap_or(u32::MAX));
         let call = Arc::new(SlotWaker::new(Arc::clone(&self.notifier), slot));
         let waker = Waker::from(Arc::clone(&call));
-        self.places.push(SlotEntry { value: Some(value), call, waker });
+        self.entries.push(SlotEntry { value: Some(value), call, waker });
         slot
     }
 
     /// Returns a stream and its waker.
     pub(crate) fn entry(&mut self, slot: Slot) -> Option<(&mut T, &Waker)> {
-        let place = self.places.get_mut(slot.0 as usize)?;
+        let place = self.entries.get_mut(slot.0 as usize)?;
         Some((place.value.as_mut()?, &place.waker))
     }
 
     /// Returns a stream that was called and its waker, and resets the waker.
     pub(crate) fn take_woken(&mut self, slot: Slot) -> Option<(&mut T, &Waker)> {
-        self.places.get(slot.0 as usize)?.call.answered();
+        self.entries.get(slot.0 as usize)?.call.answered();
         self.entry(slot)
     }
 
     pub(crate) fn remove(&mut self, slot: Slot) -> Option<T> {
-        let value = self.places.get_mut(slot.0 as usize)?.value.take()?;
+        let value = self.entries.get_mut(slot.0 as usize)?.value.take()?;
         self.free.push(slot);
         Some(value)
     }
@@ -78,9 +78,9 @@ impl<T> Slots<T> {
     /// Releases memory if all slots are free. For sessions that have been idle for a while: after each burst
     /// it would only cause new allocations in the next.
     pub(crate) fn shrink(&mut self) {
-        if self.free.len() == self.places.len() && self.places.len() > KEPT {
-            self.places.truncate(KEPT);
-            self.places.shrink_to_fit();
+        if self.free.len() == self.entries.len() && self.entries.len() > KEPT {
+            self.entries.truncate(KEPT);
+            self.entries.shrink_to_fit();
             self.free.clear();
             self.free.shrink_to(KEPT);
             self.free.extend((0..KEPT as u32).map(Slot));
@@ -89,12 +89,12 @@ impl<T> Slots<T> {
 
     /// Returns a stream.
     pub(crate) fn get(&self, slot: Slot) -> Option<&T> {
-        self.places.get(slot.0 as usize)?.value.as_ref()
+        self.entries.get(slot.0 as usize)?.value.as_ref()
     }
 
     /// Removes all streams and returns them.
     pub(crate) fn drain(&mut self) -> impl Iterator<Item = T> {
         self.free.clear();
-        core::mem::take(&mut self.places).into_iter().filter_map(|place| place.value)
+        core::mem::take(&mut self.entries).into_iter().filter_map(|place| place.value)
     }
 }

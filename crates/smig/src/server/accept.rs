@@ -157,11 +157,11 @@ async fn establish<S, B>(
             Ok(Ok(greeted)) => greeted,
             Ok(Err(error)) => {
                 tracing::debug!(%error, "handshake failed");
-                return worker.shared.counters.on(&ObserverEvent::HandshakeFailed);
+                return worker.shared.counters.on_event(&ObserverEvent::HandshakeFailed);
             }
             Err(_) => {
                 tracing::debug!(?limit, "handshake took too long");
-                return worker.shared.counters.on(&ObserverEvent::HandshakeFailed);
+                return worker.shared.counters.on_event(&ObserverEvent::HandshakeFailed);
             }
         };
     transport = transport.count(permit);

@@ -54,7 +54,7 @@ where
         match failure {
             HandlerError::Panicked => {
                 seldom!(error, "panic", "handler panicked, stream reset");
-                self.worker.shared.counters.on(&ObserverEvent::Panicked);
+                self.worker.shared.counters.on_event(&ObserverEvent::Panicked);
             }
             HandlerError::Error(error) => {
                 seldom!(warn, "handler", %error, "handler failed, stream reset");
@@ -86,7 +86,7 @@ where
         if end == EndStream::Yes {
             exchange.outbound = BodySendState::Ended;
             if guarded(|| exchange.work.set(Work::Idle)).is_err() {
-                worker.shared.counters.on(&ObserverEvent::Panicked);
+                worker.shared.counters.on_event(&ObserverEvent::Panicked);
             }
             return self.settle(turn, slot);
         }
@@ -107,7 +107,7 @@ where
             SendProgress::Done => {
                 exchange.outbound = BodySendState::Ended;
                 if guarded(|| exchange.work.set(Work::Idle)).is_err() {
-                    self.worker.shared.counters.on(&ObserverEvent::Panicked);
+                    self.worker.shared.counters.on_event(&ObserverEvent::Panicked);
                 }
                 self.settle(turn, slot);
             }
@@ -135,30 +135,30 @@ where
             (_, Length::Remaining(octets)) => Transfer::Sized(octets),
             (_, Length::Unknown) => Transfer::Unsized,
         };
-        exchange.tracked = Candidate::new(&worker.shared.rules, transfer, hint, turn.now);
-        if exchange.tracked.is_some() {
+        exchange.candidate = Candidate::new(&worker.shared.rules, transfer, hint, turn.now);
+        if exchange.candidate.is_some() {
             watched.push(slot);
         }
     }
 
     /// Evaluates the rules for each watched stream.
     pub(super) fn look_at_watched(&mut self, turn: &mut TurnCx<'_>) {
-        let Self { worker, slots, watched, around, book, .. } = self;
+        let Self { worker, slots, watched, recent: around, session_record: book, .. } = self;
         let counters = &worker.shared.counters;
         let mut moved = 0;
         for &slot in &*watched {
-            let tracked = slots.entry(slot).and_then(|(exchange, _)| exchange.tracked.as_ref());
+            let tracked = slots.entry(slot).and_then(|(exchange, _)| exchange.candidate.as_ref());
             moved += usize::from(tracked.is_some_and(Candidate::is_settled));
         }
         let open = slots.len().saturating_sub(moved);
         for &slot in &*watched {
             let Some((exchange, _)) = slots.entry(slot) else { continue };
-            let Some(tracked) = &mut exchange.tracked else { continue };
+            let Some(tracked) = &mut exchange.candidate else { continue };
             let (rules, record) = (&worker.shared.rules, &mut exchange.record);
             if let Some(verdict) = tracked.evaluate(turn, rules, around, exchange.key, open, record)
             {
                 let stream = counters.place(turn, book, exchange.key);
-                counters.on(&ObserverEvent::Judged { stream, verdict });
+                counters.on_event(&ObserverEvent::PolicyDecided { stream, verdict });
             }
         }
     }
@@ -169,10 +169,10 @@ where
         let entry = self.by_key.get(&stream).and_then(|&slot| self.slots.entry(slot));
         let mut exchange = entry.map(|(exchange, _)| exchange);
         let record = exchange.as_mut().map(|exchange| &mut exchange.record);
-        self.worker.shared.counters.moved(turn, &mut self.book, record, migration);
+        self.worker.shared.counters.moved(turn, &mut self.session_record, record, migration);
         let Some(exchange) = exchange else { return };
         exchange.conn = to;
-        if let Some(tracked) = &mut exchange.tracked {
+        if let Some(tracked) = &mut exchange.candidate {
             tracked.on_moved();
         }
         if let Some(shared) = &exchange.shared {

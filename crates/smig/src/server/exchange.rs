@@ -41,8 +41,8 @@ pub(super) struct Exchange<S, F, B> {
     pub(super) outbound: BodySendState,
     pub(super) length: Length,
     /// `None`: the request body may arrive at any speed.
-    pub(super) pace: Option<UploadProgress>,
-    pub(super) tracked: Option<Candidate>,
+    pub(super) upload: Option<UploadProgress>,
+    pub(super) candidate: Option<Candidate>,
     pub(super) record: StreamRecord,
 }
 

@@ -189,7 +189,7 @@ where
 
     fn call(&self, request: Request<hyper::body::Incoming>) -> Self::Future {
         self.asked.tell();
-        self.worker.shared.counters.on(&ObserverEvent::StreamOpened { stream: None });
+        self.worker.shared.counters.on_event(&ObserverEvent::StreamOpened { stream: None });
         let kind = respond::kind(request.method());
         let mut request = self.take_in(kind, request);
         request.extensions_mut().insert(Arc::clone(&self.info));

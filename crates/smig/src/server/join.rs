@@ -49,7 +49,7 @@ where
         let Some(detached) = turn.session.detach(conn) else {
             return turn.session.refuse_join(turn.now, conn, JoinRefusal::NotHere);
         };
-        let Some(departed) = turn.links.remove(conn) else { return };
+        let Some(departed) = turn.conns.remove(conn) else { return };
         let DetachedConn { transport, info, output } = departed;
         let parted = match transport.detach() {
             Ok(parted) => parted,
@@ -84,8 +84,8 @@ where
                 let id = turn.session.attach(turn.now, detached, &proof, entropy::nonce());
                 let counters = &self.worker.shared.counters;
                 let ends = counters.ends(|| Some(info.ends()));
-                turn.links.insert(id, DetachedConn { transport, info, output });
-                counters.on(&ObserverEvent::Joined { conn: id, ends });
+                turn.conns.insert(id, DetachedConn { transport, info, output });
+                counters.on_event(&ObserverEvent::Joined { conn: id, ends });
                 tracing::debug!(conn = %id, "connection joined");
             }
             Err(refusal) => {
@@ -117,7 +117,7 @@ where
         seldom!(info, "join refused", ?refusal, %peer, "connection refused by its session");
         let counters = &self.worker.shared.counters;
         let ends = counters.ends(|| Some(departed.info.ends()));
-        counters.on(&ObserverEvent::JoinRefused { ends });
+        counters.on_event(&ObserverEvent::JoinRefused { ends });
         let engine = Arc::clone(&self.worker.shared.engine);
         let (session, id) = Session::adopt(engine, turn.now, detached, refusal);
         worker::spawn_session(&self.worker, session, |_, links| {

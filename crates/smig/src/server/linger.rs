@@ -122,7 +122,7 @@ struct Watch {
     look: Instant,
     /// Interval to the check after that.
     wait: Duration,
-    pace: UploadProgress,
+    progress: UploadProgress,
     stalled: bool,
     /// Since when the client has the whole response.
     delivered: Option<Instant>,
@@ -142,7 +142,7 @@ impl Watch {
         Self {
             look: now + FIRST_LOOK,
             wait: FIRST_LOOK,
-            pace: UploadProgress::new(send, now),
+            progress: UploadProgress::new(send, now),
             stalled: false,
             delivered: None,
             draining: None,
@@ -170,9 +170,9 @@ impl Watch {
     /// Checks the client's progress. If the kernel does not report it, the response counts as delivered.
     fn look(&mut self, now: Instant, info: Option<TcpInfo>) {
         self.look = now + self.wait;
-        self.wait = (self.wait * 2).min(LOOK).min(self.pace.tick());
+        self.wait = (self.wait * 2).min(LOOK).min(self.progress.tick());
         match info.filter(TcpInfo::is_delivering) {
-            Some(info) => self.stalled = self.pace.is_late(now, info.bytes_acked),
+            Some(info) => self.stalled = self.progress.is_late(now, info.bytes_acked),
             None => self.delivered = Some(now),
         }
     }

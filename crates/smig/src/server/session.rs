@@ -63,19 +63,19 @@ where
     /// Allocations of ended streams, for reuse.
     free_work: Vec<Place<S, B>>,
     pub(super) app: Option<AppId>,
-    pub(super) around: RecentStreams,
+    pub(super) recent: RecentStreams,
     /// Interim responses that handlers send.
     pub(super) early: Arc<PendingInformational>,
     /// Streams that the rules track.
     pub(super) watched: Vec<Slot>,
     /// The session's number in the worker's roll.
     number: usize,
-    pub(super) book: SessionRecord,
+    pub(super) session_record: SessionRecord,
     /// Since when no stream is open; `None` while one is.
     idle_since: Option<Instant>,
     /// Whether it holds more memory than an idle session should.
     has_burst_memory: bool,
-    stage: SessionState,
+    state: SessionState,
     /// When to check for slow request bodies.
     pub(super) look_at_uploads: Option<Instant>,
 }
@@ -108,13 +108,13 @@ where
             by_key: FxHashMap::default(),
             free_work: Vec::new(),
             app: None,
-            around: RecentStreams::default(),
+            recent: RecentStreams::default(),
             watched: Vec::new(),
             number,
-            book: SessionRecord::begin(crate::clock::now()),
+            session_record: SessionRecord::begin(crate::clock::now()),
             idle_since: None,
             has_burst_memory: false,
-            stage: SessionState::Open,
+            state: SessionState::Open,
             look_at_uploads: None,
         }
     }
@@ -125,7 +125,7 @@ where
             let exchange = self.slots.get(*self.by_key.get(&key)?)?;
             Some(&exchange.record)
         };
-        if let Some(session) = snapshot::session(turn, &self.book, find) {
+        if let Some(session) = snapshot::session(turn, &self.session_record, find) {
             // The receiver may have been dropped.
             drop(asked.send(Box::new(session)));
         }
@@ -133,7 +133,7 @@ where
 
     /// Shuts the session down gracefully: no new streams, running streams may finish.
     fn drain(&mut self, turn: &mut TurnCx<'_>) {
-        self.stage = SessionState::Ending;
+        self.state = SessionState::Ending;
         self.idle_since = None;
         turn.session.shutdown(turn.now);
     }
@@ -156,17 +156,17 @@ where
         if idle < self.idle_limit() {
             return;
         }
-        match self.stage {
+        match self.state {
             SessionState::Open => self.drain(turn),
             SessionState::Ending => {
-                turn.links.close_all(turn.now, turn.session);
+                turn.conns.close_all(turn.now, turn.session);
                 self.idle_since = Some(turn.now);
             }
         }
     }
 
     fn idle_limit(&self) -> Duration {
-        match self.stage {
+        match self.state {
             SessionState::Open => self.worker.shared.deadlines.idle,
             SessionState::Ending => CLOSE_TIMEOUT,
         }
@@ -185,14 +185,14 @@ where
         end: EndStream,
     ) {
         let shared = &self.worker.shared;
-        let place = shared.counters.place(turn, &self.book, key);
-        shared.counters.on(&ObserverEvent::StreamOpened { stream: place });
+        let place = shared.counters.place(turn, &self.session_record, key);
+        shared.counters.on_event(&ObserverEvent::StreamOpened { stream: place });
         let name = RequestLabel::of(&head.method, &head.uri, shared.describe_streams);
         let kind = respond::kind(&head.method);
         let checked = self.worker.shared.authority == AuthorityCheck::Server;
         let served = !checked
             || head.uri.authority().is_none_or(|authority| {
-                turn.links.info(conn).is_none_or(|info| info.serves(authority))
+                turn.conns.info(conn).is_none_or(|info| info.serves(authority))
             });
         if !served && kind != RequestKind::Connect {
             return respond::misdirected(turn, key);
@@ -214,15 +214,15 @@ where
             inbound: if end == EndStream::Yes { BodyRecvState::Ended } else { BodyRecvState::Open },
             outbound: BodySendState::Open,
             length: Length::Unknown,
-            pace,
-            tracked: None,
+            upload: pace,
+            candidate: None,
             record: StreamRecord::begin(turn.now, name),
         });
         self.by_key.insert(key, slot);
         // The stream may be closed before idleness is checked again.
         self.idle_since = None;
         self.has_burst_memory = true;
-        self.around.on_open(turn.now);
+        self.recent.on_open(turn.now);
         let body = match end {
             EndStream::Yes => Incoming::empty(),
             EndStream::No => {
@@ -237,7 +237,7 @@ where
                 Incoming::stream(shared)
             }
         };
-        let mut request = respond::request(*head, body, turn.links.info(conn));
+        let mut request = respond::request(*head, body, turn.conns.info(conn));
         let interim = InformationalSender::stream(Arc::clone(&self.early), key, slot);
         request.extensions_mut().insert(interim);
         if let Some(place) = place {
@@ -303,8 +303,8 @@ where
         if let Some((exchange, _)) = self.slots.entry(slot) {
             let counters = &self.worker.shared.counters;
             let ends = counters.ends_of_stream(turn, exchange.key);
-            let stream = counters.place(turn, &self.book, exchange.key);
-            counters.on(&ObserverEvent::StreamReset { ends, stream });
+            let stream = counters.place(turn, &self.session_record, exchange.key);
+            counters.on_event(&ObserverEvent::StreamReset { ends, stream });
             if let Some(shared) = &exchange.shared {
                 shared.fail(Error::from(error));
             }
@@ -317,9 +317,9 @@ where
         if let Some((exchange, _)) = self.slots.entry(slot) {
             let counters = &self.worker.shared.counters;
             let ends = counters.ends_of_stream(turn, exchange.key);
-            let stream = counters.place(turn, &self.book, exchange.key);
+            let stream = counters.place(turn, &self.session_record, exchange.key);
             turn.session.reset(exchange.key, code);
-            counters.on(&ObserverEvent::StreamReset { ends, stream });
+            counters.on_event(&ObserverEvent::StreamReset { ends, stream });
         }
         self.forget(turn, slot);
     }
@@ -332,7 +332,7 @@ where
             (_, BodySendState::Open) => false,
             // While the rules may migrate it, or there is an observer, it is kept until all is sent.
             (BodyRecvState::Ended, BodySendState::Ended) => {
-                exchange.tracked.is_none() && !self.worker.shared.tracks_stream_end()
+                exchange.candidate.is_none() && !self.worker.shared.tracks_stream_end()
             }
             (BodyRecvState::Ended, BodySendState::Sent) => true,
             (BodyRecvState::Open, BodySendState::Ended) => false,
@@ -342,7 +342,7 @@ where
         };
         if over {
             let counters = &self.worker.shared.counters;
-            counters.ended(turn, &self.book, exchange.key, &exchange.record);
+            counters.ended(turn, &self.session_record, exchange.key, &exchange.record);
             self.forget(turn, slot);
         }
     }
@@ -351,8 +351,8 @@ where
     fn forget(&mut self, turn: &mut TurnCx<'_>, slot: Slot) {
         let Some(exchange) = self.slots.remove(slot) else { return };
         self.by_key.remove(&exchange.key);
-        self.book.close(exchange.key, &exchange.record);
-        if exchange.tracked.is_some() {
+        self.session_record.close(exchange.key, &exchange.record);
+        if exchange.candidate.is_some() {
             self.watched.retain(|&watched| watched != slot);
         }
         if let Some(shared) = &exchange.shared {
@@ -366,7 +366,7 @@ where
     fn keep(&mut self, mut exchange: Entry<S, B>) {
         // A destructor of the application may panic as well.
         if guarded(|| exchange.work.set(Work::Idle)).is_err() {
-            self.worker.shared.counters.on(&ObserverEvent::Panicked);
+            self.worker.shared.counters.on_event(&ObserverEvent::Panicked);
             return;
         }
         if self.free_work.len() < MAX_FREE_WORK {
@@ -416,7 +416,7 @@ where
             Event::SessionEstablished { app, .. } => {
                 self.app = Some(app);
                 if self.worker.shared.registry.insert(app, &self.mailbox) == Registration::This {
-                    counters.on(&ObserverEvent::SessionEstablished);
+                    counters.on_event(&ObserverEvent::SessionEstablished);
                 }
             }
             Event::JoinRequested { conn, cid } => self.on_join_requested(turn, conn, cid),
@@ -426,17 +426,18 @@ where
             }
             Event::MigrationDeclined { stream } => {
                 let ends = counters.ends_of_stream(turn, stream);
-                let place = counters.place(turn, &self.book, stream);
-                counters.on(&ObserverEvent::MoveDeclined { ends, stream: place });
+                let place = counters.place(turn, &self.session_record, stream);
+                counters.on_event(&ObserverEvent::MoveDeclined { ends, stream: place });
                 let slot = self.by_key.get(&stream);
                 let entry = slot.and_then(|&slot| self.slots.entry(slot));
-                self.book.declined(stream, entry.map(|(exchange, _)| &mut exchange.record));
+                self.session_record
+                    .declined(stream, entry.map(|(exchange, _)| &mut exchange.record));
             }
             Event::Closed { conn, error } => {
                 tracing::debug!(%conn, ?error, "connection ended");
             }
             Event::LimitHit { conn, limit } => {
-                let peer = turn.links.info(conn).map(|info| info.peer_addr());
+                let peer = turn.conns.info(conn).map(|info| info.peer_addr());
                 self.worker.shared.on_limit(limit, peer);
             }
             _ => {}

@@ -11,7 +11,7 @@ use hyper::upgrade::Upgraded;
 use super::line::Http1Io;
 
 /// A client's connection that has switched from HTTP/1.1 to another protocol, by CONNECT or Upgrade: the I/O of a
-/// [`Server`](super::Server)'s request after `hyper::upgrade::on`.
+/// [`Server`](super::Server)'s request after `hyper::upgrade::on_event`.
 #[derive(Debug)]
 pub struct UpgradedIo(Http1Io);
 

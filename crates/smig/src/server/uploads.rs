@@ -56,7 +56,7 @@ where
         for slot in (0..self.slots.places()).map(Slot) {
             let Some((exchange, _)) = self.slots.entry(slot) else { continue };
             let unanswered = matches!(*exchange.work, Work::Waiting { .. } | Work::Handler { .. });
-            let Some(pace) = &mut exchange.pace else { continue };
+            let Some(pace) = &mut exchange.upload else { continue };
             if exchange.inbound != BodyRecvState::Open || !unanswered {
                 continue;
             }
@@ -71,7 +71,7 @@ where
         }
         self.look_at_uploads = (waiting > 0).then(|| turn.now + tick);
         for (slot, conn) in slow {
-            let peer = turn.links.info(conn).map(|info| info.peer_addr());
+            let peer = turn.conns.info(conn).map(|info| info.peer_addr());
             self.worker.shared.on_limit("slow request body", peer);
             self.abort(turn, slot, ErrorCode::Cancel);
         }

@@ -52,13 +52,13 @@ pub(super) struct Shared {
 impl Shared {
     /// Reports that a client has hit a limit.
     pub(super) fn on_limit(&self, limit: &'static str, peer: Option<SocketAddr>) {
-        self.counters.on(&ObserverEvent::LimitHit(limit));
+        self.counters.on_event(&ObserverEvent::LimitHit(limit));
         seldom!(warn, limit, limit, ?peer, "limit reached");
     }
 
     /// Reports that this machine or process has run out of a resource, which is not caused by one client or server.
     pub(super) fn on_exhausted(&self, what: &'static str, error: &std::io::Error) {
-        self.counters.on(&ObserverEvent::LimitHit(what));
+        self.counters.on_event(&ObserverEvent::LimitHit(what));
         seldom!(error, what, %error, "cannot accept connections: {what}");
     }
 

@@ -33,7 +33,7 @@ fn connections(turn: &TurnCx<'_>) -> Vec<ConnectionSnapshot> {
     let interactive = |conn: &ConnectionView| conn.role == smig_proto::ConnectionRole::Interactive;
     let primary = turn.session.connections().find(interactive).map(|conn| conn.id);
     let views = turn.session.connections();
-    views.filter_map(|view| turn.links.snapshot(&view, role(&view, primary))).collect()
+    views.filter_map(|view| turn.conns.snapshot(&view, role(&view, primary))).collect()
 }
 
 fn role(view: &ConnectionView, primary: Option<ConnId>) -> ConnectionRole {

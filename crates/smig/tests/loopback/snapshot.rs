@@ -95,7 +95,7 @@ async fn events_follow_a_stream_from_its_opening_to_its_end() {
     let moves = PolicyOutcome::Moves(MoveReason::Hint);
     let offered = PolicyOutcome::Offered(MoveReason::Hint);
     let judged = |event: &ObserverEvent| {
-        matches!(event, ObserverEvent::Judged { stream: Some(at), verdict }
+        matches!(event, ObserverEvent::PolicyDecided { stream: Some(at), verdict }
         if at.stream == opened.stream && (*verdict == moves || *verdict == offered))
     };
     until(&mut events, judged).await;

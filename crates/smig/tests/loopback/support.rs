@@ -119,7 +119,7 @@ impl Watch {
 }
 
 impl Observer for Watch {
-    fn on(&self, what: &ObserverEvent) {
+    fn on_event(&self, what: &ObserverEvent) {
         // A test that has ended has dropped the receiver.
         drop(self.0.send(what.clone()));
     }
@@ -174,7 +174,7 @@ async fn what_was_passed_over_can_be_waited_for_afterwards() {
     let (watch, mut events) = Watch::new();
     let opened = |event: &ObserverEvent| matches!(event, ObserverEvent::StreamOpened { .. });
     for what in [ObserverEvent::StreamOpened { stream: None }, ObserverEvent::HandshakeFailed] {
-        watch.on(&what);
+        watch.on_event(&what);
     }
     until(&mut events, |event| matches!(event, ObserverEvent::HandshakeFailed)).await;
     until(&mut events, opened).await;
