@@ -13,11 +13,11 @@ use http::header::{
 use http::{HeaderMap, HeaderName, HeaderValue, Response, StatusCode, Uri};
 
 use crate::body::{FileBody, Piece};
-use crate::conditional::{Verdict, evaluate, range_applies};
+use crate::conditional::{PreconditionResult, evaluate, range_applies};
 use crate::multipart::Multipart;
-use crate::range::{Selection, Span, select};
-use crate::refusal::{Audience, Refusal, text};
-use crate::resource::{Representation, Source};
+use crate::range::{ByteRange, RangeSelection, select};
+use crate::refusal::{ErrorResponse, SendContent, text};
+use crate::resource::{ContentSource, Representation};
 
 /// The request header fields that make the response anything but the complete file. If-Range has an
 /// effect only together with Range.
@@ -34,25 +34,27 @@ pub(crate) fn is_plain(request: &HeaderMap) -> bool {
 pub(crate) fn answer(
     of: &Representation,
     request: &HeaderMap,
-    audience: Audience,
+    audience: SendContent,
 ) -> Response<FileBody> {
     match evaluate(request, of.validators()) {
-        Verdict::Proceed => {}
-        Verdict::NotModified => return not_modified(of),
-        Verdict::Failed => return with_vary(Refusal::PreconditionFailed.response(audience), of),
+        PreconditionResult::Proceed => {}
+        PreconditionResult::NotModified => return not_modified(of),
+        PreconditionResult::Failed => {
+            return with_vary(ErrorResponse::PreconditionFailed.response(audience), of);
+        }
     }
     // Range is defined only for GET (section 14.2).
-    let ranged = audience == Audience::Client
+    let ranged = audience == SendContent::Client
         && request.contains_key(RANGE)
         && range_applies(request, of.validators(), SystemTime::now());
     if !ranged {
         return whole(of, audience);
     }
     match select(request, of.size()) {
-        Selection::Whole => whole(of, audience),
-        Selection::One(span) => one(of, span),
-        Selection::Many(spans) => many(of, &spans),
-        Selection::Unsatisfiable => unsatisfiable(of),
+        RangeSelection::Whole => whole(of, audience),
+        RangeSelection::One(span) => one(of, span),
+        RangeSelection::Many(spans) => many(of, &spans),
+        RangeSelection::Unsatisfiable => unsatisfiable(of),
     }
 }
 
@@ -65,12 +67,12 @@ fn response(status: StatusCode, headers: HeaderMap, body: FileBody) -> Response<
 
 /// Returns the response with the complete file.
 #[inline]
-pub(crate) fn whole(of: &Representation, audience: Audience) -> Response<FileBody> {
+pub(crate) fn whole(of: &Representation, audience: SendContent) -> Response<FileBody> {
     let body = match (audience, &of.source) {
-        (Audience::Nobody, _) => FileBody::empty(),
-        (Audience::Client, Source::Memory { bytes, .. }) => FileBody::full(bytes.clone()),
-        (Audience::Client, Source::File(file)) => {
-            FileBody::file(Arc::clone(file), Span { start: 0, end: of.size() })
+        (SendContent::Nobody, _) => FileBody::empty(),
+        (SendContent::Client, ContentSource::Memory { bytes, .. }) => FileBody::full(bytes.clone()),
+        (SendContent::Client, ContentSource::File(file)) => {
+            FileBody::file(Arc::clone(file), ByteRange { start: 0, end: of.size() })
         }
     };
     let mut response = Response::new(body);
@@ -78,7 +80,7 @@ pub(crate) fn whole(of: &Representation, audience: Audience) -> Response<FileBod
     response
 }
 
-fn one(of: &Representation, span: Span) -> Response<FileBody> {
+fn one(of: &Representation, span: ByteRange) -> Response<FileBody> {
     let mut headers = of.headers.clone();
     headers.insert(CONTENT_LENGTH, HeaderValue::from(span.len()));
     headers.insert(CONTENT_RANGE, ascii(&span.content_range(of.size())));
@@ -89,7 +91,7 @@ fn one(of: &Representation, span: Span) -> Response<FileBody> {
     response(StatusCode::PARTIAL_CONTENT, headers, body)
 }
 
-fn many(of: &Representation, spans: &[Span]) -> Response<FileBody> {
+fn many(of: &Representation, spans: &[ByteRange]) -> Response<FileBody> {
     let mut headers = of.headers.clone();
     let content_type = headers.get(CONTENT_TYPE).map_or(&b""[..], HeaderValue::as_bytes);
     let mut parts = Multipart::new(content_type, of.size());
@@ -102,10 +104,10 @@ fn many(of: &Representation, spans: &[Span]) -> Response<FileBody> {
     response(StatusCode::PARTIAL_CONTENT, headers, FileBody::pieces(queue))
 }
 
-fn piece(of: &Representation, span: Span) -> Piece {
+fn piece(of: &Representation, span: ByteRange) -> Piece {
     match &of.source {
-        Source::File(file) => Piece::File(Arc::clone(file), span),
-        Source::Memory { bytes, .. } => {
+        ContentSource::File(file) => Piece::File(Arc::clone(file), span),
+        ContentSource::Memory { bytes, .. } => {
             // Within the size of the content, which is in memory, so it fits into `usize`.
             let place = |at: u64| usize::try_from(at).unwrap_or(bytes.len());
             Piece::Memory(bytes.slice(place(span.start)..place(span.end)))
@@ -124,7 +126,7 @@ fn not_modified(of: &Representation) -> Response<FileBody> {
 
 fn unsatisfiable(of: &Representation) -> Response<FileBody> {
     const TEXT: &str = "416: the file does not have this range\n";
-    let mut response = text(StatusCode::RANGE_NOT_SATISFIABLE, TEXT, Audience::Client);
+    let mut response = text(StatusCode::RANGE_NOT_SATISFIABLE, TEXT, SendContent::Client);
     let range = format!("bytes */{}", of.size());
     response.headers_mut().insert(CONTENT_RANGE, ascii(&range));
     response.headers_mut().insert(ACCEPT_RANGES, HeaderValue::from_static("bytes"));
@@ -142,14 +144,14 @@ fn with_vary(mut response: Response<FileBody>, of: &Representation) -> Response<
 ///
 /// The path has been checked: it begins with exactly one slash and has no backslash, so that no browser
 /// can interpret it as another host.
-pub(crate) fn redirect(uri: &Uri, audience: Audience) -> Response<FileBody> {
+pub(crate) fn redirect(uri: &Uri, audience: SendContent) -> Response<FileBody> {
     const TEXT: &str = "308: this is a directory, its URL ends in a slash\n";
     let location = match uri.query() {
         None => format!("{}/", uri.path()),
         Some(query) => format!("{}/?{query}", uri.path()),
     };
     let Ok(location) = HeaderValue::from_str(&location) else {
-        return Refusal::BadPath.response(audience);
+        return ErrorResponse::BadPath.response(audience);
     };
     let mut response = text(StatusCode::PERMANENT_REDIRECT, TEXT, audience);
     response.headers_mut().insert(LOCATION, location);
@@ -157,13 +159,13 @@ pub(crate) fn redirect(uri: &Uri, audience: Audience) -> Response<FileBody> {
 }
 
 /// Returns the response with a directory listing.
-pub(crate) fn page(page: Bytes, audience: Audience) -> Response<FileBody> {
+pub(crate) fn page(page: Bytes, audience: SendContent) -> Response<FileBody> {
     let mut headers = HeaderMap::with_capacity(6);
     headers.insert(CONTENT_TYPE, HeaderValue::from_static("text/html; charset=utf-8"));
     headers.insert(CONTENT_LENGTH, HeaderValue::from(page.len()));
     let body = match audience {
-        Audience::Client => FileBody::full(page),
-        Audience::Nobody => FileBody::empty(),
+        SendContent::Client => FileBody::full(page),
+        SendContent::Nobody => FileBody::empty(),
     };
     response(StatusCode::OK, headers, body)
 }

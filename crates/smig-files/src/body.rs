@@ -10,7 +10,7 @@ use std::task::{Context, Poll, ready};
 use bytes::Bytes;
 use http_body::{Body, Frame, SizeHint};
 
-use crate::range::Span;
+use crate::range::ByteRange;
 use crate::reader::{OpenFile, Reader};
 
 /// The content of a response.
@@ -43,7 +43,7 @@ struct Pieces {
 #[derive(Debug)]
 pub(crate) enum Piece {
     Memory(Bytes),
-    File(Arc<OpenFile>, Span),
+    File(Arc<OpenFile>, ByteRange),
 }
 
 impl Piece {
@@ -64,7 +64,7 @@ impl FileBody {
         Self { left: bytes.len() as u64, inner: Inner::Memory(bytes) }
     }
 
-    pub(crate) fn file(file: Arc<OpenFile>, span: Span) -> Self {
+    pub(crate) fn file(file: Arc<OpenFile>, span: ByteRange) -> Self {
         let reader = Some(Reader::new(file, span));
         let pieces = Pieces { reader, queue: VecDeque::new() };
         Self { inner: Inner::Pieces(Box::new(pieces)), left: span.len() }

@@ -10,19 +10,19 @@ use crate::options::Options;
 
 /// A cost or a limit.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
-pub(crate) struct Weight {
+pub(crate) struct CacheCost {
     pub(crate) entries: usize,
     pub(crate) files: usize,
     pub(crate) bytes: usize,
 }
 
-impl Weight {
+impl CacheCost {
     fn fits(self, limit: Self) -> bool {
         self.entries <= limit.entries && self.files <= limit.files && self.bytes <= limit.bytes
     }
 }
 
-impl Add for Weight {
+impl Add for CacheCost {
     type Output = Self;
 
     fn add(self, other: Self) -> Self {
@@ -34,7 +34,7 @@ impl Add for Weight {
     }
 }
 
-impl Sub for Weight {
+impl Sub for CacheCost {
     type Output = Self;
 
     fn sub(self, other: Self) -> Self {
@@ -49,7 +49,7 @@ impl Sub for Weight {
 /// The limits of a service and the current usage of its caches.
 #[derive(Debug)]
 pub(crate) struct Budget {
-    limit: Weight,
+    limit: CacheCost,
     entries: AtomicUsize,
     files: AtomicUsize,
     bytes: AtomicUsize,
@@ -59,7 +59,7 @@ pub(crate) struct Budget {
 
 impl Budget {
     pub(crate) fn new(options: &Options) -> Self {
-        let limit = Weight {
+        let limit = CacheCost {
             entries: options.max_entries,
             files: options.max_open_files.min(open_files_of_process() / 4),
             bytes: options.max_memory,
@@ -67,7 +67,7 @@ impl Budget {
         Self::with_limit(limit)
     }
 
-    pub(crate) fn with_limit(limit: Weight) -> Self {
+    pub(crate) fn with_limit(limit: CacheCost) -> Self {
         Self {
             limit,
             entries: AtomicUsize::new(0),
@@ -81,15 +81,15 @@ impl Budget {
         self.caches.fetch_add(1, Relaxed);
     }
 
-    pub(crate) fn leave(&self, used: Weight) {
+    pub(crate) fn leave(&self, used: CacheCost) {
         self.release(used);
         self.caches.fetch_sub(1, Relaxed);
     }
 
     /// Returns whether a cache that would use `own` stays within its share.
-    pub(crate) fn allows(&self, own: Weight) -> bool {
+    pub(crate) fn allows(&self, own: CacheCost) -> bool {
         let caches = self.caches.load(Relaxed).max(1);
-        own.fits(Weight {
+        own.fits(CacheCost {
             entries: self.limit.entries / caches,
             files: self.limit.files / caches,
             bytes: self.limit.bytes / caches,
@@ -98,7 +98,7 @@ impl Budget {
 
     /// Reserves `more` if all caches together stay within the limits. Two concurrent threads can
     /// exceed them by one entry each.
-    pub(crate) fn take(&self, more: Weight) -> Taken {
+    pub(crate) fn take(&self, more: CacheCost) -> Taken {
         if !(self.used() + more).fits(self.limit) {
             return Taken::No;
         }
@@ -108,14 +108,14 @@ impl Budget {
         Taken::Yes
     }
 
-    pub(crate) fn release(&self, less: Weight) {
+    pub(crate) fn release(&self, less: CacheCost) {
         self.entries.fetch_sub(less.entries, Relaxed);
         self.files.fetch_sub(less.files, Relaxed);
         self.bytes.fetch_sub(less.bytes, Relaxed);
     }
 
-    pub(crate) fn used(&self) -> Weight {
-        Weight {
+    pub(crate) fn used(&self) -> CacheCost {
+        CacheCost {
             entries: self.entries.load(Relaxed),
             files: self.files.load(Relaxed),
             bytes: self.bytes.load(Relaxed),
@@ -140,29 +140,29 @@ mod tests {
 
     #[test]
     fn shares_shrink_as_caches_join() {
-        let limit = Weight { entries: 4, files: 2, bytes: 100 };
+        let limit = CacheCost { entries: 4, files: 2, bytes: 100 };
         let budget = Budget::with_limit(limit);
         budget.join();
         assert!(budget.allows(limit));
         budget.join();
         assert!(!budget.allows(limit));
-        assert!(budget.allows(Weight { entries: 2, files: 1, bytes: 50 }));
-        budget.leave(Weight::default());
+        assert!(budget.allows(CacheCost { entries: 2, files: 1, bytes: 50 }));
+        budget.leave(CacheCost::default());
         assert!(budget.allows(limit));
     }
 
     #[test]
     fn the_sum_is_limited_in_each_dimension() {
-        let budget = Budget::with_limit(Weight { entries: 4, files: 2, bytes: 100 });
-        let big = Weight { entries: 1, files: 0, bytes: 80 };
+        let budget = Budget::with_limit(CacheCost { entries: 4, files: 2, bytes: 100 });
+        let big = CacheCost { entries: 1, files: 0, bytes: 80 };
         assert_eq!(budget.take(big), Taken::Yes);
         assert_eq!(budget.take(big), Taken::No);
-        let file = Weight { entries: 1, files: 1, bytes: 5 };
+        let file = CacheCost { entries: 1, files: 1, bytes: 5 };
         assert_eq!(budget.take(file), Taken::Yes);
         assert_eq!(budget.take(file), Taken::Yes);
         assert_eq!(budget.take(file), Taken::No);
         budget.release(file);
         assert_eq!(budget.take(file), Taken::Yes);
-        assert_eq!(budget.used(), Weight { entries: 3, files: 2, bytes: 90 });
+        assert_eq!(budget.used(), CacheCost { entries: 3, files: 2, bytes: 90 });
     }
 }

@@ -8,7 +8,7 @@ use std::collections::HashMap;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use crate::budget::{Budget, Taken, Weight};
+use crate::budget::{Budget, CacheCost, Taken};
 use crate::resource::Resource;
 
 /// The cache of one thread.
@@ -18,7 +18,7 @@ pub(crate) struct Cache {
     slots: Vec<Slot>,
     hand: usize,
     validity: Duration,
-    used: Weight,
+    used: CacheCost,
     budget: Arc<Budget>,
 }
 
@@ -49,7 +49,7 @@ impl Cache {
             slots: Vec::new(),
             hand: 0,
             validity,
-            used: Weight::default(),
+            used: CacheCost::default(),
             budget,
         }
     }

@@ -18,7 +18,7 @@ pub(crate) struct Validators<'a> {
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Verdict {
+pub(crate) enum PreconditionResult {
     Proceed,
     /// 304.
     NotModified,
@@ -27,26 +27,26 @@ pub(crate) enum Verdict {
 }
 
 /// Evaluates steps 1 to 4 of section 13.2.2, for GET and HEAD.
-pub(crate) fn evaluate(headers: &HeaderMap, of: Validators<'_>) -> Verdict {
+pub(crate) fn evaluate(headers: &HeaderMap, of: Validators<'_>) -> PreconditionResult {
     if headers.contains_key(IF_MATCH) {
         if !matches(headers, IF_MATCH, of.etag, Comparison::Strong) {
-            return Verdict::Failed;
+            return PreconditionResult::Failed;
         }
     } else if let (Some(since), Some(modified)) = (date(headers, IF_UNMODIFIED_SINCE), of.modified)
         && modified > since
     {
-        return Verdict::Failed;
+        return PreconditionResult::Failed;
     }
     if headers.contains_key(IF_NONE_MATCH) {
         if matches(headers, IF_NONE_MATCH, of.etag, Comparison::Weak) {
-            return Verdict::NotModified;
+            return PreconditionResult::NotModified;
         }
     } else if let (Some(since), Some(modified)) = (date(headers, IF_MODIFIED_SINCE), of.modified)
         && modified <= since
     {
-        return Verdict::NotModified;
+        return PreconditionResult::NotModified;
     }
-    Verdict::Proceed
+    PreconditionResult::Proceed
 }
 
 /// Evaluates step 5: returns whether If-Range permits the Range header field. True without If-Range.
@@ -134,7 +134,7 @@ mod tests {
 
     #[test]
     fn single_conditions() {
-        use Verdict::{Failed, NotModified, Proceed};
+        use PreconditionResult::{Failed, NotModified, Proceed};
         let table = [
             (IF_MATCH, "\"a,b\"", Proceed),
             (IF_MATCH, "\"x\", \"a,b\"", Proceed),
@@ -170,8 +170,8 @@ mod tests {
 
     #[test]
     fn precedence() {
-        use Verdict::{Failed, NotModified, Proceed};
-        let table: [(&[(HeaderName, &str)], Verdict); 6] = [
+        use PreconditionResult::{Failed, NotModified, Proceed};
+        let table: [(&[(HeaderName, &str)], PreconditionResult); 6] = [
             // If-Unmodified-Since is ignored if If-Match is present.
             (&[(IF_MATCH, "\"a,b\""), (IF_UNMODIFIED_SINCE, BEFORE)], Proceed),
             // If-Modified-Since is ignored if If-None-Match is present.
@@ -194,7 +194,7 @@ mod tests {
     fn without_a_date_of_its_own() {
         let file = Validators { modified: None, ..FILE };
         for name in [IF_MODIFIED_SINCE, IF_UNMODIFIED_SINCE] {
-            assert_eq!(evaluate(&request(&[(name, DATE)]), file), Verdict::Proceed);
+            assert_eq!(evaluate(&request(&[(name, DATE)]), file), PreconditionResult::Proceed);
         }
     }
 

@@ -53,15 +53,15 @@ impl Coding {
 }
 
 /// A weight in thousandths (section 12.4.2).
-type Weight = u16;
-const FULL: Weight = 1000;
+type QValue = u16;
+const FULL: QValue = 1000;
 
 /// The weight of each coding in a request; `None` if it is not listed.
 #[derive(Debug, Default)]
 struct Accepted {
-    codings: [Option<Weight>; 3],
-    identity: Option<Weight>,
-    others: Option<Weight>,
+    codings: [Option<QValue>; 3],
+    identity: Option<QValue>,
+    others: Option<QValue>,
 }
 
 /// Returns the best of the existing codings; `None` selects the uncoded file.
@@ -74,7 +74,7 @@ pub(crate) fn choose(
     existing: impl Iterator<Item = Coding>,
 ) -> Option<Coding> {
     let accepted = accepted(headers);
-    let mut best: Option<(Weight, Coding)> = None;
+    let mut best: Option<(QValue, Coding)> = None;
     for coding in existing {
         let weight = accepted.codings[coding as usize].or(accepted.others).unwrap_or(0);
         let better = best.is_none_or(|(known, other)| (weight, other) > (known, coding));
@@ -103,7 +103,7 @@ fn accepted(headers: &HeaderMap) -> Accepted {
 }
 
 /// Parses a list element: token and weight. `None` if it is malformed; it is then skipped.
-fn weighed(element: &str) -> Option<(&str, Weight)> {
+fn weighed(element: &str) -> Option<(&str, QValue)> {
     let (token, parameter) = match element.split_once(';') {
         None => (element, None),
         Some((token, parameter)) => (token, Some(parameter)),
@@ -121,13 +121,13 @@ fn weighed(element: &str) -> Option<(&str, Weight)> {
     Some((token.trim(), weight)).filter(|(token, _)| !token.is_empty())
 }
 
-fn parse_weight(value: &str) -> Option<Weight> {
+fn parse_weight(value: &str) -> Option<QValue> {
     let (whole, decimals) = value.split_once('.').unwrap_or((value, ""));
     if decimals.len() > 3 || !decimals.bytes().all(|byte| byte.is_ascii_digit()) {
         return None;
     }
     let digits = decimals.bytes().chain([b'0'; 3]).take(3);
-    let thousandths = digits.fold(0, |sum, digit| sum * 10 + Weight::from(digit - b'0'));
+    let thousandths = digits.fold(0, |sum, digit| sum * 10 + QValue::from(digit - b'0'));
     match whole {
         "0" => Some(thousandths),
         "1" if thousandths == 0 => Some(FULL),

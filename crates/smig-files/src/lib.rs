@@ -15,7 +15,7 @@
 //!
 //! Guarantees:
 //!
-//! - A path never leaves the directory, by `..`, by encoding tricks or, unless [`Links::Follow`] allows
+//! - A path never leaves the directory, by `..`, by encoding tricks or, unless [`Symlinks::Follow`] allows
 //!   it, by a symlink.
 //! - A file of any size streams in bounded memory. A body is exactly as long as `content-length`
 //!   states, or it ends in an [`std::io::Error`]: never short, never padded.
@@ -48,5 +48,5 @@ mod service;
 mod stamp;
 
 pub use body::FileBody;
-pub use options::{Hidden, Links, Listing, Options, Precompressed};
+pub use options::{Hidden, Listing, Options, Precompressed, Symlinks};
 pub use service::{Files, FilesFuture};

@@ -13,9 +13,9 @@ use percent_encoding::{AsciiSet, NON_ALPHANUMERIC, percent_encode};
 use rustix::fs::{Dir, FileType};
 
 use crate::options::{Hidden, Options};
-use crate::refusal::Refusal;
+use crate::refusal::ErrorResponse;
 use crate::root::Root;
-use crate::stamp::Stamp;
+use crate::stamp::FileVersion;
 
 /// The maximum number of names on a page. The page states if there are more.
 const MAX_NAMES: usize = 10_000;
@@ -36,7 +36,7 @@ pub(crate) fn page(
     relative: &[u8],
     folder: OwnedFd,
     options: &Options,
-) -> Result<Bytes, Refusal> {
+) -> Result<Bytes, ErrorResponse> {
     let mut lines = Vec::new();
     let mut more = false;
     for entry in Dir::new(folder)? {
@@ -66,7 +66,7 @@ fn line(root: &Root, relative: &[u8], name: Vec<u8>) -> Option<Line> {
         path.push(b'/');
     }
     path.extend_from_slice(&name);
-    let (stamp, kind) = Stamp::of(root.open_for_facts(&path).ok()?).ok()?;
+    let (stamp, kind) = FileVersion::of(root.open_for_facts(&path).ok()?).ok()?;
     let modified = stamp.modified();
     match kind {
         FileType::Directory => Some(Line::Folder { name, modified }),

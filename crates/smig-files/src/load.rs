@@ -1,8 +1,8 @@
 //! Resolution of a path to a resource.
 //!
 //! Owns the steps from a checked path to a [`Resource`]: index files, redirects to directories, siblings,
-//! and reading small files into memory. With [`Patience::None`] it never blocks on the disk, so it may run
-//! on a thread that serves other requests; it then returns [`Failure::WouldBlock`] if data is missing.
+//! and reading small files into memory. With [`Blocking::None`] it never blocks on the disk, so it may run
+//! on a thread that serves other requests; it then returns [`ResolveError::WouldBlock`] if data is missing.
 
 use std::ffi::OsStr;
 use std::io::IoSliceMut;
@@ -22,17 +22,17 @@ use crate::media::content_type;
 use crate::options::{Listing, Options, Precompressed};
 use crate::path::RequestPath;
 use crate::reader::OpenFile;
-use crate::refusal::Refusal;
-use crate::resource::{Presentation, Representation, Resource, Source, Trust, Vary};
-use crate::root::{Patience, Root};
-use crate::stamp::Stamp;
+use crate::refusal::ErrorResponse;
+use crate::resource::{ContentReuse, ContentSource, Presentation, Representation, Resource, Vary};
+use crate::root::{Blocking, Root};
+use crate::stamp::FileVersion;
 
 /// Number of attempts to read a small file that changes during the read.
 const ATTEMPTS: usize = 3;
 
 /// The result of a path's resolution.
 #[derive(Debug)]
-pub(crate) enum Found {
+pub(crate) enum Resolved {
     File(Arc<Resource>),
     /// A directory, but the path has no trailing slash.
     Folder,
@@ -42,16 +42,16 @@ pub(crate) enum Found {
 
 /// Why a path could not be resolved.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Failure {
+pub(crate) enum ResolveError {
     /// It would block on the disk.
     WouldBlock,
     /// The process has no file descriptor left.
     OutOfFiles,
-    Refused(Refusal),
+    Refused(ErrorResponse),
 }
 
-impl From<Refusal> for Failure {
-    fn from(refusal: Refusal) -> Self {
+impl From<ErrorResponse> for ResolveError {
+    fn from(refusal: ErrorResponse) -> Self {
         Self::Refused(refusal)
     }
 }
@@ -59,26 +59,26 @@ impl From<Refusal> for Failure {
 /// An open file and its metadata.
 struct Opened {
     fd: OwnedFd,
-    stamp: Stamp,
+    stamp: FileVersion,
     kind: FileType,
 }
 
 /// The directory and its options.
 #[derive(Debug)]
-pub(crate) struct Site {
+pub(crate) struct DocumentRoot {
     pub(crate) root: Root,
     pub(crate) options: Options,
 }
 
-impl Site {
+impl DocumentRoot {
     /// Resolves a path. `known` is its earlier resource; contents that have not changed are taken from
     /// there.
     pub(crate) fn load(
         &self,
         path: &RequestPath<'_>,
         known: Option<&Resource>,
-        patience: Patience,
-    ) -> Result<Found, Failure> {
+        patience: Blocking,
+    ) -> Result<Resolved, ResolveError> {
         let relative = path.relative();
         if path.names_folder() {
             return self.load_folder(relative, known, patience);
@@ -86,8 +86,8 @@ impl Site {
         let opened = self.open(relative, patience)?;
         match opened.kind {
             FileType::RegularFile => self.resource(relative, opened, known, patience),
-            FileType::Directory => Ok(Found::Folder),
-            _ => Err(Refusal::NotFound.into()),
+            FileType::Directory => Ok(Resolved::Folder),
+            _ => Err(ErrorResponse::NotFound.into()),
         }
     }
 
@@ -95,8 +95,8 @@ impl Site {
         &self,
         relative: &[u8],
         known: Option<&Resource>,
-        patience: Patience,
-    ) -> Result<Found, Failure> {
+        patience: Blocking,
+    ) -> Result<Resolved, ResolveError> {
         if let Some(index) = &self.options.index {
             let mut name = relative.to_vec();
             if !name.is_empty() {
@@ -107,30 +107,30 @@ impl Site {
                 Ok(opened) if opened.kind == FileType::RegularFile => {
                     return self.resource(&name, opened, known, patience);
                 }
-                Ok(_) | Err(Failure::Refused(Refusal::NotFound)) => {}
+                Ok(_) | Err(ResolveError::Refused(ErrorResponse::NotFound)) => {}
                 Err(failure) => return Err(failure),
             }
         }
         let opened = self.open(relative, patience)?;
         match (opened.kind, self.options.listing, patience) {
-            (FileType::Directory, Listing::Off, _) => Err(Refusal::Forbidden.into()),
-            (FileType::Directory, Listing::On, Patience::None) => Err(Failure::WouldBlock),
-            (FileType::Directory, Listing::On, Patience::Blocking) => {
-                Ok(Found::Page(listing::page(&self.root, relative, opened.fd, &self.options)?))
+            (FileType::Directory, Listing::Off, _) => Err(ErrorResponse::Forbidden.into()),
+            (FileType::Directory, Listing::On, Blocking::None) => Err(ResolveError::WouldBlock),
+            (FileType::Directory, Listing::On, Blocking::Blocking) => {
+                Ok(Resolved::Page(listing::page(&self.root, relative, opened.fd, &self.options)?))
             }
-            _ => Err(Refusal::NotFound.into()),
+            _ => Err(ErrorResponse::NotFound.into()),
         }
     }
 
-    fn open(&self, relative: &[u8], patience: Patience) -> Result<Opened, Failure> {
+    fn open(&self, relative: &[u8], patience: Blocking) -> Result<Opened, ResolveError> {
         let result = self.root.open(relative, patience).and_then(|fd| {
-            let (stamp, kind) = Stamp::of(&fd)?;
+            let (stamp, kind) = FileVersion::of(&fd)?;
             Ok(Opened { fd, stamp, kind })
         });
         result.map_err(|errno| match (errno, patience) {
-            (Errno::AGAIN, Patience::None) => Failure::WouldBlock,
-            (Errno::MFILE | Errno::NFILE, _) => Failure::OutOfFiles,
-            (errno, _) => Failure::Refused(errno.into()),
+            (Errno::AGAIN, Blocking::None) => ResolveError::WouldBlock,
+            (Errno::MFILE | Errno::NFILE, _) => ResolveError::OutOfFiles,
+            (errno, _) => ResolveError::Refused(errno.into()),
         })
     }
 
@@ -139,8 +139,8 @@ impl Site {
         relative: &[u8],
         opened: Opened,
         known: Option<&Resource>,
-        patience: Patience,
-    ) -> Result<Found, Failure> {
+        patience: Blocking,
+    ) -> Result<Resolved, ResolveError> {
         let mut siblings = Vec::new();
         if self.options.precompressed == Precompressed::Serve {
             for coding in Coding::ALL {
@@ -163,7 +163,7 @@ impl Site {
             let representation = Representation::new(source, Some(coding), &shown);
             coded.push((coding, Arc::new(representation)));
         }
-        Ok(Found::File(Arc::new(Resource { plain, coded })))
+        Ok(Resolved::File(Arc::new(Resource { plain, coded })))
     }
 
     /// Returns the sibling of a file in one coding, if it exists and is not older than the file.
@@ -171,9 +171,9 @@ impl Site {
         &self,
         relative: &[u8],
         coding: Coding,
-        of: &Stamp,
-        patience: Patience,
-    ) -> Result<Option<Opened>, Failure> {
+        of: &FileVersion,
+        patience: Blocking,
+    ) -> Result<Option<Opened>, ResolveError> {
         let name = [relative, b".", coding.extension().as_bytes()].concat();
         match self.open(&name, patience) {
             Ok(opened) => {
@@ -181,7 +181,7 @@ impl Site {
                     && opened.stamp.modified() >= of.modified();
                 Ok(usable.then_some(opened))
             }
-            Err(Failure::Refused(_)) => Ok(None),
+            Err(ResolveError::Refused(_)) => Ok(None),
             Err(failure) => Err(failure),
         }
     }
@@ -191,11 +191,12 @@ impl Site {
         &self,
         opened: Opened,
         known: Option<&Representation>,
-        patience: Patience,
-    ) -> Result<Source, Failure> {
+        patience: Blocking,
+    ) -> Result<ContentSource, ResolveError> {
         let Opened { fd, mut stamp, .. } = opened;
         if let Some(known) = known
-            && let Source::Memory { stamp: then, trust: Trust::Lasting, .. } = &known.source
+            && let ContentSource::Memory { stamp: then, trust: ContentReuse::Lasting, .. } =
+                &known.source
             && *then == stamp
         {
             return Ok(known.source.clone());
@@ -207,36 +208,39 @@ impl Site {
                 .filter(|size| *size <= self.options.max_in_memory_file)
                 .filter(|_| self.options.max_memory > 0);
             let Some(size) = small else { break };
-            let trust =
-                if stamp.is_settled(SystemTime::now()) { Trust::Lasting } else { Trust::Once };
+            let trust = if stamp.is_settled(SystemTime::now()) {
+                ContentReuse::Lasting
+            } else {
+                ContentReuse::Once
+            };
             let bytes = read_all(&file, size, patience)?;
-            let now = file.restamp().map_err(|errno| Failure::Refused(errno.into()))?;
+            let now = file.restamp().map_err(|errno| ResolveError::Refused(errno.into()))?;
             if now == stamp && bytes.len() == size {
-                return Ok(Source::Memory { stamp, bytes: bytes.into(), trust });
+                return Ok(ContentSource::Memory { stamp, bytes: bytes.into(), trust });
             }
             stamp = now;
         }
-        Ok(Source::File(Arc::new(file)))
+        Ok(ContentSource::File(Arc::new(file)))
     }
 }
 
 /// Returns the first `size` bytes of a file, or fewer if it is shorter.
-fn read_all(file: &OpenFile, size: usize, patience: Patience) -> Result<Vec<u8>, Failure> {
+fn read_all(file: &OpenFile, size: usize, patience: Blocking) -> Result<Vec<u8>, ResolveError> {
     let mut bytes = vec![0; size];
     let mut filled = 0;
     while filled < size {
         let space = &mut bytes[filled..];
         let result = match patience {
-            Patience::None => file.read_now(filled as u64, space),
-            Patience::Blocking => {
+            Blocking::None => file.read_now(filled as u64, space),
+            Blocking::Blocking => {
                 file.read_blocking(filled as u64, &mut [IoSliceMut::new(space)]).map(Some)
             }
         };
         match result {
-            Ok(None) => return Err(Failure::WouldBlock),
+            Ok(None) => return Err(ResolveError::WouldBlock),
             Ok(Some(0)) => break,
             Ok(Some(count)) => filled += count,
-            Err(errno) => return Err(Failure::Refused(errno.into())),
+            Err(errno) => return Err(ResolveError::Refused(errno.into())),
         }
     }
     bytes.truncate(filled);
@@ -248,30 +252,30 @@ mod tests {
     use super::*;
     use crate::options::Hidden;
 
-    fn load(site: &Site, known: Option<&Resource>) -> Arc<Resource> {
+    fn load(site: &DocumentRoot, known: Option<&Resource>) -> Arc<Resource> {
         let path = RequestPath::parse("/a", Hidden::Refuse).unwrap();
-        match site.load(&path, known, Patience::Blocking) {
-            Ok(Found::File(resource)) => resource,
+        match site.load(&path, known, Blocking::Blocking) {
+            Ok(Resolved::File(resource)) => resource,
             other => panic!("{other:?}"),
         }
     }
 
     fn content(resource: &Resource) -> &Bytes {
         match &resource.plain.source {
-            Source::Memory { bytes, .. } => bytes,
-            Source::File(_) => panic!("it is small"),
+            ContentSource::Memory { bytes, .. } => bytes,
+            ContentSource::File(_) => panic!("it is small"),
         }
     }
 
     /// Returns the same resource as if its stamp had been read with this trust.
-    fn trusted(resource: &Resource, trust: Trust) -> Resource {
+    fn trusted(resource: &Resource, trust: ContentReuse) -> Resource {
         let shown = Presentation {
             content_type: content_type(Path::new("a")),
             cache_control: None,
             vary: Vary::No,
         };
         let stamp = *resource.plain.source.stamp();
-        let source = Source::Memory { stamp, bytes: content(resource).clone(), trust };
+        let source = ContentSource::Memory { stamp, bytes: content(resource).clone(), trust };
         let plain = Arc::new(Representation::new(source, None, &shown));
         Resource { plain, coded: Vec::new() }
     }
@@ -283,15 +287,15 @@ mod tests {
         std::fs::write(folder.path().join("a"), "a").unwrap();
         let options = Options::default();
         let root = Root::new(folder.path(), options.links).unwrap();
-        let site = Site { root, options };
+        let site = DocumentRoot { root, options };
         let first = load(&site, None);
-        for (trust, kept) in [(Trust::Once, false), (Trust::Lasting, true)] {
+        for (trust, kept) in [(ContentReuse::Once, false), (ContentReuse::Lasting, true)] {
             let again = load(&site, Some(&trusted(&first, trust)));
             assert_eq!(content(&again), "a");
             assert_eq!(content(&again).as_ptr() == content(&first).as_ptr(), kept, "{trust:?}");
         }
         std::fs::write(folder.path().join("a"), "ab").unwrap();
-        let changed = load(&site, Some(&trusted(&first, Trust::Lasting)));
+        let changed = load(&site, Some(&trusted(&first, ContentReuse::Lasting)));
         assert_eq!(content(&changed), "ab");
     }
 }

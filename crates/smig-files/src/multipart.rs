@@ -6,7 +6,7 @@ use std::hash::{BuildHasher, Hasher, RandomState};
 use bytes::Bytes;
 
 use crate::body::Piece;
-use crate::range::Span;
+use crate::range::ByteRange;
 
 /// A multipart body under construction.
 #[derive(Debug)]
@@ -37,7 +37,7 @@ impl Multipart {
         format!("multipart/byteranges; boundary={}", self.boundary)
     }
 
-    pub(crate) fn push(&mut self, span: Span, piece: Piece) {
+    pub(crate) fn push(&mut self, span: ByteRange, piece: Piece) {
         let mut head = format!("\r\n--{}\r\ncontent-type: ", self.boundary).into_bytes();
         head.extend_from_slice(&self.part_type);
         let range = span.content_range(self.size);

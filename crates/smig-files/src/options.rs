@@ -16,7 +16,7 @@ pub enum Hidden {
 
 /// Symlinks below the directory.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
-pub enum Links {
+pub enum Symlinks {
     /// Symlinks are refused (404).
     Refuse,
     /// Relative symlinks that stay below the directory are followed, all others are refused (404).
@@ -58,7 +58,7 @@ pub struct Options {
     /// Names that begin with a dot.
     pub hidden: Hidden,
     /// Symlinks below the directory.
-    pub links: Links,
+    pub links: Symlinks,
     /// Directories without an index file.
     pub listing: Listing,
     /// Precompressed siblings.
@@ -87,7 +87,7 @@ impl Default for Options {
         Self {
             index: Some("index.html".to_owned()),
             hidden: Hidden::default(),
-            links: Links::default(),
+            links: Symlinks::default(),
             listing: Listing::default(),
             precompressed: Precompressed::default(),
             cache_control: None,

@@ -11,7 +11,7 @@ use std::borrow::Cow;
 use percent_encoding::percent_decode_str;
 
 use crate::options::Hidden;
-use crate::refusal::Refusal;
+use crate::refusal::ErrorResponse;
 
 /// A path that may be looked up below the directory.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -19,16 +19,16 @@ pub(crate) struct RequestPath<'a>(Cow<'a, [u8]>);
 
 impl<'a> RequestPath<'a> {
     /// Decodes and checks the path component of a request's URI.
-    pub(crate) fn parse(raw: &'a str, hidden: Hidden) -> Result<Self, Refusal> {
+    pub(crate) fn parse(raw: &'a str, hidden: Hidden) -> Result<Self, ErrorResponse> {
         let decoded: Cow<'a, [u8]> = if is_encoded(raw) {
             check_encoding(raw.as_bytes())?;
             percent_decode_str(raw).into()
         } else {
             Cow::Borrowed(raw.as_bytes())
         };
-        let Some(inside) = decoded.strip_prefix(b"/") else { return Err(Refusal::BadPath) };
+        let Some(inside) = decoded.strip_prefix(b"/") else { return Err(ErrorResponse::BadPath) };
         if decoded.iter().any(|byte| matches!(byte, 0 | b'\\')) {
-            return Err(Refusal::BadPath);
+            return Err(ErrorResponse::BadPath);
         }
         let inside = inside.strip_suffix(b"/").unwrap_or(inside);
         if decoded.len() > 1 {
@@ -66,25 +66,27 @@ pub(crate) fn is_encoded(raw: &str) -> bool {
 }
 
 /// Checks that every `%` is followed by two hexadecimal digits that do not encode a slash.
-fn check_encoding(raw: &[u8]) -> Result<(), Refusal> {
+fn check_encoding(raw: &[u8]) -> Result<(), ErrorResponse> {
     let mut rest = raw;
     while let Some(at) = rest.iter().position(|byte| *byte == b'%') {
-        let Some([high, low]) = rest.get(at + 1..at + 3) else { return Err(Refusal::BadPath) };
+        let Some([high, low]) = rest.get(at + 1..at + 3) else {
+            return Err(ErrorResponse::BadPath);
+        };
         let slash = *high == b'2' && low.eq_ignore_ascii_case(&b'f');
         if slash || !high.is_ascii_hexdigit() || !low.is_ascii_hexdigit() {
-            return Err(Refusal::BadPath);
+            return Err(ErrorResponse::BadPath);
         }
         rest = &rest[at + 3..];
     }
     Ok(())
 }
 
-fn check_segment(depth: usize, segment: &[u8], hidden: Hidden) -> Result<(), Refusal> {
+fn check_segment(depth: usize, segment: &[u8], hidden: Hidden) -> Result<(), ErrorResponse> {
     match segment {
-        b"" => Err(Refusal::NotFound),
-        b"." | b".." => Err(Refusal::BadPath),
+        b"" => Err(ErrorResponse::NotFound),
+        b"." | b".." => Err(ErrorResponse::BadPath),
         b".well-known" if depth == 0 => Ok(()),
-        [b'.', ..] if hidden == Hidden::Refuse => Err(Refusal::NotFound),
+        [b'.', ..] if hidden == Hidden::Refuse => Err(ErrorResponse::NotFound),
         _ => Ok(()),
     }
 }
@@ -93,7 +95,7 @@ fn check_segment(depth: usize, segment: &[u8], hidden: Hidden) -> Result<(), Ref
 mod tests {
     use super::*;
 
-    fn relative(raw: &str) -> Result<String, Refusal> {
+    fn relative(raw: &str) -> Result<String, ErrorResponse> {
         let path = RequestPath::parse(raw, Hidden::Refuse)?;
         Ok(String::from_utf8_lossy(path.relative()).into_owned())
     }
@@ -123,36 +125,36 @@ mod tests {
     #[test]
     fn refused_paths() {
         let table = [
-            ("", Refusal::BadPath),
-            ("*", Refusal::BadPath),
-            ("a", Refusal::BadPath),
-            ("/..", Refusal::BadPath),
-            ("/../etc/passwd", Refusal::BadPath),
-            ("/a/../b", Refusal::BadPath),
-            ("/a/..", Refusal::BadPath),
-            ("/a/../", Refusal::BadPath),
-            ("/./a", Refusal::BadPath),
-            ("/%2e%2e/a", Refusal::BadPath),
-            ("/%2E%2e/a", Refusal::BadPath),
-            ("/.%2e/a", Refusal::BadPath),
-            ("/..%2fa", Refusal::BadPath),
-            ("/a%2Fb", Refusal::BadPath),
-            ("/%5c..%5cetc", Refusal::BadPath),
-            ("/..\\a", Refusal::BadPath),
-            ("/\\evil.example/", Refusal::BadPath),
-            ("/%00", Refusal::BadPath),
-            ("/a%00.txt", Refusal::BadPath),
-            ("/%", Refusal::BadPath),
-            ("/%4", Refusal::BadPath),
-            ("/%zz", Refusal::BadPath),
-            ("/a%2", Refusal::BadPath),
-            ("//", Refusal::NotFound),
-            ("//evil.example/", Refusal::NotFound),
-            ("/a//b", Refusal::NotFound),
-            ("/.git/config", Refusal::NotFound),
-            ("/a/.env", Refusal::NotFound),
-            ("/%2eenv", Refusal::NotFound),
-            ("/a/.well-known/x", Refusal::NotFound),
+            ("", ErrorResponse::BadPath),
+            ("*", ErrorResponse::BadPath),
+            ("a", ErrorResponse::BadPath),
+            ("/..", ErrorResponse::BadPath),
+            ("/../etc/passwd", ErrorResponse::BadPath),
+            ("/a/../b", ErrorResponse::BadPath),
+            ("/a/..", ErrorResponse::BadPath),
+            ("/a/../", ErrorResponse::BadPath),
+            ("/./a", ErrorResponse::BadPath),
+            ("/%2e%2e/a", ErrorResponse::BadPath),
+            ("/%2E%2e/a", ErrorResponse::BadPath),
+            ("/.%2e/a", ErrorResponse::BadPath),
+            ("/..%2fa", ErrorResponse::BadPath),
+            ("/a%2Fb", ErrorResponse::BadPath),
+            ("/%5c..%5cetc", ErrorResponse::BadPath),
+            ("/..\\a", ErrorResponse::BadPath),
+            ("/\\evil.example/", ErrorResponse::BadPath),
+            ("/%00", ErrorResponse::BadPath),
+            ("/a%00.txt", ErrorResponse::BadPath),
+            ("/%", ErrorResponse::BadPath),
+            ("/%4", ErrorResponse::BadPath),
+            ("/%zz", ErrorResponse::BadPath),
+            ("/a%2", ErrorResponse::BadPath),
+            ("//", ErrorResponse::NotFound),
+            ("//evil.example/", ErrorResponse::NotFound),
+            ("/a//b", ErrorResponse::NotFound),
+            ("/.git/config", ErrorResponse::NotFound),
+            ("/a/.env", ErrorResponse::NotFound),
+            ("/%2eenv", ErrorResponse::NotFound),
+            ("/a/.well-known/x", ErrorResponse::NotFound),
         ];
         for (raw, expected) in table {
             assert_eq!(relative(raw), Err(expected), "{raw}");

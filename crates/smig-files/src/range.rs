@@ -12,12 +12,12 @@ const MAX_RANGES: usize = 32;
 
 /// A non-empty span of a representation: from `start`, inclusive, to `end`, exclusive.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) struct Span {
+pub(crate) struct ByteRange {
     pub(crate) start: u64,
     pub(crate) end: u64,
 }
 
-impl Span {
+impl ByteRange {
     pub(crate) fn len(self) -> u64 {
         self.end - self.start
     }
@@ -30,37 +30,37 @@ impl Span {
 
 /// The parts of a representation that a request selects.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub(crate) enum Selection {
+pub(crate) enum RangeSelection {
     /// The complete representation.
     Whole,
-    One(Span),
+    One(ByteRange),
     /// Two or more spans, in the order requested.
-    Many(Vec<Span>),
+    Many(Vec<ByteRange>),
     /// No satisfiable range: 416.
     Unsatisfiable,
 }
 
 /// Evaluates the Range header field for a representation of `size` bytes.
-pub(crate) fn select(headers: &HeaderMap, size: u64) -> Selection {
+pub(crate) fn select(headers: &HeaderMap, size: u64) -> RangeSelection {
     let mut values = headers.get_all(RANGE).iter();
-    let (Some(value), None) = (values.next(), values.next()) else { return Selection::Whole };
-    let Ok(value) = value.to_str() else { return Selection::Whole };
+    let (Some(value), None) = (values.next(), values.next()) else { return RangeSelection::Whole };
+    let Ok(value) = value.to_str() else { return RangeSelection::Whole };
     // Some clients request ranges of every file; 206 cannot describe an empty one.
     if size == 0 {
-        return Selection::Whole;
+        return RangeSelection::Whole;
     }
     match spans(value, size) {
-        None => Selection::Whole,
+        None => RangeSelection::Whole,
         Some(spans) => match spans.as_slice() {
-            [] => Selection::Unsatisfiable,
-            [span] => Selection::One(*span),
-            _ => Selection::Many(spans),
+            [] => RangeSelection::Unsatisfiable,
+            [span] => RangeSelection::One(*span),
+            _ => RangeSelection::Many(spans),
         },
     }
 }
 
 /// Returns the satisfiable spans; `None` if the header field is to be ignored.
-fn spans(value: &str, size: u64) -> Option<Vec<Span>> {
+fn spans(value: &str, size: u64) -> Option<Vec<ByteRange>> {
     let (unit, set) = value.split_once('=')?;
     if !unit.trim().eq_ignore_ascii_case("bytes") {
         return None;
@@ -84,11 +84,11 @@ fn spans(value: &str, size: u64) -> Option<Vec<Span>> {
 }
 
 /// Parses one range: outer `None` is a syntax error, inner `None` is not satisfiable.
-fn span(part: &str, size: u64) -> Option<Option<Span>> {
+fn span(part: &str, size: u64) -> Option<Option<ByteRange>> {
     let (first, last) = part.split_once('-')?;
     if first.is_empty() {
         let suffix = number(last)?;
-        let span = Span { start: size.saturating_sub(suffix), end: size };
+        let span = ByteRange { start: size.saturating_sub(suffix), end: size };
         return Some((suffix > 0).then_some(span));
     }
     let start = number(first)?;
@@ -102,7 +102,7 @@ fn span(part: &str, size: u64) -> Option<Option<Span>> {
             last.saturating_add(1).min(size)
         }
     };
-    Some((start < size).then_some(Span { start, end }))
+    Some((start < size).then_some(ByteRange { start, end }))
 }
 
 /// Parses digits; a number too large for any file saturates.
@@ -119,14 +119,14 @@ mod tests {
 
     use super::*;
 
-    fn selected(value: &str, size: u64) -> Selection {
+    fn selected(value: &str, size: u64) -> RangeSelection {
         let mut headers = HeaderMap::new();
         headers.insert(RANGE, HeaderValue::from_str(value).unwrap());
         select(&headers, size)
     }
 
-    fn one(start: u64, end: u64) -> Selection {
-        Selection::One(Span { start, end })
+    fn one(start: u64, end: u64) -> RangeSelection {
+        RangeSelection::One(ByteRange { start, end })
     }
 
     #[test]
@@ -145,12 +145,12 @@ mod tests {
             ("bytes=0-18446744073709551615", one(0, 100)),
             ("bytes=0-99999999999999999999999", one(0, 100)),
             ("bytes=-99999999999999999999999", one(0, 100)),
-            ("bytes=100-", Selection::Unsatisfiable),
-            ("bytes=100-200", Selection::Unsatisfiable),
-            ("bytes=-0", Selection::Unsatisfiable),
-            ("bytes=99999999999999999999999-", Selection::Unsatisfiable),
+            ("bytes=100-", RangeSelection::Unsatisfiable),
+            ("bytes=100-200", RangeSelection::Unsatisfiable),
+            ("bytes=-0", RangeSelection::Unsatisfiable),
+            ("bytes=99999999999999999999999-", RangeSelection::Unsatisfiable),
             ("bytes=5-6,200-300", one(5, 7)),
-            ("bytes=200-,300-", Selection::Unsatisfiable),
+            ("bytes=200-,300-", RangeSelection::Unsatisfiable),
         ];
         for (value, expected) in table {
             assert_eq!(selected(value, 100), expected, "{value}");
@@ -159,8 +159,8 @@ mod tests {
 
     #[test]
     fn several_ranges_keep_their_order() {
-        let spans = vec![Span { start: 50, end: 60 }, Span { start: 0, end: 1 }];
-        assert_eq!(selected("bytes=50-59, 0-0", 100), Selection::Many(spans));
+        let spans = vec![ByteRange { start: 50, end: 60 }, ByteRange { start: 0, end: 1 }];
+        assert_eq!(selected("bytes=50-59, 0-0", 100), RangeSelection::Many(spans));
     }
 
     #[test]
@@ -186,10 +186,10 @@ mod tests {
             &many,
         ];
         for value in table {
-            assert_eq!(selected(value, 100), Selection::Whole, "{value}");
+            assert_eq!(selected(value, 100), RangeSelection::Whole, "{value}");
         }
-        assert_eq!(selected("bytes=0-0", 0), Selection::Whole);
-        assert_eq!(selected("bytes=-5", 0), Selection::Whole);
+        assert_eq!(selected("bytes=0-0", 0), RangeSelection::Whole);
+        assert_eq!(selected("bytes=-5", 0), RangeSelection::Whole);
     }
 
     #[test]
@@ -197,17 +197,17 @@ mod tests {
         let mut headers = HeaderMap::new();
         headers.append(RANGE, HeaderValue::from_static("bytes=0-0"));
         headers.append(RANGE, HeaderValue::from_static("bytes=1-1"));
-        assert_eq!(select(&headers, 100), Selection::Whole);
-        assert_eq!(select(&HeaderMap::new(), 100), Selection::Whole);
+        assert_eq!(select(&headers, 100), RangeSelection::Whole);
+        assert_eq!(select(&HeaderMap::new(), 100), RangeSelection::Whole);
     }
 
     proptest::proptest! {
         #[test]
         fn spans_lie_within(value in "bytes=([0-9]{0,3}-[0-9]{0,3},? ?){1,5}", size in 0..500_u64) {
             let spans = match selected(&value, size) {
-                Selection::Whole | Selection::Unsatisfiable => Vec::new(),
-                Selection::One(span) => vec![span],
-                Selection::Many(spans) => spans,
+                RangeSelection::Whole | RangeSelection::Unsatisfiable => Vec::new(),
+                RangeSelection::One(span) => vec![span],
+                RangeSelection::Many(spans) => spans,
             };
             for span in &spans {
                 proptest::prop_assert!(span.start < span.end && span.end <= size);
@@ -218,6 +218,6 @@ mod tests {
 
     #[test]
     fn as_a_header() {
-        assert_eq!(Span { start: 0, end: 5 }.content_range(10), "bytes 0-4/10");
+        assert_eq!(ByteRange { start: 0, end: 5 }.content_range(10), "bytes 0-4/10");
     }
 }

@@ -16,8 +16,8 @@ use rustix::io::{Errno, ReadWriteFlags, preadv, preadv2};
 
 use crate::buffer::{Buffer, CHUNK};
 use crate::offload::Offload;
-use crate::range::Span;
-use crate::stamp::Stamp;
+use crate::range::ByteRange;
+use crate::stamp::FileVersion;
 
 /// Number of chunks that a blocking thread reads at once: enough that the hop to the thread and back
 /// (about 20 microseconds) is small compared with the read, and that two such reads, one being sent
@@ -32,29 +32,29 @@ const CHECK_EVERY: u64 = 1 << 20;
 #[derive(Debug)]
 pub(crate) struct OpenFile {
     fd: OwnedFd,
-    stamp: Stamp,
+    stamp: FileVersion,
     /// Whether this file system can report that a read would block. Overlay and network file systems
     /// cannot.
     can_tell: AtomicBool,
 }
 
 impl OpenFile {
-    pub(crate) fn new(fd: OwnedFd, stamp: Stamp) -> Self {
+    pub(crate) fn new(fd: OwnedFd, stamp: FileVersion) -> Self {
         Self { fd, stamp, can_tell: AtomicBool::new(true) }
     }
 
-    pub(crate) fn stamp(&self) -> &Stamp {
+    pub(crate) fn stamp(&self) -> &FileVersion {
         &self.stamp
     }
 
     /// Returns whether the file is unchanged since it was opened.
     pub(crate) fn is_current(&self) -> bool {
-        Stamp::of(&self.fd).is_ok_and(|(now, _)| now == self.stamp)
+        FileVersion::of(&self.fd).is_ok_and(|(now, _)| now == self.stamp)
     }
 
     /// Takes the file's current state as the one announced.
-    pub(crate) fn restamp(&mut self) -> Result<Stamp, Errno> {
-        let (stamp, _) = Stamp::of(&self.fd)?;
+    pub(crate) fn restamp(&mut self) -> Result<FileVersion, Errno> {
+        let (stamp, _) = FileVersion::of(&self.fd)?;
         self.stamp = stamp;
         Ok(stamp)
     }
@@ -90,7 +90,7 @@ impl OpenFile {
 
     /// Returns an error if the bytes are not those that were announced.
     fn check(&self) -> io::Result<()> {
-        let (now, _) = Stamp::of(&self.fd)?;
+        let (now, _) = FileVersion::of(&self.fd)?;
         if now.size() < self.stamp.size() {
             return Err(shrank());
         }
@@ -116,7 +116,7 @@ pub(crate) struct Reader {
     end: u64,
     /// The position at which the next check is due.
     check_at: u64,
-    pace: Pace,
+    pace: PageCache,
     /// Chunks read but not yet yielded.
     ready: VecDeque<Bytes>,
     /// A read on a blocking thread.
@@ -125,21 +125,21 @@ pub(crate) struct Reader {
 
 /// The source of the last bytes.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum Pace {
+enum PageCache {
     /// The page cache: read one chunk on demand.
-    Hot,
+    Hit,
     /// The disk: keep one read ahead of the demand.
-    Cold,
+    Miss,
 }
 
 impl Reader {
-    pub(crate) fn new(file: Arc<OpenFile>, span: Span) -> Self {
+    pub(crate) fn new(file: Arc<OpenFile>, span: ByteRange) -> Self {
         Self {
             file,
             at: span.start,
             end: span.end,
             check_at: span.start.saturating_add(CHECK_EVERY),
-            pace: Pace::Hot,
+            pace: PageCache::Hit,
             ready: VecDeque::new(),
             pending: None,
         }
@@ -186,7 +186,7 @@ impl Reader {
     /// If the disk is the source, starts the next read before the current one is used up.
     fn read_ahead(&mut self) -> io::Result<()> {
         let idle = self.ready.is_empty() && self.pending.is_none() && self.at < self.end;
-        if !idle || self.pace == Pace::Hot {
+        if !idle || self.pace == PageCache::Hit {
             return Ok(());
         }
         match self.read_now()? {
@@ -199,10 +199,10 @@ impl Reader {
     fn read_now(&mut self) -> io::Result<Option<Bytes>> {
         let mut buffer = Buffer::take(self.left());
         let Some(count) = self.file.read_now(self.at, buffer.space())? else {
-            self.pace = Pace::Cold;
+            self.pace = PageCache::Miss;
             return Ok(None);
         };
-        self.pace = Pace::Hot;
+        self.pace = PageCache::Hit;
         let chunk = buffer.filled(count);
         self.advance(count)?;
         Ok(Some(chunk))
@@ -266,7 +266,7 @@ mod tests {
     fn cold(content: &[u8]) -> (File, Arc<OpenFile>) {
         let mut file = tempfile::tempfile().unwrap();
         file.write_all(content).unwrap();
-        let (stamp, _) = Stamp::of(&file).unwrap();
+        let (stamp, _) = FileVersion::of(&file).unwrap();
         let open = OpenFile::new(file.try_clone().unwrap().into(), stamp);
         open.can_tell.store(false, Ordering::Relaxed);
         (file, Arc::new(open))
@@ -293,7 +293,7 @@ mod tests {
         let content = pattern(COLD_CHUNKS * CHUNK * 2 + 1000);
         let (_file, open) = cold(&content);
         for (start, end) in [(0, 1), (0, CHUNK), (5, CHUNK * 5 + 7), (0, content.len())] {
-            let span = Span { start: start as u64, end: end as u64 };
+            let span = ByteRange { start: start as u64, end: end as u64 };
             let bytes = all(Reader::new(Arc::clone(&open), span)).await.unwrap();
             assert!(bytes == content[start..end], "{start} to {end}");
         }
@@ -303,7 +303,7 @@ mod tests {
     async fn one_read_is_kept_ahead_and_no_more() {
         let content = pattern(COLD_CHUNKS * CHUNK * 4);
         let (_file, open) = cold(&content);
-        let span = Span { start: 0, end: content.len() as u64 };
+        let span = ByteRange { start: 0, end: content.len() as u64 };
         let mut reader = Reader::new(open, span);
         let mut given = 0;
         while let Some(bytes) = chunk(&mut reader).await {
@@ -320,7 +320,7 @@ mod tests {
     #[tokio::test]
     async fn it_shrinks() {
         let (file, open) = cold(&pattern(CHUNK * 20));
-        let span = Span { start: 0, end: CHUNK as u64 * 20 };
+        let span = ByteRange { start: 0, end: CHUNK as u64 * 20 };
         let mut reader = Reader::new(open, span);
         assert_eq!(chunk(&mut reader).await.unwrap().unwrap().len(), CHUNK);
         file.set_len(CHUNK as u64).unwrap();
@@ -331,7 +331,7 @@ mod tests {
     fn without_a_runtime_it_reads_on_the_spot() {
         let content = pattern(CHUNK * 9);
         let (_file, open) = cold(&content);
-        let mut reader = Reader::new(open, Span { start: 0, end: content.len() as u64 });
+        let mut reader = Reader::new(open, ByteRange { start: 0, end: content.len() as u64 });
         let mut bytes = Vec::new();
         let mut context = Context::from_waker(Waker::noop());
         while let Poll::Ready(Some(chunk)) = reader.poll_chunk(&mut context) {

@@ -15,7 +15,7 @@ const ALLOWED: HeaderValue = HeaderValue::from_static("GET, HEAD, OPTIONS");
 
 /// Why the response has no file.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Refusal {
+pub(crate) enum ErrorResponse {
     /// No well-behaved client sends this path: 400.
     BadPath,
     /// No such file, or one that is hidden from clients: 404.
@@ -32,7 +32,7 @@ pub(crate) enum Refusal {
     Broken,
 }
 
-impl Refusal {
+impl ErrorResponse {
     fn status(self) -> StatusCode {
         match self {
             Self::BadPath => StatusCode::BAD_REQUEST,
@@ -58,7 +58,7 @@ impl Refusal {
     }
 
     /// Returns the response, with a short text as body (omitted for HEAD).
-    pub(crate) fn response(self, audience: Audience) -> Response<FileBody> {
+    pub(crate) fn response(self, audience: SendContent) -> Response<FileBody> {
         let mut response = text(self.status(), self.text(), audience);
         match self {
             Self::Method => drop(response.headers_mut().insert(ALLOW, ALLOWED)),
@@ -77,7 +77,7 @@ impl Refusal {
 }
 
 /// Maps the error of opening a path.
-impl From<Errno> for Refusal {
+impl From<Errno> for ErrorResponse {
     fn from(errno: Errno) -> Self {
         match errno {
             // XDEV: the path or a symlink in it leaves the directory. LOOP: a symlink where none is
@@ -100,7 +100,7 @@ impl From<Errno> for Refusal {
 
 /// The receiver of a response's body.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Audience {
+pub(crate) enum SendContent {
     /// The client (GET).
     Client,
     /// None: the request is for header fields only (HEAD).
@@ -108,10 +108,10 @@ pub(crate) enum Audience {
 }
 
 /// Returns a response with a short text.
-pub(crate) fn text(status: StatusCode, text: &'static str, to: Audience) -> Response<FileBody> {
+pub(crate) fn text(status: StatusCode, text: &'static str, to: SendContent) -> Response<FileBody> {
     let body = match to {
-        Audience::Client => FileBody::full(Bytes::from_static(text.as_bytes())),
-        Audience::Nobody => FileBody::empty(),
+        SendContent::Client => FileBody::full(Bytes::from_static(text.as_bytes())),
+        SendContent::Nobody => FileBody::empty(),
     };
     let mut headers = HeaderMap::with_capacity(6);
     headers.insert(CONTENT_TYPE, HeaderValue::from_static("text/plain; charset=utf-8"));

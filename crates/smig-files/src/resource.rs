@@ -14,24 +14,24 @@ use http::{HeaderMap, HeaderValue};
 
 use std::time::{Duration, SystemTime};
 
-use crate::budget::Weight;
+use crate::budget::CacheCost;
 use crate::conditional::{Validators, seconds};
 use crate::encoding::{Coding, choose};
 use crate::reader::OpenFile;
-use crate::stamp::Stamp;
+use crate::stamp::FileVersion;
 
 /// The source of a representation's bytes.
 #[derive(Debug, Clone)]
-pub(crate) enum Source {
+pub(crate) enum ContentSource {
     /// In memory, as read from the file at this stamp.
-    Memory { stamp: Stamp, bytes: Bytes, trust: Trust },
+    Memory { stamp: FileVersion, bytes: Bytes, trust: ContentReuse },
     /// In the file, read for each response.
     File(Arc<OpenFile>),
 }
 
 /// Whether content in memory may be reused while the file's stamp stays the same.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Trust {
+pub(crate) enum ContentReuse {
     /// When the content was read, the stamp was old enough to reveal any later change.
     Lasting,
     /// The file had just changed: it may have changed again after the read, within the same tick of the
@@ -39,8 +39,8 @@ pub(crate) enum Trust {
     Once,
 }
 
-impl Source {
-    pub(crate) fn stamp(&self) -> &Stamp {
+impl ContentSource {
+    pub(crate) fn stamp(&self) -> &FileVersion {
         match self {
             Self::Memory { stamp, .. } => stamp,
             Self::File(file) => file.stamp(),
@@ -51,7 +51,7 @@ impl Source {
 /// One form in which a file can be sent: the file itself, or one of its siblings.
 #[derive(Debug)]
 pub(crate) struct Representation {
-    pub(crate) source: Source,
+    pub(crate) source: ContentSource,
     /// All header fields of a 200 response.
     pub(crate) headers: HeaderMap,
     etag: HeaderValue,
@@ -74,7 +74,7 @@ pub(crate) enum Vary {
 }
 
 impl Representation {
-    pub(crate) fn new(source: Source, coding: Option<Coding>, shown: &Presentation) -> Self {
+    pub(crate) fn new(source: ContentSource, coding: Option<Coding>, shown: &Presentation) -> Self {
         let stamp = source.stamp();
         let suffix = coding.map_or("", Coding::etag_suffix);
         // The value consists of hexadecimal digits, dashes and letters.
@@ -119,15 +119,17 @@ impl Representation {
     /// checked again, since its bytes are read from now on.
     pub(crate) fn is_current(&self) -> bool {
         match &self.source {
-            Source::Memory { .. } => true,
-            Source::File(file) => file.is_current(),
+            ContentSource::Memory { .. } => true,
+            ContentSource::File(file) => file.is_current(),
         }
     }
 
-    fn weight(&self) -> Weight {
+    fn weight(&self) -> CacheCost {
         match &self.source {
-            Source::Memory { bytes, .. } => Weight { entries: 0, files: 0, bytes: bytes.len() },
-            Source::File(_) => Weight { entries: 0, files: 1, bytes: 0 },
+            ContentSource::Memory { bytes, .. } => {
+                CacheCost { entries: 0, files: 0, bytes: bytes.len() }
+            }
+            ContentSource::File(_) => CacheCost { entries: 0, files: 1, bytes: 0 },
         }
     }
 }
@@ -154,8 +156,8 @@ impl Resource {
     }
 
     /// Returns the cost of caching this resource.
-    pub(crate) fn weight(&self) -> Weight {
-        let own = Weight { entries: 1, files: 0, bytes: 0 };
+    pub(crate) fn weight(&self) -> CacheCost {
+        let own = CacheCost { entries: 1, files: 0, bytes: 0 };
         self.coded.iter().fold(own + self.plain.weight(), |sum, (_, coded)| sum + coded.weight())
     }
 }

@@ -2,7 +2,7 @@
 //!
 //! Owns confinement. The kernel enforces it (`openat2` with RESOLVE_BENEATH), so a symlink that is
 //! changed during path resolution cannot win a race. Without `openat2`, the path is resolved one
-//! component at a time, and no symlink is followed. Only [`Links::Follow`] lets symlinks lead outside.
+//! component at a time, and no symlink is followed. Only [`Symlinks::Follow`] lets symlinks lead outside.
 
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::path::Path;
@@ -10,7 +10,7 @@ use std::path::Path;
 use rustix::fs::{Mode, OFlags, ResolveFlags, open, openat, openat2};
 use rustix::io::Errno;
 
-use crate::options::Links;
+use crate::options::Symlinks;
 
 /// Number of attempts of an open that the kernel aborts because of a concurrent rename.
 const ATTEMPTS: usize = 16;
@@ -24,7 +24,7 @@ const FLAGS: OFlags = OFlags::RDONLY
 
 /// Whether an operation may block on the disk.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Patience {
+pub(crate) enum Blocking {
     /// It may not: its thread also serves other requests.
     None,
     /// It may: its thread is meant for blocking operations.
@@ -48,16 +48,16 @@ enum Confinement {
 #[derive(Debug)]
 pub(crate) struct Root {
     folder: OwnedFd,
-    links: Links,
+    links: Symlinks,
     confinement: Confinement,
 }
 
 impl Root {
-    pub(crate) fn new(path: &Path, links: Links) -> Result<Self, Errno> {
+    pub(crate) fn new(path: &Path, links: Symlinks) -> Result<Self, Errno> {
         let flags = OFlags::PATH | OFlags::DIRECTORY | OFlags::CLOEXEC;
         let folder = open(path, flags, Mode::empty())?;
         let confinement = match (probe(folder.as_fd()), links) {
-            (Confinement::Walk, Links::Follow) => Confinement::Off,
+            (Confinement::Walk, Symlinks::Follow) => Confinement::Off,
             (confinement, _) => confinement,
         };
         Ok(Self { folder, links, confinement })
@@ -66,35 +66,35 @@ impl Root {
     /// Opens `relative` for reading; the empty path is the directory itself.
     ///
     /// `relative` comes from [`crate::path::RequestPath`]: it has no `..` and no empty segment.
-    /// [`Errno::AGAIN`] with [`Patience::None`]: retry with [`Patience::Blocking`].
-    pub(crate) fn open(&self, relative: &[u8], patience: Patience) -> Result<OwnedFd, Errno> {
+    /// [`Errno::AGAIN`] with [`Blocking::None`]: retry with [`Blocking::Blocking`].
+    pub(crate) fn open(&self, relative: &[u8], patience: Blocking) -> Result<OwnedFd, Errno> {
         self.open_with(relative, FLAGS, patience)
     }
 
     /// Like [`Self::open`], but the descriptor is only for `fstat`.
     pub(crate) fn open_for_facts(&self, relative: &[u8]) -> Result<OwnedFd, Errno> {
-        self.open_with(relative, OFlags::PATH | OFlags::CLOEXEC, Patience::Blocking)
+        self.open_with(relative, OFlags::PATH | OFlags::CLOEXEC, Blocking::Blocking)
     }
 
     fn open_with(
         &self,
         relative: &[u8],
         flags: OFlags,
-        patience: Patience,
+        patience: Blocking,
     ) -> Result<OwnedFd, Errno> {
         let relative = if relative.is_empty() { b"." } else { relative };
         match (self.confinement, patience) {
-            (Confinement::KernelCached, Patience::None) => {
+            (Confinement::KernelCached, Blocking::None) => {
                 openat2(&self.folder, relative, flags, Mode::empty(), self.cached())
             }
-            (Confinement::Kernel | Confinement::Walk | Confinement::Off, Patience::None) => {
+            (Confinement::Kernel | Confinement::Walk | Confinement::Off, Blocking::None) => {
                 Err(Errno::AGAIN)
             }
-            (Confinement::KernelCached | Confinement::Kernel, Patience::Blocking) => {
+            (Confinement::KernelCached | Confinement::Kernel, Blocking::Blocking) => {
                 self.open_beneath(relative, flags)
             }
-            (Confinement::Walk, Patience::Blocking) => self.walk(relative, flags),
-            (Confinement::Off, Patience::Blocking) => {
+            (Confinement::Walk, Blocking::Blocking) => self.walk(relative, flags),
+            (Confinement::Off, Blocking::Blocking) => {
                 openat(&self.folder, relative, flags, Mode::empty())
             }
         }
@@ -106,9 +106,9 @@ impl Root {
 
     fn resolve(&self) -> ResolveFlags {
         let own = match self.links {
-            Links::Refuse => ResolveFlags::BENEATH | ResolveFlags::NO_SYMLINKS,
-            Links::Inside => ResolveFlags::BENEATH,
-            Links::Follow => ResolveFlags::empty(),
+            Symlinks::Refuse => ResolveFlags::BENEATH | ResolveFlags::NO_SYMLINKS,
+            Symlinks::Inside => ResolveFlags::BENEATH,
+            Symlinks::Follow => ResolveFlags::empty(),
         };
         own | ResolveFlags::NO_MAGICLINKS
     }
@@ -186,7 +186,7 @@ mod tests {
 
     fn content(root: &Root, path: &str) -> Result<String, Errno> {
         let mut text = String::new();
-        let fd = root.open(path.as_bytes(), Patience::Blocking)?;
+        let fd = root.open(path.as_bytes(), Blocking::Blocking)?;
         fs::File::from(fd).read_to_string(&mut text).unwrap();
         Ok(text)
     }
@@ -197,7 +197,7 @@ mod tests {
     #[test]
     fn links_inside() {
         let outer = tree();
-        let root = Root::new(&outer.path().join("root"), Links::Inside).unwrap();
+        let root = Root::new(&outer.path().join("root"), Symlinks::Inside).unwrap();
         for path in ["a/b/file", "good", "a/folder/file"] {
             let expected = if root.confinement == Confinement::Walk && path != "a/b/file" {
                 Err(())
@@ -208,7 +208,7 @@ mod tests {
         }
         for path in ESCAPES {
             assert!(content(&root, path).is_err(), "{path}");
-            assert!(root.open(path.as_bytes(), Patience::None).is_err(), "{path}");
+            assert!(root.open(path.as_bytes(), Blocking::None).is_err(), "{path}");
             assert!(root.open_for_facts(path.as_bytes()).is_err(), "{path}");
         }
     }
@@ -216,12 +216,12 @@ mod tests {
     #[test]
     fn no_links() {
         let outer = tree();
-        let mut root = Root::new(&outer.path().join("root"), Links::Refuse).unwrap();
+        let mut root = Root::new(&outer.path().join("root"), Symlinks::Refuse).unwrap();
         let own = root.confinement;
         for confinement in [own, Confinement::Walk] {
             root.confinement = confinement;
             assert_eq!(content(&root, "a/b/file").as_deref(), Ok("inside"));
-            assert!(root.open(b"", Patience::Blocking).is_ok());
+            assert!(root.open(b"", Blocking::Blocking).is_ok());
             for path in ESCAPES.into_iter().filter(|path| *path != "../secret") {
                 assert!(content(&root, path).is_err(), "{path}");
             }
@@ -236,7 +236,7 @@ mod tests {
     #[test]
     fn links_anywhere() {
         let outer = tree();
-        let root = Root::new(&outer.path().join("root"), Links::Follow).unwrap();
+        let root = Root::new(&outer.path().join("root"), Symlinks::Follow).unwrap();
         assert_eq!(content(&root, "up").as_deref(), Ok("outside"));
         assert_eq!(content(&root, "away/secret").as_deref(), Ok("outside"));
     }
@@ -244,7 +244,7 @@ mod tests {
     #[test]
     fn not_a_folder() {
         let outer = tree();
-        assert!(Root::new(&outer.path().join("secret"), Links::Inside).is_err());
-        assert!(Root::new(&outer.path().join("missing"), Links::Inside).is_err());
+        assert!(Root::new(&outer.path().join("secret"), Symlinks::Inside).is_err());
+        assert!(Root::new(&outer.path().join("missing"), Symlinks::Inside).is_err());
     }
 }

@@ -18,13 +18,13 @@ use crate::answer::{answer, is_plain, page, redirect, whole};
 use crate::body::FileBody;
 use crate::budget::Budget;
 use crate::cache::{Cache, Lookup};
-use crate::load::{Failure, Found, Site};
+use crate::load::{DocumentRoot, ResolveError, Resolved};
 use crate::offload::Offload;
 use crate::options::Options;
 use crate::path::{RequestPath, is_encoded};
-use crate::refusal::{Audience, Refusal, options};
+use crate::refusal::{ErrorResponse, SendContent, options};
 use crate::resource::{Representation, Resource};
-use crate::root::{Patience, Root};
+use crate::root::{Blocking, Root};
 
 /// Serves the files below one directory.
 ///
@@ -41,7 +41,7 @@ pub struct Files {
 
 #[derive(Debug)]
 struct Shared {
-    site: Arc<Site>,
+    site: Arc<DocumentRoot>,
     budget: Arc<Budget>,
     caches: ThreadLocal<RefCell<Cache>>,
 }
@@ -60,7 +60,7 @@ impl Files {
         };
         let budget = Arc::new(Budget::new(&options));
         let root = Root::new(root, options.links).map_err(explain)?;
-        let site = Arc::new(Site { root, options });
+        let site = Arc::new(DocumentRoot { root, options });
         Ok(Self { shared: Arc::new(Shared { site, budget, caches: ThreadLocal::new() }) })
     }
 }
@@ -70,13 +70,13 @@ impl Files {
 /// A response takes about 160 bytes. Building it only when it is polled moves it once instead of
 /// five times, and keeps the future small.
 #[derive(Debug)]
-enum Answer {
-    Whole(Arc<Representation>, Audience),
+enum LazyResponse {
+    Whole(Arc<Representation>, SendContent),
     Other(Box<Response<FileBody>>),
 }
 
-impl Answer {
-    fn new(of: &Arc<Representation>, request: &HeaderMap, audience: Audience) -> Self {
+impl LazyResponse {
+    fn new(of: &Arc<Representation>, request: &HeaderMap, audience: SendContent) -> Self {
         if is_plain(request) {
             Self::Whole(Arc::clone(of), audience)
         } else {
@@ -92,15 +92,15 @@ impl Answer {
     }
 }
 
-impl From<Response<FileBody>> for Answer {
+impl From<Response<FileBody>> for LazyResponse {
     fn from(response: Response<FileBody>) -> Self {
         Self::Other(Box::new(response))
     }
 }
 
 /// The result of handling a request without blocking.
-enum Glance {
-    Answered(Answer),
+enum FastPath {
+    Answered(LazyResponse),
     /// The request must wait for the disk.
     Wait {
         path: RequestPath<'static>,
@@ -116,12 +116,16 @@ impl Shared {
         })
     }
 
-    fn glance<B>(&self, request: &Request<B>) -> Glance {
+    fn try_without_blocking<B>(&self, request: &Request<B>) -> FastPath {
         let audience = match *request.method() {
-            Method::GET => Audience::Client,
-            Method::HEAD => Audience::Nobody,
-            Method::OPTIONS => return Glance::Answered(options().into()),
-            _ => return Glance::Answered(Refusal::Method.response(Audience::Client).into()),
+            Method::GET => SendContent::Client,
+            Method::HEAD => SendContent::Nobody,
+            Method::OPTIONS => return FastPath::Answered(options().into()),
+            _ => {
+                return FastPath::Answered(
+                    ErrorResponse::Method.response(SendContent::Client).into(),
+                );
+            }
         };
         let raw = request.uri().path();
         let now = Instant::now();
@@ -130,30 +134,30 @@ impl Shared {
         // is checked.
         if !is_encoded(raw) {
             match self.remembered(raw.as_bytes(), request, audience, now) {
-                Ok(answer) => return Glance::Answered(answer),
+                Ok(answer) => return FastPath::Answered(answer),
                 Err(stale) => known = stale,
             }
         }
         let path = match RequestPath::parse(raw, self.site.options.hidden) {
             Ok(path) => path,
-            Err(refusal) => return Glance::Answered(refusal.response(audience).into()),
+            Err(refusal) => return FastPath::Answered(refusal.response(audience).into()),
         };
         if is_encoded(raw) {
             match self.remembered(path.canonical(), request, audience, now) {
-                Ok(answer) => return Glance::Answered(answer),
+                Ok(answer) => return FastPath::Answered(answer),
                 Err(stale) => known = stale,
             }
         }
-        let result = self.site.load(&path, known.as_deref(), Patience::None);
-        if matches!(result, Err(Failure::OutOfFiles)) {
+        let result = self.site.load(&path, known.as_deref(), Blocking::None);
+        if matches!(result, Err(ResolveError::OutOfFiles)) {
             // Responses in progress keep their own descriptors.
             self.cache().borrow_mut().close_files();
         }
-        if matches!(result, Err(Failure::WouldBlock | Failure::OutOfFiles)) {
-            return Glance::Wait { path: path.into_owned(), known };
+        if matches!(result, Err(ResolveError::WouldBlock | ResolveError::OutOfFiles)) {
+            return FastPath::Wait { path: path.into_owned(), known };
         }
         let head = (request.uri(), request.headers());
-        Glance::Answered(self.conclude(&path, result, head, audience, now))
+        FastPath::Answered(self.conclude(&path, result, head, audience, now))
     }
 
     /// Returns the answer from the cache; the error is the stale entry, if any, which must be checked again.
@@ -161,9 +165,9 @@ impl Shared {
         &self,
         key: &[u8],
         request: &Request<B>,
-        audience: Audience,
+        audience: SendContent,
         now: Instant,
-    ) -> Result<Answer, Option<Arc<Resource>>> {
+    ) -> Result<LazyResponse, Option<Arc<Resource>>> {
         let mut cache = self.cache().borrow_mut();
         match cache.lookup(key, now) {
             Lookup::Unknown => Err(None),
@@ -171,7 +175,7 @@ impl Shared {
             Lookup::Fresh(resource) => {
                 let chosen = resource.select(request.headers());
                 if chosen.is_current() {
-                    Ok(Answer::new(chosen, request.headers(), audience))
+                    Ok(LazyResponse::new(chosen, request.headers(), audience))
                 } else {
                     Err(None)
                 }
@@ -183,29 +187,29 @@ impl Shared {
     fn conclude(
         &self,
         path: &RequestPath<'_>,
-        result: Result<Found, Failure>,
+        result: Result<Resolved, ResolveError>,
         (uri, headers): (&Uri, &HeaderMap),
-        audience: Audience,
+        audience: SendContent,
         seen: Instant,
-    ) -> Answer {
+    ) -> LazyResponse {
         let failure = match result {
-            Ok(Found::File(resource)) => {
-                let answer = Answer::new(resource.select(headers), headers, audience);
+            Ok(Resolved::File(resource)) => {
+                let answer = LazyResponse::new(resource.select(headers), headers, audience);
                 self.cache().borrow_mut().insert(path.canonical(), resource, seen);
                 return answer;
             }
-            Ok(Found::Folder) => return redirect(uri, audience).into(),
-            Ok(Found::Page(bytes)) => return page(bytes, audience).into(),
+            Ok(Resolved::Folder) => return redirect(uri, audience).into(),
+            Ok(Resolved::Page(bytes)) => return page(bytes, audience).into(),
             Err(failure) => failure,
         };
         let mut cache = self.cache().borrow_mut();
         cache.forget(path.canonical());
         let refusal = match failure {
-            Failure::Refused(refusal) => refusal,
-            Failure::WouldBlock => Refusal::Busy,
-            Failure::OutOfFiles => {
+            ResolveError::Refused(refusal) => refusal,
+            ResolveError::WouldBlock => ErrorResponse::Busy,
+            ResolveError::OutOfFiles => {
                 cache.close_files();
-                Refusal::Busy
+                ErrorResponse::Busy
             }
         };
         refusal.response(audience).into()
@@ -222,9 +226,9 @@ impl<B> Service<Request<B>> for Files {
     }
 
     fn call(&mut self, request: Request<B>) -> FilesFuture {
-        let state = match self.shared.glance(&request) {
-            Glance::Answered(answer) => State::Answered(answer),
-            Glance::Wait { path, known } => {
+        let state = match self.shared.try_without_blocking(&request) {
+            FastPath::Answered(answer) => State::Answered(answer),
+            FastPath::Wait { path, known } => {
                 let (head, _) = request.into_parts();
                 State::Waiting(Box::new(Waiting::start(
                     Arc::clone(&self.shared),
@@ -248,7 +252,7 @@ pub struct FilesFuture {
 
 #[derive(Debug)]
 enum State {
-    Answered(Answer),
+    Answered(LazyResponse),
     Waiting(Box<Waiting>),
     /// The response was already returned.
     Done,
@@ -261,7 +265,7 @@ struct Waiting {
     head: request::Parts,
     path: Arc<RequestPath<'static>>,
     seen: Instant,
-    lookup: Offload<Result<Found, Failure>>,
+    lookup: Offload<Result<Resolved, ResolveError>>,
 }
 
 impl Waiting {
@@ -273,15 +277,15 @@ impl Waiting {
     ) -> Self {
         let path = Arc::new(path);
         let (site, own) = (Arc::clone(&shared.site), Arc::clone(&path));
-        let lookup = Offload::start(move || site.load(&own, known.as_deref(), Patience::Blocking));
+        let lookup = Offload::start(move || site.load(&own, known.as_deref(), Blocking::Blocking));
         Self { shared, head, path, seen: Instant::now(), lookup }
     }
 
-    fn conclude(&self, result: io::Result<Result<Found, Failure>>) -> Answer {
-        let result = result.unwrap_or(Err(Failure::Refused(Refusal::Busy)));
+    fn conclude(&self, result: io::Result<Result<Resolved, ResolveError>>) -> LazyResponse {
+        let result = result.unwrap_or(Err(ResolveError::Refused(ErrorResponse::Busy)));
         let Self { shared, head, path, seen, .. } = self;
         let audience =
-            if head.method == Method::HEAD { Audience::Nobody } else { Audience::Client };
+            if head.method == Method::HEAD { SendContent::Nobody } else { SendContent::Client };
         shared.conclude(path, result, (&head.uri, &head.headers), audience, *seen)
     }
 }
@@ -300,7 +304,7 @@ impl Future for FilesFuture {
                 Poll::Ready(Ok(waiting.conclude(result).into_response()))
             }
             // A poll after completion is the caller's error, but need not panic.
-            State::Done => Poll::Ready(Ok(Refusal::Broken.response(Audience::Client))),
+            State::Done => Poll::Ready(Ok(ErrorResponse::Broken.response(SendContent::Client))),
         }
     }
 }

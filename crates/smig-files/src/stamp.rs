@@ -12,23 +12,23 @@ const UNSETTLED: Duration = Duration::from_secs(2);
 
 /// A time as returned by `fstat`.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-struct Moment {
+struct FileTime {
     seconds: i64,
     nanoseconds: u64,
 }
 
 /// The state of a file.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) struct Stamp {
+pub(crate) struct FileVersion {
     device: u64,
     inode: u64,
     size: u64,
-    modified: Moment,
+    modified: FileTime,
     /// Also changed by rename, unlink and chmod; but unlike `modified` it cannot be set back.
-    changed: Moment,
+    changed: FileTime,
 }
 
-impl Stamp {
+impl FileVersion {
     /// Returns the state and the type of an open file.
     pub(crate) fn of(fd: impl AsFd) -> Result<(Self, FileType), Errno> {
         let stat = rustix::fs::fstat(fd)?;
@@ -40,8 +40,8 @@ impl Stamp {
             device: stat.st_dev,
             inode: stat.st_ino,
             size: u64::try_from(stat.st_size).unwrap_or(0),
-            modified: Moment { seconds: stat.st_mtime, nanoseconds: stat.st_mtime_nsec },
-            changed: Moment { seconds: stat.st_ctime, nanoseconds: stat.st_ctime_nsec },
+            modified: FileTime { seconds: stat.st_mtime, nanoseconds: stat.st_mtime_nsec },
+            changed: FileTime { seconds: stat.st_ctime, nanoseconds: stat.st_ctime_nsec },
         }
     }
 
@@ -72,7 +72,7 @@ impl Stamp {
     /// deployment tools that set all times alike would otherwise give two files of one size the same
     /// tag.
     pub(crate) fn etag(&self, suffix: &str) -> String {
-        let Moment { seconds, nanoseconds } = self.modified;
+        let FileTime { seconds, nanoseconds } = self.modified;
         let nanoseconds = i128::from(seconds) * 1_000_000_000 + i128::from(nanoseconds);
         format!("\"{:x}-{nanoseconds:x}-{:x}{suffix}\"", self.size, self.inode)
     }
@@ -82,11 +82,11 @@ impl Stamp {
 mod tests {
     use super::*;
 
-    const CHANGED: Moment = Moment { seconds: 1_000, nanoseconds: 5 };
+    const CHANGED: FileTime = FileTime { seconds: 1_000, nanoseconds: 5 };
 
-    fn stamp(size: u64, modified: i64) -> Stamp {
-        let modified = Moment { seconds: modified, nanoseconds: 255 };
-        Stamp { device: 1, inode: 0xabc, size, modified, changed: CHANGED }
+    fn stamp(size: u64, modified: i64) -> FileVersion {
+        let modified = FileTime { seconds: modified, nanoseconds: 255 };
+        FileVersion { device: 1, inode: 0xabc, size, modified, changed: CHANGED }
     }
 
     #[test]

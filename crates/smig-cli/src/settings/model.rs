@@ -5,7 +5,7 @@ use std::ops::{Deref, DerefMut};
 use std::path::PathBuf;
 
 use http::HeaderValue;
-use smig_files::{Hidden, Links, Listing, Options, Precompressed};
+use smig_files::{Hidden, Listing, Options, Precompressed, Symlinks};
 use smig_gateway::front::access_log::Format;
 use smig_settings::ServerSettings;
 use smig_settings::entry::show_list;
@@ -96,8 +96,8 @@ pub(super) fn show_listen(listen: &Listen) -> String {
 
 pub(super) const HIDDEN: [(&str, Hidden); 2] =
     [("refuse", Hidden::Refuse), ("serve", Hidden::Serve)];
-pub(super) const LINKS: [(&str, Links); 3] =
-    [("refuse", Links::Refuse), ("inside", Links::Inside), ("follow", Links::Follow)];
+pub(super) const LINKS: [(&str, Symlinks); 3] =
+    [("refuse", Symlinks::Refuse), ("inside", Symlinks::Inside), ("follow", Symlinks::Follow)];
 pub(super) const LISTING: [(&str, Listing); 2] = [("off", Listing::Off), ("on", Listing::On)];
 pub(super) const PRECOMPRESSED: [(&str, Precompressed); 2] =
     [("serve", Precompressed::Serve), ("ignore", Precompressed::Ignore)];

@@ -4,7 +4,7 @@ use std::os::unix::fs::symlink;
 use std::os::unix::net::UnixListener;
 
 use http::StatusCode;
-use smig_files::{Hidden, Links, Options};
+use smig_files::{Hidden, Options, Symlinks};
 
 use crate::site::Site;
 
@@ -115,8 +115,8 @@ async fn statuses() {
 
 #[tokio::test]
 async fn links_by_choice() {
-    let refuse = site(Options { links: Links::Refuse, ..Options::default() });
-    let follow = site(Options { links: Links::Follow, ..Options::default() });
+    let refuse = site(Options { links: Symlinks::Refuse, ..Options::default() });
+    let follow = site(Options { links: Symlinks::Follow, ..Options::default() });
     let table = [
         ("/a.txt", StatusCode::OK, StatusCode::OK),
         ("/link-inside", StatusCode::NOT_FOUND, StatusCode::OK),
