@@ -5,12 +5,12 @@ use serde_path_to_error::Segment;
 use toml::de::DeValue;
 use toml::{Table, Value};
 
-use crate::fault::nearest;
-use crate::{Fault, Located, Schema};
+use crate::fault::suggest;
+use crate::{Diagnostic, KeyLocations, Schema};
 
 /// A value with its position in the file.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Placed<T> {
+pub struct AtKey<T> {
     /// The path of its key.
     pub at: Vec<String>,
     /// The value.
@@ -20,9 +20,9 @@ pub struct Placed<T> {
 /// A file that is being read.
 #[derive(Debug)]
 pub struct Document<'a> {
-    located: Located<'a>,
+    located: KeyLocations<'a>,
     rest: Table,
-    faults: Vec<Fault>,
+    faults: Vec<Diagnostic>,
 }
 
 impl<'a> Document<'a> {
@@ -30,9 +30,9 @@ impl<'a> Document<'a> {
     ///
     /// # Errors
     /// Text that is not TOML.
-    pub fn parse(text: &'a str) -> Result<Self, Fault> {
-        let fault = |line, what| Fault { line, key: String::new(), what };
-        let located = Located::parse(text).map_err(|(line, what)| fault(line, what))?;
+    pub fn parse(text: &'a str) -> Result<Self, Diagnostic> {
+        let fault = |line, what| Diagnostic { line, key: String::new(), what };
+        let located = KeyLocations::parse(text).map_err(|(line, what)| fault(line, what))?;
         // Text that parses in the located form parses here too.
         let rest =
             text.parse().map_err(|error: toml::de::Error| fault(1, error.message().to_owned()))?;
@@ -59,13 +59,13 @@ impl<'a> Document<'a> {
     }
 
     /// Reads a top-level key.
-    pub fn one<T: DeserializeOwned>(&mut self, key: &str) -> Option<Placed<T>> {
+    pub fn one<T: DeserializeOwned>(&mut self, key: &str) -> Option<AtKey<T>> {
         let value = self.rest.remove(key)?;
         self.read(value, vec![key.to_owned()])
     }
 
     /// Reads an array of tables.
-    pub fn each<T: DeserializeOwned>(&mut self, key: &str) -> Vec<Placed<T>> {
+    pub fn each<T: DeserializeOwned>(&mut self, key: &str) -> Vec<AtKey<T>> {
         match self.rest.remove(key) {
             None => Vec::new(),
             Some(Value::Array(items)) => {
@@ -81,7 +81,7 @@ impl<'a> Document<'a> {
     }
 
     /// Reads a table of named tables.
-    pub fn named<T: DeserializeOwned>(&mut self, key: &str) -> Vec<Placed<T>> {
+    pub fn named<T: DeserializeOwned>(&mut self, key: &str) -> Vec<AtKey<T>> {
         match self.rest.remove(key) {
             None => Vec::new(),
             Some(Value::Table(items)) => {
@@ -95,13 +95,9 @@ impl<'a> Document<'a> {
         }
     }
 
-    fn read<T: DeserializeOwned>(
-        &mut self,
-        value: Value,
-        mut at: Vec<String>,
-    ) -> Option<Placed<T>> {
+    fn read<T: DeserializeOwned>(&mut self, value: Value, mut at: Vec<String>) -> Option<AtKey<T>> {
         match serde_path_to_error::deserialize(value) {
-            Ok(value) => Some(Placed { at, value }),
+            Ok(value) => Some(AtKey { at, value }),
             Err(error) => {
                 at.extend(error.path().iter().filter_map(word));
                 let mut what = error.inner().message().trim_end().to_owned();
@@ -120,16 +116,16 @@ impl<'a> Document<'a> {
     /// Records a fault at a key, or at the existing prefix of its path.
     pub fn fault(&mut self, at: &[String], what: impl Into<String>) {
         let line = self.located.find(at).line;
-        self.faults.push(Fault { line, key: at.join("."), what: what.into() });
+        self.faults.push(Diagnostic { line, key: at.join("."), what: what.into() });
     }
 
     /// Finishes reading. Keys that were not read are unknown; `known` are the file's top-level keys.
     ///
     /// # Errors
     /// Every fault, in the file's order.
-    pub fn finish(mut self, known: &[&str]) -> Result<(), Vec<Fault>> {
+    pub fn finish(mut self, known: &[&str]) -> Result<(), Vec<Diagnostic>> {
         for key in std::mem::take(&mut self.rest).into_iter().map(|(key, _)| key) {
-            let what = match nearest(&key, known.iter().copied()) {
+            let what = match suggest(&key, known.iter().copied()) {
                 // A known key with a value of the wrong form.
                 Some(same) if same == key => format!("this is a table; write it as [{key}]"),
                 Some(near) => format!("unknown key; did you mean {near}?"),
@@ -160,7 +156,7 @@ fn word(segment: &Segment) -> Option<String> {
 fn unknown_key(what: &str) -> Option<(String, String)> {
     let (key, rest) = what.strip_prefix("unknown field `")?.split_once('`')?;
     let known: Vec<&str> = rest.split('`').skip(1).step_by(2).collect();
-    let better = match nearest(key, known.iter().copied()) {
+    let better = match suggest(key, known.iter().copied()) {
         Some(near) => format!("unknown key; did you mean {near}?"),
         None if known.is_empty() => "unknown key; this table has no keys".to_owned(),
         None => format!("unknown key; known keys: {}", known.join(", ")),

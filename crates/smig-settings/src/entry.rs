@@ -59,7 +59,7 @@ pub fn show_list(texts: &[String]) -> String {
 macro_rules! size {
     ($key:literal, $flag:literal, $($field:ident).+, $help:literal) => {
         $crate::Setting {
-            key: $key, flag: $flag, kind: $crate::Kind::Size, value: "BYTES", help: $help,
+            key: $key, flag: $flag, kind: $crate::ValueKind::Size, value: "BYTES", help: $help,
             show: |s| $crate::value::show_size($crate::entry::wide(s.$($field).+)),
             set: |s, v| {
                 s.$($field).+ = $crate::entry::narrow($crate::value::parse_size($crate::entry::last(v))?)?;
@@ -73,7 +73,7 @@ macro_rules! size {
 macro_rules! count {
     ($key:literal, $flag:literal, $($field:ident).+, $help:literal) => {
         $crate::Setting {
-            key: $key, flag: $flag, kind: $crate::Kind::Count, value: "N", help: $help,
+            key: $key, flag: $flag, kind: $crate::ValueKind::Integer, value: "N", help: $help,
             show: |s| s.$($field).+.to_string(),
             set: |s, v| {
                 s.$($field).+ = $crate::value::parse_count($crate::entry::last(v))?;
@@ -87,7 +87,7 @@ macro_rules! count {
 macro_rules! time {
     ($key:literal, $flag:literal, $($field:ident).+, $help:literal) => {
         $crate::Setting {
-            key: $key, flag: $flag, kind: $crate::Kind::Time, value: "TIME", help: $help,
+            key: $key, flag: $flag, kind: $crate::ValueKind::Time, value: "TIME", help: $help,
             show: |s| $crate::value::show_time(s.$($field).+),
             set: |s, v| {
                 s.$($field).+ = $crate::value::parse_time($crate::entry::last(v))?;
@@ -101,7 +101,7 @@ macro_rules! time {
 macro_rules! word {
     ($key:literal, $flag:literal, $value:literal, $words:expr, $($field:ident).+, $help:literal) => {
         $crate::Setting {
-            key: $key, flag: $flag, kind: $crate::Kind::Text, value: $value, help: $help,
+            key: $key, flag: $flag, kind: $crate::ValueKind::Text, value: $value, help: $help,
             show: |s| $crate::value::show_word(&s.$($field).+, &$words),
             set: |s, v| {
                 s.$($field).+ = $crate::value::parse_word($crate::entry::last(v), &$words)?;

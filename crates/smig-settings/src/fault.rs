@@ -8,7 +8,7 @@ const LIKENESS: f64 = 0.7;
 
 /// A fault.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
-pub struct Fault {
+pub struct Diagnostic {
     /// The line in the file, from 1.
     pub line: usize,
     /// The key with its tables; empty if there is none, or if `what` names it.
@@ -19,24 +19,24 @@ pub struct Fault {
 
 /// All faults of a file.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Faults {
+pub struct Diagnostics {
     /// The file's name as given.
     pub file: String,
     /// The faults, in the file's order; never empty.
-    pub faults: Vec<Fault>,
+    pub faults: Vec<Diagnostic>,
 }
 
-impl Faults {
+impl Diagnostics {
     /// Returns the fault of a file that cannot be read; `what` describes the file.
     #[must_use]
     pub fn unreadable(file: &Path, what: &str, error: &std::io::Error) -> Self {
         let what = format!("cannot read {what}: {error}");
-        let fault = Fault { line: 1, key: String::new(), what };
+        let fault = Diagnostic { line: 1, key: String::new(), what };
         Self { file: file.display().to_string(), faults: vec![fault] }
     }
 }
 
-impl fmt::Display for Faults {
+impl fmt::Display for Diagnostics {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         for (index, fault) in self.faults.iter().enumerate() {
             if index > 0 {
@@ -52,11 +52,11 @@ impl fmt::Display for Faults {
     }
 }
 
-impl std::error::Error for Faults {}
+impl std::error::Error for Diagnostics {}
 
 /// Returns the known word that is most similar to a misspelt one; of equally similar ones, the last.
 #[must_use]
-pub fn nearest<'a>(word: &str, known: impl IntoIterator<Item = &'a str>) -> Option<&'a str> {
+pub fn suggest<'a>(word: &str, known: impl IntoIterator<Item = &'a str>) -> Option<&'a str> {
     let likeness = |known: &str| strsim::jaro_winkler(word, known);
     let best = known.into_iter().max_by(|a, b| likeness(a).total_cmp(&likeness(b)));
     best.filter(|known| likeness(known) > LIKENESS)

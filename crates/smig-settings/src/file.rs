@@ -5,34 +5,34 @@ use std::path::Path;
 use toml::Spanned;
 use toml::de::{DeTable, DeValue};
 
-use crate::fault::nearest;
-use crate::{Fault, Faults, Kind, Located, Schema, Setting};
+use crate::fault::suggest;
+use crate::{Diagnostic, Diagnostics, KeyLocations, Schema, Setting, ValueKind};
 
 impl<T> Schema<T> {
     /// Reads a configuration file and applies it to the settings.
     ///
     /// # Errors
     /// All faults of the file.
-    pub fn load(&self, path: &Path, settings: &mut T) -> Result<(), Faults> {
+    pub fn load(&self, path: &Path, settings: &mut T) -> Result<(), Diagnostics> {
         let text = std::fs::read_to_string(path)
-            .map_err(|error| Faults::unreadable(path, "the configuration file", &error))?;
+            .map_err(|error| Diagnostics::unreadable(path, "the configuration file", &error))?;
         let file = path.display().to_string();
-        self.parse(&text, settings).map_err(|faults| Faults { file, faults })
+        self.parse(&text, settings).map_err(|faults| Diagnostics { file, faults })
     }
 
     /// Applies a file's text.
     ///
     /// # Errors
     /// Every fault, in the file's order.
-    pub fn parse(&self, text: &str, settings: &mut T) -> Result<(), Vec<Fault>> {
-        let located = Located::parse(text)
-            .map_err(|(line, what)| vec![Fault { line, key: String::new(), what }])?;
+    pub fn parse(&self, text: &str, settings: &mut T) -> Result<(), Vec<Diagnostic>> {
+        let located = KeyLocations::parse(text)
+            .map_err(|(line, what)| vec![Diagnostic { line, key: String::new(), what }])?;
         let mut faults = Vec::new();
         for (section, content) in located.table() {
             let name = section.get_ref().as_ref();
             let mut fault = |what| {
                 let line = located.line(section.span().start);
-                faults.push(Fault { line, key: String::new(), what });
+                faults.push(Diagnostic { line, key: String::new(), what });
             };
             match content.get_ref() {
                 DeValue::Table(table) if self.has_section(name) => {
@@ -53,17 +53,17 @@ impl<T> Schema<T> {
     /// Applies one section's keys.
     pub(crate) fn section(
         &self,
-        located: &Located<'_>,
+        located: &KeyLocations<'_>,
         section: &str,
         table: &DeTable<'_>,
         settings: &mut T,
-        faults: &mut Vec<Fault>,
+        faults: &mut Vec<Diagnostic>,
     ) {
         for (name, value) in table {
             let key = format!("{section}.{}", name.get_ref());
             if let Err(what) = self.apply(&key, value, settings) {
                 let line = located.line(name.span().start);
-                faults.push(Fault { line, key: String::new(), what });
+                faults.push(Diagnostic { line, key: String::new(), what });
             }
         }
     }
@@ -90,7 +90,7 @@ impl<T> Schema<T> {
         let here = self.settings.iter().filter(|setting| setting.section() == section);
         let there = self.settings.iter().filter(|setting| setting.section() != section);
         let all: Vec<&Setting<T>> = there.chain(here).collect();
-        let near = nearest(name, all.iter().map(|setting| setting.name()));
+        let near = suggest(name, all.iter().map(|setting| setting.name()));
         match near.and_then(|near| all.iter().rev().find(|setting| setting.name() == near)) {
             Some(setting) => format!("unknown key {key}; did you mean {}?", setting.key),
             None => format!("unknown key {key}; `{}` lists every key", self.example),
@@ -98,7 +98,7 @@ impl<T> Schema<T> {
     }
 
     fn unknown_section(&self, section: &str) -> String {
-        match nearest(section, self.sections.iter().map(|(name, _)| *name)) {
+        match suggest(section, self.sections.iter().map(|(name, _)| *name)) {
             Some(name) => format!("unknown section [{section}]; did you mean [{name}]?"),
             None => format!("unknown section [{section}]; `{}` lists every section", self.example),
         }
@@ -119,7 +119,7 @@ impl<T> Schema<T> {
 }
 
 /// Returns the value as text if its type is correct.
-fn texts(kind: Kind, value: &DeValue<'_>) -> Option<Vec<String>> {
+fn texts(kind: ValueKind, value: &DeValue<'_>) -> Option<Vec<String>> {
     let string = |value: &DeValue<'_>| value.as_str().map(str::to_owned);
     let number = |value: &DeValue<'_>| match value {
         DeValue::Integer(integer) => {
@@ -129,11 +129,11 @@ fn texts(kind: Kind, value: &DeValue<'_>) -> Option<Vec<String>> {
         _ => None,
     };
     let one = match kind {
-        Kind::Text | Kind::Time => string(value),
-        Kind::Count => number(value),
-        Kind::Size => number(value).or_else(|| string(value)),
-        Kind::Switch => value.as_bool().map(|is_on| is_on.to_string()),
-        Kind::List => match value {
+        ValueKind::Text | ValueKind::Time => string(value),
+        ValueKind::Integer => number(value),
+        ValueKind::Size => number(value).or_else(|| string(value)),
+        ValueKind::Bool => value.as_bool().map(|is_on| is_on.to_string()),
+        ValueKind::List => match value {
             DeValue::Array(items) => {
                 return items.iter().map(|item| string(item.get_ref())).collect();
             }

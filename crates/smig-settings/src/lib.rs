@@ -19,16 +19,16 @@ pub mod value;
 
 use std::ops::DerefMut;
 
-pub use document::{Document, Placed};
-pub use fault::{Fault, Faults, nearest};
-pub use locate::{Found, Located};
+pub use document::{AtKey, Document};
+pub use fault::{Diagnostic, Diagnostics, suggest};
+pub use locate::{KeyLocations, KeyMatch};
 pub use model::{Extension, ServerSettings};
-pub use value::Kind;
+pub use value::ValueKind;
 
 /// A type that has the shared settings in addition to its own.
-pub trait Shared: DerefMut<Target = ServerSettings> {}
+pub trait HasServerSettings: DerefMut<Target = ServerSettings> {}
 
-impl<T: DerefMut<Target = ServerSettings>> Shared for T {}
+impl<T: DerefMut<Target = ServerSettings>> HasServerSettings for T {}
 
 /// One setting of a `T`.
 #[derive(Clone, Copy, Debug)]
@@ -38,7 +38,7 @@ pub struct Setting<T> {
     /// The flag, without dashes.
     pub flag: &'static str,
     /// The kind of its value.
-    pub kind: Kind,
+    pub kind: ValueKind,
     /// The name of the flag's argument in help.
     pub value: &'static str,
     /// The description.
@@ -76,7 +76,7 @@ pub const SECTIONS: [(&str, &str); 7] = [
 
 /// Returns the shared settings, section by section.
 #[must_use]
-pub fn shared<T: Shared>() -> Vec<Setting<T>> {
+pub fn shared<T: HasServerSettings>() -> Vec<Setting<T>> {
     let mut all = table::table();
     all.extend(transport::table());
     all.extend(limits::table());

@@ -1,10 +1,10 @@
 //! The settings that bound what a client may cause; the engine's `Limits` gives their reasons.
 
-use crate::{Setting, Shared, count, size, time};
+use crate::{HasServerSettings, Setting, count, size, time};
 
 /// Returns the settings, for any type that has them.
 #[expect(clippy::too_many_lines, reason = "a table")]
-pub(crate) fn table<T: Shared>() -> Vec<Setting<T>> {
+pub(crate) fn table<T: HasServerSettings>() -> Vec<Setting<T>> {
     vec![
         count!(
             "limits.reset_burst",

@@ -5,21 +5,21 @@ use toml::de::{DeArray, DeTable, DeValue};
 
 /// A parsed file with the positions of its keys.
 #[derive(Debug)]
-pub struct Located<'a> {
+pub struct KeyLocations<'a> {
     text: &'a str,
     document: Spanned<DeTable<'a>>,
 }
 
 /// The existing prefix of a path.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Found {
+pub struct KeyMatch {
     /// Number of keys of the path that exist.
     pub depth: usize,
     /// The line of the last existing key, from 1.
     pub line: usize,
 }
 
-impl<'a> Located<'a> {
+impl<'a> KeyLocations<'a> {
     /// Parses the file.
     ///
     /// # Errors
@@ -46,8 +46,8 @@ impl<'a> Located<'a> {
 
     /// Resolves a path as far as it exists.
     #[must_use]
-    pub fn find(&self, path: &[String]) -> Found {
-        let mut found = Found { depth: 0, line: 1 };
+    pub fn find(&self, path: &[String]) -> KeyMatch {
+        let mut found = KeyMatch { depth: 0, line: 1 };
         let mut table = Some(self.document.get_ref());
         let mut items: Option<&DeArray<'_>> = None;
         for (depth, key) in path.iter().enumerate() {
@@ -62,7 +62,7 @@ impl<'a> Located<'a> {
                 let Some(value) = index.and_then(|index| items?.get(index)) else { break };
                 (value.span().start, value)
             };
-            found = Found { depth: depth + 1, line: line_at(self.text, at) };
+            found = KeyMatch { depth: depth + 1, line: line_at(self.text, at) };
             (table, items) = match value.get_ref() {
                 DeValue::Table(inner) => (Some(inner), None),
                 DeValue::Array(inner) => (None, Some(inner)),

@@ -5,7 +5,7 @@ use smig::{MigrationMode, Offers};
 use crate::entry::last;
 use crate::model::Extension;
 use crate::value::{parse_count, parse_size, parse_switch};
-use crate::{Kind, Setting, Shared, count, size, time, word};
+use crate::{HasServerSettings, Setting, ValueKind, count, size, time, word};
 
 const OFFERS: [(&str, Offers); 2] =
     [("when-no-spare", Offers::WhenNoSpare), ("never", Offers::Never)];
@@ -39,12 +39,12 @@ fn show_mode(mode: &MigrationMode) -> String {
 
 /// Returns the settings, for any type that has them.
 #[expect(clippy::too_many_lines, reason = "a table")]
-pub(crate) fn table<T: Shared>() -> Vec<Setting<T>> {
+pub(crate) fn table<T: HasServerSettings>() -> Vec<Setting<T>> {
     vec![
         Setting {
             key: "server.workers",
             flag: "workers",
-            kind: Kind::Count,
+            kind: ValueKind::Integer,
             value: "N",
             help: "Number of worker threads; 0: one per processor",
             show: |s| s.workers.unwrap_or(0).to_string(),
@@ -92,7 +92,7 @@ pub(crate) fn table<T: Shared>() -> Vec<Setting<T>> {
         Setting {
             key: "policy.migrate",
             flag: "migrate",
-            kind: Kind::Text,
+            kind: ValueKind::Text,
             value: "WHEN",
             help: "When streams move: policy, never, or at:OFFSET,... to force moves at these offsets (for tests)",
             show: |s| show_mode(&s.rules.mode),
@@ -160,7 +160,7 @@ pub(crate) fn table<T: Shared>() -> Vec<Setting<T>> {
         Setting {
             key: "policy.pace_bulk",
             flag: "pace-bulk",
-            kind: Kind::Switch,
+            kind: ValueKind::Bool,
             value: "BOOL",
             help: "Pace moved streams near the measured rate of the path; false: send as fast as congestion \
             control allows",
@@ -173,7 +173,7 @@ pub(crate) fn table<T: Shared>() -> Vec<Setting<T>> {
         Setting {
             key: "policy.pace_unmoved",
             flag: "pace-unmoved",
-            kind: Kind::Switch,
+            kind: ValueKind::Bool,
             value: "BOOL",
             help: "Pace connections without moved streams too, small and large bodies alike (for \
             comparisons)",
@@ -192,7 +192,7 @@ pub(crate) fn table<T: Shared>() -> Vec<Setting<T>> {
         Setting {
             key: "smig.enabled",
             flag: "smig",
-            kind: Kind::Switch,
+            kind: ValueKind::Bool,
             value: "BOOL",
             help: "Advertise the SMig extension to clients; false: plain HTTP/2",
             show: |s| (s.extension == Extension::On).to_string(),
@@ -204,7 +204,7 @@ pub(crate) fn table<T: Shared>() -> Vec<Setting<T>> {
         Setting {
             key: "smig.max_connections",
             flag: "session-connections",
-            kind: Kind::Count,
+            kind: ValueKind::Integer,
             value: "N",
             help: "Maximum number of connections per session, 1 to 16",
             show: |s| s.smig.max_connections.to_string(),
@@ -223,7 +223,7 @@ pub(crate) fn table<T: Shared>() -> Vec<Setting<T>> {
         Setting {
             key: "smig.tolerated",
             flag: "tolerated",
-            kind: Kind::Count,
+            kind: ValueKind::Integer,
             value: "N",
             help: "Maximum number of concurrent moves in a session, at least 1",
             show: |s| s.smig.tolerated.to_string(),

@@ -3,13 +3,13 @@
 use smig::Dscp;
 
 use crate::entry::{last, optional, or_zero, show_text};
-use crate::{Kind, Setting, Shared, count, size, word};
+use crate::{HasServerSettings, Setting, ValueKind, count, size, word};
 
 const MARKS: [(&str, Dscp); 2] = [("default", Dscp::Default), ("lower-effort", Dscp::LowerEffort)];
 
 /// Returns the settings, for any type that has them.
 #[expect(clippy::too_many_lines, reason = "a table")]
-pub(crate) fn table<T: Shared>() -> Vec<Setting<T>> {
+pub(crate) fn table<T: HasServerSettings>() -> Vec<Setting<T>> {
     vec![
         size!(
             "http2.stream_window",
@@ -44,7 +44,7 @@ pub(crate) fn table<T: Shared>() -> Vec<Setting<T>> {
         Setting {
             key: "interactive.not_sent_low_water",
             flag: "interactive-low-water",
-            kind: Kind::Size,
+            kind: ValueKind::Size,
             value: "BYTES",
             help: "TCP_NOTSENT_LOWAT, the limit of unsent data in the kernel; 0: the system's default",
             show: |s| or_zero(s.interactive.notsent_lowat),
@@ -56,7 +56,7 @@ pub(crate) fn table<T: Shared>() -> Vec<Setting<T>> {
         Setting {
             key: "interactive.congestion_control",
             flag: "interactive-congestion",
-            kind: Kind::Text,
+            kind: ValueKind::Text,
             value: "NAME",
             help: "Congestion control algorithm, such as bbr; empty: the system's default",
             show: |s| show_text(s.interactive.congestion_control.as_deref().unwrap_or_default()),
@@ -69,7 +69,7 @@ pub(crate) fn table<T: Shared>() -> Vec<Setting<T>> {
         Setting {
             key: "bulk.not_sent_low_water",
             flag: "bulk-low-water",
-            kind: Kind::Size,
+            kind: ValueKind::Size,
             value: "BYTES",
             help: "TCP_NOTSENT_LOWAT of connections with moved streams; 0: the system's default",
             show: |s| or_zero(s.bulk.notsent_lowat),
@@ -81,7 +81,7 @@ pub(crate) fn table<T: Shared>() -> Vec<Setting<T>> {
         Setting {
             key: "bulk.congestion_control",
             flag: "bulk-congestion",
-            kind: Kind::Text,
+            kind: ValueKind::Text,
             value: "NAME",
             help: "Congestion control algorithm of connections with moved streams; empty: the system's default",
             show: |s| show_text(s.bulk.congestion_control.as_deref().unwrap_or_default()),
@@ -93,7 +93,7 @@ pub(crate) fn table<T: Shared>() -> Vec<Setting<T>> {
         Setting {
             key: "bulk.pacing_rate",
             flag: "bulk-pacing",
-            kind: Kind::Size,
+            kind: ValueKind::Size,
             value: "BYTES",
             help: "Maximum rate of each connection with moved streams, per second; 0: no limit",
             show: |s| or_zero(s.bulk.pacing_rate),

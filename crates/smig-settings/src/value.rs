@@ -13,32 +13,32 @@ use serde::de::{Deserializer, Error as _};
 
 /// The kind of a setting's value. Determines the expected TOML type.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Kind {
+pub enum ValueKind {
     /// A string.
     Text,
     /// An array of strings.
     List,
     /// An integer.
-    Count,
+    Integer,
     /// A size in bytes: an integer, or a string with a unit.
     Size,
     /// A duration: a string with a unit.
     Time,
     /// true or false.
-    Switch,
+    Bool,
 }
 
-impl Kind {
+impl ValueKind {
     /// Returns a description of the expected value, for messages.
     #[must_use]
     pub const fn expected(self) -> &'static str {
         match self {
             Self::Text => "a string",
             Self::List => "a string or an array of strings",
-            Self::Count => "an integer",
+            Self::Integer => "an integer",
             Self::Size => "a number of bytes, such as 65536 or \"64KiB\"",
             Self::Time => "a string with a unit, such as \"500ms\", \"10s\" or \"2min\"",
-            Self::Switch => "true or false",
+            Self::Bool => "true or false",
         }
     }
 }
@@ -60,7 +60,7 @@ const UNITS: [(&str, u64); 9] = [
 /// # Errors
 /// Text that is not a size.
 pub fn parse_size(text: &str) -> Result<u64, String> {
-    let bad = || format!("{text:?} is not {}", Kind::Size.expected());
+    let bad = || format!("{text:?} is not {}", ValueKind::Size.expected());
     let digits = text.bytes().take_while(u8::is_ascii_digit).count();
     let (number, unit) = text.split_at(digits);
     let number: u64 = number.parse().map_err(|_| bad())?;
@@ -81,7 +81,7 @@ pub fn parse_size(text: &str) -> Result<u64, String> {
 /// # Errors
 /// Text that is not a duration.
 pub fn parse_time(text: &str) -> Result<Duration, String> {
-    let bad = || format!("{text:?} is not {}", Kind::Time.expected());
+    let bad = || format!("{text:?} is not {}", ValueKind::Time.expected());
     if text == "0" {
         return Ok(Duration::ZERO);
     }
@@ -209,7 +209,7 @@ enum NumberOrText {
 pub fn deserialize_time<'de, D: Deserializer<'de>>(from: D) -> Result<Duration, D::Error> {
     match NumberOrText::deserialize(from) {
         Ok(NumberOrText::Text(text)) => parse_time(&text).map_err(D::Error::custom),
-        _ => Err(D::Error::custom(format!("this takes {}", Kind::Time.expected()))),
+        _ => Err(D::Error::custom(format!("this takes {}", ValueKind::Time.expected()))),
     }
 }
 
@@ -240,7 +240,7 @@ pub fn deserialize_size<'de, D: Deserializer<'de>>(from: D) -> Result<u64, D::Er
     match NumberOrText::deserialize(from) {
         Ok(NumberOrText::Number(number)) => Ok(number),
         Ok(NumberOrText::Text(text)) => parse_size(&text).map_err(D::Error::custom),
-        Err(_) => Err(D::Error::custom(format!("this takes {}", Kind::Size.expected()))),
+        Err(_) => Err(D::Error::custom(format!("this takes {}", ValueKind::Size.expected()))),
     }
 }
 

@@ -142,7 +142,7 @@ pub(super) fn link(name: &str) -> Result<LinkSpec, Failure> {
     let path = Path::new(name);
     if path.extension().is_none() && !path.exists() {
         let known: Vec<_> = Profile::all().iter().map(|profile| profile.name).collect();
-        let near = smig_settings::nearest(name, known);
+        let near = smig_settings::suggest(name, known);
         let near = near.map_or_else(String::new, |near| format!(" Did you mean {near}?"));
         return Err(wrong(format!(
             "unknown profile {name:?}.{near} `smig lab profiles` lists all profiles"

@@ -18,7 +18,7 @@ use smig_lab::reproduce::{
     Experiment, Extent, SURVEY, findings, read_survey, render_json, summary, survey_test_web,
     write_report,
 };
-use smig_lab::scenario::{Faults, Filter};
+use smig_lab::scenario::{Diagnostics, Filter};
 use smig_lab::stop::Stop;
 
 use super::build::{BuildArgs, build};
@@ -162,7 +162,10 @@ fn wanted(
     repetitions: Option<u32>,
 ) -> Result<(smig_lab::scenario::Campaign, Vec<smig_lab::scenario::Cell>)> {
     let mut campaign = experiment.campaign(extent, &check_setting).map_err(|faults| {
-        Failure::new(Exit::Failure, Faults { file: experiment.file.into(), faults }.to_string())
+        Failure::new(
+            Exit::Failure,
+            Diagnostics { file: experiment.file.into(), faults }.to_string(),
+        )
     })?;
     if let Some(repetitions) = repetitions {
         campaign.repetitions = repetitions;

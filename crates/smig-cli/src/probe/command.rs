@@ -116,7 +116,7 @@ pub(super) fn frame(name: &str, words: &[Word]) -> Result<FrameText, String> {
 fn unknown(name: &str) -> String {
     let mut names: Vec<_> = KINDS.iter().map(|(name, _)| *name).collect();
     names.extend(["frame", "raw", "preface", "sleep", "wait", "expect", "finish", "close"]);
-    match smig_settings::nearest(name, names.iter().copied()) {
+    match smig_settings::suggest(name, names.iter().copied()) {
         Some(known) => format!("unknown command {name:?}; did you mean {known}?"),
         None => format!("unknown command {name:?}; known commands: {}", names.join(", ")),
     }

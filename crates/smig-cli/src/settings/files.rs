@@ -1,7 +1,7 @@
 //! Settings of the file service.
 
 use smig_settings::entry::{last, show_text};
-use smig_settings::{Kind, count, size, time, word};
+use smig_settings::{ValueKind, count, size, time, word};
 
 use super::Setting;
 use super::model::{HIDDEN, LINKS, LISTING, PRECOMPRESSED, parse_header};
@@ -10,7 +10,7 @@ pub(super) const TABLE: &[Setting] = &[
     Setting {
         key: "files.index",
         flag: "index",
-        kind: Kind::Text,
+        kind: ValueKind::Text,
         value: "NAME",
         help: "File to serve for a directory; empty: none",
         show: |s| show_text(s.files.index.as_deref().unwrap_or_default()),
@@ -54,7 +54,7 @@ pub(super) const TABLE: &[Setting] = &[
     Setting {
         key: "files.cache_control",
         flag: "cache-control",
-        kind: Kind::Text,
+        kind: ValueKind::Text,
         value: "VALUE",
         help: "Value of the Cache-Control header field of every file; empty: none",
         show: |s| {

@@ -3,7 +3,7 @@
 use clap::parser::ValueSource;
 use clap::{Arg, ArgAction, ArgMatches, Args, Command, FromArgMatches};
 
-use smig_settings::Kind;
+use smig_settings::ValueKind;
 
 use super::{SCHEMA, Setting, Settings, all};
 
@@ -46,11 +46,15 @@ fn arg(setting: &'static Setting, defaults: &Settings) -> Arg {
     };
     let arg = arg.help(help.replace("[default: \"", "[default: "));
     match setting.kind {
-        Kind::Switch => arg.num_args(0..=1).require_equals(true).default_missing_value("true"),
-        Kind::Text if setting.flag == "access-log" => {
+        ValueKind::Bool => arg.num_args(0..=1).require_equals(true).default_missing_value("true"),
+        ValueKind::Text if setting.flag == "access-log" => {
             arg.num_args(0..=1).require_equals(true).default_missing_value("text")
         }
-        Kind::Text | Kind::List | Kind::Count | Kind::Size | Kind::Time => arg,
+        ValueKind::Text
+        | ValueKind::List
+        | ValueKind::Integer
+        | ValueKind::Size
+        | ValueKind::Time => arg,
     }
 }
 

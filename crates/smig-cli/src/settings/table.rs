@@ -3,7 +3,7 @@
 use smig_gateway::front::access_log::Format;
 use smig_settings::entry::{last, show_list, show_text};
 use smig_settings::value::parse_switch;
-use smig_settings::{Kind, word};
+use smig_settings::{ValueKind, word};
 
 use super::model::{Wire, parse_listen, show_listen};
 use super::{Setting, Settings};
@@ -30,7 +30,7 @@ pub(super) const TABLE: &[Setting] = &[
     Setting {
         key: "server.root",
         flag: "root",
-        kind: Kind::Text,
+        kind: ValueKind::Text,
         value: "DIR",
         help: "Directory to serve, if the command line names none",
         show: |s| {
@@ -44,7 +44,7 @@ pub(super) const TABLE: &[Setting] = &[
     Setting {
         key: "server.listen",
         flag: "listen",
-        kind: Kind::List,
+        kind: ValueKind::List,
         value: "ADDR:PORT",
         help: "Address to listen on, may be repeated; port 0: any free port; localhost:PORT: both loopback addresses",
         show: |s| show_listen(&s.listen),
@@ -56,7 +56,7 @@ pub(super) const TABLE: &[Setting] = &[
     Setting {
         key: "server.cert",
         flag: "cert",
-        kind: Kind::Text,
+        kind: ValueKind::Text,
         value: "FILE",
         help: "Certificate chain, PEM; without it, a development certificate is created",
         show: |s| {
@@ -72,7 +72,7 @@ pub(super) const TABLE: &[Setting] = &[
     Setting {
         key: "server.key",
         flag: "key",
-        kind: Kind::Text,
+        kind: ValueKind::Text,
         value: "FILE",
         help: "The certificate's private key, PEM",
         show: |s| {
@@ -86,7 +86,7 @@ pub(super) const TABLE: &[Setting] = &[
     Setting {
         key: "server.host",
         flag: "host",
-        kind: Kind::List,
+        kind: ValueKind::List,
         value: "NAME",
         help: "Additional names and addresses for the development certificate, besides localhost, 127.0.0.1 and ::1",
         show: |s| show_list(&s.hosts),
@@ -98,7 +98,7 @@ pub(super) const TABLE: &[Setting] = &[
     Setting {
         key: "server.cleartext",
         flag: "cleartext",
-        kind: Kind::Switch,
+        kind: ValueKind::Bool,
         value: "BOOL",
         help: "Disable TLS: HTTP/1.1, and HTTP/2 with prior knowledge; streams do not move",
         show: |s| (s.wire != Wire::Tls).to_string(),
@@ -107,7 +107,7 @@ pub(super) const TABLE: &[Setting] = &[
     Setting {
         key: "server.trust_cleartext",
         flag: "trust-cleartext",
-        kind: Kind::Switch,
+        kind: ValueKind::Bool,
         value: "BOOL",
         help: "Disable TLS but move streams: for test networks only, without protection from attackers on the path",
         show: |s| (s.wire == Wire::TrustedCleartext).to_string(),

@@ -9,7 +9,7 @@ use serde::de::Error as _;
 use serde::{Deserialize, Deserializer};
 use smig::Origin;
 use smig_settings::value::{deserialize_time, deserialize_time_or_never};
-use smig_settings::{Document, Fault, Faults};
+use smig_settings::{Diagnostic, Diagnostics, Document};
 
 use super::spec::PortForward;
 use crate::admin::AdminSpec;
@@ -156,18 +156,18 @@ impl AgentFile {
     ///
     /// # Errors
     /// All faults of the file.
-    pub fn load(path: &Path) -> Result<Self, Faults> {
+    pub fn load(path: &Path) -> Result<Self, Diagnostics> {
         let text = std::fs::read_to_string(path)
-            .map_err(|error| Faults::unreadable(path, "the configuration file", &error))?;
+            .map_err(|error| Diagnostics::unreadable(path, "the configuration file", &error))?;
         Self::parse(&text, path)
-            .map_err(|faults| Faults { file: path.display().to_string(), faults })
+            .map_err(|faults| Diagnostics { file: path.display().to_string(), faults })
     }
 
     /// Parses a file's text; `path` is where it was read.
     ///
     /// # Errors
     /// Every fault, in the file's order.
-    pub fn parse(text: &str, path: &Path) -> Result<Self, Vec<Fault>> {
+    pub fn parse(text: &str, path: &Path) -> Result<Self, Vec<Diagnostic>> {
         let mut document = Document::parse(text).map_err(|fault| vec![fault])?;
         let gateway = document.one::<GatewaySpec>("gateway").map(|placed| placed.value);
         let listen = document.one::<EntranceSpec>("listen");

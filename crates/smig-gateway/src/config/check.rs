@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 
 use http::{StatusCode, Uri};
-use smig_settings::{Document, Placed, nearest};
+use smig_settings::{AtKey, Document, suggest};
 
 use super::spec::{ListenProtocol, ListenSpec, RouteSpec};
 use crate::front::{HeaderRules, HostPattern};
@@ -13,9 +13,9 @@ fn under(at: &[String], keys: &[&str]) -> Vec<String> {
     at.iter().cloned().chain(keys.iter().map(|&key| key.to_owned())).collect()
 }
 
-pub(super) fn listeners(listen: &[Placed<ListenSpec>], document: &mut Document<'_>) {
+pub(super) fn listeners(listen: &[AtKey<ListenSpec>], document: &mut Document<'_>) {
     let mut seen = Vec::new();
-    for Placed { at, value } in listen {
+    for AtKey { at, value } in listen {
         for address in &value.address {
             if address.port() != 0 && seen.contains(address) {
                 document.fault(&under(at, &["address"]), format!("{address} is configured twice"));
@@ -36,11 +36,11 @@ pub(super) fn listeners(listen: &[Placed<ListenSpec>], document: &mut Document<'
 }
 
 pub(super) fn routes(
-    routes: &[Placed<RouteSpec>],
-    upstreams: &[Placed<UpstreamSpec>],
+    routes: &[AtKey<RouteSpec>],
+    upstreams: &[AtKey<UpstreamSpec>],
     document: &mut Document<'_>,
 ) {
-    for Placed { at, value } in upstreams {
+    for AtKey { at, value } in upstreams {
         if value.servers.is_empty() {
             document.fault(&under(at, &["servers"]), "no servers; add at least one");
         }
@@ -50,7 +50,7 @@ pub(super) fn routes(
     // An upstream with faults is missing from the names: that is not a fault of its routes.
     let complete = !document.has_faults();
     let mut seen = BTreeMap::new();
-    for Placed { at, value } in routes {
+    for AtKey { at, value } in routes {
         let mut fault = |keys: &[&str], what: String| document.fault(&under(at, keys), what);
         if let Err((key, what)) = action(value) {
             fault(&[key], what);
@@ -59,7 +59,7 @@ pub(super) fn routes(
             && complete
             && !names.contains(&name.as_str())
         {
-            let what = match nearest(name, names.iter().copied()) {
+            let what = match suggest(name, names.iter().copied()) {
                 Some(near) => format!("there is no upstream {name:?}; did you mean {near:?}?"),
                 None => format!("there is no upstream {name:?}; write [upstreams.{name}]"),
             };

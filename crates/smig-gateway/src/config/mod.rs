@@ -8,7 +8,7 @@ use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 use std::sync::LazyLock;
 
-use smig_settings::{Document, Fault, Faults, Located, Schema, ServerSettings};
+use smig_settings::{Diagnostic, Diagnostics, Document, KeyLocations, Schema, ServerSettings};
 
 pub use spec::{
     AccessLogSpec, CertificateSpec, ClientCertificate, ClientTlsSpec, ForwardedFields,
@@ -100,18 +100,18 @@ impl Config {
     ///
     /// # Errors
     /// All faults of the file.
-    pub fn load(path: &Path) -> Result<Self, Faults> {
+    pub fn load(path: &Path) -> Result<Self, Diagnostics> {
         let text = std::fs::read_to_string(path)
-            .map_err(|error| Faults::unreadable(path, "the configuration file", &error))?;
+            .map_err(|error| Diagnostics::unreadable(path, "the configuration file", &error))?;
         Self::parse(&text, path)
-            .map_err(|faults| Faults { file: path.display().to_string(), faults })
+            .map_err(|faults| Diagnostics { file: path.display().to_string(), faults })
     }
 
     /// Parses a file's text; `path` is where it was read.
     ///
     /// # Errors
     /// Every fault, in the file's order.
-    pub fn parse(text: &str, path: &Path) -> Result<Self, Vec<Fault>> {
+    pub fn parse(text: &str, path: &Path) -> Result<Self, Vec<Diagnostic>> {
         let mut document = Document::parse(text).map_err(|fault| vec![fault])?;
         let mut config = Self {
             source: Some(Source { file: path.to_owned(), text: text.to_owned() }),
@@ -138,7 +138,7 @@ impl Config {
         config.listen = listen.into_iter().map(|placed| placed.value).collect();
         config.certificates = certificates.into_iter().map(|placed| placed.value).collect();
         config.routes = routes.into_iter().map(|placed| placed.value).collect();
-        let named = |placed: smig_settings::Placed<UpstreamSpec>| {
+        let named = |placed: smig_settings::AtKey<UpstreamSpec>| {
             (placed.at.into_iter().next_back().unwrap_or_default(), placed.value)
         };
         config.upstreams = upstreams.into_iter().map(named).collect();
@@ -161,7 +161,7 @@ impl Config {
     ///
     /// # Errors
     /// The first file that cannot, with its line and key.
-    pub fn check_files(&self) -> Result<(), Faults> {
+    pub fn check_files(&self) -> Result<(), Diagnostics> {
         let by_tls = self.listen.iter().any(|listen| listen.protocol == ListenProtocol::Tls);
         if by_tls && !self.certificates.is_empty() {
             crate::tls::material(self)?;
@@ -196,15 +196,18 @@ impl Config {
 
     /// Creates a fault at a key, for errors that only appear when its value is used.
     #[must_use]
-    pub fn fault(&self, at: &[&str], what: impl Into<String>) -> Faults {
+    pub fn fault(&self, at: &[&str], what: impl Into<String>) -> Diagnostics {
         let at: Vec<String> = at.iter().map(|&key| key.to_owned()).collect();
         let mut line = 1;
         let mut file = "configuration".to_owned();
         if let Some(source) = &self.source {
             file = source.file.display().to_string();
-            line = Located::parse(&source.text).map_or(1, |located| located.find(&at).line);
+            line = KeyLocations::parse(&source.text).map_or(1, |located| located.find(&at).line);
         }
-        Faults { file, faults: vec![Fault { line, key: at.join("."), what: what.into() }] }
+        Diagnostics {
+            file,
+            faults: vec![Diagnostic { line, key: at.join("."), what: what.into() }],
+        }
     }
 
     /// Returns the keys that differ from another configuration's and take effect only after a restart: shared

@@ -9,7 +9,7 @@ fn parse(text: &str) -> Result<Config, Vec<String>> {
         .map_err(|faults| faults.into_iter().map(shown).collect())
 }
 
-pub(crate) fn shown(fault: Fault) -> String {
+pub(crate) fn shown(fault: Diagnostic) -> String {
     match fault.key.is_empty() {
         true => format!("{}: {}", fault.line, fault.what),
         false => format!("{}: {}: {}", fault.line, fault.key, fault.what),

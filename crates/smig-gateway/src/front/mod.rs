@@ -22,7 +22,7 @@ use std::task::{Context, Poll};
 
 use http::{Method, Request, Response};
 use smig::Incoming;
-use smig_settings::Faults;
+use smig_settings::Diagnostics;
 use tower_service::Service;
 
 pub use headers::HeaderRules;
@@ -42,7 +42,7 @@ use crate::config::Config;
 use crate::proxy::{Body, grpc};
 
 /// Checks that the upstreams and the users of a configuration can be used.
-pub(crate) fn check(config: &Config) -> Result<(), Faults> {
+pub(crate) fn check(config: &Config) -> Result<(), Diagnostics> {
     table::Kept::none().next(config).map(drop)
 }
 

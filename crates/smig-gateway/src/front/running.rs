@@ -8,7 +8,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
 use smig::{AuthorityCheck, CleartextTrust, ListenerId, Server, ServerTls, Stats};
-use smig_settings::Faults;
+use smig_settings::Diagnostics;
 use tokio::sync::watch;
 
 use super::Front;
@@ -30,7 +30,7 @@ const LAST_LINES: Duration = Duration::from_secs(1);
 pub enum GatewayError {
     /// The configuration is invalid; includes the positions of the errors.
     #[error(transparent)]
-    Config(#[from] Faults),
+    Config(#[from] Diagnostics),
     /// The server cannot run.
     #[error(transparent)]
     Server(#[from] smig::Error),
@@ -337,7 +337,7 @@ fn start_admin(
     watch: Option<Arc<Watch>>,
     telemetry: Option<&Telemetry>,
     draining: &Arc<AtomicBool>,
-) -> Result<Option<Admin>, Faults> {
+) -> Result<Option<Admin>, Diagnostics> {
     let (Some(spec), Some(watch)) = (&config.admin, watch) else { return Ok(None) };
     let ended = Arc::clone(draining);
     let ready = move || match ended.load(Ordering::Relaxed) {
@@ -364,13 +364,13 @@ const fn trust(protocol: ListenProtocol) -> Option<CleartextTrust> {
 }
 
 /// Loads the certificates, if a listener needs them.
-fn material(config: &Config, wanted: &[Wanted]) -> Result<Option<ServerTls>, Faults> {
+fn material(config: &Config, wanted: &[Wanted]) -> Result<Option<ServerTls>, Diagnostics> {
     let needed = wanted.iter().any(|wanted| wanted.protocol == ListenProtocol::Tls);
     needed.then(|| tls::material(config)).transpose()
 }
 
 /// Opens the access log, which replaces `before`.
-fn access_log(config: &Config, before: Option<&AccessLog>) -> Result<Arc<AccessLog>, Faults> {
+fn access_log(config: &Config, before: Option<&AccessLog>) -> Result<Arc<AccessLog>, Diagnostics> {
     let (format, file) = (config.access_log.format, config.access_log.file.as_deref());
     let opened = match before {
         Some(before) => before.next(format, file),
@@ -387,7 +387,7 @@ fn redirects(doors: &[Door]) -> HashMap<ListenerId, u16> {
 }
 
 /// Returns all configured addresses, each checked to be free or already open.
-fn addresses(config: &Config, doors: &[Door]) -> Result<Vec<Wanted>, Faults> {
+fn addresses(config: &Config, doors: &[Door]) -> Result<Vec<Wanted>, Diagnostics> {
     let mut all = Vec::new();
     for (number, listen) in config.listen.iter().enumerate() {
         for &address in &listen.address {

@@ -7,7 +7,7 @@ use bytes::Bytes;
 use http::StatusCode;
 use http::uri::Authority;
 use smig::{ListenerId, MigrationHint};
-use smig_settings::Faults;
+use smig_settings::Diagnostics;
 
 use super::access_log::AccessLog;
 use super::{HeaderRules, HostPattern, Routes};
@@ -61,7 +61,7 @@ impl Kept {
     }
 
     /// Returns what a configuration needs: reuses what is unchanged, and creates the rest.
-    pub(super) fn next(&self, config: &Config) -> Result<Self, Faults> {
+    pub(super) fn next(&self, config: &Config) -> Result<Self, Diagnostics> {
         let mut upstreams = HashMap::new();
         for (name, spec) in &config.upstreams {
             let same = self.upstreams.get(name).filter(|(old, _)| old == spec);
@@ -106,7 +106,7 @@ impl Table {
         kept: &Kept,
         log: Arc<AccessLog>,
         https: HashMap<ListenerId, u16>,
-    ) -> Result<Self, Faults> {
+    ) -> Result<Self, Diagnostics> {
         let (mut routes, mut targets) = (Routes::default(), Vec::new());
         for (number, spec) in config.routes.iter().enumerate() {
             let place = number.to_string();

@@ -6,7 +6,7 @@ use std::path::{Path, PathBuf};
 use std::time::SystemTime;
 
 use smig::{Certificate, ClientCertificates, ServerTls};
-use smig_settings::Faults;
+use smig_settings::Diagnostics;
 
 pub use subject::subject;
 
@@ -16,7 +16,7 @@ use crate::config::{ClientCertificate, Config};
 ///
 /// # Errors
 /// A file that cannot be used, with its line and key in the configuration.
-pub(crate) fn material(config: &Config) -> Result<ServerTls, Faults> {
+pub(crate) fn material(config: &Config) -> Result<ServerTls, Diagnostics> {
     let mut certificates = Vec::new();
     for (number, spec) in config.certificates.iter().enumerate() {
         let number = number.to_string();

@@ -7,7 +7,7 @@ use std::path::Path;
 
 use super::finding::Subject;
 use crate::campaign::CellResult;
-use crate::scenario::{Campaign, Fault, SettingsCheck, Size, Span, Variant, parse};
+use crate::scenario::{Campaign, Diagnostic, SettingsCheck, Size, Span, Variant, parse};
 
 /// How much of an experiment is measured.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -262,7 +262,7 @@ impl Experiment {
         &self,
         extent: Extent,
         settings: SettingsCheck<'_>,
-    ) -> Result<Campaign, Vec<Fault>> {
+    ) -> Result<Campaign, Vec<Diagnostic>> {
         let mut campaign = parse(self.text, self.name, Path::new("."), settings)?;
         campaign.name = self.campaign_name(extent);
         if extent == Extent::Quick {

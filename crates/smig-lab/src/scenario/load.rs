@@ -9,7 +9,7 @@ use std::path::Path;
 use serde::Deserialize;
 use serde_path_to_error::Segment;
 use sha2::{Digest as _, Sha256};
-use smig_settings::{Fault, Faults, Located};
+use smig_settings::{Diagnostic, Diagnostics, KeyLocations};
 use toml::{Table, Value};
 
 use super::cells::{Campaign, Fingerprint, Setting, Variant, hex};
@@ -24,14 +24,14 @@ pub type SettingsCheck<'a> = &'a dyn Fn(&str) -> Result<(), String>;
 ///
 /// # Errors
 /// All faults in the file.
-pub fn load(path: &Path, settings: SettingsCheck<'_>) -> Result<Campaign, Faults> {
+pub fn load(path: &Path, settings: SettingsCheck<'_>) -> Result<Campaign, Diagnostics> {
     let file = path.display().to_string();
     let text = std::fs::read_to_string(path)
-        .map_err(|error| Faults::unreadable(path, "the scenario file", &error))?;
+        .map_err(|error| Diagnostics::unreadable(path, "the scenario file", &error))?;
     let stem = path.file_stem().map_or_else(|| "scenario".into(), |stem| stem.to_string_lossy());
     let whole = std::path::absolute(path).unwrap_or_else(|_| path.to_owned());
     let folder = whole.parent().unwrap_or(&whole);
-    parse(&text, &stem, folder, settings).map_err(|faults| Faults { file, faults })
+    parse(&text, &stem, folder, settings).map_err(|faults| Diagnostics { file, faults })
 }
 
 /// Keys of the file above the scenario itself.
@@ -65,9 +65,9 @@ pub fn parse(
     name: &str,
     folder: &Path,
     settings: SettingsCheck<'_>,
-) -> Result<Campaign, Vec<Fault>> {
-    let located = Located::parse(text)
-        .map_err(|(line, what)| vec![Fault { line, key: String::new(), what }])?;
+) -> Result<Campaign, Vec<Diagnostic>> {
+    let located = KeyLocations::parse(text)
+        .map_err(|(line, what)| vec![Diagnostic { line, key: String::new(), what }])?;
     // Does not fail: the located parse has accepted the text.
     let mut base: Table =
         text.parse().map_err(|error: toml::de::Error| vec![plain(error.message())])?;
@@ -110,8 +110,8 @@ pub fn parse(
     if faults.is_empty() { Ok(campaign) } else { Err(faults) }
 }
 
-fn plain(what: &str) -> Fault {
-    Fault { line: 1, key: String::new(), what: what.to_owned() }
+fn plain(what: &str) -> Diagnostic {
+    Diagnostic { line: 1, key: String::new(), what: what.to_owned() }
 }
 
 fn path(keys: &[&str]) -> Vec<String> {
@@ -134,7 +134,7 @@ fn put_over(base: &mut Table, over: &Table) {
 }
 
 struct Reader<'a> {
-    located: &'a Located<'a>,
+    located: &'a KeyLocations<'a>,
     folder: &'a Path,
     settings: SettingsCheck<'a>,
 }
@@ -163,7 +163,7 @@ impl Reader<'_> {
         &self,
         merged: Table,
         variant: &Variant,
-    ) -> Result<(Scenario, Fingerprint), Vec<Fault>> {
+    ) -> Result<(Scenario, Fingerprint), Vec<Diagnostic>> {
         let mut scenario: Scenario = self.read(merged, &variant.0).map_err(|fault| vec![fault])?;
         // Serialization does not fail: a scenario is plain data with string keys.
         let written = serde_json::to_string(&scenario).unwrap_or_default();
@@ -181,7 +181,7 @@ impl Reader<'_> {
 
     /// Reports a variant without a HyStart setting if another variant has one: it would use the
     /// value that a run beside it has set, because the setting is machine-wide.
-    fn hystart_by_halves(&self, campaign: &Campaign) -> Option<Fault> {
+    fn hystart_by_halves(&self, campaign: &Campaign) -> Option<Diagnostic> {
         let says = |setting: &&Setting| setting.scenario.hosts.hystart().is_some();
         campaign.settings.iter().find(says)?;
         let silent = campaign.settings.iter().find(|setting| !says(setting))?;
@@ -193,7 +193,7 @@ impl Reader<'_> {
         Some(self.fault(&path(&["hosts", "server", "hystart"]), &[], &what))
     }
 
-    fn check_settings(&self, scenario: &Scenario, variant: &Variant, faults: &mut Vec<Fault>) {
+    fn check_settings(&self, scenario: &Scenario, variant: &Variant, faults: &mut Vec<Diagnostic>) {
         let ours = scenario.servers.iter().filter(|(_, server)| server.kind == ServerKind::Smig);
         for (name, server) in ours {
             for (section, keys) in &server.settings {
@@ -218,7 +218,7 @@ impl Reader<'_> {
         &self,
         table: Table,
         variant: &[(String, String)],
-    ) -> Result<T, Fault> {
+    ) -> Result<T, Diagnostic> {
         serde_path_to_error::deserialize(Value::Table(table)).map_err(|error| {
             let mut at: Vec<String> = error.path().iter().filter_map(word).collect();
             let what = error.inner().message().to_owned();
@@ -233,7 +233,7 @@ impl Reader<'_> {
 
     /// Reports a fault at the place of a key in the file: in one of the variants, otherwise in the
     /// base.
-    fn fault(&self, at: &[String], variant: &[(String, String)], what: &str) -> Fault {
+    fn fault(&self, at: &[String], variant: &[(String, String)], what: &str) -> Diagnostic {
         let below = self.located.find(at);
         let places = variant.iter().rev().map(|(axis, name)| {
             let before = path(&["variants", axis, name]);
@@ -244,7 +244,7 @@ impl Reader<'_> {
         let best = places.fold(below, |best, found| {
             if found.depth >= best.depth && found.depth > 0 { found } else { best }
         });
-        Fault { line: best.line, key: at.join("."), what: what.trim_end().to_owned() }
+        Diagnostic { line: best.line, key: at.join("."), what: what.trim_end().to_owned() }
     }
 }
 

@@ -38,7 +38,7 @@ mod value;
 
 pub use cells::{Campaign, Cell, CellId, Filter, Setting, Share, Variant};
 pub use load::{SettingsCheck, load, parse};
-pub use smig_settings::{Fault, Faults};
+pub use smig_settings::{Diagnostic, Diagnostics};
 pub use spec::{
     Accept, Arrival, Assignment, Cancel, CancelHow, ClientKind, ClientSpec, Direction,
     HostSettings, Hosts, Moving, Priorities, Record, Role, Scenario, ServerKind, ServerSpec, Sizes,

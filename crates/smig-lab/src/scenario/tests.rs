@@ -29,7 +29,7 @@ fn refused(text: &str) -> Vec<String> {
         Ok(campaign) => panic!("taken: {campaign:#?}"),
         Err(faults) => faults,
     };
-    let shown = Faults { file: "test.toml".into(), faults }.to_string();
+    let shown = Diagnostics { file: "test.toml".into(), faults }.to_string();
     shown.lines().map(str::to_owned).collect()
 }
 
